@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loop.h - one thread: epoll, timers, a mailbox.
+ * home: the thread that loop_start() makes; functions say so where any other thread may call them.
+ *
+ * Homes speak by mail. A mail is a field of a bigger thing, so that posting neither allocates nor fails: what bounds
+ * the mailbox is that each thing has one mail. A posted mail belongs to the loop until it is delivered. The wake-up is
+ * written only when the box was empty; the batch is detached under the lock and delivered without it. */
+#pragma once
+
+#include "util/err.h"
+#include "util/macro.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct loop;
+
+struct mail {
+    struct mail *next; /* the loop's */
+    void (*deliver)(struct mail *m);
+};
+
+struct timer {
+    void (*fire)(struct timer *t);
+    uint64_t due_ns; /* the loop's; 0 while not set */
+    size_t slot;     /* the loop's: its place in the heap */
+};
+
+struct watch {
+    void (*ready)(struct watch *w, uint32_t events); /* EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP */
+    int fd;                                          /* borrowed */
+    uint32_t events;
+};
+
+/* `name` is the thread's, at most 15 bytes: "loop/0". Nothing runs before loop_start. */
+must_check int loop_new(const char *name, struct loop **ret, struct err *err);
+must_check int loop_start(struct loop *l, struct err *err);
+
+/* Any thread. The loop ends after the batch in hand; mail posted later is delivered by loop_free, on the caller's
+ * thread, so that no message is lost. loop_stop_and_join may not be called from the loop itself. */
+void loop_stop_and_join(struct loop *l);
+void loop_free(struct loop *l); /* NULL is fine; stops and joins first */
+DEFINE_AUTO(loop, struct loop, loop_free)
+#define auto_loop auto_with(auto_clean_loop) struct loop *
+
+/* Any thread. */
+void loop_post(struct loop *l, struct mail *m);
+bool loop_is_mine(const struct loop *l); /* is the caller on this loop's thread? for assertions */
+
+/* The loop's own thread, or any before loop_start. */
+uint64_t loop_now_ns(const struct loop *l); /* read once a turn: time is taken from the loop, never passed down */
+void loop_timer_set(struct loop *l, struct timer *t, uint64_t delay_ns); /* sets again if it is set */
+void loop_timer_cancel(struct loop *l, struct timer *t);                 /* not set is fine */
+must_check int loop_watch(struct loop *l, struct watch *w, struct err *err);
+must_check int loop_watch_change(struct loop *l, struct watch *w, uint32_t events, struct err *err);
+void loop_unwatch(struct loop *l, struct watch *w); /* `ready` is not called after this, not even in this turn */

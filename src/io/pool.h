@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool.h - threads for calls that block; work leaves and comes home by mail.
+ * home: any thread. Work that a loop sends is done on "pool/N" and then delivered on that loop. */
+#pragma once
+
+#include "io/loop.h"
+
+struct pool;
+
+struct work {
+    struct mail home_mail;        /* the pool's */
+    struct loop *home;            /* the pool's */
+    void (*run)(struct work *w);  /* on a pool thread; touches only what the work owns */
+    void (*done)(struct work *w); /* on the home loop; may free the work */
+};
+
+/* Threads start as they are needed, up to `threads_max`. The queue is bounded by the owners, as mail is. */
+must_check int pool_new(unsigned threads_max, struct pool **ret, struct err *err);
+void pool_free(struct pool *p); /* finishes what was submitted; NULL is fine */
+void pool_submit(struct pool *p, struct loop *home, struct work *w);

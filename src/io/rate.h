@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rate.h - a cap on bytes a second, shared by the jobs of many loops: a token bucket.
+ * home: any thread; the bucket is one atomic word (the time at which it will be paid off). */
+#pragma once
+
+#include "util/macro.h"
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct rate {
+    _Atomic uint64_t bytes_per_second; /* 0: no cap; may change while jobs run */
+    _Atomic uint64_t paid_until_ns;
+};
+
+/* Books `bytes`; returns how long the caller should wait before it moves more (0: not at all). A burst of 100 ms is
+ * free, so that small objects need not wait for one another. */
+uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* uring.h - a file write, read or fsync as a job on a loop: io_uring where the kernel allows it, a pool behind the same
+ * functions where it does not. home: the loop. Submissions of one turn go to the kernel in one call. */
+#pragma once
+
+#include "io/pool.h"
+
+struct uring;
+
+enum disk_op { DISK_READ, DISK_WRITE, DISK_FSYNC, DISK_FDATASYNC };
+
+struct disk_job {
+    enum disk_op op;
+    int fd;      /* borrowed until done */
+    void *bytes; /* borrowed until done; aligned as the file wants it under O_DIRECT */
+    size_t len;
+    uint64_t offset;
+    ssize_t result;                   /* bytes (short only at the end of a file), or -errno */
+    void (*done)(struct disk_job *j); /* on the loop, never from within uring_submit; may free the job */
+    struct work fallback;             /* ours */
+};
+
+/* `allow_kernel` false takes the pool in any case (tests, and `--io=pool`). */
+must_check int uring_new(struct loop *l, struct pool *p, bool allow_kernel, struct uring **ret, struct err *err);
+void uring_free(struct uring *u); /* no job may be under way */
+void uring_submit(struct uring *u, struct disk_job *j);
+bool uring_is_kernel(const struct uring *u);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* web.h - an HTTP request as a job on a loop (libcurl's multi interface): connections, TLS, proxy, rate cap.
+ * home: the loop. Callbacks run on it, never from within web_submit. HTTP/1.1 with keep-alive only: one TCP connection
+ * is not fast enough for HTTP/2 to be worth it. Redirects are not followed: the caller decides where its credentials
+ * go. The proxy comes from the environment (https_proxy, http_proxy, no_proxy). */
+#pragma once
+
+#include "io/loop.h"
+#include "io/rate.h"
+#include "util/str.h"
+
+struct web;
+struct web_job;
+
+struct web_options {
+    const char *ca_file;         /* NULL: the system's */
+    unsigned connections_max;    /* kept open, for this loop; 0: 64 */
+    uint64_t connect_timeout_ns; /* 0: 10 s */
+    uint64_t stall_timeout_ns;   /* no byte either way for so long is ERR_TIMEOUT; 0: 30 s */
+};
+
+struct web_header {
+    const char *name;
+    struct str value;
+};
+
+enum { WEB_PAUSE = 1 };
+
+struct web_result {
+    int code;            /* 0: an HTTP answer came, whole, whatever its status; else -(enum err_code) */
+    int status;          /* HTTP status, 0 if none came */
+    uint64_t body_bytes; /* received */
+    uint64_t first_byte_ns;
+    uint64_t total_ns;
+    struct err err; /* set if code < 0 */
+};
+
+struct web_request {
+    const char *method;               /* "GET" */
+    const char *url;                  /* complete, percent-encoded; copied */
+    const struct web_header *headers; /* copied */
+    size_t header_count;
+
+    /* What is sent: `body_len` bytes of `body` (borrowed until on_done), or, with body NULL and body_read set, what
+     * body_read gives. body_seek lets libcurl start again on a fresh connection. */
+    const void *body;
+    uint64_t body_len;
+    ssize_t (*body_read)(void *ctx, char *buf, size_t room); /* bytes, 0 at the end, -1 aborts */
+    int (*body_seek)(void *ctx, uint64_t offset);            /* 0, or -1 */
+
+    struct rate *rate;   /* borrowed; NULL: no cap. Counts body bytes, both ways */
+    uint64_t timeout_ns; /* of the whole; 0: none */
+
+    void *ctx;
+    /* The status and all headers are there. Negative aborts the job with that code. May be NULL. */
+    int (*on_head)(void *ctx, struct web_job *j);
+    /* Some bytes of the body. 0; WEB_PAUSE (these bytes come again after web_resume); negative aborts. */
+    int (*on_body)(void *ctx, const char *bytes, size_t len);
+    /* Exactly once, last; the job is gone afterwards. */
+    void (*on_done)(void *ctx, const struct web_result *r);
+};
+
+must_check int web_new(struct loop *l, const struct web_options *o, struct web **ret, struct err *err);
+void web_free(struct web *w); /* jobs under way end with ERR_CANCELLED first */
+
+/* Never fails by return: what cannot even start is told to on_done. */
+struct web_job *web_submit(struct web *w, const struct web_request *r);
+
+/* on_done follows with ERR_CANCELLED, after this returns. */
+void web_cancel(struct web_job *j);
+void web_resume(struct web_job *j);
+
+int web_status(const struct web_job *j);
+/* A header of the answer (its last value), or STR_NULL; from on_head until on_done returns. Name in any case. */
+struct str web_reply_header(struct web_job *j, const char *name);

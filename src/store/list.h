@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* list.h - one prefix listed by many workers that split the key space and steal from each other.
+ * home: made and freed by any thread; pages arrive on the workers' loops, several at once: the sink takes its own lock
+ * or posts mail. */
+#pragma once
+
+#include "store/store.h"
+
+struct listing;
+
+struct listing_options {
+    struct str prefix;
+    /* Ranges that a former run finished or began: keys up to and including `start_after` are not listed again. */
+    struct str start_after;
+    unsigned parallel; /* ranges at once at the most; 1: strictly in order of keys; 0: found by itself */
+    void *ctx;
+    /* Objects of one page, sorted; `sorted_so_far`: no smaller key can come later. Negative stops the listing with that
+     * code. Borrowed until it returns. */
+    int (*on_page)(void *ctx, const struct object *objects, size_t count, bool sorted_so_far);
+    /* Once, last, on some worker's loop. err NULL: complete. */
+    void (*on_done)(void *ctx, const struct err *err, uint64_t requests);
+};
+
+struct listing *listing_start(struct store *s, struct worker **workers, size_t worker_count,
+                              const struct listing_options *o);
+void listing_cancel(struct listing *l); /* any thread; on_done follows */
+void listing_free(struct listing *l);   /* after on_done */

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store.h - an object store behind one face: file://, s3://, gs://.
+ * home: a struct store is frozen once open (its credentials refresh under a lock of their own) and serves any number of
+ * workers. A job lives on the worker it was given to: its callbacks run on that loop, never from within the call that
+ * submitted it, on_done exactly once and last.
+ *
+ * Everything but a GET is tried again here, by one policy (store_retry_delay). A GET is one attempt: its caller has
+ * the half-filled buffer and the running hash to start over with, and asks store_retry_delay itself. */
+#pragma once
+
+#include "io/rate.h"
+#include "io/worker.h"
+#include "util/hash.h"
+
+/* ---- what a store holds -------------------------------------------------------------------------------------------
+ */
+
+struct object {
+    struct str key; /* whole key, any bytes; below file:// the path under the root */
+    uint64_t size_bytes;
+    int64_t mtime_ns;     /* wall clock */
+    uint64_t generation;  /* gs://; 0 elsewhere */
+    struct str etag;      /* s3:// with its quotes, file:// "mtime-size-inode"; pins a GET together with generation */
+    struct digest digest; /* of the whole object as stored, if the listing or the answer gave one (HASH_NONE if not) */
+};
+
+/* ---- opening ------------------------------------------------------------------------------------------------------
+ */
+
+enum store_auth { STORE_AUTH_CHAIN, STORE_AUTH_ANONYMOUS };
+
+struct store_retry {
+    unsigned attempts_max;    /* 0: 8 */
+    uint64_t elapsed_max_ns;  /* 0: 30 min */
+    uint64_t backoff_base_ns; /* 0: 250 ms */
+    uint64_t backoff_cap_ns;  /* 0: 32 s */
+};
+
+/* Strings are copied. NULL or 0 means the default, which comes from the environment where the vendors' own tools take
+ * it from there (AWS_*, GOOGLE_APPLICATION_CREDENTIALS, GCE_METADATA_HOST, STORAGE_EMULATOR_HOST ...). */
+struct store_options {
+    struct str uri;       /* s3://bucket/prefix, gs://bucket/prefix, file:///folder; prefix may be empty */
+    const char *endpoint; /* "http://127.0.0.1:9000" */
+    const char *region;
+    const char *profile; /* of ~/.aws/config and credentials */
+    const char *ca_file;
+    bool path_style; /* s3: bucket in the path; taken by itself for IP endpoints and names with dots */
+    enum store_auth auth;
+    const char *billing; /* requester pays: "requester" for s3, the project for gs */
+    struct store_retry retry;
+};
+
+struct store;
+must_check int store_open(const struct store_options *o, struct store **ret, struct err *err);
+void store_free(struct store *s); /* no job may be under way; NULL is fine */
+DEFINE_AUTO(store, struct store, store_free)
+#define auto_store auto_with(auto_clean_store) struct store *
+
+/* Of the URI; borrowed from the store. "file", "s3", "gs". */
+const char *store_scheme(const struct store *s);
+struct str store_bucket(const struct store *s);
+struct str store_prefix(const struct store *s);   /* a key prefix: with its trailing '/' if the URI had one */
+const char *store_ca_file(const struct store *s); /* for web_options */
+
+/* ---- answers ------------------------------------------------------------------------------------------------------
+ */
+
+struct store_reply {
+    int code;                /* 0 or -(enum err_code) */
+    struct err err;          /* names the object, the cause, the HTTP status */
+    bool may_retry;          /* passing: reset, timeout, 408, 429, 5xx */
+    bool slow_down;          /* the store asked for fewer requests: 429, 503 */
+    uint64_t retry_after_ns; /* as the answer said; 0 if it said nothing */
+    struct object object;    /* what the answer told of the object (digest, etag, generation, size); borrowed until
+                                on_done returns */
+    uint64_t first_byte_ns;
+    uint64_t total_ns;
+    unsigned requests; /* HTTP requests this job made, attempts and side requests included */
+};
+
+/* Is another attempt due after `attempt` attempts (1: one was made) in `elapsed_ns`? Then its delay, jittered, never
+ * below Retry-After. */
+bool store_retry_delay(const struct store *s, const struct store_reply *r, unsigned attempt, uint64_t elapsed_ns,
+                       uint64_t *ret_delay_ns);
+
+struct store_job;
+void store_cancel(struct store_job *j); /* on_done follows with ERR_CANCELLED, after this returns */
+void store_resume(struct store_job *j); /* a GET whose on_data answered WEB_PAUSE */
+
+/* ---- reading ------------------------------------------------------------------------------------------------------
+ */
+
+struct store_get {
+    const struct object *object; /* copied. etag or generation pin it: another one is ERR_CHANGED, with both named */
+    uint64_t offset;
+    uint64_t len; /* offset 0 and len size_bytes: the whole, without a Range header */
+    struct rate *rate;
+    void *ctx;
+    /* Bytes in order, never more than `len` in sum. 0, WEB_PAUSE, or negative to abort. */
+    int (*on_data)(void *ctx, const char *bytes, size_t len);
+    /* code 0 only if exactly `len` bytes were given. */
+    void (*on_done)(void *ctx, const struct store_reply *r);
+};
+struct store_job *store_get(struct store *s, struct worker *w, const struct store_get *g);
+
+typedef void store_done(void *ctx, const struct store_reply *r);
+
+/* Metadata, with the strongest full-object checksum that the store will tell (S3: checksum mode). */
+struct store_job *store_head(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx);
+
+/* One page of a listing, in byte order of keys. */
+struct store_page {
+    struct str prefix;
+    struct str start_after; /* only keys greater than this; empty: from the start */
+    struct str token;       /* goes on where a reply's next_token ended; then start_after is ignored */
+    struct str end_before;  /* only keys less than this, where the store can; empty: to the end. Callers check */
+    unsigned keys_max;      /* 0: the store's own most */
+    bool folders;           /* with delimiter '/': common prefixes arrive as objects whose key ends in '/' and whose
+                               etag is empty */
+    void *ctx;
+    /* `objects` and `next_token` (empty: this was the last page) are borrowed until it returns; NULL when r->code < 0.
+     * The only callback, exactly once. */
+    void (*on_done)(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
+                    struct str next_token);
+};
+struct store_job *store_list_page(struct store *s, struct worker *w, const struct store_page *p);
+
+/* ---- writing ------------------------------------------------------------------------------------------------------
+ */
+
+enum store_if { STORE_IF_ANY, STORE_IF_ABSENT };
+
+struct store_body {
+    uint64_t len;
+    struct digest digest; /* of these bytes if known (sent along, so that the store checks them); else HASH_NONE */
+    void *ctx;
+    ssize_t (*read)(void *ctx, char *buf, size_t room, uint64_t offset); /* bytes, -1 aborts; offset may go back */
+};
+
+struct store_put {
+    struct str key;
+    enum store_if condition;   /* STORE_IF_ABSENT on an object that is there: ERR_EXISTS */
+    struct str upload_id;      /* kept in the object's metadata: a retry that meets its own object has succeeded */
+    const char *storage_class; /* NULL: the bucket's */
+    const char *content_type;  /* NULL: application/octet-stream */
+    struct store_body body;    /* copied; read on the loop */
+    struct rate *rate;
+    void *ctx;
+    store_done *on_done; /* r->object: as the store confirmed it */
+};
+struct store_job *store_put(struct store *s, struct worker *w, const struct store_put *p);
+
+/* Multipart: begin gives an id (r->object.etag holds it), parts 1..10000 in any order (r->object.etag: the part's),
+ * then complete (r->object as confirmed) or abort. part_bytes_min is 5 MiB but for the last. */
+struct store_upload {
+    struct str key;
+    struct str id;
+    enum store_if condition;
+    struct str upload_id;
+    const char *storage_class;
+    const char *content_type;
+    enum hash_kind digest_kind; /* of the whole, told at complete; must combine */
+};
+struct store_part {
+    unsigned number;
+    struct str etag;
+    struct digest digest;
+    uint64_t size_bytes;
+};
+enum hash_kind store_upload_digest_kind(const struct store *s); /* what the store confirms a multipart object by */
+struct store_job *store_upload_begin(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
+                                     void *ctx);
+struct store_job *store_upload_part(struct store *s, struct worker *w, const struct store_upload *u, unsigned number,
+                                    const struct store_body *body, struct rate *rate, store_done *done, void *ctx);
+struct store_job *store_upload_complete(struct store *s, struct worker *w, const struct store_upload *u,
+                                        const struct store_part *parts, size_t count, const struct digest *whole,
+                                        store_done *done, void *ctx);
+struct store_job *store_upload_abort(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
+                                     void *ctx);
+struct store_job *store_delete(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx);

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/clock.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <time.h>
+
+uint64_t clock_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+}
+
+int64_t clock_wall_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * (int64_t)NS_PER_SECOND + t.tv_nsec;
+}
+
+/* splitmix64: https://prng.di.unimi.it/splitmix64.c (public domain); one state a thread, seeded by the kernel. */
+uint64_t clock_random(void)
+{
+    static _Thread_local uint64_t state;
+    if (state == 0 && getrandom(&state, sizeof state, 0) != sizeof state)
+        state = clock_now_ns() | 1;
+    uint64_t z = (state += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+uint64_t clock_backoff_ns(unsigned attempt, uint64_t base_ns, uint64_t cap_ns)
+{
+    uint64_t span = base_ns;
+    for (unsigned i = 1; i < attempt && span < cap_ns; i++)
+        span *= 2;
+    span = min_u64(span, cap_ns);
+    return span ? clock_random() % (span + 1) : 0;
+}
+
+char *time_text(int64_t wall_ns, char *buf)
+{
+    int64_t ns_per_second = (int64_t)NS_PER_SECOND;
+    int64_t part = wall_ns % ns_per_second;
+    if (part < 0)
+        part += ns_per_second;
+    time_t seconds = (time_t)((wall_ns - part) / ns_per_second);
+    struct tm tm;
+    gmtime_r(&seconds, &tm);
+    size_t n = strftime(buf, TIME_TEXT_MAX, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(buf + n, TIME_TEXT_MAX - n, ".%03dZ", (int)(part / 1000000));
+    return buf;
+}
+
+static bool digits(struct str *s, size_t count, int *ret)
+{
+    int n = 0;
+    if (s->len < count)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (s->ptr[i] < '0' || s->ptr[i] > '9')
+            return false;
+        n = n * 10 + (s->ptr[i] - '0');
+    }
+    *s = str_from(*s, count);
+    *ret = n;
+    return true;
+}
+
+static bool literal(struct str *s, struct str what)
+{
+    if (!str_starts(*s, what))
+        return false;
+    *s = str_from(*s, what.len);
+    return true;
+}
+
+static bool in_range(const struct tm *tm)
+{
+    return tm->tm_mon >= 0 && tm->tm_mon < 12 && tm->tm_mday >= 1 && tm->tm_mday <= 31 && tm->tm_hour < 24 &&
+           tm->tm_min < 60 && tm->tm_sec <= 60;
+}
+
+static int64_t fraction(struct str *s)
+{
+    int64_t ns = 0, unit = 100000000;
+    if (!literal(s, STR(".")))
+        return 0;
+    for (int digit; digits(s, 1, &digit); unit /= 10)
+        ns += digit * unit;
+    return ns;
+}
+
+static bool offset(struct str *s, int *ret_seconds)
+{
+    int hours, minutes;
+    *ret_seconds = 0;
+    if (literal(s, STR("Z")) || literal(s, STR("z")))
+        return true;
+    int sign = literal(s, STR("+")) ? 1 : literal(s, STR("-")) ? -1 : 0;
+    if (sign == 0 || !digits(s, 2, &hours) || !literal(s, STR(":")) || !digits(s, 2, &minutes))
+        return false;
+    *ret_seconds = sign * (hours * 3600 + minutes * 60);
+    return true;
+}
+
+static bool clock_digits(struct str *s, struct tm *tm)
+{
+    return digits(s, 2, &tm->tm_hour) && literal(s, STR(":")) && digits(s, 2, &tm->tm_min) && literal(s, STR(":")) &&
+           digits(s, 2, &tm->tm_sec);
+}
+
+int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err)
+{
+    struct str rest = s;
+    struct tm tm = {0};
+    int offset_seconds;
+    bool ok = digits(&rest, 4, &tm.tm_year) && literal(&rest, STR("-")) && digits(&rest, 2, &tm.tm_mon) &&
+              literal(&rest, STR("-")) && digits(&rest, 2, &tm.tm_mday) &&
+              (literal(&rest, STR("T")) || literal(&rest, STR("t")) || literal(&rest, STR(" "))) &&
+              clock_digits(&rest, &tm);
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    int64_t ns = ok ? fraction(&rest) : 0;
+    if (!ok || !in_range(&tm) || !offset(&rest, &offset_seconds) || rest.len != 0)
+        return err_set(err, ERR_INVALID, "'%.*s' is not a time of RFC 3339", (int)min_u64(s.len, 64), s.ptr);
+    *ret_wall_ns = ((int64_t)timegm(&tm) - offset_seconds) * (int64_t)NS_PER_SECOND + ns;
+    return 0;
+}
+
+static bool month(struct str *s, int *ret)
+{
+    static const char names[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    for (int i = 0; i < 12; i++)
+        if (literal(s, (struct str){names + 3 * i, 3})) {
+            *ret = i;
+            return true;
+        }
+    return false;
+}
+
+int time_parse_http(struct str s, int64_t *ret_wall_ns, struct err *err)
+{
+    struct str rest = str_from(s, s.len > 5 ? 5 : 0);
+    struct tm tm = {0};
+    bool ok = digits(&rest, 2, &tm.tm_mday) && literal(&rest, STR(" ")) && month(&rest, &tm.tm_mon) &&
+              literal(&rest, STR(" ")) && digits(&rest, 4, &tm.tm_year) && literal(&rest, STR(" ")) &&
+              clock_digits(&rest, &tm) && literal(&rest, STR(" GMT")) && rest.len == 0;
+    tm.tm_year -= 1900;
+    if (!ok || !in_range(&tm))
+        return err_set(err, ERR_INVALID, "'%.*s' is not an HTTP date", (int)min_u64(s.len, 64), s.ptr ? s.ptr : "");
+    *ret_wall_ns = (int64_t)timegm(&tm) * (int64_t)NS_PER_SECOND;
+    return 0;
+}
+
+char *duration_text(uint64_t ns, char *buf)
+{
+    uint64_t seconds = ns / NS_PER_SECOND;
+    if (ns < NS_PER_SECOND)
+        snprintf(buf, TIME_TEXT_MAX, "%" PRIu64 " ms", ns / NS_PER_MS);
+    else if (seconds < 60)
+        snprintf(buf, TIME_TEXT_MAX, "%.1f s", (double)ns / (double)NS_PER_SECOND);
+    else if (seconds < 3600)
+        snprintf(buf, TIME_TEXT_MAX, "%" PRIu64 " min %02" PRIu64 " s", seconds / 60, seconds % 60);
+    else
+        snprintf(buf, TIME_TEXT_MAX, "%" PRIu64 " h %02" PRIu64 " min", seconds / 3600, seconds / 60 % 60);
+    return buf;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clock.h - monotonic now, deadlines, back-off with jitter, RFC 3339. home: any. */
+#pragma once
+
+#include "util/str.h"
+
+#define NS_PER_SECOND UINT64_C(1000000000)
+#define NS_PER_MS UINT64_C(1000000)
+
+uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC; never goes back, means nothing to another machine */
+int64_t clock_wall_ns(void); /* CLOCK_REALTIME since 1970; for people, signatures and mtimes only */
+
+/* Wait before attempt `attempt` (1 is the first retry): full jitter in [0, min(cap, base * 2^(attempt-1))].
+ * Source: "Exponential Backoff And Jitter", AWS Architecture Blog. */
+uint64_t clock_backoff_ns(unsigned attempt, uint64_t base_ns, uint64_t cap_ns);
+
+/* A number that an attacker need not be kept from guessing: jitter, sampling. Thread-safe. */
+uint64_t clock_random(void);
+
+/* "2026-11-21T09:30:00.123Z", UTC, milliseconds. buf of TIME_TEXT_MAX; returns buf. */
+enum { TIME_TEXT_MAX = 32 };
+char *time_text(int64_t wall_ns, char *buf);
+
+/* RFC 3339 with any fraction and offset (2026-11-21T10:30:00+01:00, ...Z); ERR_INVALID otherwise. */
+must_check int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err);
+
+/* An HTTP date (Sat, 21 Nov 2026 09:30:00 GMT), as in Date, Last-Modified and Retry-After. */
+must_check int time_parse_http(struct str s, int64_t *ret_wall_ns, struct err *err);
+
+/* "1.2 s", "350 ms", "2 h 05 min": for people. buf of TIME_TEXT_MAX; returns buf. */
+char *duration_text(uint64_t ns, char *buf);

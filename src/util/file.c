@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/file.h"
+#include "util/clock.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+static int read_all(int fd, const char *name, size_t ceiling, struct sbuf *b, struct err *err)
+{
+    char chunk[65536];
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(err, errno, "cannot read '%s'", name);
+        if (n == 0)
+            return 0;
+        sbuf_add(b, (struct str){chunk, (size_t)n});
+        if (b->overflow)
+            return err_set(err, ERR_NO_SPACE, "'%s' is longer than %zu bytes", name, ceiling);
+    }
+}
+
+int file_read(int dir, const char *name, size_t ceiling, char **ret, size_t *ret_len, struct err *err)
+{
+    auto_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "cannot open '%s'", name);
+    auto_sbuf b;
+    sbuf_init(&b, ceiling);
+    int r = read_all(fd, name, ceiling, &b, err);
+    if (r < 0)
+        return r;
+    *ret_len = b.len;
+    return sbuf_take(&b, ret, err);
+}
+
+int file_write_all(int fd, const char *name, const void *bytes, size_t len, struct err *err)
+{
+    const char *p = bytes;
+    while (len > 0) {
+        ssize_t n = write(fd, p, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(err, errno, "cannot write '%s'", name);
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+int file_pwrite_all(int fd, const char *name, const void *bytes, size_t len, uint64_t offset, struct err *err)
+{
+    const char *p = bytes;
+    while (len > 0) {
+        ssize_t n = pwrite(fd, p, len, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(err, errno, "cannot write '%s'", name);
+        p += n;
+        offset += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static int write_synced(int dir, const char *name, struct str content, mode_t mode, struct err *err)
+{
+    auto_fd fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd < 0)
+        return err_sys(err, errno, "cannot create '%s'", name);
+    int r = file_write_all(fd, name, content.ptr, content.len, err);
+    if (r < 0)
+        return r;
+    if (fsync(fd) != 0)
+        return err_sys(err, errno, "cannot flush '%s'", name);
+    return 0;
+}
+
+int file_replace(int dir, const char *name, struct str content, mode_t mode, struct err *err)
+{
+    char temporary[NAME_MAX + 1];
+    int n = snprintf(temporary, sizeof temporary, ".%s.%016" PRIx64, name, clock_random());
+    if (n >= (int)sizeof temporary)
+        return err_set(err, ERR_INVALID, "the name '%s' is too long", name);
+    int r = write_synced(dir, temporary, content, mode, err);
+    if (r == 0 && renameat(dir, temporary, dir, name) != 0)
+        r = err_sys(err, errno, "cannot rename '%s' to '%s'", temporary, name);
+    if (r < 0) {
+        unlinkat(dir, temporary, 0);
+        return r;
+    }
+    return dir_sync(dir, name, err);
+}
+
+int dir_sync(int dir, const char *name_for_err, struct err *err)
+{
+    /* fsync wants a real descriptor: AT_FDCWD and O_PATH ones are opened again. */
+    auto_fd fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) != 0)
+        return err_sys(err, errno, "cannot flush the folder of '%s'", name_for_err);
+    return 0;
+}
+
+int dir_open(int dir, const char *name, int *ret_fd, struct err *err)
+{
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "cannot open the folder '%s'", name);
+    *ret_fd = fd;
+    return 0;
+}
+
+int dir_make(int dir, const char *name, mode_t mode, int *ret_fd, struct err *err)
+{
+    if (mkdirat(dir, name, mode) != 0 && errno != EEXIST)
+        return err_sys(err, errno, "cannot make the folder '%s'", name);
+    return dir_open(dir, name, ret_fd, err);
+}
+
+static int open_beneath(int dir, const char *path)
+{
+    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    int fd;
+    do
+        fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
+    while (fd < 0 && errno == EAGAIN);
+    return fd;
+}
+
+/* One level: opens `segment` below `at`, making it if it is not there. */
+static int enter(int at, const char *segment, mode_t mode)
+{
+    int fd = open_beneath(at, segment);
+    if (fd >= 0 || errno != ENOENT)
+        return fd;
+    if (mkdirat(at, segment, mode) != 0 && errno != EEXIST)
+        return -1;
+    return open_beneath(at, segment);
+}
+
+static int make_each(int dir, struct str parents, mode_t mode, int *ret_fd, struct err *err)
+{
+    struct str rest = parents, segment;
+    auto_fd at = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (at < 0)
+        return err_sys(err, errno, "cannot open the folder of '%.*s'", STR_FMT(parents));
+    while (str_split(&rest, '/', &segment)) {
+        char name[NAME_MAX + 1];
+        memcpy(name, segment.ptr, segment.len);
+        name[segment.len] = '\0';
+        int next = enter(at, name, mode);
+        if (next < 0)
+            return err_sys(err, errno, "cannot make the folder '%.*s'", (int)(segment.ptr + segment.len - parents.ptr),
+                           parents.ptr);
+        close(at);
+        at = next;
+    }
+    *ret_fd = take_fd(&at);
+    return 0;
+}
+
+int dir_make_parents(int dir, const char *path, mode_t mode, int *ret_parent, const char **ret_name, struct err *err)
+{
+    int r = path_check(str_of(path), err);
+    if (r < 0)
+        return r;
+    const char *slash = strrchr(path, '/');
+    struct str parents = slash ? (struct str){path, (size_t)(slash - path)} : STR_NULL;
+    r = make_each(dir, parents, mode, ret_parent, err);
+    if (r < 0)
+        return r;
+    *ret_name = slash ? slash + 1 : path;
+    return 0;
+}
+
+static int remove_entries(int dir, const char *name, dev_t dev, unsigned depth, struct err *err);
+
+static int remove_one(int dir, const char *name, dev_t dev, unsigned depth, struct err *err)
+{
+    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR && errno != EPERM)
+        return err_sys(err, errno, "cannot remove '%s'", name);
+    int r = remove_entries(dir, name, dev, depth, err);
+    if (r < 0)
+        return r;
+    if (unlinkat(dir, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
+        return err_sys(err, errno, "cannot remove the folder '%s'", name);
+    return 0;
+}
+
+static void close_dir(DIR **d)
+{
+    if (*d)
+        closedir(*d);
+}
+
+/* A path is at most PATH_MAX bytes, but a tree made with *at() calls may be deeper: the ceiling is on our stack. */
+enum { DEPTH_MAX = 2048 };
+
+static int remove_entries(int dir, const char *name, dev_t dev, unsigned depth, struct err *err)
+{
+    if (depth > DEPTH_MAX)
+        return err_set(err, ERR_NO_SPACE, "cannot remove '%s': more than %d folders deep", name, DEPTH_MAX);
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "cannot open the folder '%s'", name);
+    auto_with(close_dir) DIR *d = fdopendir(fd);
+    struct stat st;
+    if (!d || fstat(fd, &st) != 0)
+        return err_sys(err, errno, "cannot read the folder '%s'", name);
+    if (dev != 0 && st.st_dev != dev)
+        return err_set(err, ERR_BUSY, "cannot remove '%s': something is mounted there", name);
+    struct dirent *e;
+    while (errno = 0, (e = readdir(d)) != NULL) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        int r = remove_one(fd, e->d_name, st.st_dev, depth + 1, err);
+        if (r < 0)
+            return err_wrap(err, "in '%s'", name);
+    }
+    return errno ? err_sys(err, errno, "cannot read the folder '%s'", name) : 0;
+}
+
+int dir_remove(int dir, const char *name, struct err *err)
+{
+    return remove_one(dir, name, 0, 0, err);
+}
+
+static int bad_path(struct str path, const char *why, struct err *err)
+{
+    return err_set(err, ERR_INVALID, "'%.*s' cannot be a file name here: %s", (int)min_u64(path.len, 200),
+                   path.ptr ? path.ptr : "", why);
+}
+
+int path_check(struct str path, struct err *err)
+{
+    struct str rest = path, segment;
+    if (path.len == 0)
+        return bad_path(path, "it is empty", err);
+    if (path.len >= PATH_MAX)
+        return bad_path(path, "it is longer than 4095 bytes", err);
+    if (memchr(path.ptr, '\0', path.len))
+        return bad_path(path, "it holds a NUL byte", err);
+    while (str_split(&rest, '/', &segment)) {
+        if (segment.len == 0)
+            return bad_path(path, "it has an empty segment (a leading, doubled or trailing '/')", err);
+        if (str_eq(segment, STR(".")) || str_eq(segment, STR("..")))
+            return bad_path(path, "it has a segment '.' or '..'", err);
+        if (segment.len > NAME_MAX)
+            return bad_path(path, "it has a segment longer than 255 bytes", err);
+    }
+    return 0;
+}

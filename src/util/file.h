@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* file.h - whole reads, atomic replace, fsync of file and folder, paths under a folder's descriptor.
+ * home: any thread; everything here may block on the disk. Folders are named by descriptor: a rename above cannot
+ * lead us astray. AT_FDCWD is allowed wherever a `dir` is taken. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+/* Reads the whole file; a longer one than `ceiling` is ERR_NO_SPACE. *ret is NUL-terminated; the caller frees it. */
+must_check int file_read(int dir, const char *name, size_t ceiling, char **ret, size_t *ret_len, struct err *err);
+
+/* Puts `content` at `name`: written under a dot-name, fsynced, renamed over, folder fsynced. A crash leaves the old
+ * content or the new one, whole. */
+must_check int file_replace(int dir, const char *name, struct str content, mode_t mode, struct err *err);
+
+/* write(2) and pwrite(2) until all is written. `name` is for the sentence. */
+must_check int file_write_all(int fd, const char *name, const void *bytes, size_t len, struct err *err);
+must_check int file_pwrite_all(int fd, const char *name, const void *bytes, size_t len, uint64_t offset,
+                               struct err *err);
+
+/* mkdir, where "exists already" is success; then opens it. *ret_fd is the caller's. */
+must_check int dir_make(int dir, const char *name, mode_t mode, int *ret_fd, struct err *err);
+must_check int dir_open(int dir, const char *name, int *ret_fd, struct err *err);
+must_check int dir_sync(int dir, const char *name_for_err, struct err *err);
+
+/* Makes the folders on the way to relative `path` (all but its last segment) below `dir`, never leaving it: no symbolic
+ * link is followed (openat2 RESOLVE_BENEATH|NO_SYMLINKS), `path` must pass path_check. *ret_parent is the caller's;
+ * *ret_name points into `path`. */
+must_check int dir_make_parents(int dir, const char *path, mode_t mode, int *ret_parent, const char **ret_name,
+                                struct err *err);
+
+/* Removes a tree, without following links or crossing into another mount. Absent is success. */
+must_check int dir_remove(int dir, const char *name, struct err *err);
+
+/* May `path` (relative, bytes of an object's key) become a file below a folder? ERR_INVALID names the reason: empty,
+ * leading or doubled '/', a segment `.` or `..`, a NUL, a segment over 255 bytes, a whole over 4,095. A trailing '/' is
+ * refused too: folder markers are the caller's business. */
+must_check int path_check(struct str path, struct err *err);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hash.h - checksums while the bytes pass: CRC32C, CRC32, CRC64NVME (which combine over parts), MD5, SHA-256, HMAC.
+ * home: a struct hash belongs to whoever updates it. Libraries do the arithmetic (ISA-L, libcrypto). */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+/* Ordered by strength as evidence of an object's bytes: a greater one is preferred where a store gives several. */
+enum hash_kind { HASH_NONE, HASH_CRC32, HASH_CRC32C, HASH_CRC64NVME, HASH_MD5, HASH_SHA256 };
+
+enum { HASH_BYTES_MAX = 32 };
+
+/* A value, big-endian as every store writes it. */
+struct digest {
+    uint8_t kind; /* enum hash_kind */
+    uint8_t bytes[HASH_BYTES_MAX];
+};
+
+size_t hash_size(enum hash_kind kind);      /* bytes of a value; 0 for HASH_NONE */
+const char *hash_name(enum hash_kind kind); /* "crc32c"; "none" */
+bool hash_combines(enum hash_kind kind);    /* may parts be hashed apart and joined? true of the CRCs */
+bool digest_eq(const struct digest *a, const struct digest *b);
+
+/* From and to the base64 of x-goog-hash and x-amz-checksum-*; hex for ETags and people. */
+must_check int digest_parse_base64(enum hash_kind kind, struct str text, struct digest *ret, struct err *err);
+must_check int digest_parse_hex(enum hash_kind kind, struct str text, struct digest *ret, struct err *err);
+void digest_add_base64(const struct digest *d, struct sbuf *b);
+void digest_add_hex(const struct digest *d, struct sbuf *b);
+
+/* A running hash. CRCs live inside; MD5 and SHA-256 own a context of libcrypto's, kept over hash_begin() to be reused.
+ */
+struct hash {
+    enum hash_kind kind;
+    uint64_t crc;
+    uint64_t len;
+    void *evp; /* owned */
+};
+
+void hash_init(struct hash *h);
+void hash_done(struct hash *h); /* may run twice */
+void hash_begin(struct hash *h, enum hash_kind kind);
+void hash_update(struct hash *h, const void *bytes, size_t len);
+void hash_end(struct hash *h, struct digest *ret); /* h needs hash_begin() again */
+
+/* The CRC of A followed by B from theirs; `b_len` is B's length in bytes. Only kinds that combine. */
+void digest_combine(struct digest *a, const struct digest *b, uint64_t b_len);
+
+/* One shot. HMAC-SHA-256 and SHA-256 as SigV4 needs them: no allocation after the first call of a thread. */
+void sha256(struct str bytes, uint8_t ret[32]);
+void hmac_sha256(struct str key, struct str bytes, uint8_t ret[32]);
+void base64_add(struct sbuf *b, const void *bytes, size_t len);    /* RFC 4648, padded */
+void base64url_add(struct sbuf *b, const void *bytes, size_t len); /* RFC 4648 section 5, unpadded: JWT */
+must_check int base64_parse(struct str text, struct sbuf *ret, struct err *err);
+
+/* RS256 over `bytes` with a private key in PEM (a service account's): for JWT assertions. */
+must_check int rs256_sign(struct str pem, struct str bytes, struct sbuf *ret_signature, struct err *err);

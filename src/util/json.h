@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json.h - typed reads that name the path at which they failed, over jansson.
+ * home: a tree belongs to one thread. The tree is jansson's json_t, which other floors see as an incomplete type. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+typedef struct json_t json; /* jansson's own tag: the one typedef, so that jansson.h stays inside this folder */
+
+/* Parses one whole document. Depth and size have ceilings; duplicate keys and trailing bytes are ERR_INVALID. `what`
+ * names the document in sentences. *ret is freed with json_free. */
+must_check int json_parse(struct str text, const char *what, json **ret, struct err *err);
+void json_free(json *own_j);
+DEFINE_AUTO(json, json, json_free)
+#define auto_json auto_with(auto_clean_json) json *
+
+/* Reads by path: "spec.source.uri", "items.3.name". get: absent (or null) is ERR_NOT_FOUND, another type is
+ * ERR_INVALID, and the sentence holds the path. Strings are borrowed from the tree. */
+must_check int json_get_str(const json *j, const char *path, struct str *ret, struct err *err);
+must_check int json_get_u64(const json *j, const char *path, uint64_t *ret, struct err *err);
+must_check int json_get_i64(const json *j, const char *path, int64_t *ret, struct err *err);
+must_check int json_get_bool(const json *j, const char *path, bool *ret, struct err *err);
+
+/* opt: absent leaves *ret as it is and is success; another type is an error all the same. */
+must_check int json_opt_str(const json *j, const char *path, struct str *ret, struct err *err);
+must_check int json_opt_u64(const json *j, const char *path, uint64_t *ret, struct err *err);
+must_check int json_opt_i64(const json *j, const char *path, int64_t *ret, struct err *err);
+must_check int json_opt_bool(const json *j, const char *path, bool *ret, struct err *err);
+
+/* Structure. NULL where there is none; borrowed. */
+const json *json_at(const json *j, const char *path);
+size_t json_count(const json *j);                   /* elements of an array, members of an object, else 0 */
+const json *json_item(const json *j, size_t index); /* of an array */
+bool json_as_str(const json *j, struct str *ret);
+
+/* for (void *i = json_iter(j); i; i = json_iter_next(j, i)) over an object's members, in their order. */
+void *json_iter(const json *j);
+void *json_iter_next(const json *j, void *iter);
+struct str json_iter_key(void *iter);
+const json *json_iter_value(void *iter);
+
+/* Building. A new tree is the caller's; json_set* make the objects on the way of a dotted path. Strings must be UTF-8:
+ * other bytes are replaced by U+FFFD. Numbers above INT64_MAX are cut to it. */
+json *json_new_object(void);
+json *json_new_array(void);
+void json_set(json *j, const char *path, json *own_value);
+void json_set_str(json *j, const char *path, struct str value);
+void json_set_u64(json *j, const char *path, uint64_t value);
+void json_set_i64(json *j, const char *path, int64_t value);
+void json_set_bool(json *j, const char *path, bool value);
+void json_set_real(json *j, const char *path, double value);
+void json_append(json *array, json *own_value);
+void json_append_str(json *array, struct str value);
+
+/* One line, keys in the order they were set; `indent` spaces a level when it is not 0. The caller frees. */
+char *json_text(const json *j, unsigned indent);

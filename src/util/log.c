@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/log.h"
+#include "util/clock.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { VALUE_MAX = 1024, LINE_MAX_BYTES = 16384 };
+
+static struct {
+    int fd;
+    enum log_level least;
+    enum log_form form;
+} out = {.fd = STDERR_FILENO, .least = LOG_INFO};
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+void log_setup(int fd, enum log_level least, enum log_form form)
+{
+    out.fd = fd;
+    out.least = least;
+    out.form = form;
+}
+
+int log_level_parse(struct str s, enum log_level *ret, struct err *err)
+{
+    for (size_t i = 0; i < countof(level_names); i++)
+        if (str_eq(s, str_of(level_names[i]))) {
+            *ret = (enum log_level)i;
+            return 0;
+        }
+    return err_set(err, ERR_INVALID, "'%.*s' is not a log level: debug, info, warn or error", STR_FMT(s));
+}
+
+bool log_wants(enum log_level level)
+{
+    return level >= out.least;
+}
+
+const char *log_u64(uint64_t n)
+{
+    static _Thread_local char buffers[8][24];
+    static _Thread_local unsigned turn;
+    char *buf = buffers[turn++ % 8];
+    snprintf(buf, sizeof buffers[0], "%" PRIu64, n);
+    return buf;
+}
+
+static bool is_bare(const char *value)
+{
+    if (!*value)
+        return false;
+    for (const unsigned char *p = (const unsigned char *)value; *p; p++)
+        if (*p <= ' ' || *p >= 0x7F || *p == '"' || *p == '=' || *p == '\\')
+            return false;
+    return true;
+}
+
+/* Quoted as JSON quotes; bytes that are not UTF-8 become "\ufffd", so that a key cannot break a log reader. */
+static void add_quoted(struct sbuf *b, const char *value)
+{
+    bool utf8 = str_is_utf8(str_of(value));
+    sbuf_addc(b, '"');
+    size_t n = 0;
+    for (const unsigned char *p = (const unsigned char *)value; *p && n < VALUE_MAX; p++, n++) {
+        if (*p == '"' || *p == '\\') {
+            sbuf_addc(b, '\\');
+            sbuf_addc(b, (char)*p);
+        } else if (*p < ' ' || *p == 0x7F)
+            sbuf_addf(b, "\\u%04x", *p);
+        else if (*p >= 0x80 && !utf8)
+            sbuf_adds(b, "\\ufffd");
+        else
+            sbuf_addc(b, (char)*p);
+    }
+    sbuf_addc(b, '"');
+}
+
+static void add_pair(struct sbuf *b, const char *key, const char *value)
+{
+    if (!value)
+        return;
+    if (out.form == LOG_JSON) {
+        sbuf_addf(b, "%s\"%s\":", b->len > 1 ? "," : "", key);
+        add_quoted(b, value);
+        return;
+    }
+    sbuf_addf(b, "%s%s=", b->len ? " " : "", key);
+    if (is_bare(value) && strlen(value) <= VALUE_MAX)
+        sbuf_adds(b, value);
+    else
+        add_quoted(b, value);
+}
+
+static void begin(struct sbuf *b, enum log_level level, const char *what)
+{
+    char now[TIME_TEXT_MAX];
+    sbuf_init(b, LINE_MAX_BYTES);
+    if (out.form == LOG_JSON)
+        sbuf_addc(b, '{');
+    add_pair(b, "time", time_text(clock_wall_ns(), now));
+    add_pair(b, "level", level_names[level]);
+    add_pair(b, "event", what);
+}
+
+static void add_args(struct sbuf *b, va_list args)
+{
+    for (const char *key; (key = va_arg(args, const char *)) != NULL;)
+        add_pair(b, key, va_arg(args, const char *));
+}
+
+static void end(struct sbuf *b)
+{
+    if (out.form == LOG_JSON)
+        sbuf_addc(b, '}');
+    sbuf_addc(b, '\n');
+    if (b->overflow)
+        sbuf_clear(b), sbuf_adds(b, "level=error event=\"a log line was too long\"\n");
+    /* A log that cannot be written has nowhere to be reported. */
+    ssize_t ignored = write(out.fd, b->ptr, b->len);
+    (void)ignored;
+    sbuf_done(b);
+}
+
+void log_event(enum log_level level, const char *what, ...)
+{
+    if (!log_wants(level))
+        return;
+    struct sbuf b;
+    begin(&b, level, what);
+    va_list args;
+    va_start(args, what);
+    add_args(&b, args);
+    va_end(args);
+    end(&b);
+}
+
+void log_err(enum log_level level, const char *what, const struct err *err, ...)
+{
+    if (!log_wants(level))
+        return;
+    struct sbuf b;
+    char id[16];
+    begin(&b, level, what);
+    add_pair(&b, "error", err->text);
+    add_pair(&b, "code", err_code_name(err->code));
+    snprintf(id, sizeof id, "CIS%04u", err->id);
+    add_pair(&b, "id", err->id ? id : NULL);
+    add_pair(&b, "advice", err->advice[0] ? err->advice : NULL);
+    va_list args;
+    va_start(args, err);
+    add_args(&b, args);
+    va_end(args);
+    end(&b);
+}

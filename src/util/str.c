@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/str.h"
+#include <assert.h>
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+bool str_eq(struct str a, struct str b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+bool str_eq_nocase(struct str a, struct str b)
+{
+    if (a.len != b.len)
+        return false;
+    for (size_t i = 0; i < a.len; i++)
+        if (tolower((unsigned char)a.ptr[i]) != tolower((unsigned char)b.ptr[i]))
+            return false;
+    return true;
+}
+
+bool str_starts(struct str s, struct str prefix)
+{
+    return s.len >= prefix.len && str_eq(str_sub(s, 0, prefix.len), prefix);
+}
+
+bool str_ends(struct str s, struct str suffix)
+{
+    return s.len >= suffix.len && str_eq(str_from(s, s.len - suffix.len), suffix);
+}
+
+int str_cmp(struct str a, struct str b)
+{
+    size_t n = a.len < b.len ? a.len : b.len;
+    int c = n ? memcmp(a.ptr, b.ptr, n) : 0;
+    if (c != 0)
+        return c;
+    return a.len < b.len ? -1 : a.len > b.len;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+struct str str_trim(struct str s)
+{
+    while (s.len > 0 && is_blank(s.ptr[0]))
+        s = str_from(s, 1);
+    while (s.len > 0 && is_blank(s.ptr[s.len - 1]))
+        s.len--;
+    return s;
+}
+
+ssize_t str_find(struct str s, char c)
+{
+    const char *p = s.len ? memchr(s.ptr, c, s.len) : NULL;
+    return p ? p - s.ptr : -1;
+}
+
+bool str_split(struct str *rest, char sep, struct str *ret_field)
+{
+    if (!rest->ptr)
+        return false;
+    ssize_t at = str_find(*rest, sep);
+    if (at < 0) {
+        *ret_field = *rest;
+        *rest = STR_NULL;
+        return true;
+    }
+    *ret_field = str_sub(*rest, 0, (size_t)at);
+    *rest = str_from(*rest, (size_t)at + 1);
+    return true;
+}
+
+char *str_dup(struct str s)
+{
+    char *copy = xcalloc(s.len + 1, 1);
+    if (s.len)
+        memcpy(copy, s.ptr, s.len);
+    return copy;
+}
+
+/* Length of the well-formed character at p, 0 if there is none. RFC 3629: no overlong forms, surrogates, or > 10FFFF.
+ */
+static size_t utf8_char(const unsigned char *p, size_t left)
+{
+    if (p[0] > 0 && p[0] < 0x80)
+        return 1;
+    size_t len = p[0] >= 0xC2 && p[0] <= 0xDF ? 2 : (p[0] & 0xF0) == 0xE0 ? 3 : p[0] >= 0xF0 && p[0] <= 0xF4 ? 4 : 0;
+    if (len == 0 || len > left)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    bool bad = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
+               (p[0] == 0xF4 && p[1] > 0x8F);
+    return bad ? 0 : len;
+}
+
+bool str_is_utf8(struct str s)
+{
+    for (size_t i = 0; i < s.len;) {
+        size_t n = utf8_char((const unsigned char *)s.ptr + i, s.len - i);
+        if (n == 0)
+            return false;
+        i += n;
+    }
+    return true;
+}
+
+static int not_a_number(struct str s, const char *what, struct err *err)
+{
+    return err_set(err, ERR_INVALID, "'%.*s' is not %s", (int)min_u64(s.len, 64), s.ptr ? s.ptr : "", what);
+}
+
+int str_to_u64(struct str s, uint64_t *ret, struct err *err)
+{
+    uint64_t n = 0;
+    if (s.len == 0)
+        return not_a_number(s, "a whole number", err);
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned digit = (unsigned)(unsigned char)s.ptr[i] - '0';
+        if (digit > 9 || __builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, digit, &n))
+            return not_a_number(s, "a whole number from 0 to 18446744073709551615", err);
+    }
+    *ret = n;
+    return 0;
+}
+
+int str_to_i64(struct str s, int64_t *ret, struct err *err)
+{
+    bool negative = s.len > 0 && s.ptr[0] == '-';
+    uint64_t n;
+    struct err ignored;
+    uint64_t limit = (uint64_t)INT64_MAX + (negative ? 1 : 0);
+    if (str_to_u64(negative ? str_from(s, 1) : s, &n, &ignored) < 0 || n > limit)
+        return not_a_number(s, "a whole number of 64 bits", err);
+    *ret = negative ? (int64_t)(0 - n) : (int64_t)n;
+    return 0;
+}
+
+int str_hex_to_u64(struct str s, uint64_t *ret, struct err *err)
+{
+    uint64_t n = 0;
+    if (s.len == 0 || s.len > 16)
+        return not_a_number(s, "a hexadecimal number of 1 to 16 digits", err);
+    for (size_t i = 0; i < s.len; i++) {
+        int c = tolower((unsigned char)s.ptr[i]);
+        if (!isxdigit(c))
+            return not_a_number(s, "a hexadecimal number of 1 to 16 digits", err);
+        n = n << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+    }
+    *ret = n;
+    return 0;
+}
+
+/* The leading "12" or "12.345" of s as an integer and thousandths of thousandths: exact where a double is not. */
+static bool leading_decimal(struct str *s, uint64_t *ret_whole, uint64_t *ret_millionths)
+{
+    uint64_t whole = 0, millionths = 0, scale = 100000;
+    size_t i = 0;
+    for (; i < s->len && isdigit((unsigned char)s->ptr[i]); i++)
+        if (__builtin_mul_overflow(whole, 10, &whole) ||
+            __builtin_add_overflow(whole, (uint64_t)(s->ptr[i] - '0'), &whole))
+            return false;
+    if (i == 0)
+        return false;
+    if (i < s->len && s->ptr[i] == '.') {
+        size_t dot = i++;
+        for (; i < s->len && isdigit((unsigned char)s->ptr[i]); i++, scale /= 10)
+            millionths += (uint64_t)(s->ptr[i] - '0') * scale;
+        if (i == dot + 1)
+            return false;
+    }
+    *s = str_from(*s, i);
+    *ret_whole = whole;
+    *ret_millionths = millionths;
+    return true;
+}
+
+static bool scaled(uint64_t whole, uint64_t millionths, uint64_t unit, uint64_t *ret)
+{
+    unsigned __int128 n = (unsigned __int128)whole * unit + ((unsigned __int128)millionths * unit + 999999) / 1000000;
+    if (n > UINT64_MAX)
+        return false;
+    *ret = (uint64_t)n;
+    return true;
+}
+
+static bool bytes_unit(struct str suffix, uint64_t *ret)
+{
+    static const struct {
+        const char *name;
+        uint64_t unit;
+    } units[] = {
+        {"", 1},
+        {"k", 1000},
+        {"K", 1000},
+        {"M", 1000000},
+        {"G", 1000000000},
+        {"T", 1000000000000},
+        {"P", 1000000000000000},
+        {"Ki", 1ULL << 10},
+        {"Mi", 1ULL << 20},
+        {"Gi", 1ULL << 30},
+        {"Ti", 1ULL << 40},
+        {"Pi", 1ULL << 50},
+        {"e3", 1000},
+        {"e6", 1000000},
+        {"e9", 1000000000},
+        {"e12", 1000000000000},
+    };
+    for (size_t i = 0; i < countof(units); i++)
+        if (str_eq(suffix, str_of(units[i].name))) {
+            *ret = units[i].unit;
+            return true;
+        }
+    return false;
+}
+
+int str_to_bytes(struct str s, uint64_t *ret, struct err *err)
+{
+    struct str rest = s;
+    uint64_t whole, millionths, unit;
+    if (!leading_decimal(&rest, &whole, &millionths) || !bytes_unit(rest, &unit) ||
+        !scaled(whole, millionths, unit, ret))
+        return not_a_number(s, "a quantity of bytes, such as 512, 10G or 1.5Gi", err);
+    return 0;
+}
+
+static bool duration_unit(struct str *rest, uint64_t *ret)
+{
+    static const struct {
+        const char *name;
+        uint64_t unit;
+    } units[] = {{"ms", 1000000}, {"us", 1000}, {"ns", 1}, {"s", 1000000000}, {"m", 60000000000}, {"h", 3600000000000}};
+    for (size_t i = 0; i < countof(units); i++)
+        if (str_starts(*rest, str_of(units[i].name))) {
+            *rest = str_from(*rest, strlen(units[i].name));
+            *ret = units[i].unit;
+            return true;
+        }
+    return false;
+}
+
+int str_to_duration(struct str s, uint64_t *ret_ns, struct err *err)
+{
+    static const char what[] = "a span of time, such as 250ms, 30s or 1h30m";
+    struct str rest = s;
+    uint64_t total = 0;
+    if (str_eq(s, STR("0"))) {
+        *ret_ns = 0;
+        return 0;
+    }
+    do {
+        uint64_t whole, millionths, unit, part;
+        if (!leading_decimal(&rest, &whole, &millionths) || !duration_unit(&rest, &unit) ||
+            !scaled(whole, millionths, unit, &part) || __builtin_add_overflow(total, part, &total))
+            return not_a_number(s, what, err);
+    } while (rest.len > 0);
+    *ret_ns = total;
+    return 0;
+}
+
+/* ---- builder ------------------------------------------------------------------------------------------------------
+ */
+
+void sbuf_init(struct sbuf *b, size_t ceiling)
+{
+    *b = (struct sbuf){.ceiling = ceiling};
+}
+
+void sbuf_done(struct sbuf *b)
+{
+    free(b->ptr);
+    *b = (struct sbuf){.ceiling = b->ceiling};
+}
+
+void sbuf_clear(struct sbuf *b)
+{
+    b->len = 0;
+    b->overflow = false;
+    if (b->ptr)
+        b->ptr[0] = '\0';
+}
+
+/* Makes room for `more` bytes and a NUL; false, for good, once the ceiling would be passed. */
+static bool sbuf_grow(struct sbuf *b, size_t more)
+{
+    if (b->overflow || more > b->ceiling - b->len) {
+        b->overflow = true;
+        return false;
+    }
+    size_t need = b->len + more + 1;
+    if (need > b->room) {
+        size_t room = b->room ? b->room : 64;
+        while (room < need)
+            room *= 2;
+        b->ptr = xrealloc(b->ptr, room, 1);
+        b->room = room;
+    }
+    return true;
+}
+
+void sbuf_add(struct sbuf *b, struct str s)
+{
+    if (!sbuf_grow(b, s.len))
+        return;
+    if (s.len)
+        memcpy(b->ptr + b->len, s.ptr, s.len);
+    b->len += s.len;
+    b->ptr[b->len] = '\0';
+}
+
+void sbuf_addc(struct sbuf *b, char c)
+{
+    sbuf_add(b, (struct str){&c, 1});
+}
+
+void sbuf_adds(struct sbuf *b, const char *c_string)
+{
+    sbuf_add(b, str_of(c_string));
+}
+
+void sbuf_addf(struct sbuf *b, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    assert(n >= 0);
+    if (sbuf_grow(b, (size_t)n)) {
+        vsnprintf(b->ptr + b->len, (size_t)n + 1, fmt, again);
+        b->len += (size_t)n;
+    }
+    va_end(again);
+}
+
+void sbuf_add_u64(struct sbuf *b, uint64_t n)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    do
+        digits[--at] = (char)('0' + n % 10);
+    while ((n /= 10) != 0);
+    sbuf_add(b, (struct str){digits + at, sizeof digits - at});
+}
+
+void sbuf_add_hex(struct sbuf *b, const void *bytes, size_t len)
+{
+    const unsigned char *p = bytes;
+    if (!sbuf_grow(b, 2 * len))
+        return;
+    for (size_t i = 0; i < len; i++) {
+        b->ptr[b->len++] = "0123456789abcdef"[p[i] >> 4];
+        b->ptr[b->len++] = "0123456789abcdef"[p[i] & 15];
+    }
+    b->ptr[b->len] = '\0';
+}
+
+void sbuf_cut(struct sbuf *b, size_t len)
+{
+    assert(len <= b->len);
+    b->len = len;
+    if (b->ptr)
+        b->ptr[len] = '\0';
+}
+
+int sbuf_take(struct sbuf *b, char **ret, struct err *err)
+{
+    if (b->overflow)
+        return err_set(err, ERR_NO_SPACE, "a text is longer than its ceiling of %zu bytes", b->ceiling);
+    *ret = b->ptr ? take(&b->ptr) : str_dup(STR_NULL);
+    sbuf_done(b);
+    return 0;
+}
+
+char *bytes_text(uint64_t bytes, char *buf)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    size_t u = 0;
+    double n = (double)bytes;
+    while (n >= 999.5 && u + 1 < countof(units)) {
+        n /= 1024;
+        u++;
+    }
+    snprintf(buf, BYTES_TEXT_MAX, u == 0 || n >= 99.95 ? "%.0f %s" : n >= 9.995 ? "%.1f %s" : "%.2f %s", n, units[u]);
+    return buf;
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------------------
+ */
+
+static void out_of_memory(void)
+{
+    static const char line[] = "cistern: out of memory\n";
+    ssize_t ignored = write(STDERR_FILENO, line, sizeof line - 1);
+    (void)ignored;
+    abort();
+}
+
+void *xcalloc(size_t count, size_t size)
+{
+    void *p = calloc(count ? count : 1, size ? size : 1);
+    if (!p)
+        out_of_memory();
+    return p;
+}
+
+void *xrealloc(void *own_p, size_t count, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total))
+        out_of_memory();
+    void *p = realloc(own_p, total ? total : 1);
+    if (!p)
+        out_of_memory();
+    return p;
+}

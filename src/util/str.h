@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* str.h - counted views, a builder with a ceiling, checked numbers. Bytes from outside are never C strings.
+ * home: any; nothing here is shared between threads by itself. */
+#pragma once
+
+#include "util/err.h"
+#include "util/macro.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Bytes that belong to somebody else. Not terminated; may hold any byte, NUL included. ptr may be NULL if len is 0. */
+struct str {
+    const char *ptr;
+    size_t len;
+};
+
+#define STR(literal) ((struct str){(literal), sizeof(literal) - 1})
+#define STR_NULL ((struct str){NULL, 0})
+/* printf("%.*s", STR_FMT(s)) */
+#define STR_FMT(s) (int)(s).len, (s).ptr ? (s).ptr : ""
+
+static inline struct str str_of(const char *c_string)
+{
+    return c_string ? (struct str){c_string, strlen(c_string)} : STR_NULL;
+}
+
+static inline struct str str_sub(struct str s, size_t from, size_t len)
+{
+    if (from > s.len)
+        from = s.len;
+    if (len > s.len - from)
+        len = s.len - from;
+    return (struct str){s.ptr ? s.ptr + from : NULL, len};
+}
+
+static inline struct str str_from(struct str s, size_t from)
+{
+    return str_sub(s, from, SIZE_MAX);
+}
+
+bool str_eq(struct str a, struct str b);
+bool str_eq_nocase(struct str a, struct str b); /* ASCII */
+bool str_starts(struct str s, struct str prefix);
+bool str_ends(struct str s, struct str suffix);
+int str_cmp(struct str a, struct str b); /* by bytes, as memcmp; a prefix sorts first */
+struct str str_trim(struct str s);       /* without spaces and tabs, CR and LF at both ends */
+
+/* Position of the first `c`, or -1. */
+ssize_t str_find(struct str s, char c);
+
+/* Cuts the next field off *rest at `sep`; false when nothing is left. An empty field is a field. */
+bool str_split(struct str *rest, char sep, struct str *ret_field);
+
+/* A heap copy with a NUL behind it; the caller frees. Aborts when memory is out. */
+char *str_dup(struct str s);
+
+/* Is it well-formed UTF-8, without NUL? */
+bool str_is_utf8(struct str s);
+
+/* Whole-string numbers: sign, blank, trailing byte or overflow make them ERR_INVALID, and the sentence quotes `s`. */
+must_check int str_to_u64(struct str s, uint64_t *ret, struct err *err);
+must_check int str_to_i64(struct str s, int64_t *ret, struct err *err);
+must_check int str_hex_to_u64(struct str s, uint64_t *ret, struct err *err);
+
+/* A quantity of bytes as Kubernetes writes it: 512, 10k, 1.5Gi, 2T, 1e6. Fractions round up. */
+must_check int str_to_bytes(struct str s, uint64_t *ret, struct err *err);
+
+/* A span of time: 250ms, 30s, 1h30m, 0. In nanoseconds. */
+must_check int str_to_duration(struct str s, uint64_t *ret_ns, struct err *err);
+
+/* ---- builder ------------------------------------------------------------------------------------------------------
+ */
+
+/* Born with a ceiling: what would pass it sets `overflow`, is left out whole, and everything after it too. One check at
+ * the end is enough. Always NUL-terminated, so that ptr may go to printf; may hold NUL bytes. */
+struct sbuf {
+    char *ptr; /* owned */
+    size_t len;
+    size_t room;
+    size_t ceiling;
+    bool overflow;
+};
+
+void sbuf_init(struct sbuf *b, size_t ceiling);
+void sbuf_done(struct sbuf *b); /* may run twice */
+void sbuf_clear(struct sbuf *b);
+void sbuf_add(struct sbuf *b, struct str s);
+void sbuf_addc(struct sbuf *b, char c);
+void sbuf_adds(struct sbuf *b, const char *c_string);
+void sbuf_addf(struct sbuf *b, const char *fmt, ...) printf_like(2, 3);
+void sbuf_add_u64(struct sbuf *b, uint64_t n);
+void sbuf_add_hex(struct sbuf *b, const void *bytes, size_t len);
+void sbuf_cut(struct sbuf *b, size_t len); /* shortens to len */
+
+/* Moves the text out: NULL with ERR_NO_SPACE if the ceiling was passed. The builder is empty afterwards. */
+must_check int sbuf_take(struct sbuf *b, char **ret, struct err *err);
+
+static inline struct str sbuf_str(const struct sbuf *b)
+{
+    return (struct str){b->ptr, b->len};
+}
+
+static inline void auto_clean_sbuf(struct sbuf *b)
+{
+    int kept_errno = errno;
+    sbuf_done(b);
+    errno = kept_errno;
+}
+#define auto_sbuf auto_with(auto_clean_sbuf) struct sbuf
+
+/* "1.5 GiB", "831 B": three digits and a binary unit, for people. buf of BYTES_TEXT_MAX; returns buf. */
+enum { BYTES_TEXT_MAX = 16 };
+char *bytes_text(uint64_t bytes, char *buf);
+
+/* Memory for small things: zeroed, or the process ends with one line. Death at any point is a tested road. */
+void *xcalloc(size_t count, size_t size);
+void *xrealloc(void *own_p, size_t count, size_t size); /* checks count * size */

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "util/err.h"
+#include <string.h>
+
+static int fails(struct err *err)
+{
+    return err_set(err, ERR_NOT_FOUND, "cannot find '%s'", "x");
+}
+
+static void the_code_is_returned_negative(void **state)
+{
+    (void)state;
+    struct err err;
+    assert_int_equal(fails(&err), -ERR_NOT_FOUND);
+    assert_string_equal(err.text, "cannot find 'x'");
+}
+
+static void a_wrap_goes_in_front(void **state)
+{
+    (void)state;
+    struct err err;
+    assert_int_equal(fails(&err), -ERR_NOT_FOUND);
+    assert_int_equal(err_wrap(&err, "hydrating '%s'", "v1"), -ERR_NOT_FOUND);
+    assert_string_equal(err.text, "hydrating 'v1': cannot find 'x'");
+}
+
+static void errno_gives_code_and_text(void **state)
+{
+    (void)state;
+    struct err err;
+    assert_int_equal(err_sys(&err, EDQUOT, "cannot write 'y'"), -ERR_NO_SPACE);
+    assert_string_equal(err.text, "cannot write 'y': Disk quota exceeded");
+    assert_int_equal(err.sys, EDQUOT);
+}
+
+static void the_line_has_id_code_and_advice(void **state)
+{
+    (void)state;
+    struct err err;
+    char line[ERR_LINE_MAX];
+    fails(&err);
+    err_advise(&err, 1404, "look again");
+    assert_string_equal(err_line(&err, line, sizeof line), "cannot find 'x' (CIS1404, NOT_FOUND); look again");
+}
+
+static void a_long_sentence_is_cut_at_a_character(void **state)
+{
+    (void)state;
+    struct err err;
+    char text[2 * ERR_TEXT_MAX + 1] = "";
+    for (size_t i = 0; i < ERR_TEXT_MAX; i++)
+        strcat(text, "\xc3\xa9");
+    err_set(&err, ERR_INVALID, "x%s", text);
+    assert_true(strlen(err.text) < ERR_TEXT_MAX);
+    assert_int_equal((strlen(err.text) - 1) % 2, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_code_is_returned_negative),
+        cmocka_unit_test(a_wrap_goes_in_front),
+        cmocka_unit_test(errno_gives_code_and_text),
+        cmocka_unit_test(the_line_has_id_code_and_advice),
+        cmocka_unit_test(a_long_sentence_is_cut_at_a_character),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "util/str.h"
+
+static void quantities_are_exact(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"0", 0},       {"512", 512},          {"10k", 10000},   {"1.5Gi", 1610612736},       {"1Ki", 1024},
+                {"0.5Ki", 512}, {"2T", 2000000000000}, {"1e6", 1000000}, {"16383Pi", 16383ULL << 50}, {"0.1", 1}};
+    static const char *const bad[] = {"",    "x", "1x", "-1", "1.", ".5", "1 Gi", "16384Pi", "99999999999999999999",
+                                      "1GiB"};
+    struct err err;
+    uint64_t n;
+    for (size_t i = 0; i < countof(good); i++) {
+        assert_int_equal(str_to_bytes(str_of(good[i].text), &n, &err), 0);
+        assert_int_equal(n, good[i].bytes);
+    }
+    for (size_t i = 0; i < countof(bad); i++)
+        assert_int_equal(str_to_bytes(str_of(bad[i]), &n, &err), -ERR_INVALID);
+}
+
+static void durations_add_up(void **state)
+{
+    (void)state;
+    struct err err;
+    uint64_t ns;
+    assert_int_equal(str_to_duration(STR("1h30m"), &ns, &err), 0);
+    assert_int_equal(ns, 5400000000000ULL);
+    assert_int_equal(str_to_duration(STR("250ms"), &ns, &err), 0);
+    assert_int_equal(ns, 250000000);
+    assert_int_equal(str_to_duration(STR("1.5s"), &ns, &err), 0);
+    assert_int_equal(ns, 1500000000);
+    assert_int_equal(str_to_duration(STR("30"), &ns, &err), -ERR_INVALID);
+    assert_int_equal(str_to_duration(STR(""), &ns, &err), -ERR_INVALID);
+}
+
+static void a_split_keeps_empty_fields(void **state)
+{
+    (void)state;
+    struct str rest = STR("a//b/"), field;
+    static const char *const want[] = {"a", "", "b", ""};
+    for (size_t i = 0; i < countof(want); i++) {
+        assert_true(str_split(&rest, '/', &field));
+        assert_true(str_eq(field, str_of(want[i])));
+    }
+    assert_false(str_split(&rest, '/', &field));
+}
+
+static void a_full_builder_says_so_and_stays_whole(void **state)
+{
+    (void)state;
+    auto_sbuf b;
+    struct err err;
+    char *text;
+    sbuf_init(&b, 4);
+    sbuf_adds(&b, "abcd");
+    assert_false(b.overflow);
+    sbuf_addc(&b, 'e');
+    assert_true(b.overflow);
+    assert_string_equal(b.ptr, "abcd");
+    assert_int_equal(sbuf_take(&b, &text, &err), -ERR_NO_SPACE);
+}
+
+static void utf8_is_told_from_noise(void **state)
+{
+    (void)state;
+    assert_true(str_is_utf8(STR("gr\xc3\xbc\xc3\x9f \xf0\x9f\x90\xb3")));
+    assert_false(str_is_utf8(STR("\xc0\xaf")));
+    assert_false(str_is_utf8(STR("\xed\xa0\x80")));
+    assert_false(str_is_utf8(STR("\xf4\x90\x80\x80")));
+    assert_false(str_is_utf8(STR("a\0b")));
+    assert_false(str_is_utf8(STR("\xe2\x82")));
+}
+
+static void bytes_read_well(void **state)
+{
+    (void)state;
+    char buf[BYTES_TEXT_MAX];
+    assert_string_equal(bytes_text(831, buf), "831 B");
+    assert_string_equal(bytes_text(1536, buf), "1.50 KiB");
+    assert_string_equal(bytes_text(1023 * 1024, buf), "1.00 MiB");
+    assert_string_equal(bytes_text(UINT64_MAX, buf), "16.0 EiB");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantities_are_exact),       cmocka_unit_test(durations_add_up),
+        cmocka_unit_test(a_split_keeps_empty_fields), cmocka_unit_test(a_full_builder_says_so_and_stays_whole),
+        cmocka_unit_test(utf8_is_told_from_noise),    cmocka_unit_test(bytes_read_well),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
