@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "util/clock.h"
+
+static void times_of_rfc_3339_are_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ns;
+    } good[] = {{"1970-01-01T00:00:00Z", 0},
+                {"2026-11-21T09:30:00.123Z", 1795253400123000000},
+                {"2026-11-21T10:30:00.123+01:00", 1795253400123000000},
+                {"2026-11-21t09:30:00.123000000z", 1795253400123000000},
+                {"1969-12-31T23:59:59.5Z", -500000000}};
+    static const char *const bad[] = {"",
+                                      "2026-11-21",
+                                      "2026-13-21T09:30:00Z",
+                                      "2026-11-21T09:30:00",
+                                      "2026-11-21T25:30:00Z",
+                                      "2026-11-21T09:30:00Zx",
+                                      "2026-11-00T09:30:00Z"};
+    struct err err;
+    int64_t ns;
+    for (size_t i = 0; i < countof(good); i++) {
+        assert_int_equal(time_parse(str_of(good[i].text), &ns, &err), 0);
+        assert_int_equal(ns, good[i].ns);
+    }
+    for (size_t i = 0; i < countof(bad); i++)
+        assert_int_equal(time_parse(str_of(bad[i]), &ns, &err), -ERR_INVALID);
+}
+
+static void http_dates_are_read(void **state)
+{
+    (void)state;
+    struct err err;
+    int64_t ns;
+    assert_int_equal(time_parse_http(STR("Sat, 21 Nov 2026 09:30:00 GMT"), &ns, &err), 0);
+    assert_int_equal(ns, 1795253400000000000);
+    assert_int_equal(time_parse_http(STR("Sat"), &ns, &err), -ERR_INVALID);
+    assert_int_equal(time_parse_http(STR("Sat, 21 Nox 2026 09:30:00 GMT"), &ns, &err), -ERR_INVALID);
+}
+
+static void times_and_spans_are_written_for_people(void **state)
+{
+    (void)state;
+    char buf[TIME_TEXT_MAX];
+    assert_string_equal(time_text(1795253400123000000, buf), "2026-11-21T09:30:00.123Z");
+    assert_string_equal(time_text(-500000000, buf), "1969-12-31T23:59:59.500Z");
+    assert_string_equal(duration_text(350 * NS_PER_MS, buf), "350 ms");
+    assert_string_equal(duration_text(12 * NS_PER_SECOND, buf), "12.0 s");
+    assert_string_equal(duration_text(125 * NS_PER_SECOND, buf), "2 min 05 s");
+    assert_string_equal(duration_text(7500 * NS_PER_SECOND, buf), "2 h 05 min");
+}
+
+static void back_off_grows_to_its_cap_and_no_further(void **state)
+{
+    (void)state;
+    uint64_t longest[6] = {0};
+    for (unsigned attempt = 1; attempt <= 6; attempt++)
+        for (int i = 0; i < 2000; i++)
+            longest[attempt - 1] = max_u64(longest[attempt - 1], clock_backoff_ns(attempt, 1000, 8000));
+    for (unsigned i = 0; i < 6; i++) {
+        uint64_t ceiling = min_u64(1000ULL << i, 8000);
+        assert_true(longest[i] <= ceiling);
+        assert_true(longest[i] > ceiling * 9 / 10);
+    }
+    assert_int_equal(clock_backoff_ns(70, 0, 0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(times_of_rfc_3339_are_read),
+        cmocka_unit_test(http_dates_are_read),
+        cmocka_unit_test(times_and_spans_are_written_for_people),
+        cmocka_unit_test(back_off_grows_to_its_cap_and_no_further),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "util/log.h"
+#include <fcntl.h>
+
+static char line[20000];
+
+/* What one call wrote, without the time that starts it. */
+static const char *after_time(int fd)
+{
+    ssize_t n = read(fd, line, sizeof line - 1);
+    assert_true(n > 0);
+    line[n] = '\0';
+    const char *level = strstr(line, "level");
+    assert_non_null(level);
+    return level;
+}
+
+static void a_line_is_pairs_of_key_and_value(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    log_setup(fds[1], LOG_INFO, LOG_TEXT);
+    log_event(LOG_INFO, "volume created", "volume", "v1-a", "bytes", log_u64(42), "empty", "", "none", NULL, NULL);
+    assert_string_equal(after_time(fds[0]), "level=info event=\"volume created\" volume=v1-a bytes=42 empty=\"\"\n");
+}
+
+static void json_survives_any_bytes(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    log_setup(fds[1], LOG_INFO, LOG_JSON);
+    struct err err;
+    err_set(&err, ERR_IO, "bad \"%s\"", "\xff\n");
+    err_advise(&err, 1500, "%s", "try again");
+    log_err(LOG_ERROR, "it failed", &err, "key", "a\tb", NULL);
+    assert_string_equal(after_time(fds[0]),
+                        "level\":\"error\",\"event\":\"it failed\",\"error\":\"bad \\\"\\ufffd\\u000a\\\"\","
+                        "\"code\":\"IO\",\"id\":\"CIS1500\",\"advice\":\"try again\",\"key\":\"a\\u0009b\"}\n");
+}
+
+static void what_is_below_the_level_is_not_written(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_NONBLOCK), 0);
+    log_setup(fds[1], LOG_WARN, LOG_TEXT);
+    log_event(LOG_INFO, "quiet", NULL);
+    assert_int_equal(read(fds[0], line, sizeof line), -1);
+}
+
+static void a_huge_value_is_cut(void **state)
+{
+    (void)state;
+    int fds[2];
+    static char huge[40000];
+    memset(huge, 'x', sizeof huge - 1);
+    assert_int_equal(pipe(fds), 0);
+    log_setup(fds[1], LOG_INFO, LOG_TEXT);
+    log_event(LOG_INFO, "big", "value", huge, NULL);
+    assert_true(strlen(after_time(fds[0])) < 1200);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_is_pairs_of_key_and_value),
+        cmocka_unit_test(json_survives_any_bytes),
+        cmocka_unit_test(what_is_below_the_level_is_not_written),
+        cmocka_unit_test(a_huge_value_is_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
