@@ -5,11 +5,12 @@
 #include <string.h>
 
 static const char *const names[] = {
-    [ERR_NOT_FOUND] = "NOT_FOUND",     [ERR_EXISTS] = "EXISTS",       [ERR_NO_SPACE] = "NO_SPACE",
-    [ERR_DENIED] = "DENIED",           [ERR_BUSY] = "BUSY",           [ERR_INVALID] = "INVALID",
-    [ERR_CORRUPT] = "CORRUPT",         [ERR_CHANGED] = "CHANGED",     [ERR_IO] = "IO",
-    [ERR_TIMEOUT] = "TIMEOUT",         [ERR_CANCELLED] = "CANCELLED", [ERR_AGAIN] = "AGAIN",
-    [ERR_UNSUPPORTED] = "UNSUPPORTED", [ERR_INTERNAL] = "INTERNAL",
+    [ERR_NOT_FOUND] = "NOT_FOUND", [ERR_EXISTS] = "EXISTS",       [ERR_NO_SPACE] = "NO_SPACE",
+    [ERR_DENIED] = "DENIED",       [ERR_BUSY] = "BUSY",           [ERR_INVALID] = "INVALID",
+    [ERR_CORRUPT] = "CORRUPT",     [ERR_CHANGED] = "CHANGED",     [ERR_IO] = "IO",
+    [ERR_TIMEOUT] = "TIMEOUT",     [ERR_CANCELLED] = "CANCELLED", [ERR_AGAIN] = "AGAIN",
+    [ERR_PENDING] = "PENDING",     [ERR_RANGE] = "RANGE",         [ERR_UNSUPPORTED] = "UNSUPPORTED",
+    [ERR_INTERNAL] = "INTERNAL",
 };
 
 const char *err_code_name(enum err_code code)

@@ -24,6 +24,8 @@ enum err_code {
     ERR_TIMEOUT,       /* nothing came in time */
     ERR_CANCELLED,     /* somebody asked to stop */
     ERR_AGAIN,         /* passing: the same call may succeed later */
+    ERR_PENDING,       /* work on this thing is under way; ask again for its outcome */
+    ERR_RANGE,         /* a size or number that is well-formed, but outside what can be done */
     ERR_UNSUPPORTED,   /* this kernel, store or volume cannot do it */
     ERR_INTERNAL,      /* a mistake of ours */
 };
