@@ -31,6 +31,15 @@ struct watch {
     uint32_t events;
 };
 
+/* Work for the end of the turn: what a turn gathered goes out in one go (submissions to the kernel, starts of
+ * requests).
+ */
+struct tail {
+    struct tail *next; /* the loop's */
+    bool queued;       /* the loop's */
+    void (*run)(struct tail *t);
+};
+
 /* `name` is the thread's, at most 15 bytes: "loop/0". Nothing runs before loop_start. */
 must_check int loop_new(const char *name, struct loop **ret, struct err *err);
 must_check int loop_start(struct loop *l, struct err *err);
@@ -44,10 +53,15 @@ DEFINE_AUTO(loop, struct loop, loop_free)
 
 /* Any thread. */
 void loop_post(struct loop *l, struct mail *m);
-bool loop_is_mine(const struct loop *l); /* is the caller on this loop's thread? for assertions */
+/* Is the caller on this loop's thread? For assertions. While the loop does not run, everybody is. */
+bool loop_is_mine(const struct loop *l);
 
 /* The loop's own thread, or any before loop_start. */
 uint64_t loop_now_ns(const struct loop *l); /* read once a turn: time is taken from the loop, never passed down */
+/* t->run once, after the events, mail and timers of this turn and before the loop sleeps; queued already is fine. What
+ * `run` itself queues runs in the next turn, which then does not sleep. */
+void loop_at_tail(struct loop *l, struct tail *t);
+void loop_tail_cancel(struct loop *l, struct tail *t);                   /* not queued is fine */
 void loop_timer_set(struct loop *l, struct timer *t, uint64_t delay_ns); /* sets again if it is set */
 void loop_timer_cancel(struct loop *l, struct timer *t);                 /* not set is fine */
 must_check int loop_watch(struct loop *l, struct watch *w, struct err *err);

@@ -16,5 +16,9 @@ struct work {
 
 /* Threads start as they are needed, up to `threads_max`. The queue is bounded by the owners, as mail is. */
 must_check int pool_new(unsigned threads_max, struct pool **ret, struct err *err);
-void pool_free(struct pool *p); /* finishes what was submitted; NULL is fine */
+void pool_free(struct pool *p); /* finishes what was submitted, while its homes still live; NULL is fine */
+DEFINE_AUTO(pool, struct pool, pool_free)
+#define auto_pool auto_with(auto_clean_pool) struct pool *
+
+/* Any thread; the work and the loop must live until `done`. */
 void pool_submit(struct pool *p, struct loop *home, struct work *w);

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/loop.h"
+#include "util/clock.h"
+#include "util/str.h"
+#include <assert.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+/* One epoll_wait takes this many events at most: enough to amortise the call, few enough to look through in unwatch. */
+enum { EVENTS_MAX = 128 };
+
+struct loop {
+    char name[16];
+    int epoll_fd;
+    int wake_fd;
+    struct watch wake;
+    pthread_t thread;
+    _Atomic pthread_t self; /* written by the thread: pthread_create may return after the thread has begun */
+    _Atomic bool running;   /* between start and join */
+    _Atomic bool stopping;
+    uint64_t now_ns;
+
+    pthread_mutex_t lock; /* guards mail_first, mail_last */
+    struct mail *mail_first;
+    struct mail **mail_last;
+
+    struct tail *tail_first;
+    struct tail **tail_last;
+
+    struct timer **heap; /* owned; least due first */
+    size_t timer_count;
+    size_t timer_room;
+
+    struct epoll_event events[EVENTS_MAX];
+    int event_at; /* the batch being dispatched, for unwatch */
+    int event_count;
+};
+
+static void loop_deliver(struct loop *l);
+
+static void woken(struct watch *w, uint32_t events)
+{
+    struct loop *l = container_of(w, struct loop, wake);
+    uint64_t count;
+    (void)events;
+    /* Read before the box is emptied: mail that comes in between then finds an empty box and writes again. */
+    ssize_t ignored = read(l->wake_fd, &count, sizeof count);
+    (void)ignored;
+    loop_deliver(l);
+}
+
+int loop_new(const char *name, struct loop **ret, struct err *err)
+{
+    auto_loop l = xcalloc(1, sizeof *l);
+    snprintf(l->name, sizeof l->name, "%s", name);
+    pthread_mutex_init(&l->lock, NULL);
+    l->mail_last = &l->mail_first;
+    l->tail_last = &l->tail_first;
+    l->now_ns = clock_now_ns();
+    l->wake_fd = -1;
+    l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (l->epoll_fd < 0)
+        return err_sys(err, errno, "cannot make an epoll set for thread '%s'", name);
+    l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (l->wake_fd < 0)
+        return err_sys(err, errno, "cannot make an eventfd for thread '%s'", name);
+    l->wake = (struct watch){.ready = woken, .fd = l->wake_fd, .events = EPOLLIN};
+    int r = loop_watch(l, &l->wake, err);
+    if (r < 0)
+        return r;
+    *ret = take(&l);
+    return 0;
+}
+
+/* ---- mail ---------------------------------------------------------------------------------------------------------
+ */
+
+void loop_post(struct loop *l, struct mail *m)
+{
+    m->next = NULL;
+    pthread_mutex_lock(&l->lock);
+    bool was_empty = l->mail_first == NULL;
+    *l->mail_last = m;
+    l->mail_last = &m->next;
+    pthread_mutex_unlock(&l->lock);
+    if (was_empty) {
+        /* Fails only when the counter is full, and then the loop is awake anyway. */
+        ssize_t ignored = write(l->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+        (void)ignored;
+    }
+}
+
+static void loop_deliver(struct loop *l)
+{
+    pthread_mutex_lock(&l->lock);
+    struct mail *m = l->mail_first;
+    l->mail_first = NULL;
+    l->mail_last = &l->mail_first;
+    pthread_mutex_unlock(&l->lock);
+    while (m) {
+        struct mail *next = m->next; /* deliver may free the mail */
+        m->deliver(m);
+        m = next;
+    }
+}
+
+/* ---- tails --------------------------------------------------------------------------------------------------------
+ */
+
+void loop_at_tail(struct loop *l, struct tail *t)
+{
+    assert(loop_is_mine(l));
+    if (t->queued)
+        return;
+    t->queued = true;
+    t->next = NULL;
+    *l->tail_last = t;
+    l->tail_last = &t->next;
+}
+
+void loop_tail_cancel(struct loop *l, struct tail *t)
+{
+    assert(loop_is_mine(l));
+    if (!t->queued)
+        return;
+    struct tail **at = &l->tail_first;
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
+    if (l->tail_last == &t->next)
+        l->tail_last = at;
+    t->queued = false;
+}
+
+/* Those queued when it begins and no others, else a tail that queues itself would keep the events out. They stay in the
+ * list until it is their turn, so that one may cancel another. */
+static void loop_run_tails(struct loop *l)
+{
+    struct tail fence = {.queued = true};
+    if (!l->tail_first)
+        return;
+    *l->tail_last = &fence;
+    l->tail_last = &fence.next;
+    while (l->tail_first != &fence) {
+        struct tail *t = l->tail_first;
+        loop_tail_cancel(l, t);
+        t->run(t);
+    }
+    loop_tail_cancel(l, &fence);
+}
+
+/* ---- timers: a binary heap ----------------------------------------------------------------------------------------
+ */
+
+static void heap_put(struct loop *l, size_t slot, struct timer *t)
+{
+    l->heap[slot] = t;
+    t->slot = slot;
+}
+
+static void heap_up(struct loop *l, size_t slot, struct timer *t)
+{
+    for (; slot > 0 && l->heap[(slot - 1) / 2]->due_ns > t->due_ns; slot = (slot - 1) / 2)
+        heap_put(l, slot, l->heap[(slot - 1) / 2]);
+    heap_put(l, slot, t);
+}
+
+static void heap_down(struct loop *l, size_t slot, struct timer *t)
+{
+    for (;;) {
+        size_t child = 2 * slot + 1;
+        if (child + 1 < l->timer_count && l->heap[child + 1]->due_ns < l->heap[child]->due_ns)
+            child++;
+        if (child >= l->timer_count || l->heap[child]->due_ns >= t->due_ns)
+            break;
+        heap_put(l, slot, l->heap[child]);
+        slot = child;
+    }
+    heap_put(l, slot, t);
+}
+
+void loop_timer_cancel(struct loop *l, struct timer *t)
+{
+    assert(loop_is_mine(l));
+    if (t->due_ns == 0)
+        return;
+    t->due_ns = 0;
+    struct timer *last = l->heap[--l->timer_count];
+    if (last == t)
+        return;
+    size_t slot = t->slot;
+    if (slot > 0 && l->heap[(slot - 1) / 2]->due_ns > last->due_ns)
+        heap_up(l, slot, last);
+    else
+        heap_down(l, slot, last);
+}
+
+void loop_timer_set(struct loop *l, struct timer *t, uint64_t delay_ns)
+{
+    assert(loop_is_mine(l));
+    loop_timer_cancel(l, t);
+    if (l->timer_count == l->timer_room) {
+        l->timer_room = l->timer_room ? 2 * l->timer_room : 16;
+        l->heap = xrealloc(l->heap, l->timer_room, sizeof *l->heap);
+    }
+    if (__builtin_add_overflow(l->now_ns, delay_ns, &t->due_ns))
+        t->due_ns = UINT64_MAX;
+    heap_up(l, l->timer_count++, t);
+}
+
+/* As many as there are when it begins: one that sets itself again with no delay cannot keep the events out. */
+static void loop_fire(struct loop *l)
+{
+    uint64_t now = l->now_ns;
+    for (size_t left = l->timer_count; left > 0 && l->timer_count > 0 && l->heap[0]->due_ns <= now; left--) {
+        struct timer *t = l->heap[0];
+        loop_timer_cancel(l, t);
+        t->fire(t);
+    }
+}
+
+/* ---- descriptors --------------------------------------------------------------------------------------------------
+ */
+
+static int control(struct loop *l, int op, struct watch *w, struct err *err)
+{
+    struct epoll_event e = {.events = w->events, .data.ptr = w};
+    if (epoll_ctl(l->epoll_fd, op, w->fd, &e) < 0)
+        return err_sys(err, errno, "thread '%s' cannot watch descriptor %d", l->name, w->fd);
+    return 0;
+}
+
+int loop_watch(struct loop *l, struct watch *w, struct err *err)
+{
+    assert(loop_is_mine(l));
+    return control(l, EPOLL_CTL_ADD, w, err);
+}
+
+int loop_watch_change(struct loop *l, struct watch *w, uint32_t events, struct err *err)
+{
+    assert(loop_is_mine(l));
+    w->events = events;
+    return control(l, EPOLL_CTL_MOD, w, err);
+}
+
+void loop_unwatch(struct loop *l, struct watch *w)
+{
+    assert(loop_is_mine(l));
+    struct err ignored; /* the descriptor may be closed already, which took it out of the set */
+    (void)!control(l, EPOLL_CTL_DEL, w, &ignored);
+    for (int i = l->event_at; i < l->event_count; i++)
+        if (l->events[i].data.ptr == w)
+            l->events[i].data.ptr = NULL;
+}
+
+static void loop_dispatch(struct loop *l, int count)
+{
+    l->event_count = count;
+    for (l->event_at = 0; l->event_at < l->event_count;) {
+        struct epoll_event e = l->events[l->event_at++];
+        struct watch *w = e.data.ptr;
+        if (w)
+            w->ready(w, e.events);
+    }
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------------------------
+ */
+
+/* Rounded up: a loop that wakes too early would only turn again. */
+static int loop_sleep_ms(const struct loop *l)
+{
+    if (l->tail_first)
+        return 0;
+    if (l->timer_count == 0)
+        return -1;
+    uint64_t now = clock_now_ns(), due = l->heap[0]->due_ns;
+    if (due <= now)
+        return 0;
+    return (int)min_u64((due - now + NS_PER_MS - 1) / NS_PER_MS, INT_MAX);
+}
+
+static void *loop_run(void *arg)
+{
+    struct loop *l = arg;
+    l->self = pthread_self();
+    pthread_setname_np(pthread_self(), l->name);
+    while (!atomic_load_explicit(&l->stopping, memory_order_acquire)) {
+        int n = epoll_wait(l->epoll_fd, l->events, EVENTS_MAX, loop_sleep_ms(l));
+        assert(n >= 0 || errno == EINTR);
+        l->now_ns = clock_now_ns();
+        loop_dispatch(l, n);
+        loop_fire(l);
+        loop_run_tails(l);
+    }
+    return NULL;
+}
+
+int loop_start(struct loop *l, struct err *err)
+{
+    assert(!l->running);
+    /* Signals are main's: it reads them from a descriptor. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    l->running = true;
+    int r = pthread_create(&l->thread, NULL, loop_run, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r != 0) {
+        l->running = false;
+        return err_sys(err, r, "cannot start thread '%s'", l->name);
+    }
+    return 0;
+}
+
+bool loop_is_mine(const struct loop *l)
+{
+    return !l->running || pthread_equal(l->self, pthread_self());
+}
+
+uint64_t loop_now_ns(const struct loop *l)
+{
+    return l->now_ns;
+}
+
+void loop_stop_and_join(struct loop *l)
+{
+    if (!l->running)
+        return;
+    assert(!loop_is_mine(l));
+    atomic_store_explicit(&l->stopping, true, memory_order_release);
+    ssize_t ignored = write(l->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+    (void)ignored;
+    pthread_join(l->thread, NULL);
+    l->running = false;
+    l->stopping = false;
+}
+
+void loop_free(struct loop *l)
+{
+    if (!l)
+        return;
+    loop_stop_and_join(l);
+    while (l->mail_first) /* a delivery may post again */
+        loop_deliver(l);
+    if (l->wake_fd >= 0)
+        close(l->wake_fd);
+    if (l->epoll_fd >= 0)
+        close(l->epoll_fd);
+    pthread_mutex_destroy(&l->lock);
+    free(l->heap);
+    free(l);
+}

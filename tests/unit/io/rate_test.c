@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/rate.h"
+#include "unit.h"
+#include "util/clock.h"
+
+static void no_cap_means_no_wait(void **state)
+{
+    (void)state;
+    struct rate r = {0};
+    assert_int_equal(rate_book(&r, UINT64_MAX, 5), 0);
+}
+
+static void a_burst_of_a_tenth_of_a_second_is_free(void **state)
+{
+    (void)state;
+    struct rate r = {.bytes_per_second = 1000};
+    assert_int_equal(rate_book(&r, 100, NS_PER_SECOND), 0);
+    assert_int_equal(rate_book(&r, 1, NS_PER_SECOND), NS_PER_SECOND / 1000);
+}
+
+static void time_pays_off_but_is_not_saved_up(void **state)
+{
+    (void)state;
+    struct rate r = {.bytes_per_second = 1000};
+    uint64_t now = NS_PER_SECOND;
+    assert_int_equal(rate_book(&r, 1100, now), NS_PER_SECOND);
+    now += 1000 * NS_PER_SECOND;
+    assert_int_equal(rate_book(&r, 100, now), 0);
+    assert_int_equal(rate_book(&r, 1000, now), NS_PER_SECOND);
+}
+
+/* Whoever waits as it is told moves bytes at the cap: within 5 % over ten seconds of made-up time. */
+static void many_callers_together_keep_to_the_cap(void **state)
+{
+    (void)state;
+    struct rate r = {.bytes_per_second = 10000000};
+    uint64_t due[16] = {0}, moved = 0;
+    for (uint64_t now = NS_PER_SECOND; now < 11 * NS_PER_SECOND; now += NS_PER_MS)
+        for (int i = 0; i < 16; i++)
+            if (due[i] <= now) {
+                moved += 16384;
+                due[i] = now + rate_book(&r, 16384, now);
+            }
+    assert_in_range(moved, 95000000, 105000000);
+}
+
+static void absurd_numbers_do_not_overflow(void **state)
+{
+    (void)state;
+    struct rate r = {.bytes_per_second = 1};
+    for (int i = 0; i < 100; i++)
+        assert_true(rate_book(&r, UINT64_MAX, NS_PER_SECOND) > 1000000 * NS_PER_SECOND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_cap_means_no_wait),
+        cmocka_unit_test(a_burst_of_a_tenth_of_a_second_is_free),
+        cmocka_unit_test(time_pays_off_but_is_not_saved_up),
+        cmocka_unit_test(many_callers_together_keep_to_the_cap),
+        cmocka_unit_test(absurd_numbers_do_not_overflow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
