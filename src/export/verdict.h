@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verdict.h - the durable record of what an export achieved: what lets a volume be deleted, or keeps it.
+ * home: any thread; everything here may block on the disk. Lives in <volume>/export/:
+ *   verdict.json   replaced atomically and flushed; says "done" only after the bucket confirmed size and checksum of
+ *                  every file, and after the journal of confirmed files was flushed
+ *   progress.json  replaced while a run goes on, at most twice a second, not flushed: for people
+ *   lock           held by the running export (an open-file-description lock): how others see that it lives
+ *
+ * A run that was killed or stopped leaves VERDICT_RUNNING with `alive` false: start it again, it continues. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+enum verdict_state {
+    VERDICT_NONE,    /* no export was ever begun here */
+    VERDICT_RUNNING, /* begun and not ended; `alive` tells whether somebody is at it now */
+    VERDICT_DONE,    /* every file that the policy asks for was confirmed by the bucket */
+    VERDICT_FAILED,  /* ended, and at least one file is not in the bucket */
+};
+
+/* Why the run was started. A volume may be deleted on VERDICT_DONE of a run for VERDICT_FOR_RELEASE only: an earlier
+ * run cannot speak for what was written after it. */
+enum verdict_purpose { VERDICT_FOR_MANUAL, VERDICT_FOR_UNPUBLISH, VERDICT_FOR_RELEASE };
+
+enum { VERDICT_PATH_MAX = 4096, VERDICT_URI_MAX = 2048, VERDICT_FAILED_MAX = 10 };
+
+struct verdict_failure {
+    char path[VERDICT_PATH_MAX]; /* below the volume; bytes that are not UTF-8 are shown as \xNN */
+    struct err err;
+};
+
+struct verdict {
+    enum verdict_state state;
+    enum verdict_purpose purpose;
+    bool alive;                /* an export holds the lock at this moment */
+    char uri[VERDICT_URI_MAX]; /* where to */
+    uint64_t pending_files, pending_bytes;
+    uint64_t done_files, done_bytes;     /* confirmed, now or by an earlier run, and not changed since */
+    uint64_t failed_files, failed_bytes; /* all of them; the first ones are in `failed` */
+    uint64_t skipped_files;              /* links, fifos, sockets, devices, empty folders: not things a bucket holds */
+    uint64_t size_only_files;            /* part of done: the store gives no checksum to compare */
+    int64_t started_ns, updated_ns;      /* wall clock; updated_ns is the end once DONE or FAILED */
+    size_t failed_count;                 /* entries of `failed` */
+    struct verdict_failure *failed;      /* owned; the first one is failed[0], in order of their failing */
+};
+
+void verdict_init(struct verdict *v);
+void verdict_done(struct verdict *v); /* may run twice */
+
+/* What <volume>/export/ says, `volume` being the folder that holds it. Nothing there is VERDICT_NONE and success.
+ * On failure *ret is untouched; on success the caller calls verdict_done. A garbled file is ERR_CORRUPT. */
+must_check int verdict_read(int volume, struct verdict *ret, struct err *err);
+
+/* Adds a failure: counts it, and keeps the first VERDICT_FAILED_MAX. */
+void verdict_add_failure(struct verdict *v, struct str path, uint64_t size_bytes, const struct err *why);
+
+/* Durable when it returns 0. `export_dir` is <volume>/export. */
+must_check int verdict_write(int export_dir, const struct verdict *v, struct err *err);
+/* Not durable, cheap. */
+must_check int verdict_write_progress(int export_dir, const struct verdict *v, struct err *err);
+
+/* Makes <volume>/export and takes its lock, for as long as *ret_lock is open: ERR_BUSY while another run lives. */
+must_check int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err);
+
+const char *verdict_state_name(enum verdict_state s);     /* "none" "running" "done" "failed" */
+const char *verdict_purpose_name(enum verdict_purpose p); /* "manual" "unpublish" "release" */
+must_check int verdict_purpose_parse(struct str s, enum verdict_purpose *ret, struct err *err);
