@@ -46,12 +46,9 @@ void hash_end(struct hash *h, struct digest *ret); /* h needs hash_begin() again
 /* The CRC of A followed by B from theirs; `b_len` is B's length in bytes. Only kinds that combine. */
 void digest_combine(struct digest *a, const struct digest *b, uint64_t b_len);
 
-/* One shot. HMAC-SHA-256 and SHA-256 as SigV4 needs them: no allocation after the first call of a thread. */
+/* One shot. HMAC-SHA-256 (RFC 2104) and SHA-256 as SigV4 needs them: no allocation after the first call of a thread. */
 void sha256(struct str bytes, uint8_t ret[32]);
 void hmac_sha256(struct str key, struct str bytes, uint8_t ret[32]);
-void base64_add(struct sbuf *b, const void *bytes, size_t len);    /* RFC 4648, padded */
-void base64url_add(struct sbuf *b, const void *bytes, size_t len); /* RFC 4648 section 5, unpadded: JWT */
-must_check int base64_parse(struct str text, struct sbuf *ret, struct err *err);
 
 /* RS256 over `bytes` with a private key in PEM (a service account's): for JWT assertions. */
 must_check int rs256_sign(struct str pem, struct str bytes, struct sbuf *ret_signature, struct err *err);

@@ -4,7 +4,6 @@
 
 #include "util/err.h"
 #include "util/str.h"
-#include <pthread.h>
 
 /* ---- arena: many small things, one free. home: whoever owns it. ---------------------------------------------------
  */
@@ -26,11 +25,14 @@ enum { SLICE_BYTES = 1 << 20 };
 
 struct budget;
 
-/* Somebody without a slice. It is told, on the thread that gave one back, that it may try again; it then posts to its
- * own loop. It never holds a slice while it waits (else two could wait for each other). */
+/* Somebody without a slice. It is told, on the thread that gave one back, that a slice is kept for it; it then posts to
+ * its own loop, and there takes the slice or says budget_forget: until then nobody else gets that one. `wake` only
+ * posts: it takes no slice itself. A waiter never holds a slice while it waits (else two could wait for each other).
+ * Zeroed before its first use. */
 struct budget_waiter {
     struct budget_waiter *next; /* the budget's */
     bool queued;                /* the budget's */
+    bool granted;               /* the budget's: woken, and has not taken yet */
     void (*wake)(struct budget_waiter *w);
 };
 
@@ -39,8 +41,9 @@ struct budget *budget_new(uint64_t bytes);
 void budget_free(struct budget *b); /* every slice must be back */
 
 /* A slice of SLICE_BYTES, aligned to 4 KiB, or NULL: then `w` is queued (first come, first served) and woken once.
- * `w` NULL means "only if one is free". */
+ * `w` NULL means "only if one is free", and that nobody waits for. */
 void *budget_take(struct budget *b, struct budget_waiter *w);
 void budget_give(struct budget *b, void *own_slice);
-void budget_forget(struct budget *b, struct budget_waiter *w); /* no longer waits; not woken after this returns */
-uint64_t budget_bytes_out(const struct budget *b);
+/* No longer waits, nor wants what is kept for it; not woken after this returns. Any waiter, at any time. */
+void budget_forget(struct budget *b, struct budget_waiter *w);
+uint64_t budget_bytes_out(struct budget *b); /* in use now, without what is kept for a waiter */

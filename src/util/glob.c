@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/glob.h"
+
+/* A pattern is a row of tokens; a match is a walk through them, and the set of all walks is kept at once (Thompson's
+ * way), so that no pattern can make us try again from the start. */
+
+enum { PATTERN_MAX = 1024 };
+
+enum token_kind {
+    TOKEN_CHAR,      /* this character */
+    TOKEN_ONE,       /* ?   any but a slash */
+    TOKEN_SET,       /* [..] */
+    TOKEN_STAR,      /* *   any number of any but a slash */
+    TOKEN_DEEP,      /* **  any number of any */
+    TOKEN_DIRS,      /* the "**" and slash that begin a segment, at the begin of some segment of the text ... */
+    TOKEN_DIRS_TAIL, /* ... and further on in one that is being skipped */
+};
+
+struct token {
+    enum token_kind kind;
+    uint32_t c;  /* TOKEN_CHAR */
+    size_t from; /* TOKEN_SET: between the brackets */
+    size_t to;
+};
+
+/* The character at `i`; a byte that is not UTF-8 is a character of its own, beyond Unicode. */
+static uint32_t character(struct str s, size_t *i)
+{
+    unsigned char lead = (unsigned char)s.ptr[*i];
+    size_t len = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    struct str whole = str_sub(s, *i, len);
+    if (lead == 0 || whole.len < len || !str_is_utf8(whole)) {
+        *i += 1;
+        return lead == 0 ? 0 : 0x110000U + lead;
+    }
+    uint32_t c = len == 1 ? lead : lead & (0x7FU >> len);
+    for (size_t k = 1; k < len; k++)
+        c = c << 6 | ((unsigned char)whole.ptr[k] & 0x3F);
+    *i += len;
+    return c;
+}
+
+/* The end of the set whose '[' is at `i`: a ']' that comes first is a member. SIZE_MAX if it is not closed. */
+static size_t set_end(struct str p, size_t i)
+{
+    i++;
+    if (i < p.len && p.ptr[i] == '!')
+        i++;
+    for (size_t first = i; i < p.len; i++) {
+        if (p.ptr[i] == '\\')
+            i++;
+        else if (p.ptr[i] == ']' && i > first)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+static uint32_t set_member(struct str p, size_t *i)
+{
+    if (p.ptr[*i] == '\\')
+        *i += 1;
+    return character(p, i);
+}
+
+static bool in_set(struct str p, const struct token *t, uint32_t c)
+{
+    size_t i = t->from;
+    bool negated = i < t->to && p.ptr[i] == '!';
+    bool found = false;
+    if (negated)
+        i++;
+    while (i < t->to && !found) {
+        uint32_t low = set_member(p, &i), high = low;
+        if (i + 1 < t->to && p.ptr[i] == '-') {
+            i++;
+            high = set_member(p, &i);
+        }
+        found = c >= low && c <= high;
+    }
+    return c != '/' && found != negated;
+}
+
+static size_t stars(struct str p, size_t at, struct token *ret)
+{
+    if (at + 1 >= p.len || p.ptr[at + 1] != '*') {
+        *ret = (struct token){.kind = TOKEN_STAR};
+        return at + 1;
+    }
+    size_t end = at;
+    while (end < p.len && p.ptr[end] == '*')
+        end++;
+    bool segment = (at == 0 || p.ptr[at - 1] == '/') && end < p.len && p.ptr[end] == '/';
+    *ret = (struct token){.kind = segment ? TOKEN_DIRS : TOKEN_DEEP};
+    return segment ? end + 1 : end;
+}
+
+/* Reads the token at `at`; returns where the next begins, 0 if the pattern is malformed here. */
+static size_t next_token(struct str p, size_t at, struct token *ret)
+{
+    switch (p.ptr[at]) {
+    case '*':
+        return stars(p, at, ret);
+    case '?':
+        *ret = (struct token){.kind = TOKEN_ONE};
+        return at + 1;
+    case '[': {
+        size_t end = set_end(p, at);
+        *ret = (struct token){.kind = TOKEN_SET, .from = at + 1, .to = end};
+        return end == SIZE_MAX ? 0 : end + 1;
+    }
+    case '\\':
+        if (++at == p.len)
+            return 0;
+    }
+    *ret = (struct token){.kind = TOKEN_CHAR, .c = character(p, &at)};
+    return at;
+}
+
+/* Tokens of `p`, or -1 with *ret_at where it is malformed. */
+static ssize_t tokenize(struct str p, struct token *tokens, size_t *ret_at)
+{
+    size_t count = 0;
+    for (size_t at = 0, next; at < p.len; at = next) {
+        next = next_token(p, at, &tokens[count]);
+        *ret_at = at;
+        if (next == 0)
+            return -1;
+        if (tokens[count++].kind == TOKEN_DIRS)
+            tokens[count++] = (struct token){.kind = TOKEN_DIRS_TAIL};
+    }
+    return (ssize_t)count;
+}
+
+int glob_check(struct str pattern, struct err *err)
+{
+    struct token tokens[PATTERN_MAX + 1];
+    size_t at;
+    if (pattern.len == 0 || pattern.len > PATTERN_MAX)
+        return err_set(err, ERR_INVALID, "a pattern has 1 to %d bytes, not %zu", PATTERN_MAX, pattern.len);
+    if (memchr(pattern.ptr, '\0', pattern.len))
+        return err_set(err, ERR_INVALID, "a pattern cannot hold a NUL byte");
+    if (tokenize(pattern, tokens, &at) < 0)
+        return err_set(err, ERR_INVALID, "the pattern '%.*s' is malformed at byte %zu: %s", STR_FMT(pattern), at + 1,
+                       pattern.ptr[at] == '[' ? "'[' is not closed" : "nothing follows the backslash");
+    return 0;
+}
+
+/* Where token `j` stands a walk, and it reads `c`: where it stands afterwards. */
+static void advance(struct str p, const struct token *t, size_t j, uint32_t c, bool *next)
+{
+    switch (t[j].kind) {
+    case TOKEN_CHAR:
+        next[j + 1] |= c == t[j].c;
+        return;
+    case TOKEN_ONE:
+        next[j + 1] |= c != '/';
+        return;
+    case TOKEN_SET:
+        next[j + 1] |= in_set(p, &t[j], c);
+        return;
+    case TOKEN_STAR:
+        next[j] |= c != '/';
+        return;
+    case TOKEN_DEEP:
+        next[j] = true;
+        return;
+    case TOKEN_DIRS:
+        next[c == '/' ? j : j + 1] = true;
+        return;
+    case TOKEN_DIRS_TAIL:
+        next[c == '/' ? j - 1 : j] = true;
+    }
+}
+
+/* Steps that read nothing. Returns whether any walk is left. */
+static bool settle(const struct token *t, size_t count, bool *row)
+{
+    bool any = row[count];
+    for (size_t j = 0; j < count; j++) {
+        if (!row[j])
+            continue;
+        any = true;
+        if (t[j].kind == TOKEN_STAR || t[j].kind == TOKEN_DEEP)
+            row[j + 1] = true;
+        else if (t[j].kind == TOKEN_DIRS)
+            row[j + 2] = true;
+    }
+    return any;
+}
+
+static bool walk(struct str p, const struct token *t, size_t count, struct str text)
+{
+    bool rows[2][PATTERN_MAX + 2], *now = rows[0], *next = rows[1];
+    memset(now, 0, count + 1);
+    now[0] = true;
+    settle(t, count, now);
+    for (size_t i = 0; i < text.len;) {
+        uint32_t c = character(text, &i);
+        memset(next, 0, count + 1);
+        for (size_t j = 0; j < count; j++)
+            if (now[j])
+                advance(p, t, j, c, next);
+        if (!settle(t, count, next))
+            return false;
+        bool *swapped = now;
+        now = next;
+        next = swapped;
+    }
+    return now[count];
+}
+
+bool glob_match(struct str pattern, struct str text)
+{
+    struct token tokens[PATTERN_MAX + 1];
+    size_t at;
+    if (pattern.len == 0 || pattern.len > PATTERN_MAX)
+        return false;
+    ssize_t count = tokenize(pattern, tokens, &at);
+    if (count < 0)
+        return false;
+    if (str_find(pattern, '/') < 0) {
+        const char *slash = text.len ? memrchr(text.ptr, '/', text.len) : NULL;
+        if (slash)
+            text = str_from(text, (size_t)(slash - text.ptr) + 1);
+    }
+    return walk(pattern, tokens, (size_t)count, text);
+}
+
+/* ---- filter ---------------------------------------------------------------------------------------------------------
+ */
+
+int filter_add(struct filter *f, bool exclude, struct str pattern, struct err *err)
+{
+    char ***list = exclude ? &f->exclude : &f->include;
+    size_t *count = exclude ? &f->exclude_count : &f->include_count;
+    int r = glob_check(pattern, err);
+    if (r < 0)
+        return r;
+    if (*count == FILTER_PATTERNS_MAX)
+        return err_set(err, ERR_NO_SPACE, "more than %d %s patterns", FILTER_PATTERNS_MAX,
+                       exclude ? "exclude" : "include");
+    *list = xrealloc(*list, *count + 1, sizeof **list);
+    (*list)[(*count)++] = str_dup(pattern);
+    return 0;
+}
+
+static bool any_matches(char **patterns, size_t count, struct str path)
+{
+    for (size_t i = 0; i < count; i++)
+        if (glob_match(str_of(patterns[i]), path))
+            return true;
+    return false;
+}
+
+bool filter_wants(const struct filter *f, struct str path)
+{
+    return !any_matches(f->exclude, f->exclude_count, path) &&
+           (f->include_count == 0 || any_matches(f->include, f->include_count, path));
+}
+
+static void free_patterns(char **own_patterns, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(own_patterns[i]);
+    free(own_patterns);
+}
+
+void filter_done(struct filter *f)
+{
+    free_patterns(f->include, f->include_count);
+    free_patterns(f->exclude, f->exclude_count);
+    *f = (struct filter){0};
+}

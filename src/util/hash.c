@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/hash.h"
+#include "crc.h"
+#include "util/base64.h"
+#include <assert.h>
+#include <isa-l.h>
+#include <limits.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <pthread.h>
+
+static const struct {
+    const char *name;
+    size_t size;
+    uint64_t poly; /* 0: no CRC */
+} kinds[] = {
+    [HASH_NONE] = {"none", 0, 0},
+    [HASH_CRC32] = {"crc32", 4, CRC32_POLY},
+    [HASH_CRC32C] = {"crc32c", 4, CRC32C_POLY},
+    [HASH_CRC64NVME] = {"crc64nvme", 8, CRC64NVME_POLY},
+    [HASH_MD5] = {"md5", 16, 0},
+    [HASH_SHA256] = {"sha256", 32, 0},
+};
+
+size_t hash_size(enum hash_kind kind)
+{
+    return kinds[kind].size;
+}
+
+const char *hash_name(enum hash_kind kind)
+{
+    return kinds[kind].name;
+}
+
+bool hash_combines(enum hash_kind kind)
+{
+    return kinds[kind].poly != 0;
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------------------
+ */
+
+bool digest_eq(const struct digest *a, const struct digest *b)
+{
+    return a->kind == b->kind && memcmp(a->bytes, b->bytes, hash_size(a->kind)) == 0;
+}
+
+static int wrong_size(enum hash_kind kind, struct str text, struct err *err)
+{
+    return err_set(err, ERR_INVALID, "'%.*s' is not a %s value of %zu bytes", (int)min_u64(text.len, 100),
+                   text.ptr ? text.ptr : "", hash_name(kind), hash_size(kind));
+}
+
+int digest_parse_base64(enum hash_kind kind, struct str text, struct digest *ret, struct err *err)
+{
+    auto_sbuf bytes;
+    struct err ignored;
+    sbuf_init(&bytes, HASH_BYTES_MAX);
+    if (base64_parse(text, &bytes, &ignored) < 0 || bytes.overflow || bytes.len != hash_size(kind))
+        return wrong_size(kind, text, err);
+    *ret = (struct digest){.kind = (uint8_t)kind};
+    if (bytes.len)
+        memcpy(ret->bytes, bytes.ptr, bytes.len);
+    return 0;
+}
+
+int digest_parse_hex(enum hash_kind kind, struct str text, struct digest *ret, struct err *err)
+{
+    struct digest d = {.kind = (uint8_t)kind};
+    if (text.len != 2 * hash_size(kind))
+        return wrong_size(kind, text, err);
+    for (size_t i = 0; i < hash_size(kind); i++) {
+        uint64_t byte;
+        struct err ignored;
+        if (str_hex_to_u64(str_sub(text, 2 * i, 2), &byte, &ignored) < 0)
+            return wrong_size(kind, text, err);
+        d.bytes[i] = (uint8_t)byte;
+    }
+    *ret = d;
+    return 0;
+}
+
+void digest_add_base64(const struct digest *d, struct sbuf *b)
+{
+    base64_add(b, d->bytes, hash_size(d->kind));
+}
+
+void digest_add_hex(const struct digest *d, struct sbuf *b)
+{
+    sbuf_add_hex(b, d->bytes, hash_size(d->kind));
+}
+
+static uint64_t crc_of(const struct digest *d)
+{
+    uint64_t crc = 0;
+    for (size_t i = 0; i < hash_size(d->kind); i++)
+        crc = crc << 8 | d->bytes[i];
+    return crc;
+}
+
+static void set_crc(struct digest *d, uint64_t crc)
+{
+    for (size_t i = hash_size(d->kind); i > 0; i--, crc >>= 8)
+        d->bytes[i - 1] = (uint8_t)crc;
+}
+
+void digest_combine(struct digest *a, const struct digest *b, uint64_t b_len)
+{
+    assert(a->kind == b->kind && hash_combines(a->kind));
+    unsigned width = 8 * (unsigned)hash_size(a->kind);
+    set_crc(a, crc_combine(kinds[a->kind].poly, width, crc_of(a), crc_of(b), b_len));
+}
+
+/* ---- libcrypto ------------------------------------------------------------------------------------------------------
+ * EVP_md5() and its like search the providers again at every init, under a lock: what we use is fetched once. */
+
+static struct {
+    pthread_once_t once;
+    EVP_MD *md5;
+    EVP_MD *sha256;
+    pthread_key_t scratch; /* a thread's context for the one-shot functions */
+} crypto = {.once = PTHREAD_ONCE_INIT};
+
+static void free_context(void *evp)
+{
+    EVP_MD_CTX_free(evp);
+}
+
+static void fetch(void)
+{
+    crypto.md5 = EVP_MD_fetch(NULL, "MD5", "-fips"); /* a checksum here, where a FIPS policy minds MD5 as a signature */
+    crypto.sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
+    int r = pthread_key_create(&crypto.scratch, free_context);
+    assert(crypto.md5 && crypto.sha256 && r == 0);
+}
+
+static EVP_MD_CTX *new_context(void)
+{
+    EVP_MD_CTX *evp = EVP_MD_CTX_new();
+    assert(evp);
+    return evp;
+}
+
+static void evp_begin(EVP_MD_CTX *evp, const EVP_MD *md)
+{
+    int ok = EVP_DigestInit_ex2(evp, md, NULL);
+    assert(ok);
+}
+
+static void evp_update(EVP_MD_CTX *evp, const void *bytes, size_t len)
+{
+    int ok = EVP_DigestUpdate(evp, bytes, len);
+    assert(ok);
+}
+
+static void evp_end(EVP_MD_CTX *evp, uint8_t *ret)
+{
+    int ok = EVP_DigestFinal_ex(evp, ret, NULL);
+    assert(ok);
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------------
+ */
+
+void hash_init(struct hash *h)
+{
+    *h = (struct hash){.kind = HASH_NONE};
+}
+
+void hash_done(struct hash *h)
+{
+    EVP_MD_CTX_free(h->evp);
+    hash_init(h);
+}
+
+void hash_begin(struct hash *h, enum hash_kind kind)
+{
+    h->kind = kind;
+    h->crc = 0;
+    h->len = 0;
+    if (kind != HASH_MD5 && kind != HASH_SHA256)
+        return;
+    pthread_once(&crypto.once, fetch);
+    if (!h->evp)
+        h->evp = new_context();
+    evp_begin(h->evp, kind == HASH_MD5 ? crypto.md5 : crypto.sha256);
+}
+
+/* ISA-L's CRC32C counts in int, takes no const, and neither inverts before nor after. */
+static uint32_t crc32c(uint32_t crc, const unsigned char *p, size_t len)
+{
+    crc = ~crc;
+    while (len > 0) {
+        int n = len < INT_MAX ? (int)len : INT_MAX;
+        crc = crc32_iscsi((unsigned char *)p, n, crc);
+        p += n;
+        len -= (size_t)n;
+    }
+    return ~crc;
+}
+
+void hash_update(struct hash *h, const void *bytes, size_t len)
+{
+    h->len += len;
+    switch (h->kind) {
+    case HASH_NONE:
+        return;
+    case HASH_CRC32:
+        h->crc = crc32_gzip_refl((uint32_t)h->crc, bytes, len);
+        return;
+    case HASH_CRC32C:
+        h->crc = crc32c((uint32_t)h->crc, bytes, len);
+        return;
+    case HASH_CRC64NVME:
+        h->crc = crc64nvme(h->crc, bytes, len);
+        return;
+    case HASH_MD5:
+    case HASH_SHA256:
+        evp_update(h->evp, bytes, len);
+    }
+}
+
+void hash_end(struct hash *h, struct digest *ret)
+{
+    struct digest d = {.kind = (uint8_t)h->kind};
+    if (hash_combines(h->kind))
+        set_crc(&d, h->crc);
+    else if (h->kind != HASH_NONE)
+        evp_end(h->evp, d.bytes);
+    h->kind = HASH_NONE;
+    *ret = d;
+}
+
+/* ---- one shot -------------------------------------------------------------------------------------------------------
+ */
+
+static EVP_MD_CTX *scratch(void)
+{
+    pthread_once(&crypto.once, fetch);
+    EVP_MD_CTX *evp = pthread_getspecific(crypto.scratch);
+    if (!evp) {
+        evp = new_context();
+        int r = pthread_setspecific(crypto.scratch, evp);
+        assert(r == 0);
+    }
+    return evp;
+}
+
+/* The hash of two texts in a row. */
+static void sha256_of_two(struct str a, struct str b, uint8_t ret[32])
+{
+    EVP_MD_CTX *evp = scratch();
+    evp_begin(evp, crypto.sha256);
+    evp_update(evp, a.ptr, a.len);
+    evp_update(evp, b.ptr, b.len);
+    evp_end(evp, ret);
+}
+
+void sha256(struct str bytes, uint8_t ret[32])
+{
+    sha256_of_two(bytes, STR_NULL, ret);
+}
+
+/* Written out because libcrypto's HMAC copies the key to the heap at each call. */
+void hmac_sha256(struct str key, struct str bytes, uint8_t ret[32])
+{
+    enum { BLOCK = 64 };
+    uint8_t short_key[32], inner[BLOCK], outer[BLOCK];
+    if (key.len > BLOCK) {
+        sha256(key, short_key);
+        key = (struct str){(char *)short_key, sizeof short_key};
+    }
+    for (size_t i = 0; i < BLOCK; i++) {
+        uint8_t k = i < key.len ? (uint8_t)key.ptr[i] : 0;
+        inner[i] = k ^ 0x36;
+        outer[i] = k ^ 0x5c;
+    }
+    sha256_of_two((struct str){(char *)inner, BLOCK}, bytes, ret);
+    sha256_of_two((struct str){(char *)outer, BLOCK}, (struct str){(char *)ret, 32}, ret);
+}
+
+/* ---- signatures -----------------------------------------------------------------------------------------------------
+ */
+
+DEFINE_AUTO(bio, BIO, BIO_free)
+DEFINE_AUTO(pkey, EVP_PKEY, EVP_PKEY_free)
+DEFINE_AUTO(md_ctx, EVP_MD_CTX, EVP_MD_CTX_free)
+
+int rs256_sign(struct str pem, struct str bytes, struct sbuf *ret_signature, struct err *err)
+{
+    if (pem.len > 65536)
+        return err_set(err, ERR_INVALID, "a private key of %zu bytes is too long", pem.len);
+    auto_with(auto_clean_bio) BIO *bio = BIO_new_mem_buf(pem.ptr, (int)pem.len);
+    /* An empty passphrase instead of none: libcrypto would ask for one on the terminal. */
+    auto_with(auto_clean_pkey) EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, NULL, (void *)"") : NULL;
+    if (!key || !EVP_PKEY_is_a(key, "RSA"))
+        return err_set(err, ERR_INVALID, "the private key is not an RSA key in PEM without a passphrase");
+    auto_with(auto_clean_md_ctx) EVP_MD_CTX *evp = new_context();
+    uint8_t signature[1024]; /* of a key of 8192 bits */
+    size_t len = sizeof signature;
+    if (EVP_DigestSignInit_ex(evp, NULL, "SHA256", NULL, NULL, key, NULL) != 1 ||
+        EVP_DigestSign(evp, signature, &len, (const unsigned char *)bytes.ptr, bytes.len) != 1)
+        return err_set(err, ERR_INVALID, "cannot sign with the private key of %d bits", EVP_PKEY_get_bits(key));
+    sbuf_add(ret_signature, (struct str){(char *)signature, len});
+    return 0;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "util/macro.h"
+#include "util/mem.h"
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+static void an_arena_gives_zeroed_aligned_memory_up_to_its_ceiling(void **state)
+{
+    (void)state;
+    auto_arena a = arena_new(256, 1024);
+    for (unsigned i = 0; i < 16; i++) {
+        char *p = arena_alloc(a, 50);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 16, 0);
+        for (unsigned k = 0; k < 50; k++)
+            assert_int_equal(p[k], 0);
+        memset(p, 0xAA, 50);
+    }
+    assert_int_equal(arena_used(a), 1024);
+    assert_null(arena_alloc(a, 1));
+    assert_null(arena_alloc(a, SIZE_MAX));
+    arena_reset(a);
+    char *again = arena_alloc(a, 1000); /* larger than a block */
+    assert_non_null(again);
+    assert_int_equal(again[999], 0);
+    arena_reset(a);
+    char *p = arena_alloc(a, 64);
+    for (unsigned k = 0; k < 64; k++)
+        assert_int_equal(p[k], 0);
+}
+
+static void an_arena_copies_with_a_nul_behind(void **state)
+{
+    (void)state;
+    auto_arena a = arena_new(64, 100);
+    struct str copy;
+    assert_true(arena_dup(a, STR("a\0b"), &copy));
+    assert_int_equal(copy.len, 3);
+    assert_memory_equal(copy.ptr, "a\0b", 4);
+    assert_true(arena_dup(a, STR_NULL, &copy));
+    assert_int_equal(copy.len, 0);
+    assert_false(arena_dup(a, (struct str){"x", 1000}, &copy));
+}
+
+struct waiter {
+    struct budget_waiter w;
+    unsigned woken;
+};
+
+static void count_wake(struct budget_waiter *w)
+{
+    container_of(w, struct waiter, w)->woken++;
+}
+
+static void slices_are_aligned_distinct_and_end(void **state)
+{
+    (void)state;
+    struct budget *b = budget_new(3 * SLICE_BYTES + 5);
+    unsigned char *s[3];
+    for (unsigned i = 0; i < 3; i++) {
+        s[i] = budget_take(b, NULL);
+        assert_non_null(s[i]);
+        assert_int_equal((uintptr_t)s[i] % 4096, 0);
+        memset(s[i], (int)i, SLICE_BYTES);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(s[i][0] == i && s[i][SLICE_BYTES - 1] == i);
+    assert_null(budget_take(b, NULL));
+    assert_int_equal(budget_bytes_out(b), 3 * SLICE_BYTES);
+    for (unsigned i = 0; i < 3; i++)
+        budget_give(b, s[i]);
+    assert_int_equal(budget_bytes_out(b), 0);
+    budget_free(b);
+}
+
+static void a_slice_goes_to_who_waited_longest_and_nobody_overtakes(void **state)
+{
+    (void)state;
+    struct budget *b = budget_new(1);
+    struct waiter one = {.w.wake = count_wake}, two = one;
+    void *s = budget_take(b, NULL);
+    assert_null(budget_take(b, &one.w));
+    assert_null(budget_take(b, &two.w));
+    assert_null(budget_take(b, &one.w)); /* asking again does not queue twice */
+    budget_give(b, s);
+    assert_true(one.woken == 1 && two.woken == 0);
+    assert_null(budget_take(b, NULL));
+    assert_null(budget_take(b, &two.w));
+    s = budget_take(b, &one.w);
+    assert_non_null(s);
+    budget_give(b, s);
+    assert_true(one.woken == 1 && two.woken == 1);
+    s = budget_take(b, &two.w);
+    assert_non_null(s);
+    budget_give(b, s);
+    budget_free(b);
+}
+
+static void who_forgets_passes_its_slice_on(void **state)
+{
+    (void)state;
+    struct budget *b = budget_new(1);
+    struct waiter one = {.w.wake = count_wake}, two = one, three = one;
+    void *s = budget_take(b, NULL);
+    assert_null(budget_take(b, &one.w));
+    assert_null(budget_take(b, &two.w));
+    assert_null(budget_take(b, &three.w));
+    budget_forget(b, &two.w); /* in the middle of the queue */
+    budget_give(b, s);
+    assert_int_equal(one.woken, 1);
+    budget_forget(b, &one.w);
+    assert_true(two.woken == 0 && three.woken == 1);
+    budget_forget(b, &three.w);
+    budget_forget(b, &three.w);
+    s = budget_take(b, NULL);
+    assert_non_null(s);
+    budget_give(b, s);
+    budget_free(b);
+}
+
+enum { THREADS = 4, ROUNDS = 20000 };
+
+struct crowd {
+    struct budget *b;
+    _Atomic int inside;
+};
+
+struct member {
+    struct budget_waiter w;
+    _Atomic bool awake;
+    struct crowd *crowd;
+    pthread_t thread;
+};
+
+static void set_awake(struct budget_waiter *w)
+{
+    atomic_store(&container_of(w, struct member, w)->awake, true);
+}
+
+static void *take_and_give(void *arg)
+{
+    struct member *m = arg;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        void *s;
+        while (atomic_store(&m->awake, false), (s = budget_take(m->crowd->b, &m->w)) == NULL) {
+            if (i % 7 == 0) {
+                budget_forget(m->crowd->b, &m->w);
+                continue;
+            }
+            while (!atomic_load(&m->awake))
+                sched_yield();
+        }
+        assert(atomic_fetch_add(&m->crowd->inside, 1) < 2);
+        atomic_fetch_sub(&m->crowd->inside, 1);
+        budget_give(m->crowd->b, s);
+    }
+    return NULL;
+}
+
+static void a_crowd_shares_two_slices_without_losing_a_wake(void **state)
+{
+    (void)state;
+    struct crowd crowd = {.b = budget_new(2 * SLICE_BYTES)};
+    struct member members[THREADS] = {0};
+    for (unsigned i = 0; i < THREADS; i++) {
+        members[i].w.wake = set_awake;
+        members[i].crowd = &crowd;
+        assert_int_equal(pthread_create(&members[i].thread, NULL, take_and_give, &members[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(members[i].thread, NULL);
+    assert_int_equal(budget_bytes_out(crowd.b), 0);
+    budget_free(crowd.b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_arena_gives_zeroed_aligned_memory_up_to_its_ceiling),
+        cmocka_unit_test(an_arena_copies_with_a_nul_behind),
+        cmocka_unit_test(slices_are_aligned_distinct_and_end),
+        cmocka_unit_test(a_slice_goes_to_who_waited_longest_and_nobody_overtakes),
+        cmocka_unit_test(who_forgets_passes_its_slice_on),
+        cmocka_unit_test(a_crowd_shares_two_slices_without_losing_a_wake),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
