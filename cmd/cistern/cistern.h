@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cistern.h - what the verbs share: the global flags, and a line of help each. home: main, before any thread. */
+#pragma once
+
+#include "cli/opt.h"
+#include "util/log.h"
+
+struct globals {
+    bool json;
+    bool quiet;
+    bool no_progress;
+    enum log_level log_level;
+    uint64_t retries;    /* 0: the default */
+    uint64_t timeout_ns; /* 0: the default; how long passing errors are tried again */
+    const char *endpoint;
+    const char *profile;
+    const char *region;
+    const char *ca_file;
+    bool anonymous;
+    bool path_style;
+};
+
+extern struct globals globals;
+
+/* A verb: argv[0] is its name, globals are taken out. Returns an enum exit_code. */
+int verb_hydrate(int argc, char **argv);
+int verb_ls(int argc, char **argv);
+
+/* Parses the verb's own flags and --help. Returns -1 to go on; else the code to end with. `usage` is the text above the
+ * flags. */
+int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv);

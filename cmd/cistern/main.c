@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cistern - buckets to local disks and back. A file a verb; here are the table of them and the flags that all share. */
+#include "cistern.h"
+#include "cli/exit.h"
+#include <locale.h>
+#include <stdio.h>
+
+struct globals globals = {.log_level = LOG_WARN};
+
+static const struct verb {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} verbs[] = {
+    {"hydrate", verb_hydrate, "bring a bucket prefix to a folder, verified and resumable"},
+    {"ls", verb_ls, "list a bucket prefix"},
+};
+
+static const char *log_level_text;
+static const struct opt global_opts[] = {
+    {"json", 0, OPT_FLAG, &globals.json, NULL, "one JSON object a line on stdout"},
+    {"quiet", 'q', OPT_FLAG, &globals.quiet, NULL, "errors only"},
+    {"no-progress", 0, OPT_FLAG, &globals.no_progress, NULL, "no progress (by itself where stderr is no terminal)"},
+    {"log-level", 0, OPT_TEXT, &log_level_text, "LEVEL", "debug, info, warn or error"},
+    {"retries", 0, OPT_U64, &globals.retries, "N", "attempts at each request (8)"},
+    {"timeout", 0, OPT_DURATION, &globals.timeout_ns, "TIME", "how long passing errors are tried again (30m)"},
+    {"endpoint", 0, OPT_TEXT, &globals.endpoint, "URL", "of an S3-compatible or GCS-compatible store"},
+    {"region", 0, OPT_TEXT, &globals.region, "NAME", "of the bucket"},
+    {"profile", 0, OPT_TEXT, &globals.profile, "NAME", "of ~/.aws/config and credentials"},
+    {"ca-file", 0, OPT_TEXT, &globals.ca_file, "FILE", "certificates to trust instead of the system's"},
+    {"anonymous", 0, OPT_FLAG, &globals.anonymous, NULL, "no credentials: public buckets"},
+    {"path-style", 0, OPT_FLAG, &globals.path_style, NULL, "the bucket in the path instead of the host name"},
+    {0},
+};
+
+static void print_help(FILE *out)
+{
+    auto_sbuf b;
+    sbuf_init(&b, 16384);
+    sbuf_adds(&b, "Usage: cistern VERB [flags]\n\n"
+                  "Brings bytes from a bucket (s3://, gs://, file://) to local disk, and checkpoints back.\n\n"
+                  "  cistern hydrate s3://bucket/dataset/ ./dataset\n"
+                  "  cistern ls -l gs://bucket/models/\n\nVerbs:\n");
+    for (size_t i = 0; i < countof(verbs); i++)
+        sbuf_addf(&b, "  %-10s %s\n", verbs[i].name, verbs[i].help);
+    sbuf_adds(&b, "\n`cistern VERB --help` tells about one. Flags that all verbs take:\n");
+    opt_help(global_opts, &b);
+    sbuf_adds(&b, "      --help              this text\n      --version           the version\n\n"
+                  "Exit codes: 0 done, 1 some objects failed, 2 usage, 3 source not found, 4 access denied,\n"
+                  "5 passing errors outlived the retries, 6 no space, 7 checksum or generation mismatch,\n"
+                  "8 interrupted (the same command continues), 9 nothing matched, 10 environment.\n");
+    fputs(b.ptr, out);
+}
+
+static int usage_error(const struct err *err)
+{
+    fprintf(stderr, "cistern: %s\n", err->text);
+    return EXIT_USAGE;
+}
+
+int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv)
+{
+    struct err err;
+    for (int i = 1; i < *argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            auto_sbuf b;
+            sbuf_init(&b, 16384);
+            sbuf_adds(&b, usage);
+            opt_help(table, &b);
+            sbuf_adds(&b, "\nFlags that all verbs take: `cistern --help`.\n");
+            fputs(b.ptr, stdout);
+            return EXIT_DONE;
+        }
+    return opt_parse(table, false, argc, argv, &err) < 0 ? usage_error(&err) : -1;
+}
+
+static int run_verb(int argc, char **argv)
+{
+    struct err err;
+    for (size_t i = 0; i < countof(verbs); i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].run(argc - 1, argv + 1);
+    if (strcmp(argv[1], "--version") == 0)
+        return puts("cistern " CISTERN_VERSION) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return EXIT_DONE;
+    }
+    err_set(&err, ERR_INVALID, "unknown verb '%s'; `cistern --help` lists them", argv[1]);
+    return usage_error(&err);
+}
+
+int main(int argc, char **argv)
+{
+    struct err err;
+    setlocale(LC_CTYPE, "C.UTF-8");
+    if (opt_parse(global_opts, true, &argc, argv, &err) < 0)
+        return usage_error(&err);
+    if (log_level_text && log_level_parse(str_of(log_level_text), &globals.log_level, &err) < 0)
+        return usage_error(&err);
+    log_setup(STDERR_FILENO, globals.log_level, globals.json ? LOG_JSON : LOG_TEXT);
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    return run_verb(argc, argv);
+}

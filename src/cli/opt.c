@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/opt.h"
+#include <stdio.h>
+
+/* One flag as it stands in argv: "--name", "--name=value", "--no-name", "-l". */
+struct seen {
+    struct str name;
+    struct str value; /* ptr NULL: none was attached */
+    bool negated;
+    const struct opt *opt; /* NULL: not in the table */
+};
+
+static const struct opt *find_name(const struct opt *table, struct str name)
+{
+    for (const struct opt *o = table; o->name; o++)
+        if (str_eq(str_of(o->name), name))
+            return o;
+    return NULL;
+}
+
+static const struct opt *find_letter(const struct opt *table, char letter)
+{
+    for (const struct opt *o = table; o->name; o++)
+        if (o->letter == letter)
+            return o;
+    return NULL;
+}
+
+static struct seen look(const struct opt *table, const char *arg)
+{
+    struct seen s = {0};
+    if (arg[1] != '-') {
+        s.name = str_of(arg + 1);
+        s.opt = s.name.len == 1 ? find_letter(table, arg[1]) : NULL;
+        return s;
+    }
+    s.name = str_of(arg + 2);
+    ssize_t eq = str_find(s.name, '=');
+    if (eq >= 0) {
+        s.value = str_from(s.name, (size_t)eq + 1);
+        s.name = str_sub(s.name, 0, (size_t)eq);
+    }
+    s.opt = find_name(table, s.name);
+    if (!s.opt && str_starts(s.name, STR("no-"))) {
+        s.opt = find_name(table, str_from(s.name, 3));
+        s.negated = s.opt && s.opt->kind == OPT_FLAG;
+        if (!s.negated)
+            s.opt = NULL;
+    }
+    return s;
+}
+
+/* Levenshtein's distance, for names of at most 31 letters. */
+static size_t distance(struct str a, struct str b)
+{
+    size_t row[32];
+    if (a.len > 31 || b.len > 31)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= b.len; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a.len; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.len; j++) {
+            size_t swap = diagonal + (a.ptr[i - 1] != b.ptr[j - 1]);
+            diagonal = row[j];
+            row[j] = min_u64(swap, min_u64(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[b.len];
+}
+
+static int unknown(const struct opt *table, const char *arg, struct str name, struct err *err)
+{
+    const struct opt *nearest = NULL;
+    size_t least = name.len / 2 + 1;
+    for (const struct opt *o = table; o->name; o++) {
+        size_t d = distance(str_of(o->name), name);
+        if (d < least) {
+            least = d;
+            nearest = o;
+        }
+    }
+    if (nearest)
+        return err_set(err, ERR_INVALID, "unknown flag '%s'; did you mean --%s?", arg, nearest->name);
+    return err_set(err, ERR_INVALID, "unknown flag '%s'; --help lists them", arg);
+}
+
+static int store_value(const struct opt *o, struct str value, struct err *err)
+{
+    struct opt_list *list = o->target;
+    int r = 0;
+    switch (o->kind) {
+    case OPT_FLAG:
+        return err_set(err, ERR_INVALID, "--%s takes no value", o->name);
+    case OPT_TEXT:
+        *(const char **)o->target = value.ptr;
+        break;
+    case OPT_U64:
+        r = str_to_u64(value, o->target, err);
+        break;
+    case OPT_BYTES:
+        r = str_to_bytes(value, o->target, err);
+        break;
+    case OPT_DURATION:
+        r = str_to_duration(value, o->target, err);
+        break;
+    case OPT_LIST:
+        if (list->count == OPT_LIST_MAX)
+            return err_set(err, ERR_INVALID, "--%s was given more than %d times", o->name, OPT_LIST_MAX);
+        list->items[list->count++] = value.ptr;
+        break;
+    }
+    return r < 0 ? err_wrap(err, "--%s", o->name) : 0;
+}
+
+/* Uses argv[*at], and argv[*at + 1] where the value is a word of its own; moves *at past them. */
+static int use(const struct seen *s, int argc, char **argv, int *at, struct err *err)
+{
+    const char *arg = argv[(*at)++];
+    if (s->opt->kind == OPT_FLAG && !s->value.ptr) {
+        *(bool *)s->opt->target = !s->negated;
+        return 0;
+    }
+    if (s->value.ptr || s->opt->kind == OPT_FLAG)
+        return store_value(s->opt, s->value, err);
+    if (*at == argc)
+        return err_set(err, ERR_INVALID, "%s needs a value: %s %s", arg, arg, s->opt->value_name);
+    return store_value(s->opt, str_of(argv[(*at)++]), err);
+}
+
+int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char **argv, struct err *err)
+{
+    int kept = 1, at = 1;
+    while (at < *argc) {
+        char *arg = argv[at];
+        if (strcmp(arg, "--") == 0) {
+            /* Whoever parses after us must still see where flags end. */
+            at += others_may_follow ? 0 : 1;
+            break;
+        }
+        struct seen s = {0};
+        if (arg[0] == '-' && arg[1] != '\0')
+            s = look(table, arg);
+        if (s.opt) {
+            int r = use(&s, *argc, argv, &at, err);
+            if (r < 0)
+                return r;
+            continue;
+        }
+        if (s.name.ptr && !others_may_follow)
+            return unknown(table, arg, s.name, err);
+        argv[kept++] = argv[at++];
+    }
+    while (at < *argc)
+        argv[kept++] = argv[at++];
+    argv[kept] = NULL;
+    *argc = kept;
+    return 0;
+}
+
+void opt_help(const struct opt *table, struct sbuf *b)
+{
+    for (const struct opt *o = table; o->name; o++) {
+        char left[64];
+        int n = snprintf(left, sizeof left, "--%s%s%s", o->name, o->value_name ? " " : "",
+                         o->value_name ? o->value_name : "");
+        if (o->letter)
+            sbuf_addf(b, "  -%c, ", o->letter);
+        else
+            sbuf_adds(b, "      ");
+        sbuf_addf(b, "%-24s%s%s\n", left, n > 23 ? "\n                              " : "", o->help);
+    }
+}

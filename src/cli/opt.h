@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* opt.h - a verb's flags as a table: parsed, checked, and printed as its --help.
+ * home: main, before any thread. Strings are borrowed from argv. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+enum opt_kind {
+    OPT_FLAG,     /* bool *: --name sets it, --no-name clears it */
+    OPT_TEXT,     /* const char ** */
+    OPT_U64,      /* uint64_t * */
+    OPT_BYTES,    /* uint64_t *: 512, 1.5Gi, 2T */
+    OPT_DURATION, /* uint64_t * in nanoseconds: 250ms, 30s, 1h30m */
+    OPT_LIST,     /* struct opt_list *: may be given again and again */
+};
+
+struct opt {
+    const char *name; /* without dashes; NULL ends the table */
+    char letter;      /* 'l' for -l, 0 for none */
+    enum opt_kind kind;
+    void *target;
+    const char *value_name; /* in --help: "N", "GLOB"; NULL for flags */
+    const char *help;       /* one line */
+};
+
+enum { OPT_LIST_MAX = 256 };
+struct opt_list {
+    const char *items[OPT_LIST_MAX];
+    size_t count;
+};
+
+/* Takes the flags of `table` out of argv, wherever they stand; what is left, in order, stays in argv[0 .. *argc) with
+ * argv[0] untouched. "--" ends flags and is taken out. `others_may_follow` leaves unknown flags where they are (main
+ * takes the globals out first); else an unknown flag is ERR_INVALID and the sentence names the nearest known one. */
+must_check int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char **argv, struct err *err);
+
+/* "  -l, --long N        what it does", a line a flag. */
+void opt_help(const struct opt *table, struct sbuf *b);

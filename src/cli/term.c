@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/term.h"
+#include "util/clock.h"
+#include <inttypes.h>
+#include <sys/ioctl.h>
+
+void term_init(struct term *t, bool json, bool quiet, bool no_progress)
+{
+    *t = (struct term){.form = TERM_PLAIN};
+    if (json)
+        t->form = TERM_JSON;
+    else if (quiet)
+        t->form = TERM_QUIET;
+    else if (isatty(STDERR_FILENO) && !no_progress)
+        t->form = TERM_LIVE;
+}
+
+uint64_t term_eta_seconds(const struct term_progress *p)
+{
+    if (!p->total_is_final || p->rate < 1)
+        return UINT64_MAX;
+    double left = (double)(p->bytes_total - min_u64(p->bytes, p->bytes_total)) / p->rate;
+    return left < 1e9 ? (uint64_t)(left + 0.5) : UINT64_MAX;
+}
+
+/* Rates are decimal, as disks and networks are sold. */
+static void add_rate(struct sbuf *b, double rate)
+{
+    static const char *const units[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
+    size_t i = 0;
+    for (; rate >= 1000 && i + 1 < countof(units); i++)
+        rate /= 1000;
+    sbuf_addf(b, i == 0 ? "%.0f %s" : "%.1f %s", rate, units[i]);
+}
+
+static unsigned percent(const struct term_progress *p)
+{
+    if (p->bytes_total > 0)
+        return (unsigned)((double)min_u64(p->bytes, p->bytes_total) * 100.0 / (double)p->bytes_total);
+    if (p->objects_total > 0)
+        return (unsigned)(min_u64(p->objects, p->objects_total) * 100 / p->objects_total);
+    return 0;
+}
+
+void term_bar(const struct term_progress *p, struct sbuf *b)
+{
+    enum { WIDTH = 12 };
+    char done[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
+    unsigned part = percent(p);
+    sbuf_addc(b, '[');
+    for (unsigned i = 0; i < WIDTH; i++)
+        sbuf_addc(b, i < part * WIDTH / 100 ? '#' : '-');
+    sbuf_addf(b, "] %u%% %s/%s%s ", part, bytes_text(p->bytes, done), bytes_text(p->bytes_total, total),
+              p->total_is_final ? "" : "+");
+    add_rate(b, p->rate);
+    uint64_t eta = term_eta_seconds(p);
+    if (eta >= 3600 && eta != UINT64_MAX)
+        sbuf_addf(b, " ETA %" PRIu64 ":%02u:%02u", eta / 3600, (unsigned)(eta / 60 % 60), (unsigned)(eta % 60));
+    else if (eta != UINT64_MAX)
+        sbuf_addf(b, " ETA %u:%02u", (unsigned)(eta / 60), (unsigned)(eta % 60));
+    sbuf_addf(b, " objects %" PRIu64 "/%" PRIu64 "%s errors %" PRIu64, p->objects, p->objects_total,
+              p->total_is_final ? "" : "+", p->errors);
+}
+
+static size_t columns(void)
+{
+    struct winsize w;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 80;
+}
+
+/* Keys hold any byte; what would move the cursor or beep must not reach a terminal. */
+static void add_visible(struct sbuf *b, struct str s, size_t room)
+{
+    for (size_t i = 0; i < s.len && i < room; i++)
+        sbuf_addc(b, (unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f ? '?' : s.ptr[i]);
+}
+
+static void draw_live(struct term *t, const struct term_progress *p)
+{
+    auto_sbuf b, line;
+    sbuf_init(&b, TERM_LINE_MAX);
+    sbuf_init(&line, TERM_LINE_MAX);
+    size_t width = columns() - 1;
+    term_bar(p, &line);
+    /* Up two lines and over them: a terminal that scrolls keeps the rest of its text. */
+    if (t->live_shown)
+        sbuf_adds(&b, "\x1b[2A\r");
+    sbuf_add(&b, str_sub(sbuf_str(&line), 0, width));
+    sbuf_adds(&b, "\x1b[K\n  ");
+    add_visible(&b, p->slowest.len ? p->slowest : str_of(p->what), width - 2);
+    sbuf_adds(&b, "\x1b[K\n");
+    fwrite(b.ptr, 1, b.len, stderr);
+    t->live_shown = true;
+}
+
+static void draw_json(const struct term_progress *p)
+{
+    auto_sbuf b;
+    sbuf_init(&b, TERM_LINE_MAX);
+    term_json_begin(&b, "progress");
+    term_json_str(&b, "phase", str_of(p->what));
+    if (p->slowest.len)
+        term_json_str(&b, "object", p->slowest);
+    term_json_u64(&b, "bytes", p->bytes);
+    term_json_u64(&b, "bytes_total", p->bytes_total);
+    term_json_u64(&b, "objects", p->objects);
+    term_json_u64(&b, "objects_total", p->objects_total);
+    term_json_u64(&b, "errors", p->errors);
+    term_json_real(&b, "rate", p->rate);
+    if (term_eta_seconds(p) != UINT64_MAX)
+        term_json_u64(&b, "eta_seconds", term_eta_seconds(p));
+    term_json_end(&b, stdout);
+}
+
+static void draw_plain(const struct term_progress *p)
+{
+    auto_sbuf b;
+    sbuf_init(&b, TERM_LINE_MAX);
+    sbuf_addf(&b, "%s ", p->what);
+    term_bar(p, &b);
+    fprintf(stderr, "%s\n", b.ptr);
+}
+
+void term_progress(struct term *t, const struct term_progress *p)
+{
+    static const uint64_t every_ns[] = {[TERM_QUIET] = UINT64_MAX,
+                                        [TERM_PLAIN] = 10 * NS_PER_SECOND,
+                                        [TERM_LIVE] = NS_PER_SECOND / 5,
+                                        [TERM_JSON] = NS_PER_SECOND};
+    uint64_t now = clock_now_ns();
+    if (t->drawn_ns == 0)
+        t->drawn_ns = t->form == TERM_LIVE ? 1 : now; /* a run that ends at once needs no progress in a log */
+    if (t->form == TERM_QUIET || now - t->drawn_ns < every_ns[t->form])
+        return;
+    t->drawn_ns = now;
+    if (t->form == TERM_LIVE)
+        draw_live(t, p);
+    else if (t->form == TERM_JSON)
+        draw_json(p);
+    else
+        draw_plain(p);
+}
+
+void term_clear(struct term *t)
+{
+    if (t->live_shown)
+        fputs("\x1b[2A\r\x1b[J", stderr);
+    t->live_shown = false;
+}
+
+void term_object_error(struct term *t, struct str object, const struct err *err)
+{
+    auto_sbuf b;
+    sbuf_init(&b, TERM_LINE_MAX);
+    if (t->form == TERM_JSON) {
+        term_json_begin(&b, "error");
+        term_json_str(&b, "object", object);
+        term_json_error(&b, err);
+        term_json_end(&b, stdout);
+        return;
+    }
+    char line[ERR_LINE_MAX];
+    err_line(err, line, sizeof line);
+    add_visible(&b, str_of(line), sizeof line);
+    term_clear(t);
+    fprintf(stderr, "cistern: %s\n", b.ptr);
+}
+
+/* ---- JSON lines ---------------------------------------------------------------------------------------------------
+ */
+
+static void add_json_text(struct sbuf *b, struct str s)
+{
+    sbuf_addc(b, '"');
+    while (s.len > 0) {
+        unsigned char c = (unsigned char)s.ptr[0];
+        size_t n = 1;
+        while (n < 4 && n < s.len && !str_is_utf8(str_sub(s, 0, n)))
+            n++;
+        if (c == '"' || c == '\\')
+            sbuf_addf(b, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f)
+            sbuf_addf(b, "\\u%04x", c);
+        else if (str_is_utf8(str_sub(s, 0, n)))
+            sbuf_add(b, str_sub(s, 0, n));
+        else {
+            sbuf_adds(b, "\xef\xbf\xbd");
+            n = 1;
+        }
+        s = str_from(s, c < 0x20 || c == 0x7f ? 1 : n);
+    }
+    sbuf_addc(b, '"');
+}
+
+static void add_key(struct sbuf *b, const char *key)
+{
+    if (b->len > 0 && b->ptr[b->len - 1] != '{')
+        sbuf_addc(b, ',');
+    sbuf_addf(b, "\"%s\":", key);
+}
+
+void term_json_begin(struct sbuf *b, const char *type)
+{
+    char time[TIME_TEXT_MAX];
+    sbuf_clear(b);
+    sbuf_addf(b, "{\"type\":\"%s\",\"time\":\"%s\"", type, time_text(clock_wall_ns(), time));
+}
+
+void term_json_str(struct sbuf *b, const char *key, struct str value)
+{
+    add_key(b, key);
+    add_json_text(b, value);
+}
+
+void term_json_u64(struct sbuf *b, const char *key, uint64_t value)
+{
+    add_key(b, key);
+    sbuf_add_u64(b, value);
+}
+
+void term_json_real(struct sbuf *b, const char *key, double value)
+{
+    add_key(b, key);
+    sbuf_addf(b, "%.1f", value);
+}
+
+void term_json_error(struct sbuf *b, const struct err *err)
+{
+    char line[ERR_LINE_MAX];
+    add_key(b, "error");
+    sbuf_addc(b, '{');
+    if (err->id) {
+        add_key(b, "id");
+        sbuf_addf(b, "\"CIS%04u\"", err->id);
+    }
+    term_json_str(b, "code", str_of(err_code_name(err->code)));
+    term_json_str(b, "message", str_of(err_line(err, line, sizeof line)));
+    sbuf_addc(b, '}');
+}
+
+void term_json_end(struct sbuf *b, FILE *out)
+{
+    sbuf_addc(b, '}');
+    if (!b->overflow)
+        fprintf(out, "%s\n", b->ptr);
+    fflush(out);
+    sbuf_clear(b);
+}

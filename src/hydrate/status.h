@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* status.h - how far a hydration is, as one JSON file in the volume's folder, for whoever wants to know: cisternd,
+ * `cistern status`, a person with cat(1).
+ * home: any. Replaced by rename once a second and at phase changes, without fsync: after a power loss it may be gone or
+ * old; the journal is what counts. Readers never see half of it. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+#define HYDRATE_STATUS_FILE "hydrate.json"
+
+enum hydrate_phase {
+    HYDRATE_STARTING,
+    HYDRATE_LISTING,   /* listing, and fetching already */
+    HYDRATE_FETCHING,  /* the listing is complete */
+    HYDRATE_VERIFYING, /* the last barrier, checksums that need another read */
+    HYDRATE_DONE,      /* every object is whole and durable: the volume may be published */
+    HYDRATE_FAILED,    /* `error` says why; the same command continues */
+    HYDRATE_STOPPED,   /* interrupted; the same command continues */
+};
+
+const char *hydrate_phase_name(enum hydrate_phase p); /* "listing" */
+
+enum { HYDRATE_ERRORS_KEPT = 10, HYDRATE_OBJECT_TEXT_MAX = 1100 };
+
+struct hydrate_fault {
+    char object[HYDRATE_OBJECT_TEXT_MAX]; /* UTF-8, cut if longer; empty: the run as a whole */
+    unsigned id;                          /* CISnnnn, 0: none */
+    enum err_code code;
+    char message[ERR_TEXT_MAX + ERR_ADVICE_MAX];
+    unsigned attempts;
+    int64_t time_ns; /* wall clock */
+};
+
+struct hydrate_status {
+    enum hydrate_phase phase;
+    char source[1100];      /* the URI; no secret */
+    uint64_t objects_total; /* listed so far */
+    uint64_t objects_done;
+    uint64_t objects_failed;
+    uint64_t objects_size_only; /* of those done: the store gave no checksum */
+    uint64_t bytes_total;
+    uint64_t bytes_done;
+    uint64_t bytes_per_second;
+    uint64_t eta_seconds; /* UINT64_MAX: nobody can tell */
+    uint64_t requests;    /* sent to the store, all attempts */
+    unsigned attempt;     /* 1: the first run; each run after an interruption adds one */
+    int pid;
+    int64_t started_ns; /* wall clock, of the first attempt */
+    int64_t updated_ns;
+    int64_t finished_ns; /* 0: not yet */
+    bool has_error;
+    struct hydrate_fault error; /* why phase is FAILED */
+    struct hydrate_fault errors[HYDRATE_ERRORS_KEPT];
+    size_t error_count; /* kept here; objects_failed counts all */
+};
+
+/* `dir` is the volume's folder. Big: about 20 KiB; callers keep it off small stacks. */
+must_check int hydrate_status_write(int dir, const struct hydrate_status *s, struct err *err);
+
+/* ERR_NOT_FOUND: no hydration has begun. ERR_CORRUPT: not ours, named. Unknown keys are ignored. */
+must_check int hydrate_status_read(int dir, struct hydrate_status *ret, struct err *err);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "cli/exit.h"
+#include "cli/term.h"
+
+static void the_bar_tells_percent_bytes_rate_eta_objects_and_errors(void **state)
+{
+    (void)state;
+    struct term_progress p = {.bytes = 86 * (UINT64_C(1) << 30),
+                              .bytes_total = 140 * (UINT64_C(1) << 30),
+                              .objects = 117,
+                              .objects_total = 191,
+                              .rate = 7.1e9,
+                              .total_is_final = true};
+    auto_sbuf b;
+    sbuf_init(&b, 1024);
+    term_bar(&p, &b);
+    assert_string_equal(b.ptr, "[#######-----] 61% 86.0 GiB/140 GiB 7.1 GB/s ETA 0:08 objects 117/191 errors 0");
+}
+
+static void while_the_listing_runs_nothing_is_promised(void **state)
+{
+    (void)state;
+    struct term_progress p = {.bytes = 10, .bytes_total = 20, .objects = 1, .objects_total = 2, .rate = 5};
+    auto_sbuf b;
+    sbuf_init(&b, 1024);
+    term_bar(&p, &b);
+    assert_null(strstr(b.ptr, "ETA"));
+    assert_non_null(strstr(b.ptr, "objects 1/2+"));
+    assert_true(term_eta_seconds(&p) == UINT64_MAX);
+}
+
+static void nothing_to_do_is_not_a_division_by_zero(void **state)
+{
+    (void)state;
+    struct term_progress p = {.total_is_final = true};
+    auto_sbuf b;
+    sbuf_init(&b, 1024);
+    term_bar(&p, &b);
+    assert_non_null(strstr(b.ptr, "] 0% 0 B/0 B 0 B/s"));
+}
+
+static void json_text_is_always_valid_utf8(void **state)
+{
+    (void)state;
+    auto_sbuf b;
+    sbuf_init(&b, 4096);
+    sbuf_addc(&b, '{');
+    term_json_str(&b, "object", (struct str){"a\"\\\n\xff\xc3\xa9\xf0\x9f\x92\xa7\xc3", 12});
+    assert_string_equal(b.ptr, "{\"object\":\"a\\\"\\\\\\u000a\xef\xbf\xbd\xc3\xa9\xf0\x9f\x92\xa7\xef\xbf\xbd\"");
+}
+
+static void each_error_has_the_exit_code_that_the_manual_says(void **state)
+{
+    (void)state;
+    assert_int_equal(exit_code_of(ERR_NOT_FOUND), 3);
+    assert_int_equal(exit_code_of(ERR_DENIED), 4);
+    assert_int_equal(exit_code_of(ERR_TIMEOUT), 5);
+    assert_int_equal(exit_code_of(ERR_NO_SPACE), 6);
+    assert_int_equal(exit_code_of(ERR_CHANGED), 7);
+    assert_int_equal(exit_code_of(ERR_CORRUPT), 7);
+    assert_int_equal(exit_code_of(ERR_CANCELLED), 8);
+    assert_int_equal(exit_code_of(ERR_UNSUPPORTED), 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bar_tells_percent_bytes_rate_eta_objects_and_errors),
+        cmocka_unit_test(while_the_listing_runs_nothing_is_promised),
+        cmocka_unit_test(nothing_to_do_is_not_a_division_by_zero),
+        cmocka_unit_test(json_text_is_always_valid_utf8),
+        cmocka_unit_test(each_error_has_the_exit_code_that_the_manual_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
