@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/json.h"
+#include <assert.h>
+#include <inttypes.h>
+#include <jansson.h>
+
+enum {
+    TEXT_MAX = 64 << 20, /* a page of 1,000 objects with every field is a fiftieth of this */
+    NAME_MAX_BYTES = 256,
+};
+
+int json_parse(struct str text, const char *what, json **ret, struct err *err)
+{
+    json_error_t e;
+    if (text.len > TEXT_MAX)
+        return err_set(err, ERR_NO_SPACE, "%s is longer than %d bytes", what, TEXT_MAX);
+    /* jansson itself refuses more than 2,048 levels, what follows the document, and bytes that are not UTF-8. */
+    json *j = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+    if (!j)
+        return err_set(err, ERR_INVALID, "%s is not JSON: line %d, column %d: %s", what, e.line, e.column, e.text);
+    *ret = j;
+    return 0;
+}
+
+void json_free(json *own_j)
+{
+    json_decref(own_j);
+}
+
+/* ---- reading --------------------------------------------------------------------------------------------------------
+ */
+
+static const json *child(const json *j, struct str name)
+{
+    uint64_t index;
+    struct err ignored;
+    if (json_is_array(j))
+        return str_to_u64(name, &index, &ignored) == 0 ? json_array_get(j, index) : NULL;
+    char key[NAME_MAX_BYTES];
+    if (name.len >= sizeof key)
+        return NULL;
+    if (name.len)
+        memcpy(key, name.ptr, name.len);
+    key[name.len] = '\0';
+    return json_object_get(j, key);
+}
+
+const json *json_at(const json *j, const char *path)
+{
+    struct str rest = str_of(path), name;
+    while (j && str_split(&rest, '.', &name))
+        j = child(j, name);
+    return j;
+}
+
+enum wanted { WANT_STRING, WANT_INTEGER, WANT_NATURAL, WANT_BOOL };
+
+static bool is_wanted(const json *j, enum wanted wanted)
+{
+    switch (wanted) {
+    case WANT_STRING:
+        return json_is_string(j);
+    case WANT_INTEGER:
+        return json_is_integer(j);
+    case WANT_NATURAL:
+        return json_is_integer(j) && json_integer_value(j) >= 0;
+    case WANT_BOOL:
+        return json_is_boolean(j);
+    }
+    return false;
+}
+
+/* *ret is NULL where the member is absent or null; another type is an error. */
+static int find(const json *j, const char *path, enum wanted wanted, const json **ret, struct err *err)
+{
+    static const char *const names[] = {"a string", "a whole number", "a whole number from 0 up", "true or false"};
+    const json *found = json_at(j, path);
+    if (json_is_null(found))
+        found = NULL;
+    if (found && !is_wanted(found, wanted))
+        return err_set(err, ERR_INVALID, "'%s' is not %s", path, names[wanted]);
+    *ret = found;
+    return 0;
+}
+
+/* The same where absence is an error too. */
+static int need(const json *j, const char *path, enum wanted wanted, const json **ret, struct err *err)
+{
+    const json *found = NULL;
+    int r = find(j, path, wanted, &found, err);
+    if (r < 0)
+        return r;
+    if (!found)
+        return err_set(err, ERR_NOT_FOUND, "'%s' is missing", path);
+    *ret = found;
+    return 0;
+}
+
+static struct str str_value(const json *j)
+{
+    return (struct str){json_string_value(j), json_string_length(j)};
+}
+
+int json_get_str(const json *j, const char *path, struct str *ret, struct err *err)
+{
+    const json *found = NULL;
+    int r = need(j, path, WANT_STRING, &found, err);
+    if (r == 0)
+        *ret = str_value(found);
+    return r;
+}
+
+int json_get_u64(const json *j, const char *path, uint64_t *ret, struct err *err)
+{
+    const json *found = NULL;
+    int r = need(j, path, WANT_NATURAL, &found, err);
+    if (r == 0)
+        *ret = (uint64_t)json_integer_value(found);
+    return r;
+}
+
+int json_get_i64(const json *j, const char *path, int64_t *ret, struct err *err)
+{
+    const json *found = NULL;
+    int r = need(j, path, WANT_INTEGER, &found, err);
+    if (r == 0)
+        *ret = json_integer_value(found);
+    return r;
+}
+
+int json_get_bool(const json *j, const char *path, bool *ret, struct err *err)
+{
+    const json *found = NULL;
+    int r = need(j, path, WANT_BOOL, &found, err);
+    if (r == 0)
+        *ret = json_is_true(found);
+    return r;
+}
+
+int json_opt_str(const json *j, const char *path, struct str *ret, struct err *err)
+{
+    const json *found = NULL;
+    int r = find(j, path, WANT_STRING, &found, err);
+    if (r == 0 && found)
+        *ret = str_value(found);
+    return r;
+}
+
+int json_opt_u64(const json *j, const char *path, uint64_t *ret, struct err *err)
+{
+    const json *found = NULL;
+    int r = find(j, path, WANT_NATURAL, &found, err);
+    if (r == 0 && found)
+        *ret = (uint64_t)json_integer_value(found);
+    return r;
+}
+
+int json_opt_i64(const json *j, const char *path, int64_t *ret, struct err *err)
+{
+    const json *found = NULL;
+    int r = find(j, path, WANT_INTEGER, &found, err);
+    if (r == 0 && found)
+        *ret = json_integer_value(found);
+    return r;
+}
+
+int json_opt_bool(const json *j, const char *path, bool *ret, struct err *err)
+{
+    const json *found = NULL;
+    int r = find(j, path, WANT_BOOL, &found, err);
+    if (r == 0 && found)
+        *ret = json_is_true(found);
+    return r;
+}
+
+/* ---- structure ------------------------------------------------------------------------------------------------------
+ */
+
+size_t json_count(const json *j)
+{
+    return json_is_array(j) ? json_array_size(j) : json_object_size(j);
+}
+
+const json *json_item(const json *j, size_t index)
+{
+    return json_array_get(j, index);
+}
+
+bool json_as_str(const json *j, struct str *ret)
+{
+    if (!json_is_string(j))
+        return false;
+    *ret = str_value(j);
+    return true;
+}
+
+/* jansson walks an object by a pointer to its key; that a walk does not change the object is ours to promise. */
+void *json_iter(const json *j)
+{
+    return json_object_iter((json *)j);
+}
+
+void *json_iter_next(const json *j, void *iter)
+{
+    return json_object_iter_next((json *)j, iter);
+}
+
+struct str json_iter_key(void *iter)
+{
+    return str_of(json_object_iter_key(iter));
+}
+
+const json *json_iter_value(void *iter)
+{
+    return json_object_iter_value(iter);
+}
+
+/* ---- building -------------------------------------------------------------------------------------------------------
+ */
+
+static json *made(json *j)
+{
+    if (!j) {
+        fprintf(stderr, "cistern: out of memory\n");
+        abort();
+    }
+    return j;
+}
+
+json *json_new_object(void)
+{
+    return made(json_object());
+}
+
+json *json_new_array(void)
+{
+    return made(json_array());
+}
+
+/* Length of the text at `i` that is UTF-8 as a whole, from one character to all that is left. */
+static size_t good_run(struct str s, size_t i)
+{
+    size_t end = i;
+    while (end < s.len) {
+        unsigned char lead = (unsigned char)s.ptr[end];
+        size_t len = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+        struct str c = str_sub(s, end, len);
+        if (c.len < len || !str_is_utf8(c))
+            break;
+        end += len;
+    }
+    return end - i;
+}
+
+static json *string_of(struct str value)
+{
+    if (str_is_utf8(value))
+        return made(json_stringn_nocheck(value.ptr ? value.ptr : "", value.len));
+    auto_sbuf b;
+    sbuf_init(&b, 3 * value.len);
+    for (size_t i = 0; i < value.len;) {
+        size_t run = good_run(value, i);
+        sbuf_add(&b, str_sub(value, i, run));
+        i += run;
+        if (i < value.len) {
+            sbuf_add(&b, STR("\xef\xbf\xbd"));
+            i++;
+        }
+    }
+    return made(json_stringn_nocheck(b.ptr, b.len));
+}
+
+/* The object that holds the last name of `path`, made with all on the way; *ret_name points into `path`. */
+static json *parent_of(json *j, const char *path, const char **ret_name)
+{
+    for (const char *dot; (dot = strchr(path, '.')) != NULL; path = dot + 1) {
+        auto_mem char *name = str_dup((struct str){path, (size_t)(dot - path)});
+        json *next = json_object_get(j, name);
+        if (!json_is_object(next)) {
+            next = json_new_object();
+            int r = json_object_set_new_nocheck(j, name, next);
+            assert(r == 0);
+        }
+        j = next;
+    }
+    *ret_name = path;
+    return j;
+}
+
+void json_set(json *j, const char *path, json *own_value)
+{
+    const char *name;
+    json *parent = parent_of(j, path, &name);
+    int r = json_object_set_new_nocheck(parent, name, own_value);
+    assert(r == 0);
+}
+
+void json_set_str(json *j, const char *path, struct str value)
+{
+    json_set(j, path, string_of(value));
+}
+
+void json_set_u64(json *j, const char *path, uint64_t value)
+{
+    json_set(j, path, made(json_integer((json_int_t)min_u64(value, INT64_MAX))));
+}
+
+void json_set_i64(json *j, const char *path, int64_t value)
+{
+    json_set(j, path, made(json_integer(value)));
+}
+
+void json_set_bool(json *j, const char *path, bool value)
+{
+    json_set(j, path, made(json_boolean(value)));
+}
+
+void json_set_real(json *j, const char *path, double value)
+{
+    json *real = json_real(value); /* NULL for what JSON cannot write: infinities and NaN */
+    json_set(j, path, real ? real : made(json_null()));
+}
+
+void json_append(json *array, json *own_value)
+{
+    int r = json_array_append_new(array, own_value);
+    assert(r == 0);
+}
+
+void json_append_str(json *array, struct str value)
+{
+    json_append(array, string_of(value));
+}
+
+char *json_text(const json *j, unsigned indent)
+{
+    /* 15 digits are what a double keeps of a decimal number: 0.1 stays 0.1. */
+    size_t flags = JSON_REAL_PRECISION(15) | JSON_ENCODE_ANY;
+    char *text = json_dumps(j, flags | (indent ? JSON_INDENT(indent) : JSON_COMPACT));
+    assert(text);
+    return text;
+}
