@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* space.h - a pool: the folder on the node's disk that volumes are made in. No byte is promised twice.
+ * home: any thread, under its own lock; several processes may have one pool open (an old cisternd and the new one).
+ * Everything blocks on the disk: call it from the thread pool.
+ *
+ *     <pool>/cistern.json   format version, pool UUID, node: how a wiped or another disk is noticed
+ *     <pool>/lock           one lock a pool, between processes too
+ *     <pool>/making/<id>/   counted, not yet a volume: its maker is at work, or died (then it goes to trash)
+ *     <pool>/volumes/<id>/  a volume
+ *     <pool>/trash/<id>/    deleted by rename; space_empty_trash() frees the bytes */
+#pragma once
+
+#include "volume/disk.h"
+#include "volume/volume.h"
+
+struct space;
+
+struct space_options {
+    const char *path; /* absolute; the folder must exist */
+    const char *name; /* the pool's: "default" */
+    const char *node; /* who we are: a pool of another node is refused (CIS3001) */
+    const char *uuid; /* the pool that must be there; NULL: whatever is there, and an empty folder is made one */
+    unsigned reserve_percent;       /* of the file system, never given to volumes */
+    enum disk_backend backend;      /* DISK_AUTO asks the kernel */
+    const struct disk_facts *facts; /* tests: instead of asking the kernel; NULL otherwise */
+};
+
+/* Opens the pool, or makes one of an empty folder, and mends what a crash left: half-made volumes go to trash. A folder
+ * with foreign content is refused (CIS2021), so is another pool than `uuid` (CIS3001), and a cistern.json that is
+ * corrupt (CIS2022) or newer than we are (CIS2023). */
+must_check int space_open(const struct space_options *o, struct space **ret, struct err *err);
+void space_close(struct space *own_s);
+DEFINE_AUTO(space, struct space, space_close)
+#define auto_space auto_with(auto_clean_space) struct space *
+
+const char *space_name(const struct space *s);
+const char *space_path(const struct space *s);
+const char *space_uuid(const struct space *s);
+enum disk_backend space_backend(const struct space *s);
+const char *space_backend_why(const struct space *s); /* disk_choose()'s sentence */
+
+struct space_usage {
+    uint64_t total_bytes;     /* of the file system, less the reserve */
+    uint64_t allocated_bytes; /* promised to volumes */
+    uint64_t available_bytes; /* that can still be promised: neighbours' files count against it */
+    uint64_t largest_bytes;   /* the largest volume that can be made now */
+    uint64_t volumes;
+};
+must_check int space_usage(struct space *s, struct space_usage *ret, struct err *err);
+
+/* Makes the volume `want` (name, capacity, parameters, source, export), attached and empty. One of that name is there:
+ * it is returned if its capacity is in [want->capacity_bytes, limit_bytes] (0: no limit) and spec_difference() finds
+ * none, else ERR_EXISTS (CIS2006). ERR_PENDING (CIS2007) while another call is making it. ERR_NO_SPACE (CIS2028) has
+ * the bytes free and asked. `want` is only read. */
+must_check int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
+                            struct err *err);
+
+/* ERR_NOT_FOUND: no such volume, also for what is no id. ERR_CHANGED (CIS3001): the id is of another pool UUID, so the
+ * disk was replaced or wiped. */
+must_check int space_find(struct space *s, struct str id, struct volume **ret, struct err *err);
+must_check int space_find_name(struct space *s, struct str name, struct volume **ret, struct err *err);
+
+struct space_entry {
+    char id[SPEC_ID_LEN + 1];
+    char *name; /* owned */
+    uint64_t capacity_bytes;
+};
+/* Up to `max` volumes with ids above `after` ("": from the start), in the order of ids. */
+must_check int space_list(struct space *s, struct str after, size_t max, struct space_entry **ret, size_t *ret_count,
+                          struct err *err);
+void space_entries_free(struct space_entry *own_entries, size_t count);
+
+/* Mounts the volume's disk (after a reboot), or takes it down (in use: ERR_BUSY). Both may be repeated. */
+must_check int space_attach(struct space *s, struct str id, struct err *err);
+must_check int space_detach(struct space *s, struct str id, struct err *err);
+
+/* Raises the capacity, while mounted too. As large already: success. ERR_RANGE (CIS2029) if the pool is short. */
+must_check int space_grow(struct space *s, struct str id, uint64_t capacity_bytes, struct err *err);
+
+/* Changes what may change (spec_modify) in volume.json: all pairs or none. */
+struct space_change {
+    struct str key;
+    struct str value;
+};
+must_check int space_modify(struct space *s, struct str id, const struct space_change *changes, size_t count,
+                            struct err *err);
+
+/* Detaches and renames into trash. Absent (or no id at all) is success; in use is ERR_BUSY. */
+must_check int space_delete(struct space *s, struct str id, struct err *err);
+
+/* Frees what was deleted; goes on past a folder that cannot be removed and then tells of the first. */
+must_check int space_empty_trash(struct space *s, struct err *err);

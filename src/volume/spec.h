@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spec.h - what a volume is: parsed once, stored beside it as volume.json, read again after a restart. Pure.
+ * home: a struct spec belongs to one thread at a time. Strings are owned by the spec, NULL where nothing was said.
+ *
+ * The names are the ones that users write: a StorageClass's parameters (`hydration`), a BucketSource's fields (`uri`,
+ * `retry.maxAttempts`) and below `export.` its export policy. One table (spec_keys.c) knows every name, its type, its
+ * default and whether it may change later; string maps and JSON are read through it, so that both say the same. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+enum {
+    SPEC_VERSION = 1,                    /* of volume.json; a newer one is refused (CIS2004), never guessed at */
+    SPEC_JSON_MAX = 1 << 20,             /* bytes of volume.json */
+    SPEC_LIST_MAX = 256,                 /* patterns of a list */
+    SPEC_SOURCES_MAX = 64,               /* entries of `sources` */
+    SPEC_TEXT_MAX = 4096,                /* bytes of any one string */
+    SPEC_UUID_LEN = 12,                  /* hex digits */
+    SPEC_ID_LEN = 2 * SPEC_UUID_LEN + 4, /* "v1-0123456789ab-0123456789ab" */
+};
+
+enum spec_hydration { HYDRATION_EAGER, HYDRATION_LAZY, HYDRATION_GATE, HYDRATION_NONE };
+enum spec_access { ACCESS_AUTO, ACCESS_FUSE, ACCESS_BIND };
+enum spec_verify { VERIFY_AUTO, VERIFY_SIZE, VERIFY_NONE };
+enum spec_data_loss { DATA_LOSS_FAIL, DATA_LOSS_REHYDRATE, DATA_LOSS_EMPTY };
+enum spec_direct_io { DIRECT_IO_AUTO, DIRECT_IO_ON, DIRECT_IO_OFF };
+enum spec_identity {
+    IDENTITY_AUTO,
+    IDENTITY_GKE,
+    IDENTITY_WIF,
+    IDENTITY_IRSA,
+    IDENTITY_POD,
+    IDENTITY_METADATA,
+    IDENTITY_SECRET,
+    IDENTITY_ANONYMOUS
+};
+enum spec_consistency { CONSISTENCY_PINNED, CONSISTENCY_LATEST, CONSISTENCY_VERSIONS };
+enum spec_on_change { ON_CHANGE_FAIL, ON_CHANGE_RELIST, ON_CHANGE_KEEP_OLD };
+enum spec_on_missing { ON_MISSING_FAIL, ON_MISSING_SKIP };
+enum spec_conflict { CONFLICT_FAIL, CONFLICT_OVERWRITE, CONFLICT_VERSION };
+enum spec_on_failure { ON_FAILURE_RETAIN, ON_FAILURE_DISCARD };
+enum spec_group { GROUP_FILE, GROUP_DIRECTORY };
+enum spec_order { ORDER_MIN, ORDER_MAX };
+
+/* Bits of spec_export.triggers. */
+enum spec_trigger {
+    TRIGGER_ON_CLOSE = 1,
+    TRIGGER_ON_UNPUBLISH = 2,
+    TRIGGER_ON_RELEASE = 4,
+    TRIGGER_INTERVAL = 8,
+    TRIGGER_MANUAL = 16
+};
+
+struct spec_list {
+    char **items; /* owned */
+    size_t count;
+};
+
+/* One prefix of a source. From spec_source_at() it borrows from the spec. */
+struct spec_part {
+    char *uri;      /* gs://b/p/, s3://b/p/, file:///d/ */
+    char *sub_path; /* folder in the volume; NULL: its root */
+    struct spec_list include;
+    struct spec_list exclude;
+};
+
+struct spec_params {
+    char *pool;            /* "default" */
+    uint64_t hydration;    /* enum spec_hydration; the enums are 64-bit fields: one setter serves them all */
+    uint64_t access;       /* enum spec_access */
+    uint64_t verify;       /* enum spec_verify */
+    uint64_t on_data_loss; /* enum spec_data_loss */
+    uint64_t concurrency;  /* 1..512 */
+    uint64_t bandwidth;    /* bytes a second, 0: no limit */
+    uint64_t min_volume_bytes;
+    uint64_t max_volume_bytes; /* 0: none */
+    uint64_t direct_io;        /* enum spec_direct_io */
+    char *export_secret;
+};
+
+struct spec_source {
+    char *uri;
+    char *endpoint;
+    char *region;
+    bool path_style;
+    char *service_account;
+    char *secret_name;
+    uint64_t identity; /* enum spec_identity */
+    char *identity_audience;
+    char *identity_provider;
+    struct spec_list include;
+    struct spec_list exclude;
+    struct spec_part *sources; /* owned */
+    size_t source_count;
+    char *requester_pays; /* NULL: no; "true", or the billing project */
+    uint64_t consistency; /* enum spec_consistency */
+    uint64_t max_age_ns;
+    uint64_t on_change;  /* enum spec_on_change */
+    uint64_t on_missing; /* enum spec_on_missing */
+    uint64_t retry_attempts_max;
+    uint64_t retry_elapsed_max_ns;
+    uint64_t retry_backoff_base_ns;
+    uint64_t retry_backoff_cap_ns;
+    char *layout_sub_path;
+    uint64_t layout_dir_mode;  /* 0755 */
+    uint64_t layout_file_mode; /* 0644 */
+    uint64_t layout_uid;       /* 0 */
+    uint64_t layout_gid;
+    bool layout_control_dir;
+    bool layout_strip_prefix;
+    struct spec_list priority;
+    bool size_check;
+    bool suspend;
+};
+
+struct spec_export {
+    char *uri;      /* NULL: nothing is exported */
+    char *endpoint; /* of its own; NULL: the source's */
+    char *region;
+    struct spec_list include;
+    struct spec_list exclude;
+    uint64_t triggers; /* bits of enum spec_trigger; default unpublish and release */
+    uint64_t group;    /* enum spec_group */
+    uint64_t latest;   /* export.select.latest; 0: no such rule */
+    uint64_t every;
+    char *best_file; /* metrics.json; NULL: no such rule */
+    char *best_key;
+    uint64_t best_order; /* enum spec_order */
+    uint64_t best_count;
+    char *storage_class;
+    char *service_account;
+    char *secret_name;
+    uint64_t interval_ns;
+    uint64_t settle_ns;
+    char *marker;
+    uint64_t conflict;   /* enum spec_conflict */
+    uint64_t on_failure; /* enum spec_on_failure */
+    uint64_t deadline_ns;
+};
+
+struct spec {
+    char id[SPEC_ID_LEN + 1]; /* "" until space_create() gives one */
+    char *name;               /* CreateVolume's */
+    uint64_t capacity_bytes;  /* promised */
+    int64_t created_ns;       /* wall clock */
+    uint64_t backend;         /* enum disk_backend; 0 until made */
+    uint64_t project;         /* quota backend: its project id */
+    struct spec_params params;
+    struct spec_source source;
+    struct spec_export export;
+};
+
+struct spec *spec_new(void); /* every default in place */
+void spec_free(struct spec *own_s);
+DEFINE_AUTO(spec, struct spec, spec_free)
+#define auto_spec auto_with(auto_clean_spec) struct spec *
+
+/* One pair of a string map (CreateVolume's parameters). A list is `a,b` or a JSON array; `sources` is a JSON array of
+ * objects. Unknown: ERR_INVALID (CIS2001) with the nearest name; a bad value: ERR_INVALID (CIS2002) with what is
+ * allowed; a field of BucketSource that this version does not serve yet: ERR_UNSUPPORTED (CIS2003). Keys below
+ * csi.storage.k8s.io/ are not ours and are ignored, but fstype must be empty. */
+must_check int spec_set(struct spec *s, struct str key, struct str value, struct err *err);
+
+/* The same for a volume that exists (VolumeAttributesClass): only what may change, and only as it may. */
+must_check int spec_modify(struct spec *s, struct str key, struct str value, struct err *err);
+
+/* What no single key can know: `uri` or `sources`, bounds in order, an export with what it needs. */
+must_check int spec_check(const struct spec *s, struct err *err);
+
+/* The first key whose value differs, or NULL if parameters, source and export are the same. Static string. */
+const char *spec_difference(const struct spec *a, const struct spec *b);
+
+/* The prefixes to hydrate: `uri` with its include and exclude, or `sources`. 0 for a blank volume. */
+size_t spec_source_count(const struct spec *s);
+struct spec_part spec_source_at(const struct spec *s, size_t index); /* borrowed */
+
+/* volume.json. Reading is strict: an unknown key, a missing one or a wrong type is ERR_CORRUPT (CIS2005), a newer
+ * format ERR_UNSUPPORTED (CIS2004). */
+char *spec_to_json(const struct spec *s); /* the caller frees */
+must_check int spec_from_json(struct str text, const char *what, struct spec **ret, struct err *err);
+
+/* ---- ids: v1-<pool uuid>-<volume uuid> -------------------------------------------------------------------------- */
+
+/* A fresh id in the pool `pool_uuid` (SPEC_UUID_LEN hex digits). */
+void spec_id_make(const char *pool_uuid, char ret[SPEC_ID_LEN + 1]);
+bool spec_id_is_valid(struct str id);
+/* Does this id belong to the pool? False for what is no id. */
+bool spec_id_is_of_pool(struct str id, const char *pool_uuid);
+/* SPEC_UUID_LEN random hex digits. */
+void spec_uuid_make(char ret[SPEC_UUID_LEN + 1]);
