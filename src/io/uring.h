@@ -17,11 +17,15 @@ struct disk_job {
     uint64_t offset;
     ssize_t result;                   /* bytes (short only at the end of a file), or -errno */
     void (*done)(struct disk_job *j); /* on the loop, never from within uring_submit; may free the job */
+    size_t moved;                     /* ours */
+    struct disk_job *next;            /* ours */
     struct work fallback;             /* ours */
 };
 
 /* `allow_kernel` false takes the pool in any case (tests, and `--io=pool`). */
 must_check int uring_new(struct loop *l, struct pool *p, bool allow_kernel, struct uring **ret, struct err *err);
-void uring_free(struct uring *u); /* no job may be under way */
+void uring_free(struct uring *u); /* no job may be under way; NULL is fine */
+DEFINE_AUTO(uring, struct uring, uring_free)
+#define auto_uring auto_with(auto_clean_uring) struct uring *
 void uring_submit(struct uring *u, struct disk_job *j);
 bool uring_is_kernel(const struct uring *u);

@@ -49,26 +49,29 @@ struct web_request {
     int (*body_seek)(void *ctx, uint64_t offset);            /* 0, or -1 */
 
     struct rate *rate;   /* borrowed; NULL: no cap. Counts body bytes, both ways */
-    uint64_t timeout_ns; /* of the whole; 0: none */
+    uint64_t timeout_ns; /* of the whole; 0: none. It and the stall timeout are looked at four times a second */
 
     void *ctx;
     /* The status and all headers are there. Negative aborts the job with that code. May be NULL. */
     int (*on_head)(void *ctx, struct web_job *j);
-    /* Some bytes of the body. 0; WEB_PAUSE (these bytes come again after web_resume); negative aborts. */
+    /* Some bytes of the body, as stored: nothing is decompressed. 0; WEB_PAUSE (these bytes come again after
+     * web_resume); negative aborts. A paused job does not stall. */
     int (*on_body)(void *ctx, const char *bytes, size_t len);
     /* Exactly once, last; the job is gone afterwards. */
     void (*on_done)(void *ctx, const struct web_result *r);
 };
 
 must_check int web_new(struct loop *l, const struct web_options *o, struct web **ret, struct err *err);
-void web_free(struct web *w); /* jobs under way end with ERR_CANCELLED first */
+void web_free(struct web *w); /* jobs under way end with ERR_CANCELLED first; NULL is fine */
+DEFINE_AUTO(web, struct web, web_free)
+#define auto_web auto_with(auto_clean_web) struct web *
 
 /* Never fails by return: what cannot even start is told to on_done. */
 struct web_job *web_submit(struct web *w, const struct web_request *r);
 
-/* on_done follows with ERR_CANCELLED, after this returns. */
+/* on_done follows with ERR_CANCELLED, after this returns, and no other callback before it. */
 void web_cancel(struct web_job *j);
-void web_resume(struct web_job *j);
+void web_resume(struct web_job *j); /* on_body follows, after this returns; not paused is fine */
 
 int web_status(const struct web_job *j);
 /* A header of the answer (its last value), or STR_NULL; from on_head until on_done returns. Name in any case. */

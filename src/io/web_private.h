@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* web_private.h - what web.c (a job's life), web_transfer.c (one request and its callbacks) and web_socket.c (libcurl's
+ * sockets and timer on our loop) share. home: the loop. */
+#pragma once
+
+#include "io/web.h"
+#include <curl/curl.h>
+
+enum job_state {
+    JOB_FREE,    /* on the free list, with its easy handle kept */
+    JOB_WAITING, /* submitted; starts at the tail of the turn */
+    JOB_RUNNING, /* libcurl has it */
+    JOB_ENDED,   /* on_done is being told */
+};
+
+/* Why a job is to be looked at when the turn ends. All that changes a job's life happens there, in job_step: never
+ * within libcurl, which may not be entered from its own callbacks. */
+enum { TODO_START = 1, TODO_RESUME = 2, TODO_CANCEL = 4, TODO_SETTLE = 8, TODO_TIMEOUT = 16 };
+
+struct web_job {
+    struct web *web;             /* borrowed: it outlives us */
+    struct web_job *next, *prev; /* live list; `next` alone: free list */
+    struct web_job *next_todo;
+    unsigned todo;
+    enum job_state state;
+    CURL *easy; /* owned; kept from request to request */
+
+    struct web_request request;      /* url, headers and method are not kept in it */
+    char *header_text;               /* owned; the lines that header_lines point to */
+    size_t header_room;              /* of header_text */
+    struct curl_slist *header_lines; /* owned: one array, linked */
+    size_t header_lines_room;        /* lines */
+    int start_code;                  /* negative: it cannot start, start_err says why */
+    struct err start_err;
+
+    bool head_told;
+    bool paused;         /* the reader asked for it */
+    uint64_t held_until; /* the rate cap; 0: not held */
+    struct timer hold;
+    int aborted;          /* a callback's negative answer */
+    CURLcode result;      /* with TODO_SETTLE */
+    const char *too_long; /* with TODO_TIMEOUT: what took so long */
+    int socket_errno;
+    uint64_t sent; /* of `body` */
+    uint64_t received;
+    uint64_t started_ns;
+    uint64_t first_byte_ns;
+    uint64_t moved_ns; /* when a byte last moved */
+    char error[CURL_ERROR_SIZE];
+};
+
+/* A socket of libcurl's, found by its descriptor. */
+struct web_socket {
+    struct watch watch;
+    struct web *web;
+    bool watched;
+    bool ours;       /* made by socket_open, so that socket_close will be called */
+    uint32_t wanted; /* what libcurl waits for; 0: nothing now */
+};
+
+struct web {
+    struct loop *loop; /* borrowed */
+    CURLM *multi;
+    CURLSH *share; /* TLS sessions and addresses, over all easy handles */
+    struct web_options options;
+    char *ca_file; /* owned */
+    struct web_socket **sockets;
+    size_t socket_room;
+    struct web_job *live;
+    struct web_job *unused;
+    struct web_job *todo_first;
+    struct web_job **todo_last;
+    struct tail tail;
+    struct timer timer; /* libcurl's */
+    struct timer sweep;
+    bool kick; /* libcurl's timer is due now */
+};
+
+void job_todo(struct web_job *j, unsigned what);
+
+/* web_socket.c */
+void web_sockets_attach(struct web *w); /* libcurl's multi handle to the loop */
+void web_sockets_done(struct web *w);   /* after libcurl closed them all */
+void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j);
+
+/* web_transfer.c */
+void transfer_prepare(struct web_job *j); /* once an easy handle */
+must_check int transfer_set(struct web_job *j, const struct web_request *r, struct err *err);
+void transfer_hold_over(struct timer *t);

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/clock.h"
+#include "web_private.h"
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+static struct web_socket *socket_of(struct web *w, int fd)
+{
+    if ((size_t)fd >= w->socket_room) {
+        size_t room = w->socket_room ? w->socket_room : 64;
+        while (room <= (size_t)fd)
+            room *= 2;
+        w->sockets = xrealloc(w->sockets, room, sizeof *w->sockets);
+        memset(w->sockets + w->socket_room, 0, (room - w->socket_room) * sizeof *w->sockets);
+        w->socket_room = room;
+    }
+    if (!w->sockets[fd]) {
+        w->sockets[fd] = xcalloc(1, sizeof *w->sockets[fd]);
+        w->sockets[fd]->web = w;
+        w->sockets[fd]->watch.fd = fd;
+    }
+    return w->sockets[fd];
+}
+
+static void socket_forget(struct web_socket *s)
+{
+    if (s->watched)
+        loop_unwatch(s->web->loop, &s->watch);
+    s->watched = false;
+    s->wanted = 0;
+}
+
+static void socket_ready(struct watch *watch, uint32_t events)
+{
+    struct web_socket *s = container_of(watch, struct web_socket, watch);
+    struct web *w = s->web;
+    int running, bits = 0;
+    if (!s->wanted) {
+        /* Idle in the cache, or paused: the far side closed it or sent something that nobody waits for. */
+        socket_forget(s);
+        return;
+    }
+    if (events & EPOLLIN)
+        bits |= CURL_CSELECT_IN;
+    if (events & EPOLLOUT)
+        bits |= CURL_CSELECT_OUT;
+    if (events & (EPOLLERR | EPOLLHUP))
+        bits |= CURL_CSELECT_ERR;
+    curl_multi_socket_action(w->multi, watch->fd, bits, &running);
+    loop_at_tail(w->loop, &w->tail);
+}
+
+/* libcurl tells what it waits for, at the beginning and the end of each request. A kept connection stays in the epoll
+ * set between them, since the two system calls a request would cost more than the rare event in between. */
+static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *ctx, void *ctx2)
+{
+    struct web_socket *s = socket_of(ctx, fd);
+    struct err err;
+    (void)easy;
+    (void)ctx2;
+    s->wanted = what == CURL_POLL_IN      ? EPOLLIN
+                : what == CURL_POLL_OUT   ? EPOLLOUT
+                : what == CURL_POLL_INOUT ? EPOLLIN | EPOLLOUT
+                                          : 0;
+    if (!s->wanted) {
+        /* One that libcurl made by itself (its resolver's) may be closed unseen, and its number used again. */
+        if (!s->ours || (s->watch.events & EPOLLOUT))
+            socket_forget(s);
+        return 0;
+    }
+    bool lacks = s->wanted & ~s->watch.events;
+    bool spins = s->watch.events & EPOLLOUT & ~s->wanted;
+    if (!s->watched) {
+        s->watch.ready = socket_ready;
+        s->watch.events = s->wanted;
+        s->watched = loop_watch(s->web->loop, &s->watch, &err) == 0;
+        return s->watched ? 0 : -1;
+    }
+    return (lacks || spins) && loop_watch_change(s->web->loop, &s->watch, s->wanted, &err) < 0 ? -1 : 0;
+}
+
+static curl_socket_t socket_open(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct web_job *j = ctx;
+    (void)purpose;
+    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    if (fd < 0) {
+        j->socket_errno = errno;
+        return CURL_SOCKET_BAD;
+    }
+    socket_of(j->web, fd)->ours = true;
+    return fd;
+}
+
+static int socket_close(void *ctx, curl_socket_t fd)
+{
+    struct web_socket *s = socket_of(ctx, fd);
+    socket_forget(s);
+    s->ours = false;
+    return close(fd);
+}
+
+static void timer_fired(struct timer *t)
+{
+    struct web *w = container_of(t, struct web, timer);
+    w->kick = true;
+    loop_at_tail(w->loop, &w->tail);
+}
+
+static int timer_changed(CURLM *multi, long timeout_ms, void *ctx)
+{
+    struct web *w = ctx;
+    (void)multi;
+    w->kick = timeout_ms == 0;
+    if (w->kick)
+        loop_at_tail(w->loop, &w->tail);
+    if (timeout_ms > 0)
+        loop_timer_set(w->loop, &w->timer, (uint64_t)timeout_ms * NS_PER_MS);
+    else
+        loop_timer_cancel(w->loop, &w->timer);
+    return 0;
+}
+
+void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j)
+{
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, socket_open);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, j);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, socket_close);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, w); /* a connection outlives the job that made it */
+}
+
+void web_sockets_attach(struct web *w)
+{
+    w->timer.fire = timer_fired;
+    curl_multi_setopt(w->multi, CURLMOPT_SOCKETFUNCTION, socket_changed);
+    curl_multi_setopt(w->multi, CURLMOPT_SOCKETDATA, w);
+    curl_multi_setopt(w->multi, CURLMOPT_TIMERFUNCTION, timer_changed);
+    curl_multi_setopt(w->multi, CURLMOPT_TIMERDATA, w);
+}
+
+void web_sockets_done(struct web *w)
+{
+    loop_timer_cancel(w->loop, &w->timer);
+    for (size_t i = 0; i < w->socket_room; i++) {
+        if (w->sockets[i])
+            socket_forget(w->sockets[i]);
+        free(w->sockets[i]);
+    }
+    free(w->sockets);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/clock.h"
+#include "web_error.h"
+#include "web_private.h"
+#include <assert.h>
+
+/* libcurl copies out of one buffer per transfer: large enough to empty a socket in one call, and small enough that the
+ * copy to the reader finds it in the second-level cache. */
+enum { RECEIVE_BYTES = 256 << 10, SEND_BYTES = 256 << 10 };
+
+enum { HEADERS_MAX = 128, HEADER_BYTES_MAX = 64 << 10 };
+
+/* ---- what libcurl tells of a transfer -------------------------------------------------------------------------------
+ */
+
+static void job_moved(struct web_job *j, uint64_t body_bytes)
+{
+    j->moved_ns = loop_now_ns(j->web->loop);
+    uint64_t wait = j->request.rate && body_bytes ? rate_book(j->request.rate, body_bytes, j->moved_ns) : 0;
+    if (wait) {
+        j->held_until = j->moved_ns + wait;
+        loop_timer_set(j->web->loop, &j->hold, wait);
+    }
+}
+
+void transfer_hold_over(struct timer *t)
+{
+    struct web_job *j = container_of(t, struct web_job, hold);
+    j->held_until = 0;
+    j->moved_ns = loop_now_ns(j->web->loop);
+    job_todo(j, TODO_RESUME);
+}
+
+/* A job that is to be cancelled hears of nothing but its end. */
+static bool job_is_over(const struct web_job *j)
+{
+    return j->aborted || (j->todo & (TODO_CANCEL | TODO_TIMEOUT));
+}
+
+static size_t header_came(char *bytes, size_t size, size_t count, void *ctx)
+{
+    struct web_job *j = ctx;
+    size_t len = size * count;
+    if (job_is_over(j))
+        return 0;
+    job_moved(j, 0);
+    if (j->first_byte_ns == 0)
+        j->first_byte_ns = j->moved_ns - j->started_ns;
+    bool blank = len <= 2 && (bytes[0] == '\r' || bytes[0] == '\n');
+    /* 1xx are steps on the way; a second blank line ends the trailers. */
+    if (!blank || j->head_told || web_status(j) < 200)
+        return len;
+    j->head_told = true;
+    if (j->request.on_head)
+        j->aborted = j->request.on_head(j->request.ctx, j);
+    return j->aborted < 0 ? 0 : len;
+}
+
+static size_t body_came(char *bytes, size_t size, size_t count, void *ctx)
+{
+    struct web_job *j = ctx;
+    size_t len = size * count;
+    if (job_is_over(j))
+        return len + 1;
+    if (j->held_until || j->paused)
+        return CURL_WRITEFUNC_PAUSE;
+    int r = j->request.on_body ? j->request.on_body(j->request.ctx, bytes, len) : 0;
+    if (r == WEB_PAUSE) {
+        j->paused = true;
+        return CURL_WRITEFUNC_PAUSE;
+    }
+    if (r < 0) {
+        j->aborted = r;
+        return len + 1;
+    }
+    j->received += len;
+    job_moved(j, len);
+    return len;
+}
+
+static size_t body_wanted(char *room, size_t size, size_t count, void *ctx)
+{
+    struct web_job *j = ctx;
+    const struct web_request *r = &j->request;
+    if (job_is_over(j))
+        return CURL_READFUNC_ABORT;
+    if (j->held_until)
+        return CURL_READFUNC_PAUSE;
+    size_t len = (size_t)min_u64(size * count, r->body_len - j->sent);
+    ssize_t n = (ssize_t)len;
+    if (r->body)
+        memcpy(room, (const char *)r->body + j->sent, len);
+    else if (len > 0)
+        n = r->body_read(r->ctx, room, len);
+    if (n < 0 || (n == 0 && len > 0)) { /* ending before body_len would leave the store waiting */
+        j->aborted = -ERR_IO;
+        return CURL_READFUNC_ABORT;
+    }
+    assert((size_t)n <= len);
+    j->sent += (uint64_t)n;
+    job_moved(j, (uint64_t)n);
+    return (size_t)n;
+}
+
+static int body_again(void *ctx, curl_off_t offset, int origin)
+{
+    struct web_job *j = ctx;
+    const struct web_request *r = &j->request;
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > r->body_len)
+        return CURL_SEEKFUNC_FAIL;
+    if (!r->body && (!r->body_seek || r->body_seek(r->ctx, (uint64_t)offset) < 0))
+        return CURL_SEEKFUNC_FAIL;
+    j->sent = (uint64_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+/* ---- what it is told ------------------------------------------------------------------------------------------------
+ */
+
+/* What is the same for every request of this easy handle. */
+void transfer_prepare(struct web_job *j)
+{
+    struct web *w = j->web;
+    const struct web_options *o = &w->options;
+    CURL *e = j->easy;
+    curl_easy_setopt(e, CURLOPT_PRIVATE, j);
+    curl_easy_setopt(e, CURLOPT_SHARE, w->share);
+    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, j->error);
+    curl_easy_setopt(e, CURLOPT_USERAGENT, "cistern/" CISTERN_VERSION);
+    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
+    curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
+    curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
+    curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
+    curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(e, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L); /* spread over a store's many front ends */
+    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_timeout_ns / NS_PER_MS));
+    curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    if (w->ca_file)
+        curl_easy_setopt(e, CURLOPT_CAINFO, w->ca_file);
+    web_sockets_prepare(w, e, j);
+    curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, header_came);
+    curl_easy_setopt(e, CURLOPT_HEADERDATA, j);
+    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, body_came);
+    curl_easy_setopt(e, CURLOPT_WRITEDATA, j);
+    curl_easy_setopt(e, CURLOPT_READFUNCTION, body_wanted);
+    curl_easy_setopt(e, CURLOPT_READDATA, j);
+    curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, body_again);
+    curl_easy_setopt(e, CURLOPT_SEEKDATA, j);
+}
+
+/* A line break in a header would let a key or a token of somebody's choosing add headers of its own. */
+static bool is_header_text(struct str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if ((unsigned char)s.ptr[i] < ' ' && s.ptr[i] != '\t')
+            return false;
+    return true;
+}
+
+static bool has_body(const struct web_request *r)
+{
+    return r->body || r->body_read || strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0;
+}
+
+/* Copies the headers as libcurl wants them, in two blocks that the job keeps from request to request. */
+static int set_headers(struct web_job *j, const struct web_request *r, struct err *err)
+{
+    size_t room = sizeof "Expect:", count = r->header_count + 1;
+    for (size_t i = 0; i < r->header_count; i++) {
+        if (!is_header_text(r->headers[i].value) || !is_header_text(str_of(r->headers[i].name)))
+            return err_set(err, ERR_INVALID, "the value of header '%s' holds a control character", r->headers[i].name);
+        room += strlen(r->headers[i].name) + r->headers[i].value.len + 3;
+    }
+    if (r->header_count > HEADERS_MAX || room > HEADER_BYTES_MAX)
+        return err_set(err, ERR_INVALID, "%zu headers of %zu bytes are too many for a request", r->header_count, room);
+    if (room > j->header_room)
+        j->header_text = xrealloc(j->header_text, j->header_room = room, 1);
+    if (count > j->header_lines_room)
+        j->header_lines = xrealloc(j->header_lines, j->header_lines_room = count, sizeof *j->header_lines);
+    char *at = j->header_text;
+    for (size_t i = 0; i < count; i++) {
+        j->header_lines[i] = (struct curl_slist){.data = at, .next = i + 1 < count ? &j->header_lines[i + 1] : NULL};
+        if (i == r->header_count) {
+            memcpy(at, "Expect:", sizeof "Expect:"); /* no wait for 100 Continue */
+            break;
+        }
+        const struct web_header *h = &r->headers[i];
+        at = stpcpy(at, h->name);
+        if (h->value.len)
+            at = mempcpy(mempcpy(at, ": ", 2), h->value.ptr, h->value.len);
+        else
+            *at++ = ';'; /* libcurl's way to send a header without a value */
+        *at++ = '\0';
+    }
+    return 0;
+}
+
+int transfer_set(struct web_job *j, const struct web_request *r, struct err *err)
+{
+    CURL *e = j->easy;
+    int code = set_headers(j, r, err);
+    if (code < 0)
+        return code;
+    bool is_get = strcmp(r->method, "GET") == 0, is_head = strcmp(r->method, "HEAD") == 0;
+    if (has_body(r)) {
+        curl_easy_setopt(e, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->body_len);
+    } else if (is_head)
+        curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
+    else
+        curl_easy_setopt(e, CURLOPT_HTTPGET, 1L);
+    curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, is_get || is_head ? NULL : r->method);
+    curl_easy_setopt(e, CURLOPT_HTTPHEADER, j->header_lines);
+    CURLcode set = curl_easy_setopt(e, CURLOPT_URL, r->url);
+    if (set != CURLE_OK)
+        return web_translate(&(struct web_failure){.code = set, .url = r->url}, err);
+    return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/worker.h"
+#include <stdio.h>
+
+int worker_init(struct worker *w, unsigned number, struct pool *pool, const struct web_options *web, bool allow_uring,
+                struct err *err)
+{
+    char name[16];
+    snprintf(name, sizeof name, "loop/%u", number);
+    *w = (struct worker){.pool = pool};
+    int r = loop_new(name, &w->loop, err);
+    if (r == 0)
+        r = web_new(w->loop, web, &w->web, err);
+    if (r == 0)
+        r = uring_new(w->loop, pool, allow_uring, &w->uring, err);
+    if (r < 0)
+        worker_done(w);
+    return r;
+}
+
+void worker_done(struct worker *w)
+{
+    if (!w->loop)
+        return;
+    loop_stop_and_join(w->loop);
+    web_free(take(&w->web));
+    uring_free(take(&w->uring));
+    loop_free(take(&w->loop));
+}
