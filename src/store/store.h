@@ -76,6 +76,8 @@ struct store_reply {
     uint64_t first_byte_ns;
     uint64_t total_ns;
     unsigned requests; /* HTTP requests this job made, attempts and side requests included */
+    unsigned skipped;  /* list, file://: names on this page that are no objects (links that lead out of the folder or to
+                          nothing or to a folder; sockets, pipes, devices) */
 };
 
 /* Is another attempt due after `attempt` attempts (1: one was made) in `elapsed_ns`? Then its delay, jittered, never
@@ -151,7 +153,8 @@ struct store_put {
 struct store_job *store_put(struct store *s, struct worker *w, const struct store_put *p);
 
 /* Multipart: begin gives an id (r->object.etag holds it), parts 1..10000 in any order (r->object.etag: the part's),
- * then complete (r->object as confirmed) or abort. part_bytes_min is 5 MiB but for the last. */
+ * then complete (r->object as confirmed) or abort. A part has 5 MiB at least, but for the last. Abort of an unknown id
+ * is success; complete of one is ERR_NOT_FOUND, or success if it was this upload_id that put the object there. */
 struct store_upload {
     struct str key;
     struct str id;
@@ -160,6 +163,7 @@ struct store_upload {
     const char *storage_class;
     const char *content_type;
     enum hash_kind digest_kind; /* of the whole, told at complete; must combine */
+    uint64_t part_bytes;        /* of every part but the last: file:// puts part N at (N - 1) * part_bytes */
 };
 struct store_part {
     unsigned number;
@@ -177,4 +181,10 @@ struct store_job *store_upload_complete(struct store *s, struct worker *w, const
                                         store_done *done, void *ctx);
 struct store_job *store_upload_abort(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
                                      void *ctx);
+
+/* Aborts every unfinished upload of exactly this key and removes what they left: for a writer that died before it could
+ * note the id of one. Nobody else may be writing this key. */
+struct store_job *store_upload_sweep(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx);
+
+/* What is not there is deleted already. */
 struct store_job *store_delete(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx);

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* backend.h - what a backend gives to store.c, and the job that they share.
+ * home: a struct store is frozen once open; a struct store_job lives on its worker's loop.
+ *
+ * store.c owns a job from its first attempt to on_done: it copies the arguments, asks the backend for an attempt, and
+ * decides after each whether another is due. The backend knows one attempt. */
+#pragma once
+
+#include "store/store.h"
+#include "uri.h"
+
+struct telemetry;
+
+enum job_op {
+    JOB_GET,
+    JOB_HEAD,
+    JOB_LIST,
+    JOB_PUT,
+    JOB_BEGIN,
+    JOB_PART,
+    JOB_COMPLETE,
+    JOB_ABORT,
+    JOB_SWEEP,
+    JOB_DELETE,
+    JOB_OPS
+};
+
+const char *job_op_name(enum job_op op); /* "GET", "LIST": the metrics' label `method` */
+
+/* The arguments of a call. Strings are the job's own copies. */
+struct job_args {
+    struct str key;
+    struct object object; /* GET */
+    uint64_t offset;
+    uint64_t len;
+    struct store_page page; /* LIST */
+    enum store_if condition;
+    struct str id;        /* of a multipart upload */
+    struct str upload_id; /* ours, kept in the object's metadata */
+    struct str storage_class;
+    struct str content_type;
+    enum hash_kind digest_kind;
+    uint64_t part_bytes;
+    unsigned number; /* of a part */
+    struct store_body body;
+    const struct store_part *parts; /* etags copied too */
+    size_t part_count;
+    struct digest whole;
+    struct rate *rate;
+    int (*on_data)(void *ctx, const char *bytes, size_t len);
+};
+
+struct store_job {
+    struct store *store;   /* borrowed */
+    struct worker *worker; /* borrowed */
+    enum job_op op;
+    struct job_args args;
+    void *ctx;
+    store_done *on_done; /* LIST: args.page.on_done instead */
+
+    struct store_reply reply;     /* of the attempt; `requests` sums up */
+    const struct object *objects; /* LIST: the answer; the backend's until release */
+    size_t object_count;
+    struct str next_token;
+
+    struct timer timer; /* the wait before an attempt, or the answer of one that ended at once */
+    uint64_t began_ns;
+    unsigned attempt;
+    bool starting;  /* the backend's start() is on the stack: on_done must wait */
+    bool running;   /* an attempt is under way */
+    bool cancelled; /* by store_cancel */
+    char *words;    /* owned: the copies of the arguments' strings */
+    size_t words_used;
+};
+
+struct backend {
+    const char *scheme;
+    size_t job_size; /* of the struct that begins with a struct store_job */
+    enum hash_kind upload_digest;
+    must_check int (*open)(struct store *s, const struct store_options *o, const struct uri *u, struct err *err);
+    void (*close)(struct store *s); /* also after an open that failed half-way */
+    /* Makes an attempt, which ends in job_done() exactly once, at once or later. */
+    void (*start)(struct store_job *j);
+    void (*stop)(struct store_job *j); /* the attempt under way ends soon; job_done follows, after this returns */
+    void (*resume)(struct store_job *j);
+    void (*release)(struct store_job *j); /* after an attempt, when its answer has been read */
+};
+
+extern const struct backend backend_local;
+extern const struct backend backend_s3;
+extern const struct backend backend_gcs;
+
+struct store {
+    const struct backend *backend;
+    char *bucket; /* owned */
+    char *prefix; /* owned */
+    size_t prefix_len;
+    char *ca_file; /* owned; NULL: the system's */
+    struct store_retry retry;
+    struct telemetry *telemetry; /* owned */
+    void *self;                  /* the backend's own, owned by it */
+};
+
+/* The attempt has ended: j->reply holds its code (and err, may_retry ... if negative). May free the job. */
+void job_done(struct store_job *j);
+
+/* Counts one request to the server (for file://, one visit to the disk). `code` is the metric's label: "200", "IO". */
+void job_count_request(struct store_job *j, const char *code, uint64_t first_byte_ns, uint64_t total_ns);
+
+/* Sets reply.code and hands over reply.err, so that `return job_fail(j, ...)` ends an attempt. */
+void job_fail(struct store_job *j, const struct err *err);
+
+/* "s3://bucket/key": the subject of every sentence; cut after 200 bytes of key. buf of JOB_NAME_MAX; returns buf. */
+enum { JOB_NAME_MAX = 320 };
+char *job_name(const struct store_job *j, char *buf);

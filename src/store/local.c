@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* file://: the regular files below a folder as objects. Whatever touches the disk runs on the pool, one visit at a
+ * time; the callbacks of the caller run on the loop between two visits. */
+#include "local.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include <assert.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+/* ---- the folder ---------------------------------------------------------------------------------------------------
+ */
+
+/* A folder, or the path of what will be one, is listed as a tree; anything else is one object in its folder. */
+static void split_root(const struct uri *u, char **ret_root, struct str *ret_prefix)
+{
+    struct str path = u->prefix;
+    struct stat st;
+    auto_mem char *whole = str_dup(path);
+    *ret_prefix = STR_NULL;
+    if (!str_ends(path, STR("/")) && stat(whole, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        size_t slash = path.len;
+        while (path.ptr[slash - 1] != '/')
+            slash--;
+        *ret_prefix = str_from(path, slash);
+        path = str_sub(path, 0, slash);
+    }
+    while (path.len > 1 && path.ptr[path.len - 1] == '/')
+        path.len--;
+    *ret_root = str_dup(path);
+}
+
+static int local_open(struct store *s, const struct store_options *o, const struct uri *u, struct err *err)
+{
+    (void)o;
+    (void)err;
+    struct local *l = s->self = xcalloc(1, sizeof *l);
+    struct str prefix;
+    pthread_mutex_init(&l->lock, NULL);
+    l->root = -1;
+    split_root(u, &l->path, &prefix);
+    free(s->bucket);
+    free(s->prefix);
+    s->bucket = str_dup(str_of(l->path));
+    s->prefix = str_dup(prefix);
+    s->prefix_len = prefix.len;
+    return 0;
+}
+
+static void local_close(struct store *s)
+{
+    struct local *l = s->self;
+    if (!l)
+        return;
+    for (size_t i = 0; i < countof(l->idle); i++)
+        walk_free(l->idle[i].walk);
+    if (l->root >= 0)
+        close(l->root);
+    pthread_mutex_destroy(&l->lock);
+    free(l->path);
+    free(l);
+}
+
+/* mkdir -p: the way to the folder is the user's own, links included. */
+static int make_folders(const char *path, struct err *err)
+{
+    auto_mem char *at = str_dup(str_of(path));
+    for (char *slash = strchr(at + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(at, 0777) != 0 && errno != EEXIST)
+            return err_sys(err, errno, "cannot make the folder '%s'", at);
+        *slash = '/';
+    }
+    if (mkdir(at, 0777) != 0 && errno != EEXIST)
+        return err_sys(err, errno, "cannot make the folder '%s'", at);
+    return 0;
+}
+
+int local_root(struct local *l, bool make, int *ret, struct err *err)
+{
+    pthread_mutex_lock(&l->lock);
+    int r = 0;
+    if (l->root < 0)
+        l->root = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (l->root < 0 && errno == ENOENT && make) {
+        r = make_folders(l->path, err);
+        if (r == 0)
+            l->root = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (r == 0 && l->root < 0) {
+        r = err_sys(err, errno, "cannot open the folder '%s'", l->path);
+        if (r == -ERR_NOT_FOUND)
+            err_advise(err, 1405, "check the path after file://");
+    }
+    *ret = l->root;
+    pthread_mutex_unlock(&l->lock);
+    return r;
+}
+
+/* ---- a visit to the disk ------------------------------------------------------------------------------------------
+ */
+
+static struct local_job *of_work(struct work *w)
+{
+    return container_of(w, struct local_job, work);
+}
+
+static void run_visit(struct work *w)
+{
+    struct local_job *j = of_work(w);
+    uint64_t began = clock_now_ns();
+    j->code = j->visit(j, &j->err);
+    j->visit_ns = clock_now_ns() - began;
+}
+
+void local_end(struct local_job *j, int code)
+{
+    if (code < 0) {
+        char name[JOB_NAME_MAX];
+        unsigned id = j->err.id ? j->err.id : code == -ERR_NOT_FOUND ? 1404 : code == -ERR_DENIED ? 1403 : 0;
+        err_wrap(&j->err, "%s", job_name(&j->job, name));
+        j->err.id = id;
+        job_fail(&j->job, &j->err);
+    }
+    job_count_request(&j->job, code < 0 ? err_code_name((enum err_code) - code) : "200", j->first_visit_ns,
+                      j->visit_ns);
+    j->running = false;
+    job_done(&j->job);
+}
+
+static void visited(struct work *w)
+{
+    struct local_job *j = of_work(w);
+    j->running = false;
+    if (j->first_visit_ns == 0)
+        j->first_visit_ns = j->visit_ns;
+    if (j->code < 0)
+        local_end(j, j->code);
+    else
+        j->after(j);
+}
+
+void local_visit(struct local_job *j, local_visit_fn *visit, void (*after)(struct local_job *j))
+{
+    j->visit = visit;
+    j->after = after;
+    j->running = true;
+    j->work = (struct work){.run = run_visit, .done = visited};
+    pool_submit(j->job.worker->pool, j->job.worker->loop, &j->work);
+}
+
+static void fire_after_rate(struct timer *t)
+{
+    struct local_job *j = container_of(t, struct local_job, pause);
+    j->waiting = false;
+    local_visit(j, j->visit, j->after);
+}
+
+/* The next visit, no sooner than the rate allows. */
+void local_visit_paced(struct local_job *j, uint64_t bytes, local_visit_fn *visit, void (*after)(struct local_job *j))
+{
+    struct rate *rate = j->job.args.rate;
+    uint64_t wait_ns = rate && bytes ? rate_book(rate, bytes, clock_now_ns()) : 0;
+    if (wait_ns == 0) {
+        local_visit(j, visit, after);
+        return;
+    }
+    j->visit = visit;
+    j->after = after;
+    j->waiting = true;
+    j->pause.fire = fire_after_rate;
+    loop_timer_set(j->job.worker->loop, &j->pause, wait_ns);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------
+ */
+
+static struct str etag_of(const struct stat *st, char *buf, size_t room)
+{
+    int n = snprintf(buf, room, "\"%" PRIx64 ".%lx-%" PRIx64 "-%" PRIx64 "\"", (uint64_t)st->st_mtim.tv_sec,
+                     st->st_mtim.tv_nsec, (uint64_t)st->st_size, (uint64_t)st->st_ino);
+    return (struct str){buf, (size_t)n};
+}
+
+void local_describe(struct str key, const struct stat *st, char *etag, struct object *ret)
+{
+    *ret = (struct object){.key = key,
+                           .size_bytes = (uint64_t)st->st_size,
+                           .mtime_ns = st->st_mtim.tv_sec * (int64_t)NS_PER_SECOND + st->st_mtim.tv_nsec,
+                           .etag = etag_of(st, etag, LOCAL_ETAG_MAX)};
+}
+
+static int open_object(struct local_job *j, struct stat *ret_st, struct err *err)
+{
+    struct local *l = j->job.store->self;
+    struct str key = j->job.args.key;
+    int root;
+    int r = path_check(key, err);
+    if (r == 0)
+        r = local_root(l, false, &root, err);
+    if (r < 0)
+        return r;
+    /* O_NONBLOCK: a pipe of that name must not hold us. */
+    j->fd = walk_open_beneath(root, key.ptr, O_RDONLY | O_NONBLOCK);
+    if (j->fd < 0 && (errno == EXDEV || errno == ELOOP || errno == ENXIO))
+        return err_set(err, ERR_NOT_FOUND, "it is a link that leads out of the folder, or no regular file");
+    if (j->fd < 0)
+        return err_sys(err, errno, "cannot open it");
+    if (fstat(j->fd, ret_st) != 0)
+        return err_sys(err, errno, "cannot read its metadata");
+    if (!S_ISREG(ret_st->st_mode))
+        return err_set(err, ERR_NOT_FOUND, "it is not a regular file");
+    return 0;
+}
+
+/* The listed state, held against the file before the first byte and after the last: a file that was written to in the
+ * meantime has another mtime. */
+static int check_unchanged(const struct local_job *j, const struct stat *st, struct err *err)
+{
+    char now[LOCAL_ETAG_MAX];
+    struct str want = j->job.args.object.etag, have = etag_of(st, now, sizeof now);
+    if (want.len == 0 || str_eq(want, have))
+        return 0;
+    err_set(err, ERR_CHANGED, "it was %.*s when it was listed and is %.*s now", STR_FMT(want), STR_FMT(have));
+    return err_advise(err, 1409, "list the source again");
+}
+
+static int visit_read(struct local_job *j, struct err *err)
+{
+    const struct job_args *a = &j->job.args;
+    struct stat st;
+    int r = 0;
+    if (j->fd < 0) {
+        r = open_object(j, &st, err);
+        if (r == 0)
+            r = check_unchanged(j, &st, err);
+        if (r < 0)
+            return r;
+        local_describe(a->key, &st, j->etag, &j->job.reply.object);
+    }
+    uint64_t want = min_u64(a->len - j->moved, LOCAL_CHUNK);
+    if (!j->buf && want)
+        j->buf = xcalloc(1, want);
+    for (j->filled = 0; j->filled < want;) {
+        ssize_t n = pread(j->fd, j->buf + j->filled, want - j->filled, (off_t)(a->offset + j->moved + j->filled));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(err, errno, "cannot read it");
+        if (n == 0)
+            break;
+        j->filled += (size_t)n;
+    }
+    bool last = j->moved + want == a->len || j->filled < want;
+    if (last && fstat(j->fd, &st) != 0)
+        return err_sys(err, errno, "cannot read its metadata");
+    r = last ? check_unchanged(j, &st, err) : 0;
+    if (r == 0 && j->filled < want)
+        return err_set(err, ERR_IO, "it ends after %" PRIu64 " bytes", a->offset + j->moved + j->filled);
+    return r;
+}
+
+static void give(struct local_job *j)
+{
+    const struct job_args *a = &j->job.args;
+    int r = j->filled ? a->on_data(j->job.ctx, j->buf, j->filled) : 0;
+    if (r == WEB_PAUSE) {
+        j->paused = true;
+        return;
+    }
+    j->moved += j->filled;
+    if (r < 0) {
+        err_set(&j->err, (enum err_code) - r, "given up by the reader");
+        local_end(j, r);
+    } else if (j->job.cancelled) {
+        local_end(j, err_set(&j->err, ERR_CANCELLED, "cancelled"));
+    } else if (j->moved == a->len) {
+        local_end(j, 0);
+    } else {
+        local_visit_paced(j, j->filled, visit_read, give);
+    }
+}
+
+static void fire_give(struct timer *t)
+{
+    struct local_job *j = container_of(t, struct local_job, pause);
+    j->waiting = false;
+    if (j->job.cancelled)
+        local_abandon(j, err_set(&j->err, ERR_CANCELLED, "cancelled"));
+    else
+        give(j);
+}
+
+static void wake(struct local_job *j)
+{
+    j->paused = false;
+    j->waiting = true;
+    j->pause.fire = fire_give;
+    loop_timer_set(j->job.worker->loop, &j->pause, 0);
+}
+
+static void local_resume(struct store_job *job)
+{
+    struct local_job *j = container_of(job, struct local_job, job);
+    if (j->paused)
+        wake(j);
+}
+
+/* A visit under way cannot be called back: it is heard out. */
+static void local_stop(struct store_job *job)
+{
+    struct local_job *j = container_of(job, struct local_job, job);
+    if (j->waiting)
+        loop_timer_cancel(job->worker->loop, &j->pause);
+    if (j->waiting || j->paused)
+        wake(j);
+}
+
+static int visit_head(struct local_job *j, struct err *err)
+{
+    struct stat st;
+    int r = open_object(j, &st, err);
+    if (r == 0)
+        local_describe(j->job.args.key, &st, j->etag, &j->job.reply.object);
+    return r;
+}
+
+static void end_well(struct local_job *j)
+{
+    local_end(j, 0);
+}
+
+/* ---- listing ------------------------------------------------------------------------------------------------------
+ */
+
+/* A token is "<id of the walk>:<last key>". The walk itself waits in a small table, so that the next page goes on where
+ * the last one ended; if it was crowded out, the key alone finds the place again. */
+static struct walk *take_idle(struct local *l, struct str token)
+{
+    struct walk *w = NULL;
+    uint64_t id;
+    struct err ignored;
+    if (str_hex_to_u64(str_sub(token, 0, 16), &id, &ignored) < 0)
+        return NULL;
+    pthread_mutex_lock(&l->lock);
+    for (size_t i = 0; i < countof(l->idle) && !w; i++)
+        if (l->idle[i].walk && l->idle[i].id == id)
+            w = take(&l->idle[i].walk);
+    pthread_mutex_unlock(&l->lock);
+    return w;
+}
+
+static uint64_t put_idle(struct local *l, struct walk *own_w)
+{
+    uint64_t id = clock_random();
+    pthread_mutex_lock(&l->lock);
+    struct idle_walk *slot = &l->idle[l->next_idle++ % countof(l->idle)];
+    struct walk *crowded_out = slot->walk;
+    *slot = (struct idle_walk){.id = id, .walk = own_w};
+    pthread_mutex_unlock(&l->lock);
+    walk_free(crowded_out);
+    return id;
+}
+
+static int begin_walk(struct local_job *j, struct walk **ret, struct err *err)
+{
+    struct local *l = j->job.store->self;
+    const struct store_page *p = &j->job.args.page;
+    struct walk *w = p->token.len ? take_idle(l, p->token) : NULL;
+    if (w) {
+        *ret = w;
+        return 0;
+    }
+    struct walk_options o = {.prefix = p->prefix,
+                             .start_after = p->token.len ? str_from(p->token, 17) : p->start_after,
+                             .end_before = p->end_before,
+                             .folders = p->folders};
+    int r = local_root(l, false, &o.root, err);
+    return r < 0 ? r : walk_open(&o, ret, err);
+}
+
+static int visit_list(struct local_job *j, struct err *err)
+{
+    struct store_page *p = &j->job.args.page;
+    size_t most = p->keys_max ? min_u64(p->keys_max, PAGE_OBJECTS_MAX) : LOCAL_PAGE_KEYS;
+    struct walk_entry e;
+    auto_walk w = NULL;
+    int r = begin_walk(j, &w, err);
+    if (r < 0)
+        return r;
+    unsigned skipped = walk_skipped(w);
+    while (j->page.count < most && (r = walk_next(w, &e, err)) > 0) {
+        char etag[LOCAL_ETAG_MAX];
+        struct object o = {.key = e.path};
+        if (!e.is_folder)
+            local_describe(e.path, &e.st, etag, &o);
+        if (!page_add(&j->page, &o))
+            return err_set(err, ERR_NO_SPACE, "a page of the listing is too large");
+    }
+    if (r < 0)
+        return r;
+    j->job.reply.skipped = walk_skipped(w) - skipped;
+    page_end(&j->page);
+    if (j->page.count == most) {
+        struct object *last = &j->page.objects[most - 1];
+        sbuf_addf(&j->token, "%016" PRIx64 ":", put_idle(j->job.store->self, take(&w)));
+        sbuf_add(&j->token, last->key);
+    }
+    j->job.objects = j->page.objects;
+    j->job.object_count = j->page.count;
+    j->job.next_token = sbuf_str(&j->token);
+    return 0;
+}
+
+/* ---- dispatch -----------------------------------------------------------------------------------------------------
+ */
+
+static void local_start(struct store_job *job)
+{
+    struct local_job *j = container_of(job, struct local_job, job);
+    j->fd = j->parent = -1;
+    page_init(&j->page);
+    sbuf_init(&j->token, PATH_MAX + 32);
+    hash_init(&j->hash);
+    switch (job->op) {
+    case JOB_GET:
+        local_visit_paced(j, 0, visit_read, give);
+        return;
+    case JOB_HEAD:
+        local_visit(j, visit_head, end_well);
+        return;
+    case JOB_LIST:
+        local_visit(j, visit_list, end_well);
+        return;
+    default:
+        local_write_start(j);
+    }
+}
+
+static void local_release(struct store_job *job)
+{
+    struct local_job *j = container_of(job, struct local_job, job);
+    if (j->fd >= 0)
+        close(j->fd);
+    if (j->parent >= 0)
+        close(j->parent);
+    free(j->buf);
+    page_done(&j->page);
+    sbuf_done(&j->token);
+    hash_done(&j->hash);
+}
+
+const struct backend backend_local = {
+    .scheme = "file",
+    .job_size = sizeof(struct local_job),
+    .upload_digest = HASH_CRC32C,
+    .open = local_open,
+    .close = local_close,
+    .start = local_start,
+    .stop = local_stop,
+    .resume = local_resume,
+    .release = local_release,
+};

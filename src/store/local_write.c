@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* file://, the writing half. An object appears under its name whole and flushed, or not at all: its bytes come into a
+ * temporary of the folder WALK_HIDDEN, and a rename publishes it. */
+#include "local.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#define XATTR_UPLOAD_ID "user.cistern.upload-id"
+
+/* ---- temporaries --------------------------------------------------------------------------------------------------
+ */
+
+static int open_hidden(int root, bool make, struct err *err)
+{
+    if (make && mkdirat(root, WALK_HIDDEN, 0700) != 0 && errno != EEXIST)
+        return err_sys(err, errno, "cannot make '" WALK_HIDDEN "'");
+    int fd = openat(root, WALK_HIDDEN, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd >= 0 ? fd : err_sys(err, errno, "cannot open '" WALK_HIDDEN "'");
+}
+
+/* A temporary is named after its key and a random number: the key's half is what a sweep finds it by. */
+enum { KEY_HALF = 16, ID_LEN = 32 };
+
+static void key_half(struct str key, char *ret)
+{
+    uint8_t sum[32];
+    sha256(key, sum);
+    for (size_t i = 0; i < KEY_HALF / 2; i++)
+        snprintf(ret + 2 * i, 3, "%02x", sum[i]);
+}
+
+/* Creates j->name. Whoever finishes removes the folder if it is empty then, which may happen between our mkdir and our
+ * open: then all of it is done again. */
+static int make_temporary(struct local_job *j, int root, struct err *err)
+{
+    int r = -ERR_NOT_FOUND;
+    key_half(j->job.args.key, j->name);
+    snprintf(j->name + KEY_HALF, sizeof j->name - KEY_HALF, "%016" PRIx64, clock_random());
+    for (int tries = 0; tries < 16 && r == -ERR_NOT_FOUND; tries++) {
+        r = j->parent = open_hidden(root, true, err);
+        if (r < 0)
+            continue;
+        j->fd = openat(j->parent, j->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        r = j->fd < 0 ? err_sys(err, errno, "cannot create a temporary file in '" WALK_HIDDEN "'") : 0;
+        if (r < 0) {
+            close(j->parent);
+            j->parent = -1;
+        }
+    }
+    return r;
+}
+
+/* The id of an upload is the name of its temporary: hexadecimal digits and nothing else. */
+static int open_temporary(struct local_job *j, int root, struct err *err)
+{
+    struct str id = j->job.args.id;
+    if (id.len != ID_LEN || strspn(id.ptr, "0123456789abcdef") != ID_LEN)
+        return err_set(err, ERR_NOT_FOUND, "there is no upload of the id '%.*s'", (int)min_u64(id.len, 64), id.ptr);
+    snprintf(j->name, sizeof j->name, "%.*s", STR_FMT(id));
+    int r = j->parent = open_hidden(root, false, err);
+    if (r < 0)
+        return r;
+    j->fd = openat(j->parent, j->name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    return j->fd < 0 ? err_sys(err, errno, "cannot open the upload '%s'", j->name) : 0;
+}
+
+static void remove_temporary(const struct local_job *j, int root)
+{
+    if (j->parent >= 0)
+        unlinkat(j->parent, j->name, 0);
+    unlinkat(root, WALK_HIDDEN, AT_REMOVEDIR); /* succeeds when ours was the last */
+}
+
+/* ---- publishing ---------------------------------------------------------------------------------------------------
+ */
+
+static int mark(const struct local_job *j, struct err *err)
+{
+    struct str id = j->job.args.upload_id;
+    if (id.len == 0 || fsetxattr(j->fd, XATTR_UPLOAD_ID, id.ptr, id.len, 0) == 0)
+        return 0;
+    /* Without attributes a retry cannot know its own object, and says that it exists: safe, if not handy. */
+    return errno == EOPNOTSUPP ? 0 : err_sys(err, errno, "cannot mark the upload");
+}
+
+/* Is the object that is there the one that this very upload put there, before its answer was lost? */
+static bool is_our_own(const struct local_job *j, int root)
+{
+    char id[256];
+    struct str mine = j->job.args.upload_id;
+    auto_fd fd = walk_open_beneath(root, j->job.args.key.ptr, O_RDONLY | O_NONBLOCK);
+    ssize_t n = fd >= 0 ? fgetxattr(fd, XATTR_UPLOAD_ID, id, sizeof id) : -1;
+    return mine.len && n >= 0 && str_eq(mine, (struct str){id, (size_t)n});
+}
+
+static int exists(const struct local_job *j, int root, struct err *err)
+{
+    if (is_our_own(j, root))
+        return 0;
+    err_set(err, ERR_EXISTS, "an object of this name exists already");
+    return err_advise(err, 1412, "choose another name, or allow it to be overwritten");
+}
+
+/* Bytes first, name second, and the folder last: a crash leaves the object whole under its name, or not there. */
+static int publish(struct local_job *j, int root, struct err *err)
+{
+    const char *name;
+    struct str key = j->job.args.key;
+    bool absent = j->job.args.condition == STORE_IF_ABSENT;
+    auto_fd parent = -1;
+    int r = mark(j, err);
+    if (r == 0 && fsync(j->fd) != 0)
+        r = err_sys(err, errno, "cannot flush it");
+    if (r == 0)
+        r = dir_make_parents(root, key.ptr, 0777, &parent, &name, err);
+    if (r < 0)
+        return r;
+    if (renameat2(j->parent, j->name, parent, name, absent ? RENAME_NOREPLACE : 0) == 0)
+        return dir_sync(parent, name, err);
+    if (errno == EEXIST)
+        return exists(j, root, err);
+    if (errno == EISDIR)
+        return err_set(err, ERR_INVALID, "there is a folder of this name: below file:// a key cannot be both");
+    return err_sys(err, errno, "cannot rename it to its name");
+}
+
+static int describe_published(struct local_job *j, int root, struct err *err)
+{
+    struct stat st;
+    auto_fd fd = walk_open_beneath(root, j->job.args.key.ptr, O_RDONLY | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return err_sys(err, errno, "cannot read its metadata");
+    struct digest digest = j->job.reply.object.digest;
+    local_describe(j->job.args.key, &st, j->etag, &j->job.reply.object);
+    j->job.reply.object.digest = digest;
+    return 0;
+}
+
+/* ---- bytes --------------------------------------------------------------------------------------------------------
+ */
+
+static int check_digest(struct local_job *j, const struct digest *want, const struct digest *have, struct err *err)
+{
+    j->job.reply.object.digest = *have;
+    if (want->kind == HASH_NONE || digest_eq(want, have))
+        return 0;
+    err_set(err, ERR_CORRUPT, "the bytes do not have the %s that was told", hash_name(want->kind));
+    return err_advise(err, 1422, "the file was changed while it was read; send it again");
+}
+
+static int write_chunk(struct local_job *j, uint64_t base, struct err *err)
+{
+    const struct store_body *body = &j->job.args.body;
+    char name[JOB_NAME_MAX];
+    if (j->moved == 0)
+        hash_begin(&j->hash, body->digest.kind ? body->digest.kind : HASH_CRC32C);
+    hash_update(&j->hash, j->buf, j->filled);
+    return file_pwrite_all(j->fd, job_name(&j->job, name), j->buf, j->filled, base + j->moved, err);
+}
+
+static int visit_put(struct local_job *j, struct err *err)
+{
+    struct digest digest;
+    const struct store_body *body = &j->job.args.body;
+    int root;
+    int r = local_root(j->job.store->self, true, &root, err);
+    if (r == 0 && j->fd < 0)
+        r = make_temporary(j, root, err);
+    if (r == 0)
+        r = write_chunk(j, 0, err);
+    if (r == 0 && j->moved + j->filled < body->len)
+        return 0;
+    if (r == 0) {
+        hash_end(&j->hash, &digest);
+        r = check_digest(j, &body->digest, &digest, err);
+    }
+    if (r == 0)
+        r = publish(j, root, err);
+    if (j->parent >= 0)
+        remove_temporary(j, root);
+    return r < 0 ? r : describe_published(j, root, err);
+}
+
+static int visit_part(struct local_job *j, struct err *err)
+{
+    const struct job_args *a = &j->job.args;
+    struct digest digest;
+    int root;
+    int r = local_root(j->job.store->self, true, &root, err);
+    if (r == 0 && j->fd < 0)
+        r = open_temporary(j, root, err);
+    if (r == 0)
+        r = write_chunk(j, (a->number - 1) * a->part_bytes, err);
+    if (r < 0 || j->moved + j->filled < a->body.len)
+        return r;
+    hash_end(&j->hash, &digest);
+    r = check_digest(j, &a->body.digest, &digest, err);
+    if (r < 0)
+        return r;
+    auto_sbuf etag;
+    sbuf_init(&etag, LOCAL_ETAG_MAX - 1);
+    sbuf_addc(&etag, '"');
+    digest_add_hex(&digest, &etag);
+    sbuf_addc(&etag, '"');
+    memcpy(j->etag, etag.ptr, etag.len + 1);
+    j->job.reply.object =
+        (struct object){.key = a->key, .size_bytes = a->body.len, .etag = {j->etag, etag.len}, .digest = digest};
+    return 0;
+}
+
+static int visit_abandon(struct local_job *j, struct err *err)
+{
+    int root;
+    struct err ignored;
+    (void)err; /* the first error stays */
+    if (local_root(j->job.store->self, false, &root, &ignored) == 0)
+        remove_temporary(j, root);
+    return j->abandoned;
+}
+
+void local_abandon(struct local_job *j, int code)
+{
+    j->abandoned = code;
+    if (j->job.op == JOB_PUT && j->fd >= 0)
+        local_visit(j, visit_abandon, NULL);
+    else
+        local_end(j, code);
+}
+
+/* Asks the body for the next chunk; 0 or a code with j->err set. */
+static int fill(struct local_job *j)
+{
+    const struct store_body *body = &j->job.args.body;
+    size_t want = min_u64(body->len - j->moved, LOCAL_CHUNK);
+    if (!j->buf && want)
+        j->buf = xcalloc(1, want);
+    for (j->filled = 0; j->filled < want;) {
+        ssize_t n = body->read(body->ctx, j->buf + j->filled, want - j->filled, j->moved + j->filled);
+        if (n < 0)
+            return err_set(&j->err, ERR_CANCELLED, "given up by the writer");
+        if (n == 0)
+            return err_set(&j->err, ERR_IO, "what was to be sent ends after %" PRIu64 " of %" PRIu64 " bytes",
+                           j->moved + j->filled, body->len);
+        j->filled += (size_t)n;
+    }
+    return 0;
+}
+
+static void next_chunk(struct local_job *j);
+
+static void written(struct local_job *j)
+{
+    j->moved += j->filled;
+    if (j->moved == j->job.args.body.len)
+        local_end(j, 0);
+    else if (j->job.cancelled)
+        local_abandon(j, err_set(&j->err, ERR_CANCELLED, "cancelled"));
+    else
+        next_chunk(j);
+}
+
+static void next_chunk(struct local_job *j)
+{
+    int r = fill(j);
+    if (r < 0)
+        local_abandon(j, r);
+    else
+        local_visit_paced(j, j->filled, j->job.op == JOB_PUT ? visit_put : visit_part, written);
+}
+
+/* ---- uploads of many parts ----------------------------------------------------------------------------------------
+ */
+
+static int visit_begin(struct local_job *j, struct err *err)
+{
+    int root;
+    int r = local_root(j->job.store->self, true, &root, err);
+    if (r == 0)
+        r = make_temporary(j, root, err);
+    if (r == 0)
+        j->job.reply.object = (struct object){.key = j->job.args.key, .etag = str_of(j->name)};
+    return r;
+}
+
+/* The parts' own checksums, as they were written, joined and held against what the caller has for the whole. */
+static int check_parts(struct local_job *j, uint64_t size_bytes, struct err *err)
+{
+    const struct job_args *a = &j->job.args;
+    struct digest joined = {0};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < a->part_count; i++) {
+        const struct store_part *p = &a->parts[i];
+        if (p->number != i + 1)
+            return err_set(err, ERR_INVALID, "part %zu is missing", i + 1);
+        if (i == 0)
+            joined = p->digest;
+        else if (joined.kind == p->digest.kind && hash_combines((enum hash_kind)joined.kind))
+            digest_combine(&joined, &p->digest, p->size_bytes);
+        else
+            joined.kind = HASH_NONE;
+        sum += p->size_bytes;
+    }
+    if (sum != size_bytes)
+        return err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes arrived of %" PRIu64, size_bytes, sum);
+    if (joined.kind == HASH_NONE)
+        return 0;
+    return check_digest(j, &a->whole, &joined, err);
+}
+
+static int visit_complete(struct local_job *j, struct err *err)
+{
+    struct stat st;
+    int root;
+    int r = local_root(j->job.store->self, true, &root, err);
+    if (r == 0)
+        r = open_temporary(j, root, err);
+    if (r == -ERR_NOT_FOUND && is_our_own(j, root))
+        return describe_published(j, root, err); /* an earlier call succeeded, and its answer was lost */
+    if (r == 0 && fstat(j->fd, &st) != 0)
+        r = err_sys(err, errno, "cannot read its metadata");
+    if (r == 0)
+        r = check_parts(j, (uint64_t)st.st_size, err);
+    if (r == 0)
+        r = publish(j, root, err);
+    if (r < 0)
+        return r;
+    remove_temporary(j, root);
+    return describe_published(j, root, err);
+}
+
+static int visit_abort(struct local_job *j, struct err *err)
+{
+    int root;
+    int r = local_root(j->job.store->self, false, &root, err);
+    if (r == 0)
+        r = open_temporary(j, root, err);
+    if (r == 0)
+        remove_temporary(j, root);
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
+static void close_dir(DIR **d)
+{
+    if (*d)
+        closedir(*d);
+}
+
+static int visit_sweep(struct local_job *j, struct err *err)
+{
+    char half[KEY_HALF + 1];
+    int root;
+    int r = local_root(j->job.store->self, false, &root, err);
+    if (r == 0)
+        r = j->parent = open_hidden(root, false, err);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    auto_with(close_dir) DIR *d = fdopendir(fcntl(j->parent, F_DUPFD_CLOEXEC, 0));
+    struct dirent *e;
+    key_half(j->job.args.key, half);
+    while (d && (e = readdir(d)) != NULL)
+        if (strncmp(e->d_name, half, KEY_HALF) == 0)
+            unlinkat(j->parent, e->d_name, 0);
+    unlinkat(root, WALK_HIDDEN, AT_REMOVEDIR);
+    return 0;
+}
+
+static int visit_delete(struct local_job *j, struct err *err)
+{
+    const char *name;
+    auto_fd parent = -1;
+    int root;
+    int r = local_root(j->job.store->self, false, &root, err);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    auto_mem char *folder = str_dup(j->job.args.key);
+    char *slash = strrchr(folder, '/');
+    name = slash ? slash + 1 : folder;
+    if (slash)
+        *slash = '\0';
+    parent = walk_open_beneath(root, slash ? folder : ".", O_RDONLY | O_DIRECTORY);
+    if (parent >= 0 && unlinkat(parent, name, 0) == 0)
+        return 0;
+    return errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(err, errno, "cannot remove it");
+}
+
+/* ---- dispatch -----------------------------------------------------------------------------------------------------
+ */
+
+static void end_well(struct local_job *j)
+{
+    local_end(j, 0);
+}
+
+void local_write_start(struct local_job *j)
+{
+    static local_visit_fn *const visits[JOB_OPS] = {
+        [JOB_BEGIN] = visit_begin, [JOB_COMPLETE] = visit_complete, [JOB_ABORT] = visit_abort,
+        [JOB_SWEEP] = visit_sweep, [JOB_DELETE] = visit_delete,
+    };
+    int r = path_check(j->job.args.key, &j->err);
+    if (r < 0)
+        local_end(j, r);
+    else if (visits[j->job.op])
+        local_visit(j, visits[j->job.op], end_well);
+    else
+        next_chunk(j);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "page.h"
+#include <stdlib.h>
+
+void page_init(struct page *p)
+{
+    *p = (struct page){0};
+    sbuf_init(&p->text, PAGE_TEXT_MAX);
+}
+
+void page_done(struct page *p)
+{
+    free(p->objects);
+    p->objects = NULL;
+    p->count = p->room = 0;
+    sbuf_done(&p->text);
+}
+
+void page_clear(struct page *p)
+{
+    p->count = 0;
+    sbuf_clear(&p->text);
+}
+
+/* The text moves while it grows: until it is whole, a view into it is kept as an offset. */
+static struct str keep(struct page *p, struct str s)
+{
+    struct str kept = {(const char *)(uintptr_t)p->text.len, s.len};
+    sbuf_add(&p->text, s);
+    return kept;
+}
+
+bool page_add(struct page *p, const struct object *o)
+{
+    if (p->count == PAGE_OBJECTS_MAX)
+        return false;
+    if (p->count == p->room) {
+        p->room = p->room ? 2 * p->room : 1024;
+        p->objects = xrealloc(p->objects, p->room, sizeof *p->objects);
+    }
+    struct object *mine = &p->objects[p->count];
+    *mine = *o;
+    mine->key = keep(p, o->key);
+    mine->etag = keep(p, o->etag);
+    if (p->text.overflow)
+        return false;
+    p->count++;
+    return true;
+}
+
+void page_end(struct page *p)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        struct object *o = &p->objects[i];
+        o->key.ptr = p->text.ptr + (uintptr_t)o->key.ptr;
+        o->etag.ptr = p->text.ptr + (uintptr_t)o->etag.ptr;
+    }
+}

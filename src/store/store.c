@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/store.h"
+#include "backend.h"
+#include "telemetry.h"
+#include "util/clock.h"
+#include <assert.h>
+#include <stdio.h>
+
+static const struct backend *const backends[] = {[URI_FILE] = &backend_local};
+
+/* ---- opening ------------------------------------------------------------------------------------------------------
+ */
+
+static struct store_retry with_defaults(struct store_retry r)
+{
+    if (r.attempts_max == 0)
+        r.attempts_max = 8;
+    if (r.elapsed_max_ns == 0)
+        r.elapsed_max_ns = 1800 * NS_PER_SECOND;
+    if (r.backoff_base_ns == 0)
+        r.backoff_base_ns = 250 * NS_PER_MS;
+    if (r.backoff_cap_ns == 0)
+        r.backoff_cap_ns = 32 * NS_PER_SECOND;
+    return r;
+}
+
+int store_open(const struct store_options *o, struct store **ret, struct err *err)
+{
+    struct uri uri;
+    int r = uri_parse(o->uri, &uri, err);
+    if (r < 0)
+        return r;
+    auto_store s = xcalloc(1, sizeof *s);
+    s->backend = backends[uri.scheme];
+    s->bucket = str_dup(uri.bucket);
+    s->prefix = str_dup(uri.prefix);
+    s->prefix_len = uri.prefix.len;
+    s->ca_file = o->ca_file ? str_dup(str_of(o->ca_file)) : NULL;
+    s->retry = with_defaults(o->retry);
+    s->telemetry = telemetry_new(s->backend->scheme);
+    r = s->backend->open(s, o, &uri, err);
+    if (r < 0)
+        return r;
+    *ret = take(&s);
+    return 0;
+}
+
+void store_free(struct store *s)
+{
+    if (!s)
+        return;
+    s->backend->close(s);
+    telemetry_free(s->telemetry);
+    free(s->bucket);
+    free(s->prefix);
+    free(s->ca_file);
+    free(s);
+}
+
+const char *store_scheme(const struct store *s)
+{
+    return s->backend->scheme;
+}
+
+struct str store_bucket(const struct store *s)
+{
+    return str_of(s->bucket);
+}
+
+struct str store_prefix(const struct store *s)
+{
+    return (struct str){s->prefix, s->prefix_len};
+}
+
+const char *store_ca_file(const struct store *s)
+{
+    return s->ca_file;
+}
+
+enum hash_kind store_upload_digest_kind(const struct store *s)
+{
+    return s->backend->upload_digest;
+}
+
+/* ---- a job --------------------------------------------------------------------------------------------------------
+ */
+
+static const char *const op_names[JOB_OPS] = {
+    [JOB_GET] = "GET",      [JOB_HEAD] = "HEAD",        [JOB_LIST] = "LIST",         [JOB_PUT] = "PUT",
+    [JOB_BEGIN] = "UPLOAD", [JOB_PART] = "UPLOAD_PART", [JOB_COMPLETE] = "COMPLETE", [JOB_ABORT] = "ABORT_UPLOAD",
+    [JOB_SWEEP] = "SWEEP",  [JOB_DELETE] = "DELETE",
+};
+
+const char *job_op_name(enum job_op op)
+{
+    return op_names[op];
+}
+
+char *job_name(const struct store_job *j, char *buf)
+{
+    struct str key = str_sub(j->op == JOB_LIST ? j->args.page.prefix : j->args.key, 0, 200);
+    bool file = j->store->backend == &backend_local;
+    snprintf(buf, JOB_NAME_MAX, "%s://%s%s%.*s", j->store->backend->scheme, j->store->bucket, file ? "" : "/",
+             STR_FMT(key));
+    return buf;
+}
+
+/* A copy of `s` in the job's one block of words, NUL behind it: backends may use it as a C string where they know that
+ * it holds none. */
+static struct str keep(struct store_job *j, struct str s)
+{
+    char *at = j->words + j->words_used;
+    if (s.len)
+        memcpy(at, s.ptr, s.len);
+    at[s.len] = '\0';
+    j->words_used += s.len + 1;
+    return (struct str){at, s.len};
+}
+
+static const struct store_part *keep_parts(struct store_job *j, const struct store_part *parts, size_t count)
+{
+    struct store_part *mine = xcalloc(count, sizeof *mine);
+    for (size_t i = 0; i < count; i++) {
+        mine[i] = parts[i];
+        mine[i].etag = keep(j, parts[i].etag);
+    }
+    return mine;
+}
+
+static size_t words_size(const struct job_args *a)
+{
+    size_t size = a->key.len + a->object.key.len + a->object.etag.len + a->id.len + a->upload_id.len +
+                  a->storage_class.len + a->content_type.len + a->page.prefix.len + a->page.start_after.len +
+                  a->page.token.len + a->page.end_before.len + 11;
+    for (size_t i = 0; i < a->part_count; i++)
+        size += a->parts[i].etag.len + 1;
+    return size;
+}
+
+static struct store_job *job_new(struct store *s, struct worker *w, enum job_op op, const struct job_args *args)
+{
+    struct store_job *j = xcalloc(1, s->backend->job_size);
+    j->store = s;
+    j->worker = w;
+    j->op = op;
+    j->args = *args;
+    j->words = xcalloc(words_size(args), 1);
+    struct job_args *a = &j->args;
+    a->key = keep(j, a->key);
+    a->object.key = keep(j, a->object.key);
+    a->object.etag = keep(j, a->object.etag);
+    a->id = keep(j, a->id);
+    a->upload_id = keep(j, a->upload_id);
+    a->storage_class = keep(j, a->storage_class);
+    a->content_type = keep(j, a->content_type);
+    a->page.prefix = keep(j, a->page.prefix);
+    a->page.start_after = keep(j, a->page.start_after);
+    a->page.token = keep(j, a->page.token);
+    a->page.end_before = keep(j, a->page.end_before);
+    if (a->part_count)
+        a->parts = keep_parts(j, a->parts, a->part_count);
+    j->began_ns = clock_now_ns();
+    return j;
+}
+
+static void job_free(struct store_job *j)
+{
+    if (j->args.part_count)
+        free((void *)(uintptr_t)j->args.parts);
+    free(j->words);
+    free(j);
+}
+
+/* Rule of the house: on_done is not called from within the call that submitted the job. */
+static void answer(struct store_job *j)
+{
+    const struct store_reply *r = &j->reply;
+    j->reply.total_ns = clock_now_ns() - j->began_ns;
+    if (j->op == JOB_LIST)
+        j->args.page.on_done(j->ctx, r, r->code < 0 ? NULL : j->objects, r->code < 0 ? 0 : j->object_count,
+                             r->code < 0 ? STR_NULL : j->next_token);
+    else if (j->on_done)
+        j->on_done(j->ctx, r);
+    j->store->backend->release(j);
+    job_free(j);
+}
+
+static void fire_answer(struct timer *t)
+{
+    answer(container_of(t, struct store_job, timer));
+}
+
+static void attempt(struct store_job *j)
+{
+    unsigned requests = j->reply.requests;
+    j->reply = (struct store_reply){.requests = requests};
+    j->attempt++;
+    j->running = true;
+    j->starting = true;
+    j->store->backend->start(j);
+    /* Not ended yet: then `starting` must be lowered; ended: job_done has set the timer and the job still stands. */
+    j->starting = false;
+}
+
+static void fire_attempt(struct timer *t)
+{
+    attempt(container_of(t, struct store_job, timer));
+}
+
+void job_done(struct store_job *j)
+{
+    uint64_t delay_ns;
+    assert(j->running);
+    j->running = false;
+    /* A read that was called back has no use for its answer; a write that was done all the same says so. */
+    if (j->cancelled && (j->reply.code < 0 || j->op <= JOB_LIST)) {
+        j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cancelled");
+        j->reply.may_retry = false;
+    }
+    if (j->op != JOB_GET &&
+        store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns)) {
+        telemetry_retry(j->store->telemetry, &j->reply);
+        j->store->backend->release(j);
+        j->timer.fire = fire_attempt;
+        loop_timer_set(j->worker->loop, &j->timer, delay_ns);
+        return;
+    }
+    if (!j->starting) {
+        answer(j);
+        return;
+    }
+    j->timer.fire = fire_answer;
+    loop_timer_set(j->worker->loop, &j->timer, 0);
+}
+
+void job_fail(struct store_job *j, const struct err *err)
+{
+    j->reply.code = err_copy(&j->reply.err, err);
+}
+
+void job_count_request(struct store_job *j, const char *code, uint64_t first_byte_ns, uint64_t total_ns)
+{
+    j->reply.requests++;
+    j->reply.first_byte_ns = first_byte_ns;
+    telemetry_request(j->store->telemetry, j->op, code, first_byte_ns, total_ns);
+}
+
+static struct store_job *submit(struct store_job *j)
+{
+    assert(loop_is_mine(j->worker->loop));
+    attempt(j);
+    return j;
+}
+
+void store_cancel(struct store_job *j)
+{
+    if (j->cancelled)
+        return;
+    j->cancelled = true;
+    if (j->running) {
+        j->store->backend->stop(j);
+        return;
+    }
+    /* Between two attempts, or answered already and waiting for its turn. */
+    if (j->timer.fire == fire_attempt) {
+        j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cancelled");
+        j->timer.fire = fire_answer;
+        loop_timer_set(j->worker->loop, &j->timer, 0);
+    }
+}
+
+void store_resume(struct store_job *j)
+{
+    if (j->running)
+        j->store->backend->resume(j);
+}
+
+bool store_retry_delay(const struct store *s, const struct store_reply *r, unsigned attempts, uint64_t elapsed_ns,
+                       uint64_t *ret_delay_ns)
+{
+    if (r->code >= 0 || !r->may_retry || attempts >= s->retry.attempts_max)
+        return false;
+    uint64_t delay =
+        max_u64(clock_backoff_ns(attempts, s->retry.backoff_base_ns, s->retry.backoff_cap_ns), r->retry_after_ns);
+    if (elapsed_ns + delay > s->retry.elapsed_max_ns)
+        return false;
+    *ret_delay_ns = delay;
+    return true;
+}
+
+/* ---- the calls ----------------------------------------------------------------------------------------------------
+ */
+
+struct store_job *store_get(struct store *s, struct worker *w, const struct store_get *g)
+{
+    struct job_args args = {.key = g->object->key,
+                            .object = *g->object,
+                            .offset = g->offset,
+                            .len = g->len,
+                            .rate = g->rate,
+                            .on_data = g->on_data};
+    struct store_job *j = job_new(s, w, JOB_GET, &args);
+    j->ctx = g->ctx;
+    j->on_done = g->on_done;
+    return submit(j);
+}
+
+static struct store_job *submit_for(struct store_job *j, store_done *done, void *ctx)
+{
+    j->on_done = done;
+    j->ctx = ctx;
+    return submit(j);
+}
+
+struct store_job *store_head(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
+{
+    return submit_for(job_new(s, w, JOB_HEAD, &(struct job_args){.key = key}), done, ctx);
+}
+
+struct store_job *store_delete(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
+{
+    return submit_for(job_new(s, w, JOB_DELETE, &(struct job_args){.key = key}), done, ctx);
+}
+
+struct store_job *store_upload_sweep(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
+{
+    return submit_for(job_new(s, w, JOB_SWEEP, &(struct job_args){.key = key}), done, ctx);
+}
+
+struct store_job *store_list_page(struct store *s, struct worker *w, const struct store_page *p)
+{
+    return submit_for(job_new(s, w, JOB_LIST, &(struct job_args){.page = *p}), NULL, p->ctx);
+}
+
+struct store_job *store_put(struct store *s, struct worker *w, const struct store_put *p)
+{
+    struct job_args args = {.key = p->key,
+                            .condition = p->condition,
+                            .upload_id = p->upload_id,
+                            .storage_class = str_of(p->storage_class),
+                            .content_type = str_of(p->content_type),
+                            .body = p->body,
+                            .rate = p->rate};
+    return submit_for(job_new(s, w, JOB_PUT, &args), p->on_done, p->ctx);
+}
+
+static struct job_args upload_args(const struct store_upload *u)
+{
+    return (struct job_args){.key = u->key,
+                             .id = u->id,
+                             .condition = u->condition,
+                             .upload_id = u->upload_id,
+                             .storage_class = str_of(u->storage_class),
+                             .content_type = str_of(u->content_type),
+                             .digest_kind = u->digest_kind,
+                             .part_bytes = u->part_bytes};
+}
+
+struct store_job *store_upload_begin(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
+                                     void *ctx)
+{
+    struct job_args args = upload_args(u);
+    return submit_for(job_new(s, w, JOB_BEGIN, &args), done, ctx);
+}
+
+struct store_job *store_upload_part(struct store *s, struct worker *w, const struct store_upload *u, unsigned number,
+                                    const struct store_body *body, struct rate *rate, store_done *done, void *ctx)
+{
+    struct job_args args = upload_args(u);
+    args.number = number;
+    args.body = *body;
+    args.rate = rate;
+    return submit_for(job_new(s, w, JOB_PART, &args), done, ctx);
+}
+
+struct store_job *store_upload_complete(struct store *s, struct worker *w, const struct store_upload *u,
+                                        const struct store_part *parts, size_t count, const struct digest *whole,
+                                        store_done *done, void *ctx)
+{
+    struct job_args args = upload_args(u);
+    args.parts = parts;
+    args.part_count = count;
+    args.whole = whole ? *whole : (struct digest){0};
+    return submit_for(job_new(s, w, JOB_COMPLETE, &args), done, ctx);
+}
+
+struct store_job *store_upload_abort(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
+                                     void *ctx)
+{
+    struct job_args args = upload_args(u);
+    return submit_for(job_new(s, w, JOB_ABORT, &args), done, ctx);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "telemetry.h"
+#include "util/clock.h"
+#include "util/metric.h"
+
+struct telemetry {
+    const char *scheme;
+    struct metric *requests;
+    struct metric *retries;
+    /* Written once per operation at open: looking a series up takes the family's lock. */
+    struct metric_series *ok[JOB_OPS];      /* code 200 */
+    struct metric_series *partial[JOB_OPS]; /* code 206 */
+    struct metric_series *seconds[JOB_OPS];
+    struct metric_series *first_byte[JOB_OPS];
+};
+
+struct telemetry *telemetry_new(const char *scheme)
+{
+    struct telemetry *t = xcalloc(1, sizeof *t);
+    t->scheme = scheme;
+    t->requests = metric_new(METRIC_COUNTER, "cistern_object_requests_total", "Requests to object stores.",
+                             "scheme,method,code", NULL);
+    t->retries = metric_new(METRIC_COUNTER, "cistern_object_retries_total", "Requests made again, by why.",
+                            "scheme,reason", NULL);
+    struct metric *seconds =
+        metric_new(METRIC_HISTOGRAM, "cistern_object_request_seconds", "Time of a request to an object store.",
+                   "scheme,method", metric_buckets_request);
+    struct metric *first = metric_new(METRIC_HISTOGRAM, "cistern_object_first_byte_seconds",
+                                      "Time to the first byte of an answer.", "scheme,method", metric_buckets_request);
+    for (int op = 0; op < JOB_OPS; op++) {
+        const char *method = job_op_name((enum job_op)op);
+        t->ok[op] = metric_series(t->requests, scheme, method, "200");
+        t->partial[op] = op == JOB_GET ? metric_series(t->requests, scheme, method, "206") : t->ok[op];
+        t->seconds[op] = metric_series(seconds, scheme, method);
+        t->first_byte[op] = metric_series(first, scheme, method);
+    }
+    return t;
+}
+
+void telemetry_free(struct telemetry *t)
+{
+    free(t);
+}
+
+void telemetry_request(struct telemetry *t, enum job_op op, const char *code, uint64_t first_byte_ns, uint64_t total_ns)
+{
+    struct str c = str_of(code);
+    struct metric_series *s = str_eq(c, STR("200")) ? t->ok[op]
+                              : str_eq(c, STR("206")) && op == JOB_GET
+                                  ? t->partial[op]
+                                  : metric_series(t->requests, t->scheme, job_op_name(op), code);
+    metric_add(s, 1);
+    metric_observe(t->seconds[op], (double)total_ns / (double)NS_PER_SECOND);
+    if (first_byte_ns)
+        metric_observe(t->first_byte[op], (double)first_byte_ns / (double)NS_PER_SECOND);
+}
+
+void telemetry_retry(struct telemetry *t, const struct store_reply *why)
+{
+    const char *reason = why->slow_down ? "slow_down" : err_code_name((enum err_code) - why->code);
+    metric_add(metric_series(t->retries, t->scheme, reason), 1);
+}

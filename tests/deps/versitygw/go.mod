@@ -1,0 +1,5 @@
+module cistern.io/tests/versitygw
+
+go 1.24
+
+require github.com/versity/versitygw v1.8.0

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "uri.h"
+
+static void a_bucket_and_its_prefix_are_told_apart(void **state)
+{
+    static const struct {
+        const char *text, *bucket, *prefix;
+        enum uri_scheme scheme;
+    } good[] = {
+        {"s3://bucket", "bucket", "", URI_S3},
+        {"s3://bucket/", "bucket", "", URI_S3},
+        {"s3://bucket/a/b/", "bucket", "a/b/", URI_S3},
+        {"s3://bucket//a", "bucket", "/a", URI_S3},
+        {"s3://my.bucket-1/a b+%2F?#", "my.bucket-1", "a b+%2F?#", URI_S3},
+        {"gs://my_bucket/x", "my_bucket", "x", URI_GS},
+        {"gs://b.example.com/..", "b.example.com", "..", URI_GS},
+        {"file:///data/x", "", "/data/x", URI_FILE},
+        {"file://localhost/data", "", "/data", URI_FILE},
+        {"file:///", "", "/", URI_FILE},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(good); i++) {
+        struct uri u;
+        struct err err;
+        assert_int_equal(uri_parse(str_of(good[i].text), &u, &err), 0);
+        assert_int_equal(u.scheme, good[i].scheme);
+        assert_true(str_eq(u.bucket, str_of(good[i].bucket)));
+        assert_true(str_eq(u.prefix, str_of(good[i].prefix)));
+    }
+}
+
+static void each_wrong_form_is_told_by_name(void **state)
+{
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        {"", "it is empty"},
+        {"/data", "it has no scheme"},
+        {"s3:/b", "it has no scheme"},
+        {"bucket/key", "it has no scheme"},
+        {"https://b.s3.amazonaws.com/k", "a web address is not a bucket"},
+        {"gcs://bucket", "unknown scheme 'gcs'"},
+        {"s3a://bucket", "Hadoop"},
+        {"S3://bucket", "lower case"},
+        {"ftp://bucket", "unknown scheme"},
+        {"s3://", "it names no bucket"},
+        {"s3:///key", "it names no bucket"},
+        {"gs:///", "it names no bucket"},
+        {"s3://ab/k", "too short or too long"},
+        {"s3://Bucket/k", "a character that bucket names cannot have"},
+        {"s3://my_bucket/k", "a character that bucket names cannot have"},
+        {"s3://-bucket/k", "begins or ends"},
+        {"s3://bucket./k", "begins or ends"},
+        {"s3://user:pw@bucket/k", "user name or password"},
+        {"s3://bucket:9000/k", "it holds a port"},
+        {"s3://arn:aws:s3:::bucket/k", "ARNs"},
+        {"file://", "it names no folder"},
+        {"file://host/data", "not absolute, or a host"},
+        {"file://data", "not absolute, or a host"},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(bad); i++) {
+        struct uri u;
+        struct err err;
+        assert_int_equal(uri_parse(str_of(bad[i].text), &u, &err), -ERR_INVALID);
+        if (!strstr(err.text, bad[i].why))
+            fail_msg("'%s': %s", bad[i].text, err.text);
+        assert_int_equal(err.id, 1001);
+        assert_true(err.advice[0] != '\0');
+    }
+}
+
+static void nul_bytes_and_long_keys_are_refused(void **state)
+{
+    struct uri u;
+    struct err err;
+    char text[1100] = "s3://bucket/";
+    size_t start = strlen(text);
+    (void)state;
+    assert_int_equal(uri_parse(STR("s3://bucket/a\0b"), &u, &err), -ERR_INVALID);
+    memset(text + start, 'k', 1025);
+    assert_int_equal(uri_parse((struct str){text, start + 1024}, &u, &err), 0);
+    assert_int_equal(uri_parse((struct str){text, start + 1025}, &u, &err), -ERR_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bucket_and_its_prefix_are_told_apart),
+        cmocka_unit_test(each_wrong_form_is_told_by_name),
+        cmocka_unit_test(nul_bytes_and_long_keys_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
