@@ -38,6 +38,8 @@ struct rpc_options {
     const struct rpc_method *methods; /* frozen; outlives the server */
     size_t method_count;
     void *ctx; /* for the handlers; outlives the server */
+    /* What became of a call, told on its thread before the answer leaves: for the log. `err` NULL: OK. May be NULL. */
+    void (*answered)(void *ctx, const char *path, const struct err *err, uint64_t took_ns);
 };
 
 /* Binds and serves. The socket appears at its path only when it answers. */

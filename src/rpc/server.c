@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server.h"
+#include "call.h"
+#include "util/clock.h"
+#include <grpc/grpc_security.h>
+#include <stdio.h>
+
+enum { THREADS_DEFAULT = 32, STREAMS_MAX = 256, METADATA_MAX = 16 << 10 };
+
+/* As the sidecars have them, so that one dashboard serves both. */
+static const double buckets[] = {.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600, 0};
+
+static void *queue_main(void *ctx)
+{
+    struct rpc_server *s = ctx;
+    for (;;) {
+        grpc_event e = grpc_completion_queue_next(s->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        if (e.type == GRPC_QUEUE_SHUTDOWN)
+            return NULL;
+        struct tag *t = e.tag;
+        t->done(t, e.success);
+    }
+}
+
+static struct rpc_call *next_call(struct rpc_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!s->first && !s->ending)
+        pthread_cond_wait(&s->work, &s->lock);
+    struct rpc_call *c = s->first;
+    if (c) {
+        s->first = c->next;
+        if (!s->first)
+            s->last = NULL;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return c;
+}
+
+static void *handler_main(void *ctx)
+{
+    struct rpc_call *c;
+    while ((c = next_call(ctx)) != NULL)
+        call_serve(c);
+    return NULL;
+}
+
+static void on_down(struct tag *t, bool ok)
+{
+    (void)ok;
+    struct rpc_server *s = container_of(t, struct rpc_server, down);
+    pthread_mutex_lock(&s->lock);
+    s->is_down = true;
+    pthread_cond_broadcast(&s->woken);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- starting -----------------------------------------------------------------------------------------------------
+ */
+
+static struct rpc_server *server_new(const struct rpc_options *o)
+{
+    struct rpc_server *s = xcalloc(1, sizeof *s);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->woken, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    s->options = *o;
+    s->down.done = on_down;
+    s->seconds = metric_new(METRIC_HISTOGRAM, "csi_plugin_operations_seconds",
+                            "Time that an operation of the plugin took, by its gRPC status.",
+                            "driver_name,method_name,grpc_status_code", buckets);
+    return s;
+}
+
+static grpc_arg limit(const char *key, int value)
+{
+    return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value.integer = value};
+}
+
+static int listen_on(struct rpc_server *s, struct err *err)
+{
+    grpc_arg args[] = {
+        limit(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, RPC_MESSAGE_MAX),
+        limit(GRPC_ARG_MAX_CONCURRENT_STREAMS, STREAMS_MAX),
+        limit(GRPC_ARG_MAX_METADATA_SIZE, METADATA_MAX),
+    };
+    grpc_channel_args all = {.num_args = countof(args), .args = args};
+    s->server = grpc_server_create(&all, NULL);
+    s->queue = grpc_completion_queue_create_for_next(NULL);
+    grpc_server_register_completion_queue(s->server, s->queue, NULL);
+    grpc_server_credentials *insecure = grpc_insecure_server_credentials_create();
+    int bound = grpc_server_add_http2_port(s->server, s->name.uri, insecure);
+    grpc_server_credentials_release(insecure);
+    if (!bound)
+        return err_set(err, ERR_IO, "cannot listen on the socket '%s'", s->name.path);
+    grpc_server_start(s->server);
+    return 0;
+}
+
+static int start_thread(pthread_t *t, const char *name, void *(*run)(void *), void *ctx, struct err *err)
+{
+    int e = pthread_create(t, NULL, run, ctx);
+    if (e)
+        return err_sys(err, e, "cannot start the thread '%s'", name);
+    pthread_setname_np(*t, name);
+    return 0;
+}
+
+static int start_threads(struct rpc_server *s, struct err *err)
+{
+    unsigned wanted = s->options.threads ? s->options.threads : THREADS_DEFAULT;
+    for (; s->thread_count < min_u64(wanted, RPC_THREADS_MAX); s->thread_count++) {
+        char name[16];
+        snprintf(name, sizeof name, "rpc/%u", s->thread_count);
+        int r = start_thread(&s->threads[s->thread_count], name, handler_main, s, err);
+        if (r < 0)
+            return r;
+    }
+    return start_thread(&s->queue_thread, "rpc/queue", queue_main, s, err);
+}
+
+static void join_handlers(struct rpc_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->ending = true;
+    pthread_cond_broadcast(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    for (; s->thread_count > 0; s->thread_count--)
+        pthread_join(s->threads[s->thread_count - 1], NULL);
+}
+
+static void close_queue(struct rpc_server *s)
+{
+    if (!s->queue)
+        return;
+    grpc_completion_queue_shutdown(s->queue);
+    queue_main(s); /* what is still in it, if nobody else reads it any more */
+    grpc_completion_queue_destroy(s->queue);
+    s->queue = NULL;
+}
+
+/* What came to be before the start failed; no queue thread runs, and no call was asked for. */
+static void take_apart(struct rpc_server *s)
+{
+    join_handlers(s);
+    if (s->server) {
+        grpc_server_shutdown_and_notify(s->server, s->queue, &s->down);
+        grpc_completion_queue_next(s->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        grpc_server_destroy(s->server);
+    }
+    close_queue(s);
+    grpc_shutdown();
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->woken);
+    free(s);
+}
+
+int rpc_server_start(const struct rpc_options *o, struct rpc_server **ret, struct err *err)
+{
+    grpc_init();
+    struct rpc_server *s = server_new(o);
+    int r = socket_name_init(&s->name, o->socket_path, err);
+    if (r == 0)
+        r = listen_on(s, err);
+    if (r == 0)
+        r = start_threads(s, err);
+    if (r < 0) {
+        take_apart(s);
+        return r;
+    }
+    call_await(s);
+    r = socket_name_publish(&s->name, err);
+    if (r < 0) {
+        rpc_server_free(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+/* ---- stopping -----------------------------------------------------------------------------------------------------
+ */
+
+static bool wait_until_down(struct rpc_server *s, uint64_t until_ns)
+{
+    struct timespec at = {.tv_sec = (time_t)(until_ns / NS_PER_SECOND), .tv_nsec = (long)(until_ns % NS_PER_SECOND)};
+    pthread_mutex_lock(&s->lock);
+    int e = 0;
+    while (!s->is_down && e != ETIMEDOUT)
+        e = pthread_cond_timedwait(&s->woken, &s->lock, &at);
+    bool down = s->is_down;
+    pthread_mutex_unlock(&s->lock);
+    return down;
+}
+
+void rpc_server_stop(struct rpc_server *s, uint64_t grace_ns)
+{
+    if (!s || s->stopping)
+        return;
+    socket_name_remove(&s->name);
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_cond_broadcast(&s->woken);
+    pthread_mutex_unlock(&s->lock);
+    grpc_server_shutdown_and_notify(s->server, s->queue, &s->down);
+    if (!wait_until_down(s, clock_now_ns() + grace_ns)) {
+        grpc_server_cancel_all_calls(s->server);
+        while (!wait_until_down(s, clock_now_ns() + NS_PER_SECOND))
+            ;
+    }
+    /* A cancelled call is over for gRPC while its handler still works: the queue may close only after the last one. */
+    join_handlers(s);
+    grpc_completion_queue_shutdown(s->queue);
+    pthread_join(s->queue_thread, NULL);
+}
+
+void rpc_server_free(struct rpc_server *s)
+{
+    if (!s)
+        return;
+    rpc_server_stop(s, 0);
+    grpc_server_destroy(s->server);
+    grpc_completion_queue_destroy(s->queue);
+    grpc_shutdown();
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->woken);
+    free(s);
+}

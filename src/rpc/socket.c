@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "socket.h"
+#include "util/str.h"
+#include <stdio.h>
+#include <sys/un.h>
+
+static void encode(char *out, const char *path)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
+    memcpy(out, "unix:", 5);
+    out += 5;
+    for (; *path; path++)
+        if (strchr(plain, *path))
+            *out++ = *path;
+        else
+            out += snprintf(out, 4, "%%%02X", (unsigned char)*path);
+    *out = '\0';
+}
+
+int socket_name_init(struct socket_name *n, const char *path, struct err *err)
+{
+    const char *slash = strrchr(path, '/');
+    if (path[0] != '/' || !slash[1])
+        return err_set(err, ERR_INVALID, "the socket '%s' must be an absolute path", path);
+    *n = (struct socket_name){0};
+    int len = snprintf(n->path, sizeof n->path, "%s", path);
+    int temporary = snprintf(n->temporary, sizeof n->temporary, "%.*s/.%s.%ld", (int)(slash - path), path, slash + 1,
+                             (long)getpid());
+    size_t room = sizeof((struct sockaddr_un *)NULL)->sun_path;
+    if (len >= (int)sizeof n->path || temporary >= (int)room)
+        return err_set(err, ERR_INVALID, "the socket '%s' is too long: %zu bytes are left for its path", path,
+                       room - 1 - (size_t)(temporary - len));
+    struct stat st;
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path);
+    if (stat(folder, &st) != 0)
+        return err_sys(err, errno, "cannot make the socket '%s'", path);
+    encode(n->uri, n->temporary);
+    return 0;
+}
+
+int socket_name_publish(struct socket_name *n, struct err *err)
+{
+    struct stat st;
+    if (chmod(n->temporary, 0600) != 0 || stat(n->temporary, &st) != 0)
+        return err_sys(err, errno, "cannot set up the socket '%s'", n->temporary);
+    if (rename(n->temporary, n->path) != 0)
+        return err_sys(err, errno, "cannot rename '%s' to '%s'", n->temporary, n->path);
+    n->dev = st.st_dev;
+    n->ino = st.st_ino;
+    n->published = true;
+    return 0;
+}
+
+void socket_name_remove(struct socket_name *n)
+{
+    struct stat st;
+    if (n->published && lstat(n->path, &st) == 0 && st.st_dev == n->dev && st.st_ino == n->ino)
+        unlink(n->path);
+    n->published = false;
+}

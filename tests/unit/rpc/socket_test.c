@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "socket.h"
+#include "unit.h"
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+static char folder[] = "/tmp/cistern-socket-XXXXXX";
+static char path[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(path, sizeof path, "%s/csi.sock", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+static void bind_at(const char *where)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    strcpy(a.sun_path, where);
+    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+}
+
+static void the_first_driver_leaves_the_name_to_the_second(void **state)
+{
+    (void)state;
+    struct err err;
+    struct stat before, after;
+    static struct socket_name first, second;
+    assert_int_equal(socket_name_init(&first, path, &err), 0);
+    bind_at(first.temporary);
+    assert_int_equal(socket_name_publish(&first, &err), 0);
+    assert_int_equal(socket_name_init(&second, path, &err), 0);
+    bind_at(second.temporary);
+    assert_int_equal(stat(path, &before), 0);
+    assert_int_equal(socket_name_publish(&second, &err), 0);
+    socket_name_remove(&first);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_not_equal(before.st_ino, after.st_ino);
+    assert_int_equal(after.st_mode & 0777, 0600);
+    socket_name_remove(&second);
+    assert_int_equal(stat(path, &after), -1);
+}
+
+static void a_path_that_cannot_be_a_socket_is_refused_with_the_reason(void **state)
+{
+    (void)state;
+    struct err err;
+    static struct socket_name n;
+    char longer[200];
+    memset(longer, 'x', sizeof longer);
+    longer[0] = '/';
+    longer[sizeof longer - 1] = '\0';
+    assert_int_equal(socket_name_init(&n, "csi.sock", &err), -ERR_INVALID);
+    assert_int_equal(socket_name_init(&n, "/tmp/", &err), -ERR_INVALID);
+    assert_int_equal(socket_name_init(&n, longer, &err), -ERR_INVALID);
+    assert_non_null(strstr(err.text, "too long"));
+    assert_int_equal(socket_name_init(&n, "/no/such/csi.sock", &err), -ERR_NOT_FOUND);
+}
+
+static void grpc_gets_the_path_percent_encoded(void **state)
+{
+    (void)state;
+    struct err err;
+    char odd[128], want[64];
+    static struct socket_name n;
+    snprintf(odd, sizeof odd, "%s/a b%%.sock", folder);
+    assert_int_equal(socket_name_init(&n, odd, &err), 0);
+    snprintf(want, sizeof want, "/.a%%20b%%25.sock.%ld", (long)getpid());
+    assert_non_null(strstr(n.uri, want));
+    assert_int_equal(strncmp(n.uri, "unix:/", 6), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_driver_leaves_the_name_to_the_second),
+        cmocka_unit_test(a_path_that_cannot_be_a_socket_is_refused_with_the_reason),
+        cmocka_unit_test(grpc_gets_the_path_percent_encoded),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
