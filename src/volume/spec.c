@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "volume/spec.h"
+#include "spec_keys.h"
+#include <assert.h>
+
+struct spec *spec_new(void)
+{
+    struct spec *s = xcalloc(1, sizeof *s);
+    struct err err;
+    for (size_t i = 0; i < spec_key_count; i++) {
+        const struct spec_key *key = &spec_keys[i];
+        int r = key->initial ? spec_value_parse(key, s, str_of(key->initial), &err) : 0;
+        assert(r == 0); /* a default that its own type refuses is a mistake in the table */
+    }
+    return s;
+}
+
+void spec_free(struct spec *own_s)
+{
+    if (!own_s)
+        return;
+    for (size_t i = 0; i < spec_key_count; i++)
+        spec_value_clear(&spec_keys[i], own_s);
+    free(own_s->name);
+    free(own_s);
+}
+
+/* What the CO's sidecars and the kubelet add on their own. */
+static int ignore_foreign(struct str key, struct str value, struct err *err)
+{
+    if (!str_eq(key, STR("csi.storage.k8s.io/fstype")) || value.len == 0)
+        return 0;
+    err_set(err, ERR_INVALID, "'%.*s' asks for '%.*s', but a volume has no file system of your choice", STR_FMT(key),
+            (int)min_u64(value.len, 60), value.ptr);
+    return err_advise(err, 2002, "remove it from the StorageClass");
+}
+
+int spec_set(struct spec *s, struct str key, struct str value, struct err *err)
+{
+    if (str_starts(key, STR("csi.storage.k8s.io/")))
+        return ignore_foreign(key, value, err);
+    const struct spec_key *k = spec_key_find(key, err);
+    return k ? spec_value_parse(k, s, value, err) : -(int)err->code;
+}
+
+static bool may_change(const struct spec_key *key, const struct spec *from, const struct spec *to)
+{
+    switch (key->change) {
+    case CHANGE_FREELY:
+        return true;
+    case CHANGE_TO_EAGER:
+        return from->params.hydration == HYDRATION_LAZY && to->params.hydration == HYDRATION_EAGER;
+    case CHANGE_NEVER:
+        break;
+    }
+    return false;
+}
+
+int spec_modify(struct spec *s, struct str key, struct str value, struct err *err)
+{
+    const struct spec_key *k = spec_key_find(key, err);
+    if (!k)
+        return -(int)err->code;
+    auto_spec wanted = spec_new();
+    int r = spec_value_parse(k, wanted, value, err);
+    if (r < 0)
+        return r;
+    if (spec_value_same(k, s, wanted))
+        return 0;
+    if (!may_change(k, s, wanted)) {
+        err_set(err, ERR_INVALID, "'%s' cannot become '%.*s' on a volume that exists", k->name,
+                (int)min_u64(value.len, 100), value.len ? value.ptr : "");
+        return err_advise(err, 2008,
+                          "concurrency, bandwidth and onDataLoss may change, and hydration from lazy to eager");
+    }
+    return spec_value_parse(k, s, value, err);
+}
+
+/* ---- what no single key can know
+ * -------------------------------------------------------------------------------------
+ */
+
+static int contradiction(struct err *err, const char *what, const char *advice)
+{
+    err_set(err, ERR_INVALID, "%s", what);
+    return err_advise(err, 2002, "%s", advice);
+}
+
+static int check_uri(const char *name, const char *uri, struct err *err)
+{
+    static const char *const schemes[] = {"s3://", "gs://", "file:///"};
+    for (size_t i = 0; i < countof(schemes); i++)
+        if (str_starts(str_of(uri), str_of(schemes[i])) && strlen(uri) > strlen(schemes[i]))
+            return 0;
+    err_set(err, ERR_INVALID, "'%.200s' is no value for '%s'", uri, name);
+    return err_advise(err, 2002, "s3://bucket/prefix/, gs://bucket/prefix/ or file:///folder/ is wanted");
+}
+
+static int check_source(const struct spec *s, struct err *err)
+{
+    const struct spec_source *src = &s->source;
+    if (src->uri && src->source_count)
+        return contradiction(err, "'uri' and 'sources' are both given", "give one or the other");
+    if (src->source_count && (src->include.count || src->exclude.count))
+        return contradiction(err, "'sources' has includes and excludes of its own", "move them into its entries");
+    for (size_t i = 0; i < spec_source_count(s); i++) {
+        int r = check_uri(src->uri ? "uri" : "sources.uri", spec_source_at(s, i).uri, err);
+        if (r < 0)
+            return r;
+    }
+    if (src->retry_backoff_base_ns > src->retry_backoff_cap_ns)
+        return contradiction(err, "'retry.backoffBase' is longer than 'retry.backoffCap'", "swap them");
+    return 0;
+}
+
+static int check_export(const struct spec *s, struct err *err)
+{
+    const struct spec_export *e = &s->export;
+    if (!e->uri && (e->marker || e->include.count || e->exclude.count || e->latest || e->every || e->best_key))
+        return contradiction(err, "there are export rules, but no 'export.uri'", "say where to export to");
+    if (!e->uri)
+        return 0;
+    if (!e->best_file != !e->best_key)
+        return contradiction(err, "'export.select.best' needs both 'file' and 'key'",
+                             "name the metrics file and the value in it");
+    if (e->triggers & TRIGGER_INTERVAL && e->interval_ns == 0)
+        return contradiction(err, "'export.trigger' has Interval, but 'export.interval' is 0", "set export.interval");
+    return check_uri("export.uri", e->uri, err);
+}
+
+int spec_check(const struct spec *s, struct err *err)
+{
+    const struct spec_params *p = &s->params;
+    if (!p->pool)
+        return contradiction(err, "'pool' is empty", "name a pool, or leave it out for 'default'");
+    if (p->max_volume_bytes && p->min_volume_bytes > p->max_volume_bytes)
+        return contradiction(err, "'minVolumeSize' is more than 'maxVolumeSize'", "swap them");
+    int r = check_source(s, err);
+    return r < 0 ? r : check_export(s, err);
+}
+
+const char *spec_difference(const struct spec *a, const struct spec *b)
+{
+    for (size_t i = 0; i < spec_key_count; i++)
+        if (!spec_value_same(&spec_keys[i], a, b))
+            return spec_keys[i].name;
+    return NULL;
+}
+
+size_t spec_source_count(const struct spec *s)
+{
+    return s->source.uri ? 1 : s->source.source_count;
+}
+
+struct spec_part spec_source_at(const struct spec *s, size_t index)
+{
+    assert(index < spec_source_count(s));
+    const struct spec_source *src = &s->source;
+    if (src->uri)
+        return (struct spec_part){.uri = src->uri, .include = src->include, .exclude = src->exclude};
+    return src->sources[index];
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spec_keys.h"
+#include <ctype.h>
+
+#define AT(field) .offset = offsetof(struct spec, field)
+
+const struct spec_key spec_keys[] = {
+    /* StorageClass parameters */
+    {"pool", TYPE_TEXT, AT(params.pool), .initial = "default", .is_parameter = true},
+    {"hydration", TYPE_ENUM, AT(params.hydration), .choices = "eager lazy gate none", .change = CHANGE_TO_EAGER,
+     .is_parameter = true},
+    {"access", TYPE_ENUM, AT(params.access), .choices = "auto fuse bind", .is_parameter = true},
+    {"verify", TYPE_ENUM, AT(params.verify), .choices = "auto size none", .is_parameter = true},
+    {"onDataLoss", TYPE_ENUM, AT(params.on_data_loss), .choices = "fail rehydrate empty", .change = CHANGE_FREELY,
+     .is_parameter = true},
+    {"concurrency", TYPE_COUNT, AT(params.concurrency), .least = 1, .most = 512, .initial = "64",
+     .change = CHANGE_FREELY, .is_parameter = true},
+    {"bandwidth", TYPE_BYTES, AT(params.bandwidth), .change = CHANGE_FREELY, .is_parameter = true},
+    {"minVolumeSize", TYPE_BYTES, AT(params.min_volume_bytes), .is_parameter = true},
+    {"maxVolumeSize", TYPE_BYTES, AT(params.max_volume_bytes), .is_parameter = true},
+    {"directIO", TYPE_ENUM, AT(params.direct_io), .choices = "auto on off", .is_parameter = true},
+    {"exportSecret", TYPE_TEXT, AT(params.export_secret), .is_parameter = true},
+
+    /* BucketSource: what to hydrate from */
+    {"uri", TYPE_TEXT, AT(source.uri)},
+    {"endpoint", TYPE_TEXT, AT(source.endpoint)},
+    {"region", TYPE_TEXT, AT(source.region)},
+    {"pathStyle", TYPE_BOOL, AT(source.path_style)},
+    {"serviceAccountName", TYPE_TEXT, AT(source.service_account)},
+    {"secretRef.name", TYPE_TEXT, AT(source.secret_name)},
+    {"identity.method", TYPE_ENUM, AT(source.identity),
+     .choices = "auto gke wif irsa podIdentity metadata secret anonymous"},
+    {"identity.audience", TYPE_TEXT, AT(source.identity_audience)},
+    {"identity.provider", TYPE_TEXT, AT(source.identity_provider)},
+    {"include", TYPE_PATTERNS, AT(source.include)},
+    {"exclude", TYPE_PATTERNS, AT(source.exclude)},
+    {"sources", TYPE_SOURCES},
+    {"requesterPays", TYPE_PAYER, AT(source.requester_pays)},
+    {"consistency", TYPE_ENUM, AT(source.consistency), .choices = "pinned latest versions"},
+    {"maxAge", TYPE_DURATION, AT(source.max_age_ns)},
+    {"onChange", TYPE_ENUM, AT(source.on_change), .choices = "fail relist keepOld"},
+    {"onMissing", TYPE_ENUM, AT(source.on_missing), .choices = "fail skip"},
+    {"retry.maxAttempts", TYPE_COUNT, AT(source.retry_attempts_max), .least = 1, .most = 1000, .initial = "8"},
+    {"retry.maxElapsed", TYPE_DURATION, AT(source.retry_elapsed_max_ns), .initial = "30m"},
+    {"retry.backoffBase", TYPE_DURATION, AT(source.retry_backoff_base_ns), .initial = "250ms"},
+    {"retry.backoffCap", TYPE_DURATION, AT(source.retry_backoff_cap_ns), .initial = "32s"},
+    {"layout.subPath", TYPE_PATH, AT(source.layout_sub_path)},
+    {"layout.dirMode", TYPE_MODE, AT(source.layout_dir_mode), .initial = "0755"},
+    {"layout.fileMode", TYPE_MODE, AT(source.layout_file_mode), .initial = "0644"},
+    {"layout.uid", TYPE_COUNT, AT(source.layout_uid), .most = UINT32_MAX - 1},
+    {"layout.gid", TYPE_COUNT, AT(source.layout_gid), .most = UINT32_MAX - 1},
+    {"layout.controlDir", TYPE_BOOL, AT(source.layout_control_dir)},
+    {"layout.stripPrefix", TYPE_BOOL, AT(source.layout_strip_prefix), .initial = "true"},
+    {"priority", TYPE_PATTERNS, AT(source.priority)},
+    {"sizeCheck", TYPE_BOOL, AT(source.size_check), .initial = "true"},
+    {"suspend", TYPE_BOOL, AT(source.suspend)},
+    {"shard.index", TYPE_LATER},
+    {"shard.indexFrom", TYPE_LATER},
+    {"shard.count", TYPE_LATER},
+    {"unpack", TYPE_LATER},
+    {"restore.uri", TYPE_LATER},
+    {"restore.pick", TYPE_LATER},
+    {"restore.subPath", TYPE_LATER},
+    {"restore.required", TYPE_LATER},
+
+    /* BucketSource: what to export */
+    {"export.uri", TYPE_TEXT, AT(export.uri)},
+    {"export.endpoint", TYPE_TEXT, AT(export.endpoint)},
+    {"export.region", TYPE_TEXT, AT(export.region)},
+    {"export.include", TYPE_PATTERNS, AT(export.include)},
+    {"export.exclude", TYPE_PATTERNS, AT(export.exclude)},
+    {"export.trigger", TYPE_FLAGS, AT(export.triggers), .choices = "OnClose OnUnpublish OnRelease Interval Manual",
+     .initial = "OnUnpublish,OnRelease"},
+    {"export.select.group", TYPE_ENUM, AT(export.group), .choices = "file directory"},
+    {"export.select.latest", TYPE_COUNT, AT(export.latest), .most = UINT32_MAX},
+    {"export.select.every", TYPE_COUNT, AT(export.every), .most = UINT32_MAX},
+    {"export.select.best.file", TYPE_PATH, AT(export.best_file)},
+    {"export.select.best.key", TYPE_TEXT, AT(export.best_key)},
+    {"export.select.best.order", TYPE_ENUM, AT(export.best_order), .choices = "min max"},
+    {"export.select.best.count", TYPE_COUNT, AT(export.best_count), .least = 1, .most = UINT32_MAX, .initial = "1"},
+    {"export.storageClass", TYPE_TEXT, AT(export.storage_class)},
+    {"export.serviceAccountName", TYPE_TEXT, AT(export.service_account)},
+    {"export.secretRef", TYPE_TEXT, AT(export.secret_name)},
+    {"export.interval", TYPE_DURATION, AT(export.interval_ns)},
+    {"export.settle", TYPE_DURATION, AT(export.settle_ns), .initial = "30s"},
+    {"export.marker", TYPE_PATH, AT(export.marker)},
+    {"export.conflict", TYPE_ENUM, AT(export.conflict), .choices = "fail overwrite version"},
+    {"export.onFailure", TYPE_ENUM, AT(export.on_failure), .choices = "Retain Discard"},
+    {"export.deadline", TYPE_DURATION, AT(export.deadline_ns), .initial = "24h"},
+};
+const size_t spec_key_count = countof(spec_keys);
+
+enum { NAME_LEN_MAX = 63 };
+
+/* Levenshtein's distance, letters of either case being equal: a row at a time. */
+static size_t distance(struct str a, struct str b)
+{
+    size_t row[NAME_LEN_MAX + 1];
+    for (size_t j = 0; j <= b.len; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a.len; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.len; j++) {
+            bool equal = tolower((unsigned char)a.ptr[i - 1]) == tolower((unsigned char)b.ptr[j - 1]);
+            size_t best = min_u64(min_u64(row[j], row[j - 1]) + 1, diagonal + !equal);
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[b.len];
+}
+
+static const char *nearest(struct str name)
+{
+    struct str cut = str_sub(name, 0, NAME_LEN_MAX);
+    const char *best = NULL;
+    size_t best_distance = SIZE_MAX;
+    for (size_t i = 0; i < spec_key_count; i++) {
+        size_t d = spec_keys[i].type == TYPE_LATER ? SIZE_MAX : distance(cut, str_of(spec_keys[i].name));
+        if (d < best_distance) {
+            best = spec_keys[i].name;
+            best_distance = d;
+        }
+    }
+    return best;
+}
+
+const struct spec_key *spec_key_find(struct str name, struct err *err)
+{
+    for (size_t i = 0; i < spec_key_count; i++)
+        if (str_eq(name, str_of(spec_keys[i].name)))
+            return &spec_keys[i];
+    err_set(err, ERR_INVALID, "unknown parameter '%.*s'", (int)min_u64(name.len, NAME_LEN_MAX),
+            name.len ? name.ptr : "");
+    err_advise(err, 2001, "the nearest known one is '%s'", nearest(name));
+    return NULL;
+}
