@@ -48,6 +48,14 @@ int rpc_status_of(enum err_code code)
     return (size_t)code < countof(statuses) && statuses[code] ? statuses[code] : GRPC_STATUS_INTERNAL;
 }
 
+enum err_code rpc_code_of(int status)
+{
+    for (size_t code = countof(statuses); code-- > 1;)
+        if (statuses[code] == status)
+            return (enum err_code)code;
+    return ERR_INTERNAL;
+}
+
 const char *rpc_status_name(int status)
 {
     return status >= 0 && (size_t)status < countof(names) ? names[status] : "Unknown";
