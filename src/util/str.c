@@ -82,21 +82,31 @@ char *str_dup(struct str s)
     return copy;
 }
 
-/* Length of the well-formed character at p, 0 if there is none. RFC 3629: no overlong forms, surrogates, or > 10FFFF.
- */
+/* Bytes of a character that begins with `lead`, 0 if none does. RFC 3629: no overlong forms, none beyond 10FFFF. */
+static size_t utf8_length(unsigned char lead)
+{
+    if (lead < 0x80)
+        return lead > 0;
+    if (lead < 0xC2 || lead > 0xF4)
+        return 0;
+    return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+}
+
+/* Length of the well-formed character at p, 0 if there is none. */
 static size_t utf8_char(const unsigned char *p, size_t left)
 {
-    if (p[0] > 0 && p[0] < 0x80)
-        return 1;
-    size_t len = p[0] >= 0xC2 && p[0] <= 0xDF ? 2 : (p[0] & 0xF0) == 0xE0 ? 3 : p[0] >= 0xF0 && p[0] <= 0xF4 ? 4 : 0;
-    if (len == 0 || len > left)
+    size_t len = utf8_length(p[0]);
+    if (len < 2 || len > left)
+        return len == 1;
+    /* The second byte has a smaller range behind four of the leads: overlong forms, surrogates, beyond 10FFFF. */
+    unsigned char low = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned char high = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
+    if (p[1] < low || p[1] > high)
         return 0;
-    for (size_t i = 1; i < len; i++)
+    for (size_t i = 2; i < len; i++)
         if ((p[i] & 0xC0) != 0x80)
             return 0;
-    bool bad = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
-               (p[0] == 0xF4 && p[1] > 0x8F);
-    return bad ? 0 : len;
+    return len;
 }
 
 bool str_is_utf8(struct str s)
@@ -132,7 +142,7 @@ int str_to_u64(struct str s, uint64_t *ret, struct err *err)
 int str_to_i64(struct str s, int64_t *ret, struct err *err)
 {
     bool negative = s.len > 0 && s.ptr[0] == '-';
-    uint64_t n;
+    uint64_t n = 0;
     struct err ignored;
     uint64_t limit = (uint64_t)INT64_MAX + (negative ? 1 : 0);
     if (str_to_u64(negative ? str_from(s, 1) : s, &n, &ignored) < 0 || n > limit)

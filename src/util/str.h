@@ -31,7 +31,7 @@ static inline struct str str_sub(struct str s, size_t from, size_t len)
         from = s.len;
     if (len > s.len - from)
         len = s.len - from;
-    return (struct str){s.ptr ? s.ptr + from : NULL, len};
+    return s.ptr ? (struct str){s.ptr + from, len} : STR_NULL;
 }
 
 static inline struct str str_from(struct str s, size_t from)

@@ -63,7 +63,7 @@ static void begin(struct scene *s, bool kernel)
     assert_int_equal(pool_new(4, &s->pool, &err), 0);
     assert_int_equal(worker_init(&s->worker, 0, s->pool, &web, kernel, &err), 0);
     assert_int_equal(loop_start(s->worker.loop, &err), 0);
-    strcpy(s->path, "/tmp/cistern-uring-XXXXXX");
+    memcpy(s->path, "/tmp/cistern-uring-XXXXXX", sizeof "/tmp/cistern-uring-XXXXXX");
     s->fd = mkstemp(s->path);
     assert_true(s->fd >= 0);
 }

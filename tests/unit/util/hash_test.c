@@ -12,7 +12,7 @@ static const char *hex_of(const void *bytes, size_t len)
     struct sbuf b;
     sbuf_init(&b, sizeof text);
     sbuf_add_hex(&b, bytes, len);
-    strcpy(text, b.ptr);
+    memcpy(text, b.ptr, b.len + 1);
     sbuf_done(&b);
     return text;
 }
