@@ -229,36 +229,50 @@ static int check_unchanged(const struct local_job *j, const struct stat *st, str
     return err_advise(err, 1409, "list the source again");
 }
 
-static int visit_read(struct local_job *j, struct err *err)
+static int open_unchanged(struct local_job *j, struct err *err)
 {
-    const struct job_args *a = &j->job.args;
     struct stat st;
-    int r = 0;
-    if (j->fd < 0) {
-        r = open_object(j, &st, err);
-        if (r == 0)
-            r = check_unchanged(j, &st, err);
-        if (r < 0)
-            return r;
-        local_describe(a->key, &st, j->etag, &j->job.reply.object);
-    }
-    uint64_t want = min_u64(a->len - j->moved, LOCAL_CHUNK);
+    int r = open_object(j, &st, err);
+    if (r == 0)
+        r = check_unchanged(j, &st, err);
+    if (r == 0)
+        local_describe(j->job.args.key, &st, j->etag, &j->job.reply.object);
+    return r;
+}
+
+/* Up to `want` bytes into buf; fewer at the end of the file. */
+static int fill(struct local_job *j, uint64_t want, struct err *err)
+{
     if (!j->buf && want)
         j->buf = xcalloc(1, want);
     for (j->filled = 0; j->filled < want;) {
-        ssize_t n = pread(j->fd, j->buf + j->filled, want - j->filled, (off_t)(a->offset + j->moved + j->filled));
+        uint64_t at = j->job.args.offset + j->moved + j->filled;
+        ssize_t n = pread(j->fd, j->buf + j->filled, want - j->filled, (off_t)at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return err_sys(err, errno, "cannot read it");
         if (n == 0)
-            break;
+            return 0;
         j->filled += (size_t)n;
     }
+    return 0;
+}
+
+static int visit_read(struct local_job *j, struct err *err)
+{
+    const struct job_args *a = &j->job.args;
+    struct stat st;
+    int r = j->fd < 0 ? open_unchanged(j, err) : 0;
+    uint64_t want = min_u64(a->len - j->moved, LOCAL_CHUNK);
+    if (r == 0)
+        r = fill(j, want, err);
     bool last = j->moved + want == a->len || j->filled < want;
-    if (last && fstat(j->fd, &st) != 0)
+    if (r < 0 || !last)
+        return r;
+    if (fstat(j->fd, &st) != 0)
         return err_sys(err, errno, "cannot read its metadata");
-    r = last ? check_unchanged(j, &st, err) : 0;
+    r = check_unchanged(j, &st, err);
     if (r == 0 && j->filled < want)
         return err_set(err, ERR_IO, "it ends after %" PRIu64 " bytes", a->offset + j->moved + j->filled);
     return r;
