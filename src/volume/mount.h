@@ -40,8 +40,7 @@ must_check int mount_below(const char *path, struct mount **ret, size_t *ret_cou
 must_check int mount_make(const char *source, const char *target, const char *fs_type, unsigned long flags,
                           const char *data, struct err *err);
 
-/* Binds `source` on `target`, read-only if asked (a second call: the kernel ignores MS_RDONLY in the first; undone if
- * it fails). Both are folders, or both are files. */
+/* Binds `source` on `target`, both folders or both files; read-only from its first moment if asked. */
 must_check int mount_bind(const char *source, const char *target, bool read_only, struct err *err);
 
 must_check int mount_remount(const char *target, bool read_only, struct err *err);
@@ -55,8 +54,8 @@ must_check int mount_unmount(const char *path, uint64_t wait_ns, bool lazy, stru
 
 /* Makes the folder `path` such that nothing can be written into it while nothing is mounted on it, so that a lost
  * mount never fills the node's disk: mode 0000, and the immutable flag, which also holds root. File systems without
- * that flag (tmpfs before 6.6, overlay ...) give only the mode: *ret_immutable tells. Repeatable. ERR_EXISTS if the
- * folder has content. Mounting on it and unmounting work as ever. */
+ * that flag (and callers without CAP_LINUX_IMMUTABLE) get only the mode: *ret_immutable, which may be NULL, tells; it
+ * is left alone where something is mounted already. Repeatable. ERR_EXISTS if the folder has content. */
 must_check int mount_point_make(const char *path, bool *ret_immutable, struct err *err);
 
 /* Removes a bare mount point made above; absent is success, one that is mounted on or has content is ERR_BUSY. */
