@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* format.h - the catalog's file, byte for byte, little-endian, everything aligned to 8:
+ *
+ *   head     4096 bytes
+ *   segment  head, records, heap; again and again (a page of the listing each)
+ *   order    ids in order of paths, 4 bytes each; left out where they arrived in order
+ *   table    where each segment is
+ *   foot     the last 96 bytes: counts, offsets, checksums
+ * A partial file ends after any segment. Private to this folder. */
+#pragma once
+
+#include "catalog/index.h"
+#include <assert.h>
+#include <stdatomic.h>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the catalog is mapped, not translated");
+
+enum { INDEX_VERSION = 1, INDEX_HEAD_BYTES = 4096, INDEX_TEXT_MAX = 1024 };
+enum { SEGMENT_RECORDS_MAX = 4096, SEGMENT_HEAP_MAX = 1 << 20 };
+#define INDEX_HEAD_MAGIC "CISTCAT\n"
+#define INDEX_FOOT_MAGIC "CISTEND\n"
+#define SEGMENT_MAGIC UINT32_C(0x47455343) /* "CSEG" */
+
+struct index_head {
+    char magic[8];
+    uint32_t version;
+    uint32_t record_bytes;
+    uint8_t source_digest[32];
+    uint8_t uid[INDEX_UID_BYTES];
+    uint32_t text_len;
+    char text[INDEX_TEXT_MAX];
+    uint8_t zero[INDEX_HEAD_BYTES - 8 - 4 - 4 - 32 - INDEX_UID_BYTES - 4 - INDEX_TEXT_MAX - 4];
+    uint32_t crc; /* CRC32C of what is before it */
+};
+static_assert(sizeof(struct index_head) == INDEX_HEAD_BYTES, "the head is a page");
+
+enum { SEGMENT_ALL_BEFORE_LISTED = 1 };
+struct segment_head {
+    uint32_t magic;
+    uint32_t count;
+    uint32_t heap_bytes; /* a multiple of 8 */
+    uint32_t flags;
+    uint64_t first_id;
+    uint32_t zero;
+    uint32_t crc; /* CRC32C of this head up to here, then of the records and the heap */
+};
+static_assert(sizeof(struct segment_head) == 32, "no padding");
+
+/* In the heap, one behind the other: path, etag, digest. */
+struct record {
+    uint64_t size_bytes;
+    int64_t mtime_ns;
+    uint64_t generation;
+    uint32_t heap_offset;
+    uint16_t path_len;
+    uint16_t etag_len;
+    uint8_t digest_kind;
+    uint8_t rank;
+    uint8_t zero[6];
+};
+static_assert(sizeof(struct record) == 40, "no padding");
+
+struct index_foot {
+    char magic[8];
+    uint64_t count;
+    uint64_t bytes;
+    uint64_t order_offset;
+    uint64_t table_offset;
+    uint64_t segment_count;
+    uint32_t order_width; /* 4; 0: they arrived in order */
+    uint32_t order_crc;
+    uint32_t table_crc;
+    uint32_t segments_crc; /* of the segments' own checksums, one after the other */
+    uint8_t zero[28];
+    uint32_t crc;
+};
+static_assert(sizeof(struct index_foot) == 96, "no padding");
+
+struct segment {
+    uint64_t offset;
+    uint64_t first_id;
+};
+
+/* Mappings double as the file grows. An old one stays until the end, because readers may still look into it. */
+struct mapping {
+    const char *base;
+    size_t len;
+    struct mapping *older; /* owned */
+};
+
+enum { TABLE_BLOCK = 4096, TABLE_BLOCKS = 4096 };
+
+struct index {
+    int dir; /* owned */
+    int fd;  /* owned */
+    bool complete;
+    struct index_head head;
+    uint64_t end; /* of the last whole segment */
+
+    /* Readers on any thread: written by the writer, in this order. */
+    _Atomic(struct mapping *) map;
+    struct segment *table[TABLE_BLOCKS]; /* owned */
+    _Atomic uint64_t segment_count;
+    _Atomic uint64_t count;
+    _Atomic uint64_t bytes;
+
+    /* The segment that is being filled. The writer's. */
+    struct record *records; /* owned */
+    char *heap;             /* owned */
+    uint32_t record_count;
+    uint32_t heap_bytes;
+    bool in_order;        /* so far every path was greater than the one before */
+    struct str last_path; /* the greatest so far while in_order; points into the mapping */
+
+    /* What an earlier run listed. */
+    uint64_t resumed_count;
+    struct str resume_after; /* points into the mapping */
+
+    /* Ids in order of paths: of a complete file, or of what was resumed. NULL: they are in order by themselves. */
+    const uint32_t *order;
+    uint64_t order_count;
+    void *order_map; /* owned: of a resumed one, in a file of its own */
+    size_t order_map_len;
+};
+
+uint32_t crc32c_of(const struct str *pieces, size_t count);
+
+/* An index with everything zero and no file yet; takes a duplicate of `dir`. */
+must_check int index_new(int dir, struct index **ret, struct err *err);
+
+/* Makes all up to `end` readable. */
+must_check int index_map(struct index *x, uint64_t end, struct err *err);
+must_check int index_table_add(struct index *x, uint64_t offset, uint64_t first_id, struct err *err);
+struct segment index_segment(const struct index *x, uint64_t number);
+int index_corrupt(const struct index *x, uint64_t offset, const char *why, struct err *err);
+
+/* The path of an id, without the rest. */
+must_check int index_path(const struct index *x, uint64_t id, struct str *ret, struct err *err);
+
+/* Writes the ids 0 .. count-1 in order of their paths to `fd` at `offset`, 4 bytes each. *ret_crc is theirs. Two equal
+ * paths are ERR_CORRUPT if `unique`. */
+must_check int index_sort(const struct index *x, uint64_t count, int fd, uint64_t offset, uint32_t *ret_crc,
+                          struct err *err);

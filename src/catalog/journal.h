@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* journal.h - what is whole on disk, by the catalog's ids: append-only, every record with a checksum.
+ *
+ * `written` is trusted after our own death, as long as the machine has not been started anew; a barrier that held makes
+ * everything before it durable: trusted after a power loss too. A barrier that failed discards everything since the
+ * last one that held, because the kernel may have dropped the pages and will report success next time. A torn end is
+ * forgotten; damage before a record that must be right is ERR_CORRUPT.
+ *
+ * home: any thread, under a lock of its own (held over write(2), never over fsync). Records are gathered and leave with
+ * journal_flush(): the owner calls it many times a second. Memory: a bit an object, and the parts of objects that were
+ * left unfinished (what passes the ceiling is forgotten, and so fetched again). */
+#pragma once
+
+#include "catalog/index.h"
+
+#define JOURNAL_FILE "journal"
+
+struct journal;
+
+/* Opens the journal of the catalog `uid` in `dir`, or begins it, and notes that a new run begins. `boot_id`: 16 bytes,
+ * NULL: the kernel's own. ERR_CORRUPT also where it belongs to another catalog. */
+must_check int journal_open(int dir, const uint8_t uid[INDEX_UID_BYTES], uint32_t part_bytes, const uint8_t boot_id[16],
+                            struct journal **ret, struct err *err);
+void journal_free(struct journal *j); /* writes nothing: what was not flushed is as if a crash had come */
+DEFINE_AUTO(journal, struct journal, journal_free)
+#define auto_journal auto_with(auto_clean_journal) struct journal *
+
+/* What is known. */
+bool journal_is_complete(const struct journal *j);
+bool journal_is_whole(struct journal *j, uint64_t id);
+uint64_t journal_whole_count(struct journal *j);
+unsigned journal_runs(const struct journal *j); /* this one included */
+/* Was this part of an object that is not whole there already, with a checksum of that kind (HASH_NONE: any)? */
+bool journal_has_part(struct journal *j, uint64_t id, uint32_t part, enum hash_kind kind, struct digest *ret);
+
+/* The object's last byte was written, its checksum is right and it has its name. Gathered; cannot fail. */
+void journal_written(struct journal *j, uint64_t id);
+void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const struct digest *digest);
+/* It is about to be taken away (another object needs its place): with its parts. Durable when it returns. */
+must_check int journal_void(struct journal *j, uint64_t id, struct err *err);
+
+/* The catalog was cut to `count` objects: ids from there on mean others now. Durable when it returns, if it mattered.
+ */
+must_check int journal_cut(struct journal *j, uint64_t count, struct err *err);
+
+must_check int journal_flush(struct journal *j, struct err *err);
+
+/* A barrier: begin, make the files themselves durable, and say how it went. One at a time. */
+must_check int journal_barrier_begin(struct journal *j, struct err *err);
+must_check int journal_barrier_held(struct journal *j, struct err *err);
+void journal_barrier_failed(struct journal *j);
+
+/* Everything is whole and durable (after a barrier that held, nothing written since). Durable when it returns. */
+must_check int journal_complete(struct journal *j, uint64_t objects, uint64_t bytes, struct err *err);

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of paths, in bounded memory: runs are sorted and laid down in a file without a name, then merged. */
+#include "format.h"
+#include "util/file.h"
+#include <fcntl.h>
+
+enum {
+    RUN_IDS = 1 << 20,    /* 16 MiB of keys at a time */
+    BUFFER_IDS = 1 << 12, /* of each run while merging: 4,096 runs (all that 2^32 ids can make) need 64 MiB */
+};
+
+struct key {
+    const char *path;
+    uint32_t len;
+    uint32_t id;
+};
+
+struct run {
+    uint64_t next; /* ids: position in the file of runs */
+    uint64_t end;
+    uint32_t *buffer; /* owned */
+    size_t buffered;
+    size_t used;
+    struct key head;
+};
+
+struct merge {
+    const struct index *x;
+    int fd;           /* of the runs */
+    struct run *runs; /* owned */
+    size_t run_count;
+    size_t *heap; /* owned: indexes of runs, least head first */
+    size_t heap_count;
+
+    int out;
+    uint64_t out_offset;
+    uint32_t *out_buffer; /* owned */
+    size_t out_count;
+    struct hash crc;
+};
+
+static int compare(const struct key *a, const struct key *b)
+{
+    return str_cmp((struct str){a->path, a->len}, (struct str){b->path, b->len});
+}
+
+static int compare_for_qsort(const void *a, const void *b)
+{
+    return compare(a, b);
+}
+
+static int key_of(const struct index *x, uint64_t id, struct key *ret, struct err *err)
+{
+    struct str path;
+    int r = index_path(x, id, &path, err);
+    if (r < 0)
+        return r;
+    *ret = (struct key){path.ptr, (uint32_t)path.len, (uint32_t)id};
+    return 0;
+}
+
+static int write_runs(const struct index *x, uint64_t count, int fd, struct err *err)
+{
+    auto_mem struct key *keys = xcalloc(min_u64(count, RUN_IDS) + 1, sizeof *keys);
+    auto_mem uint32_t *ids = xcalloc(min_u64(count, RUN_IDS) + 1, sizeof *ids);
+    for (uint64_t from = 0; from < count; from += RUN_IDS) {
+        size_t n = min_u64(RUN_IDS, count - from);
+        bool sorted = true;
+        for (size_t i = 0; i < n; i++) {
+            int r = key_of(x, from + i, &keys[i], err);
+            if (r < 0)
+                return r;
+            sorted &= i == 0 || compare(&keys[i - 1], &keys[i]) <= 0;
+        }
+        if (!sorted)
+            qsort(keys, n, sizeof *keys, compare_for_qsort);
+        for (size_t i = 0; i < n; i++)
+            ids[i] = keys[i].id;
+        int r = file_pwrite_all(fd, "the catalog's runs", ids, n * sizeof *ids, from * sizeof *ids, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* Loads the next head; false at the run's end. */
+static int run_advance(struct merge *m, struct run *r, bool *ret_more, struct err *err)
+{
+    if (r->used == r->buffered) {
+        size_t n = min_u64(BUFFER_IDS, r->end - r->next);
+        *ret_more = n > 0;
+        if (n == 0)
+            return 0;
+        ssize_t got = pread(m->fd, r->buffer, n * sizeof *r->buffer, (off_t)(r->next * sizeof *r->buffer));
+        if (got != (ssize_t)(n * sizeof *r->buffer))
+            return err_sys(err, got < 0 ? errno : EIO, "cannot read the catalog's runs");
+        r->next += n;
+        r->buffered = n;
+        r->used = 0;
+    }
+    *ret_more = true;
+    return key_of(m->x, r->buffer[r->used++], &r->head, err);
+}
+
+static bool heap_less(const struct merge *m, size_t a, size_t b)
+{
+    return compare(&m->runs[m->heap[a]].head, &m->runs[m->heap[b]].head) < 0;
+}
+
+static void heap_swap(struct merge *m, size_t a, size_t b)
+{
+    size_t t = m->heap[a];
+    m->heap[a] = m->heap[b];
+    m->heap[b] = t;
+}
+
+static void heap_down(struct merge *m, size_t at)
+{
+    for (;;) {
+        size_t least = at;
+        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < m->heap_count; child++)
+            if (heap_less(m, child, least))
+                least = child;
+        if (least == at)
+            return;
+        heap_swap(m, at, least);
+        at = least;
+    }
+}
+
+static int out_flush(struct merge *m, struct err *err)
+{
+    size_t len = m->out_count * sizeof *m->out_buffer;
+    hash_update(&m->crc, m->out_buffer, len);
+    int r = file_pwrite_all(m->out, "the catalog's order", m->out_buffer, len, m->out_offset, err);
+    m->out_offset += len;
+    m->out_count = 0;
+    return r;
+}
+
+static int open_runs(struct merge *m, uint64_t count, struct err *err)
+{
+    m->run_count = (count + RUN_IDS - 1) / RUN_IDS;
+    m->runs = xcalloc(m->run_count + 1, sizeof *m->runs);
+    m->heap = xcalloc(m->run_count + 1, sizeof *m->heap);
+    m->out_buffer = xcalloc(BUFFER_IDS, sizeof *m->out_buffer);
+    for (size_t i = 0; i < m->run_count; i++) {
+        struct run *run = &m->runs[i];
+        bool more;
+        run->next = (uint64_t)i * RUN_IDS;
+        run->end = min_u64(count, run->next + RUN_IDS);
+        run->buffer = xcalloc(BUFFER_IDS, sizeof *run->buffer);
+        int r = run_advance(m, run, &more, err);
+        if (r < 0)
+            return r;
+        m->heap[m->heap_count++] = i;
+    }
+    for (size_t i = m->heap_count; i-- > 0;)
+        heap_down(m, i);
+    return 0;
+}
+
+static int merge_runs(struct merge *m, struct err *err)
+{
+    struct key last = {0};
+    while (m->heap_count > 0) {
+        struct run *least = &m->runs[m->heap[0]];
+        bool more;
+        if (last.path && compare(&last, &least->head) == 0) {
+            err_set(err, ERR_CORRUPT, "the listing names '%.*s' twice", (int)min_u64(last.len, 300), last.path);
+            return err_advise(err, 1504, "the store's listing is at fault; try again");
+        }
+        last = least->head;
+        m->out_buffer[m->out_count++] = last.id;
+        int r = m->out_count == BUFFER_IDS ? out_flush(m, err) : 0;
+        if (r == 0)
+            r = run_advance(m, least, &more, err);
+        if (r < 0)
+            return r;
+        if (!more)
+            heap_swap(m, 0, --m->heap_count);
+        heap_down(m, 0);
+    }
+    return out_flush(m, err);
+}
+
+static void merge_done(struct merge *m)
+{
+    for (size_t i = 0; i < m->run_count; i++)
+        free(m->runs[i].buffer);
+    free(m->runs);
+    free(m->heap);
+    free(m->out_buffer);
+    hash_done(&m->crc);
+}
+
+int index_sort(const struct index *x, uint64_t count, int fd, uint64_t offset, uint32_t *ret_crc, struct err *err)
+{
+    auto_fd runs = openat(x->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (runs < 0)
+        return err_sys(err, errno, "cannot make a temporary file beside the catalog");
+    int r = write_runs(x, count, runs, err);
+    if (r < 0)
+        return r;
+    auto_with(merge_done) struct merge m = {.x = x, .fd = runs, .out = fd, .out_offset = offset};
+    hash_init(&m.crc);
+    hash_begin(&m.crc, HASH_CRC32C);
+    r = open_runs(&m, count, err);
+    if (r == 0)
+        r = merge_runs(&m, err);
+    if (r < 0)
+        return r;
+    struct digest d;
+    hash_end(&m.crc, &d);
+    memcpy(ret_crc, d.bytes, sizeof *ret_crc);
+    return 0;
+}
