@@ -56,7 +56,8 @@ struct record {
     uint16_t etag_len;
     uint8_t digest_kind;
     uint8_t rank;
-    uint8_t zero[6];
+    uint16_t source;
+    uint8_t zero[4];
 };
 static_assert(sizeof(struct record) == 40, "no padding");
 

@@ -162,7 +162,8 @@ int index_get(const struct index *x, uint64_t id, struct index_entry *ret, struc
                                 .generation = r->generation,
                                 .etag = str_sub(rest, r->path_len, r->etag_len),
                                 .digest = {.kind = r->digest_kind},
-                                .rank = r->rank};
+                                .rank = r->rank,
+                                .source = r->source};
     memcpy(ret->digest.bytes, rest.ptr + r->path_len + r->etag_len, hash_size(r->digest_kind));
     return 0;
 }

@@ -26,7 +26,8 @@ struct index_entry {
     uint64_t generation; /* 0: none */
     struct str etag;     /* may be empty */
     struct digest digest;
-    uint8_t rank; /* smaller ones are fetched first */
+    uint8_t rank;    /* smaller ones are fetched first */
+    uint16_t source; /* which of the prefixes that were listed */
 };
 
 /* What was listed: two catalogs of one digest hold the same selection of the same source. */

@@ -141,7 +141,8 @@ int index_add(struct index *x, const struct index_entry *e, bool *ret_new, struc
                                                     .path_len = (uint16_t)e->path.len,
                                                     .etag_len = (uint16_t)e->etag.len,
                                                     .digest_kind = e->digest.kind,
-                                                    .rank = e->rank};
+                                                    .rank = e->rank,
+                                                    .source = e->source};
     if (e->path.len)
         memcpy(p, e->path.ptr, e->path.len);
     if (e->etag.len)

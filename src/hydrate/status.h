@@ -8,7 +8,7 @@
 #include "util/err.h"
 #include "util/str.h"
 
-#define HYDRATE_STATUS_FILE "hydrate.json"
+#define HYDRATE_STATUS_FILE "status.json"
 
 enum hydrate_phase {
     HYDRATE_STARTING,
@@ -55,6 +55,11 @@ struct hydrate_status {
     struct hydrate_fault errors[HYDRATE_ERRORS_KEPT];
     size_t error_count; /* kept here; objects_failed counts all */
 };
+
+/* Whether a process holds the run's lock on this folder (an open-file-description lock on HYDRATE_LOCK_FILE for its
+ * life). DONE is written after the journal's `complete`: durable truth. */
+#define HYDRATE_LOCK_FILE "hydrate.lock"
+bool hydrate_is_alive(int dir);
 
 /* `dir` is the volume's folder. Big: about 20 KiB; callers keep it off small stacks. */
 must_check int hydrate_status_write(int dir, const struct hydrate_status *s, struct err *err);

@@ -15,7 +15,7 @@ static const struct index_source source = {{1, 2, 3}, {"s3://bucket/prefix/", 19
 static int setup(void **state)
 {
     (void)state;
-    strcpy(dir_name + sizeof dir_name - 7, "XXXXXX");
+    memcpy(dir_name + sizeof dir_name - 7, "XXXXXX", 6);
     assert_non_null(mkdtemp(dir_name));
     dir = open(dir_name, O_RDONLY | O_DIRECTORY);
     return dir < 0;

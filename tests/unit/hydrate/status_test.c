@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "hydrate/status.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <stdio.h>
+
+static int dir = -1;
+static char dir_name[] = "/tmp/cistern-unit-status-XXXXXX";
+
+static int setup(void **state)
+{
+    (void)state;
+    memcpy(dir_name + sizeof dir_name - 7, "XXXXXX", 6);
+    assert_non_null(mkdtemp(dir_name));
+    dir = open(dir_name, O_RDONLY | O_DIRECTORY);
+    return dir < 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    struct err err;
+    close(dir);
+    return dir_remove(AT_FDCWD, dir_name, &err);
+}
+
+static void what_was_written_is_what_is_read(void **state)
+{
+    (void)state;
+    struct err err;
+    static struct hydrate_status s, got;
+    s = (struct hydrate_status){.phase = HYDRATE_FAILED,
+                                .source = "s3://b/p/",
+                                .objects_total = 5,
+                                .objects_done = 3,
+                                .objects_failed = 1,
+                                .bytes_total = UINT64_C(1) << 50,
+                                .bytes_done = 7,
+                                .eta_seconds = UINT64_MAX,
+                                .attempt = 2,
+                                .pid = 77,
+                                .started_ns = 1700000000123000000,
+                                .has_error = true,
+                                .error_count = 1};
+    s.error = (struct hydrate_fault){.code = ERR_NO_SPACE, .id = 1410, .message = "no space"};
+    s.errors[0] = (struct hydrate_fault){.object = "a/b", .code = ERR_CHANGED, .message = "changed", .attempts = 4};
+    assert_int_equal(hydrate_status_write(dir, &s, &err), 0);
+    assert_int_equal(hydrate_status_read(dir, &got, &err), 0);
+    assert_int_equal(got.phase, HYDRATE_FAILED);
+    assert_string_equal(got.source, "s3://b/p/");
+    assert_true(got.bytes_total == UINT64_C(1) << 50);
+    assert_true(got.eta_seconds == UINT64_MAX);
+    assert_int_equal(got.attempt, 2);
+    assert_int_equal(got.pid, 77);
+    assert_true(got.started_ns == s.started_ns);
+    assert_true(got.has_error);
+    assert_int_equal(got.error.code, ERR_NO_SPACE);
+    assert_int_equal(got.error.id, 1410);
+    assert_int_equal(got.error_count, 1);
+    assert_string_equal(got.errors[0].object, "a/b");
+    assert_int_equal(got.errors[0].code, ERR_CHANGED);
+    assert_int_equal(got.errors[0].attempts, 4);
+}
+
+static void none_is_not_found_and_garbage_is_corrupt_by_name(void **state)
+{
+    (void)state;
+    struct err err;
+    static struct hydrate_status got;
+    assert_int_equal(hydrate_status_read(dir, &got, &err), -ERR_NOT_FOUND);
+    static const char *const garbage[] = {"", "{", "[]", "{\"phase\":\"dancing\"}",
+                                          "{\"phase\":\"done\",\"pid\":\"x\"}"};
+    for (size_t i = 0; i < countof(garbage); i++) {
+        assert_int_equal(file_replace(dir, HYDRATE_STATUS_FILE, str_of(garbage[i]), 0644, &err), 0);
+        assert_int_equal(hydrate_status_read(dir, &got, &err), -ERR_CORRUPT);
+        assert_non_null(strstr(err.text, "status.json"));
+    }
+}
+
+static void a_lock_that_somebody_holds_is_a_sign_of_life(void **state)
+{
+    (void)state;
+    assert_false(hydrate_is_alive(dir));
+    int fd = openat(dir, HYDRATE_LOCK_FILE, O_RDWR | O_CREAT, 0600);
+    assert_false(hydrate_is_alive(dir));
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    assert_int_equal(fcntl(fd, F_OFD_SETLK, &lock), 0);
+    assert_true(hydrate_is_alive(dir));
+    close(fd);
+    assert_false(hydrate_is_alive(dir));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_was_written_is_what_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(none_is_not_found_and_garbage_is_corrupt_by_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_lock_that_somebody_holds_is_a_sign_of_life, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
