@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/serve.h"
+#include "util/metric.h"
+#include <microhttpd.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+enum { CONNECTIONS_MAX = 32, SILENCE_SECONDS = 10, REQUEST_BYTES = 16384, PAGE_BYTES_MAX = 64 << 20, BACKLOG = 64 };
+
+struct serve {
+    struct serve_options options; /* frozen; `listen` is not kept */
+    struct MHD_Daemon *daemon;    /* owned, and with it the listening socket */
+    uint16_t port;
+};
+
+struct page {
+    const char *path;
+    const char *type;
+    unsigned (*write)(const struct serve *s, struct sbuf *b); /* returns the HTTP status */
+};
+
+static unsigned write_metrics(const struct serve *s, struct sbuf *b)
+{
+    (void)s;
+    metric_write(b);
+    return MHD_HTTP_OK;
+}
+
+static unsigned write_health(const struct serve *s, struct sbuf *b)
+{
+    if (s->options.is_healthy && !s->options.is_healthy(s->options.ctx, b)) {
+        sbuf_addc(b, '\n');
+        return MHD_HTTP_SERVICE_UNAVAILABLE;
+    }
+    sbuf_clear(b);
+    sbuf_adds(b, "ok\n");
+    return MHD_HTTP_OK;
+}
+
+static unsigned write_status(const struct serve *s, struct sbuf *b)
+{
+    if (!s->options.status) {
+        sbuf_adds(b, "{\"error\":\"there is no status here\"}\n");
+        return MHD_HTTP_NOT_FOUND;
+    }
+    s->options.status(s->options.ctx, b);
+    sbuf_addc(b, '\n');
+    return MHD_HTTP_OK;
+}
+
+static const struct page pages[] = {
+    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", write_metrics},
+    {"/healthz", "text/plain; charset=utf-8", write_health},
+    {"/status", "application/json", write_status},
+};
+
+static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const char *type, struct sbuf *own_b)
+{
+    size_t len = own_b->len;
+    struct err err;
+    char *text;
+    if (sbuf_take(own_b, &text, &err) < 0) {
+        status = MHD_HTTP_INTERNAL_SERVER_ERROR;
+        text = str_dup(STR("the page is too long\n"));
+        len = strlen(text);
+    }
+    sbuf_done(own_b);
+    struct MHD_Response *r = MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
+    if (!r) {
+        free(text);
+        return MHD_NO;
+    }
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result queued = MHD_queue_response(c, status, r);
+    MHD_destroy_response(r);
+    return queued;
+}
+
+static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const char *path, const char *method,
+                                  const char *version, const char *upload, size_t *upload_len, void **request)
+{
+    (void)version, (void)upload, (void)upload_len, (void)request;
+    const struct serve *s = ctx;
+    struct sbuf b;
+    sbuf_init(&b, PAGE_BYTES_MAX);
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
+        sbuf_adds(&b, "GET and HEAD only\n");
+        return answer(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", &b);
+    }
+    for (size_t i = 0; i < countof(pages); i++)
+        if (strcmp(path, pages[i].path) == 0) {
+            unsigned status = pages[i].write(s, &b);
+            return answer(c, status, pages[i].type, &b);
+        }
+    sbuf_adds(&b, "there are /metrics, /healthz and /status\n");
+    return answer(c, MHD_HTTP_NOT_FOUND, "text/plain", &b);
+}
+
+/* ---- the socket -----------------------------------------------------------------------------------------------------
+ */
+
+/* "host:port" into its halves, brackets of an IPv6 address taken off. */
+static int split_address(const char *listen, char **ret_host, char **ret_port, struct err *err)
+{
+    const char *colon = strrchr(listen, ':');
+    uint64_t port;
+    struct err ignored;
+    if (!colon || str_to_u64(str_of(colon + 1), &port, &ignored) < 0 || port > UINT16_MAX)
+        return err_set(err, ERR_INVALID, "'%s' is not an address to listen at, such as 127.0.0.1:9810 or :9810",
+                       listen);
+    struct str host = {listen, (size_t)(colon - listen)};
+    if (str_starts(host, STR("[")) && str_ends(host, STR("]")))
+        host = str_sub(host, 1, host.len - 2);
+    *ret_host = host.len ? str_dup(host) : NULL;
+    *ret_port = str_dup(str_of(colon + 1));
+    return 0;
+}
+
+static int listen_at(const struct addrinfo *a, const char *where, struct err *err)
+{
+    int one = 1, zero = 0;
+    auto_fd fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return err_sys(err, errno, "cannot make a socket for '%s'", where);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (a->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
+        if (errno == EADDRINUSE)
+            return err_set(err, ERR_BUSY, "cannot listen at '%s': somebody else does", where);
+        return err_sys(err, errno, "cannot listen at '%s'", where);
+    }
+    return take_fd(&fd);
+}
+
+DEFINE_AUTO(addresses, struct addrinfo, freeaddrinfo)
+
+/* The listening socket, or a negative code. Every address means IPv6 with IPv4 in it, or IPv4 where there is no IPv6.
+ */
+static int open_socket(const char *listen, struct err *err)
+{
+    auto_mem char *host = NULL, *port = NULL;
+    int r = split_address(listen, &host, &port, err);
+    if (r < 0)
+        return r;
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    auto_with(auto_clean_addresses) struct addrinfo *found = NULL;
+    if (getaddrinfo(host, port, &hints, &found) != 0)
+        return err_set(err, ERR_INVALID, "'%s' is not an address to listen at: its host is no number", listen);
+    for (const struct addrinfo *a = found; a && !host; a = a->ai_next)
+        if (a->ai_family == AF_INET6 && (r = listen_at(a, listen, err)) >= 0)
+            return r;
+    return listen_at(found, listen, err);
+}
+
+static uint16_t port_of(int fd)
+{
+    struct sockaddr_storage a = {0};
+    socklen_t len = sizeof a;
+    if (getsockname(fd, (struct sockaddr *)&a, &len) != 0)
+        return 0;
+    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                         : ((struct sockaddr_in *)&a)->sin_port);
+}
+
+int serve_start(const struct serve_options *o, struct serve **ret, struct err *err)
+{
+    auto_fd fd = -1;
+    int r = open_socket(o->listen, err);
+    if (r < 0)
+        return r;
+    fd = r;
+    auto_serve s = xcalloc(1, sizeof *s);
+    s->options = *o;
+    s->options.listen = NULL;
+    s->port = port_of(fd);
+    s->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, NULL, NULL, on_request, s,
+                                 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
+                                 MHD_OPTION_CONNECTION_TIMEOUT,
+                                 o->silence_seconds ? o->silence_seconds : (unsigned)SILENCE_SECONDS,
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES, MHD_OPTION_END);
+    if (!s->daemon)
+        return err_sys(err, errno, "cannot serve HTTP at '%s'", o->listen);
+    (void)take_fd(&fd); /* the daemon closes it */
+    *ret = take(&s);
+    return 0;
+}
+
+void serve_free(struct serve *s)
+{
+    if (!s)
+        return;
+    if (s->daemon)
+        MHD_stop_daemon(s->daemon);
+    free(s);
+}
+
+uint16_t serve_port(const struct serve *s)
+{
+    return s->port;
+}
