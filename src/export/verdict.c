@@ -1,7 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verdict.h"
-#include "util/macro.h"
-#include <stdlib.h>
+#include "util/clock.h"
+#include "util/file.h"
+#include "util/json.h"
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define FOLDER "export"
+#define VERDICT_FILE "verdict.json"
+#define PROGRESS_FILE "progress.json"
+#define LOCK_FILE "lock"
+
+enum { VERSION = 1, JSON_MAX = 1 << 20 };
 
 static const char *const state_names[] = {"none", "running", "done", "failed"};
 static const char *const purpose_names[] = {"manual", "unpublish", "release"};
@@ -35,4 +47,278 @@ void verdict_done(struct verdict *v)
 {
     free(v->failed);
     verdict_init(v);
+}
+
+/* ---- counts, as both files hold them ------------------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *key;
+    size_t offset;
+} counts[] = {
+    {"pending.files", offsetof(struct verdict, pending_files)},
+    {"pending.bytes", offsetof(struct verdict, pending_bytes)},
+    {"done.files", offsetof(struct verdict, done_files)},
+    {"done.bytes", offsetof(struct verdict, done_bytes)},
+    {"failed.files", offsetof(struct verdict, failed_files)},
+    {"failed.bytes", offsetof(struct verdict, failed_bytes)},
+    {"skipped.files", offsetof(struct verdict, skipped_files)},
+    {"sizeOnly.files", offsetof(struct verdict, size_only_files)},
+};
+
+static uint64_t *count_at(const struct verdict *v, size_t i)
+{
+    return (uint64_t *)((char *)v + counts[i].offset);
+}
+
+static void put_counts(json *j, const struct verdict *v)
+{
+    for (size_t i = 0; i < countof(counts); i++)
+        json_set_u64(j, counts[i].key, *count_at(v, i));
+    json_set_i64(j, "updatedNs", v->updated_ns);
+}
+
+static int get_counts(const json *j, struct verdict *v, struct err *err)
+{
+    int r = json_get_i64(j, "updatedNs", &v->updated_ns, err);
+    for (size_t i = 0; i < countof(counts) && r == 0; i++)
+        r = json_get_u64(j, counts[i].key, count_at(v, i), err);
+    return r;
+}
+
+/* ---- failures -----------------------------------------------------------------------------------------------------
+ */
+
+/* Paths are any bytes; JSON and people want UTF-8. What is not, is shown as \xNN. */
+static void show_path(struct str path, char *buf, size_t size)
+{
+    bool whole = str_is_utf8(path);
+    size_t at = 0;
+    for (size_t i = 0; i < path.len && at + 5 < size; i++) {
+        unsigned char c = (unsigned char)path.ptr[i];
+        if (whole || (c >= 0x20 && c < 0x7f))
+            buf[at++] = (char)c;
+        else
+            at += (size_t)snprintf(buf + at, size - at, "\\x%02x", c);
+    }
+    /* A cut inside a character would make the whole no UTF-8. */
+    while (at > 0 && !str_is_utf8((struct str){buf, at}))
+        at--;
+    buf[at] = '\0';
+}
+
+void verdict_add_failure(struct verdict *v, struct str path, uint64_t size_bytes, const struct err *why)
+{
+    v->failed_files++;
+    v->failed_bytes += size_bytes;
+    if (v->failed_count == VERDICT_FAILED_MAX)
+        return;
+    if (!v->failed)
+        v->failed = xcalloc(VERDICT_FAILED_MAX, sizeof *v->failed);
+    struct verdict_failure *f = &v->failed[v->failed_count++];
+    show_path(path, f->path, sizeof f->path);
+    f->err = *why;
+}
+
+static json *failure_json(const struct verdict_failure *f)
+{
+    json *j = json_new_object();
+    json_set_str(j, "path", str_of(f->path));
+    json_set_u64(j, "code", f->err.code);
+    json_set_u64(j, "id", f->err.id);
+    json_set_str(j, "text", str_of(f->err.text));
+    json_set_str(j, "advice", str_of(f->err.advice));
+    return j;
+}
+
+static int get_text(const json *j, const char *path, char *buf, size_t size, struct err *err)
+{
+    struct str s;
+    int r = json_get_str(j, path, &s, err);
+    if (r == 0 && s.len >= size)
+        return err_set(err, ERR_CORRUPT, "'%s' is longer than %zu bytes", path, size - 1);
+    if (r == 0)
+        snprintf(buf, size, "%.*s", STR_FMT(s));
+    return r;
+}
+
+static int get_failure(const json *j, struct verdict_failure *f, struct err *err)
+{
+    uint64_t code = 0, id = 0;
+    int r = get_text(j, "path", f->path, sizeof f->path, err);
+    if (r == 0)
+        r = json_get_u64(j, "code", &code, err);
+    if (r == 0)
+        r = json_get_u64(j, "id", &id, err);
+    if (r == 0)
+        r = get_text(j, "text", f->err.text, sizeof f->err.text, err);
+    if (r == 0)
+        r = get_text(j, "advice", f->err.advice, sizeof f->err.advice, err);
+    f->err.code = (enum err_code)code;
+    f->err.id = (unsigned)id;
+    return r;
+}
+
+static int get_failures(const json *j, struct verdict *v, struct err *err)
+{
+    const json *list = json_at(j, "failures");
+    size_t n = json_count(list);
+    if (n > VERDICT_FAILED_MAX)
+        return err_set(err, ERR_CORRUPT, "'failures' has %zu entries, more than %d", n, VERDICT_FAILED_MAX);
+    v->failed = n ? xcalloc(VERDICT_FAILED_MAX, sizeof *v->failed) : NULL;
+    int r = 0;
+    for (v->failed_count = 0; v->failed_count < n && r == 0; v->failed_count++)
+        r = get_failure(json_item(list, v->failed_count), &v->failed[v->failed_count], err);
+    return r;
+}
+
+/* ---- the files ----------------------------------------------------------------------------------------------------
+ */
+
+int verdict_write(int export_dir, const struct verdict *v, struct err *err)
+{
+    auto_json j = json_new_object();
+    json_set_u64(j, "version", VERSION);
+    json_set_str(j, "state", str_of(verdict_state_name(v->state)));
+    json_set_str(j, "purpose", str_of(verdict_purpose_name(v->purpose)));
+    json_set_str(j, "uri", str_of(v->uri));
+    json_set_i64(j, "startedNs", v->started_ns);
+    put_counts(j, v);
+    json *failures = json_new_array();
+    for (size_t i = 0; i < v->failed_count; i++)
+        json_append(failures, failure_json(&v->failed[i]));
+    json_set(j, "failures", failures);
+    auto_mem char *text = json_text(j, 2);
+    return file_replace(export_dir, VERDICT_FILE, str_of(text), 0644, err);
+}
+
+int verdict_write_progress(int export_dir, const struct verdict *v, struct err *err)
+{
+    auto_json j = json_new_object();
+    json_set_i64(j, "startedNs", v->started_ns);
+    put_counts(j, v);
+    auto_mem char *text = json_text(j, 0);
+    auto_fd fd = openat(export_dir, "." PROGRESS_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return err_sys(err, errno, "cannot create '" PROGRESS_FILE "'");
+    int r = file_write_all(fd, PROGRESS_FILE, text, strlen(text), err);
+    if (r == 0 && renameat(export_dir, "." PROGRESS_FILE, export_dir, PROGRESS_FILE) != 0)
+        r = err_sys(err, errno, "cannot replace '" PROGRESS_FILE "'");
+    return r;
+}
+
+static int parse_state(const json *j, struct verdict *v, struct err *err)
+{
+    struct str name, purpose;
+    int r = json_get_str(j, "state", &name, err);
+    if (r == 0)
+        r = json_get_str(j, "purpose", &purpose, err);
+    if (r == 0)
+        r = verdict_purpose_parse(purpose, &v->purpose, err);
+    for (size_t i = VERDICT_RUNNING; i < countof(state_names) && r == 0; i++)
+        if (str_eq(name, str_of(state_names[i])))
+            v->state = (enum verdict_state)i;
+    if (r == 0 && v->state == VERDICT_NONE)
+        return err_set(err, ERR_CORRUPT, "'%.*s' is not a state of an export", STR_FMT(name));
+    return r;
+}
+
+static int parse_verdict(struct str text, struct verdict *v, struct err *err)
+{
+    auto_json j = NULL;
+    uint64_t version;
+    int r = json_parse(text, VERDICT_FILE, &j, err);
+    if (r == 0)
+        r = json_get_u64(j, "version", &version, err);
+    if (r == 0 && version > VERSION)
+        return err_set(err, ERR_UNSUPPORTED, "it was written by a newer version (format %" PRIu64 ", we know %d)",
+                       version, VERSION);
+    if (r == 0)
+        r = parse_state(j, v, err);
+    if (r == 0)
+        r = get_text(j, "uri", v->uri, sizeof v->uri, err);
+    if (r == 0)
+        r = json_get_i64(j, "startedNs", &v->started_ns, err);
+    if (r == 0)
+        r = get_counts(j, v, err);
+    return r < 0 ? r : get_failures(j, v, err);
+}
+
+/* Progress is for people: if it is not there, torn or of an earlier run, the verdict's own counts do. */
+static void merge_progress(int dir, struct verdict *v)
+{
+    struct err ignored;
+    struct verdict p = *v;
+    auto_mem char *text = NULL;
+    auto_json j = NULL;
+    size_t len;
+    int64_t started;
+    if (file_read(dir, PROGRESS_FILE, JSON_MAX, &text, &len, &ignored) == 0 &&
+        json_parse((struct str){text, len}, PROGRESS_FILE, &j, &ignored) == 0 &&
+        json_get_i64(j, "startedNs", &started, &ignored) == 0 && started == v->started_ns &&
+        get_counts(j, &p, &ignored) == 0)
+        *v = p;
+}
+
+static struct flock whole_file(short type)
+{
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET};
+}
+
+static bool is_locked(int dir)
+{
+    struct flock l = whole_file(F_WRLCK);
+    auto_fd fd = openat(dir, LOCK_FILE, O_RDWR | O_CLOEXEC);
+    return fd >= 0 && fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
+}
+
+int verdict_read(int volume, struct verdict *ret, struct err *err)
+{
+    struct verdict v;
+    verdict_init(&v);
+    auto_fd dir = openat(volume, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_mem char *text = NULL;
+    size_t len = 0;
+    /* Before the file is read: a run that ends in between is seen as alive at worst, never as dead. */
+    v.alive = dir >= 0 && is_locked(dir);
+    int r = dir < 0 ? err_sys(err, errno, "cannot open the folder '" FOLDER "'")
+                    : file_read(dir, VERDICT_FILE, JSON_MAX, &text, &len, err);
+    if (r == -ERR_NOT_FOUND) {
+        verdict_init(ret);
+        return 0;
+    }
+    if (r == 0)
+        r = parse_verdict((struct str){text, len}, &v, err);
+    if (r == 0 && v.state == VERDICT_RUNNING)
+        merge_progress(dir, &v);
+    if (r < 0) {
+        verdict_done(&v);
+        bool is_text = r == -ERR_INVALID || r == -ERR_NOT_FOUND;
+        err->code = is_text ? ERR_CORRUPT : err->code;
+        err_wrap(err, "the verdict of the export, '" FOLDER "/" VERDICT_FILE "'");
+        return err_advise(err, 4020, "remove that file: the export then runs again and compares with the bucket");
+    }
+    *ret = v;
+    return 0;
+}
+
+int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err)
+{
+    auto_fd dir = -1;
+    int r = dir_make(volume, FOLDER, 0700, &dir, err);
+    if (r < 0)
+        return r;
+    auto_fd lock = openat(dir, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (lock < 0)
+        return err_sys(err, errno, "cannot open '" FOLDER "/" LOCK_FILE "'");
+    struct flock l = whole_file(F_WRLCK);
+    if (fcntl(lock, F_OFD_SETLK, &l) != 0) {
+        if (errno != EAGAIN && errno != EACCES)
+            return err_sys(err, errno, "cannot lock '" FOLDER "/" LOCK_FILE "'");
+        err_set(err, ERR_BUSY, "another export of this folder is running");
+        return err_advise(err, 4003, "wait for it; `cistern status` shows how far it is");
+    }
+    *ret_export_dir = take_fd(&dir);
+    *ret_lock = take_fd(&lock);
+    return 0;
 }

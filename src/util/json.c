@@ -53,7 +53,7 @@ const json *json_at(const json *j, const char *path)
     return j;
 }
 
-enum wanted { WANT_STRING, WANT_INTEGER, WANT_NATURAL, WANT_BOOL };
+enum wanted { WANT_STRING, WANT_INTEGER, WANT_NATURAL, WANT_BOOL, WANT_NUMBER };
 
 static bool is_wanted(const json *j, enum wanted wanted)
 {
@@ -66,6 +66,8 @@ static bool is_wanted(const json *j, enum wanted wanted)
         return json_is_integer(j) && json_integer_value(j) >= 0;
     case WANT_BOOL:
         return json_is_boolean(j);
+    case WANT_NUMBER:
+        return json_is_number(j);
     }
     return false;
 }
@@ -73,7 +75,8 @@ static bool is_wanted(const json *j, enum wanted wanted)
 /* *ret is NULL where the member is absent or null; another type is an error. */
 static int find(const json *j, const char *path, enum wanted wanted, const json **ret, struct err *err)
 {
-    static const char *const names[] = {"a string", "a whole number", "a whole number from 0 up", "true or false"};
+    static const char *const names[] = {"a string", "a whole number", "a whole number from 0 up", "true or false",
+                                        "a number"};
     const json *found = json_at(j, path);
     if (json_is_null(found))
         found = NULL;
@@ -86,7 +89,7 @@ static int find(const json *j, const char *path, enum wanted wanted, const json 
 /* The same where absence is an error too. */
 static int need(const json *j, const char *path, enum wanted wanted, const json **ret, struct err *err)
 {
-    const json *found;
+    const json *found = NULL;
     int r = find(j, path, wanted, &found, err);
     if (r < 0)
         return r;
@@ -103,7 +106,7 @@ static struct str str_value(const json *j)
 
 int json_get_str(const json *j, const char *path, struct str *ret, struct err *err)
 {
-    const json *found;
+    const json *found = NULL;
     int r = need(j, path, WANT_STRING, &found, err);
     if (r == 0)
         *ret = str_value(found);
@@ -112,7 +115,7 @@ int json_get_str(const json *j, const char *path, struct str *ret, struct err *e
 
 int json_get_u64(const json *j, const char *path, uint64_t *ret, struct err *err)
 {
-    const json *found;
+    const json *found = NULL;
     int r = need(j, path, WANT_NATURAL, &found, err);
     if (r == 0)
         *ret = (uint64_t)json_integer_value(found);
@@ -121,7 +124,7 @@ int json_get_u64(const json *j, const char *path, uint64_t *ret, struct err *err
 
 int json_get_i64(const json *j, const char *path, int64_t *ret, struct err *err)
 {
-    const json *found;
+    const json *found = NULL;
     int r = need(j, path, WANT_INTEGER, &found, err);
     if (r == 0)
         *ret = json_integer_value(found);
@@ -130,16 +133,25 @@ int json_get_i64(const json *j, const char *path, int64_t *ret, struct err *err)
 
 int json_get_bool(const json *j, const char *path, bool *ret, struct err *err)
 {
-    const json *found;
+    const json *found = NULL;
     int r = need(j, path, WANT_BOOL, &found, err);
     if (r == 0)
         *ret = json_is_true(found);
     return r;
 }
 
+int json_get_real(const json *j, const char *path, double *ret, struct err *err)
+{
+    const json *found = NULL;
+    int r = need(j, path, WANT_NUMBER, &found, err);
+    if (r == 0)
+        *ret = json_number_value(found);
+    return r;
+}
+
 int json_opt_str(const json *j, const char *path, struct str *ret, struct err *err)
 {
-    const json *found;
+    const json *found = NULL;
     int r = find(j, path, WANT_STRING, &found, err);
     if (r == 0 && found)
         *ret = str_value(found);
@@ -148,7 +160,7 @@ int json_opt_str(const json *j, const char *path, struct str *ret, struct err *e
 
 int json_opt_u64(const json *j, const char *path, uint64_t *ret, struct err *err)
 {
-    const json *found;
+    const json *found = NULL;
     int r = find(j, path, WANT_NATURAL, &found, err);
     if (r == 0 && found)
         *ret = (uint64_t)json_integer_value(found);
@@ -157,7 +169,7 @@ int json_opt_u64(const json *j, const char *path, uint64_t *ret, struct err *err
 
 int json_opt_i64(const json *j, const char *path, int64_t *ret, struct err *err)
 {
-    const json *found;
+    const json *found = NULL;
     int r = find(j, path, WANT_INTEGER, &found, err);
     if (r == 0 && found)
         *ret = json_integer_value(found);
@@ -166,7 +178,7 @@ int json_opt_i64(const json *j, const char *path, int64_t *ret, struct err *err)
 
 int json_opt_bool(const json *j, const char *path, bool *ret, struct err *err)
 {
-    const json *found;
+    const json *found = NULL;
     int r = find(j, path, WANT_BOOL, &found, err);
     if (r == 0 && found)
         *ret = json_is_true(found);
@@ -237,6 +249,21 @@ json *json_new_array(void)
     return made(json_array());
 }
 
+/* Length of the text at `i` that is UTF-8 as a whole, from one character to all that is left. */
+static size_t good_run(struct str s, size_t i)
+{
+    size_t end = i;
+    while (end < s.len) {
+        unsigned char lead = (unsigned char)s.ptr[end];
+        size_t len = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+        struct str c = str_sub(s, end, len);
+        if (c.len < len || !str_is_utf8(c))
+            break;
+        end += len;
+    }
+    return end - i;
+}
+
 static json *string_of(struct str value)
 {
     if (str_is_utf8(value))
@@ -244,9 +271,13 @@ static json *string_of(struct str value)
     auto_sbuf b;
     sbuf_init(&b, 3 * value.len);
     for (size_t i = 0; i < value.len;) {
-        size_t n = str_utf8_char(value, i);
-        sbuf_add(&b, n ? str_sub(value, i, n) : STR("\xef\xbf\xbd"));
-        i += n ? n : 1;
+        size_t run = good_run(value, i);
+        sbuf_add(&b, str_sub(value, i, run));
+        i += run;
+        if (i < value.len) {
+            sbuf_add(&b, STR("\xef\xbf\xbd"));
+            i++;
+        }
     }
     return made(json_stringn_nocheck(b.ptr, b.len));
 }

@@ -21,6 +21,7 @@ must_check int json_get_str(const json *j, const char *path, struct str *ret, st
 must_check int json_get_u64(const json *j, const char *path, uint64_t *ret, struct err *err);
 must_check int json_get_i64(const json *j, const char *path, int64_t *ret, struct err *err);
 must_check int json_get_bool(const json *j, const char *path, bool *ret, struct err *err);
+must_check int json_get_real(const json *j, const char *path, double *ret, struct err *err); /* 3 is a real too */
 
 /* opt: absent leaves *ret as it is and is success; another type is an error all the same. */
 must_check int json_opt_str(const json *j, const char *path, struct str *ret, struct err *err);

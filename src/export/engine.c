@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine.h"
+#include "util/clock.h"
+#include <assert.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+enum {
+    ACTIVE_MAX = 128,  /* files open at once */
+    REFUSALS_MAX = 16, /* in a row and before any success: the destination is refused, not a file */
+    TRIES_SHIFT_MAX = 5,
+};
+static const uint64_t wait_base_ns = 250 * NS_PER_MS, wait_cap_ns = 5 * NS_PER_SECOND;
+
+/* ---- telling ------------------------------------------------------------------------------------------------------
+ */
+
+static void tell(struct run *r, const struct upload *u, enum run_event e, const char *note, const struct err *err)
+{
+    struct run_result result = {
+        .event = e, .path = u->path, .key = str_of(u->key), .size_bytes = u->size_bytes, .note = note, .err = err};
+    if (r->o.on_result)
+        r->o.on_result(r->o.ctx, &result);
+}
+
+/* A file leaves the pending ones. Its size may differ from the one that was planned with. */
+static void count_settled(struct run *r, uint64_t planned_bytes)
+{
+    r->counts.pending_files--;
+    r->counts.pending_bytes -= min_u64(planned_bytes, r->counts.pending_bytes);
+}
+
+static uint64_t planned_bytes(const struct upload *u)
+{
+    return u->file == NO_FILE ? 0 : u->run->plan.files[u->file].size_bytes;
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------------------------------
+ */
+
+bool run_wants_marker(const struct run *r)
+{
+    struct pick_rules rules = plan_rules(r->o.policy);
+    return rules.marker.len > 0 && rules.by == PICK_BY_DIRECTORY;
+}
+
+static size_t group_of(const struct upload *u)
+{
+    if (u->file == NO_FILE)
+        return SIZE_MAX;
+    uint32_t g = u->run->plan.files[u->file].group;
+    return g == PICK_NO_GROUP ? SIZE_MAX : g;
+}
+
+static bool is_marker(const struct run *r, size_t file)
+{
+    uint32_t g = r->plan.files[file].group;
+    return g != PICK_NO_GROUP && r->groups[g].marker == (ssize_t)file;
+}
+
+static void group_settled(struct run *r, size_t g, bool sent, bool failed)
+{
+    struct group_left *left = &r->groups[g];
+    left->sent |= sent;
+    left->failed |= failed;
+    if (--left->files == 0 && run_wants_marker(r))
+        r->ready_markers[r->ready_count++] = g;
+}
+
+/* ---- lanes --------------------------------------------------------------------------------------------------------
+ */
+
+static void give_lane(struct run *r, struct lane *l)
+{
+    for (size_t i = 0; i < l->slice_count; i++)
+        budget_give(r->budget, l->slices[i]);
+    l->slice_count = 0;
+    l->next = NULL;
+    /* First in, first out: neighbours in the queue are of different workers, so that all of them have work. */
+    *r->free_tail = l;
+    r->free_tail = &l->next;
+    r->lanes_out--;
+}
+
+static bool take_slices(struct run *r, struct lane *l, uint64_t bytes)
+{
+    size_t want = (size_t)((bytes + SLICE_BYTES - 1) / SLICE_BYTES);
+    lane_need_slices(l, want);
+    for (l->slice_count = 0; l->slice_count < want; l->slice_count++) {
+        void *slice = budget_take(r->budget, NULL);
+        if (!slice)
+            break;
+        l->slices[l->slice_count] = slice;
+    }
+    if (l->slice_count == want)
+        return true;
+    /* Nothing is held while waiting: all of them go back. */
+    while (l->slice_count > 0)
+        budget_give(r->budget, l->slices[--l->slice_count]);
+    return false;
+}
+
+struct lane *run_take_lane(struct run *r, uint64_t bytes)
+{
+    struct lane *l = r->free_lanes;
+    if (!l || !take_slices(r, l, bytes))
+        return NULL;
+    r->free_lanes = l->next;
+    if (!r->free_lanes)
+        r->free_tail = &r->free_lanes;
+    r->lanes_out++;
+    return l;
+}
+
+static void lane_back(struct lane *l)
+{
+    struct upload *u = l->owner;
+    struct run *r = u->run;
+    upload_answer(u, l);
+    give_lane(r, l);
+    run_again(r);
+}
+
+void run_use_lane(struct upload *u, struct lane *l, enum lane_op op)
+{
+    struct run *r = u->run;
+    const struct spec_export *policy = r->o.policy;
+    l->op = op;
+    l->upload = (struct store_upload){
+        .key = str_of(u->key ? u->key : u->multi->key),
+        .id = u->multi ? str_of(u->multi->id) : STR_NULL,
+        .condition = policy->conflict == CONFLICT_OVERWRITE ? STORE_IF_ANY : STORE_IF_ABSENT,
+        .upload_id = str_of(u->uid),
+        .storage_class = policy->storage_class,
+        .digest_kind = r->digest_kind,
+        .part_bytes = u->part_bytes,
+    };
+    /* What an earlier run began is ended under the name that it was begun with. */
+    if (op == LANE_ABORT || op == LANE_SWEEP)
+        l->upload.key = str_of(u->multi->key);
+    l->hold = u->hold.fd >= 0 ? &u->hold : NULL;
+    l->owner = u;
+    l->done = lane_back;
+    u->in_flight++;
+    lane_go(l);
+}
+
+/* ---- the ends of a file -------------------------------------------------------------------------------------------
+ */
+
+static void remove_active(struct upload *own_u)
+{
+    struct run *r = own_u->run;
+    struct upload **at = &r->active;
+    while (*at != own_u)
+        at = &(*at)->next;
+    *at = own_u->next;
+    r->active_count--;
+    upload_free(own_u);
+}
+
+void run_file_sent(struct upload *own_u, enum run_event how)
+{
+    struct run *r = own_u->run;
+    struct err err;
+    if (ledger_add(r->ledger, own_u->path, &own_u->hold.stamp, str_of(own_u->key), &err) < 0) {
+        run_file_failed(own_u, &err, false);
+        return;
+    }
+    r->successes++;
+    pthread_mutex_lock(&r->lock);
+    count_settled(r, planned_bytes(own_u));
+    r->counts.done_files++;
+    r->counts.done_bytes += own_u->size_bytes;
+    r->counts.size_only_files += r->size_only;
+    pthread_mutex_unlock(&r->lock);
+    tell(r, own_u, how, NULL, NULL);
+    size_t g = group_of(own_u);
+    if (g != SIZE_MAX && !is_marker(r, (size_t)own_u->file))
+        group_settled(r, g, true, false);
+    remove_active(own_u);
+}
+
+static void note_refusal(struct run *r, const struct err *err)
+{
+    bool refused = err->code == ERR_DENIED || err->code == ERR_NOT_FOUND;
+    r->refusals = refused ? r->refusals + 1 : 0;
+    if (r->successes == 0 && r->refusals >= REFUSALS_MAX)
+        r->gave_up = true;
+}
+
+void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry)
+{
+    struct run *r = own_u->run;
+    struct err why = *err;
+    if (err->code == ERR_CANCELLED && atomic_load(&r->stopping)) {
+        run_file_left(own_u);
+        return;
+    }
+    if (why.id == 0)
+        err_advise(&why, 4012,
+                   may_retry ? "kept; the next run goes on where this one ended"
+                             : "kept; mend the cause and export again");
+    note_refusal(r, &why);
+    pthread_mutex_lock(&r->lock);
+    count_settled(r, planned_bytes(own_u));
+    verdict_add_failure(&r->counts, own_u->path, own_u->size_bytes, &why);
+    pthread_mutex_unlock(&r->lock);
+    tell(r, own_u, RUN_FAILED, NULL, &why);
+    size_t g = group_of(own_u);
+    if (g != SIZE_MAX && !is_marker(r, (size_t)own_u->file))
+        group_settled(r, g, false, true);
+    remove_active(own_u);
+}
+
+void run_file_gone(struct upload *own_u)
+{
+    struct run *r = own_u->run;
+    pthread_mutex_lock(&r->lock);
+    count_settled(r, planned_bytes(own_u));
+    pthread_mutex_unlock(&r->lock);
+    tell(r, own_u, RUN_GONE, NULL, NULL);
+    size_t g = group_of(own_u);
+    if (g != SIZE_MAX && !is_marker(r, (size_t)own_u->file))
+        group_settled(r, g, false, false);
+    remove_active(own_u);
+}
+
+void run_file_left(struct upload *own_u)
+{
+    remove_active(own_u);
+}
+
+void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why)
+{
+    struct run *r = own_u->run;
+    size_t file = (size_t)own_u->file;
+    if (delay_ns == 0) {
+        unsigned shift = r->tries[file] < TRIES_SHIFT_MAX ? r->tries[file] : TRIES_SHIFT_MAX;
+        delay_ns = min_u64(wait_base_ns << shift, wait_cap_ns);
+        if (r->tries[file]++ == 0)
+            tell(r, own_u, RUN_WAITING, why, NULL);
+    }
+    queue_push(&r->waiting, (struct queue_item){.file = file, .due_ns = loop_now_ns(r->home) + delay_ns});
+    remove_active(own_u);
+}
+
+/* ---- the beginning of a file --------------------------------------------------------------------------------------
+ */
+
+static struct upload *new_upload(struct run *r)
+{
+    struct upload *u = xcalloc(1, sizeof *u);
+    u->run = r;
+    u->file = NO_FILE;
+    u->group = SIZE_MAX;
+    u->version = 1;
+    u->hold.fd = -1;
+    struct upload **at = &r->active;
+    while (*at)
+        at = &(*at)->next;
+    *at = u;
+    r->active_count++;
+    return u;
+}
+
+/* What an earlier run began, and this one does not want: it is aborted. */
+void run_add_chore(struct run *r, struct ledger_upload *m)
+{
+    struct upload *u = new_upload(r);
+    u->multi = m;
+    u->path = str_of(m->path);
+    u->size_bytes = m->stamp.size_bytes;
+    upload_start(u);
+}
+
+/* The same file in the same state gets the same id in every run: a run whose predecessor died between the bucket's
+ * answer and the ledger meets its own object, and knows it. */
+static void make_uid(struct upload *u)
+{
+    auto_sbuf text;
+    const struct stamp *s = &u->hold.stamp;
+    uint8_t sum[32];
+    sbuf_init(&text, 8192);
+    sbuf_addf(&text, "%" PRIu64 " %" PRId64 " %" PRId64 " %" PRIu64 " ", s->size_bytes, s->mtime_ns, s->ctime_ns,
+              s->inode);
+    sbuf_add(&text, u->path);
+    sha256(sbuf_str(&text), sum);
+    for (size_t i = 0; i + 1 < sizeof u->uid; i += 2)
+        snprintf(u->uid + i, 3, "%02x", sum[i / 2]);
+}
+
+/* How long until it counts as at rest; by ctime, which nobody can set. A clock that was set back must not make us wait
+ * for the day to come again: then the lease alone says that nobody writes. */
+static uint64_t unsettled_ns(const struct run *r, const struct hold *h)
+{
+    int64_t age = clock_wall_ns() - h->stamp.ctime_ns;
+    return age >= 0 && (uint64_t)age < r->settle_ns ? r->settle_ns - (uint64_t)age : 0;
+}
+
+/* A large file that is not in the page cache goes past it: the pages belong to the pods. */
+static void choose_direct(const struct hold *h)
+{
+    struct {
+        uint64_t off, len;
+    } range = {0, 0};
+    struct {
+        uint64_t cache, dirty, writeback, evicted, recently_evicted;
+    } stat = {0};
+    const long nr_cachestat = 451;
+    if (h->stamp.size_bytes <= KEY_PART_BYTES || syscall(nr_cachestat, h->fd, &range, &stat, 0) != 0)
+        return;
+    if (stat.cache * 4096 < h->stamp.size_bytes / 2)
+        (void)fcntl(h->fd, F_SETFL, O_RDONLY | O_NONBLOCK | O_DIRECT); /* refused: then through the cache */
+}
+
+static void start_file(struct run *r, size_t file)
+{
+    struct upload *u = new_upload(r);
+    struct err err;
+    u->file = (ssize_t)file;
+    u->path = r->plan.files[file].path;
+    u->size_bytes = r->plan.files[file].size_bytes;
+    int e = hold_open(r->o.data, u->path.ptr, r->o.must_lease, &u->hold, &err);
+    if (e == -ERR_NOT_FOUND) {
+        run_file_gone(u);
+    } else if (e == -ERR_AGAIN) {
+        run_file_waits(u, 0, err.text);
+    } else if (e < 0) {
+        run_file_failed(u, &err, false);
+    } else if (unsettled_ns(r, &u->hold) > 0) {
+        run_file_waits(u, unsettled_ns(r, &u->hold), NULL);
+    } else {
+        u->size_bytes = u->hold.stamp.size_bytes;
+        choose_direct(&u->hold);
+        make_uid(u);
+        upload_start(u);
+    }
+}
+
+static void hold_back(struct run *r, size_t g)
+{
+    struct err err;
+    struct upload *u = new_upload(r);
+    u->file = r->groups[g].marker;
+    u->path = r->plan.files[u->file].path;
+    err_set(&err, ERR_IO, "'%.*s' is held back: other files of its checkpoint failed", STR_FMT(u->path));
+    err_advise(&err, 4013, "it is sent when they are");
+    run_file_failed(u, &err, false);
+}
+
+/* Everything else of the checkpoint was confirmed: now its marker, the user's own file or an empty one of ours. */
+static void start_marker(struct run *r, size_t g)
+{
+    const struct group_left *left = &r->groups[g];
+    if (left->failed) {
+        if (left->marker != NO_FILE)
+            hold_back(r, g);
+        return;
+    }
+    if (left->marker != NO_FILE) {
+        if (!r->plan.files[left->marker].sent)
+            start_file(r, (size_t)left->marker);
+        return;
+    }
+    auto_sbuf path;
+    sbuf_init(&path, 8192);
+    sbuf_add(&path, r->plan.pick.groups[g].folder);
+    sbuf_addc(&path, '/');
+    sbuf_adds(&path, r->o.policy->marker);
+    struct stamp nothing = {0};
+    if (!left->sent && ledger_has(r->ledger, sbuf_str(&path), &nothing))
+        return;
+    struct upload *u = new_upload(r);
+    u->group = g;
+    u->marker_path = str_dup(sbuf_str(&path));
+    u->path = str_of(u->marker_path);
+    make_uid(u);
+    pthread_mutex_lock(&r->lock);
+    r->counts.pending_files++;
+    pthread_mutex_unlock(&r->lock);
+    upload_start(u);
+}
+
+/* ---- the pump -----------------------------------------------------------------------------------------------------
+ */
+
+static bool take_due(struct run *r, size_t *ret_file)
+{
+    uint64_t due;
+    if (!queue_first(&r->waiting, &due) || due > loop_now_ns(r->home))
+        return false;
+    *ret_file = queue_pop(&r->waiting).file;
+    return true;
+}
+
+static bool take_next(struct run *r, size_t *ret_file)
+{
+    while (r->next_file < r->plan.count) {
+        size_t i = r->next_file++;
+        const struct pick_file *f = &r->plan.files[i];
+        if (f->chosen && !f->sent && !is_marker(r, i)) {
+            *ret_file = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool start_something(struct run *r)
+{
+    size_t file;
+    if (r->active_count >= ACTIVE_MAX || r->gave_up)
+        return false;
+    if (r->ready_count > 0)
+        start_marker(r, r->ready_markers[--r->ready_count]);
+    else if (take_due(r, &file) || take_next(r, &file))
+        start_file(r, file);
+    else
+        return false;
+    return true;
+}
+
+static bool feed_all(struct run *r)
+{
+    for (struct upload *u = r->active, *next; u; u = next) {
+        next = u->next;
+        if (!upload_feed(u))
+            return false;
+    }
+    return true;
+}
+
+static void set_wake(struct run *r)
+{
+    uint64_t due, now = loop_now_ns(r->home);
+    if (queue_first(&r->waiting, &due))
+        loop_timer_set(r->home, &r->wake, due > now ? due - now : 0);
+}
+
+static void leave_idle(struct run *r)
+{
+    for (struct upload *u = r->active, *next; u; u = next) {
+        next = u->next;
+        if (u->in_flight == 0)
+            run_file_left(u);
+    }
+}
+
+static bool is_over(const struct run *r)
+{
+    bool stopping = atomic_load(&r->stopping);
+    if (r->active || r->lanes_out > 0 || r->stops_left > 0 || (stopping && !r->stop_sent))
+        return false;
+    return stopping || r->gave_up || (r->next_file == r->plan.count && r->waiting.count == 0 && r->ready_count == 0);
+}
+
+static void end(struct run *r)
+{
+    loop_timer_cancel(r->home, &r->wake);
+    loop_timer_cancel(r->home, &r->deadline);
+    loop_unwatch(r->home, &r->leases);
+    pthread_mutex_lock(&r->lock);
+    r->ended = true;
+    pthread_cond_signal(&r->changed);
+    pthread_mutex_unlock(&r->lock); /* from here on r is its owner's */
+}
+
+void run_pump(struct tail *t)
+{
+    struct run *r = container_of(t, struct run, pump);
+    if (atomic_load(&r->stopping)) {
+        leave_idle(r);
+    } else {
+        bool more = feed_all(r);
+        while (more && start_something(r))
+            more = feed_all(r);
+        set_wake(r);
+    }
+    if (is_over(r))
+        end(r);
+}
+
+void run_again(struct run *r)
+{
+    loop_at_tail(r->home, &r->pump);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* engine.h - the insides of a run: what run.c and upload.c share.
+ * home: the first worker's loop, but for what stands beside the lock. */
+#pragma once
+
+#include "key.h"
+#include "lane.h"
+#include "plan.h"
+#include "queue.h"
+#include "run.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* LOOKING     is there an object of this name? asked before a large file travels in vain
+ * COMPARING   there is one of our size: are its bytes ours?
+ * CLEANING    an upload that an earlier run began and nobody can go on with is aborted
+ * NOTING      the intent is being flushed
+ * BEGINNING   the store is asked for an upload
+ * SENDING     parts travel
+ * COMPLETING  the parts become the object
+ * DROPPING    the upload is aborted; then `after` happens
+ * PUTTING     a small file travels whole
+ * CONFIRMING  the answer did not say enough: the store is asked what it holds */
+enum upload_state {
+    UPLOAD_NEW,
+    UPLOAD_LOOKING,
+    UPLOAD_COMPARING,
+    UPLOAD_CLEANING,
+    UPLOAD_NOTING,
+    UPLOAD_BEGINNING,
+    UPLOAD_SENDING,
+    UPLOAD_COMPLETING,
+    UPLOAD_DROPPING,
+    UPLOAD_PUTTING,
+    UPLOAD_CONFIRMING,
+};
+
+enum upload_after { AFTER_NOTHING, AFTER_WAIT, AFTER_FAIL, AFTER_CONFLICT };
+
+enum { NO_FILE = -1 };
+
+struct run;
+
+/* One file on its way, or the remains of an upload that must go (then `file` is NO_FILE). */
+struct upload {
+    struct run *run;     /* borrowed */
+    struct upload *next; /* the run's list */
+    enum upload_state state;
+    ssize_t file;      /* index into the plan */
+    size_t group;      /* a marker that we make ourselves: its checkpoint; else SIZE_MAX */
+    struct str path;   /* borrowed from the plan, or from marker_path */
+    char *marker_path; /* owned */
+    char *key;         /* owned */
+    char uid[LEDGER_UID_MAX];
+    unsigned version; /* 1: the name itself */
+    struct hold hold;
+    uint64_t size_bytes;
+    uint64_t part_bytes;
+    struct ledger_upload *multi; /* the ledger's; NULL: none */
+    struct ledger_part *parts;   /* owned; digests of COMPARING */
+    struct store_part *list;     /* owned; of COMPLETING */
+    unsigned part_count, next_part, parts_left;
+    unsigned in_flight;
+    unsigned restarts;
+    struct digest whole;  /* ours */
+    struct digest theirs; /* COMPARING: the store's */
+    enum upload_after after;
+    bool met_another; /* CONFIRMING: an object of this name was there */
+    bool failed;      /* `err` holds the first failure while others were still in flight */
+    bool may_retry;   /* and it was a passing one */
+    struct err err;
+    struct disk_job flush; /* NOTING */
+};
+
+struct group_left {
+    uint64_t files; /* not yet in the bucket */
+    bool failed;
+    bool sent;      /* something of it was sent by this run */
+    ssize_t marker; /* the file of the plan that is the marker, or NO_FILE */
+};
+
+struct stop_order {
+    struct mail mail;
+    struct run *run;
+    struct worker *worker;
+};
+
+struct run {
+    struct run_options o;
+    struct loop *home; /* borrowed: the first worker's */
+    struct plan plan;
+    struct ledger *ledger; /* owned */
+    struct budget *budget; /* owned */
+    enum hash_kind digest_kind;
+    bool size_only; /* the store confirms no checksum */
+    uint64_t settle_ns, deadline_ns;
+
+    struct lane *lanes; /* owned */
+    size_t lane_count;
+    struct lane *free_lanes;
+    struct lane **free_tail;
+    size_t lanes_out;
+
+    size_t next_file;
+    struct upload *active; /* oldest first */
+    size_t active_count;
+    struct queue waiting;
+    unsigned *tries;           /* owned; per file */
+    struct group_left *groups; /* owned; per checkpoint */
+    size_t *ready_markers;     /* owned; checkpoints whose marker may go now */
+    size_t ready_count;
+    size_t successes, refusals; /* refusals: in a row, before any success */
+    struct timer wake;
+    struct timer deadline;
+    struct watch leases;
+    struct mail start_mail, stop_mail;
+    struct stop_order *stop_orders; /* owned; one a worker */
+    size_t stops_left;              /* orders that have not come back */
+    struct tail pump;
+    bool over_deadline, gave_up, stop_sent;
+    atomic_bool stopping;
+
+    pthread_mutex_t lock; /* counts, ended */
+    pthread_cond_t changed;
+    struct verdict counts;
+    bool ended;
+};
+
+/* ---- engine.c, for upload.c
+ * ------------------------------------------------------------------------------------------
+ */
+
+/* A free lane with slices for so many bytes, or NULL. */
+struct lane *run_take_lane(struct run *r, uint64_t bytes);
+/* Fills in what all requests of this upload have in common, and sends the lane on its way. */
+void run_use_lane(struct upload *u, struct lane *l, enum lane_op op);
+void run_again(struct run *r); /* the pump runs at the end of this turn */
+
+/* How an upload ends. Each frees it. */
+void run_file_sent(struct upload *own_u, enum run_event how);
+void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry);
+void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why); /* delay 0: as long as is usual */
+void run_file_gone(struct upload *own_u);
+void run_file_left(struct upload *own_u); /* stopped in the middle, or a remainder that is gone */
+
+/* ---- engine.c, for run.c ------------------------------------------------------------------------------------------
+ */
+
+void run_pump(struct tail *t);
+void run_add_chore(struct run *r, struct ledger_upload *m);
+bool run_wants_marker(const struct run *r);
+
+/* ---- upload.c -----------------------------------------------------------------------------------------------------
+ */
+
+void upload_start(struct upload *u); /* opened, or nothing to open; decides its first state */
+/* Asks for all that it wants now; false when no lane was free for it. Does not free it. */
+bool upload_feed(struct upload *u);
+void upload_answer(struct upload *u, const struct lane *l); /* a lane of it is back; may free it */
+void upload_free(struct upload *u);                         /* NULL is fine */

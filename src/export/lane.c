@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lane.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { DIRECT_ALIGNMENT = 4096 };
+
+void lane_init(struct lane *l, struct worker *w, struct loop *home, struct store *store)
+{
+    *l = (struct lane){.worker = w, .home = home, .store = store};
+}
+
+void lane_need_slices(struct lane *l, size_t count)
+{
+    if (count <= l->slice_room)
+        return;
+    l->slices = xrealloc(l->slices, count, sizeof(void *));
+    l->reads = xrealloc(l->reads, count, sizeof *l->reads);
+    l->slice_room = count;
+}
+
+void lane_done(struct lane *l)
+{
+    free(l->slices);
+    free(l->reads);
+    *l = (struct lane){0};
+}
+
+static void deliver_home(struct mail *m)
+{
+    struct lane *l = container_of(m, struct lane, mail);
+    l->done(l);
+}
+
+static void go_home(struct lane *l)
+{
+    l->busy = false;
+    l->job = NULL;
+    l->mail.deliver = deliver_home;
+    loop_post(l->home, &l->mail);
+}
+
+static void fail(struct lane *l, const struct err *err)
+{
+    l->answer.code = -(int)err->code;
+    l->answer.err = *err;
+    go_home(l);
+}
+
+static void answered(void *ctx, const struct store_reply *r)
+{
+    struct lane *l = ctx;
+    struct lane_answer *a = &l->answer;
+    a->code = r->code;
+    a->may_retry = r->may_retry;
+    if (r->code < 0) {
+        a->err = r->err;
+        go_home(l);
+        return;
+    }
+    a->size_bytes = r->object.size_bytes;
+    a->digest = r->object.digest;
+    struct str etag = r->object.etag;
+    bool fits = l->op == LANE_BEGIN ? etag.len < sizeof a->id : etag.len < sizeof a->etag;
+    if (!fits) {
+        a->code = err_set(&a->err, ERR_CORRUPT, "'%.*s': the store's answer holds an id of %zu bytes",
+                          STR_FMT(l->upload.key), etag.len);
+        go_home(l);
+        return;
+    }
+    snprintf(l->op == LANE_BEGIN ? a->id : a->etag, l->op == LANE_BEGIN ? sizeof a->id : sizeof a->etag, "%.*s",
+             STR_FMT(etag));
+    go_home(l);
+}
+
+/* ---- bytes --------------------------------------------------------------------------------------------------------
+ */
+
+static ssize_t give_bytes(void *ctx, char *buf, size_t room, uint64_t offset)
+{
+    struct lane *l = ctx;
+    size_t given = 0;
+    while (given < room && offset < l->len) {
+        size_t within = offset % SLICE_BYTES;
+        size_t n = min_u64(min_u64(SLICE_BYTES - within, l->len - offset), room - given);
+        memcpy(buf + given, (char *)l->slices[offset / SLICE_BYTES] + within, n);
+        given += n;
+        offset += n;
+    }
+    return (ssize_t)given;
+}
+
+static struct store_body body_of(struct lane *l)
+{
+    return (struct store_body){.len = l->len, .digest = l->digest, .ctx = l, .read = give_bytes};
+}
+
+static void send_bytes(struct lane *l)
+{
+    const struct store_upload *u = &l->upload;
+    struct store_body body = body_of(l);
+    if (l->op == LANE_HASH) {
+        go_home(l);
+        return;
+    }
+    if (l->op == LANE_PART) {
+        l->job = store_upload_part(l->store, l->worker, u, l->number, &body, NULL, answered, l);
+        return;
+    }
+    struct store_put put = {.key = u->key,
+                            .condition = u->condition,
+                            .upload_id = u->upload_id,
+                            .storage_class = u->storage_class,
+                            .content_type = u->content_type,
+                            .body = body,
+                            .ctx = l,
+                            .on_done = answered};
+    l->job = store_put(l->store, l->worker, &put);
+}
+
+static void hash_slices(struct lane *l)
+{
+    struct hash h;
+    hash_init(&h);
+    hash_begin(&h, l->upload.digest_kind);
+    for (uint64_t at = 0; at < l->len; at += SLICE_BYTES)
+        hash_update(&h, l->slices[at / SLICE_BYTES], min_u64(SLICE_BYTES, l->len - at));
+    hash_end(&h, &l->digest);
+    hash_done(&h);
+}
+
+static int check_reads(const struct lane *l, struct err *err)
+{
+    for (size_t i = 0; i < l->slice_count; i++) {
+        const struct disk_job *r = &l->reads[i].job;
+        if (r->result < 0)
+            return err_sys(err, (int)-r->result, "cannot read it at byte %" PRIu64, r->offset);
+        if ((uint64_t)r->result < min_u64(SLICE_BYTES, l->len - i * SLICE_BYTES))
+            return err_set(err, ERR_CHANGED, "it became shorter while it was read");
+    }
+    /* After the last byte was read: from here on, what is in the slices is what the file held all at one time. */
+    return l->hold ? hold_check(l->hold, err) : 0;
+}
+
+static void all_read(struct lane *l)
+{
+    struct err err;
+    if (l->stopped)
+        err_set(&err, ERR_CANCELLED, "the export was stopped");
+    if (l->stopped || check_reads(l, &err) < 0) {
+        fail(l, &err);
+        return;
+    }
+    hash_slices(l);
+    send_bytes(l);
+}
+
+static void slice_read(struct disk_job *j)
+{
+    struct lane *l = container_of(j, struct lane_read, job)->lane;
+    if (--l->reads_left == 0)
+        all_read(l);
+}
+
+/* Whole blocks are asked for, as O_DIRECT wants it; behind the end of the file nothing comes. */
+static size_t padded(size_t len)
+{
+    return (len + DIRECT_ALIGNMENT - 1) / DIRECT_ALIGNMENT * DIRECT_ALIGNMENT;
+}
+
+static void read_slices(struct lane *l)
+{
+    if (l->slice_count == 0) {
+        all_read(l);
+        return;
+    }
+    /* The last submission may end the lane's work: nothing of it is touched afterwards. */
+    size_t count = l->reads_left = l->slice_count;
+    struct uring *uring = l->worker->uring;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t at = (uint64_t)i * SLICE_BYTES;
+        l->reads[i] = (struct lane_read){.lane = l,
+                                         .job = {.op = DISK_READ,
+                                                 .fd = l->hold->fd,
+                                                 .bytes = l->slices[i],
+                                                 .len = padded(min_u64(SLICE_BYTES, l->len - at)),
+                                                 .offset = l->offset + at,
+                                                 .done = slice_read}};
+    }
+    for (size_t i = 0; i < count; i++)
+        uring_submit(uring, &l->reads[i].job);
+}
+
+/* ---- dispatch -----------------------------------------------------------------------------------------------------
+ */
+
+static void begin(struct lane *l)
+{
+    const struct store_upload *u = &l->upload;
+    switch (l->op) {
+    case LANE_PUT:
+    case LANE_PART:
+    case LANE_HASH:
+        read_slices(l);
+        return;
+    case LANE_HEAD:
+        l->job = store_head(l->store, l->worker, u->key, answered, l);
+        return;
+    case LANE_BEGIN:
+        l->job = store_upload_begin(l->store, l->worker, u, answered, l);
+        return;
+    case LANE_COMPLETE:
+        l->job = store_upload_complete(l->store, l->worker, u, l->parts, l->part_count, &l->whole, answered, l);
+        return;
+    case LANE_ABORT:
+        l->job = store_upload_abort(l->store, l->worker, u, answered, l);
+        return;
+    case LANE_SWEEP:
+        l->job = store_upload_sweep(l->store, l->worker, u->key, answered, l);
+        return;
+    }
+}
+
+static void deliver_go(struct mail *m)
+{
+    struct lane *l = container_of(m, struct lane, mail);
+    struct err err;
+    l->busy = true;
+    if (l->stopped) {
+        err_set(&err, ERR_CANCELLED, "the export was stopped");
+        fail(l, &err);
+        return;
+    }
+    begin(l);
+}
+
+void lane_go(struct lane *l)
+{
+    l->answer = (struct lane_answer){0};
+    l->digest = (struct digest){0};
+    l->job = NULL;
+    l->mail.deliver = deliver_go;
+    loop_post(l->worker->loop, &l->mail);
+}
+
+void lane_stop(struct lane *l)
+{
+    l->stopped = true;
+    if (l->busy && l->job)
+        store_cancel(l->job);
+}

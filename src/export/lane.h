@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lane.h - one request to the store at a time, with the bytes that it sends: read, hashed, sent.
+ * home: the run's loop fills it in and hears of its end; the work is done on the lane's worker, so that the parts of
+ * one file travel on every loop. Between lane_go and `done` it belongs to the worker. Bytes are read into slices before
+ * they are sent: what was hashed is what travels, whatever happens to the file. */
+#pragma once
+
+#include "hold.h"
+#include "util/mem.h"
+
+enum lane_op { LANE_PUT, LANE_PART, LANE_HASH, LANE_HEAD, LANE_BEGIN, LANE_COMPLETE, LANE_ABORT, LANE_SWEEP };
+
+struct lane_answer {
+    int code; /* 0 or -(enum err_code) */
+    struct err err;
+    bool may_retry;       /* the failure was a passing one */
+    uint64_t size_bytes;  /* of the object, as the store told */
+    struct digest digest; /* the same */
+    char etag[LEDGER_ETAG_MAX];
+    char id[2048]; /* BEGIN */
+};
+
+struct lane;
+struct lane_read {
+    struct disk_job job;
+    struct lane *lane;
+};
+
+struct lane {
+    struct worker *worker; /* borrowed */
+    struct loop *home;     /* borrowed */
+    struct store *store;   /* borrowed */
+    struct lane *next;     /* the run's: in its list of free ones */
+
+    /* What to do; the owner's until lane_go. Borrowed until `done`. */
+    enum lane_op op;
+    struct store_upload upload; /* key, condition and the rest; of PUT and HEAD too */
+    const struct hold *hold;    /* PUT, PART, HASH; NULL: there are no bytes */
+    unsigned number;
+    uint64_t offset, len;
+    void **slices; /* owned array, slices lent by the budget; as many as len needs */
+    size_t slice_count, slice_room;
+    const struct store_part *parts;
+    size_t part_count;
+    struct digest whole; /* COMPLETE */
+    void *owner;
+    void (*done)(struct lane *l); /* on home */
+
+    /* What came of it. */
+    struct digest digest; /* ours, of the bytes */
+    struct lane_answer answer;
+
+    /* The worker's. */
+    struct mail mail;
+    struct store_job *job;
+    struct lane_read *reads; /* owned; one a slice */
+    size_t reads_left;
+    bool busy;
+    bool stopped;
+};
+
+void lane_init(struct lane *l, struct worker *w, struct loop *home, struct store *store);
+void lane_done(struct lane *l);
+void lane_need_slices(struct lane *l, size_t count); /* room for so many in `slices` */
+void lane_go(struct lane *l);
+
+/* On the lane's worker: what runs ends with ERR_CANCELLED, and what comes later too. */
+void lane_stop(struct lane *l);

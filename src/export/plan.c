@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan.h"
+#include "hold.h"
+#include "util/json.h"
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+
+enum { METRICS_BYTES_MAX = 1 << 20 };
+
+struct planning {
+    const struct plan_options *o;
+    struct filter filter;
+    struct plan *plan;
+};
+
+struct pick_rules plan_rules(const struct spec_export *policy)
+{
+    bool scores = policy->best_file && policy->best_key;
+    bool has_rule = scores || policy->latest > 0 || policy->every > 0;
+    return (struct pick_rules){.by = has_rule && policy->group == GROUP_FILE ? PICK_BY_FILE : PICK_BY_DIRECTORY,
+                               .latest = policy->latest,
+                               .every = policy->every,
+                               .best = {.file = str_of(policy->best_file),
+                                        .key = str_of(policy->best_key),
+                                        .greatest = policy->best_order == ORDER_MAX,
+                                        .count = scores ? policy->best_count : 0},
+                               .marker = str_of(policy->marker)};
+}
+
+static int fill_filter(struct filter *f, const struct spec_export *policy, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < policy->include.count && r == 0; i++)
+        r = filter_add(f, false, str_of(policy->include.items[i]), err);
+    for (size_t i = 0; i < policy->exclude.count && r == 0; i++)
+        r = filter_add(f, true, str_of(policy->exclude.items[i]), err);
+    return r;
+}
+
+/* ---- the walk -----------------------------------------------------------------------------------------------------
+ */
+
+static int add_file(void *ctx, const struct walk_file *f, struct err *err)
+{
+    struct planning *g = ctx;
+    struct plan *p = g->plan;
+    int64_t changed_ns = f->mtime_ns > f->ctime_ns ? f->mtime_ns : f->ctime_ns;
+    if (!filter_wants(&g->filter, f->path) || changed_ns < g->o->since_ns)
+        return 0;
+    if (g->o->is_hydrated && g->o->is_hydrated(g->o->ctx, f)) {
+        p->hydrated++;
+        return 0;
+    }
+    struct pick_file file = {
+        .size_bytes = f->size_bytes, .mtime_ns = f->mtime_ns, .ctime_ns = f->ctime_ns, .inode = f->inode};
+    struct stamp stamp = {f->size_bytes, f->mtime_ns, f->ctime_ns, f->inode};
+    file.sent = ledger_has(g->o->ledger, f->path, &stamp);
+    if (p->count == PICK_FILES_MAX || !arena_dup(p->names, f->path, &file.path))
+        return err_set(err, ERR_NO_SPACE, "more than %d files to export", PICK_FILES_MAX);
+    if (p->count == p->room) {
+        p->room = p->room ? p->room * 2 : 256;
+        p->files = xrealloc(p->files, p->room, sizeof *p->files);
+    }
+    p->files[p->count++] = file;
+    return 0;
+}
+
+static int add_skip(void *ctx, struct str path, enum walk_skip why, struct err *err)
+{
+    struct planning *g = ctx;
+    (void)err;
+    if (!filter_wants(&g->filter, path))
+        return 0;
+    g->plan->skipped++;
+    if (g->o->on_skip)
+        g->o->on_skip(g->o->ctx, path, walk_skip_name(why));
+    return 0;
+}
+
+static int add_trouble(void *ctx, struct str path, const struct err *why, struct err *err)
+{
+    struct plan *p = ((struct planning *)ctx)->plan;
+    (void)err;
+    if (p->trouble_count++ == 0) {
+        p->trouble = *why;
+        snprintf(p->trouble_path, sizeof p->trouble_path, "%.*s", STR_FMT(path));
+    }
+    return 0;
+}
+
+/* ---- metrics ------------------------------------------------------------------------------------------------------
+ */
+
+struct scoring {
+    int data;
+    const struct pick_rules *rules;
+    const char *key; /* of the number */
+};
+
+/* The folder of the metrics: the checkpoint itself, or, where a file is one, the folder that it lies in. */
+static struct str metrics_folder(const struct scoring *s, struct str checkpoint)
+{
+    size_t len = checkpoint.len;
+    if (s->rules->by == PICK_BY_DIRECTORY)
+        return checkpoint;
+    while (len > 0 && checkpoint.ptr[len - 1] != '/')
+        len--;
+    return str_sub(checkpoint, 0, len > 0 ? len - 1 : 0);
+}
+
+/* Whatever is wrong with the metrics of a checkpoint, it has no number: the other rules may still want it. */
+static bool read_score(void *ctx, const struct pick_group *g, double *ret)
+{
+    const struct scoring *s = ctx;
+    struct str folder = metrics_folder(s, g->folder);
+    char path[PATH_MAX];
+    struct err ignored;
+    int n =
+        snprintf(path, sizeof path, "%.*s%s%.*s", STR_FMT(folder), folder.len ? "/" : "", STR_FMT(s->rules->best.file));
+    struct hold h;
+    if (n >= (int)sizeof path || hold_open(s->data, path, false, &h, &ignored) < 0)
+        return false;
+    auto_mem char *bytes = xcalloc(1, METRICS_BYTES_MAX);
+    ssize_t len = pread(h.fd, bytes, METRICS_BYTES_MAX, 0);
+    hold_close(&h);
+    auto_json j = NULL;
+    return len > 0 && json_parse((struct str){bytes, (size_t)len}, path, &j, &ignored) == 0 &&
+           json_get_real(j, s->key, ret, &ignored) == 0 && isfinite(*ret);
+}
+
+int plan_make(const struct plan_options *o, struct plan *ret, struct err *err)
+{
+    struct plan p = {.names = arena_new(1 << 18, (size_t)4 << 30)};
+    struct planning g = {.o = o, .plan = &p};
+    struct walk_sink sink = {.ctx = &g, .on_file = add_file, .on_skip = add_skip, .on_trouble = add_trouble};
+    struct pick_rules rules = plan_rules(o->policy);
+    struct scoring scoring = {.data = o->data, .rules = &rules, .key = o->policy->best_key};
+    int r = fill_filter(&g.filter, o->policy, err);
+    if (r == 0)
+        r = walk_folder(o->data, &sink, err);
+    if (r == 0)
+        r = pick_files(p.files, p.count, &rules, read_score, &scoring, &p.pick, err);
+    filter_done(&g.filter);
+    if (r < 0) {
+        plan_done(&p);
+        return r;
+    }
+    *ret = p;
+    return 0;
+}
+
+void plan_done(struct plan *p)
+{
+    pick_done(&p->pick);
+    free(p->files);
+    arena_free(p->names);
+    *p = (struct plan){0};
+}

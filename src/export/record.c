@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record.h"
+#include <ctype.h>
+#include <inttypes.h>
+
+enum { CRC_LEN = 8 };
+
+static const char kinds[] = {
+    [RECORD_SENT] = 'S', [RECORD_INTENT] = 'I', [RECORD_BEGUN] = 'B', [RECORD_PART] = 'P', [RECORD_ENDED] = 'E'};
+
+static void add_crc(struct str text, struct sbuf *b)
+{
+    struct hash h;
+    struct digest d;
+    hash_init(&h);
+    hash_begin(&h, HASH_CRC32C);
+    hash_update(&h, text.ptr, text.len);
+    hash_end(&h, &d);
+    digest_add_hex(&d, b);
+    hash_done(&h);
+}
+
+static bool is_plain(unsigned char c)
+{
+    return c < 0x80 && (isalnum(c) || strchr("/._-+=:,\"", c)) && c != '\0';
+}
+
+static void add_text(struct sbuf *b, struct str s)
+{
+    sbuf_addc(b, ' ');
+    for (size_t i = 0; i < s.len; i++) {
+        if (is_plain((unsigned char)s.ptr[i])) {
+            sbuf_addc(b, s.ptr[i]);
+        } else {
+            sbuf_addc(b, '%');
+            sbuf_add_hex(b, s.ptr + i, 1);
+        }
+    }
+}
+
+static void add_stamp(struct sbuf *b, const struct stamp *s)
+{
+    sbuf_addf(b, " %" PRIu64 " %" PRId64 " %" PRId64 " %" PRIu64, s->size_bytes, s->mtime_ns, s->ctime_ns, s->inode);
+}
+
+static void add_fields(const struct record *r, struct sbuf *b)
+{
+    switch (r->kind) {
+    case RECORD_SENT:
+        add_stamp(b, &r->stamp);
+        add_text(b, r->path);
+        add_text(b, r->key);
+        return;
+    case RECORD_INTENT:
+        add_stamp(b, &r->stamp);
+        sbuf_addf(b, " %" PRIu64, r->part_bytes);
+        add_text(b, r->uid);
+        add_text(b, r->path);
+        add_text(b, r->key);
+        return;
+    case RECORD_BEGUN:
+        add_text(b, r->uid);
+        add_text(b, r->id);
+        return;
+    case RECORD_PART:
+        add_text(b, r->uid);
+        sbuf_addf(b, " %u %" PRIu64 " %u ", r->number, r->part_bytes, (unsigned)r->digest.kind);
+        digest_add_hex(&r->digest, b);
+        add_text(b, r->etag);
+        return;
+    case RECORD_ENDED:
+        add_text(b, r->uid);
+        return;
+    }
+}
+
+void record_add(const struct record *r, struct sbuf *b)
+{
+    auto_sbuf text;
+    sbuf_init(&text, RECORD_LINE_MAX - CRC_LEN - 2);
+    sbuf_addc(&text, kinds[r->kind]);
+    add_fields(r, &text);
+    add_crc(sbuf_str(&text), b);
+    sbuf_addc(b, ' ');
+    sbuf_add(b, sbuf_str(&text));
+    sbuf_addc(b, '\n');
+    b->overflow |= text.overflow;
+}
+
+/* ---- and back -----------------------------------------------------------------------------------------------------
+ */
+
+/* The fields of a line that are left; `good` turns false at the first that is missing or off, and stays so. */
+struct fields {
+    struct str rest;
+    char *out; /* where the next decoded text goes */
+    bool good;
+};
+
+static struct str next_field(struct fields *f)
+{
+    struct str field = STR_NULL;
+    if (!str_split(&f->rest, ' ', &field))
+        f->good = false;
+    return field;
+}
+
+static int hex_value(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static struct str next_text(struct fields *f)
+{
+    struct str s = next_field(f);
+    char *from = f->out;
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] != '%') {
+            *f->out++ = s.ptr[i];
+            continue;
+        }
+        int high = i + 2 < s.len ? hex_value(s.ptr[i + 1]) : -1;
+        int low = high >= 0 ? hex_value(s.ptr[i + 2]) : -1;
+        f->good &= low >= 0;
+        *f->out++ = (char)(high << 4 | (low & 15));
+        i += 2;
+    }
+    return (struct str){from, (size_t)(f->out - from)};
+}
+
+static uint64_t next_u64(struct fields *f)
+{
+    uint64_t n = 0;
+    struct err ignored;
+    f->good &= str_to_u64(next_field(f), &n, &ignored) == 0;
+    return n;
+}
+
+static int64_t next_i64(struct fields *f)
+{
+    int64_t n = 0;
+    struct err ignored;
+    f->good &= str_to_i64(next_field(f), &n, &ignored) == 0;
+    return n;
+}
+
+static struct stamp next_stamp(struct fields *f)
+{
+    struct stamp s = {.size_bytes = next_u64(f)};
+    s.mtime_ns = next_i64(f);
+    s.ctime_ns = next_i64(f);
+    s.inode = next_u64(f);
+    return s;
+}
+
+static struct digest next_digest(struct fields *f)
+{
+    struct digest d = {0};
+    struct err ignored;
+    uint64_t kind = next_u64(f);
+    struct str hex = next_field(f);
+    f->good &= kind <= HASH_SHA256;
+    if (f->good && kind != HASH_NONE)
+        f->good &= digest_parse_hex((enum hash_kind)kind, hex, &d, &ignored) == 0;
+    return d;
+}
+
+static void read_fields(struct fields *f, struct record *r)
+{
+    switch (r->kind) {
+    case RECORD_SENT:
+        r->stamp = next_stamp(f);
+        r->path = next_text(f);
+        r->key = next_text(f);
+        return;
+    case RECORD_INTENT:
+        r->stamp = next_stamp(f);
+        r->part_bytes = next_u64(f);
+        r->uid = next_text(f);
+        r->path = next_text(f);
+        r->key = next_text(f);
+        return;
+    case RECORD_BEGUN:
+        r->uid = next_text(f);
+        r->id = next_text(f);
+        return;
+    case RECORD_PART:
+        r->uid = next_text(f);
+        r->number = (unsigned)next_u64(f);
+        r->part_bytes = next_u64(f);
+        r->digest = next_digest(f);
+        r->etag = next_text(f);
+        return;
+    case RECORD_ENDED:
+        r->uid = next_text(f);
+        return;
+    }
+}
+
+static bool has_its_crc(struct str line)
+{
+    auto_sbuf crc;
+    sbuf_init(&crc, CRC_LEN);
+    if (line.len < CRC_LEN + 2 || line.ptr[CRC_LEN] != ' ')
+        return false;
+    add_crc(str_from(line, CRC_LEN + 1), &crc);
+    return str_eq(sbuf_str(&crc), str_sub(line, 0, CRC_LEN));
+}
+
+bool record_parse(struct str line, char *room, struct record *ret)
+{
+    if (!has_its_crc(line))
+        return false;
+    const char *kind = memchr(kinds, line.ptr[CRC_LEN + 1], sizeof kinds);
+    if (!kind)
+        return false;
+    struct record r = {.kind = (enum record_kind)(kind - kinds)};
+    struct fields f = {.rest = str_from(line, CRC_LEN + 3), .out = room, .good = true};
+    read_fields(&f, &r);
+    if (!f.good || f.rest.ptr)
+        return false;
+    *ret = r;
+    return true;
+}

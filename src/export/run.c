@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine.h"
+#include "util/clock.h"
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+
+enum { LANES_DEFAULT = 64, LANES_MAX = 512 };
+static const uint64_t memory_default = 192 << 20;
+/* A change within one tick of the kernel's clock leaves ctime as it was: younger files are not looked at yet. */
+static const uint64_t settle_least_ns = 20 * NS_PER_MS;
+
+/* ---- what wakes it ------------------------------------------------------------------------------------------------
+ */
+
+static void wake_up(struct timer *t)
+{
+    run_again(container_of(t, struct run, wake));
+}
+
+static void deadline_passed(struct timer *t)
+{
+    struct run *r = container_of(t, struct run, deadline);
+    r->over_deadline = true;
+    run_stop(r);
+}
+
+/* SIGIO: somebody wants to write one of the files that we read. Which one, each lease tells. */
+static void lease_wanted(struct watch *w, uint32_t events)
+{
+    struct run *r = container_of(w, struct run, leases);
+    struct signalfd_siginfo info[16];
+    (void)events;
+    while (read(w->fd, info, sizeof info) > 0)
+        ;
+    for (struct upload *u = r->active; u; u = u->next)
+        (void)hold_yield(&u->hold);
+}
+
+/* ---- stopping -----------------------------------------------------------------------------------------------------
+ */
+
+static void order_back(struct mail *m)
+{
+    struct run *r = container_of(m, struct stop_order, mail)->run;
+    r->stops_left--;
+    run_again(r);
+}
+
+static void order_there(struct mail *m)
+{
+    struct stop_order *order = container_of(m, struct stop_order, mail);
+    struct run *r = order->run;
+    for (size_t i = 0; i < r->lane_count; i++)
+        if (r->lanes[i].worker == order->worker)
+            lane_stop(&r->lanes[i]);
+    order->mail.deliver = order_back;
+    loop_post(r->home, &order->mail);
+}
+
+static void stop_asked(struct mail *m)
+{
+    struct run *r = container_of(m, struct run, stop_mail);
+    r->stops_left = r->o.worker_count;
+    r->stop_sent = true;
+    for (size_t i = 0; i < r->o.worker_count; i++) {
+        struct stop_order *order = &r->stop_orders[i];
+        *order = (struct stop_order){.run = r, .worker = &r->o.workers[i], .mail = {.deliver = order_there}};
+        loop_post(order->worker->loop, &order->mail);
+    }
+}
+
+void run_stop(struct run *r)
+{
+    if (atomic_exchange(&r->stopping, true))
+        return;
+    r->stop_mail.deliver = stop_asked;
+    loop_post(r->home, &r->stop_mail);
+}
+
+/* ---- making -------------------------------------------------------------------------------------------------------
+ */
+
+static bool ask_hydrated(void *ctx, const struct walk_file *f)
+{
+    const struct run *r = ctx;
+    return r->o.is_hydrated(r->o.ctx, f);
+}
+
+static void tell_skip(void *ctx, struct str path, const char *why)
+{
+    const struct run *r = ctx;
+    struct run_result result = {.event = RUN_SKIPPED, .path = path, .note = why};
+    if (r->o.on_result)
+        r->o.on_result(r->o.ctx, &result);
+}
+
+static int make_plan(struct run *r, struct err *err)
+{
+    struct plan_options o = {.policy = r->o.policy,
+                             .ledger = r->ledger,
+                             .data = r->o.data,
+                             .since_ns = r->o.since_ns,
+                             .ctx = r,
+                             .is_hydrated = r->o.is_hydrated ? ask_hydrated : NULL,
+                             .on_skip = tell_skip};
+    return plan_make(&o, &r->plan, err);
+}
+
+/* The biggest part decides: one of it must fit, whatever the budget is. */
+static uint64_t memory_for(const struct run *r)
+{
+    uint64_t bytes = r->o.memory_bytes ? r->o.memory_bytes : memory_default;
+    for (size_t i = 0; i < r->plan.count; i++)
+        bytes = max_u64(bytes, key_part_bytes(r->plan.files[i].size_bytes) + SLICE_BYTES);
+    return bytes;
+}
+
+static void make_lanes(struct run *r)
+{
+    r->lane_count = min_u64(r->o.concurrency ? r->o.concurrency : LANES_DEFAULT, LANES_MAX);
+    r->lanes = xcalloc(r->lane_count, sizeof *r->lanes);
+    r->free_tail = &r->free_lanes;
+    for (size_t i = 0; i < r->lane_count; i++) {
+        struct lane *l = &r->lanes[i];
+        lane_init(l, &r->o.workers[i % r->o.worker_count], r->home, r->o.store);
+        *r->free_tail = l;
+        r->free_tail = &l->next;
+    }
+}
+
+static void count_files(struct run *r)
+{
+    struct verdict *c = &r->counts;
+    for (size_t i = 0; i < r->plan.count; i++) {
+        const struct pick_file *f = &r->plan.files[i];
+        if (!f->chosen)
+            continue;
+        c->pending_files += !f->sent;
+        c->pending_bytes += f->sent ? 0 : f->size_bytes;
+        c->done_files += f->sent;
+        c->done_bytes += f->sent ? f->size_bytes : 0;
+    }
+    c->skipped_files = r->plan.skipped;
+    for (uint64_t i = 0; i < r->plan.trouble_count; i++)
+        verdict_add_failure(c, str_of(r->plan.trouble_path), 0, &r->plan.trouble);
+}
+
+static bool names_marker(const struct run *r, const struct pick_group *g, struct str path)
+{
+    return path.len == g->folder.len + 1 + strlen(r->o.policy->marker) && str_ends(path, str_of(r->o.policy->marker));
+}
+
+static void make_groups(struct run *r)
+{
+    size_t n = r->plan.pick.group_count;
+    r->groups = xcalloc(n, sizeof *r->groups);
+    r->ready_markers = xcalloc(n, sizeof *r->ready_markers);
+    r->tries = xcalloc(r->plan.count, sizeof *r->tries);
+    for (size_t g = 0; g < n; g++) {
+        const struct pick_group *group = &r->plan.pick.groups[g];
+        struct group_left *left = &r->groups[g];
+        left->marker = NO_FILE;
+        for (size_t i = group->first; i < group->end; i++) {
+            const struct pick_file *f = &r->plan.files[i];
+            if (run_wants_marker(r) && names_marker(r, group, f->path))
+                left->marker = (ssize_t)i;
+            else
+                left->files += !f->sent;
+        }
+        if (group->chosen && left->files == 0 && run_wants_marker(r))
+            r->ready_markers[r->ready_count++] = g;
+    }
+}
+
+static int make_signal(struct run *r, struct err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGIO);
+    r->leases = (struct watch){.ready = lease_wanted, .events = EPOLLIN};
+    r->leases.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return r->leases.fd < 0 ? err_sys(err, errno, "cannot wait for leases") : 0;
+}
+
+/* ---- starting -----------------------------------------------------------------------------------------------------
+ */
+
+static bool is_wanted(const struct run *r, struct str path)
+{
+    size_t lo = 0, hi = r->plan.count;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        const struct pick_file *f = &r->plan.files[mid];
+        int c = str_cmp(f->path, path);
+        if (c == 0)
+            return f->chosen && !f->sent;
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return false;
+}
+
+static void start(struct mail *m)
+{
+    struct run *r = container_of(m, struct run, start_mail);
+    struct err err;
+    if (loop_watch(r->home, &r->leases, &err) < 0) {
+        /* Without it a writer waits until its part is through: slower, not wrong. */
+        r->leases.events = 0;
+    }
+    if (r->o.policy->deadline_ns > 0)
+        loop_timer_set(r->home, &r->deadline, r->o.policy->deadline_ns);
+    for (size_t i = 0; i < ledger_upload_count(r->ledger); i++)
+        if (!is_wanted(r, str_of(ledger_upload_at(r->ledger, i)->path)))
+            run_add_chore(r, ledger_upload_at(r->ledger, i));
+    run_again(r);
+}
+
+static void free_run(struct run *r)
+{
+    for (size_t i = 0; i < r->lane_count; i++)
+        lane_done(&r->lanes[i]);
+    free(r->lanes);
+    free(r->groups);
+    free(r->ready_markers);
+    free(r->tries);
+    free(r->stop_orders);
+    queue_done(&r->waiting);
+    budget_free(r->budget);
+    plan_done(&r->plan);
+    ledger_free(r->ledger);
+    verdict_done(&r->counts);
+    if (r->leases.fd >= 0)
+        close(r->leases.fd);
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+static struct run *new_run(const struct run_options *o)
+{
+    struct run *r = xcalloc(1, sizeof *r);
+    pthread_condattr_t monotonic;
+    r->o = *o;
+    r->home = o->workers[0].loop;
+    r->digest_kind = store_upload_digest_kind(o->store);
+    r->size_only = r->digest_kind == HASH_NONE;
+    if (r->size_only)
+        r->digest_kind = HASH_CRC32C;
+    r->settle_ns = max_u64(o->purpose == VERDICT_FOR_RELEASE ? 0 : o->policy->settle_ns, settle_least_ns);
+    r->leases.fd = -1;
+    r->wake.fire = wake_up;
+    r->deadline.fire = deadline_passed;
+    r->pump.run = run_pump;
+    r->start_mail.deliver = start;
+    r->stop_orders = xcalloc(o->worker_count, sizeof *r->stop_orders);
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    verdict_init(&r->counts);
+    r->counts.state = VERDICT_RUNNING;
+    r->counts.purpose = o->purpose;
+    r->counts.started_ns = r->counts.updated_ns = clock_wall_ns();
+    snprintf(r->counts.uri, sizeof r->counts.uri, "%s", o->policy->uri);
+    return r;
+}
+
+static void tell_plan(struct run *r)
+{
+    for (size_t i = 0; i < r->plan.count; i++) {
+        const struct pick_file *f = &r->plan.files[i];
+        struct run_result result = {.event = RUN_PLANNED, .path = f->path, .size_bytes = f->size_bytes};
+        if (f->chosen && !f->sent && r->o.on_result)
+            r->o.on_result(r->o.ctx, &result);
+    }
+    r->ended = true;
+}
+
+static int prepare(struct run *r, struct err *err)
+{
+    /* Before anything is looked at: from now on, whoever reads the verdict sees that the last one is not the last. */
+    int e = r->o.dry_run ? 0 : verdict_write(r->o.export_dir, &r->counts, err);
+    if (e == 0)
+        e = ledger_open(r->o.export_dir, str_of(r->o.destination), &r->ledger, err);
+    if (e == 0)
+        e = make_plan(r, err);
+    if (e == 0)
+        e = make_signal(r, err);
+    return e;
+}
+
+int run_open(const struct run_options *o, struct run **ret, struct err *err)
+{
+    struct run *r = new_run(o);
+    int e = prepare(r, err);
+    if (e < 0) {
+        free_run(r);
+        return e;
+    }
+    r->budget = budget_new(memory_for(r));
+    make_lanes(r);
+    make_groups(r);
+    count_files(r);
+    if (o->dry_run)
+        tell_plan(r);
+    else
+        loop_post(r->home, &r->start_mail);
+    *ret = r;
+    return 0;
+}
+
+/* ---- waiting and ending -------------------------------------------------------------------------------------------
+ */
+
+bool run_wait(struct run *r, uint64_t timeout_ns, struct verdict *ret_counts)
+{
+    uint64_t until_ns = clock_now_ns() + timeout_ns;
+    struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_SECOND), .tv_nsec = (long)(until_ns % NS_PER_SECOND)};
+    pthread_mutex_lock(&r->lock);
+    while (!r->ended && pthread_cond_timedwait(&r->changed, &r->lock, &until) == 0)
+        ;
+    bool ended = r->ended;
+    *ret_counts = r->counts;
+    pthread_mutex_unlock(&r->lock);
+    ret_counts->failed = NULL;
+    ret_counts->failed_count = 0;
+    ret_counts->updated_ns = clock_wall_ns();
+    return ended;
+}
+
+/* The time is up: whatever is not in the bucket has failed, and the first that waits is named. */
+static void fail_the_rest(struct run *r)
+{
+    struct err err;
+    struct verdict *c = &r->counts;
+    struct str path = r->waiting.count > 0 ? r->plan.files[r->waiting.items[0].file].path : STR_NULL;
+    err_set(&err, ERR_TIMEOUT, "%" PRIu64 " files were not exported when the deadline passed", c->pending_files);
+    err_advise(&err, 4008, "kept; close the files that are open for writing, or raise export.deadline");
+    uint64_t files = c->pending_files, bytes = c->pending_bytes;
+    if (files == 0)
+        return;
+    verdict_add_failure(c, path, bytes, &err);
+    c->failed_files += files - 1;
+    c->pending_files = c->pending_bytes = 0;
+}
+
+static int judge(struct run *r, struct err *err)
+{
+    struct verdict *c = &r->counts;
+    /* The ledger first: a verdict that says done lets the volume go, and must not outlive what it rests on. */
+    int e = ledger_flush(r->ledger, err);
+    if (e < 0)
+        return e;
+    if (r->over_deadline)
+        fail_the_rest(r);
+    c->updated_ns = clock_wall_ns();
+    bool stopped = atomic_load(&r->stopping) && !r->over_deadline;
+    if (c->failed_files > 0 && !stopped)
+        c->state = VERDICT_FAILED;
+    else if (c->failed_files == 0 && c->pending_files == 0)
+        c->state = VERDICT_DONE;
+    return verdict_write(r->o.export_dir, c, err);
+}
+
+int run_close(struct run *own_r, struct verdict *ret, struct err *err)
+{
+    struct run *r = own_r;
+    int e = r->o.dry_run ? 0 : judge(r, err);
+    if (e == 0 && r->counts.state == VERDICT_RUNNING && !r->o.dry_run)
+        e = err_set(err, ERR_CANCELLED, "the export was stopped; the same command goes on");
+    if (e == 0 || e == -ERR_CANCELLED) {
+        *ret = r->counts;
+        verdict_init(&r->counts);
+    }
+    free_run(r);
+    return e;
+}

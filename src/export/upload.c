@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine.h"
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Which step may follow which. */
+static const uint16_t allowed[] = {
+#define TO(s) (1 << UPLOAD_##s)
+    [UPLOAD_NEW] = TO(LOOKING) | TO(CLEANING) | TO(NOTING) | TO(SENDING) | TO(PUTTING),
+    [UPLOAD_LOOKING] = TO(COMPARING) | TO(NOTING) | TO(NEW),
+    [UPLOAD_COMPARING] = TO(NEW),
+    [UPLOAD_CLEANING] = TO(NEW),
+    [UPLOAD_NOTING] = TO(BEGINNING),
+    [UPLOAD_BEGINNING] = TO(SENDING),
+    [UPLOAD_SENDING] = TO(COMPLETING) | TO(DROPPING) | TO(NEW),
+    [UPLOAD_COMPLETING] = TO(CONFIRMING) | TO(DROPPING),
+    [UPLOAD_DROPPING] = TO(NEW),
+    [UPLOAD_PUTTING] = TO(CONFIRMING) | TO(NEW),
+    [UPLOAD_CONFIRMING] = TO(DROPPING) | TO(NEW),
+#undef TO
+};
+
+static void upload_become(struct upload *u, enum upload_state next)
+{
+    assert(u->in_flight == 0 && (allowed[u->state] & 1 << next));
+    u->state = next;
+    u->failed = false;
+    if (next == UPLOAD_COMPARING || next == UPLOAD_SENDING)
+        u->next_part = 1;
+}
+
+void upload_free(struct upload *u)
+{
+    if (!u)
+        return;
+    hold_close(&u->hold);
+    free(u->marker_path);
+    free(u->key);
+    free(u->parts);
+    free(u->list);
+    free(u);
+}
+
+static bool is_large(const struct upload *u)
+{
+    return u->size_bytes > KEY_PART_BYTES;
+}
+
+static void ended_in_ledger(struct upload *u)
+{
+    if (u->multi)
+        ledger_ended(u->run->ledger, u->multi);
+    u->multi = NULL;
+}
+
+/* ---- how it begins ------------------------------------------------------------------------------------------------
+ */
+
+static int set_key(struct upload *u, struct err *err)
+{
+    auto_sbuf key;
+    sbuf_init(&key, 2 * 4096 + KEY_BYTES_MAX);
+    int r = key_make(store_prefix(u->run->o.store), u->path, u->size_bytes, u->version, &key, err);
+    if (r < 0)
+        return r;
+    free(u->key);
+    return sbuf_take(&key, &u->key, err);
+}
+
+static void flushed(struct disk_job *j);
+
+/* The intent is on disk before the store is asked: an upload that begins, and whose id dies with us, can be swept. */
+static void note(struct upload *u)
+{
+    struct err err;
+    struct run *r = u->run;
+    int e = ledger_intend(r->ledger, u->path, str_of(u->key), str_of(u->uid), &u->hold.stamp, u->part_bytes, &u->multi,
+                          &err);
+    if (e < 0) {
+        run_file_failed(u, &err, false);
+        return;
+    }
+    upload_become(u, UPLOAD_NOTING);
+    u->in_flight = 1;
+    u->flush = (struct disk_job){.op = DISK_FDATASYNC, .fd = ledger_fd(r->ledger), .done = flushed};
+    uring_submit(r->o.workers[0].uring, &u->flush);
+}
+
+/* From UPLOAD_NEW, with a key and nothing of an earlier upload left. */
+static void begin_fresh(struct upload *u)
+{
+    if (!is_large(u))
+        upload_become(u, UPLOAD_PUTTING);
+    else if (u->run->o.policy->conflict != CONFLICT_OVERWRITE)
+        upload_become(u, UPLOAD_LOOKING);
+    else
+        note(u);
+}
+
+static void begin_again(struct upload *u)
+{
+    upload_become(u, UPLOAD_NEW);
+    begin_fresh(u);
+}
+
+static unsigned parts_missing(const struct ledger_upload *m)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < m->part_count; i++)
+        n += m->parts[i].size_bytes == 0;
+    return n;
+}
+
+void upload_start(struct upload *u)
+{
+    struct err err;
+    u->part_bytes = key_part_bytes(u->size_bytes);
+    u->part_count = (unsigned)((u->size_bytes + u->part_bytes - 1) / u->part_bytes);
+    if (u->file == NO_FILE && u->multi) {
+        upload_become(u, UPLOAD_CLEANING);
+        return;
+    }
+    if (set_key(u, &err) < 0) {
+        run_file_failed(u, &err, false);
+        return;
+    }
+    u->multi = ledger_find_upload(u->run->ledger, u->path);
+    if (!u->multi) {
+        begin_fresh(u);
+    } else if (u->multi->id && is_large(u) && stamp_eq(&u->multi->stamp, &u->hold.stamp)) {
+        free(u->key);
+        u->key = str_dup(str_of(u->multi->key));
+        u->part_bytes = u->multi->part_bytes;
+        u->part_count = u->multi->part_count;
+        u->parts_left = parts_missing(u->multi);
+        upload_become(u, UPLOAD_SENDING);
+    } else {
+        upload_become(u, UPLOAD_CLEANING);
+    }
+}
+
+/* ---- what it asks for ---------------------------------------------------------------------------------------------
+ */
+
+static bool feed_one(struct upload *u, enum lane_op op, uint64_t bytes)
+{
+    if (u->in_flight > 0)
+        return true;
+    struct lane *l = run_take_lane(u->run, bytes);
+    if (!l)
+        return false;
+    l->offset = 0;
+    l->len = bytes;
+    l->parts = u->list;
+    l->part_count = u->list ? u->part_count : 0;
+    l->whole = u->whole;
+    run_use_lane(u, l, op);
+    return true;
+}
+
+static bool is_confirmed(const struct upload *u, unsigned number)
+{
+    return u->state == UPLOAD_SENDING && u->multi->parts[number - 1].size_bytes > 0;
+}
+
+static bool feed_parts(struct upload *u, enum lane_op op)
+{
+    for (; u->next_part <= u->part_count && !u->failed; u->next_part++) {
+        if (is_confirmed(u, u->next_part))
+            continue;
+        uint64_t offset = (uint64_t)(u->next_part - 1) * u->part_bytes;
+        uint64_t len = min_u64(u->part_bytes, u->size_bytes - offset);
+        struct lane *l = run_take_lane(u->run, len);
+        if (!l)
+            return false;
+        l->number = u->next_part;
+        l->offset = offset;
+        l->len = len;
+        run_use_lane(u, l, op);
+    }
+    return true;
+}
+
+static void complete(struct upload *u);
+
+bool upload_feed(struct upload *u)
+{
+    switch (u->state) {
+    case UPLOAD_LOOKING:
+    case UPLOAD_CONFIRMING:
+        return feed_one(u, LANE_HEAD, 0);
+    case UPLOAD_CLEANING:
+        return feed_one(u, u->multi->id ? LANE_ABORT : LANE_SWEEP, 0);
+    case UPLOAD_BEGINNING:
+        return feed_one(u, LANE_BEGIN, 0);
+    case UPLOAD_COMPLETING:
+        return feed_one(u, LANE_COMPLETE, 0);
+    case UPLOAD_DROPPING:
+        return feed_one(u, LANE_ABORT, 0);
+    case UPLOAD_PUTTING:
+        return feed_one(u, LANE_PUT, u->size_bytes);
+    case UPLOAD_COMPARING:
+        return feed_parts(u, LANE_HASH);
+    case UPLOAD_SENDING:
+        if (u->parts_left == 0 && u->in_flight == 0) { /* a former run got that far */
+            complete(u);
+            return upload_feed(u);
+        }
+        return feed_parts(u, LANE_PART);
+    default:
+        return true;
+    }
+}
+
+/* ---- how it ends --------------------------------------------------------------------------------------------------
+ */
+
+static void drop(struct upload *u, enum upload_after after)
+{
+    u->after = after;
+    upload_become(u, UPLOAD_DROPPING);
+}
+
+static void conflict(struct upload *u)
+{
+    struct err err;
+    u->met_another = false;
+    if (u->run->o.policy->conflict == CONFLICT_VERSION && u->version < KEY_VERSIONS_MAX) {
+        u->version++;
+        if (set_key(u, &err) < 0)
+            run_file_failed(u, &err, false);
+        else
+            begin_again(u);
+        return;
+    }
+    err_set(&err, ERR_EXISTS, "%s://%.*s/%s: another object has this name", store_scheme(u->run->o.store),
+            STR_FMT(store_bucket(u->run->o.store)), u->key);
+    err_advise(&err, 4409, "both are kept; remove one, or set conflict to overwrite or version");
+    run_file_failed(u, &err, false);
+}
+
+static void sent(struct upload *u, enum run_event how)
+{
+    ended_in_ledger(u);
+    run_file_sent(u, how);
+}
+
+static void mistrust(struct upload *u, unsigned id, const char *why)
+{
+    struct err err;
+    err_set(&err, ERR_CORRUPT, "%s://%.*s/%s: %s", store_scheme(u->run->o.store),
+            STR_FMT(store_bucket(u->run->o.store)), u->key, why);
+    err_advise(&err, id, "the file is kept; look at the object, and export again");
+    ended_in_ledger(u);
+    run_file_failed(u, &err, false);
+}
+
+/* Does what the store says about the object say that it has our bytes? */
+static void confirm(struct upload *u, const struct lane_answer *a)
+{
+    bool asked = u->state == UPLOAD_CONFIRMING;
+    bool has_digest = a->digest.kind == u->whole.kind;
+    if (a->size_bytes == u->size_bytes && (u->run->size_only || (has_digest && digest_eq(&a->digest, &u->whole))))
+        sent(u, RUN_SENT);
+    else if (!asked && (!has_digest || digest_eq(&a->digest, &u->whole)))
+        upload_become(u, UPLOAD_CONFIRMING);
+    else if (a->size_bytes != u->size_bytes)
+        mistrust(u, 4022, "the bucket says another size than the file has");
+    else if (has_digest)
+        mistrust(u, 4022, "the bucket says another checksum than the file has");
+    else
+        mistrust(u, 4011, "the bucket tells no checksum to compare");
+}
+
+static bool are_our_bytes(const struct upload *u, const struct lane_answer *a)
+{
+    return a->size_bytes == u->size_bytes && a->digest.kind == u->whole.kind && digest_eq(&a->digest, &u->whole);
+}
+
+/* The answer to HEAD after a lost, or a short, or an unwelcome answer. */
+static void confirmed(struct upload *u, const struct lane_answer *a)
+{
+    if (a->code == -ERR_NOT_FOUND && u->multi && u->restarts++ < 2) {
+        /* The upload was gone and its object is not there: somebody aborted it. */
+        ended_in_ledger(u);
+        begin_again(u);
+    } else if (a->code < 0) {
+        run_file_failed(u, &a->err, a->may_retry);
+    } else if (!u->met_another) {
+        confirm(u, a);
+    } else if (are_our_bytes(u, a)) {
+        sent(u, RUN_THERE);
+    } else {
+        conflict(u);
+    }
+}
+
+/* ---- small files --------------------------------------------------------------------------------------------------
+ */
+
+static void put_done(struct upload *u, const struct lane *l)
+{
+    const struct lane_answer *a = &l->answer;
+    u->whole = l->digest;
+    if (a->code == 0) {
+        confirm(u, a);
+    } else if (a->code == -ERR_CHANGED) {
+        run_file_waits(u, 0, a->err.text);
+    } else if (a->code == -ERR_EXISTS) {
+        u->met_another = true;
+        upload_become(u, UPLOAD_CONFIRMING);
+    } else {
+        run_file_failed(u, &a->err, a->may_retry);
+    }
+}
+
+/* ---- large files --------------------------------------------------------------------------------------------------
+ */
+
+static void flushed(struct disk_job *j)
+{
+    struct upload *u = container_of(j, struct upload, flush);
+    struct err err;
+    struct run *r = u->run;
+    u->in_flight = 0;
+    if (j->result < 0) {
+        err_sys(&err, (int)-j->result, "cannot flush the ledger of the export");
+        ended_in_ledger(u);
+        run_file_failed(u, &err, false);
+    } else {
+        upload_become(u, UPLOAD_BEGINNING);
+    }
+    run_again(r);
+}
+
+static void looked(struct upload *u, const struct lane_answer *a)
+{
+    if (a->code == -ERR_NOT_FOUND) {
+        note(u);
+    } else if (a->code < 0) {
+        run_file_failed(u, &a->err, a->may_retry);
+    } else if (a->size_bytes != u->size_bytes) {
+        conflict(u);
+    } else if (a->digest.kind == u->run->digest_kind) {
+        u->theirs = a->digest;
+        u->parts_left = u->part_count;
+        u->parts = xcalloc(u->part_count, sizeof *u->parts);
+        upload_become(u, UPLOAD_COMPARING);
+    } else {
+        /* It may be ours of a run whose ledger is gone: the store knows when it sees our id again. */
+        note(u);
+    }
+}
+
+static void began(struct upload *u, const struct lane_answer *a)
+{
+    struct err err;
+    if (a->code < 0) {
+        /* After a passing error there may be an upload that we know nothing of: the intent stays, to be swept. */
+        if (!a->may_retry && a->code != -ERR_CANCELLED)
+            ended_in_ledger(u);
+        run_file_failed(u, &a->err, a->may_retry);
+    } else if (ledger_begun(u->run->ledger, u->multi, str_of(a->id), &err) < 0) {
+        run_file_failed(u, &err, false);
+    } else {
+        u->parts_left = u->part_count;
+        upload_become(u, UPLOAD_SENDING);
+    }
+}
+
+static struct digest join_parts(const struct ledger_part *parts, unsigned count)
+{
+    struct digest whole = parts[0].digest;
+    for (unsigned i = 1; i < count; i++)
+        digest_combine(&whole, &parts[i].digest, parts[i].size_bytes);
+    return whole;
+}
+
+static void complete(struct upload *u)
+{
+    struct err err;
+    if (hold_check(&u->hold, &err) < 0) {
+        u->err = err;
+        drop(u, AFTER_WAIT);
+        return;
+    }
+    const struct ledger_part *parts = u->multi->parts;
+    u->list = xrealloc(u->list, u->part_count, sizeof *u->list);
+    for (unsigned i = 0; i < u->part_count; i++)
+        u->list[i] = (struct store_part){.number = i + 1,
+                                         .etag = str_of(parts[i].etag),
+                                         .digest = parts[i].digest,
+                                         .size_bytes = parts[i].size_bytes};
+    u->whole = join_parts(parts, u->part_count);
+    upload_become(u, UPLOAD_COMPLETING);
+}
+
+/* Everything that was in flight is back, and something of it had failed. */
+static void parts_failed(struct upload *u)
+{
+    enum err_code code = u->err.code;
+    if (code == ERR_CHANGED && u->state == UPLOAD_COMPARING)
+        run_file_waits(u, 0, u->err.text);
+    else if (code == ERR_CHANGED)
+        drop(u, AFTER_WAIT);
+    else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING && u->restarts++ < 2) {
+        ended_in_ledger(u);
+        begin_again(u);
+    } else if (u->may_retry || u->state == UPLOAD_COMPARING || code == ERR_CANCELLED)
+        run_file_failed(u, &u->err, u->may_retry); /* its parts stay, for the next run */
+    else
+        drop(u, AFTER_FAIL);
+}
+
+static void part_back(struct upload *u, const struct lane *l)
+{
+    const struct lane_answer *a = &l->answer;
+    struct ledger_part part = {.size_bytes = l->len, .digest = l->digest};
+    struct err err = a->err;
+    int code = a->code;
+    snprintf(part.etag, sizeof part.etag, "%s", a->etag);
+    if (code == 0 && u->state == UPLOAD_SENDING)
+        code = ledger_part(u->run->ledger, u->multi, l->number, &part, &err);
+    else if (code == 0)
+        u->parts[l->number - 1] = part;
+    if (code == 0)
+        u->parts_left--;
+    if (code < 0 && !u->failed) {
+        u->failed = true;
+        u->err = err;
+        u->may_retry = a->may_retry;
+    }
+    if (u->in_flight > 0)
+        return;
+    if (u->failed)
+        parts_failed(u);
+    else if (u->parts_left == 0 && u->state == UPLOAD_SENDING)
+        complete(u);
+    else if (u->parts_left == 0) {
+        u->whole = join_parts(u->parts, u->part_count);
+        if (digest_eq(&u->whole, &u->theirs))
+            sent(u, RUN_THERE);
+        else
+            conflict(u);
+    }
+}
+
+static void completed(struct upload *u, const struct lane_answer *a)
+{
+    if (a->code == 0) {
+        confirm(u, a);
+    } else if (a->code == -ERR_EXISTS) {
+        drop(u, AFTER_CONFLICT);
+    } else if (a->code == -ERR_NOT_FOUND) {
+        upload_become(u, UPLOAD_CONFIRMING);
+    } else if (a->may_retry || a->code == -ERR_CANCELLED) {
+        run_file_failed(u, &a->err, a->may_retry);
+    } else {
+        u->err = a->err;
+        drop(u, AFTER_FAIL);
+    }
+}
+
+static void dropped(struct upload *u, const struct lane_answer *a)
+{
+    struct err err = u->err;
+    if (a->code < 0 && a->code != -ERR_NOT_FOUND) {
+        run_file_failed(u, &a->err, a->may_retry); /* the ledger keeps it: the next run tries again */
+        return;
+    }
+    ended_in_ledger(u);
+    if (u->after == AFTER_WAIT) {
+        run_file_waits(u, 0, err.text);
+    } else if (u->after == AFTER_CONFLICT) {
+        conflict(u);
+    } else {
+        run_file_failed(u, &err, false);
+    }
+}
+
+static void cleaned(struct upload *u, const struct lane_answer *a)
+{
+    bool gone = a->code == 0 || a->code == -ERR_NOT_FOUND;
+    if (gone)
+        ended_in_ledger(u);
+    if (u->file == NO_FILE && u->group == SIZE_MAX)
+        run_file_left(u);
+    else if (gone)
+        begin_again(u);
+    else
+        run_file_failed(u, &a->err, a->may_retry);
+}
+
+void upload_answer(struct upload *u, const struct lane *l)
+{
+    u->in_flight--;
+    switch (u->state) {
+    case UPLOAD_LOOKING:
+        looked(u, &l->answer);
+        return;
+    case UPLOAD_CLEANING:
+        cleaned(u, &l->answer);
+        return;
+    case UPLOAD_BEGINNING:
+        began(u, &l->answer);
+        return;
+    case UPLOAD_COMPARING:
+    case UPLOAD_SENDING:
+        part_back(u, l);
+        return;
+    case UPLOAD_COMPLETING:
+        completed(u, &l->answer);
+        return;
+    case UPLOAD_DROPPING:
+        dropped(u, &l->answer);
+        return;
+    case UPLOAD_PUTTING:
+        put_done(u, l);
+        return;
+    case UPLOAD_CONFIRMING:
+        confirmed(u, &l->answer);
+        return;
+    default:
+        assert(!"an answer that nobody asked for");
+    }
+}

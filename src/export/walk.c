@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "walk.h"
+#include "util/clock.h"
+#include "util/macro.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+struct walk {
+    const struct walk_sink *sink;
+    int top;          /* borrowed */
+    dev_t dev;        /* of top: what is mounted below is somebody else's */
+    struct sbuf todo; /* folders to be read, each followed by a NUL; the last is next */
+    struct sbuf path; /* of the entry in hand */
+    size_t folder_len;
+    bool empty; /* no entry seen yet in the folder in hand */
+};
+
+static const char *const skip_names[] = {
+    [WALK_LINK] = "symbolic link",
+    [WALK_FIFO] = "fifo",
+    [WALK_SOCKET] = "socket",
+    [WALK_DEVICE] = "device",
+    [WALK_EMPTY_FOLDER] = "empty folder",
+    [WALK_OTHER_MOUNT] = "another file system, mounted here",
+};
+
+const char *walk_skip_name(enum walk_skip why)
+{
+    return skip_names[why];
+}
+
+static int64_t ns_of(struct timespec t)
+{
+    return (int64_t)t.tv_sec * (int64_t)NS_PER_SECOND + t.tv_nsec;
+}
+
+static int trouble(struct walk *w, struct str path, int errnum, const char *what, struct err *err)
+{
+    struct err why;
+    (void)err_sys(&why, errnum, "cannot %s '%.*s'", what, (int)min_u64(path.len, 300), path.len ? path.ptr : ".");
+    return w->sink->on_trouble(w->sink->ctx, path, &why, err);
+}
+
+static int push_folder(struct walk *w, struct err *err)
+{
+    sbuf_add(&w->todo, sbuf_str(&w->path));
+    sbuf_addc(&w->todo, '\0');
+    if (w->todo.overflow)
+        return err_set(err, ERR_NO_SPACE, "the names of the folders below take more than %d MiB",
+                       WALK_FOLDERS_BYTES_MAX >> 20);
+    return 0;
+}
+
+static int skip_special(struct walk *w, mode_t mode, struct err *err)
+{
+    enum walk_skip why = S_ISLNK(mode)    ? WALK_LINK
+                         : S_ISFIFO(mode) ? WALK_FIFO
+                         : S_ISSOCK(mode) ? WALK_SOCKET
+                                          : WALK_DEVICE;
+    return w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), why, err);
+}
+
+static int see_entry(struct walk *w, int fd, const struct dirent *e, struct err *err)
+{
+    if (e->d_type == DT_DIR)
+        return push_folder(w, err);
+    struct stat st;
+    if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? 0 : trouble(w, sbuf_str(&w->path), errno, "look at", err);
+    if (S_ISDIR(st.st_mode))
+        return push_folder(w, err);
+    if (!S_ISREG(st.st_mode))
+        return skip_special(w, st.st_mode, err);
+    struct walk_file f = {.path = sbuf_str(&w->path),
+                          .size_bytes = (uint64_t)st.st_size,
+                          .mtime_ns = ns_of(st.st_mtim),
+                          .ctime_ns = ns_of(st.st_ctim),
+                          .inode = st.st_ino};
+    return w->sink->on_file(w->sink->ctx, &f, err);
+}
+
+static int open_folder(const struct walk *w)
+{
+    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    int fd;
+    do
+        fd = (int)syscall(SYS_openat2, w->top, w->path.len ? w->path.ptr : ".", &how, sizeof how);
+    while (fd < 0 && errno == EAGAIN);
+    return fd;
+}
+
+static void close_dir(DIR **d)
+{
+    if (*d)
+        closedir(*d);
+}
+
+static int read_entries(struct walk *w, DIR *d, struct err *err)
+{
+    struct dirent *e;
+    while (errno = 0, (e = readdir(d)) != NULL) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        w->empty = false;
+        if (w->folder_len > 0)
+            sbuf_addc(&w->path, '/');
+        sbuf_adds(&w->path, e->d_name);
+        int r = see_entry(w, dirfd(d), e, err);
+        sbuf_cut(&w->path, w->folder_len);
+        if (r < 0)
+            return r;
+    }
+    return errno ? trouble(w, sbuf_str(&w->path), errno, "read the folder", err) : 0;
+}
+
+/* ext4 makes one at the top of every file system; it says something only if fsck put something there. */
+static bool is_made_by_mkfs(const struct walk *w)
+{
+    return str_eq(sbuf_str(&w->path), STR("lost+found"));
+}
+
+static int read_folder(struct walk *w, struct err *err)
+{
+    int fd = open_folder(w);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : trouble(w, sbuf_str(&w->path), errno, "open the folder", err);
+    auto_with(close_dir) DIR *d = fdopendir(fd);
+    struct stat st;
+    if (!d || fstat(fd, &st) != 0)
+        return trouble(w, sbuf_str(&w->path), errno, "read the folder", err);
+    if (st.st_dev != w->dev)
+        return w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_OTHER_MOUNT, err);
+    w->empty = true;
+    int r = read_entries(w, d, err);
+    if (r == 0 && w->empty && w->folder_len > 0 && !is_made_by_mkfs(w))
+        r = w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_EMPTY_FOLDER, err);
+    return r;
+}
+
+/* Takes the last folder of the list into w->path. */
+static void pop_folder(struct walk *w)
+{
+    size_t end = w->todo.len - 1, from = end;
+    while (from > 0 && w->todo.ptr[from - 1] != '\0')
+        from--;
+    sbuf_clear(&w->path);
+    sbuf_add(&w->path, (struct str){w->todo.ptr + from, end - from});
+    w->folder_len = w->path.len;
+    sbuf_cut(&w->todo, from);
+}
+
+int walk_folder(int dir, const struct walk_sink *sink, struct err *err)
+{
+    struct walk w = {.sink = sink, .top = dir};
+    struct stat st;
+    if (fstat(dir, &st) != 0)
+        return err_sys(err, errno, "cannot look at the folder to export");
+    w.dev = st.st_dev;
+    sbuf_init(&w.todo, WALK_FOLDERS_BYTES_MAX);
+    /* A name more than the kernel takes in one call: opening it is refused, and reported. */
+    sbuf_init(&w.path, PATH_MAX + NAME_MAX + 2);
+    sbuf_addc(&w.todo, '\0');
+    int r = 0;
+    while (r == 0 && w.todo.len > 0) {
+        pop_folder(&w);
+        r = read_folder(&w, err);
+    }
+    sbuf_done(&w.todo);
+    sbuf_done(&w.path);
+    return r;
+}
