@@ -14,6 +14,7 @@ static const struct verb {
 } verbs[] = {
     {"hydrate", verb_hydrate, "bring a bucket prefix to a folder, verified and resumable"},
     {"ls", verb_ls, "list a bucket prefix"},
+    {"mount", verb_mount, "show a folder through FUSE, at the speed of the disk below"},
 };
 
 static const char *log_level_text;

@@ -4,6 +4,7 @@
 #include "web_error.h"
 #include "web_private.h"
 #include <assert.h>
+#include <malloc.h>
 #include <pthread.h>
 
 enum { CONNECTIONS_DEFAULT = 64 };
@@ -255,8 +256,12 @@ struct str web_reply_header(struct web_job *j, const char *name)
 /* ---- the whole ----------------------------------------------------------------------------------------------------
  */
 
+/* libcurl takes its receive buffer anew for every request. By default glibc gives so large a block back to the kernel,
+ * and the faults that bring it in again cost as much as the copy of 100 KiB: 30 us a request, measured. */
 static void curl_begin(void)
 {
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
     curl_global_init(CURL_GLOBAL_ALL);
 }
 

@@ -227,7 +227,7 @@ static grpc_byte_buffer *encode(const ProtobufCMessage *m)
 
 static int run(struct rpc_call *c, const struct rpc_method *m, struct err *err)
 {
-    ProtobufCMessage *request;
+    ProtobufCMessage *request = NULL;
     int r = decode(c, m, &request, err);
     if (r < 0)
         return r;

@@ -112,6 +112,16 @@ static bool clock_digits(struct str *s, struct tm *tm)
            digits(s, 2, &tm->tm_sec);
 }
 
+/* A count of nanoseconds in 64 bits reaches 292 years either way. */
+static bool wall_of(struct tm *tm, int offset_seconds, int64_t ns, int64_t *ret)
+{
+    int64_t seconds = (int64_t)timegm(tm) - offset_seconds, wall;
+    if (__builtin_mul_overflow(seconds, (int64_t)NS_PER_SECOND, &wall) || __builtin_add_overflow(wall, ns, &wall))
+        return false;
+    *ret = wall;
+    return true;
+}
+
 int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err)
 {
     struct str rest = s;
@@ -126,7 +136,8 @@ int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err)
     int64_t ns = ok ? fraction(&rest) : 0;
     if (!ok || !in_range(&tm) || !offset(&rest, &offset_seconds) || rest.len != 0)
         return err_set(err, ERR_INVALID, "'%.*s' is not a time of RFC 3339", (int)min_u64(s.len, 64), s.ptr);
-    *ret_wall_ns = ((int64_t)timegm(&tm) - offset_seconds) * (int64_t)NS_PER_SECOND + ns;
+    if (!wall_of(&tm, offset_seconds, ns, ret_wall_ns))
+        return err_set(err, ERR_INVALID, "'%.*s' is not between the years 1678 and 2261", STR_FMT(s));
     return 0;
 }
 
@@ -149,9 +160,8 @@ int time_parse_http(struct str s, int64_t *ret_wall_ns, struct err *err)
               literal(&rest, STR(" ")) && digits(&rest, 4, &tm.tm_year) && literal(&rest, STR(" ")) &&
               clock_digits(&rest, &tm) && literal(&rest, STR(" GMT")) && rest.len == 0;
     tm.tm_year -= 1900;
-    if (!ok || !in_range(&tm))
+    if (!ok || !in_range(&tm) || !wall_of(&tm, 0, 0, ret_wall_ns))
         return err_set(err, ERR_INVALID, "'%.*s' is not an HTTP date", (int)min_u64(s.len, 64), s.ptr ? s.ptr : "");
-    *ret_wall_ns = (int64_t)timegm(&tm) * (int64_t)NS_PER_SECOND;
     return 0;
 }
 

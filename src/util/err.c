@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/err.h"
+#include "util/str.h"
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,26 +66,24 @@ enum err_code err_code_of_errno(int errnum)
     }
 }
 
-/* A cut must not leave half of a UTF-8 character: the sentence goes into JSON and protobuf strings, which refuse it. */
-static void cut_at_character(char *text, size_t len)
+/* The sentence goes into JSON, protobuf strings and terminals: what is not a printable character of UTF-8 (a key's own
+ * bytes, half of a character at the cut) becomes '?'. */
+static void make_printable(char *text)
 {
-    size_t i = len;
-    while (i > 0 && ((unsigned char)text[i - 1] & 0xC0) == 0x80)
-        i--;
-    if (i == 0)
-        return;
-    unsigned char lead = (unsigned char)text[i - 1];
-    size_t want = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
-    if (len - (i - 1) < want)
-        text[i - 1] = '\0';
+    struct str s = str_of(text);
+    for (size_t i = 0; i < s.len;) {
+        size_t n = str_utf8_char(s, i);
+        if (n == 0 || (unsigned char)text[i] < ' ' || text[i] == 0x7F)
+            text[i] = '?';
+        i += n ? n : 1;
+    }
 }
 
 static void format(char *buf, size_t size, const char *fmt, va_list args) printf_like(3, 0);
 static void format(char *buf, size_t size, const char *fmt, va_list args)
 {
-    int n = vsnprintf(buf, size, fmt, args);
-    if (n >= (int)size)
-        cut_at_character(buf, size - 1);
+    vsnprintf(buf, size, fmt, args);
+    make_printable(buf);
 }
 
 static void append(char *buf, size_t size, const char *fmt, ...) printf_like(3, 4);
@@ -97,8 +96,9 @@ static void append(char *buf, size_t size, const char *fmt, ...)
     va_end(args);
 }
 
-int err_set(struct err *err, enum err_code code, const char *fmt, ...)
+int(err_set)(struct err *err, enum err_code code, const char *fmt, ...)
 {
+    assert(code != 0);
     *err = (struct err){.code = code};
     va_list args;
     va_start(args, fmt);
@@ -107,7 +107,7 @@ int err_set(struct err *err, enum err_code code, const char *fmt, ...)
     return -(int)code;
 }
 
-int err_sys(struct err *err, int errnum, const char *fmt, ...)
+int(err_sys)(struct err *err, int errnum, const char *fmt, ...)
 {
     enum err_code code = err_code_of_errno(errnum);
     *err = (struct err){.code = code, .sys = errnum};
@@ -120,8 +120,9 @@ int err_sys(struct err *err, int errnum, const char *fmt, ...)
     return -(int)code;
 }
 
-int err_advise(struct err *err, unsigned id, const char *fmt, ...)
+int(err_advise)(struct err *err, unsigned id, const char *fmt, ...)
 {
+    assert(err->code != 0);
     err->id = id;
     va_list args;
     va_start(args, fmt);
@@ -130,8 +131,9 @@ int err_advise(struct err *err, unsigned id, const char *fmt, ...)
     return -(int)err->code;
 }
 
-int err_wrap(struct err *err, const char *fmt, ...)
+int(err_wrap)(struct err *err, const char *fmt, ...)
 {
+    assert(err->code != 0);
     char inner[ERR_TEXT_MAX];
     memcpy(inner, err->text, sizeof inner);
     va_list args;
@@ -142,7 +144,7 @@ int err_wrap(struct err *err, const char *fmt, ...)
     return -(int)err->code;
 }
 
-int err_copy(struct err *err, const struct err *from)
+int(err_copy)(struct err *err, const struct err *from)
 {
     assert(from->code != 0);
     *err = *from;

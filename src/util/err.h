@@ -36,7 +36,7 @@ struct err {
     enum err_code code;
     unsigned id;                 /* the stable CISnnnn of docs/errors.md, 0 where there is none */
     int sys;                     /* errno, 0 where no system call failed */
-    char text[ERR_TEXT_MAX];     /* the sentence; cut at a character, never overrun */
+    char text[ERR_TEXT_MAX];     /* the sentence: printable UTF-8 (else '?'), one line, cut at the end */
     char advice[ERR_ADVICE_MAX]; /* what happens next or what to do; may be empty */
 };
 
@@ -54,6 +54,21 @@ int err_wrap(struct err *err, const char *fmt, ...) printf_like(2, 3);
 
 /* Copies an error that came in from elsewhere (a completion, another thread); returns -from->code. */
 int err_copy(struct err *err, const struct err *from);
+
+/* What these return is below zero, and the compiler is told so: else it must suspect, after every call that failed,
+ * that what is set on success only is used unset. */
+#define err_below_zero(r)                                                                                              \
+    ({                                                                                                                 \
+        int below_zero_ = (r);                                                                                         \
+        if (below_zero_ >= 0)                                                                                          \
+            __builtin_unreachable();                                                                                   \
+        below_zero_;                                                                                                   \
+    })
+#define err_set(...) err_below_zero(err_set(__VA_ARGS__))
+#define err_sys(...) err_below_zero(err_sys(__VA_ARGS__))
+#define err_advise(...) err_below_zero(err_advise(__VA_ARGS__))
+#define err_wrap(...) err_below_zero(err_wrap(__VA_ARGS__))
+#define err_copy(...) err_below_zero(err_copy(__VA_ARGS__))
 
 /* The whole line for people: "text (CIS1403, DENIED); advice". Returns buf. size >= 1; ERR_LINE_MAX always suffices. */
 enum { ERR_LINE_MAX = ERR_TEXT_MAX + ERR_ADVICE_MAX + 48 };

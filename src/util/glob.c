@@ -27,16 +27,11 @@ struct token {
 static uint32_t character(struct str s, size_t *i)
 {
     unsigned char lead = (unsigned char)s.ptr[*i];
-    size_t len = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-    struct str whole = str_sub(s, *i, len);
-    if (lead == 0 || whole.len < len || !str_is_utf8(whole)) {
-        *i += 1;
-        return lead == 0 ? 0 : 0x110000U + lead;
-    }
-    uint32_t c = len == 1 ? lead : lead & (0x7FU >> len);
+    size_t len = str_utf8_char(s, *i);
+    uint32_t c = len == 0 ? 0x110000U + lead : len == 1 ? lead : lead & (0x7FU >> len);
     for (size_t k = 1; k < len; k++)
-        c = c << 6 | ((unsigned char)whole.ptr[k] & 0x3F);
-    *i += len;
+        c = c << 6 | ((unsigned char)s.ptr[*i + k] & 0x3F);
+    *i += len ? len : 1;
     return c;
 }
 

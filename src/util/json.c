@@ -89,7 +89,7 @@ static int find(const json *j, const char *path, enum wanted wanted, const json 
 /* The same where absence is an error too. */
 static int need(const json *j, const char *path, enum wanted wanted, const json **ret, struct err *err)
 {
-    const json *found = NULL;
+    const json *found;
     int r = find(j, path, wanted, &found, err);
     if (r < 0)
         return r;
@@ -106,7 +106,7 @@ static struct str str_value(const json *j)
 
 int json_get_str(const json *j, const char *path, struct str *ret, struct err *err)
 {
-    const json *found = NULL;
+    const json *found;
     int r = need(j, path, WANT_STRING, &found, err);
     if (r == 0)
         *ret = str_value(found);
@@ -115,7 +115,7 @@ int json_get_str(const json *j, const char *path, struct str *ret, struct err *e
 
 int json_get_u64(const json *j, const char *path, uint64_t *ret, struct err *err)
 {
-    const json *found = NULL;
+    const json *found;
     int r = need(j, path, WANT_NATURAL, &found, err);
     if (r == 0)
         *ret = (uint64_t)json_integer_value(found);
@@ -124,7 +124,7 @@ int json_get_u64(const json *j, const char *path, uint64_t *ret, struct err *err
 
 int json_get_i64(const json *j, const char *path, int64_t *ret, struct err *err)
 {
-    const json *found = NULL;
+    const json *found;
     int r = need(j, path, WANT_INTEGER, &found, err);
     if (r == 0)
         *ret = json_integer_value(found);
@@ -133,7 +133,7 @@ int json_get_i64(const json *j, const char *path, int64_t *ret, struct err *err)
 
 int json_get_bool(const json *j, const char *path, bool *ret, struct err *err)
 {
-    const json *found = NULL;
+    const json *found;
     int r = need(j, path, WANT_BOOL, &found, err);
     if (r == 0)
         *ret = json_is_true(found);
@@ -151,7 +151,7 @@ int json_get_real(const json *j, const char *path, double *ret, struct err *err)
 
 int json_opt_str(const json *j, const char *path, struct str *ret, struct err *err)
 {
-    const json *found = NULL;
+    const json *found;
     int r = find(j, path, WANT_STRING, &found, err);
     if (r == 0 && found)
         *ret = str_value(found);
@@ -160,7 +160,7 @@ int json_opt_str(const json *j, const char *path, struct str *ret, struct err *e
 
 int json_opt_u64(const json *j, const char *path, uint64_t *ret, struct err *err)
 {
-    const json *found = NULL;
+    const json *found;
     int r = find(j, path, WANT_NATURAL, &found, err);
     if (r == 0 && found)
         *ret = (uint64_t)json_integer_value(found);
@@ -169,7 +169,7 @@ int json_opt_u64(const json *j, const char *path, uint64_t *ret, struct err *err
 
 int json_opt_i64(const json *j, const char *path, int64_t *ret, struct err *err)
 {
-    const json *found = NULL;
+    const json *found;
     int r = find(j, path, WANT_INTEGER, &found, err);
     if (r == 0 && found)
         *ret = json_integer_value(found);
@@ -178,7 +178,7 @@ int json_opt_i64(const json *j, const char *path, int64_t *ret, struct err *err)
 
 int json_opt_bool(const json *j, const char *path, bool *ret, struct err *err)
 {
-    const json *found = NULL;
+    const json *found;
     int r = find(j, path, WANT_BOOL, &found, err);
     if (r == 0 && found)
         *ret = json_is_true(found);
@@ -249,21 +249,6 @@ json *json_new_array(void)
     return made(json_array());
 }
 
-/* Length of the text at `i` that is UTF-8 as a whole, from one character to all that is left. */
-static size_t good_run(struct str s, size_t i)
-{
-    size_t end = i;
-    while (end < s.len) {
-        unsigned char lead = (unsigned char)s.ptr[end];
-        size_t len = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-        struct str c = str_sub(s, end, len);
-        if (c.len < len || !str_is_utf8(c))
-            break;
-        end += len;
-    }
-    return end - i;
-}
-
 static json *string_of(struct str value)
 {
     if (str_is_utf8(value))
@@ -271,13 +256,9 @@ static json *string_of(struct str value)
     auto_sbuf b;
     sbuf_init(&b, 3 * value.len);
     for (size_t i = 0; i < value.len;) {
-        size_t run = good_run(value, i);
-        sbuf_add(&b, str_sub(value, i, run));
-        i += run;
-        if (i < value.len) {
-            sbuf_add(&b, STR("\xef\xbf\xbd"));
-            i++;
-        }
+        size_t n = str_utf8_char(value, i);
+        sbuf_add(&b, n ? str_sub(value, i, n) : STR("\xef\xbf\xbd"));
+        i += n ? n : 1;
     }
     return made(json_stringn_nocheck(b.ptr, b.len));
 }

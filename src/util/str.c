@@ -92,11 +92,11 @@ static size_t utf8_length(unsigned char lead)
     return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 
-/* Length of the well-formed character at p, 0 if there is none. */
-static size_t utf8_char(const unsigned char *p, size_t left)
+size_t str_utf8_char(struct str s, size_t at)
 {
+    const unsigned char *p = (const unsigned char *)s.ptr + at;
     size_t len = utf8_length(p[0]);
-    if (len < 2 || len > left)
+    if (len < 2 || len > s.len - at)
         return len == 1;
     /* The second byte has a smaller range behind four of the leads: overlong forms, surrogates, beyond 10FFFF. */
     unsigned char low = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
@@ -112,7 +112,7 @@ static size_t utf8_char(const unsigned char *p, size_t left)
 bool str_is_utf8(struct str s)
 {
     for (size_t i = 0; i < s.len;) {
-        size_t n = utf8_char((const unsigned char *)s.ptr + i, s.len - i);
+        size_t n = str_utf8_char(s, i);
         if (n == 0)
             return false;
         i += n;
@@ -142,7 +142,7 @@ int str_to_u64(struct str s, uint64_t *ret, struct err *err)
 int str_to_i64(struct str s, int64_t *ret, struct err *err)
 {
     bool negative = s.len > 0 && s.ptr[0] == '-';
-    uint64_t n = 0;
+    uint64_t n;
     struct err ignored;
     uint64_t limit = (uint64_t)INT64_MAX + (negative ? 1 : 0);
     if (str_to_u64(negative ? str_from(s, 1) : s, &n, &ignored) < 0 || n > limit)

@@ -55,6 +55,9 @@ bool str_split(struct str *rest, char sep, struct str *ret_field);
 /* A heap copy with a NUL behind it; the caller frees. Aborts when memory is out. */
 char *str_dup(struct str s);
 
+/* Bytes of the well-formed UTF-8 character at `at` (which is below s.len), 0 if there is none; NUL is none. */
+size_t str_utf8_char(struct str s, size_t at);
+
 /* Is it well-formed UTF-8, without NUL? */
 bool str_is_utf8(struct str s);
 

@@ -4,7 +4,7 @@
  * by the same call again.
  *
  * quota  data/ is a folder of the pool's own XFS or ext4, limited by a project quota: instant to make, grow, delete.
- * loop   data/ is where the image data.img (ext4) is mounted through a loop device. The device frees itself with the
+ * loop   data/ is where the image data.img (XFS) is mounted through a loop device. The device frees itself with the
  *        last mount (autoclear), so that no crash can leak one, and no record of it is needed. */
 #pragma once
 
@@ -19,11 +19,10 @@ must_check int disk_backend_parse(struct str s, enum disk_backend *ret, struct e
  */
 
 struct disk_facts {
-    char fs_type[16];       /* "ext4", "xfs", else a number */
-    bool quota_accounted;   /* project quota is counted on this mount */
-    bool quota_enforced;    /* and held */
-    bool project_inherited; /* a folder here can hand its project id down */
-    bool loop;              /* /dev/loop-control answers */
+    char fs_type[16];     /* "ext4", "xfs", else a number */
+    bool quota_accounted; /* project quota is counted on this file system */
+    bool quota_enforced;  /* and held */
+    bool loop;            /* /dev/loop-control answers */
 };
 
 /* Asks the kernel about the file system of the folder `dir`. Tests put facts of their own in its place. */
@@ -39,13 +38,13 @@ must_check int disk_choose(const struct disk_facts *f, enum disk_backend wish, e
  */
 
 enum {
-    DISK_BYTES_MIN = 16 << 20, /* below it ext4's own needs would be most of a volume */
+    DISK_BYTES_MIN = 16 << 20, /* the least that XFS makes a file system of */
 };
 
 struct disk {
     enum disk_backend backend;
     int dir;                 /* borrowed; the volume's folder */
-    const char *path;        /* borrowed; its path, for mounts */
+    const char *path;        /* borrowed; its absolute path, for mounts */
     uint64_t capacity_bytes; /* promised */
     uint32_t project;        /* quota: the project id */
 };
@@ -63,7 +62,7 @@ must_check int disk_grow(const struct disk *d, struct err *err);
 /* Unmounts data/; not attached is success, in use is ERR_BUSY (CIS3010). */
 must_check int disk_detach(const struct disk *d, struct err *err);
 
-/* Bytes of the promise that the pool's file system does not count as used yet. Loop: 0. */
+/* Bytes of the promise that the pool's file system does not count as used yet: they must not be promised again. */
 must_check int disk_unbacked(const struct disk *d, uint64_t *ret_bytes, struct err *err);
 
 /* Makes a detached disk's folder removable (mount point unguarded, quota lifted). */

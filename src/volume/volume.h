@@ -6,13 +6,12 @@
 #include "volume/spec.h"
 
 /* Files in a volume's folder. A file belongs to who is named; the others only read it. */
-#define VOLUME_SPEC "volume.json"   /* ours */
-#define VOLUME_DATA "data"          /* ours: what the pod sees */
-#define VOLUME_IMAGE "data.img"     /* ours: the loop backend's file system */
-#define VOLUME_CATALOG "catalog"    /* hydrate */
-#define VOLUME_JOURNAL "journal"    /* hydrate */
-#define VOLUME_STATUS "status.json" /* hydrate: progress for people and for cisternd */
-#define VOLUME_EXPORT "export"      /* export: a folder for uploads in progress and verdicts */
+#define VOLUME_SPEC "volume.json" /* ours */
+#define VOLUME_DATA "data"        /* ours: what the pod sees */
+#define VOLUME_IMAGE "data.img"   /* ours: the loop backend's file system */
+#define VOLUME_CATALOG "catalog"  /* hydrate */
+#define VOLUME_JOURNAL "journal"  /* hydrate */
+#define VOLUME_EXPORT "export"    /* export: a folder for uploads in progress and verdicts */
 
 struct volume {
     char *path;        /* owned; <pool>/volumes/<id> */

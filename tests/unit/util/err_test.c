@@ -44,6 +44,15 @@ static void the_line_has_id_code_and_advice(void **state)
     assert_string_equal(err_line(&err, line, sizeof line), "cannot find 'x' (CIS1404, NOT_FOUND); look again");
 }
 
+static void what_is_not_printable_utf8_becomes_a_question_mark(void **state)
+{
+    (void)state;
+    struct err err;
+    err_set(&err, ERR_INVALID, "'%s'", "a\nb\xff\xc3\xbc\x7f-\xe2\x82");
+    assert_string_equal(err.text, "'a?b?\xc3\xbc?-?"
+                                  "?'");
+}
+
 static void a_long_sentence_is_cut_at_a_character(void **state)
 {
     (void)state;
@@ -51,9 +60,9 @@ static void a_long_sentence_is_cut_at_a_character(void **state)
     char text[2 * ERR_TEXT_MAX + 1] = "";
     for (size_t i = 0; i < ERR_TEXT_MAX; i++)
         memcpy(text + 2 * i, "\xc3\xa9", 3);
-    err_set(&err, ERR_INVALID, "x%s", text);
-    assert_true(strlen(err.text) < ERR_TEXT_MAX);
-    assert_int_equal((strlen(err.text) - 1) % 2, 0);
+    err_set(&err, ERR_INVALID, "xy%s", text);
+    assert_int_equal(strlen(err.text), ERR_TEXT_MAX - 1);
+    assert_string_equal(err.text + ERR_TEXT_MAX - 4, "\xc3\xa9?");
 }
 
 int main(void)
@@ -63,6 +72,7 @@ int main(void)
         cmocka_unit_test(a_wrap_goes_in_front),
         cmocka_unit_test(errno_gives_code_and_text),
         cmocka_unit_test(the_line_has_id_code_and_advice),
+        cmocka_unit_test(what_is_not_printable_utf8_becomes_a_question_mark),
         cmocka_unit_test(a_long_sentence_is_cut_at_a_character),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

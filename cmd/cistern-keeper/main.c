@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cistern-keeper - outlives cisternd and keeps the mounts; so small that it need not change. */
+#include "fuse/session.h"
+#include "util/log.h"
+#include <getopt.h>
+#include <stdio.h>
+
+static const char usage[] =
+    "Usage: cistern-keeper [--socket PATH] [--mount-program FILE] [--log-level LEVEL] [--json]\n\n"
+    "Holds the mounts of this node: their /dev/fuse descriptors and what must survive a crash. Starts\n"
+    "`cistern mount` for each, and starts it again when it dies. Takes over from a keeper that listens at the\n"
+    "same socket. Ends at SIGTERM; the mounts live on if cisternd holds their duplicates.\n\n"
+    "  --socket PATH         where to listen (" KEEPER_SOCKET ")\n"
+    "  --mount-program FILE  what mount processes run (`cistern` beside this program)\n"
+    "  --log-level LEVEL     debug, info, warn or error (info)\n"
+    "  --json                logs as JSON\n";
+
+static void on_event(const char *what, const char *volume_id, const struct err *why)
+{
+    if (why)
+        log_err(LOG_WARN, what, why, "volume", volume_id, NULL);
+    else
+        log_event(LOG_INFO, what, "volume", volume_id, NULL);
+}
+
+/* -1 to go on, else the status to end with. */
+static int parse(int argc, char **argv, struct keep_options *o)
+{
+    static const struct option flags[] = {{"socket", required_argument, NULL, 's'},
+                                          {"mount-program", required_argument, NULL, 'm'},
+                                          {"log-level", required_argument, NULL, 'l'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'v'},
+                                          {0}};
+    enum log_level level = LOG_INFO;
+    enum log_form form = LOG_TEXT;
+    struct err err;
+    for (int c; (c = getopt_long(argc, argv, "h", flags, NULL)) >= 0;) {
+        if (c == 's')
+            o->socket = optarg;
+        else if (c == 'm')
+            o->program = optarg;
+        else if (c == 'j')
+            form = LOG_JSON;
+        else if (c == 'h')
+            return puts(usage) < 0;
+        else if (c == 'v')
+            return puts("cistern-keeper " CISTERN_VERSION) < 0;
+        else if (c != 'l' || log_level_parse(str_of(optarg), &level, &err) < 0)
+            return fputs(usage, stderr), 2;
+    }
+    if (optind < argc)
+        return fputs(usage, stderr), 2;
+    log_setup(STDERR_FILENO, level, form);
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    struct err err;
+    struct keep_options o = {.socket = KEEPER_SOCKET, .ready_fd = -1, .take_over = true, .event = on_event};
+    int status = parse(argc, argv, &o);
+    if (status >= 0)
+        return status;
+    if (keep_run(&o, &err) < 0) {
+        log_err(LOG_ERROR, "the keeper cannot run", &err, "socket", o.socket, NULL);
+        return 10;
+    }
+    return 0;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cistern mount - a folder through FUSE, for people; and the process that the keeper starts for a volume. */
+#include "cistern.h"
+#include "cli/exit.h"
+#include "fuse/session.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+static struct {
+    bool read_only, allow_other, foreground;
+    const char *passthrough;
+    uint64_t capacity, control_fd, ready_fd;
+} flags;
+
+static const struct opt opts[] = {
+    {"read-only", 0, OPT_FLAG, &flags.read_only, NULL, "nothing can be changed through the mount"},
+    {"allow-other", 0, OPT_FLAG, &flags.allow_other, NULL, "other users may use it, as the files' permissions say"},
+    {"passthrough", 0, OPT_TEXT, &flags.passthrough, "WHEN", "auto, on or off: file bytes by the shortest way (auto)"},
+    {"capacity", 0, OPT_BYTES, &flags.capacity, "BYTES", "what df shows at most (what the disk below has)"},
+    {"foreground", 'f', OPT_FLAG, &flags.foreground, NULL, "stay until unmounted; Ctrl-C unmounts"},
+    {"control-fd", 0, OPT_U64, &flags.control_fd, "N", "serve the volume that the keeper sends here"},
+    {"ready-fd", 0, OPT_U64, &flags.ready_fd, "N", "gets one byte when the mount is there"},
+    {0},
+};
+
+static const char usage[] =
+    "Usage: cistern mount [flags] DIR MOUNTPOINT\n\n"
+    "Shows the folder DIR at MOUNTPOINT. Reads and writes go straight to the files below where the kernel can (Linux\n"
+    "6.9). The mount survives the death of its process. End it with `umount MOUNTPOINT`.\n\n";
+
+static int parse_passthrough(enum keeper_passthrough *ret, struct err *err)
+{
+    static const char *const words[] = {"auto", "on", "off"};
+    for (size_t i = 0; i < countof(words); i++)
+        if (!flags.passthrough || strcmp(flags.passthrough, words[i]) == 0) {
+            *ret = (enum keeper_passthrough)i;
+            return 0;
+        }
+    return err_set(err, ERR_INVALID, "--passthrough is auto, on or off, not '%s'", flags.passthrough);
+}
+
+/* DIR may be a volume's folder: then its data is meant. */
+static int find_data(const char *dir, char *ret, struct err *err)
+{
+    char data[PATH_MAX];
+    if (!realpath(dir, ret))
+        return err_sys(err, errno, "cannot find '%s'", dir);
+    int n = snprintf(data, sizeof(data), "%s/volume.json", ret);
+    if (n > 0 && n < (int)sizeof(data) && access(data, F_OK) == 0)
+        memccpy(ret + strlen(ret), "/data", '\0', PATH_MAX - strlen(ret));
+    return 0;
+}
+
+static int serve_for_keeper(void)
+{
+    struct err err = {0};
+    bool lost;
+    if (session_serve((int)flags.control_fd, &lost, &err) == 0)
+        return EXIT_DONE;
+    exit_with(&err, globals.json);
+    return lost ? SESSION_LOST : EXIT_ENVIRONMENT;
+}
+
+static void on_event(const char *what, const char *volume_id, const struct err *why)
+{
+    if (why)
+        log_err(LOG_WARN, what, why, "mount", volume_id, NULL);
+    else
+        log_event(LOG_INFO, what, "mount", volume_id, NULL);
+}
+
+static int mount_here(const char *dir, const char *mount_point)
+{
+    struct err err = {0};
+    char data[PATH_MAX], at[PATH_MAX], id[KEEPER_ID_MAX];
+    struct keeper_mount m = {.volume_id = id,
+                             .data = data,
+                             .mount_point = at,
+                             .read_only = flags.read_only,
+                             .allow_other = flags.allow_other,
+                             .capacity_bytes = flags.capacity};
+    struct keep_options o = {.alone = &m, .ready_fd = flags.ready_fd ? (int)flags.ready_fd : -1, .event = on_event};
+    int r = parse_passthrough(&m.passthrough, &err);
+    if (r == 0)
+        r = find_data(dir, data, &err);
+    if (r == 0 && !realpath(mount_point, at))
+        r = err_sys(&err, errno, "cannot find the mount point '%s'", mount_point);
+    if (r == 0) {
+        snprintf(id, sizeof(id), "cistern-%d", getpid());
+        r = keep_run(&o, &err);
+    }
+    return r < 0 ? (int)exit_with(&err, globals.json) : EXIT_DONE;
+}
+
+/* The mount outlives the command: another process of this program, in a session of its own, says when it is there. */
+static int mount_in_background(const char *dir, const char *mount_point)
+{
+    struct err err = {0};
+    int pipe_fds[2];
+    char self[] = "/proc/self/exe", verb[] = "mount", foreground[] = "--foreground", ready[] = "--ready-fd=3";
+    char read_only[] = "--read-only", allow_other[] = "--allow-other", end[] = "--";
+    char passthrough[32], capacity[40], from[PATH_MAX], at[PATH_MAX];
+    snprintf(passthrough, sizeof(passthrough), "--passthrough=%s", flags.passthrough ? flags.passthrough : "auto");
+    snprintf(capacity, sizeof(capacity), "--capacity=%llu", (unsigned long long)flags.capacity);
+    snprintf(from, sizeof(from), "%s", dir);
+    snprintf(at, sizeof(at), "%s", mount_point);
+    char *argv[16] = {self, verb, foreground, ready, passthrough, capacity};
+    size_t n = 6;
+    if (flags.read_only)
+        argv[n++] = read_only;
+    if (flags.allow_other)
+        argv[n++] = allow_other;
+    argv[n++] = end;
+    argv[n++] = from;
+    argv[n] = at;
+    if (pipe2(pipe_fds, O_CLOEXEC) < 0) {
+        err_sys(&err, errno, "cannot make a pipe");
+        return (int)exit_with(&err, globals.json);
+    }
+    auto_fd ours = pipe_fds[0];
+    pid_t pid;
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], 3);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
+    int r = posix_spawn(&pid, self, &actions, &attr, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attr);
+    close(pipe_fds[1]);
+    if (r != 0) {
+        err_sys(&err, r, "cannot start the mount's process");
+        return (int)exit_with(&err, globals.json);
+    }
+    char byte;
+    int status = 0;
+    if (read(ours, &byte, 1) == 1)
+        return EXIT_DONE;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_ENVIRONMENT;
+}
+
+int verb_mount(int argc, char **argv)
+{
+    int r = verb_begin(opts, usage, &argc, argv);
+    if (r >= 0)
+        return r;
+    if (flags.control_fd)
+        return serve_for_keeper();
+    if (argc != 3) {
+        fprintf(stderr, "cistern: mount wants a folder and a mount point; `cistern mount --help` tells more\n");
+        return EXIT_USAGE;
+    }
+    return flags.foreground ? mount_here(argv[1], argv[2]) : mount_in_background(argv[1], argv[2]);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve.h"
+#include <signal.h>
+#include <stdio.h>
+
+uint64_t job_before(struct job *j, uint32_t n, uint64_t now)
+{
+    struct intent *i = j->intent;
+    if (n < i->n_before)
+        return i->before[n];
+    i->before[n] = now;
+    STORED(); /* the value first: a death between leaves it unsaid, and nothing was done yet */
+    i->n_before = n + 1;
+    return now;
+}
+
+#ifdef CISTERN_TEST_POINTS
+/* Hits are counted in the memfd: once the process died at the Nth, those after it live. */
+void test_point(struct serve *s, const char *op, const char *point)
+{
+    const char *armed = getenv("CISTERN_TEST_KILL");
+    char here[64];
+    if (!armed)
+        return;
+    int n = snprintf(here, sizeof(here), "%s:%s:", op, point);
+    if (strncmp(armed, here, (size_t)n) != 0)
+        return;
+    uint32_t hit = __atomic_add_fetch(&s->table->head->test_hits, 1, __ATOMIC_SEQ_CST);
+    if (hit == (uint32_t)strtoul(armed + n, NULL, 10))
+        kill(getpid(), SIGKILL);
+}
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attributes, extended attributes, and what else is asked of an inode. Setting attributes again sets them to the same:
+ * the kernel holds the inode's lock from the request to its answer, also against writers. */
+#include "serve.h"
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+
+enum { XATTR_MAX = 65536, LINK_MAX_BYTES = 4096 };
+
+static void reply_attr(struct job *j, fuse_req_t req, fuse_ino_t ino)
+{
+    struct serve *s = j->serve;
+    struct node n;
+    struct stat st;
+    int r = table_get(s->table, ino, &n);
+    if (r == 0 && n.writers == 0 && n.flags & NODE_DIRTY) {
+        node_settle(s, ino);
+        r = table_get(s->table, ino, &n);
+    }
+    auto_fd fd = r < 0 ? r : below_open(s, ino, O_PATH);
+    if (r == 0 && fd < 0)
+        r = fd;
+    if (r == 0 && fstat(fd, &st) < 0)
+        r = -errno;
+    if (r < 0) {
+        fuse_reply_err(req, -r);
+        return;
+    }
+    below_show(s, &st);
+    fuse_reply_attr(req, &st, node_attr_timeout(s, ino, &n));
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    (void)fi;
+    reply_attr(job_mine(), req, ino);
+}
+
+/* A file that shows the group only by the view carries it from its first change on: else a mode that a user sets would
+ * not stay. */
+static int set_owner(struct serve *s, int fd, const struct stat *attr, int set, const struct stat *now)
+{
+    uid_t uid = set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
+    gid_t gid = set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
+    if (s->config->has_group && gid != (gid_t)-1)
+        gid = s->config->group; /* the volume's group is not a user's to change */
+    bool viewed = below_is_viewed(s, now) && set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID | FUSE_SET_ATTR_MODE);
+    if (viewed) {
+        struct stat shown = *now;
+        char path[FD_PATH_MAX];
+        below_show(s, &shown);
+        gid = s->config->group;
+        if (chmod(fd_path(fd, path), shown.st_mode & 07777) < 0)
+            return -errno;
+    }
+    if (uid == (uid_t)-1 && gid == (gid_t)-1)
+        return 0;
+    return fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+static int set_size(struct serve *s, fuse_ino_t ino, off_t size, int set)
+{
+    auto_fd fd = below_open(s, ino, O_WRONLY);
+    if (fd < 0)
+        return fd;
+    bool keep = !(set & FUSE_SET_ATTR_KILL_SUID); /* that bit stands for the group's one, too */
+    if (keep)
+        caps_fsetid(true);
+    int r = ftruncate(fd, size) < 0 ? -errno : 0;
+    if (keep)
+        caps_fsetid(false);
+    return r;
+}
+
+static int set_mode(int fd, mode_t mode)
+{
+    char path[FD_PATH_MAX];
+    caps_fsetid(true); /* the kernel took the set-group-id bit away already, if the user may not set it */
+    int r = chmod(fd_path(fd, path), mode & 07777) < 0 ? -errno : 0;
+    caps_fsetid(false);
+    return r;
+}
+
+static int set_times(int fd, const struct stat *attr, int set)
+{
+    struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
+    if (set & FUSE_SET_ATTR_ATIME_NOW)
+        t[0].tv_nsec = UTIME_NOW;
+    else if (set & FUSE_SET_ATTR_ATIME)
+        t[0] = attr->st_atim;
+    if (set & FUSE_SET_ATTR_MTIME_NOW)
+        t[1].tv_nsec = UTIME_NOW;
+    else if (set & FUSE_SET_ATTR_MTIME)
+        t[1] = attr->st_mtim;
+    return utimensat(fd, "", t, AT_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static int set_all(struct serve *s, fuse_ino_t ino, const struct stat *attr, int set)
+{
+    struct stat now;
+    auto_fd fd = below_open(s, ino, O_PATH);
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &now) < 0)
+        return -errno;
+    int r = 0;
+    if (set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID | FUSE_SET_ATTR_MODE))
+        r = set_owner(s, fd, attr, set, &now);
+    if (r == 0 && set & FUSE_SET_ATTR_MODE)
+        r = set_mode(fd, attr->st_mode);
+    if (r == 0 && set & FUSE_SET_ATTR_SIZE)
+        r = set_size(s, ino, attr->st_size, set);
+    if (r == 0 && set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME))
+        r = set_times(fd, attr, set);
+    return r;
+}
+
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set, struct fuse_file_info *fi)
+{
+    struct job *j = job_mine();
+    (void)fi;
+    test_point(j->serve, "setattr", "before");
+    int r = set_all(j->serve, ino, attr, set);
+    test_point(j->serve, "setattr", "after-act");
+    if (r < 0)
+        fuse_reply_err(req, -r);
+    else
+        reply_attr(j, req, ino);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+    char target[LINK_MAX_BYTES + 1];
+    auto_fd fd = below_open(job_mine()->serve, ino, O_PATH);
+    ssize_t n = fd < 0 ? fd : readlinkat(fd, "", target, LINK_MAX_BYTES);
+    if (n < 0) {
+        fuse_reply_err(req, fd < 0 ? -fd : errno);
+        return;
+    }
+    target[n] = '\0';
+    fuse_reply_readlink(req, target);
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+    const struct serve *s = job_mine()->serve;
+    struct statvfs v;
+    (void)ino;
+    if (fstatvfs(s->root_fd, &v) < 0) {
+        fuse_reply_err(req, errno);
+        return;
+    }
+    uint64_t limit = s->config->capacity_bytes / (v.f_frsize ? v.f_frsize : 1);
+    if (limit > 0) {
+        v.f_blocks = min_u64(v.f_blocks, limit);
+        v.f_bfree = min_u64(v.f_bfree, limit);
+        v.f_bavail = min_u64(v.f_bavail, limit);
+    }
+    fuse_reply_statfs(req, &v);
+}
+
+/* ---- extended attributes ------------------------------------------------------------------------------------------
+ */
+
+/* Asked for by a path through /proc, which follows to any file but a symbolic link; those carry none for users. */
+static int xattr_path(struct serve *s, fuse_ino_t ino, char *path)
+{
+    struct stat st;
+    int fd = below_open(s, ino, O_PATH);
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) < 0 || S_ISLNK(st.st_mode)) {
+        close(fd);
+        return -EOPNOTSUPP;
+    }
+    fd_path(fd, path);
+    return fd;
+}
+
+static void reply_bytes(fuse_req_t req, ssize_t n, int error, const char *bytes, size_t room)
+{
+    if (n < 0)
+        fuse_reply_err(req, error);
+    else if (room == 0)
+        fuse_reply_xattr(req, (size_t)n);
+    else
+        fuse_reply_buf(req, bytes, (size_t)n);
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t room)
+{
+    char path[FD_PATH_MAX];
+    room = room > XATTR_MAX ? XATTR_MAX : room;
+    auto_mem char *bytes = room ? xcalloc(1, room) : NULL;
+    auto_fd fd = xattr_path(job_mine()->serve, ino, path);
+    ssize_t n = fd < 0 ? -1 : getxattr(path, name, bytes, room);
+    reply_bytes(req, n, fd == -EOPNOTSUPP ? ENODATA : fd < 0 ? -fd : errno, bytes, room);
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
+{
+    char path[FD_PATH_MAX];
+    room = room > XATTR_MAX ? XATTR_MAX : room;
+    auto_mem char *bytes = room ? xcalloc(1, room) : NULL;
+    auto_fd fd = xattr_path(job_mine()->serve, ino, path);
+    ssize_t n = fd == -EOPNOTSUPP ? 0 : fd < 0 ? -1 : listxattr(path, bytes, room);
+    reply_bytes(req, n, fd < 0 ? -fd : errno, bytes, room);
+}
+
+/* XATTR_CREATE fails if the attribute is there: whether it was before the first act is written down. The inode is
+ * locked until the answer. */
+static int set_xattr(struct job *j, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+    char path[FD_PATH_MAX];
+    auto_fd fd = xattr_path(j->serve, ino, path);
+    if (fd < 0)
+        return fd;
+    bool was_there = job_before(j, 0, getxattr(path, name, NULL, 0) >= 0) != 0;
+    if (j->again && !was_there)
+        flags &= ~XATTR_CREATE; /* ours, if it is there now */
+    test_point(j->serve, "setxattr", "before");
+    int r = setxattr(path, name, value, size, flags) < 0 ? -errno : 0;
+    test_point(j->serve, "setxattr", "after-act");
+    return r;
+}
+
+static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+    int r = set_xattr(job_mine(), ino, name, value, size, flags);
+    test_point(job_mine()->serve, "setxattr", "before-reply");
+    fuse_reply_err(req, -r);
+}
+
+static int remove_xattr(struct job *j, fuse_ino_t ino, const char *name)
+{
+    char path[FD_PATH_MAX];
+    auto_fd fd = xattr_path(j->serve, ino, path);
+    if (fd < 0)
+        return fd;
+    bool was_there = job_before(j, 0, getxattr(path, name, NULL, 0) >= 0) != 0;
+    test_point(j->serve, "removexattr", "before");
+    int r = removexattr(path, name) < 0 ? -errno : 0;
+    test_point(j->serve, "removexattr", "after-act");
+    return r == -ENODATA && j->again && was_there ? 0 : r;
+}
+
+static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    int r = remove_xattr(job_mine(), ino, name);
+    test_point(job_mine()->serve, "removexattr", "before-reply");
+    fuse_reply_err(req, -r);
+}
+
+void ops_attr(struct fuse_lowlevel_ops *o)
+{
+    o->getattr = op_getattr;
+    o->setattr = op_setattr;
+    o->readlink = op_readlink;
+    o->statfs = op_statfs;
+    o->getxattr = op_getxattr;
+    o->setxattr = op_setxattr;
+    o->listxattr = op_listxattr;
+    o->removexattr = op_removexattr;
+}

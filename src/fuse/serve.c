@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mount process from its start to its end. What the dead one left is taken up by one thread first: the kernel puts
+ * requests that come again before all new ones, so when the first new one is read, or none is left, every intent that
+ * remains was answered. Only then others join. */
+#include "serve.h"
+#include "kernel.h"
+#include "session.h"
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/xattr.h>
+
+enum { START_MS = 10000 };
+
+static _Thread_local struct job mine;
+
+struct job *job_mine(void)
+{
+    return &mine;
+}
+
+static bool is_fresh(const struct fuse_in_header *h)
+{
+    bool unanswered = h->opcode == FUSE_FORGET || h->opcode == FUSE_BATCH_FORGET || h->opcode == FUSE_INTERRUPT;
+    return !unanswered && !(h->unique & KERNEL_UNIQUE_RESENT);
+}
+
+/* Serves one request. Its intent is there before libfuse sees it and goes after the answer left. */
+static void serve_one(struct serve *s, size_t hint, struct fuse_buf *buf)
+{
+    const struct fuse_in_header *h = buf->mem;
+    uint64_t unique = h->unique & ~KERNEL_UNIQUE_RESENT;
+    struct intent *found = h->unique & KERNEL_UNIQUE_RESENT ? intent_find(s->table, unique) : NULL;
+    struct intent *i = found ? found : intent_begin(s->table, hint, unique, h->opcode);
+    struct intent spare = {0}; /* none is free only if death after death interrupted the taking up: then unprotected */
+    mine.serve = s;
+    mine.intent = i ? i : &spare;
+    mine.hint = hint;
+    mine.opcode = h->opcode;
+    mine.again = found != NULL;
+    memset(mine.claims.used, 0, found ? sizeof(mine.claims.used) : 0);
+    mine.claims.n = found ? found->n_counted : 0;
+    fuse_session_process_buf(s->session, buf);
+    for (uint64_t id; mine.claims.n > 0 && (id = table_unclaimed(s->table, mine.intent, &mine.claims)) != 0;)
+        node_forget(&mine, id, 1);
+    intent_end(mine.intent);
+}
+
+/* 1: a request is in buf; 0: the volume is unmounted. */
+static int receive(struct serve *s, struct fuse_buf *buf)
+{
+    int r;
+    do
+        r = fuse_session_receive_buf(s->session, buf);
+    while (r == -EINTR || r == -EAGAIN);
+    return r > 0;
+}
+
+static void *serve_thread(void *arg);
+
+/* One more thread whenever none waits: a slow disk may hold some, but not all. */
+static void spawn_if_busy(struct serve *s)
+{
+    if (atomic_load(&s->idle) > 0 || atomic_load(&s->threads) >= THREADS_MAX)
+        return;
+    pthread_t thread;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, 128 * 1024);
+    atomic_fetch_add(&s->threads, 1);
+    atomic_fetch_add(&s->idle, 1); /* counted at once: two busy threads must not start two */
+    if (pthread_create(&thread, &attr, serve_thread, s) != 0) {
+        atomic_fetch_sub(&s->threads, 1);
+        atomic_fetch_sub(&s->idle, 1);
+    }
+    pthread_attr_destroy(&attr);
+}
+
+/* The calling thread is counted as idle. Returns when the volume is unmounted. */
+static void serve_loop(struct serve *s, size_t hint)
+{
+    struct fuse_buf buf = {0};
+    unshare(CLONE_FS); /* a umask of its own */
+    umask(0);
+    while (receive(s, &buf)) {
+        atomic_fetch_sub(&s->idle, 1);
+        spawn_if_busy(s);
+        serve_one(s, hint, &buf);
+        atomic_fetch_add(&s->idle, 1);
+    }
+    free(buf.mem);
+}
+
+static void *serve_thread(void *arg)
+{
+    static atomic_uint numbers = 1;
+    struct serve *s = arg;
+    char name[16];
+    unsigned number = atomic_fetch_add(&numbers, 1);
+    snprintf(name, sizeof(name), "fuse/%u", number % 100);
+    pthread_setname_np(pthread_self(), name);
+    serve_loop(s, number);
+    _exit(0); /* unmounted: the other threads read the same end, or are in a call that does not matter any more */
+}
+
+/* ---- taking up ----------------------------------------------------------------------------------------------------
+ */
+
+static int replay_init(struct serve *s, struct err *err)
+{
+    struct table_head *h = s->table->head;
+    struct fuse_buf buf = {.mem = h->init, .size = h->init_len};
+    char copy[INIT_MAX];
+    memcpy(copy, h->init, h->init_len);
+    buf.mem = copy;
+    fuse_session_process_buf(s->session, &buf); /* the answer is refused (ENOENT) unless it never came */
+    struct fuse_out_header resend = {.len = sizeof(resend), .error = KERNEL_NOTIFY_RESEND};
+    if (write(s->fuse_fd, &resend, sizeof(resend)) < 0)
+        return err_sys(err, errno, "the kernel does not send requests again (Linux 6.9 does)");
+    return 0;
+}
+
+/* Serves until nothing waits any more, or the first new request. */
+static int take_up(struct serve *s)
+{
+    struct fuse_buf buf = {0};
+    bool more = true;
+    while (more) {
+        struct pollfd p = {.fd = s->fuse_fd, .events = POLLIN};
+        if (poll(&p, 1, 0) <= 0)
+            break;
+        more = receive(s, &buf);
+        if (more) {
+            const struct fuse_in_header *h = buf.mem;
+            bool fresh = is_fresh(h);
+            if (fresh)
+                intent_sweep(s->table);
+            serve_one(s, 0, &buf);
+            more = !fresh;
+        } else {
+            free(buf.mem);
+            return -1;
+        }
+    }
+    free(buf.mem);
+    intent_sweep(s->table);
+    return 0;
+}
+
+static int first_init(struct serve *s, struct err *err)
+{
+    struct fuse_buf buf = {0};
+    struct table_head *h = s->table->head;
+    if (!receive(s, &buf))
+        return err_set(err, ERR_CANCELLED, "unmounted before the first request");
+    if (buf.size > INIT_MAX || ((struct fuse_in_header *)buf.mem)->opcode != FUSE_INIT) {
+        free(buf.mem);
+        return err_set(err, ERR_UNSUPPORTED, "the kernel's first message is not an INIT that we know");
+    }
+    memcpy(h->init, buf.mem, buf.size);
+    STORED(); /* whole before it counts: the next process answers it */
+    h->init_len = (uint32_t)buf.size;
+    serve_one(s, 0, &buf);
+    free(buf.mem);
+    return 0;
+}
+
+/* ---- start --------------------------------------------------------------------------------------------------------
+ */
+
+static int make_session(struct serve *s, struct err *err)
+{
+    static struct fuse_lowlevel_ops ops;
+    char name[] = "cistern";
+    char *argv[] = {name, NULL};
+    struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+    char dev[32];
+    ops.init = ops_init;
+    ops_name(&ops);
+    ops_attr(&ops);
+    ops_file(&ops);
+    ops_dir(&ops);
+    s->session = fuse_session_new(&args, &ops, sizeof(ops), s);
+    fuse_opt_free_args(&args);
+    snprintf(dev, sizeof(dev), "/dev/fd/%d", s->fuse_fd);
+    if (!s->session || fuse_session_mount(s->session, dev) != 0)
+        return err_set(err, ERR_INTERNAL, "cannot make a FUSE session");
+    return 0;
+}
+
+/* A second process on the same volume would tear the table: the dead one's lock goes with its last thread. */
+static int lock_table(int fd, struct err *err)
+{
+    char path[FD_PATH_MAX];
+    int own = open(fd_path(fd, path), O_RDWR | O_CLOEXEC); /* a file description of our own; open until we end */
+    if (own < 0)
+        return err_sys(err, errno, "cannot open a volume's memfd again");
+    for (int waited_ms = 0; flock(own, LOCK_EX | LOCK_NB) < 0; waited_ms += 5) {
+        if (waited_ms > START_MS)
+            return err_set(err, ERR_BUSY, "another process serves this volume");
+        usleep(5000);
+    }
+    return 0;
+}
+
+static int receive_start(struct serve *s, struct err *err)
+{
+    struct wire_msg m;
+    auto_fds fds = WIRE_NO_FDS;
+    int r = wire_recv_within(s->control_fd, START_MS, &m, &fds, err);
+    if (r < 0)
+        return r;
+    if (m.type != WIRE_START || fds.fd[2] < 0)
+        return err_set(err, ERR_CORRUPT, "the keeper's first message is not a start");
+    r = lock_table(fds.fd[1], err);
+    if (r < 0)
+        return r;
+    s->fuse_fd = take_fd(&fds.fd[0]);
+    s->root_fd = take_fd(&fds.fd[2]);
+    r = table_open(take_fd(&fds.fd[1]), &s->table, err);
+    if (r == 0)
+        s->config = &s->table->head->config;
+    return r;
+}
+
+static int receive_held(struct serve *s, struct err *err)
+{
+    for (;;) {
+        struct wire_msg m;
+        auto_fds fds = WIRE_NO_FDS;
+        int r = wire_recv_within(s->control_fd, START_MS, &m, &fds, err);
+        if (r < 0 || m.type == WIRE_SYNCED)
+            return r;
+        if (m.type == WIRE_HOLD && fds.fd[0] >= 0) {
+            fds_put(&s->fds, m.number, FDS_HELD, take_fd(&fds.fd[0]));
+            fds_share(&s->fds, m.number);
+        }
+    }
+}
+
+static int look_below(struct serve *s, struct err *err)
+{
+    struct stat st;
+    struct handle h;
+    int r = below_handle(s->root_fd, &h);
+    if (r < 0) {
+        err_sys(err, -r, "the file system of '%s' has no file handles", s->config->data);
+        return err_advise(err, 3104, "use ext4, XFS, btrfs or tmpfs");
+    }
+    if (fstat(s->root_fd, &st) < 0)
+        return err_sys(err, errno, "cannot look at '%s'", s->config->data);
+    struct table_head *head = s->table->head;
+    if (head->root_ino && (head->root_ino != st.st_ino || head->root_dev != st.st_dev))
+        return err_set(err, ERR_CHANGED, "'%s' is not the folder that was mounted", s->config->data);
+    head->root_dev = st.st_dev;
+    head->root_ino = st.st_ino;
+    s->dev = st.st_dev;
+    s->acl = fgetxattr(s->root_fd, "system.posix_acl_access", NULL, 0) >= 0 || errno == ENODATA;
+    s->name_timeout = s->config->exclusive ? 86400 : 1;
+    return 0;
+}
+
+static int prepare(struct serve *s, struct err *err)
+{
+    struct rlimit files = {0};
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a new keeper starts a process of its own on the same volume */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGIO, SIG_IGN); /* a broken lease says so with it */
+    pthread_mutex_init(&s->fds.lock, NULL);
+    pthread_mutex_init(&s->gate.lock, NULL);
+    pthread_cond_init(&s->gate.left, NULL);
+    int r = receive_start(s, err);
+    if (r == 0)
+        r = receive_held(s, err);
+    if (r == 0)
+        r = look_below(s, err);
+    if (r == 0)
+        r = caps_drop(err);
+    return r < 0 ? r : make_session(s, err);
+}
+
+static int begin(struct serve *s, bool *ret_lost, struct err *err)
+{
+    bool taken_up = s->table->head->init_len > 0;
+    s->table->head->starts++;
+    if (!taken_up)
+        return first_init(s, err);
+    opens_recover(s);
+    s->passthrough = s->table->head->ready == 2;
+    *ret_lost = true;
+    int r = replay_init(s, err);
+    if (r < 0)
+        return r;
+    *ret_lost = false;
+    return 0;
+}
+
+static int say_ready(struct serve *s, int code, const struct err *why)
+{
+    struct err ignored;
+    struct wire_msg m = wire_answer(code, why);
+    m.type = WIRE_READY;
+    return wire_send(s->control_fd, &m, NULL, &ignored);
+}
+
+int session_serve(int own_control_fd, bool *ret_lost, struct err *err)
+{
+    struct serve *s = xcalloc(1, sizeof(*s)); /* lives as long as the process: threads end with it */
+    s->control_fd = own_control_fd;
+    s->fuse_fd = s->root_fd = -1;
+    *ret_lost = false;
+    unshare(CLONE_FS);
+    umask(0);
+    int r = prepare(s, err);
+    if (r == 0)
+        r = begin(s, ret_lost, err);
+    if (r == 0 && s->config->passthrough == KEEPER_PASSTHROUGH_ON && !s->passthrough) {
+        err_set(err, ERR_UNSUPPORTED, "passthrough is asked for, and this kernel or '%s' does not have it",
+                s->config->data);
+        r = err_advise(err, 3105, "use --passthrough=auto, or Linux 6.9 and a file system that is not stacked");
+    }
+    if (r < 0) {
+        (void)!say_ready(s, r, err);
+        return r;
+    }
+    s->threads = 1;
+    s->idle = 1;
+    (void)!say_ready(s, 0, err);
+    if (take_up(s) == 0)
+        serve_loop(s, 0);
+    return 0;
+}
+
+void ops_init(void *user, struct fuse_conn_info *c)
+{
+    struct serve *s = user;
+    uint64_t want = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS |
+                    FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV_V2 | FUSE_CAP_DONT_MASK |
+                    FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_NO_EXPORT_SUPPORT;
+    if (s->acl)
+        want |= FUSE_CAP_POSIX_ACL;
+    if (!s->config->exclusive)
+        want |= FUSE_CAP_AUTO_INVAL_DATA;
+    if (s->config->passthrough != KEEPER_PASSTHROUGH_OFF)
+        want |= FUSE_CAP_PASSTHROUGH;
+    /* Not ATOMIC_O_TRUNC: a truncation of its own comes under the inode's lock, so that doing it again after a death
+     * cannot cut off what somebody else wrote since. Not FLOCK_LOCKS and POSIX_LOCKS: one kernel sees all users. */
+    c->want_ext = want & c->capable_ext;
+    c->want = (uint32_t)c->want_ext;
+    c->no_interrupt = 1;
+    c->max_background = 64;
+    c->max_backing_stack_depth = 0;
+    s->passthrough = c->want_ext & FUSE_CAP_PASSTHROUGH;
+    s->table->head->ready = s->passthrough ? 2 : 1;
+}

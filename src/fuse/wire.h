@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire.h - the messages between the keeper, its clients, its mirrors and its mount processes.
+ *
+ * A message is one packet of a SOCK_SEQPACKET unix socket: whole or not at all, at most sizeof(struct wire_msg), with
+ * up to WIRE_FDS_MAX descriptors. The version is in each: a keeper speaks with programs older and newer than itself.
+ * home: any; a socket is used by one thread at a time. */
+#pragma once
+
+#include "keeper.h"
+
+enum { WIRE_VERSION = 1, WIRE_FDS_MAX = 3 };
+
+enum wire_type {
+    WIRE_MOUNT = 1, /* client: body.config */
+    WIRE_UNMOUNT,   /* client: volume_id, number = timeout in ms */
+    WIRE_STATUS,    /* client: volume_id, or "" for all */
+    WIRE_ROW,       /* keeper: body.status, one a volume */
+    WIRE_DONE,      /* keeper: the end of an answer; code 0 or body.failure */
+    WIRE_MIRROR,    /* mirror: I want duplicates, and may have some for you */
+    WIRE_TAKE_OVER, /* a newer keeper: stop serving and give me everything */
+    WIRE_GIVE,      /* a volume: fds = /dev/fuse, memfd */
+    WIRE_HOLD,      /* a descriptor of a nameless file: number = node id, fds = the file */
+    WIRE_DROP,      /* volume_id: forget the volume */
+    WIRE_LET_GO,    /* number = node id: close what was held for it */
+    WIRE_SYNCED,    /* that is all for now; from a mirror: I dropped what you said */
+    WIRE_START,     /* to a mount process: fds = /dev/fuse, memfd, root folder; holds follow, then SYNCED */
+    WIRE_READY,     /* from a mount process: it serves; or why it cannot (code) */
+};
+
+/* What a mount is asked to be, with its words inside; also what the memfd begins with. */
+struct wire_config {
+    char data[KEEPER_PATH_MAX];
+    char mount_point[KEEPER_PATH_MAX];
+    uint64_t capacity_bytes;
+    uint32_t group;
+    uint8_t has_group, read_only, allow_other, exclusive;
+    uint8_t passthrough; /* enum keeper_passthrough */
+    uint8_t pad[3];
+};
+
+struct wire_failure {
+    uint32_t id;
+    int32_t sys;
+    char text[ERR_TEXT_MAX];
+    char advice[ERR_ADVICE_MAX];
+};
+
+struct wire_msg {
+    uint16_t version;
+    uint16_t type; /* enum wire_type */
+    int32_t code;  /* enum err_code, 0 for success */
+    uint64_t number;
+    char volume_id[KEEPER_ID_MAX];
+    union {
+        struct wire_config config;
+        struct keeper_status status;
+        struct wire_failure failure;
+    } body;
+};
+
+/* Received descriptors; closed when the scope ends, but for those that were taken. */
+struct wire_fds {
+    int fd[WIRE_FDS_MAX]; /* -1 where there is none */
+};
+void wire_fds_close(struct wire_fds *f);
+#define auto_fds auto_with(wire_fds_close) struct wire_fds
+#define WIRE_NO_FDS ((struct wire_fds){{-1, -1, -1}})
+
+/* A zeroed message of this type and volume. */
+struct wire_msg wire_msg(enum wire_type type, const char *volume_id);
+
+/* Sends one message with `fds` (NULL for none; -1 entries end the list). Never raises SIGPIPE. ERR_AGAIN if the peer
+ * does not read and the socket does not block. */
+must_check int wire_send(int sock, const struct wire_msg *m, const struct wire_fds *fds, struct err *err);
+
+/* Receives one. ERR_NOT_FOUND at the end of the conversation, ERR_AGAIN if there is nothing and the socket does not
+ * block, ERR_CORRUPT for anything malformed. Strings inside are terminated. */
+must_check int wire_recv(int sock, struct wire_msg *ret, struct wire_fds *ret_fds, struct err *err);
+
+/* The same, waiting for at most `timeout_ms`: ERR_TIMEOUT. */
+must_check int wire_recv_within(int sock, int timeout_ms, struct wire_msg *ret, struct wire_fds *ret_fds,
+                                struct err *err);
+
+/* An answer: success if code is 0, else the error in it. */
+struct wire_msg wire_answer(int code, const struct err *err);
+must_check int wire_answer_to_err(const struct wire_msg *m, struct err *err);
+
+/* The words of a mount, checked. */
+must_check int keeper_config(const struct keeper_mount *m, struct wire_config *ret, struct err *err);
+
+/* Connects to the keeper. */
+must_check int wire_connect(const char *socket_path, int *ret_fd, struct err *err);

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* XFS and not ext4: ext4 grows online only for holders of CAP_SYS_RESOURCE, which containers seldom have, it has a
+ * fixed number of inodes, and puts lost+found among the data. */
+#include "image.h"
+#include "loopdev.h"
+#include "tool.h"
+#include "util/file.h"
+#include "volume/mount.h"
+#include "volume/volume.h"
+#include <endian.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <xfs/xfs.h>
+
+enum {
+    BLOCK_BYTES = 4096,
+    SECTOR_BYTES_SAFE = 4096, /* no disk wants larger ones */
+    MOUNT_FLAGS = MS_NODEV | MS_NOSUID | MS_NOATIME,
+    /* A device may be freed under us by the last user of an earlier mount; then the next look finds it gone. */
+    ATTACH_ATTEMPTS = 5,
+};
+
+static void image_path(const struct disk *d, const char *name, char ret[PATH_MAX])
+{
+    snprintf(ret, PATH_MAX, "%s/%s", d->path, name);
+}
+
+static uint64_t image_bytes(const struct disk *d)
+{
+    return (d->capacity_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+}
+
+static int open_image(const struct disk *d, int flags, int *ret_fd, struct err *err)
+{
+    int fd = openat(d->dir, VOLUME_IMAGE, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_sys(err, errno, "cannot open '%s/%s'", d->path, VOLUME_IMAGE);
+    *ret_fd = fd;
+    return 0;
+}
+
+/* ---- making
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+/* Backs the image by blocks of its own, up to its size. Its length changes only once all of them are there, and what a
+ * failure leaves beyond the old end is given back. */
+static int allocate(const struct disk *d, int fd, struct err *err)
+{
+    struct stat st;
+    uint64_t bytes = image_bytes(d);
+    if (fstat(fd, &st) != 0)
+        return err_sys(err, errno, "cannot look at '%s/%s'", d->path, VOLUME_IMAGE);
+    bytes = max_u64(bytes, (uint64_t)st.st_size);
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0) {
+        int errnum = errno;
+        if (ftruncate(fd, st.st_size) != 0)
+            errnum = errno;
+        err_sys(err, errnum, "cannot set aside %llu bytes for '%s'", (unsigned long long)bytes, d->path);
+        return errnum == ENOSPC ? err_advise(err, 2028, "free space in the pool, or ask for less") : -(int)err->code;
+    }
+    if ((uint64_t)st.st_size < bytes && ftruncate(fd, (off_t)bytes) != 0)
+        return err_sys(err, errno, "cannot grow '%s/%s'", d->path, VOLUME_IMAGE);
+    return 0;
+}
+
+/* What direct I/O on this file must be a multiple of; the kernel says so from 6.1 on. */
+static unsigned alignment(int fd)
+{
+    struct statx stx = {0};
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 && stx.stx_mask & STATX_DIOALIGN &&
+        stx.stx_dio_offset_align >= 512 && stx.stx_dio_offset_align <= SECTOR_BYTES_SAFE)
+        return stx.stx_dio_offset_align;
+    return SECTOR_BYTES_SAFE;
+}
+
+/* reflink and rmapbt off: each holds back space that a scratch volume's owner paid for. nrext64 off: kernels
+ * before 5.19 do not know it. Volumes below 300 MiB are what --unsupported is about. The image is fresh, so nothing is
+ * discarded
+ * (-K). */
+static int make_file_system(const struct disk *d, unsigned sector_bytes, struct err *err)
+{
+    char image[PATH_MAX], sector[32];
+    image_path(d, VOLUME_IMAGE, image);
+    snprintf(sector, sizeof sector, "size=%u", sector_bytes);
+    const char *const argv[] = {"mkfs.xfs",  "-q",  "-f",        "-K", "--unsupported",      "-s",
+                                sector,      "-b",  "size=4096", "-m", "reflink=0,rmapbt=0", "-i",
+                                "nrext64=0", image, NULL};
+    int r = tool_run(argv, err);
+    return r < 0 ? err_wrap(err, "making a file system in '%s'", image) : 0;
+}
+
+static int make_mount_point(const struct disk *d, struct err *err)
+{
+    char target[PATH_MAX];
+    image_path(d, VOLUME_DATA, target);
+    return mount_point_make(target, NULL, err);
+}
+
+int image_make(const struct disk *d, struct err *err)
+{
+    auto_fd fd = -1;
+    int r = open_image(d, O_RDWR | O_CREAT, &fd, err);
+    if (r == 0)
+        r = allocate(d, fd, err);
+    if (r == 0)
+        r = make_file_system(d, alignment(fd), err);
+    if (r == 0 && fsync(fd) != 0)
+        r = err_sys(err, errno, "cannot flush '%s/%s'", d->path, VOLUME_IMAGE);
+    if (r == 0)
+        r = make_mount_point(d, err);
+    return r < 0 ? r : dir_sync(d->dir, d->path, err);
+}
+
+/* ---- attaching
+ * -------------------------------------------------------------------------------------------------------
+ */
+
+/* Is the image mounted on data/? Something else there is an error. */
+static int find_mount(const struct disk *d, const struct loopdev *device, bool *ret_mounted, struct err *err)
+{
+    char target[PATH_MAX];
+    struct mount m = {0};
+    bool found;
+    image_path(d, VOLUME_DATA, target);
+    int r = mount_find(target, &m, &found, err);
+    if (r < 0)
+        return r;
+    struct stat st = {0};
+    bool ours = found && device && fstat(device->fd, &st) == 0 && major(st.st_rdev) == m.dev_major &&
+                minor(st.st_rdev) == m.dev_minor;
+    if (found && !ours) {
+        err_set(err, ERR_BUSY, "'%s' is mounted on '%s', and that is not its image", m.source, target);
+        r = err_advise(err, 2011, "unmount it by hand");
+    }
+    mount_done(&m);
+    *ret_mounted = found;
+    return r;
+}
+
+/* The sector size that the file system was made with: the device's blocks must not be larger, whatever this kernel says
+ * of alignment now. */
+static int sector_of(const struct disk *d, int fd, unsigned *ret, struct err *err)
+{
+    struct {
+        char magic[4];
+        unsigned char between[98];
+        uint16_t sector_be;
+    } __attribute__((packed)) super;
+    if (pread(fd, &super, sizeof super, 0) != sizeof super || memcmp(super.magic, "XFSB", 4) != 0) {
+        err_set(err, ERR_CORRUPT, "'%s/%s' holds no file system", d->path, VOLUME_IMAGE);
+        return err_advise(err, 2012, "the disk lost it: delete the volume, or restore the pool");
+    }
+    *ret = be16toh(super.sector_be);
+    if (*ret < 512 || *ret > SECTOR_BYTES_SAFE || (*ret & (*ret - 1)) != 0)
+        return err_set(err, ERR_CORRUPT, "'%s/%s' has sectors of %u bytes", d->path, VOLUME_IMAGE, *ret);
+    return 0;
+}
+
+static int get_device(const struct disk *d, int fd, struct loopdev *ret, struct err *err)
+{
+    bool found;
+    unsigned sector_bytes = 0;
+    char image[PATH_MAX];
+    /* There may be one already: mounted, or lazily unmounted with a file still open. A second device over the same
+     * image would be a second, ignorant cache of it. */
+    int r = loopdev_find(fd, ret, &found, err);
+    if (r < 0 || found)
+        return r;
+    r = sector_of(d, fd, &sector_bytes, err);
+    if (r < 0)
+        return r;
+    image_path(d, VOLUME_IMAGE, image);
+    return loopdev_attach(fd, image, sector_bytes, ret, err);
+}
+
+/* The file system fills its device: a growth that a crash cut short ends here. */
+static int fill_device(const struct disk *d, const struct loopdev *device, struct err *err)
+{
+    int r = loopdev_refresh(device, err);
+    if (r < 0)
+        return r;
+    struct xfs_fsop_geom geometry;
+    uint64_t bytes;
+    auto_fd root = openat(d->dir, VOLUME_DATA, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0 || ioctl(root, XFS_IOC_FSGEOMETRY, &geometry) != 0 || ioctl(device->fd, BLKGETSIZE64, &bytes) != 0)
+        return err_sys(err, errno, "cannot look at the file system of '%s'", d->path);
+    struct xfs_growfs_data grown = {.newblocks = bytes / geometry.blocksize, .imaxpct = geometry.imaxpct};
+    /* Less than an allocation group's least (64 blocks) at the end is left unused by XFS; asking again is harmless. */
+    if (grown.newblocks <= geometry.datablocks || ioctl(root, XFS_IOC_FSGROWFSDATA, &grown) == 0)
+        return 0;
+    return err_sys(err, errno, "cannot grow the file system of '%s'", d->path);
+}
+
+static int mount_image(const struct disk *d, const struct loopdev *device, struct err *err)
+{
+    char target[PATH_MAX];
+    image_path(d, VOLUME_DATA, target);
+    int r = make_mount_point(d, err);
+    return r < 0 ? r : mount_make(device->path, target, "xfs", MOUNT_FLAGS, NULL, err);
+}
+
+static int attach_once(const struct disk *d, int fd, struct err *err)
+{
+    auto_with(loopdev_done) struct loopdev device = {.fd = -1};
+    bool mounted;
+    int r = get_device(d, fd, &device, err);
+    if (r == 0)
+        r = find_mount(d, &device, &mounted, err);
+    if (r == 0 && !mounted)
+        r = mount_image(d, &device, err);
+    return r < 0 ? r : fill_device(d, &device, err);
+}
+
+int image_attach(const struct disk *d, struct err *err)
+{
+    auto_fd fd = -1;
+    int r = open_image(d, O_RDWR, &fd, err);
+    if (r < 0)
+        return r;
+    /* Holes that XFS's own zeroing punched are filled again. A neighbour that took the space meanwhile is no reason to
+     * keep a volume from its owner, unless it is a growth that has no space. */
+    struct stat st;
+    r = allocate(d, fd, err);
+    if (r < 0 && (r != -ERR_NO_SPACE || fstat(fd, &st) != 0 || (uint64_t)st.st_size < image_bytes(d)))
+        return r;
+    for (unsigned attempt = 1;; attempt++) {
+        r = attach_once(d, fd, err);
+        bool freed = r < 0 && (err->sys == ENXIO || err->sys == ENODEV);
+        if (!freed || attempt == ATTACH_ATTEMPTS)
+            return r;
+    }
+}
+
+int image_grow(const struct disk *d, struct err *err)
+{
+    auto_fd fd = -1;
+    auto_with(loopdev_done) struct loopdev device = {.fd = -1};
+    bool found, mounted = false;
+    int r = open_image(d, O_RDWR, &fd, err);
+    if (r == 0)
+        r = allocate(d, fd, err);
+    if (r == 0 && fsync(fd) != 0)
+        r = err_sys(err, errno, "cannot flush '%s/%s'", d->path, VOLUME_IMAGE);
+    if (r == 0)
+        r = loopdev_find(fd, &device, &found, err);
+    if (r == 0 && found)
+        r = find_mount(d, &device, &mounted, err);
+    /* Detached, the file system grows when it is attached next. */
+    return r == 0 && mounted ? fill_device(d, &device, err) : r;
+}
+
+/* ---- taking apart
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+/* data/ itself would unmount happily while a pod has a bind of it. */
+static int check_only_mount(const struct disk *d, const struct mount *ours, struct err *err)
+{
+    struct mount *all = NULL;
+    size_t count = 0;
+    int r = mount_below("/", &all, &count, err);
+    for (size_t i = 0; i < count; i++) {
+        if (r == 0 && all[i].id != ours->id && all[i].dev_major == ours->dev_major &&
+            all[i].dev_minor == ours->dev_minor) {
+            err_set(err, ERR_BUSY, "'%s' is still mounted at '%s'", d->path, all[i].target);
+            r = err_advise(err, 3010, "unpublish it first");
+        }
+        mount_done(&all[i]);
+    }
+    free(all);
+    return r;
+}
+
+int image_detach(const struct disk *d, struct err *err)
+{
+    char target[PATH_MAX];
+    struct mount m = {0};
+    bool found;
+    image_path(d, VOLUME_DATA, target);
+    int r = mount_find(target, &m, &found, err);
+    if (r < 0 || !found)
+        return r;
+    r = check_only_mount(d, &m, err);
+    mount_done(&m);
+    return r < 0 ? r : mount_unmount(target, 0, false, err);
+}
+
+int image_unbacked(const struct disk *d, uint64_t *ret_bytes, struct err *err)
+{
+    struct stat st;
+    uint64_t backed = 0;
+    if (fstatat(d->dir, VOLUME_IMAGE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        backed = (uint64_t)st.st_blocks * 512;
+    else if (errno != ENOENT)
+        return err_sys(err, errno, "cannot look at '%s/%s'", d->path, VOLUME_IMAGE);
+    *ret_bytes = image_bytes(d) > backed ? image_bytes(d) - backed : 0;
+    return 0;
+}
+
+int image_release(const struct disk *d, struct err *err)
+{
+    char target[PATH_MAX];
+    image_path(d, VOLUME_DATA, target);
+    return mount_point_remove(target, err);
+}

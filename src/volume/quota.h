@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* quota.h - the quota backend: a folder with a project quota of XFS or ext4. Contracts as in disk.h. */
+#pragma once
+
+#include "volume/disk.h"
+
+/* Is project quota counted, and is it enforced, where the folder `dir` is? A kernel that cannot tell has none. */
+void quota_state(int dir, bool *ret_accounted, bool *ret_enforced);
+
+/* A project id that nobody uses on the file system of `dir`. */
+must_check int quota_project_new(int dir, uint32_t *ret, struct err *err);
+
+must_check int quota_make(const struct disk *d, struct err *err);
+must_check int quota_attach(const struct disk *d, struct err *err);
+must_check int quota_grow(const struct disk *d, struct err *err);
+must_check int quota_unbacked(const struct disk *d, uint64_t *ret_bytes, struct err *err);
+must_check int quota_release(const struct disk *d, struct err *err);

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "volume/volume.h"
+#include "util/file.h"
+#include "volume/disk.h"
+#include "volume/mount.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/statvfs.h>
+
+int volume_open(const char *path, struct volume **ret, struct err *err)
+{
+    auto_volume v = xcalloc(1, sizeof *v);
+    v->dir = -1;
+    int r = dir_open(AT_FDCWD, path, &v->dir, err);
+    if (r < 0)
+        return r;
+    v->path = realpath(path, NULL);
+    if (!v->path)
+        return err_sys(err, errno, "cannot look up '%s'", path);
+    auto_mem char *text = NULL;
+    char what[PATH_MAX + 16];
+    size_t len;
+    snprintf(what, sizeof what, "'%s/%s'", path, VOLUME_SPEC);
+    r = file_read(v->dir, VOLUME_SPEC, SPEC_JSON_MAX, &text, &len, err);
+    if (r == 0)
+        r = spec_from_json((struct str){text, len}, what, &v->spec, err);
+    else
+        r = err_wrap(err, "'%s' is no volume", path);
+    if (r < 0)
+        return r;
+    *ret = take(&v);
+    return 0;
+}
+
+void volume_close(struct volume *own_v)
+{
+    if (!own_v)
+        return;
+    auto_clean_fd(&own_v->dir);
+    spec_free(own_v->spec);
+    free(own_v->path);
+    free(own_v);
+}
+
+char *volume_data_path(const struct volume *v)
+{
+    auto_sbuf b;
+    sbuf_init(&b, PATH_MAX + 16);
+    sbuf_addf(&b, "%s/%s", v->path, VOLUME_DATA);
+    return str_dup(sbuf_str(&b));
+}
+
+static int check_attached(const struct volume *v, struct err *err)
+{
+    if (v->spec->backend != DISK_LOOP)
+        return 0;
+    auto_mem char *path = volume_data_path(v);
+    struct mount m = {0};
+    bool found;
+    int r = mount_find(path, &m, &found, err);
+    mount_done(&m);
+    if (r < 0 || found)
+        return r;
+    err_set(err, ERR_BUSY, "the volume '%s' is not attached: nothing is mounted on '%s'", v->spec->id, path);
+    return err_advise(err, 2010, "its driver attaches it when it is published or hydrated");
+}
+
+int volume_data(const struct volume *v, int *ret_fd, struct err *err)
+{
+    int r = check_attached(v, err);
+    return r < 0 ? r : dir_open(v->dir, VOLUME_DATA, ret_fd, err);
+}
+
+int volume_usage(const struct volume *v, struct volume_usage *ret, struct err *err)
+{
+    auto_fd data = -1;
+    struct statvfs fs;
+    int r = volume_data(v, &data, err);
+    if (r < 0)
+        return r;
+    /* XFS and ext4 answer for a folder with a project quota as if the quota were the file system. */
+    if (fstatvfs(data, &fs) != 0)
+        return err_sys(err, errno, "cannot read the usage of '%s'", v->spec->id);
+    *ret = (struct volume_usage){
+        .total_bytes = fs.f_blocks * fs.f_frsize,
+        .used_bytes = (fs.f_blocks - fs.f_bfree) * fs.f_frsize,
+        .available_bytes = fs.f_bavail * fs.f_frsize,
+        .total_inodes = fs.f_files,
+        .used_inodes = fs.f_files - fs.f_ffree,
+        .available_inodes = fs.f_favail,
+    };
+    return 0;
+}

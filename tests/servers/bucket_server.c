@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A bucket of synthetic objects behind S3 and GCS, for tests and benchmarks. Prints "port N" when it listens. */
+#include "bucket_connection.h"
+#include "util/clock.h"
+#include <getopt.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+static const char usage[] =
+    "bucket_server [flags]\n"
+    "  --objects PREFIX:COUNT:SIZE[-SIZE][:flat|deep|skewed]   synthetic objects; may be repeated\n"
+    "  --bucket NAME        (bench)\n"
+    "  --port N             on 127.0.0.1 (0: any; it is printed as 'port N')\n"
+    "  --threads N          (1)\n"
+    "  --checksums LIST     crc32c,crc32,crc64nvme,md5 or none: what is told of an object (crc32c,crc64nvme)\n"
+    "  --latency TIME       to the first byte of each answer: 20ms\n"
+    "  --tls FILE           speak TLS; its certificate is written to FILE\n"
+    "  --fault RULE         [op=get|head|list|put|post|delete|any,][key=GLOB,][nth=N,][after=N,][every=N,][times=N,]\n"
+    "                       [percent=N,]do=ACTION[:N[:TEXT]]; may be repeated; POST /_fault adds, DELETE clears\n"
+    "  --forget             keep no uploaded bytes, only their size and checksums\n"
+    "  --die-with-parent    end when the starting process does\n"
+    "GET /_stats counts requests (DELETE also sets them to 0); GET /_objects lists uploads.\n"
+    "Actions: reset[:N] stall[:N] truncate[:N] (after N bytes of the body; without N before the head), "
+    "long:N[:silent],\n"
+    "  wrong-length:N, wrong-range, other-range, no-range, status:CODE[:RETRY-AFTER], change, remove, corrupt[:AT],\n"
+    "  checksum, no-checksum, redirect:CODE:URL, page-loop, page-repeat, garbage[:N], garbage-body[:N], "
+    "body:CODE:FILE,\n"
+    "  lost (the answer of a request that was done), slow:BYTES_A_SECOND, latency:MS\n";
+
+enum { THREADS_MAX = 16 };
+
+struct command {
+    struct server_options options;
+    uint64_t port, threads;
+    const char *tls_file;
+};
+
+static int checksums_parse(struct str list, struct err *err)
+{
+    struct str name;
+    told = (struct digests_told){0};
+    while (str_split(&list, ',', &name)) {
+        bool *which = str_eq(name, STR("crc32c"))      ? &told.crc32c
+                      : str_eq(name, STR("crc32"))     ? &told.crc32
+                      : str_eq(name, STR("crc64nvme")) ? &told.crc64
+                      : str_eq(name, STR("md5"))       ? &told.md5
+                                                       : NULL;
+        if (!which && !str_eq(name, STR("none")))
+            return err_set(err, ERR_INVALID, "'%.*s' is not a checksum", STR_FMT(name));
+        if (which)
+            *which = true;
+    }
+    return 0;
+}
+
+static int flag_parse(int flag, const char *value, struct command *c, struct err *err)
+{
+    struct str v = str_of(value);
+    switch (flag) {
+    case 'o':
+        return objects_add(v, err);
+    case 'b':
+        bucket_name = value;
+        return 0;
+    case 'p':
+        return str_to_u64(v, &c->port, err);
+    case 't':
+        return str_to_u64(v, &c->threads, err);
+    case 'c':
+        return checksums_parse(v, err);
+    case 'l':
+        return str_to_duration(v, &c->options.latency_ns, err);
+    case 's':
+        c->tls_file = value;
+        return 0;
+    case 'f':
+        return fault_add(v, err);
+    case 'k':
+        keep_content = false;
+        return 0;
+    case 'd':
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        return 0;
+    default:
+        return err_set(err, ERR_INVALID, "%s", usage);
+    }
+}
+
+static int command_parse(int argc, char **argv, struct command *c, struct err *err)
+{
+    static const struct option flags[] = {{"objects", required_argument, NULL, 'o'},
+                                          {"bucket", required_argument, NULL, 'b'},
+                                          {"port", required_argument, NULL, 'p'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"checksums", required_argument, NULL, 'c'},
+                                          {"latency", required_argument, NULL, 'l'},
+                                          {"tls", required_argument, NULL, 's'},
+                                          {"fault", required_argument, NULL, 'f'},
+                                          {"forget", no_argument, NULL, 'k'},
+                                          {"die-with-parent", no_argument, NULL, 'd'},
+                                          {NULL, 0, NULL, 0}};
+    told = (struct digests_told){.crc32c = true, .crc64 = true};
+    for (int flag; (flag = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
+        int r = flag_parse(flag, optarg, c, err);
+        if (r < 0)
+            return r;
+    }
+    if (optind < argc || c->threads < 1 || c->threads > THREADS_MAX || c->port > 65535)
+        return err_set(err, ERR_INVALID, "%s", usage);
+    return 0;
+}
+
+static int listen_on(uint64_t port, int *ret_fd, struct err *err)
+{
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(fd, 4096) < 0)
+        return err_sys(err, errno, "cannot listen on 127.0.0.1:%llu", (unsigned long long)port);
+    getsockname(fd, (struct sockaddr *)&a, &len);
+    printf("port %d\n", ntohs(a.sin_port));
+    fflush(stdout);
+    *ret_fd = fd;
+    return 0;
+}
+
+static int serve(struct command *c, struct err *err)
+{
+    static struct server_thread threads[THREADS_MAX];
+    int listener = -1;
+    pthread_t id;
+    int r = objects_begin(err);
+    if (r == 0 && c->tls_file)
+        r = tls_begin(c->tls_file, &c->options.tls, err);
+    if (r == 0)
+        r = listen_on(c->port, &listener, err);
+    if (r < 0)
+        return r;
+    for (uint64_t i = 0; i < c->threads; i++) {
+        threads[i] = (struct server_thread){.epoll_fd = epoll_create1(EPOLL_CLOEXEC), .options = &c->options};
+        if (pthread_create(&id, NULL, server_thread_run, &threads[i]) != 0)
+            return err_set(err, ERR_NO_SPACE, "cannot start a thread");
+    }
+    for (uint64_t turn = 0;; turn++) {
+        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            connection_open(&threads[turn % c->threads], fd);
+        else if (errno == EMFILE || errno == ENFILE)
+            usleep(1000);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct command c = {.threads = 1};
+    struct err err;
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    signal(SIGPIPE, SIG_IGN);
+    if (command_parse(argc, argv, &c, &err) < 0 || serve(&c, &err) < 0)
+        fprintf(stderr, "bucket_server: %s\n", err.text);
+    return 1;
+}
