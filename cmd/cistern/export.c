@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cistern export - a folder's files to a bucket: DIR URI, or a volume by its own policy. */
+#include "catalog/index.h"
+#include "cistern.h"
+#include "cli/exit.h"
+#include "cli/term.h"
+#include "export/run.h"
+#include "export/walk.h"
+#include "hydrate/status.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include "util/hash.h"
+#include "volume/volume.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+enum { WORKERS_MAX = 4, POOL_THREADS = 8 };
+static const uint64_t tick_ns = 100 * NS_PER_MS, progress_every_ns = 500 * NS_PER_MS;
+
+static struct flags {
+    struct opt_list include, exclude;
+    const char *since, *conflict, *marker, *storage_class, *delete_after;
+    const char *volume, *purpose, *state;
+    uint64_t settle_ns, deadline_ns, concurrency;
+    bool dry_run;
+} flags;
+
+static const struct opt table[] = {
+    {"include", 0, OPT_LIST, &flags.include, "GLOB", "only these (again and again; default: everything)"},
+    {"exclude", 0, OPT_LIST, &flags.exclude, "GLOB", "not these, whatever --include says"},
+    {"since", 0, OPT_TEXT, &flags.since, "TIME", "only what was created or changed after (2026-11-21T09:00:00Z)"},
+    {"settle", 0, OPT_DURATION, &flags.settle_ns, "TIME", "a file rests so long before it is sent (0)"},
+    {"conflict", 0, OPT_TEXT, &flags.conflict, "WHAT", "another object of that name: fail, overwrite, version (fail)"},
+    {"marker", 0, OPT_TEXT, &flags.marker, "NAME", "object written last in each checkpoint's folder (_SUCCESS)"},
+    {"storage-class", 0, OPT_TEXT, &flags.storage_class, "NAME", "of the objects (the bucket's)"},
+    {"deadline", 0, OPT_DURATION, &flags.deadline_ns, "TIME",
+     "how long files that are being written are waited for (24h)"},
+    {"concurrency", 0, OPT_U64, &flags.concurrency, "N", "requests at once, 1 to 512 (64)"},
+    {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "say what would be sent, and send nothing"},
+    {"delete-after", 0, OPT_TEXT, &flags.delete_after, "WHEN", "never: nothing is ever deleted (never)"},
+    {"state", 0, OPT_TEXT, &flags.state, "DIR", "what was sent is remembered here (~/.local/state/cistern/export)"},
+    {"volume", 0, OPT_TEXT, &flags.volume, "DIR", "a volume, by its own policy: <pool>/volumes/<id>"},
+    {"for", 0, OPT_TEXT, &flags.purpose, "WHY", "with --volume: release, unpublish or manual (manual)"},
+    {0},
+};
+
+static const char usage[] =
+    "Usage: cistern export [flags] DIR URI\n"
+    "       cistern export --volume <pool>/volumes/<id> [--for WHY]\n\n"
+    "Sends the files below DIR to a bucket prefix (s3://, gs://, file://). A file that somebody can write is waited "
+    "for;\n"
+    "each counts as sent only when the bucket has confirmed its size and checksum; the same command after a stop or a\n"
+    "crash goes on where it was, and sends nothing twice.\n\n";
+
+/* What the run is made of. */
+struct job {
+    struct spec *spec; /* owned; of the volume, or made from flags */
+    struct volume *volume;
+    int state, export_dir, lock, data; /* owned */
+    enum verdict_purpose purpose;
+    char *destination; /* owned */
+    struct store *store;
+    struct pool *pool;
+    struct worker workers[WORKERS_MAX];
+    size_t worker_count;
+    struct index *catalog; /* NULL: nothing is known to come from the bucket */
+    int64_t hydrated_ns;
+
+    pthread_mutex_t lock_term; /* results come on a loop, progress on main */
+    struct term term;
+    uint64_t there, sent_bytes;
+};
+
+/* ---- what is told -------------------------------------------------------------------------------------------------
+ */
+
+static const char *const words[] = {
+    [RUN_SENT] = "exported", [RUN_THERE] = "there",   [RUN_SKIPPED] = "skipped",      [RUN_WAITING] = "waiting",
+    [RUN_GONE] = "gone",     [RUN_FAILED] = "failed", [RUN_PLANNED] = "would export",
+};
+
+static void tell_json(const struct run_result *r)
+{
+    auto_sbuf b;
+    sbuf_init(&b, TERM_LINE_MAX);
+    term_json_begin(&b, "object");
+    term_json_str(&b, "object", r->path);
+    term_json_str(&b, "result", str_of(words[r->event]));
+    term_json_u64(&b, "bytes", r->size_bytes);
+    if (r->key.len)
+        term_json_str(&b, "key", r->key);
+    if (r->note)
+        term_json_str(&b, "note", str_of(r->note));
+    if (r->err)
+        term_json_error(&b, r->err);
+    term_json_end(&b, stdout);
+}
+
+static void tell_plain(struct job *j, const struct run_result *r)
+{
+    char size[BYTES_TEXT_MAX];
+    term_clear(&j->term);
+    if (r->event == RUN_SKIPPED || r->event == RUN_WAITING || r->event == RUN_GONE)
+        printf("%-9s %.*s%s%s\n", words[r->event], STR_FMT(r->path), r->note ? ": " : "", r->note ? r->note : "");
+    else
+        printf("%-9s %.*s  %s\n", words[r->event], STR_FMT(r->path), bytes_text(r->size_bytes, size));
+}
+
+static void tell(void *ctx, const struct run_result *r)
+{
+    struct job *j = ctx;
+    pthread_mutex_lock(&j->lock_term);
+    j->there += r->event == RUN_THERE;
+    j->sent_bytes += r->event == RUN_SENT ? r->size_bytes : 0;
+    if (j->term.form == TERM_JSON)
+        tell_json(r);
+    else if (r->event == RUN_FAILED)
+        term_object_error(&j->term, r->path, r->err);
+    else if (j->term.form != TERM_QUIET)
+        tell_plain(j, r);
+    pthread_mutex_unlock(&j->lock_term);
+}
+
+static void show_progress(struct job *j, const struct verdict *v, uint64_t already_bytes, uint64_t began_ns)
+{
+    uint64_t spent = clock_now_ns() - began_ns;
+    struct term_progress p = {.what = "exporting",
+                              .bytes = v->done_bytes,
+                              .bytes_total = v->done_bytes + v->pending_bytes + v->failed_bytes,
+                              .objects = v->done_files,
+                              .objects_total = v->done_files + v->pending_files + v->failed_files,
+                              .errors = v->failed_files,
+                              .rate = (double)(v->done_bytes - already_bytes) * 1e9 / (double)(spent + 1),
+                              .total_is_final = true};
+    pthread_mutex_lock(&j->lock_term);
+    term_progress(&j->term, &p);
+    pthread_mutex_unlock(&j->lock_term);
+}
+
+static void sum_up_json(const struct job *j, const struct verdict *v, uint64_t spent_ns)
+{
+    auto_sbuf b;
+    sbuf_init(&b, TERM_LINE_MAX);
+    term_json_begin(&b, "summary");
+    term_json_str(&b, "state", str_of(flags.dry_run ? "planned" : verdict_state_name(v->state)));
+    term_json_str(&b, "uri", str_of(v->uri));
+    term_json_u64(&b, "objects", v->done_files);
+    term_json_u64(&b, "bytes", v->done_bytes);
+    term_json_u64(&b, "failed", v->failed_files);
+    term_json_u64(&b, "pending", v->pending_files);
+    term_json_u64(&b, "skipped", v->skipped_files);
+    term_json_u64(&b, "size_only", v->size_only_files);
+    term_json_u64(&b, "there", j->there);
+    term_json_real(&b, "seconds", (double)spent_ns / 1e9);
+    term_json_end(&b, stdout);
+}
+
+static void sum_up(struct job *j, const struct verdict *v, uint64_t spent_ns)
+{
+    char bytes[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], time[TIME_TEXT_MAX];
+    term_clear(&j->term);
+    if (j->term.form == TERM_JSON) {
+        sum_up_json(j, v, spent_ns);
+        return;
+    }
+    if (j->term.form == TERM_QUIET || flags.dry_run)
+        return;
+    printf("%lu files, %s in %s, each confirmed by %s", v->done_files, bytes_text(v->done_bytes, bytes), v->uri,
+           v->size_only_files ? "its size only: this store tells no checksum" : "size and checksum");
+    printf("; %s/s, %s\n", bytes_text((uint64_t)((double)j->sent_bytes * 1e9 / (double)(spent_ns + 1)), rate),
+           duration_text(spent_ns, time));
+    if (v->failed_files + v->pending_files + v->skipped_files > 0)
+        printf("%lu failed, %lu not tried, %lu skipped (links, devices, empty folders)\n", v->failed_files,
+               v->pending_files, v->skipped_files);
+}
+
+/* ---- what it is made of -------------------------------------------------------------------------------------------
+ */
+
+static int set_list(struct spec *s, const char *key, const struct opt_list *list, struct err *err)
+{
+    auto_sbuf b;
+    sbuf_init(&b, 1 << 20);
+    for (size_t i = 0; i < list->count; i++) {
+        sbuf_adds(&b, i ? "," : "");
+        sbuf_adds(&b, list->items[i]);
+    }
+    return list->count ? spec_set(s, str_of(key), sbuf_str(&b), err) : 0;
+}
+
+static int set_text(struct spec *s, const char *key, const char *value, struct err *err)
+{
+    return value ? spec_set(s, str_of(key), str_of(value), err) : 0;
+}
+
+/* The flags are a policy as any other: one table knows what its values may be. */
+static int policy_of_flags(struct job *j, const char *uri, struct err *err)
+{
+    struct spec *s = j->spec = spec_new();
+    int r = set_text(s, "export.uri", uri, err);
+    if (r == 0)
+        r = set_text(s, "export.conflict", flags.conflict, err);
+    if (r == 0)
+        r = set_text(s, "export.marker", flags.marker, err);
+    if (r == 0)
+        r = set_text(s, "export.storageClass", flags.storage_class, err);
+    if (r == 0)
+        r = set_list(s, "export.include", &flags.include, err);
+    if (r == 0)
+        r = set_list(s, "export.exclude", &flags.exclude, err);
+    s->export.settle_ns = flags.settle_ns;
+    if (flags.deadline_ns)
+        s->export.deadline_ns = flags.deadline_ns;
+    return r;
+}
+
+static int make_path(const char *path, struct err *err)
+{
+    auto_mem char *copy = str_dup(str_of(path));
+    for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(copy, 0700) != 0 && errno != EEXIST)
+            return err_sys(err, errno, "cannot make the folder '%s'", copy);
+        *slash = '/';
+    }
+    if (mkdir(copy, 0700) != 0 && errno != EEXIST)
+        return err_sys(err, errno, "cannot make the folder '%s'", copy);
+    return 0;
+}
+
+/* What a folder has in which bucket is remembered beside the user's own things, never in the folder itself. */
+static int open_state(struct job *j, const char *dir, struct err *err)
+{
+    char path[PATH_MAX], real[PATH_MAX];
+    uint8_t sum[32];
+    const char *home = getenv("HOME"), *base = getenv("XDG_STATE_HOME");
+    if (!realpath(dir, real))
+        return err_sys(err, errno, "cannot find the folder '%s'", dir);
+    if (!flags.state && !base && !home)
+        return err_set(err, ERR_INVALID, "neither HOME nor XDG_STATE_HOME is set: say --state DIR");
+    sha256(str_of(real), sum);
+    int n = flags.state ? snprintf(path, sizeof path, "%s", flags.state)
+            : base      ? snprintf(path, sizeof path, "%s/cistern/export/", base)
+                        : snprintf(path, sizeof path, "%s/.local/state/cistern/export/", home);
+    for (int i = 0; i < 8 && !flags.state && n < (int)sizeof path; i++)
+        n += snprintf(path + n, sizeof path - (size_t)n, "%02x", sum[i]);
+    if (n >= (int)sizeof path)
+        return err_set(err, ERR_INVALID, "the path of the state folder is too long");
+    int r = make_path(path, err);
+    return r < 0 ? r : dir_open(AT_FDCWD, path, &j->state, err);
+}
+
+static int open_folder(struct job *j, const char *dir, const char *uri, struct err *err)
+{
+    int r = policy_of_flags(j, uri, err);
+    if (r == 0)
+        r = dir_open(AT_FDCWD, dir, &j->data, err);
+    return r < 0 ? r : open_state(j, dir, err);
+}
+
+/* What came from the bucket and was not touched is known by the catalog and by ctime, which nobody can set: a file that
+ * changed after hydration had ended has a later one. Without either, all counts as new: sent in vain, never lost. */
+static void learn_hydrated(struct job *j)
+{
+    struct err ignored;
+    struct hydrate_status *s = xcalloc(1, sizeof *s);
+    if (hydrate_status_read(j->volume->dir, s, &ignored) == 0 && s->phase == HYDRATE_DONE &&
+        j->spec->params.hydration != HYDRATION_LAZY &&
+        index_open(j->volume->dir, NULL, false, &j->catalog, &ignored) == 0)
+        j->hydrated_ns = s->finished_ns;
+    free(s);
+}
+
+static bool is_hydrated(void *ctx, const struct walk_file *f)
+{
+    const struct job *j = ctx;
+    struct err ignored;
+    struct index_entry e;
+    uint64_t id;
+    return f->ctime_ns <= j->hydrated_ns && index_find(j->catalog, f->path, &id, &ignored) == 0 &&
+           index_get(j->catalog, id, &e, &ignored) == 0 && e.size_bytes == f->size_bytes;
+}
+
+static int open_volume(struct job *j, struct err *err)
+{
+    int r = flags.purpose ? verdict_purpose_parse(str_of(flags.purpose), &j->purpose, err) : 0;
+    if (r == 0)
+        r = volume_open(flags.volume, &j->volume, err);
+    if (r < 0)
+        return r;
+    j->spec = j->volume->spec;
+    if (!j->spec->export.uri)
+        return err_set(err, ERR_INVALID, "'%s' has no export policy: there is nowhere to export to", flags.volume);
+    r = volume_data(j->volume, &j->data, err);
+    if (r == 0)
+        r = dir_open(j->volume->dir, ".", &j->state, err);
+    if (r == 0)
+        learn_hydrated(j);
+    return r;
+}
+
+static int open_store(struct job *j, struct err *err)
+{
+    const struct spec_export *e = &j->spec->export;
+    const struct spec_source *s = &j->spec->source;
+    const char *endpoint = e->endpoint ? e->endpoint : s->endpoint ? s->endpoint : globals.endpoint;
+    const char *region = e->region ? e->region : s->region ? s->region : globals.region;
+    struct store_options o = {
+        .uri = str_of(e->uri),
+        .endpoint = endpoint,
+        .region = region,
+        .profile = globals.profile,
+        .ca_file = globals.ca_file,
+        .path_style = s->path_style || globals.path_style,
+        .auth = globals.anonymous ? STORE_AUTH_ANONYMOUS : STORE_AUTH_CHAIN,
+        .retry = {.attempts_max = (unsigned)globals.retries, .elapsed_max_ns = globals.timeout_ns},
+    };
+    auto_sbuf b;
+    sbuf_init(&b, 16384);
+    sbuf_addf(&b, "%s\n%s", e->uri, endpoint ? endpoint : "");
+    int r = sbuf_take(&b, &j->destination, err);
+    return r < 0 ? r : store_open(&o, &j->store, err);
+}
+
+static int start_workers(struct job *j, struct err *err)
+{
+    struct web_options web = {.ca_file = store_ca_file(j->store)};
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t want = cpus < 1 ? 1 : min_u64((uint64_t)cpus, WORKERS_MAX);
+    int r = pool_new(POOL_THREADS, &j->pool, err);
+    for (; r == 0 && j->worker_count < want; j->worker_count++) {
+        r = worker_init(&j->workers[j->worker_count], (unsigned)j->worker_count, j->pool, &web, true, err);
+        if (r < 0)
+            break;
+    }
+    for (size_t i = 0; i < j->worker_count && r == 0; i++)
+        r = loop_start(j->workers[i].loop, err);
+    return r;
+}
+
+static void close_job(struct job *j)
+{
+    for (size_t i = 0; i < j->worker_count; i++)
+        worker_done(&j->workers[i]);
+    pool_free(j->pool);
+    store_free(j->store);
+    index_free(j->catalog);
+    free(j->destination);
+    int fds[] = {j->data, j->export_dir, j->lock, j->state};
+    for (size_t i = 0; i < countof(fds); i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    if (!j->volume)
+        spec_free(j->spec);
+    volume_close(j->volume);
+    pthread_mutex_destroy(&j->lock_term);
+}
+
+/* ---- the run ------------------------------------------------------------------------------------------------------
+ */
+
+static sigset_t stop_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    return set;
+}
+
+static bool is_stop_asked(void)
+{
+    sigset_t set = stop_signals();
+    return sigtimedwait(&set, NULL, &(struct timespec){0}) > 0;
+}
+
+static void watch(struct job *j, struct run *r)
+{
+    struct verdict now;
+    uint64_t began = clock_now_ns(), written = 0, already = UINT64_MAX;
+    while (!run_wait(r, tick_ns, &now)) {
+        already = already == UINT64_MAX ? now.done_bytes : already;
+        show_progress(j, &now, already, began);
+        struct err ignored;
+        if (clock_now_ns() - written >= progress_every_ns) {
+            int harmless = verdict_write_progress(j->export_dir, &now, &ignored);
+            (void)harmless;
+            written = clock_now_ns();
+        }
+        if (is_stop_asked())
+            run_stop(r);
+    }
+}
+
+static int parse_since(int64_t *ret, struct err *err)
+{
+    *ret = INT64_MIN;
+    return flags.since ? time_parse(str_of(flags.since), ret, err) : 0;
+}
+
+static enum exit_code judge(const struct verdict *v)
+{
+    if (v->state != VERDICT_FAILED)
+        return EXIT_DONE;
+    return v->done_files == 0 && v->failed_count > 0 ? exit_code_of(v->failed[0].err.code) : EXIT_SOME_FAILED;
+}
+
+static enum exit_code run_job(struct job *j)
+{
+    struct err err;
+    struct run *run;
+    struct verdict verdict;
+    uint64_t began = clock_now_ns();
+    struct run_options o = {.policy = &j->spec->export,
+                            .store = j->store,
+                            .workers = j->workers,
+                            .worker_count = j->worker_count,
+                            .data = j->data,
+                            .export_dir = j->export_dir,
+                            .destination = j->destination,
+                            .purpose = j->purpose,
+                            .must_lease = j->volume != NULL,
+                            .dry_run = flags.dry_run,
+                            .concurrency = (unsigned)flags.concurrency,
+                            .ctx = j,
+                            .is_hydrated = j->catalog ? is_hydrated : NULL,
+                            .on_result = tell};
+    if (parse_since(&o.since_ns, &err) < 0 || run_open(&o, &run, &err) < 0)
+        return exit_with(&err, globals.json);
+    watch(j, run);
+    int r = run_close(run, &verdict, &err);
+    if (r == 0 || r == -ERR_CANCELLED) {
+        sum_up(j, &verdict, clock_now_ns() - began);
+        enum exit_code code = judge(&verdict);
+        verdict_done(&verdict);
+        if (r == 0)
+            return code;
+    }
+    exit_with(&err, globals.json);
+    return r == -ERR_CANCELLED ? EXIT_INTERRUPTED : exit_code_of(err.code);
+}
+
+static int check_usage(int argc, struct err *err)
+{
+    if (flags.volume ? argc != 1 : argc != 3)
+        return err_set(err, ERR_INVALID, "export takes DIR and URI, or --volume DIR; `cistern export --help`");
+    if (flags.delete_after && strcmp(flags.delete_after, "never") != 0)
+        return err_set(err, ERR_INVALID, "--delete-after is never: nothing is deleted by an export");
+    if (flags.concurrency > 512)
+        return err_set(err, ERR_INVALID, "--concurrency is at most 512");
+    return 0;
+}
+
+static int prepare(struct job *j, char **argv, struct err *err)
+{
+    int r = flags.volume ? open_volume(j, err) : open_folder(j, argv[1], argv[2], err);
+    if (r == 0)
+        r = verdict_lock(j->state, &j->export_dir, &j->lock, err);
+    if (r == 0)
+        r = open_store(j, err);
+    return r < 0 ? r : start_workers(j, err);
+}
+
+int verb_export(int argc, char **argv)
+{
+    struct err err;
+    int code = verb_begin(table, usage, &argc, argv);
+    if (code >= 0)
+        return code;
+    if (check_usage(argc, &err) < 0)
+        return exit_with(&err, globals.json);
+    /* Before the first thread: leases speak by SIGIO, and stopping is a matter of main's. */
+    sigset_t blocked = stop_signals();
+    sigaddset(&blocked, SIGIO);
+    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+    struct job j = {.state = -1, .export_dir = -1, .lock = -1, .data = -1};
+    pthread_mutex_init(&j.lock_term, NULL);
+    term_init(&j.term, globals.json, globals.quiet, globals.no_progress);
+    code = prepare(&j, argv, &err) < 0 ? exit_with(&err, globals.json) : run_job(&j);
+    close_job(&j);
+    return code;
+}
