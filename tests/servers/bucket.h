@@ -115,6 +115,7 @@ struct str request_header(const struct request *r, const char *name);
 /* The decoded value of ?name=value; false if it is not there. `room` counts the NUL. */
 bool request_query(const struct request *r, const char *name, char *buf, size_t room);
 bool request_asks(const struct request *r, const char *name); /* ?name, with or without value */
+bool url_is_plain(char c);                                    /* does it stand for itself in a URL's path? */
 size_t url_decode(struct str s, char *buf, size_t room);
 
 void reply_text(struct reply *p, int status, const char *content_type, struct str text);

@@ -111,6 +111,9 @@ int objects_add(struct str spec, struct err *err)
         return err_set(err, ERR_INVALID, "'%.*s' is not PREFIX:COUNT:SIZE[-SIZE][:SHAPE]", STR_FMT(spec));
     if (rest.ptr)
         shape = rest;
+    for (size_t i = 0; i < prefix.len; i++)
+        if (!url_is_plain(prefix.ptr[i]))
+            return err_set(err, ERR_INVALID, "the prefix of synthetic objects may not hold '%c'", prefix.ptr[i]);
     snprintf(g->prefix, sizeof g->prefix, "%.*s", STR_FMT(prefix));
     int r = str_to_u64(count, &g->count, err);
     if (r == 0)

@@ -16,6 +16,11 @@ struct str request_header(const struct request *r, const char *name)
     return STR_NULL;
 }
 
+bool url_is_plain(char c)
+{
+    return isalnum((unsigned char)c) || (c && strchr("-_.~/", c));
+}
+
 size_t url_decode(struct str s, char *buf, size_t room)
 {
     size_t n = 0;

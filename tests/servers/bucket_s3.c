@@ -43,6 +43,20 @@ static void xml_add(struct sbuf *b, struct str s)
         }
 }
 
+/* As encoding-type=url wants it. */
+static void key_add(struct sbuf *b, const char *key, bool encode)
+{
+    if (!encode) {
+        xml_add(b, str_of(key));
+        return;
+    }
+    for (const unsigned char *c = (const unsigned char *)key; *c; c++)
+        if (url_is_plain((char)*c))
+            sbuf_addc(b, (char)*c);
+        else
+            sbuf_addf(b, "%%%02X", *c);
+}
+
 static void s3_error(struct reply *p, int status, const char *code, const char *what)
 {
     sbuf_clear(&p->text);
@@ -52,10 +66,10 @@ static void s3_error(struct reply *p, int status, const char *code, const char *
     reply_text(p, status, "application/xml", sbuf_str(&p->text));
 }
 
-void entry_s3(const struct thing *t, struct sbuf *b)
+static void entry_add(const struct thing *t, bool encode, struct sbuf *b)
 {
     sbuf_adds(b, "<Contents><Key>");
-    xml_add(b, str_of(t->key));
+    key_add(b, t->key, encode);
     sbuf_adds(b, "</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;");
     sbuf_adds(b, t->etag);
     sbuf_adds(b, "&quot;</ETag>");
@@ -65,6 +79,12 @@ void entry_s3(const struct thing *t, struct sbuf *b)
     sbuf_adds(b, "<Size>");
     sbuf_add_u64(b, t->size);
     sbuf_adds(b, "</Size><StorageClass>STANDARD</StorageClass></Contents>");
+}
+
+/* Keys of synthetic objects are the same encoded or not: objects_add() sees to it. */
+void entry_s3(const struct thing *t, struct sbuf *b)
+{
+    entry_add(t, false, b);
 }
 
 /* ---- listing ------------------------------------------------------------------------------------------------------
@@ -99,7 +119,7 @@ static void page_begin(const struct page *g, bool truncated, uint64_t count, str
               "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult "
               "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>%s</Name><Prefix>",
               bucket_name);
-    xml_add(b, str_of(g->prefix));
+    key_add(b, g->prefix, g->encode);
     sbuf_addf(b, "</Prefix><KeyCount>%" PRIu64 "</KeyCount><MaxKeys>%" PRIu64 "</MaxKeys><IsTruncated>%s</IsTruncated>",
               count, g->max, truncated ? "true" : "false");
     if (g->encode)
@@ -119,7 +139,7 @@ static bool page_fast(const struct page *g, struct reply *p)
     char past[KEY_MAX_BYTES + 8];
     int fd;
     uint64_t at, len;
-    if (g->delimiter[0] || g->encode)
+    if (g->delimiter[0])
         return false;
     bool after = strcmp(g->after, g->prefix) >= 0 && g->after[0];
     objects_seek(&from, str_of(after ? g->after : g->prefix), after);
@@ -174,12 +194,12 @@ static void page_slow(const struct page *g, struct reply *p)
         folder = folder_len(g, t.key);
         if (!folder) {
             snprintf(last, sizeof last, "%s", t.key);
-            entry_s3(&t, &entries);
+            entry_add(&t, g->encode, &entries);
             continue;
         }
         snprintf(last, sizeof last, "%.*s", (int)folder, t.key);
         sbuf_adds(&entries, "<CommonPrefixes><Prefix>");
-        xml_add(&entries, str_of(last));
+        key_add(&entries, last, g->encode);
         sbuf_adds(&entries, "</Prefix></CommonPrefixes>");
         snprintf(skip, sizeof skip, "%.*s\xff\xff", (int)folder, t.key);
         objects_seek(&c, str_of(skip), false);
