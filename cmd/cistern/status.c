@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cistern status - the volumes of this machine, read from the pools' own files: it needs no running driver, and may be
+ * asked while a crash is being looked at. Nothing is locked and nothing is mended here. */
+#include "hydrate/status.h"
+#include "cistern.h"
+#include "cli/exit.h"
+#include "cli/table.h"
+#include "cli/term.h"
+#include "export/verdict.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include "volume/volume.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+
+static const char usage[] = "Usage: cistern status [VOLUME or DIR] [flags]\n\n"
+                            "The volumes of this machine: how far they are, what failed. DIR is a pool, a volume's "
+                            "folder, or a folder\nthat `cistern hydrate` fills.\n\n"
+                            "  cistern status --pool /mnt/disks/cistern --watch\n\n";
+
+#define POOL_DEFAULT "/mnt/disks/cistern" /* the chart's */
+
+static struct {
+    struct opt_list pools;
+    bool errors;
+    bool watch;
+} flags;
+
+static const struct opt table_of_flags[] = {
+    {"pool", 0, OPT_LIST, &flags.pools, "DIR", "a pool; may be given again (CISTERN_POOL, else " POOL_DEFAULT ")"},
+    {"errors", 0, OPT_FLAG, &flags.errors, NULL, "the errors too"},
+    {"watch", 'w', OPT_FLAG, &flags.watch, NULL, "again every second, until interrupted"},
+    {0},
+};
+
+/* What is shown of one volume or folder. */
+struct view {
+    char *id;   /* owned; of a folder its path */
+    char *name; /* owned; "" where there is none */
+    uint64_t capacity_bytes;
+    int64_t created_ns;
+    bool hydrates;                    /* `hydration` says something */
+    bool alive;                       /* somebody is at it */
+    struct hydrate_status *hydration; /* owned */
+    struct verdict export;
+    bool wants_data;    /* it has a source: without a hydration it is not ready */
+    struct err trouble; /* code != 0: it cannot be read */
+};
+
+static void view_free(struct view *v)
+{
+    if (!v)
+        return;
+    verdict_done(&v->export);
+    free(v->hydration);
+    free(v->name);
+    free(v->id);
+    free(v);
+}
+DEFINE_AUTO(view, struct view, view_free)
+#define auto_view auto_with(auto_clean_view) struct view *
+
+/* Everything that is shown in one round. */
+struct round {
+    struct table table;
+    struct sbuf lines; /* JSON, or the errors below the table */
+    size_t count;
+};
+
+/* ---- reading --------------------------------------------------------------------------------------------------------
+ */
+
+static struct view *view_new(const char *id)
+{
+    struct view *v = xcalloc(1, sizeof *v);
+    v->id = str_dup(str_of(id));
+    v->name = str_dup(STR_NULL);
+    v->hydration = xcalloc(1, sizeof *v->hydration);
+    verdict_init(&v->export);
+    return v;
+}
+
+static int read_hydration(struct view *v, int dir, struct err *err)
+{
+    int r = hydrate_status_read(dir, v->hydration, err);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    v->hydrates = r == 0;
+    v->alive = hydrate_is_alive(dir);
+    return r;
+}
+
+static int read_volume(struct view *v, const char *path, struct err *err)
+{
+    auto_volume volume = NULL;
+    int r = volume_open(path, &volume, err);
+    if (r < 0)
+        return r;
+    free(v->name);
+    v->name = str_dup(str_of(volume->spec->name));
+    v->capacity_bytes = volume->spec->capacity_bytes;
+    v->created_ns = volume->spec->created_ns;
+    v->wants_data = spec_source_count(volume->spec) > 0 && volume->spec->params.hydration != HYDRATION_NONE;
+    r = read_hydration(v, volume->dir, err);
+    return r < 0 ? r : verdict_read(volume->dir, &v->export, err);
+}
+
+/* ---- showing --------------------------------------------------------------------------------------------------------
+ */
+
+static const char *hydration_phase(const struct view *v)
+{
+    if (!v->hydrates)
+        return v->wants_data ? "Provisioning" : "Ready";
+    switch (v->hydration->phase) {
+    case HYDRATE_DONE:
+        return "Ready";
+    case HYDRATE_FAILED:
+        return "Failed";
+    case HYDRATE_STOPPED:
+        return "Interrupted";
+    case HYDRATE_STARTING:
+    case HYDRATE_LISTING:
+        return v->alive ? "Listing" : "Interrupted";
+    case HYDRATE_FETCHING:
+        return v->alive ? "Hydrating" : "Interrupted";
+    case HYDRATE_VERIFYING:
+        return v->alive ? "Verifying" : "Interrupted";
+    }
+    return "Failed";
+}
+
+/* An export comes after the hydration, and says more. */
+static const char *phase_of(const struct view *v)
+{
+    if (v->trouble.code)
+        return "Unreadable";
+    switch (v->export.state) {
+    case VERDICT_RUNNING:
+        return v->export.alive ? "Exporting" : "ExportInterrupted";
+    case VERDICT_FAILED:
+        return "ExportFailed";
+    case VERDICT_DONE:
+        return v->export.purpose == VERDICT_FOR_RELEASE ? "Released" : hydration_phase(v);
+    case VERDICT_NONE:
+        break;
+    }
+    return hydration_phase(v);
+}
+
+static bool is_moving(const struct view *v)
+{
+    return v->hydrates && v->alive && v->hydration->phase < HYDRATE_DONE;
+}
+
+static uint64_t errors_of(const struct view *v)
+{
+    return v->hydration->objects_failed + v->hydration->has_error + v->export.failed_files + (v->trouble.code != 0);
+}
+
+static void add_row(struct round *r, const struct view *v)
+{
+    char progress[16] = "-", done[BYTES_TEXT_MAX] = "-", total[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX + 2] = "-";
+    char eta[TIME_TEXT_MAX] = "-", errors[24], age[TIME_TEXT_MAX] = "-", size[BYTES_TEXT_MAX] = "-";
+    const struct hydrate_status *h = v->hydration;
+    uint64_t now = (uint64_t)clock_wall_ns(), since = (uint64_t)(v->created_ns ? v->created_ns : h->started_ns);
+    if (v->hydrates) {
+        snprintf(progress, sizeof progress, "%u%%",
+                 h->bytes_total ? (unsigned)(100.0 * (double)h->bytes_done / (double)h->bytes_total) : 100U);
+        bytes_text(h->bytes_done, done);
+    }
+    if (is_moving(v)) {
+        snprintf(rate, sizeof rate, "%s/s", bytes_text(h->bytes_per_second, total));
+        if (h->eta_seconds < 1000000)
+            duration_text(h->eta_seconds * NS_PER_SECOND, eta);
+    }
+    if (v->capacity_bytes)
+        bytes_text(v->capacity_bytes, size);
+    if (since && now > since)
+        duration_text((now - since) / NS_PER_SECOND * NS_PER_SECOND, age);
+    snprintf(errors, sizeof errors, "%" PRIu64, errors_of(v));
+    table_add(&r->table,
+              (struct str[]){str_of(v->id), str_of(v->name), str_of(phase_of(v)), str_of(size), str_of(progress),
+                             str_of(done), v->hydrates ? str_of(bytes_text(h->bytes_total, total)) : STR("-"),
+                             str_of(rate), str_of(eta), str_of(errors), str_of(age)});
+}
+
+static void add_error_line(struct sbuf *b, const char *volume, const char *object, unsigned id, enum err_code code,
+                           const char *message)
+{
+    sbuf_addf(b, "%s: %s%s%s", volume, object, *object ? ": " : "", message);
+    if (id && !strstr(message, "(CIS"))
+        sbuf_addf(b, " (CIS%04u, %s)", id, err_code_name(code));
+    sbuf_addc(b, '\n');
+}
+
+static void add_errors(struct sbuf *b, const struct view *v)
+{
+    const struct hydrate_status *h = v->hydration;
+    char line[ERR_LINE_MAX];
+    if (v->trouble.code)
+        sbuf_addf(b, "%s: %s\n", v->id, err_line(&v->trouble, line, sizeof line));
+    if (h->has_error)
+        add_error_line(b, v->id, h->error.object, h->error.id, h->error.code, h->error.message);
+    for (size_t i = 0; i < h->error_count; i++)
+        add_error_line(b, v->id, h->errors[i].object, h->errors[i].id, h->errors[i].code, h->errors[i].message);
+    for (size_t i = 0; i < v->export.failed_count; i++)
+        sbuf_addf(b, "%s: %s: %s\n", v->id, v->export.failed[i].path,
+                  err_line(&v->export.failed[i].err, line, sizeof line));
+}
+
+static void print_json(struct round *r, const struct view *v)
+{
+    const struct hydrate_status *h = v->hydration;
+    struct sbuf *b = &r->lines;
+    term_json_begin(b, "volume");
+    term_json_str(b, "volume", str_of(v->id));
+    term_json_str(b, "name", str_of(v->name));
+    term_json_str(b, "phase", str_of(phase_of(v)));
+    term_json_u64(b, "capacity_bytes", v->capacity_bytes);
+    if (v->hydrates) {
+        term_json_u64(b, "objects", h->objects_done);
+        term_json_u64(b, "objects_total", h->objects_total);
+        term_json_u64(b, "objects_failed", h->objects_failed);
+        term_json_u64(b, "bytes", h->bytes_done);
+        term_json_u64(b, "bytes_total", h->bytes_total);
+    }
+    if (is_moving(v)) {
+        term_json_u64(b, "rate", h->bytes_per_second);
+        if (h->eta_seconds != UINT64_MAX)
+            term_json_u64(b, "eta_seconds", h->eta_seconds);
+    }
+    if (v->export.state != VERDICT_NONE) {
+        term_json_str(b, "export", str_of(verdict_state_name(v->export.state)));
+        term_json_u64(b, "export_pending_bytes", v->export.pending_bytes);
+        term_json_u64(b, "export_done_bytes", v->export.done_bytes);
+    }
+    term_json_u64(b, "errors", errors_of(v));
+    if (v->trouble.code)
+        term_json_error(b, &v->trouble);
+    term_json_end(b, stdout);
+}
+
+static void show(struct round *r, const struct view *v)
+{
+    r->count++;
+    if (globals.json) {
+        print_json(r, v);
+        return;
+    }
+    add_row(r, v);
+    if (flags.errors || v->trouble.code)
+        add_errors(&r->lines, v);
+}
+
+/* ---- finding --------------------------------------------------------------------------------------------------------
+ */
+
+static char *joined(const char *folder, const char *name)
+{
+    auto_sbuf b;
+    sbuf_init(&b, 8192);
+    sbuf_addf(&b, "%s/%s", folder, name);
+    return str_dup(sbuf_str(&b));
+}
+
+static bool exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+static void show_volume(struct round *r, const char *path, const char *id)
+{
+    auto_view v = view_new(id);
+    struct err err;
+    if (read_volume(v, path, &err) < 0)
+        err_copy(&v->trouble, &err);
+    show(r, v);
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_volume_name(const struct dirent *e)
+{
+    return e->d_name[0] != '.';
+}
+
+static int show_pool(struct round *r, const char *pool, struct err *err)
+{
+    auto_mem char *folder = joined(pool, "volumes");
+    struct dirent **entries;
+    int n = scandir(folder, &entries, is_volume_name, by_name);
+    if (n < 0) {
+        err_sys(err, errno, "cannot read the pool '%s'", pool);
+        return err_advise(err, 9101, "name the pool with --pool DIR");
+    }
+    for (int i = 0; i < n; i++) {
+        auto_mem char *path = joined(folder, entries[i]->d_name);
+        show_volume(r, path, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    return 0;
+}
+
+/* The folder in which `cistern hydrate URI DIR` keeps what it knows: in DIR, or beside it until DIR is whole. */
+static int open_state(const char *dir)
+{
+    auto_mem char *inside = joined(dir, ".cistern-hydrate");
+    int fd = open(inside, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    auto_mem char *copy = str_dup(str_of(dir));
+    size_t len = strlen(copy);
+    while (len > 1 && copy[len - 1] == '/')
+        copy[--len] = '\0';
+    char *slash = strrchr(copy, '/');
+    auto_sbuf beside;
+    sbuf_init(&beside, 8192);
+    sbuf_addf(&beside, "%.*s.%s.cistern", slash ? (int)(slash - copy) + 1 : 0, copy, slash ? slash + 1 : copy);
+    return open(beside.ptr, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int show_folder(struct round *r, const char *dir, struct err *err)
+{
+    auto_fd state = open_state(dir);
+    if (state < 0) {
+        err_set(err, ERR_NOT_FOUND, "'%s' is no pool, no volume, and no folder that is being hydrated", dir);
+        return err_advise(err, 9102, "a folder that is whole keeps no state; a volume id is looked up in --pool");
+    }
+    auto_view v = view_new(dir);
+    int found = read_hydration(v, state, err);
+    if (found < 0)
+        err_copy(&v->trouble, err);
+    show(r, v);
+    return 0;
+}
+
+static int show_named(struct round *r, const char *name, struct err *err)
+{
+    auto_mem char *spec = joined(name, VOLUME_SPEC), *volumes = joined(name, "volumes");
+    if (exists(spec)) {
+        const char *slash = strrchr(name, '/');
+        show_volume(r, name, slash && slash[1] ? slash + 1 : name);
+        return 0;
+    }
+    if (exists(volumes))
+        return show_pool(r, name, err);
+    for (size_t i = 0; i < flags.pools.count && !strchr(name, '/'); i++) {
+        auto_mem char *folder = joined(flags.pools.items[i], "volumes");
+        auto_mem char *path = joined(folder, name);
+        if (exists(path)) {
+            show_volume(r, path, name);
+            return 0;
+        }
+    }
+    return show_folder(r, name, err);
+}
+
+static int gather(struct round *r, int argc, char **argv, struct err *err)
+{
+    for (int i = 1; i < argc; i++) {
+        int failed = show_named(r, argv[i], err);
+        if (failed < 0)
+            return failed;
+    }
+    for (size_t i = 0; argc == 1 && i < flags.pools.count; i++) {
+        int failed = show_pool(r, flags.pools.items[i], err);
+        if (failed < 0)
+            return failed;
+    }
+    return 0;
+}
+
+static int one_round(int argc, char **argv, struct err *err)
+{
+    static const char *const headings[] = {"VOLUME", "NAME",  "PHASE", ">SIZE",   ">PROGRESS", ">DONE",
+                                           ">TOTAL", ">RATE", ">ETA",  ">ERRORS", ">AGE",      NULL};
+    struct round r = {0};
+    auto_sbuf text;
+    sbuf_init(&text, 64 << 20);
+    sbuf_init(&r.lines, 16 << 20);
+    table_init(&r.table, headings);
+    int failed = gather(&r, argc, argv, err);
+    if (failed == 0 && !globals.json) {
+        if (flags.watch && isatty(STDOUT_FILENO))
+            sbuf_adds(&text, "\x1b[H\x1b[J");
+        if (r.count)
+            table_write(&r.table, &text);
+        else
+            sbuf_adds(&text, "no volumes\n");
+        sbuf_add(&text, sbuf_str(&r.lines));
+        fwrite(text.ptr, 1, text.len, stdout);
+    }
+    fflush(stdout);
+    table_done(&r.table);
+    sbuf_done(&r.lines);
+    return failed;
+}
+
+int verb_status(int argc, char **argv)
+{
+    struct err err;
+    int ends = verb_begin(table_of_flags, usage, &argc, argv);
+    if (ends >= 0)
+        return ends;
+    const char *named = getenv("CISTERN_POOL");
+    if (flags.pools.count == 0)
+        flags.pools.items[flags.pools.count++] = named ? named : POOL_DEFAULT;
+    int r = one_round(argc, argv, &err);
+    while (r == 0 && flags.watch) {
+        struct timespec second = {.tv_sec = 1};
+        nanosleep(&second, NULL);
+        r = one_round(argc, argv, &err);
+    }
+    return r < 0 ? (int)exit_with(&err, globals.json) : EXIT_DONE;
+}

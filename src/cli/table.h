@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* table.h - rows of text under headings, each column as wide as its widest cell. home: main. */
+#pragma once
+
+#include "util/str.h"
+#include <stdio.h>
+
+enum { TABLE_COLUMNS_MAX = 16, TABLE_ROWS_MAX = 100000 };
+
+struct table {
+    size_t columns; /* at most TABLE_COLUMNS_MAX */
+    char **cells;   /* owned; row after row, the headings first */
+    size_t rows;    /* added; those past TABLE_ROWS_MAX are not kept */
+};
+
+/* `headings` is NULL-terminated; one that begins with '>' (not shown) makes its column right-aligned. */
+void table_init(struct table *t, const char *const *headings);
+void table_done(struct table *t); /* may run twice */
+
+/* As many cells as columns; copied. Bytes that are not printable UTF-8 are shown as '?'. Past TABLE_ROWS_MAX rows are
+ * counted and left out, and table_write says how many. */
+void table_add(struct table *t, const struct str *cells);
+void table_write(const struct table *t, struct sbuf *b);
+
+static inline void auto_clean_table(struct table *t)
+{
+    int kept_errno = errno;
+    table_done(t);
+    errno = kept_errno;
+}
+#define auto_table auto_with(auto_clean_table) struct table
