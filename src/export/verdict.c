@@ -322,3 +322,14 @@ int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err
     *ret_lock = take_fd(&lock);
     return 0;
 }
+
+int verdict_forget(int volume, struct err *err)
+{
+    auto_fd dir = -1, lock = -1;
+    int r = verdict_lock(volume, &dir, &lock, err);
+    if (r < 0)
+        return r;
+    if (unlinkat(dir, VERDICT_FILE, 0) != 0 && errno != ENOENT)
+        return err_sys(err, errno, "cannot remove '" FOLDER "/" VERDICT_FILE "'");
+    return dir_sync(dir, VERDICT_FILE, err);
+}

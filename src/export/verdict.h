@@ -63,6 +63,10 @@ must_check int verdict_write_progress(int export_dir, const struct verdict *v, s
 /* Makes <volume>/export and takes its lock, for as long as *ret_lock is open: ERR_BUSY while another run lives. */
 must_check int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err);
 
+/* What an earlier run achieved counts no more (somebody may write again). Durable; nothing there is success. ERR_BUSY
+ * while an export lives. */
+must_check int verdict_forget(int volume, struct err *err);
+
 const char *verdict_state_name(enum verdict_state s);     /* "none" "running" "done" "failed" */
 const char *verdict_purpose_name(enum verdict_purpose p); /* "manual" "unpublish" "release" */
 must_check int verdict_purpose_parse(struct str s, enum verdict_purpose *ret, struct err *err);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "child.h"
+#include "export/verdict.h"
+#include "hydrate/status.h"
+#include "util/file.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+
+extern char **environ;
+
+static const char *verb_of(enum job_kind kind)
+{
+    return kind == JOB_HYDRATE ? "hydrate" : "export";
+}
+
+/* ---- starting -----------------------------------------------------------------------------------------------------
+ */
+
+static int prepare(posix_spawn_file_actions_t *files, posix_spawnattr_t *attr, const char *log)
+{
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int e = posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY, 0);
+    if (!e)
+        e = posix_spawn_file_actions_addopen(files, 1, log ? log : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (!e)
+        e = posix_spawn_file_actions_adddup2(files, 1, 2);
+    if (!e)
+        e = posix_spawn_file_actions_addclosefrom_np(files, 3);
+    if (!e)
+        e = posix_spawnattr_setsigmask(attr, &none);
+    if (!e)
+        e = posix_spawnattr_setsigdefault(attr, &all);
+    if (!e)
+        e = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    return e;
+}
+
+int child_spawn(char *const argv[], const char *log, pid_t *ret, struct err *err)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attr);
+    int e = prepare(&files, &attr, log);
+    if (!e)
+        e = posix_spawn(ret, argv[0], &files, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    return e ? err_sys(err, e, "cannot start '%s %s'", argv[0], argv[1] ? argv[1] : "") : 0;
+}
+
+int child_start(const char *program, enum job_kind kind, const char *path, pid_t *ret, struct err *err)
+{
+    char log[PATH_MAX];
+    const char *purpose = kind == JOB_EXPORT_RELEASE ? "release" : "unpublish";
+    char *const hydrate[] = {(char *)program,    (char *)"hydrate", (char *)"--no-progress",
+                             (char *)"--volume", (char *)path,      NULL};
+    char *const export[] = {(char *)program, (char *)"export", (char *)"--no-progress", (char *)"--volume",
+                            (char *)path,    (char *)"--for",  (char *)purpose,         NULL};
+    if (snprintf(log, sizeof log, "%s/%s.log", path, verb_of(kind)) >= (int)sizeof log)
+        return err_set(err, ERR_INVALID, "the path '%s' is too long", path);
+    return child_spawn(kind == JOB_HYDRATE ? hydrate : export, log, ret, err);
+}
+
+/* ---- knowing ------------------------------------------------------------------------------------------------------
+ */
+
+static int open_folder(const char *path)
+{
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static bool read_verdict(int dir, struct verdict *v)
+{
+    struct err err;
+    verdict_init(v);
+    return verdict_read(dir, v, &err) == 0;
+}
+
+bool child_lives(enum job_kind kind, const char *path)
+{
+    auto_fd dir = open_folder(path);
+    if (dir < 0)
+        return false;
+    if (kind == JOB_HYDRATE)
+        return hydrate_is_alive(dir);
+    struct verdict v;
+    bool lives = read_verdict(dir, &v) && v.alive;
+    verdict_done(&v);
+    return lives;
+}
+
+static bool hydration_succeeded(int dir)
+{
+    struct err err;
+    auto_mem struct hydrate_status *s = xcalloc(1, sizeof *s);
+    return hydrate_status_read(dir, s, &err) == 0 && s->phase == HYDRATE_DONE;
+}
+
+bool child_succeeded(enum job_kind kind, const char *path)
+{
+    auto_fd dir = open_folder(path);
+    if (dir < 0)
+        return false;
+    if (kind == JOB_HYDRATE)
+        return hydration_succeeded(dir);
+    struct verdict v;
+    bool done = read_verdict(dir, &v) && v.state == VERDICT_DONE;
+    verdict_done(&v);
+    return done;
+}
+
+/* ---- ending -------------------------------------------------------------------------------------------------------
+ * What an earlier driver started is not our child. Its pid is not asked of a file that may be old: the process table is
+ * searched for who says that it does just this. */
+
+static bool is_doing(pid_t pid, enum job_kind kind, const char *path)
+{
+    char name[64], line[2 * PATH_MAX];
+    snprintf(name, sizeof name, "/proc/%ld/cmdline", (long)pid);
+    auto_fd fd = open(name, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
+    if (n <= 0)
+        return false;
+    line[n] = '\0';
+    struct str rest = {line, (size_t)n}, word;
+    bool verb = false, volume = false;
+    for (unsigned i = 0; str_split(&rest, '\0', &word); i++) {
+        if (i == 1 && !str_eq(word, str_of(verb_of(kind))))
+            return false;
+        verb |= i == 1;
+        volume |= str_eq(word, str_of(path));
+    }
+    return verb && volume;
+}
+
+void child_signal_all(enum job_kind kind, const char *path, int signal)
+{
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return;
+    struct dirent *e;
+    struct err err;
+    uint64_t pid;
+    while ((e = readdir(proc)) != NULL)
+        if (str_to_u64(str_of(e->d_name), &pid, &err) == 0 && is_doing((pid_t)pid, kind, path))
+            kill((pid_t)pid, signal);
+    closedir(proc);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver.h"
+#include "progress.h"
+#include "util/log.h"
+#include <stdio.h>
+
+enum { NAME_BYTES_MAX = 128 };
+
+/* ---- create -------------------------------------------------------------------------------------------------------
+ */
+
+static int set_all(struct spec *s, const struct pair *pairs, size_t count,
+                   int (*set)(struct spec *s, struct str key, struct str value, struct err *err), struct err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int r = set(s, str_of(pairs[i].key), str_of(pairs[i].value), err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int check_create(struct driver *d, const Csi__V1__CreateVolumeRequest *q, struct err *err)
+{
+    int r = need_field(q->name, "name", err);
+    if (r == 0)
+        r = caps_check_all(q->volume_capabilities, q->n_volume_capabilities, err);
+    if (r < 0)
+        return r;
+    if (strlen(q->name) > NAME_BYTES_MAX)
+        return err_set(err, ERR_INVALID, "the name has %zu bytes, %d are allowed", strlen(q->name), NAME_BYTES_MAX);
+    if (q->volume_content_source)
+        return err_set(err, ERR_INVALID, "volume_content_source: snapshots and clones are not offered");
+    const Csi__V1__TopologyRequirement *t = q->accessibility_requirements;
+    for (size_t i = 0; t && i < t->n_requisite; i++)
+        if (topology_is_here(d, t->requisite[i]))
+            return 0;
+    if (t && t->n_requisite > 0)
+        return err_set(err, ERR_NO_SPACE, "the volume must not be on node '%s', and there is no other here",
+                       d->node_id);
+    return 0;
+}
+
+static int make_spec(struct rpc_call *call, const Csi__V1__CreateVolumeRequest *q, uint64_t *ret_limit,
+                     struct spec **ret, struct err *err)
+{
+    auto_spec s = spec_new();
+    int r = set_all(s, pairs_of(call, q, parameters), q->n_parameters, spec_set, err);
+    if (r == 0)
+        r = set_all(s, pairs_of(call, q, mutable_parameters), q->n_mutable_parameters, spec_modify, err);
+    if (r == 0)
+        r = spec_check(s, err);
+    if (r == 0)
+        r = caps_size(q->capacity_range, max_u64(s->params.min_volume_bytes, DISK_BYTES_MIN),
+                      s->params.max_volume_bytes, &s->capacity_bytes, ret_limit, err);
+    if (r < 0)
+        return r;
+    s->name = str_dup(str_of(q->name));
+    *ret = take(&s);
+    return 0;
+}
+
+/* A name is one volume, in whatever pool it was made. */
+static int check_other_pools(struct driver *d, const struct space *here, const char *name, struct err *err)
+{
+    for (size_t i = 0; i < d->space_count; i++) {
+        auto_volume v = NULL;
+        if (d->spaces[i] == here)
+            continue;
+        int r = space_find_name(d->spaces[i], str_of(name), &v, err);
+        if (r == 0)
+            return err_set(err, ERR_EXISTS, "volume '%s' is there already, in pool '%s'", name,
+                           space_name(d->spaces[i]));
+        if (r != -ERR_NOT_FOUND)
+            return r;
+    }
+    return 0;
+}
+
+/* A blank volume has nothing to wait for; of the others the hydration begins now, and NodePublishVolume waits for it.
+ */
+static int begin_hydration(struct driver *d, const struct volume *v, struct err *err)
+{
+    char text[HEALTH_TEXT_MAX];
+    bool failed;
+    struct job_view view;
+    if (data_is_whole(v, text, &failed))
+        return 0;
+    return jobs_want(d->jobs, v->spec->id, v->path, JOB_HYDRATE, false, &view, err);
+}
+
+HANDLER(controller_create)
+{
+    struct driver *d = ctx;
+    const Csi__V1__CreateVolumeRequest *q = (const Csi__V1__CreateVolumeRequest *)request;
+    Csi__V1__CreateVolumeResponse *p = (Csi__V1__CreateVolumeResponse *)reply;
+    auto_spec want = NULL;
+    auto_claim claim = {0};
+    auto_volume v = NULL;
+    struct space *s;
+    uint64_t limit;
+    int r = check_create(d, q, err);
+    if (r == 0)
+        r = make_spec(call, q, &limit, &want, err);
+    if (r == 0)
+        r = driver_space_named(d, want->params.pool, &s, err);
+    if (r == 0)
+        r = claim_take(&d->claims, rpc_text(call, "/%s", q->name), &claim, err);
+    if (r == 0)
+        r = check_other_pools(d, s, q->name, err);
+    if (r == 0)
+        r = space_create(s, want, limit, &v, err);
+    if (r == 0)
+        r = begin_hydration(d, v, err);
+    if (r < 0)
+        return r;
+    log_event(LOG_INFO, "volume is there", "volume", v->spec->id, "name", q->name, "bytes",
+              log_u64(v->spec->capacity_bytes), NULL);
+    p->volume = volume_message(d, call, v->spec->id, v->spec->capacity_bytes);
+    return 0;
+}
+
+/* ---- validate -----------------------------------------------------------------------------------------------------
+ */
+
+static void confirm(struct rpc_call *call, const Csi__V1__ValidateVolumeCapabilitiesRequest *q,
+                    Csi__V1__ValidateVolumeCapabilitiesResponse *p)
+{
+    typedef Csi__V1__ValidateVolumeCapabilitiesResponse__Confirmed__VolumeContextEntry context_entry;
+    Csi__V1__ValidateVolumeCapabilitiesResponse__Confirmed *c = rpc_alloc(call, 1, sizeof *c);
+    csi__v1__validate_volume_capabilities_response__confirmed__init(c);
+    c->n_volume_capabilities = q->n_volume_capabilities;
+    c->volume_capabilities = q->volume_capabilities; /* lives as long as the call */
+    c->volume_context = rpc_alloc(call, q->n_volume_context, sizeof *c->volume_context);
+    c->n_volume_context = q->n_volume_context;
+    for (size_t i = 0; i < q->n_volume_context; i++) {
+        context_entry *e = rpc_alloc(call, 1, sizeof *e);
+        csi__v1__validate_volume_capabilities_response__confirmed__volume_context_entry__init(e);
+        e->key = q->volume_context[i]->key;
+        e->value = q->volume_context[i]->value;
+        c->volume_context[i] = e;
+    }
+    p->confirmed = c;
+}
+
+HANDLER(controller_validate)
+{
+    struct driver *d = ctx;
+    const Csi__V1__ValidateVolumeCapabilitiesRequest *q = (const Csi__V1__ValidateVolumeCapabilitiesRequest *)request;
+    Csi__V1__ValidateVolumeCapabilitiesResponse *p = (Csi__V1__ValidateVolumeCapabilitiesResponse *)reply;
+    auto_volume v = NULL;
+    struct space *s;
+    int r = need_field(q->volume_id, "volume_id", err);
+    if (r == 0 && q->n_volume_capabilities == 0)
+        r = err_set(err, ERR_INVALID, "volume_capabilities is missing");
+    if (r == 0)
+        r = driver_find(d, q->volume_id, &s, &v, err);
+    if (r < 0)
+        return r;
+    struct err why;
+    auto_spec trial = spec_new();
+    r = caps_check_all(q->volume_capabilities, q->n_volume_capabilities, &why);
+    if (r == 0)
+        r = set_all(trial, pairs_of(call, q, parameters), q->n_parameters, spec_set, &why);
+    if (r == 0)
+        r = set_all(trial, pairs_of(call, q, mutable_parameters), q->n_mutable_parameters, spec_modify, &why);
+    if (r < 0)
+        p->message = rpc_dup(call, str_of(why.text));
+    else
+        confirm(call, q, p);
+    return 0;
+}
+
+/* ---- expand and modify --------------------------------------------------------------------------------------------
+ */
+
+static int check_room(struct space *s, const struct volume *v, uint64_t size, struct err *err)
+{
+    struct space_usage u;
+    int r = space_usage(s, &u, err);
+    if (r < 0)
+        return r;
+    uint64_t more = size - v->spec->capacity_bytes;
+    if (more <= u.available_bytes)
+        return 0;
+    char wanted[BYTES_TEXT_MAX], there[BYTES_TEXT_MAX];
+    err_set(err, ERR_RANGE, "volume '%s': it needs %s more, pool '%s' has %s", v->spec->id, bytes_text(more, wanted),
+            space_name(s), bytes_text(u.available_bytes, there));
+    return err_advise(err, 2029, "delete volumes of this node, or ask for less");
+}
+
+HANDLER(controller_expand)
+{
+    (void)call;
+    struct driver *d = ctx;
+    const Csi__V1__ControllerExpandVolumeRequest *q = (const Csi__V1__ControllerExpandVolumeRequest *)request;
+    Csi__V1__ControllerExpandVolumeResponse *p = (Csi__V1__ControllerExpandVolumeResponse *)reply;
+    auto_volume v = NULL;
+    struct space *s;
+    uint64_t size, limit;
+    int r = need_field(q->volume_id, "volume_id", err);
+    if (r == 0 && !q->capacity_range)
+        r = err_set(err, ERR_INVALID, "capacity_range is missing");
+    if (r == 0 && q->volume_capability)
+        r = caps_check(q->volume_capability, err);
+    if (r == 0)
+        r = driver_find(d, q->volume_id, &s, &v, err);
+    if (r == 0)
+        r = caps_size(q->capacity_range, v->spec->capacity_bytes, v->spec->params.max_volume_bytes, &size, &limit, err);
+    if (r == 0 && size > v->spec->capacity_bytes)
+        r = check_room(s, v, size, err);
+    if (r < 0)
+        return r;
+    p->capacity_bytes = (int64_t)size;
+    p->node_expansion_required = size > v->spec->capacity_bytes;
+    return 0;
+}
+
+HANDLER(controller_modify)
+{
+    (void)reply;
+    struct driver *d = ctx;
+    const Csi__V1__ControllerModifyVolumeRequest *q = (const Csi__V1__ControllerModifyVolumeRequest *)request;
+    auto_volume v = NULL;
+    auto_claim claim = {0};
+    struct space *s;
+    int r = need_field(q->volume_id, "volume_id", err);
+    if (r == 0)
+        r = driver_find(d, q->volume_id, &s, &v, err);
+    if (r == 0)
+        r = claim_take(&d->claims, q->volume_id, &claim, err);
+    if (r < 0)
+        return r;
+    struct space_change *changes = rpc_alloc(call, q->n_mutable_parameters, sizeof *changes);
+    for (size_t i = 0; i < q->n_mutable_parameters; i++)
+        changes[i] = (struct space_change){.key = str_of(q->mutable_parameters[i]->key),
+                                           .value = str_of(q->mutable_parameters[i]->value)};
+    return space_modify(s, str_of(q->volume_id), changes, q->n_mutable_parameters, err);
+}
+
+/* ---- capabilities -------------------------------------------------------------------------------------------------
+ */
+
+HANDLER(controller_capabilities)
+{
+#define CAN(type) CSI__V1__CONTROLLER_SERVICE_CAPABILITY__RPC__TYPE__##type
+    static const Csi__V1__ControllerServiceCapability__RPC__Type types[] = {
+        CAN(CREATE_DELETE_VOLUME), CAN(LIST_VOLUMES),
+        CAN(GET_CAPACITY),         CAN(EXPAND_VOLUME),
+        CAN(VOLUME_CONDITION),     CAN(GET_VOLUME),
+        CAN(MODIFY_VOLUME),        CAN(GET_VOLUME_HEALTH),
+        CAN(LIST_VOLUME_HEALTH),   CAN(SINGLE_NODE_MULTI_WRITER),
+    };
+#undef CAN
+    (void)ctx, (void)request, (void)err;
+    Csi__V1__ControllerGetCapabilitiesResponse *p = (Csi__V1__ControllerGetCapabilitiesResponse *)reply;
+    p->n_capabilities = countof(types);
+    p->capabilities = rpc_alloc(call, countof(types), sizeof *p->capabilities);
+    for (size_t i = 0; i < countof(types); i++) {
+        Csi__V1__ControllerServiceCapability *c = rpc_alloc(call, 1, sizeof *c);
+        csi__v1__controller_service_capability__init(c);
+        c->type_case = CSI__V1__CONTROLLER_SERVICE_CAPABILITY__TYPE_RPC;
+        c->rpc = rpc_alloc(call, 1, sizeof *c->rpc);
+        csi__v1__controller_service_capability__rpc__init(c->rpc);
+        c->rpc->type = types[i];
+        p->capabilities[i] = c;
+    }
+    return 0;
+}

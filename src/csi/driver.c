@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver.h"
+#include "fuse/keeper.h"
+#include "progress.h"
+#include "util/log.h"
+#include "util/names.h"
+#include <stdio.h>
+
+/* ---- finding ------------------------------------------------------------------------------------------------------
+ */
+
+int need_field(const char *value, const char *field, struct err *err)
+{
+    return value && value[0] ? 0 : err_set(err, ERR_INVALID, "%s is missing", field);
+}
+
+struct space *driver_space_of(struct driver *d, const char *id)
+{
+    for (size_t i = 0; i < d->space_count; i++)
+        if (spec_id_is_of_pool(str_of(id), space_uuid(d->spaces[i])))
+            return d->spaces[i];
+    return NULL;
+}
+
+int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret, struct err *err)
+{
+    struct space *s = driver_space_of(d, id);
+    if (!s && spec_id_is_valid(str_of(id))) {
+        err_set(err, ERR_BUSY, "volume '%s': its pool is not on this node", id);
+        return err_advise(err, 3001, "the disk was replaced, or the pool is not given with --pool");
+    }
+    if (!s)
+        return err_set(err, ERR_NOT_FOUND, "there is no volume '%.128s'", id);
+    int r = space_find(s, str_of(id), ret, err);
+    if (r == 0)
+        *ret_space = s;
+    return r;
+}
+
+int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err)
+{
+    auto_sbuf names;
+    sbuf_init(&names, ERR_TEXT_MAX);
+    for (size_t i = 0; i < d->space_count; i++) {
+        if (strcmp(space_name(d->spaces[i]), name) == 0) {
+            *ret = d->spaces[i];
+            return 0;
+        }
+        sbuf_addf(&names, "%s'%s'", i ? ", " : "", space_name(d->spaces[i]));
+    }
+    return err_set(err, ERR_INVALID, "pool '%s': there is none of that name, only %s", name, names.ptr);
+}
+
+/* ---- messages -----------------------------------------------------------------------------------------------------
+ */
+
+Csi__V1__Topology *topology_here(struct driver *d, struct rpc_call *call)
+{
+    Csi__V1__Topology *t = rpc_alloc(call, 1, sizeof *t);
+    Csi__V1__Topology__SegmentsEntry *e = rpc_alloc(call, 1, sizeof *e);
+    csi__v1__topology__init(t);
+    csi__v1__topology__segments_entry__init(e);
+    e->key = rpc_dup(call, STR(NAME_TOPOLOGY_KEY));
+    e->value = rpc_dup(call, str_of(d->node_id));
+    t->segments = rpc_alloc(call, 1, sizeof *t->segments);
+    t->segments[0] = e;
+    t->n_segments = 1;
+    return t;
+}
+
+bool topology_is_here(const struct driver *d, const Csi__V1__Topology *t)
+{
+    for (size_t i = 0; i < t->n_segments; i++)
+        if (strcmp(t->segments[i]->key, NAME_TOPOLOGY_KEY) == 0)
+            return strcmp(t->segments[i]->value, d->node_id) == 0;
+    return true;
+}
+
+Csi__V1__Volume *volume_message(struct driver *d, struct rpc_call *call, const char *id, uint64_t capacity_bytes)
+{
+    Csi__V1__Volume *v = rpc_alloc(call, 1, sizeof *v);
+    csi__v1__volume__init(v);
+    v->volume_id = rpc_dup(call, str_of(id));
+    v->capacity_bytes = (int64_t)capacity_bytes;
+    v->accessible_topology = rpc_alloc(call, 1, sizeof *v->accessible_topology);
+    v->accessible_topology[0] = topology_here(d, call);
+    v->n_accessible_topology = 1;
+    return v;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------
+ */
+
+static int open_pools(struct driver *d, const struct driver_options *o, struct err *err)
+{
+    for (size_t i = 0; i < o->pool_count; i++) {
+        struct space_options s = {.path = o->pools[i].path,
+                                  .name = o->pools[i].name,
+                                  .node = o->node_id,
+                                  .reserve_percent = o->reserve_percent};
+        int r = space_open(&s, &d->spaces[d->space_count], err);
+        if (r < 0)
+            return err_wrap(err, "pool '%s'", o->pools[i].name);
+        struct space *opened = d->spaces[d->space_count++];
+        log_event(LOG_INFO, "pool opened", "pool", space_name(opened), "path", space_path(opened), "uuid",
+                  space_uuid(opened), "backend", disk_backend_name(space_backend(opened)), "why",
+                  space_backend_why(opened), NULL);
+    }
+    return 0;
+}
+
+/* A hydration that was under way when we died may still run, or must go on. */
+static void resume_one(struct driver *d, struct space *s, const char *id)
+{
+    struct err err;
+    struct job_view view;
+    char text[HEALTH_TEXT_MAX];
+    bool failed;
+    auto_volume v = NULL;
+    int r = space_find(s, str_of(id), &v, &err);
+    if (r == 0 && data_is_whole(v, text, &failed))
+        return;
+    if (r == 0)
+        r = space_attach(s, str_of(id), &err);
+    if (r == 0)
+        r = jobs_want(d->jobs, id, v->path, JOB_HYDRATE, false, &view, &err);
+    if (r < 0)
+        log_err(LOG_WARN, "a volume cannot be taken up again", &err, "volume", id, NULL);
+}
+
+enum { PAGE = 256 };
+
+static int resume_pool(struct driver *d, struct space *s, struct err *err)
+{
+    char after[SPEC_ID_LEN + 1] = "";
+    size_t count;
+    do {
+        struct space_entry *entries;
+        int r = space_list(s, str_of(after), PAGE, &entries, &count, err);
+        if (r < 0)
+            return r;
+        for (size_t i = 0; i < count; i++)
+            resume_one(d, s, entries[i].id);
+        if (count > 0)
+            memcpy(after, entries[count - 1].id, sizeof after);
+        space_entries_free(entries, count);
+    } while (count == PAGE);
+    return 0;
+}
+
+static int start_parts(struct driver *d, struct err *err)
+{
+    auto_sbuf program;
+    sbuf_init(&program, 4096);
+    sbuf_addf(&program, "%s/cistern", d->programs);
+    int r = jobs_start(program.ptr, &d->jobs, err);
+    if (r == 0)
+        r = trash_start(d->spaces, d->space_count, &d->trash, err);
+    if (r == 0)
+        r = mirror_start(d->keeper_socket, &d->mirror, err);
+    for (size_t i = 0; r == 0 && i < d->space_count; i++)
+        r = resume_pool(d, d->spaces[i], err);
+    return r;
+}
+
+int driver_open(const struct driver_options *o, struct driver **ret, struct err *err)
+{
+    if (!o->node_id[0] || strlen(o->node_id) > 63)
+        return err_set(err, ERR_INVALID, "the node id '%s' must have 1 to 63 bytes: it is a label's value", o->node_id);
+    auto_sbuf socket;
+    sbuf_init(&socket, 4096);
+    sbuf_addf(&socket, "%s/keeper.sock", o->state_folder);
+    struct driver *d = xcalloc(1, sizeof *d);
+    claims_init(&d->claims);
+    d->node_id = str_dup(str_of(o->node_id));
+    d->programs = str_dup(str_of(o->programs));
+    d->keeper_socket = str_dup(sbuf_str(&socket));
+    int r = open_pools(d, o, err);
+    if (r == 0)
+        r = start_parts(d, err);
+    if (r < 0) {
+        driver_close(d);
+        return r;
+    }
+    *ret = d;
+    return 0;
+}
+
+void driver_close(struct driver *own_d)
+{
+    if (!own_d)
+        return;
+    mirror_stop(own_d->mirror);
+    jobs_stop(own_d->jobs);
+    trash_stop(own_d->trash);
+    for (size_t i = 0; i < own_d->space_count; i++)
+        space_close(own_d->spaces[i]);
+    claims_done(&own_d->claims);
+    free(own_d->node_id);
+    free(own_d->programs);
+    free(own_d->keeper_socket);
+    free(own_d);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* driver.h - what the handlers share. home: frozen once open; the parts have locks of their own. */
+#pragma once
+
+#include "caps.h"
+#include "claims.h"
+#include "jobs.h"
+#include "service.h"
+#include "trash.h"
+#include "volume/space.h"
+
+struct driver {
+    char *node_id;                          /* owned */
+    char *programs;                         /* owned */
+    char *keeper_socket;                    /* owned */
+    struct space *spaces[DRIVER_POOLS_MAX]; /* owned */
+    size_t space_count;
+    struct claims claims;
+    struct jobs *jobs;     /* owned */
+    struct trash *trash;   /* owned */
+    struct mirror *mirror; /* owned */
+};
+
+/* ---- finding ------------------------------------------------------------------------------------------------------
+ */
+
+/* ERR_NOT_FOUND (CIS2110): no such volume. ERR_BUSY (CIS3001): the id is of a pool that is not here. */
+must_check int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret,
+                           struct err *err);
+/* The pool whose volumes have ids like this one, or NULL. */
+struct space *driver_space_of(struct driver *d, const char *id);
+/* By the name that users give it: ERR_INVALID names those that there are. */
+must_check int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err);
+
+/* ERR_INVALID "<field> is missing" for an empty one. */
+must_check int need_field(const char *value, const char *field, struct err *err);
+
+/* ---- maps and topology --------------------------------------------------------------------------------------------
+ * Each map of the contract has an entry type of its own; `pairs_of(call, request, parameters)` makes them one. */
+
+struct pair {
+    const char *key, *value;
+};
+
+#define pairs_of(call, message, field)                                                                                 \
+    ({                                                                                                                 \
+        struct pair *pairs_ = rpc_alloc((call), (message)->n_##field, sizeof *pairs_);                                 \
+        for (size_t i_ = 0; i_ < (message)->n_##field; i_++)                                                           \
+            pairs_[i_] = (struct pair){(message)->field[i_]->key, (message)->field[i_]->value};                        \
+        pairs_;                                                                                                        \
+    })
+
+Csi__V1__Topology *topology_here(struct driver *d, struct rpc_call *call);
+bool topology_is_here(const struct driver *d, const Csi__V1__Topology *t);
+
+/* The volume as the contract shows it. */
+Csi__V1__Volume *volume_message(struct driver *d, struct rpc_call *call, const char *id, uint64_t capacity_bytes);
+
+/* ---- handlers, by file --------------------------------------------------------------------------------------------
+ */
+
+#define HANDLER(name)                                                                                                  \
+    int name(void *ctx, struct rpc_call *call, const ProtobufCMessage *request, ProtobufCMessage *reply,               \
+             struct err *err)
+
+HANDLER(identity_info);
+HANDLER(identity_capabilities);
+HANDLER(identity_probe);
+
+HANDLER(controller_create); /* controller.c */
+HANDLER(controller_validate);
+HANDLER(controller_expand);
+HANDLER(controller_modify);
+HANDLER(controller_capabilities);
+HANDLER(controller_delete); /* release.c */
+HANDLER(controller_list);   /* list.c */
+HANDLER(controller_get);
+HANDLER(controller_capacity);
+HANDLER(controller_list_health);
+HANDLER(controller_get_health);
+
+HANDLER(node_stage); /* stage.c */
+HANDLER(node_unstage);
+HANDLER(node_publish); /* publish.c */
+HANDLER(node_unpublish);
+HANDLER(node_stats); /* node.c */
+HANDLER(node_expand);
+HANDLER(node_health);
+HANDLER(node_storage_health);
+HANDLER(node_capabilities);
+HANDLER(node_info);

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gate.h - a volume is published when its data is there, and not before. home: the call's thread. */
+#pragma once
+
+#include "driver.h"
+
+/* Waits for the hydration, up to 100 s or a second less than the caller will; then ERR_AGAIN (CIS3015) with the
+ * progress, and the caller asks again. A hydration that failed is told at once (CIS3016) while it is tried again. Only
+ * so many calls wait at a time that others still find a thread. */
+must_check int gate_wait(struct driver *d, struct rpc_call *call, const struct volume *v, struct err *err);

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record.h"
+#include "util/file.h"
+#include "util/json.h"
+
+enum { FILE_MAX = 1 << 20 };
+
+void record_done(struct record *r)
+{
+    free(r->staged);
+    for (size_t i = 0; i < r->target_count; i++)
+        free(r->targets[i].path);
+    *r = (struct record){0};
+}
+
+struct record_target *record_target(struct record *r, const char *path)
+{
+    for (size_t i = 0; i < r->target_count; i++)
+        if (strcmp(r->targets[i].path, path) == 0)
+            return &r->targets[i];
+    return NULL;
+}
+
+int record_add(struct record *r, const char *path, bool read_only, struct err *err)
+{
+    struct record_target *t = record_target(r, path);
+    if (t) {
+        t->read_only = read_only;
+        return 0;
+    }
+    if (r->target_count == RECORD_TARGETS_MAX)
+        return err_set(err, ERR_BUSY, "it is published at %d paths, and at more it cannot be", RECORD_TARGETS_MAX);
+    r->targets[r->target_count++] = (struct record_target){.path = str_dup(str_of(path)), .read_only = read_only};
+    return 0;
+}
+
+void record_remove(struct record *r, const char *path)
+{
+    struct record_target *t = record_target(r, path);
+    if (!t)
+        return;
+    free(t->path);
+    *t = r->targets[--r->target_count];
+}
+
+/* ---- file ---------------------------------------------------------------------------------------------------------
+ */
+
+static int read_targets(const json *j, struct record *r, struct err *err)
+{
+    const json *list = json_at(j, "targets");
+    for (size_t i = 0; i < json_count(list); i++) {
+        struct str path;
+        bool read_only;
+        int e = json_get_str(json_item(list, i), "path", &path, err);
+        if (e == 0)
+            e = json_get_bool(json_item(list, i), "readOnly", &read_only, err);
+        if (e < 0)
+            return e;
+        auto_mem char *copy = str_dup(path);
+        e = record_add(r, copy, read_only, err);
+        if (e < 0)
+            return e;
+    }
+    return 0;
+}
+
+static int read_fields(const json *j, struct record *r, struct err *err)
+{
+    struct str staged = STR_NULL;
+    uint64_t group = UINT64_MAX;
+    int e = json_opt_str(j, "staged", &staged, err);
+    if (e == 0)
+        e = json_opt_bool(j, "fuse", &r->fuse, err);
+    if (e == 0)
+        e = json_opt_bool(j, "readOnly", &r->read_only, err);
+    if (e == 0)
+        e = json_opt_u64(j, "group", &group, err);
+    if (e == 0)
+        e = json_opt_bool(j, "written", &r->written, err);
+    if (e < 0)
+        return e;
+    if (staged.len)
+        r->staged = str_dup(staged);
+    r->has_group = group < UINT32_MAX;
+    r->group = r->has_group ? (uint32_t)group : 0;
+    return read_targets(j, r, err);
+}
+
+int record_read(int dir, struct record *ret, struct err *err)
+{
+    auto_mem char *text = NULL;
+    size_t len;
+    int e = file_read(dir, RECORD_FILE, FILE_MAX, &text, &len, err);
+    if (e == -ERR_NOT_FOUND) {
+        *ret = (struct record){0};
+        return 0;
+    }
+    if (e < 0)
+        return e;
+    auto_json j = NULL;
+    auto_record r = {0};
+    e = json_parse((struct str){text, len}, RECORD_FILE, &j, err);
+    if (e == 0)
+        e = read_fields(j, &r, err);
+    if (e < 0) {
+        char why[ERR_TEXT_MAX];
+        memcpy(why, err->text, sizeof why);
+        err_set(err, ERR_CORRUPT, "'%s' is corrupt: %.400s", RECORD_FILE, why);
+        return err_advise(err, 3012, "unmount the volume by hand and remove the file");
+    }
+    *ret = r;
+    r = (struct record){0};
+    return 0;
+}
+
+int record_write(int dir, const struct record *r, struct err *err)
+{
+    auto_json j = json_new_object();
+    json *targets = json_new_array();
+    if (r->staged)
+        json_set_str(j, "staged", str_of(r->staged));
+    json_set_bool(j, "fuse", r->fuse);
+    json_set_bool(j, "readOnly", r->read_only);
+    if (r->has_group)
+        json_set_u64(j, "group", r->group);
+    json_set_bool(j, "written", r->written);
+    for (size_t i = 0; i < r->target_count; i++) {
+        json *t = json_new_object();
+        json_set_str(t, "path", str_of(r->targets[i].path));
+        json_set_bool(t, "readOnly", r->targets[i].read_only);
+        json_append(targets, t);
+    }
+    json_set(j, "targets", targets);
+    auto_mem char *text = json_text(j, 0);
+    return file_replace(dir, RECORD_FILE, str_of(text), 0600, err);
+}

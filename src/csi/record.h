@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record.h - where a volume is staged and published: <volume>/mounts.json.
+ * home: whoever holds the volume's claim. What is mounted in truth, mountinfo knows; this says what was asked, so that
+ * the same question gets the same answer after a restart. It is written before a mount is made and after it is gone: a
+ * crash leaves an entry too many, never one too few. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+#define RECORD_FILE "mounts.json"
+
+enum { RECORD_TARGETS_MAX = 64 };
+
+struct record_target {
+    char *path; /* owned */
+    bool read_only;
+};
+
+struct record {
+    char *staged; /* owned; the path, or NULL */
+    bool fuse;    /* through the keeper; else a bind of data/ */
+    bool read_only;
+    bool has_group;
+    uint32_t group;
+    bool written; /* was it ever published for writing? If not, there is nothing to export */
+    struct record_target targets[RECORD_TARGETS_MAX];
+    size_t target_count;
+};
+
+void record_done(struct record *r); /* may run twice */
+#define auto_record auto_with(record_done) struct record
+
+/* No file: an empty record. ERR_CORRUPT names what is wrong. `dir` is the volume's folder. */
+must_check int record_read(int dir, struct record *ret, struct err *err);
+must_check int record_write(int dir, const struct record *r, struct err *err); /* durable */
+
+struct record_target *record_target(struct record *r, const char *path); /* or NULL */
+must_check int record_add(struct record *r, const char *path, bool read_only, struct err *err);
+void record_remove(struct record *r, const char *path);

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* DeleteVolume: what must be in the bucket is there first, and then the volume goes into the trash. The caller asks
+ * again and again, for hours if need be: each call looks, nudges and answers. */
+#include "driver.h"
+#include "export/verdict.h"
+#include "record.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "volume/mount.h"
+#include <inttypes.h>
+
+/* ---- is it in use? ------------------------------------------------------------------------------------------------
+ */
+
+static int check_unmounted(const char *id, const char *path, const char *how, struct err *err)
+{
+    struct mount m;
+    bool found;
+    int r = mount_find(path, &m, &found, err);
+    if (r < 0 || !found)
+        return r;
+    mount_done(&m);
+    err_set(err, ERR_BUSY, "volume '%s' is still %s at '%s'", id, how, path);
+    return err_advise(err, 3013, "unpublish and unstage it first");
+}
+
+static int check_unused(const struct volume *v, const struct record *record, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < record->target_count; i++)
+        r = check_unmounted(v->spec->id, record->targets[i].path, "published", err);
+    if (r == 0 && record->staged)
+        r = check_unmounted(v->spec->id, record->staged, "staged", err);
+    return r;
+}
+
+/* ---- export -------------------------------------------------------------------------------------------------------
+ */
+
+static int still_travelling(const char *id, const struct verdict *v, const struct job_view *job, struct err *err)
+{
+    char left[BYTES_TEXT_MAX], wait[TIME_TEXT_MAX];
+    if (job->state == JOB_FAILED) {
+        err_set(err, ERR_PENDING, "volume '%s': its export ended before its time", id);
+        return err_advise(err, 4031, "it is tried again in %s", duration_text(job->retry_ns, wait));
+    }
+    if (v->state == VERDICT_RUNNING)
+        err_set(err, ERR_PENDING, "volume '%s': %" PRIu64 " files, %s, are still to be exported", id, v->pending_files,
+                bytes_text(v->pending_bytes, left));
+    else
+        err_set(err, ERR_PENDING, "volume '%s': its export is about to begin", id);
+    return err_advise(err, 4030, "ask again");
+}
+
+static int not_exported(const char *id, const struct verdict *v, uint64_t retry_ns, struct err *err)
+{
+    char wait[TIME_TEXT_MAX];
+    bool known = v->failed_count > 0;
+    err_set(err, ERR_BUSY, "volume '%s': %" PRIu64 " of %" PRIu64 " files not exported, first %.100s: %.200s", id,
+            v->failed_files, v->failed_files + v->done_files, known ? v->failed[0].path : "?",
+            known ? v->failed[0].err.text : "the reason is not known");
+    return err_advise(err, known && v->failed[0].err.id ? v->failed[0].err.id : 4012, "kept; tried again in %s",
+                      duration_text(retry_ns, wait));
+}
+
+/* Of the last run for release, if that is what the verdict is about. */
+static bool is_final(const struct verdict *v, enum verdict_state state)
+{
+    return v->state == state && v->purpose == VERDICT_FOR_RELEASE;
+}
+
+static int export_first(struct driver *d, struct space *s, const struct volume *v, struct err *err)
+{
+    const char *id = v->spec->id;
+    struct job_view job;
+    auto_with(verdict_done) struct verdict verdict;
+    verdict_init(&verdict);
+    int r = verdict_read(v->dir, &verdict, err);
+    if (r < 0 || (is_final(&verdict, VERDICT_DONE) && !verdict.alive))
+        return r;
+    if (is_final(&verdict, VERDICT_FAILED) && v->spec->export.on_failure == ON_FAILURE_DISCARD) {
+        log_event(LOG_WARN, "volume is deleted with files not exported, as onFailure says", "volume", id, "files",
+                  log_u64(verdict.failed_files), "first", verdict.failed_count ? verdict.failed[0].path : NULL, NULL);
+        return 0;
+    }
+    r = space_attach(s, str_of(id), err);
+    if (r == 0)
+        r = jobs_want(d->jobs, id, v->path, JOB_EXPORT_RELEASE, false, &job, err);
+    if (r < 0)
+        return r;
+    if (is_final(&verdict, VERDICT_FAILED) && job.state == JOB_FAILED)
+        return not_exported(id, &verdict, job.retry_ns, err);
+    return still_travelling(id, &verdict, &job, err);
+}
+
+/* An export is owed if the policy names a moment of release, and somebody could write. */
+static bool owes_export(const struct spec *s, const struct record *record)
+{
+    return s->export.uri && record->written && (s->export.triggers & (TRIGGER_ON_RELEASE | TRIGGER_ON_UNPUBLISH));
+}
+
+/* ---- the call -----------------------------------------------------------------------------------------------------
+ */
+
+static int release(struct driver *d, struct space *s, const struct volume *v, struct err *err)
+{
+    auto_record record = {0};
+    int r = record_read(v->dir, &record, err);
+    if (r == 0)
+        r = check_unused(v, &record, err);
+    if (r == 0 && owes_export(v->spec, &record))
+        r = export_first(d, s, v, err);
+    if (r == 0)
+        r = jobs_end(d->jobs, v->spec->id, v->path, err);
+    if (r == 0)
+        r = space_delete(s, str_of(v->spec->id), err);
+    return r;
+}
+
+HANDLER(controller_delete)
+{
+    (void)call, (void)reply;
+    struct driver *d = ctx;
+    const Csi__V1__DeleteVolumeRequest *q = (const Csi__V1__DeleteVolumeRequest *)request;
+    auto_claim claim = {0};
+    auto_volume v = NULL;
+    struct space *s;
+    int r = need_field(q->volume_id, "volume_id", err);
+    if (r < 0)
+        return r;
+    if (!spec_id_is_valid(str_of(q->volume_id)))
+        return 0; /* never was one of ours */
+    r = claim_take(&d->claims, q->volume_id, &claim, err);
+    if (r < 0)
+        return r;
+    r = driver_find(d, q->volume_id, &s, &v, err);
+    if (r == -ERR_BUSY && err->id == 3001) {
+        log_err(LOG_WARN, "a volume of a pool that is gone is taken for deleted", err, "volume", q->volume_id, NULL);
+        return 0;
+    }
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = release(d, s, v, err);
+    if (r < 0)
+        return r;
+    trash_wake(d->trash);
+    log_event(LOG_INFO, "volume deleted", "volume", q->volume_id, NULL);
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* service.h - CSI for one machine: volumes in its pools, mounted by its keeper, without any Kubernetes.
+ * home: opened and closed by main; the handlers run on the threads of rpc. */
+#pragma once
+
+#include "rpc/server.h"
+
+struct driver;
+
+enum { DRIVER_POOLS_MAX = 64 };
+
+struct driver_pool {
+    const char *name; /* "default" */
+    const char *path; /* absolute */
+};
+
+struct driver_options {
+    const char *node_id;      /* at most 63 bytes: it is a topology value too */
+    const char *state_folder; /* absolute; the keeper's socket is in it */
+    const char *programs;     /* folder of `cistern` and `cistern-keeper` */
+    unsigned reserve_percent;
+    const struct driver_pool *pools; /* one at least */
+    size_t pool_count;
+};
+
+/* Opens the pools and takes up what was under way: hydrations go on, deleted volumes are freed, and the keeper's
+ * descriptors are held in duplicate. Strings are copied. */
+must_check int driver_open(const struct driver_options *o, struct driver **ret, struct err *err);
+
+/* After the last call was answered. Mounts, the keeper and the children stay: the next driver finds them. */
+void driver_close(struct driver *own_d);
+
+/* The table for rpc_options.methods; its ctx is the driver. */
+const struct rpc_method *driver_methods(size_t *ret_count);
+
+/* rpc_options.answered: a line for each call that failed, and at level debug for each other. */
+void driver_answered(void *ctx, const char *path, const struct err *err, uint64_t took_ns);

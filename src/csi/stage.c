@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver.h"
+#include "keeping.h"
+#include "progress.h"
+#include "record.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "volume/mount.h"
+#include <sys/stat.h>
+
+#define UNMOUNT_WAIT_NS (2 * NS_PER_SECOND)
+
+/* ---- stage --------------------------------------------------------------------------------------------------------
+ */
+
+/* Plain, without FUSE: as asked for, or where nothing has to be watched: only read, whole, nothing to export. */
+static bool wants_fuse(const struct volume *v, const struct record *wish)
+{
+    char text[HEALTH_TEXT_MAX];
+    bool failed;
+    if (v->spec->params.access != ACCESS_AUTO)
+        return v->spec->params.access == ACCESS_FUSE;
+    return !wish->read_only || wish->has_group || v->spec->export.uri || !data_is_whole(v, text, &failed);
+}
+
+static int read_wish(const Csi__V1__NodeStageVolumeRequest *q, struct record *ret, struct err *err)
+{
+    ret->staged = str_dup(str_of(q->staging_target_path));
+    ret->read_only = caps_is_read_only(q->volume_capability);
+    return caps_group(q->volume_capability, &ret->has_group, &ret->group, err);
+}
+
+static bool is_mounted(const char *path)
+{
+    struct err err;
+    struct mount m;
+    bool found;
+    if (mount_find(path, &m, &found, &err) < 0 || !found)
+        return false;
+    mount_done(&m);
+    return true;
+}
+
+/* What is staged already stays: the same wish is granted again, another is refused. */
+static int check_staged(const char *id, const struct record *have, const struct record *wish, struct err *err)
+{
+    if (!have->staged || !is_mounted(have->staged))
+        return 0;
+    if (strcmp(have->staged, wish->staged) != 0)
+        return err_set(err, ERR_BUSY, "volume '%s' is staged at '%s'", id, have->staged);
+    if (have->has_group != wish->has_group || have->group != wish->group) {
+        err_set(err, ERR_BUSY, "volume '%s' is staged for another group", id);
+        return err_advise(err, 3014, "pods of one volume must have the same fsGroup");
+    }
+    if (have->read_only != wish->read_only)
+        return err_set(err, ERR_EXISTS, "volume '%s' is staged %s", id, have->read_only ? "read-only" : "for writing");
+    return 0;
+}
+
+static int mount_staged(struct driver *d, const struct volume *v, const struct record *wish, struct err *err)
+{
+    auto_mem char *data = volume_data_path(v);
+    if (wish->fuse)
+        return keeping_mount(d, v, data, wish, err);
+    if (is_mounted(wish->staged))
+        return 0;
+    return mount_bind(data, wish->staged, wish->read_only, err);
+}
+
+/* What was staged here before is remembered with its targets: some may still be mounted. */
+static int carry_over(const struct record *have, struct record *wish, struct err *err)
+{
+    int r = 0;
+    wish->written = have->written;
+    if (!have->staged || strcmp(have->staged, wish->staged) != 0)
+        return 0;
+    if (is_mounted(have->staged))
+        wish->fuse = have->fuse;
+    for (size_t i = 0; r == 0 && i < have->target_count; i++)
+        r = record_add(wish, have->targets[i].path, have->targets[i].read_only, err);
+    return r;
+}
+
+static int stage(struct driver *d, struct space *s, const struct volume *v, struct record *wish, struct err *err)
+{
+    const char *id = v->spec->id;
+    auto_record have = {0};
+    int r = record_read(v->dir, &have, err);
+    if (r == 0)
+        r = check_staged(id, &have, wish, err);
+    if (r < 0)
+        return r;
+    wish->fuse = wants_fuse(v, wish);
+    if (!wish->fuse && wish->has_group && !wish->read_only)
+        return err_set(err, ERR_INVALID,
+                       "volume '%s': a group (fsGroup) needs access: fuse, a plain bind cannot show it", id);
+    r = carry_over(&have, wish, err);
+    if (r == 0)
+        r = space_attach(s, str_of(id), err);
+    if (r == 0)
+        r = record_write(v->dir, wish, err);
+    if (r == 0)
+        r = mount_staged(d, v, wish, err);
+    return r < 0 ? err_wrap(err, "staging volume '%s'", id) : 0;
+}
+
+static int check_stage(const Csi__V1__NodeStageVolumeRequest *q, struct err *err)
+{
+    int r = need_field(q->volume_id, "volume_id", err);
+    if (r == 0)
+        r = need_field(q->staging_target_path, "staging_target_path", err);
+    if (r == 0 && !q->volume_capability)
+        r = err_set(err, ERR_INVALID, "volume_capability is missing");
+    if (r == 0)
+        r = caps_check(q->volume_capability, err);
+    return r;
+}
+
+static int check_folder(const char *path, struct err *err)
+{
+    struct stat st;
+    if (path[0] != '/')
+        return err_set(err, ERR_INVALID, "the path '%s' is not absolute", path);
+    /* A dead FUSE mount answers ENOTCONN, and will be mounted anew. */
+    if (stat(path, &st) != 0 && errno != ENOTCONN)
+        return err_set(err, ERR_BUSY, "staging_target_path '%s' is not there: the caller makes it", path);
+    return 0;
+}
+
+HANDLER(node_stage)
+{
+    (void)call, (void)reply;
+    struct driver *d = ctx;
+    const Csi__V1__NodeStageVolumeRequest *q = (const Csi__V1__NodeStageVolumeRequest *)request;
+    auto_claim claim = {0};
+    auto_volume v = NULL;
+    auto_record wish = {0};
+    struct space *s;
+    int r = check_stage(q, err);
+    if (r == 0)
+        r = claim_take(&d->claims, q->volume_id, &claim, err);
+    if (r == 0)
+        r = driver_find(d, q->volume_id, &s, &v, err);
+    if (r == 0)
+        r = check_folder(q->staging_target_path, err);
+    if (r == 0)
+        r = read_wish(q, &wish, err);
+    return r < 0 ? r : stage(d, s, v, &wish, err);
+}
+
+/* ---- unstage ------------------------------------------------------------------------------------------------------
+ */
+
+static int check_unpublished(const char *id, const struct record *record, struct err *err)
+{
+    for (size_t i = 0; i < record->target_count; i++)
+        if (is_mounted(record->targets[i].path)) {
+            err_set(err, ERR_BUSY, "volume '%s' is still published at '%s'", id, record->targets[i].path);
+            return err_advise(err, 3013, "unpublish it first");
+        }
+    return 0;
+}
+
+static int unstage(struct driver *d, const struct volume *v, const char *path, struct err *err)
+{
+    auto_record record = {0};
+    int r = record_read(v->dir, &record, err);
+    if (r < 0 || !record.staged || strcmp(record.staged, path) != 0)
+        return r;
+    r = check_unpublished(v->spec->id, &record, err);
+    if (r == 0 && record.fuse)
+        r = keeping_unmount(d, v->spec->id, path, err);
+    if (r == 0)
+        r = mount_unmount(path, UNMOUNT_WAIT_NS, true, err);
+    if (r < 0)
+        return err_wrap(err, "unstaging volume '%s'", v->spec->id);
+    struct record left = {.written = record.written};
+    return record_write(v->dir, &left, err);
+}
+
+HANDLER(node_unstage)
+{
+    (void)call, (void)reply;
+    struct driver *d = ctx;
+    const Csi__V1__NodeUnstageVolumeRequest *q = (const Csi__V1__NodeUnstageVolumeRequest *)request;
+    auto_claim claim = {0};
+    auto_volume v = NULL;
+    struct space *s;
+    int r = need_field(q->volume_id, "volume_id", err);
+    if (r == 0)
+        r = need_field(q->staging_target_path, "staging_target_path", err);
+    if (r == 0)
+        r = claim_take(&d->claims, q->volume_id, &claim, err);
+    if (r == 0)
+        r = driver_find(d, q->volume_id, &s, &v, err);
+    return r < 0 ? r : unstage(d, v, q->staging_target_path, err);
+}
