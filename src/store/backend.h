@@ -47,6 +47,7 @@ struct job_args {
     size_t part_count;
     struct digest whole;
     struct rate *rate;
+    void (*on_head)(void *ctx, const struct object *told);
     int (*on_data)(void *ctx, const char *bytes, size_t len);
 };
 

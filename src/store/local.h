@@ -40,6 +40,7 @@ struct local_job {
     int abandoned; /* the code of a job whose temporary is being removed */
     struct err err;
     bool running; /* a visit is under way */
+    bool told;    /* on_head was called */
     bool paused;  /* the reader said WEB_PAUSE */
     bool waiting; /* the timer is set */
     struct timer pause;

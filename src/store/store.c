@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-static const struct backend *const backends[] = {[URI_FILE] = &backend_local};
+static const struct backend *const backends[URI_GS + 1] = {[URI_FILE] = &backend_local, [URI_S3] = &backend_s3};
 
 /* ---- opening ------------------------------------------------------------------------------------------------------
  */
@@ -30,6 +30,8 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     int r = uri_parse(o->uri, &uri, err);
     if (r < 0)
         return r;
+    if (!backends[uri.scheme])
+        return err_set(err, ERR_UNSUPPORTED, "gs:// is not built in yet");
     auto_store s = xcalloc(1, sizeof *s);
     s->backend = backends[uri.scheme];
     s->bucket = str_dup(uri.bucket);
@@ -298,6 +300,7 @@ struct store_job *store_get(struct store *s, struct worker *w, const struct stor
                             .offset = g->offset,
                             .len = g->len,
                             .rate = g->rate,
+                            .on_head = g->on_head,
                             .on_data = g->on_data};
     struct store_job *j = job_new(s, w, JOB_GET, &args);
     j->ctx = g->ctx;

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "call.h"
+#include "util/clock.h"
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { URL_MAX = 16 << 10, WORDS_MAX = 64 << 10 };
+
+static void submit(struct call *c);
+
+static struct call *of_job(struct store_job *j)
+{
+    return container_of(j, struct call, job);
+}
+
+void call_init(struct call *c, struct creds *creds)
+{
+    c->creds = creds;
+    c->web = NULL;
+    c->identity = NULL;
+    c->waiting = false;
+    c->received = 0;
+    c->kept_used = 0;
+    sbuf_init(&c->url, URL_MAX);
+    sbuf_init(&c->words, WORDS_MAX);
+    sbuf_init(&c->sent, CALL_DOCUMENT_MAX);
+    sbuf_init(&c->got, CALL_DOCUMENT_MAX);
+}
+
+void call_release(struct store_job *j)
+{
+    struct call *c = of_job(j);
+    identity_unref(c->identity);
+    c->identity = NULL;
+    sbuf_done(&c->url);
+    sbuf_done(&c->words);
+    sbuf_done(&c->sent);
+    sbuf_done(&c->got);
+}
+
+void call_end(struct call *c, int code)
+{
+    if (code < 0) {
+        char name[JOB_NAME_MAX];
+        unsigned id = c->err.id;
+        err_wrap(&c->err, "%s", job_name(&c->job, name));
+        c->err.id = id;
+        job_fail(&c->job, &c->err);
+    }
+    job_done(&c->job);
+}
+
+/* ---- credentials --------------------------------------------------------------------------------------------------
+ */
+
+static void credentials_ready(struct creds_waiter *w)
+{
+    struct call *c = container_of(w, struct call, waiter);
+    c->waiting = false;
+    c->identity = w->identity;
+    if (c->job.cancelled) {
+        call_end(c, err_set(&c->err, ERR_CANCELLED, "cancelled"));
+    } else if (w->code < 0) {
+        c->job.reply.may_retry = w->code == -ERR_AGAIN || w->code == -ERR_TIMEOUT || w->code == -ERR_IO;
+        call_end(c, err_copy(&c->err, &w->err));
+    } else {
+        submit(c);
+    }
+}
+
+void call_go(struct call *c, const struct call_steps *steps)
+{
+    c->steps = steps;
+    if (!c->identity) {
+        c->waiter = (struct creds_waiter){.home = c->job.worker->loop, .ready = credentials_ready};
+        c->waiting = true;
+        c->identity = creds_get(c->creds, c->job.worker, &c->waiter);
+        if (!c->identity)
+            return;
+        c->waiting = false;
+    }
+    submit(c);
+}
+
+/* ---- the exchange -------------------------------------------------------------------------------------------------
+ */
+
+void call_header(struct call *c, const char *name, struct str value)
+{
+    assert(c->header_count < CALL_HEADERS_MAX);
+    c->headers[c->header_count].name = name;
+    c->headers[c->header_count].at = c->words.len;
+    c->headers[c->header_count].len = value.len;
+    c->header_count++;
+    sbuf_add(&c->words, value);
+}
+
+struct str call_header_value(const struct call *c, size_t index)
+{
+    return (struct str){c->words.ptr + c->headers[index].at, c->headers[index].len};
+}
+
+struct str call_answer_header(const struct call *c, const char *name)
+{
+    return web_reply_header(c->web, name);
+}
+
+struct str call_keep(struct call *c, struct str s)
+{
+    char *at = c->kept + c->kept_used;
+    if (s.len > sizeof c->kept - c->kept_used)
+        return STR_NULL;
+    if (s.len)
+        memcpy(at, s.ptr, s.len);
+    c->kept_used += s.len;
+    return (struct str){at, s.len};
+}
+
+static int on_head(void *ctx, struct web_job *web)
+{
+    struct call *c = ctx;
+    int status = web_status(web);
+    c->success = status >= 200 && status < 300;
+    sbuf_clear(&c->got);
+    if (!c->success || !c->steps->head)
+        return 0;
+    return c->steps->head(c, &c->err);
+}
+
+static int on_body(void *ctx, const char *bytes, size_t len)
+{
+    struct call *c = ctx;
+    if (c->success && c->steps->body)
+        return c->steps->body(c, bytes, len);
+    sbuf_add(&c->got, (struct str){bytes, len});
+    if (c->got.overflow)
+        return err_set(&c->err, ERR_CORRUPT, "the answer is a document of more than %d bytes", CALL_DOCUMENT_MAX);
+    return 0;
+}
+
+int call_give(struct call *c, const char *bytes, size_t len)
+{
+    const struct job_args *a = &c->job.args;
+    if (len > a->len - c->received)
+        return err_set(&c->err, ERR_CORRUPT, "more than the %" PRIu64 " bytes that were asked for came", a->len);
+    int r = a->on_data(c->job.ctx, bytes, len);
+    if (r == 0)
+        c->received += len;
+    else if (r < 0)
+        err_set(&c->err, (enum err_code) - r, "given up by the reader");
+    return r;
+}
+
+static ssize_t read_body(void *ctx, char *buf, size_t room)
+{
+    struct call *c = ctx;
+    const struct store_body *b = &c->job.args.body;
+    size_t want = min_u64(room, b->len - c->sent_offset);
+    ssize_t n = want ? b->read(b->ctx, buf, want, c->sent_offset) : 0;
+    if (n < 0)
+        err_set(&c->err, ERR_CANCELLED, "given up by the writer");
+    if (n > 0)
+        c->sent_offset += (uint64_t)n;
+    return n;
+}
+
+static int seek_body(void *ctx, uint64_t offset)
+{
+    struct call *c = ctx;
+    c->sent_offset = offset;
+    return 0;
+}
+
+/* What an exchange failed by that brought no answer. A connection may come back; what we refused ourselves will not. */
+static void failed(struct call *c, const struct web_result *r)
+{
+    bool ours = c->err.code != 0;
+    if (!ours)
+        err_copy(&c->err, &r->err);
+    c->job.reply.may_retry = !ours && (r->code == -ERR_IO || r->code == -ERR_TIMEOUT || r->code == -ERR_AGAIN);
+    call_end(c, -(int)c->err.code);
+}
+
+static void on_done(void *ctx, const struct web_result *r)
+{
+    struct call *c = ctx;
+    char code[16];
+    if (r->status)
+        snprintf(code, sizeof code, "%d", r->status);
+    job_count_request(&c->job, r->code < 0 ? err_code_name((enum err_code) - r->code) : code, r->first_byte_ns,
+                      r->total_ns);
+    c->result = r;
+    if (r->code < 0)
+        failed(c, r);
+    else
+        c->steps->answered(c, r->status);
+}
+
+static void submit(struct call *c)
+{
+    struct web_header headers[CALL_HEADERS_MAX];
+    c->err = (struct err){0};
+    c->header_count = 0;
+    c->method = "GET";
+    c->sends_body = c->success = false;
+    c->sent_offset = c->received = 0;
+    sbuf_clear(&c->url);
+    sbuf_clear(&c->words);
+    sbuf_clear(&c->sent);
+    sbuf_clear(&c->got);
+    int r = c->steps->build(c, &c->err);
+    if (r == 0 && (c->url.overflow || c->words.overflow || c->sent.overflow))
+        r = err_set(&c->err, ERR_INVALID, "the request is too long for any store");
+    if (r < 0) {
+        call_end(c, r);
+        return;
+    }
+    for (size_t i = 0; i < c->header_count; i++)
+        headers[i] = (struct web_header){c->headers[i].name, call_header_value(c, i)};
+    const struct web_request request = {
+        .method = c->method,
+        .url = c->url.ptr,
+        .headers = headers,
+        .header_count = c->header_count,
+        .body = c->sent.len && !c->sends_body ? c->sent.ptr : NULL,
+        .body_len = c->sends_body ? c->job.args.body.len : c->sent.len,
+        .body_read = c->sends_body ? read_body : NULL,
+        .body_seek = c->sends_body ? seek_body : NULL,
+        .rate = c->job.args.rate,
+        .ctx = c,
+        .on_head = on_head,
+        .on_body = on_body,
+        .on_done = on_done,
+    };
+    c->web = web_submit(c->job.worker->web, &request);
+}
+
+void call_stop(struct store_job *j)
+{
+    struct call *c = of_job(j);
+    if (!c->waiting && c->web)
+        web_cancel(c->web);
+}
+
+void call_resume(struct store_job *j)
+{
+    struct call *c = of_job(j);
+    if (!c->waiting && c->web)
+        web_resume(c->web);
+}

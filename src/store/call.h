@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* call.h - an attempt at a job as one HTTP exchange or a few, with credentials: what s3:// and gs:// share.
+ * home: the job's loop. The backend says what to ask (`build`) and what the answer means (`answered`). */
+#pragma once
+
+#include "backend.h"
+#include "creds.h"
+
+enum { CALL_HEADERS_MAX = 24, CALL_DOCUMENT_MAX = 64 << 20 };
+
+struct call;
+
+struct call_steps {
+    /* Fills in method, url, headers and what is sent, with call->identity at hand. */
+    must_check int (*build)(struct call *c, struct err *err);
+    /* The headers are there and the status is a success. Negative ends the exchange with call->err. May be NULL. */
+    must_check int (*head)(struct call *c, struct err *err);
+    /* Bytes of a successful answer; NULL: they are kept in call->got. */
+    int (*body)(struct call *c, const char *bytes, size_t len);
+    /* The answer is whole, whatever its status. Ends in call_go() with other steps, or in call_end(). */
+    void (*answered)(struct call *c, int status);
+};
+
+struct call {
+    struct store_job job;
+    struct creds *creds;            /* borrowed: the store's */
+    const struct call_steps *steps; /* static */
+    struct creds_waiter waiter;
+    bool waiting; /* for credentials */
+    struct identity *identity;
+    bool rejected; /* these credentials were refused once: the second time is final */
+    struct web_job *web;
+
+    const char *method; /* static */
+    struct sbuf url;
+    struct sbuf words; /* the headers' values; views into it are made when it is whole */
+    struct {
+        const char *name; /* static, lower case */
+        size_t at, len;   /* in words */
+    } headers[CALL_HEADERS_MAX];
+    size_t header_count;
+    struct sbuf sent; /* a document to send; or the job's body, if sends_body */
+    bool sends_body;
+    uint64_t sent_offset; /* of the job's body */
+
+    char kept[1024]; /* what reply.object borrows */
+    size_t kept_used;
+    struct sbuf got;   /* a document that came */
+    uint64_t received; /* bytes given to steps->body */
+    bool success;      /* status 2xx */
+    struct err err;
+    const struct web_result *result; /* while `answered` runs */
+};
+
+/* Called by the backend's start with steps chosen, and by `answered` for the next exchange. */
+void call_init(struct call *c, struct creds *creds);
+void call_go(struct call *c, const struct call_steps *steps);
+
+/* Ends the attempt: code 0, or negative with c->err set. */
+void call_end(struct call *c, int code);
+
+/* For backend.stop, .resume and .release. */
+void call_stop(struct store_job *j);
+void call_resume(struct store_job *j);
+void call_release(struct store_job *j);
+
+/* For `build`: one header. Any order. */
+void call_header(struct call *c, const char *name, struct str value);
+struct str call_header_value(const struct call *c, size_t index);
+
+/* A header of the answer; STR_NULL if it has none. While head or answered runs. */
+struct str call_answer_header(const struct call *c, const char *name);
+
+/* Copies `s` into memory that lives until the job is released; for reply.object. What does not fit is left out. */
+struct str call_keep(struct call *c, struct str s);
+
+/* steps.body of a GET: hands the bytes to the reader, never more than it asked for. */
+int call_give(struct call *c, const char *bytes, size_t len);
+
+/* What a status other than success means, in the words of the house. `code` and `message` are the store's own (may be
+ * empty). Sets c->err and the reply's may_retry, slow_down and retry_after_ns; returns the negative code. */
+struct status_words {
+    int status;
+    struct str code;
+    struct str message;
+    const char *right; /* the permission that was missing, if it was one: "s3:GetObject" */
+};
+int call_status(struct call *c, const struct status_words *w);

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AWS: environment, web identity, profile, container, instance metadata, in the order of the vendor's SDKs; a profile
+ * that was asked for by name comes first. */
+#include "creds.h"
+#include "creds_private.h"
+#include "endpoint.h"
+#include "exchange.h"
+#include "ini.h"
+#include "sigv4.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include "util/json.h"
+#include "xml.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+
+enum { FILE_MAX = 1 << 20, URL_MAX = 2048, TOKEN_MAX = 64 << 10 };
+
+static const char *env(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+/* ---- profiles -----------------------------------------------------------------------------------------------------
+ */
+
+static bool read_aws_file(const char *variable, const char *name, char **ret, size_t *ret_len)
+{
+    char path[PATH_MAX];
+    struct err ignored;
+    const char *named = env(variable), *home = env("HOME");
+    if (!named && !home)
+        return false;
+    snprintf(path, sizeof path, "%s%s%s", named ? named : home, named ? "" : "/.aws/", named ? "" : name);
+    return file_read(AT_FDCWD, path, FILE_MAX, ret, ret_len, &ignored) == 0;
+}
+
+/* A profile is `[name]` in the credentials file, and `[profile name]` (but `[default]`) in the config file. */
+static char *profile_value(const char *profile, const char *name, bool config)
+{
+    auto_mem char *text = NULL;
+    size_t len;
+    char section[256];
+    struct str value;
+    bool prefixed = config && strcmp(profile, "default") != 0;
+    snprintf(section, sizeof section, "%s%s", prefixed ? "profile " : "", profile);
+    if (!read_aws_file(config ? "AWS_CONFIG_FILE" : "AWS_SHARED_CREDENTIALS_FILE", config ? "config" : "credentials",
+                       &text, &len))
+        return NULL;
+    return ini_value((struct str){text, len}, str_of(section), str_of(name), &value) ? str_dup(value) : NULL;
+}
+
+static const char *profile_name(const char *asked)
+{
+    const char *named = asked && asked[0] ? asked : env("AWS_PROFILE");
+    return named ? named : "default";
+}
+
+char *creds_aws_profile_value(const char *profile, const char *name)
+{
+    char *value = profile_value(profile_name(profile), name, true);
+    return value ? value : profile_value(profile_name(profile), name, false);
+}
+
+static struct identity *from_profile(const char *asked)
+{
+    const char *profile = profile_name(asked);
+    for (int config = 0; config < 2; config++) {
+        auto_mem char *id = profile_value(profile, "aws_access_key_id", config);
+        auto_mem char *secret = profile_value(profile, "aws_secret_access_key", config);
+        if (!id || !secret)
+            continue;
+        struct identity *i = identity_new();
+        i->access_key_id = take(&id);
+        i->secret = take(&secret);
+        i->session_token = profile_value(profile, "aws_session_token", config);
+        return i;
+    }
+    return NULL;
+}
+
+static struct identity *from_environment(void)
+{
+    const char *id = env("AWS_ACCESS_KEY_ID"), *secret = env("AWS_SECRET_ACCESS_KEY");
+    const char *token = env("AWS_SESSION_TOKEN");
+    if (!id || !secret)
+        return NULL;
+    struct identity *i = identity_new();
+    i->access_key_id = str_dup(str_of(id));
+    i->secret = str_dup(str_of(secret));
+    i->session_token = token ? str_dup(str_of(token)) : NULL;
+    return i;
+}
+
+/* ---- what is fetched ----------------------------------------------------------------------------------------------
+ */
+
+struct aws_source {
+    char region[64];
+    char *role_arn;   /* owned; web identity */
+    char *token_file; /* owned; web identity and container */
+    char *token;      /* owned; container: the value itself */
+    char *url;        /* owned; container, and the base of the metadata server */
+    /* One fetch at a time: what it needs between its steps. */
+    struct creds *creds;
+    struct worker *worker;
+    char session[TOKEN_MAX]; /* the metadata server's own token */
+};
+
+static void free_source(void *self)
+{
+    struct aws_source *s = self;
+    free(s->role_arn);
+    free(s->token_file);
+    free(s->token);
+    free(s->url);
+    free(s);
+}
+
+static void refuse(struct aws_source *s, const struct err *why)
+{
+    struct err err = *why;
+    err_wrap(&err, "cannot get credentials from %s", creds_source_name(s->creds));
+    if (err.id == 0)
+        err_advise(&err, 1702, "check that this machine, pod or role may have them");
+    creds_fetched(s->creds, NULL, &err);
+}
+
+static void refuse_status(struct aws_source *s, int status)
+{
+    struct err err;
+    enum err_code code = status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED;
+    err_set(&err, code, "it answered %d", status);
+    refuse(s, &err);
+}
+
+static void accept_keys(struct aws_source *s, struct str id, struct str secret, struct str token, struct str expiration)
+{
+    struct err err;
+    int64_t expires_ns = 0;
+    int r = 0;
+    if (id.len == 0 || secret.len == 0)
+        r = err_set(&err, ERR_CORRUPT, "its answer holds no key");
+    else if (expiration.len)
+        r = time_parse(expiration, &expires_ns, &err);
+    if (r < 0) {
+        refuse(s, &err);
+        return;
+    }
+    struct identity *i = identity_new();
+    i->access_key_id = str_dup(id);
+    i->secret = str_dup(secret);
+    i->session_token = token.len ? str_dup(token) : NULL;
+    i->expires_ns = expires_ns;
+    creds_fetched(s->creds, i, NULL);
+}
+
+static void keys_came(void *ctx, int status, struct str body, const struct err *err)
+{
+    struct aws_source *s = ctx;
+    struct str id = STR_NULL, secret = STR_NULL, token = STR_NULL, expiration = STR_NULL;
+    struct err why;
+    auto_json j = NULL;
+    if (err) {
+        refuse(s, err);
+        return;
+    }
+    if (status != 200) {
+        refuse_status(s, status);
+        return;
+    }
+    int r = json_parse(body, "the credentials", &j, &why);
+    if (r == 0)
+        r = json_opt_str(j, "AccessKeyId", &id, &why);
+    if (r == 0)
+        r = json_opt_str(j, "SecretAccessKey", &secret, &why);
+    if (r == 0)
+        r = json_opt_str(j, "Token", &token, &why);
+    if (r == 0)
+        r = json_opt_str(j, "Expiration", &expiration, &why);
+    if (r < 0)
+        refuse(s, &why);
+    else
+        accept_keys(s, id, secret, token, expiration);
+}
+
+/* A token file is written anew while we run: it is read for each exchange. */
+static bool read_token(struct aws_source *s, char **ret)
+{
+    struct err err;
+    size_t len;
+    if (file_read(AT_FDCWD, s->token_file, TOKEN_MAX, ret, &len, &err) < 0) {
+        refuse(s, &err);
+        return false;
+    }
+    while (len > 0 && ((*ret)[len - 1] == '\n' || (*ret)[len - 1] == '\r'))
+        (*ret)[--len] = '\0';
+    return true;
+}
+
+/* ---- web identity: STS --------------------------------------------------------------------------------------------
+ */
+
+static void sts_answered(void *ctx, int status, struct str body, const struct err *err)
+{
+    struct aws_source *s = ctx;
+    struct err why;
+    struct page page;
+    if (err) {
+        refuse(s, err);
+        return;
+    }
+    page_init(&page);
+    auto_xml x = xml_new(&page);
+    int r = xml_feed(x, body.ptr, body.len, &why);
+    if (r == 0)
+        r = xml_end(x, &why);
+    const struct xml_answer *a = xml_answer(x);
+    if (r < 0)
+        refuse(s, &why);
+    else if (status != 200) {
+        err_set(&why, status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED, "%d %.*s: %.*s", status,
+                STR_FMT(a->code), STR_FMT(str_sub(a->message, 0, 160)));
+        refuse(s, &why);
+    } else
+        accept_keys(s, a->access_key_id, a->secret, a->session_token, a->expiration);
+    page_done(&page);
+}
+
+static void fetch_web_identity(struct creds *c, struct worker *w)
+{
+    struct aws_source *s = c->source.self;
+    const char *named = env("AWS_ROLE_SESSION_NAME"), *endpoint = env("AWS_ENDPOINT_URL_STS");
+    const struct web_header headers[] = {{"content-type", STR("application/x-www-form-urlencoded")},
+                                         {"accept", STR("application/xml")}};
+    auto_mem char *token = NULL;
+    char url[URL_MAX];
+    s->creds = c;
+    if (!read_token(s, &token))
+        return;
+    snprintf(url, sizeof url, "https://sts.%s.amazonaws.com%s/", s->region, strncmp(s->region, "cn-", 3) ? "" : ".cn");
+    auto_sbuf form;
+    sbuf_init(&form, 2 * TOKEN_MAX);
+    sbuf_adds(&form, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&DurationSeconds=3600&RoleArn=");
+    uri_encode_query(str_of(s->role_arn), &form);
+    sbuf_adds(&form, "&RoleSessionName=");
+    uri_encode_query(str_of(named ? named : "cistern"), &form);
+    sbuf_adds(&form, "&WebIdentityToken=");
+    uri_encode_query(str_of(token), &form);
+    exchange_start(w, &(struct exchange_request){.method = "POST",
+                                                 .url = endpoint ? endpoint : url,
+                                                 .headers = headers,
+                                                 .header_count = countof(headers),
+                                                 .body = sbuf_str(&form),
+                                                 .ctx = s,
+                                                 .done = sts_answered});
+}
+
+/* ---- container ----------------------------------------------------------------------------------------------------
+ */
+
+static void fetch_container(struct creds *c, struct worker *w)
+{
+    struct aws_source *s = c->source.self;
+    auto_mem char *token = NULL;
+    s->creds = c;
+    if (s->token_file && !read_token(s, &token))
+        return;
+    struct str sent = token ? str_of(token) : str_of(s->token);
+    const struct web_header headers[] = {{"authorization", sent}};
+    exchange_start(w, &(struct exchange_request){.method = "GET",
+                                                 .url = s->url,
+                                                 .headers = headers,
+                                                 .header_count = sent.len ? 1 : 0,
+                                                 .ctx = s,
+                                                 .done = keys_came});
+}
+
+/* In clear text, credentials travel over this machine or its link only, as the vendor's SDKs have it. */
+static bool may_be_asked(const char *url)
+{
+    static const char *const hosts[] = {"localhost",     "127.0.0.1",      "[::1]",
+                                        "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
+    struct endpoint e;
+    struct err ignored;
+    if (endpoint_parse(str_of(url), &e, &ignored) < 0)
+        return false;
+    for (size_t i = 0; i < countof(hosts) && !e.tls; i++)
+        if (str_eq(e.host, str_of(hosts[i])))
+            return true;
+    return e.tls;
+}
+
+/* ---- instance metadata, version 2 ---------------------------------------------------------------------------------
+ */
+
+static void ask_metadata(struct aws_source *s, const char *path,
+                         void (*done)(void *ctx, int status, struct str body, const struct err *err))
+{
+    char url[URL_MAX];
+    const struct web_header headers[] = {{"x-aws-ec2-metadata-token", str_of(s->session)}};
+    snprintf(url, sizeof url, "%s/latest/meta-data/iam/security-credentials/%s", s->url, path);
+    exchange_start(s->worker,
+                   &(struct exchange_request){
+                       .method = "GET", .url = url, .headers = headers, .header_count = 1, .ctx = s, .done = done});
+}
+
+static void role_came(void *ctx, int status, struct str body, const struct err *err)
+{
+    struct aws_source *s = ctx;
+    struct str line, role = str_trim(body);
+    if (err) {
+        refuse(s, err);
+    } else if (status != 200 || !str_split(&role, '\n', &line) || line.len == 0 || line.len > 256) {
+        struct err none;
+        err_set(&none, ERR_DENIED, "this machine has no role (it answered %d)", status);
+        refuse(s, &none);
+    } else {
+        auto_sbuf path;
+        sbuf_init(&path, 1024);
+        uri_encode_query(str_trim(line), &path);
+        ask_metadata(s, path.ptr, keys_came);
+    }
+}
+
+static void session_came(void *ctx, int status, struct str body, const struct err *err)
+{
+    struct aws_source *s = ctx;
+    if (err) {
+        refuse(s, err);
+    } else if (status != 200) {
+        refuse_status(s, status);
+    } else {
+        snprintf(s->session, sizeof s->session, "%.*s", STR_FMT(str_trim(body)));
+        ask_metadata(s, "", role_came);
+    }
+}
+
+static void fetch_metadata(struct creds *c, struct worker *w)
+{
+    struct aws_source *s = c->source.self;
+    char url[URL_MAX];
+    const struct web_header headers[] = {{"x-aws-ec2-metadata-token-ttl-seconds", STR("21600")}};
+    s->creds = c;
+    s->worker = w;
+    snprintf(url, sizeof url, "%s/latest/api/token", s->url);
+    exchange_start(
+        w, &(struct exchange_request){
+               .method = "PUT", .url = url, .headers = headers, .header_count = 1, .ctx = s, .done = session_came});
+}
+
+/* ---- the chain ----------------------------------------------------------------------------------------------------
+ */
+
+static struct creds *fixed(const char *name, const char *method, struct identity *own_i)
+{
+    return creds_new(&(struct creds_source){.name = name, .method = method}, own_i);
+}
+
+static struct creds *fetched(const char *name, const char *method, struct aws_source *own_s,
+                             void (*fetch)(struct creds *c, struct worker *w))
+{
+    const struct creds_source source = {
+        .name = name, .method = method, .self = own_s, .free_self = free_source, .fetch = fetch};
+    return creds_new(&source, NULL);
+}
+
+static int open_container(struct aws_source *own_s, const char *relative, const char *full, struct creds **ret,
+                          struct err *err)
+{
+    const char *file = env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"), *token = env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    char url[URL_MAX];
+    snprintf(url, sizeof url, "%s%s", relative ? "http://169.254.170.2" : "", relative ? relative : full);
+    if (!may_be_asked(url)) {
+        free_source(own_s);
+        err_set(err, ERR_INVALID, "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https nor an address of this machine");
+        return err_advise(err, 1701, "name a server of this machine, or use https");
+    }
+    own_s->url = str_dup(str_of(url));
+    own_s->token_file = file ? str_dup(str_of(file)) : NULL;
+    own_s->token = token ? str_dup(str_of(token)) : NULL;
+    *ret = fetched("the container's credentials", "container", own_s, fetch_container);
+    return 0;
+}
+
+static int open_fetched(const char *region, struct creds **ret, struct err *err)
+{
+    const char *relative = env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *full = env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    const char *disabled = env("AWS_EC2_METADATA_DISABLED"), *service = env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    if (!relative && !full && disabled && str_eq_nocase(str_of(disabled), STR("true"))) {
+        err_set(err, ERR_DENIED, "no credentials for s3:// were found");
+        return err_advise(err, 1701,
+                          "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile, or ask anonymously");
+    }
+    struct aws_source *s = xcalloc(1, sizeof *s);
+    snprintf(s->region, sizeof s->region, "%s", region);
+    if (relative || full)
+        return open_container(s, relative, full, ret, err);
+    s->url = str_dup(str_of(service ? service : "http://169.254.169.254"));
+    for (size_t len = strlen(s->url); len && s->url[len - 1] == '/';)
+        s->url[--len] = '\0';
+    *ret = fetched("the machine's metadata server", "metadata", s, fetch_metadata);
+    return 0;
+}
+
+int creds_open_aws(const struct store_options *o, const char *region, struct creds **ret, struct err *err)
+{
+    bool named = o->profile && o->profile[0];
+    const char *role = env("AWS_ROLE_ARN"), *token_file = env("AWS_WEB_IDENTITY_TOKEN_FILE");
+    struct identity *i = NULL;
+    if (o->auth == STORE_AUTH_ANONYMOUS) {
+        i = identity_new();
+        i->anonymous = true;
+        *ret = fixed("anonymous", "anonymous", i);
+        return 0;
+    }
+    if (!named && (i = from_environment()) != NULL) {
+        *ret = fixed("the environment's key", "environment", i);
+        return 0;
+    }
+    if (!named && role && token_file) {
+        struct aws_source *s = xcalloc(1, sizeof *s);
+        snprintf(s->region, sizeof s->region, "%s", region);
+        s->role_arn = str_dup(str_of(role));
+        s->token_file = str_dup(str_of(token_file));
+        *ret = fetched("the web identity's role", "web_identity", s, fetch_web_identity);
+        return 0;
+    }
+    if ((i = from_profile(o->profile)) != NULL) {
+        *ret = fixed("the profile's key", "profile", i);
+        return 0;
+    }
+    if (named || env("AWS_PROFILE")) {
+        err_set(err, ERR_INVALID, "the profile '%s' has no access key", profile_name(o->profile));
+        return err_advise(err, 1701, "add aws_access_key_id and aws_secret_access_key to it in ~/.aws/credentials");
+    }
+    return open_fetched(region, ret, err);
+}

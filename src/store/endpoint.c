@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "endpoint.h"
+
+static int wrong(struct str text, const char *why, struct err *err)
+{
+    err_set(err, ERR_INVALID, "cannot read the endpoint '%.*s': %s", (int)min_u64(text.len, 100), text.ptr, why);
+    return err_advise(err, 1002, "write it as https://HOST or http://HOST:PORT");
+}
+
+bool endpoint_is_address(struct str host)
+{
+    if (host.len && host.ptr[0] == '[')
+        return true;
+    for (size_t i = 0; i < host.len; i++)
+        if (host.ptr[i] != '.' && (host.ptr[i] < '0' || host.ptr[i] > '9'))
+            return false;
+    return host.len > 0;
+}
+
+static bool is_host_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+           c == '_' || c == '[' || c == ']' || c == ':';
+}
+
+static ssize_t find_port(struct str authority)
+{
+    for (size_t i = authority.len; i-- > 0;) {
+        if (authority.ptr[i] == ']')
+            return -1;
+        if (authority.ptr[i] == ':')
+            return (ssize_t)i;
+    }
+    return -1;
+}
+
+static int parse_authority(struct str text, struct str authority, struct endpoint *ret, struct err *err)
+{
+    uint64_t port;
+    struct err ignored;
+    for (size_t i = 0; i < authority.len; i++)
+        if (!is_host_char(authority.ptr[i]))
+            return wrong(text, "its host holds a character that hosts cannot have", err);
+    ssize_t colon = find_port(authority);
+    ret->authority = authority;
+    ret->host = colon < 0 ? authority : str_sub(authority, 0, (size_t)colon);
+    if (ret->host.len == 0)
+        return wrong(text, "it names no host", err);
+    if (colon < 0)
+        return 0;
+    if (str_to_u64(str_from(authority, (size_t)colon + 1), &port, &ignored) < 0 || port == 0 || port > 65535)
+        return wrong(text, "its port is not a number from 1 to 65535", err);
+    if (port == (ret->tls ? 443 : 80)) /* libcurl leaves it out of the Host header, which is signed */
+        ret->authority = ret->host;
+    return 0;
+}
+
+int endpoint_parse(struct str text, struct endpoint *ret, struct err *err)
+{
+    struct endpoint e = {0};
+    struct str rest;
+    if (str_starts(text, STR("https://")))
+        e.tls = true, rest = str_from(text, 8);
+    else if (str_starts(text, STR("http://")))
+        rest = str_from(text, 7);
+    else
+        return wrong(text, "it does not begin with http:// or https://", err);
+    ssize_t slash = str_find(rest, '/');
+    e.path = slash < 0 ? STR_NULL : str_from(rest, (size_t)slash);
+    while (e.path.len && e.path.ptr[e.path.len - 1] == '/')
+        e.path.len--;
+    int r = parse_authority(text, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash), &e, err);
+    if (r == 0)
+        *ret = e;
+    return r;
+}

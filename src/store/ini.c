@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ini.h"
+
+static bool is_header(struct str line, struct str *ret)
+{
+    if (line.len < 2 || line.ptr[0] != '[')
+        return false;
+    ssize_t end = str_find(line, ']');
+    if (end < 0)
+        return false;
+    *ret = str_trim(str_sub(line, 1, (size_t)end - 1));
+    return true;
+}
+
+bool ini_value(struct str text, struct str section, struct str name, struct str *ret)
+{
+    struct str line, header;
+    bool inside = false;
+    while (str_split(&text, '\n', &line)) {
+        if (line.len == 0 || line.ptr[0] == '#' || line.ptr[0] == ';' || line.ptr[0] == ' ' || line.ptr[0] == '\t')
+            continue;
+        if (is_header(line, &header)) {
+            inside = str_eq(header, section);
+            continue;
+        }
+        ssize_t equals = str_find(line, '=');
+        if (!inside || equals < 0 || !str_eq(str_trim(str_sub(line, 0, (size_t)equals)), name))
+            continue;
+        *ret = str_trim(str_from(line, (size_t)equals + 1));
+        return true;
+    }
+    return false;
+}

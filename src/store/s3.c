@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3.h"
+#include "endpoint.h"
+#include "util/clock.h"
+#include "util/hash.h"
+#include <stdio.h>
+
+/* ---- where the bucket is ------------------------------------------------------------------------------------------
+ */
+
+static bool wants_path_style(const struct store *s, const struct store_options *o, const struct endpoint *e)
+{
+    struct str bucket = str_of(s->bucket);
+    return o->path_style || endpoint_is_address(e->host) || str_find(e->host, '.') < 0 ||
+           (e->tls && str_find(bucket, '.') >= 0); /* a wildcard certificate covers one label */
+}
+
+/* The part of every URL before the key: "https://host/bucket" or "https://bucket.host". */
+static char *base_url(const struct store *s, const struct s3 *s3, struct err *err)
+{
+    struct endpoint e;
+    char aws[128];
+    bool china = strncmp(s3->region, "cn-", 3) == 0;
+    snprintf(aws, sizeof aws, "https://s3.%s.amazonaws.com%s", s3->region, china ? ".cn" : "");
+    if (endpoint_parse(str_of(s3->endpoint ? s3->endpoint : aws), &e, err) < 0)
+        return NULL;
+    auto_sbuf b;
+    sbuf_init(&b, 4096);
+    sbuf_addf(&b, "http%s://", e.tls ? "s" : "");
+    if (!s3->path_style)
+        sbuf_addf(&b, "%s.", s->bucket);
+    sbuf_add(&b, e.authority);
+    sbuf_add(&b, e.path);
+    if (s3->path_style)
+        sbuf_addf(&b, "/%s", s->bucket);
+    char *url = NULL;
+    return sbuf_take(&b, &url, err) < 0 ? NULL : url;
+}
+
+static const char *first_of(const char *a, const char *b, const char *c, const char *otherwise)
+{
+    const char *all[] = {a, b, c};
+    for (size_t i = 0; i < countof(all); i++)
+        if (all[i] && all[i][0])
+            return all[i];
+    return otherwise;
+}
+
+static int choose_region(struct s3 *s3, const struct store_options *o, struct err *err)
+{
+    const char *named = first_of(o->region, getenv("AWS_REGION"), getenv("AWS_DEFAULT_REGION"), NULL);
+    auto_mem char *profile = named ? NULL : creds_aws_profile_value(o->profile, "region");
+    const char *region = named ? named : profile ? profile : "us-east-1";
+    if (strlen(region) >= sizeof s3->region ||
+        strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") < strlen(region)) {
+        err_set(err, ERR_INVALID, "'%.64s' is not a region", region);
+        return err_advise(err, 1002, "write it as eu-west-1");
+    }
+    snprintf(s3->region, sizeof s3->region, "%s", region);
+    return 0;
+}
+
+static int s3_open(struct store *s, const struct store_options *o, const struct uri *u, struct err *err)
+{
+    struct s3 *s3 = s->self = xcalloc(1, sizeof *s3);
+    struct endpoint e = {.tls = true, .host = STR("s3.amazonaws.com")};
+    (void)u;
+    pthread_mutex_init(&s3->lock, NULL);
+    pthread_mutex_init(&s3->cache.lock, NULL);
+    const char *endpoint = first_of(o->endpoint, getenv("AWS_ENDPOINT_URL_S3"), getenv("AWS_ENDPOINT_URL"), NULL);
+    const char *ca = first_of(o->ca_file, getenv("AWS_CA_BUNDLE"), NULL, NULL);
+    int r = choose_region(s3, o, err);
+    if (r == 0 && endpoint)
+        r = endpoint_parse(str_of(endpoint), &e, err);
+    if (r < 0)
+        return r;
+    s3->endpoint = endpoint ? str_dup(str_of(endpoint)) : NULL;
+    s3->tls = e.tls;
+    s3->path_style = wants_path_style(s, o, &e);
+    s3->billing = o->billing ? str_dup(str_of(o->billing)) : NULL;
+    if (ca && !s->ca_file)
+        s->ca_file = str_dup(str_of(ca));
+    s3->base = base_url(s, s3, err);
+    if (!s3->base)
+        return -(int)err->code;
+    return creds_open_aws(o, s3->region, &s3->creds, err);
+}
+
+static void s3_close(struct store *s)
+{
+    struct s3 *s3 = s->self;
+    if (!s3)
+        return;
+    creds_free(s3->creds);
+    pthread_mutex_destroy(&s3->lock);
+    pthread_mutex_destroy(&s3->cache.lock);
+    explicit_bzero(s3->cache.key, sizeof s3->cache.key);
+    free(s3->base);
+    free(s3->endpoint);
+    free(s3->billing);
+    free(s3);
+}
+
+/* ---- a request ----------------------------------------------------------------------------------------------------
+ */
+
+void s3_begin(struct call *c, const char *method, struct str key, struct str query)
+{
+    struct s3 *s3 = c->job.store->self;
+    c->method = method;
+    pthread_mutex_lock(&s3->lock);
+    sbuf_adds(&c->url, s3->base);
+    snprintf(s3_of(c)->region, sizeof s3->region, "%s", s3->region);
+    pthread_mutex_unlock(&s3->lock);
+    sbuf_addc(&c->url, '/');
+    uri_encode_path(key, &c->url);
+    s3_of(c)->query_at = c->url.len;
+    if (query.len) {
+        sbuf_addc(&c->url, '?');
+        sbuf_add(&c->url, query);
+    }
+}
+
+struct str s3_payload(struct call *c, char *buf)
+{
+    static const char hex[] = "0123456789abcdef";
+    uint8_t sum[32];
+    sha256(sbuf_str(&c->sent), sum);
+    for (size_t i = 0; i < sizeof sum; i++) {
+        buf[2 * i] = hex[sum[i] >> 4];
+        buf[2 * i + 1] = hex[sum[i] & 15];
+    }
+    return (struct str){buf, 2 * sizeof sum};
+}
+
+static size_t sorted_headers(const struct call *c, struct str host, struct sigv4_header *ret)
+{
+    size_t count = 0;
+    ret[count++] = (struct sigv4_header){STR("host"), host};
+    for (size_t i = 0; i < c->header_count; i++) {
+        struct sigv4_header h = {str_of(c->headers[i].name), call_header_value(c, i)};
+        size_t at = count++;
+        if (str_eq(h.name, STR("accept-encoding"))) { /* a proxy may rewrite it */
+            count--;
+            continue;
+        }
+        for (; at > 0 && str_cmp(ret[at - 1].name, h.name) > 0; at--)
+            ret[at] = ret[at - 1];
+        ret[at] = h;
+    }
+    return count;
+}
+
+/* The URL is scheme://host/path?query: the signature is over its very bytes. */
+static void split_url(const struct call *c, struct str *ret_host, struct str *ret_path, struct str *ret_query)
+{
+    struct str url = sbuf_str(&c->url);
+    size_t query_at = s3_of((struct call *)(uintptr_t)c)->query_at;
+    size_t host_at = str_starts(url, STR("https://")) ? 8 : 7;
+    struct str rest = str_sub(url, host_at, query_at - host_at);
+    size_t slash = (size_t)str_find(rest, '/');
+    *ret_host = str_sub(rest, 0, slash);
+    *ret_path = str_from(rest, slash);
+    *ret_query = str_from(url, query_at + 1);
+}
+
+void s3_sign(struct call *c, struct str payload)
+{
+    struct s3 *s3 = c->job.store->self;
+    struct sigv4_header headers[CALL_HEADERS_MAX + 1];
+    struct sigv4_request r = {.method = str_of(c->method),
+                              .headers = headers,
+                              .payload = payload,
+                              .wall_ns = clock_wall_ns(),
+                              .region = str_of(s3_of(c)->region),
+                              .service = STR("s3")};
+    char when[SIGV4_TIME_MAX];
+    struct str host;
+    /* S3 gives the stored bytes whatever we say; a proxy on the way must not compress them for us. */
+    call_header(c, "accept-encoding", STR("identity"));
+    if (s3->billing)
+        call_header(c, "x-amz-request-payer", str_of(s3->billing));
+    if (c->identity->anonymous)
+        return;
+    call_header(c, "x-amz-content-sha256", payload);
+    call_header(c, "x-amz-date", str_of(sigv4_time(r.wall_ns, when)));
+    if (c->identity->session_token)
+        call_header(c, "x-amz-security-token", str_of(c->identity->session_token));
+    if (c->url.overflow || c->words.overflow)
+        return; /* told by the caller */
+    split_url(c, &host, &r.path, &r.query);
+    r.header_count = sorted_headers(c, host, headers);
+    r.access_key_id = str_of(c->identity->access_key_id);
+    r.secret = str_of(c->identity->secret);
+    auto_sbuf authorization;
+    sbuf_init(&authorization, 4096);
+    sigv4_sign(&s3->cache, &r, &authorization);
+    call_header(c, "authorization", sbuf_str(&authorization));
+}
+
+/* ---- an answer ----------------------------------------------------------------------------------------------------
+ */
+
+int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err)
+{
+    struct s3_job *j = s3_of(c);
+    if (!j->xml)
+        j->xml = xml_new(&j->page);
+    xml_reset(j->xml);
+    int r = xml_feed(j->xml, c->got.ptr, c->got.len, err);
+    if (r == 0)
+        r = xml_end(j->xml, err);
+    if (r < 0)
+        return err_advise(err, 1601, "check that the endpoint is an S3 server, and any proxy between");
+    *ret = xml_answer(j->xml);
+    return 0;
+}
+
+/* Another region answers 301, or 400 with the right one in its document. */
+static struct str told_region(const struct call *c, int status, const struct xml_answer *a)
+{
+    struct str region = call_answer_header(c, "x-amz-bucket-region");
+    if (status != 301 && !str_eq(a->code, STR("AuthorizationHeaderMalformed")) &&
+        !str_eq(a->code, STR("IllegalLocationConstraintException")))
+        return STR_NULL;
+    return region.len ? region : a->region;
+}
+
+static bool move_to(struct call *c, struct str region)
+{
+    struct s3 *s3 = c->job.store->self;
+    struct err ignored;
+    if (region.len == 0 || region.len >= sizeof s3->region || s3_of(c)->moved ||
+        str_eq(region, str_of(s3_of(c)->region)))
+        return false;
+    pthread_mutex_lock(&s3->lock);
+    snprintf(s3->region, sizeof s3->region, "%.*s", STR_FMT(region));
+    char *base = base_url(c->job.store, s3, &ignored);
+    if (base) {
+        free(s3->base);
+        s3->base = base;
+    }
+    pthread_mutex_unlock(&s3->lock);
+    s3_of(c)->moved = true;
+    return true;
+}
+
+static bool is_expired(struct str code)
+{
+    return str_eq(code, STR("ExpiredToken")) || str_eq(code, STR("TokenRefreshRequired"));
+}
+
+/* Codes that say more than their status does. */
+static int refine(struct call *c, int code, const struct status_words *w)
+{
+    struct store *s = c->job.store;
+    if (str_eq(w->code, STR("NoSuchBucket"))) {
+        err_set(&c->err, ERR_NOT_FOUND, "404 NoSuchBucket: there is no bucket '%s'", s->bucket);
+        return err_advise(&c->err, 1405, "check the bucket's name, the endpoint and the account");
+    }
+    if (str_eq(w->code, STR("SignatureDoesNotMatch")) || str_eq(w->code, STR("InvalidAccessKeyId"))) {
+        err_set(&c->err, ERR_DENIED, "%d %.*s: the store does not accept the key from %s", w->status, STR_FMT(w->code),
+                creds_source_name(c->creds));
+        return err_advise(&c->err, 1401, "check the access key and its secret, and that they are for this endpoint");
+    }
+    if (str_eq(w->code, STR("BadDigest")) || str_eq(w->code, STR("XAmzContentChecksumMismatch"))) {
+        err_set(&c->err, ERR_CORRUPT, "%d %.*s: the store got other bytes than were sent", w->status, STR_FMT(w->code));
+        return err_advise(&c->err, 1422,
+                          "the file was changed while it was read, or the network is faulty; send it again");
+    }
+    if (str_eq(w->code, STR("RequestTimeout")) || str_eq(w->code, STR("InternalError")))
+        c->job.reply.may_retry = true;
+    if (str_eq(w->code, STR("SlowDown")))
+        c->job.reply.may_retry = c->job.reply.slow_down = true;
+    return code;
+}
+
+void s3_refused(struct call *c, int status)
+{
+    static const struct xml_answer nothing;
+    const struct xml_answer *a = &nothing;
+    struct err ignored;
+    if (c->got.len && s3_parse(c, &a, &ignored) < 0)
+        a = &nothing;
+    struct str region = told_region(c, status, a);
+    if (move_to(c, region)) {
+        call_go(c, c->steps);
+        return;
+    }
+    struct status_words w = {.status = status, .code = a->code, .message = a->message, .right = s3_of(c)->right};
+    int code = refine(c, call_status(c, &w), &w);
+    if (region.len) {
+        err_set(&c->err, ERR_INVALID, "%d: the bucket is in region '%.*s', not '%s'", status, STR_FMT(region),
+                s3_of(c)->region);
+        code = err_advise(&c->err, 1301, "give that region");
+    }
+    if (is_expired(a->code)) {
+        /* Another identity may be had: one more attempt, with it. */
+        c->job.reply.may_retry = c->job.attempt == 1;
+        creds_reject(c->creds, c->identity);
+    }
+    call_end(c, code);
+}
+
+/* ---- dispatch -----------------------------------------------------------------------------------------------------
+ */
+
+static void s3_start(struct store_job *job)
+{
+    static const struct {
+        const struct call_steps *steps;
+        const char *right;
+    } ops[JOB_OPS] = {
+        [JOB_GET] = {&s3_get_steps, "s3:GetObject"},
+        [JOB_HEAD] = {&s3_head_steps, "s3:GetObject (or s3:ListBucket, if there is no such object)"},
+        [JOB_LIST] = {&s3_list_steps, "s3:ListBucket"},
+        [JOB_PUT] = {&s3_put_steps, "s3:PutObject"},
+        [JOB_BEGIN] = {&s3_begin_steps, "s3:PutObject"},
+        [JOB_PART] = {&s3_part_steps, "s3:PutObject"},
+        [JOB_COMPLETE] = {&s3_complete_steps, "s3:PutObject"},
+        [JOB_ABORT] = {&s3_abort_steps, "s3:AbortMultipartUpload"},
+        [JOB_SWEEP] = {&s3_sweep_steps, "s3:ListBucketMultipartUploads and s3:AbortMultipartUpload"},
+        [JOB_DELETE] = {&s3_delete_steps, "s3:DeleteObject"},
+    };
+    struct s3_job *j = container_of(job, struct s3_job, call.job);
+    struct s3 *s3 = job->store->self;
+    j->right = ops[job->op].right;
+    j->swept = 0;
+    page_init(&j->page);
+    call_init(&j->call, s3->creds);
+    call_go(&j->call, ops[job->op].steps);
+}
+
+static void s3_release(struct store_job *job)
+{
+    struct s3_job *j = container_of(job, struct s3_job, call.job);
+    xml_free(j->xml);
+    j->xml = NULL;
+    page_done(&j->page);
+    call_release(job);
+}
+
+const struct backend backend_s3 = {
+    .scheme = "s3",
+    .job_size = sizeof(struct s3_job),
+    .upload_digest = HASH_CRC64NVME,
+    .open = s3_open,
+    .close = s3_close,
+    .start = s3_start,
+    .stop = call_stop,
+    .resume = call_resume,
+    .release = s3_release,
+};

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* s3.h - what the files of s3:// share. home of an s3_job: its loop. */
+#pragma once
+
+#include "call.h"
+#include "sigv4.h"
+#include "xml.h"
+
+struct s3 {
+    char *endpoint; /* owned; NULL: AWS */
+    bool path_style;
+    bool tls;
+    char *billing; /* owned; "requester" */
+    struct creds *creds;
+    struct sigv4_cache cache;
+    pthread_mutex_t lock; /* guards what follows: a bucket may turn out to live in another region */
+    char region[64];
+    char *base; /* owned: every URL up to the key */
+};
+
+struct s3_job {
+    struct call call;
+    struct page page;
+    struct xml *xml;     /* owned; NULL until an answer is a document */
+    bool moved;          /* told once already that the bucket lives in another region */
+    size_t swept;        /* SWEEP: of page */
+    struct str sweeping; /* the id of the upload being aborted; in page */
+    char region[64];     /* that this exchange is signed for */
+    size_t query_at;     /* in call.url */
+    const char *right;   /* what a 403 means here */
+};
+
+static inline struct s3_job *s3_of(struct call *c)
+{
+    return container_of(c, struct s3_job, call);
+}
+
+/* Starts a request: method and URL. `key` NULL ptr: the bucket. `query` sorted and encoded. */
+void s3_begin(struct call *c, const char *method, struct str key, struct str query);
+
+/* Adds what every request has, and signs. `payload` is the hex SHA-256 of the body, or SIGV4_UNSIGNED. */
+void s3_sign(struct call *c, struct str payload);
+
+/* The hex SHA-256 of c->sent. buf of 65; returns a view. */
+struct str s3_payload(struct call *c, char *buf);
+
+/* Parses c->got. */
+must_check int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err);
+
+/* An answer that is no success: the error's words, or, after a redirect to another region, the same exchange again. */
+void s3_refused(struct call *c, int status);
+
+/* reply.object from the answer's headers. `whole`: they speak of the whole object. */
+void s3_describe(struct call *c, bool whole);
+
+/* "x-amz-checksum-crc32c"; NULL for kinds that S3 has no header for. */
+const char *s3_checksum_header(enum hash_kind kind);
+
+extern const struct call_steps s3_get_steps, s3_head_steps, s3_list_steps;
+extern const struct call_steps s3_put_steps, s3_begin_steps, s3_part_steps, s3_complete_steps, s3_abort_steps,
+    s3_sweep_steps, s3_delete_steps;

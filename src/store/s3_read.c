@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3.h"
+#include "util/clock.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+const char *s3_checksum_header(enum hash_kind kind)
+{
+    switch (kind) {
+    case HASH_CRC64NVME:
+        return "x-amz-checksum-crc64nvme";
+    case HASH_CRC32C:
+        return "x-amz-checksum-crc32c";
+    case HASH_CRC32:
+        return "x-amz-checksum-crc32";
+    case HASH_SHA256:
+        return "x-amz-checksum-sha256";
+    default:
+        return NULL;
+    }
+}
+
+/* "<base64>-7" and type COMPOSITE are checksums of the parts' checksums: nothing that the bytes could be held against.
+ */
+static bool full_checksum(const struct call *c, struct digest *ret)
+{
+    static const enum hash_kind kinds[] = {HASH_CRC64NVME, HASH_CRC32C, HASH_CRC32, HASH_SHA256};
+    struct err ignored;
+    if (str_eq_nocase(call_answer_header(c, "x-amz-checksum-type"), STR("COMPOSITE")))
+        return false;
+    for (size_t i = 0; i < countof(kinds); i++) {
+        struct str text = call_answer_header(c, s3_checksum_header(kinds[i]));
+        if (text.len && str_find(text, '-') < 0 && digest_parse_base64(kinds[i], text, ret, &ignored) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* An ETag is the MD5 of the bytes unless it came from a multipart upload ('-'), or they are encrypted by KMS. */
+static bool etag_md5(const struct call *c, struct str etag, struct digest *ret)
+{
+    struct err ignored;
+    struct str sse = call_answer_header(c, "x-amz-server-side-encryption");
+    bool plain = sse.len == 0 || str_eq(sse, STR("AES256"));
+    bool customer = call_answer_header(c, "x-amz-server-side-encryption-customer-algorithm").len > 0;
+    if (!plain || customer || etag.len != 34 || etag.ptr[0] != '"' || etag.ptr[33] != '"')
+        return false;
+    return digest_parse_hex(HASH_MD5, str_sub(etag, 1, 32), ret, &ignored) == 0;
+}
+
+void s3_describe(struct call *c, bool whole)
+{
+    struct object *o = &c->job.reply.object;
+    struct err ignored;
+    struct str length = call_answer_header(c, "content-length");
+    *o = (struct object){.key = c->job.args.key, .etag = call_keep(c, call_answer_header(c, "etag"))};
+    if (whole && length.len && str_to_u64(length, &o->size_bytes, &ignored) < 0)
+        o->size_bytes = 0;
+    if (time_parse_http(call_answer_header(c, "last-modified"), &o->mtime_ns, &ignored) < 0)
+        o->mtime_ns = 0;
+    if (whole && !full_checksum(c, &o->digest) && !etag_md5(c, o->etag, &o->digest))
+        o->digest.kind = HASH_NONE;
+}
+
+/* ---- GET ----------------------------------------------------------------------------------------------------------
+ */
+
+static bool is_whole(const struct job_args *a)
+{
+    return a->offset == 0 && a->len == a->object.size_bytes;
+}
+
+static int build_get(struct call *c, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    char range[64];
+    (void)err;
+    s3_begin(c, "GET", a->key, STR_NULL);
+    if (!is_whole(a) && a->len > 0) {
+        int n = snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, a->offset, a->offset + a->len - 1);
+        call_header(c, "range", (struct str){range, (size_t)n});
+    }
+    if (a->object.etag.len)
+        call_header(c, "if-match", a->object.etag);
+    call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+    return 0;
+}
+
+/* The object was replaced: both states by name. */
+static int changed(struct call *c, struct str now)
+{
+    struct str then = c->job.args.object.etag;
+    if (now.len == 0)
+        now = STR("another one");
+    err_set(&c->err, ERR_CHANGED, "ETag %.*s became %.*s after it was listed", STR_FMT(then), STR_FMT(now));
+    return err_advise(&c->err, 1409, "list the source again");
+}
+
+/* "bytes 0-99/1000" must be what was asked for. */
+static int check_range(const struct call *c, uint64_t *ret_size, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    struct str text = call_answer_header(c, "content-range"), rest = text, span, first;
+    uint64_t from, to;
+    struct err ignored;
+    if (!str_starts(rest, STR("bytes ")))
+        return err_set(err, ERR_CORRUPT, "a range was asked for and the answer does not say which one it is");
+    rest = str_from(rest, 6);
+    bool ok = str_split(&rest, '/', &span) && str_split(&span, '-', &first) &&
+              str_to_u64(first, &from, &ignored) == 0 && str_to_u64(span, &to, &ignored) == 0 &&
+              str_to_u64(rest, ret_size, &ignored) == 0;
+    if (!ok || from != a->offset || to != a->offset + a->len - 1)
+        return err_set(err, ERR_CORRUPT, "bytes %" PRIu64 " to %" PRIu64 " were asked for and '%.*s' came", a->offset,
+                       a->offset + a->len - 1, STR_FMT(text));
+    return 0;
+}
+
+static int check_length(struct call *c, int status, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    struct object *o = &c->job.reply.object;
+    int r = 0;
+    if (status == 206)
+        r = check_range(c, &o->size_bytes, err);
+    else if (!is_whole(a) && a->len > 0)
+        r = err_set(err, ERR_CORRUPT, "a range was asked for and the whole object came");
+    if (r < 0)
+        return err_advise(err, 1601, "the store or a proxy mishandles ranges; report it to whoever runs it");
+    if (a->object.size_bytes && o->size_bytes != a->object.size_bytes) {
+        err_set(err, ERR_CHANGED, "it had %" PRIu64 " bytes when it was listed and has %" PRIu64 " now",
+                a->object.size_bytes, o->size_bytes);
+        return err_advise(err, 1409, "list the source again");
+    }
+    return 0;
+}
+
+static int head_get(struct call *c, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    int status = web_status(c->web);
+    s3_describe(c, status == 200);
+    struct str etag = c->job.reply.object.etag;
+    if (a->object.etag.len && etag.len && !str_eq(a->object.etag, etag)) /* a store that ignores If-Match */
+        return changed(c, etag);
+    int r = check_length(c, status, err);
+    if (r == 0 && a->on_head)
+        a->on_head(c->job.ctx, &c->job.reply.object);
+    return r;
+}
+
+static void answered_get(struct call *c, int status)
+{
+    const struct job_args *a = &c->job.args;
+    if (status == 412) {
+        call_end(c, changed(c, call_answer_header(c, "etag")));
+    } else if (!c->success) {
+        s3_refused(c, status);
+    } else if (c->received != a->len) {
+        c->job.reply.may_retry = true;
+        call_end(c, err_set(&c->err, ERR_IO, "the answer ended after %" PRIu64 " of %" PRIu64 " bytes", c->received,
+                            a->len));
+    } else {
+        call_end(c, 0);
+    }
+}
+
+const struct call_steps s3_get_steps = {build_get, head_get, call_give, answered_get};
+
+/* ---- HEAD ---------------------------------------------------------------------------------------------------------
+ */
+
+static int build_head(struct call *c, struct err *err)
+{
+    (void)err;
+    s3_begin(c, "HEAD", c->job.args.key, STR_NULL);
+    call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+    return 0;
+}
+
+static int head_head(struct call *c, struct err *err)
+{
+    (void)err;
+    s3_describe(c, true);
+    return 0;
+}
+
+static void answered_head(struct call *c, int status)
+{
+    if (!c->success)
+        s3_refused(c, status);
+    else
+        call_end(c, 0);
+}
+
+const struct call_steps s3_head_steps = {build_head, head_head, NULL, answered_head};
+
+/* ---- LIST ---------------------------------------------------------------------------------------------------------
+ */
+
+static void add_param(struct sbuf *q, const char *name, struct str value)
+{
+    if (q->len)
+        sbuf_addc(q, '&');
+    sbuf_adds(q, name);
+    sbuf_addc(q, '=');
+    uri_encode_query(value, q);
+}
+
+static int build_list(struct call *c, struct err *err)
+{
+    const struct store_page *p = &c->job.args.page;
+    auto_sbuf q;
+    (void)err;
+    sbuf_init(&q, 32 << 10);
+    if (p->token.len)
+        add_param(&q, "continuation-token", p->token);
+    if (p->folders)
+        add_param(&q, "delimiter", STR("/"));
+    add_param(&q, "encoding-type", STR("url"));
+    add_param(&q, "list-type", STR("2"));
+    if (p->keys_max) {
+        sbuf_adds(&q, "&max-keys=");
+        sbuf_add_u64(&q, p->keys_max);
+    }
+    if (p->prefix.len)
+        add_param(&q, "prefix", p->prefix);
+    if (p->start_after.len && !p->token.len)
+        add_param(&q, "start-after", p->start_after);
+    s3_begin(c, "GET", STR_NULL, sbuf_str(&q));
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+    return 0;
+}
+
+/* Parsed as it arrives: the last bytes of a page find the rest of it done. */
+static int head_list(struct call *c, struct err *err)
+{
+    struct s3_job *j = s3_of(c);
+    (void)err;
+    if (!j->xml)
+        j->xml = xml_new(&j->page);
+    xml_reset(j->xml);
+    return 0;
+}
+
+static int body_list(struct call *c, const char *bytes, size_t len)
+{
+    return xml_feed(s3_of(c)->xml, bytes, len, &c->err);
+}
+
+/* With a delimiter, folders come after the objects of their page: one order for both is what a page promises. */
+static int by_key(const void *a, const void *b)
+{
+    const struct object *x = a, *y = b;
+    return str_cmp(x->key, y->key);
+}
+
+static void answered_list(struct call *c, int status)
+{
+    struct s3_job *j = s3_of(c);
+    if (!c->success) {
+        s3_refused(c, status);
+        return;
+    }
+    int r = xml_end(j->xml, &c->err);
+    const struct xml_answer *a = xml_answer(j->xml);
+    if (r == 0 && !str_eq(a->root, STR("ListBucketResult")))
+        r = err_set(&c->err, ERR_CORRUPT, "a list was asked for and a '%.*s' came", STR_FMT(a->root));
+    if (r == 0 && a->is_truncated && a->next_token.len == 0)
+        r = err_set(&c->err, ERR_CORRUPT, "the store says that there is more and not where");
+    if (r < 0) {
+        err_advise(&c->err, 1601, "check that the endpoint is an S3 server, and any proxy between");
+        call_end(c, r);
+        return;
+    }
+    if (c->job.args.page.folders)
+        qsort(j->page.objects, j->page.count, sizeof *j->page.objects, by_key);
+    c->job.objects = j->page.objects;
+    c->job.object_count = j->page.count;
+    c->job.next_token = a->is_truncated ? a->next_token : STR_NULL;
+    call_end(c, 0);
+}
+
+const struct call_steps s3_list_steps = {build_list, head_list, body_list, answered_list};

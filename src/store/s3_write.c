@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "s3.h"
+#include "util/base64.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+#define META_UPLOAD_ID "x-amz-meta-cistern-upload-id"
+
+enum { SWEEP_MAX = 1000 };
+
+/* ---- what is told of the bytes ------------------------------------------------------------------------------------
+ */
+
+static void add_checksum(struct call *c, const struct digest *d)
+{
+    const char *header = s3_checksum_header((enum hash_kind)d->kind);
+    auto_sbuf text;
+    sbuf_init(&text, 64);
+    if (header || d->kind == HASH_MD5) {
+        digest_add_base64(d, &text);
+        call_header(c, header ? header : "content-md5", sbuf_str(&text));
+    }
+}
+
+/* SHA-256 of the job's body, read for it alone; the bytes will be asked for again from the start. */
+static int hash_body(const struct store_body *b, char *hex, struct err *err)
+{
+    char chunk[64 << 10];
+    struct hash h;
+    struct digest d;
+    auto_sbuf text;
+    sbuf_init(&text, 64);
+    hash_init(&h);
+    hash_begin(&h, HASH_SHA256);
+    ssize_t n = 0;
+    for (uint64_t at = 0; at < b->len; at += (uint64_t)n) {
+        n = b->read(b->ctx, chunk, min_u64(sizeof chunk, b->len - at), at);
+        if (n <= 0)
+            break;
+        hash_update(&h, chunk, (size_t)n);
+    }
+    hash_end(&h, &d);
+    hash_done(&h);
+    if (n < 0 || (n == 0 && b->len > 0))
+        return err_set(err, ERR_CANCELLED, "given up by the writer");
+    digest_add_hex(&d, &text);
+    memcpy(hex, text.ptr, 65);
+    return 0;
+}
+
+/* TLS guards the bytes on the way, and a checksum in a signed header does so without it; only where there is neither
+ * are they read twice. */
+static int sign_body(struct call *c, struct err *err)
+{
+    const struct s3 *s3 = c->job.store->self;
+    char hex[65];
+    if (s3->tls || c->job.args.body.digest.kind != HASH_NONE || c->identity->anonymous) {
+        s3_sign(c, STR(SIGV4_UNSIGNED));
+        return 0;
+    }
+    int r = hash_body(&c->job.args.body, hex, err);
+    if (r == 0)
+        s3_sign(c, (struct str){hex, 64});
+    return r;
+}
+
+static void add_object_headers(struct call *c)
+{
+    const struct job_args *a = &c->job.args;
+    call_header(c, "content-type", a->content_type.len ? a->content_type : STR("application/octet-stream"));
+    if (a->storage_class.len)
+        call_header(c, "x-amz-storage-class", a->storage_class);
+    if (a->upload_id.len)
+        call_header(c, META_UPLOAD_ID, a->upload_id);
+}
+
+static void add_condition(struct call *c)
+{
+    if (c->job.args.condition == STORE_IF_ABSENT)
+        call_header(c, "if-none-match", STR("*"));
+}
+
+static void simple_end(struct call *c, int status)
+{
+    if (c->success || (status == 404 && (c->job.op == JOB_ABORT || c->job.op == JOB_DELETE)))
+        call_end(c, 0);
+    else
+        s3_refused(c, status);
+}
+
+/* ---- PUT ----------------------------------------------------------------------------------------------------------
+ */
+
+static int build_put(struct call *c, struct err *err)
+{
+    s3_begin(c, "PUT", c->job.args.key, STR_NULL);
+    c->sends_body = true;
+    add_object_headers(c);
+    add_checksum(c, &c->job.args.body.digest);
+    add_condition(c);
+    return sign_body(c, err);
+}
+
+/* Somebody's object is there: ours, if the answer to an earlier attempt was lost. */
+static int build_whose(struct call *c, struct err *err)
+{
+    (void)err;
+    s3_begin(c, "HEAD", c->job.args.key, STR_NULL);
+    call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+    return 0;
+}
+
+static bool is_ours(const struct call *c)
+{
+    struct str mine = c->job.args.upload_id;
+    return c->success && mine.len && str_eq(call_answer_header(c, META_UPLOAD_ID), mine);
+}
+
+static void answered_whose(struct call *c, int status)
+{
+    if (is_ours(c)) {
+        s3_describe(c, true);
+        call_end(c, 0);
+    } else if (c->success) {
+        err_set(&c->err, ERR_EXISTS, "an object of this name exists already");
+        call_end(c, err_advise(&c->err, 1412, "choose another name, or allow it to be overwritten"));
+    } else {
+        s3_refused(c, status);
+    }
+}
+
+static const struct call_steps whose_steps = {build_whose, NULL, NULL, answered_whose};
+
+static void answered_put(struct call *c, int status)
+{
+    if (status == 412 && c->job.args.condition == STORE_IF_ABSENT) {
+        call_go(c, &whose_steps);
+    } else if (!c->success) {
+        s3_refused(c, status);
+    } else {
+        s3_describe(c, true);
+        c->job.reply.object.size_bytes = c->job.args.body.len;
+        call_end(c, 0);
+    }
+}
+
+const struct call_steps s3_put_steps = {build_put, NULL, NULL, answered_put};
+
+/* ---- multipart ----------------------------------------------------------------------------------------------------
+ */
+
+static int build_begin(struct call *c, struct err *err)
+{
+    (void)err;
+    s3_begin(c, "POST", c->job.args.key, STR("uploads="));
+    add_object_headers(c);
+    if (c->job.args.digest_kind != HASH_NONE) {
+        static const char *const names[] = {
+            [HASH_CRC32] = "CRC32", [HASH_CRC32C] = "CRC32C", [HASH_CRC64NVME] = "CRC64NVME"};
+        call_header(c, "x-amz-checksum-algorithm", str_of(names[c->job.args.digest_kind]));
+        call_header(c, "x-amz-checksum-type", STR("FULL_OBJECT"));
+    }
+    char payload[65];
+    s3_sign(c, s3_payload(c, payload));
+    return 0;
+}
+
+static void answered_begin(struct call *c, int status)
+{
+    const struct xml_answer *a;
+    if (!c->success) {
+        s3_refused(c, status);
+        return;
+    }
+    int r = s3_parse(c, &a, &c->err);
+    if (r == 0 && a->upload_id.len == 0)
+        r = err_set(&c->err, ERR_CORRUPT, "the answer to the begin of an upload has no id");
+    if (r == 0)
+        c->job.reply.object = (struct object){.key = c->job.args.key, .etag = call_keep(c, a->upload_id)};
+    call_end(c, r);
+}
+
+const struct call_steps s3_begin_steps = {build_begin, NULL, NULL, answered_begin};
+
+static void begin_with_id(struct call *c, const char *method, unsigned number)
+{
+    auto_sbuf q;
+    sbuf_init(&q, 8192);
+    if (number)
+        sbuf_addf(&q, "partNumber=%u&", number);
+    sbuf_adds(&q, "uploadId=");
+    uri_encode_query(c->job.args.id, &q);
+    s3_begin(c, method, c->job.args.key, sbuf_str(&q));
+}
+
+static int build_part(struct call *c, struct err *err)
+{
+    begin_with_id(c, "PUT", c->job.args.number);
+    c->sends_body = true;
+    add_checksum(c, &c->job.args.body.digest);
+    return sign_body(c, err);
+}
+
+static void answered_part(struct call *c, int status)
+{
+    if (!c->success) {
+        s3_refused(c, status);
+        return;
+    }
+    s3_describe(c, true);
+    c->job.reply.object.size_bytes = c->job.args.body.len;
+    call_end(c, 0);
+}
+
+const struct call_steps s3_part_steps = {build_part, NULL, NULL, answered_part};
+
+static void add_part(struct sbuf *b, const struct store_part *p, enum hash_kind kind)
+{
+    static const char *const names[] = {[HASH_CRC32] = "ChecksumCRC32",
+                                        [HASH_CRC32C] = "ChecksumCRC32C",
+                                        [HASH_CRC64NVME] = "ChecksumCRC64NVME",
+                                        [HASH_SHA256] = NULL};
+    sbuf_addf(b, "<Part><PartNumber>%u</PartNumber><ETag>", p->number);
+    for (size_t i = 0; i < p->etag.len; i++)
+        if (p->etag.ptr[i] == '"')
+            sbuf_adds(b, "&quot;");
+        else if (p->etag.ptr[i] != '<' && p->etag.ptr[i] != '&')
+            sbuf_addc(b, p->etag.ptr[i]);
+    sbuf_adds(b, "</ETag>");
+    if (kind != HASH_NONE && p->digest.kind == kind && names[kind]) {
+        sbuf_addf(b, "<%s>", names[kind]);
+        digest_add_base64(&p->digest, b);
+        sbuf_addf(b, "</%s>", names[kind]);
+    }
+    sbuf_adds(b, "</Part>");
+}
+
+static int build_complete(struct call *c, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    char size[24], payload[65];
+    uint64_t sum = 0;
+    (void)err;
+    begin_with_id(c, "POST", 0);
+    sbuf_adds(&c->sent, "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+    for (size_t i = 0; i < a->part_count; i++) {
+        add_part(&c->sent, &a->parts[i], a->digest_kind);
+        sum += a->parts[i].size_bytes;
+    }
+    sbuf_adds(&c->sent, "</CompleteMultipartUpload>");
+    call_header(c, "content-type", STR("application/xml"));
+    add_condition(c);
+    if (a->whole.kind != HASH_NONE) {
+        add_checksum(c, &a->whole);
+        call_header(c, "x-amz-checksum-type", STR("FULL_OBJECT"));
+        int n = snprintf(size, sizeof size, "%" PRIu64, sum);
+        call_header(c, "x-amz-mp-object-size", (struct str){size, (size_t)n});
+    }
+    s3_sign(c, s3_payload(c, payload));
+    return 0;
+}
+
+/* An upload that is not known any more was completed, by an attempt whose answer was lost, or aborted. */
+static void answered_completed_before(struct call *c, int status)
+{
+    if (is_ours(c)) {
+        s3_describe(c, true);
+        call_end(c, 0);
+    } else if (c->success || status == 404) {
+        err_set(&c->err, ERR_NOT_FOUND, "404 NoSuchUpload: the upload was aborted, or never begun");
+        call_end(c, err_advise(&c->err, 1404, "begin it again"));
+    } else {
+        s3_refused(c, status);
+    }
+}
+
+static const struct call_steps completed_before_steps = {build_whose, NULL, NULL, answered_completed_before};
+
+static void describe_complete(struct call *c, const struct xml_answer *a)
+{
+    const struct job_args *args = &c->job.args;
+    struct object *o = &c->job.reply.object;
+    struct err ignored;
+    *o = (struct object){.key = args->key, .etag = call_keep(c, a->etag)};
+    for (size_t i = 0; i < args->part_count; i++)
+        o->size_bytes += args->parts[i].size_bytes;
+    if (a->checksum.len && !a->checksum_is_composite && str_find(a->checksum, '-') < 0 &&
+        digest_parse_base64(a->checksum_kind, a->checksum, &o->digest, &ignored) < 0)
+        o->digest.kind = HASH_NONE;
+}
+
+/* S3 may answer 200 and fail afterwards: the document says which. */
+static void answered_complete(struct call *c, int status)
+{
+    const struct xml_answer *a;
+    if (status == 404) {
+        call_go(c, &completed_before_steps);
+    } else if (status == 412) {
+        call_go(c, &whose_steps);
+    } else if (!c->success) {
+        s3_refused(c, status);
+    } else if (s3_parse(c, &a, &c->err) < 0) {
+        call_end(c, -(int)c->err.code);
+    } else if (str_eq(a->root, STR("Error"))) {
+        s3_refused(c, 500);
+    } else {
+        describe_complete(c, a);
+        call_end(c, 0);
+    }
+}
+
+const struct call_steps s3_complete_steps = {build_complete, NULL, NULL, answered_complete};
+
+static int build_abort(struct call *c, struct err *err)
+{
+    (void)err;
+    begin_with_id(c, "DELETE", 0);
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+    return 0;
+}
+
+const struct call_steps s3_abort_steps = {build_abort, NULL, NULL, simple_end};
+
+/* ---- DELETE, SWEEP ------------------------------------------------------------------------------------------------
+ */
+
+static int build_delete(struct call *c, struct err *err)
+{
+    (void)err;
+    s3_begin(c, "DELETE", c->job.args.key, STR_NULL);
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+    return 0;
+}
+
+const struct call_steps s3_delete_steps = {build_delete, NULL, NULL, simple_end};
+
+static int build_uploads(struct call *c, struct err *err)
+{
+    auto_sbuf q;
+    (void)err;
+    sbuf_init(&q, 8192);
+    sbuf_adds(&q, "encoding-type=url&prefix=");
+    uri_encode_query(c->job.args.key, &q);
+    sbuf_adds(&q, "&uploads=");
+    s3_begin(c, "GET", STR_NULL, sbuf_str(&q));
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+    return 0;
+}
+
+static const struct call_steps sweep_one_steps;
+
+static const struct object *next_upload(struct s3_job *j)
+{
+    while (j->swept < j->page.count) {
+        const struct object *o = &j->page.objects[j->swept++];
+        if (str_eq(o->key, j->call.job.args.key) && j->swept < SWEEP_MAX)
+            return o;
+    }
+    return NULL;
+}
+
+static void sweep_next(struct call *c)
+{
+    struct s3_job *j = s3_of(c);
+    const struct object *o = next_upload(j);
+    if (!o) {
+        call_end(c, 0);
+        return;
+    }
+    j->sweeping = o->etag;
+    call_go(c, &sweep_one_steps);
+}
+
+static void answered_uploads(struct call *c, int status)
+{
+    const struct xml_answer *a;
+    if (!c->success)
+        s3_refused(c, status);
+    else if (s3_parse(c, &a, &c->err) < 0)
+        call_end(c, -(int)c->err.code);
+    else
+        sweep_next(c);
+}
+
+const struct call_steps s3_sweep_steps = {build_uploads, NULL, NULL, answered_uploads};
+
+static int build_sweep_one(struct call *c, struct err *err)
+{
+    auto_sbuf q;
+    (void)err;
+    sbuf_init(&q, 8192);
+    sbuf_adds(&q, "uploadId=");
+    uri_encode_query(s3_of(c)->sweeping, &q);
+    s3_begin(c, "DELETE", c->job.args.key, sbuf_str(&q));
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+    return 0;
+}
+
+static void answered_sweep_one(struct call *c, int status)
+{
+    if (c->success || status == 404)
+        sweep_next(c);
+    else
+        s3_refused(c, status);
+}
+
+static const struct call_steps sweep_one_steps = {build_sweep_one, NULL, NULL, answered_sweep_one};

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What HTTP says, in the alphabet of the house: the one table of that translation. */
+#include "call.h"
+#include "util/clock.h"
+#include <stdio.h>
+
+static const struct rule {
+    int status;
+    enum err_code code;
+    unsigned id;
+    bool may_retry;
+    bool slow_down;
+    const char *words; /* where the store has none of its own */
+    const char *advice;
+} rules[] = {
+    {307, ERR_AGAIN, 1301, true, false, "the bucket is being moved", "try again later"},
+    {400, ERR_INVALID, 1400, false, false, "the store does not accept the request", "report it with the store's words"},
+    {401, ERR_DENIED, 1401, false, false, "the store does not know us",
+     "check the credentials: they are missing, wrong or expired"},
+    {404, ERR_NOT_FOUND, 1404, false, false, "there is no such object", ""},
+    {405, ERR_UNSUPPORTED, 1501, false, false, "the store does not do that", "use another store for it"},
+    {408, ERR_TIMEOUT, 1408, true, false, "the store waited too long for us", "try again"},
+    {409, ERR_AGAIN, 1410, true, false, "another request on the same object is under way", "try again"},
+    {410, ERR_NOT_FOUND, 1404, false, false, "the object is gone", ""},
+    {412, ERR_CHANGED, 1409, false, false, "the object changed", "list the source again"},
+    {416, ERR_CHANGED, 1409, false, false, "the object is shorter than when it was listed", "list the source again"},
+    {429, ERR_AGAIN, 1429, true, true, "too many requests", "lower the concurrency"},
+    {500, ERR_AGAIN, 1500, true, false, "the store failed", "try again later"},
+    {501, ERR_UNSUPPORTED, 1501, false, false, "the store does not do that", "use another store for it"},
+    {502, ERR_AGAIN, 1500, true, false, "the store failed", "try again later"},
+    {503, ERR_AGAIN, 1429, true, true, "the store asks for fewer requests", "lower the concurrency"},
+    {504, ERR_AGAIN, 1500, true, false, "the store failed", "try again later"},
+};
+
+static const struct rule *rule_of(int status)
+{
+    static const struct rule other = {
+        0, ERR_IO, 1500, false, false, "the store gave an answer that none gives", "check the endpoint"};
+    for (size_t i = 0; i < countof(rules); i++)
+        if (rules[i].status == status)
+            return &rules[i];
+    return &other;
+}
+
+/* Seconds, or a date. A store that asks for an hour is believed up to five minutes. */
+static uint64_t retry_after(const struct call *c)
+{
+    struct str text = call_answer_header(c, "retry-after");
+    struct err ignored;
+    uint64_t seconds = 0;
+    int64_t when;
+    if (text.len == 0)
+        return 0;
+    if (str_to_u64(text, &seconds, &ignored) < 0 && time_parse_http(text, &when, &ignored) == 0) {
+        int64_t wait_ns = when - clock_wall_ns();
+        seconds = wait_ns > 0 ? (uint64_t)wait_ns / NS_PER_SECOND + 1 : 0;
+    }
+    return min_u64(seconds, 300) * NS_PER_SECOND;
+}
+
+/* How far this machine's clock is ahead of the store's, by the answer's own date; 0 if it has none. */
+static int64_t skew_ns(const struct call *c)
+{
+    int64_t theirs;
+    struct err ignored;
+    if (time_parse_http(call_answer_header(c, "date"), &theirs, &ignored) < 0)
+        return 0;
+    return clock_wall_ns() - theirs;
+}
+
+/* Clocks that are apart make every signature and every assertion invalid. A HEAD has no document to say so. */
+static bool is_skew(const struct status_words *w, int64_t skew)
+{
+    const int64_t bound = 300 * (int64_t)NS_PER_SECOND;
+    return str_eq(w->code, STR("RequestTimeTooSkewed")) || str_eq(w->code, STR("RequestInTheFuture")) ||
+           ((w->status == 403 || w->status == 401) && (skew > bound || skew < -bound));
+}
+
+static int skewed(struct call *c, int64_t skew)
+{
+    char text[TIME_TEXT_MAX];
+    err_set(&c->err, ERR_DENIED, "this machine's clock is %s %s the store's",
+            duration_text((uint64_t)(skew < 0 ? -skew : skew), text), skew < 0 ? "behind" : "ahead of");
+    return err_advise(&c->err, 1901, "set the clock (chronyc makestep, or timedatectl set-ntp true)");
+}
+
+static int denied(struct call *c, const struct status_words *w)
+{
+    err_set(&c->err, ERR_DENIED, "%d %.*s: %s denied%s%.*s", w->status, STR_FMT(w->code),
+            w->right ? w->right : "access", w->message.len ? ": " : "", (int)min_u64(w->message.len, 160),
+            w->message.ptr ? w->message.ptr : "");
+    return err_advise(&c->err, 1403, "grant %s to %s, or use other credentials", w->right ? w->right : "access",
+                      creds_source_name(c->creds));
+}
+
+int call_status(struct call *c, const struct status_words *w)
+{
+    const struct rule *rule = rule_of(w->status);
+    c->job.reply.may_retry = rule->may_retry;
+    c->job.reply.slow_down = rule->slow_down;
+    c->job.reply.retry_after_ns = rule->may_retry ? retry_after(c) : 0;
+    int64_t skew = skew_ns(c);
+    if (is_skew(w, skew))
+        return skewed(c, skew);
+    if (w->status == 403)
+        return denied(c, w);
+    struct str message = w->message.len ? w->message : str_of(rule->words);
+    err_set(&c->err, rule->code, "%d%s%.*s: %.*s", w->status, w->code.len ? " " : "", STR_FMT(w->code),
+            (int)min_u64(message.len, 200), message.ptr);
+    return err_advise(&c->err, rule->id, "%s", rule->advice);
+}

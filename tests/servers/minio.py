@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The second opinion on S3: https://github.com/minio/minio."""
+
+import os
+import urllib.request
+
+from .process import CACHE, Server, free_port
+
+ACCESS_KEY, SECRET_KEY, REGION = "cistern-access", "cistern-secret", "us-east-1"
+
+
+class Minio(Server):
+    def __init__(self):
+        super().__init__("minio")
+        self.data = self.root / "data"
+        self.data.mkdir()
+        self.console = free_port()
+
+    def command(self):
+        return [str(CACHE / "bin/minio"), "server", "--quiet", "--address", f"127.0.0.1:{self.port}",
+                "--console-address", f"127.0.0.1:{self.console}", str(self.data)]
+
+    def environment(self):
+        return dict(os.environ, MINIO_ROOT_USER=ACCESS_KEY, MINIO_ROOT_PASSWORD=SECRET_KEY, MINIO_REGION=REGION,
+                    MINIO_UPDATE="off", MINIO_CALLHOME_ENABLE="off", CI="1", HOME=str(self.root))
+
+    def ready(self):
+        with urllib.request.urlopen(f"{self.url}/minio/health/cluster", timeout=1) as answer:
+            return answer.status == 200
+
+    def make_bucket(self, name):
+        (self.data / name).mkdir()

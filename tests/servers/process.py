@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One server as a child: started on a port that nobody had, waited for, stopped by its own pid."""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+CACHE = pathlib.Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern"))
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """A child with a folder of its own. Subclasses give `command`, and `ready` if an open port is not enough."""
+
+    scheme = "http"
+
+    def __init__(self, name):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-"))
+        self.port = free_port()
+        self.child = None
+
+    @property
+    def url(self):
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def command(self):
+        raise NotImplementedError
+
+    def environment(self):
+        return dict(os.environ)
+
+    def ready(self):
+        with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+
+    def start(self, seconds=60):
+        log = open(self.root / "log", "ab")
+        self.child = subprocess.Popen(self.command(), stdout=log, stderr=log, env=self.environment())
+        log.close()
+        deadline = time.monotonic() + seconds
+        while True:
+            if self.child.poll() is not None:
+                raise RuntimeError(f"{self.command()[0]} ended: {(self.root / 'log').read_text()[-2000:]}")
+            try:
+                if self.ready():
+                    return self
+            except (OSError, urllib.error.URLError):
+                pass
+            if time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError(f"{self.command()[0]} was not ready after {seconds} s")
+            time.sleep(0.05)
+
+    def stop(self):
+        if self.child and self.child.poll() is None:
+            self.child.send_signal(signal.SIGTERM)
+            try:
+                self.child.wait(5)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+                self.child.wait()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()

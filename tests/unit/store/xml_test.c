@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "util/clock.h"
+#include "xml.h"
+
+#define HEAD "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+
+struct parsed {
+    struct page page;
+    struct xml *xml;
+    const struct xml_answer *answer;
+    struct err err;
+};
+
+static int parse_in_pieces(struct parsed *p, struct str text, size_t piece)
+{
+    page_init(&p->page);
+    p->xml = xml_new(&p->page);
+    int r = 0;
+    for (size_t at = 0; at < text.len && r == 0; at += piece)
+        r = xml_feed(p->xml, text.ptr + at, min_u64(piece, text.len - at), &p->err);
+    if (r == 0)
+        r = xml_end(p->xml, &p->err);
+    p->answer = xml_answer(p->xml);
+    return r;
+}
+
+static void done(struct parsed *p)
+{
+    xml_free(p->xml);
+    page_done(&p->page);
+}
+
+static void assert_str(struct str s, const char *want)
+{
+    if (!str_eq(s, str_of(want)))
+        fail_msg("'%.*s' is not '%s'", STR_FMT(s), want);
+}
+
+static void a_list_is_read_whatever_the_pieces(void **state)
+{
+    static const char text[] =
+        HEAD "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>x%2F</Prefix>"
+             "<EncodingType>url</EncodingType><KeyCount>2</KeyCount><IsTruncated>true</IsTruncated>"
+             "<NextContinuationToken>a+b=</NextContinuationToken>"
+             "<Contents><Key>x/a+b%2Bc%25%C3%BC</Key><LastModified>2026-11-21T09:30:00.250Z</LastModified>"
+             "<ETag>&quot;abc&quot;</ETag><Size>18446744073709551615</Size><StorageClass>STANDARD</StorageClass>"
+             "<Owner><ID>Key</ID><DisplayName>n</DisplayName></Owner></Contents>"
+             "<Contents><Key>x/b</Key><Size>0</Size></Contents>"
+             "<CommonPrefixes><Prefix>x/c/</Prefix></CommonPrefixes></ListBucketResult>";
+    (void)state;
+    for (size_t piece = 1; piece < sizeof text; piece += piece < 8 ? 1 : 97) {
+        struct parsed p;
+        assert_int_equal(parse_in_pieces(&p, STR(text), piece), 0);
+        assert_str(p.answer->root, "ListBucketResult");
+        assert_true(p.answer->is_truncated);
+        assert_str(p.answer->next_token, "a+b=");
+        assert_int_equal(p.page.count, 3);
+        assert_str(p.page.objects[0].key, "x/a b+c%\xc3\xbc");
+        assert_str(p.page.objects[0].etag, "\"abc\"");
+        assert_true(p.page.objects[0].size_bytes == UINT64_MAX);
+        assert_true(p.page.objects[0].mtime_ns == INT64_C(1795253400250000000));
+        assert_str(p.page.objects[1].key, "x/b");
+        assert_str(p.page.objects[1].etag, "");
+        assert_str(p.page.objects[2].key, "x/c/");
+        done(&p);
+    }
+}
+
+static void keys_are_decoded_also_when_the_server_says_so_last(void **state)
+{
+    struct parsed p;
+    (void)state;
+    assert_int_equal(parse_in_pieces(&p,
+                                     STR("<ListBucketResult><Contents><Key>a%2Fb</Key></Contents>"
+                                         "<EncodingType>url</EncodingType></ListBucketResult>"),
+                                     1000),
+                     0);
+    assert_str(p.page.objects[0].key, "a/b");
+    done(&p);
+    assert_int_equal(
+        parse_in_pieces(&p, STR("<ListBucketResult><Contents><Key>a%2Fb</Key></Contents></ListBucketResult>"), 1000),
+        0);
+    assert_str(p.page.objects[0].key, "a%2Fb");
+    done(&p);
+}
+
+static void errors_uploads_and_credentials_are_read(void **state)
+{
+    struct parsed p;
+    (void)state;
+    assert_int_equal(parse_in_pieces(&p,
+                                     STR("<Error><Code>PermanentRedirect</Code><Message>go &lt;there&gt;</Message>"
+                                         "<Region>eu-west-1</Region><RequestId>r</RequestId></Error>"),
+                                     3),
+                     0);
+    assert_str(p.answer->code, "PermanentRedirect");
+    assert_str(p.answer->message, "go <there>");
+    assert_str(p.answer->region, "eu-west-1");
+    done(&p);
+    assert_int_equal(parse_in_pieces(&p,
+                                     STR("<ListMultipartUploadsResult><Upload><Key>k</Key><UploadId>u1</UploadId>"
+                                         "</Upload><Upload><Key>k2</Key><UploadId>u2</UploadId></Upload>"
+                                         "</ListMultipartUploadsResult>"),
+                                     5),
+                     0);
+    assert_int_equal(p.page.count, 2);
+    assert_str(p.page.objects[1].key, "k2");
+    assert_str(p.page.objects[1].etag, "u2");
+    done(&p);
+    assert_int_equal(parse_in_pieces(&p,
+                                     STR("<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult>"
+                                         "<Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>S</SecretAccessKey>"
+                                         "<SessionToken>T</SessionToken><Expiration>2026-11-21T10:00:00Z</Expiration>"
+                                         "</Credentials></AssumeRoleWithWebIdentityResult>"
+                                         "</AssumeRoleWithWebIdentityResponse>"),
+                                     7),
+                     0);
+    assert_str(p.answer->access_key_id, "A");
+    assert_str(p.answer->secret, "S");
+    assert_str(p.answer->session_token, "T");
+    done(&p);
+    assert_int_equal(
+        parse_in_pieces(&p,
+                        STR("<CompleteMultipartUploadResult><ETag>\"e-2\"</ETag><ChecksumCRC64NVME>AAAAAAAAAAA="
+                            "</ChecksumCRC64NVME><ChecksumType>FULL_OBJECT</ChecksumType>"
+                            "</CompleteMultipartUploadResult>"),
+                        7),
+        0);
+    assert_int_equal(p.answer->checksum_kind, HASH_CRC64NVME);
+    assert_false(p.answer->checksum_is_composite);
+    done(&p);
+}
+
+static void what_no_store_sends_is_an_error(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "garbage",
+        "<ListBucketResult>",
+        "<a><b></a></b>",
+        "<!DOCTYPE x [<!ENTITY a \"b\">]><x>&a;</x>",
+        "<!DOCTYPE x SYSTEM \"file:///etc/passwd\"><x/>",
+        "<x>&undefined;</x>",
+        "<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>",
+        "<ListBucketResult><Contents><Key>k</Key><Size>-1</Size></Contents></ListBucketResult>",
+        "<ListBucketResult><Contents><Key>k</Key><Size>18446744073709551616</Size></Contents></ListBucketResult>",
+        "<ListBucketResult><Contents><Key>k</Key><LastModified>yesterday</LastModified></Contents></ListBucketResult>",
+        "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%zz</Key></Contents></ListBucketResult>",
+        "<a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a/></a></a></a></a></a></a></a></a></a></a></a></a></a></a></"
+        "a></a>",
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(bad); i++) {
+        struct parsed p;
+        int r = parse_in_pieces(&p, str_of(bad[i]), 1000);
+        if (r >= 0)
+            fail_msg("no error for %s", bad[i]);
+        done(&p);
+    }
+}
+
+static void a_text_without_end_is_refused(void **state)
+{
+    struct parsed p;
+    auto_sbuf b;
+    (void)state;
+    sbuf_init(&b, 1 << 20);
+    sbuf_adds(&b, "<ListBucketResult><Contents><Key>");
+    for (int i = 0; i < 70000; i++)
+        sbuf_addc(&b, 'k');
+    assert_int_equal(parse_in_pieces(&p, sbuf_str(&b), 4096), -ERR_CORRUPT);
+    done(&p);
+}
+
+static void a_parser_is_used_again(void **state)
+{
+    static const char text[] = "<ListBucketResult><Contents><Key>k</Key></Contents></ListBucketResult>";
+    struct parsed p;
+    (void)state;
+    assert_int_equal(parse_in_pieces(&p, STR("<a>"), 10), -ERR_CORRUPT);
+    for (int i = 0; i < 3; i++) {
+        xml_reset(p.xml);
+        assert_int_equal(xml_feed(p.xml, text, sizeof text - 1, &p.err), 0);
+        assert_int_equal(xml_end(p.xml, &p.err), 0);
+        assert_int_equal(p.page.count, 1);
+    }
+    done(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_is_read_whatever_the_pieces),
+        cmocka_unit_test(keys_are_decoded_also_when_the_server_says_so_last),
+        cmocka_unit_test(errors_uploads_and_credentials_are_read),
+        cmocka_unit_test(what_no_store_sends_is_an_error),
+        cmocka_unit_test(a_text_without_end_is_refused),
+        cmocka_unit_test(a_parser_is_used_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
