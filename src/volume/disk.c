@@ -84,8 +84,8 @@ int disk_choose(const struct disk_facts *f, enum disk_backend wish, enum disk_ba
  * -----------------------------------------------------------------------------------------------
  */
 
-/* data/ of the quota backend is a plain folder: nothing to take down. */
-static int nothing_to_detach(const struct disk *d, struct err *err)
+/* data/ of the quota backend is a plain folder: nothing to take down. Nor is there of a disk that nobody knows. */
+static int nothing_to_do(const struct disk *d, struct err *err)
 {
     (void)d;
     (void)err;
@@ -100,7 +100,8 @@ static const struct backend {
     int (*unbacked)(const struct disk *d, uint64_t *ret_bytes, struct err *err);
     int (*release)(const struct disk *d, struct err *err);
 } calls[] = {
-    [DISK_QUOTA] = {quota_make, quota_attach, quota_grow, nothing_to_detach, quota_unbacked, quota_release},
+    [DISK_AUTO] = {.detach = nothing_to_do, .release = nothing_to_do},
+    [DISK_QUOTA] = {quota_make, quota_attach, quota_grow, nothing_to_do, quota_unbacked, quota_release},
     [DISK_LOOP] = {image_make, image_attach, image_grow, image_detach, image_unbacked, image_release},
 };
 

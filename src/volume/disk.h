@@ -42,11 +42,11 @@ enum {
 };
 
 struct disk {
-    enum disk_backend backend;
-    int dir;                 /* borrowed; the volume's folder */
-    const char *path;        /* borrowed; its absolute path, for mounts */
-    uint64_t capacity_bytes; /* promised */
-    uint32_t project;        /* quota: the project id */
+    enum disk_backend backend; /* DISK_AUTO only to detach and release what is left of an unknown one */
+    int dir;                   /* borrowed; the volume's folder */
+    const char *path;          /* borrowed; its absolute path, for mounts */
+    uint64_t capacity_bytes;   /* promised */
+    uint32_t project;          /* quota: the project id */
 };
 
 /* Makes data/ (and data.img, allocated in full). Durable when it returns. */

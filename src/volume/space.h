@@ -71,6 +71,7 @@ must_check int space_list(struct space *s, struct str after, size_t max, struct 
 void space_entries_free(struct space_entry *own_entries, size_t count);
 
 /* Mounts the volume's disk (after a reboot), or takes it down (in use: ERR_BUSY). Both may be repeated. */
+/* All that changes one volume excludes itself: ERR_PENDING (CIS2007) while another call is at work on it. */
 must_check int space_attach(struct space *s, struct str id, struct err *err);
 must_check int space_detach(struct space *s, struct str id, struct err *err);
 
@@ -85,8 +86,10 @@ struct space_change {
 must_check int space_modify(struct space *s, struct str id, const struct space_change *changes, size_t count,
                             struct err *err);
 
-/* Detaches and renames into trash. Absent (or no id at all) is success; in use is ERR_BUSY. */
+/* Detaches and renames into trash. Absent (or no id at all) is success; in use is ERR_BUSY. Its bytes can be promised
+ * again once space_empty_trash() has freed them; space_create() does that itself when it is short. */
 must_check int space_delete(struct space *s, struct str id, struct err *err);
 
-/* Frees what was deleted; goes on past a folder that cannot be removed and then tells of the first. */
+/* Frees what was deleted, as long as it takes and without the lock; goes on past a folder that cannot be removed and
+ * then tells of the first. */
 must_check int space_empty_trash(struct space *s, struct err *err);

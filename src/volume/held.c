@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+void held_done(struct held *h)
+{
+    auto_clean_fd(&h->dir);
+    free(h->path);
+    h->path = NULL;
+}
+
+static const char *folder_name(const struct space *s, int parent)
+{
+    return parent == s->volumes ? "volumes" : parent == s->making ? "making" : "trash";
+}
+
+int held_open(const struct space *s, int parent, const char *id, struct held *ret, struct err *err)
+{
+    auto_held h = {.dir = -1};
+    int r = dir_open(parent, id, &h.dir, err);
+    if (r == -ERR_NOT_FOUND)
+        return err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
+    if (r < 0)
+        return r;
+    if (flock(h.dir, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK)
+            return err_sys(err, errno, "cannot lock the volume '%s'", id);
+        err_set(err, ERR_PENDING, "another call is at work on the volume '%s'", id);
+        return err_advise(err, 2007, "ask again");
+    }
+    /* Between the opening and the lock its last holder may have moved it away. */
+    struct stat here, there;
+    if (fstat(h.dir, &here) != 0 || fstatat(parent, id, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
+        here.st_ino != there.st_ino)
+        return err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
+    r = held_moved(s, parent, id, &h, err);
+    if (r < 0)
+        return r;
+    ret->dir = take_fd(&h.dir);
+    ret->path = take(&h.path);
+    return 0;
+}
+
+int held_moved(const struct space *s, int parent, const char *id, struct held *h, struct err *err)
+{
+    auto_sbuf path;
+    sbuf_init(&path, PATH_MAX);
+    sbuf_addf(&path, "%s/%s/%s", s->path, folder_name(s, parent), id);
+    free(h->path);
+    h->path = NULL;
+    return sbuf_take(&path, &h->path, err);
+}
+
+struct disk held_disk(const struct held *h, const struct spec *spec)
+{
+    return (struct disk){.backend = (enum disk_backend)spec->backend,
+                         .dir = h->dir,
+                         .path = h->path,
+                         .capacity_bytes = spec->capacity_bytes,
+                         .project = (uint32_t)spec->project};
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "volume/space.h"
+#include "pool.h"
+#include "util/file.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+/* ---- lock
+ * ------------------------------------------------------------------------------------------------------------
+ */
+
+static int flock_wait(int fd)
+{
+    int r;
+    do
+        r = flock(fd, LOCK_EX);
+    while (r != 0 && errno == EINTR);
+    return r;
+}
+
+/* The lock file holds a number that rises with every change, so that a ledger need not be read again for each call. */
+static int read_generation(const struct space *s, uint64_t *ret, struct err *err)
+{
+    *ret = 0;
+    if (pread(s->lock_file, ret, sizeof *ret, 0) < 0)
+        return err_sys(err, errno, "cannot read the lock of the pool '%s'", s->path);
+    return 0;
+}
+
+static int refresh(struct space *s, struct err *err)
+{
+    uint64_t generation;
+    int r = read_generation(s, &generation, err);
+    if (r < 0 || (generation == s->generation && generation != 0))
+        return r;
+    r = ledger_read(&s->ledger, s->volumes, s->making, err);
+    if (r == 0)
+        s->generation = generation;
+    return r;
+}
+
+int space_lock(struct space *s, struct err *err)
+{
+    pthread_mutex_lock(&s->lock);
+    int r = flock_wait(s->lock_file) == 0 ? refresh(s, err) : err_sys(err, errno, "cannot lock the pool '%s'", s->path);
+    if (r < 0)
+        space_unlock(s);
+    return r;
+}
+
+void space_unlock(struct space *s)
+{
+    int kept_errno = errno;
+    flock(s->lock_file, LOCK_UN);
+    pthread_mutex_unlock(&s->lock);
+    errno = kept_errno;
+}
+
+int space_touch(struct space *s, struct err *err)
+{
+    uint64_t next = s->generation + 1;
+    int r = file_pwrite_all(s->lock_file, "lock", &next, sizeof next, 0, err);
+    if (r == 0)
+        s->generation = next;
+    return r;
+}
+
+/* ---- opening
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+static int open_folders(struct space *s, struct err *err)
+{
+    /* 0700: what is published is reached by its mount; nobody else on the node has business here. */
+    if (dir_make(s->dir, "volumes", 0700, &s->volumes, err) < 0 ||
+        dir_make(s->dir, "making", 0700, &s->making, err) < 0 || dir_make(s->dir, "trash", 0700, &s->trash, err) < 0)
+        return -(int)err->code;
+    return dir_sync(s->dir, s->path, err);
+}
+
+static int choose_backend(struct space *s, const struct space_options *o, struct err *err)
+{
+    struct disk_facts facts;
+    int r = o->facts ? 0 : disk_probe(s->dir, &facts, err);
+    if (r == 0)
+        r = disk_choose(o->facts ? o->facts : &facts, o->backend, &s->backend, s->why, err);
+    return r < 0 ? err_wrap(err, "opening the pool '%s'", s->path) : 0;
+}
+
+/* Under the lock file alone: nobody else has `s` yet, but another process may be making the same folder a pool. */
+static int establish(struct space *s, const struct space_options *o, struct err *err)
+{
+    if (flock_wait(s->lock_file) != 0)
+        return err_sys(err, errno, "cannot lock the pool '%s'", s->path);
+    int r = identity_establish(s->dir, o, s->uuid, err);
+    if (r == 0)
+        r = open_folders(s, err);
+    flock(s->lock_file, LOCK_UN);
+    return r;
+}
+
+/* Half-made volumes whose maker is dead: CreateVolume never said OK, so nobody knows them, and whoever still wants one
+ * asks for it again by name. */
+static int recover(struct space *s, struct err *err)
+{
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    for (size_t i = s->ledger.count; r == 0 && i-- > 0;) {
+        const struct ledger_entry e = s->ledger.entries[i];
+        auto_held h = {.dir = -1};
+        struct err ignored;
+        /* Ready ones are not in making/, and one that is locked has a maker that lives. */
+        if (held_open(s, s->making, e.id, &h, &ignored) < 0)
+            continue;
+        struct disk d = {.backend = e.backend, .dir = h.dir, .path = h.path};
+        r = disk_detach(&d, err);
+        if (r == 0)
+            r = space_discard(s, s->making, e.id, err);
+        if (r < 0)
+            err_wrap(err, "removing the half-made volume '%s'", s->ledger.entries[i].id);
+    }
+    space_unlock(s);
+    return r;
+}
+
+static int open_in(struct space *s, const struct space_options *o, struct err *err)
+{
+    int r = dir_open(AT_FDCWD, o->path, &s->dir, err);
+    if (r < 0)
+        return r;
+    s->path = realpath(o->path, NULL);
+    if (!s->path)
+        return err_sys(err, errno, "cannot look up the pool '%s'", o->path);
+    s->lock_file = openat(s->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (s->lock_file < 0)
+        return err_sys(err, errno, "cannot open the lock of the pool '%s'", s->path);
+    r = establish(s, o, err);
+    if (r == 0)
+        r = choose_backend(s, o, err);
+    return r < 0 ? r : recover(s, err);
+}
+
+int space_open(const struct space_options *o, struct space **ret, struct err *err)
+{
+    auto_space s = xcalloc(1, sizeof *s);
+    s->dir = s->volumes = s->making = s->trash = s->lock_file = -1;
+    pthread_mutex_init(&s->lock, NULL);
+    s->name = str_dup(str_of(o->name));
+    s->reserve_percent = o->reserve_percent;
+    if (o->path[0] != '/' || o->reserve_percent > 90 || !o->name[0])
+        return err_set(err, ERR_INVALID, "a pool needs an absolute path, a name, and a reserve of at most 90 %%");
+    int r = open_in(s, o, err);
+    if (r < 0)
+        return r;
+    *ret = take(&s);
+    return 0;
+}
+
+void space_close(struct space *own_s)
+{
+    if (!own_s)
+        return;
+    int *const fds[] = {&own_s->dir, &own_s->volumes, &own_s->making, &own_s->trash, &own_s->lock_file};
+    for (size_t i = 0; i < countof(fds); i++)
+        auto_clean_fd(fds[i]);
+    ledger_done(&own_s->ledger);
+    pthread_mutex_destroy(&own_s->lock);
+    free(own_s->name);
+    free(own_s->path);
+    free(own_s);
+}
+
+const char *space_name(const struct space *s)
+{
+    return s->name;
+}
+
+const char *space_path(const struct space *s)
+{
+    return s->path;
+}
+
+const char *space_uuid(const struct space *s)
+{
+    return s->uuid;
+}
+
+enum disk_backend space_backend(const struct space *s)
+{
+    return s->backend;
+}
+
+const char *space_backend_why(const struct space *s)
+{
+    return s->why;
+}
+
+/* ---- bytes
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+static int unbacked_of(const struct space *s, const struct ledger_entry *e, uint64_t *ret, struct err *err)
+{
+    auto_fd dir = -1;
+    *ret = 0;
+    if (e->state == LEDGER_BROKEN)
+        return 0;
+    int r = dir_open(e->state == LEDGER_MAKING ? s->making : s->volumes, e->id, &dir, err);
+    if (r < 0)
+        return r;
+    struct disk d = {
+        .backend = e->backend, .dir = dir, .path = e->id, .capacity_bytes = e->capacity_bytes, .project = e->project};
+    return disk_unbacked(&d, ret, err);
+}
+
+static int sum_unbacked(const struct space *s, uint64_t *ret, struct err *err)
+{
+    uint64_t sum = 0, bytes;
+    for (size_t i = 0; i < s->ledger.count; i++) {
+        int r = unbacked_of(s, &s->ledger.entries[i], &bytes, err);
+        if (r < 0)
+            return r;
+        sum += bytes;
+    }
+    *ret = sum;
+    return 0;
+}
+
+/* Folders, records, and the extents of images: a volume as large as all that is left can really be made. */
+enum { OWN_BYTES = 16 << 20 };
+
+static int read_free(const struct space *s, uint64_t *ret_total, uint64_t *ret_free, struct err *err)
+{
+    struct statvfs fs;
+    if (fstatvfs(s->dir, &fs) != 0)
+        return err_sys(err, errno, "cannot read the free space of the pool '%s'", s->path);
+    uint64_t total = fs.f_blocks * fs.f_frsize;
+    uint64_t reserve = total / 100 * s->reserve_percent + OWN_BYTES;
+    *ret_total = total > reserve ? total - reserve : 0;
+    *ret_free = fs.f_bavail * fs.f_frsize > reserve ? fs.f_bavail * fs.f_frsize - reserve : 0;
+    return 0;
+}
+
+/* What is free, less what is promised and not taken from it yet. Makers allocate without the lock: a sum that changed
+ * while the free space was read would count such bytes twice, or not at all. */
+static int measure(const struct space *s, uint64_t *ret_total, uint64_t *ret_available, struct err *err)
+{
+    enum { ATTEMPTS = 100 };
+    uint64_t before, after, free_bytes;
+    for (unsigned i = 0; i < ATTEMPTS; i++) {
+        if (sum_unbacked(s, &before, err) < 0 || read_free(s, ret_total, &free_bytes, err) < 0 ||
+            sum_unbacked(s, &after, err) < 0)
+            return -(int)err->code;
+        if (before == after)
+            break;
+    }
+    uint64_t promised = max_u64(before, after);
+    *ret_available = free_bytes > promised ? free_bytes - promised : 0;
+    return 0;
+}
+
+int space_available(struct space *s, uint64_t *ret_bytes, struct err *err)
+{
+    uint64_t total;
+    return measure(s, &total, ret_bytes, err);
+}
+
+int space_usage(struct space *s, struct space_usage *ret, struct err *err)
+{
+    struct space_usage u = {0};
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    r = measure(s, &u.total_bytes, &u.available_bytes, err);
+    for (size_t i = 0; i < s->ledger.count; i++) {
+        u.allocated_bytes += s->ledger.entries[i].capacity_bytes;
+        u.volumes += s->ledger.entries[i].state != LEDGER_MAKING;
+    }
+    space_unlock(s);
+    if (r < 0)
+        return r;
+    /* A pool is one file system: all that is left can go to one volume. */
+    u.largest_bytes = u.available_bytes >= DISK_BYTES_MIN ? u.available_bytes : 0;
+    *ret = u;
+    return 0;
+}
+
+/* ---- looking up
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+static int open_volume(const struct space *s, const char *id, struct volume **ret, struct err *err)
+{
+    auto_sbuf path;
+    sbuf_init(&path, PATH_MAX);
+    sbuf_addf(&path, "%s/volumes/%s", s->path, id);
+    return volume_open(path.ptr, ret, err);
+}
+
+static int no_such(struct str what, struct err *err)
+{
+    return err_set(err, ERR_NOT_FOUND, "there is no volume '%.*s'", (int)min_u64(what.len, 100),
+                   what.len ? what.ptr : "");
+}
+
+int space_find(struct space *s, struct str id, struct volume **ret, struct err *err)
+{
+    if (!spec_id_is_valid(id))
+        return no_such(id, err);
+    if (!spec_id_is_of_pool(id, s->uuid)) {
+        err_set(err, ERR_CHANGED, "the volume '%.*s' is of pool %.*s, and the pool in '%s' is %s", STR_FMT(id),
+                SPEC_UUID_LEN, id.ptr + 3, s->path, s->uuid);
+        return err_advise(err, 3001, "the disk was replaced or wiped: the volume's data is not here");
+    }
+    auto_mem char *name = str_dup(id);
+    struct stat st;
+    if (fstatat(s->volumes, name, &st, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT)
+        return no_such(id, err);
+    return open_volume(s, name, ret, err);
+}
+
+int space_find_name(struct space *s, struct str name, struct volume **ret, struct err *err)
+{
+    char id[SPEC_ID_LEN + 1] = "";
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    const struct ledger_entry *e = ledger_find_name(&s->ledger, name);
+    if (e && e->state == LEDGER_READY)
+        memcpy(id, e->id, sizeof id);
+    space_unlock(s);
+    return id[0] ? open_volume(s, id, ret, err) : no_such(name, err);
+}
+
+void space_entries_free(struct space_entry *own_entries, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(own_entries[i].name);
+    free(own_entries);
+}
+
+int space_list(struct space *s, struct str after, size_t max, struct space_entry **ret, size_t *ret_count,
+               struct err *err)
+{
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    struct space_entry *list = xcalloc(min_u64(max, s->ledger.count) + 1, sizeof *list);
+    size_t count = 0;
+    for (size_t i = 0; i < s->ledger.count && count < max; i++) {
+        const struct ledger_entry *e = &s->ledger.entries[i];
+        if (e->state == LEDGER_MAKING || str_cmp(str_of(e->id), after) <= 0)
+            continue;
+        memcpy(list[count].id, e->id, sizeof e->id);
+        list[count].name = str_dup(str_of(e->name));
+        list[count++].capacity_bytes = e->capacity_bytes;
+    }
+    space_unlock(s);
+    *ret = list;
+    *ret_count = count;
+    return 0;
+}
