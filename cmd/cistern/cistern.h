@@ -3,6 +3,8 @@
 #pragma once
 
 #include "cli/opt.h"
+#include "store/store.h"
+#include "util/glob.h"
 #include "util/log.h"
 
 struct globals {
@@ -32,3 +34,9 @@ int verb_status(int argc, char **argv);
 /* Parses the verb's own flags and --help. Returns -1 to go on; else the code to end with. `usage` is the text above the
  * flags. */
 int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv);
+
+/* Opens a store as the globals say; `uri` is borrowed. */
+struct store_options store_defaults(const char *uri);
+
+/* Counts what is below the URI: `hydrate --dry-run` and `ls --sum`. Returns an exit code. */
+int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_if_empty);

@@ -1,11 +1,338 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* cistern ls URI: names and sizes below a prefix. */
 #include "cistern.h"
 #include "cli/exit.h"
+#include "cli/term.h"
+#include "store/list.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include "util/json.h"
+#include <inttypes.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
+
+static const char usage[] = "Usage: cistern ls URI [flags]\n\n"
+                            "Lists what is below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///folder/), one "
+                            "folder level unless -r.\n\n"
+                            "  cistern ls -l s3://bucket/dataset/\n"
+                            "  cistern ls -r --sum gs://bucket/\n\nFlags:\n";
+
+static struct {
+    bool is_long, recursive, sum;
+    struct opt_list include, exclude;
+    const char *manifest;
+    uint64_t max;
+} flags;
+
+static const struct opt table[] = {
+    {"long", 'l', OPT_FLAG, &flags.is_long, NULL, "with size, time and checksum"},
+    {"recursive", 'r', OPT_FLAG, &flags.recursive, NULL, "everything below, not one level"},
+    {"include", 0, OPT_LIST, &flags.include, "GLOB", "only what matches (again for more; ** crosses slashes)"},
+    {"exclude", 0, OPT_LIST, &flags.exclude, "GLOB", "nothing that matches; wins over --include"},
+    {"sum", 0, OPT_FLAG, &flags.sum, NULL, "count objects and bytes instead"},
+    {"manifest-out", 0, OPT_TEXT, &flags.manifest, "FILE", "also write the list, a JSON object a line"},
+    {"max", 0, OPT_U64, &flags.max, "N", "stop after so many names"},
+    {0},
+};
+
+/* home: the worker's loop once it runs; main reads it after `over` was told. */
+struct ls {
+    struct store *store; /* borrowed */
+    struct worker worker;
+    struct mail start;
+    struct filter filter;
+    struct sbuf prefix;
+    struct sbuf token;
+    FILE *manifest; /* owned */
+    uint64_t names, objects, bytes;
+    struct listing *listing;
+    int over_fd; /* owned: eventfd */
+    bool failed;
+    struct err err;
+};
+
+static void over(struct ls *l, const struct err *err)
+{
+    uint64_t one = 1;
+    l->failed = err != NULL;
+    if (err)
+        l->err = *err;
+    if (write(l->over_fd, &one, sizeof one) != sizeof one)
+        abort();
+}
+
+static void json_object(struct sbuf *b, const struct ls *l, const struct object *o, bool folder)
+{
+    char time[TIME_TEXT_MAX];
+    term_json_begin(b, folder ? "folder" : "object");
+    term_json_str(b, "object", str_from(o->key, l->prefix.len));
+    if (folder)
+        return;
+    term_json_u64(b, "bytes", o->size_bytes);
+    term_json_str(b, "modified", str_of(time_text(o->mtime_ns, time)));
+    if (o->generation)
+        term_json_u64(b, "generation", o->generation);
+    if (o->etag.len)
+        term_json_str(b, "etag", o->etag);
+    if (o->digest.kind != HASH_NONE) {
+        auto_sbuf hex;
+        sbuf_init(&hex, 128);
+        digest_add_hex(&o->digest, &hex);
+        term_json_str(b, hash_name(o->digest.kind), sbuf_str(&hex));
+    }
+}
+
+/* A name is one line whatever bytes it has: what would break the line or the terminal is escaped. */
+static void add_name(struct sbuf *b, struct str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if ((unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f)
+            sbuf_addf(b, "\\x%02x", (unsigned char)s.ptr[i]);
+        else
+            sbuf_addc(b, s.ptr[i]);
+}
+
+static void text_object(struct sbuf *b, const struct ls *l, const struct object *o, bool folder)
+{
+    char time[TIME_TEXT_MAX], size[BYTES_TEXT_MAX];
+    if (flags.is_long && folder) {
+        sbuf_addf(b, "%10s  %24s  %-28s ", "-", "", "");
+    } else if (flags.is_long) {
+        auto_sbuf sum;
+        sbuf_init(&sum, 128);
+        sbuf_addf(&sum, "%s:", hash_name(o->digest.kind));
+        digest_add_hex(&o->digest, &sum);
+        sbuf_addf(b, "%10s  %24s  %-28s ", bytes_text(o->size_bytes, size), time_text(o->mtime_ns, time),
+                  o->digest.kind == HASH_NONE ? "-" : sum.ptr);
+    }
+    add_name(b, str_from(o->key, l->prefix.len));
+}
+
+static bool is_folder(const struct ls *l, const struct object *o)
+{
+    /* with a delimiter the store tells folders as objects without an etag */
+    return !flags.recursive && o->etag.len == 0 && o->key.len > l->prefix.len && str_ends(o->key, STR("/"));
+}
+
+static bool is_wanted(const struct ls *l, const struct object *o)
+{
+    struct str rest = str_from(o->key, l->prefix.len);
+    if (rest.len == 0)
+        return !str_ends(o->key, STR("/")); /* the prefix's own marker is nothing below it */
+    return filter_wants(&l->filter, str_ends(rest, STR("/")) ? str_sub(rest, 0, rest.len - 1) : rest);
+}
+
+static void print_object(struct ls *l, const struct object *o, bool folder)
+{
+    auto_sbuf b;
+    sbuf_init(&b, 1 << 20);
+    if (l->manifest && !folder) {
+        json_object(&b, l, o, false);
+        term_json_end(&b, l->manifest);
+    }
+    if (flags.sum)
+        return;
+    if (globals.json) {
+        json_object(&b, l, o, folder);
+        term_json_end(&b, stdout);
+        return;
+    }
+    text_object(&b, l, o, folder);
+    puts(b.ptr);
+}
+
+/* True: enough. */
+static bool take_object(struct ls *l, const struct object *o)
+{
+    if (!is_wanted(l, o))
+        return false;
+    bool folder = is_folder(l, o);
+    l->names++;
+    l->objects += !folder;
+    l->bytes += folder ? 0 : o->size_bytes;
+    print_object(l, o, folder);
+    return flags.max && l->names >= flags.max;
+}
+
+/* ---- page by page, in order ---------------------------------------------------------------------------------------
+ */
+
+static void next_page(struct ls *l);
+
+static void on_list(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
+                    struct str next_token)
+{
+    struct ls *l = ctx;
+    bool enough = false;
+    if (r->code < 0) {
+        over(l, &r->err);
+        return;
+    }
+    for (size_t i = 0; i < count && !enough; i++)
+        enough = take_object(l, &objects[i]);
+    sbuf_clear(&l->token);
+    sbuf_add(&l->token, next_token);
+    if (enough || next_token.len == 0)
+        over(l, NULL);
+    else
+        next_page(l);
+}
+
+static void next_page(struct ls *l)
+{
+    struct store_page p = {.prefix = sbuf_str(&l->prefix),
+                           .token = sbuf_str(&l->token),
+                           .folders = !flags.recursive,
+                           .ctx = l,
+                           .on_done = on_list};
+    store_list_page(l->store, &l->worker, &p);
+}
+
+/* ---- only counted, as fast as it goes -----------------------------------------------------------------------------
+ */
+
+static int on_page(void *ctx, const struct object *objects, size_t count, bool sorted_so_far)
+{
+    struct ls *l = ctx;
+    (void)sorted_so_far;
+    for (size_t i = 0; i < count; i++)
+        if (take_object(l, &objects[i]))
+            return -ERR_CANCELLED;
+    return 0;
+}
+
+static void on_listed(void *ctx, const struct err *err, uint64_t requests)
+{
+    struct ls *l = ctx;
+    (void)requests;
+    over(l, err && !(flags.max && l->names >= flags.max) ? err : NULL);
+}
+
+static void deliver_start(struct mail *m)
+{
+    struct ls *l = container_of(m, struct ls, start);
+    static struct worker *workers[1];
+    workers[0] = &l->worker;
+    if (!flags.sum) {
+        next_page(l);
+        return;
+    }
+    struct listing_options o = {.prefix = sbuf_str(&l->prefix), .ctx = l, .on_page = on_page, .on_done = on_listed};
+    l->listing = listing_start(l->store, workers, 1, &o);
+}
+
+static int wait_over(struct ls *l, struct pool *pool, struct err *err)
+{
+    struct web_options web = {.ca_file = store_ca_file(l->store)};
+    uint64_t n;
+    l->over_fd = eventfd(0, EFD_CLOEXEC);
+    if (l->over_fd < 0)
+        return err_sys(err, errno, "cannot make an eventfd");
+    int r = worker_init(&l->worker, 0, pool, &web, false, err);
+    if (r < 0)
+        return r;
+    r = loop_start(l->worker.loop, err);
+    if (r == 0) {
+        l->start.deliver = deliver_start;
+        loop_post(l->worker.loop, &l->start);
+        while (read(l->over_fd, &n, sizeof n) < 0 && errno == EINTR)
+            ;
+        loop_stop_and_join(l->worker.loop);
+    }
+    return r;
+}
+
+static int print_sum(const struct ls *l)
+{
+    char bytes[BYTES_TEXT_MAX];
+    if (globals.json) {
+        auto_sbuf b;
+        sbuf_init(&b, TERM_LINE_MAX);
+        term_json_begin(&b, "summary");
+        term_json_u64(&b, "found", l->objects);
+        term_json_u64(&b, "bytes", l->bytes);
+        term_json_end(&b, stdout);
+        return EXIT_DONE;
+    }
+    printf("found %" PRIu64 " objects, %" PRIu64 " bytes (%s)\n", l->objects, l->bytes, bytes_text(l->bytes, bytes));
+    return EXIT_DONE;
+}
+
+static int run(struct ls *l, struct err *err)
+{
+    struct pool *pool = NULL;
+    int r = pool_new(4, &pool, err);
+    if (r == 0)
+        r = wait_over(l, pool, err);
+    pool_free(pool);
+    if (l->listing)
+        listing_free(l->listing);
+    worker_done(&l->worker);
+    sbuf_done(&l->token);
+    sbuf_done(&l->prefix);
+    auto_clean_fd(&l->over_fd);
+    if (r == 0 && l->failed)
+        r = err_copy(err, &l->err);
+    return r;
+}
+
+int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_if_empty)
+{
+    struct err err;
+    (void)uri;
+    flags.sum = flags.recursive = true;
+    struct ls l = {.store = s, .filter = *f, .over_fd = -1};
+    sbuf_init(&l.prefix, 1 << 20);
+    sbuf_init(&l.token, 1 << 20);
+    sbuf_add(&l.prefix, store_prefix(s));
+    if (run(&l, &err) < 0)
+        return (int)exit_with(&err, globals.json);
+    print_sum(&l);
+    return fail_if_empty && l.objects == 0 ? EXIT_EMPTY : EXIT_DONE;
+}
+
+static int open_all(struct ls *l, struct store **ret_store, const char *uri, struct err *err)
+{
+    struct store_options o = store_defaults(uri);
+    int r = store_open(&o, ret_store, err);
+    for (size_t i = 0; r == 0 && i < flags.include.count; i++)
+        r = filter_add(&l->filter, false, str_of(flags.include.items[i]), err);
+    for (size_t i = 0; r == 0 && i < flags.exclude.count; i++)
+        r = filter_add(&l->filter, true, str_of(flags.exclude.items[i]), err);
+    if (r < 0)
+        return r;
+    l->store = *ret_store;
+    l->manifest = flags.manifest ? fopen(flags.manifest, "we") : NULL;
+    if (flags.manifest && !l->manifest)
+        return err_sys(err, errno, "cannot write '%s'", flags.manifest);
+    sbuf_init(&l->prefix, 1 << 20);
+    sbuf_init(&l->token, 1 << 20);
+    sbuf_add(&l->prefix, store_prefix(*ret_store));
+    return 0;
+}
 
 int verb_ls(int argc, char **argv)
 {
-    (void)argc;
-    fprintf(stderr, "cistern: %s is not built in yet\n", argv[0]);
-    return EXIT_ENVIRONMENT;
+    struct err err;
+    int code = verb_begin(table, usage, &argc, argv);
+    if (code >= 0)
+        return code;
+    if (argc != 2) {
+        fprintf(stderr, "cistern: ls needs a URI; see cistern ls --help\n");
+        return EXIT_USAGE;
+    }
+    flags.recursive |= flags.sum;
+    auto_store store = NULL;
+    struct ls l = {.over_fd = -1};
+    int r = open_all(&l, &store, argv[1], &err);
+    if (r == 0)
+        r = run(&l, &err);
+    filter_done(&l.filter);
+    if (l.manifest && fclose(l.manifest) != 0 && r == 0)
+        r = err_sys(&err, errno, "cannot write '%s'", flags.manifest);
+    if (r < 0) {
+        err_wrap(&err, "ls");
+        return (int)exit_with(&err, globals.json);
+    }
+    return flags.sum ? print_sum(&l) : EXIT_DONE;
 }

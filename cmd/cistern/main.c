@@ -61,6 +61,19 @@ static int usage_error(const struct err *err)
     return EXIT_USAGE;
 }
 
+struct store_options store_defaults(const char *uri)
+{
+    return (struct store_options){
+        .uri = str_of(uri),
+        .endpoint = globals.endpoint,
+        .region = globals.region,
+        .profile = globals.profile,
+        .ca_file = globals.ca_file,
+        .path_style = globals.path_style,
+        .auth = globals.anonymous ? STORE_AUTH_ANONYMOUS : STORE_AUTH_CHAIN,
+        .retry = {.attempts_max = (unsigned)min_u64(globals.retries, 1000), .elapsed_max_ns = globals.timeout_ns}};
+}
+
 int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv)
 {
     struct err err;

@@ -92,9 +92,9 @@ struct mapping {
 enum { TABLE_BLOCK = 4096, TABLE_BLOCKS = 4096 };
 
 struct index {
-    int dir; /* owned */
-    int fd;  /* owned */
-    bool complete;
+    int dir;               /* owned */
+    int fd;                /* owned */
+    _Atomic bool complete; /* set while others read */
     struct index_head head;
     uint64_t end; /* of the last whole segment */
 

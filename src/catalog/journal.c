@@ -161,6 +161,14 @@ bool journal_has_part(struct journal *j, uint64_t id, uint32_t part, enum hash_k
     return true;
 }
 
+bool journal_has_parts(struct journal *j, uint64_t id)
+{
+    pthread_mutex_lock(&j->lock);
+    bool has = parts_of(j, id) != NULL;
+    pthread_mutex_unlock(&j->lock);
+    return has;
+}
+
 /* ---- appending ----------------------------------------------------------------------------------------------------
  */
 

@@ -33,6 +33,8 @@ unsigned journal_runs(const struct journal *j); /* this one included */
 /* Was this part of an object that is not whole there already, with a checksum of that kind (HASH_NONE: any)? */
 bool journal_has_part(struct journal *j, uint64_t id, uint32_t part, enum hash_kind kind, struct digest *ret);
 
+bool journal_has_parts(struct journal *j, uint64_t id); /* any */
+
 /* The object's last byte was written, its checksum is right and it has its name. Gathered; cannot fail. */
 void journal_written(struct journal *j, uint64_t id);
 void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const struct digest *digest);

@@ -245,6 +245,9 @@ int index_resume(int dir, const struct index_source *source, struct index **ret,
     auto_index x = NULL;
     uint64_t size;
     int r = open_file(dir, INDEX_PARTIAL_FILE, O_RDWR, &x, &size, err);
+    /* We died before its head was there: nothing was listed yet. */
+    if (r == 0 && size < INDEX_HEAD_BYTES)
+        return err_set(err, ERR_NOT_FOUND, "'%s' holds nothing", INDEX_PARTIAL_FILE);
     if (r == 0)
         r = check_head(x, size, source, err);
     if (r == 0)

@@ -148,22 +148,27 @@ void term_clear(struct term *t)
     t->live_shown = false;
 }
 
-void term_object_error(struct term *t, struct str object, const struct err *err)
+void term_fault(struct term *t, struct str object, unsigned id, enum err_code code, const char *line)
 {
     auto_sbuf b;
     sbuf_init(&b, TERM_LINE_MAX);
     if (t->form == TERM_JSON) {
         term_json_begin(&b, "error");
-        term_json_str(&b, "object", object);
-        term_json_error(&b, err);
+        if (object.len)
+            term_json_str(&b, "object", object);
+        term_json_fault(&b, id, code, line);
         term_json_end(&b, stdout);
         return;
     }
-    char line[ERR_LINE_MAX];
-    err_line(err, line, sizeof line);
-    add_visible(&b, str_of(line), sizeof line);
+    add_visible(&b, str_of(line), TERM_LINE_MAX / 2);
     term_clear(t);
     fprintf(stderr, "cistern: %s\n", b.ptr);
+}
+
+void term_object_error(struct term *t, struct str object, const struct err *err)
+{
+    char line[ERR_LINE_MAX];
+    term_fault(t, object, err->id, err->code, err_line(err, line, sizeof line));
 }
 
 /* ---- JSON lines ---------------------------------------------------------------------------------------------------
@@ -224,18 +229,23 @@ void term_json_real(struct sbuf *b, const char *key, double value)
     sbuf_addf(b, "%.1f", value);
 }
 
+void term_json_fault(struct sbuf *b, unsigned id, enum err_code code, const char *line)
+{
+    add_key(b, "error");
+    sbuf_addc(b, '{');
+    if (id) {
+        add_key(b, "id");
+        sbuf_addf(b, "\"CIS%04u\"", id);
+    }
+    term_json_str(b, "code", str_of(err_code_name(code)));
+    term_json_str(b, "message", str_of(line));
+    sbuf_addc(b, '}');
+}
+
 void term_json_error(struct sbuf *b, const struct err *err)
 {
     char line[ERR_LINE_MAX];
-    add_key(b, "error");
-    sbuf_addc(b, '{');
-    if (err->id) {
-        add_key(b, "id");
-        sbuf_addf(b, "\"CIS%04u\"", err->id);
-    }
-    term_json_str(b, "code", str_of(err_code_name(err->code)));
-    term_json_str(b, "message", str_of(err_line(err, line, sizeof line)));
-    sbuf_addc(b, '}');
+    term_json_fault(b, err->id, err->code, err_line(err, line, sizeof line));
 }
 
 void term_json_end(struct sbuf *b, FILE *out)

@@ -39,7 +39,8 @@ void term_progress(struct term *t, const struct term_progress *p);
 /* Takes the two lines off the screen, so that other text may follow. */
 void term_clear(struct term *t);
 
-/* One object failed: a line, at once. */
+/* Something failed (an object, or with an empty one the whole): a line at once. `line` is err_line()'s. */
+void term_fault(struct term *t, struct str object, unsigned id, enum err_code code, const char *line);
 void term_object_error(struct term *t, struct str object, const struct err *err);
 
 /* Seconds that are left at this rate; UINT64_MAX where nobody can tell. */
@@ -56,4 +57,5 @@ void term_json_str(struct sbuf *b, const char *key, struct str value); /* bytes 
 void term_json_u64(struct sbuf *b, const char *key, uint64_t value);
 void term_json_real(struct sbuf *b, const char *key, double value);
 void term_json_error(struct sbuf *b, const struct err *err); /* "error":{"id","code","message"} */
-void term_json_end(struct sbuf *b, FILE *out);               /* writes the line and empties b */
+void term_json_fault(struct sbuf *b, unsigned id, enum err_code code, const char *line); /* the same, from its parts */
+void term_json_end(struct sbuf *b, FILE *out); /* writes the line and empties b */

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The listing becomes the catalog, page by page, while what it brought is fetched already. */
+#include "private.h"
+#include <inttypes.h>
+
+static void next_source(struct hydrate *h);
+
+static const struct hydrate_source *current(const struct hydrate *h)
+{
+    return &h->o.sources[h->feed.source];
+}
+
+/* ---- keys and paths -----------------------------------------------------------------------------------------------
+ */
+
+static size_t folder_len(struct str key)
+{
+    while (key.len > 0 && key.ptr[key.len - 1] != '/')
+        key.len--;
+    return key.len;
+}
+
+static struct str sub_path_of(const struct hydrate_source *s)
+{
+    struct str sub = str_of(s->sub_path);
+    while (sub.len > 0 && sub.ptr[sub.len - 1] == '/')
+        sub.len--;
+    return sub;
+}
+
+void object_of_entry(struct lane *l, const struct index_entry *e, struct object *ret)
+{
+    const struct hydrate_source *s = &l->h->o.sources[e->source & ~SOURCE_SINGLE];
+    struct str base = store_prefix(s->store), sub = sub_path_of(s), path = e->path;
+    sbuf_clear(&l->key);
+    if (e->source & SOURCE_SINGLE)
+        base.len = folder_len(base);
+    sbuf_add(&l->key, base);
+    if (base.len > 0 && base.ptr[base.len - 1] != '/')
+        sbuf_addc(&l->key, '/');
+    sbuf_add(&l->key, sub.len ? str_from(path, sub.len + 1) : path);
+    *ret = (struct object){.key = sbuf_str(&l->key),
+                           .size_bytes = e->size_bytes,
+                           .mtime_ns = e->mtime_ns,
+                           .generation = e->generation,
+                           .etag = e->etag,
+                           .digest = e->digest};
+}
+
+/* ---- a page -------------------------------------------------------------------------------------------------------
+ */
+
+static uint8_t rank_of(const struct hydrate *h, struct str path)
+{
+    for (size_t i = 0; i < h->o.priority_count; i++)
+        if (glob_match(str_of(h->o.priorities[i]), path))
+            return (uint8_t)i;
+    return (uint8_t)h->o.priority_count;
+}
+
+static bool is_wanted(const struct hydrate *h, struct str rest)
+{
+    const struct hydrate_source *s = current(h);
+    if (rest.len == 0)
+        return false; /* the marker of the prefix itself: the target is its folder */
+    if (rest.ptr[rest.len - 1] == '/')
+        rest.len--;
+    return !s->filter || filter_wants(s->filter, rest);
+}
+
+static int too_large(struct hydrate *h, struct err *err)
+{
+    char need[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX];
+    bool bytes = h->feed.need_bytes > h->feed.space_bytes;
+    if (bytes)
+        err_set(err, ERR_NO_SPACE, "'%s' does not fit: %s listed so far, %s are free", current(h)->uri,
+                bytes_text(h->feed.need_bytes, need), bytes_text(h->feed.space_bytes, have));
+    else
+        err_set(err, ERR_NO_SPACE,
+                "'%s' does not fit: %" PRIu64 " objects listed so far, the file system has room for "
+                "%" PRIu64 " files",
+                current(h)->uri, h->feed.need_files, h->feed.space_files);
+    return err_advise(err, 1510, "nothing was kept; give it more room, or narrow it with --include and --exclude");
+}
+
+static void count_need(struct hydrate *h, uint64_t size_bytes)
+{
+    uint64_t block = h->feed.block;
+    h->feed.need_bytes += (size_bytes + block - 1) / block * block;
+    h->feed.need_files++;
+}
+
+static int add_object(struct hydrate *h, const struct object *o, struct err *err)
+{
+    struct str rest = str_from(o->key, h->feed.strip), sub = sub_path_of(current(h));
+    bool is_new;
+    if (h->feed.single && !str_eq(o->key, store_prefix(current(h)->store)))
+        return 0;
+    if (!is_wanted(h, rest))
+        return 0;
+    sbuf_clear(&h->feed.path);
+    sbuf_add(&h->feed.path, sub);
+    if (sub.len)
+        sbuf_addc(&h->feed.path, '/');
+    sbuf_add(&h->feed.path, rest);
+    struct index_entry e = {.path = sbuf_str(&h->feed.path),
+                            .size_bytes = o->size_bytes,
+                            .mtime_ns = o->mtime_ns,
+                            .generation = o->generation,
+                            .etag = o->etag,
+                            .digest = o->digest,
+                            .rank = rank_of(h, rest),
+                            .source = (uint16_t)(h->feed.source | (h->feed.single ? SOURCE_SINGLE : 0))};
+    int r = index_add(h->index, &e, &is_new, err);
+    if (r == 0 && is_new)
+        count_need(h, o->size_bytes);
+    return r;
+}
+
+static int add_page(struct hydrate *h, const struct object *objects, size_t count, bool sorted, struct err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int r = add_object(h, &objects[i], err);
+        if (r < 0)
+            return r;
+    }
+    /* Of several prefixes the later ones may bring smaller paths. */
+    int r = index_flush(h->index, sorted && h->o.source_count == 1, err);
+    bool fits = h->feed.need_bytes <= h->feed.space_bytes && h->feed.need_files <= h->feed.space_files;
+    return r == 0 && h->o.size_check && !fits ? too_large(h, err) : r;
+}
+
+static int on_page(void *ctx, const struct object *objects, size_t count, bool sorted_so_far)
+{
+    struct hydrate *h = ctx;
+    struct err err;
+    pthread_mutex_lock(&h->feed.lock);
+    int r = add_page(h, objects, count, sorted_so_far, &err);
+    pthread_mutex_unlock(&h->feed.lock);
+    if (r < 0)
+        hydrate_fail(h, &err);
+    else
+        lanes_kick(h);
+    return r;
+}
+
+/* ---- its end ------------------------------------------------------------------------------------------------------
+ */
+
+static void listing_is_over(struct hydrate *h)
+{
+    pthread_mutex_lock(&h->lock);
+    h->listing_over = true;
+    if (h->phase == HYDRATE_LISTING)
+        h->phase = HYDRATE_FETCHING;
+    pthread_mutex_unlock(&h->lock);
+    lanes_kick(h);
+    driver_nudge(h);
+}
+
+static void finish_run(struct work *w)
+{
+    struct hydrate *h = container_of(w, struct hydrate, feed.finish);
+    h->feed.err.code = 0;
+    if (index_finish(h->index, &h->feed.err) == 0)
+        h->feed.err.code = 0;
+}
+
+static void finish_over(struct work *w)
+{
+    struct hydrate *h = container_of(w, struct hydrate, feed.finish);
+    if (h->feed.err.code != 0)
+        hydrate_fail(h, &h->feed.err);
+    listing_is_over(h);
+}
+
+static void source_is_over(struct hydrate *h)
+{
+    if (atomic_load(&h->stopping)) {
+        listing_is_over(h);
+        return;
+    }
+    if (++h->feed.source < h->o.source_count) {
+        loop_post(h->lanes[0].worker.loop, &h->feed.next);
+        return;
+    }
+    h->feed.finish.run = finish_run;
+    h->feed.finish.done = finish_over;
+    pool_submit(h->pool, h->loop, &h->feed.finish);
+}
+
+static void on_listed(void *ctx, const struct err *err, uint64_t requests)
+{
+    struct hydrate *h = ctx;
+    atomic_fetch_add(&h->requests, requests);
+    pthread_mutex_lock(&h->feed.lock);
+    h->feed.skipped += listing_skipped(h->feed.listing);
+    listing_free(h->feed.listing);
+    h->feed.listing = NULL;
+    pthread_mutex_unlock(&h->feed.lock);
+    if (err)
+        hydrate_fail(h, err);
+    source_is_over(h);
+}
+
+void feed_cancel(struct hydrate *h)
+{
+    pthread_mutex_lock(&h->feed.lock);
+    if (h->feed.listing && !h->feed.cancelled)
+        listing_cancel(h->feed.listing);
+    h->feed.cancelled = true;
+    pthread_mutex_unlock(&h->feed.lock);
+}
+
+/* ---- its beginning ------------------------------------------------------------------------------------------------
+ */
+
+static void start_listing(struct hydrate *h)
+{
+    const struct hydrate_source *s = current(h);
+    struct str after = h->o.source_count == 1 ? index_resume_after(h->index) : STR_NULL, sub = sub_path_of(s);
+    auto_sbuf key;
+    sbuf_init(&key, 1 << 20);
+    if (after.len) {
+        sbuf_add(&key, str_sub(sbuf_str(&h->feed.prefix), 0, h->feed.strip));
+        sbuf_add(&key, sub.len ? str_from(after, sub.len + 1) : after);
+    }
+    struct listing_options o = {.prefix = sbuf_str(&h->feed.prefix),
+                                .start_after = sbuf_str(&key),
+                                .ctx = h,
+                                .on_page = on_page,
+                                .on_done = on_listed};
+    pthread_mutex_lock(&h->feed.lock);
+    h->feed.listing = listing_start(s->store, h->workers, h->lane_count, &o);
+    bool cancelled = h->feed.cancelled;
+    if (cancelled)
+        listing_cancel(h->feed.listing);
+    pthread_mutex_unlock(&h->feed.lock);
+}
+
+/* s3://bucket/name: an object of that name, or else the folder of that name. */
+static void probed(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
+                   struct str next_token)
+{
+    struct hydrate *h = ctx;
+    (void)next_token;
+    atomic_fetch_add(&h->requests, r->requests);
+    if (r->code < 0) {
+        hydrate_fail(h, &r->err);
+        listing_is_over(h);
+        return;
+    }
+    struct str prefix = store_prefix(current(h)->store);
+    h->feed.single = count > 0 && str_eq(objects[0].key, prefix);
+    if (h->feed.single) {
+        h->feed.strip = folder_len(prefix);
+    } else {
+        sbuf_addc(&h->feed.prefix, '/');
+        h->feed.strip = h->feed.prefix.len;
+    }
+    start_listing(h);
+}
+
+static void next_source(struct hydrate *h)
+{
+    const struct hydrate_source *s = current(h);
+    struct str prefix = store_prefix(s->store);
+    h->feed.single = false;
+    h->feed.strip = prefix.len;
+    sbuf_clear(&h->feed.prefix);
+    sbuf_add(&h->feed.prefix, prefix);
+    if (prefix.len == 0 || prefix.ptr[prefix.len - 1] == '/') {
+        start_listing(h);
+        return;
+    }
+    struct store_page p = {.prefix = sbuf_str(&h->feed.prefix), .keys_max = 1, .ctx = h, .on_done = probed};
+    store_list_page(s->store, &h->lanes[0].worker, &p);
+}
+
+static void deliver_next(struct mail *m)
+{
+    struct hydrate *h = container_of(m, struct hydrate, feed.next);
+    if (atomic_load(&h->stopping))
+        listing_is_over(h);
+    else
+        next_source(h);
+}
+
+void feed_start(struct hydrate *h)
+{
+    if (index_is_complete(h->index)) {
+        listing_is_over(h);
+        return;
+    }
+    loop_post(h->lanes[0].worker.loop, &h->feed.next);
+}
+
+/* What is there already needs no room, but counts. */
+static int count_known(struct hydrate *h, struct err *err)
+{
+    uint64_t ours = 0;
+    for (uint64_t id = 0; id < index_count(h->index); id++) {
+        struct index_entry e;
+        int r = index_get(h->index, id, &e, err);
+        if (r < 0)
+            return r;
+        uint64_t before = h->feed.need_bytes;
+        count_need(h, e.size_bytes);
+        bool whole = journal_is_whole(h->journal, id);
+        if (whole || journal_has_parts(h->journal, id))
+            ours += h->feed.need_bytes - before;
+        if (whole) {
+            atomic_fetch_add(&h->objects_done, 1);
+            atomic_fetch_add(&h->bytes_done, e.size_bytes);
+            h->feed.space_files++;
+        }
+    }
+    h->feed.space_bytes += ours;
+    return 0;
+}
+
+int feed_prepare(struct hydrate *h, struct err *err)
+{
+    pthread_mutex_init(&h->feed.lock, NULL);
+    sbuf_init(&h->feed.prefix, 1 << 20);
+    sbuf_init(&h->feed.path, 1 << 20);
+    h->feed.next.deliver = deliver_next;
+    int r = target_space(h->target, &h->feed.space_bytes, &h->feed.space_files, &h->feed.block, err);
+    return r == 0 ? count_known(h, err) : r;
+}
+
+void feed_done(struct hydrate *h)
+{
+    sbuf_done(&h->feed.prefix);
+    sbuf_done(&h->feed.path);
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a request: a slice, the GET, its writes, once more if it failed in passing. */
+#include "private.h"
+#include <assert.h>
+
+static void want_slice(struct job *j);
+
+static void wake(struct budget_waiter *w)
+{
+    struct job *j = container_of(w, struct job, waiter);
+    atomic_store(&j->is_granted, true);
+    loop_post(j->lane->worker.loop, &j->granted);
+}
+
+static void deliver_granted(struct mail *m)
+{
+    struct job *j = container_of(m, struct job, granted);
+    atomic_store(&j->is_granted, false);
+    if (!atomic_load(&j->lane->h->stopping)) {
+        want_slice(j);
+        return;
+    }
+    budget_forget(j->lane->h->budget, &j->waiter);
+    job_end(j);
+}
+
+static void backoff_over(struct timer *t)
+{
+    want_slice(container_of(t, struct job, backoff));
+}
+
+static struct job *job_new(struct lane *l)
+{
+    struct job *j = l->free_jobs;
+    if (j) {
+        l->free_jobs = j->next;
+    } else {
+        j = xcalloc(1, sizeof *j);
+        hash_init(&j->hash);
+    }
+    struct hash kept = j->hash;
+    *j = (struct job){.lane = l, .hash = kept, .filling = -1};
+    j->waiter.wake = wake;
+    j->granted.deliver = deliver_granted;
+    j->backoff.fire = backoff_over;
+    for (size_t i = 0; i < JOB_SLICES; i++)
+        j->slices[i].job = j;
+    return j;
+}
+
+void job_free_slices(struct job *j)
+{
+    assert(j->busy == 0);
+    for (size_t i = 0; i < JOB_SLICES; i++) {
+        if (j->slices[i].bytes)
+            budget_give(j->lane->h->budget, j->slices[i].bytes);
+        j->slices[i].bytes = NULL;
+        j->slices[i].fill = 0;
+    }
+    j->filling = -1;
+}
+
+void job_end(struct job *j)
+{
+    struct lane *l = j->lane;
+    job_free_slices(j);
+    if (j->large)
+        large_part_dropped(l, j->large); /* no-op after it was done or failed: then large is NULL */
+    if (j->prev)
+        j->prev->next = j->next;
+    else
+        l->running = j->next;
+    if (j->next)
+        j->next->prev = j->prev;
+    j->state = JOB_IDLE;
+    j->next = l->free_jobs;
+    l->free_jobs = j;
+    l->running_count--;
+    lane_unit_ended(l);
+}
+
+void job_object_failed(struct job *j, const struct err *err)
+{
+    struct lane *l = j->lane;
+    struct large *g = j->large;
+    if (fault_is_fatal(err))
+        hydrate_fail(l->h, err);
+    else if (!g)
+        hydrate_object_failed(l->h, j->entry.path, err, j->attempts);
+    if (g && !fault_is_fatal(err)) {
+        j->large = NULL;
+        large_part_failed(l, g, err, j->attempts);
+    }
+    job_end(j);
+}
+
+int mismatch_set(struct err *err, const struct digest *want, const struct digest *got)
+{
+    auto_sbuf a, b;
+    sbuf_init(&a, 128);
+    sbuf_init(&b, 128);
+    digest_add_hex(want, &a);
+    digest_add_hex(got, &b);
+    err_set(err, ERR_CORRUPT, "%s of what arrived is %s, the store says %s", hash_name(want->kind), b.ptr, a.ptr);
+    return err_advise(err, 1422, "it was fetched twice and is not kept; the object or the way to it is damaged");
+}
+
+void job_mismatch(struct job *j, const struct digest *want, const struct digest *got)
+{
+    struct err err;
+    if (!j->mismatched) {
+        /* Once more: memory and networks do lie, rarely twice. */
+        j->mismatched = true;
+        job_free_slices(j);
+        want_slice(j);
+        return;
+    }
+    mismatch_set(&err, want, got);
+    job_object_failed(j, &err);
+}
+
+/* ---- the answer ---------------------------------------------------------------------------------------------------
+ */
+
+static void retry_or_fail(struct job *j)
+{
+    if (atomic_load(&j->lane->h->stopping)) {
+        job_end(j);
+        return;
+    }
+    if (!j->may_retry) {
+        job_object_failed(j, &j->err);
+        return;
+    }
+    job_free_slices(j);
+    j->state = JOB_BACKOFF;
+    loop_timer_set(j->lane->worker.loop, &j->backoff, j->retry_ns);
+}
+
+void job_advance(struct job *j)
+{
+    struct err err;
+    if (j->state != JOB_DRAIN || j->busy > 0)
+        return;
+    if (j->io_error) {
+        err_sys(&err, j->io_error, "cannot write '%.*s'", (int)min_u64(j->entry.path.len, 200), j->entry.path.ptr);
+        job_object_failed(j, &err);
+    } else if (j->code < 0) {
+        retry_or_fail(j);
+    } else {
+        part_whole(j);
+    }
+}
+
+static void get_done(void *ctx, const struct store_reply *r)
+{
+    struct job *j = ctx;
+    struct hydrate *h = j->lane->h;
+    j->get = NULL;
+    j->paused = false;
+    atomic_fetch_add(&h->requests, r->requests);
+    if (r->slow_down)
+        atomic_store(&h->slowed, true);
+    j->code = r->code;
+    if (r->code < 0) {
+        uint64_t elapsed = loop_now_ns(j->lane->worker.loop) - j->started_ns;
+        j->err = r->err;
+        j->may_retry = store_retry_delay(h->o.sources[j->entry.source & ~SOURCE_SINGLE].store, r, j->attempts, elapsed,
+                                         &j->retry_ns);
+    }
+    if (r->code == 0 && !j->large) {
+        small_whole(j, &r->object.digest);
+        return;
+    }
+    if (r->code == 0)
+        part_flush(j);
+    j->state = JOB_DRAIN;
+    job_advance(j);
+}
+
+static int get_data(void *ctx, const char *bytes, size_t len)
+{
+    struct job *j = ctx;
+    return j->large ? part_data(j, bytes, len) : small_data(j, bytes, len);
+}
+
+static void get(struct job *j)
+{
+    struct hydrate *h = j->lane->h;
+    struct object object;
+    object_of_entry(j->lane, &j->entry, &object);
+    j->attempts++;
+    j->state = JOB_GET;
+    j->received = j->skip = 0;
+    j->io_error = 0;
+    j->offset = 0;
+    j->len = j->entry.size_bytes;
+    if (j->large) {
+        plan_part(j->entry.size_bytes, j->part, &j->offset, &j->len);
+        hash_begin(&j->hash, hash_combines(j->large->want.kind) ? j->large->want.kind : HASH_NONE);
+        j->filling = 0;
+        j->slices[0].offset = j->offset;
+    }
+    struct store_get g = {.object = &object,
+                          .offset = j->offset,
+                          .len = j->len,
+                          .rate = h->o.bytes_per_second ? &h->rate : NULL,
+                          .ctx = j,
+                          .on_data = get_data,
+                          .on_done = get_done};
+    j->get = store_get(h->o.sources[j->entry.source & ~SOURCE_SINGLE].store, &j->lane->worker, &g);
+}
+
+static void want_slice(struct job *j)
+{
+    j->state = JOB_SLICE;
+    void *bytes = budget_take(j->lane->h->budget, &j->waiter);
+    if (!bytes)
+        return;
+    j->slices[0].bytes = bytes;
+    get(j);
+}
+
+void job_begin(struct lane *l, uint64_t id, const struct index_entry *e, struct large *large, uint32_t part)
+{
+    struct job *j = job_new(l);
+    j->id = id;
+    j->entry = *e;
+    j->large = large;
+    j->part = part;
+    j->started_ns = loop_now_ns(l->worker.loop);
+    j->next = l->running;
+    if (l->running)
+        l->running->prev = j;
+    l->running = j;
+    l->running_count++;
+    want_slice(j);
+}
+
+void job_stop(struct job *j)
+{
+    switch (j->state) {
+    case JOB_SLICE:
+        budget_forget(j->lane->h->budget, &j->waiter);
+        /* A mail that is on its way ends the job when it comes. */
+        if (!atomic_load(&j->is_granted))
+            job_end(j);
+        return;
+    case JOB_GET:
+        if (j->get)
+            store_cancel(j->get);
+        return;
+    case JOB_BACKOFF:
+        loop_timer_cancel(j->lane->worker.loop, &j->backoff);
+        job_end(j);
+        return;
+    case JOB_DRAIN:
+    case JOB_IDLE:
+        return;
+    }
+}

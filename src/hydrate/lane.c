@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker that takes units and turns them into jobs, as many as its share of the window. */
+#include "private.h"
+#include "util/file.h"
+
+/* What needs no request is done at once; so many of them, then the loop looks at its sockets again. */
+enum { INLINE_MAX = 256 };
+
+struct unit {
+    uint64_t id;
+    struct index_entry entry;
+    struct large *large;
+    uint32_t part;
+};
+
+static unsigned share(const struct hydrate *h)
+{
+    unsigned window = atomic_load(&h->window), lanes = (unsigned)h->lane_count;
+    return (window + lanes - 1) / lanes;
+}
+
+/* 1: a unit was taken and counts as active. */
+static int take_unit(struct hydrate *h, struct unit *ret, struct err *err)
+{
+    int r = 1;
+    *ret = (struct unit){0};
+    pthread_mutex_lock(&h->lock);
+    if (!large_take_part(h, &ret->large, &ret->part))
+        do
+            r = plan_next(&h->plan, h->index, &ret->id, &ret->entry, err);
+        while (r == 1 && journal_is_whole(h->journal, ret->id));
+    if (r == 1)
+        h->active++;
+    pthread_mutex_unlock(&h->lock);
+    return r;
+}
+
+void lane_unit_ended(struct lane *l)
+{
+    struct hydrate *h = l->h;
+    pthread_mutex_lock(&h->lock);
+    bool last = --h->active == 0;
+    pthread_mutex_unlock(&h->lock);
+    if (last)
+        driver_nudge(h);
+    loop_at_tail(l->worker.loop, &l->pump);
+}
+
+static bool is_marker(const struct index_entry *e)
+{
+    return e->path.len > 0 && e->path.ptr[e->path.len - 1] == '/';
+}
+
+static int check_path(const struct hydrate *h, const struct index_entry *e, struct err *err)
+{
+    struct str path = e->path;
+    if (is_marker(e)) {
+        if (e->size_bytes > 0)
+            return err_set(err, ERR_INVALID, "its name ends in '/', but it has %llu bytes: a folder cannot hold them",
+                           (unsigned long long)e->size_bytes);
+        path.len--;
+    }
+    struct str first = str_sub(path, 0, sizeof TARGET_IN_PLACE_STATE - 1);
+    bool ours = h->target->kind == TARGET_IN_PLACE && str_eq(first, STR(TARGET_IN_PLACE_STATE)) &&
+                (path.len == first.len || path.ptr[first.len] == '/');
+    if (ours)
+        return err_set(err, ERR_INVALID, "the name is taken while a hydration runs");
+    return path_check(path, err);
+}
+
+/* A unit that needs no request. */
+static void end_inline(struct lane *l, const struct unit *u, int r, const struct err *err)
+{
+    if (r == 0)
+        object_is_whole(l->h, u->id);
+    else if (fault_is_fatal(err))
+        hydrate_fail(l->h, err);
+    else
+        hydrate_object_failed(l->h, u->entry.path, err, 1);
+    lane_unit_ended(l);
+}
+
+/* True: nothing is left to wait for. */
+static bool begin_unit(struct lane *l, const struct unit *u)
+{
+    struct err err;
+    if (u->large) {
+        job_begin(l, u->large->id, &u->large->entry, u->large, u->part);
+        return false;
+    }
+    int r = check_path(l->h, &u->entry, &err);
+    if (r < 0)
+        err_advise(&err, 1512, "exclude it, or give the object another name");
+    if (r == 0 && u->entry.size_bytes > 0) {
+        if (plan_is_small(u->entry.size_bytes))
+            job_begin(l, u->id, &u->entry, NULL, 0);
+        else
+            large_begin(l, u->id, &u->entry);
+        return false;
+    }
+    if (r == 0)
+        r = is_marker(&u->entry) ? marker_make(l, &u->entry, &err) : small_write(l, u->id, &u->entry, NULL, &err);
+    end_inline(l, u, r, &err);
+    return true;
+}
+
+void lane_pump(struct lane *l)
+{
+    struct hydrate *h = l->h;
+    unsigned at_once = 0;
+    while (l->running_count < share(h) && !atomic_load(&h->stopping)) {
+        struct unit u;
+        struct err err;
+        if (at_once == INLINE_MAX) {
+            lane_kick(l);
+            break;
+        }
+        int r = take_unit(h, &u, &err);
+        if (r < 0)
+            hydrate_fail(h, &err);
+        if (r != 1) {
+            driver_nudge(h);
+            break;
+        }
+        at_once += begin_unit(l, &u);
+    }
+    const struct job *oldest = l->running;
+    while (oldest && oldest->next)
+        oldest = oldest->next;
+    atomic_store(&l->oldest_id, oldest ? oldest->id + 1 : 0);
+}
+
+static void run_pump(struct tail *t)
+{
+    lane_pump(container_of(t, struct lane, pump));
+}
+
+static void stop_all(struct lane *l)
+{
+    l->is_stopped = true;
+    for (struct job *j = l->running, *next; j; j = next) {
+        next = j->next;
+        job_stop(j);
+    }
+    large_stop(l);
+}
+
+static void deliver_kick(struct mail *m)
+{
+    struct lane *l = container_of(m, struct lane, kick);
+    atomic_store(&l->is_kicked, false);
+    if (atomic_load(&l->h->stopping) && !l->is_stopped)
+        stop_all(l);
+    lane_pump(l);
+}
+
+void lane_kick(struct lane *l)
+{
+    if (!atomic_exchange(&l->is_kicked, true))
+        loop_post(l->worker.loop, &l->kick);
+}
+
+void lanes_kick(struct hydrate *h)
+{
+    for (size_t i = 0; i < h->lane_count; i++)
+        lane_kick(&h->lanes[i]);
+}
+
+int lane_open(struct lane *l, struct hydrate *h, unsigned number, struct err *err)
+{
+    l->h = h;
+    l->kick.deliver = deliver_kick;
+    l->pump.run = run_pump;
+    tree_init(&l->tree, h->target->data, h->target->dir_mode);
+    hash_init(&l->hash);
+    sbuf_init(&l->key, 1 << 20);
+    struct web_options web = {.ca_file = store_ca_file(h->o.sources[0].store),
+                              .connections_max = WINDOW_MAX / (unsigned)h->lane_count + 1};
+    int r = worker_init(&l->worker, number, h->pool, &web, !h->o.no_uring, err);
+    l->worker_made = r == 0;
+    return r;
+}
+
+void lane_close(struct lane *l)
+{
+    if (l->worker_made)
+        worker_done(&l->worker);
+    for (struct job *j = l->free_jobs, *next; j; j = next) {
+        next = j->next;
+        hash_done(&j->hash);
+        free(j);
+    }
+    tree_done(&l->tree);
+    hash_done(&l->hash);
+    sbuf_done(&l->key);
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A large object: a file of its length, parts that any lane may fetch, one checksum over them all. */
+#include "private.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static void publish(struct lane *l, struct large *g);
+
+static void large_free(struct large *g)
+{
+    auto_clean_fd(&g->fd);
+    free(g->path);
+    free(g->have);
+    free(g->digests);
+    free(g);
+}
+
+static uint64_t part_bytes(const struct large *g, uint32_t part)
+{
+    uint64_t offset, len;
+    plan_part(g->entry.size_bytes, part, &offset, &len);
+    return len;
+}
+
+/* h->lock held. */
+static void unlist(struct hydrate *h, struct large *g)
+{
+    for (struct large **p = &h->larges; *p; p = &(*p)->next_large)
+        if (*p == g) {
+            *p = g->next_large;
+            g->next_large = NULL;
+            g->is_listed = false;
+            return;
+        }
+}
+
+static void take_back_progress(struct large *g)
+{
+    for (uint32_t p = 0; p < g->part_count; p++)
+        if (g->have[p])
+            atomic_fetch_sub(&g->h->bytes_done, part_bytes(g, p));
+}
+
+/* The object could not be had. */
+static void fail_whole(struct lane *l, struct large *g, const struct err *err, bool drop)
+{
+    struct err ignored;
+    int dir;
+    const char *name;
+    take_back_progress(g);
+    /* A staged DIR will be seen, and half a file must not be; elsewhere its parts wait for the next run. */
+    drop |= g->h->target->kind == TARGET_STAGED;
+    if (drop && journal_void(g->h->journal, g->id, &ignored) == 0 &&
+        tree_parent(&l->tree, g->path, &dir, &name, &ignored) == 0)
+        target_drop(g->h->target, dir, name, g->id);
+    if (fault_is_fatal(err))
+        hydrate_fail(g->h, err);
+    else
+        hydrate_object_failed(g->h, g->entry.path, err, g->attempts);
+    large_free(g);
+    lane_unit_ended(l);
+}
+
+/* ---- its end ------------------------------------------------------------------------------------------------------
+ */
+
+static int finish_file(struct lane *l, struct large *g, struct err *err)
+{
+    int dir;
+    const char *name;
+    int r = tree_parent(&l->tree, g->path, &dir, &name, err);
+    if (r < 0)
+        return r;
+    /* The padding goes before anybody is told that the object is whole. */
+    if (ftruncate(g->fd, (off_t)g->entry.size_bytes) != 0)
+        return err_sys(err, errno, "cannot cut '%s' to its length", g->path);
+    times_set(g->fd, g->entry.mtime_ns);
+    return target_place(g->h->target, dir, name, g->id, err);
+}
+
+static void finish(struct lane *l, struct large *g)
+{
+    struct err err;
+    if (finish_file(l, g, &err) < 0) {
+        fail_whole(l, g, &err, false);
+        return;
+    }
+    object_is_whole(g->h, g->id);
+    large_free(g);
+    lane_unit_ended(l);
+}
+
+static void mismatch(struct lane *l, struct large *g)
+{
+    struct err err;
+    mismatch_set(&err, &g->want, &g->got);
+    if (g->again) {
+        fail_whole(l, g, &err, true);
+        return;
+    }
+    /* All of it once more: nobody can tell which part was wrong. */
+    if (journal_void(g->h->journal, g->id, &err) < 0) {
+        fail_whole(l, g, &err, false);
+        return;
+    }
+    g->again = true;
+    take_back_progress(g);
+    memset(g->have, 0, g->part_count);
+    g->left = g->part_count;
+    publish(l, g);
+}
+
+/* O_DIRECT, so that what was just kept out of the page cache does not enter it now. */
+static void read_back(struct work *w)
+{
+    struct large *g = container_of(w, struct large, verify);
+    void *buffer = NULL;
+    struct hash hash;
+    if (posix_memalign(&buffer, 4096, SLICE_BYTES) != 0)
+        abort();
+    hash_init(&hash);
+    hash_begin(&hash, g->want.kind);
+    uint64_t at = 0;
+    while (at < g->entry.size_bytes) {
+        ssize_t n = pread(g->fd, buffer, SLICE_BYTES, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            err_sys(&g->err, n < 0 ? errno : EIO, "cannot read '%s' back", g->path);
+            break;
+        }
+        size_t used = min_u64((uint64_t)n, g->entry.size_bytes - at);
+        hash_update(&hash, buffer, used);
+        at += used;
+    }
+    hash_end(&hash, &g->got);
+    hash_done(&hash);
+    free(buffer);
+}
+
+static void was_read_back(struct work *w)
+{
+    struct large *g = container_of(w, struct large, verify);
+    struct lane *l = g->lane;
+    if (g->err.code != 0)
+        fail_whole(l, g, &g->err, false);
+    else if (!digest_eq(&g->got, &g->want))
+        mismatch(l, g);
+    else
+        finish(l, g);
+}
+
+static void end(struct lane *l, struct large *g)
+{
+    g->err.code = 0;
+    if (g->want.kind == HASH_NONE) {
+        atomic_fetch_add(&g->h->size_only, 1);
+        finish(l, g);
+        return;
+    }
+    if (!hash_combines(g->want.kind)) {
+        g->lane = l;
+        g->verify.run = read_back;
+        g->verify.done = was_read_back;
+        pool_submit(g->h->pool, l->worker.loop, &g->verify);
+        return;
+    }
+    g->got = g->digests[0];
+    for (uint32_t p = 1; p < g->part_count; p++)
+        digest_combine(&g->got, &g->digests[p], part_bytes(g, p));
+    if (digest_eq(&g->got, &g->want))
+        finish(l, g);
+    else
+        mismatch(l, g);
+}
+
+/* ---- its parts ----------------------------------------------------------------------------------------------------
+ */
+
+bool large_take_part(struct hydrate *h, struct large **ret, uint32_t *ret_part)
+{
+    while (h->larges) {
+        struct large *g = h->larges;
+        while (g->next < g->part_count && g->have[g->next])
+            g->next++;
+        if (g->next < g->part_count) {
+            *ret = g;
+            *ret_part = g->next++;
+            g->running++;
+            return true;
+        }
+        unlist(h, g);
+    }
+    return false;
+}
+
+void large_part_done(struct lane *l, struct large *g, uint32_t part, const struct digest *d)
+{
+    struct hydrate *h = g->h;
+    journal_part_written(h->journal, g->id, part, d);
+    atomic_fetch_add(&h->bytes_done, part_bytes(g, part));
+    pthread_mutex_lock(&h->lock);
+    g->digests[part] = *d;
+    g->have[part] = 1;
+    g->running--;
+    g->left--;
+    bool whole = g->left == 0, lost = g->failed && g->running == 0;
+    pthread_mutex_unlock(&h->lock);
+    if (whole)
+        end(l, g);
+    else if (lost)
+        fail_whole(l, g, &g->err, g->err.code == ERR_CHANGED);
+}
+
+void large_part_failed(struct lane *l, struct large *g, const struct err *err, unsigned attempts)
+{
+    struct hydrate *h = g->h;
+    pthread_mutex_lock(&h->lock);
+    if (!g->failed) {
+        g->failed = true;
+        g->err = *err;
+        g->attempts = attempts;
+        unlist(h, g);
+    }
+    bool last = --g->running == 0;
+    pthread_mutex_unlock(&h->lock);
+    if (last)
+        fail_whole(l, g, &g->err, g->err.code == ERR_CHANGED);
+}
+
+static void leave(struct lane *l, struct large *g)
+{
+    large_free(g);
+    lane_unit_ended(l);
+}
+
+void large_part_dropped(struct lane *l, struct large *g)
+{
+    struct hydrate *h = g->h;
+    pthread_mutex_lock(&h->lock);
+    unlist(h, g);
+    bool last = --g->running == 0;
+    pthread_mutex_unlock(&h->lock);
+    if (last)
+        leave(l, g);
+}
+
+void large_stop(struct lane *l)
+{
+    struct hydrate *h = l->h;
+    for (struct large *g = l->heads; g; g = g->next_large)
+        store_cancel(g->head);
+    for (;;) {
+        pthread_mutex_lock(&h->lock);
+        struct large *g = h->larges;
+        while (g && (g->lane != l || g->running > 0))
+            g = g->next_large;
+        if (g)
+            unlist(h, g);
+        pthread_mutex_unlock(&h->lock);
+        if (!g)
+            return;
+        leave(l, g);
+    }
+}
+
+/* ---- its beginning ------------------------------------------------------------------------------------------------
+ */
+
+static void publish(struct lane *l, struct large *g)
+{
+    struct hydrate *h = g->h;
+    if (g->left == 0) {
+        end(l, g);
+        return;
+    }
+    pthread_mutex_lock(&h->lock);
+    g->next = 0;
+    g->lane = l;
+    struct large **p = &h->larges;
+    while (*p)
+        p = &(*p)->next_large;
+    *p = g;
+    g->next_large = NULL;
+    g->is_listed = true;
+    pthread_mutex_unlock(&h->lock);
+    lanes_kick(h);
+}
+
+/* What earlier runs left of it. */
+static void adopt_parts(struct large *g)
+{
+    enum hash_kind kind = hash_combines(g->want.kind) ? g->want.kind : HASH_NONE;
+    for (uint32_t p = 0; p < g->part_count; p++)
+        if (journal_has_part(g->h->journal, g->id, p, kind, &g->digests[p])) {
+            g->have[p] = 1;
+            g->left--;
+            atomic_fetch_add(&g->h->bytes_done, part_bytes(g, p));
+        }
+}
+
+/* O_DIRECT's alignment, 0 where it is not to be had. */
+static uint32_t direct_align(int fd)
+{
+    struct statx sx;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &sx) == 0 && (sx.stx_mask & STATX_DIOALIGN))
+        return sx.stx_dio_offset_align > 0 && sx.stx_dio_offset_align <= 4096 && sx.stx_dio_mem_align <= 4096
+                   ? sx.stx_dio_offset_align
+                   : 0;
+    return 4096; /* an older kernel: what every disk accepts */
+}
+
+static void go_direct(struct large *g)
+{
+    uint32_t align = g->h->o.direct == HYDRATE_DIRECT_AUTO ? direct_align(g->fd) : 0;
+    int flags = align ? fcntl(g->fd, F_GETFL) : -1;
+    if (flags >= 0 && fcntl(g->fd, F_SETFL, flags | O_DIRECT) == 0)
+        g->align = align;
+}
+
+static int open_file(struct lane *l, struct large *g, struct err *err)
+{
+    int dir;
+    const char *name;
+    struct stat st;
+    struct hydrate *h = g->h;
+    bool keep = journal_has_parts(h->journal, g->id);
+    int r = tree_parent(&l->tree, g->path, &dir, &name, err);
+    if (r == 0)
+        r = target_create(h->target, dir, name, g->id, O_RDWR, keep, &g->fd, err);
+    if (r < 0)
+        return r;
+    if (keep && (fstat(g->fd, &st) != 0 || (uint64_t)st.st_size < g->entry.size_bytes)) {
+        /* Somebody took the file away. Said durably, or a later run would believe in parts of the file that is now made
+         * anew. */
+        r = journal_void(h->journal, g->id, err);
+        if (r < 0)
+            return r;
+    }
+    if (fallocate(g->fd, 0, 0, (off_t)g->entry.size_bytes) != 0 && errno != EOPNOTSUPP)
+        return err_sys(err, errno, "cannot make room for '%s'", g->path);
+    go_direct(g);
+    return 0;
+}
+
+static void head_done(void *ctx, const struct store_reply *r)
+{
+    struct large *g = ctx;
+    struct lane *l = g->lane;
+    for (struct large **p = &l->heads; *p; p = &(*p)->next_large)
+        if (*p == g) {
+            *p = g->next_large;
+            break;
+        }
+    g->head = NULL;
+    atomic_fetch_add(&g->h->requests, r->requests);
+    if (atomic_load(&g->h->stopping)) {
+        leave(l, g);
+        return;
+    }
+    if (r->code < 0) {
+        fail_whole(l, g, &r->err, false);
+        return;
+    }
+    if (hash_combines(r->object.digest.kind))
+        g->want = r->object.digest;
+    adopt_parts(g);
+    publish(l, g);
+}
+
+/* An S3 listing tells at most an MD5. One request tells what the store knows of the whole object. */
+static bool wants_head(const struct large *g)
+{
+    const struct store *s = g->h->o.sources[g->entry.source & ~SOURCE_SINGLE].store;
+    return g->h->o.verify == HYDRATE_VERIFY_AUTO && !hash_combines(g->want.kind) && strcmp(store_scheme(s), "s3") == 0;
+}
+
+void large_begin(struct lane *l, uint64_t id, const struct index_entry *e)
+{
+    struct err err;
+    struct object object;
+    struct large *g = xcalloc(1, sizeof *g);
+    *g = (struct large){.h = l->h, .lane = l, .id = id, .entry = *e, .fd = -1, .want = digest_wanted(l->h, e)};
+    g->path = str_dup(e->path);
+    g->part_count = g->left = plan_part_count(e->size_bytes);
+    g->have = xcalloc(g->part_count, 1);
+    g->digests = xcalloc(g->part_count, sizeof *g->digests);
+    if (open_file(l, g, &err) < 0) {
+        fail_whole(l, g, &err, false);
+        return;
+    }
+    if (!wants_head(g)) {
+        adopt_parts(g);
+        publish(l, g);
+        return;
+    }
+    object_of_entry(l, e, &object);
+    g->next_large = l->heads;
+    l->heads = g;
+    g->head = store_head(l->h->o.sources[e->source & ~SOURCE_SINGLE].store, &l->worker, object.key, head_done, g);
+}

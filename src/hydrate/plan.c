@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan.h"
+#include <assert.h>
+
+void plan_init(struct plan *p, unsigned ranks)
+{
+    assert(ranks >= 1 && ranks <= PLAN_RANKS_MAX);
+    *p = (struct plan){.ranks = ranks};
+}
+
+int plan_next(struct plan *p, const struct index *x, uint64_t *ret_id, struct index_entry *ret, struct err *err)
+{
+    uint64_t count = index_count(x);
+    for (unsigned rank = 0; rank < p->ranks; rank++)
+        while (p->next[rank] < count) {
+            uint64_t id = p->next[rank]++;
+            int r = index_get(x, id, ret, err);
+            if (r < 0)
+                return r;
+            /* a catalog of other priorities may hold ranks that this run has not */
+            if ((ret->rank < p->ranks ? ret->rank : p->ranks - 1) != rank)
+                continue;
+            *ret_id = id;
+            return 1;
+        }
+    return 0;
+}
+
+bool plan_is_exhausted(const struct plan *p, uint64_t count)
+{
+    for (unsigned rank = 0; rank < p->ranks; rank++)
+        if (p->next[rank] < count)
+            return false;
+    return true;
+}
+
+bool plan_is_small(uint64_t size_bytes)
+{
+    return size_bytes <= PLAN_SMALL_MAX;
+}
+
+uint32_t plan_part_count(uint64_t size_bytes)
+{
+    uint64_t n = (size_bytes + PLAN_PART_BYTES - 1) / PLAN_PART_BYTES;
+    return (uint32_t)min_u64(n, UINT32_MAX);
+}
+
+void plan_part(uint64_t size_bytes, uint32_t part, uint64_t *ret_offset, uint64_t *ret_len)
+{
+    *ret_offset = (uint64_t)part * PLAN_PART_BYTES;
+    *ret_len = min_u64(PLAN_PART_BYTES, size_bytes - *ret_offset);
+}

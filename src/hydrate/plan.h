@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.h - which object next, and in which pieces. Pure.
+ * home: whoever holds the lock that guards it. */
+#pragma once
+
+#include "catalog/index.h"
+
+enum {
+    PLAN_SMALL_MAX = 1 << 20,  /* up to here: one GET into one slice, written through the page cache */
+    PLAN_PART_BYTES = 8 << 20, /* more than that: ranges; large enough that a request's cost is lost in it */
+    PLAN_RANKS_MAX = 33,       /* 32 priority patterns and the rest */
+};
+
+/* A cursor for each rank: the catalog grows while objects are taken, and a rank's later arrivals go before what the
+ * next rank has been waiting for. */
+struct plan {
+    uint64_t next[PLAN_RANKS_MAX];
+    unsigned ranks;
+};
+
+void plan_init(struct plan *p, unsigned ranks);
+
+/* The next object to look at. 1: *ret_id and *ret; 0: none now (more may be listed later); negative: the catalog is
+ * damaged. */
+must_check int plan_next(struct plan *p, const struct index *x, uint64_t *ret_id, struct index_entry *ret,
+                         struct err *err);
+bool plan_is_exhausted(const struct plan *p, uint64_t count);
+
+bool plan_is_small(uint64_t size_bytes);
+uint32_t plan_part_count(uint64_t size_bytes);
+void plan_part(uint64_t size_bytes, uint32_t part, uint64_t *ret_offset, uint64_t *ret_len);

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hydrate/target.h"
+#include "catalog/index.h"
+#include "catalog/journal.h"
+#include "hydrate/status.h"
+#include "util/file.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#define STAGED_DATA "data"
+
+static struct target *target_new(enum target_kind kind)
+{
+    struct target *t = xcalloc(1, sizeof *t);
+    *t = (struct target){.kind = kind,
+                         .state = -1,
+                         .data = -1,
+                         .temporary = -1,
+                         .lock = -1,
+                         .parent = -1,
+                         .file_mode = 0644,
+                         .dir_mode = 0755};
+    return t;
+}
+
+void target_free(struct target *t)
+{
+    if (!t)
+        return;
+    auto_clean_fd(&t->temporary);
+    auto_clean_fd(&t->data);
+    auto_clean_fd(&t->state);
+    auto_clean_fd(&t->parent);
+    auto_clean_fd(&t->lock);
+    free(t->name);
+    free(t->state_name);
+    free(t);
+}
+
+static int take_lock(struct target *t, const char *what, struct err *err)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct stat st;
+    t->lock = openat(t->state, HYDRATE_LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (t->lock < 0)
+        return err_sys(err, errno, "cannot open the lock of '%s'", what);
+    /* Without a link left, the run that held it is just taking its state away. */
+    bool taken = fcntl(t->lock, F_OFD_SETLK, &lock) == 0 && fstat(t->lock, &st) == 0 && st.st_nlink > 0;
+    if (taken)
+        return 0;
+    err_set(err, ERR_BUSY, "'%s' is being hydrated by another process", what);
+    return err_advise(err, 1511, "wait for it, or stop it; then the same command goes on");
+}
+
+int target_open_volume(int volume_dir, int data_dir, struct target **ret, struct err *err)
+{
+    auto_target t = target_new(TARGET_VOLUME);
+    t->state = fcntl(volume_dir, F_DUPFD_CLOEXEC, 3);
+    t->data = fcntl(data_dir, F_DUPFD_CLOEXEC, 3);
+    if (t->state < 0 || t->data < 0)
+        return err_sys(err, errno, "cannot keep the volume's folder open");
+    int r = take_lock(t, "the volume", err);
+    if (r < 0)
+        return r;
+    *ret = take(&t);
+    return 0;
+}
+
+/* ---- a folder -----------------------------------------------------------------------------------------------------
+ */
+
+/* Opens the folder that holds the last segment of `path`, making what is missing on the way. */
+static int open_parent(const char *path, int *ret_fd, char **ret_name, struct err *err)
+{
+    auto_mem char *copy = str_dup(str_of(path));
+    size_t len = strlen(copy);
+    while (len > 1 && copy[len - 1] == '/')
+        copy[--len] = '\0';
+    char *slash = strrchr(copy, '/');
+    const char *name = slash ? slash + 1 : copy;
+    const char *parent = !slash ? "." : slash == copy ? "/" : copy;
+    auto_mem char *kept_name = str_dup(str_of(name));
+    if (slash && slash != copy)
+        *slash = '\0';
+    for (char *p = copy + 1; parent == copy && *p; p++)
+        if (*p == '/') {
+            *p = '\0';
+            mkdir(copy, 0777); /* what matters is whether the last one opens */
+            *p = '/';
+        }
+    if (parent == copy)
+        mkdir(copy, 0777);
+    *ret_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*ret_fd < 0)
+        return err_sys(err, errno, "cannot open the folder '%s'", parent);
+    *ret_name = take(&kept_name);
+    return 0;
+}
+
+static bool exists_below(int dir, const char *folder, const char *name)
+{
+    char path[2 * NAME_MAX + 2];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int open_staged(struct target *t, const char *path, struct err *err)
+{
+    int r = dir_make(t->parent, t->state_name, 0700, &t->state, err);
+    if (r == 0)
+        r = take_lock(t, path, err);
+    if (r < 0)
+        return r;
+    if (t->is_renamed)
+        return dir_open(t->parent, t->name, &t->data, err);
+    return dir_make(t->state, STAGED_DATA, 0777, &t->data, err);
+}
+
+static int open_in_place(struct target *t, const char *path, struct err *err)
+{
+    t->data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (t->data < 0)
+        return err_sys(err, errno, "cannot open the folder '%s'", path);
+    auto_clean_fd(&t->parent);
+    t->parent = fcntl(t->data, F_DUPFD_CLOEXEC, 3);
+    free(t->state_name);
+    t->state_name = str_dup(STR(TARGET_IN_PLACE_STATE));
+    int r = dir_make(t->data, TARGET_IN_PLACE_STATE, 0700, &t->state, err);
+    if (r == 0)
+        r = take_lock(t, path, err);
+    if (r == 0)
+        r = dir_make(t->state, "temporary", 0700, &t->temporary, err);
+    return r;
+}
+
+int target_open_dir(const char *path, struct target **ret, struct err *err)
+{
+    auto_target t = target_new(TARGET_STAGED);
+    struct stat st;
+    bool is_there = stat(path, &st) == 0;
+    if (is_there && !S_ISDIR(st.st_mode))
+        return err_set(err, ERR_EXISTS, "'%s' is there and is no folder", path);
+    int r = open_parent(path, &t->parent, &t->name, err);
+    if (r < 0)
+        return r;
+    auto_sbuf b;
+    sbuf_init(&b, NAME_MAX + 1);
+    sbuf_addf(&b, ".%s.cistern", t->name);
+    r = sbuf_take(&b, &t->state_name, err);
+    if (r < 0)
+        return r;
+    /* A crash between the naming of DIR and the removal of the state leaves a state without data: ours, to be ended. */
+    t->is_renamed = is_there && exists_below(t->parent, t->state_name, INDEX_FILE) &&
+                    !exists_below(t->parent, t->state_name, STAGED_DATA);
+    t->kind = is_there && !t->is_renamed ? TARGET_IN_PLACE : TARGET_STAGED;
+    r = t->kind == TARGET_STAGED ? open_staged(t, path, err) : open_in_place(t, path, err);
+    if (r < 0)
+        return r;
+    *ret = take(&t);
+    return 0;
+}
+
+/* ---- files --------------------------------------------------------------------------------------------------------
+ */
+
+static const char *temporary_name(uint64_t id, char buf[32])
+{
+    snprintf(buf, 32, "%" PRIu64, id);
+    return buf;
+}
+
+int target_create(const struct target *t, int dir, const char *name, uint64_t id, int flags, bool keep, int *ret_fd,
+                  struct err *err)
+{
+    char temporary[32];
+    bool in_place = t->kind == TARGET_IN_PLACE;
+    const char *at = in_place ? temporary_name(id, temporary) : name;
+    flags |= O_CREAT | O_CLOEXEC | O_NOFOLLOW | (keep ? 0 : O_TRUNC);
+    int fd = openat(in_place ? t->temporary : dir, at, flags, t->file_mode);
+    if (fd < 0)
+        return err_sys(err, errno, "cannot create '%s'", name);
+    if ((t->uid || t->gid) && fchown(fd, t->uid, t->gid) != 0) {
+        int r = err_sys(err, errno, "cannot give '%s' to user %" PRIu32, name, t->uid);
+        close(fd);
+        return r;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+int target_place(const struct target *t, int dir, const char *name, uint64_t id, struct err *err)
+{
+    char temporary[32];
+    if (t->kind != TARGET_IN_PLACE)
+        return 0;
+    if (renameat(t->temporary, temporary_name(id, temporary), dir, name) != 0)
+        return err_sys(err, errno, "cannot name '%s'", name);
+    return 0;
+}
+
+void target_drop(const struct target *t, int dir, const char *name, uint64_t id)
+{
+    char temporary[32];
+    if (t->kind == TARGET_IN_PLACE)
+        unlinkat(t->temporary, temporary_name(id, temporary), 0);
+    else
+        unlinkat(dir, name, 0);
+}
+
+int target_wipe(struct target *t, struct err *err)
+{
+    /* The journal first: without it the rest claims nothing. */
+    static const char *const names[] = {JOURNAL_FILE, INDEX_PARTIAL_FILE, INDEX_FILE};
+    for (size_t i = 0; i < countof(names); i++)
+        if (unlinkat(t->state, names[i], 0) != 0 && errno != ENOENT)
+            return err_sys(err, errno, "cannot remove '%s'", names[i]);
+    if (t->kind == TARGET_VOLUME || t->is_renamed)
+        return 0;
+    const char *files = t->kind == TARGET_STAGED ? STAGED_DATA : "temporary";
+    int *fd = t->kind == TARGET_STAGED ? &t->data : &t->temporary;
+    auto_clean_fd(fd);
+    int r = dir_remove(t->state, files, err);
+    return r < 0 ? r : dir_make(t->state, files, 0777, fd, err);
+}
+
+int target_finish(struct target *t, bool forget, bool durable, struct err *err)
+{
+    int r = 0;
+    if (t->kind == TARGET_VOLUME)
+        return 0;
+    if (t->kind == TARGET_STAGED && !t->is_renamed) {
+        if (renameat2(t->state, STAGED_DATA, t->parent, t->name, RENAME_NOREPLACE) != 0)
+            return err_sys(err, errno, "cannot name '%s'", t->name);
+        t->is_renamed = true;
+        if (durable)
+            r = dir_sync(t->parent, t->name, err);
+    }
+    if (r == 0 && forget)
+        r = dir_remove(t->parent, t->state_name, err);
+    return r;
+}
+
+static int empty_folder(int dir, struct err *err)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    int r = d ? 0 : err_sys(err, errno, "cannot read the volume's folder");
+    for (struct dirent *e; r == 0 && (e = readdir(d)) != NULL;) {
+        bool stays =
+            strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || strcmp(e->d_name, "lost+found") == 0;
+        r = stays ? 0 : dir_remove(dir, e->d_name, err);
+    }
+    if (d)
+        closedir(d);
+    else
+        auto_clean_fd(&fd);
+    return r;
+}
+
+int target_clean(struct target *t, struct err *err)
+{
+    int r = target_wipe(t, err);
+    if (r < 0)
+        return r;
+    /* Nobody saw the volume yet: all that is in it is ours. */
+    if (t->kind == TARGET_VOLUME)
+        return empty_folder(t->data, err);
+    return dir_remove(t->parent, t->state_name, err);
+}
+
+int target_space(const struct target *t, uint64_t *ret_bytes, uint64_t *ret_files, uint64_t *ret_block, struct err *err)
+{
+    struct statvfs v;
+    if (fstatvfs(t->data, &v) != 0)
+        return err_sys(err, errno, "cannot ask the file system for its space");
+    *ret_bytes = (uint64_t)v.f_bavail * v.f_frsize;
+    *ret_files = v.f_files ? v.f_favail : UINT64_MAX; /* btrfs and the like count none */
+    *ret_block = v.f_frsize ? v.f_frsize : 4096;
+    return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* target.h - where a hydration writes, and where it keeps what it knows.
+ *
+ *   volume    the data folder of a volume that nobody sees yet: final names at once, the journal says what is whole
+ *   staged    a DIR that does not exist: filled as .DIR.cistern/data, renamed once
+ *   in place  a DIR that people can read: each file comes under a temporary name in DIR/.cistern-hydrate and is
+ * renamed; an existing file is never truncated State is kept where the same command finds it again, under a lock that
+ * only one process holds. home: made and finished by one thread; create, place and drop on any. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+enum target_kind { TARGET_VOLUME, TARGET_STAGED, TARGET_IN_PLACE };
+
+#define TARGET_IN_PLACE_STATE ".cistern-hydrate"
+
+struct target {
+    enum target_kind kind;
+    int state;        /* owned: catalog, journal, status */
+    int data;         /* owned: paths are below it */
+    int temporary;    /* owned: in place only, else -1 */
+    int lock;         /* owned */
+    int parent;       /* owned: of the state folder; a volume's is -1 */
+    char *name;       /* owned: staged: DIR's name below `parent` */
+    char *state_name; /* owned: below `parent` */
+    bool is_renamed;  /* staged: DIR has its name already */
+    mode_t file_mode;
+    mode_t dir_mode;
+    uint32_t uid; /* of files; 0 leaves them ours */
+    uint32_t gid;
+};
+
+/* The two descriptors are duplicated. ERR_BUSY: another process hydrates there. */
+must_check int target_open_volume(int volume_dir, int data_dir, struct target **ret, struct err *err);
+must_check int target_open_dir(const char *path, struct target **ret, struct err *err);
+void target_free(struct target *own_t); /* leaves everything on disk as it is */
+DEFINE_AUTO(target, struct target, target_free)
+#define auto_target auto_with(auto_clean_target) struct target *
+
+/* Forgets an earlier run: catalog, journal, and (where nobody sees them) the files. */
+must_check int target_wipe(struct target *t, struct err *err);
+
+/* A file `name` in folder `dir` (below data) for writing, empty unless `keep`. `id` makes temporary names. */
+must_check int target_create(const struct target *t, int dir, const char *name, uint64_t id, int flags, bool keep,
+                             int *ret_fd, struct err *err);
+/* It is whole: gives it its final name. */
+must_check int target_place(const struct target *t, int dir, const char *name, uint64_t id, struct err *err);
+void target_drop(const struct target *t, int dir, const char *name, uint64_t id);
+
+/* The run came to its end: names DIR; `forget` also removes the state (a volume's stays: it is its record). */
+must_check int target_finish(struct target *t, bool forget, bool durable, struct err *err);
+
+/* The source cannot fit: takes away what this run wrote (in place: what has its final name stays). */
+must_check int target_clean(struct target *t, struct err *err);
+
+/* Bytes and files that still fit. */
+must_check int target_space(const struct target *t, uint64_t *ret_bytes, uint64_t *ret_files, uint64_t *ret_block,
+                            struct err *err);

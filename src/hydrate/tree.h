@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tree.h - the folders below one root, made as they are needed, the last ones kept open.
+ * home: one loop. Holds at most TREE_SLOTS descriptors. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+enum { TREE_SLOTS = 64 };
+
+struct tree {
+    int root; /* borrowed */
+    mode_t mode;
+    struct tree_slot {
+        char *path; /* owned */
+        size_t len;
+        int fd; /* owned */
+    } slots[TREE_SLOTS];
+};
+
+void tree_init(struct tree *t, int root, mode_t mode);
+void tree_done(struct tree *t);
+
+/* The folder that holds `path` (which path_check() let pass), made if it is not there; no link is followed. *ret_dir is
+ * the tree's, until its next call; *ret_name points into `path`, which must be NUL-terminated. */
+must_check int tree_parent(struct tree *t, const char *path, int *ret_dir, const char **ret_name, struct err *err);
