@@ -48,25 +48,46 @@ static int open_image(const struct disk *d, int flags, int *ret_fd, struct err *
  * ----------------------------------------------------------------------------------------------------------
  */
 
-/* Backs the image by blocks of its own, up to its size. Its length changes only once all of them are there, and what a
- * failure leaves beyond the old end is given back. */
+/* Fills holes below the end. XFS wants as much free space as it is asked to look at, whatever is allocated there
+ * already: so only where there are holes, and piece by piece. */
+static int fill_holes(int fd, const struct stat *st)
+{
+    enum { PIECE_BYTES = 16 << 20 };
+    if (st->st_blocks * 512 >= st->st_size)
+        return 0;
+    for (off_t at = 0; at < st->st_size; at += PIECE_BYTES)
+        if (fallocate(fd, FALLOC_FL_KEEP_SIZE, at, PIECE_BYTES) != 0)
+            return -1;
+    return 0;
+}
+
+/* The length changes only once all blocks behind it are there. Blocks beyond the end, from a call that died or failed,
+ * are given back first: XFS would count them as if they were still to be found. */
+static int extend(int fd, uint64_t from, uint64_t to)
+{
+    if (to <= from)
+        return 0;
+    if (ftruncate(fd, (off_t)from) != 0)
+        return -1;
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0)
+        return ftruncate(fd, (off_t)to);
+    int errnum = errno;
+    int r = ftruncate(fd, (off_t)from);
+    errno = r == 0 ? errnum : errno;
+    return -1;
+}
+
+/* Backs the image by blocks of its own, up to its size. */
 static int allocate(const struct disk *d, int fd, struct err *err)
 {
     struct stat st;
-    uint64_t bytes = image_bytes(d);
     if (fstat(fd, &st) != 0)
         return err_sys(err, errno, "cannot look at '%s/%s'", d->path, VOLUME_IMAGE);
-    bytes = max_u64(bytes, (uint64_t)st.st_size);
-    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0) {
-        int errnum = errno;
-        if (ftruncate(fd, st.st_size) != 0)
-            errnum = errno;
-        err_sys(err, errnum, "cannot set aside %llu bytes for '%s'", (unsigned long long)bytes, d->path);
-        return errnum == ENOSPC ? err_advise(err, 2028, "free space in the pool, or ask for less") : -(int)err->code;
-    }
-    if ((uint64_t)st.st_size < bytes && ftruncate(fd, (off_t)bytes) != 0)
-        return err_sys(err, errno, "cannot grow '%s/%s'", d->path, VOLUME_IMAGE);
-    return 0;
+    if (extend(fd, (uint64_t)st.st_size, image_bytes(d)) == 0 && fill_holes(fd, &st) == 0)
+        return 0;
+    err_sys(err, errno, "cannot set aside %llu bytes for '%s'", (unsigned long long)d->capacity_bytes, d->path);
+    return err->code == ERR_NO_SPACE ? err_advise(err, 2028, "free space in the pool, or ask for less")
+                                     : -(int)err->code;
 }
 
 /* What direct I/O on this file must be a multiple of; the kernel says so from 6.1 on. */
@@ -303,9 +324,25 @@ int image_unbacked(const struct disk *d, uint64_t *ret_bytes, struct err *err)
     return 0;
 }
 
+/* XFS frees an unlinked file's blocks some time later, and a truncated one's at once: who deletes a volume to make room
+ * for another should find that room. Not under the last users of a lazily unmounted one: they would see garbage. */
+static int give_back(const struct disk *d, struct err *err)
+{
+    auto_with(loopdev_done) struct loopdev device = {.fd = -1};
+    auto_fd fd = openat(d->dir, VOLUME_IMAGE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    bool found;
+    if (fd < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "cannot open '%s/%s'", d->path, VOLUME_IMAGE);
+    int r = loopdev_find(fd, &device, &found, err);
+    if (r == 0 && !found && ftruncate(fd, 0) != 0)
+        r = err_sys(err, errno, "cannot empty '%s/%s'", d->path, VOLUME_IMAGE);
+    return r;
+}
+
 int image_release(const struct disk *d, struct err *err)
 {
     char target[PATH_MAX];
     image_path(d, VOLUME_DATA, target);
-    return mount_point_remove(target, err);
+    int r = mount_point_remove(target, err);
+    return r < 0 ? r : give_back(d, err);
 }
