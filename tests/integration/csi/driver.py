@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cisternd as the tests run it, and a CSI client with stubs made from our own proto/csi.proto."""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import grpc
+import grpc_tools
+from grpc_tools import protoc
+
+TOP = Path(__file__).resolve().parents[3]
+BUILD = Path(os.environ.get("CISTERN_BUILD", TOP / "build"))
+CACHE = Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern"))
+MIB = 1 << 20
+
+
+def _stubs():
+    out = tempfile.mkdtemp(prefix="cistern-stubs-")
+    well_known = Path(grpc_tools.__file__).parent / "_proto"
+    code = protoc.main(["protoc", f"-I{TOP / 'proto'}", f"-I{well_known}", f"--python_out={out}",
+                        f"--grpc_python_out={out}", "csi.proto"])
+    assert code == 0
+    sys.path.insert(0, out)
+    import csi_pb2
+    import csi_pb2_grpc
+    return csi_pb2, csi_pb2_grpc
+
+
+csi, csi_grpc = _stubs()
+Mode = csi.VolumeCapability.AccessMode
+
+
+def capability(mode=Mode.SINGLE_NODE_WRITER, group=""):
+    return csi.VolumeCapability(mount=csi.VolumeCapability.MountVolume(volume_mount_group=group),
+                                access_mode=Mode(mode=mode))
+
+
+class Client:
+    """One connection; `call(method, **fields)` finds the service and the request by the method's name."""
+
+    def __init__(self, socket):
+        self.channel = grpc.insecure_channel(f"unix:{socket}")
+        self.stubs = [csi_grpc.IdentityStub(self.channel), csi_grpc.ControllerStub(self.channel),
+                      csi_grpc.NodeStub(self.channel)]
+
+    def call(self, method, timeout=30, **fields):
+        stub = next(s for s in self.stubs if hasattr(s, method))
+        return getattr(stub, method)(getattr(csi, method + "Request")(**fields), timeout=timeout)
+
+    def fails(self, method, timeout=30, **fields):
+        """(status code, message) of a call that must fail."""
+        try:
+            reply = self.call(method, timeout=timeout, **fields)
+        except grpc.RpcError as e:
+            assert e.details(), "a status without a message"
+            return e.code(), e.details()
+        raise AssertionError(f"{method} succeeded: {reply}")
+
+    def create(self, name, size=32 * MIB, limit=0, cap=None, **parameters):
+        return self.call("CreateVolume", name=name, volume_capabilities=[cap or capability()], parameters=parameters,
+                         capacity_range=csi.CapacityRange(required_bytes=size, limit_bytes=limit)).volume
+
+    def close(self):
+        self.channel.close()
+
+
+class Driver:
+    """A cisternd with a pool and sockets of its own below `folder`."""
+
+    def __init__(self, folder, pools=("default",), flags=(), env=None):
+        self.folder = Path(folder)
+        self.socket = self.folder / "csi.sock"
+        self.state = self.folder / "state"
+        self.pools = {name: self.folder / f"pool-{name}" for name in pools}
+        for path in self.pools.values():
+            path.mkdir(exist_ok=True, parents=True)
+        self.flags, self.env, self.process, self.client = list(flags), env or {}, None, None
+        self.log = self.folder / "cisternd.log"
+
+    def start(self):
+        pools = [f"--pool={name}={path}" for name, path in self.pools.items()]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [BUILD / "bin" / "cisternd", f"--endpoint=unix://{self.socket}", f"--state={self.state}",
+                 "--node-id=node-1", "--log-level=debug", "--reserve-percent=0", *pools, *self.flags],
+                stderr=log, stdin=subprocess.DEVNULL, env=os.environ | self.env)
+        self.wait_until_it_answers()
+        return self
+
+    def wait_until_it_answers(self, seconds=30):
+        end = time.monotonic() + seconds
+        while True:
+            assert self.process.poll() is None, f"cisternd ended with {self.process.returncode}: {self.log_text()[-3000:]}"
+            client = Client(self.socket)
+            try:
+                client.call("Probe", timeout=1)
+                self.client = client
+                return
+            except grpc.RpcError:
+                client.close()
+                assert time.monotonic() < end, self.log_text()[-3000:]
+                time.sleep(0.02)
+
+    def stop(self, how=signal.SIGTERM):
+        if self.client:
+            self.client.close()
+            self.client = None
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(30)
+        return self.process.returncode if self.process else None
+
+    def kill(self):
+        return self.stop(signal.SIGKILL)
+
+    def log_text(self):
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def keeper_pids(self):
+        return [pid for pid in processes() if f"{self.state}/keeper.sock" in command_line(pid)]
+
+    def clean_up(self):
+        """Ends what outlives a driver by design: children, the keeper, mounts."""
+        self.stop()
+        for pid in processes():
+            if str(self.folder) in command_line(pid) and pid != os.getpid():
+                os.kill(pid, signal.SIGKILL)
+        for _ in range(5):
+            below = [m for m in mounts() if m.startswith(f"{self.folder}/")]
+            for path in reversed(below):
+                subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL)
+            if not below:
+                break
+            time.sleep(0.1)
+        guarded = [p for pool in self.pools.values() for p in pool.glob("*/*/data")]
+        if guarded:
+            subprocess.run(["chattr", "-i", *guarded], stderr=subprocess.DEVNULL)
+
+    # ---- the way of one volume, as the kubelet walks it ----
+
+    def staging(self, volume_id):
+        return self.folder / "staging" / volume_id
+
+    def target(self, volume_id, pod="pod"):
+        return self.folder / "pods" / pod / volume_id
+
+    def stage(self, volume_id, cap=None, client=None):
+        self.staging(volume_id).mkdir(parents=True, exist_ok=True)
+        return (client or self.client).call("NodeStageVolume", volume_id=volume_id, volume_capability=cap or capability(),
+                                            staging_target_path=str(self.staging(volume_id)))
+
+    def publish(self, volume_id, pod="pod", cap=None, readonly=False, timeout=30, client=None):
+        self.target(volume_id, pod).parent.mkdir(parents=True, exist_ok=True)
+        (client or self.client).call("NodePublishVolume", timeout=timeout, **self.publish_fields(volume_id, pod, cap, readonly))
+        return self.target(volume_id, pod)
+
+    def publish_fields(self, volume_id, pod="pod", cap=None, readonly=False):
+        return {"volume_id": volume_id, "staging_target_path": str(self.staging(volume_id)), "readonly": readonly,
+                "target_path": str(self.target(volume_id, pod)), "volume_capability": cap or capability()}
+
+    def unpublish(self, volume_id, pod="pod", client=None):
+        (client or self.client).call("NodeUnpublishVolume", volume_id=volume_id,
+                                     target_path=str(self.target(volume_id, pod)))
+
+    def unstage(self, volume_id, client=None):
+        (client or self.client).call("NodeUnstageVolume", volume_id=volume_id,
+                                     staging_target_path=str(self.staging(volume_id)))
+
+    def delete(self, volume_id, client=None):
+        (client or self.client).call("DeleteVolume", volume_id=volume_id)
+
+    def folder_of(self, volume_id):
+        return next(p / "volumes" / volume_id for p in self.pools.values() if (p / "volumes" / volume_id).exists())
+
+
+def processes():
+    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+
+
+def command_line(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def mounts():
+    return [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+
+
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
