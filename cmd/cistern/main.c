@@ -15,6 +15,7 @@ static const struct verb {
     {"hydrate", verb_hydrate, "bring a bucket prefix to a folder, verified and resumable"},
     {"export", verb_export, "send a folder's files to a bucket, each confirmed by it"},
     {"ls", verb_ls, "list a bucket prefix"},
+    {"doctor", verb_doctor, "what this machine offers, and what will not work on it"},
     {"status", verb_status, "how far this machine's volumes are, and what failed"},
     {"mount", verb_mount, "show a folder through FUSE, at the speed of the disk below"},
 };

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cistern doctor, on this very machine and against a store whose clock is off."""
+import json
+import os
+import subprocess
+import threading
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from time import time
+
+import pytest
+
+BUILD = Path(os.environ.get("CISTERN_BUILD", Path(__file__).resolve().parents[3] / "build"))
+
+
+def doctor(*flags, code=0):
+    done = subprocess.run([BUILD / "bin/cistern", "doctor", "--json", *flags], capture_output=True, text=True,
+                          timeout=60, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == code, done.stdout + done.stderr
+    assert lines[-1]["type"] == "summary"
+    assert sum(lines[-1][result] for result in ("pass", "warn", "fail")) == len(lines) - 1
+    return lines[:-1]
+
+
+def result(lines, check):
+    return [line["result"] for line in lines if line["check"] == check]
+
+
+@pytest.fixture
+def pool():
+    """On a real disk: FUSE passthrough does not work on a stacked file system."""
+    path = Path(f"/var/tmp/cistern-doctor-test-{os.getpid()}")
+    path.mkdir()
+    yield path
+    subprocess.run(["rm", "-rf", path], check=True)
+
+
+@pytest.fixture
+def store():
+    """A store that lists one empty page, at whatever time its `skew` makes of now."""
+    class Handler(BaseHTTPRequestHandler):
+        skew = 0
+
+        def date_time_string(self, timestamp=None):
+            return formatdate(time() + Handler.skew, usegmt=True)
+
+        def do_HEAD(self):
+            self.send_response(403)
+            self.end_headers()
+
+        def do_GET(self):
+            page = b'<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated>' \
+                   b'</ListBucketResult>'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    Handler.endpoint = f"http://127.0.0.1:{server.server_port}"
+    yield Handler
+    server.shutdown()
+
+
+@pytest.mark.asan
+def test_the_machine_that_runs_the_tests_is_fit(pool):
+    lines = doctor("--pool", str(pool))
+    for check in ("kernel", "privileges", "io_uring", "fuse", "backend"):
+        assert result(lines, check) == ["pass"], lines
+    assert result(lines, "pool") == ["pass"]
+
+
+def test_it_leaves_nothing_behind(pool):
+    before = Path("/proc/self/mountinfo").read_text()
+    doctor("--pool", str(pool))
+    assert list(pool.iterdir()) == []
+    assert Path("/proc/self/mountinfo").read_text() == before
+
+
+def test_a_pool_that_is_not_there_fails_with_exit_code_10():
+    lines = doctor("--pool", "/nowhere", code=10)
+    assert result(lines, "pool") == ["fail"]
+
+
+def test_a_pool_says_who_it_is_and_a_garbled_one_is_named(pool):
+    identity = {"version": 1, "uuid": "0123456789ab", "pool": "default", "node": "elsewhere"}
+    (pool / "cistern.json").write_text(json.dumps(identity))
+    lines = doctor("--pool", str(pool))
+    assert result(lines, "pool") == ["warn"]
+    assert "0123456789ab" in str(lines) and "elsewhere" in str(lines)
+    (pool / "cistern.json").write_text('{"uuid":')
+    lines = doctor("--pool", str(pool), code=10)
+    assert result(lines, "pool") == ["fail"]
+
+
+def test_without_privileges_it_warns_and_the_mount_fails():
+    done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all",
+                           BUILD / "bin/cistern", "doctor", "--json"], capture_output=True, text=True, timeout=60,
+                          check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()][:-1]
+    assert done.returncode == 10
+    assert result(lines, "privileges")[0] == "warn" and result(lines, "fuse") == ["fail"]
+
+
+def source_flags(store):
+    return ["--source", "s3://bucket/prefix/", "--endpoint", store.endpoint, "--anonymous"]
+
+
+def test_a_store_that_answers_at_our_time_passes(store):
+    lines = doctor(*source_flags(store))
+    assert result(lines, "endpoint") == result(lines, "clock") == result(lines, "source") == ["pass"]
+
+
+@pytest.mark.parametrize("skew, outcome, code", [(-120, "warn", 0), (120, "warn", 0), (-900, "fail", 10),
+                                                 (900, "fail", 10)])
+def test_a_clock_that_is_off_is_measured(store, skew, outcome, code):
+    store.skew = skew
+    lines = [line for line in doctor(*source_flags(store), code=code) if line["check"] == "clock"]
+    assert [line["result"] for line in lines] == [outcome]
+    assert "CIS1901" in lines[0]["message"]
+    assert ("behind" if skew > 0 else "ahead") in lines[0]["message"]
+    seconds = int(lines[0]["message"].split(" s ")[0].split()[-1])
+    assert abs(seconds - abs(skew)) <= 2
+
+
+def test_a_store_that_is_not_there_fails():
+    lines = doctor("--source", "s3://bucket/", "--endpoint", "http://127.0.0.1:1", "--anonymous", code=10)
+    assert result(lines, "endpoint") == ["fail"]
+
+
+@pytest.mark.asan
+def test_a_folder_is_a_source_too():
+    assert result(doctor("--source", "file:///etc"), "source") == ["pass"]
+    assert result(doctor("--source", "file:///nowhere/at/all/", code=10), "source") == ["fail"]
