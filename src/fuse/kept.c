@@ -3,6 +3,7 @@
 #include "keep.h"
 #include "util/clock.h"
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -181,14 +182,56 @@ static int do_mount(const struct kept *v, const struct wire_config *c, struct er
     return 0;
 }
 
-static int mount_new(struct kept *v, const struct wire_config *c, struct err *err)
+static bool is_below(const char *path, const char *top)
 {
+    size_t n = strlen(top);
+    while (n > 0 && top[n - 1] == '/')
+        n--;
+    return strncmp(path, top, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+/* The keeper must never walk through a mount of its own: it would wait for a process that it has to start. */
+static int check_paths(struct keep *k, const char *data, const char *mount_point, struct err *err)
+{
+    if (is_below(data, mount_point))
+        return err_set(err, ERR_INVALID, "the folder '%s' lies below its own mount point '%s'", data, mount_point);
+    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++) {
+        const struct kept *v = &k->volumes[i];
+        if (v->state == KEPT_FREE || !v->head)
+            continue;
+        const char *taken = v->head->config.mount_point;
+        if (is_below(mount_point, taken) || is_below(data, taken))
+            return err_set(err, ERR_BUSY, "'%s' or '%s' lies in the mount of volume '%s' at '%s'", mount_point, data,
+                           v->id, taken);
+    }
+    return 0;
+}
+
+/* As words first, then as what they lead to: the first keeps the second from waiting. */
+static int check_config(struct keep *k, const struct wire_config *c, struct err *err)
+{
+    char data[PATH_MAX], at[PATH_MAX];
+    int r = check_paths(k, c->data, c->mount_point, err);
+    if (r < 0)
+        return r;
+    if (!realpath(c->data, data))
+        return err_sys(err, errno, "cannot find '%s'", c->data);
+    if (!realpath(c->mount_point, at) && errno != ENOTCONN)
+        return err_sys(err, errno, "cannot find the mount point '%s'", c->mount_point);
+    return check_paths(k, data, at, err);
+}
+
+static int mount_new(struct keep *k, struct kept *v, const struct wire_config *c, struct err *err)
+{
+    int r = check_config(k, c, err);
+    if (r < 0)
+        return r;
     v->fuse_fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
     if (v->fuse_fd < 0) {
         err_sys(err, errno, "cannot open /dev/fuse");
         return err_advise(err, 3106, "load the kernel's module fuse, and give this container the device");
     }
-    int r = table_create(v->id, c, &v->memfd, err);
+    r = table_create(v->id, c, &v->memfd, err);
     if (r == 0)
         r = table_peek(v->memfd, &v->head, err);
     return r < 0 ? r : do_mount(v, c, err);
@@ -216,7 +259,7 @@ int kept_mount(struct keep *k, const struct wire_msg *ask, int client, struct er
     }
     int r = set_up(k, &v, ask->volume_id, err);
     if (r == 0)
-        r = mount_new(v, &ask->body.config, err);
+        r = mount_new(k, v, &ask->body.config, err);
     if (r < 0) {
         if (v)
             kept_forget(k, v);

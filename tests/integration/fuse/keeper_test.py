@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keeper: asked for mounts, killed, replaced, and given everything back."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import mounts
+import pytest
+
+
+class Mirror:
+    """What cisternd does: holds duplicates."""
+
+    def __init__(self, keeper):
+        self.process = subprocess.Popen(
+            [mounts.CLIENT, keeper.socket, "mirror"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def state(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        volumes, connected = self.process.stdout.readline().split()
+        return int(volumes), connected == "1"
+
+    def wait_for(self, volumes):
+        mounts.wait_for("the mirror", lambda: self.state() == (volumes, True))
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait(10)
+
+
+@pytest.fixture
+def mirrors():
+    made = []
+
+    def make(keeper):
+        made.append(Mirror(keeper))
+        return made[-1]
+
+    yield make
+    for mirror in made:
+        if mirror.process.poll() is None:
+            mirror.kill()
+
+
+def mounted_at(path):
+    with open("/proc/self/mounts", encoding="utf-8") as table:
+        return any(line.split()[1] == str(path) for line in table)
+
+
+class Reader:
+    """Reads a file again and again; any error is kept."""
+
+    def __init__(self, path, content):
+        self.path, self.content = path, content
+        self.errors, self.rounds, self.stop_now, self.longest = [], 0, False, 0.0
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while not self.stop_now:
+            began = time.monotonic()
+            try:
+                assert self.path.read_bytes() == self.content
+                os.stat(self.path.parent / "nothing") if self.rounds < 0 else os.listdir(self.path.parent)
+            except (OSError, AssertionError) as error:
+                self.errors.append(repr(error))
+            self.longest = max(self.longest, time.monotonic() - began)
+            self.rounds += 1
+
+    def stop(self):
+        self.stop_now = True
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+        assert self.errors == []
+        assert self.rounds > 0
+
+
+def test_the_same_mount_again_is_success_and_another_is_refused(volumes):
+    volume = volumes("v", "exclusive", "group=1000")
+    volume.mount()
+    other = volume.keeper.ask("mount", "v", volume.data, volume.path, "exclusive", "group=1001", check=False)
+    assert other.stderr.startswith("EXISTS")
+    assert volume.status()["state"] == "serving"
+
+
+def test_bad_words_are_errors_and_the_keeper_lives(volumes, tmp_path):
+    volume = volumes("v")
+    keeper = volume.keeper
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for words, code in (
+        (("mount", "x" * 64, volume.data, volume.path), "INVALID"),
+        (("mount", "x", "relative", volume.path), "INVALID"),
+        (("mount", "x", tmp_path / "nowhere", elsewhere), "NOT_FOUND"),
+        (("mount", "x", tmp_path, tmp_path), "INVALID"),
+        (("mount", "x", elsewhere, volume.path), "BUSY"),
+        (("mount", "x", volume.path / "below", elsewhere), "BUSY"),
+        (("mount", "x", volume.data, tmp_path / "nowhere"), "NOT_FOUND"),
+        (("status", "x"), "NOT_FOUND"),
+    ):
+        done = keeper.ask(*words, check=False)
+        assert done.returncode == 1 and done.stderr.startswith(code), done.stderr
+    assert volume.status()["state"] == "serving"
+
+
+def test_garbage_on_the_socket_is_refused_and_harms_nobody(volumes):
+    import random
+    import socket
+
+    volume = volumes("v")
+    chance = random.Random(4)
+    for size in (1, 15, 16, 80, 88, 3000, 65536):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(volume.keeper.socket)
+            client.send(chance.randbytes(size))
+            client.settimeout(5)
+            client.recv(4096)
+    assert volume.status()["state"] == "serving"
+
+
+def test_unmounting_ends_though_a_file_is_open_and_its_user_is_cut_off(volumes):
+    volume = volumes("v")
+    (volume.data / "file").write_text("x")
+    with open(volume.path / "file", encoding="utf-8") as file:
+        began = time.monotonic()
+        volume.unmount(timeout_ms=300)
+        assert time.monotonic() - began < 5
+        assert not mounted_at(volume.path)
+        with pytest.raises(OSError):
+            os.fstat(file.fileno())
+            file.read()
+            os.listdir(f"/proc/self/fd/{file.fileno()}/..")
+    assert volume.keeper.ask("status", "v", check=False).stderr.startswith("NOT_FOUND")
+
+
+def test_after_unmounting_the_disk_below_can_be_taken_apart(tmp_path, volumes, mirrors):
+    keeper = volumes("other").keeper
+    mirror = mirrors(keeper)
+    mirror.wait_for(1)
+    disk = mounts.Disk(tmp_path, "64M")
+    volume = mounts.Volume(keeper, disk, tmp_path, "v", "must")
+    mirror.wait_for(2)
+    with open(volume.path / "held", "w+b") as file:
+        file.write(b"x")
+        os.unlink(volume.path / "held")
+    volume.unmount()
+    disk.unmount()
+    mirror.wait_for(1)
+
+
+def test_an_unmount_by_hand_ends_the_process_and_is_noticed(volumes):
+    volume = volumes("v")
+    pid = volume.keeper.pid("v")
+    subprocess.run(["umount", volume.path], check=True)
+    mounts.wait_for("the process to end", lambda: not os.path.exists(f"/proc/{pid}"))
+    mounts.wait_for("the volume to go", lambda: volume.keeper.ask("status", "v", check=False).returncode == 1)
+
+
+def test_a_killed_keeper_gets_everything_back_from_the_mirror(volumes, mirrors):
+    volume = volumes("v", "exclusive", "must")
+    keeper = volume.keeper
+    mirror = mirrors(keeper)
+    content = os.urandom(200_000)
+    (volume.path / "file").write_bytes(content)
+    mirror.wait_for(1)
+    reader = Reader(volume.path / "file", content)
+    with open(volume.path / "nameless", "w+b") as file:
+        file.write(b"still here")
+        file.flush()
+        os.unlink(volume.path / "nameless")
+        for _ in range(5):
+            keeper.process.kill()
+            keeper.process.wait()
+            time.sleep(0.05)
+            keeper.start()
+            mirror.wait_for(1)
+            os.mkdir(volume.path / "folder")
+            os.rmdir(volume.path / "folder")
+            assert os.fstat(file.fileno()).st_nlink == 0
+        file.seek(0)
+        assert file.read() == b"still here"
+    reader.stop()
+    assert volume.status()["state"] == "serving"
+
+
+def test_a_killed_mirror_is_filled_again_and_serves_the_next_keeper(volumes, mirrors):
+    volume = volumes("v", "exclusive", "must")
+    first = mirrors(volume.keeper)
+    first.wait_for(1)
+    first.kill()
+    second = mirrors(volume.keeper)
+    second.wait_for(1)
+    volume.keeper.process.kill()
+    volume.keeper.process.wait()
+    volume.keeper.start()
+    second.wait_for(1)
+    (volume.path / "file").write_text("alive")
+    assert (volume.data / "file").read_text() == "alive"
+
+
+def test_nameless_files_without_passthrough_survive_the_keeper_through_the_mirror(volumes, mirrors):
+    volume = volumes("v", "exclusive", "plain")
+    mirror = mirrors(volume.keeper)
+    mirror.wait_for(1)
+    (volume.path / "nameless").write_text("")  # the kernel learns that closing asks us nothing: we start a keeper below
+    with open(volume.path / "nameless", "w+b") as file:
+        file.write(b"still here")
+        file.flush()
+        os.unlink(volume.path / "nameless")
+        time.sleep(0.2)  # the descriptor travels to the mirror
+        volume.keeper.process.kill()
+        volume.keeper.process.wait()
+        volume.keeper.start()
+        file.write(b" and there")
+        file.flush()
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # from below, not from the cache
+        file.seek(0)
+        assert file.read() == b"still here and there"
+
+
+def test_a_newer_keeper_takes_over_and_the_older_ends(volumes):
+    volume = volumes("v", "exclusive", "must")
+    keeper = volume.keeper
+    content = os.urandom(100_000)
+    (volume.path / "file").write_bytes(content)
+    reader = Reader(volume.path / "file", content)
+    for _ in range(5):
+        older = keeper.process
+        keeper.start()
+        assert older.wait(10) == 0
+        os.mkdir(volume.path / "folder")
+        os.rmdir(volume.path / "folder")
+    reader.stop()
+    assert reader.longest < 2
+    assert volume.status()["state"] == "serving"
+
+
+def test_without_a_mirror_a_killed_keeper_loses_the_mount_and_the_next_mount_replaces_it(volumes):
+    volume = volumes("v")
+    volume.keeper.process.kill()
+    volume.keeper.process.wait()
+    with pytest.raises(OSError):
+        mounts.wait_for("the end of the mount", lambda: os.listdir(volume.path) is None)
+    volume.keeper.start()
+    volume.mount()
+    assert os.listdir(volume.path) == []
+
+
+def test_a_mount_process_that_cannot_live_is_tried_again_for_ever(volumes):
+    volume = volumes("v", "exclusive")
+    for _ in range(12):
+        volume.kill()
+    (volume.path / "file").write_text("x")
+    assert int(volume.status()["restarts"]) > 3
+
+
+def test_sigterm_ends_the_keeper_and_its_processes(volumes):
+    volume = volumes("v")
+    pid = volume.keeper.pid("v")
+    volume.keeper.process.send_signal(signal.SIGTERM)
+    assert volume.keeper.process.wait(10) == 0
+    mounts.wait_for("the mount process to end", lambda: not os.path.exists(f"/proc/{pid}"))
+
+
+def memory_kib(pid, field):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(field))
+
+
+def test_keeper_and_mount_process_stay_below_8_mib(disk, tmp_path):
+    keeper = mounts.Keeper(tmp_path, program=mounts.CISTERN)
+    volume = mounts.Volume(keeper, disk, tmp_path, "small", "exclusive", "must")
+    for i in range(2000):
+        (volume.path / f"file-{i}").write_bytes(b"x" * 1000)
+    for i in range(2000):
+        assert len((volume.path / f"file-{i}").read_bytes()) == 1000
+    subprocess.run(["find", volume.path, "-size", "+0"], stdout=subprocess.DEVNULL, check=True)
+    peaks = memory_kib(keeper.process.pid, "VmHWM"), memory_kib(keeper.pid("small"), "VmHWM")
+    volume.unmount()
+    subprocess.run(["rm", "-rf", volume.data], check=True)
+    keeper.stop()
+    assert peaks[0] < 8192 and peaks[1] < 8192, peaks

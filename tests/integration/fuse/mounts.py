@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A keeper, its mounts, and the ext4 below them: what the tests of this folder share."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+BUILD = Path(os.environ.get("CISTERN_BUILD", Path(__file__).resolve().parents[3] / "build"))
+KEEPER = BUILD / "bin/cistern-keeper"
+CISTERN = BUILD / "bin/cistern"
+MOUNT_PROCESS = BUILD / "tests/mount_process"
+CLIENT = BUILD / "tests/keeper_client"
+
+libc = ctypes.CDLL(None, use_errno=True)
+RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
+
+
+def renameat2(old, new, flags):
+    if libc.renameat2(-100, os.fsencode(old), -100, os.fsencode(new), flags) < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), str(old))
+
+
+def name_open_file(fd, path):
+    """linkat(2) of a file that may have no name."""
+    if libc.linkat(-100, f"/proc/self/fd/{fd}".encode(), -100, os.fsencode(path), 0x400) < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), str(path))
+
+
+def wait_for(what, condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"waited {seconds} s for: {what}"
+        time.sleep(0.01)
+
+
+class Disk:
+    """An ext4 of its own on a loop device."""
+
+    def __init__(self, folder, size="2G"):
+        self.path = folder / "disk"
+        self.path.mkdir()
+        image = folder / "disk.img"
+        subprocess.run(["truncate", "-s", size, image], check=True)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1", image], check=True)
+        subprocess.run(["mount", "-o", "loop,noatime", image, self.path], check=True)
+
+    def unmount(self):
+        subprocess.run(["umount", self.path], check=True)
+
+
+class Keeper:
+    def __init__(self, folder, kill_at=None, program=MOUNT_PROCESS):
+        self.socket = str(folder / "keeper.sock")
+        self.log = folder / "keeper.log"
+        self.program = program
+        self.env = dict(os.environ)
+        if kill_at:
+            self.env["CISTERN_TEST_KILL"] = kill_at
+        self.process = None
+        self.start()
+
+    def start(self):
+        before = os.stat(self.socket).st_ino if os.path.exists(self.socket) else None
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [KEEPER, "--socket", self.socket, "--mount-program", self.program], env=self.env, stderr=log
+            )
+        wait_for("the keeper's socket", lambda: os.path.exists(self.socket) and os.stat(self.socket).st_ino != before)
+
+    def ask(self, *words, check=True):
+        done = subprocess.run(
+            [CLIENT, self.socket, *map(str, words)], capture_output=True, text=True, timeout=60, check=False
+        )
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done
+
+    def status(self, volume):
+        return dict(word.split("=") for word in self.ask("status", volume).stdout.split())
+
+    def pid(self, volume):
+        """Of the mount process; waits while there is none."""
+        found = []
+
+        def there():
+            found[:] = [int(self.status(volume)["pid"])]
+            return found[0] > 0
+
+        wait_for("a mount process", there)
+        return found[0]
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.wait(10)
+
+
+class Volume:
+    """A folder below, and where it is mounted."""
+
+    def __init__(self, keeper, disk, folder, name, *options):
+        self.keeper, self.name, self.options = keeper, name, options
+        self.data = disk.path / name
+        self.data.mkdir(exist_ok=True)
+        self.path = folder / f"mnt-{name}"
+        self.path.mkdir(exist_ok=True)
+        self.mount()
+
+    def mount(self):
+        self.keeper.ask("mount", self.name, self.data, self.path, *self.options)
+
+    def unmount(self, timeout_ms=1000):
+        self.keeper.ask("unmount", self.name, timeout_ms)
+
+    def status(self):
+        return self.keeper.status(self.name)
+
+    def kill(self):
+        """Kills the mount process; one that the last call killed may not be buried yet."""
+
+        def killed():
+            try:
+                os.kill(self.keeper.pid(self.name), signal.SIGKILL)
+                return True
+            except ProcessLookupError:
+                return False
+
+        wait_for("a living mount process", killed)
