@@ -25,6 +25,7 @@ void call_init(struct call *c, struct creds *creds)
     sbuf_init(&c->url, URL_MAX);
     sbuf_init(&c->words, WORDS_MAX);
     sbuf_init(&c->sent, CALL_DOCUMENT_MAX);
+    sbuf_init(&c->behind, 256);
     sbuf_init(&c->got, CALL_DOCUMENT_MAX);
 }
 
@@ -36,6 +37,7 @@ void call_release(struct store_job *j)
     sbuf_done(&c->url);
     sbuf_done(&c->words);
     sbuf_done(&c->sent);
+    sbuf_done(&c->behind);
     sbuf_done(&c->got);
 }
 
@@ -152,12 +154,22 @@ int call_give(struct call *c, const char *bytes, size_t len)
     return r;
 }
 
+/* Before the body, the body, behind it: as much of one of them as there is room for. */
 static ssize_t read_body(void *ctx, char *buf, size_t room)
 {
     struct call *c = ctx;
     const struct store_body *b = &c->job.args.body;
-    size_t want = min_u64(room, b->len - c->sent_offset);
-    ssize_t n = want ? b->read(b->ctx, buf, want, c->sent_offset) : 0;
+    uint64_t at = c->sent_offset;
+    ssize_t n;
+    if (at < c->sent.len || at - c->sent.len >= b->len) {
+        struct str piece = at < c->sent.len ? str_sub(sbuf_str(&c->sent), at, room)
+                                            : str_sub(sbuf_str(&c->behind), at - c->sent.len - b->len, room);
+        if (piece.len)
+            memcpy(buf, piece.ptr, piece.len);
+        n = (ssize_t)piece.len;
+    } else {
+        n = b->read(b->ctx, buf, min_u64(room, b->len - (at - c->sent.len)), at - c->sent.len);
+    }
     if (n < 0)
         err_set(&c->err, ERR_CANCELLED, "given up by the writer");
     if (n > 0)
@@ -208,6 +220,7 @@ static void submit(struct call *c)
     sbuf_clear(&c->url);
     sbuf_clear(&c->words);
     sbuf_clear(&c->sent);
+    sbuf_clear(&c->behind);
     sbuf_clear(&c->got);
     int r = c->steps->build(c, &c->err);
     if (r == 0 && (c->url.overflow || c->words.overflow || c->sent.overflow))
@@ -224,7 +237,7 @@ static void submit(struct call *c)
         .headers = headers,
         .header_count = c->header_count,
         .body = c->sent.len && !c->sends_body ? c->sent.ptr : NULL,
-        .body_len = c->sends_body ? c->job.args.body.len : c->sent.len,
+        .body_len = c->sent.len + (c->sends_body ? c->job.args.body.len + c->behind.len : 0),
         .body_read = c->sends_body ? read_body : NULL,
         .body_seek = c->sends_body ? seek_body : NULL,
         .rate = c->job.args.rate,

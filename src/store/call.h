@@ -39,9 +39,10 @@ struct call {
         size_t at, len;   /* in words */
     } headers[CALL_HEADERS_MAX];
     size_t header_count;
-    struct sbuf sent; /* a document to send; or the job's body, if sends_body */
+    struct sbuf sent;   /* a document to send; what goes before the job's body, if sends_body */
+    struct sbuf behind; /* what goes after the job's body */
     bool sends_body;
-    uint64_t sent_offset; /* of the job's body */
+    uint64_t sent_offset; /* in all of it */
 
     char kept[1024]; /* what reply.object borrows */
     size_t kept_used;

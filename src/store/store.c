@@ -6,7 +6,8 @@
 #include <assert.h>
 #include <stdio.h>
 
-static const struct backend *const backends[URI_GS + 1] = {[URI_FILE] = &backend_local, [URI_S3] = &backend_s3};
+static const struct backend *const backends[] = {
+    [URI_FILE] = &backend_local, [URI_S3] = &backend_s3, [URI_GS] = &backend_gcs};
 
 /* ---- opening ------------------------------------------------------------------------------------------------------
  */
@@ -30,8 +31,7 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     int r = uri_parse(o->uri, &uri, err);
     if (r < 0)
         return r;
-    if (!backends[uri.scheme])
-        return err_set(err, ERR_UNSUPPORTED, "gs:// is not built in yet");
+
     auto_store s = xcalloc(1, sizeof *s);
     s->backend = backends[uri.scheme];
     s->bucket = str_dup(uri.bucket);

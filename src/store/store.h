@@ -121,8 +121,8 @@ struct store_page {
     struct str token;       /* goes on where a reply's next_token ended; then start_after is ignored */
     struct str end_before;  /* only keys less than this, where the store can; empty: to the end. Callers check */
     unsigned keys_max;      /* 0: the store's own most */
-    bool folders;           /* with delimiter '/': common prefixes arrive as objects whose key ends in '/' and whose
-                               etag is empty */
+    bool folders;           /* with delimiter '/': common prefixes arrive as objects whose key ends in '/', whose etag
+                               is empty and whose generation is 0 */
     void *ctx;
     /* `objects` and `next_token` (empty: this was the last page) are borrowed until it returns; NULL when r->code < 0.
      * The only callback, exactly once. */

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Google: a token file, the file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's well-known file, the metadata
+ * server, in this order. A file is a service account's key, a person's refresh token, or a federation by STS. */
+#include "creds.h"
+#include "creds_private.h"
+#include "endpoint.h"
+#include "exchange.h"
+#include "sigv4.h"
+#include "util/base64.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include "util/hash.h"
+#include "util/json.h"
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+
+#define SCOPE "https://www.googleapis.com/auth/devstorage.read_write"
+#define TOKEN_URI "https://oauth2.googleapis.com/token"
+
+enum { FILE_MAX = 1 << 20, FORM_MAX = 64 << 10, ASSERTION_SECONDS = 3600 };
+
+struct gcp_source {
+    char *file; /* owned: the token's, or a federation's subject token's */
+    json *key;  /* owned: the credentials file */
+    char *url;  /* owned: of the exchange */
+    struct creds *creds;
+};
+
+static const char *env(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+static void free_source(void *self)
+{
+    struct gcp_source *s = self;
+    json_free(s->key);
+    free(s->file);
+    free(s->url);
+    free(s);
+}
+
+static void refuse(struct gcp_source *s, const struct err *why)
+{
+    struct err err = *why;
+    err_wrap(&err, "cannot get a token from %s", creds_source_name(s->creds));
+    if (err.id == 0)
+        err_advise(&err, 1702, "check the credentials, and that this machine or pod may have them");
+    creds_fetched(s->creds, NULL, &err);
+}
+
+static struct identity *bearer(struct str token, uint64_t seconds)
+{
+    struct identity *i = identity_new();
+    auto_sbuf b;
+    struct err ignored;
+    sbuf_init(&b, FORM_MAX);
+    sbuf_adds(&b, "Bearer ");
+    sbuf_add(&b, token);
+    if (sbuf_take(&b, &i->bearer, &ignored) < 0)
+        i->bearer = str_dup(STR("Bearer"));
+    i->expires_ns = seconds ? i->born_ns + (int64_t)seconds * (int64_t)NS_PER_SECOND : 0;
+    return i;
+}
+
+/* ---- the answer of a token server ---------------------------------------------------------------------------------
+ */
+
+/* {"error": "invalid_grant", "error_description": "..."}; nothing that was sent is repeated. */
+static void refuse_answer(struct gcp_source *s, int status, struct str body)
+{
+    struct err err, ignored;
+    auto_json j = NULL;
+    struct str code = STR_NULL, words = STR_NULL;
+    enum err_code as = status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED;
+    if (json_parse(body, "the answer", &j, &ignored) == 0) {
+        if (json_opt_str(j, "error", &code, &ignored) < 0)
+            code = STR_NULL;
+        if (json_opt_str(j, "error_description", &words, &ignored) < 0)
+            words = STR_NULL;
+    }
+    err_set(&err, as, "%d %.*s: %.*s", status, STR_FMT(str_sub(code, 0, 64)), STR_FMT(str_sub(words, 0, 160)));
+    if (str_find(words, 'i') >= 0 && (memmem(words.ptr, words.len, "iat", 3) || memmem(words.ptr, words.len, "exp", 3)))
+        err_advise(&err, 1901, "check this machine's clock: the assertion's times were not accepted");
+    refuse(s, &err);
+}
+
+static void token_came(void *ctx, int status, struct str body, const struct err *err)
+{
+    struct gcp_source *s = ctx;
+    struct err why;
+    struct str token = STR_NULL, type = STR("Bearer");
+    uint64_t seconds = 0;
+    auto_json j = NULL;
+    if (err) {
+        refuse(s, err);
+        return;
+    }
+    if (status != 200) {
+        refuse_answer(s, status, body);
+        return;
+    }
+    int r = json_parse(body, "the token", &j, &why);
+    if (r == 0)
+        r = json_get_str(j, "access_token", &token, &why);
+    if (r == 0)
+        r = json_opt_u64(j, "expires_in", &seconds, &why);
+    if (r == 0)
+        r = json_opt_str(j, "token_type", &type, &why);
+    if (r == 0 && (token.len == 0 || !str_eq_nocase(type, STR("Bearer"))))
+        r = err_set(&why, ERR_CORRUPT, "its answer holds no bearer token");
+    if (r < 0)
+        refuse(s, &why);
+    else
+        creds_fetched(s->creds, bearer(token, seconds ? seconds : ASSERTION_SECONDS), NULL);
+}
+
+static void post(struct gcp_source *s, struct worker *w, const char *type, struct str body)
+{
+    const struct web_header headers[] = {{"content-type", str_of(type)}, {"accept", STR("application/json")}};
+    exchange_start(w, &(struct exchange_request){.method = "POST",
+                                                 .url = s->url,
+                                                 .headers = headers,
+                                                 .header_count = countof(headers),
+                                                 .body = body,
+                                                 .ctx = s,
+                                                 .done = token_came});
+}
+
+static void post_form(struct gcp_source *s, struct worker *w, struct str form)
+{
+    post(s, w, "application/x-www-form-urlencoded", form);
+}
+
+static void add_field(struct sbuf *form, const char *name, struct str value)
+{
+    if (form->len)
+        sbuf_addc(form, '&');
+    sbuf_adds(form, name);
+    sbuf_addc(form, '=');
+    uri_encode_query(value, form);
+}
+
+/* ---- a service account's key: RFC 7523 ----------------------------------------------------------------------------
+ */
+
+static int make_assertion(const struct gcp_source *s, struct sbuf *ret, struct err *err)
+{
+    struct str email, pem, id = STR_NULL;
+    int r = json_get_str(s->key, "client_email", &email, err);
+    if (r == 0)
+        r = json_get_str(s->key, "private_key", &pem, err);
+    if (r == 0)
+        r = json_opt_str(s->key, "private_key_id", &id, err);
+    if (r < 0)
+        return r;
+    int64_t now = clock_wall_ns() / (int64_t)NS_PER_SECOND;
+    auto_json header = json_new_object();
+    auto_json claims = json_new_object();
+    json_set_str(header, "alg", STR("RS256"));
+    json_set_str(header, "typ", STR("JWT"));
+    if (id.len)
+        json_set_str(header, "kid", id);
+    json_set_str(claims, "iss", email);
+    json_set_str(claims, "scope", STR(SCOPE));
+    json_set_str(claims, "aud", str_of(s->url));
+    json_set_i64(claims, "iat", now);
+    json_set_i64(claims, "exp", now + ASSERTION_SECONDS);
+    auto_mem char *h = json_text(header, 0);
+    auto_mem char *c = json_text(claims, 0);
+    auto_sbuf signature;
+    sbuf_init(&signature, 4096);
+    base64url_add(ret, h, strlen(h));
+    sbuf_addc(ret, '.');
+    base64url_add(ret, c, strlen(c));
+    r = rs256_sign(pem, sbuf_str(ret), &signature, err);
+    if (r < 0)
+        return r;
+    sbuf_addc(ret, '.');
+    base64url_add(ret, signature.ptr, signature.len);
+    return 0;
+}
+
+static void fetch_service_account(struct creds *c, struct worker *w)
+{
+    struct gcp_source *s = c->source.self;
+    struct err err;
+    auto_sbuf assertion, form;
+    sbuf_init(&assertion, FORM_MAX / 2);
+    sbuf_init(&form, FORM_MAX);
+    s->creds = c;
+    if (make_assertion(s, &assertion, &err) < 0) {
+        refuse(s, &err);
+        return;
+    }
+    add_field(&form, "grant_type", STR("urn:ietf:params:oauth:grant-type:jwt-bearer"));
+    add_field(&form, "assertion", sbuf_str(&assertion));
+    post_form(s, w, sbuf_str(&form));
+}
+
+/* ---- a person's refresh token -------------------------------------------------------------------------------------
+ */
+
+static void fetch_authorized_user(struct creds *c, struct worker *w)
+{
+    static const char *const names[] = {"client_id", "client_secret", "refresh_token"};
+    struct gcp_source *s = c->source.self;
+    struct err err;
+    auto_sbuf form;
+    sbuf_init(&form, FORM_MAX);
+    s->creds = c;
+    add_field(&form, "grant_type", STR("refresh_token"));
+    for (size_t i = 0; i < countof(names); i++) {
+        struct str value;
+        if (json_get_str(s->key, names[i], &value, &err) < 0) {
+            refuse(s, &err);
+            return;
+        }
+        add_field(&form, names[i], value);
+    }
+    post_form(s, w, sbuf_str(&form));
+}
+
+/* ---- a token of another issuer, exchanged by Google's STS: RFC 8693 -----------------------------------------------
+ */
+
+static void fetch_federation(struct creds *c, struct worker *w)
+{
+    struct gcp_source *s = c->source.self;
+    struct err err;
+    struct str audience, type;
+    auto_mem char *token = NULL;
+    size_t len;
+    s->creds = c;
+    int r = json_get_str(s->key, "audience", &audience, &err);
+    if (r == 0)
+        r = json_get_str(s->key, "subject_token_type", &type, &err);
+    if (r == 0)
+        r = file_read(AT_FDCWD, s->file, FILE_MAX, &token, &len, &err);
+    if (r < 0) {
+        refuse(s, &err);
+        return;
+    }
+    auto_json j = json_new_object();
+    json_set_str(j, "grantType", STR("urn:ietf:params:oauth:grant-type:token-exchange"));
+    json_set_str(j, "audience", audience);
+    json_set_str(j, "scope", STR("https://www.googleapis.com/auth/cloud-platform"));
+    json_set_str(j, "requestedTokenType", STR("urn:ietf:params:oauth:token-type:access_token"));
+    json_set_str(j, "subjectTokenType", type);
+    json_set_str(j, "subjectToken", str_trim((struct str){token, len}));
+    auto_mem char *text = json_text(j, 0);
+    post(s, w, "application/json", str_of(text));
+}
+
+/* ---- metadata server, token file ----------------------------------------------------------------------------------
+ */
+
+static void fetch_metadata(struct creds *c, struct worker *w)
+{
+    struct gcp_source *s = c->source.self;
+    const struct web_header headers[] = {{"metadata-flavor", STR("Google")}};
+    s->creds = c;
+    exchange_start(
+        w, &(struct exchange_request){
+               .method = "GET", .url = s->url, .headers = headers, .header_count = 1, .ctx = s, .done = token_came});
+}
+
+/* The file says nothing of its token's life: it is read again every minute. */
+static void fetch_file(struct creds *c, struct worker *w)
+{
+    struct gcp_source *s = c->source.self;
+    struct err err;
+    auto_mem char *text = NULL;
+    size_t len;
+    (void)w;
+    s->creds = c;
+    if (file_read(AT_FDCWD, s->file, FILE_MAX, &text, &len, &err) < 0) {
+        refuse(s, &err);
+        return;
+    }
+    struct str token = str_trim((struct str){text, len});
+    if (token.len == 0) {
+        err_set(&err, ERR_DENIED, "'%s' is empty", s->file);
+        refuse(s, &err);
+        return;
+    }
+    creds_fetched(c, bearer(token, 60), NULL);
+}
+
+/* ---- the chain ----------------------------------------------------------------------------------------------------
+ */
+
+static struct creds *make(const char *name, const char *method, struct gcp_source *own_s,
+                          void (*fetch)(struct creds *c, struct worker *w))
+{
+    const struct creds_source source = {
+        .name = name, .method = method, .self = own_s, .free_self = free_source, .fetch = fetch};
+    return creds_new(&source, NULL);
+}
+
+static int wrong_file(const char *path, struct gcp_source *own_s, struct err *err)
+{
+    free_source(own_s);
+    err_wrap(err, "reading the credentials '%s'", path);
+    return err_advise(err, 1701, "name a service account's key file or an authorized user's");
+}
+
+/* Where assertions go is the file's word, and a key's signature must not go there in clear text but to this machine. */
+static int choose_url(struct gcp_source *s, const char *field, const char *otherwise, struct err *err)
+{
+    struct str uri = str_of(otherwise);
+    struct endpoint e;
+    int r = json_opt_str(s->key, field, &uri, err);
+    if (r == 0)
+        r = endpoint_parse(uri, &e, err);
+    if (r == 0 && !e.tls && !str_eq(e.host, STR("127.0.0.1")) && !str_eq(e.host, STR("localhost")))
+        r = err_set(err, ERR_INVALID, "its %s is not https", field);
+    if (r == 0)
+        s->url = str_dup(uri);
+    return r;
+}
+
+static int open_federation(struct gcp_source *s, struct err *err)
+{
+    struct str file;
+    int r = json_get_str(s->key, "credential_source.file", &file, err);
+    if (r == 0)
+        r = choose_url(s, "token_url", "https://sts.googleapis.com/v1/token", err);
+    if (r == 0)
+        s->file = str_dup(file);
+    return r;
+}
+
+static int open_file(const char *path, struct creds **ret, struct err *err)
+{
+    auto_mem char *text = NULL;
+    size_t len;
+    struct str type = STR_NULL;
+    struct gcp_source *s = xcalloc(1, sizeof *s);
+    int r = file_read(AT_FDCWD, path, FILE_MAX, &text, &len, err);
+    if (r == 0)
+        r = json_parse((struct str){text, len}, "the file", &s->key, err);
+    if (r == 0)
+        r = json_get_str(s->key, "type", &type, err);
+    if (text)
+        explicit_bzero(text, len);
+    if (r == 0 && str_eq(type, STR("external_account")))
+        r = open_federation(s, err);
+    else if (r == 0 && (str_eq(type, STR("service_account")) || str_eq(type, STR("authorized_user"))))
+        r = choose_url(s, "token_uri", TOKEN_URI, err);
+    else if (r == 0)
+        r = err_set(err, ERR_UNSUPPORTED, "its type '%.*s' is not one that we know", STR_FMT(str_sub(type, 0, 64)));
+    if (r < 0)
+        return wrong_file(path, s, err);
+    if (str_eq(type, STR("service_account")))
+        *ret = make("the service account's key", "service_account", s, fetch_service_account);
+    else if (str_eq(type, STR("authorized_user")))
+        *ret = make("the user's credentials", "authorized_user", s, fetch_authorized_user);
+    else
+        *ret = make("the federated identity", "federation", s, fetch_federation);
+    return 0;
+}
+
+static bool well_known_file(char *path, size_t size)
+{
+    const char *config = env("CLOUDSDK_CONFIG"), *home = env("HOME");
+    if (!config && !home)
+        return false;
+    snprintf(path, size, "%s%s/application_default_credentials.json", config ? config : home,
+             config ? "" : "/.config/gcloud");
+    return access(path, R_OK) == 0;
+}
+
+static struct creds *open_metadata(void)
+{
+    const char *host = env("GCE_METADATA_HOST");
+    struct gcp_source *s = xcalloc(1, sizeof *s);
+    auto_sbuf b;
+    struct err ignored;
+    sbuf_init(&b, 4096);
+    sbuf_addf(&b, "http://%s/computeMetadata/v1/instance/service-accounts/default/token",
+              host ? host : "metadata.google.internal");
+    if (sbuf_take(&b, &s->url, &ignored) < 0)
+        s->url = str_dup(STR(""));
+    return make("the machine's metadata server", "metadata", s, fetch_metadata);
+}
+
+int creds_open_gcp(const struct store_options *o, struct creds **ret, struct err *err)
+{
+    char path[PATH_MAX];
+    const char *named = env("GOOGLE_APPLICATION_CREDENTIALS"), *token_file = env("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE");
+    /* An emulator takes no credentials, as the vendor's libraries have it, unless some are named. */
+    bool emulator = env("STORAGE_EMULATOR_HOST") && !named && !token_file;
+    if (o->auth == STORE_AUTH_ANONYMOUS || emulator) {
+        struct identity *i = identity_new();
+        i->anonymous = true;
+        *ret = creds_new(&(struct creds_source){.name = "anonymous", .method = "anonymous"}, i);
+        return 0;
+    }
+    if (token_file) {
+        struct gcp_source *s = xcalloc(1, sizeof *s);
+        s->file = str_dup(str_of(token_file));
+        *ret = make("the token file", "token_file", s, fetch_file);
+        return 0;
+    }
+    if (named)
+        return open_file(named, ret, err);
+    if (well_known_file(path, sizeof path))
+        return open_file(path, ret, err);
+    *ret = open_metadata();
+    return 0;
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gcs.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+/* ---- GET ----------------------------------------------------------------------------------------------------------
+ */
+
+static bool is_whole(const struct job_args *a)
+{
+    return a->offset == 0 && a->len == a->object.size_bytes;
+}
+
+static int build_get(struct call *c, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    char range[64];
+    (void)err;
+    gcs_begin(c, "GET", "/storage/v1", a->key);
+    gcs_param(c, "alt", STR("media"));
+    if (a->object.generation) {
+        /* `generation` finds the version also where the bucket keeps old ones, `ifGenerationMatch` holds the store to
+         * it, also one that ignores the first. */
+        gcs_param_u64(c, "generation", a->object.generation);
+        gcs_param_u64(c, "ifGenerationMatch", a->object.generation);
+    }
+    gcs_ask(c);
+    if (!is_whole(a) && a->len > 0) {
+        int n = snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, a->offset, a->offset + a->len - 1);
+        call_header(c, "range", (struct str){range, (size_t)n});
+    }
+    return 0;
+}
+
+/* "crc32c=AAAAAA==,md5=..." */
+static bool hash_header(const struct call *c, struct digest *ret)
+{
+    struct str rest = call_answer_header(c, "x-goog-hash"), field;
+    struct err ignored;
+    while (str_split(&rest, ',', &field)) {
+        field = str_trim(field);
+        if (str_starts(field, STR("crc32c=")))
+            return digest_parse_base64(HASH_CRC32C, str_from(field, 7), ret, &ignored) == 0;
+    }
+    return false;
+}
+
+static void describe_get(struct call *c)
+{
+    struct object *o = &c->job.reply.object;
+    struct err ignored;
+    struct str generation = call_answer_header(c, "x-goog-generation");
+    *o = c->job.args.object;
+    o->key = c->job.args.key;
+    if (generation.len && str_to_u64(generation, &o->generation, &ignored) < 0)
+        o->generation = 0;
+    hash_header(c, &o->digest); /* else the listing's: the generation is the same */
+}
+
+static int changed(struct call *c, uint64_t now)
+{
+    err_set(&c->err, ERR_CHANGED, "generation %" PRIu64 " became %" PRIu64 " after it was listed",
+            c->job.args.object.generation, now);
+    return err_advise(&c->err, 1409, "list the source again");
+}
+
+static int check_range(const struct call *c, int status, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    char want[64];
+    struct str range = call_answer_header(c, "content-range");
+    if (is_whole(a) || a->len == 0)
+        return 0;
+    int n = snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/", a->offset, a->offset + a->len - 1);
+    if (status == 206 && str_starts(range, (struct str){want, (size_t)n}))
+        return 0;
+    err_set(err, ERR_CORRUPT, "'%s' was asked for and %d '%.*s' came", want, status, STR_FMT(range));
+    return err_advise(err, 1601, "the store or a proxy mishandles ranges; report it to whoever runs it");
+}
+
+static int head_get(struct call *c, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    describe_get(c);
+    uint64_t generation = c->job.reply.object.generation;
+    if (a->object.generation && generation && generation != a->object.generation)
+        return changed(c, generation);
+    int r = check_range(c, web_status(c->web), err);
+    if (r == 0 && a->on_head)
+        a->on_head(c->job.ctx, &c->job.reply.object);
+    return r;
+}
+
+/* ---- changed, or gone? --------------------------------------------------------------------------------------------
+ */
+
+static int build_metadata(struct call *c, struct err *err)
+{
+    (void)err;
+    gcs_begin(c, "GET", "/storage/v1", c->job.args.key);
+    gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
+    gcs_ask(c);
+    return 0;
+}
+
+static void answered_which(struct call *c, int status)
+{
+    uint64_t then = c->job.args.object.generation;
+    if (c->success && gcs_describe(c, &c->err) == 0) {
+        uint64_t now = c->job.reply.object.generation;
+        call_end(c, now != then ? changed(c, now) : err_set(&c->err, ERR_AGAIN, "it was not found, and is there now"));
+    } else if (c->success) {
+        call_end(c, -(int)c->err.code);
+    } else if (status == 404) {
+        err_set(&c->err, ERR_NOT_FOUND, "404: generation %" PRIu64 " is gone: the object was deleted", then);
+        call_end(c, err_advise(&c->err, 1404, "list the source again"));
+    } else {
+        gcs_refused(c, status);
+    }
+}
+
+static const struct call_steps which_steps = {build_metadata, NULL, NULL, answered_which};
+
+static void answered_get(struct call *c, int status)
+{
+    const struct job_args *a = &c->job.args;
+    if ((status == 404 || status == 412) && a->object.generation) {
+        call_go(c, &which_steps);
+    } else if (!c->success) {
+        gcs_refused(c, status);
+    } else if (c->received != a->len) {
+        c->job.reply.may_retry = true;
+        call_end(c, err_set(&c->err, ERR_IO, "the answer ended after %" PRIu64 " of %" PRIu64 " bytes", c->received,
+                            a->len));
+    } else {
+        call_end(c, 0);
+    }
+}
+
+const struct call_steps gcs_get_steps = {build_get, head_get, call_give, answered_get};
+
+/* ---- HEAD ---------------------------------------------------------------------------------------------------------
+ */
+
+static void answered_head(struct call *c, int status)
+{
+    if (!c->success)
+        gcs_refused(c, status);
+    else
+        call_end(c, gcs_describe(c, &c->err));
+}
+
+const struct call_steps gcs_head_steps = {build_metadata, NULL, NULL, answered_head};
+
+/* ---- LIST ---------------------------------------------------------------------------------------------------------
+ */
+
+static int build_list(struct call *c, struct err *err)
+{
+    const struct store_page *p = &c->job.args.page;
+    (void)err;
+    gcs_begin(c, "GET", "/storage/v1", STR_NULL);
+    gcs_param(c, "fields", STR("nextPageToken,prefixes,items(name,size,generation,updated,crc32c)"));
+    if (p->prefix.len)
+        gcs_param(c, "prefix", p->prefix);
+    if (p->keys_max)
+        gcs_param_u64(c, "maxResults", p->keys_max);
+    if (p->folders)
+        gcs_param(c, "delimiter", STR("/"));
+    if (p->start_after.len)
+        gcs_param(c, "startOffset", p->start_after); /* inclusive: the key itself is left out below */
+    if (p->end_before.len)
+        gcs_param(c, "endOffset", p->end_before);
+    if (p->token.len)
+        gcs_param(c, "pageToken", p->token);
+    gcs_ask(c);
+    return 0;
+}
+
+static int add_items(struct gcs_job *j, const json *items, struct err *err)
+{
+    struct str after = j->call.job.args.page.start_after;
+    size_t count = json_count(items);
+    for (size_t i = 0; i < count; i++) {
+        struct object o;
+        int r = gcs_read_object(json_item(items, i), &o, err);
+        if (r < 0)
+            return r;
+        if (after.len && str_cmp(o.key, after) <= 0)
+            continue;
+        if (!page_add(&j->page, &o))
+            return err_set(err, ERR_CORRUPT, "the answer lists more than %d objects on one page", PAGE_OBJECTS_MAX);
+    }
+    return 0;
+}
+
+static int add_prefixes(struct gcs_job *j, const json *prefixes, struct err *err)
+{
+    for (size_t i = 0; i < json_count(prefixes); i++) {
+        struct object o = {0};
+        if (!json_as_str(json_item(prefixes, i), &o.key) || !page_add(&j->page, &o))
+            return err_set(err, ERR_CORRUPT, "the answer's prefixes are not a list of names");
+    }
+    return 0;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct object *x = a, *y = b;
+    return str_cmp(x->key, y->key);
+}
+
+static int read_list(struct call *c, struct err *err)
+{
+    struct gcs_job *j = gcs_of(c);
+    struct str token = STR_NULL;
+    auto_json root = NULL;
+    page_clear(&j->page);
+    int r = json_parse(sbuf_str(&c->got), "the list", &root, err);
+    if (r == 0)
+        r = json_opt_str(root, "nextPageToken", &token, err);
+    if (r == 0)
+        r = add_items(j, json_at(root, "items"), err);
+    if (r == 0)
+        r = add_prefixes(j, json_at(root, "prefixes"), err);
+    if (r < 0)
+        return err_advise(err, 1601, "check that the endpoint is Google Cloud Storage");
+    page_end(&j->page);
+    if (c->job.args.page.folders)
+        qsort(j->page.objects, j->page.count, sizeof *j->page.objects, by_key);
+    sbuf_clear(&j->token);
+    sbuf_add(&j->token, token);
+    return 0;
+}
+
+static void answered_list(struct call *c, int status)
+{
+    struct gcs_job *j = gcs_of(c);
+    if (!c->success) {
+        gcs_refused(c, status);
+        return;
+    }
+    int r = read_list(c, &c->err);
+    c->job.objects = j->page.objects;
+    c->job.object_count = j->page.count;
+    c->job.next_token = sbuf_str(&j->token);
+    call_end(c, r);
+}
+
+const struct call_steps gcs_list_steps = {build_list, NULL, NULL, answered_list};

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Uploads of one request, and of many parts: the JSON API has no multipart upload in parallel, and the XML API's takes
+ * no precondition, so that it could not promise that nothing is overwritten. Parts are therefore objects under
+ * GCS_HIDDEN, composed into one when all are there; its checksum is read before it gets its name. */
+#include "gcs.h"
+#include "util/clock.h"
+#include "util/hash.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+json *gcs_new_resource(const struct call *c)
+{
+    const struct job_args *a = &c->job.args;
+    json *j = json_new_object();
+    json_set_str(j, "contentType", a->content_type.len ? a->content_type : STR("application/octet-stream"));
+    if (a->storage_class.len)
+        json_set_str(j, "storageClass", a->storage_class);
+    if (a->upload_id.len)
+        json_set_str(j, "metadata.cistern-upload-id", a->upload_id);
+    return j;
+}
+
+/* multipart/related: the resource, with the checksum that the store must find, and the bytes. */
+void gcs_send_object(struct call *c, struct str name, bool absent, bool with_metadata)
+{
+    const struct digest *d = &c->job.args.body.digest;
+    char boundary[48];
+    auto_sbuf type, sum;
+    auto_json j = with_metadata ? gcs_new_resource(c) : json_new_object();
+    sbuf_init(&type, 128);
+    sbuf_init(&sum, 64);
+    json_set_str(j, "name", name);
+    if (d->kind == HASH_CRC32C || d->kind == HASH_MD5) {
+        digest_add_base64(d, &sum);
+        json_set_str(j, d->kind == HASH_CRC32C ? "crc32c" : "md5Hash", sbuf_str(&sum));
+    }
+    gcs_begin(c, "POST", "/upload/storage/v1", STR_NULL);
+    gcs_param(c, "uploadType", STR("multipart"));
+    gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
+    if (absent)
+        gcs_param(c, "ifGenerationMatch", STR("0"));
+    gcs_ask(c);
+    snprintf(boundary, sizeof boundary, "cistern-%016" PRIx64 "%016" PRIx64, clock_random(), clock_random());
+    auto_mem char *text = json_text(j, 0);
+    sbuf_addf(&c->sent,
+              "--%s\r\ncontent-type: application/json; charset=UTF-8\r\n\r\n%s\r\n--%s\r\ncontent-type: ", boundary,
+              text, boundary);
+    sbuf_add(&c->sent, c->job.args.content_type.len ? c->job.args.content_type : STR("application/octet-stream"));
+    sbuf_adds(&c->sent, "\r\n\r\n");
+    sbuf_addf(&c->behind, "\r\n--%s--\r\n", boundary);
+    sbuf_addf(&type, "multipart/related; boundary=%s", boundary);
+    call_header(c, "content-type", sbuf_str(&type));
+    c->sends_body = true;
+}
+
+/* ---- PUT ----------------------------------------------------------------------------------------------------------
+ */
+
+static int build_put(struct call *c, struct err *err)
+{
+    (void)err;
+    gcs_send_object(c, c->job.args.key, c->job.args.condition == STORE_IF_ABSENT, true);
+    return 0;
+}
+
+static void answered_put(struct call *c, int status);
+static void refused_bytes(struct call *c, int status);
+
+const struct call_steps gcs_put_steps = {build_put, NULL, NULL, answered_put};
+
+static int build_whose(struct call *c, struct err *err)
+{
+    (void)err;
+    gcs_begin(c, "GET", "/storage/v1", c->job.args.key);
+    gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
+    gcs_ask(c);
+    return 0;
+}
+
+static void answered_whose(struct call *c, int status)
+{
+    if (gcs_is_ours(c)) {
+        call_end(c, gcs_describe(c, &c->err));
+    } else if (c->success) {
+        err_set(&c->err, ERR_EXISTS, "an object of this name exists already");
+        call_end(c, err_advise(&c->err, 1412, "choose another name, or allow it to be overwritten"));
+    } else {
+        gcs_refused(c, status);
+    }
+}
+
+static const struct call_steps whose_steps = {build_whose, NULL, NULL, answered_whose};
+
+/* A 400 that speaks of a checksum is about the bytes, not about the request. */
+static void refused_bytes(struct call *c, int status)
+{
+    static const char *const words[] = {"crc32c", "CRC32C", "MD5", "md5"};
+    for (size_t i = 0; status == 400 && c->got.len && i < countof(words); i++)
+        if (strstr(c->got.ptr, words[i])) {
+            err_set(&c->err, ERR_CORRUPT, "400: the store got other bytes than were sent");
+            call_end(c, err_advise(&c->err, 1422,
+                                   "the file was changed while it was read, or the network is faulty; send it again"));
+            return;
+        }
+    gcs_refused(c, status);
+}
+
+static void answered_put(struct call *c, int status)
+{
+    if (status == 412 && c->job.args.condition == STORE_IF_ABSENT)
+        call_go(c, &whose_steps);
+    else if (!c->success)
+        refused_bytes(c, status);
+    else
+        call_end(c, gcs_describe(c, &c->err));
+}
+
+/* ---- DELETE -------------------------------------------------------------------------------------------------------
+ */
+
+static int build_delete(struct call *c, struct err *err)
+{
+    (void)err;
+    gcs_begin(c, "DELETE", "/storage/v1", c->job.args.key);
+    gcs_ask(c);
+    return 0;
+}
+
+static void answered_delete(struct call *c, int status)
+{
+    if (c->success || status == 404)
+        call_end(c, 0);
+    else
+        gcs_refused(c, status);
+}
+
+const struct call_steps gcs_delete_steps = {build_delete, NULL, NULL, answered_delete};
+
+/* ---- uploads of many parts ----------------------------------------------------------------------------------------
+ */
+
+/* An id is half of the key's hash, by which a sweep finds it, and a random half. */
+static void key_half(struct str key, char *ret)
+{
+    uint8_t sum[32];
+    sha256(key, sum);
+    for (size_t i = 0; i < GCS_KEY_HALF / 2; i++)
+        snprintf(ret + 2 * i, 3, "%02x", sum[i]);
+}
+
+void gcs_begin_upload(struct call *c)
+{
+    char id[GCS_ID_LEN + 1];
+    key_half(c->job.args.key, id);
+    snprintf(id + GCS_KEY_HALF, sizeof id - GCS_KEY_HALF, "%016" PRIx64, clock_random());
+    c->job.reply.object = (struct object){.key = c->job.args.key, .etag = call_keep(c, str_of(id))};
+    call_end(c, 0);
+}
+
+/* Level 0 are the parts as they were sent; each further level is composed from the one below. */
+static struct str piece_name(const struct call *c, unsigned level, size_t number, char *buf)
+{
+    int n = snprintf(buf, GCS_NAME_MAX, GCS_HIDDEN "%.*s/%u-%05zu", (int)min_u64(c->job.args.id.len, GCS_ID_LEN),
+                     c->job.args.id.ptr, level, number);
+    return (struct str){buf, (size_t)n};
+}
+
+static int build_part(struct call *c, struct err *err)
+{
+    char name[GCS_NAME_MAX];
+    (void)err;
+    gcs_send_object(c, piece_name(c, 0, c->job.args.number, name), false, false);
+    return 0;
+}
+
+static void answered_part(struct call *c, int status)
+{
+    char text[24];
+    if (!c->success) {
+        refused_bytes(c, status);
+        return;
+    }
+    int r = gcs_describe(c, &c->err);
+    int n = snprintf(text, sizeof text, "%" PRIu64, c->job.reply.object.generation);
+    if (r == 0)
+        c->job.reply.object.etag = call_keep(c, (struct str){text, (size_t)n});
+    call_end(c, r);
+}
+
+const struct call_steps gcs_part_steps = {build_part, NULL, NULL, answered_part};
+
+static const struct call_steps compose_steps, publish_steps;
+
+static size_t group_count(const struct gcs_job *j)
+{
+    return (j->count + GCS_COMPOSE_MAX - 1) / GCS_COMPOSE_MAX;
+}
+
+static void add_source(json *sources, struct str name, struct str generation)
+{
+    json *source = json_new_object();
+    json_set_str(source, "name", name);
+    if (generation.len)
+        json_set_str(source, "objectPreconditions.ifGenerationMatch", generation);
+    json_append(sources, source);
+}
+
+static void send_compose(struct call *c, struct str destination, json *own_sources, json *own_resource, bool absent)
+{
+    auto_json j = json_new_object();
+    json_set(j, "sourceObjects", own_sources);
+    json_set(j, "destination", own_resource);
+    gcs_begin_compose(c, destination);
+    gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
+    if (absent)
+        gcs_param(c, "ifGenerationMatch", STR("0"));
+    gcs_ask(c);
+    call_header(c, "content-type", STR("application/json"));
+    auto_mem char *text = json_text(j, 0);
+    sbuf_adds(&c->sent, text);
+}
+
+/* One group of the level: its pieces become a piece of the next. */
+static int build_group(struct call *c, struct err *err)
+{
+    struct gcs_job *j = gcs_of(c);
+    const struct job_args *a = &c->job.args;
+    char name[GCS_NAME_MAX];
+    json *sources = json_new_array();
+    (void)err;
+    size_t first = j->group * GCS_COMPOSE_MAX, last = min_u64(first + GCS_COMPOSE_MAX, j->count);
+    for (size_t i = first; i < last; i++) {
+        bool sent = j->level == 0;
+        size_t number = sent ? a->parts[i].number : i + 1;
+        add_source(sources, piece_name(c, j->level, number, name), sent ? a->parts[i].etag : STR_NULL);
+    }
+    json *resource = json_new_object();
+    json_set_str(resource, "contentType", STR("application/octet-stream"));
+    if (a->storage_class.len) /* the pieces of a composition share their class with it */
+        json_set_str(resource, "storageClass", a->storage_class);
+    send_compose(c, piece_name(c, j->level + 1, j->group + 1, name), sources, resource, false);
+    return 0;
+}
+
+static int check_whole(struct call *c, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    uint64_t sum = 0;
+    int r = gcs_describe(c, err);
+    const struct object *o = &c->job.reply.object;
+    for (size_t i = 0; i < a->part_count; i++)
+        sum += a->parts[i].size_bytes;
+    if (r == 0 && o->size_bytes != sum)
+        r = err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes arrived of %" PRIu64, o->size_bytes, sum);
+    if (r == 0 && a->whole.kind == o->digest.kind && !digest_eq(&a->whole, &o->digest))
+        r = err_set(err, ERR_CORRUPT, "the store got other bytes than were sent");
+    return r < 0 ? err_advise(err, 1422, "send it again") : 0;
+}
+
+/* An earlier attempt may have succeeded and lost its answer; and where somebody else's object is in the way, nothing
+ * need be composed to find that out. What happens between this look and the last step is the precondition's business.
+ */
+static void answered_look(struct call *c, int status)
+{
+    if (gcs_is_ours(c)) {
+        call_end(c, gcs_describe(c, &c->err));
+    } else if (c->success && c->job.args.condition == STORE_IF_ABSENT) {
+        answered_whose(c, status);
+    } else if (c->success || status == 404) {
+        call_go(c, &compose_steps);
+    } else {
+        gcs_refused(c, status);
+    }
+}
+
+const struct call_steps gcs_complete_steps = {build_whose, NULL, NULL, answered_look};
+
+static void answered_group(struct call *c, int status)
+{
+    struct gcs_job *j = gcs_of(c);
+    if (status == 404) {
+        err_set(&c->err, ERR_NOT_FOUND, "404: the upload was aborted, or never begun");
+        call_end(c, err_advise(&c->err, 1404, "begin it again"));
+        return;
+    }
+    if (!c->success) {
+        gcs_refused(c, status);
+        return;
+    }
+    if (++j->group < group_count(j)) {
+        call_go(c, &compose_steps);
+        return;
+    }
+    j->count = group_count(j);
+    j->level++;
+    j->group = 0;
+    if (j->count > 1) {
+        call_go(c, &compose_steps);
+        return;
+    }
+    int r = check_whole(c, &c->err);
+    if (r < 0)
+        call_end(c, r);
+    else
+        call_go(c, &publish_steps);
+}
+
+static int build_compose(struct call *c, struct err *err)
+{
+    struct gcs_job *j = gcs_of(c);
+    if (c->job.args.part_count == 0)
+        return err_set(err, ERR_INVALID, "an upload without parts cannot be completed");
+    if (j->count == 0)
+        j->count = c->job.args.part_count;
+    return build_group(c, err);
+}
+
+static const struct call_steps compose_steps = {build_compose, NULL, NULL, answered_group};
+
+/* The name, at last: one source, whole and checked. */
+static int build_publish(struct call *c, struct err *err)
+{
+    char name[GCS_NAME_MAX];
+    json *sources = json_new_array();
+    (void)err;
+    add_source(sources, piece_name(c, gcs_of(c)->level, 1, name), STR_NULL);
+    send_compose(c, c->job.args.key, sources, gcs_new_resource(c), c->job.args.condition == STORE_IF_ABSENT);
+    return 0;
+}
+
+static void answered_publish(struct call *c, int status)
+{
+    struct gcs_job *j = gcs_of(c);
+    if (status == 412) {
+        call_go(c, &whose_steps);
+    } else if (!c->success) {
+        gcs_refused(c, status);
+    } else if (gcs_describe(c, &c->err) < 0) {
+        call_end(c, -(int)c->err.code);
+    } else {
+        j->confirmed = c->job.reply;
+        call_go(c, &gcs_sweep_steps);
+    }
+}
+
+static const struct call_steps publish_steps = {build_publish, NULL, NULL, answered_publish};
+
+/* ---- what is left of uploads --------------------------------------------------------------------------------------
+ */
+
+static void end_sweep(struct call *c, int status)
+{
+    struct gcs_job *j = gcs_of(c);
+    if (j->confirmed.object.generation) {
+        /* The object is there; parts that could not be removed are for a sweep. */
+        unsigned requests = c->job.reply.requests;
+        c->job.reply = j->confirmed;
+        c->job.reply.requests = requests;
+        call_end(c, 0);
+    } else if (status == 0 || status == 404) {
+        call_end(c, 0);
+    } else {
+        gcs_refused(c, status);
+    }
+}
+
+static int build_sweep(struct call *c, struct err *err)
+{
+    char half[GCS_KEY_HALF + 1];
+    auto_sbuf prefix;
+    (void)err;
+    sbuf_init(&prefix, 256);
+    key_half(c->job.args.key, half);
+    sbuf_adds(&prefix, GCS_HIDDEN);
+    if (c->job.op == JOB_SWEEP)
+        sbuf_adds(&prefix, half);
+    else
+        sbuf_addf(&prefix, "%.*s/", (int)min_u64(c->job.args.id.len, GCS_ID_LEN), c->job.args.id.ptr);
+    gcs_begin(c, "GET", "/storage/v1", STR_NULL);
+    gcs_param(c, "fields", STR("items(name)"));
+    gcs_param(c, "prefix", sbuf_str(&prefix));
+    gcs_ask(c);
+    return 0;
+}
+
+static const struct call_steps sweep_one_steps;
+
+static int read_names(struct call *c, struct err *err)
+{
+    struct gcs_job *j = gcs_of(c);
+    auto_json root = NULL;
+    int r = json_parse(sbuf_str(&c->got), "the list", &root, err);
+    const json *items = r == 0 ? json_at(root, "items") : NULL;
+    page_clear(&j->page);
+    for (size_t i = 0; r == 0 && i < json_count(items); i++) {
+        struct object o;
+        r = gcs_read_object(json_item(items, i), &o, err);
+        if (r == 0)
+            page_add(&j->page, &o);
+    }
+    if (r == 0)
+        page_end(&j->page);
+    j->swept = 0;
+    return r;
+}
+
+/* Each page is listed anew: what was deleted is not on it, so that a page without names is the end. */
+static void answered_sweep(struct call *c, int status)
+{
+    if (!c->success)
+        end_sweep(c, status);
+    else if (read_names(c, &c->err) < 0)
+        call_end(c, -(int)c->err.code);
+    else if (gcs_of(c)->page.count == 0)
+        end_sweep(c, 0);
+    else
+        call_go(c, &sweep_one_steps);
+}
+
+const struct call_steps gcs_sweep_steps = {build_sweep, NULL, NULL, answered_sweep};
+
+static int build_sweep_one(struct call *c, struct err *err)
+{
+    struct gcs_job *j = gcs_of(c);
+    (void)err;
+    gcs_begin(c, "DELETE", "/storage/v1", j->page.objects[j->swept].key);
+    gcs_ask(c);
+    return 0;
+}
+
+static void answered_sweep_one(struct call *c, int status)
+{
+    struct gcs_job *j = gcs_of(c);
+    if (!c->success && status != 404)
+        end_sweep(c, status);
+    else if (++j->swept < j->page.count)
+        call_go(c, &sweep_one_steps);
+    else
+        call_go(c, &gcs_sweep_steps);
+}
+
+static const struct call_steps sweep_one_steps = {build_sweep_one, NULL, NULL, answered_sweep_one};
