@@ -164,7 +164,7 @@ void run_file_sent(struct upload *own_u, enum run_event how)
 {
     struct run *r = own_u->run;
     struct err err;
-    if (ledger_add(r->ledger, own_u->path, &own_u->hold.stamp, str_of(own_u->key), &err) < 0) {
+    if (logbook_add(r->logbook, own_u->path, &own_u->hold.stamp, str_of(own_u->key), &err) < 0) {
         run_file_failed(own_u, &err, false);
         return;
     }
@@ -266,7 +266,7 @@ static struct upload *new_upload(struct run *r)
 }
 
 /* What an earlier run began, and this one does not want: it is aborted. */
-void run_add_chore(struct run *r, struct ledger_upload *m)
+void run_add_chore(struct run *r, struct logbook_upload *m)
 {
     struct upload *u = new_upload(r);
     u->multi = m;
@@ -276,7 +276,7 @@ void run_add_chore(struct run *r, struct ledger_upload *m)
 }
 
 /* The same file in the same state gets the same id in every run: a run whose predecessor died between the bucket's
- * answer and the ledger meets its own object, and knows it. */
+ * answer and the logbook meets its own object, and knows it. */
 static void make_uid(struct upload *u)
 {
     auto_sbuf text;
@@ -370,7 +370,7 @@ static void start_marker(struct run *r, size_t g)
     sbuf_addc(&path, '/');
     sbuf_adds(&path, r->o.policy->marker);
     struct stamp nothing = {0};
-    if (!left->sent && ledger_has(r->ledger, sbuf_str(&path), &nothing))
+    if (!left->sent && logbook_has(r->logbook, sbuf_str(&path), &nothing))
         return;
     struct upload *u = new_upload(r);
     u->group = g;

@@ -51,14 +51,14 @@ struct upload {
     struct str path;   /* borrowed from the plan, or from marker_path */
     char *marker_path; /* owned */
     char *key;         /* owned */
-    char uid[LEDGER_UID_MAX];
+    char uid[LOGBOOK_UID_MAX];
     unsigned version; /* 1: the name itself */
     struct hold hold;
     uint64_t size_bytes;
     uint64_t part_bytes;
-    struct ledger_upload *multi; /* the ledger's; NULL: none */
-    struct ledger_part *parts;   /* owned; digests of COMPARING */
-    struct store_part *list;     /* owned; of COMPLETING */
+    struct logbook_upload *multi; /* the logbook's; NULL: none */
+    struct logbook_part *parts;   /* owned; digests of COMPARING */
+    struct store_part *list;      /* owned; of COMPLETING */
     unsigned part_count, next_part, parts_left;
     unsigned in_flight;
     unsigned restarts;
@@ -89,8 +89,8 @@ struct run {
     struct run_options o;
     struct loop *home; /* borrowed: the first worker's */
     struct plan plan;
-    struct ledger *ledger; /* owned */
-    struct budget *budget; /* owned */
+    struct logbook *logbook; /* owned */
+    struct budget *budget;   /* owned */
     enum hash_kind digest_kind;
     bool size_only; /* the store confirms no checksum */
     uint64_t settle_ns, deadline_ns;
@@ -147,7 +147,7 @@ void run_file_left(struct upload *own_u); /* stopped in the middle, or a remaind
  */
 
 void run_pump(struct tail *t);
-void run_add_chore(struct run *r, struct ledger_upload *m);
+void run_add_chore(struct run *r, struct logbook_upload *m);
 bool run_wants_marker(const struct run *r);
 
 /* ---- upload.c -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@
  * thread than the one that yields. */
 #pragma once
 
-#include "ledger.h"
+#include "logbook.h"
 
 struct hold {
     int fd; /* -1: none */

@@ -16,7 +16,7 @@ struct lane_answer {
     bool may_retry;       /* the failure was a passing one */
     uint64_t size_bytes;  /* of the object, as the store told */
     struct digest digest; /* the same */
-    char etag[LEDGER_ETAG_MAX];
+    char etag[LOGBOOK_ETAG_MAX];
     char id[2048]; /* BEGIN */
 };
 

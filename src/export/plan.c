@@ -55,7 +55,7 @@ static int add_file(void *ctx, const struct walk_file *f, struct err *err)
     struct pick_file file = {
         .size_bytes = f->size_bytes, .mtime_ns = f->mtime_ns, .ctime_ns = f->ctime_ns, .inode = f->inode};
     struct stamp stamp = {f->size_bytes, f->mtime_ns, f->ctime_ns, f->inode};
-    file.sent = ledger_has(g->o->ledger, f->path, &stamp);
+    file.sent = logbook_has(g->o->logbook, f->path, &stamp);
     if (p->count == PICK_FILES_MAX || !arena_dup(p->names, f->path, &file.path))
         return err_set(err, ERR_NO_SPACE, "more than %d files to export", PICK_FILES_MAX);
     if (p->count == p->room) {

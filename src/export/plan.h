@@ -3,7 +3,7 @@
  * and has not changed, and what is there already. Blocks on the disk. home: whoever made it; frozen once made. */
 #pragma once
 
-#include "ledger.h"
+#include "logbook.h"
 #include "pick.h"
 #include "util/glob.h"
 #include "util/mem.h"
@@ -12,7 +12,7 @@
 
 struct plan_options {
     const struct spec_export *policy;
-    const struct ledger *ledger;
+    const struct logbook *logbook;
     int data;         /* the folder; borrowed */
     int64_t since_ns; /* only files that were created or changed after it; INT64_MIN: all */
     void *ctx;

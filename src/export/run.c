@@ -100,7 +100,7 @@ static void tell_skip(void *ctx, struct str path, const char *why)
 static int make_plan(struct run *r, struct err *err)
 {
     struct plan_options o = {.policy = r->o.policy,
-                             .ledger = r->ledger,
+                             .logbook = r->logbook,
                              .data = r->o.data,
                              .since_ns = r->o.since_ns,
                              .ctx = r,
@@ -215,9 +215,9 @@ static void start(struct mail *m)
     }
     if (r->o.policy->deadline_ns > 0)
         loop_timer_set(r->home, &r->deadline, r->o.policy->deadline_ns);
-    for (size_t i = 0; i < ledger_upload_count(r->ledger); i++)
-        if (!is_wanted(r, str_of(ledger_upload_at(r->ledger, i)->path)))
-            run_add_chore(r, ledger_upload_at(r->ledger, i));
+    for (size_t i = 0; i < logbook_upload_count(r->logbook); i++)
+        if (!is_wanted(r, str_of(logbook_upload_at(r->logbook, i)->path)))
+            run_add_chore(r, logbook_upload_at(r->logbook, i));
     run_again(r);
 }
 
@@ -233,7 +233,7 @@ static void free_run(struct run *r)
     queue_done(&r->waiting);
     budget_free(r->budget);
     plan_done(&r->plan);
-    ledger_free(r->ledger);
+    logbook_free(r->logbook);
     verdict_done(&r->counts);
     if (r->leases.fd >= 0)
         close(r->leases.fd);
@@ -288,7 +288,7 @@ static int prepare(struct run *r, struct err *err)
     /* Before anything is looked at: from now on, whoever reads the verdict sees that the last one is not the last. */
     int e = r->o.dry_run ? 0 : verdict_write(r->o.export_dir, &r->counts, err);
     if (e == 0)
-        e = ledger_open(r->o.export_dir, str_of(r->o.destination), &r->ledger, err);
+        e = logbook_open(r->o.export_dir, str_of(r->o.destination), &r->logbook, err);
     if (e == 0)
         e = make_plan(r, err);
     if (e == 0)
@@ -347,6 +347,9 @@ static void fail_the_rest(struct run *r)
     if (files == 0)
         return;
     verdict_add_failure(c, path, bytes, &err);
+    struct run_result result = {.event = RUN_FAILED, .path = path, .size_bytes = bytes, .err = &err};
+    if (r->o.on_result)
+        r->o.on_result(r->o.ctx, &result);
     c->failed_files += files - 1;
     c->pending_files = c->pending_bytes = 0;
 }
@@ -354,8 +357,8 @@ static void fail_the_rest(struct run *r)
 static int judge(struct run *r, struct err *err)
 {
     struct verdict *c = &r->counts;
-    /* The ledger first: a verdict that says done lets the volume go, and must not outlive what it rests on. */
-    int e = ledger_flush(r->ledger, err);
+    /* The logbook first: a verdict that says done lets the volume go, and must not outlive what it rests on. */
+    int e = logbook_flush(r->logbook, err);
     if (e < 0)
         return e;
     if (r->over_deadline)

@@ -38,7 +38,7 @@ struct run_options {
     struct worker *workers;           /* borrowed; started */
     size_t worker_count;
     int data;                /* borrowed; the folder to export */
-    int export_dir;          /* borrowed; where the verdict and the ledger live; its lock is held (verdict_lock) */
+    int export_dir;          /* borrowed; where the verdict and the logbook live; its lock is held (verdict_lock) */
     const char *destination; /* all that tells this bucket from others: URI, endpoint */
     enum verdict_purpose purpose;
     bool must_lease; /* a file without a lease is not sent: so for volumes, whose file systems all give them */

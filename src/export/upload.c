@@ -47,10 +47,10 @@ static bool is_large(const struct upload *u)
     return u->size_bytes > KEY_PART_BYTES;
 }
 
-static void ended_in_ledger(struct upload *u)
+static void ended_in_logbook(struct upload *u)
 {
     if (u->multi)
-        ledger_ended(u->run->ledger, u->multi);
+        logbook_ended(u->run->logbook, u->multi);
     u->multi = NULL;
 }
 
@@ -75,15 +75,15 @@ static void note(struct upload *u)
 {
     struct err err;
     struct run *r = u->run;
-    int e = ledger_intend(r->ledger, u->path, str_of(u->key), str_of(u->uid), &u->hold.stamp, u->part_bytes, &u->multi,
-                          &err);
+    int e = logbook_intend(r->logbook, u->path, str_of(u->key), str_of(u->uid), &u->hold.stamp, u->part_bytes,
+                           &u->multi, &err);
     if (e < 0) {
         run_file_failed(u, &err, false);
         return;
     }
     upload_become(u, UPLOAD_NOTING);
     u->in_flight = 1;
-    u->flush = (struct disk_job){.op = DISK_FDATASYNC, .fd = ledger_fd(r->ledger), .done = flushed};
+    u->flush = (struct disk_job){.op = DISK_FDATASYNC, .fd = logbook_fd(r->logbook), .done = flushed};
     uring_submit(r->o.workers[0].uring, &u->flush);
 }
 
@@ -104,7 +104,7 @@ static void begin_again(struct upload *u)
     begin_fresh(u);
 }
 
-static unsigned parts_missing(const struct ledger_upload *m)
+static unsigned parts_missing(const struct logbook_upload *m)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < m->part_count; i++)
@@ -125,7 +125,7 @@ void upload_start(struct upload *u)
         run_file_failed(u, &err, false);
         return;
     }
-    u->multi = ledger_find_upload(u->run->ledger, u->path);
+    u->multi = logbook_find_upload(u->run->logbook, u->path);
     if (!u->multi) {
         begin_fresh(u);
     } else if (u->multi->id && is_large(u) && stamp_eq(&u->multi->stamp, &u->hold.stamp)) {
@@ -242,7 +242,7 @@ static void conflict(struct upload *u)
 
 static void sent(struct upload *u, enum run_event how)
 {
-    ended_in_ledger(u);
+    ended_in_logbook(u);
     run_file_sent(u, how);
 }
 
@@ -252,7 +252,7 @@ static void mistrust(struct upload *u, unsigned id, const char *why)
     err_set(&err, ERR_CORRUPT, "%s://%.*s/%s: %s", store_scheme(u->run->o.store),
             STR_FMT(store_bucket(u->run->o.store)), u->key, why);
     err_advise(&err, id, "the file is kept; look at the object, and export again");
-    ended_in_ledger(u);
+    ended_in_logbook(u);
     run_file_failed(u, &err, false);
 }
 
@@ -283,7 +283,7 @@ static void confirmed(struct upload *u, const struct lane_answer *a)
 {
     if (a->code == -ERR_NOT_FOUND && u->multi && u->restarts++ < 2) {
         /* The upload was gone and its object is not there: somebody aborted it. */
-        ended_in_ledger(u);
+        ended_in_logbook(u);
         begin_again(u);
     } else if (a->code < 0) {
         run_file_failed(u, &a->err, a->may_retry);
@@ -325,8 +325,8 @@ static void flushed(struct disk_job *j)
     struct run *r = u->run;
     u->in_flight = 0;
     if (j->result < 0) {
-        err_sys(&err, (int)-j->result, "cannot flush the ledger of the export");
-        ended_in_ledger(u);
+        err_sys(&err, (int)-j->result, "cannot flush the logbook of the export");
+        ended_in_logbook(u);
         run_file_failed(u, &err, false);
     } else {
         upload_become(u, UPLOAD_BEGINNING);
@@ -348,7 +348,7 @@ static void looked(struct upload *u, const struct lane_answer *a)
         u->parts = xcalloc(u->part_count, sizeof *u->parts);
         upload_become(u, UPLOAD_COMPARING);
     } else {
-        /* It may be ours of a run whose ledger is gone: the store knows when it sees our id again. */
+        /* It may be ours of a run whose logbook is gone: the store knows when it sees our id again. */
         note(u);
     }
 }
@@ -359,9 +359,9 @@ static void began(struct upload *u, const struct lane_answer *a)
     if (a->code < 0) {
         /* After a passing error there may be an upload that we know nothing of: the intent stays, to be swept. */
         if (!a->may_retry && a->code != -ERR_CANCELLED)
-            ended_in_ledger(u);
+            ended_in_logbook(u);
         run_file_failed(u, &a->err, a->may_retry);
-    } else if (ledger_begun(u->run->ledger, u->multi, str_of(a->id), &err) < 0) {
+    } else if (logbook_begun(u->run->logbook, u->multi, str_of(a->id), &err) < 0) {
         run_file_failed(u, &err, false);
     } else {
         u->parts_left = u->part_count;
@@ -369,7 +369,7 @@ static void began(struct upload *u, const struct lane_answer *a)
     }
 }
 
-static struct digest join_parts(const struct ledger_part *parts, unsigned count)
+static struct digest join_parts(const struct logbook_part *parts, unsigned count)
 {
     struct digest whole = parts[0].digest;
     for (unsigned i = 1; i < count; i++)
@@ -385,7 +385,7 @@ static void complete(struct upload *u)
         drop(u, AFTER_WAIT);
         return;
     }
-    const struct ledger_part *parts = u->multi->parts;
+    const struct logbook_part *parts = u->multi->parts;
     u->list = xrealloc(u->list, u->part_count, sizeof *u->list);
     for (unsigned i = 0; i < u->part_count; i++)
         u->list[i] = (struct store_part){.number = i + 1,
@@ -405,7 +405,7 @@ static void parts_failed(struct upload *u)
     else if (code == ERR_CHANGED)
         drop(u, AFTER_WAIT);
     else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING && u->restarts++ < 2) {
-        ended_in_ledger(u);
+        ended_in_logbook(u);
         begin_again(u);
     } else if (u->may_retry || u->state == UPLOAD_COMPARING || code == ERR_CANCELLED)
         run_file_failed(u, &u->err, u->may_retry); /* its parts stay, for the next run */
@@ -416,12 +416,12 @@ static void parts_failed(struct upload *u)
 static void part_back(struct upload *u, const struct lane *l)
 {
     const struct lane_answer *a = &l->answer;
-    struct ledger_part part = {.size_bytes = l->len, .digest = l->digest};
+    struct logbook_part part = {.size_bytes = l->len, .digest = l->digest};
     struct err err = a->err;
     int code = a->code;
     snprintf(part.etag, sizeof part.etag, "%s", a->etag);
     if (code == 0 && u->state == UPLOAD_SENDING)
-        code = ledger_part(u->run->ledger, u->multi, l->number, &part, &err);
+        code = logbook_part(u->run->logbook, u->multi, l->number, &part, &err);
     else if (code == 0)
         u->parts[l->number - 1] = part;
     if (code == 0)
@@ -466,10 +466,10 @@ static void dropped(struct upload *u, const struct lane_answer *a)
 {
     struct err err = u->err;
     if (a->code < 0 && a->code != -ERR_NOT_FOUND) {
-        run_file_failed(u, &a->err, a->may_retry); /* the ledger keeps it: the next run tries again */
+        run_file_failed(u, &a->err, a->may_retry); /* the logbook keeps it: the next run tries again */
         return;
     }
-    ended_in_ledger(u);
+    ended_in_logbook(u);
     if (u->after == AFTER_WAIT) {
         run_file_waits(u, 0, err.text);
     } else if (u->after == AFTER_CONFLICT) {
@@ -483,7 +483,7 @@ static void cleaned(struct upload *u, const struct lane_answer *a)
 {
     bool gone = a->code == 0 || a->code == -ERR_NOT_FOUND;
     if (gone)
-        ended_in_ledger(u);
+        ended_in_logbook(u);
     if (u->file == NO_FILE && u->group == SIZE_MAX)
         run_file_left(u);
     else if (gone)

@@ -35,13 +35,27 @@ static void key_half(struct str key, char *ret)
         snprintf(ret + 2 * i, 3, "%02x", sum[i]);
 }
 
+static void name_temporary(struct local_job *j)
+{
+    key_half(j->job.args.key, j->name);
+    snprintf(j->name + KEY_HALF, sizeof j->name - KEY_HALF, "%016" PRIx64, clock_random());
+}
+
+/* A whole object comes into a file without a name, where the file system has such: a kill leaves nothing behind. */
+static bool make_nameless(struct local_job *j, int root)
+{
+    j->fd = openat(root, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    return j->fd >= 0;
+}
+
 /* Creates j->name. Whoever finishes removes the folder if it is empty then, which may happen between our mkdir and our
  * open: then all of it is done again. */
 static int make_temporary(struct local_job *j, int root, struct err *err)
 {
     int r = -ERR_NOT_FOUND;
-    key_half(j->job.args.key, j->name);
-    snprintf(j->name + KEY_HALF, sizeof j->name - KEY_HALF, "%016" PRIx64, clock_random());
+    if (j->job.op == JOB_PUT && make_nameless(j, root))
+        return 0;
+    name_temporary(j);
     for (int tries = 0; tries < 16 && r == -ERR_NOT_FOUND; tries++) {
         r = j->parent = open_hidden(root, true, err);
         if (r < 0)
@@ -107,6 +121,30 @@ static int exists(const struct local_job *j, int root, struct err *err)
     return err_advise(err, 1412, "choose another name, or allow it to be overwritten");
 }
 
+static int link_nameless(const struct local_job *j, int folder, const char *name)
+{
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", j->fd);
+    return linkat(AT_FDCWD, path, folder, name, AT_SYMLINK_FOLLOW);
+}
+
+/* Gives the temporary its name in `folder`; 0, or -1 with errno. Only a rename replaces, and only what has a name can
+ * be renamed. */
+static int put_name(struct local_job *j, int root, int folder, const char *name, bool absent)
+{
+    struct err ignored;
+    if (j->parent < 0) {
+        int r = link_nameless(j, folder, name);
+        if (r == 0 || errno != EEXIST || absent)
+            return r;
+        name_temporary(j);
+        j->parent = open_hidden(root, true, &ignored);
+        if (j->parent < 0 || link_nameless(j, j->parent, j->name) != 0)
+            return -1;
+    }
+    return renameat2(j->parent, j->name, folder, name, absent ? RENAME_NOREPLACE : 0);
+}
+
 /* Bytes first, name second, and the folder last: a crash leaves the object whole under its name, or not there. */
 static int publish(struct local_job *j, int root, struct err *err)
 {
@@ -121,7 +159,7 @@ static int publish(struct local_job *j, int root, struct err *err)
         r = dir_make_parents(root, key.ptr, 0777, &parent, &name, err);
     if (r < 0)
         return r;
-    if (renameat2(j->parent, j->name, parent, name, absent ? RENAME_NOREPLACE : 0) == 0)
+    if (put_name(j, root, parent, name, absent) == 0)
         return dir_sync(parent, name, err);
     if (errno == EEXIST)
         return exists(j, root, err);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "record.h"
+#include "line.h"
 #include <ctype.h>
 #include <inttypes.h>
 
 enum { CRC_LEN = 8 };
 
 static const char kinds[] = {
-    [RECORD_SENT] = 'S', [RECORD_INTENT] = 'I', [RECORD_BEGUN] = 'B', [RECORD_PART] = 'P', [RECORD_ENDED] = 'E'};
+    [LINE_SENT] = 'S', [LINE_INTENT] = 'I', [LINE_BEGUN] = 'B', [LINE_PART] = 'P', [LINE_ENDED] = 'E'};
 
 static void add_crc(struct str text, struct sbuf *b)
 {
@@ -43,41 +43,41 @@ static void add_stamp(struct sbuf *b, const struct stamp *s)
     sbuf_addf(b, " %" PRIu64 " %" PRId64 " %" PRId64 " %" PRIu64, s->size_bytes, s->mtime_ns, s->ctime_ns, s->inode);
 }
 
-static void add_fields(const struct record *r, struct sbuf *b)
+static void add_fields(const struct line *r, struct sbuf *b)
 {
     switch (r->kind) {
-    case RECORD_SENT:
+    case LINE_SENT:
         add_stamp(b, &r->stamp);
         add_text(b, r->path);
         add_text(b, r->key);
         return;
-    case RECORD_INTENT:
+    case LINE_INTENT:
         add_stamp(b, &r->stamp);
         sbuf_addf(b, " %" PRIu64, r->part_bytes);
         add_text(b, r->uid);
         add_text(b, r->path);
         add_text(b, r->key);
         return;
-    case RECORD_BEGUN:
+    case LINE_BEGUN:
         add_text(b, r->uid);
         add_text(b, r->id);
         return;
-    case RECORD_PART:
+    case LINE_PART:
         add_text(b, r->uid);
         sbuf_addf(b, " %u %" PRIu64 " %u ", r->number, r->part_bytes, (unsigned)r->digest.kind);
         digest_add_hex(&r->digest, b);
         add_text(b, r->etag);
         return;
-    case RECORD_ENDED:
+    case LINE_ENDED:
         add_text(b, r->uid);
         return;
     }
 }
 
-void record_add(const struct record *r, struct sbuf *b)
+void line_add(const struct line *r, struct sbuf *b)
 {
     auto_sbuf text;
-    sbuf_init(&text, RECORD_LINE_MAX - CRC_LEN - 2);
+    sbuf_init(&text, LINE_BYTES_MAX - CRC_LEN - 2);
     sbuf_addc(&text, kinds[r->kind]);
     add_fields(r, &text);
     add_crc(sbuf_str(&text), b);
@@ -165,33 +165,33 @@ static struct digest next_digest(struct fields *f)
     return d;
 }
 
-static void read_fields(struct fields *f, struct record *r)
+static void read_fields(struct fields *f, struct line *r)
 {
     switch (r->kind) {
-    case RECORD_SENT:
+    case LINE_SENT:
         r->stamp = next_stamp(f);
         r->path = next_text(f);
         r->key = next_text(f);
         return;
-    case RECORD_INTENT:
+    case LINE_INTENT:
         r->stamp = next_stamp(f);
         r->part_bytes = next_u64(f);
         r->uid = next_text(f);
         r->path = next_text(f);
         r->key = next_text(f);
         return;
-    case RECORD_BEGUN:
+    case LINE_BEGUN:
         r->uid = next_text(f);
         r->id = next_text(f);
         return;
-    case RECORD_PART:
+    case LINE_PART:
         r->uid = next_text(f);
         r->number = (unsigned)next_u64(f);
         r->part_bytes = next_u64(f);
         r->digest = next_digest(f);
         r->etag = next_text(f);
         return;
-    case RECORD_ENDED:
+    case LINE_ENDED:
         r->uid = next_text(f);
         return;
     }
@@ -207,14 +207,14 @@ static bool has_its_crc(struct str line)
     return str_eq(sbuf_str(&crc), str_sub(line, 0, CRC_LEN));
 }
 
-bool record_parse(struct str line, char *room, struct record *ret)
+bool line_parse(struct str line, char *room, struct line *ret)
 {
     if (!has_its_crc(line))
         return false;
     const char *kind = memchr(kinds, line.ptr[CRC_LEN + 1], sizeof kinds);
     if (!kind)
         return false;
-    struct record r = {.kind = (enum record_kind)(kind - kinds)};
+    struct line r = {.kind = (enum line_kind)(kind - kinds)};
     struct fields f = {.rest = str_from(line, CRC_LEN + 3), .out = room, .good = true};
     read_fields(&f, &r);
     if (!f.good || f.rest.ptr)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ledger.h"
-#include "record.h"
+#include "logbook.h"
+#include "line.h"
 #include "util/file.h"
 #include "util/mem.h"
 #include <fcntl.h>
@@ -18,14 +18,14 @@ struct sent {
     struct stamp stamp;
 };
 
-struct ledger {
+struct logbook {
     int dir; /* owned */
     int fd;  /* owned; the file, for appending */
     char name[64];
     struct arena *paths; /* owned */
     struct sent *sent;   /* owned; open addressing, a power of two */
     size_t sent_room, sent_count;
-    struct ledger_upload **uploads; /* owned */
+    struct logbook_upload **uploads; /* owned */
     size_t upload_room, upload_count;
     uint64_t lines;   /* in the file */
     struct sbuf line; /* reused */
@@ -51,7 +51,7 @@ static size_t slot_of(const struct sent *table, size_t room, struct str path)
     return at;
 }
 
-static void grow_sent(struct ledger *l)
+static void grow_sent(struct logbook *l)
 {
     size_t room = l->sent_room ? l->sent_room * 2 : 1024;
     struct sent *bigger = xcalloc(room, sizeof *bigger);
@@ -63,7 +63,7 @@ static void grow_sent(struct ledger *l)
     l->sent_room = room;
 }
 
-static int remember_sent(struct ledger *l, struct str path, const struct stamp *s, struct err *err)
+static int remember_sent(struct logbook *l, struct str path, const struct stamp *s, struct err *err)
 {
     if (l->sent_count * 4 >= l->sent_room * 3)
         grow_sent(l);
@@ -77,7 +77,7 @@ static int remember_sent(struct ledger *l, struct str path, const struct stamp *
     return 0;
 }
 
-bool ledger_has(const struct ledger *l, struct str path, const struct stamp *s)
+bool logbook_has(const struct logbook *l, struct str path, const struct stamp *s)
 {
     if (l->sent_count == 0)
         return false;
@@ -88,7 +88,7 @@ bool ledger_has(const struct ledger *l, struct str path, const struct stamp *s)
 /* ---- uploads ------------------------------------------------------------------------------------------------------
  */
 
-static void upload_free(struct ledger_upload *u)
+static void upload_free(struct logbook_upload *u)
 {
     if (!u)
         return;
@@ -99,7 +99,7 @@ static void upload_free(struct ledger_upload *u)
     free(u);
 }
 
-struct ledger_upload *ledger_find_upload(const struct ledger *l, struct str path)
+struct logbook_upload *logbook_find_upload(const struct logbook *l, struct str path)
 {
     for (size_t i = 0; i < l->upload_count; i++)
         if (str_eq(path, str_of(l->uploads[i]->path)))
@@ -107,23 +107,23 @@ struct ledger_upload *ledger_find_upload(const struct ledger *l, struct str path
     return NULL;
 }
 
-size_t ledger_upload_count(const struct ledger *l)
+size_t logbook_upload_count(const struct logbook *l)
 {
     return l->upload_count;
 }
 
-struct ledger_upload *ledger_upload_at(const struct ledger *l, size_t i)
+struct logbook_upload *logbook_upload_at(const struct logbook *l, size_t i)
 {
     return l->uploads[i];
 }
 
-static int remember_upload(struct ledger *l, const struct record *r, struct ledger_upload **ret, struct err *err)
+static int remember_upload(struct logbook *l, const struct line *r, struct logbook_upload **ret, struct err *err)
 {
     uint64_t parts = r->part_bytes ? (r->stamp.size_bytes + r->part_bytes - 1) / r->part_bytes : 0;
-    if (parts == 0 || parts > LEDGER_PARTS_MAX || l->upload_count == LEDGER_UPLOADS_MAX)
+    if (parts == 0 || parts > LOGBOOK_PARTS_MAX || l->upload_count == LOGBOOK_UPLOADS_MAX)
         return err_set(err, ERR_INVALID, "an upload of '%.*s' in %" PRIu64 " parts", (int)min_u64(r->path.len, 200),
                        r->path.ptr, parts);
-    struct ledger_upload *u = xcalloc(1, sizeof *u);
+    struct logbook_upload *u = xcalloc(1, sizeof *u);
     u->path = str_dup(r->path);
     u->key = str_dup(r->key);
     snprintf(u->uid, sizeof u->uid, "%.*s", STR_FMT(r->uid));
@@ -133,14 +133,14 @@ static int remember_upload(struct ledger *l, const struct record *r, struct ledg
     u->parts = xcalloc(parts, sizeof *u->parts);
     if (l->upload_count == l->upload_room) {
         l->upload_room = l->upload_room ? l->upload_room * 2 : 16;
-        l->uploads = xrealloc(l->uploads, l->upload_room, sizeof(struct ledger_upload *));
+        l->uploads = xrealloc(l->uploads, l->upload_room, sizeof(struct logbook_upload *));
     }
     l->uploads[l->upload_count++] = u;
     *ret = u;
     return 0;
 }
 
-static void forget_upload(struct ledger *l, struct ledger_upload *own_u)
+static void forget_upload(struct logbook *l, struct logbook_upload *own_u)
 {
     for (size_t i = 0; i < l->upload_count; i++)
         if (l->uploads[i] == own_u)
@@ -148,7 +148,7 @@ static void forget_upload(struct ledger *l, struct ledger_upload *own_u)
     upload_free(own_u);
 }
 
-static struct ledger_upload *upload_of_uid(const struct ledger *l, struct str uid)
+static struct logbook_upload *upload_of_uid(const struct logbook *l, struct str uid)
 {
     for (size_t i = 0; i < l->upload_count; i++)
         if (str_eq(uid, str_of(l->uploads[i]->uid)))
@@ -159,32 +159,32 @@ static struct ledger_upload *upload_of_uid(const struct ledger *l, struct str ui
 /* ---- reading ------------------------------------------------------------------------------------------------------
  */
 
-static void replay_part(struct ledger_upload *u, const struct record *r)
+static void replay_part(struct logbook_upload *u, const struct line *r)
 {
-    if (r->number < 1 || r->number > u->part_count || r->etag.len >= LEDGER_ETAG_MAX)
+    if (r->number < 1 || r->number > u->part_count || r->etag.len >= LOGBOOK_ETAG_MAX)
         return;
-    struct ledger_part *p = &u->parts[r->number - 1];
-    *p = (struct ledger_part){.size_bytes = r->part_bytes, .digest = r->digest};
+    struct logbook_part *p = &u->parts[r->number - 1];
+    *p = (struct logbook_part){.size_bytes = r->part_bytes, .digest = r->digest};
     memcpy(p->etag, r->etag.ptr, r->etag.len);
 }
 
-static int replay(struct ledger *l, const struct record *r, struct err *err)
+static int replay(struct logbook *l, const struct line *r, struct err *err)
 {
-    struct ledger_upload *u = r->uid.len ? upload_of_uid(l, r->uid) : NULL;
+    struct logbook_upload *u = r->uid.len ? upload_of_uid(l, r->uid) : NULL;
     switch (r->kind) {
-    case RECORD_SENT:
+    case LINE_SENT:
         return remember_sent(l, r->path, &r->stamp, err);
-    case RECORD_INTENT:
+    case LINE_INTENT:
         return u ? 0 : remember_upload(l, r, &u, err);
-    case RECORD_BEGUN:
+    case LINE_BEGUN:
         if (u && !u->id)
             u->id = str_dup(r->id);
         return 0;
-    case RECORD_PART:
+    case LINE_PART:
         if (u)
             replay_part(u, r);
         return 0;
-    case RECORD_ENDED:
+    case LINE_ENDED:
         if (u)
             forget_upload(l, u);
         return 0;
@@ -192,15 +192,15 @@ static int replay(struct ledger *l, const struct record *r, struct err *err)
     return 0;
 }
 
-static int read_lines(struct ledger *l, FILE *in, off_t *ret_good, struct err *err)
+static int read_lines(struct logbook *l, FILE *in, off_t *ret_good, struct err *err)
 {
     auto_mem char *text = NULL;
-    auto_mem char *room = xcalloc(1, RECORD_LINE_MAX);
+    auto_mem char *room = xcalloc(1, LINE_BYTES_MAX);
     size_t text_room = 0;
     ssize_t n;
     while ((n = getline(&text, &text_room, in)) > 0) {
-        struct record r;
-        if (n > RECORD_LINE_MAX || text[n - 1] != '\n' || !record_parse((struct str){text, (size_t)n - 1}, room, &r))
+        struct line r;
+        if (n > LINE_BYTES_MAX || text[n - 1] != '\n' || !line_parse((struct str){text, (size_t)n - 1}, room, &r))
             break;
         int e = replay(l, &r, err);
         if (e < 0)
@@ -217,7 +217,7 @@ static void close_file(FILE **f)
         fclose(*f);
 }
 
-static int read_ledger(struct ledger *l, struct err *err)
+static int read_logbook(struct logbook *l, struct err *err)
 {
     off_t good = 0;
     auto_fd copy = fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
@@ -235,86 +235,85 @@ static int read_ledger(struct ledger *l, struct err *err)
 /* ---- writing ------------------------------------------------------------------------------------------------------
  */
 
-static int append(struct ledger *l, const struct record *r, struct err *err)
+static int append(struct logbook *l, const struct line *r, struct err *err)
 {
     sbuf_clear(&l->line);
-    record_add(r, &l->line);
+    line_add(r, &l->line);
     if (l->line.overflow)
-        return err_set(err, ERR_INTERNAL, "a record of '%s' is longer than %d bytes", l->name, RECORD_LINE_MAX);
+        return err_set(err, ERR_INTERNAL, "a record of '%s' is longer than %d bytes", l->name, LINE_BYTES_MAX);
     l->lines++;
     return file_write_all(l->fd, l->name, l->line.ptr, l->line.len, err);
 }
 
-int ledger_add(struct ledger *l, struct str path, const struct stamp *s, struct str key, struct err *err)
+int logbook_add(struct logbook *l, struct str path, const struct stamp *s, struct str key, struct err *err)
 {
-    struct record r = {.kind = RECORD_SENT, .path = path, .key = key, .stamp = *s};
+    struct line r = {.kind = LINE_SENT, .path = path, .key = key, .stamp = *s};
     int e = remember_sent(l, path, s, err);
     return e < 0 ? e : append(l, &r, err);
 }
 
-static struct record record_of_upload(const struct ledger_upload *u)
+static struct line line_of_upload(const struct logbook_upload *u)
 {
-    return (struct record){.kind = RECORD_INTENT,
-                           .path = str_of(u->path),
-                           .key = str_of(u->key),
-                           .uid = str_of(u->uid),
-                           .stamp = u->stamp,
-                           .part_bytes = u->part_bytes};
+    return (struct line){.kind = LINE_INTENT,
+                         .path = str_of(u->path),
+                         .key = str_of(u->key),
+                         .uid = str_of(u->uid),
+                         .stamp = u->stamp,
+                         .part_bytes = u->part_bytes};
 }
 
-int ledger_intend(struct ledger *l, struct str path, struct str key, struct str uid, const struct stamp *s,
-                  uint64_t part_bytes, struct ledger_upload **ret, struct err *err)
+int logbook_intend(struct logbook *l, struct str path, struct str key, struct str uid, const struct stamp *s,
+                   uint64_t part_bytes, struct logbook_upload **ret, struct err *err)
 {
-    struct record r = {
-        .kind = RECORD_INTENT, .path = path, .key = key, .uid = uid, .stamp = *s, .part_bytes = part_bytes};
+    struct line r = {.kind = LINE_INTENT, .path = path, .key = key, .uid = uid, .stamp = *s, .part_bytes = part_bytes};
     int e = append(l, &r, err);
     return e < 0 ? e : remember_upload(l, &r, ret, err);
 }
 
-int ledger_begun(struct ledger *l, struct ledger_upload *u, struct str id, struct err *err)
+int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str id, struct err *err)
 {
-    struct record r = {.kind = RECORD_BEGUN, .uid = str_of(u->uid), .id = id};
+    struct line r = {.kind = LINE_BEGUN, .uid = str_of(u->uid), .id = id};
     int e = append(l, &r, err);
     if (e == 0)
         u->id = str_dup(id);
     return e;
 }
 
-static struct record record_of_part(const struct ledger_upload *u, unsigned number, const struct ledger_part *p)
+static struct line line_of_part(const struct logbook_upload *u, unsigned number, const struct logbook_part *p)
 {
-    return (struct record){.kind = RECORD_PART,
-                           .uid = str_of(u->uid),
-                           .number = number,
-                           .part_bytes = p->size_bytes,
-                           .digest = p->digest,
-                           .etag = str_of(p->etag)};
+    return (struct line){.kind = LINE_PART,
+                         .uid = str_of(u->uid),
+                         .number = number,
+                         .part_bytes = p->size_bytes,
+                         .digest = p->digest,
+                         .etag = str_of(p->etag)};
 }
 
-int ledger_part(struct ledger *l, struct ledger_upload *u, unsigned number, const struct ledger_part *part,
-                struct err *err)
+int logbook_part(struct logbook *l, struct logbook_upload *u, unsigned number, const struct logbook_part *part,
+                 struct err *err)
 {
-    struct record r = record_of_part(u, number, part);
+    struct line r = line_of_part(u, number, part);
     int e = append(l, &r, err);
     if (e == 0)
         u->parts[number - 1] = *part;
     return e;
 }
 
-void ledger_ended(struct ledger *l, struct ledger_upload *own_u)
+void logbook_ended(struct logbook *l, struct logbook_upload *own_u)
 {
     struct err ignored;
-    struct record r = {.kind = RECORD_ENDED, .uid = str_of(own_u->uid)};
+    struct line r = {.kind = LINE_ENDED, .uid = str_of(own_u->uid)};
     int harmless = append(l, &r, &ignored);
     (void)harmless;
     forget_upload(l, own_u);
 }
 
-int ledger_fd(const struct ledger *l)
+int logbook_fd(const struct logbook *l)
 {
     return l->fd;
 }
 
-int ledger_flush(struct ledger *l, struct err *err)
+int logbook_flush(struct logbook *l, struct err *err)
 {
     if (fdatasync(l->fd) != 0)
         return err_sys(err, errno, "cannot flush '%s'", l->name);
@@ -324,21 +323,21 @@ int ledger_flush(struct ledger *l, struct err *err)
 /* ---- compaction ---------------------------------------------------------------------------------------------------
  */
 
-static int write_upload(struct ledger *l, const struct ledger_upload *u, struct err *err)
+static int write_upload(struct logbook *l, const struct logbook_upload *u, struct err *err)
 {
-    struct record intent = record_of_upload(u), begun = {.kind = RECORD_BEGUN, .uid = intent.uid, .id = str_of(u->id)};
+    struct line intent = line_of_upload(u), begun = {.kind = LINE_BEGUN, .uid = intent.uid, .id = str_of(u->id)};
     int r = append(l, &intent, err);
     if (r == 0 && u->id)
         r = append(l, &begun, err);
     for (unsigned i = 0; i < u->part_count && r == 0; i++)
         if (u->parts[i].size_bytes > 0) {
-            struct record part = record_of_part(u, i + 1, &u->parts[i]);
+            struct line part = line_of_part(u, i + 1, &u->parts[i]);
             r = append(l, &part, err);
         }
     return r;
 }
 
-static int write_live(struct ledger *l, struct err *err)
+static int write_live(struct logbook *l, struct err *err)
 {
     int r = 0;
     l->lines = 0;
@@ -346,15 +345,15 @@ static int write_live(struct ledger *l, struct err *err)
         r = write_upload(l, l->uploads[i], err);
     for (size_t i = 0; i < l->sent_room && r == 0; i++)
         if (l->sent[i].path.ptr) {
-            struct record s = {.kind = RECORD_SENT, .path = l->sent[i].path, .stamp = l->sent[i].stamp};
+            struct line s = {.kind = LINE_SENT, .path = l->sent[i].path, .stamp = l->sent[i].stamp};
             r = append(l, &s, err);
         }
     return r;
 }
 
-/* A file that changes and is sent again and again must not make the ledger grow for ever. The new one takes the name
+/* A file that changes and is sent again and again must not make the logbook grow for ever. The new one takes the name
  * only when it is whole and flushed: a crash leaves the old one or the new one. */
-static int compact(struct ledger *l, struct err *err)
+static int compact(struct logbook *l, struct err *err)
 {
     char temporary[sizeof l->name + 8];
     if (l->lines < COMPACT_LEAST || l->lines < 2 * (l->sent_count + l->upload_count))
@@ -367,7 +366,7 @@ static int compact(struct ledger *l, struct err *err)
     l->fd = fd;
     int r = write_live(l, err);
     if (r == 0)
-        r = ledger_flush(l, err);
+        r = logbook_flush(l, err);
     if (r == 0 && renameat(l->dir, temporary, l->dir, l->name) != 0)
         r = err_sys(err, errno, "cannot replace '%s'", l->name);
     return r < 0 ? r : dir_sync(l->dir, l->name, err);
@@ -376,23 +375,23 @@ static int compact(struct ledger *l, struct err *err)
 /* ---- opening ------------------------------------------------------------------------------------------------------
  */
 
-static void name_ledger(struct ledger *l, struct str destination)
+static void name_logbook(struct logbook *l, struct str destination)
 {
     uint8_t sum[32];
     sha256(destination, sum);
-    int at = snprintf(l->name, sizeof l->name, "ledger-");
+    int at = snprintf(l->name, sizeof l->name, "logbook-");
     for (int i = 0; i < 8; i++)
         at += snprintf(l->name + at, sizeof l->name - (size_t)at, "%02x", sum[i]);
 }
 
-int ledger_open(int export_dir, struct str destination, struct ledger **ret, struct err *err)
+int logbook_open(int export_dir, struct str destination, struct logbook **ret, struct err *err)
 {
-    auto_ledger l = xcalloc(1, sizeof *l);
+    auto_logbook l = xcalloc(1, sizeof *l);
     l->fd = -1;
     l->dir = fcntl(export_dir, F_DUPFD_CLOEXEC, 0);
     l->paths = arena_new(1 << 18, PATHS_BYTES_MAX);
-    sbuf_init(&l->line, RECORD_LINE_MAX);
-    name_ledger(l, destination);
+    sbuf_init(&l->line, LINE_BYTES_MAX);
+    name_logbook(l, destination);
     if (l->dir < 0)
         return err_sys(err, errno, "cannot keep the folder of '%s' open", l->name);
     l->fd = openat(l->dir, l->name, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -400,7 +399,7 @@ int ledger_open(int export_dir, struct str destination, struct ledger **ret, str
         return err_sys(err, errno, "cannot open '%s'", l->name);
     int r = dir_sync(l->dir, l->name, err);
     if (r == 0)
-        r = read_ledger(l, err);
+        r = read_logbook(l, err);
     if (r == 0)
         r = compact(l, err);
     if (r < 0)
@@ -409,7 +408,7 @@ int ledger_open(int export_dir, struct str destination, struct ledger **ret, str
     return 0;
 }
 
-void ledger_free(struct ledger *l)
+void logbook_free(struct logbook *l)
 {
     if (!l)
         return;

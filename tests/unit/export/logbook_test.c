@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ledger.h"
+#include "logbook.h"
 #include "unit.h"
 #include "util/file.h"
 #include <dirent.h>
@@ -12,7 +12,7 @@ static const struct stamp seen = {.size_bytes = 20 << 20, .mtime_ns = 5, .ctime_
 
 static int make_folder(void **state)
 {
-    char path[] = "/tmp/cistern-ledger-XXXXXX";
+    char path[] = "/tmp/cistern-logbook-XXXXXX";
     int *dir = xcalloc(1, sizeof *dir);
     *dir = open(mkdtemp(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     *state = dir;
@@ -32,59 +32,59 @@ static int remove_folder(void **state)
     return dir_remove(AT_FDCWD, path, &err);
 }
 
-static struct ledger *opened(void **state)
+static struct logbook *opened(void **state)
 {
-    struct ledger *l;
+    struct logbook *l;
     struct err err;
-    if (ledger_open(*(int *)*state, STR("s3://b/p/"), &l, &err) < 0)
+    if (logbook_open(*(int *)*state, STR("s3://b/p/"), &l, &err) < 0)
         fail_msg("%s", err.text);
     return l;
 }
 
-static void ledger_name(void **state, char *ret)
+static void logbook_name(void **state, char *ret)
 {
     DIR *d = fdopendir(openat(*(int *)*state, ".", O_RDONLY));
     for (struct dirent *e; (e = readdir(d)) != NULL;)
-        if (strncmp(e->d_name, "ledger-", 7) == 0)
+        if (strncmp(e->d_name, "logbook-", 7) == 0)
             snprintf(ret, NAME_MAX + 1, "%s", e->d_name);
     closedir(d);
 }
 
-static struct ledger_upload *begun(struct ledger *l)
+static struct logbook_upload *begun(struct logbook *l)
 {
     struct err err;
-    struct ledger_upload *u;
-    struct ledger_part part = {.size_bytes = 8 << 20, .digest = {.kind = HASH_CRC32C, .bytes = {1, 2, 3, 4}}};
+    struct logbook_upload *u;
+    struct logbook_part part = {.size_bytes = 8 << 20, .digest = {.kind = HASH_CRC32C, .bytes = {1, 2, 3, 4}}};
     snprintf(part.etag, sizeof part.etag, "%s", "\"e t%a\"g\"");
-    assert_int_equal(ledger_intend(l, STR("a\nb c%\xff"), STR("p/a"), STR("uid1"), &seen, 8 << 20, &u, &err), 0);
-    assert_int_equal(ledger_begun(l, u, STR("id with blanks\n"), &err), 0);
-    assert_int_equal(ledger_part(l, u, 2, &part, &err), 0);
+    assert_int_equal(logbook_intend(l, STR("a\nb c%\xff"), STR("p/a"), STR("uid1"), &seen, 8 << 20, &u, &err), 0);
+    assert_int_equal(logbook_begun(l, u, STR("id with blanks\n"), &err), 0);
+    assert_int_equal(logbook_part(l, u, 2, &part, &err), 0);
     return u;
 }
 
 static void what_was_sent_is_known_again_in_that_very_state_only(void **state)
 {
     struct err err;
-    struct ledger *l = opened(state);
-    assert_false(ledger_has(l, STR("x"), &seen));
-    assert_int_equal(ledger_add(l, STR("x"), &seen, STR("p/x"), &err), 0);
-    ledger_free(l);
+    struct logbook *l = opened(state);
+    assert_false(logbook_has(l, STR("x"), &seen));
+    assert_int_equal(logbook_add(l, STR("x"), &seen, STR("p/x"), &err), 0);
+    logbook_free(l);
     l = opened(state);
-    assert_true(ledger_has(l, STR("x"), &seen));
+    assert_true(logbook_has(l, STR("x"), &seen));
     struct stamp touched = seen;
     touched.ctime_ns++;
-    assert_false(ledger_has(l, STR("x"), &touched));
-    assert_false(ledger_has(l, STR("y"), &seen));
-    ledger_free(l);
+    assert_false(logbook_has(l, STR("x"), &touched));
+    assert_false(logbook_has(l, STR("y"), &seen));
+    logbook_free(l);
 }
 
 static void an_upload_is_found_again_with_its_parts_whatever_bytes_its_names_hold(void **state)
 {
-    struct ledger *l = opened(state);
+    struct logbook *l = opened(state);
     begun(l);
-    ledger_free(l);
+    logbook_free(l);
     l = opened(state);
-    struct ledger_upload *u = ledger_find_upload(l, STR("a\nb c%\xff"));
+    struct logbook_upload *u = logbook_find_upload(l, STR("a\nb c%\xff"));
     assert_non_null(u);
     assert_string_equal(u->key, "p/a");
     assert_string_equal(u->id, "id with blanks\n");
@@ -95,73 +95,73 @@ static void an_upload_is_found_again_with_its_parts_whatever_bytes_its_names_hol
     assert_int_equal(u->parts[1].size_bytes, 8 << 20);
     assert_string_equal(u->parts[1].etag, "\"e t%a\"g\"");
     assert_int_equal(u->parts[1].digest.bytes[3], 4);
-    ledger_ended(l, u);
-    ledger_free(l);
+    logbook_ended(l, u);
+    logbook_free(l);
     l = opened(state);
-    assert_int_equal(ledger_upload_count(l), 0);
-    ledger_free(l);
+    assert_int_equal(logbook_upload_count(l), 0);
+    logbook_free(l);
 }
 
 static void an_intent_without_an_answer_is_remembered(void **state)
 {
     struct err err;
-    struct ledger_upload *u;
-    struct ledger *l = opened(state);
-    assert_int_equal(ledger_intend(l, STR("f"), STR("k"), STR("u"), &seen, 8 << 20, &u, &err), 0);
-    ledger_free(l);
+    struct logbook_upload *u;
+    struct logbook *l = opened(state);
+    assert_int_equal(logbook_intend(l, STR("f"), STR("k"), STR("u"), &seen, 8 << 20, &u, &err), 0);
+    logbook_free(l);
     l = opened(state);
-    assert_int_equal(ledger_upload_count(l), 1);
-    assert_null(ledger_upload_at(l, 0)->id);
-    ledger_free(l);
+    assert_int_equal(logbook_upload_count(l), 1);
+    assert_null(logbook_upload_at(l, 0)->id);
+    logbook_free(l);
 }
 
 static void cut_at_any_byte_it_keeps_what_was_whole_and_can_be_written_on(void **state)
 {
     struct err err;
     char name[NAME_MAX + 1];
-    struct ledger *l = opened(state);
-    assert_int_equal(ledger_add(l, STR("first"), &seen, STR("k"), &err), 0);
+    struct logbook *l = opened(state);
+    assert_int_equal(logbook_add(l, STR("first"), &seen, STR("k"), &err), 0);
     struct stat st;
-    assert_int_equal(fstat(ledger_fd(l), &st), 0);
+    assert_int_equal(fstat(logbook_fd(l), &st), 0);
     off_t first = st.st_size;
     begun(l);
-    assert_int_equal(fstat(ledger_fd(l), &st), 0);
-    ledger_free(l);
-    ledger_name(state, name);
+    assert_int_equal(fstat(logbook_fd(l), &st), 0);
+    logbook_free(l);
+    logbook_name(state, name);
     for (off_t cut = st.st_size; cut >= 0; cut--) {
         int fd = openat(*(int *)*state, name, O_RDWR);
         assert_int_equal(ftruncate(fd, cut), 0);
         close(fd);
         l = opened(state);
-        assert_int_equal(ledger_has(l, STR("first"), &seen), cut >= first);
-        ledger_free(l);
+        assert_int_equal(logbook_has(l, STR("first"), &seen), cut >= first);
+        logbook_free(l);
     }
     l = opened(state);
-    assert_int_equal(ledger_add(l, STR("again"), &seen, STR("k"), &err), 0);
-    ledger_free(l);
+    assert_int_equal(logbook_add(l, STR("again"), &seen, STR("k"), &err), 0);
+    logbook_free(l);
     l = opened(state);
-    assert_true(ledger_has(l, STR("again"), &seen));
-    ledger_free(l);
+    assert_true(logbook_has(l, STR("again"), &seen));
+    logbook_free(l);
 }
 
 static void a_flipped_byte_ends_what_is_believed(void **state)
 {
     struct err err;
     char name[NAME_MAX + 1], c = '!';
-    struct ledger *l = opened(state);
-    assert_int_equal(ledger_add(l, STR("one"), &seen, STR("k"), &err), 0);
+    struct logbook *l = opened(state);
+    assert_int_equal(logbook_add(l, STR("one"), &seen, STR("k"), &err), 0);
     struct stat st;
-    assert_int_equal(fstat(ledger_fd(l), &st), 0);
-    assert_int_equal(ledger_add(l, STR("two"), &seen, STR("k"), &err), 0);
-    ledger_free(l);
-    ledger_name(state, name);
+    assert_int_equal(fstat(logbook_fd(l), &st), 0);
+    assert_int_equal(logbook_add(l, STR("two"), &seen, STR("k"), &err), 0);
+    logbook_free(l);
+    logbook_name(state, name);
     int fd = openat(*(int *)*state, name, O_RDWR);
     assert_int_equal(pwrite(fd, &c, 1, st.st_size + 12), 1);
     close(fd);
     l = opened(state);
-    assert_true(ledger_has(l, STR("one"), &seen));
-    assert_false(ledger_has(l, STR("two"), &seen));
-    ledger_free(l);
+    assert_true(logbook_has(l, STR("one"), &seen));
+    assert_false(logbook_has(l, STR("two"), &seen));
+    logbook_free(l);
 }
 
 static void a_file_sent_again_and_again_does_not_make_it_grow_for_ever(void **state)
@@ -169,35 +169,35 @@ static void a_file_sent_again_and_again_does_not_make_it_grow_for_ever(void **st
     struct err err;
     struct stat before, after;
     struct stamp s = seen;
-    struct ledger *l = opened(state);
-    struct ledger_upload *u = begun(l);
+    struct logbook *l = opened(state);
+    struct logbook_upload *u = begun(l);
     (void)u;
     for (int i = 0; i < 20000; i++) {
         s.ctime_ns = i;
-        assert_int_equal(ledger_add(l, STR("same"), &s, STR("k"), &err), 0);
+        assert_int_equal(logbook_add(l, STR("same"), &s, STR("k"), &err), 0);
     }
-    assert_int_equal(fstat(ledger_fd(l), &before), 0);
-    ledger_free(l);
+    assert_int_equal(fstat(logbook_fd(l), &before), 0);
+    logbook_free(l);
     l = opened(state);
-    assert_int_equal(fstat(ledger_fd(l), &after), 0);
+    assert_int_equal(fstat(logbook_fd(l), &after), 0);
     assert_true(after.st_size < 1000 && before.st_size > 500000);
-    ledger_free(l);
+    logbook_free(l);
     l = opened(state);
-    assert_true(ledger_has(l, STR("same"), &s));
-    assert_string_equal(ledger_upload_at(l, 0)->id, "id with blanks\n");
-    assert_int_equal(ledger_upload_at(l, 0)->parts[1].size_bytes, 8 << 20);
-    ledger_free(l);
+    assert_true(logbook_has(l, STR("same"), &s));
+    assert_string_equal(logbook_upload_at(l, 0)->id, "id with blanks\n");
+    assert_int_equal(logbook_upload_at(l, 0)->parts[1].size_bytes, 8 << 20);
+    logbook_free(l);
 }
 
 static void another_bucket_has_another_ledger(void **state)
 {
     struct err err;
-    struct ledger *l = opened(state), *other;
-    assert_int_equal(ledger_add(l, STR("x"), &seen, STR("k"), &err), 0);
-    ledger_free(l);
-    assert_int_equal(ledger_open(*(int *)*state, STR("s3://other/"), &other, &err), 0);
-    assert_false(ledger_has(other, STR("x"), &seen));
-    ledger_free(other);
+    struct logbook *l = opened(state), *other;
+    assert_int_equal(logbook_add(l, STR("x"), &seen, STR("k"), &err), 0);
+    logbook_free(l);
+    assert_int_equal(logbook_open(*(int *)*state, STR("s3://other/"), &other, &err), 0);
+    assert_false(logbook_has(other, STR("x"), &seen));
+    logbook_free(other);
 }
 
 #define in_a_folder(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
