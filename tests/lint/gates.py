@@ -62,6 +62,14 @@ def fix_format(root, paths):
     subprocess.run([BIN["clang-format"], "-i", *[p for p in paths if is_c(p)]], cwd=root, check=True)
 
 
+def fix_errors(root):
+    """Puts the paragraphs of docs/errors.md in order."""
+    page = Path(root) / "docs/errors.md"
+    head, *parts = re.split(r"(?m)^(?=### CIS)", page.read_text())
+    by_id = {part[7:11]: part.rstrip() for part in parts}
+    page.write_text("\n\n".join([head.rstrip(), *(by_id[n] for n in sorted(by_id))]) + "\n")
+
+
 def gate_sizes(root, paths):
     sized = [p for p in paths if p.endswith((".c", ".h", ".py", ".sh")) and is_ours(p)]
     found = []

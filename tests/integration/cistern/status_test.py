@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cistern status, over a real driver's pool and over folders that `cistern hydrate` fills."""
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+BUILD = Path(os.environ.get("CISTERN_BUILD", Path(__file__).resolve().parents[3] / "build"))
+CISTERN = BUILD / "bin/cistern"
+MIB = 1 << 20
+
+
+def status(*args, code=0):
+    done = subprocess.run([CISTERN, "status", "--json", *map(str, args)], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def wait_for(what, seconds=30):
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture
+def driver(tmp_path_factory):
+    from driver import Driver
+    folder = Path(f"/var/tmp/cistern-status-{os.getpid()}")
+    folder.mkdir()
+    d = Driver(folder)
+    yield d.start()
+    d.clean_up()
+    subprocess.run(["rm", "-rf", folder], check=False)
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    for i in range(64):
+        (folder / f"object-{i:02}").write_bytes(os.urandom(64 * 1024))
+    return folder
+
+
+@pytest.mark.asan
+def test_volumes_are_told_of_with_and_without_a_driver(driver, bucket):
+    pool = driver.pools["default"]
+    blank = driver.client.create("blank").volume_id
+    filled = driver.client.create("filled", size=64 * MIB, uri=f"file://{bucket}/").volume_id
+    wait_for(lambda: [v for v in status("--pool", pool) if v["volume"] == filled and v["phase"] == "Ready"])
+    driver.kill()
+    volumes = {v["volume"]: v for v in status("--pool", pool)}
+    assert set(volumes) == {blank, filled}
+    assert volumes[blank]["phase"] == "Ready" and volumes[blank]["name"] == "blank"
+    assert volumes[filled]["objects"] == volumes[filled]["objects_total"] == 64
+    assert volumes[filled]["bytes"] == 64 * 64 * 1024
+    assert volumes[filled]["capacity_bytes"] == 64 * MIB
+    assert [v["volume"] for v in status(filled, "--pool", pool)] == [filled]
+    assert [v["volume"] for v in status(pool / "volumes" / blank)] == [blank]
+    assert len(status(pool)) == 2
+
+
+def test_a_volume_that_cannot_be_read_hides_no_other(driver):
+    pool = driver.pools["default"]
+    first, second = sorted(driver.client.create(name).volume_id for name in ("one", "two"))
+    driver.kill()
+    (pool / "volumes" / first / "volume.json").write_text("{")
+    damaged, whole = status("--pool", pool)
+    assert damaged["phase"] == "Unreadable" and damaged["error"]["id"] == "CIS2005"
+    assert whole["volume"] == second and whole["phase"] == "Ready"
+
+
+@pytest.fixture
+def slow_store():
+    """Flags for a source of 100 objects whose every answer takes a fifth of a second."""
+    server = subprocess.Popen([BUILD / "tests/bucket_server", "--die-with-parent", "--objects=slow/:100:64Ki",
+                               "--latency=200ms"], stdout=subprocess.PIPE, text=True)
+    port = server.stdout.readline().split()[1]
+    yield [f"--endpoint=http://127.0.0.1:{port}", "--anonymous", "s3://bench/slow/"]
+    server.terminate()
+    server.wait()
+    server.stdout.close()
+
+
+def test_a_folder_that_is_being_hydrated_shows_how_far_it_is(slow_store, tmp_path):
+    target = tmp_path / "target"
+    command = [CISTERN, "hydrate", "--quiet", "--concurrency=2", *slow_store, target]
+    run = subprocess.Popen(command)
+
+    def moving():
+        done = subprocess.run([CISTERN, "status", "--json", target], capture_output=True, text=True, check=False)
+        seen = [json.loads(line) for line in done.stdout.splitlines()]
+        return [s for s in seen if s["type"] == "volume" and 0 < s["bytes"] < s["bytes_total"]]
+
+    assert wait_for(moving)[0]["phase"] in ("Listing", "Hydrating")
+    run.send_signal(signal.SIGKILL)
+    run.wait(10)
+    assert status(target)[0]["phase"] == "Interrupted"
+    subprocess.run([CISTERN, "hydrate", "--quiet", *slow_store, target], check=True)
+    assert status(target, code=3)[0]["error"]["id"] == "CIS9102"
+
+
+def test_watching_repeats_the_table_until_it_is_interrupted(tmp_path):
+    (tmp_path / "volumes").mkdir()
+    run = subprocess.Popen([CISTERN, "status", "--watch", tmp_path], stdout=subprocess.PIPE, text=True)
+    assert [run.stdout.readline() for _ in range(3)] == ["no volumes\n"] * 3
+    run.send_signal(signal.SIGINT)
+    assert run.wait(5) != 0
+    run.stdout.close()
+
+
+def test_no_pool_is_an_error_that_says_what_to_do(tmp_path):
+    assert status("--pool", tmp_path / "none", code=3)[0]["error"]["id"] == "CIS9101"
+    assert status(tmp_path, code=3)[0]["error"]["id"] == "CIS9102"
