@@ -6,8 +6,12 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+/* Unlocked aloud: a child that another thread is just starting has a copy of the descriptor until its exec, and with it
+ * the lock. */
 void held_done(struct held *h)
 {
+    if (h->dir >= 0)
+        flock(h->dir, LOCK_UN);
     auto_clean_fd(&h->dir);
     free(h->path);
     h->path = NULL;

@@ -17,4 +17,6 @@ def folder():
 def driver(folder):
     d = Driver(folder)
     yield d.start()
+    code = d.stop()
     d.clean_up()
+    assert code in (0, -9), d.log_text()[-5000:]  # the sanitizers' complaints are there
