@@ -142,8 +142,10 @@ static void read_error(const json *j, struct str body, struct status_words *w)
         w->code = STR_NULL;
 }
 
-static bool is_no_bucket(const struct status_words *w)
+static bool is_no_bucket(const struct call *c, const struct status_words *w)
 {
+    if (w->status == 404 && c->job.op == JOB_LIST)
+        return true;
     return w->status == 404 && str_starts(w->message, STR("The specified bucket does not exist"));
 }
 
@@ -156,7 +158,7 @@ void gcs_refused(struct call *c, int status)
         j = NULL;
     read_error(j, sbuf_str(&c->got), &w);
     int code = call_status(c, &w);
-    if (is_no_bucket(&w)) {
+    if (is_no_bucket(c, &w)) {
         err_set(&c->err, ERR_NOT_FOUND, "404: there is no bucket '%s'", c->job.store->bucket);
         code = err_advise(&c->err, 1405, "check the bucket's name and the project");
     }

@@ -268,6 +268,13 @@ static int refine(struct call *c, int code, const struct status_words *w)
         return err_advise(&c->err, 1422,
                           "the file was changed while it was read, or the network is faulty; send it again");
     }
+    if (w->status == 409 && !str_eq(w->code, STR("OperationAborted")) &&
+        !str_eq(w->code, STR("ConditionalRequestConflict"))) {
+        /* Servers over a file system: a key that is a folder of another one, or the other way round. */
+        c->job.reply.may_retry = false;
+        err_set(&c->err, ERR_INVALID, "409 %.*s: %.*s", STR_FMT(w->code), STR_FMT(str_sub(w->message, 0, 200)));
+        return err_advise(&c->err, 1400, "this store cannot hold such a key beside the others; choose another name");
+    }
     if (str_eq(w->code, STR("RequestTimeout")) || str_eq(w->code, STR("InternalError")))
         c->job.reply.may_retry = true;
     if (str_eq(w->code, STR("SlowDown")))

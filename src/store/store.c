@@ -101,8 +101,8 @@ const char *job_op_name(enum job_op op)
 char *job_name(const struct store_job *j, char *buf)
 {
     struct str key = str_sub(j->op == JOB_LIST ? j->args.page.prefix : j->args.key, 0, 200);
-    bool file = j->store->backend == &backend_local;
-    snprintf(buf, JOB_NAME_MAX, "%s://%s%s%.*s", j->store->backend->scheme, j->store->bucket, file ? "" : "/",
+    bool joined = str_ends(str_of(j->store->bucket), STR("/")); /* file:///: the root of all */
+    snprintf(buf, JOB_NAME_MAX, "%s://%s%s%.*s", j->store->backend->scheme, j->store->bucket, joined ? "" : "/",
              STR_FMT(key));
     return buf;
 }
