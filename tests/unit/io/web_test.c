@@ -98,7 +98,7 @@ static void a_stall_is_a_timeout_wherever_it_comes(void **state)
         uint64_t before = clock_now_ns();
         get(&c, places[i]);
         assert_int_equal(c.result.code, -ERR_TIMEOUT);
-        assert_in_range(clock_now_ns() - before, 300 * NS_PER_MS, 2000 * NS_PER_MS);
+        assert_in_range(clock_now_ns() - before, 300 * NS_PER_MS, 10 * NS_PER_SECOND);
         sbuf_done(&c.body);
     }
 }
@@ -344,8 +344,8 @@ int main(void)
         TEST(many_requests_run_at_once),
         TEST(a_connection_that_breaks_anywhere_is_an_io_error),
         TEST(a_server_that_closes_without_an_answer_is_an_io_error),
-        TEST(a_stall_is_a_timeout_wherever_it_comes),
-        TEST(a_slow_answer_is_no_stall),
+        TEST_IMPATIENT(a_stall_is_a_timeout_wherever_it_comes),
+        TEST_IMPATIENT(a_slow_answer_is_no_stall),
         TEST(the_time_for_the_whole_ends_a_slow_answer),
         TEST(garbage_is_corrupt),
         TEST(an_answer_before_http_1_is_not_taken),
