@@ -4,9 +4,10 @@
 #include "web_private.h"
 #include <assert.h>
 
-/* libcurl copies out of one buffer per transfer: large enough to empty a socket in one call, and small enough that the
- * copy to the reader finds it in the second-level cache. */
-enum { RECEIVE_BYTES = 256 << 10, SEND_BYTES = 256 << 10 };
+/* libcurl copies out of one buffer per transfer: large enough for a small object in one call, and small enough that the
+ * copy to the reader finds it in the second-level cache and that 512 of them fit beside the budget. 64 KiB and 256 KiB
+ * were no faster. */
+enum { RECEIVE_BYTES = 128 << 10, SEND_BYTES = 256 << 10 };
 
 enum { HEADERS_MAX = 128, HEADER_BYTES_MAX = 64 << 10 };
 
