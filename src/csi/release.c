@@ -99,10 +99,25 @@ static bool owes_export(const struct spec *s, const struct record *record)
     return s->export.uri && record->written && (s->export.triggers & (TRIGGER_ON_RELEASE | TRIGGER_ON_UNPUBLISH));
 }
 
+/* Whoever had the volume a moment ago may still be letting go of it: a mount process that ends closes its descriptors
+ * after its mount is gone, and a child that somebody just starts has copies of them until its exec. */
+#define LET_GO_NS (3 * NS_PER_SECOND)
+#define LOOK_NS (20 * NS_PER_MS)
+
+static int delete_patiently(struct rpc_call *call, struct space *s, const char *id, struct err *err)
+{
+    uint64_t end_ns = clock_now_ns() + LET_GO_NS;
+    int r;
+    while ((r = space_delete(s, str_of(id), err)) == -ERR_BUSY || r == -ERR_PENDING)
+        if (clock_now_ns() >= end_ns || !rpc_sleep_until(call, clock_now_ns() + LOOK_NS))
+            break;
+    return r;
+}
+
 /* ---- the call -----------------------------------------------------------------------------------------------------
  */
 
-static int release(struct driver *d, struct space *s, const struct volume *v, struct err *err)
+static int release(struct driver *d, struct rpc_call *call, struct space *s, const struct volume *v, struct err *err)
 {
     auto_record record = {0};
     int r = record_read(v->dir, &record, err);
@@ -113,13 +128,13 @@ static int release(struct driver *d, struct space *s, const struct volume *v, st
     if (r == 0)
         r = jobs_end(d->jobs, v->spec->id, v->path, err);
     if (r == 0)
-        r = space_delete(s, str_of(v->spec->id), err);
+        r = delete_patiently(call, s, v->spec->id, err);
     return r;
 }
 
 HANDLER(controller_delete)
 {
-    (void)call, (void)reply;
+    (void)reply;
     struct driver *d = ctx;
     const Csi__V1__DeleteVolumeRequest *q = (const Csi__V1__DeleteVolumeRequest *)request;
     auto_claim claim = {0};
@@ -141,7 +156,7 @@ HANDLER(controller_delete)
     if (r == -ERR_NOT_FOUND)
         return 0;
     if (r == 0)
-        r = release(d, s, v, err);
+        r = release(d, call, s, v, err);
     if (r < 0)
         return r;
     trash_wake(d->trash);
