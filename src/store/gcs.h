@@ -49,6 +49,10 @@ void gcs_refused(struct call *c, int status);
 /* An object resource; strings are borrowed from the tree. */
 must_check int gcs_read_object(const json *j, struct object *ret, struct err *err);
 
+/* A page of a listing: objects behind `after`, and common prefixes among them, in order of keys. */
+must_check int gcs_parse_list(struct str document, struct str after, struct page *page, struct sbuf *ret_token,
+                              struct err *err);
+
 /* reply.object from the object resource in c->got. */
 must_check int gcs_describe(struct call *c, struct err *err);
 

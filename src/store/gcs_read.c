@@ -177,9 +177,8 @@ static int build_list(struct call *c, struct err *err)
     return 0;
 }
 
-static int add_items(struct gcs_job *j, const json *items, struct err *err)
+static int add_items(struct page *page, const json *items, struct str after, struct err *err)
 {
-    struct str after = j->call.job.args.page.start_after;
     size_t count = json_count(items);
     for (size_t i = 0; i < count; i++) {
         struct object o;
@@ -188,17 +187,17 @@ static int add_items(struct gcs_job *j, const json *items, struct err *err)
             return r;
         if (after.len && str_cmp(o.key, after) <= 0)
             continue;
-        if (!page_add(&j->page, &o))
+        if (!page_add(page, &o))
             return err_set(err, ERR_CORRUPT, "the answer lists more than %d objects on one page", PAGE_OBJECTS_MAX);
     }
     return 0;
 }
 
-static int add_prefixes(struct gcs_job *j, const json *prefixes, struct err *err)
+static int add_prefixes(struct page *page, const json *prefixes, struct err *err)
 {
     for (size_t i = 0; i < json_count(prefixes); i++) {
         struct object o = {0};
-        if (!json_as_str(json_item(prefixes, i), &o.key) || !page_add(&j->page, &o))
+        if (!json_as_str(json_item(prefixes, i), &o.key) || !page_add(page, &o))
             return err_set(err, ERR_CORRUPT, "the answer's prefixes are not a list of names");
     }
     return 0;
@@ -210,26 +209,26 @@ static int by_key(const void *a, const void *b)
     return str_cmp(x->key, y->key);
 }
 
-static int read_list(struct call *c, struct err *err)
+int gcs_parse_list(struct str document, struct str after, struct page *page, struct sbuf *ret_token, struct err *err)
 {
-    struct gcs_job *j = gcs_of(c);
     struct str token = STR_NULL;
     auto_json root = NULL;
-    page_clear(&j->page);
-    int r = json_parse(sbuf_str(&c->got), "the list", &root, err);
+    page_clear(page);
+    int r = json_parse(document, "the list", &root, err);
     if (r == 0)
         r = json_opt_str(root, "nextPageToken", &token, err);
     if (r == 0)
-        r = add_items(j, json_at(root, "items"), err);
+        r = add_items(page, json_at(root, "items"), after, err);
+    size_t objects = page->count;
     if (r == 0)
-        r = add_prefixes(j, json_at(root, "prefixes"), err);
+        r = add_prefixes(page, json_at(root, "prefixes"), err);
     if (r < 0)
         return err_advise(err, 1601, "check that the endpoint is Google Cloud Storage");
-    page_end(&j->page);
-    if (c->job.args.page.folders)
-        qsort(j->page.objects, j->page.count, sizeof *j->page.objects, by_key);
-    sbuf_clear(&j->token);
-    sbuf_add(&j->token, token);
+    page_end(page);
+    if (page->count > objects && objects > 0) /* both lists are sorted, and a page is one */
+        qsort(page->objects, page->count, sizeof *page->objects, by_key);
+    sbuf_clear(ret_token);
+    sbuf_add(ret_token, token);
     return 0;
 }
 
@@ -240,7 +239,7 @@ static void answered_list(struct call *c, int status)
         gcs_refused(c, status);
         return;
     }
-    int r = read_list(c, &c->err);
+    int r = gcs_parse_list(sbuf_str(&c->got), c->job.args.page.start_after, &j->page, &j->token, &c->err);
     c->job.objects = j->page.objects;
     c->job.object_count = j->page.count;
     c->job.next_token = sbuf_str(&j->token);

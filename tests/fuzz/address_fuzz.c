@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "endpoint.h"
+#include "fuzz.h"
+#include "ini.h"
+#include "sigv4.h"
+#include "uri.h"
+
+static void encode_and_decode(struct str text)
+{
+    auto_sbuf encoded, decoded;
+    struct err err;
+    sbuf_init(&encoded, 1 << 20);
+    sbuf_init(&decoded, 1 << 20);
+    uri_encode_query(text, &encoded);
+    int r = uri_decode(sbuf_str(&encoded), true, &decoded, &err);
+    assert(encoded.overflow || (r == 0 && str_eq(sbuf_str(&decoded), text)));
+    sbuf_clear(&decoded);
+    r = uri_decode(text, false, &decoded, &err);
+    assert(r <= 0 && decoded.len <= text.len);
+}
+
+static void sign(struct str text)
+{
+    static struct sigv4_cache cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    const struct sigv4_header h[] = {{STR("host"), text}, {STR("x-amz-meta"), text}};
+    const struct sigv4_request r = {.method = STR("GET"),
+                                    .path = text,
+                                    .query = text,
+                                    .headers = h,
+                                    .header_count = countof(h),
+                                    .payload = STR(SIGV4_UNSIGNED),
+                                    .region = str_sub(text, 0, 64),
+                                    .service = STR("s3"),
+                                    .access_key_id = text,
+                                    .secret = text};
+    auto_sbuf b;
+    sbuf_init(&b, 1 << 20);
+    sigv4_sign(&cache, &r, &b);
+}
+
+/* Addresses, keys and profiles as anybody may write them. */
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    struct str text = fuzz_str(bytes, len), value;
+    struct uri uri;
+    struct endpoint e;
+    struct err err;
+    if (uri_parse(text, &uri, &err) == 0)
+        assert(uri.scheme == URI_FILE ? uri.prefix.len > 0 : uri.bucket.len >= 3);
+    else
+        assert(err.id == 1001 && str_is_utf8(str_of(err.text)));
+    if (endpoint_parse(text, &e, &err) == 0)
+        assert(e.host.len > 0 && e.authority.len >= e.host.len);
+    else
+        assert(str_is_utf8(str_of(err.text)));
+    if (ini_value(text, STR("default"), STR("region"), &value))
+        assert(value.len < len);
+    encode_and_decode(text);
+    sign(text);
+    return 0;
+}
