@@ -20,7 +20,8 @@
  * COMPLETING  the parts become the object
  * DROPPING    the upload is aborted; then `after` happens
  * PUTTING     a small file travels whole
- * CONFIRMING  the answer did not say enough: the store is asked what it holds */
+ * CONFIRMING  the answer did not say enough: the store is asked what it holds
+ * SWEEPING    sent; but the server may have been busy yet with what a killed run had asked for: once more */
 enum upload_state {
     UPLOAD_NEW,
     UPLOAD_LOOKING,
@@ -33,6 +34,7 @@ enum upload_state {
     UPLOAD_DROPPING,
     UPLOAD_PUTTING,
     UPLOAD_CONFIRMING,
+    UPLOAD_SWEEPING,
 };
 
 enum upload_after { AFTER_NOTHING, AFTER_WAIT, AFTER_FAIL, AFTER_CONFLICT };
@@ -65,9 +67,11 @@ struct upload {
     struct digest whole;  /* ours */
     struct digest theirs; /* COMPARING: the store's */
     enum upload_after after;
-    bool met_another; /* CONFIRMING: an object of this name was there */
-    bool failed;      /* `err` holds the first failure while others were still in flight */
-    bool may_retry;   /* and it was a passing one */
+    bool inherited;     /* an earlier run had begun it */
+    enum run_event how; /* SWEEPING: how it was sent */
+    bool met_another;   /* CONFIRMING: an object of this name was there */
+    bool failed;        /* `err` holds the first failure while others were still in flight */
+    bool may_retry;     /* and it was a passing one */
     struct err err;
     struct disk_job flush; /* NOTING */
 };

@@ -9,15 +9,16 @@ static const uint16_t allowed[] = {
 #define TO(s) (1 << UPLOAD_##s)
     [UPLOAD_NEW] = TO(LOOKING) | TO(CLEANING) | TO(NOTING) | TO(SENDING) | TO(PUTTING),
     [UPLOAD_LOOKING] = TO(COMPARING) | TO(NOTING) | TO(NEW),
-    [UPLOAD_COMPARING] = TO(NEW),
+    [UPLOAD_COMPARING] = TO(NEW) | TO(SWEEPING),
     [UPLOAD_CLEANING] = TO(NEW),
     [UPLOAD_NOTING] = TO(BEGINNING),
     [UPLOAD_BEGINNING] = TO(SENDING),
     [UPLOAD_SENDING] = TO(COMPLETING) | TO(DROPPING) | TO(NEW),
-    [UPLOAD_COMPLETING] = TO(CONFIRMING) | TO(DROPPING),
+    [UPLOAD_COMPLETING] = TO(CONFIRMING) | TO(DROPPING) | TO(SWEEPING),
     [UPLOAD_DROPPING] = TO(NEW),
-    [UPLOAD_PUTTING] = TO(CONFIRMING) | TO(NEW),
-    [UPLOAD_CONFIRMING] = TO(DROPPING) | TO(NEW),
+    [UPLOAD_PUTTING] = TO(CONFIRMING) | TO(NEW) | TO(SWEEPING),
+    [UPLOAD_CONFIRMING] = TO(DROPPING) | TO(NEW) | TO(SWEEPING),
+    [UPLOAD_SWEEPING] = 0,
 #undef TO
 };
 
@@ -126,6 +127,7 @@ void upload_start(struct upload *u)
         return;
     }
     u->multi = logbook_find_upload(u->run->logbook, u->path);
+    u->inherited = u->multi != NULL;
     if (!u->multi) {
         begin_fresh(u);
     } else if (u->multi->id && is_large(u) && stamp_eq(&u->multi->stamp, &u->hold.stamp)) {
@@ -192,6 +194,8 @@ bool upload_feed(struct upload *u)
         return feed_one(u, LANE_HEAD, 0);
     case UPLOAD_CLEANING:
         return feed_one(u, u->multi->id ? LANE_ABORT : LANE_SWEEP, 0);
+    case UPLOAD_SWEEPING:
+        return feed_one(u, LANE_SWEEP, 0);
     case UPLOAD_BEGINNING:
         return feed_one(u, LANE_BEGIN, 0);
     case UPLOAD_COMPLETING:
@@ -243,7 +247,11 @@ static void conflict(struct upload *u)
 static void sent(struct upload *u, enum run_event how)
 {
     ended_in_logbook(u);
-    run_file_sent(u, how);
+    u->how = how;
+    if (u->inherited)
+        upload_become(u, UPLOAD_SWEEPING);
+    else
+        run_file_sent(u, how);
 }
 
 static void mistrust(struct upload *u, unsigned id, const char *why)
@@ -520,6 +528,9 @@ void upload_answer(struct upload *u, const struct lane *l)
         return;
     case UPLOAD_CONFIRMING:
         confirmed(u, &l->answer);
+        return;
+    case UPLOAD_SWEEPING:
+        run_file_sent(u, u->how); /* whatever came of it: the object is there */
         return;
     default:
         assert(!"an answer that nobody asked for");
