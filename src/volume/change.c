@@ -250,6 +250,10 @@ static void close_dir(DIR **d)
 
 int space_empty_trash(struct space *s, struct err *err)
 {
+    /* Another process may have died since we opened the pool. */
+    int r = space_recover(s, err);
+    if (r < 0)
+        return r;
     auto_fd copy = openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     auto_with(close_dir) DIR *d = copy < 0 ? NULL : fdopendir(copy);
     if (!d)
@@ -261,7 +265,7 @@ int space_empty_trash(struct space *s, struct err *err)
     while (errno = 0, (e = readdir(d)) != NULL) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        int r = space_remove(s, e->d_name, &one);
+        r = space_remove(s, e->d_name, &one);
         if (r < 0 && first == 0)
             first = err_copy(err, &one);
     }

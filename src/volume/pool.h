@@ -69,6 +69,10 @@ void space_unlock(struct space *s);
  * dies in between has made them read once too often, instead of once too seldom. */
 must_check int space_touch(struct space *s, struct err *err);
 
+/* Half-made volumes whose maker is dead go to trash: CreateVolume never said OK, so nobody knows them, and whoever
+ * still wants one asks for it again by name. Not under the lock. */
+must_check int space_recover(struct space *s, struct err *err);
+
 /* Under the lock. What can still be promised. */
 must_check int space_available(struct space *s, uint64_t *ret_bytes, struct err *err);
 

@@ -104,9 +104,7 @@ static int establish(struct space *s, const struct space_options *o, struct err 
     return r;
 }
 
-/* Half-made volumes whose maker is dead: CreateVolume never said OK, so nobody knows them, and whoever still wants one
- * asks for it again by name. */
-static int recover(struct space *s, struct err *err)
+int space_recover(struct space *s, struct err *err)
 {
     int r = space_lock(s, err);
     if (r < 0)
@@ -143,7 +141,7 @@ static int open_in(struct space *s, const struct space_options *o, struct err *e
     r = establish(s, o, err);
     if (r == 0)
         r = choose_backend(s, o, err);
-    return r < 0 ? r : recover(s, err);
+    return r < 0 ? r : space_recover(s, err);
 }
 
 int space_open(const struct space_options *o, struct space **ret, struct err *err)

@@ -90,6 +90,6 @@ must_check int space_modify(struct space *s, struct str id, const struct space_c
  * again once space_empty_trash() has freed them; space_create() does that itself when it is short. */
 must_check int space_delete(struct space *s, struct str id, struct err *err);
 
-/* Frees what was deleted, as long as it takes and without the lock; goes on past a folder that cannot be removed and
- * then tells of the first. */
+/* Frees what was deleted, and what makers that died in other processes left, as long as it takes and without the lock;
+ * goes on past a folder that cannot be removed and then tells of the first. */
 must_check int space_empty_trash(struct space *s, struct err *err);
