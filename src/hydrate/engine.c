@@ -142,13 +142,15 @@ static void tell_stop(struct hydrate *h)
 void driver_look(struct hydrate *h)
 {
     bool stopping = atomic_load(&h->stopping);
+    if (h->is_finishing)
+        return;
     if (stopping && !h->is_stopping_told)
         tell_stop(h);
     pthread_mutex_lock(&h->lock);
     bool over = h->active == 0 && h->listing_over &&
                 (stopping || (!h->larges && plan_is_exhausted(&h->plan, index_count(h->index))));
     pthread_mutex_unlock(&h->lock);
-    if (!over || h->is_finishing || h->barrier != BARRIER_NONE)
+    if (!over || h->barrier != BARRIER_NONE)
         return;
     h->is_finishing = true;
     if (!stopping)
@@ -341,6 +343,9 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
 /* Before any lane ran: as hydrate_free() of something half made. */
 static void release(struct hydrate *h)
 {
+    /* The driver first: it posts to the lanes. */
+    if (h->loop)
+        loop_stop_and_join(h->loop);
     pool_free(h->pool);
     for (size_t i = 0; i < h->lane_count; i++)
         lane_close(&h->lanes[i]);

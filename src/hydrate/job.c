@@ -3,6 +3,8 @@
 #include "private.h"
 #include <assert.h>
 
+enum { GARBAGE_ATTEMPTS = 3 };
+
 static void want_slice(struct job *j);
 
 static void wake(struct budget_waiter *w)
@@ -165,8 +167,12 @@ static void get_done(void *ctx, const struct store_reply *r)
     if (r->code < 0) {
         uint64_t elapsed = loop_now_ns(j->lane->worker.loop) - j->started_ns;
         j->err = r->err;
-        j->may_retry = store_retry_delay(h->o.sources[j->entry.source & ~SOURCE_SINGLE].store, r, j->attempts, elapsed,
-                                         &j->retry_ns);
+        /* An answer that is not what it says it is may be the fault of something on the way: once more, not for ever.
+         */
+        struct store_reply passing = *r;
+        passing.may_retry |= r->code == -ERR_CORRUPT && j->attempts < GARBAGE_ATTEMPTS;
+        j->may_retry = store_retry_delay(h->o.sources[j->entry.source & ~SOURCE_SINGLE].store, &passing, j->attempts,
+                                         elapsed, &j->retry_ns);
     }
     if (r->code == 0 && !j->large) {
         small_whole(j, &r->object.digest);

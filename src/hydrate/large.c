@@ -364,8 +364,7 @@ static void head_done(void *ctx, const struct store_reply *r)
         fail_whole(l, g, &r->err, false);
         return;
     }
-    if (hash_combines(r->object.digest.kind))
-        g->want = r->object.digest;
+    g->want = digest_better(&g->want, &r->object.digest);
     adopt_parts(g);
     publish(l, g);
 }

@@ -249,6 +249,8 @@ void large_part_dropped(struct lane *l, struct large *g); /* the run stops */
 void large_stop(struct lane *l);
 void object_of_entry(struct lane *l, const struct index_entry *e, struct object *ret);
 struct digest digest_wanted(const struct hydrate *h, const struct index_entry *e);
+/* Of two checksums of one object: any rather than none, one that combines rather than one that does not. */
+struct digest digest_better(const struct digest *listed, const struct digest *told);
 void times_set(int fd, int64_t mtime_ns);
 
 /* window.c */

@@ -21,6 +21,13 @@ struct digest digest_wanted(const struct hydrate *h, const struct index_entry *e
     return h->o.verify == HYDRATE_VERIFY_AUTO ? e->digest : (struct digest){.kind = HASH_NONE};
 }
 
+struct digest digest_better(const struct digest *listed, const struct digest *told)
+{
+    bool better = told->kind != HASH_NONE && !hash_combines(listed->kind) &&
+                  (listed->kind == HASH_NONE || hash_combines(told->kind));
+    return better ? *told : *listed;
+}
+
 void object_is_whole(struct hydrate *h, uint64_t id)
 {
     journal_written(h->journal, id);
@@ -83,8 +90,8 @@ void small_whole(struct job *j, const struct digest *reply)
     struct digest got, want = digest_wanted(h, &j->entry);
     struct err err;
     /* The answer may know a CRC where the listing knew none, or only an MD5, which costs a hundred times as much. */
-    if (h->o.verify == HYDRATE_VERIFY_AUTO && !hash_combines(want.kind) && hash_combines(reply->kind))
-        want = *reply;
+    if (h->o.verify == HYDRATE_VERIFY_AUTO)
+        want = digest_better(&want, reply);
     if (want.kind != HASH_NONE) {
         hash_begin(&l->hash, want.kind);
         hash_update(&l->hash, j->slices[0].bytes, j->entry.size_bytes);

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 at any moment: the same command continues, ends with the same tree, and fetches again at most what was not
+written."""
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from bench import CISTERN, DONE, S3, Bucket, make_source, summary, tree
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def kill_after(seconds, *words):
+    with subprocess.Popen([CISTERN, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          env={**os.environ, **S3}) as run:
+        time.sleep(seconds)
+        run.send_signal(signal.SIGKILL)
+        return run.wait()
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize("in_place", [False, True])
+def test_killed_at_fifty_moments_it_ends_with_the_same_tree(tmp_path, in_place):
+    source = make_source(tmp_path / "source", small=400, large=((9 << 20) + 1, 17 << 20))
+    want = tree(source)
+    dice = random.Random(5 + in_place)
+    kills = 0
+    while kills < 25:
+        out = tmp_path / f"out{kills}"
+        if in_place:
+            out.mkdir()
+        words = ["hydrate", f"file://{source}/", out, "--bandwidth", "120M", "--quiet"]
+        for _ in range(5):
+            kills += 1
+            if kill_after(dice.uniform(0, 0.35), *words) == 0:
+                break
+        assert subprocess.run([CISTERN, *map(str, words)], timeout=60, check=False).returncode == DONE
+        assert tree(out) == want
+    leftovers = [p.name for p in tmp_path.rglob("*cistern*")]
+    assert leftovers == []
+
+
+def test_what_was_written_is_not_fetched_again(tmp_path):
+    with Bucket("k/:3000:20Ki", "l/:3:160Mi") as bucket:
+        for prefix, count, cap, seconds in (("k/", 3000, "30M", 1.5), ("l/", 60, "150M", 2.5)):
+            out = tmp_path / prefix.strip("/")
+            words = ["hydrate", f"s3://bench/{prefix}", out, "--endpoint", bucket.url, "--bandwidth", cap, "--quiet"]
+            kill_after(seconds, *words)
+            before = bucket.stats()
+            code, end, _ = summary("hydrate", f"s3://bench/{prefix}", out, "--endpoint", bucket.url)
+            assert code == DONE, before
+            assert end["found"] == end["hydrated"] == end["verified"]
+            assert end["requests"] < count * 0.8
