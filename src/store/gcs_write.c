@@ -98,7 +98,7 @@ static void refused_bytes(struct call *c, int status)
     for (size_t i = 0; status == 400 && c->got.len && i < countof(words); i++)
         if (strstr(c->got.ptr, words[i])) {
             err_set(&c->err, ERR_CORRUPT, "400: the store got other bytes than were sent");
-            call_end(c, err_advise(&c->err, 1422,
+            call_end(c, err_advise(&c->err, 1423,
                                    "the file was changed while it was read, or the network is faulty; send it again"));
             return;
         }
@@ -254,7 +254,7 @@ static int check_whole(struct call *c, struct err *err)
         r = err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes arrived of %" PRIu64, o->size_bytes, sum);
     if (r == 0 && a->whole.kind == o->digest.kind && !digest_eq(&a->whole, &o->digest))
         r = err_set(err, ERR_CORRUPT, "the store got other bytes than were sent");
-    return r < 0 ? err_advise(err, 1422, "send it again") : 0;
+    return r < 0 ? err_advise(err, 1423, "send it again") : 0;
 }
 
 /* An earlier attempt may have succeeded and lost its answer; and where somebody else's object is in the way, nothing

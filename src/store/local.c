@@ -160,11 +160,11 @@ static void fire_after_rate(struct timer *t)
     local_visit(j, j->visit, j->after);
 }
 
-/* The next visit, no sooner than the rate allows. */
+/* The next visit, which will move `bytes`, no sooner than the rate allows. */
 void local_visit_paced(struct local_job *j, uint64_t bytes, local_visit_fn *visit, void (*after)(struct local_job *j))
 {
     struct rate *rate = j->job.args.rate;
-    uint64_t wait_ns = rate && bytes ? rate_book(rate, bytes, clock_now_ns()) : 0;
+    uint64_t wait_ns = rate ? rate_book(rate, bytes, clock_now_ns()) : 0;
     if (wait_ns == 0) {
         local_visit(j, visit, after);
         return;
@@ -298,7 +298,7 @@ static void give(struct local_job *j)
     } else if (j->moved == a->len) {
         local_end(j, 0);
     } else {
-        local_visit_paced(j, j->filled, visit_read, give);
+        local_visit_paced(j, min_u64(a->len - j->moved, LOCAL_CHUNK), visit_read, give);
     }
 }
 
@@ -445,7 +445,7 @@ static void local_start(struct store_job *job)
     hash_init(&j->hash);
     switch (job->op) {
     case JOB_GET:
-        local_visit_paced(j, 0, visit_read, give);
+        local_visit_paced(j, min_u64(job->args.len, LOCAL_CHUNK), visit_read, give);
         return;
     case JOB_HEAD:
         local_visit(j, visit_head, end_well);

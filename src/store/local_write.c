@@ -189,7 +189,7 @@ static int check_digest(struct local_job *j, const struct digest *want, const st
     if (want->kind == HASH_NONE || digest_eq(want, have))
         return 0;
     err_set(err, ERR_CORRUPT, "the bytes do not have the %s that was told", hash_name(want->kind));
-    return err_advise(err, 1422, "the file was changed while it was read; send it again");
+    return err_advise(err, 1423, "the file was changed while it was read; send it again");
 }
 
 static int write_chunk(struct local_job *j, uint64_t base, struct err *err)

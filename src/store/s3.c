@@ -265,7 +265,7 @@ static int refine(struct call *c, int code, const struct status_words *w)
     }
     if (str_eq(w->code, STR("BadDigest")) || str_eq(w->code, STR("XAmzContentChecksumMismatch"))) {
         err_set(&c->err, ERR_CORRUPT, "%d %.*s: the store got other bytes than were sent", w->status, STR_FMT(w->code));
-        return err_advise(&c->err, 1422,
+        return err_advise(&c->err, 1423,
                           "the file was changed while it was read, or the network is faulty; send it again");
     }
     if (w->status == 409 && !str_eq(w->code, STR("OperationAborted")) &&

@@ -88,7 +88,7 @@ def test_nothing_is_overwritten_unasked(bucket):
 
 def test_bytes_that_do_not_match_their_checksum_are_not_stored(bucket):
     answer = bucket.put("k", b"some bytes", "--wrong-digest")
-    assert answer.code == "CORRUPT" and answer.id == 1422
+    assert answer.code == "CORRUPT" and answer.id == 1423
     assert bucket.list() == []
 
 
@@ -112,7 +112,7 @@ def test_a_completed_upload_may_be_completed_again(bucket):
 
 def test_an_upload_with_a_wrong_checksum_of_the_whole_gets_no_name(bucket):
     answer = bucket.upload("k", os.urandom(5 * MIB + 1), 5 * MIB, "--wrong-digest")
-    assert answer.code == "CORRUPT" and answer.id == 1422
+    assert answer.code == "CORRUPT" and answer.id == 1423
     assert b"k" not in bucket.keys()
 
 

@@ -399,7 +399,7 @@ static void a_put_that_fails_leaves_nothing(void **state)
     a.put.body.digest.kind = HASH_CRC32C; /* and bytes 0: not theirs */
     a.content = STR("abc");
     assert_int_equal(put(h, a, &c), -ERR_CORRUPT);
-    assert_int_equal(c.err.id, 1422);
+    assert_int_equal(c.err.id, 1423);
     assert_list(h, (struct list_arg){0}, "");
     assert_false(is_there(h, WALK_HIDDEN));
 }
