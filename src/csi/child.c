@@ -120,7 +120,7 @@ bool child_succeeded(enum job_kind kind, const char *path)
  * What an earlier driver started is not our child. Its pid is not asked of a file that may be old: the process table is
  * searched for who says that it does just this. */
 
-static bool is_doing(pid_t pid, enum job_kind kind, const char *path)
+static bool is_like(pid_t pid, const char *first, const char *argument)
 {
     char name[64], line[2 * PATH_MAX];
     snprintf(name, sizeof name, "/proc/%ld/cmdline", (long)pid);
@@ -128,19 +128,17 @@ static bool is_doing(pid_t pid, enum job_kind kind, const char *path)
     ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
     if (n <= 0)
         return false;
-    line[n] = '\0';
     struct str rest = {line, (size_t)n}, word;
-    bool verb = false, volume = false;
+    bool has_argument = false;
     for (unsigned i = 0; str_split(&rest, '\0', &word); i++) {
-        if (i == 1 && !str_eq(word, str_of(verb_of(kind))))
+        if (i == 1 && !str_eq(word, str_of(first)))
             return false;
-        verb |= i == 1;
-        volume |= str_eq(word, str_of(path));
+        has_argument |= i > 1 && str_eq(word, str_of(argument));
     }
-    return verb && volume;
+    return has_argument;
 }
 
-void child_signal_all(enum job_kind kind, const char *path, int signal)
+void child_signal_like(const char *first, const char *argument, int signal)
 {
     DIR *proc = opendir("/proc");
     if (!proc)
@@ -149,7 +147,12 @@ void child_signal_all(enum job_kind kind, const char *path, int signal)
     struct err err;
     uint64_t pid;
     while ((e = readdir(proc)) != NULL)
-        if (str_to_u64(str_of(e->d_name), &pid, &err) == 0 && is_doing((pid_t)pid, kind, path))
+        if (str_to_u64(str_of(e->d_name), &pid, &err) == 0 && is_like((pid_t)pid, first, argument))
             kill((pid_t)pid, signal);
     closedir(proc);
+}
+
+void child_signal_all(enum job_kind kind, const char *path, int signal)
+{
+    child_signal_like(verb_of(kind), path, signal);
 }

@@ -21,3 +21,6 @@ bool child_succeeded(enum job_kind kind, const char *path);
 
 /* Sends a signal to every process that is `cistern hydrate|export --volume PATH`. */
 void child_signal_all(enum job_kind kind, const char *path, int signal);
+
+/* To every process whose first argument is `first` and which has the argument `argument` too. */
+void child_signal_like(const char *first, const char *argument, int signal);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver.h"
-#include "fuse/keeper.h"
 #include "progress.h"
 #include "util/log.h"
 #include "util/names.h"
@@ -158,6 +157,8 @@ static int start_parts(struct driver *d, struct err *err)
         r = trash_start(d->spaces, d->space_count, &d->trash, err);
     if (r == 0)
         r = mirror_start(d->keeper_socket, &d->mirror, err);
+    if (r == 0)
+        r = keeping_start(d->keeper_socket, d->programs, d->mirror, &d->keeping, err);
     for (size_t i = 0; r == 0 && i < d->space_count; i++)
         r = resume_pool(d, d->spaces[i], err);
     return r;
@@ -190,6 +191,7 @@ void driver_close(struct driver *own_d)
 {
     if (!own_d)
         return;
+    keeping_stop(own_d->keeping);
     mirror_stop(own_d->mirror);
     jobs_stop(own_d->jobs);
     trash_stop(own_d->trash);

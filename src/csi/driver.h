@@ -5,6 +5,7 @@
 #include "caps.h"
 #include "claims.h"
 #include "jobs.h"
+#include "keeping.h"
 #include "service.h"
 #include "trash.h"
 #include "volume/space.h"
@@ -16,9 +17,10 @@ struct driver {
     struct space *spaces[DRIVER_POOLS_MAX]; /* owned */
     size_t space_count;
     struct claims claims;
-    struct jobs *jobs;     /* owned */
-    struct trash *trash;   /* owned */
-    struct mirror *mirror; /* owned */
+    struct jobs *jobs;       /* owned */
+    struct trash *trash;     /* owned */
+    struct mirror *mirror;   /* owned */
+    struct keeping *keeping; /* owned */
 };
 
 /* ---- finding ------------------------------------------------------------------------------------------------------

@@ -1,75 +1,222 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "keeping.h"
 #include "child.h"
-#include "fuse/keeper.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
 
 #define START_NS (10 * NS_PER_SECOND)
-#define LOOK_NS (20 * NS_PER_MS)
+#define END_NS (3 * NS_PER_SECOND)
+#define ANSWER_NS (20 * NS_PER_MS)
+#define LOOK_NS (250 * NS_PER_MS)
 
 enum { UNMOUNT_MS = 5000 };
 
-static void ignore(const struct keeper_status *s, void *user)
+struct keeping {
+    char *socket, *program; /* owned */
+    struct mirror *mirror;  /* borrowed */
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t woken;
+    bool starting; /* somebody is at it */
+    bool stopping;
+    pid_t pid; /* of the keeper, if it is our child */
+};
+
+static void count_one(const struct keeper_status *s, void *user)
 {
-    (void)s, (void)user;
+    (void)s;
+    ++*(size_t *)user;
 }
 
-static bool answers(struct driver *d)
+/* False: no keeper is there. */
+static bool ask(struct keeping *k, size_t *ret_mounts)
 {
     struct err err;
-    return keeper_list(d->keeper_socket, ignore, NULL, &err) == 0;
+    *ret_mounts = 0;
+    return keeper_list(k->socket, count_one, ret_mounts, &err) == 0;
 }
 
-static int start_keeper(struct driver *d, struct err *err)
+static bool answers_within(struct keeping *k, uint64_t wait_ns)
 {
-    auto_sbuf program;
+    size_t mounts;
+    for (uint64_t end_ns = clock_now_ns() + wait_ns; !ask(k, &mounts); usleep(ANSWER_NS / 1000))
+        if (clock_now_ns() >= end_ns)
+            return false;
+    return true;
+}
+
+/* ---- starting -----------------------------------------------------------------------------------------------------
+ */
+
+static void reap(struct keeping *k)
+{
+    pthread_mutex_lock(&k->lock);
+    if (k->pid > 0 && waitpid(k->pid, NULL, WNOHANG) != 0)
+        k->pid = 0;
+    pthread_mutex_unlock(&k->lock);
+}
+
+static int start_keeper(struct keeping *k, struct err *err)
+{
     pid_t pid;
-    sbuf_init(&program, 4096);
-    sbuf_addf(&program, "%s/cistern-keeper", d->programs);
-    char *const argv[] = {program.ptr, (char *)"--socket", d->keeper_socket, NULL};
+    char *const argv[] = {k->program, (char *)"--socket", k->socket, NULL};
+    reap(k);
     int r = child_spawn(argv, NULL, &pid, err);
     if (r < 0)
         return r;
-    log_event(LOG_INFO, "keeper started", "pid", log_u64((uint64_t)pid), "socket", d->keeper_socket, NULL);
-    for (uint64_t end_ns = clock_now_ns() + START_NS; clock_now_ns() < end_ns; usleep(LOOK_NS / 1000))
-        if (answers(d))
-            return 0;
-    return err_set(err, ERR_AGAIN, "the keeper was started and does not answer at '%s'", d->keeper_socket);
-}
-
-/* One at a time: of two keepers on one socket the second would take the first one's place. */
-static int ensure_keeper(struct driver *d, struct err *err)
-{
-    auto_claim claim = {0};
-    if (answers(d))
+    pthread_mutex_lock(&k->lock);
+    k->pid = pid;
+    pthread_mutex_unlock(&k->lock);
+    log_event(LOG_INFO, "keeper started", "pid", log_u64((uint64_t)pid), "socket", k->socket, NULL);
+    if (answers_within(k, START_NS))
         return 0;
-    int r = claim_take(&d->claims, "keeper", &claim, err);
-    if (r < 0)
-        return err_set(err, ERR_AGAIN, "the keeper is being started");
-    return answers(d) ? 0 : start_keeper(d, err);
+    return err_set(err, ERR_AGAIN, "the keeper was started and does not answer at '%s'", k->socket);
 }
 
-int keeping_mount(struct driver *d, const struct volume *v, const char *data, const struct record *wish,
+/* One at a time: of two keepers on one socket the second takes the first one's place. */
+static bool begin_start(struct keeping *k)
+{
+    pthread_mutex_lock(&k->lock);
+    bool mine = !k->starting;
+    k->starting = true;
+    pthread_mutex_unlock(&k->lock);
+    return mine;
+}
+
+static void end_start(struct keeping *k)
+{
+    pthread_mutex_lock(&k->lock);
+    k->starting = false;
+    pthread_mutex_unlock(&k->lock);
+}
+
+static int ensure_keeper(struct keeping *k, struct err *err)
+{
+    size_t mounts;
+    if (ask(k, &mounts))
+        return 0;
+    if (!begin_start(k))
+        return answers_within(k, START_NS) ? 0 : err_set(err, ERR_AGAIN, "the keeper is being started");
+    int r = ask(k, &mounts) ? 0 : start_keeper(k, err);
+    end_start(k);
+    return r;
+}
+
+/* ---- watching -----------------------------------------------------------------------------------------------------
+ */
+
+static bool wait_a_turn(struct keeping *k)
+{
+    uint64_t until_ns = clock_now_ns() + LOOK_NS;
+    struct timespec at = {.tv_sec = (time_t)(until_ns / NS_PER_SECOND), .tv_nsec = (long)(until_ns % NS_PER_SECOND)};
+    pthread_mutex_lock(&k->lock);
+    if (!k->stopping)
+        pthread_cond_timedwait(&k->woken, &k->lock, &at);
+    bool go_on = !k->stopping;
+    pthread_mutex_unlock(&k->lock);
+    return go_on;
+}
+
+static void *keeping_main(void *ctx)
+{
+    struct keeping *k = ctx;
+    struct err err;
+    while (wait_a_turn(k)) {
+        reap(k);
+        if (mirror_volumes(k->mirror) > 0 && !mirror_is_connected(k->mirror) && ensure_keeper(k, &err) < 0)
+            log_err(LOG_ERROR, "the keeper died and cannot be started again", &err, NULL);
+    }
+    return NULL;
+}
+
+static void keeping_free(struct keeping *own_k)
+{
+    pthread_mutex_destroy(&own_k->lock);
+    pthread_cond_destroy(&own_k->woken);
+    free(own_k->socket);
+    free(own_k->program);
+    free(own_k);
+}
+
+int keeping_start(const char *socket, const char *programs, struct mirror *mirror, struct keeping **ret,
                   struct err *err)
 {
-    struct keeper_mount m = {.volume_id = v->spec->id,
+    struct keeping *k = xcalloc(1, sizeof *k);
+    auto_sbuf program;
+    pthread_condattr_t monotonic;
+    sbuf_init(&program, 4096);
+    sbuf_addf(&program, "%s/cistern-keeper", programs);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&k->lock, NULL);
+    pthread_cond_init(&k->woken, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    k->socket = str_dup(str_of(socket));
+    k->program = str_dup(sbuf_str(&program));
+    k->mirror = mirror;
+    int e = pthread_create(&k->thread, NULL, keeping_main, k);
+    if (e) {
+        keeping_free(k);
+        return err_sys(err, e, "cannot start the thread 'keeping'");
+    }
+    pthread_setname_np(k->thread, "keeping");
+    *ret = k;
+    return 0;
+}
+
+/* A keeper with mounts outlives us, that is what it is for. One without has nothing to keep. */
+static void end_idle_keeper(struct keeping *k)
+{
+    size_t mounts;
+    if (!ask(k, &mounts) || mounts > 0)
+        return;
+    child_signal_like("--socket", k->socket, SIGTERM);
+    for (uint64_t end_ns = clock_now_ns() + END_NS; ask(k, &mounts) && clock_now_ns() < end_ns;)
+        usleep(ANSWER_NS / 1000);
+    reap(k);
+}
+
+void keeping_stop(struct keeping *own_k)
+{
+    if (!own_k)
+        return;
+    pthread_mutex_lock(&own_k->lock);
+    own_k->stopping = true;
+    pthread_cond_signal(&own_k->woken);
+    pthread_mutex_unlock(&own_k->lock);
+    pthread_join(own_k->thread, NULL);
+    end_idle_keeper(own_k);
+    keeping_free(own_k);
+}
+
+/* ---- mounts -------------------------------------------------------------------------------------------------------
+ */
+
+int keeping_mount(struct keeping *k, const struct spec *s, const char *data, const struct record *wish, struct err *err)
+{
+    struct keeper_mount m = {.volume_id = s->id,
                              .data = data,
                              .mount_point = wish->staged,
                              .read_only = wish->read_only,
                              .allow_other = true,
                              /* While data/ is still being filled nobody looks into the mount: it is published after. */
-                             .exclusive = v->spec->params.hydration != HYDRATION_LAZY,
+                             .exclusive = s->params.hydration != HYDRATION_LAZY,
                              .has_group = wish->has_group,
                              .group = wish->group};
-    int r = ensure_keeper(d, err);
-    return r < 0 ? r : keeper_mount(d->keeper_socket, &m, err);
+    int r = ensure_keeper(k, err);
+    return r < 0 ? r : keeper_mount(k->socket, &m, err);
 }
 
-int keeping_unmount(struct driver *d, const char *id, const char *path, struct err *err)
+int keeping_unmount(struct keeping *k, const char *id, const char *path, struct err *err)
 {
-    int r = keeper_unmount(d->keeper_socket, id, UNMOUNT_MS, err);
+    int r = keeper_unmount(k->socket, id, UNMOUNT_MS, err);
+    /* It died, but the mirror has what it held: the next one will have the mount, and must be told. */
+    if (r == -ERR_AGAIN && mirror_volumes(k->mirror) > 0 && ensure_keeper(k, err) == 0)
+        r = keeper_unmount(k->socket, id, UNMOUNT_MS, err);
     if (r != -ERR_AGAIN)
         return r;
     log_err(LOG_WARN, "no keeper to unmount a volume", err, "volume", id, "path", path, NULL);

@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keeping.h - the keeper, asked for mounts; started if nobody answers. home: any thread; blocks. */
+/* keeping.h - the keeper as a machine without Kubernetes has it: started when the first mount is asked for, started
+ * again when it dies, ended when nothing is mounted and we go. home: any thread. */
 #pragma once
 
-#include "driver.h"
+#include "fuse/keeper.h"
 #include "record.h"
+#include "volume/spec.h"
 
-must_check int keeping_mount(struct driver *d, const struct volume *v, const char *data, const struct record *wish,
+struct keeping;
+
+/* `programs` is the folder of cistern-keeper. `mirror` outlives it: a keeper that dies while the mirror has descriptors
+ * is started again within half a second by the thread "keeping", and gets them back. */
+must_check int keeping_start(const char *socket, const char *programs, struct mirror *mirror, struct keeping **ret,
+                             struct err *err);
+void keeping_stop(struct keeping *own_k); /* NULL is fine */
+
+must_check int keeping_mount(struct keeping *k, const struct spec *s, const char *data, const struct record *wish,
                              struct err *err);
 
-/* A keeper that is gone has left a dead mount at `path` at the most: that is the caller's to take away. */
-must_check int keeping_unmount(struct driver *d, const char *id, const char *path, struct err *err);
+/* Without a keeper there is at most a dead mount at `path`: that is the caller's to take away. */
+must_check int keeping_unmount(struct keeping *k, const char *id, const char *path, struct err *err);

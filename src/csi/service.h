@@ -27,7 +27,8 @@ struct driver_options {
  * descriptors are held in duplicate. Strings are copied. */
 must_check int driver_open(const struct driver_options *o, struct driver **ret, struct err *err);
 
-/* After the last call was answered. Mounts, the keeper and the children stay: the next driver finds them. */
+/* After the last call was answered. Mounts, their keeper and the children stay: the next driver finds them. A keeper
+ * without a mount is ended. */
 void driver_close(struct driver *own_d);
 
 /* The table for rpc_options.methods; its ctx is the driver. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver.h"
-#include "keeping.h"
 #include "progress.h"
 #include "record.h"
 #include "util/clock.h"
@@ -61,7 +60,7 @@ static int mount_staged(struct driver *d, const struct volume *v, const struct r
 {
     auto_mem char *data = volume_data_path(v);
     if (wish->fuse)
-        return keeping_mount(d, v, data, wish, err);
+        return keeping_mount(d->keeping, v->spec, data, wish, err);
     if (is_mounted(wish->staged))
         return 0;
     return mount_bind(data, wish->staged, wish->read_only, err);
@@ -169,7 +168,7 @@ static int unstage(struct driver *d, const struct volume *v, const char *path, s
         return r;
     r = check_unpublished(v->spec->id, &record, err);
     if (r == 0 && record.fuse)
-        r = keeping_unmount(d, v->spec->id, path, err);
+        r = keeping_unmount(d->keeping, v->spec->id, path, err);
     if (r == 0)
         r = mount_unmount(path, UNMOUNT_WAIT_NS, true, err);
     if (r < 0)
