@@ -49,7 +49,8 @@ void table_add(struct table *t, const struct str *cells)
     size_t row = t->rows++;
     if (row >= TABLE_ROWS_MAX)
         return;
-    t->cells = xrealloc(t->cells, (row + 1) * t->columns, sizeof *t->cells);
+    if ((row & (row - 1)) == 0) /* a power of two: full */
+        t->cells = xrealloc(t->cells, 2 * row * t->columns, sizeof *t->cells);
     for (size_t i = 0; i < t->columns; i++)
         t->cells[row * t->columns + i] = printable(cells[i]);
 }

@@ -22,19 +22,25 @@ static const struct {
     [HASH_SHA256] = {"sha256", 32, 0},
 };
 
+/* A kind may come from a damaged file: what is none of ours is as good as none. */
+static enum hash_kind known(enum hash_kind kind)
+{
+    return (size_t)kind < countof(kinds) ? kind : HASH_NONE;
+}
+
 size_t hash_size(enum hash_kind kind)
 {
-    return kinds[kind].size;
+    return kinds[known(kind)].size;
 }
 
 const char *hash_name(enum hash_kind kind)
 {
-    return kinds[kind].name;
+    return kinds[known(kind)].name;
 }
 
 bool hash_combines(enum hash_kind kind)
 {
-    return kinds[kind].poly != 0;
+    return kinds[known(kind)].poly != 0;
 }
 
 /* ---- values ---------------------------------------------------------------------------------------------------------

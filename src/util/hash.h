@@ -17,7 +17,7 @@ struct digest {
     uint8_t bytes[HASH_BYTES_MAX];
 };
 
-size_t hash_size(enum hash_kind kind);      /* bytes of a value; 0 for HASH_NONE */
+size_t hash_size(enum hash_kind kind);      /* bytes of a value; 0 for HASH_NONE, and for no kind at all */
 const char *hash_name(enum hash_kind kind); /* "crc32c"; "none" */
 bool hash_combines(enum hash_kind kind);    /* may parts be hashed apart and joined? true of the CRCs */
 bool digest_eq(const struct digest *a, const struct digest *b);

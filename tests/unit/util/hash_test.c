@@ -182,6 +182,14 @@ static void values_of_another_length_or_alphabet_are_refused(void **state)
     assert_non_null(strstr(err.text, "crc32 value of 4 bytes"));
 }
 
+static void a_kind_that_is_none_is_as_good_as_none(void **state)
+{
+    (void)state;
+    assert_int_equal(hash_size((enum hash_kind)200), 0);
+    assert_string_equal(hash_name((enum hash_kind)200), "none");
+    assert_false(hash_combines((enum hash_kind)200));
+}
+
 /* RFC 4231, cases 1, 2 and 6 (a key longer than a block). */
 static void hmac_comes_out_as_published(void **state)
 {
@@ -252,6 +260,7 @@ int main(void)
         cmocka_unit_test(a_running_hash_is_the_same_in_any_pieces_and_may_be_begun_again),
         cmocka_unit_test(values_are_read_and_written_as_stores_write_them),
         cmocka_unit_test(values_of_another_length_or_alphabet_are_refused),
+        cmocka_unit_test(a_kind_that_is_none_is_as_good_as_none),
         cmocka_unit_test(hmac_comes_out_as_published),
         cmocka_unit_test(a_signature_verifies_with_the_public_half),
         cmocka_unit_test(a_key_that_is_none_is_refused),
