@@ -151,11 +151,12 @@ static int start_process(struct keep *k, struct kept *v, struct err *err)
     return r < 0 ? r : wire_send(v->control_fd, &synced, NULL, err);
 }
 
-/* The first try again is at once, for users wait; then slower and slower, but for ever. */
-static void wait_to_start(struct kept *v, uint64_t now)
+/* At once, for users wait. One that fails again and again (somebody who kills it is no failure of its own) is tried
+ * slower and slower, but for ever. */
+static void wait_to_start(struct kept *v, uint64_t now, bool failed)
 {
     bool short_life = now - v->started_ns < SHORT_LIFE_MS * NS_PER_MS;
-    v->failures = short_life ? v->failures + 1 : 0;
+    v->failures = failed && short_life ? v->failures + 1 : 0;
     uint64_t wait_ms = v->failures < 3 ? 0 : min_u64(10u << min_u64(v->failures - 3, 9), 5000);
     v->due_ns = now + wait_ms * NS_PER_MS;
     kept_become(v, KEPT_WAITING);
@@ -421,7 +422,7 @@ void kept_start(struct keep *k, struct kept *v)
     keep_event(k, "mount process could not be started", v, &err);
     if (v->pid > 0)
         kill(v->pid, SIGKILL);
-    wait_to_start(v, now);
+    wait_to_start(v, now, true);
 }
 
 /* ---- what happens -------------------------------------------------------------------------------------------------
@@ -480,6 +481,7 @@ void kept_on_exit(struct keep *k, struct kept *v, int status)
     bool ended = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     bool lost = WIFEXITED(status) && WEXITSTATUS(status) == SESSION_LOST;
     kept_on_control(k, v); /* what it said before it died: descriptors to hold */
+    bool killed = v->ready && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     v->pid = 0;
     v->ready = false;
     if (v->state == KEPT_LEAVING) {
@@ -498,7 +500,7 @@ void kept_on_exit(struct keep *k, struct kept *v, int status)
     } else {
         keep_event(k, "mount process died", v, &err);
         v->restarts++;
-        wait_to_start(v, now);
+        wait_to_start(v, now, !killed);
         kept_on_time(k, v, now);
     }
 }
