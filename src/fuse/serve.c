@@ -10,11 +10,19 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/xattr.h>
 
-enum { START_MS = 10000 };
+enum {
+    START_MS = 10000,
+    /* With passthrough no write comes here, and without it what comes is small enough for every thread to keep a
+     * buffer in memory. */
+    MAX_WRITE = 128 * 1024,
+    BUFFER_HEADER = 4096,                    /* libfuse's room for a request's head */
+    BUFFER_ROOM = (1 << 20) + BUFFER_HEADER, /* what libfuse offers the kernel until the INIT is answered */
+};
 
 static _Thread_local struct job mine;
 
@@ -48,6 +56,24 @@ static void serve_one(struct serve *s, size_t hint, struct fuse_buf *buf)
     for (uint64_t id; mine.claims.n > 0 && (id = table_unclaimed(s->table, mine.intent, &mine.claims)) != 0;)
         node_forget(&mine, id, 1);
     intent_end(mine.intent);
+}
+
+/* A request whose copying to us is cut short by SIGKILL ends in EIO for its user, and is not sent again. The kernel
+ * stops only where it must fault a page in: so the pages are there before, and stay. */
+static struct fuse_buf buffer_make(void)
+{
+    size_t room = BUFFER_ROOM, used = MAX_WRITE + BUFFER_HEADER;
+    void *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        abort();
+    memset(p, 0, used);
+    (void)mlock(p, used); /* if we may */
+    return (struct fuse_buf){.mem = p};
+}
+
+static void buffer_free(struct fuse_buf *buf)
+{
+    munmap(buf->mem, BUFFER_ROOM);
 }
 
 /* 1: a request is in buf; 0: the volume is unmounted. */
@@ -84,7 +110,7 @@ static void spawn_if_busy(struct serve *s)
 /* The calling thread is counted as idle. Returns when the volume is unmounted. */
 static void serve_loop(struct serve *s, size_t hint)
 {
-    struct fuse_buf buf = {0};
+    struct fuse_buf buf = buffer_make();
     unshare(CLONE_FS); /* a umask of its own */
     umask(0);
     while (receive(s, &buf)) {
@@ -93,7 +119,7 @@ static void serve_loop(struct serve *s, size_t hint)
         serve_one(s, hint, &buf);
         atomic_fetch_add(&s->idle, 1);
     }
-    free(buf.mem);
+    buffer_free(&buf);
 }
 
 static void *serve_thread(void *arg)
@@ -128,7 +154,7 @@ static int replay_init(struct serve *s, struct err *err)
 /* Serves until nothing waits any more, or the first new request. */
 static int take_up(struct serve *s)
 {
-    struct fuse_buf buf = {0};
+    struct fuse_buf buf = buffer_make();
     bool more = true;
     while (more) {
         struct pollfd p = {.fd = s->fuse_fd, .events = POLLIN};
@@ -143,30 +169,32 @@ static int take_up(struct serve *s)
             serve_one(s, 0, &buf);
             more = !fresh;
         } else {
-            free(buf.mem);
+            buffer_free(&buf);
             return -1;
         }
     }
-    free(buf.mem);
+    buffer_free(&buf);
     intent_sweep(s->table);
     return 0;
 }
 
 static int first_init(struct serve *s, struct err *err)
 {
-    struct fuse_buf buf = {0};
+    struct fuse_buf buf = buffer_make();
     struct table_head *h = s->table->head;
-    if (!receive(s, &buf))
+    if (!receive(s, &buf)) {
+        buffer_free(&buf);
         return err_set(err, ERR_CANCELLED, "unmounted before the first request");
+    }
     if (buf.size > INIT_MAX || ((struct fuse_in_header *)buf.mem)->opcode != FUSE_INIT) {
-        free(buf.mem);
+        buffer_free(&buf);
         return err_set(err, ERR_UNSUPPORTED, "the kernel's first message is not an INIT that we know");
     }
     memcpy(h->init, buf.mem, buf.size);
     STORED(); /* whole before it counts: the next process answers it */
     h->init_len = (uint32_t)buf.size;
     serve_one(s, 0, &buf);
-    free(buf.mem);
+    buffer_free(&buf);
     return 0;
 }
 
@@ -357,6 +385,7 @@ void ops_init(void *user, struct fuse_conn_info *c)
     c->want_ext = want & c->capable_ext;
     c->want = (uint32_t)c->want_ext;
     c->no_interrupt = 1;
+    c->max_write = MAX_WRITE;
     c->max_background = 64;
     c->max_backing_stack_depth = 0;
     s->passthrough = c->want_ext & FUSE_CAP_PASSTHROUGH;

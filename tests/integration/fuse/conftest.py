@@ -1,15 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
+import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import mounts
 import pytest
 
 
+def public_folder():
+    """pytest's own are closed to other users, whom some tests are about."""
+    folder = Path(tempfile.mkdtemp(prefix="cistern-mounts-"))
+    os.chmod(folder, 0o755)
+    return folder
+
+
 @pytest.fixture(scope="session")
-def disk(tmp_path_factory):
-    made = mounts.Disk(tmp_path_factory.mktemp("disk"))
+def disk():
+    folder = public_folder()
+    made = mounts.Disk(folder)
     yield made
     made.unmount()
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -17,11 +30,12 @@ def volumes(disk, tmp_path):
     """Makes volumes: volumes("name", "exclusive", kill_at="mkdir:before:1"). Everything is gone afterwards."""
     made = []
     keepers = []
+    places = public_folder()
 
     def make(name, *options, kill_at=None):
         if not keepers:
             keepers.append(mounts.Keeper(tmp_path, kill_at))
-        made.append(mounts.Volume(keepers[0], disk, tmp_path, name, *options))
+        made.append(mounts.Volume(keepers[0], disk, places, name, *options))
         return made[-1]
 
     yield make
@@ -31,3 +45,4 @@ def volumes(disk, tmp_path):
         subprocess.run(["rm", "-rf", volume.data], check=True)
     for keeper in keepers:
         keeper.stop()
+    shutil.rmtree(places)
