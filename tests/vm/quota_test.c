@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Project quotas, on the file system that argv names. Run by tests/vm/run inside a machine whose kernel has them. */
+#include "pool_place.h"
+#include <linux/capability.h>
+#include <sys/syscall.h>
+
+static const char *pool_path;
+
+/* ext4 lets holders of CAP_SYS_RESOURCE pass a quota: a volume's mount process gives it up, and so do we. */
+static int give_up_resource(void **state)
+{
+    (void)state;
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &header, data) != 0)
+        return -1;
+    data[CAP_TO_INDEX(CAP_SYS_RESOURCE)].effective &= ~CAP_TO_MASK(CAP_SYS_RESOURCE);
+    return (int)syscall(SYS_capset, &header, data);
+}
+
+static void quota_is_chosen_because_the_kernel_has_it(void **state)
+{
+    (void)state;
+    auto_space s = open_pool(pool_path);
+    print_message("%s\n", space_backend_why(s));
+    assert_int_equal(space_backend(s), DISK_QUOTA);
+}
+
+static void a_full_volume_is_felt_by_its_writer_alone(void **state)
+{
+    (void)state;
+    int errnum;
+    auto_space s = open_pool(pool_path);
+    auto_volume a = create(s, "a", 64 * MIB);
+    auto_volume b = create(s, "b", 64 * MIB);
+    assert_int_not_equal(a->spec->project, b->spec->project);
+    assert_int_equal(loops_here(), 0);
+    assert_in_range(fill(a, 100 * MIB, &errnum), 60 * MIB, 64 * MIB);
+    assert_true(errnum == ENOSPC || errnum == EDQUOT);
+    print_message("the writer's errno: %s\n", errnum == ENOSPC ? "ENOSPC" : "EDQUOT");
+    assert_int_equal(fill(b, 60 * MIB, &errnum), 60 * MIB);
+    assert_int_equal(errnum, 0);
+    must(space_delete(s, str_of(a->spec->id), &err));
+    must(space_delete(s, str_of(b->spec->id), &err));
+    must(space_empty_trash(s, &err));
+}
+
+static void usage_is_the_volumes_own(void **state)
+{
+    (void)state;
+    struct volume_usage u;
+    int errnum;
+    auto_space s = open_pool(pool_path);
+    auto_volume v = create(s, "u", 64 * MIB);
+    must(volume_usage(v, &u, &err));
+    assert_int_equal(u.total_bytes, 64 * MIB);
+    fill(v, 16 * MIB, &errnum);
+    must(volume_usage(v, &u, &err));
+    assert_in_range(u.used_bytes, 16 * MIB, 17 * MIB);
+    must(space_delete(s, str_of(v->spec->id), &err));
+    must(space_empty_trash(s, &err));
+}
+
+static void a_volume_grows_at_once(void **state)
+{
+    (void)state;
+    int errnum;
+    auto_space s = open_pool(pool_path);
+    auto_volume v = create(s, "g", 32 * MIB);
+    fill(v, 64 * MIB, &errnum);
+    assert_int_not_equal(errnum, 0);
+    must(space_grow(s, str_of(v->spec->id), 64 * MIB, &err));
+    assert_in_range(fill(v, 30 * MIB, &errnum), 29 * MIB, 30 * MIB);
+    must(space_delete(s, str_of(v->spec->id), &err));
+    must(space_empty_trash(s, &err));
+}
+
+static void what_is_promised_is_not_promised_again(void **state)
+{
+    (void)state;
+    struct space_usage before, promised, used, after;
+    struct volume *none = NULL;
+    int errnum;
+    auto_space s = open_pool(pool_path);
+    must(space_usage(s, &before, &err));
+    auto_volume v = create(s, "p", 128 * MIB);
+    must(space_usage(s, &promised, &err));
+    assert_in_range(before.available_bytes - promised.available_bytes, 127 * MIB, 129 * MIB);
+    fill(v, 100 * MIB, &errnum);
+    must(space_usage(s, &used, &err));
+    assert_in_range(promised.available_bytes + MIB - used.available_bytes, 0, 2 * MIB);
+    auto_spec want = wanted("q", used.available_bytes + MIB);
+    must_fail(ERR_NO_SPACE, 2028, space_create(s, want, 0, &none, &err));
+    must(space_delete(s, str_of(v->spec->id), &err));
+    must(space_empty_trash(s, &err));
+    sync();
+    must(space_usage(s, &after, &err));
+    assert_in_range(after.available_bytes + MIB - before.available_bytes, 0, 2 * MIB);
+}
+
+static void a_hundred_volumes_leave_nothing_behind(void **state)
+{
+    (void)state;
+    auto_space s = open_pool(pool_path);
+    for (unsigned i = 0; i < 100; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "pvc-%u", i);
+        auto_volume v = create(s, name, 16 * MIB);
+        must(space_delete(s, str_of(v->spec->id), &err));
+        must(space_empty_trash(s, &err));
+    }
+    struct space_usage u;
+    must(space_usage(s, &u, &err));
+    assert_int_equal(u.volumes, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quota_is_chosen_because_the_kernel_has_it),
+        cmocka_unit_test(a_full_volume_is_felt_by_its_writer_alone),
+        cmocka_unit_test(usage_is_the_volumes_own),
+        cmocka_unit_test(a_volume_grows_at_once),
+        cmocka_unit_test(what_is_promised_is_not_promised_again),
+        cmocka_unit_test(a_hundred_volumes_leave_nothing_behind),
+    };
+    if (argc != 2)
+        return 2;
+    pool_path = argv[1];
+    return cmocka_run_group_tests(tests, give_up_resource, NULL);
+}
