@@ -252,7 +252,8 @@ static struct run *new_run(const struct run_options *o)
     r->size_only = r->digest_kind == HASH_NONE;
     if (r->size_only)
         r->digest_kind = HASH_CRC32C;
-    r->settle_ns = max_u64(o->purpose == VERDICT_FOR_RELEASE ? 0 : o->policy->settle_ns, settle_least_ns);
+    /* Settling is for files that somebody may come back to: after unpublishing nobody does, and the lease says so. */
+    r->settle_ns = max_u64(o->purpose == VERDICT_FOR_MANUAL ? o->policy->settle_ns : 0, settle_least_ns);
     r->leases.fd = -1;
     r->wake.fire = wake_up;
     r->deadline.fire = deadline_passed;
