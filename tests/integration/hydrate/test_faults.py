@@ -31,7 +31,7 @@ def check(bucket, folder, prefix):
 @pytest.mark.parametrize("rule", [
     "op=get,every=7,do=reset:1000", "op=get,every=5,do=truncate:100", "op=get,every=3,do=status:503", "op=get,every=5,do=status:500",
     "op=get,every=5,do=status:429", "op=get,nth=2,do=corrupt", 
-    "op=list,nth=1,do=status:503", "op=list,nth=1,do=reset:10", "op=get,every=5,do=garbage-body"])
+    "op=list,nth=1,do=status:503", "op=list,nth=1,do=reset:10", "op=get,nth=3,do=garbage-body"])
 def test_a_passing_fault_is_survived(bucket, tmp_path, prefix, count, rule):
     times = rule if "nth" in rule else rule + ",times=4"
     bucket.fault(times.replace(",do=", ",do="))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """cistern hydrate over file://: what lands, what is refused, what a second run does."""
+import contextlib
 import json
 import os
 import subprocess
 
 import pytest
 
-from bench import (CISTERN, DONE, EMPTY, ENVIRONMENT, NO_SPACE, NOT_FOUND, SOME_FAILED, USAGE, cistern, files, make_source,
-                   summary, tree)
+from bench import (CISTERN, DONE, EMPTY, ENVIRONMENT, NO_SPACE, NOT_FOUND, S3, SOME_FAILED, USAGE, Bucket, cistern, files,
+                   make_source, summary, tree)
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -183,28 +184,24 @@ def test_a_source_that_does_not_fit_is_refused_and_nothing_stays(tmp_path, sourc
 
 
 @pytest.mark.asan
-def test_a_disk_that_fills_up_meanwhile_is_exit_6_and_the_run_continues_when_there_is_room(tmp_path, source, tiny_disk):
+def test_a_disk_that_fills_up_meanwhile_is_exit_6_and_the_run_continues_when_there_is_room(tmp_path, tiny_disk):
     filler = tiny_disk / "filler"
-    sizes = [p.stat().st_size for p in source.rglob("*") if p.is_file()]
-    for p in sorted(source.rglob("*"), reverse=True):  # what fits by itself, and no more than that
-        if p.is_file() and p.stat().st_size == 1 << 20:
-            p.write_bytes(b"x" * 1000)
-    assert sum(sizes) > 0
-    with subprocess.Popen([CISTERN, "hydrate", f"file://{source}/", tiny_disk / "out", "--bandwidth", "10M"],
-                          stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
-        while not (tiny_disk / ".out.cistern/catalog").exists():
-            assert run.poll() is None
-        with open(filler, "wb", buffering=0) as f:
-            try:
+    with Bucket("s/:200:100Ki") as bucket:
+        words = ["hydrate", "s3://bench/s/", tiny_disk / "out", "--endpoint", bucket.url]
+        with subprocess.Popen([CISTERN, *words, "--bandwidth", "4M"], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True, env={**os.environ, **S3}) as run:
+            while not (tiny_disk / ".out.cistern/catalog").exists():
+                assert run.poll() is None
+            with open(filler, "wb", buffering=0) as f, contextlib.suppress(OSError):
                 while True:
                     f.write(b"z" * (1 << 20))
-            except OSError:
-                pass
-        assert run.wait(60) == NO_SPACE
-        assert "No space left" in run.stderr.read()
-    filler.unlink()
-    assert cistern("hydrate", f"file://{source}/", tiny_disk / "out").returncode == DONE
-    assert tree(tiny_disk / "out") == tree(source)
+            assert run.wait(60) == NO_SPACE
+            assert "No space left" in run.stderr.read()
+        filler.unlink()
+        code, end, _ = summary(*words)
+        assert code == DONE and end["hydrated"] == 200
+        bucket.prefix = "s/"
+        assert bucket.objects_are_right(tiny_disk / "out")
 
 
 def test_progress_in_a_pipe_is_plain_and_json_has_stable_keys(tmp_path, source):
