@@ -145,7 +145,8 @@ static void level_add(struct level *l, struct str name, bool is_folder, int type
 /* Sorts, and keeps the smallest RUN_MAX names: the rest is for the next run. */
 static void level_sort(struct level *l)
 {
-    qsort_r(l->entries, l->count, sizeof *l->entries, compare, l);
+    if (l->count > 0) /* an empty folder has no array */
+        qsort_r(l->entries, l->count, sizeof *l->entries, compare, l);
     if (l->count <= RUN_MAX)
         return;
     l->more = true;
