@@ -91,7 +91,8 @@ static int job_outcome(struct web_job *j, unsigned todo, struct err *err)
         return err_set(err, (enum err_code) - j->aborted, "a request to '%.*s' was stopped by its %s", STR_FMT(origin),
                        j->head_told || !j->sent ? "reader" : "sender");
     if (todo & TODO_TIMEOUT)
-        return err_set(err, ERR_TIMEOUT, "'%.*s' did not answer in time: %s", STR_FMT(origin), j->too_long);
+        return web_translate(&(struct web_failure){.code = CURLE_OPERATION_TIMEDOUT, .detail = j->too_long, .url = url},
+                             err);
     /* libcurl takes a head that was cut after its first line for a whole answer. */
     if (j->result == CURLE_OK && !j->head_told)
         return web_translate(&(struct web_failure){.code = CURLE_PARTIAL_FILE, .url = url}, err);

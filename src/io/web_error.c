@@ -15,45 +15,70 @@ struct str web_origin(const char *url)
     return str_sub(s, 0, end);
 }
 
+/* What to do about it, by cause. */
+enum cause { NO_ID, WAY, LATE, TRUST, BROKE, NOT_HTTP, DESCRIPTORS };
+
+static int advise(enum cause cause, struct err *err)
+{
+    switch (cause) {
+    case WAY:
+        return err_advise(err, 1611, "check the endpoint, the name service, and any proxy");
+    case LATE:
+        return err_advise(err, 1612, "check the network, and whether the store is overloaded");
+    case TRUST:
+        return err_advise(err, 1613, "check --ca-file and the certificate of the store");
+    case BROKE:
+        return err_advise(err, 1614, "it is tried again while attempts are left; check the network");
+    case NOT_HTTP:
+        return err_advise(err, 1615, "check that the endpoint is an object store, and any proxy between");
+    case DESCRIPTORS:
+        return err_advise(err, 1616, "raise the limit of open files (ulimit -n)");
+    case NO_ID:
+        break;
+    }
+    return -(int)err->code;
+}
+
 /* %.*s is the origin. Where libcurl's own words add something, they follow after a colon. */
 static const struct meaning {
     CURLcode code;
     enum err_code means;
+    enum cause cause;
     bool wants_detail;
     const char *sentence;
 } meanings[] = {
-    {CURLE_URL_MALFORMAT, ERR_INVALID, true, "'%.*s' is not the beginning of a URL"},
-    {CURLE_UNSUPPORTED_PROTOCOL, ERR_INVALID, true, "'%.*s' is neither http:// nor https://"},
-    {CURLE_COULDNT_RESOLVE_HOST, ERR_IO, false, "cannot find the address of '%.*s'"},
-    {CURLE_COULDNT_RESOLVE_PROXY, ERR_IO, true, "cannot find the address of the proxy for '%.*s'"},
-    {CURLE_PROXY, ERR_IO, true, "the proxy for '%.*s' failed"},
-    {CURLE_COULDNT_CONNECT, ERR_IO, true, "cannot connect to '%.*s'"},
-    {CURLE_OPERATION_TIMEDOUT, ERR_TIMEOUT, true, "'%.*s' did not answer in time"},
-    {CURLE_SSL_CONNECT_ERROR, ERR_IO, true, "cannot agree on TLS with '%.*s'"},
-    {CURLE_PEER_FAILED_VERIFICATION, ERR_DENIED, true, "the certificate of '%.*s' is not to be trusted"},
-    {CURLE_SSL_ISSUER_ERROR, ERR_DENIED, true, "the certificate of '%.*s' is not to be trusted"},
-    {CURLE_SSL_CACERT_BADFILE, ERR_INVALID, true, "cannot read the certificates to check '%.*s' against"},
-    {CURLE_SSL_CERTPROBLEM, ERR_INVALID, true, "cannot use the client certificate for '%.*s'"},
-    {CURLE_SSL_CIPHER, ERR_UNSUPPORTED, true, "no cipher in common with '%.*s'"},
-    {CURLE_SSL_SHUTDOWN_FAILED, ERR_IO, true, "the TLS connection to '%.*s' did not end well"},
-    {CURLE_GOT_NOTHING, ERR_IO, false, "'%.*s' closed the connection without an answer"},
-    {CURLE_SEND_ERROR, ERR_IO, true, "the connection to '%.*s' broke while sending"},
-    {CURLE_RECV_ERROR, ERR_IO, true, "the connection to '%.*s' broke while receiving"},
-    {CURLE_PARTIAL_FILE, ERR_IO, true, "'%.*s' closed the connection in the middle of an answer"},
-    {CURLE_SEND_FAIL_REWIND, ERR_IO, false, "'%.*s' wants the body again and it cannot be read again"},
-    {CURLE_ABORTED_BY_CALLBACK, ERR_IO, false, "what is sent to '%.*s' cannot be read"},
-    {CURLE_READ_ERROR, ERR_IO, false, "what is sent to '%.*s' cannot be read"},
-    {CURLE_WEIRD_SERVER_REPLY, ERR_CORRUPT, true, "the answer of '%.*s' is not HTTP"},
-    {CURLE_BAD_CONTENT_ENCODING, ERR_CORRUPT, true, "the answer of '%.*s' is wrongly encoded"},
-    {CURLE_FILESIZE_EXCEEDED, ERR_CORRUPT, true, "the answer of '%.*s' is too large"},
-    {CURLE_WRITE_ERROR, ERR_CORRUPT, true, "the answer of '%.*s' cannot be taken apart"},
-    {CURLE_OUT_OF_MEMORY, ERR_NO_SPACE, false, "no memory for a request to '%.*s'"},
-    {CURLE_NO_CONNECTION_AVAILABLE, ERR_AGAIN, false, "no connection to '%.*s' is free"},
+    {CURLE_URL_MALFORMAT, ERR_INVALID, WAY, true, "'%.*s' is not the beginning of a URL"},
+    {CURLE_UNSUPPORTED_PROTOCOL, ERR_INVALID, WAY, true, "'%.*s' is neither http:// nor https://"},
+    {CURLE_COULDNT_RESOLVE_HOST, ERR_IO, WAY, false, "cannot find the address of '%.*s'"},
+    {CURLE_COULDNT_RESOLVE_PROXY, ERR_IO, WAY, true, "cannot find the address of the proxy for '%.*s'"},
+    {CURLE_PROXY, ERR_IO, WAY, true, "the proxy for '%.*s' failed"},
+    {CURLE_COULDNT_CONNECT, ERR_IO, WAY, true, "cannot connect to '%.*s'"},
+    {CURLE_OPERATION_TIMEDOUT, ERR_TIMEOUT, LATE, true, "'%.*s' did not answer in time"},
+    {CURLE_SSL_CONNECT_ERROR, ERR_IO, TRUST, true, "cannot agree on TLS with '%.*s'"},
+    {CURLE_PEER_FAILED_VERIFICATION, ERR_DENIED, TRUST, true, "the certificate of '%.*s' is not to be trusted"},
+    {CURLE_SSL_ISSUER_ERROR, ERR_DENIED, TRUST, true, "the certificate of '%.*s' is not to be trusted"},
+    {CURLE_SSL_CACERT_BADFILE, ERR_INVALID, TRUST, true, "cannot read the certificates to check '%.*s' against"},
+    {CURLE_SSL_CERTPROBLEM, ERR_INVALID, TRUST, true, "cannot use the client certificate for '%.*s'"},
+    {CURLE_SSL_CIPHER, ERR_UNSUPPORTED, TRUST, true, "no cipher in common with '%.*s'"},
+    {CURLE_SSL_SHUTDOWN_FAILED, ERR_IO, BROKE, true, "the TLS connection to '%.*s' did not end well"},
+    {CURLE_GOT_NOTHING, ERR_IO, BROKE, false, "'%.*s' closed the connection without an answer"},
+    {CURLE_SEND_ERROR, ERR_IO, BROKE, true, "the connection to '%.*s' broke while sending"},
+    {CURLE_RECV_ERROR, ERR_IO, BROKE, true, "the connection to '%.*s' broke while receiving"},
+    {CURLE_PARTIAL_FILE, ERR_IO, BROKE, true, "'%.*s' closed the connection in the middle of an answer"},
+    {CURLE_SEND_FAIL_REWIND, ERR_IO, BROKE, false, "'%.*s' wants the body again and it cannot be read again"},
+    {CURLE_ABORTED_BY_CALLBACK, ERR_IO, NO_ID, false, "what is sent to '%.*s' cannot be read"},
+    {CURLE_READ_ERROR, ERR_IO, NO_ID, false, "what is sent to '%.*s' cannot be read"},
+    {CURLE_WEIRD_SERVER_REPLY, ERR_CORRUPT, NOT_HTTP, true, "the answer of '%.*s' is not HTTP"},
+    {CURLE_BAD_CONTENT_ENCODING, ERR_CORRUPT, NOT_HTTP, true, "the answer of '%.*s' is wrongly encoded"},
+    {CURLE_FILESIZE_EXCEEDED, ERR_CORRUPT, NOT_HTTP, true, "the answer of '%.*s' is too large"},
+    {CURLE_WRITE_ERROR, ERR_CORRUPT, NOT_HTTP, true, "the answer of '%.*s' cannot be taken apart"},
+    {CURLE_OUT_OF_MEMORY, ERR_NO_SPACE, NO_ID, false, "no memory for a request to '%.*s'"},
+    {CURLE_NO_CONNECTION_AVAILABLE, ERR_AGAIN, NO_ID, false, "no connection to '%.*s' is free"},
 };
 
-static const struct meaning not_http = {CURLE_UNSUPPORTED_PROTOCOL, ERR_CORRUPT, true,
+static const struct meaning not_http = {CURLE_UNSUPPORTED_PROTOCOL, ERR_CORRUPT, NOT_HTTP, true,
                                         "the answer of '%.*s' is not HTTP"};
-static const struct meaning other = {CURLE_OK, ERR_IO, true, "a request to '%.*s' failed"};
+static const struct meaning other = {CURLE_OK, ERR_IO, BROKE, true, "a request to '%.*s' failed"};
 
 static const struct meaning *meaning_of(const struct web_failure *f)
 {
@@ -73,9 +98,12 @@ int web_translate(const struct web_failure *f, struct err *err)
     bool says = m->wants_detail && f->detail && f->detail[0];
     char system[64] = "";
     enum err_code code = m->means;
+    enum cause cause = m->cause;
     /* A socket that we could not even make is our own shortage, not the store's. */
-    if (f->code == CURLE_COULDNT_CONNECT && f->sys && err_code_of_errno(f->sys) == ERR_NO_SPACE)
+    if (f->code == CURLE_COULDNT_CONNECT && f->sys && err_code_of_errno(f->sys) == ERR_NO_SPACE) {
         code = ERR_NO_SPACE;
+        cause = DESCRIPTORS;
+    }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     err_set(err, code, m->sentence, STR_FMT(origin));
@@ -88,5 +116,5 @@ int web_translate(const struct web_failure *f, struct err *err)
     if (detail[0])
         err_set(err, code, "%s: %s", sentence, detail);
     err->sys = f->sys;
-    return -(int)code;
+    return advise(cause, err);
 }

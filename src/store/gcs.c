@@ -215,8 +215,10 @@ int gcs_describe(struct call *c, struct err *err)
     int r = json_parse(sbuf_str(&c->got), "the object's metadata", &j, err);
     if (r == 0)
         r = gcs_read_object(j, &c->job.reply.object, err);
-    if (r < 0)
+    if (r < 0) {
+        err->code = ERR_CORRUPT; /* what JSON calls invalid are the store's words, not our caller's */
         return err_advise(err, 1601, "check that the endpoint is Google Cloud Storage");
+    }
     c->job.reply.object.key = c->job.args.key;
     return 0;
 }

@@ -54,6 +54,7 @@ bool objects_find(struct str key, struct thing *ret);
 /* An overwrite: the next generation, other bytes. False if there is no such object. */
 bool objects_change(struct str key);
 void objects_remove(struct str key); /* synthetic ones too */
+void objects_heal(void);             /* every synthetic object is as it was */
 /* Takes the content of the pieces. */
 void objects_put(struct str key, struct piece *pieces, size_t count, const char *meta, struct thing *ret);
 

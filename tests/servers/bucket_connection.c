@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <time.h>
 
 enum { READ_BYTES = 256 << 10, EVENTS_MAX = 256 };
 
@@ -274,8 +275,10 @@ static void control_answer(struct connection *c)
     } else if (str_eq(r->path, STR("/_objects")))
         objects_text_of_uploads(&p->text);
     else if (str_eq(r->path, STR("/_fault"))) {
-        if (deletes)
+        if (deletes) {
             faults_clear();
+            objects_heal();
+        }
         while (!err.code && str_split(&rules, '\n', &rule))
             if (str_trim(rule).len > 0 && fault_add(str_trim(rule), &err) < 0)
                 sbuf_addf(&p->text, "%s\n", err.text);
@@ -311,6 +314,21 @@ static const char *status_text(int status)
     return status == 200 ? "OK" : status == 206 ? "Partial Content" : status == 404 ? "Not Found" : "Status";
 }
 
+/* Made once a second and thread. */
+static const char *date_text(void)
+{
+    static _Thread_local char text[40];
+    static _Thread_local time_t made;
+    time_t now = time(NULL);
+    struct tm tm;
+    if (now != made) {
+        gmtime_r(&now, &tm);
+        strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+        made = now;
+    }
+    return text;
+}
+
 static void head_begin(struct connection *c)
 {
     struct reply *p = &c->reply;
@@ -323,9 +341,9 @@ static void head_begin(struct connection *c)
         n = snprintf(c->head, sizeof c->head, "HTTP/1.1 204 No Content\r\n\r\n");
     else if (!p->raw)
         n = snprintf(c->head, sizeof c->head,
-                     "HTTP/1.1 %d %s\r\nServer: bucket\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n%.*s"
+                     "HTTP/1.1 %d %s\r\nServer: bucket\r\nDate: %s\r\n%.*s"
                      "Content-Length: %llu\r\n\r\n",
-                     p->status, status_text(p->status), STR_FMT(sbuf_str(&p->headers)),
+                     p->status, status_text(p->status), date_text(), STR_FMT(sbuf_str(&p->headers)),
                      (unsigned long long)p->declared_len);
     assert(n < (int)sizeof c->head);
     c->out_len = (size_t)n;

@@ -381,6 +381,13 @@ bool objects_change(struct str key)
     return there;
 }
 
+void objects_heal(void)
+{
+    pthread_rwlock_wrlock(&lock);
+    change_count = 0;
+    pthread_rwlock_unlock(&lock);
+}
+
 void objects_remove(struct str key)
 {
     pthread_rwlock_wrlock(&lock);

@@ -23,6 +23,7 @@ static const char usage[] =
     "  --tls FILE           speak TLS; its certificate is written to FILE\n"
     "  --fault RULE         [op=get|head|list|put|post|delete|any,][key=GLOB,][nth=N,][after=N,][every=N,][times=N,]\n"
     "                       [percent=N,]do=ACTION[:N[:TEXT]]; may be repeated; POST /_fault adds, DELETE clears\n"
+    "                       and brings back what was changed or removed\n"
     "  --forget             keep no uploaded bytes, only their size and checksums\n"
     "  --die-with-parent    end when the starting process does\n"
     "GET /_stats counts requests (DELETE also sets them to 0); GET /_objects lists uploads.\n"

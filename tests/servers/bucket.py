@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bucket server of ours (bucket_server.c): synthetic objects, and faults by rule."""
+
+import json
+import os
+import pathlib
+import subprocess
+import urllib.parse
+import urllib.request
+
+BUILD = pathlib.Path(os.environ.get("CISTERN_BUILD", pathlib.Path(__file__).resolve().parents[2] / "build"))
+
+
+class BucketServer:
+    """with BucketServer("--objects", "small/:10:1000") as server: ... server.fault("op=get,nth=1,do=reset:100")"""
+
+    def __init__(self, *flags):
+        self.process = subprocess.Popen([BUILD / "tests/bucket_server", "--die-with-parent", *flags],
+                                        stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline().split()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+    def ask(self, path, method="GET", data=None):
+        request = urllib.request.Request(self.url + path, method=method, data=data)
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return reply.read()
+
+    def fault(self, *rules):
+        self.ask("/_fault", "POST", "\n".join(rules).encode())
+
+    def no_faults(self):
+        self.ask("/_fault", "DELETE")
+
+    def stats(self):
+        return json.loads(self.ask("/_stats"))
+
+    def forget_stats(self):
+        self.ask("/_stats", "DELETE")
+
+    def content(self, key):
+        return self.ask("/bench/" + urllib.parse.quote(key))
