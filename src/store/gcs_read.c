@@ -108,6 +108,7 @@ static void answered_which(struct call *c, int status)
     uint64_t then = c->job.args.object.generation;
     if (c->success && gcs_describe(c, &c->err) == 0) {
         uint64_t now = c->job.reply.object.generation;
+        c->job.reply.may_retry = now == then;
         call_end(c, now != then ? changed(c, now) : err_set(&c->err, ERR_AGAIN, "it was not found, and is there now"));
     } else if (c->success) {
         call_end(c, -(int)c->err.code);

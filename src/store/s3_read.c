@@ -280,7 +280,7 @@ static void answered_list(struct call *c, int status)
         call_end(c, r);
         return;
     }
-    if (c->job.args.page.folders)
+    if (c->job.args.page.folders && j->page.count > 0)
         qsort(j->page.objects, j->page.count, sizeof *j->page.objects, by_key);
     c->job.objects = j->page.objects;
     c->job.object_count = j->page.count;
