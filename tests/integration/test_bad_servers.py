@@ -142,3 +142,23 @@ def test_a_listing_that_does_not_advance_is_an_error(server, tmp_path, rule):
         assert run.returncode in {1, 5, 7}, run.stderr
         assert_sentence(run, "list|page|token")
         assert many.stats()["list"] < 50
+
+
+def test_a_certificate_of_nobody_known_is_refused_and_a_named_one_taken(tmp_path):
+    certificate = tmp_path / "certificate.pem"
+    with BucketServer("--objects", "data/:20:50Ki", "--tls", certificate) as secure:
+        secure.scheme, secure.url = "s3", secure.url.replace("http:", "https:")
+        refused = hydrate(secure, tmp_path / "out")
+        assert refused.returncode == 4, refused.stderr
+        assert_sentence(refused, "certificate", "CIS1613")
+        taken = hydrate(secure, tmp_path / "out", "--ca-file", certificate)
+        assert taken.returncode == 0, taken.stderr
+        assert len(tree(tmp_path / "out")) == 20
+
+
+def test_nobody_at_the_endpoint_is_said(tmp_path):
+    with BucketServer("--objects", "data/:1:1") as gone:
+        gone.scheme = "s3"
+    run = hydrate(gone, tmp_path / "out", "--retries", "2")
+    assert run.returncode == 5, run.stderr
+    assert_sentence(run, "cannot connect to", "Connection refused", "CIS1611")

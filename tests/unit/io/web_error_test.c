@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "web_error.h"
+
+static void assert_origin(const char *url, const char *origin)
+{
+    struct str s = web_origin(url);
+    assert_int_equal(s.len, strlen(origin));
+    assert_memory_equal(s.len ? s.ptr : "", origin, s.len);
+}
+
+static void an_origin_has_no_user_path_or_query(void **state)
+{
+    (void)state;
+    assert_origin("https://bucket.s3.amazonaws.com/key?X-Amz-Signature=secret", "https://bucket.s3.amazonaws.com");
+    assert_origin("http://user:secret@127.0.0.1:9000/bucket", "127.0.0.1:9000");
+    assert_origin("http://[::1]:80?query", "http://[::1]:80");
+    assert_origin("http://host#fragment", "http://host");
+    assert_origin("no scheme at all", "no scheme at all");
+    assert_origin("", "");
+    assert_origin(NULL, "");
+}
+
+static void every_code_is_an_error_with_the_origin(void **state)
+{
+    (void)state;
+    for (int code = 1; code < CURL_LAST; code++) {
+        struct web_failure f = {.code = (CURLcode)code, .detail = "", .url = "http://host:1/secret"};
+        struct err err = {0};
+        int r = web_translate(&f, &err);
+        assert_true(r < 0);
+        assert_int_equal(r, -(int)err.code);
+        assert_non_null(strstr(err.text, "'http://host:1'"));
+        assert_null(strstr(err.text, "secret"));
+    }
+}
+
+static void causes_are_told_apart(void **state)
+{
+    static const struct {
+        CURLcode code;
+        bool connected;
+        int sys;
+        enum err_code means;
+        unsigned id;
+    } rows[] = {
+        {CURLE_COULDNT_RESOLVE_HOST, false, 0, ERR_IO, 1611},
+        {CURLE_COULDNT_CONNECT, false, ECONNREFUSED, ERR_IO, 1611},
+        {CURLE_COULDNT_CONNECT, false, EMFILE, ERR_NO_SPACE, 1616},
+        {CURLE_OPERATION_TIMEDOUT, true, 0, ERR_TIMEOUT, 1612},
+        {CURLE_PEER_FAILED_VERIFICATION, true, 0, ERR_DENIED, 1613},
+        {CURLE_RECV_ERROR, true, ECONNRESET, ERR_IO, 1614},
+        {CURLE_WEIRD_SERVER_REPLY, true, 0, ERR_CORRUPT, 1615},
+        {CURLE_UNSUPPORTED_PROTOCOL, false, 0, ERR_INVALID, 1611},
+        {CURLE_UNSUPPORTED_PROTOCOL, true, 0, ERR_CORRUPT, 1615},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct web_failure f = {
+            .code = rows[i].code, .url = "http://h/", .sys = rows[i].sys, .connected = rows[i].connected};
+        struct err err = {0};
+        assert_int_equal(web_translate(&f, &err), -(int)rows[i].means);
+        assert_int_equal(err.id, rows[i].id);
+        assert_int_equal(err.sys, rows[i].sys);
+    }
+}
+
+static void the_systems_words_follow_where_there_are_any(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct web_failure f = {
+        .code = CURLE_COULDNT_CONNECT, .detail = "libcurl's own", .url = "http://h/", .sys = ECONNREFUSED};
+    web_translate(&f, &err);
+    assert_string_equal(err.text, "cannot connect to 'http://h': Connection refused");
+    f.sys = 0;
+    web_translate(&f, &err);
+    assert_string_equal(err.text, "cannot connect to 'http://h': libcurl's own");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_origin_has_no_user_path_or_query),
+        cmocka_unit_test(every_code_is_an_error_with_the_origin),
+        cmocka_unit_test(causes_are_told_apart),
+        cmocka_unit_test(the_systems_words_follow_where_there_are_any),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
