@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cistern export` against a server that fails on purpose: each run ends with every file confirmed, or with a sentence
+that names the file."""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve()
+BUILD = pathlib.Path(os.environ.get("CISTERN_BUILD", HERE.parents[2] / "build"))
+# The server is not what is under test: a variant of the build need not have it.
+SERVER = next(b / "tests/bucket_server" for b in (BUILD, HERE.parents[2] / "build") if (b / "tests/bucket_server").exists())
+MIB = 1 << 20
+LEAST_REQUESTS = 20 + 1 + 1 + 3 + 1  # 20 small files; look, begin, three parts and complete
+
+
+class Bucket:
+    def __init__(self, *flags):
+        self.child = subprocess.Popen([SERVER, "--die-with-parent", "--threads", "2", *flags], stdout=subprocess.PIPE,
+                                      text=True)
+        self.url = f"http://127.0.0.1:{self.child.stdout.readline().split()[1]}"
+
+    def ask(self, method, path, body=None):
+        request = urllib.request.Request(self.url + path, method=method, data=body)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.read()
+
+    def fail(self, rule):
+        self.ask("POST", "/_fault", rule.encode())
+
+    def heal(self):
+        self.ask("DELETE", "/_fault")
+
+    def stats(self):
+        return json.loads(self.ask("GET", "/_stats"))
+
+    def get(self, key):
+        return self.ask("GET", f"/bench/{key}")
+
+    def stop(self):
+        self.child.terminate()
+        self.child.wait()
+
+
+@pytest.fixture
+def bucket():
+    bucket = Bucket()
+    yield bucket
+    bucket.stop()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    src = tmp_path / "src"
+    src.mkdir()
+    for i in range(20):
+        (src / f"small-{i}").write_bytes(random.Random(i).randbytes(1000 * i))
+    (src / "large").write_bytes(random.Random("large").randbytes(20 * MIB + 7))
+    return tmp_path
+
+
+def export(bucket, folder, *flags):
+    environment = dict(os.environ, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_REGION="us-east-1")
+    return subprocess.run([BUILD / "bin/cistern", "export", "--endpoint", bucket.url, "--path-style", "--state",
+                           folder / "state", *flags, folder / "src", "s3://bench/p/"], capture_output=True, text=True,
+                          timeout=120, env=environment)
+
+
+def verdict(folder):
+    return json.loads((folder / "state/export/verdict.json").read_text())
+
+
+def assert_whole(bucket, folder):
+    for path in (folder / "src").iterdir():
+        assert bucket.get(f"p/{path.name}") == path.read_bytes(), path
+
+
+@pytest.mark.parametrize("rule", [
+    "op=put,every=5,do=status:503:0",
+    "op=put,every=4,times=6,do=status:500",
+    "op=put,every=7,do=reset",
+    "op=post,nth=1,do=status:503:0",
+    "op=post,nth=2,do=status:500",
+], ids=lambda rule: rule.replace(",", " "))
+def test_passing_errors_are_outlived(bucket, folder, rule):
+    bucket.fail(rule)
+    done = export(bucket, folder)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert verdict(folder)["state"] == "done"
+    assert bucket.stats()["requests"] > LEAST_REQUESTS, "no fault was met"
+    bucket.heal()
+    assert_whole(bucket, folder)
+
+
+@pytest.mark.parametrize("rule", [
+    "op=put,key=p/small-*,every=2,times=8,do=lost",
+    "op=put,key=p/large,times=2,do=lost",
+    "op=post,nth=2,do=lost",
+], ids=["put", "part", "complete"])
+def test_an_upload_whose_answer_was_lost_meets_its_own_object(bucket, folder, rule):
+    bucket.fail(rule)
+    done = export(bucket, folder)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "CIS4409" not in done.stderr
+    assert bucket.stats()["requests"] > LEAST_REQUESTS, "no answer was lost"
+    bucket.heal()
+    assert_whole(bucket, folder)
+
+
+def test_an_object_of_another_checksum_never_counts_as_exported(bucket, folder):
+    bucket.fail("op=put,key=p/small-7,do=checksum")
+    bucket.fail("op=head,key=p/small-7,do=checksum")
+    done = export(bucket, folder)
+    assert done.returncode == 1 and "CIS4022" in done.stderr and "small-7" in done.stderr
+    v = verdict(folder)
+    assert v["state"] == "failed" and v["failures"][0]["path"] == "small-7" and v["done"]["files"] == 20
+
+
+def test_a_refused_part_fails_the_file_by_name_and_a_later_run_mends_it(bucket, folder):
+    bucket.fail("op=put,key=p/large,do=status:403")
+    done = export(bucket, folder)
+    assert done.returncode == 1 and "large" in done.stderr, (done.stdout, done.stderr)
+    v = verdict(folder)
+    assert v["state"] == "failed" and v["failures"][0]["path"] == "large" and v["done"]["files"] == 20
+    bucket.heal()
+    assert export(bucket, folder).returncode == 0
+    assert_whole(bucket, folder)
+
+
+def test_a_server_that_stays_away_is_exit_code_5_and_what_was_sent_stays_sent(bucket, folder):
+    bucket.fail("op=put,key=p/large,after=2,do=status:503:0")
+    done = export(bucket, folder, "--retries", "3", "--timeout", "5s")
+    assert done.returncode in (1, 5) and "large" in done.stderr, (done.returncode, done.stdout, done.stderr)
+    bucket.heal()
+    before = bucket.stats()["put"]
+    assert export(bucket, folder).returncode == 0
+    assert bucket.stats()["put"] - before <= 3
+    assert_whole(bucket, folder)
+
+
+def test_everything_refused_ends_soon_instead_of_asking_for_each_file(bucket, folder):
+    for i in range(2000):
+        (folder / "src" / f"many-{i}").write_bytes(b"x")
+    bucket.fail("op=any,do=status:403")
+    began = time.monotonic()
+    done = export(bucket, folder)
+    assert done.returncode == 4 and time.monotonic() - began < 30
+    assert bucket.stats()["requests"] < 300
+    assert verdict(folder)["state"] == "failed" and verdict(folder)["pending"]["files"] > 1000

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "util/file.h"
+#include "verdict.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static char path[] = "/tmp/cistern-verdict-XXXXXX";
+static int volume;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/cistern-verdict-XXXXXX");
+    volume = open(mkdtemp(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return volume < 0;
+}
+
+static int remove_folder(void **state)
+{
+    struct err err;
+    (void)state;
+    close(volume);
+    return dir_remove(AT_FDCWD, path, &err);
+}
+
+static int export_dir(void)
+{
+    int dir;
+    struct err err;
+    if (dir_make(volume, "export", 0700, &dir, &err) < 0)
+        fail_msg("%s", err.text);
+    return dir;
+}
+
+static void write_raw(const char *text)
+{
+    struct err err;
+    auto_fd dir = export_dir();
+    assert_int_equal(file_replace(dir, "verdict.json", str_of(text), 0644, &err), 0);
+}
+
+static void nothing_there_is_no_verdict(void **state)
+{
+    (void)state;
+    struct err err;
+    struct verdict v;
+    assert_int_equal(verdict_read(volume, &v, &err), 0);
+    assert_int_equal(v.state, VERDICT_NONE);
+    close(export_dir());
+    assert_int_equal(verdict_read(volume, &v, &err), 0);
+    assert_int_equal(v.state, VERDICT_NONE);
+    assert_false(v.alive);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    struct err err, why;
+    struct verdict v, back;
+    auto_fd dir = export_dir();
+    verdict_init(&v);
+    v.state = VERDICT_FAILED;
+    v.purpose = VERDICT_FOR_RELEASE;
+    snprintf(v.uri, sizeof v.uri, "s3://b/p/");
+    v.done_files = 7;
+    v.done_bytes = UINT64_C(1) << 40;
+    v.started_ns = 5;
+    v.updated_ns = 6;
+    err_set(&why, ERR_DENIED, "403: no");
+    err_advise(&why, 4012, "grant it");
+    verdict_add_failure(&v, STR("a/b\xff\n"), 9, &why);
+    for (int i = 0; i < 20; i++)
+        verdict_add_failure(&v, STR("more"), 1, &why);
+    assert_int_equal(verdict_write(dir, &v, &err), 0);
+    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_int_equal(back.state, VERDICT_FAILED);
+    assert_int_equal(back.purpose, VERDICT_FOR_RELEASE);
+    assert_string_equal(back.uri, "s3://b/p/");
+    assert_true(back.done_files == 7 && back.done_bytes == UINT64_C(1) << 40);
+    assert_true(back.failed_files == 21 && back.failed_bytes == 29 && back.failed_count == VERDICT_FAILED_MAX);
+    assert_string_equal(back.failed[0].path, "a/b\\xff\\x0a");
+    assert_int_equal(back.failed[0].err.code, ERR_DENIED);
+    assert_int_equal(back.failed[0].err.id, 4012);
+    assert_string_equal(back.failed[0].err.text, "403: no");
+    assert_string_equal(back.failed[0].err.advice, "grant it");
+    verdict_done(&v);
+    verdict_done(&back);
+}
+
+static void progress_counts_only_for_the_run_it_is_of(void **state)
+{
+    (void)state;
+    struct err err;
+    struct verdict v, back;
+    auto_fd dir = export_dir();
+    verdict_init(&v);
+    v.state = VERDICT_RUNNING;
+    v.started_ns = 100;
+    v.pending_files = 10;
+    assert_int_equal(verdict_write(dir, &v, &err), 0);
+    v.pending_files = 4;
+    v.done_files = 6;
+    assert_int_equal(verdict_write_progress(dir, &v, &err), 0);
+    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_true(back.pending_files == 4 && back.done_files == 6);
+    v.started_ns = 200;
+    v.pending_files = 9;
+    v.done_files = 0;
+    assert_int_equal(verdict_write(dir, &v, &err), 0);
+    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_true(back.pending_files == 9 && back.done_files == 0);
+}
+
+static void a_running_export_is_seen_by_its_lock_and_has_it_alone(void **state)
+{
+    (void)state;
+    struct err err;
+    struct verdict v, back;
+    int dir, lock, other_dir, other_lock;
+    verdict_init(&v);
+    v.state = VERDICT_RUNNING;
+    assert_int_equal(verdict_lock(volume, &dir, &lock, &err), 0);
+    assert_int_equal(verdict_write(dir, &v, &err), 0);
+    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_true(back.state == VERDICT_RUNNING && back.alive);
+    assert_int_equal(verdict_lock(volume, &other_dir, &other_lock, &err), -ERR_BUSY);
+    assert_int_equal(err.id, 4003);
+    assert_int_equal(verdict_forget(volume, &err), -ERR_BUSY);
+    close(lock);
+    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_true(back.state == VERDICT_RUNNING && !back.alive);
+    assert_int_equal(verdict_forget(volume, &err), 0);
+    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_int_equal(back.state, VERDICT_NONE);
+    close(dir);
+}
+
+static void a_garbled_verdict_is_an_error_that_names_it_and_never_done(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",         "{}",
+        "[1]",      "{\"version\":1,\"state\":\"done\"}",
+        "\x01\x02", "{\"version\":1,\"state\":\"finished\",\"purpose\":\"release\",\"uri\":\"\",\"startedNs\":1}",
+    };
+    struct err err;
+    struct verdict v = {.state = VERDICT_NONE};
+    for (size_t i = 0; i < countof(bad); i++) {
+        write_raw(bad[i]);
+        assert_int_equal(verdict_read(volume, &v, &err), -ERR_CORRUPT);
+        assert_int_equal(err.id, 4020);
+        assert_non_null(strstr(err.text, "verdict.json"));
+        assert_int_equal(v.state, VERDICT_NONE);
+    }
+    write_raw("{\"version\":2}");
+    assert_int_equal(verdict_read(volume, &v, &err), -ERR_UNSUPPORTED);
+}
+
+static void a_verdict_cut_at_any_byte_is_never_believed(void **state)
+{
+    (void)state;
+    struct err err;
+    struct verdict v, back;
+    auto_fd dir = export_dir();
+    auto_mem char *text = NULL;
+    size_t len;
+    verdict_init(&v);
+    v.state = VERDICT_DONE;
+    assert_int_equal(verdict_write(dir, &v, &err), 0);
+    assert_int_equal(file_read(dir, "verdict.json", 1 << 20, &text, &len, &err), 0);
+    for (size_t cut = len - 1; cut-- > 0;) {
+        text[cut] = '\0';
+        write_raw(text);
+        assert_int_equal(verdict_read(volume, &back, &err), -ERR_CORRUPT);
+    }
+}
+
+#define in_a_folder(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_a_folder(nothing_there_is_no_verdict),
+        in_a_folder(what_is_written_is_read),
+        in_a_folder(progress_counts_only_for_the_run_it_is_of),
+        in_a_folder(a_running_export_is_seen_by_its_lock_and_has_it_alone),
+        in_a_folder(a_garbled_verdict_is_an_error_that_names_it_and_never_done),
+        in_a_folder(a_verdict_cut_at_any_byte_is_never_believed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "util/file.h"
+#include "walk.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static char top[] = "/tmp/cistern-walk-XXXXXX";
+static int dir;
+
+struct seen {
+    unsigned files, skips[WALK_OTHER_MOUNT + 1], troubles;
+    uint64_t bytes;
+    size_t longest;
+};
+
+static int on_file(void *ctx, const struct walk_file *f, struct err *err)
+{
+    struct seen *s = ctx;
+    (void)err;
+    s->files++;
+    s->bytes += f->size_bytes;
+    s->longest = f->path.len > s->longest ? f->path.len : s->longest;
+    return 0;
+}
+
+static int on_skip(void *ctx, struct str path, enum walk_skip why, struct err *err)
+{
+    (void)path, (void)err;
+    ((struct seen *)ctx)->skips[why]++;
+    return 0;
+}
+
+static int on_trouble(void *ctx, struct str path, const struct err *why, struct err *err)
+{
+    (void)path, (void)why, (void)err;
+    ((struct seen *)ctx)->troubles++;
+    return 0;
+}
+
+static struct seen walked(void)
+{
+    struct seen s = {0};
+    struct walk_sink sink = {.ctx = &s, .on_file = on_file, .on_skip = on_skip, .on_trouble = on_trouble};
+    struct err err;
+    if (walk_folder(dir, &sink, &err) < 0)
+        fail_msg("%s", err.text);
+    return s;
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(top, sizeof top, "/tmp/cistern-walk-XXXXXX");
+    dir = open(mkdtemp(top), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return dir < 0;
+}
+
+static int remove_folder(void **state)
+{
+    struct err err;
+    (void)state;
+    close(dir);
+    return dir_remove(AT_FDCWD, top, &err);
+}
+
+static void put(int at, const char *name, size_t size)
+{
+    auto_fd fd = openat(at, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)size), 0);
+}
+
+static void an_empty_folder_has_nothing(void **state)
+{
+    (void)state;
+    struct seen s = walked();
+    assert_true(s.files == 0 && s.skips[WALK_EMPTY_FOLDER] == 0);
+}
+
+static void files_are_found_at_any_depth_and_special_ones_told_apart(void **state)
+{
+    (void)state;
+    put(dir, "a", 10);
+    put(dir, "b\xff\n", 20);
+    assert_int_equal(mkdirat(dir, "d", 0755), 0);
+    assert_int_equal(mkdirat(dir, "d/e", 0755), 0);
+    assert_int_equal(mkdirat(dir, "none", 0755), 0);
+    assert_int_equal(mkdirat(dir, "lost+found", 0700), 0);
+    put(dir, "d/e/f", 30);
+    assert_int_equal(symlinkat("/etc", dir, "link"), 0);
+    assert_int_equal(symlinkat("a", dir, "d/link"), 0);
+    assert_int_equal(mkfifoat(dir, "fifo", 0600), 0);
+    struct seen s = walked();
+    assert_true(s.files == 3 && s.bytes == 60 && s.troubles == 0);
+    assert_int_equal(s.skips[WALK_LINK], 2);
+    assert_int_equal(s.skips[WALK_FIFO], 1);
+    assert_int_equal(s.skips[WALK_EMPTY_FOLDER], 1);
+}
+
+static void a_path_longer_than_the_kernel_takes_is_told_and_the_rest_is_found(void **state)
+{
+    (void)state;
+    char name[201];
+    memset(name, 'n', 200);
+    name[200] = '\0';
+    auto_fd at = dup(dir);
+    for (int i = 0; i < 30; i++) {
+        put(at, "file", 1);
+        assert_int_equal(mkdirat(at, name, 0755), 0);
+        int next = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_true(next >= 0);
+        close(at);
+        at = next;
+    }
+    struct seen s = walked();
+    assert_int_equal(s.troubles, 1);
+    assert_int_equal(s.files, 21);
+    assert_true(s.longest < 4096);
+}
+
+static void a_wide_folder_needs_few_descriptors(void **state)
+{
+    (void)state;
+    char name[32];
+    for (int i = 0; i < 3000; i++) {
+        snprintf(name, sizeof name, "d%d", i);
+        assert_int_equal(mkdirat(dir, name, 0755), 0);
+        snprintf(name, sizeof name, "d%d/f", i);
+        put(dir, name, 1);
+    }
+    struct seen s = walked();
+    assert_int_equal(s.files, 3000);
+}
+
+static int refuse(void *ctx, const struct walk_file *f, struct err *err)
+{
+    (void)ctx;
+    return err_set(err, ERR_NO_SPACE, "no room for '%.*s'", STR_FMT(f->path));
+}
+
+static void a_sink_that_refuses_ends_the_walk(void **state)
+{
+    (void)state;
+    struct seen s = {0};
+    struct walk_sink sink = {.ctx = &s, .on_file = refuse, .on_skip = on_skip, .on_trouble = on_trouble};
+    struct err err;
+    put(dir, "x", 1);
+    assert_int_equal(walk_folder(dir, &sink, &err), -ERR_NO_SPACE);
+    assert_string_equal(err.text, "no room for 'x'");
+}
+
+#define in_a_folder(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_a_folder(an_empty_folder_has_nothing),
+        in_a_folder(files_are_found_at_any_depth_and_special_ones_told_apart),
+        in_a_folder(a_path_longer_than_the_kernel_takes_is_told_and_the_rest_is_found),
+        in_a_folder(a_wide_folder_needs_few_descriptors),
+        in_a_folder(a_sink_that_refuses_ends_the_walk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
