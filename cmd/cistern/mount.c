@@ -98,12 +98,26 @@ static int mount_here(const char *dir, const char *mount_point)
     return r < 0 ? (int)exit_with(&err, globals.json) : EXIT_DONE;
 }
 
+/* What it says before it is ready is for the user; the byte 0 says that it is. */
+static int wait_until_ready(int from, pid_t pid)
+{
+    char text[512];
+    int status = 0;
+    for (ssize_t n; (n = read(from, text, sizeof(text))) > 0;) {
+        if (memchr(text, '\0', (size_t)n))
+            return EXIT_DONE;
+        (void)!write(STDERR_FILENO, text, (size_t)n);
+    }
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_ENVIRONMENT;
+}
+
 /* The mount outlives the command: another process of this program, in a session of its own, says when it is there. */
 static int mount_in_background(const char *dir, const char *mount_point)
 {
     struct err err = {0};
     int pipe_fds[2];
-    char self[] = "/proc/self/exe", verb[] = "mount", foreground[] = "--foreground", ready[] = "--ready-fd=3";
+    char self[] = "/proc/self/exe", verb[] = "mount", foreground[] = "--foreground", ready[] = "--ready-fd=2";
     char read_only[] = "--read-only", allow_other[] = "--allow-other", end[] = "--";
     char passthrough[32], capacity[40], from[PATH_MAX], at[PATH_MAX];
     snprintf(passthrough, sizeof(passthrough), "--passthrough=%s", flags.passthrough ? flags.passthrough : "auto");
@@ -128,7 +142,9 @@ static int mount_in_background(const char *dir, const char *mount_point)
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], 3);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDERR_FILENO);
     posix_spawnattr_init(&attr);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
     int r = posix_spawn(&pid, self, &actions, &attr, argv, environ);
@@ -139,12 +155,7 @@ static int mount_in_background(const char *dir, const char *mount_point)
         err_sys(&err, r, "cannot start the mount's process");
         return (int)exit_with(&err, globals.json);
     }
-    char byte;
-    int status = 0;
-    if (read(ours, &byte, 1) == 1)
-        return EXIT_DONE;
-    waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_ENVIRONMENT;
+    return wait_until_ready(ours, pid);
 }
 
 int verb_mount(int argc, char **argv)
