@@ -76,7 +76,9 @@ int loopdev_find(int file, struct loopdev *ret, bool *ret_found, struct err *err
  */
 
 /* The image is allocated in full, and a discard would punch holes into it: fstrim, which distributions run every week
- * over all mounts, would hand a volume's own space to its neighbours. */
+ * over all mounts, would hand a volume's own space to its neighbours. Kernels from about 6.9 keep the setting for
+ * whoever gets this device number next, and refuse to put it back (seen on 6.18): that one's trims do nothing, and it
+ * loses no data by it. */
 static int forbid_discard(const struct loopdev *d, struct err *err)
 {
     char path[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "place.h"
 #include "volume/disk.h"
-#include <linux/loop.h>
+#include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/statvfs.h>
 
@@ -271,28 +271,33 @@ static void a_destroyed_image_is_corrupt_and_leaks_no_device(void **state)
     drop_volume(&v);
 }
 
+/* Kernels from about 6.9 remember that a device number was forbidden to discard, so that this cannot fail twice on one
+ * machine; tests/vm runs it on a kernel that does not. */
 static void trimming_gives_no_space_away(void **state)
 {
     (void)state;
-    struct volume_at v;
+    struct volume_at pool, v;
     struct stat before, after;
     int errnum;
-    make_volume(&v, "trim", 32 * MIB);
+    make_volume(&pool, "trim", 128 * MIB);
+    must(disk_make(&pool.disk, &err));
+    must(disk_attach(&pool.disk, &err));
+    make_volume(&v, "trim/data/v", 32 * MIB);
     must(disk_make(&v.disk, &err));
     must(disk_attach(&v.disk, &err));
     fill(&v, "x", 20 * MIB, &errnum);
-    assert_int_equal(stat(at("trim/data.img"), &before), 0);
-    assert_int_equal(unlink(at("trim/data/x")), 0);
-    auto_fd root = open(at("trim/data"), O_RDONLY | O_DIRECTORY);
-    struct {
-        uint64_t start, len, minlen;
-    } range = {0, UINT64_MAX, 0};
-    assert_int_equal(ioctl(root, _IOWR('X', 121, range), &range), -1);
+    assert_int_equal(stat(at("trim/data/v/data.img"), &before), 0);
+    assert_int_equal(unlink(at("trim/data/v/data/x")), 0);
+    auto_fd root = open(at("trim/data/v/data"), O_RDONLY | O_DIRECTORY);
+    struct fstrim_range range = {0, UINT64_MAX, 0};
+    assert_int_equal(syncfs(root), 0);
+    assert_int_equal(ioctl(root, FITRIM, &range), -1);
     assert_int_equal(errno, EOPNOTSUPP);
     auto_clean_fd(&root);
-    assert_int_equal(stat(at("trim/data.img"), &after), 0);
+    assert_int_equal(stat(at("trim/data/v/data.img"), &after), 0);
     assert_true(after.st_blocks >= before.st_blocks);
     drop_volume(&v);
+    drop_volume(&pool);
 }
 
 static void what_is_not_backed_is_counted(void **state)

@@ -306,6 +306,29 @@ static void neighbours_files_and_the_reserve_are_not_promised(void **state)
     drop_pool_disk(&p);
 }
 
+static void holes_in_an_image_are_not_promised_to_others(void **state)
+{
+    (void)state;
+    struct pool_at p;
+    struct space_usage before, after;
+    char image[PATH_MAX + 16];
+    make_pool_disk(&p, "holes", 400 * MIB);
+    auto_space s = open_pool(p.path);
+    auto_volume v = create(s, "x", 100 * MIB);
+    must(space_usage(s, &before, &err));
+    snprintf(image, sizeof image, "%s/data.img", v->path);
+    auto_fd fd = open(image, O_RDWR | O_CLOEXEC);
+    assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 80 * MIB, 16 * MIB), 0);
+    must(space_usage(s, &after, &err));
+    assert_in_range(after.available_bytes + MIB - before.available_bytes, 0, 2 * MIB);
+    auto_clean_fd(&fd);
+    must(space_delete(s, str_of(v->spec->id), &err));
+    must(space_empty_trash(s, &err));
+    volume_close(take(&v));
+    space_close(take(&s));
+    drop_pool_disk(&p);
+}
+
 static void a_full_volume_is_felt_by_its_writer_alone(void **state)
 {
     (void)state;
@@ -366,6 +389,7 @@ int main(void)
         cmocka_unit_test(a_volume_with_a_damaged_record_is_kept_counted_and_deletable),
         cmocka_unit_test(no_more_is_promised_than_there_is),
         cmocka_unit_test(neighbours_files_and_the_reserve_are_not_promised),
+        cmocka_unit_test(holes_in_an_image_are_not_promised_to_others),
         cmocka_unit_test(a_full_volume_is_felt_by_its_writer_alone),
         cmocka_unit_test(a_volume_in_use_is_not_deleted),
     };
