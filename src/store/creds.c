@@ -45,6 +45,7 @@ void identity_unref(struct identity *i)
 struct creds *creds_new(const struct creds_source *source, struct identity *own_first)
 {
     struct creds *c = xcalloc(1, sizeof *c);
+    c->refs = 1;
     c->source = *source;
     c->now = own_first;
     pthread_mutex_init(&c->lock, NULL);
@@ -58,7 +59,7 @@ struct creds *creds_new(const struct creds_source *source, struct identity *own_
 
 void creds_free(struct creds *c)
 {
-    if (!c)
+    if (!c || atomic_fetch_sub(&c->refs, 1) > 1)
         return;
     identity_unref(c->now);
     if (c->source.free_self)
@@ -115,8 +116,10 @@ struct identity *creds_get(struct creds *c, struct worker *worker, struct creds_
         c->waiters = w;
     }
     pthread_mutex_unlock(&c->lock);
-    if (fetch)
+    if (fetch) {
+        atomic_fetch_add(&c->refs, 1);
         c->source.fetch(c, worker);
+    }
     if (refuse)
         loop_post(w->home, &w->mail);
     return i;
@@ -134,6 +137,7 @@ void creds_reject(struct creds *c, const struct identity *i)
 
 void creds_fetched(struct creds *c, struct identity *own_i, const struct err *err)
 {
+    int64_t expires_ns = own_i ? own_i->expires_ns : 0; /* once it is shared, it may go at any time */
     pthread_mutex_lock(&c->lock);
     struct creds_waiter *waiting = c->waiters;
     c->waiters = NULL;
@@ -152,10 +156,11 @@ void creds_fetched(struct creds *c, struct identity *own_i, const struct err *er
     pthread_mutex_unlock(&c->lock);
     metric_add(metric_series(c->exchanges, c->source.method, own_i ? "ok" : "error"), 1);
     if (own_i)
-        metric_set(c->expiry, own_i->expires_ns / (int64_t)NS_PER_SECOND);
+        metric_set(c->expiry, expires_ns / (int64_t)NS_PER_SECOND);
     while (waiting) {
         struct creds_waiter *w = waiting;
         waiting = w->next;
         loop_post(w->home, &w->mail);
     }
+    creds_free(c); /* the fetch's own reference */
 }

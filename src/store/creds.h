@@ -48,7 +48,7 @@ must_check int creds_open_gcp(const struct store_options *o, struct creds **ret,
 /* A value of the profile in ~/.aws/config; NULL if there is none. The caller frees. */
 char *creds_aws_profile_value(const char *profile, const char *name);
 
-void creds_free(struct creds *c); /* nobody waits any more; NULL is fine */
+void creds_free(struct creds *c); /* nobody waits any more, though a fetch may be under way; NULL is fine */
 
 /* An identity at once, the caller's own, or NULL: then `w` is told later. `worker` makes the request if one is due. */
 struct identity *creds_get(struct creds *c, struct worker *worker, struct creds_waiter *w);

@@ -16,6 +16,8 @@ struct creds_source {
 };
 
 struct creds {
+    _Atomic unsigned
+        refs; /* the store's, and that of a fetch under way: its answer may come after the store has gone */
     struct creds_source source;
     struct metric *exchanges;
     struct metric_series *expiry;
