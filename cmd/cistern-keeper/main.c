@@ -8,10 +8,10 @@
 static const char usage[] =
     "Usage: cistern-keeper [--socket PATH] [--mount-program FILE] [--log-level LEVEL] [--json]\n\n"
     "Holds the mounts of this node: their /dev/fuse descriptors and what must survive a crash. Starts\n"
-    "`cistern mount` for each, and starts it again when it dies. Takes over from a keeper that listens at the\n"
+    "cistern-mount for each, and starts it again when it dies. Takes over from a keeper that listens at the\n"
     "same socket. Ends at SIGTERM; the mounts live on if cisternd holds their duplicates.\n\n"
     "  --socket PATH         where to listen (" KEEPER_SOCKET ")\n"
-    "  --mount-program FILE  what mount processes run (`cistern` beside this program)\n"
+    "  --mount-program FILE  what mount processes run (cistern-mount beside this program)\n"
     "  --log-level LEVEL     debug, info, warn or error (info)\n"
     "  --json                logs as JSON\n";
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern mount - a folder through FUSE, for people; and the process that the keeper starts for a volume. */
+/* cistern mount - a folder through FUSE, for people, with a keeper of its own. */
 #include "cistern.h"
 #include "cli/exit.h"
 #include "fuse/session.h"
@@ -15,7 +15,7 @@ extern char **environ;
 static struct {
     bool read_only, allow_other, foreground;
     const char *passthrough;
-    uint64_t capacity, control_fd, ready_fd;
+    uint64_t capacity, ready_fd;
 } flags;
 
 static const struct opt opts[] = {
@@ -24,7 +24,6 @@ static const struct opt opts[] = {
     {"passthrough", 0, OPT_TEXT, &flags.passthrough, "WHEN", "auto, on or off: file bytes by the shortest way (auto)"},
     {"capacity", 0, OPT_BYTES, &flags.capacity, "BYTES", "what df shows at most (what the disk below has)"},
     {"foreground", 'f', OPT_FLAG, &flags.foreground, NULL, "stay until unmounted; Ctrl-C unmounts"},
-    {"control-fd", 0, OPT_U64, &flags.control_fd, "N", "serve the volume that the keeper sends here"},
     {"ready-fd", 0, OPT_U64, &flags.ready_fd, "N", "gets one byte when the mount is there"},
     {0},
 };
@@ -55,16 +54,6 @@ static int find_data(const char *dir, char *ret, struct err *err)
     if (n > 0 && n < (int)sizeof(data) && access(data, F_OK) == 0)
         memccpy(ret + strlen(ret), "/data", '\0', PATH_MAX - strlen(ret));
     return 0;
-}
-
-static int serve_for_keeper(void)
-{
-    struct err err = {0};
-    bool lost;
-    if (session_serve((int)flags.control_fd, &lost, &err) == 0)
-        return EXIT_DONE;
-    exit_with(&err, globals.json);
-    return lost ? SESSION_LOST : EXIT_ENVIRONMENT;
 }
 
 static void on_event(const char *what, const char *volume_id, const struct err *why)
@@ -163,8 +152,6 @@ int verb_mount(int argc, char **argv)
     int r = verb_begin(opts, usage, &argc, argv);
     if (r >= 0)
         return r;
-    if (flags.control_fd)
-        return serve_for_keeper();
     if (argc != 3) {
         fprintf(stderr, "cistern: mount wants a folder and a mount point; `cistern mount --help` tells more\n");
         return EXIT_USAGE;

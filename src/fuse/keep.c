@@ -13,6 +13,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#define MOUNT_PROGRAM "cistern-mount"
+
 enum { ALONE_LEAVE_MS = 2000, TAKE_OVER_MS = 5000 };
 
 struct kept *keep_find(struct keep *k, const char *id)
@@ -348,7 +350,7 @@ static void raise_limits(void)
     }
 }
 
-/* `cistern` is installed beside whoever runs us. */
+/* It is installed beside whoever runs us. */
 static int program_beside(char *ret, size_t room, struct err *err)
 {
     ssize_t n = readlink("/proc/self/exe", ret, room - 1);
@@ -357,9 +359,9 @@ static int program_beside(char *ret, size_t room, struct err *err)
     ret[n] = '\0';
     char *slash = strrchr(ret, '/');
     size_t at = slash ? (size_t)(slash + 1 - ret) : 0;
-    if (at + sizeof("cistern") > room)
+    if (at + sizeof(MOUNT_PROGRAM) > room)
         return err_set(err, ERR_INVALID, "the path of our own program is too long");
-    memcpy(ret + at, "cistern", sizeof("cistern"));
+    memcpy(ret + at, MOUNT_PROGRAM, sizeof(MOUNT_PROGRAM));
     return 0;
 }
 
@@ -440,7 +442,7 @@ static int run_alone(struct keep *k, struct err *err)
             say_ready(k);
         }
     }
-    return said ? 0 : err_copy(err, &k->failure);
+    return k->failure.code ? err_copy(err, &k->failure) : 0;
 }
 
 int keep_run(const struct keep_options *o, struct err *err)

@@ -2,7 +2,7 @@
 /* keeper.h - asking the keeper for mounts, over its unix socket; and keeping duplicates of what it holds.
  *
  * The keeper (cistern-keeper) holds, for each mounted volume, the /dev/fuse descriptor and a memfd with what must
- * survive; it starts `cistern mount` on them and starts it again when it dies. cisternd asks it for mounts with the
+ * survive; it starts `cistern-mount` on them and starts it again when it dies. cisternd asks it for mounts with the
  * calls below, and runs a mirror, so that either of the two may die and be given everything back by the other. */
 #pragma once
 

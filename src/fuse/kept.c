@@ -83,11 +83,10 @@ static int spawn(struct keep *k, struct kept *v, int control, struct err *err)
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t none;
-    char mount_word[] = "mount", flag[] = "--control-fd=3";
     char program[KEEPER_PATH_MAX], id[KEEPER_ID_MAX];
     snprintf(program, sizeof(program), "%s", k->program);
     snprintf(id, sizeof(id), "%s", v->id);
-    char *argv[] = {program, mount_word, flag, id, NULL};
+    char *argv[] = {program, id, NULL};
     sigemptyset(&none);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, control, 3);

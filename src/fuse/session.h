@@ -14,7 +14,7 @@ must_check int session_serve(int own_control_fd, bool *ret_lost, struct err *err
 
 struct keep_options {
     const char *socket;  /* where to listen; NULL: nobody is listened to, only `alone` is served */
-    const char *program; /* what mount processes run: PROGRAM mount --control-fd=N ID; NULL: `cistern` beside us */
+    const char *program; /* what mount processes run: PROGRAM ID, with the control socket as 3; NULL: `cistern-mount` */
     const struct keeper_mount *alone; /* a mount of our own: we end when it does; NULL for none */
     int ready_fd;                     /* borrowed: gets one byte when `alone` is mounted or we listen; -1 for none */
     bool take_over;                   /* ask a keeper that listens at `socket` to hand everything over and end */

@@ -277,7 +277,7 @@ def memory_kib(pid, field):
 
 
 def test_keeper_and_mount_process_stay_below_8_mib(disk, tmp_path):
-    keeper = mounts.Keeper(tmp_path, program=mounts.CISTERN)
+    keeper = mounts.Keeper(tmp_path, program=mounts.BUILD / "bin/cistern-mount")
     volume = mounts.Volume(keeper, disk, tmp_path, "small", "exclusive", "must")
     for i in range(2000):
         (volume.path / f"file-{i}").write_bytes(b"x" * 1000)
