@@ -68,6 +68,13 @@ def export(tmp_path):
     return Export(tmp_path)
 
 
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def fill(export):
     for i in range(60):
         export.write(f"ckpt/step-{i % 4}/shard-{i}.pt", i * 37_001)
@@ -131,12 +138,12 @@ def test_sigterm_ends_it_soon_with_exit_code_8_and_the_same_command_goes_on(expo
     for i in range(40):
         export.write(f"f{i}", 9 * MIB)
     child = export.start()
-    time.sleep(0.25)
+    wait_for(lambda: any(export.dst.glob("f*")))
     child.send_signal(signal.SIGTERM)
     began = time.monotonic()
     _, stderr = child.communicate(timeout=30)
     assert child.returncode == 8, stderr
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10  # two seconds on a machine with nothing else to do
     assert export.verdict()["state"] == "running"
     export.assert_nothing_half()
     export.run()
@@ -148,10 +155,10 @@ def test_a_file_open_for_writing_is_waited_for(export):
     path = export.write("ckpt/step-2/late.pt", 1000)
     with open(path, "ab") as writer:
         child = export.start()
-        time.sleep(1)
+        wait_for(lambda: len(list(export.dst.rglob("*.pt"))) == 63)
+        time.sleep(0.5)
         assert child.poll() is None
         assert not (export.dst / "ckpt/step-2/late.pt").exists()
-        assert (export.dst / "ckpt/step-1/model.pt").exists()
         writer.write(b"the end")
     out, stderr = child.communicate(timeout=30)
     assert child.returncode == 0, stderr
@@ -164,6 +171,7 @@ def test_a_file_mapped_for_writing_is_waited_for_though_it_is_closed(export):
     with open(path, "r+b") as f:
         mapping = mmap.mmap(f.fileno(), 0)
     child = export.start()
+    wait_for(lambda: (export.state / "export/verdict.json").exists())
     for i in range(50):
         mapping[5000] = i
         time.sleep(0.02)
@@ -203,14 +211,15 @@ def test_a_file_that_is_written_to_while_it_travels_is_never_torn(export):
 def test_a_writer_is_let_in_at_once_while_its_file_travels(export):
     path = export.write("big", 200 * MIB)
     child = export.start()
-    time.sleep(0.15)
+    wait_for(lambda: any((export.state / "export").glob("logbook-*")) and
+             " P " in next((export.state / "export").glob("logbook-*")).read_text())
     began = time.monotonic()
     with open(path, "r+b") as f:
         waited = time.monotonic() - began
         f.write(b"changed")
     child.communicate(timeout=60)
     assert child.returncode == 0
-    assert waited < 1
+    assert waited < 5  # the kernel would wait for 45 s
     export.assert_same()
 
 
@@ -339,7 +348,7 @@ def test_a_second_export_of_the_same_folder_is_refused_while_one_runs(export):
     held = export.write("held", 10)
     with open(held, "ab"):
         child = export.start()
-        time.sleep(0.5)
+        wait_for(lambda: (export.state / "export/verdict.json").exists())
         done = subprocess.run(export.command(), capture_output=True, text=True, timeout=30)
         assert "CIS4003" in done.stderr and done.returncode != 0
     assert child.wait(timeout=30) == 0
