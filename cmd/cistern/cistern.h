@@ -31,6 +31,7 @@ int verb_export(int argc, char **argv);
 int verb_mount(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_status(int argc, char **argv);
+int verb_demo(int argc, char **argv);
 
 /* Parses the verb's own flags and --help. Returns -1 to go on; else the code to end with. `usage` is the text above the
  * flags. */

@@ -18,6 +18,7 @@ static const struct verb {
     {"doctor", verb_doctor, "what this machine offers, and what will not work on it"},
     {"status", verb_status, "how far this machine's volumes are, and what failed"},
     {"mount", verb_mount, "show a folder through FUSE, at the speed of the disk below"},
+    {"demo", verb_demo, "show the whole life of a volume on this machine"},
 };
 
 static const char *log_level_text;

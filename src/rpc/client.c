@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 struct rpc_client {
-    grpc_channel *channel;        /* owned */
+    char *target;                 /* owned: "unix:/path" */
     grpc_completion_queue *queue; /* owned; plucked from, so that calls need no loop */
 };
 
@@ -27,10 +27,8 @@ struct rpc_client *rpc_client_new(const char *path)
     auto_sbuf target;
     sbuf_init(&target, 256);
     sbuf_addf(&target, "unix:%s", path);
+    c->target = str_dup(sbuf_str(&target));
     grpc_init();
-    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    c->channel = grpc_channel_create(target.ptr, credentials, NULL);
-    grpc_channel_credentials_release(credentials);
     c->queue = grpc_completion_queue_create_for_pluck(NULL);
     return c;
 }
@@ -39,11 +37,24 @@ void rpc_client_free(struct rpc_client *c)
 {
     if (!c)
         return;
-    grpc_channel_destroy(c->channel);
     grpc_completion_queue_shutdown(c->queue);
     grpc_completion_queue_destroy(c->queue);
     grpc_shutdown();
+    free(c->target);
     free(c);
+}
+
+/* A channel of its own for each call: one that is kept goes on connecting only while somebody polls, and we poll only
+ * while we call, so that a server which comes back would be noticed after gRPC's 5 s and not at once. */
+static grpc_channel *channel_open(const struct rpc_client *c)
+{
+    grpc_arg own_pool = {
+        .type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, .value.integer = 1};
+    grpc_channel_args args = {.num_args = 1, .args = &own_pool};
+    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
+    grpc_channel *channel = grpc_channel_create(c->target, credentials, &args);
+    grpc_channel_credentials_release(credentials);
+    return channel;
 }
 
 static grpc_byte_buffer *pack(const ProtobufCMessage *m)
@@ -78,8 +89,9 @@ static void exchange(struct rpc_client *c, const char *method, const ProtobufCMe
         gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos((int64_t)timeout_ns, GPR_TIMESPAN));
     grpc_slice path = grpc_slice_from_copied_string(method);
     grpc_slice host = grpc_slice_from_static_string("localhost");
+    grpc_channel *channel = channel_open(c);
     grpc_call *call =
-        grpc_channel_create_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue, path, &host, deadline, NULL);
+        grpc_channel_create_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue, path, &host, deadline, NULL);
     grpc_byte_buffer *message = pack(request);
     grpc_op ops[] = {
         {.op = GRPC_OP_SEND_INITIAL_METADATA},
@@ -95,6 +107,7 @@ static void exchange(struct rpc_client *c, const char *method, const ProtobufCMe
     if (grpc_call_start_batch(call, ops, countof(ops), call, NULL) == GRPC_CALL_OK)
         grpc_completion_queue_pluck(c->queue, call, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
     grpc_call_unref(call);
+    grpc_channel_destroy(channel);
     grpc_byte_buffer_destroy(message);
     grpc_slice_unref(path);
 }

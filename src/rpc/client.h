@@ -8,7 +8,7 @@
 
 struct rpc_client;
 
-/* `path` is a unix socket. Connects at the first call, and again when the server comes back. */
+/* `path` is a unix socket. Each call connects anew. */
 struct rpc_client *rpc_client_new(const char *path);
 void rpc_client_free(struct rpc_client *c);
 DEFINE_AUTO(rpc_client, struct rpc_client, rpc_client_free)

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls that a provisioner and a kubelet make, made by hand. */
+#include "demo.h"
+#include "fuse/keeper.h"
+#include "proto/csi.pb-c.h"
+#include "rpc/client.h"
+#include "util/clock.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { GRPC_ABORTED = 10, GRPC_UNAVAILABLE = 14 };
+static const uint64_t call_timeout_ns = 120 * NS_PER_SECOND;
+static const uint64_t start_timeout_ns = 15 * NS_PER_SECOND;
+
+struct demo_driver {
+    pid_t pid;
+    struct rpc_client *client; /* owned */
+    char name[96];
+    char state[200];
+};
+
+/* ---- the process --------------------------------------------------------------------------------------------------
+ */
+
+/* `name` in the folder that our own program is in. */
+static int sibling_program(const char *name, char *ret, size_t size, struct err *err)
+{
+    ssize_t n = readlink("/proc/self/exe", ret, size - 1);
+    if (n < 0)
+        return err_sys(err, errno, "cannot find our own program");
+    ret[n] = '\0';
+    char *slash = strrchr(ret, '/');
+    size_t used = slash ? (size_t)(slash + 1 - ret) : 0;
+    if ((size_t)snprintf(ret + used, size - used, "%s", name) >= size - used)
+        return err_set(err, ERR_INVALID, "the path of '%s' is too long", name);
+    return 0;
+}
+
+int demo_spawn(pid_t *ret, const char *program, const posix_spawn_file_actions_t *files, const char *const argv[])
+{
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    int r = posix_spawn(ret, program, files, &attributes, (char *const *)argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    return r;
+}
+
+static int spawn_driver(const char *work, struct demo_driver *d, struct err *err)
+{
+    char program[512], endpoint[300], pool[300], log[300];
+    int r = sibling_program("cisternd", program, sizeof program, err);
+    if (r < 0)
+        return r;
+    snprintf(endpoint, sizeof endpoint, "unix://%s/csi.sock", work);
+    snprintf(pool, sizeof pool, "%s/pool", work);
+    snprintf(log, sizeof log, "%s/driver.log", work);
+    const char *argv[] = {program, "--role=standalone", "--endpoint", endpoint, "--pool",
+                          pool,    "--state",           d->state,     NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+    int spawned = demo_spawn(&d->pid, program, &files, argv);
+    posix_spawn_file_actions_destroy(&files);
+    if (spawned != 0)
+        return err_sys(err, spawned, "cannot start '%s'", program);
+    return 0;
+}
+
+static int wait_ready(struct demo_driver *d, const char *work, struct err *err)
+{
+    Csi__V1__ProbeRequest probe = CSI__V1__PROBE_REQUEST__INIT;
+    uint64_t give_up = clock_now_ns() + start_timeout_ns;
+    for (;;) {
+        ProtobufCMessage *reply = NULL;
+        int status, died;
+        if (rpc_call(d->client, "/csi.v1.Identity/Probe", &probe.base, &csi__v1__probe_response__descriptor,
+                     NS_PER_SECOND, &reply, &status, err) == 0) {
+            Csi__V1__ProbeResponse *p = (Csi__V1__ProbeResponse *)reply;
+            bool ready = !p->ready || p->ready->value;
+            protobuf_c_message_free_unpacked(reply, NULL);
+            if (ready)
+                return 0;
+        }
+        if (waitpid(d->pid, &died, WNOHANG) == d->pid) {
+            d->pid = 0;
+            return err_set(err, ERR_IO, "the driver ended at once; its log is '%s/driver.log'", work);
+        }
+        if (clock_now_ns() > give_up)
+            return err_set(err, ERR_TIMEOUT, "the driver did not answer; its log is '%s/driver.log'", work);
+        usleep(20000);
+    }
+}
+
+static int ask_name(struct demo_driver *d, struct err *err)
+{
+    Csi__V1__GetPluginInfoRequest request = CSI__V1__GET_PLUGIN_INFO_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    int status;
+    int r = rpc_call(d->client, "/csi.v1.Identity/GetPluginInfo", &request.base,
+                     &csi__v1__get_plugin_info_response__descriptor, call_timeout_ns, &reply, &status, err);
+    if (r < 0)
+        return r;
+    Csi__V1__GetPluginInfoResponse *info = (Csi__V1__GetPluginInfoResponse *)reply;
+    snprintf(d->name, sizeof d->name, "%.60s %.30s", info->name, info->vendor_version);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return 0;
+}
+
+DEFINE_AUTO(demo_driver, struct demo_driver, demo_driver_free)
+
+int demo_driver_start(const char *work, struct demo_driver **ret, struct err *err)
+{
+    auto_with(auto_clean_demo_driver) struct demo_driver *d = xcalloc(1, sizeof *d);
+    char socket[300];
+    snprintf(socket, sizeof socket, "%s/csi.sock", work);
+    snprintf(d->state, sizeof d->state, "%.190s/state", work);
+    int r = spawn_driver(work, d, err);
+    if (r < 0)
+        return r;
+    d->client = rpc_client_new(socket);
+    r = wait_ready(d, work, err);
+    if (r == 0)
+        r = ask_name(d, err);
+    if (r < 0)
+        return r;
+    *ret = take(&d);
+    return 0;
+}
+
+void demo_driver_free(struct demo_driver *d)
+{
+    if (!d)
+        return;
+    rpc_client_free(d->client);
+    if (d->pid > 0) {
+        kill(d->pid, SIGTERM);
+        waitpid(d->pid, NULL, 0);
+    }
+    free(d);
+}
+
+const char *demo_driver_name(const struct demo_driver *d)
+{
+    return d->name;
+}
+
+/* ---- volumes ------------------------------------------------------------------------------------------------------
+ */
+
+/* Every claim of the demo: a file system, one node, one pod. On the caller's stack, all of it. */
+struct capability {
+    Csi__V1__VolumeCapability whole;
+    Csi__V1__VolumeCapability__MountVolume mount;
+    Csi__V1__VolumeCapability__AccessMode mode;
+};
+
+static void capability_init(struct capability *c)
+{
+    csi__v1__volume_capability__init(&c->whole);
+    csi__v1__volume_capability__mount_volume__init(&c->mount);
+    csi__v1__volume_capability__access_mode__init(&c->mode);
+    c->mode.mode = CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__SINGLE_NODE_WRITER;
+    c->whole.access_mode = &c->mode;
+    c->whole.access_type_case = CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT;
+    c->whole.mount = &c->mount;
+}
+
+int demo_volume_create(struct demo_driver *d, const char *source_uri, const char *export_uri, uint64_t bytes,
+                       struct demo_volume *ret, struct err *err)
+{
+    Csi__V1__CreateVolumeRequest request = CSI__V1__CREATE_VOLUME_REQUEST__INIT;
+    Csi__V1__CreateVolumeRequest__ParametersEntry entries[] = {
+        CSI__V1__CREATE_VOLUME_REQUEST__PARAMETERS_ENTRY__INIT, CSI__V1__CREATE_VOLUME_REQUEST__PARAMETERS_ENTRY__INIT,
+        CSI__V1__CREATE_VOLUME_REQUEST__PARAMETERS_ENTRY__INIT, CSI__V1__CREATE_VOLUME_REQUEST__PARAMETERS_ENTRY__INIT};
+    const char *const parameters[][2] = {
+        {"uri", source_uri}, {"hydration", "gate"}, {"export.uri", export_uri}, {"export.include", "ckpt/**"}};
+    Csi__V1__CreateVolumeRequest__ParametersEntry *list[countof(entries)];
+    for (size_t i = 0; i < countof(entries); i++) {
+        entries[i].key = (char *)parameters[i][0];
+        entries[i].value = (char *)parameters[i][1];
+        list[i] = &entries[i];
+    }
+    Csi__V1__CapacityRange range = CSI__V1__CAPACITY_RANGE__INIT;
+    range.required_bytes = (int64_t)bytes;
+    struct capability capability;
+    capability_init(&capability);
+    Csi__V1__VolumeCapability *capabilities[] = {&capability.whole};
+    char name[64];
+    snprintf(name, sizeof name, "pvc-demo-%d", (int)getpid());
+    request.name = name;
+    request.capacity_range = &range;
+    request.n_parameters = countof(list);
+    request.parameters = list;
+    request.n_volume_capabilities = 1;
+    request.volume_capabilities = capabilities;
+    ProtobufCMessage *reply;
+    int status;
+    int r = rpc_call(d->client, "/csi.v1.Controller/CreateVolume", &request.base,
+                     &csi__v1__create_volume_response__descriptor, call_timeout_ns, &reply, &status, err);
+    if (r < 0)
+        return err_wrap(err, "CreateVolume");
+    snprintf(ret->id, sizeof ret->id, "%s", ((Csi__V1__CreateVolumeResponse *)reply)->volume->volume_id);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return 0;
+}
+
+/* A call that the kubelet or the provisioner would make again: it is asked until it is done or fails for good. */
+static int call_until_done(struct demo_driver *d, const char *method, const ProtobufCMessage *request,
+                           const ProtobufCMessageDescriptor *reply_type, bool (*go_on)(const char *sentence),
+                           struct err *err)
+{
+    for (;;) {
+        ProtobufCMessage *reply;
+        int status;
+        int r = rpc_call(d->client, method, request, reply_type, call_timeout_ns, &reply, &status, err);
+        if (r == 0) {
+            protobuf_c_message_free_unpacked(reply, NULL);
+            return 0;
+        }
+        if (!go_on || (status != GRPC_ABORTED && status != GRPC_UNAVAILABLE) || !go_on(err->text))
+            return err_wrap(err, "%s", strrchr(method, '/') + 1);
+        usleep(200000);
+    }
+}
+
+int demo_volume_publish(struct demo_driver *d, struct demo_volume *v, bool (*go_on)(const char *sentence),
+                        struct err *err)
+{
+    struct capability capability;
+    capability_init(&capability);
+    Csi__V1__NodeStageVolumeRequest stage = CSI__V1__NODE_STAGE_VOLUME_REQUEST__INIT;
+    stage.volume_id = v->id;
+    stage.staging_target_path = v->staging;
+    stage.volume_capability = &capability.whole;
+    int r = call_until_done(d, "/csi.v1.Node/NodeStageVolume", &stage.base,
+                            &csi__v1__node_stage_volume_response__descriptor, go_on, err);
+    if (r < 0)
+        return r;
+    Csi__V1__NodePublishVolumeRequest publish = CSI__V1__NODE_PUBLISH_VOLUME_REQUEST__INIT;
+    publish.volume_id = v->id;
+    publish.staging_target_path = v->staging;
+    publish.target_path = v->target;
+    publish.volume_capability = &capability.whole;
+    return call_until_done(d, "/csi.v1.Node/NodePublishVolume", &publish.base,
+                           &csi__v1__node_publish_volume_response__descriptor, go_on, err);
+}
+
+int demo_volume_unpublish(struct demo_driver *d, struct demo_volume *v, struct err *err)
+{
+    Csi__V1__NodeUnpublishVolumeRequest unpublish = CSI__V1__NODE_UNPUBLISH_VOLUME_REQUEST__INIT;
+    unpublish.volume_id = v->id;
+    unpublish.target_path = v->target;
+    int r = call_until_done(d, "/csi.v1.Node/NodeUnpublishVolume", &unpublish.base,
+                            &csi__v1__node_unpublish_volume_response__descriptor, NULL, err);
+    if (r < 0)
+        return r;
+    Csi__V1__NodeUnstageVolumeRequest unstage = CSI__V1__NODE_UNSTAGE_VOLUME_REQUEST__INIT;
+    unstage.volume_id = v->id;
+    unstage.staging_target_path = v->staging;
+    return call_until_done(d, "/csi.v1.Node/NodeUnstageVolume", &unstage.base,
+                           &csi__v1__node_unstage_volume_response__descriptor, NULL, err);
+}
+
+int demo_volume_delete(struct demo_driver *d, struct demo_volume *v, bool (*go_on)(const char *sentence),
+                       struct err *err)
+{
+    Csi__V1__DeleteVolumeRequest request = CSI__V1__DELETE_VOLUME_REQUEST__INIT;
+    request.volume_id = v->id;
+    return call_until_done(d, "/csi.v1.Controller/DeleteVolume", &request.base,
+                           &csi__v1__delete_volume_response__descriptor, go_on, err);
+}
+
+int demo_mount_pid(struct demo_driver *d, const struct demo_volume *v, pid_t *ret, struct err *err)
+{
+    char socket[256];
+    struct keeper_status status;
+    snprintf(socket, sizeof socket, "%s/keeper.sock", d->state);
+    uint64_t give_up = clock_now_ns() + start_timeout_ns;
+    do {
+        int r = keeper_status(socket, v->id, &status, err);
+        if (r < 0)
+            return r;
+        if (status.pid > 0) {
+            *ret = status.pid;
+            return 0;
+        }
+        usleep(20000);
+    } while (clock_now_ns() < give_up);
+    return err_set(err, ERR_TIMEOUT, "no process serves the mount of '%s'", v->id);
+}

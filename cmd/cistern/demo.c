@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The demo is a program of its own: it is a gRPC client, and gRPC would cost every mount process, which is this program
+ * too, 12 MiB of memory. */
+#include "cistern.h"
+#include "cli/exit.h"
+
+int verb_demo(int argc, char **argv)
+{
+    (void)argc;
+    struct err err;
+    auto_sbuf path;
+    sbuf_init(&path, 4096);
+    char self[3072];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+    const char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
+    sbuf_add(&path, (struct str){self, slash ? (size_t)(slash + 1 - self) : 0});
+    sbuf_adds(&path, "cistern-demo");
+    execv(path.ptr, argv);
+    err_sys(&err, errno, "cannot start '%s'", path.ptr);
+    err_advise(&err, 9012, "it belongs beside the program cistern");
+    return exit_with(&err, globals.json);
+}
