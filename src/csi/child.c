@@ -112,6 +112,9 @@ bool child_succeeded(enum job_kind kind, const char *path)
         return hydration_succeeded(dir);
     struct verdict v;
     bool done = read_verdict(dir, &v) && v.state == VERDICT_DONE;
+    /* What an earlier run for unpublishing achieved says nothing of what was written after it. */
+    if (kind == JOB_EXPORT_RELEASE)
+        done = done && v.purpose == VERDICT_FOR_RELEASE;
     verdict_done(&v);
     return done;
 }

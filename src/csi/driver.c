@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver.h"
+#include "export/verdict.h"
 #include "progress.h"
 #include "util/log.h"
 #include "util/names.h"
@@ -108,22 +109,42 @@ static int open_pools(struct driver *d, const struct driver_options *o, struct e
     return 0;
 }
 
-/* A hydration that was under way when we died may still run, or must go on. */
-static void resume_one(struct driver *d, struct space *s, const char *id)
+static bool export_was_cut_short(const struct volume *v)
 {
     struct err err;
+    struct verdict verdict;
+    if (!v->spec->export.uri)
+        return false;
+    verdict_init(&verdict);
+    bool cut = verdict_read(v->dir, &verdict, &err) == 0 && verdict.state == VERDICT_RUNNING;
+    verdict_done(&verdict);
+    return cut;
+}
+
+/* What was under way when we died may still run, and then is found by its lock, or must go on. */
+static int resume_volume(struct driver *d, struct space *s, const char *id, struct err *err)
+{
     struct job_view view;
     char text[HEALTH_TEXT_MAX];
     bool failed;
     auto_volume v = NULL;
-    int r = space_find(s, str_of(id), &v, &err);
-    if (r == 0 && data_is_whole(v, text, &failed))
-        return;
-    if (r == 0)
-        r = space_attach(s, str_of(id), &err);
-    if (r == 0)
-        r = jobs_want(d->jobs, id, v->path, JOB_HYDRATE, false, &view, &err);
+    int r = space_find(s, str_of(id), &v, err);
     if (r < 0)
+        return r;
+    bool whole = data_is_whole(v, text, &failed), cut = export_was_cut_short(v);
+    if (!whole || cut)
+        r = space_attach(s, str_of(id), err);
+    if (r == 0 && !whole)
+        r = jobs_want(d->jobs, id, v->path, JOB_HYDRATE, false, &view, err);
+    if (r == 0 && cut)
+        r = jobs_want(d->jobs, id, v->path, JOB_EXPORT_UNPUBLISH, false, &view, err);
+    return r;
+}
+
+static void resume_one(struct driver *d, struct space *s, const char *id)
+{
+    struct err err;
+    if (resume_volume(d, s, id, &err) < 0)
         log_err(LOG_WARN, "a volume cannot be taken up again", &err, "volume", id, NULL);
 }
 

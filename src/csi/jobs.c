@@ -26,7 +26,7 @@ struct job {
     bool again;     /* once more when it ends */
     bool ending;    /* not wanted any more: the thread removes it when nothing lives */
     bool claimed;   /* the thread looks at it without the lock: it may not be freed */
-    uint64_t at_ns; /* FAILED: when to start again; RUNNING and not ours: when to look */
+    uint64_t at_ns; /* FAILED: when to start again; RUNNING and not ours: when to look; DONE: until when that is new */
     unsigned failures;
     pid_t pid; /* our child; 0: not ours, or none */
     int pidfd;
@@ -76,8 +76,10 @@ static void job_become(struct jobs *j, struct job *job, enum job_state next)
     assert(allowed[job->state][next]);
     j->running += (next == JOB_RUNNING) - (job->state == JOB_RUNNING);
     job->state = next;
-    if (next == JOB_DONE)
+    if (next == JOB_DONE) {
         job->failures = 0;
+        job->at_ns = clock_now_ns() + NS_PER_SECOND;
+    }
     if (next == JOB_FAILED)
         job->at_ns =
             clock_now_ns() + NS_PER_SECOND + clock_backoff_ns(++job->failures, BACKOFF_BASE_NS, BACKOFF_CAP_NS);
@@ -353,7 +355,9 @@ static void want(struct jobs *j, struct job *job, enum job_kind kind, bool fresh
         job->kind = kind;
         job->failures = 0;
     }
-    if ((job->state == JOB_FAILED && other) || (job->state == JOB_DONE && (fresh || other)))
+    /* Whoever asks for what was done a while ago has looked, and found it undone: the files were tampered with. */
+    bool undone = job->state == JOB_DONE && clock_now_ns() >= job->at_ns;
+    if ((job->state == JOB_FAILED && other) || (job->state == JOB_DONE && (fresh || other)) || undone)
         job_become(j, job, JOB_QUEUED);
 }
 

@@ -12,6 +12,7 @@
 #define END_NS (3 * NS_PER_SECOND)
 #define ANSWER_NS (20 * NS_PER_MS)
 #define LOOK_NS (250 * NS_PER_MS)
+#define MIRROR_NS (3 * NS_PER_SECOND) /* it connects within a second of the keeper's start */
 
 enum { UNMOUNT_MS = 5000 };
 
@@ -22,6 +23,7 @@ struct keeping {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t woken;
     bool starting; /* somebody is at it */
+    bool wanted;   /* somebody asked for a mount: from then on there is to be a keeper */
     bool stopping;
     pid_t pid; /* of the keeper, if it is our child */
 };
@@ -121,13 +123,22 @@ static bool wait_a_turn(struct keeping *k)
     return go_on;
 }
 
+/* Also where the mirror holds nothing yet: the keeper may die before it has handed over its first mount. */
+static bool is_wanted(struct keeping *k)
+{
+    pthread_mutex_lock(&k->lock);
+    bool wanted = k->wanted;
+    pthread_mutex_unlock(&k->lock);
+    return wanted || mirror_volumes(k->mirror) > 0;
+}
+
 static void *keeping_main(void *ctx)
 {
     struct keeping *k = ctx;
     struct err err;
     while (wait_a_turn(k)) {
         reap(k);
-        if (mirror_volumes(k->mirror) > 0 && !mirror_is_connected(k->mirror) && ensure_keeper(k, &err) < 0)
+        if (is_wanted(k) && !mirror_is_connected(k->mirror) && ensure_keeper(k, &err) < 0)
             log_err(LOG_ERROR, "the keeper died and cannot be started again", &err, NULL);
     }
     return NULL;
@@ -196,6 +207,16 @@ void keeping_stop(struct keeping *own_k)
 /* ---- mounts -------------------------------------------------------------------------------------------------------
  */
 
+/* A mount is safe when its descriptors are held twice: a keeper that died before would take it along. Only a wait, no
+ * condition: what is mounted serves all the same. */
+static void wait_for_mirror(struct keeping *k)
+{
+    size_t mounts;
+    for (uint64_t end_ns = clock_now_ns() + MIRROR_NS; clock_now_ns() < end_ns; usleep(ANSWER_NS / 1000))
+        if (mirror_is_connected(k->mirror) && ask(k, &mounts) && mirror_volumes(k->mirror) >= mounts)
+            return;
+}
+
 int keeping_mount(struct keeping *k, const struct spec *s, const char *data, const struct record *wish, struct err *err)
 {
     struct keeper_mount m = {.volume_id = s->id,
@@ -207,8 +228,15 @@ int keeping_mount(struct keeping *k, const struct spec *s, const char *data, con
                              .exclusive = s->params.hydration != HYDRATION_LAZY,
                              .has_group = wish->has_group,
                              .group = wish->group};
+    pthread_mutex_lock(&k->lock);
+    k->wanted = true;
+    pthread_mutex_unlock(&k->lock);
     int r = ensure_keeper(k, err);
-    return r < 0 ? r : keeper_mount(k->socket, &m, err);
+    if (r == 0)
+        r = keeper_mount(k->socket, &m, err);
+    if (r == 0)
+        wait_for_mirror(k);
+    return r;
 }
 
 int keeping_unmount(struct keeping *k, const char *id, const char *path, struct err *err)

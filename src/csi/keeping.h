@@ -9,8 +9,8 @@
 
 struct keeping;
 
-/* `programs` is the folder of cistern-keeper. `mirror` outlives it: a keeper that dies while the mirror has descriptors
- * is started again within half a second by the thread "keeping", and gets them back. */
+/* `programs` is the folder of cistern-keeper. `mirror` outlives it: a keeper that dies is started again within half a
+ * second by the thread "keeping", and gets the mirror's descriptors back. */
 must_check int keeping_start(const char *socket, const char *programs, struct mirror *mirror, struct keeping **ret,
                              struct err *err);
 void keeping_stop(struct keeping *own_k); /* NULL is fine */
