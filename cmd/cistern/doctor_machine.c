@@ -20,8 +20,6 @@
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
-extern char **environ;
-
 enum {
     FILES_WANTED = 16384,     /* a mount keeps descriptors of what pods have open, hydration those of its parts */
     MEMLOCK_WANTED = 8 << 20, /* io_uring's rings, where a kernel before 5.12 counts them */

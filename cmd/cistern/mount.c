@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-extern char **environ;
-
 static struct {
     bool read_only, allow_other, foreground;
     const char *passthrough;

@@ -10,8 +10,6 @@
 #include <spawn.h>
 #include <stdio.h>
 
-extern char **environ;
-
 static const char *verb_of(enum job_kind kind)
 {
     return kind == JOB_HYDRATE ? "hydrate" : "export";

@@ -14,8 +14,6 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-extern char **environ;
-
 enum { START_MS = 25000, RETRY_UNMOUNT_MS = 20, LEAVE_MS = 3000, DROP_MS = 2000, SHORT_LIFE_MS = 1000 };
 
 static const uint8_t allowed[] = {

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fail_call.c - preloaded into a program of ours, makes one call to the system fail: the CISTERN_FAIL_AT-th of those
+ * that touch files, with CISTERN_FAIL_ERRNO (EIO). The number of calls there were goes to the file CISTERN_FAIL_COUNT,
+ * by which a test knows when it has failed them all. Only calls through libc are seen; io_uring's are not (--io=pool).
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static atomic_ulong calls;
+
+static unsigned long number(const char *name, unsigned long otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoul(text, NULL, 10) : otherwise;
+}
+
+/* Is it this one's turn to fail? Sets errno if so. */
+static bool fails(void)
+{
+    static atomic_ulong at;
+    if (!at)
+        at = number("CISTERN_FAIL_AT", ~0UL);
+    if (atomic_fetch_add(&calls, 1) + 1 != at)
+        return false;
+    errno = (int)number("CISTERN_FAIL_ERRNO", EIO);
+    return true;
+}
+
+__attribute__((destructor)) static void tell_count(void)
+{
+    const char *path = getenv("CISTERN_FAIL_COUNT");
+    FILE *f = path ? fopen(path, "we") : NULL;
+    if (!f)
+        return;
+    fprintf(f, "%lu\n", atomic_load(&calls));
+    fclose(f);
+}
+
+#define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
+#define FAIL_INT(name, params, ...)                                                                                    \
+    int name params                                                                                                    \
+    {                                                                                                                  \
+        return fails() ? -1 : REAL(name)(__VA_ARGS__);                                                                 \
+    }
+#define FAIL_SSIZE(name, params, ...)                                                                                  \
+    ssize_t name params                                                                                                \
+    {                                                                                                                  \
+        return fails() ? -1 : REAL(name)(__VA_ARGS__);                                                                 \
+    }
+
+/* A mode is there only with O_CREAT or O_TMPFILE; reading one that is not does no harm on any ABI that we run on. */
+#define FAIL_OPEN(name, params, last, ...)                                                                             \
+    int name params                                                                                                    \
+    {                                                                                                                  \
+        va_list args;                                                                                                  \
+        va_start(args, last);                                                                                          \
+        mode_t mode = va_arg(args, mode_t);                                                                            \
+        va_end(args);                                                                                                  \
+        return fails() ? -1 : REAL(name)(__VA_ARGS__, mode);                                                           \
+    }
+
+FAIL_OPEN(open, (const char *path, int flags, ...), flags, path, flags)
+FAIL_OPEN(open64, (const char *path, int flags, ...), flags, path, flags)
+FAIL_OPEN(openat, (int dir, const char *path, int flags, ...), flags, dir, path, flags)
+FAIL_OPEN(openat64, (int dir, const char *path, int flags, ...), flags, dir, path, flags)
+FAIL_SSIZE(pread, (int fd, void *buf, size_t len, off_t offset), fd, buf, len, offset)
+FAIL_SSIZE(pread64, (int fd, void *buf, size_t len, off64_t offset), fd, buf, len, offset)
+FAIL_SSIZE(pwrite, (int fd, const void *buf, size_t len, off_t offset), fd, buf, len, offset)
+FAIL_SSIZE(pwrite64, (int fd, const void *buf, size_t len, off64_t offset), fd, buf, len, offset)
+FAIL_INT(fsync, (int fd), fd)
+FAIL_INT(fdatasync, (int fd), fd)
+FAIL_INT(syncfs, (int fd), fd)
+FAIL_INT(ftruncate, (int fd, off_t len), fd, len)
+FAIL_INT(ftruncate64, (int fd, off64_t len), fd, len)
+FAIL_INT(fallocate, (int fd, int mode, off_t offset, off_t len), fd, mode, offset, len)
+FAIL_INT(fallocate64, (int fd, int mode, off64_t offset, off64_t len), fd, mode, offset, len)
+FAIL_INT(mkdirat, (int dir, const char *path, mode_t mode), dir, path, mode)
+FAIL_INT(unlinkat, (int dir, const char *path, int flags), dir, path, flags)
+FAIL_INT(renameat, (int from, const char *a, int to, const char *b), from, a, to, b)
+FAIL_INT(renameat2, (int from, const char *a, int to, const char *b, unsigned flags), from, a, to, b, flags)
+FAIL_INT(linkat, (int from, const char *a, int to, const char *b, int flags), from, a, to, b, flags)
+FAIL_INT(fstat, (int fd, struct stat *st), fd, st)
+FAIL_INT(fstatat, (int dir, const char *path, struct stat *st, int flags), dir, path, st, flags)
+
+/* Plain reads and writes fail on files alone: an eventfd has no EIO, and a program that cannot say on its standard
+ * streams what failed cannot be judged. */
+static bool is_file(int fd)
+{
+    struct stat st;
+    return REAL(fstat)(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+ssize_t read(int fd, void *buf, size_t len)
+{
+    return is_file(fd) && fails() ? -1 : REAL(read)(fd, buf, len);
+}
+
+ssize_t write(int fd, const void *buf, size_t len)
+{
+    return fd > STDERR_FILENO && is_file(fd) && fails() ? -1 : REAL(write)(fd, buf, len);
+}
