@@ -286,18 +286,29 @@ unsigned walk_skipped(const struct walk *w)
     return w->skipped;
 }
 
-/* Is the entry a file, or a link to one inside the root? */
-static bool stat_file(struct walk *w, const struct level *l, int type, struct stat *ret)
+/* What says that a name leads to no file of ours. Any other failure (EIO, no descriptors left) says nothing about it,
+ * and must not make an object vanish from a listing. */
+static bool leads_nowhere(int errnum)
+{
+    return errnum == ENOENT || errnum == ENOTDIR || errnum == ELOOP || errnum == EXDEV || errnum == EACCES;
+}
+
+/* Is the entry a file, or a link to one inside the root? 1, 0 or an error. */
+static int stat_file(struct walk *w, const struct level *l, int type, struct stat *ret, struct err *err)
 {
     const char *name = w->path.ptr + l->path_len;
+    bool stated = true;
+    errno = 0;
     if (type == DT_REG)
-        return fstatat(l->fd, name, ret, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(ret->st_mode);
-    bool is_file = false;
+        stated = fstatat(l->fd, name, ret, AT_SYMLINK_NOFOLLOW) == 0;
     if (type == DT_LNK) {
         auto_fd fd = walk_open_beneath(w->root, w->path.ptr, O_PATH);
-        is_file = fd >= 0 && fstat(fd, ret) == 0 && S_ISREG(ret->st_mode);
+        stated = fd >= 0 && fstat(fd, ret) == 0;
     }
-    if (!is_file)
+    if (!stated && !leads_nowhere(errno))
+        return err_sys(err, errno, "cannot look at '%s'", w->path.ptr);
+    bool is_file = stated && (type == DT_REG || type == DT_LNK) && S_ISREG(ret->st_mode);
+    if (!is_file && type != DT_REG)
         w->skipped++;
     return is_file;
 }
@@ -338,8 +349,9 @@ static int step(struct walk *w, struct walk_entry *ret, struct err *err)
     ret->is_folder = e->type == DT_DIR;
     if (e->type == DT_DIR && !w->folders)
         return descend(w, l, err);
-    if (e->type != DT_DIR && !stat_file(w, l, e->type, &ret->st))
-        return 0;
+    int r = e->type == DT_DIR ? 1 : stat_file(w, l, e->type, &ret->st, err);
+    if (r <= 0)
+        return r;
     give(w, ret);
     return 1;
 }
