@@ -4,6 +4,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 /* ---- arena ----------------------------------------------------------------------------------------------------------
  */
@@ -279,4 +282,27 @@ uint64_t budget_bytes_out(struct budget *b)
     uint64_t out = (uint64_t)(b->count - b->free_count) * SLICE_BYTES;
     pthread_mutex_unlock(&b->lock);
     return out;
+}
+
+/* ---- a copy for the disk ------------------------------------------------------------------------------------------
+ */
+
+/* An ordinary store first reads the line that it is going to overwrite: a third of the memory's bandwidth, for nothing
+ * when the line goes to the disk next (24 against 17 GB/s, measured). */
+void mem_copy_out(void *to, const void *from, size_t len)
+{
+    char *d = to;
+    const char *s = from;
+#ifdef __SSE2__
+    size_t head = min_u64(-(uintptr_t)d % 64, len);
+    memcpy(d, s, head);
+    d += head;
+    s += head;
+    len -= head;
+    for (; len >= 64; d += 64, s += 64, len -= 64)
+        for (size_t i = 0; i < 64; i += 16)
+            _mm_stream_si128((__m128i *)(void *)(d + i), _mm_loadu_si128((const __m128i *)(const void *)(s + i)));
+    _mm_sfence(); /* whoever is told of the bytes must find them */
+#endif
+    memcpy(d, s, len);
 }

@@ -47,3 +47,9 @@ void budget_give(struct budget *b, void *own_slice);
 /* No longer waits, nor wants what is kept for it; not woken after this returns. Any waiter, at any time. */
 void budget_forget(struct budget *b, struct budget_waiter *w);
 uint64_t budget_bytes_out(struct budget *b); /* in use now, without what is kept for a waiter */
+
+/* ---- a copy for the disk ------------------------------------------------------------------------------------------
+ */
+
+/* memcpy() for bytes that no CPU reads again soon: they go past the caches where the machine can do that. */
+void mem_copy_out(void *to, const void *from, size_t len);

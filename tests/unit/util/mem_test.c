@@ -176,9 +176,27 @@ static void a_crowd_shares_two_slices_without_losing_a_wake(void **state)
     budget_free(crowd.b);
 }
 
+static void a_copy_for_the_disk_is_a_copy_at_any_alignment(void **state)
+{
+    (void)state;
+    char from[400], to[400];
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (char)(i * 7 + 1);
+    for (size_t at = 0; at < 70; at++)
+        for (size_t len = 0; len < 200; len += 1 + len / 9) {
+            memset(to, 0, sizeof to);
+            mem_copy_out(to + at, from + at % 17, len);
+            assert_memory_equal(to + at, from + at % 17, len);
+            for (size_t i = 0; i < sizeof to; i++)
+                if (i < at || i >= at + len)
+                    assert_int_equal(to[i], 0);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_copy_for_the_disk_is_a_copy_at_any_alignment),
         cmocka_unit_test(an_arena_gives_zeroed_aligned_memory_up_to_its_ceiling),
         cmocka_unit_test(an_arena_copies_with_a_nul_behind),
         cmocka_unit_test(slices_are_aligned_distinct_and_end),
