@@ -14,6 +14,9 @@ static int check_want(const struct space *s, const struct spec *want, struct err
 {
     if (!want->name || !want->name[0])
         return err_set(err, ERR_INVALID, "a volume needs a name");
+    /* JSON could not keep it, and the name is how a repeated call finds its volume. */
+    if (!str_is_utf8(str_of(want->name)))
+        return err_set(err, ERR_INVALID, "the name of a volume must be UTF-8");
     if (want->capacity_bytes < DISK_BYTES_MIN) {
         err_set(err, ERR_RANGE, "the volume '%s' is to have %llu bytes", want->name,
                 (unsigned long long)want->capacity_bytes);

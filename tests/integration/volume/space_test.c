@@ -168,6 +168,8 @@ static void the_same_name_gives_the_same_volume_or_an_error(void **state)
     must_fail(ERR_RANGE, 2027, space_create(s, tiny, 0, &none, &err));
     auto_spec nameless = wanted("", 32 * MIB);
     must_fail(ERR_INVALID, 0, space_create(s, nameless, 0, &none, &err));
+    auto_spec broken = wanted("x\xff", 32 * MIB);
+    must_fail(ERR_INVALID, 0, space_create(s, broken, 0, &none, &err));
     must(space_delete(s, str_of(a->spec->id), &err));
     must(space_empty_trash(s, &err));
 }
