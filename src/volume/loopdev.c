@@ -57,9 +57,12 @@ int loopdev_find(int file, struct loopdev *ret, bool *ret_found, struct err *err
         return err_set(err, ERR_IO, "cannot list the loop devices in /sys/block");
     for (size_t i = 0; i < bound.gl_pathc && !*ret_found; i++) {
         struct loopdev d = {.fd = -1};
-        unsigned number;
+        struct str rest = str_from(str_of(bound.gl_pathv[i]), sizeof "/sys/block/loop" - 1), digits;
+        uint64_t number;
+        struct err ignored;
         /* One that cannot be opened was freed since. */
-        if (sscanf(bound.gl_pathv[i], "/sys/block/loop%u/", &number) != 1 || open_device(number, &d) != 0)
+        if (!str_split(&rest, '/', &digits) || str_to_u64(digits, &number, &ignored) < 0 ||
+            open_device((unsigned)number, &d) != 0)
             continue;
         *ret_found = is_behind(&d, &st);
         if (*ret_found)
