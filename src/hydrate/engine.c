@@ -139,6 +139,20 @@ static void tell_stop(struct hydrate *h)
     lanes_kick(h);
 }
 
+/* Nothing runs, and nothing more is to be given out. What waited for that (conflict.c) gets its turn first. */
+static bool is_over(struct hydrate *h, bool stopping)
+{
+    pthread_mutex_lock(&h->lock);
+    bool idle = h->active == 0 && h->listing_over;
+    bool drained = idle && !h->larges && plan_is_exhausted(&h->plan, index_count(h->index));
+    bool again = drained && !stopping && h->deferred_next < h->deferred_count;
+    h->second_round |= again;
+    pthread_mutex_unlock(&h->lock);
+    if (again)
+        lanes_kick(h);
+    return !again && (drained || (idle && stopping));
+}
+
 void driver_look(struct hydrate *h)
 {
     bool stopping = atomic_load(&h->stopping);
@@ -146,11 +160,7 @@ void driver_look(struct hydrate *h)
         return;
     if (stopping && !h->is_stopping_told)
         tell_stop(h);
-    pthread_mutex_lock(&h->lock);
-    bool over = h->active == 0 && h->listing_over &&
-                (stopping || (!h->larges && plan_is_exhausted(&h->plan, index_count(h->index))));
-    pthread_mutex_unlock(&h->lock);
-    if (!over || h->barrier != BARRIER_NONE)
+    if (!is_over(h, stopping) || h->barrier != BARRIER_NONE)
         return;
     h->is_finishing = true;
     if (!stopping)
@@ -325,6 +335,7 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
     h->target = own_target;
     h->ended_fd = h->sync_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
+    pthread_mutex_init(&h->conflict_lock, NULL);
     h->faults = xcalloc(FAULTS_MAX, sizeof *h->faults);
     h->first_faults = xcalloc(HYDRATE_ERRORS_KEPT, sizeof *h->first_faults);
     h->scratch = xcalloc(1, sizeof *h->scratch);
@@ -359,7 +370,9 @@ static void release(struct hydrate *h)
     auto_clean_fd(&h->ended_fd);
     free(h->faults);
     free(h->first_faults);
+    free(h->deferred);
     free(h->scratch);
+    pthread_mutex_destroy(&h->conflict_lock);
     pthread_mutex_destroy(&h->lock);
     free(h);
 }

@@ -47,7 +47,9 @@ void hydrate_object_failed(struct hydrate *h, struct str path, const struct err 
 {
     struct err full = *err;
     uint64_t limit = h->o.errors_max ? h->o.errors_max : 1000;
-    err_wrap(&full, "%.*s", (int)min_u64(path.len, 200), path.ptr ? path.ptr : "");
+    /* Named once: many sentences of the store do it themselves. */
+    if (path.len > 0 && !memmem(err->text, strlen(err->text), path.ptr, min_u64(path.len, 100)))
+        err_wrap(&full, "%.*s", (int)min_u64(path.len, 200), path.ptr);
     uint64_t failed = atomic_fetch_add(&h->objects_failed, 1) + 1;
     pthread_mutex_lock(&h->lock);
     h->fault_codes |= UINT64_C(1) << err->code;

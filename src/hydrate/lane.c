@@ -19,16 +19,31 @@ static unsigned share(const struct hydrate *h)
     return (window + lanes - 1) / lanes;
 }
 
+/* h->lock held. */
+static int take_deferred(struct hydrate *h, struct unit *ret, struct err *err)
+{
+    ret->id = h->deferred[h->deferred_next++];
+    int r = index_get(h->index, ret->id, &ret->entry, err);
+    return r < 0 ? r : 1;
+}
+
 /* 1: a unit was taken and counts as active. */
 static int take_unit(struct hydrate *h, struct unit *ret, struct err *err)
 {
-    int r = 1;
+    int r;
     *ret = (struct unit){0};
     pthread_mutex_lock(&h->lock);
-    if (!large_take_part(h, &ret->large, &ret->part))
+    if (large_take_part(h, &ret->large, &ret->part)) {
+        r = 1;
+    } else if (h->second_round) {
+        r = h->deferred_next < h->deferred_count;
+        if (r)
+            r = take_deferred(h, ret, err);
+    } else {
         do
             r = plan_next(&h->plan, h->index, &ret->id, &ret->entry, err);
         while (r == 1 && journal_is_whole(h->journal, ret->id));
+    }
     if (r == 1)
         h->active++;
     pthread_mutex_unlock(&h->lock);
@@ -68,14 +83,21 @@ static int check_path(const struct hydrate *h, const struct index_entry *e, stru
     return path_check(path, err);
 }
 
+static int write_inline(struct lane *l, const struct unit *u, struct err *err)
+{
+    if (is_marker(&u->entry))
+        return marker_make(l, &u->entry, err);
+    return small_write(l, u->id, &u->entry, NULL, err);
+}
+
 /* A unit that needs no request. */
 static void end_inline(struct lane *l, const struct unit *u, int r, const struct err *err)
 {
     if (r == 0)
         object_is_whole(l->h, u->id);
-    else if (fault_is_fatal(err))
+    else if (r < 0 && fault_is_fatal(err))
         hydrate_fail(l->h, err);
-    else
+    else if (r < 0)
         hydrate_object_failed(l->h, u->entry.path, err, 1);
     lane_unit_ended(l);
 }
@@ -98,8 +120,11 @@ static bool begin_unit(struct lane *l, const struct unit *u)
             large_begin(l, u->id, &u->entry);
         return false;
     }
-    if (r == 0)
-        r = is_marker(&u->entry) ? marker_make(l, &u->entry, &err) : small_write(l, u->id, &u->entry, NULL, &err);
+    if (r == 0 && (r = write_inline(l, u, &err)) < 0) {
+        r = conflict_settle(l, u->id, &u->entry, &err);
+        if (r == 0)
+            r = write_inline(l, u, &err);
+    }
     end_inline(l, u, r, &err);
     return true;
 }

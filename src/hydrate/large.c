@@ -386,10 +386,15 @@ void large_begin(struct lane *l, uint64_t id, const struct index_entry *e)
     g->part_count = g->left = plan_part_count(e->size_bytes);
     g->have = xcalloc(g->part_count, 1);
     g->digests = xcalloc(g->part_count, sizeof *g->digests);
-    if (open_file(l, g, &err) < 0) {
+    int r = open_file(l, g, &err);
+    if (r < 0 && (r = conflict_settle(l, id, e, &err)) == 0)
+        r = open_file(l, g, &err);
+    if (r < 0)
         fail_whole(l, g, &err, false);
+    else if (r > 0)
+        leave(l, g);
+    if (r != 0)
         return;
-    }
     if (!wants_head(g)) {
         adopt_parts(g);
         publish(l, g);

@@ -138,6 +138,9 @@ struct hydrate {
     struct large *larges; /* with parts to give out, first come first */
     unsigned active;      /* units given out and not ended, larges that are open */
     bool listing_over;
+    bool second_round;  /* what waited for the end of the rest (conflict.c) is being given out */
+    uint64_t *deferred; /* owned: ids */
+    size_t deferred_count, deferred_next;
     bool is_cancelled;
     bool has_fatal;
     struct err fatal;
@@ -148,6 +151,8 @@ struct hydrate {
     uint64_t fault_codes; /* bits of enum err_code */
     enum hydrate_phase phase;
     int64_t started_ns, finished_ns;
+
+    pthread_mutex_t conflict_lock; /* one displaces at a time; guards the disk, not fields */
 
     _Atomic unsigned window;
     _Atomic bool slowed; /* a store asked for less since the last tick */
@@ -239,6 +244,10 @@ int part_data(struct job *j, const char *bytes, size_t len);
 void part_whole(struct job *j);
 void part_flush(struct job *j); /* what is left in the filling slice goes out */
 void object_is_whole(struct hydrate *h, uint64_t id);
+
+/* conflict.c: after an object could not be written. 0: the way may be clear now, once more; 1: it waits, the unit is
+ * over; negative: it failed, by *err. */
+must_check int conflict_settle(struct lane *l, uint64_t id, const struct index_entry *e, struct err *err);
 
 /* large.c */
 void large_begin(struct lane *l, uint64_t id, const struct index_entry *e);

@@ -101,10 +101,15 @@ void small_whole(struct job *j, const struct digest *reply)
             return;
         }
     }
-    if (small_write(l, j->id, &j->entry, j->slices[0].bytes, &err) < 0) {
+    int r = small_write(l, j->id, &j->entry, j->slices[0].bytes, &err);
+    if (r < 0 && (r = conflict_settle(l, j->id, &j->entry, &err)) == 0)
+        r = small_write(l, j->id, &j->entry, j->slices[0].bytes, &err);
+    if (r < 0)
         job_object_failed(j, &err);
+    else if (r > 0)
+        job_end(j);
+    if (r != 0)
         return;
-    }
     if (want.kind == HASH_NONE)
         atomic_fetch_add(&h->size_only, 1);
     atomic_fetch_add(&h->bytes_done, j->entry.size_bytes);

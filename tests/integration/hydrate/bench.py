@@ -5,6 +5,7 @@ import json
 import os
 import random
 import subprocess
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -71,9 +72,12 @@ class Bucket:
         self.child.stdout.close()
 
     def ask(self, path, method="GET", body=None):
-        request = urllib.request.Request(self.url + path, method=method, data=body.encode() if body else None)
+        request = urllib.request.Request(self.url + path, method=method, data=None if body is None else body.encode())
         with urllib.request.urlopen(request, timeout=10) as reply:
             return reply.read()
+
+    def put(self, key, body):
+        self.ask("/bench/" + urllib.parse.quote(key), "PUT", body)
 
     def fault(self, *rules):
         self.ask("/_fault", "POST", "\n".join(rules))

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "plan.h"
+#include "util/file.h"
+#include <fcntl.h>
+
+static int dir = -1;
+static char dir_name[] = "/tmp/cistern-unit-plan-XXXXXX";
+static const struct index_source source = {{1}, {"s3://b/", 7}};
+
+static int setup(void **state)
+{
+    (void)state;
+    memcpy(dir_name + sizeof dir_name - 7, "XXXXXX", 6);
+    assert_non_null(mkdtemp(dir_name));
+    dir = open(dir_name, O_RDONLY | O_DIRECTORY);
+    return dir < 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    struct err err;
+    close(dir);
+    return dir_remove(AT_FDCWD, dir_name, &err);
+}
+
+static void parts_cover_an_object_once_without_a_gap(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {1, PLAN_PART_BYTES - 1, PLAN_PART_BYTES, PLAN_PART_BYTES + 1, UINT64_C(5) << 40};
+    for (size_t i = 0; i < countof(sizes); i++) {
+        uint64_t at = 0;
+        for (uint32_t p = 0; p < plan_part_count(sizes[i]); p++) {
+            uint64_t offset, len;
+            plan_part(sizes[i], p, &offset, &len);
+            assert_true(offset == at && len > 0 && len <= PLAN_PART_BYTES);
+            at += len;
+        }
+        assert_true(at == sizes[i]);
+    }
+}
+
+static void add(struct index *x, const char *path, uint8_t rank)
+{
+    struct err err;
+    bool is_new;
+    struct index_entry e = {.path = str_of(path), .rank = rank};
+    assert_int_equal(index_add(x, &e, &is_new, &err), 0);
+    assert_int_equal(index_flush(x, true, &err), 0);
+}
+
+static const char *next(struct plan *p, const struct index *x)
+{
+    static char name[16];
+    struct err err;
+    struct index_entry e;
+    uint64_t id;
+    if (plan_next(p, x, &id, &e, &err) != 1)
+        return "none";
+    memcpy(name, e.path.ptr, e.path.len);
+    name[e.path.len] = '\0';
+    return name;
+}
+
+static void priorities_go_first_also_when_they_are_listed_later(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_index x = NULL;
+    struct plan p;
+    assert_int_equal(index_create(dir, &source, &x, &err), 0);
+    plan_init(&p, 2);
+    add(x, "a", 1);
+    add(x, "b", 0);
+    add(x, "c", 1);
+    assert_string_equal(next(&p, x), "b");
+    assert_string_equal(next(&p, x), "a");
+    add(x, "d", 0);
+    add(x, "e", 7); /* a rank that this run has not: the last */
+    assert_false(plan_is_exhausted(&p, index_count(x)));
+    assert_string_equal(next(&p, x), "d");
+    assert_string_equal(next(&p, x), "c");
+    assert_string_equal(next(&p, x), "e");
+    assert_string_equal(next(&p, x), "none");
+    assert_true(plan_is_exhausted(&p, index_count(x)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_cover_an_object_once_without_a_gap),
+        cmocka_unit_test_setup_teardown(priorities_go_first_also_when_they_are_listed_later, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "hydrate/status.h"
+#include "hydrate/target.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static char top[] = "/tmp/cistern-unit-target-XXXXXX";
+
+static int setup(void **state)
+{
+    (void)state;
+    memcpy(top + sizeof top - 7, "XXXXXX", 6);
+    return !mkdtemp(top);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    struct err err;
+    return dir_remove(AT_FDCWD, top, &err);
+}
+
+static const char *below(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", top, name);
+    return path;
+}
+
+static bool is_there(const char *name)
+{
+    return access(below(name), F_OK) == 0;
+}
+
+static void put(const struct target *t, const char *name)
+{
+    struct err err;
+    auto_fd fd = -1;
+    assert_int_equal(target_create(t, t->data, name, 7, O_WRONLY, false, &fd, &err), 0);
+    assert_int_equal(write(fd, "new", 3), 3);
+    assert_int_equal(target_place(t, t->data, name, 7, &err), 0);
+}
+
+static void a_folder_that_is_not_there_is_seen_only_when_it_is_finished(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_target t = NULL;
+    assert_int_equal(target_open_dir(below("a/b/out/"), &t, &err), 0);
+    assert_int_equal(t->kind, TARGET_STAGED);
+    put(t, "file");
+    assert_false(is_there("a/b/out"));
+    assert_int_equal(target_finish(t, true, true, &err), 0);
+    assert_true(is_there("a/b/out/file"));
+    assert_false(is_there("a/b/.out.cistern"));
+}
+
+static void a_file_that_people_read_is_replaced_never_truncated(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_target t = NULL;
+    char text[8] = "";
+    assert_int_equal(mkdir(below("out"), 0755), 0);
+    auto_fd out = open(below("out"), O_RDONLY | O_DIRECTORY);
+    assert_int_equal(file_replace(out, "file", STR("old"), 0644, &err), 0);
+    auto_fd reader = open(below("out/file"), O_RDONLY);
+    assert_int_equal(target_open_dir(below("out"), &t, &err), 0);
+    assert_int_equal(t->kind, TARGET_IN_PLACE);
+    put(t, "file");
+    assert_int_equal(read(reader, text, sizeof text), 3);
+    assert_string_equal(text, "old");
+    assert_int_equal(target_finish(t, true, false, &err), 0);
+    assert_false(is_there("out/" TARGET_IN_PLACE_STATE));
+}
+
+static void one_process_at_a_time(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_target t = NULL;
+    auto_target other = NULL;
+    assert_int_equal(target_open_dir(below("out"), &t, &err), 0);
+    assert_true(hydrate_is_alive(t->state));
+    assert_int_equal(target_open_dir(below("out"), &other, &err), -ERR_BUSY);
+    assert_int_equal(err.id, 1511);
+    target_free(t);
+    t = NULL;
+    assert_int_equal(target_open_dir(below("out"), &t, &err), 0);
+}
+
+static void a_crash_between_the_naming_and_the_clean_up_is_ended_by_the_next_run(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_target t = NULL;
+    assert_int_equal(target_open_dir(below("out"), &t, &err), 0);
+    put(t, "file");
+    assert_int_equal(file_replace(t->state, "catalog", STR("x"), 0600, &err), 0);
+    assert_int_equal(target_finish(t, false, false, &err), 0);
+    target_free(t);
+    t = NULL;
+    assert_int_equal(target_open_dir(below("out"), &t, &err), 0);
+    assert_int_equal(t->kind, TARGET_STAGED);
+    assert_true(t->is_renamed);
+    assert_int_equal(target_finish(t, true, false, &err), 0);
+    assert_true(is_there("out/file"));
+    assert_false(is_there(".out.cistern"));
+}
+
+static void what_does_not_fit_leaves_nothing(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_target t = NULL;
+    assert_int_equal(target_open_dir(below("out"), &t, &err), 0);
+    put(t, "file");
+    assert_int_equal(target_clean(t, &err), 0);
+    assert_false(is_there("out") || is_there(".out.cistern"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_seen_only_when_it_is_finished, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_that_people_read_is_replaced_never_truncated, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_process_at_a_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_crash_between_the_naming_and_the_clean_up_is_ended_by_the_next_run, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_does_not_fit_leaves_nothing, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
