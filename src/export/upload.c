@@ -344,19 +344,19 @@ static void flushed(struct disk_job *j)
 
 static void looked(struct upload *u, const struct lane_answer *a)
 {
-    if (a->code == -ERR_NOT_FOUND) {
-        note(u);
-    } else if (a->code < 0) {
+    bool is_there = a->code == 0;
+    if (!is_there && a->code != -ERR_NOT_FOUND) {
         run_file_failed(u, &a->err, a->may_retry);
-    } else if (a->size_bytes != u->size_bytes) {
+    } else if (is_there && a->size_bytes != u->size_bytes) {
         conflict(u);
-    } else if (a->digest.kind == u->run->digest_kind) {
+    } else if (is_there && a->digest.kind == u->run->digest_kind) {
         u->theirs = a->digest;
         u->parts_left = u->part_count;
         u->parts = xcalloc(u->part_count, sizeof *u->parts);
         upload_become(u, UPLOAD_COMPARING);
     } else {
-        /* It may be ours of a run whose logbook is gone: the store knows when it sees our id again. */
+        /* Nothing is there; or something that may be ours, of a run whose logbook is gone: the store knows when it sees
+         * our id again. */
         note(u);
     }
 }
