@@ -6,6 +6,7 @@
 #include "hydrate/engine.h"
 #include "util/clock.h"
 #include "volume/volume.h"
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -176,6 +177,9 @@ static int volume_sources(struct run *run, const struct spec *spec, struct err *
     return 0;
 }
 
+static_assert((int)SPEC_PRIORITIES_MAX <= (int)HYDRATE_PRIORITIES_MAX,
+              "a volume's priorities are all given to the engine");
+
 static int from_volume(struct run *run, struct target **ret, struct err *err)
 {
     int r = volume_open(flags.volume, &run->volume, err);
@@ -184,7 +188,7 @@ static int from_volume(struct run *run, struct target **ret, struct err *err)
     const struct spec *spec = run->volume->spec;
     run->options = (struct hydrate_options){
         .priorities = (const char *const *)spec->source.priority.items,
-        .priority_count = min_u64(spec->source.priority.count, HYDRATE_PRIORITIES_MAX),
+        .priority_count = spec->source.priority.count,
         .concurrency_max = (unsigned)spec->params.concurrency,
         .bytes_per_second = spec->params.bandwidth,
         .verify = spec->params.verify == VERIFY_SIZE   ? HYDRATE_VERIFY_SIZE

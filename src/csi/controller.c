@@ -51,6 +51,8 @@ static int make_spec(struct rpc_call *call, const Csi__V1__CreateVolumeRequest *
     if (r == 0)
         r = spec_check(s, err);
     if (r == 0)
+        r = spec_check_served(s, err);
+    if (r == 0)
         r = caps_size(q->capacity_range, max_u64(s->params.min_volume_bytes, DISK_BYTES_MIN),
                       s->params.max_volume_bytes, &s->capacity_bytes, ret_limit, err);
     if (r < 0)

@@ -25,7 +25,8 @@ static int check_want(const struct space *s, const struct spec *want, struct err
     if (want->params.pool && strcmp(want->params.pool, s->name) != 0)
         return err_set(err, ERR_INVALID, "the volume '%s' asks for the pool '%s', and this is '%s'", want->name,
                        want->params.pool, s->name);
-    return spec_check(want, err);
+    int r = spec_check(want, err);
+    return r < 0 ? r : spec_check_served(want, err);
 }
 
 /* ---- is it there already?

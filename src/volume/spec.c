@@ -67,6 +67,9 @@ int spec_modify(struct spec *s, struct str key, struct str value, struct err *er
         return r;
     if (spec_value_same(k, s, wanted))
         return 0;
+    r = spec_key_check_served(k, wanted, err);
+    if (r < 0)
+        return r;
     if (!may_change(k, s, wanted)) {
         err_set(err, ERR_INVALID, "'%s' cannot become '%.*s' on a volume that exists", k->name,
                 (int)min_u64(value.len, 100), value.len ? value.ptr : "");
@@ -108,6 +111,8 @@ static int check_source(const struct spec *s, struct err *err)
         if (r < 0)
             return r;
     }
+    if (src->priority.count > SPEC_PRIORITIES_MAX)
+        return contradiction(err, "'priority' has more than 32 patterns", "32 are allowed: leave out the last ones");
     if (src->retry_backoff_base_ns > src->retry_backoff_cap_ns)
         return contradiction(err, "'retry.backoffBase' is longer than 'retry.backoffCap'", "swap them");
     return 0;
@@ -123,8 +128,9 @@ static int check_export(const struct spec *s, struct err *err)
     if (!e->best_file != !e->best_key)
         return contradiction(err, "'export.select.best' needs both 'file' and 'key'",
                              "name the metrics file and the value in it");
-    if (e->triggers & TRIGGER_INTERVAL && e->interval_ns == 0)
-        return contradiction(err, "'export.trigger' has Interval, but 'export.interval' is 0", "set export.interval");
+    if (e->marker && e->group == GROUP_FILE && (e->latest || e->every || e->best_key))
+        return contradiction(err, "'export.marker' is the last file of a directory, but single files are selected",
+                             "set export.select.group: directory, or leave the marker out");
     return check_uri("export.uri", e->uri, err);
 }
 

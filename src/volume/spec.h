@@ -14,6 +14,7 @@ enum {
     SPEC_VERSION = 1,                    /* of volume.json; a newer one is refused (CIS2004), never guessed at */
     SPEC_JSON_MAX = 1 << 20,             /* bytes of volume.json */
     SPEC_LIST_MAX = 256,                 /* patterns of a list */
+    SPEC_PRIORITIES_MAX = 32,            /* patterns of `priority` */
     SPEC_SOURCES_MAX = 64,               /* entries of `sources` */
     SPEC_TEXT_MAX = 4096,                /* bytes of any one string */
     SPEC_UUID_LEN = 12,                  /* hex digits */
@@ -158,15 +159,20 @@ DEFINE_AUTO(spec, struct spec, spec_free)
 
 /* One pair of a string map (CreateVolume's parameters). A list is `a,b` or a JSON array; `sources` is a JSON array of
  * objects. Unknown: ERR_INVALID (CIS2001) with the nearest name; a bad value: ERR_INVALID (CIS2002) with what is
- * allowed; a field of BucketSource that this version does not serve yet: ERR_UNSUPPORTED (CIS2003). Keys below
+ * allowed; a field of BucketSource that this version does not know how to keep: ERR_INVALID (CIS2003). Keys below
  * csi.storage.k8s.io/ are not ours and are ignored, but fstype must be empty. */
 must_check int spec_set(struct spec *s, struct str key, struct str value, struct err *err);
 
-/* The same for a volume that exists (VolumeAttributesClass): only what may change, and only as it may. */
+/* The same for a volume that exists (VolumeAttributesClass): only what may change, only as it may, and only
+ * to what is served. */
 must_check int spec_modify(struct spec *s, struct str key, struct str value, struct err *err);
 
 /* What no single key can know: `uri` or `sources`, bounds in order, an export with what it needs. */
 must_check int spec_check(const struct spec *s, struct err *err);
+
+/* Is all that s asks for acted on by this version? ERR_INVALID (CIS2003) names the first that is not. For a volume that
+ * is to be made; one that exists may be of another version. */
+must_check int spec_check_served(const struct spec *s, struct err *err);
 
 /* The first key whose value differs, or NULL if parameters, source and export are the same. Static string. */
 const char *spec_difference(const struct spec *a, const struct spec *b);

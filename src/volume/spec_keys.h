@@ -28,17 +28,23 @@ struct spec_key {
     enum spec_type type;
     size_t offset;       /* in struct spec */
     const char *choices; /* "eager lazy gate none" */
+    const char *later;   /* those of them that this version does not serve, or LATER_ALL */
     uint64_t least, most;
     const char *initial; /* as a user would write it; NULL: zero */
     enum spec_change change;
     bool is_parameter; /* a StorageClass's; otherwise BucketSource's */
 };
 
+#define LATER_ALL "*" /* any value but the initial one */
+
 extern const struct spec_key spec_keys[];
 extern const size_t spec_key_count;
 
 /* NULL and err set (CIS2001) if there is none. */
 const struct spec_key *spec_key_find(struct str name, struct err *err);
+
+/* Does this version act on the value that s has for `key`? If not, ERR_INVALID (CIS2003) names both. */
+must_check int spec_key_check_served(const struct spec_key *key, const struct spec *s, struct err *err);
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 

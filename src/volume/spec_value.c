@@ -508,7 +508,7 @@ static void *field_of(const struct spec_key *key, const struct spec *s)
 int spec_value_parse(const struct spec_key *key, struct spec *s, struct str text, struct err *err)
 {
     if (key->type == TYPE_LATER) {
-        err_set(err, ERR_UNSUPPORTED, "'%s' is not served by this version", key->name);
+        err_set(err, ERR_INVALID, "'%s' is not served by this version", key->name);
         return err_advise(err, 2003, "leave it out");
     }
     if (key->type != TYPE_SOURCES)

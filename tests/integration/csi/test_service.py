@@ -83,6 +83,12 @@ def test_what_is_not_offered_is_refused(driver):
                    {"volume_capabilities": [capability()], "parameters": {"pool": "nowhere"}}):
         code, _ = driver.client.fails("CreateVolume", name="a", **fields)
         assert code == Code.INVALID_ARGUMENT
+    for key, value in (("hydration", "lazy"), ("export.trigger", "OnRelease,OnClose"), ("suspend", "true"),
+                       ("identity.method", "irsa"), ("shard.index", "0")):
+        code, text = driver.client.fails("CreateVolume", name="a", volume_capabilities=[capability()],
+                                         parameters={key: value})
+        assert code == Code.INVALID_ARGUMENT and key in text and "CIS2003" in text
+    assert not driver.client.call("ListVolumes").entries
     code, text = driver.client.fails("CreateSnapshot", name="s", source_volume_id="v")
     assert code == Code.UNIMPLEMENTED and "CreateSnapshot" in text
 

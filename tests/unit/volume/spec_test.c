@@ -171,8 +171,73 @@ static void what_is_not_served_yet_is_said_so(void **state)
     (void)state;
     auto_spec s = spec_new();
     struct err err;
-    assert_int_equal(set(s, "shard.index", "0", &err), -ERR_UNSUPPORTED);
+    assert_int_equal(set(s, "shard.index", "0", &err), -ERR_INVALID);
     assert_int_equal(err.id, 2003);
+}
+
+static void a_value_that_nothing_acts_on_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const later[][2] = {
+        {"hydration", "lazy"},
+        {"onDataLoss", "rehydrate"},
+        {"onDataLoss", "empty"},
+        {"directIO", "on"},
+        {"exportSecret", "x"},
+        {"serviceAccountName", "x"},
+        {"secretRef.name", "x"},
+        {"identity.method", "gke"},
+        {"identity.method", "wif"},
+        {"identity.method", "irsa"},
+        {"identity.method", "secret"},
+        {"identity.method", "podIdentity"},
+        {"identity.audience", "x"},
+        {"identity.provider", "x"},
+        {"identity.method", "metadata"},
+        {"consistency", "latest"},
+        {"consistency", "versions"},
+        {"maxAge", "1h"},
+        {"onChange", "relist"},
+        {"onChange", "keepOld"},
+        {"onMissing", "skip"},
+        {"layout.controlDir", "true"},
+        {"layout.stripPrefix", "false"},
+        {"suspend", "true"},
+        {"export.trigger", "OnClose"},
+        {"export.interval", "1m"},
+        {"export.trigger", "OnRelease,Interval"},
+        {"export.secretRef", "x"},
+        {"export.serviceAccountName", "x"},
+    };
+    for (size_t i = 0; i < countof(later); i++) {
+        auto_spec s = spec_new();
+        struct err err = {0};
+        must_set(s, later[i][0], later[i][1]);
+        assert_int_equal(spec_check(s, &err), 0); /* what another version made is read all the same */
+        if (spec_check_served(s, &err) != -ERR_INVALID)
+            fail_msg("%s=%s was taken", later[i][0], later[i][1]);
+        assert_int_equal(err.id, 2003);
+        assert_non_null(strstr(err.text, later[i][0]));
+        assert_true(err.advice[0]);
+    }
+}
+
+static void every_default_and_all_that_is_acted_on_is_served(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    auto_spec unsaid = spec_new();
+    auto_spec full = full_spec();
+    assert_int_equal(spec_check_served(unsaid, &err), 0);
+    must_set(full, "identity.method", "anonymous");
+    must_set(full, "suspend", "false");
+    must_set(full, "maxAge", "0s");
+    if (spec_check_served(full, &err) < 0)
+        fail_msg("%s; %s", err.text, err.advice);
+    must_set(full, "hydration", "lazy");
+    assert_int_equal(spec_check_served(full, &err), -ERR_INVALID);
+    assert_string_equal(err.text, "'hydration: lazy' is not served by this version");
+    assert_string_equal(err.advice, "what is served: eager, gate, none");
 }
 
 static void sidecars_keys_are_ignored_but_for_a_file_system(void **state)
@@ -196,11 +261,17 @@ static void contradictions_between_keys_are_refused(void **state)
         {"uri", "s3://", "region", "x"},
         {"export.marker", "_SUCCESS", "region", "x"},
         {"export.uri", "s3://b/", "export.select.best.key", "loss"},
-        {"export.uri", "s3://b/", "export.trigger", "Interval"},
         {"retry.backoffBase", "2s", "retry.backoffCap", "1s"},
         {"sources", "[{\"uri\":\"s3://a/\"}]", "include", "*"},
         {"pool", "", "region", "x"},
+        {"priority", "a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", "region", "x"},
     };
+    auto_spec marked = full_spec();
+    struct err none;
+    must_set(marked, "export.marker", "_DONE");
+    assert_int_equal(spec_check(marked, &none), -ERR_INVALID);
+    must_set(marked, "export.select.group", "directory");
+    assert_int_equal(spec_check(marked, &none), 0);
     for (size_t i = 0; i < countof(bad); i++) {
         auto_spec s = spec_new();
         struct err err = {0};
@@ -220,10 +291,15 @@ static void only_what_may_change_changes(void **state)
     assert_int_equal(s->params.concurrency, 8);
     assert_int_equal(spec_modify(s, STR("hydration"), STR("eager"), &err), 0);
     assert_int_equal(spec_modify(s, STR("hydration"), STR("lazy"), &err), -ERR_INVALID);
+    assert_int_equal(err.id, 2003);
+    assert_int_equal(spec_modify(s, STR("hydration"), STR("none"), &err), -ERR_INVALID);
     assert_int_equal(err.id, 2008);
     must_set(s, "hydration", "lazy");
     assert_int_equal(spec_modify(s, STR("hydration"), STR("eager"), &err), 0);
     assert_int_equal(s->params.hydration, HYDRATION_EAGER);
+    assert_int_equal(spec_modify(s, STR("onDataLoss"), STR("empty"), &err), -ERR_INVALID);
+    assert_int_equal(err.id, 2003);
+    assert_int_equal(s->params.on_data_loss, DATA_LOSS_FAIL);
     assert_int_equal(spec_modify(s, STR("uri"), STR("s3://x/"), &err), -ERR_INVALID);
     assert_int_equal(spec_modify(s, STR("concurency"), STR("8"), &err), -ERR_INVALID);
     assert_int_equal(err.id, 2001);
@@ -350,6 +426,8 @@ int main(void)
         cmocka_unit_test(an_unknown_name_is_answered_with_the_nearest),
         cmocka_unit_test(a_bad_value_changes_nothing_and_is_named),
         cmocka_unit_test(what_is_not_served_yet_is_said_so),
+        cmocka_unit_test(a_value_that_nothing_acts_on_is_refused_by_name),
+        cmocka_unit_test(every_default_and_all_that_is_acted_on_is_served),
         cmocka_unit_test(sidecars_keys_are_ignored_but_for_a_file_system),
         cmocka_unit_test(contradictions_between_keys_are_refused),
         cmocka_unit_test(only_what_may_change_changes),
