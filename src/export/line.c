@@ -121,8 +121,11 @@ static struct str next_text(struct fields *f)
         }
         int high = i + 2 < s.len ? hex_value(s.ptr[i + 1]) : -1;
         int low = high >= 0 ? hex_value(s.ptr[i + 2]) : -1;
-        f->good &= low >= 0;
-        *f->out++ = (char)(high << 4 | (low & 15));
+        if (low < 0) {
+            f->good = false;
+            break;
+        }
+        *f->out++ = (char)(high << 4 | low);
         i += 2;
     }
     return (struct str){from, (size_t)(f->out - from)};

@@ -3,10 +3,11 @@
  *
  * A file of lines in <volume>/export/, only ever appended to: each line has its checksum, and reading stops at the
  * first that does not hold: what follows a torn line was never flushed, so nobody relied on it. Nothing in it is needed
- * for being right, only for doing no work twice and for leaving no half upload behind: sent     flushed before a
- * verdict says done; lost, the file is compared with the bucket again intent   flushed before the store is asked for an
- * upload: an upload whose id we never learnt can be swept begun, part, ended   written, not flushed: lost, a part is
- * sent again, or an upload that is gone is aborted again
+ * for being right, only for doing no work twice and for leaving no half upload behind.
+ *
+ *   - sent: flushed before a verdict says done; lost, the file is compared with the bucket again
+ *   - intent: flushed before the store is asked for an upload, so that one whose id we never learnt can be swept
+ *   - begun, part, ended: written, not flushed; lost, a part is sent again, or an upload that is gone is aborted again
  *
  * home: its owner's; one at a time. The lock of verdict.h keeps a second process away. */
 #pragma once
