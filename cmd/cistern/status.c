@@ -110,44 +110,17 @@ static int read_volume(struct view *v, const char *path, struct err *err)
 /* ---- showing --------------------------------------------------------------------------------------------------------
  */
 
-static const char *hydration_phase(const struct view *v)
-{
-    if (!v->hydrates)
-        return v->wants_data ? "Provisioning" : "Ready";
-    switch (v->hydration->phase) {
-    case HYDRATE_DONE:
-        return "Ready";
-    case HYDRATE_FAILED:
-        return "Failed";
-    case HYDRATE_STOPPED:
-        return "Interrupted";
-    case HYDRATE_STARTING:
-    case HYDRATE_LISTING:
-        return v->alive ? "Listing" : "Interrupted";
-    case HYDRATE_FETCHING:
-        return v->alive ? "Hydrating" : "Interrupted";
-    case HYDRATE_VERIFYING:
-        return v->alive ? "Verifying" : "Interrupted";
-    }
-    return "Failed";
-}
-
 /* An export comes after the hydration, and says more. */
 static const char *phase_of(const struct view *v)
 {
     if (v->trouble.code)
         return "Unreadable";
-    switch (v->export.state) {
-    case VERDICT_RUNNING:
-        return v->export.alive ? "Exporting" : "ExportInterrupted";
-    case VERDICT_FAILED:
-        return "ExportFailed";
-    case VERDICT_DONE:
-        return v->export.purpose == VERDICT_FOR_RELEASE ? "Released" : hydration_phase(v);
-    case VERDICT_NONE:
-        break;
-    }
-    return hydration_phase(v);
+    const char *of_export = verdict_phase(&v->export);
+    if (of_export)
+        return of_export;
+    if (!v->hydrates)
+        return v->wants_data ? "Provisioning" : "Ready";
+    return hydrate_phase_label(v->hydration->phase, v->alive);
 }
 
 static bool is_moving(const struct view *v)

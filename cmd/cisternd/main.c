@@ -191,6 +191,7 @@ static int run(const sigset_t *signals, struct err *err)
                                .state_folder = flags.state,
                                .programs = flags.programs ? flags.programs : programs,
                                .reserve_percent = (unsigned)flags.reserve_percent,
+                               .has_gauges = flags.metrics != NULL,
                                .pools = pools,
                                .pool_count = flags.pools.count};
     r = driver_open(&o, &d, err);

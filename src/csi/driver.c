@@ -168,7 +168,7 @@ static int resume_pool(struct driver *d, struct space *s, struct err *err)
     return 0;
 }
 
-static int start_parts(struct driver *d, struct err *err)
+static int start_parts(struct driver *d, bool has_gauges, struct err *err)
 {
     auto_sbuf program;
     sbuf_init(&program, 4096);
@@ -182,6 +182,8 @@ static int start_parts(struct driver *d, struct err *err)
         r = keeping_start(d->keeper_socket, d->programs, d->mirror, &d->keeping, err);
     for (size_t i = 0; r == 0 && i < d->space_count; i++)
         r = resume_pool(d, d->spaces[i], err);
+    if (r == 0 && has_gauges)
+        r = gauges_start(d->node_id, d->spaces, d->space_count, &d->gauges, err);
     return r;
 }
 
@@ -199,7 +201,7 @@ int driver_open(const struct driver_options *o, struct driver **ret, struct err 
     d->keeper_socket = str_dup(sbuf_str(&socket));
     int r = open_pools(d, o, err);
     if (r == 0)
-        r = start_parts(d, err);
+        r = start_parts(d, o->has_gauges, err);
     if (r < 0) {
         driver_close(d);
         return r;
@@ -212,6 +214,7 @@ void driver_close(struct driver *own_d)
 {
     if (!own_d)
         return;
+    gauges_stop(own_d->gauges);
     keeping_stop(own_d->keeping);
     mirror_stop(own_d->mirror);
     jobs_stop(own_d->jobs);

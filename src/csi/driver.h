@@ -4,6 +4,7 @@
 
 #include "caps.h"
 #include "claims.h"
+#include "gauges.h"
 #include "jobs.h"
 #include "keeping.h"
 #include "service.h"
@@ -21,6 +22,7 @@ struct driver {
     struct trash *trash;     /* owned */
     struct mirror *mirror;   /* owned */
     struct keeping *keeping; /* owned */
+    struct gauges *gauges;   /* owned; NULL: nobody scrapes */
 };
 
 /* ---- finding ------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ struct driver_options {
     const char *state_folder; /* absolute; the keeper's socket is in it */
     const char *programs;     /* folder of `cistern` and `cistern-keeper` */
     unsigned reserve_percent;
+    bool has_gauges;                 /* keep the metrics of pools and volumes current: somebody scrapes them */
     const struct driver_pool *pools; /* one at least */
     size_t pool_count;
 };

@@ -23,6 +23,21 @@ const char *verdict_state_name(enum verdict_state s)
     return state_names[s];
 }
 
+const char *verdict_phase(const struct verdict *v)
+{
+    switch (v->state) {
+    case VERDICT_RUNNING:
+        return v->alive ? "Exporting" : "ExportInterrupted";
+    case VERDICT_FAILED:
+        return "ExportFailed";
+    case VERDICT_DONE:
+        return v->purpose == VERDICT_FOR_RELEASE ? "Released" : NULL;
+    case VERDICT_NONE:
+        break;
+    }
+    return NULL;
+}
+
 const char *verdict_purpose_name(enum verdict_purpose p)
 {
     return purpose_names[p];

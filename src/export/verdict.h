@@ -67,6 +67,10 @@ must_check int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, stru
  * while an export lives. */
 must_check int verdict_forget(int volume, struct err *err);
 
+/* A volume's phase as tables and metrics show it: "Exporting", "ExportInterrupted" (nobody is at it), "ExportFailed",
+ * "Released"; NULL where its hydration tells more. */
+const char *verdict_phase(const struct verdict *v);
+
 const char *verdict_state_name(enum verdict_state s);     /* "none" "running" "done" "failed" */
 const char *verdict_purpose_name(enum verdict_purpose p); /* "manual" "unpublish" "release" */
 must_check int verdict_purpose_parse(struct str s, enum verdict_purpose *ret, struct err *err);

@@ -19,6 +19,26 @@ const char *hydrate_phase_name(enum hydrate_phase p)
     return (size_t)p < countof(phases) ? phases[p] : "unknown";
 }
 
+const char *hydrate_phase_label(enum hydrate_phase p, bool alive)
+{
+    switch (p) {
+    case HYDRATE_DONE:
+        return "Ready";
+    case HYDRATE_FAILED:
+        return "Failed";
+    case HYDRATE_STOPPED:
+        return "Interrupted";
+    case HYDRATE_STARTING:
+    case HYDRATE_LISTING:
+        return alive ? "Listing" : "Interrupted";
+    case HYDRATE_FETCHING:
+        return alive ? "Hydrating" : "Interrupted";
+    case HYDRATE_VERIFYING:
+        return alive ? "Verifying" : "Interrupted";
+    }
+    return "Failed";
+}
+
 /* ---- writing ------------------------------------------------------------------------------------------------------
  */
 

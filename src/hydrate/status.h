@@ -22,6 +22,9 @@ enum hydrate_phase {
 
 const char *hydrate_phase_name(enum hydrate_phase p); /* "listing" */
 
+/* A volume's phase as tables and metrics show it: "Hydrating", "Ready"; "Interrupted" for one that nobody is at. */
+const char *hydrate_phase_label(enum hydrate_phase p, bool alive);
+
 enum { HYDRATE_ERRORS_KEPT = 10, HYDRATE_OBJECT_TEXT_MAX = 1100 };
 
 struct hydrate_fault {

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import re
 import threading
 import urllib.request
 
 import grpc
 import pytest
-from driver import MIB, Client, Driver
+from driver import MIB, Client, Driver, wait_for
 
 
 @pytest.fixture
@@ -72,3 +73,87 @@ def test_those_who_wait_for_data_leave_threads_for_the_others(watched, folder):
     other.close()
     for t in waiting:
         t.join()
+
+
+LINE = re.compile(r'[a-z_]+(\{[a-z_]+="(?:[^"\\\n]|\\.)*"(?:,[a-z_]+="(?:[^"\\\n]|\\.)*")*\})? -?[0-9.]+(?:e[+-][0-9]+)?')
+
+
+def value(text, name, **labels):
+    """Of the one series of this name and these labels; None if there is none."""
+    wanted = ",".join(f'{k}="{v}"' for k, v in labels.items())
+    found = re.findall(rf"^{name}{{{re.escape(wanted)}}} (-?\d+)$", text, re.M)
+    assert len(found) <= 1
+    return int(found[0]) if found else None
+
+
+def volumes(driver, phase, pool="default"):
+    return value(scrape(driver), "cistern_volumes", node="node-1", pool=pool, phase=phase) or 0
+
+
+def test_a_scrape_is_well_formed_and_each_series_has_its_type(watched):
+    watched.client.create("blank", access="bind")
+    text = scrape(watched)
+    types = dict(re.findall(r"^# TYPE (\S+) (counter|gauge|histogram)$", text, re.M))
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            assert LINE.fullmatch(line), line
+            name = re.match(r"[a-z_]+", line).group()
+            assert name in types or re.sub(r"_(bucket|sum|count)$", "", name) in types, line
+    assert types["cistern_pool_capacity_bytes"] == types["cistern_volumes"] == "gauge"
+    assert text.endswith("\n")
+
+
+def test_a_pool_shows_what_it_has_what_it_promised_and_whether_it_lives(watched):
+    pool = {"node": "node-1", "pool": "default"}
+    before = scrape(watched)
+    whole = value(before, "cistern_pool_capacity_bytes", **pool)
+    disk = os.statvfs(watched.pools["default"])
+    assert 0 <= disk.f_blocks * disk.f_frsize - whole <= 64 * MIB  # the pool's own files
+    assert value(before, "cistern_pool_reserved_bytes", **pool) == 0
+    assert 0 < value(before, "cistern_pool_available_bytes", **pool) <= whole
+    assert value(before, "cistern_pool_healthy", **pool) == 1
+    watched.client.create("a", size=64 * MIB, access="bind")
+    volume = watched.client.create("b", size=32 * MIB, access="bind").volume_id
+    wait_for(lambda: value(scrape(watched), "cistern_pool_reserved_bytes", **pool) == 96 * MIB)
+    assert volumes(watched, "Ready") == 2
+    watched.delete(volume)
+    wait_for(lambda: volumes(watched, "Ready") == 1)
+    wait_for(lambda: value(scrape(watched), "cistern_pool_reserved_bytes", **pool) == 64 * MIB)
+    gone = watched.folder / "gone"
+    watched.pools["default"].rename(gone)
+    watched.pools["default"].mkdir()
+    wait_for(lambda: value(scrape(watched), "cistern_pool_healthy", **pool) == 0)
+    watched.pools["default"].rmdir()
+    gone.rename(watched.pools["default"])
+    wait_for(lambda: value(scrape(watched), "cistern_pool_healthy", **pool) == 1)
+
+
+def test_what_travels_is_shown_while_it_does(watched, folder):
+    source = folder / "bucket" / "data"
+    source.mkdir(parents=True)
+    (source / "big").write_bytes(bytes(8 * MIB))
+    volume = watched.client.create("pvc", size=32 * MIB, access="bind", uri=f"file://{source}/",
+                                   bandwidth="512Ki").volume_id
+    node = {"node": "node-1"}
+    wait_for(lambda: value(scrape(watched), "cistern_hydration_inflight", **node) == 1)
+    wait_for(lambda: 0 < value(scrape(watched), "cistern_hydration_rate_bytes_per_second", **node) < 8 * MIB)
+    assert volumes(watched, "Listing") + volumes(watched, "Hydrating") == 1
+    wait_for(lambda: value(scrape(watched), "cistern_hydration_inflight", **node) == 0, seconds=60)
+    assert value(scrape(watched), "cistern_hydration_rate_bytes_per_second", **node) == 0
+    assert volumes(watched, "Ready") == 1 and volumes(watched, "Hydrating") == 0
+    assert watched.folder_of(volume)
+
+
+def test_what_a_bucket_has_not_confirmed_is_pending(watched, folder):
+    blocked = folder / "out"
+    blocked.write_text("a file, where a folder should be")
+    volume = watched.client.create("pvc", access="bind", **{"export.uri": f"file://{blocked}/x/"}).volume_id
+    watched.stage(volume)
+    target = watched.publish(volume)
+    (target / "result").write_bytes(bytes(3 * MIB))
+    watched.unpublish(volume)
+    wait_for(lambda: value(scrape(watched), "cistern_export_pending_bytes", node="node-1") == 3 * MIB)
+    blocked.unlink()
+    wait_for(lambda: value(scrape(watched), "cistern_export_pending_bytes", node="node-1") == 0, seconds=60)
+    assert (blocked / "x" / "result").stat().st_size == 3 * MIB
+    watched.unstage(volume)
