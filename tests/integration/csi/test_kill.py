@@ -98,7 +98,7 @@ def test_a_mount_process_that_dies_is_started_again(driver):
     driver.stage(volume)
     target = driver.publish(volume)
     (target / "file").write_text("words")
-    served = [p for p in processes() if " mount" in command_line(p) and p in children(driver.keeper_pids()[0])]
+    served = [p for p in processes() if "cistern-mount" in command_line(p) and p in children(driver.keeper_pids()[0])]
     assert len(served) == 1
     os.kill(served[0], signal.SIGKILL)
     assert (target / "file").read_text() == "words"
