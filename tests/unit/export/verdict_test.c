@@ -179,9 +179,27 @@ static void a_verdict_cut_at_any_byte_is_never_believed(void **state)
 
 #define in_a_folder(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
 
+static void only_an_export_for_release_makes_a_volume_released(void **state)
+{
+    (void)state;
+    struct verdict v = {.state = VERDICT_DONE, .purpose = VERDICT_FOR_UNPUBLISH};
+    assert_null(verdict_phase(&v));
+    v.purpose = VERDICT_FOR_RELEASE;
+    assert_string_equal(verdict_phase(&v), "Released");
+    v.state = VERDICT_RUNNING;
+    assert_string_equal(verdict_phase(&v), "ExportInterrupted");
+    v.alive = true;
+    assert_string_equal(verdict_phase(&v), "Exporting");
+    v.state = VERDICT_FAILED;
+    assert_string_equal(verdict_phase(&v), "ExportFailed");
+    v.state = VERDICT_NONE;
+    assert_null(verdict_phase(&v));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_an_export_for_release_makes_a_volume_released),
         in_a_folder(nothing_there_is_no_verdict),
         in_a_folder(what_is_written_is_read),
         in_a_folder(progress_counts_only_for_the_run_it_is_of),

@@ -92,9 +92,23 @@ static void a_lock_that_somebody_holds_is_a_sign_of_life(void **state)
     assert_false(hydrate_is_alive(dir));
 }
 
+static void a_phase_that_nobody_is_at_is_interrupted(void **state)
+{
+    (void)state;
+    assert_string_equal(hydrate_phase_label(HYDRATE_STARTING, true), "Listing");
+    assert_string_equal(hydrate_phase_label(HYDRATE_FETCHING, true), "Hydrating");
+    assert_string_equal(hydrate_phase_label(HYDRATE_VERIFYING, true), "Verifying");
+    for (enum hydrate_phase p = HYDRATE_STARTING; p < HYDRATE_DONE; p++)
+        assert_string_equal(hydrate_phase_label(p, false), "Interrupted");
+    assert_string_equal(hydrate_phase_label(HYDRATE_DONE, false), "Ready");
+    assert_string_equal(hydrate_phase_label(HYDRATE_FAILED, false), "Failed");
+    assert_string_equal(hydrate_phase_label(HYDRATE_STOPPED, true), "Interrupted");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_phase_that_nobody_is_at_is_interrupted),
         cmocka_unit_test_setup_teardown(what_was_written_is_what_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(none_is_not_found_and_garbage_is_corrupt_by_name, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lock_that_somebody_holds_is_a_sign_of_life, setup, teardown),
