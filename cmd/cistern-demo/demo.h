@@ -8,8 +8,7 @@
 #include "util/str.h"
 #include <spawn.h>
 
-/* ---- the data set (demo_data.c) -----------------------------------------------------------------------------------
- */
+/* ---- the data set (demo_data.c) ---------------------------------------------------------------------------------- */
 
 struct demo_data {
     uint64_t small_count; /* of 4 to 100 KiB */
@@ -28,16 +27,14 @@ must_check int demo_file_sum(int dir, const char *path, uint64_t *ret_bytes, str
 /* Every regular file below `original` must be below `copy` with the same bytes. Counts what it compared. */
 must_check int demo_data_compare(int original, int copy, uint64_t *ret_files, uint64_t *ret_bytes, struct err *err);
 
-/* ---- the trainer (demo_train.c) -----------------------------------------------------------------------------------
- */
+/* ---- the trainer (demo_train.c) ---------------------------------------------------------------------------------- */
 
 /* `cistern demo --train DIR`: reads every file below DIR, over and over, until SIGTERM; every second or so it writes
  * ckpt/step-N/{model.bin,metrics.json}. It prints a line for each checkpoint file ("checkpoint PATH BYTES CRC32C") and
  * at the end one with what it read and the errors it saw. Returns the exit code. */
 int demo_train(const char *dir);
 
-/* ---- the driver (demo_driver.c) -----------------------------------------------------------------------------------
- */
+/* ---- the driver (demo_driver.c) ---------------------------------------------------------------------------------- */
 
 /* posix_spawn in a process group of its own: Ctrl-C is for the story, which then ends the others in their order. 0 or
  * an errno. */

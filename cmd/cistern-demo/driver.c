@@ -23,8 +23,7 @@ struct demo_driver {
     char state[200];
 };
 
-/* ---- the process --------------------------------------------------------------------------------------------------
- */
+/* ---- the process ------------------------------------------------------------------------------------------------- */
 
 /* `name` in the folder that our own program is in. */
 static int sibling_program(const char *name, char *ret, size_t size, struct err *err)
@@ -151,8 +150,7 @@ const char *demo_driver_name(const struct demo_driver *d)
     return d->name;
 }
 
-/* ---- volumes ------------------------------------------------------------------------------------------------------
- */
+/* ---- volumes ----------------------------------------------------------------------------------------------------- */
 
 /* Every claim of the demo: a file system, one node, one pod. On the caller's stack, all of it. */
 struct capability {

@@ -52,8 +52,7 @@ static void interrupt(int sig)
     interrupted = 1;
 }
 
-/* ---- telling ------------------------------------------------------------------------------------------------------
- */
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
 
 static void begin(struct story *s, const char *name)
 {
@@ -97,8 +96,7 @@ static void waited(const char *name)
         printf("\r\033[K  %-10s ", name);
 }
 
-/* ---- the story ----------------------------------------------------------------------------------------------------
- */
+/* ---- the story --------------------------------------------------------------------------------------------------- */
 
 static int make_work(struct story *s, struct err *err)
 {
@@ -172,8 +170,7 @@ static int publish(struct story *s, struct err *err)
     return 0;
 }
 
-/* ---- the trainer's side -------------------------------------------------------------------------------------------
- */
+/* ---- the trainer's side ------------------------------------------------------------------------------------------ */
 
 static int start_trainer(struct story *s, pid_t *ret_pid, FILE **ret_report, struct err *err)
 {
@@ -253,8 +250,7 @@ static int train(struct story *s, struct err *err)
     return s->checkpoint_count ? 0 : err_set(err, ERR_INTERNAL, "the trainer wrote no checkpoint");
 }
 
-/* ---- the end ------------------------------------------------------------------------------------------------------
- */
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 static int verify_data(struct story *s, struct err *err)
 {
@@ -362,8 +358,7 @@ static int play(struct story *s, struct err *err)
     return 0;
 }
 
-/* ---- the verb -----------------------------------------------------------------------------------------------------
- */
+/* ---- the verb ---------------------------------------------------------------------------------------------------- */
 
 static const char usage[] =
     "Usage: cistern demo [flags]\n"

@@ -26,8 +26,7 @@ enum {
     MOUNT_TRIES = 3000,       /* of 10 ms */
 };
 
-/* ---- kernel, privileges, limits -------------------------------------------------------------------------------------
- */
+/* ---- kernel, privileges, limits ---------------------------------------------------------------------------------- */
 
 static void look_at_kernel(void)
 {
@@ -117,8 +116,7 @@ void doctor_machine(void)
     look_at_uring();
 }
 
-/* ---- FUSE -----------------------------------------------------------------------------------------------------------
- */
+/* ---- FUSE -------------------------------------------------------------------------------------------------------- */
 
 /* Runs this program; its exit code, or -1 if it was not done in time or died. What it says is not shown. */
 static int run_self(char *const *argv)
@@ -220,8 +218,7 @@ void doctor_fuse(const char *backing)
         doctor_say_err(DOCTOR_WARN, "fuse", &err);
 }
 
-/* ---- pools ----------------------------------------------------------------------------------------------------------
- */
+/* ---- pools ------------------------------------------------------------------------------------------------------- */
 
 static void look_at_identity(int pool, const char *path)
 {

@@ -75,8 +75,7 @@ struct job {
     uint64_t there, sent_bytes;
 };
 
-/* ---- what is told -------------------------------------------------------------------------------------------------
- */
+/* ---- what is told ------------------------------------------------------------------------------------------------ */
 
 static const char *const words[] = {
     [RUN_SENT] = "exported", [RUN_THERE] = "there",   [RUN_SKIPPED] = "skipped",      [RUN_WAITING] = "waiting",
@@ -178,8 +177,7 @@ static void sum_up(struct job *j, const struct verdict *v, uint64_t spent_ns)
                v->pending_files, v->skipped_files);
 }
 
-/* ---- what it is made of -------------------------------------------------------------------------------------------
- */
+/* ---- what it is made of ------------------------------------------------------------------------------------------ */
 
 static int set_list(struct spec *s, const char *key, const struct opt_list *list, struct err *err)
 {
@@ -360,8 +358,7 @@ static void close_job(struct job *j)
     pthread_mutex_destroy(&j->lock_term);
 }
 
-/* ---- the run ------------------------------------------------------------------------------------------------------
- */
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 static sigset_t stop_signals(void)
 {

@@ -148,8 +148,7 @@ static int from_flags(struct run *run, const char *uri, struct err *err)
     return r == 0 ? add_source(run, &o, uri, NULL, err) : r;
 }
 
-/* ---- a volume -----------------------------------------------------------------------------------------------------
- */
+/* ---- a volume ---------------------------------------------------------------------------------------------------- */
 
 static int volume_sources(struct run *run, const struct spec *spec, struct err *err)
 {
@@ -215,8 +214,7 @@ static int from_volume(struct run *run, struct target **ret, struct err *err)
     return 0;
 }
 
-/* ---- while it runs ------------------------------------------------------------------------------------------------
- */
+/* ---- while it runs ----------------------------------------------------------------------------------------------- */
 
 static void print_faults(struct run *run, struct hydrate *h)
 {
@@ -260,8 +258,7 @@ static void watch(struct run *run, struct hydrate *h, int signals)
     term_clear(&run->term);
 }
 
-/* ---- the end ------------------------------------------------------------------------------------------------------
- */
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 static void print_summary(const struct run *run, const struct hydrate_status *s, uint64_t started_ns)
 {

@@ -154,8 +154,7 @@ static bool take_object(struct ls *l, const struct object *o)
     return flags.max && l->names >= flags.max;
 }
 
-/* ---- page by page, in order ---------------------------------------------------------------------------------------
- */
+/* ---- page by page, in order -------------------------------------------------------------------------------------- */
 
 static void next_page(struct ls *l);
 
@@ -188,8 +187,7 @@ static void next_page(struct ls *l)
     store_list_page(l->store, &l->worker, &p);
 }
 
-/* ---- only counted, as fast as it goes -----------------------------------------------------------------------------
- */
+/* ---- only counted, as fast as it goes ---------------------------------------------------------------------------- */
 
 static int on_page(void *ctx, const struct object *objects, size_t count, bool sorted_so_far)
 {

@@ -69,8 +69,7 @@ struct round {
     size_t count;
 };
 
-/* ---- reading --------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static struct view *view_new(const char *id)
 {
@@ -107,8 +106,7 @@ static int read_volume(struct view *v, const char *path, struct err *err)
     return r < 0 ? r : verdict_read(volume->dir, &v->export, err);
 }
 
-/* ---- showing --------------------------------------------------------------------------------------------------------
- */
+/* ---- showing ----------------------------------------------------------------------------------------------------- */
 
 /* An export comes after the hydration, and says more. */
 static const char *phase_of(const struct view *v)
@@ -228,8 +226,7 @@ static void show(struct round *r, const struct view *v)
         add_errors(&r->lines, v);
 }
 
-/* ---- finding --------------------------------------------------------------------------------------------------------
- */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 static char *joined(const char *folder, const char *name)
 {

@@ -12,8 +12,7 @@ uint32_t journal_record_crc(const struct journal_record *r, uint64_t position)
     return crc32c_of(pieces, countof(pieces));
 }
 
-/* ---- what is known ------------------------------------------------------------------------------------------------
- */
+/* ---- what is known ----------------------------------------------------------------------------------------------- */
 
 void journal_set_whole(struct journal *j, uint64_t id, bool whole)
 {
@@ -169,8 +168,7 @@ bool journal_has_parts(struct journal *j, uint64_t id)
     return has;
 }
 
-/* ---- appending ----------------------------------------------------------------------------------------------------
- */
+/* ---- appending --------------------------------------------------------------------------------------------------- */
 
 static void write_batch(struct journal *j)
 {
@@ -335,8 +333,7 @@ int journal_complete(struct journal *j, uint64_t objects, uint64_t bytes, struct
     return r == 0 ? sync_file(j, err) : r;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 void journal_free(struct journal *j)
 {

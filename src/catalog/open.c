@@ -82,8 +82,7 @@ static uint64_t segment_sum(const struct index *x, uint64_t offset, const struct
     return bytes;
 }
 
-/* ---- a complete one -----------------------------------------------------------------------------------------------
- */
+/* ---- a complete one ---------------------------------------------------------------------------------------------- */
 
 static uint32_t crc_as_written(struct str s)
 {
@@ -192,8 +191,7 @@ int index_open(int dir, const struct index_source *source, bool whole, struct in
     return 0;
 }
 
-/* ---- a partial one ------------------------------------------------------------------------------------------------
- */
+/* ---- a partial one ----------------------------------------------------------------------------------------------- */
 
 static int scan(struct index *x, uint64_t size, struct err *err)
 {

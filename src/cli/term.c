@@ -171,8 +171,7 @@ void term_object_error(struct term *t, struct str object, const struct err *err)
     term_fault(t, object, err->id, err->code, err_line(err, line, sizeof line));
 }
 
-/* ---- JSON lines ---------------------------------------------------------------------------------------------------
- */
+/* ---- JSON lines -------------------------------------------------------------------------------------------------- */
 
 static void add_json_text(struct sbuf *b, struct str s)
 {

@@ -50,8 +50,7 @@ uint64_t term_eta_seconds(const struct term_progress *p);
  */
 void term_bar(const struct term_progress *p, struct sbuf *b);
 
-/* ---- JSON lines: {"type":...,"time":..., your members } ----------------------------------------------------------
- */
+/* ---- JSON lines: {"type":...,"time":..., your members } ---------------------------------------------------------- */
 void term_json_begin(struct sbuf *b, const char *type);
 void term_json_str(struct sbuf *b, const char *key, struct str value); /* bytes that are not UTF-8 become U+FFFD */
 void term_json_u64(struct sbuf *b, const char *key, uint64_t value);

@@ -15,8 +15,7 @@ static const char *verb_of(enum job_kind kind)
     return kind == JOB_HYDRATE ? "hydrate" : "export";
 }
 
-/* ---- starting -----------------------------------------------------------------------------------------------------
- */
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 static int prepare(posix_spawn_file_actions_t *files, posix_spawnattr_t *attr, const char *log)
 {
@@ -66,8 +65,7 @@ int child_start(const char *program, enum job_kind kind, const char *path, pid_t
     return child_spawn(kind == JOB_HYDRATE ? hydrate : export, log, ret, err);
 }
 
-/* ---- knowing ------------------------------------------------------------------------------------------------------
- */
+/* ---- knowing ----------------------------------------------------------------------------------------------------- */
 
 static int open_folder(const char *path)
 {

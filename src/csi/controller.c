@@ -6,8 +6,7 @@
 
 enum { NAME_BYTES_MAX = 128 };
 
-/* ---- create -------------------------------------------------------------------------------------------------------
- */
+/* ---- create ------------------------------------------------------------------------------------------------------ */
 
 static int set_all(struct spec *s, const struct pair *pairs, size_t count,
                    int (*set)(struct spec *s, struct str key, struct str value, struct err *err), struct err *err)
@@ -122,8 +121,7 @@ HANDLER(controller_create)
     return 0;
 }
 
-/* ---- validate -----------------------------------------------------------------------------------------------------
- */
+/* ---- validate ---------------------------------------------------------------------------------------------------- */
 
 static void confirm(struct rpc_call *call, const Csi__V1__ValidateVolumeCapabilitiesRequest *q,
                     Csi__V1__ValidateVolumeCapabilitiesResponse *p)
@@ -173,8 +171,7 @@ HANDLER(controller_validate)
     return 0;
 }
 
-/* ---- expand and modify --------------------------------------------------------------------------------------------
- */
+/* ---- expand and modify ------------------------------------------------------------------------------------------- */
 
 static int check_room(struct space *s, const struct volume *v, uint64_t size, struct err *err)
 {
@@ -240,8 +237,7 @@ HANDLER(controller_modify)
     return space_modify(s, str_of(q->volume_id), changes, q->n_mutable_parameters, err);
 }
 
-/* ---- capabilities -------------------------------------------------------------------------------------------------
- */
+/* ---- capabilities ------------------------------------------------------------------------------------------------ */
 
 HANDLER(controller_capabilities)
 {

@@ -6,8 +6,7 @@
 #include "util/names.h"
 #include <stdio.h>
 
-/* ---- finding ------------------------------------------------------------------------------------------------------
- */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 int need_field(const char *value, const char *field, struct err *err)
 {
@@ -51,8 +50,7 @@ int driver_space_named(struct driver *d, const char *name, struct space **ret, s
     return err_set(err, ERR_INVALID, "pool '%s': there is none of that name, only %s", name, names.ptr);
 }
 
-/* ---- messages -----------------------------------------------------------------------------------------------------
- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 Csi__V1__Topology *topology_here(struct driver *d, struct rpc_call *call)
 {
@@ -88,8 +86,7 @@ Csi__V1__Volume *volume_message(struct driver *d, struct rpc_call *call, const c
     return v;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int open_pools(struct driver *d, const struct driver_options *o, struct err *err)
 {

@@ -25,8 +25,7 @@ struct driver {
     struct gauges *gauges;   /* owned; NULL: nobody scrapes */
 };
 
-/* ---- finding ------------------------------------------------------------------------------------------------------
- */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 /* ERR_NOT_FOUND (CIS2110): no such volume. ERR_BUSY (CIS3001): the id is of a pool that is not here. */
 must_check int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret,
@@ -60,8 +59,7 @@ bool topology_is_here(const struct driver *d, const Csi__V1__Topology *t);
 /* The volume as the contract shows it. */
 Csi__V1__Volume *volume_message(struct driver *d, struct rpc_call *call, const char *id, uint64_t capacity_bytes);
 
-/* ---- handlers, by file --------------------------------------------------------------------------------------------
- */
+/* ---- handlers, by file ------------------------------------------------------------------------------------------- */
 
 #define HANDLER(name)                                                                                                  \
     int name(void *ctx, struct rpc_call *call, const ProtobufCMessage *request, ProtobufCMessage *reply,               \

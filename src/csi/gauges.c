@@ -44,8 +44,7 @@ struct gauges {
     bool stopping;
 };
 
-/* ---- one volume ---------------------------------------------------------------------------------------------------
- */
+/* ---- one volume -------------------------------------------------------------------------------------------------- */
 
 static int64_t earlier(int64_t a_ns, int64_t b_ns)
 {
@@ -110,8 +109,7 @@ static void add_volume(struct gauges *g, struct pool_gauges *p, const char *id, 
     count_in(p, phase);
 }
 
-/* ---- a pool ---------------------------------------------------------------------------------------------------------
- */
+/* ---- a pool ------------------------------------------------------------------------------------------------------ */
 
 static int add_volumes(struct gauges *g, struct pool_gauges *p, struct sums *sums, struct err *err)
 {
@@ -191,8 +189,7 @@ static void look_at_all(struct gauges *g)
     metric_set(g->pending_seconds, seconds_since(sums.pending_since_ns));
 }
 
-/* ---- the thread -----------------------------------------------------------------------------------------------------
- */
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
 
 static bool rest(struct gauges *g, uint64_t took_ns)
 {

@@ -62,8 +62,7 @@ static void wake(struct jobs *j)
     (void)n;
 }
 
-/* ---- the state machine, under the lock -----------------------------------------------------------------------------
- */
+/* ---- the state machine, under the lock --------------------------------------------------------------------------- */
 
 static void job_become(struct jobs *j, struct job *job, enum job_state next)
 {
@@ -127,8 +126,7 @@ static void job_free(struct job *job)
     free(job);
 }
 
-/* ---- the thread ----------------------------------------------------------------------------------------------------
- */
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
 
 /* The next job that `due` holds for; claimed, so that it stays while the lock is away. */
 static struct job *claim_next(struct jobs *j, bool (*due)(const struct jobs *j, const struct job *job, uint64_t now_ns))
@@ -293,8 +291,7 @@ static void *jobs_main(void *ctx)
     return NULL;
 }
 
-/* ---- from outside --------------------------------------------------------------------------------------------------
- */
+/* ---- from outside ------------------------------------------------------------------------------------------------ */
 
 int jobs_start(const char *program, struct jobs **ret, struct err *err)
 {

@@ -51,8 +51,7 @@ static bool answers_within(struct keeping *k, uint64_t wait_ns)
     return true;
 }
 
-/* ---- starting -----------------------------------------------------------------------------------------------------
- */
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 static void reap(struct keeping *k)
 {
@@ -108,8 +107,7 @@ static int ensure_keeper(struct keeping *k, struct err *err)
     return r;
 }
 
-/* ---- watching -----------------------------------------------------------------------------------------------------
- */
+/* ---- watching ---------------------------------------------------------------------------------------------------- */
 
 static bool wait_a_turn(struct keeping *k)
 {
@@ -204,8 +202,7 @@ void keeping_stop(struct keeping *own_k)
     keeping_free(own_k);
 }
 
-/* ---- mounts -------------------------------------------------------------------------------------------------------
- */
+/* ---- mounts ------------------------------------------------------------------------------------------------------ */
 
 /* A mount is safe when its descriptors are held twice: a keeper that died before would take it along. Only a wait, no
  * condition: what is mounted serves all the same. */

@@ -7,8 +7,7 @@
 
 enum { PAGE_MAX = 1000 }; /* of volumes, some 300 bytes each: below the 4 MiB that callers take */
 
-/* ---- pages --------------------------------------------------------------------------------------------------------
- */
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
 
 struct page {
     struct space_entry *entries; /* owned */
@@ -68,8 +67,7 @@ static char *next_token(struct rpc_call *call, const struct page *p)
     return p->have > p->count ? rpc_dup(call, str_of(p->entries[p->count - 1].id)) : rpc_dup(call, STR_NULL);
 }
 
-/* ---- volumes ------------------------------------------------------------------------------------------------------
- */
+/* ---- volumes ----------------------------------------------------------------------------------------------------- */
 
 /* A volume that goes away while it is looked at is not unwell. */
 static void health_by_id(struct driver *d, const char *id, struct health *ret)
@@ -133,8 +131,7 @@ HANDLER(controller_get)
     return 0;
 }
 
-/* ---- health -------------------------------------------------------------------------------------------------------
- */
+/* ---- health ------------------------------------------------------------------------------------------------------ */
 
 HANDLER(controller_list_health)
 {
@@ -174,8 +171,7 @@ HANDLER(controller_get_health)
     return 0;
 }
 
-/* ---- capacity -----------------------------------------------------------------------------------------------------
- */
+/* ---- capacity ---------------------------------------------------------------------------------------------------- */
 
 static Google__Protobuf__Int64Value *int64_value(struct rpc_call *call, uint64_t n)
 {

@@ -47,8 +47,7 @@ bool data_is_whole(const struct volume *v, char *ret_text, bool *ret_failed)
     return false;
 }
 
-/* ---- health -------------------------------------------------------------------------------------------------------
- */
+/* ---- health ------------------------------------------------------------------------------------------------------ */
 
 static struct health_item *health_add(struct health *h, Csi__V1__VolumeHealthErrorType status, const char *reason)
 {

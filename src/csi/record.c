@@ -43,8 +43,7 @@ void record_remove(struct record *r, const char *path)
     *t = r->targets[--r->target_count];
 }
 
-/* ---- file ---------------------------------------------------------------------------------------------------------
- */
+/* ---- file -------------------------------------------------------------------------------------------------------- */
 
 static int read_targets(const json *j, struct record *r, struct err *err)
 {

@@ -9,8 +9,7 @@
 #include "volume/mount.h"
 #include <inttypes.h>
 
-/* ---- is it in use? ------------------------------------------------------------------------------------------------
- */
+/* ---- is it in use? ----------------------------------------------------------------------------------------------- */
 
 static int check_unmounted(const char *id, const char *path, const char *how, struct err *err)
 {
@@ -34,8 +33,7 @@ static int check_unused(const struct volume *v, const struct record *record, str
     return r;
 }
 
-/* ---- export -------------------------------------------------------------------------------------------------------
- */
+/* ---- export ------------------------------------------------------------------------------------------------------ */
 
 static int still_travelling(const char *id, const struct verdict *v, const struct job_view *job, struct err *err)
 {
@@ -114,8 +112,7 @@ static int delete_patiently(struct rpc_call *call, struct space *s, const char *
     return r;
 }
 
-/* ---- the call -----------------------------------------------------------------------------------------------------
- */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 static int release(struct driver *d, struct rpc_call *call, struct space *s, const struct volume *v, struct err *err)
 {

@@ -9,8 +9,7 @@
 
 #define UNMOUNT_WAIT_NS (2 * NS_PER_SECOND)
 
-/* ---- stage --------------------------------------------------------------------------------------------------------
- */
+/* ---- stage ------------------------------------------------------------------------------------------------------- */
 
 /* Plain, without FUSE: as asked for, or where nothing has to be watched: only read, whole, nothing to export. */
 static bool wants_fuse(const struct volume *v, const struct record *wish)
@@ -147,8 +146,7 @@ HANDLER(node_stage)
     return r < 0 ? r : stage(d, s, v, &wish, err);
 }
 
-/* ---- unstage ------------------------------------------------------------------------------------------------------
- */
+/* ---- unstage ----------------------------------------------------------------------------------------------------- */
 
 static int check_unpublished(const char *id, const struct record *record, struct err *err)
 {

@@ -13,8 +13,7 @@ enum {
 };
 static const uint64_t wait_base_ns = 250 * NS_PER_MS, wait_cap_ns = 5 * NS_PER_SECOND;
 
-/* ---- telling ------------------------------------------------------------------------------------------------------
- */
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
 
 static void tell(struct run *r, const struct upload *u, enum run_event e, const char *note, const struct err *err)
 {
@@ -36,8 +35,7 @@ static uint64_t planned_bytes(const struct upload *u)
     return u->file == NO_FILE ? 0 : u->run->plan.files[u->file].size_bytes;
 }
 
-/* ---- checkpoints --------------------------------------------------------------------------------------------------
- */
+/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
 bool run_wants_marker(const struct run *r)
 {
@@ -68,8 +66,7 @@ static void group_settled(struct run *r, size_t g, bool sent, bool failed)
         r->ready_markers[r->ready_count++] = g;
 }
 
-/* ---- lanes --------------------------------------------------------------------------------------------------------
- */
+/* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 static void give_lane(struct run *r, struct lane *l)
 {
@@ -146,8 +143,7 @@ void run_use_lane(struct upload *u, struct lane *l, enum lane_op op)
     lane_go(l);
 }
 
-/* ---- the ends of a file -------------------------------------------------------------------------------------------
- */
+/* ---- the ends of a file ------------------------------------------------------------------------------------------ */
 
 static void remove_active(struct upload *own_u)
 {
@@ -246,8 +242,7 @@ void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why)
     remove_active(own_u);
 }
 
-/* ---- the beginning of a file --------------------------------------------------------------------------------------
- */
+/* ---- the beginning of a file ------------------------------------------------------------------------------------- */
 
 static struct upload *new_upload(struct run *r)
 {
@@ -383,8 +378,7 @@ static void start_marker(struct run *r, size_t g)
     upload_start(u);
 }
 
-/* ---- the pump -----------------------------------------------------------------------------------------------------
- */
+/* ---- the pump ---------------------------------------------------------------------------------------------------- */
 
 static bool take_due(struct run *r, size_t *ret_file)
 {

@@ -147,15 +147,13 @@ void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why); /
 void run_file_gone(struct upload *own_u);
 void run_file_left(struct upload *own_u); /* stopped in the middle, or a remainder that is gone */
 
-/* ---- engine.c, for run.c ------------------------------------------------------------------------------------------
- */
+/* ---- engine.c, for run.c ----------------------------------------------------------------------------------------- */
 
 void run_pump(struct tail *t);
 void run_add_chore(struct run *r, struct logbook_upload *m);
 bool run_wants_marker(const struct run *r);
 
-/* ---- upload.c -----------------------------------------------------------------------------------------------------
- */
+/* ---- upload.c ---------------------------------------------------------------------------------------------------- */
 
 void upload_start(struct upload *u); /* opened, or nothing to open; decides its first state */
 /* Asks for all that it wants now; false when no lane was free for it. Does not free it. */

@@ -87,8 +87,7 @@ void line_add(const struct line *r, struct sbuf *b)
     b->overflow |= text.overflow;
 }
 
-/* ---- and back -----------------------------------------------------------------------------------------------------
- */
+/* ---- and back ---------------------------------------------------------------------------------------------------- */
 
 /* The fields of a line that are left; `good` turns false at the first that is missing or off, and stays so. */
 struct fields {

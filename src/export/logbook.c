@@ -37,8 +37,7 @@ bool stamp_eq(const struct stamp *a, const struct stamp *b)
            a->inode == b->inode;
 }
 
-/* ---- sent ---------------------------------------------------------------------------------------------------------
- */
+/* ---- sent -------------------------------------------------------------------------------------------------------- */
 
 static size_t slot_of(const struct sent *table, size_t room, struct str path)
 {
@@ -85,8 +84,7 @@ bool logbook_has(const struct logbook *l, struct str path, const struct stamp *s
     return at->path.ptr && stamp_eq(&at->stamp, s);
 }
 
-/* ---- uploads ------------------------------------------------------------------------------------------------------
- */
+/* ---- uploads ----------------------------------------------------------------------------------------------------- */
 
 static void upload_free(struct logbook_upload *u)
 {
@@ -156,8 +154,7 @@ static struct logbook_upload *upload_of_uid(const struct logbook *l, struct str 
     return NULL;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static void replay_part(struct logbook_upload *u, const struct line *r)
 {
@@ -232,8 +229,7 @@ static int read_logbook(struct logbook *l, struct err *err)
     return r;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static int append(struct logbook *l, const struct line *r, struct err *err)
 {
@@ -320,8 +316,7 @@ int logbook_flush(struct logbook *l, struct err *err)
     return 0;
 }
 
-/* ---- compaction ---------------------------------------------------------------------------------------------------
- */
+/* ---- compaction -------------------------------------------------------------------------------------------------- */
 
 static int write_upload(struct logbook *l, const struct logbook_upload *u, struct err *err)
 {
@@ -372,8 +367,7 @@ static int compact(struct logbook *l, struct err *err)
     return r < 0 ? r : dir_sync(l->dir, l->name, err);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static void name_logbook(struct logbook *l, struct str destination)
 {

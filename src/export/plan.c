@@ -38,8 +38,7 @@ static int fill_filter(struct filter *f, const struct spec_export *policy, struc
     return r;
 }
 
-/* ---- the walk -----------------------------------------------------------------------------------------------------
- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 static int add_file(void *ctx, const struct walk_file *f, struct err *err)
 {
@@ -89,8 +88,7 @@ static int add_trouble(void *ctx, struct str path, const struct err *why, struct
     return 0;
 }
 
-/* ---- metrics ------------------------------------------------------------------------------------------------------
- */
+/* ---- metrics ----------------------------------------------------------------------------------------------------- */
 
 struct scoring {
     int data;

@@ -12,8 +12,7 @@ static const uint64_t memory_default = 192 << 20;
 /* A change within one tick of the kernel's clock leaves ctime as it was: younger files are not looked at yet. */
 static const uint64_t settle_least_ns = 20 * NS_PER_MS;
 
-/* ---- what wakes it ------------------------------------------------------------------------------------------------
- */
+/* ---- what wakes it ----------------------------------------------------------------------------------------------- */
 
 static void wake_up(struct timer *t)
 {
@@ -39,8 +38,7 @@ static void lease_wanted(struct watch *w, uint32_t events)
         (void)hold_yield(&u->hold);
 }
 
-/* ---- stopping -----------------------------------------------------------------------------------------------------
- */
+/* ---- stopping ---------------------------------------------------------------------------------------------------- */
 
 static void order_back(struct mail *m)
 {
@@ -80,8 +78,7 @@ void run_stop(struct run *r)
     loop_post(r->home, &r->stop_mail);
 }
 
-/* ---- making -------------------------------------------------------------------------------------------------------
- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 static bool ask_hydrated(void *ctx, const struct walk_file *f)
 {
@@ -185,8 +182,7 @@ static int make_signal(struct run *r, struct err *err)
     return r->leases.fd < 0 ? err_sys(err, errno, "cannot wait for leases") : 0;
 }
 
-/* ---- starting -----------------------------------------------------------------------------------------------------
- */
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 static bool is_wanted(const struct run *r, struct str path)
 {
@@ -317,8 +313,7 @@ int run_open(const struct run_options *o, struct run **ret, struct err *err)
     return 0;
 }
 
-/* ---- waiting and ending -------------------------------------------------------------------------------------------
- */
+/* ---- waiting and ending ------------------------------------------------------------------------------------------ */
 
 bool run_wait(struct run *r, uint64_t timeout_ns, struct verdict *ret_counts)
 {

@@ -55,8 +55,7 @@ static void ended_in_logbook(struct upload *u)
     u->multi = NULL;
 }
 
-/* ---- how it begins ------------------------------------------------------------------------------------------------
- */
+/* ---- how it begins ----------------------------------------------------------------------------------------------- */
 
 static int set_key(struct upload *u, struct err *err)
 {
@@ -142,8 +141,7 @@ void upload_start(struct upload *u)
     }
 }
 
-/* ---- what it asks for ---------------------------------------------------------------------------------------------
- */
+/* ---- what it asks for -------------------------------------------------------------------------------------------- */
 
 static bool feed_one(struct upload *u, enum lane_op op, uint64_t bytes)
 {
@@ -217,8 +215,7 @@ bool upload_feed(struct upload *u)
     }
 }
 
-/* ---- how it ends --------------------------------------------------------------------------------------------------
- */
+/* ---- how it ends ------------------------------------------------------------------------------------------------- */
 
 static void drop(struct upload *u, enum upload_after after)
 {
@@ -304,8 +301,7 @@ static void confirmed(struct upload *u, const struct lane_answer *a)
     }
 }
 
-/* ---- small files --------------------------------------------------------------------------------------------------
- */
+/* ---- small files ------------------------------------------------------------------------------------------------- */
 
 static void put_done(struct upload *u, const struct lane *l)
 {
@@ -323,8 +319,7 @@ static void put_done(struct upload *u, const struct lane *l)
     }
 }
 
-/* ---- large files --------------------------------------------------------------------------------------------------
- */
+/* ---- large files ------------------------------------------------------------------------------------------------- */
 
 static void flushed(struct disk_job *j)
 {

@@ -64,8 +64,7 @@ void verdict_done(struct verdict *v)
     verdict_init(v);
 }
 
-/* ---- counts, as both files hold them ------------------------------------------------------------------------------
- */
+/* ---- counts, as both files hold them ----------------------------------------------------------------------------- */
 
 static const struct {
     const char *key;
@@ -101,8 +100,7 @@ static int get_counts(const json *j, struct verdict *v, struct err *err)
     return r;
 }
 
-/* ---- failures -----------------------------------------------------------------------------------------------------
- */
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
 
 /* Paths are any bytes; JSON and people want UTF-8. What is not, is shown as \xNN. */
 static void show_path(struct str path, char *buf, size_t size)
@@ -187,8 +185,7 @@ static int get_failures(const json *j, struct verdict *v, struct err *err)
     return r;
 }
 
-/* ---- the files ----------------------------------------------------------------------------------------------------
- */
+/* ---- the files --------------------------------------------------------------------------------------------------- */
 
 int verdict_write(int export_dir, const struct verdict *v, struct err *err)
 {

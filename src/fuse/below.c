@@ -98,8 +98,7 @@ void below_show(const struct serve *s, struct stat *st)
         st->st_mode |= S_IRGRP | S_IWGRP | (st->st_mode & (S_IXUSR | S_IXOTH) ? S_IXGRP : 0);
 }
 
-/* ---- credentials --------------------------------------------------------------------------------------------------
- */
+/* ---- credentials ------------------------------------------------------------------------------------------------- */
 
 static struct __user_cap_data_struct ours[2]; /* frozen after caps_drop: what a thread has */
 

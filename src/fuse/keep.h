@@ -71,8 +71,7 @@ void keep_tell_mirrors(struct keep *k, const struct wire_msg *m, const struct wi
 /* What a volume is made of, to whomever asks. */
 must_check int keep_give(struct keep *k, const struct kept *v, int sock, struct err *err);
 
-/* ---- kept.c ------------------------------------------------------------------------------------------------
- */
+/* ---- kept.c ------------------------------------------------------------------------------------------------------ */
 
 /* Mounts and starts; the client is answered when the mount process is ready. */
 must_check int kept_mount(struct keep *k, const struct wire_msg *ask, int client, struct err *err);

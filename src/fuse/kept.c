@@ -73,8 +73,7 @@ static int set_up(struct keep *k, struct kept **ret, const char *id, struct err 
     return 0;
 }
 
-/* ---- the mount process --------------------------------------------------------------------------------------------
- */
+/* ---- the mount process ------------------------------------------------------------------------------------------- */
 
 static int spawn(struct keep *k, struct kept *v, int control, struct err *err)
 {
@@ -159,8 +158,7 @@ static void wait_to_start(struct kept *v, uint64_t now, bool failed)
     kept_become(v, KEPT_WAITING);
 }
 
-/* ---- mounting -----------------------------------------------------------------------------------------------------
- */
+/* ---- mounting ---------------------------------------------------------------------------------------------------- */
 
 static int do_mount(const struct kept *v, const struct wire_config *c, struct err *err)
 {
@@ -290,8 +288,7 @@ int kept_adopt(struct keep *k, const char *id, struct wire_fds *own_fds, struct 
     return 0;
 }
 
-/* ---- held descriptors ---------------------------------------------------------------------------------------------
- */
+/* ---- held descriptors -------------------------------------------------------------------------------------------- */
 
 void kept_hold(struct keep *k, struct kept *v, uint64_t node, int own_fd)
 {
@@ -320,8 +317,7 @@ void kept_let_go(struct keep *k, struct kept *v, uint64_t node)
     }
 }
 
-/* ---- the way out --------------------------------------------------------------------------------------------------
- */
+/* ---- the way out ------------------------------------------------------------------------------------------------- */
 
 static void drop(struct keep *k, struct kept *v)
 {
@@ -422,8 +418,7 @@ void kept_start(struct keep *k, struct kept *v)
     wait_to_start(v, now, true);
 }
 
-/* ---- what happens -------------------------------------------------------------------------------------------------
- */
+/* ---- what happens ------------------------------------------------------------------------------------------------ */
 
 static void on_ready(struct keep *k, struct kept *v, const struct wire_msg *m)
 {

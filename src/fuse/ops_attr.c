@@ -160,8 +160,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
     fuse_reply_statfs(req, &v);
 }
 
-/* ---- extended attributes ------------------------------------------------------------------------------------------
- */
+/* ---- extended attributes ----------------------------------------------------------------------------------------- */
 
 /* Asked for by a path through /proc, which follows to any file but a symbolic link; those carry none for users. */
 static int xattr_path(struct serve *s, fuse_ino_t ino, char *path)

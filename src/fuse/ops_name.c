@@ -48,8 +48,7 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
     fuse_reply_none(req);
 }
 
-/* ---- making -------------------------------------------------------------------------------------------------------
- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 struct making {
     const char *op;
@@ -215,8 +214,7 @@ static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fu
         fuse_reply_create(req, &e, fi);
 }
 
-/* ---- removing -----------------------------------------------------------------------------------------------------
- */
+/* ---- removing ---------------------------------------------------------------------------------------------------- */
 
 static int remove_name(struct job *j, const char *op, fuse_ino_t parent, const char *name, int flags)
 {
@@ -251,8 +249,7 @@ static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     reply_done(job_mine(), req, "rmdir", remove_name(job_mine(), "rmdir", parent, name, AT_REMOVEDIR));
 }
 
-/* ---- renaming -----------------------------------------------------------------------------------------------------
- */
+/* ---- renaming ---------------------------------------------------------------------------------------------------- */
 
 /* Both folders are locked. `to` leads to what `from` led to before, and `from` does not any more (or, exchanged, leads
  * elsewhere): we did it. Two names of one file never get here: the kernel knows that nothing is to do. */

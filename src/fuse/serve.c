@@ -134,8 +134,7 @@ static void *serve_thread(void *arg)
     _exit(0); /* unmounted: the other threads read the same end, or are in a call that does not matter any more */
 }
 
-/* ---- taking up ----------------------------------------------------------------------------------------------------
- */
+/* ---- taking up --------------------------------------------------------------------------------------------------- */
 
 static int replay_init(struct serve *s, struct err *err)
 {
@@ -198,8 +197,7 @@ static int first_init(struct serve *s, struct err *err)
     return 0;
 }
 
-/* ---- start --------------------------------------------------------------------------------------------------------
- */
+/* ---- start ------------------------------------------------------------------------------------------------------- */
 
 static int make_session(struct serve *s, struct err *err)
 {

@@ -71,8 +71,7 @@ static inline void test_point(struct serve *s, const char *op, const char *point
 }
 #endif
 
-/* ---- below.c: the folder below ------------------------------------------------------------------------------------
- */
+/* ---- below.c: the folder below ----------------------------------------------------------------------------------- */
 
 /* A descriptor of the node, as open(2); the caller's. */
 int below_open(struct serve *s, uint64_t id, int flags);
@@ -108,8 +107,7 @@ void guise_off(struct guise *g);
 void caps_fsetid(bool on);
 must_check int caps_drop(struct err *err);
 
-/* ---- node.c: nodes as answers -------------------------------------------------------------------------------------
- */
+/* ---- node.c: nodes as answers ------------------------------------------------------------------------------------ */
 
 /* Fills the answer for a name and raises its lookup count. */
 int node_entry(struct job *j, int parent, const char *name, struct fuse_entry_param *ret);
@@ -131,8 +129,7 @@ uint64_t node_hold(struct job *j, int fd, const struct stat *st, const struct ha
 void node_unhold(struct serve *s, uint64_t id);
 void node_hold_fd(struct serve *s, uint64_t id, int fd, bool with_keeper);
 
-/* ---- opens.c: opening and releasing -------------------------------------------------------------------------------
- */
+/* ---- opens.c: opening and releasing ------------------------------------------------------------------------------ */
 int opens_add(struct job *j, uint64_t id, struct fuse_file_info *fi);
 void opens_remove(struct job *j, uint64_t id, const struct fuse_file_info *fi);
 void opens_close_backing(struct serve *s, struct intent *i, int32_t backing);
@@ -144,8 +141,7 @@ int opens_plain_fd(struct serve *s, uint64_t id, bool write);
 void gate_enter(struct gate *g, uint64_t id);
 void gate_leave(struct gate *g, uint64_t id);
 
-/* ---- fds.c --------------------------------------------------------------------------------------------------------
- */
+/* ---- fds.c ------------------------------------------------------------------------------------------------------- */
 int fds_get(struct fds *f, uint64_t id, enum fds_kind kind); /* borrowed, or -1 */
 
 /* Keeps own_fd unless there is one already; returns the one that is kept. */
@@ -156,8 +152,7 @@ bool fds_share(struct fds *f, uint64_t id);
 bool fds_is_shared(struct fds *f, uint64_t id);
 void fds_close(struct fds *f, uint64_t id, enum fds_kind kind);
 
-/* ---- callbacks of libfuse, a file a theme; serve.c makes the table -------------------------------------------------
- */
+/* ---- callbacks of libfuse, a file a theme; serve.c makes the table ----------------------------------------------- */
 void ops_name(struct fuse_lowlevel_ops *o);
 void ops_attr(struct fuse_lowlevel_ops *o);
 void ops_file(struct fuse_lowlevel_ops *o);

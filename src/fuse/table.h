@@ -126,8 +126,7 @@ DEFINE_AUTO(table, struct table, table_close)
 must_check int table_peek(int fd, const struct table_head **ret, struct err *err);
 void table_unpeek(const struct table_head *h);
 
-/* ---- nodes: 0 or -errno, for an answer to the kernel --------------------------------------------------------------
- */
+/* ---- nodes: 0 or -errno, for an answer to the kernel ------------------------------------------------------------- */
 
 /* A copy of what is known; -ESTALE for an id that means nothing. */
 int table_get(struct table *t, uint64_t id, struct node *ret);
@@ -165,8 +164,7 @@ int32_t table_take_backing(struct table *t, struct intent *i, uint64_t id, bool 
 /* Is this backing id a node's? Linear: for what a death left behind. */
 bool table_has_backing(struct table *t, int32_t backing);
 
-/* ---- intents ------------------------------------------------------------------------------------------------------
- */
+/* ---- intents ----------------------------------------------------------------------------------------------------- */
 
 /* The intent of a request that came again, or NULL. */
 struct intent *intent_find(struct table *t, uint64_t unique);

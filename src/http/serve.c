@@ -99,8 +99,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const cha
     return answer(c, MHD_HTTP_NOT_FOUND, "text/plain", &b);
 }
 
-/* ---- the socket -----------------------------------------------------------------------------------------------------
- */
+/* ---- the socket -------------------------------------------------------------------------------------------------- */
 
 /* "host:port" into its halves, brackets of an IPv6 address taken off. */
 static int split_address(const char *listen, char **ret_host, char **ret_port, struct err *err)

@@ -12,8 +12,7 @@
 enum { TICK_MS = 100, LANES_DEFAULT_MAX = 4 };
 static const uint64_t memory_default = UINT64_C(160) << 20;
 
-/* ---- status -------------------------------------------------------------------------------------------------------
- */
+/* ---- status ------------------------------------------------------------------------------------------------------ */
 
 void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
 {
@@ -77,8 +76,7 @@ void hydrate_slowest(struct hydrate *h, char *buf, size_t size)
     }
 }
 
-/* ---- the end ------------------------------------------------------------------------------------------------------
- */
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 static int some_failed(struct hydrate *h, struct err *err)
 {
@@ -192,8 +190,7 @@ void hydrate_cancel(struct hydrate *h)
     driver_nudge(h);
 }
 
-/* ---- the driver's clock -------------------------------------------------------------------------------------------
- */
+/* ---- the driver's clock ------------------------------------------------------------------------------------------ */
 
 static void measure_rate(struct hydrate *h)
 {
@@ -233,8 +230,7 @@ static void deliver_begin(struct mail *m)
     lanes_kick(h);
 }
 
-/* ---- the beginning ------------------------------------------------------------------------------------------------
- */
+/* ---- the beginning ----------------------------------------------------------------------------------------------- */
 
 static void hash_text(struct hash *hash, struct str s)
 {

@@ -10,8 +10,7 @@ static const struct hydrate_source *current(const struct hydrate *h)
     return &h->o.sources[h->feed.source];
 }
 
-/* ---- keys and paths -----------------------------------------------------------------------------------------------
- */
+/* ---- keys and paths ---------------------------------------------------------------------------------------------- */
 
 static size_t folder_len(struct str key)
 {
@@ -47,8 +46,7 @@ void object_of_entry(struct lane *l, const struct index_entry *e, struct object 
                            .digest = e->digest};
 }
 
-/* ---- a page -------------------------------------------------------------------------------------------------------
- */
+/* ---- a page ------------------------------------------------------------------------------------------------------ */
 
 static uint8_t rank_of(const struct hydrate *h, struct str path)
 {
@@ -144,8 +142,7 @@ static int on_page(void *ctx, const struct object *objects, size_t count, bool s
     return r;
 }
 
-/* ---- its end ------------------------------------------------------------------------------------------------------
- */
+/* ---- its end ----------------------------------------------------------------------------------------------------- */
 
 static void listing_is_over(struct hydrate *h)
 {
@@ -212,8 +209,7 @@ void feed_cancel(struct hydrate *h)
     pthread_mutex_unlock(&h->feed.lock);
 }
 
-/* ---- its beginning ------------------------------------------------------------------------------------------------
- */
+/* ---- its beginning ----------------------------------------------------------------------------------------------- */
 
 static void start_listing(struct hydrate *h)
 {

@@ -121,8 +121,7 @@ void job_mismatch(struct job *j, const struct digest *want, const struct digest 
     job_object_failed(j, &err);
 }
 
-/* ---- the answer ---------------------------------------------------------------------------------------------------
- */
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
 
 static void retry_or_fail(struct job *j)
 {

@@ -63,8 +63,7 @@ static void fail_whole(struct lane *l, struct large *g, const struct err *err, b
     lane_unit_ended(l);
 }
 
-/* ---- its end ------------------------------------------------------------------------------------------------------
- */
+/* ---- its end ----------------------------------------------------------------------------------------------------- */
 
 static int finish_file(struct lane *l, struct large *g, struct err *err)
 {
@@ -176,8 +175,7 @@ static void end(struct lane *l, struct large *g)
         mismatch(l, g);
 }
 
-/* ---- its parts ----------------------------------------------------------------------------------------------------
- */
+/* ---- its parts --------------------------------------------------------------------------------------------------- */
 
 bool large_take_part(struct hydrate *h, struct large **ret, uint32_t *ret_part)
 {
@@ -266,8 +264,7 @@ void large_stop(struct lane *l)
     }
 }
 
-/* ---- its beginning ------------------------------------------------------------------------------------------------
- */
+/* ---- its beginning ----------------------------------------------------------------------------------------------- */
 
 static void publish(struct lane *l, struct large *g)
 {

@@ -94,8 +94,7 @@ struct job {
     struct err err;
 };
 
-/* ---- a worker and its jobs ----------------------------------------------------------------------------------------
- */
+/* ---- a worker and its jobs --------------------------------------------------------------------------------------- */
 struct lane {
     struct hydrate *h;
     struct worker worker;

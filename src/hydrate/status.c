@@ -39,8 +39,7 @@ const char *hydrate_phase_label(enum hydrate_phase p, bool alive)
     return "Failed";
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static void set_time(json *j, const char *key, int64_t wall_ns)
 {
@@ -110,8 +109,7 @@ int hydrate_status_write(int dir, const struct hydrate_status *s, struct err *er
                : err_sys(err, errno, "cannot replace '%s'", HYDRATE_STATUS_FILE);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static int read_text(const json *j, const char *path, char *buf, size_t size, struct err *err)
 {

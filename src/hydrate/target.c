@@ -70,8 +70,7 @@ int target_open_volume(int volume_dir, int data_dir, struct target **ret, struct
     return 0;
 }
 
-/* ---- a folder -----------------------------------------------------------------------------------------------------
- */
+/* ---- a folder ---------------------------------------------------------------------------------------------------- */
 
 /* Opens the folder that holds the last segment of `path`, making what is missing on the way. */
 static int open_parent(const char *path, int *ret_fd, char **ret_name, struct err *err)
@@ -165,8 +164,7 @@ int target_open_dir(const char *path, struct target **ret, struct err *err)
     return 0;
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------------
- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static const char *temporary_name(uint64_t id, char buf[32])
 {

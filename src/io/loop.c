@@ -77,8 +77,7 @@ int loop_new(const char *name, struct loop **ret, struct err *err)
     return 0;
 }
 
-/* ---- mail ---------------------------------------------------------------------------------------------------------
- */
+/* ---- mail -------------------------------------------------------------------------------------------------------- */
 
 void loop_post(struct loop *l, struct mail *m)
 {
@@ -109,8 +108,7 @@ static void loop_deliver(struct loop *l)
     }
 }
 
-/* ---- tails --------------------------------------------------------------------------------------------------------
- */
+/* ---- tails ------------------------------------------------------------------------------------------------------- */
 
 void loop_at_tail(struct loop *l, struct tail *t)
 {
@@ -154,8 +152,7 @@ static void loop_run_tails(struct loop *l)
     loop_tail_cancel(l, &fence);
 }
 
-/* ---- timers: a binary heap ----------------------------------------------------------------------------------------
- */
+/* ---- timers: a binary heap --------------------------------------------------------------------------------------- */
 
 static void heap_put(struct loop *l, size_t slot, struct timer *t)
 {
@@ -224,8 +221,7 @@ static void loop_fire(struct loop *l)
     }
 }
 
-/* ---- descriptors --------------------------------------------------------------------------------------------------
- */
+/* ---- descriptors ------------------------------------------------------------------------------------------------- */
 
 static int control(struct loop *l, int op, struct watch *w, struct err *err)
 {
@@ -269,8 +265,7 @@ static void loop_dispatch(struct loop *l, int count)
     }
 }
 
-/* ---- the thread ---------------------------------------------------------------------------------------------------
- */
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
 
 /* Rounded up: a loop that wakes too early would only turn again. */
 static int loop_sleep_ms(const struct loop *l)

@@ -24,8 +24,7 @@ void job_todo(struct web_job *j, unsigned what)
     j->todo |= what;
 }
 
-/* ---- a job's life ---------------------------------------------------------------------------------------------------
- */
+/* ---- a job's life ------------------------------------------------------------------------------------------------ */
 
 static struct web_job *job_new(struct web *w)
 {
@@ -159,8 +158,7 @@ static void job_step(struct web_job *j)
         curl_easy_pause(j->easy, CURLPAUSE_CONT);
 }
 
-/* ---- a turn -------------------------------------------------------------------------------------------------------
- */
+/* ---- a turn ------------------------------------------------------------------------------------------------------ */
 
 static void take_results(struct web *w)
 {
@@ -254,8 +252,7 @@ struct str web_reply_header(struct web_job *j, const char *name)
     return str_of(h->value);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------------------------
- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* libcurl takes its receive buffer anew for every request. By default glibc gives so large a block back to the kernel,
  * and the faults that bring it in again cost as much as the copy of 100 KiB: 30 us a request, measured. */

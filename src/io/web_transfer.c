@@ -11,8 +11,7 @@ enum { RECEIVE_BYTES = 128 << 10, SEND_BYTES = 256 << 10 };
 
 enum { HEADERS_MAX = 128, HEADER_BYTES_MAX = 64 << 10 };
 
-/* ---- what libcurl tells of a transfer -------------------------------------------------------------------------------
- */
+/* ---- what libcurl tells of a transfer ---------------------------------------------------------------------------- */
 
 static void job_moved(struct web_job *j, uint64_t body_bytes)
 {
@@ -115,8 +114,7 @@ static int body_again(void *ctx, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
-/* ---- what it is told ------------------------------------------------------------------------------------------------
- */
+/* ---- what it is told --------------------------------------------------------------------------------------------- */
 
 /* What is the same for every request of this easy handle. */
 void transfer_prepare(struct web_job *j)

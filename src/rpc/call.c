@@ -35,8 +35,7 @@ static void call_free(struct rpc_call *c)
     free(c);
 }
 
-/* ---- answering ----------------------------------------------------------------------------------------------------
- */
+/* ---- answering --------------------------------------------------------------------------------------------------- */
 
 /* Any owner of the call. The last thing that it does with it. */
 static void answer(struct rpc_call *c, int status, const char *text)
@@ -59,8 +58,7 @@ static void answer_err(struct rpc_call *c, const struct err *err)
     answer(c, rpc_status_of(err->code), err_line(err, line, sizeof line));
 }
 
-/* ---- events, on the queue's thread --------------------------------------------------------------------------------
- */
+/* ---- events, on the queue's thread ------------------------------------------------------------------------------- */
 
 static void one_event_less(struct rpc_call *c)
 {
@@ -175,8 +173,7 @@ void call_await(struct rpc_server *s)
     assert(e == GRPC_CALL_OK);
 }
 
-/* ---- serving, on a handler's thread -------------------------------------------------------------------------------
- */
+/* ---- serving, on a handler's thread ------------------------------------------------------------------------------ */
 
 static const struct rpc_method *method_of(const struct rpc_call *c)
 {
@@ -278,8 +275,7 @@ void call_serve(struct rpc_call *c)
     answer_err(c, &err);
 }
 
-/* ---- for handlers -------------------------------------------------------------------------------------------------
- */
+/* ---- for handlers ------------------------------------------------------------------------------------------------ */
 
 bool rpc_cancelled(const struct rpc_call *c)
 {

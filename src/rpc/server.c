@@ -55,8 +55,7 @@ static void on_down(struct tag *t, bool ok)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- starting -----------------------------------------------------------------------------------------------------
- */
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 static struct rpc_server *server_new(const struct rpc_options *o)
 {
@@ -183,8 +182,7 @@ int rpc_server_start(const struct rpc_options *o, struct rpc_server **ret, struc
     return 0;
 }
 
-/* ---- stopping -----------------------------------------------------------------------------------------------------
- */
+/* ---- stopping ---------------------------------------------------------------------------------------------------- */
 
 static bool wait_until_down(struct rpc_server *s, uint64_t until_ns)
 {

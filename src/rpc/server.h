@@ -51,8 +51,7 @@ must_check int rpc_server_start(const struct rpc_options *o, struct rpc_server *
 void rpc_server_stop(struct rpc_server *s, uint64_t grace_ns);
 void rpc_server_free(struct rpc_server *s); /* stops without grace first; NULL is fine */
 
-/* ---- for handlers, on their own thread ----------------------------------------------------------------------------
- */
+/* ---- for handlers, on their own thread --------------------------------------------------------------------------- */
 
 /* Has the caller gone, or are we stopping? */
 bool rpc_cancelled(const struct rpc_call *c);
@@ -69,8 +68,7 @@ void *rpc_alloc(struct rpc_call *c, size_t count, size_t size);
 char *rpc_text(struct rpc_call *c, const char *fmt, ...) printf_like(2, 3);
 char *rpc_dup(struct rpc_call *c, struct str s);
 
-/* ---- pure, for tests ----------------------------------------------------------------------------------------------
- */
+/* ---- pure, for tests --------------------------------------------------------------------------------------------- */
 
 /* The gRPC status code of an error; 13 (INTERNAL) for a code that is not in the table. */
 int rpc_status_of(enum err_code code);

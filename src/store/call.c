@@ -53,8 +53,7 @@ void call_end(struct call *c, int code)
     job_done(&c->job);
 }
 
-/* ---- credentials --------------------------------------------------------------------------------------------------
- */
+/* ---- credentials ------------------------------------------------------------------------------------------------- */
 
 static void credentials_ready(struct creds_waiter *w)
 {
@@ -85,8 +84,7 @@ void call_go(struct call *c, const struct call_steps *steps)
     submit(c);
 }
 
-/* ---- the exchange -------------------------------------------------------------------------------------------------
- */
+/* ---- the exchange ------------------------------------------------------------------------------------------------ */
 
 void call_header(struct call *c, const char *name, struct str value)
 {

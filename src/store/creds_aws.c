@@ -23,8 +23,7 @@ static const char *env(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-/* ---- profiles -----------------------------------------------------------------------------------------------------
- */
+/* ---- profiles ---------------------------------------------------------------------------------------------------- */
 
 static bool read_aws_file(const char *variable, const char *name, char **ret, size_t *ret_len)
 {
@@ -94,8 +93,7 @@ static struct identity *from_environment(void)
     return i;
 }
 
-/* ---- what is fetched ----------------------------------------------------------------------------------------------
- */
+/* ---- what is fetched --------------------------------------------------------------------------------------------- */
 
 struct aws_source {
     char region[64];
@@ -200,8 +198,7 @@ static bool read_token(struct aws_source *s, char **ret)
     return true;
 }
 
-/* ---- web identity: STS --------------------------------------------------------------------------------------------
- */
+/* ---- web identity: STS ------------------------------------------------------------------------------------------- */
 
 static void sts_answered(void *ctx, int status, struct str body, const struct err *err)
 {
@@ -258,8 +255,7 @@ static void fetch_web_identity(struct creds *c, struct worker *w)
                                                  .done = sts_answered});
 }
 
-/* ---- container ----------------------------------------------------------------------------------------------------
- */
+/* ---- container --------------------------------------------------------------------------------------------------- */
 
 static void fetch_container(struct creds *c, struct worker *w)
 {
@@ -293,8 +289,7 @@ static bool may_be_asked(const char *url)
     return e.tls;
 }
 
-/* ---- instance metadata, version 2 ---------------------------------------------------------------------------------
- */
+/* ---- instance metadata, version 2 -------------------------------------------------------------------------------- */
 
 static void ask_metadata(struct aws_source *s, const char *path,
                          void (*done)(void *ctx, int status, struct str body, const struct err *err))
@@ -351,8 +346,7 @@ static void fetch_metadata(struct creds *c, struct worker *w)
                .method = "PUT", .url = url, .headers = headers, .header_count = 1, .ctx = s, .done = session_came});
 }
 
-/* ---- the chain ----------------------------------------------------------------------------------------------------
- */
+/* ---- the chain --------------------------------------------------------------------------------------------------- */
 
 static struct creds *fixed(const char *name, const char *method, struct identity *own_i)
 {

@@ -66,8 +66,7 @@ static struct identity *bearer(struct str token, uint64_t seconds)
     return i;
 }
 
-/* ---- the answer of a token server ---------------------------------------------------------------------------------
- */
+/* ---- the answer of a token server -------------------------------------------------------------------------------- */
 
 /* {"error": "invalid_grant", "error_description": "..."}; nothing that was sent is repeated. */
 static void refuse_answer(struct gcp_source *s, int status, struct str body)
@@ -144,8 +143,7 @@ static void add_field(struct sbuf *form, const char *name, struct str value)
     uri_encode_query(value, form);
 }
 
-/* ---- a service account's key: RFC 7523 ----------------------------------------------------------------------------
- */
+/* ---- a service account's key: RFC 7523 --------------------------------------------------------------------------- */
 
 static int make_assertion(const struct gcp_source *s, struct sbuf *ret, struct err *err)
 {
@@ -201,8 +199,7 @@ static void fetch_service_account(struct creds *c, struct worker *w)
     post_form(s, w, sbuf_str(&form));
 }
 
-/* ---- a person's refresh token -------------------------------------------------------------------------------------
- */
+/* ---- a person's refresh token ------------------------------------------------------------------------------------ */
 
 static void fetch_authorized_user(struct creds *c, struct worker *w)
 {
@@ -224,8 +221,7 @@ static void fetch_authorized_user(struct creds *c, struct worker *w)
     post_form(s, w, sbuf_str(&form));
 }
 
-/* ---- a token of another issuer, exchanged by Google's STS: RFC 8693 -----------------------------------------------
- */
+/* ---- a token of another issuer, exchanged by Google's STS: RFC 8693 ---------------------------------------------- */
 
 static void fetch_federation(struct creds *c, struct worker *w)
 {
@@ -255,8 +251,7 @@ static void fetch_federation(struct creds *c, struct worker *w)
     post(s, w, "application/json", str_of(text));
 }
 
-/* ---- metadata server, token file ----------------------------------------------------------------------------------
- */
+/* ---- metadata server, token file --------------------------------------------------------------------------------- */
 
 static void fetch_metadata(struct creds *c, struct worker *w)
 {
@@ -290,8 +285,7 @@ static void fetch_file(struct creds *c, struct worker *w)
     creds_fetched(c, bearer(token, 60), NULL);
 }
 
-/* ---- the chain ----------------------------------------------------------------------------------------------------
- */
+/* ---- the chain --------------------------------------------------------------------------------------------------- */
 
 static struct creds *make(const char *name, const char *method, struct gcp_source *own_s,
                           void (*fetch)(struct creds *c, struct worker *w))

@@ -59,8 +59,7 @@ static void gcs_close(struct store *s)
     free(g);
 }
 
-/* ---- a request ----------------------------------------------------------------------------------------------------
- */
+/* ---- a request --------------------------------------------------------------------------------------------------- */
 
 static void add_path(struct call *c, const char *path, struct str name)
 {
@@ -126,8 +125,7 @@ void gcs_ask(struct call *c)
         call_header(c, "authorization", str_of(c->identity->bearer));
 }
 
-/* ---- an answer ----------------------------------------------------------------------------------------------------
- */
+/* ---- an answer --------------------------------------------------------------------------------------------------- */
 
 /* {"error": {"code": 403, "message": "...", "errors": [{"reason": "forbidden"}]}}, or plain text from a media request.
  */
@@ -233,8 +231,7 @@ bool gcs_is_ours(const struct call *c)
     return json_opt_str(j, "metadata.cistern-upload-id", &id, &ignored) == 0 && mine.len && str_eq(id, mine);
 }
 
-/* ---- dispatch -----------------------------------------------------------------------------------------------------
- */
+/* ---- dispatch ---------------------------------------------------------------------------------------------------- */
 
 static void gcs_start(struct store_job *job)
 {

@@ -3,8 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* ---- GET ----------------------------------------------------------------------------------------------------------
- */
+/* ---- GET --------------------------------------------------------------------------------------------------------- */
 
 static bool is_whole(const struct job_args *a)
 {
@@ -91,8 +90,7 @@ static int head_get(struct call *c, struct err *err)
     return r;
 }
 
-/* ---- changed, or gone? --------------------------------------------------------------------------------------------
- */
+/* ---- changed, or gone? ------------------------------------------------------------------------------------------- */
 
 static int build_metadata(struct call *c, struct err *err)
 {
@@ -140,8 +138,7 @@ static void answered_get(struct call *c, int status)
 
 const struct call_steps gcs_get_steps = {build_get, head_get, call_give, answered_get};
 
-/* ---- HEAD ---------------------------------------------------------------------------------------------------------
- */
+/* ---- HEAD -------------------------------------------------------------------------------------------------------- */
 
 static void answered_head(struct call *c, int status)
 {
@@ -153,8 +150,7 @@ static void answered_head(struct call *c, int status)
 
 const struct call_steps gcs_head_steps = {build_metadata, NULL, NULL, answered_head};
 
-/* ---- LIST ---------------------------------------------------------------------------------------------------------
- */
+/* ---- LIST -------------------------------------------------------------------------------------------------------- */
 
 static int build_list(struct call *c, struct err *err)
 {

@@ -53,8 +53,7 @@ void gcs_send_object(struct call *c, struct str name, bool absent, bool with_met
     c->sends_body = true;
 }
 
-/* ---- PUT ----------------------------------------------------------------------------------------------------------
- */
+/* ---- PUT --------------------------------------------------------------------------------------------------------- */
 
 static int build_put(struct call *c, struct err *err)
 {
@@ -115,8 +114,7 @@ static void answered_put(struct call *c, int status)
         call_end(c, gcs_describe(c, &c->err));
 }
 
-/* ---- DELETE -------------------------------------------------------------------------------------------------------
- */
+/* ---- DELETE ------------------------------------------------------------------------------------------------------ */
 
 static int build_delete(struct call *c, struct err *err)
 {
@@ -136,8 +134,7 @@ static void answered_delete(struct call *c, int status)
 
 const struct call_steps gcs_delete_steps = {build_delete, NULL, NULL, answered_delete};
 
-/* ---- uploads of many parts ----------------------------------------------------------------------------------------
- */
+/* ---- uploads of many parts --------------------------------------------------------------------------------------- */
 
 /* An id is half of the key's hash, by which a sweep finds it, and a random half. */
 static void key_half(struct str key, char *ret)
@@ -345,8 +342,7 @@ static void answered_publish(struct call *c, int status)
 
 static const struct call_steps publish_steps = {build_publish, NULL, NULL, answered_publish};
 
-/* ---- what is left of uploads --------------------------------------------------------------------------------------
- */
+/* ---- what is left of uploads ------------------------------------------------------------------------------------- */
 
 static void end_sweep(struct call *c, int status)
 {

@@ -12,8 +12,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* ---- the folder ---------------------------------------------------------------------------------------------------
- */
+/* ---- the folder -------------------------------------------------------------------------------------------------- */
 
 /* A folder, or the path of what will be one, is listed as a tree; anything else is one object in its folder. */
 static void split_root(const struct uri *u, char **ret_root, struct str *ret_prefix)
@@ -101,8 +100,7 @@ int local_root(struct local *l, bool make, int *ret, struct err *err)
     return r;
 }
 
-/* ---- a visit to the disk ------------------------------------------------------------------------------------------
- */
+/* ---- a visit to the disk ----------------------------------------------------------------------------------------- */
 
 static struct local_job *of_work(struct work *w)
 {
@@ -176,8 +174,7 @@ void local_visit_paced(struct local_job *j, uint64_t bytes, local_visit_fn *visi
     loop_timer_set(j->job.worker->loop, &j->pause, wait_ns);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static struct str etag_of(const struct stat *st, char *buf, size_t room)
 {
@@ -351,8 +348,7 @@ static void end_well(struct local_job *j)
     local_end(j, 0);
 }
 
-/* ---- listing ------------------------------------------------------------------------------------------------------
- */
+/* ---- listing ----------------------------------------------------------------------------------------------------- */
 
 /* A token is "<id of the walk>:<last key>". The walk itself waits in a small table, so that the next page goes on where
  * the last one ended; if it was crowded out, the key alone finds the place again. */
@@ -433,8 +429,7 @@ static int visit_list(struct local_job *j, struct err *err)
     return 0;
 }
 
-/* ---- dispatch -----------------------------------------------------------------------------------------------------
- */
+/* ---- dispatch ---------------------------------------------------------------------------------------------------- */
 
 static void local_start(struct store_job *job)
 {

@@ -13,8 +13,7 @@
 
 #define XATTR_UPLOAD_ID "user.cistern.upload-id"
 
-/* ---- temporaries --------------------------------------------------------------------------------------------------
- */
+/* ---- temporaries ------------------------------------------------------------------------------------------------- */
 
 static int open_hidden(int root, bool make, struct err *err)
 {
@@ -91,8 +90,7 @@ static void remove_temporary(const struct local_job *j, int root)
     unlinkat(root, WALK_HIDDEN, AT_REMOVEDIR); /* succeeds when ours was the last */
 }
 
-/* ---- publishing ---------------------------------------------------------------------------------------------------
- */
+/* ---- publishing -------------------------------------------------------------------------------------------------- */
 
 static int mark(const struct local_job *j, struct err *err)
 {
@@ -180,8 +178,7 @@ static int describe_published(struct local_job *j, int root, struct err *err)
     return 0;
 }
 
-/* ---- bytes --------------------------------------------------------------------------------------------------------
- */
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 static int check_digest(struct local_job *j, const struct digest *want, const struct digest *have, struct err *err)
 {
@@ -312,8 +309,7 @@ static void next_chunk(struct local_job *j)
         local_visit_paced(j, j->filled, j->job.op == JOB_PUT ? visit_put : visit_part, written);
 }
 
-/* ---- uploads of many parts ----------------------------------------------------------------------------------------
- */
+/* ---- uploads of many parts --------------------------------------------------------------------------------------- */
 
 static int visit_begin(struct local_job *j, struct err *err)
 {
@@ -427,8 +423,7 @@ static int visit_delete(struct local_job *j, struct err *err)
     return errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(err, errno, "cannot remove it");
 }
 
-/* ---- dispatch -----------------------------------------------------------------------------------------------------
- */
+/* ---- dispatch ---------------------------------------------------------------------------------------------------- */
 
 static void end_well(struct local_job *j)
 {

@@ -5,8 +5,7 @@
 #include "util/hash.h"
 #include <stdio.h>
 
-/* ---- where the bucket is ------------------------------------------------------------------------------------------
- */
+/* ---- where the bucket is ----------------------------------------------------------------------------------------- */
 
 static bool wants_path_style(const struct store *s, const struct store_options *o, const struct endpoint *e)
 {
@@ -101,8 +100,7 @@ static void s3_close(struct store *s)
     free(s3);
 }
 
-/* ---- a request ----------------------------------------------------------------------------------------------------
- */
+/* ---- a request --------------------------------------------------------------------------------------------------- */
 
 void s3_begin(struct call *c, const char *method, struct str key, struct str query)
 {
@@ -198,8 +196,7 @@ void s3_sign(struct call *c, struct str payload)
     call_header(c, "authorization", sbuf_str(&authorization));
 }
 
-/* ---- an answer ----------------------------------------------------------------------------------------------------
- */
+/* ---- an answer --------------------------------------------------------------------------------------------------- */
 
 int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err)
 {
@@ -309,8 +306,7 @@ void s3_refused(struct call *c, int status)
     call_end(c, code);
 }
 
-/* ---- dispatch -----------------------------------------------------------------------------------------------------
- */
+/* ---- dispatch ---------------------------------------------------------------------------------------------------- */
 
 static void s3_start(struct store_job *job)
 {

@@ -62,8 +62,7 @@ void s3_describe(struct call *c, bool whole)
         o->digest.kind = HASH_NONE;
 }
 
-/* ---- GET ----------------------------------------------------------------------------------------------------------
- */
+/* ---- GET --------------------------------------------------------------------------------------------------------- */
 
 static bool is_whole(const struct job_args *a)
 {
@@ -167,8 +166,7 @@ static void answered_get(struct call *c, int status)
 
 const struct call_steps s3_get_steps = {build_get, head_get, call_give, answered_get};
 
-/* ---- HEAD ---------------------------------------------------------------------------------------------------------
- */
+/* ---- HEAD -------------------------------------------------------------------------------------------------------- */
 
 static int build_head(struct call *c, struct err *err)
 {
@@ -196,8 +194,7 @@ static void answered_head(struct call *c, int status)
 
 const struct call_steps s3_head_steps = {build_head, head_head, NULL, answered_head};
 
-/* ---- LIST ---------------------------------------------------------------------------------------------------------
- */
+/* ---- LIST -------------------------------------------------------------------------------------------------------- */
 
 static void add_param(struct sbuf *q, const char *name, struct str value)
 {

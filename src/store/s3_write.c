@@ -8,8 +8,7 @@
 
 enum { SWEEP_MAX = 1000 };
 
-/* ---- what is told of the bytes ------------------------------------------------------------------------------------
- */
+/* ---- what is told of the bytes ----------------------------------------------------------------------------------- */
 
 static void add_checksum(struct call *c, const struct digest *d)
 {
@@ -88,8 +87,7 @@ static void simple_end(struct call *c, int status)
         s3_refused(c, status);
 }
 
-/* ---- PUT ----------------------------------------------------------------------------------------------------------
- */
+/* ---- PUT --------------------------------------------------------------------------------------------------------- */
 
 static int build_put(struct call *c, struct err *err)
 {
@@ -147,8 +145,7 @@ static void answered_put(struct call *c, int status)
 
 const struct call_steps s3_put_steps = {build_put, NULL, NULL, answered_put};
 
-/* ---- multipart ----------------------------------------------------------------------------------------------------
- */
+/* ---- multipart --------------------------------------------------------------------------------------------------- */
 
 static int build_begin(struct call *c, struct err *err)
 {
@@ -322,8 +319,7 @@ static int build_abort(struct call *c, struct err *err)
 
 const struct call_steps s3_abort_steps = {build_abort, NULL, NULL, simple_end};
 
-/* ---- DELETE, SWEEP ------------------------------------------------------------------------------------------------
- */
+/* ---- DELETE, SWEEP ----------------------------------------------------------------------------------------------- */
 
 static int build_delete(struct call *c, struct err *err)
 {

@@ -85,8 +85,7 @@ int uri_decode(struct str s, bool plus, struct sbuf *b, struct err *err)
     return 0;
 }
 
-/* ---- signing ------------------------------------------------------------------------------------------------------
- */
+/* ---- signing ----------------------------------------------------------------------------------------------------- */
 
 static void add_canonical(const struct sigv4_request *r, struct sbuf *b)
 {

@@ -9,8 +9,7 @@
 static const struct backend *const backends[] = {
     [URI_FILE] = &backend_local, [URI_S3] = &backend_s3, [URI_GS] = &backend_gcs};
 
-/* ---- opening ------------------------------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static struct store_retry with_defaults(struct store_retry r)
 {
@@ -84,8 +83,7 @@ enum hash_kind store_upload_digest_kind(const struct store *s)
     return s->backend->upload_digest;
 }
 
-/* ---- a job --------------------------------------------------------------------------------------------------------
- */
+/* ---- a job ------------------------------------------------------------------------------------------------------- */
 
 static const char *const op_names[JOB_OPS] = {
     [JOB_GET] = "GET",      [JOB_HEAD] = "HEAD",        [JOB_LIST] = "LIST",         [JOB_PUT] = "PUT",
@@ -290,8 +288,7 @@ bool store_retry_delay(const struct store *s, const struct store_reply *r, unsig
     return true;
 }
 
-/* ---- the calls ----------------------------------------------------------------------------------------------------
- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 
 struct store_job *store_get(struct store *s, struct worker *w, const struct store_get *g)
 {

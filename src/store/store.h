@@ -12,8 +12,7 @@
 #include "io/worker.h"
 #include "util/hash.h"
 
-/* ---- what a store holds -------------------------------------------------------------------------------------------
- */
+/* ---- what a store holds ------------------------------------------------------------------------------------------ */
 
 struct object {
     struct str key; /* whole key, any bytes; below file:// the path under the root */
@@ -24,8 +23,7 @@ struct object {
     struct digest digest; /* of the whole object as stored, if the listing or the answer gave one (HASH_NONE if not) */
 };
 
-/* ---- opening ------------------------------------------------------------------------------------------------------
- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 enum store_auth { STORE_AUTH_CHAIN, STORE_AUTH_ANONYMOUS };
 
@@ -62,8 +60,7 @@ struct str store_bucket(const struct store *s);
 struct str store_prefix(const struct store *s);   /* a key prefix: with its trailing '/' if the URI had one */
 const char *store_ca_file(const struct store *s); /* for web_options */
 
-/* ---- answers ------------------------------------------------------------------------------------------------------
- */
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 struct store_reply {
     int code;                /* 0 or -(enum err_code) */
@@ -89,8 +86,7 @@ struct store_job;
 void store_cancel(struct store_job *j); /* on_done follows with ERR_CANCELLED, after this returns */
 void store_resume(struct store_job *j); /* a GET whose on_data answered WEB_PAUSE */
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 struct store_get {
     const struct object *object; /* copied. etag or generation pin it: another one is ERR_CHANGED, with both named */
@@ -131,8 +127,7 @@ struct store_page {
 };
 struct store_job *store_list_page(struct store *s, struct worker *w, const struct store_page *p);
 
-/* ---- writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 enum store_if { STORE_IF_ANY, STORE_IF_ABSENT };
 

@@ -44,8 +44,7 @@ uint64_t crc_combine(uint64_t poly, unsigned width, uint64_t a, uint64_t b, uint
     return multiply(poly, width, a, power(poly, width, x_to_8, b_len)) ^ b;
 }
 
-/* ---- CRC64NVME ------------------------------------------------------------------------------------------------------
- */
+/* ---- CRC64NVME --------------------------------------------------------------------------------------------------- */
 
 static struct {
     pthread_once_t once;

@@ -221,8 +221,7 @@ bool glob_match(struct str pattern, struct str text)
     return walk(pattern, tokens, (size_t)count, text);
 }
 
-/* ---- filter ---------------------------------------------------------------------------------------------------------
- */
+/* ---- filter ------------------------------------------------------------------------------------------------------ */
 
 int filter_add(struct filter *f, bool exclude, struct str pattern, struct err *err)
 {

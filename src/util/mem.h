@@ -5,8 +5,7 @@
 #include "util/err.h"
 #include "util/str.h"
 
-/* ---- arena: many small things, one free. home: whoever owns it. ---------------------------------------------------
- */
+/* ---- arena: many small things, one free. home: whoever owns it. -------------------------------------------------- */
 struct arena;
 struct arena *arena_new(size_t block_bytes, size_t ceiling_bytes);
 void arena_free(struct arena *a);
@@ -17,8 +16,7 @@ bool arena_dup(struct arena *a, struct str s, struct str *ret); /* a copy, NUL b
 void arena_reset(struct arena *a);                              /* keeps the first block */
 size_t arena_used(const struct arena *a);
 
-/* ---- budget: slices of bytes in flight. home: any thread, under its own lock. -------------------------------------
- */
+/* ---- budget: slices of bytes in flight. home: any thread, under its own lock. ------------------------------------ */
 
 /* 1 MiB: O_DIRECT at full speed from depth 4 on, and 64 small objects in flight stay below 64 MiB. */
 enum { SLICE_BYTES = 1 << 20 };
@@ -48,8 +46,7 @@ void budget_give(struct budget *b, void *own_slice);
 void budget_forget(struct budget *b, struct budget_waiter *w);
 uint64_t budget_bytes_out(struct budget *b); /* in use now, without what is kept for a waiter */
 
-/* ---- a copy for the disk ------------------------------------------------------------------------------------------
- */
+/* ---- a copy for the disk ----------------------------------------------------------------------------------------- */
 
 /* memcpy() for bytes that no CPU reads again soon: they go past the caches where the machine can do that. */
 void mem_copy_out(void *to, const void *from, size_t len);

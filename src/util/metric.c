@@ -41,8 +41,7 @@ const double metric_buckets_request[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05
 const double metric_buckets_job[] = {1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 0};
 /* clang-format on */
 
-/* ---- families and series --------------------------------------------------------------------------------------------
- */
+/* ---- families and series ----------------------------------------------------------------------------------------- */
 
 static struct metric *find_family(const char *name)
 {
@@ -164,8 +163,7 @@ struct metric_series *metric_series(struct metric *m, ...)
     return s;
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 void metric_add(struct metric_series *s, uint64_t n)
 {
@@ -211,8 +209,7 @@ uint64_t metric_value(const struct metric_series *s)
     return atomic_load_explicit(&s->value, memory_order_relaxed);
 }
 
-/* ---- the page -------------------------------------------------------------------------------------------------------
- */
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
 
 static void add_name(struct sbuf *b, const struct metric_series *s, const char *suffix, const char *more)
 {

@@ -72,8 +72,7 @@ must_check int str_to_bytes(struct str s, uint64_t *ret, struct err *err);
 /* A span of time: 250ms, 30s, 1h30m, 0. In nanoseconds. */
 must_check int str_to_duration(struct str s, uint64_t *ret_ns, struct err *err);
 
-/* ---- builder ------------------------------------------------------------------------------------------------------
- */
+/* ---- builder ----------------------------------------------------------------------------------------------------- */
 
 /* Born with a ceiling: what would pass it sets `overflow`, is left out whole, and everything after it too. One check at
  * the end is enough. Always NUL-terminated, so that ptr may go to printf; may hold NUL bytes. */

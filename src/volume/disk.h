@@ -15,8 +15,7 @@ enum disk_backend { DISK_AUTO, DISK_QUOTA, DISK_LOOP };
 const char *disk_backend_name(enum disk_backend b); /* "quota"; "auto" */
 must_check int disk_backend_parse(struct str s, enum disk_backend *ret, struct err *err);
 
-/* ---- which --------------------------------------------------------------------------------------------------------
- */
+/* ---- which ------------------------------------------------------------------------------------------------------- */
 
 struct disk_facts {
     char fs_type[16];     /* "ext4", "xfs", else a number */
@@ -34,8 +33,7 @@ enum { DISK_WHY_MAX = 160 };
 must_check int disk_choose(const struct disk_facts *f, enum disk_backend wish, enum disk_backend *ret,
                            char why[DISK_WHY_MAX], struct err *err);
 
-/* ---- one volume's disk --------------------------------------------------------------------------------------------
- */
+/* ---- one volume's disk ------------------------------------------------------------------------------------------- */
 
 enum {
     DISK_BYTES_MIN = 16 << 20, /* the least that XFS makes a file system of */

@@ -11,8 +11,7 @@
 must_check int identity_establish(int dir, const struct space_options *o, char ret_uuid[SPEC_UUID_LEN + 1],
                                   struct err *err);
 
-/* ---- ledger: every volume of the pool, as its folders said when they were last read --------------------------------
- */
+/* ---- ledger: every volume of the pool, as its folders said when they were last read ------------------------------ */
 
 enum ledger_state {
     LEDGER_MAKING, /* in making/ */
@@ -42,8 +41,7 @@ struct ledger_entry *ledger_find_name(const struct ledger *l, struct str name);
 void ledger_add(struct ledger *l, const struct spec *s, enum ledger_state state);
 void ledger_remove(struct ledger *l, struct str id);
 
-/* ---- the pool ------------------------------------------------------------------------------------------------------
- */
+/* ---- the pool ---------------------------------------------------------------------------------------------------- */
 
 struct space {
     char *path; /* owned; real */
@@ -76,8 +74,7 @@ must_check int space_recover(struct space *s, struct err *err);
 /* Under the lock. What can still be promised. */
 must_check int space_available(struct space *s, uint64_t *ret_bytes, struct err *err);
 
-/* ---- one volume's folder -------------------------------------------------------------------------------------------
- */
+/* ---- one volume's folder ----------------------------------------------------------------------------------------- */
 
 /* A volume's folder, locked against other calls for the same volume, in this process and in others. */
 struct held {

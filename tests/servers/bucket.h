@@ -14,8 +14,7 @@
 
 enum { KEY_MAX_BYTES = 1024, HEAD_MAX = 32 << 10, PATTERN_BYTES = 64 << 20 };
 
-/* ---- objects (bucket_objects.c) -----------------------------------------------------------------------------------
- */
+/* ---- objects (bucket_objects.c) ---------------------------------------------------------------------------------- */
 
 struct piece { /* bytes that a part, a PUT or a resumable chunk brought */
     unsigned number;
@@ -75,8 +74,7 @@ uint64_t objects_synthetic_count(void);
 void entry_s3(const struct thing *t, struct sbuf *b);
 void entry_gcs(const struct thing *t, struct sbuf *b);
 
-/* ---- requests and replies (bucket_connection.c) -------------------------------------------------------------------
- */
+/* ---- requests and replies (bucket_connection.c) ------------------------------------------------------------------ */
 
 struct request {
     struct str method, path, query, head; /* views of the connection's buffer; path is still encoded */
@@ -132,8 +130,7 @@ void gcs_answer(const struct request *r, struct piece *body, struct reply *p);
 void object_answer(const struct request *r, const struct thing *t, struct reply *p); /* bytes, with Range */
 bool precondition_fails(const struct request *r, const struct thing *t);
 
-/* ---- faults and counts (bucket_fault.c) ---------------------------------------------------------------------------
- */
+/* ---- faults and counts (bucket_fault.c) -------------------------------------------------------------------------- */
 
 enum operation { OP_GET, OP_HEAD, OP_LIST, OP_PUT, OP_POST, OP_DELETE, OP_COUNT };
 enum operation operation_of(const struct request *r);

@@ -44,8 +44,7 @@ struct connection {
 
 static bool step(struct connection *c);
 
-/* ---- bytes in and out: -1 with errno, EAGAIN included; 0 at the end ------------------------------------------------
- */
+/* ---- bytes in and out: -1 with errno, EAGAIN included; 0 at the end ---------------------------------------------- */
 
 static ssize_t tls_result(struct connection *c, int n)
 {
@@ -94,8 +93,7 @@ static ssize_t give_segment(struct connection *c, const struct segment *s, uint6
     return -1;
 }
 
-/* ---- a connection's life ------------------------------------------------------------------------------------------
- */
+/* ---- a connection's life ----------------------------------------------------------------------------------------- */
 
 void connection_open(struct server_thread *t, int fd)
 {
@@ -166,8 +164,7 @@ static void connection_reset(struct connection *c)
     connection_close(c);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static struct str cut_field(struct str *line, char sep)
 {
@@ -258,8 +255,7 @@ static void body_end(struct connection *c)
     c->crc32c.kind = c->crc64.kind = c->md5.kind = HASH_NONE;
 }
 
-/* ---- answering ----------------------------------------------------------------------------------------------------
- */
+/* ---- answering --------------------------------------------------------------------------------------------------- */
 
 static void control_answer(struct connection *c)
 {
@@ -361,8 +357,7 @@ static void request_end(struct connection *c)
     c->state = READ_HEAD;
 }
 
-/* ---- steps: true if another may follow at once, false if it waits or is gone ---------------------------------------
- */
+/* ---- steps: true if another may follow at once, false if it waits or is gone ------------------------------------- */
 
 static bool failed(struct connection *c)
 {
@@ -523,8 +518,7 @@ static void ready(struct connection *c, uint32_t events)
         ;
 }
 
-/* ---- the thread ---------------------------------------------------------------------------------------------------
- */
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
 
 static int sleep_ms(const struct server_thread *t)
 {

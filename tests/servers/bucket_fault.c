@@ -40,8 +40,7 @@ enum operation operation_of(const struct request *r)
     return is_object ? OP_GET : OP_LIST;
 }
 
-/* ---- rules --------------------------------------------------------------------------------------------------------
- */
+/* ---- rules ------------------------------------------------------------------------------------------------------- */
 
 static int rule_number(struct rule *rule, struct str name, struct str value, struct err *err)
 {
@@ -182,8 +181,7 @@ const struct fault *fault_for(enum operation op, const struct request *r)
     return found;
 }
 
-/* ---- what they do -------------------------------------------------------------------------------------------------
- */
+/* ---- what they do ------------------------------------------------------------------------------------------------ */
 
 static bool is(const struct fault *f, const char *action)
 {
@@ -386,8 +384,7 @@ void fault_after(const struct fault *f, const struct request *r, struct reply *p
         spoil_page(f, r, p);
 }
 
-/* ---- counts -------------------------------------------------------------------------------------------------------
- */
+/* ---- counts ------------------------------------------------------------------------------------------------------ */
 
 static struct {
     _Atomic uint64_t requests[OP_COUNT], connections, bytes_out, bytes_in, keys, errors;

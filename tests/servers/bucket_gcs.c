@@ -82,8 +82,7 @@ static void resource_reply(const struct thing *t, struct reply *p)
     reply_text(p, 200, "application/json", sbuf_str(&p->text));
 }
 
-/* ---- listing ------------------------------------------------------------------------------------------------------
- */
+/* ---- listing ----------------------------------------------------------------------------------------------------- */
 
 struct page {
     char prefix[KEY_MAX_BYTES + 1], delimiter[8];
@@ -195,8 +194,7 @@ static void page_slow(const struct page *g, struct reply *p)
     reply_text(p, 200, "application/json", sbuf_str(&p->text));
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* The text of a member of a flat JSON body; enough for what clients send here. */
 static bool json_text(const char *json, const char *member, char *buf, size_t room)
@@ -412,8 +410,7 @@ static void compose(const struct request *r, const struct piece *body, struct re
     store_now(key, wants_absent(r), pieces, count, meta, p);
 }
 
-/* ---- a request ----------------------------------------------------------------------------------------------------
- */
+/* ---- a request --------------------------------------------------------------------------------------------------- */
 
 static void object_request(const struct request *r, struct reply *p)
 {

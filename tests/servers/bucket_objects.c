@@ -63,8 +63,7 @@ static uint64_t next_generation = 1800000000000000;
 static struct rendered rendered[2] = {{.fd = -1}, {.fd = -1}};
 static pthread_mutex_t variants_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- synthetic objects --------------------------------------------------------------------------------------------
- */
+/* ---- synthetic objects ------------------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x)
 {
@@ -308,8 +307,7 @@ static uint64_t synthetic_seek(struct str key, bool past)
     return low;
 }
 
-/* ---- uploaded objects ---------------------------------------------------------------------------------------------
- */
+/* ---- uploaded objects -------------------------------------------------------------------------------------------- */
 
 static size_t upload_seek(struct str key, bool past)
 {
@@ -459,8 +457,7 @@ void objects_text_of_uploads(struct sbuf *b)
     pthread_rwlock_unlock(&lock);
 }
 
-/* ---- walking ------------------------------------------------------------------------------------------------------
- */
+/* ---- walking ----------------------------------------------------------------------------------------------------- */
 
 void objects_seek(struct cursor *c, struct str key, bool past)
 {

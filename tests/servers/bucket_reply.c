@@ -4,8 +4,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-/* ---- requests -----------------------------------------------------------------------------------------------------
- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 struct str request_header(const struct request *r, const char *name)
 {
@@ -72,8 +71,7 @@ bool request_query(const struct request *r, const char *name, char *buf, size_t 
     return true;
 }
 
-/* ---- replies ------------------------------------------------------------------------------------------------------
- */
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
 
 void reply_clear(struct reply *p)
 {
@@ -168,8 +166,7 @@ void reply_flip(struct reply *p, uint64_t at)
     }
 }
 
-/* ---- an object's bytes --------------------------------------------------------------------------------------------
- */
+/* ---- an object's bytes ------------------------------------------------------------------------------------------- */
 
 bool precondition_fails(const struct request *r, const struct thing *t)
 {

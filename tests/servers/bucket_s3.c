@@ -87,8 +87,7 @@ void entry_s3(const struct thing *t, struct sbuf *b)
     entry_add(t, false, b);
 }
 
-/* ---- listing ------------------------------------------------------------------------------------------------------
- */
+/* ---- listing ----------------------------------------------------------------------------------------------------- */
 
 struct page {
     char prefix[KEY_MAX_BYTES + 1], delimiter[8], after[KEY_MAX_BYTES + 1];
@@ -210,8 +209,7 @@ static void page_slow(const struct page *g, struct reply *p)
     reply_text(p, 200, "application/xml", sbuf_str(&p->text));
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static bool digest_disagrees(const struct request *r, const char *header, const struct digest *have)
 {
@@ -429,8 +427,7 @@ static bool multipart_answer(const struct request *r, struct piece *body, struct
     return true;
 }
 
-/* ---- a request ----------------------------------------------------------------------------------------------------
- */
+/* ---- a request --------------------------------------------------------------------------------------------------- */
 
 static void bucket_answer(const struct request *r, struct reply *p)
 {

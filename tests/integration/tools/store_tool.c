@@ -153,8 +153,7 @@ static int run(struct tool *t, void (*make)(struct tool *t))
     return t->code;
 }
 
-/* ---- verbs --------------------------------------------------------------------------------------------------------
- */
+/* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 static void page_done(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
                       struct str next_token)

@@ -3,8 +3,7 @@
 #include "util/clock.h"
 #include "walk.h"
 
-/* ---- the calls ----------------------------------------------------------------------------------------------------
- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 
 struct list_arg {
     const char *prefix, *start_after, *end_before;
@@ -118,8 +117,7 @@ static bool is_there(struct here *h, const char *path)
     return faccessat(h->dir, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* ---- listing ------------------------------------------------------------------------------------------------------
- */
+/* ---- listing ----------------------------------------------------------------------------------------------------- */
 
 static void keys_come_in_order_of_their_bytes(void **state)
 {
@@ -233,8 +231,7 @@ static void a_file_uri_names_one_object_or_a_tree(void **state)
     store_free(s);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static void a_range_comes_as_it_is(void **state)
 {
@@ -335,8 +332,7 @@ static void a_changed_file_is_told_with_both_states(void **state)
     call_free(&get);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static void what_is_put_is_there_and_nothing_else(void **state)
 {
@@ -418,8 +414,7 @@ static void keys_that_are_no_paths_are_refused_by_name(void **state)
     assert_int_equal(put(h, (struct put_arg){.put.key = STR("a/b/c"), .content = STR("x")}, &c), -ERR_INVALID);
 }
 
-/* ---- uploads ------------------------------------------------------------------------------------------------------
- */
+/* ---- uploads ----------------------------------------------------------------------------------------------------- */
 
 struct upload_arg {
     struct store_upload upload;
