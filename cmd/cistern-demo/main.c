@@ -241,6 +241,8 @@ static int train(struct story *s, struct err *err)
     waitpid(trainer, &status, 0);
     if (r < 0)
         return r;
+    if (interrupted) /* perhaps before the trainer could ask for its own end */
+        return err_set(err, ERR_CANCELLED, "interrupted");
     if (s->errors || s->first_error[0] || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return err_set(err, ERR_IO, "the trainer saw an error: %s", s->first_error[0] ? s->first_error : "it died");
     char size[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX + 4];
