@@ -243,12 +243,14 @@ static void conflict(struct upload *u)
 
 static void sent(struct upload *u, enum run_event how)
 {
-    ended_in_logbook(u);
     u->how = how;
-    if (u->inherited)
+    /* Swept before it is recorded as ended: killed in between, the next run inherits it and sweeps again. */
+    if (u->inherited) {
         upload_become(u, UPLOAD_SWEEPING);
-    else
-        run_file_sent(u, how);
+        return;
+    }
+    ended_in_logbook(u);
+    run_file_sent(u, how);
 }
 
 static void mistrust(struct upload *u, unsigned id, const char *why)
@@ -525,6 +527,7 @@ void upload_answer(struct upload *u, const struct lane *l)
         confirmed(u, &l->answer);
         return;
     case UPLOAD_SWEEPING:
+        ended_in_logbook(u);
         run_file_sent(u, u->how); /* whatever came of it: the object is there */
         return;
     default:

@@ -156,6 +156,11 @@ int target_open_dir(const char *path, struct target **ret, struct err *err)
     /* A crash between the naming of DIR and the removal of the state leaves a state without data: ours, to be ended. */
     t->is_renamed = is_there && exists_below(t->parent, t->state_name, INDEX_FILE) &&
                     !exists_below(t->parent, t->state_name, STAGED_DATA);
+    /* One in the middle of that removal leaves less than a state: nothing in it is of use to anybody. */
+    if (is_there && !t->is_renamed && !exists_below(t->parent, t->state_name, STAGED_DATA))
+        r = dir_remove(t->parent, t->state_name, err);
+    if (r < 0)
+        return r;
     t->kind = is_there && !t->is_renamed ? TARGET_IN_PLACE : TARGET_STAGED;
     r = t->kind == TARGET_STAGED ? open_staged(t, path, err) : open_in_place(t, path, err);
     if (r < 0)

@@ -109,7 +109,9 @@ def test_a_folder_that_is_being_hydrated_shows_how_far_it_is(slow_store, tmp_pat
 
 def test_watching_repeats_the_table_until_it_is_interrupted(tmp_path):
     (tmp_path / "volumes").mkdir()
-    run = subprocess.Popen([CISTERN, "status", "--watch", tmp_path], stdout=subprocess.PIPE, text=True)
+    # A shell starts its background jobs with SIGINT ignored, and this test may be part of one.
+    run = subprocess.Popen([CISTERN, "status", "--watch", tmp_path], stdout=subprocess.PIPE, text=True,
+                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert [run.stdout.readline() for _ in range(3)] == ["no volumes\n"] * 3
     run.send_signal(signal.SIGINT)
     assert run.wait(5) != 0

@@ -44,6 +44,18 @@ def test_killed_at_fifty_moments_it_ends_with_the_same_tree(tmp_path, in_place):
     assert leftovers == []
 
 
+def test_a_kill_in_the_middle_of_the_last_tidying_up_is_tidied_up(tmp_path):
+    source, out = make_source(tmp_path / "source", small=3, large=()), tmp_path / "out"
+    words = [CISTERN, "hydrate", f"file://{source}/", out, "--quiet"]
+    assert subprocess.run(words, timeout=60, check=False).returncode == DONE
+    state = tmp_path / ".out.cistern"
+    state.mkdir()
+    (state / "hydrate.lock").touch()
+    assert subprocess.run(words, timeout=60, check=False).returncode == DONE
+    assert tree(out) == tree(source)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "source"]
+
+
 def test_what_was_written_is_not_fetched_again(tmp_path):
     with Bucket("k/:3000:20Ki", "l/:3:160Mi") as bucket:
         for prefix, count, cap, seconds in (("k/", 3000, "30M", 1.5), ("l/", 60, "150M", 2.5)):
