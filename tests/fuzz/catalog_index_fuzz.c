@@ -1,33 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The catalog, complete and partial: any bytes are read whole, or refused by name. The checksums are mended first, so
  * that what lies behind them is reached. */
+#include "folder.h"
 #include "format.h"
 #include "fuzz.h"
-#include "util/file.h"
-#include <fcntl.h>
 #include <unistd.h>
-
-static char folder_name[] = "/tmp/cistern-fuzz-index-XXXXXX";
-
-static void remove_folder(void)
-{
-    struct err ignored;
-    int r = dir_remove(AT_FDCWD, folder_name, &ignored);
-    assert(r == 0);
-}
-
-static int folder(void)
-{
-    static int dir = -1;
-    if (dir < 0) {
-        const char *made = mkdtemp(folder_name);
-        assert(made);
-        dir = open(folder_name, O_RDONLY | O_DIRECTORY);
-        assert(dir >= 0);
-        atexit(remove_folder);
-    }
-    return dir;
-}
 
 static uint32_t crc(const void *bytes, size_t len)
 {
@@ -76,7 +53,7 @@ static void read_all(const struct index *x)
 
 static void put(const char *name, const uint8_t *bytes, size_t len)
 {
-    int fd = openat(folder(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int fd = openat(fuzz_folder(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ssize_t n = write(fd, bytes, len);
     assert(n == (ssize_t)len);
     close(fd);
@@ -95,12 +72,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         memcpy(source.digest, ((struct index_head *)(void *)copy)->source_digest, sizeof source.digest);
     for (int whole = 0; whole < 2; whole++) {
         struct index *x = NULL;
-        if (index_open(folder(), &source, whole, &x, &err) == 0)
+        if (index_open(fuzz_folder(), &source, whole, &x, &err) == 0)
             read_all(x);
         index_free(x);
     }
     struct index *x = NULL;
-    if (index_resume(folder(), &source, &x, &err) == 0)
+    if (index_resume(fuzz_folder(), &source, &x, &err) == 0)
         read_all(x);
     index_free(x);
     free(copy);

@@ -1,35 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal: any bytes are replayed, or refused by name; and what was replayed once is replayed the same again. The
  * checksums are mended first, so that what lies behind them is reached. */
+#include "folder.h"
 #include "fuzz.h"
 #include "journal_format.h"
-#include "util/file.h"
-#include <fcntl.h>
 #include <unistd.h>
 
 static const uint8_t uid[16] = "uid", boot[16] = "boot";
-
-static char folder_name[] = "/tmp/cistern-fuzz-journal-XXXXXX";
-
-static void remove_folder(void)
-{
-    struct err ignored;
-    int r = dir_remove(AT_FDCWD, folder_name, &ignored);
-    assert(r == 0);
-}
-
-static int folder(void)
-{
-    static int dir = -1;
-    if (dir < 0) {
-        const char *made = mkdtemp(folder_name);
-        assert(made);
-        dir = open(folder_name, O_RDONLY | O_DIRECTORY);
-        assert(dir >= 0);
-        atexit(remove_folder);
-    }
-    return dir;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
@@ -38,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct journal_record head = {.kind = JOURNAL_HEAD, .c = (uint64_t)JOURNAL_VERSION << 32 | 8192};
     memcpy(&head.a, uid, sizeof uid);
     head.crc = journal_record_crc(&head, 0);
-    int fd = openat(folder(), JOURNAL_FILE, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int fd = openat(fuzz_folder(), JOURNAL_FILE, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ssize_t n = write(fd, &head, sizeof head);
     for (size_t at = 0; at + sizeof head <= len; at += sizeof head) {
         struct journal_record r;
@@ -55,12 +32,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     n = write(fd, bytes, len % sizeof head);
     assert(n == (ssize_t)(len % sizeof head));
     close(fd);
-    if (journal_open(folder(), uid, 8192, boot, &j, &err) < 0)
+    if (journal_open(fuzz_folder(), uid, 8192, boot, &j, &err) < 0)
         return 0;
     uint64_t count = journal_whole_count(j);
     journal_free(j);
     j = NULL;
-    int r = journal_open(folder(), uid, 8192, boot, &j, &err);
+    int r = journal_open(fuzz_folder(), uid, 8192, boot, &j, &err);
     assert(r == 0 && journal_whole_count(j) == count);
     journal_free(j);
     return 0;

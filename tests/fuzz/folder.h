@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* folder.h - a folder for a fuzz target whose subject reads files: made at the first call, removed at exit. */
+#pragma once
+
+#include "util/file.h"
+#include <assert.h>
+#include <fcntl.h>
+
+static char fuzz_folder_name[] = "/tmp/cistern-fuzz-XXXXXX";
+
+static inline void fuzz_folder_remove(void)
+{
+    struct err ignored;
+    int r = dir_remove(AT_FDCWD, fuzz_folder_name, &ignored);
+    assert(r == 0);
+}
+
+static inline int fuzz_folder(void)
+{
+    static int dir = -1;
+    if (dir < 0) {
+        const char *made = mkdtemp(fuzz_folder_name);
+        assert(made);
+        dir = open(fuzz_folder_name, O_RDONLY | O_DIRECTORY);
+        assert(dir >= 0);
+        atexit(fuzz_folder_remove);
+    }
+    return dir;
+}
