@@ -204,6 +204,18 @@ bool json_as_str(const json *j, struct str *ret)
     return true;
 }
 
+const json *json_member(const json *object, const char *name)
+{
+    return json_object_get(object, name);
+}
+
+struct str json_member_str(const json *object, const char *name)
+{
+    struct str s = STR_NULL;
+    json_as_str(json_member(object, name), &s);
+    return s;
+}
+
 /* jansson walks an object by a pointer to its key; that a walk does not change the object is ours to promise. */
 void *json_iter(const json *j)
 {
@@ -285,6 +297,12 @@ void json_set(json *j, const char *path, json *own_value)
     assert(r == 0);
 }
 
+void json_set_member(json *object, const char *name, json *own_value)
+{
+    int r = json_object_set_new_nocheck(object, name, own_value);
+    assert(r == 0);
+}
+
 void json_set_str(json *j, const char *path, struct str value)
 {
     json_set(j, path, string_of(value));
@@ -320,6 +338,35 @@ void json_append(json *array, json *own_value)
 void json_append_str(json *array, struct str value)
 {
     json_append(array, string_of(value));
+}
+
+void json_extend(json *array, json *own_array)
+{
+    int r = json_array_extend(array, own_array);
+    assert(r == 0);
+    json_free(own_array);
+}
+
+/* Only what stands on `path` already: nothing is made on the way. */
+json *json_take_at(json *j, const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    auto_mem char *above = dot ? str_dup((struct str){path, (size_t)(dot - path)}) : NULL;
+    json *parent = above ? (json *)json_at(j, above) : j;
+    const char *name = dot ? dot + 1 : path;
+    json *taken = json_incref(json_object_get(parent, name));
+    json_object_del(parent, name);
+    return taken;
+}
+
+void json_remove(json *j, const char *path)
+{
+    json_free(json_take_at(j, path));
+}
+
+json *json_copy_of(const json *j)
+{
+    return made(json_deep_copy(j));
 }
 
 char *json_text(const json *j, unsigned indent)

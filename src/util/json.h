@@ -34,6 +34,9 @@ const json *json_at(const json *j, const char *path);
 size_t json_count(const json *j);                   /* elements of an array, members of an object, else 0 */
 const json *json_item(const json *j, size_t index); /* of an array */
 bool json_as_str(const json *j, struct str *ret);
+const json *json_member(const json *object,
+                        const char *name); /* by its whole name, dots and all: annotations, labels */
+struct str json_member_str(const json *object, const char *name); /* STR_NULL if it is no string */
 
 /* for (void *i = json_iter(j); i; i = json_iter_next(j, i)) over an object's members, in their order. */
 void *json_iter(const json *j);
@@ -51,8 +54,13 @@ void json_set_u64(json *j, const char *path, uint64_t value);
 void json_set_i64(json *j, const char *path, int64_t value);
 void json_set_bool(json *j, const char *path, bool value);
 void json_set_real(json *j, const char *path, double value);
+void json_set_member(json *object, const char *name, json *own_value); /* dots in `name` are part of it */
 void json_append(json *array, json *own_value);
 void json_append_str(json *array, struct str value);
+void json_extend(json *array, json *own_array); /* moves the elements behind those of `array` */
+void json_remove(json *j, const char *path);    /* absent is fine */
+json *json_copy_of(const json *j);              /* the whole tree, the caller's */
+json *json_take_at(json *j, const char *path);  /* moves it out: the caller's; NULL if absent */
 
 /* One line, keys in the order they were set; `indent` spaces a level when it is not 0. The caller frees. */
 char *json_text(const json *j, unsigned indent);

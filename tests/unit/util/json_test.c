@@ -144,6 +144,43 @@ static void bytes_that_are_not_utf8_become_a_replacement(void **state)
                               "\"empty\":\"\"}");
 }
 
+static void a_member_with_dots_in_its_name_is_found_and_set_by_the_whole_name(void **state)
+{
+    (void)state;
+    auto_json j = parsed("{\"a.b/c\":\"x\",\"a\":{\"b/c\":\"y\"}}");
+    assert_true(str_eq(json_member_str(j, "a.b/c"), STR("x")));
+    assert_null(json_member_str(j, "a").ptr);
+    assert_null(json_member_str(NULL, "a").ptr);
+    json_set_member(j, "a.b/c", json_new_array());
+    auto_mem char *text = json_text(j, 0);
+    assert_string_equal(text, "{\"a.b/c\":[],\"a\":{\"b/c\":\"y\"}}");
+}
+
+static void members_are_taken_out_and_removed_and_the_rest_stays(void **state)
+{
+    (void)state;
+    auto_json j = parsed("{\"a\":{\"b\":[1],\"c\":2},\"d\":3}");
+    auto_json copy = json_copy_of(j);
+    auto_json b = json_take_at(j, "a.b");
+    assert_int_equal(json_count(b), 1);
+    assert_null(json_take_at(j, "a.b"));
+    assert_null(json_take_at(j, "d.e.f"));
+    json_remove(j, "d");
+    json_remove(j, "nothing.there");
+    auto_mem char *text = json_text(j, 0), *whole = json_text(copy, 0);
+    assert_string_equal(text, "{\"a\":{\"c\":2}}");
+    assert_string_equal(whole, "{\"a\":{\"b\":[1],\"c\":2},\"d\":3}");
+}
+
+static void an_array_is_extended_by_another(void **state)
+{
+    (void)state;
+    auto_json j = parsed("[1]");
+    json_extend(j, parsed("[2,{\"x\":3}]"));
+    auto_mem char *text = json_text(j, 0);
+    assert_string_equal(text, "[1,2,{\"x\":3}]");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +191,9 @@ int main(void)
         cmocka_unit_test(members_are_walked_in_their_order),
         cmocka_unit_test(a_built_tree_is_written_in_order),
         cmocka_unit_test(bytes_that_are_not_utf8_become_a_replacement),
+        cmocka_unit_test(a_member_with_dots_in_its_name_is_found_and_set_by_the_whole_name),
+        cmocka_unit_test(members_are_taken_out_and_removed_and_the_rest_stays),
+        cmocka_unit_test(an_array_is_extended_by_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

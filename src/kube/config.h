@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.h - where the API server is and who we are to it: from inside a pod, or from a kubeconfig file.
+ * home: the caller's. Reading blocks on small files. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+/* Strings are owned and may be NULL. Certificates and keys are PEM text. */
+struct kube_config {
+    char *server;          /* "https://10.96.0.1:443", no slash at the end */
+    char *ns;              /* the namespace that we run in, or that the context names; NULL: none is known */
+    char *ca;              /* who signs the server's certificate; NULL: the system's authorities */
+    char *certificate;     /* ours, with `key` */
+    char *key;             /* secret */
+    char *token;           /* secret; sent as it is */
+    char *token_file;      /* wins over `token`; read again once a minute, and when the server refuses what it held */
+    bool skips_tls_checks; /* the server may be anybody: only where the file asks for it */
+};
+
+/* `kubeconfig` NULL: in-cluster, from KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT and the service account's
+ * folder. Else that file's current context; files it names are found from its folder. What we would have to ignore
+ * (exec and auth-provider plugins, passwords, proxy-url, tls-server-name, impersonation) is ERR_UNSUPPORTED, as is
+ * plain http to anything but this machine. The errors hold no secret. */
+must_check int kube_config_load(const char *kubeconfig, struct kube_config *ret, struct err *err);
+void kube_config_done(struct kube_config *c); /* wipes what is secret; may run twice */
+
+static inline void auto_clean_kube_config(struct kube_config *c)
+{
+    int kept_errno = errno;
+    kube_config_done(c);
+    errno = kept_errno;
+}
+#define auto_kube_config auto_with(auto_clean_kube_config) struct kube_config

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* informer.h - a local copy of the objects of one kind: listed once, kept up by a watch, and calling back.
+ * home: the loop of its client, where callbacks run. Lookups come from any thread: the copy is under a lock.
+ *
+ * The copy holds each object as JSON text, a fraction of the memory of a tree; a lookup parses it, and its tree is the
+ * caller's. metadata.managedFields are always dropped. A watch that ends, breaks, stalls, or brings what cannot be
+ * read, is resumed from the last version seen (bookmarks keep it young), with back-off; where the server has forgotten
+ * that version, the list is taken anew and the differences are told. Callbacks may be told less often than an object
+ * changes, never out of order, and always of its last state. */
+#pragma once
+
+#include "kube/client.h"
+
+struct kube_informer;
+
+/* The value under which an object is found: a view into `object` (or static), or STR_NULL for none. Pure. */
+struct kube_index {
+    struct str (*value)(const json *object);
+};
+
+enum { KUBE_INDEXES_MAX = 4, KUBE_KEY_MAX = 512 };
+
+struct kube_informer_options {
+    const struct kube_resource *resource; /* static */
+    struct str ns;                        /* empty: all, or a resource without */
+    const char *label_selector, *field_selector;
+    struct kube_index indexes[KUBE_INDEXES_MAX]; /* up to the first without a function */
+    void (*transform)(void *ctx, json *object);  /* takes out what is not needed; may be NULL */
+    uint64_t resync_ns; /* on_updated for every object, so often; 0: never. Spread over its span */
+    size_t objects_max; /* 0: 200,000. More is ERR_NO_SPACE to on_trouble, and no list is complete */
+    unsigned page_size; /* 0: 500 */
+
+    void *ctx;
+    /* `key` is "namespace/name", or "name" where there is no namespace. Any may be NULL. */
+    void (*on_added)(void *ctx, struct str key, const json *object);
+    void (*on_updated)(void *ctx, struct str key, const json *object);
+    void (*on_deleted)(void *ctx, struct str key, const json *last_known);
+    void (*on_synced)(void *ctx); /* once: the first list is in the copy and was told */
+    /* A list or watch failed; it is tried again after `wait_ns`. Told once a minute at most for one cause. */
+    void (*on_trouble)(void *ctx, const struct err *err, uint64_t wait_ns);
+};
+
+/* Starts at once, or with the loop. The client must outlive it. */
+struct kube_informer *kube_informer_new(struct kube *k, const struct kube_informer_options *o);
+void kube_informer_free(struct kube_informer *i); /* no callback follows; NULL is fine */
+DEFINE_AUTO(kube_informer, struct kube_informer, kube_informer_free)
+
+/* ---- any thread ---------------------------------------------------------------------------------------------------
+ */
+
+bool kube_informer_has_synced(const struct kube_informer *i);
+size_t kube_informer_count(const struct kube_informer *i);
+
+/* A tree of the caller's, NULL where there is none. */
+json *kube_informer_get(struct kube_informer *i, struct str ns, struct str name);
+json *kube_informer_get_by_key(struct kube_informer *i, struct str key);
+
+/* Every object whose index number `index` has `value`; index < 0: all. Objects that come or go meanwhile may be told or
+ * not. A negative answer of `each` ends the walk and is returned. */
+int kube_informer_each(struct kube_informer *i, int index, struct str value,
+                       int (*each)(void *ctx, struct str key, const json *object), void *ctx);
+size_t kube_informer_count_by(struct kube_informer *i, int index, struct str value);
+
+/* Not on the loop: waits until `is` is true of the object (NULL: it is not there), looked at now and after each change.
+ * Its last state goes to *ret (NULL if it is not there). ERR_TIMEOUT after `timeout_ns`, ERR_CANCELLED when the client
+ * stops. Before has_synced nothing is known, so it waits. */
+must_check int kube_informer_wait(struct kube_informer *i, struct str key, uint64_t timeout_ns,
+                                  bool (*is)(void *ctx, const json *object), void *ctx, json **ret, struct err *err);

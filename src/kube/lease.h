@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lease.h - one leader among replicas, by a coordination.k8s.io Lease, and proof of it.
+ * home: the client's loop. kube_lease_is_held: any thread.
+ *
+ * Who leads has renewed within `renew_deadline`; others take a lease over only when they have seen it unchanged for
+ * `duration`, by their own clock. So a leader that is stopped, starved or cut off knows that it leads no longer before
+ * another can begin, however the clocks of the machines differ: they must only run at about the same speed. */
+#pragma once
+
+#include "kube/client.h"
+
+struct kube_lease_options {
+    struct str ns, name;
+    struct str identity;        /* unique: the pod's name and uid. At most 128 bytes */
+    uint64_t duration_ns;       /* 0: 15 s. In whole seconds: the object knows no other */
+    uint64_t renew_deadline_ns; /* 0: two thirds of it */
+    uint64_t retry_ns;          /* how often it renews, or looks; 0: two fifteenths of duration */
+    void *ctx;
+    void (*on_started)(void *ctx);
+    void (*on_stopped)(void *ctx);                        /* also before kube_lease_free returns, if it led */
+    void (*on_leader)(void *ctx, struct str identity);    /* another one leads now; may be NULL */
+    void (*on_trouble)(void *ctx, const struct err *err); /* a request failed; tried again. May be NULL */
+};
+
+struct kube_lease *kube_lease_new(struct kube *k, const struct kube_lease_options *o);
+
+/* The loop: ends leading at once (on_stopped), and gives the lease back, so that another need not wait for its end.
+ * on_done when that is done or cannot be done; nothing is told after it. kube_lease_free without it keeps the lease
+ * until it ends by itself. */
+void kube_lease_release(struct kube_lease *l, void (*on_done)(void *ctx));
+void kube_lease_free(struct kube_lease *l); /* NULL is fine */
+DEFINE_AUTO(kube_lease, struct kube_lease, kube_lease_free)
+
+/* Any thread. True only while no other can lead; on_stopped may come a moment after it turned false. */
+bool kube_lease_is_held(const struct kube_lease *l);
+uint64_t kube_lease_left_ns(const struct kube_lease *l); /* how long that stays so without a renewal; 0: not held */
