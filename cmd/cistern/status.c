@@ -84,11 +84,9 @@ static struct view *view_new(const char *id)
 static int read_hydration(struct view *v, int dir, struct err *err)
 {
     int r = hydrate_status_read(dir, v->hydration, err);
-    if (r == -ERR_NOT_FOUND)
-        return 0;
-    v->hydrates = r == 0;
     v->alive = hydrate_is_alive(dir);
-    return r;
+    v->hydrates = r == 0;
+    return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
 static int read_volume(struct view *v, const char *path, struct err *err)
@@ -308,6 +306,7 @@ static int show_folder(struct round *r, const char *dir, struct err *err)
     int found = read_hydration(v, state, err);
     if (found < 0)
         err_copy(&v->trouble, err);
+    v->hydrates = found == 0; /* a run that has written no status yet is one at its start */
     show(r, v);
     return 0;
 }

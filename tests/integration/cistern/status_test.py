@@ -107,6 +107,20 @@ def test_a_folder_that_is_being_hydrated_shows_how_far_it_is(slow_store, tmp_pat
     assert status(target, code=3)[0]["error"]["id"] == "CIS9102"
 
 
+def test_a_folder_whose_run_has_written_no_status_yet_is_being_listed(slow_store, tmp_path):
+    target = tmp_path / "target"
+    run = subprocess.Popen([CISTERN, "hydrate", "--quiet", "--concurrency=2", *slow_store, target])
+    state = tmp_path / ".target.cistern"
+    wait_for(lambda: (state / "status.json").exists())
+    run.send_signal(signal.SIGSTOP)
+    (state / "status.json").unlink()
+    (seen,) = status(target)
+    run.send_signal(signal.SIGKILL)
+    run.wait(10)
+    assert seen["phase"] == "Listing" and seen["bytes"] == seen["bytes_total"] == 0
+    assert status(target)[0]["phase"] == "Interrupted"
+
+
 def test_watching_repeats_the_table_until_it_is_interrupted(tmp_path):
     (tmp_path / "volumes").mkdir()
     # A shell starts its background jobs with SIGINT ignored, and this test may be part of one.
