@@ -201,6 +201,11 @@ static void web_turn(struct tail *t)
     }
 }
 
+static uint64_t stall_timeout(const struct web_job *j)
+{
+    return j->request.stall_timeout_ns ? j->request.stall_timeout_ns : j->web->options.stall_timeout_ns;
+}
+
 static void swept(struct timer *t)
 {
     struct web *w = container_of(t, struct web, sweep);
@@ -209,7 +214,7 @@ static void swept(struct timer *t)
         const char *what = NULL;
         if (j->request.timeout_ns && now - j->started_ns >= j->request.timeout_ns)
             what = "the time for the whole request is over";
-        else if (!j->paused && !j->held_until && now - j->moved_ns >= w->options.stall_timeout_ns)
+        else if (!j->paused && !j->held_until && now - j->moved_ns >= stall_timeout(j))
             what = "no byte came or went for too long";
         if (what) {
             j->too_long = what;
@@ -274,6 +279,9 @@ int web_new(struct loop *l, const struct web_options *o, struct web **ret, struc
     w->options.connect_timeout_ns = o->connect_timeout_ns ? o->connect_timeout_ns : 10 * NS_PER_SECOND;
     w->options.stall_timeout_ns = o->stall_timeout_ns ? o->stall_timeout_ns : 30 * NS_PER_SECOND;
     w->ca_file = o->ca_file ? str_dup(str_of(o->ca_file)) : NULL;
+    w->ca = str_dup(o->ca);
+    w->certificate = str_dup(o->certificate);
+    w->key = str_dup(o->key);
     w->todo_last = &w->todo_first;
     w->tail.run = web_turn;
     w->sweep.fire = swept;
@@ -310,5 +318,10 @@ void web_free(struct web *w)
     loop_timer_cancel(w->loop, &w->sweep);
     loop_tail_cancel(w->loop, &w->tail);
     free(w->ca_file);
+    free(w->ca);
+    free(w->certificate);
+    if (w->key)
+        explicit_bzero(w->key, w->options.key.len);
+    free(w->key);
     free(w);
 }

@@ -14,6 +14,9 @@ struct web_job;
 
 struct web_options {
     const char *ca_file;         /* NULL: the system's */
+    struct str ca;               /* PEM text instead of the file; empty: none. These three are copied */
+    struct str certificate, key; /* PEM: who we are to a server that asks; empty: nobody. The copies are wiped */
+    bool any_server;             /* its certificate is not looked at */
     unsigned connections_max;    /* kept open, for this loop; 0: 64 */
     uint64_t connect_timeout_ns; /* 0: 10 s */
     uint64_t stall_timeout_ns;   /* no byte either way for so long is ERR_TIMEOUT; 0: 30 s */
@@ -48,8 +51,9 @@ struct web_request {
     ssize_t (*body_read)(void *ctx, char *buf, size_t room); /* bytes, 0 at the end, -1 aborts */
     int (*body_seek)(void *ctx, uint64_t offset);            /* 0, or -1 */
 
-    struct rate *rate;   /* borrowed; NULL: no cap. Counts body bytes, both ways */
-    uint64_t timeout_ns; /* of the whole; 0: none. It and the stall timeout are looked at four times a second */
+    struct rate *rate;         /* borrowed; NULL: no cap. Counts body bytes, both ways */
+    uint64_t timeout_ns;       /* of the whole; 0: none. It and the stall timeout are looked at four times a second */
+    uint64_t stall_timeout_ns; /* 0: as in the options; for what may be silent for long */
 
     void *ctx;
     /* The status and all headers are there. Negative aborts the job with that code. May be NULL. */

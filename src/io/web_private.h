@@ -63,7 +63,8 @@ struct web {
     CURLM *multi;
     CURLSH *share; /* TLS sessions and addresses, over all easy handles */
     struct web_options options;
-    char *ca_file; /* owned */
+    char *ca_file;                /* owned */
+    char *ca, *certificate, *key; /* owned; PEM; as long as the options say */
     struct web_socket **sockets;
     size_t socket_room;
     struct web_job *live;

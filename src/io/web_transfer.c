@@ -116,6 +116,28 @@ static int body_again(void *ctx, curl_off_t offset, int origin)
 
 /* ---- what it is told --------------------------------------------------------------------------------------------- */
 
+static void set_blob(CURL *e, CURLoption option, char *text, size_t len)
+{
+    struct curl_blob blob = {.data = text, .len = len, .flags = CURL_BLOB_NOCOPY};
+    if (len > 0)
+        curl_easy_setopt(e, option, &blob);
+}
+
+static void prepare_trust(struct web *w, CURL *e)
+{
+    const struct web_options *o = &w->options;
+    curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    if (w->ca_file)
+        curl_easy_setopt(e, CURLOPT_CAINFO, w->ca_file);
+    if (o->any_server) {
+        curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+    set_blob(e, CURLOPT_CAINFO_BLOB, w->ca, o->ca.len);
+    set_blob(e, CURLOPT_SSLCERT_BLOB, w->certificate, o->certificate.len);
+    set_blob(e, CURLOPT_SSLKEY_BLOB, w->key, o->key.len);
+}
+
 /* What is the same for every request of this easy handle. */
 void transfer_prepare(struct web_job *j)
 {
@@ -135,12 +157,13 @@ void transfer_prepare(struct web_job *j)
     curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
     curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
+    /* A peer that is gone without a word is noticed within two minutes, also by who only listens (a watch). */
     curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(e, CURLOPT_TCP_KEEPIDLE, 30L);
+    curl_easy_setopt(e, CURLOPT_TCP_KEEPINTVL, 10L);
     curl_easy_setopt(e, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L); /* spread over a store's many front ends */
     curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_timeout_ns / NS_PER_MS));
-    curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    if (w->ca_file)
-        curl_easy_setopt(e, CURLOPT_CAINFO, w->ca_file);
+    prepare_trust(w, e);
     web_sockets_prepare(w, e, j);
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, header_came);
     curl_easy_setopt(e, CURLOPT_HEADERDATA, j);

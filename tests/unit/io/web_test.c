@@ -103,6 +103,19 @@ static void a_stall_is_a_timeout_wherever_it_comes(void **state)
     }
 }
 
+static void a_request_that_may_be_silent_for_longer_stalls_later(void **state)
+{
+    (void)state;
+    struct call c;
+    call_init(&c, "GET", url_of("/stall/70"));
+    c.request.stall_timeout_ns = 900 * NS_PER_MS; /* three times as long as the others */
+    uint64_t start = clock_now_ns();
+    call_start(&c);
+    call_wait(&c);
+    assert_int_equal(c.result.code, -ERR_TIMEOUT);
+    assert_true(clock_now_ns() - start >= 900 * NS_PER_MS);
+}
+
 static void a_slow_answer_is_no_stall(void **state)
 {
     struct call c;
@@ -345,6 +358,7 @@ int main(void)
         TEST(a_connection_that_breaks_anywhere_is_an_io_error),
         TEST(a_server_that_closes_without_an_answer_is_an_io_error),
         TEST_IMPATIENT(a_stall_is_a_timeout_wherever_it_comes),
+        TEST_IMPATIENT(a_request_that_may_be_silent_for_longer_stalls_later),
         TEST_IMPATIENT(a_slow_answer_is_no_stall),
         TEST(the_time_for_the_whole_ends_a_slow_answer),
         TEST(garbage_is_corrupt),
