@@ -2,6 +2,7 @@
 #include "socket.h"
 #include "util/str.h"
 #include <stdio.h>
+#include <sys/random.h>
 #include <sys/un.h>
 
 static void encode(char *out, const char *path)
@@ -24,8 +25,11 @@ int socket_name_init(struct socket_name *n, const char *path, struct err *err)
         return err_set(err, ERR_INVALID, "the socket '%s' must be an absolute path", path);
     *n = (struct socket_name){0};
     int len = snprintf(n->path, sizeof n->path, "%s", path);
-    int temporary = snprintf(n->temporary, sizeof n->temporary, "%.*s/.%s.%ld", (int)(slash - path), path, slash + 1,
-                             (long)getpid());
+    /* Not the process's number: two drivers in containers of their own are both number 1. */
+    unsigned random = 0;
+    (void)!getrandom(&random, sizeof random, 0);
+    int temporary =
+        snprintf(n->temporary, sizeof n->temporary, "%.*s/.%s.%08x", (int)(slash - path), path, slash + 1, random);
     size_t room = sizeof((struct sockaddr_un *)NULL)->sun_path;
     if (len >= (int)sizeof n->path || temporary >= (int)room)
         return err_set(err, ERR_INVALID, "the socket '%s' is too long: %zu bytes are left for its path", path,

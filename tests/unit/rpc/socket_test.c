@@ -44,6 +44,7 @@ static void the_first_driver_leaves_the_name_to_the_second(void **state)
     bind_at(first.temporary);
     assert_int_equal(socket_name_publish(&first, &err), 0);
     assert_int_equal(socket_name_init(&second, path, &err), 0);
+    assert_string_not_equal(first.temporary, second.temporary);
     bind_at(second.temporary);
     assert_int_equal(stat(path, &before), 0);
     assert_int_equal(socket_name_publish(&second, &err), 0);
@@ -75,12 +76,11 @@ static void grpc_gets_the_path_percent_encoded(void **state)
 {
     (void)state;
     struct err err;
-    char odd[128], want[64];
+    char odd[128];
     static struct socket_name n;
     snprintf(odd, sizeof odd, "%s/a b%%.sock", folder);
     assert_int_equal(socket_name_init(&n, odd, &err), 0);
-    snprintf(want, sizeof want, "/.a%%20b%%25.sock.%ld", (long)getpid());
-    assert_non_null(strstr(n.uri, want));
+    assert_non_null(strstr(n.uri, "/.a%20b%25.sock."));
     assert_int_equal(strncmp(n.uri, "unix:/", 6), 0);
 }
 

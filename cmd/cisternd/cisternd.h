@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cisternd.h - the flags, and a function a role. home: the main thread. */
+#pragma once
+
+#include "cli/opt.h"
+#include "csi/service.h"
+#include "http/serve.h"
+#include "util/err.h"
+#include <signal.h>
+
+struct flags {
+    const char *role, *endpoint, *node_id, *state, *metrics, *log_format, *log_level, *programs;
+    struct opt_list pools;
+    uint64_t reserve_percent, threads;
+    bool help, version;
+};
+extern struct flags flags;
+
+/* Each runs until a signal of `signals` comes, which every thread has blocked. */
+must_check int role_standalone(const sigset_t *signals, struct err *err);
+
+/* ---- what roles share: share.c ----------------------------------------------------------------------------------- */
+
+struct pools {
+    char names[DRIVER_POOLS_MAX][64];
+    struct driver_pool items[DRIVER_POOLS_MAX];
+};
+must_check int parse_pools(struct pools *ret, struct err *err);
+
+/* The folder that this program is in. */
+must_check int own_folder(char *buf, size_t size, struct err *err);
+
+/* --metrics; without it *ret stays as it is. `o` says what there is besides /metrics. */
+must_check int start_metrics(struct serve_options o, struct serve **ret, struct err *err);
+
+/* "/run/cistern/csi.sock" of --endpoint. */
+const char *endpoint_path(void);
+
+void wait_for_signal(const sigset_t *signals);

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cisternd.h"
+#include "util/log.h"
+#include <stdio.h>
+#include <unistd.h>
+
+/* "name=/path", or "/path" for the pool `default`. */
+static int parse_pool(const char *text, char (*name)[64], struct driver_pool *ret, struct err *err)
+{
+    const char *equals = strchr(text, '=');
+    struct str given = equals && text[0] != '/' ? (struct str){text, (size_t)(equals - text)} : STR("default");
+    const char *path = equals && text[0] != '/' ? equals + 1 : text;
+    if (given.len == 0 || given.len >= sizeof *name || path[0] != '/')
+        return err_set(err, ERR_INVALID, "--pool '%s' is not [NAME=]DIR with an absolute DIR", text);
+    snprintf(*name, sizeof *name, "%.*s", STR_FMT(given));
+    *ret = (struct driver_pool){.name = *name, .path = path};
+    return 0;
+}
+
+int parse_pools(struct pools *ret, struct err *err)
+{
+    for (size_t i = 0; i < flags.pools.count; i++) {
+        int r = parse_pool(flags.pools.items[i], &ret->names[i], &ret->items[i], err);
+        if (r < 0)
+            return r;
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(ret->names[k], ret->names[i]) == 0)
+                return err_set(err, ERR_INVALID, "--pool: two pools have the name '%s'", ret->names[i]);
+    }
+    return 0;
+}
+
+int own_folder(char *buf, size_t size, struct err *err)
+{
+    ssize_t n = readlink("/proc/self/exe", buf, size - 1);
+    if (n < 0)
+        return err_sys(err, errno, "cannot read '/proc/self/exe'");
+    buf[n] = '\0';
+    *strrchr(buf, '/') = '\0';
+    return 0;
+}
+
+int start_metrics(struct serve_options o, struct serve **ret, struct err *err)
+{
+    o.listen = flags.metrics;
+    int r = flags.metrics ? serve_start(&o, ret, err) : 0;
+    if (r == 0 && flags.metrics)
+        log_event(LOG_INFO, "metrics are served", "port", log_u64(serve_port(*ret)), NULL);
+    return r < 0 ? err_wrap(err, "--metrics") : 0;
+}
+
+const char *endpoint_path(void)
+{
+    return flags.endpoint + strlen("unix://");
+}
+
+void wait_for_signal(const sigset_t *signals)
+{
+    int signal;
+    while (sigwait(signals, &signal) != 0)
+        ;
+    log_event(LOG_INFO, "stopping", "signal", log_u64((uint64_t)signal), NULL);
+}
