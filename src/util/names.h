@@ -11,3 +11,11 @@
 #define NAME_NAMESPACE "cistern-system"
 #define NAME_EVENTS_CONTROLLER "cistern-controller"
 #define NAME_EVENTS_NODE "cistern-node"
+
+/* A prime claim: made in our namespace for a target claim elsewhere, of the name "prime-<the target's uid>". */
+#define NAME_PRIME_PREFIX "prime-"
+#define NAME_PRIME_TARGET "cistern.io/populate-target"     /* annotation: "<namespace>/<name>" of the target */
+#define NAME_PRIME_NODE "cistern.io/populate-node"         /* annotation: the node that it was made for */
+#define NAME_PRIME_CORDONED "cistern.io/populate-cordoned" /* annotation: "true", that node was cordoned already */
+#define NAME_PV_RECLAIM "cistern.io/reclaim-policy"        /* annotation: its class's policy, while it is a prime's */
+#define NAME_PV_POPULATED "cistern.io/populated-from"      /* annotation: "<namespace>/<BucketSource>" */

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "claim.h"
+#include "util/names.h"
+
+/* Annotations and labels have dots in their keys, which paths cannot name. */
+static struct str member(const json *object, struct str key)
+{
+    struct str value;
+    for (void *i = json_iter(object); i; i = json_iter_next(object, i))
+        if (str_eq(json_iter_key(i), key) && json_as_str(json_iter_value(i), &value))
+            return value;
+    return STR_NULL;
+}
+
+static bool holds(const json *array, struct str wanted)
+{
+    struct str value;
+    for (size_t i = 0; i < json_count(array); i++)
+        if (json_as_str(json_item(array, i), &value) && str_eq(value, wanted))
+            return true;
+    return false;
+}
+
+struct text_field {
+    const char *path;
+    struct str *to;
+};
+
+static int read_texts(const json *j, const struct text_field *fields, size_t count, struct err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int r = json_opt_str(j, fields[i].path, fields[i].to, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int read_source(const json *pvc, struct claim *c, struct err *err)
+{
+    struct str group = STR_NULL, kind = STR_NULL, name = STR_NULL, from = STR_NULL;
+    const struct text_field fields[] = {
+        {"spec.dataSourceRef.apiGroup", &group},
+        {"spec.dataSourceRef.kind", &kind},
+        {"spec.dataSourceRef.name", &name},
+        {"spec.dataSourceRef.namespace", &from},
+    };
+    int r = read_texts(pvc, fields, countof(fields), err);
+    if (r < 0)
+        return r;
+    if (str_eq(group, STR(NAME_API_GROUP)) && str_eq(kind, STR("BucketSource")))
+        c->source = name;
+    c->source_namespace = from.len ? from : c->namespace;
+    return 0;
+}
+
+int claim_read(const json *pvc, struct claim *ret, struct err *err)
+{
+    struct claim c = {0};
+    struct str phase = STR_NULL, deleted = STR_NULL;
+    const struct text_field fields[] = {
+        {"metadata.namespace", &c.namespace},
+        {"metadata.name", &c.name},
+        {"metadata.uid", &c.uid},
+        {"metadata.resourceVersion", &c.version},
+        {"metadata.creationTimestamp", &c.created},
+        {"metadata.deletionTimestamp", &deleted},
+        {"spec.storageClassName", &c.class_name},
+        {"spec.volumeName", &c.volume_name},
+        {"status.phase", &phase},
+    };
+    int r = read_texts(pvc, fields, countof(fields), err);
+    if (r == 0)
+        r = read_source(pvc, &c, err);
+    if (r < 0)
+        return err_wrap(err, "claim");
+    const json *annotations = json_at(pvc, "metadata.annotations");
+    c.selected_node = member(annotations, STR(CLAIM_SELECTED_NODE));
+    c.prime_node = member(annotations, STR(NAME_PRIME_NODE));
+    c.made_cordoned = member(annotations, STR(NAME_PRIME_CORDONED)).len > 0;
+    if (!c.class_name.len)
+        c.class_name = member(annotations, STR("volume.beta.kubernetes.io/storage-class"));
+    c.deleting = deleted.len > 0;
+    c.guarded = holds(json_at(pvc, "metadata.finalizers"), STR(NAME_FINALIZER_POPULATE));
+    c.phase = str_eq(phase, STR("Bound")) ? CLAIM_BOUND : str_eq(phase, STR("Lost")) ? CLAIM_LOST : CLAIM_PENDING;
+    *ret = c;
+    return 0;
+}
+
+int claim_pv_read(const json *pv, struct claim_pv *ret, struct err *err)
+{
+    struct claim_pv v = {0};
+    struct str deleted = STR_NULL;
+    const struct text_field fields[] = {
+        {"metadata.name", &v.name},
+        {"metadata.resourceVersion", &v.version},
+        {"metadata.deletionTimestamp", &deleted},
+        {"spec.claimRef.uid", &v.claim_uid},
+        {"spec.persistentVolumeReclaimPolicy", &v.policy},
+    };
+    int r = read_texts(pv, fields, countof(fields), err);
+    if (r < 0)
+        return err_wrap(err, "persistent volume");
+    v.kept = member(json_at(pv, "metadata.annotations"), STR(NAME_PV_RECLAIM));
+    v.deleting = deleted.len > 0;
+    *ret = v;
+    return 0;
+}
+
+int claim_class_read(const json *class, struct claim_class *ret, struct err *err)
+{
+    struct str provisioner = STR_NULL, mode = STR_NULL;
+    int r = json_opt_str(class, "provisioner", &provisioner, err);
+    if (r == 0)
+        r = json_opt_str(class, "volumeBindingMode", &mode, err);
+    if (r < 0)
+        return err_wrap(err, "storage class");
+    *ret = (struct claim_class){.ours = str_eq(provisioner, STR(NAME_DRIVER)),
+                                .waits = str_eq(mode, STR("WaitForFirstConsumer"))};
+    return 0;
+}
+
+bool claim_target_uid(struct str prime_name, struct str *ret)
+{
+    struct str prefix = STR(NAME_PRIME_PREFIX);
+    if (!str_starts(prime_name, prefix) || prime_name.len == prefix.len)
+        return false;
+    *ret = str_from(prime_name, prefix.len);
+    return true;
+}

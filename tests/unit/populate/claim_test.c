@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "claim.h"
+#include "unit.h"
+#include "util/names.h"
+
+#define S(text)                                                                                                        \
+    {                                                                                                                  \
+        (text), sizeof(text) - 1                                                                                       \
+    }
+
+static const struct claim_class our_class = {.ours = true, .waits = true};
+
+/* A claim whose pod was given node a: as the scheduler leaves it to us. */
+static const struct claim fresh = {
+    .namespace = S("train"),
+    .name = S("weights"),
+    .uid = S("u1"),
+    .class_name = S("cistern"),
+    .selected_node = S("a"),
+    .source = S("llama"),
+    .source_namespace = S("train"),
+};
+/* What we made for it, when it is bound to its volume. */
+static const struct claim made = {
+    .namespace = S(NAME_NAMESPACE),
+    .name = S("prime-u1"),
+    .uid = S("p1"),
+    .class_name = S("cistern"),
+    .selected_node = S("a"),
+    .prime_node = S("a"),
+    .volume_name = S("pvc-p1"),
+    .phase = CLAIM_BOUND,
+};
+static const struct claim_pv fresh_pv = {.name = S("pvc-p1"), .claim_uid = S("p1"), .policy = S("Delete")};
+
+/* A world to change: everything as it is while the volume is being filled. */
+struct world {
+    struct claim target, prime;
+    struct claim_pv pv;
+    struct claim_facts f;
+};
+
+static struct world *filling(void)
+{
+    static struct world w;
+    w = (struct world){.target = fresh, .prime = made, .pv = fresh_pv};
+    w.target.guarded = true;
+    w.f = (struct claim_facts){.own_namespace = S(NAME_NAMESPACE),
+                               .target = &w.target,
+                               .prime = &w.prime,
+                               .pv = &w.pv,
+                               .class = &our_class,
+                               .has_source = true,
+                               .node = CLAIM_NODE_READY,
+                               .job_left = true,
+                               .volume_left = true};
+    return &w;
+}
+
+/* Before anything of ours was made. */
+static struct world *untouched(void)
+{
+    struct world *w = filling();
+    w->target.guarded = false;
+    w->f.prime = NULL;
+    w->f.pv = NULL;
+    w->f.job_left = w->f.volume_left = false;
+    return w;
+}
+
+/* The volume was turned to the target, which does not know it yet. */
+static struct world *handed_over(void)
+{
+    struct world *w = filling();
+    w->pv.claim_uid = w->target.uid;
+    w->f.job_left = w->f.volume_left = false;
+    w->f.filled = true;
+    return w;
+}
+
+static void next_is(struct world *w, enum claim_action action, enum claim_notice notice)
+{
+    struct claim_step s = claim_next(&w->f);
+    if (s.action != action)
+        fail_msg("next is '%s' (%s), not '%s'", claim_action_name(s.action), s.why, claim_action_name(action));
+    assert_int_equal(s.notice, notice);
+    assert_non_null(s.why);
+}
+
+/* ---- before the prime -------------------------------------------------------------------------------------------- */
+
+static void claims_that_are_not_ours_are_left_alone(void **state)
+{
+    (void)state;
+    struct world *w = untouched();
+    w->target.source = STR_NULL;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w = untouched();
+    w->target.namespace = STR(NAME_NAMESPACE);
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w = untouched();
+    w->target.volume_name = STR("made-by-hand");
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w = untouched();
+    w->target.deleting = true;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+}
+
+static void nothing_is_written_before_a_pod_has_come(void **state)
+{
+    (void)state;
+    struct world *w = untouched();
+    w->target.selected_node = STR_NULL;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+}
+
+static void what_keeps_a_claim_waiting_is_told(void **state)
+{
+    (void)state;
+    struct world *w = untouched();
+    w->f.has_source = false;
+    next_is(w, CLAIM_NOTHING, NOTICE_SOURCE_NOT_FOUND);
+    w->target.selected_node = STR_NULL; /* told before a pod comes, too */
+    next_is(w, CLAIM_NOTHING, NOTICE_SOURCE_NOT_FOUND);
+
+    const struct claim_class immediate = {.ours = true}, foreign = {.waits = true};
+    w = untouched();
+    w->f.class = &immediate;
+    next_is(w, CLAIM_NOTHING, NOTICE_IMMEDIATE);
+    w->f.class = &foreign;
+    next_is(w, CLAIM_NOTHING, NOTICE_FOREIGN_CLASS);
+    w->f.class = NULL;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+}
+
+static void a_source_of_another_namespace_needs_a_grant(void **state)
+{
+    (void)state;
+    struct world *w = untouched();
+    w->target.source_namespace = STR("data");
+    next_is(w, CLAIM_NOTHING, NOTICE_SOURCE_ELSEWHERE);
+    w->f.cross_namespace = true;
+    next_is(w, CLAIM_GUARD, NOTICE_NONE);
+}
+
+static void the_guard_comes_before_the_prime(void **state)
+{
+    (void)state;
+    struct world *w = untouched();
+    next_is(w, CLAIM_GUARD, NOTICE_NONE);
+    w->target.guarded = true;
+    next_is(w, CLAIM_MAKE_PRIME, NOTICE_NONE);
+}
+
+static void a_target_of_a_node_that_is_gone_is_freed_before_a_prime_is_made(void **state)
+{
+    (void)state;
+    struct world *w = untouched();
+    w->f.node = CLAIM_NODE_GONE;
+    next_is(w, CLAIM_UNSELECT, NOTICE_NODE_GONE);
+}
+
+/* ---- with it ----------------------------------------------------------------------------------------------------- */
+
+static void the_way_to_the_hand_over(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->prime.phase = CLAIM_PENDING;
+    w->prime.volume_name = STR_NULL;
+    w->f.pv = NULL;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w = filling();
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->f.filled = true;
+    next_is(w, CLAIM_HAND_OVER, NOTICE_NONE);
+    w = handed_over();
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->prime.phase = CLAIM_LOST;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->target.volume_name = STR("pvc-p1");
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE); /* not Bound yet: what is taken away now would be lost */
+    w->target.phase = CLAIM_BOUND;
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    w->prime.deleting = true;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->f.prime = NULL;
+    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+    w->target.guarded = false;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+}
+
+static void the_volume_of_a_prime_is_never_retained(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->pv.policy = STR("Retain");
+    next_is(w, CLAIM_KEEP_POLICY, NOTICE_NONE);
+    w->f.filled = true;
+    next_is(w, CLAIM_KEEP_POLICY, NOTICE_NONE);
+}
+
+static void a_volume_that_is_another_claims_is_not_handed_over(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->f.filled = true;
+    w->pv.claim_uid = STR("u2");
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+}
+
+static void a_prime_whose_guard_was_taken_off_is_guarded_again(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->target.guarded = false;
+    next_is(w, CLAIM_GUARD, NOTICE_NONE);
+}
+
+static void a_source_or_a_class_that_goes_later_stops_nothing(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->f.has_source = false;
+    w->f.class = NULL;
+    w->f.filled = true;
+    next_is(w, CLAIM_HAND_OVER, NOTICE_NONE);
+}
+
+/* ---- again elsewhere --------------------------------------------------------------------------------------------- */
+
+static void unprovisioned(struct world *w)
+{
+    w->prime.phase = CLAIM_PENDING;
+    w->prime.volume_name = STR_NULL;
+    w->f.pv = NULL;
+}
+
+static void a_full_node_is_no_dead_end(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    unprovisioned(w);
+    w->prime.selected_node = STR_NULL; /* so says the provisioner that there is no space */
+    next_is(w, CLAIM_UNSELECT, NOTICE_NODE_FULL);
+    w->target.selected_node = STR_NULL; /* done; a crash here repeats nothing */
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    w->target.selected_node = STR("b"); /* and if the scheduler was faster, its word stays */
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    w->prime.deleting = true;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->f.prime = NULL;
+    next_is(w, CLAIM_MAKE_PRIME, NOTICE_NONE);
+}
+
+static void a_node_that_goes_or_is_cordoned_is_left(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->f.node = CLAIM_NODE_GONE;
+    next_is(w, CLAIM_UNSELECT, NOTICE_NODE_GONE);
+    w->f.node = CLAIM_NODE_CORDONED;
+    next_is(w, CLAIM_UNSELECT, NOTICE_NODE_CORDONED);
+    w->target.selected_node = STR_NULL;
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+}
+
+static void a_pod_that_tolerates_a_cordon_is_not_sent_round_for_ever(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->f.node = CLAIM_NODE_CORDONED;
+    w->prime.made_cordoned = true;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->f.filled = true;
+    next_is(w, CLAIM_HAND_OVER, NOTICE_NONE);
+}
+
+static void a_node_that_is_silent_for_a_while_is_waited_for(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->f.node = CLAIM_NODE_UNREADY;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+}
+
+static void what_was_handed_over_stays_wherever_its_node_goes(void **state)
+{
+    (void)state;
+    struct world *w = handed_over();
+    w->f.node = CLAIM_NODE_GONE;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->f.node = CLAIM_NODE_CORDONED;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+}
+
+static void a_pod_that_moved_takes_its_claim_along(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->target.selected_node = STR("b");
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    w = filling();
+    unprovisioned(w);
+    w->target.selected_node = STR_NULL;
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    w = filling(); /* a volume that is there draws the pod to itself */
+    w->target.selected_node = STR_NULL;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+}
+
+static void a_volume_that_lost_its_data_is_made_again(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->f.lost = true;
+    next_is(w, CLAIM_UNSELECT, NOTICE_VOLUME_LOST);
+    w = filling();
+    w->prime.phase = CLAIM_LOST;
+    w->f.pv = NULL;
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static void a_deletion_needs_neither_source_nor_class_nor_node(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->target.deleting = true;
+    w->target.selected_node = STR_NULL;
+    w->f.class = NULL;
+    w->f.has_source = false;
+    w->f.node = CLAIM_NODE_GONE;
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+}
+
+static void the_guard_goes_last(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->target.deleting = true;
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    w->prime.deleting = true;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->f.prime = NULL;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE); /* the job is there */
+    w->f.job_left = false;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE); /* the volume is there */
+    w->f.volume_left = false;
+    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+}
+
+static void a_node_that_is_away_does_not_hold_a_deleted_claim(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->target.deleting = true;
+    w->f.prime = NULL;
+    w->f.job_left = false;
+    w->f.volume_stranded = true;
+    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+}
+
+static void a_claim_may_be_deleted_between_hand_over_and_binding(void **state)
+{
+    (void)state;
+    struct world *w = handed_over();
+    w->target.deleting = true;
+    w->prime.phase = CLAIM_LOST;
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    w->f.prime = NULL;
+    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+}
+
+static void a_target_that_got_another_volume_ends_the_work(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->target.volume_name = STR("made-by-hand");
+    w->target.phase = CLAIM_BOUND;
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_OTHER_VOLUME);
+    w->f.prime = NULL;
+    w->f.pv = NULL;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->f.job_left = w->f.volume_left = false;
+    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+}
+
+static void a_prime_without_a_target_goes(void **state)
+{
+    (void)state;
+    struct world *w = filling();
+    w->f.target = NULL;
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    w->prime.deleting = true;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->f.prime = NULL;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+}
+
+static void an_operation_is_in_flight_from_the_guard_to_its_removal(void **state)
+{
+    (void)state;
+    struct world *w = untouched();
+    assert_false(claim_in_flight(&w->f));
+    w->target.guarded = true;
+    assert_true(claim_in_flight(&w->f));
+    w->f.target = NULL;
+    assert_false(claim_in_flight(&w->f));
+    w->f.prime = &w->prime;
+    assert_true(claim_in_flight(&w->f));
+}
+
+/* ---- every world ------------------------------------------------------------------------------------------------- */
+
+/* Applies what was asked to the world, as the API server and its controllers would, and lets them answer. */
+static void carry_out(struct world *w, struct claim_step s)
+{
+    switch (s.action) {
+    case CLAIM_GUARD:
+        w->target.guarded = true;
+        break;
+    case CLAIM_MAKE_PRIME:
+        w->prime = made;
+        w->prime.prime_node = w->prime.selected_node = w->target.selected_node;
+        w->f.prime = &w->prime;
+        w->f.pv = &w->pv;
+        w->pv = fresh_pv;
+        w->f.node = CLAIM_NODE_READY;
+        w->f.lost = false;
+        w->f.filled = true;
+        break;
+    case CLAIM_KEEP_POLICY:
+        w->pv.policy = STR("Delete");
+        break;
+    case CLAIM_HAND_OVER:
+        w->pv.claim_uid = w->target.uid;
+        w->target.volume_name = w->pv.name;
+        w->target.phase = CLAIM_BOUND;
+        w->prime.phase = CLAIM_LOST;
+        w->f.volume_left = false;
+        break;
+    case CLAIM_UNSELECT:
+        w->target.selected_node = STR_NULL;
+        break;
+    case CLAIM_DELETE_PRIME:
+        w->f.prime = NULL;
+        w->f.job_left = w->f.volume_left = false;
+        if (w->f.pv && !str_eq(w->pv.claim_uid, w->target.uid))
+            w->f.pv = NULL;
+        if (w->f.target && !w->target.selected_node.len)
+            w->target.selected_node = STR("b");
+        break;
+    case CLAIM_UNGUARD:
+        w->target.guarded = false;
+        if (w->target.deleting)
+            w->f.target = NULL;
+        break;
+    case CLAIM_NOTHING:
+        break;
+    }
+}
+
+/* Bits of `seed` choose what the world is like when a controller first looks at it. */
+static struct world *world_of(unsigned seed)
+{
+    struct world *w = filling();
+    w->target.guarded = seed & 1;
+    w->target.deleting = seed & 2;
+    w->f.prime = seed & 4 ? &w->prime : NULL;
+    w->f.lost = seed & 8;
+    w->f.filled = seed & 16;
+    w->f.node = (enum claim_node)(seed >> 5 & 3);
+    w->prime.selected_node = seed & 128 ? STR_NULL : STR("a");
+    if (seed & 256)
+        unprovisioned(w);
+    w->target.selected_node = seed & 512 ? STR_NULL : STR("a");
+    if (seed & 1024)
+        w->pv.claim_uid = w->target.uid;
+    w->pv.policy = seed & 2048 ? STR("Retain") : STR("Delete");
+    if (!w->f.prime)
+        w->f.job_left = w->f.volume_left = false;
+    return w;
+}
+
+static void from_every_world_the_steps_end_and_leave_nothing_behind(void **state)
+{
+    (void)state;
+    for (unsigned seed = 0; seed < 4096; seed++) {
+        struct world *w = world_of(seed);
+        struct claim_step s;
+        unsigned steps = 0;
+        while ((s = claim_next(&w->f)).action != CLAIM_NOTHING) {
+            if (++steps > 12)
+                fail_msg("seed %u: '%s' (%s) for ever", seed, claim_action_name(s.action), s.why);
+            if (s.action == CLAIM_HAND_OVER)
+                assert_true(w->f.filled && !w->f.lost && !w->target.deleting && str_eq(w->pv.claim_uid, made.uid));
+            if (s.action == CLAIM_UNGUARD)
+                assert_true(!w->f.prime && !w->f.job_left);
+            carry_out(w, s);
+        }
+        if (w->target.deleting && w->target.guarded && w->f.target)
+            fail_msg("seed %u: the deleted target hangs", seed);
+    }
+}
+
+/* ---- from the objects -------------------------------------------------------------------------------------------- */
+
+static void a_claim_is_read_from_its_object(void **state)
+{
+    (void)state;
+    struct err err;
+    struct claim c;
+    struct str text =
+        STR("{\"metadata\":{\"namespace\":\"train\",\"name\":\"weights\",\"uid\":\"u1\",\"resourceVersion\":\"7\","
+            "\"annotations\":{\"volume.kubernetes.io/selected-node\":\"a\",\"cistern.io/populate-node\":\"b\"},"
+            "\"finalizers\":[\"kubernetes.io/pvc-protection\",\"cistern.io/populate-target-protection\"],"
+            "\"deletionTimestamp\":\"2026-11-21T09:30:00Z\"},"
+            "\"spec\":{\"storageClassName\":\"cistern\",\"dataSourceRef\":{\"apiGroup\":\"cistern.io\","
+            "\"kind\":\"BucketSource\",\"name\":\"llama\"}},\"status\":{\"phase\":\"Lost\"}}");
+    auto_json j = NULL;
+    assert_int_equal(json_parse(text, "claim", &j, &err), 0);
+    assert_int_equal(claim_read(j, &c, &err), 0);
+    assert_true(str_eq(c.selected_node, STR("a")) && str_eq(c.prime_node, STR("b")));
+    assert_true(c.guarded && c.deleting && c.phase == CLAIM_LOST);
+    assert_true(str_eq(c.source, STR("llama")) && str_eq(c.source_namespace, STR("train")));
+
+    json_set_str(j, "spec.dataSourceRef.kind", STR("VolumeSnapshot"));
+    assert_int_equal(claim_read(j, &c, &err), 0);
+    assert_int_equal(c.source.len, 0);
+    json_set_u64(j, "spec.volumeName", 7);
+    assert_int_equal(claim_read(j, &c, &err), -ERR_INVALID);
+}
+
+static void a_primes_name_tells_its_target(void **state)
+{
+    (void)state;
+    struct str uid;
+    assert_true(claim_target_uid(STR("prime-u1"), &uid));
+    assert_true(str_eq(uid, STR("u1")));
+    assert_false(claim_target_uid(STR("prime-"), &uid));
+    assert_false(claim_target_uid(STR("weights"), &uid));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(claims_that_are_not_ours_are_left_alone),
+        cmocka_unit_test(nothing_is_written_before_a_pod_has_come),
+        cmocka_unit_test(what_keeps_a_claim_waiting_is_told),
+        cmocka_unit_test(a_source_of_another_namespace_needs_a_grant),
+        cmocka_unit_test(the_guard_comes_before_the_prime),
+        cmocka_unit_test(a_target_of_a_node_that_is_gone_is_freed_before_a_prime_is_made),
+        cmocka_unit_test(the_way_to_the_hand_over),
+        cmocka_unit_test(the_volume_of_a_prime_is_never_retained),
+        cmocka_unit_test(a_volume_that_is_another_claims_is_not_handed_over),
+        cmocka_unit_test(a_prime_whose_guard_was_taken_off_is_guarded_again),
+        cmocka_unit_test(a_source_or_a_class_that_goes_later_stops_nothing),
+        cmocka_unit_test(a_full_node_is_no_dead_end),
+        cmocka_unit_test(a_node_that_goes_or_is_cordoned_is_left),
+        cmocka_unit_test(a_pod_that_tolerates_a_cordon_is_not_sent_round_for_ever),
+        cmocka_unit_test(a_node_that_is_silent_for_a_while_is_waited_for),
+        cmocka_unit_test(what_was_handed_over_stays_wherever_its_node_goes),
+        cmocka_unit_test(a_pod_that_moved_takes_its_claim_along),
+        cmocka_unit_test(a_volume_that_lost_its_data_is_made_again),
+        cmocka_unit_test(a_deletion_needs_neither_source_nor_class_nor_node),
+        cmocka_unit_test(the_guard_goes_last),
+        cmocka_unit_test(a_node_that_is_away_does_not_hold_a_deleted_claim),
+        cmocka_unit_test(a_claim_may_be_deleted_between_hand_over_and_binding),
+        cmocka_unit_test(a_target_that_got_another_volume_ends_the_work),
+        cmocka_unit_test(a_prime_without_a_target_goes),
+        cmocka_unit_test(an_operation_is_in_flight_from_the_guard_to_its_removal),
+        cmocka_unit_test(from_every_world_the_steps_end_and_leave_nothing_behind),
+        cmocka_unit_test(a_claim_is_read_from_its_object),
+        cmocka_unit_test(a_primes_name_tells_its_target),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
