@@ -301,9 +301,14 @@ int journal_barrier_begin(struct journal *j, struct err *err)
 
 int journal_barrier_held(struct journal *j, struct err *err)
 {
+    /* What the mark covers first: of one fsync that the power cuts short a disk may keep the end and lose the middle,
+     * and a hole before a mark is damage. */
+    int r = sync_file(j, err);
+    if (r < 0)
+        return r;
     pthread_mutex_lock(&j->lock);
     append(j, (struct journal_record){.kind = JOURNAL_DURABLE, .a = j->barrier_at});
-    int r = flush_locked(j, err);
+    r = flush_locked(j, err);
     if (r == 0)
         j->held = j->barrier_at;
     pthread_mutex_unlock(&j->lock);

@@ -2,8 +2,8 @@
 /* Barriers: what was written becomes durable, for many objects at once. */
 #include "private.h"
 
-/* Not before there is something to lose, and never so often that the disk does little else. */
-static const uint64_t barrier_bytes = UINT64_C(4) << 30, barrier_every_ns = 15 * NS_PER_SECOND;
+/* Not before there is something to lose, and not so often that the disk does little else. */
+static const uint64_t barrier_bytes = UINT64_C(4) << 30, barrier_ns_default = 15 * NS_PER_SECOND;
 
 int barrier_run(struct hydrate *h, struct err *err)
 {
@@ -45,7 +45,8 @@ static void barrier_over(struct work *w)
 void barrier_tick(struct hydrate *h)
 {
     uint64_t unsynced = atomic_load(&h->unsynced);
-    bool due = unsynced > 0 && loop_now_ns(h->loop) - h->barrier_ns > barrier_every_ns;
+    uint64_t every_ns = h->o.barrier_ns ? h->o.barrier_ns : barrier_ns_default;
+    bool due = unsynced > 0 && loop_now_ns(h->loop) - h->barrier_ns > every_ns;
     if (h->barrier != BARRIER_NONE || h->is_finishing || (!due && unsynced < barrier_bytes))
         return;
     h->barrier = BARRIER_RUNNING;

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine whose power can be cut: an XFS on a disk that keeps only what was flushed (tests/crash/forgetful_disk.c),
+in a mount and a process namespace of its own with a boot id of its own. A cut ends all its processes at once; what was
+flushed is there when it is switched on again."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+import uuid
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[3]
+BUILD = Path(os.environ.get("CISTERN_BUILD", TOP / "build"))
+# The disk is not what is under test: a variant of the build need not have it.
+DISK = next(b / "tests/forgetful_disk" for b in (BUILD, TOP / "build") if (b / "tests/forgetful_disk").exists())
+
+# The first process of the machine. Its mounts, and those that are made in it, go when it dies.
+BOOT = """set -e
+mount --bind "$1" /proc/sys/kernel/random/boot_id
+mount -t xfs -o nouuid "$2" "$3"
+echo up
+exec sleep infinity
+"""
+
+
+class Machine:
+    def __init__(self, folder, seed, mib=512):
+        self.folder, self.dice = Path(folder), random.Random(seed)
+        self.stable, self.fuse, self.disk = (self.folder / name for name in ("stable", "fuse", "disk"))
+        self.fuse.mkdir()
+        self.disk.mkdir()
+        with open(self.stable, "wb") as f:
+            f.truncate(mib << 20)
+        subprocess.run(["mkfs.xfs", "-q", "-K", self.stable], check=True)
+        self.server = self.init = self.loop = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.off()
+
+    def on(self):
+        """Spins the disk up and mounts its file system at `disk`, as the processes of the machine see it."""
+        self.server = subprocess.Popen([DISK, self.fuse, self.stable, str(self.dice.randrange(1 << 30))])
+        self._wait(lambda: (self.fuse / "disk").exists())
+        done = subprocess.run(["losetup", "--find", "--show", self.fuse / "disk"], capture_output=True, text=True,
+                              check=True)
+        self.loop = done.stdout.strip()
+        boot_id = self.folder / "boot_id"
+        boot_id.write_text(f"{uuid.UUID(int=self.dice.getrandbits(128))}\n")
+        self.init = subprocess.Popen(
+            ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--propagation", "private",
+             "sh", "-c", BOOT, "boot", boot_id, self.loop, self.disk], stdout=subprocess.PIPE, text=True)
+        assert self.init.stdout.readline() == "up\n", "the file system cannot be mounted again"
+        return self
+
+    def words(self, *command):
+        """The words that run a command on the machine."""
+        first = Path(f"/proc/{self.init.pid}/task/{self.init.pid}/children").read_text().split()[0]
+        return ["nsenter", "--target", first, "--mount", "--pid", "--wdns=/", *map(str, command)]
+
+    def start(self, *command, **more):
+        return subprocess.Popen(self.words(*command), **more)
+
+    def run(self, *command, timeout=60, **more):
+        return subprocess.run(self.words(*command), capture_output=True, text=True, timeout=timeout, check=False, **more)
+
+    def path(self, path):
+        """Where the test finds what the machine's processes call `path`."""
+        first = Path(f"/proc/{self.init.pid}/task/{self.init.pid}/children").read_text().split()[0]
+        return Path(f"/proc/{first}/root{path}")
+
+    def cut(self):
+        """The disk first: what dies would unmount, and so flush."""
+        self.server.send_signal(signal.SIGKILL if self.dice.random() < 0.3 else signal.SIGUSR1)
+        self.server.wait(30)
+        self._end()
+
+    def cut_after(self, run, progress, fraction, whole):
+        """Cuts the power when `progress()` has come to that fraction of `whole`; beyond 1, when the run has ended.
+        Whether it had said that all is well."""
+        begun, end = progress(), time.monotonic() + 60
+        while run.poll() is None and (fraction > 1 or progress() - begun < fraction * whole):
+            assert time.monotonic() < end, "it did not come so far"
+            time.sleep(0.001)
+        time.sleep(self.dice.uniform(0, 0.01))
+        ended = run.poll() == 0
+        self.cut()
+        run.wait(30)
+        return ended
+
+    def moments(self, count):
+        """Fractions of a run, spread evenly, and one after its end."""
+        return [(i + self.dice.random()) / (count - 1) for i in range(count - 1)] + [2]
+
+    def off(self):
+        """In good order: everything is flushed."""
+        if self.init:
+            self.run("sync", "--file-system", self.disk)
+        if self.server:
+            self._end()
+
+    def _end(self):
+        if self.init:
+            self.init.kill()
+            self.init.wait(30)
+            self.init.stdout.close()
+        if self.loop:
+            # Busy until the last mount of the dying namespace is gone.
+            self._wait(lambda: subprocess.run(["losetup", "--detach", self.loop], stderr=subprocess.DEVNULL,
+                                              check=False).returncode == 0)
+            self._wait(lambda: not self._backing())
+        if self.server.poll() is None:
+            subprocess.run(["umount", self.fuse], check=True)
+            self.server.wait(30)
+        subprocess.run(["umount", "--lazy", self.fuse], stderr=subprocess.DEVNULL, check=False)
+        self.server = self.init = self.loop = None
+
+    def _backing(self):
+        """Detaching waits for the last user of the device."""
+        return Path(f"/sys/block/{Path(self.loop).name}/loop/backing_file").exists()
+
+    @staticmethod
+    def _wait(condition, seconds=30):
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, "it did not come to pass"
+            time.sleep(0.005)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The power is cut at a random moment: on the disk that comes back, what the journal calls durable is there, what a
+program was promised holds, and the same command ends with the right tree. Each test draws its moments from a seed;
+CISTERN_POWER_CUTS (5) says how many there are."""
+
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from integration.lib.power import BUILD, Machine
+from servers.bucket import BucketServer
+
+pytestmark = pytest.mark.timeout(600)
+CUTS = int(os.environ.get("CISTERN_POWER_CUTS", "5"))
+S3 = os.environ | {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
+MIB = 1 << 20
+
+
+@pytest.fixture
+def machine(request):
+    with tempfile.TemporaryDirectory(prefix="cistern-power-", dir="/var/tmp") as path:
+        with Machine(path, seed=request.node.name) as machine:
+            yield machine
+
+
+@pytest.fixture(scope="module")
+def source():
+    with BucketServer("--objects", "d/s:500:20Ki", "--objects", "d/l:2:17Mi") as server:
+        listed = server.ask("/bench?list-type=2&prefix=d/&max-keys=1000").decode()
+        keys = [part.split("</Key>")[0] for part in listed.split("<Key>")[1:]]
+        server.want = {key[2:]: hashlib.sha256(server.content(key)).hexdigest() for key in keys}
+        assert len(server.want) == 502
+        yield server
+
+
+def hashes(folder):
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+            for p in Path(folder).rglob("*") if p.is_file() and ".cistern-hydrate" not in p.parts}
+
+
+def hydrate(source, *words):
+    return [BUILD / "bin/cistern", "hydrate", "s3://bench/d/", *words, "--endpoint", source.url, "--barrier", "20ms",
+            "--json"]
+
+
+def summary(text):
+    return next(json.loads(line) for line in text.splitlines() if '"summary"' in line)
+
+
+@pytest.mark.parametrize("way", ["staged", "in place", "staged, to be durable", "in place, to be durable"])
+def test_hydration_goes_on_from_what_was_durable(machine, source, way):
+    kept, durable = 0, "durable" in way
+    machine.on()
+    for number, moment in enumerate(machine.moments(CUTS)):
+        out = machine.disk / f"out{number}"
+        command = hydrate(source, out, "--bandwidth", "150M", *(["--fsync"] if durable else []))
+        if "in place" in way:
+            machine.run("mkdir", out)
+        run = machine.start(*command, env=S3, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        promised = machine.cut_after(run, lambda: source.stats()["requests"], moment, len(source.want))
+        machine.on()
+        if promised and durable:
+            assert hashes(machine.path(out)) == source.want, "it had said that all is done and durable"
+        ended = machine.run(*command, env=S3)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert hashes(machine.path(out)) == source.want
+        kept += summary(ended.stdout)["requests"] < len(source.want)
+        machine.run("rm", "-r", out)
+    assert kept > 0, "no barrier saved anything: the test proves nothing"
+
+
+# ---- export ----------------------------------------------------------------------------------------------------------
+
+
+def verdict(machine, state):
+    """Its state word; None: there is none yet. One that cannot be read is an error."""
+    path = machine.path(state / "export/verdict.json")
+    return json.loads(path.read_text())["state"] if path.exists() else None
+
+
+def in_bucket(bucket, prefix, wanted):
+    return all(hashlib.sha256(bucket.content(prefix + name)).hexdigest() == sum for name, sum in wanted.items())
+
+
+def test_no_verdict_claims_what_the_bucket_has_not(machine):
+    source = machine.disk / "source"
+    machine.on()
+    machine.run("mkdir", source)
+    for i in range(40):
+        machine.path(source / f"small-{i}").write_bytes(machine.dice.randbytes(500 * i))
+    machine.path(source / "large").write_bytes(machine.dice.randbytes(20 * MIB + 7))
+    wanted = hashes(machine.path(source))
+    machine.run("sync")
+    done = again = 0
+    with BucketServer() as bucket:
+        bucket.fault("op=put,every=2,do=latency:15")
+        for number, moment in enumerate(machine.moments(CUTS)):
+            prefix, state = f"p{number}/", machine.disk / f"state{number}"
+            command = [BUILD / "bin/cistern", "export", "--endpoint", bucket.url, "--path-style", "--state", state, source,
+                       f"s3://bench/{prefix}"]
+            run = machine.start(*command, env=S3, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            ended = machine.cut_after(run, lambda: bucket.stats()["put"], moment, len(wanted))
+            machine.on()
+            known = verdict(machine, state)
+            assert known == "done" or not ended, "it had said that all is done"
+            if known == "done":
+                assert in_bucket(bucket, prefix, wanted)
+                done += 1
+            before = bucket.stats()["put"]
+            finished = machine.run(*command, env=S3)
+            assert finished.returncode == 0, finished.stdout + finished.stderr
+            assert verdict(machine, state) == "done" and in_bucket(bucket, prefix, wanted)
+            assert b"<Upload>" not in bucket.ask("/bench?uploads&prefix="), "an upload was left behind"
+            again += 0 < bucket.stats()["put"] - before < len(wanted)
+    assert 0 < done < CUTS and again, f"{done} done, {again} went on: the moments prove nothing"
