@@ -76,7 +76,7 @@ if [ ! -s "$definitions" ]; then
     mv "$definitions.part" "$definitions"
 fi
 
-packages='containerd runc containernetworking-plugins busybox-static libseccomp2'
+packages='containerd runc containernetworking-plugins busybox libseccomp2'
 tools='nftables iproute2 openssl xfsprogs'
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 if [ "$(cat "$root/debian/.made" 2>/dev/null)" != "$suite $packages" ] || ! dpkg -s $tools >/dev/null 2>&1; then

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One cluster for the whole session; its logs are kept in build/logs/e2e if anything failed."""
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from e2e.lib.cluster import Cluster  # noqa: E402
+from e2e.lib.machine import TOP  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def cluster(request):
+    made = Cluster()
+    try:
+        yield made.up()
+    finally:
+        made.down(TOP / "build/logs/e2e" if request.session.testsfailed or not hasattr(made, "seconds") else None)
