@@ -21,6 +21,7 @@
 struct kube;
 struct kube_job;
 struct kube_lease;
+struct kube_reply;
 
 struct kube_options {
     unsigned qps;              /* requests a second; 0: 20 */
@@ -98,6 +99,8 @@ struct kube_job *kube_submit(struct kube *k, const struct kube_request *r);
 
 /* on_done follows with ERR_CANCELLED, after this returns. The server may have done it all the same. */
 void kube_cancel(struct kube_job *j);
+/* The same, and nothing is told of it any more: what ctx points to may go. */
+void kube_abandon(struct kube_job *j);
 
 /* Any thread but the loop's: asks and waits. on_page, if there is one, runs on the loop; on_done is not called.
  * *ret is the caller's; NULL if it is not wanted. */

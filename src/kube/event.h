@@ -26,7 +26,7 @@ struct kube_ref {
     struct str name, uid;
 };
 
-/* From an object that has apiVersion and kind (those of watches and lists of ours have). Views into it. */
+/* Views into the object, which is one of that resource. */
 struct kube_ref kube_ref_of(const struct kube_resource *resource, const json *object);
 
 struct kube_events *kube_events_new(struct kube *k, const struct kube_events_options *o);

@@ -4,7 +4,8 @@
  *
  * Who leads has renewed within `renew_deadline`; others take a lease over only when they have seen it unchanged for
  * `duration`, by their own clock. So a leader that is stopped, starved or cut off knows that it leads no longer before
- * another can begin, however the clocks of the machines differ: they must only run at about the same speed. */
+ * another can begin, however the clocks of the machines differ: they must only run at about the same speed. (Who
+ * deletes the Lease object while somebody leads takes this promise back.) */
 #pragma once
 
 #include "kube/client.h"
@@ -14,7 +15,7 @@ struct kube_lease_options {
     struct str identity;        /* unique: the pod's name and uid. At most 128 bytes */
     uint64_t duration_ns;       /* 0: 15 s. In whole seconds: the object knows no other */
     uint64_t renew_deadline_ns; /* 0: two thirds of it */
-    uint64_t retry_ns;          /* how often it renews, or looks; 0: two fifteenths of duration */
+    uint64_t retry_ns;          /* how often it renews, or looks; 0: a third of `duration` */
     void *ctx;
     void (*on_started)(void *ctx);
     void (*on_stopped)(void *ctx);                        /* also before kube_lease_free returns, if it led */
@@ -22,6 +23,7 @@ struct kube_lease_options {
     void (*on_trouble)(void *ctx, const struct err *err); /* a request failed; tried again. May be NULL */
 };
 
+/* The loop, or any thread before it starts. Callbacks may not free it. The client must outlive it. */
 struct kube_lease *kube_lease_new(struct kube *k, const struct kube_lease_options *o);
 
 /* The loop: ends leading at once (on_stopped), and gives the lease back, so that another need not wait for its end.

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/lease.h"
+#include "client_private.h"
+#include "util/clock.h"
+#include <assert.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { IDENTITY_MAX = 128, SECONDS_MAX = 3600 };
+
+#define DURATION_DEFAULT_NS (15 * NS_PER_SECOND)
+/* A leader whose renewal failed tries again sooner than one whose renewal went well. */
+#define HURRY_NS NS_PER_SECOND
+#define TIMEOUT_MIN_NS (NS_PER_SECOND / 2)
+
+struct kube_lease {
+    struct kube *kube; /* borrowed: it outlives us */
+    struct kube_lease_options options;
+    char *ns, *name, *identity; /* owned */
+    struct timer tick;
+    struct timer expiry; /* set while leading */
+    struct kube_job *job;
+    json *object;      /* owned: the lease as last seen; NULL: not seen */
+    uint64_t seen_ns;  /* when its version was first seen */
+    uint64_t asked_ns; /* when the request under way was made */
+    bool leading;
+    bool releasing;
+    void (*on_released)(void *ctx);
+    struct loop *loop;              /* borrowed */
+    _Atomic uint64_t held_until_ns; /* 0: not held */
+};
+
+/* Goes on while the machine sleeps, which the loop's clock does not: a leader that slept must know. */
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+}
+
+uint64_t kube_lease_left_ns(const struct kube_lease *l)
+{
+    uint64_t until = atomic_load(&l->held_until_ns), now = now_ns();
+    return until > now ? until - now : 0;
+}
+
+bool kube_lease_is_held(const struct kube_lease *l)
+{
+    return kube_lease_left_ns(l) > 0;
+}
+
+/* ---- who leads --------------------------------------------------------------------------------------------------- */
+
+static void stop_leading(struct kube_lease *l)
+{
+    atomic_store(&l->held_until_ns, 0);
+    loop_timer_cancel(l->loop, &l->expiry);
+    if (!l->leading)
+        return;
+    l->leading = false;
+    l->options.on_stopped(l->options.ctx);
+}
+
+/* Our name was written. Others may take the lease over `duration` after they saw that, which was after we asked for it;
+ * we lead for less than that, counted from when we asked. */
+static void start_leading(struct kube_lease *l)
+{
+    uint64_t until = l->asked_ns + l->options.renew_deadline_ns, now = now_ns();
+    if (until <= now) { /* the answer came too late to be worth anything */
+        stop_leading(l);
+        return;
+    }
+    atomic_store(&l->held_until_ns, until);
+    loop_timer_set(l->loop, &l->expiry, until - now);
+    if (l->leading)
+        return;
+    l->leading = true;
+    l->options.on_started(l->options.ctx);
+}
+
+static void expired(struct timer *t)
+{
+    struct kube_lease *l = container_of(t, struct kube_lease, expiry);
+    if (kube_lease_is_held(l)) /* the clocks differ by a little */
+        loop_timer_set(l->loop, t, kube_lease_left_ns(l) + NS_PER_MS);
+    else
+        stop_leading(l);
+}
+
+static struct str holder_of(const json *object)
+{
+    return json_member_str(json_at(object, "spec"), "holderIdentity");
+}
+
+static bool is_mine(const struct kube_lease *l)
+{
+    return str_eq(holder_of(l->object), str_of(l->identity));
+}
+
+/* How long its holder wants it to be left alone. */
+static uint64_t wanted_ns(const json *object)
+{
+    uint64_t seconds = SECONDS_MAX;
+    struct err ignored;
+    if (json_opt_u64(object, "spec.leaseDurationSeconds", &seconds, &ignored) < 0 || seconds > SECONDS_MAX)
+        seconds = SECONDS_MAX;
+    return seconds * NS_PER_SECOND;
+}
+
+/* What the server has. Its version counts, not its times: those are by another's clock. */
+static void saw(struct kube_lease *l, json *own_object)
+{
+    struct str old = json_member_str(json_at(l->object, "metadata"), "resourceVersion");
+    struct str new = json_member_str(json_at(own_object, "metadata"), "resourceVersion");
+    bool other_holder = !l->object || !str_eq(holder_of(l->object), holder_of(own_object));
+    if (!l->object || !str_eq(old, new))
+        l->seen_ns = now_ns();
+    json_free(l->object);
+    l->object = own_object;
+    if (!is_mine(l))
+        stop_leading(l);
+    if (other_holder && l->options.on_leader && holder_of(own_object).len && !is_mine(l))
+        l->options.on_leader(l->options.ctx, holder_of(own_object));
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+static void write_lease(struct kube_lease *l);
+
+static void tick_after(struct kube_lease *l, uint64_t wait_ns)
+{
+    /* Up to a tenth later, so that replicas that began together do not stay together. */
+    loop_timer_set(l->loop, &l->tick, wait_ns + clock_random() % (wait_ns / 10 + 1));
+}
+
+static void ask(struct kube_lease *l, enum kube_verb verb, const json *body,
+                void (*on_done)(void *ctx, struct kube_reply *r))
+{
+    /* An answer that does not come leaves time for another attempt before the deadline. */
+    uint64_t timeout_ns = max_u64(l->options.retry_ns / 2, TIMEOUT_MIN_NS);
+    bool creates = verb == KUBE_CREATE;
+    l->asked_ns = now_ns();
+    l->job = kube_submit(l->kube, &(struct kube_request){.verb = verb,
+                                                         .resource = &kube_leases,
+                                                         .ns = str_of(l->ns),
+                                                         .name = creates ? STR_NULL : str_of(l->name),
+                                                         .body = body,
+                                                         .exempt = true,
+                                                         .timeout_ns = timeout_ns,
+                                                         .ctx = l,
+                                                         .on_done = on_done});
+}
+
+static void release_now(struct kube_lease *l);
+
+/* Common to the ends of all requests. True if we are going. */
+static bool answered(struct kube_lease *l, const struct kube_reply *r)
+{
+    l->job = NULL;
+    if (r->code < 0 && r->err.code != ERR_NOT_FOUND && r->err.code != ERR_CHANGED && r->err.code != ERR_EXISTS &&
+        l->options.on_trouble && !l->releasing)
+        l->options.on_trouble(l->options.ctx, &r->err);
+    return l->releasing;
+}
+
+static void on_read(void *ctx, struct kube_reply *r)
+{
+    struct kube_lease *l = ctx;
+    if (answered(l, r)) {
+        release_now(l);
+        return;
+    }
+    if (r->code == -ERR_NOT_FOUND) {
+        json_free(take(&l->object));
+        write_lease(l);
+        return;
+    }
+    if (r->code == 0)
+        saw(l, take(&r->object));
+    bool is_over = r->code == 0 && (is_mine(l) || !holder_of(l->object).len ||
+                                    now_ns() - l->seen_ns > max_u64(wanted_ns(l->object), l->options.duration_ns));
+    if (is_over)
+        write_lease(l);
+    else
+        tick_after(l, l->options.retry_ns);
+}
+
+static void on_written(void *ctx, struct kube_reply *r)
+{
+    struct kube_lease *l = ctx;
+    if (r->code == 0) {
+        saw(l, take(&r->object));
+        if (!l->releasing)
+            start_leading(l);
+    }
+    if (answered(l, r)) {
+        release_now(l);
+        return;
+    }
+    if (r->code == -ERR_NOT_FOUND) /* somebody removed it: another may make it anew at any moment */
+        stop_leading(l);
+    if (r->code == -ERR_CHANGED || r->code == -ERR_EXISTS) /* somebody else wrote: who? */
+        ask(l, KUBE_GET, NULL, on_read);
+    else
+        tick_after(l, r->code < 0 && l->leading ? min_u64(HURRY_NS, l->options.retry_ns) : l->options.retry_ns);
+}
+
+static void set_time(json *spec, const char *name)
+{
+    char text[TIME_TEXT_MAX], micro[TIME_TEXT_MAX + 4];
+    time_text(clock_wall_ns(), text);
+    /* The server wants six digits, no less. */
+    snprintf(micro, sizeof micro, "%.*s000Z", (int)strlen(text) - 1, text);
+    json_set_str(spec, name, str_of(micro));
+}
+
+/* Takes or renews it. With the version that we saw: whoever wrote since then makes this fail. */
+static void write_lease(struct kube_lease *l)
+{
+    auto_json j = l->object ? json_copy_of(l->object) : json_new_object();
+    uint64_t transitions = 0;
+    struct err ignored;
+    bool exists = l->object != NULL, renews = exists && is_mine(l);
+    if (!exists) {
+        json_set_str(j, "apiVersion", STR("coordination.k8s.io/v1"));
+        json_set_str(j, "kind", STR("Lease"));
+        json_set_str(j, "metadata.name", str_of(l->name));
+        json_set_str(j, "metadata.namespace", str_of(l->ns));
+    }
+    if (json_opt_u64(j, "spec.leaseTransitions", &transitions, &ignored) < 0)
+        transitions = 0;
+    if (!renews) {
+        set_time(j, "spec.acquireTime");
+        json_set_u64(j, "spec.leaseTransitions", exists ? transitions + 1 : 0);
+    }
+    json_set_str(j, "spec.holderIdentity", str_of(l->identity));
+    json_set_u64(j, "spec.leaseDurationSeconds", l->options.duration_ns / NS_PER_SECOND);
+    set_time(j, "spec.renewTime");
+    ask(l, exists ? KUBE_REPLACE : KUBE_CREATE, j, on_written);
+}
+
+static void ticked(struct timer *t)
+{
+    struct kube_lease *l = container_of(t, struct kube_lease, tick);
+    if (l->leading) /* what we wrote last is what the server has, or we are told that it is not */
+        write_lease(l);
+    else
+        ask(l, KUBE_GET, NULL, on_read);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static void released(void *ctx, struct kube_reply *r)
+{
+    struct kube_lease *l = ctx;
+    (void)r; /* if it failed, the lease ends by itself */
+    l->job = NULL;
+    l->on_released(l->options.ctx);
+}
+
+static void release_now(struct kube_lease *l)
+{
+    if (!l->object || !is_mine(l)) {
+        l->on_released(l->options.ctx);
+        return;
+    }
+    auto_json j = json_copy_of(l->object);
+    json_set_str(j, "spec.holderIdentity", STR(""));
+    json_set_u64(j, "spec.leaseDurationSeconds", 1);
+    set_time(j, "spec.renewTime");
+    ask(l, KUBE_REPLACE, j, released);
+}
+
+static void release_ticked(struct timer *t)
+{
+    release_now(container_of(t, struct kube_lease, tick));
+}
+
+void kube_lease_release(struct kube_lease *l, void (*on_done)(void *ctx))
+{
+    assert(!l->releasing);
+    l->releasing = true;
+    l->on_released = on_done;
+    stop_leading(l);
+    /* Behind a request under way: it may be writing our name. */
+    if (!l->job) {
+        l->tick.fire = release_ticked;
+        loop_timer_set(l->loop, &l->tick, 0);
+    }
+}
+
+struct kube_lease *kube_lease_new(struct kube *k, const struct kube_lease_options *o)
+{
+    struct kube_lease *l = xcalloc(1, sizeof *l);
+    assert(o->identity.len > 0 && o->identity.len <= IDENTITY_MAX);
+    l->kube = k;
+    l->loop = k->loop;
+    l->options = *o;
+    l->ns = str_dup(o->ns);
+    l->name = str_dup(o->name);
+    l->identity = str_dup(o->identity);
+    l->options.duration_ns = max_u64(o->duration_ns ? o->duration_ns : DURATION_DEFAULT_NS, NS_PER_SECOND);
+    uint64_t duration = l->options.duration_ns -= l->options.duration_ns % NS_PER_SECOND;
+    l->options.renew_deadline_ns =
+        min_u64(o->renew_deadline_ns ? o->renew_deadline_ns : duration * 2 / 3, duration * 9 / 10);
+    l->options.retry_ns = o->retry_ns ? o->retry_ns : duration / 3;
+    l->tick.fire = ticked;
+    l->expiry.fire = expired;
+    loop_timer_set(k->loop, &l->tick, 0);
+    return l;
+}
+
+void kube_lease_free(struct kube_lease *l)
+{
+    if (!l)
+        return;
+    loop_timer_cancel(l->loop, &l->tick);
+    stop_leading(l);
+    loop_timer_cancel(l->loop, &l->expiry);
+    if (l->job)
+        kube_abandon(l->job);
+    json_free(l->object);
+    free(l->ns);
+    free(l->name);
+    free(l->identity);
+    free(l);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+#include <assert.h>
+#include <stdio.h>
+
+static const struct form {
+    const char *word, *method, *content_type;
+} forms[] = {
+    [KUBE_GET] = {"get", "GET", NULL},
+    [KUBE_LIST] = {"list", "GET", NULL},
+    [KUBE_CREATE] = {"create", "POST", "application/json"},
+    [KUBE_REPLACE] = {"replace", "PUT", "application/json"},
+    [KUBE_DELETE] = {"delete", "DELETE", "application/json"},
+    [KUBE_JSON_PATCH] = {"patch", "PATCH", "application/json-patch+json"},
+    [KUBE_MERGE_PATCH] = {"patch", "PATCH", "application/merge-patch+json"},
+    [KUBE_STRATEGIC_PATCH] = {"patch", "PATCH", "application/strategic-merge-patch+json"},
+    [KUBE_APPLY] = {"apply", "PATCH", "application/apply-patch+yaml"}, /* which JSON is */
+};
+
+/* All but RFC 3986's unreserved characters, so that nothing can leave its place. */
+static void add_encoded(struct sbuf *url, struct str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                     c == '.' || c == '_' || c == '~';
+        if (plain)
+            sbuf_addc(url, (char)c);
+        else
+            sbuf_addf(url, "%%%02X", c);
+    }
+}
+
+void wire_add_query(struct sbuf *url, const char *name, struct str value)
+{
+    sbuf_addc(url, memchr(url->ptr, '?', url->len) ? '&' : '?');
+    sbuf_adds(url, name);
+    sbuf_addc(url, '=');
+    add_encoded(url, value);
+}
+
+/* The server's own rule for names in paths. */
+static bool is_segment(struct str s)
+{
+    return s.len > 0 && s.len <= 253 && !str_eq(s, STR(".")) && !str_eq(s, STR("..")) && str_find(s, '/') < 0 &&
+           str_find(s, '%') < 0 && str_is_utf8(s);
+}
+
+static int check_namespace(const struct kube_request *r, const char *what, struct err *err)
+{
+    if (!r->resource->namespaced && r->ns.len)
+        return err_set(err, ERR_INVALID, "cannot %s: %s have no namespace", what, r->resource->plural);
+    if (r->resource->namespaced && !r->ns.len && r->verb != KUBE_LIST)
+        return err_set(err, ERR_INVALID, "cannot %s: it needs a namespace", what);
+    if (r->ns.len && !is_segment(r->ns))
+        return err_set(err, ERR_INVALID, "cannot %s: this is no name of a namespace", what);
+    return 0;
+}
+
+static int check(const struct kube_request *r, const char *what, struct err *err)
+{
+    bool is_nameless = r->verb == KUBE_LIST || (r->verb == KUBE_CREATE && !r->subresource);
+    bool needs_body = forms[r->verb].content_type && r->verb != KUBE_DELETE;
+    int code = check_namespace(r, what, err);
+    if (code < 0)
+        return code;
+    if (is_nameless ? r->name.len > 0 : !is_segment(r->name))
+        return err_set(err, ERR_INVALID, "cannot %s: %s", what,
+                       r->name.len ? "this name cannot be" : "it needs a name");
+    if (needs_body != (r->body != NULL))
+        return err_set(err, ERR_INVALID, "cannot %s: it %s", what, needs_body ? "needs a body" : "has no body");
+    return 0;
+}
+
+static void add_path(struct sbuf *url, const char *server, const struct kube_request *r)
+{
+    const struct kube_resource *kind = r->resource;
+    sbuf_adds(url, server);
+    if (kind->group[0])
+        sbuf_addf(url, "/apis/%s/%s", kind->group, kind->version);
+    else
+        sbuf_addf(url, "/api/%s", kind->version);
+    if (r->ns.len) {
+        sbuf_adds(url, "/namespaces/");
+        add_encoded(url, r->ns);
+    }
+    sbuf_addf(url, "/%s", kind->plural);
+    if (r->name.len) {
+        sbuf_addc(url, '/');
+        add_encoded(url, r->name);
+    }
+    if (r->subresource)
+        sbuf_addf(url, "/%s", r->subresource);
+}
+
+static void add_queries(struct sbuf *url, const struct kube_request *r, const char *field_manager)
+{
+    bool writes = forms[r->verb].content_type && r->verb != KUBE_DELETE;
+    if (writes)
+        wire_add_query(url, "fieldManager", str_of(r->field_manager ? r->field_manager : field_manager));
+    if (r->verb == KUBE_APPLY && r->force)
+        wire_add_query(url, "force", STR("true"));
+    if (r->dry_run)
+        wire_add_query(url, "dryRun", STR("All"));
+    if (r->label_selector)
+        wire_add_query(url, "labelSelector", str_of(r->label_selector));
+    if (r->field_selector)
+        wire_add_query(url, "fieldSelector", str_of(r->field_selector));
+    if (r->may_be_stale)
+        wire_add_query(url, "resourceVersion", STR("0"));
+}
+
+static char *delete_options(const struct kube_request *r)
+{
+    static const char *const policies[] = {
+        [KUBE_BACKGROUND] = "Background", [KUBE_FOREGROUND] = "Foreground", [KUBE_ORPHAN] = "Orphan"};
+    auto_json j = json_new_object();
+    json_set_str(j, "apiVersion", STR("v1"));
+    json_set_str(j, "kind", STR("DeleteOptions"));
+    json_set_str(j, "propagationPolicy", str_of(policies[r->propagation]));
+    if (r->uid.len)
+        json_set_str(j, "preconditions.uid", r->uid);
+    if (r->resource_version.len)
+        json_set_str(j, "preconditions.resourceVersion", r->resource_version);
+    return json_text(j, 0);
+}
+
+int wire_make(struct wire *w, const char *server, const struct kube_request *r, const char *field_manager,
+              struct err *err)
+{
+    const struct form *form = &forms[r->verb];
+    *w = (struct wire){.method = form->method, .content_type = form->content_type};
+    sbuf_init(&w->url, URL_MAX);
+    snprintf(w->what, sizeof w->what, "%s %s%s%s%s%.*s%s%.*s%s", form->word, r->resource->plural,
+             r->subresource ? "/" : "", r->subresource ? r->subresource : "", r->name.len || r->ns.len ? " '" : "",
+             STR_FMT(r->ns), r->name.len && r->ns.len ? "/" : "", STR_FMT(r->name),
+             r->name.len || r->ns.len ? "'" : "");
+    int code = check(r, w->what, err);
+    if (code < 0)
+        return code;
+    add_path(&w->url, server, r);
+    add_queries(&w->url, r, field_manager);
+    if (w->url.overflow)
+        return err_set(err, ERR_INVALID, "cannot %s: its selectors are too long", w->what);
+    if (r->verb == KUBE_DELETE)
+        w->body = delete_options(r);
+    else if (r->body)
+        w->body = json_text(r->body, 0);
+    if (w->body && strlen(w->body) > BODY_MAX)
+        return err_set(err, ERR_INVALID, "cannot %s: more than %d MiB", w->what, BODY_MAX >> 20);
+    return 0;
+}
+
+void wire_done(struct wire *w)
+{
+    if (w->body)
+        explicit_bzero(w->body, strlen(w->body)); /* it may be a Secret, or a token to be reviewed */
+    free(take(&w->body));
+    sbuf_done(&w->url);
+}

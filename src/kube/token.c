@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "token.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include <fcntl.h>
+
+enum { TOKEN_MAX = 64 << 10 };
+
+/* The kubelet writes a new token when a fifth of the old one's life is left, at least two minutes. */
+#define REREAD_NS (60 * NS_PER_SECOND)
+
+static void wipe(char *own_text)
+{
+    if (own_text)
+        explicit_bzero(own_text, strlen(own_text));
+    free(own_text);
+}
+
+void token_init(struct token *t, const struct kube_config *c)
+{
+    *t = (struct token){0};
+    t->file = c->token_file ? str_dup(str_of(c->token_file)) : NULL;
+    t->now = !t->file && c->token ? str_dup(str_of(c->token)) : NULL;
+}
+
+void token_done(struct token *t)
+{
+    free(take(&t->file));
+    wipe(take(&t->now));
+}
+
+static int reread(struct token *t, struct err *err)
+{
+    char *text;
+    size_t len;
+    int r = file_read(AT_FDCWD, t->file, TOKEN_MAX, &text, &len, err);
+    if (r < 0)
+        return err_wrap(err, "the token");
+    struct str trimmed = str_trim((struct str){text, len});
+    if (trimmed.len == 0) {
+        wipe(text);
+        return err_set(err, ERR_INVALID, "the token file '%s' is empty", t->file);
+    }
+    if (t->now && str_eq(trimmed, str_of(t->now))) {
+        wipe(text);
+        return 0;
+    }
+    wipe(take(&t->now));
+    t->now = str_dup(trimmed);
+    t->turn++;
+    wipe(text);
+    return 0;
+}
+
+int token_get(struct token *t, uint64_t now_ns, struct str *ret, struct err *err)
+{
+    if (t->file && (!t->now || now_ns - t->read_ns >= REREAD_NS)) {
+        struct err why;
+        t->read_ns = now_ns;
+        if (reread(t, &why) < 0 && !t->now)
+            return err_copy(err, &why);
+    }
+    *ret = str_of(t->now);
+    return 0;
+}
+
+bool token_renewed(struct token *t, unsigned turn, uint64_t now_ns)
+{
+    struct err ignored;
+    if (t->file && t->turn == turn) {
+        t->read_ns = now_ns;
+        if (reread(t, &ignored) < 0)
+            return false;
+    }
+    return t->turn != turn;
+}

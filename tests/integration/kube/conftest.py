@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from servers.kubernetes import Kubernetes
+
+from integration.lib.kube import KubeTool
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    with Kubernetes() as running:
+        yield running
+
+
+@pytest.fixture
+def tool(cluster):
+    with KubeTool(cluster.kubeconfig) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(cluster, request):
+    """A name of its own for each test."""
+    namespace.count = getattr(namespace, "count", 0) + 1
+    name = f"test-{namespace.count}"
+    cluster.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kube_tool - the functions of src/kube on a line each, for the integration tests.
+ *
+ *     kube_tool [--kubeconfig FILE] [--qps N] [--burst N] [--queue N] [--body-max N]
+ *
+ * Reads one JSON object a line from stdin, {"do": VERB, "id": N, ...}, and writes JSON objects a line to stdout: the
+ * answer with that id, and what informers and leases tell meanwhile. Ends with stdin. */
+#include "kube/client.h"
+#include "kube/lease.h"
+#include "util/clock.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+
+static struct loop *loop;
+static struct kube *kube;
+static pthread_mutex_t print_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The line that was read last, and all made from it, live as long as the tool. */
+static const char *text_at(const json *j, const char *name)
+{
+    struct str s = STR_NULL;
+    json_as_str(json_member(j, name), &s);
+    return s.ptr;
+}
+
+static struct str str_at(const json *j, const char *name)
+{
+    return str_of(text_at(j, name));
+}
+
+static uint64_t number_at(const json *j, const char *name, uint64_t otherwise)
+{
+    struct err err;
+    return json_opt_u64(j, name, &otherwise, &err) < 0 ? 0 : otherwise;
+}
+
+static bool flag_at(const json *j, const char *name)
+{
+    bool value = false;
+    struct err err;
+    return json_opt_bool(j, name, &value, &err) == 0 && value;
+}
+
+static void print(json *own_j)
+{
+    auto_mem char *text = json_text(own_j, 0);
+    pthread_mutex_lock(&print_lock);
+    puts(text);
+    fflush(stdout);
+    pthread_mutex_unlock(&print_lock);
+    json_free(own_j);
+}
+
+static json *answer_to(const json *line, int code, const struct err *err)
+{
+    json *j = json_new_object();
+    json_set_u64(j, "id", number_at(line, "id", 0));
+    json_set_str(j, "code", str_of(code < 0 ? err_code_name(err->code) : "OK"));
+    if (code < 0) {
+        json_set_str(j, "text", str_of(err->text));
+        json_set_u64(j, "error", err->id);
+    }
+    return j;
+}
+
+static struct kube_resource *resource_of(const json *line)
+{
+    static const struct kube_resource *const known[] = {&kube_config_maps,    &kube_pods,   &kube_service_accounts,
+                                                        &kube_namespaces,     &kube_leases, &kube_token_reviews,
+                                                        &kube_events_resource};
+    struct kube_resource *r = xcalloc(1, sizeof *r);
+    struct str plural = str_at(line, "resource");
+    for (size_t i = 0; i < countof(known); i++)
+        if (str_eq(plural, str_of(known[i]->plural)))
+            *r = *known[i];
+    if (!r->plural)
+        *r = (struct kube_resource){text_at(line, "group"), text_at(line, "version"), plural.ptr, text_at(line, "kind"),
+                                    flag_at(line, "namespaced")};
+    return r;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    enum kube_verb verb;
+} verbs[] = {{"get", KUBE_GET},
+             {"list", KUBE_LIST},
+             {"create", KUBE_CREATE},
+             {"replace", KUBE_REPLACE},
+             {"delete", KUBE_DELETE},
+             {"json-patch", KUBE_JSON_PATCH},
+             {"merge-patch", KUBE_MERGE_PATCH},
+             {"strategic-patch", KUBE_STRATEGIC_PATCH},
+             {"apply", KUBE_APPLY}};
+
+struct asked {
+    struct mail mail;
+    struct kube_request request;
+    const json *line;
+    unsigned pages, items;
+};
+
+static void on_page(void *ctx, json **own_items)
+{
+    struct asked *a = ctx;
+    a->pages = own_items ? a->pages + 1 : 0;
+    a->items = own_items ? a->items + (unsigned)json_count(*own_items) : 0;
+}
+
+static void on_done(void *ctx, struct kube_reply *r)
+{
+    struct asked *a = ctx;
+    json *j = answer_to(a->line, r->code, &r->err);
+    json_set_u64(j, "status", (uint64_t)r->status);
+    json_set_u64(j, "pages", a->pages);
+    json_set_u64(j, "items", a->items);
+    if (r->object)
+        json_set(j, "object", take(&r->object));
+    print(j);
+}
+
+static void submit(struct mail *m)
+{
+    struct asked *a = container_of(m, struct asked, mail);
+    struct kube_job *j = kube_submit(kube, &a->request);
+    if (flag_at(a->line, "cancel"))
+        kube_cancel(j);
+}
+
+static struct kube_lease *the_lease;
+
+static bool do_request(const json *line)
+{
+    struct str verb = str_at(line, "do");
+    for (size_t i = 0; i < countof(verbs); i++) {
+        if (!str_eq(verb, str_of(verbs[i].name)))
+            continue;
+        struct asked *a = xcalloc(1, sizeof *a);
+        a->line = line;
+        a->mail.deliver = submit;
+        a->request =
+            (struct kube_request){.verb = verbs[i].verb,
+                                  .resource = resource_of(line),
+                                  .ns = str_at(line, "ns"),
+                                  .name = str_at(line, "name"),
+                                  .subresource = text_at(line, "subresource"),
+                                  .body = json_member(line, "body"),
+                                  .field_manager = text_at(line, "manager"),
+                                  .force = flag_at(line, "force"),
+                                  .dry_run = flag_at(line, "dry_run"),
+                                  .uid = str_at(line, "uid"),
+                                  .resource_version = str_at(line, "version"),
+                                  .propagation = flag_at(line, "foreground") ? KUBE_FOREGROUND : KUBE_BACKGROUND,
+                                  .label_selector = text_at(line, "labels"),
+                                  .field_selector = text_at(line, "fields"),
+                                  .may_be_stale = flag_at(line, "stale"),
+                                  .page_size = (unsigned)number_at(line, "page", 0),
+                                  .on_page = flag_at(line, "by_page") ? on_page : NULL,
+                                  .fence = flag_at(line, "fenced") ? the_lease : NULL,
+                                  .timeout_ns = number_at(line, "timeout_ms", 0) * NS_PER_MS,
+                                  .ctx = a,
+                                  .on_done = on_done};
+        loop_post(loop, &a->mail);
+        return true;
+    }
+    return false;
+}
+
+/* Adds one to data.count, so that increments of many are all seen in the end. */
+static int increment(void *ctx, json *object, struct err *err)
+{
+    uint64_t n = 0;
+    char text[24];
+    struct err ignored;
+    if (flag_at(ctx, "nothing"))
+        return KUBE_UNCHANGED;
+    if (flag_at(ctx, "refuse"))
+        return err_set(err, ERR_BUSY, "not now");
+    if (str_to_u64(json_member_str(json_at(object, "data"), "count"), &n, &ignored) < 0)
+        n = 0;
+    snprintf(text, sizeof text, "%u", (unsigned)n + 1);
+    json_set_str(object, "data.count", str_of(text));
+    return 0;
+}
+
+static void do_change(const json *line)
+{
+    struct err err;
+    json *object = NULL;
+    struct kube_change c = {.resource = resource_of(line),
+                            .ns = str_at(line, "ns"),
+                            .name = str_at(line, "name"),
+                            .ctx = (void *)line,
+                            .change = increment};
+    int code = kube_change(kube, &c, &object, &err);
+    json *j = answer_to(line, code, &err);
+    if (object)
+        json_set(j, "object", object);
+    print(j);
+}
+
+static void do_call(const json *line)
+{
+    struct err err;
+    json *object = NULL;
+    struct kube_request r = {.verb = KUBE_GET,
+                             .resource = resource_of(line),
+                             .ns = str_at(line, "ns"),
+                             .name = str_at(line, "name"),
+                             .timeout_ns = number_at(line, "timeout_ms", 0) * NS_PER_MS};
+    int code = kube_call(kube, &r, &object, &err);
+    json *j = answer_to(line, code, &err);
+    if (object)
+        json_set(j, "object", object);
+    print(j);
+}
+
+static void do_stats(const json *line)
+{
+    json *j = answer_to(line, 0, NULL);
+    json_set_u64(j, "requests", kube_requests_sent(kube));
+    print(j);
+}
+
+static void do_stop(const json *line)
+{
+    kube_stop(kube);
+    print(answer_to(line, 0, NULL));
+}
+
+/* ---- a lease ----------------------------------------------------------------------------------------------------- */
+
+static void tell(const char *what, const char *value)
+{
+    json *j = json_new_object();
+    json_set_str(j, "lease", str_of(what));
+    json_set_str(j, "value", str_of(value));
+    json_set_u64(j, "at_ms", clock_now_ns() / NS_PER_MS);
+    print(j);
+}
+
+static void started(void *ctx)
+{
+    (void)ctx;
+    tell("started", NULL);
+}
+
+static void stopped(void *ctx)
+{
+    (void)ctx;
+    tell("stopped", NULL);
+}
+
+static void leader(void *ctx, struct str identity)
+{
+    (void)ctx;
+    auto_mem char *name = str_dup(identity);
+    tell("leader", name);
+}
+
+static void trouble(void *ctx, const struct err *err)
+{
+    (void)ctx;
+    tell("trouble", err->text);
+}
+
+static void released(void *ctx)
+{
+    (void)ctx;
+    tell("released", NULL);
+}
+
+static const json *lease_line;
+
+static void lease_begin(struct mail *m)
+{
+    (void)m;
+    the_lease = kube_lease_new(
+        kube, &(struct kube_lease_options){.ns = str_at(lease_line, "ns"),
+                                           .name = str_at(lease_line, "name"),
+                                           .identity = str_at(lease_line, "identity"),
+                                           .duration_ns = number_at(lease_line, "duration_ms", 0) * NS_PER_MS,
+                                           .retry_ns = number_at(lease_line, "retry_ms", 0) * NS_PER_MS,
+                                           .on_started = started,
+                                           .on_stopped = stopped,
+                                           .on_leader = leader,
+                                           .on_trouble = trouble});
+}
+
+static void lease_release(struct mail *m)
+{
+    (void)m;
+    kube_lease_release(the_lease, released);
+}
+
+static void do_lease(const json *line)
+{
+    static struct mail begin = {.deliver = lease_begin};
+    lease_line = line;
+    loop_post(loop, &begin);
+}
+
+static void do_release(const json *line)
+{
+    static struct mail release = {.deliver = lease_release};
+    (void)line;
+    loop_post(loop, &release);
+}
+
+/* How the lease is seen by whoever asks before he acts. */
+static void do_held(const json *line)
+{
+    json *j = answer_to(line, 0, NULL);
+    json_set_u64(j, "at_ms", clock_now_ns() / NS_PER_MS);
+    json_set_bool(j, "held", the_lease && kube_lease_is_held(the_lease));
+    print(j);
+}
+
+/* ---- the tool ---------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*run)(const json *line);
+} others[] = {{"change", do_change}, {"call", do_call},       {"stats", do_stats}, {"stop", do_stop},
+              {"lease", do_lease},   {"release", do_release}, {"held", do_held}};
+
+static void run_line(const json *line)
+{
+    if (do_request(line))
+        return;
+    for (size_t i = 0; i < countof(others); i++)
+        if (str_eq(str_at(line, "do"), str_of(others[i].name))) {
+            others[i].run(line);
+            return;
+        }
+    fprintf(stderr, "kube_tool: no such verb\n");
+    exit(2);
+}
+
+static int run(char **args)
+{
+    struct err err;
+    auto_kube_config config = {0};
+    struct kube_options options = {0};
+    const char *kubeconfig = NULL;
+    for (char **a = args; a[0] && a[1]; a += 2) {
+        uint64_t n = 0;
+        if (strcmp(a[0], "--kubeconfig") == 0)
+            kubeconfig = a[1];
+        else if (str_to_u64(str_of(a[1]), &n, &err) < 0)
+            return -1;
+        else if (strcmp(a[0], "--qps") == 0)
+            options.qps = (unsigned)n;
+        else if (strcmp(a[0], "--burst") == 0)
+            options.burst = (unsigned)n;
+        else if (strcmp(a[0], "--queue") == 0)
+            options.queue_max = (unsigned)n;
+        else if (strcmp(a[0], "--body-max") == 0)
+            options.body_max = n;
+    }
+    if (kube_config_load(kubeconfig, &config, &err) < 0 || loop_new("loop/kube", &loop, &err) < 0 ||
+        kube_new(loop, &config, &options, &kube, &err) < 0 || loop_start(loop, &err) < 0) {
+        char line[ERR_LINE_MAX];
+        fprintf(stderr, "%s\n", err_line(&err, line, sizeof line));
+        return -1;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    struct err err;
+    auto_mem char *line = NULL;
+    size_t room = 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (run(argv + 1) < 0)
+        return 1;
+    for (ssize_t n; (n = getline(&line, &room, stdin)) > 0;) {
+        json *j;
+        if (json_parse((struct str){line, (size_t)n}, "the line", &j, &err) < 0) {
+            fprintf(stderr, "%s\n", err.text);
+            return 2;
+        }
+        run_line(j); /* it is kept: answers refer to it */
+    }
+    loop_stop_and_join(loop);
+    kube_lease_free(the_lease);
+    kube_free(kube);
+    loop_free(loop);
+    return 0;
+}
