@@ -272,6 +272,11 @@ static json *string_of(struct str value)
     return made(json_stringn_nocheck(b.ptr, b.len));
 }
 
+json *json_new_str(struct str value)
+{
+    return string_of(value);
+}
+
 /* The object that holds the last name of `path`, made with all on the way; *ret_name points into `path`. */
 static json *parent_of(json *j, const char *path, const char **ret_name)
 {

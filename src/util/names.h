@@ -5,12 +5,30 @@
 #define NAME_DRIVER "csi.cistern.io"
 #define NAME_API_GROUP "cistern.io"
 #define NAME_API_VERSION "v1alpha1"
+#define NAME_API NAME_API_GROUP "/" NAME_API_VERSION
 #define NAME_TOPOLOGY_KEY "topology.cistern.io/node"
-#define NAME_FINALIZER_POPULATE "cistern.io/populate-target-protection"
-#define NAME_FINALIZER_RELEASE "cistern.io/release"
 #define NAME_NAMESPACE "cistern-system"
+
+/* Labels of CisternVolumes. */
+#define NAME_LABEL_NODE NAME_API_GROUP "/node"
+#define NAME_LABEL_POOL NAME_API_GROUP "/pool"
+
+#define NAME_FINALIZER_POPULATE NAME_API_GROUP "/populate-target-protection" /* of a claim that is being filled */
+#define NAME_FINALIZER_RELEASE NAME_API_GROUP "/release"                     /* of a CisternVolume */
+
+/* What a claim may say about its volume; read once, when the volume is ordered. */
+#define NAME_ANNOTATION_SOURCE NAME_API_GROUP "/source"
+#define NAME_ANNOTATION_HYDRATION NAME_API_GROUP "/hydration"
+#define NAME_ANNOTATION_EXPORT_POLICY NAME_API_GROUP "/export-policy"
+#define NAME_ANNOTATION_ON_DATA_LOSS NAME_API_GROUP "/on-data-loss"
+/* On a PersistentVolume. */
+#define NAME_ANNOTATION_DISCARD NAME_API_GROUP "/discard-unexported" /* an administrator's word; its value: the id */
+/* On a ServiceAccount: its owner lets volumes use it. */
+#define NAME_ANNOTATION_OPT_IN NAME_API_GROUP "/allow-bucket-access"
+
 #define NAME_EVENTS_CONTROLLER "cistern-controller"
 #define NAME_EVENTS_NODE "cistern-node"
+#define NAME_AUDIENCE_BROKER "cistern-broker" /* of the tokens that the credential broker accepts */
 
 /* A prime claim: made in our namespace for a target claim elsewhere, of the name "prime-<the target's uid>". */
 #define NAME_PRIME_PREFIX "prime-"

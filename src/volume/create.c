@@ -25,8 +25,15 @@ static int check_want(const struct space *s, const struct spec *want, struct err
     if (want->params.pool && strcmp(want->params.pool, s->name) != 0)
         return err_set(err, ERR_INVALID, "the volume '%s' asks for the pool '%s', and this is '%s'", want->name,
                        want->params.pool, s->name);
-    int r = spec_check(want, err);
-    return r < 0 ? r : spec_check_served(want, err);
+    if (want->id[0] && !spec_id_is_of_pool(str_of(want->id), s->uuid)) {
+        err_set(err, ERR_CHANGED, "the volume '%s' was ordered as '%s', and the pool '%s' is %s", want->name, want->id,
+                s->name, s->uuid);
+        return err_advise(err, 3001, "the disk was replaced or wiped: the volume must be ordered again");
+    }
+    struct spec here = *want; /* a shallow copy, to ask what is served in this place */
+    here.in_cluster = s->in_cluster;
+    int r = spec_check(&here, err);
+    return r < 0 ? r : spec_check_served(&here, err);
 }
 
 /* ---- is it there already?
@@ -118,7 +125,8 @@ static int reserve(struct space *s, struct spec *made, struct held *ret, struct 
         r = space_touch(s, err);
     if (r < 0)
         return r;
-    spec_id_make(s->uuid, made->id);
+    if (!made->id[0])
+        spec_id_make(s->uuid, made->id);
     made->project = project;
     r = make_folder(s, made, ret, err);
     if (r == 0) {
@@ -242,6 +250,7 @@ static int create_once(struct space *s, const struct spec *want, uint64_t limit_
     /* A shallow copy: strings stay the caller's, and only what is new here differs. */
     struct spec made = *want;
     made.backend = s->backend;
+    made.in_cluster = s->in_cluster;
     made.created_ns = clock_wall_ns();
     int r = find_or_reserve(s, &made, limit_bytes, &existing, &h, err);
     if (r == 0)

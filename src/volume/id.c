@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "util/hash.h"
 #include "volume/spec.h"
 #include <stdio.h>
 #include <sys/random.h>
@@ -18,6 +19,15 @@ void spec_id_make(const char *pool_uuid, char ret[SPEC_ID_LEN + 1])
     char own[SPEC_UUID_LEN + 1];
     spec_uuid_make(own);
     snprintf(ret, SPEC_ID_LEN + 1, "v1-%.*s-%s", SPEC_UUID_LEN, pool_uuid, own);
+}
+
+void spec_id_derive(const char *pool_uuid, struct str name, char ret[SPEC_ID_LEN + 1])
+{
+    uint8_t digest[32];
+    sha256(name, digest);
+    int n = snprintf(ret, SPEC_ID_LEN + 1, "v1-%.*s-", SPEC_UUID_LEN, pool_uuid);
+    for (size_t i = 0; i < SPEC_UUID_LEN / 2; i++)
+        snprintf(ret + n + 2 * i, 3, "%02x", digest[i]);
 }
 
 static bool is_uuid(struct str s)

@@ -47,6 +47,7 @@ struct space {
     char *path; /* owned; real */
     char *name; /* owned */
     char uuid[SPEC_UUID_LEN + 1];
+    bool in_cluster;
     unsigned reserve_percent;
     enum disk_backend backend;
     char why[DISK_WHY_MAX];

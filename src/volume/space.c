@@ -151,6 +151,7 @@ int space_open(const struct space_options *o, struct space **ret, struct err *er
     pthread_mutex_init(&s->lock, NULL);
     s->name = str_dup(str_of(o->name));
     s->reserve_percent = o->reserve_percent;
+    s->in_cluster = o->in_cluster;
     if (o->path[0] != '/' || o->reserve_percent > 90 || !o->name[0])
         return err_set(err, ERR_INVALID, "a pool needs an absolute path, a name, and a reserve of at most 90 %%");
     int r = open_in(s, o, err);

@@ -20,6 +20,7 @@ struct space_options {
     const char *name; /* the pool's: "default" */
     const char *node; /* who we are: a pool of another node is refused (CIS3001) */
     const char *uuid; /* the pool that must be there; NULL: whatever is there, and an empty folder is made one */
+    bool in_cluster;  /* its volumes are Kubernetes's, for whom more is served */
     unsigned reserve_percent;       /* of the file system, never given to volumes */
     enum disk_backend backend;      /* DISK_AUTO asks the kernel */
     const struct disk_facts *facts; /* tests: instead of asking the kernel; NULL otherwise */
@@ -50,7 +51,8 @@ must_check int space_usage(struct space *s, struct space_usage *ret, struct err 
 
 /* Makes the volume `want` (name, capacity, parameters, source, export), attached and empty. One of that name is there:
  * it is returned if its capacity is in [want->capacity_bytes, limit_bytes] (0: no limit) and spec_difference() finds
- * none, else ERR_EXISTS (CIS2006). ERR_PENDING (CIS2007) while another call is making it. ERR_NO_SPACE (CIS2028) has
+ * none, else ERR_EXISTS (CIS2006). Its id is want->id if that says one, which must be of this pool (ERR_CHANGED,
+ * CIS3001). ERR_PENDING (CIS2007) while another call is making it. ERR_NO_SPACE (CIS2028) has
  * the bytes free and asked. `want` is only read. */
 must_check int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
                             struct err *err);

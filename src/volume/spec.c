@@ -43,6 +43,16 @@ int spec_set(struct spec *s, struct str key, struct str value, struct err *err)
     return k ? spec_value_parse(k, s, value, err) : -(int)err->code;
 }
 
+int spec_set_parameter(struct spec *s, struct str key, struct str value, struct err *err)
+{
+    const struct spec_key *k = str_starts(key, STR("csi.storage.k8s.io/")) ? NULL : spec_key_find(key, err);
+    if (k && !k->is_parameter) {
+        err_set(err, ERR_INVALID, "'%s' is a field of BucketSource, and no parameter", k->name);
+        return err_advise(err, 2001, "put it into a BucketSource, and name that in the claim");
+    }
+    return spec_set(s, key, value, err);
+}
+
 static bool may_change(const struct spec_key *key, const struct spec *from, const struct spec *to)
 {
     switch (key->change) {
@@ -62,6 +72,7 @@ int spec_modify(struct spec *s, struct str key, struct str value, struct err *er
     if (!k)
         return -(int)err->code;
     auto_spec wanted = spec_new();
+    wanted->in_cluster = s->in_cluster;
     int r = spec_value_parse(k, wanted, value, err);
     if (r < 0)
         return r;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "util/err.h"
+#include "util/json.h"
 #include "util/str.h"
 
 enum {
@@ -141,12 +142,13 @@ struct spec_export {
 };
 
 struct spec {
-    char id[SPEC_ID_LEN + 1]; /* "" until space_create() gives one */
+    char id[SPEC_ID_LEN + 1]; /* "": space_create() gives one */
     char *name;               /* CreateVolume's */
     uint64_t capacity_bytes;  /* promised */
     int64_t created_ns;       /* wall clock */
     uint64_t backend;         /* enum disk_backend; 0 until made */
     uint64_t project;         /* quota backend: its project id */
+    bool in_cluster;          /* of Kubernetes, where more is served; not kept in volume.json */
     struct spec_params params;
     struct spec_source source;
     struct spec_export export;
@@ -163,6 +165,13 @@ DEFINE_AUTO(spec, struct spec, spec_free)
  * csi.storage.k8s.io/ are not ours and are ignored, but fstype must be empty. */
 must_check int spec_set(struct spec *s, struct str key, struct str value, struct err *err);
 
+/* The same for StorageClass parameters alone, where fields of BucketSource have no place (CIS2001). */
+must_check int spec_set_parameter(struct spec *s, struct str key, struct str value, struct err *err);
+
+/* Reads the spec of a BucketSource into `source` and `export`. A field that is not known is ERR_INVALID too: a volume
+ * that only looks like what was asked for helps nobody. CIS2001, CIS2002, CIS2003. */
+must_check int spec_set_source(struct spec *s, const json *source, struct err *err);
+
 /* The same for a volume that exists (VolumeAttributesClass): only what may change, only as it may, and only
  * to what is served. */
 must_check int spec_modify(struct spec *s, struct str key, struct str value, struct err *err);
@@ -170,8 +179,8 @@ must_check int spec_modify(struct spec *s, struct str key, struct str value, str
 /* What no single key can know: `uri` or `sources`, bounds in order, an export with what it needs. */
 must_check int spec_check(const struct spec *s, struct err *err);
 
-/* Is all that s asks for acted on by this version? ERR_INVALID (CIS2003) names the first that is not. For a volume that
- * is to be made; one that exists may be of another version. */
+/* Is all that s asks for acted on by this version, in the cluster or out of it? ERR_INVALID (CIS2003) names the first
+ * that is not. For a volume that is to be made; one that exists may be of another version. */
 must_check int spec_check_served(const struct spec *s, struct err *err);
 
 /* The first key whose value differs, or NULL if parameters, source and export are the same. Static string. */
@@ -190,6 +199,8 @@ must_check int spec_from_json(struct str text, const char *what, struct spec **r
 
 /* A fresh id in the pool `pool_uuid` (SPEC_UUID_LEN hex digits). */
 void spec_id_make(const char *pool_uuid, char ret[SPEC_ID_LEN + 1]);
+/* The id of the volume `name` there, the same whoever asks, so that a repeated order is the same order. */
+void spec_id_derive(const char *pool_uuid, struct str name, char ret[SPEC_ID_LEN + 1]);
 bool spec_id_is_valid(struct str id);
 /* Does this id belong to the pool? False for what is no id. */
 bool spec_id_is_of_pool(struct str id, const char *pool_uuid);

@@ -34,7 +34,8 @@ char *spec_to_json(const struct spec *s)
 
 static int unknown(const char *path, struct err *err)
 {
-    return err_set(err, ERR_INVALID, "'%s' is not known here", path);
+    err_set(err, ERR_INVALID, "'%s' is not known here", path);
+    return err_advise(err, 2001, "leave it out, or upgrade cistern");
 }
 
 /* Text is a string, a list is an array: a file that says otherwise was not written by us. */
@@ -43,6 +44,8 @@ static bool is_of_type(const struct spec_key *key, const json *value)
     struct str text;
     auto_mem char *written = json_text(value, 0);
     switch (key->type) {
+    case TYPE_LATER: /* refused for what it is */
+        return true;
     case TYPE_PATTERNS:
     case TYPE_FLAGS:
     case TYPE_SOURCES:
@@ -63,8 +66,10 @@ static int read_key(struct spec *s, const char *path, bool is_parameter, const j
     const struct spec_key *key = spec_key_find(str_of(path), err);
     if (!key || key->is_parameter != is_parameter)
         return unknown(path, err);
-    if (!is_of_type(key, value))
-        return err_set(err, ERR_INVALID, "'%s' has a value of another type", path);
+    if (!is_of_type(key, value)) {
+        err_set(err, ERR_INVALID, "'%s' has a value of another type", path);
+        return err_advise(err, 2002, "see its description: kubectl explain bucketsource.spec");
+    }
     if (json_as_str(value, &text))
         return spec_value_parse(key, s, text, err);
     auto_mem char *written = json_text(value, 0);
@@ -81,6 +86,13 @@ static bool is_folder(const char *path)
     return false;
 }
 
+/* `retry: {}` says nothing. */
+static bool is_empty_object(const json *value)
+{
+    auto_mem char *written = json_text(value, 0);
+    return strcmp(written, "{}") == 0;
+}
+
 static int read_fields(struct spec *s, const json *object, const char *prefix, bool is_parameter, unsigned depth,
                        struct err *err)
 {
@@ -93,13 +105,19 @@ static int read_fields(struct spec *s, const json *object, const char *prefix, b
         int n = snprintf(path, sizeof path, "%s%s%.*s", prefix, prefix[0] ? "." : "", STR_FMT(name));
         if (n >= (int)sizeof path || str_find(name, '.') >= 0)
             return unknown(path, err);
-        bool nested = json_iter(json_iter_value(i)) != NULL && is_folder(path);
-        int r = nested ? read_fields(s, json_iter_value(i), path, is_parameter, depth + 1, err)
-                       : read_key(s, path, is_parameter, json_iter_value(i), err);
+        const json *value = json_iter_value(i);
+        bool is_object = json_iter(value) != NULL || is_empty_object(value);
+        int r = is_object && is_folder(path) ? read_fields(s, value, path, is_parameter, depth + 1, err)
+                                             : read_key(s, path, is_parameter, value, err);
         if (r < 0)
             return r;
     }
     return 0;
+}
+
+int spec_set_source(struct spec *s, const json *source, struct err *err)
+{
+    return read_fields(s, source, "", false, 0, err);
 }
 
 static int check_members(const json *j, struct err *err)

@@ -29,6 +29,7 @@ struct spec_key {
     size_t offset;       /* in struct spec */
     const char *choices; /* "eager lazy gate none" */
     const char *later;   /* those of them that this version does not serve, or LATER_ALL */
+    const char *cluster; /* those of `later` that it does serve where there is a Kubernetes, or LATER_ALL */
     uint64_t least, most;
     const char *initial; /* as a user would write it; NULL: zero */
     enum spec_change change;

@@ -13,13 +13,19 @@ static bool has_word(const char *words, struct str word)
     return false;
 }
 
-static int refuse_choice(const struct spec_key *key, struct str choice, struct err *err)
+/* Is this value of the key for later, here? */
+static bool is_later(const struct spec_key *key, const struct spec *s, struct str choice)
+{
+    return has_word(key->later, choice) && !(s->in_cluster && key->cluster && has_word(key->cluster, choice));
+}
+
+static int refuse_choice(const struct spec_key *key, const struct spec *s, struct str choice, struct err *err)
 {
     auto_sbuf served;
     sbuf_init(&served, ERR_ADVICE_MAX);
     struct str rest = str_of(key->choices), one;
     while (str_split(&rest, ' ', &one))
-        if (!has_word(key->later, one))
+        if (!is_later(key, s, one))
             sbuf_addf(&served, "%s%.*s", served.len ? ", " : "", STR_FMT(one));
     err_set(err, ERR_INVALID, "'%s: %.*s' is not served by this version", key->name, STR_FMT(choice));
     return err_advise(err, 2003, "what is served: %s", served.ptr);
@@ -31,15 +37,15 @@ static int check_choices(const struct spec_key *key, const struct spec *s, struc
     struct str rest = str_of(key->choices), choice;
     for (; str_split(&rest, ' ', &choice); i++) {
         bool is_chosen = key->type == TYPE_FLAGS ? value >> i & 1 : value == i;
-        if (is_chosen && has_word(key->later, choice))
-            return refuse_choice(key, choice, err);
+        if (is_chosen && is_later(key, s, choice))
+            return refuse_choice(key, s, choice, err);
     }
     return 0;
 }
 
 int spec_key_check_served(const struct spec_key *key, const struct spec *s, struct err *err)
 {
-    if (!key->later)
+    if (!key->later || (s->in_cluster && key->cluster && strcmp(key->cluster, LATER_ALL) == 0))
         return 0;
     if (key->choices)
         return check_choices(key, s, err);

@@ -22,6 +22,18 @@ static void two_ids_differ(void **state)
     assert_string_not_equal(a, b);
 }
 
+static void a_derived_id_is_the_same_for_all_who_ask(void **state)
+{
+    (void)state;
+    char a[SPEC_ID_LEN + 1], b[SPEC_ID_LEN + 1];
+    spec_id_derive("0123456789ab", STR("pvc-1"), a);
+    spec_id_derive("0123456789ab", STR("pvc-1"), b);
+    assert_true(spec_id_is_of_pool(str_of(a), "0123456789ab"));
+    assert_string_equal(a, b);
+    spec_id_derive("0123456789ab", STR("pvc-2"), b);
+    assert_string_not_equal(a, b);
+}
+
 static void what_is_no_id_is_not_valid(void **state)
 {
     (void)state;
@@ -46,6 +58,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_id_names_its_pool),
         cmocka_unit_test(two_ids_differ),
+        cmocka_unit_test(a_derived_id_is_the_same_for_all_who_ask),
         cmocka_unit_test(what_is_no_id_is_not_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -206,7 +206,7 @@ static void a_value_that_nothing_acts_on_is_refused_by_name(void **state)
         {"export.trigger", "OnClose"},
         {"export.interval", "1m"},
         {"export.trigger", "OnRelease,Interval"},
-        {"export.secretRef", "x"},
+        {"export.secretRef.name", "x"},
         {"export.serviceAccountName", "x"},
     };
     for (size_t i = 0; i < countof(later); i++) {
@@ -220,6 +220,27 @@ static void a_value_that_nothing_acts_on_is_refused_by_name(void **state)
         assert_non_null(strstr(err.text, later[i][0]));
         assert_true(err.advice[0]);
     }
+}
+
+static void a_cluster_serves_identities_and_more(void **state)
+{
+    (void)state;
+    static const char *const served[][2] = {
+        {"serviceAccountName", "x"}, {"secretRef.name", "x"},
+        {"identity.method", "irsa"}, {"exportSecret", "x"},
+        {"onDataLoss", "rehydrate"}, {"export.secretRef.name", "x"},
+        {"identity.audience", "x"},  {"export.serviceAccountName", "x"},
+    };
+    auto_spec s = spec_new();
+    struct err err = {0};
+    s->in_cluster = true;
+    for (size_t i = 0; i < countof(served); i++)
+        must_set(s, served[i][0], served[i][1]);
+    assert_int_equal(spec_check_served(s, &err), 0);
+    assert_int_equal(spec_modify(s, STR("onDataLoss"), STR("empty"), &err), 0);
+    must_set(s, "identity.method", "podIdentity");
+    assert_int_equal(spec_check_served(s, &err), -ERR_INVALID);
+    assert_string_equal(err.advice, "what is served: auto, gke, wif, irsa, metadata, secret, anonymous");
 }
 
 static void every_default_and_all_that_is_acted_on_is_served(void **state)
@@ -427,6 +448,7 @@ int main(void)
         cmocka_unit_test(a_bad_value_changes_nothing_and_is_named),
         cmocka_unit_test(what_is_not_served_yet_is_said_so),
         cmocka_unit_test(a_value_that_nothing_acts_on_is_refused_by_name),
+        cmocka_unit_test(a_cluster_serves_identities_and_more),
         cmocka_unit_test(every_default_and_all_that_is_acted_on_is_served),
         cmocka_unit_test(sidecars_keys_are_ignored_but_for_a_file_system),
         cmocka_unit_test(contradictions_between_keys_are_refused),

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/pool.h"
+#include "fields.h"
+#include "util/names.h"
+#include <stdio.h>
+
+#define AT(field) offsetof(struct api_pool, field)
+
+const struct kube_resource api_pools = {
+    .group = NAME_API_GROUP, .version = NAME_API_VERSION, .plural = "cisternpools", .kind = API_POOL_KIND};
+
+static const struct api_field spec_fields[] = {
+    {"spec.nodeName", API_TEXT, AT(node)},
+    {"spec.pool", API_TEXT, AT(pool)},
+    {"spec.volumesGeneration", API_NUMBER, AT(volumes_generation)},
+};
+
+static const struct api_field status_fields[] = {
+    {"status.volumesGeneration", API_NUMBER, AT(seen_volumes_generation), .always = true},
+    {"status.poolUUID", API_TEXT, AT(pool_uuid)},
+    {"status.nodeUID", API_TEXT, AT(node_uid)},
+    {"status.path", API_TEXT, AT(path)},
+    {"status.backend", API_TEXT, AT(backend)},
+    {"status.fsType", API_TEXT, AT(fs_type)},
+    {"status.capacityBytes", API_NUMBER, AT(capacity_bytes), .always = true},
+    {"status.allocatedBytes", API_NUMBER, AT(allocated_bytes), .always = true},
+    {"status.availableBytes", API_NUMBER, AT(available_bytes), .always = true},
+    {"status.largestVolumeBytes", API_NUMBER, AT(largest_volume_bytes), .always = true},
+    {"status.volumes", API_NUMBER, AT(volumes), .always = true},
+    {"status.health.status", API_TEXT, AT(health)},
+    {"status.health.reason", API_TEXT, AT(health_reason)},
+    {"status.agentVersion", API_TEXT, AT(agent_version)},
+};
+
+struct api_pool *api_pool_new(void)
+{
+    return xcalloc(1, sizeof(struct api_pool));
+}
+
+void api_pool_free(struct api_pool *own_p)
+{
+    if (!own_p)
+        return;
+    api_meta_done(&own_p->meta);
+    api_fields_clear(spec_fields, countof(spec_fields), own_p);
+    api_fields_clear(status_fields, countof(status_fields), own_p);
+    free(own_p);
+}
+
+int api_pool_read(const json *j, struct api_pool **ret, struct err *err)
+{
+    auto_api_pool p = api_pool_new();
+    int r = api_meta_read(j, &p->meta, err);
+    if (r == 0)
+        r = api_fields_read(j, spec_fields, countof(spec_fields), p, err);
+    if (r == 0)
+        r = api_fields_read(j, status_fields, countof(status_fields), p, err);
+    if (r == 0 && (!p->node || !p->pool))
+        r = err_set(err, ERR_INVALID, "'spec.nodeName' or 'spec.pool' is missing");
+    if (r < 0)
+        return err_wrap(err, "CisternPool '%s'", p->meta.name ? p->meta.name : "?");
+    *ret = take(&p);
+    return 0;
+}
+
+static bool is_label(struct str s)
+{
+    if (s.len == 0 || s.len > 63 || s.ptr[0] == '-' || s.ptr[s.len - 1] == '-')
+        return false;
+    for (size_t i = 0; i < s.len; i++)
+        if (!(s.ptr[i] >= 'a' && s.ptr[i] <= 'z') && !(s.ptr[i] >= '0' && s.ptr[i] <= '9') && s.ptr[i] != '-')
+            return false;
+    return true;
+}
+
+int api_pool_name(const char *node, const char *pool, char ret[API_POOL_NAME_MAX + 1], struct err *err)
+{
+    if (!is_label(str_of(pool)))
+        return err_set(err, ERR_INVALID, "'%.80s' is no name of a pool: lower-case letters, digits and '-' are allowed",
+                       pool);
+    int n = snprintf(ret, API_POOL_NAME_MAX + 1, "%s.%s", node, pool);
+    if (!node[0] || n > API_POOL_NAME_MAX)
+        return err_set(err, ERR_INVALID, "the node's name '%.200s' is empty or too long", node);
+    return 0;
+}
+
+json *api_pool_json(const struct api_pool *p)
+{
+    json *j = api_document(API_POOL_KIND, &p->meta);
+    api_fields_write(j, spec_fields, countof(spec_fields), p);
+    return j;
+}
+
+json *api_pool_status_json(const struct api_pool *p)
+{
+    char text[BYTES_TEXT_MAX];
+    json *j = api_document(API_POOL_KIND, &p->meta);
+    api_fields_write(j, status_fields, countof(status_fields), p);
+    json_set_str(j, "status.summary.free", str_of(bytes_text(p->available_bytes, text)));
+    json_set_str(j, "status.summary.total", str_of(bytes_text(p->capacity_bytes, text)));
+    return j;
+}
+
+bool api_pool_is_healthy(const struct api_pool *p)
+{
+    return p->health && strcmp(p->health, "Healthy") == 0;
+}

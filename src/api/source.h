@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source.h - BucketSource: what to hydrate from and what to export to. The spec is the user's, status the controller's.
+ * home: whoever owns the object; frozen where it is shared. */
+#pragma once
+
+#include "api/condition.h"
+#include "api/meta.h"
+#include "kube/resource.h"
+#include "volume/spec.h"
+
+#define API_SOURCE_KIND "BucketSource"
+extern const struct kube_resource api_sources;
+
+enum api_source_phase {
+    API_SOURCE_NONE,
+    API_SOURCE_PENDING,
+    API_SOURCE_READY,
+    API_SOURCE_DEGRADED,
+    API_SOURCE_SUSPENDED,
+    API_SOURCE_INVALID,
+};
+
+#define API_ACCEPTED "Accepted"
+#define API_IDENTITY_READY "IdentityReady"
+#define API_REACHABLE "Reachable"
+#define API_LISTED "Listed"
+#define API_READY "Ready"
+
+struct api_source_status {
+    unsigned phase; /* enum api_source_phase */
+    uint64_t observed_generation;
+    int64_t first_used_ns; /* when a volume was first ordered from it: from then on uri and layout do not change */
+    char *scheme, *bucket, *prefix, *endpoint, *region; /* status.resolved */
+    char *identity_method, *identity_principal;
+    int64_t identity_expires_ns;
+    bool has_listing;
+    uint64_t objects, bytes, excluded_objects, largest_object_bytes; /* status.listing */
+    char *manifest_digest;
+    int64_t listed_ns;
+    uint64_t listing_seconds;
+    uint64_t suggested_bytes; /* status.suggestedSize; 0: not known */
+    uint64_t volumes_pending, volumes_hydrating, volumes_ready, volumes_failed;
+    char *error_id, *error_code, *error_object, *error_message; /* status.lastError */
+    int64_t error_ns;
+    char *export_volume, *export_uri; /* status.lastExport */
+    uint64_t export_objects, export_bytes;
+    int64_t export_ns;
+    struct api_conditions conditions;
+};
+
+struct api_source {
+    struct api_meta meta;
+    char *spec; /* JSON, as the user wrote it */
+    bool suspend;
+    struct api_source_status status;
+};
+
+must_check int api_source_read(const json *j, struct api_source **ret, struct err *err);
+void api_source_free(struct api_source *own_s);
+DEFINE_AUTO(api_source, struct api_source, api_source_free)
+#define auto_api_source auto_with(auto_clean_api_source) struct api_source *
+
+/* The spec as the disk knows it, on top of every default: for what wants its fields, and to say whether it is one that
+ * this version serves (CIS2001, CIS2002, CIS2003). */
+must_check int api_source_spec(const struct api_source *s, struct spec **ret, struct err *err);
+
+/* What the controller applies to `status`; the caller frees. */
+json *api_source_status_json(const struct api_source *s);

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* volume.h - CisternVolume: the order to a node, the copy of the source that it was made for, and the node's answer.
+ * home: whoever owns the object; frozen where it is shared. Strings are owned, NULL where nothing was said.
+ *
+ * Reading tolerates what it does not know (a newer version may have written it), but not a known field of another type.
+ * Spec and finalizer are the controller's, status is the node's; each writes by server-side apply under a field manager
+ * of its own, so that neither undoes the other's conditions. */
+#pragma once
+
+#include "api/condition.h"
+#include "api/meta.h"
+#include "kube/resource.h"
+#include "volume/spec.h"
+
+#define API_VOLUME_KIND "CisternVolume"
+extern const struct kube_resource api_volumes;
+
+enum api_phase {
+    API_PHASE_NONE, /* the node has said nothing yet */
+    API_PHASE_PROVISIONING,
+    API_PHASE_LISTING,
+    API_PHASE_HYDRATING,
+    API_PHASE_VERIFYING,
+    API_PHASE_READY,
+    API_PHASE_LAZY,
+    API_PHASE_EXPORTING,     /* nothing is staged, and an export is owed or under way */
+    API_PHASE_EXPORT_FAILED, /* its verdict is that files are missing in the bucket */
+    API_PHASE_LOST,          /* the node or its disk is gone */
+    API_PHASE_FAILED,
+    API_PHASE_RELEASED, /* nothing of it is left on the node */
+};
+
+/* Types of conditions, and the reasons that are acted on. */
+#define API_PROVISIONED "Provisioned"
+#define API_HYDRATED "Hydrated"
+#define API_VERIFIED "Verified"
+#define API_MOUNTED "Mounted"
+#define API_EXPORTED "Exported"
+#define API_HEALTHY "Healthy"
+#define API_DELETION_HELD "DeletionHeld" /* the controller's: deleted by hand, which destroys nothing */
+#define API_NODE_GONE "NodeGone"         /* the controller's */
+
+#define API_REASON_NODE_FULL "NodeFull"       /* Provisioned False: answered RESOURCE_EXHAUSTED */
+#define API_REASON_OUT_OF_RANGE "OutOfRange"  /* Provisioned False: OUT_OF_RANGE */
+#define API_REASON_INVALID "Invalid"          /* Provisioned False: INVALID_ARGUMENT */
+#define API_REASON_EXISTS "AlreadyExists"     /* Provisioned False: ALREADY_EXISTS */
+#define API_REASON_POOL_CHANGED "PoolChanged" /* Provisioned False: the id is of a pool that is no more */
+
+enum { API_FAULTS_MAX = 10, API_PARAMETERS_MAX = 64 };
+
+struct api_parameter {
+    char *key, *value;
+};
+
+struct api_hydration {
+    uint64_t objects_total, objects_done, objects_failed;
+    uint64_t bytes_total, bytes_done, bytes_per_second;
+    uint64_t eta_seconds; /* 0: nobody can tell, or done */
+    uint64_t attempt;
+    int64_t started_ns, finished_ns;
+    char *manifest_digest;
+};
+
+struct api_export {
+    uint64_t pending_objects, pending_bytes, done_objects, done_bytes, failed_objects;
+    int64_t last_success_ns;
+};
+
+/* One object that failed, on the way in (`errors`) or out (`export.failed`). */
+struct api_fault {
+    char *object; /* key, or path in the volume; NULL: the run as a whole */
+    char *id;     /* "CIS1403" */
+    char *code;   /* "DENIED" */
+    char *message;
+    uint64_t attempts;
+    int64_t time_ns;
+};
+
+struct api_faults {
+    struct api_fault items[API_FAULTS_MAX];
+    size_t count;
+};
+
+struct api_volume_status {
+    unsigned phase; /* enum api_phase */
+    uint64_t observed_generation;
+    uint64_t capacity_bytes, used_bytes, inodes_used;
+    struct api_hydration hydration;
+    struct api_export export;
+    char *pool_uuid;
+    char *access; /* "bind" "passthrough" "fuse" */
+    struct api_faults errors;
+    struct api_faults export_failed;
+    struct api_conditions conditions;
+};
+
+struct api_volume {
+    struct api_meta meta;
+    char *volume_id; /* v1-<pool uuid>-<hash of the name> */
+    char *node;
+    char *pool;
+    uint64_t capacity_bytes;
+    char *claim_namespace, *claim_name, *claim_uid; /* the target claim, never its prime; all NULL: no claim */
+    char *claim_label;                              /* "train/weights", for a column */
+    char *source_namespace, *source_name;           /* the BucketSource that was copied; NULL: none */
+    uint64_t source_generation;
+    char *source; /* JSON: its spec, as it was */
+    struct api_parameter parameters[API_PARAMETERS_MAX];
+    size_t parameter_count;
+    bool release_requested;
+    bool release_discard; /* what is not exported may go */
+    struct api_volume_status status;
+};
+
+must_check int api_volume_read(const json *j, struct api_volume **ret, struct err *err);
+struct api_volume *api_volume_new(void);
+void api_volume_free(struct api_volume *own_v);
+DEFINE_AUTO(api_volume, struct api_volume, api_volume_free)
+#define auto_api_volume auto_with(auto_clean_api_volume) struct api_volume *
+
+/* The object as it is to be created: name, labels, finalizer, spec. The caller frees. */
+json *api_volume_json(const struct api_volume *v);
+
+/* What the node applies to `status`: all of it, with the sentences of the columns (progress, rate, ...) made from the
+ * numbers. The caller frees. */
+json *api_volume_status_json(const struct api_volume *v);
+
+/* What the controller applies to `status`: the conditions that are its own (types DeletionHeld and NodeGone), and the
+ * phase where it is Lost. The caller frees. */
+json *api_volume_verdict_json(const struct api_volume *v);
+
+/* The volume as the disk knows it: the same struct that the standalone driver makes of CreateVolume's parameters, so
+ * that nothing below here can tell the two apart. Checked, not asked whether all of it is served. CIS2001, CIS2002,
+ * CIS2003. */
+must_check int api_volume_spec(const struct api_volume *v, struct spec **ret, struct err *err);
+
+const char *api_phase_name(enum api_phase p); /* "Hydrating"; "" for NONE */
+
+/* The value of a parameter, or NULL. */
+const char *api_volume_parameter(const struct api_volume *v, const char *key);
+/* Sets or replaces one. ERR_INVALID if there are too many. */
+must_check int api_volume_set_parameter(struct api_volume *v, struct str key, struct str value, struct err *err);
+
+/* Counts a fault and keeps the first API_FAULTS_MAX; strings are copied, NULL is fine. */
+void api_faults_add(struct api_faults *f, const char *object, const char *id, const char *code, const char *message,
+                    uint64_t attempts, int64_t time_ns);
+void api_faults_clear(struct api_faults *f);

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/source.h"
+#include "unit.h"
+#include <stdio.h>
+#include <string.h>
+
+static struct api_source *source_of(const char *spec)
+{
+    struct err err;
+    auto_json j = NULL;
+    struct api_source *s = NULL;
+    char text[2048];
+    snprintf(text, sizeof text,
+             "{\"metadata\":{\"name\":\"llama\",\"namespace\":\"train\",\"generation\":2},\"spec\":%s}", spec);
+    assert_int_equal(json_parse(str_of(text), "it", &j, &err), 0);
+    if (api_source_read(j, &s, &err) < 0)
+        fail_msg("%s", err.text);
+    return s;
+}
+
+static void a_spec_becomes_what_the_disk_knows(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    auto_spec spec = NULL;
+    auto_api_source s =
+        source_of("{\"uri\":\"s3://b/p/"
+                  "\",\"serviceAccountName\":\"trainer\",\"include\":[\"*.bin\"],\"retry\":{\"maxAttempts\":3},"
+                  "\"layout\":{\"dirMode\":\"0700\"},\"identity\":{},\"requesterPays\":\"true\",\"export\":{\"uri\":"
+                  "\"gs://o/x/\","
+                  "\"secretRef\":{\"name\":\"out\"},\"select\":{\"best\":{\"file\":\"m.json\",\"key\":\"loss\"}}}}");
+    if (api_source_spec(s, &spec, &err) < 0)
+        fail_msg("%s; %s", err.text, err.advice);
+    assert_string_equal(spec->source.uri, "s3://b/p/");
+    assert_string_equal(spec->source.service_account, "trainer");
+    assert_int_equal(spec->source.include.count, 1);
+    assert_int_equal(spec->source.retry_attempts_max, 3);
+    assert_int_equal(spec->source.layout_dir_mode, 0700);
+    assert_string_equal(spec->source.requester_pays, "true");
+    assert_string_equal(spec->export.secret_name, "out");
+    assert_string_equal(spec->export.best_key, "loss");
+}
+
+static void what_is_not_served_is_said_and_not_dropped(void **state)
+{
+    (void)state;
+    static const char *const later[][2] = {
+        {"{\"uri\":\"s3://b/\",\"shard\":{\"index\":1,\"count\":4}}", "shard.index"},
+        {"{\"uri\":\"s3://b/\",\"unpack\":[{\"glob\":\"*.zst\",\"codec\":\"zstd\"}]}", "unpack"},
+        {"{\"uri\":\"s3://b/\",\"restore\":{\"uri\":\"s3://c/\"}}", "restore.uri"},
+        {"{\"uri\":\"s3://b/\",\"maxAge\":\"1h\"}", "maxAge"},
+        {"{\"uri\":\"s3://b/\",\"identity\":{\"method\":\"podIdentity\"}}", "identity.method"},
+    };
+    for (size_t i = 0; i < countof(later); i++) {
+        struct err err = {0};
+        auto_spec spec = NULL;
+        auto_api_source s = source_of(later[i][0]);
+        assert_int_equal(api_source_spec(s, &spec, &err), -ERR_INVALID);
+        assert_int_equal(err.id, 2003);
+        assert_non_null(strstr(err.text, later[i][1]));
+    }
+}
+
+static void a_field_that_nobody_knows_or_of_another_type_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        unsigned id;
+    } bad[] = {
+        {"{\"uri\":\"s3://b/\",\"colour\":\"red\"}", 2001},
+        {"{\"uri\":\"s3://b/\",\"hydration\":\"eager\"}", 2001},
+        {"{\"uri\":\"http://b/\"}", 2002},
+        {"{\"uri\":\"s3://b/\",\"include\":\"*\"}", 2002},
+        {"{\"uri\":\"s3://b/\",\"retry\":3}", 2001},
+    };
+    for (size_t i = 0; i < countof(bad); i++) {
+        struct err err = {0};
+        auto_spec spec = NULL;
+        auto_api_source s = source_of(bad[i].spec);
+        assert_int_equal(api_source_spec(s, &spec, &err), -ERR_INVALID);
+        if (err.id != bad[i].id)
+            fail_msg("%s: CIS%u %s", bad[i].spec, err.id, err.text);
+    }
+}
+
+static void its_status_has_what_columns_show(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://b/\"}");
+    s->status.phase = API_SOURCE_READY;
+    s->status.has_listing = true;
+    s->status.objects = 191;
+    s->status.bytes = UINT64_C(140) << 30;
+    s->status.suggested_bytes = (UINT64_C(148) << 30) + 1;
+    s->status.volumes_ready = 1;
+    s->status.volumes_failed = 2;
+    auto_json j = api_source_status_json(s);
+    auto_mem char *text = json_text(j, 0);
+    assert_non_null(strstr(text, "\"phase\":\"Ready\""));
+    assert_non_null(strstr(text, "\"suggestedSize\":\"149Gi\""));
+    assert_non_null(strstr(text, "\"size\":\"140 GiB\""));
+    assert_non_null(strstr(text, "\"volumes\":\"1/3\""));
+    assert_null(json_at(j, "spec"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_spec_becomes_what_the_disk_knows),
+        cmocka_unit_test(what_is_not_served_is_said_and_not_dropped),
+        cmocka_unit_test(a_field_that_nobody_knows_or_of_another_type_is_refused),
+        cmocka_unit_test(its_status_has_what_columns_show),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/volume.h"
+#include "unit.h"
+#include "util/clock.h"
+#include <string.h>
+
+static struct api_volume *order(void)
+{
+    struct err err;
+    struct api_volume *v = api_volume_new();
+    v->meta.name = str_dup(STR("pvc-1"));
+    v->volume_id = str_dup(STR("v1-0123456789ab-ba9876543210"));
+    v->node = str_dup(STR("n1"));
+    v->pool = str_dup(STR("nvme"));
+    v->capacity_bytes = 1 << 30;
+    v->claim_namespace = str_dup(STR("train"));
+    v->claim_name = str_dup(STR("weights"));
+    v->claim_uid = str_dup(STR("u-1"));
+    v->claim_label = str_dup(STR("train/weights"));
+    v->source_namespace = str_dup(STR("train"));
+    v->source_name = str_dup(STR("llama"));
+    v->source_generation = 3;
+    v->source = str_dup(STR("{\"uri\":\"s3://b/p/\",\"serviceAccountName\":\"trainer\"}"));
+    assert_int_equal(api_volume_set_parameter(v, STR("pool"), STR("nvme"), &err), 0);
+    assert_int_equal(api_volume_set_parameter(v, STR("hydration"), STR("gate"), &err), 0);
+    return v;
+}
+
+static struct api_volume *again(const json *j)
+{
+    struct err err;
+    struct api_volume *v;
+    if (api_volume_read(j, &v, &err) < 0)
+        fail_msg("%s", err.text);
+    return v;
+}
+
+static void an_order_survives_the_server(void **state)
+{
+    (void)state;
+    auto_api_volume v = order();
+    auto_json j = api_volume_json(v);
+    auto_api_volume read = again(j);
+    auto_json second = api_volume_json(read);
+    auto_mem char *text = json_text(j, 0), *other = json_text(second, 0);
+    assert_string_equal(text, other);
+    assert_non_null(strstr(text, "\"finalizers\":[\"cistern.io/release\"]"));
+    assert_non_null(strstr(text, "\"labels\":{\"cistern.io/node\":\"n1\",\"cistern.io/pool\":\"nvme\"}"));
+    assert_true(read->meta.is_held);
+    assert_string_equal(api_volume_parameter(read, "hydration"), "gate");
+    assert_null(api_volume_parameter(read, "access"));
+    assert_false(read->release_requested);
+}
+
+static void the_disk_gets_the_volume_that_the_standalone_driver_would_make(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    auto_spec made = NULL;
+    auto_spec wanted = spec_new();
+    auto_api_volume v = order();
+    if (api_volume_spec(v, &made, &err) < 0)
+        fail_msg("%s; %s", err.text, err.advice);
+    assert_int_equal(spec_set(wanted, STR("pool"), STR("nvme"), &err), 0);
+    assert_int_equal(spec_set(wanted, STR("hydration"), STR("gate"), &err), 0);
+    assert_int_equal(spec_set(wanted, STR("uri"), STR("s3://b/p/"), &err), 0);
+    assert_int_equal(spec_set(wanted, STR("serviceAccountName"), STR("trainer"), &err), 0);
+    assert_null(spec_difference(made, wanted));
+    assert_string_equal(made->id, v->volume_id);
+    assert_string_equal(made->name, "pvc-1");
+    assert_int_equal(made->capacity_bytes, 1 << 30);
+    assert_int_equal(spec_check_served(made, &err), 0);
+    made->in_cluster = false;
+    assert_int_equal(spec_check_served(made, &err), -ERR_INVALID);
+}
+
+static void a_field_of_bucket_source_is_no_parameter(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    auto_spec made = NULL;
+    auto_api_volume v = order();
+    assert_int_equal(api_volume_set_parameter(v, STR("uri"), STR("s3://b/"), &err), 0);
+    assert_int_equal(api_volume_spec(v, &made, &err), -ERR_INVALID);
+    assert_int_equal(err.id, 2001);
+}
+
+static void the_nodes_status_is_read_as_it_was_written(void **state)
+{
+    (void)state;
+    auto_api_volume v = order();
+    struct api_volume_status *s = &v->status;
+    s->phase = API_PHASE_HYDRATING;
+    s->hydration.attempt = 1;
+    s->hydration.bytes_total = UINT64_C(140) << 30;
+    s->hydration.bytes_done = UINT64_C(86) << 30;
+    s->hydration.bytes_per_second = UINT64_C(7) << 30;
+    s->hydration.eta_seconds = 8;
+    s->hydration.started_ns = INT64_C(1763717400) * (int64_t)NS_PER_SECOND;
+    s->export.failed_objects = 1;
+    s->pool_uuid = str_dup(STR("0123456789ab"));
+    api_faults_add(&s->errors, "a/b", "CIS1403", "DENIED", "no", 2, INT64_C(1763717400) * (int64_t)NS_PER_SECOND);
+    api_faults_add(&s->export_failed, "ckpt/1", NULL, "IO", "503", 0, 0);
+    api_condition_set(&s->conditions, API_PROVISIONED, API_TRUE, "Made", 1, s->hydration.started_ns, "it is there");
+    auto_json j = api_volume_status_json(v);
+    auto_mem char *text = json_text(j, 0);
+    assert_non_null(strstr(text,
+                           "\"summary\":{\"progress\":\"61%\",\"done\":\"86.0 GiB\",\"total\":\"140 GiB\",\"rate\":"
+                           "\"7.00 GiB/s\",\"eta\":\"8"));
+    assert_non_null(strstr(text, "\"failed\":[{\"path\":\"ckpt/1\",\"code\":\"IO\""));
+    auto_json whole = api_volume_json(v);
+    json_set(whole, "status", json_copy_of(json_at(j, "status")));
+    auto_api_volume read = again(whole);
+    auto_json second = api_volume_status_json(read);
+    auto_mem char *other = json_text(second, 0);
+    assert_string_equal(text, other);
+    assert_int_equal(read->status.phase, API_PHASE_HYDRATING);
+    assert_string_equal(read->status.errors.items[0].id, "CIS1403");
+    assert_true(api_condition_is(&read->status.conditions, API_PROVISIONED, API_TRUE));
+}
+
+static void the_controllers_verdict_has_its_own_conditions_only(void **state)
+{
+    (void)state;
+    auto_api_volume v = order();
+    api_condition_set(&v->status.conditions, API_MOUNTED, API_TRUE, "Staged", 1, 1, "x");
+    api_condition_set(&v->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", 1, 1, "y");
+    v->status.phase = API_PHASE_LOST;
+    auto_json j = api_volume_verdict_json(v);
+    assert_int_equal(json_count(json_at(j, "status.conditions")), 1);
+    auto_mem char *text = json_text(j, 0);
+    assert_non_null(strstr(text, "\"phase\":\"Lost\""));
+    assert_non_null(strstr(text, "NodeGone"));
+}
+
+static void phases_have_the_names_of_the_schema(void **state)
+{
+    (void)state;
+    for (unsigned p = API_PHASE_PROVISIONING; p <= API_PHASE_RELEASED; p++) {
+        auto_api_volume v = order();
+        v->status.phase = p;
+        auto_json whole = api_volume_json(v);
+        json_set_str(whole, "status.phase", str_of(api_phase_name((enum api_phase)p)));
+        auto_api_volume read = again(whole);
+        assert_int_equal(read->status.phase, p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_order_survives_the_server),
+        cmocka_unit_test(the_disk_gets_the_volume_that_the_standalone_driver_would_make),
+        cmocka_unit_test(a_field_of_bucket_source_is_no_parameter),
+        cmocka_unit_test(the_nodes_status_is_read_as_it_was_written),
+        cmocka_unit_test(the_controllers_verdict_has_its_own_conditions_only),
+        cmocka_unit_test(phases_have_the_names_of_the_schema),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
