@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cert.h"
+
+enum { DAY = 86400, HOUR = 3600 };
+
+/* Clocks of other machines may be behind by so much. */
+enum { SKEW = 300 };
+
+#define AUTHORITY_NAME "cistern-broker-ca"
+
+void cert_set_done(struct cert_set *s)
+{
+    x509_pair_done(&s->authority);
+    x509_pair_done(&s->next);
+    x509_pair_done(&s->server);
+    free(take(&s->bundle));
+}
+
+static struct cert_times filled(struct cert_times t)
+{
+    static const struct cert_times usual = {(int64_t)365 * DAY, (int64_t)60 * DAY, HOUR, (int64_t)30 * DAY,
+                                            (int64_t)20 * DAY};
+    t.authority = t.authority ? t.authority : usual.authority;
+    t.authority_before = t.authority_before ? t.authority_before : usual.authority_before;
+    t.published = t.published ? t.published : usual.published;
+    t.certificate = t.certificate ? t.certificate : usual.certificate;
+    t.certificate_before = t.certificate_before ? t.certificate_before : usual.certificate_before;
+    return t;
+}
+
+/* The end of a pair that can be used; 0 if it cannot. */
+static int64_t end_of(const struct x509_pair *p, int64_t now)
+{
+    struct x509_life life;
+    struct err ignored;
+    if (!x509_is_pair(p) || x509_life_of(str_of(p->certificate), &life, &ignored) < 0 || life.until_s <= now)
+        return 0;
+    return life.until_s;
+}
+
+static int make_authority(struct x509_pair *p, const struct cert_times *t, int64_t now, struct err *err)
+{
+    x509_pair_done(p);
+    return x509_make_authority(AUTHORITY_NAME, (struct x509_life){now - SKEW, now + t->authority}, p, err);
+}
+
+static bool is_published(struct str bundle, const char *certificate)
+{
+    return bundle.len > 0 && memmem(bundle.ptr, bundle.len, certificate, strlen(certificate)) != NULL;
+}
+
+/* May the next authority sign? It is old enough, and clients can see it. */
+static bool is_due(const struct x509_pair *next, const struct cert_now *now, const struct cert_times *t)
+{
+    struct x509_life life;
+    struct err ignored;
+    return end_of(next, now->wall_s) > 0 && x509_life_of(str_of(next->certificate), &life, &ignored) == 0 &&
+           now->wall_s >= life.from_s + SKEW + t->published && is_published(now->published, next->certificate);
+}
+
+static int step_authority(struct cert_set *s, const struct cert_now *now, const struct cert_times *t, bool *changed,
+                          struct err *err)
+{
+    int64_t end = end_of(&s->authority, now->wall_s);
+    int r = 0;
+    if (is_due(&s->next, now, t)) {
+        x509_pair_done(&s->authority);
+        s->authority = s->next;
+        s->next = (struct x509_pair){0};
+        *changed = true;
+    } else if (end == 0) {
+        r = make_authority(&s->authority, t, now->wall_s, err);
+        *changed = true;
+    } else if (end - now->wall_s <= t->authority_before && end_of(&s->next, now->wall_s) == 0) {
+        r = make_authority(&s->next, t, now->wall_s, err);
+        *changed = true;
+    }
+    return r;
+}
+
+static bool serves(const struct x509_pair *p, const char *const *names)
+{
+    for (size_t i = 0; i < CERT_NAMES_MAX && names[i]; i++)
+        if (!x509_is_for(p->certificate, names[i]))
+            return false;
+    return true;
+}
+
+static int step_server(struct cert_set *s, const struct cert_now *now, const struct cert_times *t, bool *changed,
+                       struct err *err)
+{
+    size_t count = 0;
+    int64_t end = end_of(&s->server, now->wall_s), authority_end = end_of(&s->authority, now->wall_s);
+    bool is_last = end == authority_end; /* another one would end at the same time */
+    if (end > 0 && (is_last || end - now->wall_s > t->certificate_before) && serves(&s->server, now->names) &&
+        x509_is_signed_by(s->server.certificate, s->authority.certificate))
+        return 0;
+    while (count < CERT_NAMES_MAX && now->names[count])
+        count++;
+    int64_t until = now->wall_s + t->certificate;
+    struct x509_life life = {now->wall_s - SKEW, until < authority_end ? until : authority_end};
+    *changed = true;
+    x509_pair_done(&s->server);
+    return x509_make_server(&s->authority, now->names, count, life, &s->server, err);
+}
+
+static void add_once(struct sbuf *b, struct str one)
+{
+    if (b->len == 0 || !memmem(b->ptr, b->len, one.ptr, one.len))
+        sbuf_add(b, one);
+}
+
+static int step_bundle(struct cert_set *s, int64_t now, bool *changed, struct err *err)
+{
+    struct sbuf b;
+    struct x509_life life;
+    struct err ignored;
+    char *bundle;
+    sbuf_init(&b, CERT_BUNDLE_MAX);
+    add_once(&b, str_of(s->authority.certificate));
+    if (s->next.certificate)
+        add_once(&b, str_of(s->next.certificate));
+    struct str rest = s->bundle ? str_of(s->bundle) : STR_NULL;
+    for (struct str one; x509_split(&rest, &one);)
+        if (x509_life_of(one, &life, &ignored) == 0 && life.until_s > now)
+            add_once(&b, one);
+    int r = sbuf_take(&b, &bundle, err);
+    if (r < 0)
+        return r;
+    *changed |= !s->bundle || strcmp(bundle, s->bundle) != 0;
+    free(s->bundle);
+    s->bundle = bundle;
+    return 0;
+}
+
+int cert_step(struct cert_set *s, const struct cert_now *now, bool *ret_changed, struct err *err)
+{
+    struct cert_times t = filled(now->times);
+    bool changed = false;
+    int r = step_authority(s, now, &t, &changed, err);
+    if (r == 0)
+        r = step_server(s, now, &t, &changed, err);
+    if (r == 0)
+        r = step_bundle(s, now->wall_s, &changed, err);
+    if (r < 0)
+        return r;
+    *ret_changed = changed;
+    return 0;
+}
