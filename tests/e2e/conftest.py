@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
+from e2e.lib import ours  # noqa: E402
 from e2e.lib.cluster import Cluster  # noqa: E402
 from e2e.lib.machine import TOP  # noqa: E402
 
@@ -19,3 +20,9 @@ def cluster(request):
         yield made.up()
     finally:
         made.down(TOP / "build/logs/e2e" if request.session.testsfailed or not hasattr(made, "seconds") else None)
+
+
+@pytest.fixture(scope="session")
+def images(cluster):
+    """Cistern's image and the sidecars', in both nodes."""
+    ours.import_images(cluster)

@@ -39,6 +39,20 @@ def layer_of_files(files):
     return buffer.getvalue()
 
 
+def layer_of_folder(folder):
+    """A layer of a root file system, as root's, of no time."""
+    def plain(info):
+        info.uid = info.gid = info.mtime = 0
+        info.uname = info.gname = ""
+        return info
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for path in sorted(pathlib.Path(folder).rglob("*")):
+            tar.add(path, str(path.relative_to(folder)), recursive=False, filter=plain)
+    return buffer.getvalue()
+
+
 def write(path, tag, layer, entrypoint=None, command=None, user=""):
     digest = hashlib.sha256(layer).hexdigest()
     config = json.dumps({
