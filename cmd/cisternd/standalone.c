@@ -20,7 +20,7 @@ static int serve(struct driver *d, const sigset_t *signals, struct err *err)
                             .threads = (unsigned)flags.threads,
                             .ctx = d,
                             .answered = driver_answered};
-    o.methods = driver_methods(&o.method_count);
+    o.methods = driver_methods(d, &o.method_count);
     int r = start_metrics((struct serve_options){0}, &metrics, err);
     if (r == 0)
         r = rpc_server_start(&o, &server, err);

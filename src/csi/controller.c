@@ -87,7 +87,7 @@ static int begin_hydration(struct driver *d, const struct volume *v, struct err 
     struct job_view view;
     if (data_is_whole(v, text, &failed))
         return 0;
-    return jobs_want(d->jobs, v->spec->id, v->path, JOB_HYDRATE, false, &view, err);
+    return driver_want_job(d, v, JOB_HYDRATE, false, &view, err);
 }
 
 HANDLER(controller_create)
@@ -225,9 +225,7 @@ HANDLER(controller_modify)
     struct space *s;
     int r = need_field(q->volume_id, "volume_id", err);
     if (r == 0)
-        r = driver_find(d, q->volume_id, &s, &v, err);
-    if (r == 0)
-        r = claim_take(&d->claims, q->volume_id, &claim, err);
+        r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
     if (r < 0)
         return r;
     struct space_change *changes = rpc_alloc(call, q->n_mutable_parameters, sizeof *changes);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver.h"
+#include "child.h"
 #include "export/verdict.h"
 #include "progress.h"
 #include "util/log.h"
@@ -13,20 +14,42 @@ int need_field(const char *value, const char *field, struct err *err)
     return value && value[0] ? 0 : err_set(err, ERR_INVALID, "%s is missing", field);
 }
 
+/* A volume that was made anew after its disk was lost keeps its id, which names the pool that it had. */
+static struct space *adopted_by(struct driver *d, const char *id)
+{
+    struct err err;
+    for (size_t i = 0; i < d->space_count; i++) {
+        auto_volume v = NULL;
+        if (space_find(d->spaces[i], str_of(id), &v, &err) == 0)
+            return d->spaces[i];
+    }
+    return NULL;
+}
+
 struct space *driver_space_of(struct driver *d, const char *id)
 {
+    if (!spec_id_is_valid(str_of(id)))
+        return NULL;
     for (size_t i = 0; i < d->space_count; i++)
         if (spec_id_is_of_pool(str_of(id), space_uuid(d->spaces[i])))
             return d->spaces[i];
-    return NULL;
+    return adopted_by(d, id);
+}
+
+bool driver_has_lost(const struct driver *d, int r, const struct err *err)
+{
+    return d->is_node && (r == -ERR_NOT_FOUND || (r == -ERR_BUSY && err->id == 3001));
 }
 
 int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret, struct err *err)
 {
     struct space *s = driver_space_of(d, id);
     if (!s && spec_id_is_valid(str_of(id))) {
-        err_set(err, ERR_BUSY, "volume '%s': its pool is not on this node", id);
-        return err_advise(err, 3001, "the disk was replaced, or the pool is not given with --pool");
+        err_set(err, ERR_BUSY, "volume '%s': its pool %.*s is not on this node, there is %s here", id, SPEC_UUID_LEN,
+                id + 3, d->space_count ? space_uuid(d->spaces[0]) : "none");
+        return err_advise(err, 3001, "%s",
+                          d->is_node ? "its data is lost: set onDataLoss: rehydrate, or delete the claim"
+                                     : "the disk was replaced, or the pool is not given with --pool");
     }
     if (!s)
         return err_set(err, ERR_NOT_FOUND, "there is no volume '%.128s'", id);
@@ -34,6 +57,35 @@ int driver_find(struct driver *d, const char *id, struct space **ret_space, stru
     if (r == 0)
         *ret_space = s;
     return r;
+}
+
+int driver_claim(struct driver *d, const char *id, struct claim *claim, struct space **ret_space, struct volume **ret,
+                 struct err *err)
+{
+    auto_volume v = NULL;
+    int r = claim_take(&d->claims, id, claim, err);
+    if (r == 0)
+        r = driver_find(d, id, ret_space, &v, err);
+    if (r == 0)
+        r = claim_hold(claim, v->dir, v->path, err);
+    if (r == 0)
+        *ret = take(&v);
+    return r;
+}
+
+int driver_want_job(struct driver *d, const struct volume *v, enum job_kind kind, bool fresh, struct job_view *ret,
+                    struct err *err)
+{
+    if (d->jobs)
+        return jobs_want(d->jobs, v->spec->id, v->path, kind, fresh, ret, err);
+    *ret = (struct job_view){.state = child_lives(kind, v->path) ? JOB_RUNNING : JOB_FAILED};
+    return 0;
+}
+
+void driver_tell(struct driver *d, const struct volume *v)
+{
+    if (d->changed)
+        d->changed(d->ctx, v->spec->name);
 }
 
 int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err)
@@ -132,9 +184,9 @@ static int resume_volume(struct driver *d, struct space *s, const char *id, stru
     if (!whole || cut)
         r = space_attach(s, str_of(id), err);
     if (r == 0 && !whole)
-        r = jobs_want(d->jobs, id, v->path, JOB_HYDRATE, false, &view, err);
+        r = driver_want_job(d, v, JOB_HYDRATE, false, &view, err);
     if (r == 0 && cut)
-        r = jobs_want(d->jobs, id, v->path, JOB_EXPORT_UNPUBLISH, false, &view, err);
+        r = driver_want_job(d, v, JOB_EXPORT_UNPUBLISH, false, &view, err);
     return r;
 }
 
@@ -170,14 +222,14 @@ static int start_parts(struct driver *d, bool has_gauges, struct err *err)
     auto_sbuf program;
     sbuf_init(&program, 4096);
     sbuf_addf(&program, "%s/cistern", d->programs);
-    int r = jobs_start(program.ptr, &d->jobs, err);
+    int r = d->is_node ? 0 : jobs_start(program.ptr, &d->jobs, err);
     if (r == 0)
         r = trash_start(d->spaces, d->space_count, &d->trash, err);
     if (r == 0)
         r = mirror_start(d->keeper_socket, &d->mirror, err);
     if (r == 0)
-        r = keeping_start(d->keeper_socket, d->programs, d->mirror, &d->keeping, err);
-    for (size_t i = 0; r == 0 && i < d->space_count; i++)
+        r = keeping_start(d->keeper_socket, d->is_node ? NULL : d->programs, d->mirror, &d->keeping, err);
+    for (size_t i = 0; r == 0 && d->jobs && i < d->space_count; i++)
         r = resume_pool(d, d->spaces[i], err);
     if (r == 0 && has_gauges)
         r = gauges_start(d->node_id, d->spaces, d->space_count, &d->gauges, err);
@@ -193,6 +245,9 @@ int driver_open(const struct driver_options *o, struct driver **ret, struct err 
     sbuf_addf(&socket, "%s/keeper.sock", o->state_folder);
     struct driver *d = xcalloc(1, sizeof *d);
     claims_init(&d->claims);
+    d->is_node = o->is_node;
+    d->changed = o->changed;
+    d->ctx = o->ctx;
     d->node_id = str_dup(str_of(o->node_id));
     d->programs = str_dup(str_of(o->programs));
     d->keeper_socket = str_dup(sbuf_str(&socket));
@@ -205,6 +260,11 @@ int driver_open(const struct driver_options *o, struct driver **ret, struct err 
     }
     *ret = d;
     return 0;
+}
+
+bool driver_has_keeper(const struct driver *d)
+{
+    return !d->is_node || mirror_is_connected(d->mirror);
 }
 
 void driver_close(struct driver *own_d)

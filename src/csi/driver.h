@@ -12,13 +12,16 @@
 #include "volume/space.h"
 
 struct driver {
+    bool is_node;
+    void (*changed)(void *ctx, const char *volume_name); /* NULL: nobody wants to know */
+    void *ctx;
     char *node_id;                          /* owned */
     char *programs;                         /* owned */
     char *keeper_socket;                    /* owned */
     struct space *spaces[DRIVER_POOLS_MAX]; /* owned */
     size_t space_count;
     struct claims claims;
-    struct jobs *jobs;       /* owned */
+    struct jobs *jobs;       /* owned; NULL: Kubernetes runs them */
     struct trash *trash;     /* owned */
     struct mirror *mirror;   /* owned */
     struct keeping *keeping; /* owned */
@@ -30,6 +33,16 @@ struct driver {
 /* ERR_NOT_FOUND (CIS2110): no such volume. ERR_BUSY (CIS3001): the id is of a pool that is not here. */
 must_check int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret,
                            struct err *err);
+/* On a node: does this failure of driver_find say that the volume is no more? Then there is nothing to unmount it from,
+ * and a pod that still has it must be able to go. */
+bool driver_has_lost(const struct driver *d, int r, const struct err *err);
+/* The volume for this call alone: as driver_find, or ERR_PENDING. `claim` is given back by the caller. */
+must_check int driver_claim(struct driver *d, const char *id, struct claim *claim, struct space **ret_space,
+                            struct volume **ret, struct err *err);
+/* Asks for a job; on a node only tells how it is, since Kubernetes runs it. */
+must_check int driver_want_job(struct driver *d, const struct volume *v, enum job_kind kind, bool fresh,
+                               struct job_view *ret, struct err *err);
+void driver_tell(struct driver *d, const struct volume *v); /* that something about it changed */
 /* The pool whose volumes have ids like this one, or NULL. */
 struct space *driver_space_of(struct driver *d, const char *id);
 /* By the name that users give it: ERR_INVALID names those that there are. */

@@ -20,10 +20,13 @@ static int not_yet(const struct volume *v, const char *progress, struct err *err
     return err_advise(err, 3015, "ask again");
 }
 
-static int failed(const struct volume *v, const char *why, const struct job_view *job, struct err *err)
+static int failed(const struct driver *d, const struct volume *v, const char *why, const struct job_view *job,
+                  struct err *err)
 {
     char wait[TIME_TEXT_MAX];
     err_set(err, ERR_AGAIN, "volume '%s' is not ready, its hydration failed: %s", v->spec->id, why);
+    if (d->is_node)
+        return err_advise(err, 3016, "its Job tries it again");
     if (job->state != JOB_FAILED)
         return err_advise(err, 3016, "it is tried again now");
     return err_advise(err, 3016, "it is tried again in %s", duration_text(job->retry_ns, wait));
@@ -43,11 +46,11 @@ static int wait_for_data(struct driver *d, struct rpc_call *call, const struct v
     bool has_failed;
     uint64_t end_ns = end_of_wait(call), look_ns = LOOK_FIRST_NS;
     while (!data_is_whole(v, text, &has_failed)) {
-        int r = jobs_want(d->jobs, v->spec->id, v->path, JOB_HYDRATE, false, &job, err);
+        int r = driver_want_job(d, v, JOB_HYDRATE, false, &job, err);
         if (r < 0)
             return r;
         if (has_failed && job.state == JOB_FAILED)
-            return failed(v, text, &job, err);
+            return failed(d, v, text, &job, err);
         uint64_t now_ns = clock_now_ns();
         if (!may_wait || now_ns >= end_ns || !rpc_sleep_until(call, min_u64(now_ns + look_ns, end_ns)))
             return not_yet(v, text, err);

@@ -17,8 +17,9 @@
 enum { UNMOUNT_MS = 5000 };
 
 struct keeping {
-    char *socket, *program; /* owned */
-    struct mirror *mirror;  /* borrowed */
+    char *socket;          /* owned */
+    char *program;         /* owned; NULL: somebody else starts the keeper */
+    struct mirror *mirror; /* borrowed */
     pthread_t thread;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t woken;
@@ -100,6 +101,10 @@ static int ensure_keeper(struct keeping *k, struct err *err)
     size_t mounts;
     if (ask(k, &mounts))
         return 0;
+    if (!k->program) {
+        err_set(err, ERR_AGAIN, "the keeper does not answer at '%s'", k->socket);
+        return err_advise(err, 3101, "its pod on this node must run; ask again");
+    }
     if (!begin_start(k))
         return answers_within(k, START_NS) ? 0 : err_set(err, ERR_AGAIN, "the keeper is being started");
     int r = ask(k, &mounts) ? 0 : start_keeper(k, err);
@@ -136,7 +141,7 @@ static void *keeping_main(void *ctx)
     struct err err;
     while (wait_a_turn(k)) {
         reap(k);
-        if (is_wanted(k) && !mirror_is_connected(k->mirror) && ensure_keeper(k, &err) < 0)
+        if (k->program && is_wanted(k) && !mirror_is_connected(k->mirror) && ensure_keeper(k, &err) < 0)
             log_err(LOG_ERROR, "the keeper died and cannot be started again", &err, NULL);
     }
     return NULL;
@@ -158,14 +163,14 @@ int keeping_start(const char *socket, const char *programs, struct mirror *mirro
     auto_sbuf program;
     pthread_condattr_t monotonic;
     sbuf_init(&program, 4096);
-    sbuf_addf(&program, "%s/cistern-keeper", programs);
+    sbuf_addf(&program, "%s/cistern-keeper", programs ? programs : "");
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&k->lock, NULL);
     pthread_cond_init(&k->woken, &monotonic);
     pthread_condattr_destroy(&monotonic);
     k->socket = str_dup(str_of(socket));
-    k->program = str_dup(sbuf_str(&program));
+    k->program = programs ? str_dup(sbuf_str(&program)) : NULL;
     k->mirror = mirror;
     int e = pthread_create(&k->thread, NULL, keeping_main, k);
     if (e) {
@@ -181,7 +186,7 @@ int keeping_start(const char *socket, const char *programs, struct mirror *mirro
 static void end_idle_keeper(struct keeping *k)
 {
     size_t mounts;
-    if (!ask(k, &mounts) || mounts > 0)
+    if (!k->program || !ask(k, &mounts) || mounts > 0)
         return;
     child_signal_like("--socket", k->socket, SIGTERM);
     for (uint64_t end_ns = clock_now_ns() + END_NS; ask(k, &mounts) && clock_now_ns() < end_ns;)
@@ -242,7 +247,8 @@ int keeping_unmount(struct keeping *k, const char *id, const char *path, struct 
     /* It died, but the mirror has what it held: the next one will have the mount, and must be told. */
     if (r == -ERR_AGAIN && mirror_volumes(k->mirror) > 0 && ensure_keeper(k, err) == 0)
         r = keeper_unmount(k->socket, id, UNMOUNT_MS, err);
-    if (r != -ERR_AGAIN)
+    /* One that somebody else starts again will have the mount too: later, then. */
+    if (r != -ERR_AGAIN || (!k->program && mirror_volumes(k->mirror) > 0))
         return r;
     log_err(LOG_WARN, "no keeper to unmount a volume", err, "volume", id, "path", path, NULL);
     return 0;

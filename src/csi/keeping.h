@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* keeping.h - the keeper as a machine without Kubernetes has it: started when the first mount is asked for, started
- * again when it dies, ended when nothing is mounted and we go. home: any thread. */
+ * again when it dies, ended when nothing is mounted and we go. On a node of a cluster it is a pod of its own, and only
+ * asked. home: any thread. */
 #pragma once
 
 #include "fuse/keeper.h"
@@ -9,8 +10,8 @@
 
 struct keeping;
 
-/* `programs` is the folder of cistern-keeper. `mirror` outlives it: a keeper that dies is started again within half a
- * second by the thread "keeping", and gets the mirror's descriptors back. */
+/* `programs` is the folder of cistern-keeper; NULL: somebody else starts it. `mirror` outlives it: a keeper that dies
+ * is started again within half a second by the thread "keeping", and gets the mirror's descriptors back. */
 must_check int keeping_start(const char *socket, const char *programs, struct mirror *mirror, struct keeping **ret,
                              struct err *err);
 void keeping_stop(struct keeping *own_k); /* NULL is fine */

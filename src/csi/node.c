@@ -98,9 +98,11 @@ HANDLER(node_expand)
         r = caps_size(q->capacity_range, v->spec->capacity_bytes, v->spec->params.max_volume_bytes, &size, &limit, err);
     if (r == 0 && size > v->spec->capacity_bytes)
         r = space_grow(s, str_of(q->volume_id), size, err);
-    if (r == 0)
-        p->capacity_bytes = (int64_t)size;
-    return r;
+    if (r < 0)
+        return r;
+    p->capacity_bytes = (int64_t)size;
+    driver_tell(d, v);
+    return 0;
 }
 
 /* ---- health ------------------------------------------------------------------------------------------------------ */
@@ -156,6 +158,7 @@ HANDLER(node_info)
     Csi__V1__NodeGetInfoResponse *p = (Csi__V1__NodeGetInfoResponse *)reply;
     p->node_id = rpc_dup(call, str_of(d->node_id));
     p->accessible_topology = topology_here(d, call);
+    p->max_volumes_per_node = d->is_node ? KEEPER_VOLUMES_MAX : 0;
     return 0;
 }
 

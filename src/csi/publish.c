@@ -168,8 +168,15 @@ HANDLER(node_publish)
     if (r == 0)
         r = claim_take(&d->claims, w.id, &claim, err);
     if (r == 0)
+        r = claim_hold(&claim, v->dir, v->path, err);
+    if (r == 0)
         r = look(v, &w, &have, &done, err);
-    return r < 0 || done ? r : publish(v, &have, &w, err);
+    if (r < 0 || done)
+        return r;
+    r = publish(v, &have, &w, err);
+    if (r == 0)
+        driver_tell(d, v);
+    return r;
 }
 
 /* ---- unpublish --------------------------------------------------------------------------------------------------- */
@@ -188,9 +195,15 @@ static void export_now(struct driver *d, const struct volume *v)
 {
     struct err err;
     struct job_view job;
-    int r = jobs_want(d->jobs, v->spec->id, v->path, JOB_EXPORT_UNPUBLISH, true, &job, &err);
+    int r = driver_want_job(d, v, JOB_EXPORT_UNPUBLISH, true, &job, &err);
     if (r < 0)
         log_err(LOG_WARN, "the export after unpublishing cannot begin", &err, "volume", v->spec->id, NULL);
+}
+
+static int clear_target(const char *target, struct err *err)
+{
+    int r = mount_unmount(target, UNMOUNT_WAIT_NS, true, err);
+    return r < 0 ? r : remove_target(target, err);
 }
 
 static int unpublish(struct driver *d, const struct volume *v, const char *target, struct err *err)
@@ -198,9 +211,7 @@ static int unpublish(struct driver *d, const struct volume *v, const char *targe
     auto_record have = {0};
     int r = record_read(v->dir, &have, err);
     if (r == 0)
-        r = mount_unmount(target, UNMOUNT_WAIT_NS, true, err);
-    if (r == 0)
-        r = remove_target(target, err);
+        r = clear_target(target, err);
     if (r < 0)
         return err_wrap(err, "unpublishing volume '%s'", v->spec->id);
     if (!record_target(&have, target))
@@ -225,8 +236,12 @@ HANDLER(node_unpublish)
     if (r == 0)
         r = need_field(q->target_path, "target_path", err);
     if (r == 0)
-        r = claim_take(&d->claims, q->volume_id, &claim, err);
+        r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
+    if (r < 0 && driver_has_lost(d, r, err))
+        return clear_target(q->target_path, err);
     if (r == 0)
-        r = driver_find(d, q->volume_id, &s, &v, err);
-    return r < 0 ? r : unpublish(d, v, q->target_path, err);
+        r = unpublish(d, v, q->target_path, err);
+    if (r == 0)
+        driver_tell(d, v);
+    return r;
 }

@@ -83,7 +83,7 @@ static int export_first(struct driver *d, struct space *s, const struct volume *
     }
     r = space_attach(s, str_of(id), err);
     if (r == 0)
-        r = jobs_want(d->jobs, id, v->path, JOB_EXPORT_RELEASE, false, &job, err);
+        r = driver_want_job(d, v, JOB_EXPORT_RELEASE, false, &job, err);
     if (r < 0)
         return r;
     if (is_final(&verdict, VERDICT_FAILED) && job.state == JOB_FAILED)
@@ -142,10 +142,7 @@ HANDLER(controller_delete)
         return r;
     if (!spec_id_is_valid(str_of(q->volume_id)))
         return 0; /* never was one of ours */
-    r = claim_take(&d->claims, q->volume_id, &claim, err);
-    if (r < 0)
-        return r;
-    r = driver_find(d, q->volume_id, &s, &v, err);
+    r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
     if (r == -ERR_BUSY && err->id == 3001) {
         log_err(LOG_WARN, "a volume of a pool that is gone is taken for deleted", err, "volume", q->volume_id, NULL);
         return 0;

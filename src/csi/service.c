@@ -14,11 +14,24 @@
 #define CONTROLLER(name, type, handler) METHOD("Controller", name, handler, type##_request, type##_response)
 #define NODE(name, type, handler) METHOD("Node", name, handler, type##_request, type##_response)
 
+enum { NODE_METHODS = 13 }; /* Identity and Node, which come first */
+
 /* What is not here is answered UNIMPLEMENTED: attaching, snapshots, groups. */
 static const struct rpc_method methods[] = {
     IDENTITY("GetPluginInfo", get_plugin_info, identity_info),
     IDENTITY("GetPluginCapabilities", get_plugin_capabilities, identity_capabilities),
     IDENTITY("Probe", probe, identity_probe),
+    NODE("NodeStageVolume", node_stage_volume, node_stage),
+    NODE("NodeUnstageVolume", node_unstage_volume, node_unstage),
+    NODE("NodePublishVolume", node_publish_volume, node_publish),
+    NODE("NodeUnpublishVolume", node_unpublish_volume, node_unpublish),
+    NODE("NodeGetVolumeStats", node_get_volume_stats, node_stats),
+    NODE("NodeGetVolumeHealth", node_get_volume_health, node_health),
+    NODE("NodeGetStorageHealth", node_get_storage_health, node_storage_health),
+    NODE("NodeExpandVolume", node_expand_volume, node_expand),
+    NODE("NodeGetCapabilities", node_get_capabilities, node_capabilities),
+    NODE("NodeGetInfo", node_get_info, node_info),
+    /* NODE_METHODS end here. */
     CONTROLLER("CreateVolume", create_volume, controller_create),
     CONTROLLER("DeleteVolume", delete_volume, controller_delete),
     CONTROLLER("ValidateVolumeCapabilities", validate_volume_capabilities, controller_validate),
@@ -30,21 +43,11 @@ static const struct rpc_method methods[] = {
     CONTROLLER("ControllerExpandVolume", controller_expand_volume, controller_expand),
     CONTROLLER("ControllerGetVolume", controller_get_volume, controller_get),
     CONTROLLER("ControllerModifyVolume", controller_modify_volume, controller_modify),
-    NODE("NodeStageVolume", node_stage_volume, node_stage),
-    NODE("NodeUnstageVolume", node_unstage_volume, node_unstage),
-    NODE("NodePublishVolume", node_publish_volume, node_publish),
-    NODE("NodeUnpublishVolume", node_unpublish_volume, node_unpublish),
-    NODE("NodeGetVolumeStats", node_get_volume_stats, node_stats),
-    NODE("NodeGetVolumeHealth", node_get_volume_health, node_health),
-    NODE("NodeGetStorageHealth", node_get_storage_health, node_storage_health),
-    NODE("NodeExpandVolume", node_expand_volume, node_expand),
-    NODE("NodeGetCapabilities", node_get_capabilities, node_capabilities),
-    NODE("NodeGetInfo", node_get_info, node_info),
 };
 
-const struct rpc_method *driver_methods(size_t *ret_count)
+const struct rpc_method *driver_methods(const struct driver *d, size_t *ret_count)
 {
-    *ret_count = countof(methods);
+    *ret_count = d->is_node ? NODE_METHODS : countof(methods);
     return methods;
 }
 
@@ -100,13 +103,16 @@ static Csi__V1__PluginCapability *expansion(struct rpc_call *call)
 
 HANDLER(identity_capabilities)
 {
-    (void)ctx, (void)request, (void)err;
+    (void)request, (void)err;
     Csi__V1__GetPluginCapabilitiesResponse *r = (Csi__V1__GetPluginCapabilitiesResponse *)reply;
-    r->n_capabilities = 3;
-    r->capabilities = rpc_alloc(call, r->n_capabilities, sizeof *r->capabilities);
-    r->capabilities[0] = service(call, CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__CONTROLLER_SERVICE);
-    r->capabilities[1] = service(call, CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__VOLUME_ACCESSIBILITY_CONSTRAINTS);
-    r->capabilities[2] = expansion(call);
+    const struct driver *d = ctx;
+    r->capabilities = rpc_alloc(call, 3, sizeof *r->capabilities);
+    r->capabilities[r->n_capabilities++] =
+        service(call, CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__VOLUME_ACCESSIBILITY_CONSTRAINTS);
+    r->capabilities[r->n_capabilities++] = expansion(call);
+    if (!d->is_node)
+        r->capabilities[r->n_capabilities++] =
+            service(call, CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__CONTROLLER_SERVICE);
     return 0;
 }
 

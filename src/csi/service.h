@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service.h - CSI for one machine: volumes in its pools, mounted by its keeper, without any Kubernetes.
+/* service.h - CSI for one machine: volumes in its pools, mounted by its keeper; all of it without any Kubernetes, or
+ * the node's half of it in a cluster.
  * home: opened and closed by main; the handlers run on the threads of rpc. */
 #pragma once
 
@@ -15,13 +16,18 @@ struct driver_pool {
 };
 
 struct driver_options {
-    const char *node_id;      /* at most 63 bytes: it is a topology value too */
+    const char *node_id; /* at most 63 bytes: it is a topology value too */
+    bool is_node;        /* of a cluster: Kubernetes runs hydrations and exports, and the keeper is a pod of its own */
     const char *state_folder; /* absolute; the keeper's socket is in it */
     const char *programs;     /* folder of `cistern` and `cistern-keeper` */
     unsigned reserve_percent;
     bool has_gauges;                 /* keep the metrics of pools and volumes current: somebody scrapes them */
     const struct driver_pool *pools; /* one at least */
     size_t pool_count;
+    /* Something about the volume of this name (CreateVolume's) is other than before: it was mounted, grown and so on.
+     * On a call's thread; must not wait. NULL: nobody wants to know. */
+    void (*changed)(void *ctx, const char *volume_name);
+    void *ctx;
 };
 
 /* Opens the pools and takes up what was under way: hydrations go on, deleted volumes are freed, and the keeper's
@@ -32,8 +38,12 @@ must_check int driver_open(const struct driver_options *o, struct driver **ret, 
  * without a mount is ended. */
 void driver_close(struct driver *own_d);
 
-/* The table for rpc_options.methods; its ctx is the driver. */
-const struct rpc_method *driver_methods(size_t *ret_count);
+/* The table for rpc_options.methods; its ctx is the driver. A node has no Controller service. */
+const struct rpc_method *driver_methods(const struct driver *d, size_t *ret_count);
+
+/* The node's keeper is there, and its descriptors are held in duplicate (a driver that is not a node's starts its
+ * keeper when it needs one: then this is always true). */
+bool driver_has_keeper(const struct driver *d);
 
 /* rpc_options.answered: a line for each call that failed, and at level debug for each other. */
 void driver_answered(void *ctx, const char *path, const struct err *err, uint64_t took_ns);

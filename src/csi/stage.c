@@ -136,14 +136,16 @@ HANDLER(node_stage)
     struct space *s;
     int r = check_stage(q, err);
     if (r == 0)
-        r = claim_take(&d->claims, q->volume_id, &claim, err);
-    if (r == 0)
-        r = driver_find(d, q->volume_id, &s, &v, err);
+        r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
     if (r == 0)
         r = check_folder(q->staging_target_path, err);
     if (r == 0)
         r = read_wish(q, &wish, err);
-    return r < 0 ? r : stage(d, s, v, &wish, err);
+    if (r == 0)
+        r = stage(d, s, v, &wish, err);
+    if (r == 0)
+        driver_tell(d, v);
+    return r;
 }
 
 /* ---- unstage ----------------------------------------------------------------------------------------------------- */
@@ -175,6 +177,13 @@ static int unstage(struct driver *d, const struct volume *v, const char *path, s
     return record_write(v->dir, &left, err);
 }
 
+/* The volume went with its disk. What is left of its mount must not keep its pod for ever. */
+static int clear_lost(struct driver *d, const char *id, const char *path, struct err *err)
+{
+    int r = keeping_unmount(d->keeping, id, path, err);
+    return r < 0 ? r : mount_unmount(path, UNMOUNT_WAIT_NS, true, err);
+}
+
 HANDLER(node_unstage)
 {
     (void)call, (void)reply;
@@ -187,8 +196,12 @@ HANDLER(node_unstage)
     if (r == 0)
         r = need_field(q->staging_target_path, "staging_target_path", err);
     if (r == 0)
-        r = claim_take(&d->claims, q->volume_id, &claim, err);
+        r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
+    if (r < 0 && driver_has_lost(d, r, err))
+        return clear_lost(d, q->volume_id, q->staging_target_path, err);
     if (r == 0)
-        r = driver_find(d, q->volume_id, &s, &v, err);
-    return r < 0 ? r : unstage(d, v, q->staging_target_path, err);
+        r = unstage(d, v, q->staging_target_path, err);
+    if (r == 0)
+        driver_tell(d, v);
+    return r;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "claims.h"
 #include "unit.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static struct claims claims;
 
@@ -22,6 +24,35 @@ static void the_second_call_for_a_volume_is_told_to_come_again(void **state)
     claim_give(&second);
     claim_give(&other);
     claims_done(&claims);
+}
+
+static void what_one_driver_holds_fast_the_other_driver_of_a_roll_cannot_have(void **state)
+{
+    (void)state;
+    struct err err;
+    struct claims others;
+    struct claim first = {0}, second = {0};
+    char path[] = "/tmp/cistern-claims-XXXXXX", lock[64];
+    assert_non_null(mkdtemp(path));
+    snprintf(lock, sizeof lock, "%s/mounts.lock", path);
+    auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    claims_init(&claims);
+    claims_init(&others);
+    assert_int_equal(claim_take(&claims, "v1", &first, &err), 0);
+    assert_int_equal(claim_hold(&first, dir, path, &err), 0);
+    assert_int_equal(claim_take(&others, "v1", &second, &err), 0);
+    assert_int_equal(claim_hold(&second, dir, path, &err), -ERR_PENDING);
+    claim_give(&first);
+    assert_int_equal(claim_hold(&second, dir, path, &err), 0);
+    claim_give(&second);
+
+    unlink(lock);
+    rmdir(path); /* thrown away by who held it, and another folder is at its place */
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(claim_hold(&first, dir, path, &err), -ERR_NOT_FOUND);
+    rmdir(path);
+    claims_done(&claims);
+    claims_done(&others);
 }
 
 static void a_name_of_128_bytes_fits_and_a_longer_key_does_not(void **state)
@@ -62,6 +93,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_second_call_for_a_volume_is_told_to_come_again),
+        cmocka_unit_test(what_one_driver_holds_fast_the_other_driver_of_a_roll_cannot_have),
         cmocka_unit_test(a_name_of_128_bytes_fits_and_a_longer_key_does_not),
         cmocka_unit_test(claims_have_a_ceiling_and_come_back),
     };
