@@ -10,6 +10,7 @@
 
 struct flags {
     const char *role, *endpoint, *node_id, *state, *metrics, *log_format, *log_level, *programs;
+    const char *node_name, *registration, *kubelet_endpoint; /* node */
     struct opt_list pools;
     uint64_t reserve_percent, threads;
     bool help, version;
@@ -17,6 +18,7 @@ struct flags {
 extern struct flags flags;
 
 /* Each runs until a signal of `signals` comes, which every thread has blocked. */
+must_check int role_node(const sigset_t *signals, struct err *err);
 must_check int role_standalone(const sigset_t *signals, struct err *err);
 
 /* ---- what roles share: share.c ----------------------------------------------------------------------------------- */

@@ -20,14 +20,18 @@ static const struct role {
     bool has_pools;
     int (*run)(const sigset_t *signals, struct err *err);
 } roles[] = {
+    {"node", true, role_node},
     {"standalone", true, role_standalone},
 };
 
 static const struct opt table[] = {
-    {"role", 0, OPT_TEXT, &flags.role, "ROLE", "standalone (node and controller are for Kubernetes)"},
+    {"role", 0, OPT_TEXT, &flags.role, "ROLE", "standalone, or in Kubernetes: node"},
     {"endpoint", 0, OPT_TEXT, &flags.endpoint, "URL", "unix:///PATH of the CSI socket"},
     {"pool", 0, OPT_LIST, &flags.pools, "[NAME=]DIR", "a folder for volumes; may be given again; NAME is 'default'"},
     {"node-id", 0, OPT_TEXT, &flags.node_id, "NAME", "of this machine; its host name"},
+    {"node-name", 0, OPT_TEXT, &flags.node_name, "NAME", "node: of this machine's Node object"},
+    {"kubelet-registration", 0, OPT_TEXT, &flags.registration, "DIR", "node: the kubelet's plugins_registry"},
+    {"kubelet-endpoint", 0, OPT_TEXT, &flags.kubelet_endpoint, "PATH", "node: the CSI socket as the kubelet sees it"},
     {"state", 0, OPT_TEXT, &flags.state, "DIR", "for sockets; may be lost at a reboot"},
     {"metrics", 0, OPT_TEXT, &flags.metrics, "ADDR:PORT", "serve /metrics and /healthz there"},
     {"programs", 0, OPT_TEXT, &flags.programs, "DIR", "where cistern and cistern-keeper are; beside cisternd"},
@@ -88,7 +92,7 @@ static int parse_flags(int argc, char **argv, struct err *err)
         return err_set(err, ERR_INVALID, "--endpoint '%s' is not unix:///PATH", flags.endpoint);
     const struct role *role = find_role();
     if (!role)
-        return err_set(err, ERR_INVALID, "--role is standalone, not '%s'", flags.role);
+        return err_set(err, ERR_INVALID, "--role is standalone or node, not '%s'", flags.role);
     if (role->has_pools && (flags.pools.count == 0 || flags.pools.count > DRIVER_POOLS_MAX))
         return err_set(err, ERR_INVALID, "--pool must be given once at least, and %d times at most", DRIVER_POOLS_MAX);
     if (flags.reserve_percent > 90 || flags.threads > RPC_THREADS_MAX)

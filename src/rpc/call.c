@@ -242,7 +242,8 @@ static void tell(struct rpc_server *s, const struct rpc_method *m, const struct 
     const char *status = rpc_status_name(failed ? rpc_status_of(failed->code) : GRPC_STATUS_OK);
     metric_observe(metric_series(s->seconds, s->options.driver_name, m->path, status), (double)took_ns / NS_PER_SECOND);
     if (s->options.answered)
-        s->options.answered(s->options.ctx, m->path, failed, took_ns);
+        s->options.answered(s->options.answered_ctx ? s->options.answered_ctx : s->options.ctx, m->path, failed,
+                            took_ns);
 }
 
 static void run_and_answer(struct rpc_call *c, const struct rpc_method *m)

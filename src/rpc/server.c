@@ -217,6 +217,16 @@ void rpc_server_stop(struct rpc_server *s, uint64_t grace_ns)
     pthread_join(s->queue_thread, NULL);
 }
 
+bool rpc_server_has_name(const struct rpc_server *s)
+{
+    return socket_name_is_ours(&s->name);
+}
+
+void rpc_server_leave_name(struct rpc_server *s)
+{
+    s->name.published = false;
+}
+
 void rpc_server_free(struct rpc_server *s)
 {
     if (!s)

@@ -40,6 +40,7 @@ struct rpc_options {
     void *ctx; /* for the handlers; outlives the server */
     /* What became of a call, told on its thread before the answer leaves: for the log. `err` NULL: OK. May be NULL. */
     void (*answered)(void *ctx, const char *path, const struct err *err, uint64_t took_ns);
+    void *answered_ctx; /* NULL: ctx */
 };
 
 /* Binds and serves. The socket appears at its path only when it answers. */
@@ -50,6 +51,11 @@ must_check int rpc_server_start(const struct rpc_options *o, struct rpc_server *
  * one that we bound. May run twice; NULL is fine. */
 void rpc_server_stop(struct rpc_server *s, uint64_t grace_ns);
 void rpc_server_free(struct rpc_server *s); /* stops without grace first; NULL is fine */
+
+/* Does the path still lead to our socket? Not after another server took the name. Any thread. */
+bool rpc_server_has_name(const struct rpc_server *s);
+/* The name is not removed at the end. Before rpc_server_stop. */
+void rpc_server_leave_name(struct rpc_server *s);
 
 /* ---- for handlers, on their own thread --------------------------------------------------------------------------- */
 

@@ -56,10 +56,15 @@ int socket_name_publish(struct socket_name *n, struct err *err)
     return 0;
 }
 
-void socket_name_remove(struct socket_name *n)
+bool socket_name_is_ours(const struct socket_name *n)
 {
     struct stat st;
-    if (n->published && lstat(n->path, &st) == 0 && st.st_dev == n->dev && st.st_ino == n->ino)
+    return n->published && lstat(n->path, &st) == 0 && st.st_dev == n->dev && st.st_ino == n->ino;
+}
+
+void socket_name_remove(struct socket_name *n)
+{
+    if (socket_name_is_ours(n))
         unlink(n->path);
     n->published = false;
 }

@@ -22,4 +22,5 @@ struct socket_name {
 must_check int socket_name_init(struct socket_name *n, const char *path, struct err *err);
 /* After the bind: only root may connect, and the old socket is replaced. */
 must_check int socket_name_publish(struct socket_name *n, struct err *err);
+bool socket_name_is_ours(const struct socket_name *n);
 void socket_name_remove(struct socket_name *n); /* may run twice */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Builds, from the pinned modules beside this script, what CSI's tests hold us to, into $CISTERN_CACHE/bin: csi-sanity,
-# and csi-spec-1.12 and csi-spec-1.13, which print the published descriptors. May be run again: what was built from the
+# and csi-spec-1.12, csi-spec-1.13 and kubelet-spec, which print the published descriptors. May be run again: what was built from the
 # same pins is kept.
 set -eu
 
@@ -31,3 +31,4 @@ build() {
 build csi-sanity csi-sanity go.mod github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity
 build csi-spec-1.12 csi-spec v1.12.mod .
 build csi-spec-1.13 csi-spec go.mod .
+build kubelet-spec kubelet-spec go.mod .

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """proto/csi.proto is our own text of a contract that others wrote: here it is held to their published descriptors."""
-import os
 import subprocess
 from pathlib import Path
 
 import grpc_tools
 import pytest
+from descriptors import CACHE, TOP, differences, facts_of
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
-TOP = Path(__file__).resolve().parents[3]
-CACHE = Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern"))
 SERVICES = {"Identity", "Controller", "Node"}
 
 
@@ -26,40 +24,6 @@ def ours(tmp_path_factory):
 def published(version):
     out = subprocess.run([CACHE / "bin" / f"csi-spec-{version}"], check=True, capture_output=True).stdout
     return descriptor_pb2.FileDescriptorProto.FromString(out)
-
-
-def enum_facts(prefix, enum):
-    return {(prefix + enum.name, v.name): v.number for v in enum.value}
-
-
-def message_facts(prefix, message):
-    name = prefix + message.name
-    facts = {(name,): "message"}
-    for f in message.field:
-        oneof = message.oneof_decl[f.oneof_index].name if f.HasField("oneof_index") else None
-        facts[(name, f.name)] = (f.number, f.type, f.label, f.type_name, oneof)
-    for enum in message.enum_type:
-        facts |= enum_facts(name + ".", enum)
-    for nested in message.nested_type:
-        facts |= message_facts(name + ".", nested)
-    return facts
-
-
-def facts_of(file):
-    """Every name of the file, with its number and type."""
-    facts = {}
-    for message in file.message_type:
-        facts |= message_facts("", message)
-    for enum in file.enum_type:
-        facts |= enum_facts("", enum)
-    for service in file.service:
-        for m in service.method:
-            facts[(service.name, m.name)] = (m.input_type, m.output_type, m.client_streaming, m.server_streaming)
-    return facts
-
-
-def differences(ours, theirs):
-    return {name: (fact, theirs.get(name)) for name, fact in ours.items() if theirs.get(name) != fact}
 
 
 def test_all_that_we_say_is_in_the_contract_of_1_12_or_1_13_with_the_same_numbers_and_types(ours):

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "register.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/names.h"
+#include <proto/pluginregistration.pb-c.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#define LOOK_NS NS_PER_SECOND
+/* A kubelet that has work calls more often than this; one that was restarted cannot call before it knows us again. */
+#define QUIET_NS (10 * NS_PER_SECOND)
+#define QUIET_AT_FIRST_NS (3 * NS_PER_SECOND)
+#define REFUSED_FIRST_NS (2 * NS_PER_SECOND)
+#define REFUSED_LAST_NS (120 * NS_PER_SECOND)
+
+enum { THREADS = 2 };
+
+struct registration {
+    char *path, *endpoint;           /* owned */
+    const struct rpc_server *plugin; /* borrowed */
+    uint64_t (*last_call_ns)(void *ctx);
+    void *ctx;
+    uint64_t began_ns;
+    struct rpc_server *server; /* owned; the thread's, once it runs; NULL: never published */
+    uint64_t published_ns;     /* the thread's */
+    unsigned refusals;         /* the thread's: in a row, as of the last publication */
+    atomic_bool confirmed, refused;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t woken;
+    bool stopping;
+};
+
+/* ---- what is due ------------------------------------------------------------------------------------------------- */
+
+static uint64_t patience_ns(unsigned refusals)
+{
+    uint64_t wait_ns = REFUSED_FIRST_NS;
+    for (unsigned i = 1; i < refusals && wait_ns < REFUSED_LAST_NS; i++)
+        wait_ns *= 2;
+    return min_u64(wait_ns, REFUSED_LAST_NS);
+}
+
+bool registration_is_due(const struct registration_view *v)
+{
+    switch (v->place) {
+    case PLACE_EMPTY:
+        return true;
+    case PLACE_LIVE:
+        return false;
+    case PLACE_DEAD:
+        /* The kubelet may know us all the same, by the registration of the driver before us: its calls show it. */
+        return v->quiet_ns >= (v->was_called ? QUIET_NS : QUIET_AT_FIRST_NS);
+    case PLACE_OURS:
+        /* It does not ask again by itself after it said no. */
+        return v->refused && v->published_ns >= patience_ns(v->refusals);
+    }
+    return false;
+}
+
+bool socket_is_live(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    if (snprintf(a.sun_path, sizeof a.sun_path, "%s", path) >= (int)sizeof a.sun_path)
+        return false;
+    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    /* EAGAIN: it has more callers than it can take at this moment. */
+    return fd >= 0 && (connect(fd, (struct sockaddr *)&a, sizeof a) == 0 || errno == EAGAIN);
+}
+
+static enum registration_place look(const struct registration *r)
+{
+    struct stat st;
+    if (lstat(r->path, &st) != 0)
+        return PLACE_EMPTY;
+    if (r->server && rpc_server_has_name(r->server))
+        return PLACE_OURS;
+    return socket_is_live(r->path) ? PLACE_LIVE : PLACE_DEAD;
+}
+
+/* ---- the kubelet's two calls ------------------------------------------------------------------------------------- */
+
+static int get_info(void *ctx, struct rpc_call *call, const ProtobufCMessage *request, ProtobufCMessage *reply,
+                    struct err *err)
+{
+    static const char *const versions[] = {"1.0.0"}; /* CSI's, as kubelets ask for it: any 1.x */
+    struct registration *r = ctx;
+    Pluginregistration__PluginInfo *p = (Pluginregistration__PluginInfo *)reply;
+    (void)request, (void)err;
+    p->type = rpc_dup(call, STR("CSIPlugin"));
+    p->name = rpc_dup(call, STR(NAME_DRIVER));
+    p->endpoint = rpc_dup(call, str_of(r->endpoint));
+    p->n_supported_versions = countof(versions);
+    p->supported_versions = rpc_alloc(call, countof(versions), sizeof *p->supported_versions);
+    for (size_t i = 0; i < countof(versions); i++)
+        p->supported_versions[i] = rpc_dup(call, str_of(versions[i]));
+    return 0;
+}
+
+static int notify(void *ctx, struct rpc_call *call, const ProtobufCMessage *request, ProtobufCMessage *reply,
+                  struct err *err)
+{
+    struct registration *r = ctx;
+    const Pluginregistration__RegistrationStatus *q = (const Pluginregistration__RegistrationStatus *)request;
+    (void)call, (void)reply, (void)err;
+    if (q->plugin_registered)
+        log_event(LOG_INFO, "registered with the kubelet", "endpoint", r->endpoint, NULL);
+    else
+        log_event(LOG_ERROR, "the kubelet refuses the driver; it will be told of it again", "endpoint", r->endpoint,
+                  "why", q->error, NULL);
+    atomic_store(&r->confirmed, q->plugin_registered);
+    atomic_store(&r->refused, !q->plugin_registered);
+    return 0;
+}
+
+static const struct rpc_method methods[] = {
+    {"/pluginregistration.Registration/GetInfo", &pluginregistration__info_request__descriptor,
+     &pluginregistration__plugin_info__descriptor, get_info},
+    {"/pluginregistration.Registration/NotifyRegistrationStatus", &pluginregistration__registration_status__descriptor,
+     &pluginregistration__registration_status_response__descriptor, notify},
+};
+
+/* ---- publishing -------------------------------------------------------------------------------------------------- */
+
+/* The new socket is renamed over the old one, so that the kubelet always finds one. */
+static int publish(struct registration *r, struct err *err)
+{
+    struct rpc_server *before = r->server;
+    struct rpc_options o = {.socket_path = r->path,
+                            .driver_name = "registration",
+                            .threads = THREADS,
+                            .methods = methods,
+                            .method_count = countof(methods),
+                            .ctx = r};
+    r->refusals = atomic_load(&r->refused) ? r->refusals + 1 : 0;
+    atomic_store(&r->confirmed, false);
+    atomic_store(&r->refused, false);
+    int e = rpc_server_start(&o, &r->server, err);
+    r->published_ns = clock_now_ns();
+    if (e < 0)
+        return e;
+    rpc_server_free(before);
+    log_event(LOG_INFO, "made known to the kubelet", "socket", r->path, NULL);
+    return 0;
+}
+
+static void tend(struct registration *r)
+{
+    struct err err;
+    uint64_t now_ns = clock_now_ns(), called_ns = r->last_call_ns(r->ctx);
+    struct registration_view v = {.place = look(r),
+                                  .refused = atomic_load(&r->refused),
+                                  .refusals = r->refusals + 1,
+                                  .was_called = called_ns != 0,
+                                  .quiet_ns = now_ns - min_u64(now_ns, max_u64(called_ns, r->began_ns)),
+                                  .published_ns = now_ns - r->published_ns};
+    if (registration_is_due(&v) && publish(r, &err) < 0)
+        log_err(LOG_ERROR, "cannot be made known to the kubelet", &err, "socket", r->path, NULL);
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+static bool rest(struct registration *r)
+{
+    uint64_t end_ns = clock_now_ns() + LOOK_NS;
+    struct timespec at = {.tv_sec = (time_t)(end_ns / NS_PER_SECOND), .tv_nsec = (long)(end_ns % NS_PER_SECOND)};
+    pthread_mutex_lock(&r->lock);
+    while (!r->stopping && pthread_cond_clockwait(&r->woken, &r->lock, CLOCK_MONOTONIC, &at) != ETIMEDOUT)
+        ;
+    bool go_on = !r->stopping;
+    pthread_mutex_unlock(&r->lock);
+    return go_on;
+}
+
+static void *registration_main(void *ctx)
+{
+    struct registration *r = ctx;
+    do
+        tend(r);
+    while (rest(r));
+    return NULL;
+}
+
+static void registration_free(struct registration *own_r)
+{
+    pthread_mutex_destroy(&own_r->lock);
+    pthread_cond_destroy(&own_r->woken);
+    free(own_r->path);
+    free(own_r->endpoint);
+    free(own_r);
+}
+
+int registration_start(const struct registration_options *o, struct registration **ret, struct err *err)
+{
+    struct registration *r = xcalloc(1, sizeof *r);
+    auto_sbuf path;
+    sbuf_init(&path, 4096);
+    sbuf_addf(&path, "%s/%s-reg.sock", o->folder, NAME_DRIVER);
+    r->path = str_dup(sbuf_str(&path));
+    r->endpoint = str_dup(str_of(o->endpoint));
+    r->plugin = o->plugin;
+    r->last_call_ns = o->last_call_ns;
+    r->ctx = o->ctx;
+    r->began_ns = clock_now_ns();
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->woken, NULL);
+    int e = pthread_create(&r->thread, NULL, registration_main, r);
+    if (e) {
+        registration_free(r);
+        return err_sys(err, e, "cannot start the thread 'register'");
+    }
+    pthread_setname_np(r->thread, "register");
+    *ret = r;
+    return 0;
+}
+
+void registration_stop(struct registration *own_r)
+{
+    if (!own_r)
+        return;
+    pthread_mutex_lock(&own_r->lock);
+    own_r->stopping = true;
+    pthread_cond_signal(&own_r->woken);
+    pthread_mutex_unlock(&own_r->lock);
+    pthread_join(own_r->thread, NULL);
+    /* The kubelet forgets the driver of a socket that disappears, even if another one serves the plugin's socket. */
+    if (own_r->server && !rpc_server_has_name(own_r->plugin))
+        rpc_server_leave_name(own_r->server);
+    rpc_server_free(own_r->server);
+    registration_free(own_r);
+}
+
+bool registration_is_confirmed(struct registration *r)
+{
+    return atomic_load(&r->confirmed);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* register.h - the kubelet learns of the driver: a socket in its folder plugins_registry, on which it asks who we are.
+ * home: any thread starts and stops it; a thread "register" of its own does the rest.
+ *
+ * The kubelet registers whatever appears in that folder, and unregisters what disappears or is replaced: for about a
+ * second it then has no driver. So while drivers overlap in a roll the new one takes the plugin's socket, which the
+ * kubelet connects to for each call, and leaves the registration alone until nothing can be lost by renewing it. */
+#pragma once
+
+#include "rpc/server.h"
+
+struct registration;
+
+struct registration_options {
+    const char *folder;                  /* absolute: the kubelet's plugins_registry, as we see it */
+    const char *endpoint;                /* the plugin's socket, as the kubelet sees it */
+    const struct rpc_server *plugin;     /* borrowed: who serves it */
+    uint64_t (*last_call_ns)(void *ctx); /* when the kubelet last called the plugin, in clock_now_ns; 0: never */
+    void *ctx;
+};
+
+/* Strings are copied. */
+must_check int registration_start(const struct registration_options *o, struct registration **ret, struct err *err);
+
+/* The registration goes if no other driver has taken the plugin's socket; else it is left for that one to renew. NULL
+ * is fine. Before the plugin's server is stopped. */
+void registration_stop(struct registration *own_r);
+
+/* Did the kubelet say that we are registered, since this process published itself? For tests and people. */
+bool registration_is_confirmed(struct registration *r);
+
+/* Does somebody accept connections at the socket `path`? */
+bool socket_is_live(const char *path);
+
+/* ---- pure -------------------------------------------------------------------------------------------------------- */
+
+enum registration_place {
+    PLACE_EMPTY,
+    PLACE_OURS,
+    PLACE_LIVE, /* another driver's, which answers: it and we are two pods of a roll */
+    PLACE_DEAD, /* another driver's, which died or has ended */
+};
+
+struct registration_view {
+    enum registration_place place;
+    bool refused;          /* the kubelet said no to what we published */
+    unsigned refusals;     /* in a row */
+    bool was_called;       /* by the kubelet, since we began */
+    uint64_t quiet_ns;     /* since its last call, or since we began */
+    uint64_t published_ns; /* since we published */
+};
+
+/* Is the registration to be made anew now? */
+bool registration_is_due(const struct registration_view *v);

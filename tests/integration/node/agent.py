@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cisternd --role=node with its keeper, as its two pods are on a node, and a kubelet that registers what it finds."""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import grpc
+from driver import BUILD, TOP, Client, Driver, command_line, processes, wait_for
+from grpc_tools import protoc
+
+
+def _stubs():
+    out = tempfile.mkdtemp(prefix="cistern-stubs-")
+    code = protoc.main(["protoc", f"-I{TOP / 'proto'}", f"--python_out={out}", f"--grpc_python_out={out}",
+                        "pluginregistration.proto"])
+    assert code == 0
+    sys.path.insert(0, out)
+    import pluginregistration_pb2
+    import pluginregistration_pb2_grpc
+    return pluginregistration_pb2, pluginregistration_pb2_grpc
+
+
+registration, registration_grpc = _stubs()
+
+
+class Node(Driver):
+    """A node's driver: the keeper is a process of its own, which outlives it. Several may share one `folder`, as the two
+    pods of a roll do: then only the first starts the keeper."""
+
+    def __init__(self, folder, pools=("default",), flags=(), env=None, name="node-1", keeper=None, log="cisternd.log"):
+        super().__init__(folder, pools, flags, env)
+        self.name, self.keeper = name, keeper
+        self.log = self.folder / log
+        self.plugins = self.folder / "plugins_registry"
+        self.plugins.mkdir(exist_ok=True)
+
+    def start_keeper(self):
+        self.state.mkdir(exist_ok=True)
+        with open(self.folder / "keeper.log", "ab") as log:
+            self.keeper = subprocess.Popen([BUILD / "bin" / "cistern-keeper", f"--socket={self.state}/keeper.sock"],
+                                           stderr=log, stdin=subprocess.DEVNULL)
+        wait_for((self.state / "keeper.sock").exists)
+
+    def start(self):
+        if not self.keeper:
+            self.start_keeper()
+        pools = [f"--pool={name}={path}" for name, path in self.pools.items()]
+        served = self.log_text().count("event=serving ")
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [BUILD / "bin" / "cisternd", "--role=node", f"--node-name={self.name}", f"--endpoint=unix://{self.socket}",
+                 f"--state={self.state}", f"--kubelet-registration={self.plugins}", "--log-level=debug",
+                 "--reserve-percent=0", *pools, *self.flags],
+                stderr=log, stdin=subprocess.DEVNULL, env=os.environ | self.env)
+        wait_for(lambda: self.log_text().count("event=serving ") > served or self.process.poll() is not None)
+        self.wait_until_it_answers()
+        return self
+
+    def clean_up(self):
+        super().clean_up()
+        for pid in processes():
+            if str(self.folder) in command_line(pid) and pid != os.getpid():
+                os.kill(pid, signal.SIGKILL)
+        if self.keeper:
+            self.keeper.wait(10)
+
+
+class Kubelet:
+    """What the real one does in its folder plugins_registry (pkg/kubelet/pluginmanager): a socket that appears, or is
+    another one than before, is unregistered if it was known and asked who it is; one that disappears is unregistered."""
+
+    def __init__(self, folder, refuse=0):
+        self.folder, self.refuse = Path(folder), refuse
+        self.known, self.drivers, self.history = {}, {}, []
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def stop(self):
+        self.stopping.set()
+        self.thread.join()
+
+    def _run(self):
+        while not self.stopping.wait(0.05):
+            found = {}
+            for path in self.folder.iterdir():
+                if not path.name.startswith("."):
+                    try:
+                        found[path] = path.stat().st_ino
+                    except FileNotFoundError:
+                        pass
+            for path in [p for p, ino in self.known.items() if found.get(p) != ino]:
+                del self.known[path]
+                for name in [n for n, (_, by) in self.drivers.items() if by == path]:
+                    del self.drivers[name]
+                    self.history.append(("unregistered", name))
+            for path, ino in found.items():
+                if path not in self.known:
+                    self._register(path, ino)
+
+    def _register(self, path, ino):
+        with grpc.insecure_channel(f"unix:{path}") as channel:
+            stub = registration_grpc.RegistrationStub(channel)
+            try:
+                info = stub.GetInfo(registration.InfoRequest(), timeout=1)
+            except grpc.RpcError:
+                return  # asked again, as the real one does with back-off
+            self.known[path] = ino
+            refused, self.refuse = self.refuse > 0, max(0, self.refuse - 1)
+            if not refused:
+                client = Client(info.endpoint)
+                node = client.call("NodeGetInfo", timeout=5)
+                client.close()
+                self.drivers[info.name] = (info.endpoint, path)
+            self.history.append(("refused" if refused else "registered", info.name, node.node_id if not refused else ""))
+            assert info.type == "CSIPlugin" and list(info.supported_versions) == ["1.0.0"]
+            stub.NotifyRegistrationStatus(registration.RegistrationStatus(
+                plugin_registered=not refused, error="no" if refused else ""), timeout=5)
+
+    def wait_for_driver(self, seconds=10):
+        wait_for(lambda: "csi.cistern.io" in self.drivers, seconds)
+
+
+def hold_true(condition, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert condition()
+        time.sleep(0.02)

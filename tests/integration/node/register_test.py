@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the kubelet learns of the driver, and keeps it while drivers come and go."""
+import socket
+
+
+import grpc
+
+from agent import Kubelet, Node, hold_true
+from driver import Client, capability, wait_for
+
+Code = grpc.StatusCode
+
+
+def calls_all_the_time(client):
+    client.call("NodeGetCapabilities", timeout=5)
+    return True
+
+
+def test_the_kubelet_finds_the_driver_and_learns_the_node(node, kubelet):
+    kubelet.wait_for_driver()
+    assert kubelet.history == [("registered", "csi.cistern.io", "node-1")]
+    assert kubelet.drivers["csi.cistern.io"][0] == str(node.socket)
+
+
+def test_a_driver_that_ends_alone_is_unregistered(node, kubelet):
+    kubelet.wait_for_driver()
+    node.stop()
+    wait_for(lambda: not kubelet.drivers)
+    assert list(node.plugins.iterdir()) == [] and not node.socket.exists()
+
+
+def test_a_node_offers_identity_and_node_and_says_how_many_volumes_it_takes(node):
+    info = node.client.call("NodeGetInfo")
+    assert info.max_volumes_per_node == 1024
+    assert dict(info.accessible_topology.segments) == {"topology.cistern.io/node": "node-1"}
+    code, _ = node.client.fails("CreateVolume", name="a")
+    assert code == Code.UNIMPLEMENTED
+    services = {c.service.type for c in node.client.call("GetPluginCapabilities").capabilities if c.HasField("service")}
+    assert services == {2}  # VOLUME_ACCESSIBILITY_CONSTRAINTS
+
+
+def test_a_volume_of_a_pool_that_is_not_here_is_said_to_be_lost_and_lets_its_pod_go(node, folder):
+    lost = "v1-0123456789ab-0123456789ab"
+    node.staging(lost).mkdir(parents=True)
+    code, text = node.client.fails("NodeStageVolume", volume_id=lost, volume_capability=capability(),
+                                   staging_target_path=str(node.staging(lost)))
+    assert code == Code.FAILED_PRECONDITION and "CIS3001" in text and "rehydrate" in text
+    target = node.target(lost)
+    target.mkdir(parents=True)
+    node.unpublish(lost)
+    assert not target.exists()
+    node.unstage(lost)
+
+
+def test_in_a_roll_the_kubelet_never_loses_the_driver_while_it_calls(node, kubelet, folder):
+    kubelet.wait_for_driver()
+    caller = Client(node.socket)
+    nodes = [node]
+    for turn in range(3):
+        new = Node(folder, keeper=node.keeper, log=f"cisternd-{turn}.log").start()
+        hold_true(lambda: calls_all_the_time(caller), 0.5)
+        assert nodes[-1].stop() == 0
+        nodes.append(new)
+        hold_true(lambda: calls_all_the_time(caller) and kubelet.drivers, 2)
+    caller.close()
+    assert kubelet.history == [("registered", "csi.cistern.io", "node-1")]
+    # Nobody calls any more: a kubelet that was restarted would find a dead socket, so it is made anew.
+    wait_for(lambda: kubelet.history.count(("registered", "csi.cistern.io", "node-1")) == 2, 20)
+    assert nodes[-1].stop() == 0
+
+
+def test_a_kubelet_that_was_restarted_after_a_roll_finds_the_driver(node, folder):
+    first = Kubelet(node.plugins)
+    first.wait_for_driver()
+    first.stop()
+    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
+    assert node.stop() == 0
+    second = Kubelet(node.plugins)
+    second.wait_for_driver(20)
+    second.stop()
+    assert new.stop() == 0
+
+
+def test_a_driver_that_was_killed_is_made_known_anew(node, kubelet):
+    kubelet.wait_for_driver()
+    node.kill()
+    node.start()
+    wait_for(lambda: kubelet.history.count(("registered", "csi.cistern.io", "node-1")) == 2, 20)
+
+
+def test_a_kubelet_that_said_no_is_asked_again(folder):
+    node = Node(folder)
+    kubelet = Kubelet(node.plugins, refuse=1)
+    node.start()
+    wait_for(lambda: "csi.cistern.io" in kubelet.drivers, 10)
+    assert [h[0] for h in kubelet.history] == ["refused", "registered"]
+    assert "refuses the driver" in node.log_text()
+    kubelet.stop()
+    node.stop()
+    node.clean_up()
+
+
+def test_a_registration_that_somebody_removed_comes_back(node, kubelet):
+    kubelet.wait_for_driver()
+    next(node.plugins.iterdir()).unlink()
+    wait_for(lambda: len([h for h in kubelet.history if h[0] == "registered"]) == 2, 10)
+
+
+def test_a_driver_whose_socket_is_gone_is_not_alive(folder):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    node = Node(folder, flags=[f"--metrics=127.0.0.1:{port}"]).start()
+
+    def health():
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
+            s.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            return s.makefile("rb").readline().split()[1]
+    assert health() == b"200"
+    node.socket.unlink()
+    assert health() == b"503"
+    node.stop()
+    node.clean_up()

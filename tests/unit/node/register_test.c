@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "register.h"
+#include "unit.h"
+#include "util/clock.h"
+
+#define SECONDS(n) ((uint64_t)(n)*NS_PER_SECOND)
+
+static void an_empty_place_is_taken_at_once_and_a_live_one_never(void **state)
+{
+    (void)state;
+    struct registration_view v = {.place = PLACE_EMPTY};
+    assert_true(registration_is_due(&v));
+    v = (struct registration_view){.place = PLACE_LIVE, .quiet_ns = SECONDS(86400)};
+    assert_false(registration_is_due(&v));
+}
+
+static void a_dead_one_is_left_alone_while_the_kubelet_calls(void **state)
+{
+    (void)state;
+    struct registration_view v = {.place = PLACE_DEAD, .was_called = true, .quiet_ns = SECONDS(9)};
+    assert_false(registration_is_due(&v));
+    v.quiet_ns = SECONDS(11);
+    assert_true(registration_is_due(&v));
+}
+
+static void a_dead_one_found_at_the_start_waits_only_for_a_first_call(void **state)
+{
+    (void)state;
+    struct registration_view v = {.place = PLACE_DEAD, .quiet_ns = SECONDS(1)};
+    assert_false(registration_is_due(&v));
+    v.quiet_ns = SECONDS(4);
+    assert_true(registration_is_due(&v));
+}
+
+static void ours_is_renewed_only_when_the_kubelet_said_no_and_later_each_time(void **state)
+{
+    (void)state;
+    struct registration_view v = {.place = PLACE_OURS, .quiet_ns = SECONDS(86400), .published_ns = SECONDS(86400)};
+    assert_false(registration_is_due(&v));
+    v = (struct registration_view){.place = PLACE_OURS, .refused = true, .refusals = 1, .published_ns = SECONDS(1)};
+    assert_false(registration_is_due(&v));
+    v.published_ns = SECONDS(3);
+    assert_true(registration_is_due(&v));
+    v.refusals = 4;
+    assert_false(registration_is_due(&v));
+    v.published_ns = SECONDS(17);
+    assert_true(registration_is_due(&v));
+    v.refusals = 1000;
+    v.published_ns = SECONDS(121);
+    assert_true(registration_is_due(&v));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_place_is_taken_at_once_and_a_live_one_never),
+        cmocka_unit_test(a_dead_one_is_left_alone_while_the_kubelet_calls),
+        cmocka_unit_test(a_dead_one_found_at_the_start_waits_only_for_a_first_call),
+        cmocka_unit_test(ours_is_renewed_only_when_the_kubelet_said_no_and_later_each_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
