@@ -200,16 +200,20 @@ void kube_abandon(struct kube_job *j)
 
 static void stop_delivered(struct mail *m)
 {
-    struct kube *k = container_of(m, struct kube, stop_mail);
-    for (struct kube_job *j = k->jobs; j; j = j->next)
+    struct kube_stop *stop = container_of(m, struct kube_stop, mail);
+    struct kube *k = stop->kube;
+    for (struct kube_job *j = k ? k->jobs : NULL; j; j = j->next)
         if (!j->request.exempt)
             kube_cancel(j);
+    if (k)
+        k->stop = NULL;
+    free(stop);
 }
 
 void kube_stop(struct kube *k)
 {
     if (!atomic_exchange(&k->stopping, true))
-        loop_post(k->loop, &k->stop_mail);
+        loop_post(k->loop, &k->stop->mail);
 }
 
 struct str kube_namespace(const struct kube *k)
@@ -246,7 +250,8 @@ int kube_new(struct loop *l, const struct kube_config *c, const struct kube_opti
     bucket_init(&k->bucket, qps, o->burst ? o->burst : 2 * qps);
     k->pump.fire = pumped;
     k->last = &k->first;
-    k->stop_mail.deliver = stop_delivered;
+    k->stop = xcalloc(1, sizeof *k->stop);
+    *k->stop = (struct kube_stop){.mail.deliver = stop_delivered, .kube = k};
     int r = web_new(l, &web, &k->web, err);
     if (r < 0)
         return r;
@@ -259,7 +264,10 @@ void kube_free(struct kube *k)
     if (!k)
         return;
     assert(loop_is_mine(k->loop));
-    atomic_store(&k->stopping, true);
+    if (k->stop)
+        k->stop->kube = NULL;
+    if (!atomic_exchange(&k->stopping, true))
+        free(k->stop);
     for (struct kube_job *j = k->jobs; j; j = j->next)
         kube_cancel(j);
     web_free(take(&k->web)); /* ends those that were sent; a release of a lease is cut off too */

@@ -51,6 +51,13 @@ struct kube_job {
     struct kube_reply reply;
 };
 
+/* The mail of kube_stop. It may be under way when the client ends: then it outlives it, and is freed by its delivery.
+ */
+struct kube_stop {
+    struct mail mail;
+    struct kube *kube; /* NULL: gone */
+};
+
 struct kube {
     struct loop *loop;  /* borrowed */
     struct web *web;    /* owned */
@@ -66,7 +73,7 @@ struct kube {
     struct kube_job *jobs;
     struct kube_job *first, **last; /* the queue */
     unsigned queued, sent;          /* `sent` without watches */
-    struct mail stop_mail;
+    struct kube_stop *stop;         /* NULL: delivered */
     atomic_bool stopping;
     _Atomic uint64_t requests_sent;
 };

@@ -21,8 +21,8 @@ enum kube_event_type { KUBE_NORMAL, KUBE_WARNING };
 
 /* What an event is about. */
 struct kube_ref {
-    const char *api_version, *kind;
-    struct str ns; /* empty: cluster scope */
+    const struct kube_resource *resource; /* static */
+    struct str ns;                        /* empty: cluster scope */
     struct str name, uid;
 };
 

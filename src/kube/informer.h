@@ -13,19 +13,21 @@
 
 struct kube_informer;
 
-/* The value under which an object is found: a view into `object` (or static), or STR_NULL for none. Pure. */
-struct kube_index {
-    struct str (*value)(const json *object);
-};
-
 enum { KUBE_INDEXES_MAX = 4, KUBE_KEY_MAX = 512 };
+
+/* Adds to the empty `ret_value` the value under which the object is to be found; nothing: under none. Pure. */
+struct kube_index {
+    void (*value)(const json *object, struct sbuf *ret_value);
+};
 
 struct kube_informer_options {
     const struct kube_resource *resource; /* static */
     struct str ns;                        /* empty: all, or a resource without */
     const char *label_selector, *field_selector;
     struct kube_index indexes[KUBE_INDEXES_MAX]; /* up to the first without a function */
-    void (*transform)(void *ctx, json *object);  /* takes out what is not needed; may be NULL */
+    /* Takes out what is not needed, so that many objects need little memory; may be NULL. metadata.name, .namespace and
+     * .resourceVersion have to stay. */
+    void (*transform)(void *ctx, json *object);
     uint64_t resync_ns; /* on_updated for every object, so often; 0: never. Spread over its span */
     size_t objects_max; /* 0: 200,000. More is ERR_NO_SPACE to on_trouble, and no list is complete */
     unsigned page_size; /* 0: 500 */
@@ -40,7 +42,7 @@ struct kube_informer_options {
     void (*on_trouble)(void *ctx, const struct err *err, uint64_t wait_ns);
 };
 
-/* Starts at once, or with the loop. The client must outlive it. */
+/* The loop, or any thread before it starts. Callbacks may not free it. The client must outlive it. */
 struct kube_informer *kube_informer_new(struct kube *k, const struct kube_informer_options *o);
 void kube_informer_free(struct kube_informer *i); /* no callback follows; NULL is fine */
 DEFINE_AUTO(kube_informer, struct kube_informer, kube_informer_free)

@@ -31,8 +31,8 @@ void kube_queue_free(struct kube_queue *q); /* begins nothing more, waits for wh
 DEFINE_AUTO(kube_queue, struct kube_queue, kube_queue_free)
 #define auto_kube_queue auto_with(auto_clean_kube_queue) struct kube_queue *
 
-/* Due now, whatever delay or back-off it had. False: keys_max is reached (or the key is longer than 512 bytes) and it
- * was not taken: only a resync will bring it. */
+/* Due now, whatever delay or back-off it had. False: keys_max is reached (or the key is empty, or longer than 512
+ * bytes) and it was not taken: only a resync will bring it. */
 bool kube_queue_add(struct kube_queue *q, struct str key);
 /* Due after `delay_ns`, or earlier if it is due earlier. */
 bool kube_queue_add_after(struct kube_queue *q, struct str key, uint64_t delay_ns);

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/event.h"
+#include "client_private.h"
+#include "util/clock.h"
+#include <assert.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+enum {
+    SERIES_DEFAULT = 1024,
+    INBOX_MAX = 1024, /* told and not yet seen by the loop */
+    MESSAGE_MAX = 250,
+    NAME_PART_MAX = 200, /* of the object's name in the event's */
+};
+
+#define QUIET_NS (60 * NS_PER_SECOND) /* between two writes of one series */
+#define AGAIN_NS (10 * NS_PER_SECOND) /* after a write that failed */
+#define LOOK_NS (5 * NS_PER_SECOND)   /* how often series are looked at */
+#define TIMEOUT_NS (10 * NS_PER_SECOND)
+
+/* One reason on one object. home: who told, then the inbox, then the loop. */
+struct series {
+    struct series *next;
+    struct kube_events *events; /* borrowed */
+    enum kube_event_type type;
+    const struct kube_resource *resource; /* static */
+    const char *reason;                   /* static */
+    char *ns, *name, *uid;                /* owned */
+    char message[MESSAGE_MAX + 1];
+    uint64_t count; /* in all */
+    int64_t first_ns, last_ns;
+    bool unsent; /* the server does not know the last of them */
+    bool failed; /* the write before this one failed */
+    uint64_t wrote_ns;
+    char *event; /* owned: the name of the Event object; NULL: none yet */
+    struct kube_job *job;
+};
+
+/* The mail to the loop. It may be under way when the events end: then it outlives them. */
+struct doorbell {
+    struct mail mail;
+    struct kube_events *events; /* NULL: gone */
+};
+
+struct kube_events {
+    struct kube *kube; /* borrowed: it outlives us */
+    const char *component;
+    char *instance; /* owned */
+    unsigned series_max, series_count;
+    struct series *recent; /* the last told first */
+    struct timer look;
+    struct doorbell *doorbell; /* owned, but for what is said there */
+    _Atomic uint64_t dropped;
+    pthread_mutex_t lock; /* guards what follows */
+    struct series *inbox, **inbox_last;
+    unsigned inbox_count;
+    bool rung;
+};
+
+static void series_free(struct series *s)
+{
+    if (s->job)
+        kube_abandon(s->job);
+    free(s->ns);
+    free(s->name);
+    free(s->uid);
+    free(s->event);
+    free(s);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static void set_time(json *j, const char *name, int64_t wall_ns)
+{
+    char text[TIME_TEXT_MAX];
+    json_set_str(j, name, str_of(time_text(wall_ns, text)));
+}
+
+static json *event_object(const struct series *s)
+{
+    const struct kube_events *e = s->events;
+    const struct kube_resource *about = s->resource;
+    char api_version[128];
+    snprintf(api_version, sizeof api_version, "%s%s%s", about->group, about->group[0] ? "/" : "", about->version);
+    json *j = json_new_object();
+    json_set_str(j, "apiVersion", STR("v1"));
+    json_set_str(j, "kind", STR("Event"));
+    json_set_str(j, "metadata.name", str_of(s->event));
+    json_set_str(j, "involvedObject.apiVersion", str_of(api_version));
+    json_set_str(j, "involvedObject.kind", str_of(about->kind));
+    if (s->ns[0])
+        json_set_str(j, "involvedObject.namespace", str_of(s->ns));
+    json_set_str(j, "involvedObject.name", str_of(s->name));
+    json_set_str(j, "involvedObject.uid", str_of(s->uid));
+    json_set_str(j, "reason", str_of(s->reason));
+    json_set_str(j, "type", s->type == KUBE_WARNING ? STR("Warning") : STR("Normal"));
+    json_set_str(j, "source.component", str_of(e->component));
+    json_set_str(j, "source.host", str_of(e->instance));
+    json_set_str(j, "reportingComponent", str_of(e->component));
+    json_set_str(j, "reportingInstance", str_of(e->instance));
+    set_time(j, "firstTimestamp", s->first_ns);
+    return j;
+}
+
+static void write_series(struct series *s);
+
+static void on_written(void *ctx, struct kube_reply *r)
+{
+    struct series *s = ctx;
+    s->job = NULL;
+    if (r->code == 0) {
+        s->failed = false;
+        return;
+    }
+    if (r->code == -ERR_NOT_FOUND && s->count > 1 && !s->failed) { /* the server keeps events for an hour */
+        s->failed = true;
+        free(take(&s->event));
+        write_series(s);
+        return;
+    }
+    if (s->failed || r->code == -ERR_DENIED || r->code == -ERR_INVALID) {
+        s->failed = false;
+        atomic_fetch_add(&s->events->dropped, 1);
+    } else {
+        s->failed = s->unsent = true;
+    }
+}
+
+static void write_series(struct series *s)
+{
+    struct kube_events *e = s->events;
+    bool is_new = !s->event;
+    if (is_new) {
+        char name[NAME_PART_MAX + 20];
+        snprintf(name, sizeof name, "%.*s.%016llx", NAME_PART_MAX, s->name, (unsigned long long)clock_random());
+        s->event = str_dup(str_of(name));
+    }
+    auto_json j = is_new ? event_object(s) : json_new_object();
+    json_set_str(j, "message", str_of(s->message));
+    json_set_u64(j, "count", s->count);
+    set_time(j, "lastTimestamp", s->last_ns);
+    s->unsent = false;
+    s->wrote_ns = loop_now_ns(e->kube->loop);
+    /* An event that was created, and its answer lost, is created a second time: better than a lost one. */
+    s->job = kube_submit(e->kube, &(struct kube_request){.verb = is_new ? KUBE_CREATE : KUBE_MERGE_PATCH,
+                                                         .resource = &kube_events_resource,
+                                                         .ns = s->ns[0] ? str_of(s->ns) : STR("default"),
+                                                         .name = is_new ? STR_NULL : str_of(s->event),
+                                                         .body = j,
+                                                         .timeout_ns = TIMEOUT_NS,
+                                                         .ctx = s,
+                                                         .on_done = on_written});
+}
+
+static void looked(struct timer *t)
+{
+    struct kube_events *e = container_of(t, struct kube_events, look);
+    uint64_t now = loop_now_ns(e->kube->loop);
+    bool unsent = false;
+    for (struct series *s = e->recent; s; s = s->next) {
+        if (s->unsent && !s->job && now - s->wrote_ns >= (s->failed ? AGAIN_NS : QUIET_NS))
+            write_series(s);
+        unsent |= s->unsent || s->job;
+    }
+    if (unsent)
+        loop_timer_set(e->kube->loop, t, LOOK_NS);
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
+
+static bool is_same(const struct series *a, const struct series *b)
+{
+    return strcmp(a->reason, b->reason) == 0 && strcmp(a->uid, b->uid) == 0 && strcmp(a->name, b->name) == 0 &&
+           strcmp(a->ns, b->ns) == 0 && a->resource == b->resource && a->type == b->type;
+}
+
+static void forget_oldest(struct kube_events *e)
+{
+    struct series **at = &e->recent;
+    while ((*at)->next)
+        at = &(*at)->next;
+    if ((*at)->unsent)
+        atomic_fetch_add(&e->dropped, 1);
+    series_free(take(at));
+    e->series_count--;
+}
+
+static void seen(struct kube_events *e, struct series *own_told)
+{
+    struct series *s = own_told, **at = &e->recent;
+    while (*at && !is_same(*at, own_told))
+        at = &(*at)->next;
+    if (*at) {
+        s = *at;
+        *at = s->next;
+        s->count++;
+        s->last_ns = own_told->last_ns;
+        memcpy(s->message, own_told->message, sizeof s->message);
+        series_free(own_told);
+    } else if (e->series_count >= e->series_max) {
+        forget_oldest(e);
+        e->series_count++;
+    } else {
+        e->series_count++;
+    }
+    s->next = e->recent;
+    e->recent = s;
+    s->unsent = true;
+    if (s->count == 1)
+        write_series(s);
+}
+
+static void inbox_delivered(struct mail *m)
+{
+    struct doorbell *d = container_of(m, struct doorbell, mail);
+    struct kube_events *e = d->events;
+    if (!e) {
+        free(d);
+        return;
+    }
+    pthread_mutex_lock(&e->lock);
+    struct series *all = take(&e->inbox);
+    e->inbox_last = &e->inbox;
+    e->inbox_count = 0;
+    e->rung = false;
+    pthread_mutex_unlock(&e->lock);
+    for (struct series *next; all; all = next) {
+        next = all->next;
+        seen(e, all);
+    }
+    if (!e->look.due_ns)
+        loop_timer_set(e->kube->loop, &e->look, LOOK_NS);
+}
+
+static void post(struct kube_events *e, struct series *own_told)
+{
+    bool must_ring = false;
+    pthread_mutex_lock(&e->lock);
+    bool fits = e->inbox_count < INBOX_MAX;
+    if (fits) {
+        *e->inbox_last = own_told;
+        e->inbox_last = &own_told->next;
+        e->inbox_count++;
+        must_ring = !e->rung;
+        e->rung = true;
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (must_ring)
+        loop_post(e->kube->loop, &e->doorbell->mail);
+    if (!fits) {
+        atomic_fetch_add(&e->dropped, 1);
+        series_free(own_told);
+    }
+}
+
+void kube_event(struct kube_events *e, const struct kube_ref *about, enum kube_event_type type, const char *reason,
+                const char *fmt, ...)
+{
+    struct series *s = xcalloc(1, sizeof *s);
+    char text[2 * MESSAGE_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    struct str whole = str_of(text);
+    size_t len = 0;
+    for (size_t n; len < whole.len && (n = str_utf8_char(whole, len)) > 0 && len + n <= MESSAGE_MAX;)
+        len += n; /* no character is cut in two */
+    memcpy(s->message, text, len);
+    s->events = e;
+    s->type = type;
+    s->resource = about->resource;
+    s->reason = reason;
+    s->ns = str_dup(about->ns);
+    s->name = str_dup(about->name);
+    s->uid = str_dup(about->uid);
+    s->count = 1;
+    s->first_ns = s->last_ns = clock_wall_ns();
+    post(e, s);
+}
+
+struct kube_ref kube_ref_of(const struct kube_resource *resource, const json *object)
+{
+    const json *metadata = json_at(object, "metadata");
+    return (struct kube_ref){.resource = resource,
+                             .ns = json_member_str(metadata, "namespace"),
+                             .name = json_member_str(metadata, "name"),
+                             .uid = json_member_str(metadata, "uid")};
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+uint64_t kube_events_dropped(const struct kube_events *e)
+{
+    return atomic_load(&e->dropped);
+}
+
+struct kube_events *kube_events_new(struct kube *k, const struct kube_events_options *o)
+{
+    struct kube_events *e = xcalloc(1, sizeof *e);
+    e->kube = k;
+    e->component = o->component;
+    e->instance = str_dup(o->instance);
+    e->series_max = o->series_max ? o->series_max : SERIES_DEFAULT;
+    e->look.fire = looked;
+    e->doorbell = xcalloc(1, sizeof *e->doorbell);
+    *e->doorbell = (struct doorbell){.mail.deliver = inbox_delivered, .events = e};
+    e->inbox_last = &e->inbox;
+    pthread_mutex_init(&e->lock, NULL);
+    return e;
+}
+
+static void free_all(struct series *own_first)
+{
+    for (struct series *next; own_first; own_first = next) {
+        next = own_first->next;
+        series_free(own_first);
+    }
+}
+
+void kube_events_free(struct kube_events *e)
+{
+    if (!e)
+        return;
+    assert(loop_is_mine(e->kube->loop));
+    e->doorbell->events = NULL;
+    if (!e->rung)
+        free(e->doorbell);
+    loop_timer_cancel(e->kube->loop, &e->look);
+    free_all(e->recent);
+    free_all(e->inbox);
+    pthread_mutex_destroy(&e->lock);
+    free(e->instance);
+    free(e);
+}

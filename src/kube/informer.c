@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "informer_private.h"
+#include "util/clock.h"
+#include <assert.h>
+
+enum {
+    PAGE_DEFAULT = 500,
+    GARBLED_MAX = 3, /* watches in a row that cannot be read, before a list is taken instead */
+    RESYNC_SLICES = 64,
+};
+
+#define PAGE_TIMEOUT_NS (60 * NS_PER_SECOND)
+/* The server ends a watch after five to ten minutes, so that its replicas share them. */
+#define WATCH_LEAST_NS (300 * NS_PER_SECOND)
+#define BACKOFF_BASE_NS (500 * NS_PER_MS)
+#define BACKOFF_CAP_NS (30 * NS_PER_SECOND)
+#define PAUSE_NS (100 * NS_PER_MS)
+/* A watch that ended sooner than this and brought nothing counts as a failure, however well it ended: a server may end
+ * each at once. */
+#define LASTED_NS (5 * NS_PER_SECOND)
+#define TOLD_AGAIN_NS (60 * NS_PER_SECOND)
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static void rest(struct kube_informer *i, uint64_t wait_ns)
+{
+    i->state = INFORMER_RESTING;
+    loop_timer_set(i->kube->loop, &i->again, wait_ns);
+}
+
+static void forget_version(struct kube_informer *i)
+{
+    free(take(&i->version));
+}
+
+static void remember_version(struct kube_informer *i, const json *object)
+{
+    struct str version = json_member_str(json_at(object, "metadata"), "resourceVersion");
+    if (!version.len)
+        return;
+    free(i->version);
+    i->version = str_dup(version);
+}
+
+static void fail(struct kube_informer *i, const struct err *err)
+{
+    uint64_t now = loop_now_ns(i->kube->loop);
+    uint64_t wait = clock_backoff_ns(++i->failures, BACKOFF_BASE_NS, BACKOFF_CAP_NS) + PAUSE_NS;
+    rest(i, wait);
+    if (err->code == i->told_code && now - i->told_ns < TOLD_AGAIN_NS)
+        return;
+    i->told_code = err->code;
+    i->told_ns = now;
+    if (i->options.on_trouble && err->code != ERR_CANCELLED)
+        i->options.on_trouble(i->options.ctx, err, wait);
+}
+
+static void went_well(struct kube_informer *i)
+{
+    i->failures = 0;
+    i->garbled = 0;
+    i->told_code = 0;
+}
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+static void on_page(void *ctx, json **own_items)
+{
+    struct kube_informer *i = ctx;
+    if (!own_items) { /* from the beginning: what came until now proves nothing */
+        i->generation++;
+        i->list_failed = false;
+        return;
+    }
+    for (size_t n = 0; n < json_count(*own_items) && !i->list_failed; n++)
+        i->list_failed = copy_put(i, (json *)json_item(*own_items, n), &i->err) < 0;
+}
+
+static void on_listed(void *ctx, struct kube_reply *r)
+{
+    struct kube_informer *i = ctx;
+    i->job = NULL;
+    if (r->code == -ERR_NO_SPACE && i->page_size > 1)
+        i->page_size /= 2;
+    if (r->code < 0 || i->list_failed) {
+        fail(i, r->code < 0 ? &r->err : &i->err);
+        return;
+    }
+    copy_sweep(i);
+    remember_version(i, r->object);
+    i->told_code = 0; /* but not `failures`: a list is no success if no watch follows it */
+    if (!atomic_exchange(&i->synced, true) && i->options.on_synced)
+        i->options.on_synced(i->options.ctx);
+    rest(i, 0);
+}
+
+static void list(struct kube_informer *i)
+{
+    i->state = INFORMER_LISTING;
+    i->generation++;
+    i->list_failed = false;
+    i->job = kube_submit(i->kube, &(struct kube_request){.verb = KUBE_LIST,
+                                                         .resource = i->options.resource,
+                                                         .ns = str_of(i->ns),
+                                                         .label_selector = i->label_selector,
+                                                         .field_selector = i->field_selector,
+                                                         .page_size = i->page_size,
+                                                         .timeout_ns = PAGE_TIMEOUT_NS,
+                                                         .on_page = on_page,
+                                                         .ctx = i,
+                                                         .on_done = on_listed});
+}
+
+/* ---- the watch --------------------------------------------------------------------------------------------------- */
+
+/* What went wrong on the server's side. A version that it forgot is the one thing that only a list mends. */
+static int watch_error(struct kube_informer *i, const json *status, struct err *err)
+{
+    struct answer_outcome out;
+    int r = answer_of_status("watch", status, &out, err);
+    if (out.is_expired)
+        forget_version(i);
+    return r;
+}
+
+static int on_line(void *ctx, struct str line, struct err *err)
+{
+    struct kube_informer *i = ctx;
+    enum watch_type type;
+    auto_json object = NULL;
+    int r = event_line_parse(line, &type, &object, err);
+    if (r < 0)
+        return r;
+    if (type == WATCH_ERROR)
+        return watch_error(i, object, err);
+    if (type == WATCH_DELETED)
+        r = copy_remove(i, object, err);
+    else if (type != WATCH_BOOKMARK)
+        r = copy_put(i, object, err);
+    if (r < 0)
+        return r;
+    /* After the copy has it: a watch that is resumed from here has missed nothing. */
+    remember_version(i, object);
+    went_well(i);
+    return 0;
+}
+
+static int on_bytes(void *ctx, const char *bytes, size_t n)
+{
+    struct kube_informer *i = ctx;
+    return lines_feed(&i->lines, (struct str){bytes, n}, on_line, i, &i->err);
+}
+
+/* Is a list needed before the next watch? */
+static bool lost_its_place(struct kube_informer *i, int status, const struct err *err)
+{
+    if (err->code == ERR_CORRUPT)
+        i->garbled++;
+    return status == 410 || err->code == ERR_NO_SPACE || i->garbled >= GARBLED_MAX;
+}
+
+static void on_watched(void *ctx, struct kube_reply *r)
+{
+    struct kube_informer *i = ctx;
+    /* Where we ended it ourselves, we know why. */
+    struct err err = r->code < 0 && r->status == 200 && i->err.code ? i->err : r->err;
+    i->job = NULL;
+    if (loop_now_ns(i->kube->loop) - i->watch_began_ns > LASTED_NS)
+        i->failures = 0;
+    if (r->code < 0 && lost_its_place(i, r->status, &err))
+        forget_version(i);
+    if (r->code < 0 && (i->version || err.code != ERR_AGAIN))
+        fail(i, &err);
+    else if (i->failures++ == 0)
+        rest(i, PAUSE_NS); /* its time was over, or a list follows: that is the rule, no failure */
+    else
+        rest(i, clock_backoff_ns(i->failures, BACKOFF_BASE_NS, BACKOFF_CAP_NS) + PAUSE_NS);
+}
+
+static void watch(struct kube_informer *i)
+{
+    struct kube_stream stream = {.resource_version = str_of(i->version),
+                                 .lasts_ns = WATCH_LEAST_NS + clock_random() % WATCH_LEAST_NS,
+                                 .on_bytes = on_bytes};
+    i->state = INFORMER_WATCHING;
+    lines_clear(&i->lines);
+    i->err = (struct err){0};
+    i->watch_began_ns = loop_now_ns(i->kube->loop);
+    i->job = kube_job_start(i->kube,
+                            &(struct kube_request){.verb = KUBE_LIST,
+                                                   .resource = i->options.resource,
+                                                   .ns = str_of(i->ns),
+                                                   .label_selector = i->label_selector,
+                                                   .field_selector = i->field_selector,
+                                                   .timeout_ns = PAGE_TIMEOUT_NS,
+                                                   .ctx = i,
+                                                   .on_done = on_watched},
+                            &stream);
+}
+
+static void rested(struct timer *t)
+{
+    struct kube_informer *i = container_of(t, struct kube_informer, again);
+    if (i->version)
+        watch(i);
+    else
+        list(i);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static void resynced(struct timer *t)
+{
+    struct kube_informer *i = container_of(t, struct kube_informer, resync);
+    loop_timer_set(i->kube->loop, t, i->options.resync_ns / RESYNC_SLICES);
+    if (!kube_informer_has_synced(i))
+        return;
+    copy_resync(i, i->resync_slice, RESYNC_SLICES);
+    i->resync_slice = (i->resync_slice + 1) % RESYNC_SLICES;
+}
+
+static char *copied(const char *text)
+{
+    return text ? str_dup(str_of(text)) : NULL;
+}
+
+struct kube_informer *kube_informer_new(struct kube *k, const struct kube_informer_options *o)
+{
+    struct kube_informer *i = xcalloc(1, sizeof *i);
+    size_t indexes = 0;
+    assert(loop_is_mine(k->loop));
+    i->kube = k;
+    i->options = *o;
+    i->ns = str_dup(o->ns);
+    i->label_selector = copied(o->label_selector);
+    i->field_selector = copied(o->field_selector);
+    i->page_size = o->page_size ? o->page_size : PAGE_DEFAULT;
+    i->again.fire = rested;
+    i->resync.fire = resynced;
+    while (indexes < KUBE_INDEXES_MAX && o->indexes[indexes].value)
+        indexes++;
+    objects_init(&i->objects, i->options.indexes, indexes);
+    lines_init(&i->lines);
+    pthread_mutex_init(&i->lock, NULL);
+    rest(i, 0);
+    if (o->resync_ns)
+        loop_timer_set(k->loop, &i->resync, o->resync_ns / RESYNC_SLICES);
+    return i;
+}
+
+void kube_informer_free(struct kube_informer *i)
+{
+    if (!i)
+        return;
+    assert(loop_is_mine(i->kube->loop) && !i->waiters);
+    loop_timer_cancel(i->kube->loop, &i->again);
+    loop_timer_cancel(i->kube->loop, &i->resync);
+    if (i->job)
+        kube_abandon(i->job);
+    objects_done(&i->objects);
+    lines_done(&i->lines);
+    pthread_mutex_destroy(&i->lock);
+    free(i->ns);
+    free(i->label_selector);
+    free(i->field_selector);
+    free(i->version);
+    free(i);
+}
