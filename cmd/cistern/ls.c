@@ -3,13 +3,16 @@
 #include "cistern.h"
 #include "cli/exit.h"
 #include "cli/term.h"
+#include "ls_order.h"
 #include "store/list.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/json.h"
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
+#include <sys/sysinfo.h>
 
 static const char usage[] = "Usage: cistern ls URI [flags]\n\n"
                             "Lists what is below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///folder/), one "
@@ -35,17 +38,22 @@ static const struct opt table[] = {
     {0},
 };
 
-/* home: the worker's loop once it runs; main reads it after `over` was told. */
+enum { WORKERS_MAX = 4 };
+
+/* home: the first worker's loop once it runs, or under `lock`; main reads it after `over` was told. */
 struct ls {
     struct store *store; /* borrowed */
-    struct worker worker;
+    struct worker workers[WORKERS_MAX];
+    unsigned worker_count;
     struct mail start;
     struct filter filter;
     struct sbuf prefix;
     struct sbuf token;
     FILE *manifest; /* owned */
-    uint64_t names, objects, bytes;
     struct listing *listing;
+    pthread_mutex_t lock; /* guards what follows while a listing runs */
+    uint64_t names, objects, bytes;
+    struct ls_order *order; /* owned */
     int over_fd; /* owned: eventfd */
     bool failed;
     struct err err;
@@ -122,7 +130,7 @@ static bool is_wanted(const struct ls *l, const struct object *o)
     return filter_wants(&l->filter, str_ends(rest, STR("/")) ? str_sub(rest, 0, rest.len - 1) : rest);
 }
 
-static void print_object(struct ls *l, const struct object *o, bool folder)
+static void print_object(struct ls *l, FILE *out, const struct object *o, bool folder)
 {
     auto_sbuf b;
     sbuf_init(&b, 1 << 20);
@@ -134,11 +142,12 @@ static void print_object(struct ls *l, const struct object *o, bool folder)
         return;
     if (globals.json) {
         json_object(&b, l, o, folder);
-        term_json_end(&b, stdout);
+        term_json_end(&b, out);
         return;
     }
     text_object(&b, l, o, folder);
-    puts(b.ptr);
+    sbuf_addc(&b, '\n');
+    fwrite(b.ptr, 1, b.len, out);
 }
 
 /* True: enough. */
@@ -150,7 +159,7 @@ static bool take_object(struct ls *l, const struct object *o)
     l->names++;
     l->objects += !folder;
     l->bytes += folder ? 0 : o->size_bytes;
-    print_object(l, o, folder);
+    print_object(l, stdout, o, folder);
     return flags.max && l->names >= flags.max;
 }
 
@@ -184,59 +193,94 @@ static void next_page(struct ls *l)
                            .folders = !flags.recursive,
                            .ctx = l,
                            .on_done = on_list};
-    store_list_page(l->store, &l->worker, &p);
+    store_list_page(l->store, &l->workers[0], &p);
 }
 
-/* ---- only counted, as fast as it goes ---------------------------------------------------------------------------- */
+/* ---- everything below, as fast as it goes ------------------------------------------------------------------------ */
 
+/* On any worker's loop. */
 static int on_page(void *ctx, const struct object *objects, size_t count, bool sorted_so_far)
 {
     struct ls *l = ctx;
-    (void)sorted_so_far;
+    struct err err;
+    char *text = NULL;
+    size_t len = 0;
+    uint64_t found = 0, bytes = 0;
+    FILE *out = open_memstream(&text, &len);
     for (size_t i = 0; i < count; i++)
-        if (take_object(l, &objects[i]))
-            return -ERR_CANCELLED;
-    return 0;
+        if (is_wanted(l, &objects[i])) {
+            found++;
+            bytes += objects[i].size_bytes;
+            print_object(l, out, &objects[i], false);
+        }
+    fclose(out);
+    pthread_mutex_lock(&l->lock);
+    l->objects += found;
+    l->bytes += bytes;
+    int r = ls_order_add(l->order, objects[0].key, (struct str){text, len}, sorted_so_far, &err);
+    if (r < 0 && !l->failed)
+        l->err = err;
+    l->failed |= r < 0;
+    pthread_mutex_unlock(&l->lock);
+    free(text);
+    return r;
 }
 
 static void on_listed(void *ctx, const struct err *err, uint64_t requests)
 {
     struct ls *l = ctx;
+    struct err own;
     (void)requests;
-    over(l, err && !(flags.max && l->names >= flags.max) ? err : NULL);
+    if (l->failed)
+        own = l->err;
+    else if (!err && ls_order_end(l->order, &own) < 0)
+        l->failed = true;
+    over(l, l->failed ? &own : err);
 }
 
 static void deliver_start(struct mail *m)
 {
     struct ls *l = container_of(m, struct ls, start);
-    static struct worker *workers[1];
-    workers[0] = &l->worker;
-    if (!flags.sum) {
+    struct worker *workers[WORKERS_MAX];
+    /* The first so many are only known page by page, and a manifest is written in order. */
+    if (!flags.recursive || flags.max || l->manifest) {
         next_page(l);
         return;
     }
+    for (unsigned i = 0; i < l->worker_count; i++)
+        workers[i] = &l->workers[i];
     struct listing_options o = {.prefix = sbuf_str(&l->prefix), .ctx = l, .on_page = on_page, .on_done = on_listed};
-    l->listing = listing_start(l->store, workers, 1, &o);
+    l->listing = listing_start(l->store, workers, l->worker_count, &o);
+}
+
+static int start_workers(struct ls *l, struct pool *pool, struct err *err)
+{
+    struct web_options web = {.ca_file = store_ca_file(l->store)};
+    unsigned count = (unsigned)min_u64((uint64_t)get_nprocs(), WORKERS_MAX);
+    int r = 0;
+    while (r == 0 && l->worker_count < count) {
+        r = worker_init(&l->workers[l->worker_count], l->worker_count, pool, &web, false, err);
+        if (r == 0)
+            r = loop_start(l->workers[l->worker_count++].loop, err);
+    }
+    return r;
 }
 
 static int wait_over(struct ls *l, struct pool *pool, struct err *err)
 {
-    struct web_options web = {.ca_file = store_ca_file(l->store)};
     uint64_t n;
     l->over_fd = eventfd(0, EFD_CLOEXEC);
     if (l->over_fd < 0)
         return err_sys(err, errno, "cannot make an eventfd");
-    int r = worker_init(&l->worker, 0, pool, &web, false, err);
-    if (r < 0)
-        return r;
-    r = loop_start(l->worker.loop, err);
+    int r = start_workers(l, pool, err);
     if (r == 0) {
         l->start.deliver = deliver_start;
-        loop_post(l->worker.loop, &l->start);
+        loop_post(l->workers[0].loop, &l->start);
         while (read(l->over_fd, &n, sizeof n) < 0 && errno == EINTR)
             ;
-        loop_stop_and_join(l->worker.loop);
     }
+    for (unsigned i = 0; i < l->worker_count; i++)
+        loop_stop_and_join(l->workers[i].loop);
     return r;
 }
 
@@ -259,13 +303,17 @@ static int print_sum(const struct ls *l)
 static int run(struct ls *l, struct err *err)
 {
     struct pool *pool = NULL;
+    pthread_mutex_init(&l->lock, NULL);
+    l->order = ls_order_new(stdout);
     int r = pool_new(4, &pool, err);
     if (r == 0)
         r = wait_over(l, pool, err);
     pool_free(pool);
-    if (l->listing)
-        listing_free(l->listing);
-    worker_done(&l->worker);
+    listing_free(l->listing);
+    for (unsigned i = 0; i < l->worker_count; i++)
+        worker_done(&l->workers[i]);
+    ls_order_free(l->order);
+    pthread_mutex_destroy(&l->lock);
     sbuf_done(&l->token);
     sbuf_done(&l->prefix);
     auto_clean_fd(&l->over_fd);

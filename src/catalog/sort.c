@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of paths, in bounded memory: runs are sorted and laid down in a file without a name, then merged. */
+/* The order of paths, in bounded memory. Pages of a listing come sorted, whatever their own order: ids that follow each
+ * other are runs already, and are merged as they stand. Where nothing is in order, runs are sorted and laid down in a
+ * file without a name first. */
 #include "format.h"
 #include "util/file.h"
 #include <fcntl.h>
@@ -7,6 +9,7 @@
 enum {
     RUN_IDS = 1 << 20,    /* 16 MiB of keys at a time */
     BUFFER_IDS = 1 << 12, /* of each run while merging: 4,096 runs (all that 2^32 ids can make) need 64 MiB */
+    NATURAL_MAX = 1 << 18 /* runs that came sorted: 20 MiB to merge them; pages of 1,000 keys are 262 M keys */
 };
 
 struct key {
@@ -16,9 +19,9 @@ struct key {
 };
 
 struct run {
-    uint64_t next; /* ids: position in the file of runs */
+    uint64_t next; /* ids: position in the file of runs; with no buffer: the ids themselves */
     uint64_t end;
-    uint32_t *buffer; /* owned */
+    uint32_t *buffer; /* owned; NULL: the run came sorted */
     size_t buffered;
     size_t used;
     struct key head;
@@ -86,6 +89,10 @@ static int write_runs(const struct index *x, uint64_t count, int fd, struct err 
 /* Loads the next head; false at the run's end. */
 static int run_advance(struct merge *m, struct run *r, bool *ret_more, struct err *err)
 {
+    if (!r->buffer) {
+        *ret_more = r->next < r->end;
+        return *ret_more ? key_of(m->x, r->next++, &r->head, err) : 0;
+    }
     if (r->used == r->buffered) {
         size_t n = min_u64(BUFFER_IDS, r->end - r->next);
         *ret_more = n > 0;
@@ -138,26 +145,57 @@ static int out_flush(struct merge *m, struct err *err)
     return r;
 }
 
-static int open_runs(struct merge *m, uint64_t count, struct err *err)
+/* Where each run that came sorted ends; stops at NATURAL_MAX. */
+static int find_runs(struct merge *m, uint64_t count, struct err *err)
 {
-    m->run_count = (count + RUN_IDS - 1) / RUN_IDS;
-    m->runs = xcalloc(m->run_count + 1, sizeof *m->runs);
-    m->heap = xcalloc(m->run_count + 1, sizeof *m->heap);
-    m->out_buffer = xcalloc(BUFFER_IDS, sizeof *m->out_buffer);
-    for (size_t i = 0; i < m->run_count; i++) {
-        struct run *run = &m->runs[i];
-        bool more;
-        run->next = (uint64_t)i * RUN_IDS;
-        run->end = min_u64(count, run->next + RUN_IDS);
-        run->buffer = xcalloc(BUFFER_IDS, sizeof *run->buffer);
-        int r = run_advance(m, run, &more, err);
+    struct key last = {0};
+    size_t room = 0;
+    for (uint64_t id = 0; id < count && m->run_count < NATURAL_MAX; id++) {
+        struct key key;
+        int r = key_of(m->x, id, &key, err);
         if (r < 0)
             return r;
+        if (id == 0 || compare(&last, &key) > 0) {
+            if (m->run_count == room)
+                m->runs = xrealloc(m->runs, room = 2 * room + 16, sizeof *m->runs);
+            m->runs[m->run_count++] = (struct run){.next = id};
+        }
+        m->runs[m->run_count - 1].end = id + 1;
+        last = key;
+    }
+    return 0;
+}
+
+static int make_runs(struct merge *m, uint64_t count, struct err *err)
+{
+    int r = write_runs(m->x, count, m->fd, err);
+    if (r < 0)
+        return r;
+    m->run_count = (count + RUN_IDS - 1) / RUN_IDS;
+    m->runs = xrealloc(m->runs, m->run_count + 1, sizeof *m->runs);
+    for (size_t i = 0; i < m->run_count; i++) {
+        uint64_t next = (uint64_t)i * RUN_IDS;
+        m->runs[i] = (struct run){
+            .next = next, .end = min_u64(count, next + RUN_IDS), .buffer = xcalloc(BUFFER_IDS, sizeof(uint32_t))};
+    }
+    return 0;
+}
+
+static int open_runs(struct merge *m, uint64_t count, struct err *err)
+{
+    int r = find_runs(m, count, err);
+    if (r == 0 && m->run_count == NATURAL_MAX)
+        r = make_runs(m, count, err);
+    m->heap = xcalloc(m->run_count + 1, sizeof *m->heap);
+    m->out_buffer = xcalloc(BUFFER_IDS, sizeof *m->out_buffer);
+    for (size_t i = 0; r == 0 && i < m->run_count; i++) {
+        bool more;
+        r = run_advance(m, &m->runs[i], &more, err);
         m->heap[m->heap_count++] = i;
     }
-    for (size_t i = m->heap_count; i-- > 0;)
+    for (size_t i = m->heap_count; r == 0 && i-- > 0;)
         heap_down(m, i);
-    return 0;
+    return r;
 }
 
 static int merge_runs(struct merge *m, struct err *err)
@@ -199,13 +237,10 @@ int index_sort(const struct index *x, uint64_t count, int fd, uint64_t offset, u
     auto_fd runs = openat(x->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (runs < 0)
         return err_sys(err, errno, "cannot make a temporary file beside the catalog");
-    int r = write_runs(x, count, runs, err);
-    if (r < 0)
-        return r;
     auto_with(merge_done) struct merge m = {.x = x, .fd = runs, .out = fd, .out_offset = offset};
     hash_init(&m.crc);
     hash_begin(&m.crc, HASH_CRC32C);
-    r = open_runs(&m, count, err);
+    int r = open_runs(&m, count, err);
     if (r == 0)
         r = merge_runs(&m, err);
     if (r < 0)

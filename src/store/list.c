@@ -1,157 +1,543 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Readers, each with a range of keys of its own, page after page. A reader whose range has ended takes the upper part
+ * of another's, cut at a key that keyspace.c guesses: there is no need that the key exists. */
 #include "store/list.h"
+#include "keyspace.h"
+#include "util/clock.h"
 #include <assert.h>
-#include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
-/* A store that says "there is more" and brings nothing, so often in a row, never ends. */
-enum { EMPTY_PAGES_MAX = 1000, KEY_ROOM = 8192, TOKEN_ROOM = 16384 };
-
-struct listing {
-    struct store *store;   /* borrowed */
-    struct worker *worker; /* borrowed */
-    struct listing_options options;
-    struct sbuf prefix;
-    struct mail start;
-    struct mail stop;
-    struct store_job *job; /* the page under way; of the worker's loop, as all that follows */
-    struct sbuf last_key;
-    struct sbuf token;
-    unsigned empty_pages;
-    bool sorted;
-    bool cancelled;
-    bool ended;
-    _Atomic unsigned refs; /* the owner's, and the stop mail's while it is under way */
-    uint64_t requests;
-    uint64_t skipped;
+enum {
+    EMPTY_PAGES_MAX = 1000, /* a store that says "there is more" and brings nothing, so often in a row, never ends */
+    KEY_ROOM = 8192,
+    TOKEN_ROOM = 16384,
+    READERS_DEFAULT = 32, /* with 20 ms a page as fast as two cores parse; a page in flight takes half a MiB */
+    READERS_MAX = 64,
+    SAMPLE_STEP = 32, /* keys of a page that keyspace looks at */
 };
 
-static void next_page(struct listing *l);
+/* A range with less than this left ends sooner than half of it could be asked for. */
+static const double pages_worth_a_cut = 2;
 
-static void end(struct listing *l, const struct err *err)
-{
-    l->ended = true;
-    l->options.on_done(l->options.ctx, err, l->requests);
-}
+/* home: `job` and `asked_end` its worker's loop; the rest under the listing's lock. */
+struct reader {
+    struct listing *listing;
+    struct worker *worker; /* borrowed */
+    struct mail mail;      /* "look what there is to do" */
+    bool is_posted;
+    bool is_active;              /* has a range */
+    struct reader *prev, *next;  /* of the active ones, in order of their ranges */
+    struct sbuf after;           /* its keys are greater than this ... */
+    struct sbuf end;             /* ... and not greater than this; empty: to the end of all */
+    struct sbuf first, last;     /* keys of the page before; of another's, until a page came */
+    struct sbuf token;
+    unsigned empty_pages;
+    unsigned pages;     /* since it was last cut, halved */
+    bool has_read;      /* a page of this range came */
+    double pages_left;  /* were its keys spread evenly */
+    struct store_job *job;
+    struct sbuf asked_end; /* what the store was told: a token goes with the same words */
+};
 
-static int check_progress(struct listing *l, size_t count, struct str next_token, struct err *err)
-{
-    l->empty_pages = count ? 0 : l->empty_pages + 1;
-    bool again = next_token.len && str_eq(next_token, sbuf_str(&l->token));
-    if (!again && l->empty_pages <= EMPTY_PAGES_MAX && next_token.len <= TOKEN_ROOM)
-        return 0;
-    err_set(err, ERR_CORRUPT, "listing %s://%.*s/%.*s: the store answers page after page without going on",
-            store_scheme(l->store), STR_FMT(store_bucket(l->store)), STR_FMT(l->options.prefix));
-    return err_advise(err, 1601, "report it to whoever runs the store");
-}
+struct listing {
+    struct store *store; /* borrowed */
+    struct listing_options options;
+    struct sbuf prefix;
+    _Atomic unsigned refs; /* the owner's, and one of each mail on its way */
 
-/* S3's directory buckets list in no order: then the pages are as they come, and say so. */
-static void check_order(struct listing *l, const struct object *objects, size_t count)
-{
-    struct str last = sbuf_str(&l->last_key);
-    for (size_t i = 0; i < count && l->sorted; i++) {
-        l->sorted = str_cmp(last, objects[i].key) < 0 || (last.len == 0 && i == 0);
-        last = objects[i].key;
-    }
-    if (count) {
-        sbuf_clear(&l->last_key);
-        sbuf_add(&l->last_key, objects[count - 1].key);
-    }
-}
-
-static void on_page(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
-                    struct str next_token)
-{
-    struct listing *l = ctx;
+    pthread_mutex_t lock; /* guards what follows, and the readers */
+    struct keyspace keyspace;
+    struct reader *first_active;
+    size_t active_count;
+    uint64_t requests, skipped, keys, cuts, page_keys;
+    uint64_t wait_ns; /* the shortest for a page: what the way to the store takes when nothing is queued */
+    bool is_unsorted; /* keys come in no order: one reader, page by page */
+    bool is_whole;    /* the store does not begin where it is told: it is cut no more */
+    bool is_stopping;
+    bool has_failed;
+    bool has_ended;
     struct err err;
-    l->job = NULL;
-    l->requests += r->requests;
-    l->skipped += r->skipped;
-    if (r->code < 0) {
-        end(l, &r->err);
-        return;
-    }
-    check_order(l, objects, count);
-    if (check_progress(l, count, next_token, &err) < 0) {
-        end(l, &err);
-        return;
-    }
-    int code = count ? l->options.on_page(l->options.ctx, objects, count, l->sorted) : 0;
-    if (code >= 0 && l->cancelled)
-        code = -ERR_CANCELLED;
-    if (code < 0) {
-        err_set(&err, (enum err_code) - code, "the listing was stopped");
-        end(l, &err);
-    } else if (next_token.len == 0) {
-        end(l, NULL);
-    } else {
-        sbuf_clear(&l->token);
-        sbuf_add(&l->token, next_token);
-        next_page(l);
-    }
-}
+    struct {
+        struct sbuf key; /* first key of the page `page` */
+        uint64_t page, count;
+    } loop; /* pages of no order that come round again */
+    size_t worker_count, reader_count;
+    struct reader readers[];
+};
 
-static void next_page(struct listing *l)
-{
-    struct store_page p = {.prefix = sbuf_str(&l->prefix),
-                           .start_after = l->token.len ? STR_NULL : sbuf_str(&l->last_key),
-                           .token = sbuf_str(&l->token),
-                           .ctx = l,
-                           .on_done = on_page};
-    l->job = store_list_page(l->store, l->worker, &p);
-}
+static void ask(struct reader *r);
 
 static void unref(struct listing *l)
 {
     if (atomic_fetch_sub(&l->refs, 1) > 1)
         return;
+    for (size_t i = 0; i < l->reader_count; i++) {
+        struct reader *r = &l->readers[i];
+        sbuf_done(&r->after);
+        sbuf_done(&r->end);
+        sbuf_done(&r->first);
+        sbuf_done(&r->last);
+        sbuf_done(&r->token);
+        sbuf_done(&r->asked_end);
+    }
     sbuf_done(&l->prefix);
-    sbuf_done(&l->last_key);
-    sbuf_done(&l->token);
+    sbuf_done(&l->loop.key);
+    pthread_mutex_destroy(&l->lock);
     free(l);
 }
 
-static void start(struct mail *m)
+static void copy(struct sbuf *to, struct str from)
 {
-    struct listing *l = container_of(m, struct listing, start);
-    next_page(l);
+    sbuf_clear(to);
+    sbuf_add(to, from);
 }
 
-static void stop(struct mail *m)
+/* ---- who reads what: under the lock ------------------------------------------------------------------------------ */
+
+static void activate(struct reader *r, struct reader *behind)
 {
-    struct listing *l = container_of(m, struct listing, stop);
-    l->cancelled = true;
-    if (l->job)
-        store_cancel(l->job);
+    struct listing *l = r->listing;
+    r->is_active = true;
+    r->prev = behind;
+    r->next = behind ? behind->next : l->first_active;
+    if (r->next)
+        r->next->prev = r;
+    if (behind)
+        behind->next = r;
+    else
+        l->first_active = r;
+    l->active_count++;
+}
+
+static void retire(struct reader *r)
+{
+    struct listing *l = r->listing;
+    r->is_active = false;
+    if (r->prev)
+        r->prev->next = r->next;
+    else
+        l->first_active = r->next;
+    if (r->next)
+        r->next->prev = r->prev;
+    l->active_count--;
+}
+
+/* As many readers as keep the workers busy: parsing a page takes a millisecond or two, and more pages are of use only
+ * while others are waited for. */
+static bool are_enough(const struct listing *l)
+{
+    return l->active_count >= l->worker_count * (2 + l->wait_ns / NS_PER_MS);
+}
+
+/* Each cut costs at most one request more than an uncut listing. So many are spent: a quarter of the pages that are
+ * needed anyway, and one a reader to begin with, but no more than twice what was read, for the sake of short listings.
+ */
+static bool may_cut(const struct listing *l)
+{
+    if (l->is_unsorted || l->is_whole || l->is_stopping || l->page_keys == 0 || are_enough(l))
+        return false;
+    uint64_t pages = l->keys / l->page_keys;
+    return l->cuts < pages / 4 + min_u64(l->reader_count - 1, 2 * pages);
+}
+
+static struct str last_of(const struct reader *r)
+{
+    return r->has_read ? sbuf_str(&r->last) : sbuf_str(&r->after);
+}
+
+/* What a cut of this range is worth: as much as was found in it lately may well follow, unless the end is near. */
+static double worth(const struct reader *r)
+{
+    if (r->pages_left < pages_worth_a_cut)
+        return 0;
+    if (!r->has_read)
+        return 0.5;
+    return r->pages < r->pages_left ? max_u64(r->pages, 1) : r->pages_left;
+}
+
+static struct reader *richest(const struct listing *l, enum keyspace_trust trust, struct sbuf *ret_cut)
+{
+    struct reader *best = NULL;
+    auto_sbuf cut;
+    sbuf_init(&cut, KEY_ROOM);
+    for (struct reader *r = l->first_active; r; r = r->next) {
+        bool richer = worth(r) > 0 && (!best || worth(r) > worth(best));
+        if (richer && keyspace_split(&l->keyspace, last_of(r), sbuf_str(&r->end), trust, &cut)) {
+            best = r;
+            copy(ret_cut, sbuf_str(&cut));
+        }
+    }
+    return best;
+}
+
+static void look_ahead(struct reader *r)
+{
+    r->pages_left =
+        keyspace_pages(&r->listing->keyspace, sbuf_str(&r->first), sbuf_str(&r->last), last_of(r), sbuf_str(&r->end));
+}
+
+/* True: `r` has a range. */
+static bool steal(struct reader *r)
+{
+    struct listing *l = r->listing;
+    auto_sbuf cut;
+    sbuf_init(&cut, KEY_ROOM);
+    if (!may_cut(l))
+        return false;
+    struct reader *victim = richest(l, KEYSPACE_SEEN, &cut);
+    if (!victim)
+        victim = richest(l, KEYSPACE_GUESS, &cut);
+    if (!victim)
+        return false;
+    copy(&r->after, sbuf_str(&cut));
+    copy(&r->end, sbuf_str(&victim->end));
+    copy(&victim->end, sbuf_str(&cut));
+    copy(&r->first, sbuf_str(&victim->first));
+    copy(&r->last, sbuf_str(&victim->last));
+    victim->pages /= 2;
+    look_ahead(victim);
+    sbuf_clear(&r->token);
+    r->pages = r->empty_pages = 0;
+    r->has_read = false;
+    look_ahead(r);
+    activate(r, victim);
+    l->cuts++;
+    return true;
+}
+
+static struct reader *idle_reader(struct listing *l)
+{
+    if (l->active_count == l->reader_count || !may_cut(l))
+        return NULL;
+    for (size_t i = 0; i < l->reader_count; i++)
+        if (!l->readers[i].is_active && !l->readers[i].is_posted)
+            return &l->readers[i];
+    return NULL;
+}
+
+/* ---- a page: under the lock -------------------------------------------------------------------------------------- */
+
+static int fail(struct listing *l, struct err *err, const char *how)
+{
+    err_set(err, ERR_CORRUPT, "listing %s://%.*s/%.*s: %s", store_scheme(l->store), STR_FMT(store_bucket(l->store)),
+            STR_FMT(sbuf_str(&l->prefix)), how);
+    return err_advise(err, 1601, "report it to whoever runs the store");
+}
+
+static bool is_sorted(const struct reader *r, const struct object *objects, size_t count)
+{
+    struct str last = r->has_read ? sbuf_str(&r->last) : STR_NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (last.ptr && str_cmp(last, objects[i].key) >= 0)
+            return false;
+        last = objects[i].key;
+    }
+    return true;
+}
+
+/* Pages of no order have no end that could be seen coming. A page that begins with a key that began an earlier one
+ * says that they come round again: the key is kept at pages 1, 2, 4, 8 ..., so that any round is met in the end (Brent).
+ */
+static bool comes_round(struct listing *l, const struct object *objects, size_t count)
+{
+    if (count == 0)
+        return false;
+    if (l->loop.count > 0 && str_eq(sbuf_str(&l->loop.key), objects[0].key))
+        return true;
+    if (++l->loop.count >= 2 * l->loop.page) {
+        l->loop.page = l->loop.count;
+        copy(&l->loop.key, objects[0].key);
+    }
+    return false;
+}
+
+/* S3's directory buckets list in no order: then the pages are as they come, and say so. */
+static int check_order(struct reader *r, const struct object *objects, size_t count, struct err *err)
+{
+    struct listing *l = r->listing;
+    if (!l->is_unsorted && !is_sorted(r, objects, count)) {
+        if (l->cuts > 0)
+            return fail(l, err, "the store's keys are out of order");
+        l->is_unsorted = true;
+    }
+    if (l->is_unsorted && comes_round(l, objects, count))
+        return fail(l, err, "the store answers the same pages again and again");
+    return 0;
+}
+
+static int check_progress(struct reader *r, size_t count, struct str next_token, struct err *err)
+{
+    r->empty_pages = count ? 0 : r->empty_pages + 1;
+    bool again = next_token.len && str_eq(next_token, sbuf_str(&r->token));
+    if (!again && r->empty_pages <= EMPTY_PAGES_MAX && next_token.len <= TOKEN_ROOM)
+        return 0;
+    return fail(r->listing, err, "the store answers page after page without going on");
+}
+
+static size_t count_to(const struct object *objects, size_t count, struct str key)
+{
+    size_t low = 0;
+    while (low < count) {
+        size_t mid = low + (count - low) / 2;
+        if (str_cmp(objects[mid].key, key) <= 0)
+            low = mid + 1;
+        else
+            count = mid;
+    }
+    return low;
+}
+
+struct taken {
+    size_t from, to; /* objects of the page that are this range's */
+    bool sorted_so_far;
+    bool is_last;
+};
+
+/* What of the page is the reader's: the range may have been cut while the page was on its way. */
+static void take_range(struct reader *r, const struct object *objects, size_t count, struct taken *ret)
+{
+    struct listing *l = r->listing;
+    if (l->is_unsorted || count == 0) {
+        ret->to = count;
+        return;
+    }
+    if (r->after.len)
+        ret->from = count_to(objects, count, sbuf_str(&r->after));
+    ret->to = r->end.len ? count_to(objects, count, sbuf_str(&r->end)) : count;
+    ret->is_last |= ret->to < count;
+    ret->sorted_so_far = !r->prev;
+    l->is_whole |= ret->from > 0 && l->cuts > 0;
+    copy(&r->first, objects[0].key);
+    copy(&r->last, objects[count - 1].key);
+    for (size_t i = 0; i < count; i += SAMPLE_STEP)
+        keyspace_see(&l->keyspace, objects[i].key);
+    keyspace_see(&l->keyspace, objects[count - 1].key);
+    r->has_read = true;
+}
+
+static int take_page(struct reader *r, const struct store_reply *reply, const struct object *objects, size_t count,
+                     struct str next_token, struct taken *ret, struct err *err)
+{
+    struct listing *l = r->listing;
+    if (reply->code < 0)
+        return err_copy(err, &reply->err);
+    int code = check_order(r, objects, count, err);
+    if (code == 0)
+        code = check_progress(r, count, next_token, err);
+    if (code < 0)
+        return code;
+    ret->is_last = next_token.len == 0;
+    take_range(r, objects, count, ret);
+    l->keys += ret->to - ret->from;
+    l->wait_ns = min_u64(l->wait_ns, reply->first_byte_ns);
+    if (!ret->is_last)
+        l->page_keys = max_u64(l->page_keys, count);
+    r->pages++;
+    look_ahead(r);
+    copy(&r->token, next_token);
+    return 0;
+}
+
+/* ---- on a worker's loop ------------------------------------------------------------------------------------------ */
+
+static void post(struct reader *r)
+{
+    atomic_fetch_add(&r->listing->refs, 1);
+    loop_post(r->worker->loop, &r->mail);
+}
+
+/* Everybody who waits for a page gives it up. */
+static void stop_all(struct listing *l)
+{
+    for (size_t i = 0; i < l->reader_count; i++) {
+        struct reader *r = &l->readers[i];
+        pthread_mutex_lock(&l->lock);
+        bool wanted = !r->is_posted && !l->has_ended;
+        r->is_posted |= wanted;
+        pthread_mutex_unlock(&l->lock);
+        if (wanted)
+            post(r);
+    }
+}
+
+static void stop(struct listing *l, const struct err *err)
+{
+    atomic_fetch_add(&l->refs, 1); /* the last range may end while the others are told */
+    pthread_mutex_lock(&l->lock);
+    bool first = !l->is_stopping;
+    l->is_stopping = true;
+    if (!l->has_failed)
+        err_copy(&l->err, err);
+    l->has_failed = true;
+    pthread_mutex_unlock(&l->lock);
+    if (first)
+        stop_all(l);
     unref(l);
+}
+
+/* The reader's range is read, or given up. Last thing that its caller does: the listing may be gone afterwards. */
+static void range_over(struct reader *r)
+{
+    struct listing *l = r->listing;
+    pthread_mutex_lock(&l->lock);
+    retire(r);
+    bool again = steal(r);
+    bool ends = l->active_count == 0;
+    l->has_ended |= ends;
+    pthread_mutex_unlock(&l->lock);
+    if (again)
+        ask(r);
+    else if (ends)
+        l->options.on_done(l->options.ctx, l->has_failed ? &l->err : NULL, l->requests);
+}
+
+static int give(struct reader *r, const struct object *objects, const struct taken *t, struct err *err)
+{
+    struct listing *l = r->listing;
+    if (t->to <= t->from)
+        return 0;
+    int code = l->options.on_page(l->options.ctx, objects + t->from, t->to - t->from, t->sorted_so_far);
+    return code < 0 ? err_set(err, (enum err_code) - code, "the listing was stopped") : 0;
+}
+
+static void on_page(void *ctx, const struct store_reply *reply, const struct object *objects, size_t count,
+                    struct str next_token)
+{
+    struct reader *r = ctx, *idle = NULL;
+    struct listing *l = r->listing;
+    struct taken t = {0};
+    struct err err;
+    r->job = NULL;
+    pthread_mutex_lock(&l->lock);
+    l->requests += reply->requests;
+    l->skipped += reply->skipped;
+    bool stopping = l->is_stopping;
+    int code = stopping ? 0 : take_page(r, reply, objects, count, next_token, &t, &err);
+    if (code == 0 && (idle = idle_reader(l)) != NULL)
+        idle->is_posted = true;
+    pthread_mutex_unlock(&l->lock);
+    if (idle)
+        post(idle);
+    if (!stopping && code == 0)
+        code = give(r, objects, &t, &err);
+    if (code < 0)
+        stop(l, &err);
+    if (stopping || code < 0 || t.is_last)
+        range_over(r);
+    else
+        ask(r);
+}
+
+static void ask(struct reader *r)
+{
+    struct listing *l = r->listing;
+    pthread_mutex_lock(&l->lock);
+    bool stopping = l->is_stopping;
+    if (r->token.len == 0) {
+        /* Our ranges end with a key, the store's before one: this is the next that matters. */
+        copy(&r->asked_end, sbuf_str(&r->end));
+        if (r->end.len)
+            sbuf_addc(&r->asked_end, ' ');
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (stopping) {
+        range_over(r);
+        return;
+    }
+    struct store_page p = {.prefix = sbuf_str(&l->prefix),
+                           .start_after = r->token.len ? STR_NULL : sbuf_str(&r->after),
+                           .token = sbuf_str(&r->token),
+                           .end_before = sbuf_str(&r->asked_end),
+                           .ctx = r,
+                           .on_done = on_page};
+    r->job = store_list_page(l->store, r->worker, &p);
+}
+
+static void deliver(struct mail *m)
+{
+    struct reader *r = container_of(m, struct reader, mail);
+    struct listing *l = r->listing;
+    pthread_mutex_lock(&l->lock);
+    r->is_posted = false;
+    bool begins = !r->is_active && !l->has_ended && steal(r);
+    bool stops = l->is_stopping;
+    pthread_mutex_unlock(&l->lock);
+    if (begins)
+        ask(r);
+    else if (stops && r->job)
+        store_cancel(r->job);
+    unref(l);
+}
+
+static void deliver_first(struct mail *m)
+{
+    struct reader *r = container_of(m, struct reader, mail);
+    struct listing *l = r->listing;
+    pthread_mutex_lock(&l->lock);
+    r->is_posted = false;
+    r->mail.deliver = deliver;
+    pthread_mutex_unlock(&l->lock);
+    ask(r);
+    unref(l);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+/* A folder is walked once, from its beginning; a directory bucket has no order and begins nowhere else. */
+static bool can_cut(const struct store *s)
+{
+    return strcmp(store_scheme(s), "file") != 0 && !str_ends(store_bucket(s), STR("--x-s3"));
+}
+
+static void reader_init(struct reader *r, struct listing *l, struct worker *w)
+{
+    r->listing = l;
+    r->worker = w;
+    r->mail.deliver = deliver;
+    sbuf_init(&r->after, KEY_ROOM);
+    sbuf_init(&r->end, KEY_ROOM);
+    sbuf_init(&r->first, KEY_ROOM);
+    sbuf_init(&r->last, KEY_ROOM);
+    sbuf_init(&r->token, TOKEN_ROOM);
+    sbuf_init(&r->asked_end, KEY_ROOM + 1);
 }
 
 struct listing *listing_start(struct store *s, struct worker **workers, size_t worker_count,
                               const struct listing_options *o)
 {
     assert(worker_count > 0);
-    struct listing *l = xcalloc(1, sizeof *l);
+    size_t readers = o->parallel ? min_u64(o->parallel, READERS_MAX) : READERS_DEFAULT;
+    if (!can_cut(s))
+        readers = 1;
+    struct listing *l = xcalloc(1, sizeof *l + readers * sizeof l->readers[0]);
     l->store = s;
-    l->worker = workers[0];
     l->options = *o;
-    l->sorted = true;
     l->refs = 1;
+    l->wait_ns = UINT64_MAX / 2;
+    l->worker_count = worker_count;
+    l->reader_count = readers;
+    pthread_mutex_init(&l->lock, NULL);
     sbuf_init(&l->prefix, KEY_ROOM);
-    sbuf_init(&l->last_key, KEY_ROOM);
-    sbuf_init(&l->token, TOKEN_ROOM);
+    sbuf_init(&l->loop.key, KEY_ROOM);
     sbuf_add(&l->prefix, o->prefix);
-    sbuf_add(&l->last_key, o->start_after);
-    l->options.prefix = sbuf_str(&l->prefix);
-    l->start.deliver = start;
-    l->stop.deliver = stop;
-    loop_post(l->worker->loop, &l->start);
+    keyspace_init(&l->keyspace, o->prefix.len);
+    for (size_t i = 0; i < readers; i++)
+        reader_init(&l->readers[i], l, workers[i % worker_count]);
+    struct reader *first = &l->readers[0];
+    sbuf_add(&first->after, o->start_after);
+    first->is_posted = true;
+    first->mail.deliver = deliver_first;
+    activate(first, NULL);
+    post(first);
     return l;
 }
 
 void listing_cancel(struct listing *l)
 {
-    atomic_fetch_add(&l->refs, 1);
-    loop_post(l->worker->loop, &l->stop);
+    struct err err;
+    err_set(&err, ERR_CANCELLED, "the listing was stopped");
+    stop(l, &err);
 }
 
 uint64_t listing_skipped(const struct listing *l)
@@ -163,6 +549,6 @@ void listing_free(struct listing *l)
 {
     if (!l)
         return;
-    assert(l->ended);
+    assert(l->has_ended);
     unref(l);
 }

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ls_order.h - lines that come page by page in no order, written in the order of their keys. What comes early waits in
+ * a file without a name, never in memory. home: one thread at a time. */
+#pragma once
+
+#include "util/str.h"
+#include <stdio.h>
+
+struct ls_order;
+struct ls_order *ls_order_new(FILE *out);
+void ls_order_free(struct ls_order *o);
+
+/* The text of a page that begins with `key`. `is_next`: everything smaller was added before. */
+must_check int ls_order_add(struct ls_order *o, struct str key, struct str text, bool is_next, struct err *err);
+must_check int ls_order_end(struct ls_order *o, struct err *err);
