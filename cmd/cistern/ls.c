@@ -54,7 +54,7 @@ struct ls {
     pthread_mutex_t lock; /* guards what follows while a listing runs */
     uint64_t names, objects, bytes;
     struct ls_order *order; /* owned */
-    int over_fd; /* owned: eventfd */
+    int over_fd;            /* owned: eventfd */
     bool failed;
     struct err err;
 };

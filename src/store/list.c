@@ -26,16 +26,16 @@ struct reader {
     struct worker *worker; /* borrowed */
     struct mail mail;      /* "look what there is to do" */
     bool is_posted;
-    bool is_active;              /* has a range */
-    struct reader *prev, *next;  /* of the active ones, in order of their ranges */
-    struct sbuf after;           /* its keys are greater than this ... */
-    struct sbuf end;             /* ... and not greater than this; empty: to the end of all */
-    struct sbuf first, last;     /* keys of the page before; of another's, until a page came */
+    bool is_active;             /* has a range */
+    struct reader *prev, *next; /* of the active ones, in order of their ranges */
+    struct sbuf after;          /* its keys are greater than this ... */
+    struct sbuf end;            /* ... and not greater than this; empty: to the end of all */
+    struct sbuf first, last;    /* keys of the page before; of another's, until a page came */
     struct sbuf token;
     unsigned empty_pages;
-    unsigned pages;     /* since it was last cut, halved */
-    bool has_read;      /* a page of this range came */
-    double pages_left;  /* were its keys spread evenly */
+    unsigned pages;    /* since it was last cut, halved */
+    bool has_read;     /* a page of this range came */
+    double pages_left; /* were its keys spread evenly */
     struct store_job *job;
     struct sbuf asked_end; /* what the store was told: a token goes with the same words */
 };
@@ -237,7 +237,8 @@ static bool is_sorted(const struct reader *r, const struct object *objects, size
 }
 
 /* Pages of no order have no end that could be seen coming. A page that begins with a key that began an earlier one
- * says that they come round again: the key is kept at pages 1, 2, 4, 8 ..., so that any round is met in the end (Brent).
+ * says that they come round again: the key is kept at pages 1, 2, 4, 8 ..., so that any round is met in the end
+ * (Brent).
  */
 static bool comes_round(struct listing *l, const struct object *objects, size_t count)
 {

@@ -12,7 +12,8 @@ struct listing_options {
     struct str prefix;
     /* Ranges that a former run finished or began: keys up to and including `start_after` are not listed again. */
     struct str start_after;
-    unsigned parallel; /* ranges at once at the most; 1: strictly in order of keys; 0: found by itself */
+    unsigned parallel; /* ranges at once at the most; 1: strictly in order of keys; 0: as many as keep the workers busy.
+                          More than one costs at most a quarter more requests, and one a range */
     void *ctx;
     /* Objects of one page, sorted; `sorted_so_far`: no smaller key can come later. Negative stops the listing with that
      * code. Borrowed until it returns. */

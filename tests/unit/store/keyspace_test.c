@@ -59,13 +59,34 @@ static void a_guess_finds_what_begins_with_something_new(void **state)
 
 static void a_character_is_never_torn(void **state)
 {
-    static const char *const keys[] = {"\xc3\xa9" "0", "\xc3\xbc" "9", "x\xe6\x97\xa5" "5"};
+    static const char *const keys[] = {"\xc3\xa9"
+                                       "0",
+                                       "\xc3\xbc"
+                                       "9",
+                                       "x\xe6\x97\xa5"
+                                       "5"};
     struct keyspace k = seen("", keys, countof(keys));
     (void)state;
-    cut(&k, "\xc3\xa9" "0", "\xc3\xbc" "9", KEYSPACE_SEEN);
-    cut(&k, "\xc3\xa9" "0", NULL, KEYSPACE_GUESS);
-    cut(&k, "x\xe6\x97\xa5" "5", NULL, KEYSPACE_GUESS);
-    cut(&k, "x\xe6\x97\xa5" "1", "x\xe6\x97\xa6" "1", KEYSPACE_GUESS);
+    cut(&k,
+        "\xc3\xa9"
+        "0",
+        "\xc3\xbc"
+        "9",
+        KEYSPACE_SEEN);
+    cut(&k,
+        "\xc3\xa9"
+        "0",
+        NULL, KEYSPACE_GUESS);
+    cut(&k,
+        "x\xe6\x97\xa5"
+        "5",
+        NULL, KEYSPACE_GUESS);
+    cut(&k,
+        "x\xe6\x97\xa5"
+        "1",
+        "x\xe6\x97\xa6"
+        "1",
+        KEYSPACE_GUESS);
 }
 
 /* xorshift; https://www.jstatsoft.org/article/view/v008i14 */
