@@ -58,6 +58,8 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->request = *r;
     j->request.url = j->request.method = NULL;
     j->request.headers = NULL;
+    j->request.ca = STR_NULL;
+    j->request.connect_to = NULL;
     j->head_told = j->paused = false;
     j->aborted = j->socket_errno = 0;
     j->held_until = j->sent = j->received = j->first_byte_ns = 0;

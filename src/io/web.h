@@ -51,6 +51,10 @@ struct web_request {
     ssize_t (*body_read)(void *ctx, char *buf, size_t room); /* bytes, 0 at the end, -1 aborts */
     int (*body_seek)(void *ctx, uint64_t offset);            /* 0, or -1 */
 
+    /* Another way to this server than the others': both copied. */
+    struct str ca;          /* PEM text: who signs its certificate; empty: as in the options */
+    const char *connect_to; /* "10.0.0.1:443": connected to, without a proxy, whatever the URL's host; NULL: none */
+
     struct rate *rate;         /* borrowed; NULL: no cap. Counts body bytes, both ways */
     uint64_t timeout_ns;       /* of the whole; 0: none. It and the stall timeout are looked at four times a second */
     uint64_t stall_timeout_ns; /* 0: as in the options; for what may be silent for long */

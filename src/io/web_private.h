@@ -30,7 +30,10 @@ struct web_job {
     size_t header_room;              /* of header_text */
     struct curl_slist *header_lines; /* owned: one array, linked */
     size_t header_lines_room;        /* lines */
-    int start_code;                  /* negative: it cannot start, start_err says why */
+    struct curl_slist connect_to;    /* as libcurl wants it */
+    char connect_text[300];
+    bool own_way;   /* this request or the last one has a ca or a connect_to of its own */
+    int start_code; /* negative: it cannot start, start_err says why */
     struct err start_err;
 
     bool head_told;

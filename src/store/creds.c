@@ -2,6 +2,7 @@
 #include "creds.h"
 #include "creds_private.h"
 #include "util/clock.h"
+#include "util/hash.h"
 #include "util/metric.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -42,6 +43,18 @@ void identity_unref(struct identity *i)
     free(i);
 }
 
+char *identity_print(const struct identity *i, char *buf)
+{
+    uint8_t sum[32];
+    const char *secret = i->bearer ? i->bearer : i->secret;
+    auto_sbuf b;
+    sha256(secret ? str_of(secret) : STR_NULL, sum);
+    sbuf_init(&b, IDENTITY_PRINT_MAX);
+    sbuf_add_hex(&b, sum, (IDENTITY_PRINT_MAX - 1) / 2);
+    snprintf(buf, IDENTITY_PRINT_MAX, "%s", b.ptr);
+    return buf;
+}
+
 struct creds *creds_new(const struct creds_source *source, struct identity *own_first)
 {
     struct creds *c = xcalloc(1, sizeof *c);
@@ -49,6 +62,8 @@ struct creds *creds_new(const struct creds_source *source, struct identity *own_
     c->source = *source;
     c->now = own_first;
     pthread_mutex_init(&c->lock, NULL);
+    if (!source->method)
+        return c;
     c->exchanges =
         metric_new(METRIC_COUNTER, "cistern_token_exchanges_total", "Fetches of credentials.", "method,result", NULL);
     c->expiry = metric_series(metric_new(METRIC_GAUGE, "cistern_token_expiry_seconds",
@@ -66,6 +81,16 @@ void creds_free(struct creds *c)
         c->source.free_self(c->source.self);
     pthread_mutex_destroy(&c->lock);
     free(c);
+}
+
+void *creds_self(const struct creds *c)
+{
+    return c->source.self;
+}
+
+void creds_pause(struct creds *c, uint64_t pause_ns)
+{
+    c->retry_after_ns = pause_ns;
 }
 
 const char *creds_source_name(const struct creds *c)
@@ -96,7 +121,7 @@ static void deliver(struct mail *m)
 /* Is it too soon to ask again after a refusal? */
 static bool is_paused(const struct creds *c)
 {
-    return c->refused_ns && clock_now_ns() - c->refused_ns < REFUSED_PAUSE_NS;
+    return c->refused_ns && clock_now_ns() - c->refused_ns < c->pause_ns;
 }
 
 struct identity *creds_get(struct creds *c, struct worker *worker, struct creds_waiter *w)
@@ -129,10 +154,19 @@ void creds_reject(struct creds *c, const struct identity *i)
 {
     pthread_mutex_lock(&c->lock);
     if (c->now == i && c->source.fetch) {
+        identity_print(i, c->refused_print);
         identity_unref(c->now);
         c->now = NULL;
     }
     pthread_mutex_unlock(&c->lock);
+}
+
+bool creds_refused_print(struct creds *c, char *buf)
+{
+    pthread_mutex_lock(&c->lock);
+    memcpy(buf, c->refused_print, IDENTITY_PRINT_MAX);
+    pthread_mutex_unlock(&c->lock);
+    return buf[0] != '\0';
 }
 
 void creds_fetched(struct creds *c, struct identity *own_i, const struct err *err)
@@ -143,9 +177,12 @@ void creds_fetched(struct creds *c, struct identity *own_i, const struct err *er
     c->waiters = NULL;
     c->fetching = false;
     c->refused_ns = own_i ? 0 : clock_now_ns();
+    c->pause_ns = max_u64(REFUSED_PAUSE_NS, c->retry_after_ns);
+    c->retry_after_ns = 0;
     if (own_i) {
         identity_unref(c->now);
         c->now = own_i;
+        c->refused_print[0] = '\0';
     } else {
         c->refused = *err;
     }
@@ -154,8 +191,9 @@ void creds_fetched(struct creds *c, struct identity *own_i, const struct err *er
         w->code = own_i ? 0 : err_copy(&w->err, err);
     }
     pthread_mutex_unlock(&c->lock);
-    metric_add(metric_series(c->exchanges, c->source.method, own_i ? "ok" : "error"), 1);
-    if (own_i)
+    if (c->exchanges)
+        metric_add(metric_series(c->exchanges, c->source.method, own_i ? "ok" : "error"), 1);
+    if (c->exchanges && own_i)
         metric_set(c->expiry, expires_ns / (int64_t)NS_PER_SECOND);
     while (waiting) {
         struct creds_waiter *w = waiting;
@@ -163,4 +201,41 @@ void creds_fetched(struct creds *c, struct identity *own_i, const struct err *er
         loop_post(w->home, &w->mail);
     }
     creds_free(c); /* the fetch's own reference */
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+struct patient {
+    struct creds_waiter waiter;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t is_told;
+    bool told;
+};
+
+static void told(struct creds_waiter *w)
+{
+    struct patient *p = container_of(w, struct patient, waiter);
+    pthread_mutex_lock(&p->lock);
+    p->told = true;
+    pthread_cond_signal(&p->is_told);
+    pthread_mutex_unlock(&p->lock);
+}
+
+int creds_wait(struct creds *c, struct worker *worker, struct identity **ret, struct err *err)
+{
+    struct patient p = {.waiter = {.home = worker->loop, .ready = told},
+                        .lock = PTHREAD_MUTEX_INITIALIZER,
+                        .is_told = PTHREAD_COND_INITIALIZER};
+    struct identity *i = creds_get(c, worker, &p.waiter);
+    if (!i) {
+        pthread_mutex_lock(&p.lock);
+        while (!p.told)
+            pthread_cond_wait(&p.is_told, &p.lock);
+        pthread_mutex_unlock(&p.lock);
+        i = p.waiter.identity;
+    }
+    if (!i)
+        return err_copy(err, &p.waiter.err);
+    *ret = i;
+    return 0;
 }

@@ -25,10 +25,35 @@ struct identity {
 struct identity *identity_new(void);
 struct identity *identity_ref(struct identity *i);
 void identity_unref(struct identity *i); /* NULL is fine; wipes the secrets with the last */
+
+/* Tells identities apart, and nothing else of them: 16 hexadecimal digits of a hash of the secret. */
+enum { IDENTITY_PRINT_MAX = 17 };
+char *identity_print(const struct identity *i, char *buf); /* returns buf */
+
 DEFINE_AUTO(identity, struct identity, identity_unref)
 #define auto_identity auto_with(auto_clean_identity) struct identity *
 
 struct creds;
+
+/* Where identities come from. home: frozen. */
+struct creds_source {
+    const char *name;   /* static */
+    const char *method; /* static: the label of cistern_token_exchanges_total; NULL: not counted */
+    void *self;         /* owned */
+    void (*free_self)(void *self);
+    /* Fetches an identity; ends in creds_fetched(), at once or later. Called on the thread of a creds_get, with its
+     * worker. */
+    void (*fetch)(struct creds *c, struct worker *w);
+};
+
+struct creds *creds_new(const struct creds_source *source, struct identity *own_first);
+void *creds_self(const struct creds *c);
+
+/* The end of a fetch: an identity, which is taken, or an error. */
+void creds_fetched(struct creds *c, struct identity *own_i, const struct err *err);
+
+/* For a fetch that will fail: no other before so long. Never less than 20 s. */
+void creds_pause(struct creds *c, uint64_t pause_ns);
 
 /* Somebody who waits for an identity. `ready` is called once on `home`, with `identity` (the waiter's own) or `err`. */
 struct creds_waiter {
@@ -52,6 +77,9 @@ void creds_free(struct creds *c); /* nobody waits any more, though a fetch may b
 
 /* An identity at once, the caller's own, or NULL: then `w` is told later. `worker` makes the request if one is due. */
 struct identity *creds_get(struct creds *c, struct worker *worker, struct creds_waiter *w);
+
+/* The same for threads that are no loop's: waits until there is an identity, which is the caller's, or an error. */
+must_check int creds_wait(struct creds *c, struct worker *worker, struct identity **ret, struct err *err);
 
 /* The store said that this one has expired: the next creds_get fetches another. */
 void creds_reject(struct creds *c, const struct identity *i);

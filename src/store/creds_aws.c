@@ -97,10 +97,11 @@ static struct identity *from_environment(void)
 
 struct aws_source {
     char region[64];
-    char *role_arn;   /* owned; web identity */
-    char *token_file; /* owned; web identity and container */
-    char *token;      /* owned; container: the value itself */
-    char *url;        /* owned; container, and the base of the metadata server */
+    char *role_arn;     /* owned; web identity */
+    char *token_file;   /* owned; web identity and container */
+    char *token;        /* owned; container and grant: the value itself. Secret */
+    char *session_name; /* owned; web identity; NULL: of the environment */
+    char *url;          /* owned; container, and the base of the metadata server */
     /* One fetch at a time: what it needs between its steps. */
     struct creds *creds;
     struct worker *worker;
@@ -112,7 +113,10 @@ static void free_source(void *self)
     struct aws_source *s = self;
     free(s->role_arn);
     free(s->token_file);
+    if (s->token)
+        explicit_bzero(s->token, strlen(s->token));
     free(s->token);
+    free(s->session_name);
     free(s->url);
     free(s);
 }
@@ -229,13 +233,14 @@ static void sts_answered(void *ctx, int status, struct str body, const struct er
 static void fetch_web_identity(struct creds *c, struct worker *w)
 {
     struct aws_source *s = c->source.self;
-    const char *named = env("AWS_ROLE_SESSION_NAME"), *endpoint = env("AWS_ENDPOINT_URL_STS");
+    const char *named = s->session_name ? s->session_name : env("AWS_ROLE_SESSION_NAME"),
+               *endpoint = env("AWS_ENDPOINT_URL_STS");
     const struct web_header headers[] = {{"content-type", STR("application/x-www-form-urlencoded")},
                                          {"accept", STR("application/xml")}};
     auto_mem char *token = NULL;
     char url[URL_MAX];
     s->creds = c;
-    if (!read_token(s, &token))
+    if (!s->token && !read_token(s, &token))
         return;
     snprintf(url, sizeof url, "https://sts.%s.amazonaws.com%s/", s->region, strncmp(s->region, "cn-", 3) ? "" : ".cn");
     auto_sbuf form;
@@ -245,14 +250,16 @@ static void fetch_web_identity(struct creds *c, struct worker *w)
     sbuf_adds(&form, "&RoleSessionName=");
     uri_encode_query(str_of(named ? named : "cistern"), &form);
     sbuf_adds(&form, "&WebIdentityToken=");
-    uri_encode_query(str_of(token), &form);
+    uri_encode_query(str_of(s->token ? s->token : token), &form);
     exchange_start(w, &(struct exchange_request){.method = "POST",
                                                  .url = endpoint ? endpoint : url,
                                                  .headers = headers,
                                                  .header_count = countof(headers),
                                                  .body = sbuf_str(&form),
+                                                 .retry_after_ns = &c->retry_after_ns,
                                                  .ctx = s,
                                                  .done = sts_answered});
+    explicit_bzero(form.ptr, form.len);
 }
 
 /* ---- container --------------------------------------------------------------------------------------------------- */
@@ -405,6 +412,8 @@ int creds_open_aws(const struct store_options *o, const char *region, struct cre
     bool named = o->profile && o->profile[0];
     const char *role = env("AWS_ROLE_ARN"), *token_file = env("AWS_WEB_IDENTITY_TOKEN_FILE");
     struct identity *i = NULL;
+    if (o->auth != STORE_AUTH_ANONYMOUS && creds_has_broker())
+        return creds_open_broker("s3", ret, err);
     if (o->auth == STORE_AUTH_ANONYMOUS) {
         i = identity_new();
         i->anonymous = true;
@@ -432,4 +441,17 @@ int creds_open_aws(const struct store_options *o, const char *region, struct cre
         return err_advise(err, 1701, "add aws_access_key_id and aws_secret_access_key to it in ~/.aws/credentials");
     }
     return open_fetched(region, ret, err);
+}
+
+int creds_open_aws_grant(const struct grant *g, struct creds **ret, struct err *err)
+{
+    if (g->token.len >= TOKEN_MAX || g->region.len >= sizeof((struct aws_source *)0)->region)
+        return err_set(err, ERR_INVALID, "the token or the region is too long");
+    struct aws_source *s = xcalloc(1, sizeof *s);
+    snprintf(s->region, sizeof s->region, "%.*s", STR_FMT(g->region.len ? g->region : STR("us-east-1")));
+    s->role_arn = str_dup(g->role_arn);
+    s->token = str_dup(g->token);
+    s->session_name = str_dup(g->session.len ? g->session : STR("cistern"));
+    *ret = fetched("AWS's token exchange", NULL, s, fetch_web_identity);
+    return 0;
 }

@@ -17,15 +17,20 @@
 #include <stdio.h>
 
 #define SCOPE "https://www.googleapis.com/auth/devstorage.read_write"
+#define FULL_SCOPE "https://www.googleapis.com/auth/devstorage.full_control"
 #define TOKEN_URI "https://oauth2.googleapis.com/token"
+#define STS_URI "https://sts.googleapis.com/v1/token"
 
 enum { FILE_MAX = 1 << 20, FORM_MAX = 64 << 10, ASSERTION_SECONDS = 3600 };
 
 struct gcp_source {
-    char *file; /* owned: the token's, or a federation's subject token's */
-    json *key;  /* owned: the credentials file */
-    char *url;  /* owned: of the exchange */
+    char *file;            /* owned: the token's, or a federation's subject token's */
+    char *subject;         /* owned: instead of its file. Secret */
+    json *key;             /* owned: the credentials file */
+    char *url;             /* owned: of the exchange */
+    char *impersonate_url; /* owned: of a second exchange, of the federated token for a service account's */
     struct creds *creds;
+    struct worker *worker; /* of the fetch under way */
 };
 
 static const char *env(const char *name)
@@ -38,8 +43,12 @@ static void free_source(void *self)
 {
     struct gcp_source *s = self;
     json_free(s->key);
+    if (s->subject)
+        explicit_bzero(s->subject, strlen(s->subject));
+    free(s->subject);
     free(s->file);
     free(s->url);
+    free(s->impersonate_url);
     free(s);
 }
 
@@ -87,6 +96,79 @@ static void refuse_answer(struct gcp_source *s, int status, struct str body)
     refuse(s, &err);
 }
 
+/* {"error": {"code": 403, "message": "...", "status": "PERMISSION_DENIED"}} */
+static void refuse_impersonation(struct gcp_source *s, int status, struct str body)
+{
+    struct err err, ignored;
+    auto_json j = NULL;
+    struct str code = STR_NULL, words = STR_NULL;
+    enum err_code as = status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED;
+    if (json_parse(body, "the answer", &j, &ignored) == 0) {
+        if (json_opt_str(j, "error.status", &code, &ignored) < 0)
+            code = STR_NULL;
+        if (json_opt_str(j, "error.message", &words, &ignored) < 0)
+            words = STR_NULL;
+    }
+    err_set(&err, as, "%d %.*s: %.*s", status, STR_FMT(str_sub(code, 0, 64)), STR_FMT(str_sub(words, 0, 160)));
+    err_wrap(&err, "impersonating the service account");
+    if (as == ERR_DENIED)
+        err_advise(&err, 1702,
+                   "grant roles/iam.workloadIdentityUser on the Google service account to the Kubernetes one");
+    refuse(s, &err);
+}
+
+/* ---- a service account's token for the one in hand --------------------------------------------------------------- */
+
+static void impersonated(void *ctx, int status, struct str body, const struct err *err)
+{
+    struct gcp_source *s = ctx;
+    struct err why;
+    struct str token, until;
+    int64_t expires_ns;
+    auto_json j = NULL;
+    if (err) {
+        refuse(s, err);
+        return;
+    }
+    if (status != 200) {
+        refuse_impersonation(s, status, body);
+        return;
+    }
+    int r = json_parse(body, "the token", &j, &why);
+    if (r == 0)
+        r = json_get_str(j, "accessToken", &token, &why);
+    if (r == 0)
+        r = json_get_str(j, "expireTime", &until, &why);
+    if (r == 0)
+        r = time_parse(until, &expires_ns, &why);
+    if (r == 0 && token.len == 0)
+        r = err_set(&why, ERR_CORRUPT, "its answer holds no token");
+    if (r < 0) {
+        refuse(s, &why);
+        return;
+    }
+    struct identity *i = bearer(token, 0);
+    i->expires_ns = expires_ns;
+    creds_fetched(s->creds, i, NULL);
+}
+
+static void impersonate(struct gcp_source *s, struct str token)
+{
+    auto_identity federated = bearer(token, 0);
+    const struct web_header headers[] = {{"content-type", STR("application/json")},
+                                         {"accept", STR("application/json")},
+                                         {"authorization", str_of(federated->bearer)}};
+    exchange_start(s->worker,
+                   &(struct exchange_request){.method = "POST",
+                                              .url = s->impersonate_url,
+                                              .headers = headers,
+                                              .header_count = countof(headers),
+                                              .body = STR("{\"scope\":[\"" FULL_SCOPE "\"],\"lifetime\":\"3600s\"}"),
+                                              .retry_after_ns = &s->creds->retry_after_ns,
+                                              .ctx = s,
+                                              .done = impersonated});
+}
+
 static void token_came(void *ctx, int status, struct str body, const struct err *err)
 {
     struct gcp_source *s = ctx;
@@ -113,6 +195,8 @@ static void token_came(void *ctx, int status, struct str body, const struct err 
         r = err_set(&why, ERR_CORRUPT, "its answer holds no bearer token");
     if (r < 0)
         refuse(s, &why);
+    else if (s->impersonate_url)
+        impersonate(s, token);
     else
         creds_fetched(s->creds, bearer(token, seconds ? seconds : ASSERTION_SECONDS), NULL);
 }
@@ -125,6 +209,7 @@ static void post(struct gcp_source *s, struct worker *w, const char *type, struc
                                                  .headers = headers,
                                                  .header_count = countof(headers),
                                                  .body = body,
+                                                 .retry_after_ns = &s->creds->retry_after_ns,
                                                  .ctx = s,
                                                  .done = token_came});
 }
@@ -229,12 +314,13 @@ static void fetch_federation(struct creds *c, struct worker *w)
     struct err err;
     struct str audience, type;
     auto_mem char *token = NULL;
-    size_t len;
+    size_t len = 0;
     s->creds = c;
+    s->worker = w;
     int r = json_get_str(s->key, "audience", &audience, &err);
     if (r == 0)
         r = json_get_str(s->key, "subject_token_type", &type, &err);
-    if (r == 0)
+    if (r == 0 && !s->subject)
         r = file_read(AT_FDCWD, s->file, FILE_MAX, &token, &len, &err);
     if (r < 0) {
         refuse(s, &err);
@@ -246,9 +332,10 @@ static void fetch_federation(struct creds *c, struct worker *w)
     json_set_str(j, "scope", STR("https://www.googleapis.com/auth/cloud-platform"));
     json_set_str(j, "requestedTokenType", STR("urn:ietf:params:oauth:token-type:access_token"));
     json_set_str(j, "subjectTokenType", type);
-    json_set_str(j, "subjectToken", str_trim((struct str){token, len}));
+    json_set_str(j, "subjectToken", s->subject ? str_of(s->subject) : str_trim((struct str){token, len}));
     auto_mem char *text = json_text(j, 0);
     post(s, w, "application/json", str_of(text));
+    explicit_bzero(text, strlen(text));
 }
 
 /* ---- metadata server, token file --------------------------------------------------------------------------------- */
@@ -258,9 +345,13 @@ static void fetch_metadata(struct creds *c, struct worker *w)
     struct gcp_source *s = c->source.self;
     const struct web_header headers[] = {{"metadata-flavor", STR("Google")}};
     s->creds = c;
-    exchange_start(
-        w, &(struct exchange_request){
-               .method = "GET", .url = s->url, .headers = headers, .header_count = 1, .ctx = s, .done = token_came});
+    exchange_start(w, &(struct exchange_request){.method = "GET",
+                                                 .url = s->url,
+                                                 .headers = headers,
+                                                 .header_count = 1,
+                                                 .retry_after_ns = &c->retry_after_ns,
+                                                 .ctx = s,
+                                                 .done = token_came});
 }
 
 /* The file says nothing of its token's life: it is read again every minute. */
@@ -303,17 +394,17 @@ static int wrong_file(const char *path, struct gcp_source *own_s, struct err *er
 }
 
 /* Where assertions go is the file's word, and a key's signature must not go there in clear text but to this machine. */
-static int choose_url(struct gcp_source *s, const char *field, const char *otherwise, struct err *err)
+static int choose_url(const json *key, const char *field, const char *otherwise, char **ret, struct err *err)
 {
     struct str uri = str_of(otherwise);
     struct endpoint e;
-    int r = json_opt_str(s->key, field, &uri, err);
+    int r = json_opt_str(key, field, &uri, err);
     if (r == 0)
         r = endpoint_parse(uri, &e, err);
     if (r == 0 && !e.tls && !str_eq(e.host, STR("127.0.0.1")) && !str_eq(e.host, STR("localhost")))
         r = err_set(err, ERR_INVALID, "its %s is not https", field);
     if (r == 0)
-        s->url = str_dup(uri);
+        *ret = str_dup(uri);
     return r;
 }
 
@@ -322,7 +413,9 @@ static int open_federation(struct gcp_source *s, struct err *err)
     struct str file;
     int r = json_get_str(s->key, "credential_source.file", &file, err);
     if (r == 0)
-        r = choose_url(s, "token_url", "https://sts.googleapis.com/v1/token", err);
+        r = choose_url(s->key, "token_url", STS_URI, &s->url, err);
+    if (r == 0 && json_at(s->key, "service_account_impersonation_url"))
+        r = choose_url(s->key, "service_account_impersonation_url", "", &s->impersonate_url, err);
     if (r == 0)
         s->file = str_dup(file);
     return r;
@@ -344,7 +437,7 @@ static int open_file(const char *path, struct creds **ret, struct err *err)
     if (r == 0 && str_eq(type, STR("external_account")))
         r = open_federation(s, err);
     else if (r == 0 && (str_eq(type, STR("service_account")) || str_eq(type, STR("authorized_user"))))
-        r = choose_url(s, "token_uri", TOKEN_URI, err);
+        r = choose_url(s->key, "token_uri", TOKEN_URI, &s->url, err);
     else if (r == 0)
         r = err_set(err, ERR_UNSUPPORTED, "its type '%.*s' is not one that we know", STR_FMT(str_sub(type, 0, 64)));
     if (r < 0)
@@ -388,6 +481,8 @@ int creds_open_gcp(const struct store_options *o, struct creds **ret, struct err
     const char *named = env("GOOGLE_APPLICATION_CREDENTIALS"), *token_file = env("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE");
     /* An emulator takes no credentials, as the vendor's libraries have it, unless some are named. */
     bool emulator = env("STORAGE_EMULATOR_HOST") && !named && !token_file;
+    if (o->auth != STORE_AUTH_ANONYMOUS && creds_has_broker())
+        return creds_open_broker("gs", ret, err);
     if (o->auth == STORE_AUTH_ANONYMOUS || emulator) {
         struct identity *i = identity_new();
         i->anonymous = true;
@@ -405,5 +500,72 @@ int creds_open_gcp(const struct store_options *o, struct creds **ret, struct err
     if (well_known_file(path, sizeof path))
         return open_file(path, ret, err);
     *ret = open_metadata();
+    return 0;
+}
+
+/* ---- a grant: the same exchanges, with what somebody else's token or key is, in memory ----------------------------
+ */
+
+/* The documented address, or that of the environment: the grantee has no say in where his secret goes. */
+static char *address(const char *variable, const char *otherwise, const char *path)
+{
+    const char *named = env(variable);
+    auto_sbuf b;
+    struct err ignored;
+    char *url;
+    sbuf_init(&b, 4096);
+    sbuf_adds(&b, named ? named : otherwise);
+    while (b.len && b.ptr[b.len - 1] == '/')
+        sbuf_cut(&b, b.len - 1);
+    sbuf_adds(&b, path);
+    return sbuf_take(&b, &url, &ignored) == 0 ? url : str_dup(STR(""));
+}
+
+static int open_key(const struct grant *g, struct gcp_source *s, struct err *err)
+{
+    struct str type = STR_NULL;
+    int r = json_parse(g->key, "service_account.json", &s->key, err);
+    if (r == 0)
+        r = json_opt_str(s->key, "type", &type, err);
+    /* Files of other types name addresses and files to read, which are not the grantee's to choose here. */
+    if (r == 0 && !str_eq(type, STR("service_account")))
+        r = err_set(err, ERR_INVALID, "its type is '%.*s', and only 'service_account' is taken here",
+                    STR_FMT(str_sub(type, 0, 64)));
+    s->url = address("CISTERN_GCP_OAUTH_URL", "https://oauth2.googleapis.com", "/token");
+    return r;
+}
+
+static char *impersonation_address(struct str email)
+{
+    auto_sbuf path;
+    sbuf_init(&path, 2048);
+    sbuf_adds(&path, "/v1/projects/-/serviceAccounts/");
+    uri_encode_query(email, &path);
+    sbuf_adds(&path, ":generateAccessToken");
+    return address("CISTERN_GCP_IAM_URL", "https://iamcredentials.googleapis.com", path.ptr);
+}
+
+int creds_open_gcp_grant(const struct grant *g, struct creds **ret, struct err *err)
+{
+    struct gcp_source *s = xcalloc(1, sizeof *s);
+    int r = 0;
+    if (g->kind == GRANT_GCP_KEY) {
+        r = open_key(g, s, err);
+    } else {
+        s->key = json_new_object();
+        json_set_str(s->key, "audience", g->audience);
+        json_set_str(s->key, "subject_token_type", STR("urn:ietf:params:oauth:token-type:jwt"));
+        s->subject = str_dup(g->token);
+        s->url = address("CISTERN_GCP_STS_URL", "https://sts.googleapis.com", "/v1/token");
+        s->impersonate_url = g->email.len ? impersonation_address(g->email) : NULL;
+    }
+    if (r < 0) {
+        free_source(s);
+        return r;
+    }
+    if (g->kind == GRANT_GCP_KEY)
+        *ret = make("the secret's service account", NULL, s, fetch_service_account);
+    else
+        *ret = make("Google's token exchange", NULL, s, fetch_federation);
     return 0;
 }

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* creds_private.h - what a source of credentials gives to creds.c. */
+/* creds_private.h - what creds.c and the sources of credentials share. */
 #pragma once
 
 #include "creds.h"
+#include "grant.h"
 #include <pthread.h>
-
-/* home: frozen. */
-struct creds_source {
-    const char *name;   /* static */
-    const char *method; /* static: the label of cistern_token_exchanges_total */
-    void *self;         /* owned */
-    void (*free_self)(void *self);
-    /* Fetches an identity on the worker's loop; ends in creds_fetched(), at once or later. */
-    void (*fetch)(struct creds *c, struct worker *w);
-};
 
 struct creds {
     _Atomic unsigned
@@ -21,15 +12,24 @@ struct creds {
     struct creds_source source;
     struct metric *exchanges;
     struct metric_series *expiry;
-    pthread_mutex_t lock; /* guards what follows */
-    struct identity *now; /* owned reference */
+    pthread_mutex_t lock;                   /* guards what follows */
+    struct identity *now;                   /* owned reference */
+    char refused_print[IDENTITY_PRINT_MAX]; /* of the one that creds_reject was called for; "" after another came */
     bool fetching;
-    uint64_t refused_ns; /* when a fetch last failed, 0 if none did */
+    uint64_t retry_after_ns; /* the fetch under way writes it, creds_fetched reads it */
+    uint64_t refused_ns;     /* when a fetch last failed, 0 if none did */
+    uint64_t pause_ns;       /* no other is made for so long after it */
     struct err refused;
     struct creds_waiter *waiters;
 };
 
-struct creds *creds_new(const struct creds_source *source, struct identity *own_first);
+/* One grant's exchange, to be made once. Opens only. */
+must_check int creds_open_gcp_grant(const struct grant *g, struct creds **ret, struct err *err);
+must_check int creds_open_aws_grant(const struct grant *g, struct creds **ret, struct err *err);
 
-/* The end of a fetch: an identity, which is taken, or an error. */
-void creds_fetched(struct creds *c, struct identity *own_i, const struct err *err);
+/* The identity that the store refused, if the fetch that is due is because of that. */
+bool creds_refused_print(struct creds *c, char *buf);
+
+/* Who sent us here gives our credentials: CISTERN_BROKER_URL. `scheme` is what the store speaks. */
+bool creds_has_broker(void);
+must_check int creds_open_broker(const char *scheme, struct creds **ret, struct err *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exchange.h"
+#include "timing.h"
 #include "util/clock.h"
 
 enum { ANSWER_MAX = 256 << 10 };
@@ -7,6 +8,7 @@ enum { ANSWER_MAX = 256 << 10 };
 
 struct exchange {
     struct exchange_request r;
+    struct web_job *job;
     char *body; /* owned */
     struct sbuf got;
     bool too_long;
@@ -24,11 +26,17 @@ static void on_done(void *ctx, const struct web_result *result)
 {
     struct exchange *x = ctx;
     struct err err;
+    int64_t skew = timing_skew_ns(web_reply_header(x->job, "date"));
+    if (x->r.retry_after_ns)
+        *x->r.retry_after_ns = timing_retry_after_ns(web_reply_header(x->job, "retry-after"));
     if (x->too_long) {
         err_set(&err, ERR_CORRUPT, "the answer is longer than %d bytes", ANSWER_MAX);
         x->r.done(x->r.ctx, 0, STR_NULL, &err);
     } else if (result->code < 0) {
         x->r.done(x->r.ctx, 0, STR_NULL, &result->err);
+    } else if (timing_is_skew(skew)) {
+        timing_skewed(skew, "the server's", &err);
+        x->r.done(x->r.ctx, 0, STR_NULL, &err);
     } else {
         x->r.done(x->r.ctx, result->status, sbuf_str(&x->got), NULL);
     }
@@ -47,14 +55,16 @@ void exchange_start(struct worker *w, const struct exchange_request *r)
     x->r = *r;
     x->body = r->body.len ? str_dup(r->body) : NULL;
     sbuf_init(&x->got, ANSWER_MAX);
-    web_submit(w->web, &(struct web_request){.method = r->method,
-                                             .url = r->url,
-                                             .headers = r->headers,
-                                             .header_count = r->header_count,
-                                             .body = x->body,
-                                             .body_len = r->body.len,
-                                             .timeout_ns = TIMEOUT_NS,
-                                             .ctx = x,
-                                             .on_body = on_body,
-                                             .on_done = on_done});
+    x->job = web_submit(w->web, &(struct web_request){.method = r->method,
+                                                      .url = r->url,
+                                                      .headers = r->headers,
+                                                      .header_count = r->header_count,
+                                                      .body = x->body,
+                                                      .body_len = r->body.len,
+                                                      .ca = r->ca,
+                                                      .connect_to = r->connect_to,
+                                                      .timeout_ns = TIMEOUT_NS,
+                                                      .ctx = x,
+                                                      .on_body = on_body,
+                                                      .on_done = on_done});
 }

@@ -11,9 +11,13 @@ struct exchange_request {
     const struct web_header *headers;
     size_t header_count;
     struct str body;
+    struct str ca;            /* as in web_request */
+    const char *connect_to;   /* as in web_request */
+    uint64_t *retry_after_ns; /* set before `done` where the answer says when to ask again; may be NULL */
     void *ctx;
     /* Once, never from within exchange_start. `err` NULL: an answer came, with `status` and `body` (borrowed). The
-     * error's sentence names the URL's host and holds nothing of what was sent. */
+     * error's sentence names the URL's host and holds nothing of what was sent. A server whose clock is more than five
+     * minutes from ours is an error too (CIS1901): what it gave, or refused, means nothing by our clock. */
     void (*done)(void *ctx, int status, struct str body, const struct err *err);
 };
 

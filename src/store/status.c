@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What HTTP says, in the alphabet of the house: the one table of that translation. */
 #include "call.h"
-#include "util/clock.h"
+#include "timing.h"
 #include <stdio.h>
 
 static const struct rule {
@@ -42,46 +42,11 @@ static const struct rule *rule_of(int status)
     return &other;
 }
 
-/* Seconds, or a date. A store that asks for an hour is believed up to five minutes. */
-static uint64_t retry_after(const struct call *c)
-{
-    struct str text = call_answer_header(c, "retry-after");
-    struct err ignored;
-    uint64_t seconds = 0;
-    int64_t when;
-    if (text.len == 0)
-        return 0;
-    if (str_to_u64(text, &seconds, &ignored) < 0 && time_parse_http(text, &when, &ignored) == 0) {
-        int64_t wait_ns = when - clock_wall_ns();
-        seconds = wait_ns > 0 ? (uint64_t)wait_ns / NS_PER_SECOND + 1 : 0;
-    }
-    return min_u64(seconds, 300) * NS_PER_SECOND;
-}
-
-/* How far this machine's clock is ahead of the store's, by the answer's own date; 0 if it has none. */
-static int64_t skew_ns(const struct call *c)
-{
-    int64_t theirs;
-    struct err ignored;
-    if (time_parse_http(call_answer_header(c, "date"), &theirs, &ignored) < 0)
-        return 0;
-    return clock_wall_ns() - theirs;
-}
-
 /* Clocks that are apart make every signature and every assertion invalid. A HEAD has no document to say so. */
 static bool is_skew(const struct status_words *w, int64_t skew)
 {
-    const int64_t bound = 300 * (int64_t)NS_PER_SECOND;
     return str_eq(w->code, STR("RequestTimeTooSkewed")) || str_eq(w->code, STR("RequestInTheFuture")) ||
-           ((w->status == 403 || w->status == 401) && (skew > bound || skew < -bound));
-}
-
-static int skewed(struct call *c, int64_t skew)
-{
-    char text[TIME_TEXT_MAX];
-    err_set(&c->err, ERR_DENIED, "this machine's clock is %s %s the store's",
-            duration_text((uint64_t)(skew < 0 ? -skew : skew), text), skew < 0 ? "behind" : "ahead of");
-    return err_advise(&c->err, 1901, "set the clock (chronyc makestep, or timedatectl set-ntp true)");
+           ((w->status == 403 || w->status == 401) && timing_is_skew(skew));
 }
 
 static int denied(struct call *c, const struct status_words *w)
@@ -98,10 +63,10 @@ int call_status(struct call *c, const struct status_words *w)
     const struct rule *rule = rule_of(w->status);
     c->job.reply.may_retry = rule->may_retry;
     c->job.reply.slow_down = rule->slow_down;
-    c->job.reply.retry_after_ns = rule->may_retry ? retry_after(c) : 0;
-    int64_t skew = skew_ns(c);
+    c->job.reply.retry_after_ns = rule->may_retry ? timing_retry_after_ns(call_answer_header(c, "retry-after")) : 0;
+    int64_t skew = timing_skew_ns(call_answer_header(c, "date"));
     if (is_skew(w, skew))
-        return skewed(c, skew);
+        return timing_skewed(skew, "the store's", &c->err);
     if (w->status == 403)
         return denied(c, w);
     struct str message = w->message.len ? w->message : str_of(rule->words);

@@ -278,6 +278,31 @@ static void a_host_without_an_address_is_an_io_error(void **state)
     assert_non_null(strstr(c.result.err.text, "cannot find the address"));
 }
 
+static void a_request_may_connect_elsewhere_than_its_host_says_and_the_next_one_does_not(void **state)
+{
+    struct call c;
+    char there[32];
+    (void)state;
+    snprintf(there, sizeof there, "127.0.0.1:%u", server.port);
+    setenv("http_proxy", "http://127.0.0.1:1", 1);
+    call_init(&c, "GET", "http://nowhere.invalid/bytes/7");
+    c.request.connect_to = there;
+    call_start(&c);
+    call_wait(&c);
+    unsetenv("http_proxy");
+    assert_int_equal(c.result.code, 0);
+    assert_int_equal(c.result.body_bytes, 7);
+    sbuf_done(&c.body);
+    get(&c, "/bytes/8"); /* on the same handle */
+    assert_int_equal(c.result.body_bytes, 8);
+    sbuf_done(&c.body);
+    call_init(&c, "GET", "http://nowhere.invalid/bytes/7");
+    call_start(&c);
+    call_wait(&c);
+    assert_int_equal(c.result.code, -ERR_IO);
+    sbuf_done(&c.body);
+}
+
 static void a_cancelled_request_ends_as_cancelled_at_any_stage(void **state)
 {
     struct call c;
@@ -371,6 +396,7 @@ int main(void)
         TEST(what_cannot_start_is_told_to_on_done),
         TEST(a_refused_connection_names_host_and_reason_but_no_secret),
         TEST(a_host_without_an_address_is_an_io_error),
+        TEST(a_request_may_connect_elsewhere_than_its_host_says_and_the_next_one_does_not),
         TEST(a_cancelled_request_ends_as_cancelled_at_any_stage),
         TEST(a_callback_aborts_with_its_own_code),
         TEST(freeing_cancels_what_is_under_way),
