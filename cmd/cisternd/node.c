@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --role=node: the node's half of CSI. What the kubelet asks for needs no API server. */
 #include "cisternd.h"
+#include "contract/request.h"
 #include "node/register.h"
 #include "rpc/server.h"
 #include "util/clock.h"
@@ -27,7 +28,7 @@ static void answered(void *ctx, const char *path, const struct err *err, uint64_
 {
     struct node *n = ctx;
     atomic_store(&n->called_ns, clock_now_ns());
-    driver_answered(n->driver, path, err, took_ns);
+    call_answered(n->driver, path, err, took_ns);
 }
 
 static uint64_t last_call_ns(void *ctx)

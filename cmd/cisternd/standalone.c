@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --role=standalone: CSI for the volumes of one machine, without any Kubernetes. */
 #include "cisternd.h"
+#include "contract/request.h"
 #include "rpc/server.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -19,7 +20,7 @@ static int serve(struct driver *d, const sigset_t *signals, struct err *err)
                             .driver_name = NAME_DRIVER,
                             .threads = (unsigned)flags.threads,
                             .ctx = d,
-                            .answered = driver_answered};
+                            .answered = call_answered};
     o.methods = driver_methods(d, &o.method_count);
     int r = start_metrics((struct serve_options){0}, &metrics, err);
     if (r == 0)

@@ -4,32 +4,13 @@
 #include "util/log.h"
 #include <stdio.h>
 
-enum { NAME_BYTES_MAX = 128 };
-
 /* ---- create ------------------------------------------------------------------------------------------------------ */
-
-static int set_all(struct spec *s, const struct pair *pairs, size_t count,
-                   int (*set)(struct spec *s, struct str key, struct str value, struct err *err), struct err *err)
-{
-    for (size_t i = 0; i < count; i++) {
-        int r = set(s, str_of(pairs[i].key), str_of(pairs[i].value), err);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
 
 static int check_create(struct driver *d, const Csi__V1__CreateVolumeRequest *q, struct err *err)
 {
-    int r = need_field(q->name, "name", err);
-    if (r == 0)
-        r = caps_check_all(q->volume_capabilities, q->n_volume_capabilities, err);
+    int r = create_check(q, err);
     if (r < 0)
         return r;
-    if (strlen(q->name) > NAME_BYTES_MAX)
-        return err_set(err, ERR_INVALID, "the name has %zu bytes, %d are allowed", strlen(q->name), NAME_BYTES_MAX);
-    if (q->volume_content_source)
-        return err_set(err, ERR_INVALID, "volume_content_source: snapshots and clones are not offered");
     const Csi__V1__TopologyRequirement *t = q->accessibility_requirements;
     for (size_t i = 0; t && i < t->n_requisite; i++)
         if (topology_is_here(d, t->requisite[i]))
@@ -44,9 +25,9 @@ static int make_spec(struct rpc_call *call, const Csi__V1__CreateVolumeRequest *
                      struct spec **ret, struct err *err)
 {
     auto_spec s = spec_new();
-    int r = set_all(s, pairs_of(call, q, parameters), q->n_parameters, spec_set, err);
+    int r = pairs_apply(s, pairs_of(call, q, parameters), q->n_parameters, spec_set, err);
     if (r == 0)
-        r = set_all(s, pairs_of(call, q, mutable_parameters), q->n_mutable_parameters, spec_modify, err);
+        r = pairs_apply(s, pairs_of(call, q, mutable_parameters), q->n_mutable_parameters, spec_modify, err);
     if (r == 0)
         r = spec_check(s, err);
     if (r == 0)
@@ -123,26 +104,6 @@ HANDLER(controller_create)
 
 /* ---- validate ---------------------------------------------------------------------------------------------------- */
 
-static void confirm(struct rpc_call *call, const Csi__V1__ValidateVolumeCapabilitiesRequest *q,
-                    Csi__V1__ValidateVolumeCapabilitiesResponse *p)
-{
-    typedef Csi__V1__ValidateVolumeCapabilitiesResponse__Confirmed__VolumeContextEntry context_entry;
-    Csi__V1__ValidateVolumeCapabilitiesResponse__Confirmed *c = rpc_alloc(call, 1, sizeof *c);
-    csi__v1__validate_volume_capabilities_response__confirmed__init(c);
-    c->n_volume_capabilities = q->n_volume_capabilities;
-    c->volume_capabilities = q->volume_capabilities; /* lives as long as the call */
-    c->volume_context = rpc_alloc(call, q->n_volume_context, sizeof *c->volume_context);
-    c->n_volume_context = q->n_volume_context;
-    for (size_t i = 0; i < q->n_volume_context; i++) {
-        context_entry *e = rpc_alloc(call, 1, sizeof *e);
-        csi__v1__validate_volume_capabilities_response__confirmed__volume_context_entry__init(e);
-        e->key = q->volume_context[i]->key;
-        e->value = q->volume_context[i]->value;
-        c->volume_context[i] = e;
-    }
-    p->confirmed = c;
-}
-
 HANDLER(controller_validate)
 {
     struct driver *d = ctx;
@@ -157,17 +118,7 @@ HANDLER(controller_validate)
         r = driver_find(d, q->volume_id, &s, &v, err);
     if (r < 0)
         return r;
-    struct err why;
-    auto_spec trial = spec_new();
-    r = caps_check_all(q->volume_capabilities, q->n_volume_capabilities, &why);
-    if (r == 0)
-        r = set_all(trial, pairs_of(call, q, parameters), q->n_parameters, spec_set, &why);
-    if (r == 0)
-        r = set_all(trial, pairs_of(call, q, mutable_parameters), q->n_mutable_parameters, spec_modify, &why);
-    if (r < 0)
-        p->message = rpc_dup(call, str_of(why.text));
-    else
-        confirm(call, q, p);
+    validate_reply(call, q, spec_set, p);
     return 0;
 }
 
@@ -233,33 +184,4 @@ HANDLER(controller_modify)
         changes[i] = (struct space_change){.key = str_of(q->mutable_parameters[i]->key),
                                            .value = str_of(q->mutable_parameters[i]->value)};
     return space_modify(s, str_of(q->volume_id), changes, q->n_mutable_parameters, err);
-}
-
-/* ---- capabilities ------------------------------------------------------------------------------------------------ */
-
-HANDLER(controller_capabilities)
-{
-#define CAN(type) CSI__V1__CONTROLLER_SERVICE_CAPABILITY__RPC__TYPE__##type
-    static const Csi__V1__ControllerServiceCapability__RPC__Type types[] = {
-        CAN(CREATE_DELETE_VOLUME), CAN(LIST_VOLUMES),
-        CAN(GET_CAPACITY),         CAN(EXPAND_VOLUME),
-        CAN(VOLUME_CONDITION),     CAN(GET_VOLUME),
-        CAN(MODIFY_VOLUME),        CAN(GET_VOLUME_HEALTH),
-        CAN(LIST_VOLUME_HEALTH),   CAN(SINGLE_NODE_MULTI_WRITER),
-    };
-#undef CAN
-    (void)ctx, (void)request, (void)err;
-    Csi__V1__ControllerGetCapabilitiesResponse *p = (Csi__V1__ControllerGetCapabilitiesResponse *)reply;
-    p->n_capabilities = countof(types);
-    p->capabilities = rpc_alloc(call, countof(types), sizeof *p->capabilities);
-    for (size_t i = 0; i < countof(types); i++) {
-        Csi__V1__ControllerServiceCapability *c = rpc_alloc(call, 1, sizeof *c);
-        csi__v1__controller_service_capability__init(c);
-        c->type_case = CSI__V1__CONTROLLER_SERVICE_CAPABILITY__TYPE_RPC;
-        c->rpc = rpc_alloc(call, 1, sizeof *c->rpc);
-        csi__v1__controller_service_capability__rpc__init(c->rpc);
-        c->rpc->type = types[i];
-        p->capabilities[i] = c;
-    }
-    return 0;
 }

@@ -9,11 +9,6 @@
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-int need_field(const char *value, const char *field, struct err *err)
-{
-    return value && value[0] ? 0 : err_set(err, ERR_INVALID, "%s is missing", field);
-}
-
 /* A volume that was made anew after its disk was lost keeps its id, which names the pool that it had. */
 static struct space *adopted_by(struct driver *d, const char *id)
 {
@@ -104,38 +99,15 @@ int driver_space_named(struct driver *d, const char *name, struct space **ret, s
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-Csi__V1__Topology *topology_here(struct driver *d, struct rpc_call *call)
-{
-    Csi__V1__Topology *t = rpc_alloc(call, 1, sizeof *t);
-    Csi__V1__Topology__SegmentsEntry *e = rpc_alloc(call, 1, sizeof *e);
-    csi__v1__topology__init(t);
-    csi__v1__topology__segments_entry__init(e);
-    e->key = rpc_dup(call, STR(NAME_TOPOLOGY_KEY));
-    e->value = rpc_dup(call, str_of(d->node_id));
-    t->segments = rpc_alloc(call, 1, sizeof *t->segments);
-    t->segments[0] = e;
-    t->n_segments = 1;
-    return t;
-}
-
 bool topology_is_here(const struct driver *d, const Csi__V1__Topology *t)
 {
-    for (size_t i = 0; i < t->n_segments; i++)
-        if (strcmp(t->segments[i]->key, NAME_TOPOLOGY_KEY) == 0)
-            return strcmp(t->segments[i]->value, d->node_id) == 0;
-    return true;
+    const char *node = topology_node(t);
+    return !node || strcmp(node, d->node_id) == 0;
 }
 
 Csi__V1__Volume *volume_message(struct driver *d, struct rpc_call *call, const char *id, uint64_t capacity_bytes)
 {
-    Csi__V1__Volume *v = rpc_alloc(call, 1, sizeof *v);
-    csi__v1__volume__init(v);
-    v->volume_id = rpc_dup(call, str_of(id));
-    v->capacity_bytes = (int64_t)capacity_bytes;
-    v->accessible_topology = rpc_alloc(call, 1, sizeof *v->accessible_topology);
-    v->accessible_topology[0] = topology_here(d, call);
-    v->n_accessible_topology = 1;
-    return v;
+    return volume_on_node(call, id, capacity_bytes, d->node_id);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */

@@ -2,8 +2,9 @@
 /* driver.h - what the handlers share. home: frozen once open; the parts have locks of their own. */
 #pragma once
 
-#include "caps.h"
 #include "claims.h"
+#include "contract/caps.h"
+#include "contract/request.h"
 #include "gauges.h"
 #include "jobs.h"
 #include "keeping.h"
@@ -48,25 +49,8 @@ struct space *driver_space_of(struct driver *d, const char *id);
 /* By the name that users give it: ERR_INVALID names those that there are. */
 must_check int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err);
 
-/* ERR_INVALID "<field> is missing" for an empty one. */
-must_check int need_field(const char *value, const char *field, struct err *err);
+/* ---- topology --------------------------------------------------------------------------------------------------- */
 
-/* ---- maps and topology --------------------------------------------------------------------------------------------
- * Each map of the contract has an entry type of its own; `pairs_of(call, request, parameters)` makes them one. */
-
-struct pair {
-    const char *key, *value;
-};
-
-#define pairs_of(call, message, field)                                                                                 \
-    ({                                                                                                                 \
-        struct pair *pairs_ = rpc_alloc((call), (message)->n_##field, sizeof *pairs_);                                 \
-        for (size_t i_ = 0; i_ < (message)->n_##field; i_++)                                                           \
-            pairs_[i_] = (struct pair){(message)->field[i_]->key, (message)->field[i_]->value};                        \
-        pairs_;                                                                                                        \
-    })
-
-Csi__V1__Topology *topology_here(struct driver *d, struct rpc_call *call);
 bool topology_is_here(const struct driver *d, const Csi__V1__Topology *t);
 
 /* The volume as the contract shows it. */
@@ -74,19 +58,12 @@ Csi__V1__Volume *volume_message(struct driver *d, struct rpc_call *call, const c
 
 /* ---- handlers, by file ------------------------------------------------------------------------------------------- */
 
-#define HANDLER(name)                                                                                                  \
-    int name(void *ctx, struct rpc_call *call, const ProtobufCMessage *request, ProtobufCMessage *reply,               \
-             struct err *err)
-
-HANDLER(identity_info);
-HANDLER(identity_capabilities);
-HANDLER(identity_probe);
+HANDLER(identity_capabilities); /* service.c */
 
 HANDLER(controller_create); /* controller.c */
 HANDLER(controller_validate);
 HANDLER(controller_expand);
 HANDLER(controller_modify);
-HANDLER(controller_capabilities);
 HANDLER(controller_delete); /* release.c */
 HANDLER(controller_list);   /* list.c */
 HANDLER(controller_get);

@@ -173,14 +173,6 @@ HANDLER(controller_get_health)
 
 /* ---- capacity ---------------------------------------------------------------------------------------------------- */
 
-static Google__Protobuf__Int64Value *int64_value(struct rpc_call *call, uint64_t n)
-{
-    Google__Protobuf__Int64Value *v = rpc_alloc(call, 1, sizeof *v);
-    google__protobuf__int64_value__init(v);
-    v->value = (int64_t)min_u64(n, INT64_MAX);
-    return v;
-}
-
 /* What these words ask for; the pool is `default` unless they say another. */
 static int read_class(struct driver *d, const struct pair *pairs, size_t count, struct space **ret_space,
                       struct spec **ret, struct err *err)
@@ -214,12 +206,6 @@ HANDLER(controller_capacity)
     bool here = !q->accessible_topology || topology_is_here(d, q->accessible_topology);
     if (q->n_volume_capabilities > 0)
         here = here && caps_check_all(q->volume_capabilities, q->n_volume_capabilities, &unfit) == 0;
-    uint64_t least = max_u64(class->params.min_volume_bytes, DISK_BYTES_MIN);
-    uint64_t most =
-        class->params.max_volume_bytes ? min_u64(u.largest_bytes, class->params.max_volume_bytes) : u.largest_bytes;
-    bool fits = here && most >= least;
-    p->available_capacity = fits ? (int64_t)min_u64(u.available_bytes, INT64_MAX) : 0;
-    p->maximum_volume_size = int64_value(call, fits ? most : 0);
-    p->minimum_volume_size = int64_value(call, least);
+    capacity_reply(call, class, here, u.available_bytes, u.largest_bytes, p);
     return 0;
 }

@@ -157,7 +157,7 @@ HANDLER(node_info)
     struct driver *d = ctx;
     Csi__V1__NodeGetInfoResponse *p = (Csi__V1__NodeGetInfoResponse *)reply;
     p->node_id = rpc_dup(call, str_of(d->node_id));
-    p->accessible_topology = topology_here(d, call);
+    p->accessible_topology = topology_of_node(call, d->node_id);
     p->max_volumes_per_node = d->is_node ? KEEPER_VOLUMES_MAX : 0;
     return 0;
 }

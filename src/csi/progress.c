@@ -49,14 +49,6 @@ bool data_is_whole(const struct volume *v, char *ret_text, bool *ret_failed)
 
 /* ---- health ------------------------------------------------------------------------------------------------------ */
 
-static struct health_item *health_add(struct health *h, Csi__V1__VolumeHealthErrorType status, const char *reason)
-{
-    struct health_item *item = &h->items[h->count++];
-    item->status = status;
-    item->reason = reason;
-    return item;
-}
-
 static void add_hydration(const struct volume *v, struct health *h)
 {
     char text[HEALTH_TEXT_MAX];
@@ -107,32 +99,4 @@ void health_of(const struct volume *v, struct health *ret)
     add_hydration(v, ret);
     add_export(v, ret);
     add_space(v, ret);
-}
-
-Csi__V1__VolumeCondition *health_condition(struct rpc_call *call, const struct health *h)
-{
-    Csi__V1__VolumeCondition *c = rpc_alloc(call, 1, sizeof *c);
-    csi__v1__volume_condition__init(c);
-    c->abnormal = h->count > 0;
-    const char *message = h->count > 0 ? h->items[0].message : h->progress[0] ? h->progress : "the volume is well";
-    c->message = rpc_dup(call, str_of(message));
-    return c;
-}
-
-Csi__V1__VolumeHealth *health_message(struct rpc_call *call, const char *id, const struct health *h)
-{
-    Csi__V1__VolumeHealth *m = rpc_alloc(call, 1, sizeof *m);
-    csi__v1__volume_health__init(m);
-    m->volume_id = rpc_dup(call, str_of(id));
-    m->health_statuses = rpc_alloc(call, h->count, sizeof *m->health_statuses);
-    m->n_health_statuses = h->count;
-    for (size_t i = 0; i < h->count; i++) {
-        Csi__V1__VolumeHealth__VolumeHealthEntry *e = rpc_alloc(call, 1, sizeof *e);
-        csi__v1__volume_health__volume_health_entry__init(e);
-        e->status = h->items[i].status;
-        e->reason = rpc_dup(call, str_of(h->items[i].reason));
-        e->message = rpc_dup(call, str_of(h->items[i].message));
-        m->health_statuses[i] = e;
-    }
-    return m;
 }

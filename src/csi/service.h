@@ -44,6 +44,3 @@ const struct rpc_method *driver_methods(const struct driver *d, size_t *ret_coun
 /* The node's keeper is there, and its descriptors are held in duplicate (a driver that is not a node's starts its
  * keeper when it needs one: then this is always true). */
 bool driver_has_keeper(const struct driver *d);
-
-/* rpc_options.answered: a line for each call that failed, and at level debug for each other. */
-void driver_answered(void *ctx, const char *path, const struct err *err, uint64_t took_ns);

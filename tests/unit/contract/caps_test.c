@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "caps.h"
+#include "contract/caps.h"
 #include "unit.h"
 #include <string.h>
 
