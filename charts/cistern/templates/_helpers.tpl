@@ -1,0 +1,78 @@
+{{/* What every object carries; "component" is of the caller. */}}
+{{- define "cistern.labels" -}}
+app.kubernetes.io/name: {{ .root.Values.nameOverride | default "cistern" }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: cistern
+{{- with .root.Values.customLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What selectors use; never changed, since a selector cannot be. */}}
+{{- define "cistern.selector" -}}
+app.kubernetes.io/part-of: cistern
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+
+{{- define "cistern.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "cistern.pullSecrets" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Of a container that needs nothing from the kernel. */}}
+{{- define "cistern.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/*
+Pools by their nodeSelector, as a list of {name, selector, pools}: a DaemonSet of the node and one of the keeper for each.
+The first has no name of its own, so that the usual cluster has cistern-node and cistern-keeper.
+*/}}
+{{- define "cistern.groups" -}}
+{{- $groups := list -}}
+{{- $seen := dict -}}
+{{- $names := dict -}}
+{{- range .Values.pools -}}
+  {{- if hasKey $names .name }}{{ fail (printf "pools: there are two of the name '%s'" .name) }}{{ end -}}
+  {{- $_ := set $names .name true -}}
+  {{- $key := toJson (.nodeSelector | default dict) -}}
+  {{- if not (hasKey $seen $key) -}}
+    {{- $suffix := ternary "" (printf "-%s" .name) (empty $groups) -}}
+    {{- $group := dict "suffix" $suffix "selector" (.nodeSelector | default dict) "pools" (list) "reserve" .reservePercent -}}
+    {{- $_ := set $seen $key $group -}}
+    {{- $groups = append $groups $group -}}
+  {{- end -}}
+  {{- $group := get $seen $key -}}
+  {{- if ne (int $group.reserve) (int .reservePercent) }}{{ fail (printf "pools: '%s' has another reservePercent than the other pool of its nodes" .name) }}{{ end -}}
+  {{- $_ := set $group "pools" (append $group.pools .) -}}
+{{- end -}}
+{{- toJson (dict "groups" $groups) -}}
+{{- end }}
+
+{{/* Where the pods of a group may run. */}}
+{{- define "cistern.placement" -}}
+nodeSelector:
+  kubernetes.io/os: linux
+  {{- with merge (dict) .group.selector .root.Values.node.nodeSelector }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .root.Values.node.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .root.Values.node.tolerateAllTaints }}
+tolerations:
+  - operator: Exists
+{{- end }}
+{{- end }}

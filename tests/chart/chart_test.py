@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the chart renders: valid for the API server, as little power as the parts need, and nothing that a typing error
+could turn into something else."""
+
+import filecmp
+import json
+import pathlib
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from chart.lib import CHART, NAMESPACE, TOP, helm, kubeconform, of_kind, render, the, write_schemas
+
+VALUES = sorted((pathlib.Path(__file__).parent / "values").glob("*.yaml"))
+OF_OTHERS = ("CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule", "VolumePopulator")
+NAMES = [v.stem for v in VALUES]
+
+
+@pytest.fixture(scope="module")
+def rendered():
+    return {v.stem: render(v) for v in VALUES}
+
+
+@pytest.mark.parametrize("values", VALUES, ids=NAMES)
+def test_what_is_rendered_is_valid_and_has_no_unknown_field(values, tmp_path):
+    objects = render(values)
+    write_schemas(tmp_path, {o["kind"] for o in objects})
+    done = kubeconform(tmp_path, helm(values).stdout, OF_OTHERS)
+    assert done.returncode == 0, done.stdout
+    broken = helm(values).stdout.replace("readOnlyRootFilesystem", "readonlyRootFilesystem", 1)
+    assert kubeconform(tmp_path, broken, OF_OTHERS).returncode == 1, "a field of a wrong name passes"
+
+
+@pytest.mark.parametrize("values, said", [
+    ({"colour": "red"}, "colour"),
+    ({"node": {"hostNetwork": True}}, "hostNetwork"),
+    ({"keeper": {"resources": {"limits": {"memory": "1Gi"}}}}, "limits"),
+    ({"metrics": {"port": 80}}, "minimum"),
+    ({"pools": []}, "minItems"),
+    ({"pools": [{"name": "a", "path": "mnt", "reservePercent": 5}]}, "pattern"),
+    ({"pools": [{"name": "a", "path": "/mnt/a,b", "reservePercent": 5}]}, "pattern"),
+    ({"pools": [{"name": "A", "path": "/mnt", "reservePercent": 5}]}, "pattern"),
+    ({"pools": [{"name": "a", "path": "/mnt", "reservePercent": 5, "size": 1}]}, "size"),
+    ({"pools": [{"name": "a", "path": "/mnt/a", "reservePercent": 5}, {"name": "a", "path": "/mnt/b", "reservePercent": 5}]},
+     "two of the name 'a'"),
+    ({"pools": [{"name": "a", "path": "/mnt/a", "reservePercent": 5}, {"name": "b", "path": "/mnt/b", "reservePercent": 6}]},
+     "another reservePercent"),
+    ({"storageClasses": [{"name": "c", "parameters": {"hydratoin": "eager"}}]}, "hydratoin"),
+    ({"storageClasses": [{"name": "c", "parameters": {"hydration": "eagerly"}}]}, "hydration"),
+    ({"sidecars": {"attacher": {}}}, "attacher"),
+    ({"controller": {"replicaCount": 0}}, "minimum"),
+    ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+])
+def test_values_that_are_wrong_are_refused_and_named(values, said):
+    done = helm(values, check=False)
+    assert done.returncode != 0
+    assert said.lower() in done.stderr.lower(), done.stderr
+
+
+def test_every_default_is_in_the_schema_and_every_object_of_it_is_closed():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    free = []
+
+    def walk(node, path):
+        if node.get("type") == "object" and node.get("additionalProperties") is not False and \
+                not isinstance(node.get("additionalProperties"), dict):
+            free.append(path)
+        for name, child in node.get("properties", {}).items():
+            walk(child, f"{path}.{name}")
+        if isinstance(node.get("items"), dict):
+            walk(node["items"], f"{path}[]")
+
+    walk(schema, "")
+    # What Kubernetes itself checks, and helm's own.
+    assert free == [".global", ".node.affinity", ".controller.tolerations[]"]
+    assert set(yaml.safe_load((CHART / "values.yaml").read_text())) == set(schema["properties"]) - {"global"}
+
+
+def rules(objects, kind, name):
+    found = set()
+    for rule in the(objects, kind, name)["rules"]:
+        names = tuple(rule.get("resourceNames", ()))
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    found.add((group, resource, verb, names))
+    return found
+
+
+def test_a_node_may_read_orders_and_report_and_nothing_else(rendered):
+    assert rules(rendered["everything"], "ClusterRole", "cistern-node") == {
+        *(("cistern.io", "cisternvolumes", verb, ()) for verb in ("get", "list", "watch")),
+        *(("cistern.io", "cisternpools", verb, ()) for verb in ("get", "list", "watch", "create")),
+        ("cistern.io", "cisternvolumes/status", "patch", ()), ("cistern.io", "cisternpools/status", "patch", ()),
+        ("", "events", "create", ()), ("", "events", "patch", ())}
+
+
+def test_keeper_and_jobs_are_bound_to_no_role_and_get_no_token(rendered):
+    objects = rendered["everything"]
+    bound = {s["name"] for kind in ("RoleBinding", "ClusterRoleBinding") for b in of_kind(objects, kind) for s in b["subjects"]}
+    assert bound == {"cistern-controller", "cistern-node"}
+    for name in ("cistern-keeper", "cistern-job"):
+        assert the(objects, "ServiceAccount", name)["automountServiceAccountToken"] is False
+    for keeper in [d for d in of_kind(objects, "DaemonSet") if "keeper" in d["metadata"]["name"]]:
+        assert keeper["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+
+def test_the_controller_reads_secrets_and_mints_tokens_only_where_a_namespace_says_so(rendered):
+    objects = rendered["everything"]
+    everywhere = rules(objects, "ClusterRole", "cistern-controller")
+    assert not [r for r in everywhere if r[1] in ("secrets", "serviceaccounts/token", "pods", "jobs", "configmaps")]
+    assert ("", "serviceaccounts", "get", ()) in everywhere and ("", "serviceaccounts", "list", ()) not in everywhere
+    at_home = rules(objects, "Role", "cistern-controller") if len(of_kind(objects, "Role", "cistern-controller")) == 1 else \
+        set().union(*(rules([o], "Role", "cistern-controller") for o in of_kind(objects, "Role")
+                      if o["metadata"]["namespace"] == NAMESPACE))
+    assert {r for r in at_home if r[1] == "secrets"} == {
+        ("", "secrets", "create", ()), *(("", "secrets", verb, ("cistern-broker-tls",)) for verb in ("get", "update", "patch"))}
+    bindings = [b for b in of_kind(objects, "RoleBinding") if b["roleRef"]["name"] == "cistern-credentials"]
+    assert {b["metadata"]["namespace"] for b in bindings} == {"train", "serve"}
+    assert not [b for b in of_kind(objects, "ClusterRoleBinding") if b["roleRef"]["name"] == "cistern-credentials"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nobody_has_a_wildcard_or_may_impersonate_or_escalate(rendered, name):
+    for kind in ("Role", "ClusterRole"):
+        for role in of_kind(rendered[name], kind):
+            for rule in role["rules"]:
+                words = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+                assert not words & {"*", "impersonate", "escalate", "bind", "roles", "rolebindings", "nodes/proxy",
+                                    "pods/exec", "deletecollection"} or role["metadata"]["name"] == "cistern-editor", rule
+
+
+def pods(objects):
+    return {o["metadata"]["name"]: o["spec"]["template"]["spec"] for o in objects if o["kind"] in ("Deployment", "DaemonSet")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_pod_is_in_the_hosts_network_or_takes_a_port_of_it(rendered, name):
+    for pod in pods(rendered[name]).values():
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+        for container in pod["containers"]:
+            assert not [p for p in container.get("ports", []) if "hostPort" in p]
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_only_the_nodes_own_pods_are_root(rendered):
+    for name, pod in pods(rendered["defaults"]).items():
+        privileged = [c["securityContext"].get("privileged", False) for c in pod["containers"]]
+        if name == "cistern-controller":
+            assert pod["securityContext"]["runAsNonRoot"] is True and not any(privileged)
+            assert all(c["securityContext"]["capabilities"] == {"drop": ["ALL"]} for c in pod["containers"])
+        else:
+            assert privileged == [True]
+
+
+def test_the_driver_overlaps_in_a_roll_and_the_keeper_waits_to_be_deleted(rendered):
+    objects = rendered["defaults"]
+    assert the(objects, "DaemonSet", "cistern-node")["spec"]["updateStrategy"] == {
+        "type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    keeper = the(objects, "DaemonSet", "cistern-keeper")
+    assert keeper["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    assert "limits" not in keeper["spec"]["template"]["spec"]["containers"][0]["resources"]
+
+
+def test_pools_of_the_same_nodes_share_a_daemonset_and_others_have_their_own(rendered):
+    objects = rendered["everything"]
+    names = {o["metadata"]["name"] for o in of_kind(objects, "DaemonSet")}
+    assert names == {"cistern-node", "cistern-keeper", "cistern-node-edge", "cistern-keeper-edge"}
+    first = pods(objects)["cistern-node"]
+    assert [a for a in first["containers"][0]["args"] if a.startswith("--pool=")] == ["--pool=fast=/mnt/fast",
+                                                                                    "--pool=slow=/mnt/slow"]
+    assert first["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "gpu", "disk": "fast"}
+    assert pods(objects)["cistern-node-edge"]["nodeSelector"]["disk"] == "edge"
+
+
+def test_a_pool_that_is_missing_stops_the_pod_instead_of_filling_the_root_disk(rendered):
+    for name in ("cistern-node", "cistern-keeper"):
+        volumes = {v["name"]: v for v in pods(rendered["defaults"])[name]["volumes"]}
+        assert volumes["pool-default"]["hostPath"] == {"path": "/mnt/disks/cistern", "type": "Directory"}
+
+
+def test_the_driver_is_what_the_documents_say(rendered):
+    spec = the(rendered["defaults"], "CSIDriver", "csi.cistern.io")["spec"]
+    assert spec == {"attachRequired": False, "podInfoOnMount": True, "storageCapacity": True, "fsGroupPolicy": "None",
+                    "seLinuxMount": False, "requiresRepublish": False, "volumeLifecycleModes": ["Persistent"]}
+
+
+def test_what_is_switched_off_is_not_there(rendered):
+    kinds = {o["kind"] for o in rendered["least"]}
+    assert not kinds & {"CustomResourceDefinition", "PodDisruptionBudget", "NetworkPolicy", "StorageClass", "ServiceMonitor",
+                        "VolumePopulator", "Namespace", "Pod", "PersistentVolumeClaim"}
+
+
+def test_the_namespace_admits_privileged_pods(rendered):
+    labels = the(rendered["everything"], "Namespace", NAMESPACE)["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_crds_are_kept_when_the_chart_goes_unless_asked_otherwise(rendered):
+    crds = of_kind(rendered["defaults"], "CustomResourceDefinition")
+    assert len(crds) == 3
+    for crd in crds:
+        assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    for crd in of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition"):
+        assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] != "keep"
+
+
+def test_dashboard_and_alerts_ask_only_for_metrics_that_the_documents_have(rendered):
+    objects = rendered["everything"]
+    rule = the(objects, "PrometheusRule", "cistern")
+    alerts = rule["spec"]["groups"][0]["rules"]
+    assert len(alerts) == 5 and all(a["annotations"]["summary"] for a in alerts)
+    dashboard = json.loads(the(objects, "ConfigMap", "cistern-dashboard")["data"]["cistern.json"])
+    asked = " ".join(a["expr"] for a in alerts) + " ".join(t["expr"] for p in dashboard["panels"] for t in p.get("targets", []))
+    found = set(re.findall(r"\b(?:cistern|csi_plugin)_[a-z_]+", asked))
+    assert found and found <= set((pathlib.Path(__file__).parent / "metrics").read_text().split()), found
+
+
+def test_deploy_kubernetes_is_what_the_chart_renders(tmp_path):
+    subprocess.run([TOP / "deploy/kubernetes/generate", tmp_path / "made.yaml"], check=True)
+    assert filecmp.cmp(tmp_path / "made.yaml", TOP / "deploy/kubernetes/cistern.yaml", shallow=False), \
+        "run deploy/kubernetes/generate"
+    assert "helm.sh/hook" not in (tmp_path / "made.yaml").read_text()
