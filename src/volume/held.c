@@ -22,6 +22,19 @@ static const char *folder_name(const struct space *s, int parent)
     return parent == s->volumes ? "volumes" : parent == s->making ? "making" : "trash";
 }
 
+/* Between the opening and the lock its last holder may have moved it away. A disk that cannot tell is no reason to say
+ * so: what is not found counts as deleted. */
+static int check_stayed(int parent, const char *id, int dir, struct err *err)
+{
+    struct stat here, there;
+    bool is_there = fstatat(parent, id, &there, AT_SYMLINK_NOFOLLOW) == 0;
+    if ((!is_there && errno != ENOENT) || fstat(dir, &here) != 0)
+        return err_sys(err, errno, "cannot look at the volume '%s'", id);
+    if (!is_there || here.st_ino != there.st_ino)
+        return err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
+    return 0;
+}
+
 int held_open(const struct space *s, int parent, const char *id, struct held *ret, struct err *err)
 {
     auto_held h = {.dir = -1};
@@ -36,12 +49,9 @@ int held_open(const struct space *s, int parent, const char *id, struct held *re
         err_set(err, ERR_PENDING, "another call is at work on the volume '%s'", id);
         return err_advise(err, 2007, "ask again");
     }
-    /* Between the opening and the lock its last holder may have moved it away. */
-    struct stat here, there;
-    if (fstat(h.dir, &here) != 0 || fstatat(parent, id, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
-        here.st_ino != there.st_ino)
-        return err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
-    r = held_moved(s, parent, id, &h, err);
+    r = check_stayed(parent, id, h.dir, err);
+    if (r == 0)
+        r = held_moved(s, parent, id, &h, err);
     if (r < 0)
         return r;
     ret->dir = take_fd(&h.dir);
