@@ -118,6 +118,7 @@ static int open_pools(struct driver *d, const struct driver_options *o, struct e
         struct space_options s = {.path = o->pools[i].path,
                                   .name = o->pools[i].name,
                                   .node = o->node_id,
+                                  .in_cluster = o->is_node,
                                   .reserve_percent = o->reserve_percent};
         int r = space_open(&s, &d->spaces[d->space_count], err);
         if (r < 0)

@@ -7,7 +7,6 @@
 #include "util/log.h"
 #include "util/metric.h"
 #include <pthread.h>
-#include <sys/stat.h>
 
 enum { PAGE = 256, PHASES_MAX = 24, REST_FACTOR = 19 };
 
@@ -18,8 +17,6 @@ struct tally {
 
 struct pool_gauges {
     struct space *space; /* borrowed */
-    dev_t dev;           /* of its folder when we began */
-    ino_t ino;
     struct metric_series *capacity, *available, *reserved, *healthy;
     struct tally phases[PHASES_MAX]; /* every phase ever seen: one that nobody is in any more must become 0 */
     size_t phase_count;
@@ -139,24 +136,12 @@ static void set_bytes(struct metric_series *s, uint64_t bytes)
     metric_set(s, (int64_t)min_u64(bytes, INT64_MAX));
 }
 
-/* The pool's own descriptors stay good when its disk is unmounted or another is mounted over it: the path tells. */
-static int check_folder(const struct pool_gauges *p, struct err *err)
-{
-    struct stat st;
-    if (stat(space_path(p->space), &st) != 0)
-        return err_sys(err, errno, "cannot look at the folder '%s'", space_path(p->space));
-    if (st.st_dev == p->dev && st.st_ino == p->ino)
-        return 0;
-    err_set(err, ERR_CHANGED, "another folder is at '%s' than the pool that was opened", space_path(p->space));
-    return err_advise(err, 3001, "mount the pool's disk there again");
-}
-
 /* A pool that cannot be asked keeps its last values, and says by its health that they are old. */
 static void add_pool(struct gauges *g, struct pool_gauges *p, struct sums *sums)
 {
     struct err err;
     struct space_usage u;
-    int r = check_folder(p, &err);
+    int r = space_is_here(p->space, &err);
     if (r == 0)
         r = space_usage(p->space, &u, &err);
     if (r == 0) {
@@ -231,10 +216,6 @@ static void add_metrics(struct gauges *g, struct space *const *spaces)
     for (size_t i = 0; i < g->count; i++) {
         struct pool_gauges *p = &g->pools[i];
         struct space *s = p->space = spaces[i];
-        struct stat st = {0};
-        (void)!stat(space_path(s), &st); /* of nothing: the pool is not healthy */
-        p->dev = st.st_dev;
-        p->ino = st.st_ino;
         p->capacity = pool_gauge(g, s, "cistern_pool_capacity_bytes", "Of the pool's disk, less the reserve.");
         p->available = pool_gauge(g, s, "cistern_pool_available_bytes", "That can still be promised to volumes.");
         p->reserved = pool_gauge(g, s, "cistern_pool_reserved_bytes", "Promised to volumes.");

@@ -126,6 +126,7 @@ static int publish(const struct volume *v, struct record *have, const struct wis
     if (r == 0)
         r = record_add(have, w->target, w->read_only, err);
     have->written |= writes;
+    have->unpublished_ns = 0;
     if (r == 0)
         r = record_write(v->dir, have, err);
     if (r == 0)
@@ -217,6 +218,8 @@ static int unpublish(struct driver *d, const struct volume *v, const char *targe
     if (!record_target(&have, target))
         return 0;
     record_remove(&have, target);
+    if (have.target_count == 0)
+        have.unpublished_ns = clock_wall_ns();
     r = record_write(v->dir, &have, err);
     if (r == 0 && have.target_count == 0 && have.written && v->spec->export.uri &&
         (v->spec->export.triggers & TRIGGER_ON_UNPUBLISH))

@@ -77,6 +77,8 @@ static int read_fields(const json *j, struct record *r, struct err *err)
         e = json_opt_u64(j, "group", &group, err);
     if (e == 0)
         e = json_opt_bool(j, "written", &r->written, err);
+    if (e == 0)
+        e = json_opt_i64(j, "unpublished", &r->unpublished_ns, err);
     if (e < 0)
         return e;
     if (staged.len)
@@ -124,6 +126,8 @@ int record_write(int dir, const struct record *r, struct err *err)
     if (r->has_group)
         json_set_u64(j, "group", r->group);
     json_set_bool(j, "written", r->written);
+    if (r->unpublished_ns)
+        json_set_i64(j, "unpublished", r->unpublished_ns);
     for (size_t i = 0; i < r->target_count; i++) {
         json *t = json_new_object();
         json_set_str(t, "path", str_of(r->targets[i].path));

@@ -23,7 +23,8 @@ struct record {
     bool read_only;
     bool has_group;
     uint32_t group;
-    bool written; /* was it ever published for writing? If not, there is nothing to export */
+    bool written;           /* was it ever published for writing? If not, there is nothing to export */
+    int64_t unpublished_ns; /* wall clock: when the last target went after that; 0: published, or never was */
     struct record_target targets[RECORD_TARGETS_MAX];
     size_t target_count;
 };

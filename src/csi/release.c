@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DeleteVolume: what must be in the bucket is there first, and then the volume goes into the trash. The caller asks
- * again and again, for hours if need be: each call looks, nudges and answers. */
+/* The end of a volume: what must be in the bucket is there first, and then the volume goes into the trash. The caller
+ * asks again and again, for hours if need be: each call looks, nudges and answers. */
+#include "child.h"
+#include "csi/local.h"
 #include "driver.h"
 #include "export/verdict.h"
 #include "record.h"
@@ -127,6 +129,59 @@ static int release(struct driver *d, struct rpc_call *call, struct space *s, con
     if (r == 0)
         r = delete_patiently(call, s, v->spec->id, err);
     return r;
+}
+
+/* ---- a node's -----------------------------------------------------------------------------------------------------
+ * The same, but the exports are Kubernetes's to run: what stands in the way is told to the caller. */
+
+static int weigh(const struct volume *v, bool discard, enum release_step *ret, struct err *err)
+{
+    auto_record record = {0};
+    auto_with(verdict_done) struct verdict verdict;
+    struct err in_use;
+    verdict_init(&verdict);
+    int r = record_read(v->dir, &record, err);
+    if (r == 0)
+        r = verdict_read(v->dir, &verdict, err);
+    if (r < 0)
+        return r;
+    bool owes = !discard && owes_export(v->spec, &record);
+    bool failed = is_final(&verdict, VERDICT_FAILED);
+    if (check_unused(v, &record, &in_use) < 0)
+        *ret = RELEASE_IN_USE;
+    else if (verdict.alive || child_lives(JOB_HYDRATE, v->path))
+        *ret = RELEASE_AT_WORK;
+    else if (!owes || is_final(&verdict, VERDICT_DONE) || (failed && v->spec->export.on_failure == ON_FAILURE_DISCARD))
+        *ret = RELEASE_GONE;
+    else
+        *ret = failed ? RELEASE_EXPORT_FAILED : RELEASE_EXPORT_DUE;
+    return 0;
+}
+
+int local_release(struct driver *d, const char *id, bool discard, enum release_step *ret, struct err *err)
+{
+    auto_claim claim = {0};
+    auto_volume v = NULL;
+    struct space *s;
+    enum release_step step = RELEASE_GONE;
+    int r = driver_claim(d, id, &claim, &s, &v, err);
+    if (driver_has_lost(d, r, err)) {
+        *ret = RELEASE_GONE;
+        return 0;
+    }
+    if (r == 0)
+        r = weigh(v, discard, &step, err);
+    if (r == 0 && step == RELEASE_GONE)
+        r = space_delete(s, str_of(id), err);
+    if (r < 0)
+        return r;
+    if (step == RELEASE_GONE) {
+        trash_wake(d->trash);
+        log_event(LOG_INFO, "volume released", "volume", id, "name", v->spec->name, "discard", discard ? "true" : NULL,
+                  NULL);
+    }
+    *ret = step;
+    return 0;
 }
 
 HANDLER(controller_delete)

@@ -70,6 +70,7 @@ static int carry_over(const struct record *have, struct record *wish, struct err
 {
     int r = 0;
     wish->written = have->written;
+    wish->unpublished_ns = have->unpublished_ns;
     if (!have->staged || strcmp(have->staged, wish->staged) != 0)
         return 0;
     if (is_mounted(have->staged))
@@ -173,7 +174,7 @@ static int unstage(struct driver *d, const struct volume *v, const char *path, s
         r = mount_unmount(path, UNMOUNT_WAIT_NS, true, err);
     if (r < 0)
         return err_wrap(err, "unstaging volume '%s'", v->spec->id);
-    struct record left = {.written = record.written};
+    struct record left = {.written = record.written, .unpublished_ns = record.unpublished_ns};
     return record_write(v->dir, &left, err);
 }
 

@@ -25,7 +25,7 @@ static int check_want(const struct space *s, const struct spec *want, struct err
     if (want->params.pool && strcmp(want->params.pool, s->name) != 0)
         return err_set(err, ERR_INVALID, "the volume '%s' asks for the pool '%s', and this is '%s'", want->name,
                        want->params.pool, s->name);
-    if (want->id[0] && !spec_id_is_of_pool(str_of(want->id), s->uuid)) {
+    if (want->id[0] && !want->takes_over && !spec_id_is_of_pool(str_of(want->id), s->uuid)) {
         err_set(err, ERR_CHANGED, "the volume '%s' was ordered as '%s', and the pool '%s' is %s", want->name, want->id,
                 s->name, s->uuid);
         return err_advise(err, 3001, "the disk was replaced or wiped: the volume must be ordered again");

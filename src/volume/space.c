@@ -175,6 +175,17 @@ void space_close(struct space *own_s)
     free(own_s);
 }
 
+int space_is_here(const struct space *s, struct err *err)
+{
+    struct stat opened, now;
+    if (fstat(s->dir, &opened) != 0 || stat(s->path, &now) != 0)
+        return err_sys(err, errno, "cannot look at the folder '%s'", s->path);
+    if (opened.st_dev == now.st_dev && opened.st_ino == now.st_ino)
+        return 0;
+    err_set(err, ERR_CHANGED, "another folder is at '%s' than the pool that was opened", s->path);
+    return err_advise(err, 3001, "mount the pool's disk there again");
+}
+
 const char *space_name(const struct space *s)
 {
     return s->name;
@@ -312,16 +323,15 @@ int space_find(struct space *s, struct str id, struct volume **ret, struct err *
 {
     if (!spec_id_is_valid(id))
         return no_such(id, err);
-    if (!spec_id_is_of_pool(id, s->uuid)) {
-        err_set(err, ERR_CHANGED, "the volume '%.*s' is of pool %.*s, and the pool in '%s' is %s", STR_FMT(id),
-                SPEC_UUID_LEN, id.ptr + 3, s->path, s->uuid);
-        return err_advise(err, 3001, "the disk was replaced or wiped: the volume's data is not here");
-    }
     auto_mem char *name = str_dup(id);
     struct stat st;
-    if (fstatat(s->volumes, name, &st, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT)
+    if (fstatat(s->volumes, name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+        return open_volume(s, name, ret, err);
+    if (spec_id_is_of_pool(id, s->uuid))
         return no_such(id, err);
-    return open_volume(s, name, ret, err);
+    err_set(err, ERR_CHANGED, "the volume '%.*s' is of pool %.*s, and the pool in '%s' is %s", STR_FMT(id),
+            SPEC_UUID_LEN, id.ptr + 3, s->path, s->uuid);
+    return err_advise(err, 3001, "the disk was replaced or wiped: the volume's data is not here");
 }
 
 int space_find_name(struct space *s, struct str name, struct volume **ret, struct err *err)

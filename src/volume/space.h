@@ -40,6 +40,10 @@ const char *space_uuid(const struct space *s);
 enum disk_backend space_backend(const struct space *s);
 const char *space_backend_why(const struct space *s); /* disk_choose()'s sentence */
 
+/* ERR_CHANGED (CIS3001), ERR_NOT_FOUND: the pool's folder is not at its path any more. What was opened stays good when
+ * its disk is unmounted or another is mounted over it: the path tells. */
+must_check int space_is_here(const struct space *s, struct err *err);
+
 struct space_usage {
     uint64_t total_bytes;     /* of the file system, less the reserve */
     uint64_t allocated_bytes; /* promised to volumes */
@@ -52,13 +56,13 @@ must_check int space_usage(struct space *s, struct space_usage *ret, struct err 
 /* Makes the volume `want` (name, capacity, parameters, source, export), attached and empty. One of that name is there:
  * it is returned if its capacity is in [want->capacity_bytes, limit_bytes] (0: no limit) and spec_difference() finds
  * none, else ERR_EXISTS (CIS2006). Its id is want->id if that says one, which must be of this pool (ERR_CHANGED,
- * CIS3001). ERR_PENDING (CIS2007) while another call is making it. ERR_NO_SPACE (CIS2028) has
+ * CIS3001) unless want->takes_over. ERR_PENDING (CIS2007) while another call is making it. ERR_NO_SPACE (CIS2028) has
  * the bytes free and asked. `want` is only read. */
 must_check int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
                             struct err *err);
 
-/* ERR_NOT_FOUND: no such volume, also for what is no id. ERR_CHANGED (CIS3001): the id is of another pool UUID, so the
- * disk was replaced or wiped. */
+/* ERR_NOT_FOUND: no such volume, also for what is no id. ERR_CHANGED (CIS3001): it is not here and the id is of another
+ * pool UUID, so the disk was replaced or wiped. */
 must_check int space_find(struct space *s, struct str id, struct volume **ret, struct err *err);
 must_check int space_find_name(struct space *s, struct str name, struct volume **ret, struct err *err);
 

@@ -148,6 +148,7 @@ struct spec {
     int64_t created_ns;       /* wall clock */
     uint64_t backend;         /* enum disk_backend; 0 until made */
     uint64_t project;         /* quota backend: its project id */
+    bool takes_over;          /* its id is of a pool that was lost, and is made in another; not kept */
     bool in_cluster;          /* of Kubernetes, where more is served; not kept in volume.json */
     struct spec_params params;
     struct spec_source source;
