@@ -10,6 +10,7 @@
 
 struct flags {
     const char *role, *endpoint, *node_id, *state, *metrics, *log_format, *log_level, *programs;
+    const char *kubeconfig;                                  /* node, controller */
     const char *node_name, *registration, *kubelet_endpoint; /* node */
     struct opt_list pools;
     uint64_t reserve_percent, threads;

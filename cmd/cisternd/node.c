@@ -2,11 +2,13 @@
 /* --role=node: the node's half of CSI. What the kubelet asks for needs no API server. */
 #include "cisternd.h"
 #include "contract/request.h"
+#include "node/agent.h"
 #include "node/register.h"
 #include "rpc/server.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,7 +19,9 @@ struct node {
     struct driver *driver;             /* owned */
     struct rpc_server *plugin;         /* owned */
     struct registration *registration; /* owned */
+    struct agent *agent;               /* owned */
     struct serve *http;                /* owned */
+    pthread_mutex_t lock;              /* guards .agent, which calls may come before and after */
     _Atomic uint64_t called_ns;        /* by the kubelet, last */
 };
 
@@ -59,6 +63,41 @@ static int start_registration(struct node *n, struct err *err)
     return flags.registration ? registration_start(&o, &n->registration, err) : 0;
 }
 
+/* A call has changed a volume: its order's status is to say so. */
+static void on_changed(void *ctx, const char *volume_name)
+{
+    struct node *n = ctx;
+    pthread_mutex_lock(&n->lock);
+    if (n->agent)
+        agent_touch(n->agent, volume_name);
+    pthread_mutex_unlock(&n->lock);
+}
+
+/* Calls are served before and after it lives. */
+static int start_agent(struct node *n, struct err *err)
+{
+    auto_kube_config config = {0};
+    struct agent *agent;
+    struct agent_options o = {.driver = n->driver, .config = &config, .node = flags.node_name};
+    int r = kube_config_load(flags.kubeconfig, &config, err);
+    if (r == 0)
+        r = agent_start(&o, &agent, err);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&n->lock);
+    n->agent = agent;
+    pthread_mutex_unlock(&n->lock);
+    return 0;
+}
+
+static void end_agent(struct node *n)
+{
+    pthread_mutex_lock(&n->lock);
+    struct agent *agent = take(&n->agent);
+    pthread_mutex_unlock(&n->lock);
+    agent_stop(agent);
+}
+
 /* ---- liveness -----------------------------------------------------------------------------------------------------
  */
 
@@ -66,11 +105,17 @@ static int start_registration(struct node *n, struct err *err)
  * is down: then we hold the only copy of the mounts' descriptors, and a restart would lose them. */
 static bool is_healthy(void *ctx, struct sbuf *why)
 {
-    (void)ctx;
-    if (socket_is_live(endpoint_path()))
-        return true;
-    sbuf_addf(why, "nobody serves the plugin's socket '%s'", endpoint_path());
-    return false;
+    struct node *n = ctx;
+    if (!socket_is_live(endpoint_path())) {
+        sbuf_addf(why, "nobody serves the plugin's socket '%s'", endpoint_path());
+        return false;
+    }
+    pthread_mutex_lock(&n->lock);
+    bool alive = !n->agent || agent_is_alive(n->agent);
+    pthread_mutex_unlock(&n->lock);
+    if (!alive)
+        sbuf_adds(why, "the loop of the agent does not turn");
+    return alive;
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------
@@ -91,10 +136,14 @@ static int start(struct node *n, struct err *err)
                                .reserve_percent = (unsigned)flags.reserve_percent,
                                .has_gauges = flags.metrics != NULL,
                                .pools = pools.items,
-                               .pool_count = flags.pools.count};
+                               .pool_count = flags.pools.count,
+                               .changed = on_changed,
+                               .ctx = n};
     r = driver_open(&o, &n->driver, err);
     if (r == 0)
         r = start_plugin(n, err);
+    if (r == 0)
+        r = start_agent(n, err);
     if (r == 0)
         r = start_metrics((struct serve_options){.ctx = n, .is_healthy = is_healthy}, &n->http, err);
     if (r == 0)
@@ -107,13 +156,14 @@ static void stop(struct node *n)
     registration_stop(n->registration);
     rpc_server_stop(n->plugin, GRACE_NS);
     rpc_server_free(n->plugin);
+    end_agent(n);
     serve_free(n->http);
     driver_close(n->driver);
 }
 
 int role_node(const sigset_t *signals, struct err *err)
 {
-    struct node n = {0};
+    struct node n = {.lock = PTHREAD_MUTEX_INITIALIZER};
     if (!flags.node_name)
         return err_set(err, ERR_INVALID, "--node-name is missing: the name of this machine's Node object");
     int r = start(&n, err);

@@ -27,6 +27,7 @@ static const struct api_field status_fields[] = {
     {"status.availableBytes", API_NUMBER, AT(available_bytes), .always = true},
     {"status.largestVolumeBytes", API_NUMBER, AT(largest_volume_bytes), .always = true},
     {"status.volumes", API_NUMBER, AT(volumes), .always = true},
+    {"status.quarantinedVolumes", API_NUMBER, AT(quarantined)},
     {"status.health.status", API_TEXT, AT(health)},
     {"status.health.reason", API_TEXT, AT(health_reason)},
     {"status.agentVersion", API_TEXT, AT(agent_version)},

@@ -26,8 +26,9 @@ struct api_pool {
     char *fs_type;
     uint64_t capacity_bytes, allocated_bytes, available_bytes, largest_volume_bytes;
     uint64_t volumes;
-    char *health;        /* "Healthy" "Unhealthy" */
-    char *health_reason; /* a sentence; NULL while healthy */
+    uint64_t quarantined; /* of them: on the disk, and no CisternVolume knows them. They are kept */
+    char *health;         /* "Healthy" "Unhealthy" */
+    char *health_reason;  /* a sentence; NULL while healthy */
     char *agent_version;
 };
 

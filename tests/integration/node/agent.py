@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cisternd --role=node with its keeper, as its two pods are on a node, and a kubelet that registers what it finds."""
+import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -28,13 +30,26 @@ def _stubs():
 registration, registration_grpc = _stubs()
 
 
+def no_api_server(folder):
+    """A kubeconfig of an API server that is down."""
+    path = Path(folder) / "nobody.kubeconfig"
+    path.write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "u", "user": {"token": "none"}}]}))
+    return str(path)
+
+
 class Node(Driver):
     """A node's driver: the keeper is a process of its own, which outlives it. Several may share one `folder`, as the two
     pods of a roll do: then only the first starts the keeper."""
 
-    def __init__(self, folder, pools=("default",), flags=(), env=None, name="node-1", keeper=None, log="cisternd.log"):
+    def __init__(self, folder, pools=("default",), flags=(), env=None, name="node-1", keeper=None, log="cisternd.log",
+                 kubeconfig=None):
         super().__init__(folder, pools, flags, env)
         self.name, self.keeper = name, keeper
+        self.kubeconfig = kubeconfig or no_api_server(self.folder)
         self.log = self.folder / log
         self.plugins = self.folder / "plugins_registry"
         self.plugins.mkdir(exist_ok=True)
@@ -54,8 +69,8 @@ class Node(Driver):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [BUILD / "bin" / "cisternd", "--role=node", f"--node-name={self.name}", f"--endpoint=unix://{self.socket}",
-                 f"--state={self.state}", f"--kubelet-registration={self.plugins}", "--log-level=debug",
-                 "--reserve-percent=0", *pools, *self.flags],
+                 f"--state={self.state}", f"--kubelet-registration={self.plugins}",
+                 f"--kubeconfig={self.kubeconfig}", "--log-level=debug", "--reserve-percent=0", *pools, *self.flags],
                 stderr=log, stdin=subprocess.DEVNULL, env=os.environ | self.env)
         wait_for(lambda: self.log_text().count("event=serving ") > served or self.process.poll() is not None)
         self.wait_until_it_answers()
@@ -131,3 +146,96 @@ def hold_true(condition, seconds):
     while time.monotonic() < end:
         assert condition()
         time.sleep(0.02)
+
+
+# ---- the controller's and the Jobs' parts, as far as the node sees them -------------------------------------------------
+
+API = "/apis/cistern.io/v1alpha1"
+MIB = 1 << 20
+
+
+class Orders:
+    """Writes orders as the controller does, and runs what it would run as Jobs."""
+
+    def __init__(self, cluster, node_name="node-1"):
+        self.cluster, self.node = cluster, node_name
+
+    def pool(self, pool="default"):
+        return self.cluster.get(f"{API}/cisternpools/{self.node}.{pool}")
+
+    def wait_for_pool(self, condition=lambda p: True, pool="default", seconds=20):
+        def look():
+            try:
+                p = self.pool(pool)
+            except Exception:
+                return False
+            return "status" in p and condition(p)
+        wait_for(look, seconds)
+        return self.pool(pool)
+
+    def bump(self, pool="default"):
+        generation = self.pool(pool)["spec"].get("volumesGeneration", 0) + 1
+        self.cluster.patch(f"{API}/cisternpools/{self.node}.{pool}", {"spec": {"volumesGeneration": generation}})
+        return generation
+
+    def id_of(self, name, pool_uuid):
+        return f"v1-{pool_uuid}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+    def order(self, name, size=32 * MIB, pool="default", pool_uuid=None, source=None, node=None, **parameters):
+        uuid = pool_uuid or self.wait_for_pool(pool=pool)["status"]["poolUUID"]
+        spec = {"volumeID": self.id_of(name, uuid), "nodeName": node or self.node, "pool": pool, "capacityBytes": size,
+                "parameters": {"pool": pool, **parameters}}
+        if source:
+            spec["source"] = {"namespace": "default", "name": "s", "generation": 1, "spec": source}
+        self.cluster.create(f"{API}/cisternvolumes", {
+            "apiVersion": "cistern.io/v1alpha1", "kind": "CisternVolume", "spec": spec,
+            "metadata": {"name": name, "labels": {"cistern.io/node": self.node}, "finalizers": ["cistern.io/release"]}})
+        self.bump(pool)
+        return spec["volumeID"]
+
+    def get(self, name):
+        return self.cluster.get(f"{API}/cisternvolumes/{name}")
+
+    def status(self, name):
+        return self.get(name).get("status", {})
+
+    def condition(self, name, kind):
+        return next((c for c in self.status(name).get("conditions", []) if c["type"] == kind), {"status": "", "reason": ""})
+
+    def says(self, name, kind, status, reason=None):
+        c = self.condition(name, kind)
+        return c["status"] == status and (reason is None or c["reason"] == reason)
+
+    def wait(self, name, kind, status, reason=None, seconds=20):
+        try:
+            wait_for(lambda: self.says(name, kind, status, reason), seconds)
+        except AssertionError:
+            raise AssertionError(f"{kind} is not {status} {reason}: {json.dumps(self.status(name), indent=1)}")
+        return self.condition(name, kind)
+
+    def wait_phase(self, name, phase, seconds=20):
+        try:
+            wait_for(lambda: self.status(name).get("phase") == phase, seconds)
+        except AssertionError:
+            raise AssertionError(f"phase is not {phase}: {json.dumps(self.status(name), indent=1)}")
+        return self.status(name)
+
+    def make(self, name, **order):
+        volume_id = self.order(name, **order)
+        self.wait(name, "Provisioned", "True")
+        return volume_id
+
+    def release(self, name, discard=False):
+        self.cluster.patch(f"{API}/cisternvolumes/{name}", {"spec": {"release": {"requested": True, "discard": discard}}})
+        self.bump()
+
+    def forget(self, name):
+        """What the controller does with an order that was carried out."""
+        self.cluster.delete(f"{API}/cisternvolumes/{name}")
+        self.cluster.patch(f"{API}/cisternvolumes/{name}", {"metadata": {"finalizers": []}})
+
+
+def job(verb, folder, *flags):
+    """A hydrate or export Job: the same command on the volume's folder."""
+    return subprocess.Popen([BUILD / "bin" / "cistern", verb, "--no-progress", "--volume", folder, *flags],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)

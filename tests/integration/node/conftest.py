@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from agent import Kubelet, Node  # noqa: E402
+from agent import API, TOP, Kubelet, Node, Orders, wait_for  # noqa: E402
+
+from servers.kubernetes import ApiError, Kubernetes  # noqa: E402
 
 
 @pytest.fixture
@@ -14,6 +16,45 @@ def folder():
     """Short, since a socket's path may have a hundred bytes; on a real disk, since pools are."""
     with tempfile.TemporaryDirectory(prefix="cistern-node-", dir="/var/tmp", ignore_cleanup_errors=True) as path:
         yield Path(path)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Kubernetes() as k:
+        for path in sorted((TOP / "charts/cistern/templates/crds").glob("*.yaml")):
+            k.kubectl("apply", "--server-side", "-f", path)
+
+        def is_served():
+            try:
+                return all(k.get(f"{API}/{kind}") for kind in ("cisternvolumes", "cisternpools"))
+            except ApiError:
+                return False
+        wait_for(is_served)
+        yield k
+
+
+@pytest.fixture
+def orders(cluster):
+    """Nothing of an earlier test is left."""
+    for kind in ("cisternvolumes", "cisternpools"):
+        for item in cluster.get(f"{API}/{kind}")["items"]:
+            path = f"{API}/{kind}/{item['metadata']['name']}"
+            if item["metadata"].get("finalizers"):
+                cluster.patch(path, {"metadata": {"finalizers": []}})
+            try:
+                cluster.delete(path)
+            except ApiError:
+                pass
+    return Orders(cluster)
+
+
+@pytest.fixture
+def agent(folder, cluster, orders):
+    n = Node(folder, kubeconfig=cluster.kubeconfig)
+    yield n.start()
+    code = n.stop()
+    n.clean_up()
+    assert code in (0, -9), n.log_text()[-5000:]  # the sanitizers' complaints are there
 
 
 @pytest.fixture

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/agent.h"
+#include "private.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/metric.h"
+#include "util/names.h"
+#include <stdio.h>
+
+#define BEAT_NS NS_PER_SECOND
+#define SILENCE_NS (60 * NS_PER_SECOND)
+#define RESYNC_NS (1800 * NS_PER_SECOND)
+
+enum { THREADS = 4, QPS = 50, PAGE = 256 };
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+static void on_listed(void *ctx, const char *name, const struct err *why)
+{
+    struct agent *a = ctx;
+    if (why)
+        log_err(LOG_ERROR, "an order cannot be read", why, "volume", name, NULL);
+    else
+        kube_queue_add(a->queue, str_of(name));
+}
+
+/* What is on the disk and no order knows stays: somebody may have restored the API server from a backup. */
+static uint64_t count_unknown(struct agent *a, struct space *s)
+{
+    struct err err;
+    char after[SPEC_ID_LEN + 1] = "";
+    size_t count = 0;
+    uint64_t unknown = 0;
+    do {
+        struct space_entry *entries;
+        if (space_list(s, str_of(after), PAGE, &entries, &count, &err) < 0)
+            return unknown;
+        for (size_t i = 0; i < count; i++) {
+            if (store_has(a->store, entries[i].name))
+                continue;
+            unknown++;
+            log_event(LOG_WARN, "a volume is on the disk that no CisternVolume knows: it is kept", "volume",
+                      entries[i].id, "name", entries[i].name, "pool", space_name(s), NULL);
+        }
+        if (count > 0)
+            memcpy(after, entries[count - 1].id, sizeof after);
+        space_entries_free(entries, count);
+    } while (count == PAGE);
+    return unknown;
+}
+
+static void note_listed(struct agent_pool *p, uint64_t generation)
+{
+    uint64_t unknown = count_unknown(p->agent, p->space);
+    pthread_mutex_lock(&p->lock);
+    p->listed = generation;
+    p->quarantined = unknown;
+    pthread_mutex_unlock(&p->lock);
+    pool_wake(p);
+}
+
+/* Not from the server's cache: it may be older than the generation that made us look. */
+static int reconcile_list(struct agent *a, uint64_t *again_ns, struct err *err)
+{
+    uint64_t generations[DRIVER_POOLS_MAX];
+    char selector[128];
+    auto_json answer = NULL;
+    snprintf(selector, sizeof selector, NAME_LABEL_NODE "=%s", a->node);
+    for (size_t i = 0; i < a->pool_count; i++) {
+        pthread_mutex_lock(&a->pools[i].lock);
+        generations[i] = a->pools[i].ordered;
+        pthread_mutex_unlock(&a->pools[i].lock);
+    }
+    struct kube_request q = {.verb = KUBE_LIST, .resource = &api_volumes, .label_selector = selector};
+    int r = kube_call(a->kube, &q, &answer, err);
+    if (r == 0)
+        r = store_replace(a->store, json_at(answer, "items"), on_listed, a, err);
+    if (r < 0)
+        return err_wrap(err, "listing the orders of node '%s'", a->node);
+    for (size_t i = 0; i < a->pool_count; i++)
+        note_listed(&a->pools[i], generations[i]);
+    *again_ns = a->resync_ns;
+    return 0;
+}
+
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
+
+static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
+{
+    struct agent *a = ctx;
+    auto_mem char *name = str_dup(key);
+    if (str_eq(key, STR(LIST_KEY)))
+        return reconcile_list(a, again_ns, err);
+    if (str_starts(key, STR(POOL_KEY))) {
+        uint64_t index;
+        int r = str_to_u64(str_sub(key, strlen(POOL_KEY), key.len), &index, err);
+        return r < 0 ? r : reconcile_pool(&a->pools[index], again_ns, err);
+    }
+    return reconcile_volume(a, name, again_ns, err);
+}
+
+static void on_failure(void *ctx, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns)
+{
+    char wait[TIME_TEXT_MAX];
+    auto_mem char *name = str_dup(key);
+    (void)ctx;
+    log_err(attempt > 5 ? LOG_WARN : LOG_DEBUG, "an order is tried again", err, "key", name, "in",
+            duration_text(wait_ns, wait), NULL);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static void on_beat(struct timer *t)
+{
+    struct agent *a = container_of(t, struct agent, beat);
+    atomic_store(&a->beat_ns, clock_now_ns());
+    loop_timer_set(a->loop, &a->beat, BEAT_NS);
+}
+
+bool agent_is_alive(const struct agent *a)
+{
+    return clock_now_ns() - atomic_load(&a->beat_ns) < SILENCE_NS;
+}
+
+static int add_pools(struct agent *a, struct err *err)
+{
+    for (size_t i = 0; i < local_pool_count(a->driver); i++) {
+        struct agent_pool *p = &a->pools[i];
+        p->agent = a;
+        p->space = local_pool(a->driver, i);
+        pthread_mutex_init(&p->lock, NULL);
+        a->pool_count++;
+        int r = api_pool_name(a->node, space_name(p->space), p->name, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int start(struct agent *a, const struct kube_config *config, struct err *err)
+{
+    struct kube_options k = {.qps = QPS, .field_manager = FIELD_MANAGER};
+    struct kube_queue_options q = {
+        .name = "agent", .threads = THREADS, .ctx = a, .reconcile = reconcile, .on_failure = on_failure};
+    int r = add_pools(a, err);
+    if (r == 0)
+        r = loop_new("loop/kube", &a->loop, err);
+    if (r == 0)
+        r = kube_new(a->loop, config, &k, &a->kube, err);
+    if (r == 0)
+        r = kube_queue_new(&q, &a->queue, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < a->pool_count; i++) {
+        pool_watch(&a->pools[i]);
+        pool_wake(&a->pools[i]);
+    }
+    kube_queue_add(a->queue, STR(LIST_KEY));
+    loop_timer_set(a->loop, &a->beat, BEAT_NS);
+    return loop_start(a->loop, err);
+}
+
+int agent_start(const struct agent_options *o, struct agent **ret, struct err *err)
+{
+    struct agent *a = xcalloc(1, sizeof *a);
+    a->driver = o->driver;
+    a->node = str_dup(str_of(o->node));
+    a->resync_ns = o->resync_ns ? o->resync_ns : RESYNC_NS;
+    a->store = store_new();
+    a->beat.fire = on_beat;
+    a->beat_ns = clock_now_ns();
+    struct metric *lost = metric_new(METRIC_COUNTER, "cistern_data_loss_total",
+                                     "Volumes that were made anew because their disk was lost.", "node,cause", NULL);
+    a->lost = metric_series(lost, a->node, "disk");
+    int r = start(a, o->config, err);
+    if (r < 0) {
+        agent_stop(a);
+        return r;
+    }
+    *ret = a;
+    return 0;
+}
+
+/* Those who wait in calls are let go first, then the threads end, and last what they spoke to. */
+void agent_stop(struct agent *own_a)
+{
+    if (!own_a)
+        return;
+    if (own_a->kube)
+        kube_stop(own_a->kube);
+    kube_queue_free(own_a->queue);
+    if (own_a->loop)
+        loop_stop_and_join(own_a->loop);
+    for (size_t i = 0; i < own_a->pool_count; i++) {
+        kube_informer_free(own_a->pools[i].informer);
+        api_pool_free(own_a->pools[i].written);
+        pthread_mutex_destroy(&own_a->pools[i].lock);
+    }
+    kube_free(own_a->kube);
+    loop_free(own_a->loop);
+    store_free(own_a->store);
+    free(own_a->node);
+    free(own_a);
+}
+
+void agent_touch(struct agent *a, const char *volume_name)
+{
+    kube_queue_add(a->queue, str_of(volume_name));
+}

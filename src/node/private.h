@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* private.h - what the parts of the agent share. home: frozen once it runs, but for what guards itself. */
+#pragma once
+
+#include "api/pool.h"
+#include "kube/informer.h"
+#include "kube/queue.h"
+#include "next.h"
+#include "node/agent.h"
+#include "store.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define FIELD_MANAGER "cistern-node"
+#define LIST_KEY "@list"
+#define POOL_KEY "@pool/" /* and its number */
+
+/* One CisternPool of ours. */
+struct agent_pool {
+    struct agent *agent; /* borrowed */
+    struct space *space; /* borrowed */
+    char name[API_POOL_NAME_MAX + 1];
+    struct kube_informer *informer; /* owned */
+    pthread_mutex_t lock;           /* guards what follows */
+    bool exists;                    /* the object does, as far as we know */
+    uint64_t ordered;               /* spec.volumesGeneration, as last seen */
+    uint64_t listed;                /* the one whose volumes were listed */
+    uint64_t quarantined;
+    struct api_pool *written; /* owned: the status as we wrote it last; NULL: not since we began */
+    uint64_t written_ns;
+    bool ailing; /* it was logged */
+};
+
+struct agent {
+    struct driver *driver; /* borrowed */
+    char *node;            /* owned */
+    uint64_t resync_ns;
+    struct loop *loop;        /* owned */
+    struct kube *kube;        /* owned */
+    struct store *store;      /* owned */
+    struct kube_queue *queue; /* owned */
+    struct agent_pool pools[DRIVER_POOLS_MAX];
+    size_t pool_count;
+    struct timer beat;
+    _Atomic uint64_t beat_ns;
+    struct metric_series *lost; /* cistern_data_loss_total */
+};
+
+/* One step for one order: volumes.c. As kube_queue_options.reconcile. */
+must_check int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, struct err *err);
+
+/* pool.c */
+must_check int reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err);
+void pool_watch(struct agent_pool *p); /* starts its informer */
+void pool_wake(struct agent_pool *p);  /* its object is to be looked at */

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store.h"
+#include <pthread.h>
+
+struct entry {
+    char *name;          /* owned */
+    char *text;          /* owned: the object, as JSON: a fraction of what its tree takes */
+    uint64_t version;    /* its resourceVersion; compared only to tell the older of two answers */
+    uint64_t written_ns; /* when we wrote its status last */
+    bool active;
+    bool listed; /* while a list is taken in */
+};
+
+struct store {
+    pthread_mutex_t lock;  /* guards what follows */
+    struct entry *entries; /* owned; by name */
+    size_t count;
+};
+
+struct store *store_new(void)
+{
+    struct store *s = xcalloc(1, sizeof *s);
+    pthread_mutex_init(&s->lock, NULL);
+    return s;
+}
+
+static void entry_done(struct entry *e)
+{
+    free(e->name);
+    free(e->text);
+}
+
+void store_free(struct store *own_s)
+{
+    if (!own_s)
+        return;
+    for (size_t i = 0; i < own_s->count; i++)
+        entry_done(&own_s->entries[i]);
+    free(own_s->entries);
+    pthread_mutex_destroy(&own_s->lock);
+    free(own_s);
+}
+
+/* ---- under the lock ---------------------------------------------------------------------------------------------- */
+
+/* Where `name` is, or would be. */
+static size_t place_of(const struct store *s, const char *name, bool *ret_found)
+{
+    size_t low = 0, high = s->count;
+    *ret_found = false;
+    while (low < high && !*ret_found) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(s->entries[middle].name, name);
+        *ret_found = order == 0;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return high;
+}
+
+static struct entry *find(const struct store *s, const char *name)
+{
+    bool found;
+    size_t at = place_of(s, name, &found);
+    return found ? &s->entries[at] : NULL;
+}
+
+static struct entry *find_or_add(struct store *s, const char *name)
+{
+    bool found;
+    size_t at = place_of(s, name, &found);
+    if (found)
+        return &s->entries[at];
+    s->entries = xrealloc(s->entries, s->count + 1, sizeof *s->entries);
+    memmove(&s->entries[at + 1], &s->entries[at], (s->count - at) * sizeof *s->entries);
+    s->count++;
+    s->entries[at] = (struct entry){.name = str_dup(str_of(name))};
+    return &s->entries[at];
+}
+
+static void remove_at(struct store *s, size_t at)
+{
+    entry_done(&s->entries[at]);
+    s->count--;
+    memmove(&s->entries[at], &s->entries[at + 1], (s->count - at) * sizeof *s->entries);
+}
+
+static void take_in(struct entry *e, const json *object, uint64_t version)
+{
+    if (e->text && version < e->version)
+        return;
+    free(e->text);
+    e->text = json_text(object, 0);
+    e->version = version;
+}
+
+static uint64_t version_of(const json *object)
+{
+    struct err err;
+    struct str text;
+    uint64_t version = 0;
+    if (json_get_str(object, "metadata.resourceVersion", &text, &err) < 0 || str_to_u64(text, &version, &err) < 0)
+        return 0;
+    return version;
+}
+
+/* ---- from outside ------------------------------------------------------------------------------------------------ */
+
+struct api_volume *store_get(struct store *s, const char *name)
+{
+    struct err err;
+    struct api_volume *v = NULL;
+    pthread_mutex_lock(&s->lock);
+    const struct entry *e = find(s, name);
+    auto_mem char *text = e ? str_dup(str_of(e->text)) : NULL;
+    pthread_mutex_unlock(&s->lock);
+    auto_json j = NULL;
+    if (!text || json_parse(str_of(text), name, &j, &err) < 0 || api_volume_read(j, &v, &err) < 0)
+        return NULL;
+    return v;
+}
+
+uint64_t store_written_ns(struct store *s, const char *name)
+{
+    pthread_mutex_lock(&s->lock);
+    const struct entry *e = find(s, name);
+    uint64_t written_ns = e ? e->written_ns : 0;
+    pthread_mutex_unlock(&s->lock);
+    return written_ns;
+}
+
+bool store_has(struct store *s, const char *name)
+{
+    pthread_mutex_lock(&s->lock);
+    bool has = find(s, name) != NULL;
+    pthread_mutex_unlock(&s->lock);
+    return has;
+}
+
+void store_put(struct store *s, const char *name, const json *object, bool active, uint64_t written_ns)
+{
+    pthread_mutex_lock(&s->lock);
+    struct entry *e = find(s, name);
+    if (e) { /* else it was dropped meanwhile */
+        take_in(e, object, version_of(object));
+        e->active = active;
+        e->written_ns = written_ns;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void store_set_active(struct store *s, const char *name, bool active)
+{
+    pthread_mutex_lock(&s->lock);
+    struct entry *e = find(s, name);
+    if (e)
+        e->active = active;
+    pthread_mutex_unlock(&s->lock);
+}
+
+size_t store_active(struct store *s)
+{
+    size_t active = 0;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->count; i++)
+        active += s->entries[i].active;
+    pthread_mutex_unlock(&s->lock);
+    return active;
+}
+
+void store_drop(struct store *s, const char *name)
+{
+    bool found;
+    pthread_mutex_lock(&s->lock);
+    size_t at = place_of(s, name, &found);
+    if (found)
+        remove_at(s, at);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void take_in_list(struct store *s, const json *items)
+{
+    for (size_t i = 0; i < s->count; i++)
+        s->entries[i].listed = false;
+    for (size_t i = 0; i < json_count(items); i++) {
+        struct err err;
+        struct api_volume *v;
+        const json *object = json_item(items, i);
+        if (api_volume_read(object, &v, &err) < 0)
+            continue;
+        struct entry *e = find_or_add(s, v->meta.name);
+        take_in(e, object, version_of(object));
+        e->listed = true;
+        api_volume_free(v);
+    }
+    for (size_t i = s->count; i-- > 0;)
+        if (!s->entries[i].listed)
+            remove_at(s, i);
+}
+
+int store_replace(struct store *s, const json *items, void (*each)(void *ctx, const char *name, const struct err *err),
+                  void *ctx, struct err *err)
+{
+    if (json_count(items) > STORE_MAX)
+        return err_set(err, ERR_NO_SPACE, "the node has %zu volumes, %d are the most", json_count(items), STORE_MAX);
+    pthread_mutex_lock(&s->lock);
+    take_in_list(s, items);
+    pthread_mutex_unlock(&s->lock);
+    for (size_t i = 0; i < json_count(items); i++) {
+        struct err why;
+        struct api_volume *v = NULL;
+        struct str name = STR_NULL;
+        int r = api_volume_read(json_item(items, i), &v, &why);
+        if (r < 0 && json_opt_str(json_item(items, i), "metadata.name", &name, &(struct err){0}) < 0)
+            name = STR_NULL;
+        auto_mem char *copy = str_dup(v ? str_of(v->meta.name) : name);
+        each(ctx, copy, r < 0 ? &why : NULL);
+        api_volume_free(v);
+    }
+    return 0;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "private.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/metric.h"
+
+#define WRITE_NS (5 * NS_PER_SECOND)        /* at least, between two writes of what only moves on */
+#define WRITE_EACH_NS (NS_PER_SECOND / 100) /* for each volume at work: 1,000 of them, once in 10 s */
+#define USAGE_NS (60 * NS_PER_SECOND)
+#define LOOK_NS (500 * NS_PER_MS) /* at what travels: reading a file or two */
+#define LOOK_EACH_NS (10 * NS_PER_MS)
+#define LOOK_SLOW_NS (2 * NS_PER_SECOND) /* at what waits for somebody else */
+
+/* ---- acting ------------------------------------------------------------------------------------------------------ */
+
+static int make(struct agent *a, const struct api_volume *order, struct space *s, struct err *err)
+{
+    auto_spec want = NULL;
+    int r = api_volume_spec(order, &want, err);
+    return r < 0 ? r : local_make(a->driver, s, want, err);
+}
+
+/* What was not exported when the disk went is lost; that is said once, when the volume begins anew. */
+static int take_over(struct agent *a, const struct api_volume *order, struct space *s, struct err *err)
+{
+    auto_spec want = NULL;
+    int r = api_volume_spec(order, &want, err);
+    if (r < 0)
+        return r;
+    want->takes_over = true;
+    if (want->params.on_data_loss == DATA_LOSS_EMPTY)
+        want->params.hydration = HYDRATION_NONE;
+    r = local_make(a->driver, s, want, err);
+    if (r < 0)
+        return r;
+    metric_add(a->lost, 1);
+    log_event(LOG_WARN, "a volume whose disk was lost is made anew; what was not exported is lost", "volume",
+              order->meta.name, "id", order->volume_id, "pool", space_name(s), "onDataLoss",
+              want->params.on_data_loss == DATA_LOSS_EMPTY ? "empty" : "rehydrate", NULL);
+    return 0;
+}
+
+static int change(const struct api_volume *order, struct space *s, struct err *err)
+{
+    static const char *const keys[] = {"concurrency", "bandwidth", "onDataLoss"};
+    struct space_change changes[countof(keys)];
+    size_t count = 0;
+    for (size_t i = 0; i < countof(keys); i++) {
+        const char *value = api_volume_parameter(order, keys[i]);
+        if (value)
+            changes[count++] = (struct space_change){.key = str_of(keys[i]), .value = str_of(value)};
+    }
+    return space_modify(s, str_of(order->volume_id), changes, count, err);
+}
+
+static int refuse(const struct api_volume *order, const struct facts *f, struct err *err)
+{
+    err_set(err, ERR_CHANGED, "volume '%s' was ordered for pool '%s' as '%s', and the pool here is %s",
+            order->meta.name, order->pool ? order->pool : "", order->volume_id ? order->volume_id : "",
+            f->space ? space_uuid(f->space) : "not there");
+    return err_advise(err, 3001, "it is ordered again elsewhere");
+}
+
+static int act(struct agent *a, const struct api_volume *order, const struct facts *f, struct outcome *o,
+               struct err *err)
+{
+    switch (o->next) {
+    case NEXT_MAKE:
+        return make(a, order, f->space, err);
+    case NEXT_TAKE_OVER:
+        return take_over(a, order, f->space, err);
+    case NEXT_REFUSE:
+        return refuse(order, f, err);
+    case NEXT_CHANGE:
+        return change(order, f->space, err);
+    case NEXT_RELEASE:
+        return local_release(a->driver, order->volume_id, order->release_discard, &o->release, err);
+    default:
+        return 0;
+    }
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t write_interval_ns(struct agent *a)
+{
+    return max_u64(WRITE_NS, store_active(a->store) * WRITE_EACH_NS);
+}
+
+static bool usage_moved(const struct api_volume *before, const struct api_volume *now)
+{
+    uint64_t a = before->status.used_bytes, b = now->status.used_bytes;
+    return (a > b ? a - b : b - a) > now->status.capacity_bytes / 50;
+}
+
+static bool is_worth_a_write(struct agent *a, const struct api_volume *before, const struct api_volume *now)
+{
+    uint64_t since_ns = clock_now_ns() - store_written_ns(a->store, now->meta.name);
+    switch (status_compare(before, now)) {
+    case STATUS_SAME:
+        return false;
+    case STATUS_USAGE:
+        return since_ns >= USAGE_NS && usage_moved(before, now);
+    case STATUS_PROGRESS:
+        return since_ns >= write_interval_ns(a);
+    case STATUS_TOLD:
+        return true;
+    }
+    return false;
+}
+
+static int tell(struct agent *a, const struct api_volume *now, struct err *err)
+{
+    auto_json body = api_volume_status_json(now);
+    auto_json answer = NULL;
+    struct kube_request q = {.verb = KUBE_APPLY,
+                             .resource = &api_volumes,
+                             .name = str_of(now->meta.name),
+                             .subresource = "status",
+                             .body = body,
+                             .field_manager = FIELD_MANAGER,
+                             .force = true};
+    int r = kube_call(a->kube, &q, &answer, err);
+    /* The order is gone, or another one has its name: the next list says which. */
+    if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED) {
+        store_drop(a->store, now->meta.name);
+        kube_queue_add_after(a->queue, STR(LIST_KEY), NS_PER_SECOND);
+        return 0;
+    }
+    if (r < 0)
+        return err_wrap(err, "status of CisternVolume '%s'", now->meta.name);
+    store_put(a->store, now->meta.name, answer, status_is_active(now), clock_now_ns());
+    return 0;
+}
+
+/* ---- when to look again ------------------------------------------------------------------------------------------ */
+
+static uint64_t look_again_ns(struct agent *a, const struct api_volume *now, const struct facts *f)
+{
+    bool travels = f->hydrating || f->verdict.alive || now->status.phase == API_PHASE_PROVISIONING;
+    if (travels)
+        return max_u64(LOOK_NS, store_active(a->store) * LOOK_EACH_NS);
+    if (status_is_active(now))
+        return LOOK_SLOW_NS;
+    return f->use.staged ? USAGE_NS : 0;
+}
+
+/* ---- one step ---------------------------------------------------------------------------------------------------- */
+
+static bool is_change(enum next n)
+{
+    return n == NEXT_MAKE || n == NEXT_TAKE_OVER || n == NEXT_CHANGE || n == NEXT_RELEASE;
+}
+
+/* Of what is gone, the last that was seen is what is told. */
+static int look_anew(struct agent *a, const struct api_volume *order, const struct outcome *o, struct facts *f,
+                     struct err *err)
+{
+    for (size_t i = 0; i < a->pool_count; i++)
+        if (a->pools[i].space == f->space)
+            pool_wake(&a->pools[i]);
+    if (o->next == NEXT_RELEASE)
+        return 0;
+    log_event(LOG_INFO, "order carried out", "volume", order->meta.name, "id", order->volume_id, "step",
+              next_name(o->next), NULL);
+    facts_done(f);
+    return facts_read(a->driver, order, f, err);
+}
+
+/* Does what the order and the disk ask for, and makes `now` the status that follows. A failure is
+ * left in o->failure to be told; what is returned is not. */
+static int carry_out(struct agent *a, struct api_volume *now, struct facts *f, struct outcome *o, struct err *failure,
+                     struct err *err)
+{
+    int r = act(a, now, f, o, failure);
+    if (r == -ERR_PENDING)
+        return err_copy(err, failure); /* a call is at work on it: what it leaves is told then */
+    if (r < 0)
+        o->failure = failure;
+    r = r == 0 && is_change(o->next) ? look_anew(a, now, o, f, err) : 0;
+    if (r == 0)
+        status_build(now, f, o, clock_wall_ns());
+    return r;
+}
+
+int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, struct err *err)
+{
+    auto_api_volume before = store_get(a->store, name);
+    auto_api_volume now = store_get(a->store, name);
+    if (!before || !now || now->status.phase == API_PHASE_RELEASED)
+        return 0;
+    auto_facts f = {0};
+    struct err failure;
+    int r = facts_read(a->driver, now, &f, err);
+    if (r < 0)
+        return r;
+    struct outcome o = {.next = next_of(now, a->node, &f)};
+    if (o.next == NEXT_IGNORE || o.next == NEXT_REFUSED)
+        return 0;
+    r = carry_out(a, now, &f, &o, &failure, err);
+    if (r < 0)
+        return r;
+    store_set_active(a->store, name, status_is_active(now));
+    r = is_worth_a_write(a, before, now) ? tell(a, now, err) : 0;
+    if (r == 0 && o.failure && !refusal_reason(o.failure))
+        r = err_copy(err, o.failure);
+    if (r == 0)
+        *again_ns = look_again_ns(a, now, &f);
+    return r;
+}

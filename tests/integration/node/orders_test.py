@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders of a controller (this test), carried out by a node, on a real API server."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import grpc
+from agent import API, MIB, Node, hold_true, job
+from driver import capability, mounts, wait_for
+
+Code = grpc.StatusCode
+
+
+def blank(**parameters):
+    return {"hydration": "none", **parameters}
+
+
+def bucket(folder, objects=3, size=1000):
+    path = folder / "bucket"
+    path.mkdir(exist_ok=True)
+    for i in range(objects):
+        (path / f"object-{i}").write_bytes(os.urandom(size))
+    return f"file://{path}/"
+
+
+def exporting(folder):
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+    return {"export": {"uri": f"file://{out}/", "settle": "0s"}}
+
+
+# ---- making ----------------------------------------------------------------------------------------------------------
+
+def test_the_pool_is_told_with_all_that_a_controller_needs(agent, orders):
+    status = orders.wait_for_pool()["status"]
+    assert status["path"] == str(agent.pools["default"]) and status["backend"] in ("loop", "quota")
+    assert status["health"]["status"] == "Healthy" and len(status["poolUUID"]) == 12
+    assert 0 < status["availableBytes"] <= status["capacityBytes"] and status["largestVolumeBytes"] > 0
+
+
+def test_an_order_becomes_a_volume_and_the_pool_says_that_it_was_seen(agent, orders):
+    began = time.monotonic()
+    volume_id = orders.make("pvc-1", **blank())
+    took = time.monotonic() - began
+    status = orders.status("pvc-1")
+    assert status["phase"] == "Ready" and status["capacityBytes"] == 32 * MIB
+    assert orders.says("pvc-1", "Hydrated", "True", "NothingToHydrate") and orders.says("pvc-1", "Mounted", "False")
+    assert (agent.folder_of(volume_id) / "volume.json").exists()
+    generation = orders.pool()["spec"]["volumesGeneration"]
+    pool = orders.wait_for_pool(lambda p: p["status"]["volumesGeneration"] == generation and p["status"]["volumes"] == 1)
+    assert pool["status"]["allocatedBytes"] >= 32 * MIB
+    assert took < 3, took
+
+
+def test_an_order_that_does_not_fit_is_refused_with_the_sentence_and_not_tried_again(agent, orders):
+    orders.order("pvc-big", size=1 << 50, **blank())
+    c = orders.wait("pvc-big", "Provisioned", "False", "NodeFull")
+    assert "CIS2028" in c["message"] and orders.status("pvc-big")["phase"] == "Failed"
+    version = orders.get("pvc-big")["metadata"]["resourceVersion"]
+    orders.bump()
+    time.sleep(1)
+    assert orders.get("pvc-big")["metadata"]["resourceVersion"] == version
+
+
+def test_an_order_that_makes_no_sense_is_refused_by_its_field(agent, orders):
+    orders.order("pvc-odd", **blank(concurrency="many"))
+    assert "concurrency" in orders.wait("pvc-odd", "Provisioned", "False", "Invalid")["message"]
+
+
+def test_an_order_for_another_pool_uuid_is_refused_and_one_for_another_node_is_not_looked_at(agent, orders):
+    orders.order("pvc-old", pool_uuid="0123456789ab", **blank())
+    assert "CIS3001" in orders.wait("pvc-old", "Provisioned", "False", "PoolChanged")["message"]
+    orders.order("pvc-else", node="node-2", **blank())
+    time.sleep(1)
+    assert orders.status("pvc-else") == {}
+
+
+def test_orders_that_came_while_the_node_was_away_are_carried_out_when_it_is_back(agent, orders):
+    orders.wait_for_pool()
+    agent.stop()
+    for i in range(5):
+        orders.order(f"pvc-{i}", **blank())
+    agent.start()
+    for i in range(5):
+        orders.wait(f"pvc-{i}", "Provisioned", "True")
+
+
+def test_what_may_change_is_stored(agent, orders):
+    volume_id = orders.make("pvc-1", **blank(concurrency="8"))
+    orders.cluster.patch(f"{API}/cisternvolumes/pvc-1", {"spec": {"parameters": {"concurrency": "9", "bandwidth": "1Mi"}}})
+    orders.bump()
+    path = agent.folder_of(volume_id) / "volume.json"
+    wait_for(lambda: '"9"' in path.read_text() or json.loads(path.read_text())["parameters"].get("concurrency") == 9)
+
+
+# ---- hydration -------------------------------------------------------------------------------------------------------
+
+def test_a_hydration_is_told_from_waiting_to_verified(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source={"uri": bucket(folder)})
+    assert orders.wait("pvc-1", "Hydrated", "False")["reason"] == "Waiting"
+    assert job("hydrate", agent.folder_of(volume_id)).wait(30) == 0
+    began = time.monotonic()
+    orders.wait("pvc-1", "Hydrated", "True", "Complete")
+    assert time.monotonic() - began < 2
+    status = orders.status("pvc-1")
+    assert status["phase"] == "Ready" and status["hydration"]["objectsDone"] == 3
+    assert status["hydration"]["bytesDone"] == 3000 and status["summary"]["progress"] == "100%"
+
+
+def test_a_hydration_that_failed_says_why_and_says_so_no_more_when_it_went_well(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source={"uri": f"file://{folder}/nowhere/"})
+    assert job("hydrate", agent.folder_of(volume_id)).wait(60) != 0
+    orders.wait("pvc-1", "Hydrated", "False", "Failed")
+    status = orders.wait_phase("pvc-1", "Failed")
+    assert "nowhere" in status["errors"][0]["message"] and status["errors"][0]["id"].startswith("CIS")
+    assert orders.says("pvc-1", "Healthy", "False", "HydrationFailed")
+    (folder / "nowhere").mkdir()
+    (folder / "nowhere" / "a").write_text("a")
+    assert job("hydrate", agent.folder_of(volume_id)).wait(60) == 0
+    status = orders.wait_phase("pvc-1", "Ready")
+    assert "errors" not in status and orders.says("pvc-1", "Healthy", "True")
+
+
+def test_gate_a_pod_waits_for_the_job_and_is_let_in_when_it_is_done(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, hydration="gate")
+    agent.stage(volume_id)
+    code, text = agent.client.fails("NodePublishVolume", timeout=3, **agent.publish_fields(volume_id))
+    assert code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED)
+    assert code != Code.UNAVAILABLE or "CIS3015" in text
+    assert job("hydrate", agent.folder_of(volume_id)).wait(30) == 0
+    target = agent.publish(volume_id)
+    assert (target / "object-0").read_bytes() == (folder / "bucket" / "object-0").read_bytes()
+    orders.wait("pvc-1", "Mounted", "True", "Published")
+    assert orders.status("pvc-1")["access"] in ("passthrough", "fuse")
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    orders.wait("pvc-1", "Mounted", "False")
+
+
+# ---- release ---------------------------------------------------------------------------------------------------------
+
+def test_a_volume_is_released_when_nothing_is_mounted_any_more(agent, orders):
+    volume_id = orders.make("pvc-1", **blank())
+    path = agent.folder_of(volume_id)
+    agent.stage(volume_id)
+    agent.publish(volume_id)
+    orders.release("pvc-1")
+    hold_true(path.exists, 1)
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    orders.wait_phase("pvc-1", "Released")
+    assert not path.exists()
+    orders.forget("pvc-1")
+    wait_for(lambda: orders.pool()["status"]["volumes"] == 0)
+
+
+def test_a_volume_is_exported_for_release_before_it_goes(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source=exporting(folder), **blank())
+    path = agent.folder_of(volume_id)
+    agent.stage(volume_id)
+    (agent.publish(volume_id) / "ckpt").write_text("precious")
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    orders.wait("pvc-1", "Exported", "False", "ExportDue")  # for the pod that went
+    orders.release("pvc-1")
+    orders.wait_phase("pvc-1", "Exporting")
+    hold_true(path.exists, 1)
+    assert job("export", path, "--for", "release").wait(30) == 0
+    status = orders.wait_phase("pvc-1", "Released")
+    assert not path.exists() and (folder / "out" / "ckpt").read_text() == "precious"
+    assert status["export"]["doneObjects"] == 1
+
+
+def test_after_the_last_pod_an_export_is_due_and_then_confirmed(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source=exporting(folder), **blank())
+    orders.wait("pvc-1", "Exported", "True", "NothingWritten")
+    agent.stage(volume_id)
+    (agent.publish(volume_id) / "ckpt").write_text("1")
+    orders.wait("pvc-1", "Exported", "False", "InUse")
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    orders.wait("pvc-1", "Exported", "False", "ExportDue")
+    assert job("export", agent.folder_of(volume_id), "--for", "unpublish").wait(30) == 0
+    orders.wait("pvc-1", "Exported", "True", "Confirmed")
+    orders.wait_phase("pvc-1", "Ready")
+
+
+def test_an_export_that_failed_keeps_the_volume_and_discard_lets_it_go(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source={"export": {"uri": f"file://{folder}/a-file/", "settle": "0s"}}, **blank())
+    (folder / "a-file").write_text("not a folder")
+    agent.stage(volume_id)
+    (agent.publish(volume_id) / "ckpt").write_text("1")
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    orders.release("pvc-1")
+    orders.wait_phase("pvc-1", "Exporting")
+    path = agent.folder_of(volume_id)
+    assert job("export", path, "--for", "release").wait(60) != 0
+    status = orders.wait_phase("pvc-1", "ExportFailed")
+    assert status["export"]["failed"][0]["path"] == "ckpt"
+    hold_true(path.exists, 1)
+    orders.release("pvc-1", discard=True)
+    orders.wait_phase("pvc-1", "Released")
+    assert not path.exists()
+
+
+# ---- loss ------------------------------------------------------------------------------------------------------------
+
+def wipe(node):
+    """As a machine that came back with blank disks."""
+    node.stop()
+    pool = node.pools["default"]
+    for data in pool.glob("*/*/data"):
+        subprocess.run(["umount", "-l", data], stderr=subprocess.DEVNULL)
+        subprocess.run(["chattr", "-i", data], stderr=subprocess.DEVNULL)
+    subprocess.run(["rm", "-rf", pool], check=True)
+    pool.mkdir()
+    node.start()
+
+
+def test_a_wiped_disk_loses_its_volumes_aloud_and_a_pod_is_refused(agent, orders):
+    volume_id = orders.make("pvc-1", **blank())
+    before = orders.pool()["status"]["poolUUID"]
+    wipe(agent)
+    orders.wait_phase("pvc-1", "Lost")
+    c = orders.condition("pvc-1", "Healthy")
+    assert c["reason"] == "VolumeLost" and "CIS3001" in c["message"] and before in c["message"]
+    assert orders.wait_for_pool(lambda p: p["status"]["poolUUID"] != before)
+    agent.staging(volume_id).mkdir(parents=True, exist_ok=True)
+    code, text = agent.client.fails("NodeStageVolume", volume_id=volume_id, volume_capability=capability(),
+                                    staging_target_path=str(agent.staging(volume_id)))
+    assert code == Code.FAILED_PRECONDITION and "CIS3001" in text
+    orders.release("pvc-1")
+    orders.wait_phase("pvc-1", "Released")
+
+
+def test_rehydrate_makes_the_volume_anew_under_its_old_id_on_the_new_disk(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, onDataLoss="rehydrate")
+    assert job("hydrate", agent.folder_of(volume_id)).wait(30) == 0
+    orders.wait("pvc-1", "Hydrated", "True")
+    wipe(agent)
+    orders.wait("pvc-1", "Hydrated", "False", "Waiting")
+    assert orders.says("pvc-1", "Provisioned", "True")
+    assert job("hydrate", agent.folder_of(volume_id)).wait(30) == 0
+    orders.wait("pvc-1", "Hydrated", "True")
+    agent.stage(volume_id)
+    assert (agent.publish(volume_id) / "object-1").exists()
+    assert orders.status("pvc-1")["poolUUID"] == orders.pool()["status"]["poolUUID"]
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    orders.release("pvc-1")
+    orders.wait_phase("pvc-1", "Released")
+
+
+def test_empty_gives_an_empty_volume_after_a_loss(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, onDataLoss="empty")
+    wipe(agent)
+    orders.wait("pvc-1", "Hydrated", "True", "NothingToHydrate")
+    agent.stage(volume_id)
+    assert [p.name for p in agent.publish(volume_id).iterdir() if p.name != "lost+found"] == []
+
+
+def test_a_volume_that_no_order_knows_is_kept_and_counted(agent, orders):
+    volume_id = orders.make("pvc-1", **blank())
+    path = agent.folder_of(volume_id)
+    agent.stop()
+    orders.forget("pvc-1")
+    agent.start()
+    orders.wait_for_pool(lambda p: p["status"].get("quarantinedVolumes") == 1)
+    hold_true(path.exists, 1)
+    assert "no CisternVolume knows" in agent.log_text()
+    orders.order("pvc-1", **blank())
+    orders.wait("pvc-1", "Provisioned", "True")
+    orders.wait_for_pool(lambda p: "quarantinedVolumes" not in p["status"])
+
+
+# ---- trouble ---------------------------------------------------------------------------------------------------------
+
+def test_pods_come_and_go_while_the_api_server_is_down(agent, orders, cluster):
+    volume_id = orders.make("pvc-1", **blank())
+    cluster.stop_api()
+    try:
+        agent.stage(volume_id)
+        (agent.publish(volume_id) / "a").write_text("a")
+        agent.stop()
+        agent.start()
+        assert (agent.target(volume_id) / "a").read_text() == "a"
+        agent.publish(volume_id)  # the kubelet asks again
+        agent.unpublish(volume_id)
+        agent.publish(volume_id, pod="second")
+    finally:
+        cluster.start_api()
+    orders.wait("pvc-1", "Mounted", "True", "Published", seconds=90)
+
+
+def test_two_agents_of_a_roll_carry_out_each_order_once(agent, orders, folder, cluster):
+    orders.wait_for_pool()
+    other = Node(folder, keeper=agent.keeper, log="cisternd-2.log", kubeconfig=cluster.kubeconfig).start()
+    try:
+        ids = [orders.order(f"pvc-{i}", **blank()) for i in range(8)]
+        for i in range(8):
+            orders.wait(f"pvc-{i}", "Provisioned", "True")
+        assert len(list((agent.pools["default"] / "volumes").iterdir())) == 8
+        for i in range(8):
+            orders.release(f"pvc-{i}")
+        for i in range(8):
+            orders.wait_phase(f"pvc-{i}", "Released")
+        assert not any((agent.pools["default"] / "volumes" / v).exists() for v in ids)
+    finally:
+        assert other.stop() == 0
+
+
+def test_killed_again_and_again_while_it_works_it_ends_right(agent, orders):
+    orders.wait_for_pool()
+    for turn in range(6):
+        orders.order(f"pvc-{turn}", **blank())
+        if turn % 2:
+            orders.release(f"pvc-{turn - 1}")
+        time.sleep(0.03 * turn)
+        agent.kill()
+        agent.start()
+    for turn in range(6):
+        if turn % 2:
+            orders.wait("pvc-%d" % turn, "Provisioned", "True")
+        else:
+            orders.wait_phase(f"pvc-{turn}", "Released")
+    assert len(list((agent.pools["default"] / "volumes").iterdir())) == 3
+    wait_for(lambda: not list((agent.pools["default"] / "making").iterdir()))
+
+
+def test_an_idle_node_writes_nothing(agent, orders):
+    for i in range(3):
+        orders.make(f"pvc-{i}", **blank())
+    time.sleep(2)
+
+    def versions():
+        return [o["metadata"]["resourceVersion"] for kind in ("cisternvolumes", "cisternpools")
+                for o in orders.cluster.get(f"{API}/{kind}")["items"]]
+    before = versions()
+    time.sleep(8)
+    assert versions() == before
+
+
+def test_a_pool_object_that_somebody_deletes_comes_back(agent, orders, cluster):
+    uid = orders.wait_for_pool()["metadata"]["uid"]
+    cluster.delete(f"{API}/cisternpools/node-1.default")
+    assert orders.wait_for_pool(lambda p: p["metadata"]["uid"] != uid)
+    orders.make("pvc-1", **blank())
+
+
+def test_a_node_that_has_nothing_mounted_leaves_no_mounts(agent, orders):
+    volume_id = orders.make("pvc-1", **blank())
+    agent.stage(volume_id)
+    agent.publish(volume_id)
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    orders.release("pvc-1")
+    orders.wait_phase("pvc-1", "Released")
+    wait_for(lambda: not [m for m in mounts() if m.startswith(str(agent.folder))])
+    assert os.kill(agent.process.pid, 0) is None and signal.SIGTERM
