@@ -26,3 +26,11 @@ def cluster(request):
 def images(cluster):
     """Cistern's image and the sidecars', in both nodes."""
     ours.import_images(cluster)
+
+
+@pytest.fixture(scope="session")
+def cistern(cluster, images):
+    """The chart, installed; the driver is known to both kubelets."""
+    ours.install(cluster)
+    ours.await_nodes(cluster)
+    return ours

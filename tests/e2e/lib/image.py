@@ -87,6 +87,7 @@ def busybox(path, program):
     write(path, "localhost/busybox:1", layer_of_files(files), command=["/bin/sh"])
 
 
-def programs(path, tag, *sources):
-    """An image of static programs, each at the root."""
-    write(path, tag, layer_of_files({pathlib.Path(s).name: pathlib.Path(s).read_bytes() for s in sources}))
+def program(path, tag, source):
+    """An image of one static program."""
+    name = pathlib.Path(source).name
+    write(path, tag, layer_of_files({name: pathlib.Path(source).read_bytes()}), entrypoint=[f"/{name}"])
