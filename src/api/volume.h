@@ -101,6 +101,7 @@ struct api_volume {
     char *pool;
     uint64_t capacity_bytes;
     char *claim_namespace, *claim_name, *claim_uid; /* the target claim, never its prime; all NULL: no claim */
+    char *order_namespace, *order_name, *order_uid; /* spec.orderedBy: the claim that was asked for, maybe a prime */
     char *claim_label;                              /* "train/weights", for a column */
     char *source_namespace, *source_name;           /* the BucketSource that was copied; NULL: none */
     uint64_t source_generation;

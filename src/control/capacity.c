@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GetCapacity, from the pools as their nodes last told of them. external-provisioner publishes the answers, so that the
+ * scheduler leaves full nodes aside; whether a volume fits is decided on the node. */
+#include "contract/caps.h"
+#include "private.h"
+
+struct sum {
+    struct control *c;
+    const char *pool;
+    const char *node; /* NULL: all of them */
+    uint64_t available, largest;
+};
+
+static int add_pool(void *ctx, struct str key, const json *object)
+{
+    struct sum *s = ctx;
+    struct err ignored;
+    auto_api_pool p = NULL;
+    (void)key;
+    if (api_pool_read(object, &p, &ignored) < 0 || strcmp(p->pool, s->pool) != 0 || !api_pool_is_healthy(p))
+        return 0;
+    /* A machine that is gone has nothing to give, whatever its pool last said. */
+    auto_json node = kube_informer_get(s->c->o.nodes, STR_NULL, str_of(p->node));
+    if (!node)
+        return 0;
+    s->available += min_u64(p->available_bytes, UINT64_MAX - s->available);
+    s->largest = max_u64(s->largest, p->largest_volume_bytes);
+    return 0;
+}
+
+static int add_node(struct sum *s, struct err *err)
+{
+    auto_api_pool p = NULL;
+    int r = pool_get(s->c, s->node, s->pool, &p, err);
+    if (r == 0 && p && api_pool_is_healthy(p)) {
+        s->available = p->available_bytes;
+        s->largest = p->largest_volume_bytes;
+    }
+    return r;
+}
+
+HANDLER(control_capacity)
+{
+    struct control *c = ctx;
+    const Csi__V1__GetCapacityRequest *q = (const Csi__V1__GetCapacityRequest *)request;
+    struct err unfit;
+    auto_spec class = spec_new();
+    class->in_cluster = true;
+    int r = pairs_apply(class, pairs_of(call, q, parameters), q->n_parameters, spec_set_parameter, err);
+    if (r == 0)
+        r = spec_check(class, err);
+    if (r < 0)
+        return r;
+    struct sum s = {.c = c, .pool = class->params.pool};
+    s.node = q->accessible_topology ? topology_node(q->accessible_topology) : NULL;
+    if (s.node)
+        r = add_node(&s, err);
+    else
+        (void)kube_informer_each(c->o.pools, -1, STR_NULL, add_pool, &s);
+    bool fits =
+        q->n_volume_capabilities == 0 || caps_check_all(q->volume_capabilities, q->n_volume_capabilities, &unfit) == 0;
+    if (r == 0)
+        capacity_reply(call, class, fits, s.available, s.largest, (Csi__V1__GetCapacityResponse *)reply);
+    return r;
+}

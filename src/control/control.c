@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/control.h"
+#include "private.h"
+#include "util/log.h"
+
+static void on_failure(void *ctx, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns)
+{
+    (void)ctx, (void)wait_ns;
+    auto_mem char *name = str_dup(key);
+    log_err(LOG_WARN, "a volume could not be looked after", err, "name", name, "attempt", log_u64(attempt), NULL);
+}
+
+/* Nothing begins once control_stop() was called. */
+static bool begin(struct control *c)
+{
+    pthread_mutex_lock(&c->lock);
+    bool may = !c->stopping;
+    c->busy += may;
+    pthread_mutex_unlock(&c->lock);
+    return may;
+}
+
+static void end(struct control *c)
+{
+    pthread_mutex_lock(&c->lock);
+    if (--c->busy == 0)
+        pthread_cond_broadcast(&c->idle);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
+{
+    struct control *c = ctx;
+    if (!begin(c))
+        return 0;
+    int r = sweep_reconcile(c, key, again_ns, err);
+    end(c);
+    return r;
+}
+
+int control_open(const struct control_options *o, struct control **ret, struct err *err)
+{
+    struct control *c = xcalloc(1, sizeof *c);
+    c->o = *o;
+    c->namespace = str_dup(o->namespace);
+    c->o.namespace = str_of(c->namespace);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->idle, NULL);
+    struct kube_queue_options q = {
+        .name = "sweep", .threads = 2, .ctx = c, .reconcile = reconcile, .on_failure = on_failure};
+    int r = kube_queue_new(&q, &c->queue, err);
+    if (r < 0) {
+        control_free(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+void control_stop(struct control *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->stopping = true;
+    while (c->busy > 0)
+        pthread_cond_wait(&c->idle, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void control_free(struct control *own_c)
+{
+    if (!own_c)
+        return;
+    kube_queue_free(own_c->queue);
+    pthread_cond_destroy(&own_c->idle);
+    pthread_mutex_destroy(&own_c->lock);
+    free(own_c->namespace);
+    free(own_c);
+}

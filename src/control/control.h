@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* control.h - CSI for a cluster: volumes are ordered from nodes by CisternVolumes, and cleaned up behind them.
+ * home: opened, stopped and freed by one thread (main); the handlers run on the threads of rpc. Every replica serves
+ * CSI, and holds nothing that another does not know; what cleans up does so only while the lease is held. */
+#pragma once
+
+#include "kube/event.h"
+#include "kube/informer.h"
+#include "kube/lease.h"
+#include "rpc/server.h"
+
+struct control;
+
+/* The numbers of the indexes that the informer of CisternVolumes must have. */
+enum control_index { CONTROL_BY_ID, CONTROL_BY_NODE };
+void control_id_of(const json *volume, struct sbuf *ret_value);   /* spec.volumeID */
+void control_node_of(const json *volume, struct sbuf *ret_value); /* spec.nodeName */
+
+/* All borrowed: they outlive what is made of them. */
+struct control_options {
+    struct kube *kube;
+    const struct kube_lease *lease; /* NULL: we always lead */
+    struct kube_events *events;     /* NULL: nothing is told */
+    struct kube_informer *volumes;  /* CisternVolumes */
+    struct kube_informer *pools;    /* CisternPools */
+    struct kube_informer *nodes;    /* Nodes; only their names are looked at */
+    struct str namespace;           /* ours, where prime claims are */
+    uint64_t wait_ns;               /* how long a call waits for a node's answer; 0: 10 s */
+    uint64_t node_gone_grace_ns;    /* 0: 10 min */
+    uint64_t tombstone_ns;          /* how long a gone node's released volumes are remembered; 0: 7 days */
+    uint64_t sweep_ns;              /* how often what nobody has any more is looked for; 0: 10 min */
+};
+
+must_check int control_open(const struct control_options *o, struct control **ret, struct err *err);
+
+/* Not on the loop, which still runs, and after kube_stop(): begins nothing more and waits for what is under way. NULL
+ * is fine. */
+void control_stop(struct control *c);
+/* Stopped before, with the server of its handlers, and when no informer calls back any more. NULL is fine. */
+void control_free(struct control *own_c);
+
+/* The table for rpc_options.methods; its ctx is the control. */
+const struct rpc_method *control_methods(size_t *ret_count);
+
+/* The informers' callbacks say so, on the loop. NULL is fine. */
+void control_volume_changed(struct control *c, struct str name);
+void control_node_changed(struct control *c, struct str name);
+/* We lead now: everything is looked at. Any thread. */
+void control_lead(struct control *c);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* DeleteVolume: the release is asked for, once; node and leader bring it about; each call looks how far it is. The
+ * caller asks again and again, for hours if need be. */
+#include "private.h"
+#include "release.h"
+#include "util/log.h"
+#include "util/names.h"
+
+static bool is_settled(void *ctx, const json *object)
+{
+    struct err ignored;
+    auto_api_volume v = NULL;
+    (void)ctx;
+    if (!object)
+        return true;
+    return api_volume_read(object, &v, &ignored) == 0 && release_is_settled(v);
+}
+
+/* The administrator's word counts only on the PersistentVolume of this very volume, and only with its id as value: a
+ * manifest that was copied discards nothing. A prime's volume was never handed over: no pod has seen it. */
+static int may_discard(struct control *c, const struct api_volume *v, bool *ret, struct err *err)
+{
+    auto_json pv = NULL;
+    struct str handle = STR_NULL, namespace = STR_NULL, name = STR_NULL;
+    *ret = false;
+    int r = object_get(c, &kube_persistent_volumes, STR_NULL, str_of(v->meta.name), &pv, err);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = json_opt_str(pv, "spec.csi.volumeHandle", &handle, err);
+    if (r == 0)
+        r = json_opt_str(pv, "spec.claimRef.namespace", &namespace, err);
+    if (r == 0)
+        r = json_opt_str(pv, "spec.claimRef.name", &name, err);
+    if (r < 0)
+        return r;
+    struct str word = json_member_str(json_at(pv, "metadata.annotations"), NAME_ANNOTATION_DISCARD);
+    *ret = str_eq(handle, str_of(v->volume_id)) &&
+           (str_eq(word, handle) || (str_eq(namespace, c->o.namespace) && str_starts(name, STR(NAME_PRIME_PREFIX))));
+    return 0;
+}
+
+static int ask_release(struct control *c, const struct api_volume *v, struct err *err)
+{
+    bool discard = v->release_discard;
+    int r = discard ? 0 : may_discard(c, v, &discard, err);
+    if (r < 0 || (v->release_requested && discard == v->release_discard))
+        return r;
+    json *patch = json_new_object();
+    json_set_bool(patch, "spec.release.requested", true);
+    json_set_bool(patch, "spec.release.discard", discard);
+    log_event(LOG_INFO, "release asked for", "volume", v->volume_id, "name", v->meta.name, "node", v->node, "discard",
+              discard ? "true" : NULL, NULL);
+    return volume_patch(c, v, patch, err);
+}
+
+static int answer(struct control *c, struct rpc_call *call, const char *name, struct err *err)
+{
+    auto_api_volume v = NULL;
+    int r = volume_wait(c, call, name, is_settled, NULL, &v, err);
+    if (r == -ERR_TIMEOUT)
+        r = volume_get(c, name, &v, err); /* how far it is */
+    if (r == -ERR_NOT_FOUND || (r == 0 && !v))
+        return 0;
+    if (r < 0)
+        return r;
+    if (v->status.phase == API_PHASE_RELEASED)
+        return volume_withdraw(c, v, err);
+    /* Of a node that is gone the order stays as a tombstone, and does not keep the PersistentVolume. */
+    if (release_is_tombstone(v))
+        return 0;
+    r = release_describe(v, err);
+    if (v->status.phase == API_PHASE_EXPORT_FAILED)
+        volume_tell(c, v, "ExportBlocksDelete", err);
+    return r;
+}
+
+HANDLER(control_delete)
+{
+    (void)reply;
+    struct control *c = ctx;
+    const Csi__V1__DeleteVolumeRequest *q = (const Csi__V1__DeleteVolumeRequest *)request;
+    auto_api_volume v = NULL;
+    int r = need_field(q->volume_id, "volume_id", err);
+    if (r == 0)
+        r = volume_find(c, q->volume_id, &v, err);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = ask_release(c, v, err);
+    return r < 0 ? r : answer(c, call, v->meta.name, err);
+}

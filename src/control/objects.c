@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The objects as the API server and the informers have them. */
+#include "private.h"
+#include "util/clock.h"
+#include "util/names.h"
+#include <stdio.h>
+
+/* Of the caller's deadline: to write the answer and have it read. */
+#define ANSWER_NS (1 * NS_PER_SECOND)
+#define WAIT_NS (10 * NS_PER_SECOND)
+
+/* Whatever the API server's trouble is, the caller comes back with the same question: no state of ours depends on it.
+ */
+static int come_back(struct err *err)
+{
+    if (err->code != ERR_NOT_FOUND && err->code != ERR_CANCELLED)
+        err->code = ERR_AGAIN;
+    return -(int)err->code;
+}
+
+int object_get(struct control *c, const struct kube_resource *resource, struct str ns, struct str name, json **ret,
+               struct err *err)
+{
+    struct kube_request q = {.verb = KUBE_GET, .resource = resource, .ns = ns, .name = name};
+    return kube_call(c->o.kube, &q, ret, err) < 0 ? come_back(err) : 0;
+}
+
+int volume_get(struct control *c, const char *name, struct api_volume **ret, struct err *err)
+{
+    auto_json j = NULL;
+    int r = object_get(c, &api_volumes, STR_NULL, str_of(name), &j, err);
+    return r < 0 ? r : api_volume_read(j, ret, err);
+}
+
+/* ---- by id ------------------------------------------------------------------------------------------------------- */
+
+static int keep_first(void *ctx, struct str key, const json *object)
+{
+    json **found = ctx;
+    (void)key;
+    *found = json_copy_of(object);
+    return -1; /* one is enough */
+}
+
+static int list_by_id(struct control *c, const char *id, json **ret, struct err *err)
+{
+    char selector[64];
+    auto_json list = NULL;
+    snprintf(selector, sizeof selector, "spec.volumeID=%s", id);
+    struct kube_request q = {.verb = KUBE_LIST, .resource = &api_volumes, .field_selector = selector};
+    if (kube_call(c->o.kube, &q, &list, err) < 0)
+        return come_back(err);
+    const json *items = json_at(list, "items");
+    if (json_count(items) == 0) {
+        err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
+        return err_advise(err, 2110, "it was deleted, or never made here");
+    }
+    *ret = json_copy_of(json_item(items, 0));
+    return 0;
+}
+
+int volume_find(struct control *c, const char *id, struct api_volume **ret, struct err *err)
+{
+    auto_json j = NULL;
+    if (!spec_id_is_valid(str_of(id))) {
+        err_set(err, ERR_NOT_FOUND, "there is no volume '%.64s'", id);
+        return err_advise(err, 2110, "it was deleted, or never made here");
+    }
+    (void)kube_informer_each(c->o.volumes, CONTROL_BY_ID, str_of(id), keep_first, &j);
+    int r = j ? 0 : list_by_id(c, id, &j, err);
+    return r < 0 ? r : api_volume_read(j, ret, err);
+}
+
+/* ---- pools ------------------------------------------------------------------------------------------------------- */
+
+int pool_get(struct control *c, const char *node, const char *pool, struct api_pool **ret, struct err *err)
+{
+    char name[API_POOL_NAME_MAX + 1];
+    *ret = NULL;
+    int r = api_pool_name(node, pool, name, err);
+    if (r < 0)
+        return r;
+    auto_json machine = kube_informer_get(c->o.nodes, STR_NULL, str_of(node));
+    auto_json j = machine ? kube_informer_get(c->o.pools, STR_NULL, str_of(name)) : NULL;
+    return j ? api_pool_read(j, ret, err) : 0;
+}
+
+/* The time as the generation: two who bump at once need not agree on a number, and any change wakes the node. Whole
+ * microseconds stay exact where somebody reads JSON's numbers as doubles. */
+int pool_bump(struct control *c, const char *node, const char *pool, struct err *err)
+{
+    char name[API_POOL_NAME_MAX + 1];
+    auto_json patch = json_new_object();
+    int r = api_pool_name(node, pool, name, err);
+    if (r < 0)
+        return r;
+    json_set_u64(patch, "spec.volumesGeneration", (uint64_t)clock_wall_ns() / 1000);
+    struct kube_request q = {.verb = KUBE_MERGE_PATCH, .resource = &api_pools, .name = str_of(name), .body = patch};
+    r = kube_call(c->o.kube, &q, NULL, err);
+    return r < 0 && r != -ERR_NOT_FOUND ? come_back(err) : 0;
+}
+
+/* ---- orders ------------------------------------------------------------------------------------------------------ */
+
+int volume_patch(struct control *c, const struct api_volume *v, json *own_patch, struct err *err)
+{
+    auto_json patch = own_patch;
+    struct kube_request q = {
+        .verb = KUBE_MERGE_PATCH, .resource = &api_volumes, .name = str_of(v->meta.name), .body = patch};
+    json_set_str(patch, "metadata.uid", str_of(v->meta.uid));
+    if (kube_call(c->o.kube, &q, NULL, err) < 0)
+        return come_back(err);
+    /* The order is there before the node is told to look. */
+    return pool_bump(c, v->node, v->pool, err);
+}
+
+/* The finalizer goes only from the object as it was seen: a node that has begun after all has changed it. Then the
+ * object goes; dying in between leaves one that says of itself that nothing is left of it, which the sweep removes. */
+int volume_withdraw(struct control *c, const struct api_volume *v, struct err *err)
+{
+    auto_json patch = json_new_object();
+    json_set(patch, "metadata.finalizers", json_new_array());
+    json_set_str(patch, "metadata.uid", str_of(v->meta.uid));
+    json_set_str(patch, "metadata.resourceVersion", str_of(v->meta.resource_version));
+    struct kube_request q = {
+        .verb = KUBE_MERGE_PATCH, .resource = &api_volumes, .name = str_of(v->meta.name), .body = patch};
+    int r = v->meta.is_held ? kube_call(c->o.kube, &q, NULL, err) : 0;
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == -ERR_CHANGED) {
+        err_set(err, ERR_PENDING, "volume '%s' changed while it was taken back", v->meta.name);
+        return err_advise(err, 5105, "ask again");
+    }
+    if (r < 0)
+        return come_back(err);
+    struct kube_request gone = {
+        .verb = KUBE_DELETE, .resource = &api_volumes, .name = str_of(v->meta.name), .uid = str_of(v->meta.uid)};
+    r = kube_call(c->o.kube, &gone, NULL, err);
+    /* Another of that uid is a successor: ours is gone. */
+    return r == 0 || r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : come_back(err);
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+int volume_wait(struct control *c, struct rpc_call *call, const char *name, bool (*is)(void *ctx, const json *object),
+                void *ctx, struct api_volume **ret, struct err *err)
+{
+    uint64_t now = clock_now_ns(), deadline = rpc_deadline_ns(call), wait = c->o.wait_ns ? c->o.wait_ns : WAIT_NS;
+    uint64_t left = deadline > now + ANSWER_NS ? deadline - now - ANSWER_NS : 0;
+    auto_json j = NULL;
+    *ret = NULL;
+    int r = kube_informer_wait(c->o.volumes, str_of(name), min_u64(wait, left), is, ctx, &j, err);
+    if (r == 0 && j)
+        r = api_volume_read(j, ret, err);
+    return r;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+void volume_tell(struct control *c, const struct api_volume *v, const char *reason, const struct err *what)
+{
+    struct err ignored;
+    char line[ERR_LINE_MAX];
+    auto_json pv = NULL;
+    struct kube_ref claim = {.resource = &kube_persistent_volume_claims,
+                             .ns = str_of(v->claim_namespace),
+                             .name = str_of(v->claim_name),
+                             .uid = str_of(v->claim_uid)};
+    if (!c->o.events)
+        return;
+    err_line(what, line, sizeof line);
+    if (object_get(c, &kube_persistent_volumes, STR_NULL, str_of(v->meta.name), &pv, &ignored) == 0) {
+        struct kube_ref ref = kube_ref_of(&kube_persistent_volumes, pv);
+        kube_event(c->o.events, &ref, KUBE_WARNING, reason, "%s", line);
+    }
+    if (v->claim_uid)
+        kube_event(c->o.events, &claim, KUBE_WARNING, reason, "%s", line);
+}
+
+/* ---- indexes ----------------------------------------------------------------------------------------------------- */
+
+static void add_text(const json *object, const char *path, struct sbuf *b)
+{
+    struct str text;
+    if (json_as_str(json_at(object, path), &text))
+        sbuf_add(b, text);
+}
+
+void control_id_of(const json *volume, struct sbuf *ret_value)
+{
+    add_text(volume, "spec.volumeID", ret_value);
+}
+
+void control_node_of(const json *volume, struct sbuf *ret_value)
+{
+    add_text(volume, "spec.nodeName", ret_value);
+}

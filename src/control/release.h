@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* release.h - how far a release is, and what is to be done about a volume next. Pure. Private to this folder. */
+#pragma once
+
+#include "api/volume.h"
+
+/* ---- of a release that was asked for ------------------------------------------------------------------------------
+ */
+
+/* Is there no use in waiting: released, failed, or its node is gone? */
+bool release_is_settled(const struct api_volume *v);
+/* Its node is gone for good: nobody waits for it any more, and it stays to tell the node if that comes back. */
+bool release_is_tombstone(const struct api_volume *v);
+/* Why it is not released yet: ERR_PENDING (CIS4030) with what is left, ERR_BUSY with what keeps it: a mount (CIS3013)
+ * or the first file that is not exported. */
+must_check int release_describe(const struct api_volume *v, struct err *err);
+
+/* ---- the leader's next step ---------------------------------------------------------------------------------------
+ */
+
+/* What is around a volume, as far as it was looked at. */
+struct surroundings {
+    bool node_is_there; /* its Node exists, or its Lease is fresh */
+    bool nobody_has_it; /* neither its claim, nor the one it was ordered by, nor a PersistentVolume */
+    int64_t now_ns;     /* wall clock */
+    uint64_t node_gone_grace_ns, tombstone_ns;
+};
+
+enum step {
+    STEP_NONE,
+    STEP_FINISH,      /* nothing is left of it: take the finalizer off, and delete it */
+    STEP_RELEASE,     /* nobody will ask for its release: do so */
+    STEP_HOLD,        /* deleted by hand: say that this destroys nothing */
+    STEP_NODE_ABSENT, /* begin to wait for its node: condition NodeGone becomes Unknown */
+    STEP_NODE_BACK,   /* NodeGone becomes False */
+    STEP_LOSE,        /* the node does not come back: NodeGone becomes True, and the phase Lost */
+};
+
+/* The first thing to do; *ret_again_ns is set if time alone will bring another (else untouched). */
+enum step release_next(const struct api_volume *v, const struct surroundings *s, uint64_t *ret_again_ns);

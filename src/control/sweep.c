@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The leader's clean-up. What is to be done about a volume follows from the volume and what is around it (release.c),
+ * so that a new leader, or one that was killed, begins where the old one was. Every write is fenced by the lease. */
+#include "private.h"
+#include "release.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/metric.h"
+#include "util/names.h"
+#include <stdio.h>
+
+#define NODE_LEASES "kube-node-lease"
+#define GRACE_NS (600 * NS_PER_SECOND)
+#define TOMBSTONE_NS (UINT64_C(7) * 24 * 3600 * NS_PER_SECOND)
+#define SWEEP_NS (600 * NS_PER_SECOND)
+/* Younger ones may be between CreateVolume's answer and their PersistentVolume. */
+#define YOUNG_NS (300 * NS_PER_SECOND)
+#define SWEEP_KEY "/sweep" /* no object has a slash in its name */
+
+static uint64_t or_default(uint64_t given, uint64_t otherwise)
+{
+    return given ? given : otherwise;
+}
+
+static bool leads(const struct control *c)
+{
+    return !c->o.lease || kube_lease_is_held(c->o.lease);
+}
+
+/* ---- what is around a volume ------------------------------------------------------------------------------------- */
+
+/* A machine without Node object still lives if its kubelet renews its Lease. */
+static int node_is_there(struct control *c, const char *node, bool *ret, struct err *err)
+{
+    auto_json j = kube_informer_get(c->o.nodes, STR_NULL, str_of(node));
+    struct str renewed = STR_NULL;
+    int64_t at_ns = 0;
+    *ret = j != NULL;
+    if (j)
+        return 0;
+    int r = object_get(c, &kube_leases, STR(NODE_LEASES), str_of(node), &j, err);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = json_opt_str(j, "spec.renewTime", &renewed, err);
+    if (r == 0 && renewed.len)
+        r = time_parse(renewed, &at_ns, err);
+    *ret = r == 0 && clock_wall_ns() - at_ns < (int64_t)or_default(c->o.node_gone_grace_ns, GRACE_NS);
+    return r;
+}
+
+/* Is the claim there, by its uid, and (for `volume`) bound to that volume? */
+static int claim_is_there(struct control *c, const char *namespace, const char *name, const char *uid,
+                          const char *volume, bool *ret, struct err *err)
+{
+    auto_json j = NULL;
+    struct str bound = STR_NULL;
+    *ret = false;
+    if (!namespace || !name || !uid)
+        return 0;
+    int r = object_get(c, &kube_persistent_volume_claims, str_of(namespace), str_of(name), &j, err);
+    if (r == -ERR_NOT_FOUND)
+        return 0;
+    if (r == 0)
+        r = json_opt_str(j, "spec.volumeName", &bound, err);
+    *ret = r == 0 && str_eq(json_member_str(json_at(j, "metadata"), "uid"), str_of(uid)) &&
+           (!volume || str_eq(bound, str_of(volume)));
+    return r;
+}
+
+/* Each look is at the server itself: what it says decides whether data goes. The claim comes first: as long as it is
+ * there a PersistentVolume may still come. */
+static int look_whether_nobody_has_it(struct control *c, const struct api_volume *v, bool *ret, struct err *err)
+{
+    bool is_there = false;
+    auto_json pv = NULL;
+    *ret = false;
+    if (!v->order_uid || clock_wall_ns() - v->meta.created_ns < (int64_t)YOUNG_NS)
+        return 0;
+    int r = claim_is_there(c, v->order_namespace, v->order_name, v->order_uid, NULL, &is_there, err);
+    if (r == 0 && !is_there)
+        r = claim_is_there(c, v->claim_namespace, v->claim_name, v->claim_uid, v->meta.name, &is_there, err);
+    if (r < 0 || is_there)
+        return r;
+    r = object_get(c, &kube_persistent_volumes, STR_NULL, str_of(v->meta.name), &pv, err);
+    *ret = r == -ERR_NOT_FOUND;
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static int apply_verdict(struct control *c, const struct api_volume *v, struct err *err)
+{
+    auto_json body = api_volume_verdict_json(v);
+    struct kube_request q = {.verb = KUBE_APPLY,
+                             .resource = &api_volumes,
+                             .name = str_of(v->meta.name),
+                             .subresource = "status",
+                             .body = body,
+                             .field_manager = NAME_EVENTS_CONTROLLER,
+                             .force = true,
+                             .fence = c->o.lease};
+    return kube_call(c->o.kube, &q, NULL, err);
+}
+
+static void count_loss(const struct api_volume *v)
+{
+    static struct metric *losses;
+    if (!losses)
+        losses =
+            metric_new(METRIC_COUNTER, "cistern_data_loss_total", "Volumes whose data was lost.", "node,cause", NULL);
+    metric_add(metric_series(losses, v->node, "NodeGone"), 1);
+}
+
+static int lose(struct control *c, struct api_volume *v, struct err *err)
+{
+    struct err what;
+    char unsent[BYTES_TEXT_MAX];
+    err_set(&what, ERR_NOT_FOUND, "volume '%s': node %s is gone, and %s that were not exported with it", v->volume_id,
+            v->node, v->status.export.pending_bytes ? bytes_text(v->status.export.pending_bytes, unsent) : "all bytes");
+    err_advise(&what, 5110, "if it comes back, so does the volume; delete the claim to have another");
+    v->status.phase = API_PHASE_LOST;
+    api_condition_set(&v->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", v->meta.generation, clock_wall_ns(),
+                      "%s", what.text);
+    int r = apply_verdict(c, v, err);
+    if (r < 0)
+        return r;
+    count_loss(v);
+    log_err(LOG_WARN, "volume lost", &what, "volume", v->volume_id, "claim", v->claim_label, NULL);
+    volume_tell(c, v, "VolumeLost", &what);
+    return 0;
+}
+
+static int set_node(struct control *c, struct api_volume *v, enum api_truth gone, const char *reason,
+                    const char *message, struct err *err)
+{
+    api_condition_set(&v->status.conditions, API_NODE_GONE, gone, reason, v->meta.generation, clock_wall_ns(),
+                      "node %s %s", v->node, message);
+    v->status.phase = API_PHASE_NONE; /* the node says it */
+    return apply_verdict(c, v, err);
+}
+
+static int release(struct control *c, const struct api_volume *v, struct err *err)
+{
+    json *patch = json_new_object();
+    json_set_bool(patch, "spec.release.requested", true);
+    log_event(LOG_INFO, "neither claim nor PersistentVolume is left: released", "volume", v->volume_id, "claim",
+              v->claim_label, NULL);
+    return volume_patch(c, v, patch, err);
+}
+
+static int hold(struct control *c, struct api_volume *v, struct err *err)
+{
+    api_condition_set(&v->status.conditions, API_DELETION_HELD, API_TRUE, "NotReleased", v->meta.generation,
+                      clock_wall_ns(),
+                      "deleted by hand, which destroys nothing: delete the claim, and the volume goes with its "
+                      "PersistentVolume");
+    v->status.phase = API_PHASE_NONE;
+    return apply_verdict(c, v, err);
+}
+
+static int take_step(struct control *c, struct api_volume *v, enum step step, struct err *err)
+{
+    switch (step) {
+    case STEP_FINISH:
+        return volume_withdraw(c, v, err);
+    case STEP_RELEASE:
+        return release(c, v, err);
+    case STEP_HOLD:
+        return hold(c, v, err);
+    case STEP_NODE_ABSENT:
+        return set_node(c, v, API_UNKNOWN, "NodeAbsent", "is not there", err);
+    case STEP_NODE_BACK:
+        return set_node(c, v, API_FALSE, "NodeBack", "is there", err);
+    case STEP_LOSE:
+        return lose(c, v, err);
+    case STEP_NONE:
+        break;
+    }
+    return 0;
+}
+
+static int look_at(struct control *c, struct str name, bool thoroughly, uint64_t *again_ns, struct err *err)
+{
+    auto_json j = kube_informer_get_by_key(c->o.volumes, name);
+    auto_api_volume v = NULL;
+    struct surroundings s = {.now_ns = clock_wall_ns(),
+                             .node_gone_grace_ns = or_default(c->o.node_gone_grace_ns, GRACE_NS),
+                             .tombstone_ns = or_default(c->o.tombstone_ns, TOMBSTONE_NS)};
+    if (!j)
+        return 0;
+    int r = api_volume_read(j, &v, err);
+    if (r == 0)
+        r = node_is_there(c, v->node, &s.node_is_there, err);
+    if (r == 0 && thoroughly)
+        r = look_whether_nobody_has_it(c, v, &s.nobody_has_it, err);
+    return r < 0 ? r : take_step(c, v, release_next(v, &s, again_ns), err);
+}
+
+/* ---- the sweep --------------------------------------------------------------------------------------------------- */
+
+struct names {
+    char **items; /* owned */
+    size_t count;
+};
+
+static void names_done(struct names *n)
+{
+    for (size_t i = 0; i < n->count; i++)
+        free(n->items[i]);
+    free(n->items);
+}
+
+static void names_add(struct names *n, struct str name)
+{
+    if ((n->count & (n->count - 1)) == 0)
+        n->items = xrealloc(n->items, n->count ? 2 * n->count : 1, sizeof *n->items);
+    n->items[n->count++] = str_dup(name);
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void keep_ours(void *ctx, json **own_items)
+{
+    struct names *n = ctx;
+    if (!own_items) { /* the list begins again */
+        names_done(n);
+        *n = (struct names){0};
+        return;
+    }
+    for (size_t i = 0; i < json_count(*own_items); i++) {
+        const json *pv = json_item(*own_items, i);
+        if (str_eq(json_member_str(json_at(pv, "spec.csi"), "driver"), STR(NAME_DRIVER)))
+            names_add(n, json_member_str(json_at(pv, "metadata"), "name"));
+    }
+}
+
+struct walk {
+    const struct names *with_pv;
+    struct names without;
+};
+
+static int keep_without(void *ctx, struct str key, const json *object)
+{
+    struct walk *w = ctx;
+    (void)object;
+    auto_mem char *name = str_dup(key);
+    if (!bsearch(&name, w->with_pv->items, w->with_pv->count, sizeof name, compare))
+        names_add(&w->without, key);
+    return 0;
+}
+
+/* One list of PersistentVolumes, and a closer look only at the volumes that have none: few, but for those just made. */
+static int sweep(struct control *c, struct err *err)
+{
+    auto_with(names_done) struct names pvs = {0};
+    struct walk w = {.with_pv = &pvs};
+    struct err one;
+    uint64_t ignored;
+    struct kube_request q = {.verb = KUBE_LIST,
+                             .resource = &kube_persistent_volumes,
+                             .may_be_stale = true,
+                             .ctx = &pvs,
+                             .on_page = keep_ours};
+    int r = kube_call(c->o.kube, &q, NULL, err);
+    if (r < 0)
+        return r;
+    if (pvs.count)
+        qsort(pvs.items, pvs.count, sizeof *pvs.items, compare);
+    (void)kube_informer_each(c->o.volumes, -1, STR_NULL, keep_without, &w);
+    for (size_t i = 0; i < w.without.count && leads(c); i++)
+        if (look_at(c, str_of(w.without.items[i]), true, &ignored, &one) < 0)
+            log_err(LOG_WARN, "a volume could not be looked at", &one, "name", w.without.items[i], NULL);
+    names_done(&w.without);
+    return 0;
+}
+
+int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
+{
+    struct control *c = ctx;
+    if (!leads(c) || !kube_informer_has_synced(c->o.volumes) || !kube_informer_has_synced(c->o.nodes)) {
+        *again_ns = leads(c) ? NS_PER_SECOND : 0;
+        return 0;
+    }
+    if (!str_eq(key, STR(SWEEP_KEY)))
+        return look_at(c, key, false, again_ns, err);
+    *again_ns = or_default(c->o.sweep_ns, SWEEP_NS);
+    return sweep(c, err);
+}
+
+/* ---- what wakes it ----------------------------------------------------------------------------------------------- */
+
+static int add(void *ctx, struct str key, const json *object)
+{
+    (void)object;
+    kube_queue_add(ctx, key);
+    return 0;
+}
+
+void control_volume_changed(struct control *c, struct str name)
+{
+    if (c && leads(c))
+        kube_queue_add(c->queue, name);
+}
+
+void control_node_changed(struct control *c, struct str name)
+{
+    if (c && leads(c))
+        (void)kube_informer_each(c->o.volumes, CONTROL_BY_NODE, name, add, c->queue);
+}
+
+void control_lead(struct control *c)
+{
+    (void)kube_informer_each(c->o.volumes, -1, STR_NULL, add, c->queue);
+    kube_queue_add(c->queue, STR(SWEEP_KEY));
+}
