@@ -90,9 +90,10 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, stru
     if (r < 0)
         return r;
     wish->fuse = wants_fuse(v, wish);
-    if (!wish->fuse && wish->has_group && !wish->read_only)
-        return err_set(err, ERR_INVALID,
-                       "volume '%s': a group (fsGroup) needs access: fuse, a plain bind cannot show it", id);
+    if (!wish->fuse && wish->has_group && !wish->read_only) {
+        err_set(err, ERR_INVALID, "volume '%s': a group (fsGroup) needs access: fuse, a plain bind cannot show it", id);
+        return err_advise(err, 3017, "leave access at auto, or take fsGroup out of the pod");
+    }
     r = carry_over(&have, wish, err);
     if (r == 0)
         r = space_attach(s, str_of(id), err);

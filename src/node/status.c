@@ -38,6 +38,7 @@ static void leave_controllers(struct api_conditions *c)
         } else
             c->items[kept++] = *item;
     }
+    memset(&c->items[kept], 0, (c->count - kept) * sizeof c->items[0]); /* a place that is free holds no strings */
     c->count = kept;
 }
 

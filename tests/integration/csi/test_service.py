@@ -291,9 +291,9 @@ def test_the_group_is_shown_through_fuse_and_belongs_to_the_mount(driver):
 def test_a_group_on_a_plain_bind_is_refused(driver):
     volume = driver.client.create("pvc", access="bind").volume_id
     driver.staging(volume).mkdir(parents=True)
-    code, _ = driver.client.fails("NodeStageVolume", volume_id=volume, volume_capability=capability(group="1"),
-                                  staging_target_path=str(driver.staging(volume)))
-    assert code == Code.INVALID_ARGUMENT
+    code, text = driver.client.fails("NodeStageVolume", volume_id=volume, volume_capability=capability(group="1"),
+                                     staging_target_path=str(driver.staging(volume)))
+    assert code == Code.INVALID_ARGUMENT and "CIS3017" in text
 
 
 def test_the_limit_is_felt_by_the_writer_and_grows_while_it_writes(driver, volume):

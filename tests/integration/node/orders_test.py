@@ -7,8 +7,9 @@ import subprocess
 import time
 
 import grpc
+import pytest
 from agent import API, MIB, Node, hold_true, job
-from driver import capability, mounts, wait_for
+from driver import Mode, capability, mounts, wait_for
 
 Code = grpc.StatusCode
 
@@ -360,3 +361,50 @@ def test_a_node_that_has_nothing_mounted_leaves_no_mounts(agent, orders):
     orders.wait_phase("pvc-1", "Released")
     wait_for(lambda: not [m for m in mounts() if m.startswith(str(agent.folder))])
     assert os.kill(agent.process.pid, 0) is None and signal.SIGTERM
+
+
+# ---- as on a block volume --------------------------------------------------------------------------------------------
+
+def test_fs_group_is_shown_at_once_for_what_hydration_wrote_and_writes_nothing(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source={"uri": bucket(folder, objects=50)})
+    path = agent.folder_of(volume_id)
+    assert job("hydrate", path).wait(30) == 0
+    before = sorted((p.name, p.stat().st_ctime_ns, p.stat().st_gid) for p in (path / "data").rglob("object-*"))
+    folder.chmod(0o755)
+    group = capability(mode=Mode.SINGLE_NODE_MULTI_WRITER, group="4242")
+    agent.stage(volume_id, group)
+    target = agent.publish(volume_id, cap=group)
+    assert {p.stat().st_gid for p in target.rglob("object-*")} == {4242}
+    assert {p.stat().st_mode & 0o060 for p in target.rglob("object-*")} == {0o060}
+    assert target.stat().st_mode & 0o2070 == 0o2070
+    as_member = ["setpriv", "--reuid=1000", "--regid=1000", "--groups=4242"]
+    subprocess.run([*as_member, "sh", "-c", f"cat {target}/object-0 >{target}/mine"], check=True)
+    assert (target / "mine").stat().st_gid == 4242
+    assert sorted((p.name, p.stat().st_ctime_ns, p.stat().st_gid) for p in (path / "data").rglob("object-*")) == before
+    code, text = agent.client.fails("NodePublishVolume", **agent.publish_fields(
+        volume_id, "other", capability(mode=Mode.SINGLE_NODE_MULTI_WRITER, group="4243")))
+    assert code == Code.FAILED_PRECONDITION and "CIS3014" in text
+
+
+def test_read_write_once_pod_is_for_one_pod_and_read_only_is_read_only(agent, orders):
+    volume_id = orders.make("pvc-1", **blank())
+    once = capability(mode=Mode.SINGLE_NODE_SINGLE_WRITER)
+    agent.stage(volume_id, once)
+    target = agent.publish(volume_id, cap=once, readonly=True)
+    code, _ = agent.client.fails("NodePublishVolume", **agent.publish_fields(volume_id, "other", once))
+    assert code == Code.FAILED_PRECONDITION
+    with pytest.raises(OSError):
+        (target / "a").write_text("a")
+
+
+def test_a_subpath_of_a_volume_can_be_bound_into_a_pod(agent, orders, folder):
+    volume_id = orders.make("pvc-1", **blank())
+    agent.stage(volume_id)
+    target = agent.publish(volume_id)
+    (target / "sub").mkdir()
+    inside = folder / "inside"
+    inside.mkdir()
+    subprocess.run(["mount", "--bind", target / "sub", inside], check=True)  # as the kubelet does it
+    (inside / "a").write_text("a")
+    assert (target / "sub" / "a").read_text() == "a"
+    subprocess.run(["umount", inside], check=True)

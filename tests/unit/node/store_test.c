@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store.h"
+#include "unit.h"
+#include <stdio.h>
+
+static char told[256];
+
+static void tell(void *ctx, const char *name, const struct err *why)
+{
+    (void)ctx;
+    size_t used = strlen(told);
+    snprintf(told + used, sizeof told - used, "%s%s ", name, why ? "!" : "");
+}
+
+static json *object(const char *name, unsigned version, const char *pool)
+{
+    struct err err;
+    char text[512];
+    json *j = NULL;
+    snprintf(text, sizeof text,
+             "{\"apiVersion\":\"cistern.io/v1alpha1\",\"kind\":\"CisternVolume\",\"metadata\":{\"name\":\"%s\","
+             "\"resourceVersion\":\"%u\"},\"spec\":{\"volumeID\":\"v1-0123456789ab-0123456789ab\",\"nodeName\":\"n\","
+             "\"pool\":%s,\"capacityBytes\":1}}",
+             name, version, pool);
+    assert_int_equal(json_parse(str_of(text), "a test's object", &j, &err), 0);
+    return j;
+}
+
+static void a_list_drops_what_is_not_in_it_and_tells_all_that_is(void **state)
+{
+    (void)state;
+    struct err err;
+    struct store *s = store_new();
+    auto_json first = json_new_array();
+    auto_json second = json_new_array();
+    json_append(first, object("c", 1, "\"p\""));
+    json_append(first, object("a", 1, "\"p\""));
+    json_append(first, object("b", 1, "\"p\""));
+    json_append(second, object("b", 2, "\"p\""));
+    told[0] = '\0';
+    assert_int_equal(store_replace(s, first, tell, NULL, &err), 0);
+    assert_string_equal(told, "c a b ");
+    assert_true(store_has(s, "a") && store_has(s, "b") && store_has(s, "c"));
+    assert_int_equal(store_replace(s, second, tell, NULL, &err), 0);
+    assert_false(store_has(s, "a") || store_has(s, "c"));
+    auto_api_volume b = store_get(s, "b");
+    assert_string_equal(b->meta.resource_version, "2");
+    assert_null(store_get(s, "a"));
+    store_free(s);
+}
+
+static void an_object_that_cannot_be_read_is_told_and_harms_no_other(void **state)
+{
+    (void)state;
+    struct err err;
+    struct store *s = store_new();
+    auto_json list = json_new_array();
+    json_append(list, object("bad", 1, "7"));
+    json_append(list, object("good", 1, "\"p\""));
+    told[0] = '\0';
+    assert_int_equal(store_replace(s, list, tell, NULL, &err), 0);
+    assert_string_equal(told, "bad! good ");
+    assert_true(store_has(s, "good"));
+    assert_false(store_has(s, "bad"));
+    store_free(s);
+}
+
+static void an_older_answer_does_not_hide_a_newer_one(void **state)
+{
+    (void)state;
+    struct err err;
+    struct store *s = store_new();
+    auto_json list = json_new_array();
+    auto_json newer = object("a", 12, "\"newer\"");
+    json_append(list, object("a", 9, "\"p\""));
+    assert_int_equal(store_replace(s, list, tell, NULL, &err), 0);
+    store_put(s, "a", newer, true, 77);
+    assert_int_equal(store_active(s), 1);
+    assert_int_equal(store_written_ns(s, "a"), 77);
+    assert_int_equal(store_replace(s, list, tell, NULL, &err), 0);
+    auto_api_volume a = store_get(s, "a");
+    assert_string_equal(a->pool, "newer");
+    store_drop(s, "a");
+    store_put(s, "a", newer, true, 78); /* the answer to a write for an order that is gone */
+    assert_false(store_has(s, "a"));
+    store_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_drops_what_is_not_in_it_and_tells_all_that_is),
+        cmocka_unit_test(an_object_that_cannot_be_read_is_told_and_harms_no_other),
+        cmocka_unit_test(an_older_answer_does_not_hide_a_newer_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
