@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "release.h"
+#include "unit.h"
+#include "util/clock.h"
+#include <string.h>
+
+#define NOW (INT64_C(1763717400) * (int64_t)NS_PER_SECOND)
+#define AGO(seconds) (NOW - (seconds) * (int64_t)NS_PER_SECOND)
+
+static struct api_volume *volume(void)
+{
+    struct api_volume *v = api_volume_new();
+    v->meta.name = str_dup(STR("pvc-1"));
+    v->meta.is_held = true;
+    v->volume_id = str_dup(STR("v1-0123456789ab-ba9876543210"));
+    v->node = str_dup(STR("n1"));
+    v->pool = str_dup(STR("default"));
+    api_condition_set(&v->status.conditions, API_PROVISIONED, API_TRUE, "Made", 1, AGO(99), "there");
+    return v;
+}
+
+static const struct surroundings quiet = {.node_is_there = true,
+                                          .now_ns = NOW,
+                                          .node_gone_grace_ns = 600 * NS_PER_SECOND,
+                                          .tombstone_ns = 6000 * NS_PER_SECOND};
+static const struct surroundings alone = {
+    .now_ns = NOW, .node_gone_grace_ns = 600 * NS_PER_SECOND, .tombstone_ns = 6000 * NS_PER_SECOND};
+
+static enum step next(const struct api_volume *v, const struct surroundings *s)
+{
+    uint64_t again = 0;
+    return release_next(v, s, &again);
+}
+
+static void a_volume_in_use_is_left_alone(void **state)
+{
+    (void)state;
+    auto_api_volume v = volume();
+    assert_int_equal(next(v, &quiet), STEP_NONE);
+    v->release_requested = true;
+    assert_int_equal(next(v, &quiet), STEP_NONE);
+}
+
+static void what_is_released_goes_and_only_what_was_asked_for(void **state)
+{
+    (void)state;
+    auto_api_volume v = volume();
+    v->status.phase = API_PHASE_RELEASED;
+    assert_int_equal(next(v, &quiet), STEP_NONE);
+    v->release_requested = true;
+    assert_int_equal(next(v, &quiet), STEP_FINISH);
+    assert_int_equal(next(v, &alone), STEP_FINISH);
+}
+
+static void an_order_half_taken_back_goes_and_one_that_lost_its_finalizer_otherwise_stays(void **state)
+{
+    (void)state;
+    auto_api_volume v = volume();
+    v->meta.is_held = false;
+    assert_int_equal(next(v, &quiet), STEP_NONE);
+    api_condition_set(&v->status.conditions, API_PROVISIONED, API_FALSE, API_REASON_NODE_FULL, 1, NOW, "full");
+    assert_int_equal(next(v, &quiet), STEP_FINISH);
+}
+
+static void what_nobody_has_is_released_once(void **state)
+{
+    (void)state;
+    struct surroundings s = quiet;
+    auto_api_volume v = volume();
+    s.nobody_has_it = true;
+    assert_int_equal(next(v, &s), STEP_RELEASE);
+    v->release_requested = true;
+    assert_int_equal(next(v, &s), STEP_NONE);
+}
+
+static void deletion_by_hand_is_told_of_once_and_destroys_nothing(void **state)
+{
+    (void)state;
+    auto_api_volume v = volume();
+    v->meta.deleted_ns = AGO(5);
+    assert_int_equal(next(v, &quiet), STEP_HOLD);
+    api_condition_set(&v->status.conditions, API_DELETION_HELD, API_TRUE, "NotReleased", 1, NOW, "held");
+    assert_int_equal(next(v, &quiet), STEP_NONE);
+}
+
+static void a_node_gets_its_grace_and_its_volume_is_lost_after_it(void **state)
+{
+    (void)state;
+    uint64_t again = 0;
+    auto_api_volume v = volume();
+    assert_int_equal(next(v, &alone), STEP_NODE_ABSENT);
+    api_condition_set(&v->status.conditions, API_NODE_GONE, API_UNKNOWN, "NodeAbsent", 1, AGO(590), "away");
+    assert_int_equal(release_next(v, &alone, &again), STEP_NONE);
+    assert_int_equal(again, 10 * NS_PER_SECOND);
+    assert_int_equal(next(v, &quiet), STEP_NODE_BACK);
+    api_condition_set(&v->status.conditions, API_NODE_GONE, API_FALSE, "NodeBack", 1, AGO(580), "there");
+    assert_int_equal(next(v, &quiet), STEP_NONE);
+    assert_int_equal(next(v, &alone), STEP_NODE_ABSENT); /* its grace begins anew */
+    api_condition_set(&v->status.conditions, API_NODE_GONE, API_UNKNOWN, "NodeAbsent", 1, AGO(600), "away");
+    assert_int_equal(next(v, &alone), STEP_LOSE);
+}
+
+static void a_tombstone_stays_its_time_and_a_volume_that_somebody_claims_for_ever(void **state)
+{
+    (void)state;
+    uint64_t again = 0;
+    auto_api_volume v = volume();
+    api_condition_set(&v->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", 1, AGO(5990), "gone");
+    v->release_requested = true;
+    assert_true(release_is_tombstone(v));
+    assert_int_equal(release_next(v, &alone, &again), STEP_NONE);
+    assert_int_equal(again, 10 * NS_PER_SECOND);
+    auto_api_volume old = volume();
+    api_condition_set(&old->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", 1, AGO(6001), "gone");
+    assert_int_equal(next(old, &alone), STEP_NONE);
+    old->release_requested = true;
+    assert_int_equal(next(old, &alone), STEP_FINISH);
+    assert_int_equal(next(old, &quiet), STEP_NODE_BACK);
+}
+
+static void a_release_says_what_it_waits_for(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    auto_api_volume v = volume();
+    assert_false(release_is_settled(v));
+    assert_int_equal(release_describe(v, &err), -ERR_PENDING);
+    assert_int_equal(err.id, 4030);
+    v->status.export.pending_objects = 3;
+    v->status.export.pending_bytes = 2048;
+    assert_int_equal(release_describe(v, &err), -ERR_PENDING);
+    assert_non_null(strstr(err.text, "3 files, 2.00 KiB, are still to be exported"));
+    api_condition_set(&v->status.conditions, API_MOUNTED, API_TRUE, "Staged", 1, NOW, "x");
+    assert_int_equal(release_describe(v, &err), -ERR_BUSY);
+    assert_int_equal(err.id, 3013);
+    v->status.phase = API_PHASE_EXPORT_FAILED;
+    v->status.export.failed_objects = 3;
+    v->status.export.done_objects = 9;
+    api_faults_add(&v->status.export_failed, "ckpt/step-900.pt", "CIS1503", "AGAIN", "503", 1, 0);
+    assert_true(release_is_settled(v));
+    assert_int_equal(release_describe(v, &err), -ERR_BUSY);
+    assert_string_equal(err.text, "volume 'v1-0123456789ab-ba9876543210': 3 of 12 files not exported, first "
+                                  "ckpt/step-900.pt: 503");
+    assert_int_equal(err.id, 1503);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_volume_in_use_is_left_alone),
+        cmocka_unit_test(what_is_released_goes_and_only_what_was_asked_for),
+        cmocka_unit_test(an_order_half_taken_back_goes_and_one_that_lost_its_finalizer_otherwise_stays),
+        cmocka_unit_test(what_nobody_has_is_released_once),
+        cmocka_unit_test(deletion_by_hand_is_told_of_once_and_destroys_nothing),
+        cmocka_unit_test(a_node_gets_its_grace_and_its_volume_is_lost_after_it),
+        cmocka_unit_test(a_tombstone_stays_its_time_and_a_volume_that_somebody_claims_for_ever),
+        cmocka_unit_test(a_release_says_what_it_waits_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
