@@ -85,7 +85,7 @@ static bool take_slices(struct run *r, struct lane *l, uint64_t bytes)
     size_t want = (size_t)((bytes + SLICE_BYTES - 1) / SLICE_BYTES);
     lane_need_slices(l, want);
     for (l->slice_count = 0; l->slice_count < want; l->slice_count++) {
-        void *slice = budget_take(r->budget, NULL);
+        void *slice = budget_take(r->budget, SLICE_BYTES, NULL);
         if (!slice)
             break;
         l->slices[l->slice_count] = slice;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 enum { TICK_MS = 100, LANES_DEFAULT_MAX = 4 };
-static const uint64_t memory_default = UINT64_C(160) << 20;
+static const uint64_t memory_default = UINT64_C(128) << 20;
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 

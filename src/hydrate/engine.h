@@ -28,7 +28,7 @@ struct hydrate_options {
     size_t priority_count;
     unsigned concurrency_max;  /* requests at once at the most; 0: 512. How many there are is found by itself */
     uint64_t bytes_per_second; /* 0: no cap */
-    uint64_t memory_bytes;     /* of bytes in flight; 0: 160 MiB */
+    uint64_t memory_bytes;     /* of bytes in flight; 0: 128 MiB */
     unsigned workers;          /* threads; 0: found by itself */
     enum hydrate_verify verify;
     enum hydrate_direct direct;

@@ -153,10 +153,18 @@ void job_advance(struct job *j)
     }
 }
 
+static void note_first_byte(struct lane *l, uint64_t ns)
+{
+    uint64_t least = atomic_load_explicit(&l->quickest_ns, memory_order_relaxed);
+    if (ns && (!least || ns < least))
+        atomic_store_explicit(&l->quickest_ns, ns, memory_order_relaxed);
+}
+
 static void get_done(void *ctx, const struct store_reply *r)
 {
     struct job *j = ctx;
     struct hydrate *h = j->lane->h;
+    note_first_byte(j->lane, r->first_byte_ns);
     j->get = NULL;
     j->paused = false;
     atomic_fetch_add(&h->requests, r->requests);
@@ -219,7 +227,8 @@ static void get(struct job *j)
 static void want_slice(struct job *j)
 {
     j->state = JOB_SLICE;
-    void *bytes = budget_take(j->lane->h->budget, &j->waiter);
+    size_t want = j->large ? SLICE_BYTES : (size_t)j->entry.size_bytes;
+    void *bytes = budget_take(j->lane->h->budget, want, &j->waiter);
     if (!bytes)
         return;
     j->slices[0].bytes = bytes;

@@ -60,7 +60,7 @@ static bool next_slice(struct job *j)
     if (empty < 0)
         return false;
     if (!j->slices[empty].bytes)
-        j->slices[empty].bytes = budget_take(j->lane->h->budget, NULL);
+        j->slices[empty].bytes = budget_take(j->lane->h->budget, SLICE_BYTES, NULL);
     if (!j->slices[empty].bytes)
         return false;
     j->filling = empty;

@@ -110,7 +110,8 @@ struct lane {
     _Atomic bool is_kicked;
     struct tail pump;
     bool is_stopped;
-    _Atomic uint64_t oldest_id; /* + 1; 0: nothing runs */
+    _Atomic uint64_t oldest_id;   /* + 1; 0: nothing runs */
+    _Atomic uint64_t quickest_ns; /* first byte of a GET in this epoch; 0: none yet */
 };
 
 enum barrier_state { BARRIER_NONE, BARRIER_RUNNING };
@@ -197,6 +198,10 @@ struct hydrate {
         double before; /* of the round before */
         unsigned hold; /* ticks in which nothing is tried */
         unsigned tried_from;
+        unsigned threshold; /* from here on it grows slowly: the store asked for less; 0: it never did */
+        unsigned epoch;     /* ticks of it */
+        uint64_t quickest_ns;
+        uint64_t ticked_ns, ticked_requests;
     } tune;
     _Atomic uint64_t rate_now; /* bytes a second */
     uint64_t rate_bytes, rate_ns;

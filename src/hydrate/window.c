@@ -1,14 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many requests at once: as many as still make it faster. Begins modest and doubles while each step pays; then
- * tries a little more now and then; halves when the store asks for less. */
+/* How many requests at once: as many as still make it faster. While an answer takes hardly longer than the quickest
+ * first byte that was seen, requests wait for the way and for nothing of ours: then the window doubles at each tick.
+ * After that a doubling is tried now and then, and taken back if it brought nothing. When the store asks for less, it
+ * halves, and grows by a sixteenth a tick from there. */
 #include "private.h"
 
-enum { HOLD_TICKS = 20 }; /* 2 s between trials once the first climb is over */
+enum {
+    HOLD_TICKS = 20,  /* 2 s between trials once the first climb is over */
+    EPOCH_TICKS = 50, /* 5 s: so long is a quick first byte remembered, and as long again */
+    QUEUED = 2,       /* times the quickest first byte: then requests wait for each other */
+};
 
 /* Bytes, and objects as if each were some more: a wall of small requests is work too. */
 static double work_done(struct hydrate *h)
 {
     return (double)atomic_load(&h->received) + 65536.0 * (double)atomic_load(&h->requests);
+}
+
+/* Of this epoch and the one before; 0: not known. */
+static uint64_t quickest(struct hydrate *h)
+{
+    uint64_t least = 0;
+    for (size_t i = 0; i < h->lane_count; i++) {
+        uint64_t ns = atomic_load(&h->lanes[i].quickest_ns);
+        if (ns && (!least || ns < least))
+            least = ns;
+    }
+    if (least && (!h->tune.quickest_ns || least < h->tune.quickest_ns))
+        h->tune.quickest_ns = least;
+    if (++h->tune.epoch == EPOCH_TICKS) {
+        h->tune.epoch = 0;
+        h->tune.quickest_ns = least;
+        for (size_t i = 0; i < h->lane_count; i++)
+            atomic_store(&h->lanes[i].quickest_ns, 0);
+    }
+    return h->tune.quickest_ns;
+}
+
+/* Little's law: what is under way is as much as comes in the time that one takes. */
+static bool waits_for_the_way(struct hydrate *h, unsigned active)
+{
+    uint64_t now = loop_now_ns(h->loop), requests = atomic_load(&h->requests);
+    uint64_t elapsed = now - h->tune.ticked_ns, ended = requests - h->tune.ticked_requests;
+    uint64_t least = quickest(h);
+    h->tune.ticked_ns = now;
+    h->tune.ticked_requests = requests;
+    return least && ended && active * elapsed / ended < QUEUED * least;
+}
+
+static unsigned grown(const struct hydrate *h, unsigned window)
+{
+    bool warned = h->tune.threshold && window >= h->tune.threshold;
+    return warned ? window + (window + 15) / 16 : window * 2;
 }
 
 void window_tick(struct hydrate *h)
@@ -18,12 +61,18 @@ void window_tick(struct hydrate *h)
     double work = work_done(h), round = work - (double)h->tune.last_received;
     h->tune.last_received = (uint64_t)work;
     pthread_mutex_lock(&h->lock);
-    bool is_full = h->active + 1 >= window;
+    unsigned active = h->active;
     pthread_mutex_unlock(&h->lock);
+    bool is_full = active + 1 >= window, waits = waits_for_the_way(h, active);
     if (atomic_exchange(&h->slowed, false)) {
         window = window / 2 > 2 ? window / 2 : 2;
+        h->tune.threshold = window;
         h->tune.hold = HOLD_TICKS;
         h->tune.tried_from = 0;
+    } else if (is_full && waits && window < most && (!h->tune.threshold || h->tune.hold == 0)) {
+        window = grown(h, window);
+        h->tune.tried_from = 0;
+        h->tune.hold = 0;
     } else if (h->tune.hold > 0) {
         h->tune.hold--;
         h->tune.before = round;
@@ -35,7 +84,7 @@ void window_tick(struct hydrate *h)
     } else if (is_full && window < most) {
         h->tune.tried_from = window;
         h->tune.before = round;
-        window = (unsigned)min_u64(most, window * 2);
+        window = grown(h, window);
     }
     atomic_store(&h->window, (unsigned)min_u64(window, most));
     if (is_full)

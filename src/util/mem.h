@@ -16,35 +16,38 @@ bool arena_dup(struct arena *a, struct str s, struct str *ret); /* a copy, NUL b
 void arena_reset(struct arena *a);                              /* keeps the first block */
 size_t arena_used(const struct arena *a);
 
-/* ---- budget: slices of bytes in flight. home: any thread, under its own lock. ------------------------------------ */
+/* ---- budget: memory for bytes in flight. home: any thread, under its own lock. ----------------------------------- */
 
-/* 1 MiB: O_DIRECT at full speed from depth 4 on, and 64 small objects in flight stay below 64 MiB. */
+/* 1 MiB: O_DIRECT at full speed from depth 4 on. What wants less shares a slice with others of its size: a half of it,
+ * a quarter ... down to 16 KiB, so that hundreds of small objects in flight fit. */
 enum { SLICE_BYTES = 1 << 20 };
 
 struct budget;
 
-/* Somebody without a slice. It is told, on the thread that gave one back, that a slice is kept for it; it then posts to
- * its own loop, and there takes the slice or says budget_forget: until then nobody else gets that one. `wake` only
- * posts: it takes no slice itself. A waiter never holds a slice while it waits (else two could wait for each other).
- * Zeroed before its first use. */
+/* Somebody without memory. It is told, on the thread that gave some back, that enough is kept for it; it then posts to
+ * its own loop, and there takes it or says budget_forget: until then nobody else gets it. `wake` only posts: it takes
+ * nothing itself. A waiter holds nothing while it waits (else two could wait for each other). Zeroed before its first
+ * use. */
 struct budget_waiter {
     struct budget_waiter *next; /* the budget's */
     bool queued;                /* the budget's */
-    bool granted;               /* the budget's: woken, and has not taken yet */
+    size_t bytes;               /* the budget's: as much as it wants */
+    void *kept;                 /* the budget's: woken, and has not taken yet */
     void (*wake)(struct budget_waiter *w);
 };
 
 /* `bytes` is rounded down to slices, at least one. The memory is mapped when first used and stays mapped. */
 struct budget *budget_new(uint64_t bytes);
-void budget_free(struct budget *b); /* every slice must be back */
+void budget_free(struct budget *b); /* everything must be back */
 
-/* A slice of SLICE_BYTES, aligned to 4 KiB, or NULL: then `w` is queued (first come, first served) and woken once.
- * `w` NULL means "only if one is free", and that nobody waits for. */
-void *budget_take(struct budget *b, struct budget_waiter *w);
-void budget_give(struct budget *b, void *own_slice);
+/* Memory for `bytes`, at most SLICE_BYTES, aligned to 4 KiB, or NULL: then `w` is queued (first come, first served) and
+ * woken once. A waiter that is woken asks for as much again. `w` NULL means "only if some is free", and that nobody
+ * waits for. */
+void *budget_take(struct budget *b, size_t bytes, struct budget_waiter *w);
+void budget_give(struct budget *b, void *own_memory);
 /* No longer waits, nor wants what is kept for it; not woken after this returns. Any waiter, at any time. */
 void budget_forget(struct budget *b, struct budget_waiter *w);
-uint64_t budget_bytes_out(struct budget *b); /* in use now, without what is kept for a waiter */
+uint64_t budget_bytes_out(struct budget *b); /* slices in use now, wholly or in part */
 
 /* ---- a copy for the disk ----------------------------------------------------------------------------------------- */
 
