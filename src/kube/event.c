@@ -34,6 +34,7 @@ struct series {
     bool failed; /* the write before this one failed */
     uint64_t wrote_ns;
     char *event; /* owned: the name of the Event object; NULL: none yet */
+    bool created;
     struct kube_job *job;
 };
 
@@ -109,16 +110,17 @@ static void on_written(void *ctx, struct kube_reply *r)
 {
     struct series *s = ctx;
     s->job = NULL;
+    bool was_there = s->created;
+    s->created = r->code == 0;
     if (r->code == 0) {
         s->failed = false;
         return;
     }
-    if (r->code == -ERR_NOT_FOUND && s->count > 1 && !s->failed) { /* the server keeps events for an hour */
-        s->failed = true;
-        free(take(&s->event));
+    if (r->code == -ERR_NOT_FOUND && was_there) { /* the server keeps events for an hour */
         write_series(s);
         return;
     }
+    s->created = was_there;
     if (s->failed || r->code == -ERR_DENIED || r->code == -ERR_INVALID) {
         s->failed = false;
         atomic_fetch_add(&s->events->dropped, 1);
@@ -130,10 +132,11 @@ static void on_written(void *ctx, struct kube_reply *r)
 static void write_series(struct series *s)
 {
     struct kube_events *e = s->events;
-    bool is_new = !s->event;
+    bool is_new = !s->created;
     if (is_new) {
         char name[NAME_PART_MAX + 20];
         snprintf(name, sizeof name, "%.*s.%016llx", NAME_PART_MAX, s->name, (unsigned long long)clock_random());
+        free(s->event);
         s->event = str_dup(str_of(name));
     }
     auto_json j = is_new ? event_object(s) : json_new_object();
@@ -142,7 +145,7 @@ static void write_series(struct series *s)
     set_time(j, "lastTimestamp", s->last_ns);
     s->unsent = false;
     s->wrote_ns = loop_now_ns(e->kube->loop);
-    /* An event that was created, and its answer lost, is created a second time: better than a lost one. */
+    /* One that was created, and the answer lost, is created a second time: better than a lost one. */
     s->job = kube_submit(e->kube, &(struct kube_request){.verb = is_new ? KUBE_CREATE : KUBE_MERGE_PATCH,
                                                          .resource = &kube_events_resource,
                                                          .ns = s->ns[0] ? str_of(s->ns) : STR("default"),

@@ -13,7 +13,7 @@ enum {
 /* The server ends a watch after five to ten minutes, so that its replicas share them. */
 #define WATCH_LEAST_NS (300 * NS_PER_SECOND)
 #define BACKOFF_BASE_NS (500 * NS_PER_MS)
-#define BACKOFF_CAP_NS (30 * NS_PER_SECOND)
+#define BACKOFF_CAP_NS (10 * NS_PER_SECOND)
 #define PAUSE_NS (100 * NS_PER_MS)
 /* A watch that ended sooner than this and brought nothing counts as a failure, however well it ended: a server may end
  * each at once. */

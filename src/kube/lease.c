@@ -171,6 +171,7 @@ static void on_read(void *ctx, struct kube_reply *r)
         return;
     }
     if (r->code == -ERR_NOT_FOUND) {
+        stop_leading(l); /* somebody removed it: another may make it anew at any moment */
         json_free(take(&l->object));
         write_lease(l);
         return;
@@ -197,9 +198,8 @@ static void on_written(void *ctx, struct kube_reply *r)
         release_now(l);
         return;
     }
-    if (r->code == -ERR_NOT_FOUND) /* somebody removed it: another may make it anew at any moment */
-        stop_leading(l);
-    if (r->code == -ERR_CHANGED || r->code == -ERR_EXISTS) /* somebody else wrote: who? */
+    /* Somebody else wrote it, or removed it: who? */
+    if (r->code == -ERR_CHANGED || r->code == -ERR_EXISTS)
         ask(l, KUBE_GET, NULL, on_read);
     else
         tick_after(l, r->code < 0 && l->leading ? min_u64(HURRY_NS, l->options.retry_ns) : l->options.retry_ns);

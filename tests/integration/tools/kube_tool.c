@@ -6,6 +6,8 @@
  * Reads one JSON object a line from stdin, {"do": VERB, "id": N, ...}, and writes JSON objects a line to stdout: the
  * answer with that id, and what informers and leases tell meanwhile. Ends with stdin. */
 #include "kube/client.h"
+#include "kube/event.h"
+#include "kube/informer.h"
 #include "kube/lease.h"
 #include "util/clock.h"
 #include <pthread.h>
@@ -319,13 +321,172 @@ static void do_held(const json *line)
     print(j);
 }
 
+/* ---- informers --------------------------------------------------------------------------------------------------- */
+
+static struct kube_informer *the_informer;
+static const json *informer_line;
+
+static void told(const char *what, struct str key, const json *object)
+{
+    json *j = json_new_object();
+    json_set_str(j, "informer", str_of(what));
+    json_set_str(j, "key", key);
+    if (object && !flag_at(informer_line, "quiet"))
+        json_set(j, "object", json_copy_of(object));
+    print(j);
+}
+
+static void added(void *ctx, struct str key, const json *object)
+{
+    (void)ctx;
+    if (!flag_at(informer_line, "silent"))
+        told("added", key, object);
+}
+
+static void updated(void *ctx, struct str key, const json *object)
+{
+    (void)ctx;
+    told("updated", key, object);
+}
+
+static void deleted(void *ctx, struct str key, const json *object)
+{
+    (void)ctx;
+    told("deleted", key, object);
+}
+
+static void synced(void *ctx)
+{
+    (void)ctx;
+    told("synced", STR_NULL, NULL);
+}
+
+static void informer_trouble(void *ctx, const struct err *err, uint64_t wait_ns)
+{
+    (void)ctx;
+    json *j = json_new_object();
+    json_set_str(j, "informer", STR("trouble"));
+    json_set_str(j, "code", str_of(err_code_name(err->code)));
+    json_set_str(j, "text", str_of(err->text));
+    json_set_u64(j, "wait_ms", wait_ns / NS_PER_MS);
+    print(j);
+}
+
+static void by_color(const json *object, struct sbuf *ret_value)
+{
+    sbuf_add(ret_value, json_member_str(json_at(object, "metadata.labels"), "color"));
+}
+
+static void without_big(void *ctx, json *object)
+{
+    (void)ctx;
+    json_remove(object, "data.big");
+}
+
+static void informer_begin(struct mail *m)
+{
+    const json *line = informer_line;
+    (void)m;
+    the_informer = kube_informer_new(
+        kube, &(struct kube_informer_options){.resource = resource_of(line),
+                                              .ns = str_at(line, "ns"),
+                                              .label_selector = text_at(line, "labels"),
+                                              .field_selector = text_at(line, "fields"),
+                                              .indexes = {{by_color}},
+                                              .transform = without_big,
+                                              .resync_ns = number_at(line, "resync_ms", 0) * NS_PER_MS,
+                                              .objects_max = number_at(line, "most", 0),
+                                              .page_size = (unsigned)number_at(line, "page", 0),
+                                              .on_added = added,
+                                              .on_updated = updated,
+                                              .on_deleted = deleted,
+                                              .on_synced = synced,
+                                              .on_trouble = informer_trouble});
+}
+
+static void do_informer(const json *line)
+{
+    static struct mail begin = {.deliver = informer_begin};
+    informer_line = line;
+    loop_post(loop, &begin);
+}
+
+static void do_lookup(const json *line)
+{
+    json *j = answer_to(line, 0, NULL),
+         *object = kube_informer_get(the_informer, str_at(line, "ns"), str_at(line, "name"));
+    json_set_u64(j, "count", kube_informer_count(the_informer));
+    json_set_bool(j, "synced", kube_informer_has_synced(the_informer));
+    if (object)
+        json_set(j, "object", object);
+    print(j);
+}
+
+static int gather(void *ctx, struct str key, const json *object)
+{
+    (void)object;
+    json_append_str(ctx, key);
+    return 0;
+}
+
+static void do_each(const json *line)
+{
+    json *j = answer_to(line, 0, NULL), *keys = json_new_array();
+    struct str color = str_at(line, "color");
+    kube_informer_each(the_informer, color.len ? 0 : -1, color, gather, keys);
+    json_set_u64(j, "count", color.len ? kube_informer_count_by(the_informer, 0, color) : json_count(keys));
+    json_set(j, "keys", keys);
+    print(j);
+}
+
+static bool has_value(void *ctx, const json *object)
+{
+    const json *line = ctx;
+    if (flag_at(line, "gone"))
+        return !object;
+    return object && str_eq(json_member_str(json_at(object, "data"), "x"), str_at(line, "value"));
+}
+
+static void do_await(const json *line)
+{
+    struct err err;
+    json *object = NULL;
+    int code = kube_informer_wait(the_informer, str_at(line, "key"), number_at(line, "timeout_ms", 10000) * NS_PER_MS,
+                                  has_value, (void *)line, &object, &err);
+    json *j = answer_to(line, code, &err);
+    if (object)
+        json_set(j, "object", object);
+    print(j);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static struct kube_events *the_events;
+
+static void do_event(const json *line)
+{
+    struct kube_ref about = {.resource = resource_of(line),
+                             .ns = str_at(line, "ns"),
+                             .name = str_at(line, "name"),
+                             .uid = str_at(line, "uid")};
+    /* The same resource each time: series are told apart by it. */
+    about.resource = str_eq(str_at(line, "resource"), STR("namespaces")) ? &kube_namespaces : &kube_config_maps;
+    for (uint64_t i = number_at(line, "times", 1); i > 0; i--)
+        kube_event(the_events, &about, flag_at(line, "warning") ? KUBE_WARNING : KUBE_NORMAL, text_at(line, "reason"),
+                   "%s", text_at(line, "message"));
+    json *j = answer_to(line, 0, NULL);
+    json_set_u64(j, "dropped", kube_events_dropped(the_events));
+    print(j);
+}
+
 /* ---- the tool ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
     void (*run)(const json *line);
 } others[] = {{"change", do_change}, {"call", do_call},       {"stats", do_stats}, {"stop", do_stop},
-              {"lease", do_lease},   {"release", do_release}, {"held", do_held}};
+              {"lease", do_lease},   {"release", do_release}, {"held", do_held},   {"informer", do_informer},
+              {"lookup", do_lookup}, {"each", do_each},       {"await", do_await}, {"event", do_event}};
 
 static void run_line(const json *line)
 {
@@ -338,6 +499,13 @@ static void run_line(const json *line)
         }
     fprintf(stderr, "kube_tool: no such verb\n");
     exit(2);
+}
+
+static int begin(struct err *err)
+{
+    struct kube_events_options o = {.component = "kube-tool", .instance = STR("here"), .series_max = 50};
+    the_events = kube_events_new(kube, &o);
+    return loop_start(loop, err);
 }
 
 static int run(char **args)
@@ -362,7 +530,7 @@ static int run(char **args)
             options.body_max = n;
     }
     if (kube_config_load(kubeconfig, &config, &err) < 0 || loop_new("loop/kube", &loop, &err) < 0 ||
-        kube_new(loop, &config, &options, &kube, &err) < 0 || loop_start(loop, &err) < 0) {
+        kube_new(loop, &config, &options, &kube, &err) < 0 || begin(&err) < 0) {
         char line[ERR_LINE_MAX];
         fprintf(stderr, "%s\n", err_line(&err, line, sizeof line));
         return -1;
@@ -389,6 +557,8 @@ int main(int argc, char **argv)
     }
     loop_stop_and_join(loop);
     kube_lease_free(the_lease);
+    kube_informer_free(the_informer);
+    kube_events_free(the_events);
     kube_free(kube);
     loop_free(loop);
     return 0;

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of an object is what `kubectl describe` shows."""
+
+import time
+
+import pytest
+from servers.api_proxy import ApiProxy, answer
+
+from integration.lib.kube import KubeTool
+
+
+@pytest.fixture
+def about(cluster, namespace):
+    made = cluster.create(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "a"}})
+    return {"resource": "configmaps", "ns": namespace, "name": "a", "uid": made["metadata"]["uid"]}
+
+
+def events(cluster, namespace, count, seconds=5):
+    """The events there, when there are that many."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = cluster.get(f"/api/v1/namespaces/{namespace}/events")["items"]
+        if len(found) >= count or time.monotonic() > deadline:
+            assert len(found) == count, found
+            return found
+        time.sleep(0.05)
+
+
+def test_an_event_is_shown_with_the_object(cluster, tool, namespace, about):
+    tool.ask("event", reason="HydrationStarted", message="12 GiB in 40 objects", **about)
+    tool.ask("event", reason="Odd", message="look here", warning=True, **about)
+    events(cluster, namespace, 2)
+    shown = cluster.kubectl("describe", "configmap", "-n", namespace, "a")
+    lines = [line.split(maxsplit=4) for line in shown.splitlines() if "kube-tool" in line]
+    assert sorted((w[0], w[1], w[3], w[4]) for w in lines) == [
+        ("Normal", "HydrationStarted", "kube-tool", "12 GiB in 40 objects"), ("Warning", "Odd", "kube-tool", "look here")]
+
+
+def test_an_event_of_a_cluster_wide_object_is_shown_too(cluster, tool, namespace):
+    uid = cluster.get(f"/api/v1/namespaces/{namespace}")["metadata"]["uid"]
+    tool.ask("event", resource="namespaces", ns="", name=namespace, uid=uid, reason="Seen", message="all of it")
+    deadline = time.monotonic() + 5
+    while "all of it" not in cluster.kubectl("describe", "namespace", namespace) + cluster.kubectl("get", "events"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_the_same_again_is_counted_and_sent_once_a_minute_at_most(cluster, tool, namespace, about):
+    tool.ask("event", reason="Slow", message="first", **about)
+    tool.ask("event", reason="Slow", message="again", times=500, **about)
+    assert events(cluster, namespace, 1)[0]["count"] == 1
+    time.sleep(6)
+    assert tool.ask("stats").requests == 1
+    assert events(cluster, namespace, 1)[0]["message"] == "first"
+
+
+def test_a_long_message_is_cut_where_a_character_ends(cluster, tool, namespace, about):
+    tool.ask("event", reason="Long", message="x" + "ü" * 200, **about)
+    assert events(cluster, namespace, 1)[0]["message"] == "x" + "ü" * 124
+
+
+def test_what_is_told_of_many_objects_is_bounded(cluster, tool, namespace, about):
+    before = tool.memory_kib()
+    for i in range(300):
+        dropped = tool.ask("event", reason="Many", message="m", times=100, **dict(about, name=f"object-{i}")).dropped
+    assert dropped > 0
+    assert tool.memory_kib() - before < 4096
+
+
+def test_a_server_that_takes_no_events_costs_the_events_only(cluster, namespace, about):
+    with ApiProxy(cluster) as proxy:
+        proxy.fault("POST", "/events", answer(500), times=None)
+        with KubeTool(proxy.kubeconfig) as tool:
+            tool.ask("event", reason="Lost", message="m", **about)
+            deadline = time.monotonic() + 25
+            while tool.ask("event", reason="Other", message="m", times=0, **about).dropped == 0:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            assert len(proxy.seen("POST", "/events")) == 2
