@@ -1,5 +1,5 @@
 module cistern.io/tests/fake-gcs-server
 
-go 1.24
+go 1.26
 
 require github.com/fsouza/fake-gcs-server v1.56.1

@@ -1,5 +1,5 @@
 module cistern.io/tests/versitygw
 
-go 1.24
+go 1.25.0
 
 require github.com/versity/versitygw v1.8.0
