@@ -35,6 +35,7 @@ struct hydrate_options {
     uint64_t errors_max; /* objects that may fail before the run gives up; 0: 1,000 */
     bool size_check;     /* hold the running total against the space */
     bool fresh;          /* forget an earlier run */
+    uint64_t stall_ns;   /* a request that gets next to nothing for so long is asked again; 0: 30 s */
     uint64_t barrier_ns; /* how much of its time a power loss may cost the run; 0: 15 s */
     bool durable;        /* return only when a power loss can take nothing; always so for volumes */
     bool no_uring;

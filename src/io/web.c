@@ -217,7 +217,8 @@ static void swept(struct timer *t)
         if (j->request.timeout_ns && now - j->started_ns >= j->request.timeout_ns)
             what = "the time for the whole request is over";
         else if (!j->paused && !j->held_until && now - j->moved_ns >= stall_timeout(j))
-            what = "no byte came or went for too long";
+            what = j->request.stall_bytes ? "next to nothing came or went for too long"
+                                          : "no byte came or went for too long";
         if (what) {
             j->too_long = what;
             job_todo(j, TODO_TIMEOUT);
@@ -239,6 +240,7 @@ void web_resume(struct web_job *j)
         return;
     j->paused = false;
     j->moved_ns = loop_now_ns(j->web->loop);
+    j->crumbs = 0;
     job_todo(j, TODO_RESUME);
 }
 

@@ -58,6 +58,7 @@ struct web_request {
     struct rate *rate;         /* borrowed; NULL: no cap. Counts body bytes, both ways */
     uint64_t timeout_ns;       /* of the whole; 0: none. It and the stall timeout are looked at four times a second */
     uint64_t stall_timeout_ns; /* 0: as in the options; for what may be silent for long */
+    uint64_t stall_bytes;      /* fewer of the body than this in that time is a stall too; 0: any byte will do */
 
     void *ctx;
     /* The status and all headers are there. Negative aborts the job with that code. May be NULL. */

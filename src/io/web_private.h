@@ -48,7 +48,8 @@ struct web_job {
     uint64_t received;
     uint64_t started_ns;
     uint64_t first_byte_ns;
-    uint64_t moved_ns; /* when a byte last moved */
+    uint64_t moved_ns; /* when enough bytes had last moved */
+    uint64_t crumbs;   /* body bytes since then */
     char error[CURL_ERROR_SIZE];
 };
 

@@ -16,10 +16,15 @@ enum { HEADERS_MAX = 128, HEADER_BYTES_MAX = 64 << 10 };
 
 static void job_moved(struct web_job *j, uint64_t body_bytes)
 {
-    j->moved_ns = loop_now_ns(j->web->loop);
-    uint64_t wait = j->request.rate && body_bytes ? rate_book(j->request.rate, body_bytes, j->moved_ns) : 0;
+    uint64_t now = loop_now_ns(j->web->loop);
+    j->crumbs += body_bytes;
+    if (body_bytes == 0 || j->crumbs >= j->request.stall_bytes) {
+        j->moved_ns = now;
+        j->crumbs = 0;
+    }
+    uint64_t wait = j->request.rate && body_bytes ? rate_book(j->request.rate, body_bytes, now) : 0;
     if (wait) {
-        j->held_until = j->moved_ns + wait;
+        j->held_until = now + wait;
         loop_timer_set(j->web->loop, &j->hold, wait);
     }
 }
@@ -29,6 +34,7 @@ void transfer_hold_over(struct timer *t)
     struct web_job *j = container_of(t, struct web_job, hold);
     j->held_until = 0;
     j->moved_ns = loop_now_ns(j->web->loop);
+    j->crumbs = 0;
     job_todo(j, TODO_RESUME);
 }
 

@@ -5,6 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* A server that gives a byte a second keeps a request alive for ever. What is slower than this in a stall timeout (30
+ * s) would not bring a part of 8 MiB within half a day. */
+enum { STALL_BYTES = 4096 };
+
 enum { URL_MAX = 16 << 10, WORDS_MAX = 64 << 10 };
 
 static void submit(struct call *c);
@@ -239,6 +243,7 @@ static void submit(struct call *c)
         .body_read = c->sends_body ? read_body : NULL,
         .body_seek = c->sends_body ? seek_body : NULL,
         .rate = c->job.args.rate,
+        .stall_bytes = STALL_BYTES,
         .ctx = c,
         .on_head = on_head,
         .on_body = on_body,

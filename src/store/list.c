@@ -257,6 +257,9 @@ static bool comes_round(struct listing *l, const struct object *objects, size_t 
 static int check_order(struct reader *r, const struct object *objects, size_t count, struct err *err)
 {
     struct listing *l = r->listing;
+    for (size_t i = 0; i < count; i++)
+        if (!str_starts(objects[i].key, sbuf_str(&l->prefix)))
+            return fail(l, err, "the store lists keys that do not begin so");
     if (!l->is_unsorted && !is_sorted(r, objects, count)) {
         if (l->cuts > 0)
             return fail(l, err, "the store's keys are out of order");

@@ -198,6 +198,12 @@ void s3_sign(struct call *c, struct str payload)
 
 /* ---- an answer --------------------------------------------------------------------------------------------------- */
 
+int s3_garbled(struct err *err)
+{
+    err->code = ERR_CORRUPT; /* what a number calls invalid are the store's words, not our caller's */
+    return err_advise(err, 1601, "check that the endpoint is an S3 server, and any proxy between");
+}
+
 int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err)
 {
     struct s3_job *j = s3_of(c);
@@ -208,7 +214,7 @@ int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err)
     if (r == 0)
         r = xml_end(j->xml, err);
     if (r < 0)
-        return err_advise(err, 1601, "check that the endpoint is an S3 server, and any proxy between");
+        return s3_garbled(err);
     *ret = xml_answer(j->xml);
     return 0;
 }

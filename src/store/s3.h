@@ -44,6 +44,7 @@ void s3_sign(struct call *c, struct str payload);
 /* The hex SHA-256 of c->sent. buf of 65; returns a view. */
 struct str s3_payload(struct call *c, char *buf);
 
+int s3_garbled(struct err *err); /* what came is no answer of S3's: why is in `err` already */
 /* Parses c->got. */
 must_check int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err);
 

@@ -241,15 +241,10 @@ static int head_list(struct call *c, struct err *err)
     return 0;
 }
 
-static int not_s3(struct err *err)
-{
-    return err_advise(err, 1601, "check that the endpoint is an S3 server, and any proxy between");
-}
-
 static int body_list(struct call *c, const char *bytes, size_t len)
 {
     int r = xml_feed(s3_of(c)->xml, bytes, len, &c->err);
-    return r < 0 ? not_s3(&c->err) : 0;
+    return r < 0 ? s3_garbled(&c->err) : 0;
 }
 
 /* With a delimiter, folders come after the objects of their page: one order for both is what a page promises. */
@@ -273,7 +268,7 @@ static void answered_list(struct call *c, int status)
     if (r == 0 && a->is_truncated && a->next_token.len == 0)
         r = err_set(&c->err, ERR_CORRUPT, "the store says that there is more and not where");
     if (r < 0) {
-        not_s3(&c->err);
+        s3_garbled(&c->err);
         call_end(c, r);
         return;
     }

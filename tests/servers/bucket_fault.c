@@ -81,7 +81,7 @@ static bool action_is_known(const char *action)
     static const char *const known[] = {
         "reset",     "stall",   "truncate",     "long",    "wrong-length", "wrong-range", "other-range", "no-range",
         "status",    "change",  "remove",       "corrupt", "checksum",     "no-checksum", "redirect",    "page-repeat",
-        "page-loop", "garbage", "garbage-body", "body",    "lost",         "slow",        "latency"};
+        "page-loop", "garbage", "garbage-body", "body",    "lost",         "slow",        "latency",     "error"};
     for (size_t i = 0; i < countof(known); i++)
         if (strcmp(action, known[i]) == 0)
             return true;
@@ -204,6 +204,13 @@ static void answer_status(const struct fault *f, const struct request *r, struct
     reply_text(p, (int)f->n, r->is_gcs ? "application/json" : "application/xml", sbuf_str(&p->text));
 }
 
+/* error:STATUS:CODE, a refusal in the words of S3. */
+static void answer_error(const struct fault *f, struct reply *p)
+{
+    sbuf_addf(&p->text, "<Error><Code>%s</Code><Message>a fault was asked for</Message></Error>", f->text);
+    reply_text(p, (int)f->n, "application/xml", sbuf_str(&p->text));
+}
+
 static void answer_file(const struct fault *f, struct reply *p)
 {
     char buf[65536];
@@ -220,6 +227,8 @@ bool fault_before(const struct fault *f, const struct request *r, struct reply *
 {
     if (is(f, "status"))
         answer_status(f, r, p);
+    else if (is(f, "error"))
+        answer_error(f, p);
     else if (is(f, "body"))
         answer_file(f, p);
     else if (is(f, "redirect")) {

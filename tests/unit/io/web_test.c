@@ -127,6 +127,19 @@ static void a_slow_answer_is_no_stall(void **state)
     sbuf_done(&c.body);
 }
 
+static void a_trickle_is_a_stall_where_more_is_asked_for(void **state)
+{
+    (void)state;
+    struct call c;
+    call_init(&c, "GET", url_of("/slow/5000")); /* 150 bytes in the stall timeout */
+    c.request.stall_bytes = 1000;
+    call_start(&c);
+    call_wait(&c);
+    assert_int_equal(c.result.code, -ERR_TIMEOUT);
+    assert_non_null(strstr(c.result.err.text, "next to nothing"));
+    sbuf_done(&c.body);
+}
+
 static void the_time_for_the_whole_ends_a_slow_answer(void **state)
 {
     struct call c;
@@ -384,6 +397,7 @@ int main(void)
         TEST(a_server_that_closes_without_an_answer_is_an_io_error),
         TEST_IMPATIENT(a_stall_is_a_timeout_wherever_it_comes),
         TEST_IMPATIENT(a_request_that_may_be_silent_for_longer_stalls_later),
+        TEST_IMPATIENT(a_trickle_is_a_stall_where_more_is_asked_for),
         TEST_IMPATIENT(a_slow_answer_is_no_stall),
         TEST(the_time_for_the_whole_ends_a_slow_answer),
         TEST(garbage_is_corrupt),
