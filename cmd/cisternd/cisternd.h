@@ -10,6 +10,7 @@
 
 struct flags {
     const char *role, *endpoint, *node_id, *state, *metrics, *log_format, *log_level, *programs;
+    struct opt_list disks;                                   /* node */
     const char *kubeconfig;                                  /* node, controller */
     const char *node_name, *registration, *kubelet_endpoint; /* node */
     struct opt_list pools;
@@ -29,6 +30,9 @@ struct pools {
     struct driver_pool items[DRIVER_POOLS_MAX];
 };
 must_check int parse_pools(struct pools *ret, struct err *err);
+
+/* Makes or finds the arrays of --disks, and mounts each at its pool's folder: disks.c. */
+must_check int ensure_disks(const struct pools *pools, struct err *err);
 
 /* The folder that this program is in. */
 must_check int own_folder(char *buf, size_t size, struct err *err);

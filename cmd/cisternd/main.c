@@ -30,6 +30,8 @@ static const struct opt table[] = {
     {"pool", 0, OPT_LIST, &flags.pools, "[NAME=]DIR", "a folder for volumes; may be given again; NAME is 'default'"},
     {"node-id", 0, OPT_TEXT, &flags.node_id, "NAME", "of this machine; its host name"},
     {"kubeconfig", 0, OPT_TEXT, &flags.kubeconfig, "FILE", "in Kubernetes: how to reach the API server; as a pod does"},
+    {"disks", 0, OPT_LIST, &flags.disks, "POOL=WHICH",
+     "node: make the pool of NVMe disks: model:PATTERN, path:/dev/NAME, wipe:SERIAL"},
     {"node-name", 0, OPT_TEXT, &flags.node_name, "NAME", "node: of this machine's Node object"},
     {"kubelet-registration", 0, OPT_TEXT, &flags.registration, "DIR", "node: the kubelet's plugins_registry"},
     {"kubelet-endpoint", 0, OPT_TEXT, &flags.kubelet_endpoint, "PATH", "node: the CSI socket as the kubelet sees it"},

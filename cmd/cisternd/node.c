@@ -125,6 +125,8 @@ static int start(struct node *n, struct err *err)
 {
     struct pools pools;
     int r = parse_pools(&pools, err);
+    if (r == 0)
+        r = ensure_disks(&pools, err);
     if (r == 0 && mkdir(flags.state, 0700) != 0 && errno != EEXIST)
         r = err_sys(err, errno, "cannot make the folder '%s'", flags.state);
     if (r < 0)
