@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+#include "unit.h"
+
+static void assert_wire(const struct kube_request *r, const char *method, const char *url, const char *body)
+{
+    struct wire w;
+    struct err err;
+    if (wire_make(&w, "https://h", r, "me", &err) < 0)
+        fail_msg("%s", err.text);
+    assert_string_equal(w.method, method);
+    assert_string_equal(w.url.ptr, url);
+    if (body)
+        assert_string_equal(w.body, body);
+    else
+        assert_null(w.body);
+    wire_done(&w);
+}
+
+static void an_objects_path_follows_from_its_resource(void **state)
+{
+    (void)state;
+    auto_json body = json_new_object();
+    json_set_bool(body, "b", true);
+    assert_wire(&(struct kube_request){.resource = &kube_pods, .ns = STR("n"), .name = STR("p")}, "GET",
+                "https://h/api/v1/namespaces/n/pods/p", NULL);
+    assert_wire(&(struct kube_request){.resource = &kube_storage_classes, .name = STR("p")}, "GET",
+                "https://h/apis/storage.k8s.io/v1/storageclasses/p", NULL);
+    assert_wire(&(struct kube_request){.verb = KUBE_CREATE, .resource = &kube_pods, .ns = STR("n"), .body = body},
+                "POST", "https://h/api/v1/namespaces/n/pods?fieldManager=me", "{\"b\":true}");
+    assert_wire(&(struct kube_request){.verb = KUBE_APPLY,
+                                       .resource = &kube_nodes,
+                                       .name = STR("p"),
+                                       .subresource = "status",
+                                       .body = body,
+                                       .field_manager = "a b",
+                                       .force = true,
+                                       .dry_run = true},
+                "PATCH", "https://h/api/v1/nodes/p/status?fieldManager=a%20b&force=true&dryRun=All", "{\"b\":true}");
+    assert_wire(&(struct kube_request){.verb = KUBE_LIST,
+                                       .resource = &kube_pods,
+                                       .label_selector = "a/b in (c,d)",
+                                       .field_selector = "spec.nodeName=x&y",
+                                       .may_be_stale = true},
+                "GET",
+                "https://h/api/v1/pods?labelSelector=a%2Fb%20in%20%28c%2Cd%29&fieldSelector=spec.nodeName%3Dx%26y&"
+                "resourceVersion=0",
+                NULL);
+}
+
+static void a_delete_carries_its_preconditions(void **state)
+{
+    (void)state;
+    assert_wire(&(struct kube_request){.verb = KUBE_DELETE,
+                                       .resource = &kube_nodes,
+                                       .name = STR("p"),
+                                       .uid = STR("u"),
+                                       .resource_version = STR("7"),
+                                       .propagation = KUBE_FOREGROUND},
+                "DELETE", "https://h/api/v1/nodes/p",
+                "{\"apiVersion\":\"v1\",\"kind\":\"DeleteOptions\",\"propagationPolicy\":\"Foreground\","
+                "\"preconditions\":{\"uid\":\"u\",\"resourceVersion\":\"7\"}}");
+}
+
+static void what_would_lead_elsewhere_is_refused(void **state)
+{
+    (void)state;
+    auto_json body = json_new_object();
+    const struct kube_request refused[] = {
+        {.resource = &kube_pods, .ns = STR("n"), .name = STR("..")},
+        {.resource = &kube_pods, .ns = STR("n"), .name = STR("a/b")},
+        {.resource = &kube_pods, .ns = STR("n"), .name = STR("a%2Fb")},
+        {.resource = &kube_pods, .ns = STR("n")},
+        {.resource = &kube_pods, .ns = STR(".."), .name = STR("a")},
+        {.resource = &kube_pods, .name = STR("a")},
+        {.resource = &kube_nodes, .ns = STR("n"), .name = STR("a")},
+        {.resource = &kube_nodes, .name = STR("a"), .body = body},
+        {.verb = KUBE_CREATE, .resource = &kube_nodes},
+        {.verb = KUBE_CREATE, .resource = &kube_nodes, .name = STR("a"), .body = body},
+        {.verb = KUBE_LIST, .resource = &kube_nodes, .name = STR("a")},
+        {.verb = KUBE_MERGE_PATCH, .resource = &kube_nodes, .name = STR("a")},
+    };
+    for (size_t i = 0; i < countof(refused); i++) {
+        struct wire w;
+        struct err err;
+        if (wire_make(&w, "https://h", &refused[i], "me", &err) != -ERR_INVALID)
+            fail_msg("request %zu was taken", i);
+        wire_done(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_objects_path_follows_from_its_resource),
+        cmocka_unit_test(a_delete_carries_its_preconditions),
+        cmocka_unit_test(what_would_lead_elsewhere_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
