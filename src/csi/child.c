@@ -10,11 +10,6 @@
 #include <spawn.h>
 #include <stdio.h>
 
-static const char *verb_of(enum job_kind kind)
-{
-    return kind == JOB_HYDRATE ? "hydrate" : "export";
-}
-
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 static int prepare(posix_spawn_file_actions_t *files, posix_spawnattr_t *attr, const char *log)
@@ -55,14 +50,11 @@ int child_spawn(char *const argv[], const char *log, pid_t *ret, struct err *err
 int child_start(const char *program, enum job_kind kind, const char *path, pid_t *ret, struct err *err)
 {
     char log[PATH_MAX];
-    const char *purpose = kind == JOB_EXPORT_RELEASE ? "release" : "unpublish";
-    char *const hydrate[] = {(char *)program,    (char *)"hydrate", (char *)"--no-progress",
-                             (char *)"--volume", (char *)path,      NULL};
-    char *const export[] = {(char *)program, (char *)"export", (char *)"--no-progress", (char *)"--volume",
-                            (char *)path,    (char *)"--for",  (char *)purpose,         NULL};
-    if (snprintf(log, sizeof log, "%s/%s.log", path, verb_of(kind)) >= (int)sizeof log)
+    const char *words[WORK_WORDS_MAX];
+    work_command(kind, program, path, words);
+    if (snprintf(log, sizeof log, "%s/%s.log", path, work_verb(kind)) >= (int)sizeof log)
         return err_set(err, ERR_INVALID, "the path '%s' is too long", path);
-    return child_spawn(kind == JOB_HYDRATE ? hydrate : export, log, ret, err);
+    return child_spawn((char *const *)words, log, ret, err);
 }
 
 /* ---- knowing ----------------------------------------------------------------------------------------------------- */
@@ -153,5 +145,5 @@ void child_signal_like(const char *first, const char *argument, int signal)
 
 void child_signal_all(enum job_kind kind, const char *path, int signal)
 {
-    child_signal_like(verb_of(kind), path, signal);
+    child_signal_like(work_verb(kind), path, signal);
 }

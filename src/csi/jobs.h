@@ -10,10 +10,9 @@
 
 #include "util/err.h"
 #include "util/str.h"
+#include "volume/work.h"
 
 struct jobs;
-
-enum job_kind { JOB_HYDRATE, JOB_EXPORT_UNPUBLISH, JOB_EXPORT_RELEASE };
 
 enum job_state {
     JOB_QUEUED,  /* as many run as may */

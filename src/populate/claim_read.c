@@ -2,16 +2,6 @@
 #include "claim.h"
 #include "util/names.h"
 
-/* Annotations and labels have dots in their keys, which paths cannot name. */
-static struct str member(const json *object, struct str key)
-{
-    struct str value;
-    for (void *i = json_iter(object); i; i = json_iter_next(object, i))
-        if (str_eq(json_iter_key(i), key) && json_as_str(json_iter_value(i), &value))
-            return value;
-    return STR_NULL;
-}
-
 static bool holds(const json *array, struct str wanted)
 {
     struct str value;
@@ -75,11 +65,11 @@ int claim_read(const json *pvc, struct claim *ret, struct err *err)
     if (r < 0)
         return err_wrap(err, "claim");
     const json *annotations = json_at(pvc, "metadata.annotations");
-    c.selected_node = member(annotations, STR(CLAIM_SELECTED_NODE));
-    c.prime_node = member(annotations, STR(NAME_PRIME_NODE));
-    c.made_cordoned = member(annotations, STR(NAME_PRIME_CORDONED)).len > 0;
+    c.selected_node = json_member_str(annotations, CLAIM_SELECTED_NODE);
+    c.prime_node = json_member_str(annotations, NAME_PRIME_NODE);
+    c.made_cordoned = json_member_str(annotations, NAME_PRIME_CORDONED).len > 0;
     if (!c.class_name.len)
-        c.class_name = member(annotations, STR("volume.beta.kubernetes.io/storage-class"));
+        c.class_name = json_member_str(annotations, "volume.beta.kubernetes.io/storage-class");
     c.deleting = deleted.len > 0;
     c.guarded = holds(json_at(pvc, "metadata.finalizers"), STR(NAME_FINALIZER_POPULATE));
     c.phase = str_eq(phase, STR("Bound")) ? CLAIM_BOUND : str_eq(phase, STR("Lost")) ? CLAIM_LOST : CLAIM_PENDING;
@@ -101,7 +91,7 @@ int claim_pv_read(const json *pv, struct claim_pv *ret, struct err *err)
     int r = read_texts(pv, fields, countof(fields), err);
     if (r < 0)
         return err_wrap(err, "persistent volume");
-    v.kept = member(json_at(pv, "metadata.annotations"), STR(NAME_PV_RECLAIM));
+    v.kept = json_member_str(json_at(pv, "metadata.annotations"), NAME_PV_RECLAIM);
     v.deleting = deleted.len > 0;
     *ret = v;
     return 0;

@@ -277,6 +277,11 @@ json *json_new_str(struct str value)
     return string_of(value);
 }
 
+json *json_new_null(void)
+{
+    return made(json_null());
+}
+
 /* The object that holds the last name of `path`, made with all on the way; *ret_name points into `path`. */
 static json *parent_of(json *j, const char *path, const char **ret_name)
 {

@@ -49,6 +49,7 @@ const json *json_iter_value(void *iter);
 json *json_new_object(void);
 json *json_new_array(void);
 json *json_new_str(struct str value);
+json *json_new_null(void);
 void json_set(json *j, const char *path, json *own_value);
 void json_set_str(json *j, const char *path, struct str value);
 void json_set_u64(json *j, const char *path, uint64_t value);

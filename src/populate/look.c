@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the informers know of a claim, as claim.h wants it. */
+#include "private.h"
+#include "util/names.h"
+
+struct pair_search {
+    struct populate *p;
+    struct str uid;
+    struct claim_pair *pair;
+    struct err *err;
+};
+
+static int pair_found(void *ctx, struct str key, const json *claim)
+{
+    (void)key;
+    struct pair_search *s = ctx;
+    struct claim c;
+    struct str uid;
+    int r = claim_read(claim, &c, s->err);
+    if (r < 0)
+        return r;
+    bool is_prime =
+        str_eq(c.namespace, str_of(s->p->o.job.ns)) && claim_target_uid(c.name, &uid) && str_eq(uid, s->uid);
+    if (is_prime)
+        s->pair->prime_json = json_copy_of(claim);
+    else if (str_eq(c.uid, s->uid))
+        s->pair->target_json = json_copy_of(claim);
+    return 0;
+}
+
+int claim_pair_read(struct populate *p, struct str uid, struct claim_pair *ret, struct err *err)
+{
+    *ret = (struct claim_pair){0};
+    struct pair_search s = {p, uid, ret, err};
+    int r = kube_informer_each(p->claims, INDEX_CLAIM, uid, pair_found, &s);
+    if (r == 0 && ret->target_json)
+        r = claim_read(ret->target_json, &ret->target, err);
+    if (r == 0 && ret->prime_json)
+        r = claim_read(ret->prime_json, &ret->prime, err);
+    if (r < 0)
+        claim_pair_done(ret);
+    return r;
+}
+
+void claim_pair_done(struct claim_pair *c)
+{
+    json_free(c->target_json);
+    json_free(c->prime_json);
+    *c = (struct claim_pair){0};
+}
+
+/* ---- its volume -------------------------------------------------------------------------------------------------- */
+
+struct pv_search {
+    struct str uid, prime_volume;
+    json *own, *primes; /* owned */
+    struct err *err;
+};
+
+static int pv_found(void *ctx, struct str key, const json *pv)
+{
+    (void)key;
+    struct pv_search *s = ctx;
+    struct claim_pv v;
+    int r = claim_pv_read(pv, &v, s->err);
+    if (r < 0)
+        return r;
+    if (str_eq(v.claim_uid, s->uid) && !s->own)
+        s->own = json_copy_of(pv);
+    else if (str_eq(v.name, s->prime_volume) && !s->primes)
+        s->primes = json_copy_of(pv);
+    return 0;
+}
+
+int claim_pv_find(struct populate *p, struct str uid, struct str prime_volume, json **ret_json, struct claim_pv *ret,
+                  struct err *err)
+{
+    struct pv_search s = {.uid = uid, .prime_volume = prime_volume, .err = err};
+    int r = kube_informer_each(p->pvs, 0, uid, pv_found, &s);
+    json *found = s.own ? s.own : s.primes;
+    if (found == s.own)
+        json_free(s.primes);
+    if (r == 0 && found)
+        r = claim_pv_read(found, ret, err);
+    if (r < 0) {
+        json_free(found);
+        return r;
+    }
+    *ret_json = found;
+    return 0;
+}
+
+/* ---- its node ---------------------------------------------------------------------------------------------------- */
+
+static bool is_ready(const json *node)
+{
+    const json *conditions = json_at(node, "status.conditions");
+    struct err ignored;
+    struct str type, status;
+    for (size_t i = 0; i < json_count(conditions); i++) {
+        const json *c = json_item(conditions, i);
+        if (json_get_str(c, "type", &type, &ignored) == 0 && json_get_str(c, "status", &status, &ignored) == 0 &&
+            str_eq(type, STR("Ready")))
+            return str_eq(status, STR("True"));
+    }
+    return false;
+}
+
+enum claim_node node_state(struct populate *p, struct str name)
+{
+    struct err ignored;
+    bool cordoned = false;
+    auto_json node = kube_informer_get(p->o.nodes, STR_NULL, name);
+    if (!node)
+        return CLAIM_NODE_GONE;
+    if (!is_ready(node))
+        return CLAIM_NODE_UNREADY;
+    if (json_opt_bool(node, "spec.unschedulable", &cordoned, &ignored) < 0)
+        cordoned = false;
+    return cordoned ? CLAIM_NODE_CORDONED : CLAIM_NODE_READY;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* populate.h - the leader's work on claims: prime claims, the Jobs that fill volumes and export them, the status of
+ * BucketSources, and what people hear of it all.
+ * home: any thread. Works on threads of its own, "populate/N"; the informers call back on the client's loop.
+ *
+ * Every replica keeps one, so that a new leader knows the cluster at once; only while the lease is held does it write,
+ * and each write is fenced by it. */
+#pragma once
+
+#include "kube/client.h"
+#include "kube/event.h"
+#include "kube/informer.h"
+#include "kube/lease.h"
+#include "populate/job.h"
+
+struct populate;
+
+/* All borrowed: they outlive what is made of them. */
+struct populate_options {
+    struct kube *kube;
+    const struct kube_lease *lease; /* NULL: we always lead */
+    struct kube_events *events;
+    struct kube_informer *volumes; /* CisternVolumes, with the indexes below under these numbers */
+    int volumes_by_claim, volumes_by_source;
+    struct kube_informer *pools; /* CisternPools */
+    struct kube_informer *nodes;
+    bool cross_namespace; /* sources of other namespaces may be named, where a ReferenceGrant allows it */
+    struct job_options job;
+};
+
+/* The indexes on CisternVolumes: by the uid of the target claim, and by "<namespace>/<name>" of the source. */
+void populate_index_claim(const json *volume, struct sbuf *ret_value);
+void populate_index_source(const json *volume, struct sbuf *ret_value);
+
+must_check int populate_new(const struct populate_options *o, struct populate **ret, struct err *err);
+
+/* Not on the loop, which still runs, and after kube_stop(): begins nothing more and waits for what is under way. */
+void populate_stop(struct populate *p);
+/* Stopped before, and on the loop or behind its end. NULL is fine. */
+void populate_free(struct populate *p);
+
+/* We lead now: everything is looked at. */
+void populate_lead(struct populate *p);
+
+/* A CisternVolume was added, changed, or has gone: its informer's callbacks say so. NULL is fine. */
+void populate_volume_changed(struct populate *p, struct str name, const json *volume);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* private.h - what the files of this folder share: the parts of a running populator.
+ * home: any thread; a reconcile function runs for one key on one thread at a time. */
+#pragma once
+
+#include "claim.h"
+#include "kube/queue.h"
+#include "populate/populate.h"
+#include "report.h"
+#include <pthread.h>
+
+#define LOOK_AGAIN_NS (10 * NS_PER_SECOND) /* what no event tells: a node that was cordoned, a class that came */
+#define WRITE_EVERY_NS (5 * NS_PER_SECOND) /* of a BucketSource's status */
+
+enum { INDEX_CLAIM, INDEX_SOURCE };    /* of claims: the target's uid, the source's "ns/name" */
+enum { INDEX_ORDER, INDEX_JOB_CLAIM }; /* of Jobs: the CisternVolume's name, the target's uid */
+
+/* What is remembered of a key between two looks at it: nothing that matters after a restart. */
+struct memo {
+    struct memo *next;
+    char *key; /* owned */
+    struct report_memo report;
+    unsigned failures[2];     /* tries in a row, by job_slot() */
+    int64_t retry_ns[2];      /* wall clock */
+    uint64_t bytes_before[2]; /* what was done when the last try failed */
+    uint64_t written_ns;      /* monotonic: a status was written */
+    uint64_t pause_ns;        /* until the next one */
+    int64_t began_ns;         /* wall clock: an operation is in flight since then; 0: none */
+};
+
+enum { MEMO_SLOTS = 4096, MEMOS_MAX = 200000 };
+
+struct populate {
+    struct populate_options o;
+    struct kube_informer *claims, *pvs, *classes, *sources, *jobs; /* owned */
+    struct kube_queue *queue;                                      /* owned */
+    struct metric_series *in_flight;
+    struct metric *seconds;
+    pthread_mutex_t lock; /* guards what follows; a memo itself is its key's */
+    pthread_cond_t idle;
+    unsigned busy; /* reconcile functions that run */
+    bool stopping;
+    struct memo *memos[MEMO_SLOTS];
+    size_t memo_count, in_flight_count;
+};
+
+/* Keys: a letter, a slash and a name. */
+void look_at(struct populate *p, char what, struct str name);
+void look_at_later(struct populate *p, char what, struct str name, uint64_t delay_ns);
+
+/* The key's memo, made at first use. Past MEMOS_MAX nothing is remembered: NULL. */
+struct memo *memo_of(struct populate *p, char what, struct str name);
+void memo_forget(struct populate *p, char what, struct str name);
+
+/* One operation more or less in flight; `result` of what ended, NULL for one that began. */
+void operation_changed(struct populate *p, struct memo *m, int64_t began_ns, const char *result);
+
+/* A claim's own objects, as the informers have them: target and prime. Trees are the caller's. */
+struct claim_pair {
+    json *target_json, *prime_json; /* owned; NULL: not there */
+    struct claim target, prime;     /* views into them */
+};
+must_check int claim_pair_read(struct populate *p, struct str uid, struct claim_pair *ret, struct err *err);
+void claim_pair_done(struct claim_pair *c);
+
+/* The volume that belongs to the target or to its prime: the target's own if there is one. NULL: none. */
+must_check int claim_pv_find(struct populate *p, struct str uid, struct str prime_volume, json **ret_json,
+                             struct claim_pv *ret, struct err *err);
+
+enum claim_node node_state(struct populate *p, struct str name);
+
+/* An event on the target. */
+void claim_notice_tell(struct populate *p, const struct claim_pair *c, enum claim_notice notice);
+
+int claim_reconcile(struct populate *p, struct str uid, uint64_t *again_ns, struct err *err);
+int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, struct err *err);
+int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, struct err *err);

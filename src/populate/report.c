@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report.h"
+#include "util/clock.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+#define PROGRESS_NS ((int64_t)(60 * NS_PER_SECOND))
+/* Twice the scheduler's patience with a claim that does not bind. */
+#define LONG_NS ((int64_t)(1200 * NS_PER_SECOND))
+
+static struct report *add(struct report *ret, size_t *count, bool warning, const char *reason)
+{
+    struct report *r = &ret[(*count)++];
+    r->warning = warning;
+    r->reason = reason;
+    return r;
+}
+
+static bool is_one_of(const char *text, const char *const *choices)
+{
+    for (; text && *choices; choices++)
+        if (strcmp(text, *choices) == 0)
+            return true;
+    return false;
+}
+
+const char *report_reason(const struct api_fault *f, bool failed)
+{
+    static const char *const denied[] = {"CIS1401", "CIS1403", "CIS1701", "CIS1702", NULL};
+    static const char *const missing[] = {"CIS1404", "CIS1405", NULL};
+    static const char *const changed[] = {"CIS1409", "CIS1503", NULL};
+    static const char *const large[] = {"CIS1510", NULL};
+    if (is_one_of(f->id, denied))
+        return "SourceDenied";
+    if (is_one_of(f->id, missing))
+        return "SourceNotFound";
+    if (is_one_of(f->id, changed))
+        return "SourceChanged";
+    if (is_one_of(f->id, large))
+        return "SourceTooLarge";
+    return failed ? "HydrationFailed" : "HydrationRetrying";
+}
+
+/* "gs://b/p/", or "3 prefixes" */
+static void describe_source(const struct api_volume *v, char *ret, size_t size)
+{
+    struct err ignored;
+    struct str uri = STR_NULL;
+    auto_json j = NULL;
+    snprintf(ret, size, "its source");
+    if (!v->source || json_parse(str_of(v->source), "source", &j, &ignored) < 0)
+        return;
+    if (json_get_str(j, "uri", &uri, &ignored) == 0)
+        snprintf(ret, size, "%.*s", (int)min_u64(uri.len, 100), uri.ptr);
+    else if (json_count(json_at(j, "sources")) > 0)
+        snprintf(ret, size, "%zu prefixes", json_count(json_at(j, "sources")));
+}
+
+static void report_started(const struct api_volume *v, struct report *r)
+{
+    const struct api_hydration *h = &v->status.hydration;
+    char from[128], total[BYTES_TEXT_MAX];
+    describe_source(v, from, sizeof from);
+    snprintf(r->text, sizeof r->text, "%s in %" PRIu64 " objects from %s to node %s", bytes_text(h->bytes_total, total),
+             h->objects_total, from, v->node);
+}
+
+static void report_progress(const struct api_volume *v, int64_t now_ns, struct report *r)
+{
+    const struct api_hydration *h = &v->status.hydration;
+    char done[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], left[TIME_TEXT_MAX] = "";
+    uint64_t percent = h->bytes_total ? (uint64_t)(100.0 * (double)h->bytes_done / (double)h->bytes_total) : 0;
+    bool known = h->eta_seconds > 0 && h->eta_seconds < UINT64_MAX / NS_PER_SECOND;
+    const char *mode = api_volume_parameter(v, "hydration");
+    bool waits = !mode || strcmp(mode, "eager") == 0;
+    bool is_long = h->started_ns && now_ns - h->started_ns > LONG_NS && waits;
+    if (known)
+        duration_text(h->eta_seconds * NS_PER_SECOND, left);
+    snprintf(r->text, sizeof r->text, "%" PRIu64 "%% (%s of %s) at %s/s%s%s%s%s", percent,
+             bytes_text(h->bytes_done, done), bytes_text(h->bytes_total, total), bytes_text(h->bytes_per_second, rate),
+             known ? ", " : "", left, known ? " left" : "",
+             is_long ? "; with hydration 'gate' the pod is bound meanwhile" : "");
+}
+
+static void report_finished(const struct api_volume *v, struct report *r)
+{
+    const struct api_hydration *h = &v->status.hydration;
+    const struct api_condition *verified = api_condition_find(&v->status.conditions, API_VERIFIED);
+    bool says = verified && verified->status == API_TRUE && verified->message && *verified->message;
+    char total[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], took[TIME_TEXT_MAX];
+    int64_t ns = h->finished_ns > h->started_ns ? h->finished_ns - h->started_ns : 1;
+    double per_second = (double)h->bytes_total / ((double)ns / (double)NS_PER_SECOND);
+    snprintf(r->text, sizeof r->text, "%s in %s (%s/s)%s%.100s", bytes_text(h->bytes_total, total),
+             duration_text((uint64_t)ns, took), bytes_text((uint64_t)per_second, rate), says ? ", " : "",
+             says ? verified->message : "");
+}
+
+/* The same fault is told once: what is tried again every minute gets another time at each try, and kube_event() holds
+ * one reason down to one event a minute. */
+static void report_fault(const struct api_volume *v, struct report_memo *m, struct report *ret, size_t *count)
+{
+    if (v->status.errors.count == 0)
+        return;
+    const struct api_fault *f = &v->status.errors.items[0];
+    if (f->time_ns == m->fault_ns)
+        return;
+    m->fault_ns = f->time_ns;
+    struct report *r = add(ret, count, true, report_reason(f, v->status.phase == API_PHASE_FAILED));
+    snprintf(r->text, sizeof r->text, "%.*s", REPORT_TEXT_MAX - 1, f->message ? f->message : "no reason is known");
+}
+
+static bool is_listed(unsigned phase)
+{
+    return phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING || phase == API_PHASE_READY;
+}
+
+size_t report_volume(const struct api_volume *v, struct report_memo *m, int64_t now_ns, struct report ret[REPORTS_MAX])
+{
+    size_t count = 0;
+    bool is_finished = api_condition_is(&v->status.conditions, API_HYDRATED, API_TRUE);
+    bool has_source = v->source != NULL && v->status.hydration.started_ns != 0;
+    /* A controller that has just begun does not know what its predecessor told: what is over is not news. */
+    if (!m->seen && is_finished)
+        m->started = m->finished = true;
+    m->seen = true;
+    if (!has_source || m->finished)
+        return 0;
+    if (!m->started && is_listed(v->status.phase)) {
+        m->started = true;
+        m->progress_ns = now_ns;
+        report_started(v, add(ret, &count, false, "HydrationStarted"));
+    }
+    if (is_finished) {
+        m->finished = true;
+        report_finished(v, add(ret, &count, false, "HydrationFinished"));
+        return count;
+    }
+    report_fault(v, m, ret, &count);
+    if (v->status.phase == API_PHASE_HYDRATING && now_ns - m->progress_ns >= PROGRESS_NS) {
+        m->progress_ns = now_ns;
+        report_progress(v, now_ns, add(ret, &count, false, "HydrationProgress"));
+    }
+    return count;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.h - what people hear of a volume that is being filled, as events on its claim, from the status that its node
+ * writes. Pure. home: any; a memo belongs to who passes it. */
+#pragma once
+
+#include "api/volume.h"
+
+enum { REPORT_TEXT_MAX = 251, REPORTS_MAX = 4 }; /* the most that an event of ours says, and a NUL */
+
+struct report {
+    bool warning;
+    const char *reason; /* static */
+    char text[REPORT_TEXT_MAX];
+};
+
+/* What was told of a volume already. Zeroed at first; what happened before that is not told again. */
+struct report_memo {
+    bool seen, started, finished;
+    int64_t progress_ns;
+    int64_t fault_ns; /* the time of the last fault that was told */
+};
+
+/* Fills `ret` and returns how many. */
+size_t report_volume(const struct api_volume *v, struct report_memo *m, int64_t now_ns, struct report ret[REPORTS_MAX]);
+
+/* The reason under which a fault is told: SourceDenied, SourceNotFound, SourceTooLarge, SourceChanged, or, of another
+ * one, HydrationRetrying or HydrationFailed. Static. */
+const char *report_reason(const struct api_fault *f, bool failed);

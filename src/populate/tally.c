@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tally.h"
+#include "util/clock.h"
+#include <stdio.h>
+
+static void set_text(char **to, const char *text)
+{
+    char *copy = text ? str_dup(str_of(text)) : NULL;
+    free(*to);
+    *to = copy;
+}
+
+static void set_view(char **to, struct str text)
+{
+    free(*to);
+    *to = text.len ? str_dup(text) : NULL;
+}
+
+uint64_t tally_suggested_bytes(uint64_t bytes)
+{
+    uint64_t room = bytes / 20 + (UINT64_C(1) << 30);
+    return bytes < UINT64_MAX - room ? bytes + room : UINT64_MAX;
+}
+
+/* ---- volumes ----------------------------------------------------------------------------------------------------- */
+
+void tally_begin(struct api_source *s)
+{
+    struct api_source_status *t = &s->status;
+    t->volumes_pending = t->volumes_hydrating = t->volumes_ready = t->volumes_failed = 0;
+}
+
+static void count(struct api_source_status *t, const struct api_volume *v)
+{
+    unsigned phase = v->status.phase;
+    if (phase == API_PHASE_FAILED || phase == API_PHASE_LOST || phase == API_PHASE_EXPORT_FAILED)
+        t->volumes_failed++;
+    else if (phase == API_PHASE_READY || phase == API_PHASE_LAZY || phase == API_PHASE_EXPORTING)
+        t->volumes_ready++;
+    else if (phase == API_PHASE_LISTING || phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING)
+        t->volumes_hydrating++;
+    else if (phase != API_PHASE_RELEASED)
+        t->volumes_pending++;
+}
+
+/* Until the listing is whole, its totals grow. */
+static void add_listing(struct api_source_status *t, const struct api_volume *v)
+{
+    const struct api_hydration *h = &v->status.hydration;
+    unsigned phase = v->status.phase;
+    bool is_whole = phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING || phase == API_PHASE_READY;
+    if (!is_whole || h->started_ns == 0 || (t->has_listing && h->started_ns < t->listed_ns))
+        return;
+    t->has_listing = true;
+    t->listed_ns = h->started_ns;
+    t->objects = h->objects_total;
+    t->bytes = h->bytes_total;
+    t->suggested_bytes = tally_suggested_bytes(h->bytes_total);
+    set_text(&t->manifest_digest, h->manifest_digest);
+}
+
+static void add_error(struct api_source_status *t, const struct api_volume *v)
+{
+    if (v->status.errors.count == 0 || v->status.errors.items[0].time_ns <= t->error_ns)
+        return;
+    const struct api_fault *f = &v->status.errors.items[0];
+    t->error_ns = f->time_ns;
+    set_text(&t->error_id, f->id);
+    set_text(&t->error_code, f->code);
+    set_text(&t->error_object, f->object);
+    set_text(&t->error_message, f->message);
+}
+
+static void add_export(struct api_source_status *t, const struct api_volume *v)
+{
+    const struct api_export *e = &v->status.export;
+    if (e->last_success_ns <= t->export_ns)
+        return;
+    t->export_ns = e->last_success_ns;
+    t->export_objects = e->done_objects;
+    t->export_bytes = e->done_bytes;
+    set_text(&t->export_volume, v->meta.name);
+}
+
+void tally_add(struct api_source *s, const struct api_volume *v)
+{
+    struct api_source_status *t = &s->status;
+    count(t, v);
+    add_listing(t, v);
+    add_error(t, v);
+    add_export(t, v);
+    if (t->first_used_ns == 0)
+        t->first_used_ns = v->meta.created_ns;
+}
+
+/* ---- what follows ------------------------------------------------------------------------------------------------ */
+
+static void resolve(struct api_source_status *t, const struct spec *spec)
+{
+    struct spec_part first = spec_source_count(spec) ? spec_source_at(spec, 0) : (struct spec_part){0};
+    struct str uri = str_of(first.uri ? first.uri : spec->export.uri);
+    const char *colon = uri.len ? memmem(uri.ptr, uri.len, "://", 3) : NULL;
+    if (!colon)
+        return;
+    size_t scheme = (size_t)(colon - uri.ptr);
+    struct str rest = str_from(uri, scheme + 3);
+    ssize_t slash = str_find(rest, '/');
+    set_view(&t->scheme, str_sub(uri, 0, scheme));
+    set_view(&t->bucket, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash));
+    set_view(&t->prefix, slash < 0 ? STR_NULL : str_from(rest, (size_t)slash + 1));
+    set_text(&t->endpoint, spec->source.endpoint);
+    set_text(&t->region, spec->source.region);
+}
+
+static void identify(struct api_source_status *t, const struct spec *spec, const char *ns)
+{
+    static const char *const names[] = {"auto", "gke", "wif", "irsa", "podIdentity", "metadata", "secret", "anonymous"};
+    char principal[512];
+    const char *name = names[spec->source.identity];
+    if (spec->source.identity == IDENTITY_AUTO && spec->source.secret_name)
+        name = "secret";
+    set_text(&t->identity_method, name);
+    set_text(&t->identity_principal, NULL);
+    if (!ns || spec->source.identity == IDENTITY_ANONYMOUS)
+        return;
+    if (spec->source.service_account)
+        snprintf(principal, sizeof principal, "ns/%s/sa/%s", ns, spec->source.service_account);
+    else if (spec->source.secret_name)
+        snprintf(principal, sizeof principal, "ns/%s/secret/%s", ns, spec->source.secret_name);
+    else
+        return;
+    set_text(&t->identity_principal, principal);
+}
+
+static bool is_error(const struct api_source_status *t, const char *const *ids)
+{
+    for (; t->error_id && *ids; ids++)
+        if (strcmp(t->error_id, *ids) == 0)
+            return true;
+    return false;
+}
+
+/* One condition: False if `bad`, True if `good`, else nobody has tried yet. */
+static void say(struct api_source *s, int64_t now_ns, const char *type, bool bad, const char *why, bool good)
+{
+    enum api_truth truth = bad ? API_FALSE : good ? API_TRUE : API_UNKNOWN;
+    const char *message = bad && s->status.error_message ? s->status.error_message : "";
+    api_condition_set(&s->status.conditions, type, truth,
+                      bad    ? why
+                      : good ? "Answered"
+                             : "NotTried",
+                      s->meta.generation, now_ns, "%s", message);
+}
+
+/* The last word of the bucket: a listing that came after an error has mended it. */
+static void judge(struct api_source *s, int64_t now_ns)
+{
+    static const char *const identity[] = {"CIS1401", "CIS1403", "CIS1701", "CIS1702", "CIS1901", NULL};
+    static const char *const reach[] = {"CIS1611", "CIS1612", "CIS1613", "CIS1614", "CIS1615", NULL};
+    struct api_source_status *t = &s->status;
+    bool is_listed = t->has_listing, has_error = t->error_ns > t->listed_ns;
+    say(s, now_ns, API_IDENTITY_READY, has_error && is_error(t, identity), "Denied", is_listed);
+    say(s, now_ns, API_REACHABLE, has_error && is_error(t, reach), "NoAnswer", is_listed || has_error);
+    say(s, now_ns, API_LISTED, has_error && !is_listed, "Failed", is_listed);
+    say(s, now_ns, API_READY, has_error, "Failed", is_listed);
+    t->phase = s->suspend  ? API_SOURCE_SUSPENDED
+               : has_error ? API_SOURCE_DEGRADED
+               : is_listed ? API_SOURCE_READY
+                           : API_SOURCE_PENDING;
+}
+
+void tally_end(struct api_source *s, int64_t now_ns)
+{
+    struct err err;
+    auto_spec spec = NULL;
+    struct api_source_status *t = &s->status;
+    t->observed_generation = s->meta.generation;
+    if (api_source_spec(s, &spec, &err) < 0) {
+        char line[ERR_LINE_MAX];
+        api_condition_set(&t->conditions, API_ACCEPTED, API_FALSE, "Invalid", s->meta.generation, now_ns, "%s",
+                          err_line(&err, line, sizeof line));
+        api_condition_set(&t->conditions, API_READY, API_FALSE, "Invalid", s->meta.generation, now_ns, "%s", err.text);
+        t->phase = API_SOURCE_INVALID;
+        return;
+    }
+    api_condition_set(&t->conditions, API_ACCEPTED, API_TRUE, "Valid", s->meta.generation, now_ns, "%s", "");
+    resolve(t, spec);
+    identify(t, spec, s->meta.namespace);
+    judge(s, now_ns);
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A CisternVolume, looked at: the Jobs that it needs now, and what people hear of it. */
+#include "api/pool.h"
+#include "api/volume.h"
+#include "private.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/names.h"
+#include <stdio.h>
+
+enum { SLOT_HYDRATE, SLOT_EXPORT, SLOTS, FOLDER_MAX = 4096 };
+
+/* Everything about one volume, and who owns it. */
+struct view {
+    struct populate *p;
+    struct str name;
+    struct api_volume *volume; /* owned; NULL: gone */
+    json *job_json[SLOTS];     /* owned; NULL: none */
+    struct job job[SLOTS];
+    bool cancelled; /* nobody wants its data any more */
+    bool suspended;
+    enum claim_node node;
+    struct memo *memo;
+    struct err *err;
+};
+
+static void view_done(struct view *v)
+{
+    api_volume_free(v->volume);
+    for (size_t i = 0; i < SLOTS; i++)
+        json_free(v->job_json[i]);
+}
+
+static size_t slot_of(enum job_kind kind)
+{
+    return kind == JOB_HYDRATE ? SLOT_HYDRATE : SLOT_EXPORT;
+}
+
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
+
+static int job_seen(void *ctx, struct str key, const json *object)
+{
+    (void)key;
+    struct view *v = ctx;
+    struct job job;
+    int r = job_read(object, &job, v->err);
+    if (r < 0)
+        return r;
+    size_t slot = slot_of(job.kind);
+    if (!v->job_json[slot])
+        v->job_json[slot] = json_copy_of(object);
+    return 0;
+}
+
+static int look_at_jobs(struct view *v)
+{
+    int r = kube_informer_each(v->p->jobs, INDEX_ORDER, v->name, job_seen, v);
+    for (size_t i = 0; i < SLOTS && r == 0; i++)
+        if (v->job_json[i])
+            r = job_read(v->job_json[i], &v->job[i], v->err);
+    return r;
+}
+
+/* A volume that was not handed over is worth its filling only while target and prime want it; one that was, until its
+ * release: a pod may still wait for it, whatever is being deleted. */
+static int look_at_claim(struct view *v)
+{
+    const struct api_volume *volume = v->volume;
+    struct claim_pair pair;
+    struct claim_pv pv;
+    auto_json pv_json = NULL;
+    if (!volume->claim_uid)
+        return 0;
+    struct str uid = str_of(volume->claim_uid);
+    int r = claim_pv_find(v->p, uid, STR_NULL, &pv_json, &pv, v->err);
+    if (r == 0)
+        r = claim_pair_read(v->p, uid, &pair, v->err);
+    if (r < 0)
+        return r;
+    bool handed_over = pv_json && str_eq(pv.claim_uid, uid) && str_eq(pv.name, v->name);
+    bool is_populated = pair.target_json && pair.target.source.len > 0;
+    if (!pair.target_json)
+        v->cancelled = true;
+    else if (!handed_over && is_populated)
+        v->cancelled =
+            pair.target.deleting || !pair.prime_json || pair.prime.deleting || !str_ends(v->name, pair.prime.uid);
+    claim_pair_done(&pair);
+    return 0;
+}
+
+static bool is_suspended(struct view *v)
+{
+    struct err ignored;
+    bool suspended = false;
+    if (!v->volume->source_name || !v->volume->source_namespace)
+        return false;
+    auto_json source =
+        kube_informer_get(v->p->sources, str_of(v->volume->source_namespace), str_of(v->volume->source_name));
+    return source && json_opt_bool(source, "spec.suspend", &suspended, &ignored) == 0 && suspended;
+}
+
+static int look_at_all(struct view *v)
+{
+    int r = look_at_jobs(v);
+    if (r < 0)
+        return r;
+    auto_json object = kube_informer_get(v->p->o.volumes, STR_NULL, v->name);
+    if (!object)
+        return 0;
+    r = api_volume_read(object, &v->volume, v->err);
+    if (r == 0)
+        r = look_at_claim(v);
+    if (r < 0)
+        return r;
+    v->suspended = is_suspended(v);
+    v->node = node_state(v->p, str_of(v->volume->node));
+    return 0;
+}
+
+/* ---- what it needs ----------------------------------------------------------------------------------------------- */
+
+static bool is_true(const struct view *v, const char *type)
+{
+    return api_condition_is(&v->volume->status.conditions, type, API_TRUE);
+}
+
+static bool may_work(const struct view *v)
+{
+    return v->volume && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !v->suspended &&
+           v->volume->meta.deleted_ns == 0;
+}
+
+static bool wants_hydration(const struct view *v)
+{
+    if (!may_work(v) || v->cancelled || v->volume->release_requested || !v->volume->source)
+        return false;
+    const char *mode = api_volume_parameter(v->volume, "hydration");
+    bool is_none = mode && strcmp(mode, "none") == 0;
+    unsigned phase = v->volume->status.phase;
+    return !is_none && !is_true(v, API_HYDRATED) && phase != API_PHASE_LOST && phase != API_PHASE_RELEASED;
+}
+
+/* The node says when: nothing is staged, and something is owed. */
+static bool wants_export(const struct view *v)
+{
+    if (!v->volume || is_true(v, API_MOUNTED) || v->volume->release_discard)
+        return false;
+    unsigned phase = v->volume->status.phase;
+    bool owed = phase == API_PHASE_EXPORTING || phase == API_PHASE_EXPORT_FAILED;
+    return owed && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !v->suspended;
+}
+
+static struct job_facts facts_of(const struct view *v, size_t slot)
+{
+    bool is_release = v->volume && v->volume->release_requested;
+    struct job_facts f = {.job = v->job_json[slot] ? &v->job[slot] : NULL, .now_ns = clock_wall_ns()};
+    if (slot == SLOT_HYDRATE) {
+        f.kind = JOB_HYDRATE;
+        f.wanted = wants_hydration(v);
+    } else {
+        f.kind = is_release ? JOB_EXPORT_RELEASE : JOB_EXPORT_UNPUBLISH;
+        f.wanted = wants_export(v);
+    }
+    if (v->memo)
+        f.retry_ns = v->memo->retry_ns[slot];
+    return f;
+}
+
+/* ---- acting ------------------------------------------------------------------------------------------------------ */
+
+/* <pool>/volumes/<id>, on the node. */
+static int find_folder(struct view *v, char ret[FOLDER_MAX])
+{
+    char name[API_POOL_NAME_MAX + 1];
+    auto_api_pool pool = NULL;
+    int r = api_pool_name(v->volume->node, v->volume->pool, name, v->err);
+    if (r < 0)
+        return r;
+    auto_json object = kube_informer_get(v->p->o.pools, STR_NULL, str_of(name));
+    if (!object)
+        return err_set(v->err, ERR_NOT_FOUND, "there is no CisternPool '%s'", name);
+    r = api_pool_read(object, &pool, v->err);
+    if (r < 0)
+        return r;
+    if (!pool->path)
+        return err_set(v->err, ERR_AGAIN, "pool '%s' has not told its path yet", name);
+    if (snprintf(ret, FOLDER_MAX, "%s/volumes/%s", pool->path, v->volume->volume_id) >= FOLDER_MAX)
+        return err_set(v->err, ERR_INVALID, "the path of pool '%s' is too long", name);
+    return 0;
+}
+
+static int create_job(struct view *v, enum job_kind kind)
+{
+    char folder[FOLDER_MAX], claim[1024];
+    const struct api_volume *volume = v->volume;
+    int r = find_folder(v, folder);
+    if (r < 0)
+        return r;
+    bool has_claim = volume->claim_namespace && volume->claim_name;
+    if (has_claim)
+        snprintf(claim, sizeof claim, "%s/%s", volume->claim_namespace, volume->claim_name);
+    struct job_volume about = {.id = volume->volume_id,
+                               .order = volume->meta.name,
+                               .claim = has_claim ? claim : NULL,
+                               .claim_uid = volume->claim_uid,
+                               .node = volume->node,
+                               .folder = folder};
+    auto_json body = job_json(&v->p->o.job, &about, kind);
+    struct kube_request q = {.verb = KUBE_CREATE,
+                             .resource = &kube_jobs,
+                             .ns = str_of(v->p->o.job.ns),
+                             .body = body,
+                             .fence = v->p->o.lease};
+    r = kube_call(v->p->o.kube, &q, NULL, v->err);
+    if (r < 0 && r != -ERR_EXISTS)
+        return err_wrap(v->err, "job '%s-%s'", work_verb(kind), volume->volume_id);
+    log_event(LOG_INFO, "job made", "job", work_verb(kind), "volume", volume->volume_id, "node", volume->node, NULL);
+    return 0;
+}
+
+/* In the foreground: a Job that is gone has no pod left that writes. */
+static int delete_job(struct view *v, size_t slot)
+{
+    const struct job *job = &v->job[slot];
+    struct kube_request q = {.verb = KUBE_DELETE,
+                             .resource = &kube_jobs,
+                             .ns = str_of(v->p->o.job.ns),
+                             .name = job->name,
+                             .uid = job->uid,
+                             .propagation = KUBE_FOREGROUND,
+                             .fence = v->p->o.lease};
+    int r = kube_call(v->p->o.kube, &q, NULL, v->err);
+    return r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : r;
+}
+
+/* A try that moved something was worth it: the next one comes soon. */
+static void note_failure(struct view *v, size_t slot, enum job_kind kind)
+{
+    struct memo *m = v->memo;
+    if (!m || !v->volume)
+        return;
+    const struct api_volume_status *s = &v->volume->status;
+    uint64_t done = slot == SLOT_HYDRATE ? s->hydration.bytes_done : s->export.done_bytes;
+    m->failures[slot] = done > m->bytes_before[slot] ? 0 : m->failures[slot] + 1;
+    m->bytes_before[slot] = done;
+    m->retry_ns[slot] = clock_wall_ns() + (int64_t)job_wait_ns(kind, m->failures[slot]);
+    log_event(LOG_WARN, "job failed", "job", work_verb(kind), "volume", v->volume->volume_id, "failures",
+              log_u64(m->failures[slot]), "retry_ms", log_u64(job_wait_ns(kind, m->failures[slot]) / NS_PER_MS), NULL);
+}
+
+static int serve(struct view *v, size_t slot, uint64_t *again_ns)
+{
+    struct job_facts f = facts_of(v, slot);
+    struct job_step step = job_next(&f);
+    uint64_t look_ns = f.wanted || f.job ? LOOK_AGAIN_NS : 0;
+    if (step.again_ns && (!look_ns || step.again_ns < look_ns))
+        look_ns = step.again_ns;
+    if (look_ns && (!*again_ns || look_ns < *again_ns))
+        *again_ns = look_ns;
+    if (v->memo && !f.wanted)
+        v->memo->failures[slot] = 0;
+    switch (step.action) {
+    case JOB_CREATE:
+        return create_job(v, f.kind);
+    case JOB_DELETE: {
+        int r = delete_job(v, slot);
+        if (r == 0 && step.failed)
+            note_failure(v, slot, f.kind);
+        return r;
+    }
+    case JOB_LEAVE:
+        break;
+    }
+    return 0;
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
+
+static void tell(struct view *v)
+{
+    struct report reports[REPORTS_MAX];
+    const struct api_volume *volume = v->volume;
+    if (!v->memo || !volume || !volume->claim_uid || !volume->claim_namespace || !volume->claim_name)
+        return;
+    size_t count = report_volume(volume, &v->memo->report, clock_wall_ns(), reports);
+    struct kube_ref about = {.resource = &kube_persistent_volume_claims,
+                             .ns = str_of(volume->claim_namespace),
+                             .name = str_of(volume->claim_name),
+                             .uid = str_of(volume->claim_uid)};
+    for (size_t i = 0; i < count; i++)
+        kube_event(v->p->o.events, &about, reports[i].warning ? KUBE_WARNING : KUBE_NORMAL, reports[i].reason, "%s",
+                   reports[i].text);
+}
+
+int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, struct err *err)
+{
+    struct view v = {.p = p, .name = name, .node = CLAIM_NODE_GONE, .err = err};
+    int r = look_at_all(&v);
+    if (r == 0) {
+        v.memo = v.volume ? memo_of(p, 'v', name) : NULL;
+        tell(&v);
+        r = serve(&v, SLOT_HYDRATE, again_ns);
+        struct err export_err;
+        v.err = &export_err;
+        int e = serve(&v, SLOT_EXPORT, again_ns);
+        if (r == 0 && e < 0)
+            r = err_copy(err, &export_err);
+        if (!v.volume)
+            memo_forget(p, 'v', name);
+    }
+    view_done(&v);
+    return r;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job.h"
+#include "unit.h"
+#include "util/clock.h"
+
+#define NOW (1000 * (int64_t)NS_PER_SECOND)
+#define SECOND ((int64_t)NS_PER_SECOND)
+
+static void next_is(const struct job_facts *f, enum job_action action, bool failed)
+{
+    struct job_step s = job_next(f);
+    assert_int_equal(s.action, action);
+    assert_int_equal(s.failed, failed);
+}
+
+static void a_job_is_made_when_it_is_wanted_and_removed_when_it_is_not(void **state)
+{
+    (void)state;
+    struct job job = {.kind = JOB_HYDRATE, .end = JOB_WORKS};
+    struct job_facts f = {.wanted = true, .now_ns = NOW};
+    next_is(&f, JOB_CREATE, false);
+    f.job = &job;
+    next_is(&f, JOB_LEAVE, false);
+    f.wanted = false;
+    next_is(&f, JOB_DELETE, false);
+    job.deleting = true;
+    next_is(&f, JOB_LEAVE, false);
+    f.wanted = true; /* not a second one beside it */
+    next_is(&f, JOB_LEAVE, false);
+    f.job = NULL;
+    f.wanted = false;
+    next_is(&f, JOB_LEAVE, false);
+}
+
+static void a_try_that_failed_is_made_again_but_not_at_once(void **state)
+{
+    (void)state;
+    struct job job = {.kind = JOB_HYDRATE, .end = JOB_BROKE, .ended_ns = NOW};
+    struct job_facts f = {.wanted = true, .now_ns = NOW, .job = &job};
+    next_is(&f, JOB_DELETE, true);
+    f.job = NULL;
+    f.retry_ns = NOW + 3 * SECOND;
+    struct job_step s = job_next(&f);
+    assert_int_equal(s.action, JOB_LEAVE);
+    assert_int_equal(s.again_ns, 3 * SECOND);
+    f.now_ns = NOW + 3 * SECOND;
+    next_is(&f, JOB_CREATE, false);
+}
+
+static void the_wait_doubles_up_to_a_minute_or_to_five(void **state)
+{
+    (void)state;
+    assert_int_equal(job_wait_ns(JOB_HYDRATE, 0), NS_PER_SECOND);
+    assert_int_equal(job_wait_ns(JOB_HYDRATE, 1), 2 * NS_PER_SECOND);
+    assert_int_equal(job_wait_ns(JOB_HYDRATE, 6), 60 * NS_PER_SECOND);
+    assert_int_equal(job_wait_ns(JOB_HYDRATE, 4000000000u), 60 * NS_PER_SECOND);
+    assert_int_equal(job_wait_ns(JOB_EXPORT_RELEASE, 4000000000u), 300 * NS_PER_SECOND);
+}
+
+static void a_job_that_ended_waits_for_the_nodes_word(void **state)
+{
+    (void)state;
+    struct job job = {.kind = JOB_HYDRATE, .end = JOB_ENDED, .ended_ns = NOW - 10 * SECOND};
+    struct job_facts f = {.wanted = true, .now_ns = NOW, .job = &job};
+    struct job_step s = job_next(&f);
+    assert_int_equal(s.action, JOB_LEAVE);
+    assert_int_equal(s.again_ns, 20 * SECOND);
+    f.now_ns = NOW + 20 * SECOND;
+    next_is(&f, JOB_DELETE, true);
+    job.ended_ns = NOW + 4000 * SECOND; /* another's clock is an hour ahead */
+    s = job_next(&f);
+    assert_int_equal(s.again_ns, 30 * SECOND);
+    f.wanted = false; /* it has spoken */
+    next_is(&f, JOB_DELETE, false);
+}
+
+static void an_export_for_release_waits_for_one_that_runs_and_follows_it(void **state)
+{
+    (void)state;
+    struct job job = {.kind = JOB_EXPORT_UNPUBLISH, .end = JOB_WORKS};
+    struct job_facts f = {.wanted = true, .kind = JOB_EXPORT_RELEASE, .now_ns = NOW, .job = &job};
+    next_is(&f, JOB_LEAVE, false);
+    job.end = JOB_ENDED;
+    job.ended_ns = NOW;
+    next_is(&f, JOB_DELETE, false);
+}
+
+/* ---- the objects ------------------------------------------------------------------------------------------------- */
+
+static const struct job_options options = {.ns = "cistern-system",
+                                           .image = "cistern:1",
+                                           .account = "cistern-job",
+                                           .priority_class = "cistern-job",
+                                           .broker_url = "https://b",
+                                           .requests_cpu = "10m",
+                                           .requests_memory = "64Mi",
+                                           .limits_memory = "512Mi",
+                                           .ttl_seconds = 300};
+static const struct job_volume volume = {.id = "v1-0123456789ab-0123456789ab",
+                                         .order = "pvc-1",
+                                         .claim = "train/weights",
+                                         .claim_uid = "u1",
+                                         .node = "n1",
+                                         .folder = "/pool/volumes/v1-0123456789ab-0123456789ab"};
+
+static void has_text(const json *j, const char *path, const char *wanted)
+{
+    struct str text;
+    struct err err;
+    if (json_get_str(j, path, &text, &err) < 0)
+        fail_msg("%s", err.text);
+    if (!str_eq(text, str_of(wanted)))
+        fail_msg("%s is '%.*s'", path, STR_FMT(text));
+}
+
+static void a_job_runs_on_the_volumes_node_in_its_folder_and_may_ask_nobody_but_the_broker(void **state)
+{
+    (void)state;
+    struct err err;
+    bool mounts_token = true;
+    auto_json j = job_json(&options, &volume, JOB_HYDRATE);
+    has_text(j, "metadata.name", "hydrate-v1-0123456789ab-0123456789ab");
+    const json *pod = json_at(j, "spec.template.spec");
+    has_text(pod, "nodeName", "n1");
+    has_text(pod, "restartPolicy", "Never");
+    has_text(pod, "priorityClassName", "cistern-job");
+    assert_int_equal(json_get_bool(pod, "automountServiceAccountToken", &mounts_token, &err), 0);
+    assert_false(mounts_token);
+    has_text(pod, "volumes.0.hostPath.path", "/pool/volumes/v1-0123456789ab-0123456789ab");
+    has_text(pod, "volumes.0.hostPath.type", "Directory");
+    has_text(pod, "volumes.1.projected.sources.0.serviceAccountToken.audience", "cistern-broker");
+    has_text(pod, "containers.0.command.1", "hydrate");
+    has_text(pod, "containers.0.command.4", "/volume");
+    has_text(pod, "containers.0.env.1.value", "pvc-1");
+    has_text(pod, "containers.0.securityContext.capabilities.drop.0", "ALL");
+    has_text(j, "spec.podFailurePolicy.rules.0.onPodConditions.0.type", "DisruptionTarget");
+}
+
+static void an_export_holds_its_node(void **state)
+{
+    (void)state;
+    auto_json j = job_json(&options, &volume, JOB_EXPORT_RELEASE);
+    auto_json h = job_json(&options, &volume, JOB_HYDRATE);
+    const json *annotations = json_at(j, "spec.template.metadata.annotations");
+    assert_true(str_eq(json_member_str(annotations, "cluster-autoscaler.kubernetes.io/safe-to-evict"), STR("false")));
+    assert_true(str_eq(json_member_str(json_at(j, "spec.template.metadata.labels"), JOB_LABEL), STR("export")));
+    has_text(j, "spec.template.spec.containers.0.command.6", "release");
+    assert_null(json_member(json_at(h, "spec.template.metadata.annotations"),
+                            "cluster-autoscaler.kubernetes.io/safe-to-evict"));
+}
+
+static void what_was_written_is_read_again(void **state)
+{
+    (void)state;
+    static const enum job_kind kinds[] = {JOB_HYDRATE, JOB_EXPORT_UNPUBLISH, JOB_EXPORT_RELEASE};
+    struct err err;
+    struct job job;
+    for (size_t i = 0; i < countof(kinds); i++) {
+        auto_json j = job_json(&options, &volume, kinds[i]);
+        assert_int_equal(job_read(j, &job, &err), 0);
+        assert_int_equal(job.kind, kinds[i]);
+        assert_int_equal(job.end, JOB_WORKS);
+        assert_true(str_eq(job.order, STR("pvc-1")));
+    }
+}
+
+static void how_it_ended_is_read_from_its_conditions(void **state)
+{
+    (void)state;
+    struct err err;
+    struct job job;
+    auto_json j = NULL;
+    assert_int_equal(
+        json_parse(STR("{\"metadata\":{\"name\":\"x\"},\"status\":{\"conditions\":["
+                       "{\"type\":\"FailureTarget\",\"status\":\"True\"},"
+                       "{\"type\":\"Complete\",\"status\":\"False\"},"
+                       "{\"type\":\"Failed\",\"status\":\"True\",\"lastTransitionTime\":\"1970-01-01T00:00:05Z\"}]}}"),
+                   "job", &j, &err),
+        0);
+    assert_int_equal(job_read(j, &job, &err), 0);
+    assert_int_equal(job.end, JOB_BROKE);
+    assert_int_equal(job.ended_ns, 5 * SECOND);
+    json_set_str(j, "metadata.deletionTimestamp", STR("1970-01-01T00:00:05Z"));
+    assert_int_equal(job_read(j, &job, &err), 0);
+    assert_true(job.deleting);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_is_made_when_it_is_wanted_and_removed_when_it_is_not),
+        cmocka_unit_test(a_try_that_failed_is_made_again_but_not_at_once),
+        cmocka_unit_test(the_wait_doubles_up_to_a_minute_or_to_five),
+        cmocka_unit_test(a_job_that_ended_waits_for_the_nodes_word),
+        cmocka_unit_test(an_export_for_release_waits_for_one_that_runs_and_follows_it),
+        cmocka_unit_test(a_job_runs_on_the_volumes_node_in_its_folder_and_may_ask_nobody_but_the_broker),
+        cmocka_unit_test(an_export_holds_its_node),
+        cmocka_unit_test(what_was_written_is_read_again),
+        cmocka_unit_test(how_it_ended_is_read_from_its_conditions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report.h"
+#include "unit.h"
+#include "util/clock.h"
+
+#define SECOND ((int64_t)NS_PER_SECOND)
+#define MIB (UINT64_C(1) << 20)
+
+static struct api_volume *hydrating(void)
+{
+    struct api_volume *v = api_volume_new();
+    v->node = str_dup(STR("n1"));
+    v->source = str_dup(STR("{\"uri\":\"gs://acme/llama/\"}"));
+    v->status.phase = API_PHASE_HYDRATING;
+    v->status.hydration = (struct api_hydration){.objects_total = 4,
+                                                 .bytes_total = 100 * MIB,
+                                                 .bytes_done = 61 * MIB,
+                                                 .bytes_per_second = 10 * MIB,
+                                                 .eta_seconds = 8,
+                                                 .started_ns = 100 * SECOND};
+    return v;
+}
+
+static void finish(struct api_volume *v)
+{
+    v->status.phase = API_PHASE_READY;
+    v->status.hydration.finished_ns = 110 * SECOND;
+    api_condition_set(&v->status.conditions, API_HYDRATED, API_TRUE, "Done", 1, 110 * SECOND, "%s", "");
+    api_condition_set(&v->status.conditions, API_VERIFIED, API_TRUE, "Done", 1, 110 * SECOND, "%s", "crc32c verified");
+}
+
+static void a_hydration_is_told_once_from_its_start_to_its_end(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct report_memo m = {0};
+    struct report r[REPORTS_MAX];
+    assert_int_equal(report_volume(v, &m, 101 * SECOND, r), 1);
+    assert_string_equal(r[0].reason, "HydrationStarted");
+    assert_string_equal(r[0].text, "100 MiB in 4 objects from gs://acme/llama/ to node n1");
+    assert_int_equal(report_volume(v, &m, 102 * SECOND, r), 0);
+    assert_int_equal(report_volume(v, &m, 161 * SECOND, r), 1);
+    assert_string_equal(r[0].reason, "HydrationProgress");
+    assert_string_equal(r[0].text, "61% (61.0 MiB of 100 MiB) at 10.0 MiB/s, 8.0 s left");
+    assert_int_equal(report_volume(v, &m, 162 * SECOND, r), 0);
+    finish(v);
+    assert_int_equal(report_volume(v, &m, 163 * SECOND, r), 1);
+    assert_string_equal(r[0].reason, "HydrationFinished");
+    assert_string_equal(r[0].text, "100 MiB in 10.0 s (10.0 MiB/s), crc32c verified");
+    assert_int_equal(report_volume(v, &m, 163 * SECOND, r), 0);
+}
+
+static void one_so_quick_that_nobody_saw_it_begin_is_told_whole(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct report_memo m = {0};
+    struct report r[REPORTS_MAX];
+    v->status.phase = API_PHASE_PROVISIONING;
+    assert_int_equal(report_volume(v, &m, 100 * SECOND, r), 0);
+    finish(v);
+    assert_int_equal(report_volume(v, &m, 101 * SECOND, r), 2);
+    assert_string_equal(r[0].reason, "HydrationStarted");
+    assert_string_equal(r[1].reason, "HydrationFinished");
+}
+
+static void what_was_over_before_we_led_is_no_news(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct report_memo m = {0};
+    struct report r[REPORTS_MAX];
+    finish(v);
+    assert_int_equal(report_volume(v, &m, 200 * SECOND, r), 0);
+}
+
+static void a_long_hydration_names_the_way_to_bind_meanwhile(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct report_memo m = {.seen = true, .started = true};
+    struct report r[REPORTS_MAX];
+    struct err err;
+    assert_int_equal(report_volume(v, &m, (100 + 1201) * SECOND, r), 1);
+    assert_non_null(strstr(r[0].text, "gate"));
+    assert_int_equal(api_volume_set_parameter(v, STR("hydration"), STR("gate"), &err), 0);
+    assert_int_equal(report_volume(v, &m, (100 + 1300) * SECOND, r), 1);
+    assert_null(strstr(r[0].text, "gate"));
+}
+
+static void a_fault_is_told_once_under_the_reason_that_it_has(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *id, *reason;
+    } faults[] = {{"CIS1403", "SourceDenied"},  {"CIS1405", "SourceNotFound"},    {"CIS1510", "SourceTooLarge"},
+                  {"CIS1409", "SourceChanged"}, {"CIS1500", "HydrationRetrying"}, {NULL, "HydrationRetrying"}};
+    struct report r[REPORTS_MAX];
+    for (size_t i = 0; i < countof(faults); i++) {
+        auto_api_volume v = hydrating();
+        struct report_memo m = {.seen = true, .started = true, .progress_ns = 100 * SECOND};
+        api_faults_add(&v->status.errors, "part-1", faults[i].id, "DENIED", "no", 1, 100 * SECOND);
+        assert_int_equal(report_volume(v, &m, 101 * SECOND, r), 1);
+        assert_true(r[0].warning);
+        assert_string_equal(r[0].reason, faults[i].reason);
+        assert_string_equal(r[0].text, "no");
+        assert_int_equal(report_volume(v, &m, 102 * SECOND, r), 0);
+    }
+    struct api_fault f = {.id = (char *)"CIS1500"};
+    assert_string_equal(report_reason(&f, true), "HydrationFailed");
+}
+
+static void a_blank_volume_is_no_news(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct report_memo m = {0};
+    struct report r[REPORTS_MAX];
+    free(v->source);
+    v->source = NULL;
+    assert_int_equal(report_volume(v, &m, 200 * SECOND, r), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_hydration_is_told_once_from_its_start_to_its_end),
+        cmocka_unit_test(one_so_quick_that_nobody_saw_it_begin_is_told_whole),
+        cmocka_unit_test(what_was_over_before_we_led_is_no_news),
+        cmocka_unit_test(a_long_hydration_names_the_way_to_bind_meanwhile),
+        cmocka_unit_test(a_fault_is_told_once_under_the_reason_that_it_has),
+        cmocka_unit_test(a_blank_volume_is_no_news),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

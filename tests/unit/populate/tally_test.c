@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tally.h"
+#include "unit.h"
+#include "util/clock.h"
+
+#define SECOND ((int64_t)NS_PER_SECOND)
+#define NOW (1000 * SECOND)
+
+static struct api_source *source_of(const char *spec)
+{
+    struct err err;
+    struct api_source *s = NULL;
+    auto_json j = NULL;
+    auto_json parsed = NULL;
+    assert_int_equal(json_parse(STR("{\"apiVersion\":\"cistern.io/v1alpha1\",\"kind\":\"BucketSource\",\"metadata\":"
+                                    "{\"name\":\"llama\",\"namespace\":\"train\",\"uid\":\"s1\",\"generation\":3}}"),
+                                "source", &j, &err),
+                     0);
+    assert_int_equal(json_parse(str_of(spec), "spec", &parsed, &err), 0);
+    json_set(j, "spec", take(&parsed));
+    assert_int_equal(api_source_read(j, &s, &err), 0);
+    return s;
+}
+
+static void add(struct api_source *s, unsigned phase, int64_t started_ns, uint64_t bytes, const char *error_id,
+                int64_t error_ns)
+{
+    auto_api_volume v = api_volume_new();
+    v->meta.created_ns = 10 * SECOND;
+    v->status.phase = phase;
+    v->status.hydration.started_ns = started_ns;
+    v->status.hydration.bytes_total = bytes;
+    v->status.hydration.objects_total = bytes / 10;
+    if (error_id)
+        api_faults_add(&v->status.errors, "a/b", error_id, "DENIED", "refused", 1, error_ns);
+    tally_add(s, v);
+}
+
+static void is(const struct api_source *s, const char *type, enum api_truth status)
+{
+    const struct api_condition *c = api_condition_find(&s->status.conditions, type);
+    assert_non_null(c);
+    assert_int_equal(c->status, status);
+}
+
+static void a_source_that_nobody_used_is_accepted_and_pending(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/70b/\",\"endpoint\":\"http://127.0.0.1:9\"}");
+    tally_begin(s);
+    tally_end(s, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_PENDING);
+    assert_int_equal(s->status.observed_generation, 3);
+    is(s, API_ACCEPTED, API_TRUE);
+    is(s, API_READY, API_UNKNOWN);
+    assert_string_equal(s->status.scheme, "s3");
+    assert_string_equal(s->status.bucket, "acme");
+    assert_string_equal(s->status.prefix, "llama/70b/");
+    assert_string_equal(s->status.identity_method, "auto");
+    assert_int_equal(s->status.first_used_ns, 0);
+}
+
+static void volumes_are_counted_and_the_last_listing_is_kept(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\"}");
+    tally_begin(s);
+    add(s, API_PHASE_NONE, 0, 0, NULL, 0);
+    add(s, API_PHASE_READY, 20 * SECOND, 2000, NULL, 0);
+    add(s, API_PHASE_HYDRATING, 30 * SECOND, 3000, NULL, 0);
+    add(s, API_PHASE_LISTING, 40 * SECOND, 77, NULL, 0); /* not whole yet */
+    add(s, API_PHASE_FAILED, 10 * SECOND, 1000, NULL, 0);
+    tally_end(s, NOW);
+    assert_int_equal(s->status.volumes_pending, 1);
+    assert_int_equal(s->status.volumes_hydrating, 2);
+    assert_int_equal(s->status.volumes_ready, 1);
+    assert_int_equal(s->status.volumes_failed, 1);
+    assert_int_equal(s->status.bytes, 3000);
+    assert_int_equal(s->status.suggested_bytes, tally_suggested_bytes(3000));
+    assert_int_equal(s->status.phase, API_SOURCE_READY);
+    assert_int_equal(s->status.first_used_ns, 10 * SECOND);
+    is(s, API_READY, API_TRUE);
+
+    tally_begin(s); /* all volumes are gone; what is known of the bucket stays */
+    tally_end(s, NOW);
+    assert_int_equal(s->status.volumes_ready + s->status.volumes_failed, 0);
+    assert_int_equal(s->status.bytes, 3000);
+    is(s, API_LISTED, API_TRUE);
+}
+
+static void an_error_degrades_until_a_later_listing(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\",\"serviceAccountName\":\"trainer\"}");
+    tally_begin(s);
+    add(s, API_PHASE_READY, 20 * SECOND, 2000, NULL, 0);
+    add(s, API_PHASE_FAILED, 0, 0, "CIS1403", 30 * SECOND);
+    tally_end(s, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_DEGRADED);
+    is(s, API_IDENTITY_READY, API_FALSE);
+    assert_string_equal(s->status.error_id, "CIS1403");
+    assert_string_equal(s->status.identity_principal, "ns/train/sa/trainer");
+
+    tally_begin(s);
+    add(s, API_PHASE_HYDRATING, 40 * SECOND, 2000, NULL, 0);
+    tally_end(s, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_READY);
+    is(s, API_IDENTITY_READY, API_TRUE);
+    assert_string_equal(s->status.error_id, "CIS1403"); /* the last one, still */
+}
+
+static void a_spec_that_is_not_served_is_invalid_and_says_why(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\",\"consistency\":\"versions\"}");
+    tally_begin(s);
+    tally_end(s, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_INVALID);
+    is(s, API_ACCEPTED, API_FALSE);
+    is(s, API_READY, API_FALSE);
+    assert_non_null(strstr(api_condition_find(&s->status.conditions, API_ACCEPTED)->message, "consistency"));
+}
+
+static void the_size_to_ask_for_has_room_and_no_overflow(void **state)
+{
+    (void)state;
+    assert_int_equal(tally_suggested_bytes(0), 1 << 30);
+    assert_int_equal(tally_suggested_bytes(UINT64_C(100) << 30), UINT64_C(106) << 30);
+    assert_int_equal(tally_suggested_bytes(UINT64_MAX), UINT64_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_source_that_nobody_used_is_accepted_and_pending),
+        cmocka_unit_test(volumes_are_counted_and_the_last_listing_is_kept),
+        cmocka_unit_test(an_error_degrades_until_a_later_listing),
+        cmocka_unit_test(a_spec_that_is_not_served_is_invalid_and_says_why),
+        cmocka_unit_test(the_size_to_ask_for_has_room_and_no_overflow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
