@@ -70,7 +70,7 @@ static int answer(struct control *c, struct rpc_call *call, const char *name, st
     if (release_is_tombstone(v))
         return 0;
     r = release_describe(v, err);
-    if (v->status.phase == API_PHASE_EXPORT_FAILED)
+    if (v->status.phase == API_PHASE_EXPORT_FAILED && r == -ERR_BUSY)
         volume_tell(c, v, "ExportBlocksDelete", err);
     return r;
 }

@@ -11,10 +11,15 @@ bool release_is_tombstone(const struct api_volume *v)
     return v->release_requested && api_condition_is(&v->status.conditions, API_NODE_GONE, API_TRUE);
 }
 
+/* Files that could not be sent keep it, unless they may go: then the node is still to act on that. */
+static bool is_kept(const struct api_volume *v)
+{
+    return v->status.phase == API_PHASE_EXPORT_FAILED && !v->release_discard;
+}
+
 bool release_is_settled(const struct api_volume *v)
 {
-    return v->status.phase == API_PHASE_RELEASED || v->status.phase == API_PHASE_EXPORT_FAILED ||
-           release_is_tombstone(v);
+    return v->status.phase == API_PHASE_RELEASED || is_kept(v) || release_is_tombstone(v);
 }
 
 static int not_exported(const struct api_volume *v, struct err *err)
@@ -37,7 +42,7 @@ int release_describe(const struct api_volume *v, struct err *err)
     char left[BYTES_TEXT_MAX];
     const struct api_condition *mounted = api_condition_find(&v->status.conditions, API_MOUNTED);
     const struct api_condition *gone = api_condition_find(&v->status.conditions, API_NODE_GONE);
-    if (v->status.phase == API_PHASE_EXPORT_FAILED)
+    if (is_kept(v))
         return not_exported(v, err);
     if (gone && gone->status == API_UNKNOWN) {
         err_set(err, ERR_PENDING, "volume '%s': its node %s is not there", v->volume_id, v->node);

@@ -142,6 +142,10 @@ static void a_release_says_what_it_waits_for(void **state)
     assert_string_equal(err.text, "volume 'v1-0123456789ab-ba9876543210': 3 of 12 files not exported, first "
                                   "ckpt/step-900.pt: 503");
     assert_int_equal(err.id, 1503);
+    v->release_discard = true; /* the node has still to act on that */
+    assert_false(release_is_settled(v));
+    assert_int_equal(release_describe(v, &err), -ERR_BUSY);
+    assert_int_equal(err.id, 3013);
 }
 
 int main(void)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Releases and the leader's clean-up: nothing goes that was not asked for, and nothing stays that nobody has."""
+
+import signal
+import time
+
+import grpc
+import pytest
+from integration.lib.control import (GIB, NAMESPACE, POOLS, VOLUMES, condition, eventually, make_claim, make_pv, new_name,
+                                     order, remove)
+
+Code = grpc.StatusCode
+QUICK = ("--node-gone-grace=2s", "--sweep-interval=1s")
+
+
+def made(controller, cluster, **options):
+    name = new_name()
+    return name, controller.create(name, node="node-a", **options).volume_id
+
+
+def status_of(cluster, name, kind):
+    return {c["type"]: c for c in (order(cluster, name) or {}).get("status", {}).get("conditions", [])}.get(kind)
+
+
+# ---- release ----------------------------------------------------------------------------------------------------------
+
+def test_a_volume_goes_when_its_node_says_so_and_the_order_with_it(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    controller.delete(volume_id)
+    assert order(cluster, name) is None and node.volumes == {}
+    controller.delete(volume_id)
+
+
+def test_a_release_tells_what_is_left_and_then_ends(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    answers = node.releases
+    node.releases = lambda order: {"phase": "Exporting", "export": {"pendingObjects": 3, "pendingBytes": 2048},
+                                   "conditions": [condition("Provisioned", "True", "Made")]}
+    code, text = controller.delete_fails(volume_id, timeout=4)
+    assert code == Code.ABORTED and "3 files, 2.00 KiB, are still to be exported" in text
+    assert order(cluster, name)["spec"]["release"] == {"requested": True, "discard": False}
+    node.releases = answers
+    node.look()
+    eventually(lambda: order(cluster, name) is None)  # the leader need not wait for the next call
+    controller.delete(volume_id)
+
+
+def test_a_file_that_is_not_exported_keeps_the_volume_until_an_administrator_says_its_id(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    claim = make_claim(cluster, "c", volume=name)
+    make_pv(cluster, name, volume_id, claim)
+
+    def fail_unless_discarded(asked):
+        if asked["spec"]["release"].get("discard"):
+            return node.release(asked)
+        return {"phase": "ExportFailed", "conditions": [condition("Provisioned", "True", "Made")], "export": {
+            "failedObjects": 3, "doneObjects": 9, "failed": [{"path": "ckpt/step-900.pt", "id": "CIS1503",
+                                                              "message": "503"}]}}
+    node.releases = fail_unless_discarded
+    code, text = controller.delete_fails(volume_id)
+    assert code == Code.FAILED_PRECONDITION
+    assert "3 of 12 files not exported, first ckpt/step-900.pt: 503 (CIS1503" in text
+    told = eventually(lambda: [e for e in cluster.get("/api/v1/events")["items"] if e["reason"] == "ExportBlocksDelete"])
+    assert told[0]["involvedObject"]["kind"] in ("PersistentVolume", "PersistentVolumeClaim")
+    path = f"/api/v1/persistentvolumes/{name}"
+    cluster.patch(path, {"metadata": {"annotations": {"cistern.io/discard-unexported": "v1-another"}}})
+    assert controller.delete_fails(volume_id)[0] == Code.FAILED_PRECONDITION
+    cluster.patch(path, {"metadata": {"annotations": {"cistern.io/discard-unexported": volume_id}}})
+    controller.delete(volume_id)
+    assert order(cluster, name) is None
+
+
+def test_a_word_on_a_copied_manifest_discards_nothing(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    make_pv(cluster, "copy", volume_id, annotations={"cistern.io/discard-unexported": volume_id})
+    node.releases = lambda asked: None
+    controller.delete_fails(volume_id, timeout=3)
+    assert order(cluster, name)["spec"]["release"]["discard"] is False
+
+
+def test_a_primes_volume_that_was_never_handed_over_is_discarded(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    prime = make_claim(cluster, "prime-1", NAMESPACE, volume=name)
+    make_pv(cluster, name, volume_id, prime)
+    node.releases = lambda asked: None
+    controller.delete_fails(volume_id, timeout=3)
+    assert order(cluster, name)["spec"]["release"]["discard"] is True
+
+
+def test_a_mounted_volume_is_not_released(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    node.releases = lambda asked: {"phase": "Ready", "conditions": [condition("Provisioned", "True", "Made"),
+                                                                    condition("Mounted", "True", "Staged")]}
+    code, text = controller.delete_fails(volume_id, timeout=4)
+    assert code == Code.FAILED_PRECONDITION and "still mounted on node node-a" in text
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_controller_that_ends_in_the_middle_of_a_release_is_followed_by_one_that_ends_it(cluster, nodes, controllers, how):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    answers, node.releases = node.releases, lambda asked: None
+    controller.delete_fails(volume_id, timeout=2)
+    controller.stop(how)
+    node.releases = answers
+    node.look()
+    assert order(cluster, name)["status"]["phase"] == "Released"
+    controller.start()
+    eventually(lambda: order(cluster, name) is None, seconds=40)
+    controller.delete(volume_id)
+
+
+# ---- clean-up ---------------------------------------------------------------------------------------------------------
+
+def test_deleting_an_order_by_hand_destroys_nothing_and_says_so(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    cluster.delete(f"{VOLUMES}/{name}")
+    held = eventually(lambda: status_of(cluster, name, "DeletionHeld"))
+    assert held["status"] == "True" and "destroys nothing" in held["message"]
+    assert list(node.volumes) == [name]
+    assert "release" not in order(cluster, name)["spec"]
+    controller.delete(volume_id)
+    assert order(cluster, name) is None
+
+
+
+def test_a_node_that_does_not_come_back_gives_its_volumes_up_and_stays_as_a_tombstone(cluster, nodes, controllers):
+    node, controller = nodes(), controllers("controller-0", "--node-gone-grace=5s")
+    name, volume_id = made(controller, cluster)
+    claim = make_claim(cluster, "c", volume=name)
+    make_pv(cluster, name, volume_id, claim)
+    node.stop()
+    node.delete_node()
+    assert eventually(lambda: status_of(cluster, name, "NodeGone"))["status"] == "Unknown"
+    code, text = controller.delete_fails(volume_id, timeout=2)
+    assert code == Code.ABORTED and "its node node-a is not there" in text
+    eventually(lambda: status_of(cluster, name, "NodeGone")["status"] == "True")
+    assert order(cluster, name)["status"]["phase"] == "Lost"
+    controller.delete(volume_id)  # the PersistentVolume need not wait
+    assert order(cluster, name)["spec"]["release"]["requested"] is True
+    eventually(lambda: [e for e in cluster.get("/api/v1/events")["items"] if e["reason"] == "VolumeLost"])
+
+
+def test_a_node_that_comes_back_in_time_has_its_volumes(cluster, nodes, controllers):
+    node, controller = nodes(), controllers("controller-0", "--node-gone-grace=60s", "--sweep-interval=1s")
+    name, _ = made(controller, cluster)
+    node.delete_node()
+    eventually(lambda: status_of(cluster, name, "NodeGone")["status"] == "Unknown" if status_of(cluster, name, "NodeGone")
+               else False)
+    cluster.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}})
+    eventually(lambda: status_of(cluster, name, "NodeGone")["status"] == "False")
+    assert "release" not in order(cluster, name)["spec"]
+
+
+def test_a_node_whose_kubelet_renews_its_lease_is_not_gone(cluster, nodes, controllers):
+    node, controller = nodes(), controllers("controller-0", *QUICK)
+    name, _ = made(controller, cluster)
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    cluster.create(lease, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-a"},
+                           "spec": {"renewTime": time.strftime("%Y-%m-%dT%H:%M:%S.000000Z",
+                                                               time.gmtime(time.time() + 3600))}})
+    node.delete_node()
+    time.sleep(4)
+    assert status_of(cluster, name, "NodeGone") is None
+    remove(cluster, f"{lease}/node-a")
