@@ -166,6 +166,7 @@ static char *call_body(const struct broker_source *s)
     auto_json j = json_new_object();
     json_set_str(j, "volume", str_of(s->volume));
     json_set_str(j, "for", str_of(s->purpose));
+    json_set_str(j, "scheme", str_of(s->scheme));
     if (creds_refused_print(s->creds, refused))
         json_set_str(j, "refused", str_of(refused));
     return json_text(j, 0);

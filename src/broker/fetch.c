@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fetch.h"
+#include "util/base64.h"
+#include "util/clock.h"
+#include "util/metric.h"
+#include "util/names.h"
+#include <stdio.h>
+
+enum { TOKEN_SECONDS = 3600, SECRET_MAX = 64 << 10 };
+
+#define LIFE_MAX_NS (3600 * (int64_t)NS_PER_SECOND)
+#define SECRET_LIFE_NS (900 * (int64_t)NS_PER_SECOND) /* of keys that say nothing: so soon a new Secret is seen */
+
+#define ROLE_ANNOTATION "eks.amazonaws.com/role-arn"
+#define EMAIL_ANNOTATION "iam.gke.io/gcp-service-account"
+
+/* What the tree of an answer holds is wiped where it is: nobody reads it again. */
+static void wipe(struct str secret)
+{
+    if (secret.len)
+        explicit_bzero((char *)(uintptr_t)secret.ptr, secret.len);
+}
+
+static int look_at(const struct fetcher *f, const struct kube_resource *kind, const struct route *r, json **ret,
+                   struct err *err)
+{
+    const struct kube_request get = {
+        .verb = KUBE_GET, .resource = kind, .ns = str_of(r->ns), .name = str_of(r->name), .exempt = true};
+    int code = kube_call(f->kube, &get, ret, err);
+    if (code == -ERR_NOT_FOUND) {
+        err_set(err, ERR_NOT_FOUND, "there is no %s '%s/%s'", kind->kind, r->ns, r->name);
+        return err_advise(err, 1906, "make it, or name another one in a new BucketSource");
+    }
+    if (code == -ERR_DENIED)
+        return err_advise(
+            err, 1905, "bind ClusterRole cistern-credentials to service account %s/cistern-controller in namespace %s",
+            f->own_ns, r->ns);
+    return code;
+}
+
+/* ---- Secret ------------------------------------------------------------------------------------------------------ */
+
+/* A value of the Secret, decoded; the caller wipes it. NULL: there is no such key. */
+static char *secret_value(const json *secret, const char *key)
+{
+    const json *data = json_at(secret, "data");
+    struct str encoded = data ? json_member_str(data, key) : STR_NULL;
+    struct sbuf b;
+    struct err ignored;
+    char *text = NULL;
+    if (encoded.len == 0 || encoded.len > SECRET_MAX)
+        return NULL;
+    sbuf_init(&b, SECRET_MAX);
+    if (base64_parse(encoded, &b, &ignored) < 0 || sbuf_take(&b, &text, &ignored) < 0)
+        text = NULL;
+    sbuf_done(&b);
+    wipe(encoded);
+    return text;
+}
+
+static int lacks(const struct route *r, const char *what, struct err *err)
+{
+    err_set(err, ERR_DENIED, "Secret '%s/%s' has no %s", r->ns, r->name, what);
+    return err_advise(err, 1907, "it holds access_key_id and secret_access_key, or service_account.json");
+}
+
+static void wipe_text(char *own_text)
+{
+    if (own_text)
+        wipe(str_of(own_text));
+    free(own_text);
+}
+
+static int keys_of(const struct route *r, const json *secret, struct fetched *ret, struct err *err)
+{
+    auto_identity i = identity_new();
+    i->access_key_id = secret_value(secret, "access_key_id");
+    i->secret = secret_value(secret, "secret_access_key");
+    i->session_token = secret_value(secret, "session_token");
+    if (!i->access_key_id || !i->secret)
+        return lacks(r, "access_key_id or no secret_access_key", err);
+    ret->identity = take(&i);
+    return 0;
+}
+
+static int go_secret(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
+                     struct err *err)
+{
+    auto_json secret = NULL;
+    int code = look_at(f, &kube_secrets, r, &secret, err);
+    if (code < 0)
+        return code;
+    snprintf(ret->method, sizeof ret->method, "secret");
+    snprintf(ret->principal, sizeof ret->principal, "secret %s/%s", r->ns, r->name);
+    if (strcmp(r->scheme, "s3") == 0)
+        return keys_of(r, secret, ret, err);
+    char *key = secret_value(secret, "service_account.json");
+    if (!key)
+        return lacks(r, "service_account.json", err);
+    const struct grant g = {.kind = GRANT_GCP_KEY, .key = str_of(key)};
+    code = grant_exchange(&g, f->worker, &ret->identity, retry_after_ns, err);
+    wipe_text(key);
+    if (code < 0 && err->code == ERR_INVALID) {
+        err_wrap(err, "Secret '%s/%s'", r->ns, r->name);
+        return err_advise(err, 1907, "service_account.json is the key file of a service account");
+    }
+    return code;
+}
+
+/* ---- service account --------------------------------------------------------------------------------------------- */
+
+bool fetch_may_ask_for(const struct fetcher *f, struct str audience)
+{
+    if (str_eq(audience, STR("sts.amazonaws.com")) || str_eq(audience, STR("sts.amazonaws.com.cn")))
+        return true;
+    if (str_starts(audience, STR("//iam.googleapis.com/")) || str_starts(audience, STR("https://iam.googleapis.com/")))
+        return true;
+    if (str_ends(audience, STR(".svc.id.goog")) && str_find(audience, '/') < 0 && str_find(audience, ':') < 0)
+        return true;
+    for (size_t i = 0; i < f->audience_count; i++)
+        if (str_eq(audience, str_of(f->audiences[i])))
+            return true;
+    return false;
+}
+
+static int check_opt_in(const struct fetcher *f, const struct route *r, const json *annotations, struct err *err)
+{
+    if (!f->require_opt_in ||
+        (annotations && str_eq(json_member_str(annotations, NAME_ANNOTATION_OPT_IN), STR("true"))))
+        return 0;
+    err_set(err, ERR_DENIED, "service account '%s/%s' does not let volumes use it", r->ns, r->name);
+    return err_advise(err, 1904, "kubectl annotate serviceaccount -n %s %s " NAME_ANNOTATION_OPT_IN "=true", r->ns,
+                      r->name);
+}
+
+/* *ret is the caller's, to be wiped. */
+static int mint(const struct fetcher *f, const struct route *r, struct str audience, char **ret, struct err *err)
+{
+    auto_json asked = json_new_object();
+    auto_json answer = NULL;
+    json *audiences = json_new_array();
+    struct str token;
+    if (!fetch_may_ask_for(f, audience)) {
+        err_set(err, ERR_DENIED, "no token of service account '%s/%s' is made for the audience '%.*s'", r->ns, r->name,
+                STR_FMT(str_sub(audience, 0, 160)));
+        return err_advise(err, 1908, "correct identity.audience; or add it to identity.audiences of the installation");
+    }
+    json_append_str(audiences, audience);
+    json_set_str(asked, "apiVersion", STR("authentication.k8s.io/v1"));
+    json_set_str(asked, "kind", STR("TokenRequest"));
+    json_set(asked, "spec.audiences", audiences);
+    json_set_u64(asked, "spec.expirationSeconds", TOKEN_SECONDS);
+    int code = kube_call(f->kube,
+                         &(struct kube_request){.verb = KUBE_CREATE,
+                                                .resource = &kube_service_accounts,
+                                                .ns = str_of(r->ns),
+                                                .name = str_of(r->name),
+                                                .subresource = "token",
+                                                .body = asked,
+                                                .exempt = true},
+                         &answer, err);
+    if (code == -ERR_DENIED)
+        return err_advise(
+            err, 1905, "bind ClusterRole cistern-credentials to service account %s/cistern-controller in namespace %s",
+            f->own_ns, r->ns);
+    if (code == 0)
+        code = json_get_str(answer, "status.token", &token, err);
+    if (code < 0)
+        return code;
+    *ret = str_dup(token);
+    wipe(token);
+    return 0;
+}
+
+static int exchange_minted(const struct fetcher *f, const struct route *r, struct str audience, struct grant *g,
+                           struct fetched *ret, uint64_t *retry_after_ns, struct err *err)
+{
+    char *token = NULL;
+    int code = mint(f, r, audience, &token, err);
+    if (code < 0)
+        return code;
+    g->token = str_of(token);
+    code = grant_exchange(g, f->worker, &ret->identity, retry_after_ns, err);
+    wipe_text(token);
+    return code < 0 ? err_wrap(err, "service account '%s/%s'", r->ns, r->name) : 0;
+}
+
+static int cannot(const struct route *r, const char *why, const char *advice, struct err *err)
+{
+    err_set(err, ERR_DENIED, "service account '%s/%s' %s", r->ns, r->name, why);
+    return err_advise(err, 1908, "%s", advice);
+}
+
+static int go_irsa(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
+                   uint64_t *retry_after_ns, struct err *err)
+{
+    struct str role = annotations ? json_member_str(annotations, ROLE_ANNOTATION) : STR_NULL;
+    char session[64];
+    if (role.len == 0)
+        return cannot(r, "has no annotation " ROLE_ANNOTATION,
+                      "annotate it with the role's ARN; EKS Pod Identity does not reach Jobs, see docs/identity.md",
+                      err);
+    snprintf(session, sizeof session, "cistern-%.20s-%.30s", r->ns, r->name);
+    struct grant g = {.kind = GRANT_AWS_TOKEN,
+                      .role_arn = role,
+                      .region = r->region ? str_of(r->region) : STR_NULL,
+                      .session = str_of(session)};
+    snprintf(ret->method, sizeof ret->method, "irsa");
+    snprintf(ret->principal, sizeof ret->principal, "%.*s", STR_FMT(role));
+    return exchange_minted(f, r, r->audience ? str_of(r->audience) : STR("sts.amazonaws.com"), &g, ret, retry_after_ns,
+                           err);
+}
+
+/* Google takes the token of a GKE cluster itself, or that of any issuer that a provider of a pool knows. */
+static int go_google(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
+                     uint64_t *retry_after_ns, struct err *err)
+{
+    char pool[256], sts_audience[1024];
+    struct str email = annotations ? json_member_str(annotations, EMAIL_ANNOTATION) : STR_NULL;
+    bool is_wif = r->method == IDENTITY_WIF || (r->method == IDENTITY_AUTO && r->provider);
+    struct str asked;
+    if (is_wif && !r->provider)
+        return cannot(r, "is to be federated, and no provider is named",
+                      "set identity.provider: //iam.googleapis.com/projects/N/locations/global/...", err);
+    if (!is_wif && (!f->gke_project || !f->gke_provider))
+        return cannot(r, "needs the cluster's workload identity, and this installation names none",
+                      "set identity.gke.project and identityProvider; or identity.provider; or use a Secret", err);
+    snprintf(ret->method, sizeof ret->method, "%s", is_wif ? "wif" : "gke");
+    if (is_wif) {
+        snprintf(sts_audience, sizeof sts_audience, "%s", r->provider);
+        asked = str_of(r->audience ? r->audience : r->provider);
+    } else {
+        snprintf(pool, sizeof pool, "%s.svc.id.goog", f->gke_project);
+        snprintf(sts_audience, sizeof sts_audience, "identitynamespace:%s:%s", pool, f->gke_provider);
+        asked = str_of(pool);
+    }
+    struct grant g = {.kind = GRANT_GCP_TOKEN, .audience = str_of(sts_audience), .email = email};
+    if (email.len)
+        snprintf(ret->principal, sizeof ret->principal, "%.*s", STR_FMT(email));
+    else
+        snprintf(ret->principal, sizeof ret->principal, "ns/%s/sa/%s", r->ns, r->name);
+    return exchange_minted(f, r, asked, &g, ret, retry_after_ns, err);
+}
+
+static int go_account(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
+                      struct err *err)
+{
+    auto_json account = NULL;
+    int code = look_at(f, &kube_service_accounts, r, &account, err);
+    if (code < 0)
+        return code;
+    const json *annotations = json_at(account, "metadata.annotations");
+    code = check_opt_in(f, r, annotations, err);
+    if (code < 0)
+        return code;
+    return strcmp(r->scheme, "s3") == 0 ? go_irsa(f, r, annotations, ret, retry_after_ns, err)
+                                        : go_google(f, r, annotations, ret, retry_after_ns, err);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static int go_driver(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
+                     struct err *err)
+{
+    struct grant g = {.kind = strcmp(r->scheme, "s3") == 0 ? GRANT_AWS_OWN : GRANT_GCP_OWN,
+                      .region = r->region ? str_of(r->region) : STR_NULL};
+    snprintf(ret->method, sizeof ret->method, "metadata");
+    snprintf(ret->principal, sizeof ret->principal, "the driver itself");
+    return grant_exchange(&g, f->worker, &ret->identity, retry_after_ns, err);
+}
+
+static void go_anonymous(struct fetched *ret)
+{
+    ret->identity = identity_new();
+    ret->identity->anonymous = true;
+    snprintf(ret->method, sizeof ret->method, "anonymous");
+    snprintf(ret->principal, sizeof ret->principal, "anonymous");
+}
+
+/* An identity that says nothing of its end gets one, and none is used for longer than an hour: who asks again then sees
+ * what has changed. */
+static void bound_life(const struct route *r, struct identity *i)
+{
+    int64_t now = clock_wall_ns(), most = now + (r->kind == ROUTE_SECRET ? SECRET_LIFE_NS : LIFE_MAX_NS);
+    if (r->kind == ROUTE_SECRET && i->expires_ns)
+        most = now + LIFE_MAX_NS;
+    if (i->expires_ns == 0 || i->expires_ns > most)
+        i->expires_ns = most;
+}
+
+static void count(const struct fetched *f, bool done)
+{
+    struct metric *exchanges =
+        metric_new(METRIC_COUNTER, "cistern_token_exchanges_total", "Fetches of credentials.", "method,result", NULL);
+    metric_add(metric_series(exchanges, f->method[0] ? f->method : "none", done ? "ok" : "error"), 1);
+}
+
+int fetch_route(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *ret_retry_after_ns,
+                struct err *err)
+{
+    struct fetched got = {0};
+    int code = 0;
+    *ret_retry_after_ns = 0;
+    switch (r->kind) {
+    case ROUTE_ANONYMOUS:
+        go_anonymous(&got);
+        break;
+    case ROUTE_SECRET:
+        code = go_secret(f, r, &got, ret_retry_after_ns, err);
+        break;
+    case ROUTE_ACCOUNT:
+        code = go_account(f, r, &got, ret_retry_after_ns, err);
+        break;
+    case ROUTE_DRIVER:
+        code = go_driver(f, r, &got, ret_retry_after_ns, err);
+        break;
+    }
+    count(&got, code == 0);
+    if (code < 0)
+        return code;
+    bound_life(r, got.identity);
+    *ret = got;
+    return 0;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "publish.h"
+#include "util/base64.h"
+#include "util/clock.h"
+#include <stdio.h>
+
+enum { VALUE_MAX = 256 << 10, NAME_MAX_BYTES = 300 };
+
+#define BUNDLE_KEY "ca.crt"
+
+/* Each text of a set, and its key in the Secret: those that TLS Secrets have are as there. */
+static const struct field {
+    const char *key;
+    size_t offset;
+} fields[] = {
+    {"authority.crt", offsetof(struct cert_set, authority.certificate)},
+    {"authority.key", offsetof(struct cert_set, authority.key)},
+    {"next.crt", offsetof(struct cert_set, next.certificate)},
+    {"next.key", offsetof(struct cert_set, next.key)},
+    {"tls.crt", offsetof(struct cert_set, server.certificate)},
+    {"tls.key", offsetof(struct cert_set, server.key)},
+    {BUNDLE_KEY, offsetof(struct cert_set, bundle)},
+};
+
+static char **text_at(struct cert_set *s, const struct field *f)
+{
+    return (char **)(void *)((char *)s + f->offset);
+}
+
+static bool leads(const struct publisher *p)
+{
+    return !p->lease || kube_lease_is_held(p->lease);
+}
+
+/* ---- the Secret -------------------------------------------------------------------------------------------------- */
+
+static void read_secret(const json *secret, struct cert_set *ret)
+{
+    const json *data = json_at(secret, "data");
+    struct err ignored;
+    for (size_t i = 0; data && i < countof(fields); i++) {
+        struct str encoded = json_member_str(data, fields[i].key);
+        struct sbuf b;
+        sbuf_init(&b, VALUE_MAX);
+        /* What cannot be read is as if it were not there: cert_step makes it anew. */
+        if (encoded.len && base64_parse(encoded, &b, &ignored) == 0 &&
+            sbuf_take(&b, text_at(ret, &fields[i]), &ignored) < 0)
+            *text_at(ret, &fields[i]) = NULL;
+        sbuf_done(&b);
+    }
+}
+
+static json *secret_of(const struct publisher *p, struct cert_set *s, struct str version)
+{
+    json *j = json_new_object();
+    json *data = json_new_object();
+    json_set_str(j, "apiVersion", STR("v1"));
+    json_set_str(j, "kind", STR("Secret"));
+    json_set_str(j, "metadata.name", STR(PUBLISH_SECRET));
+    json_set_str(j, "metadata.namespace", str_of(p->ns));
+    if (version.len)
+        json_set_str(j, "metadata.resourceVersion", version);
+    for (size_t i = 0; i < countof(fields); i++) {
+        const char *text = *text_at(s, &fields[i]);
+        auto_sbuf b;
+        sbuf_init(&b, VALUE_MAX);
+        if (!text)
+            continue;
+        base64_add(&b, text, strlen(text));
+        auto_json value = json_new_object();
+        json_set_str(value, "v", sbuf_str(&b));
+        json_set_member(data, fields[i].key, json_take_at(value, "v"));
+        explicit_bzero(b.ptr, b.len);
+    }
+    json_set(j, "data", data);
+    return j;
+}
+
+static struct kube_request about(const struct publisher *p, const struct kube_resource *kind, const char *name)
+{
+    return (struct kube_request){.resource = kind, .ns = str_of(p->ns), .name = str_of(name), .exempt = true};
+}
+
+static int load(const struct publisher *p, struct cert_set *ret, char **ret_version, struct err *err)
+{
+    auto_json secret = NULL;
+    struct str version = STR_NULL;
+    struct kube_request r = about(p, &kube_secrets, PUBLISH_SECRET);
+    r.verb = KUBE_GET;
+    int code = kube_call(p->kube, &r, &secret, err);
+    if (code == -ERR_NOT_FOUND)
+        return 0;
+    if (code == 0)
+        code = json_get_str(secret, "metadata.resourceVersion", &version, err);
+    if (code < 0)
+        return code;
+    read_secret(secret, ret);
+    *ret_version = str_dup(version);
+    return 0;
+}
+
+static int store(const struct publisher *p, struct cert_set *s, const char *version, struct err *err)
+{
+    auto_json j = secret_of(p, s, version ? str_of(version) : STR_NULL);
+    struct kube_request r = about(p, &kube_secrets, PUBLISH_SECRET);
+    r.verb = version ? KUBE_REPLACE : KUBE_CREATE; /* another leader's write in between makes either fail */
+    r.name = version ? r.name : STR_NULL;
+    r.body = j;
+    r.fence = p->lease;
+    return kube_call(p->kube, &r, NULL, err);
+}
+
+/* ---- the ConfigMap ----------------------------------------------------------------------------------------------- */
+
+static int load_bundle(const struct publisher *p, char **ret, struct err *err)
+{
+    auto_json map = NULL;
+    struct kube_request r = about(p, &kube_config_maps, PUBLISH_CONFIG_MAP);
+    r.verb = KUBE_GET;
+    int code = kube_call(p->kube, &r, &map, err);
+    if (code == -ERR_NOT_FOUND)
+        return 0;
+    if (code < 0)
+        return code;
+    const json *data = json_at(map, "data");
+    struct str bundle = data ? json_member_str(data, BUNDLE_KEY) : STR_NULL;
+    *ret = bundle.len ? str_dup(bundle) : NULL;
+    return 0;
+}
+
+static int store_bundle(const struct publisher *p, const char *bundle, struct err *err)
+{
+    auto_json j = json_new_object();
+    auto_json value = json_new_object();
+    json *data = json_new_object();
+    json_set_str(value, "v", str_of(bundle));
+    json_set_member(data, BUNDLE_KEY, json_take_at(value, "v"));
+    json_set_str(j, "apiVersion", STR("v1"));
+    json_set_str(j, "kind", STR("ConfigMap"));
+    json_set_str(j, "metadata.name", STR(PUBLISH_CONFIG_MAP));
+    json_set_str(j, "metadata.namespace", str_of(p->ns));
+    json_set(j, "data", data);
+    struct kube_request r = about(p, &kube_config_maps, PUBLISH_CONFIG_MAP);
+    r.verb = KUBE_APPLY;
+    r.force = true;
+    r.body = j;
+    r.fence = p->lease;
+    return kube_call(p->kube, &r, NULL, err);
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
+/* The Secret first: an authority that were published and then lost with its key would be trusted for nothing, and one
+ * that signs unpublished would be trusted by nobody. cert_step lets none sign that it did not see published. */
+static int lead(const struct publisher *p, struct cert_set *s, const char *version, struct err *err)
+{
+    char name[NAME_MAX_BYTES], long_name[NAME_MAX_BYTES];
+    auto_mem char *published = NULL;
+    bool changed = false;
+    snprintf(name, sizeof name, PUBLISH_SERVICE ".%s.svc", p->ns);
+    snprintf(long_name, sizeof long_name, PUBLISH_SERVICE ".%s.svc.cluster.local", p->ns);
+    int code = load_bundle(p, &published, err);
+    if (code < 0)
+        return code;
+    const struct cert_now now = {.wall_s = clock_wall_ns() / (int64_t)NS_PER_SECOND,
+                                 .names = {name, long_name},
+                                 .published = published ? str_of(published) : STR_NULL,
+                                 .times = p->times};
+    code = cert_step(s, &now, &changed, err);
+    if (code == 0 && changed)
+        code = store(p, s, version, err);
+    if (code == 0 && (!published || strcmp(published, s->bundle) != 0))
+        code = store_bundle(p, s->bundle, err);
+    return code;
+}
+
+int publish_step(const struct publisher *p, struct cert_set *ret, struct err *err)
+{
+    struct cert_set s = {0};
+    auto_mem char *version = NULL;
+    int code = load(p, &s, &version, err);
+    if (code == 0 && leads(p))
+        code = lead(p, &s, version, err);
+    if (code < 0) {
+        cert_set_done(&s);
+        return code;
+    }
+    *ret = s;
+    return 0;
+}
