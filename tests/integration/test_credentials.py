@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from servers.identity import Identity
+from servers.sts import Sts
 
 from integration.lib.buckets import clean_environment, run_tool
 
@@ -16,7 +16,7 @@ SECRETS = ("client-secret", "refresh", "subject", "fetched-secret", "PRIVATE KEY
 
 @pytest.fixture
 def identity():
-    server = Identity()
+    server = Sts()
     yield server
     server.stop()
 

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each way to a credential, from a Job's token to what the cloud gave, and each thing that can go wrong on it."""
+
+import json
+import subprocess
+
+import pytest
+
+from .world import NAMESPACE
+
+GKE = "https://container.googleapis.com/v1/projects/acme/locations/europe-west4/clusters/main"
+PROVIDER = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/providers/kube"
+ROLE = "arn:aws:iam::1:role/reader"
+
+
+def gs(**more):
+    return {"uri": "gs://bucket/data/", **more}
+
+
+def s3(**more):
+    return {"uri": "s3://bucket/data/", **more}
+
+
+@pytest.fixture
+def team(world):
+    return world.trusting_namespace()
+
+
+def irsa(world, sts, team, name="reader", role=ROLE):
+    world.account(team, name, opted_in=True, **{"eks.amazonaws.com/role-arn": role})
+    sts.roles[role] = {"sub": f"system:serviceaccount:{team}:{name}", "aud": "sts.amazonaws.com"}
+
+
+def assert_error(answer, status, number, *words):
+    assert answer.status == status and answer.error["id"] == f"CIS{number}", answer
+    for word in words:
+        assert word in answer.error["message"] + answer.error.get("advice", ""), answer
+
+
+def test_a_clusters_own_workload_identity_is_exchanged(world, sts, start, team):
+    broker = start(gke_project="acme", gke_provider=GKE)
+    world.account(team, "reader", opted_in=True)
+    volume = world.volume(team, gs(serviceAccountName="reader"))
+    answer = broker.ask_as_job(volume)
+    assert answer.status == 200 and answer.scheme == "gs" and answer.accessToken == "token-1", answer
+    assert answer.method == "gke" and answer.principal == f"ns/{team}/sa/reader"
+    assert sts.granted == [("federation", f"system:serviceaccount:{team}:reader")]
+
+
+def test_an_annotated_account_impersonates_googles(world, sts, start, team):
+    broker = start(gke_project="acme", gke_provider=GKE)
+    robot = "robot@acme.iam.gserviceaccount.com"
+    world.account(team, "reader", opted_in=True, **{"iam.gke.io/gcp-service-account": robot})
+    volume = world.volume(team, gs(serviceAccountName="reader", identity={"method": "gke"}))
+    assert_error(broker.ask_as_job(volume), 403, 1702, "getAccessToken", "roles/iam.workloadIdentityUser")
+    sts.workload_users[robot] = [f"system:serviceaccount:{team}:reader"]
+    other = start(gke_project="acme", gke_provider=GKE)  # that remembers no refusal
+    answer = other.ask_as_job(volume)
+    assert answer.status == 200 and answer.principal == robot, answer
+    assert ("impersonation", robot) in sts.granted
+
+
+@pytest.mark.parametrize("audience", [None, "https://iam.googleapis.com/projects/1/x"])
+def test_another_clusters_token_is_federated(world, sts, broker, team, audience):
+    world.account(team, "reader", opted_in=True)
+    sts.providers[PROVIDER] = audience or PROVIDER
+    identity = {"provider": PROVIDER, **({"audience": audience} if audience else {})}
+    answer = broker.ask_as_job(world.volume(team, gs(serviceAccountName="reader", identity=identity)))
+    assert answer.status == 200 and answer.method == "wif" and answer.accessToken == "token-1", answer
+
+
+def test_a_role_is_assumed_by_web_identity(world, sts, broker, team):
+    irsa(world, sts, team)
+    answer = broker.ask_as_job(world.volume(team, s3(serviceAccountName="reader")))
+    assert answer.status == 200 and answer.scheme == "s3" and answer.method == "irsa" and answer.principal == ROLE, answer
+    assert (answer.accessKeyID, answer.secretAccessKey, answer.sessionToken) == ("ASIAEXAMPLE", "fetched-secret", "token-1")
+    assert sts.granted == [(ROLE, f"system:serviceaccount:{team}:reader")]
+
+
+def test_a_role_that_trusts_somebody_else_is_not_assumed(world, sts, broker, team):
+    irsa(world, sts, team)
+    sts.roles[ROLE]["sub"] = "system:serviceaccount:another:reader"
+    answer = broker.ask_as_job(world.volume(team, s3(serviceAccountName="reader")))
+    assert_error(answer, 403, 1702, "AccessDenied", f"{team}/reader")
+
+
+def test_keys_of_a_secret_are_given_as_they_are(world, broker, team):
+    world.secret(team, "keys", access_key_id="AKIA", secret_access_key="s3-secret")
+    answer = broker.ask_as_job(world.volume(team, s3(secretRef={"name": "keys"})))
+    assert answer.status == 200 and answer.method == "secret", answer
+    assert (answer.accessKeyID, answer.secretAccessKey, answer.sessionToken) == ("AKIA", "s3-secret", None)
+
+
+def test_a_key_file_stays_and_its_token_goes(world, sts, broker, team, tmp_path):
+    private, public = tmp_path / "key.pem", tmp_path / "public.pem"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "RSA", "-out", private], check=True, capture_output=True)
+    subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True, capture_output=True)
+    sts.public_key = str(public)
+    key = {"type": "service_account", "private_key_id": "key-1", "private_key": private.read_text(),
+           "client_email": "robot@project.iam.gserviceaccount.com", "token_uri": "https://evil.example/token"}
+    world.secret(team, "key", service_account__json=json.dumps(key))
+    answer = broker.ask_as_job(world.volume(team, gs(secretRef={"name": "key"})))
+    assert answer.status == 200 and answer.accessToken == "token-1", answer
+    assert "PRIVATE" not in repr(answer) and ("POST", "/token") in sts.requests
+
+
+@pytest.mark.parametrize("values, words", [
+    ({"access_key_id": "AKIA"}, "secret_access_key"), ({}, "service_account.json"),
+    ({"service_account__json": '{"type": "external_account"}'}, "external_account"),
+    ({"service_account__json": "rubbish"}, "service_account.json")])
+def test_a_secret_without_credentials_is_told(world, broker, team, values, words):
+    world.secret(team, "bad", **values)
+    source = s3 if "access_key_id" in values else gs
+    answer = broker.ask_as_job(world.volume(team, source(secretRef={"name": "bad"})))
+    assert answer.error["id"] == "CIS1907" and words in repr(answer), answer
+
+
+def test_a_public_bucket_needs_nobody(world, sts, broker, team):
+    answer = broker.ask_as_job(world.volume(team, gs(identity={"method": "anonymous"})))
+    assert answer.status == 200 and answer.scheme == "anonymous" and answer.accessToken is None, answer
+    assert sts.requests == []
+
+
+def test_the_drivers_own_identity_is_used_only_where_it_is_allowed(world, sts, start, team):
+    volume = world.volume(team, gs(identity={"method": "metadata"}))
+    nobody = world.volume(team, gs())
+    strict, free = start(), start(driver=1)
+    assert_error(strict.ask_as_job(volume), 403, 1908, "driver's own identity")
+    assert_error(strict.ask_as_job(nobody), 403, 1908, "neither a service account nor a Secret")
+    for one in (volume, nobody):
+        answer = free.ask_as_job(one)
+        assert answer.status == 200 and answer.method == "metadata", answer
+    assert sts.given == 1
+
+
+@pytest.mark.parametrize("source, words", [
+    (s3(identity={"method": "podIdentity"}, serviceAccountName="reader"), "Pod Identity"),
+    (s3(identity={"method": "gke"}, serviceAccountName="reader"), "Google"),
+    (gs(identity={"method": "irsa"}, serviceAccountName="reader"), "AWS"),
+    (s3(identity={"method": "secret"}), "no Secret is named"),
+    (s3(serviceAccountName="reader"), "eks.amazonaws.com/role-arn"),
+    (gs(serviceAccountName="reader"), "workload identity")])
+def test_a_way_that_leads_nowhere_says_which_does(world, sts, broker, team, source, words):
+    world.account(team, "reader", opted_in=True)
+    assert_error(broker.ask_as_job(world.volume(team, source)), 403, 1908, words)
+    assert sts.requests == []
+
+
+@pytest.mark.parametrize("audience", ["https://kubernetes.default.svc", "cistern-broker", "acme.svc.id.goog/x", ""])
+def test_no_token_is_made_for_an_audience_that_is_no_clouds(world, sts, broker, team, audience):
+    irsa(world, sts, team)
+    source = s3(serviceAccountName="reader", identity={"audience": audience} if audience else {})
+    answer = broker.ask_as_job(world.volume(team, source))
+    if audience:
+        assert_error(answer, 403, 1908, audience, "identity.audience")
+        assert sts.requests == []
+    else:
+        assert answer.status == 200
+
+
+def test_an_administrator_may_list_another_audience(world, sts, start, team):
+    broker = start(audience="internal-sts")
+    irsa(world, sts, team)
+    sts.roles[ROLE]["aud"] = "internal-sts"
+    answer = broker.ask_as_job(world.volume(team, s3(serviceAccountName="reader", identity={"audience": "internal-sts"})))
+    assert answer.status == 200, answer
+
+
+def test_an_account_that_has_not_agreed_is_not_used(world, sts, start, team):
+    world.account(team, "shy", **{"eks.amazonaws.com/role-arn": ROLE})
+    sts.roles[ROLE] = {"sub": f"system:serviceaccount:{team}:shy", "aud": "sts.amazonaws.com"}
+    volume = world.volume(team, s3(serviceAccountName="shy"))
+    assert_error(start().ask_as_job(volume), 403, 1904, f"{team}/shy", "cistern.io/allow-bucket-access=true")
+    assert sts.requests == []
+    assert start(no_opt_in=1).ask_as_job(volume).status == 200
+
+
+def test_a_namespace_without_the_role_binding_says_which_one_is_missing(world, sts, broker):
+    world.namespace("closed")
+    world.account("closed", "reader", opted_in=True, **{"eks.amazonaws.com/role-arn": ROLE})
+    world.secret("closed", "keys", access_key_id="AKIA", secret_access_key="s3-secret")
+    for source in (s3(serviceAccountName="reader"), s3(secretRef={"name": "keys"})):
+        answer = broker.ask_as_job(world.volume("closed", source))
+        assert_error(answer, 403, 1905, "cistern-credentials", "namespace closed", f"{NAMESPACE}/cistern-controller")
+    assert sts.requests == []
+
+
+def test_an_account_or_secret_that_is_not_there_is_named(world, broker, team):
+    assert_error(broker.ask_as_job(world.volume(team, s3(serviceAccountName="gone"))), 404, 1906, f"ServiceAccount '{team}/gone'")
+    assert_error(broker.ask_as_job(world.volume(team, s3(secretRef={"name": "gone"}))), 404, 1906, f"Secret '{team}/gone'")
+
+
+# ---- exports
+
+def export(**more):
+    return s3(serviceAccountName="reader", export={"uri": "s3://results/", **more})
+
+
+def test_an_export_has_an_identity_of_its_own(world, sts, broker, team):
+    irsa(world, sts, team)
+    irsa(world, sts, team, "writer", "arn:aws:iam::1:role/writer")
+    volume = world.volume(team, export(serviceAccountName="writer"))
+    assert broker.ask_as_job(volume).principal == ROLE
+    assert broker.ask_as_job(volume, "export").principal == "arn:aws:iam::1:role/writer"
+    plain = world.volume(team, export())
+    assert broker.ask_as_job(plain, "export").principal == ROLE
+
+
+def test_an_export_that_lost_its_account_goes_on_with_what_is_in_hand_then_with_the_export_secret(world, sts, start, team):
+    irsa(world, sts, team)
+    volume = world.volume(team, export(), parameters={"exportSecret": "last-resort"})
+    first = start()
+    assert first.ask_as_job(volume, "export").principal == ROLE
+    world.cluster.delete(f"/api/v1/namespaces/{team}/serviceaccounts/reader")
+    assert first.ask_as_job(volume, "export").principal == ROLE  # what is in hand is good for its hour
+    second = start()
+    assert_error(second.ask_as_job(volume, "export"), 404, 1911, f"ServiceAccount '{team}/reader'", "exportSecret")
+    world.secret(NAMESPACE, "last-resort", access_key_id="AKIA-LAST", secret_access_key="s3-secret")
+    world.cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings", {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "cistern-credentials"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cistern-credentials"},
+        "subjects": [{"kind": "ServiceAccount", "name": "cistern-controller", "namespace": NAMESPACE}]})
+    third = start()
+    answer = third.ask_as_job(volume, "export")
+    assert answer.status == 200 and answer.accessKeyID == "AKIA-LAST", answer
+    # A source has no such way: whoever reads is who the source names.
+    assert_error(third.ask_as_job(volume), 404, 1906, f"ServiceAccount '{team}/reader'")
+
+
+# ---- clouds that misbehave
+
+@pytest.mark.parametrize("fault, status, number, words", [
+    ({"fail_with": (400, {"error": "invalid_grant", "error_description": "no"})}, 403, 1702, "invalid_grant"),
+    ({"fail_with": (500, b"")}, 503, 1702, "500"),
+    ({"fail_with": (200, {"access_token": "x", "token_type": "MAC"})}, 502, 1702, "no bearer token"),
+    ({"fail_with": (200, b"x" * 1_000_000)}, 502, 1702, "longer than"),
+    ({"truncate": True}, 503, 1614, ""),
+    ({"clock_offset": 600}, 403, 1901, "behind the server"),
+    ({"clock_offset": -600}, 403, 1901, "ahead of the server")])
+def test_googles_servers_misbehave(world, sts, start, team, fault, status, number, words):
+    broker = start(gke_project="acme", gke_provider=GKE)
+    world.account(team, "reader", opted_in=True)
+    for name, value in fault.items():
+        setattr(sts, name, value)
+    answer = broker.ask_as_job(world.volume(team, gs(serviceAccountName="reader")))
+    assert answer.status == status and answer.error["id"] == f"CIS{number}" and words in answer.error["message"], answer
+
+
+@pytest.mark.parametrize("fault, status, number, words", [
+    ({"fail_with": (200, b"<AssumeRoleWithWebIdentityResponse><Assume")}, 502, 1702, ""),
+    ({"fail_with": (200, b"{}")}, 502, 1702, ""),
+    ({"truncate": True}, 503, 1614, ""),
+    ({"clock_offset": 600}, 403, 1901, "behind the server"),
+    ({"clock_offset": -600}, 403, 1901, "ahead of the server")])
+def test_awss_servers_misbehave(world, sts, broker, team, fault, status, number, words):
+    irsa(world, sts, team)
+    for name, value in fault.items():
+        setattr(sts, name, value)
+    answer = broker.ask_as_job(world.volume(team, s3(serviceAccountName="reader")))
+    assert answer.status == status and answer.error["id"] == f"CIS{number}" and words in answer.error["message"], answer
+
+
+def test_a_failure_is_not_repeated_at_once(world, sts, broker, team):
+    irsa(world, sts, team)
+    sts.fail_with = (429, b"<ErrorResponse/>", {"Retry-After": "120"})
+    volume = world.volume(team, s3(serviceAccountName="reader"))
+    for _ in range(5):
+        assert broker.ask_as_job(volume).status == 503
+    assert len(sts.requests) == 1
+
+
+def test_a_credential_of_a_few_seconds_is_renewed(world, sts, broker, team):
+    irsa(world, sts, team)
+    sts.expires_in = 2
+    volume = world.volume(team, s3(serviceAccountName="reader"))
+    tokens = [broker.ask_as_job(volume).sessionToken for _ in range(3)]
+    assert tokens == ["token-1", "token-2", "token-3"]
+
+
+def test_a_credential_that_the_store_refused_is_replaced_once(world, sts, broker, team):
+    import hashlib
+    irsa(world, sts, team)
+    volume = world.volume(team, s3(serviceAccountName="reader"))
+    token = world.job_token(volume)
+    first = broker.ask(token, volume)
+    assert broker.ask(token, volume).sessionToken == first.sessionToken
+    print_of = hashlib.sha256(first.secretAccessKey.encode()).hexdigest()[:16]
+    assert broker.ask(token, volume, refused=print_of).sessionToken == "token-2"
+    assert broker.ask(token, volume, refused=print_of).sessionToken == "token-2"
+    assert sts.given == 2
