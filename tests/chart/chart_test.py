@@ -39,14 +39,16 @@ def test_what_is_rendered_is_valid_and_has_no_unknown_field(values, tmp_path):
     ({"keeper": {"resources": {"limits": {"memory": "1Gi"}}}}, "limits"),
     ({"metrics": {"port": 80}}, "minimum"),
     ({"pools": []}, "minItems"),
-    ({"pools": [{"name": "a", "path": "mnt", "reservePercent": 5}]}, "pattern"),
-    ({"pools": [{"name": "a", "path": "/mnt/a,b", "reservePercent": 5}]}, "pattern"),
-    ({"pools": [{"name": "A", "path": "/mnt", "reservePercent": 5}]}, "pattern"),
-    ({"pools": [{"name": "a", "path": "/mnt", "reservePercent": 5, "size": 1}]}, "size"),
-    ({"pools": [{"name": "a", "path": "/mnt/a", "reservePercent": 5}, {"name": "a", "path": "/mnt/b", "reservePercent": 5}]},
+    ({"pools": [{"name": "a", "type": "dir", "path": "mnt", "reservePercent": 5}]}, "pattern"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a,b", "reservePercent": 5}]}, "pattern"),
+    ({"pools": [{"name": "A", "type": "dir", "path": "/mnt", "reservePercent": 5}]}, "pattern"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt", "reservePercent": 5, "size": 1}]}, "size"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5}, {"name": "a", "type": "dir", "path": "/mnt/b", "reservePercent": 5}]},
      "two of the name 'a'"),
-    ({"pools": [{"name": "a", "path": "/mnt/a", "reservePercent": 5}, {"name": "b", "path": "/mnt/b", "reservePercent": 6}]},
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5}, {"name": "b", "type": "dir", "path": "/mnt/b", "reservePercent": 6}]},
      "another reservePercent"),
+    ({"pools": [{"name": "a", "type": "nvme-raid0", "path": "/mnt/a", "reservePercent": 5}]}, "give devices.models"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "wipe": ["S1"]}]}, "is a folder"),
     ({"storageClasses": [{"name": "c", "parameters": {"hydratoin": "eager"}}]}, "hydratoin"),
     ({"storageClasses": [{"name": "c", "parameters": {"hydration": "eagerly"}}]}, "hydration"),
     ({"sidecars": {"attacher": {}}}, "attacher"),
@@ -167,7 +169,7 @@ def test_the_driver_overlaps_in_a_roll_and_the_keeper_waits_to_be_deleted(render
 def test_pools_of_the_same_nodes_share_a_daemonset_and_others_have_their_own(rendered):
     objects = rendered["everything"]
     names = {o["metadata"]["name"] for o in of_kind(objects, "DaemonSet")}
-    assert names == {"cistern-node", "cistern-keeper", "cistern-node-edge", "cistern-keeper-edge"}
+    assert names == {f"cistern-{part}{group}" for part in ("node", "keeper") for group in ("", "-nvme", "-edge")}
     first = pods(objects)["cistern-node"]
     assert [a for a in first["containers"][0]["args"] if a.startswith("--pool=")] == ["--pool=fast=/mnt/fast",
                                                                                     "--pool=slow=/mnt/slow"]
@@ -179,6 +181,14 @@ def test_a_pool_that_is_missing_stops_the_pod_instead_of_filling_the_root_disk(r
     for name in ("cistern-node", "cistern-keeper"):
         volumes = {v["name"]: v for v in pods(rendered["defaults"])[name]["volumes"]}
         assert volumes["pool-default"]["hostPath"] == {"path": "/mnt/disks/cistern", "type": "Directory"}
+
+
+def test_a_pool_of_disks_names_them_to_the_node_and_its_folder_is_made(rendered):
+    pod = pods(rendered["everything"])["cistern-node-nvme"]
+    assert [a for a in pod["containers"][0]["args"] if a.startswith("--disks")] == [
+        "--disks=nvme=model:nvme_card*", "--disks=nvme=path:/dev/nvme1n1", "--disks=nvme=wipe:S 1"]
+    volumes = {v["name"]: v for v in pod["volumes"]}
+    assert volumes["pool-nvme"]["hostPath"] == {"path": "/mnt/nvme", "type": "DirectoryOrCreate"}
 
 
 def test_the_driver_is_what_the_documents_say(rendered):

@@ -10,6 +10,7 @@ from e2e.lib.machine import TOP
 from e2e.lib.ours import IMAGE, make_rootfs, suite
 
 PROGRAMS = {"cistern", "cisternd", "cistern-keeper", "cistern-mount"}
+TOOLS = {"mkfs.xfs", "wipefs", "mdadm"}
 
 
 @pytest.fixture(scope="module")
@@ -17,16 +18,16 @@ def rootfs(tmp_path_factory):
     return make_rootfs(tmp_path_factory.mktemp("image") / "rootfs")
 
 
-def test_the_image_holds_our_programs_and_mkfs_and_no_shell(rootfs):
+def test_the_image_holds_our_programs_what_they_start_and_no_shell(rootfs):
     executables = {p.name for p in rootfs.glob("usr/*bin/*")}
-    assert executables == PROGRAMS | {"mkfs.xfs"}
+    assert executables == PROGRAMS | TOOLS
     others = [p for p in rootfs.rglob("*") if p.is_file() and not p.is_symlink() and p.stat().st_mode & 0o111 and
               p.name not in executables and ".so" not in p.name]
     assert others == []
     assert [p for p in rootfs.rglob("*") if p.is_file() and p.lstat().st_mode & 0o6000] == []
 
 
-@pytest.mark.parametrize("program", sorted(PROGRAMS - {"cistern-mount"}) + ["mkfs.xfs"])
+@pytest.mark.parametrize("program", sorted(PROGRAMS - {"cistern-mount"} | TOOLS))
 def test_a_program_finds_all_its_libraries_in_the_image(rootfs, program):
     path = next(p for p in rootfs.glob(f"usr/*bin/{program}"))
     done = subprocess.run(["chroot", rootfs, f"/{path.relative_to(rootfs)}", "-V" if program == "mkfs.xfs" else "--version"],
@@ -36,7 +37,7 @@ def test_a_program_finds_all_its_libraries_in_the_image(rootfs, program):
 
 def test_every_library_names_its_package_and_licence(rootfs):
     packages = {p.name for p in (rootfs / "var/lib/dpkg/status.d").iterdir()}
-    assert {"libc6", "libssl3" if suite() == "bookworm" else "libssl3t64", "xfsprogs", "ca-certificates"} <= packages
+    assert {"libc6", "libssl3" if suite() == "bookworm" else "libssl3t64", "xfsprogs", "mdadm", "ca-certificates"} <= packages
     assert (rootfs / "usr/share/doc/libc6/copyright").read_text() and (rootfs / "usr/share/doc/cistern/LICENSE").exists()
 
 

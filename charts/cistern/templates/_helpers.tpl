@@ -46,6 +46,9 @@ The first has no name of its own, so that the usual cluster has cistern-node and
 {{- range .Values.pools -}}
   {{- if hasKey $names .name }}{{ fail (printf "pools: there are two of the name '%s'" .name) }}{{ end -}}
   {{- $_ := set $names .name true -}}
+  {{- $disks := concat ((.devices | default dict).models | default list) ((.devices | default dict).paths | default list) -}}
+  {{- if and (eq .type "nvme-raid0") (empty $disks) }}{{ fail (printf "pools: '%s' is made of disks: give devices.models or devices.paths" .name) }}{{ end -}}
+  {{- if and (eq .type "dir") (or $disks .wipe) }}{{ fail (printf "pools: '%s' is a folder: devices and wipe are of the type nvme-raid0" .name) }}{{ end -}}
   {{- $key := toJson (.nodeSelector | default dict) -}}
   {{- if not (hasKey $seen $key) -}}
     {{- $suffix := ternary "" (printf "-%s" .name) (empty $groups) -}}
