@@ -147,6 +147,21 @@ def test_no_pod_is_in_the_hosts_network_or_takes_a_port_of_it(rendered, name):
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
+def test_what_values_say_of_jobs_and_identities_reaches_the_controller(rendered):
+    def arguments(name):
+        return set(pods(rendered[name])["cistern-controller"]["containers"][0]["args"])
+
+    assert arguments("everything") - arguments("defaults") == {
+        "--image=registry.example/cistern:v9", "--image-pull-policy=Always", "--image-pull-secret=pull", "--job-cpu=2",
+        "--job-memory=1Gi", "--job-memory-limit=2Gi", "--job-ttl-seconds=60", "--job-backoff-limit=2",
+        "--node-gone-grace=1h", "--cross-namespace", "--allow-driver-identity", "--no-require-opt-in",
+        "--token-audience=//iam.googleapis.com/projects/1", "--gke-project=acme",
+        "--gke-identity-provider=https://container.googleapis.com/v1/x"}
+    granted = [r for r in rules(rendered["everything"], "ClusterRole", "cistern-controller") if r[1] == "referencegrants"]
+    assert granted and not [r for r in rules(rendered["defaults"], "ClusterRole", "cistern-controller")
+                            if r[1] == "referencegrants"]
+
+
 def test_only_the_nodes_own_pods_are_root(rendered):
     for name, pod in pods(rendered["defaults"]).items():
         privileged = [c["securityContext"].get("privileged", False) for c in pod["containers"]]
