@@ -5,14 +5,25 @@
 #include "cli/opt.h"
 #include "csi/service.h"
 #include "http/serve.h"
+#include "populate/job.h"
 #include "util/err.h"
 #include <signal.h>
+
+struct controller_flags {
+    const char *ns, *broker_listen, *node_account, *gke_project, *gke_provider;
+    struct job_options job;
+    struct opt_list audiences;
+    uint64_t node_gone_grace_ns, tombstone_ns, sweep_ns;
+    uint64_t job_ttl_seconds, job_backoff_limit;
+    bool cross_namespace, allow_driver_identity, require_opt_in;
+};
 
 struct flags {
     const char *role, *endpoint, *node_id, *state, *metrics, *log_format, *log_level, *programs;
     struct opt_list disks;                                   /* node */
     const char *kubeconfig;                                  /* node, controller */
     const char *node_name, *registration, *kubelet_endpoint; /* node */
+    struct controller_flags controller;
     struct opt_list pools;
     uint64_t reserve_percent, threads;
     bool help, version;
@@ -20,6 +31,7 @@ struct flags {
 extern struct flags flags;
 
 /* Each runs until a signal of `signals` comes, which every thread has blocked. */
+must_check int role_controller(const sigset_t *signals, struct err *err);
 must_check int role_node(const sigset_t *signals, struct err *err);
 must_check int role_standalone(const sigset_t *signals, struct err *err);
 

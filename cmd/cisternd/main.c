@@ -8,24 +8,32 @@
 
 enum { EXIT_USAGE = 2, EXIT_ENVIRONMENT = 10 };
 
-struct flags flags = {.role = "standalone",
-                      .endpoint = "unix:///run/cistern/csi.sock",
-                      .state = "/run/cistern",
-                      .log_format = "text",
-                      .log_level = "info",
-                      .reserve_percent = 5};
+struct flags flags = {
+    .role = "standalone",
+    .endpoint = "unix:///run/cistern/csi.sock",
+    .state = "/run/cistern",
+    .log_format = "text",
+    .log_level = "info",
+    .reserve_percent = 5,
+    .controller = {
+        .node_account = "cistern-node",
+        .job = {.account = "cistern-job", .requests_cpu = "100m", .requests_memory = "64Mi", .limits_memory = "512Mi"},
+        .require_opt_in = true,
+        .job_ttl_seconds = 3600,
+        .job_backoff_limit = 6}};
 
 static const struct role {
     const char *name;
     bool has_pools;
     int (*run)(const sigset_t *signals, struct err *err);
 } roles[] = {
+    {"controller", false, role_controller},
     {"node", true, role_node},
     {"standalone", true, role_standalone},
 };
 
 static const struct opt table[] = {
-    {"role", 0, OPT_TEXT, &flags.role, "ROLE", "standalone, or in Kubernetes: node"},
+    {"role", 0, OPT_TEXT, &flags.role, "ROLE", "standalone, or in Kubernetes: node, controller"},
     {"endpoint", 0, OPT_TEXT, &flags.endpoint, "URL", "unix:///PATH of the CSI socket"},
     {"pool", 0, OPT_LIST, &flags.pools, "[NAME=]DIR", "a folder for volumes; may be given again; NAME is 'default'"},
     {"node-id", 0, OPT_TEXT, &flags.node_id, "NAME", "of this machine; its host name"},
@@ -35,6 +43,41 @@ static const struct opt table[] = {
     {"node-name", 0, OPT_TEXT, &flags.node_name, "NAME", "node: of this machine's Node object"},
     {"kubelet-registration", 0, OPT_TEXT, &flags.registration, "DIR", "node: the kubelet's plugins_registry"},
     {"kubelet-endpoint", 0, OPT_TEXT, &flags.kubelet_endpoint, "PATH", "node: the CSI socket as the kubelet sees it"},
+    {"namespace", 0, OPT_TEXT, &flags.controller.ns, "NAME", "controller: ours, where Jobs run"},
+    {"image", 0, OPT_TEXT, &flags.controller.job.image, "IMAGE", "controller: of Jobs"},
+    {"image-pull-policy", 0, OPT_TEXT, &flags.controller.job.pull_policy, "POLICY", "controller: of Jobs"},
+    {"image-pull-secret", 0, OPT_TEXT, &flags.controller.job.pull_secret, "NAME", "controller: of Jobs"},
+    {"job-account", 0, OPT_TEXT, &flags.controller.job.account, "NAME",
+     "controller: Jobs' service account; cistern-job"},
+    {"job-priority-class", 0, OPT_TEXT, &flags.controller.job.priority_class, "NAME", "controller: of Jobs"},
+    {"job-cpu", 0, OPT_TEXT, &flags.controller.job.requests_cpu, "CPU", "controller: what Jobs request; 100m"},
+    {"job-memory", 0, OPT_TEXT, &flags.controller.job.requests_memory, "BYTES", "controller: what Jobs request; 64Mi"},
+    {"job-memory-limit", 0, OPT_TEXT, &flags.controller.job.limits_memory, "BYTES", "controller: Jobs' limit; 512Mi"},
+    {"job-ttl-seconds", 0, OPT_U64, &flags.controller.job_ttl_seconds, "N",
+     "controller: a Job is kept after its end; 3600"},
+    {"job-backoff-limit", 0, OPT_U64, &flags.controller.job_backoff_limit, "N",
+     "controller: pods of one Job that may fail; 6"},
+    {"node-account", 0, OPT_TEXT, &flags.controller.node_account, "NAME",
+     "controller: nodes' service account; cistern-node"},
+    {"node-gone-grace", 0, OPT_DURATION, &flags.controller.node_gone_grace_ns, "TIME",
+     "controller: after which volumes of a Node that was deleted are lost; 10m"},
+    {"tombstone-age", 0, OPT_DURATION, &flags.controller.tombstone_ns, "TIME",
+     "controller: how long such volumes are remembered; 168h"},
+    {"sweep-interval", 0, OPT_DURATION, &flags.controller.sweep_ns, "TIME",
+     "controller: how often volumes that nobody has any more are looked for; 10m"},
+    {"cross-namespace", 0, OPT_FLAG, &flags.controller.cross_namespace, NULL,
+     "controller: sources of other namespaces"},
+    {"broker-listen", 0, OPT_TEXT, &flags.controller.broker_listen, "ADDR:PORT",
+     "controller: credentials for Jobs, HTTPS"},
+    {"allow-driver-identity", 0, OPT_FLAG, &flags.controller.allow_driver_identity, NULL,
+     "controller: sources that name no identity use its own"},
+    {"require-opt-in", 0, OPT_FLAG, &flags.controller.require_opt_in, NULL,
+     "controller: service accounts must allow it (on; --no-require-opt-in)"},
+    {"token-audience", 0, OPT_LIST, &flags.controller.audiences, "NAME",
+     "controller: may be asked for; may be given again"},
+    {"gke-project", 0, OPT_TEXT, &flags.controller.gke_project, "ID",
+     "controller: the metadata server's, if it is not given"},
+    {"gke-identity-provider", 0, OPT_TEXT, &flags.controller.gke_provider, "URL", "controller: the same"},
     {"state", 0, OPT_TEXT, &flags.state, "DIR", "for sockets; may be lost at a reboot"},
     {"metrics", 0, OPT_TEXT, &flags.metrics, "ADDR:PORT", "serve /metrics and /healthz there"},
     {"programs", 0, OPT_TEXT, &flags.programs, "DIR", "where cistern and cistern-keeper are; beside cisternd"},
@@ -69,10 +112,10 @@ static int parse_log(struct err *err)
     int r = log_level_parse(str_of(flags.log_level), &level, err);
     if (r < 0)
         return r;
-    bool json = strcmp(flags.log_format, "json") == 0;
-    if (!json && strcmp(flags.log_format, "text") != 0)
+    bool is_json = strcmp(flags.log_format, "json") == 0;
+    if (!is_json && strcmp(flags.log_format, "text") != 0)
         return err_set(err, ERR_INVALID, "--log-format is text or json, not '%s'", flags.log_format);
-    log_setup(STDERR_FILENO, level, json ? LOG_JSON : LOG_TEXT);
+    log_setup(STDERR_FILENO, level, is_json ? LOG_JSON : LOG_TEXT);
     return 0;
 }
 
@@ -95,7 +138,7 @@ static int parse_flags(int argc, char **argv, struct err *err)
         return err_set(err, ERR_INVALID, "--endpoint '%s' is not unix:///PATH", flags.endpoint);
     const struct role *role = find_role();
     if (!role)
-        return err_set(err, ERR_INVALID, "--role is standalone or node, not '%s'", flags.role);
+        return err_set(err, ERR_INVALID, "--role is standalone, node or controller, not '%s'", flags.role);
     if (role->has_pools && (flags.pools.count == 0 || flags.pools.count > DRIVER_POOLS_MAX))
         return err_set(err, ERR_INVALID, "--pool must be given once at least, and %d times at most", DRIVER_POOLS_MAX);
     if (flags.reserve_percent > 90 || flags.threads > RPC_THREADS_MAX)

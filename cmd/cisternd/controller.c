@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --role=controller: one CSI controller for all nodes, what populates claims, and the broker of credentials. Every
+ * replica serves calls; what changes objects of its own accord is the leader's. */
+#include "api/pool.h"
+#include "api/volume.h"
+#include "broker/broker.h"
+#include "cisternd.h"
+#include "contract/request.h"
+#include "control/control.h"
+#include "io/loop.h"
+#include "kube/event.h"
+#include "kube/informer.h"
+#include "kube/lease.h"
+#include "populate/populate.h"
+#include "rpc/server.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/names.h"
+#include <limits.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GRACE_NS (10 * NS_PER_SECOND)
+
+enum { RELEASE_SECONDS = 3 };
+enum { BY_ID = CONTROL_BY_ID, BY_NODE = CONTROL_BY_NODE, BY_CLAIM, BY_SOURCE };
+
+struct controller {
+    struct loop *loop; /* owned, as is all that follows */
+    struct kube *kube;
+    struct kube_lease *lease;
+    struct kube_events *events;
+    struct kube_informer *volumes, *pools, *nodes;
+    struct control *control;
+    struct populate *populate;
+    struct broker *broker;
+    struct rpc_server *csi;
+    struct serve *http;
+    bool loop_runs;
+    struct mail release;
+    sem_t released;
+    char identity[HOST_NAME_MAX + 1];
+    char broker_url[300];
+};
+
+/* ---- the informers and the lease, on the loop -----------------------------------------------------------------------
+ */
+
+static void volume_changed(void *ctx, struct str name, const json *volume)
+{
+    struct controller *c = ctx;
+    control_volume_changed(c->control, name);
+    populate_volume_changed(c->populate, name, volume);
+}
+
+static void node_changed(void *ctx, struct str name, const json *node)
+{
+    struct controller *c = ctx;
+    (void)node;
+    control_node_changed(c->control, name);
+}
+
+/* A cluster has thousands of Nodes, and each is large: what counts is that it is there, and whether it is cordoned. */
+static void keep_little(void *ctx, json *node)
+{
+    (void)ctx;
+    json_remove(node, "status");
+    json_remove(node, "metadata.annotations");
+}
+
+/* A copy that has only now become whole: what was decided without it is decided again. */
+static void synced(void *ctx)
+{
+    struct controller *c = ctx;
+    control_lead(c->control);
+    populate_lead(c->populate);
+}
+
+static void informer_trouble(void *ctx, const struct err *err, uint64_t wait_ns)
+{
+    (void)ctx;
+    log_err(LOG_WARN, "the API server cannot be watched", err, "retry_seconds", log_u64(wait_ns / NS_PER_SECOND), NULL);
+}
+
+static void started_leading(void *ctx)
+{
+    struct controller *c = ctx;
+    log_event(LOG_INFO, "leading", "identity", c->identity, NULL);
+    control_lead(c->control);
+    populate_lead(c->populate);
+}
+
+static void stopped_leading(void *ctx)
+{
+    struct controller *c = ctx;
+    log_event(LOG_INFO, "leading no longer", "identity", c->identity, NULL);
+}
+
+static void lease_trouble(void *ctx, const struct err *err)
+{
+    (void)ctx;
+    log_err(LOG_WARN, "the lease cannot be kept up", err, NULL);
+}
+
+/* ---- starting ------------------------------------------------------------------------------------------------------
+ */
+
+static int connect_kube(struct controller *c, struct err *err)
+{
+    auto_kube_config config = {0};
+    struct kube_options o = {.qps = 50, .burst = 100, .field_manager = "cistern-controller"};
+    int r = kube_config_load(flags.kubeconfig, &config, err);
+    if (r == 0)
+        r = loop_new("loop/0", &c->loop, err);
+    if (r == 0)
+        r = kube_new(c->loop, &config, &o, &c->kube, err);
+    return r < 0 ? err_wrap(err, "API server") : 0;
+}
+
+static void watch_objects(struct controller *c)
+{
+    struct kube_informer_options volumes = {.resource = &api_volumes,
+                                            .indexes = {[BY_ID] = {control_id_of},
+                                                        [BY_NODE] = {control_node_of},
+                                                        [BY_CLAIM] = {populate_index_claim},
+                                                        [BY_SOURCE] = {populate_index_source}},
+                                            .ctx = c,
+                                            .on_added = volume_changed,
+                                            .on_updated = volume_changed,
+                                            .on_deleted = volume_changed,
+                                            .on_synced = synced,
+                                            .on_trouble = informer_trouble};
+    struct kube_informer_options pools = {.resource = &api_pools, .ctx = c, .on_trouble = informer_trouble};
+    struct kube_informer_options nodes = {.resource = &kube_nodes,
+                                          .transform = keep_little,
+                                          .ctx = c,
+                                          .on_added = node_changed,
+                                          .on_deleted = node_changed,
+                                          .on_synced = synced,
+                                          .on_trouble = informer_trouble};
+    c->volumes = kube_informer_new(c->kube, &volumes);
+    c->pools = kube_informer_new(c->kube, &pools);
+    c->nodes = kube_informer_new(c->kube, &nodes);
+}
+
+static void make_lease(struct controller *c)
+{
+    struct kube_lease_options o = {.ns = str_of(flags.controller.ns),
+                                   .name = STR("cistern-controller"),
+                                   .identity = str_of(c->identity),
+                                   .ctx = c,
+                                   .on_started = started_leading,
+                                   .on_stopped = stopped_leading,
+                                   .on_trouble = lease_trouble};
+    struct kube_events_options e = {.component = "cistern-controller", .instance = str_of(c->identity)};
+    c->lease = kube_lease_new(c->kube, &o);
+    c->events = kube_events_new(c->kube, &e);
+}
+
+static int open_control(struct controller *c, struct err *err)
+{
+    struct control_options o = {.kube = c->kube,
+                                .lease = c->lease,
+                                .events = c->events,
+                                .volumes = c->volumes,
+                                .pools = c->pools,
+                                .nodes = c->nodes,
+                                .namespace = str_of(flags.controller.ns),
+                                .node_gone_grace_ns = flags.controller.node_gone_grace_ns,
+                                .tombstone_ns = flags.controller.tombstone_ns,
+                                .sweep_ns = flags.controller.sweep_ns};
+    return control_open(&o, &c->control, err);
+}
+
+static int open_populate(struct controller *c, struct err *err)
+{
+    snprintf(c->broker_url, sizeof c->broker_url, "https://cistern-broker.%s.svc", flags.controller.ns);
+    struct populate_options o = {.kube = c->kube,
+                                 .lease = c->lease,
+                                 .events = c->events,
+                                 .volumes = c->volumes,
+                                 .volumes_by_claim = BY_CLAIM,
+                                 .volumes_by_source = BY_SOURCE,
+                                 .pools = c->pools,
+                                 .nodes = c->nodes,
+                                 .cross_namespace = flags.controller.cross_namespace,
+                                 .job = flags.controller.job};
+    o.job.ns = flags.controller.ns;
+    o.job.broker_url = c->broker_url;
+    o.job.ttl_seconds = (unsigned)flags.controller.job_ttl_seconds;
+    o.job.backoff_limit = (unsigned)flags.controller.job_backoff_limit;
+    return populate_new(&o, &c->populate, err);
+}
+
+static void broker_answered(void *ctx, const struct broker_event *e)
+{
+    (void)ctx;
+    char caller[256], pod[256], volume[256], purpose[32], method[32], principal[256];
+    snprintf(caller, sizeof caller, "%.*s", STR_FMT(e->caller));
+    snprintf(pod, sizeof pod, "%.*s", STR_FMT(e->pod));
+    snprintf(volume, sizeof volume, "%.*s", STR_FMT(e->volume));
+    snprintf(purpose, sizeof purpose, "%.*s", STR_FMT(e->purpose));
+    snprintf(method, sizeof method, "%.*s", STR_FMT(e->method));
+    snprintf(principal, sizeof principal, "%.*s", STR_FMT(e->principal));
+    if (e->err)
+        log_err(LOG_WARN, "no credential was given", e->err, "caller", caller, "pod", pod, "volume", volume, "for",
+                purpose, NULL);
+    else
+        log_event(LOG_INFO, "a credential was given", "caller", caller, "pod", pod, "volume", volume, "for", purpose,
+                  "method", method, "principal", principal, NULL);
+}
+
+static void broker_trouble(void *ctx, const char *what, const struct err *err)
+{
+    (void)ctx;
+    log_err(LOG_WARN, what, err, NULL);
+}
+
+static int open_broker(struct controller *c, struct err *err)
+{
+    struct broker_options o = {.listen = flags.controller.broker_listen,
+                               .ns = str_of(flags.controller.ns),
+                               .node_account = str_of(flags.controller.node_account),
+                               .job_account = str_of(flags.controller.job.account),
+                               .allow_driver_identity = flags.controller.allow_driver_identity,
+                               .require_opt_in = flags.controller.require_opt_in,
+                               .gke_project = flags.controller.gke_project,
+                               .gke_provider = flags.controller.gke_provider,
+                               .lease = c->lease,
+                               .on_call = broker_answered,
+                               .on_trouble = broker_trouble};
+    for (; o.audience_count < flags.controller.audiences.count && o.audience_count < BROKER_AUDIENCES_MAX;
+         o.audience_count++)
+        o.audiences[o.audience_count] = flags.controller.audiences.items[o.audience_count];
+    return flags.controller.broker_listen ? broker_new(c->loop, c->kube, &o, &c->broker, err) : 0;
+}
+
+static int start_csi(struct controller *c, struct err *err)
+{
+    struct rpc_options o = {.socket_path = endpoint_path(),
+                            .driver_name = NAME_DRIVER,
+                            .threads = (unsigned)flags.threads,
+                            .ctx = c->control,
+                            .answered = call_answered};
+    o.methods = control_methods(&o.method_count);
+    return rpc_server_start(&o, &c->csi, err);
+}
+
+/* An API server that is away is no reason to start this process again. */
+static int start(struct controller *c, struct err *err)
+{
+    const char *pod = getenv("POD_NAME");
+    if (pod)
+        snprintf(c->identity, sizeof c->identity, "%s", pod);
+    else
+        gethostname(c->identity, sizeof c->identity - 1);
+    int r = connect_kube(c, err);
+    if (r < 0)
+        return r;
+    make_lease(c);
+    watch_objects(c);
+    r = open_control(c, err);
+    if (r == 0)
+        r = open_populate(c, err);
+    if (r == 0)
+        r = open_broker(c, err);
+    if (r == 0)
+        r = loop_start(c->loop, err);
+    c->loop_runs = r == 0;
+    if (r == 0)
+        r = start_metrics((struct serve_options){0}, &c->http, err);
+    return r == 0 ? start_csi(c, err) : r;
+}
+
+/* ---- stopping ------------------------------------------------------------------------------------------------------
+ */
+
+static void lease_released(void *ctx)
+{
+    struct controller *c = ctx;
+    sem_post(&c->released);
+}
+
+static void release_lease(struct mail *m)
+{
+    struct controller *c = container_of(m, struct controller, release);
+    kube_lease_release(c->lease, lease_released);
+}
+
+/* So that another replica leads at once, and need not see the lease run out. */
+static void give_lease_back(struct controller *c)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += RELEASE_SECONDS;
+    loop_post(c->loop, &c->release);
+    while (sem_timedwait(&c->released, &until) != 0 && errno == EINTR)
+        ;
+}
+
+/* What waits for the API server is told that no answer will come; then threads can be waited for, while the loop that
+ * they use still runs. */
+static void stop(struct controller *c)
+{
+    if (c->loop_runs)
+        give_lease_back(c);
+    rpc_server_stop(c->csi, GRACE_NS);
+    if (c->kube)
+        kube_stop(c->kube);
+    control_stop(c->control);
+    if (c->populate)
+        populate_stop(c->populate);
+    if (c->broker)
+        broker_stop(c->broker);
+    if (c->loop)
+        loop_stop_and_join(c->loop);
+    rpc_server_free(c->csi);
+    serve_free(c->http);
+    broker_free(c->broker);
+    populate_free(c->populate);
+    control_free(c->control);
+    kube_informer_free(c->volumes);
+    kube_informer_free(c->pools);
+    kube_informer_free(c->nodes);
+    kube_events_free(c->events);
+    kube_lease_free(c->lease);
+    kube_free(c->kube);
+    loop_free(c->loop);
+}
+
+int role_controller(const sigset_t *signals, struct err *err)
+{
+    struct controller c = {.release = {.deliver = release_lease}};
+    sem_init(&c.released, 0, 0);
+    if (!flags.controller.ns || !flags.controller.job.image)
+        return err_set(err, ERR_INVALID, "--namespace and --image are missing: where Jobs run, and from what image");
+    broker_seal_process();
+    int r = start(&c, err);
+    if (r == 0) {
+        log_event(LOG_INFO, "serving", "endpoint", flags.endpoint, "namespace", flags.controller.ns, "version",
+                  CISTERN_VERSION, NULL);
+        wait_for_signal(signals);
+    }
+    stop(&c);
+    return r;
+}
