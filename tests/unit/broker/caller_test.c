@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "caller.h"
+#include "unit.h"
+#include "util/base64.h"
+#include "util/clock.h"
+#include <stdio.h>
+
+static const struct caller_rules rules = {{"cistern-system", 14}, {"cistern-node", 12}, {"cistern-job", 11}};
+static const int64_t now = 1800000000 * (int64_t)NS_PER_SECOND;
+
+static int looks(const char *claims)
+{
+    struct err err;
+    auto_sbuf token;
+    sbuf_init(&token, 4096);
+    sbuf_adds(&token, "eyJ9.");
+    base64url_add(&token, claims, strlen(claims));
+    sbuf_adds(&token, ".c2ln");
+    int r = caller_looks_right(sbuf_str(&token), now, &err);
+    if (r < 0)
+        assert_int_equal(err.id, 1902);
+    return r;
+}
+
+static void a_token_that_says_itself_that_it_is_no_good_costs_no_question(void **state)
+{
+    (void)state;
+    struct err err;
+    assert_int_equal(looks("{\"aud\":[\"cistern-broker\"],\"exp\":1800000600}"), 0);
+    assert_int_equal(looks("{\"aud\":\"cistern-broker\",\"exp\":1800000600}"), 0);
+    assert_int_equal(looks("{\"aud\":[\"cistern-broker\"],\"exp\":1799999800}"), 0); /* clocks may differ */
+    assert_int_equal(looks("{\"aud\":[\"cistern-broker\"],\"exp\":1799990000}"), -ERR_DENIED);
+    assert_int_equal(looks("{\"aud\":[\"other\"],\"exp\":1800000600}"), -ERR_DENIED);
+    assert_int_equal(looks("{\"aud\":[1],\"exp\":1800000600}"), -ERR_DENIED);
+    assert_int_equal(looks("{\"exp\":1800000600}"), -ERR_DENIED);
+    assert_int_equal(looks("{\"aud\":[\"cistern-broker\"]}"), -ERR_DENIED);
+    assert_int_equal(looks("[]"), -ERR_DENIED);
+    assert_int_equal(caller_looks_right(STR("a.b"), now, &err), -ERR_DENIED);
+    assert_int_equal(caller_looks_right(STR("...."), now, &err), -ERR_DENIED);
+}
+
+static int reading(const char *user, const char *audiences, struct caller *ret, struct err *err)
+{
+    char text[1024];
+    auto_json j = NULL;
+    snprintf(text, sizeof text,
+             "{\"status\":{\"authenticated\":true,\"audiences\":%s,\"user\":{\"username\":\"%s\",\"extra\":{"
+             "\"authentication.kubernetes.io/pod-name\":[\"p\"],\"authentication.kubernetes.io/pod-uid\":[\"u\"],"
+             "\"authentication.kubernetes.io/node-name\":[\"node-a\"]}}}}",
+             audiences, user);
+    assert_int_equal(json_parse(str_of(text), "review", &j, err), 0);
+    return caller_read(j, &rules, ret, err);
+}
+
+static void only_our_two_accounts_are_callers(void **state)
+{
+    (void)state;
+    struct caller c;
+    struct err err;
+    const char *ours = "[\"cistern-broker\"]";
+    assert_int_equal(reading("system:serviceaccount:cistern-system:cistern-job", ours, &c, &err), 0);
+    assert_int_equal(c.kind, CALLER_JOB);
+    assert_string_equal(c.node, "node-a");
+    assert_string_equal(c.pod_uid, "u");
+    assert_int_equal(reading("system:serviceaccount:cistern-system:cistern-node", ours, &c, &err), 0);
+    assert_int_equal(c.kind, CALLER_NODE);
+    assert_int_equal(reading("system:serviceaccount:cistern-system:cistern-node:x", ours, &c, &err), -ERR_DENIED);
+    assert_int_equal(reading("system:serviceaccount:other:cistern-node", ours, &c, &err), -ERR_DENIED);
+    assert_int_equal(reading("cistern-node", ours, &c, &err), -ERR_DENIED);
+    assert_int_equal(reading("system:admin", ours, &c, &err), -ERR_DENIED);
+    assert_int_equal(err.id, 1903);
+}
+
+static void a_review_without_our_audience_is_about_another_token(void **state)
+{
+    (void)state;
+    struct caller c;
+    struct err err;
+    assert_int_equal(reading("system:serviceaccount:cistern-system:cistern-job", "[]", &c, &err), -ERR_DENIED);
+    assert_int_equal(reading("system:serviceaccount:cistern-system:cistern-job", "null", &c, &err), -ERR_DENIED);
+    assert_int_equal(err.id, 1902);
+}
+
+static struct api_volume *volume(void)
+{
+    struct api_volume *v = api_volume_new();
+    v->meta.name = str_dup(STR("pvc-1"));
+    v->volume_id = str_dup(STR("v1-aaaaaaaaaaaa-bbbbbbbbbbbb"));
+    v->node = str_dup(STR("node-a"));
+    return v;
+}
+
+static json *pod(const char *kind, const char *name, const char *controller, const char *node)
+{
+    char text[512];
+    json *j = NULL;
+    struct err err;
+    snprintf(text, sizeof text,
+             "{\"metadata\":{\"ownerReferences\":[{\"apiVersion\":\"batch/v1\",\"kind\":\"%s\",\"name\":\"%s\","
+             "\"controller\":%s}]},\"spec\":{\"nodeName\":\"%s\"}}",
+             kind, name, controller, node);
+    assert_int_equal(json_parse(str_of(text), "pod", &j, &err), 0);
+    return j;
+}
+
+static int may(const char *kind, const char *name, const char *controller, const char *node, bool is_export)
+{
+    const struct caller job = {.kind = CALLER_JOB, .node = "node-a", .pod = "p", .pod_uid = "u"};
+    struct err err;
+    auto_api_volume v = volume();
+    auto_json p = pod(kind, name, controller, node);
+    int r = caller_may(&job, v, is_export, p, &err);
+    if (r < 0)
+        assert_int_equal(err.id, 1903);
+    return r;
+}
+
+static void a_job_is_who_its_pods_controller_is(void **state)
+{
+    (void)state;
+    assert_int_equal(may("Job", "hydrate-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "true", "node-a", false), 0);
+    assert_int_equal(may("Job", "export-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "true", "node-a", true), 0);
+    assert_int_equal(may("Job", "hydrate-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "true", "node-a", true), -ERR_DENIED);
+    assert_int_equal(may("Job", "hydrate-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "false", "node-a", false), -ERR_DENIED);
+    assert_int_equal(may("ReplicaSet", "hydrate-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "true", "node-a", false), -ERR_DENIED);
+    assert_int_equal(may("Job", "hydrate-v1-aaaaaaaaaaaa-cccccccccccc", "true", "node-a", false), -ERR_DENIED);
+    assert_int_equal(may("Job", "hydrate-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "true", "node-b", false), -ERR_DENIED);
+}
+
+static void a_token_of_another_node_or_of_no_pod_gets_nothing(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_api_volume v = volume();
+    struct caller node = {.kind = CALLER_NODE, .node = "node-a", .pod = "p", .pod_uid = "u"};
+    assert_int_equal(caller_may(&node, v, true, NULL, &err), 0);
+    snprintf(node.node, sizeof node.node, "%s", "node-b");
+    assert_int_equal(caller_may(&node, v, true, NULL, &err), -ERR_DENIED);
+    snprintf(node.node, sizeof node.node, "%s", "");
+    assert_int_equal(caller_may(&node, v, true, NULL, &err), -ERR_DENIED);
+    snprintf(node.node, sizeof node.node, "%s", "node-a");
+    node.pod_uid[0] = '\0';
+    assert_int_equal(caller_may(&node, v, true, NULL, &err), -ERR_DENIED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_token_that_says_itself_that_it_is_no_good_costs_no_question),
+        cmocka_unit_test(only_our_two_accounts_are_callers),
+        cmocka_unit_test(a_review_without_our_audience_is_about_another_token),
+        cmocka_unit_test(a_job_is_who_its_pods_controller_is),
+        cmocka_unit_test(a_token_of_another_node_or_of_no_pod_gets_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
