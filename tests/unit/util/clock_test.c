@@ -68,10 +68,26 @@ static void back_off_grows_to_its_cap_and_no_further(void **state)
     assert_int_equal(clock_backoff_ns(70, 0, 0), 0);
 }
 
+static void every_month_begins_where_the_library_says(void **state)
+{
+    (void)state;
+    for (int year = 1678; year < 2262; year++)
+        for (int month = 1; month <= 12; month++) {
+            char text[32];
+            int64_t ns;
+            struct err err;
+            struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = 28, .tm_hour = 23, .tm_sec = 59};
+            snprintf(text, sizeof text, "%04d-%02d-28T23:00:59Z", year, month);
+            assert_int_equal(time_parse(str_of(text), &ns, &err), 0);
+            assert_int_equal(ns, (int64_t)timegm(&tm) * 1000000000);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_of_rfc_3339_are_read),
+        cmocka_unit_test(every_month_begins_where_the_library_says),
         cmocka_unit_test(http_dates_are_read),
         cmocka_unit_test(times_and_spans_are_written_for_people),
         cmocka_unit_test(back_off_grows_to_its_cap_and_no_further),
