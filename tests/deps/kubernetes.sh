@@ -4,7 +4,7 @@
 # sidecars, helm and kubeconform, built from pinned Go modules; in debian/ containerd, runc, the CNI plugins and
 # busybox, unpacked from the distribution's packages (installed, they would start a service); and Kubernetes' OpenAPI
 # definitions, which manifests are held to. Ten minutes on two cores with empty caches; what was made from the same pins
-# is kept.
+# is kept. In debs/ is what deploy/image/rootfs unpacks.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)/kubernetes
@@ -76,7 +76,7 @@ if [ ! -s "$definitions" ]; then
     mv "$definitions.part" "$definitions"
 fi
 
-packages='containerd runc containernetworking-plugins busybox libseccomp2'
+packages='containerd runc containernetworking-plugins busybox libseccomp2 mdadm'
 tools='nftables iproute2 openssl xfsprogs'
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 if [ "$(cat "$root/debian/.made" 2>/dev/null)" != "$suite $packages" ] || ! dpkg -s $tools >/dev/null 2>&1; then
@@ -91,6 +91,9 @@ if [ "$(cat "$root/debian/.made" 2>/dev/null)" != "$suite $packages" ] || ! dpkg
         dpkg-deb -x "$deb" "$work/tree"
     done
     echo "$suite $packages" >"$work/tree/.made"
+    mkdir -p "$root/debs"
+    rm -f "$root/debs"/*
+    mv "$work"/mdadm_*.deb "$root/debs/"
     rm -rf "$root/debian"
     cp -a "$work/tree" "$root/debian"
 fi
