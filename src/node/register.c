@@ -14,6 +14,8 @@
 #define LOOK_NS NS_PER_SECOND
 /* A kubelet that has work calls more often than this; one that was restarted cannot call before it knows us again. */
 #define QUIET_NS (10 * NS_PER_SECOND)
+/* It asks once a minute for the bytes of each volume that a pod has. */
+#define IDLE_NS (120 * NS_PER_SECOND)
 #define QUIET_AT_FIRST_NS (3 * NS_PER_SECOND)
 #define REFUSED_FIRST_NS (2 * NS_PER_SECOND)
 #define REFUSED_LAST_NS (120 * NS_PER_SECOND)
@@ -21,7 +23,7 @@
 enum { THREADS = 2 };
 
 struct registration {
-    char *path, *endpoint;           /* owned */
+    char *path, *endpoint, *kubelet; /* owned */
     const struct rpc_server *plugin; /* borrowed */
     uint64_t (*last_call_ns)(void *ctx);
     void *ctx;
@@ -54,7 +56,11 @@ bool registration_is_due(const struct registration_view *v)
     case PLACE_LIVE:
         return false;
     case PLACE_DEAD:
-        /* The kubelet may know us all the same, by the registration of the driver before us: its calls show it. */
+        /* The kubelet may know us all the same, by the registration of the driver before us. */
+        if (v->kubelet == KUBELET_NEWER)
+            return true;
+        if (v->kubelet == KUBELET_SAME)
+            return v->quiet_ns >= IDLE_NS;
         return v->quiet_ns >= (v->was_called ? QUIET_NS : QUIET_AT_FIRST_NS);
     case PLACE_OURS:
         /* It does not ask again by itself after it said no. */
@@ -81,6 +87,26 @@ static enum registration_place look(const struct registration *r)
     if (r->server && rpc_server_has_name(r->server))
         return PLACE_OURS;
     return socket_is_live(r->path) ? PLACE_LIVE : PLACE_DEAD;
+}
+
+static bool is_later(struct timespec a, struct timespec b)
+{
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+/* Did the kubelet start after the registration was published? One that starts asks all that it finds, and those that
+ * are dead it asks in vain. One that started beside a live registration knows it: that is written down in the socket's
+ * time of change, for the drivers after us. */
+static enum registration_kubelet look_at_kubelet(const struct registration *r, enum registration_place place)
+{
+    struct stat published, started;
+    if (stat(r->kubelet, &started) != 0 || lstat(r->path, &published) != 0)
+        return KUBELET_UNKNOWN;
+    if (!is_later(started.st_ctim, published.st_ctim))
+        return KUBELET_SAME;
+    if ((place == PLACE_LIVE || place == PLACE_OURS) && chmod(r->path, 0600) == 0)
+        return KUBELET_SAME;
+    return KUBELET_NEWER;
 }
 
 /* ---- the kubelet's two calls ------------------------------------------------------------------------------------- */
@@ -153,7 +179,9 @@ static void tend(struct registration *r)
 {
     struct err err;
     uint64_t now_ns = clock_now_ns(), called_ns = r->last_call_ns(r->ctx);
-    struct registration_view v = {.place = look(r),
+    enum registration_place place = look(r);
+    struct registration_view v = {.place = place,
+                                  .kubelet = look_at_kubelet(r, place),
                                   .refused = atomic_load(&r->refused),
                                   .refusals = r->refusals + 1,
                                   .was_called = called_ns != 0,
@@ -192,6 +220,7 @@ static void registration_free(struct registration *own_r)
     pthread_cond_destroy(&own_r->woken);
     free(own_r->path);
     free(own_r->endpoint);
+    free(own_r->kubelet);
     free(own_r);
 }
 
@@ -199,8 +228,12 @@ int registration_start(const struct registration_options *o, struct registration
 {
     struct registration *r = xcalloc(1, sizeof *r);
     auto_sbuf path;
+    auto_sbuf kubelet;
     sbuf_init(&path, 4096);
+    sbuf_init(&kubelet, 4096);
     sbuf_addf(&path, "%s/%s-reg.sock", o->folder, NAME_DRIVER);
+    sbuf_addf(&kubelet, "%s/../device-plugins/kubelet.sock", o->folder);
+    r->kubelet = str_dup(sbuf_str(&kubelet));
     r->path = str_dup(sbuf_str(&path));
     r->endpoint = str_dup(str_of(o->endpoint));
     r->plugin = o->plugin;

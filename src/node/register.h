@@ -12,7 +12,8 @@
 struct registration;
 
 struct registration_options {
-    const char *folder;                  /* absolute: the kubelet's plugins_registry, as we see it */
+    /* Absolute: the kubelet's plugins_registry, as we see it. In ../device-plugins it makes a socket at each start. */
+    const char *folder;
     const char *endpoint;                /* the plugin's socket, as the kubelet sees it */
     const struct rpc_server *plugin;     /* borrowed: who serves it */
     uint64_t (*last_call_ns)(void *ctx); /* when the kubelet last called the plugin, in clock_now_ns; 0: never */
@@ -41,8 +42,15 @@ enum registration_place {
     PLACE_DEAD, /* another driver's, which died or has ended */
 };
 
+enum registration_kubelet {
+    KUBELET_UNKNOWN,
+    KUBELET_SAME, /* it has been there since the registration was published: so it knows the driver */
+    KUBELET_NEWER,
+};
+
 struct registration_view {
     enum registration_place place;
+    enum registration_kubelet kubelet;
     bool refused;          /* the kubelet said no to what we published */
     unsigned refusals;     /* in a row */
     bool was_called;       /* by the kubelet, since we began */

@@ -89,9 +89,14 @@ class Kubelet:
     """What the real one does in its folder plugins_registry (pkg/kubelet/pluginmanager): a socket that appears, or is
     another one than before, is unregistered if it was known and asked who it is; one that disappears is unregistered."""
 
-    def __init__(self, folder, refuse=0):
+    def __init__(self, folder, refuse=0, makes_its_socket=True):
         self.folder, self.refuse = Path(folder), refuse
         self.known, self.drivers, self.history = {}, {}, []
+        if makes_its_socket:
+            own = self.folder.parent / "device-plugins" / "kubelet.sock"
+            own.parent.mkdir(exist_ok=True)
+            own.unlink(missing_ok=True)
+            own.touch()
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
