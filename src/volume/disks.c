@@ -152,19 +152,18 @@ static int check_free(const struct disks_wish *w, const struct disk_info *d, str
     const char *why = d->read_only ? "it is read-only" : d->has_partitions ? "it has partitions" : NULL;
     bool told = d->serial[0] && is_one_of(w->wipe, w->wipe_count, d->serial);
     if (d->holder[0])
-        err_set(err, ERR_EXISTS, "pool '%s': the disk '%s' (%s) is in use by '%s'", w->pool, d->name, d->model,
-                d->holder);
+        err_set(err, ERR_EXISTS, "the disk '%s' (%s) is in use by '%s'", d->name, d->model, d->holder);
     else if (why)
-        err_set(err, ERR_EXISTS, "pool '%s': the disk '%s' (%s) cannot be taken: %s", w->pool, d->name, d->model, why);
+        err_set(err, ERR_EXISTS, "the disk '%s' (%s) cannot be taken: %s", d->name, d->model, why);
     else if (d->signature.kind != SIGNATURE_BLANK && !told)
-        err_set(err, ERR_EXISTS, "pool '%s': the disk '%s' (%s, serial %s) is not blank, there is %s on it", w->pool,
-                d->name, d->model, d->serial, d->signature.what);
+        err_set(err, ERR_EXISTS, "the disk '%s' (%s, serial %s) is not blank, there is %s on it", d->name, d->model,
+                d->serial, d->signature.what);
     else
         return 0;
     return err_advise(err, 2041, "leave it out of devices, or give its exact serial as `wipe` if its content may go");
 }
 
-static int plan_ours(const struct disks_wish *w, struct disks_plan *p, struct err *err)
+static int plan_ours(struct disks_plan *p, struct err *err)
 {
     const struct signature *first = &p->members[0]->signature;
     bool same = true, running = true;
@@ -174,8 +173,8 @@ static int plan_ours(const struct disks_wish *w, struct disks_plan *p, struct er
                   strcmp(p->members[i]->holder, p->members[0]->holder) == 0;
     }
     if (!same || p->count != first->raid_disks) {
-        err_set(err, ERR_CORRUPT, "pool '%s': %zu disks of its array are there, and it was made of %u", w->pool,
-                p->count, first->raid_disks);
+        err_set(err, ERR_CORRUPT, "%zu disks of its array are there, and it was made of %u", p->count,
+                first->raid_disks);
         return err_advise(err, 2042,
                           "a RAID-0 that lost a disk has lost its data: mdadm --zero-superblock what is left");
     }
@@ -199,10 +198,10 @@ int disks_plan(const struct disks_wish *w, const struct disk_info *disks, size_t
             ours.members[ours.count++] = &disks[i];
     }
     if (all.count == 0) {
-        err_set(err, ERR_NOT_FOUND, "pool '%s': none of %zu NVMe disks is one of its devices", w->pool, count);
+        err_set(err, ERR_NOT_FOUND, "none of %zu NVMe disks is one of its devices", count);
         return err_advise(err, 2040, "compare devices.models and devices.paths with `cistern doctor`");
     }
-    int r = ours.count > 0 ? plan_ours(w, &ours, err) : 0;
+    int r = ours.count > 0 ? plan_ours(&ours, err) : 0;
     for (size_t i = 0; r == 0 && ours.count == 0 && i < all.count; i++)
         r = check_free(w, all.members[i], err);
     if (r == 0)
