@@ -143,6 +143,9 @@ static void count_files(struct run *r)
     c->skipped_files = r->plan.skipped;
     for (uint64_t i = 0; i < r->plan.trouble_count; i++)
         verdict_add_failure(c, str_of(r->plan.trouble_path), 0, &r->plan.trouble);
+    struct run_result trouble = {.event = RUN_FAILED, .path = str_of(r->plan.trouble_path), .err = &r->plan.trouble};
+    if (r->plan.trouble_count > 0 && r->o.on_result)
+        r->o.on_result(r->o.ctx, &trouble);
 }
 
 static bool names_marker(const struct run *r, const struct pick_group *g, struct str path)

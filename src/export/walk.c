@@ -41,7 +41,9 @@ static int64_t ns_of(struct timespec t)
 static int trouble(struct walk *w, struct str path, int errnum, const char *what, struct err *err)
 {
     struct err why;
-    (void)err_sys(&why, errnum, "cannot %s '%.*s'", what, (int)min_u64(path.len, 300), path.len ? path.ptr : ".");
+    if (path.len == 0)
+        path = STR("."); /* the folder itself */
+    (void)err_sys(&why, errnum, "cannot %s '%.*s'", what, (int)min_u64(path.len, 300), path.ptr);
     return w->sink->on_trouble(w->sink->ctx, path, &why, err);
 }
 

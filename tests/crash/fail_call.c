@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fail_call.c - preloaded into a program of ours, makes one call to the system fail: the CISTERN_FAIL_AT-th of those
- * that touch files, with CISTERN_FAIL_ERRNO (EIO). The number of calls there were goes to the file CISTERN_FAIL_COUNT,
- * by which a test knows when it has failed them all. Only calls through libc are seen; io_uring's are not (--io=pool).
+ * that touch files or make sockets, with CISTERN_FAIL_ERRNO (EIO). The number of calls there were goes to the file
+ * CISTERN_FAIL_COUNT, by which a test knows when it has failed them all. Only calls through libc are seen; io_uring's
+ * are not (--io=pool).
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -91,6 +97,18 @@ FAIL_INT(renameat2, (int from, const char *a, int to, const char *b, unsigned fl
 FAIL_INT(linkat, (int from, const char *a, int to, const char *b, int flags), from, a, to, b, flags)
 FAIL_INT(fstat, (int fd, struct stat *st), fd, st)
 FAIL_INT(fstatat, (int dir, const char *path, struct stat *st, int flags), dir, path, st, flags)
+
+FAIL_INT(statx, (int dir, const char *path, int flags, unsigned mask, struct statx *st), dir, path, flags, mask, st)
+FAIL_INT(fstatvfs, (int fd, struct statvfs *st), fd, st)
+FAIL_INT(futimens, (int fd, const struct timespec times[2]), fd, times)
+FAIL_INT(socket, (int domain, int type, int protocol), domain, type, protocol)
+FAIL_INT(epoll_create1, (int flags), flags)
+FAIL_INT(eventfd, (unsigned value, int flags), value, flags)
+
+DIR *fdopendir(int fd)
+{
+    return fails() ? NULL : REAL(fdopendir)(fd);
+}
 
 /* Plain reads and writes fail on files alone: an eventfd has no EIO, and a program that cannot say on its standard
  * streams what failed cannot be judged. */

@@ -1,17 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every run again with its Nth call to the system failing: each ends in the right tree or in a sentence, never in a
-crash, a hang or a wrong byte; and the same command afterwards, on a machine that is well again, ends it."""
+crash, a hang or a wrong byte; and the same command afterwards, on a machine that is well again, ends it.
+CISTERN_FAIL_EVERY=1 fails every call; without it they are sampled."""
+import errno
 import filecmp
 import os
+import random
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from servers.bucket import BucketServer  # noqa: E402
+
 BUILD = Path(os.environ.get("CISTERN_BUILD", Path(__file__).resolve().parents[3] / "build"))
+EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 OBJECTS = {"a": 0, "b/c": 70_000, "b/d": 1, "b/e/f": 4096, "large": 3_000_000}
-COMMAND = [BUILD / "bin/cistern", "hydrate", "--no-io-uring", "--workers=1", "--retries=2", "--timeout=2s"]
-EIO, ENOSPC, EMFILE = 5, 28, 24
+PATIENCE = ["--retries=2", "--timeout=2s"]
+KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+ERRORS = [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with BucketServer() as running:
+        dice = random.Random(1)
+        for name, size in OBJECTS.items():
+            running.ask(f"/bench/in/{name}", "PUT", dice.randbytes(size))
+        yield running
 
 
 @pytest.fixture
@@ -24,10 +42,10 @@ def bucket(tmp_path):
     return folder
 
 
-def hydrate(bucket, target, **env):
+def run(command, **env):
     preload = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so")} if env else {}
-    return subprocess.run([*COMMAND, f"file://{bucket}/", target], capture_output=True, text=True, timeout=60,
-                          check=False, env=os.environ | preload | {k: str(v) for k, v in env.items()})
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
+                          env=os.environ | KEYS | preload | {k: str(v) for k, v in env.items()})
 
 
 def assert_whole(bucket, target):
@@ -37,30 +55,67 @@ def assert_whole(bucket, target):
         assert filecmp.cmp(bucket / name, target / name, shallow=False), name
 
 
-def calls_of(bucket, target, tmp_path):
+def fail_each(tmp_path, command_for, check, number, sample):
+    """`command_for(n)` is a run that has not been there before, `check(n)` that it is whole."""
     count = tmp_path / "count"
-    done = hydrate(bucket, target, CISTERN_FAIL_COUNT=count)
+    done = run(command_for(0), CISTERN_FAIL_COUNT=count)
     assert done.returncode == 0, done.stderr
-    assert_whole(bucket, target)
-    return int(count.read_text())
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("errno, step", [(EIO, 1), (ENOSPC, 3), (EMFILE, 3)])
-def test_hydrate_survives_the_failure_of_any_one_call(bucket, tmp_path, errno, step):
-    total = calls_of(bucket, tmp_path / "unharmed", tmp_path)
+    check(0)
+    total = int(count.read_text())
     assert total > 50, "the harness does not see the calls"
-    for n in range(1, total + 1, step):
-        target = tmp_path / f"target-{n}"
-        hurt = hydrate(bucket, target, CISTERN_FAIL_AT=n, CISTERN_FAIL_ERRNO=errno)
+    for n in range(1, total + 1, EVERY or sample):
+        hurt = run(command_for(n), CISTERN_FAIL_AT=n, CISTERN_FAIL_ERRNO=number)
         told = f"call {n} of {total}: exit {hurt.returncode}: {hurt.stderr}"
         assert 0 <= hurt.returncode <= 10, told
         if hurt.returncode == 0:
-            assert_whole(bucket, target)
+            check(n)
         else:
             assert "cistern: " in hurt.stderr or "error" in hurt.stderr, told
-        healed = hydrate(bucket, target)
+        healed = run(command_for(n))
         assert healed.returncode == 0, f"{told}\nthen: {healed.stderr}"
-        assert_whole(bucket, target)
-        assert not (tmp_path / f".target-{n}.cistern").exists(), told
-        subprocess.run(["rm", "-rf", target], check=True)
+        check(n)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number, sample", [(errno.EIO, 3)] + [(e, 11) for e in ERRORS[1:]])
+def test_hydrate_survives_the_failure_of_any_one_call(bucket, tmp_path, number, sample):
+    def command_for(n):
+        return [BUILD / "bin/cistern", "hydrate", "--no-io-uring", "--workers=1", *PATIENCE, f"file://{bucket}/",
+                tmp_path / f"target-{n}"]
+
+    def check(n):
+        assert_whole(bucket, tmp_path / f"target-{n}")
+        assert not (tmp_path / f".target-{n}.cistern").exists()
+
+    fail_each(tmp_path, command_for, check, number, sample)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number", ERRORS)
+def test_hydrate_from_a_server_survives_the_failure_of_any_one_call(server, tmp_path, number):
+    def command_for(n):
+        return [BUILD / "bin/cistern", "hydrate", "--no-io-uring", "--workers=1", "--fsync", *PATIENCE, "--path-style",
+                "--endpoint", server.url, "s3://bench/in/", tmp_path / f"target-{n}"]
+
+    def check(n):
+        found = {str(p.relative_to(tmp_path / f"target-{n}")): p.read_bytes()
+                 for p in (tmp_path / f"target-{n}").rglob("*") if p.is_file()}
+        assert found == {name: server.content(f"in/{name}") for name in OBJECTS}
+        assert not (tmp_path / f".target-{n}.cistern").exists()
+
+    fail_each(tmp_path, command_for, check, number, 13)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number", ERRORS)
+def test_export_survives_the_failure_of_any_one_call(server, bucket, tmp_path, number):
+    def command_for(n):
+        return [BUILD / "bin/cistern", "export", *PATIENCE, "--path-style", "--endpoint", server.url, "--state",
+                tmp_path / f"state-{n}", bucket, f"s3://bench/{tmp_path.name}-{n}/"]
+
+    def check(n):
+        for name in OBJECTS:
+            assert server.content(f"{tmp_path.name}-{n}/{name}") == (bucket / name).read_bytes(), name
+        assert '"done"' in (tmp_path / f"state-{n}/export/verdict.json").read_text()
+
+    fail_each(tmp_path, command_for, check, number, 13)
