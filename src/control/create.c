@@ -158,12 +158,17 @@ static int still_open(const struct api_volume *v, struct err *err)
     return err_advise(err, 5108, "ask again; see whether the driver runs on that node");
 }
 
+static bool is_refused(const struct api_volume *v)
+{
+    return order_state_of(v) == ORDER_REFUSED;
+}
+
 /* What the node has refused is taken back before the caller hears of it: it may go elsewhere with the same name. */
 static int refuse(struct control *c, const struct api_volume *v, struct err *err)
 {
     struct err trouble;
     int r = order_refusal(v, err);
-    if (volume_withdraw(c, v, &trouble) < 0)
+    if (volume_withdraw(c, v, is_refused, &trouble) < 0)
         return err_copy(err, &trouble);
     log_err(LOG_INFO, "order refused and withdrawn", err, "name", v->meta.name, "node", v->node, NULL);
     return r;

@@ -64,8 +64,8 @@ static int answer(struct control *c, struct rpc_call *call, const char *name, st
         return 0;
     if (r < 0)
         return r;
-    if (v->status.phase == API_PHASE_RELEASED)
-        return volume_withdraw(c, v, err);
+    if (release_is_over(v))
+        return volume_withdraw(c, v, release_is_over, err);
     /* Of a node that is gone the order stays as a tombstone, and does not keep the PersistentVolume. */
     if (release_is_tombstone(v))
         return 0;

@@ -9,6 +9,8 @@
 #define ANSWER_NS (1 * NS_PER_SECOND)
 #define WAIT_NS (10 * NS_PER_SECOND)
 
+enum { WITHDRAW_TRIES = 5 };
+
 /* Whatever the API server's trouble is, the caller comes back with the same question: no state of ours depends on it.
  */
 static int come_back(struct err *err)
@@ -116,7 +118,7 @@ int volume_patch(struct control *c, const struct api_volume *v, json *own_patch,
 
 /* The finalizer goes only from the object as it was seen: a node that has begun after all has changed it. Then the
  * object goes; dying in between leaves one that says of itself that nothing is left of it, which the sweep removes. */
-int volume_withdraw(struct control *c, const struct api_volume *v, struct err *err)
+static int withdraw_once(struct control *c, const struct api_volume *v, struct err *err)
 {
     auto_json patch = json_new_object();
     json_set(patch, "metadata.finalizers", json_new_array());
@@ -125,19 +127,34 @@ int volume_withdraw(struct control *c, const struct api_volume *v, struct err *e
     struct kube_request q = {
         .verb = KUBE_MERGE_PATCH, .resource = &api_volumes, .name = str_of(v->meta.name), .body = patch};
     int r = v->meta.is_held ? kube_call(c->o.kube, &q, NULL, err) : 0;
-    if (r == -ERR_NOT_FOUND)
-        return 0;
-    if (r == -ERR_CHANGED) {
-        err_set(err, ERR_PENDING, "volume '%s' changed while it was taken back", v->meta.name);
-        return err_advise(err, 5105, "ask again");
-    }
+    if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED)
+        return r == -ERR_CHANGED ? r : 0;
     if (r < 0)
         return come_back(err);
     struct kube_request gone = {
         .verb = KUBE_DELETE, .resource = &api_volumes, .name = str_of(v->meta.name), .uid = str_of(v->meta.uid)};
     r = kube_call(c->o.kube, &gone, NULL, err);
-    /* Another of that uid is a successor: ours is gone. */
+    /* Another uid is a successor's: ours is gone. */
     return r == 0 || r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : come_back(err);
+}
+
+int volume_withdraw(struct control *c, const struct api_volume *v, bool (*is_over)(const struct api_volume *v),
+                    struct err *err)
+{
+    int r = withdraw_once(c, v, err);
+    /* A call, the leader, or a last word of the node came in between: it is looked at again. */
+    for (int tries = 0; r == -ERR_CHANGED && tries < WITHDRAW_TRIES; tries++) {
+        auto_api_volume now = NULL;
+        r = volume_get(c, v->meta.name, &now, err);
+        if (r == -ERR_NOT_FOUND || (r == 0 && strcmp(now->meta.uid, v->meta.uid) != 0))
+            return 0;
+        if (r == 0)
+            r = is_over(now) ? withdraw_once(c, now, err) : -ERR_CHANGED;
+    }
+    if (r != -ERR_CHANGED)
+        return r;
+    err_set(err, ERR_PENDING, "volume '%s' changed while it was taken back", v->meta.name);
+    return err_advise(err, 5105, "ask again");
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */

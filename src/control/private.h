@@ -38,9 +38,10 @@ must_check int pool_bump(struct control *c, const char *node, const char *pool, 
 /* A merge patch of the spec, and then the bump. Consumes `own_patch`. */
 must_check int volume_patch(struct control *c, const struct api_volume *v, json *own_patch, struct err *err);
 
-/* Takes the order back: `v` is as it was last seen, and if it is not so any more nothing happens (ERR_PENDING). Only
- * for what the node has said to have nothing of. Gone already is success. */
-must_check int volume_withdraw(struct control *c, const struct api_volume *v, struct err *err);
+/* Takes finalizer and object away, for as long as `is_over` is true of it (as it is of `v`): the node has said that it
+ * has nothing of it. ERR_PENDING if that is not so any more. Gone already is success. */
+must_check int volume_withdraw(struct control *c, const struct api_volume *v,
+                               bool (*is_over)(const struct api_volume *v), struct err *err);
 
 /* Waits until `is` is true of the volume, or until the time of the call is nearly up. *ret is NULL if it is gone;
  * ERR_TIMEOUT. */

@@ -17,6 +17,11 @@ static bool is_kept(const struct api_volume *v)
     return v->status.phase == API_PHASE_EXPORT_FAILED && !v->release_discard;
 }
 
+bool release_is_over(const struct api_volume *v)
+{
+    return v->release_requested && v->status.phase == API_PHASE_RELEASED;
+}
+
 bool release_is_settled(const struct api_volume *v)
 {
     return v->status.phase == API_PHASE_RELEASED || is_kept(v) || release_is_tombstone(v);
@@ -84,15 +89,23 @@ static enum step node_next(const struct api_volume *v, const struct surroundings
     if (gone->status != API_TRUE)
         return STEP_LOSE;
     /* Nobody waits for it any more, and the node had its time to come back. */
-    return v->release_requested ? STEP_FINISH : STEP_NONE;
+    return release_is_tombstone(v) ? STEP_FINISH : STEP_NONE;
+}
+
+/* An order that was being taken back lost its finalizer first. One that lost it in another way is left alone. */
+static bool is_withdrawn(const struct api_volume *v)
+{
+    return !v->meta.is_held && api_condition_is(&v->status.conditions, API_PROVISIONED, API_FALSE);
+}
+
+bool release_may_finish(const struct api_volume *v)
+{
+    return release_is_over(v) || is_withdrawn(v) || release_is_tombstone(v);
 }
 
 enum step release_next(const struct api_volume *v, const struct surroundings *s, uint64_t *ret_again_ns)
 {
-    bool is_released = v->status.phase == API_PHASE_RELEASED && v->release_requested;
-    /* An order that was being taken back lost its finalizer first. One that lost it in another way is left alone. */
-    bool is_withdrawn = !v->meta.is_held && api_condition_is(&v->status.conditions, API_PROVISIONED, API_FALSE);
-    if (is_released || is_withdrawn)
+    if (release_is_over(v) || is_withdrawn(v))
         return STEP_FINISH;
     enum step step = node_next(v, s, ret_again_ns);
     if (step != STEP_NONE)

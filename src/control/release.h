@@ -7,6 +7,8 @@
 /* ---- of a release that was asked for ------------------------------------------------------------------------------
  */
 
+/* Is nothing left of it, as was asked for? */
+bool release_is_over(const struct api_volume *v);
 /* Is there no use in waiting: released, failed, or its node is gone? */
 bool release_is_settled(const struct api_volume *v);
 /* Its node is gone for good: nobody waits for it any more, and it stays to tell the node if that comes back. */
@@ -36,5 +38,7 @@ enum step {
     STEP_LOSE,        /* the node does not come back: NodeGone becomes True, and the phase Lost */
 };
 
+/* May a volume go of which STEP_FINISH was said? */
+bool release_may_finish(const struct api_volume *v);
 /* The first thing to do; *ret_again_ns is set if time alone will bring another (else untouched). */
 enum step release_next(const struct api_volume *v, const struct surroundings *s, uint64_t *ret_again_ns);

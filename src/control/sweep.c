@@ -13,7 +13,7 @@
 #define GRACE_NS (600 * NS_PER_SECOND)
 #define TOMBSTONE_NS (UINT64_C(7) * 24 * 3600 * NS_PER_SECOND)
 #define SWEEP_NS (600 * NS_PER_SECOND)
-/* Younger ones may be between CreateVolume's answer and their PersistentVolume. */
+/* Younger ones may be between CreateVolume's answer and their PersistentVolume; or as young as a sweep is often. */
 #define YOUNG_NS (300 * NS_PER_SECOND)
 #define SWEEP_KEY "/sweep" /* no object has a slash in its name */
 
@@ -75,7 +75,8 @@ static int look_whether_nobody_has_it(struct control *c, const struct api_volume
     bool is_there = false;
     auto_json pv = NULL;
     *ret = false;
-    if (!v->order_uid || clock_wall_ns() - v->meta.created_ns < (int64_t)YOUNG_NS)
+    uint64_t young = min_u64(YOUNG_NS, or_default(c->o.sweep_ns, SWEEP_NS));
+    if (!v->order_uid || clock_wall_ns() - v->meta.created_ns < (int64_t)young)
         return 0;
     int r = claim_is_there(c, v->order_namespace, v->order_name, v->order_uid, NULL, &is_there, err);
     if (r == 0 && !is_there)
@@ -163,7 +164,7 @@ static int take_step(struct control *c, struct api_volume *v, enum step step, st
 {
     switch (step) {
     case STEP_FINISH:
-        return volume_withdraw(c, v, err);
+        return volume_withdraw(c, v, release_may_finish, err);
     case STEP_RELEASE:
         return release(c, v, err);
     case STEP_HOLD:
@@ -253,8 +254,54 @@ static int keep_without(void *ctx, struct str key, const json *object)
     return 0;
 }
 
+struct pools {
+    struct control *c;
+    struct names orphaned;
+};
+
+static int keep_orphaned(void *ctx, struct str key, const json *object)
+{
+    struct pools *p = ctx;
+    auto_json node = kube_informer_get(p->c->o.nodes, STR_NULL, json_member_str(json_at(object, "spec"), "nodeName"));
+    if (!node)
+        names_add(&p->orphaned, key);
+    return 0;
+}
+
+static int remove_pool(struct control *c, const char *name, struct err *err)
+{
+    bool is_there = true;
+    auto_api_pool p = NULL;
+    auto_json j = kube_informer_get(c->o.pools, STR_NULL, str_of(name));
+    int r = j ? api_pool_read(j, &p, err) : 0;
+    if (r == 0 && p)
+        r = node_is_there(c, p->node, &is_there, err);
+    if (r < 0 || is_there)
+        return r;
+    struct kube_request q = {.verb = KUBE_DELETE,
+                             .resource = &api_pools,
+                             .name = str_of(name),
+                             .uid = str_of(p->meta.uid),
+                             .fence = c->o.lease};
+    r = kube_call(c->o.kube, &q, NULL, err);
+    return r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : r;
+}
+
+/* The pool of a machine that is gone has nobody who tells of it. A node that comes back makes its object again. */
+static void sweep_pools(struct control *c)
+{
+    struct err err;
+    struct pools p = {.c = c};
+    (void)kube_informer_each(c->o.pools, -1, STR_NULL, keep_orphaned, &p);
+    for (size_t i = 0; i < p.orphaned.count && leads(c); i++)
+        if (remove_pool(c, p.orphaned.items[i], &err) < 0)
+            log_err(LOG_WARN, "the pool of a node that is gone could not be removed", &err, "pool", p.orphaned.items[i],
+                    NULL);
+    names_done(&p.orphaned);
+}
+
 /* One list of PersistentVolumes, and a closer look only at the volumes that have none: few, but for those just made. */
-static int sweep(struct control *c, struct err *err)
+static int sweep_volumes(struct control *c, struct err *err)
 {
     auto_with(names_done) struct names pvs = {0};
     struct walk w = {.with_pv = &pvs};
@@ -288,7 +335,8 @@ int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *e
     if (!str_eq(key, STR(SWEEP_KEY)))
         return look_at(c, key, false, again_ns, err);
     *again_ns = or_default(c->o.sweep_ns, SWEEP_NS);
-    return sweep(c, err);
+    sweep_pools(c);
+    return sweep_volumes(c, err);
 }
 
 /* ---- what wakes it ----------------------------------------------------------------------------------------------- */

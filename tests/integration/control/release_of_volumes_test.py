@@ -131,6 +131,63 @@ def test_deleting_an_order_by_hand_destroys_nothing_and_says_so(cluster, nodes, 
 
 
 
+def test_what_neither_claim_nor_persistent_volume_has_is_released_and_nothing_else(cluster, nodes, controllers):
+    node, controller = nodes(), controllers("controller-0", *QUICK)
+    has_claim, gone, has_pv = new_name(), new_name(), new_name()
+    for name in (has_claim, gone, has_pv):
+        make_claim(cluster, f"c-{name}")
+        volume = controller.create(name, node="node-a", claim=("default", f"c-{name}"))
+        if name == has_pv:
+            make_pv(cluster, name, volume.volume_id)
+    by_nobody, _ = made(controller, cluster)  # whoever ordered it named no claim: nobody can tell that it is gone
+    for name in (gone, has_pv):
+        remove(cluster, f"/api/v1/namespaces/default/persistentvolumeclaims/c-{name}")
+    eventually(lambda: order(cluster, gone) is None)
+    time.sleep(2.5)  # two more sweeps
+    assert sorted(node.volumes) == sorted([has_claim, has_pv, by_nobody])
+    assert all("release" not in order(cluster, n)["spec"] for n in (has_claim, has_pv, by_nobody))
+
+
+def test_the_volume_of_a_prime_that_was_given_up_goes_although_its_target_is_there(cluster, nodes, controllers):
+    node, controller = nodes(), controllers("controller-0", *QUICK)
+    target = make_claim(cluster, "target")
+    prime = f"prime-{target['metadata']['uid']}"
+    make_claim(cluster, prime, NAMESPACE, {"cistern.io/populate-target": "default/target"})
+    name = new_name()
+    controller.create(name, node="node-a", claim=(NAMESPACE, prime))
+    time.sleep(2.5)
+    assert order(cluster, name)["spec"].get("release") is None
+    remove(cluster, f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{prime}")
+    eventually(lambda: order(cluster, name) is None)
+    assert node.volumes == {}
+
+
+def test_a_tombstone_goes_when_its_time_is_over_and_one_whose_node_returns_is_released_there(cluster, nodes, controllers):
+    node = nodes()
+    controller = controllers("controller-0", "--node-gone-grace=1s", "--sweep-interval=1s", "--tombstone-age=6s")
+    name, volume_id = made(controller, cluster)
+    node.stop()
+    node.delete_node()
+    eventually(lambda: (status_of(cluster, name, "NodeGone") or {}).get("status") == "True")
+    controller.delete(volume_id)
+    assert order(cluster, name)["spec"]["release"]["requested"] is True
+    eventually(lambda: order(cluster, name) is None)
+    eventually(lambda: cluster.get(POOLS)["items"] == [])
+    back = nodes("node-b", pool_uuid="bbbbbbbbbbbb")
+    name = new_name()
+    volume_id = controller.create(name, node="node-b").volume_id
+    back.releases = lambda asked: None
+    back.delete_node()
+    eventually(lambda: (status_of(cluster, name, "NodeGone") or {}).get("status") == "True")
+    controller.delete(volume_id)
+    cluster.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-b"}})
+    eventually(lambda: status_of(cluster, name, "NodeGone")["status"] == "False")
+    back.releases = back.release
+    back.look()
+    eventually(lambda: order(cluster, name) is None)
+    assert back.volumes == {}
+
+
 def test_a_node_that_does_not_come_back_gives_its_volumes_up_and_stays_as_a_tombstone(cluster, nodes, controllers):
     node, controller = nodes(), controllers("controller-0", "--node-gone-grace=5s")
     name, volume_id = made(controller, cluster)
