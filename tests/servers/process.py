@@ -15,9 +15,9 @@ import urllib.request
 CACHE = pathlib.Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern"))
 
 
-def free_port():
+def free_port(host="127.0.0.1"):
     with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
+        s.bind((host, 0))
         return s.getsockname()[1]
 
 
@@ -25,15 +25,16 @@ class Server:
     """A child with a folder of its own. Subclasses give `command`, and `ready` if an open port is not enough."""
 
     scheme = "http"
+    host = "127.0.0.1"
 
     def __init__(self, name):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-"))
-        self.port = free_port()
+        self.port = free_port(self.host)
         self.child = None
 
     @property
     def url(self):
-        return f"{self.scheme}://127.0.0.1:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     def command(self):
         raise NotImplementedError
@@ -42,7 +43,7 @@ class Server:
         return dict(os.environ)
 
     def ready(self):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+        with socket.create_connection((self.host, self.port), timeout=1):
             return True
 
     def start(self, seconds=60):

@@ -20,7 +20,7 @@ class Versitygw(Server):
     def command(self):
         tls = ["--cert", self.tls[0], "--key", self.tls[1]] if self.tls else []
         return [str(CACHE / "bin/versitygw"), "--access", ACCESS_KEY, "--secret", SECRET_KEY, "--region", REGION,
-                "--port", f"127.0.0.1:{self.port}", *tls, "posix", "--sidecar", str(self.sidecar), str(self.data)]
+                "--port", f"{self.host}:{self.port}", *tls, "posix", "--sidecar", str(self.sidecar), str(self.data)]
 
     def make_bucket(self, name):
         (self.data / name).mkdir()

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the stories share: a bucket that pods reach, a namespace with the keys to it, and the end of everything."""
+
+import itertools
+
+from servers import versitygw
+
+from .cluster import HOST
+from .machine import eventually
+from .ours import API, NAMESPACE, logs
+
+numbers = itertools.count(1)
+BUSYBOX = {"image": "localhost/busybox:1", "imagePullPolicy": "Never"}
+
+
+class Store(versitygw.Versitygw):
+    """S3 at an address of the control plane's machine; buckets are folders."""
+
+    host = HOST
+
+    def bucket(self, files=None):
+        name = f"bucket-{next(numbers)}"
+        self.make_bucket(name)
+        self.fill(name, files or {})
+        return name
+
+    def fill(self, bucket, files):
+        for key, data in files.items():
+            path = self.data / bucket / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+    def keys(self, bucket):
+        top = self.data / bucket
+        return {str(p.relative_to(top)) for p in top.rglob("*") if p.is_file() and not p.relative_to(top).parts[0].startswith(".")}
+
+    def read(self, bucket, key):
+        return (self.data / bucket / key).read_bytes()
+
+
+class Namespace:
+    """A user's namespace: the keys to the store in a Secret, which the controller may read."""
+
+    def __init__(self, cluster, store):
+        self.cluster, self.store = cluster, store
+        self.name = f"team-{next(numbers)}"
+        cluster.kubectl("create", "namespace", self.name)
+        cluster.kubectl("create", "secret", "generic", "keys", "-n", self.name,
+                        f"--from-literal=access_key_id={versitygw.ACCESS_KEY}",
+                        f"--from-literal=secret_access_key={versitygw.SECRET_KEY}")
+        cluster.kubectl("create", "rolebinding", "cistern-credentials", "-n", self.name,
+                        "--clusterrole=cistern-credentials", f"--serviceaccount={NAMESPACE}:cistern-controller")
+
+    def source(self, name, uri=None, **spec):
+        where = {"endpoint": self.store.url, "region": versitygw.REGION, "pathStyle": True, "secretRef": {"name": "keys"}}
+        return {"apiVersion": "cistern.io/v1alpha1", "kind": "BucketSource", "metadata": {"name": name},
+                "spec": {**({"uri": uri} if uri else {}), **where, **spec}}
+
+    def claim(self, name, source=None, size="1Gi", **annotations):
+        spec = {"storageClassName": "cistern", "accessModes": ["ReadWriteOncePod"],
+                "resources": {"requests": {"storage": size}}}
+        if source:
+            spec["dataSourceRef"] = {"apiGroup": "cistern.io", "kind": "BucketSource", "name": source}
+        return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "annotations": annotations},
+                "spec": spec}
+
+    def pod(self, name, claim, script):
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+                "spec": {"terminationGracePeriodSeconds": 1, "restartPolicy": "Never",
+                         "containers": [{"name": "main", **BUSYBOX, "command": ["sh", "-c", script],
+                                         "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
+                         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}}
+
+    def apply(self, *objects):
+        self.cluster.apply(*objects, namespace=self.name)
+
+    def await_pod(self, name, phase="Running", seconds=90):
+        try:
+            return self.cluster.await_pod(name, phase, self.name, seconds)
+        except AssertionError as error:
+            told = self.cluster.kubectl("get", "civ,cip,jobs,pvc,pv,pods", "-A", "-o", "wide", check=False).stdout
+            events = self.cluster.kubectl("get", "events", "-A", check=False).stdout
+            raise AssertionError(f"{error}\n{told}\n{events}\n{logs(self.cluster)}")
+
+    def logs(self, pod):
+        return self.cluster.kubectl("logs", "-n", self.name, pod)
+
+    def exec(self, pod, *command):
+        return self.cluster.exec(pod, *command, namespace=self.name)
+
+    def volume(self, claim):
+        """The CisternVolume of a claim."""
+        return next(v for v in self.cluster.api.list(f"{API}/cisternvolumes")
+                    if v["spec"].get("claim") == f"{self.name}/{claim}")
+
+    def events(self, name):
+        return {e["reason"] for e in self.cluster.api.list(f"/api/v1/namespaces/{self.name}/events")
+                if e["involvedObject"]["name"] == name}
+
+    def delete(self, *what):
+        self.cluster.kubectl("delete", *what, "-n", self.name, "--timeout=90s")
+
+    def remove(self):
+        self.cluster.kubectl("delete", "namespace", self.name, "--timeout=120s", timeout=150)
+
+
+def nothing_is_left(cluster, seconds=90):
+    """No volume, PV, prime claim, Job or folder of a volume; the pools have all their space again."""
+    def gone():
+        left = [f"{o['metadata']['name']} of {path}" for path in (
+            f"{API}/cisternvolumes", "/api/v1/persistentvolumes",
+            f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims") for o in cluster.api.list(path)]
+        left += [j["metadata"]["name"] for j in cluster.api.list(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")]
+        for node in cluster.nodes.values():
+            left += node.run("find", "/mnt/disks/cistern/volumes", "-mindepth", "1", "-maxdepth", "1").split()
+        if left:
+            raise AssertionError(f"left: {left}")
+        return True
+
+    try:
+        eventually(gone, "nothing is left", seconds, 0.5)
+    except AssertionError as error:
+        told = cluster.kubectl("get", "civ,pvc,pv,jobs,pods", "-A", "-o", "wide", check=False).stdout
+        raise AssertionError(f"{error}\n{told}\n{logs(cluster)}")
