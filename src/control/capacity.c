@@ -49,6 +49,8 @@ HANDLER(control_capacity)
     int r = pairs_apply(class, pairs_of(call, q, parameters), q->n_parameters, spec_set_parameter, err);
     if (r == 0)
         r = spec_check(class, err);
+    if (r == 0)
+        r = copies_are_whole(c, err);
     if (r < 0)
         return r;
     struct sum s = {.c = c, .pool = class->params.pool};

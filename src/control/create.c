@@ -218,6 +218,8 @@ HANDLER(control_create)
     auto_api_volume made = NULL;
     int r = wish_read(call, q, &w, err);
     if (r == 0)
+        r = copies_are_whole(c, err);
+    if (r == 0)
         r = find_or_order(c, &w, q->accessibility_requirements, &seen, err);
     if (r == 0)
         r = check_found(seen, &w, q->accessibility_requirements, err);

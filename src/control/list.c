@@ -91,6 +91,9 @@ static int page_read(struct control *c, int32_t max_entries, const char *token, 
         return err_set(err, ERR_INVALID, "max_entries %" PRId32 " is negative", max_entries);
     if (token[0] && !spec_id_is_valid(str_of(token)))
         return err_set(err, ERR_PENDING, "starting_token '%.64s' is none of ours: begin again without one", token);
+    int r = copies_are_whole(c, err);
+    if (r < 0)
+        return r;
     struct page *p = xcalloc(1, sizeof *p);
     p->max = max_entries > 0 ? min_u64((uint64_t)max_entries, PAGE_MAX) : PAGE_MAX;
     p->after = str_of(token);

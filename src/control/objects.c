@@ -20,6 +20,15 @@ static int come_back(struct err *err)
     return -(int)err->code;
 }
 
+int copies_are_whole(const struct control *c, struct err *err)
+{
+    if (kube_informer_has_synced(c->o.volumes) && kube_informer_has_synced(c->o.pools) &&
+        kube_informer_has_synced(c->o.nodes))
+        return 0;
+    err_set(err, ERR_AGAIN, "the controller has just started and has not read all pools and volumes yet");
+    return err_advise(err, 5111, "ask again");
+}
+
 int object_get(struct control *c, const struct kube_resource *resource, struct str ns, struct str name, json **ret,
                struct err *err)
 {

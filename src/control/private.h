@@ -21,6 +21,10 @@ struct control {
 
 /* ---- objects.c: the API server's side ---------------------------------------------------------------------------- */
 
+/* ERR_AGAIN (CIS5111) until the copies of volumes, pools and nodes are whole: what is not in them yet looks as if it
+ * were not there, and pods would be sent away from nodes that have room. */
+must_check int copies_are_whole(const struct control *c, struct err *err);
+
 /* By CSI id: from the informer, and where that knows none, from the server: who deletes must not take a copy that lags
  * for the truth. ERR_NOT_FOUND (CIS2110). */
 must_check int volume_find(struct control *c, const char *id, struct api_volume **ret, struct err *err);

@@ -33,15 +33,13 @@ HANDLER(control_identity)
     return 0;
 }
 
-/* Not before the copies are complete: a capacity of pools that were not listed yet would send pods away. */
 HANDLER(control_probe)
 {
     (void)request, (void)err;
-    const struct control *c = ctx;
+    struct err not_yet;
     Csi__V1__ProbeResponse *p = (Csi__V1__ProbeResponse *)reply;
     p->ready = rpc_alloc(call, 1, sizeof *p->ready);
     google__protobuf__bool_value__init(p->ready);
-    p->ready->value = kube_informer_has_synced(c->o.volumes) && kube_informer_has_synced(c->o.pools) &&
-                      kube_informer_has_synced(c->o.nodes);
+    p->ready->value = copies_are_whole(ctx, &not_yet) == 0;
     return 0;
 }

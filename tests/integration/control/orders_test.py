@@ -8,8 +8,7 @@ import time
 
 import grpc
 import pytest
-from integration.lib.control import (GIB, NAMESPACE, POOLS, VOLUMES, eventually, make_claim, make_source, new_name, order,
-                                     remove)
+from integration.lib.control import (GIB, NAMESPACE, POOLS, VOLUMES, eventually, make_claim, make_source, new_name, order)
 from driver import MIB, capability, csi
 
 Code = grpc.StatusCode
@@ -18,7 +17,8 @@ Code = grpc.StatusCode
 # ---- the order --------------------------------------------------------------------------------------------------------
 
 def test_a_volume_is_ordered_from_the_node_that_was_chosen_and_the_answer_awaited(cluster, nodes, controllers):
-    nodes("node-a"), nodes("node-b", pool_uuid="aaaaaaaaaaaa")
+    nodes("node-a")
+    nodes("node-b", pool_uuid="aaaaaaaaaaaa")
     name = new_name()
     volume = controllers().create(name, node="node-b", parameters={"concurrency": "8"})
     assert volume.volume_id.startswith("v1-aaaaaaaaaaaa-")
@@ -96,6 +96,23 @@ def test_a_killed_controller_that_wrote_the_order_and_did_not_tell_the_node_is_m
     before = cluster.get(f"{POOLS}/node-a.default")["spec"]["volumesGeneration"]
     controller.create_fails(name, node="node-a", timeout=3)
     assert cluster.get(f"{POOLS}/node-a.default")["spec"]["volumesGeneration"] > before
+
+
+def test_a_controller_that_starts_without_its_api_server_sends_nobody_away_and_goes_on_when_it_is_back(
+        cluster, nodes, controllers):
+    nodes()
+    controller = controllers()
+    controller.stop()
+    cluster.stop_api()
+    controller.launch()
+    eventually(lambda: controller.socket.exists() and not controller.is_ready())
+    for method in ("GetCapacity", "ListVolumes"):
+        code, text = controller.client.fails(method)
+        assert code == Code.UNAVAILABLE and "CIS5111" in text
+    assert controller.create_fails(new_name(), node="node-a")[0] == Code.UNAVAILABLE
+    cluster.start_api()
+    eventually(controller.is_ready, seconds=60)
+    assert controller.create(new_name(), node="node-a").volume_id
 
 
 # ---- nodes that cannot ------------------------------------------------------------------------------------------------

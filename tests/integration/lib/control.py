@@ -130,14 +130,17 @@ class Controller:
         self.process = self.client = None
 
     def start(self):
+        self.launch()
+        eventually(self.is_ready, what=lambda: self.log_text()[-3000:])
+        return self
+
+    def launch(self):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [BUILD / "bin" / "cisternd", "--role=controller", f"--endpoint=unix://{self.socket}",
                  f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={NAMESPACE}", f"--state={self.folder}",
                  "--image=cistern:test", "--log-level=debug", *self.flags],
                 stderr=log, stdin=subprocess.DEVNULL, env=os.environ | {"POD_NAME": self.name})
-        eventually(self.is_ready, what=lambda: self.log_text()[-3000:])
-        return self
 
     def is_ready(self):
         assert self.process.poll() is None, f"cisternd ended with {self.process.returncode}: {self.log_text()[-3000:]}"
