@@ -213,7 +213,7 @@ int calls_set_certificate(struct calls *c, const char *certificate, const char *
     struct MHD_Daemon *old = c->daemon;
     c->daemon = next;
     if (old) {
-        auto_fd quiet = MHD_quiesce_daemon(old);
+        close(MHD_quiesce_daemon(old));
         drain(old);
         MHD_stop_daemon(old);
     }

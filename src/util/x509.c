@@ -185,7 +185,7 @@ bool x509_is_for(const char *certificate, const char *name)
 bool x509_split(struct str *rest, struct str *ret_one)
 {
     static const char begin[] = "-----BEGIN CERTIFICATE-----", end[] = "-----END CERTIFICATE-----\n";
-    const char *from = memmem(rest->ptr, rest->len, begin, sizeof begin - 1);
+    const char *from = rest->len ? memmem(rest->ptr, rest->len, begin, sizeof begin - 1) : NULL;
     if (!from)
         return false;
     size_t left = rest->len - (size_t)(from - rest->ptr);
