@@ -19,7 +19,29 @@ static struct loop *loop;
 static struct kube *kube;
 static pthread_mutex_t print_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The line that was read last, and all made from it, live as long as the tool. */
+/* Lines that were read, and what was made from them, live as long as the tool: answers refer to them. */
+static struct kept {
+    struct kept *next;
+    json *line;
+} * kept;
+
+static void *keep(size_t size, json *own_line)
+{
+    struct kept *k = xcalloc(1, sizeof *k + size);
+    *k = (struct kept){.next = kept, .line = own_line};
+    kept = k;
+    return k + 1;
+}
+
+static void let_go(void)
+{
+    for (struct kept *next; kept; kept = next) {
+        next = kept->next;
+        json_free(kept->line);
+        free(kept);
+    }
+}
+
 static const char *text_at(const json *j, const char *name)
 {
     struct str s = STR_NULL;
@@ -72,7 +94,7 @@ static struct kube_resource *resource_of(const json *line)
     static const struct kube_resource *const known[] = {&kube_config_maps,    &kube_pods,   &kube_service_accounts,
                                                         &kube_namespaces,     &kube_leases, &kube_token_reviews,
                                                         &kube_events_resource};
-    struct kube_resource *r = xcalloc(1, sizeof *r);
+    struct kube_resource *r = keep(sizeof *r, NULL);
     struct str plural = str_at(line, "resource");
     for (size_t i = 0; i < countof(known); i++)
         if (str_eq(plural, str_of(known[i]->plural)))
@@ -140,7 +162,7 @@ static bool do_request(const json *line)
     for (size_t i = 0; i < countof(verbs); i++) {
         if (!str_eq(verb, str_of(verbs[i].name)))
             continue;
-        struct asked *a = xcalloc(1, sizeof *a);
+        struct asked *a = keep(sizeof *a, NULL);
         a->line = line;
         a->mail.deliver = submit;
         a->request =
@@ -553,7 +575,8 @@ int main(int argc, char **argv)
             fprintf(stderr, "%s\n", err.text);
             return 2;
         }
-        run_line(j); /* it is kept: answers refer to it */
+        keep(0, j);
+        run_line(j);
     }
     loop_stop_and_join(loop);
     kube_lease_free(the_lease);
@@ -561,5 +584,6 @@ int main(int argc, char **argv)
     kube_events_free(the_events);
     kube_free(kube);
     loop_free(loop);
+    let_go();
     return 0;
 }
