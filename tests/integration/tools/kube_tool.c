@@ -11,6 +11,7 @@
 #include "kube/lease.h"
 #include "util/clock.h"
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -89,6 +90,14 @@ static json *answer_to(const json *line, int code, const struct err *err)
     return j;
 }
 
+static void answer_with(const json *line, int code, const struct err *err, json *own_object)
+{
+    json *j = answer_to(line, code, err);
+    if (own_object)
+        json_set(j, "object", own_object);
+    print(j);
+}
+
 static struct kube_resource *resource_of(const json *line)
 {
     static const struct kube_resource *const known[] = {&kube_config_maps,    &kube_pods,   &kube_service_accounts,
@@ -103,6 +112,33 @@ static struct kube_resource *resource_of(const json *line)
         *r = (struct kube_resource){text_at(line, "group"), text_at(line, "version"), plural.ptr, text_at(line, "kind"),
                                     flag_at(line, "namespaced")};
     return r;
+}
+
+/* Has the loop do it, and waits until it did. */
+static struct step {
+    struct mail mail;
+    sem_t over;
+    void (*run)(const json *line);
+    const json *line;
+} step;
+
+static void step_delivered(struct mail *m)
+{
+    struct step *s = container_of(m, struct step, mail);
+    s->run(s->line);
+    sem_post(&s->over);
+}
+
+static void on_loop(void (*run)(const json *line), const json *line)
+{
+    sem_init(&step.over, 0, 0);
+    step.mail.deliver = step_delivered;
+    step.run = run;
+    step.line = line;
+    loop_post(loop, &step.mail);
+    while (sem_wait(&step.over) < 0)
+        ;
+    sem_destroy(&step.over);
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
@@ -220,10 +256,7 @@ static void do_change(const json *line)
                             .ctx = (void *)line,
                             .change = increment};
     int code = kube_change(kube, &c, &object, &err);
-    json *j = answer_to(line, code, &err);
-    if (object)
-        json_set(j, "object", object);
-    print(j);
+    answer_with(line, code, &err, object);
 }
 
 static void do_call(const json *line)
@@ -236,10 +269,7 @@ static void do_call(const json *line)
                              .name = str_at(line, "name"),
                              .timeout_ns = number_at(line, "timeout_ms", 0) * NS_PER_MS};
     int code = kube_call(kube, &r, &object, &err);
-    json *j = answer_to(line, code, &err);
-    if (object)
-        json_set(j, "object", object);
-    print(j);
+    answer_with(line, code, &err, object);
 }
 
 static void do_stats(const json *line)
@@ -297,41 +327,24 @@ static void released(void *ctx)
     tell("released", NULL);
 }
 
-static const json *lease_line;
-
-static void lease_begin(struct mail *m)
+static void lease_begin(const json *line)
 {
-    (void)m;
-    the_lease = kube_lease_new(
-        kube, &(struct kube_lease_options){.ns = str_at(lease_line, "ns"),
-                                           .name = str_at(lease_line, "name"),
-                                           .identity = str_at(lease_line, "identity"),
-                                           .duration_ns = number_at(lease_line, "duration_ms", 0) * NS_PER_MS,
-                                           .retry_ns = number_at(lease_line, "retry_ms", 0) * NS_PER_MS,
-                                           .on_started = started,
-                                           .on_stopped = stopped,
-                                           .on_leader = leader,
-                                           .on_trouble = trouble});
+    the_lease =
+        kube_lease_new(kube, &(struct kube_lease_options){.ns = str_at(line, "ns"),
+                                                          .name = str_at(line, "name"),
+                                                          .identity = str_at(line, "identity"),
+                                                          .duration_ns = number_at(line, "duration_ms", 0) * NS_PER_MS,
+                                                          .retry_ns = number_at(line, "retry_ms", 0) * NS_PER_MS,
+                                                          .on_started = started,
+                                                          .on_stopped = stopped,
+                                                          .on_leader = leader,
+                                                          .on_trouble = trouble});
 }
 
-static void lease_release(struct mail *m)
+static void lease_release(const json *line)
 {
-    (void)m;
-    kube_lease_release(the_lease, released);
-}
-
-static void do_lease(const json *line)
-{
-    static struct mail begin = {.deliver = lease_begin};
-    lease_line = line;
-    loop_post(loop, &begin);
-}
-
-static void do_release(const json *line)
-{
-    static struct mail release = {.deliver = lease_release};
     (void)line;
-    loop_post(loop, &release);
+    kube_lease_release(the_lease, released);
 }
 
 /* How the lease is seen by whoever asks before he acts. */
@@ -405,10 +418,9 @@ static void without_big(void *ctx, json *object)
     json_remove(object, "data.big");
 }
 
-static void informer_begin(struct mail *m)
+static void informer_begin(const json *line)
 {
-    const json *line = informer_line;
-    (void)m;
+    informer_line = line;
     the_informer = kube_informer_new(
         kube, &(struct kube_informer_options){.resource = resource_of(line),
                                               .ns = str_at(line, "ns"),
@@ -424,13 +436,6 @@ static void informer_begin(struct mail *m)
                                               .on_deleted = deleted,
                                               .on_synced = synced,
                                               .on_trouble = informer_trouble});
-}
-
-static void do_informer(const json *line)
-{
-    static struct mail begin = {.deliver = informer_begin};
-    informer_line = line;
-    loop_post(loop, &begin);
 }
 
 static void do_lookup(const json *line)
@@ -475,10 +480,7 @@ static void do_await(const json *line)
     json *object = NULL;
     int code = kube_informer_wait(the_informer, str_at(line, "key"), number_at(line, "timeout_ms", 10000) * NS_PER_MS,
                                   has_value, (void *)line, &object, &err);
-    json *j = answer_to(line, code, &err);
-    if (object)
-        json_set(j, "object", object);
-    print(j);
+    answer_with(line, code, &err, object);
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
@@ -506,9 +508,11 @@ static void do_event(const json *line)
 static const struct {
     const char *name;
     void (*run)(const json *line);
-} others[] = {{"change", do_change}, {"call", do_call},       {"stats", do_stats}, {"stop", do_stop},
-              {"lease", do_lease},   {"release", do_release}, {"held", do_held},   {"informer", do_informer},
-              {"lookup", do_lookup}, {"each", do_each},       {"await", do_await}, {"event", do_event}};
+    bool on_loop;
+} others[] = {{"change", do_change, false}, {"call", do_call, false},           {"stats", do_stats, false},
+              {"stop", do_stop, false},     {"lease", lease_begin, true},       {"release", lease_release, true},
+              {"held", do_held, false},     {"informer", informer_begin, true}, {"lookup", do_lookup, false},
+              {"each", do_each, false},     {"await", do_await, false},         {"event", do_event, false}};
 
 static void run_line(const json *line)
 {
@@ -516,7 +520,10 @@ static void run_line(const json *line)
         return;
     for (size_t i = 0; i < countof(others); i++)
         if (str_eq(str_at(line, "do"), str_of(others[i].name))) {
-            others[i].run(line);
+            if (others[i].on_loop)
+                on_loop(others[i].run, line);
+            else
+                others[i].run(line);
             return;
         }
     fprintf(stderr, "kube_tool: no such verb\n");
