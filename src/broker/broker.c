@@ -153,7 +153,8 @@ static unsigned on_call(void *ctx, const struct calls_request *r, struct sbuf *a
     tell(b, &p, code < 0 ? &err : NULL);
     if (code == 0)
         return 200;
-    explicit_bzero(answer->ptr, answer->len);
+    if (answer->len)
+        explicit_bzero(answer->ptr, answer->len);
     sbuf_clear(answer);
     return answer_error(&err, answer);
 }

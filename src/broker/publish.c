@@ -64,7 +64,7 @@ static json *secret_of(const struct publisher *p, struct cert_set *s, struct str
         const char *text = *text_at(s, &fields[i]);
         auto_sbuf b;
         sbuf_init(&b, VALUE_MAX);
-        if (!text)
+        if (!text || !text[0])
             continue;
         base64_add(&b, text, strlen(text));
         auto_json value = json_new_object();
