@@ -120,10 +120,13 @@ static void a_slow_answer_is_no_stall(void **state)
 {
     struct call c;
     (void)state;
-    get(&c, "/slow/200");
+    call_init(&c, "GET", url_of("/slow/1000")); /* takes two seconds at least */
+    c.request.stall_timeout_ns = 1500 * NS_PER_MS;
+    call_start(&c);
+    call_wait(&c);
     assert_int_equal(c.result.code, 0);
-    assert_pattern(&c.body, 200);
-    assert_true(c.result.total_ns > 400 * NS_PER_MS);
+    assert_pattern(&c.body, 1000);
+    assert_true(c.result.total_ns > c.request.stall_timeout_ns);
     sbuf_done(&c.body);
 }
 
