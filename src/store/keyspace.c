@@ -20,7 +20,7 @@ static size_t row_of(const struct keyspace *k, size_t at)
 static void mark(unsigned char *set, unsigned char c)
 {
     if (isdigit(c))
-        memset(set + '0', 1, 10);
+        memset(&set['0'], 1, 10);
     else
         set[c] = 1;
 }
