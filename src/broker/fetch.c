@@ -138,13 +138,13 @@ static int mint(const struct fetcher *f, const struct route *r, struct str audie
 {
     auto_json asked = json_new_object();
     auto_json answer = NULL;
-    json *audiences = json_new_array();
     struct str token;
     if (!fetch_may_ask_for(f, audience)) {
         err_set(err, ERR_DENIED, "no token of service account '%s/%s' is made for the audience '%.*s'", r->ns, r->name,
                 STR_FMT(str_sub(audience, 0, 160)));
         return err_advise(err, 1908, "correct identity.audience; or add it to identity.audiences of the installation");
     }
+    json *audiences = json_new_array();
     json_append_str(audiences, audience);
     json_set_str(asked, "apiVersion", STR("authentication.k8s.io/v1"));
     json_set_str(asked, "kind", STR("TokenRequest"));
