@@ -58,9 +58,10 @@ static int answer(struct control *c, struct rpc_call *call, const char *name, st
 {
     auto_api_volume v = NULL;
     int r = volume_wait(c, call, name, is_settled, NULL, &v, err);
-    if (r == -ERR_TIMEOUT)
-        r = volume_get(c, name, &v, err); /* how far it is */
-    if (r == -ERR_NOT_FOUND || (r == 0 && !v))
+    /* How far it is, and whether it is gone, the server says: our copy may not have heard of it yet. */
+    if (r == -ERR_TIMEOUT || (r == 0 && !v))
+        r = volume_get(c, name, &v, err);
+    if (r == -ERR_NOT_FOUND)
         return 0;
     if (r < 0)
         return r;

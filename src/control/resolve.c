@@ -148,6 +148,19 @@ static void name_claim(const struct claim_words *words, struct api_volume *v)
     v->claim_label = str_dup(sbuf_str(&label));
 }
 
+/* A source of another namespace is for the populator to allow, which then makes a prime; nobody else can ask for one.
+ */
+static int check_namespace(const struct control *c, const struct wish *w, const struct claim_words *words,
+                           struct err *err)
+{
+    bool by_prime = is_prime(c, str_of(w->claim_namespace), str_of(w->claim_name));
+    if (words->source.len == 0 || by_prime || str_eq(words->source_namespace, words->namespace))
+        return 0;
+    err_set(err, ERR_DENIED, "claim '%.*s/%.*s' names a BucketSource of another namespace", STR_FMT(words->namespace),
+            STR_FMT(words->name));
+    return err_advise(err, 5202, "name one of its own namespace");
+}
+
 int claim_resolve(struct control *c, struct wish *w, struct err *err)
 {
     auto_json claim = NULL;
@@ -164,6 +177,8 @@ int claim_resolve(struct control *c, struct wish *w, struct err *err)
         r = follow_prime(c, &claim, err);
     if (r == 0)
         r = claim_words_read(claim, &words, err);
+    if (r == 0)
+        r = check_namespace(c, w, &words, err);
     if (r < 0)
         return r;
     name_claim(&words, w->volume);
