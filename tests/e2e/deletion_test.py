@@ -85,10 +85,11 @@ def test_many_claims_at_once_survive_kills_and_go_in_any_order(cluster, store, t
     chance = random.Random(SEED)
     bucket = store.bucket({f"part-{n}": random.Random(n).randbytes(50_000) for n in range(10)})
     names = [f"set-{n}" for n in range(CLAIMS)]
-    objects = [team.source("set", f"s3://{bucket}/")]
-    for name in names:
-        objects += [team.claim(name, "set", size="64Mi"), team.pod(name, name, "cat /data/part-* | wc -c; exec sleep 3600")]
-    team.apply({"apiVersion": "v1", "kind": "List", "items": objects})
+    team.apply(team.source("set", f"s3://{bucket}/"))
+    core = f"/api/v1/namespaces/{team.name}"
+    for name in names:  # kubectl would hold itself back
+        cluster.api.create(f"{core}/persistentvolumeclaims", team.claim(name, "set", size="64Mi"))
+        cluster.api.create(f"{core}/pods", team.pod(name, name, "cat /data/part-* | wc -c; exec sleep 3600"))
 
     def kill_one():
         node = chance.choice(sorted(cluster.nodes))
@@ -117,9 +118,10 @@ def test_many_claims_at_once_survive_kills_and_go_in_any_order(cluster, store, t
         assert team.logs(name) == "500000\n"
     chance.shuffle(names)
     for count, name in enumerate(names):
-        what = [f"pod/{name}", f"pvc/{name}"]
+        what = [f"{core}/pods/{name}", f"{core}/persistentvolumeclaims/{name}"]
         chance.shuffle(what)
-        cluster.kubectl("delete", *what, "-n", team.name, "--wait=false")
+        for path in what:
+            cluster.api.delete(path)
         if count % (CLAIMS // 3) == 1:
             kill_one()
     nothing_is_left(cluster, 90 + 6 * CLAIMS)
