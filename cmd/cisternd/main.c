@@ -20,7 +20,7 @@ struct flags flags = {
         .job = {.account = "cistern-job", .requests_cpu = "100m", .requests_memory = "64Mi", .limits_memory = "512Mi"},
         .require_opt_in = true,
         .job_ttl_seconds = 3600,
-        .job_backoff_limit = 6}};
+        .job_backoff_limit = 0}};
 
 static const struct role {
     const char *name;
@@ -56,7 +56,7 @@ static const struct opt table[] = {
     {"job-ttl-seconds", 0, OPT_U64, &flags.controller.job_ttl_seconds, "N",
      "controller: a Job is kept after its end; 3600"},
     {"job-backoff-limit", 0, OPT_U64, &flags.controller.job_backoff_limit, "N",
-     "controller: pods of one Job that may fail; 6"},
+     "controller: pods of one Job that may fail; 0"},
     {"node-account", 0, OPT_TEXT, &flags.controller.node_account, "NAME",
      "controller: nodes' service account; cistern-node"},
     {"node-gone-grace", 0, OPT_DURATION, &flags.controller.node_gone_grace_ns, "TIME",

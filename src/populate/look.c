@@ -92,17 +92,17 @@ int claim_pv_find(struct populate *p, struct str uid, struct str prime_volume, j
 
 /* ---- its node ---------------------------------------------------------------------------------------------------- */
 
-static bool is_ready(const json *node)
+/* As its taints say, which the cluster's own controllers put there when a node falls silent: its status is not in the
+ * copy. */
+static bool is_silent(const json *node)
 {
-    const json *conditions = json_at(node, "status.conditions");
+    const json *taints = json_at(node, "spec.taints");
     struct err ignored;
-    struct str type, status;
-    for (size_t i = 0; i < json_count(conditions); i++) {
-        const json *c = json_item(conditions, i);
-        if (json_get_str(c, "type", &type, &ignored) == 0 && json_get_str(c, "status", &status, &ignored) == 0 &&
-            str_eq(type, STR("Ready")))
-            return str_eq(status, STR("True"));
-    }
+    struct str key;
+    for (size_t i = 0; i < json_count(taints); i++)
+        if (json_get_str(json_item(taints, i), "key", &key, &ignored) == 0 &&
+            (str_eq(key, STR("node.kubernetes.io/unreachable")) || str_eq(key, STR("node.kubernetes.io/not-ready"))))
+            return true;
     return false;
 }
 
@@ -113,7 +113,7 @@ enum claim_node node_state(struct populate *p, struct str name)
     auto_json node = kube_informer_get(p->o.nodes, STR_NULL, name);
     if (!node)
         return CLAIM_NODE_GONE;
-    if (!is_ready(node))
+    if (is_silent(node))
         return CLAIM_NODE_UNREADY;
     if (json_opt_bool(node, "spec.unschedulable", &cordoned, &ignored) < 0)
         cordoned = false;

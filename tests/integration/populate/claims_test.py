@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A claim that names a BucketSource, through the real control plane and provisioner: the prime claim, the Job, the
+hand-over; and every deletion, fault and death on the way."""
+
+import random
+import signal
+import time
+
+import pytest
+
+from integration.lib.claims import API, OURS, wait_for
+
+FINALIZER = "cistern.io/populate-target-protection"
+
+
+def test_a_claim_is_filled_and_bound_and_nothing_of_ours_stays(world, ns):
+    world.make_claim(ns, labels={"team": "a"})
+    world.make_pod(ns)
+    bound = world.wait_for_bound(ns)
+    pv = wait_for(lambda: world.cluster.get(f"/api/v1/persistentvolumes/{bound['spec']['volumeName']}"))
+    assert pv["spec"]["claimRef"]["uid"] == bound["metadata"]["uid"]
+    assert pv["metadata"]["annotations"]["cistern.io/populated-from"] == f"{ns}/data"
+    wait_for(lambda: FINALIZER not in world.claim(ns)["metadata"]["finalizers"])
+    wait_for(lambda: not world.primes() and not world.jobs())
+    pod = wait_for(lambda: (p := world.cluster.get(f"/api/v1/namespaces/{ns}/pods/pod"))["spec"].get("nodeName") and p)
+    volume = world.cluster.get(f"{API}/cisternvolumes/{pv['metadata']['name']}")
+    assert volume["spec"]["nodeName"] == pod["spec"]["nodeName"]
+    assert volume["spec"]["claimRef"]["uid"] == bound["metadata"]["uid"]
+    wait_for(lambda: world.events(ns, "HydrationStarted") and world.events(ns, "HydrationFinished"))
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    wait_for(lambda: world.is_gone(ns))
+    world.wait_for_nothing_left()
+
+
+def test_a_class_that_retains_retains_what_was_handed_over_and_nothing_before(world, ns):
+    world.make_class(f"retain-{ns}", policy="Retain")
+    for node in world.nodes:
+        node.hydrates = False
+    world.make_claim(ns, "given-up", cls=f"retain-{ns}")
+    world.make_claim(ns, "kept", cls=f"retain-{ns}")
+    world.make_pod(ns, "given-up", "a")
+    world.make_pod(ns, "kept", "b")
+    wait_for(lambda: len(world.jobs()) == 2)
+    wait_for(lambda: [pv["spec"]["persistentVolumeReclaimPolicy"] for pv in world.pvs()] == ["Delete", "Delete"])
+    world.end_pod(ns, "a")
+    world.delete_claim(ns, "given-up")
+    wait_for(lambda: world.is_gone(ns, "given-up"))
+    wait_for(lambda: len(world.pvs()) == 1)
+    for node in world.nodes:
+        node.hydrates = True
+    world.wait_for_bound(ns, "kept")
+    pv = world.pvs()[0]
+    assert pv["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    assert "cistern.io/reclaim-policy" not in pv["metadata"]["annotations"]
+    world.cluster.patch(f"/api/v1/persistentvolumes/{pv['metadata']['name']}",
+                        {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
+    world.end_pod(ns, "b")
+    world.delete_claim(ns, "kept")
+    world.wait_for_nothing_left()
+
+
+@pytest.mark.parametrize("step", ["before a pod", "guarded", "job", "bound"])
+def test_a_claim_may_be_deleted_at_every_step(world, ns, step):
+    for node in world.nodes:
+        node.hydrates = step == "bound"
+        node.silent = step == "guarded"
+    world.make_claim(ns)
+    if step != "before a pod":
+        world.make_pod(ns)
+    if step == "guarded":
+        wait_for(world.primes)
+    if step == "job":
+        wait_for(world.jobs)
+    if step == "bound":
+        world.wait_for_bound(ns)
+    if step != "before a pod":
+        world.end_pod(ns)
+    world.delete_claim(ns)
+    for node in world.nodes:
+        node.silent = False
+    if step == "job":
+        wait_for(lambda: all("deletionTimestamp" in j["metadata"] for j in world.jobs()), 2, "the job is cancelled")
+    wait_for(lambda: world.is_gone(ns))
+    assert step == "bound" or (not world.primes() and not world.jobs())
+    world.wait_for_nothing_left()
+
+
+@pytest.mark.parametrize("first", ["source", "class", "namespace"])
+def test_what_a_claim_was_made_from_may_be_deleted_first(world, ns, first):
+    world.make_class(f"own-{ns}")
+    for node in world.nodes:
+        node.hydrates = False
+    world.make_claim(ns, cls=f"own-{ns}")
+    world.make_pod(ns)
+    wait_for(world.jobs)
+    if first == "source":
+        world.cluster.delete(f"{API}/namespaces/{ns}/bucketsources/data")
+    if first == "class":
+        world.cluster.delete(f"/apis/storage.k8s.io/v1/storageclasses/own-{ns}")
+    if first == "namespace":
+        world.cluster.delete(f"/api/v1/namespaces/{ns}")
+        world.end_pod(ns)
+    else:
+        for node in world.nodes:
+            node.hydrates = True
+        world.wait_for_bound(ns)  # it goes on with the copy that was made
+        world.end_pod(ns)
+        world.delete_claim(ns)
+    wait_for(lambda: world.is_gone(ns))
+    world.wait_for_nothing_left()
+
+
+def test_a_full_node_is_left_for_another(world, ns):
+    for node in world.nodes:
+        node.hydrates = False
+    world.nodes[0].full = world.nodes[1].full = True
+    world.make_claim(ns)
+    world.make_pod(ns)
+    wait_for(lambda: world.events(ns, "NodeFull"))
+    world.nodes[1].full = False
+    world.nodes[1].hydrates = True
+    bound = world.wait_for_bound(ns, seconds=90)
+    pv = world.cluster.get(f"/api/v1/persistentvolumes/{bound['spec']['volumeName']}")
+    assert world.cluster.get(f"{API}/cisternvolumes/{pv['metadata']['name']}")["spec"]["nodeName"] == "node-1"
+    wait_for(lambda: not world.primes())
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    world.wait_for_nothing_left()
+
+
+def test_a_cordoned_node_is_left_and_the_copy_begins_elsewhere(world, ns):
+    for node in world.nodes:
+        node.hydrates = False
+    world.make_claim(ns)
+    world.make_pod(ns)
+    job = wait_for(world.jobs)[0]
+    first = job["spec"]["template"]["spec"]["nodeName"]
+    world.cluster.patch(f"/api/v1/nodes/{first}", {"spec": {"unschedulable": True}})
+    try:
+        for node in world.nodes:
+            node.hydrates = node.name != first
+        world.wait_for_bound(ns, seconds=90)
+        assert {v["spec"]["nodeName"] for v in world.volumes() if "release" not in v["spec"]} != {first}
+    finally:
+        world.cluster.patch(f"/api/v1/nodes/{first}", {"spec": {"unschedulable": None}})
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    world.wait_for_nothing_left()
+
+
+def test_a_pod_of_a_job_that_is_killed_is_followed_by_another(world, ns):
+    for node in world.nodes:
+        node.hydrates = False
+    world.make_claim(ns)
+    world.make_pod(ns)
+    pod = wait_for(lambda: world.items(f"/api/v1/namespaces/{OURS}/pods"))[0]
+    world.cluster.delete(f"/api/v1/namespaces/{OURS}/pods/{pod['metadata']['name']}")
+    for node in world.nodes:
+        node.hydrates = True
+    world.wait_for_bound(ns)
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    world.wait_for_nothing_left()
+
+
+def test_a_refused_source_is_told_and_goes_on_when_access_comes(world, ns):
+    for node in world.nodes:
+        node.fault = {"object": "data/a", "id": "CIS1403", "code": "DENIED", "message": "403 storage.objects.get", "attempts": 1}
+    world.make_claim(ns)
+    world.make_pod(ns)
+    event = wait_for(lambda: world.events(ns, "SourceDenied"))[0]
+    assert "403" in event["message"] and event["type"] == "Warning"
+    status = wait_for(lambda: (s := world.cluster.get(f"{API}/namespaces/{ns}/bucketsources/data").get("status", {}))
+                      .get("phase") == "Degraded" and s)
+    assert status["lastError"]["id"] == "CIS1403"
+    for node in world.nodes:
+        node.fault = None
+    world.wait_for_bound(ns, seconds=90)
+    status = wait_for(lambda: (s := world.cluster.get(f"{API}/namespaces/{ns}/bucketsources/data")["status"])
+                      ["phase"] == "Ready" and s)
+    assert status["volumes"]["ready"] == 1 and status["listing"]["objects"] == 2
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    world.wait_for_nothing_left()
+
+
+def test_what_keeps_a_claim_waiting_is_an_event(world, ns):
+    world.make_claim(ns, "early", source="later")
+    world.make_class(f"at-once-{ns}", mode="Immediate")
+    world.make_claim(ns, "at-once", cls=f"at-once-{ns}")
+    wait_for(lambda: world.events(ns, "SourceNotFound") and world.events(ns, "ImmediateBindingUnsupported"))
+    world.make_source(ns, "later")
+    world.make_pod(ns, "early")
+    world.wait_for_bound(ns, "early")
+    world.end_pod(ns)
+    for name in ("early", "at-once"):
+        world.delete_claim(ns, name)
+    world.wait_for_nothing_left()
+
+
+def test_gate_binds_at_once_and_the_job_runs_after(world, ns):
+    for node in world.nodes:
+        node.hydrates = False
+    world.make_claim(ns, source=None, annotations={"cistern.io/source": "data"})
+    world.make_pod(ns)
+    world.wait_for_bound(ns)
+    assert not world.primes()
+    wait_for(world.jobs)
+    for node in world.nodes:
+        node.hydrates = True
+    wait_for(lambda: not world.jobs())
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    world.wait_for_nothing_left()
+
+
+def test_a_generic_ephemeral_volume_is_filled_and_goes_with_its_pod(world, ns):
+    world.cluster.create(f"/api/v1/namespaces/{ns}/pods", {"metadata": {"name": "pod"}, "spec": {
+        "containers": [{"name": "c", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+        "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {
+            "storageClassName": "cistern", "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "dataSourceRef": {"apiGroup": "cistern.io", "kind": "BucketSource", "name": "data"}}}}}]}})
+    world.wait_for_bound(ns, "pod-v")
+    world.end_pod(ns)
+    wait_for(lambda: world.is_gone(ns, "pod-v"))
+    world.wait_for_nothing_left()
+
+
+def test_the_controller_may_die_at_every_step(world, ns):
+    """Ever again, a moment after it began to lead: until the claims are bound, and again until they are gone."""
+    random.seed(5)
+    names = [f"claim-{n}" for n in range(4)]
+    for name in names:
+        world.make_claim(ns, name)
+        world.make_pod(ns, name, f"pod-of-{name}")
+
+    def die_until(done):
+        for _ in range(40):
+            time.sleep(random.uniform(0.05, 0.6))
+            if done():
+                return
+            world.kill("controller0", signal.SIGKILL)
+            world.forget_leader()
+            led = world.log().count("event=leading ")
+            world.start_controller()
+            world.keep_provisioner()
+            wait_for(lambda: world.log().count("event=leading ") > led, what="somebody leads")
+        assert done()
+
+    die_until(lambda: all(world.claim(ns, n)["status"]["phase"] == "Bound" for n in names))
+    for name in names:
+        world.end_pod(ns, f"pod-of-{name}")
+        world.delete_claim(ns, name)
+    die_until(lambda: all(world.is_gone(ns, n) for n in names) and not world.volumes())
+    world.wait_for_nothing_left(60)
+
+
+def test_two_replicas_make_one_of_everything_and_the_second_goes_on_for_the_first(world, ns):
+    for node in world.nodes:
+        node.hydrates = False
+    world.start_controller(1)
+    world.make_claim(ns)
+    world.make_pod(ns)
+    wait_for(world.jobs)
+    assert len(world.primes()) == len(world.jobs()) == len(world.pvs()) == 1
+    led = world.log("controller1").count("event=leading ")
+    world.kill("controller0", signal.SIGTERM)  # gives the lease back
+    wait_for(lambda: world.log("controller1").count("event=leading ") > led, 5, "the second leads")
+    for node in world.nodes:
+        node.hydrates = True
+    world.wait_for_bound(ns)
+    world.start_controller()
+    world.kill("controller1", signal.SIGTERM)
+    world.kill("provisioner0")  # it ends by itself, a while after its driver did
+    world.start_provisioner()
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    world.wait_for_nothing_left()
