@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+enum { RELEASE_MIN = 16 << 20 }; /* smaller ones are not worth the faults */
+
 uint32_t crc32c_of(const struct str *pieces, size_t count)
 {
     struct hash h;
@@ -103,6 +105,14 @@ static struct segment segment_of(const struct index *x, uint64_t id)
             high = mid;
     }
     return index_segment(x, low);
+}
+
+void index_release(const struct index *x)
+{
+    /* The bytes are the file's, which nobody maps to write: what is dropped here is only the way to them. */
+    for (const struct mapping *m = atomic_load(&x->map); m; m = m->older)
+        if (m->len >= RELEASE_MIN)
+            (void)madvise((void *)(uintptr_t)m->base, m->len, MADV_DONTNEED);
 }
 
 /* The record of an id and the heap that it points into; both within the mapping, whatever the file says. */

@@ -71,6 +71,10 @@ must_check int index_sync(struct index *x, struct err *err);
 /* Sorts, writes the end, makes it durable, gives it its name. Two entries of one path: ERR_CORRUPT, named. */
 must_check int index_finish(struct index *x, struct err *err);
 
+/* Lets go of the memory through which a large catalog was read; whatever points into it stays good, and is read again
+ * from the page cache. Any thread, now and then: else a process comes to hold all that it ever looked at. */
+void index_release(const struct index *x);
+
 bool index_is_complete(const struct index *x);
 uint64_t index_count(const struct index *x); /* flushed: ids are 0 .. count - 1 */
 uint64_t index_bytes(const struct index *x); /* sum of sizes, flushed */

@@ -7,9 +7,11 @@
 #include <fcntl.h>
 
 enum {
-    RUN_IDS = 1 << 20,    /* 16 MiB of keys at a time */
-    BUFFER_IDS = 1 << 12, /* of each run while merging: 4,096 runs (all that 2^32 ids can make) need 64 MiB */
-    NATURAL_MAX = 1 << 18 /* runs that came sorted: 20 MiB to merge them; pages of 1,000 keys are 262 M keys */
+    RUN_IDS = 1 << 20,      /* 16 MiB of keys at a time */
+    BUFFER_IDS = 1 << 12,   /* of each run while merging: 4,096 runs (all that 2^32 ids can make) need 64 MiB */
+    RELEASE_IDS = 1 << 18,  /* paths that are looked at before the memory they came through is let go: 25 MB */
+    RELEASE_HEADS = 1 << 8, /* the same for single paths far from each other: each brings 64 KiB in */
+    NATURAL_MAX = 1 << 18   /* runs that came sorted: 20 MiB to merge them; pages of 1,000 keys are 262 M keys */
 };
 
 struct key {
@@ -39,6 +41,7 @@ struct merge {
     uint64_t out_offset;
     uint32_t *out_buffer; /* owned */
     size_t out_count;
+    unsigned blocks; /* written */
     struct hash crc;
 };
 
@@ -142,6 +145,8 @@ static int out_flush(struct merge *m, struct err *err)
     int r = file_pwrite_all(m->out, "the catalog's order", m->out_buffer, len, m->out_offset, err);
     m->out_offset += len;
     m->out_count = 0;
+    if (++m->blocks % (RELEASE_IDS / BUFFER_IDS) == 0)
+        index_release(m->x);
     return r;
 }
 
@@ -152,6 +157,8 @@ static int find_runs(struct merge *m, uint64_t count, struct err *err)
     size_t room = 0;
     for (uint64_t id = 0; id < count && m->run_count < NATURAL_MAX; id++) {
         struct key key;
+        if (id % RELEASE_IDS == 0)
+            index_release(m->x);
         int r = key_of(m->x, id, &key, err);
         if (r < 0)
             return r;
@@ -190,11 +197,16 @@ static int open_runs(struct merge *m, uint64_t count, struct err *err)
     m->out_buffer = xcalloc(BUFFER_IDS, sizeof *m->out_buffer);
     for (size_t i = 0; r == 0 && i < m->run_count; i++) {
         bool more;
+        if (i % RELEASE_HEADS == 0)
+            index_release(m->x);
         r = run_advance(m, &m->runs[i], &more, err);
         m->heap[m->heap_count++] = i;
     }
-    for (size_t i = m->heap_count; r == 0 && i-- > 0;)
+    for (size_t i = m->heap_count; r == 0 && i-- > 0;) {
+        if (i % RELEASE_HEADS == 0)
+            index_release(m->x);
         heap_down(m, i);
+    }
     return r;
 }
 

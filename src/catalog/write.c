@@ -8,6 +8,9 @@
 #include <sys/random.h>
 #include <sys/uio.h>
 
+/* Segments whose heads are looked at before their memory is let go: each brings 64 KiB in. */
+enum { RELEASE_SEGMENTS = 256 };
+
 static void buffers(struct index *x)
 {
     x->records = xcalloc(SEGMENT_RECORDS_MAX, sizeof *x->records);
@@ -172,6 +175,8 @@ static int write_table(struct index *x, struct index_foot *foot, uint64_t *at, s
     const char *base = atomic_load(&x->map)->base;
     for (uint64_t i = 0; i < n; i++) {
         uint64_t offset = index_segment(x, i).offset;
+        if (i % RELEASE_SEGMENTS == 0)
+            index_release(x);
         hash_update(&segments_hash, base + offset + offsetof(struct segment_head, crc), sizeof(uint32_t));
     }
     for (uint64_t i = 0; i < n && r == 0; i += TABLE_BLOCK) {

@@ -214,8 +214,10 @@ static void tick(struct timer *t)
     window_tick(h);
     measure_rate(h);
     barrier_tick(h);
-    if (h->ticks++ % (1000 / TICK_MS) == 0)
+    if (h->ticks++ % (1000 / TICK_MS) == 0) {
         write_status(h);
+        index_release(h->index);
+    }
     driver_look(h);
     if (!atomic_load(&h->ended))
         loop_timer_set(h->loop, &h->tick, TICK_MS * NS_PER_MS);
