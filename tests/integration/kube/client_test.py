@@ -5,6 +5,8 @@ import pytest
 
 from integration.lib.kube import KubeTool
 
+pytestmark = pytest.mark.asan
+
 
 def config_map(name, **data):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
