@@ -312,7 +312,7 @@ def test_sigterm_ends_it_and_the_same_command_goes_on(server, tmp_path):
 
 # ---- every request ---------------------------------------------------------------------------------------------------
 
-EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "6"))
+EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "9"))
 
 
 @pytest.mark.parametrize("action", ["reset", "status:500", "error:403:AccessDenied", "garbage", "stall"])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The power is cut at a random moment: on the disk that comes back, what the journal calls durable is there, what a
 program was promised holds, and the same command ends with the right tree. Each test draws its moments from a seed;
-CISTERN_POWER_CUTS (5) says how many there are."""
+CISTERN_POWER_CUTS (4) says how many there are."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from integration.lib.power import BUILD, Machine
 from servers.bucket import BucketServer
 
 pytestmark = pytest.mark.timeout(600)
-CUTS = int(os.environ.get("CISTERN_POWER_CUTS", "5"))
+CUTS = int(os.environ.get("CISTERN_POWER_CUTS", "4"))
 S3 = os.environ | {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
 MIB = 1 << 20
 

@@ -9,6 +9,6 @@ BUILD = os.environ.get("CISTERN_BUILD", TOP / "build")
 
 
 def test_memory_descriptors_and_threads_stay_flat_under_random_faults():
-    run = subprocess.run([TOP / "tests/crash/soak", "--seconds", "20", "--build", BUILD], capture_output=True, text=True,
+    run = subprocess.run([TOP / "tests/crash/soak", "--seconds", "10", "--build", BUILD], capture_output=True, text=True,
                          timeout=280, check=False)
     assert run.returncode == 0, run.stderr + run.stdout

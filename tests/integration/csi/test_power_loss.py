@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The power is cut while volumes are made, filled, grown and deleted: what was answered OK holds on the disk that comes
-back, what was not can be asked again, and no byte is promised twice or lost. CISTERN_POWER_CUTS (5) says how often."""
+back, what was not can be asked again, and no byte is promised twice or lost. CISTERN_POWER_CUTS (4) says how often."""
 import hashlib
 import json
 import os
@@ -17,7 +17,7 @@ from integration.lib.power import Machine
 from servers.bucket import BucketServer
 
 pytestmark = pytest.mark.timeout(600)
-CUTS = int(os.environ.get("CISTERN_POWER_CUTS", "5"))
+CUTS = int(os.environ.get("CISTERN_POWER_CUTS", "4"))
 S3 = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
 GONE = None
 
