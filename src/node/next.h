@@ -33,6 +33,9 @@ const char *refusal_reason(const struct err *failure);
 /* Makes order->status what is true now. The controller's own conditions are left out: they are not ours to write. */
 void status_build(struct api_volume *order, const struct facts *f, const struct outcome *o, int64_t now_ns);
 
+/* The same for a volume whose files on the disk cannot be read: nobody can say more of it than that. */
+void status_build_unreadable(struct api_volume *order, const struct err *why, int64_t now_ns);
+
 /* How a status differs from the last that was written. */
 enum status_change {
     STATUS_SAME,

@@ -302,6 +302,17 @@ void status_build(struct api_volume *order, const struct facts *f, const struct 
         tell_lost(&w);
 }
 
+void status_build_unreadable(struct api_volume *order, const struct err *why, int64_t now_ns)
+{
+    char line[API_MESSAGE_MAX];
+    struct writer w = {.v = order, .now_ns = now_ns};
+    leave_controllers(&order->status.conditions);
+    order->status.observed_generation = order->meta.generation;
+    order->status.phase = API_PHASE_FAILED;
+    line_of(why, line);
+    SAY(&w, API_HEALTHY, API_FALSE, "Unreadable", "%s", line);
+}
+
 /* ---- is it worth a write? ---------------------------------------------------------------------------------------- */
 
 static bool same_text(const char *a, const char *b)

@@ -183,6 +183,16 @@ static int carry_out(struct agent *a, struct api_volume *now, struct facts *f, s
     return r;
 }
 
+/* Tried again all the same: a person may mend the file. */
+static int tell_unreadable(struct agent *a, const struct api_volume *before, struct api_volume *now, struct err *why)
+{
+    struct err err;
+    status_build_unreadable(now, why, clock_wall_ns());
+    if (is_worth_a_write(a, before, now) && tell(a, now, &err) < 0)
+        return err_copy(why, &err);
+    return -(int)why->code;
+}
+
 int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, struct err *err)
 {
     auto_api_volume before = store_get(a->store, name);
@@ -192,6 +202,8 @@ int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, stru
     auto_facts f = {0};
     struct err failure;
     int r = facts_read(a->driver, now, &f, err);
+    if (r == -ERR_CORRUPT || r == -ERR_UNSUPPORTED)
+        return tell_unreadable(a, before, now, err);
     if (r < 0)
         return r;
     struct outcome o = {.next = next_of(now, a->node, &f)};

@@ -175,6 +175,20 @@ static void a_release_that_is_done_is_told(void **state)
     assert_true(api_condition_is(&v->status.conditions, API_MOUNTED, API_FALSE));
 }
 
+static void a_volume_that_cannot_be_read_is_told_to_be_so(void **state)
+{
+    (void)state;
+    struct err why;
+    auto_api_volume v = order_of("node-1");
+    err_set(&why, ERR_CORRUPT, "'volume.json' is corrupt");
+    say_provisioned(v, API_TRUE, "Made");
+    status_build_unreadable(v, &why, NOW_NS);
+    assert_true(api_condition_says(&v->status.conditions, API_HEALTHY, API_FALSE, "Unreadable"));
+    assert_non_null(strstr(api_condition_find(&v->status.conditions, API_HEALTHY)->message, "volume.json"));
+    assert_true(api_condition_is(&v->status.conditions, API_PROVISIONED, API_TRUE)); /* its bytes are still there */
+    assert_int_equal(v->status.phase, API_PHASE_FAILED);
+}
+
 static void the_controllers_conditions_are_left_to_it(void **state)
 {
     (void)state;
@@ -220,6 +234,7 @@ int main(void)
         cmocka_unit_test(only_what_cannot_pass_is_a_refusal),
         cmocka_unit_test(a_refusal_is_told_with_its_sentence_id_and_advice),
         cmocka_unit_test(a_release_that_is_done_is_told),
+        cmocka_unit_test(a_volume_that_cannot_be_read_is_told_to_be_so),
         cmocka_unit_test(the_controllers_conditions_are_left_to_it),
         cmocka_unit_test(progress_and_usage_are_told_apart_from_what_somebody_waits_for),
     };
