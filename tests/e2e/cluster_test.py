@@ -64,6 +64,7 @@ def test_a_node_that_is_rebooted_runs_its_pods_again_and_has_its_disk(cluster):
     before = cluster.await_pod("stays")["status"]["containerStatuses"][0]["containerID"]
     node.reboot()
     assert node.run("cat", "/mnt/disks/cistern/mark") == "kept\n"
+    node.run("rm", "/mnt/disks/cistern/mark")  # a pool is made in an empty folder
     eventually(lambda: cluster.await_pod("stays")["status"]["containerStatuses"][0]["containerID"] != before,
                "the pod runs in a new container", 60)
     cluster.await_nodes()
