@@ -247,7 +247,8 @@ int claim_reconcile(struct populate *p, struct str uid, uint64_t *again_ns, stru
         struct claim_step step = claim_next(&v.facts);
         bool in_flight = claim_in_flight(&v.facts);
         bool is_ours = in_flight || (v.facts.target && v.facts.target->source.len);
-        struct memo *m = is_ours ? memo_of(p, 'c', uid) : NULL;
+        /* What is gone from one look to the next has an end too, or the count of what is in flight would only grow. */
+        struct memo *m = is_ours ? memo_of(p, 'c', uid) : memo_find(p, 'c', uid);
         measure(&v, m);
         log_step(&v, step);
         if (step.notice != NOTICE_NONE)

@@ -45,6 +45,16 @@ struct memo *memo_of(struct populate *p, char what, struct str name)
     return m;
 }
 
+struct memo *memo_find(struct populate *p, char what, struct str name)
+{
+    char key[NAME_MAX_BYTES];
+    make_key(what, name, key);
+    pthread_mutex_lock(&p->lock);
+    struct memo *m = *memo_place(p, key);
+    pthread_mutex_unlock(&p->lock);
+    return m;
+}
+
 void memo_forget(struct populate *p, char what, struct str name)
 {
     char key[NAME_MAX_BYTES];

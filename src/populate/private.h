@@ -50,6 +50,7 @@ void look_at_later(struct populate *p, char what, struct str name, uint64_t dela
 
 /* The key's memo, made at first use. Past MEMOS_MAX nothing is remembered: NULL. */
 struct memo *memo_of(struct populate *p, char what, struct str name);
+struct memo *memo_find(struct populate *p, char what, struct str name); /* NULL: nothing is remembered */
 void memo_forget(struct populate *p, char what, struct str name);
 
 /* One operation more or less in flight; `result` of what ended, NULL for one that began. */

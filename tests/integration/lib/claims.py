@@ -9,8 +9,10 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 
 from servers.kubernetes import BIN, ApiError, Kubernetes, die_with_parent
+from servers.process import free_port
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("CISTERN_BUILD", TOP / "build"))
@@ -146,6 +148,7 @@ class World:
         self.cluster = Kubernetes(controllers=True, scheduler=True, controller_flags=["--node-monitor-grace-period=2h"])
         self.nodes = [Node(self.cluster, f"node-{i}", i + 1) for i in range(nodes)]
         self.replicas, self.children, self.starts = replicas, {}, 0
+        self.metrics_port = free_port()
         self.stopping = threading.Event()
         self.player = threading.Thread(target=self.play, daemon=True)
         self.trouble = []
@@ -163,7 +166,8 @@ class World:
         socket = self.folder / f"csi{number}.sock"
         self.run(f"controller{number}", BUILD / "bin/cisternd", "--role=controller", f"--endpoint=unix://{socket}",
                  f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={OURS}", "--image=cistern:test",
-                 "--job-priority-class=", "--log-level=debug", env={"POD_NAME": f"controller-{number}-{self.starts}"})
+                 "--job-priority-class=", "--log-level=debug",
+                 *([f"--metrics=127.0.0.1:{self.metrics_port}"] if number == 0 else []), env={"POD_NAME": f"controller-{number}-{self.starts}"})
 
     def start_provisioner(self, number=0):
         self.run(f"provisioner{number}", BIN / "csi-provisioner", f"--csi-address={self.folder}/csi{number}.sock",
@@ -217,6 +221,11 @@ class World:
 
     def log(self, name="controller0"):
         return (self.folder / f"{name}.log").read_text()
+
+    def metric(self, name):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith((name + " ", name + "{")))
 
     # ---- nodes
 

@@ -185,6 +185,27 @@ def test_a_refused_source_is_told_and_goes_on_when_access_comes(world, ns):
     world.wait_for_nothing_left()
 
 
+def test_operations_are_counted_while_they_are_in_flight_and_not_after(world, ns):
+    done = world.metric("volume_populator_operation_seconds_count")
+    for node in world.nodes:
+        node.hydrates = False
+    for name in ("bound", "deleted"):
+        world.make_claim(ns, name)
+        world.make_pod(ns, name, f"pod-of-{name}")
+    wait_for(lambda: world.metric("volume_populator_operations_in_flight") == 2)
+    world.end_pod(ns, "pod-of-deleted")
+    world.delete_claim(ns, "deleted")
+    wait_for(lambda: world.metric("volume_populator_operations_in_flight") == 1)
+    for node in world.nodes:
+        node.hydrates = True
+    world.wait_for_bound(ns, "bound")
+    wait_for(lambda: world.metric("volume_populator_operations_in_flight") == 0)
+    assert world.metric("volume_populator_operation_seconds_count") == done + 2
+    world.end_pod(ns, "pod-of-bound")
+    world.delete_claim(ns, "bound")
+    world.wait_for_nothing_left()
+
+
 def test_what_keeps_a_claim_waiting_is_an_event(world, ns):
     world.make_claim(ns, "early", source="later")
     world.make_class(f"at-once-{ns}", mode="Immediate")
