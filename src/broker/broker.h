@@ -36,7 +36,7 @@ struct broker_options {
     struct str node_account, job_account;
     bool allow_driver_identity; /* what this process itself is may be used where a source names nobody */
     bool require_opt_in;        /* service accounts carry cistern.io/allow-bucket-access: "true" */
-    const char *gke_project;    /* NULL: asked of the metadata server, as is the cluster */
+    const char *gke_project;    /* with gke_provider; NULL: there is no method gke (CIS1908) */
     const char *gke_provider;   /* "https://container.googleapis.com/v1/projects/P/locations/L/clusters/C" */
     /* Audiences that tokens may be made for, besides those of the clouds; never the API server's. */
     const char *audiences[BROKER_AUDIENCES_MAX];

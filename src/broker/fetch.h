@@ -12,7 +12,7 @@ struct fetcher {
     struct worker *worker; /* borrowed: whose web makes the exchanges */
     const char *own_ns;
     bool require_opt_in;
-    const char *gke_project, *gke_provider; /* NULL: the metadata server is asked */
+    const char *gke_project, *gke_provider; /* NULL: no method gke */
     const char *const *audiences;
     size_t audience_count;
 };
