@@ -86,7 +86,6 @@ static int look_at_all(struct view *v)
     struct populate *p = v->p;
     struct claim_facts *f = &v->facts;
     f->own_namespace = str_of(p->o.job.ns);
-    f->cross_namespace = p->o.cross_namespace;
     int r = claim_pair_read(p, v->uid, &v->pair, v->err);
     if (r < 0)
         return r;
@@ -95,6 +94,9 @@ static int look_at_all(struct view *v)
     if (!f->target)
         return 0;
     r = look_at_pv_and_class(v);
+    /* Asked of the server, so only while it still matters. */
+    if (r == 0 && f->target->source.len && !f->prime && !f->target->volume_name.len && !f->target->deleting)
+        r = source_is_granted(p, f->target, &f->cross_namespace, v->err);
     if (r < 0)
         return r;
     auto_json source = kube_informer_get(p->sources, f->target->source_namespace, f->target->source);

@@ -90,6 +90,57 @@ int claim_pv_find(struct populate *p, struct str uid, struct str prime_volume, j
     return 0;
 }
 
+/* ---- its source -------------------------------------------------------------------------------------------------- */
+
+static struct str text_at(const json *j, const char *path)
+{
+    struct str text = STR_NULL;
+    const json *value = json_at(j, path);
+    return value && json_as_str(value, &text) ? text : STR_NULL;
+}
+
+static bool grants_from(const json *grant, const struct claim *target)
+{
+    const json *from = json_at(grant, "spec.from");
+    for (size_t i = 0; i < json_count(from); i++) {
+        const json *f = json_item(from, i);
+        if (text_at(f, "group").len == 0 && str_eq(text_at(f, "kind"), STR("PersistentVolumeClaim")) &&
+            str_eq(text_at(f, "namespace"), target->namespace))
+            return true;
+    }
+    return false;
+}
+
+static bool grants_to(const json *grant, const struct claim *target)
+{
+    const json *to = json_at(grant, "spec.to");
+    for (size_t i = 0; i < json_count(to); i++) {
+        const json *t = json_item(to, i);
+        struct str name = text_at(t, "name");
+        if (str_eq(text_at(t, "group"), STR(NAME_API_GROUP)) && str_eq(text_at(t, "kind"), STR("BucketSource")) &&
+            (!name.len || str_eq(name, target->source)))
+            return true;
+    }
+    return false;
+}
+
+int source_is_granted(struct populate *p, const struct claim *target, bool *ret, struct err *err)
+{
+    *ret = false;
+    if (!p->o.cross_namespace || str_eq(target->source_namespace, target->namespace))
+        return 0;
+    auto_json answer = NULL;
+    struct kube_request q = {
+        .verb = KUBE_LIST, .resource = &kube_reference_grants, .ns = target->source_namespace, .fence = p->o.lease};
+    int r = kube_call(p->o.kube, &q, &answer, err);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r; /* a cluster without that kind grants nothing */
+    const json *items = json_at(answer, "items");
+    for (size_t i = 0; i < json_count(items) && !*ret; i++)
+        *ret = grants_from(json_item(items, i), target) && grants_to(json_item(items, i), target);
+    return 0;
+}
+
 /* ---- its node ---------------------------------------------------------------------------------------------------- */
 
 /* As its taints say, which the cluster's own controllers put there when a node falls silent: its status is not in the

@@ -68,6 +68,9 @@ void claim_pair_done(struct claim_pair *c);
 must_check int claim_pv_find(struct populate *p, struct str uid, struct str prime_volume, json **ret_json,
                              struct claim_pv *ret, struct err *err);
 
+/* May this claim name the source of another namespace? If that is served at all, a ReferenceGrant there must say so. */
+must_check int source_is_granted(struct populate *p, const struct claim *target, bool *ret, struct err *err);
+
 enum claim_node node_state(struct populate *p, struct str name);
 
 /* An event on the target. */
