@@ -249,7 +249,8 @@ static int keep_without(void *ctx, struct str key, const json *object)
     struct walk *w = ctx;
     (void)object;
     auto_mem char *name = str_dup(key);
-    if (!bsearch(&name, w->with_pv->items, w->with_pv->count, sizeof name, compare))
+    /* Without any there is no array to look in. */
+    if (w->with_pv->count == 0 || !bsearch(&name, w->with_pv->items, w->with_pv->count, sizeof name, compare))
         names_add(&w->without, key);
     return 0;
 }

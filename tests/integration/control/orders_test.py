@@ -41,6 +41,7 @@ def test_the_same_call_finds_the_same_volume_and_another_size_is_refused(nodes, 
     assert code == Code.ALREADY_EXISTS and "verify" in text
 
 
+@pytest.mark.asan
 def test_two_replicas_asked_at_once_order_one_volume(cluster, nodes, controllers):
     node = nodes()
     both, name = [controllers("controller-0"), controllers("controller-1")], new_name()
@@ -138,6 +139,7 @@ def test_an_order_that_the_node_refuses_is_withdrawn_before_the_caller_hears_of_
     assert controller.create(name, node="node-a").volume_id
 
 
+@pytest.mark.asan
 def test_a_node_that_was_full_sends_the_same_name_to_another_one(cluster, nodes, controllers):
     nodes("node-a").makes = nodes("node-b", pool_uuid="bbbbbbbbbbbb").refuse("NodeFull", "full")
     controller, name = controllers(), new_name()
@@ -195,6 +197,7 @@ def prime_of(cluster, target, uid=None):
     return NAMESPACE, name
 
 
+@pytest.mark.asan
 def test_a_prime_claim_is_followed_to_its_target(cluster, nodes, controllers):
     nodes()
     make_source(cluster, "llama")
@@ -285,6 +288,7 @@ def test_capacity_is_that_of_the_pool_of_the_segment_and_nothing_of_a_node_that_
     assert capacity(controller).available_capacity == 4 * GIB
 
 
+@pytest.mark.asan
 def test_volumes_are_listed_in_pages_with_their_condition(cluster, nodes, controllers):
     node, controller = nodes(), controllers()
     names = [new_name() for _ in range(5)]

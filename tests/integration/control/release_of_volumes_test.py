@@ -24,6 +24,7 @@ def status_of(cluster, name, kind):
 
 # ---- release ----------------------------------------------------------------------------------------------------------
 
+@pytest.mark.asan
 def test_a_volume_goes_when_its_node_says_so_and_the_order_with_it(cluster, nodes, controllers):
     node, controller = nodes(), controllers()
     name, volume_id = made(controller, cluster)
@@ -47,6 +48,7 @@ def test_a_release_tells_what_is_left_and_then_ends(cluster, nodes, controllers)
     controller.delete(volume_id)
 
 
+@pytest.mark.asan
 def test_a_file_that_is_not_exported_keeps_the_volume_until_an_administrator_says_its_id(cluster, nodes, controllers):
     node, controller = nodes(), controllers()
     name, volume_id = made(controller, cluster)
@@ -118,6 +120,7 @@ def test_a_controller_that_ends_in_the_middle_of_a_release_is_followed_by_one_th
 
 # ---- clean-up ---------------------------------------------------------------------------------------------------------
 
+@pytest.mark.asan
 def test_deleting_an_order_by_hand_destroys_nothing_and_says_so(cluster, nodes, controllers):
     node, controller = nodes(), controllers()
     name, volume_id = made(controller, cluster)
@@ -162,6 +165,7 @@ def test_the_volume_of_a_prime_that_was_given_up_goes_although_its_target_is_the
     assert node.volumes == {}
 
 
+@pytest.mark.asan
 def test_a_tombstone_goes_when_its_time_is_over_and_one_whose_node_returns_is_released_there(cluster, nodes, controllers):
     node = nodes()
     controller = controllers("controller-0", "--node-gone-grace=1s", "--sweep-interval=1s", "--tombstone-age=6s")
