@@ -288,7 +288,7 @@ def test_two_replicas_make_one_of_everything_and_the_second_goes_on_for_the_firs
     assert len(world.primes()) == len(world.jobs()) == len(world.pvs()) == 1
     led = world.log("controller1").count("event=leading ")
     world.kill("controller0", signal.SIGTERM)  # gives the lease back
-    wait_for(lambda: world.log("controller1").count("event=leading ") > led, 5, "the second leads")
+    wait_for(lambda: world.log("controller1").count("event=leading ") > led, 15, "the second leads")
     for node in world.nodes:
         node.hydrates = True
     world.wait_for_bound(ns)
