@@ -270,9 +270,9 @@ void kube_free(struct kube *k)
         free(k->stop);
     for (struct kube_job *j = k->jobs; j; j = j->next)
         kube_cancel(j);
-    web_free(take(&k->web)); /* ends those that were sent; a release of a lease is cut off too */
-    while (k->jobs)          /* a callback may have submitted more, which stopping ends as well */
-        kube_job_end(k->jobs);
+    web_free(take(&k->web));   /* ends those that were sent; a release of a lease is cut off too */
+    while (k->jobs)            /* a callback may have submitted more, which stopping ends as well */
+        kube_job_end(k->jobs); // NOLINT(clang-analyzer-unix.Malloc): it has taken itself out of the list
     loop_timer_cancel(k->loop, &k->pump);
     token_done(&k->token);
     free(k->server);

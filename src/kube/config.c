@@ -39,7 +39,7 @@ static int read_text(const char *folder, const char *name, char **ret, struct er
 
 static int load_in_cluster(struct kube_config *ret, struct err *err)
 {
-    auto_kube_config c = {0};
+    struct kube_config c = {0};
     auto_mem char *ns = NULL;
     struct err ignored;
     char url[300];
@@ -53,13 +53,14 @@ static int load_in_cluster(struct kube_config *ret, struct err *err)
     int r = kubeconfig_server(str_of(url), &c.server, err);
     if (r == 0)
         r = read_text(folder, "ca.crt", &c.ca, err);
-    if (r < 0)
+    if (r < 0) {
+        kube_config_done(&c);
         return r;
+    }
     c.token_file = path_in(folder, "token");
     if (read_text(folder, "namespace", &ns, &ignored) == 0) /* a token can be mounted without it */
         c.ns = str_dup(str_trim(str_of(ns)));
     *ret = c;
-    c = (struct kube_config){0};
     return 0;
 }
 

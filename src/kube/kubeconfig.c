@@ -3,7 +3,7 @@
 #include "util/base64.h"
 #include "util/file.h"
 #include "util/json.h"
-#include "yaml.h"
+#include "yaml_tree.h"
 #include <fcntl.h>
 
 struct source {

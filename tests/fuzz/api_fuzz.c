@@ -14,8 +14,8 @@ static void volume(const json *j)
     if (api_volume_read(j, &v, &err) < 0)
         return;
     auto_json whole = api_volume_json(v);
-    auto_json status = api_volume_status_json(v);
-    auto_json verdict = api_volume_verdict_json(v);
+    json_free(api_volume_status_json(v));
+    json_free(api_volume_verdict_json(v));
     (void)!api_volume_spec(v, &spec, &err);
     if (api_volume_read(whole, &again, &err) < 0)
         abort();
@@ -27,7 +27,7 @@ static void pool(const json *j)
     auto_api_pool p = NULL;
     if (api_pool_read(j, &p, &err) < 0)
         return;
-    auto_json status = api_pool_status_json(p);
+    json_free(api_pool_status_json(p));
 }
 
 static void source(const json *j)
@@ -37,7 +37,7 @@ static void source(const json *j)
     auto_spec spec = NULL;
     if (api_source_read(j, &s, &err) < 0)
         return;
-    auto_json status = api_source_status_json(s);
+    json_free(api_source_status_json(s));
     (void)!api_source_spec(s, &spec, &err);
 }
 

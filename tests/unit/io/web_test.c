@@ -114,6 +114,7 @@ static void a_request_that_may_be_silent_for_longer_stalls_later(void **state)
     call_wait(&c);
     assert_int_equal(c.result.code, -ERR_TIMEOUT);
     assert_true(clock_now_ns() - start >= 900 * NS_PER_MS);
+    sbuf_done(&c.body);
 }
 
 static void a_slow_answer_is_no_stall(void **state)

@@ -2,7 +2,7 @@
 #include "kubeconfig.h"
 #include "unit.h"
 #include "util/file.h"
-#include "yaml.h"
+#include "yaml_tree.h"
 #include <fcntl.h>
 #include <stdio.h>
 

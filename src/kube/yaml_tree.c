@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "yaml.h"
+#include "yaml_tree.h"
 #include <yaml.h>
 
 enum { TEXT_MAX = 1 << 20, DEPTH_MAX = 32, NODES_MAX = 10000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yaml.h - a YAML document as a JSON tree, as far as configuration files go. home: any; pure. */
+/* yaml_tree.h - a YAML document as a JSON tree, as far as configuration files go. home: any; pure. */
 #pragma once
 
 #include "util/json.h"
