@@ -208,10 +208,8 @@ void objects_remove(struct objects *o, struct object *own_object)
 void objects_done(struct objects *o)
 {
     for (size_t i = 0; i < o->bucket_count; i++)
-        for (struct object *x = o->buckets[i], *next; x; x = next) {
-            next = x->next;
-            object_free(x);
-        }
+        while (o->buckets[i])
+            objects_remove(o, o->buckets[i]); // NOLINT(clang-analyzer-unix.Malloc): it is out of its bucket by then
     free(o->buckets);
     for (size_t i = 0; i < o->index_count; i++)
         free(o->tables[i].buckets);
