@@ -64,7 +64,7 @@ def test_what_is_told_of_many_objects_is_bounded(cluster, tool, namespace, about
     for i in range(300):
         dropped = tool.ask("event", reason="Many", message="m", times=100, **dict(about, name=f"object-{i}")).dropped
     assert dropped > 0
-    assert tool.memory_kib() - before < 4096
+    assert tool.memory_kib() - before < 8192  # 30,000 were told
 
 
 def test_a_server_that_takes_no_events_costs_the_events_only(cluster, namespace, about):

@@ -54,6 +54,24 @@ class Node(Driver):
         self.plugins = self.folder / "plugins_registry"
         self.plugins.mkdir(exist_ok=True)
 
+    @staticmethod
+    def _asked_again(call, *words, **options):
+        """As the kubelet does while the agent itself has the volume in hand."""
+        for _ in range(100):
+            try:
+                return call(*words, **options)
+            except grpc.RpcError as error:
+                if error.code() != grpc.StatusCode.ABORTED:
+                    raise
+                time.sleep(0.1)
+        return call(*words, **options)
+
+    def unpublish(self, *words, **options):
+        self._asked_again(super().unpublish, *words, **options)
+
+    def unstage(self, *words, **options):
+        self._asked_again(super().unstage, *words, **options)
+
     def start_keeper(self):
         self.state.mkdir(exist_ok=True)
         with open(self.folder / "keeper.log", "ab") as log:
