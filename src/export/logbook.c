@@ -41,10 +41,7 @@ bool stamp_eq(const struct stamp *a, const struct stamp *b)
 
 static size_t slot_of(const struct sent *table, size_t room, struct str path)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    for (size_t i = 0; i < path.len; i++)
-        h = (h ^ (unsigned char)path.ptr[i]) * UINT64_C(0x100000001b3);
-    size_t at = (size_t)(h ^ h >> 32) & (room - 1);
+    size_t at = (size_t)str_hash(path, 0) & (room - 1);
     while (table[at].path.ptr && !str_eq(table[at].path, path))
         at = (at + 1) & (room - 1);
     return at;

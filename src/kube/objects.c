@@ -5,15 +5,6 @@
 
 enum { BUCKETS_FIRST = 64 };
 
-/* FNV-1a, seeded: names come from whoever may create objects. */
-static uint64_t hash_of(const struct objects *o, struct str s)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ o->seed;
-    for (size_t i = 0; i < s.len; i++)
-        h = (h ^ (unsigned char)s.ptr[i]) * UINT64_C(0x100000001b3);
-    return h ^ h >> 32;
-}
-
 void objects_init(struct objects *o, const struct kube_index *indexes, size_t index_count)
 {
     *o = (struct objects){.seed = clock_random(), .indexes = indexes, .index_count = index_count};
@@ -27,7 +18,7 @@ void objects_init(struct objects *o, const struct kube_index *indexes, size_t in
 
 struct object *objects_find(const struct objects *o, struct str key)
 {
-    uint64_t h = hash_of(o, key);
+    uint64_t h = str_hash(key, o->seed);
     for (struct object *x = o->buckets[h % o->bucket_count]; x; x = x->next)
         if (x->hash == h && str_eq(str_of(x->key), key))
             return x;
@@ -80,7 +71,7 @@ static struct index_value *value_find(const struct objects *o, size_t index, str
 static struct index_value *value_make(struct objects *o, size_t index, struct str text)
 {
     struct index_table *t = &o->tables[index];
-    uint64_t h = hash_of(o, text);
+    uint64_t h = str_hash(text, o->seed);
     struct index_value *v = value_find(o, index, text, h);
     if (v)
         return v;
@@ -140,7 +131,7 @@ static void link_to(struct objects *o, struct object *x, size_t index, struct st
 struct object *objects_first(const struct objects *o, size_t index, struct str value, size_t *ret_count)
 {
     assert(index < o->index_count);
-    struct index_value *v = value_find(o, index, value, hash_of(o, value));
+    struct index_value *v = value_find(o, index, value, str_hash(value, o->seed));
     *ret_count = v ? v->count : 0;
     return v ? v->first : NULL;
 }
@@ -153,7 +144,7 @@ static struct object *object_new(struct objects *o, struct str key)
         grow(o);
     struct object *x = xcalloc(1, sizeof *x + o->index_count * sizeof x->links[0]);
     x->key = str_dup(key);
-    x->hash = hash_of(o, key);
+    x->hash = str_hash(key, o->seed);
     x->next = o->buckets[x->hash % o->bucket_count];
     o->buckets[x->hash % o->bucket_count] = x;
     o->count++;

@@ -41,14 +41,6 @@ struct kube_queue {
 
 /* ---- the table; under the lock ----------------------------------------------------------------------------------- */
 
-static uint64_t hash_of(const struct kube_queue *q, struct str key)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ q->seed;
-    for (size_t i = 0; i < key.len; i++)
-        h = (h ^ (unsigned char)key.ptr[i]) * UINT64_C(0x100000001b3);
-    return h ^ h >> 32;
-}
-
 static struct str key_of(const struct item *i)
 {
     return (struct str){i->key, i->key_len};
@@ -237,7 +229,7 @@ static void *work(void *arg)
 static bool add_at(struct kube_queue *q, struct str key, uint64_t due_ns)
 {
     bool taken = false;
-    uint64_t h = hash_of(q, key);
+    uint64_t h = str_hash(key, q->seed);
     if (key.len == 0 || key.len > KEY_BYTES_MAX)
         return false;
     pthread_mutex_lock(&q->lock);

@@ -16,10 +16,7 @@ enum { THREADS = 4, NAME_MAX_BYTES = 512 };
 
 static struct memo **memo_place(struct populate *p, const char *key)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (const char *c = key; *c; c++)
-        hash = (hash ^ (uint8_t)*c) * UINT64_C(1099511628211);
-    struct memo **at = &p->memos[hash % MEMO_SLOTS];
+    struct memo **at = &p->memos[str_hash(str_of(key), 0) % MEMO_SLOTS];
     while (*at && strcmp((*at)->key, key) != 0)
         at = &(*at)->next;
     return at;

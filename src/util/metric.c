@@ -126,13 +126,10 @@ static struct metric_series *other_series(struct metric *m)
     return m->other;
 }
 
-/* FNV-1a. The table never fills: SERIES_MAX is half of it. */
+/* The table never fills: SERIES_MAX is half of it. */
 static size_t slot_of(const char *labels)
 {
-    uint64_t h = 0xcbf29ce484222325;
-    for (const unsigned char *p = (const unsigned char *)labels; *p; p++)
-        h = (h ^ *p) * 0x100000001b3;
-    return (size_t)(h % TABLE_SIZE);
+    return (size_t)(str_hash(str_of(labels), 0) % TABLE_SIZE);
 }
 
 static struct metric_series *find_or_add(struct metric *m, const char *labels)

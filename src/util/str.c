@@ -74,6 +74,14 @@ bool str_split(struct str *rest, char sep, struct str *ret_field)
     return true;
 }
 
+uint64_t str_hash(struct str s, uint64_t seed)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ seed;
+    for (size_t i = 0; i < s.len; i++)
+        h = (h ^ (unsigned char)s.ptr[i]) * UINT64_C(0x100000001b3);
+    return h ^ h >> 32;
+}
+
 char *str_dup(struct str s)
 {
     char *copy = xcalloc(s.len + 1, 1);

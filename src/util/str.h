@@ -52,6 +52,10 @@ ssize_t str_find(struct str s, char c);
 /* Cuts the next field off *rest at `sep`; false when nothing is left. An empty field is a field. */
 bool str_split(struct str *rest, char sep, struct str *ret_field);
 
+/* For tables in memory (FNV-1a, folded). A seed of one's own where the names come from others, who might make them
+ * collide; 0 elsewhere. No two versions need agree on it: it is never stored. */
+uint64_t str_hash(struct str s, uint64_t seed);
+
 /* A heap copy with a NUL behind it; the caller frees. Aborts when memory is out. */
 char *str_dup(struct str s);
 

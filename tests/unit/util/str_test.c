@@ -85,12 +85,25 @@ static void bytes_read_well(void **state)
     assert_string_equal(bytes_text(UINT64_MAX, buf), "16.0 EiB");
 }
 
+static void a_hash_is_of_the_bytes_and_of_the_seed(void **state)
+{
+    (void)state;
+    assert_true(str_hash(STR("pvc-1"), 7) == str_hash(str_of("pvc-1"), 7));
+    assert_true(str_hash(STR("pvc-1"), 7) != str_hash(STR("pvc-2"), 7));
+    assert_true(str_hash(STR("pvc-1"), 7) != str_hash(STR("pvc-1"), 8));
+    assert_true(str_hash(STR_NULL, 7) == str_hash(STR(""), 7));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantities_are_exact),       cmocka_unit_test(durations_add_up),
-        cmocka_unit_test(a_split_keeps_empty_fields), cmocka_unit_test(a_full_builder_says_so_and_stays_whole),
-        cmocka_unit_test(utf8_is_told_from_noise),    cmocka_unit_test(bytes_read_well),
+        cmocka_unit_test(a_hash_is_of_the_bytes_and_of_the_seed),
+        cmocka_unit_test(quantities_are_exact),
+        cmocka_unit_test(durations_add_up),
+        cmocka_unit_test(a_split_keeps_empty_fields),
+        cmocka_unit_test(a_full_builder_says_so_and_stays_whole),
+        cmocka_unit_test(utf8_is_told_from_noise),
+        cmocka_unit_test(bytes_read_well),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
