@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "folder.h"
 
 #include "catalog/index.h"
 #include "util/clock.h"
@@ -8,26 +8,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-static int dir = -1;
-static char dir_name[] = "/tmp/cistern-unit-index-XXXXXX";
 static const struct index_source source = {{1, 2, 3}, {"s3://bucket/prefix/", 19}};
-
-static int setup(void **state)
-{
-    (void)state;
-    memcpy(dir_name + sizeof dir_name - 7, "XXXXXX", 6);
-    assert_non_null(mkdtemp(dir_name));
-    dir = open(dir_name, O_RDONLY | O_DIRECTORY);
-    return dir < 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    struct err err;
-    close(dir);
-    return dir_remove(AT_FDCWD, dir_name, &err);
-}
 
 static struct index_entry entry_of(struct str path)
 {
@@ -364,17 +345,20 @@ static void any_mix_of_adding_and_dying_ends_with_every_path_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_was_added_is_read_back_by_id_and_by_path, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_empty_catalog_is_a_catalog, setup, teardown),
-        cmocka_unit_test_setup_teardown(unsorted_arrival_ends_sorted, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_million_in_no_order_end_sorted, setup, teardown),
-        cmocka_unit_test_setup_teardown(two_entries_of_one_path_are_refused_by_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_partial_one_goes_on_and_keeps_what_it_pinned, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_of_another_source_is_refused_with_its_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_torn_end_of_a_partial_one_is_forgotten_wherever_it_tore, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_truncated_one_is_an_error_that_names_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_flipped_bit_is_found_wherever_it_is_and_never_a_crash, setup, teardown),
-        cmocka_unit_test_setup_teardown(any_mix_of_adding_and_dying_ends_with_every_path_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_was_added_is_read_back_by_id_and_by_path, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(an_empty_catalog_is_a_catalog, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(unsorted_arrival_ends_sorted, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_million_in_no_order_end_sorted, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(two_entries_of_one_path_are_refused_by_name, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_partial_one_goes_on_and_keeps_what_it_pinned, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(one_of_another_source_is_refused_with_its_name, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_torn_end_of_a_partial_one_is_forgotten_wherever_it_tore, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(a_truncated_one_is_an_error_that_names_it, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_flipped_bit_is_found_wherever_it_is_and_never_a_crash, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(any_mix_of_adding_and_dying_ends_with_every_path_once, folder_setup,
+                                        folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

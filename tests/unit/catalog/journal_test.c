@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "folder.h"
 
 #include "catalog/journal.h"
 #include "util/clock.h"
@@ -8,28 +8,9 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-static int dir = -1;
-static char dir_name[] = "/tmp/cistern-unit-journal-XXXXXX";
 static const uint8_t uid[16] = "a catalog's name";
 static const uint8_t boot_a[16] = "boot a", boot_b[16] = "boot b";
 enum { PART = 8 << 20 };
-
-static int setup(void **state)
-{
-    (void)state;
-    memcpy(dir_name + sizeof dir_name - 7, "XXXXXX", 6);
-    assert_non_null(mkdtemp(dir_name));
-    dir = open(dir_name, O_RDONLY | O_DIRECTORY);
-    return dir < 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    struct err err;
-    close(dir);
-    return dir_remove(AT_FDCWD, dir_name, &err);
-}
 
 static struct journal *open_in(const uint8_t *boot)
 {
@@ -350,21 +331,25 @@ static void random_histories_replay_as_the_model_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_was_written_is_trusted_while_the_machine_runs, setup, teardown),
-        cmocka_unit_test_setup_teardown(after_a_power_loss_only_what_a_barrier_covered_is_trusted, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_came_during_a_barrier_is_not_covered_by_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_failed_barrier_discards_all_since_the_last_that_held, setup, teardown),
-        cmocka_unit_test_setup_teardown(parts_of_an_unfinished_object_are_remembered_with_their_checksums, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_cut_catalog_takes_its_ids_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(complete_is_remembered, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_torn_last_record_is_forgotten, setup, teardown),
-        cmocka_unit_test_setup_teardown(damage_before_a_record_that_is_right_is_an_error_that_names_the_place, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(pages_that_a_power_loss_took_in_any_order_are_a_torn_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_journal_of_another_catalog_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(garbage_is_an_error_never_a_crash, setup, teardown),
-        cmocka_unit_test_setup_teardown(random_histories_replay_as_the_model_says, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_was_written_is_trusted_while_the_machine_runs, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(after_a_power_loss_only_what_a_barrier_covered_is_trusted, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(what_came_during_a_barrier_is_not_covered_by_it, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_failed_barrier_discards_all_since_the_last_that_held, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(parts_of_an_unfinished_object_are_remembered_with_their_checksums, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(a_cut_catalog_takes_its_ids_back, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(complete_is_remembered, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_torn_last_record_is_forgotten, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(damage_before_a_record_that_is_right_is_an_error_that_names_the_place,
+                                        folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(pages_that_a_power_loss_took_in_any_order_are_a_torn_end, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(the_journal_of_another_catalog_is_refused, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(garbage_is_an_error_never_a_crash, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(random_histories_replay_as_the_model_says, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

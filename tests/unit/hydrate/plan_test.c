@@ -1,30 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "folder.h"
 
 #include "plan.h"
 #include "util/file.h"
 #include <fcntl.h>
 
-static int dir = -1;
-static char dir_name[] = "/tmp/cistern-unit-plan-XXXXXX";
 static const struct index_source source = {{1}, {"s3://b/", 7}};
-
-static int setup(void **state)
-{
-    (void)state;
-    memcpy(dir_name + sizeof dir_name - 7, "XXXXXX", 6);
-    assert_non_null(mkdtemp(dir_name));
-    dir = open(dir_name, O_RDONLY | O_DIRECTORY);
-    return dir < 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    struct err err;
-    close(dir);
-    return dir_remove(AT_FDCWD, dir_name, &err);
-}
 
 static void parts_cover_an_object_once_without_a_gap(void **state)
 {
@@ -91,7 +72,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_cover_an_object_once_without_a_gap),
-        cmocka_unit_test_setup_teardown(priorities_go_first_also_when_they_are_listed_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(priorities_go_first_also_when_they_are_listed_later, folder_setup,
+                                        folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,30 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "folder.h"
 
 #include "hydrate/status.h"
 #include "util/file.h"
 #include <fcntl.h>
 #include <stdio.h>
-
-static int dir = -1;
-static char dir_name[] = "/tmp/cistern-unit-status-XXXXXX";
-
-static int setup(void **state)
-{
-    (void)state;
-    memcpy(dir_name + sizeof dir_name - 7, "XXXXXX", 6);
-    assert_non_null(mkdtemp(dir_name));
-    dir = open(dir_name, O_RDONLY | O_DIRECTORY);
-    return dir < 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    struct err err;
-    close(dir);
-    return dir_remove(AT_FDCWD, dir_name, &err);
-}
 
 static void what_was_written_is_what_is_read(void **state)
 {
@@ -109,9 +89,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_phase_that_nobody_is_at_is_interrupted),
-        cmocka_unit_test_setup_teardown(what_was_written_is_what_is_read, setup, teardown),
-        cmocka_unit_test_setup_teardown(none_is_not_found_and_garbage_is_corrupt_by_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_lock_that_somebody_holds_is_a_sign_of_life, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_was_written_is_what_is_read, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(none_is_not_found_and_garbage_is_corrupt_by_name, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(a_lock_that_somebody_holds_is_a_sign_of_life, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
