@@ -1,28 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the object stores that the tests talk to, from the pinned modules beside this script, into
-# $CISTERN_CACHE/bin. May be run again: a program that was built from the same go.mod is kept.
+# Builds the object stores that the tests talk to, and a client that is not ours to see what is in them.
 set -eu
 
-here=$(cd "$(dirname "$0")" && pwd)
-cache=${CISTERN_CACHE:-/var/cache/cistern}
+program=$(dirname "$0")/go-program
 
-command -v go >/dev/null || { echo "object-stores: needs Go 1.24 or later in PATH" >&2; exit 1; }
-
-# build NAME PACKAGE
-build() {
-    made_from=$cache/bin/.$1.go.mod
-    cmp -s "$here/$1/go.mod" "$made_from" && [ -x "$cache/bin/$1" ] && return 0
-    work=$(mktemp -d)
-    cp "$here/$1/go.mod" "$work/"
-    echo "object-stores: building $1; this takes minutes, once"
-    (cd "$work" && CGO_ENABLED=0 nice go build -mod=mod -trimpath -ldflags='-s -w' -o "$work/$1" "$2") || exit 1
-    mkdir -p "$cache/bin"
-    mv "$work/$1" "$cache/bin/$1"
-    cp "$here/$1/go.mod" "$made_from"
-    rm -rf "$work"
-}
-
-build versitygw github.com/versity/versitygw/cmd/versitygw
-build fake-gcs-server github.com/fsouza/fake-gcs-server
-build minio github.com/minio/minio
+"$program" versitygw github.com/versity/versitygw/cmd/versitygw
+"$program" fake-gcs-server github.com/fsouza/fake-gcs-server
+"$program" minio github.com/minio/minio
+"$program" s5cmd github.com/peak/s5cmd/v2
