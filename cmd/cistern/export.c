@@ -307,12 +307,14 @@ static int open_store(struct job *j, struct err *err)
     const struct spec_source *s = &j->spec->source;
     const char *endpoint = e->endpoint ? e->endpoint : s->endpoint ? s->endpoint : globals.endpoint;
     const char *region = e->region ? e->region : s->region ? s->region : globals.region;
+    const char *ca = e->ca_bundle ? e->ca_bundle : s->ca_bundle;
     struct store_options o = {
         .uri = str_of(e->uri),
         .endpoint = endpoint,
         .region = region,
         .profile = globals.profile,
         .ca_file = globals.ca_file,
+        .ca = ca ? str_of(ca) : STR_NULL,
         .path_style = s->path_style || globals.path_style,
         .auth = globals.anonymous ? STORE_AUTH_ANONYMOUS : STORE_AUTH_CHAIN,
         .retry = {.attempts_max = (unsigned)globals.retries, .elapsed_max_ns = globals.timeout_ns},
@@ -326,9 +328,10 @@ static int open_store(struct job *j, struct err *err)
 
 static int start_workers(struct job *j, struct err *err)
 {
-    struct web_options web = {.ca_file = store_ca_file(j->store)};
+    struct web_options web = {0};
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     size_t want = cpus < 1 ? 1 : min_u64((uint64_t)cpus, WORKERS_MAX);
+    store_trust(j->store, &web);
     int r = pool_new(POOL_THREADS, &j->pool, err);
     for (; r == 0 && j->worker_count < want; j->worker_count++) {
         r = worker_init(&j->workers[j->worker_count], (unsigned)j->worker_count, j->pool, &web, true, err);

@@ -163,6 +163,7 @@ static int volume_sources(struct run *run, const struct spec *spec, struct err *
         struct store_options o = store_defaults(part.uri);
         o.endpoint = s->endpoint ? s->endpoint : o.endpoint;
         o.region = s->region ? s->region : o.region;
+        o.ca = s->ca_bundle ? str_of(s->ca_bundle) : STR_NULL;
         o.path_style |= s->path_style;
         o.billing = s->requester_pays;
         if (s->identity == IDENTITY_ANONYMOUS)

@@ -255,9 +255,10 @@ static void deliver_start(struct mail *m)
 
 static int start_workers(struct ls *l, struct pool *pool, struct err *err)
 {
-    struct web_options web = {.ca_file = store_ca_file(l->store)};
+    struct web_options web = {0};
     unsigned count = (unsigned)min_u64((uint64_t)get_nprocs(), WORKERS_MAX);
     int r = 0;
+    store_trust(l->store, &web);
     while (r == 0 && l->worker_count < count) {
         r = worker_init(&l->workers[l->worker_count], l->worker_count, pool, &web, false, err);
         if (r == 0)

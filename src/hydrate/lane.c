@@ -199,9 +199,9 @@ int lane_open(struct lane *l, struct hydrate *h, unsigned number, struct err *er
     tree_init(&l->tree, h->target->data, h->target->dir_mode);
     hash_init(&l->hash);
     sbuf_init(&l->key, 1 << 20);
-    struct web_options web = {.ca_file = store_ca_file(h->o.sources[0].store),
-                              .stall_timeout_ns = h->o.stall_ns,
+    struct web_options web = {.stall_timeout_ns = h->o.stall_ns,
                               .connections_max = WINDOW_MAX / (unsigned)h->lane_count + 1};
+    store_trust(h->o.sources[0].store, &web);
     int r = worker_init(&l->worker, number, h->pool, &web, !h->o.no_uring, err);
     l->worker_made = r == 0;
     return r;

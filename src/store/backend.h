@@ -97,6 +97,7 @@ struct store {
     char *prefix; /* owned */
     size_t prefix_len;
     char *ca_file; /* owned; NULL: the system's */
+    char *ca;      /* owned PEM text instead of it; NULL: none */
     struct store_retry retry;
     struct telemetry *telemetry; /* owned */
     void *self;                  /* the backend's own, owned by it */

@@ -77,7 +77,7 @@ static int s3_open(struct store *s, const struct store_options *o, const struct 
     s3->tls = e.tls;
     s3->path_style = wants_path_style(s, o, &e);
     s3->billing = o->billing ? str_dup(str_of(o->billing)) : NULL;
-    if (ca && !s->ca_file)
+    if (ca && !s->ca_file && !s->ca)
         s->ca_file = str_dup(str_of(ca));
     s3->base = base_url(s, s3, err);
     if (!s3->base)

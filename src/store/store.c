@@ -36,7 +36,8 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     s->bucket = str_dup(uri.bucket);
     s->prefix = str_dup(uri.prefix);
     s->prefix_len = uri.prefix.len;
-    s->ca_file = o->ca_file ? str_dup(str_of(o->ca_file)) : NULL;
+    s->ca = o->ca.len ? str_dup(o->ca) : NULL;
+    s->ca_file = o->ca_file && !s->ca ? str_dup(str_of(o->ca_file)) : NULL;
     s->retry = with_defaults(o->retry);
     s->telemetry = telemetry_new(s->backend->scheme);
     r = s->backend->open(s, o, &uri, err);
@@ -55,6 +56,7 @@ void store_free(struct store *s)
     free(s->bucket);
     free(s->prefix);
     free(s->ca_file);
+    free(s->ca);
     free(s);
 }
 
@@ -73,9 +75,10 @@ struct str store_prefix(const struct store *s)
     return (struct str){s->prefix, s->prefix_len};
 }
 
-const char *store_ca_file(const struct store *s)
+void store_trust(const struct store *s, struct web_options *ret)
 {
-    return s->ca_file;
+    ret->ca_file = s->ca_file;
+    ret->ca = s->ca ? str_of(s->ca) : STR_NULL;
 }
 
 enum hash_kind store_upload_digest_kind(const struct store *s)

@@ -41,8 +41,9 @@ struct store_options {
     const char *endpoint; /* "http://127.0.0.1:9000" */
     const char *region;
     const char *profile; /* of ~/.aws/config and credentials */
-    const char *ca_file;
-    bool path_style; /* s3: bucket in the path; taken by itself for IP endpoints and names with dots */
+    const char *ca_file; /* whom to trust instead of the system's authorities ... */
+    struct str ca;       /* ... or PEM text, which wins; empty: none */
+    bool path_style;     /* s3: bucket in the path; taken by itself for IP endpoints and names with dots */
     enum store_auth auth;
     const char *billing; /* requester pays: "requester" for s3, the project for gs */
     struct store_retry retry;
@@ -57,8 +58,10 @@ DEFINE_AUTO(store, struct store, store_free)
 /* Of the URI; borrowed from the store. "file", "s3", "gs". */
 const char *store_scheme(const struct store *s);
 struct str store_bucket(const struct store *s);
-struct str store_prefix(const struct store *s);   /* a key prefix: with its trailing '/' if the URI had one */
-const char *store_ca_file(const struct store *s); /* for web_options */
+struct str store_prefix(const struct store *s); /* a key prefix: with its trailing '/' if the URI had one */
+
+/* Sets whom the workers' web has to trust for this store. Borrowed from it. */
+void store_trust(const struct store *s, struct web_options *ret);
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 

@@ -182,6 +182,25 @@ bool x509_is_for(const char *certificate, const char *name)
     return x && X509_check_host(x, name, 0, 0, NULL) == 1;
 }
 
+int x509_check_bundle(struct str pem, struct err *err)
+{
+    static const char begin[] = "-----BEGIN CERTIFICATE-----", secret[] = "PRIVATE KEY-----";
+    size_t count = 0;
+    if (pem.len && memmem(pem.ptr, pem.len, secret, sizeof secret - 1))
+        return err_set(err, ERR_INVALID, "it holds a private key, which does not belong there");
+    for (struct str rest = pem; rest.len; count++) {
+        const char *from = memmem(rest.ptr, rest.len, begin, sizeof begin - 1);
+        if (!from)
+            break;
+        rest = str_from(rest, (size_t)(from - rest.ptr));
+        auto_x509 x = read_certificate(rest);
+        if (!x)
+            return err_set(err, ERR_INVALID, "its certificate %zu cannot be read", count + 1);
+        rest = str_from(rest, sizeof begin - 1);
+    }
+    return count ? 0 : err_set(err, ERR_INVALID, "it holds no certificate in PEM");
+}
+
 bool x509_split(struct str *rest, struct str *ret_one)
 {
     static const char begin[] = "-----BEGIN CERTIFICATE-----", end[] = "-----END CERTIFICATE-----\n";

@@ -30,5 +30,9 @@ bool x509_is_signed_by(const char *certificate, const char *authority);
 bool x509_is_pair(const struct x509_pair *p); /* the key is the certificate's */
 bool x509_is_for(const char *certificate, const char *name);
 
+/* Is `pem` a list of certificates to trust: one at least, each readable, and no private key among them? What stands
+ * between them is let be, as the tools of TLS do. ERR_INVALID says what is wrong. */
+must_check int x509_check_bundle(struct str pem, struct err *err);
+
 /* The next certificate of a bundle, from its BEGIN to its END line with the newline; false when there is none. */
 bool x509_split(struct str *rest, struct str *ret_one);

@@ -17,7 +17,8 @@ enum {
     SPEC_LIST_MAX = 256,                 /* patterns of a list */
     SPEC_PRIORITIES_MAX = 32,            /* patterns of `priority` */
     SPEC_SOURCES_MAX = 64,               /* entries of `sources` */
-    SPEC_TEXT_MAX = 4096,                /* bytes of any one string */
+    SPEC_TEXT_MAX = 4096,                /* bytes of any one string ... */
+    SPEC_PEM_MAX = 32 << 10,             /* ... but of a list of certificates */
     SPEC_UUID_LEN = 12,                  /* hex digits */
     SPEC_ID_LEN = 2 * SPEC_UUID_LEN + 4, /* "v1-0123456789ab-0123456789ab" */
 };
@@ -85,6 +86,7 @@ struct spec_source {
     char *uri;
     char *endpoint;
     char *region;
+    char *ca_bundle; /* PEM: whom to trust instead of the system's authorities */
     bool path_style;
     char *service_account;
     char *secret_name;
@@ -118,8 +120,9 @@ struct spec_source {
 
 struct spec_export {
     char *uri;      /* NULL: nothing is exported */
-    char *endpoint; /* of its own; NULL: the source's */
+    char *endpoint; /* of its own; NULL: the source's; so are these two */
     char *region;
+    char *ca_bundle;
     struct spec_list include;
     struct spec_list exclude;
     uint64_t triggers; /* bits of enum spec_trigger; default unpublish and release */

@@ -8,6 +8,7 @@
 enum spec_type {
     TYPE_TEXT,     /* char * */
     TYPE_PATH,     /* char *, relative, never leaving its folder */
+    TYPE_PEM,      /* char *: certificates */
     TYPE_BOOL,     /* bool */
     TYPE_ENUM,     /* uint64_t: index into .choices */
     TYPE_FLAGS,    /* uint64_t: a bit for each of .choices; written as a list */

@@ -5,6 +5,7 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/glob.h"
+#include "util/x509.h"
 #include <stdio.h>
 
 struct type {
@@ -40,14 +41,31 @@ static bool is_plain(struct str s)
     return s.len <= SPEC_TEXT_MAX && str_is_utf8(s);
 }
 
+static void text_store(void *field, struct str text)
+{
+    char **p = field;
+    free(*p);
+    *p = text.len ? str_dup(text) : NULL;
+}
+
 static int text_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     if (!is_plain(text))
         return refuse(key, STR("..."), err, "it must be UTF-8 of at most %d bytes, without control characters",
                       SPEC_TEXT_MAX);
-    char **p = field;
-    free(*p);
-    *p = text.len ? str_dup(text) : NULL;
+    text_store(field, text);
+    return 0;
+}
+
+/* libcurl would say nothing of what is wrong with it but that the server cannot be trusted. */
+static int pem_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    struct err why;
+    if (text.len > SPEC_PEM_MAX)
+        return refuse(key, STR("..."), err, "at most %d bytes of certificates are allowed", SPEC_PEM_MAX);
+    if (text.len && x509_check_bundle(text, &why) < 0)
+        return refuse(key, STR("..."), err, "%.150s", why.text);
+    text_store(field, text);
     return 0;
 }
 
@@ -489,6 +507,7 @@ static void parts_store(struct spec_source *s, struct parts *own_parts)
 static const struct type types[] = {
     [TYPE_TEXT] = {text_parse, text_write, text_same, text_clear},
     [TYPE_PATH] = {path_parse, text_write, text_same, text_clear},
+    [TYPE_PEM] = {pem_parse, text_write, text_same, text_clear},
     [TYPE_PAYER] = {payer_parse, text_write, text_same, text_clear},
     [TYPE_BOOL] = {bool_parse, bool_write, bool_same, bool_clear},
     [TYPE_ENUM] = {enum_parse, enum_write, number_same, number_clear},

@@ -466,7 +466,8 @@ int main(int argc, char **argv)
     prepare(&t);
     if (store_open(&o, &t.store, &err) < 0)
         fail(&err);
-    struct web_options web = {.ca_file = store_ca_file(t.store)};
+    struct web_options web = {0};
+    store_trust(t.store, &web);
     if (pool_new(2, &pool, &err) < 0 || worker_init(&t.worker, 0, pool, &web, true, &err) < 0 ||
         loop_start(t.worker.loop, &err) < 0)
         fail(&err);

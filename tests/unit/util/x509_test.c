@@ -74,6 +74,29 @@ static void a_bundle_is_cut_into_its_certificates(void **state)
     x509_pair_done(&server);
 }
 
+static void a_bundle_to_trust_holds_certificates_and_no_key(void **state)
+{
+    (void)state;
+    struct x509_pair authority = {0}, server = {0};
+    auto_sbuf b;
+    struct err err;
+    make(&authority, &server);
+    sbuf_init(&b, 65536);
+    sbuf_addf(&b, "whose it is\n%s\n%s", authority.certificate, server.certificate);
+    assert_int_equal(x509_check_bundle(sbuf_str(&b), &err), 0);
+    sbuf_adds(&b, authority.key);
+    assert_int_equal(x509_check_bundle(sbuf_str(&b), &err), -ERR_INVALID);
+    assert_non_null(strstr(err.text, "private key"));
+    assert_int_equal(x509_check_bundle(STR_NULL, &err), -ERR_INVALID);
+    assert_int_equal(x509_check_bundle(STR("no certificate"), &err), -ERR_INVALID);
+    sbuf_clear(&b);
+    sbuf_addf(&b, "%s-----BEGIN CERTIFICATE-----\ncut", authority.certificate);
+    assert_int_equal(x509_check_bundle(sbuf_str(&b), &err), -ERR_INVALID);
+    assert_string_equal(err.text, "its certificate 2 cannot be read");
+    x509_pair_done(&authority);
+    x509_pair_done(&server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -81,6 +104,7 @@ int main(void)
         cmocka_unit_test(a_key_of_another_certificate_is_no_pair),
         cmocka_unit_test(what_is_no_certificate_is_an_error),
         cmocka_unit_test(a_bundle_is_cut_into_its_certificates),
+        cmocka_unit_test(a_bundle_to_trust_holds_certificates_and_no_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
