@@ -2,6 +2,7 @@
 /* A bucket of synthetic objects behind S3 and GCS, for tests and benchmarks. Prints "port N" when it listens. */
 #include "bucket_connection.h"
 #include "util/clock.h"
+#include <arpa/inet.h>
 #include <getopt.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -16,7 +17,8 @@ static const char usage[] =
     "bucket_server [flags]\n"
     "  --objects PREFIX:COUNT:SIZE[-SIZE][:flat|deep|skewed]   synthetic objects; may be repeated\n"
     "  --bucket NAME        (bench)\n"
-    "  --port N             on 127.0.0.1 (0: any; it is printed as 'port N')\n"
+    "  --address IPV4       where it listens (127.0.0.1)\n"
+    "  --port N             there (0: any; it is printed as 'port N')\n"
     "  --threads N          (1)\n"
     "  --checksums LIST     crc32c,crc32,crc64nvme,md5 or none: what is told of an object (crc32c,crc64nvme)\n"
     "  --latency TIME       to the first byte of each answer: 20ms\n"
@@ -38,6 +40,7 @@ enum { THREADS_MAX = 16 };
 
 struct command {
     struct server_options options;
+    struct in_addr address;
     uint64_t port, threads;
     const char *tls_file;
 };
@@ -69,6 +72,8 @@ static int flag_parse(int flag, const char *value, struct command *c, struct err
     case 'b':
         bucket_name = value;
         return 0;
+    case 'a':
+        return inet_aton(value, &c->address) ? 0 : err_set(err, ERR_INVALID, "'%s' is no IPv4 address", value);
     case 'p':
         return str_to_u64(v, &c->port, err);
     case 't':
@@ -97,6 +102,7 @@ static int command_parse(int argc, char **argv, struct command *c, struct err *e
 {
     static const struct option flags[] = {{"objects", required_argument, NULL, 'o'},
                                           {"bucket", required_argument, NULL, 'b'},
+                                          {"address", required_argument, NULL, 'a'},
                                           {"port", required_argument, NULL, 'p'},
                                           {"threads", required_argument, NULL, 't'},
                                           {"checksums", required_argument, NULL, 'c'},
@@ -117,15 +123,14 @@ static int command_parse(int argc, char **argv, struct command *c, struct err *e
     return 0;
 }
 
-static int listen_on(uint64_t port, int *ret_fd, struct err *err)
+static int listen_on(struct in_addr address, uint64_t port, int *ret_fd, struct err *err)
 {
-    struct sockaddr_in a = {
-        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = address, .sin_port = htons((uint16_t)port)};
     socklen_t len = sizeof a;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     if (bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(fd, 4096) < 0)
-        return err_sys(err, errno, "cannot listen on 127.0.0.1:%llu", (unsigned long long)port);
+        return err_sys(err, errno, "cannot listen on %s:%llu", inet_ntoa(address), (unsigned long long)port);
     getsockname(fd, (struct sockaddr *)&a, &len);
     printf("port %d\n", ntohs(a.sin_port));
     fflush(stdout);
@@ -142,7 +147,7 @@ static int serve(struct command *c, struct err *err)
     if (r == 0 && c->tls_file)
         r = tls_begin(c->tls_file, &c->options.tls, err);
     if (r == 0)
-        r = listen_on(c->port, &listener, err);
+        r = listen_on(c->address, c->port, &listener, err);
     if (r < 0)
         return r;
     for (uint64_t i = 0; i < c->threads; i++) {
@@ -161,7 +166,7 @@ static int serve(struct command *c, struct err *err)
 
 int main(int argc, char **argv)
 {
-    struct command c = {.threads = 1};
+    struct command c = {.threads = 1, .address.s_addr = htonl(INADDR_LOOPBACK)};
     struct err err;
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);

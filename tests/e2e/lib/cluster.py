@@ -68,8 +68,10 @@ def new_folder():
 
 
 class Cluster:
-    def __init__(self):
+    def __init__(self, *api_flags):
+        """More flags for the API server may be given; a file that they name is seen by it in self.folder."""
         self.folder, self.lock = new_folder()
+        self.api_flags = [str(flag).format(folder=self.folder) for flag in api_flags]
         self.nodes = {}
         self.control = None
         self.home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)

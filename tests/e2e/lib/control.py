@@ -20,6 +20,7 @@ class Control(Machine):
 
     def __init__(self, cluster):
         super().__init__("control", cluster.folder / "control", cluster.init)
+        self.api_flags = cluster.api_flags
         self.pki = Pki(cluster.folder / "pki", f"https://{ADDRESS}:{PORT}")
         self.pki.certificate("apiserver", "/CN=kube-apiserver", "serverAuth",
                              [f"IP:{ADDRESS}", "IP:10.96.0.1", "IP:127.0.0.1", "DNS:kubernetes", "DNS:kubernetes.default",
@@ -51,7 +52,7 @@ class Control(Machine):
                    "--service-account-issuer", "https://kubernetes.default.svc",
                    "--service-account-key-file", pki / "service-account.pub",
                    "--service-account-signing-key-file", pki / "service-account.key",
-                   "--shutdown-delay-duration", "0s")
+                   "--shutdown-delay-duration", "0s", *self.api_flags)
 
     def start_controllers(self):
         """They back off for seconds if they come before the API server has made its roles."""

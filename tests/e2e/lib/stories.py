@@ -6,7 +6,7 @@ import itertools
 from servers import versitygw
 
 from .cluster import HOST
-from .machine import eventually
+from .machine import eventually, loops_on
 from .ours import API, NAMESPACE, logs
 
 numbers = itertools.count(1)
@@ -104,15 +104,31 @@ class Namespace:
         self.cluster.kubectl("delete", "namespace", self.name, "--timeout=120s", timeout=150)
 
 
+def left_on(node):
+    """Folders of volumes, what is being removed of them, mounts, mount processes and loop devices."""
+    left = node.run("find", "/mnt/disks/cistern/volumes", "/mnt/disks/cistern/trash", "-mindepth", "1", "-maxdepth", "1").split()
+    left += [line.split()[1] for line in node.run("cat", "/proc/mounts").splitlines()
+             if "/mnt/disks/cistern/" in line or " fuse.cistern " in line]
+    left += [f"cistern-mount {pid}" for pid in node.run("pidof", "cistern-mount", check=False).stdout.split()]
+    left += [inner for outer in loops_on(node.image) for inner in loops_on(outer)]
+    return [f"{what} on {node.name}" for what in left]
+
+
+def left_in(cluster):
+    """Objects of Cistern's in the API server that belong to a volume."""
+    core = f"/api/v1/namespaces/{NAMESPACE}"
+    for path in (f"{API}/cisternvolumes", "/api/v1/persistentvolumes", f"{core}/persistentvolumeclaims",
+                 f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", f"{core}/pods?labelSelector=app.kubernetes.io/component=job"):
+        yield from (f"{o['metadata']['name']} of {path}" for o in cluster.api.list(path))
+    for secret in cluster.api.list(f"{core}/secrets"):
+        if secret["type"] != "helm.sh/release.v1" and not secret["metadata"]["name"].startswith("cistern-broker"):
+            yield f"secret {secret['metadata']['name']}"
+
+
 def nothing_is_left(cluster, seconds=90):
-    """No volume, PV, prime claim, Job or folder of a volume; the pools have all their space again."""
+    """Neither objects nor anything on the nodes."""
     def gone():
-        left = [f"{o['metadata']['name']} of {path}" for path in (
-            f"{API}/cisternvolumes", "/api/v1/persistentvolumes",
-            f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims") for o in cluster.api.list(path)]
-        left += [j["metadata"]["name"] for j in cluster.api.list(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")]
-        for node in cluster.nodes.values():
-            left += node.run("find", "/mnt/disks/cistern/volumes", "-mindepth", "1", "-maxdepth", "1").split()
+        left = [*left_in(cluster), *(what for node in cluster.nodes.values() for what in left_on(node))]
         if left:
             raise AssertionError(f"left: {left}")
         return True
