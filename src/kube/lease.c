@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/lease.h"
 #include "client_private.h"
+#include "kube/informer.h"
 #include "util/clock.h"
 #include <assert.h>
 #include <stdio.h>
 #include <time.h>
 
-enum { IDENTITY_MAX = 128, SECONDS_MAX = 3600 };
+enum { IDENTITY_MAX = 128, SECONDS_MAX = 3600, SELECTOR_MAX = 512 };
 
 #define DURATION_DEFAULT_NS (15 * NS_PER_SECOND)
 /* A leader whose renewal failed tries again sooner than one whose renewal went well. */
@@ -20,10 +21,12 @@ struct kube_lease {
     struct timer tick;
     struct timer expiry; /* set while leading */
     struct kube_job *job;
-    json *object;      /* owned: the lease as last seen; NULL: not seen */
-    uint64_t seen_ns;  /* when its version was first seen */
-    uint64_t asked_ns; /* when the request under way was made */
+    struct kube_informer *watch; /* owned: tells when the lease was given back */
+    json *object;                /* owned: the lease as last seen; NULL: not seen */
+    uint64_t seen_ns;            /* when its version was first seen */
+    uint64_t asked_ns;           /* when the request under way was made */
     bool leading;
+    bool hurried; /* since the request under way was made, there is a reason to look again */
     bool releasing;
     void (*on_released)(void *ctx);
     struct loop *loop;              /* borrowed */
@@ -130,7 +133,7 @@ static void write_lease(struct kube_lease *l);
 static void tick_after(struct kube_lease *l, uint64_t wait_ns)
 {
     /* Up to a tenth later, so that replicas that began together do not stay together. */
-    loop_timer_set(l->loop, &l->tick, wait_ns + clock_random() % (wait_ns / 10 + 1));
+    loop_timer_set(l->loop, &l->tick, l->hurried ? 0 : wait_ns + clock_random() % (wait_ns / 10 + 1));
 }
 
 static void ask(struct kube_lease *l, enum kube_verb verb, const json *body,
@@ -140,6 +143,7 @@ static void ask(struct kube_lease *l, enum kube_verb verb, const json *body,
     uint64_t timeout_ns = max_u64(l->options.retry_ns / 2, TIMEOUT_MIN_NS);
     bool creates = verb == KUBE_CREATE;
     l->asked_ns = now_ns();
+    l->hurried = false;
     l->job = kube_submit(l->kube, &(struct kube_request){.verb = verb,
                                                          .resource = &kube_leases,
                                                          .ns = str_of(l->ns),
@@ -248,6 +252,44 @@ static void ticked(struct timer *t)
         ask(l, KUBE_GET, NULL, on_read);
 }
 
+/* ---- what others do ---------------------------------------------------------------------------------------------- */
+
+/* Only a reason to look sooner: what we take, we take on what a read of ours has shown. */
+static void hurry(struct kube_lease *l)
+{
+    l->hurried = !l->leading;
+    if (l->hurried && !l->releasing && !l->job)
+        loop_timer_set(l->loop, &l->tick, 0);
+}
+
+static void on_changed(void *ctx, struct str key, const json *object)
+{
+    (void)key;
+    if (!holder_of(object).len)
+        hurry(ctx);
+}
+
+static void on_deleted(void *ctx, struct str key, const json *last_known)
+{
+    (void)key, (void)last_known;
+    hurry(ctx);
+}
+
+static void watch(struct kube_lease *l)
+{
+    auto_sbuf selector;
+    sbuf_init(&selector, SELECTOR_MAX);
+    sbuf_addf(&selector, "metadata.name=%s", l->name);
+    struct kube_informer_options o = {.resource = &kube_leases,
+                                      .ns = str_of(l->ns),
+                                      .field_selector = selector.ptr,
+                                      .objects_max = 1,
+                                      .ctx = l,
+                                      .on_updated = on_changed,
+                                      .on_deleted = on_deleted};
+    l->watch = kube_informer_new(l->kube, &o);
+}
+
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 static void released(void *ctx, struct kube_reply *r)
@@ -306,6 +348,7 @@ struct kube_lease *kube_lease_new(struct kube *k, const struct kube_lease_option
     l->options.retry_ns = o->retry_ns ? o->retry_ns : duration / 3;
     l->tick.fire = ticked;
     l->expiry.fire = expired;
+    watch(l);
     loop_timer_set(k->loop, &l->tick, 0);
     return l;
 }
@@ -319,6 +362,7 @@ void kube_lease_free(struct kube_lease *l)
     loop_timer_cancel(l->loop, &l->expiry);
     if (l->job)
         kube_abandon(l->job);
+    kube_informer_free(l->watch);
     json_free(l->object);
     free(l->ns);
     free(l->name);

@@ -15,7 +15,8 @@ struct kube_lease_options {
     struct str identity;        /* unique: the pod's name and uid. At most 128 bytes */
     uint64_t duration_ns;       /* 0: 15 s. In whole seconds: the object knows no other */
     uint64_t renew_deadline_ns; /* 0: two thirds of it */
-    uint64_t retry_ns;          /* how often it renews, or looks; 0: a third of `duration` */
+    uint64_t retry_ns;          /* how often it renews, or looks; 0: a third of `duration`. A lease that is given back
+                                 * is seen at once, by a watch */
     void *ctx;
     void (*on_started)(void *ctx);
     void (*on_stopped)(void *ctx);                        /* also before kube_lease_free returns, if it led */

@@ -40,7 +40,7 @@ def test_one_leads_and_the_other_knows_who(cluster, lease):
 
 
 def test_a_lease_that_is_released_is_taken_at_once(cluster, lease):
-    lease = dict(lease, duration_ms=15000)
+    lease = dict(lease, duration_ms=60000, retry_ms=20000)
     with KubeTool(cluster.kubeconfig) as one, KubeTool(cluster.kubeconfig) as two:
         one.send("lease", identity="one", **lease)
         hear(one, "started")
