@@ -9,7 +9,7 @@ import pytest
 from e2e.lib.machine import eventually
 from e2e.lib.orders import kill
 from e2e.lib.ours import API, NAMESPACE
-from e2e.lib.stories import Namespace, Store, nothing_is_left
+from e2e.lib.stories import Namespace, Store, explained, nothing_is_left
 
 CLAIMS = int(os.environ.get("CISTERN_E2E_CLAIMS", "24"))  # 100 before a release
 SEED = int(os.environ.get("CISTERN_E2E_SEED", "1"))
@@ -81,6 +81,7 @@ def test_a_pod_goes_where_there_is_room_and_waits_when_there_is_none(cluster, te
     team.await_pod(waiting[0]["metadata"]["name"], seconds=120)
 
 
+@pytest.mark.timeout(300 + 15 * CLAIMS)
 def test_many_claims_at_once_survive_kills_and_go_in_any_order(cluster, store, team):
     chance = random.Random(SEED)
     bucket = store.bucket({f"part-{n}": random.Random(n).randbytes(50_000) for n in range(10)})
@@ -113,7 +114,7 @@ def test_many_claims_at_once_survive_kills_and_go_in_any_order(cluster, store, t
             raise AssertionError(f"not running: {late}")
         return True
 
-    eventually(all_run, "every pod runs", 60 + 8 * CLAIMS, 1)
+    explained(cluster, all_run, "every pod runs", 60 + 8 * CLAIMS)
     for name in chance.sample(names, 5):
         assert team.logs(name) == "500000\n"
     chance.shuffle(names)

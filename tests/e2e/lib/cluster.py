@@ -135,6 +135,8 @@ class Cluster:
         if keep_logs:
             for logs in self.folder.glob("*/logs"):
                 shutil.copytree(logs, pathlib.Path(keep_logs) / logs.parent.name, dirs_exist_ok=True)
+            for logs in self.folder.glob("*/var/log/pods"):
+                shutil.copytree(logs, pathlib.Path(keep_logs) / logs.parents[2].name / "pods", dirs_exist_ok=True)
         remove(self.folder)
         self.lock.close()
         os.close(self.home)

@@ -104,6 +104,15 @@ class Namespace:
         self.cluster.kubectl("delete", "namespace", self.name, "--timeout=120s", timeout=150)
 
 
+def explained(cluster, holds, what, seconds):
+    """As eventually, and if the time runs out, with all that the cluster tells."""
+    try:
+        return eventually(holds, what, seconds, 0.5)
+    except AssertionError as error:
+        told = cluster.kubectl("get", "civ,pvc,pv,jobs,pods", "-A", "-o", "wide", check=False).stdout
+        raise AssertionError(f"{error}\n{told}\n{logs(cluster)}")
+
+
 def left_on(node):
     """Folders of volumes, what is being removed of them, mounts, mount processes and loop devices."""
     left = node.run("find", "/mnt/disks/cistern/volumes", "/mnt/disks/cistern/trash", "-mindepth", "1", "-maxdepth", "1").split()
@@ -133,8 +142,4 @@ def nothing_is_left(cluster, seconds=90):
             raise AssertionError(f"left: {left}")
         return True
 
-    try:
-        eventually(gone, "nothing is left", seconds, 0.5)
-    except AssertionError as error:
-        told = cluster.kubectl("get", "civ,pvc,pv,jobs,pods", "-A", "-o", "wide", check=False).stdout
-        raise AssertionError(f"{error}\n{told}\n{logs(cluster)}")
+    explained(cluster, gone, "nothing is left", seconds)
