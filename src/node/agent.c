@@ -148,6 +148,8 @@ static int start(struct agent *a, const struct kube_config *config, struct err *
     if (r == 0)
         r = kube_new(a->loop, config, &k, &a->kube, err);
     if (r == 0)
+        r = notify_new(a->loop, volume_moved, a, &a->notify, err);
+    if (r == 0)
         r = kube_queue_new(&q, &a->queue, err);
     if (r < 0)
         return r;
@@ -196,6 +198,7 @@ void agent_stop(struct agent *own_a)
         api_pool_free(own_a->pools[i].written);
         pthread_mutex_destroy(&own_a->pools[i].lock);
     }
+    notify_free(own_a->notify);
     kube_free(own_a->kube);
     loop_free(own_a->loop);
     store_free(own_a->store);

@@ -7,6 +7,7 @@
 #include "kube/queue.h"
 #include "next.h"
 #include "node/agent.h"
+#include "notify.h"
 #include "store.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -39,6 +40,7 @@ struct agent {
     struct kube *kube;        /* owned */
     struct store *store;      /* owned */
     struct kube_queue *queue; /* owned */
+    struct notify *notify;    /* owned */
     struct agent_pool pools[DRIVER_POOLS_MAX];
     size_t pool_count;
     struct timer beat;
@@ -48,6 +50,8 @@ struct agent {
 
 /* One step for one order: volumes.c. As kube_queue_options.reconcile. */
 must_check int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, struct err *err);
+
+void volume_moved(void *ctx, const char *name); /* as notify_new() wants it */
 
 /* pool.c */
 must_check int reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err);

@@ -7,9 +7,8 @@
 #define WRITE_NS (5 * NS_PER_SECOND)        /* at least, between two writes of what only moves on */
 #define WRITE_EACH_NS (NS_PER_SECOND / 100) /* for each volume at work: 1,000 of them, once in 10 s */
 #define USAGE_NS (60 * NS_PER_SECOND)
-#define LOOK_NS (500 * NS_PER_MS) /* at what travels: reading a file or two */
-#define LOOK_EACH_NS (10 * NS_PER_MS)
-#define LOOK_SLOW_NS (2 * NS_PER_SECOND) /* at what waits for somebody else */
+#define LOOK_NS (2 * NS_PER_SECOND)   /* at what is under way; when it moves on, that is told (notify.h) */
+#define LOOK_EACH_NS (10 * NS_PER_MS) /* but not more than so much of the time is spent with looking */
 
 /* ---- acting ------------------------------------------------------------------------------------------------------ */
 
@@ -137,12 +136,25 @@ static int tell(struct agent *a, const struct api_volume *now, struct err *err)
 
 static uint64_t look_again_ns(struct agent *a, const struct api_volume *now, const struct facts *f)
 {
-    bool travels = f->hydrating || f->verdict.alive || now->status.phase == API_PHASE_PROVISIONING;
-    if (travels)
-        return max_u64(LOOK_NS, store_active(a->store) * LOOK_EACH_NS);
     if (status_is_active(now))
-        return LOOK_SLOW_NS;
+        return max_u64(LOOK_NS, store_active(a->store) * LOOK_EACH_NS);
     return f->use.staged ? USAGE_NS : 0;
+}
+
+void volume_moved(void *ctx, const char *name)
+{
+    struct agent *a = ctx;
+    kube_queue_add_after(a->queue, str_of(name), store_active(a->store) * LOOK_EACH_NS);
+}
+
+static void set_active(struct agent *a, const struct api_volume *now, const struct facts *f)
+{
+    bool active = status_is_active(now);
+    store_set_active(a->store, now->meta.name, active);
+    if (active && f->volume)
+        notify_add(a->notify, now->meta.name, f->volume->path);
+    else
+        notify_remove(a->notify, now->meta.name);
 }
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
@@ -212,7 +224,7 @@ int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, stru
     r = carry_out(a, now, &f, &o, &failure, err);
     if (r < 0)
         return r;
-    store_set_active(a->store, name, status_is_active(now));
+    set_active(a, now, &f);
     r = is_worth_a_write(a, before, now) ? tell(a, now, err) : 0;
     if (r == 0 && o.failure && !refusal_reason(o.failure))
         r = err_copy(err, o.failure);
