@@ -178,7 +178,7 @@ static int await_answer(struct control *c, struct rpc_call *call, const struct a
                         struct api_volume **ret, struct err *err)
 {
     auto_api_volume v = NULL;
-    int r = volume_wait(c, call, seen->meta.name, is_answered, NULL, &v, err);
+    int r = volume_wait(c, call, seen->meta.name, 0, is_answered, NULL, &v, err);
     if (r == -ERR_TIMEOUT)
         return still_open(seen, err);
     if (r < 0)

@@ -3,8 +3,11 @@
  * caller asks again and again, for hours if need be. */
 #include "private.h"
 #include "release.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
+
+#define SHORT_NS (5 * NS_PER_SECOND) /* an export that takes less is no trouble either */
 
 static bool is_settled(void *ctx, const json *object)
 {
@@ -14,6 +17,26 @@ static bool is_settled(void *ctx, const json *object)
     if (!object)
         return true;
     return api_volume_read(object, &v, &ignored) == 0 && release_is_settled(v);
+}
+
+/* The same, or what keeps it may keep it for hours: an export, or a node that is not there. */
+static bool is_settled_or_slow(void *ctx, const json *object)
+{
+    struct err ignored;
+    auto_api_volume v = NULL;
+    (void)ctx;
+    if (!object)
+        return true;
+    return api_volume_read(object, &v, &ignored) == 0 && (release_is_settled(v) || release_is_slow(v));
+}
+
+/* Pods that let go and a node that removes take seconds, on a busy machine many: those are waited for as long as the
+ * call may last, since every answer but OK becomes a warning on the PersistentVolume. */
+static int await_release(struct control *c, struct rpc_call *call, const char *name, struct api_volume **ret,
+                         struct err *err)
+{
+    int r = volume_wait(c, call, name, SHORT_NS, is_settled, NULL, ret, err);
+    return r == -ERR_TIMEOUT ? volume_wait(c, call, name, UINT64_MAX, is_settled_or_slow, NULL, ret, err) : r;
 }
 
 /* The administrator's word counts only on the PersistentVolume of this very volume, and only with its id as value: a
@@ -57,7 +80,7 @@ static int ask_release(struct control *c, const struct api_volume *v, struct err
 static int answer(struct control *c, struct rpc_call *call, const char *name, struct err *err)
 {
     auto_api_volume v = NULL;
-    int r = volume_wait(c, call, name, is_settled, NULL, &v, err);
+    int r = await_release(c, call, name, &v, err);
     /* How far it is, and whether it is gone, the server says: our copy may not have heard of it yet. */
     if (r == -ERR_TIMEOUT || (r == 0 && !v))
         r = volume_get(c, name, &v, err);

@@ -168,14 +168,16 @@ int volume_withdraw(struct control *c, const struct api_volume *v, bool (*is_ove
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
-int volume_wait(struct control *c, struct rpc_call *call, const char *name, bool (*is)(void *ctx, const json *object),
-                void *ctx, struct api_volume **ret, struct err *err)
+int volume_wait(struct control *c, struct rpc_call *call, const char *name, uint64_t wait_ns,
+                bool (*is)(void *ctx, const json *object), void *ctx, struct api_volume **ret, struct err *err)
 {
-    uint64_t now = clock_now_ns(), deadline = rpc_deadline_ns(call), wait = c->o.wait_ns ? c->o.wait_ns : WAIT_NS;
+    uint64_t now = clock_now_ns(), deadline = rpc_deadline_ns(call);
     uint64_t left = deadline > now + ANSWER_NS ? deadline - now - ANSWER_NS : 0;
     auto_json j = NULL;
     *ret = NULL;
-    int r = kube_informer_wait(c->o.volumes, str_of(name), min_u64(wait, left), is, ctx, &j, err);
+    if (!wait_ns)
+        wait_ns = c->o.wait_ns ? c->o.wait_ns : WAIT_NS;
+    int r = kube_informer_wait(c->o.volumes, str_of(name), min_u64(wait_ns, left), is, ctx, &j, err);
     if (r == 0 && j)
         r = api_volume_read(j, ret, err);
     return r;

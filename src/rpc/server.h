@@ -14,7 +14,7 @@
 
 enum {
     RPC_MESSAGE_MAX = 1 << 20, /* CSI's maps and strings end at 4 KiB; secrets may be larger */
-    RPC_THREADS_MAX = 64,
+    RPC_THREADS_MAX = 128,
     RPC_CALLS_MAX = 512, /* accepted and not yet answered; more are told UNAVAILABLE at once */
 };
 

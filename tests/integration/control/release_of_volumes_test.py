@@ -2,6 +2,7 @@
 """Releases and the leader's clean-up: nothing goes that was not asked for, and nothing stays that nobody has."""
 
 import signal
+import threading
 import time
 
 import grpc
@@ -101,6 +102,24 @@ def test_a_mounted_volume_is_not_released(cluster, nodes, controllers):
                                                                     condition("Mounted", "True", "Staged")]}
     code, text = controller.delete_fails(volume_id, timeout=4)
     assert code == Code.FAILED_PRECONDITION and "still mounted on node node-a" in text
+
+
+def test_a_volume_that_its_pod_lets_go_of_slowly_is_deleted_by_one_call(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    answers = node.releases
+    node.releases = lambda asked: {"phase": "Ready", "conditions": [condition("Provisioned", "True", "Made"),
+                                                                    condition("Mounted", "True", "Staged")]}
+
+    def let_go():
+        node.releases = answers
+        node.look()
+
+    timer = threading.Timer(7, let_go)
+    timer.start()
+    controller.delete(volume_id, timeout=30)
+    timer.join()
+    assert order(cluster, name) is None
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

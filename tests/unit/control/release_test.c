@@ -41,6 +41,21 @@ static void a_volume_in_use_is_left_alone(void **state)
     assert_int_equal(next(v, &quiet), STEP_NONE);
 }
 
+static void pods_that_let_go_are_quick_and_exports_and_absent_nodes_are_slow(void **state)
+{
+    (void)state;
+    auto_api_volume v = volume();
+    v->release_requested = true;
+    v->status.phase = API_PHASE_READY;
+    api_condition_set(&v->status.conditions, API_MOUNTED, API_TRUE, "Staged", 1, AGO(9), "in use");
+    assert_false(release_is_slow(v));
+    v->status.phase = API_PHASE_EXPORTING;
+    assert_true(release_is_slow(v));
+    v->status.phase = API_PHASE_READY;
+    api_condition_set(&v->status.conditions, API_NODE_GONE, API_UNKNOWN, "NodeAbsent", 1, AGO(9), "away");
+    assert_true(release_is_slow(v));
+}
+
 static void what_is_released_goes_and_only_what_was_asked_for(void **state)
 {
     (void)state;
@@ -152,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_volume_in_use_is_left_alone),
+        cmocka_unit_test(pods_that_let_go_are_quick_and_exports_and_absent_nodes_are_slow),
         cmocka_unit_test(what_is_released_goes_and_only_what_was_asked_for),
         cmocka_unit_test(an_order_half_taken_back_goes_and_one_that_lost_its_finalizer_otherwise_stays),
         cmocka_unit_test(what_nobody_has_is_released_once),
