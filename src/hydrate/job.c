@@ -2,6 +2,7 @@
 /* The life of a request: a slice, the GET, its writes, once more if it failed in passing. */
 #include "private.h"
 #include <assert.h>
+#include <limits.h>
 
 enum { GARBAGE_ATTEMPTS = 3 };
 
@@ -153,6 +154,13 @@ void job_advance(struct job *j)
     }
 }
 
+void job_pause(struct job *j, bool paused)
+{
+    if (j->paused != paused)
+        atomic_fetch_add(&j->lane->h->paused, paused ? 1 : UINT_MAX);
+    j->paused = paused;
+}
+
 static void note_first_byte(struct lane *l, uint64_t ns)
 {
     uint64_t least = atomic_load_explicit(&l->quickest_ns, memory_order_relaxed);
@@ -166,7 +174,7 @@ static void get_done(void *ctx, const struct store_reply *r)
     struct hydrate *h = j->lane->h;
     note_first_byte(j->lane, r->first_byte_ns);
     j->get = NULL;
-    j->paused = false;
+    job_pause(j, false);
     atomic_fetch_add(&h->requests, r->requests);
     if (r->slow_down)
         atomic_store(&h->slowed, true);

@@ -21,7 +21,7 @@ static void written(struct disk_job *d)
     } else if (j->get && j->io_error) {
         store_cancel(j->get);
     } else if (j->get && j->paused) {
-        j->paused = false;
+        job_pause(j, false);
         store_resume(j->get);
     }
 }
@@ -77,7 +77,7 @@ int part_data(struct job *j, const char *bytes, size_t len)
     while (at < len) {
         if (j->filling < 0 && !next_slice(j)) {
             j->skip = at;
-            j->paused = true;
+            job_pause(j, true);
             return WEB_PAUSE;
         }
         struct slice *s = &j->slices[j->filling];

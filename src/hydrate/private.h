@@ -155,7 +155,8 @@ struct hydrate {
     pthread_mutex_t conflict_lock; /* one displaces at a time; guards the disk, not fields */
 
     _Atomic unsigned window;
-    _Atomic bool slowed; /* a store asked for less since the last tick */
+    _Atomic bool slowed;     /* a store asked for less since the last tick */
+    _Atomic unsigned paused; /* parts that wait for the disk, or for memory */
     _Atomic uint64_t objects_done, bytes_done, objects_failed, size_only, requests;
     _Atomic uint64_t received; /* bytes of bodies, this run */
     _Atomic uint64_t unsynced; /* bytes written since the last barrier began */
@@ -231,7 +232,8 @@ void lane_pump(struct lane *l);
 /* job.c */
 void job_begin(struct lane *l, uint64_t id, const struct index_entry *e, struct large *large, uint32_t part);
 void job_stop(struct job *j);
-void job_advance(struct job *j); /* a write ended, or the GET did */
+void job_pause(struct job *j, bool paused); /* counts; who calls also tells the GET */
+void job_advance(struct job *j);            /* a write ended, or the GET did */
 void job_free_slices(struct job *j);
 void job_end(struct job *j);
 void job_object_failed(struct job *j, const struct err *err);

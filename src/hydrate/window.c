@@ -2,7 +2,8 @@
 /* How many requests at once: as many as still make it faster. While an answer takes hardly longer than the quickest
  * first byte that was seen, requests wait for the way and for nothing of ours: then the window doubles at each tick.
  * After that a doubling is tried now and then, and taken back if it brought nothing. When the store asks for less, it
- * halves, and grows by a sixteenth a tick from there. */
+ * halves, and grows by a sixteenth a tick from there. While a quarter of what is under way waits for the disk, it goes
+ * back to where it began: more connections would bring nothing sooner, and each costs the kernel more than the last. */
 #include "private.h"
 
 enum {
@@ -54,6 +55,29 @@ static unsigned grown(const struct hydrate *h, unsigned window)
     return warned ? window + (window + 15) / 16 : window * 2;
 }
 
+/* Back, or no further: nothing is tried for a while. */
+static unsigned rest_at(struct hydrate *h, unsigned window)
+{
+    h->tune.tried_from = 0;
+    h->tune.hold = HOLD_TICKS;
+    return window;
+}
+
+static unsigned try_more(struct hydrate *h, unsigned window, double round, bool may_grow)
+{
+    if (h->tune.hold > 0) {
+        h->tune.hold--;
+        h->tune.before = round;
+    } else if (h->tune.tried_from && round < h->tune.before * 1.05) {
+        window = rest_at(h, h->tune.tried_from); /* the last step did not pay */
+    } else if (may_grow) {
+        h->tune.tried_from = window;
+        h->tune.before = round;
+        window = grown(h, window);
+    }
+    return window;
+}
+
 void window_tick(struct hydrate *h)
 {
     unsigned window = atomic_load(&h->window);
@@ -63,28 +87,17 @@ void window_tick(struct hydrate *h)
     pthread_mutex_lock(&h->lock);
     unsigned active = h->active;
     pthread_mutex_unlock(&h->lock);
-    bool is_full = active + 1 >= window, waits = waits_for_the_way(h, active);
+    bool is_full = active + 1 >= window, waits = waits_for_the_way(h, active), may_grow = is_full && window < most;
     if (atomic_exchange(&h->slowed, false)) {
-        window = window / 2 > 2 ? window / 2 : 2;
-        h->tune.threshold = window;
-        h->tune.hold = HOLD_TICKS;
-        h->tune.tried_from = 0;
-    } else if (is_full && waits && window < most && (!h->tune.threshold || h->tune.hold == 0)) {
+        window = h->tune.threshold = rest_at(h, window / 2 > 2 ? window / 2 : 2);
+    } else if (4 * atomic_load(&h->paused) > active) {
+        window = rest_at(h, window > WINDOW_START ? (unsigned)max_u64(window - window / 4, WINDOW_START) : window);
+    } else if (may_grow && waits && (!h->tune.threshold || h->tune.hold == 0)) {
         window = grown(h, window);
         h->tune.tried_from = 0;
         h->tune.hold = 0;
-    } else if (h->tune.hold > 0) {
-        h->tune.hold--;
-        h->tune.before = round;
-    } else if (h->tune.tried_from && round < h->tune.before * 1.05) {
-        /* The last step did not pay: back, and rest. */
-        window = h->tune.tried_from;
-        h->tune.tried_from = 0;
-        h->tune.hold = HOLD_TICKS;
-    } else if (is_full && window < most) {
-        h->tune.tried_from = window;
-        h->tune.before = round;
-        window = grown(h, window);
+    } else {
+        window = try_more(h, window, round, may_grow);
     }
     atomic_store(&h->window, (unsigned)min_u64(window, most));
     if (is_full)

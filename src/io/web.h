@@ -55,6 +55,8 @@ struct web_request {
     struct str ca;          /* PEM text: who signs its certificate; empty: as in the options */
     const char *connect_to; /* "10.0.0.1:443": connected to, without a proxy, whatever the URL's host; NULL: none */
 
+    uint64_t expect_bytes; /* of the answer's body: sizes the receive buffer; 0: not known */
+
     struct rate *rate;         /* borrowed; NULL: no cap. Counts body bytes, both ways */
     uint64_t timeout_ns;       /* of the whole; 0: none. It and the stall timeout are looked at four times a second */
     uint64_t stall_timeout_ns; /* 0: as in the options; for what may be silent for long */

@@ -5,10 +5,10 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* libcurl copies out of one buffer per transfer: large enough for a small object in one call, and small enough that the
- * copy to the reader finds it in the second-level cache and that 512 of them fit beside the budget. 64 KiB and 256 KiB
- * were no faster. */
-enum { RECEIVE_BYTES = 128 << 10, SEND_BYTES = 256 << 10 };
+/* libcurl copies out of one buffer per transfer: large enough for a small object in one call, and small enough that 512
+ * of them fit beside the budget. What is larger comes in receives of the most that libcurl allows: the kernel
+ * acknowledges each of them, and takes in what the acknowledgement lets come, on our account. */
+enum { RECEIVE_BYTES = 128 << 10, RECEIVE_BYTES_MOST = 512 << 10, SEND_BYTES = 256 << 10 };
 
 enum { HEADERS_MAX = 128, HEADER_BYTES_MAX = 64 << 10 };
 
@@ -161,7 +161,6 @@ void transfer_prepare(struct web_job *j)
     curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
     curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
     curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L); /* "a/../b" is a key like any other, and is signed as it stands */
-    curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
     curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
     /* A peer that is gone without a word is noticed within two minutes, also by who only listens (a watch). */
@@ -270,6 +269,8 @@ int transfer_set(struct web_job *j, const struct web_request *r, struct err *err
         curl_easy_setopt(e, CURLOPT_HTTPGET, 1L);
     curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, is_get || is_head ? NULL : r->method);
     curl_easy_setopt(e, CURLOPT_HTTPHEADER, j->header_lines);
+    curl_easy_setopt(e, CURLOPT_BUFFERSIZE,
+                     (long)(r->expect_bytes > RECEIVE_BYTES ? RECEIVE_BYTES_MOST : RECEIVE_BYTES));
     CURLcode set = curl_easy_setopt(e, CURLOPT_URL, r->url);
     if (set != CURLE_OK)
         return web_translate(&(struct web_failure){.code = set, .url = r->url}, err);

@@ -242,6 +242,7 @@ static void submit(struct call *c)
         .body_len = c->sent.len + (c->sends_body ? c->job.args.body.len + c->behind.len : 0),
         .body_read = c->sends_body ? read_body : NULL,
         .body_seek = c->sends_body ? seek_body : NULL,
+        .expect_bytes = c->job.args.len,
         .rate = c->job.args.rate,
         .stall_bytes = STALL_BYTES,
         .ctx = c,
