@@ -2,7 +2,7 @@
 #include "gate.h"
 #include "progress.h"
 #include "util/clock.h"
-#include <stdatomic.h>
+#include <pthread.h>
 
 /* The kubelet waits two minutes for an answer; one that comes before says how far it is, a timeout says nothing. */
 #define WAIT_NS (100 * NS_PER_SECOND)
@@ -12,7 +12,60 @@
 
 enum { WAITING_MAX = 24 }; /* of 32 threads */
 
-static _Atomic unsigned waiting;
+/* Those who wait, so that a release can send them away: the kubelet takes the volume back only when its call ended. */
+struct waiter {
+    const char *id; /* borrowed; NULL: nobody */
+    bool is_called_off;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards waiters */
+static struct waiter waiters[WAITING_MAX];
+
+/* NULL if too many wait already. */
+static struct waiter *enter(const char *id)
+{
+    struct waiter *w = NULL;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < WAITING_MAX && !w; i++)
+        if (!waiters[i].id)
+            w = &waiters[i];
+    if (w)
+        *w = (struct waiter){.id = id};
+    pthread_mutex_unlock(&lock);
+    return w;
+}
+
+static void leave(struct waiter *w)
+{
+    if (!w)
+        return;
+    pthread_mutex_lock(&lock);
+    w->id = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+static bool is_called_off(const struct waiter *w)
+{
+    pthread_mutex_lock(&lock);
+    bool called_off = w && w->is_called_off;
+    pthread_mutex_unlock(&lock);
+    return called_off;
+}
+
+void gate_call_off(const char *id)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < WAITING_MAX; i++)
+        if (waiters[i].id && strcmp(waiters[i].id, id) == 0)
+            waiters[i].is_called_off = true;
+    pthread_mutex_unlock(&lock);
+}
+
+static int released(const struct volume *v, struct err *err)
+{
+    err_set(err, ERR_BUSY, "volume '%s' is being released", v->spec->id);
+    return err_advise(err, 4030, "no pod gets it any more");
+}
 
 static int not_yet(const struct volume *v, const char *progress, struct err *err)
 {
@@ -38,7 +91,7 @@ static uint64_t end_of_wait(struct rpc_call *call)
     return deadline_ns == UINT64_MAX ? ours_ns : min_u64(ours_ns, deadline_ns - min_u64(deadline_ns, MARGIN_NS));
 }
 
-static int wait_for_data(struct driver *d, struct rpc_call *call, const struct volume *v, bool may_wait,
+static int wait_for_data(struct driver *d, struct rpc_call *call, const struct volume *v, const struct waiter *w,
                          struct err *err)
 {
     char text[HEALTH_TEXT_MAX];
@@ -46,13 +99,15 @@ static int wait_for_data(struct driver *d, struct rpc_call *call, const struct v
     bool has_failed;
     uint64_t end_ns = end_of_wait(call), look_ns = LOOK_FIRST_NS;
     while (!data_is_whole(v, text, &has_failed)) {
+        if (is_called_off(w))
+            return released(v, err);
         int r = driver_want_job(d, v, JOB_HYDRATE, false, &job, err);
         if (r < 0)
             return r;
         if (has_failed && job.state == JOB_FAILED)
             return failed(d, v, text, &job, err);
         uint64_t now_ns = clock_now_ns();
-        if (!may_wait || now_ns >= end_ns || !rpc_sleep_until(call, min_u64(now_ns + look_ns, end_ns)))
+        if (!w || now_ns >= end_ns || !rpc_sleep_until(call, min_u64(now_ns + look_ns, end_ns)))
             return not_yet(v, text, err);
         look_ns = min_u64(look_ns * 2, LOOK_LAST_NS);
     }
@@ -61,8 +116,8 @@ static int wait_for_data(struct driver *d, struct rpc_call *call, const struct v
 
 int gate_wait(struct driver *d, struct rpc_call *call, const struct volume *v, struct err *err)
 {
-    bool may_wait = atomic_fetch_add(&waiting, 1) < WAITING_MAX;
-    int r = wait_for_data(d, call, v, may_wait, err);
-    atomic_fetch_sub(&waiting, 1);
+    struct waiter *w = enter(v->spec->id);
+    int r = wait_for_data(d, call, v, w, err);
+    leave(w);
     return r;
 }

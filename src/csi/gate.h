@@ -8,3 +8,6 @@
  * progress, and the caller asks again. A hydration that failed is told at once (CIS3016) while it is tried again. Only
  * so many calls wait at a time that others still find a thread. */
 must_check int gate_wait(struct driver *d, struct rpc_call *call, const struct volume *v, struct err *err);
+
+/* Sends those who wait for this volume away with ERR_BUSY (CIS4030): it is being released. */
+void gate_call_off(const char *id);

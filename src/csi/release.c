@@ -5,6 +5,7 @@
 #include "csi/local.h"
 #include "driver.h"
 #include "export/verdict.h"
+#include "gate.h"
 #include "record.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -175,6 +176,8 @@ int local_release(struct driver *d, const char *id, bool discard, enum release_s
         r = space_delete(s, str_of(id), err);
     if (r < 0)
         return r;
+    if (step == RELEASE_IN_USE)
+        gate_call_off(id);
     if (step == RELEASE_GONE) {
         trash_wake(d->trash);
         log_event(LOG_INFO, "volume released", "volume", id, "name", v->spec->name, "discard", discard ? "true" : NULL,

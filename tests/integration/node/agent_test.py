@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Orders of a controller (this test), carried out by a node, on a real API server."""
+
+import concurrent.futures
 import json
 import os
 import signal
@@ -138,6 +140,19 @@ def test_gate_a_pod_waits_for_the_job_and_is_let_in_when_it_is_done(agent, order
     agent.unpublish(volume_id)
     agent.unstage(volume_id)
     orders.wait("pvc-1", "Mounted", "False")
+
+
+def test_gate_a_pod_that_waits_is_sent_away_when_its_volume_is_released(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, hydration="gate")
+    agent.stage(volume_id)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        call = pool.submit(agent.client.fails, "NodePublishVolume", timeout=60, **agent.publish_fields(volume_id))
+        hold_true(lambda: not call.done(), 1)
+        orders.release("pvc-1")
+        code, text = call.result(20)
+    assert code == Code.FAILED_PRECONDITION and "CIS4030" in text
+    agent.unstage(volume_id)
+    orders.wait_phase("pvc-1", "Released")
 
 
 # ---- release ---------------------------------------------------------------------------------------------------------
