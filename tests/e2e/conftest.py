@@ -11,6 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from e2e.lib import ours  # noqa: E402
 from e2e.lib.cluster import Cluster  # noqa: E402
 from e2e.lib.machine import TOP  # noqa: E402
+from e2e.lib.stories import Namespace, Store, nothing_is_left  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,18 @@ def cistern(cluster, images):
     ours.install(cluster)
     ours.await_nodes(cluster)
     return ours
+
+
+@pytest.fixture(scope="session")
+def store(cluster):
+    with Store() as running:
+        yield running
+
+
+@pytest.fixture
+def team(cluster, cistern, store):
+    """A user's namespace; when it goes, nothing is left of what was in it."""
+    made = Namespace(cluster, store)
+    yield made
+    made.remove()
+    nothing_is_left(cluster)

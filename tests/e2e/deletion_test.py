@@ -9,25 +9,10 @@ import pytest
 from e2e.lib.machine import eventually
 from e2e.lib.orders import kill
 from e2e.lib.ours import API, NAMESPACE
-from e2e.lib.stories import Namespace, Store, explained, nothing_is_left
+from e2e.lib.stories import explained, nothing_is_left
 
 CLAIMS = int(os.environ.get("CISTERN_E2E_CLAIMS", "24"))  # 100 before a release
 SEED = int(os.environ.get("CISTERN_E2E_SEED", "1"))
-
-
-@pytest.fixture(scope="module")
-def store(cluster, cistern):
-    with Store() as running:
-        yield running
-
-
-@pytest.fixture
-def team(cluster, store):
-    made = Namespace(cluster, store)
-    yield made
-    if cluster.api.exists(f"/api/v1/namespaces/{made.name}"):
-        made.remove()
-    nothing_is_left(cluster)
 
 
 @pytest.fixture
@@ -55,7 +40,8 @@ def start_slowly(store, team, slow):
 def test_what_is_deleted_first_while_a_volume_is_filled_does_not_matter(cluster, store, team, slow, first):
     start_slowly(store, team, slow)
     if first == "everything":
-        return  # the namespace goes, with all that is in it at once
+        cluster.kubectl("delete", "namespace", team.name, "--timeout=120s", timeout=150)
+        return
     cluster.kubectl("delete", first, "-n", team.name, "--wait=false")
     team.delete("pod/reader", "pvc/set", "--ignore-not-found")
     assert not cluster.api.exists(f"/api/v1/namespaces/{team.name}/persistentvolumeclaims/set")

@@ -6,7 +6,7 @@ import yaml
 
 from chart.lib import of_kind, render
 from e2e.lib.machine import TOP, eventually
-from e2e.lib.stories import BUSYBOX, Namespace, Store, nothing_is_left
+from e2e.lib.stories import BUSYBOX, Store
 from servers import versitygw
 from servers.tls import Authority
 
@@ -55,13 +55,7 @@ def adapted(one, store, buckets):
 
 
 @pytest.fixture(scope="module")
-def store(cluster, cistern):
-    with Store() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def private_store(cluster, cistern, tmp_path_factory):
+def private_store(cluster, tmp_path_factory):
     authority = Authority(tmp_path_factory.mktemp("authority"))
     with Store(tls=authority.sign(Store.host)) as running:
         running.authority = authority
@@ -73,9 +67,8 @@ def names_an_authority(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_does_what_it_says(cluster, request, name):
-    store = request.getfixturevalue("private_store" if names_an_authority(name) else "store")
-    team, buckets = Namespace(cluster, store), {}
+def test_an_example_does_what_it_says(cluster, request, team, name):
+    store, buckets = request.getfixturevalue("private_store" if names_an_authority(name) else "store"), {}
     objects = [adapted(one, store, buckets) for one in manifests(name)]
     try:
         team.apply(*(one for one in objects if pod_spec(one) is None), *(one for one in objects if pod_spec(one)))
@@ -92,10 +85,8 @@ def test_an_example_does_what_it_says(cluster, request, name):
             cluster.kubectl("delete", "pod", "trainer", "-n", team.name, "--timeout=60s")
             eventually(lambda: store.keys(buckets["export"]) == {f"checkpoints/step-{n}/weights" for n in (200, 300)},
                        "the newest two checkpoints are in the bucket", 90)
-    finally:
-        team.remove()
+    finally:  # what is not in the namespace does not go with it
         cluster.kubectl("delete", "storageclass", "cistern-gentle", "--ignore-not-found")
-    nothing_is_left(cluster)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if (EXAMPLES / n / "values.yaml").exists()])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of a node in pods: what they see, and what they do not see of crashes, deletions, upgrades and reboots."""
+"""Volumes of a node in pods: what they see, also after a reboot."""
 
 import pytest
 
 from e2e.lib.machine import eventually
-from e2e.lib.orders import Volume, Worker, kill, replace_pod
+from e2e.lib.orders import Volume
 
 
 @pytest.fixture
@@ -32,22 +32,6 @@ def test_read_only_and_subpath_mounts_show_the_same_files(cluster, volume):
     cluster.await_pod(reader)
     eventually(lambda: cluster.kubectl("logs", reader).splitlines() == ["one", "Read-only"], "it reads, and cannot write")
     cluster.kubectl("delete", "pod", reader, "--timeout=60s")
-
-
-@pytest.mark.parametrize("times", [2])
-def test_a_pod_that_works_without_pause_notices_no_crash_and_no_deletion_of_ours(cluster, volume, times):
-    worker = Worker(volume)
-    node = cluster.nodes["node-a"]
-    for _ in range(times):
-        for program in ("cisternd", "cistern-mount", "cistern-keeper"):
-            assert kill(node, program) >= 1
-            worker.go_on()
-            eventually(lambda: node.run("pidof", program, check=False).stdout.split(), f"{program} is back", 60)
-        for component in ("node", "keeper"):
-            replace_pod(cluster, component, "node-a")
-            worker.go_on()
-    node.restart_kubelet()
-    worker.go_on()
 
 
 def test_after_a_reboot_of_the_node_the_data_are_there(cluster, volume):

@@ -4,24 +4,8 @@
 import hashlib
 import random
 
-import pytest
-
 from e2e.lib.machine import eventually
-from e2e.lib.stories import Namespace, Store, nothing_is_left
-
-
-@pytest.fixture(scope="module")
-def store(cluster, cistern):
-    with Store() as running:
-        yield running
-
-
-@pytest.fixture
-def team(cluster, store):
-    made = Namespace(cluster, store)
-    yield made
-    made.remove()
-    nothing_is_left(cluster)
+from e2e.lib.stories import nothing_is_left
 
 
 def test_a_claim_is_filled_before_its_pod_runs_and_the_checkpoint_comes_home(cluster, store, team):

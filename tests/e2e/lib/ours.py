@@ -49,7 +49,9 @@ def helm(cluster, *arguments, check=True):
 def values(**more):
     repository, tag = IMAGE.split(":")
     return {"image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-            "sidecars": {name.removeprefix("csi-"): {"image": tag} for name, tag in SIDECARS.items()},
+            "sidecars": {"provisioner": {"image": SIDECARS["csi-provisioner"],
+                                         "additionalArgs": ["--capacity-poll-interval=5s"]},  # not once a minute
+                         "resizer": {"image": SIDECARS["csi-resizer"]}},
             "node": {"logLevel": "debug"}, "keeper": {"logLevel": "debug"}, "controller": {"logLevel": "debug"}, **more}
 
 
@@ -100,10 +102,10 @@ def logs(cluster, tail=40):
     return "\n".join(text)
 
 
-def bound_token(cluster, account, pod):
+def bound_token(cluster, account, pod, *audiences):
     """A token as the kubelet gives it to this pod."""
     reply = cluster.api.create(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token", {
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-        "spec": {"audiences": [], "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"],
-                                                     "uid": pod["metadata"]["uid"]}}})
+        "spec": {"audiences": audiences, "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"],
+                                                            "uid": pod["metadata"]["uid"]}}})
     return reply["status"]["token"]
