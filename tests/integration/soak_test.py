@@ -3,12 +3,14 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 BUILD = os.environ.get("CISTERN_BUILD", TOP / "build")
+SECONDS = os.environ.get("CISTERN_SOAK_SECONDS", "6")
 
 
 def test_memory_descriptors_and_threads_stay_flat_under_random_faults():
-    run = subprocess.run([TOP / "tests/crash/soak", "--seconds", "10", "--build", BUILD], capture_output=True, text=True,
-                         timeout=280, check=False)
+    run = subprocess.run([sys.executable, TOP / "tests/crash/soak", "--seconds", SECONDS, "--build", BUILD], capture_output=True,
+                         text=True, timeout=float(SECONDS) + 240, check=False)
     assert run.returncode == 0, run.stderr + run.stdout

@@ -28,7 +28,8 @@ class BucketServer:
         self.process.wait()
 
     def ask(self, path, method="GET", data=None):
-        request = urllib.request.Request(self.url + path, method=method, data=data)
+        """Past all rules: a test's own requests are no part of its plot."""
+        request = urllib.request.Request(self.url + path, method=method, data=data, headers={"x-without-faults": "1"})
         with urllib.request.urlopen(request, timeout=30) as reply:
             return reply.read()
 

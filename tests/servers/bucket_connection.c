@@ -474,7 +474,9 @@ static bool write_body(struct connection *c)
     if (p->bytes_per_second && c->is_waiting)
         return false;
     struct segment *s = &p->segments[c->segment];
-    ssize_t n = give_segment(c, s, c->segment_at, p->bytes_per_second ? 1 : s->len - c->segment_at);
+    /* A timer has milliseconds: what is slow, but not that slow, goes in a hundred pieces a second. */
+    uint64_t piece = p->bytes_per_second ? max_u64(p->bytes_per_second / 100, 1) : UINT64_MAX;
+    ssize_t n = give_segment(c, s, c->segment_at, min_u64(piece, s->len - c->segment_at));
     if (n < 0)
         return failed(c);
     c->segment_at += (uint64_t)n;
@@ -483,7 +485,7 @@ static bool write_body(struct connection *c)
         c->segment_at = 0;
     }
     if (p->bytes_per_second)
-        wait_until(c, clock_now_ns() + NS_PER_SECOND / p->bytes_per_second);
+        wait_until(c, clock_now_ns() + (uint64_t)n * NS_PER_SECOND / p->bytes_per_second);
     return true;
 }
 
