@@ -25,7 +25,7 @@ struct flags {
     const char *node_name, *registration, *kubelet_endpoint; /* node */
     struct controller_flags controller;
     struct opt_list pools;
-    uint64_t reserve_percent, threads;
+    uint64_t reserve_percent, threads, metrics_interval_ns;
     bool help, version;
 };
 extern struct flags flags;

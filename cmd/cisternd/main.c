@@ -2,6 +2,7 @@
 /* cisternd - the driver: what it is to be is --role. */
 #include "cisternd.h"
 #include "rpc/server.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include <stdio.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@ struct flags flags = {
     .log_format = "text",
     .log_level = "info",
     .reserve_percent = 5,
+    .metrics_interval_ns = 5 * NS_PER_SECOND,
     .controller = {
         .node_account = "cistern-node",
         .job = {.account = "cistern-job", .requests_cpu = "100m", .requests_memory = "64Mi", .limits_memory = "512Mi"},
@@ -80,6 +82,8 @@ static const struct opt table[] = {
     {"gke-identity-provider", 0, OPT_TEXT, &flags.controller.gke_provider, "URL", "controller: the same"},
     {"state", 0, OPT_TEXT, &flags.state, "DIR", "for sockets; may be lost at a reboot"},
     {"metrics", 0, OPT_TEXT, &flags.metrics, "ADDR:PORT", "serve /metrics and /healthz there"},
+    {"metrics-interval", 0, OPT_DURATION, &flags.metrics_interval_ns, "TIME",
+     "pools and volumes are read so often; 5s"},
     {"programs", 0, OPT_TEXT, &flags.programs, "DIR", "where cistern and cistern-keeper are; beside cisternd"},
     {"reserve-percent", 0, OPT_U64, &flags.reserve_percent, "N", "of a pool's disk, never given to volumes; 5"},
     {"threads", 0, OPT_U64, &flags.threads, "N", "calls served at once; 32"},
@@ -143,6 +147,8 @@ static int parse_flags(int argc, char **argv, struct err *err)
         return err_set(err, ERR_INVALID, "--pool must be given once at least, and %d times at most", DRIVER_POOLS_MAX);
     if (flags.reserve_percent > 90 || flags.threads > RPC_THREADS_MAX)
         return err_set(err, ERR_INVALID, "--reserve-percent is 0 to 90, --threads 1 to %d", RPC_THREADS_MAX);
+    if (flags.metrics_interval_ns < 10 * NS_PER_MS)
+        return err_set(err, ERR_INVALID, "--metrics-interval is 10ms at least");
     return parse_log(err);
 }
 

@@ -136,7 +136,7 @@ static int start(struct node *n, struct err *err)
                                .state_folder = flags.state,
                                .programs = "", /* a node starts none */
                                .reserve_percent = (unsigned)flags.reserve_percent,
-                               .has_gauges = flags.metrics != NULL,
+                               .gauges_ns = flags.metrics ? flags.metrics_interval_ns : 0,
                                .pools = pools.items,
                                .pool_count = flags.pools.count,
                                .changed = on_changed,

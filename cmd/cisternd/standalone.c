@@ -51,7 +51,7 @@ int role_standalone(const sigset_t *signals, struct err *err)
                                .state_folder = flags.state,
                                .programs = flags.programs ? flags.programs : programs,
                                .reserve_percent = (unsigned)flags.reserve_percent,
-                               .has_gauges = flags.metrics != NULL,
+                               .gauges_ns = flags.metrics ? flags.metrics_interval_ns : 0,
                                .pools = pools.items,
                                .pool_count = flags.pools.count};
     r = driver_open(&o, &d, err);

@@ -190,7 +190,7 @@ static int resume_pool(struct driver *d, struct space *s, struct err *err)
     return 0;
 }
 
-static int start_parts(struct driver *d, bool has_gauges, struct err *err)
+static int start_parts(struct driver *d, uint64_t gauges_ns, struct err *err)
 {
     auto_sbuf program;
     sbuf_init(&program, 4096);
@@ -204,8 +204,8 @@ static int start_parts(struct driver *d, bool has_gauges, struct err *err)
         r = keeping_start(d->keeper_socket, d->is_node ? NULL : d->programs, d->mirror, &d->keeping, err);
     for (size_t i = 0; r == 0 && d->jobs && i < d->space_count; i++)
         r = resume_pool(d, d->spaces[i], err);
-    if (r == 0 && has_gauges)
-        r = gauges_start(d->node_id, d->spaces, d->space_count, &d->gauges, err);
+    if (r == 0 && gauges_ns > 0)
+        r = gauges_start(d->node_id, d->spaces, d->space_count, gauges_ns, &d->gauges, err);
     return r;
 }
 
@@ -226,7 +226,7 @@ int driver_open(const struct driver_options *o, struct driver **ret, struct err 
     d->keeper_socket = str_dup(sbuf_str(&socket));
     int r = open_pools(d, o, err);
     if (r == 0)
-        r = start_parts(d, o->has_gauges, err);
+        r = start_parts(d, o->gauges_ns, err);
     if (r < 0) {
         driver_close(d);
         return r;

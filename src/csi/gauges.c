@@ -29,7 +29,8 @@ struct sums {
 };
 
 struct gauges {
-    char *node;                       /* owned */
+    char *node; /* owned */
+    uint64_t interval_ns;
     struct hydrate_status *hydration; /* owned: too big for a stack */
     struct pool_gauges pools[DRIVER_POOLS_MAX];
     size_t count;
@@ -178,7 +179,7 @@ static void look_at_all(struct gauges *g)
 
 static bool rest(struct gauges *g, uint64_t took_ns)
 {
-    uint64_t end_ns = clock_now_ns() + max_u64(GAUGES_SECONDS * NS_PER_SECOND, REST_FACTOR * took_ns);
+    uint64_t end_ns = clock_now_ns() + max_u64(g->interval_ns, REST_FACTOR * took_ns);
     struct timespec at = {.tv_sec = (time_t)(end_ns / NS_PER_SECOND), .tv_nsec = (long)(end_ns % NS_PER_SECOND)};
     pthread_mutex_lock(&g->lock);
     while (!g->stopping && pthread_cond_clockwait(&g->woken, &g->lock, CLOCK_MONOTONIC, &at) != ETIMEDOUT)
@@ -239,12 +240,14 @@ static void gauges_free(struct gauges *own_g)
     free(own_g);
 }
 
-int gauges_start(const char *node, struct space *const *spaces, size_t count, struct gauges **ret, struct err *err)
+int gauges_start(const char *node, struct space *const *spaces, size_t count, uint64_t interval_ns, struct gauges **ret,
+                 struct err *err)
 {
     struct gauges *g = xcalloc(1, sizeof *g);
     g->node = str_dup(str_of(node));
     g->hydration = xcalloc(1, sizeof *g->hydration);
     g->count = count;
+    g->interval_ns = interval_ns;
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->woken, NULL);
     add_metrics(g, spaces);

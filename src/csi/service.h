@@ -21,7 +21,7 @@ struct driver_options {
     const char *state_folder; /* absolute; the keeper's socket is in it */
     const char *programs;     /* folder of `cistern` and `cistern-keeper` */
     unsigned reserve_percent;
-    bool has_gauges;                 /* keep the metrics of pools and volumes current: somebody scrapes them */
+    uint64_t gauges_ns; /* read the metrics of pools and volumes anew so often, since somebody scrapes them; 0: never */
     const struct driver_pool *pools; /* one at least */
     size_t pool_count;
     /* Something about the volume of this name (CreateVolume's) is other than before: it was mounted, grown and so on.

@@ -11,7 +11,7 @@ from driver import MIB, Client, Driver, wait_for
 
 @pytest.fixture
 def watched(folder):
-    d = Driver(folder, flags=["--metrics=127.0.0.1:0", "--log-format=json"])
+    d = Driver(folder, flags=["--metrics=127.0.0.1:0", "--metrics-interval=200ms", "--log-format=json"])
     yield d.start()
     d.clean_up()
 
@@ -61,7 +61,7 @@ def test_those_who_wait_for_data_leave_threads_for_the_others(watched, folder):
 
         def wait(volume=volume):
             try:
-                watched.client.call("NodePublishVolume", timeout=8, **watched.publish_fields(volume))
+                watched.client.call("NodePublishVolume", timeout=4, **watched.publish_fields(volume))
             except grpc.RpcError as e:
                 assert e.code() == grpc.StatusCode.UNAVAILABLE
         waiting.append(threading.Thread(target=wait))
@@ -131,9 +131,9 @@ def test_a_pool_shows_what_it_has_what_it_promised_and_whether_it_lives(watched)
 def test_what_travels_is_shown_while_it_does(watched, folder):
     source = folder / "bucket" / "data"
     source.mkdir(parents=True)
-    (source / "big").write_bytes(bytes(8 * MIB))
+    (source / "big").write_bytes(bytes(4 * MIB))
     volume = watched.client.create("pvc", size=32 * MIB, access="bind", uri=f"file://{source}/",
-                                   bandwidth="512Ki").volume_id
+                                   bandwidth="1Mi").volume_id
     node = {"node": "node-1"}
     wait_for(lambda: value(scrape(watched), "cistern_hydration_inflight", **node) == 1)
     wait_for(lambda: 0 < value(scrape(watched), "cistern_hydration_rate_bytes_per_second", **node) < 8 * MIB)

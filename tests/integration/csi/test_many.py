@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thousand volumes walk their whole way, and nothing of them is left: no descriptor, mount, loop device, thread,
-child or byte."""
+"""Volumes by the hundred (CISTERN_VOLUMES=1000) walk their whole way, and nothing of them is left: no descriptor,
+mount, loop device, thread, child or byte."""
 import os
 import subprocess
 import threading
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from driver import MIB, Client, mounts, processes, wait_for
 
-VOLUMES, WORKERS = 1000, 8
+VOLUMES, WORKERS = int(os.environ.get("CISTERN_VOLUMES", "200")), 8
 
 
 def children_of(pid):
@@ -47,7 +47,7 @@ def walk(driver, client, name, access):
 
 
 @pytest.mark.timeout(900)
-def test_a_thousand_volumes_leave_nothing_behind(driver):
+def test_hundreds_of_volumes_leave_nothing_behind(driver):
     local, clients = threading.local(), []
 
     def one(i):
