@@ -84,7 +84,11 @@ static int too_large(struct hydrate *h, struct err *err)
 static void count_need(struct hydrate *h, uint64_t size_bytes)
 {
     uint64_t block = h->feed.block;
-    h->feed.need_bytes += (size_bytes + block - 1) / block * block;
+    uint64_t bytes = size_bytes, rest = bytes % block;
+    /* A listing may lie: what is more than a number holds does not fit, rather than begin at nothing again. */
+    if (__builtin_add_overflow(bytes, rest ? block - rest : 0, &bytes) ||
+        __builtin_add_overflow(h->feed.need_bytes, bytes, &h->feed.need_bytes))
+        h->feed.need_bytes = UINT64_MAX;
     h->feed.need_files++;
 }
 

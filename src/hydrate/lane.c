@@ -113,6 +113,8 @@ static bool begin_unit(struct lane *l, const struct unit *u)
     int r = check_path(l->h, &u->entry, &err);
     if (r < 0)
         err_advise(&err, 1512, "exclude it, or give the object another name");
+    else
+        r = plan_check_size(u->entry.size_bytes, &err);
     if (r == 0 && u->entry.size_bytes > 0) {
         if (plan_is_small(u->entry.size_bytes))
             job_begin(l, u->id, &u->entry, NULL, 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 #include <assert.h>
+#include <inttypes.h>
 
 void plan_init(struct plan *p, unsigned ranks)
 {
@@ -34,6 +35,15 @@ bool plan_is_exhausted(const struct plan *p, uint64_t count)
     return true;
 }
 
+int plan_check_size(uint64_t size_bytes, struct err *err)
+{
+    if (size_bytes <= PLAN_OBJECT_MAX)
+        return 0;
+    err_set(err, ERR_INVALID, "it has %" PRIu64 " bytes, as the listing says; no store holds more than %" PRIu64,
+            size_bytes, PLAN_OBJECT_MAX);
+    return err_advise(err, 1515, "exclude it, and report the listing to whoever runs the store");
+}
+
 bool plan_is_small(uint64_t size_bytes)
 {
     return size_bytes <= PLAN_SMALL_MAX;
@@ -41,8 +51,8 @@ bool plan_is_small(uint64_t size_bytes)
 
 uint32_t plan_part_count(uint64_t size_bytes)
 {
-    uint64_t n = (size_bytes + PLAN_PART_BYTES - 1) / PLAN_PART_BYTES;
-    return (uint32_t)min_u64(n, UINT32_MAX);
+    assert(size_bytes <= PLAN_OBJECT_MAX);
+    return (uint32_t)((size_bytes + PLAN_PART_BYTES - 1) / PLAN_PART_BYTES);
 }
 
 void plan_part(uint64_t size_bytes, uint32_t part, uint64_t *ret_offset, uint64_t *ret_len)

@@ -11,6 +11,9 @@ enum {
     PLAN_RANKS_MAX = 33,       /* 32 priority patterns and the rest */
 };
 
+/* No store has larger ones (S3: 50 TB): a listing that says so is wrong, and must not cost memory for each part. */
+#define PLAN_OBJECT_MAX (UINT64_C(64) << 40)
+
 /* A cursor for each rank: the catalog grows while objects are taken, and a rank's later arrivals go before what the
  * next rank has been waiting for. */
 struct plan {
@@ -26,6 +29,7 @@ must_check int plan_next(struct plan *p, const struct index *x, uint64_t *ret_id
                          struct err *err);
 bool plan_is_exhausted(const struct plan *p, uint64_t count);
 
+must_check int plan_check_size(uint64_t size_bytes, struct err *err); /* what follows takes only what this let pass */
 bool plan_is_small(uint64_t size_bytes);
 uint32_t plan_part_count(uint64_t size_bytes);
 void plan_part(uint64_t size_bytes, uint32_t part, uint64_t *ret_offset, uint64_t *ret_len);

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asan
 HERE = pathlib.Path(__file__).resolve().parent
 SMALL = 12
 ONE, LARGE = "data/small/object-000000004", "data/large/object-000000000"
-DONE, SOME_FAILED, TRANSIENT, MISMATCH, INTERRUPTED = 0, 1, 5, 7, 8
+DONE, SOME_FAILED, TRANSIENT, NO_SPACE, MISMATCH, INTERRUPTED = 0, 1, 5, 6, 7, 8
 QUICK = ("--retries", "3", "--stall", "400ms")
 
 
@@ -152,6 +152,8 @@ LISTINGS = [
     ("XML nested deeply", "<ListBucketResult>" + "<a>" * 300_000),
     ("XML with huge numbers", page(["data/a"]).replace("<Size>0<", f"<Size>{'9' * 400}<")),
     ("XML with a negative size", page(["data/a"]).replace("<Size>0<", "<Size>-1<")),
+    ("XML with the largest number", page(["data/a"]).replace("<Size>0<", f"<Size>{2**64 - 1}<")),
+    ("XML with sizes that add up to nothing", page(["data/a", "data/b"]).replace("<Size>0<", f"<Size>{2**63}<")),
     ("a megabyte of garbage", random.Random(1).randbytes(1 << 20).decode("latin-1")),
     ("an empty answer", ""),
     ("keys of another prefix", page(["other/a"])),
@@ -164,7 +166,7 @@ def test_a_listing_that_is_none_is_a_sentence(server, tmp_path, text):
     (tmp_path / "page").write_text(text, encoding="latin-1")
     server.fault(f"op=list,do=body:200:{tmp_path}/page")
     run = hydrate(server, tmp_path / "out", *QUICK)
-    ends_in_a_sentence(server, run, tmp_path / "out", {SOME_FAILED, TRANSIENT, MISMATCH}, "s3://bench/")
+    ends_in_a_sentence(server, run, tmp_path / "out", {SOME_FAILED, TRANSIENT, NO_SPACE, MISMATCH}, "s3://bench/")
 
 
 @pytest.mark.parametrize("text", ['{"items":[{"name":"data/a","size":' + "9" * 400 + "}]}", "[" * 300_000,

@@ -23,6 +23,17 @@ static void parts_cover_an_object_once_without_a_gap(void **state)
     }
 }
 
+static void a_size_that_no_store_has_is_refused_by_its_number(void **state)
+{
+    (void)state;
+    struct err err;
+    assert_int_equal(plan_check_size(PLAN_OBJECT_MAX, &err), 0);
+    assert_int_equal(plan_part_count(PLAN_OBJECT_MAX), PLAN_OBJECT_MAX / PLAN_PART_BYTES);
+    assert_int_equal(plan_check_size(PLAN_OBJECT_MAX + 1, &err), -ERR_INVALID);
+    assert_int_equal(plan_check_size(UINT64_MAX, &err), -ERR_INVALID);
+    assert_non_null(strstr(err.text, "18446744073709551615"));
+}
+
 static void add(struct index *x, const char *path, uint8_t rank)
 {
     struct err err;
@@ -72,6 +83,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_cover_an_object_once_without_a_gap),
+        cmocka_unit_test(a_size_that_no_store_has_is_refused_by_its_number),
         cmocka_unit_test_setup_teardown(priorities_go_first_also_when_they_are_listed_later, folder_setup,
                                         folder_teardown),
     };
