@@ -14,16 +14,19 @@ static struct stamp stamp_of(const struct stat *st)
                           .inode = st->st_ino};
 }
 
-/* O_NONBLOCK: neither a fifo that took the file's place nor another's lease may keep us waiting. */
+/* O_NONBLOCK: neither a fifo that took the file's place nor another's lease may keep us waiting. EAGAIN says two
+ * things: a rename raced with the path, which passes at once, or somebody holds a lease, which may last: so not for
+ * ever. */
 static int open_still(int data, const char *path)
 {
+    enum { ATTEMPTS = 100 };
     struct open_how how = {.flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOATIME,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-    for (;;) {
+    for (int attempt = 1;; attempt++) {
         int fd = (int)syscall(SYS_openat2, data, path, &how, sizeof how);
         if (fd < 0 && errno == EPERM && (how.flags & O_NOATIME))
             how.flags &= ~(uint64_t)O_NOATIME; /* somebody else's file */
-        else if (fd >= 0 || errno != EAGAIN)
+        else if (fd >= 0 || errno != EAGAIN || attempt >= ATTEMPTS)
             return fd;
     }
 }
@@ -48,6 +51,8 @@ int hold_open(int data, const char *path, bool must_lease, struct hold *ret, str
     struct stat st;
     if (h.fd < 0 && (errno == ELOOP || errno == ENOTDIR || errno == EXDEV || errno == ENXIO))
         return err_set(err, ERR_NOT_FOUND, "'%s' is no file any more", path);
+    if (h.fd < 0 && errno == EAGAIN)
+        return err_set(err, ERR_AGAIN, "somebody holds a lease on '%s'", path);
     if (h.fd < 0)
         return err_sys(err, errno, "cannot open '%s'", path);
     int r = take_lease(&h, path, must_lease, err);
