@@ -46,6 +46,8 @@ enum api_phase {
 #define API_REASON_EXISTS "AlreadyExists"     /* Provisioned False: ALREADY_EXISTS */
 #define API_REASON_POOL_CHANGED "PoolChanged" /* Provisioned False: the id is of a pool that is no more */
 
+#define API_REASON_NOTHING_WRITTEN "NothingWritten" /* Exported True: no pod could write yet */
+
 enum { API_FAULTS_MAX = 10, API_PARAMETERS_MAX = 64 };
 
 struct api_parameter {

@@ -51,6 +51,8 @@ int driver_find(struct driver *d, const char *id, struct space **ret_space, stru
     int r = space_find(s, str_of(id), ret, err);
     if (r == 0)
         *ret_space = s;
+    if (r == -ERR_CORRUPT && d->changed)
+        d->changed(d->ctx, NULL); /* what its name is, only its order knows now */
     return r;
 }
 

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "csi/local.h"
 #include "driver.h"
+#include "hydrate/status.h"
 #include "record.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include "util/log.h"
 #include "volume/mount.h"
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 
 size_t local_pool_count(const struct driver *d)
@@ -48,7 +54,8 @@ int local_use(struct driver *d, const struct volume *v, struct local_use *ret, s
     struct keeper_status status;
     struct err ignored;
     struct local_use use = {0};
-    int r = record_read(v->dir, &record, err);
+    int r = record_of(v, &record, err);
+    use.staged = use.published = r == 0 && record.is_lost;
     if (r == 0 && record.staged)
         r = is_mounted(record.staged, &use.staged, err);
     for (size_t i = 0; r == 0 && !use.published && i < record.target_count; i++)
@@ -59,8 +66,62 @@ int local_use(struct driver *d, const struct volume *v, struct local_use *ret, s
     use.written = record.written;
     use.unpublished_ns = record.unpublished_ns;
     use.fuse = record.fuse;
+    use.is_new = record.is_new;
     if (use.staged && use.fuse && keeper_status(d->keeper_socket, v->spec->id, &status, &ignored) == 0)
         use.passthrough = status.passthrough;
     *ret = use;
     return 0;
+}
+
+/* ---- what a damaged disk took ------------------------------------------------------------------------------------ */
+
+/* A volume that was made anew and empty after a loss does not want the source that its order names: a pod wrote to it,
+ * and no hydration was ever done. */
+static bool was_made_empty(int dir, const struct spec *known)
+{
+    struct err ignored;
+    auto_record record = {0};
+    auto_mem struct hydrate_status *s = xcalloc(1, sizeof *s);
+    if (known->params.on_data_loss != DATA_LOSS_EMPTY || record_read(dir, &record, &ignored) < 0 || !record.written)
+        return false;
+    return hydrate_status_read(dir, s, &ignored) < 0 || s->phase != HYDRATE_DONE;
+}
+
+int local_restore(struct driver *d, struct space *s, const struct spec *known, struct err *err)
+{
+    auto_claim claim = {0};
+    auto_sbuf path;
+    sbuf_init(&path, PATH_MAX);
+    sbuf_addf(&path, "%s/volumes/%s", space_path(s), known->id);
+    auto_fd dir = -1;
+    struct spec made = *known; /* a shallow copy: strings stay the caller's */
+    int r = claim_take(&d->claims, known->id, &claim, err);
+    if (r == 0)
+        r = dir_open(AT_FDCWD, path.ptr, &dir, err);
+    if (r < 0)
+        return r;
+    if (was_made_empty(dir, known))
+        made.params.hydration = HYDRATION_NONE;
+    r = space_restore(s, &made, err);
+    if (r == 0)
+        log_event(LOG_WARN, "the record of a volume was damaged: it was written anew from its order", "volume",
+                  known->id, "name", known->name, NULL);
+    return r;
+}
+
+int local_note_written(struct driver *d, const struct volume *v, struct err *err)
+{
+    auto_claim claim = {0};
+    auto_record record = {0};
+    int r = claim_take(&d->claims, v->spec->id, &claim, err);
+    if (r == 0)
+        r = claim_hold(&claim, v->dir, v->path, err);
+    if (r == 0)
+        r = record_of(v, &record, err);
+    if (r < 0 || !record.is_new)
+        return r;
+    record.written = true;
+    record.unpublished_ns = clock_wall_ns();
+    log_event(LOG_WARN, "a volume's record of mounts is gone: it is taken for written", "volume", v->spec->id, NULL);
+    return record_write(v->dir, &record, err);
 }

@@ -19,10 +19,17 @@ struct local_use {
     bool staged, published; /* mounted at this moment */
     bool read_only;
     bool written; /* somebody could write, ever */
+    bool is_new;  /* nothing is recorded: nobody ever had it, or the record is gone */
     bool fuse, passthrough;
     int64_t unpublished_ns; /* wall clock: since when nobody can; 0: somebody can, or never could */
 };
 must_check int local_use(struct driver *d, const struct volume *v, struct local_use *ret, struct err *err);
+
+/* volume.json anew from the order, as space_restore(). ERR_PENDING while a call is at work on the volume. */
+must_check int local_restore(struct driver *d, struct space *s, const struct spec *known, struct err *err);
+
+/* Who knows better says of a volume that is_new that somebody could write to it. It stays so. */
+must_check int local_note_written(struct driver *d, const struct volume *v, struct err *err);
 
 enum release_step {
     RELEASE_GONE,          /* it is in the trash, or was not there */

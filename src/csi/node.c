@@ -17,10 +17,10 @@ static int find_at(struct driver *d, const char *id, const char *path, struct sp
     bool mounted = false;
     int r = driver_find(d, id, ret_space, &v, err);
     if (r == 0)
-        r = record_read(v->dir, &record, err);
+        r = record_of(v, &record, err);
     if (r < 0)
         return r;
-    bool known = (record.staged && strcmp(record.staged, path) == 0) || record_target(&record, path);
+    bool known = record.is_lost || (record.staged && strcmp(record.staged, path) == 0) || record_target(&record, path);
     if (known)
         r = mount_find(path, &m, &mounted, err);
     if (r < 0)

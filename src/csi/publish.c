@@ -136,10 +136,22 @@ static int publish(const struct volume *v, struct record *have, const struct wis
     return r < 0 ? err_wrap(err, "publishing volume '%s'", w->id) : 0;
 }
 
+/* What is mounted stays; a new mount would be one more that nobody knows of. */
+static int look_without_record(const struct wish *w, bool *ret_done, struct err *err)
+{
+    int r = target_state(w->target, ret_done, err);
+    if (r < 0 || *ret_done)
+        return r;
+    err_set(err, ERR_BUSY, "volume '%s' is mounted, and its record of mounts is damaged", w->id);
+    return err_advise(err, 3012, "it can be published again when the pods that have it are gone");
+}
+
 /* *ret_done: nothing is left to do. */
 static int look(struct volume *v, const struct wish *w, struct record *ret, bool *ret_done, struct err *err)
 {
-    int r = record_read(v->dir, ret, err);
+    int r = record_of(v, ret, err);
+    if (r == 0 && ret->is_lost)
+        return look_without_record(w, ret_done, err);
     if (r == 0)
         r = compare(ret, w, ret_done, err);
     if (r == 0 && !*ret_done)
@@ -210,7 +222,7 @@ static int clear_target(const char *target, struct err *err)
 static int unpublish(struct driver *d, const struct volume *v, const char *target, struct err *err)
 {
     auto_record have = {0};
-    int r = record_read(v->dir, &have, err);
+    int r = record_of(v, &have, err);
     if (r == 0)
         r = clear_target(target, err);
     if (r < 0)

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record.h"
+#include "util/clock.h"
 #include "util/file.h"
 #include "util/json.h"
+#include "util/log.h"
+#include "volume/mount.h"
+#include <fcntl.h>
+#include <sys/stat.h>
 
 enum { FILE_MAX = 1 << 20 };
 
@@ -94,7 +99,7 @@ int record_read(int dir, struct record *ret, struct err *err)
     size_t len;
     int e = file_read(dir, RECORD_FILE, FILE_MAX, &text, &len, err);
     if (e == -ERR_NOT_FOUND) {
-        *ret = (struct record){0};
+        *ret = (struct record){.is_new = true};
         return 0;
     }
     if (e < 0)
@@ -112,6 +117,31 @@ int record_read(int dir, struct record *ret, struct err *err)
     }
     *ret = r;
     r = (struct record){0};
+    return 0;
+}
+
+int record_of(const struct volume *v, struct record *ret, struct err *err)
+{
+    struct stat st;
+    auto_mem char *data = volume_data_path(v), *shown = NULL;
+    auto_record have = {0};
+    int e = record_read(v->dir, &have, err);
+    bool damaged = e == -ERR_CORRUPT;
+    /* It is written before the first mount: while nothing is mounted, none was needed yet. */
+    if (e == 0 ? !have.is_new : !damaged) {
+        *ret = have;
+        have = (struct record){0};
+        return e;
+    }
+    e = mount_that_shows(data, v->spec->id, &shown, err);
+    if (e < 0)
+        return e;
+    *ret = (struct record){.is_new = !damaged && !shown, .is_lost = shown, .written = damaged || shown};
+    if (damaged && !shown && fstatat(v->dir, RECORD_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        ret->unpublished_ns = st.st_mtim.tv_sec * (int64_t)NS_PER_SECOND + st.st_mtim.tv_nsec;
+    if (damaged || shown)
+        log_event(LOG_WARN, "what is mounted of a volume is not known any more: its record is damaged or gone",
+                  "volume", v->spec->id, "mounted", shown ? shown : "nowhere", NULL);
     return 0;
 }
 

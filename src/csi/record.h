@@ -7,6 +7,7 @@
 
 #include "util/err.h"
 #include "util/str.h"
+#include "volume/volume.h"
 
 #define RECORD_FILE "mounts.json"
 
@@ -27,6 +28,9 @@ struct record {
     int64_t unpublished_ns; /* wall clock: when the last target went after that; 0: published, or never was */
     struct record_target targets[RECORD_TARGETS_MAX];
     size_t target_count;
+    bool is_new; /* there is no file */
+    bool
+        is_lost; /* the file is damaged or gone while the volume is mounted: the paths are not known, see record_of() */
 };
 
 void record_done(struct record *r); /* may run twice */
@@ -34,6 +38,10 @@ void record_done(struct record *r); /* may run twice */
 
 /* No file: an empty record. ERR_CORRUPT names what is wrong. `dir` is the volume's folder. */
 must_check int record_read(int dir, struct record *ret, struct err *err);
+/* The same for who has to go on without it. A damaged file is taken for one of a volume that was written and then
+ * unpublished, when the file was touched last: what may be unexported is exported. While the volume is mounted
+ * somewhere the record is_lost: who is to unpublish or unstage it knows the path. The next record_write() mends it. */
+must_check int record_of(const struct volume *v, struct record *ret, struct err *err);
 must_check int record_write(int dir, const struct record *r, struct err *err); /* durable */
 
 struct record_target *record_target(struct record *r, const char *path); /* or NULL */

@@ -11,6 +11,7 @@
 #include "util/log.h"
 #include "volume/mount.h"
 #include <inttypes.h>
+#include <limits.h>
 
 /* ---- is it in use? ----------------------------------------------------------------------------------------------- */
 
@@ -28,6 +29,10 @@ static int check_unmounted(const char *id, const char *path, const char *how, st
 
 static int check_unused(const struct volume *v, const struct record *record, struct err *err)
 {
+    if (record->is_lost) {
+        err_set(err, ERR_BUSY, "volume '%s' is still mounted, and its record of mounts is damaged", v->spec->id);
+        return err_advise(err, 3013, "unpublish and unstage it first");
+    }
     int r = 0;
     for (size_t i = 0; r == 0 && i < record->target_count; i++)
         r = check_unmounted(v->spec->id, record->targets[i].path, "published", err);
@@ -120,7 +125,7 @@ static int delete_patiently(struct rpc_call *call, struct space *s, const char *
 static int release(struct driver *d, struct rpc_call *call, struct space *s, const struct volume *v, struct err *err)
 {
     auto_record record = {0};
-    int r = record_read(v->dir, &record, err);
+    int r = record_of(v, &record, err);
     if (r == 0)
         r = check_unused(v, &record, err);
     if (r == 0 && owes_export(v->spec, &record))
@@ -141,7 +146,7 @@ static int weigh(const struct volume *v, bool discard, enum release_step *ret, s
     auto_with(verdict_done) struct verdict verdict;
     struct err in_use;
     verdict_init(&verdict);
-    int r = record_read(v->dir, &record, err);
+    int r = record_of(v, &record, err);
     if (r == 0)
         r = verdict_read(v->dir, &verdict, err);
     if (r < 0)
@@ -159,6 +164,23 @@ static int weigh(const struct volume *v, bool discard, enum release_step *ret, s
     return 0;
 }
 
+/* Nobody can say what it was; that it may go was said. Only who has it still keeps it. */
+static int weigh_unreadable(struct space *s, const char *id, enum release_step *ret, struct err *err)
+{
+    auto_mem char *shown = NULL;
+    auto_sbuf data, folder;
+    sbuf_init(&data, PATH_MAX);
+    sbuf_init(&folder, PATH_MAX);
+    sbuf_addf(&folder, "%s/volumes/%s", space_path(s), id);
+    sbuf_addf(&data, "%s/" VOLUME_DATA, folder.ptr);
+    int r = mount_that_shows(data.ptr, id, &shown, err);
+    if (r < 0)
+        return r;
+    bool at_work = child_lives(JOB_HYDRATE, folder.ptr) || child_lives(JOB_EXPORT_RELEASE, folder.ptr);
+    *ret = shown ? RELEASE_IN_USE : at_work ? RELEASE_AT_WORK : RELEASE_GONE;
+    return 0;
+}
+
 int local_release(struct driver *d, const char *id, bool discard, enum release_step *ret, struct err *err)
 {
     auto_claim claim = {0};
@@ -170,7 +192,9 @@ int local_release(struct driver *d, const char *id, bool discard, enum release_s
         *ret = RELEASE_GONE;
         return 0;
     }
-    if (r == 0)
+    if (discard && (r == -ERR_CORRUPT || r == -ERR_UNSUPPORTED))
+        r = weigh_unreadable(s = driver_space_of(d, id), id, &step, err);
+    else if (r == 0)
         r = weigh(v, discard, &step, err);
     if (r == 0 && step == RELEASE_GONE)
         r = space_delete(s, str_of(id), err);
@@ -180,8 +204,8 @@ int local_release(struct driver *d, const char *id, bool discard, enum release_s
         gate_call_off(id);
     if (step == RELEASE_GONE) {
         trash_wake(d->trash);
-        log_event(LOG_INFO, "volume released", "volume", id, "name", v->spec->name, "discard", discard ? "true" : NULL,
-                  NULL);
+        log_event(LOG_INFO, "volume released", "volume", id, "name", v ? v->spec->name : NULL, "discard",
+                  discard ? "true" : NULL, NULL);
     }
     *ret = step;
     return 0;

@@ -80,11 +80,22 @@ static int carry_over(const struct record *have, struct record *wish, struct err
     return r;
 }
 
+/* What is mounted stays; a new mount would be one more that nobody knows of. */
+static int stage_without_record(const char *id, const struct record *wish, struct err *err)
+{
+    if (is_mounted(wish->staged))
+        return 0;
+    err_set(err, ERR_BUSY, "volume '%s' is mounted, and its record of mounts is damaged", id);
+    return err_advise(err, 3012, "it can be staged again when the pods that have it are gone");
+}
+
 static int stage(struct driver *d, struct space *s, const struct volume *v, struct record *wish, struct err *err)
 {
     const char *id = v->spec->id;
     auto_record have = {0};
-    int r = record_read(v->dir, &have, err);
+    int r = record_of(v, &have, err);
+    if (r == 0 && have.is_lost)
+        return stage_without_record(id, wish, err);
     if (r == 0)
         r = check_staged(id, &have, wish, err);
     if (r < 0)
@@ -162,28 +173,28 @@ static int check_unpublished(const char *id, const struct record *record, struct
     return 0;
 }
 
+/* Also of a volume that went with its disk: what is left of its mount must not keep its pod for ever. */
+static int clear(struct driver *d, const char *id, const char *path, bool fuse, struct err *err)
+{
+    int r = fuse ? keeping_unmount(d->keeping, id, path, err) : 0;
+    return r < 0 ? r : mount_unmount(path, UNMOUNT_WAIT_NS, true, err);
+}
+
 static int unstage(struct driver *d, const struct volume *v, const char *path, struct err *err)
 {
     auto_record record = {0};
-    int r = record_read(v->dir, &record, err);
-    if (r < 0 || !record.staged || strcmp(record.staged, path) != 0)
+    int r = record_of(v, &record, err);
+    if (r < 0 || (!record.is_lost && (!record.staged || strcmp(record.staged, path) != 0)))
         return r;
     r = check_unpublished(v->spec->id, &record, err);
-    if (r == 0 && record.fuse)
-        r = keeping_unmount(d->keeping, v->spec->id, path, err);
     if (r == 0)
-        r = mount_unmount(path, UNMOUNT_WAIT_NS, true, err);
+        r = clear(d, v->spec->id, path, record.fuse || record.is_lost, err);
     if (r < 0)
         return err_wrap(err, "unstaging volume '%s'", v->spec->id);
     struct record left = {.written = record.written, .unpublished_ns = record.unpublished_ns};
+    if (record.is_lost)
+        left.unpublished_ns = clock_wall_ns();
     return record_write(v->dir, &left, err);
-}
-
-/* The volume went with its disk. What is left of its mount must not keep its pod for ever. */
-static int clear_lost(struct driver *d, const char *id, const char *path, struct err *err)
-{
-    int r = keeping_unmount(d->keeping, id, path, err);
-    return r < 0 ? r : mount_unmount(path, UNMOUNT_WAIT_NS, true, err);
 }
 
 HANDLER(node_unstage)
@@ -200,7 +211,7 @@ HANDLER(node_unstage)
     if (r == 0)
         r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
     if (r < 0 && driver_has_lost(d, r, err))
-        return clear_lost(d, q->volume_id, q->staging_target_path, err);
+        return clear(d, q->volume_id, q->staging_target_path, true, err);
     if (r == 0)
         r = unstage(d, v, q->staging_target_path, err);
     if (r == 0)

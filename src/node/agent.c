@@ -208,5 +208,5 @@ void agent_stop(struct agent *own_a)
 
 void agent_touch(struct agent *a, const char *volume_name)
 {
-    kube_queue_add(a->queue, str_of(volume_name));
+    kube_queue_add(a->queue, volume_name ? str_of(volume_name) : STR(LIST_KEY));
 }

@@ -24,7 +24,7 @@ struct agent_options {
 must_check int agent_start(const struct agent_options *o, struct agent **ret, struct err *err);
 void agent_stop(struct agent *own_a); /* NULL is fine */
 
-/* Any thread: something about this volume is other than before. */
+/* Any thread: something about this volume is other than before. NULL: about one whose name is not known. */
 void agent_touch(struct agent *a, const char *volume_name);
 
 /* Does its loop turn? For the liveness probe: an API server that is down is no reason to say no. */

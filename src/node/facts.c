@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "facts.h"
+#include "util/log.h"
 #include <stdio.h>
 
 void facts_done(struct facts *f)
@@ -35,6 +36,32 @@ static bool params_differ(const struct api_volume *order, const struct spec *hav
            want->params.on_data_loss != have->params.on_data_loss;
 }
 
+/* Of the volume as it is now: what was said before it was made anew is about another. */
+static bool was_told_written(const struct api_volume *order, const struct volume *v)
+{
+    const struct api_condition *c = api_condition_find(&order->status.conditions, API_EXPORTED);
+    return c && strcmp(c->reason, API_REASON_NOTHING_WRITTEN) != 0 && c->since_ns >= v->spec->created_ns;
+}
+
+static int read_use(struct driver *d, const struct api_volume *order, struct facts *f, struct err *err)
+{
+    int r = local_use(d, f->volume, &f->use, err);
+    if (r < 0 || !f->use.is_new || !was_told_written(order, f->volume))
+        return r;
+    r = local_note_written(d, f->volume, err);
+    return r < 0 ? r : local_use(d, f->volume, &f->use, err);
+}
+
+/* A verdict that cannot be read counts as none: the export then runs again, and compares with the bucket. */
+static int read_verdict(struct facts *f, struct err *err)
+{
+    int r = verdict_read(f->volume->dir, &f->verdict, err);
+    if (r != -ERR_CORRUPT)
+        return r;
+    log_err(LOG_WARN, "removed, the export runs again", err, "volume", f->volume->spec->id, NULL);
+    return verdict_forget(f->volume->dir, err);
+}
+
 static int read_hydration(struct facts *f, struct err *err)
 {
     const struct volume *v = f->volume;
@@ -49,7 +76,8 @@ static int read_hydration(struct facts *f, struct err *err)
         f->hydration = s;
     else
         free(s);
-    return r == -ERR_NOT_FOUND ? 0 : r;
+    /* A damaged one is written anew by the hydration, which goes by its journal. */
+    return r == -ERR_NOT_FOUND || r == -ERR_CORRUPT ? 0 : r;
 }
 
 /* A machine that was started anew mounts no disk by itself, and a Job finds it mounted. */
@@ -65,7 +93,8 @@ static int read_usage(struct facts *f, struct err *err)
 static int read_volume(struct driver *d, const struct api_volume *order, struct facts *f, struct err *err)
 {
     int r = space_find(f->space, str_of(order->volume_id), &f->volume, err);
-    if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED)
+    bool may_go = order->release_requested && order->release_discard; /* then nobody has to know what it was */
+    if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED || (may_go && (r == -ERR_CORRUPT || r == -ERR_UNSUPPORTED)))
         return 0;
     if (r < 0)
         return r;
@@ -73,11 +102,11 @@ static int read_volume(struct driver *d, const struct api_volume *order, struct 
     f->differs = params_differ(order, f->volume->spec);
     r = read_hydration(f, err);
     if (r == 0)
-        r = verdict_read(f->volume->dir, &f->verdict, err);
+        r = read_verdict(f, err);
     if (r == 0)
-        r = local_use(d, f->volume, &f->use, err);
+        r = read_use(d, order, f, err);
     /* What is on its way out need not be mounted for it. */
-    if (r == 0 && !(order->release_requested && order->release_discard))
+    if (r == 0 && !may_go)
         r = read_usage(f, err);
     return r;
 }

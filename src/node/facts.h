@@ -22,6 +22,8 @@ struct facts {
     struct volume_usage usage; /* zero: its disk is not mounted */
 };
 
+/* ERR_CORRUPT, ERR_UNSUPPORTED: the record of the volume cannot be read; if its release with all that was not exported
+ * is asked for, it is only not `here`. */
 must_check int facts_read(struct driver *d, const struct api_volume *order, struct facts *ret, struct err *err);
 void facts_done(struct facts *f); /* may run twice */
 #define auto_facts auto_with(facts_done) struct facts

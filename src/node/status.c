@@ -178,7 +178,7 @@ static void say_exported(struct writer *w)
         SAY(w, API_EXPORTED, API_FALSE, "ExportDue", "%s",
             w->o->next == NEXT_RELEASE ? "an export for release comes first" : "the last pod may have written");
     else if (!w->f->use.written)
-        SAY(w, API_EXPORTED, API_TRUE, "NothingWritten", "no pod could write yet");
+        SAY(w, API_EXPORTED, API_TRUE, API_REASON_NOTHING_WRITTEN, "no pod could write yet");
     else if (e->state == VERDICT_DONE && w->f->use.unpublished_ns)
         SAY(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
     else

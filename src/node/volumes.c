@@ -195,6 +195,37 @@ static int carry_out(struct agent *a, struct api_volume *now, struct facts *f, s
     return r;
 }
 
+/* What the volume is, its order says as well: it is written down again, and looked at anew. Why that did not do is the
+ * error then; the damage itself is told in the log. */
+static int restore(struct agent *a, const struct api_volume *order, struct facts *f, struct err *err)
+{
+    auto_spec known = NULL;
+    struct space *s = local_pool_named(a->driver, order->pool);
+    log_err(LOG_WARN, "a volume's record cannot be read", err, "volume", order->meta.name, "id", order->volume_id,
+            NULL);
+    int r = api_volume_spec(order, &known, err);
+    if (r < 0)
+        return r;
+    /* As the node told it last: a growth that was only ordered has promised nothing here yet. */
+    if (order->status.capacity_bytes)
+        known->capacity_bytes = order->status.capacity_bytes;
+    known->created_ns = order->meta.created_ns;
+    r = local_restore(a->driver, s, known, err);
+    return r < 0 ? r : facts_read(a->driver, order, f, err);
+}
+
+static int look(struct agent *a, const struct api_volume *order, struct facts *f, struct err *err)
+{
+    int r = facts_read(a->driver, order, f, err);
+    return r == -ERR_CORRUPT ? restore(a, order, f, err) : r;
+}
+
+/* INVALID: of a damaged one whose order this version cannot read either. */
+static bool is_unreadable(int r)
+{
+    return r == -ERR_CORRUPT || r == -ERR_UNSUPPORTED || r == -ERR_INVALID;
+}
+
 /* Tried again all the same: a person may mend the file. */
 static int tell_unreadable(struct agent *a, const struct api_volume *before, struct api_volume *now, struct err *why)
 {
@@ -213,8 +244,8 @@ int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, stru
         return 0;
     auto_facts f = {0};
     struct err failure;
-    int r = facts_read(a->driver, now, &f, err);
-    if (r == -ERR_CORRUPT || r == -ERR_UNSUPPORTED)
+    int r = look(a, now, &f, err);
+    if (is_unreadable(r))
         return tell_unreadable(a, before, now, err);
     if (r < 0)
         return r;

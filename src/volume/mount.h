@@ -34,6 +34,10 @@ must_check int mount_find(const char *path, struct mount *ret, bool *ret_found, 
  * frees the array. */
 must_check int mount_below(const char *path, struct mount **ret, size_t *ret_count, struct err *err);
 
+/* Somewhere that shows the folder `path`, as a bind of it or of what is in it, elsewhere than at `path` itself, or by a
+ * mount whose source is `source`: the caller frees; NULL in *ret: there is none. */
+must_check int mount_that_shows(const char *path, const char *source, char **ret, struct err *err);
+
 /* ---- acts -------------------------------------------------------------------------------------------------------- */
 
 /* mount(2) with a sentence. `data` may be NULL. */

@@ -281,3 +281,57 @@ int mount_below(const char *path, struct mount **ret, size_t *ret_count, struct 
     *ret_count = count;
     return 0;
 }
+
+/* ---- who shows a folder? ----------------------------------------------------------------------------------------- */
+
+static bool is_any(const struct mount *m, struct str path)
+{
+    (void)m, (void)path;
+    return true;
+}
+
+/* The mount that `path` is in; `in_root` gets where it is in the file system that is mounted there. */
+static const struct mount *mount_around(const struct mount *all, size_t count, struct str path, struct sbuf *in_root)
+{
+    const struct mount *around = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct str target = str_of(all[i].target);
+        bool is_around = target.len == 1 || is_below(&(struct mount){.target = (char *)path.ptr}, target);
+        /* Of two at one place the later one is on top: mountinfo has them in this order. */
+        if (is_around && (!around || target.len >= strlen(around->target)))
+            around = &all[i];
+    }
+    if (!around)
+        return NULL;
+    struct str root = str_of(around->root);
+    size_t cut = strcmp(around->target, "/") == 0 ? 0 : strlen(around->target);
+    sbuf_addf(in_root, "%.*s%.*s", root.len == 1 ? 0 : (int)root.len, root.ptr, STR_FMT(str_from(path, cut)));
+    if (in_root->len == 0)
+        sbuf_addf(in_root, "/");
+    return around;
+}
+
+int mount_that_shows(const char *path, const char *source, char **ret, struct err *err)
+{
+    struct mount *all = NULL;
+    size_t count = 0;
+    auto_mem char *real = NULL;
+    auto_sbuf in_root;
+    sbuf_init(&in_root, 2 * PATH_MAX);
+    int r = resolve(path, &real, err);
+    if (r == 0)
+        r = read_table(STR_NULL, is_any, &all, &count, err);
+    if (r < 0)
+        return r;
+    const struct mount *around = real ? mount_around(all, count, str_of(real), &in_root) : NULL;
+    *ret = NULL;
+    for (size_t i = 0; !*ret && i < count; i++) {
+        struct mount at_root = {.target = all[i].root};
+        bool shows = around && all[i].dev_major == around->dev_major && all[i].dev_minor == around->dev_minor &&
+                     is_below(&at_root, sbuf_str(&in_root)) && strcmp(all[i].target, real) != 0;
+        if (shows || strcmp(all[i].source, source) == 0)
+            *ret = str_dup(str_of(all[i].target));
+    }
+    mounts_free(all, count);
+    return 0;
+}

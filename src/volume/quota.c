@@ -61,6 +61,16 @@ int quota_project_new(int dir, uint32_t *ret, struct err *err)
     return err_set(err, ERR_NO_SPACE, "found no free project id in %d attempts", ATTEMPTS_MAX);
 }
 
+int quota_project_of(int dir, uint32_t *ret, struct err *err)
+{
+    struct fsxattr attr;
+    auto_fd data = openat(dir, VOLUME_DATA, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (data < 0 || ioctl(data, FS_IOC_FSGETXATTR, &attr) != 0)
+        return err_sys(err, errno, "cannot read the project of '%s'", VOLUME_DATA);
+    *ret = attr.fsx_projid;
+    return 0;
+}
+
 static int set_limit(const struct disk *d, uint64_t bytes, struct err *err)
 {
     struct if_dqblk limit = {.dqb_bhardlimit = (bytes + UNIT_BYTES - 1) / UNIT_BYTES, .dqb_valid = QIF_BLIMITS};

@@ -10,6 +10,9 @@ void quota_state(int dir, bool *ret_accounted, bool *ret_enforced);
 /* A project id that nobody uses on the file system of `dir`. */
 must_check int quota_project_new(int dir, uint32_t *ret, struct err *err);
 
+/* The project that data/ below `dir` is in; 0: in none. */
+must_check int quota_project_of(int dir, uint32_t *ret, struct err *err);
+
 must_check int quota_make(const struct disk *d, struct err *err);
 must_check int quota_attach(const struct disk *d, struct err *err);
 must_check int quota_grow(const struct disk *d, struct err *err);

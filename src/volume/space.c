@@ -310,7 +310,18 @@ static int open_volume(const struct space *s, const char *id, struct volume **re
     auto_sbuf path;
     sbuf_init(&path, PATH_MAX);
     sbuf_addf(&path, "%s/volumes/%s", s->path, id);
-    return volume_open(path.ptr, ret, err);
+    auto_volume v = NULL;
+    int r = volume_open(path.ptr, &v, err);
+    if (r == -ERR_NOT_FOUND && faccessat(s->volumes, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        err_set(err, ERR_CORRUPT, "'%s' has no '" VOLUME_SPEC "'", path.ptr);
+    else if (r == 0 && strcmp(v->spec->id, id) != 0)
+        err_set(err, ERR_CORRUPT, "'%s/" VOLUME_SPEC "' is of the volume '%s'", path.ptr, v->spec->id);
+    else {
+        if (r == 0)
+            *ret = take(&v);
+        return r;
+    }
+    return err_advise(err, 2005, "the data beside it is untouched; restore the file");
 }
 
 static int no_such(struct str what, struct err *err)

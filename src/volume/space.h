@@ -61,8 +61,9 @@ must_check int space_usage(struct space *s, struct space_usage *ret, struct err 
 must_check int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
                             struct err *err);
 
-/* ERR_NOT_FOUND: no such volume, also for what is no id. ERR_CHANGED (CIS3001): it is not here and the id is of another
- * pool UUID, so the disk was replaced or wiped. */
+/* ERR_NOT_FOUND: no such volume, also for what is no id. ERR_CORRUPT (CIS2005): its folder is there, and its
+ * volume.json is damaged, gone or another volume's. ERR_CHANGED (CIS3001): it is not here and the id is of another pool
+ * UUID, so the disk was replaced or wiped. */
 must_check int space_find(struct space *s, struct str id, struct volume **ret, struct err *err);
 must_check int space_find_name(struct space *s, struct str name, struct volume **ret, struct err *err);
 
@@ -91,6 +92,12 @@ struct space_change {
 };
 must_check int space_modify(struct space *s, struct str id, const struct space_change *changes, size_t count,
                             struct err *err);
+
+/* Writes volume.json anew where it is damaged or gone, from what whoever ordered the volume `known->id` knows of it:
+ * name, capacity, parameters, source. What its disk is, the folder shows. The damaged file stays beside it
+ * (volume.json.damaged); one that can be read is left as it is. ERR_UNSUPPORTED (CIS2004): a newer version's, which is
+ * no damage. ERR_CORRUPT: nothing of its disk is left. */
+must_check int space_restore(struct space *s, const struct spec *known, struct err *err);
 
 /* Detaches and renames into trash. Absent (or no id at all) is success; in use is ERR_BUSY. Its bytes can be promised
  * again once space_empty_trash() has freed them; space_create() does that itself when it is short. */

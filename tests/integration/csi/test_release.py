@@ -135,6 +135,27 @@ def test_discard_is_an_explicit_word(driver, bucket):
     assert "not exported" in driver.log_text()
 
 
+@pytest.mark.parametrize("damage", [b"{", b"", None])
+def test_a_volume_whose_record_is_damaged_is_deleted_only_when_a_person_moved_it_to_trash(driver, bucket, damage):
+    volume, target = create(driver, bucket)
+    write_checkpoints(target, count=1)
+    give_back(driver, volume)
+    wait_for(lambda: not exports(volume))
+    path = driver.folder_of(volume)
+    if damage is None:
+        (path / "volume.json").unlink()
+    else:
+        (path / "volume.json").write_bytes(damage)
+    with pytest.raises(grpc.RpcError) as refused:
+        driver.delete(volume)
+    assert "CIS2005" in refused.value.details() and (path / "data").exists()
+    driver.stop()
+    path.rename(path.parent.parent / "trash" / volume)
+    driver.start()
+    driver.delete(volume)
+    wait_for(lambda: not (path.parent.parent / "trash" / volume).exists())
+
+
 def test_a_volume_that_nobody_could_write_owes_nothing(driver, bucket):
     volume = driver.client.create("pvc", size=64 * MIB, access="bind", **{"export.uri": f"file://{bucket}/"}).volume_id
     driver.stage(volume)

@@ -292,17 +292,6 @@ def test_a_volume_that_no_order_knows_is_kept_and_counted(agent, orders):
     orders.wait_for_pool(lambda p: "quarantinedVolumes" not in p["status"])
 
 
-def test_a_volume_whose_record_is_garbage_is_told_and_comes_back_when_it_is_mended(agent, orders):
-    path = agent.folder_of(orders.make("pvc-1", **blank())) / "volume.json"
-    record = path.read_bytes()
-    path.write_bytes(b"{garbage")
-    orders.bump()
-    assert "volume.json" in orders.wait("pvc-1", "Healthy", "False", "Unreadable")["message"]
-    path.write_bytes(record)
-    orders.bump()
-    orders.wait("pvc-1", "Healthy", "True")
-
-
 # ---- trouble ---------------------------------------------------------------------------------------------------------
 
 def test_pods_come_and_go_while_the_api_server_is_down(agent, orders, cluster):
