@@ -286,6 +286,7 @@ static void print_summary(const struct run *run, const struct hydrate_status *s,
         term_json_u64(&b, "bytes", s->bytes_done);
         term_json_u64(&b, "bytes_total", s->bytes_total);
         term_json_u64(&b, "requests", s->requests);
+        term_json_u64(&b, "hedged", s->hedged);
         term_json_real(&b, "seconds", (double)ns / (double)NS_PER_SECOND);
         term_json_end(&b, stdout);
         return;
@@ -298,8 +299,11 @@ static void print_summary(const struct run *run, const struct hydrate_status *s,
         printf(" (%" PRIu64 " more by size only: no checksum was to be had)", s->objects_size_only);
     if (s->objects_failed)
         printf(", failed %" PRIu64, s->objects_failed);
-    printf("; %s in %s, %s/s, %" PRIu64 " requests\n", bytes_text(s->bytes_done, bytes), duration_text(ns, took),
+    printf("; %s in %s, %s/s, %" PRIu64 " requests", bytes_text(s->bytes_done, bytes), duration_text(ns, took),
            bytes_text((uint64_t)((double)s->bytes_done * 1e9 / (double)(ns ? ns : 1)), rate), s->requests);
+    if (s->hedged)
+        printf(" (%" PRIu64 " of them hedged)", s->hedged);
+    printf("\n");
 }
 
 static int exit_of(struct hydrate *h, const struct hydrate_status *s)

@@ -21,6 +21,7 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
                                    .objects_size_only = atomic_load(&h->size_only),
                                    .bytes_done = atomic_load(&h->bytes_done),
                                    .requests = atomic_load(&h->requests),
+                                   .hedged = atomic_load(&h->hedged),
                                    .objects_total = index_count(h->index),
                                    .bytes_total = index_bytes(h->index),
                                    .bytes_per_second = atomic_load(&h->rate_now),

@@ -176,6 +176,7 @@ static void get_done(void *ctx, const struct store_reply *r)
     j->get = NULL;
     job_pause(j, false);
     atomic_fetch_add(&h->requests, r->requests);
+    atomic_fetch_add(&h->hedged, r->hedged);
     if (r->slow_down)
         atomic_store(&h->slowed, true);
     j->code = r->code;

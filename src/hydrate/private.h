@@ -157,7 +157,7 @@ struct hydrate {
     _Atomic unsigned window;
     _Atomic bool slowed;     /* a store asked for less since the last tick */
     _Atomic unsigned paused; /* parts that wait for the disk, or for memory */
-    _Atomic uint64_t objects_done, bytes_done, objects_failed, size_only, requests;
+    _Atomic uint64_t objects_done, bytes_done, objects_failed, size_only, requests, hedged;
     _Atomic uint64_t received; /* bytes of bodies, this run */
     _Atomic uint64_t unsynced; /* bytes written since the last barrier began */
 

@@ -48,6 +48,7 @@ struct hydrate_status {
     uint64_t bytes_per_second;
     uint64_t eta_seconds; /* UINT64_MAX: nobody can tell */
     uint64_t requests;    /* sent to the store, all attempts */
+    uint64_t hedged;      /* GETs that were asked for twice (store/hedge.h), of this run; not kept in the file */
     unsigned attempt;     /* 1: the first run; each run after an interruption adds one */
     int pid;
     int64_t started_ns; /* wall clock, of the first attempt */

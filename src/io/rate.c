@@ -21,3 +21,8 @@ uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns)
                                                   memory_order_relaxed));
     return after > now_ns + BURST_NS ? after - now_ns - BURST_NS : 0;
 }
+
+bool rate_is_spent(const struct rate *r, uint64_t now_ns)
+{
+    return atomic_load(&r->bytes_per_second) > 0 && atomic_load(&r->paid_until_ns) > now_ns;
+}

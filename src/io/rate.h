@@ -5,6 +5,7 @@
 
 #include "util/macro.h"
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rate {
@@ -15,3 +16,6 @@ struct rate {
 /* Books `bytes`; returns how long the caller should wait before it moves more (0: not at all). A burst of 100 ms is
  * free, so that small objects need not wait for one another. */
 uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns);
+
+/* Is the cap what makes its jobs wait just now? */
+bool rate_is_spent(const struct rate *r, uint64_t now_ns);

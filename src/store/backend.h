@@ -9,6 +9,7 @@
 #include "store/store.h"
 #include "uri.h"
 
+struct hedge;
 struct telemetry;
 
 enum job_op {
@@ -69,8 +70,21 @@ struct store_job {
     unsigned attempt;
     bool starting;  /* the backend's start() is on the stack: on_done must wait */
     bool running;   /* an attempt is under way */
-    bool cancelled; /* by store_cancel */
-    char *words;    /* owned: the copies of the arguments' strings */
+    bool cancelled; /* by store_cancel, or called off for its rival's sake */
+
+    /* A GET only (race.h) */
+    struct timer watch;      /* until it is asked for again, or given up */
+    struct store_job *rival; /* the other attempt; NULL: none */
+    uint64_t asked_ns;
+    bool second;   /* not the one that the caller holds */
+    bool answered; /* its head is there and good */
+    bool moved;    /* bytes came since `watch` last fired */
+    bool paused;   /* by the reader */
+    bool lost;     /* the rival's head came first */
+    bool gave_up;  /* it stood still */
+    bool is_over;
+
+    char *words; /* owned: the copies of the arguments' strings */
     size_t words_used;
 };
 
@@ -100,11 +114,21 @@ struct store {
     char *ca;      /* owned PEM text instead of it; NULL: none */
     struct store_retry retry;
     struct telemetry *telemetry; /* owned */
+    struct hedge *hedge;         /* owned */
     void *self;                  /* the backend's own, owned by it */
 };
 
 /* The attempt has ended: j->reply holds its code (and err, may_retry ... if negative). May free the job. */
 void job_done(struct store_job *j);
+
+/* A GET was sent; its head is there and good (calls args.on_head). For backends whose requests can be asked again. */
+void job_asked(struct store_job *j);
+void job_answered(struct store_job *j);
+
+/* For race.c: another job for the same GET and the same caller; its attempt; its end before its time. */
+struct store_job *job_again(const struct store_job *j);
+void job_attempt(struct store_job *j);
+void job_call_off(struct store_job *j);
 
 /* Counts one request to the server (for file://, one visit to the disk). `code` is the metric's label: "200", "IO". */
 void job_count_request(struct store_job *j, const char *code, uint64_t first_byte_ns, uint64_t total_ns);

@@ -149,6 +149,8 @@ int call_give(struct call *c, const char *bytes, size_t len)
     if (len > a->len - c->received)
         return err_set(&c->err, ERR_CORRUPT, "more than the %" PRIu64 " bytes that were asked for came", a->len);
     int r = a->on_data(c->job.ctx, bytes, len);
+    c->job.moved = true;
+    c->job.paused = r == WEB_PAUSE;
     if (r == 0)
         c->received += len;
     else if (r < 0)
@@ -251,6 +253,7 @@ static void submit(struct call *c)
         .on_done = on_done,
     };
     c->web = web_submit(c->job.worker->web, &request);
+    job_asked(&c->job);
 }
 
 void call_stop(struct store_job *j)

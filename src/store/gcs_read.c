@@ -85,8 +85,8 @@ static int head_get(struct call *c, struct err *err)
     if (a->object.generation && generation && generation != a->object.generation)
         return changed(c, generation);
     int r = check_range(c, web_status(c->web), err);
-    if (r == 0 && a->on_head)
-        a->on_head(c->job.ctx, &c->job.reply.object);
+    if (r == 0)
+        job_answered(&c->job);
     return r;
 }
 

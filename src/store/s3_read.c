@@ -143,8 +143,8 @@ static int head_get(struct call *c, struct err *err)
     if (a->object.etag.len && etag.len && !str_eq(a->object.etag, etag)) /* a store that ignores If-Match */
         return changed(c, etag);
     int r = check_length(c, status, err);
-    if (r == 0 && a->on_head)
-        a->on_head(c->job.ctx, &c->job.reply.object);
+    if (r == 0)
+        job_answered(&c->job);
     return r;
 }
 

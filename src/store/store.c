@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/store.h"
 #include "backend.h"
+#include "hedge.h"
+#include "race.h"
 #include "telemetry.h"
 #include "util/clock.h"
 #include <assert.h>
@@ -40,6 +42,7 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     s->ca_file = o->ca_file && !s->ca ? str_dup(str_of(o->ca_file)) : NULL;
     s->retry = with_defaults(o->retry);
     s->telemetry = telemetry_new(s->backend->scheme);
+    s->hedge = xcalloc(1, sizeof *s->hedge);
     r = s->backend->open(s, o, &uri, err);
     if (r < 0)
         return r;
@@ -53,6 +56,7 @@ void store_free(struct store *s)
         return;
     s->backend->close(s);
     telemetry_free(s->telemetry);
+    free(s->hedge);
     free(s->bucket);
     free(s->prefix);
     free(s->ca_file);
@@ -166,8 +170,19 @@ static struct store_job *job_new(struct store *s, struct worker *w, enum job_op 
     return j;
 }
 
+struct store_job *job_again(const struct store_job *j)
+{
+    struct store_job *second = job_new(j->store, j->worker, j->op, &j->args);
+    second->ctx = j->ctx;
+    second->on_done = j->on_done;
+    second->began_ns = j->began_ns;
+    second->second = true;
+    return second;
+}
+
 static void job_free(struct store_job *j)
 {
+    j->store->backend->release(j);
     if (j->args.part_count)
         free((void *)(uintptr_t)j->args.parts);
     free(j->words);
@@ -184,7 +199,8 @@ static void answer(struct store_job *j)
                              r->code < 0 ? STR_NULL : j->next_token);
     else if (j->on_done)
         j->on_done(j->ctx, r);
-    j->store->backend->release(j);
+    if (j->rival)
+        job_free(j->rival);
     job_free(j);
 }
 
@@ -193,7 +209,7 @@ static void fire_answer(struct timer *t)
     answer(container_of(t, struct store_job, timer));
 }
 
-static void attempt(struct store_job *j)
+void job_attempt(struct store_job *j)
 {
     unsigned requests = j->reply.requests;
     j->reply = (struct store_reply){.requests = requests};
@@ -207,7 +223,16 @@ static void attempt(struct store_job *j)
 
 static void fire_attempt(struct timer *t)
 {
-    attempt(container_of(t, struct store_job, timer));
+    job_attempt(container_of(t, struct store_job, timer));
+}
+
+static void give_up(struct store_job *j)
+{
+    char name[JOB_NAME_MAX];
+    err_set(&j->reply.err, ERR_TIMEOUT, "%s: the answer stands still in its middle", job_name(j, name));
+    j->reply.code = err_advise(&j->reply.err, 1612, "it is asked for again while attempts are left");
+    j->reply.may_retry = true;
+    telemetry_hedge(j->store->telemetry, "given_up");
 }
 
 void job_done(struct store_job *j)
@@ -215,11 +240,16 @@ void job_done(struct store_job *j)
     uint64_t delay_ns;
     assert(j->running);
     j->running = false;
+    loop_timer_cancel(j->worker->loop, &j->watch);
+    if (j->reply.slow_down)
+        hedge_slow_down(j->store->hedge, clock_now_ns());
     /* A read that was called back has no use for its answer; a write that was done all the same says so. */
     if (j->cancelled && (j->reply.code < 0 || j->op <= JOB_LIST)) {
         j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cancelled");
         j->reply.may_retry = false;
     }
+    if (j->gave_up && j->reply.code < 0)
+        give_up(j);
     if (j->op != JOB_GET &&
         store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns)) {
         telemetry_retry(j->store->telemetry, &j->reply);
@@ -228,7 +258,10 @@ void job_done(struct store_job *j)
         loop_timer_set(j->worker->loop, &j->timer, delay_ns);
         return;
     }
-    if (!j->starting) {
+    bool at_once = !j->starting;
+    if (j->rival && !(j = race_settle(j)))
+        return;
+    if (at_once) {
         answer(j);
         return;
     }
@@ -246,16 +279,18 @@ void job_count_request(struct store_job *j, const char *code, uint64_t first_byt
     j->reply.requests++;
     j->reply.first_byte_ns = first_byte_ns;
     telemetry_request(j->store->telemetry, j->op, code, first_byte_ns, total_ns);
+    if (j->op == JOB_GET && (first_byte_ns || j->lost))
+        hedge_answered(j->store->hedge, first_byte_ns ? first_byte_ns : total_ns);
 }
 
 static struct store_job *submit(struct store_job *j)
 {
     assert(loop_is_mine(j->worker->loop));
-    attempt(j);
+    job_attempt(j);
     return j;
 }
 
-void store_cancel(struct store_job *j)
+void job_call_off(struct store_job *j)
 {
     if (j->cancelled)
         return;
@@ -272,10 +307,25 @@ void store_cancel(struct store_job *j)
     }
 }
 
-void store_resume(struct store_job *j)
+void store_cancel(struct store_job *j)
 {
+    if (j->rival)
+        job_call_off(j->rival);
+    job_call_off(j);
+}
+
+static void resume(struct store_job *j)
+{
+    j->paused = false;
     if (j->running)
         j->store->backend->resume(j);
+}
+
+void store_resume(struct store_job *j)
+{
+    if (j->rival)
+        resume(j->rival);
+    resume(j);
 }
 
 bool store_retry_delay(const struct store *s, const struct store_reply *r, unsigned attempts, uint64_t elapsed_ns,
@@ -287,6 +337,7 @@ bool store_retry_delay(const struct store *s, const struct store_reply *r, unsig
         max_u64(clock_backoff_ns(attempts, s->retry.backoff_base_ns, s->retry.backoff_cap_ns), r->retry_after_ns);
     if (elapsed_ns + delay > s->retry.elapsed_max_ns)
         return false;
+    hedge_retried(s->hedge);
     *ret_delay_ns = delay;
     return true;
 }

@@ -5,7 +5,8 @@
  * submitted it, on_done exactly once and last.
  *
  * Everything but a GET is tried again here, by one policy (store_retry_delay). A GET is one attempt: its caller has
- * the half-filled buffer and the running hash to start over with, and asks store_retry_delay itself. */
+ * the half-filled buffer and the running hash to start over with, and asks store_retry_delay itself. One whose first
+ * byte takes longer than those of 99 in 100 is asked for a second time, of a hundred at most one (hedge.h). */
 #pragma once
 
 #include "io/rate.h"
@@ -76,6 +77,7 @@ struct store_reply {
     uint64_t first_byte_ns;
     uint64_t total_ns;
     unsigned requests; /* HTTP requests this job made, attempts and side requests included */
+    bool hedged;       /* a GET that did not answer and was asked for twice: one of the two answers is this one */
     unsigned skipped;  /* list, file://: names on this page that are no objects (links that lead out of the folder or to
                           nothing or to a folder; sockets, pipes, devices) */
 };

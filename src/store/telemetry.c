@@ -7,6 +7,7 @@ struct telemetry {
     const char *scheme;
     struct metric *requests;
     struct metric *retries;
+    struct metric *hedges;
     /* Written once per operation at open: looking a series up takes the family's lock. */
     struct metric_series *ok[JOB_OPS];      /* code 200 */
     struct metric_series *partial[JOB_OPS]; /* code 206 */
@@ -22,6 +23,9 @@ struct telemetry *telemetry_new(const char *scheme)
                              "scheme,method,code", NULL);
     t->retries = metric_new(METRIC_COUNTER, "cistern_object_retries_total", "Requests made again, by why.",
                             "scheme,reason", NULL);
+    t->hedges = metric_new(METRIC_COUNTER, "cistern_object_hedges_total",
+                           "GETs that were asked for twice, by what became of the second, or given up half-way.",
+                           "scheme,result", NULL);
     struct metric *seconds =
         metric_new(METRIC_HISTOGRAM, "cistern_object_request_seconds", "Time of a request to an object store.",
                    "scheme,method", metric_buckets_request);
@@ -53,6 +57,11 @@ void telemetry_request(struct telemetry *t, enum job_op op, const char *code, ui
     metric_observe(t->seconds[op], (double)total_ns / (double)NS_PER_SECOND);
     if (first_byte_ns)
         metric_observe(t->first_byte[op], (double)first_byte_ns / (double)NS_PER_SECOND);
+}
+
+void telemetry_hedge(struct telemetry *t, const char *result)
+{
+    metric_add(metric_series(t->hedges, t->scheme, result), 1);
 }
 
 void telemetry_retry(struct telemetry *t, const struct store_reply *why)

@@ -13,4 +13,5 @@ void telemetry_free(struct telemetry *t); /* NULL is fine */
 /* One request: `code` is the HTTP status as text, or the name of an error where none came. */
 void telemetry_request(struct telemetry *t, enum job_op op, const char *code, uint64_t first_byte_ns,
                        uint64_t total_ns);
+void telemetry_hedge(struct telemetry *t, const char *result); /* "won", "lost", "failed", "given_up" */
 void telemetry_retry(struct telemetry *t, const struct store_reply *why);

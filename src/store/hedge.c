@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hedge.h"
+#include "util/clock.h"
+
+enum {
+    SAMPLES_LEAST = 100,    /* of fewer there is no 99th percentile */
+    SAMPLES_MOST = 8192,    /* then they count half */
+    LOOK_EVERY = 64,        /* samples: the sum over all buckets is not taken at each request */
+    BUCKET_SHIFT = 16,      /* 65 us */
+    COST = 100,             /* of a request, in what a GET pays in: 1 % */
+    PURSE_MOST = 20 * COST, /* an hour without trouble does not pay for a storm */
+    RESERVE = 5 * COST,     /* for who has waited longest */
+};
+
+/* Below this the wait is our own scheduling as often as the server's. */
+#define WAIT_LEAST_NS (50 * NS_PER_MS)
+#define QUIET_NS (10 * NS_PER_SECOND)
+
+static unsigned bucket_of(uint64_t ns)
+{
+    uint64_t n = (ns >> BUCKET_SHIFT) + 4; /* at least three bits: the octave and the two below its top */
+    unsigned top = 63U - (unsigned)__builtin_clzll(n);
+    unsigned bucket = (top - 2) * 4 + (unsigned)((n >> (top - 2)) & 3);
+    return bucket < HEDGE_BUCKETS ? bucket : HEDGE_BUCKETS - 1;
+}
+
+static uint64_t bucket_end_ns(unsigned bucket)
+{
+    return (((4 + (uint64_t)(bucket & 3) + 1) << (bucket / 4)) - 4) << BUCKET_SHIFT;
+}
+
+static void look(struct hedge *h)
+{
+    uint64_t total = 0, seen = 0;
+    for (unsigned i = 0; i < HEDGE_BUCKETS; i++)
+        total += atomic_load_explicit(&h->counts[i], memory_order_relaxed);
+    unsigned at = 0;
+    for (; at + 1 < HEDGE_BUCKETS; at++) {
+        seen += atomic_load_explicit(&h->counts[at], memory_order_relaxed);
+        if (seen * 100 >= total * 99)
+            break;
+    }
+    uint64_t wait = bucket_end_ns(at);
+    atomic_store(&h->wait_ns, wait > WAIT_LEAST_NS ? wait : WAIT_LEAST_NS);
+}
+
+/* What another thread counts meanwhile may be lost: of thousands, one. */
+static void halve(struct hedge *h)
+{
+    for (unsigned i = 0; i < HEDGE_BUCKETS; i++)
+        atomic_store(&h->counts[i], atomic_load(&h->counts[i]) / 2);
+    atomic_store(&h->samples, SAMPLES_MOST / 2);
+}
+
+void hedge_answered(struct hedge *h, uint64_t first_ns)
+{
+    atomic_fetch_add_explicit(&h->counts[bucket_of(first_ns)], 1, memory_order_relaxed);
+    uint32_t samples = atomic_fetch_add_explicit(&h->samples, 1, memory_order_relaxed) + 1;
+    if (samples >= SAMPLES_LEAST && samples % LOOK_EVERY == 0)
+        look(h);
+    if (samples == SAMPLES_MOST)
+        halve(h);
+}
+
+static void pay(struct hedge *h, int32_t change)
+{
+    int32_t before = atomic_load_explicit(&h->purse, memory_order_relaxed), after;
+    do {
+        after = before + change;
+        after = after < 0 ? 0 : after > PURSE_MOST ? PURSE_MOST : after;
+    } while (
+        !atomic_compare_exchange_weak_explicit(&h->purse, &before, after, memory_order_relaxed, memory_order_relaxed));
+}
+
+void hedge_sent(struct hedge *h)
+{
+    pay(h, 1);
+}
+
+void hedge_retried(struct hedge *h)
+{
+    pay(h, -COST);
+}
+
+void hedge_slow_down(struct hedge *h, uint64_t now_ns)
+{
+    atomic_store(&h->quiet_until_ns, now_ns + QUIET_NS);
+}
+
+uint64_t hedge_wait_ns(const struct hedge *h)
+{
+    return atomic_load_explicit(&h->wait_ns, memory_order_relaxed);
+}
+
+bool hedge_take(struct hedge *h, uint64_t now_ns, uint64_t waited_ns)
+{
+    /* One GET in a hundred waits longer than its 99th percentile though nothing is wrong. Those may have what is left
+     * over, not what keeps somebody from waiting for a timeout. */
+    uint64_t wait = hedge_wait_ns(h);
+    int32_t needed = waited_ns >= 4 * wait ? COST : RESERVE;
+    int32_t before = atomic_load(&h->purse);
+    if (wait == 0 || waited_ns < wait || now_ns < atomic_load(&h->quiet_until_ns))
+        return false;
+    do
+        if (before < needed)
+            return false;
+    while (!atomic_compare_exchange_weak(&h->purse, &before, before - COST));
+    return true;
+}

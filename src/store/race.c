@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "race.h"
+#include "hedge.h"
+#include "telemetry.h"
+#include "util/clock.h"
+
+/* An answer that has begun stands still when nothing came in so many waits for a first byte, or in so long: a lost
+ * packet alone may take a second. */
+enum { STILL_WAITS = 4 };
+#define STILL_LEAST_NS (2 * NS_PER_SECOND)
+
+static void set_timer(struct store_job *j)
+{
+    uint64_t wait = hedge_wait_ns(j->store->hedge);
+    if (j->answered)
+        wait = max_u64(STILL_WAITS * wait, STILL_LEAST_NS);
+    loop_timer_set(j->worker->loop, &j->watch, wait ? wait : NS_PER_SECOND);
+}
+
+static void ask_again(struct store_job *j)
+{
+    struct store_job *second = job_again(j);
+    second->rival = j;
+    j->rival = second;
+    job_attempt(second);
+}
+
+static void fire(struct timer *t)
+{
+    struct store_job *j = container_of(t, struct store_job, watch);
+    struct hedge *h = j->store->hedge;
+    uint64_t now = loop_now_ns(j->worker->loop);
+    bool still = j->answered && !j->moved && !j->paused;
+    bool capped = j->args.rate && rate_is_spent(j->args.rate, now);
+    j->moved = false;
+    if (!j->running || j->cancelled || j->rival)
+        return;
+    if (!capped && (still || !j->answered) && hedge_take(h, now, now - j->asked_ns)) {
+        if (still) {
+            j->gave_up = true;
+            j->store->backend->stop(j);
+        } else
+            ask_again(j);
+        return;
+    }
+    set_timer(j);
+}
+
+void job_asked(struct store_job *j)
+{
+    if (j->op != JOB_GET || j->rival)
+        return;
+    j->asked_ns = loop_now_ns(j->worker->loop);
+    hedge_sent(j->store->hedge);
+    j->watch.fire = fire;
+    set_timer(j);
+}
+
+void job_answered(struct store_job *j)
+{
+    struct store_job *rival = j->rival;
+    j->answered = true;
+    if (!rival)
+        set_timer(j);
+    else if (!rival->is_over) {
+        rival->lost = true;
+        job_call_off(rival);
+    }
+    if (j->args.on_head)
+        j->args.on_head(j->ctx, &j->reply.object);
+}
+
+struct store_job *race_settle(struct store_job *j)
+{
+    struct store_job *rival = j->rival;
+    j->is_over = true;
+    if (!rival->is_over)
+        return NULL; /* a failure waits: the other one may do better */
+    struct store_job *told = j->lost ? rival : rival->lost ? j : j->second ? rival : j;
+    told->reply.requests = j->reply.requests + rival->reply.requests;
+    told->reply.hedged = true;
+    telemetry_hedge(j->store->telemetry, told->reply.code < 0 ? "failed" : told->second ? "won" : "lost");
+    return told;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hedge.h"
+#include "unit.h"
+#include "util/clock.h"
+
+#define MS NS_PER_MS
+
+static void answered(struct hedge *h, unsigned times, uint64_t ns)
+{
+    for (unsigned i = 0; i < times; i++) {
+        hedge_sent(h);
+        hedge_answered(h, ns);
+    }
+}
+
+static void of_few_answers_nothing_is_concluded(void **state)
+{
+    (void)state;
+    struct hedge h = {0};
+    answered(&h, 99, 10 * MS);
+    assert_int_equal(hedge_wait_ns(&h), 0);
+    answered(&h, 1000, 10 * MS);
+    assert_true(hedge_wait_ns(&h) > 0);
+    struct hedge rich = {.purse = 1000};
+    assert_false(hedge_take(&rich, 1, UINT64_MAX / 8));
+}
+
+static void the_wait_is_the_99th_percentile_and_a_fifth_at_the_most(void **state)
+{
+    (void)state;
+    struct hedge h = {0};
+    for (int i = 0; i < 64; i++) {
+        answered(&h, 98, 100 * MS);
+        answered(&h, 2, 400 * MS);
+    }
+    assert_in_range(hedge_wait_ns(&h), 400 * MS, 500 * MS);
+    struct hedge few = {0};
+    for (int i = 0; i < 64; i++) {
+        answered(&few, 199, 100 * MS);
+        answered(&few, 1, 400 * MS);
+    }
+    assert_in_range(hedge_wait_ns(&few), 100 * MS, 125 * MS);
+}
+
+static void any_duration_has_its_place(void **state)
+{
+    (void)state;
+    for (uint64_t ns = 1; ns < UINT64_C(1) << 62; ns *= 3) {
+        struct hedge h = {0};
+        answered(&h, 128, ns);
+        uint64_t most = 275 * NS_PER_SECOND;
+        assert_in_range(hedge_wait_ns(&h), ns < most ? ns : most / 2, (ns < most ? ns : most) * 5 / 4 + 51 * MS);
+    }
+}
+
+static void a_wait_is_never_as_short_as_our_own_delays(void **state)
+{
+    (void)state;
+    struct hedge h = {0};
+    answered(&h, 1000, 1 * MS);
+    assert_int_equal(hedge_wait_ns(&h), 50 * MS);
+}
+
+static void it_follows_a_store_that_becomes_slower(void **state)
+{
+    (void)state;
+    struct hedge h = {0};
+    answered(&h, 100000, 60 * MS);
+    assert_in_range(hedge_wait_ns(&h), 60 * MS, 75 * MS);
+    answered(&h, 1000, 600 * MS);
+    assert_in_range(hedge_wait_ns(&h), 600 * MS, 750 * MS);
+}
+
+static unsigned taken(struct hedge *h, unsigned tries, uint64_t waited)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < tries; i++)
+        n += hedge_take(h, 1, waited);
+    return n;
+}
+
+static void it_is_one_in_a_hundred_at_the_most(void **state)
+{
+    (void)state;
+    struct hedge h = {0};
+    unsigned all = 0;
+    for (unsigned i = 0; i < 20000; i++) {
+        answered(&h, 1, 100 * MS);
+        all += taken(&h, 1, 10 * NS_PER_SECOND);
+    }
+    assert_in_range(all, 190, 200);
+}
+
+static void what_was_not_used_is_saved_up_to_twenty(void **state)
+{
+    (void)state;
+    struct hedge h = {0};
+    answered(&h, 1000000, 100 * MS);
+    assert_int_equal(taken(&h, 100, 10 * NS_PER_SECOND), 20);
+}
+
+static void the_last_ones_are_for_who_waits_longest(void **state)
+{
+    (void)state;
+    struct hedge h = {0};
+    answered(&h, 1000, 100 * MS);
+    assert_int_equal(taken(&h, 100, 50 * MS), 0); /* not yet at its time */
+    assert_int_equal(taken(&h, 100, 150 * MS), 6);
+    assert_int_equal(taken(&h, 100, 700 * MS), 4);
+}
+
+static void retries_take_from_the_same_purse(void **state)
+{
+    (void)state;
+    struct hedge h = {0};
+    answered(&h, 1000, 100 * MS);
+    for (int i = 0; i < 50; i++)
+        hedge_retried(&h);
+    assert_int_equal(taken(&h, 10, 10 * NS_PER_SECOND), 0);
+    answered(&h, 100, 100 * MS);
+    assert_int_equal(taken(&h, 10, 10 * NS_PER_SECOND), 1);
+}
+
+static void a_store_that_asks_for_less_is_not_asked_twice_for_ten_seconds(void **state)
+{
+    (void)state;
+    struct hedge h = {0};
+    answered(&h, 1000, 100 * MS);
+    hedge_slow_down(&h, NS_PER_SECOND);
+    assert_false(hedge_take(&h, 10 * NS_PER_SECOND, 5 * NS_PER_SECOND));
+    assert_true(hedge_take(&h, 11 * NS_PER_SECOND, 5 * NS_PER_SECOND));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_few_answers_nothing_is_concluded),
+        cmocka_unit_test(the_wait_is_the_99th_percentile_and_a_fifth_at_the_most),
+        cmocka_unit_test(any_duration_has_its_place),
+        cmocka_unit_test(a_wait_is_never_as_short_as_our_own_delays),
+        cmocka_unit_test(it_follows_a_store_that_becomes_slower),
+        cmocka_unit_test(it_is_one_in_a_hundred_at_the_most),
+        cmocka_unit_test(what_was_not_used_is_saved_up_to_twenty),
+        cmocka_unit_test(the_last_ones_are_for_who_waits_longest),
+        cmocka_unit_test(retries_take_from_the_same_purse),
+        cmocka_unit_test(a_store_that_asks_for_less_is_not_asked_twice_for_ten_seconds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
