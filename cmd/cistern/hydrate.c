@@ -30,7 +30,7 @@ static struct {
     const char *volume;
     struct opt_list include, exclude, priority;
     bool dry_run, fresh, resume, fail_if_empty, fsync, no_uring, no_direct;
-    const char *verify;
+    const char *verify, *shard;
     uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns, stall_ns;
 } flags;
 
@@ -38,6 +38,7 @@ static const struct opt table[] = {
     {"include", 0, OPT_LIST, &flags.include, "GLOB", "only what matches (again for more; ** crosses slashes)"},
     {"exclude", 0, OPT_LIST, &flags.exclude, "GLOB", "nothing that matches; wins over --include"},
     {"priority", 0, OPT_LIST, &flags.priority, "GLOB", "fetch these first, in the order given"},
+    {"shard", 0, OPT_TEXT, &flags.shard, "I/N", "only this part of N that have the same bytes: 0/4, 1/4, 2/4 or 3/4"},
     {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "list and count, fetch nothing"},
     {"resume", 0, OPT_FLAG, &flags.resume, NULL, "continue an earlier run (the default); --no-resume starts over"},
     {"verify", 0, OPT_TEXT, &flags.verify, "HOW", "auto (the strongest checksum there is), size or none"},
@@ -126,6 +127,14 @@ static int parse_verify(const char *text, enum hydrate_verify *ret, struct err *
     return text ? err_set(err, ERR_INVALID, "--verify is auto, size or none, not '%s'", text) : 0;
 }
 
+static int parse_shard(const char *text, struct shard *ret, struct err *err)
+{
+    if (flags.dry_run)
+        return err_set(err, ERR_INVALID, "--dry-run counts all objects: leave --shard out");
+    int r = shard_parse(str_of(text), ret, err);
+    return r < 0 ? err_wrap(err, "--shard") : 0;
+}
+
 static int from_flags(struct run *run, const char *uri, struct err *err)
 {
     struct store_options o = store_defaults(uri);
@@ -145,6 +154,8 @@ static int from_flags(struct run *run, const char *uri, struct err *err)
                                   .durable = flags.fsync,
                                   .no_uring = flags.no_uring};
     int r = check_flags(err);
+    if (r == 0 && flags.shard)
+        r = parse_shard(flags.shard, &h->shard, err);
     if (r == 0)
         r = parse_verify(flags.verify, &h->verify, err);
     if (r == 0)
@@ -184,6 +195,7 @@ static int volume_sources(struct run *run, const struct spec *spec, struct err *
 
 static_assert((int)SPEC_PRIORITIES_MAX <= (int)HYDRATE_PRIORITIES_MAX,
               "a volume's priorities are all given to the engine");
+static_assert((int)SPEC_SHARDS_MAX <= (int)SHARDS_MAX, "as many shards as the engine deals to");
 
 static int from_volume(struct run *run, struct target **ret, struct err *err)
 {
@@ -200,6 +212,7 @@ static int from_volume(struct run *run, struct target **ret, struct err *err)
                   : spec->params.verify == VERIFY_NONE ? HYDRATE_VERIFY_NONE
                                                        : HYDRATE_VERIFY_AUTO,
         .direct = spec->params.direct_io == DIRECT_IO_OFF ? HYDRATE_DIRECT_OFF : HYDRATE_DIRECT_AUTO,
+        .shard = {(unsigned)spec->source.shard_index, (unsigned)spec->source.shard_count},
         .size_check = spec->source.size_check,
         .fresh = !flags.resume,
         .barrier_ns = flags.barrier_ns,

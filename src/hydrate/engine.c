@@ -265,6 +265,8 @@ static struct index_source source_of(const struct hydrate_options *o)
         hash_text(&hash, str_of(o->sources[i].sub_path));
         hash_filter(&hash, o->sources[i].filter);
     }
+    if (o->shard.count > 1)
+        hash_update(&hash, &o->shard, sizeof o->shard);
     hash_end(&hash, &d);
     hash_done(&hash);
     memcpy(s.digest, d.bytes, sizeof s.digest);
@@ -276,7 +278,8 @@ static int open_index(struct hydrate *h, struct err *err)
     struct index_source source = source_of(&h->o);
     int state = h->target->state;
     int r = index_open(state, &source, true, &h->index, err);
-    if (r == -ERR_NOT_FOUND)
+    /* A shard that was not dealt to its end holds objects that no other one may count on: it is dealt anew. */
+    if (r == -ERR_NOT_FOUND && h->o.shard.count <= 1)
         r = index_resume(state, &source, &h->index, err);
     if (r != -ERR_NOT_FOUND)
         return r;

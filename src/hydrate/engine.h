@@ -3,6 +3,7 @@
  * home: made, waited for and freed by one thread (main); the functions that others may call say so. */
 #pragma once
 
+#include "hydrate/shard.h"
 #include "hydrate/status.h"
 #include "hydrate/target.h"
 #include "store/store.h"
@@ -33,9 +34,10 @@ struct hydrate_options {
     enum hydrate_verify verify;
     enum hydrate_direct direct;
     uint64_t errors_max; /* objects that may fail before the run gives up; 0: 1,000 */
-    bool size_check;     /* hold the running total against the space */
-    bool fresh;          /* forget an earlier run */
-    uint64_t stall_ns;   /* a request that gets next to nothing for so long is asked again; 0: 30 s */
+    struct shard shard; /* of the objects that were wanted, this run's part; nothing is fetched before all are listed */
+    bool size_check;    /* hold the running total against the space */
+    bool fresh;         /* forget an earlier run */
+    uint64_t stall_ns;  /* a request that gets next to nothing for so long is asked again; 0: 30 s */
     uint64_t barrier_ns; /* how much of its time a power loss may cost the run; 0: 15 s */
     bool durable;        /* return only when a power loss can take nothing; always so for volumes */
     bool no_uring;

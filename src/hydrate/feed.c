@@ -92,6 +92,13 @@ static void count_need(struct hydrate *h, uint64_t size_bytes)
     h->feed.need_files++;
 }
 
+int feed_count(struct hydrate *h, uint64_t size_bytes, struct err *err)
+{
+    count_need(h, size_bytes);
+    bool fits = h->feed.need_bytes <= h->feed.space_bytes && h->feed.need_files <= h->feed.space_files;
+    return h->o.size_check && !fits ? too_large(h, err) : 0;
+}
+
 static int add_object(struct hydrate *h, const struct object *o, struct err *err)
 {
     struct str rest = str_from(o->key, h->feed.strip), sub = sub_path_of(current(h));
@@ -113,10 +120,8 @@ static int add_object(struct hydrate *h, const struct object *o, struct err *err
                             .digest = o->digest,
                             .rank = rank_of(h, rest),
                             .source = (uint16_t)(h->feed.source | (h->feed.single ? SOURCE_SINGLE : 0))};
-    int r = index_add(h->index, &e, &is_new, err);
-    if (r == 0 && is_new)
-        count_need(h, o->size_bytes);
-    return r;
+    int r = index_add(h->feed.all ? h->feed.all : h->index, &e, &is_new, err);
+    return r == 0 && is_new && !h->feed.all ? feed_count(h, o->size_bytes, err) : r;
 }
 
 static int add_page(struct hydrate *h, const struct object *objects, size_t count, bool sorted, struct err *err)
@@ -127,9 +132,7 @@ static int add_page(struct hydrate *h, const struct object *objects, size_t coun
             return r;
     }
     /* Of several prefixes the later ones may bring smaller paths. */
-    int r = index_flush(h->index, sorted && h->o.source_count == 1, err);
-    bool fits = h->feed.need_bytes <= h->feed.space_bytes && h->feed.need_files <= h->feed.space_files;
-    return r == 0 && h->o.size_check && !fits ? too_large(h, err) : r;
+    return index_flush(h->feed.all ? h->feed.all : h->index, sorted && h->o.source_count == 1, err);
 }
 
 static int on_page(void *ctx, const struct object *objects, size_t count, bool sorted_so_far)
@@ -162,9 +165,13 @@ static void listing_is_over(struct hydrate *h)
 static void finish_run(struct work *w)
 {
     struct hydrate *h = container_of(w, struct hydrate, feed.finish);
+    struct err err;
     h->feed.err.code = 0;
-    if (index_finish(h->index, &h->feed.err) == 0)
-        h->feed.err.code = 0;
+    int r = h->feed.all ? deal(h, &err) : 0;
+    if (r == 0)
+        r = index_finish(h->index, &err);
+    if (r < 0)
+        h->feed.err = err;
 }
 
 static void finish_over(struct work *w)
@@ -326,11 +333,14 @@ int feed_prepare(struct hydrate *h, struct err *err)
     sbuf_init(&h->feed.path, 1 << 20);
     h->feed.next.deliver = deliver_next;
     int r = target_space(h->target, &h->feed.space_bytes, &h->feed.space_files, &h->feed.block, err);
+    if (r == 0)
+        r = deal_prepare(h, err);
     return r == 0 ? count_known(h, err) : r;
 }
 
 void feed_done(struct hydrate *h)
 {
+    index_free(h->feed.all);
     sbuf_done(&h->feed.prefix);
     sbuf_done(&h->feed.path);
 }

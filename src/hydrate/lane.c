@@ -33,7 +33,9 @@ static int take_unit(struct hydrate *h, struct unit *ret, struct err *err)
     int r;
     *ret = (struct unit){0};
     pthread_mutex_lock(&h->lock);
-    if (large_take_part(h, &ret->large, &ret->part)) {
+    if (h->o.shard.count > 1 && !h->listing_over) {
+        r = 0; /* what is dealt so far is not durable yet, and may be dealt otherwise after a crash */
+    } else if (large_take_part(h, &ret->large, &ret->part)) {
         r = 1;
     } else if (h->second_round) {
         r = h->deferred_next < h->deferred_count;

@@ -165,7 +165,8 @@ struct hydrate {
     struct {
         pthread_mutex_t lock;
         struct listing *listing;
-        size_t source; /* that is being listed */
+        size_t source;     /* that is being listed */
+        struct index *all; /* owned; of a shard, while it lasts: what all shards have together */
         struct sbuf prefix;
         struct sbuf path;
         size_t strip; /* bytes of a key that are not part of the path */
@@ -219,6 +220,13 @@ must_check int feed_prepare(struct hydrate *h, struct err *err);
 void feed_start(struct hydrate *h);  /* driver */
 void feed_cancel(struct hydrate *h); /* any thread */
 void feed_done(struct hydrate *h);
+
+/* deal.c: a shard's listing goes into a catalog beside the run's, which takes its part of it when all is listed. */
+must_check int deal_prepare(struct hydrate *h, struct err *err);
+must_check int deal(struct hydrate *h, struct err *err); /* blocks */
+
+/* Counts an object of the run against the space. ERR_NO_SPACE (CIS1510): it does not fit. */
+must_check int feed_count(struct hydrate *h, uint64_t size_bytes, struct err *err);
 enum { SOURCE_SINGLE = 0x8000 }; /* bit of index_entry.source: the URI named this very object */
 
 /* lane.c */

@@ -124,6 +124,8 @@ static int check_source(const struct spec *s, struct err *err)
     }
     if (src->priority.count > SPEC_PRIORITIES_MAX)
         return contradiction(err, "'priority' has more than 32 patterns", "32 are allowed: leave out the last ones");
+    if (src->shard_index >= src->shard_count)
+        return contradiction(err, "'shard.index' is not below 'shard.count'", "of four shards the last one is 3");
     if (src->retry_backoff_base_ns > src->retry_backoff_cap_ns)
         return contradiction(err, "'retry.backoffBase' is longer than 'retry.backoffCap'", "swap them");
     return 0;

@@ -12,10 +12,11 @@
 #include "util/str.h"
 
 enum {
-    SPEC_VERSION = 1,                    /* of volume.json; a newer one is refused (CIS2004), never guessed at */
-    SPEC_JSON_MAX = 1 << 20,             /* bytes of volume.json */
-    SPEC_LIST_MAX = 256,                 /* patterns of a list */
-    SPEC_PRIORITIES_MAX = 32,            /* patterns of `priority` */
+    SPEC_VERSION = 1,         /* of volume.json; a newer one is refused (CIS2004), never guessed at */
+    SPEC_JSON_MAX = 1 << 20,  /* bytes of volume.json */
+    SPEC_LIST_MAX = 256,      /* patterns of a list */
+    SPEC_PRIORITIES_MAX = 32, /* patterns of `priority` */
+    SPEC_SHARDS_MAX = 1024,
     SPEC_SOURCES_MAX = 64,               /* entries of `sources` */
     SPEC_TEXT_MAX = 4096,                /* bytes of any one string ... */
     SPEC_PEM_MAX = 32 << 10,             /* ... but of a list of certificates */
@@ -114,6 +115,8 @@ struct spec_source {
     bool layout_control_dir;
     bool layout_strip_prefix;
     struct spec_list priority;
+    uint64_t shard_index;
+    uint64_t shard_count; /* 1: all objects */
     bool size_check;
     bool suspend;
 };

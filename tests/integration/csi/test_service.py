@@ -84,7 +84,7 @@ def test_what_is_not_offered_is_refused(driver):
         code, _ = driver.client.fails("CreateVolume", name="a", **fields)
         assert code == Code.INVALID_ARGUMENT
     for key, value in (("hydration", "lazy"), ("export.trigger", "OnRelease,OnClose"), ("suspend", "true"),
-                       ("identity.method", "irsa"), ("shard.index", "0")):
+                       ("identity.method", "irsa"), ("shard.indexFrom", "podLabel")):
         code, text = driver.client.fails("CreateVolume", name="a", volume_capabilities=[capability()],
                                          parameters={key: value})
         assert code == Code.INVALID_ARGUMENT and key in text and "CIS2003" in text

@@ -45,7 +45,7 @@ static void what_is_not_served_is_said_and_not_dropped(void **state)
 {
     (void)state;
     static const char *const later[][2] = {
-        {"{\"uri\":\"s3://b/\",\"shard\":{\"index\":1,\"count\":4}}", "shard.index"},
+        {"{\"uri\":\"s3://b/\",\"shard\":{\"indexFrom\":\"podLabel\",\"count\":4}}", "shard.indexFrom"},
         {"{\"uri\":\"s3://b/\",\"unpack\":[{\"glob\":\"*.zst\",\"codec\":\"zstd\"}]}", "unpack"},
         {"{\"uri\":\"s3://b/\",\"restore\":{\"uri\":\"s3://c/\"}}", "restore.uri"},
         {"{\"uri\":\"s3://b/\",\"maxAge\":\"1h\"}", "maxAge"},

@@ -171,7 +171,7 @@ static void what_is_not_served_yet_is_said_so(void **state)
     (void)state;
     auto_spec s = spec_new();
     struct err err;
-    assert_int_equal(set(s, "shard.index", "0", &err), -ERR_INVALID);
+    assert_int_equal(set(s, "shard.indexFrom", "podLabel", &err), -ERR_INVALID);
     assert_int_equal(err.id, 2003);
 }
 
