@@ -33,7 +33,7 @@ struct controller {
     struct kube *kube;
     struct kube_lease *lease;
     struct kube_events *events;
-    struct kube_informer *volumes, *pools, *nodes;
+    struct kube_informer *volumes, *pvs, *pools, *nodes;
     struct control *control;
     struct populate *populate;
     struct broker *broker;
@@ -54,6 +54,13 @@ static void volume_changed(void *ctx, struct str name, const json *volume)
     struct controller *c = ctx;
     control_volume_changed(c->control, name);
     populate_volume_changed(c->populate, name, volume);
+}
+
+static void pv_changed(void *ctx, struct str name, const json *pv)
+{
+    struct controller *c = ctx;
+    (void)name;
+    populate_pv_changed(c->populate, pv);
 }
 
 static void node_changed(void *ctx, struct str name, const json *node)
@@ -133,6 +140,13 @@ static void watch_objects(struct controller *c)
                                             .on_deleted = volume_changed,
                                             .on_synced = synced,
                                             .on_trouble = informer_trouble};
+    struct kube_informer_options pvs = {.resource = &kube_persistent_volumes,
+                                        .indexes = {{populate_index_pv}},
+                                        .ctx = c,
+                                        .on_added = pv_changed,
+                                        .on_updated = pv_changed,
+                                        .on_deleted = pv_changed,
+                                        .on_trouble = informer_trouble};
     struct kube_informer_options pools = {.resource = &api_pools, .ctx = c, .on_trouble = informer_trouble};
     struct kube_informer_options nodes = {.resource = &kube_nodes,
                                           .transform = keep_little,
@@ -142,6 +156,7 @@ static void watch_objects(struct controller *c)
                                           .on_synced = synced,
                                           .on_trouble = informer_trouble};
     c->volumes = kube_informer_new(c->kube, &volumes);
+    c->pvs = kube_informer_new(c->kube, &pvs);
     c->pools = kube_informer_new(c->kube, &pools);
     c->nodes = kube_informer_new(c->kube, &nodes);
 }
@@ -166,6 +181,7 @@ static int open_control(struct controller *c, struct err *err)
                                 .lease = c->lease,
                                 .events = c->events,
                                 .volumes = c->volumes,
+                                .pvs = c->pvs,
                                 .pools = c->pools,
                                 .nodes = c->nodes,
                                 .namespace = str_of(flags.controller.ns),
@@ -184,6 +200,7 @@ static int open_populate(struct controller *c, struct err *err)
                                  .volumes = c->volumes,
                                  .volumes_by_claim = BY_CLAIM,
                                  .volumes_by_source = BY_SOURCE,
+                                 .pvs = c->pvs,
                                  .pools = c->pools,
                                  .nodes = c->nodes,
                                  .cross_namespace = flags.controller.cross_namespace,
@@ -323,6 +340,7 @@ static void stop(struct controller *c)
     populate_free(c->populate);
     control_free(c->control);
     kube_informer_free(c->volumes);
+    kube_informer_free(c->pvs);
     kube_informer_free(c->pools);
     kube_informer_free(c->nodes);
     kube_events_free(c->events);

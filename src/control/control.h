@@ -22,6 +22,7 @@ struct control_options {
     const struct kube_lease *lease; /* NULL: we always lead */
     struct kube_events *events;     /* NULL: nothing is told */
     struct kube_informer *volumes;  /* CisternVolumes */
+    struct kube_informer *pvs;      /* PersistentVolumes */
     struct kube_informer *pools;    /* CisternPools */
     struct kube_informer *nodes;    /* Nodes; only their names are looked at */
     struct str namespace;           /* ours, where prime claims are */

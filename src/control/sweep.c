@@ -219,28 +219,8 @@ static void names_add(struct names *n, struct str name)
     n->items[n->count++] = str_dup(name);
 }
 
-static int compare(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static void keep_ours(void *ctx, json **own_items)
-{
-    struct names *n = ctx;
-    if (!own_items) { /* the list begins again */
-        names_done(n);
-        *n = (struct names){0};
-        return;
-    }
-    for (size_t i = 0; i < json_count(*own_items); i++) {
-        const json *pv = json_item(*own_items, i);
-        if (str_eq(json_member_str(json_at(pv, "spec.csi"), "driver"), STR(NAME_DRIVER)))
-            names_add(n, json_member_str(json_at(pv, "metadata"), "name"));
-    }
-}
-
 struct walk {
-    const struct names *with_pv;
+    struct control *c;
     struct names without;
 };
 
@@ -248,9 +228,8 @@ static int keep_without(void *ctx, struct str key, const json *object)
 {
     struct walk *w = ctx;
     (void)object;
-    auto_mem char *name = str_dup(key);
-    /* Without any there is no array to look in. */
-    if (w->with_pv->count == 0 || !bsearch(&name, w->with_pv->items, w->with_pv->count, sizeof name, compare))
+    auto_json pv = kube_informer_get(w->c->o.pvs, STR_NULL, key);
+    if (!pv)
         names_add(&w->without, key);
     return 0;
 }
@@ -301,35 +280,24 @@ static void sweep_pools(struct control *c)
     names_done(&p.orphaned);
 }
 
-/* One list of PersistentVolumes, and a closer look only at the volumes that have none: few, but for those just made. */
-static int sweep_volumes(struct control *c, struct err *err)
+/* A closer look only at the volumes that have no PersistentVolume: few, but for those just made. */
+static void sweep_volumes(struct control *c)
 {
-    auto_with(names_done) struct names pvs = {0};
-    struct walk w = {.with_pv = &pvs};
-    struct err one;
+    struct walk w = {.c = c};
+    struct err err;
     uint64_t ignored;
-    struct kube_request q = {.verb = KUBE_LIST,
-                             .resource = &kube_persistent_volumes,
-                             .may_be_stale = true,
-                             .ctx = &pvs,
-                             .on_page = keep_ours};
-    int r = kube_call(c->o.kube, &q, NULL, err);
-    if (r < 0)
-        return r;
-    if (pvs.count)
-        qsort(pvs.items, pvs.count, sizeof *pvs.items, compare);
     (void)kube_informer_each(c->o.volumes, -1, STR_NULL, keep_without, &w);
     for (size_t i = 0; i < w.without.count && leads(c); i++)
-        if (look_at(c, str_of(w.without.items[i]), true, &ignored, &one) < 0)
-            log_err(LOG_WARN, "a volume could not be looked at", &one, "name", w.without.items[i], NULL);
+        if (look_at(c, str_of(w.without.items[i]), true, &ignored, &err) < 0)
+            log_err(LOG_WARN, "a volume could not be looked at", &err, "name", w.without.items[i], NULL);
     names_done(&w.without);
-    return 0;
 }
 
 int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
 {
     struct control *c = ctx;
-    if (!leads(c) || !kube_informer_has_synced(c->o.volumes) || !kube_informer_has_synced(c->o.nodes)) {
+    if (!leads(c) || !kube_informer_has_synced(c->o.volumes) || !kube_informer_has_synced(c->o.nodes) ||
+        !kube_informer_has_synced(c->o.pvs)) {
         *again_ns = leads(c) ? NS_PER_SECOND : 0;
         return 0;
     }
@@ -337,7 +305,8 @@ int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *e
         return look_at(c, key, false, again_ns, err);
     *again_ns = or_default(c->o.sweep_ns, SWEEP_NS);
     sweep_pools(c);
-    return sweep_volumes(c, err);
+    sweep_volumes(c);
+    return 0;
 }
 
 /* ---- what wakes it ----------------------------------------------------------------------------------------------- */

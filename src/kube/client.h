@@ -63,7 +63,6 @@ struct kube_request {
      * (an array, taken over with take(), or freed behind the callback) goes to on_page, and NULL when it begins again:
      * what was told until then is void. Without on_page all items are gathered in the answer's "items". */
     const char *label_selector, *field_selector;
-    bool may_be_stale;  /* from the server's cache: cheap, but perhaps older than what was seen before. KUBE_GET too */
     unsigned page_size; /* 0: 500 */
     void (*on_page)(void *ctx, json **own_items);
 

@@ -38,7 +38,7 @@ static void add_page(struct kube_job *j, struct sbuf *url)
     if (j->is_watch) {
         snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)(j->stream.lasts_ns / NS_PER_SECOND));
         wire_add_query(url, "timeoutSeconds", str_of(seconds));
-    } else if (j->request.verb == KUBE_LIST && !j->request.may_be_stale) {
+    } else if (j->request.verb == KUBE_LIST) {
         unsigned limit = j->request.page_size ? j->request.page_size : PAGE_DEFAULT;
         snprintf(seconds, sizeof seconds, "%u", limit);
         wire_add_query(url, "limit", str_of(seconds));

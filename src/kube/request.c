@@ -106,8 +106,6 @@ static void add_queries(struct sbuf *url, const struct kube_request *r, const ch
         wire_add_query(url, "labelSelector", str_of(r->label_selector));
     if (r->field_selector)
         wire_add_query(url, "fieldSelector", str_of(r->field_selector));
-    if (r->may_be_stale)
-        wire_add_query(url, "resourceVersion", STR("0"));
 }
 
 static char *delete_options(const struct kube_request *r)

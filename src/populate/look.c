@@ -76,7 +76,7 @@ int claim_pv_find(struct populate *p, struct str uid, struct str prime_volume, j
                   struct err *err)
 {
     struct pv_search s = {.uid = uid, .prime_volume = prime_volume, .err = err};
-    int r = kube_informer_each(p->pvs, 0, uid, pv_found, &s);
+    int r = kube_informer_each(p->o.pvs, p->o.pvs_by_claim, uid, pv_found, &s);
     json *found = s.own ? s.own : s.primes;
     if (found == s.own)
         json_free(s.primes);

@@ -103,7 +103,7 @@ void look_at_later(struct populate *p, char what, struct str name, uint64_t dela
 
 static bool has_synced(const struct populate *p)
 {
-    const struct kube_informer *all[] = {p->claims, p->pvs,       p->classes, p->sources,
+    const struct kube_informer *all[] = {p->claims, p->o.pvs,     p->classes, p->sources,
                                          p->jobs,   p->o.volumes, p->o.pools, p->o.nodes};
     for (size_t i = 0; i < countof(all); i++)
         if (!kube_informer_has_synced(all[i]))
@@ -195,7 +195,7 @@ static struct str pv_claim_of(const json *pv)
     return claim_target_uid(text_at(pv, "spec.claimRef.name"), &uid) ? uid : text_at(pv, "spec.claimRef.uid");
 }
 
-static void index_pv_claim(const json *pv, struct sbuf *ret)
+void populate_index_pv(const json *pv, struct sbuf *ret)
 {
     sbuf_add(ret, pv_claim_of(pv));
 }
@@ -238,12 +238,11 @@ static void claim_changed(void *ctx, struct str key, const json *claim)
     look_at(ctx, 'c', claim_uid_of(claim));
 }
 
-static void pv_changed(void *ctx, struct str key, const json *pv)
+void populate_pv_changed(struct populate *p, const json *pv)
 {
-    (void)key;
     struct str uid = pv_claim_of(pv);
-    if (uid.len)
-        look_at(ctx, 'c', uid);
+    if (p && uid.len)
+        look_at(p, 'c', uid);
 }
 
 static void job_changed(void *ctx, struct str key, const json *job)
@@ -319,13 +318,6 @@ static void watch(struct populate *p)
                                                              .on_updated = claim_changed,
                                                              .on_deleted = claim_changed,
                                                              .on_trouble = trouble});
-    p->pvs = kube_informer_new(k, &(struct kube_informer_options){.resource = &kube_persistent_volumes,
-                                                                  .indexes = {{index_pv_claim}},
-                                                                  .ctx = p,
-                                                                  .on_added = pv_changed,
-                                                                  .on_updated = pv_changed,
-                                                                  .on_deleted = pv_changed,
-                                                                  .on_trouble = trouble});
     p->classes = kube_informer_new(
         k, &(struct kube_informer_options){.resource = &kube_storage_classes, .ctx = p, .on_trouble = trouble});
     p->sources = kube_informer_new(k, &(struct kube_informer_options){.resource = &api_sources,
@@ -385,7 +377,6 @@ void populate_free(struct populate *p)
         return;
     kube_queue_free(p->queue);
     kube_informer_free(p->claims);
-    kube_informer_free(p->pvs);
     kube_informer_free(p->classes);
     kube_informer_free(p->sources);
     kube_informer_free(p->jobs);

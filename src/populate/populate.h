@@ -22,6 +22,8 @@ struct populate_options {
     struct kube_events *events;
     struct kube_informer *volumes; /* CisternVolumes, with the indexes below under these numbers */
     int volumes_by_claim, volumes_by_source;
+    struct kube_informer *pvs; /* PersistentVolumes, with the index below under this number */
+    int pvs_by_claim;
     struct kube_informer *pools; /* CisternPools */
     struct kube_informer *nodes;
     bool cross_namespace; /* sources of other namespaces may be named, where a ReferenceGrant allows it */
@@ -31,6 +33,8 @@ struct populate_options {
 /* The indexes on CisternVolumes: by the uid of the target claim, and by "<namespace>/<name>" of the source. */
 void populate_index_claim(const json *volume, struct sbuf *ret_value);
 void populate_index_source(const json *volume, struct sbuf *ret_value);
+/* On PersistentVolumes: by the uid of the target claim, be it theirs or their prime claim's. */
+void populate_index_pv(const json *pv, struct sbuf *ret_value);
 
 must_check int populate_new(const struct populate_options *o, struct populate **ret, struct err *err);
 
@@ -44,3 +48,5 @@ void populate_lead(struct populate *p);
 
 /* A CisternVolume was added, changed, or has gone: its informer's callbacks say so. NULL is fine. */
 void populate_volume_changed(struct populate *p, struct str name, const json *volume);
+/* The same of a PersistentVolume. */
+void populate_pv_changed(struct populate *p, const json *pv);

@@ -32,8 +32,8 @@ enum { MEMO_SLOTS = 4096, MEMOS_MAX = 200000 };
 
 struct populate {
     struct populate_options o;
-    struct kube_informer *claims, *pvs, *classes, *sources, *jobs; /* owned */
-    struct kube_queue *queue;                                      /* owned */
+    struct kube_informer *claims, *classes, *sources, *jobs; /* owned */
+    struct kube_queue *queue;                                /* owned */
     struct metric_series *in_flight;
     struct metric *seconds;
     pthread_mutex_t lock; /* guards what follows; a memo itself is its key's */

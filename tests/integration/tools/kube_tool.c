@@ -216,7 +216,6 @@ static bool do_request(const json *line)
                                   .propagation = flag_at(line, "foreground") ? KUBE_FOREGROUND : KUBE_BACKGROUND,
                                   .label_selector = text_at(line, "labels"),
                                   .field_selector = text_at(line, "fields"),
-                                  .may_be_stale = flag_at(line, "stale"),
                                   .page_size = (unsigned)number_at(line, "page", 0),
                                   .on_page = flag_at(line, "by_page") ? on_page : NULL,
                                   .fence = flag_at(line, "fenced") ? the_lease : NULL,

@@ -40,11 +40,9 @@ static void an_objects_path_follows_from_its_resource(void **state)
     assert_wire(&(struct kube_request){.verb = KUBE_LIST,
                                        .resource = &kube_pods,
                                        .label_selector = "a/b in (c,d)",
-                                       .field_selector = "spec.nodeName=x&y",
-                                       .may_be_stale = true},
+                                       .field_selector = "spec.nodeName=x&y"},
                 "GET",
-                "https://h/api/v1/pods?labelSelector=a%2Fb%20in%20%28c%2Cd%29&fieldSelector=spec.nodeName%3Dx%26y&"
-                "resourceVersion=0",
+                "https://h/api/v1/pods?labelSelector=a%2Fb%20in%20%28c%2Cd%29&fieldSelector=spec.nodeName%3Dx%26y",
                 NULL);
 }
 
