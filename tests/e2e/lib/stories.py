@@ -100,9 +100,10 @@ class Namespace:
     def delete(self, *what):
         self.cluster.kubectl("delete", *what, "-n", self.name, "--timeout=90s")
 
-    def remove(self):
+    def remove(self, seconds=120):
         """What runs goes first: the namespace's own deletion looks again only every eight seconds."""
-        self.cluster.kubectl("delete", "deployments,jobs,pods,pvc", "--all", "-n", self.name, "--timeout=120s", timeout=150)
+        self.cluster.kubectl("delete", "deployments,jobs,pods,pvc", "--all", "-n", self.name, f"--timeout={seconds}s",
+                             timeout=seconds + 30)
         self.cluster.kubectl("delete", "namespace", self.name, "--ignore-not-found", "--wait=false")
 
 
