@@ -66,6 +66,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->error[0] = '\0';
     j->started_ns = j->moved_ns = loop_now_ns(w->loop);
     j->start_code = transfer_set(j, r, &j->start_err);
+    j->name = r->connect_to ? NULL : web_name_of(w, r->url);
     j->state = JOB_WAITING;
     j->prev = NULL;
     j->next = w->live;
@@ -119,6 +120,11 @@ static void job_end(struct web_job *j, unsigned todo)
         .body_bytes = j->received, .first_byte_ns = j->first_byte_ns, .total_ns = loop_now_ns(w->loop) - j->started_ns};
     r.code = job_outcome(j, todo, &r.err);
     r.status = j->start_code < 0 ? 0 : web_status(j);
+    if (j->is_waiting)
+        web_name_left(j);
+    if (j->state == JOB_RUNNING && j->name)
+        web_name_over(j, j->first_byte_ns > 0,
+                      !j->first_byte_ns && (todo & (TODO_SETTLE | TODO_TIMEOUT)) && !j->aborted);
     if (j->state == JOB_RUNNING)
         curl_multi_remove_handle(w->multi, j->easy);
     loop_timer_cancel(w->loop, &j->hold);
@@ -139,13 +145,25 @@ static void job_end(struct web_job *j, unsigned todo)
 static void job_start(struct web_job *j)
 {
     assert(j->state == JOB_WAITING);
+    if (web_name_waits(j))
+        return;
+    web_name_choose(j, false);
     j->state = JOB_RUNNING;
     CURLMcode r = curl_multi_add_handle(j->web->multi, j->easy);
     if (r != CURLM_OK) {
-        j->state = JOB_WAITING;
         j->start_code = err_set(&j->start_err, ERR_INTERNAL, "libcurl refused a request: %s", curl_multi_strerror(r));
         job_end(j, 0);
     }
+}
+
+/* Nothing was sent yet: the request begins again on a connection to another address. */
+static void job_go_elsewhere(struct web_job *j)
+{
+    if (j->state != JOB_RUNNING || j->head_told)
+        return;
+    curl_multi_remove_handle(j->web->multi, j->easy);
+    web_name_choose(j, true);
+    curl_multi_add_handle(j->web->multi, j->easy);
 }
 
 static void job_step(struct web_job *j)
@@ -156,6 +174,8 @@ static void job_step(struct web_job *j)
         job_end(j, todo);
     else if (todo & TODO_START)
         job_start(j);
+    else if (todo & TODO_ELSEWHERE)
+        job_go_elsewhere(j);
     else if (todo & TODO_RESUME)
         curl_easy_pause(j->easy, CURLPAUSE_CONT);
 }
@@ -224,6 +244,9 @@ static void swept(struct timer *t)
             job_todo(j, TODO_TIMEOUT);
         }
     }
+    for (size_t i = 0; i < w->socket_room; i++)
+        if (w->sockets[i])
+            web_name_look(w->sockets[i]);
     if (w->live)
         loop_timer_set(w->loop, t, min_u64(SWEEP_NS, w->options.stall_timeout_ns / 4 + 1));
 }
@@ -287,6 +310,7 @@ int web_new(struct loop *l, const struct web_options *o, struct web **ret, struc
     w->certificate = str_dup(o->certificate);
     w->key = str_dup(o->key);
     w->todo_last = &w->todo_first;
+    w->names_wanted = web_names_wanted();
     w->tail.run = web_turn;
     w->sweep.fire = swept;
     w->multi = curl_multi_init();
@@ -319,6 +343,7 @@ void web_free(struct web *w)
     curl_multi_cleanup(w->multi);
     curl_share_cleanup(w->share);
     web_sockets_done(w);
+    web_names_free(w);
     loop_timer_cancel(w->loop, &w->sweep);
     loop_tail_cancel(w->loop, &w->tail);
     free(w->ca_file);

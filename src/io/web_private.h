@@ -15,7 +15,7 @@ enum job_state {
 
 /* Why a job is to be looked at when the turn ends. All that changes a job's life happens there, in job_step: never
  * within libcurl, which may not be entered from its own callbacks. */
-enum { TODO_START = 1, TODO_RESUME = 2, TODO_CANCEL = 4, TODO_SETTLE = 8, TODO_TIMEOUT = 16 };
+enum { TODO_START = 1, TODO_RESUME = 2, TODO_CANCEL = 4, TODO_SETTLE = 8, TODO_TIMEOUT = 16, TODO_ELSEWHERE = 32 };
 
 struct web_job {
     struct web *web;             /* borrowed: it outlives us */
@@ -32,6 +32,12 @@ struct web_job {
     size_t header_lines_room;        /* lines */
     struct curl_slist connect_to;    /* as libcurl wants it */
     char connect_text[300];
+    struct web_name *name; /* NULL: libcurl finds the address */
+    struct web_job *next_waiting;
+    bool is_waiting; /* for the name's addresses */
+    bool has_resolve, has_order;
+    struct curl_slist resolve; /* as libcurl wants it */
+    char resolve_text[1200];
     bool own_way;   /* this request or the last one has a ca or a connect_to of its own */
     int start_code; /* negative: it cannot start, start_err says why */
     struct err start_err;
@@ -58,7 +64,11 @@ struct web_socket {
     struct watch watch;
     struct web *web;
     bool watched;
-    bool ours;       /* made by socket_open, so that socket_close will be called */
+    bool ours;              /* made by socket_open, so that socket_close will be called */
+    struct web_name *name;  /* that it was opened for */
+    struct web_job *opener; /* while it is not known to be connected */
+    uint64_t opened_ns;
+    char address[46];
     uint32_t wanted; /* what libcurl waits for; 0: nothing now */
 };
 
@@ -71,6 +81,8 @@ struct web {
     char *ca, *certificate, *key; /* owned; PEM; as long as the options say */
     struct web_socket **sockets;
     size_t socket_room;
+    struct web_name *names;
+    bool names_wanted;
     struct web_job *live;
     struct web_job *unused;
     struct web_job *todo_first;
@@ -92,3 +104,15 @@ void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j);
 void transfer_prepare(struct web_job *j); /* once an easy handle */
 must_check int transfer_set(struct web_job *j, const struct web_request *r, struct err *err);
 void transfer_hold_over(struct timer *t);
+
+/* web_names.c */
+bool web_names_wanted(void);
+struct web_name *web_name_of(struct web *w, const char *url);     /* NULL: nothing for us to look up */
+bool web_name_waits(struct web_job *j);                           /* TODO_START follows when its addresses are known */
+void web_name_left(struct web_job *j);                            /* waits no longer */
+void web_name_choose(struct web_job *j, bool elsewhere);          /* it is about to start, or to start again */
+void web_name_over(struct web_job *j, bool answered, bool broke); /* it had started */
+void web_name_opened(struct web_socket *s, struct web_job *j, const struct sockaddr *address);
+void web_name_closing(struct web_socket *s);
+void web_name_look(struct web_socket *s); /* now and then */
+void web_names_free(struct web *w);

@@ -88,7 +88,9 @@ static curl_socket_t socket_open(void *ctx, curlsocktype purpose, struct curl_so
         j->socket_errno = errno;
         return CURL_SOCKET_BAD;
     }
-    socket_of(j->web, fd)->ours = true;
+    struct web_socket *s = socket_of(j->web, fd);
+    s->ours = true;
+    web_name_opened(s, j, &address->addr);
     return fd;
 }
 
@@ -96,6 +98,7 @@ static int socket_close(void *ctx, curl_socket_t fd)
 {
     struct web_socket *s = socket_of(ctx, fd);
     socket_forget(s);
+    web_name_closing(s);
     s->ours = false;
     return close(fd);
 }

@@ -26,7 +26,7 @@ static X509 *certificate(EVP_PKEY *key)
     X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"bucket server", -1, -1, 0);
     X509_set_issuer_name(cert, name);
     extend(cert, NID_basic_constraints, "critical,CA:TRUE");
-    extend(cert, NID_subject_alt_name, "IP:127.0.0.1,DNS:localhost");
+    extend(cert, NID_subject_alt_name, "IP:127.0.0.1,DNS:localhost,DNS:many.test");
     X509_sign(cert, key, EVP_sha256());
     return cert;
 }
