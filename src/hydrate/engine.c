@@ -349,6 +349,7 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
     h->tick.fire = tick;
     plan_init(&h->plan, (unsigned)o->priority_count + 1);
     atomic_store(&h->rate.bytes_per_second, o->bytes_per_second);
+    atomic_store(&h->rate.paid_until_ns, clock_now_ns()); /* the listing's time counts */
     atomic_store(&h->window, (unsigned)min_u64(WINDOW_START, o->concurrency_max ? o->concurrency_max : WINDOW_MAX));
     return h;
 }

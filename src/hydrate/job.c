@@ -79,6 +79,7 @@ void job_end(struct job *j)
     j->next = l->free_jobs;
     l->free_jobs = j;
     l->running_count--;
+    atomic_fetch_sub(&l->h->on_its_way, j->on_its_way);
     lane_unit_ended(l);
 }
 
@@ -257,6 +258,11 @@ void job_begin(struct lane *l, uint64_t id, const struct index_entry *e, struct 
         l->running->prev = j;
     l->running = j;
     l->running_count++;
+    uint64_t offset;
+    j->on_its_way = e->size_bytes;
+    if (large)
+        plan_part(e->size_bytes, part, &offset, &j->on_its_way);
+    atomic_fetch_add(&l->h->on_its_way, j->on_its_way);
     want_slice(j);
 }
 

@@ -133,11 +133,31 @@ static bool begin_unit(struct lane *l, const struct unit *u)
     return true;
 }
 
+static void hold_over(struct timer *t)
+{
+    lane_pump(container_of(t, struct lane, hold));
+}
+
+/* Under a cap more requests bring nothing sooner, and a kill loses what is on its way: half a second's worth, or two
+ * while connections are too slow to reach the cap. What came in one piece was booked and not held back: the next one
+ * waits for it. */
+static bool is_capped(struct lane *l)
+{
+    struct hydrate *h = l->h;
+    uint64_t cap = atomic_load(&h->rate.bytes_per_second), on_its_way = atomic_load(&h->on_its_way);
+    if (cap == 0)
+        return false;
+    uint64_t now = loop_now_ns(l->worker.loop), wait = rate_wait_ns(&h->rate, now);
+    if (wait)
+        loop_timer_set(l->worker.loop, &l->hold, wait);
+    return wait || (on_its_way > 0 && on_its_way >= (rate_is_spent(&h->rate, now) ? cap / 2 : 2 * cap));
+}
+
 void lane_pump(struct lane *l)
 {
     struct hydrate *h = l->h;
     unsigned at_once = 0;
-    while (l->running_count < share(h) && !atomic_load(&h->stopping)) {
+    while (l->running_count < share(h) && !is_capped(l) && !atomic_load(&h->stopping)) {
         struct unit u;
         struct err err;
         if (at_once == INLINE_MAX) {
@@ -200,6 +220,7 @@ int lane_open(struct lane *l, struct hydrate *h, unsigned number, struct err *er
     l->h = h;
     l->kick.deliver = deliver_kick;
     l->pump.run = run_pump;
+    l->hold.fire = hold_over;
     tree_init(&l->tree, h->target->data, h->target->dir_mode);
     hash_init(&l->hash);
     sbuf_init(&l->key, 1 << 20);

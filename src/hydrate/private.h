@@ -79,7 +79,8 @@ struct job {
     bool paused;
     struct hash hash;
     struct store_job *get;
-    int io_error; /* errno of a failed write */
+    uint64_t on_its_way; /* what h->on_its_way counts of it */
+    int io_error;        /* errno of a failed write */
     unsigned attempts;
     bool mismatched; /* its checksum was wrong once */
     uint64_t started_ns;
@@ -109,6 +110,7 @@ struct lane {
     struct mail kick;
     _Atomic bool is_kicked;
     struct tail pump;
+    struct timer hold; /* until the cap's debt is paid */
     bool is_stopped;
     _Atomic uint64_t oldest_id;   /* + 1; 0: nothing runs */
     _Atomic uint64_t quickest_ns; /* first byte of a GET in this epoch; 0: none yet */
@@ -158,8 +160,9 @@ struct hydrate {
     _Atomic bool slowed;     /* a store asked for less since the last tick */
     _Atomic unsigned paused; /* parts that wait for the disk, or for memory */
     _Atomic uint64_t objects_done, bytes_done, objects_failed, size_only, requests, hedged;
-    _Atomic uint64_t received; /* bytes of bodies, this run */
-    _Atomic uint64_t unsynced; /* bytes written since the last barrier began */
+    _Atomic uint64_t received;   /* bytes of bodies, this run */
+    _Atomic uint64_t on_its_way; /* bytes that running jobs have asked for */
+    _Atomic uint64_t unsynced;   /* bytes written since the last barrier began */
 
     /* the listing: under feed_lock, or while no page can come */
     struct {

@@ -3,6 +3,7 @@
 #include "util/clock.h"
 
 #define BURST_NS (NS_PER_SECOND / 10)
+#define CATCH_UP_NS NS_PER_SECOND
 
 /* Long enough for any wait that makes sense, short enough that sums of it cannot overflow. */
 #define COST_MAX_NS (UINT64_C(1) << 60)
@@ -14,12 +15,20 @@ uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns)
         return 0;
     unsigned __int128 exact = (unsigned __int128)bytes * NS_PER_SECOND / per_second;
     uint64_t cost = exact > COST_MAX_NS ? COST_MAX_NS : (uint64_t)exact;
+    uint64_t earliest = now_ns > CATCH_UP_NS ? now_ns - CATCH_UP_NS : 0;
     uint64_t before = atomic_load_explicit(&r->paid_until_ns, memory_order_relaxed), after;
     do
-        after = min_u64(max_u64(before, now_ns), COST_MAX_NS * 8) + cost;
+        after = min_u64(max_u64(before ? before : now_ns, earliest), COST_MAX_NS * 8) + cost;
     while (!atomic_compare_exchange_weak_explicit(&r->paid_until_ns, &before, after, memory_order_relaxed,
                                                   memory_order_relaxed));
     return after > now_ns + BURST_NS ? after - now_ns - BURST_NS : 0;
+}
+
+uint64_t rate_wait_ns(const struct rate *r, uint64_t now_ns)
+{
+    uint64_t until = atomic_load(&r->paid_until_ns);
+    bool caps = atomic_load(&r->bytes_per_second) > 0;
+    return caps && until > now_ns + BURST_NS ? until - now_ns - BURST_NS : 0;
 }
 
 bool rate_is_spent(const struct rate *r, uint64_t now_ns)

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bad day of a store: every fault ends in the right tree, or in a sentence that names the object."""
+import os
+import subprocess
+import time
+
 import pytest
 
-from bench import DONE, MISMATCH, SOME_FAILED, TRANSIENT, Bucket, files
+from bench import CISTERN, DONE, MISMATCH, S3, SOME_FAILED, TRANSIENT, Bucket, files
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asan]
 OBJECTS = ("s/:200:30Ki", "l/:2:20Mi")
@@ -120,3 +124,22 @@ def test_a_bandwidth_cap_holds(bucket, tmp_path):
     code, end, _ = bucket.hydrate("l/", tmp_path / "out", "--bandwidth", "10Mi")
     assert code == DONE
     assert 3.5 < end["seconds"] < 6  # 40 MiB
+
+
+@pytest.mark.parametrize("objects, prefix, rate, expected", [("b/:1200:1000-2000", "b/", "300000", 6.0), ("b/:6:8Mi", "b/", "8Mi", 6.0)])
+def test_a_bandwidth_cap_holds_for_objects_of_any_size(tmp_path, objects, prefix, rate, expected):
+    with Bucket(objects) as capped:
+        code, end, _ = capped.hydrate(prefix, tmp_path / "out", "--bandwidth", rate)
+        assert code == DONE
+        assert 0.85 * expected < end["seconds"] < 1.15 * expected + 1
+
+
+def test_under_a_cap_little_is_on_its_way(tmp_path):
+    """A kill loses no more than about a second's worth: of large objects a part or two."""
+    with Bucket("b/:8:32Mi") as capped:
+        with subprocess.Popen([CISTERN, "hydrate", "s3://bench/b/", tmp_path / "out", "--endpoint", capped.url,
+                               "--bandwidth", "16Mi", "--quiet"], env={**os.environ, **S3}) as run:
+            time.sleep(2.5)
+            asked = capped.stats()["get"] * (8 << 20)
+            run.kill()
+        assert asked <= (2.5 + 0.5 + 1.2) * (16 << 20)

@@ -18,15 +18,29 @@ static void a_burst_of_a_tenth_of_a_second_is_free(void **state)
     assert_int_equal(rate_book(&r, 1, NS_PER_SECOND), NS_PER_SECOND / 1000);
 }
 
-static void time_pays_off_but_is_not_saved_up(void **state)
+static void time_pays_off_and_a_second_of_it_is_saved_up(void **state)
 {
     (void)state;
     struct rate r = {.bytes_per_second = 1000};
-    uint64_t now = NS_PER_SECOND;
+    uint64_t now = 2 * NS_PER_SECOND;
     assert_int_equal(rate_book(&r, 1100, now), NS_PER_SECOND);
     now += 1000 * NS_PER_SECOND;
-    assert_int_equal(rate_book(&r, 100, now), 0);
+    assert_int_equal(rate_book(&r, 1100, now), 0);
     assert_int_equal(rate_book(&r, 1000, now), NS_PER_SECOND);
+}
+
+/* One that gets no core for 700 ms now and then has moved as much in the end as one that always had one. */
+static void what_a_thread_lost_is_caught_up(void **state)
+{
+    (void)state;
+    struct rate r = {.bytes_per_second = 10000000};
+    uint64_t due = 0, moved = 0, now = NS_PER_SECOND;
+    for (uint64_t turn = 0; now < 21 * NS_PER_SECOND; turn++) {
+        now += turn % 100 == 99 ? 700 * NS_PER_MS : 5 * NS_PER_MS;
+        for (int i = 0; i < 100 && due <= now; i++, moved += 16384)
+            due = now + rate_book(&r, 16384, now);
+    }
+    assert_in_range(moved, 200000000 * 0.97, 200000000 * 1.03);
 }
 
 /* Whoever waits as it is told moves bytes at the cap: within 5 % over ten seconds of made-up time. */
@@ -57,7 +71,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_cap_means_no_wait),
         cmocka_unit_test(a_burst_of_a_tenth_of_a_second_is_free),
-        cmocka_unit_test(time_pays_off_but_is_not_saved_up),
+        cmocka_unit_test(time_pays_off_and_a_second_of_it_is_saved_up),
+        cmocka_unit_test(what_a_thread_lost_is_caught_up),
         cmocka_unit_test(many_callers_together_keep_to_the_cap),
         cmocka_unit_test(absurd_numbers_do_not_overflow),
     };
