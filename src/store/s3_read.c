@@ -127,6 +127,11 @@ static int check_length(struct call *c, int status, struct err *err)
     if (r < 0)
         return err_advise(err, 1601, "the store or a proxy mishandles ranges; report it to whoever runs it");
     if (a->object.size_bytes && o->size_bytes != a->object.size_bytes) {
+        if (a->object.etag.len && str_eq(o->etag, a->object.etag)) {
+            err_set(err, ERR_CORRUPT, "the answer says %" PRIu64 " bytes, and by its ETag it is the object of %" PRIu64,
+                    o->size_bytes, a->object.size_bytes);
+            return err_advise(err, 1601, "the store or a proxy mishandles lengths; report it to whoever runs it");
+        }
         err_set(err, ERR_CHANGED, "it had %" PRIu64 " bytes when it was listed and has %" PRIu64 " now",
                 a->object.size_bytes, o->size_bytes);
         return err_advise(err, 1409, "list the source again");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bucket.h"
+#include "util/clock.h"
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -14,6 +15,8 @@ struct rule {
     uint64_t after, every, times, percent;
     bool always_counts;
     uint64_t seen, fired;
+    double tokens; /* limit: requests that may pass now */
+    uint64_t filled_ns;
     struct fault fault;
 };
 
@@ -78,10 +81,11 @@ static int rule_op(struct rule *rule, struct str value, struct err *err)
 
 static bool action_is_known(const char *action)
 {
-    static const char *const known[] = {
-        "reset",     "stall",   "truncate",     "long",    "wrong-length", "wrong-range", "other-range", "no-range",
-        "status",    "change",  "remove",       "corrupt", "checksum",     "no-checksum", "redirect",    "page-repeat",
-        "page-loop", "garbage", "garbage-body", "body",    "lost",         "slow",        "latency",     "error"};
+    static const char *const known[] = {"reset",       "stall",       "truncate", "long",         "wrong-length",
+                                        "wrong-range", "other-range", "no-range", "status",       "change",
+                                        "remove",      "corrupt",     "checksum", "no-checksum",  "redirect",
+                                        "page-repeat", "page-loop",   "garbage",  "garbage-body", "body",
+                                        "lost",        "slow",        "latency",  "error",        "limit"};
     for (size_t i = 0; i < countof(known); i++)
         if (strcmp(action, known[i]) == 0)
             return true;
@@ -154,6 +158,21 @@ static uint64_t dice(void)
     return x % 100;
 }
 
+/* More than n a second, over a tenth of one? */
+static bool is_over_limit(struct rule *rule)
+{
+    double rate = (double)rule->fault.n;
+    uint64_t now = clock_now_ns();
+    rule->tokens += (double)(now - rule->filled_ns) / 1e9 * rate;
+    rule->filled_ns = now;
+    if (rule->tokens > rate / 10)
+        rule->tokens = rate / 10;
+    if (rule->tokens < 1)
+        return true;
+    rule->tokens -= 1;
+    return false;
+}
+
 static bool rule_fires(struct rule *rule, enum operation op, const struct request *r)
 {
     if (!rule->any_op && rule->op != op)
@@ -163,6 +182,8 @@ static bool rule_fires(struct rule *rule, enum operation op, const struct reques
     uint64_t number = rule->seen++;
     if (number < rule->after || (number - rule->after) % rule->every != 0 || rule->fired >= rule->times ||
         dice() >= rule->percent)
+        return false;
+    if (strcmp(rule->fault.action, "limit") == 0 && !is_over_limit(rule))
         return false;
     rule->fired++;
     return true;
@@ -225,7 +246,10 @@ static void answer_file(const struct fault *f, struct reply *p)
 
 bool fault_before(const struct fault *f, const struct request *r, struct reply *p)
 {
-    if (is(f, "status"))
+    static const struct fault slow_down = {.action = "status", .n = 503};
+    if (is(f, "limit"))
+        answer_status(&slow_down, r, p);
+    else if (is(f, "status"))
         answer_status(f, r, p);
     else if (is(f, "error"))
         answer_error(f, p);

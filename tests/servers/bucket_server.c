@@ -35,7 +35,8 @@ static const char usage[] =
     "  wrong-length:N, wrong-range, other-range, no-range, status:CODE[:RETRY-AFTER], change, remove, corrupt[:AT],\n"
     "  checksum, no-checksum, redirect:CODE:URL, page-loop, page-repeat, garbage[:N], garbage-body[:N], "
     "body:CODE:FILE,\n"
-    "  lost (the answer of a request that was done), slow:BYTES_A_SECOND, latency:MS, error:CODE:S3-CODE\n";
+    "  lost (the answer of a request that was done), slow:BYTES_A_SECOND, latency:MS, error:CODE:S3-CODE,\n"
+    "  limit:N (503 to what is more than N a second; a rule for a prefix limits that prefix)\n";
 
 enum { THREADS_MAX = 16 };
 
