@@ -350,6 +350,10 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
     plan_init(&h->plan, (unsigned)o->priority_count + 1);
     atomic_store(&h->rate.bytes_per_second, o->bytes_per_second);
     atomic_store(&h->rate.paid_until_ns, clock_now_ns()); /* the listing's time counts */
+    for (size_t i = 0; i < o->source_count; i++)
+        h->starts_at_first = max_u64(h->starts_at_first, store_reads_at_first(o->sources[i].store));
+    h->starts_since_ns = clock_now_ns();
+    atomic_store(&h->starts.bytes_per_second, h->starts_at_first);
     atomic_store(&h->window, (unsigned)min_u64(WINDOW_START, o->concurrency_max ? o->concurrency_max : WINDOW_MAX));
     return h;
 }

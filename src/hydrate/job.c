@@ -263,6 +263,7 @@ void job_begin(struct lane *l, uint64_t id, const struct index_entry *e, struct 
     if (large)
         plan_part(e->size_bytes, part, &offset, &j->on_its_way);
     atomic_fetch_add(&l->h->on_its_way, j->on_its_way);
+    rate_book(&l->h->starts, 1, j->started_ns);
     want_slice(j);
 }
 

@@ -145,12 +145,11 @@ static bool is_capped(struct lane *l)
 {
     struct hydrate *h = l->h;
     uint64_t cap = atomic_load(&h->rate.bytes_per_second), on_its_way = atomic_load(&h->on_its_way);
-    if (cap == 0)
-        return false;
-    uint64_t now = loop_now_ns(l->worker.loop), wait = rate_wait_ns(&h->rate, now);
+    uint64_t now = loop_now_ns(l->worker.loop);
+    uint64_t wait = max_u64(rate_wait_ns(&h->rate, now), rate_wait_ns(&h->starts, now));
     if (wait)
         loop_timer_set(l->worker.loop, &l->hold, wait);
-    return wait || (on_its_way > 0 && on_its_way >= (rate_is_spent(&h->rate, now) ? cap / 2 : 2 * cap));
+    return wait || (cap && on_its_way > 0 && on_its_way >= (rate_is_spent(&h->rate, now) ? cap / 2 : 2 * cap));
 }
 
 void lane_pump(struct lane *l)

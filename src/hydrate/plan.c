@@ -9,12 +9,30 @@ void plan_init(struct plan *p, unsigned ranks)
     *p = (struct plan){.ranks = ranks};
 }
 
+uint64_t plan_spread(uint64_t k, uint64_t n)
+{
+    uint64_t runs = n / (PLAN_PLACES * PLAN_RUN), run = k / PLAN_RUN;
+    if (run >= runs * PLAN_PLACES)
+        return k; /* the rest, which does not divide */
+    return run % PLAN_PLACES * runs * PLAN_RUN + run / PLAN_PLACES * PLAN_RUN + k % PLAN_RUN;
+}
+
+static uint64_t next_id(struct plan *p, unsigned rank, uint64_t count)
+{
+    uint64_t at = p->next[rank]++;
+    if (at == p->end[rank]) {
+        p->begin[rank] = at;
+        p->end[rank] = count;
+    }
+    return p->begin[rank] + plan_spread(at - p->begin[rank], p->end[rank] - p->begin[rank]);
+}
+
 int plan_next(struct plan *p, const struct index *x, uint64_t *ret_id, struct index_entry *ret, struct err *err)
 {
     uint64_t count = index_count(x);
     for (unsigned rank = 0; rank < p->ranks; rank++)
         while (p->next[rank] < count) {
-            uint64_t id = p->next[rank]++;
+            uint64_t id = next_id(p, rank, count);
             int r = index_get(x, id, ret, err);
             if (r < 0)
                 return r;

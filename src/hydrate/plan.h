@@ -18,10 +18,16 @@ enum {
  * next rank has been waiting for. */
 struct plan {
     uint64_t next[PLAN_RANKS_MAX];
+    uint64_t begin[PLAN_RANKS_MAX], end[PLAN_RANKS_MAX]; /* of what was listed when the cursor came there */
     unsigned ranks;
 };
 
 void plan_init(struct plan *p, unsigned ranks);
+
+/* The k-th to be looked at of n neighbours, 0 .. n - 1: each once, from PLAN_PLACES places in turns. A store bears so
+ * many requests a second for each range of keys, and gives a range that is asked for more only by and by. */
+enum { PLAN_PLACES = 16, PLAN_RUN = 16 /* at one place: they share a folder */ };
+uint64_t plan_spread(uint64_t k, uint64_t n);
 
 /* The next object to look at. 1: *ret_id and *ret; 0: none now (more may be listed later); negative: the catalog is
  * damaged. */

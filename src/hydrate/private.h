@@ -124,6 +124,8 @@ struct hydrate {
     struct pool *pool;     /* owned */
     struct budget *budget; /* owned */
     struct rate rate;
+    struct rate starts; /* of GETs, in GETs: where a store asks to be approached slowly */
+    uint64_t starts_at_first, starts_since_ns;
     struct index *index;     /* owned */
     struct journal *journal; /* owned */
     struct loop *loop;       /* owned: the driver */

@@ -80,6 +80,8 @@ static unsigned try_more(struct hydrate *h, unsigned window, double round, bool 
 
 void window_tick(struct hydrate *h)
 {
+    uint64_t lasts_ns = clock_now_ns() - h->starts_since_ns;
+    atomic_store(&h->starts.bytes_per_second, rate_ramp(h->starts_at_first, lasts_ns));
     unsigned window = atomic_load(&h->window);
     unsigned most = h->o.concurrency_max ? h->o.concurrency_max : WINDOW_MAX;
     double work = work_done(h), round = work - (double)h->tune.last_received;

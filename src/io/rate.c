@@ -35,3 +35,10 @@ bool rate_is_spent(const struct rate *r, uint64_t now_ns)
 {
     return atomic_load(&r->bytes_per_second) > 0 && atomic_load(&r->paid_until_ns) > now_ns;
 }
+
+uint64_t rate_ramp(uint64_t first, uint64_t elapsed_ns)
+{
+    const uint64_t doubles_ns = 1200 * NS_PER_SECOND;
+    uint64_t times = min_u64(elapsed_ns / doubles_ns, 20), base = first << times;
+    return base + (uint64_t)((double)base * (double)(elapsed_ns % doubles_ns) / (double)doubles_ns);
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rate.h - a cap on bytes a second, shared by the jobs of many loops: a token bucket.
+/* rate.h - a cap on bytes (or requests) a second, shared by the jobs of many loops: a token bucket.
  * home: any thread; the bucket is one atomic word (the time at which it will be paid off). */
 #pragma once
 
@@ -20,6 +20,9 @@ uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns);
 
 /* How long until what was booked is paid, but for the burst? */
 uint64_t rate_wait_ns(const struct rate *r, uint64_t now_ns);
+
+/* What a cap has become that began with `first` and doubles in twenty minutes, evenly. */
+uint64_t rate_ramp(uint64_t first, uint64_t elapsed_ns);
 
 /* Is the cap what makes its jobs wait just now? */
 bool rate_is_spent(const struct rate *r, uint64_t now_ns);

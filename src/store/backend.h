@@ -113,6 +113,7 @@ struct store {
     char *ca_file; /* owned; NULL: the system's */
     char *ca;      /* owned PEM text instead of it; NULL: none */
     struct store_retry retry;
+    uint64_t reads_at_first;
     struct telemetry *telemetry; /* owned */
     struct hedge *hedge;         /* owned */
     void *self;                  /* the backend's own, owned by it */

@@ -12,6 +12,9 @@ static const char *env(const char *name)
 }
 
 /* STORAGE_EMULATOR_HOST comes with and without a scheme, as the vendor's libraries take it. */
+/* https://cloud.google.com/storage/docs/request-rate */
+enum { READS_AT_FIRST = 5000 };
+
 static char *choose_endpoint(const struct store_options *o)
 {
     const char *emulator = env("STORAGE_EMULATOR_HOST");
@@ -37,6 +40,8 @@ static int gcs_open(struct store *s, const struct store_options *o, const struct
     (void)u;
     g->base = choose_endpoint(o);
     int r = endpoint_parse(str_of(g->base), &e, err);
+    if (r == 0 && str_ends(e.host, STR("googleapis.com")))
+        s->reads_at_first = READS_AT_FIRST;
     if (r < 0)
         return r;
     if (o->billing && o->billing[0]) {

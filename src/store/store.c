@@ -85,6 +85,11 @@ void store_trust(const struct store *s, struct web_options *ret)
     ret->ca = s->ca ? str_of(s->ca) : STR_NULL;
 }
 
+uint64_t store_reads_at_first(const struct store *s)
+{
+    return s->reads_at_first;
+}
+
 enum hash_kind store_upload_digest_kind(const struct store *s)
 {
     return s->backend->upload_digest;

@@ -64,6 +64,10 @@ struct str store_prefix(const struct store *s); /* a key prefix: with its traili
 /* Sets whom the workers' web has to trust for this store. Borrowed from it. */
 void store_trust(const struct store *s, struct web_options *ret);
 
+/* GETs a second that the store asks a reader to begin with, and to double no faster than in twenty minutes; 0: it asks
+ * for nothing of the kind. */
+uint64_t store_reads_at_first(const struct store *s);
+
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 struct store_reply {

@@ -150,5 +150,7 @@ void fault_after(const struct fault *f, const struct request *r, struct reply *p
 
 void count_request(enum operation op, const struct reply *p, uint64_t bytes_in);
 void count_connection(void);
+void order_note(const struct request *r); /* of a GET of an object */
+void order_text(struct sbuf *b);          /* GET /_order: keys of GETs as they came, a line each, 4 MiB at the most */
 void stats_text(struct sbuf *b);
 void stats_clear(void);

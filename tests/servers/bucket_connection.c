@@ -268,7 +268,9 @@ static void control_answer(struct connection *c)
         stats_text(&p->text);
         if (deletes)
             stats_clear();
-    } else if (str_eq(r->path, STR("/_objects")))
+    } else if (str_eq(r->path, STR("/_order")))
+        order_text(&p->text);
+    else if (str_eq(r->path, STR("/_objects")))
         objects_text_of_uploads(&p->text);
     else if (str_eq(r->path, STR("/_fault"))) {
         if (deletes) {
@@ -303,6 +305,8 @@ static void make_answer(struct connection *c)
     if (f)
         fault_after(f, r, p);
     count_request(op, p, r->body_len);
+    if (op == OP_GET)
+        order_note(r);
 }
 
 static const char *status_text(int status)

@@ -452,6 +452,31 @@ void stats_text(struct sbuf *b)
               all, stats.errors, stats.connections, stats.bytes_out, stats.bytes_in);
 }
 
+static struct {
+    pthread_mutex_t lock;
+    char text[4 << 20];
+    size_t len;
+} order = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void order_note(const struct request *r)
+{
+    size_t len = strlen(r->key);
+    pthread_mutex_lock(&order.lock);
+    if (len < sizeof order.text - order.len) {
+        memcpy(order.text + order.len, r->key, len);
+        order.text[order.len + len] = '\n';
+        order.len += len + 1;
+    }
+    pthread_mutex_unlock(&order.lock);
+}
+
+void order_text(struct sbuf *b)
+{
+    pthread_mutex_lock(&order.lock);
+    sbuf_add(b, (struct str){order.text, order.len});
+    pthread_mutex_unlock(&order.lock);
+}
+
 void stats_clear(void)
 {
     for (int i = 0; i < OP_COUNT; i++)

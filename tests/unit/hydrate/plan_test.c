@@ -34,6 +34,30 @@ static void a_size_that_no_store_has_is_refused_by_its_number(void **state)
     assert_non_null(strstr(err.text, "18446744073709551615"));
 }
 
+static void of_any_number_of_neighbours_each_is_looked_at_once(void **state)
+{
+    (void)state;
+    static uint8_t seen[10000];
+    for (uint64_t n = 1; n < sizeof seen; n = n < 600 ? n + 1 : n * 3 / 2) {
+        memset(seen, 0, sizeof seen);
+        for (uint64_t k = 0; k < n; k++) {
+            uint64_t at = plan_spread(k, n);
+            assert_true(at < n && !seen[at]);
+            seen[at] = 1;
+        }
+    }
+}
+
+static void neighbours_in_name_are_taken_a_few_at_a_time(void **state)
+{
+    (void)state;
+    static unsigned from[PLAN_PLACES];
+    for (uint64_t k = 0; k < 10 * PLAN_PLACES * PLAN_RUN; k++)
+        from[plan_spread(k, 160000) / 10000]++;
+    for (unsigned i = 0; i < PLAN_PLACES; i++)
+        assert_int_equal(from[i], 10 * PLAN_RUN);
+}
+
 static void add(struct index *x, const char *path, uint8_t rank)
 {
     struct err err;
@@ -83,6 +107,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_cover_an_object_once_without_a_gap),
+        cmocka_unit_test(of_any_number_of_neighbours_each_is_looked_at_once),
+        cmocka_unit_test(neighbours_in_name_are_taken_a_few_at_a_time),
         cmocka_unit_test(a_size_that_no_store_has_is_refused_by_its_number),
         cmocka_unit_test_setup_teardown(priorities_go_first_also_when_they_are_listed_later, folder_setup,
                                         folder_teardown),

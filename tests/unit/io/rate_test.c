@@ -66,6 +66,18 @@ static void absurd_numbers_do_not_overflow(void **state)
         assert_true(rate_book(&r, UINT64_MAX, NS_PER_SECOND) > 1000000 * NS_PER_SECOND);
 }
 
+static void a_ramp_doubles_in_twenty_minutes_without_a_step(void **state)
+{
+    (void)state;
+    const uint64_t minute = 60 * NS_PER_SECOND;
+    assert_int_equal(rate_ramp(5000, 0), 5000);
+    assert_int_equal(rate_ramp(5000, 10 * minute), 7500);
+    assert_in_range(rate_ramp(5000, 20 * minute - 1), 9999, 10000);
+    assert_int_equal(rate_ramp(5000, 20 * minute), 10000);
+    assert_int_equal(rate_ramp(5000, 50 * minute), 30000);
+    assert_true(rate_ramp(5000, UINT64_MAX) >= rate_ramp(5000, 400 * minute));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -74,6 +86,7 @@ int main(void)
         cmocka_unit_test(time_pays_off_and_a_second_of_it_is_saved_up),
         cmocka_unit_test(what_a_thread_lost_is_caught_up),
         cmocka_unit_test(many_callers_together_keep_to_the_cap),
+        cmocka_unit_test(a_ramp_doubles_in_twenty_minutes_without_a_step),
         cmocka_unit_test(absurd_numbers_do_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
