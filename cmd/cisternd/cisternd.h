@@ -19,6 +19,7 @@ struct controller_flags {
 };
 
 struct flags {
+    bool metrics_per_volume;
     const char *role, *endpoint, *node_id, *state, *metrics, *log_format, *log_level, *programs;
     struct opt_list disks;                                   /* node */
     const char *kubeconfig;                                  /* node, controller */

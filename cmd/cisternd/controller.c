@@ -70,6 +70,15 @@ static void node_changed(void *ctx, struct str name, const json *node)
     control_node_changed(c->control, name);
 }
 
+/* The kubelet writes it every few minutes; only one that is being emptied is news. */
+static void node_updated(void *ctx, struct str name, const json *node)
+{
+    struct err ignored;
+    bool cordoned = false;
+    if (json_opt_bool(node, "spec.unschedulable", &cordoned, &ignored) == 0 && cordoned)
+        node_changed(ctx, name, node);
+}
+
 /* A cluster has thousands of Nodes, and each is large: what counts is that it is there, and whether it is cordoned. */
 static void keep_little(void *ctx, json *node)
 {
@@ -152,6 +161,7 @@ static void watch_objects(struct controller *c)
                                           .transform = keep_little,
                                           .ctx = c,
                                           .on_added = node_changed,
+                                          .on_updated = node_updated,
                                           .on_deleted = node_changed,
                                           .on_synced = synced,
                                           .on_trouble = informer_trouble};

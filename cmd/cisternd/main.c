@@ -81,6 +81,8 @@ static const struct opt table[] = {
      "controller: the metadata server's, if it is not given"},
     {"gke-identity-provider", 0, OPT_TEXT, &flags.controller.gke_provider, "URL", "controller: the same"},
     {"state", 0, OPT_TEXT, &flags.state, "DIR", "for sockets; may be lost at a reboot"},
+    {"metrics-per-volume", 0, OPT_FLAG, &flags.metrics_per_volume, NULL,
+     "node: a gauge a claim among the metrics: how much of it is hydrated"},
     {"metrics", 0, OPT_TEXT, &flags.metrics, "ADDR:PORT", "serve /metrics and /healthz there"},
     {"metrics-interval", 0, OPT_DURATION, &flags.metrics_interval_ns, "TIME",
      "pools and volumes are read so often; 5s"},

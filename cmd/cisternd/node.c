@@ -118,6 +118,15 @@ static bool is_healthy(void *ctx, struct sbuf *why)
     return alive;
 }
 
+static void write_metrics(void *ctx, struct sbuf *text)
+{
+    struct node *n = ctx;
+    pthread_mutex_lock(&n->lock);
+    if (n->agent)
+        agent_write_metrics(n->agent, text);
+    pthread_mutex_unlock(&n->lock);
+}
+
 /* ---- running ------------------------------------------------------------------------------------------------------
  */
 
@@ -147,7 +156,10 @@ static int start(struct node *n, struct err *err)
     if (r == 0)
         r = start_agent(n, err);
     if (r == 0)
-        r = start_metrics((struct serve_options){.ctx = n, .is_healthy = is_healthy}, &n->http, err);
+        r = start_metrics((struct serve_options){.ctx = n,
+                                                 .is_healthy = is_healthy,
+                                                 .metrics = flags.metrics_per_volume ? write_metrics : NULL},
+                          &n->http, err);
     if (r == 0)
         r = start_registration(n, err);
     return r;

@@ -3,11 +3,11 @@
 #include "ask.h"
 #include "caller.h"
 #include "http/calls.h"
+#include "io/ticker.h"
 #include "keep.h"
 #include "publish.h"
 #include "refusals.h"
 #include "util/clock.h"
-#include <pthread.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -25,12 +25,8 @@ struct broker {
     struct keep *keep;
     struct calls *calls;
     struct refusals refusals;
-    pthread_t thread; /* "broker": looks after the certificate */
-    bool has_thread;
-    char *served;         /* owned; the thread's: the certificate that is served, NULL: none */
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t wake;
-    bool stopping;
+    struct ticker *ticker; /* owned; "broker": looks after the certificate */
+    char *served;          /* owned; the ticker's: the certificate that is served, NULL: none */
 };
 
 /* ---- a call ------------------------------------------------------------------------------------------------------ */
@@ -179,35 +175,16 @@ static int look(struct broker *b, struct err *err)
     return r;
 }
 
-static bool rest(struct broker *b, uint64_t ns)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t at = (uint64_t)until.tv_sec * NS_PER_SECOND + (uint64_t)until.tv_nsec + ns;
-    until = (struct timespec){.tv_sec = (time_t)(at / NS_PER_SECOND), .tv_nsec = (long)(at % NS_PER_SECOND)};
-    pthread_mutex_lock(&b->lock);
-    while (!b->stopping && pthread_cond_timedwait(&b->wake, &b->lock, &until) == 0)
-        ;
-    bool goes_on = !b->stopping;
-    pthread_mutex_unlock(&b->lock);
-    return goes_on;
-}
-
-static void *run(void *ctx)
+static uint64_t tick(void *ctx)
 {
     struct broker *b = ctx;
     struct err err;
-    uint64_t wait_ns;
-    pthread_setname_np(pthread_self(), "broker");
-    do {
-        int r = look(b, &err);
-        /* Somebody else wrote in between, or leads no longer: the next look sees it. */
-        bool is_race = r == -ERR_EXISTS || r == -ERR_CHANGED || r == -ERR_CANCELLED;
-        if (r < 0 && !is_race && b->options.on_trouble)
-            b->options.on_trouble(b->options.ctx, "the broker's certificate cannot be looked after", &err);
-        wait_ns = r < 0 || !b->served ? LOOK_SOON_NS : b->options.look_ns;
-    } while (rest(b, wait_ns));
-    return NULL;
+    int r = look(b, &err);
+    /* Somebody else wrote in between, or leads no longer: the next look sees it. */
+    bool is_race = r == -ERR_EXISTS || r == -ERR_CHANGED || r == -ERR_CANCELLED;
+    if (r < 0 && !is_race && b->options.on_trouble)
+        b->options.on_trouble(b->options.ctx, "the broker's certificate cannot be looked after", &err);
+    return r < 0 || !b->served ? LOOK_SOON_NS : b->options.look_ns;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -227,12 +204,6 @@ static char *or_null(const char *text)
 static struct broker *prepared(struct loop *loop, struct kube *kube, const struct broker_options *o)
 {
     struct broker *b = xcalloc(1, sizeof *b);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&b->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&b->lock, NULL);
     refusals_init(&b->refusals);
     b->options = *o;
     b->options.listen = NULL;
@@ -266,12 +237,8 @@ int broker_new(struct loop *loop, struct kube *kube, const struct broker_options
     int r = web_new(loop, &(struct web_options){0}, &b->worker.web, err);
     if (r == 0)
         r = calls_open(&calls, &b->calls, err);
-    if (r == 0) {
-        int code = pthread_create(&b->thread, NULL, run, b);
-        b->has_thread = code == 0;
-        if (code != 0)
-            r = err_sys(err, code, "cannot start a thread");
-    }
+    if (r == 0)
+        r = ticker_start("broker", tick, b, &b->ticker, err);
     if (r < 0) {
         broker_free(b);
         return r;
@@ -282,13 +249,7 @@ int broker_new(struct loop *loop, struct kube *kube, const struct broker_options
 
 void broker_stop(struct broker *b)
 {
-    pthread_mutex_lock(&b->lock);
-    b->stopping = true;
-    pthread_cond_signal(&b->wake);
-    pthread_mutex_unlock(&b->lock);
-    if (b->has_thread)
-        pthread_join(b->thread, NULL);
-    b->has_thread = false;
+    ticker_stop(take(&b->ticker));
     calls_free(take(&b->calls));
 }
 
@@ -296,14 +257,12 @@ void broker_free(struct broker *b)
 {
     if (!b)
         return;
-    if (b->has_thread || b->calls)
+    if (b->ticker || b->calls)
         broker_stop(b);
     keep_free(b->keep);
     callers_free(b->callers);
     web_free(b->worker.web);
     refusals_done(&b->refusals);
-    pthread_mutex_destroy(&b->lock);
-    pthread_cond_destroy(&b->wake);
     free(b->served);
     free(b->ns);
     free(b->node_account);

@@ -181,6 +181,29 @@ static int take_step(struct control *c, struct api_volume *v, enum step step, st
     return 0;
 }
 
+/* ---- a node that is to be emptied -------------------------------------------------------------------------------- */
+
+/* The export Job's pod is not evicted, so that the drain waits for it; somebody should know what it waits for. */
+static void tell_what_blocks_drain(struct control *c, const struct api_volume *v)
+{
+    static const char *const owed[] = {"ExportDue", "Exporting", "ExportFailed"};
+    auto_json node = kube_informer_get(c->o.nodes, STR_NULL, str_of(v->node));
+    const struct api_condition *exported = api_condition_find(&v->status.conditions, API_EXPORTED);
+    struct err ignored;
+    bool cordoned = false, owes = false;
+    char left[BYTES_TEXT_MAX];
+    for (size_t i = 0; exported && exported->status == API_FALSE && i < countof(owed); i++)
+        owes |= strcmp(exported->reason, owed[i]) == 0;
+    if (!owes || !node || !c->o.events || json_opt_bool(node, "spec.unschedulable", &cordoned, &ignored) < 0 ||
+        !cordoned)
+        return;
+    struct kube_ref about = {.resource = &kube_nodes, .name = str_of(v->node), .uid = str_of(v->node)};
+    const char *bytes = v->status.export.pending_bytes ? bytes_text(v->status.export.pending_bytes, left) : "its data";
+    kube_event(c->o.events, &about, KUBE_WARNING, "ExportBlocksDrain",
+               "%s of volume %s (claim %s) is not exported yet: %s; the node waits for the export", bytes, v->volume_id,
+               v->claim_label ? v->claim_label : "unknown", exported->message);
+}
+
 static int look_at(struct control *c, struct str name, bool thoroughly, uint64_t *again_ns, struct err *err)
 {
     auto_json j = kube_informer_get_by_key(c->o.volumes, name);
@@ -193,6 +216,8 @@ static int look_at(struct control *c, struct str name, bool thoroughly, uint64_t
     int r = api_volume_read(j, &v, err);
     if (r == 0)
         r = node_is_there(c, v->node, &s.node_is_there, err);
+    if (r == 0)
+        tell_what_blocks_drain(c, v);
     if (r == 0 && thoroughly)
         r = look_whether_nobody_has_it(c, v, &s.nobody_has_it, err);
     return r < 0 ? r : take_step(c, v, release_next(v, &s, again_ns), err);

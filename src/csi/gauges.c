@@ -2,11 +2,12 @@
 #include "gauges.h"
 #include "export/verdict.h"
 #include "hydrate/status.h"
+#include "io/ticker.h"
 #include "service.h"
+#include "traffic.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/metric.h"
-#include <pthread.h>
 
 enum { PAGE = 256, PHASES_MAX = 24, REST_FACTOR = 19 };
 
@@ -34,12 +35,10 @@ struct gauges {
     struct hydrate_status *hydration; /* owned: too big for a stack */
     struct pool_gauges pools[DRIVER_POOLS_MAX];
     size_t count;
+    struct traffic *traffic; /* owned */
     struct metric *volumes;
     struct metric_series *inflight, *hydrating_seconds, *rate, *pending, *pending_seconds;
-    pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t woken;
-    bool stopping;
+    struct ticker *ticker; /* owned */
 };
 
 /* ---- one volume -------------------------------------------------------------------------------------------------- */
@@ -77,6 +76,7 @@ static int look_at(struct gauges *g, const struct volume *v, struct sums *sums, 
         sums->hydrating_since_ns = earlier(sums->hydrating_since_ns, h->started_ns);
     }
     add_export(&verdict, sums);
+    traffic_add(g->traffic, v, began ? h : NULL, &verdict);
     const char *of_export = verdict_phase(&verdict);
     *ret = of_export ? of_export : began ? hydrate_phase_label(h->phase, alive) : wants_data ? "Provisioning" : "Ready";
     return 0;
@@ -115,6 +115,7 @@ static int add_volumes(struct gauges *g, struct pool_gauges *p, struct sums *sum
     size_t count;
     for (size_t i = 0; i < p->phase_count; i++)
         p->phases[i].count = 0;
+    traffic_begin(g->traffic, (size_t)(p - g->pools));
     do {
         struct space_entry *entries;
         int r = space_list(p->space, str_of(after), PAGE, &entries, &count, err);
@@ -126,6 +127,7 @@ static int add_volumes(struct gauges *g, struct pool_gauges *p, struct sums *sum
             memcpy(after, entries[count - 1].id, sizeof after);
         space_entries_free(entries, count);
     } while (count == PAGE);
+    traffic_end(g->traffic);
     for (size_t i = 0; i < p->phase_count; i++)
         metric_set(metric_series(g->volumes, g->node, space_name(p->space), p->phases[i].phase),
                    (int64_t)p->phases[i].count);
@@ -177,28 +179,12 @@ static void look_at_all(struct gauges *g)
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-static bool rest(struct gauges *g, uint64_t took_ns)
-{
-    uint64_t end_ns = clock_now_ns() + max_u64(g->interval_ns, REST_FACTOR * took_ns);
-    struct timespec at = {.tv_sec = (time_t)(end_ns / NS_PER_SECOND), .tv_nsec = (long)(end_ns % NS_PER_SECOND)};
-    pthread_mutex_lock(&g->lock);
-    while (!g->stopping && pthread_cond_clockwait(&g->woken, &g->lock, CLOCK_MONOTONIC, &at) != ETIMEDOUT)
-        ;
-    bool go_on = !g->stopping;
-    pthread_mutex_unlock(&g->lock);
-    return go_on;
-}
-
-static void *gauges_main(void *ctx)
+static uint64_t tick(void *ctx)
 {
     struct gauges *g = ctx;
-    uint64_t took_ns = 0;
-    while (rest(g, took_ns)) {
-        uint64_t start_ns = clock_now_ns();
-        look_at_all(g);
-        took_ns = clock_now_ns() - start_ns;
-    }
-    return NULL;
+    uint64_t start_ns = clock_now_ns();
+    look_at_all(g);
+    return max_u64(g->interval_ns, REST_FACTOR * (clock_now_ns() - start_ns));
 }
 
 static struct metric_series *node_gauge(const struct gauges *g, const char *name, const char *help)
@@ -233,8 +219,7 @@ static void add_metrics(struct gauges *g, struct space *const *spaces)
 
 static void gauges_free(struct gauges *own_g)
 {
-    pthread_mutex_destroy(&own_g->lock);
-    pthread_cond_destroy(&own_g->woken);
+    traffic_free(own_g->traffic);
     free(own_g->hydration);
     free(own_g->node);
     free(own_g);
@@ -248,16 +233,14 @@ int gauges_start(const char *node, struct space *const *spaces, size_t count, ui
     g->hydration = xcalloc(1, sizeof *g->hydration);
     g->count = count;
     g->interval_ns = interval_ns;
-    pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->woken, NULL);
+    g->traffic = traffic_new(node);
     add_metrics(g, spaces);
     look_at_all(g);
-    int e = pthread_create(&g->thread, NULL, gauges_main, g);
-    if (e) {
+    int r = ticker_start("gauges", tick, g, &g->ticker, err);
+    if (r < 0) {
         gauges_free(g);
-        return err_sys(err, e, "cannot start the thread 'gauges'");
+        return r;
     }
-    pthread_setname_np(g->thread, "gauges");
     *ret = g;
     return 0;
 }
@@ -266,10 +249,6 @@ void gauges_stop(struct gauges *own_g)
 {
     if (!own_g)
         return;
-    pthread_mutex_lock(&own_g->lock);
-    own_g->stopping = true;
-    pthread_cond_signal(&own_g->woken);
-    pthread_mutex_unlock(&own_g->lock);
-    pthread_join(own_g->thread, NULL);
+    ticker_stop(own_g->ticker);
     gauges_free(own_g);
 }

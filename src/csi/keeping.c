@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "keeping.h"
 #include "child.h"
+#include "io/ticker.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include <pthread.h>
@@ -20,13 +21,11 @@ struct keeping {
     char *socket;          /* owned */
     char *program;         /* owned; NULL: somebody else starts the keeper */
     struct mirror *mirror; /* borrowed */
-    pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t woken;
-    bool starting; /* somebody is at it */
-    bool wanted;   /* somebody asked for a mount: from then on there is to be a keeper */
-    bool stopping;
-    pid_t pid; /* of the keeper, if it is our child */
+    struct ticker *ticker; /* owned */
+    pthread_mutex_t lock;  /* guards what follows */
+    bool starting;         /* somebody is at it */
+    bool wanted;           /* somebody asked for a mount: from then on there is to be a keeper */
+    pid_t pid;             /* of the keeper, if it is our child */
 };
 
 static void count_one(const struct keeper_status *s, void *user)
@@ -114,18 +113,6 @@ static int ensure_keeper(struct keeping *k, struct err *err)
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
 
-static bool wait_a_turn(struct keeping *k)
-{
-    uint64_t until_ns = clock_now_ns() + LOOK_NS;
-    struct timespec at = {.tv_sec = (time_t)(until_ns / NS_PER_SECOND), .tv_nsec = (long)(until_ns % NS_PER_SECOND)};
-    pthread_mutex_lock(&k->lock);
-    if (!k->stopping)
-        pthread_cond_timedwait(&k->woken, &k->lock, &at);
-    bool go_on = !k->stopping;
-    pthread_mutex_unlock(&k->lock);
-    return go_on;
-}
-
 /* Also where the mirror holds nothing yet: the keeper may die before it has handed over its first mount. */
 static bool is_wanted(struct keeping *k)
 {
@@ -135,22 +122,19 @@ static bool is_wanted(struct keeping *k)
     return wanted || mirror_volumes(k->mirror) > 0;
 }
 
-static void *keeping_main(void *ctx)
+static uint64_t tick(void *ctx)
 {
     struct keeping *k = ctx;
     struct err err;
-    while (wait_a_turn(k)) {
-        reap(k);
-        if (k->program && is_wanted(k) && !mirror_is_connected(k->mirror) && ensure_keeper(k, &err) < 0)
-            log_err(LOG_ERROR, "the keeper died and cannot be started again", &err, NULL);
-    }
-    return NULL;
+    reap(k);
+    if (k->program && is_wanted(k) && !mirror_is_connected(k->mirror) && ensure_keeper(k, &err) < 0)
+        log_err(LOG_ERROR, "the keeper died and cannot be started again", &err, NULL);
+    return LOOK_NS;
 }
 
 static void keeping_free(struct keeping *own_k)
 {
     pthread_mutex_destroy(&own_k->lock);
-    pthread_cond_destroy(&own_k->woken);
     free(own_k->socket);
     free(own_k->program);
     free(own_k);
@@ -161,23 +145,17 @@ int keeping_start(const char *socket, const char *programs, struct mirror *mirro
 {
     struct keeping *k = xcalloc(1, sizeof *k);
     auto_sbuf program;
-    pthread_condattr_t monotonic;
     sbuf_init(&program, 4096);
     sbuf_addf(&program, "%s/cistern-keeper", programs ? programs : "");
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&k->lock, NULL);
-    pthread_cond_init(&k->woken, &monotonic);
-    pthread_condattr_destroy(&monotonic);
     k->socket = str_dup(str_of(socket));
     k->program = programs ? str_dup(sbuf_str(&program)) : NULL;
     k->mirror = mirror;
-    int e = pthread_create(&k->thread, NULL, keeping_main, k);
-    if (e) {
+    int r = ticker_start("keeping", tick, k, &k->ticker, err);
+    if (r < 0) {
         keeping_free(k);
-        return err_sys(err, e, "cannot start the thread 'keeping'");
+        return r;
     }
-    pthread_setname_np(k->thread, "keeping");
     *ret = k;
     return 0;
 }
@@ -198,11 +176,7 @@ void keeping_stop(struct keeping *own_k)
 {
     if (!own_k)
         return;
-    pthread_mutex_lock(&own_k->lock);
-    own_k->stopping = true;
-    pthread_cond_signal(&own_k->woken);
-    pthread_mutex_unlock(&own_k->lock);
-    pthread_join(own_k->thread, NULL);
+    ticker_stop(own_k->ticker);
     end_idle_keeper(own_k);
     keeping_free(own_k);
 }

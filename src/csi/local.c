@@ -67,8 +67,12 @@ int local_use(struct driver *d, const struct volume *v, struct local_use *ret, s
     use.unpublished_ns = record.unpublished_ns;
     use.fuse = record.fuse;
     use.is_new = record.is_new;
-    if (use.staged && use.fuse && keeper_status(d->keeper_socket, v->spec->id, &status, &ignored) == 0)
-        use.passthrough = status.passthrough;
+    if (use.staged && use.fuse) {
+        r = keeper_status(d->keeper_socket, v->spec->id, &status, &ignored);
+        use.passthrough = r == 0 && status.passthrough;
+        /* One that was started anew has everything back from the mirror as soon as that is connected. */
+        use.mount_is_dead = r == -ERR_NOT_FOUND && mirror_is_connected(d->mirror);
+    }
     *ret = use;
     return 0;
 }

@@ -21,6 +21,7 @@ struct local_use {
     bool written; /* somebody could write, ever */
     bool is_new;  /* nothing is recorded: nobody ever had it, or the record is gone */
     bool fuse, passthrough;
+    bool mount_is_dead;     /* staged through a keeper that has it no more */
     int64_t unpublished_ns; /* wall clock: since when nobody can; 0: somebody can, or never could */
 };
 must_check int local_use(struct driver *d, const struct volume *v, struct local_use *ret, struct err *err);

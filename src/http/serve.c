@@ -20,8 +20,9 @@ struct page {
 
 static unsigned write_metrics(const struct serve *s, struct sbuf *b)
 {
-    (void)s;
     metric_write(b);
+    if (s->options.metrics)
+        s->options.metrics(s->options.ctx, b);
     return MHD_HTTP_OK;
 }
 

@@ -2,7 +2,8 @@
 /* serve.h - /metrics, /healthz and /status over HTTP, for scrapers, probes and people (libmicrohttpd).
  * home: any thread may start and free it; the callbacks run on its own thread, and must not block for long: one answer
  * at a time. Bounded: 32 connections (more wait to be accepted), 16 KiB of request, GET and HEAD only; a body is never
- * read. Plain HTTP, and nothing here is secret: no object's name, no credential. */
+ * read. Plain HTTP, and nothing here is secret: no credential, and no object's name unless metrics a volume are asked
+ * for. */
 #pragma once
 
 #include "util/err.h"
@@ -15,6 +16,8 @@ struct serve_options {
     void *ctx;
     /* /healthz: true answers 200; false answers 503 with the sentence put into `why`. NULL: always healthy. */
     bool (*is_healthy)(void *ctx, struct sbuf *why);
+    /* /metrics: more families, behind the process's own. NULL: none. */
+    void (*metrics)(void *ctx, struct sbuf *text);
     /* /status: puts one JSON document into `json`. NULL: there is no such page. */
     void (*status)(void *ctx, struct sbuf *json);
     unsigned silence_seconds; /* after which a connection is closed; 0: 10 */

@@ -142,6 +142,7 @@ static int start(struct agent *a, const struct kube_config *config, struct err *
     struct kube_options k = {.qps = QPS, .field_manager = FIELD_MANAGER};
     struct kube_queue_options q = {
         .name = "agent", .threads = THREADS, .ctx = a, .reconcile = reconcile, .on_failure = on_failure};
+    struct kube_events_options e = {.component = NAME_EVENTS_NODE, .instance = str_of(a->node)};
     int r = add_pools(a, err);
     if (r == 0)
         r = loop_new("loop/kube", &a->loop, err);
@@ -153,6 +154,7 @@ static int start(struct agent *a, const struct kube_config *config, struct err *
         r = kube_queue_new(&q, &a->queue, err);
     if (r < 0)
         return r;
+    a->events = kube_events_new(a->kube, &e);
     for (size_t i = 0; i < a->pool_count; i++) {
         pool_watch(&a->pools[i]);
         pool_wake(&a->pools[i]);
@@ -196,9 +198,11 @@ void agent_stop(struct agent *own_a)
     for (size_t i = 0; i < own_a->pool_count; i++) {
         kube_informer_free(own_a->pools[i].informer);
         api_pool_free(own_a->pools[i].written);
+        free(own_a->pools[i].uid);
         pthread_mutex_destroy(&own_a->pools[i].lock);
     }
     notify_free(own_a->notify);
+    kube_events_free(own_a->events);
     kube_free(own_a->kube);
     loop_free(own_a->loop);
     store_free(own_a->store);
@@ -209,4 +213,32 @@ void agent_stop(struct agent *own_a)
 void agent_touch(struct agent *a, const char *volume_name)
 {
     kube_queue_add(a->queue, volume_name ? str_of(volume_name) : STR(LIST_KEY));
+}
+
+/* ---- metrics ----------------------------------------------------------------------------------------------------- */
+
+#define RATIO "cistern_volume_hydrated_ratio"
+
+static void write_ratio(const struct api_volume *v, struct sbuf *b)
+{
+    const struct api_hydration *h = &v->status.hydration;
+    double ratio = h->bytes_total ? (double)h->bytes_done / (double)h->bytes_total : 0;
+    if (api_condition_is(&v->status.conditions, API_HYDRATED, API_TRUE))
+        ratio = 1;
+    /* Names of objects need no escapes. */
+    if (v->claim_name)
+        sbuf_addf(b, RATIO "{namespace=\"%s\",pvc=\"%s\"} %.4g\n", v->claim_namespace, v->claim_name, ratio);
+}
+
+void agent_write_metrics(struct agent *a, struct sbuf *b)
+{
+    size_t count;
+    auto_mem char **names = store_names(a->store, &count);
+    sbuf_adds(b, "# HELP " RATIO " Of a claim's bytes, those that are on the disk.\n# TYPE " RATIO " gauge\n");
+    for (size_t i = 0; i < count; i++) {
+        auto_mem char *name = names[i];
+        auto_api_volume v = store_get(a->store, name);
+        if (v)
+            write_ratio(v, b);
+    }
 }

@@ -27,5 +27,8 @@ void agent_stop(struct agent *own_a); /* NULL is fine */
 /* Any thread: something about this volume is other than before. NULL: about one whose name is not known. */
 void agent_touch(struct agent *a, const char *volume_name);
 
+/* Any thread: a gauge a claim (metrics.perVolume), as Prometheus text. It reads every order: for a scrape, not more. */
+void agent_write_metrics(struct agent *a, struct sbuf *b);
+
 /* Does its loop turn? For the liveness probe: an API server that is down is no reason to say no. */
 bool agent_is_alive(const struct agent *a);

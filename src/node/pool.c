@@ -23,6 +23,8 @@ static void set_seen(struct agent_pool *p, const json *object)
     pthread_mutex_lock(&p->lock);
     p->exists = true;
     p->ordered = seen->volumes_generation;
+    free(p->uid);
+    p->uid = seen->meta.uid ? str_dup(str_of(seen->meta.uid)) : NULL;
     bool is_new = p->ordered != p->listed;
     pthread_mutex_unlock(&p->lock);
     api_pool_free(seen);
@@ -85,6 +87,22 @@ static void set_text(char **field, const char *text)
     *field = str_dup(str_of(text));
 }
 
+/* On the Node too, where people look first; its events go by its name, as the kubelet's do. */
+static void tell_health(struct agent_pool *p, const char *trouble)
+{
+    pthread_mutex_lock(&p->lock);
+    auto_mem char *uid = p->uid ? str_dup(str_of(p->uid)) : NULL;
+    pthread_mutex_unlock(&p->lock);
+    struct str node = str_of(p->agent->node);
+    const struct kube_ref about[] = {
+        {.resource = &kube_nodes, .name = node, .uid = node},
+        {.resource = &api_pools, .name = str_of(p->name), .uid = uid ? str_of(uid) : STR_NULL}};
+    for (size_t i = 0; i < (uid ? 2 : 1); i++)
+        kube_event(p->agent->events, &about[i], trouble ? KUBE_WARNING : KUBE_NORMAL,
+                   trouble ? "PoolUnhealthy" : "PoolHealthy", "pool %s: %s", space_name(p->space),
+                   trouble ? trouble : "it is there again");
+}
+
 static void set_health(struct agent_pool *p, struct api_pool *now, int r, const struct err *err)
 {
     char line[ERR_LINE_MAX];
@@ -93,6 +111,8 @@ static void set_health(struct agent_pool *p, struct api_pool *now, int r, const 
         set_text(&now->health_reason, err_line(err, line, sizeof line));
     if (r < 0 && !p->ailing)
         log_err(LOG_ERROR, "pool is not healthy", err, "pool", p->name, NULL);
+    if (p->ailing != (r < 0))
+        tell_health(p, r < 0 ? now->health_reason : NULL);
     p->ailing = r < 0;
 }
 

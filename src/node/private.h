@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/pool.h"
+#include "kube/event.h"
 #include "kube/informer.h"
 #include "kube/queue.h"
 #include "next.h"
@@ -30,17 +31,19 @@ struct agent_pool {
     struct api_pool *written; /* owned: the status as we wrote it last; NULL: not since we began */
     uint64_t written_ns;
     bool ailing; /* it was logged */
+    char *uid;   /* owned: of the object; NULL: not known yet */
 };
 
 struct agent {
     struct driver *driver; /* borrowed */
     char *node;            /* owned */
     uint64_t resync_ns;
-    struct loop *loop;        /* owned */
-    struct kube *kube;        /* owned */
-    struct store *store;      /* owned */
-    struct kube_queue *queue; /* owned */
-    struct notify *notify;    /* owned */
+    struct loop *loop;          /* owned */
+    struct kube *kube;          /* owned */
+    struct store *store;        /* owned */
+    struct kube_queue *queue;   /* owned */
+    struct notify *notify;      /* owned */
+    struct kube_events *events; /* owned */
     struct agent_pool pools[DRIVER_POOLS_MAX];
     size_t pool_count;
     struct timer beat;
@@ -52,6 +55,9 @@ struct agent {
 must_check int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, struct err *err);
 
 void volume_moved(void *ctx, const char *name); /* as notify_new() wants it */
+
+/* A warning on the order and on its claim. Best effort. */
+void volume_warn(struct agent *a, const struct api_volume *v, const char *reason, const char *message);
 
 /* pool.c */
 must_check int reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "register.h"
+#include "io/ticker.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
 #include <proto/pluginregistration.pb-c.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -32,10 +32,7 @@ struct registration {
     uint64_t published_ns;     /* the thread's */
     unsigned refusals;         /* the thread's: in a row, as of the last publication */
     atomic_bool confirmed, refused;
-    pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t woken;
-    bool stopping;
+    struct ticker *ticker; /* owned */
 };
 
 /* ---- what is due ------------------------------------------------------------------------------------------------- */
@@ -193,31 +190,14 @@ static void tend(struct registration *r)
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-static bool rest(struct registration *r)
+static uint64_t tick(void *ctx)
 {
-    uint64_t end_ns = clock_now_ns() + LOOK_NS;
-    struct timespec at = {.tv_sec = (time_t)(end_ns / NS_PER_SECOND), .tv_nsec = (long)(end_ns % NS_PER_SECOND)};
-    pthread_mutex_lock(&r->lock);
-    while (!r->stopping && pthread_cond_clockwait(&r->woken, &r->lock, CLOCK_MONOTONIC, &at) != ETIMEDOUT)
-        ;
-    bool go_on = !r->stopping;
-    pthread_mutex_unlock(&r->lock);
-    return go_on;
-}
-
-static void *registration_main(void *ctx)
-{
-    struct registration *r = ctx;
-    do
-        tend(r);
-    while (rest(r));
-    return NULL;
+    tend(ctx);
+    return LOOK_NS;
 }
 
 static void registration_free(struct registration *own_r)
 {
-    pthread_mutex_destroy(&own_r->lock);
-    pthread_cond_destroy(&own_r->woken);
     free(own_r->path);
     free(own_r->endpoint);
     free(own_r->kubelet);
@@ -240,14 +220,11 @@ int registration_start(const struct registration_options *o, struct registration
     r->last_call_ns = o->last_call_ns;
     r->ctx = o->ctx;
     r->began_ns = clock_now_ns();
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->woken, NULL);
-    int e = pthread_create(&r->thread, NULL, registration_main, r);
-    if (e) {
+    int e = ticker_start("register", tick, r, &r->ticker, err);
+    if (e < 0) {
         registration_free(r);
-        return err_sys(err, e, "cannot start the thread 'register'");
+        return e;
     }
-    pthread_setname_np(r->thread, "register");
     *ret = r;
     return 0;
 }
@@ -256,11 +233,7 @@ void registration_stop(struct registration *own_r)
 {
     if (!own_r)
         return;
-    pthread_mutex_lock(&own_r->lock);
-    own_r->stopping = true;
-    pthread_cond_signal(&own_r->woken);
-    pthread_mutex_unlock(&own_r->lock);
-    pthread_join(own_r->thread, NULL);
+    ticker_stop(own_r->ticker);
     /* The kubelet forgets the driver of a socket that disappears, even if another one serves the plugin's socket. */
     if (own_r->server && !rpc_server_has_name(own_r->plugin))
         rpc_server_leave_name(own_r->server);

@@ -146,7 +146,10 @@ static void say_hydrated(struct writer *w)
 static void say_mounted(struct writer *w)
 {
     const struct local_use *u = &w->f->use;
-    if (u->published)
+    if (u->mount_is_dead)
+        SAY(w, API_MOUNTED, API_FALSE, API_REASON_MOUNTS_LOST,
+            "the keeper has it no more: pods that have it get ENOTCONN; delete them, and they come back with its data");
+    else if (u->published)
         SAY(w, API_MOUNTED, API_TRUE, "Published", "a pod has it");
     else if (u->staged)
         SAY(w, API_MOUNTED, API_TRUE, "Staged", "it is mounted for a pod");
@@ -196,7 +199,7 @@ static void say_healthy(struct writer *w)
         SAY(w, API_HEALTHY, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported",
             w->f->verdict.failed_files);
     else if (u->total_bytes && u->available_bytes < u->total_bytes / 100)
-        SAY(w, API_HEALTHY, API_FALSE, "VolumeFull", "less than one percent is free");
+        SAY(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_FULL, "less than one percent is free");
     else
         SAY(w, API_HEALTHY, API_TRUE, "Well", "nothing is wrong");
 }
@@ -249,8 +252,8 @@ static void tell_lost(struct writer *w)
 {
     const char *was = w->v->volume_id && strlen(w->v->volume_id) > 3 ? w->v->volume_id + 3 : "?";
     w->v->status.phase = API_PHASE_LOST;
-    SAY(w, API_MOUNTED, API_FALSE, "VolumeLost", "its disk is gone");
-    SAY(w, API_HEALTHY, API_FALSE, "VolumeLost",
+    SAY(w, API_MOUNTED, API_FALSE, API_REASON_VOLUME_LOST, "its disk is gone");
+    SAY(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_LOST,
         "pool '%s' on node '%s': uuid %s where %.*s was, or the volume's folder is gone; its data is lost: set "
         "onDataLoss: "
         "rehydrate, or delete the claim (CIS3001)",
@@ -277,7 +280,7 @@ static void tell_failure(struct writer *w)
     line_of(w->o->failure, line);
     if (w->o->next == NEXT_TAKE_OVER) {
         tell_lost(w);
-        SAY(w, API_HEALTHY, API_FALSE, "VolumeLost", "it cannot be made anew: %.480s", line);
+        SAY(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_LOST, "it cannot be made anew: %.480s", line);
         return;
     }
     w->v->status.phase = reason ? API_PHASE_FAILED : API_PHASE_PROVISIONING;
@@ -310,7 +313,7 @@ void status_build_unreadable(struct api_volume *order, const struct err *why, in
     order->status.observed_generation = order->meta.generation;
     order->status.phase = API_PHASE_FAILED;
     line_of(why, line);
-    SAY(&w, API_HEALTHY, API_FALSE, "Unreadable", "%s", line);
+    SAY(&w, API_HEALTHY, API_FALSE, API_REASON_UNREADABLE, "%s", line);
 }
 
 /* ---- is it worth a write? ---------------------------------------------------------------------------------------- */

@@ -221,3 +221,14 @@ int store_replace(struct store *s, const json *items, void (*each)(void *ctx, co
     }
     return 0;
 }
+
+char **store_names(struct store *s, size_t *ret_count)
+{
+    pthread_mutex_lock(&s->lock);
+    char **names = xcalloc(s->count + 1, sizeof *names);
+    for (size_t i = 0; i < s->count; i++)
+        names[i] = str_dup(str_of(s->entries[i].name));
+    *ret_count = s->count;
+    pthread_mutex_unlock(&s->lock);
+    return names;
+}

@@ -27,4 +27,6 @@ void store_drop(struct store *s, const char *name);
 must_check int store_replace(struct store *s, const json *items,
                              void (*each)(void *ctx, const char *name, const struct err *err), void *ctx,
                              struct err *err);
+/* The names of all orders: an array of *ret_count, which the caller frees with its strings. */
+char **store_names(struct store *s, size_t *ret_count);
 bool store_has(struct store *s, const char *name);

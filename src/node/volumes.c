@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "news.h"
 #include "private.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -132,6 +133,32 @@ static int tell(struct agent *a, const struct api_volume *now, struct err *err)
     return 0;
 }
 
+void volume_warn(struct agent *a, const struct api_volume *v, const char *reason, const char *message)
+{
+    const struct kube_ref about[] = {
+        {.resource = &api_volumes, .name = str_of(v->meta.name), .uid = str_of(v->meta.uid)},
+        {.resource = &kube_persistent_volume_claims,
+         .ns = str_of(v->claim_namespace),
+         .name = str_of(v->claim_name),
+         .uid = str_of(v->claim_uid)}};
+    for (size_t i = 0; i < (v->claim_uid ? 2 : 1); i++)
+        kube_event(a->events, &about[i], KUBE_WARNING, reason, "node %s: %s", a->node, message);
+}
+
+/* Written first: an event for what nobody finds in the status would be told again after a restart. */
+static int tell_with_news(struct agent *a, const struct api_volume *before, const struct api_volume *now,
+                          struct err *err)
+{
+    struct news news[NEWS_MAX];
+    if (!is_worth_a_write(a, before, now))
+        return 0;
+    int r = tell(a, now, err);
+    size_t count = r < 0 ? 0 : news_of(before, now, news);
+    for (size_t i = 0; i < count; i++)
+        volume_warn(a, now, news[i].reason, news[i].message);
+    return r;
+}
+
 /* ---- when to look again ------------------------------------------------------------------------------------------ */
 
 static uint64_t look_again_ns(struct agent *a, const struct api_volume *now, const struct facts *f)
@@ -211,7 +238,10 @@ static int restore(struct agent *a, const struct api_volume *order, struct facts
         known->capacity_bytes = order->status.capacity_bytes;
     known->created_ns = order->meta.created_ns;
     r = local_restore(a->driver, s, known, err);
-    return r < 0 ? r : facts_read(a->driver, order, f, err);
+    if (r < 0)
+        return r;
+    volume_warn(a, order, "VolumeRestored", "its record on the disk was damaged, and is written anew from its order");
+    return facts_read(a->driver, order, f, err);
 }
 
 static int look(struct agent *a, const struct api_volume *order, struct facts *f, struct err *err)
@@ -231,7 +261,7 @@ static int tell_unreadable(struct agent *a, const struct api_volume *before, str
 {
     struct err err;
     status_build_unreadable(now, why, clock_wall_ns());
-    if (is_worth_a_write(a, before, now) && tell(a, now, &err) < 0)
+    if (tell_with_news(a, before, now, &err) < 0)
         return err_copy(why, &err);
     return -(int)why->code;
 }
@@ -256,7 +286,7 @@ int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, stru
     if (r < 0)
         return r;
     set_active(a, now, &f);
-    r = is_worth_a_write(a, before, now) ? tell(a, now, err) : 0;
+    r = tell_with_news(a, before, now, err);
     if (r == 0 && o.failure && !refusal_reason(o.failure))
         r = err_copy(err, o.failure);
     if (r == 0)

@@ -250,3 +250,20 @@ def test_a_node_whose_kubelet_renews_its_lease_is_not_gone(cluster, nodes, contr
     time.sleep(4)
     assert status_of(cluster, name, "NodeGone") is None
     remove(cluster, f"{lease}/node-a")
+
+
+def test_a_node_that_is_drained_says_which_data_it_waits_for(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    node.apply(order(cluster, name), phase="Exporting", export={"pendingObjects": 3, "pendingBytes": 2048},
+               conditions=[condition("Provisioned", "True", "Made"), condition("Exported", "False", "ExportDue", "due")])
+
+    def told():
+        return [e for e in cluster.get("/api/v1/events")["items"] if e["reason"] == "ExportBlocksDrain"]
+    time.sleep(1)
+    assert told() == []
+    cluster.patch("/api/v1/nodes/node-a", {"spec": {"unschedulable": True}})
+    event = eventually(told)[0]
+    assert event["involvedObject"]["kind"] == "Node" and event["involvedObject"]["name"] == "node-a"
+    assert volume_id in event["message"] and "2.00 KiB" in event["message"]
+

@@ -23,11 +23,17 @@ static void status(void *ctx, struct sbuf *json)
     sbuf_adds(json, "{\"volumes\":[]}");
 }
 
+static void more_metrics(void *ctx, struct sbuf *text)
+{
+    assert_string_equal(ctx, "the context");
+    sbuf_adds(text, "one_more 1\n");
+}
+
 static struct serve *started(const char *listen)
 {
     struct serve *s = NULL;
     struct err err;
-    struct serve_options o = {listen, (void *)"the context", is_healthy, status, 1};
+    struct serve_options o = {listen, (void *)"the context", is_healthy, more_metrics, status, 1};
     if (serve_start(&o, &s, &err) < 0)
         fail_msg("%s", err.text);
     assert_int_not_equal(serve_port(s), 0);
@@ -79,6 +85,7 @@ static void metrics_are_the_page_of_all_families(void **state)
     metric_add(metric_series(metric_new(METRIC_COUNTER, "t_asked_total", "Asked.", "", NULL)), 7);
     const char *reply = ask(s, "GET", "/metrics");
     assert_true(answers(reply, "200", "\nt_asked_total 7\n"));
+    assert_true(answers(reply, "200", "\none_more 1\n"));
     assert_non_null(strstr(reply, "Content-Type: text/plain; version=0.0.4"));
 }
 

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "traffic.h"
+#include "service.h"
+#include "util/clock.h"
+#include "util/metric.h"
+
+enum { ID_CHECKSUM = 1422 };
+
+/* Of one volume, as it was at the last look. */
+struct seen {
+    char id[SPEC_ID_LEN + 1];
+    enum hydrate_phase phase;
+    int64_t hydration_ns, fault_ns, export_ns; /* wall clock: when they began, and the last fault that was counted */
+    uint64_t bytes, objects, objects_failed;
+    uint64_t sent_bytes, sent_objects, sent_failed;
+};
+
+struct round {
+    struct seen *items; /* owned; by id */
+    size_t count;
+};
+
+struct traffic {
+    char *node; /* owned */
+    int64_t began_ns;
+    struct round before[DRIVER_POOLS_MAX];
+    struct round now;
+    size_t pool;
+    struct metric *bytes, *objects, *seconds, *sent_bytes, *sent_objects, *verify_failures;
+};
+
+struct traffic *traffic_new(const char *node)
+{
+    struct traffic *t = xcalloc(1, sizeof *t);
+    t->node = str_dup(str_of(node));
+    t->began_ns = clock_wall_ns();
+    t->bytes = metric_new(METRIC_COUNTER, "cistern_hydration_bytes_total", "Hydrated, and whole on the disk.",
+                          "node,scheme,result", NULL);
+    t->objects = metric_new(METRIC_COUNTER, "cistern_hydration_objects_total", "Hydrated, or failed.",
+                            "node,scheme,result", NULL);
+    t->seconds = metric_new(METRIC_HISTOGRAM, "cistern_hydration_seconds", "From the first listing to the end.",
+                            "scheme,mode,result", metric_buckets_job);
+    t->sent_bytes = metric_new(METRIC_COUNTER, "cistern_export_bytes_total", "Confirmed by the bucket.",
+                               "node,scheme,result", NULL);
+    t->sent_objects = metric_new(METRIC_COUNTER, "cistern_export_objects_total", "Confirmed by the bucket, or failed.",
+                                 "node,scheme,result", NULL);
+    t->verify_failures = metric_new(METRIC_COUNTER, "cistern_verify_failures_total",
+                                    "Objects whose bytes are not what the bucket's checksum says.", "node,cause", NULL);
+    return t;
+}
+
+void traffic_free(struct traffic *own_t)
+{
+    if (!own_t)
+        return;
+    for (size_t i = 0; i < DRIVER_POOLS_MAX; i++)
+        free(own_t->before[i].items);
+    free(own_t->now.items);
+    free(own_t->node);
+    free(own_t);
+}
+
+void traffic_begin(struct traffic *t, size_t pool)
+{
+    t->pool = pool;
+    t->now.count = 0;
+}
+
+void traffic_end(struct traffic *t)
+{
+    struct round *before = &t->before[t->pool], was = *before;
+    *before = t->now;
+    t->now = was; /* its array serves the next round */
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return strcmp(((const struct seen *)a)->id, ((const struct seen *)b)->id);
+}
+
+static const struct seen *find(const struct traffic *t, const struct seen *key)
+{
+    const struct round *r = &t->before[t->pool];
+    return r->count ? bsearch(key, r->items, r->count, sizeof *r->items, by_id) : NULL;
+}
+
+static struct seen *append(struct traffic *t, const char *id)
+{
+    struct round *r = &t->now;
+    if ((r->count & (r->count - 1)) == 0)
+        r->items = xrealloc(r->items, r->count ? 2 * r->count : 1, sizeof *r->items);
+    struct seen *s = &r->items[r->count++];
+    *s = (struct seen){0};
+    memcpy(s->id, id, sizeof s->id);
+    return s;
+}
+
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
+
+/* "s3" of "s3://bucket/"; the chars live in `ret`. */
+static const char *scheme_of(const char *uri, char ret[8])
+{
+    size_t len = strcspn(uri, ":");
+    if (len == 0 || len > 7)
+        return "other";
+    memcpy(ret, uri, len);
+    ret[len] = '\0';
+    return ret;
+}
+
+/* What is above the mark `before`. A run that begins again counts up to where the last one was, and is new behind it:
+ * *ret is the mark from now on. */
+static void count(struct traffic *t, struct metric *m, const char *scheme, const char *result, uint64_t before,
+                  uint64_t now, uint64_t *ret)
+{
+    if (now > before)
+        metric_add(metric_series(m, t->node, scheme, result), now - before);
+    *ret = max_u64(before, now);
+}
+
+static void count_faults(struct traffic *t, struct seen *s, const struct hydrate_status *h)
+{
+    int64_t newest_ns = s->fault_ns;
+    for (size_t i = 0; i < h->error_count; i++) {
+        const struct hydrate_fault *f = &h->errors[i];
+        if (f->time_ns <= s->fault_ns)
+            continue;
+        newest_ns = f->time_ns > newest_ns ? f->time_ns : newest_ns;
+        if (f->id == ID_CHECKSUM)
+            metric_add(metric_series(t->verify_failures, t->node, "checksum"), 1);
+    }
+    s->fault_ns = newest_ns;
+}
+
+static void add_hydration(struct traffic *t, const struct volume *v, struct seen *s, const struct seen *was,
+                          const struct hydrate_status *h)
+{
+    static const char *const modes[] = {
+        [HYDRATION_EAGER] = "eager", [HYDRATION_LAZY] = "lazy", [HYDRATION_GATE] = "gate", [HYDRATION_NONE] = "none"};
+    char text[8];
+    const char *scheme = scheme_of(h->source, text);
+    s->phase = h->phase;
+    s->hydration_ns = h->started_ns;
+    bool known = was && was->hydration_ns == h->started_ns;
+    const struct seen first = {.fault_ns = t->began_ns,
+                               .phase = h->phase,
+                               .bytes = h->bytes_done,
+                               .objects = h->objects_done,
+                               .objects_failed = h->objects_failed};
+    const struct seen fresh = {.phase = HYDRATE_STARTING};
+    if (!known)
+        was = h->started_ns < t->began_ns ? &first : &fresh;
+    s->fault_ns = was->fault_ns;
+    count_faults(t, s, h);
+    count(t, t->bytes, scheme, "ok", was->bytes, h->bytes_done, &s->bytes);
+    count(t, t->objects, scheme, "ok", was->objects, h->objects_done, &s->objects);
+    count(t, t->objects, scheme, "failed", was->objects_failed, h->objects_failed, &s->objects_failed);
+    bool ended = (h->phase == HYDRATE_DONE || h->phase == HYDRATE_FAILED) && h->finished_ns > h->started_ns;
+    if (ended && was->phase != h->phase)
+        metric_observe(metric_series(t->seconds, scheme, modes[v->spec->params.hydration],
+                                     h->phase == HYDRATE_DONE ? "ok" : "failed"),
+                       (double)(h->finished_ns - h->started_ns) / (double)NS_PER_SECOND);
+}
+
+static void add_export(struct traffic *t, struct seen *s, const struct seen *was, const struct verdict *e)
+{
+    char text[8];
+    const char *scheme = scheme_of(e->uri, text);
+    const struct seen first = {
+        .sent_bytes = e->done_bytes, .sent_objects = e->done_files, .sent_failed = e->failed_files};
+    bool known = was && was->export_ns != 0;
+    const struct seen fresh = {0};
+    if (!known)
+        was = e->started_ns < t->began_ns ? &first : &fresh;
+    s->export_ns = e->started_ns;
+    count(t, t->sent_bytes, scheme, "ok", was->sent_bytes, e->done_bytes, &s->sent_bytes);
+    count(t, t->sent_objects, scheme, "ok", was->sent_objects, e->done_files, &s->sent_objects);
+    /* Each run fails anew with what still cannot be sent. */
+    count(t, t->sent_objects, scheme, "failed", was->export_ns == e->started_ns || !known ? was->sent_failed : 0,
+          e->failed_files, &s->sent_failed);
+}
+
+void traffic_add(struct traffic *t, const struct volume *v, const struct hydrate_status *h, const struct verdict *e)
+{
+    struct seen *s = append(t, v->spec->id);
+    const struct seen *was = find(t, s);
+    if (h)
+        add_hydration(t, v, s, was, h);
+    if (e->state != VERDICT_NONE)
+        add_export(t, s, was, e);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/ticker.h"
+#include "unit.h"
+#include "util/clock.h"
+#include <stdatomic.h>
+
+static _Atomic unsigned ticks;
+static _Atomic uint64_t rest_ns;
+
+static uint64_t tick(void *ctx)
+{
+    (void)ctx;
+    ticks++;
+    return rest_ns;
+}
+
+static bool come_to(unsigned count)
+{
+    for (uint64_t end_ns = clock_now_ns() + 10 * NS_PER_SECOND; ticks < count && clock_now_ns() < end_ns;)
+        usleep(1000);
+    return ticks >= count;
+}
+
+static struct ticker *started(uint64_t rest)
+{
+    struct ticker *t = NULL;
+    struct err err;
+    ticks = 0;
+    rest_ns = rest;
+    assert_int_equal(ticker_start("test", tick, NULL, &t, &err), 0);
+    return t;
+}
+
+static void it_ticks_at_once_and_again_when_its_rest_is_over(void **state)
+{
+    (void)state;
+    struct ticker *t = started(NS_PER_MS);
+    assert_true(come_to(5));
+    ticker_stop(t);
+    unsigned last = ticks;
+    usleep(20000);
+    assert_int_equal(ticks, last);
+}
+
+static void one_that_rests_for_ever_ticks_when_it_is_woken_and_stops_when_told(void **state)
+{
+    (void)state;
+    struct ticker *t = started(TICKER_NEVER);
+    assert_true(come_to(1));
+    usleep(20000);
+    assert_int_equal(ticks, 1);
+    ticker_wake(t);
+    assert_true(come_to(2));
+    uint64_t began_ns = clock_now_ns();
+    ticker_stop(t);
+    assert_true(clock_now_ns() - began_ns < 5 * NS_PER_SECOND);
+    assert_int_equal(ticks, 2);
+    ticker_stop(NULL);
+}
+
+static void one_that_is_stopped_at_once_has_ticked_once(void **state)
+{
+    (void)state;
+    ticker_stop(started(TICKER_NEVER));
+    assert_int_equal(ticks, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_ticks_at_once_and_again_when_its_rest_is_over),
+        cmocka_unit_test(one_that_rests_for_ever_ticks_when_it_is_woken_and_stops_when_told),
+        cmocka_unit_test(one_that_is_stopped_at_once_has_ticked_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
