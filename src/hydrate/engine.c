@@ -216,7 +216,9 @@ static void tick(struct timer *t)
     measure_rate(h);
     barrier_tick(h);
     if (h->ticks++ % (1000 / TICK_MS) == 0) {
-        write_status(h);
+        /* A folder of state that is being taken away gets no new file: it could not be removed. */
+        if (!h->is_finishing || h->target->kind == TARGET_VOLUME)
+            write_status(h);
         index_release(h->index);
     }
     driver_look(h);

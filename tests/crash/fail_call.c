@@ -2,7 +2,8 @@
 /* fail_call.c - preloaded into a program of ours, makes one call to the system fail: the CISTERN_FAIL_AT-th of those
  * that touch files or make sockets, with CISTERN_FAIL_ERRNO (EIO). The number of calls there were goes to the file
  * CISTERN_FAIL_COUNT, by which a test knows when it has failed them all. Only calls through libc are seen; io_uring's
- * are not (--io=pool).
+ * are not (--io=pool). With CISTERN_FAIL_NAME only calls of that name count. CISTERN_SLOW_RMDIR=N makes every removal
+ * of a folder wait for N milliseconds, so that what races with it wins.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -31,9 +32,12 @@ static unsigned long number(const char *name, unsigned long otherwise)
 }
 
 /* Is it this one's turn to fail? Sets errno if so. */
-static bool fails(void)
+static bool fails(const char *name)
 {
     static atomic_ulong at;
+    const char *only = getenv("CISTERN_FAIL_NAME");
+    if (only && strcmp(only, name) != 0)
+        return false;
     if (!at)
         at = number("CISTERN_FAIL_AT", ~0UL);
     if (atomic_fetch_add(&calls, 1) + 1 != at)
@@ -56,12 +60,12 @@ __attribute__((destructor)) static void tell_count(void)
 #define FAIL_INT(name, params, ...)                                                                                    \
     int name params                                                                                                    \
     {                                                                                                                  \
-        return fails() ? -1 : REAL(name)(__VA_ARGS__);                                                                 \
+        return fails(#name) ? -1 : REAL(name)(__VA_ARGS__);                                                            \
     }
 #define FAIL_SSIZE(name, params, ...)                                                                                  \
     ssize_t name params                                                                                                \
     {                                                                                                                  \
-        return fails() ? -1 : REAL(name)(__VA_ARGS__);                                                                 \
+        return fails(#name) ? -1 : REAL(name)(__VA_ARGS__);                                                            \
     }
 
 /* A mode is there only with O_CREAT or O_TMPFILE; reading one that is not does no harm on any ABI that we run on. */
@@ -72,7 +76,7 @@ __attribute__((destructor)) static void tell_count(void)
         va_start(args, last);                                                                                          \
         mode_t mode = va_arg(args, mode_t);                                                                            \
         va_end(args);                                                                                                  \
-        return fails() ? -1 : REAL(name)(__VA_ARGS__, mode);                                                           \
+        return fails(#name) ? -1 : REAL(name)(__VA_ARGS__, mode);                                                      \
     }
 
 FAIL_OPEN(open, (const char *path, int flags, ...), flags, path, flags)
@@ -91,7 +95,6 @@ FAIL_INT(ftruncate64, (int fd, off64_t len), fd, len)
 FAIL_INT(fallocate, (int fd, int mode, off_t offset, off_t len), fd, mode, offset, len)
 FAIL_INT(fallocate64, (int fd, int mode, off64_t offset, off64_t len), fd, mode, offset, len)
 FAIL_INT(mkdirat, (int dir, const char *path, mode_t mode), dir, path, mode)
-FAIL_INT(unlinkat, (int dir, const char *path, int flags), dir, path, flags)
 FAIL_INT(renameat, (int from, const char *a, int to, const char *b), from, a, to, b)
 FAIL_INT(renameat2, (int from, const char *a, int to, const char *b, unsigned flags), from, a, to, b, flags)
 FAIL_INT(linkat, (int from, const char *a, int to, const char *b, int flags), from, a, to, b, flags)
@@ -105,9 +108,19 @@ FAIL_INT(socket, (int domain, int type, int protocol), domain, type, protocol)
 FAIL_INT(epoll_create1, (int flags), flags)
 FAIL_INT(eventfd, (unsigned value, int flags), value, flags)
 
+int unlinkat(int dir, const char *path, int flags)
+{
+    static atomic_ulong slow = ~0UL;
+    if (slow == ~0UL)
+        slow = number("CISTERN_SLOW_RMDIR", 0);
+    if (flags & AT_REMOVEDIR)
+        usleep((useconds_t)slow * 1000);
+    return fails("unlinkat") ? -1 : REAL(unlinkat)(dir, path, flags);
+}
+
 DIR *fdopendir(int fd)
 {
-    return fails() ? NULL : REAL(fdopendir)(fd);
+    return fails("fdopendir") ? NULL : REAL(fdopendir)(fd);
 }
 
 /* Plain reads and writes fail on files alone: an eventfd has no EIO, and a program that cannot say on its standard
@@ -120,10 +133,10 @@ static bool is_file(int fd)
 
 ssize_t read(int fd, void *buf, size_t len)
 {
-    return is_file(fd) && fails() ? -1 : REAL(read)(fd, buf, len);
+    return is_file(fd) && fails("read") ? -1 : REAL(read)(fd, buf, len);
 }
 
 ssize_t write(int fd, const void *buf, size_t len)
 {
-    return fd > STDERR_FILENO && is_file(fd) && fails() ? -1 : REAL(write)(fd, buf, len);
+    return fd > STDERR_FILENO && is_file(fd) && fails("write") ? -1 : REAL(write)(fd, buf, len);
 }
