@@ -206,19 +206,33 @@ static int by_key(const void *a, const void *b)
     return str_cmp(x->key, y->key);
 }
 
+/* An empty list has nothing to be known by: whatever else a document may be must not pass for one. */
+static int check_list(const json *root, const json **ret_items, const json **ret_prefixes, struct err *err)
+{
+    int r = json_check_object(root, "the list", err);
+    if (r == 0 && json_at(root, "error"))
+        r = err_set(err, ERR_CORRUPT, "the answer is an error under the status of a list");
+    if (r == 0)
+        r = json_opt_list(root, "items", ret_items, err);
+    return r == 0 ? json_opt_list(root, "prefixes", ret_prefixes, err) : r;
+}
+
 int gcs_parse_list(struct str document, struct str after, struct page *page, struct sbuf *ret_token, struct err *err)
 {
     struct str token = STR_NULL;
+    const json *items = NULL, *prefixes = NULL;
     auto_json root = NULL;
     page_clear(page);
     int r = json_parse(document, "the list", &root, err);
     if (r == 0)
+        r = check_list(root, &items, &prefixes, err);
+    if (r == 0)
         r = json_opt_str(root, "nextPageToken", &token, err);
     if (r == 0)
-        r = add_items(page, json_at(root, "items"), after, err);
+        r = add_items(page, items, after, err);
     size_t objects = page->count;
     if (r == 0)
-        r = add_prefixes(page, json_at(root, "prefixes"), err);
+        r = add_prefixes(page, prefixes, err);
     if (r < 0) {
         err->code = ERR_CORRUPT; /* what JSON calls invalid are the store's words, not our caller's */
         return err_advise(err, 1601, "check that the endpoint is Google Cloud Storage");

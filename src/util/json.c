@@ -52,7 +52,7 @@ const json *json_at(const json *j, const char *path)
     return j;
 }
 
-enum wanted { WANT_STRING, WANT_INTEGER, WANT_NATURAL, WANT_BOOL, WANT_NUMBER };
+enum wanted { WANT_STRING, WANT_INTEGER, WANT_NATURAL, WANT_BOOL, WANT_NUMBER, WANT_LIST };
 
 static bool is_wanted(const json *j, enum wanted wanted)
 {
@@ -67,6 +67,8 @@ static bool is_wanted(const json *j, enum wanted wanted)
         return json_is_boolean(j);
     case WANT_NUMBER:
         return json_is_number(j);
+    case WANT_LIST:
+        return json_is_array(j);
     }
     return false;
 }
@@ -74,8 +76,8 @@ static bool is_wanted(const json *j, enum wanted wanted)
 /* *ret is NULL where the member is absent or null; another type is an error. */
 static int find(const json *j, const char *path, enum wanted wanted, const json **ret, struct err *err)
 {
-    static const char *const names[] = {"a string", "a whole number", "a whole number from 0 up", "true or false",
-                                        "a number"};
+    static const char *const names[] = {"a string",      "a whole number", "a whole number from 0 up",
+                                        "true or false", "a number",       "a list"};
     const json *found = json_at(j, path);
     if (json_is_null(found))
         found = NULL;
@@ -182,6 +184,20 @@ int json_opt_bool(const json *j, const char *path, bool *ret, struct err *err)
     if (r == 0 && found)
         *ret = json_is_true(found);
     return r;
+}
+
+int json_opt_list(const json *j, const char *path, const json **ret, struct err *err)
+{
+    const json *found;
+    int r = find(j, path, WANT_LIST, &found, err);
+    if (r == 0 && found)
+        *ret = found;
+    return r;
+}
+
+int json_check_object(const json *j, const char *what, struct err *err)
+{
+    return json_is_object(j) ? 0 : err_set(err, ERR_INVALID, "%s is not an object", what);
 }
 
 /* ---- structure --------------------------------------------------------------------------------------------------- */

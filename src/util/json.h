@@ -28,6 +28,10 @@ must_check int json_opt_str(const json *j, const char *path, struct str *ret, st
 must_check int json_opt_u64(const json *j, const char *path, uint64_t *ret, struct err *err);
 must_check int json_opt_i64(const json *j, const char *path, int64_t *ret, struct err *err);
 must_check int json_opt_bool(const json *j, const char *path, bool *ret, struct err *err);
+must_check int json_opt_list(const json *j, const char *path, const json **ret, struct err *err);
+
+/* A document that must be an object: a list has no members either, and reads as an empty one. */
+must_check int json_check_object(const json *j, const char *what, struct err *err);
 
 /* Structure. NULL where there is none; borrowed. */
 const json *json_at(const json *j, const char *path);

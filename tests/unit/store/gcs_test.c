@@ -85,6 +85,13 @@ static void what_no_store_sends_is_an_error(void **state)
         "{\"items\":[{\"name\":\"a\",\"updated\":\"yesterday\"}]}",
         "{\"items\":[\"a\"]}",
         "{\"prefixes\":[1]}",
+        "[]",
+        "null",
+        "5",
+        "{\"items\":5}",
+        "{\"items\":{}}",
+        "{\"prefixes\":\"a\"}",
+        "{\"error\":{\"code\":500}}",
         "{\"nextPageToken\":1}",
     };
     (void)state;
