@@ -14,6 +14,7 @@ struct globals {
     enum log_level log_level;
     uint64_t retries;    /* 0: the default */
     uint64_t timeout_ns; /* 0: the default; how long passing errors are tried again */
+    uint64_t stall_ns;   /* 0: the default; so long without a byte, and a request is given up */
     const char *endpoint;
     const char *profile;
     const char *region;

@@ -328,7 +328,7 @@ static int open_store(struct job *j, struct err *err)
 
 static int start_workers(struct job *j, struct err *err)
 {
-    struct web_options web = {0};
+    struct web_options web = {.stall_timeout_ns = globals.stall_ns};
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     size_t want = cpus < 1 ? 1 : min_u64((uint64_t)cpus, WORKERS_MAX);
     store_trust(j->store, &web);

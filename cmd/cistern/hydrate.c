@@ -31,7 +31,7 @@ static struct {
     struct opt_list include, exclude, priority;
     bool dry_run, fresh, resume, fail_if_empty, fsync, no_uring, no_direct;
     const char *verify, *shard;
-    uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns, stall_ns;
+    uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns;
 } flags;
 
 static const struct opt table[] = {
@@ -50,7 +50,6 @@ static const struct opt table[] = {
     {"max-errors", 0, OPT_U64, &flags.max_errors, "N", "give up when more objects than this failed (1000)"},
     {"fail-if-empty", 0, OPT_FLAG, &flags.fail_if_empty, NULL, "exit 9 when nothing matched"},
     {"fsync", 0, OPT_FLAG, &flags.fsync, NULL, "return only when a power loss can take nothing (volumes: always)"},
-    {"stall", 0, OPT_DURATION, &flags.stall_ns, "TIME", "ask again when next to nothing came for so long (30s)"},
     {"barrier", 0, OPT_DURATION, &flags.barrier_ns, "TIME",
      "a power loss costs this much of the run at the most (15s)"},
     {"no-direct", 0, OPT_FLAG, &flags.no_direct, NULL, "write large objects through the page cache"},
@@ -150,7 +149,7 @@ static int from_flags(struct run *run, const char *uri, struct err *err)
                                   .size_check = true,
                                   .fresh = !flags.resume,
                                   .barrier_ns = flags.barrier_ns,
-                                  .stall_ns = flags.stall_ns,
+                                  .stall_ns = globals.stall_ns,
                                   .durable = flags.fsync,
                                   .no_uring = flags.no_uring};
     int r = check_flags(err);
@@ -216,7 +215,7 @@ static int from_volume(struct run *run, struct target **ret, struct err *err)
         .size_check = spec->source.size_check,
         .fresh = !flags.resume,
         .barrier_ns = flags.barrier_ns,
-        .stall_ns = flags.stall_ns,
+        .stall_ns = globals.stall_ns,
     };
     r = volume_sources(run, spec, err);
     if (r < 0)

@@ -255,7 +255,7 @@ static void deliver_start(struct mail *m)
 
 static int start_workers(struct ls *l, struct pool *pool, struct err *err)
 {
-    struct web_options web = {0};
+    struct web_options web = {.stall_timeout_ns = globals.stall_ns};
     unsigned count = (unsigned)min_u64((uint64_t)get_nprocs(), WORKERS_MAX);
     int r = 0;
     store_trust(l->store, &web);

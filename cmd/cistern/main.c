@@ -29,6 +29,7 @@ static const struct opt global_opts[] = {
     {"log-level", 0, OPT_TEXT, &log_level_text, "LEVEL", "debug, info, warn or error"},
     {"retries", 0, OPT_U64, &globals.retries, "N", "attempts at each request (8)"},
     {"timeout", 0, OPT_DURATION, &globals.timeout_ns, "TIME", "how long passing errors are tried again (30m)"},
+    {"stall", 0, OPT_DURATION, &globals.stall_ns, "TIME", "ask again when next to nothing came for so long (30s)"},
     {"endpoint", 0, OPT_TEXT, &globals.endpoint, "URL", "of an S3-compatible or GCS-compatible store"},
     {"region", 0, OPT_TEXT, &globals.region, "NAME", "of the bucket"},
     {"profile", 0, OPT_TEXT, &globals.profile, "NAME", "of ~/.aws/config and credentials"},

@@ -198,6 +198,18 @@ def test_a_listing_that_does_not_advance_ends(tmp_path, rule):
         assert len(tree(tmp_path / "out")) == 3500
 
 
+def test_list_pages_that_skip_are_believed_and_the_next_run_brings_the_rest(tmp_path):
+    with BucketServer("--objects", "data/:3500:10") as many:
+        many.fault("op=list,nth=2,do=page-skip")
+        run = hydrate(many, tmp_path / "out", *QUICK)
+        found = tree(tmp_path / "out")
+        assert run.returncode == DONE, run.stderr
+        assert 1000 <= len(found) <= 3500 and all(content == many.content("data/" + name) for name, content in found.items())
+        many.no_faults()
+        assert hydrate(many, tmp_path / "out").returncode == DONE
+        assert len(tree(tmp_path / "out")) == 3500
+
+
 def test_list_pages_that_are_unsorted_bring_the_same_tree(tmp_path):
     keys = [f"data/k{i}" for i in range(50)]
     random.Random(3).shuffle(keys)
@@ -312,31 +324,13 @@ def test_sigterm_ends_it_and_the_same_command_goes_on(server, tmp_path):
     ends_right(server, hydrate(server, tmp_path / "out"), tmp_path / "out")
 
 
-# ---- every request ---------------------------------------------------------------------------------------------------
-
-EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "9"))
-
-
-@pytest.mark.parametrize("action", ["reset", "status:500", "error:403:AccessDenied", "garbage", "stall"])
-def test_the_failure_of_any_one_request_is_outlived_or_named(server, tmp_path, action):
-    before = server.stats()["requests"]
-    ends_right(server, hydrate(server, tmp_path / "first"), tmp_path / "first")
-    total = server.stats()["requests"] - before
-    for n in range(1, total + 1, EVERY):
-        server.fault(f"op=any,nth={n},do={action}")
-        out = tmp_path / f"out-{n}"
-        run = hydrate(server, out, *QUICK)
-        if run.returncode != DONE:
-            ends_in_a_sentence(server, run, out, {SOME_FAILED, 4, TRANSIENT, MISMATCH}, "s3://bench/|object-")
-        server.no_faults()
-        ends_right(server, hydrate(server, out), out)
-
-
 # ---- rows that live elsewhere ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", [
+    "every_request_test.py::test_a_fault_of_any_one_request_is_outlived_or_named",  # each fault, each kind of request
     "cistern/failing_calls_test.py::test_hydrate_survives_the_failure_of_any_one_call",  # ENOSPC, EIO, EDQUOT, EROFS
+    "cistern/failing_calls_test.py::test_what_a_failed_barrier_lost_is_fetched_again",  # after write-back lost pages
     "export_faults_test.py::test_an_upload_whose_answer_was_lost_meets_its_own_object",  # an upload whose answer is lost
     "hydrate/test_resume.py::test_killed_at_fifty_moments_it_ends_with_the_same_tree",  # SIGKILL
     "power_loss_test.py::test_hydration_goes_on_from_what_was_durable",  # power loss

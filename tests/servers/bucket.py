@@ -45,5 +45,14 @@ class BucketServer:
     def forget_stats(self):
         self.ask("/_stats", "DELETE")
 
+    def put(self, key, content):
+        self.ask("/bench/" + urllib.parse.quote(key), "PUT", content)
+
+    def remove(self, key):
+        self.ask("/bench/" + urllib.parse.quote(key), "DELETE")
+
+    def uploads(self):
+        return [json.loads(line)["key"] for line in self.ask("/_objects").splitlines() if line]
+
     def content(self, key):
         return self.ask("/bench/" + urllib.parse.quote(key))

@@ -81,11 +81,11 @@ static int rule_op(struct rule *rule, struct str value, struct err *err)
 
 static bool action_is_known(const char *action)
 {
-    static const char *const known[] = {"reset",       "stall",       "truncate", "long",         "wrong-length",
-                                        "wrong-range", "other-range", "no-range", "status",       "change",
-                                        "remove",      "corrupt",     "checksum", "no-checksum",  "redirect",
-                                        "page-repeat", "page-loop",   "garbage",  "garbage-body", "body",
-                                        "lost",        "slow",        "latency",  "error",        "limit"};
+    static const char *const known[] = {
+        "reset",    "stall",       "truncate",  "long",      "wrong-length", "wrong-range",  "other-range",
+        "no-range", "status",      "change",    "remove",    "corrupt",      "checksum",     "no-checksum",
+        "redirect", "page-repeat", "page-loop", "page-skip", "garbage",      "garbage-body", "body",
+        "lost",     "slow",        "latency",   "error",     "limit"};
     for (size_t i = 0; i < countof(known); i++)
         if (strcmp(action, known[i]) == 0)
             return true;
@@ -367,6 +367,8 @@ static bool spoil_range(const struct fault *f, struct reply *p)
 static void spoil_page(const struct fault *f, const struct request *r, struct reply *p)
 {
     static const char *const token_params[] = {"continuation-token", "pageToken"};
+    bool skips = is(f, "page-skip"); /* on from "z", and not from "a" again */
+    const char *other = r->is_gcs ? (skips ? "7a" : "61") : (skips ? "eg" : "YQ");
     char asked[3000] = "";
     for (size_t i = 0; i < countof(token_params) && !asked[0]; i++)
         request_query(r, token_params[i], asked, sizeof asked);
@@ -379,7 +381,7 @@ static void spoil_page(const struct fault *f, const struct request *r, struct re
     size_t head = (size_t)(at - p->text.ptr) + strlen(begin);
     size_t tail = head + strcspn(p->text.ptr + head, r->is_gcs ? "\"" : "<");
     sbuf_add(&b, (struct str){p->text.ptr, head});
-    sbuf_adds(&b, is(f, "page-loop") && asked[0] ? asked : r->is_gcs ? "61" : "YQ");
+    sbuf_adds(&b, is(f, "page-loop") && asked[0] ? asked : other);
     sbuf_add(&b, str_from(sbuf_str(&p->text), tail));
     struct segment rest[SEGMENTS_MAX];
     unsigned count = p->segment_count;

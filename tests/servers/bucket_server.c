@@ -34,7 +34,7 @@ static const char usage[] =
     "Actions: reset[:N] stall[:N] truncate[:N] (after N bytes of the body; without N before the head), "
     "long:N[:silent],\n"
     "  wrong-length:N, wrong-range, other-range, no-range, status:CODE[:RETRY-AFTER], change, remove, corrupt[:AT],\n"
-    "  checksum, no-checksum, redirect:CODE:URL, page-loop, page-repeat, garbage[:N], garbage-body[:N], "
+    "  checksum, no-checksum, redirect:CODE:URL, page-loop, page-repeat, page-skip, garbage[:N], garbage-body[:N], "
     "body:CODE:FILE,\n"
     "  lost (the answer of a request that was done), slow:BYTES_A_SECOND, latency:MS, error:CODE:S3-CODE,\n"
     "  limit:N (503 to what is more than N a second; a rule for a prefix limits that prefix)\n";
