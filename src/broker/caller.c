@@ -47,7 +47,7 @@ int caller_looks_right(struct str token, int64_t wall_ns, struct err *err)
         return unknown(err, "it is no token of a service account");
     if (!holds(json_at(j, "aud"), NAME_AUDIENCE_BROKER))
         return unknown(err, "it is for another audience");
-    if (json_get_i64(j, "exp", &until, &ignored) < 0 || until + CLOCKS_APART_SECONDS < wall_ns / (int64_t)NS_PER_SECOND)
+    if (json_get_i64(j, "exp", &until, &ignored) < 0 || until < wall_ns / (int64_t)NS_PER_SECOND - CLOCKS_APART_SECONDS)
         return unknown(err, "it has expired");
     return 0;
 }

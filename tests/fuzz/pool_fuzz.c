@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cistern.json, which says whose pool a folder is: any bytes are that of ours, or refused; none makes another's ours.
+ */
+#include "folder.h"
+#include "fuzz.h"
+#include "pool.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    static const struct space_options o = {.path = "/pool", .name = "default", .node = "node-1"};
+    char uuid[SPEC_UUID_LEN + 1];
+    struct err err = {0};
+    int fd = openat(fuzz_folder(), "cistern.json", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int r = file_write_all(fd, "cistern.json", bytes, len, &err);
+    close(fd);
+    assert(r == 0);
+    if (identity_establish(fuzz_folder(), &o, uuid, &err) < 0) {
+        assert(err.code != 0 && err.text[0]);
+        return 0;
+    }
+    assert(strlen(uuid) == SPEC_UUID_LEN && (memmem(bytes, len, uuid, SPEC_UUID_LEN) || memchr(bytes, '\\', len)));
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mounts.json: any bytes are a record, or an error; and what was read is written and read again the same. */
+#include "folder.h"
+#include "fuzz.h"
+#include "record.h"
+
+static bool same(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static void check_equal(const struct record *a, const struct record *b)
+{
+    assert(same(a->staged, b->staged) && a->fuse == b->fuse && a->read_only == b->read_only);
+    assert(a->has_group == b->has_group && (!a->has_group || a->group == b->group));
+    assert(a->written == b->written && a->unpublished_ns == b->unpublished_ns && a->target_count == b->target_count);
+    for (size_t i = 0; i < a->target_count; i++)
+        assert(same(a->targets[i].path, b->targets[i].path) && a->targets[i].read_only == b->targets[i].read_only);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    struct err err = {0};
+    auto_record first = {0};
+    auto_record again = {0};
+    int fd = openat(fuzz_folder(), RECORD_FILE, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int r = file_write_all(fd, RECORD_FILE, bytes, len, &err);
+    close(fd);
+    assert(r == 0);
+    if (record_read(fuzz_folder(), &first, &err) < 0) {
+        assert(err.code != 0 && err.text[0]);
+        return 0;
+    }
+    assert(first.target_count <= RECORD_TARGETS_MAX);
+    r = record_write(fuzz_folder(), &first, &err);
+    assert(r == 0);
+    r = record_read(fuzz_folder(), &again, &err);
+    assert(r == 0);
+    check_equal(&first, &again);
+    return 0;
+}
