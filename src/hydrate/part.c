@@ -82,8 +82,7 @@ int part_data(struct job *j, const char *bytes, size_t len)
         }
         struct slice *s = &j->slices[j->filling];
         size_t n = min_u64(len - at, SLICE_BYTES - s->fill);
-        hash_update(&j->hash, bytes + at, n);
-        mem_copy_out((char *)s->bytes + s->fill, bytes + at, n);
+        hash_copy_out(&j->hash, (char *)s->bytes + s->fill, bytes + at, n);
         s->fill += n;
         at += n;
         j->received += n;

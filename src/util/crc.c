@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crc.h"
+#include "util/mem.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -131,28 +132,39 @@ __attribute__((target("pclmul,sse4.1"))) static uint64_t by_folding(uint64_t crc
 
 enum { WIDE_LANES = 4, WIDE_LANE_BYTES = 64, WIDE_FOLD_BYTES = WIDE_LANES * WIDE_LANE_BYTES };
 
-/* The same with four lanes in a register: 57 GB/s where the narrow one makes 8. len >= WIDE_FOLD_BYTES. */
-__attribute__((target("avx512f,vpclmulqdq"))) static uint64_t by_wide_folding(uint64_t crc, const unsigned char *p,
-                                                                              size_t len)
+/* The same with four lanes in a register: 57 GB/s where the narrow one makes 8. len >= WIDE_FOLD_BYTES. Unless `to` is
+ * NULL, it is aligned to 64, and the bytes go there too, past the caches: that waits for the memory, and the
+ * multiplications are done meanwhile (2 GiB: 0.31 s one after the other, 0.20 s so). */
+__attribute__((target("avx512f,vpclmulqdq"))) static uint64_t by_wide_folding(uint64_t crc, unsigned char *to,
+                                                                              const unsigned char *p, size_t len)
 {
     __m512i lane[WIDE_LANES];
     unsigned char last[WIDE_FOLD_BYTES];
     __m512i far = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)t.fold_2048));
-    for (unsigned i = 0; i < WIDE_LANES; i++)
+    for (unsigned i = 0; i < WIDE_LANES; i++) {
         lane[i] = _mm512_loadu_si512(p + i * WIDE_LANE_BYTES);
+        if (to)
+            _mm512_stream_si512((void *)(to + i * WIDE_LANE_BYTES), lane[i]);
+    }
     lane[0] = _mm512_xor_si512(lane[0], _mm512_zextsi128_si512(_mm_cvtsi64_si128((long long)crc)));
-    for (p += WIDE_FOLD_BYTES, len -= WIDE_FOLD_BYTES; len >= WIDE_FOLD_BYTES;
-         p += WIDE_FOLD_BYTES, len -= WIDE_FOLD_BYTES)
+    size_t at = WIDE_FOLD_BYTES;
+    for (; len - at >= WIDE_FOLD_BYTES; at += WIDE_FOLD_BYTES)
 #pragma GCC unroll 4
         for (unsigned i = 0; i < WIDE_LANES; i++) {
             __m512i low = _mm512_clmulepi64_epi128(lane[i], far, 0x00);
             __m512i high = _mm512_clmulepi64_epi128(lane[i], far, 0x11);
-            __m512i bytes = _mm512_loadu_si512(p + i * WIDE_LANE_BYTES);
+            __m512i bytes = _mm512_loadu_si512(p + at + i * WIDE_LANE_BYTES);
+            if (to)
+                _mm512_stream_si512((void *)(to + at + i * WIDE_LANE_BYTES), bytes);
             lane[i] = _mm512_ternarylogic_epi64(low, high, bytes, 0x96); /* exclusive or of the three */
         }
     for (unsigned i = 0; i < WIDE_LANES; i++)
         _mm512_storeu_si512(last + i * WIDE_LANE_BYTES, lane[i]);
-    return by_table(by_folding(0, last, sizeof last), p, len);
+    if (to) {
+        memcpy(to + at, p + at, len - at);
+        _mm_sfence(); /* as in mem_copy_out() */
+    }
+    return by_table(by_folding(0, last, sizeof last), p + at, len - at);
 }
 #endif
 
@@ -167,9 +179,25 @@ uint64_t crc64nvme(uint64_t crc, const void *bytes, size_t len)
     pthread_once(&t.once, make_tables);
 #if HAVE_FOLD
     if (t.folds_wide && len >= WIDE_FOLD_BYTES)
-        return ~by_wide_folding(~crc, bytes, len);
+        return ~by_wide_folding(~crc, NULL, bytes, len);
     if (t.folds && len >= FOLD_BYTES)
         return ~by_folding(~crc, bytes, len);
 #endif
     return ~by_table(~crc, bytes, len);
+}
+
+uint64_t crc64nvme_copy_out(uint64_t crc, void *to, const void *bytes, size_t len)
+{
+    pthread_once(&t.once, make_tables);
+#if HAVE_FOLD
+    size_t head = -(uintptr_t)to % WIDE_LANE_BYTES;
+    if (t.folds_wide && len >= head + WIDE_FOLD_BYTES) {
+        memcpy(to, bytes, head);
+        crc = by_table(~crc, bytes, head);
+        return ~by_wide_folding(crc, (unsigned char *)to + head, (const unsigned char *)bytes + head, len - head);
+    }
+#endif
+    crc = crc64nvme(crc, bytes, len);
+    mem_copy_out(to, bytes, len);
+    return crc;
 }

@@ -13,5 +13,8 @@
 uint64_t crc64nvme(uint64_t crc, const void *bytes, size_t len);
 uint64_t crc64nvme_portable(uint64_t crc, const void *bytes, size_t len); /* any machine; the other's yardstick */
 
+/* The same, and mem_copy_out() of the bytes, in one pass where the machine can do that. */
+uint64_t crc64nvme_copy_out(uint64_t crc, void *to, const void *bytes, size_t len);
+
 /* The CRC of A followed by B from theirs. `poly` is reflected, of `width` bits (32 or 64). */
 uint64_t crc_combine(uint64_t poly, unsigned width, uint64_t a, uint64_t b, uint64_t b_len);

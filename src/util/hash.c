@@ -2,6 +2,7 @@
 #include "util/hash.h"
 #include "crc.h"
 #include "util/base64.h"
+#include "util/mem.h"
 #include <assert.h>
 #include <isa-l.h>
 #include <limits.h>
@@ -222,6 +223,17 @@ void hash_update(struct hash *h, const void *bytes, size_t len)
     case HASH_SHA256:
         evp_update(h->evp, bytes, len);
     }
+}
+
+void hash_copy_out(struct hash *h, void *to, const void *bytes, size_t len)
+{
+    if (h->kind == HASH_CRC64NVME) {
+        h->len += len;
+        h->crc = crc64nvme_copy_out(h->crc, to, bytes, len);
+        return;
+    }
+    hash_update(h, bytes, len);
+    mem_copy_out(to, bytes, len);
 }
 
 void hash_end(struct hash *h, struct digest *ret)

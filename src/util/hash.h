@@ -41,7 +41,8 @@ void hash_init(struct hash *h);
 void hash_done(struct hash *h); /* may run twice */
 void hash_begin(struct hash *h, enum hash_kind kind);
 void hash_update(struct hash *h, const void *bytes, size_t len);
-void hash_end(struct hash *h, struct digest *ret); /* h needs hash_begin() again */
+void hash_copy_out(struct hash *h, void *to, const void *bytes, size_t len); /* hash_update() and mem_copy_out() */
+void hash_end(struct hash *h, struct digest *ret);                           /* h needs hash_begin() again */
 
 /* The CRC of A followed by B from theirs; `b_len` is B's length in bytes. Only kinds that combine. */
 void digest_combine(struct digest *a, const struct digest *b, uint64_t b_len);

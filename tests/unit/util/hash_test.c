@@ -102,6 +102,28 @@ static void folding_agrees_with_the_table_at_every_length_and_offset(void **stat
     }
 }
 
+static void what_is_copied_on_the_way_is_hashed_as_it_is_and_arrives(void **state)
+{
+    (void)state;
+    static const enum hash_kind kinds[] = {HASH_NONE, HASH_CRC32C, HASH_CRC64NVME, HASH_MD5};
+    auto_mem unsigned char *from = noise(2048), *to = xcalloc(1, 2048);
+    for (size_t len = 0; len < 1024; len++) {
+        size_t at = len * 7 % 67;
+        enum hash_kind kind = kinds[len % countof(kinds)];
+        struct digest got, want = digest_of(kind, from + at, len);
+        struct hash h;
+        memset(to, 0, 2048);
+        hash_init(&h);
+        hash_begin(&h, kind);
+        hash_copy_out(&h, to + len % 71, from + at, len);
+        hash_end(&h, &got);
+        hash_done(&h);
+        assert_true(digest_eq(&got, &want));
+        assert_memory_equal(to + len % 71, from + at, len);
+        assert_int_equal(to[len % 71 + len], 0);
+    }
+}
+
 static void parts_hashed_apart_are_joined(void **state)
 {
     (void)state;
@@ -255,6 +277,7 @@ int main(void)
         cmocka_unit_test(the_crc32c_of_iscsi_comes_out),
         cmocka_unit_test(the_crc64_of_nvme_comes_out_of_both_implementations),
         cmocka_unit_test(folding_agrees_with_the_table_at_every_length_and_offset),
+        cmocka_unit_test(what_is_copied_on_the_way_is_hashed_as_it_is_and_arrives),
         cmocka_unit_test(parts_hashed_apart_are_joined),
         cmocka_unit_test(very_long_parts_are_joined),
         cmocka_unit_test(a_running_hash_is_the_same_in_any_pieces_and_may_be_begun_again),
