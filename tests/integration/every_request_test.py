@@ -13,7 +13,7 @@ import pytest
 
 from servers.bucket import BUILD, BucketServer
 
-pytestmark = [pytest.mark.asan, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 SEED = int(os.environ.get("CISTERN_SEED", "1"))
 FAULTS = ["reset", "reset:0", "reset:100", "stall", "stall:50", "truncate", "truncate:0", "truncate:100", "long:10",

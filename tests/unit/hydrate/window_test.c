@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "private.h"
+#include "util/clock.h"
+
+/* A run without threads, whose ticks are given by hand. */
+static struct hydrate *run;
+
+static int setup(void **state)
+{
+    struct err err;
+    (void)state;
+    run = xcalloc(1, sizeof *run);
+    pthread_mutex_init(&run->lock, NULL);
+    run->lane_count = 1;
+    atomic_store(&run->lanes[0].is_kicked, true); /* it looks for work by itself */
+    atomic_store(&run->window, WINDOW_START);
+    run->starts_since_ns = clock_now_ns();
+    return loop_new("driver", &run->loop, &err);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    loop_free(run->loop);
+    pthread_mutex_destroy(&run->lock);
+    free(run);
+    return 0;
+}
+
+/* A tenth of a second in which so many requests ended, while the window was full. */
+static unsigned full_tick(unsigned requests)
+{
+    run->active = atomic_load(&run->window);
+    atomic_fetch_add(&run->requests, requests);
+    window_tick(run);
+    return atomic_load(&run->window);
+}
+
+static void while_requests_wait_for_the_way_alone_it_doubles_up_to_its_end(void **state)
+{
+    (void)state;
+    atomic_store(&run->lanes[0].quickest_ns, 20 * NS_PER_MS);
+    for (unsigned want = 2 * WINDOW_START; want <= WINDOW_MAX; want *= 2)
+        assert_int_equal(full_tick(100), want);
+    assert_int_equal(full_tick(100), WINDOW_MAX);
+    run->o.concurrency_max = 24;
+    assert_int_equal(full_tick(100), 24);
+}
+
+static void a_store_that_asks_for_less_halves_it_and_it_grows_slowly_from_there(void **state)
+{
+    (void)state;
+    unsigned ticks = 0;
+    atomic_store(&run->window, 64);
+    atomic_store(&run->lanes[0].quickest_ns, 20 * NS_PER_MS);
+    atomic_store(&run->slowed, true);
+    assert_int_equal(full_tick(100), 32);
+    while (full_tick(100) == 32)
+        ticks++;
+    assert_true(ticks >= 15); /* some two seconds of rest */
+    assert_int_equal(atomic_load(&run->window), 34);
+    for (int i = 0; i < 20; i++) {
+        atomic_store(&run->slowed, true);
+        full_tick(100);
+    }
+    assert_int_equal(atomic_load(&run->window), 2); /* and never to nothing */
+}
+
+static void a_step_that_brings_nothing_is_taken_back(void **state)
+{
+    (void)state;
+    assert_int_equal(full_tick(100), 2 * WINDOW_START); /* tried */
+    assert_int_equal(full_tick(100), WINDOW_START);     /* no more than before came */
+    for (int i = 0; i < 15; i++)
+        assert_int_equal(full_tick(100), WINDOW_START);
+}
+
+static void a_step_that_pays_stays(void **state)
+{
+    (void)state;
+    assert_int_equal(full_tick(100), 2 * WINDOW_START);
+    assert_true(full_tick(200) >= 2 * WINDOW_START);
+}
+
+static void a_window_that_is_not_full_stays_as_it_is(void **state)
+{
+    (void)state;
+    atomic_store(&run->lanes[0].quickest_ns, 20 * NS_PER_MS);
+    for (int i = 0; i < 10; i++) {
+        run->active = WINDOW_START / 2;
+        atomic_fetch_add(&run->requests, 100);
+        window_tick(run);
+        assert_int_equal(atomic_load(&run->window), WINDOW_START);
+    }
+}
+
+static void parts_that_wait_for_the_disk_bring_it_back_to_where_it_began(void **state)
+{
+    (void)state;
+    atomic_store(&run->window, 200);
+    atomic_store(&run->paused, 200);
+    unsigned before = 200, now;
+    while ((now = full_tick(100)) != before) {
+        assert_true(now < before);
+        before = now;
+    }
+    assert_int_equal(before, WINDOW_START);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(while_requests_wait_for_the_way_alone_it_doubles_up_to_its_end, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_store_that_asks_for_less_halves_it_and_it_grows_slowly_from_there, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_step_that_brings_nothing_is_taken_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_step_that_pays_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_window_that_is_not_full_stays_as_it_is, setup, teardown),
+        cmocka_unit_test_setup_teardown(parts_that_wait_for_the_disk_bring_it_back_to_where_it_began, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
