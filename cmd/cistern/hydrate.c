@@ -210,7 +210,9 @@ static int from_volume(struct run *run, struct target **ret, struct err *err)
         .verify = spec->params.verify == VERIFY_SIZE   ? HYDRATE_VERIFY_SIZE
                   : spec->params.verify == VERIFY_NONE ? HYDRATE_VERIFY_NONE
                                                        : HYDRATE_VERIFY_AUTO,
-        .direct = spec->params.direct_io == DIRECT_IO_OFF ? HYDRATE_DIRECT_OFF : HYDRATE_DIRECT_AUTO,
+        .direct = spec->params.direct_io == DIRECT_IO_OFF  ? HYDRATE_DIRECT_OFF
+                  : spec->params.direct_io == DIRECT_IO_ON ? HYDRATE_DIRECT_ON
+                                                           : HYDRATE_DIRECT_AUTO,
         .shard = {(unsigned)spec->source.shard_index, (unsigned)spec->source.shard_count},
         .size_check = spec->source.size_check,
         .fresh = !flags.resume,

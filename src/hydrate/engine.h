@@ -10,7 +10,8 @@
 #include "util/glob.h"
 
 enum hydrate_verify { HYDRATE_VERIFY_AUTO, HYDRATE_VERIFY_SIZE, HYDRATE_VERIFY_NONE };
-enum hydrate_direct { HYDRATE_DIRECT_AUTO, HYDRATE_DIRECT_OFF };
+/* AUTO: where the file system has it. ON: an error where it has not (CIS2034). */
+enum hydrate_direct { HYDRATE_DIRECT_AUTO, HYDRATE_DIRECT_ON, HYDRATE_DIRECT_OFF };
 
 /* One prefix. Borrowed, all of it, until hydrate_free(). */
 struct hydrate_source {

@@ -309,12 +309,17 @@ static uint32_t direct_align(int fd)
     return 4096; /* an older kernel: what every disk accepts */
 }
 
-static void go_direct(struct large *g)
+static int go_direct(struct large *g, struct err *err)
 {
-    uint32_t align = g->h->o.direct == HYDRATE_DIRECT_AUTO ? direct_align(g->fd) : 0;
+    uint32_t align = g->h->o.direct != HYDRATE_DIRECT_OFF ? direct_align(g->fd) : 0;
     int flags = align ? fcntl(g->fd, F_GETFL) : -1;
     if (flags >= 0 && fcntl(g->fd, F_SETFL, flags | O_DIRECT) == 0)
         g->align = align;
+    else if (g->h->o.direct == HYDRATE_DIRECT_ON) {
+        err_set(err, ERR_UNSUPPORTED, "'%s' is on a file system that takes no direct writes", g->path);
+        return err_advise(err, 2034, "directIO: auto writes through the page cache there");
+    }
+    return 0;
 }
 
 static int open_file(struct lane *l, struct large *g, struct err *err)
@@ -338,8 +343,7 @@ static int open_file(struct lane *l, struct large *g, struct err *err)
     }
     if (fallocate(g->fd, 0, 0, (off_t)g->entry.size_bytes) != 0 && errno != EOPNOTSUPP)
         return err_sys(err, errno, "cannot make room for '%s'", g->path);
-    go_direct(g);
-    return 0;
+    return go_direct(g, err);
 }
 
 static void head_done(void *ctx, const struct store_reply *r)

@@ -18,7 +18,7 @@ const struct spec_key spec_keys[] = {
     {"bandwidth", TYPE_BYTES, AT(params.bandwidth), .change = CHANGE_FREELY, .is_parameter = true},
     {"minVolumeSize", TYPE_BYTES, AT(params.min_volume_bytes), .is_parameter = true},
     {"maxVolumeSize", TYPE_BYTES, AT(params.max_volume_bytes), .is_parameter = true},
-    {"directIO", TYPE_ENUM, AT(params.direct_io), .choices = "auto on off", .later = "on", .is_parameter = true},
+    {"directIO", TYPE_ENUM, AT(params.direct_io), .choices = "auto on off", .is_parameter = true},
     {"exportSecret", TYPE_TEXT, AT(params.export_secret), .later = LATER_ALL, .cluster = LATER_ALL,
      .is_parameter = true},
 

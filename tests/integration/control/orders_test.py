@@ -170,6 +170,39 @@ def test_a_wrong_word_is_refused_by_its_name(nodes, controllers):
         assert code == Code.INVALID_ARGUMENT and sentence in text
 
 
+WRONG = [("hydraton", "eager", "'hydration'"), ("verify", "crc", "auto size none"), ("onDataLoss", "cry", "fail rehydrate empty"),
+         ("concurrency", "0", "1"), ("concurrency", "513", "512"), ("bandwidth", "-1", "bandwidth"),
+         ("minVolumeSize", "many", "minVolumeSize"), ("maxvolumesize", "1Gi", "'maxVolumeSize'"), ("directIO", "yes", "auto on off"),
+         ("access", "nfs", "auto fuse bind"), ("exportSecrets", "x", "'exportSecret'"), ("pol", "x", "'pool'"),
+         ("csi.storage.k8s.io/fstype", "ext4", "fstype")]
+
+
+def test_each_parameter_of_a_class_is_checked_and_a_slip_of_the_pen_is_answered_with_the_nearest(nodes, controllers):
+    nodes()
+    controller = controllers()
+    for key, value, hint in WRONG:
+        code, text = controller.create_fails(new_name(), node="node-a", parameters={key: value})
+        assert code == Code.INVALID_ARGUMENT and hint in text, (key, text)
+
+
+MUTABLE = {"concurrency": "16", "bandwidth": "1G", "onDataLoss": "rehydrate"}
+IMMUTABLE = {"pool": "other", "hydration": "gate", "access": "bind", "verify": "size", "minVolumeSize": "1Gi",
+             "maxVolumeSize": "9Gi", "directIO": "off", "exportSecret": "x"}
+
+
+def test_a_volume_attributes_class_changes_what_may_change_and_nothing_else(cluster, nodes, controllers):
+    nodes()
+    controller, name = controllers(), new_name()
+    volume = controller.create(name, node="node-a")
+    for key, value in MUTABLE.items():
+        controller.client.call("ControllerModifyVolume", volume_id=volume.volume_id, mutable_parameters={key: value})
+    for key, value in IMMUTABLE.items():
+        code, text = controller.client.fails("ControllerModifyVolume", volume_id=volume.volume_id,
+                                             mutable_parameters={key: value})
+        assert code == Code.INVALID_ARGUMENT and key in text, (key, text)
+    assert order(cluster, name)["spec"]["parameters"] == MUTABLE
+
+
 # ---- claims -----------------------------------------------------------------------------------------------------------
 
 def test_a_claims_annotations_make_the_order_and_the_source_is_copied_as_it_is_now(cluster, nodes, controllers):
@@ -189,6 +222,29 @@ def test_a_claims_annotations_make_the_order_and_the_source_is_copied_as_it_is_n
                               "spec": {"uri": "s3://models/llama/", "serviceAccountName": "trainer",
                                        "export": {"uri": "s3://ckpt/"}}}
     assert cluster.get("/apis/cistern.io/v1alpha1/namespaces/default/bucketsources/llama")["status"]["firstUsedAt"]
+
+
+def test_each_annotation_is_checked_by_its_name(cluster, nodes, controllers):
+    nodes()
+    make_source(cluster, "plain")
+    controller = controllers()
+    for key, value, code, hint in [("hydration", "sometimes", Code.INVALID_ARGUMENT, "eager lazy gate none"),
+                                   ("on-data-loss", "cry", Code.INVALID_ARGUMENT, "fail rehydrate empty"),
+                                   ("export-policy", "plain", Code.INVALID_ARGUMENT, "has no 'export'"),
+                                   ("export-policy", "absent", Code.NOT_FOUND, "no BucketSource 'default/absent'")]:
+        make_claim(cluster, f"c-{value}", annotations={f"cistern.io/{key}": value})
+        got, text = controller.create_fails(new_name(), node="node-a", claim=("default", f"c-{value}"))
+        assert got == code and hint in text, (key, value, text)
+
+
+def test_a_blank_volume_with_an_export_policy_fetches_nothing_and_is_exported(cluster, nodes, controllers):
+    nodes()
+    make_source(cluster, "out", uri="s3://models/llama/", region="eu-1", export={"uri": "s3://ckpt/"})
+    make_claim(cluster, "scratch", annotations={"cistern.io/export-policy": "out"})
+    name = new_name()
+    controllers().create(name, node="node-a", claim=("default", "scratch"))
+    source = order(cluster, name)["spec"]["source"]
+    assert source["name"] == "out" and source["spec"] == {"region": "eu-1", "export": {"uri": "s3://ckpt/"}}
 
 
 def prime_of(cluster, target, uid=None):

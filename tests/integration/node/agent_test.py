@@ -426,6 +426,46 @@ def test_a_subpath_of_a_volume_can_be_bound_into_a_pod(agent, orders, folder):
     subprocess.run(["umount", inside], check=True)
 
 
+# ---- parameters ------------------------------------------------------------------------------------------------------
+
+def hydrated(agent, orders, folder, name, **parameters):
+    """How long the Job took."""
+    volume_id = orders.make(name, source={"uri": bucket(folder, objects=3, size=100_000)}, **parameters)
+    began = time.monotonic()
+    assert job("hydrate", agent.folder_of(volume_id)).wait(60) == 0
+    orders.wait(name, "Hydrated", "True")
+    return time.monotonic() - began
+
+
+def test_a_classes_parameters_reach_the_volume_and_its_job(agent, orders, folder):
+    asked = {"verify": "none", "directIO": "off", "concurrency": "7", "bandwidth": "100k", "access": "fuse",
+             "onDataLoss": "rehydrate", "minVolumeSize": "16Mi", "maxVolumeSize": "1Gi", "exportSecret": "last-resort"}
+    took = hydrated(agent, orders, folder, "pvc-1", **asked)
+    path = agent.folder_of(orders.get("pvc-1")["spec"]["volumeID"])
+    kept = json.loads((path / "volume.json").read_text())["parameters"]
+    assert kept == {"pool": "default", "hydration": "eager", "verify": "none", "directIO": "off", "concurrency": 7,
+                    "bandwidth": 100_000, "access": "fuse", "onDataLoss": "rehydrate", "minVolumeSize": 16 * MIB,
+                    "maxVolumeSize": 1024 * MIB, "exportSecret": "last-resort"}
+    assert took > 1.5  # 300,000 bytes at 100,000 a second
+    assert orders.says("pvc-1", "Verified", "False", "NotAsked")
+
+
+def test_direct_io_that_is_asked_for_and_cannot_be_had_is_an_error_by_name(agent, orders, folder):
+    big = folder / "big"
+    big.mkdir()
+    (big / "object").write_bytes(os.urandom(20 * MIB))
+    volume_id = orders.make("pvc-1", source={"uri": f"file://{big}/", "sizeCheck": False}, directIO="on", size=64 * MIB)
+    path = agent.folder_of(volume_id)
+    subprocess.run(["mount", "-t", "ramfs", "none", path / "data"], check=True)
+    try:
+        assert job("hydrate", path).wait(60) != 0
+        assert "CIS2034" in json.dumps(orders.wait_phase("pvc-1", "Failed")["errors"])
+    finally:
+        subprocess.run(["umount", path / "data"], check=True)
+    assert job("hydrate", path).wait(60) == 0
+    orders.wait("pvc-1", "Hydrated", "True")
+
+
 # ---- events and metrics ----------------------------------------------------------------------------------------------
 
 def events(cluster, reason):

@@ -182,7 +182,6 @@ static void a_value_that_nothing_acts_on_is_refused_by_name(void **state)
         {"hydration", "lazy"},
         {"onDataLoss", "rehydrate"},
         {"onDataLoss", "empty"},
-        {"directIO", "on"},
         {"exportSecret", "x"},
         {"serviceAccountName", "x"},
         {"secretRef.name", "x"},
