@@ -42,6 +42,21 @@ static int check_stays(const struct api_volume *v, struct err *err)
     return err_advise(err, 4030, "it does not change any more");
 }
 
+/* A volume that may change, and what it is. */
+static int find_to_change(struct control *c, const char *id, struct api_volume **ret, struct spec **ret_spec,
+                          struct err *err)
+{
+    auto_api_volume v = NULL;
+    int r = volume_find(c, id, &v, err);
+    if (r == 0)
+        r = check_stays(v, err);
+    if (r == 0)
+        r = api_volume_spec(v, ret_spec, err);
+    if (r == 0)
+        *ret = take(&v);
+    return r;
+}
+
 HANDLER(control_expand)
 {
     (void)call;
@@ -57,11 +72,7 @@ HANDLER(control_expand)
     if (r == 0 && q->volume_capability)
         r = caps_check(q->volume_capability, err);
     if (r == 0)
-        r = volume_find(c, q->volume_id, &v, err);
-    if (r == 0)
-        r = check_stays(v, err);
-    if (r == 0)
-        r = api_volume_spec(v, &spec, err);
+        r = find_to_change(c, q->volume_id, &v, &spec, err);
     if (r == 0)
         r = caps_size(q->capacity_range, v->capacity_bytes, spec->params.max_volume_bytes, &size, &limit, err);
     if (r == 0 && size > v->capacity_bytes)
@@ -85,13 +96,7 @@ HANDLER(control_modify)
     const Csi__V1__ControllerModifyVolumeRequest *q = (const Csi__V1__ControllerModifyVolumeRequest *)request;
     auto_api_volume v = NULL;
     auto_spec spec = NULL;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = volume_find(c, q->volume_id, &v, err);
-    if (r == 0)
-        r = check_stays(v, err);
-    if (r == 0)
-        r = api_volume_spec(v, &spec, err);
+    int r = find_to_change(c, q->volume_id, &v, &spec, err);
     const struct pair *pairs = pairs_of(call, q, mutable_parameters);
     if (r == 0)
         r = pairs_apply(spec, pairs, q->n_mutable_parameters, spec_modify, err);

@@ -105,9 +105,7 @@ HANDLER(control_delete)
     struct control *c = ctx;
     const Csi__V1__DeleteVolumeRequest *q = (const Csi__V1__DeleteVolumeRequest *)request;
     auto_api_volume v = NULL;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = volume_find(c, q->volume_id, &v, err);
+    int r = volume_find(c, q->volume_id, &v, err);
     if (r == -ERR_NOT_FOUND)
         return 0;
     if (r == 0)

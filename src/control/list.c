@@ -50,15 +50,18 @@ struct entry {
 struct page {
     struct entry entries[PAGE_MAX + 1];
     size_t count, max;
+    size_t next; /* to be told */
     struct str after;
 };
 
-static void page_done(struct page *p)
+static void page_free(struct page *own_p)
 {
-    for (size_t i = 0; i < p->count; i++)
-        free((char *)p->entries[i].key.ptr);
-    free(p);
+    for (size_t i = 0; own_p && i < own_p->count; i++)
+        free((char *)own_p->entries[i].key.ptr);
+    free(own_p);
 }
+DEFINE_AUTO(page, struct page, page_free)
+#define auto_page auto_with(auto_clean_page) struct page *
 
 static void page_insert(struct page *p, struct str id, struct str key)
 {
@@ -102,18 +105,22 @@ static int page_read(struct control *c, int32_t max_entries, const char *token, 
     return 0;
 }
 
-static char *next_token(struct rpc_call *call, const struct page *p)
-{
-    return rpc_dup(call, p->count > p->max ? str_of(p->entries[p->max - 1].id) : STR_NULL);
-}
-
-/* NULL: it went away meanwhile. */
-static struct api_volume *entry_volume(struct control *c, const struct entry *e)
+/* The next volume that is still there; NULL: the page is told. */
+static struct api_volume *page_next(struct control *c, struct page *p)
 {
     struct err ignored;
     struct api_volume *v = NULL;
-    auto_json j = kube_informer_get_by_key(c->o.volumes, e->key);
-    return j && api_volume_read(j, &v, &ignored) == 0 ? v : NULL;
+    while (!v && p->next < min_u64(p->count, p->max)) {
+        auto_json j = kube_informer_get_by_key(c->o.volumes, p->entries[p->next++].key);
+        if (j && api_volume_read(j, &v, &ignored) < 0)
+            v = NULL;
+    }
+    return v;
+}
+
+static char *page_token(struct rpc_call *call, const struct page *p)
+{
+    return rpc_dup(call, p->count > p->max ? str_of(p->entries[p->max - 1].id) : STR_NULL);
 }
 
 /* ---- volumes ----------------------------------------------------------------------------------------------------- */
@@ -136,19 +143,24 @@ HANDLER(control_list)
     struct control *c = ctx;
     const Csi__V1__ListVolumesRequest *q = (const Csi__V1__ListVolumesRequest *)request;
     Csi__V1__ListVolumesResponse *p = (Csi__V1__ListVolumesResponse *)reply;
-    struct page *page;
+    auto_page page = NULL;
     int r = page_read(c, q->max_entries, q->starting_token, &page, err);
     if (r < 0)
         return r;
     p->entries = rpc_alloc(call, page->count, sizeof *p->entries);
-    for (size_t i = 0; i < min_u64(page->count, page->max); i++) {
-        auto_api_volume v = entry_volume(c, &page->entries[i]);
-        if (v)
-            p->entries[p->n_entries++] = entry_message(call, v);
-    }
-    p->next_token = next_token(call, page);
-    page_done(page);
+    for (struct api_volume *v; (v = page_next(c, page)); api_volume_free(v))
+        p->entries[p->n_entries++] = entry_message(call, v);
+    p->next_token = page_token(call, page);
     return 0;
+}
+
+static int find_health(struct control *c, const char *id, struct api_volume **ret, struct health *ret_health,
+                       struct err *err)
+{
+    int r = volume_find(c, id, ret, err);
+    if (r == 0)
+        health_of(*ret, ret_health);
+    return r;
 }
 
 HANDLER(control_get)
@@ -158,12 +170,9 @@ HANDLER(control_get)
     Csi__V1__ControllerGetVolumeResponse *p = (Csi__V1__ControllerGetVolumeResponse *)reply;
     struct health h;
     auto_api_volume v = NULL;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = volume_find(c, q->volume_id, &v, err);
+    int r = find_health(c, q->volume_id, &v, &h, err);
     if (r < 0)
         return r;
-    health_of(v, &h);
     p->volume = volume_on_node(call, v->volume_id, v->capacity_bytes, v->node);
     p->status = rpc_alloc(call, 1, sizeof *p->status);
     csi__v1__controller_get_volume_response__volume_status__init(p->status);
@@ -178,21 +187,18 @@ HANDLER(control_list_health)
     struct control *c = ctx;
     const Csi__V1__ControllerListVolumeHealthRequest *q = (const Csi__V1__ControllerListVolumeHealthRequest *)request;
     Csi__V1__ControllerListVolumeHealthResponse *p = (Csi__V1__ControllerListVolumeHealthResponse *)reply;
-    struct page *page;
+    auto_page page = NULL;
     int r = page_read(c, q->max_entries, q->starting_token, &page, err);
     if (r < 0)
         return r;
     p->entries = rpc_alloc(call, page->count, sizeof *p->entries);
-    for (size_t i = 0; i < min_u64(page->count, page->max); i++) {
-        struct health h = {0};
-        auto_api_volume v = entry_volume(c, &page->entries[i]);
-        if (v)
-            health_of(v, &h);
+    for (struct api_volume *v; (v = page_next(c, page)); api_volume_free(v)) {
+        struct health h;
+        health_of(v, &h);
         if (h.count > 0)
             p->entries[p->n_entries++] = health_message(call, v->volume_id, &h);
     }
-    p->next_token = next_token(call, page);
-    page_done(page);
+    p->next_token = page_token(call, page);
     return 0;
 }
 
@@ -203,12 +209,9 @@ HANDLER(control_get_health)
     Csi__V1__ControllerGetVolumeHealthResponse *p = (Csi__V1__ControllerGetVolumeHealthResponse *)reply;
     struct health h;
     auto_api_volume v = NULL;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = volume_find(c, q->volume_id, &v, err);
+    int r = find_health(c, q->volume_id, &v, &h, err);
     if (r < 0)
         return r;
-    health_of(v, &h);
     p->volume_health = health_message(call, v->volume_id, &h);
     return 0;
 }

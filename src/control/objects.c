@@ -73,6 +73,8 @@ static int list_by_id(struct control *c, const char *id, json **ret, struct err 
 int volume_find(struct control *c, const char *id, struct api_volume **ret, struct err *err)
 {
     auto_json j = NULL;
+    if (need_field(id, "volume_id", err) < 0)
+        return -ERR_INVALID;
     if (!spec_id_is_valid(str_of(id))) {
         err_set(err, ERR_NOT_FOUND, "there is no volume '%.64s'", id);
         return err_advise(err, 2110, "it was deleted, or never made here");

@@ -25,8 +25,8 @@ struct control {
  * were not there, and pods would be sent away from nodes that have room. */
 must_check int copies_are_whole(const struct control *c, struct err *err);
 
-/* By CSI id: from the informer, and where that knows none, from the server: who deletes must not take a copy that lags
- * for the truth. ERR_NOT_FOUND (CIS2110). */
+/* By a call's volume_id (ERR_INVALID: it says none): from the informer, and where that knows none, from the server: who
+ * deletes must not take a copy that lags for the truth. ERR_NOT_FOUND (CIS2110). */
 must_check int volume_find(struct control *c, const char *id, struct api_volume **ret, struct err *err);
 /* By the name of the object; as the server has it now. ERR_NOT_FOUND. */
 must_check int volume_get(struct control *c, const char *name, struct api_volume **ret, struct err *err);

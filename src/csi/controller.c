@@ -174,9 +174,7 @@ HANDLER(controller_modify)
     auto_volume v = NULL;
     auto_claim claim = {0};
     struct space *s;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
+    int r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
     if (r < 0)
         return r;
     struct space_change *changes = rpc_alloc(call, q->n_mutable_parameters, sizeof *changes);

@@ -39,6 +39,8 @@ bool driver_has_lost(const struct driver *d, int r, const struct err *err)
 int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret, struct err *err)
 {
     struct space *s = driver_space_of(d, id);
+    if (need_field(id, "volume_id", err) < 0)
+        return -ERR_INVALID;
     if (!s && spec_id_is_valid(str_of(id))) {
         err_set(err, ERR_BUSY, "volume '%s': its pool %.*s is not on this node, there is %s here", id, SPEC_UUID_LEN,
                 id + 3, d->space_count ? space_uuid(d->spaces[0]) : "none");
@@ -60,7 +62,9 @@ int driver_claim(struct driver *d, const char *id, struct claim *claim, struct s
                  struct err *err)
 {
     auto_volume v = NULL;
-    int r = claim_take(&d->claims, id, claim, err);
+    int r = need_field(id, "volume_id", err);
+    if (r == 0)
+        r = claim_take(&d->claims, id, claim, err);
     if (r == 0)
         r = driver_find(d, id, ret_space, &v, err);
     if (r == 0)

@@ -31,7 +31,8 @@ struct driver {
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* ERR_NOT_FOUND (CIS2110): no such volume. ERR_BUSY (CIS3001): the id is of a pool that is not here. */
+/* By a call's volume_id. ERR_INVALID: it says none. ERR_NOT_FOUND (CIS2110): no such volume. ERR_BUSY (CIS3001): the id
+ * is of a pool that is not here. ERR_CORRUPT: it is here, and its record cannot be read. */
 must_check int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret,
                            struct err *err);
 /* On a node: does this failure of driver_find say that the volume is no more? Then there is nothing to unmount it from,

@@ -110,20 +110,26 @@ HANDLER(controller_list)
     return 0;
 }
 
+static int find_health(struct driver *d, const char *id, struct volume **ret, struct health *ret_health,
+                       struct err *err)
+{
+    struct space *s;
+    int r = driver_find(d, id, &s, ret, err);
+    if (r == 0)
+        health_of(*ret, ret_health);
+    return r;
+}
+
 HANDLER(controller_get)
 {
     struct driver *d = ctx;
     const Csi__V1__ControllerGetVolumeRequest *q = (const Csi__V1__ControllerGetVolumeRequest *)request;
     Csi__V1__ControllerGetVolumeResponse *p = (Csi__V1__ControllerGetVolumeResponse *)reply;
     struct health h;
-    struct space *s;
     auto_volume v = NULL;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = driver_find(d, q->volume_id, &s, &v, err);
+    int r = find_health(d, q->volume_id, &v, &h, err);
     if (r < 0)
         return r;
-    health_of(v, &h);
     p->volume = volume_message(d, call, q->volume_id, v->spec->capacity_bytes);
     p->status = rpc_alloc(call, 1, sizeof *p->status);
     csi__v1__controller_get_volume_response__volume_status__init(p->status);
@@ -159,14 +165,10 @@ HANDLER(controller_get_health)
     const Csi__V1__ControllerGetVolumeHealthRequest *q = (const Csi__V1__ControllerGetVolumeHealthRequest *)request;
     Csi__V1__ControllerGetVolumeHealthResponse *p = (Csi__V1__ControllerGetVolumeHealthResponse *)reply;
     struct health h;
-    struct space *s;
     auto_volume v = NULL;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = driver_find(d, q->volume_id, &s, &v, err);
+    int r = find_health(d, q->volume_id, &v, &h, err);
     if (r < 0)
         return r;
-    health_of(v, &h);
     p->volume_health = health_message(call, q->volume_id, &h);
     return 0;
 }

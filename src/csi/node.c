@@ -55,9 +55,7 @@ HANDLER(node_stats)
     struct health h;
     struct space *s;
     auto_volume v = NULL;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = need_field(q->volume_path, "volume_path", err);
+    int r = need_field(q->volume_path, "volume_path", err);
     if (r == 0)
         r = find_at(d, q->volume_id, q->volume_path, &s, &v, err);
     if (r == 0)
@@ -85,9 +83,7 @@ HANDLER(node_expand)
     auto_volume v = NULL;
     struct space *s;
     uint64_t size = 0, limit;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = need_field(q->volume_path, "volume_path", err);
+    int r = need_field(q->volume_path, "volume_path", err);
     if (r == 0 && q->volume_capability)
         r = caps_check(q->volume_capability, err);
     if (r == 0)

@@ -22,9 +22,7 @@ struct wish {
 
 static int read_wish(const Csi__V1__NodePublishVolumeRequest *q, struct wish *ret, struct err *err)
 {
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = need_field(q->target_path, "target_path", err);
+    int r = need_field(q->target_path, "target_path", err);
     if (r == 0 && !q->volume_capability)
         r = err_set(err, ERR_INVALID, "volume_capability is missing");
     if (r == 0)
@@ -247,9 +245,7 @@ HANDLER(node_unpublish)
     auto_claim claim = {0};
     auto_volume v = NULL;
     struct space *s;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = need_field(q->target_path, "target_path", err);
+    int r = need_field(q->target_path, "target_path", err);
     if (r == 0)
         r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
     if (r < 0 && driver_has_lost(d, r, err))

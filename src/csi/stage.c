@@ -117,9 +117,7 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, stru
 
 static int check_stage(const Csi__V1__NodeStageVolumeRequest *q, struct err *err)
 {
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = need_field(q->staging_target_path, "staging_target_path", err);
+    int r = need_field(q->staging_target_path, "staging_target_path", err);
     if (r == 0 && !q->volume_capability)
         r = err_set(err, ERR_INVALID, "volume_capability is missing");
     if (r == 0)
@@ -205,9 +203,7 @@ HANDLER(node_unstage)
     auto_claim claim = {0};
     auto_volume v = NULL;
     struct space *s;
-    int r = need_field(q->volume_id, "volume_id", err);
-    if (r == 0)
-        r = need_field(q->staging_target_path, "staging_target_path", err);
+    int r = need_field(q->staging_target_path, "staging_target_path", err);
     if (r == 0)
         r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
     if (r < 0 && driver_has_lost(d, r, err))

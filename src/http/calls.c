@@ -33,39 +33,19 @@ struct post {
     struct sbuf body;
 };
 
-static void wipe_answer(void *text)
-{
-    explicit_bzero(text, strlen(text));
-    free(text);
-}
-
 static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, struct sbuf *own_b, unsigned retry_after)
 {
-    size_t len = own_b->len;
-    struct err err;
-    char *text, seconds[16];
-    if (sbuf_take(own_b, &text, &err) < 0) {
-        status = MHD_HTTP_INTERNAL_SERVER_ERROR;
-        text = str_dup(STR("{}"));
-        len = strlen(text);
-    }
-    sbuf_done(own_b);
-    struct MHD_Response *r = MHD_create_response_from_buffer_with_free_callback(len, text, wipe_answer);
-    if (!r) {
-        wipe_answer(text);
+    char seconds[16];
+    struct MHD_Response *r = response_of(own_b, "application/json", "{}", &status);
+    if (!r)
         return MHD_NO;
-    }
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     /* A thread a connection: none is held for a call that comes in an hour. */
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     if (retry_after) {
         snprintf(seconds, sizeof seconds, "%u", retry_after);
         MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
     }
-    enum MHD_Result queued = MHD_queue_response(c, status, r);
-    MHD_destroy_response(r);
-    return queued;
+    return response_queue(c, status, r);
 }
 
 static enum MHD_Result say(struct MHD_Connection *c, unsigned status, const char *words)

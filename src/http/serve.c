@@ -56,27 +56,12 @@ static const struct page pages[] = {
 
 static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const char *type, struct sbuf *own_b)
 {
-    size_t len = own_b->len;
-    struct err err;
-    char *text;
-    if (sbuf_take(own_b, &text, &err) < 0) {
-        status = MHD_HTTP_INTERNAL_SERVER_ERROR;
-        text = str_dup(STR("the page is too long\n"));
-        len = strlen(text);
-    }
-    sbuf_done(own_b);
-    struct MHD_Response *r = MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
-    if (!r) {
-        free(text);
+    struct MHD_Response *r = response_of(own_b, type, "the page is too long\n", &status);
+    if (!r)
         return MHD_NO;
-    }
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    enum MHD_Result queued = MHD_queue_response(c, status, r);
-    MHD_destroy_response(r);
-    return queued;
+    return response_queue(c, status, r);
 }
 
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const char *path, const char *method,

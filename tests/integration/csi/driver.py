@@ -68,7 +68,28 @@ class Client:
         self.channel.close()
 
 
-class Driver:
+class Child:
+    """A cisternd: its process, a client of its socket, and its log."""
+
+    process = client = log = None
+
+    def stop(self, how=signal.SIGTERM):
+        if self.client:
+            self.client.close()
+            self.client = None
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(30)
+        return self.process.returncode if self.process else None
+
+    def kill(self):
+        return self.stop(signal.SIGKILL)
+
+    def log_text(self):
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+class Driver(Child):
     """A cisternd with a pool and sockets of its own below `folder`."""
 
     def __init__(self, folder, pools=("default",), flags=(), env=None):
@@ -104,21 +125,6 @@ class Driver:
                 client.close()
                 assert time.monotonic() < end, self.log_text()[-3000:]
                 time.sleep(0.02)
-
-    def stop(self, how=signal.SIGTERM):
-        if self.client:
-            self.client.close()
-            self.client = None
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(how)
-            self.process.wait(30)
-        return self.process.returncode if self.process else None
-
-    def kill(self):
-        return self.stop(signal.SIGKILL)
-
-    def log_text(self):
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def keeper_pids(self):
         return [pid for pid in processes() if f"{self.state}/keeper.sock" in command_line(pid)]

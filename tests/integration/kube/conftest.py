@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+from servers.api_proxy import ApiProxy
 from servers.kubernetes import Kubernetes
 
 from integration.lib.kube import KubeTool
@@ -24,3 +25,16 @@ def namespace(cluster, request):
     name = f"test-{namespace.count}"
     cluster.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return name
+
+
+@pytest.fixture
+def proxy(cluster):
+    with ApiProxy(cluster) as running:
+        yield running
+
+
+@pytest.fixture
+def through(proxy):
+    """A tool that asks through the proxy."""
+    with KubeTool(proxy.kubeconfig) as running:
+        yield running

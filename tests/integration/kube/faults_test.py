@@ -5,21 +5,9 @@ import subprocess
 import time
 
 import pytest
-from servers.api_proxy import ApiProxy, answer, crumbs, cut, raw, silence
+from servers.api_proxy import answer, crumbs, cut, raw, silence
 
 from integration.lib.kube import KubeTool
-
-
-@pytest.fixture
-def proxy(cluster):
-    with ApiProxy(cluster) as running:
-        yield running
-
-
-@pytest.fixture
-def through(proxy):
-    with KubeTool(proxy.kubeconfig) as running:
-        yield running
 
 
 def config_map(name):

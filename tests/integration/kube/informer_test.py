@@ -5,7 +5,7 @@ import queue
 import time
 
 import pytest
-from servers.api_proxy import ApiProxy, answer, crumbs, cut, raw, silence, then_garbage
+from servers.api_proxy import answer, crumbs, cut, raw, silence, then_garbage
 
 from integration.lib.kube import KubeTool
 
@@ -30,19 +30,6 @@ class Maps:
 @pytest.fixture
 def maps(cluster, namespace):
     return Maps(cluster, namespace)
-
-
-@pytest.fixture
-def proxy(cluster):
-    with ApiProxy(cluster) as running:
-        yield running
-
-
-@pytest.fixture
-def through(proxy):
-    """A tool that asks through the proxy."""
-    with KubeTool(proxy.kubeconfig) as running:
-        yield running
 
 
 def begin(tool, maps, **options):

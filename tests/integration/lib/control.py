@@ -4,14 +4,13 @@ cisternd --role=controller as a child, on a real API server."""
 
 import os
 import pathlib
-import signal
 import subprocess
 import threading
 import time
 import uuid
 
 import grpc
-from driver import BUILD, Client, capability, csi
+from driver import BUILD, Child, Client, capability, csi
 from servers.kubernetes import ApiError
 
 VOLUMES = "/apis/cistern.io/v1alpha1/cisternvolumes"
@@ -121,13 +120,12 @@ class FakeNode:
         self.cluster.delete(f"/api/v1/nodes/{self.name}")
 
 
-class Controller:
+class Controller(Child):
     def __init__(self, cluster, folder, name="controller-0", flags=()):
         self.cluster, self.name, self.flags = cluster, name, list(flags)
         self.folder = pathlib.Path(folder) / name
         self.folder.mkdir(exist_ok=True)
         self.socket, self.log = self.folder / "csi.sock", self.folder / "log"
-        self.process = self.client = None
 
     def start(self):
         self.launch()
@@ -151,18 +149,6 @@ class Controller:
             return self.client.call("Probe", timeout=1).ready.value
         except grpc.RpcError:
             return False
-
-    def stop(self, how=signal.SIGTERM):
-        if self.client:
-            self.client.close()
-            self.client = None
-        if self.process and self.process.poll() is None:
-            self.process.send_signal(how)
-            self.process.wait(30)
-        return self.process.returncode if self.process else None
-
-    def log_text(self):
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     # ---- calls
 
