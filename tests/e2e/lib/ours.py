@@ -52,6 +52,7 @@ def values(**more):
             "sidecars": {"provisioner": {"image": SIDECARS["csi-provisioner"],
                                          "additionalArgs": ["--capacity-poll-interval=5s"]},  # not once a minute
                          "resizer": {"image": SIDECARS["csi-resizer"]}},
+            "cleanup": {"nodeGoneGrace": "10s"},
             "node": {"logLevel": "debug"}, "keeper": {"logLevel": "debug"}, "controller": {"logLevel": "debug"}, **more}
 
 
