@@ -17,6 +17,7 @@ static const struct verb {
     {"ls", verb_ls, "list a bucket prefix"},
     {"doctor", verb_doctor, "what this machine offers, and what will not work on it"},
     {"status", verb_status, "how far this machine's volumes are, and what failed"},
+    {"hold", verb_hold, "wait to be ended: its pod keeps a node from being drained before an export"},
     {"mount", verb_mount, "show a folder through FUSE, at the speed of the disk below"},
     {"demo", verb_demo, "show the whole life of a volume on this machine"},
 };

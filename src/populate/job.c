@@ -8,6 +8,8 @@
 
 static enum job_kind kind_of(struct str label, struct str purpose)
 {
+    if (str_eq(label, STR("hold")))
+        return JOB_HOLD;
     if (!str_eq(label, STR("export")))
         return JOB_HYDRATE;
     return str_eq(purpose, STR("release")) ? JOB_EXPORT_RELEASE : JOB_EXPORT_UNPUBLISH;
@@ -15,7 +17,7 @@ static enum job_kind kind_of(struct str label, struct str purpose)
 
 static const char *purpose_of(enum job_kind kind)
 {
-    static const char *const names[] = {"hydrate", "unpublish", "release"};
+    static const char *const names[] = {"hydrate", "unpublish", "release", "hold"};
     return names[kind];
 }
 
@@ -213,17 +215,32 @@ static json *security_json(void)
     return s;
 }
 
-static json *container_json(const struct job_options *o, const struct job_volume *v, enum job_kind kind)
+static json *command_json(enum job_kind kind)
 {
     const char *words[WORK_WORDS_MAX];
-    json *c = json_new_object(), *command = json_new_array();
+    json *command = json_new_array();
     work_command(kind, "cistern", VOLUME_FOLDER, words);
     for (size_t i = 0; words[i]; i++)
         json_append_str(command, str_of(words[i]));
-    set_text(c, "name", work_verb(kind));
-    set_text(c, "image", o->image);
-    set_text(c, "imagePullPolicy", o->pull_policy);
-    json_set(c, "command", command);
+    return command;
+}
+
+/* Nothing is asked for: a node that is full is held as well. */
+static void add_what_holds(json *c)
+{
+    json *s = json_new_object(), *drop = json_new_array();
+    json_append_str(drop, STR("ALL"));
+    json_set_u64(s, "runAsUser", 65532);
+    json_set_bool(s, "runAsNonRoot", true);
+    json_set_bool(s, "allowPrivilegeEscalation", false);
+    json_set_bool(s, "readOnlyRootFilesystem", true);
+    json_set(s, "capabilities.drop", drop);
+    json_set_str(s, "seccompProfile.type", STR("RuntimeDefault"));
+    json_set(c, "securityContext", s);
+}
+
+static void add_what_works(json *c, const struct job_options *o, const struct job_volume *v, enum job_kind kind)
+{
     add_env(c, "CISTERN_BROKER_URL", o->broker_url);
     add_env(c, "CISTERN_BROKER_VOLUME", v->order);
     add_env(c, "CISTERN_BROKER_FOR", work_verb(kind));
@@ -233,6 +250,19 @@ static json *container_json(const struct job_options *o, const struct job_volume
     set_text(c, "terminationMessagePolicy", "FallbackToLogsOnError");
     json_set(c, "securityContext", security_json());
     json_set(c, "volumeMounts", mounts_json());
+}
+
+static json *container_json(const struct job_options *o, const struct job_volume *v, enum job_kind kind)
+{
+    json *c = json_new_object();
+    set_text(c, "name", work_verb(kind));
+    set_text(c, "image", o->image);
+    set_text(c, "imagePullPolicy", o->pull_policy);
+    json_set(c, "command", command_json(kind));
+    if (kind == JOB_HOLD)
+        add_what_holds(c);
+    else
+        add_what_works(c, o, v, kind);
     return c;
 }
 
@@ -275,7 +305,8 @@ static json *pod_json(const struct job_options *o, const struct job_volume *v, e
     }
     json_append(containers, container_json(o, v, kind));
     json_set(p, "containers", containers);
-    json_set(p, "volumes", volumes_json(v));
+    if (kind != JOB_HOLD)
+        json_set(p, "volumes", volumes_json(v));
     return p;
 }
 

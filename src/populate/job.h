@@ -4,13 +4,16 @@
  *
  * `hydrate-<volumeID>` and `export-<volumeID>`, in our namespace, on the volume's node, in the volume's folder: no
  * owner, found by name and label. A Job is one try: what a try achieved is on the node's disk and reaches the
- * CisternVolume's status from there, so that a Job may go at any time, and the next one continues. */
+ * CisternVolume's status from there, so that a Job may go at any time, and the next one continues.
+ *
+ * `hold-<volumeID>` works on nothing. It is there as long as a volume has files that may not be in the bucket yet, and
+ * keeps its node: who drains a node looks once which pods run there, before the last one's end has begun the export. */
 #pragma once
 
 #include "util/json.h"
 #include "volume/work.h"
 
-#define JOB_LABEL "cistern.io/job"              /* "hydrate", "export" */
+#define JOB_LABEL "cistern.io/job"              /* "hydrate", "export", "hold" */
 #define JOB_LABEL_VOLUME "cistern.io/volume"    /* the volume's id */
 #define JOB_LABEL_CLAIM "cistern.io/claim-uid"  /* of the target claim */
 #define JOB_ANNOTATION_ORDER "cistern.io/order" /* the CisternVolume's name */

@@ -15,17 +15,20 @@
 enum { INDEX_CLAIM, INDEX_SOURCE };    /* of claims: the target's uid, the source's "ns/name" */
 enum { INDEX_ORDER, INDEX_JOB_CLAIM }; /* of Jobs: the CisternVolume's name, the target's uid */
 
+/* A volume has one Job of each at a time. */
+enum job_slot { SLOT_HYDRATE, SLOT_EXPORT, SLOT_HOLD, JOB_SLOTS };
+
 /* What is remembered of a key between two looks at it: nothing that matters after a restart. */
 struct memo {
     struct memo *next;
     char *key; /* owned */
     struct report_memo report;
-    unsigned failures[2];     /* tries in a row, by job_slot() */
-    int64_t retry_ns[2];      /* wall clock */
-    uint64_t bytes_before[2]; /* what was done when the last try failed */
-    uint64_t written_ns;      /* monotonic: a status was written */
-    uint64_t pause_ns;        /* until the next one */
-    int64_t began_ns;         /* wall clock: an operation is in flight since then; 0: none */
+    unsigned failures[JOB_SLOTS];     /* tries in a row */
+    int64_t retry_ns[JOB_SLOTS];      /* wall clock */
+    uint64_t bytes_before[JOB_SLOTS]; /* what was done when the last try failed */
+    uint64_t written_ns;              /* monotonic: a status was written */
+    uint64_t pause_ns;                /* until the next one */
+    int64_t began_ns;                 /* wall clock: an operation is in flight since then; 0: none */
 };
 
 enum { MEMO_SLOTS = 4096, MEMOS_MAX = 200000 };

@@ -8,15 +8,15 @@
 #include "util/names.h"
 #include <stdio.h>
 
-enum { SLOT_HYDRATE, SLOT_EXPORT, SLOTS, FOLDER_MAX = 4096 };
+enum { FOLDER_MAX = 4096 };
 
 /* Everything about one volume, and who owns it. */
 struct view {
     struct populate *p;
     struct str name;
     struct api_volume *volume; /* owned; NULL: gone */
-    json *job_json[SLOTS];     /* owned; NULL: none */
-    struct job job[SLOTS];
+    json *job_json[JOB_SLOTS]; /* owned; NULL: none */
+    struct job job[JOB_SLOTS];
     bool cancelled; /* nobody wants its data any more */
     bool suspended;
     enum claim_node node;
@@ -27,13 +27,13 @@ struct view {
 static void view_done(struct view *v)
 {
     api_volume_free(v->volume);
-    for (size_t i = 0; i < SLOTS; i++)
+    for (size_t i = 0; i < JOB_SLOTS; i++)
         json_free(v->job_json[i]);
 }
 
 static size_t slot_of(enum job_kind kind)
 {
-    return kind == JOB_HYDRATE ? SLOT_HYDRATE : SLOT_EXPORT;
+    return kind == JOB_HYDRATE ? SLOT_HYDRATE : kind == JOB_HOLD ? SLOT_HOLD : SLOT_EXPORT;
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ static int job_seen(void *ctx, struct str key, const json *object)
 static int look_at_jobs(struct view *v)
 {
     int r = kube_informer_each(v->p->jobs, INDEX_ORDER, v->name, job_seen, v);
-    for (size_t i = 0; i < SLOTS && r == 0; i++)
+    for (size_t i = 0; i < JOB_SLOTS && r == 0; i++)
         if (v->job_json[i])
             r = job_read(v->job_json[i], &v->job[i], v->err);
     return r;
@@ -150,6 +150,15 @@ static bool wants_export(const struct view *v)
     return owed && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !v->suspended;
 }
 
+/* As long as a pod may write, or an export is owed, files may be nowhere but on this node. */
+static bool wants_hold(const struct view *v)
+{
+    if (!v->volume || v->volume->release_discard || v->node == CLAIM_NODE_GONE || !is_true(v, API_PROVISIONED))
+        return false;
+    return api_condition_is(&v->volume->status.conditions, API_EXPORTED, API_FALSE) &&
+           v->volume->status.phase != API_PHASE_LOST && v->volume->status.phase != API_PHASE_RELEASED;
+}
+
 static struct job_facts facts_of(const struct view *v, size_t slot)
 {
     bool is_release = v->volume && v->volume->release_requested;
@@ -157,6 +166,9 @@ static struct job_facts facts_of(const struct view *v, size_t slot)
     if (slot == SLOT_HYDRATE) {
         f.kind = JOB_HYDRATE;
         f.wanted = wants_hydration(v);
+    } else if (slot == SLOT_HOLD) {
+        f.kind = JOB_HOLD;
+        f.wanted = wants_hold(v);
     } else {
         f.kind = is_release ? JOB_EXPORT_RELEASE : JOB_EXPORT_UNPUBLISH;
         f.wanted = wants_export(v);
@@ -274,6 +286,19 @@ static int serve(struct view *v, size_t slot, uint64_t *again_ns)
     return 0;
 }
 
+/* One that fails does not hold the others up. */
+static int serve_all(struct view *v, uint64_t *again_ns)
+{
+    struct err *first = v->err, other;
+    int r = 0;
+    for (size_t slot = 0; slot < JOB_SLOTS; slot++) {
+        v->err = r < 0 ? &other : first;
+        int one = serve(v, slot, again_ns);
+        r = r < 0 ? r : one;
+    }
+    return r;
+}
+
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
 
 static void tell(struct view *v)
@@ -299,12 +324,7 @@ int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, st
     if (r == 0) {
         v.memo = v.volume ? memo_of(p, 'v', name) : NULL;
         tell(&v);
-        r = serve(&v, SLOT_HYDRATE, again_ns);
-        struct err export_err;
-        v.err = &export_err;
-        int e = serve(&v, SLOT_EXPORT, again_ns);
-        if (r == 0 && e < 0)
-            r = err_copy(err, &export_err);
+        r = serve_all(&v, again_ns);
         if (!v.volume)
             memo_forget(p, 'v', name);
     }

@@ -149,10 +149,29 @@ static void an_export_holds_its_node(void **state)
                             "cluster-autoscaler.kubernetes.io/safe-to-evict"));
 }
 
+static void what_holds_a_node_touches_nothing_and_asks_for_nothing(void **state)
+{
+    (void)state;
+    auto_json j = job_json(&options, &volume, JOB_HOLD);
+    const json *pod = json_at(j, "spec.template.spec");
+    has_text(j, "metadata.name", "hold-v1-0123456789ab-0123456789ab");
+    assert_true(str_eq(json_member_str(json_at(j, "spec.template.metadata.labels"), JOB_LABEL), STR("hold")));
+    assert_true(str_eq(json_member_str(json_at(j, "spec.template.metadata.annotations"),
+                                       "cluster-autoscaler.kubernetes.io/safe-to-evict"),
+                       STR("false")));
+    has_text(pod, "nodeName", "n1");
+    has_text(pod, "containers.0.command.1", "hold");
+    assert_int_equal(json_count(json_at(pod, "containers.0.command")), 2);
+    assert_null(json_at(pod, "volumes"));
+    assert_null(json_at(pod, "containers.0.volumeMounts"));
+    assert_null(json_at(pod, "containers.0.env"));
+    assert_null(json_at(pod, "containers.0.resources"));
+}
+
 static void what_was_written_is_read_again(void **state)
 {
     (void)state;
-    static const enum job_kind kinds[] = {JOB_HYDRATE, JOB_EXPORT_UNPUBLISH, JOB_EXPORT_RELEASE};
+    static const enum job_kind kinds[] = {JOB_HYDRATE, JOB_EXPORT_UNPUBLISH, JOB_EXPORT_RELEASE, JOB_HOLD};
     struct err err;
     struct job job;
     for (size_t i = 0; i < countof(kinds); i++) {
@@ -195,6 +214,7 @@ int main(void)
         cmocka_unit_test(an_export_for_release_waits_for_one_that_runs_and_follows_it),
         cmocka_unit_test(a_job_runs_on_the_volumes_node_in_its_folder_and_may_ask_nobody_but_the_broker),
         cmocka_unit_test(an_export_holds_its_node),
+        cmocka_unit_test(what_holds_a_node_touches_nothing_and_asks_for_nothing),
         cmocka_unit_test(what_was_written_is_read_again),
         cmocka_unit_test(how_it_ended_is_read_from_its_conditions),
     };
