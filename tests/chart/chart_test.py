@@ -2,8 +2,10 @@
 """What the chart renders: valid for the API server, as little power as the parts need, and nothing that a typing error
 could turn into something else."""
 
+import concurrent.futures
 import filecmp
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -154,7 +156,7 @@ def test_what_values_say_of_jobs_and_identities_reaches_the_controller(rendered)
     assert arguments("everything") - arguments("defaults") == {
         "--image=registry.example/cistern:v9", "--image-pull-policy=Always", "--image-pull-secret=pull", "--job-cpu=2",
         "--job-memory=1Gi", "--job-memory-limit=2Gi", "--job-ttl-seconds=60", "--job-backoff-limit=2",
-        "--node-gone-grace=1h", "--cross-namespace", "--allow-driver-identity", "--no-require-opt-in",
+        "--node-gone-grace=1h", "--tombstone-age=24h", "--sweep-interval=5m", "--cross-namespace", "--allow-driver-identity", "--no-require-opt-in",
         "--token-audience=//iam.googleapis.com/projects/1", "--gke-project=acme",
         "--gke-identity-provider=https://container.googleapis.com/v1/x"}
     granted = [r for r in rules(rendered["everything"], "ClusterRole", "cistern-controller") if r[1] == "referencegrants"]
@@ -261,3 +263,35 @@ def test_deploy_kubernetes_is_what_the_chart_renders(tmp_path):
     assert filecmp.cmp(tmp_path / "made.yaml", TOP / "deploy/kubernetes/cistern.yaml", shallow=False), \
         "run deploy/kubernetes/generate"
     assert "helm.sh/hook" not in (tmp_path / "made.yaml").read_text()
+
+
+SAMPLES = {"pullPolicy": "Always", "imagePullSecrets": [{"name": "x"}], "pools": [{"name": "x", "type": "dir", "path": "/x", "reservePercent": 5, "nodeSelector": {}}],
+           "storageClasses": [], "logLevel": "warn", "volumePopulator": "always", "type": "OnDelete", "tolerations": [{"operator": "Exists"}],
+           "nodeGoneGrace": "3h", "tombstoneAge": "3h", "sweepInterval": "3h", "cpu": "3", "memory": "3Gi",
+           "kubeletPath": "/x", "additionalArgs": ["--x"], "nodeSelector": {"x": "y"}, "affinity": {"nodeAffinity": {}}, "customLabels": {"x": "y"}}
+
+
+def leaves(values, path=()):
+    """Each value that can be set by itself, and another that it may have."""
+    for key, value in values.items():
+        if key in SAMPLES:
+            yield (*path, key), SAMPLES[key]
+        elif isinstance(value, dict):
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key), not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else \
+                ["x"] if isinstance(value, list) else "x"
+
+
+def test_every_value_of_the_chart_changes_something(rendered):
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    asked = {".".join(path): other for path, other in leaves(values)}
+
+    def acts(key):
+        base = {"metrics.alerts": True} if key == "metrics.enabled" else {}
+        done = helm({**base, key: asked[key]}, check=False)
+        return done.stdout != helm(base).stdout, done.stderr
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        done = dict(zip(asked, pool.map(acts, asked)))
+    assert {key: said for key, (acted, said) in done.items() if not acted or said} == {}

@@ -28,9 +28,18 @@ def make_rootfs(folder):
     return folder
 
 
+def final_stage():
+    """The instructions of the Dockerfile's last stage, which e2e's image is made by too: [[word, the rest]]."""
+    text = (TOP / "deploy/image/Dockerfile").read_text()
+    lines = [line for line in text[text.rindex("\nFROM "):].splitlines() if line and not line.startswith("#")]
+    return [line.split(maxsplit=1) for line in lines]
+
+
 def import_images(cluster):
+    said = dict(final_stage())
+    assert set(said) == {"FROM", "COPY", "USER", "ENTRYPOINT"}, "e2e's image would not be the Dockerfile's"
     image.write(cluster.folder / "cistern.tar", IMAGE, image.layer_of_folder(make_rootfs(cluster.folder / "rootfs")),
-                entrypoint=["/usr/bin/cisternd"], user="65532:65532")
+                entrypoint=json.loads(said["ENTRYPOINT"]), user=said["USER"])
     for name, tag in SIDECARS.items():
         image.program(cluster.folder / f"{name}.tar", tag, BIN / name)
     for name in ("cistern", *SIDECARS):
