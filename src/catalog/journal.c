@@ -315,17 +315,26 @@ int journal_barrier_held(struct journal *j, struct err *err)
     return r == 0 ? sync_file(j, err) : r;
 }
 
+/* What no barrier vouches for is taken out of the file, and nothing is written behind it any more. */
+static void cut_off(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    if (j->failed.code == 0)
+        err_set(&j->failed, ERR_IO, "'%s' cannot be made durable", JOURNAL_FILE);
+    (void)!ftruncate(j->fd, (off_t)j->held); /* if not even this can be done, the disk takes nothing at all */
+    pthread_mutex_unlock(&j->lock);
+}
+
 void journal_barrier_failed(struct journal *j)
 {
     struct err ignored;
     pthread_mutex_lock(&j->lock);
     append_ids(j);
     append(j, (struct journal_record){.kind = JOURNAL_DISCARD, .a = j->held});
-    write_batch(j);
+    int r = flush_locked(j, &ignored);
     pthread_mutex_unlock(&j->lock);
-    /* If even this cannot be written, the next run trusts too much only until its own barrier reads the same disk. */
-    if (sync_file(j, &ignored) < 0)
-        return;
+    if (r < 0 || sync_file(j, &ignored) < 0)
+        cut_off(j);
 }
 
 int journal_complete(struct journal *j, uint64_t objects, uint64_t bytes, struct err *err)

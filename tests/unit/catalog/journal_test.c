@@ -5,7 +5,9 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static const uint8_t uid[16] = "a catalog's name";
@@ -106,6 +108,30 @@ static void a_failed_barrier_discards_all_since_the_last_that_held(void **state)
     reopen(&j, boot_b);
     assert_true(journal_is_whole(j, 3));
     assert_false(journal_is_whole(j, 2));
+}
+
+static void a_failed_barrier_that_cannot_be_written_down_discards_all_the_same(void **state)
+{
+    (void)state;
+    struct err err;
+    struct rlimit all, none = {0};
+    auto_journal j = open_in(boot_a);
+    journal_written(j, 1);
+    barrier(j);
+    journal_written(j, 2);
+    assert_int_equal(journal_barrier_begin(j, &err), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    none.rlim_max = all.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &none); /* no byte more goes into any file */
+    journal_barrier_failed(j);
+    setrlimit(RLIMIT_FSIZE, &all);
+    signal(SIGXFSZ, SIG_DFL);
+    journal_written(j, 3);
+    assert_true(journal_flush(j, &err) < 0); /* nor behind what was cut off */
+    reopen(&j, boot_a);
+    assert_true(journal_is_whole(j, 1));
+    assert_false(journal_is_whole(j, 2) || journal_is_whole(j, 3));
 }
 
 static void parts_of_an_unfinished_object_are_remembered_with_their_checksums(void **state)
@@ -338,6 +364,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_came_during_a_barrier_is_not_covered_by_it, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_failed_barrier_discards_all_since_the_last_that_held, folder_setup,
                                         folder_teardown),
+        cmocka_unit_test_setup_teardown(a_failed_barrier_that_cannot_be_written_down_discards_all_the_same,
+                                        folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(parts_of_an_unfinished_object_are_remembered_with_their_checksums, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_cut_catalog_takes_its_ids_back, folder_setup, folder_teardown),
