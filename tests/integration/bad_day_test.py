@@ -78,6 +78,7 @@ OUTLIVED = [
     ("truncated bodies", ["op=get,nth=2,do=truncate:0", f"op=get,key={LARGE},nth=1,do=truncate:5000000"]),
     ("over-long bodies", [f"op=get,key={ONE},nth=1,do=long:10:silent", f"op=get,key={LARGE},nth=1,do=long:10:silent"]),
     ("wrong Content-Length", [f"op=get,key={LARGE},nth=1,do=wrong-length:99", f"op=get,key={ONE},nth=1,do=wrong-length:3"]),
+    ("no Content-Length", ["op=get,do=no-length"]),
     ("wrong Content-Range", [f"op=get,key={LARGE},nth=2,do=wrong-range"]),
     ("200 for a ranged GET", [f"op=get,key={LARGE},nth=2,do=no-range"]),
     ("206 with another range", [f"op=get,key={LARGE},nth=2,do=other-range"]),

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(1800)
 EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 SEED = int(os.environ.get("CISTERN_SEED", "1"))
 FAULTS = ["reset", "reset:0", "reset:100", "stall", "stall:50", "truncate", "truncate:0", "truncate:100", "long:10",
-          "long:10:silent", "wrong-length:3", "wrong-length:99999", "wrong-range", "no-range", "other-range", "status:500",
+          "long:10:silent", "wrong-length:3", "wrong-length:99999", "no-length", "wrong-range", "no-range", "other-range", "status:500",
           "status:502", "status:503", "status:503:1", "status:429", "status:403", "status:404", "status:412", "status:200",
           "redirect:307:http://127.0.0.1:1/", "redirect:301:http://127.0.0.1:1/", "garbage", "garbage:1000000",
           "garbage-body", "garbage-body:1000000", "corrupt", "corrupt:0", "checksum", "no-checksum", "lost", "slow:1"]

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define LENGTH_UNTOLD UINT64_MAX /* the end of the connection is the body's */
+
 enum { KEY_MAX_BYTES = 1024, HEAD_MAX = 32 << 10, PATTERN_BYTES = 64 << 20 };
 
 /* ---- objects (bucket_objects.c) ---------------------------------------------------------------------------------- */

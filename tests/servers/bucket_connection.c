@@ -333,6 +333,9 @@ static void head_begin(struct connection *c)
 {
     struct reply *p = &c->reply;
     int n = 0;
+    char length[48] = "Connection: close";
+    if (p->declared_len != LENGTH_UNTOLD)
+        snprintf(length, sizeof length, "Content-Length: %llu", (unsigned long long)p->declared_len);
     if (p->no_body)
         p->segment_count = 0;
     if (str_eq_nocase(request_header(&c->request, "Connection"), STR("close")) && p->end == END_KEEP)
@@ -342,9 +345,8 @@ static void head_begin(struct connection *c)
     else if (!p->raw)
         n = snprintf(c->head, sizeof c->head,
                      "HTTP/1.1 %d %s\r\nServer: bucket\r\nDate: %s\r\n%.*s"
-                     "Content-Length: %llu\r\n\r\n",
-                     p->status, status_text(p->status), date_text(), STR_FMT(sbuf_str(&p->headers)),
-                     (unsigned long long)p->declared_len);
+                     "%s\r\n\r\n",
+                     p->status, status_text(p->status), date_text(), STR_FMT(sbuf_str(&p->headers)), length);
     assert(n < (int)sizeof c->head);
     c->out_len = (size_t)n;
     c->out_at = 0;

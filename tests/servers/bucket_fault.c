@@ -82,10 +82,10 @@ static int rule_op(struct rule *rule, struct str value, struct err *err)
 static bool action_is_known(const char *action)
 {
     static const char *const known[] = {
-        "reset",    "stall",       "truncate",  "long",      "wrong-length", "wrong-range",  "other-range",
-        "no-range", "status",      "change",    "remove",    "corrupt",      "checksum",     "no-checksum",
-        "redirect", "page-repeat", "page-loop", "page-skip", "garbage",      "garbage-body", "body",
-        "lost",     "slow",        "latency",   "error",     "limit"};
+        "reset",    "stall",       "truncate",  "long",      "wrong-length", "wrong-range", "other-range",
+        "no-range", "status",      "change",    "remove",    "corrupt",      "checksum",    "no-checksum",
+        "redirect", "page-repeat", "page-loop", "page-skip", "no-length",    "garbage",     "garbage-body",
+        "body",     "lost",        "slow",      "latency",   "error",        "limit"};
     for (size_t i = 0; i < countof(known); i++)
         if (strcmp(action, known[i]) == 0)
             return true;
@@ -335,6 +335,9 @@ static bool spoil_transport(const struct fault *f, struct reply *p)
         p->end = END_CLOSE;
     } else if (is(f, "wrong-length")) {
         p->declared_len = n;
+        p->end = END_CLOSE;
+    } else if (is(f, "no-length")) {
+        p->declared_len = LENGTH_UNTOLD;
         p->end = END_CLOSE;
     } else if (is(f, "slow"))
         p->bytes_per_second = max_u64(n, 1);
