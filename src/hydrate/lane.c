@@ -197,6 +197,8 @@ static void deliver_kick(struct mail *m)
 {
     struct lane *l = container_of(m, struct lane, kick);
     atomic_store(&l->is_kicked, false);
+    if (atomic_load(&l->h->ended))
+        return; /* delivered by loop_free(): what a lane works with is gone already */
     if (atomic_load(&l->h->stopping) && !l->is_stopped)
         stop_all(l);
     lane_pump(l);
