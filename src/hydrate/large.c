@@ -205,6 +205,8 @@ void large_part_done(struct lane *l, struct large *g, uint32_t part, const struc
     g->running--;
     g->left--;
     bool whole = g->left == 0, lost = g->failed && g->running == 0;
+    if (whole)
+        unlist(h, g); /* a full window has not looked for more of it since its last part was taken */
     pthread_mutex_unlock(&h->lock);
     if (whole)
         end(l, g);

@@ -312,6 +312,10 @@ def test_a_memory_budget_that_is_small_makes_it_wait(server, tmp_path, memory):
     ends_right(server, hydrate(server, tmp_path / "out", "--memory", memory), tmp_path / "out")
 
 
+def test_one_request_at_a_time_brings_the_same_tree(server, tmp_path):
+    ends_right(server, hydrate(server, tmp_path / "out", "--concurrency", "1", "--workers", "1"), tmp_path / "out")
+
+
 def test_sigterm_ends_it_and_the_same_command_goes_on(server, tmp_path):
     server.fault("op=get,do=latency:300")
     with subprocess.Popen(words(server.url, tmp_path / "out"), env=environment(), stderr=subprocess.PIPE, text=True) as run:
