@@ -4,6 +4,7 @@
 #include "rpc/server.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include <malloc.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -171,5 +172,7 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
+    /* Of our many threads few work at a time: with a heap for each, each would keep what it once needed. */
+    mallopt(M_ARENA_MAX, 2);
     return find_role()->run(&signals, &err) < 0 ? fail(&err, EXIT_ENVIRONMENT) : 0;
 }
