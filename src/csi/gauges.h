@@ -9,7 +9,8 @@
 
 struct gauges;
 
-/* `spaces` outlive it; the node's name is copied. The first values are there when it returns. */
-must_check int gauges_start(const char *node, struct space *const *spaces, size_t count, uint64_t interval_ns,
-                            struct gauges **ret, struct err *err);
+/* `spaces` and the path of the keeper's socket outlive it; the node's name is copied. The first values are there when
+ * it returns. */
+must_check int gauges_start(const char *node, struct space *const *spaces, size_t count, const char *keeper_socket,
+                            uint64_t interval_ns, struct gauges **ret, struct err *err);
 void gauges_stop(struct gauges *own_g); /* after the round in hand; NULL is fine */

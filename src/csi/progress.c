@@ -80,15 +80,12 @@ static void add_export(const struct volume *v, struct health *h)
     verdict_done(&verdict);
 }
 
-/* A file system says ENOSPC before its last block is gone. */
-#define NEARLY_NOTHING(total_bytes) max_u64((total_bytes) / 100, 1 << 20)
-
 static void add_space(const struct volume *v, struct health *h)
 {
     struct err err;
     struct volume_usage u;
     char left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
-    if (volume_usage(v, &u, &err) == 0 && u.available_bytes < NEARLY_NOTHING(u.total_bytes))
+    if (volume_usage(v, &u, &err) == 0 && volume_usage_is_full(&u))
         snprintf(health_add(h, CSI__V1__VOLUME_HEALTH_ERROR_TYPE__DEGRADED, "VolumeFull")->message, HEALTH_TEXT_MAX,
                  "%s of %s are left", bytes_text(u.available_bytes, left), bytes_text(u.total_bytes, total));
 }

@@ -192,14 +192,16 @@ static void say_healthy(struct writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
     const struct volume_usage *u = &w->f->usage;
+    char left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
     bool failed = h && h->phase == HYDRATE_FAILED && !w->f->hydrating;
     if (failed)
         SAY(w, API_HEALTHY, API_FALSE, "HydrationFailed", "%.400s", h->has_error ? h->error.message : "see the Job");
     else if (w->f->verdict.state == VERDICT_FAILED && !w->f->verdict.alive)
         SAY(w, API_HEALTHY, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported",
             w->f->verdict.failed_files);
-    else if (u->total_bytes && u->available_bytes < u->total_bytes / 100)
-        SAY(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_FULL, "less than one percent is free");
+    else if (volume_usage_is_full(u))
+        SAY(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_FULL, "writers get ENOSPC: %s of %s are left",
+            bytes_text(u->available_bytes, left), bytes_text(u->total_bytes, total));
     else
         SAY(w, API_HEALTHY, API_TRUE, "Well", "nothing is wrong");
 }

@@ -92,3 +92,9 @@ int volume_usage(const struct volume *v, struct volume_usage *ret, struct err *e
     };
     return 0;
 }
+
+/* A file system says ENOSPC before its last block is gone. */
+bool volume_usage_is_full(const struct volume_usage *u)
+{
+    return u->total_bytes > 0 && u->available_bytes < max_u64(u->total_bytes / 100, 1 << 20);
+}

@@ -36,5 +36,8 @@ struct volume_usage {
     uint64_t total_bytes, used_bytes, available_bytes;
     uint64_t total_inodes, used_inodes, available_inodes;
 };
+/* Is so little left that a writer may get ENOSPC? */
+bool volume_usage_is_full(const struct volume_usage *u);
+
 /* As a writer would see them: the volume's own limits, not the disk's. ERR_BUSY (CIS2010) if not attached. */
 must_check int volume_usage(const struct volume *v, struct volume_usage *ret, struct err *err);

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import time
 import urllib.request
+from pathlib import Path
 
 import grpc
 import pytest
 from agent import API, MIB, Node, hold_true, job
-from driver import Mode, capability, mounts, wait_for
+from driver import Mode, capability, command_line, mounts, wait_for
 
 Code = grpc.StatusCode
 
@@ -561,3 +562,43 @@ def test_metrics_count_what_was_hydrated_and_show_each_claim_only_if_asked(folde
     assert scrape(n).get("cistern_hydration_bytes_total" + labels, "0") == "0"  # not counted twice
     n.stop()
     n.clean_up()
+
+
+def test_a_mount_process_that_is_started_again_is_counted(folder, cluster, orders):
+    n = Node(folder, kubeconfig=cluster.kubeconfig, flags=("--metrics=127.0.0.1:0", "--metrics-interval=200ms"))
+    n.start()
+    volume_id = orders.make("pvc-1", **blank(access="fuse"))
+    n.stage(volume_id)
+    target = n.publish(volume_id)
+    name = 'cistern_fuse_handover_total{node="node-1",result="ok"}'
+    wait_for(lambda: scrape(n).get(name) == "0")
+    time.sleep(0.5)  # a look at the mount before its process goes
+    tasks = [path.read_text() for path in Path(f"/proc/{n.keeper.pid}/task").glob("*/children")]
+    served = [int(pid) for pid in " ".join(tasks).split() if "cistern-mount" in command_line(int(pid))]
+    assert len(served) == 1
+    os.kill(served[0], signal.SIGKILL)
+    wait_for(lambda: scrape(n).get(name) == "1")
+    (target / "still").write_text("there")
+    n.unpublish(volume_id)
+    n.unstage(volume_id)
+    n.stop()
+    n.clean_up()
+
+
+def test_a_full_volume_is_unwell_and_told_and_its_neighbour_is_not(agent, orders, cluster):
+    full, other = (orders.make(name, **blank()) for name in ("pvc-full", "pvc-other"))
+    for volume_id in (full, other):
+        agent.stage(volume_id)
+        agent.publish(volume_id)
+    with pytest.raises(OSError), open(agent.target(full) / "a", "wb") as f:
+        while f.write(bytes(MIB)):
+            os.fsync(f.fileno())
+    orders.bump()
+    assert "are left" in orders.wait("pvc-full", "Healthy", "False", "VolumeFull")["message"]
+    wait_for(lambda: ("CisternVolume", "pvc-full") in about(events(cluster, "VolumeFull")))
+    assert orders.says("pvc-other", "Healthy", "True")
+    stats = agent.client.call("NodeGetVolumeStats", volume_id=full, volume_path=str(agent.target(full)))
+    assert stats.volume_condition.abnormal and "left" in stats.volume_condition.message
+    (agent.target(full) / "a").unlink()
+    orders.bump()
+    orders.wait("pvc-full", "Healthy", "True")
