@@ -2,7 +2,9 @@
 /* web.h - an HTTP request as a job on a loop (libcurl's multi interface): connections, TLS, proxy, rate cap.
  * home: the loop. Callbacks run on it, never from within web_submit. HTTP/1.1 with keep-alive only: one TCP connection
  * is not fast enough for HTTP/2 to be worth it. Redirects are not followed: the caller decides where its credentials
- * go. The proxy comes from the environment (https_proxy, http_proxy, no_proxy). */
+ * go. The proxy comes from the environment (https_proxy, http_proxy, no_proxy). Without one a name is looked up by a
+ * thread of its own ("name"), its connections are spread over all of its addresses, and one that is dead is left alone
+ * for a while. */
 #pragma once
 
 #include "io/loop.h"

@@ -186,6 +186,16 @@ bool web_names_wanted(void)
     return true;
 }
 
+/* This machine by its names is known without a look-up; letters beyond ASCII are to be translated first. */
+static bool is_libcurls(struct str name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if ((unsigned char)name.ptr[i] >= 0x80)
+            return true;
+    const char *last = memrchr(name.ptr, '.', name.len);
+    return str_eq_nocase(last ? str_from(name, (size_t)(last - name.ptr) + 1) : name, STR("localhost"));
+}
+
 /* Of "http://host:port"; false: an address, or nothing to look up. */
 static bool split_origin(struct str origin, char *host, unsigned *ret_port)
 {
@@ -202,7 +212,7 @@ static bool split_origin(struct str origin, char *host, unsigned *ret_port)
     memcpy(host, name.ptr, name.len);
     host[name.len] = '\0';
     *ret_port = (unsigned)port;
-    return !str_eq_nocase(name, STR("localhost")) && inet_pton(AF_INET, host, &address) != 1;
+    return !is_libcurls(name) && inet_pton(AF_INET, host, &address) != 1;
 }
 
 struct web_name *web_name_of(struct web *w, const char *url)

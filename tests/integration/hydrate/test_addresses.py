@@ -138,6 +138,12 @@ def test_none_that_answers_is_a_sentence(server, tmp_path):
         assert run.returncode == 5 and "CIS1611" in run.stderr and "Connection refused" in run.stderr, run.stderr
 
 
+def test_this_machine_needs_no_name_service(server, tmp_path):
+    with addresses(tmp_path, server.port) as (_, before):
+        run, _ = hydrate(before, f"http://bucket.LocalHost:{server.port}", tmp_path / "out")
+        ends_right(server, run, tmp_path / "out")
+
+
 def test_a_name_that_nobody_knows_is_a_sentence(server, tmp_path):
     with addresses(tmp_path, server.port) as (_, before):
         run, _ = hydrate(before, "http://nobody.test:8080", tmp_path / "out", "--retries", "2")
