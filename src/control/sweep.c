@@ -16,6 +16,7 @@
 /* Younger ones may be between CreateVolume's answer and their PersistentVolume; or as young as a sweep is often. */
 #define YOUNG_NS (300 * NS_PER_SECOND)
 #define SWEEP_KEY "/sweep" /* no object has a slash in its name */
+#define LEAD_KEY "/lead"
 
 static uint64_t or_default(uint64_t given, uint64_t otherwise)
 {
@@ -318,6 +319,13 @@ static void sweep_volumes(struct control *c)
     names_done(&w.without);
 }
 
+static int add(void *ctx, struct str key, const json *object)
+{
+    (void)object;
+    kube_queue_add(ctx, key);
+    return 0;
+}
+
 int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
 {
     struct control *c = ctx;
@@ -326,6 +334,8 @@ int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *e
         *again_ns = leads(c) ? NS_PER_SECOND : 0;
         return 0;
     }
+    if (str_eq(key, STR(LEAD_KEY)))
+        return kube_informer_each(c->o.volumes, -1, STR_NULL, add, c->queue);
     if (!str_eq(key, STR(SWEEP_KEY)))
         return look_at(c, key, false, again_ns, err);
     *again_ns = or_default(c->o.sweep_ns, SWEEP_NS);
@@ -335,13 +345,6 @@ int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *e
 }
 
 /* ---- what wakes it ----------------------------------------------------------------------------------------------- */
-
-static int add(void *ctx, struct str key, const json *object)
-{
-    (void)object;
-    kube_queue_add(ctx, key);
-    return 0;
-}
 
 void control_volume_changed(struct control *c, struct str name)
 {
@@ -355,8 +358,9 @@ void control_node_changed(struct control *c, struct str name)
         (void)kube_informer_each(c->o.volumes, CONTROL_BY_NODE, name, add, c->queue);
 }
 
+/* Not a walk here, on the loop: with very many volumes it takes so long that the lease would run out meanwhile. */
 void control_lead(struct control *c)
 {
-    (void)kube_informer_each(c->o.volumes, -1, STR_NULL, add, c->queue);
+    kube_queue_add(c->queue, STR(LEAD_KEY));
     kube_queue_add(c->queue, STR(SWEEP_KEY));
 }

@@ -101,6 +101,8 @@ void look_at_later(struct populate *p, char what, struct str name, uint64_t dela
         log_event(LOG_WARN, "too much to look at: it waits for the next round", "key", key, NULL);
 }
 
+static void lead(struct populate *p);
+
 static bool has_synced(const struct populate *p)
 {
     const struct kube_informer *all[] = {p->claims, p->o.pvs,     p->classes, p->sources,
@@ -126,6 +128,9 @@ static int look(struct populate *p, struct str key, uint64_t *again_ns, struct e
         return claim_reconcile(p, name, again_ns, err);
     case 'v':
         return volume_reconcile(p, name, again_ns, err);
+    case 'l':
+        lead(p);
+        return 0;
     default:
         return source_reconcile(p, name, again_ns, err);
     }
@@ -285,6 +290,40 @@ void populate_volume_changed(struct populate *p, struct str name, const json *vo
         look_at(p, 's', sbuf_str(&source));
 }
 
+static int lead_claim(void *ctx, struct str key, const json *claim)
+{
+    claim_changed(ctx, key, claim);
+    return 0;
+}
+
+static int lead_job(void *ctx, struct str key, const json *job)
+{
+    job_changed(ctx, key, job);
+    return 0;
+}
+
+static int lead_volume(void *ctx, struct str key, const json *volume)
+{
+    populate_volume_changed(ctx, key, volume);
+    return 0;
+}
+
+static int lead_source(void *ctx, struct str key, const json *source)
+{
+    (void)source;
+    look_at(ctx, 's', key);
+    return 0;
+}
+
+/* Everything is looked at. */
+static void lead(struct populate *p)
+{
+    kube_informer_each(p->claims, -1, STR_NULL, lead_claim, p);
+    kube_informer_each(p->jobs, -1, STR_NULL, lead_job, p);
+    kube_informer_each(p->o.volumes, -1, STR_NULL, lead_volume, p);
+    kube_informer_each(p->sources, -1, STR_NULL, lead_source, p);
+}
+
 static void trouble(void *ctx, const struct err *err, uint64_t wait_ns)
 {
     (void)ctx;
@@ -391,35 +430,8 @@ void populate_free(struct populate *p)
     free(p);
 }
 
-static int lead_claim(void *ctx, struct str key, const json *claim)
-{
-    claim_changed(ctx, key, claim);
-    return 0;
-}
-
-static int lead_job(void *ctx, struct str key, const json *job)
-{
-    job_changed(ctx, key, job);
-    return 0;
-}
-
-static int lead_volume(void *ctx, struct str key, const json *volume)
-{
-    populate_volume_changed(ctx, key, volume);
-    return 0;
-}
-
-static int lead_source(void *ctx, struct str key, const json *source)
-{
-    (void)source;
-    look_at(ctx, 's', key);
-    return 0;
-}
-
+/* Not a walk here, on the loop: with very many objects it takes so long that the lease would run out meanwhile. */
 void populate_lead(struct populate *p)
 {
-    kube_informer_each(p->claims, -1, STR_NULL, lead_claim, p);
-    kube_informer_each(p->jobs, -1, STR_NULL, lead_job, p);
-    kube_informer_each(p->o.volumes, -1, STR_NULL, lead_volume, p);
-    kube_informer_each(p->sources, -1, STR_NULL, lead_source, p);
+    look_at(p, 'l', STR("all"));
 }
