@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard.h"
+#include <assert.h>
 #include <stdlib.h>
 
 enum {
@@ -129,6 +130,7 @@ static bool is_even(const struct dealing *d, uint64_t share)
 /* Lines between sizes are powers of two, so that a listing that grew a little draws the same ones. */
 static int deal_large(struct dealing *d, struct err *err)
 {
+    assert(d->count > 0);
     uint64_t share = d->left_bytes / d->count, least = 1;
     while (least <= share / GRAINS / 2)
         least *= 2;
@@ -161,7 +163,9 @@ int shard_deal(const struct index *x, const struct shard *s,
         r = index_get(x, id, &e, err);
         if (r < 0)
             return r;
-        unsigned shard = e.size_bytes < d.least ? shard_of_path(e.path, s->count) : d.large[next++].shard;
+        bool small = e.size_bytes < d.least;
+        assert(small || (d.large && next < d.n));
+        unsigned shard = small ? shard_of_path(e.path, s->count) : d.large[next++].shard;
         if (shard == s->index)
             r = mine(ctx, &e, err);
     }
