@@ -36,7 +36,7 @@ static uint64_t count_unknown(struct agent *a, struct space *s)
         if (space_list(s, str_of(after), PAGE, &entries, &count, &err) < 0)
             return unknown;
         for (size_t i = 0; i < count; i++) {
-            if (store_has(a->store, entries[i].name))
+            if (orders_has(a->orders, entries[i].name))
                 continue;
             unknown++;
             log_event(LOG_WARN, "a volume is on the disk that no CisternVolume knows: it is kept", "volume",
@@ -74,7 +74,7 @@ static int reconcile_list(struct agent *a, uint64_t *again_ns, struct err *err)
     struct kube_request q = {.verb = KUBE_LIST, .resource = &api_volumes, .label_selector = selector};
     int r = kube_call(a->kube, &q, &answer, err);
     if (r == 0)
-        r = store_replace(a->store, json_at(answer, "items"), on_listed, a, err);
+        r = orders_replace(a->orders, json_at(answer, "items"), on_listed, a, err);
     if (r < 0)
         return err_wrap(err, "listing the orders of node '%s'", a->node);
     for (size_t i = 0; i < a->pool_count; i++)
@@ -170,7 +170,7 @@ int agent_start(const struct agent_options *o, struct agent **ret, struct err *e
     a->driver = o->driver;
     a->node = str_dup(str_of(o->node));
     a->resync_ns = o->resync_ns ? o->resync_ns : RESYNC_NS;
-    a->store = store_new();
+    a->orders = orders_new();
     a->beat.fire = on_beat;
     a->beat_ns = clock_now_ns();
     struct metric *lost = metric_new(METRIC_COUNTER, "cistern_data_loss_total",
@@ -205,7 +205,7 @@ void agent_stop(struct agent *own_a)
     kube_events_free(own_a->events);
     kube_free(own_a->kube);
     loop_free(own_a->loop);
-    store_free(own_a->store);
+    orders_free(own_a->orders);
     free(own_a->node);
     free(own_a);
 }
@@ -233,11 +233,11 @@ static void write_ratio(const struct api_volume *v, struct sbuf *b)
 void agent_write_metrics(struct agent *a, struct sbuf *b)
 {
     size_t count;
-    auto_mem char **names = store_names(a->store, &count);
+    auto_mem char **names = orders_names(a->orders, &count);
     sbuf_adds(b, "# HELP " RATIO " Of a claim's bytes, those that are on the disk.\n# TYPE " RATIO " gauge\n");
     for (size_t i = 0; i < count; i++) {
         auto_mem char *name = names[i];
-        auto_api_volume v = store_get(a->store, name);
+        auto_api_volume v = orders_get(a->orders, name);
         if (v)
             write_ratio(v, b);
     }

@@ -9,7 +9,7 @@
 #include "next.h"
 #include "node/agent.h"
 #include "notify.h"
-#include "store.h"
+#include "orders.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -40,7 +40,7 @@ struct agent {
     uint64_t resync_ns;
     struct loop *loop;          /* owned */
     struct kube *kube;          /* owned */
-    struct store *store;        /* owned */
+    struct orders *orders;      /* owned */
     struct kube_queue *queue;   /* owned */
     struct notify *notify;      /* owned */
     struct kube_events *events; /* owned */

@@ -84,7 +84,7 @@ static int act(struct agent *a, const struct api_volume *order, const struct fac
 
 static uint64_t write_interval_ns(struct agent *a)
 {
-    return max_u64(WRITE_NS, store_active(a->store) * WRITE_EACH_NS);
+    return max_u64(WRITE_NS, orders_active(a->orders) * WRITE_EACH_NS);
 }
 
 static bool usage_moved(const struct api_volume *before, const struct api_volume *now)
@@ -95,7 +95,7 @@ static bool usage_moved(const struct api_volume *before, const struct api_volume
 
 static bool is_worth_a_write(struct agent *a, const struct api_volume *before, const struct api_volume *now)
 {
-    uint64_t since_ns = clock_now_ns() - store_written_ns(a->store, now->meta.name);
+    uint64_t since_ns = clock_now_ns() - orders_written_ns(a->orders, now->meta.name);
     switch (status_compare(before, now)) {
     case STATUS_SAME:
         return false;
@@ -123,13 +123,13 @@ static int tell(struct agent *a, const struct api_volume *now, struct err *err)
     int r = kube_call(a->kube, &q, &answer, err);
     /* The order is gone, or another one has its name: the next list says which. */
     if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED) {
-        store_drop(a->store, now->meta.name);
+        orders_drop(a->orders, now->meta.name);
         kube_queue_add_after(a->queue, STR(LIST_KEY), NS_PER_SECOND);
         return 0;
     }
     if (r < 0)
         return err_wrap(err, "status of CisternVolume '%s'", now->meta.name);
-    store_put(a->store, now->meta.name, answer, status_is_active(now), clock_now_ns());
+    orders_put(a->orders, now->meta.name, answer, status_is_active(now), clock_now_ns());
     return 0;
 }
 
@@ -164,20 +164,20 @@ static int tell_with_news(struct agent *a, const struct api_volume *before, cons
 static uint64_t look_again_ns(struct agent *a, const struct api_volume *now, const struct facts *f)
 {
     if (status_is_active(now))
-        return max_u64(LOOK_NS, store_active(a->store) * LOOK_EACH_NS);
+        return max_u64(LOOK_NS, orders_active(a->orders) * LOOK_EACH_NS);
     return f->use.staged ? USAGE_NS : 0;
 }
 
 void volume_moved(void *ctx, const char *name)
 {
     struct agent *a = ctx;
-    kube_queue_add_after(a->queue, str_of(name), store_active(a->store) * LOOK_EACH_NS);
+    kube_queue_add_after(a->queue, str_of(name), orders_active(a->orders) * LOOK_EACH_NS);
 }
 
 static void set_active(struct agent *a, const struct api_volume *now, const struct facts *f)
 {
     bool active = status_is_active(now);
-    store_set_active(a->store, now->meta.name, active);
+    orders_set_active(a->orders, now->meta.name, active);
     if (active && f->volume)
         notify_add(a->notify, now->meta.name, f->volume->path);
     else
@@ -268,8 +268,8 @@ static int tell_unreadable(struct agent *a, const struct api_volume *before, str
 
 int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, struct err *err)
 {
-    auto_api_volume before = store_get(a->store, name);
-    auto_api_volume now = store_get(a->store, name);
+    auto_api_volume before = orders_get(a->orders, name);
+    auto_api_volume now = orders_get(a->orders, name);
     if (!before || !now || now->status.phase == API_PHASE_RELEASED)
         return 0;
     auto_facts f = {0};

@@ -121,7 +121,7 @@ struct job_step job_next(const struct job_facts *f)
 #define CA_FOLDER "/var/run/secrets/cistern.io/ca"
 #define VOLUME_FOLDER "/volume"
 
-char *job_name(enum job_kind kind, const char *volume_id, char ret[JOB_NAME_MAX])
+char *job_object_name(enum job_kind kind, const char *volume_id, char ret[JOB_NAME_MAX])
 {
     snprintf(ret, JOB_NAME_MAX, "%s-%s", work_verb(kind), volume_id);
     return ret;
@@ -330,7 +330,7 @@ json *job_json(const struct job_options *o, const struct job_volume *v, enum job
     json *j = json_new_object();
     set_text(j, "apiVersion", "batch/v1");
     set_text(j, "kind", "Job");
-    set_text(j, "metadata.name", job_name(kind, v->id, name));
+    set_text(j, "metadata.name", job_object_name(kind, v->id, name));
     set_text(j, "metadata.namespace", o->ns);
     json_set(j, "metadata.labels", labels_json(v, kind));
     json_set(j, "metadata.annotations", annotations_json(v, kind));

@@ -86,5 +86,5 @@ struct job_volume {
     const char *folder; /* <pool>/volumes/<id> on the node */
 };
 
-char *job_name(enum job_kind kind, const char *volume_id, char ret[JOB_NAME_MAX]);
+char *job_object_name(enum job_kind kind, const char *volume_id, char ret[JOB_NAME_MAX]);
 json *job_json(const struct job_options *o, const struct job_volume *v, enum job_kind kind); /* the caller frees */

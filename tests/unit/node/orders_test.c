@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store.h"
+#include "orders.h"
 #include "unit.h"
 #include <stdio.h>
 
@@ -30,7 +30,7 @@ static void a_list_drops_what_is_not_in_it_and_tells_all_that_is(void **state)
 {
     (void)state;
     struct err err;
-    struct store *s = store_new();
+    struct orders *s = orders_new();
     auto_json first = json_new_array();
     auto_json second = json_new_array();
     json_append(first, object("c", 1, "\"p\""));
@@ -38,52 +38,52 @@ static void a_list_drops_what_is_not_in_it_and_tells_all_that_is(void **state)
     json_append(first, object("b", 1, "\"p\""));
     json_append(second, object("b", 2, "\"p\""));
     told[0] = '\0';
-    assert_int_equal(store_replace(s, first, tell, NULL, &err), 0);
+    assert_int_equal(orders_replace(s, first, tell, NULL, &err), 0);
     assert_string_equal(told, "c a b ");
-    assert_true(store_has(s, "a") && store_has(s, "b") && store_has(s, "c"));
-    assert_int_equal(store_replace(s, second, tell, NULL, &err), 0);
-    assert_false(store_has(s, "a") || store_has(s, "c"));
-    auto_api_volume b = store_get(s, "b");
+    assert_true(orders_has(s, "a") && orders_has(s, "b") && orders_has(s, "c"));
+    assert_int_equal(orders_replace(s, second, tell, NULL, &err), 0);
+    assert_false(orders_has(s, "a") || orders_has(s, "c"));
+    auto_api_volume b = orders_get(s, "b");
     assert_string_equal(b->meta.resource_version, "2");
-    assert_null(store_get(s, "a"));
-    store_free(s);
+    assert_null(orders_get(s, "a"));
+    orders_free(s);
 }
 
 static void an_object_that_cannot_be_read_is_told_and_harms_no_other(void **state)
 {
     (void)state;
     struct err err;
-    struct store *s = store_new();
+    struct orders *s = orders_new();
     auto_json list = json_new_array();
     json_append(list, object("bad", 1, "7"));
     json_append(list, object("good", 1, "\"p\""));
     told[0] = '\0';
-    assert_int_equal(store_replace(s, list, tell, NULL, &err), 0);
+    assert_int_equal(orders_replace(s, list, tell, NULL, &err), 0);
     assert_string_equal(told, "bad! good ");
-    assert_true(store_has(s, "good"));
-    assert_false(store_has(s, "bad"));
-    store_free(s);
+    assert_true(orders_has(s, "good"));
+    assert_false(orders_has(s, "bad"));
+    orders_free(s);
 }
 
 static void an_older_answer_does_not_hide_a_newer_one(void **state)
 {
     (void)state;
     struct err err;
-    struct store *s = store_new();
+    struct orders *s = orders_new();
     auto_json list = json_new_array();
     auto_json newer = object("a", 12, "\"newer\"");
     json_append(list, object("a", 9, "\"p\""));
-    assert_int_equal(store_replace(s, list, tell, NULL, &err), 0);
-    store_put(s, "a", newer, true, 77);
-    assert_int_equal(store_active(s), 1);
-    assert_int_equal(store_written_ns(s, "a"), 77);
-    assert_int_equal(store_replace(s, list, tell, NULL, &err), 0);
-    auto_api_volume a = store_get(s, "a");
+    assert_int_equal(orders_replace(s, list, tell, NULL, &err), 0);
+    orders_put(s, "a", newer, true, 77);
+    assert_int_equal(orders_active(s), 1);
+    assert_int_equal(orders_written_ns(s, "a"), 77);
+    assert_int_equal(orders_replace(s, list, tell, NULL, &err), 0);
+    auto_api_volume a = orders_get(s, "a");
     assert_string_equal(a->pool, "newer");
-    store_drop(s, "a");
-    store_put(s, "a", newer, true, 78); /* the answer to a write for an order that is gone */
-    assert_false(store_has(s, "a"));
-    store_free(s);
+    orders_drop(s, "a");
+    orders_put(s, "a", newer, true, 78); /* the answer to a write for an order that is gone */
+    assert_false(orders_has(s, "a"));
+    orders_free(s);
 }
 
 int main(void)

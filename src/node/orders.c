@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store.h"
+#include "orders.h"
 #include <pthread.h>
 
 struct entry {
@@ -11,15 +11,15 @@ struct entry {
     bool listed; /* while a list is taken in */
 };
 
-struct store {
+struct orders {
     pthread_mutex_t lock;  /* guards what follows */
     struct entry *entries; /* owned; by name */
     size_t count;
 };
 
-struct store *store_new(void)
+struct orders *orders_new(void)
 {
-    struct store *s = xcalloc(1, sizeof *s);
+    struct orders *s = xcalloc(1, sizeof *s);
     pthread_mutex_init(&s->lock, NULL);
     return s;
 }
@@ -30,7 +30,7 @@ static void entry_done(struct entry *e)
     free(e->text);
 }
 
-void store_free(struct store *own_s)
+void orders_free(struct orders *own_s)
 {
     if (!own_s)
         return;
@@ -44,7 +44,7 @@ void store_free(struct store *own_s)
 /* ---- under the lock ---------------------------------------------------------------------------------------------- */
 
 /* Where `name` is, or would be. */
-static size_t place_of(const struct store *s, const char *name, bool *ret_found)
+static size_t place_of(const struct orders *s, const char *name, bool *ret_found)
 {
     size_t low = 0, high = s->count;
     *ret_found = false;
@@ -60,14 +60,14 @@ static size_t place_of(const struct store *s, const char *name, bool *ret_found)
     return high;
 }
 
-static struct entry *find(const struct store *s, const char *name)
+static struct entry *find(const struct orders *s, const char *name)
 {
     bool found;
     size_t at = place_of(s, name, &found);
     return found ? &s->entries[at] : NULL;
 }
 
-static struct entry *find_or_add(struct store *s, const char *name)
+static struct entry *find_or_add(struct orders *s, const char *name)
 {
     bool found;
     size_t at = place_of(s, name, &found);
@@ -80,7 +80,7 @@ static struct entry *find_or_add(struct store *s, const char *name)
     return &s->entries[at];
 }
 
-static void remove_at(struct store *s, size_t at)
+static void remove_at(struct orders *s, size_t at)
 {
     entry_done(&s->entries[at]);
     s->count--;
@@ -108,7 +108,7 @@ static uint64_t version_of(const json *object)
 
 /* ---- from outside ------------------------------------------------------------------------------------------------ */
 
-struct api_volume *store_get(struct store *s, const char *name)
+struct api_volume *orders_get(struct orders *s, const char *name)
 {
     struct err err;
     struct api_volume *v = NULL;
@@ -122,7 +122,7 @@ struct api_volume *store_get(struct store *s, const char *name)
     return v;
 }
 
-uint64_t store_written_ns(struct store *s, const char *name)
+uint64_t orders_written_ns(struct orders *s, const char *name)
 {
     pthread_mutex_lock(&s->lock);
     const struct entry *e = find(s, name);
@@ -131,7 +131,7 @@ uint64_t store_written_ns(struct store *s, const char *name)
     return written_ns;
 }
 
-bool store_has(struct store *s, const char *name)
+bool orders_has(struct orders *s, const char *name)
 {
     pthread_mutex_lock(&s->lock);
     bool has = find(s, name) != NULL;
@@ -139,7 +139,7 @@ bool store_has(struct store *s, const char *name)
     return has;
 }
 
-void store_put(struct store *s, const char *name, const json *object, bool active, uint64_t written_ns)
+void orders_put(struct orders *s, const char *name, const json *object, bool active, uint64_t written_ns)
 {
     pthread_mutex_lock(&s->lock);
     struct entry *e = find(s, name);
@@ -151,7 +151,7 @@ void store_put(struct store *s, const char *name, const json *object, bool activ
     pthread_mutex_unlock(&s->lock);
 }
 
-void store_set_active(struct store *s, const char *name, bool active)
+void orders_set_active(struct orders *s, const char *name, bool active)
 {
     pthread_mutex_lock(&s->lock);
     struct entry *e = find(s, name);
@@ -160,7 +160,7 @@ void store_set_active(struct store *s, const char *name, bool active)
     pthread_mutex_unlock(&s->lock);
 }
 
-size_t store_active(struct store *s)
+size_t orders_active(struct orders *s)
 {
     size_t active = 0;
     pthread_mutex_lock(&s->lock);
@@ -170,7 +170,7 @@ size_t store_active(struct store *s)
     return active;
 }
 
-void store_drop(struct store *s, const char *name)
+void orders_drop(struct orders *s, const char *name)
 {
     bool found;
     pthread_mutex_lock(&s->lock);
@@ -180,7 +180,7 @@ void store_drop(struct store *s, const char *name)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void take_in_list(struct store *s, const json *items)
+static void take_in_list(struct orders *s, const json *items)
 {
     for (size_t i = 0; i < s->count; i++)
         s->entries[i].listed = false;
@@ -200,11 +200,11 @@ static void take_in_list(struct store *s, const json *items)
             remove_at(s, i);
 }
 
-int store_replace(struct store *s, const json *items, void (*each)(void *ctx, const char *name, const struct err *err),
-                  void *ctx, struct err *err)
+int orders_replace(struct orders *s, const json *items,
+                   void (*each)(void *ctx, const char *name, const struct err *err), void *ctx, struct err *err)
 {
-    if (json_count(items) > STORE_MAX)
-        return err_set(err, ERR_NO_SPACE, "the node has %zu volumes, %d are the most", json_count(items), STORE_MAX);
+    if (json_count(items) > ORDERS_MAX)
+        return err_set(err, ERR_NO_SPACE, "the node has %zu volumes, %d are the most", json_count(items), ORDERS_MAX);
     pthread_mutex_lock(&s->lock);
     take_in_list(s, items);
     pthread_mutex_unlock(&s->lock);
@@ -222,7 +222,7 @@ int store_replace(struct store *s, const json *items, void (*each)(void *ctx, co
     return 0;
 }
 
-char **store_names(struct store *s, size_t *ret_count)
+char **orders_names(struct orders *s, size_t *ret_count)
 {
     pthread_mutex_lock(&s->lock);
     char **names = xcalloc(s->count + 1, sizeof *names);
