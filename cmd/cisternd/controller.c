@@ -201,6 +201,12 @@ static int open_control(struct controller *c, struct err *err)
     return control_open(&o, &c->control, err);
 }
 
+static int probe(void *ctx, const struct api_source *s, struct api_probe *ret, struct err *err)
+{
+    struct controller *c = ctx;
+    return broker_probe(c->broker, s, ret, err);
+}
+
 static int open_populate(struct controller *c, struct err *err)
 {
     snprintf(c->broker_url, sizeof c->broker_url, "https://cistern-broker.%s.svc", flags.controller.ns);
@@ -214,7 +220,9 @@ static int open_populate(struct controller *c, struct err *err)
                                  .pools = c->pools,
                                  .nodes = c->nodes,
                                  .cross_namespace = flags.controller.cross_namespace,
-                                 .job = flags.controller.job};
+                                 .job = flags.controller.job,
+                                 .ctx = c,
+                                 .probe = c->broker ? probe : NULL};
     o.job.ns = flags.controller.ns;
     o.job.broker_url = c->broker_url;
     o.job.ttl_seconds = (unsigned)flags.controller.job_ttl_seconds;
@@ -291,9 +299,9 @@ static int start(struct controller *c, struct err *err)
     watch_objects(c);
     r = open_control(c, err);
     if (r == 0)
-        r = open_populate(c, err);
-    if (r == 0)
         r = open_broker(c, err);
+    if (r == 0)
+        r = open_populate(c, err);
     if (r == 0)
         r = loop_start(c->loop, err);
     c->loop_runs = r == 0;

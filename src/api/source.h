@@ -48,6 +48,14 @@ struct api_source_status {
     struct api_conditions conditions;
 };
 
+/* What came of asking a source's store, besides an error. */
+struct api_probe {
+    bool has_identity; /* there is a credential, or none is needed: what follows says whose */
+    char method[16], principal[320];
+    int64_t expires_ns; /* 0: never */
+    bool has_answered;  /* the store gave what was asked for; false of what is only exported to */
+};
+
 struct api_source {
     struct api_meta meta;
     char *spec; /* JSON, as the user wrote it */

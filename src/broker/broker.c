@@ -5,6 +5,7 @@
 #include "http/calls.h"
 #include "io/ticker.h"
 #include "keep.h"
+#include "probe.h"
 #include "publish.h"
 #include "refusals.h"
 #include "util/clock.h"
@@ -79,6 +80,11 @@ static int go(struct broker *b, const struct route *routes, size_t count, struct
     return r;
 }
 
+static struct route_rules rules_of(const struct broker *b)
+{
+    return (struct route_rules){.own_ns = b->ns, .allow_driver = b->options.allow_driver_identity};
+}
+
 static int serve_volume(struct broker *b, struct progress *p, struct err *err)
 {
     auto_api_volume v = NULL;
@@ -86,7 +92,7 @@ static int serve_volume(struct broker *b, struct progress *p, struct err *err)
     auto_json pod = NULL;
     struct route routes[ROUTES_MAX];
     size_t count;
-    const struct route_rules rules = {.own_ns = b->ns, .allow_driver = b->options.allow_driver_identity};
+    const struct route_rules rules = rules_of(b);
     int r = find_volume(b, p->ask.volume, &v, err);
     if (r == 0 && p->caller.kind == CALLER_JOB)
         r = callers_pod(b->callers, &p->caller, &pod, err);
@@ -270,6 +276,12 @@ void broker_free(struct broker *b)
     free(b->project);
     free(b->provider);
     free(b);
+}
+
+int broker_probe(struct broker *b, const struct api_source *s, struct api_probe *ret, struct err *err)
+{
+    const struct route_rules rules = rules_of(b);
+    return probe_source(b->keep, &rules, s, ret, err);
 }
 
 uint16_t broker_port(const struct broker *b)

@@ -11,6 +11,7 @@
  * the former (ConfigMap cistern-broker-ca); the others read them. */
 #pragma once
 
+#include "api/source.h"
 #include "broker/cert.h"
 #include "kube/client.h"
 #include "kube/lease.h"
@@ -58,6 +59,11 @@ must_check int broker_new(struct loop *loop, struct kube *kube, const struct bro
 /* Any thread but the loop's, which still runs, after kube_stop: calls under way get their answers, none comes after. */
 void broker_stop(struct broker *b);
 void broker_free(struct broker *b); /* after broker_stop, when the loop has stopped; NULL is fine */
+
+/* Does the store of this source answer, asked as the Job of a volume of it would be? The error of what failed first;
+ * *ret says how far it came, then too. Any thread but the loop's; waits, about 10 s for each prefix that does not
+ * answer. */
+must_check int broker_probe(struct broker *b, const struct api_source *s, struct api_probe *ret, struct err *err);
 
 uint16_t broker_port(const struct broker *b);
 

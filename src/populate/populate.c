@@ -136,20 +136,30 @@ static int look(struct populate *p, struct str key, uint64_t *again_ns, struct e
     }
 }
 
-static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
+bool work_begin(struct populate *p)
 {
-    struct populate *p = ctx;
     pthread_mutex_lock(&p->lock);
-    bool stopping = p->stopping;
-    p->busy += !stopping;
+    bool begins = !p->stopping;
+    p->busy += begins;
     pthread_mutex_unlock(&p->lock);
-    if (stopping)
-        return 0;
-    int r = look(p, key, again_ns, err);
+    return begins;
+}
+
+void work_end(struct populate *p)
+{
     pthread_mutex_lock(&p->lock);
     if (--p->busy == 0)
         pthread_cond_broadcast(&p->idle);
     pthread_mutex_unlock(&p->lock);
+}
+
+static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
+{
+    struct populate *p = ctx;
+    if (!work_begin(p))
+        return 0;
+    int r = look(p, key, again_ns, err);
+    work_end(p);
     return r;
 }
 
@@ -272,6 +282,7 @@ static void source_changed(void *ctx, struct str key, const json *source)
     struct populate *p = ctx;
     (void)source;
     look_at(p, 's', key);
+    probe_soon(p, key);
     kube_informer_each(p->claims, INDEX_SOURCE, key, look_at_claim, p); /* those that waited for it */
 }
 
@@ -312,6 +323,7 @@ static int lead_source(void *ctx, struct str key, const json *source)
 {
     (void)source;
     look_at(ctx, 's', key);
+    probe_soon(ctx, key);
     return 0;
 }
 
@@ -392,6 +404,8 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
     struct kube_queue_options q = {
         .name = "populate", .threads = THREADS, .ctx = p, .reconcile = reconcile, .on_failure = failed};
     int r = kube_queue_new(&q, &p->queue, err);
+    if (r == 0)
+        r = probes_open(p, err);
     if (r < 0) {
         populate_free(p);
         return r;
@@ -414,6 +428,7 @@ void populate_free(struct populate *p)
 {
     if (!p)
         return;
+    probes_close(p); /* looks at sources by the other queue */
     kube_queue_free(p->queue);
     kube_informer_free(p->claims);
     kube_informer_free(p->classes);

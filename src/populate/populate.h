@@ -7,6 +7,7 @@
  * and each write is fenced by it. */
 #pragma once
 
+#include "api/source.h"
 #include "kube/client.h"
 #include "kube/event.h"
 #include "kube/informer.h"
@@ -28,6 +29,9 @@ struct populate_options {
     struct kube_informer *nodes;
     bool cross_namespace; /* sources of other namespaces may be named, where a ReferenceGrant allows it */
     struct job_options job;
+    void *ctx;
+    /* Does this source's store answer? As broker_probe(). NULL: nobody asks, and a source's status is its volumes'. */
+    int (*probe)(void *ctx, const struct api_source *s, struct api_probe *ret, struct err *err);
 };
 
 /* The indexes on CisternVolumes: by the uid of the target claim, and by "<namespace>/<name>" of the source. */

@@ -25,18 +25,34 @@ struct memo {
     struct report_memo report;
     unsigned failures[JOB_SLOTS];     /* tries in a row */
     int64_t retry_ns[JOB_SLOTS];      /* wall clock */
+    int64_t failed_ns[JOB_SLOTS];     /* wall clock: of the last failure */
     uint64_t bytes_before[JOB_SLOTS]; /* what was done when the last try failed */
     uint64_t written_ns;              /* monotonic: a status was written */
     uint64_t pause_ns;                /* until the next one */
     int64_t began_ns;                 /* wall clock: an operation is in flight since then; 0: none */
+    unsigned probes;                  /* of a source: as many were told in its status */
 };
 
 enum { MEMO_SLOTS = 4096, MEMOS_MAX = 200000 };
 
+/* What a source's store said. Under populate.lock, all of it. */
+struct probe {
+    struct probe *next;
+    char *key;           /* owned: "ns/name" */
+    uint64_t generation; /* of the source that was asked about */
+    uint64_t due_ns;     /* monotonic: of the next one */
+    unsigned count;      /* how many there were; 0: what follows is not known yet */
+    bool failed;
+    struct api_probe answer;
+    struct err err;
+    int64_t time_ns;   /* wall clock: of the last one */
+    int64_t mended_ns; /* wall clock: of the first that went well after one that did not */
+};
+
 struct populate {
     struct populate_options o;
     struct kube_informer *claims, *classes, *sources, *jobs; /* owned */
-    struct kube_queue *queue;                                /* owned */
+    struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: nobody probes */
     struct metric_series *in_flight;
     struct metric *seconds;
     pthread_mutex_t lock; /* guards what follows; a memo itself is its key's */
@@ -45,7 +61,14 @@ struct populate {
     bool stopping;
     struct memo *memos[MEMO_SLOTS];
     size_t memo_count, in_flight_count;
+    struct probe *probes[MEMO_SLOTS];
+    size_t probe_count;
+    uint64_t probe_slot_ns; /* monotonic: before that, no source that was not asked about yet is */
 };
+
+/* Between the two something may be asked of the API server: false once populate_stop() was called. */
+bool work_begin(struct populate *p);
+void work_end(struct populate *p);
 
 /* Keys: a letter, a slash and a name. */
 void look_at(struct populate *p, char what, struct str name);
@@ -58,6 +81,19 @@ void memo_forget(struct populate *p, char what, struct str name);
 
 /* One operation more or less in flight; `result` of what ended, NULL for one that began. */
 void operation_changed(struct populate *p, struct memo *m, int64_t began_ns, const char *result);
+
+/* ---- probes: probe.c ---- */
+
+must_check int probes_open(struct populate *p, struct err *err);
+void probes_close(struct populate *p);
+void probe_soon(struct populate *p, struct str source); /* if it is due */
+
+/* A copy of what is known of a source; false: nobody asks. One that was not asked yet, or about another generation, has
+ * `count` 0. `key` and `next` are NULL. */
+bool probe_find(struct populate *p, struct str source, uint64_t generation, struct probe *ret);
+
+/* When its store answered again, wall clock; 0: it was never seen to fail. */
+int64_t probe_mended_ns(struct populate *p, struct str source);
 
 /* A claim's own objects, as the informers have them: target and prime. Trees are the caller's. */
 struct claim_pair {

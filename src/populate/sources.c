@@ -53,14 +53,17 @@ int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, str
     }
     struct memo *m = memo_of(p, 's', key);
     uint64_t now_ns = clock_now_ns();
-    if (m && m->written_ns && now_ns - m->written_ns < m->pause_ns) {
-        *again_ns = m->pause_ns - (now_ns - m->written_ns);
-        return 0;
-    }
     auto_api_source s = NULL;
+    struct probe probe;
     int r = api_source_read(object, &s, err);
     if (r < 0)
         return r;
+    bool is_probed = probe_find(p, key, s->meta.generation, &probe);
+    /* Volumes change often; what the store says is told at once. */
+    if (m && m->written_ns && now_ns - m->written_ns < m->pause_ns && m->probes == probe.count) {
+        *again_ns = m->pause_ns - (now_ns - m->written_ns);
+        return 0;
+    }
     auto_json before = api_source_status_json(s);
     auto_mem char *before_text = json_text(before, 0);
     struct gathering g = {.source = s, .err = err};
@@ -68,7 +71,15 @@ int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, str
     r = kube_informer_each(p->o.volumes, p->o.volumes_by_source, key, volume_seen, &g);
     if (r < 0)
         return r;
-    tally_end(s, clock_wall_ns());
+    const struct tally_probe asked = {.state = !is_probed     ? TALLY_NOT_PROBED
+                                               : !probe.count ? TALLY_PROBE_DUE
+                                                              : TALLY_PROBED,
+                                      .answer = probe.answer,
+                                      .err = probe.failed ? &probe.err : NULL,
+                                      .time_ns = probe.time_ns};
+    tally_end(s, &asked, clock_wall_ns());
+    if (m)
+        m->probes = probe.count;
     auto_json after = api_source_status_json(s);
     auto_mem char *after_text = json_text(after, 0);
     if (strcmp(before_text, after_text) == 0)

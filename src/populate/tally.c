@@ -140,6 +140,38 @@ static bool is_error(const struct api_source_status *t, const char *const *ids)
     return false;
 }
 
+static bool same(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+/* The same refusal once a minute is one error, since when it was first heard. */
+static void add_probe_error(struct api_source_status *t, const struct tally_probe *p)
+{
+    char id[16] = "", line[ERR_LINE_MAX];
+    auto_mem char *message = str_dup(str_sub(str_of(err_line(p->err, line, sizeof line)), 0, API_MESSAGE_MAX));
+    if (p->err->id)
+        snprintf(id, sizeof id, "CIS%04u", p->err->id);
+    if (same(t->error_id, id) && same(t->error_message, message))
+        return;
+    t->error_ns = p->time_ns;
+    set_text(&t->error_id, id[0] ? id : NULL);
+    set_text(&t->error_code, err_code_name(p->err->code));
+    set_text(&t->error_object, NULL);
+    set_text(&t->error_message, message);
+}
+
+static void add_probe(struct api_source_status *t, const struct tally_probe *p)
+{
+    if (p->answer.has_identity) {
+        set_text(&t->identity_method, p->answer.method);
+        set_text(&t->identity_principal, p->answer.principal[0] ? p->answer.principal : NULL);
+        t->identity_expires_ns = p->answer.expires_ns;
+    }
+    if (p->err)
+        add_probe_error(t, p);
+}
+
 /* One condition: False if `bad`, True if `good`, else nobody has tried yet. */
 static void say(struct api_source *s, int64_t now_ns, const char *type, bool bad, const char *why, bool good)
 {
@@ -152,28 +184,43 @@ static void say(struct api_source *s, int64_t now_ns, const char *type, bool bad
                       s->meta.generation, now_ns, "%s", message);
 }
 
-/* The last word of the bucket: a listing that came after an error has mended it. */
-static void judge(struct api_source *s, int64_t now_ns)
+/* Is the last error still the state of things? A listing that came after it has mended it; so has an answer, unless a
+ * volume is still failing, which may ask for more than a probe does. */
+static bool is_failing(const struct api_source_status *t, const struct tally_probe *p)
 {
-    static const char *const identity[] = {"CIS1401", "CIS1403", "CIS1701", "CIS1702", "CIS1901", NULL};
-    static const char *const reach[] = {"CIS1611", "CIS1612", "CIS1613", "CIS1614", "CIS1615", NULL};
-    struct api_source_status *t = &s->status;
-    bool is_listed = t->has_listing, has_error = t->error_ns > t->listed_ns;
-    say(s, now_ns, API_IDENTITY_READY, has_error && is_error(t, identity), "Denied", is_listed);
-    say(s, now_ns, API_REACHABLE, has_error && is_error(t, reach), "NoAnswer", is_listed || has_error);
-    say(s, now_ns, API_LISTED, has_error && !is_listed, "Failed", is_listed);
-    say(s, now_ns, API_READY, has_error, "Failed", is_listed);
-    t->phase = s->suspend  ? API_SOURCE_SUSPENDED
-               : has_error ? API_SOURCE_DEGRADED
-               : is_listed ? API_SOURCE_READY
-                           : API_SOURCE_PENDING;
+    if (p->state == TALLY_PROBED && p->err)
+        return true;
+    bool has_answered = p->state == TALLY_PROBED && p->time_ns > t->error_ns;
+    return t->error_ns > t->listed_ns && !(has_answered && t->volumes_failed == 0);
 }
 
-void tally_end(struct api_source *s, int64_t now_ns)
+static void judge(struct api_source *s, const struct tally_probe *p, int64_t now_ns)
+{
+    static const char *const identity[] = {"CIS1401", "CIS1403", "CIS1701", "CIS1702", "CIS1901", "CIS1904",
+                                           "CIS1905", "CIS1906", "CIS1907", "CIS1908", "CIS1911", NULL};
+    static const char *const reach[] = {"CIS1404", "CIS1405", "CIS1611", "CIS1612",
+                                        "CIS1613", "CIS1614", "CIS1615", NULL};
+    struct api_source_status *t = &s->status;
+    bool failing = is_failing(t, p), denied = failing && is_error(t, identity);
+    bool is_probed = p->state == TALLY_PROBED && !p->err, is_listed = t->has_listing;
+    bool has_identity = p->state == TALLY_PROBED && p->answer.has_identity;
+    bool has_answered = p->state == TALLY_PROBED && p->answer.has_answered;
+    say(s, now_ns, API_IDENTITY_READY, denied, "Denied", is_listed || has_identity);
+    say(s, now_ns, API_REACHABLE, failing && is_error(t, reach), "NoAnswer", is_listed || failing || has_answered);
+    say(s, now_ns, API_LISTED, failing && !is_listed && t->volumes_failed > 0, "Failed", is_listed);
+    say(s, now_ns, API_READY, failing, "Failed", is_listed || is_probed);
+    t->phase = s->suspend               ? API_SOURCE_SUSPENDED
+               : failing                ? API_SOURCE_DEGRADED
+               : is_listed || is_probed ? API_SOURCE_READY
+                                        : API_SOURCE_PENDING;
+}
+
+void tally_end(struct api_source *s, const struct tally_probe *p, int64_t now_ns)
 {
     struct err err;
     auto_spec spec = NULL;
     struct api_source_status *t = &s->status;
+    bool is_judged = t->phase != API_SOURCE_NONE && t->observed_generation == s->meta.generation;
     t->observed_generation = s->meta.generation;
     if (api_source_spec(s, &spec, &err) < 0) {
         char line[ERR_LINE_MAX];
@@ -185,6 +232,12 @@ void tally_end(struct api_source *s, int64_t now_ns)
     }
     api_condition_set(&t->conditions, API_ACCEPTED, API_TRUE, "Valid", s->meta.generation, now_ns, "%s", "");
     resolve(t, spec);
-    identify(t, spec, s->meta.namespace);
-    judge(s, now_ns);
+    bool was_suspended = t->phase == API_SOURCE_SUSPENDED;
+    if (p->state == TALLY_PROBE_DUE && is_judged && was_suspended == s->suspend)
+        return;
+    if (p->state != TALLY_PROBED || !t->identity_method)
+        identify(t, spec, s->meta.namespace);
+    if (p->state == TALLY_PROBED)
+        add_probe(t, p);
+    judge(s, p, now_ns);
 }

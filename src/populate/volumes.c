@@ -159,6 +159,15 @@ static bool wants_hold(const struct view *v)
            v->volume->status.phase != API_PHASE_LOST && v->volume->status.phase != API_PHASE_RELEASED;
 }
 
+static int64_t mended_ns(const struct view *v)
+{
+    char source[512];
+    if (!v->volume || !v->volume->source_name)
+        return 0;
+    snprintf(source, sizeof source, "%s/%s", v->volume->source_namespace, v->volume->source_name);
+    return probe_mended_ns(v->p, str_of(source));
+}
+
 static struct job_facts facts_of(const struct view *v, size_t slot)
 {
     bool is_release = v->volume && v->volume->release_requested;
@@ -173,7 +182,8 @@ static struct job_facts facts_of(const struct view *v, size_t slot)
         f.kind = is_release ? JOB_EXPORT_RELEASE : JOB_EXPORT_UNPUBLISH;
         f.wanted = wants_export(v);
     }
-    if (v->memo)
+    /* A store that has begun to answer since the last try is worth another one now. */
+    if (v->memo && v->memo->failed_ns[slot] >= mended_ns(v))
         f.retry_ns = v->memo->retry_ns[slot];
     return f;
 }
@@ -255,7 +265,8 @@ static void note_failure(struct view *v, size_t slot, enum job_kind kind)
     uint64_t done = slot == SLOT_HYDRATE ? s->hydration.bytes_done : s->export.done_bytes;
     m->failures[slot] = done > m->bytes_before[slot] ? 0 : m->failures[slot] + 1;
     m->bytes_before[slot] = done;
-    m->retry_ns[slot] = clock_wall_ns() + (int64_t)job_wait_ns(kind, m->failures[slot]);
+    m->failed_ns[slot] = clock_wall_ns();
+    m->retry_ns[slot] = m->failed_ns[slot] + (int64_t)job_wait_ns(kind, m->failures[slot]);
     log_event(LOG_WARN, "job failed", "job", work_verb(kind), "volume", v->volume->volume_id, "failures",
               log_u64(m->failures[slot]), "retry_ms", log_u64(job_wait_ns(kind, m->failures[slot]) / NS_PER_MS), NULL);
 }

@@ -83,6 +83,11 @@ void creds_free(struct creds *c)
     free(c);
 }
 
+struct creds *creds_new_given(struct identity *i)
+{
+    return creds_new(&(struct creds_source){.name = "the identity that was given"}, identity_ref(i));
+}
+
 void *creds_self(const struct creds *c)
 {
     return c->source.self;

@@ -412,6 +412,10 @@ int creds_open_aws(const struct store_options *o, const char *region, struct cre
     bool named = o->profile && o->profile[0];
     const char *role = env("AWS_ROLE_ARN"), *token_file = env("AWS_WEB_IDENTITY_TOKEN_FILE");
     struct identity *i = NULL;
+    if (o->identity) {
+        *ret = creds_new_given(o->identity);
+        return 0;
+    }
     if (o->auth != STORE_AUTH_ANONYMOUS && creds_has_broker())
         return creds_open_broker("s3", ret, err);
     if (o->auth == STORE_AUTH_ANONYMOUS) {

@@ -481,6 +481,10 @@ int creds_open_gcp(const struct store_options *o, struct creds **ret, struct err
     const char *named = env("GOOGLE_APPLICATION_CREDENTIALS"), *token_file = env("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE");
     /* An emulator takes no credentials, as the vendor's libraries have it, unless some are named. */
     bool emulator = env("STORAGE_EMULATOR_HOST") && !named && !token_file;
+    if (o->identity) {
+        *ret = creds_new_given(o->identity);
+        return 0;
+    }
     if (o->auth != STORE_AUTH_ANONYMOUS && creds_has_broker())
         return creds_open_broker("gs", ret, err);
     if (o->auth == STORE_AUTH_ANONYMOUS || emulator) {

@@ -27,6 +27,9 @@ struct creds {
 must_check int creds_open_gcp_grant(const struct grant *g, struct creds **ret, struct err *err);
 must_check int creds_open_aws_grant(const struct grant *g, struct creds **ret, struct err *err);
 
+/* Who we are is known already: never fetched, never renewed. */
+struct creds *creds_new_given(struct identity *i);
+
 /* The identity that the store refused, if the fetch that is due is because of that. */
 bool creds_refused_print(struct creds *c, char *buf);
 

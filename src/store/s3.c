@@ -76,7 +76,7 @@ static int s3_open(struct store *s, const struct store_options *o, const struct 
     s3->endpoint = endpoint ? str_dup(str_of(endpoint)) : NULL;
     s3->tls = e.tls;
     s3->path_style = wants_path_style(s, o, &e);
-    s3->billing = o->billing ? str_dup(str_of(o->billing)) : NULL;
+    s3->requester_pays = o->billing != NULL;
     if (ca && !s->ca_file && !s->ca)
         s->ca_file = str_dup(str_of(ca));
     s3->base = base_url(s, s3, err);
@@ -96,7 +96,6 @@ static void s3_close(struct store *s)
     explicit_bzero(s3->cache.key, sizeof s3->cache.key);
     free(s3->base);
     free(s3->endpoint);
-    free(s3->billing);
     free(s3);
 }
 
@@ -176,8 +175,8 @@ void s3_sign(struct call *c, struct str payload)
     struct str host;
     /* S3 gives the stored bytes whatever we say; a proxy on the way must not compress them for us. */
     call_header(c, "accept-encoding", STR("identity"));
-    if (s3->billing)
-        call_header(c, "x-amz-request-payer", str_of(s3->billing));
+    if (s3->requester_pays)
+        call_header(c, "x-amz-request-payer", STR("requester"));
     if (c->identity->anonymous)
         return;
     call_header(c, "x-amz-content-sha256", payload);

@@ -10,7 +10,7 @@ struct s3 {
     char *endpoint; /* owned; NULL: AWS */
     bool path_style;
     bool tls;
-    char *billing; /* owned; "requester" */
+    bool requester_pays;
     struct creds *creds;
     struct sigv4_cache cache;
     pthread_mutex_t lock; /* guards what follows: a bucket may turn out to live in another region */

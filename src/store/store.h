@@ -28,6 +28,8 @@ struct object {
 
 enum store_auth { STORE_AUTH_CHAIN, STORE_AUTH_ANONYMOUS };
 
+struct identity; /* creds.h */
+
 struct store_retry {
     unsigned attempts_max;    /* 0: 8 */
     uint64_t elapsed_max_ns;  /* 0: 30 min */
@@ -46,7 +48,8 @@ struct store_options {
     struct str ca;       /* ... or PEM text, which wins; empty: none */
     bool path_style;     /* s3: bucket in the path; taken by itself for IP endpoints and names with dots */
     enum store_auth auth;
-    const char *billing; /* requester pays: "requester" for s3, the project for gs */
+    struct identity *identity; /* who we are, known already; NULL: as `auth` says. Counted */
+    const char *billing;       /* the requester pays: any text for s3, the project for gs; NULL: no */
     struct store_retry retry;
 };
 

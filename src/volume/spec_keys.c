@@ -56,7 +56,7 @@ const struct spec_key spec_keys[] = {
     {"layout.stripPrefix", TYPE_BOOL, AT(source.layout_strip_prefix), .initial = "true", .later = LATER_ALL},
     {"priority", TYPE_PATTERNS, AT(source.priority)},
     {"sizeCheck", TYPE_BOOL, AT(source.size_check), .initial = "true"},
-    {"suspend", TYPE_BOOL, AT(source.suspend), .later = LATER_ALL},
+    {"suspend", TYPE_BOOL, AT(source.suspend), .later = LATER_ALL, .cluster = LATER_ALL},
     {"shard.index", TYPE_COUNT, AT(source.shard_index), .most = SPEC_SHARDS_MAX - 1},
     {"shard.count", TYPE_COUNT, AT(source.shard_count), .least = 1, .most = SPEC_SHARDS_MAX, .initial = "1"},
     {"shard.indexFrom", TYPE_LATER},

@@ -142,7 +142,8 @@ class Node:
 
 
 class World:
-    def __init__(self, replicas=1, nodes=2):
+    def __init__(self, replicas=1, nodes=2, flags=()):
+        self.flags = flags  # of the controller
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="claims-"))
         # Played nodes send no heartbeats.
         self.cluster = Kubernetes(controllers=True, scheduler=True, controller_flags=["--node-monitor-grace-period=2h"])
@@ -166,7 +167,7 @@ class World:
         socket = self.folder / f"csi{number}.sock"
         self.run(f"controller{number}", BUILD / "bin/cisternd", "--role=controller", f"--endpoint=unix://{socket}",
                  f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={OURS}", "--image=cistern:test",
-                 "--job-priority-class=", "--log-level=debug",
+                 "--job-priority-class=", "--log-level=debug", *self.flags,
                  *([f"--metrics=127.0.0.1:{self.metrics_port}"] if number == 0 else []), env={"POD_NAME": f"controller-{number}-{self.starts}"})
 
     def start_provisioner(self, number=0):

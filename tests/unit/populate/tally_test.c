@@ -6,6 +6,8 @@
 #define SECOND ((int64_t)NS_PER_SECOND)
 #define NOW (1000 * SECOND)
 
+static const struct tally_probe nobody_asks = {0};
+
 static struct api_source *source_of(const char *spec)
 {
     struct err err;
@@ -48,7 +50,7 @@ static void a_source_that_nobody_used_is_accepted_and_pending(void **state)
     (void)state;
     auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/70b/\",\"endpoint\":\"http://127.0.0.1:9\"}");
     tally_begin(s);
-    tally_end(s, NOW);
+    tally_end(s, &nobody_asks, NOW);
     assert_int_equal(s->status.phase, API_SOURCE_PENDING);
     assert_int_equal(s->status.observed_generation, 3);
     is(s, API_ACCEPTED, API_TRUE);
@@ -70,7 +72,7 @@ static void volumes_are_counted_and_the_last_listing_is_kept(void **state)
     add(s, API_PHASE_HYDRATING, 30 * SECOND, 3000, NULL, 0);
     add(s, API_PHASE_LISTING, 40 * SECOND, 77, NULL, 0); /* not whole yet */
     add(s, API_PHASE_FAILED, 10 * SECOND, 1000, NULL, 0);
-    tally_end(s, NOW);
+    tally_end(s, &nobody_asks, NOW);
     assert_int_equal(s->status.volumes_pending, 1);
     assert_int_equal(s->status.volumes_hydrating, 2);
     assert_int_equal(s->status.volumes_ready, 1);
@@ -82,7 +84,7 @@ static void volumes_are_counted_and_the_last_listing_is_kept(void **state)
     is(s, API_READY, API_TRUE);
 
     tally_begin(s); /* all volumes are gone; what is known of the bucket stays */
-    tally_end(s, NOW);
+    tally_end(s, &nobody_asks, NOW);
     assert_int_equal(s->status.volumes_ready + s->status.volumes_failed, 0);
     assert_int_equal(s->status.bytes, 3000);
     is(s, API_LISTED, API_TRUE);
@@ -95,7 +97,7 @@ static void an_error_degrades_until_a_later_listing(void **state)
     tally_begin(s);
     add(s, API_PHASE_READY, 20 * SECOND, 2000, NULL, 0);
     add(s, API_PHASE_FAILED, 0, 0, "CIS1403", 30 * SECOND);
-    tally_end(s, NOW);
+    tally_end(s, &nobody_asks, NOW);
     assert_int_equal(s->status.phase, API_SOURCE_DEGRADED);
     is(s, API_IDENTITY_READY, API_FALSE);
     assert_string_equal(s->status.error_id, "CIS1403");
@@ -103,7 +105,7 @@ static void an_error_degrades_until_a_later_listing(void **state)
 
     tally_begin(s);
     add(s, API_PHASE_HYDRATING, 40 * SECOND, 2000, NULL, 0);
-    tally_end(s, NOW);
+    tally_end(s, &nobody_asks, NOW);
     assert_int_equal(s->status.phase, API_SOURCE_READY);
     is(s, API_IDENTITY_READY, API_TRUE);
     assert_string_equal(s->status.error_id, "CIS1403"); /* the last one, still */
@@ -114,11 +116,106 @@ static void a_spec_that_is_not_served_is_invalid_and_says_why(void **state)
     (void)state;
     auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\",\"consistency\":\"versions\"}");
     tally_begin(s);
-    tally_end(s, NOW);
+    tally_end(s, &nobody_asks, NOW);
     assert_int_equal(s->status.phase, API_SOURCE_INVALID);
     is(s, API_ACCEPTED, API_FALSE);
     is(s, API_READY, API_FALSE);
     assert_non_null(strstr(api_condition_find(&s->status.conditions, API_ACCEPTED)->message, "consistency"));
+}
+
+static struct tally_probe answered(int64_t time_ns)
+{
+    return (struct tally_probe){.state = TALLY_PROBED,
+                                .answer = {.has_identity = true,
+                                           .has_answered = true,
+                                           .method = "irsa",
+                                           .principal = "arn:aws:iam::1:role/reader",
+                                           .expires_ns = 5000 * SECOND},
+                                .time_ns = time_ns};
+}
+
+static void a_source_that_answers_is_ready_before_any_volume_of_it(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\",\"serviceAccountName\":\"trainer\"}");
+    struct tally_probe p = answered(100 * SECOND);
+    tally_begin(s);
+    tally_end(s, &p, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_READY);
+    is(s, API_IDENTITY_READY, API_TRUE);
+    is(s, API_REACHABLE, API_TRUE);
+    is(s, API_LISTED, API_UNKNOWN); /* one key is no listing */
+    is(s, API_READY, API_TRUE);
+    assert_string_equal(s->status.identity_method, "irsa");
+    assert_string_equal(s->status.identity_principal, "arn:aws:iam::1:role/reader");
+    assert_int_equal(s->status.identity_expires_ns, 5000 * SECOND);
+}
+
+static void a_refusal_is_one_error_however_often_it_is_heard(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\"}");
+    struct tally_probe p = answered(100 * SECOND);
+    err_set(&err, ERR_DENIED, "as reader: 403");
+    (void)!err_advise(&err, 1403, "grant it");
+    p.err = &err;
+    p.answer.has_answered = false;
+    for (int i = 0; i < 3; i++) {
+        p.time_ns += 60 * SECOND;
+        tally_begin(s);
+        tally_end(s, &p, NOW);
+    }
+    assert_int_equal(s->status.phase, API_SOURCE_DEGRADED);
+    assert_int_equal(s->status.error_ns, 160 * SECOND);
+    assert_string_equal(s->status.error_id, "CIS1403");
+    is(s, API_IDENTITY_READY, API_FALSE);
+    is(s, API_REACHABLE, API_TRUE); /* it answered, though not as one would like */
+    is(s, API_READY, API_FALSE);
+    p = answered(400 * SECOND);
+    tally_begin(s);
+    tally_end(s, &p, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_READY);
+    assert_string_equal(s->status.error_id, "CIS1403"); /* the last one, still */
+}
+
+static void an_answer_does_not_hide_a_volume_that_fails(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\"}");
+    struct tally_probe p = answered(400 * SECOND);
+    tally_begin(s);
+    add(s, API_PHASE_FAILED, 0, 0, "CIS1422", 30 * SECOND);
+    tally_end(s, &p, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_DEGRADED);
+    is(s, API_REACHABLE, API_TRUE);
+    tally_begin(s); /* it was deleted */
+    tally_end(s, &p, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_READY);
+}
+
+static void what_was_found_stands_until_the_next_leader_has_asked_itself(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\"}");
+    struct tally_probe p = answered(100 * SECOND), due = {.state = TALLY_PROBE_DUE};
+    tally_begin(s);
+    tally_end(s, &due, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_PENDING);
+    tally_begin(s);
+    tally_end(s, &p, NOW);
+    tally_begin(s);
+    tally_end(s, &due, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_READY);
+    assert_string_equal(s->status.identity_method, "irsa");
+    s->meta.generation++; /* what was found was of another one */
+    tally_begin(s);
+    tally_end(s, &due, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_PENDING);
+    s->suspend = true;
+    tally_begin(s);
+    tally_end(s, &due, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_SUSPENDED);
 }
 
 static void the_size_to_ask_for_has_room_and_no_overflow(void **state)
@@ -136,6 +233,10 @@ int main(void)
         cmocka_unit_test(volumes_are_counted_and_the_last_listing_is_kept),
         cmocka_unit_test(an_error_degrades_until_a_later_listing),
         cmocka_unit_test(a_spec_that_is_not_served_is_invalid_and_says_why),
+        cmocka_unit_test(a_source_that_answers_is_ready_before_any_volume_of_it),
+        cmocka_unit_test(a_refusal_is_one_error_however_often_it_is_heard),
+        cmocka_unit_test(an_answer_does_not_hide_a_volume_that_fails),
+        cmocka_unit_test(what_was_found_stands_until_the_next_leader_has_asked_itself),
         cmocka_unit_test(the_size_to_ask_for_has_room_and_no_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One request of one key for each prefix, on a loop of its own: a store may have an authority of its own, and one that
+ * does not answer holds up nobody. */
+#include "probe.h"
+#include "store/store.h"
+#include "util/clock.h"
+#include <semaphore.h>
+#include <stdio.h>
+
+#define CONNECT_NS (5 * NS_PER_SECOND)
+#define PATIENCE_NS (10 * NS_PER_SECOND)
+
+/* home: its loop between the posting and `over`; the caller before and after. */
+struct question {
+    struct mail mail;
+    struct worker worker; /* loop and web only: no disk is touched */
+    struct store *store;  /* owned */
+    sem_t over;
+    int code;
+    struct err err;
+};
+
+static void answered(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
+                     struct str next_token)
+{
+    (void)objects, (void)count, (void)next_token;
+    struct question *q = ctx;
+    q->code = r->code;
+    if (r->code < 0)
+        q->err = r->err;
+    sem_post(&q->over);
+}
+
+/* A prefix without a key is well: a bucket may be filled later. */
+static void ask(struct mail *m)
+{
+    struct question *q = container_of(m, struct question, mail);
+    const struct store_page page = {.prefix = store_prefix(q->store), .keys_max = 1, .ctx = q, .on_done = answered};
+    store_list_page(q->store, &q->worker, &page);
+}
+
+static int put(struct question *q, struct err *err)
+{
+    struct web_options web = {.connect_timeout_ns = CONNECT_NS, .stall_timeout_ns = PATIENCE_NS, .connections_max = 1};
+    store_trust(q->store, &web);
+    int r = loop_new("probe", &q->worker.loop, err);
+    if (r == 0)
+        r = web_new(q->worker.loop, &web, &q->worker.web, err);
+    if (r == 0)
+        r = loop_start(q->worker.loop, err);
+    if (r < 0)
+        return r;
+    loop_post(q->worker.loop, &q->mail);
+    while (sem_wait(&q->over) != 0)
+        ;
+    return q->code < 0 ? err_copy(err, &q->err) : 0;
+}
+
+static int ask_store(const struct spec *spec, const char *uri, struct identity *identity, struct err *err)
+{
+    const struct spec_source *s = &spec->source;
+    struct question q = {.mail.deliver = ask};
+    const struct store_options o = {.uri = str_of(uri),
+                                    .endpoint = s->endpoint,
+                                    .region = s->region,
+                                    .ca = s->ca_bundle ? str_of(s->ca_bundle) : STR_NULL,
+                                    .path_style = s->path_style,
+                                    .billing = s->requester_pays,
+                                    .identity = identity,
+                                    .retry = {.attempts_max = 2, .elapsed_max_ns = PATIENCE_NS}};
+    int r = store_open(&o, &q.store, err);
+    if (r < 0)
+        return r;
+    sem_init(&q.over, 0, 0);
+    r = put(&q, err);
+    worker_done(&q.worker);
+    store_free(q.store);
+    sem_destroy(&q.over);
+    return r;
+}
+
+/* ---- as whom ----------------------------------------------------------------------------------------------------- */
+
+/* The credential that a Job would get, by the same rules. The volume is played: what the rules read of one is the
+ * source's. */
+static int find_identity(struct keep *k, const struct route_rules *rules, const struct api_source *s,
+                         const struct spec *spec, const char *uri, struct kept *ret, struct err *err)
+{
+    struct api_volume volume = {.meta.name = s->meta.name, .source_namespace = s->meta.namespace};
+    struct route routes[ROUTES_MAX];
+    size_t count;
+    int r =
+        route_find(&volume, spec, uri == NULL, uri ? (uri[0] == 'g' ? "gs" : "s3") : "", rules, routes, &count, err);
+    if (r == 0)
+        r = keep_get(k, &routes[0], "", ret, err);
+    return r < 0 ? err_wrap(err, "BucketSource '%s/%s'", s->meta.namespace, s->meta.name) : 0;
+}
+
+static void note_identity(const struct kept *k, struct api_probe *ret)
+{
+    ret->has_identity = true;
+    ret->expires_ns = k->identity->anonymous ? 0 : k->identity->expires_ns;
+    snprintf(ret->method, sizeof ret->method, "%s", k->method);
+    snprintf(ret->principal, sizeof ret->principal, "%s", k->principal);
+}
+
+/* `uri` NULL: what is only exported to, where nobody may need the right to list. */
+static int try_prefix(struct keep *k, const struct route_rules *rules, const struct api_source *s,
+                      const struct spec *spec, const char *uri, struct api_probe *ret, struct err *err)
+{
+    struct kept kept = {0};
+    int r = find_identity(k, rules, s, spec, uri, &kept, err);
+    if (r < 0)
+        return r;
+    note_identity(&kept, ret);
+    r = uri ? ask_store(spec, uri, kept.identity, err) : 0;
+    identity_unref(kept.identity);
+    ret->has_answered = uri && r == 0;
+    return r == -ERR_DENIED ? err_wrap(err, "as %s", ret->principal) : r;
+}
+
+int probe_source(struct keep *k, const struct route_rules *rules, const struct api_source *s, struct api_probe *ret,
+                 struct err *err)
+{
+    auto_spec spec = NULL;
+    *ret = (struct api_probe){0};
+    int r = api_source_spec(s, &spec, err);
+    if (r < 0)
+        return r;
+    size_t count = spec_source_count(spec);
+    if (count == 0)
+        return try_prefix(k, rules, s, spec, NULL, ret, err);
+    for (size_t i = 0; i < count && r == 0; i++)
+        r = try_prefix(k, rules, s, spec, spec_source_at(spec, i).uri, ret, err);
+    return r;
+}
