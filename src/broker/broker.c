@@ -110,12 +110,14 @@ static int handle(struct broker *b, const struct calls_request *r, struct progre
 {
     struct str token;
     uint64_t now = clock_now_ns();
-    *retry_after = refusals_wait(&b->refusals, r->peer, now);
+    int code = ask_token(r->authorization, &token, err);
+    if (code < 0)
+        token = STR("none"); /* all who bring none are one */
+    *retry_after = refusals_wait(&b->refusals, r->peer, token, now);
     if (*retry_after) {
-        err_set(err, ERR_AGAIN, "too many calls of this address were refused");
+        err_set(err, ERR_AGAIN, "too many calls with this token, or of this address, were refused");
         return err_advise(err, 1910, "ask again in %u s, with a token of a running pod", *retry_after);
     }
-    int code = ask_token(r->authorization, &token, err);
     if (code == 0)
         code = ask_parse(r->body, &p->ask, err);
     if (code == 0)
@@ -123,7 +125,7 @@ static int handle(struct broker *b, const struct calls_request *r, struct progre
     if (code == 0)
         code = serve_volume(b, p, err);
     if (code == -ERR_DENIED && (err->id == 1902 || err->id == 1903))
-        refusals_add(&b->refusals, r->peer, now);
+        refusals_add(&b->refusals, r->peer, token, now);
     return code;
 }
 

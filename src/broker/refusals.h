@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* refusals.h - who is refused again and again is not looked at for a while: a token that nobody knows costs the API
- * server a question. home: any thread; under its own lock. Bounded: addresses share 1,024 places. */
+ * server a question. Counted by the token, so that a neighbour behind the same address is heard; and, ten times as
+ * patiently, by the address, for who comes with another token each time.
+ * home: any thread; under its own lock. Bounded: all share 1,024 places. */
 #pragma once
 
 #include "util/str.h"
 #include <pthread.h>
 #include <stdbool.h>
 
-enum { REFUSALS_SLOTS = 1024, REFUSALS_BURST = 10, REFUSALS_SECONDS = 2 };
+enum { REFUSALS_SLOTS = 1024, REFUSALS_BURST = 10, REFUSALS_SECONDS = 2, REFUSALS_NEIGHBOURS = 10 };
 
 struct refusals {
     pthread_mutex_t lock;             /* guards what follows */
@@ -17,6 +19,6 @@ struct refusals {
 void refusals_init(struct refusals *r);
 void refusals_done(struct refusals *r);
 
-/* Seconds until this peer is heard again; 0: now. */
-unsigned refusals_wait(struct refusals *r, struct str peer, uint64_t now_ns);
-void refusals_add(struct refusals *r, struct str peer, uint64_t now_ns);
+/* Seconds until this peer is heard again with this token; 0: now. */
+unsigned refusals_wait(struct refusals *r, struct str peer, struct str token, uint64_t now_ns);
+void refusals_add(struct refusals *r, struct str peer, struct str token, uint64_t now_ns);
