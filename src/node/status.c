@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "next.h"
+#include "util/clock.h"
 #include <inttypes.h>
 #include <stdio.h>
+
+/* A right that was granted is not known everywhere at once: so long after its first try, a source that refuses is only
+ * asked again. */
+#define PATIENCE_NS (300 * (int64_t)NS_PER_SECOND)
 
 struct writer {
     struct api_volume *v;
@@ -113,6 +118,19 @@ static void add_export(struct writer *w)
     }
 }
 
+static bool is_asked_again(const struct writer *w)
+{
+    const struct hydrate_status *h = w->f->hydration;
+    bool is_refused = h && h->phase == HYDRATE_FAILED && h->has_error && h->error.code == ERR_DENIED;
+    return is_refused && h->objects_done == 0 && w->now_ns < h->started_ns + PATIENCE_NS;
+}
+
+static bool has_failed(const struct writer *w)
+{
+    const struct hydrate_status *h = w->f->hydration;
+    return h && h->phase == HYDRATE_FAILED && !w->f->hydrating && !is_asked_again(w);
+}
+
 static void say_hydrated(struct writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
@@ -135,7 +153,10 @@ static void say_hydrated(struct writer *w)
     SAY(w, API_VERIFIED, API_FALSE, "NotHydrated", "the data is not complete");
     if (!h)
         SAY(w, API_HYDRATED, API_FALSE, "Waiting", "the hydration has not begun");
-    else if (h->phase == HYDRATE_FAILED && !w->f->hydrating)
+    else if (is_asked_again(w))
+        SAY(w, API_HYDRATED, API_FALSE, "Retrying", "tried again for 5 minutes, until a new right is known: %.400s",
+            h->error.message);
+    else if (has_failed(w))
         SAY(w, API_HYDRATED, API_FALSE, "Failed", "%.400s", h->has_error ? h->error.message : "the hydration failed");
     else
         SAY(w, API_HYDRATED, API_FALSE, w->f->hydrating ? "Hydrating" : "Interrupted", "%s",
@@ -166,6 +187,14 @@ static bool is_due(const struct writer *w)
     return facts_owe_export(w->f);
 }
 
+/* Somebody should look: nobody could write for as long as an export may take, and it has not ended well. */
+static bool is_stalled(const struct writer *w)
+{
+    uint64_t patience_ns = min_u64(w->f->volume->spec->export.deadline_ns, INT64_MAX / 2);
+    int64_t since_ns = w->f->use.unpublished_ns;
+    return is_due(w) && patience_ns && since_ns && w->now_ns > since_ns + (int64_t)patience_ns;
+}
+
 static void say_exported(struct writer *w)
 {
     const struct verdict *e = &w->f->verdict;
@@ -177,6 +206,9 @@ static void say_exported(struct writer *w)
         SAY(w, API_EXPORTED, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported, first %.120s: %.200s",
             e->failed_files, e->failed_count ? e->failed[0].path : "?",
             e->failed_count ? e->failed[0].err.text : "the reason is not known");
+    else if (is_stalled(w))
+        SAY(w, API_EXPORTED, API_FALSE, "ExportStalled",
+            "nothing was confirmed since export.deadline; the data is kept");
     else if (is_due(w))
         SAY(w, API_EXPORTED, API_FALSE, "ExportDue", "%s",
             w->o->next == NEXT_RELEASE ? "an export for release comes first" : "the last pod may have written");
@@ -193,8 +225,7 @@ static void say_healthy(struct writer *w)
     const struct hydrate_status *h = w->f->hydration;
     const struct volume_usage *u = &w->f->usage;
     char left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
-    bool failed = h && h->phase == HYDRATE_FAILED && !w->f->hydrating;
-    if (failed)
+    if (has_failed(w))
         SAY(w, API_HEALTHY, API_FALSE, "HydrationFailed", "%.400s", h->has_error ? h->error.message : "see the Job");
     else if (w->f->verdict.state == VERDICT_FAILED && !w->f->verdict.alive)
         SAY(w, API_HEALTHY, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported",
@@ -224,7 +255,7 @@ static enum api_phase phase_of(const struct writer *w)
     case HYDRATE_VERIFYING:
         return API_PHASE_VERIFYING;
     case HYDRATE_FAILED:
-        return w->f->hydrating ? API_PHASE_HYDRATING : API_PHASE_FAILED;
+        return has_failed(w) ? API_PHASE_FAILED : h->objects_total ? API_PHASE_HYDRATING : API_PHASE_LISTING;
     default:
         return API_PHASE_HYDRATING;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report.h"
+#include "tally.h"
 #include "util/clock.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +27,8 @@ static bool is_one_of(const char *text, const char *const *choices)
 
 const char *report_reason(const struct api_fault *f, bool failed)
 {
-    static const char *const denied[] = {"CIS1401", "CIS1403", "CIS1701", "CIS1702", NULL};
+    static const char *const denied[] = {"CIS1401", "CIS1403", "CIS1701", "CIS1702", "CIS1904",
+                                         "CIS1905", "CIS1906", "CIS1907", "CIS1908", NULL};
     static const char *const missing[] = {"CIS1404", "CIS1405", NULL};
     static const char *const changed[] = {"CIS1409", "CIS1503", NULL};
     static const char *const large[] = {"CIS1510", NULL};
@@ -95,6 +97,42 @@ static void report_finished(const struct api_volume *v, struct report *r)
              says ? verified->message : "");
 }
 
+/* Whom the bucket refused: the Job does not know under whose name it works. */
+static void describe_principal(const struct api_volume *v, char *ret, size_t size)
+{
+    struct err ignored;
+    struct str name = STR_NULL;
+    auto_json j = NULL;
+    const char *ns = v->source_namespace ? v->source_namespace : v->claim_namespace ? v->claim_namespace : "?";
+    snprintf(ret, size, "the identity of its source");
+    if (!v->source || json_parse(str_of(v->source), "source", &j, &ignored) < 0)
+        return;
+    if (json_get_str(j, "serviceAccountName", &name, &ignored) == 0)
+        snprintf(ret, size, "ns/%.60s/sa/%.*s", ns, (int)min_u64(name.len, 60), name.ptr);
+    else if (json_get_str(j, "secretRef.name", &name, &ignored) == 0)
+        snprintf(ret, size, "secret %.60s/%.*s", ns, (int)min_u64(name.len, 60), name.ptr);
+    else if (json_get_str(j, "identity.method", &name, &ignored) == 0 && str_eq(name, STR("anonymous")))
+        snprintf(ret, size, "anonymous");
+}
+
+static void describe_fault(const struct api_volume *v, const struct api_fault *f, const char *reason, char *ret)
+{
+    const char *message = f->message ? f->message : "no reason is known";
+    char more[160];
+    if (strcmp(reason, "SourceDenied") == 0) {
+        describe_principal(v, more, sizeof more);
+        snprintf(ret, REPORT_TEXT_MAX, "denied to %.80s: %.*s", more, (int)(REPORT_TEXT_MAX - 95), message);
+        return;
+    }
+    /* The listing stopped where it was too large: what the whole needs is more than that. */
+    uint64_t gib = tally_suggested_bytes(v->status.hydration.bytes_total) >> 30;
+    if (strcmp(reason, "SourceTooLarge") == 0)
+        snprintf(ret, REPORT_TEXT_MAX, "%.*s; suggestedSize is more than %" PRIu64 "Gi", (int)(REPORT_TEXT_MAX - 60),
+                 message, gib);
+    else
+        snprintf(ret, REPORT_TEXT_MAX, "%.*s", REPORT_TEXT_MAX - 1, message);
+}
+
 /* The same fault is told once: what is tried again every minute gets another time at each try, and kube_event() holds
  * one reason down to one event a minute. */
 static void report_fault(const struct api_volume *v, struct report_memo *m, struct report *ret, size_t *count)
@@ -106,7 +144,7 @@ static void report_fault(const struct api_volume *v, struct report_memo *m, stru
         return;
     m->fault_ns = f->time_ns;
     struct report *r = add(ret, count, true, report_reason(f, v->status.phase == API_PHASE_FAILED));
-    snprintf(r->text, sizeof r->text, "%.*s", REPORT_TEXT_MAX - 1, f->message ? f->message : "no reason is known");
+    describe_fault(v, f, r->reason, r->text);
 }
 
 static bool is_listed(unsigned phase)

@@ -118,9 +118,14 @@ static int check_source(const struct spec *s, struct err *err)
     if (src->source_count && (src->include.count || src->exclude.count))
         return contradiction(err, "'sources' has includes and excludes of its own", "move them into its entries");
     for (size_t i = 0; i < spec_source_count(s); i++) {
-        int r = check_uri(src->uri ? "uri" : "sources.uri", spec_source_at(s, i).uri, err);
+        const char *uri = spec_source_at(s, i).uri;
+        int r = check_uri(src->uri ? "uri" : "sources.uri", uri, err);
         if (r < 0)
             return r;
+        /* Google bills a project; S3 whoever asks. */
+        if (src->requester_pays && strcmp(src->requester_pays, "true") == 0 && str_starts(str_of(uri), STR("gs://")))
+            return contradiction(err, "'requesterPays: true' says no project, and gs:// bills one",
+                                 "name the project that is billed");
     }
     if (src->priority.count > SPEC_PRIORITIES_MAX)
         return contradiction(err, "'priority' has more than 32 patterns", "32 are allowed: leave out the last ones");
