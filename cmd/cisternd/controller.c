@@ -221,6 +221,9 @@ static int open_populate(struct controller *c, struct err *err)
                                  .nodes = c->nodes,
                                  .cross_namespace = flags.controller.cross_namespace,
                                  .job = flags.controller.job,
+                                 .exports_max = (unsigned)min_u64(flags.controller.exports_max, UINT32_MAX),
+                                 .exports_a_node_max =
+                                     (unsigned)min_u64(flags.controller.exports_a_node_max, UINT32_MAX),
                                  .ctx = c,
                                  .probe = c->broker ? probe : NULL};
     o.job.ns = flags.controller.ns;

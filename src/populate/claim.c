@@ -36,12 +36,12 @@ static struct claim_step end_prime(const struct claim_facts *f, const char *why)
 
 /* The finalizer is the last thing that holds the target, so it goes when nothing of ours is left to find by it. A
  * volume on a node that cannot answer is not waited for: its own finalizer holds it, and the target must not hang in
- * Terminating because a node is away. */
+ * Terminating because a node is away. Nor is its Job, whose pod no kubelet there can end. */
 static struct claim_step leave(const struct claim_facts *f, const char *why)
 {
     if (f->prime)
         return end_prime(f, why);
-    if (f->job_left)
+    if (f->job_left && !f->volume_stranded)
         return wait_for("a job is going");
     if (f->volume_left && !f->volume_stranded)
         return wait_for("the volume is going");

@@ -158,6 +158,7 @@ static json *annotations_json(const struct job_volume *v, enum job_kind kind)
     json *annotations = json_new_object();
     json_set_member(annotations, JOB_ANNOTATION_ORDER, json_new_str(str_of(v->order)));
     json_set_member(annotations, JOB_ANNOTATION_PURPOSE, json_new_str(str_of(purpose_of(kind))));
+    json_set_member(annotations, JOB_ANNOTATION_NODE, json_new_str(str_of(v->node)));
     if (v->claim)
         json_set_member(annotations, "cistern.io/claim", json_new_str(str_of(v->claim)));
     /* What is not in the bucket yet exists nowhere else: the node is not scaled away under an export. */

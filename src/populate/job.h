@@ -18,6 +18,7 @@
 #define JOB_LABEL_CLAIM "cistern.io/claim-uid"  /* of the target claim */
 #define JOB_ANNOTATION_ORDER "cistern.io/order" /* the CisternVolume's name */
 #define JOB_ANNOTATION_PURPOSE "cistern.io/purpose"
+#define JOB_ANNOTATION_NODE "cistern.io/node"
 
 enum { JOB_NAME_MAX = 64 };
 

@@ -136,6 +136,26 @@ static int look(struct populate *p, struct str key, uint64_t *again_ns, struct e
     }
 }
 
+bool export_turn_take(struct populate *p, const char *volume, const char *node, bool runs)
+{
+    pthread_mutex_lock(&p->lock);
+    bool may = turns_take(&p->exports, volume, node, runs);
+    pthread_mutex_unlock(&p->lock);
+    return may;
+}
+
+void export_turn_leave(struct populate *p, struct str volume)
+{
+    auto_mem char *gone = str_dup(volume);
+    pthread_mutex_lock(&p->lock);
+    turns_leave(&p->exports, gone);
+    const char *next = turns_next(&p->exports);
+    auto_mem char *name = next ? str_dup(str_of(next)) : NULL;
+    pthread_mutex_unlock(&p->lock);
+    if (name)
+        look_at(p, 'v', str_of(name));
+}
+
 bool work_begin(struct populate *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -307,8 +327,14 @@ static int lead_claim(void *ctx, struct str key, const json *claim)
     return 0;
 }
 
+/* Exports that run have their turns before anybody else takes one. */
 static int lead_job(void *ctx, struct str key, const json *job)
 {
+    struct populate *p = ctx;
+    auto_mem char *order = str_dup(job_order_of(job));
+    auto_mem char *node = str_dup(json_member_str(json_at(job, "metadata.annotations"), JOB_ANNOTATION_NODE));
+    if (str_eq(json_member_str(json_at(job, "metadata.labels"), JOB_LABEL), STR("export")))
+        (void)export_turn_take(p, order, node, true);
     job_changed(ctx, key, job);
     return 0;
 }
@@ -395,6 +421,7 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
 {
     struct populate *p = xcalloc(1, sizeof *p);
     p->o = *o;
+    p->exports = (struct turns){.most = o->exports_max, .most_a_node = o->exports_a_node_max};
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->idle, NULL);
     p->seconds = metric_new(METRIC_HISTOGRAM, "volume_populator_operation_seconds",
@@ -440,6 +467,7 @@ void populate_free(struct populate *p)
             free(m->key);
             free(m);
         }
+    turns_done(&p->exports);
     pthread_cond_destroy(&p->idle);
     pthread_mutex_destroy(&p->lock);
     free(p);

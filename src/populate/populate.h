@@ -29,6 +29,7 @@ struct populate_options {
     struct kube_informer *nodes;
     bool cross_namespace; /* sources of other namespaces may be named, where a ReferenceGrant allows it */
     struct job_options job;
+    unsigned exports_max, exports_a_node_max; /* that run at once; 0: no limit */
     void *ctx;
     /* Does this source's store answer? As broker_probe(). NULL: nobody asks, and a source's status is its volumes'. */
     int (*probe)(void *ctx, const struct api_source *s, struct api_probe *ret, struct err *err);

@@ -7,6 +7,7 @@
 #include "kube/queue.h"
 #include "populate/populate.h"
 #include "report.h"
+#include "turns.h"
 #include <pthread.h>
 
 #define LOOK_AGAIN_NS (10 * NS_PER_SECOND) /* what no event tells: a node that was cordoned, a class that came */
@@ -63,6 +64,7 @@ struct populate {
     size_t memo_count, in_flight_count;
     struct probe *probes[MEMO_SLOTS];
     size_t probe_count;
+    struct turns exports;
     uint64_t probe_slot_ns; /* monotonic: before that, no source that was not asked about yet is */
 };
 
@@ -82,7 +84,11 @@ void memo_forget(struct populate *p, char what, struct str name);
 /* One operation more or less in flight; `result` of what ended, NULL for one that began. */
 void operation_changed(struct populate *p, struct memo *m, int64_t began_ns, const char *result);
 
-/* ---- probes: probe.c ---- */
+/* A volume's turn to export, see turns.h; who leaves lets the next one be looked at. */
+bool export_turn_take(struct populate *p, const char *volume, const char *node, bool runs);
+void export_turn_leave(struct populate *p, struct str volume);
+
+/* ---- probes: probe.c --------------------------------------------------------------------------------------------- */
 
 must_check int probes_open(struct populate *p, struct err *err);
 void probes_close(struct populate *p);

@@ -271,15 +271,30 @@ static void note_failure(struct view *v, size_t slot, enum job_kind kind)
               log_u64(m->failures[slot]), "retry_ms", log_u64(job_wait_ns(kind, m->failures[slot]) / NS_PER_MS), NULL);
 }
 
+/* Who waits for its next try holds up nobody else's. */
+static bool has_turn(struct view *v, const struct job_facts *f, const struct job_step *step)
+{
+    if (v->volume && (f->job || step->action == JOB_CREATE))
+        return export_turn_take(v->p, v->volume->meta.name, v->volume->node, f->job != NULL);
+    export_turn_leave(v->p, v->name);
+    return true;
+}
+
+/* 0: there is no need to. */
+static void look_within(uint64_t *again_ns, uint64_t ns)
+{
+    if (ns && (!*again_ns || ns < *again_ns))
+        *again_ns = ns;
+}
+
 static int serve(struct view *v, size_t slot, uint64_t *again_ns)
 {
     struct job_facts f = facts_of(v, slot);
     struct job_step step = job_next(&f);
-    uint64_t look_ns = f.wanted || f.job ? LOOK_AGAIN_NS : 0;
-    if (step.again_ns && (!look_ns || step.again_ns < look_ns))
-        look_ns = step.again_ns;
-    if (look_ns && (!*again_ns || look_ns < *again_ns))
-        *again_ns = look_ns;
+    if (slot == SLOT_EXPORT && !has_turn(v, &f, &step))
+        step.action = JOB_LEAVE;
+    look_within(again_ns, f.wanted || f.job ? LOOK_AGAIN_NS : 0);
+    look_within(again_ns, step.again_ns);
     if (v->memo && !f.wanted)
         v->memo->failures[slot] = 0;
     switch (step.action) {

@@ -156,6 +156,7 @@ def test_what_values_say_of_jobs_and_identities_reaches_the_controller(rendered)
     assert arguments("everything") - arguments("defaults") == {
         "--image=registry.example/cistern:v9", "--image-pull-policy=Always", "--image-pull-secret=pull", "--job-cpu=2",
         "--job-memory=1Gi", "--job-memory-limit=2Gi", "--job-ttl-seconds=60", "--job-backoff-limit=2",
+        "--export-max-concurrent=7", "--export-max-concurrent-per-node=2",
         "--node-gone-grace=1h", "--tombstone-age=24h", "--sweep-interval=5m", "--cross-namespace", "--allow-driver-identity", "--no-require-opt-in",
         "--token-audience=//iam.googleapis.com/projects/1", "--gke-project=acme",
         "--gke-identity-provider=https://container.googleapis.com/v1/x"}

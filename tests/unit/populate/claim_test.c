@@ -360,6 +360,8 @@ static void a_node_that_is_away_does_not_hold_a_deleted_claim(void **state)
     w->f.job_left = false;
     w->f.volume_stranded = true;
     next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+    w->f.job_left = true; /* its pod hangs on that node */
+    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
 }
 
 static void a_claim_may_be_deleted_between_hand_over_and_binding(void **state)
