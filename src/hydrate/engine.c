@@ -34,6 +34,7 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
     ret->phase = h->phase;
     ret->started_ns = h->started_ns;
     ret->finished_ns = h->finished_ns;
+    memcpy(ret->manifest, h->manifest, sizeof ret->manifest);
     ret->error_count = h->first_fault_count;
     memcpy(ret->errors, h->first_faults, h->first_fault_count * sizeof *h->first_faults);
     bool listed = h->listing_over;
@@ -86,11 +87,30 @@ static int some_failed(struct hydrate *h, struct err *err)
     return err_advise(err, 1513, "the same command tries them again");
 }
 
+/* What a volume holds, in one word: two of one source that differ in it were filled from different objects. */
+static int note_manifest(struct hydrate *h, struct err *err)
+{
+    struct digest d;
+    auto_sbuf b;
+    int r = index_manifest(h->index, &d, err);
+    if (r < 0)
+        return r;
+    sbuf_init(&b, HYDRATE_MANIFEST_MAX);
+    sbuf_adds(&b, "sha256:");
+    digest_add_hex(&d, &b);
+    pthread_mutex_lock(&h->lock);
+    snprintf(h->manifest, sizeof h->manifest, "%.*s", STR_FMT(sbuf_str(&b)));
+    pthread_mutex_unlock(&h->lock);
+    return 0;
+}
+
 static int end_well(struct hydrate *h, struct err *err)
 {
     bool durable = h->o.durable || h->target->kind == TARGET_VOLUME;
     bool whole = atomic_load(&h->objects_failed) == 0;
     int r = durable ? barrier_run(h, err) : 0;
+    if (r == 0 && whole && h->target->kind == TARGET_VOLUME)
+        r = note_manifest(h, err);
     if (r == 0 && durable && whole)
         r = journal_complete(h->journal, index_count(h->index), index_bytes(h->index), err);
     if (r == 0)

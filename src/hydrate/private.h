@@ -155,6 +155,7 @@ struct hydrate {
     uint64_t fault_codes; /* bits of enum err_code */
     enum hydrate_phase phase;
     int64_t started_ns, finished_ns;
+    char manifest[HYDRATE_MANIFEST_MAX];
 
     pthread_mutex_t conflict_lock; /* one displaces at a time; guards the disk, not fields */
 

@@ -81,6 +81,8 @@ static char *status_text(const struct hydrate_status *s)
         json_set_u64(j, "etaSeconds", s->eta_seconds);
     json_set_u64(j, "requests", s->requests);
     json_set_u64(j, "attempt", s->attempt);
+    if (s->manifest[0])
+        json_set_str(j, "manifestDigest", str_of(s->manifest));
     json_set_i64(j, "pid", s->pid);
     set_time(j, "startedAt", s->started_ns);
     set_time(j, "updatedAt", s->updated_ns);
@@ -218,6 +220,8 @@ static int read_all(const json *j, struct hydrate_status *s, struct err *err)
     int r = read_phase(j, &s->phase, err);
     if (r == 0)
         r = read_text(j, "source", s->source, sizeof s->source, err);
+    if (r == 0)
+        r = read_text(j, "manifestDigest", s->manifest, sizeof s->manifest, err);
     if (r == 0)
         r = read_numbers(j, s, err);
     if (r == 0)

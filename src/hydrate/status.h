@@ -25,7 +25,7 @@ const char *hydrate_phase_name(enum hydrate_phase p); /* "listing" */
 /* A volume's phase as tables and metrics show it: "Hydrating", "Ready"; "Interrupted" for one that nobody is at. */
 const char *hydrate_phase_label(enum hydrate_phase p, bool alive);
 
-enum { HYDRATE_ERRORS_KEPT = 10, HYDRATE_OBJECT_TEXT_MAX = 1100 };
+enum { HYDRATE_ERRORS_KEPT = 10, HYDRATE_OBJECT_TEXT_MAX = 1100, HYDRATE_MANIFEST_MAX = 80 };
 
 struct hydrate_fault {
     char object[HYDRATE_OBJECT_TEXT_MAX]; /* UTF-8, cut if longer; empty: the run as a whole */
@@ -50,6 +50,8 @@ struct hydrate_status {
     uint64_t requests;    /* sent to the store, all attempts */
     uint64_t hedged;      /* GETs that were asked for twice (store/hedge.h), of this run; not kept in the file */
     unsigned attempt;     /* 1: the first run; each run after an interruption adds one */
+    char manifest[HYDRATE_MANIFEST_MAX]; /* "sha256:..." of a volume's whole listing, see index_manifest(); "": not yet
+                                          */
     int pid;
     int64_t started_ns; /* wall clock, of the first attempt */
     int64_t updated_ns;

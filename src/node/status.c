@@ -72,7 +72,8 @@ static void add_hydration(struct writer *w)
                                  .eta_seconds = h->eta_seconds == UINT64_MAX ? 0 : h->eta_seconds,
                                  .attempt = h->attempt,
                                  .started_ns = h->started_ns,
-                                 .finished_ns = h->phase == HYDRATE_DONE ? h->finished_ns : 0};
+                                 .finished_ns = h->phase == HYDRATE_DONE ? h->finished_ns : 0,
+                                 .manifest_digest = h->manifest[0] ? str_dup(str_of(h->manifest)) : NULL};
 }
 
 static void add_fault(struct api_faults *to, const struct hydrate_fault *f)

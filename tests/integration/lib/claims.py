@@ -55,6 +55,7 @@ class Node:
         self.full = self.lost = self.silent = False
         self.hydrates = True  # what a Job's pod is to do: reach its end
         self.fault = None     # of the next tries, as status.errors has it
+        self.exports = None   # of a volume that is released: None: nothing; False: for ever; True: till its Job ends
         self.worked = set()   # names of pods whose Job ended
 
     def join(self):
@@ -102,7 +103,7 @@ class Node:
         if self.silent:
             return
         if volume["spec"].get("release", {}).get("requested"):
-            if status.get("phase") != "Released":
+            if status.get("phase") != "Released" and self.has_exported(volume, pods):
                 self.tell(volume, phase="Released")
         elif said.get("Provisioned") is None and self.full:
             self.tell(volume, conditions=[condition("Provisioned", "False", "NodeFull")])
@@ -113,6 +114,19 @@ class Node:
             self.tell(volume, phase="Lost")
         elif said.get("Provisioned") == "True" and said.get("Hydrated") != "True":
             self.hydrate(volume, pods)
+
+    def has_exported(self, volume, pods):
+        if self.exports is None:
+            return True
+        if volume["status"].get("phase") != "Exporting":
+            self.tell(volume, phase="Exporting")
+        for pod in pods if self.exports else []:
+            labels = pod["metadata"]["labels"]
+            if labels.get("cistern.io/job") == "export" and labels["cistern.io/volume"] == volume["spec"]["volumeID"]:
+                self.worked.add(pod["metadata"]["name"])
+                self.end_pod(pod, "Succeeded")
+                return True
+        return False
 
     def hydrate(self, volume, pods):
         for pod in pods:

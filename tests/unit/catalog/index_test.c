@@ -81,6 +81,37 @@ static void what_was_added_is_read_back_by_id_and_by_path(void **state)
     assert_int_equal(index_get(x, 3, &(struct index_entry){0}, &err), -ERR_INTERNAL);
 }
 
+static struct digest manifest_of(const char *const *paths, size_t count, const char *other_etag)
+{
+    struct err err;
+    struct digest d = {0};
+    bool is_new;
+    auto_index x = create();
+    for (size_t i = 0; i < count; i++) {
+        struct index_entry e = entry_of(str_of(paths[i]));
+        e.mtime_ns = (int64_t)i; /* does not count */
+        if (i == 0 && other_etag)
+            e.etag = str_of(other_etag);
+        assert_int_equal(index_add(x, &e, &is_new, &err), 0);
+    }
+    assert_int_equal(index_finish(x, &err), 0);
+    assert_int_equal(index_manifest(x, &d, &err), 0);
+    assert_int_equal(d.kind, HASH_SHA256);
+    return d;
+}
+
+static void a_manifest_is_the_same_in_whatever_order_the_same_was_listed(void **state)
+{
+    (void)state;
+    const char *const one[] = {"a", "bb", "c/d"}, *const two[] = {"c/d", "a", "bb"}, *const less[] = {"a", "bb"};
+    struct digest d = manifest_of(one, 3, NULL), e = manifest_of(two, 3, NULL);
+    assert_true(digest_eq(&d, &e));
+    e = manifest_of(one, 3, "other");
+    assert_false(digest_eq(&d, &e));
+    e = manifest_of(less, 2, NULL);
+    assert_false(digest_eq(&d, &e));
+}
+
 static void an_empty_catalog_is_a_catalog(void **state)
 {
     (void)state;
@@ -346,6 +377,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_was_added_is_read_back_by_id_and_by_path, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_manifest_is_the_same_in_whatever_order_the_same_was_listed, folder_setup,
+                                        folder_teardown),
         cmocka_unit_test_setup_teardown(an_empty_catalog_is_a_catalog, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(unsorted_arrival_ends_sorted, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_million_in_no_order_end_sorted, folder_setup, folder_teardown),

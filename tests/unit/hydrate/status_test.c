@@ -20,6 +20,7 @@ static void what_was_written_is_what_is_read(void **state)
                                 .bytes_done = 7,
                                 .eta_seconds = UINT64_MAX,
                                 .attempt = 2,
+                                .manifest = "sha256:00",
                                 .pid = 77,
                                 .started_ns = 1700000000123000000,
                                 .has_error = true,
@@ -33,6 +34,7 @@ static void what_was_written_is_what_is_read(void **state)
     assert_true(got.bytes_total == UINT64_C(1) << 50);
     assert_true(got.eta_seconds == UINT64_MAX);
     assert_int_equal(got.attempt, 2);
+    assert_string_equal(got.manifest, "sha256:00");
     assert_int_equal(got.pid, 77);
     assert_true(got.started_ns == s.started_ns);
     assert_true(got.has_error);
