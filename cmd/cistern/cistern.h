@@ -6,6 +6,7 @@
 #include "store/store.h"
 #include "util/glob.h"
 #include "util/log.h"
+#include "volume/spec.h"
 
 struct globals {
     bool json;
@@ -41,6 +42,9 @@ int verb_begin(const struct opt *table, const char *usage, int *argc, char **arg
 
 /* Opens a store as the globals say; `uri` is borrowed. */
 struct store_options store_defaults(const char *uri);
+
+/* How patiently a volume's requests are made: its source's `retry`, in both directions. */
+struct store_retry store_retry_of(const struct spec_source *s);
 
 /* Counts what is below the URI: `hydrate --dry-run` and `ls --sum`. Returns an exit code. */
 int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_if_empty);

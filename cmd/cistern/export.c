@@ -319,6 +319,8 @@ static int open_store(struct job *j, struct err *err)
         .auth = globals.anonymous ? STORE_AUTH_ANONYMOUS : STORE_AUTH_CHAIN,
         .retry = {.attempts_max = (unsigned)globals.retries, .elapsed_max_ns = globals.timeout_ns},
     };
+    if (flags.volume)
+        o.retry = store_retry_of(s);
     auto_sbuf b;
     sbuf_init(&b, 16384);
     sbuf_addf(&b, "%s\n%s", e->uri, endpoint ? endpoint : "");

@@ -178,10 +178,7 @@ static int volume_sources(struct run *run, const struct spec *spec, struct err *
         o.billing = s->requester_pays;
         if (s->identity == IDENTITY_ANONYMOUS)
             o.auth = STORE_AUTH_ANONYMOUS;
-        o.retry = (struct store_retry){.attempts_max = (unsigned)s->retry_attempts_max,
-                                       .elapsed_max_ns = s->retry_elapsed_max_ns,
-                                       .backoff_base_ns = s->retry_backoff_base_ns,
-                                       .backoff_cap_ns = s->retry_backoff_cap_ns};
+        o.retry = store_retry_of(s);
         int r = fill_filter(&run->filters[i], (const char *const *)part.include.items, part.include.count,
                             (const char *const *)part.exclude.items, part.exclude.count, err);
         if (r == 0)

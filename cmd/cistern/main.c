@@ -78,6 +78,14 @@ struct store_options store_defaults(const char *uri)
         .retry = {.attempts_max = (unsigned)min_u64(globals.retries, 1000), .elapsed_max_ns = globals.timeout_ns}};
 }
 
+struct store_retry store_retry_of(const struct spec_source *s)
+{
+    return (struct store_retry){.attempts_max = (unsigned)s->retry_attempts_max,
+                                .elapsed_max_ns = s->retry_elapsed_max_ns,
+                                .backoff_base_ns = s->retry_backoff_base_ns,
+                                .backoff_cap_ns = s->retry_backoff_cap_ns};
+}
+
 int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv)
 {
     struct err err;

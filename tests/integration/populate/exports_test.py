@@ -59,6 +59,7 @@ def test_no_more_than_the_limits_export_at_once_and_who_came_first_goes_first(wo
     world.kill("controller0")  # the next leader counts what runs
     world.forget_leader()
     world.start_controller()
+    wait_for(lambda: world.children["provisioner0"].poll() is not None, what="the provisioner ends with its driver")
     world.keep_provisioner()
     time.sleep(2)
     assert exporting(world) == firsts
