@@ -290,6 +290,29 @@ static void job_changed(void *ctx, struct str key, const json *job)
         look_at(ctx, 'c', uid);
 }
 
+static bool is_export(const json *job)
+{
+    return str_eq(json_member_str(json_at(job, "metadata.labels"), JOB_LABEL), STR("export"));
+}
+
+/* Exports that run have their turns, also of a replica that does not lead, before anything is decided: nothing is until
+ * every list was seen whole. */
+static void job_added(void *ctx, struct str key, const json *job)
+{
+    auto_mem char *order = str_dup(job_order_of(job));
+    auto_mem char *node = str_dup(json_member_str(json_at(job, "metadata.annotations"), JOB_ANNOTATION_NODE));
+    if (is_export(job))
+        (void)export_turn_take(ctx, order, node, true);
+    job_changed(ctx, key, job);
+}
+
+static void job_gone(void *ctx, struct str key, const json *job)
+{
+    if (is_export(job))
+        export_turn_leave(ctx, job_order_of(job));
+    job_changed(ctx, key, job);
+}
+
 static int look_at_claim(void *ctx, struct str key, const json *claim)
 {
     (void)key;
@@ -327,14 +350,8 @@ static int lead_claim(void *ctx, struct str key, const json *claim)
     return 0;
 }
 
-/* Exports that run have their turns before anybody else takes one. */
 static int lead_job(void *ctx, struct str key, const json *job)
 {
-    struct populate *p = ctx;
-    auto_mem char *order = str_dup(job_order_of(job));
-    auto_mem char *node = str_dup(json_member_str(json_at(job, "metadata.annotations"), JOB_ANNOTATION_NODE));
-    if (str_eq(json_member_str(json_at(job, "metadata.labels"), JOB_LABEL), STR("export")))
-        (void)export_turn_take(p, order, node, true);
     job_changed(ctx, key, job);
     return 0;
 }
@@ -356,6 +373,9 @@ static int lead_source(void *ctx, struct str key, const json *source)
 /* Everything is looked at. */
 static void lead(struct populate *p)
 {
+    pthread_mutex_lock(&p->lock);
+    turns_forget_waiting(&p->exports);
+    pthread_mutex_unlock(&p->lock);
     kube_informer_each(p->claims, -1, STR_NULL, lead_claim, p);
     kube_informer_each(p->jobs, -1, STR_NULL, lead_job, p);
     kube_informer_each(p->o.volumes, -1, STR_NULL, lead_volume, p);
@@ -409,9 +429,9 @@ static void watch(struct populate *p)
                                                                    .indexes = {{index_job_order}, {index_job_claim}},
                                                                    .transform = keep_of_job,
                                                                    .ctx = p,
-                                                                   .on_added = job_changed,
+                                                                   .on_added = job_added,
                                                                    .on_updated = job_changed,
-                                                                   .on_deleted = job_changed,
+                                                                   .on_deleted = job_gone,
                                                                    .on_trouble = trouble});
 }
 

@@ -83,6 +83,15 @@ void turns_leave(struct turns *t, const char *volume)
     free(gone);
 }
 
+void turns_forget_waiting(struct turns *t)
+{
+    for (struct turn *i = t->first, *next; i; i = next) {
+        next = i->next;
+        if (!i->runs)
+            turns_leave(t, i->volume);
+    }
+}
+
 const char *turns_next(const struct turns *t)
 {
     struct places p = {.turns = t};

@@ -22,6 +22,9 @@ bool turns_take(struct turns *t, const char *volume, const char *node, bool runs
 /* It wants nothing any more, or not now; one that never came is fine. */
 void turns_leave(struct turns *t, const char *volume);
 
+/* Who waits comes again, or does not: for one who led before, and leads again. */
+void turns_forget_waiting(struct turns *t);
+
 /* The volume that waits and could take its turn now; NULL: none. The turns' own text, until they change. */
 const char *turns_next(const struct turns *t);
 

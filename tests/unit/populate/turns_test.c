@@ -60,6 +60,10 @@ static void what_runs_already_counts_whatever_the_limit_says(void **state)
     assert_false(turns_take(&t, "c", "n2", false));
     turns_leave(&t, "b");
     turns_leave(&t, "nobody");
+    assert_false(turns_take(&t, "d", "n2", true) && turns_take(&t, "e", "n2", false));
+    turns_forget_waiting(&t);
+    turns_leave(&t, "d");
+    assert_null(turns_next(&t));
     assert_true(turns_take(&t, "c", "n2", false));
     turns_done(&t);
 }
