@@ -262,3 +262,27 @@ def job(verb, folder, *flags):
     """A hydrate or export Job: the same command on the volume's folder."""
     return subprocess.Popen([BUILD / "bin" / "cistern", verb, "--no-progress", "--volume", folder, *flags],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+
+
+def blank(**parameters):
+    return {"hydration": "none", **parameters}
+
+
+def bucket(folder, objects=3, size=1000):
+    path = folder / "bucket"
+    path.mkdir(exist_ok=True)
+    for i in range(objects):
+        (path / f"object-{i}").write_bytes(os.urandom(size))
+    return f"file://{path}/"
+
+
+def wipe(node):
+    """As a machine that came back with blank disks."""
+    node.stop()
+    pool = node.pools["default"]
+    for data in pool.glob("*/*/data"):
+        subprocess.run(["umount", "-l", data], stderr=subprocess.DEVNULL)
+        subprocess.run(["chattr", "-i", data], stderr=subprocess.DEVNULL)
+    subprocess.run(["rm", "-rf", pool], check=True)
+    pool.mkdir()
+    node.start()
