@@ -2,18 +2,22 @@
 #include "folder.h"
 #include "notify.h"
 #include "unit.h"
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards told: that a rename comes first, tsan does not see */
 static char told[64];
 static sem_t moved;
 
 static void note(void *ctx, const char *name)
 {
     (void)ctx;
+    pthread_mutex_lock(&lock);
     snprintf(told, sizeof told, "%s", name);
+    pthread_mutex_unlock(&lock);
     sem_post(&moved);
 }
 
@@ -25,7 +29,12 @@ static bool hears(const char *name, unsigned milliseconds)
     until.tv_nsec += milliseconds % 1000 * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
-    return sem_timedwait(&moved, &until) == 0 && strcmp(told, name) == 0;
+    if (sem_timedwait(&moved, &until) != 0)
+        return false;
+    pthread_mutex_lock(&lock);
+    bool same = strcmp(told, name) == 0;
+    pthread_mutex_unlock(&lock);
+    return same;
 }
 
 /* As hydrations and exports replace what they tell. */
