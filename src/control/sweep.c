@@ -30,8 +30,9 @@ static bool leads(const struct control *c)
 
 /* ---- what is around a volume ------------------------------------------------------------------------------------- */
 
-/* A machine without Node object still lives if its kubelet renews its Lease. */
-static int node_is_there(struct control *c, const char *node, bool *ret, struct err *err)
+/* A machine without Node object still lives if its kubelet renews its Lease. Nothing tells when it stops: *ret_again_ns
+ * is when a Lease that nobody renews will have said so for too long. */
+static int node_is_there(struct control *c, const char *node, bool *ret, uint64_t *ret_again_ns, struct err *err)
 {
     auto_json j = kube_informer_get(c->o.nodes, STR_NULL, str_of(node));
     struct str renewed = STR_NULL;
@@ -46,7 +47,10 @@ static int node_is_there(struct control *c, const char *node, bool *ret, struct 
         r = json_opt_str(j, "spec.renewTime", &renewed, err);
     if (r == 0 && renewed.len)
         r = time_parse(renewed, &at_ns, err);
-    *ret = r == 0 && clock_wall_ns() - at_ns < (int64_t)or_default(c->o.node_gone_grace_ns, GRACE_NS);
+    int64_t left_ns = at_ns - clock_wall_ns() + (int64_t)or_default(c->o.node_gone_grace_ns, GRACE_NS);
+    *ret = r == 0 && left_ns > 0;
+    if (*ret)
+        *ret_again_ns = (uint64_t)left_ns;
     return r;
 }
 
@@ -216,7 +220,7 @@ static int look_at(struct control *c, struct str name, bool thoroughly, uint64_t
         return 0;
     int r = api_volume_read(j, &v, err);
     if (r == 0)
-        r = node_is_there(c, v->node, &s.node_is_there, err);
+        r = node_is_there(c, v->node, &s.node_is_there, again_ns, err);
     if (r == 0)
         tell_what_blocks_drain(c, v);
     if (r == 0 && thoroughly)
@@ -277,11 +281,12 @@ static int keep_orphaned(void *ctx, struct str key, const json *object)
 static int remove_pool(struct control *c, const char *name, struct err *err)
 {
     bool is_there = true;
+    uint64_t unused_ns; /* the next sweep asks again anyway */
     auto_api_pool p = NULL;
     auto_json j = kube_informer_get(c->o.pools, STR_NULL, str_of(name));
     int r = j ? api_pool_read(j, &p, err) : 0;
     if (r == 0 && p)
-        r = node_is_there(c, p->node, &is_there, err);
+        r = node_is_there(c, p->node, &is_there, &unused_ns, err);
     if (r < 0 || is_there)
         return r;
     struct kube_request q = {.verb = KUBE_DELETE,

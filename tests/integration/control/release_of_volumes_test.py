@@ -239,17 +239,31 @@ def test_a_node_that_comes_back_in_time_has_its_volumes(cluster, nodes, controll
     assert "release" not in order(cluster, name)["spec"]
 
 
+def make_lease(cluster, seconds_ahead):
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    renewed = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() + seconds_ahead))
+    cluster.create(leases, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-a"},
+                            "spec": {"renewTime": renewed}})
+    return f"{leases}/node-a"
+
+
 def test_a_node_whose_kubelet_renews_its_lease_is_not_gone(cluster, nodes, controllers):
     node, controller = nodes(), controllers("controller-0", *QUICK)
     name, _ = made(controller, cluster)
-    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-    cluster.create(lease, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-a"},
-                           "spec": {"renewTime": time.strftime("%Y-%m-%dT%H:%M:%S.000000Z",
-                                                               time.gmtime(time.time() + 3600))}})
+    lease = make_lease(cluster, 3600)
     node.delete_node()
     time.sleep(4)
     assert status_of(cluster, name, "NodeGone") is None
-    remove(cluster, f"{lease}/node-a")
+    remove(cluster, lease)
+
+
+def test_a_lease_that_nobody_renews_any_more_keeps_a_node_for_the_grace_only(cluster, nodes, controllers):
+    node, controller = nodes(), controllers("controller-0", "--node-gone-grace=2s")
+    name, _ = made(controller, cluster)
+    lease = make_lease(cluster, 0)
+    node.delete_node()  # nothing else tells of it, and the next sweep is minutes away
+    eventually(lambda: (status_of(cluster, name, "NodeGone") or {}).get("status") == "True")
+    remove(cluster, lease)
 
 
 def test_a_node_that_is_drained_says_which_data_it_waits_for(cluster, nodes, controllers):
