@@ -25,7 +25,7 @@ def test_requests_that_stall_are_asked_for_again_and_at_most_one_in_a_hundred(bu
     bucket.fault(STALLS, ROUND_TRIP)
     end, extra = hydrated(bucket, "h/", tmp_path / "out")
     assert end["seconds"] < STALL_S
-    assert 10 <= extra == end["hedged"] <= COUNT // 100
+    assert (COUNT - 400) // 200 <= extra == end["hedged"] <= COUNT // 100
     bucket.heal()
     bucket.prefix = "h/"
     assert bucket.objects_are_right(tmp_path / "out")
