@@ -200,14 +200,17 @@ static void source_is_over(struct hydrate *h)
 static void on_listed(void *ctx, const struct err *err, uint64_t requests)
 {
     struct hydrate *h = ctx;
+    struct err failure = {0};
+    if (err) /* it goes with the listing */
+        failure = *err;
     atomic_fetch_add(&h->requests, requests);
     pthread_mutex_lock(&h->feed.lock);
     h->feed.skipped += listing_skipped(h->feed.listing);
     listing_free(h->feed.listing);
     h->feed.listing = NULL;
     pthread_mutex_unlock(&h->feed.lock);
-    if (err)
-        hydrate_fail(h, err);
+    if (failure.code != 0)
+        hydrate_fail(h, &failure);
     source_is_over(h);
 }
 

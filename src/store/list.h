@@ -18,7 +18,7 @@ struct listing_options {
     /* Objects of one page, sorted; `sorted_so_far`: no smaller key can come later. Negative stops the listing with that
      * code. Borrowed until it returns. */
     int (*on_page)(void *ctx, const struct object *objects, size_t count, bool sorted_so_far);
-    /* Once, last, on some worker's loop. err NULL: complete. */
+    /* Once, last, on some worker's loop. err NULL: complete; it is the listing's, and goes with it. */
     void (*on_done)(void *ctx, const struct err *err, uint64_t requests);
 };
 
