@@ -9,25 +9,19 @@
 
 #define SHORT_NS (5 * NS_PER_SECOND) /* an export that takes less is no trouble either */
 
-static bool is_settled(void *ctx, const json *object)
+/* What keeps it may keep it for hours: an export, or a node that is not there. */
+static bool is_settled_or_slow(const struct api_volume *v)
 {
-    struct err ignored;
-    auto_api_volume v = NULL;
-    (void)ctx;
-    if (!object)
-        return true;
-    return api_volume_read(object, &v, &ignored) == 0 && release_is_settled(v);
+    return release_is_settled(v) || release_is_slow(v);
 }
 
-/* The same, or what keeps it may keep it for hours: an export, or a node that is not there. */
-static bool is_settled_or_slow(void *ctx, const json *object)
+/* Is it gone, or is what `ctx` points to true of it? */
+static bool is_gone_or(void *ctx, const json *object)
 {
+    bool (**is)(const struct api_volume *v) = ctx;
     struct err ignored;
     auto_api_volume v = NULL;
-    (void)ctx;
-    if (!object)
-        return true;
-    return api_volume_read(object, &v, &ignored) == 0 && (release_is_settled(v) || release_is_slow(v));
+    return !object || (api_volume_read(object, &v, &ignored) == 0 && (*is)(v));
 }
 
 /* Pods that let go and a node that removes take seconds, on a busy machine many: those are waited for as long as the
@@ -35,8 +29,12 @@ static bool is_settled_or_slow(void *ctx, const json *object)
 static int await_release(struct control *c, struct rpc_call *call, const char *name, struct api_volume **ret,
                          struct err *err)
 {
-    int r = volume_wait(c, call, name, SHORT_NS, is_settled, NULL, ret, err);
-    return r == -ERR_TIMEOUT ? volume_wait(c, call, name, UINT64_MAX, is_settled_or_slow, NULL, ret, err) : r;
+    bool (*is)(const struct api_volume *v) = release_is_settled;
+    int r = volume_wait(c, call, name, SHORT_NS, is_gone_or, &is, ret, err);
+    if (r != -ERR_TIMEOUT)
+        return r;
+    is = is_settled_or_slow;
+    return volume_wait(c, call, name, UINT64_MAX, is_gone_or, &is, ret, err);
 }
 
 /* The administrator's word counts only on the PersistentVolume of this very volume, and only with its id as value: a
