@@ -197,22 +197,29 @@ static json *mounts_json(void)
     return mounts;
 }
 
+/* What no Job may, and what each is. */
+static json *security_json(uint64_t user)
+{
+    json *s = json_new_object(), *drop = json_new_array();
+    json_append_str(drop, STR("ALL"));
+    json_set_u64(s, "runAsUser", user);
+    json_set_bool(s, "allowPrivilegeEscalation", false);
+    json_set_bool(s, "readOnlyRootFilesystem", true);
+    json_set(s, "capabilities.drop", drop);
+    json_set_str(s, "seccompProfile.type", STR("RuntimeDefault"));
+    return s;
+}
+
 /* Files of a volume belong to whomever the pod runs as, so the work is root's; of root's rights it needs those over
  * files, and the read lease by which an export knows that nobody writes. Not CAP_SYS_RESOURCE: with it, a quota would
  * be no limit. */
-static json *security_json(void)
+static json *security_of_work_json(void)
 {
     static const char *const capabilities[] = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "LEASE"};
-    json *s = json_new_object(), *add = json_new_array(), *drop = json_new_array();
+    json *s = security_json(0), *add = json_new_array();
     for (size_t i = 0; i < countof(capabilities); i++)
         json_append_str(add, str_of(capabilities[i]));
-    json_append_str(drop, STR("ALL"));
-    json_set_u64(s, "runAsUser", 0);
-    json_set_bool(s, "allowPrivilegeEscalation", false);
-    json_set_bool(s, "readOnlyRootFilesystem", true);
     json_set(s, "capabilities.add", add);
-    json_set(s, "capabilities.drop", drop);
-    json_set_str(s, "seccompProfile.type", STR("RuntimeDefault"));
     return s;
 }
 
@@ -229,14 +236,8 @@ static json *command_json(enum job_kind kind)
 /* Nothing is asked for: a node that is full is held as well. */
 static void add_what_holds(json *c)
 {
-    json *s = json_new_object(), *drop = json_new_array();
-    json_append_str(drop, STR("ALL"));
-    json_set_u64(s, "runAsUser", 65532);
+    json *s = security_json(65532);
     json_set_bool(s, "runAsNonRoot", true);
-    json_set_bool(s, "allowPrivilegeEscalation", false);
-    json_set_bool(s, "readOnlyRootFilesystem", true);
-    json_set(s, "capabilities.drop", drop);
-    json_set_str(s, "seccompProfile.type", STR("RuntimeDefault"));
     json_set(c, "securityContext", s);
 }
 
@@ -249,7 +250,7 @@ static void add_what_works(json *c, const struct job_options *o, const struct jo
     set_text(c, "resources.requests.memory", o->requests_memory);
     set_text(c, "resources.limits.memory", o->limits_memory);
     set_text(c, "terminationMessagePolicy", "FallbackToLogsOnError");
-    json_set(c, "securityContext", security_json());
+    json_set(c, "securityContext", security_of_work_json());
     json_set(c, "volumeMounts", mounts_json());
 }
 
