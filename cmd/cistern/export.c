@@ -308,17 +308,11 @@ static int open_store(struct job *j, struct err *err)
     const char *endpoint = e->endpoint ? e->endpoint : s->endpoint ? s->endpoint : globals.endpoint;
     const char *region = e->region ? e->region : s->region ? s->region : globals.region;
     const char *ca = e->ca_bundle ? e->ca_bundle : s->ca_bundle;
-    struct store_options o = {
-        .uri = str_of(e->uri),
-        .endpoint = endpoint,
-        .region = region,
-        .profile = globals.profile,
-        .ca_file = globals.ca_file,
-        .ca = ca ? str_of(ca) : STR_NULL,
-        .path_style = s->path_style || globals.path_style,
-        .auth = globals.anonymous ? STORE_AUTH_ANONYMOUS : STORE_AUTH_CHAIN,
-        .retry = {.attempts_max = (unsigned)globals.retries, .elapsed_max_ns = globals.timeout_ns},
-    };
+    struct store_options o = store_defaults(e->uri);
+    o.endpoint = endpoint;
+    o.region = region;
+    o.ca = ca ? str_of(ca) : STR_NULL;
+    o.path_style |= s->path_style;
     if (flags.volume)
         o.retry = store_retry_of(s);
     auto_sbuf b;
