@@ -8,6 +8,12 @@
 /* Long enough for any wait that makes sense, short enough that sums of it cannot overflow. */
 #define COST_MAX_NS (UINT64_C(1) << 60)
 
+/* How long until this time, but for the burst. */
+static uint64_t wait_until(uint64_t paid_ns, uint64_t now_ns)
+{
+    return paid_ns > now_ns + BURST_NS ? paid_ns - now_ns - BURST_NS : 0;
+}
+
 uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns)
 {
     uint64_t per_second = atomic_load_explicit(&r->bytes_per_second, memory_order_relaxed);
@@ -21,14 +27,12 @@ uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns)
         after = min_u64(max_u64(before ? before : now_ns, earliest), COST_MAX_NS * 8) + cost;
     while (!atomic_compare_exchange_weak_explicit(&r->paid_until_ns, &before, after, memory_order_relaxed,
                                                   memory_order_relaxed));
-    return after > now_ns + BURST_NS ? after - now_ns - BURST_NS : 0;
+    return wait_until(after, now_ns);
 }
 
 uint64_t rate_wait_ns(const struct rate *r, uint64_t now_ns)
 {
-    uint64_t until = atomic_load(&r->paid_until_ns);
-    bool caps = atomic_load(&r->bytes_per_second) > 0;
-    return caps && until > now_ns + BURST_NS ? until - now_ns - BURST_NS : 0;
+    return atomic_load(&r->bytes_per_second) > 0 ? wait_until(atomic_load(&r->paid_until_ns), now_ns) : 0;
 }
 
 bool rate_is_spent(const struct rate *r, uint64_t now_ns)
