@@ -96,7 +96,7 @@ int local_restore(struct driver *d, struct space *s, const struct spec *known, s
     auto_claim claim = {0};
     auto_sbuf path;
     sbuf_init(&path, PATH_MAX);
-    sbuf_addf(&path, "%s/volumes/%s", space_path(s), known->id);
+    space_add_folder(s, known->id, &path);
     auto_fd dir = -1;
     struct spec made = *known; /* a shallow copy: strings stay the caller's */
     int r = claim_take(&d->claims, known->id, &claim, err);

@@ -171,7 +171,7 @@ static int weigh_unreadable(struct space *s, const char *id, enum release_step *
     auto_sbuf data, folder;
     sbuf_init(&data, PATH_MAX);
     sbuf_init(&folder, PATH_MAX);
-    sbuf_addf(&folder, "%s/volumes/%s", space_path(s), id);
+    space_add_folder(s, id, &folder);
     sbuf_addf(&data, "%s/" VOLUME_DATA, folder.ptr);
     int r = mount_that_shows(data.ptr, id, &shown, err);
     if (r < 0)

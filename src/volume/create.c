@@ -52,7 +52,7 @@ static int open_same(const struct space *s, const char *id, const struct spec *w
     auto_volume v = NULL;
     auto_sbuf path;
     sbuf_init(&path, PATH_MAX);
-    sbuf_addf(&path, "%s/volumes/%s", s->path, id);
+    space_add_folder(s, id, &path);
     int r = volume_open(path.ptr, &v, err);
     if (r < 0)
         return r;

@@ -305,11 +305,16 @@ int space_usage(struct space *s, struct space_usage *ret, struct err *err)
  * ------------------------------------------------------------------------------------------------------
  */
 
+void space_add_folder(const struct space *s, const char *id, struct sbuf *ret)
+{
+    sbuf_addf(ret, "%s/volumes/%s", s->path, id);
+}
+
 static int open_volume(const struct space *s, const char *id, struct volume **ret, struct err *err)
 {
     auto_sbuf path;
     sbuf_init(&path, PATH_MAX);
-    sbuf_addf(&path, "%s/volumes/%s", s->path, id);
+    space_add_folder(s, id, &path);
     auto_volume v = NULL;
     int r = volume_open(path.ptr, &v, err);
     if (r == -ERR_NOT_FOUND && faccessat(s->volumes, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)

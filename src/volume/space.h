@@ -36,6 +36,8 @@ DEFINE_AUTO(space, struct space, space_close)
 
 const char *space_name(const struct space *s);
 const char *space_path(const struct space *s);
+/* Where the volume of this id is, or would be: appended to `ret`. */
+void space_add_folder(const struct space *s, const char *id, struct sbuf *ret);
 const char *space_uuid(const struct space *s);
 enum disk_backend space_backend(const struct space *s);
 const char *space_backend_why(const struct space *s); /* disk_choose()'s sentence */
