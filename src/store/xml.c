@@ -2,6 +2,7 @@
 #include "xml.h"
 #include "sigv4.h"
 #include "util/clock.h"
+#include "xml_plain.h"
 #include <expat.h>
 #include <limits.h>
 
@@ -82,8 +83,14 @@ struct xml {
     struct sbuf key;
     struct object object;
     bool url_encoded;
-    struct err err; /* set inside a callback; the first stays */
+    uint64_t parsed;   /* bytes that the parser was given */
+    uint64_t skipped;  /* bytes that it was not: plain items (xml_plain.h) */
+    uint64_t item_end; /* of `parsed`, behind the item that it saw last */
+    bool at_item_end;  /* the last bytes that it was given are the end of an item, or look like it */
+    struct err err;    /* set inside a callback; the first stays */
 };
+
+static const struct str item_end_tag = {"</Contents>", sizeof "</Contents>" - 1};
 
 static void stop(struct xml *x)
 {
@@ -110,6 +117,20 @@ static enum field field_of(const char *name)
     return FIELD_NONE;
 }
 
+static bool is_of_item(enum field f)
+{
+    return f == FIELD_KEY || f == FIELD_SIZE || f == FIELD_MTIME || f == FIELD_ETAG || f == FIELD_PREFIX ||
+           f == FIELD_UPLOAD_ID;
+}
+
+static void item_begin(struct xml *x)
+{
+    x->object = (struct object){0};
+    sbuf_clear(&x->kept[FIELD_ETAG]);
+    sbuf_clear(&x->kept[FIELD_UPLOAD_ID]);
+    sbuf_clear(&x->key);
+}
+
 static void on_start(void *ctx, const char *full_name, const char **attributes)
 {
     struct xml *x = ctx;
@@ -126,11 +147,10 @@ static void on_start(void *ctx, const char *full_name, const char **attributes)
         sbuf_adds(&x->root, name);
     } else if (x->depth == 2 && is_item(name)) {
         x->in_item = true;
-        x->object = (struct object){0};
-        sbuf_clear(&x->kept[FIELD_ETAG]);
-        sbuf_clear(&x->kept[FIELD_UPLOAD_ID]);
-        sbuf_clear(&x->key);
-    } else if (x->depth == 3 || !x->in_item) { /* an item's own fields; elsewhere STS wraps its words twice */
+        item_begin(x);
+    } else if (!x->in_item) { /* STS wraps its words twice */
+        x->field = field_of(name);
+    } else if (x->depth == 3 && is_of_item(field_of(name))) {
         x->field = field_of(name);
     }
 }
@@ -155,9 +175,9 @@ static void on_doctype(void *ctx, const char *name, const char *system, const ch
     stop(x);
 }
 
-static int keep_item_field(struct xml *x, struct str text, struct err *err)
+static int keep_item_field(struct xml *x, enum field field, struct str text, struct err *err)
 {
-    switch (x->field) {
+    switch (field) {
     case FIELD_KEY:
     case FIELD_PREFIX:
         sbuf_clear(&x->key);
@@ -168,8 +188,8 @@ static int keep_item_field(struct xml *x, struct str text, struct err *err)
     case FIELD_MTIME:
         return time_parse(text, &x->object.mtime_ns, err);
     default:
-        sbuf_clear(&x->kept[x->field]);
-        sbuf_add(&x->kept[x->field], text);
+        sbuf_clear(&x->kept[field]);
+        sbuf_add(&x->kept[field], text);
         return 0;
     }
 }
@@ -177,7 +197,7 @@ static int keep_item_field(struct xml *x, struct str text, struct err *err)
 static int keep_field(struct xml *x, struct str text, struct err *err)
 {
     if (x->in_item)
-        return keep_item_field(x, text, err);
+        return keep_item_field(x, x->field, text, err);
     if (x->field == FIELD_ENCODING)
         x->url_encoded = str_eq_nocase(text, STR("url"));
     sbuf_clear(&x->kept[x->field]);
@@ -207,8 +227,10 @@ static void on_end(void *ctx, const char *full_name)
         r = keep_field(x, sbuf_str(&x->text), &x->err);
     else if (x->depth == 2 && x->in_item && is_item(local_name(full_name)))
         r = end_item(x, &x->err);
-    if (x->depth == 2)
+    if (x->depth == 2) {
         x->in_item = false;
+        x->item_end = (uint64_t)(XML_GetCurrentByteIndex(x->parser) + XML_GetCurrentByteCount(x->parser));
+    }
     x->field = FIELD_NONE;
     x->depth--;
     if (r < 0)
@@ -255,8 +277,9 @@ void xml_reset(struct xml *x)
     XML_ParserReset(x->parser, NULL);
     set_handlers(x);
     x->depth = 0;
-    x->in_item = x->url_encoded = false;
+    x->in_item = x->url_encoded = x->at_item_end = false;
     x->field = FIELD_NONE;
+    x->parsed = x->skipped = x->item_end = 0;
     x->err.code = 0;
     sbuf_clear(&x->root);
     for (size_t i = 0; i < FIELDS; i++)
@@ -264,25 +287,80 @@ void xml_reset(struct xml *x)
     page_clear(x->page);
 }
 
-static int parse(struct xml *x, const char *bytes, int len, bool last, struct err *err)
+static int parse(struct xml *x, struct str s, bool last, struct err *err)
 {
-    enum XML_Status ok = XML_Parse(x->parser, bytes, len, last);
+    enum XML_Status ok = XML_Parse(x->parser, s.ptr, (int)s.len, last);
+    x->parsed += s.len;
     if (x->err.code)
         return err_copy(err, &x->err);
     if (ok == XML_STATUS_OK)
         return 0;
     return err_set(err, ERR_CORRUPT, "the answer is not XML: %s at byte %lld",
-                   XML_ErrorString(XML_GetErrorCode(x->parser)), (long long)XML_GetCurrentByteIndex(x->parser));
+                   XML_ErrorString(XML_GetErrorCode(x->parser)),
+                   (long long)XML_GetCurrentByteIndex(x->parser) + (long long)x->skipped);
+}
+
+static int keep_plain_field(struct xml *x, enum field field, struct str text, struct err *err)
+{
+    if (!text.ptr)
+        return 0;
+    if (str_find(text, '&') < 0)
+        return keep_item_field(x, field, text, err);
+    sbuf_clear(&x->text);
+    plain_text(text, &x->text);
+    return keep_item_field(x, field, sbuf_str(&x->text), err);
+}
+
+static int keep_plain(struct xml *x, const struct plain_item *item, struct err *err)
+{
+    item_begin(x);
+    int r = keep_plain_field(x, FIELD_KEY, item->key, err);
+    if (r == 0)
+        r = keep_plain_field(x, FIELD_SIZE, item->size, err);
+    if (r == 0)
+        r = keep_plain_field(x, FIELD_MTIME, item->mtime, err);
+    if (r == 0)
+        r = keep_plain_field(x, FIELD_ETAG, item->etag, err);
+    return r == 0 ? end_item(x, err) : r;
+}
+
+/* The parser stands behind an item of the list: it never hears of those that follow as long as they are plain. */
+static int skip_plain(struct xml *x, struct str *rest, struct err *err)
+{
+    struct plain_item item;
+    for (size_t n; (n = plain_item_read(*rest, &item)) > 0; *rest = str_from(*rest, n)) {
+        int r = keep_plain(x, &item, err);
+        if (r < 0)
+            return r;
+        x->skipped += n;
+    }
+    return 0;
+}
+
+/* What the parser gets: to the end of the next item, if one ends in `s`. */
+static struct str next_bite(struct str s, bool *ret_ends_item)
+{
+    struct str bite = str_sub(s, 0, INT_MAX);
+    const char *end = memmem(bite.ptr, bite.len, item_end_tag.ptr, item_end_tag.len);
+    *ret_ends_item = end != NULL;
+    return end ? str_sub(bite, 0, (size_t)(end - bite.ptr) + item_end_tag.len) : bite;
 }
 
 int xml_feed(struct xml *x, const char *bytes, size_t len, struct err *err)
 {
-    for (size_t done = 0; done < len;) {
-        size_t n = min_u64(len - done, INT_MAX);
-        int r = parse(x, bytes + done, (int)n, false, err);
+    struct str rest = {bytes, len};
+    while (rest.len > 0) {
+        /* Where the tag was no comment's text nor the like, an item has ended with it. */
+        if (x->at_item_end && x->item_end == x->parsed) {
+            int r = skip_plain(x, &rest, err);
+            if (r < 0 || rest.len == 0)
+                return r;
+        }
+        struct str bite = next_bite(rest, &x->at_item_end);
+        int r = parse(x, bite, false, err);
         if (r < 0)
             return r;
-        done += n;
+        rest = str_from(rest, bite.len);
     }
     return 0;
 }
@@ -324,7 +402,7 @@ static int decode_keys(struct xml *x, struct err *err)
 
 int xml_end(struct xml *x, struct err *err)
 {
-    int r = parse(x, "", 0, true, err);
+    int r = parse(x, STR(""), true, err);
     if (r < 0)
         return r;
     page_end(x->page);

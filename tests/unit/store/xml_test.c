@@ -85,6 +85,98 @@ static void keys_are_decoded_also_when_the_server_says_so_last(void **state)
     done(&p);
 }
 
+/* A list of one object as `item` has it, between two that are plain, in one piece: those behind the first need no
+ * parser if they can do without. */
+static int parse_between(struct parsed *p, const char *item)
+{
+    auto_sbuf b;
+    sbuf_init(&b, 1 << 20);
+    sbuf_addf(
+        &b, "<ListBucketResult><Contents><Key>a</Key></Contents>%s<Contents><Key>z</Key></Contents></ListBucketResult>",
+        item);
+    return parse_in_pieces(p, sbuf_str(&b), b.len);
+}
+
+static void an_object_is_read_in_whatever_way_it_is_written(void **state)
+{
+    static const char *const same[] = {
+        "<Contents><Key>k&amp;&lt;&#34;&quot;</Key><Size>7</Size><ETag>&quot;e&quot;</ETag></Contents>",
+        "\r\n  <Contents>\n\t<Key>k&amp;&lt;&#34;&quot;</Key> <Size>7</Size> <ETag>&#34;e&#34;</ETag>\n</Contents>\n",
+        "<Contents ><Key>k&#x26;&lt;\"\"</Key><Size>7</Size><ETag>\"e\"</ETag></Contents>",
+        "<Contents><Key><![CDATA[k&<\"]]>&quot;</Key><Size>7</Size><ETag>\"e\"</ETag></Contents>",
+        "<Contents><!-- </Contents> --><Key a='b'>k&amp;&#60;\"\"</Key><Size>7</Size><ETag>\"e\"</ETag></Contents>",
+        "<Contents><Owner><ID>o</ID></Owner><Key>k&amp;&lt;\"\"</Key><Size>7</Size><ETag>\"e\"</ETag></Contents>",
+        "<!-- </Contents> "
+        "--><Contents><Key>x</Key><Key>k&amp;&lt;\"\"</Key><Size>7</Size><ETag>\"e\"</ETag></Contents>",
+        "<s:Contents xmlns:s='u'><s:Key>k&amp;&lt;\"\"</s:Key><Size>7</Size><ETag>\"e\"</ETag></s:Contents>",
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(same); i++) {
+        struct parsed p;
+        if (parse_between(&p, same[i]) < 0)
+            fail_msg("%s: %s", same[i], p.err.text);
+        assert_int_equal(p.page.count, 3);
+        assert_str(p.page.objects[1].key, "k&<\"\"");
+        assert_str(p.page.objects[1].etag, "\"e\"");
+        assert_int_equal(p.page.objects[1].size_bytes, 7);
+        assert_str(p.page.objects[2].key, "z");
+        done(&p);
+    }
+}
+
+static void what_a_parser_refuses_is_refused_behind_a_plain_object_too(void **state)
+{
+    static const char *const bad[] = {
+        "<Contents><Key>k</Size></Contents>",
+        "<Contents><Key>k]]></Key></Contents>",
+        "<Contents><Key>k</Key></Contents></Contents>",
+        "<Contents><Key>&undefined;</Key></Contents>",
+        "<Contents><Key>k</Key>",
+        "<Contents></Contents>",
+        "<Contents><Key></Key></Contents>",
+        "<Contents><Key>k\x01</Key></Contents>",
+        "<Contents><Key>\xff</Key></Contents>",
+        "<Contents><Key>k</Key><Size>x</Size></Contents>",
+        "<Contents><Key>k</Key><1>2</1></Contents>",
+        "<Contents><Key>k</Key></Contents><!DOCTYPE x>",
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(bad); i++) {
+        struct parsed p;
+        if (parse_between(&p, bad[i]) >= 0)
+            fail_msg("no error for %s", bad[i]);
+        done(&p);
+    }
+}
+
+/* "2026-11-21T09:30:00Z" and the like stand in each of a thousand objects: none is lost where the pieces meet. */
+static void a_page_is_the_same_whatever_the_pieces(void **state)
+{
+    auto_sbuf b;
+    (void)state;
+    sbuf_init(&b, 1 << 20);
+    sbuf_adds(&b, HEAD "<ListBucketResult>");
+    for (unsigned i = 0; i < 1000; i++)
+        sbuf_addf(&b,
+                  "<Contents><Key>key-%04u</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+                  "<ETag>&quot;%u&quot;</ETag><Size>%u</Size><StorageClass>STANDARD</StorageClass></Contents>",
+                  i, i, i);
+    sbuf_adds(&b, "</ListBucketResult>");
+    for (size_t piece = 16384; piece > 0; piece /= 3) {
+        struct parsed p;
+        assert_int_equal(parse_in_pieces(&p, sbuf_str(&b), piece), 0);
+        assert_int_equal(p.page.count, 1000);
+        for (unsigned i = 0; i < 1000; i++) {
+            char key[16];
+            snprintf(key, sizeof key, "key-%04u", i);
+            assert_str(p.page.objects[i].key, key);
+            assert_int_equal(p.page.objects[i].size_bytes, i);
+            assert_true(p.page.objects[i].mtime_ns == INT64_C(1767225600000000000));
+        }
+        done(&p);
+    }
+}
+
 static void errors_uploads_and_credentials_are_read(void **state)
 {
     struct parsed p;
@@ -193,6 +285,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_is_read_whatever_the_pieces),
         cmocka_unit_test(keys_are_decoded_also_when_the_server_says_so_last),
+        cmocka_unit_test(an_object_is_read_in_whatever_way_it_is_written),
+        cmocka_unit_test(what_a_parser_refuses_is_refused_behind_a_plain_object_too),
+        cmocka_unit_test(a_page_is_the_same_whatever_the_pieces),
         cmocka_unit_test(errors_uploads_and_credentials_are_read),
         cmocka_unit_test(what_no_store_sends_is_an_error),
         cmocka_unit_test(a_text_without_end_is_refused),
