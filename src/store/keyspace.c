@@ -104,21 +104,66 @@ bool keyspace_split(const struct keyspace *k, struct str after, struct str end, 
     return false;
 }
 
-/* The key from `at` on as a fraction, each place counted in the bytes that were seen there. */
+/* How many of the bytes that were seen at a place are less than this one; the end of a key counts as the least. */
+static int rank_of(const unsigned char *set, int byte, int *ret_size)
+{
+    int size = 0, rank = 0;
+    for (int c = ' '; c < 127; c++) {
+        size += set[c];
+        rank += set[c] && c < byte;
+    }
+    *ret_size = size > 0 ? size : 1;
+    return rank < *ret_size ? rank : *ret_size - 1;
+}
+
+/* The key from `at` on as a fraction. */
 static double fraction(const struct keyspace *k, struct str key, size_t at)
 {
     double value = 0, unit = 1;
     for (size_t i = at; i < at + PLACES; i++) {
-        const unsigned char *set = k->seen[row_of(k, i)];
-        int byte = byte_at(key, i), size = 1, rank = 0;
-        for (int c = ' '; c < 127; c++) {
-            size += set[c];
-            rank += set[c] && c <= byte;
-        }
+        int size, rank = rank_of(k->seen[row_of(k, i)], byte_at(key, i), &size);
         unit /= size;
         value += rank * unit;
     }
     return value;
+}
+
+/* The other way: behind `head` as many bytes as say `value` to within `fine`. */
+static void add_fraction(const struct keyspace *k, struct str head, double value, double fine, struct sbuf *ret)
+{
+    double unit = 1;
+    sbuf_clear(ret);
+    sbuf_add(ret, head);
+    for (size_t i = head.len; i < head.len + PLACES && unit > fine; i++) {
+        const unsigned char *set = k->seen[row_of(k, i)];
+        int size, c = ' ';
+        rank_of(set, -1, &size);
+        unit /= size;
+        int left = (int)(value / unit);
+        value -= left * unit;
+        while (c < 127 && (!set[c] || left-- > 0))
+            c++;
+        if (c == 127)
+            return;
+        sbuf_addc(ret, (char)c);
+    }
+}
+
+bool keyspace_ahead(const struct keyspace *k, struct str first, struct str last, struct str from, struct str end,
+                    double pages, struct sbuf *ret)
+{
+    size_t at = min_u64(common(first, last), from.len);
+    double page = 0, target = 1;
+    /* To the left until the target is a number that these places can say. */
+    for (at++; target >= 1 && at > k->prefix_len;) {
+        at--;
+        page = fraction(k, last, at) - fraction(k, first, at);
+        target = fraction(k, from, at) + pages * page;
+    }
+    if (target >= 1 || page <= 0 || !is_boundary(byte_at(from, at)))
+        return false;
+    add_fraction(k, str_sub(from, 0, at), target, page / 4, ret);
+    return !ret->overflow && str_cmp(sbuf_str(ret), from) > 0 && (!end.len || str_cmp(sbuf_str(ret), end) < 0);
 }
 
 double keyspace_pages(const struct keyspace *k, struct str first, struct str last, struct str from, struct str end)

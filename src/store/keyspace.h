@@ -27,6 +27,11 @@ enum keyspace_trust {
 bool keyspace_split(const struct keyspace *k, struct str after, struct str end, enum keyspace_trust trust,
                     struct sbuf *ret);
 
+/* A key strictly between `from` and `end` (empty: no end), so many pages behind `from`, were keys spread there as on
+ * the page that went from `first` to `last`. False: it cannot be told. `ret` is written from its beginning. */
+bool keyspace_ahead(const struct keyspace *k, struct str first, struct str last, struct str from, struct str end,
+                    double pages, struct sbuf *ret);
+
 /* How many pages like the one that went from `first` to `last` lie between `from` and `end`, were the keys spread
  * evenly. */
 double keyspace_pages(const struct keyspace *k, struct str first, struct str last, struct str from, struct str end);

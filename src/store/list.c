@@ -20,6 +20,10 @@ enum {
 /* A range with less than this left ends sooner than half of it could be asked for. */
 static const double pages_worth_a_cut = 2;
 
+/* Of a range whose end is far beyond all that was seen, so many pages are believed in: what lies behind them is another
+ * reader's, who finds more keys like these and goes four times as far, or something else. */
+static const double stride_at_first = 8, stride_grows = 4;
+
 /* home: `job` and `asked_end` its worker's loop; the rest under the listing's lock. */
 struct reader {
     struct listing *listing;
@@ -33,7 +37,6 @@ struct reader {
     struct sbuf first, last;    /* keys of the page before; of another's, until a page came */
     struct sbuf token;
     unsigned empty_pages;
-    unsigned pages;    /* since it was last cut, halved */
     bool has_read;     /* a page of this range came */
     double pages_left; /* were its keys spread evenly */
     struct store_job *job;
@@ -51,6 +54,7 @@ struct listing {
     struct reader *first_active;
     size_t active_count;
     uint64_t requests, skipped, keys, cuts, page_keys;
+    double stride;    /* in pages */
     uint64_t wait_ns; /* the shortest for a page: what the way to the store takes when nothing is queued */
     bool is_unsorted; /* keys come in no order: one reader, page by page */
     bool is_whole;    /* the store does not begin where it is told: it is cut no more */
@@ -146,24 +150,41 @@ static struct str last_of(const struct reader *r)
     return r->has_read ? sbuf_str(&r->last) : sbuf_str(&r->after);
 }
 
-/* What a cut of this range is worth: as much as was found in it lately may well follow, unless the end is near. */
+static bool is_open(const struct reader *r)
+{
+    return r->pages_left > 2 * r->listing->stride;
+}
+
+/* What a cut of this range is worth, in pages that are believed to be there. */
 static double worth(const struct reader *r)
 {
     if (r->pages_left < pages_worth_a_cut)
         return 0;
-    if (!r->has_read)
+    if (!r->has_read && is_open(r))
         return 0.5;
-    return r->pages < r->pages_left ? max_u64(r->pages, 1) : r->pages_left;
+    return is_open(r) ? 2 * r->listing->stride : r->pages_left;
 }
 
-static struct reader *richest(const struct listing *l, enum keyspace_trust trust, struct sbuf *ret_cut)
+enum cut { CUT_AHEAD, CUT_SEEN, CUT_GUESS, CUTS };
+
+static bool find_cut(const struct reader *r, enum cut how, struct sbuf *ret)
+{
+    const struct keyspace *k = &r->listing->keyspace;
+    struct str from = last_of(r), end = sbuf_str(&r->end);
+    if (how == CUT_AHEAD)
+        return keyspace_ahead(k, sbuf_str(&r->first), sbuf_str(&r->last), from, end,
+                              is_open(r) ? r->listing->stride : r->pages_left / 2, ret);
+    return keyspace_split(k, from, end, how == CUT_SEEN ? KEYSPACE_SEEN : KEYSPACE_GUESS, ret);
+}
+
+static struct reader *richest(const struct listing *l, enum cut how, struct sbuf *ret_cut)
 {
     struct reader *best = NULL;
     auto_sbuf cut;
     sbuf_init(&cut, KEY_ROOM);
     for (struct reader *r = l->first_active; r; r = r->next) {
         bool richer = worth(r) > 0 && (!best || worth(r) > worth(best));
-        if (richer && keyspace_split(&l->keyspace, last_of(r), sbuf_str(&r->end), trust, &cut)) {
+        if (richer && find_cut(r, how, &cut)) {
             best = r;
             copy(ret_cut, sbuf_str(&cut));
         }
@@ -185,20 +206,21 @@ static bool steal(struct reader *r)
     sbuf_init(&cut, KEY_ROOM);
     if (!may_cut(l))
         return false;
-    struct reader *victim = richest(l, KEYSPACE_SEEN, &cut);
-    if (!victim)
-        victim = richest(l, KEYSPACE_GUESS, &cut);
+    struct reader *victim = NULL;
+    for (enum cut how = CUT_AHEAD; how < CUTS && !victim; how++)
+        victim = richest(l, how, &cut);
     if (!victim)
         return false;
+    if (is_open(victim))
+        l->stride *= stride_grows;
     copy(&r->after, sbuf_str(&cut));
     copy(&r->end, sbuf_str(&victim->end));
     copy(&victim->end, sbuf_str(&cut));
     copy(&r->first, sbuf_str(&victim->first));
     copy(&r->last, sbuf_str(&victim->last));
-    victim->pages /= 2;
     look_ahead(victim);
     sbuf_clear(&r->token);
-    r->pages = r->empty_pages = 0;
+    r->empty_pages = 0;
     r->has_read = false;
     look_ahead(r);
     activate(r, victim);
@@ -331,13 +353,15 @@ static int take_page(struct reader *r, const struct store_reply *reply, const st
         code = check_progress(r, count, next_token, err);
     if (code < 0)
         return code;
+    bool is_first = !r->has_read;
     ret->is_last = next_token.len == 0;
     take_range(r, objects, count, ret);
     l->keys += ret->to - ret->from;
+    if (is_first && ret->to == ret->from) /* too much was believed in */
+        l->stride = stride_at_first + (l->page_keys ? (double)(l->keys / l->page_keys) : 0);
     l->wait_ns = min_u64(l->wait_ns, reply->first_byte_ns);
     if (!ret->is_last)
         l->page_keys = max_u64(l->page_keys, count);
-    r->pages++;
     look_ahead(r);
     copy(&r->token, next_token);
     return 0;
@@ -519,6 +543,7 @@ struct listing *listing_start(struct store *s, struct worker **workers, size_t w
     l->options = *o;
     l->refs = 1;
     l->wait_ns = UINT64_MAX / 2;
+    l->stride = stride_at_first;
     l->worker_count = worker_count;
     l->reader_count = readers;
     pthread_mutex_init(&l->lock, NULL);

@@ -132,6 +132,37 @@ static void pages_left_are_counted_by_the_one_before(void **state)
     assert_true(keyspace_pages(&k, str_of("o-4000"), str_of("o-5999"), str_of("o-5999"), str_of("o-5")) == 0);
 }
 
+static const char *ahead(const struct keyspace *k, const char *first, const char *last, const char *end, double pages)
+{
+    static char text[256];
+    auto_sbuf b;
+    sbuf_init(&b, sizeof text - 1);
+    if (!keyspace_ahead(k, str_of(first), str_of(last), str_of(last), str_of(end), pages, &b))
+        return NULL;
+    snprintf(text, sizeof text, "%s", b.ptr);
+    return text;
+}
+
+static void a_cut_ahead_is_so_many_pages_away(void **state)
+{
+    static const char *const keys[] = {"d/hot/object-000012500", "d/hot/object-000013499", "d/a", "d/z"};
+    struct keyspace k = seen("d/", keys, countof(keys));
+    (void)state;
+    const char *got = ahead(&k, keys[0], keys[1], NULL, 8);
+    assert_non_null(got);
+    assert_true(strcmp(got, "d/hot/object-000019") > 0 && strcmp(got, "d/hot/object-000024") < 0);
+    got = ahead(&k, keys[0], keys[1], "d/hot/object-9", 100);
+    assert_non_null(got);
+    assert_true(strcmp(got, "d/hot/object-000090") > 0 && strcmp(got, "d/hot/object-000150") < 0);
+    /* Over a step of ten, and of a thousand. */
+    got = ahead(&k, "d/hot/object-000198999", "d/hot/object-000199998", NULL, 3);
+    assert_non_null(got);
+    assert_true(strcmp(got, "d/hot/object-000201") > 0 && strcmp(got, "d/hot/object-000205") < 0);
+    assert_null(ahead(&k, keys[0], keys[1], "d/hot/object-000014", 100));
+    assert_null(ahead(&k, keys[0], keys[0], NULL, 100));
+    assert_null(ahead(&k, keys[1], keys[0], NULL, 100));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +172,7 @@ int main(void)
         cmocka_unit_test(a_character_is_never_torn),
         cmocka_unit_test(a_cut_lies_strictly_between),
         cmocka_unit_test(pages_left_are_counted_by_the_one_before),
+        cmocka_unit_test(a_cut_ahead_is_so_many_pages_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
