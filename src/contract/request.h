@@ -11,14 +11,14 @@
     int name(void *ctx, struct rpc_call *call, const ProtobufCMessage *request, ProtobufCMessage *reply,               \
              struct err *err)
 
-#define METHOD(service, name, handler, request_type, reply_type)                                                       \
+#define METHOD(service, name, handler, request_type, reply_type, is_prompt)                                            \
     {                                                                                                                  \
         "/csi.v1." service "/" name, &csi__v1__##request_type##__descriptor, &csi__v1__##reply_type##__descriptor,     \
-            handler                                                                                                    \
+            handler, is_prompt                                                                                         \
     }
-#define IDENTITY(name, type, handler) METHOD("Identity", name, handler, type##_request, type##_response)
-#define CONTROLLER(name, type, handler) METHOD("Controller", name, handler, type##_request, type##_response)
-#define NODE(name, type, handler) METHOD("Node", name, handler, type##_request, type##_response)
+#define IDENTITY(name, type, handler) METHOD("Identity", name, handler, type##_request, type##_response, true)
+#define CONTROLLER(name, type, handler) METHOD("Controller", name, handler, type##_request, type##_response, false)
+#define NODE(name, type, handler) METHOD("Node", name, handler, type##_request, type##_response, false)
 
 /* ERR_INVALID "<field> is missing" for an empty one. */
 must_check int need_field(const char *value, const char *field, struct err *err);

@@ -10,44 +10,38 @@
 #define LOOK_FIRST_NS (20 * NS_PER_MS)
 #define LOOK_LAST_NS (500 * NS_PER_MS)
 
-enum { WAITING_MAX = 24 }; /* of 32 threads */
-
 /* Those who wait, so that a release can send them away: the kubelet takes the volume back only when its call ended. */
 struct waiter {
-    const char *id; /* borrowed; NULL: nobody */
+    const char *id; /* borrowed */
     bool is_called_off;
+    struct waiter *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards waiters */
-static struct waiter waiters[WAITING_MAX];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and the waiters */
+static struct waiter *waiters;
 
-/* NULL if too many wait already. */
-static struct waiter *enter(const char *id)
+static void enter(struct waiter *w)
 {
-    struct waiter *w = NULL;
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < WAITING_MAX && !w; i++)
-        if (!waiters[i].id)
-            w = &waiters[i];
-    if (w)
-        *w = (struct waiter){.id = id};
+    w->next = waiters;
+    waiters = w;
     pthread_mutex_unlock(&lock);
-    return w;
 }
 
-static void leave(struct waiter *w)
+static void leave(const struct waiter *w)
 {
-    if (!w)
-        return;
     pthread_mutex_lock(&lock);
-    w->id = NULL;
+    struct waiter **at = &waiters;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
     pthread_mutex_unlock(&lock);
 }
 
 static bool is_called_off(const struct waiter *w)
 {
     pthread_mutex_lock(&lock);
-    bool called_off = w && w->is_called_off;
+    bool called_off = w->is_called_off;
     pthread_mutex_unlock(&lock);
     return called_off;
 }
@@ -55,9 +49,8 @@ static bool is_called_off(const struct waiter *w)
 void gate_call_off(const char *id)
 {
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < WAITING_MAX; i++)
-        if (waiters[i].id && strcmp(waiters[i].id, id) == 0)
-            waiters[i].is_called_off = true;
+    for (struct waiter *w = waiters; w; w = w->next)
+        w->is_called_off |= strcmp(w->id, id) == 0;
     pthread_mutex_unlock(&lock);
 }
 
@@ -107,7 +100,7 @@ static int wait_for_data(struct driver *d, struct rpc_call *call, const struct v
         if (has_failed && job.state == JOB_FAILED)
             return failed(d, v, text, &job, err);
         uint64_t now_ns = clock_now_ns();
-        if (!w || now_ns >= end_ns || !rpc_sleep_until(call, min_u64(now_ns + look_ns, end_ns)))
+        if (now_ns >= end_ns || !rpc_sleep_until(call, min_u64(now_ns + look_ns, end_ns)))
             return not_yet(v, text, err);
         look_ns = min_u64(look_ns * 2, LOOK_LAST_NS);
     }
@@ -116,8 +109,9 @@ static int wait_for_data(struct driver *d, struct rpc_call *call, const struct v
 
 int gate_wait(struct driver *d, struct rpc_call *call, const struct volume *v, struct err *err)
 {
-    struct waiter *w = enter(v->spec->id);
-    int r = wait_for_data(d, call, v, w, err);
-    leave(w);
+    struct waiter w = {.id = v->spec->id};
+    enter(&w);
+    int r = wait_for_data(d, call, v, &w, err);
+    leave(&w);
     return r;
 }

@@ -35,6 +35,16 @@ static void call_free(struct rpc_call *c)
     free(c);
 }
 
+static const struct rpc_method *method_of(const struct rpc_call *c)
+{
+    const struct rpc_options *o = &c->server->options;
+    struct str path = {(const char *)GRPC_SLICE_START_PTR(c->details.method), GRPC_SLICE_LENGTH(c->details.method)};
+    for (size_t i = 0; i < o->method_count; i++)
+        if (str_eq(path, str_of(o->methods[i].path)))
+            return &o->methods[i];
+    return NULL;
+}
+
 /* ---- answering --------------------------------------------------------------------------------------------------- */
 
 /* Any owner of the call. The last thing that it does with it. */
@@ -97,13 +107,15 @@ static void on_read(struct tag *t, bool ok)
         return;
     }
     call_become(c, CALL_QUEUED);
+    const struct rpc_method *m = method_of(c);
+    struct line *l = &s->lines[m && m->is_prompt ? LINE_PROMPT : LINE_ANY];
     pthread_mutex_lock(&s->lock);
-    if (s->last)
-        s->last->next = c;
+    if (l->last)
+        l->last->next = c;
     else
-        s->first = c;
-    s->last = c;
-    pthread_cond_signal(&s->work);
+        l->first = c;
+    l->last = c;
+    pthread_cond_signal(&l->work);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -174,16 +186,6 @@ void call_await(struct rpc_server *s)
 }
 
 /* ---- serving, on a handler's thread ------------------------------------------------------------------------------ */
-
-static const struct rpc_method *method_of(const struct rpc_call *c)
-{
-    const struct rpc_options *o = &c->server->options;
-    struct str path = {(const char *)GRPC_SLICE_START_PTR(c->details.method), GRPC_SLICE_LENGTH(c->details.method)};
-    for (size_t i = 0; i < o->method_count; i++)
-        if (str_eq(path, str_of(o->methods[i].path)))
-            return &o->methods[i];
-    return NULL;
-}
 
 static void *take_request_memory(void *arena, size_t size)
 {
@@ -288,14 +290,16 @@ bool rpc_cancelled(const struct rpc_call *c)
 
 bool rpc_sleep_until(struct rpc_call *c, uint64_t until_ns)
 {
+    struct rpc_server *s = c->server;
     uint64_t wake_ns = min_u64(until_ns, c->deadline_ns);
     struct timespec at = {.tv_sec = (time_t)(wake_ns / NS_PER_SECOND), .tv_nsec = (long)(wake_ns % NS_PER_SECOND)};
-    bool gone;
-    pthread_mutex_lock(&c->server->lock);
     int e = 0;
-    while (!(gone = c->cancelled || c->server->stopping) && e != ETIMEDOUT && clock_now_ns() < wake_ns)
-        e = pthread_cond_timedwait(&c->server->woken, &c->server->lock, &at);
-    pthread_mutex_unlock(&c->server->lock);
+    pthread_mutex_lock(&s->lock);
+    bool gone = s->asleep++ >= s->asleep_max;
+    while (!(gone |= c->cancelled || s->stopping) && e != ETIMEDOUT && clock_now_ns() < wake_ns)
+        e = pthread_cond_timedwait(&s->woken, &s->lock, &at);
+    s->asleep--;
+    pthread_mutex_unlock(&s->lock);
     return !gone && wake_ns == until_ns;
 }
 

@@ -31,9 +31,18 @@ struct rpc_call {
     int was_cancelled;                           /* gRPC's, valid when `closed` is done */
     bool cancelled;                              /* under server->lock */
     unsigned events_left;                        /* of closed and sent; the queue's thread */
-    struct rpc_call *next;                       /* under server->lock: the queue of calls to serve */
+    struct rpc_call *next;                       /* under server->lock: in its line */
     struct arena *request_memory, *reply_memory; /* owned; while RUNNING */
 };
+
+/* Calls that a thread is to serve, and the threads' way to hear of them. */
+struct line {
+    struct rpc_server *server;     /* borrowed */
+    struct rpc_call *first, *last; /* under server->lock */
+    pthread_cond_t work;           /* there is a call to serve, or none will come */
+};
+
+enum { LINE_ANY, LINE_PROMPT, LINES };
 
 struct rpc_server {
     struct rpc_options options;
@@ -41,16 +50,19 @@ struct rpc_server {
     grpc_server *server;          /* owned */
     grpc_completion_queue *queue; /* owned */
     pthread_t queue_thread;
+    pthread_t prompt_thread;
+    bool has_prompt_thread;
     pthread_t threads[RPC_THREADS_MAX];
     unsigned thread_count;
+    unsigned asleep_max; /* frozen once calls come */
+    struct line lines[LINES];
     struct metric *seconds;
     struct tag down;
 
     pthread_mutex_t lock; /* guards what follows, and the fields of calls that say so */
-    pthread_cond_t work;  /* there is a call to serve, or none will come */
     pthread_cond_t woken; /* a call was cancelled, we are stopping, or all calls have ended */
-    struct rpc_call *first, *last;
     unsigned calls_open;
+    unsigned asleep; /* calls in rpc_sleep_until */
     bool stopping, is_down, ending;
 };
 

@@ -22,16 +22,17 @@ static void *queue_main(void *ctx)
     }
 }
 
-static struct rpc_call *next_call(struct rpc_server *s)
+static struct rpc_call *next_call(struct line *l)
 {
+    struct rpc_server *s = l->server;
     pthread_mutex_lock(&s->lock);
-    while (!s->first && !s->ending)
-        pthread_cond_wait(&s->work, &s->lock);
-    struct rpc_call *c = s->first;
+    while (!l->first && !s->ending)
+        pthread_cond_wait(&l->work, &s->lock);
+    struct rpc_call *c = l->first;
     if (c) {
-        s->first = c->next;
-        if (!s->first)
-            s->last = NULL;
+        l->first = c->next;
+        if (!l->first)
+            l->last = NULL;
     }
     pthread_mutex_unlock(&s->lock);
     return c;
@@ -64,7 +65,10 @@ static struct rpc_server *server_new(const struct rpc_options *o)
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->work, NULL);
+    for (size_t i = 0; i < LINES; i++) {
+        s->lines[i].server = s;
+        pthread_cond_init(&s->lines[i].work, NULL);
+    }
     pthread_cond_init(&s->woken, &monotonic);
     pthread_condattr_destroy(&monotonic);
     s->options = *o;
@@ -73,6 +77,15 @@ static struct rpc_server *server_new(const struct rpc_options *o)
                             "Time that an operation of the plugin took, by its gRPC status.",
                             "driver_name,method_name,grpc_status_code", buckets);
     return s;
+}
+
+static void server_free(struct rpc_server *s)
+{
+    pthread_mutex_destroy(&s->lock);
+    for (size_t i = 0; i < LINES; i++)
+        pthread_cond_destroy(&s->lines[i].work);
+    pthread_cond_destroy(&s->woken);
+    free(s);
 }
 
 static grpc_arg limit(const char *key, int value)
@@ -111,11 +124,16 @@ static int start_thread(pthread_t *t, const char *name, void *(*run)(void *), vo
 
 static int start_threads(struct rpc_server *s, struct err *err)
 {
-    unsigned wanted = s->options.threads ? s->options.threads : THREADS_DEFAULT;
-    for (; s->thread_count < min_u64(wanted, RPC_THREADS_MAX); s->thread_count++) {
+    unsigned wanted = s->options.threads ? (unsigned)min_u64(s->options.threads, RPC_THREADS_MAX) : THREADS_DEFAULT;
+    s->asleep_max = wanted * 3 / 4;
+    int r = start_thread(&s->prompt_thread, "rpc/prompt", handler_main, &s->lines[LINE_PROMPT], err);
+    if (r < 0)
+        return r;
+    s->has_prompt_thread = true;
+    for (; s->thread_count < wanted; s->thread_count++) {
         char name[16];
         snprintf(name, sizeof name, "rpc/%u", s->thread_count);
-        int r = start_thread(&s->threads[s->thread_count], name, handler_main, s, err);
+        r = start_thread(&s->threads[s->thread_count], name, handler_main, &s->lines[LINE_ANY], err);
         if (r < 0)
             return r;
     }
@@ -126,8 +144,12 @@ static void join_handlers(struct rpc_server *s)
 {
     pthread_mutex_lock(&s->lock);
     s->ending = true;
-    pthread_cond_broadcast(&s->work);
+    for (size_t i = 0; i < LINES; i++)
+        pthread_cond_broadcast(&s->lines[i].work);
     pthread_mutex_unlock(&s->lock);
+    if (s->has_prompt_thread)
+        pthread_join(s->prompt_thread, NULL);
+    s->has_prompt_thread = false;
     for (; s->thread_count > 0; s->thread_count--)
         pthread_join(s->threads[s->thread_count - 1], NULL);
 }
@@ -153,10 +175,7 @@ static void take_apart(struct rpc_server *s)
     }
     close_queue(s);
     grpc_shutdown();
-    pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->work);
-    pthread_cond_destroy(&s->woken);
-    free(s);
+    server_free(s);
 }
 
 int rpc_server_start(const struct rpc_options *o, struct rpc_server **ret, struct err *err)
@@ -235,8 +254,5 @@ void rpc_server_free(struct rpc_server *s)
     grpc_server_destroy(s->server);
     grpc_completion_queue_destroy(s->queue);
     grpc_shutdown();
-    pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->work);
-    pthread_cond_destroy(&s->woken);
-    free(s);
+    server_free(s);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* server.h - unary gRPC on a unix socket: a completion queue in front, a table of handlers behind.
  * home: made, stopped and freed by one thread (main). Handlers run on "rpc/N", as many at once as there are threads,
- * and may block. What a call allocates dies with the call.
+ * and may block; those of prompt methods on "rpc/prompt", one after the other. What a call allocates dies with it.
  *
  * A request is handed over only when it is well: at most RPC_MESSAGE_MAX bytes, right protobuf, every string UTF-8
  * without NUL. Anything else is answered here, with INVALID_ARGUMENT and a sentence. This folder is also the only place
@@ -29,12 +29,13 @@ struct rpc_method {
     const char *path; /* "/csi.v1.Identity/Probe" */
     const ProtobufCMessageDescriptor *request, *reply;
     rpc_handler *handle;
+    bool is_prompt; /* the handler waits for nothing: such calls have a thread of their own, whatever others wait for */
 };
 
 struct rpc_options {
     const char *socket_path;          /* absolute; what is there is replaced by a rename */
     const char *driver_name;          /* label of csi_plugin_operations_seconds */
-    unsigned threads;                 /* 0: 32 */
+    unsigned threads;                 /* for calls that are not prompt; 0: 32 */
     const struct rpc_method *methods; /* frozen; outlives the server */
     size_t method_count;
     void *ctx; /* for the handlers; outlives the server */
@@ -62,7 +63,9 @@ void rpc_server_leave_name(struct rpc_server *s);
 /* Has the caller gone, or are we stopping? */
 bool rpc_cancelled(const struct rpc_call *c);
 
-/* Sleeps until `until_ns` (clock_now_ns), the caller's deadline or a cancellation. True: slept to `until_ns`. */
+/* Sleeps until `until_ns` (clock_now_ns), the caller's deadline or a cancellation. True: slept to `until_ns`. False at
+ * once if calls sleep already on all threads but a quarter, which are kept for calls that would not: it is time to say
+ * "not yet, ask again". */
 bool rpc_sleep_until(struct rpc_call *c, uint64_t until_ns);
 
 /* The caller's deadline in clock_now_ns; UINT64_MAX if it gave none. */
