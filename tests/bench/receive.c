@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* receive URL-PREFIX COUNT [LOOPS [WINDOW]]: GETs COUNT synthetic objects of the bucket server (URL-PREFIX followed by
- * nine digits) with our own HTTP floor and drops the bytes: the limit that an engine on it cannot pass. */
+/* receive URL-PREFIX COUNT [LOOPS [WINDOW [DIR]]]: GETs COUNT synthetic objects of the bucket server (URL-PREFIX
+ * followed by nine digits) with our own HTTP floor, sums them up and drops the bytes: the limit that an engine on it
+ * cannot pass. With DIR, small objects are written there as null_hydrate does it: no plan, no catalog, no journal. */
 #include "io/web.h"
 #include "util/clock.h"
 #include "util/hash.h"
 #include <assert.h>
+#include <fcntl.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
-enum { LOOPS_MAX = 8 };
+enum { LOOPS_MAX = 8, FOLDER_FILES = 1000, BODY_MAX = 1 << 20 };
 
 struct reader {
     struct loop *loop;
@@ -22,10 +25,14 @@ struct reader {
 struct get {
     struct reader *reader;
     struct hash hash;
+    unsigned number;
+    char *bytes; /* owned; NULL without DIR */
+    size_t len;
 };
 
 static const char *prefix;
 static unsigned count;
+static int dir = -1;
 
 static void read_next(struct get *g);
 
@@ -34,7 +41,36 @@ static int body(void *ctx, const char *bytes, size_t len)
     struct get *g = ctx;
     hash_update(&g->hash, bytes, len);
     g->reader->bytes += len;
+    if (g->bytes) {
+        assert(len <= BODY_MAX - g->len);
+        memcpy(g->bytes + g->len, bytes, len);
+        g->len += len;
+    }
     return 0;
+}
+
+static void write_file(const struct get *g)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%u/object-%09u", g->number / FOLDER_FILES, g->number);
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0 || write(fd, g->bytes, g->len) != (ssize_t)g->len || close(fd) != 0) {
+        perror(name);
+        exit(1);
+    }
+}
+
+static void make_folders(const char *path)
+{
+    dir = open(path, O_DIRECTORY | O_CLOEXEC);
+    for (unsigned i = 0; i * FOLDER_FILES < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%u", i);
+        if (dir < 0 || mkdirat(dir, name, 0755) != 0) {
+            perror(path);
+            exit(1);
+        }
+    }
 }
 
 static void done(void *ctx, const struct web_result *r)
@@ -46,6 +82,8 @@ static void done(void *ctx, const struct web_result *r)
         exit(1);
     }
     hash_end(&g->hash, &d);
+    if (g->bytes)
+        write_file(g);
     read_next(g);
 }
 
@@ -54,11 +92,14 @@ static void read_next(struct get *g)
     struct reader *r = g->reader;
     char url[512];
     if (r->next >= count) {
+        free(g->bytes);
         free(g);
         if (--r->under_way == 0)
             sem_post(r->over);
         return;
     }
+    g->number = r->next;
+    g->len = 0;
     snprintf(url, sizeof url, "%s%09u", prefix, r->next);
     r->next += r->step;
     hash_begin(&g->hash, HASH_CRC32C);
@@ -73,6 +114,7 @@ static void begin(struct mail *m)
     for (unsigned i = 0; i < r->window; i++) {
         struct get *g = xcalloc(1, sizeof *g);
         g->reader = r;
+        g->bytes = dir >= 0 ? xcalloc(BODY_MAX, 1) : NULL;
         hash_init(&g->hash);
         read_next(g);
     }
@@ -85,7 +127,7 @@ int main(int argc, char **argv)
     struct err err;
     sem_t over;
     if (argc < 3) {
-        fprintf(stderr, "receive URL-PREFIX COUNT [LOOPS [WINDOW]]\n");
+        fprintf(stderr, "receive URL-PREFIX COUNT [LOOPS [WINDOW [DIR]]]\n");
         return 2;
     }
     prefix = argv[1];
@@ -93,6 +135,8 @@ int main(int argc, char **argv)
     unsigned loops = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 2;
     unsigned window = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 10) : 32;
     assert(loops >= 1 && loops <= LOOPS_MAX && window >= 1);
+    if (argc > 5)
+        make_folders(argv[5]);
     sem_init(&over, 0, 0);
     for (unsigned i = 0; i < loops; i++) {
         struct reader *r = &readers[i];
