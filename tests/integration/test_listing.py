@@ -3,6 +3,7 @@
 
 import math
 import os
+import re
 import subprocess
 import threading
 import time
@@ -94,3 +95,16 @@ def test_nothing_and_little_take_one_request():
         assert ls(server, "bench/none/") == []
         assert len(ls(server, "bench/k/")) == 900
         assert server.stats()["list"] == 2
+
+
+def test_the_test_server_goes_on_behind_a_marker_as_version_1_does():
+    """Peers that list by version 1 would go round for ever."""
+    with BucketServer("--objects", "k/:2500:10") as server:
+        found, marker = [], ""
+        while True:
+            page = server.ask(f"/bench?prefix=k/&marker={marker}").decode()
+            found += re.findall("<Key>(.*?)</Key>", page)
+            if "<IsTruncated>true" not in page:
+                break
+            marker = re.search("<NextMarker>(.*?)</NextMarker>", page)[1]
+        assert found == [f"k/object-{i:09}" for i in range(2500)]

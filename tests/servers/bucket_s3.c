@@ -93,6 +93,7 @@ struct page {
     char prefix[KEY_MAX_BYTES + 1], delimiter[8], after[KEY_MAX_BYTES + 1];
     uint64_t max;
     bool encode; /* encoding-type=url */
+    bool old;    /* of version 1: `marker` instead of a token */
 };
 
 static void page_parse(const struct request *r, struct page *g)
@@ -103,8 +104,9 @@ static void page_parse(const struct request *r, struct page *g)
     sbuf_init(&token, KEY_MAX_BYTES);
     request_query(r, "prefix", g->prefix, sizeof g->prefix);
     request_query(r, "delimiter", g->delimiter, sizeof g->delimiter);
-    request_query(r, "start-after", g->after, sizeof g->after);
-    if (request_query(r, "continuation-token", text, sizeof text) &&
+    g->old = !request_asks(r, "list-type");
+    request_query(r, g->old ? "marker" : "start-after", g->after, sizeof g->after);
+    if (!g->old && request_query(r, "continuation-token", text, sizeof text) &&
         base64_parse(str_of(text), &token, &ignored) == 0 && token.ptr)
         snprintf(g->after, sizeof g->after, "%s", token.ptr);
     g->max = request_query(r, "max-keys", text, sizeof text) ? strtoull(text, NULL, 10) : PAGE_MAX;
@@ -123,7 +125,11 @@ static void page_begin(const struct page *g, bool truncated, uint64_t count, str
               count, g->max, truncated ? "true" : "false");
     if (g->encode)
         sbuf_adds(b, "<EncodingType>url</EncodingType>");
-    if (truncated) {
+    if (truncated && g->old) {
+        sbuf_adds(b, "<NextMarker>");
+        key_add(b, last.ptr, g->encode);
+        sbuf_adds(b, "</NextMarker>");
+    } else if (truncated) {
         sbuf_adds(b, "<NextContinuationToken>");
         base64url_add(b, last.ptr, last.len);
         sbuf_adds(b, "</NextContinuationToken>");
