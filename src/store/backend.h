@@ -10,6 +10,7 @@
 #include "uri.h"
 
 struct hedge;
+struct refusals;
 struct telemetry;
 
 enum job_op {
@@ -116,6 +117,7 @@ struct store {
     uint64_t reads_at_first;
     struct telemetry *telemetry; /* owned */
     struct hedge *hedge;         /* owned */
+    struct refusals *refusals;   /* owned */
     void *self;                  /* the backend's own, owned by it */
 };
 

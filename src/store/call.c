@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
+#include "refusal.h"
 #include "util/clock.h"
 #include <assert.h>
 #include <inttypes.h>
@@ -127,6 +128,8 @@ static int on_head(void *ctx, struct web_job *web)
     int status = web_status(web);
     c->success = status >= 200 && status < 300;
     sbuf_clear(&c->got);
+    if (c->success)
+        refusal_served(c->job.store->refusals, c->job.op);
     if (!c->success || !c->steps->head)
         return 0;
     return c->steps->head(c, &c->err);

@@ -28,7 +28,6 @@ struct call {
     struct creds_waiter waiter;
     bool waiting; /* for credentials */
     struct identity *identity;
-    bool rejected; /* these credentials were refused once: the second time is final */
     struct web_job *web;
 
     const char *method; /* static */
@@ -87,3 +86,6 @@ struct status_words {
     const char *right; /* the permission that was missing, if it was one: "s3:GetObject" */
 };
 int call_status(struct call *c, const struct status_words *w);
+
+/* We were refused: it may heal. `renew`: because of who we are, so that the next attempt is somebody else's. */
+void call_refused(struct call *c, bool renew);

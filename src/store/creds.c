@@ -155,15 +155,17 @@ struct identity *creds_get(struct creds *c, struct worker *worker, struct creds_
     return i;
 }
 
-void creds_reject(struct creds *c, const struct identity *i)
+bool creds_reject(struct creds *c, const struct identity *i)
 {
+    bool is_fetched = c->source.fetch != NULL;
     pthread_mutex_lock(&c->lock);
-    if (c->now == i && c->source.fetch) {
+    if (c->now == i && is_fetched) {
         identity_print(i, c->refused_print);
         identity_unref(c->now);
         c->now = NULL;
     }
     pthread_mutex_unlock(&c->lock);
+    return is_fetched;
 }
 
 bool creds_refused_print(struct creds *c, char *buf)

@@ -81,8 +81,8 @@ struct identity *creds_get(struct creds *c, struct worker *worker, struct creds_
 /* The same for threads that are no loop's: waits until there is an identity, which is the caller's, or an error. */
 must_check int creds_wait(struct creds *c, struct worker *worker, struct identity **ret, struct err *err);
 
-/* The store said that this one has expired: the next creds_get fetches another. */
-void creds_reject(struct creds *c, const struct identity *i);
+/* The store does not take this one any more: the next creds_get gives another. False: there is no other. */
+bool creds_reject(struct creds *c, const struct identity *i);
 
 /* "environment", "instance metadata": for sentences and for doctor. */
 const char *creds_source_name(const struct creds *c);

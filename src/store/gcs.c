@@ -165,11 +165,6 @@ void gcs_refused(struct call *c, int status)
         err_set(&c->err, ERR_NOT_FOUND, "404: there is no bucket '%s'", c->job.store->bucket);
         code = err_advise(&c->err, 1405, "check the bucket's name and the project");
     }
-    if (status == 401 && !c->identity->anonymous) {
-        /* A token may have been revoked before its time: one more attempt, with another one. */
-        c->job.reply.may_retry = c->job.attempt == 1;
-        creds_reject(c->creds, c->identity);
-    }
     call_end(c, code);
 }
 

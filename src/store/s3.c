@@ -303,11 +303,8 @@ void s3_refused(struct call *c, int status)
                 s3_of(c)->region);
         code = err_advise(&c->err, 1301, "give that region");
     }
-    if (is_expired(a->code)) {
-        /* Another identity may be had: one more attempt, with it. */
-        c->job.reply.may_retry = c->job.attempt == 1;
-        creds_reject(c->creds, c->identity);
-    }
+    if (is_expired(a->code))
+        call_refused(c, true);
     call_end(c, code);
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What HTTP says, in the alphabet of the house: the one table of that translation. */
 #include "call.h"
+#include "refusal.h"
 #include "timing.h"
+#include "util/clock.h"
 #include <stdio.h>
 
 static const struct rule {
@@ -58,6 +60,17 @@ static int denied(struct call *c, const struct status_words *w)
                       creds_source_name(c->creds));
 }
 
+/* A session that lapsed is an old one. A young one would be replaced by its like, and each object that is nobody's to
+ * read would cost an exchange. */
+#define RENEW_AGE_NS (60 * (int64_t)NS_PER_SECOND)
+
+void call_refused(struct call *c, bool renew)
+{
+    bool is_old = clock_wall_ns() - c->identity->born_ns > RENEW_AGE_NS;
+    bool renewed = (renew || is_old) && creds_reject(c->creds, c->identity);
+    c->job.reply.refused_max = refusal_attempts(c->job.store->refusals, c->job.op, renewed);
+}
+
 int call_status(struct call *c, const struct status_words *w)
 {
     const struct rule *rule = rule_of(w->status);
@@ -67,6 +80,8 @@ int call_status(struct call *c, const struct status_words *w)
     int64_t skew = timing_skew_ns(call_answer_header(c, "date"));
     if (is_skew(w, skew))
         return timing_skewed(skew, "the store's", &c->err);
+    if (w->status == 401 || w->status == 403)
+        call_refused(c, w->status == 401);
     if (w->status == 403)
         return denied(c, w);
     struct str message = w->message.len ? w->message : str_of(rule->words);

@@ -3,6 +3,7 @@
 #include "backend.h"
 #include "hedge.h"
 #include "race.h"
+#include "refusal.h"
 #include "telemetry.h"
 #include "util/clock.h"
 #include <assert.h>
@@ -43,6 +44,7 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     s->retry = with_defaults(o->retry);
     s->telemetry = telemetry_new(s->backend->scheme);
     s->hedge = xcalloc(1, sizeof *s->hedge);
+    s->refusals = xcalloc(1, sizeof *s->refusals);
     r = s->backend->open(s, o, &uri, err);
     if (r < 0)
         return r;
@@ -57,6 +59,7 @@ void store_free(struct store *s)
     s->backend->close(s);
     telemetry_free(s->telemetry);
     free(s->hedge);
+    free(s->refusals);
     free(s->bucket);
     free(s->prefix);
     free(s->ca_file);
@@ -336,8 +339,12 @@ void store_resume(struct store_job *j)
 bool store_retry_delay(const struct store *s, const struct store_reply *r, unsigned attempts, uint64_t elapsed_ns,
                        uint64_t *ret_delay_ns)
 {
-    if (r->code >= 0 || !r->may_retry || attempts >= s->retry.attempts_max)
+    if (r->code >= 0 || !(r->may_retry || r->refused_max) || attempts >= s->retry.attempts_max)
         return false;
+    if (r->refused_max && attempts >= r->refused_max) {
+        refusal_lasted(s->refusals);
+        return false;
+    }
     uint64_t delay =
         max_u64(clock_backoff_ns(attempts, s->retry.backoff_base_ns, s->retry.backoff_cap_ns), r->retry_after_ns);
     if (elapsed_ns + delay > s->retry.elapsed_max_ns)

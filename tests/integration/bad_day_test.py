@@ -85,6 +85,8 @@ OUTLIVED = [
     ("500, 502", ["op=get,nth=1,times=2,do=status:500", "op=get,after=5,times=2,do=status:502", "op=list,nth=1,do=status:500"]),
     ("503 with and without Retry-After", ["op=get,every=4,times=3,do=status:503", "op=get,every=5,times=2,do=status:503:1"]),
     ("429 storms", ["op=get,every=2,times=12,do=status:429", "op=list,nth=1,do=status:429"]),
+    ("403 that heals", [f"op=get,key={ONE},nth=1,do=status:403", f"op=get,key={LARGE},after=1,times=3,do=status:403",
+                        "op=get,after=6,times=1,do=status:401"]),
     ("missing checksum header", ["op=any,do=no-checksum"]),
     ("corrupt bytes with a right length", [f"op=get,key={ONE},nth=1,do=corrupt:5", f"op=get,key={LARGE},nth=2,do=corrupt:4096"]),
     ("a megabyte of garbage instead of a body", [f"op=get,key={ONE},nth=1,do=garbage:1000000"]),
@@ -100,7 +102,6 @@ def test_it_is_outlived(server, tmp_path, rules):
 ONE_FAILS, LARGE_FAILS = r"small/object-000000004", r"large/object-000000000"
 # The row, its rule, exit codes, what the sentence says.
 NAMED = [
-    ("403 that heals", f"op=get,key={ONE},nth=1,do=status:403", {SOME_FAILED, 4}, ONE_FAILS),
     ("wrong Content-Length, each time", f"op=get,key={ONE},do=wrong-length:3", {MISMATCH}, ONE_FAILS + ".*CIS1601"),
     ("403 that stays", f"op=get,key={ONE},do=status:403", {SOME_FAILED, 4}, ONE_FAILS),
     ("404 of a listed object", f"op=get,key={ONE},do=status:404", {SOME_FAILED}, ONE_FAILS),
@@ -132,6 +133,35 @@ def test_it_ends_in_a_sentence_and_all_else_is_there(server, tmp_path, rule, cod
         assert len(tree(tmp_path / "out")) == len(server.truth) - 1
     server.no_faults()
     ends_right(server, hydrate(server, tmp_path / "out"), tmp_path / "out")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refusal_from_the_start_is_told_at_once(server, tmp_path, status):
+    server.fault(f"op=get,do=status:{status}")
+    server.forget_stats()
+    began = time.monotonic()
+    run = hydrate(server, tmp_path / "out")
+    ends_in_a_sentence(server, run, tmp_path / "out", {SOME_FAILED, 4}, ONE_FAILS, f"CIS{1000 + status}")
+    assert time.monotonic() - began < 5
+    assert server.stats()["get"] <= 2 * (SMALL + 3)  # the large one has three parts
+
+
+def test_a_refusal_in_the_midst_of_a_listing_heals(tmp_path):
+    with BucketServer("--objects", "data/:3500:10") as many:
+        many.fault("op=list,after=1,times=2,do=status:403")
+        run = hydrate(many, tmp_path / "out")
+        assert run.returncode == DONE and len(tree(tmp_path / "out")) == 3500, run.stderr
+
+
+def test_a_refusal_that_lasts_costs_few_requests_whatever_its_number(tmp_path):
+    with BucketServer("--objects", "data/:400:100") as many:
+        many.fault("op=get,after=100,do=status:403")
+        run = hydrate(many, tmp_path / "out", "--concurrency", "16")
+        assert run.returncode in {SOME_FAILED, 4} and "CIS1403" in run.stderr, run.stderr
+        assert len(tree(tmp_path / "out")) == 100
+        assert many.stats()["get"] < 400 + 80 * 6
+        many.no_faults()
+        assert hydrate(many, tmp_path / "out").returncode == DONE and len(tree(tmp_path / "out")) == 400
 
 
 # ---- listings --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "refusal.h"
+
+/* Five waits that double from a quarter of a second: 4 s on the average, after a session's renewal and for most of the
+ * grants that are late. Objects that are nobody's to read, among others that are, would pay for it each: after so many
+ * that were refused to the end, the store is believed. */
+enum { ATTEMPTS_MAX = 6, LASTING_MAX = 32 };
+
+void refusal_served(struct refusals *r, enum job_op op)
+{
+    uint32_t bit = UINT32_C(1) << op;
+    if (!(atomic_load_explicit(&r->served, memory_order_relaxed) & bit))
+        atomic_fetch_or_explicit(&r->served, bit, memory_order_relaxed);
+}
+
+void refusal_lasted(struct refusals *r)
+{
+    atomic_fetch_add_explicit(&r->lasting, 1, memory_order_relaxed);
+}
+
+unsigned refusal_attempts(const struct refusals *r, enum job_op op, bool renewed)
+{
+    bool is_served = atomic_load_explicit(&r->served, memory_order_relaxed) & (UINT32_C(1) << op);
+    if (atomic_load_explicit(&r->lasting, memory_order_relaxed) >= LASTING_MAX)
+        return renewed ? 2 : 1;
+    if (is_served)
+        return ATTEMPTS_MAX;
+    /* The first of many at once may be refused before another is served. A listing begins alone. */
+    return renewed || op != JOB_LIST ? 2 : 1;
+}
