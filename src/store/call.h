@@ -86,6 +86,7 @@ struct status_words {
     const char *right; /* the permission that was missing, if it was one: "s3:GetObject" */
 };
 int call_status(struct call *c, const struct status_words *w);
+bool call_is_redirect(int status);
 
 /* We were refused: it may heal. `renew`: because of who we are, so that the next attempt is somebody else's. */
 void call_refused(struct call *c, bool renew);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3.h"
 #include "endpoint.h"
+#include "redirect.h"
 #include "util/clock.h"
 #include "util/hash.h"
 #include <stdio.h>
@@ -14,14 +15,22 @@ static bool wants_path_style(const struct store *s, const struct store_options *
            (e->tls && str_find(bucket, '.') >= 0); /* a wildcard certificate covers one label */
 }
 
+enum { AWS_ENDPOINT_MAX = 128 };
+
+/* What was named, or AWS's own of the region. buf of AWS_ENDPOINT_MAX, which the result may borrow. */
+static int current_endpoint(const struct s3 *s3, char *buf, struct endpoint *ret, struct err *err)
+{
+    bool china = strncmp(s3->region, "cn-", 3) == 0;
+    snprintf(buf, AWS_ENDPOINT_MAX, "https://s3.%s.amazonaws.com%s", s3->region, china ? ".cn" : "");
+    return endpoint_parse(str_of(s3->endpoint ? s3->endpoint : buf), ret, err);
+}
+
 /* The part of every URL before the key: "https://host/bucket" or "https://bucket.host". */
 static char *base_url(const struct store *s, const struct s3 *s3, struct err *err)
 {
     struct endpoint e;
-    char aws[128];
-    bool china = strncmp(s3->region, "cn-", 3) == 0;
-    snprintf(aws, sizeof aws, "https://s3.%s.amazonaws.com%s", s3->region, china ? ".cn" : "");
-    if (endpoint_parse(str_of(s3->endpoint ? s3->endpoint : aws), &e, err) < 0)
+    char aws[AWS_ENDPOINT_MAX];
+    if (current_endpoint(s3, aws, &e, err) < 0)
         return NULL;
     auto_sbuf b;
     sbuf_init(&b, 4096);
@@ -74,6 +83,7 @@ static int s3_open(struct store *s, const struct store_options *o, const struct 
     if (r < 0)
         return r;
     s3->endpoint = endpoint ? str_dup(str_of(endpoint)) : NULL;
+    s3->is_named = endpoint != NULL;
     s3->tls = e.tls;
     s3->path_style = wants_path_style(s, o, &e);
     s3->requester_pays = o->billing != NULL;
@@ -218,25 +228,50 @@ int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err)
     return 0;
 }
 
-/* Another region answers 301, or 400 with the right one in its document. */
+/* Another region answers 301, 307 while the bucket is new, or 400 with the right one in its document. */
 static struct str told_region(const struct call *c, int status, const struct xml_answer *a)
 {
     struct str region = call_answer_header(c, "x-amz-bucket-region");
-    if (status != 301 && !str_eq(a->code, STR("AuthorizationHeaderMalformed")) &&
+    if (status != 301 && status != 307 && !str_eq(a->code, STR("AuthorizationHeaderMalformed")) &&
         !str_eq(a->code, STR("IllegalLocationConstraintException")))
         return STR_NULL;
     return region.len ? region : a->region;
 }
 
-static bool move_to(struct call *c, struct str region)
+/* What the answer says of where the bucket is, as far as we go there. */
+static void told_place(const struct call *c, int status, const struct xml_answer *a, struct redirect *ret)
+{
+    struct s3 *s3 = c->job.store->self;
+    struct str region = told_region(c, status, a), location = call_answer_header(c, "location");
+    char aws[AWS_ENDPOINT_MAX];
+    struct endpoint from;
+    struct err ignored;
+    pthread_mutex_lock(&s3->lock);
+    bool leads = call_is_redirect(status) && current_endpoint(s3, aws, &from, &ignored) == 0 &&
+                 redirect_read(location, &from, str_of(s3->region), str_of(c->job.store->bucket), ret);
+    pthread_mutex_unlock(&s3->lock);
+    if (!leads)
+        *ret = (struct redirect){0};
+    if (region.len > 0 && region.len < sizeof ret->region)
+        snprintf(ret->region, sizeof ret->region, "%.*s", STR_FMT(region));
+}
+
+/* All that is asked from now on is asked there. A job is sent elsewhere once: two that point at each other end in what
+ * the second one said. */
+static bool move_to(struct call *c, const struct redirect *to)
 {
     struct s3 *s3 = c->job.store->self;
     struct err ignored;
-    if (region.len == 0 || region.len >= sizeof s3->region || s3_of(c)->moved ||
-        str_eq(region, str_of(s3_of(c)->region)))
+    bool is_other = to->region[0] && strcmp(to->region, s3_of(c)->region) != 0;
+    if (s3_of(c)->moved || !(is_other || (to->endpoint[0] && s3->is_named)))
         return false;
     pthread_mutex_lock(&s3->lock);
-    snprintf(s3->region, sizeof s3->region, "%.*s", STR_FMT(region));
+    if (to->region[0])
+        snprintf(s3->region, sizeof s3->region, "%s", to->region);
+    if (to->endpoint[0] && s3->is_named) {
+        free(s3->endpoint);
+        s3->endpoint = str_dup(str_of(to->endpoint));
+    }
     char *base = base_url(c->job.store, s3, &ignored);
     if (base) {
         free(s3->base);
@@ -291,15 +326,16 @@ void s3_refused(struct call *c, int status)
     struct err ignored;
     if (c->got.len && s3_parse(c, &a, &ignored) < 0)
         a = &nothing;
-    struct str region = told_region(c, status, a);
-    if (move_to(c, region)) {
+    struct redirect place;
+    told_place(c, status, a, &place);
+    if (move_to(c, &place)) {
         call_go(c, c->steps);
         return;
     }
     struct status_words w = {.status = status, .code = a->code, .message = a->message, .right = s3_of(c)->right};
     int code = refine(c, call_status(c, &w), &w);
-    if (region.len) {
-        err_set(&c->err, ERR_INVALID, "%d: the bucket is in region '%.*s', not '%s'", status, STR_FMT(region),
+    if (place.region[0] && strcmp(place.region, s3_of(c)->region) != 0) {
+        err_set(&c->err, ERR_INVALID, "%d: the bucket is in region '%s', not '%s'", status, place.region,
                 s3_of(c)->region);
         code = err_advise(&c->err, 1301, "give that region");
     }

@@ -7,13 +7,14 @@
 #include "xml.h"
 
 struct s3 {
-    char *endpoint; /* owned; NULL: AWS */
+    bool is_named; /* its endpoint was; else it is AWS's */
     bool path_style;
     bool tls;
     bool requester_pays;
     struct creds *creds;
     struct sigv4_cache cache;
     pthread_mutex_t lock; /* guards what follows: a bucket may turn out to live in another region */
+    char *endpoint;       /* owned; NULL: AWS's, of the region */
     char region[64];
     char *base; /* owned: every URL up to the key */
 };

@@ -71,6 +71,21 @@ void call_refused(struct call *c, bool renew)
     c->job.reply.refused_max = refusal_attempts(c->job.store->refusals, c->job.op, renewed);
 }
 
+bool call_is_redirect(int status)
+{
+    return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+/* A redirect that was not followed. What it points to may carry somebody's signature behind the '?'. */
+static int elsewhere(struct call *c, const struct rule *rule, int status, struct str to)
+{
+    to = str_sub(to, 0, min_u64((size_t)str_find(to, '?'), 200));
+    err_set(&c->err, rule->code, "%d: it points to '%.*s', and what is signed for this store goes nowhere else", status,
+            STR_FMT(to));
+    return err_advise(&c->err, 1301,
+                      "if the bucket is there, give that as the endpoint; if not, look for a proxy between");
+}
+
 int call_status(struct call *c, const struct status_words *w)
 {
     const struct rule *rule = rule_of(w->status);
@@ -80,6 +95,9 @@ int call_status(struct call *c, const struct status_words *w)
     int64_t skew = timing_skew_ns(call_answer_header(c, "date"));
     if (is_skew(w, skew))
         return timing_skewed(skew, "the store's", &c->err);
+    struct str location = call_answer_header(c, "location");
+    if (call_is_redirect(w->status) && location.len)
+        return elsewhere(c, rule, w->status, location);
     if (w->status == 401 || w->status == 403)
         call_refused(c, w->status == 401);
     if (w->status == 403)

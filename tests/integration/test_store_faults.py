@@ -132,6 +132,69 @@ def test_a_bucket_in_another_region_is_followed_there(two_regions):
     assert "/us-east-1/" in seen[0]["authorization"] and "/eu-west-3/" in seen[1]["authorization"]
 
 
+@pytest.fixture
+def sent_on():
+    """Whoever is not asked as s3.eu-west-3.store.localhost points there, or where `location` says."""
+    seen, place = [], {"location": None, "status": 307}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            length = int(self.headers.get("content-length", 0))
+            seen.append({k.lower(): v for k, v in self.headers.items()} | {"path": self.path, "body": self.rfile.read(length)})
+            right = self.headers["host"].startswith("s3.eu-west-3.store.localhost:")
+            body = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>" if right else b"elsewhere"
+            self.send_response(200 if right else place["status"])
+            if not right:
+                port = self.server.server_address[1]
+                self.send_header("location", place["location"] or f"http://s3.eu-west-3.store.localhost:{port}{self.path}")
+            self.send_header("content-length", str(len(body)))
+            self.send_header("etag", '"e"')
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_PUT = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://s3.store.localhost:{server.server_address[1]}", seen, place
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_to_another_host_of_the_provider_is_followed_with_a_signature_for_it(sent_on, status):
+    url, seen, place = sent_on
+    place["status"] = status
+    answer = run_tool("--endpoint", url, "--path-style", "s3://bucket/", "list", env=clean_environment(**KEYS))
+    assert answer.code == "OK" and answer.requests == 2, answer
+    assert "/eu-west-3/" in seen[1]["authorization"] and seen[0]["authorization"] != seen[1]["authorization"]
+    assert seen[0]["path"] == seen[1]["path"]
+
+
+@pytest.mark.parametrize("location", ["http://127.0.0.1:{port}/", "http://evil.example/bucket/?X-Amz-Signature=secret",
+                                      "https://s3.eu-west-3.store.localhost/", "http://s3.eu-west-3.store.localhost:1/"])
+def test_a_redirect_to_anybody_else_is_told_and_not_followed(sent_on, two_regions, location):
+    url, seen, place = sent_on
+    other, seen_there = two_regions
+    place["location"] = location.format(port=other.rsplit(":", 1)[1])
+    answer = run_tool("--endpoint", url, "--path-style", "--retries", "2", "s3://bucket/", "list", env=clean_environment(**KEYS))
+    assert answer.code == "AGAIN" and answer.id == 1301, answer
+    assert place["location"].split("?")[0] in answer.text and "secret" not in repr(answer)
+    assert len(seen) == 2 and not seen_there
+
+
+def test_redirects_that_lead_in_a_circle_end(sent_on):
+    url, seen, place = sent_on
+    place["location"] = url.replace("s3.store", "s3.us-west-9.store") + "/bucket/"
+    answer = run_tool("--endpoint", url, "--path-style", "--retries", "3", "s3://bucket/", "list", env=clean_environment(**KEYS))
+    assert answer.code == "AGAIN" and answer.id == 1301 and len(seen) <= 4, answer
+
+
 def test_the_one_who_asks_says_that_he_pays(two_regions):
     url, seen = two_regions
     answer = run_tool("--endpoint", url, "--billing", "requester", "s3://bucket/", "list",
