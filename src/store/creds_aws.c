@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AWS: environment, web identity, profile, container, instance metadata, in the order of the vendor's SDKs; a profile
  * that was asked for by name comes first. */
+#include "answer.h"
 #include "creds.h"
 #include "creds_private.h"
 #include "endpoint.h"
@@ -9,8 +10,6 @@
 #include "sigv4.h"
 #include "util/clock.h"
 #include "util/file.h"
-#include "util/json.h"
-#include "xml.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -130,62 +129,17 @@ static void refuse(struct aws_source *s, const struct err *why)
     creds_fetched(s->creds, NULL, &err);
 }
 
-static void refuse_status(struct aws_source *s, int status)
-{
-    struct err err;
-    enum err_code code = status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED;
-    err_set(&err, code, "it answered %d", status);
-    refuse(s, &err);
-}
-
-static void accept_keys(struct aws_source *s, struct str id, struct str secret, struct str token, struct str expiration)
-{
-    struct err err;
-    int64_t expires_ns = 0;
-    int r = 0;
-    if (id.len == 0 || secret.len == 0)
-        r = err_set(&err, ERR_CORRUPT, "its answer holds no key");
-    else if (expiration.len)
-        r = time_parse(expiration, &expires_ns, &err);
-    if (r < 0) {
-        refuse(s, &err);
-        return;
-    }
-    struct identity *i = identity_new();
-    i->access_key_id = str_dup(id);
-    i->secret = str_dup(secret);
-    i->session_token = token.len ? str_dup(token) : NULL;
-    i->expires_ns = expires_ns;
-    creds_fetched(s->creds, i, NULL);
-}
-
 static void keys_came(void *ctx, int status, struct str body, const struct err *err)
 {
     struct aws_source *s = ctx;
-    struct str id = STR_NULL, secret = STR_NULL, token = STR_NULL, expiration = STR_NULL;
+    struct identity *i;
     struct err why;
-    auto_json j = NULL;
-    if (err) {
+    if (err)
         refuse(s, err);
-        return;
-    }
-    if (status != 200) {
-        refuse_status(s, status);
-        return;
-    }
-    int r = json_parse(body, "the credentials", &j, &why);
-    if (r == 0)
-        r = json_opt_str(j, "AccessKeyId", &id, &why);
-    if (r == 0)
-        r = json_opt_str(j, "SecretAccessKey", &secret, &why);
-    if (r == 0)
-        r = json_opt_str(j, "Token", &token, &why);
-    if (r == 0)
-        r = json_opt_str(j, "Expiration", &expiration, &why);
-    if (r < 0)
+    else if (answer_keys(status, body, &i, &why) < 0)
         refuse(s, &why);
     else
-        accept_keys(s, id, secret, token, expiration);
+        creds_fetched(s->creds, i, NULL);
 }
 
 /* A token file is written anew while we run: it is read for each exchange. */
@@ -207,27 +161,14 @@ static bool read_token(struct aws_source *s, char **ret)
 static void sts_answered(void *ctx, int status, struct str body, const struct err *err)
 {
     struct aws_source *s = ctx;
+    struct identity *i;
     struct err why;
-    struct page page;
-    if (err) {
+    if (err)
         refuse(s, err);
-        return;
-    }
-    page_init(&page);
-    auto_xml x = xml_new(&page);
-    int r = xml_feed(x, body.ptr, body.len, &why);
-    if (r == 0)
-        r = xml_end(x, &why);
-    const struct xml_answer *a = xml_answer(x);
-    if (r < 0)
+    else if (answer_role(status, body, &i, &why) < 0)
         refuse(s, &why);
-    else if (status != 200) {
-        err_set(&why, status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED, "%d %.*s: %.*s", status,
-                STR_FMT(a->code), STR_FMT(str_sub(a->message, 0, 160)));
-        refuse(s, &why);
-    } else
-        accept_keys(s, a->access_key_id, a->secret, a->session_token, a->expiration);
-    page_done(&page);
+    else
+        creds_fetched(s->creds, i, NULL);
 }
 
 static void fetch_web_identity(struct creds *c, struct worker *w)
@@ -330,10 +271,12 @@ static void role_came(void *ctx, int status, struct str body, const struct err *
 static void session_came(void *ctx, int status, struct str body, const struct err *err)
 {
     struct aws_source *s = ctx;
+    struct err why;
     if (err) {
         refuse(s, err);
     } else if (status != 200) {
-        refuse_status(s, status);
+        err_set(&why, status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED, "it answered %d", status);
+        refuse(s, &why);
     } else {
         snprintf(s->session, sizeof s->session, "%.*s", STR_FMT(str_trim(body)));
         ask_metadata(s, "", role_came);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The broker in the cluster's controller gives our credentials: we are a Job or a node, with a token that says so. */
+#include "answer.h"
 #include "creds_private.h"
 #include "exchange.h"
-#include "util/clock.h"
 #include "util/file.h"
 #include "util/json.h"
 #include <fcntl.h>
@@ -56,106 +56,17 @@ static void refuse(struct broker_source *s, const struct err *why)
     creds_fetched(s->creds, NULL, &err);
 }
 
-/* ---- the answer -------------------------------------------------------------------------------------------------- */
-
-static enum err_code code_of(struct str name, int status)
-{
-    for (int c = ERR_NOT_FOUND; c <= ERR_INTERNAL; c++)
-        if (str_eq(name, str_of(err_code_name((enum err_code)c))))
-            return (enum err_code)c;
-    return status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED;
-}
-
-/* {"error": {"id": "CIS1904", "code": "DENIED", "message": "...", "advice": "..."}}: told on in its own words. */
-static void refuse_answer(struct broker_source *s, int status, const json *j)
-{
-    struct err err, ignored;
-    struct str id = STR_NULL, code = STR_NULL, message = STR_NULL, advice = STR_NULL;
-    uint64_t number = 0;
-    if (!j || json_opt_str(j, "error.message", &message, &ignored) < 0 || message.len == 0) {
-        err_set(&err, code_of(STR_NULL, status), "it answered %d", status);
-        refuse(s, &err);
-        return;
-    }
-    if (json_opt_str(j, "error.id", &id, &ignored) < 0 || json_opt_str(j, "error.code", &code, &ignored) < 0 ||
-        json_opt_str(j, "error.advice", &advice, &ignored) < 0)
-        advice = STR_NULL;
-    err_set(&err, code_of(code, status), "%.*s", STR_FMT(message));
-    if (str_starts(id, STR("CIS")) && str_to_u64(str_sub(id, 3, id.len - 3), &number, &ignored) == 0 && number < 10000)
-        err_advise(&err, (unsigned)number, "%.*s", STR_FMT(advice));
-    refuse(s, &err);
-}
-
-static int read_key(const json *j, struct identity *i, struct err *err)
-{
-    struct str id, secret, session = STR_NULL;
-    int r = json_get_str(j, "accessKeyID", &id, err);
-    if (r == 0)
-        r = json_get_str(j, "secretAccessKey", &secret, err);
-    if (r == 0)
-        r = json_opt_str(j, "sessionToken", &session, err);
-    if (r < 0)
-        return r;
-    i->access_key_id = str_dup(id);
-    i->secret = str_dup(secret);
-    i->session_token = session.len ? str_dup(session) : NULL;
-    return 0;
-}
-
-static int read_token(const json *j, struct identity *i, struct err *err)
-{
-    struct str token;
-    int r = json_get_str(j, "accessToken", &token, err);
-    if (r < 0)
-        return r;
-    struct sbuf b;
-    sbuf_init(&b, FILE_MAX);
-    sbuf_adds(&b, "Bearer ");
-    sbuf_add(&b, token);
-    return sbuf_take(&b, &i->bearer, err);
-}
-
-static int read_identity(const struct broker_source *s, const json *j, struct identity *i, struct err *err)
-{
-    struct str scheme, until;
-    int r = json_get_str(j, "scheme", &scheme, err);
-    if (r == 0)
-        r = json_get_str(j, "expiresAt", &until, err);
-    if (r == 0)
-        r = time_parse(until, &i->expires_ns, err);
-    if (r < 0)
-        return r;
-    if (str_eq(scheme, STR("anonymous"))) {
-        i->anonymous = true;
-        return 0;
-    }
-    if (!str_eq(scheme, str_of(s->scheme)))
-        return err_set(err, ERR_CORRUPT, "its credential is for %.*s://, and %s:// was wanted",
-                       STR_FMT(str_sub(scheme, 0, 16)), s->scheme);
-    return str_eq(scheme, STR("s3")) ? read_key(j, i, err) : read_token(j, i, err);
-}
-
 static void answered(void *ctx, int status, struct str body, const struct err *err)
 {
     struct broker_source *s = ctx;
+    struct identity *i = NULL;
     struct err why;
-    auto_json j = NULL;
-    if (err) {
+    if (err)
         refuse(s, err);
-        return;
-    }
-    int r = json_parse(body, "its answer", &j, &why);
-    if (status != 200) {
-        refuse_answer(s, status, r == 0 ? j : NULL);
-        return;
-    }
-    auto_identity i = identity_new();
-    if (r == 0)
-        r = read_identity(s, j, i, &why);
-    if (r < 0)
+    else if (answer_broker(status, body, str_of(s->scheme), &i, &why) < 0)
         refuse(s, &why);
     else
-        creds_fetched(s->creds, take(&i), NULL);
+        creds_fetched(s->creds, i, NULL);
 }
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Google: a token file, the file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's well-known file, the metadata
  * server, in this order. A file is a service account's key, a person's refresh token, or a federation by STS. */
+#include "answer.h"
 #include "creds.h"
 #include "creds_private.h"
 #include "endpoint.h"
@@ -61,100 +62,23 @@ static void refuse(struct gcp_source *s, const struct err *why)
     creds_fetched(s->creds, NULL, &err);
 }
 
-static struct identity *bearer(struct str token, uint64_t seconds)
-{
-    struct identity *i = identity_new();
-    auto_sbuf b;
-    struct err ignored;
-    sbuf_init(&b, FORM_MAX);
-    sbuf_adds(&b, "Bearer ");
-    sbuf_add(&b, token);
-    if (sbuf_take(&b, &i->bearer, &ignored) < 0)
-        i->bearer = str_dup(STR("Bearer"));
-    i->expires_ns = seconds ? i->born_ns + (int64_t)seconds * (int64_t)NS_PER_SECOND : 0;
-    return i;
-}
-
-/* ---- the answer of a token server -------------------------------------------------------------------------------- */
-
-/* {"error": "invalid_grant", "error_description": "..."}; nothing that was sent is repeated. */
-static void refuse_answer(struct gcp_source *s, int status, struct str body)
-{
-    struct err err, ignored;
-    auto_json j = NULL;
-    struct str code = STR_NULL, words = STR_NULL;
-    enum err_code as = status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED;
-    if (json_parse(body, "the answer", &j, &ignored) == 0) {
-        if (json_opt_str(j, "error", &code, &ignored) < 0)
-            code = STR_NULL;
-        if (json_opt_str(j, "error_description", &words, &ignored) < 0)
-            words = STR_NULL;
-    }
-    err_set(&err, as, "%d %.*s: %.*s", status, STR_FMT(str_sub(code, 0, 64)), STR_FMT(str_sub(words, 0, 160)));
-    if (str_find(words, 'i') >= 0 && (memmem(words.ptr, words.len, "iat", 3) || memmem(words.ptr, words.len, "exp", 3)))
-        err_advise(&err, 1901, "check this machine's clock: the assertion's times were not accepted");
-    refuse(s, &err);
-}
-
-/* {"error": {"code": 403, "message": "...", "status": "PERMISSION_DENIED"}} */
-static void refuse_impersonation(struct gcp_source *s, int status, struct str body)
-{
-    struct err err, ignored;
-    auto_json j = NULL;
-    struct str code = STR_NULL, words = STR_NULL;
-    enum err_code as = status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED;
-    if (json_parse(body, "the answer", &j, &ignored) == 0) {
-        if (json_opt_str(j, "error.status", &code, &ignored) < 0)
-            code = STR_NULL;
-        if (json_opt_str(j, "error.message", &words, &ignored) < 0)
-            words = STR_NULL;
-    }
-    err_set(&err, as, "%d %.*s: %.*s", status, STR_FMT(str_sub(code, 0, 64)), STR_FMT(str_sub(words, 0, 160)));
-    err_wrap(&err, "impersonating the service account");
-    if (as == ERR_DENIED)
-        err_advise(&err, 1702,
-                   "grant roles/iam.workloadIdentityUser on the Google service account to the Kubernetes one");
-    refuse(s, &err);
-}
-
 /* ---- a service account's token for the one in hand --------------------------------------------------------------- */
 
 static void impersonated(void *ctx, int status, struct str body, const struct err *err)
 {
     struct gcp_source *s = ctx;
+    struct identity *i;
     struct err why;
-    struct str token, until;
-    int64_t expires_ns;
-    auto_json j = NULL;
-    if (err) {
+    if (err)
         refuse(s, err);
-        return;
-    }
-    if (status != 200) {
-        refuse_impersonation(s, status, body);
-        return;
-    }
-    int r = json_parse(body, "the token", &j, &why);
-    if (r == 0)
-        r = json_get_str(j, "accessToken", &token, &why);
-    if (r == 0)
-        r = json_get_str(j, "expireTime", &until, &why);
-    if (r == 0)
-        r = time_parse(until, &expires_ns, &why);
-    if (r == 0 && token.len == 0)
-        r = err_set(&why, ERR_CORRUPT, "its answer holds no token");
-    if (r < 0) {
+    else if (answer_impersonated(status, body, &i, &why) < 0)
         refuse(s, &why);
-        return;
-    }
-    struct identity *i = bearer(token, 0);
-    i->expires_ns = expires_ns;
-    creds_fetched(s->creds, i, NULL);
+    else
+        creds_fetched(s->creds, i, NULL);
 }
 
-static void impersonate(struct gcp_source *s, struct str token)
+static void impersonate(struct gcp_source *s, const struct identity *federated)
 {
-    auto_identity federated = bearer(token, 0);
     const struct web_header headers[] = {{"content-type", STR("application/json")},
                                          {"accept", STR("application/json")},
                                          {"authorization", str_of(federated->bearer)}};
@@ -172,33 +96,16 @@ static void impersonate(struct gcp_source *s, struct str token)
 static void token_came(void *ctx, int status, struct str body, const struct err *err)
 {
     struct gcp_source *s = ctx;
+    auto_identity i = NULL;
     struct err why;
-    struct str token = STR_NULL, type = STR("Bearer");
-    uint64_t seconds = 0;
-    auto_json j = NULL;
-    if (err) {
+    if (err)
         refuse(s, err);
-        return;
-    }
-    if (status != 200) {
-        refuse_answer(s, status, body);
-        return;
-    }
-    int r = json_parse(body, "the token", &j, &why);
-    if (r == 0)
-        r = json_get_str(j, "access_token", &token, &why);
-    if (r == 0)
-        r = json_opt_u64(j, "expires_in", &seconds, &why);
-    if (r == 0)
-        r = json_opt_str(j, "token_type", &type, &why);
-    if (r == 0 && (token.len == 0 || !str_eq_nocase(type, STR("Bearer"))))
-        r = err_set(&why, ERR_CORRUPT, "its answer holds no bearer token");
-    if (r < 0)
+    else if (answer_token(status, body, &i, &why) < 0)
         refuse(s, &why);
     else if (s->impersonate_url)
-        impersonate(s, token);
+        impersonate(s, i);
     else
-        creds_fetched(s->creds, bearer(token, seconds ? seconds : ASSERTION_SECONDS), NULL);
+        creds_fetched(s->creds, take(&i), NULL);
 }
 
 static void post(struct gcp_source *s, struct worker *w, const char *type, struct str body)
@@ -373,7 +280,7 @@ static void fetch_file(struct creds *c, struct worker *w)
         refuse(s, &err);
         return;
     }
-    creds_fetched(c, bearer(token, 60), NULL);
+    creds_fetched(c, identity_bearer(token, 60), NULL);
 }
 
 /* ---- the chain --------------------------------------------------------------------------------------------------- */
