@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What /sys tells of a disk: the fields between NULs, whatever firmware writes into them. A disk has the name of its
+ * folder and texts that end; and of what is planned, each member is one that was wanted. */
+#include "folder.h"
+#include "fuzz.h"
+#include "volume/disks.h"
+#include <sys/stat.h>
+
+static const char *const files[] = {"size", "ro", "device/model", "device/serial"};
+
+static int folder(int at, const char *path)
+{
+    int r = mkdirat(at, path, 0700);
+    assert(r == 0 || errno == EEXIST);
+    return at;
+}
+
+static void put(int at, const char *name, struct str text)
+{
+    struct err err = {0};
+    int fd = openat(at, name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int r = file_write_all(fd, name, text.ptr, text.len, &err);
+    close(fd);
+    assert(r == 0);
+}
+
+static void check_plan(const struct disk_info *disks, size_t count)
+{
+    static const char *const models[] = {"*nvme*", "?"};
+    const char *wipe[] = {disks[0].serial};
+    const struct disks_wish w = {.pool = "p", .models = models, .model_count = 2, .wipe = wipe, .wipe_count = 1};
+    struct disks_plan plan;
+    struct err err = {0};
+    int r = disks_plan(&w, disks, count, &plan, &err);
+    if (r < 0) {
+        assert(err.id >= 2040 && err.id <= 2042);
+        return;
+    }
+    for (size_t i = 0; i < plan.count; i++)
+        assert(disks_wants(&w, plan.members[i]));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    static struct disk_info disks[DISKS_MAX];
+    struct str rest = fuzz_str(bytes, len), field;
+    struct err err = {0};
+    size_t count = 0;
+    int at = folder(folder(folder(fuzz_folder(), "block"), "block/nvme0n1"), "block/nvme0n1/device");
+    for (size_t i = 0; i < countof(files); i++) {
+        char path[64];
+        snprintf(path, sizeof path, "block/nvme0n1/%s", files[i]);
+        put(at, path, str_split(&rest, '\0', &field) ? field : STR_NULL);
+    }
+    int r = disks_scan(fuzz_folder_name, disks, &count, &err);
+    assert(r == 0 && count == 1 && strcmp(disks[0].name, "nvme0n1") == 0);
+    assert(memchr(disks[0].model, '\0', DISK_TEXT_MAX) && memchr(disks[0].serial, '\0', DISK_TEXT_MAX));
+    check_plan(disks, count);
+    return 0;
+}
