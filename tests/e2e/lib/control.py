@@ -64,8 +64,18 @@ class Control(Machine):
                    "--use-service-account-credentials", "--kube-api-qps", 200, "--kube-api-burst", 400,
                    "--root-ca-file", pki / "ca.crt", "--service-account-private-key-file", pki / "service-account.key",
                    "--cluster-cidr", POD_NET, "--node-monitor-period", "1s", "--node-monitor-grace-period", "16s")
-        self.start("kube-scheduler", "kube-scheduler", "--kubeconfig", pki / "kube-scheduler.kubeconfig",
-                   "--bind-address", "127.0.0.1", "--leader-elect=false", "--kube-api-qps", 200, "--kube-api-burst", 400)
+        self.start_scheduler()
+
+    def start_scheduler(self, bind_timeout_seconds=600):
+        """It waits so long for the volumes of a pod that it has given a node; then it takes the pod up anew."""
+        config, group = self.folder / "scheduler.json", "kubescheduler.config.k8s.io/v1"
+        args = {"apiVersion": group, "kind": "VolumeBindingArgs", "bindTimeoutSeconds": bind_timeout_seconds}
+        config.write_text(json.dumps({
+            "apiVersion": group, "kind": "KubeSchedulerConfiguration", "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(self.pki.folder / "kube-scheduler.kubeconfig"), "qps": 200, "burst": 400},
+            "profiles": [{"schedulerName": "default-scheduler",
+                          "pluginConfig": [{"name": "VolumeBinding", "args": args}]}]}))
+        self.start("kube-scheduler", "kube-scheduler", "--config", config, "--bind-address", "127.0.0.1")
 
 
 class ApiError(RuntimeError):
