@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gate.h"
 #include "progress.h"
+#include "siblings.h"
 #include "util/clock.h"
 #include <pthread.h>
 
@@ -10,10 +11,12 @@
 #define LOOK_FIRST_NS (20 * NS_PER_MS)
 #define LOOK_LAST_NS (500 * NS_PER_MS)
 
-/* Those who wait, so that a release can send them away: the kubelet takes the volume back only when its call ended. */
+enum calling_off { NOT_CALLED_OFF, IS_RELEASED, IS_UNPUBLISHED };
+
+/* Those who wait, so that they can be sent away: the kubelet takes the volume back only when its call ended. */
 struct waiter {
-    const char *id; /* borrowed */
-    bool is_called_off;
+    const char *id, *target; /* borrowed */
+    enum calling_off why;
     struct waiter *next;
 };
 
@@ -38,26 +41,55 @@ static void leave(const struct waiter *w)
     pthread_mutex_unlock(&lock);
 }
 
-static bool is_called_off(const struct waiter *w)
-{
-    pthread_mutex_lock(&lock);
-    bool called_off = w->is_called_off;
-    pthread_mutex_unlock(&lock);
-    return called_off;
-}
-
 void gate_call_off(const char *id)
 {
     pthread_mutex_lock(&lock);
     for (struct waiter *w = waiters; w; w = w->next)
-        w->is_called_off |= strcmp(w->id, id) == 0;
+        if (strcmp(w->id, id) == 0)
+            w->why = IS_RELEASED;
     pthread_mutex_unlock(&lock);
 }
 
-static int released(const struct volume *v, struct err *err)
+void gate_call_off_target(const char *target)
 {
-    err_set(err, ERR_BUSY, "volume '%s' is being released", v->spec->id);
-    return err_advise(err, 4030, "no pod gets it any more");
+    pthread_mutex_lock(&lock);
+    for (struct waiter *w = waiters; w; w = w->next)
+        if (strcmp(w->target, target) == 0)
+            w->why = IS_UNPUBLISHED;
+    pthread_mutex_unlock(&lock);
+}
+
+static int pod_has_gone(const struct volume *v, struct err *err)
+{
+    err_set(err, ERR_AGAIN, "volume '%s' is not ready, and the pod that waited for it is going", v->spec->id);
+    return err_advise(err, 3018, "nothing is mounted for it");
+}
+
+static int check_called_off(const struct waiter *w, const struct volume *v, struct err *err)
+{
+    pthread_mutex_lock(&lock);
+    enum calling_off why = w->why;
+    pthread_mutex_unlock(&lock);
+    switch (why) {
+    case NOT_CALLED_OFF:
+        break;
+    case IS_RELEASED:
+        err_set(err, ERR_BUSY, "volume '%s' is being released", v->spec->id);
+        return err_advise(err, 4030, "no pod gets it any more");
+    case IS_UNPUBLISHED:
+        return pod_has_gone(v, err);
+    }
+    return 0;
+}
+
+/* What it had beside this volume was there once, and was taken away. */
+static int check_pod(const struct waiter *w, bool *had_siblings, const struct volume *v, struct err *err)
+{
+    bool has_siblings = siblings_are_there(w->target);
+    if (*had_siblings && !has_siblings)
+        return pod_has_gone(v, err);
+    *had_siblings = has_siblings;
+    return 0;
 }
 
 static int not_yet(const struct volume *v, const char *progress, struct err *err)
@@ -89,12 +121,14 @@ static int wait_for_data(struct driver *d, struct rpc_call *call, const struct v
 {
     char text[HEALTH_TEXT_MAX];
     struct job_view job;
-    bool has_failed;
+    bool has_failed, had_siblings = false;
     uint64_t end_ns = end_of_wait(call), look_ns = LOOK_FIRST_NS;
     while (!data_is_whole(v, text, &has_failed)) {
-        if (is_called_off(w))
-            return released(v, err);
-        int r = driver_want_job(d, v, JOB_HYDRATE, false, &job, err);
+        int r = check_called_off(w, v, err);
+        if (r == 0)
+            r = check_pod(w, &had_siblings, v, err);
+        if (r == 0)
+            r = driver_want_job(d, v, JOB_HYDRATE, false, &job, err);
         if (r < 0)
             return r;
         if (has_failed && job.state == JOB_FAILED)
@@ -107,9 +141,9 @@ static int wait_for_data(struct driver *d, struct rpc_call *call, const struct v
     return 0;
 }
 
-int gate_wait(struct driver *d, struct rpc_call *call, const struct volume *v, struct err *err)
+int gate_wait(struct driver *d, struct rpc_call *call, const struct volume *v, const char *target, struct err *err)
 {
-    struct waiter w = {.id = v->spec->id};
+    struct waiter w = {.id = v->spec->id, .target = target};
     enter(&w);
     int r = wait_for_data(d, call, v, &w, err);
     leave(&w);

@@ -175,7 +175,7 @@ HANDLER(node_publish)
     if (r < 0 || done)
         return r;
     /* The claim is not held while we wait, so that the volume can be taken back meanwhile: hence the second look. */
-    r = gate_wait(d, call, v, err);
+    r = gate_wait(d, call, v, w.target, err);
     if (r == 0)
         r = claim_take(&d->claims, w.id, &claim, err);
     if (r == 0)
@@ -246,8 +246,10 @@ HANDLER(node_unpublish)
     auto_volume v = NULL;
     struct space *s;
     int r = need_field(q->target_path, "target_path", err);
-    if (r == 0)
+    if (r == 0) {
+        gate_call_off_target(q->target_path);
         r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
+    }
     if (r < 0 && driver_has_lost(d, r, err))
         return clear_target(q->target_path, err);
     if (r == 0)

@@ -3,6 +3,7 @@
 
 import json
 import random
+import time
 
 import pytest
 
@@ -130,6 +131,21 @@ def test_with_gate_the_claim_is_bound_at_once_and_the_pod_starts_with_the_data(c
     assert cluster.pod("user", team.name)["status"]["phase"] == "Pending"
     team.await_pod("user")
     assert team.logs("user") == f"{3 * MIB}\n"
+
+
+def test_with_gate_a_pod_that_is_deleted_alone_goes_at_once_and_the_next_finds_the_data(cluster, store, team, trickle):
+    bucket = store.bucket({"data": random.Random(1).randbytes(14 * MIB)})  # for 28 s
+    user = team.pod("user", "set", "wc -c </data/data; sleep 3600")
+    team.apply(team.source("set", f"s3://{bucket}/"), slow_claim(team, "set", "set", **{"cistern.io/hydration": "gate"}), user)
+    waits = "the kubelet's call waits for the data"
+    eventually(lambda: team.volume("set")["status"]["phase"] == "Hydrating" and any(
+        c["reason"] == "Staged" for c in team.volume("set")["status"]["conditions"]), waits, 60)
+    time.sleep(2)  # its token was mounted meanwhile
+    cluster.kubectl("delete", "pod/user", "-n", team.name, "--timeout=20s", timeout=30)
+    assert team.volume("set")["status"]["phase"] == "Hydrating", "it did not have to wait for that"
+    team.apply(user)
+    team.await_pod("user", seconds=180)
+    assert team.logs("user") == f"{14 * MIB}\n"
 
 
 def job_pod(cluster, volume_id):

@@ -143,6 +143,22 @@ def test_gate_a_pod_that_waits_is_sent_away_when_its_volume_is_released(agent, o
     orders.wait_phase("pvc-1", "Released")
 
 
+def test_gate_a_pod_that_waits_is_sent_away_when_it_is_unpublished_and_gets_nothing_later(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, hydration="gate")
+    agent.stage(volume_id)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        call = pool.submit(agent.client.fails, "NodePublishVolume", timeout=60, **agent.publish_fields(volume_id))
+        hold_true(lambda: not call.done(), 1)
+        agent.unpublish(volume_id)
+        code, text = call.result(10)
+    assert code == Code.UNAVAILABLE and "CIS3018" in text
+    assert job("hydrate", agent.folder_of(volume_id)).wait(30) == 0
+    assert not agent.target(volume_id).exists()
+    assert (agent.publish(volume_id) / "object-0").exists(), "the next pod finds the data"
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+
+
 # ---- release ---------------------------------------------------------------------------------------------------------
 
 def test_a_volume_is_released_when_nothing_is_mounted_any_more(agent, orders):
