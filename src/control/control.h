@@ -26,7 +26,6 @@ struct control_options {
     struct kube_informer *pools;    /* CisternPools */
     struct kube_informer *nodes;    /* Nodes; only their names are looked at */
     struct str namespace;           /* ours, where prime claims are */
-    uint64_t wait_ns;               /* how long a call waits for a node's answer; 0: 10 s */
     uint64_t node_gone_grace_ns;    /* 0: 10 min */
     uint64_t tombstone_ns;          /* how long a gone node's released volumes are remembered; 0: 7 days */
     uint64_t sweep_ns;              /* how often what nobody has any more is looked for; 0: 10 min */

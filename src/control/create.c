@@ -97,32 +97,36 @@ static bool is_accessible(const Csi__V1__TopologyRequirement *t, const char *nod
 
 /* ---- the order --------------------------------------------------------------------------------------------------- */
 
-static int submit(struct control *c, struct api_volume *v, const struct api_pool *p, struct err *err)
+static int submit(struct control *c, struct api_volume *v, const struct api_pool *p, struct api_volume **ret,
+                  struct err *err)
 {
     v->node = str_dup(str_of(p->node));
     v->volume_id = xcalloc(1, SPEC_ID_LEN + 1);
     spec_id_derive(p->pool_uuid, str_of(v->meta.name), v->volume_id);
     auto_json body = api_volume_json(v);
+    auto_json made = NULL;
     struct kube_request q = {.verb = KUBE_CREATE, .resource = &api_volumes, .body = body};
-    int r = kube_call(c->o.kube, &q, NULL, err);
-    /* Of two calls, or a call whose answer was lost, the first order counts: it is compared by who looks at it next. */
-    if (r < 0 && r != -ERR_EXISTS) {
+    int r = kube_call(c->o.kube, &q, &made, err);
+    if (r == -ERR_EXISTS)
+        return r;
+    if (r < 0) {
         if (err->code != ERR_CANCELLED && err->code != ERR_INVALID)
             err->code = ERR_AGAIN;
         return -(int)err->code;
     }
     log_event(LOG_INFO, "volume ordered", "name", v->meta.name, "volume", v->volume_id, "node", v->node, "claim",
               v->claim_label, NULL);
-    return 0;
+    return api_volume_read(made, ret, err);
 }
 
-static int order_new(struct control *c, struct wish *w, const Csi__V1__TopologyRequirement *t, struct err *err)
+static int order_new(struct control *c, struct wish *w, const Csi__V1__TopologyRequirement *t, struct api_volume **ret,
+                     struct err *err)
 {
     auto_api_pool pool = NULL;
     int r = claim_resolve(c, w, err);
     if (r == 0)
         r = place(c, w, t, &pool, err);
-    return r < 0 ? r : submit(c, w->volume, pool, err);
+    return r < 0 ? r : submit(c, w->volume, pool, ret, err);
 }
 
 /* An order that is leaving was withdrawn, or its volume is being released: until it is gone the name is taken. */
@@ -178,7 +182,9 @@ static int await_answer(struct control *c, struct rpc_call *call, const struct a
                         struct api_volume **ret, struct err *err)
 {
     auto_api_volume v = NULL;
-    int r = volume_wait(c, call, seen->meta.name, 0, is_answered, NULL, &v, err);
+    /* As long as the caller does: what it is told before that it shows as a failure, and a node that makes many volumes
+     * at once is none. */
+    int r = volume_wait(c, call, seen->meta.name, UINT64_MAX, is_answered, NULL, &v, err);
     if (r == -ERR_TIMEOUT)
         return still_open(seen, err);
     if (r < 0)
@@ -197,15 +203,15 @@ static int await_answer(struct control *c, struct rpc_call *call, const struct a
     return err_advise(err, 5105, "ask again");
 }
 
-/* Finds the order, or makes it: then it is asked for once more, so that two calls agree on one. */
+/* Finds the order, or makes it. Of two calls, or a call whose answer was lost, the first order counts. */
 static int find_or_order(struct control *c, struct wish *w, const Csi__V1__TopologyRequirement *t,
                          struct api_volume **ret, struct err *err)
 {
     int r = volume_get(c, w->volume->meta.name, ret, err);
     if (r != -ERR_NOT_FOUND)
         return r;
-    r = order_new(c, w, t, err);
-    return r < 0 ? r : volume_get(c, w->volume->meta.name, ret, err);
+    r = order_new(c, w, t, ret, err);
+    return r == -ERR_EXISTS ? volume_get(c, w->volume->meta.name, ret, err) : r;
 }
 
 HANDLER(control_create)

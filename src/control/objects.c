@@ -7,7 +7,8 @@
 
 /* Of the caller's deadline: to write the answer and have it read. */
 #define ANSWER_NS (1 * NS_PER_SECOND)
-#define WAIT_NS (10 * NS_PER_SECOND)
+/* Where a caller gave none, or more than a node could be worth. */
+#define WAIT_MAX_NS (60 * NS_PER_SECOND)
 
 enum { WITHDRAW_TRIES = 5 };
 
@@ -177,9 +178,8 @@ int volume_wait(struct control *c, struct rpc_call *call, const char *name, uint
     uint64_t left = deadline > now + ANSWER_NS ? deadline - now - ANSWER_NS : 0;
     auto_json j = NULL;
     *ret = NULL;
-    if (!wait_ns)
-        wait_ns = c->o.wait_ns ? c->o.wait_ns : WAIT_NS;
-    int r = kube_informer_wait(c->o.volumes, str_of(name), min_u64(wait_ns, left), is, ctx, &j, err);
+    wait_ns = min_u64(wait_ns, min_u64(left, WAIT_MAX_NS));
+    int r = kube_informer_wait(c->o.volumes, str_of(name), wait_ns, is, ctx, &j, err);
     if (r == 0 && j)
         r = api_volume_read(j, ret, err);
     return r;

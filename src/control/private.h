@@ -47,8 +47,8 @@ must_check int volume_patch(struct control *c, const struct api_volume *v, json 
 must_check int volume_withdraw(struct control *c, const struct api_volume *v,
                                bool (*is_over)(const struct api_volume *v), struct err *err);
 
-/* Waits until `is` is true of the volume, for `wait_ns` (0: as long as a node's answer may take) or until the time of
- * the call is nearly up. *ret is NULL if it is gone; ERR_TIMEOUT. */
+/* Waits until `is` is true of the volume, for `wait_ns` at most, and until the time of the call is nearly up (a minute
+ * where it has more). *ret is NULL if it is gone; ERR_TIMEOUT. */
 must_check int volume_wait(struct control *c, struct rpc_call *call, const char *name, uint64_t wait_ns,
                            bool (*is)(void *ctx, const json *object), void *ctx, struct api_volume **ret,
                            struct err *err);

@@ -59,9 +59,13 @@ static void note_listed(struct agent_pool *p, uint64_t generation)
     pool_wake(p);
 }
 
-/* Not from the server's cache: it may be older than the generation that made us look. */
+/* Not from the server's cache: it may be older than the generation that made us look. Of many orders that come one
+ * after the other, each list would be a look at all that were there before: what has not changed is looked at now and
+ * then. */
 static int reconcile_list(struct agent *a, uint64_t *again_ns, struct err *err)
 {
+    uint64_t now_ns = clock_now_ns();
+    bool all = now_ns - a->looked_ns >= a->resync_ns;
     uint64_t generations[DRIVER_POOLS_MAX];
     char selector[128];
     auto_json answer = NULL;
@@ -74,7 +78,9 @@ static int reconcile_list(struct agent *a, uint64_t *again_ns, struct err *err)
     struct kube_request q = {.verb = KUBE_LIST, .resource = &api_volumes, .label_selector = selector};
     int r = kube_call(a->kube, &q, &answer, err);
     if (r == 0)
-        r = orders_replace(a->orders, json_at(answer, "items"), on_listed, a, err);
+        r = orders_replace(a->orders, json_at(answer, "items"), all, on_listed, a, err);
+    if (r == 0 && all)
+        a->looked_ns = now_ns;
     if (r < 0)
         return err_wrap(err, "listing the orders of node '%s'", a->node);
     for (size_t i = 0; i < a->pool_count; i++)

@@ -3,10 +3,11 @@
 #include <pthread.h>
 
 struct entry {
-    char *name;          /* owned */
-    char *text;          /* owned: the object, as JSON: a fraction of what its tree takes */
-    uint64_t version;    /* its resourceVersion; compared only to tell the older of two answers */
-    uint64_t written_ns; /* when we wrote its status last */
+    char *name;              /* owned */
+    char *text;              /* owned: the object, as JSON: a fraction of what its tree takes */
+    uint64_t version;        /* its resourceVersion; compared only to tell the older of two answers */
+    uint64_t listed_version; /* the one of the last list; 0: it is not known */
+    uint64_t written_ns;     /* when we wrote its status last */
     bool active;
     bool listed; /* while a list is taken in */
 };
@@ -180,7 +181,8 @@ void orders_drop(struct orders *s, const char *name)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void take_in_list(struct orders *s, const json *items)
+/* ret_told[i]: item i has changed since the last list, or cannot be read. */
+static void take_in_list(struct orders *s, const json *items, bool *ret_told)
 {
     for (size_t i = 0; i < s->count; i++)
         s->entries[i].listed = false;
@@ -188,10 +190,14 @@ static void take_in_list(struct orders *s, const json *items)
         struct err err;
         struct api_volume *v;
         const json *object = json_item(items, i);
+        uint64_t version = version_of(object);
+        ret_told[i] = true;
         if (api_volume_read(object, &v, &err) < 0)
             continue;
         struct entry *e = find_or_add(s, v->meta.name);
-        take_in(e, object, version_of(object));
+        take_in(e, object, version);
+        ret_told[i] = !version || version != e->listed_version;
+        e->listed_version = version;
         e->listed = true;
         api_volume_free(v);
     }
@@ -200,15 +206,18 @@ static void take_in_list(struct orders *s, const json *items)
             remove_at(s, i);
 }
 
-int orders_replace(struct orders *s, const json *items,
+int orders_replace(struct orders *s, const json *items, bool all,
                    void (*each)(void *ctx, const char *name, const struct err *err), void *ctx, struct err *err)
 {
     if (json_count(items) > ORDERS_MAX)
         return err_set(err, ERR_NO_SPACE, "the node has %zu volumes, %d are the most", json_count(items), ORDERS_MAX);
+    auto_mem bool *told = xcalloc(json_count(items) + 1, sizeof *told);
     pthread_mutex_lock(&s->lock);
-    take_in_list(s, items);
+    take_in_list(s, items, told);
     pthread_mutex_unlock(&s->lock);
     for (size_t i = 0; i < json_count(items); i++) {
+        if (!all && !told[i])
+            continue;
         struct err why;
         struct api_volume *v = NULL;
         struct str name = STR_NULL;

@@ -38,6 +38,7 @@ struct agent {
     struct driver *driver; /* borrowed */
     char *node;            /* owned */
     uint64_t resync_ns;
+    uint64_t looked_ns;         /* when all orders were looked at last; one thread at a time works at LIST_KEY */
     struct loop *loop;          /* owned */
     struct kube *kube;          /* owned */
     struct orders *orders;      /* owned */

@@ -38,14 +38,42 @@ static void a_list_drops_what_is_not_in_it_and_tells_all_that_is(void **state)
     json_append(first, object("b", 1, "\"p\""));
     json_append(second, object("b", 2, "\"p\""));
     told[0] = '\0';
-    assert_int_equal(orders_replace(s, first, tell, NULL, &err), 0);
+    assert_int_equal(orders_replace(s, first, false, tell, NULL, &err), 0);
     assert_string_equal(told, "c a b ");
     assert_true(orders_has(s, "a") && orders_has(s, "b") && orders_has(s, "c"));
-    assert_int_equal(orders_replace(s, second, tell, NULL, &err), 0);
+    assert_int_equal(orders_replace(s, second, false, tell, NULL, &err), 0);
     assert_false(orders_has(s, "a") || orders_has(s, "c"));
     auto_api_volume b = orders_get(s, "b");
     assert_string_equal(b->meta.resource_version, "2");
     assert_null(orders_get(s, "a"));
+    orders_free(s);
+}
+
+static void only_what_has_changed_since_the_last_list_is_told_unless_all_is_asked_for(void **state)
+{
+    (void)state;
+    struct err err;
+    struct orders *s = orders_new();
+    auto_json before = json_new_array();
+    auto_json after = json_new_array();
+    auto_json written = object("ours", 5, "\"p\"");
+    json_append(before, object("same", 1, "\"p\""));
+    json_append(before, object("theirs", 2, "\"p\""));
+    json_append(before, object("ours", 3, "\"p\""));
+    json_append(after, object("same", 1, "\"p\""));
+    json_append(after, object("theirs", 4, "\"p\""));
+    json_append(after, object("ours", 5, "\"p\""));
+    assert_int_equal(orders_replace(s, before, false, tell, NULL, &err), 0);
+    /* The answer to a write of ours may have brought a change of theirs: that is looked at too. */
+    orders_put(s, "ours", written, true, 1);
+    told[0] = '\0';
+    assert_int_equal(orders_replace(s, after, false, tell, NULL, &err), 0);
+    assert_string_equal(told, "theirs ours ");
+    told[0] = '\0';
+    assert_int_equal(orders_replace(s, after, false, tell, NULL, &err), 0);
+    assert_string_equal(told, "");
+    assert_int_equal(orders_replace(s, after, true, tell, NULL, &err), 0);
+    assert_string_equal(told, "same theirs ours ");
     orders_free(s);
 }
 
@@ -58,7 +86,7 @@ static void an_object_that_cannot_be_read_is_told_and_harms_no_other(void **stat
     json_append(list, object("bad", 1, "7"));
     json_append(list, object("good", 1, "\"p\""));
     told[0] = '\0';
-    assert_int_equal(orders_replace(s, list, tell, NULL, &err), 0);
+    assert_int_equal(orders_replace(s, list, false, tell, NULL, &err), 0);
     assert_string_equal(told, "bad! good ");
     assert_true(orders_has(s, "good"));
     assert_false(orders_has(s, "bad"));
@@ -73,11 +101,11 @@ static void an_older_answer_does_not_hide_a_newer_one(void **state)
     auto_json list = json_new_array();
     auto_json newer = object("a", 12, "\"newer\"");
     json_append(list, object("a", 9, "\"p\""));
-    assert_int_equal(orders_replace(s, list, tell, NULL, &err), 0);
+    assert_int_equal(orders_replace(s, list, false, tell, NULL, &err), 0);
     orders_put(s, "a", newer, true, 77);
     assert_int_equal(orders_active(s), 1);
     assert_int_equal(orders_written_ns(s, "a"), 77);
-    assert_int_equal(orders_replace(s, list, tell, NULL, &err), 0);
+    assert_int_equal(orders_replace(s, list, false, tell, NULL, &err), 0);
     auto_api_volume a = orders_get(s, "a");
     assert_string_equal(a->pool, "newer");
     orders_drop(s, "a");
@@ -90,6 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_drops_what_is_not_in_it_and_tells_all_that_is),
+        cmocka_unit_test(only_what_has_changed_since_the_last_list_is_told_unless_all_is_asked_for),
         cmocka_unit_test(an_object_that_cannot_be_read_is_told_and_harms_no_other),
         cmocka_unit_test(an_older_answer_does_not_hide_a_newer_one),
     };
