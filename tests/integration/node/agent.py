@@ -79,17 +79,18 @@ class Node(Driver):
                                            stderr=log, stdin=subprocess.DEVNULL)
         wait_for((self.state / "keeper.sock").exists)
 
+    def command(self):
+        pools = [f"--pool={name}={path}" for name, path in self.pools.items()]
+        return [BUILD / "bin" / "cisternd", "--role=node", f"--node-name={self.name}", f"--endpoint=unix://{self.socket}",
+                f"--state={self.state}", f"--kubelet-registration={self.plugins}", f"--kubeconfig={self.kubeconfig}",
+                "--log-level=debug", "--reserve-percent=0", *pools, *self.flags]
+
     def start(self):
         if not self.keeper:
             self.start_keeper()
-        pools = [f"--pool={name}={path}" for name, path in self.pools.items()]
         served = self.log_text().count("event=serving ")
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [BUILD / "bin" / "cisternd", "--role=node", f"--node-name={self.name}", f"--endpoint=unix://{self.socket}",
-                 f"--state={self.state}", f"--kubelet-registration={self.plugins}",
-                 f"--kubeconfig={self.kubeconfig}", "--log-level=debug", "--reserve-percent=0", *pools, *self.flags],
-                stderr=log, stdin=subprocess.DEVNULL, env=os.environ | self.env)
+            self.process = subprocess.Popen(self.command(), stderr=log, stdin=subprocess.DEVNULL, env=os.environ | self.env)
         wait_for(lambda: self.log_text().count("event=serving ") > served or self.process.poll() is not None)
         self.wait_until_it_answers()
         return self

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--disks: cisternd on a machine whose /sys, /dev and mdadm are ours, with loop devices for NVMe disks. This kernel may
+have no arrays and no quotas of XFS: what the real ones do is tests/vm's."""
+import hashlib
+import os
+import shutil
+import subprocess
+
+import pytest
+from agent import Node, wait_for
+
+MIB = 1 << 20
+DISK = 320 * MIB
+MODEL = "Amazon EC2 NVMe Instance Storage"
+
+# Writes what it was asked, the members' superblocks (metadata 1.2), and what /sys and /dev then tell of the array.
+MDADM = """#!/usr/bin/python3
+import os, struct, sys
+asked = sys.argv[1:]
+with open("{folder}/mdadm.log", "a") as log:
+    log.write(" ".join(asked) + "\\n")
+devices = [word for word in asked if word.startswith("/dev/nvme")]
+for device in devices:
+    if asked[0] == "--create":
+        name = next(word[7:] for word in asked if word.startswith("--name="))
+        with open(device, "r+b") as disk:
+            disk.seek(4096)
+            disk.write(struct.pack("<II8s16s32s8sI", 0xa92b4efc, 1, b"", b"u" * 16, b"any:" + name.encode(), b"", 0)
+                       .ljust(92, b"\\0") + struct.pack("<I", len(devices)))
+    os.mkdir("{folder}/sys/block/" + os.path.basename(device) + "/holders/md127")
+"""
+
+
+class Loop:
+    def __init__(self, path):
+        with open(path, "wb") as file:
+            file.truncate(DISK)
+        self.device = subprocess.run(["losetup", "--find", "--show", path], capture_output=True, text=True,
+                                     check=True).stdout.strip()
+        self.number = f"b {os.major(os.stat(self.device).st_rdev)} {os.minor(os.stat(self.device).st_rdev)}"
+
+    def content(self):
+        with open(self.device, "rb") as device:
+            return hashlib.sha256(device.read()).hexdigest()
+
+    def remove(self):
+        subprocess.run(["losetup", "--detach", self.device], check=True)
+
+
+class Machine:
+    """The disks are called by their serials' last letter: nvme0n1 has the serial SN0."""
+
+    def __init__(self, folder, count):
+        self.folder, self.disks = folder, {}
+        for n in range(count):
+            name = f"nvme{n}n1"
+            self.disks[name] = Loop(folder / name)
+            self.tell(name, "size", DISK // 512)
+            self.tell(name, "ro", 0)
+            self.tell(name, "device/model", MODEL)
+            self.tell(name, "device/serial", f"SN{n}")
+            (folder / "sys/block" / name / "holders").mkdir()
+        self.array = Loop(folder / "array")
+        (folder / "sbin").mkdir()
+        (folder / "sbin/mdadm").write_text(MDADM.format(folder=folder))
+        (folder / "sbin/mdadm").chmod(0o755)
+        nodes = " ".join(f"mknod {folder}/dev/{name} {loop.number};" for name, loop in
+                         [*self.disks.items(), ("md127", self.array)])
+        self.holder = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f"""
+             mkdir {folder}/dev; mount -t tmpfs dev {folder}/dev
+             cp -a /dev/null /dev/zero /dev/urandom /dev/fuse /dev/loop* {folder}/dev/
+             {nodes}
+             mount -t overlay sbin -o lowerdir={folder}/sbin:/usr/sbin /usr/sbin
+             mount --bind {folder}/dev /dev; mount --bind {folder}/sys /sys; touch {folder}/ready; exec sleep 1000000"""])
+        wait_for(lambda: (folder / "ready").exists() or self.holder.poll() is not None)
+        assert self.holder.poll() is None
+
+    def tell(self, disk, what, value):
+        path = self.folder / "sys/block" / disk / what
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{value}\n")
+
+    def inside(self, *command):
+        return ["nsenter", "--target", str(self.holder.pid), "--mount", "--", *map(str, command)]
+
+    def run(self, *command):
+        return subprocess.run(self.inside(*command), capture_output=True, text=True, check=True).stdout
+
+    def asked(self):
+        log = self.folder / "mdadm.log"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def remove(self):
+        self.holder.kill()
+        self.holder.wait()
+        for loop in [*self.disks.values(), self.array]:
+            loop.remove()
+
+
+class OnMachine(Node):
+    def __init__(self, folder, machine, *disks):
+        super().__init__(folder, flags=[f"--disks={which}" for which in disks])
+        self.machine = machine
+
+    def command(self):
+        return self.machine.inside(*super().command())
+
+    def run_once(self):
+        """Until it serves, or has said why not: this kernel may not know prjquota."""
+        process = subprocess.Popen(self.command(), stderr=subprocess.PIPE, text=True)
+        try:
+            wait_for(lambda: process.poll() is not None or self.socket.exists(), 60)
+        finally:
+            process.terminate()
+            said = process.communicate(timeout=20)[1]
+        return said
+
+    def says(self):
+        """Of one that does not come up."""
+        done = subprocess.run(self.command(), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 10, done
+        return done.stderr.splitlines()[-1]
+
+
+@pytest.fixture
+def machine(folder):
+    made = Machine(folder, 3)
+    yield made
+    made.remove()
+
+
+def driver(folder, machine, *disks):
+    return OnMachine(folder, machine, *(f"default={which}" for which in disks))
+
+
+def test_blank_disks_of_a_model_become_the_pool_once_and_others_are_left_alone(folder, machine):
+    machine.tell("nvme0n1", "device/model", "Amazon Elastic Block Store")
+    boot = machine.disks["nvme0n1"].content()
+    node = driver(folder, machine, "model:Amazon EC2 NVMe*")
+    pool = node.pools["default"]
+    said = node.run_once()
+    assert machine.asked() == ["--create /dev/md/cistern-default --run --force --level=0 --metadata=1.2 --homehost=any "
+                               "--name=cistern-default --raid-devices=2 /dev/nvme1n1 /dev/nvme2n1"], said
+    assert machine.disks["nvme0n1"].content() == boot
+    assert machine.run("blkid", "-p", "-o", "value", "-s", "TYPE", "/dev/md127").strip() == "xfs", said
+    if str(pool) not in machine.run("cat", "/proc/mounts"):  # then it is mounted for it
+        assert f"cannot mount '/dev/md127' on '{pool}'" in said
+        machine.run("mount", "/dev/md127", pool)
+    for _ in range(2):
+        try:
+            node.start()
+        finally:
+            node.stop()
+    assert "cistern.json" in machine.run("ls", pool), "the pool is on the array"
+    assert len(machine.asked()) == 1, "and is made once"
+    node.clean_up()
+
+
+@pytest.mark.parametrize("make,what", [("mkfs.ext4 -q", "an ext file system"), ("mkfs.xfs -q", "XFS"), ("mkswap -q", "swap"),
+                                       ("sh -c 'echo x >$0'", "unknown data")])
+def test_a_disk_with_content_is_refused_unless_it_is_named_by_its_own_serial(folder, machine, make, what):
+    subprocess.run(f"{make} {machine.disks['nvme1n1'].device}", shell=True, check=True)
+    before = machine.disks["nvme1n1"].content()
+    for wipe in ([], ["wipe:SN0"], ["wipe:SN"], ["wipe:SN*"], ["wipe:nvme1n1"]):
+        said = driver(folder, machine, "path:/dev/nvme1n1", *wipe).says()
+        assert f"nvme1n1' ({MODEL}, serial SN1) is not blank, there is {what} on it" in said and "CIS2041" in said, said
+    assert machine.disks["nvme1n1"].content() == before and not machine.asked()
+    driver(folder, machine, "path:/dev/nvme1n1", "wipe:SN1").run_once()
+    assert [line.split()[-1] for line in machine.asked()] == ["/dev/nvme1n1"]
+
+
+@pytest.mark.parametrize("file,value,why", [("ro", "1", "it is read-only"), ("nvme1n1p1/partition", "1", "it has partitions"),
+                                            ("holders/dm-0", "", "is in use by 'dm-0'")])
+def test_a_disk_that_somebody_has_is_refused_and_with_it_the_pool(folder, machine, file, value, why):
+    machine.tell("nvme1n1", file, value)
+    said = driver(folder, machine, "path:/dev/nvme*", "wipe:SN1").says()
+    assert f"pool 'default': the disk 'nvme1n1' ({MODEL})" in said and why in said and "CIS2041" in said, said
+    assert not machine.asked()
+
+
+def test_disks_that_are_not_there_and_words_that_mean_nothing_are_told(folder, machine):
+    assert "none of 3 NVMe disks is one of its devices" in driver(folder, machine, "model:Other*").says()
+    for word in ("nvme0n1", "path:nvme0n1", "model:", "wipe:"):
+        assert f"--disks: '{word}' is not model:PATTERN, path:/dev/NAME or wipe:SERIAL" in driver(folder, machine, word).says()
+    assert "'fast=path:/dev/nvme0n1' is not POOL=... of a pool" in OnMachine(folder, machine, "fast=path:/dev/nvme0n1").says()
+    assert not machine.asked()
+
+
+def test_of_an_array_that_lost_a_disk_nothing_is_made_anew(folder, machine):
+    driver(folder, machine, "path:/dev/nvme0n1", "path:/dev/nvme1n1").run_once()
+    shutil.rmtree(folder / "sys/block/nvme1n1")
+    said = driver(folder, machine, "path:/dev/nvme0n1", "path:/dev/nvme1n1", "wipe:SN0", "wipe:SN1").says()
+    assert "1 disks of its array are there, and it was made of 2" in said and "CIS2042" in said, said
+    assert len(machine.asked()) == 1
+
+
+def test_an_array_that_holds_something_else_is_not_formatted(folder, machine):
+    driver(folder, machine, "path:/dev/nvme0n1").run_once()
+    subprocess.run(["mkfs.ext4", "-q", "-F", machine.array.device], check=True)
+    before = machine.array.content()
+    said = driver(folder, machine, "path:/dev/nvme0n1", "wipe:SN0").says()
+    assert "its array '/dev/md127' holds an ext file system where an XFS should be" in said, said
+    assert machine.array.content() == before
