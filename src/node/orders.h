@@ -23,9 +23,9 @@ void orders_set_active(struct orders *s, const char *name, bool active);
 size_t orders_active(struct orders *s); /* how many are */
 void orders_drop(struct orders *s, const char *name);
 
-/* A list: those that are not in it are dropped; `each` is told the names of those that have changed since the last list,
- * by whomever, or of `all`. Objects that cannot be read are told to `each` with the error. ERR_NO_SPACE for more than
- * ORDERS_MAX: nothing is changed. */
+/* A list: those that are not in it are dropped; `each` is told the names of those that have changed since the last
+ * list, by whomever, or of `all`. Objects that cannot be read are told to `each` with the error. ERR_NO_SPACE for more
+ * than ORDERS_MAX: nothing is changed. */
 must_check int orders_replace(struct orders *s, const json *items, bool all,
                               void (*each)(void *ctx, const char *name, const struct err *err), void *ctx,
                               struct err *err);
