@@ -2,6 +2,7 @@
 /* cistern - buckets to local disks and back. A file a verb; here are the table of them and the flags that all share. */
 #include "cistern.h"
 #include "cli/exit.h"
+#include "util/seal.h"
 #include <locale.h>
 #include <stdio.h>
 
@@ -121,6 +122,7 @@ static int run_verb(int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct err err;
+    seal_process(); /* whatever the verb: an environment with keys in it is there already */
     setlocale(LC_CTYPE, "C.UTF-8");
     if (opt_parse(global_opts, true, &argc, argv, &err) < 0)
         return usage_error(&err);

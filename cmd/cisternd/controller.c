@@ -376,7 +376,6 @@ int role_controller(const sigset_t *signals, struct err *err)
     sem_init(&c.released, 0, 0);
     if (!flags.controller.ns || !flags.controller.job.image)
         return err_set(err, ERR_INVALID, "--namespace and --image are missing: where Jobs run, and from what image");
-    broker_seal_process();
     int r = start(&c, err);
     if (r == 0) {
         log_event(LOG_INFO, "serving", "endpoint", flags.endpoint, "namespace", flags.controller.ns, "version",

@@ -4,6 +4,7 @@
 #include "rpc/server.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/seal.h"
 #include <malloc.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -163,6 +164,7 @@ int main(int argc, char **argv)
 {
     struct err err;
     sigset_t signals;
+    seal_process(); /* the controller holds what its broker gives; what the others inherit, nobody knows */
     if (parse_flags(argc, argv, &err) < 0)
         return fail(&err, EXIT_USAGE);
     if (flags.help || flags.version) {

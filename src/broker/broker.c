@@ -10,8 +10,6 @@
 #include "refusals.h"
 #include "util/clock.h"
 #include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 
 #define LOOK_NS (60 * NS_PER_SECOND)
 #define LOOK_SOON_NS (2 * NS_PER_SECOND) /* while nothing is served, or the last look failed */
@@ -196,13 +194,6 @@ static uint64_t tick(void *ctx)
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
-
-void broker_seal_process(void)
-{
-    const struct rlimit none = {0, 0};
-    prctl(PR_SET_DUMPABLE, 0);
-    setrlimit(RLIMIT_CORE, &none);
-}
 
 static char *or_null(const char *text)
 {

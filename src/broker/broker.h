@@ -66,6 +66,3 @@ void broker_free(struct broker *b); /* after broker_stop, when the loop has stop
 must_check int broker_probe(struct broker *b, const struct api_source *s, struct api_probe *ret, struct err *err);
 
 uint16_t broker_port(const struct broker *b);
-
-/* No core of this process is written, and no other process of this user may look into it: before the first secret. */
-void broker_seal_process(void);

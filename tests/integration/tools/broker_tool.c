@@ -6,6 +6,7 @@
 #include "broker/broker.h"
 #include "util/clock.h"
 #include "util/names.h"
+#include "util/seal.h"
 #include <assert.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -123,7 +124,7 @@ int main(int argc, char **argv)
                                .require_opt_in = true,
                                .on_call = on_call,
                                .on_trouble = on_trouble};
-    broker_seal_process();
+    seal_process();
     for (int i = 3; i < argc; i++) {
         char *equals = strchr(argv[i], '=');
         assert(equals);
