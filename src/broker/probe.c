@@ -89,8 +89,8 @@ static int find_identity(struct keep *k, const struct route_rules *rules, const 
     struct api_volume volume = {.meta.name = s->meta.name, .source_namespace = s->meta.namespace};
     struct route routes[ROUTES_MAX];
     size_t count;
-    int r =
-        route_find(&volume, spec, uri == NULL, uri ? (uri[0] == 'g' ? "gs" : "s3") : "", rules, routes, &count, err);
+    const char *scheme = spec_scheme(uri);
+    int r = route_find(&volume, spec, uri == NULL, scheme ? scheme : "", rules, routes, &count, err);
     if (r == 0)
         r = keep_get(k, &routes[0], "", ret, err);
     return r < 0 ? err_wrap(err, "BucketSource '%s/%s'", s->meta.namespace, s->meta.name) : 0;

@@ -15,11 +15,11 @@ static int dead_end(const struct wish *w, const char *why, const char *advice, s
     return err_advise(err, 1908, "%s", advice);
 }
 
-static const char *scheme_of(const char *uri)
+/* NULL of what is no cloud's: a folder needs no credential. */
+static const char *cloud_of(const char *uri)
 {
-    if (uri && strncmp(uri, "s3://", 5) == 0)
-        return "s3";
-    return uri && strncmp(uri, "gs://", 5) == 0 ? "gs" : NULL;
+    const char *scheme = spec_scheme(uri);
+    return scheme && strcmp(scheme, "file") != 0 ? scheme : NULL;
 }
 
 /* What the caller speaks must be what its volume names: an S3 key is of no use at the other store, and no Job of ours
@@ -30,7 +30,7 @@ static int find_scheme(struct wish *w, const char *asked, struct err *err)
     size_t count = w->is_export ? 1 : spec_source_count(w->spec);
     for (size_t i = 0; i < count; i++) {
         const char *uri = w->is_export ? w->spec->export.uri : spec_source_at(w->spec, i).uri;
-        const char *one = scheme_of(uri);
+        const char *one = cloud_of(uri);
         first = first ? first : one;
         if (one && strcmp(one, asked) == 0)
             first = one;

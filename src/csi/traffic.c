@@ -97,15 +97,10 @@ static struct seen *append(struct traffic *t, const char *id)
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-/* "s3" of "s3://bucket/"; the chars live in `ret`. */
-static const char *scheme_of(const char *uri, char ret[8])
+static const char *scheme_of(const char *uri)
 {
-    size_t len = strcspn(uri, ":");
-    if (len == 0 || len > 7)
-        return "other";
-    memcpy(ret, uri, len);
-    ret[len] = '\0';
-    return ret;
+    const char *scheme = spec_scheme(uri);
+    return scheme ? scheme : "other"; /* a status file that another version wrote */
 }
 
 /* What is above the mark `before`. A run that begins again counts up to where the last one was, and is new behind it:
@@ -137,8 +132,7 @@ static void add_hydration(struct traffic *t, const struct volume *v, struct seen
 {
     static const char *const modes[] = {
         [HYDRATION_EAGER] = "eager", [HYDRATION_LAZY] = "lazy", [HYDRATION_GATE] = "gate", [HYDRATION_NONE] = "none"};
-    char text[8];
-    const char *scheme = scheme_of(h->source, text);
+    const char *scheme = scheme_of(h->source);
     s->phase = h->phase;
     s->hydration_ns = h->started_ns;
     bool known = was && was->hydration_ns == h->started_ns;
@@ -164,8 +158,7 @@ static void add_hydration(struct traffic *t, const struct volume *v, struct seen
 
 static void add_export(struct traffic *t, struct seen *s, const struct seen *was, const struct verdict *e)
 {
-    char text[8];
-    const char *scheme = scheme_of(e->uri, text);
+    const char *scheme = scheme_of(e->uri);
     const struct seen first = {
         .sent_bytes = e->done_bytes, .sent_objects = e->done_files, .sent_failed = e->failed_files};
     bool known = was && was->export_ns != 0;

@@ -98,14 +98,12 @@ void tally_add(struct api_source *s, const struct api_volume *v)
 static void resolve(struct api_source_status *t, const struct spec *spec)
 {
     struct spec_part first = spec_source_count(spec) ? spec_source_at(spec, 0) : (struct spec_part){0};
-    struct str uri = str_of(first.uri ? first.uri : spec->export.uri);
-    const char *colon = uri.len ? memmem(uri.ptr, uri.len, "://", 3) : NULL;
-    if (!colon)
+    const char *uri = first.uri ? first.uri : spec->export.uri, *scheme = spec_scheme(uri);
+    if (!scheme)
         return;
-    size_t scheme = (size_t)(colon - uri.ptr);
-    struct str rest = str_from(uri, scheme + 3);
+    struct str rest = str_from(str_of(uri), strlen(scheme) + strlen("://"));
     ssize_t slash = str_find(rest, '/');
-    set_view(&t->scheme, str_sub(uri, 0, scheme));
+    set_text(&t->scheme, scheme);
     set_view(&t->bucket, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash));
     set_view(&t->prefix, slash < 0 ? STR_NULL : str_from(rest, (size_t)slash + 1));
     set_text(&t->endpoint, spec->source.endpoint);

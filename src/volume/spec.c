@@ -100,12 +100,29 @@ static int contradiction(struct err *err, const char *what, const char *advice)
     return err_advise(err, 2002, "%s", advice);
 }
 
+static struct str after_scheme(const char *uri, const char *scheme)
+{
+    return str_from(str_of(uri), strlen(scheme) + strlen("://"));
+}
+
+const char *spec_scheme(const char *uri)
+{
+    static const char *const schemes[] = {"s3", "gs", "file"};
+    for (size_t i = 0; uri && i < countof(schemes); i++) {
+        struct str u = str_of(uri), scheme = str_of(schemes[i]);
+        if (str_starts(u, scheme) && str_starts(str_from(u, scheme.len), STR("://")))
+            return schemes[i];
+    }
+    return NULL;
+}
+
 static int check_uri(const char *name, const char *uri, struct err *err)
 {
-    static const char *const schemes[] = {"s3://", "gs://", "file:///"};
-    for (size_t i = 0; i < countof(schemes); i++)
-        if (str_starts(str_of(uri), str_of(schemes[i])) && strlen(uri) > strlen(schemes[i]))
-            return 0;
+    const char *scheme = spec_scheme(uri);
+    struct str rest = scheme ? after_scheme(uri, scheme) : STR_NULL;
+    bool is_absolute = scheme && (strcmp(scheme, "file") != 0 || (rest.len > 1 && rest.ptr[0] == '/'));
+    if (rest.len > 0 && is_absolute)
+        return 0;
     err_set(err, ERR_INVALID, "'%.200s' is no value for '%s'", uri, name);
     return err_advise(err, 2002, "s3://bucket/prefix/, gs://bucket/prefix/ or file:///folder/ is wanted");
 }
@@ -123,7 +140,7 @@ static int check_source(const struct spec *s, struct err *err)
         if (r < 0)
             return r;
         /* Google bills a project; S3 whoever asks. */
-        if (src->requester_pays && strcmp(src->requester_pays, "true") == 0 && str_starts(str_of(uri), STR("gs://")))
+        if (src->requester_pays && strcmp(src->requester_pays, "true") == 0 && strcmp(spec_scheme(uri), "gs") == 0)
             return contradiction(err, "'requesterPays: true' says no project, and gs:// bills one",
                                  "name the project that is billed");
     }
