@@ -108,6 +108,10 @@ static struct claim_step with_prime(const struct claim_facts *f)
         return step;
     if (!f->target->guarded)
         return act(CLAIM_GUARD, "the prime claim has a target without a guard");
+    /* A scheduler that gives up a wait leaves the node on the claim and comes back to it. Where somebody took it off
+     * all the same, the pod would be sent anywhere, and what is here already be filled anew there. */
+    if (!f->target->selected_node.len)
+        return act(CLAIM_SELECT, "its volume is on this node already");
     if (f->prime->phase != CLAIM_BOUND || !f->pv || !str_eq(f->pv->claim_uid, f->prime->uid))
         return wait_for("the volume is being made");
     if (!str_eq(f->pv->policy, STR("Delete")))
@@ -134,6 +138,10 @@ static struct claim_step without_prime(const struct claim_facts *f)
     /* The scheduler looks only at the node that the target names: without it, nowhere. */
     if (f->node == CLAIM_NODE_GONE)
         return (struct claim_step){CLAIM_UNSELECT, NOTICE_NODE_GONE, "the node is gone"};
+    /* The cluster's controller is about to write on the claim, and would tell the user that it could not if we were
+     * faster; without it nobody makes a volume anyway. */
+    if (!f->target->provisioner.len)
+        return wait_for("nobody was asked for its volume yet");
     /* Before the prime: a target that is deleted in between must still wait for us to remove what we make. */
     if (!f->target->guarded)
         return act(CLAIM_GUARD, "a prime claim is to be made");
@@ -163,8 +171,8 @@ bool claim_in_flight(const struct claim_facts *f)
 const char *claim_action_name(enum claim_action a)
 {
     static const char *const names[] = {
-        "nothing",   "guard",    "make the prime claim",   "keep the policy",
-        "hand over", "unselect", "delete the prime claim", "unguard",
+        "nothing", "guard",    "make the prime claim",   "keep the policy", "hand over",
+        "select",  "unselect", "delete the prime claim", "unguard",
     };
     return names[a];
 }

@@ -26,6 +26,7 @@ struct claim {
     struct str source_namespace; /* the claim's own where nothing is said */
     struct str prime_node;       /* of a prime: the node that it was made for */
     struct str created;          /* RFC 3339 */
+    struct str provisioner;      /* whom the cluster's controller asks for its volume; empty: it has not looked yet */
     enum claim_phase phase;
     bool deleting;
     bool guarded;       /* our finalizer is on it */
@@ -71,6 +72,7 @@ enum claim_action {
     CLAIM_MAKE_PRIME,   /* for the target's selected-node */
     CLAIM_KEEP_POLICY,  /* note the volume's reclaim policy and make it Delete */
     CLAIM_HAND_OVER,    /* turn the volume's claimRef to the target, and its policy back */
+    CLAIM_SELECT,       /* put the prime's node back on the target */
     CLAIM_UNSELECT,     /* take selected-node off the target, if it still names the prime's node */
     CLAIM_DELETE_PRIME, /* if it is still this one */
     CLAIM_UNGUARD,      /* take our finalizer off the target */

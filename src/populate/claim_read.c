@@ -66,6 +66,7 @@ int claim_read(const json *pvc, struct claim *ret, struct err *err)
         return err_wrap(err, "claim");
     const json *annotations = json_at(pvc, "metadata.annotations");
     c.selected_node = json_member_str(annotations, CLAIM_SELECTED_NODE);
+    c.provisioner = json_member_str(annotations, "volume.kubernetes.io/storage-provisioner");
     c.prime_node = json_member_str(annotations, NAME_PRIME_NODE);
     c.made_cordoned = json_member_str(annotations, NAME_PRIME_CORDONED).len > 0;
     if (!c.class_name.len)

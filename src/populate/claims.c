@@ -206,6 +206,8 @@ static int carry_out(struct view *v, struct claim_step step)
         return patch_pv(v, pv_keep_patch(&v->pv));
     case CLAIM_HAND_OVER:
         return patch_pv(v, pv_hand_over_patch(&v->pv, &v->pair.target));
+    case CLAIM_SELECT:
+        return patch_target(v, target_select_patch(v->pair.target_json, v->pair.prime.prime_node));
     case CLAIM_UNSELECT:
         return unselect(v, step.notice);
     case CLAIM_DELETE_PRIME:

@@ -113,6 +113,17 @@ json *target_unguard_patch(const json *target)
     return NULL;
 }
 
+json *target_select_patch(const json *target, struct str node)
+{
+    json *patch = patch_of(text_at(target, "metadata.uid"));
+    add_operation(patch, "test", "/metadata/resourceVersion",
+                  json_new_str(text_at(target, "metadata.resourceVersion")));
+    if (!json_at(target, "metadata.annotations"))
+        add_operation(patch, "add", "/metadata/annotations", json_new_object());
+    add_operation(patch, "add", SELECTED_NODE_POINTER, json_new_str(node));
+    return patch;
+}
+
 json *target_unselect_patch(const struct claim *target)
 {
     json *patch = patch_of(target->uid);

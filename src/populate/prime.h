@@ -11,7 +11,8 @@ json *prime_json(const json *target, struct str own_namespace, bool node_is_cord
 
 /* JSON patches of the target; each holds only for the object that was looked at. */
 json *target_guard_patch(const json *target);
-json *target_unguard_patch(const json *target); /* NULL: it is not there */
+json *target_unguard_patch(const json *target);                 /* NULL: it is not there */
+json *target_select_patch(const json *target, struct str node); /* which names none */
 json *target_unselect_patch(const struct claim *target);
 
 /* Merge patches of the volume; each holds only for the version that was looked at. */

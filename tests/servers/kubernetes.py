@@ -75,10 +75,11 @@ class Pki:
 
 
 class Kubernetes:
-    def __init__(self, controllers=False, scheduler=False, api_flags=(), controller_flags=()):
+    def __init__(self, controllers=False, scheduler=False, api_flags=(), controller_flags=(), bind_seconds=600):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="kubernetes-"))
         self.with_controllers, self.with_scheduler = controllers, scheduler
         self.api_flags, self.controller_flags = list(api_flags), list(controller_flags)
+        self.bind_seconds = bind_seconds  # the scheduler's patience with claims that do not bind
         self.children = {}
         self.etcd_port, self.etcd_peer_port, self.port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}"
@@ -150,8 +151,14 @@ class Kubernetes:
         self.await_("controllers", lambda: self.get("/api/v1/namespaces/default/serviceaccounts/default"))
 
     def start_scheduler(self):
-        self.run("scheduler", "kube-scheduler", "--kubeconfig", self.kubeconfig_for("system:kube-scheduler"),
-                 "--bind-address", "127.0.0.1", "--secure-port", "0", "--leader-elect=false")
+        config = self.root / "scheduler.json"
+        config.write_text(json.dumps({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": self.kubeconfig_for("system:kube-scheduler")},
+            "leaderElection": {"leaderElect": False},
+            "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": [
+                {"name": "VolumeBinding", "args": {"bindTimeoutSeconds": self.bind_seconds}}]}]}))
+        self.run("scheduler", "kube-scheduler", "--config", str(config), "--bind-address", "127.0.0.1", "--secure-port", "0")
 
     def start(self):
         try:

@@ -156,11 +156,12 @@ class Node:
 
 
 class World:
-    def __init__(self, replicas=1, nodes=2, flags=()):
+    def __init__(self, replicas=1, nodes=2, flags=(), **cluster):
         self.flags = flags  # of the controller
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="claims-"))
         # Played nodes send no heartbeats.
-        self.cluster = Kubernetes(controllers=True, scheduler=True, controller_flags=["--node-monitor-grace-period=2h"])
+        self.cluster = Kubernetes(controllers=True, scheduler=True, controller_flags=["--node-monitor-grace-period=2h"],
+                                  **cluster)
         self.nodes = [Node(self.cluster, f"node-{i}", i + 1) for i in range(nodes)]
         self.replicas, self.children, self.starts = replicas, {}, 0
         self.metrics_port = free_port()

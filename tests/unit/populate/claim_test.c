@@ -17,6 +17,7 @@ static const struct claim fresh = {
     .uid = S("u1"),
     .class_name = S("cistern"),
     .selected_node = S("a"),
+    .provisioner = S(NAME_DRIVER),
     .source = S("llama"),
     .source_namespace = S("train"),
 };
@@ -143,10 +144,13 @@ static void a_source_of_another_namespace_needs_a_grant(void **state)
     next_is(w, CLAIM_GUARD, NOTICE_NONE);
 }
 
-static void the_guard_comes_before_the_prime(void **state)
+static void the_guard_comes_before_the_prime_and_after_the_word_of_the_clusters_controller(void **state)
 {
     (void)state;
     struct world *w = untouched();
+    w->target.provisioner = STR_NULL;
+    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    w->target.provisioner = STR(NAME_DRIVER);
     next_is(w, CLAIM_GUARD, NOTICE_NONE);
     w->target.guarded = true;
     next_is(w, CLAIM_MAKE_PRIME, NOTICE_NONE);
@@ -304,9 +308,20 @@ static void a_pod_that_moved_takes_its_claim_along(void **state)
     unprovisioned(w);
     w->target.selected_node = STR_NULL;
     next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
-    w = filling(); /* a volume that is there draws the pod to itself */
+}
+
+static void a_volume_that_is_there_draws_the_pod_back_to_it(void **state)
+{
+    (void)state;
+    struct world *w = filling();
     w->target.selected_node = STR_NULL;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_SELECT, NOTICE_NONE);
+    w->target.selected_node = STR("a");
+    w->f.filled = true;
+    next_is(w, CLAIM_HAND_OVER, NOTICE_NONE);
+    w->target.selected_node = STR_NULL; /* but not to a node that cannot serve */
+    w->f.node = CLAIM_NODE_CORDONED;
+    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
 }
 
 static void a_volume_that_lost_its_data_is_made_again(void **state)
@@ -443,6 +458,9 @@ static void carry_out(struct world *w, struct claim_step s)
         w->prime.phase = CLAIM_LOST;
         w->f.volume_left = false;
         break;
+    case CLAIM_SELECT:
+        w->target.selected_node = w->prime.prime_node;
+        break;
     case CLAIM_UNSELECT:
         w->target.selected_node = STR_NULL;
         break;
@@ -552,7 +570,7 @@ int main(void)
         cmocka_unit_test(nothing_is_written_before_a_pod_has_come),
         cmocka_unit_test(what_keeps_a_claim_waiting_is_told),
         cmocka_unit_test(a_source_of_another_namespace_needs_a_grant),
-        cmocka_unit_test(the_guard_comes_before_the_prime),
+        cmocka_unit_test(the_guard_comes_before_the_prime_and_after_the_word_of_the_clusters_controller),
         cmocka_unit_test(a_target_of_a_node_that_is_gone_is_freed_before_a_prime_is_made),
         cmocka_unit_test(the_way_to_the_hand_over),
         cmocka_unit_test(the_volume_of_a_prime_is_never_retained),
@@ -565,6 +583,7 @@ int main(void)
         cmocka_unit_test(a_node_that_is_silent_for_a_while_is_waited_for),
         cmocka_unit_test(what_was_handed_over_stays_wherever_its_node_goes),
         cmocka_unit_test(a_pod_that_moved_takes_its_claim_along),
+        cmocka_unit_test(a_volume_that_is_there_draws_the_pod_back_to_it),
         cmocka_unit_test(a_volume_that_lost_its_data_is_made_again),
         cmocka_unit_test(a_deletion_needs_neither_source_nor_class_nor_node),
         cmocka_unit_test(the_guard_goes_last),

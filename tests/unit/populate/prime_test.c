@@ -89,6 +89,24 @@ static void only_our_own_finalizer_is_taken_off(void **state)
             "{\"op\":\"remove\",\"path\":\"/metadata/finalizers/1\"}]");
 }
 
+static void the_node_is_put_back_on_the_very_claim_that_was_seen(void **state)
+{
+    (void)state;
+    auto_json target = target_json();
+    is_text(
+        target_select_patch(target, STR("n2")),
+        "[{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u1\"},"
+        "{\"op\":\"test\",\"path\":\"/metadata/resourceVersion\",\"value\":\"7\"},"
+        "{\"op\":\"add\",\"path\":\"/metadata/annotations/volume.kubernetes.io~1selected-node\",\"value\":\"n2\"}]");
+    json_remove(target, "metadata.annotations");
+    is_text(
+        target_select_patch(target, STR("n2")),
+        "[{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u1\"},"
+        "{\"op\":\"test\",\"path\":\"/metadata/resourceVersion\",\"value\":\"7\"},"
+        "{\"op\":\"add\",\"path\":\"/metadata/annotations\",\"value\":{}},"
+        "{\"op\":\"add\",\"path\":\"/metadata/annotations/volume.kubernetes.io~1selected-node\",\"value\":\"n2\"}]");
+}
+
 static void the_node_is_taken_off_only_if_it_is_still_that_one(void **state)
 {
     (void)state;
@@ -128,6 +146,7 @@ int main(void)
         cmocka_unit_test(a_prime_tells_whether_its_node_was_cordoned_before),
         cmocka_unit_test(the_guard_is_added_to_the_list_that_was_seen),
         cmocka_unit_test(only_our_own_finalizer_is_taken_off),
+        cmocka_unit_test(the_node_is_put_back_on_the_very_claim_that_was_seen),
         cmocka_unit_test(the_node_is_taken_off_only_if_it_is_still_that_one),
         cmocka_unit_test(the_policy_is_kept_and_given_back_with_the_claim),
     };
