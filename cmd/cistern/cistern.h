@@ -7,6 +7,8 @@
 #include "util/glob.h"
 #include "util/log.h"
 #include "volume/spec.h"
+#include <sys/types.h>
+#include <time.h>
 
 struct globals {
     bool json;
@@ -45,6 +47,17 @@ struct store_options store_defaults(const char *uri);
 
 /* How patiently a volume's requests are made: its source's `retry`, in both directions. */
 struct store_retry store_retry_of(const struct spec_source *s);
+
+/* A volume that is being worked on, and how patient its order wants that to be. */
+struct follow {
+    const char *folder; /* borrowed; NULL: it is none */
+    uint64_t looked_ns; /* monotonic */
+    ino_t inode;
+    struct timespec changed;
+};
+
+/* Gives the stores of a run the `retry` that the volume's file has now, once a second at the most. main. */
+void follow_retry(struct follow *f, struct store *const *stores, size_t count);
 
 /* Counts what is below the URI: `hydrate --dry-run` and `ls --sum`. Returns an exit code. */
 int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_if_empty);

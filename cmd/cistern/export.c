@@ -378,6 +378,7 @@ static void watch(struct job *j, struct run *r)
 {
     struct verdict now;
     uint64_t began = clock_now_ns(), written = 0, already = UINT64_MAX;
+    struct follow follow = {.folder = flags.volume};
     while (!run_wait(r, tick_ns, &now)) {
         already = already == UINT64_MAX ? now.done_bytes : already;
         show_progress(j, &now, already, began);
@@ -387,6 +388,7 @@ static void watch(struct job *j, struct run *r)
             (void)harmless;
             written = clock_now_ns();
         }
+        follow_retry(&follow, &j->store, 1);
         if (is_stop_asked())
             run_stop(r);
     }

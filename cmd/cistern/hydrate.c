@@ -264,6 +264,7 @@ static void show(struct run *run, struct hydrate *h, struct hydrate_status *s)
 static void watch(struct run *run, struct hydrate *h, int signals)
 {
     static struct hydrate_status s;
+    struct follow follow = {.folder = flags.volume};
     while (!hydrate_has_ended(h)) {
         struct pollfd p[] = {{.fd = hydrate_fd(h), .events = POLLIN}, {.fd = signals, .events = POLLIN}};
         if (poll(p, countof(p), 200) > 0 && p[1].revents) {
@@ -271,6 +272,7 @@ static void watch(struct run *run, struct hydrate *h, int signals)
             if (read(signals, &info, sizeof info) == sizeof info)
                 hydrate_cancel(h);
         }
+        follow_retry(&follow, run->stores, run->options.source_count);
         show(run, h, &s);
     }
     print_faults(run, h);

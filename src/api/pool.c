@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/pool.h"
 #include "fields.h"
+#include "util/clock.h"
 #include "util/names.h"
 #include <stdio.h>
 
@@ -83,6 +84,15 @@ int api_pool_name(const char *node, const char *pool, char ret[API_POOL_NAME_MAX
     if (!node[0] || n > API_POOL_NAME_MAX)
         return err_set(err, ERR_INVALID, "the node's name '%.200s' is empty or too long", node);
     return 0;
+}
+
+/* The time as the generation: two who wake it at once need not agree on a number, and any change does. Whole
+ * microseconds stay exact where somebody reads JSON's numbers as doubles. */
+json *api_pool_wake_json(void)
+{
+    json *patch = json_new_object();
+    json_set_u64(patch, "spec.volumesGeneration", (uint64_t)clock_wall_ns() / 1000);
+    return patch;
 }
 
 json *api_pool_json(const struct api_pool *p)

@@ -51,6 +51,7 @@ void api_volume_free(struct api_volume *own_v)
     api_fields_clear(fields, countof(fields), own_v);
     parameters_clear(own_v);
     free(own_v->source);
+    free(own_v->retry);
     api_volume_status_done(&own_v->status);
     free(own_v);
 }
@@ -102,6 +103,16 @@ static int parameters_read(const json *j, struct api_volume *v, struct err *err)
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
+static char *read_retry(const json *j)
+{
+    const json *retry = json_at(j, "spec.retry");
+    if (!retry)
+        return NULL;
+    auto_json alone = json_new_object();
+    json_set(alone, "retry", json_copy_of(retry));
+    return json_text(alone, 0);
+}
+
 static int read_all(const json *j, struct api_volume *v, struct err *err)
 {
     int r = api_meta_read(j, &v->meta, err);
@@ -114,6 +125,8 @@ static int read_all(const json *j, struct api_volume *v, struct err *err)
     const json *source = json_at(j, "spec.source.spec");
     if (r == 0 && source)
         v->source = json_text(source, 0);
+    if (r == 0 && source)
+        v->retry = read_retry(j);
     if (r == 0 && (!v->volume_id || !v->node || !v->pool))
         r = err_set(err, ERR_INVALID, "'spec.volumeID', 'spec.nodeName' or 'spec.pool' is missing");
     return r;
@@ -150,10 +163,10 @@ json *api_volume_json(const struct api_volume *v)
 
 /* ---- the bridge -------------------------------------------------------------------------------------------------- */
 
-static int source_to_spec(const struct api_volume *v, struct spec *s, struct err *err)
+static int source_to_spec(const char *text, struct spec *s, struct err *err)
 {
     auto_json source = NULL;
-    int r = json_parse(str_of(v->source), "the source", &source, err);
+    int r = json_parse(str_of(text), "the source", &source, err);
     return r < 0 ? r : spec_set_source(s, source, err);
 }
 
@@ -165,7 +178,9 @@ int api_volume_spec(const struct api_volume *v, struct spec **ret, struct err *e
     for (size_t i = 0; i < v->parameter_count && r == 0; i++)
         r = spec_set_parameter(s, str_of(v->parameters[i].key), str_of(v->parameters[i].value), err);
     if (r == 0 && v->source)
-        r = source_to_spec(v, s, err);
+        r = source_to_spec(v->source, s, err);
+    if (r == 0 && v->retry)
+        r = source_to_spec(v->retry, s, err);
     if (r == 0)
         r = spec_check(s, err);
     if (r < 0)

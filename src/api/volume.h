@@ -112,6 +112,7 @@ struct api_volume {
     char *source_namespace, *source_name;           /* the BucketSource that was copied; NULL: none */
     uint64_t source_generation;
     char *source; /* JSON: its spec, as it was */
+    char *retry;  /* JSON: {"retry": ...} of it, as it is now; NULL: as it was */
     struct api_parameter parameters[API_PARAMETERS_MAX];
     size_t parameter_count;
     bool release_requested;

@@ -99,16 +99,13 @@ int pool_get(struct control *c, const char *node, const char *pool, struct api_p
     return j ? api_pool_read(j, ret, err) : 0;
 }
 
-/* The time as the generation: two who bump at once need not agree on a number, and any change wakes the node. Whole
- * microseconds stay exact where somebody reads JSON's numbers as doubles. */
 int pool_bump(struct control *c, const char *node, const char *pool, struct err *err)
 {
     char name[API_POOL_NAME_MAX + 1];
-    auto_json patch = json_new_object();
+    auto_json patch = api_pool_wake_json();
     int r = api_pool_name(node, pool, name, err);
     if (r < 0)
         return r;
-    json_set_u64(patch, "spec.volumesGeneration", (uint64_t)clock_wall_ns() / 1000);
     struct kube_request q = {.verb = KUBE_MERGE_PATCH, .resource = &api_pools, .name = str_of(name), .body = patch};
     r = kube_call(c->o.kube, &q, NULL, err);
     return r < 0 && r != -ERR_NOT_FOUND ? come_back(err) : 0;

@@ -32,8 +32,7 @@ static bool params_differ(const struct api_volume *order, const struct spec *hav
     auto_spec want = NULL;
     if (api_volume_spec(order, &want, &err) < 0)
         return false; /* whoever changed it was to check it; the volume stays as it is */
-    return want->params.concurrency != have->params.concurrency || want->params.bandwidth != have->params.bandwidth ||
-           want->params.on_data_loss != have->params.on_data_loss;
+    return !spec_follows(have, want);
 }
 
 /* Of the volume as it is now: what was said before it was made anew is about another. */

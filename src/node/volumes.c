@@ -42,15 +42,9 @@ static int take_over(struct agent *a, const struct api_volume *order, struct spa
 
 static int change(const struct api_volume *order, struct space *s, struct err *err)
 {
-    static const char *const keys[] = {"concurrency", "bandwidth", "onDataLoss"};
-    struct space_change changes[countof(keys)];
-    size_t count = 0;
-    for (size_t i = 0; i < countof(keys); i++) {
-        const char *value = api_volume_parameter(order, keys[i]);
-        if (value)
-            changes[count++] = (struct space_change){.key = str_of(keys[i]), .value = str_of(value)};
-    }
-    return space_modify(s, str_of(order->volume_id), changes, count, err);
+    auto_spec want = NULL;
+    int r = api_volume_spec(order, &want, err);
+    return r < 0 ? r : space_follow(s, str_of(order->volume_id), want, err);
 }
 
 static int refuse(const struct api_volume *order, const struct facts *f, struct err *err)

@@ -101,6 +101,13 @@ void look_at_later(struct populate *p, char what, struct str name, uint64_t dela
         log_event(LOG_WARN, "too much to look at: it waits for the next round", "key", key, NULL);
 }
 
+int look_at_volume(void *p, struct str name, const json *volume)
+{
+    (void)volume;
+    look_at(p, 'v', name);
+    return 0;
+}
+
 static void lead(struct populate *p);
 
 static bool has_synced(const struct populate *p)

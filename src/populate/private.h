@@ -32,6 +32,7 @@ struct memo {
     uint64_t pause_ns;                /* until the next one */
     int64_t began_ns;                 /* wall clock: an operation is in flight since then; 0: none */
     unsigned probes;                  /* of a source: as many were told in its status */
+    uint64_t generation;              /* of a source: as its volumes were looked at last; 0: unknown */
 };
 
 enum { MEMO_SLOTS = 4096, MEMOS_MAX = 200000 };
@@ -87,6 +88,8 @@ void operation_changed(struct populate *p, struct memo *m, int64_t began_ns, con
 /* A volume's turn to export, see turns.h; who leaves lets the next one be looked at. */
 bool export_turn_take(struct populate *p, const char *volume, const char *node, bool runs);
 void export_turn_leave(struct populate *p, struct str volume);
+
+int look_at_volume(void *p, struct str name, const json *volume); /* for kube_informer_each() */
 
 /* ---- probes: probe.c --------------------------------------------------------------------------------------------- */
 

@@ -109,13 +109,6 @@ int64_t probe_mended_ns(struct populate *p, struct str source)
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-static int look_at_volume(void *ctx, struct str name, const json *volume)
-{
-    (void)volume;
-    look_at(ctx, 'v', name);
-    return 0;
-}
-
 static void ask(struct populate *p, struct str source, const struct api_source *s)
 {
     struct probe got = {0};

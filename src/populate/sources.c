@@ -44,6 +44,14 @@ static uint64_t write_every_ns(size_t volumes)
     return max_u64(WRITE_EVERY_NS, volumes * NS_PER_SECOND / 100);
 }
 
+/* `suspend` and `retry` hold at once. After a start all volumes are looked at anyway. */
+static void follow_edit(struct populate *p, struct memo *m, const struct api_source *s, struct str key)
+{
+    if (m->generation && m->generation != s->meta.generation)
+        kube_informer_each(p->o.volumes, p->o.volumes_by_source, key, look_at_volume, p);
+    m->generation = s->meta.generation;
+}
+
 int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, struct err *err)
 {
     auto_json object = kube_informer_get_by_key(p->sources, key);
@@ -58,6 +66,8 @@ int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, str
     int r = api_source_read(object, &s, err);
     if (r < 0)
         return r;
+    if (m)
+        follow_edit(p, m, s, key);
     bool is_probed = probe_find(p, key, s->meta.generation, &probe);
     /* Volumes change often; what the store says is told at once. */
     if (m && m->written_ns && now_ns - m->written_ns < m->pause_ns && m->probes == probe.count) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A CisternVolume, looked at: the Jobs that it needs now, and what people hear of it. */
 #include "api/pool.h"
+#include "api/source.h"
 #include "api/volume.h"
 #include "private.h"
 #include "util/clock.h"
@@ -17,8 +18,8 @@ struct view {
     struct api_volume *volume; /* owned; NULL: gone */
     json *job_json[JOB_SLOTS]; /* owned; NULL: none */
     struct job job[JOB_SLOTS];
-    bool cancelled; /* nobody wants its data any more */
-    bool suspended;
+    bool cancelled;    /* nobody wants its data any more */
+    json *source_json; /* owned: its BucketSource; NULL: none, or it is gone */
     enum claim_node node;
     struct memo *memo;
     struct err *err;
@@ -27,6 +28,7 @@ struct view {
 static void view_done(struct view *v)
 {
     api_volume_free(v->volume);
+    json_free(v->source_json);
     for (size_t i = 0; i < JOB_SLOTS; i++)
         json_free(v->job_json[i]);
 }
@@ -88,15 +90,11 @@ static int look_at_claim(struct view *v)
     return 0;
 }
 
-static bool is_suspended(struct view *v)
+static bool is_suspended(const struct view *v)
 {
     struct err ignored;
     bool suspended = false;
-    if (!v->volume->source_name || !v->volume->source_namespace)
-        return false;
-    auto_json source =
-        kube_informer_get(v->p->sources, str_of(v->volume->source_namespace), str_of(v->volume->source_name));
-    return source && json_opt_bool(source, "spec.suspend", &suspended, &ignored) == 0 && suspended;
+    return v->source_json && json_opt_bool(v->source_json, "spec.suspend", &suspended, &ignored) == 0 && suspended;
 }
 
 static int look_at_all(struct view *v)
@@ -112,7 +110,10 @@ static int look_at_all(struct view *v)
         r = look_at_claim(v);
     if (r < 0)
         return r;
-    v->suspended = is_suspended(v);
+    const struct api_volume *volume = v->volume;
+    if (volume->source_namespace && volume->source_name)
+        v->source_json =
+            kube_informer_get(v->p->sources, str_of(volume->source_namespace), str_of(volume->source_name));
     v->node = node_state(v->p, str_of(v->volume->node));
     return 0;
 }
@@ -126,7 +127,7 @@ static bool is_true(const struct view *v, const char *type)
 
 static bool may_work(const struct view *v)
 {
-    return v->volume && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !v->suspended &&
+    return v->volume && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !is_suspended(v) &&
            v->volume->meta.deleted_ns == 0;
 }
 
@@ -147,7 +148,7 @@ static bool wants_export(const struct view *v)
         return false;
     unsigned phase = v->volume->status.phase;
     bool owed = phase == API_PHASE_EXPORTING || phase == API_PHASE_EXPORT_FAILED;
-    return owed && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !v->suspended;
+    return owed && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !is_suspended(v);
 }
 
 /* As long as a pod may write, or an export is owed, files may be nowhere but on this node. */
@@ -325,6 +326,66 @@ static int serve_all(struct view *v, uint64_t *again_ns)
     return r;
 }
 
+/* ---- following its source ---------------------------------------------------------------------------------------- */
+
+static int wake_node(struct view *v)
+{
+    char name[API_POOL_NAME_MAX + 1];
+    auto_json patch = api_pool_wake_json();
+    int r = api_pool_name(v->volume->node, v->volume->pool, name, v->err);
+    if (r < 0)
+        return r;
+    struct kube_request q = {
+        .verb = KUBE_MERGE_PATCH, .resource = &api_pools, .name = str_of(name), .body = patch, .fence = v->p->o.lease};
+    r = kube_call(v->p->o.kube, &q, NULL, v->err);
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
+static int order_retry(struct view *v, json *own_patch)
+{
+    auto_json patch = json_new_object();
+    json_set(patch, "spec", own_patch);
+    json_set_str(patch, "metadata.uid", str_of(v->volume->meta.uid));
+    struct kube_request q = {
+        .verb = KUBE_MERGE_PATCH, .resource = &api_volumes, .name = v->name, .body = patch, .fence = v->p->o.lease};
+    int r = kube_call(v->p->o.kube, &q, NULL, v->err);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    log_event(LOG_INFO, "a volume's source is retried otherwise", "volume", v->volume->volume_id, "source",
+              v->volume->source_name, NULL);
+    return wake_node(v); /* the order is there before the node is told to look */
+}
+
+static bool same_json(const json *a, const json *b)
+{
+    auto_mem char *one = json_text(a, 0), *other = json_text(b, 0);
+    return strcmp(one, other) == 0;
+}
+
+/* What the source says of retries holds for its volumes at once; all else was copied for good. One that is no source
+ * any more, or never was another than the one that was copied, changes nothing. A controller that died between the
+ * order and the waking is seen by a node that did not look. */
+static int follow_source(struct view *v)
+{
+    struct err ignored;
+    const struct api_volume *volume = v->volume;
+    auto_api_source source = NULL;
+    auto_spec want = NULL;
+    auto_spec have = NULL;
+    if (!v->source_json || !volume->source || volume->release_requested ||
+        api_source_read(v->source_json, &source, &ignored) < 0 ||
+        source->meta.generation == volume->source_generation || api_source_spec(source, &want, &ignored) < 0 ||
+        api_volume_spec(volume, &have, &ignored) < 0)
+        return 0;
+    json *wanted = spec_retry_json(want);
+    auto_json had = spec_retry_json(have);
+    if (!same_json(wanted, had))
+        return order_retry(v, wanted);
+    json_free(wanted);
+    bool unseen = volume->retry && volume->status.observed_generation < volume->meta.generation;
+    return unseen && v->node == CLAIM_NODE_READY ? wake_node(v) : 0;
+}
+
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
 
 static void tell(struct view *v)
@@ -346,11 +407,15 @@ static void tell(struct view *v)
 int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, struct err *err)
 {
     struct view v = {.p = p, .name = name, .node = CLAIM_NODE_GONE, .err = err};
+    struct err other;
     int r = look_at_all(&v);
     if (r == 0) {
         v.memo = v.volume ? memo_of(p, 'v', name) : NULL;
         tell(&v);
-        r = serve_all(&v, again_ns);
+        r = v.volume ? follow_source(&v) : 0;
+        v.err = r < 0 ? &other : err; /* one that fails does not hold the other up */
+        int served = serve_all(&v, again_ns);
+        r = r < 0 ? r : served;
         if (!v.volume)
             memo_forget(p, 'v', name);
     }

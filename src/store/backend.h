@@ -8,6 +8,7 @@
 
 #include "store/store.h"
 #include "uri.h"
+#include <pthread.h>
 
 struct hedge;
 struct refusals;
@@ -111,9 +112,10 @@ struct store {
     char *bucket; /* owned */
     char *prefix; /* owned */
     size_t prefix_len;
-    char *ca_file; /* owned; NULL: the system's */
-    char *ca;      /* owned PEM text instead of it; NULL: none */
-    struct store_retry retry;
+    char *ca_file;            /* owned; NULL: the system's */
+    char *ca;                 /* owned PEM text instead of it; NULL: none */
+    pthread_mutex_t lock;     /* guards `retry` */
+    struct store_retry retry; /* no field is 0 */
     uint64_t reads_at_first;
     struct telemetry *telemetry; /* owned */
     struct hedge *hedge;         /* owned */

@@ -41,6 +41,7 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     s->prefix_len = uri.prefix.len;
     s->ca = o->ca.len ? str_dup(o->ca) : NULL;
     s->ca_file = o->ca_file && !s->ca ? str_dup(str_of(o->ca_file)) : NULL;
+    pthread_mutex_init(&s->lock, NULL);
     s->retry = with_defaults(o->retry);
     s->telemetry = telemetry_new(s->backend->scheme);
     s->hedge = xcalloc(1, sizeof *s->hedge);
@@ -52,10 +53,18 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     return 0;
 }
 
+void store_set_retry(struct store *s, struct store_retry retry)
+{
+    pthread_mutex_lock(&s->lock);
+    s->retry = with_defaults(retry);
+    pthread_mutex_unlock(&s->lock);
+}
+
 void store_free(struct store *s)
 {
     if (!s)
         return;
+    pthread_mutex_destroy(&s->lock);
     s->backend->close(s);
     telemetry_free(s->telemetry);
     free(s->hedge);
@@ -336,18 +345,21 @@ void store_resume(struct store_job *j)
     resume(j);
 }
 
-bool store_retry_delay(const struct store *s, const struct store_reply *r, unsigned attempts, uint64_t elapsed_ns,
+bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned attempts, uint64_t elapsed_ns,
                        uint64_t *ret_delay_ns)
 {
-    if (r->code >= 0 || !(r->may_retry || r->refused_max) || attempts >= s->retry.attempts_max)
+    pthread_mutex_lock(&s->lock);
+    const struct store_retry policy = s->retry;
+    pthread_mutex_unlock(&s->lock);
+    if (r->code >= 0 || !(r->may_retry || r->refused_max) || attempts >= policy.attempts_max)
         return false;
     if (r->refused_max && attempts >= r->refused_max) {
         refusal_lasted(s->refusals);
         return false;
     }
     uint64_t delay =
-        max_u64(clock_backoff_ns(attempts, s->retry.backoff_base_ns, s->retry.backoff_cap_ns), r->retry_after_ns);
-    if (elapsed_ns + delay > s->retry.elapsed_max_ns)
+        max_u64(clock_backoff_ns(attempts, policy.backoff_base_ns, policy.backoff_cap_ns), r->retry_after_ns);
+    if (elapsed_ns + delay > policy.elapsed_max_ns)
         return false;
     hedge_retried(s->hedge);
     *ret_delay_ns = delay;

@@ -59,6 +59,9 @@ void store_free(struct store *s); /* no job may be under way; NULL is fine */
 DEFINE_AUTO(store, struct store, store_free)
 #define auto_store auto_with(auto_clean_store) struct store *
 
+/* So patient are requests from now on, those under way from their next failure. Any thread. */
+void store_set_retry(struct store *s, struct store_retry retry);
+
 /* Of the URI; borrowed from the store. "file", "s3", "gs". */
 const char *store_scheme(const struct store *s);
 struct str store_bucket(const struct store *s);
@@ -92,7 +95,7 @@ struct store_reply {
 
 /* Is another attempt due after `attempt` attempts (1: one was made) in `elapsed_ns`? Then its delay, jittered, never
  * below Retry-After. */
-bool store_retry_delay(const struct store *s, const struct store_reply *r, unsigned attempt, uint64_t elapsed_ns,
+bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned attempt, uint64_t elapsed_ns,
                        uint64_t *ret_delay_ns);
 
 struct store_job;

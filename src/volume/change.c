@@ -171,6 +171,16 @@ int space_modify(struct space *s, struct str id, const struct space_change *chan
     return r < 0 ? r : write_spec(&o, err);
 }
 
+int space_follow(struct space *s, struct str id, const struct spec *order, struct err *err)
+{
+    auto_opened o = {.held.dir = -1};
+    int r = open_held(s, id, &o, err);
+    if (r < 0)
+        return r;
+    spec_follow(o.spec, order);
+    return write_spec(&o, err);
+}
+
 /* ---- delete
  * ----------------------------------------------------------------------------------------------------------
  */

@@ -95,6 +95,9 @@ struct space_change {
 must_check int space_modify(struct space *s, struct str id, const struct space_change *changes, size_t count,
                             struct err *err);
 
+/* The same for all that follows the order of a volume (spec_follow). */
+must_check int space_follow(struct space *s, struct str id, const struct spec *order, struct err *err);
+
 /* Writes volume.json anew where it is damaged or gone, from what whoever ordered the volume `known->id` knows of it:
  * name, capacity, parameters, source. What its disk is, the folder shows. The damaged file stays beside it
  * (volume.json.damaged); one that can be read is left as it is. ERR_UNSUPPORTED (CIS2004): a newer version's, which is

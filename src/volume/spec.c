@@ -60,10 +60,33 @@ static bool may_change(const struct spec_key *key, const struct spec *from, cons
         return true;
     case CHANGE_TO_EAGER:
         return from->params.hydration == HYDRATION_LAZY && to->params.hydration == HYDRATION_EAGER;
+    case CHANGE_WITH_SOURCE:
     case CHANGE_NEVER:
         break;
     }
     return false;
+}
+
+static bool is_followed(const struct spec_key *key)
+{
+    return key->change == CHANGE_FREELY || key->change == CHANGE_WITH_SOURCE;
+}
+
+bool spec_follows(const struct spec *s, const struct spec *order)
+{
+    for (size_t i = 0; i < spec_key_count; i++)
+        if (is_followed(&spec_keys[i]) && !spec_value_same(&spec_keys[i], s, order))
+            return false;
+    return true;
+}
+
+void spec_follow(struct spec *s, const struct spec *order)
+{
+    for (size_t i = 0; i < spec_key_count; i++) {
+        size_t at = spec_keys[i].offset;
+        if (is_followed(&spec_keys[i])) /* numbers, all of them */
+            memcpy((char *)s + at, (const char *)order + at, sizeof(uint64_t));
+    }
 }
 
 int spec_modify(struct spec *s, struct str key, struct str value, struct err *err)

@@ -183,6 +183,14 @@ must_check int spec_set_source(struct spec *s, const json *source, struct err *e
  * to what is served. */
 must_check int spec_modify(struct spec *s, struct str key, struct str value, struct err *err);
 
+/* What may change of a volume that exists whenever its order does: concurrency, bandwidth and onDataLoss, and `retry`,
+ * which is its BucketSource's as that is now. Hydration's mode is not among it. */
+bool spec_follows(const struct spec *s, const struct spec *order);
+void spec_follow(struct spec *s, const struct spec *order);
+
+/* {"retry": {...}}, all of it, as spec_set_source() reads it. The caller frees. */
+json *spec_retry_json(const struct spec *s);
+
 /* What no single key can know: `uri` or `sources`, bounds in order, an export with what it needs. */
 must_check int spec_check(const struct spec *s, struct err *err);
 

@@ -28,6 +28,15 @@ char *spec_to_json(const struct spec *s)
     return json_text(j, 2);
 }
 
+json *spec_retry_json(const struct spec *s)
+{
+    json *j = json_new_object();
+    for (size_t i = 0; i < spec_key_count; i++)
+        if (spec_keys[i].change == CHANGE_WITH_SOURCE)
+            spec_value_write(&spec_keys[i], s, j, spec_keys[i].name);
+    return j;
+}
+
 /* ---- reading
  * ---------------------------------------------------------------------------------------------------------
  */

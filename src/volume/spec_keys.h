@@ -22,7 +22,12 @@ enum spec_type {
     TYPE_LATER,    /* a name that the API has and this version does not serve: an error that says so */
 };
 
-enum spec_change { CHANGE_NEVER, CHANGE_FREELY, CHANGE_TO_EAGER };
+enum spec_change {
+    CHANGE_NEVER,
+    CHANGE_FREELY,
+    CHANGE_TO_EAGER,
+    CHANGE_WITH_SOURCE, /* as its BucketSource does, and by nobody else */
+};
 
 struct spec_key {
     const char *name;

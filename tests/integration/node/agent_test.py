@@ -13,6 +13,8 @@ import pytest
 from agent import API, MIB, Node, blank, bucket, hold_true, job, wipe
 from driver import Mode, capability, mounts, wait_for
 
+from servers.bucket import BucketServer
+
 Code = grpc.StatusCode
 
 
@@ -455,3 +457,23 @@ def test_direct_io_that_is_asked_for_and_cannot_be_had_is_an_error_by_name(agent
         subprocess.run(["umount", path / "data"], check=True)
     assert job("hydrate", path).wait(60) == 0
     orders.wait("pvc-1", "Hydrated", "True")
+
+
+def test_a_job_that_runs_is_as_patient_as_its_source_says_now(agent, orders):
+    with BucketServer("--objects", "data/:1:1000") as store:
+        store.fault("op=get,do=status:503")
+        volume_id = orders.make("pvc-1", source={
+            "uri": "s3://bench/data/", "endpoint": store.url, "pathStyle": True, "identity": {"method": "anonymous"},
+            "retry": {"maxAttempts": 1000, "backoffBase": "50ms", "backoffCap": "100ms"}})
+        path = agent.folder_of(volume_id)
+        running = job("hydrate", path)
+        wait_for(lambda: store.stats()["requests"] > 20)
+        assert running.poll() is None
+        orders.cluster.patch(f"{API}/cisternvolumes/pvc-1", {"spec": {"retry": {
+            "maxAttempts": 2, "maxElapsed": "60s", "backoffBase": "50ms", "backoffCap": "100ms"}}})
+        orders.bump()
+        assert running.wait(10) == 5
+        assert json.loads((path / "volume.json").read_text())["source"]["retry"]["maxAttempts"] == 2
+        store.no_faults()
+        assert job("hydrate", path).wait(20) == 0
+        orders.wait("pvc-1", "Hydrated", "True")

@@ -299,3 +299,54 @@ def test_two_replicas_make_one_of_everything_and_the_second_goes_on_for_the_firs
     world.end_pod(ns)
     world.delete_claim(ns)
     world.wait_for_nothing_left()
+
+
+# ---- what of a source holds at once --------------------------------------------------------------------------------------
+
+def change_source(world, ns, **spec):
+    world.cluster.patch(f"{API}/namespaces/{ns}/bucketsources/data", {"spec": spec})
+
+
+def test_retry_of_a_source_reaches_the_volumes_that_exist_and_wakes_their_node(world, ns):
+    for node in world.nodes:
+        node.hydrates = False
+    world.make_claim(ns)
+    world.make_pod(ns)
+    wait_for(world.jobs)
+    volume = world.volumes()[0]
+    assert "retry" not in volume["spec"]
+    pool = f"{API}/cisternpools/{volume['spec']['nodeName']}.default"
+    woken = world.cluster.get(pool)["spec"].get("volumesGeneration", 0)
+    change_source(world, ns, retry={"maxAttempts": 3, "backoffCap": "2s"}, priority=["a"])
+    new = wait_for(lambda: world.volumes()[0]["spec"].get("retry"), 5)
+    assert new == {"maxAttempts": 3, "maxElapsed": "1800000ms", "backoffBase": "250ms", "backoffCap": "2000ms"}
+    wait_for(lambda: world.cluster.get(pool)["spec"].get("volumesGeneration", 0) > woken, 5)
+    assert world.volumes()[0]["spec"]["source"] == volume["spec"]["source"]  # all else was copied for good
+    change_source(world, ns, retry=None)
+    wait_for(lambda: world.volumes()[0]["spec"]["retry"]["maxAttempts"] == 8, 5)
+    for node in world.nodes:
+        node.hydrates = True
+    world.wait_for_bound(ns)
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    world.wait_for_nothing_left()
+
+
+def test_a_source_that_is_suspended_ends_its_jobs_at_once_and_goes_on_when_it_is_not(world, ns):
+    for node in world.nodes:
+        node.hydrates = False
+    world.make_claim(ns)
+    world.make_pod(ns)
+    wait_for(world.jobs)
+    change_source(world, ns, suspend=True)
+    wait_for(lambda: not [j for j in world.jobs() if "deletionTimestamp" not in j["metadata"]], 3, "the job is ended")
+    for node in world.nodes:
+        node.hydrates = True
+    wait_for(lambda: not world.jobs())
+    assert world.primes() and world.claim(ns)["status"]["phase"] == "Pending"
+    change_source(world, ns, suspend=False)
+    wait_for(lambda: world.jobs() or world.claim(ns)["status"]["phase"] == "Bound", 3, "it goes on")
+    world.wait_for_bound(ns)
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    world.wait_for_nothing_left()
