@@ -281,7 +281,7 @@ struct str web_reply_header(struct web_job *j, const char *name)
         return STR_NULL;
     if (h->amount > 1 && curl_easy_header(j->easy, name, h->amount - 1, CURLH_HEADER, -1, &h) != CURLHE_OK)
         return STR_NULL;
-    return str_of(h->value);
+    return str_trim(str_of(h->value)); /* of one without a value, libcurl leaves the line's end */
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */

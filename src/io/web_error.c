@@ -78,6 +78,8 @@ static const struct meaning {
 
 static const struct meaning not_http = {CURLE_UNSUPPORTED_PROTOCOL, ERR_CORRUPT, NOT_HTTP, true,
                                         "the answer of '%.*s' is not HTTP"};
+static const struct meaning too_long = {CURLE_OUT_OF_MEMORY, ERR_CORRUPT, NOT_HTTP, true,
+                                        "the headers of the answer of '%.*s' are too long"};
 static const struct meaning other = {CURLE_OK, ERR_IO, BROKE, true, "a request to '%.*s' failed"};
 
 static const struct meaning *meaning_of(const struct web_failure *f)
@@ -85,6 +87,8 @@ static const struct meaning *meaning_of(const struct web_failure *f)
     /* libcurl calls an answer without a status line HTTP/0.9, which is not a protocol that we allow. */
     if (f->code == CURLE_UNSUPPORTED_PROTOCOL && f->connected)
         return &not_http;
+    if (f->code == CURLE_OUT_OF_MEMORY && f->connected) /* of 100 KiB, which it gives them */
+        return &too_long;
     for (size_t i = 0; i < countof(meanings); i++)
         if (meanings[i].code == f->code)
             return &meanings[i];

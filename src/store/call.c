@@ -149,8 +149,10 @@ static int on_body(void *ctx, const char *bytes, size_t len)
 int call_give(struct call *c, const char *bytes, size_t len)
 {
     const struct job_args *a = &c->job.args;
-    if (len > a->len - c->received)
-        return err_set(&c->err, ERR_CORRUPT, "more than the %" PRIu64 " bytes that were asked for came", a->len);
+    if (len > a->len - c->received) {
+        err_set(&c->err, ERR_CORRUPT, "more than the %" PRIu64 " bytes that were asked for came", a->len);
+        return err_advise(&c->err, 1601, "the store or a proxy mishandles lengths; report it to whoever runs it");
+    }
     int r = a->on_data(c->job.ctx, bytes, len);
     c->job.moved = true;
     c->job.paused = r == WEB_PAUSE;
@@ -159,6 +161,13 @@ int call_give(struct call *c, const char *bytes, size_t len)
     else if (r < 0)
         err_set(&c->err, (enum err_code) - r, "given up by the reader");
     return r;
+}
+
+int call_short(struct call *c)
+{
+    c->job.reply.may_retry = true;
+    err_set(&c->err, ERR_IO, "the answer ended after %" PRIu64 " of %" PRIu64 " bytes", c->received, c->job.args.len);
+    return err_advise(&c->err, 1614, "look for a proxy between that cuts or compresses what passes");
 }
 
 /* Before the body, the body, behind it: as much of one of them as there is room for. */

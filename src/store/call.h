@@ -77,6 +77,9 @@ struct str call_keep(struct call *c, struct str s);
 /* steps.body of a GET: hands the bytes to the reader, never more than it asked for. */
 int call_give(struct call *c, const char *bytes, size_t len);
 
+/* The end of one that brought fewer bytes than were asked for: another attempt may bring them. */
+int call_short(struct call *c);
+
 /* What a status other than success means, in the words of the house. `code` and `message` are the store's own (may be
  * empty). Sets c->err and the reply's may_retry, slow_down and retry_after_ns; returns the negative code. */
 struct status_words {

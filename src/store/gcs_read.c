@@ -128,9 +128,7 @@ static void answered_get(struct call *c, int status)
     } else if (!c->success) {
         gcs_refused(c, status);
     } else if (c->received != a->len) {
-        c->job.reply.may_retry = true;
-        call_end(c, err_set(&c->err, ERR_IO, "the answer ended after %" PRIu64 " of %" PRIu64 " bytes", c->received,
-                            a->len));
+        call_end(c, call_short(c));
     } else {
         call_end(c, 0);
     }
@@ -180,6 +178,8 @@ static int add_items(struct page *page, const json *items, struct str after, str
     for (size_t i = 0; i < count; i++) {
         struct object o;
         int r = gcs_read_object(json_item(items, i), &o, err);
+        if (r == 0 && !json_at(json_item(items, i), "size")) /* it would pass for an empty one */
+            r = err_set(err, ERR_CORRUPT, "'%.*s' in the list has no size", STR_FMT(str_sub(o.key, 0, 200)));
         if (r < 0)
             return r;
         if (after.len && str_cmp(o.key, after) <= 0)

@@ -69,6 +69,17 @@ static bool is_whole(const struct job_args *a)
     return a->offset == 0 && a->len == a->object.size_bytes;
 }
 
+static bool is_weak(struct str etag)
+{
+    return str_starts(etag, STR("W/"));
+}
+
+/* A proxy that touches an answer weakens its ETag; the bytes are held against checksums. */
+static bool is_same_etag(struct str a, struct str b)
+{
+    return str_eq(is_weak(a) ? str_from(a, 2) : a, is_weak(b) ? str_from(b, 2) : b);
+}
+
 static int build_get(struct call *c, struct err *err)
 {
     const struct job_args *a = &c->job.args;
@@ -79,7 +90,7 @@ static int build_get(struct call *c, struct err *err)
         int n = snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, a->offset, a->offset + a->len - 1);
         call_header(c, "range", (struct str){range, (size_t)n});
     }
-    if (a->object.etag.len)
+    if (a->object.etag.len && !is_weak(a->object.etag)) /* If-Match never fits a weak one */
         call_header(c, "if-match", a->object.etag);
     call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
     s3_sign(c, STR(SIGV4_UNSIGNED));
@@ -129,7 +140,7 @@ static int check_length(struct call *c, int status, struct err *err)
     /* A proxy may send a body in chunks, whose length is known when it has come: it is counted then. */
     bool is_told = status == 206 || call_answer_header(c, "content-length").len > 0;
     if (is_told && a->object.size_bytes && o->size_bytes != a->object.size_bytes) {
-        if (a->object.etag.len && str_eq(o->etag, a->object.etag)) {
+        if (a->object.etag.len && is_same_etag(o->etag, a->object.etag)) {
             err_set(err, ERR_CORRUPT, "the answer says %" PRIu64 " bytes, and by its ETag it is the object of %" PRIu64,
                     o->size_bytes, a->object.size_bytes);
             return err_advise(err, 1601, "the store or a proxy mishandles lengths; report it to whoever runs it");
@@ -147,7 +158,7 @@ static int head_get(struct call *c, struct err *err)
     int status = web_status(c->web);
     s3_describe(c, status == 200);
     struct str etag = c->job.reply.object.etag;
-    if (a->object.etag.len && etag.len && !str_eq(a->object.etag, etag)) /* a store that ignores If-Match */
+    if (a->object.etag.len && etag.len && !is_same_etag(a->object.etag, etag)) /* a store that ignores If-Match */
         return changed(c, etag);
     int r = check_length(c, status, err);
     if (r == 0)
@@ -163,9 +174,7 @@ static void answered_get(struct call *c, int status)
     } else if (!c->success) {
         s3_refused(c, status);
     } else if (c->received != a->len) {
-        c->job.reply.may_retry = true;
-        call_end(c, err_set(&c->err, ERR_IO, "the answer ended after %" PRIu64 " of %" PRIu64 " bytes", c->received,
-                            a->len));
+        call_end(c, call_short(c));
     } else {
         call_end(c, 0);
     }

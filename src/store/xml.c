@@ -82,6 +82,7 @@ struct xml {
     struct sbuf kept[FIELDS]; /* of the item, or of the document */
     struct sbuf key;
     struct object object;
+    bool is_sized; /* the item told its size */
     bool url_encoded;
     uint64_t parsed;   /* bytes that the parser was given */
     uint64_t skipped;  /* bytes that it was not: plain items (xml_plain.h) */
@@ -97,9 +98,14 @@ static void stop(struct xml *x)
     XML_StopParser(x->parser, XML_FALSE);
 }
 
+static bool is_object(const char *name)
+{
+    return strcmp(name, "Contents") == 0;
+}
+
 static bool is_item(const char *name)
 {
-    return strcmp(name, "Contents") == 0 || strcmp(name, "CommonPrefixes") == 0 || strcmp(name, "Upload") == 0;
+    return is_object(name) || strcmp(name, "CommonPrefixes") == 0 || strcmp(name, "Upload") == 0;
 }
 
 /* The namespace's prefix, if a server writes one, says nothing. */
@@ -126,6 +132,7 @@ static bool is_of_item(enum field f)
 static void item_begin(struct xml *x)
 {
     x->object = (struct object){0};
+    x->is_sized = false;
     sbuf_clear(&x->kept[FIELD_ETAG]);
     sbuf_clear(&x->kept[FIELD_UPLOAD_ID]);
     sbuf_clear(&x->key);
@@ -184,6 +191,7 @@ static int keep_item_field(struct xml *x, enum field field, struct str text, str
         sbuf_add(&x->key, text);
         return 0;
     case FIELD_SIZE:
+        x->is_sized = true;
         return str_to_u64(text, &x->object.size_bytes, err);
     case FIELD_MTIME:
         return time_parse(text, &x->object.mtime_ns, err);
@@ -205,13 +213,15 @@ static int keep_field(struct xml *x, struct str text, struct err *err)
     return 0;
 }
 
-static int end_item(struct xml *x, struct err *err)
+static int end_item(struct xml *x, bool is_object, struct err *err)
 {
     bool upload = str_eq(sbuf_str(&x->root), STR("ListMultipartUploadsResult"));
     x->object.key = sbuf_str(&x->key);
     x->object.etag = sbuf_str(&x->kept[upload ? FIELD_UPLOAD_ID : FIELD_ETAG]);
     if (x->object.key.len == 0)
         return err_set(err, ERR_CORRUPT, "an object in the answer has no key");
+    if (is_object && !x->is_sized) /* it would pass for an empty one */
+        return err_set(err, ERR_CORRUPT, "'%.*s' in the answer has no size", STR_FMT(str_sub(x->object.key, 0, 200)));
     if (!page_add(x->page, &x->object))
         return err_set(err, ERR_CORRUPT, "the answer lists more than %d objects on one page", PAGE_OBJECTS_MAX);
     return 0;
@@ -226,7 +236,7 @@ static void on_end(void *ctx, const char *full_name)
     if (x->field != FIELD_NONE)
         r = keep_field(x, sbuf_str(&x->text), &x->err);
     else if (x->depth == 2 && x->in_item && is_item(local_name(full_name)))
-        r = end_item(x, &x->err);
+        r = end_item(x, is_object(local_name(full_name)), &x->err);
     if (x->depth == 2) {
         x->in_item = false;
         x->item_end = (uint64_t)(XML_GetCurrentByteIndex(x->parser) + XML_GetCurrentByteCount(x->parser));
@@ -321,7 +331,7 @@ static int keep_plain(struct xml *x, const struct plain_item *item, struct err *
         r = keep_plain_field(x, FIELD_MTIME, item->mtime, err);
     if (r == 0)
         r = keep_plain_field(x, FIELD_ETAG, item->etag, err);
-    return r == 0 ? end_item(x, err) : r;
+    return r == 0 ? end_item(x, true, err) : r;
 }
 
 /* The parser stands behind an item of the list: it never hears of those that follow as long as they are plain. */

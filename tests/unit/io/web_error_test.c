@@ -48,6 +48,8 @@ static void causes_are_told_apart(void **state)
         {CURLE_COULDNT_CONNECT, false, ECONNREFUSED, ERR_IO, 1611},
         {CURLE_COULDNT_CONNECT, false, EMFILE, ERR_NO_SPACE, 1616},
         {CURLE_OPERATION_TIMEDOUT, true, 0, ERR_TIMEOUT, 1612},
+        {CURLE_OUT_OF_MEMORY, true, 0, ERR_CORRUPT, 1615},
+        {CURLE_OUT_OF_MEMORY, false, 0, ERR_NO_SPACE, 0},
         {CURLE_PEER_FAILED_VERIFICATION, true, 0, ERR_DENIED, 1613},
         {CURLE_RECV_ERROR, true, ECONNRESET, ERR_IO, 1614},
         {CURLE_WEIRD_SERVER_REPLY, true, 0, ERR_CORRUPT, 1615},

@@ -28,7 +28,7 @@ static void a_page_is_read_with_its_generations_and_checksums(void **state)
     assert_int_equal(parse(&p,
                            "{\"nextPageToken\":\"t\",\"items\":[{\"name\":\"a\",\"size\":\"18446744073709551615\","
                            "\"generation\":\"171\",\"updated\":\"2026-11-21T09:30:00.250Z\",\"crc32c\":\"4waSgw==\","
-                           "\"md5Hash\":\"1B2M2Y8AsgTpgAmY7PhCfg==\"},{\"name\":\"b\\u00fc/\\n\"}]}",
+                           "\"md5Hash\":\"1B2M2Y8AsgTpgAmY7PhCfg==\"},{\"name\":\"b\\u00fc/\\n\",\"size\":\"0\"}]}",
                            NULL),
                      0);
     assert_int_equal(p.page.count, 2);
@@ -49,7 +49,11 @@ static void an_inclusive_start_is_made_exclusive(void **state)
 {
     struct parsed p;
     (void)state;
-    assert_int_equal(parse(&p, "{\"items\":[{\"name\":\"a\"},{\"name\":\"b\"},{\"name\":\"b0\"}]}", "b"), 0);
+    assert_int_equal(parse(&p,
+                           "{\"items\":[{\"name\":\"a\",\"size\":\"1\"},{\"name\":\"b\",\"size\":\"1\"},{\"name\":"
+                           "\"b0\",\"size\":\"1\"}]}",
+                           "b"),
+                     0);
     assert_int_equal(p.page.count, 1);
     assert_true(str_eq(p.page.objects[0].key, STR("b0")));
     assert_int_equal(p.token.len, 0);
@@ -62,7 +66,10 @@ static void folders_stand_where_they_belong(void **state)
     struct parsed p;
     (void)state;
     assert_int_equal(
-        parse(&p, "{\"prefixes\":[\"b/\"],\"items\":[{\"name\":\"a\"},{\"name\":\"c\",\"generation\":\"1\"}]}", NULL),
+        parse(&p,
+              "{\"prefixes\":[\"b/"
+              "\"],\"items\":[{\"name\":\"a\",\"size\":\"1\"},{\"name\":\"c\",\"size\":\"1\",\"generation\":\"1\"}]}",
+              NULL),
         0);
     assert_int_equal(p.page.count, countof(want));
     for (size_t i = 0; i < countof(want); i++)
@@ -77,6 +84,7 @@ static void what_no_store_sends_is_an_error(void **state)
         "[",
         "<html>",
         "{\"items\":[{}]}",
+        "{\"items\":[{\"name\":\"a\"}]}",
         "{\"items\":[{\"name\":1}]}",
         "{\"items\":[{\"name\":\"a\",\"size\":\"-1\"}]}",
         "{\"items\":[{\"name\":\"a\",\"size\":\"18446744073709551616\"}]}",

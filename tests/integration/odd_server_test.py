@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers that are odd, byte for byte: by what HTTP allows they are right, and end in the right tree; by what it does
+not, they end in a sentence that names the object, with nothing wrong on the disk; and the same command on a day that is
+fair ends it. Whatever goes through a proxy of somebody's has been all of these."""
+import gzip
+import hashlib
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from servers.bucket import BUILD
+
+pytestmark = [pytest.mark.asan, pytest.mark.timeout(120)]
+CONTENT = {"data/one": b"1", "data/two": b"2" * 100_000}
+X = b"x"  # of every key that is listed and not in it
+DATE = "Sat, 21 Nov 2026 09:00:00 GMT"
+DONE, SOME_FAILED, DENIED, TRANSIENT, NO_SPACE, MISMATCH = 0, 1, 4, 5, 6, 7
+
+
+def etag(data):
+    return f'"{hashlib.md5(data).hexdigest()}"'
+
+
+def entry(key, data, **other):
+    fields = {"Key": key, "LastModified": "2026-01-01T00:00:00.000Z", "ETag": etag(data), "Size": len(data)} | other
+    return "<Contents>" + "".join(f"<{k}>{v}</{k}>" for k, v in fields.items() if v is not None) + "</Contents>"
+
+
+def listing(*entries):
+    return ("<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>"
+            + "".join(entries) + "</ListBucketResult>").encode()
+
+
+def fair(data):
+    return (f"HTTP/1.1 200 OK\r\nDate: {DATE}\r\nETag: {etag(data)}\r\nLast-Modified: {DATE}\r\n"
+            f"Content-Length: {len(data)}\r\n\r\n").encode() + data
+
+
+class OddServer:
+    """One answer a connection. A GET of a key of `odd` gets what its function makes of the bytes."""
+
+    def __init__(self):
+        self.odd, self.content, self.page = {}, dict(CONTENT), None
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=200)
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def make_odd(self, ways):
+        """An object for each."""
+        keys = {f"data/odd-{i:02}": way for i, way in enumerate(ways.values())}
+        self.odd |= keys
+        self.content |= {key: key.encode() * 400 for key in keys}
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.answer, args=(client,), daemon=True).start()
+
+    def answer(self, client):
+        with client:
+            try:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    got = client.recv(65536)
+                    if not got:
+                        return
+                    head += got
+                client.sendall(self.answer_to(head.split(b" ", 2)[1].decode()))
+                client.shutdown(socket.SHUT_WR)
+                while client.recv(65536):
+                    pass
+            except OSError:
+                pass
+
+    def answer_to(self, path):
+        if "list-type" in path:
+            return fair(self.page or listing(*(entry(k, v) for k, v in sorted(self.content.items()))))
+        key = path.removeprefix("/bench/").split("?")[0]
+        return self.odd.get(key, fair)(self.content.get(key, X))
+
+    def truth(self):
+        return {key.removeprefix("data/"): data for key, data in self.content.items()}
+
+
+@pytest.fixture
+def server():
+    running = OddServer()
+    yield running
+    running.listener.close()
+
+
+def hydrate(server, folder, *flags):
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret",
+           "AWS_REGION": "us-east-1"} | {k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")}
+    return subprocess.run([BUILD / "bin/cistern", "hydrate", "--no-progress", "--path-style", "--retries", "2", "--stall", "1s",
+                           "--endpoint", server.url, *flags, "s3://bench/data/", folder], env=env, capture_output=True,
+                          text=True, timeout=60, check=False)
+
+
+def tree(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in pathlib.Path(folder).rglob("*") if p.is_file()}
+
+
+def chunks(data, size, extension=b""):
+    pieces = [data[i:i + size] for i in range(0, len(data), size)]
+    return b"".join(b"%x%s\r\n%s\r\n" % (len(p), extension, p) for p in pieces)
+
+
+def head(status="HTTP/1.1 200 OK", **fields):
+    return (status + "\r\n" + "".join(f"{k.replace('_', '-')}: {v}\r\n" for k, v in fields.items()) + "\r\n").encode()
+
+
+RIGHT = {
+    "HTTP/1.0 that ends with its connection": lambda d: head("HTTP/1.0 200 OK", ETag=etag(d)) + d,
+    "HTTP/1.0 with a length": lambda d: head("HTTP/1.0 200 OK", Content_Length=len(d)) + d,
+    "no length": lambda d: head(Connection="close") + d,
+    "no reason": lambda d: head("HTTP/1.1 200", Content_Length=len(d)) + d,
+    "lines that end in LF": lambda d: fair(d).split(b"\r\n\r\n")[0].replace(b"\r\n", b"\n") + b"\n\n" + d,
+    "chunks": lambda d: head(Transfer_Encoding="chunked") + chunks(d, 1000) + b"0\r\n\r\n",
+    "chunks of one byte": lambda d: head(Transfer_Encoding="chunked") + chunks(d, 1) + b"0\r\n\r\n",
+    "chunks with extensions and a trailer": lambda d: head(Transfer_Encoding="chunked") + chunks(d, 999, b";a=\"b\"")
+        + b"0\r\nx-trailer: 1\r\nETag: \"other\"\r\n\r\n",
+    "a 100 before": lambda d: head("HTTP/1.1 100 Continue") + fair(d),
+    "hints before": lambda d: head("HTTP/1.1 103 Early Hints", Link="</x>") * 3 + fair(d),
+    "stored compressed": lambda d: head(Content_Encoding="gzip", Content_Length=len(d)) + d,
+    "no ETag": lambda d: head(Content_Length=len(d)) + d,
+    "an empty ETag": lambda d: head(ETag="", Content_Length=len(d)) + d,
+    "a weak ETag": lambda d: head(ETag="W/" + etag(d), Content_Length=len(d)) + d,
+    "a garbled time": lambda d: head(Last_Modified="yesterday", Date="\x7f", Content_Length=len(d)) + d,
+    "a time before all times": lambda d: head(Last_Modified="Mon, 01 Jan 0001 00:00:00 GMT", Content_Length=len(d)) + d,
+    "a time after all times": lambda d: head(Last_Modified="Fri, 31 Dec 9999 23:59:59 GMT", Content_Length=len(d)) + d,
+    "the length twice": lambda d: head(content_length=len(d), Content_Length=len(d)) + d,
+    "a hundred headers": lambda d: head(Content_Length=len(d), **{f"x-{i}": "v" * 200 for i in range(100)}) + d,
+    "garbled checksums": lambda d: head(Content_Length=len(d), x_amz_checksum_crc32c="!!!!", x_amz_checksum_crc64nvme="=",
+                                        x_amz_checksum_sha256="QQ==", x_amz_checksum_crc32="A" * 3000) + d,
+    "a checksum of checksums": lambda d: head(Content_Length=len(d), x_amz_checksum_crc32c="AAAAAA==-3",
+                                              x_amz_checksum_type="COMPOSITE") + d,
+    "a Content-Range that nobody asked for": lambda d: head(Content_Length=len(d), Content_Range=f"bytes 0-{len(d) - 1}/{len(d)}") + d,
+}
+
+
+def test_what_http_allows_brings_the_right_bytes(server, tmp_path):
+    server.make_odd(RIGHT)
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode == DONE, f"{list(enumerate(RIGHT))}: {run.stderr}"
+    assert tree(tmp_path / "out") == server.truth()
+
+
+WRONG = {
+    "a negative length": lambda d: head(Content_Length=-1) + d,
+    "a length past all numbers": lambda d: head(Content_Length="9" * 30) + d,
+    "a length that is no number": lambda d: head(Content_Length="5k") + d,
+    "two lengths": lambda d: head(content_length=len(d), Content_Length=3) + d,
+    "a header of a megabyte": lambda d: head(x="v" * (1 << 20), Content_Length=len(d)) + d,
+    "headers without end": lambda d: b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200_000,
+    "a chunk of a negative length": lambda d: head(Transfer_Encoding="chunked") + b"-1\r\n" + d,
+    "a chunk past all numbers": lambda d: head(Transfer_Encoding="chunked") + b"f" * 20 + b"\r\n" + d,
+    "a chunk that is none": lambda d: head(Transfer_Encoding="chunked") + d,
+    "chunks that end early": lambda d: head(Transfer_Encoding="chunked") + chunks(d, 1000),
+    "chunks that bring more": lambda d: head(Transfer_Encoding="chunked") + chunks(d + b"!", 1000) + b"0\r\n\r\n",
+    "chunks that bring less": lambda d: head(Transfer_Encoding="chunked") + chunks(d[:-1], 1000) + b"0\r\n\r\n",
+    "compressed on the way": lambda d: head(Content_Encoding="gzip", Content_Length=len(gzip.compress(d))) + gzip.compress(d),
+    "compressed on the way, in chunks": lambda d: head(Content_Encoding="gzip", Transfer_Encoding="chunked")
+        + chunks(gzip.compress(d), 1000) + b"0\r\n\r\n",
+    "a transfer encoding": lambda d: head(Transfer_Encoding="gzip, chunked") + chunks(gzip.compress(d), 1000) + b"0\r\n\r\n",
+    "another's ETag": lambda d: head(ETag='"other"', Content_Length=len(d)) + d,
+    "other bytes": lambda d: fair(d)[:-1] + b"!",
+    "nothing": lambda d: b"",
+    "an empty body": lambda d: head(Content_Length=0),
+    "a hundred thousand 100s": lambda d: head("HTTP/1.1 100 Continue") * 100_000,
+    "HTTP/2": lambda d: b"\0\0\x12\x04\0\0\0\0\0\0\x03\0\0\0d\0\x04\0\xa0\0\0\0\x02\0\0\0\0",
+    "HTTP/0.9": lambda d: d,
+    "HTTP/9.9": lambda d: head("HTTP/9.9 200 OK", Content_Length=len(d)) + d,
+    "a TLS alert": lambda d: b"\x15\x03\x01\0\x02\x02\x46",
+    "a login page": lambda d: head(Content_Type="text/html", Content_Length=20) + b"<html>log in</html>\n",
+    "a status of no class": lambda d: head("HTTP/1.1 999 Odd", Content_Length=0),
+    "a status of two digits": lambda d: head("HTTP/1.1 20 OK", Content_Length=len(d)) + d,
+    "a NUL in a header": lambda d: b"HTTP/1.1 200 OK\r\nETag: \"a\0b\"\r\nContent-Length: 4400\r\n\r\n" + d,
+} | {f"a {status}": lambda d, status=status: head(f"HTTP/1.1 {status} Odd", Content_Length=0)
+     for status in (101, 201, 202, 203, 204, 205, 206, 207, 226, 300, 302, 303, 304, 305, 402, 406, 407, 411, 413, 414, 416,
+                    417, 418, 421, 423, 425, 426, 428, 431, 451, 505, 507, 508, 511, 599)}
+
+
+def test_what_it_does_not_is_a_sentence_and_nothing_wrong(server, tmp_path):
+    server.make_odd(WRONG)
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode in {SOME_FAILED, DENIED, TRANSIENT, MISMATCH}, run.stderr
+    for i, how in enumerate(WRONG):
+        assert re.search(rf"odd-{i:02}.*CIS\d{{4}}", run.stderr), f"{how} (odd-{i:02}): {run.stderr}"
+    assert tree(tmp_path / "out") == {name: data for name, data in server.truth().items() if not name.startswith("odd-")}
+    server.odd = {}
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode == DONE, run.stderr
+    assert tree(tmp_path / "out") == server.truth()
+
+
+# ---- what a listing may say ----------------------------------------------------------------------------------------
+
+GOOD = [entry(k, v) for k, v in CONTENT.items()]
+TRUTH = {key.removeprefix("data/"): data for key, data in CONTENT.items()}
+# The entry, and the file that it makes; None: it is named in a sentence, and all else is there.
+ENTRIES = {
+    "a line break": (entry("data/a%0Ab", X), "a\nb"),
+    "255 bytes": (entry("data/" + "n" * 255, X), "n" * 255),
+    "not UTF-8": (entry("data/a%FF%FE", X), os.fsdecode(b"a\xff\xfe")),
+    "another case": (entry("data/ODD", X), "ODD"),
+    "a blank at the end": (entry("data/a+", X), "a "),
+    "a weak ETag": (entry("data/w", X, ETag="W/" + etag(X)), "w"),
+    "no ETag": (entry("data/e", X, ETag=None), "e"),
+    "a garbled time": (entry("data/t", X, LastModified="soon"), None),
+    "a NUL": (entry("data/a%00b", X), None),
+    "dots": (entry("data/..", X), None),
+    "up and out": (entry("data/../../etc/passwd", X), None),
+    "a dot": (entry("data/./a", X), None),
+    "an absolute path": (entry("data//etc/passwd", X), None),
+    "256 bytes": (entry("data/" + "n" * 256, X), None),
+    "a path of 5,000 bytes": (entry("data/" + "/".join(["p" * 250] * 20), X), None),
+    "a folder that is a file too": (entry("data/one/below", X), None),
+    "a folder with bytes": (entry("data/folder/", X), None),
+    "more than the disk": (entry("data/big", X, Size=6 << 40), None),
+    "a size of 2^63": (entry("data/big", X, Size=1 << 63), None),
+    "a size of 2^64": (entry("data/big", X, Size=1 << 64), None),
+    "a negative size": (entry("data/big", X, Size=-1), None),
+    "a size that is none": (entry("data/big", X, Size="1e3"), None),
+    "no size": (entry("data/big", X, Size=None), None),
+    "no key": (entry(None, X), None),
+    "an empty key": (entry("", X), None),
+}
+
+
+@pytest.mark.parametrize("how", ENTRIES)
+def test_an_entry_of_a_listing_is_a_file_or_a_sentence(server, tmp_path, how):
+    text, name = ENTRIES[how]
+    server.page = listing(*GOOD, text)
+    run = hydrate(server, tmp_path / "deep/out")
+    found = tree(tmp_path / "deep")
+    assert all(f.startswith(("out/", ".out.cistern/")) for f in found), found
+    found = {f.removeprefix("out/"): data for f, data in found.items() if f.startswith("out/")}
+    if name:
+        assert run.returncode == DONE, run.stderr
+        assert found == TRUTH | {name: X}
+        return
+    assert run.returncode in {SOME_FAILED, TRANSIENT, NO_SPACE, MISMATCH}, run.stderr
+    assert re.search(r"CIS\d{4}", run.stderr), run.stderr
+    assert all(data == (TRUTH | {"one/below": X})[f] for f, data in found.items()), found
+
+
+def test_a_key_that_is_the_prefix_itself_is_the_folder(server, tmp_path):
+    server.page = listing(entry("data/", b""), *GOOD)
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode == DONE, run.stderr
+    assert tree(tmp_path / "out") == TRUTH
+
+
+def test_a_key_that_is_listed_twice_is_told(server, tmp_path):
+    """Two versions of it may have been listed: neither is the one."""
+    server.page = listing(*GOOD, *GOOD)
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode == MISMATCH and re.search("twice.*CIS1504", run.stderr), run.stderr
