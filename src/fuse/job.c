@@ -16,17 +16,22 @@ uint64_t job_before(struct job *j, uint32_t n, uint64_t now)
 
 #ifdef CISTERN_TEST_POINTS
 /* Hits are counted in the memfd: once the process died at the Nth, those after it live. */
-void test_point(struct serve *s, const char *op, const char *point)
+bool test_is_here(struct serve *s, const char *op, const char *point)
 {
     const char *armed = getenv("CISTERN_TEST_KILL");
     char here[64];
     if (!armed)
-        return;
+        return false;
     int n = snprintf(here, sizeof(here), "%s:%s:", op, point);
     if (strncmp(armed, here, (size_t)n) != 0)
-        return;
+        return false;
     uint32_t hit = __atomic_add_fetch(&s->table->head->test_hits, 1, __ATOMIC_SEQ_CST);
-    if (hit == (uint32_t)strtoul(armed + n, NULL, 10))
+    return hit == (uint32_t)strtoul(armed + n, NULL, 10);
+}
+
+void test_point(struct serve *s, const char *op, const char *point)
+{
+    if (test_is_here(s, op, point))
         kill(getpid(), SIGKILL);
 }
 #endif

@@ -58,16 +58,11 @@ static void serve_one(struct serve *s, size_t hint, struct fuse_buf *buf)
     intent_end(mine.intent);
 }
 
-/* A request whose copying to us is cut short by SIGKILL ends in EIO for its user, and is not sent again. The kernel
- * stops only where it must fault a page in: so the pages are there before, and stay. */
 static struct fuse_buf buffer_make(void)
 {
-    size_t room = BUFFER_ROOM, used = MAX_WRITE + BUFFER_HEADER;
-    void *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, BUFFER_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         abort();
-    memset(p, 0, used);
-    (void)mlock(p, used); /* if we may */
     return (struct fuse_buf){.mem = p};
 }
 
@@ -205,7 +200,6 @@ static int make_session(struct serve *s, struct err *err)
     char name[] = "cistern";
     char *argv[] = {name, NULL};
     struct fuse_args args = FUSE_ARGS_INIT(1, argv);
-    char dev[32];
     ops.init = ops_init;
     ops_name(&ops);
     ops_attr(&ops);
@@ -213,8 +207,7 @@ static int make_session(struct serve *s, struct err *err)
     ops_dir(&ops);
     s->session = fuse_session_new(&args, &ops, sizeof(ops), s);
     fuse_opt_free_args(&args);
-    snprintf(dev, sizeof(dev), "/dev/fd/%d", s->fuse_fd);
-    if (!s->session || fuse_session_mount(s->session, dev) != 0)
+    if (!s->session || device_attach(s) != 0)
         return err_set(err, ERR_INTERNAL, "cannot make a FUSE session");
     return 0;
 }

@@ -59,10 +59,19 @@ struct job *job_mine(void);
 uint64_t job_before(struct job *j, uint32_t n, uint64_t now);
 
 /* Where a test may kill the process: "<op>:before:N", "<op>:after-act:N" or "<op>:before-reply:N" in
- * CISTERN_TEST_KILL dies the Nth time. Nothing in what we ship. */
+ * CISTERN_TEST_KILL dies the Nth time; "request:memory:N" and "answer:memory:N" die because the memory for a request, or
+ * of an answer of more than a page, is not there. Nothing in what we ship. */
 #ifdef CISTERN_TEST_POINTS
+bool test_is_here(struct serve *s, const char *op, const char *point);
 void test_point(struct serve *s, const char *op, const char *point);
 #else
+static inline bool test_is_here(struct serve *s, const char *op, const char *point)
+{
+    (void)s;
+    (void)op;
+    (void)point;
+    return false;
+}
 static inline void test_point(struct serve *s, const char *op, const char *point)
 {
     (void)s;
@@ -70,6 +79,12 @@ static inline void test_point(struct serve *s, const char *op, const char *point
     (void)point;
 }
 #endif
+
+/* ---- device.c ---------------------------------------------------------------------------------------------------- */
+
+/* Gives the session its descriptor, and ways to read and write it by which a SIGKILL at any moment ends nobody's
+ * request. */
+int device_attach(struct serve *s);
 
 /* ---- below.c: the folder below ----------------------------------------------------------------------------------- */
 

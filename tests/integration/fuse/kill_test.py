@@ -239,3 +239,21 @@ def test_a_process_that_dies_again_while_it_takes_up_still_does_each_thing_once(
     for _ in range(times):
         volume.kill()
     mkdir(volume.path)
+
+
+@pytest.mark.parametrize("nth", [2, 9, 30])
+def test_a_request_that_the_kernel_could_not_copy_into_the_dying_process_is_asked_again(volumes, nth):
+    """What a page that compaction moves at the moment of SIGKILL does, done on purpose: the buffer is not there."""
+    volume = volumes("v", "exclusive", "must", kill_at=f"request:memory:{nth}")
+    for _ in range(12):
+        mkdir(volume.path)
+    assert volume.status()["restarts"] == "1", "the process did not die where it should"
+
+
+def test_an_answer_that_the_kernel_could_not_copy_out_of_the_dying_process_is_given_by_the_next(volumes):
+    volume = volumes("v", "exclusive", "must", kill_at="answer:memory:1")
+    names = {f"a name that takes some room, number {i}" for i in range(300)}
+    for name in names:
+        (volume.data / name).touch()
+    assert set(os.listdir(volume.path)) == names
+    assert volume.status()["restarts"] == "1", "the process did not die where it should"
