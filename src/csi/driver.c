@@ -211,7 +211,8 @@ static int start_parts(struct driver *d, uint64_t gauges_ns, struct err *err)
     for (size_t i = 0; r == 0 && d->jobs && i < d->space_count; i++)
         r = resume_pool(d, d->spaces[i], err);
     if (r == 0 && gauges_ns > 0)
-        r = gauges_start(d->node_id, d->spaces, d->space_count, d->keeper_socket, gauges_ns, &d->gauges, err);
+        r = gauges_start(d->node_id, d->spaces, d->space_count, mounts_new(d->node_id, d->keeper_socket, d->mirror),
+                         gauges_ns, &d->gauges, err);
     return r;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gauges.h"
 #include "export/verdict.h"
-#include "fuse/keeper.h"
 #include "hydrate/status.h"
 #include "io/ticker.h"
 #include "service.h"
@@ -31,16 +30,13 @@ struct sums {
 };
 
 struct gauges {
-    const char *keeper_socket; /* borrowed */
-    uint64_t restarts;         /* of the mount processes that there are, as of the last look */
-    bool has_looked;
-    struct metric_series *handovers;
     char *node; /* owned */
     uint64_t interval_ns;
     struct hydrate_status *hydration; /* owned: too big for a stack */
     struct pool_gauges pools[DRIVER_POOLS_MAX];
     size_t count;
     struct traffic *traffic; /* owned */
+    struct mounts *mounts;   /* owned */
     struct metric *volumes;
     struct metric_series *inflight, *hydrating_seconds, *rate, *pending, *pending_seconds;
     struct ticker *ticker; /* owned */
@@ -164,24 +160,6 @@ static void add_pool(struct gauges *g, struct pool_gauges *p, struct sums *sums)
     p->ailing = r < 0;
 }
 
-static void add_restarts(const struct keeper_status *s, void *sum)
-{
-    *(uint64_t *)sum += s->restarts;
-}
-
-/* A mount that goes takes its number along: the sum may fall, and only what it rises by is counted. */
-static void count_handovers(struct gauges *g)
-{
-    struct err ignored;
-    uint64_t now = 0;
-    if (keeper_list(g->keeper_socket, add_restarts, &now, &ignored) < 0)
-        return;
-    if (g->has_looked && now > g->restarts)
-        metric_add(g->handovers, now - g->restarts);
-    g->restarts = now;
-    g->has_looked = true;
-}
-
 static int64_t seconds_since(int64_t wall_ns)
 {
     int64_t now_ns = clock_wall_ns();
@@ -191,7 +169,7 @@ static int64_t seconds_since(int64_t wall_ns)
 static void look_at_all(struct gauges *g)
 {
     struct sums sums = {0};
-    count_handovers(g);
+    mounts_look(g->mounts);
     for (size_t i = 0; i < g->count; i++)
         add_pool(g, &g->pools[i], &sums);
     metric_set(g->inflight, (int64_t)sums.hydrations);
@@ -234,10 +212,6 @@ static void add_metrics(struct gauges *g, struct space *const *spaces)
             pool_gauge(g, s, "cistern_pool_healthy", "0: it cannot be read or is not there: its values are old.");
     }
     g->volumes = metric_new(METRIC_GAUGE, "cistern_volumes", "By phase.", "node,pool,phase", NULL);
-    g->handovers =
-        metric_series(metric_new(METRIC_COUNTER, "cistern_fuse_handover_total",
-                                 "Mount processes that were started again on a mount that lives.", "node,result", NULL),
-                      g->node, "ok");
     g->inflight = node_gauge(g, "cistern_hydration_inflight", "Hydrations at work.");
     g->hydrating_seconds = node_gauge(g, "cistern_hydration_oldest_seconds", "Age of the oldest at work.");
     g->rate = node_gauge(g, "cistern_hydration_rate_bytes_per_second", "Of all at work.");
@@ -247,20 +221,21 @@ static void add_metrics(struct gauges *g, struct space *const *spaces)
 
 static void gauges_free(struct gauges *own_g)
 {
+    mounts_free(own_g->mounts);
     traffic_free(own_g->traffic);
     free(own_g->hydration);
     free(own_g->node);
     free(own_g);
 }
 
-int gauges_start(const char *node, struct space *const *spaces, size_t count, const char *keeper_socket,
+int gauges_start(const char *node, struct space *const *spaces, size_t count, struct mounts *own_mounts,
                  uint64_t interval_ns, struct gauges **ret, struct err *err)
 {
     struct gauges *g = xcalloc(1, sizeof *g);
     g->node = str_dup(str_of(node));
     g->hydration = xcalloc(1, sizeof *g->hydration);
     g->count = count;
-    g->keeper_socket = keeper_socket;
+    g->mounts = own_mounts;
     g->interval_ns = interval_ns;
     g->traffic = traffic_new(node);
     add_metrics(g, spaces);

@@ -7,6 +7,7 @@
  * Requests come into the pages of a pipe, which are the kernel's own. Answers come from a pipe, where they are before
  * the kernel looks for their request; those of one page need none: the kernel has got hold of that page when it reads
  * the answer's head. */
+#include "kernel.h"
 #include "serve.h"
 #include <assert.h>
 #include <fcntl.h>
@@ -93,7 +94,10 @@ static ssize_t write_pages(const struct passage *p, int fd, const struct iovec *
 static ssize_t write_answer(int fd, struct iovec *iov, int count, void *user)
 {
     const struct passage *p = passage();
+    const struct fuse_out_header *head = iov[0].iov_base;
     size_t size = size_of(iov, count);
+    if (head->unique != 0) /* else it is a notice, not an answer */
+        job_mine()->error = head->error;
     if (size <= PAGE)
         return write_page(fd, p->page, iov, count);
     if (test_is_here(user, "answer", "memory"))

@@ -93,3 +93,8 @@ void mirror_stop(struct mirror *m); /* NULL is fine; joins the thread and closes
 /* How many volumes it holds, and whether it is connected now: for tests and for status. */
 uint32_t mirror_volumes(struct mirror *m);
 bool mirror_is_connected(struct mirror *m);
+
+/* What the mount processes of this keeper's volumes did since the mirror knows each of them. It only rises. Read from
+ * the memfds: no mount and no keeper is asked. */
+struct counts;
+void mirror_counts(struct mirror *m, struct counts *ret);

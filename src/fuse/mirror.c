@@ -2,8 +2,8 @@
 /* What a mirror holds is a list of volumes, each with its descriptors, guarded by one lock; the thread alone changes
  * it. */
 #include "keeper.h"
+#include "table.h"
 #include "util/clock.h"
-#include "wire.h"
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -23,12 +23,21 @@ struct mirror {
     struct copy *copies; /* under .lock: a volume stands before its files */
     struct copy **end;
     uint32_t volumes;
+    struct counts counted; /* by the volumes that went, less what those that are here had counted when they came */
     bool connected;
 };
 
 static bool is_of(const struct copy *c, const char *volume_id)
 {
     return strcmp(c->volume_id, volume_id) == 0;
+}
+
+static void count(struct mirror *m, const struct copy *c, int sign)
+{
+    if (c->node != 0)
+        return;
+    struct counts now = table_counts(c->fds.fd[1]);
+    counts_sum(&m->counted, &now, sign);
 }
 
 static void add(struct mirror *m, const struct wire_msg *msg, struct wire_fds *own_fds)
@@ -38,6 +47,7 @@ static void add(struct mirror *m, const struct wire_msg *msg, struct wire_fds *o
     memcpy(c->volume_id, msg->volume_id, sizeof(c->volume_id));
     c->fds = *own_fds;
     *own_fds = WIRE_NO_FDS;
+    count(m, c, -1);
     *m->end = c;
     m->end = &c->next;
     m->volumes += c->node == 0;
@@ -55,6 +65,7 @@ static void drop(struct mirror *m, const char *volume_id, uint64_t node)
         }
         *m->end = c->next;
         m->volumes -= c->node == 0;
+        count(m, c, 1);
         wire_fds_close(&c->fds);
         free(c);
     }
@@ -203,6 +214,17 @@ uint32_t mirror_volumes(struct mirror *m)
     uint32_t n = m->volumes;
     pthread_mutex_unlock(&m->lock);
     return n;
+}
+
+void mirror_counts(struct mirror *m, struct counts *ret)
+{
+    pthread_mutex_lock(&m->lock);
+    *ret = m->counted;
+    for (const struct copy *c = m->copies; c; c = c->next) {
+        struct counts now = c->node == 0 ? table_counts(c->fds.fd[1]) : (struct counts){0};
+        counts_sum(ret, &now, 1);
+    }
+    pthread_mutex_unlock(&m->lock);
 }
 
 bool mirror_is_connected(struct mirror *m)

@@ -133,6 +133,8 @@ int opens_add(struct job *j, uint64_t id, struct fuse_file_info *fi)
     gate_enter(&j->serve->gate, id);
     int r = add_inside(j, id, fi);
     gate_leave(&j->serve->gate, id);
+    if (r == 0)
+        counts_add_open(&j->serve->table->head->counts, fi->backing_id > 0);
     return r;
 }
 

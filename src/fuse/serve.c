@@ -5,6 +5,7 @@
 #include "serve.h"
 #include "kernel.h"
 #include "session.h"
+#include "util/clock.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -41,7 +42,7 @@ static bool is_fresh(const struct fuse_in_header *h)
 static void serve_one(struct serve *s, size_t hint, struct fuse_buf *buf)
 {
     const struct fuse_in_header *h = buf->mem;
-    uint64_t unique = h->unique & ~KERNEL_UNIQUE_RESENT;
+    uint64_t unique = h->unique & ~KERNEL_UNIQUE_RESENT, began_ns = clock_now_ns();
     struct intent *found = h->unique & KERNEL_UNIQUE_RESENT ? intent_find(s->table, unique) : NULL;
     struct intent *i = found ? found : intent_begin(s->table, hint, unique, h->opcode);
     struct intent spare = {0}; /* none is free only if death after death interrupted the taking up: then unprotected */
@@ -49,6 +50,7 @@ static void serve_one(struct serve *s, size_t hint, struct fuse_buf *buf)
     mine.intent = i ? i : &spare;
     mine.hint = hint;
     mine.opcode = h->opcode;
+    mine.error = 0;
     mine.again = found != NULL;
     memset(mine.claims.used, 0, found ? sizeof(mine.claims.used) : 0);
     mine.claims.n = found ? found->n_counted : 0;
@@ -56,6 +58,7 @@ static void serve_one(struct serve *s, size_t hint, struct fuse_buf *buf)
     for (uint64_t id; mine.claims.n > 0 && (id = table_unclaimed(s->table, mine.intent, &mine.claims)) != 0;)
         node_forget(&mine, id, 1);
     intent_end(mine.intent);
+    counts_add(&s->table->head->counts, mine.opcode, mine.error, clock_now_ns() - began_ns);
 }
 
 static struct fuse_buf buffer_make(void)

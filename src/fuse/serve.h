@@ -48,6 +48,7 @@ struct job {
     struct claims claims;
     size_t hint;
     uint32_t opcode;
+    int error;  /* of the answer that was given: 0 or -errno */
     bool again; /* it was begun before by a process that died */
 };
 
@@ -59,8 +60,8 @@ struct job *job_mine(void);
 uint64_t job_before(struct job *j, uint32_t n, uint64_t now);
 
 /* Where a test may kill the process: "<op>:before:N", "<op>:after-act:N" or "<op>:before-reply:N" in
- * CISTERN_TEST_KILL dies the Nth time; "request:memory:N" and "answer:memory:N" die because the memory for a request, or
- * of an answer of more than a page, is not there. Nothing in what we ship. */
+ * CISTERN_TEST_KILL dies the Nth time; "request:memory:N" and "answer:memory:N" die because the memory for a request,
+ * or of an answer of more than a page, is not there. Nothing in what we ship. */
 #ifdef CISTERN_TEST_POINTS
 bool test_is_here(struct serve *s, const char *op, const char *point);
 void test_point(struct serve *s, const char *op, const char *point);

@@ -13,6 +13,7 @@
  * home: any, under .lock, which is held for nanoseconds and never across a system call (growing excepted). */
 #pragma once
 
+#include "counts.h"
 #include "wire.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -99,6 +100,7 @@ struct table_head {
     char volume_id[KEEPER_ID_MAX];
     struct wire_config config;
     struct intent intents[INTENTS_MAX];
+    struct counts counts; /* zeros, where the memfd was made by who did not count yet */
 };
 
 struct table {
@@ -125,6 +127,9 @@ DEFINE_AUTO(table, struct table, table_close)
 /* For the keeper: maps the head only, to read. */
 must_check int table_peek(int fd, const struct table_head **ret, struct err *err);
 void table_unpeek(const struct table_head *h);
+
+/* The counts in a volume's memfd, read without mapping it; zeros if they cannot be. */
+struct counts table_counts(int fd);
 
 /* ---- nodes: 0 or -errno, for an answer to the kernel ------------------------------------------------------------- */
 

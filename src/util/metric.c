@@ -186,6 +186,14 @@ static uint64_t bits_of(double d)
     return bits;
 }
 
+static void add_to_sum(struct metric_series *s, double by)
+{
+    uint64_t before = atomic_load_explicit(&s->sum, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&s->sum, &before, bits_of(double_of(before) + by),
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
 void metric_observe(struct metric_series *s, double value)
 {
     const struct metric *m = s->family;
@@ -194,11 +202,19 @@ void metric_observe(struct metric_series *s, double value)
         i++;
     if (i < m->bound_count)
         atomic_fetch_add_explicit(&s->buckets[i], 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&s->value, 1, memory_order_relaxed);
-    uint64_t before = atomic_load_explicit(&s->sum, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&s->sum, &before, bits_of(double_of(before) + value),
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
+    metric_add(s, 1);
+    add_to_sum(s, value);
+}
+
+void metric_observed(struct metric_series *s, const uint64_t *in_buckets, uint64_t above, double sum)
+{
+    uint64_t count = above;
+    for (size_t i = 0; i < s->family->bound_count; i++) {
+        atomic_fetch_add_explicit(&s->buckets[i], in_buckets[i], memory_order_relaxed);
+        count += in_buckets[i];
+    }
+    metric_add(s, count);
+    add_to_sum(s, sum);
 }
 
 uint64_t metric_value(const struct metric_series *s)

@@ -22,6 +22,10 @@ struct metric_series *metric_series(struct metric *m, ...);
 void metric_add(struct metric_series *s, uint64_t n);    /* counter, gauge */
 void metric_set(struct metric_series *s, int64_t value); /* gauge */
 void metric_observe(struct metric_series *s, double value);
+
+/* A histogram gets what another process observed: how many values each bucket holds (without those below it), how many
+ * lie above the last bound, and the sum of all. */
+void metric_observed(struct metric_series *s, const uint64_t *in_buckets, uint64_t above, double sum);
 uint64_t metric_value(const struct metric_series *s); /* for tests and for status */
 
 /* All families in the text format of Prometheus 0.0.4. */

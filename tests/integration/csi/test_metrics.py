@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import re
+import signal
 import threading
+import time
 import urllib.request
 
 import grpc
 import pytest
-from driver import MIB, Client, Driver, wait_for
+from driver import MIB, Client, Driver, command_line, processes, wait_for
 
 
 @pytest.fixture
@@ -157,3 +159,46 @@ def test_what_a_bucket_has_not_confirmed_is_pending(watched, folder):
     wait_for(lambda: value(scrape(watched), "cistern_export_pending_bytes", node="node-1") == 0, seconds=60)
     assert (blocked / "x" / "result").stat().st_size == 3 * MIB
     watched.unstage(volume)
+
+
+def requests(text, op, result="ok"):
+    return value(text, "cistern_fuse_ops_total", op=op, result=result) or 0
+
+
+def test_what_mounts_are_asked_is_counted_over_their_deaths_and_a_mount_that_hangs_delays_no_scrape(watched):
+    volume = watched.client.create("pvc", access="fuse").volume_id
+    watched.stage(volume)
+    target = watched.publish(volume)
+    for i in range(20):
+        (target / f"folder-{i}").mkdir()
+    (target / "file").write_bytes(b"x")
+    wait_for(lambda: requests(scrape(watched), "make") == 21)  # the file, too
+    text = scrape(watched)
+    opens = {how: value(text, "cistern_fuse_passthrough_opens_total", node="node-1", result=how) for how in ("ok", "plain")}
+    assert sorted(opens.values()) == [0, 1], opens
+    assert 'cistern_fuse_op_seconds_bucket{op="make",result="ok",le="+Inf"} 21\n' in text
+    assert requests(text, "make", "error") == 0
+
+    (pid,) = (p for p in processes() if "cistern-mount" in command_line(p) and volume in command_line(p))
+    os.kill(pid, signal.SIGKILL)
+    (target / "one-more").mkdir()
+    wait_for(lambda: requests(scrape(watched), "make") == 22)
+    wait_for(lambda: value(scrape(watched), "cistern_fuse_handover_total", node="node-1", result="ok") == 1)
+
+    (pid,) = (p for p in processes() if "cistern-mount" in command_line(p) and volume in command_line(p))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        for _ in range(10):
+            assert requests(scrape(watched), "make") == 22
+        assert time.monotonic() - began < 2
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    watched.unpublish(volume)
+    watched.unstage(volume)
+    other = watched.client.create("another", access="fuse").volume_id
+    watched.stage(other)
+    (watched.publish(other) / "folder").mkdir()
+    wait_for(lambda: requests(scrape(watched), "make") == 23)  # what a mount did is not forgotten with it
+    watched.unpublish(other)
+    watched.unstage(other)

@@ -62,6 +62,17 @@ static void a_histogram_counts_what_is_at_most_its_bound(void **state)
                          "t_seconds_sum{op=\"get\"} 99.6\nt_seconds_count{op=\"get\"} 3\n"));
 }
 
+static void a_histogram_takes_what_another_process_observed(void **state)
+{
+    (void)state;
+    static const double bounds[] = {0.1, 1, 0};
+    struct metric_series *s = metric_series(metric_new(METRIC_HISTOGRAM, "t_theirs", "Time.", "", bounds));
+    metric_observe(s, 0.5);
+    metric_observed(s, (const uint64_t[]){3, 2}, 4, 50.25);
+    assert_true(page_has("t_theirs_bucket{le=\"0.1\"} 3\nt_theirs_bucket{le=\"1\"} 6\n"
+                         "t_theirs_bucket{le=\"+Inf\"} 10\nt_theirs_sum 50.75\nt_theirs_count 10\n"));
+}
+
 static void past_the_ceiling_there_is_one_series_for_the_rest(void **state)
 {
     (void)state;
@@ -107,6 +118,7 @@ int main(void)
         cmocka_unit_test(a_family_is_registered_once),
         cmocka_unit_test(label_values_are_escaped),
         cmocka_unit_test(a_histogram_counts_what_is_at_most_its_bound),
+        cmocka_unit_test(a_histogram_takes_what_another_process_observed),
         cmocka_unit_test(past_the_ceiling_there_is_one_series_for_the_rest),
         cmocka_unit_test(threads_add_without_losing_any),
     };
