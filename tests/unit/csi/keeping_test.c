@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `cistern-keeper` is this program itself: a keeper as the real one is, without its logging. */
+#include "folder.h"
+
+#include "child.h"
+#include "fuse/session.h"
+#include "keeping.h"
+#include "util/clock.h"
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static char socket_path[128];
+static struct mirror *mirror;
+static struct keeping *keeping;
+static struct spec spec = {.id = "v1-0123456789ab-0123456789ab"};
+
+static int play(const char *path)
+{
+    struct err err;
+    struct keep_options o = {.socket = path, .ready_fd = -1, .take_over = true};
+    return keep_run(&o, &err) < 0;
+}
+
+static bool answers(void)
+{
+    struct err err;
+    struct keeper_status s;
+    return keeper_status(socket_path, "nobody", &s, &err) == -ERR_NOT_FOUND;
+}
+
+static void wait_until(bool (*what)(void))
+{
+    uint64_t end_ns = clock_now_ns() + 20 * NS_PER_SECOND;
+    while (!what()) {
+        assert_true(clock_now_ns() < end_ns);
+        usleep(2000);
+    }
+}
+
+static bool is_mirrored(void)
+{
+    return mirror_is_connected(mirror);
+}
+
+/* Nothing can be mounted at a place that is not there; but a keeper is wanted from then on. */
+static int ask_for_a_mount(struct err *err)
+{
+    struct record wish = {.staged = (char *)"/nowhere/at/all"};
+    return keeping_mount(keeping, &spec, dir_name, &wish, err);
+}
+
+static void start(const char *programs)
+{
+    struct err err;
+    assert_int_equal(keeping_start(socket_path, programs, mirror, &keeping, &err), 0);
+}
+
+static int setup(void **state)
+{
+    struct err err;
+    if (folder_setup(state) || symlinkat("/proc/self/exe", dir, "cistern-keeper") < 0)
+        return 1;
+    snprintf(socket_path, sizeof socket_path, "%s/keeper.sock", dir_name);
+    return mirror_start(socket_path, &mirror, &err);
+}
+
+static int teardown(void **state)
+{
+    keeping_stop(keeping);
+    keeping = NULL;
+    mirror_stop(mirror);
+    return folder_teardown(state);
+}
+
+static void the_keeper_is_started_by_the_first_mount_and_ends_with_us_if_nothing_is_mounted(void **state)
+{
+    (void)state;
+    struct err err;
+    start(dir_name);
+    assert_false(answers());
+    assert_true(ask_for_a_mount(&err) < 0);
+    assert_non_null(strstr(err.text, "/nowhere/at/all"));
+    assert_true(answers());
+    keeping_stop(keeping);
+    keeping = NULL;
+    assert_false(answers());
+}
+
+static void a_keeper_that_dies_is_started_again_without_being_asked(void **state)
+{
+    (void)state;
+    struct err err;
+    start(dir_name);
+    assert_true(ask_for_a_mount(&err) < 0);
+    for (int i = 0; i < 3; i++) {
+        wait_until(is_mirrored);
+        child_signal_like("--socket", socket_path, SIGKILL);
+        usleep(20000);
+        wait_until(answers);
+    }
+}
+
+static void nobody_starts_a_keeper_that_was_never_wanted(void **state)
+{
+    (void)state;
+    struct err err;
+    start(dir_name);
+    usleep(600 * 1000); /* two looks of the thread */
+    assert_false(answers());
+    assert_int_equal(keeping_unmount(keeping, spec.id, "/nowhere", &err), 0); /* there is no mount without a keeper */
+    assert_false(answers());
+}
+
+static void where_somebody_else_starts_it_the_caller_is_told_to_come_again(void **state)
+{
+    (void)state;
+    struct err err;
+    start(NULL);
+    assert_int_equal(ask_for_a_mount(&err), -ERR_AGAIN);
+    assert_int_equal(err.id, 3101);
+    assert_int_equal(keeping_unmount(keeping, spec.id, "/nowhere", &err), 0);
+}
+
+static void a_keeper_that_cannot_be_started_is_named(void **state)
+{
+    (void)state;
+    struct err err;
+    start("/nowhere");
+    assert_true(ask_for_a_mount(&err) < 0);
+    assert_non_null(strstr(err.text, "/nowhere/cistern-keeper"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(int argc, char **argv)
+{
+    if (argc > 2)
+        return play(argv[2]);
+    const struct CMUnitTest tests[] = {
+        TEST(the_keeper_is_started_by_the_first_mount_and_ends_with_us_if_nothing_is_mounted),
+        TEST(a_keeper_that_dies_is_started_again_without_being_asked),
+        TEST(nobody_starts_a_keeper_that_was_never_wanted),
+        TEST(where_somebody_else_starts_it_the_caller_is_told_to_come_again),
+        TEST(a_keeper_that_cannot_be_started_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
