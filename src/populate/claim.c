@@ -152,6 +152,9 @@ static struct claim_step without_prime(const struct claim_facts *f)
  * none of them. */
 struct claim_step claim_next(const struct claim_facts *f)
 {
+    /* The provisioner made it although its claim was gone by then. Retained, it would hold the target for ever. */
+    if (f->stray)
+        return act(CLAIM_KEEP_POLICY, "a volume whose prime claim is gone is not retained");
     if (!f->target)
         return f->prime ? end_prime(f, "the target is gone") : wait_for("gone");
     if (!is_target_of(f))

@@ -36,9 +36,9 @@ struct claim {
 /* A PersistentVolume. */
 struct claim_pv {
     struct str name, version;
-    struct str claim_uid; /* of its claimRef */
-    struct str policy;    /* persistentVolumeReclaimPolicy */
-    struct str kept;      /* the policy of its class, kept by us in an annotation; empty: none */
+    struct str claim_namespace, claim_uid; /* of its claimRef */
+    struct str policy;                     /* persistentVolumeReclaimPolicy */
+    struct str kept;                       /* the policy of its class, kept by us in an annotation; empty: none */
     bool deleting;
 };
 
@@ -55,7 +55,8 @@ struct claim_facts {
     bool cross_namespace; /* sources of other namespaces are allowed, and this one was granted */
     const struct claim *target;
     const struct claim *prime;
-    const struct claim_pv *pv; /* the target's if its claimRef names the target, else the prime's */
+    const struct claim_pv *pv;    /* the target's if its claimRef names the target, else the prime's */
+    const struct claim_pv *stray; /* of an earlier prime of the target, which is gone; it would be retained */
     const struct claim_class *class;
     bool has_source;      /* the BucketSource is there */
     enum claim_node node; /* of the prime if there is one, else of the target's selected-node */
@@ -111,5 +112,5 @@ must_check int claim_read(const json *pvc, struct claim *ret, struct err *err);
 must_check int claim_pv_read(const json *pv, struct claim_pv *ret, struct err *err);
 must_check int claim_class_read(const json *class, struct claim_class *ret, struct err *err);
 
-/* The uid in a prime's name; false for another name. */
+/* The uid in a prime's name; false for another name, also for one that a user gave: "prime-weights". */
 bool claim_target_uid(struct str prime_name, struct str *ret);

@@ -86,6 +86,7 @@ int claim_pv_read(const json *pv, struct claim_pv *ret, struct err *err)
         {"metadata.name", &v.name},
         {"metadata.resourceVersion", &v.version},
         {"metadata.deletionTimestamp", &deleted},
+        {"spec.claimRef.namespace", &v.claim_namespace},
         {"spec.claimRef.uid", &v.claim_uid},
         {"spec.persistentVolumeReclaimPolicy", &v.policy},
     };
@@ -111,11 +112,22 @@ int claim_class_read(const json *class, struct claim_class *ret, struct err *err
     return 0;
 }
 
+/* As the API server makes them: 8-4-4-4-12 hex digits. */
+static bool is_uuid(struct str s)
+{
+    bool good = s.len == 36;
+    for (size_t i = 0; i < s.len && good; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        good = dash ? s.ptr[i] == '-' : (s.ptr[i] >= '0' && s.ptr[i] <= '9') || (s.ptr[i] >= 'a' && s.ptr[i] <= 'f');
+    }
+    return good;
+}
+
 bool claim_target_uid(struct str prime_name, struct str *ret)
 {
-    struct str prefix = STR(NAME_PRIME_PREFIX);
-    if (!str_starts(prime_name, prefix) || prime_name.len == prefix.len)
+    struct str prefix = STR(NAME_PRIME_PREFIX), uid = str_from(prime_name, prefix.len);
+    if (!str_starts(prime_name, prefix) || !is_uuid(uid))
         return false;
-    *ret = str_from(prime_name, prefix.len);
+    *ret = uid;
     return true;
 }

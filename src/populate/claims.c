@@ -13,8 +13,8 @@ struct view {
     struct populate *p;
     struct str uid;
     struct claim_pair pair;
-    json *pv_json; /* owned */
-    struct claim_pv pv;
+    json *pv_json, *stray_json; /* owned */
+    struct claim_pv pv, stray;
     struct claim_class class;
     struct claim_facts facts;
     struct err *err;
@@ -24,6 +24,7 @@ static void view_done(struct view *v)
 {
     claim_pair_done(&v->pair);
     json_free(v->pv_json);
+    json_free(v->stray_json);
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
@@ -81,18 +82,25 @@ static int look_at_pv_and_class(struct view *v)
     return claim_class_read(class, &v->class, v->err);
 }
 
+static int look_at_claims(struct view *v)
+{
+    int r = claim_pair_read(v->p, v->uid, &v->pair, v->err);
+    if (r == 0)
+        r = claim_pv_find_stray(v->p, v->uid, v->pair.prime.uid, &v->stray_json, &v->stray, v->err);
+    v->facts.target = v->pair.target_json ? &v->pair.target : NULL;
+    v->facts.prime = v->pair.prime_json ? &v->pair.prime : NULL;
+    v->facts.stray = v->stray_json ? &v->stray : NULL;
+    return r;
+}
+
 static int look_at_all(struct view *v)
 {
     struct populate *p = v->p;
     struct claim_facts *f = &v->facts;
     f->own_namespace = str_of(p->o.job.ns);
-    int r = claim_pair_read(p, v->uid, &v->pair, v->err);
-    if (r < 0)
+    int r = look_at_claims(v);
+    if (r < 0 || !f->target)
         return r;
-    f->target = v->pair.target_json ? &v->pair.target : NULL;
-    f->prime = v->pair.prime_json ? &v->pair.prime : NULL;
-    if (!f->target)
-        return 0;
     r = look_at_pv_and_class(v);
     /* Asked of the server, so only while it still matters. */
     if (r == 0 && f->target->source.len && !f->prime && !f->target->volume_name.len && !f->target->deleting)
@@ -133,15 +141,21 @@ static int patch_target(struct view *v, json *own_patch)
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
-static int patch_pv(struct view *v, json *own_patch)
+static int patch_pv(struct view *v, const struct claim_pv *pv, json *own_patch)
 {
     auto_json patch = own_patch;
     struct kube_request q = {.verb = KUBE_MERGE_PATCH,
                              .resource = &kube_persistent_volumes,
-                             .name = v->pv.name,
+                             .name = pv->name,
                              .body = patch,
                              .fence = v->p->o.lease};
     return kube_call(v->p->o.kube, &q, NULL, v->err);
+}
+
+static int keep_policy(struct view *v, const struct claim_pv *pv)
+{
+    int r = patch_pv(v, pv, pv_keep_patch(pv));
+    return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
 /* Our copy may be old, most of all just after we began to lead: a prime for a target that has its volume already would
@@ -203,9 +217,9 @@ static int carry_out(struct view *v, struct claim_step step)
     case CLAIM_MAKE_PRIME:
         return make_prime(v);
     case CLAIM_KEEP_POLICY:
-        return patch_pv(v, pv_keep_patch(&v->pv));
+        return keep_policy(v, v->facts.stray ? v->facts.stray : v->facts.pv);
     case CLAIM_HAND_OVER:
-        return patch_pv(v, pv_hand_over_patch(&v->pv, &v->pair.target));
+        return patch_pv(v, &v->pv, pv_hand_over_patch(&v->pv, &v->pair.target));
     case CLAIM_SELECT:
         return patch_target(v, target_select_patch(v->pair.target_json, v->pair.prime.prime_node));
     case CLAIM_UNSELECT:

@@ -52,8 +52,8 @@ void claim_pair_done(struct claim_pair *c)
 /* ---- its volume -------------------------------------------------------------------------------------------------- */
 
 struct pv_search {
-    struct str uid, prime_volume;
-    json *own, *primes; /* owned */
+    struct str uid, prime_volume, prime_uid, own_namespace;
+    json *own, *primes, *stray; /* owned */
     struct err *err;
 };
 
@@ -69,25 +69,48 @@ static int pv_found(void *ctx, struct str key, const json *pv)
         s->own = json_copy_of(pv);
     else if (str_eq(v.name, s->prime_volume) && !s->primes)
         s->primes = json_copy_of(pv);
+    else if (str_eq(v.claim_namespace, s->own_namespace) && !str_eq(v.claim_uid, s->prime_uid) && !v.deleting &&
+             !str_eq(v.policy, STR("Delete")) && !s->stray)
+        s->stray = json_copy_of(pv);
     return 0;
+}
+
+static int pv_search(struct populate *p, struct pv_search *s)
+{
+    s->own_namespace = str_of(p->o.job.ns);
+    return kube_informer_each(p->o.pvs, p->o.pvs_by_claim, s->uid, pv_found, s);
+}
+
+static int pv_take(struct pv_search *s, json *own_found, json **ret_json, struct claim_pv *ret)
+{
+    auto_json found = own_found;
+    int r = found ? claim_pv_read(found, ret, s->err) : 0;
+    if (r == 0)
+        *ret_json = take(&found);
+    return r;
+}
+
+static void pv_search_done(struct pv_search *s)
+{
+    json_free(s->own);
+    json_free(s->primes);
+    json_free(s->stray);
 }
 
 int claim_pv_find(struct populate *p, struct str uid, struct str prime_volume, json **ret_json, struct claim_pv *ret,
                   struct err *err)
 {
-    struct pv_search s = {.uid = uid, .prime_volume = prime_volume, .err = err};
-    int r = kube_informer_each(p->o.pvs, p->o.pvs_by_claim, uid, pv_found, &s);
-    json *found = s.own ? s.own : s.primes;
-    if (found == s.own)
-        json_free(s.primes);
-    if (r == 0 && found)
-        r = claim_pv_read(found, ret, err);
-    if (r < 0) {
-        json_free(found);
-        return r;
-    }
-    *ret_json = found;
-    return 0;
+    auto_with(pv_search_done) struct pv_search s = {.uid = uid, .prime_volume = prime_volume, .err = err};
+    int r = pv_search(p, &s);
+    return r < 0 ? r : pv_take(&s, s.own ? take(&s.own) : take(&s.primes), ret_json, ret);
+}
+
+int claim_pv_find_stray(struct populate *p, struct str uid, struct str prime_uid, json **ret_json, struct claim_pv *ret,
+                        struct err *err)
+{
+    auto_with(pv_search_done) struct pv_search s = {.uid = uid, .prime_uid = prime_uid, .err = err};
+    int r = pv_search(p, &s);
+    return r < 0 ? r : pv_take(&s, take(&s.stray), ret_json, ret);
 }
 
 /* ---- its source -------------------------------------------------------------------------------------------------- */

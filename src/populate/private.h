@@ -116,6 +116,10 @@ void claim_pair_done(struct claim_pair *c);
 must_check int claim_pv_find(struct populate *p, struct str uid, struct str prime_volume, json **ret_json,
                              struct claim_pv *ret, struct err *err);
 
+/* One that an earlier prime of the target has left and that its policy would keep: `prime_uid` is the present one's. */
+must_check int claim_pv_find_stray(struct populate *p, struct str uid, struct str prime_uid, json **ret_json,
+                                   struct claim_pv *ret, struct err *err);
+
 /* May this claim name the source of another namespace? If that is served at all, a ReferenceGrant there must say so. */
 must_check int source_is_granted(struct populate *p, const struct claim *target, bool *ret, struct err *err);
 

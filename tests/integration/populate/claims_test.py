@@ -60,6 +60,35 @@ def test_a_class_that_retains_retains_what_was_handed_over_and_nothing_before(wo
     world.wait_for_nothing_left()
 
 
+def test_a_volume_that_is_made_after_its_prime_claim_went_is_not_retained(world, ns):
+    """Of a class that retains: the provisioner goes on for a claim that is deleted meanwhile."""
+    world.make_class(f"retain-{ns}", policy="Retain")
+    for node in world.nodes:
+        node.silent = True
+    world.make_claim(ns, cls=f"retain-{ns}")
+    world.make_pod(ns)
+    wait_for(world.volumes)
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    wait_for(lambda: not world.primes())
+    for node in world.nodes:
+        node.silent = False
+    wait_for(lambda: world.is_gone(ns), 60)
+    world.wait_for_nothing_left()
+
+
+def test_a_claim_may_be_called_as_a_prime_claim_is(world, ns):
+    world.make_claim(ns, "prime-0")
+    world.make_pod(ns, "prime-0")
+    world.wait_for_bound(ns, "prime-0")
+    wait_for(lambda: FINALIZER not in world.claim(ns, "prime-0")["metadata"]["finalizers"])
+    assert not world.events(ns, "PopulateAbandoned")
+    world.end_pod(ns)
+    world.delete_claim(ns, "prime-0")
+    wait_for(lambda: world.is_gone(ns, "prime-0"))
+    world.wait_for_nothing_left()
+
+
 @pytest.mark.parametrize("step", ["before a pod", "guarded", "job", "bound"])
 def test_a_claim_may_be_deleted_at_every_step(world, ns, step):
     for node in world.nodes:

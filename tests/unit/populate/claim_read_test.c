@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "claim.h"
+#include "unit.h"
+
+static void a_claim_is_read_from_its_object(void **state)
+{
+    (void)state;
+    struct err err;
+    struct claim c;
+    struct str text =
+        STR("{\"metadata\":{\"namespace\":\"train\",\"name\":\"weights\",\"uid\":\"u1\",\"resourceVersion\":\"7\","
+            "\"annotations\":{\"volume.kubernetes.io/selected-node\":\"a\",\"cistern.io/populate-node\":\"b\"},"
+            "\"finalizers\":[\"kubernetes.io/pvc-protection\",\"cistern.io/populate-target-protection\"],"
+            "\"deletionTimestamp\":\"2026-11-21T09:30:00Z\"},"
+            "\"spec\":{\"storageClassName\":\"cistern\",\"dataSourceRef\":{\"apiGroup\":\"cistern.io\","
+            "\"kind\":\"BucketSource\",\"name\":\"llama\"}},\"status\":{\"phase\":\"Lost\"}}");
+    auto_json j = NULL;
+    assert_int_equal(json_parse(text, "claim", &j, &err), 0);
+    assert_int_equal(claim_read(j, &c, &err), 0);
+    assert_true(str_eq(c.selected_node, STR("a")) && str_eq(c.prime_node, STR("b")));
+    assert_true(c.guarded && c.deleting && c.phase == CLAIM_LOST);
+    assert_true(str_eq(c.source, STR("llama")) && str_eq(c.source_namespace, STR("train")));
+
+    json_set_str(j, "spec.dataSourceRef.kind", STR("VolumeSnapshot"));
+    assert_int_equal(claim_read(j, &c, &err), 0);
+    assert_int_equal(c.source.len, 0);
+    json_set_u64(j, "spec.volumeName", 7);
+    assert_int_equal(claim_read(j, &c, &err), -ERR_INVALID);
+}
+
+static void a_primes_name_tells_its_target(void **state)
+{
+    (void)state;
+    struct str uid;
+    assert_true(claim_target_uid(STR("prime-0b4f29e6-37a5-4d8c-9e01-6d2f5a7c8b90"), &uid));
+    assert_true(str_eq(uid, STR("0b4f29e6-37a5-4d8c-9e01-6d2f5a7c8b90")));
+    assert_false(claim_target_uid(STR("prime-"), &uid));
+    assert_false(claim_target_uid(STR("weights"), &uid));
+}
+
+static void a_claim_that_a_user_calls_prime_is_no_prime(void **state)
+{
+    (void)state;
+    struct str uid;
+    assert_false(claim_target_uid(STR("prime-weights"), &uid));
+    assert_false(claim_target_uid(STR("prime-trainer-0"), &uid));
+    assert_false(claim_target_uid(STR("prime-0b4f29e6-37a5-4d8c-9e01-6d2f5a7c8b9"), &uid));
+    assert_false(claim_target_uid(STR("prime-0b4f29e6-37a5-4d8c-9e01-6d2f5a7c8b9g"), &uid));
+    assert_false(claim_target_uid(STR("prime-0b4f29e6-37a5-4d8c-9e016-d2f5a7c8b90"), &uid));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_claim_is_read_from_its_object),
+        cmocka_unit_test(a_primes_name_tells_its_target),
+        cmocka_unit_test(a_claim_that_a_user_calls_prime_is_no_prime),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
