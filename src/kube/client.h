@@ -6,10 +6,10 @@
  * ceiling. What is safe to repeat (reads, deletes, applies, merge patches) is repeated with jitter after a broken
  * connection or a 5xx, everything after a Retry-After; all within the request's time.
  *
- * Answers of the server in the alphabet of the house: NotFound is ERR_NOT_FOUND, AlreadyExists ERR_EXISTS, Conflict
- * (and a precondition that does not hold) ERR_CHANGED, Forbidden and Unauthorized ERR_DENIED, Invalid and BadRequest
- * ERR_INVALID, 410 ERR_AGAIN, TooManyRequests and 5xx ERR_AGAIN, Timeout ERR_TIMEOUT, what is not an answer of an API
- * server ERR_CORRUPT. */
+ * Answers of the server in the alphabet of the house: NotFound of an object is ERR_NOT_FOUND (of a kind that is not
+ * served, or a 404 that names no object, ERR_UNSUPPORTED), AlreadyExists ERR_EXISTS, Conflict (and a precondition that
+ * does not hold) ERR_CHANGED, Forbidden and Unauthorized ERR_DENIED, Invalid and BadRequest ERR_INVALID, 410 ERR_AGAIN,
+ * TooManyRequests and 5xx ERR_AGAIN, Timeout ERR_TIMEOUT, what is not an answer of an API server ERR_CORRUPT. */
 #pragma once
 
 #include "io/loop.h"

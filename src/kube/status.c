@@ -5,7 +5,7 @@
 /* A server that asks for more patience than this is asked again all the same. */
 #define RETRY_AFTER_MAX_NS (30 * NS_PER_SECOND)
 
-enum advice { NONE, DENIED, REFUSED, LATER };
+enum advice { NONE, DENIED, REFUSED, LATER, ELSEWHERE };
 
 static const struct meaning {
     const char *reason; /* of metav1.Status; NULL: any, the HTTP status alone speaks */
@@ -29,7 +29,6 @@ static const struct meaning {
     {NULL, 400, ERR_INVALID, REFUSED},
     {NULL, 401, ERR_DENIED, DENIED},
     {NULL, 403, ERR_DENIED, DENIED},
-    {NULL, 404, ERR_NOT_FOUND, NONE},
     {NULL, 405, ERR_UNSUPPORTED, NONE},
     {NULL, 406, ERR_UNSUPPORTED, NONE},
     {NULL, 408, ERR_TIMEOUT, LATER},
@@ -42,11 +41,17 @@ static const struct meaning {
     {NULL, 504, ERR_TIMEOUT, LATER},
 };
 
+/* Of a kind that is not installed, or of somebody between us and the server. */
+static const struct meaning not_served = {NULL, 404, ERR_UNSUPPORTED, ELSEWHERE};
 static const struct meaning failing = {NULL, 500, ERR_AGAIN, LATER};
 static const struct meaning strange = {NULL, 0, ERR_CORRUPT, NONE};
 
-static const struct meaning *meaning_of(struct str reason, int http)
+/* That an object is gone decides whether data goes: only a Status that names the object says so. */
+static const struct meaning *meaning_of(struct str reason, int http, bool names_object)
 {
+    bool missing = str_eq(reason, STR("NotFound")) || (!reason.len && http == 404);
+    if (missing && !names_object)
+        return &not_served;
     for (size_t i = 0; i < countof(meanings); i++)
         if (meanings[i].reason ? str_eq(reason, str_of(meanings[i].reason)) : meanings[i].http == http)
             return &meanings[i];
@@ -62,6 +67,8 @@ static int advise(enum advice advice, struct err *err)
         return err_advise(err, 5006, "the API server does not take this object");
     case LATER:
         return err_advise(err, 5005, "it is asked again");
+    case ELSEWHERE:
+        return err_advise(err, 5004, "check that its kind is installed, and any proxy between");
     case NONE:
         break;
     }
@@ -96,7 +103,8 @@ static void read_retry_after(struct str text, struct answer_outcome *out)
 static int fail_with(const char *what, int http, const json *status, struct answer_outcome *out, struct err *err)
 {
     struct str reason = json_member_str(status, "reason"), message = json_member_str(status, "message");
-    const struct meaning *m = meaning_of(reason, http);
+    struct str object = json_member_str(json_at(status, "details"), "name");
+    const struct meaning *m = meaning_of(reason, http, object.len > 0);
     out->unknown_to_server = http == 401;
     out->is_expired = http == 410 || str_eq(reason, STR("Expired")) || str_eq(reason, STR("Gone"));
     if (message.len)

@@ -157,7 +157,7 @@ int source_is_granted(struct populate *p, const struct claim *target, bool *ret,
         .verb = KUBE_LIST, .resource = &kube_reference_grants, .ns = target->source_namespace, .fence = p->o.lease};
     int r = kube_call(p->o.kube, &q, &answer, err);
     if (r < 0)
-        return r == -ERR_NOT_FOUND ? 0 : r; /* a cluster without that kind grants nothing */
+        return r == -ERR_UNSUPPORTED ? 0 : r; /* a cluster without that kind grants nothing */
     const json *items = json_at(answer, "items");
     for (size_t i = 0; i < json_count(items) && !*ret; i++)
         *ret = grants_from(json_item(items, i), target) && grants_to(json_item(items, i), target);

@@ -21,7 +21,7 @@ static void reasons_are_told_apart_in_our_alphabet(void **state)
         const char *reason;
         enum err_code code;
     } cases[] = {
-        {404, "NotFound", ERR_NOT_FOUND},
+        {404, "NotFound", ERR_UNSUPPORTED},
         {409, "AlreadyExists", ERR_EXISTS},
         {409, "Conflict", ERR_CHANGED},
         {403, "Forbidden", ERR_DENIED},
@@ -53,6 +53,28 @@ static void reasons_are_told_apart_in_our_alphabet(void **state)
         int alone = read_it(cases[i].http, "text/html", NULL, "<html>", &out, &err);
         assert_true(alone < 0);
     }
+}
+
+static void that_an_object_is_gone_only_the_api_server_says(void **state)
+{
+    (void)state;
+    struct answer_outcome out;
+    struct err err;
+    assert_int_equal(read_it(404, "application/json", NULL,
+                             "{\"kind\":\"Status\",\"reason\":\"NotFound\",\"message\":\"pods \\\"b\\\" not found\","
+                             "\"details\":{\"name\":\"b\",\"kind\":\"pods\"},\"code\":404}",
+                             &out, &err),
+                     -ERR_NOT_FOUND);
+    /* A kind that is not installed, or not yet. */
+    assert_int_equal(read_it(404, "application/json", NULL,
+                             "{\"kind\":\"Status\",\"reason\":\"NotFound\",\"message\":\"the server could not find the "
+                             "requested resource\",\"details\":{},\"code\":404}",
+                             &out, &err),
+                     -ERR_UNSUPPORTED);
+    assert_int_equal(err.id, 5004);
+    /* A load balancer without a backend. */
+    assert_int_equal(read_it(404, "text/plain", NULL, "404 page not found\n", &out, &err), -ERR_UNSUPPORTED);
+    assert_int_equal(read_it(404, "", NULL, "", &out, &err), -ERR_UNSUPPORTED);
 }
 
 static void a_time_to_wait_is_seconds_or_a_date_and_has_a_ceiling(void **state)
@@ -107,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reasons_are_told_apart_in_our_alphabet),
+        cmocka_unit_test(that_an_object_is_gone_only_the_api_server_says),
         cmocka_unit_test(a_time_to_wait_is_seconds_or_a_date_and_has_a_ceiling),
         cmocka_unit_test(a_success_that_is_no_object_is_corrupt),
         cmocka_unit_test(an_error_within_a_watch_is_read_by_its_own_code),
