@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* DeleteVolume: the release is asked for, once; node and leader bring it about; each call looks how far it is. The
  * caller asks again and again, for hours if need be. */
+#include "order.h"
 #include "private.h"
 #include "release.h"
 #include "util/clock.h"
@@ -65,8 +66,11 @@ static int ask_release(struct control *c, const struct api_volume *v, struct err
 {
     bool discard = v->release_discard;
     int r = discard ? 0 : may_discard(c, v, &discard, err);
-    if (r < 0 || (v->release_requested && discard == v->release_discard))
+    if (r < 0)
         return r;
+    /* Whoever asked before may have died, or been refused, between the order and the node's waking. */
+    if (v->release_requested && discard == v->release_discard)
+        return order_was_seen(v) ? 0 : pool_bump(c, v->node, v->pool, err);
     json *patch = json_new_object();
     json_set_bool(patch, "spec.release.requested", true);
     json_set_bool(patch, "spec.release.discard", discard);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The leader's clean-up. What is to be done about a volume follows from the volume and what is around it (release.c),
  * so that a new leader, or one that was killed, begins where the old one was. Every write is fenced by the lease. */
+#include "order.h"
 #include "private.h"
 #include "release.h"
 #include "util/clock.h"
@@ -73,6 +74,28 @@ static int claim_is_there(struct control *c, const char *namespace, const char *
     return r;
 }
 
+struct showing {
+    struct str id;
+    bool found;
+};
+
+static int shows(void *ctx, struct str key, const json *pv)
+{
+    struct showing *s = ctx;
+    struct str handle = STR_NULL;
+    (void)key;
+    s->found = json_as_str(json_at(pv, "spec.csi.volumeHandle"), &handle) && str_eq(handle, s->id);
+    return s->found ? -1 : 0; /* one is enough */
+}
+
+/* A PersistentVolume that a person made for it, under a name of his own. */
+static bool is_shown_elsewhere(struct control *c, const struct api_volume *v)
+{
+    struct showing s = {.id = str_of(v->volume_id)};
+    (void)kube_informer_each(c->o.pvs, -1, STR_NULL, shows, &s);
+    return s.found;
+}
+
 /* Each look is at the server itself: what it says decides whether data goes. The claim comes first: as long as it is
  * there a PersistentVolume may still come. */
 static int look_whether_nobody_has_it(struct control *c, const struct api_volume *v, bool *ret, struct err *err)
@@ -89,7 +112,7 @@ static int look_whether_nobody_has_it(struct control *c, const struct api_volume
     if (r < 0 || is_there)
         return r;
     r = object_get(c, &kube_persistent_volumes, STR_NULL, str_of(v->meta.name), &pv, err);
-    *ret = r == -ERR_NOT_FOUND;
+    *ret = r == -ERR_NOT_FOUND && !is_shown_elsewhere(c, v);
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
@@ -225,6 +248,8 @@ static int look_at(struct control *c, struct str name, bool thoroughly, uint64_t
         tell_what_blocks_drain(c, v);
     if (r == 0 && thoroughly)
         r = look_whether_nobody_has_it(c, v, &s.nobody_has_it, err);
+    if (r == 0 && thoroughly && v->release_requested && !order_was_seen(v))
+        r = pool_bump(c, v->node, v->pool, err); /* who asked for it may have died before the node was woken */
     return r < 0 ? r : take_step(c, v, release_next(v, &s, again_ns), err);
 }
 

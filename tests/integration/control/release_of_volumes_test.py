@@ -122,6 +122,15 @@ def test_a_volume_that_its_pod_lets_go_of_slowly_is_deleted_by_one_call(cluster,
     assert order(cluster, name) is None
 
 
+def test_a_release_whose_node_was_never_woken_is_told_again(cluster, nodes, controllers):
+    """Who asked for it died between the order and the node's waking, or the API server refused the latter."""
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    cluster.patch(f"{VOLUMES}/{name}", {"spec": {"release": {"requested": True, "discard": False}}})
+    controller.delete(volume_id)
+    assert order(cluster, name) is None and node.volumes == {}
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_controller_that_ends_in_the_middle_of_a_release_is_followed_by_one_that_ends_it(cluster, nodes, controllers, how):
     node, controller = nodes(), controllers()
@@ -155,19 +164,22 @@ def test_deleting_an_order_by_hand_destroys_nothing_and_says_so(cluster, nodes, 
 
 def test_what_neither_claim_nor_persistent_volume_has_is_released_and_nothing_else(cluster, nodes, controllers):
     node, controller = nodes(), controllers("controller-0", *QUICK)
-    has_claim, gone, has_pv = new_name(), new_name(), new_name()
-    for name in (has_claim, gone, has_pv):
+    has_claim, gone, has_pv, has_pv_of_another_name = names = [new_name() for _ in range(4)]
+    for name in names:
         make_claim(cluster, f"c-{name}")
         volume = controller.create(name, node="node-a", claim=("default", f"c-{name}"))
         if name == has_pv:
             make_pv(cluster, name, volume.volume_id)
+        if name == has_pv_of_another_name:
+            make_pv(cluster, "made-by-hand", volume.volume_id)
     by_nobody, _ = made(controller, cluster)  # whoever ordered it named no claim: nobody can tell that it is gone
-    for name in (gone, has_pv):
+    for name in (gone, has_pv, has_pv_of_another_name):
         remove(cluster, f"/api/v1/namespaces/default/persistentvolumeclaims/c-{name}")
     eventually(lambda: order(cluster, gone) is None)
     time.sleep(2.5)  # two more sweeps
-    assert sorted(node.volumes) == sorted([has_claim, has_pv, by_nobody])
-    assert all("release" not in order(cluster, n)["spec"] for n in (has_claim, has_pv, by_nobody))
+    kept = [has_claim, has_pv, has_pv_of_another_name, by_nobody]
+    assert sorted(node.volumes) == sorted(kept)
+    assert all("release" not in order(cluster, n)["spec"] for n in kept)
 
 
 def test_the_volume_of_a_prime_that_was_given_up_goes_although_its_target_is_there(cluster, nodes, controllers):
