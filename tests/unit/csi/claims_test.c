@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
 #include "claims.h"
-#include "unit.h"
-#include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 static struct claims claims;
@@ -32,28 +31,24 @@ static void what_one_driver_holds_fast_the_other_driver_of_a_roll_cannot_have(vo
     struct err err;
     struct claims others;
     struct claim first = {0}, second = {0};
-    char path[] = "/tmp/cistern-claims-XXXXXX", lock[64];
-    assert_non_null(mkdtemp(path));
-    snprintf(lock, sizeof lock, "%s/mounts.lock", path);
-    auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char path[64], thrown_away[64];
+    snprintf(path, sizeof path, "%s/volume", dir_name);
+    snprintf(thrown_away, sizeof thrown_away, "%s/trash", dir_name);
+    assert_int_equal(mkdir(path, 0700), 0);
+    auto_fd volume = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     claims_init(&claims);
     claims_init(&others);
     assert_int_equal(claim_take(&claims, "v1", &first, &err), 0);
-    assert_int_equal(claim_hold(&first, dir, path, &err), 0);
+    assert_int_equal(claim_hold(&first, volume, path, &err), 0);
     assert_int_equal(claim_take(&others, "v1", &second, &err), 0);
-    assert_int_equal(claim_hold(&second, dir, path, &err), -ERR_PENDING);
+    assert_int_equal(claim_hold(&second, volume, path, &err), -ERR_PENDING);
     claim_give(&first);
-    assert_int_equal(claim_hold(&second, dir, path, &err), 0);
+    assert_int_equal(claim_hold(&second, volume, path, &err), 0);
     claim_give(&second);
 
-    unlink(lock);
-    snprintf(lock, sizeof lock, "%s.trash", path);
-    assert_int_equal(rename(path, lock), 0); /* who held it threw it away, and another one is at its place */
+    assert_int_equal(rename(path, thrown_away), 0); /* who held it threw it away, and another one is at its place */
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(claim_hold(&first, dir, path, &err), -ERR_NOT_FOUND);
-    unlinkat(dir, "mounts.lock", 0);
-    rmdir(lock);
-    rmdir(path);
+    assert_int_equal(claim_hold(&first, volume, path, &err), -ERR_NOT_FOUND);
     claims_done(&claims);
     claims_done(&others);
 }
@@ -96,7 +91,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_second_call_for_a_volume_is_told_to_come_again),
-        cmocka_unit_test(what_one_driver_holds_fast_the_other_driver_of_a_roll_cannot_have),
+        cmocka_unit_test_setup_teardown(what_one_driver_holds_fast_the_other_driver_of_a_roll_cannot_have, folder_setup,
+                                        folder_teardown),
         cmocka_unit_test(a_name_of_128_bytes_fits_and_a_longer_key_does_not),
         cmocka_unit_test(claims_have_a_ceiling_and_come_back),
     };

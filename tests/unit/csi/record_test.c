@@ -1,27 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
 #include "record.h"
-#include "unit.h"
-#include "util/file.h"
-#include <fcntl.h>
 #include <stdio.h>
-
-static char folder[] = "/tmp/cistern-record-XXXXXX";
-static int dir;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    dir = mkdtemp(folder) ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    return dir < 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    unlinkat(dir, RECORD_FILE, 0);
-    close(dir);
-    return rmdir(folder);
-}
 
 static void what_is_written_is_read_again(void **state)
 {
@@ -95,5 +76,5 @@ int main(void)
         cmocka_unit_test(a_garbled_file_is_corrupt_and_not_empty),
         cmocka_unit_test(targets_are_added_once_removed_and_bounded),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_setup, folder_teardown);
 }

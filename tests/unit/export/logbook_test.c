@@ -1,49 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
 #include "logbook.h"
-#include "unit.h"
-#include "util/file.h"
 #include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
 static const struct stamp seen = {.size_bytes = 20 << 20, .mtime_ns = 5, .ctime_ns = -6, .inode = 7};
 
-static int make_folder(void **state)
-{
-    char path[] = "/tmp/cistern-logbook-XXXXXX";
-    int *dir = xcalloc(1, sizeof *dir);
-    *dir = open(mkdtemp(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    *state = dir;
-    return *dir < 0;
-}
-
-static int remove_folder(void **state)
-{
-    int *dir = *state;
-    char proc[64], path[256];
-    struct err err;
-    snprintf(proc, sizeof proc, "/proc/self/fd/%d", *dir);
-    ssize_t n = readlink(proc, path, sizeof path - 1);
-    path[n > 0 ? n : 0] = '\0';
-    close(*dir);
-    free(dir);
-    return dir_remove(AT_FDCWD, path, &err);
-}
-
-static struct logbook *opened(void **state)
+static struct logbook *opened(void)
 {
     struct logbook *l;
     struct err err;
-    if (logbook_open(*(int *)*state, STR("s3://b/p/"), &l, &err) < 0)
+    if (logbook_open(dir, STR("s3://b/p/"), &l, &err) < 0)
         fail_msg("%s", err.text);
     return l;
 }
 
-static void logbook_name(void **state, char *ret)
+static void logbook_name(char *ret)
 {
-    DIR *d = fdopendir(openat(*(int *)*state, ".", O_RDONLY));
+    DIR *d = fdopendir(openat(dir, ".", O_RDONLY));
     for (struct dirent *e; (e = readdir(d)) != NULL;)
         if (strncmp(e->d_name, "logbook-", 7) == 0)
             snprintf(ret, NAME_MAX + 1, "%s", e->d_name);
@@ -64,12 +41,13 @@ static struct logbook_upload *begun(struct logbook *l)
 
 static void what_was_sent_is_known_again_in_that_very_state_only(void **state)
 {
+    (void)state;
     struct err err;
-    struct logbook *l = opened(state);
+    struct logbook *l = opened();
     assert_false(logbook_has(l, STR("x"), &seen));
     assert_int_equal(logbook_add(l, STR("x"), &seen, STR("p/x"), &err), 0);
     logbook_free(l);
-    l = opened(state);
+    l = opened();
     assert_true(logbook_has(l, STR("x"), &seen));
     struct stamp touched = seen;
     touched.ctime_ns++;
@@ -80,10 +58,11 @@ static void what_was_sent_is_known_again_in_that_very_state_only(void **state)
 
 static void an_upload_is_found_again_with_its_parts_whatever_bytes_its_names_hold(void **state)
 {
-    struct logbook *l = opened(state);
+    (void)state;
+    struct logbook *l = opened();
     begun(l);
     logbook_free(l);
-    l = opened(state);
+    l = opened();
     struct logbook_upload *u = logbook_find_upload(l, STR("a\nb c%\xff"));
     assert_non_null(u);
     assert_string_equal(u->key, "p/a");
@@ -97,19 +76,20 @@ static void an_upload_is_found_again_with_its_parts_whatever_bytes_its_names_hol
     assert_int_equal(u->parts[1].digest.bytes[3], 4);
     logbook_ended(l, u);
     logbook_free(l);
-    l = opened(state);
+    l = opened();
     assert_int_equal(logbook_upload_count(l), 0);
     logbook_free(l);
 }
 
 static void an_intent_without_an_answer_is_remembered(void **state)
 {
+    (void)state;
     struct err err;
     struct logbook_upload *u;
-    struct logbook *l = opened(state);
+    struct logbook *l = opened();
     assert_int_equal(logbook_intend(l, STR("f"), STR("k"), STR("u"), &seen, 8 << 20, &u, &err), 0);
     logbook_free(l);
-    l = opened(state);
+    l = opened();
     assert_int_equal(logbook_upload_count(l), 1);
     assert_null(logbook_upload_at(l, 0)->id);
     logbook_free(l);
@@ -117,9 +97,10 @@ static void an_intent_without_an_answer_is_remembered(void **state)
 
 static void cut_at_any_byte_it_keeps_what_was_whole_and_can_be_written_on(void **state)
 {
+    (void)state;
     struct err err;
     char name[NAME_MAX + 1];
-    struct logbook *l = opened(state);
+    struct logbook *l = opened();
     assert_int_equal(logbook_add(l, STR("first"), &seen, STR("k"), &err), 0);
     struct stat st;
     assert_int_equal(fstat(logbook_fd(l), &st), 0);
@@ -127,38 +108,39 @@ static void cut_at_any_byte_it_keeps_what_was_whole_and_can_be_written_on(void *
     begun(l);
     assert_int_equal(fstat(logbook_fd(l), &st), 0);
     logbook_free(l);
-    logbook_name(state, name);
+    logbook_name(name);
     for (off_t cut = st.st_size; cut >= 0; cut--) {
-        int fd = openat(*(int *)*state, name, O_RDWR);
+        int fd = openat(dir, name, O_RDWR);
         assert_int_equal(ftruncate(fd, cut), 0);
         close(fd);
-        l = opened(state);
+        l = opened();
         assert_int_equal(logbook_has(l, STR("first"), &seen), cut >= first);
         logbook_free(l);
     }
-    l = opened(state);
+    l = opened();
     assert_int_equal(logbook_add(l, STR("again"), &seen, STR("k"), &err), 0);
     logbook_free(l);
-    l = opened(state);
+    l = opened();
     assert_true(logbook_has(l, STR("again"), &seen));
     logbook_free(l);
 }
 
 static void a_flipped_byte_ends_what_is_believed(void **state)
 {
+    (void)state;
     struct err err;
     char name[NAME_MAX + 1], c = '!';
-    struct logbook *l = opened(state);
+    struct logbook *l = opened();
     assert_int_equal(logbook_add(l, STR("one"), &seen, STR("k"), &err), 0);
     struct stat st;
     assert_int_equal(fstat(logbook_fd(l), &st), 0);
     assert_int_equal(logbook_add(l, STR("two"), &seen, STR("k"), &err), 0);
     logbook_free(l);
-    logbook_name(state, name);
-    int fd = openat(*(int *)*state, name, O_RDWR);
+    logbook_name(name);
+    int fd = openat(dir, name, O_RDWR);
     assert_int_equal(pwrite(fd, &c, 1, st.st_size + 12), 1);
     close(fd);
-    l = opened(state);
+    l = opened();
     assert_true(logbook_has(l, STR("one"), &seen));
     assert_false(logbook_has(l, STR("two"), &seen));
     logbook_free(l);
@@ -166,10 +148,11 @@ static void a_flipped_byte_ends_what_is_believed(void **state)
 
 static void a_file_sent_again_and_again_does_not_make_it_grow_for_ever(void **state)
 {
+    (void)state;
     struct err err;
     struct stat before, after;
     struct stamp s = seen;
-    struct logbook *l = opened(state);
+    struct logbook *l = opened();
     struct logbook_upload *u = begun(l);
     (void)u;
     for (int i = 0; i < 20000; i++) {
@@ -178,11 +161,11 @@ static void a_file_sent_again_and_again_does_not_make_it_grow_for_ever(void **st
     }
     assert_int_equal(fstat(logbook_fd(l), &before), 0);
     logbook_free(l);
-    l = opened(state);
+    l = opened();
     assert_int_equal(fstat(logbook_fd(l), &after), 0);
     assert_true(after.st_size < 1000 && before.st_size > 500000);
     logbook_free(l);
-    l = opened(state);
+    l = opened();
     assert_true(logbook_has(l, STR("same"), &s));
     assert_string_equal(logbook_upload_at(l, 0)->id, "id with blanks\n");
     assert_int_equal(logbook_upload_at(l, 0)->parts[1].size_bytes, 8 << 20);
@@ -191,16 +174,17 @@ static void a_file_sent_again_and_again_does_not_make_it_grow_for_ever(void **st
 
 static void another_bucket_has_another_ledger(void **state)
 {
+    (void)state;
     struct err err;
-    struct logbook *l = opened(state), *other;
+    struct logbook *l = opened(), *other;
     assert_int_equal(logbook_add(l, STR("x"), &seen, STR("k"), &err), 0);
     logbook_free(l);
-    assert_int_equal(logbook_open(*(int *)*state, STR("s3://other/"), &other, &err), 0);
+    assert_int_equal(logbook_open(dir, STR("s3://other/"), &other, &err), 0);
     assert_false(logbook_has(other, STR("x"), &seen));
     logbook_free(other);
 }
 
-#define in_a_folder(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+#define in_a_folder(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
 int main(void)
 {

@@ -1,44 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
-#include "util/file.h"
+#include "folder.h"
+
 #include "verdict.h"
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
-static char path[] = "/tmp/cistern-verdict-XXXXXX";
-static int volume;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(path, sizeof path, "/tmp/cistern-verdict-XXXXXX");
-    volume = open(mkdtemp(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return volume < 0;
-}
-
-static int remove_folder(void **state)
-{
-    struct err err;
-    (void)state;
-    close(volume);
-    return dir_remove(AT_FDCWD, path, &err);
-}
-
 static int export_dir(void)
 {
-    int dir;
+    int at;
     struct err err;
-    if (dir_make(volume, "export", 0700, &dir, &err) < 0)
+    if (dir_make(dir, "export", 0700, &at, &err) < 0)
         fail_msg("%s", err.text);
-    return dir;
+    return at;
 }
 
 static void write_raw(const char *text)
 {
     struct err err;
-    auto_fd dir = export_dir();
-    assert_int_equal(file_replace(dir, "verdict.json", str_of(text), 0644, &err), 0);
+    auto_fd at = export_dir();
+    assert_int_equal(file_replace(at, "verdict.json", str_of(text), 0644, &err), 0);
 }
 
 static void nothing_there_is_no_verdict(void **state)
@@ -46,10 +26,10 @@ static void nothing_there_is_no_verdict(void **state)
     (void)state;
     struct err err;
     struct verdict v;
-    assert_int_equal(verdict_read(volume, &v, &err), 0);
+    assert_int_equal(verdict_read(dir, &v, &err), 0);
     assert_int_equal(v.state, VERDICT_NONE);
     close(export_dir());
-    assert_int_equal(verdict_read(volume, &v, &err), 0);
+    assert_int_equal(verdict_read(dir, &v, &err), 0);
     assert_int_equal(v.state, VERDICT_NONE);
     assert_false(v.alive);
 }
@@ -59,7 +39,7 @@ static void what_is_written_is_read(void **state)
     (void)state;
     struct err err, why;
     struct verdict v, back;
-    auto_fd dir = export_dir();
+    auto_fd at = export_dir();
     verdict_init(&v);
     v.state = VERDICT_FAILED;
     v.purpose = VERDICT_FOR_RELEASE;
@@ -73,8 +53,8 @@ static void what_is_written_is_read(void **state)
     verdict_add_failure(&v, STR("a/b\xff\n"), 9, &why);
     for (int i = 0; i < 20; i++)
         verdict_add_failure(&v, STR("more"), 1, &why);
-    assert_int_equal(verdict_write(dir, &v, &err), 0);
-    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_int_equal(verdict_write(at, &v, &err), 0);
+    assert_int_equal(verdict_read(dir, &back, &err), 0);
     assert_int_equal(back.state, VERDICT_FAILED);
     assert_int_equal(back.purpose, VERDICT_FOR_RELEASE);
     assert_string_equal(back.uri, "s3://b/p/");
@@ -94,22 +74,22 @@ static void progress_counts_only_for_the_run_it_is_of(void **state)
     (void)state;
     struct err err;
     struct verdict v, back;
-    auto_fd dir = export_dir();
+    auto_fd at = export_dir();
     verdict_init(&v);
     v.state = VERDICT_RUNNING;
     v.started_ns = 100;
     v.pending_files = 10;
-    assert_int_equal(verdict_write(dir, &v, &err), 0);
+    assert_int_equal(verdict_write(at, &v, &err), 0);
     v.pending_files = 4;
     v.done_files = 6;
-    assert_int_equal(verdict_write_progress(dir, &v, &err), 0);
-    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_int_equal(verdict_write_progress(at, &v, &err), 0);
+    assert_int_equal(verdict_read(dir, &back, &err), 0);
     assert_true(back.pending_files == 4 && back.done_files == 6);
     v.started_ns = 200;
     v.pending_files = 9;
     v.done_files = 0;
-    assert_int_equal(verdict_write(dir, &v, &err), 0);
-    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_int_equal(verdict_write(at, &v, &err), 0);
+    assert_int_equal(verdict_read(dir, &back, &err), 0);
     assert_true(back.pending_files == 9 && back.done_files == 0);
 }
 
@@ -118,23 +98,23 @@ static void a_running_export_is_seen_by_its_lock_and_has_it_alone(void **state)
     (void)state;
     struct err err;
     struct verdict v, back;
-    int dir, lock, other_dir, other_lock;
+    int at, lock, other_dir, other_lock;
     verdict_init(&v);
     v.state = VERDICT_RUNNING;
-    assert_int_equal(verdict_lock(volume, &dir, &lock, &err), 0);
-    assert_int_equal(verdict_write(dir, &v, &err), 0);
-    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_int_equal(verdict_lock(dir, &at, &lock, &err), 0);
+    assert_int_equal(verdict_write(at, &v, &err), 0);
+    assert_int_equal(verdict_read(dir, &back, &err), 0);
     assert_true(back.state == VERDICT_RUNNING && back.alive);
-    assert_int_equal(verdict_lock(volume, &other_dir, &other_lock, &err), -ERR_BUSY);
+    assert_int_equal(verdict_lock(dir, &other_dir, &other_lock, &err), -ERR_BUSY);
     assert_int_equal(err.id, 4003);
-    assert_int_equal(verdict_forget(volume, &err), -ERR_BUSY);
+    assert_int_equal(verdict_forget(dir, &err), -ERR_BUSY);
     close(lock);
-    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_int_equal(verdict_read(dir, &back, &err), 0);
     assert_true(back.state == VERDICT_RUNNING && !back.alive);
-    assert_int_equal(verdict_forget(volume, &err), 0);
-    assert_int_equal(verdict_read(volume, &back, &err), 0);
+    assert_int_equal(verdict_forget(dir, &err), 0);
+    assert_int_equal(verdict_read(dir, &back, &err), 0);
     assert_int_equal(back.state, VERDICT_NONE);
-    close(dir);
+    close(at);
 }
 
 static void a_garbled_verdict_is_an_error_that_names_it_and_never_done(void **state)
@@ -149,13 +129,13 @@ static void a_garbled_verdict_is_an_error_that_names_it_and_never_done(void **st
     struct verdict v = {.state = VERDICT_NONE};
     for (size_t i = 0; i < countof(bad); i++) {
         write_raw(bad[i]);
-        assert_int_equal(verdict_read(volume, &v, &err), -ERR_CORRUPT);
+        assert_int_equal(verdict_read(dir, &v, &err), -ERR_CORRUPT);
         assert_int_equal(err.id, 4020);
         assert_non_null(strstr(err.text, "verdict.json"));
         assert_int_equal(v.state, VERDICT_NONE);
     }
     write_raw("{\"version\":2}");
-    assert_int_equal(verdict_read(volume, &v, &err), -ERR_UNSUPPORTED);
+    assert_int_equal(verdict_read(dir, &v, &err), -ERR_UNSUPPORTED);
 }
 
 static void a_verdict_cut_at_any_byte_is_never_believed(void **state)
@@ -163,21 +143,21 @@ static void a_verdict_cut_at_any_byte_is_never_believed(void **state)
     (void)state;
     struct err err;
     struct verdict v, back;
-    auto_fd dir = export_dir();
+    auto_fd at = export_dir();
     auto_mem char *text = NULL;
     size_t len;
     verdict_init(&v);
     v.state = VERDICT_DONE;
-    assert_int_equal(verdict_write(dir, &v, &err), 0);
-    assert_int_equal(file_read(dir, "verdict.json", 1 << 20, &text, &len, &err), 0);
+    assert_int_equal(verdict_write(at, &v, &err), 0);
+    assert_int_equal(file_read(at, "verdict.json", 1 << 20, &text, &len, &err), 0);
     for (size_t cut = len - 1; cut-- > 0;) {
         text[cut] = '\0';
         write_raw(text);
-        assert_int_equal(verdict_read(volume, &back, &err), -ERR_CORRUPT);
+        assert_int_equal(verdict_read(dir, &back, &err), -ERR_CORRUPT);
     }
 }
 
-#define in_a_folder(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+#define in_a_folder(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
 static void only_an_export_for_release_makes_a_volume_released(void **state)
 {

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
-#include "util/file.h"
+#include "folder.h"
+
 #include "walk.h"
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-
-static char top[] = "/tmp/cistern-walk-XXXXXX";
-static int dir;
 
 struct seen {
     unsigned files, skips[WALK_OTHER_MOUNT + 1], troubles;
@@ -47,22 +43,6 @@ static struct seen walked(void)
     if (walk_folder(dir, &sink, &err) < 0)
         fail_msg("%s", err.text);
     return s;
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(top, sizeof top, "/tmp/cistern-walk-XXXXXX");
-    dir = open(mkdtemp(top), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return dir < 0;
-}
-
-static int remove_folder(void **state)
-{
-    struct err err;
-    (void)state;
-    close(dir);
-    return dir_remove(AT_FDCWD, top, &err);
 }
 
 static void put(int at, const char *name, size_t size)
@@ -151,7 +131,7 @@ static void a_sink_that_refuses_ends_the_walk(void **state)
     assert_string_equal(err.text, "no room for 'x'");
 }
 
-#define in_a_folder(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
+#define in_a_folder(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
 int main(void)
 {

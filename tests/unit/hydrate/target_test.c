@@ -1,33 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
+#include "folder.h"
 
 #include "hydrate/status.h"
 #include "hydrate/target.h"
-#include "util/file.h"
-#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-
-static char top[] = "/tmp/cistern-unit-target-XXXXXX";
-
-static int setup(void **state)
-{
-    (void)state;
-    memcpy(top + sizeof top - 7, "XXXXXX", 6);
-    return !mkdtemp(top);
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    struct err err;
-    return dir_remove(AT_FDCWD, top, &err);
-}
 
 static const char *below(const char *name)
 {
     static char path[512];
-    snprintf(path, sizeof path, "%s/%s", top, name);
+    snprintf(path, sizeof path, "%s/%s", dir_name, name);
     return path;
 }
 
@@ -126,12 +108,14 @@ static void what_does_not_fit_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_seen_only_when_it_is_finished, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_file_that_people_read_is_replaced_never_truncated, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_process_at_a_time, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_crash_between_the_naming_and_the_clean_up_is_ended_by_the_next_run, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(what_does_not_fit_leaves_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_seen_only_when_it_is_finished, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(a_file_that_people_read_is_replaced_never_truncated, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(one_process_at_a_time, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_crash_between_the_naming_and_the_clean_up_is_ended_by_the_next_run,
+                                        folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(what_does_not_fit_leaves_nothing, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
 #include "kubeconfig.h"
-#include "unit.h"
-#include "util/file.h"
 #include "yaml_tree.h"
-#include <fcntl.h>
 #include <stdio.h>
 
 #define HEAD                                                                                                           \
@@ -58,21 +57,17 @@ static void certificates_are_read_from_the_files_that_are_named(void **state)
 {
     (void)state;
     struct err err;
-    char folder[] = "/tmp/cistern-kubeconfig-XXXXXX", text[600];
+    char text[600];
     auto_kube_config c = {0};
-    auto_fd dir = -1;
-    assert_non_null(mkdtemp(folder));
-    assert_int_equal(dir_open(AT_FDCWD, folder, &dir, &err), 0);
     assert_int_equal(file_replace(dir, "ca.crt", STR("AUTHORITY"), 0600, &err), 0);
     snprintf(text, sizeof text,
              HEAD "clusters: [{name: c, cluster: {server: 'https://h', certificate-authority: ca.crt}}]\n"
                   "users: [{name: u, user: {}}]");
-    assert_int_equal(kubeconfig_parse(str_of(text), folder, &c, &err), 0);
+    assert_int_equal(kubeconfig_parse(str_of(text), dir_name, &c, &err), 0);
     assert_string_equal(c.ca, "AUTHORITY");
     assert_int_equal(unlinkat(dir, "ca.crt", 0), 0);
     auto_kube_config d = {0};
-    assert_int_equal(kubeconfig_parse(str_of(text), folder, &d, &err), -ERR_NOT_FOUND);
-    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(kubeconfig_parse(str_of(text), dir_name, &d, &err), -ERR_NOT_FOUND);
 }
 
 static void what_would_have_to_be_ignored_is_refused(void **state)
@@ -182,7 +177,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_current_context_says_server_user_and_namespace),
         cmocka_unit_test(a_token_stays_what_it_is_and_files_are_named_from_the_files_folder),
-        cmocka_unit_test(certificates_are_read_from_the_files_that_are_named),
+        cmocka_unit_test_setup_teardown(certificates_are_read_from_the_files_that_are_named, folder_setup,
+                                        folder_teardown),
         cmocka_unit_test(what_would_have_to_be_ignored_is_refused),
         cmocka_unit_test(what_is_not_there_is_named),
         cmocka_unit_test(an_error_holds_no_secret),

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
 #include "proto/csi.pb-c.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
-#include "unit.h"
 #include "util/clock.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
-static char folder[] = "/tmp/cistern-rpc-client-XXXXXX";
 static char path[64];
 
 static int name(void *ctx, struct rpc_call *call, const ProtobufCMessage *request, ProtobufCMessage *reply,
@@ -191,6 +191,13 @@ static void calls_that_sleep_leave_a_quarter_of_the_threads_to_others(void **sta
     rpc_server_free(s);
 }
 
+static int setup(void **state)
+{
+    int r = folder_setup(state);
+    snprintf(path, sizeof path, "%s/s", dir_name);
+    return r;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,10 +206,5 @@ int main(void)
         cmocka_unit_test(a_prompt_method_is_answered_while_others_hold_every_thread),
         cmocka_unit_test(calls_that_sleep_leave_a_quarter_of_the_threads_to_others),
     };
-    if (!mkdtemp(folder))
-        return 1;
-    snprintf(path, sizeof path, "%s/s", folder);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, setup, folder_teardown);
 }

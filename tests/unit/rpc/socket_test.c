@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "folder.h"
+
 #include "socket.h"
-#include "unit.h"
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-static char folder[] = "/tmp/cistern-socket-XXXXXX";
 static char path[64];
 
-static int make_folder(void **state)
+static int setup(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(path, sizeof path, "%s/csi.sock", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(folder);
+    int r = folder_setup(state);
+    snprintf(path, sizeof path, "%s/csi.sock", dir_name);
+    return r;
 }
 
 static void bind_at(const char *where)
@@ -78,7 +68,7 @@ static void grpc_gets_the_path_percent_encoded(void **state)
     struct err err;
     char odd[128];
     static struct socket_name n;
-    snprintf(odd, sizeof odd, "%s/a b%%.sock", folder);
+    snprintf(odd, sizeof odd, "%s/a b%%.sock", dir_name);
     assert_int_equal(socket_name_init(&n, odd, &err), 0);
     assert_non_null(strstr(n.uri, "/.a%20b%25.sock."));
     assert_int_equal(strncmp(n.uri, "unix:/", 6), 0);
@@ -91,5 +81,5 @@ int main(void)
         cmocka_unit_test(a_path_that_cannot_be_a_socket_is_refused_with_the_reason),
         cmocka_unit_test(grpc_gets_the_path_percent_encoded),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, setup, folder_teardown);
 }

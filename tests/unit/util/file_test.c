@@ -1,29 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
-#include "util/file.h"
-#include <fcntl.h>
+#include "folder.h"
+
 #include <stdio.h>
 #include <sys/stat.h>
-
-static int root = -1;
-static char root_path[] = "/tmp/cistern-file-test-XXXXXX";
-
-static int make_root(void **state)
-{
-    (void)state;
-    if (!mkdtemp(root_path))
-        return -1;
-    root = open(root_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return root < 0 ? -1 : 0;
-}
-
-static int remove_root(void **state)
-{
-    (void)state;
-    struct err err;
-    close(root);
-    return dir_remove(AT_FDCWD, root_path, &err);
-}
 
 static void a_replaced_file_reads_back_and_leaves_no_other(void **state)
 {
@@ -31,14 +10,14 @@ static void a_replaced_file_reads_back_and_leaves_no_other(void **state)
     struct err err;
     auto_mem char *text = NULL;
     size_t len;
-    assert_int_equal(file_replace(root, "a", STR("one"), 0600, &err), 0);
-    assert_int_equal(file_replace(root, "a", STR("two\0!"), 0600, &err), 0);
-    assert_int_equal(file_read(root, "a", 64, &text, &len, &err), 0);
+    assert_int_equal(file_replace(dir, "a", STR("one"), 0600, &err), 0);
+    assert_int_equal(file_replace(dir, "a", STR("two\0!"), 0600, &err), 0);
+    assert_int_equal(file_read(dir, "a", 64, &text, &len, &err), 0);
     assert_int_equal(len, 5);
     assert_memory_equal(text, "two\0!", 5);
-    assert_int_equal(unlinkat(root, "a", 0), 0);
+    assert_int_equal(unlinkat(dir, "a", 0), 0);
     struct stat st;
-    assert_int_equal(fstat(root, &st), 0);
+    assert_int_equal(fstat(dir, &st), 0);
     assert_int_equal(st.st_nlink, 2);
 }
 
@@ -48,9 +27,9 @@ static void a_file_over_the_ceiling_is_refused(void **state)
     struct err err;
     char *text;
     size_t len;
-    assert_int_equal(file_replace(root, "big", STR("12345"), 0600, &err), 0);
-    assert_int_equal(file_read(root, "big", 4, &text, &len, &err), -ERR_NO_SPACE);
-    assert_int_equal(file_read(root, "absent", 4, &text, &len, &err), -ERR_NOT_FOUND);
+    assert_int_equal(file_replace(dir, "big", STR("12345"), 0600, &err), 0);
+    assert_int_equal(file_read(dir, "big", 4, &text, &len, &err), -ERR_NO_SPACE);
+    assert_int_equal(file_read(dir, "absent", 4, &text, &len, &err), -ERR_NOT_FOUND);
     assert_string_equal(err.text, "cannot open 'absent': No such file or directory");
 }
 
@@ -75,14 +54,14 @@ static void parents_are_made_below_and_never_through_a_link(void **state)
     struct err err;
     auto_fd parent = -1;
     const char *name;
-    assert_int_equal(dir_make_parents(root, "x/y/z", 0755, &parent, &name, &err), 0);
+    assert_int_equal(dir_make_parents(dir, "x/y/z", 0755, &parent, &name, &err), 0);
     assert_string_equal(name, "z");
-    assert_int_equal(faccessat(root, "x/y", F_OK, 0), 0);
-    assert_int_equal(symlinkat("/tmp", root, "out"), 0);
+    assert_int_equal(faccessat(dir, "x/y", F_OK, 0), 0);
+    assert_int_equal(symlinkat("/tmp", dir, "out"), 0);
     int other = -1;
-    assert_true(dir_make_parents(root, "out/z/z", 0755, &other, &name, &err) < 0);
+    assert_true(dir_make_parents(dir, "out/z/z", 0755, &other, &name, &err) < 0);
     assert_int_equal(other, -1);
-    assert_int_equal(dir_make_parents(root, "plain", 0755, &other, &name, &err), 0);
+    assert_int_equal(dir_make_parents(dir, "plain", 0755, &other, &name, &err), 0);
     assert_string_equal(name, "plain");
     close(other);
 }
@@ -92,14 +71,14 @@ static void a_tree_is_removed_and_what_links_point_to_stays(void **state)
     (void)state;
     struct err err;
     auto_fd tree = -1, keep = -1;
-    assert_int_equal(dir_make(root, "keep", 0755, &keep, &err), 0);
+    assert_int_equal(dir_make(dir, "keep", 0755, &keep, &err), 0);
     assert_int_equal(file_replace(keep, "f", STR("x"), 0600, &err), 0);
-    assert_int_equal(dir_make(root, "tree", 0755, &tree, &err), 0);
+    assert_int_equal(dir_make(dir, "tree", 0755, &tree, &err), 0);
     assert_int_equal(symlinkat("../keep", tree, "link"), 0);
     assert_int_equal(mkdirat(tree, "d", 0700), 0);
-    assert_int_equal(dir_remove(root, "tree", &err), 0);
-    assert_int_equal(dir_remove(root, "tree", &err), 0);
-    assert_int_equal(faccessat(root, "tree", F_OK, 0), -1);
+    assert_int_equal(dir_remove(dir, "tree", &err), 0);
+    assert_int_equal(dir_remove(dir, "tree", &err), 0);
+    assert_int_equal(faccessat(dir, "tree", F_OK, 0), -1);
     assert_int_equal(faccessat(keep, "f", F_OK, 0), 0);
 }
 
@@ -112,5 +91,5 @@ int main(void)
         cmocka_unit_test(parents_are_made_below_and_never_through_a_link),
         cmocka_unit_test(a_tree_is_removed_and_what_links_point_to_stays),
     };
-    return cmocka_run_group_tests(tests, make_root, remove_root);
+    return cmocka_run_group_tests(tests, folder_setup, folder_teardown);
 }

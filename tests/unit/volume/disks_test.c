@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit.h"
-#include "util/file.h"
+#include "folder.h"
+
 #include "volume/disks.h"
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 static const char *const any_model[] = {"Amazon EC2 NVMe*"};
@@ -185,19 +183,17 @@ static void the_disks_are_read_from_sys(void **state)
     struct err err;
     struct disk_info d[DISKS_MAX];
     size_t count;
-    char root[] = "/tmp/cistern-sys-XXXXXX";
-    assert_non_null(mkdtemp(root));
-    put(root, "block/nvme10n1/device/model", "Amazon EC2 NVMe Instance Storage        \n");
-    put(root, "block/nvme10n1/device/serial", "AWS22F2E0CF8F3C1EB21\n");
-    put(root, "block/nvme10n1/size", "1757812500\n");
-    put(root, "block/nvme10n1/ro", "0\n");
-    put(root, "block/nvme10n1/holders/md127/x", "");
-    put(root, "block/nvme2n1/size", "8\n");
-    put(root, "block/nvme2n1/ro", "1\n");
-    put(root, "block/nvme2n1/nvme2n1p1/partition", "1\n");
-    put(root, "block/sda/size", "8\n");
-    put(root, "block/loop0/size", "8\n");
-    assert_int_equal(disks_scan(root, d, &count, &err), 0);
+    put(dir_name, "block/nvme10n1/device/model", "Amazon EC2 NVMe Instance Storage        \n");
+    put(dir_name, "block/nvme10n1/device/serial", "AWS22F2E0CF8F3C1EB21\n");
+    put(dir_name, "block/nvme10n1/size", "1757812500\n");
+    put(dir_name, "block/nvme10n1/ro", "0\n");
+    put(dir_name, "block/nvme10n1/holders/md127/x", "");
+    put(dir_name, "block/nvme2n1/size", "8\n");
+    put(dir_name, "block/nvme2n1/ro", "1\n");
+    put(dir_name, "block/nvme2n1/nvme2n1p1/partition", "1\n");
+    put(dir_name, "block/sda/size", "8\n");
+    put(dir_name, "block/loop0/size", "8\n");
+    assert_int_equal(disks_scan(dir_name, d, &count, &err), 0);
     assert_int_equal(count, 2);
     assert_string_equal(d[0].name, "nvme2n1");
     assert_true(d[0].read_only && d[0].has_partitions);
@@ -207,7 +203,6 @@ static void the_disks_are_read_from_sys(void **state)
     assert_string_equal(d[1].holder, "md127");
     assert_true(d[1].bytes == 1757812500ULL * 512 && !d[1].read_only && !d[1].has_partitions);
     assert_int_equal(disks_scan("/no/such/sys", d, &count, &err), -ERR_NOT_FOUND);
-    assert_int_equal(dir_remove(AT_FDCWD, root, &err), 0);
 }
 
 int main(void)
@@ -221,7 +216,7 @@ int main(void)
         cmocka_unit_test(an_array_that_lost_a_disk_is_not_made_anew),
         cmocka_unit_test(somebody_elses_array_and_another_pools_are_content),
         cmocka_unit_test(names_of_arrays_fit_and_differ),
-        cmocka_unit_test(the_disks_are_read_from_sys),
+        cmocka_unit_test_setup_teardown(the_disks_are_read_from_sys, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
