@@ -29,7 +29,7 @@ static const char usage[] =
 static struct {
     const char *volume;
     struct opt_list include, exclude, priority;
-    bool dry_run, fresh, resume, fail_if_empty, fsync, no_uring, no_direct;
+    bool dry_run, fresh, resume, fail_if_empty, skip_missing, fsync, no_uring, no_direct;
     const char *verify, *shard;
     uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns;
 } flags;
@@ -49,6 +49,7 @@ static const struct opt table[] = {
     {"workers", 0, OPT_U64, &flags.workers, "N", "threads, 1 to 8 (as many as CPUs, 4 at the most)"},
     {"max-errors", 0, OPT_U64, &flags.max_errors, "N", "give up when more objects than this failed (1000)"},
     {"fail-if-empty", 0, OPT_FLAG, &flags.fail_if_empty, NULL, "exit 9 when nothing matched"},
+    {"skip-missing", 0, OPT_FLAG, &flags.skip_missing, NULL, "leave out objects that are gone since they were listed"},
     {"fsync", 0, OPT_FLAG, &flags.fsync, NULL, "return only when a power loss can take nothing (volumes: always)"},
     {"barrier", 0, OPT_DURATION, &flags.barrier_ns, "TIME",
      "a power loss costs this much of the run at the most (15s)"},
@@ -146,6 +147,7 @@ static int from_flags(struct run *run, const char *uri, struct err *err)
                                   .workers = (unsigned)flags.workers,
                                   .errors_max = flags.max_errors,
                                   .direct = flags.no_direct ? HYDRATE_DIRECT_OFF : HYDRATE_DIRECT_AUTO,
+                                  .skip_missing = flags.skip_missing,
                                   .size_check = true,
                                   .fresh = !flags.resume,
                                   .barrier_ns = flags.barrier_ns,
@@ -211,6 +213,7 @@ static int from_volume(struct run *run, struct target **ret, struct err *err)
                   : spec->params.direct_io == DIRECT_IO_ON ? HYDRATE_DIRECT_ON
                                                            : HYDRATE_DIRECT_AUTO,
         .shard = {(unsigned)spec->source.shard_index, (unsigned)spec->source.shard_count},
+        .skip_missing = spec->source.on_missing == ON_MISSING_SKIP,
         .size_check = spec->source.size_check,
         .fresh = !flags.resume,
         .barrier_ns = flags.barrier_ns,
@@ -296,6 +299,7 @@ static void print_summary(const struct run *run, const struct hydrate_status *s,
         term_json_u64(&b, "verified", verified);
         term_json_u64(&b, "size_only", s->objects_size_only);
         term_json_u64(&b, "failed", s->objects_failed);
+        term_json_u64(&b, "missing", s->objects_missing);
         term_json_u64(&b, "bytes", s->bytes_done);
         term_json_u64(&b, "bytes_total", s->bytes_total);
         term_json_u64(&b, "requests", s->requests);
@@ -312,6 +316,8 @@ static void print_summary(const struct run *run, const struct hydrate_status *s,
         printf(" (%" PRIu64 " more by size only: no checksum was to be had)", s->objects_size_only);
     if (s->objects_failed)
         printf(", failed %" PRIu64, s->objects_failed);
+    if (s->objects_missing)
+        printf(", left out %" PRIu64 " that are gone", s->objects_missing);
     printf("; %s in %s, %s/s, %" PRIu64 " requests", bytes_text(s->bytes_done, bytes), duration_text(ns, took),
            bytes_text((uint64_t)((double)s->bytes_done * 1e9 / (double)(ns ? ns : 1)), rate), s->requests);
     if (s->hedged)

@@ -45,10 +45,13 @@ static const struct api_field fields[] = {
 static const struct api_field listing_fields[] = {
     {"status.listing.objects", API_NUMBER, AT(objects), .always = true},
     {"status.listing.bytes", API_NUMBER, AT(bytes), .always = true},
-    {"status.listing.excludedObjects", API_NUMBER, AT(excluded_objects), .always = true},
-    {"status.listing.largestObjectBytes", API_NUMBER, AT(largest_object_bytes), .always = true},
     {"status.listing.manifestDigest", API_TEXT, AT(manifest_digest)},
     {"status.listing.listedAt", API_TIME, AT(listed_ns)},
+};
+
+static const struct api_field detail_fields[] = {
+    {"status.listing.excludedObjects", API_NUMBER, AT(excluded_objects), .always = true},
+    {"status.listing.largestObjectBytes", API_NUMBER, AT(largest_object_bytes), .always = true},
     {"status.listing.seconds", API_NUMBER, AT(listing_seconds), .always = true},
 };
 
@@ -71,10 +74,13 @@ static int read_status(const json *j, struct api_source_status *s, struct err *e
     if (r == 0)
         r = api_fields_read(j, listing_fields, countof(listing_fields), s, err);
     if (r == 0)
+        r = api_fields_read(j, detail_fields, countof(detail_fields), s, err);
+    if (r == 0)
         r = json_opt_str(j, "status.suggestedSize", &suggested, err);
     if (r == 0 && suggested.len)
         r = str_to_bytes(suggested, &s->suggested_bytes, err);
     s->has_listing = json_at(j, "status.listing.objects") != NULL;
+    s->has_listing_details = json_at(j, "status.listing.seconds") != NULL;
     return r < 0 ? r : api_conditions_read(json_at(j, "status.conditions"), &s->conditions, err);
 }
 
@@ -132,6 +138,8 @@ json *api_source_status_json(const struct api_source *source)
     api_fields_write(j, fields, countof(fields), s);
     if (s->has_listing) {
         api_fields_write(j, listing_fields, countof(listing_fields), s);
+        if (s->has_listing_details)
+            api_fields_write(j, detail_fields, countof(detail_fields), s);
         json_set_str(j, "status.summary.size", str_of(bytes_text(s->bytes, text)));
     }
     if (s->suggested_bytes)

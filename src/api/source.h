@@ -34,10 +34,11 @@ struct api_source_status {
     char *identity_method, *identity_principal;
     int64_t identity_expires_ns;
     bool has_listing;
-    uint64_t objects, bytes, excluded_objects, largest_object_bytes; /* status.listing */
+    uint64_t objects, bytes; /* status.listing */
     char *manifest_digest;
     int64_t listed_ns;
-    uint64_t listing_seconds;
+    bool has_listing_details; /* what follows is known */
+    uint64_t excluded_objects, largest_object_bytes, listing_seconds;
     uint64_t suggested_bytes; /* status.suggestedSize; 0: not known */
     uint64_t volumes_pending, volumes_hydrating, volumes_ready, volumes_failed;
     char *error_id, *error_code, *error_object, *error_message; /* status.lastError */

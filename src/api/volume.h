@@ -59,12 +59,14 @@ struct api_parameter {
 };
 
 struct api_hydration {
-    uint64_t objects_total, objects_done, objects_failed;
+    uint64_t objects_total, objects_done, objects_failed, objects_missing;
     uint64_t bytes_total, bytes_done, bytes_per_second;
     uint64_t eta_seconds; /* 0: nobody can tell, or done */
     uint64_t attempt;
     int64_t started_ns, finished_ns;
     char *manifest_digest;
+    bool has_listing; /* what follows is known */
+    uint64_t excluded_objects, largest_object_bytes, listing_seconds;
 };
 
 struct api_export {

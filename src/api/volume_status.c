@@ -21,6 +21,7 @@ static const struct api_field hydration_fields[] = {
     {"status.hydration.objectsTotal", API_NUMBER, AT(hydration.objects_total), .always = true},
     {"status.hydration.objectsDone", API_NUMBER, AT(hydration.objects_done), .always = true},
     {"status.hydration.objectsFailed", API_NUMBER, AT(hydration.objects_failed), .always = true},
+    {"status.hydration.objectsMissing", API_NUMBER, AT(hydration.objects_missing)},
     {"status.hydration.bytesTotal", API_NUMBER, AT(hydration.bytes_total), .always = true},
     {"status.hydration.bytesDone", API_NUMBER, AT(hydration.bytes_done), .always = true},
     {"status.hydration.bytesPerSecond", API_NUMBER, AT(hydration.bytes_per_second), .always = true},
@@ -29,6 +30,12 @@ static const struct api_field hydration_fields[] = {
     {"status.hydration.startedAt", API_TIME, AT(hydration.started_ns)},
     {"status.hydration.finishedAt", API_TIME, AT(hydration.finished_ns)},
     {"status.hydration.manifestDigest", API_TEXT, AT(hydration.manifest_digest)},
+};
+
+static const struct api_field listing_fields[] = {
+    {"status.hydration.listing.excludedObjects", API_NUMBER, AT(hydration.excluded_objects), .always = true},
+    {"status.hydration.listing.largestObjectBytes", API_NUMBER, AT(hydration.largest_object_bytes), .always = true},
+    {"status.hydration.listing.seconds", API_NUMBER, AT(hydration.listing_seconds), .always = true},
 };
 
 static const struct api_field export_fields[] = {
@@ -137,6 +144,9 @@ int api_volume_status_read(const json *j, struct api_volume_status *ret, struct 
     if (r == 0)
         r = api_fields_read(j, hydration_fields, countof(hydration_fields), ret, err);
     if (r == 0)
+        r = api_fields_read(j, listing_fields, countof(listing_fields), ret, err);
+    ret->hydration.has_listing = json_at(j, "status.hydration.listing") != NULL;
+    if (r == 0)
         r = api_fields_read(j, export_fields, countof(export_fields), ret, err);
     if (r == 0)
         r = faults_read(json_at(j, "status.errors"), error_fields, &ret->errors, err);
@@ -175,6 +185,8 @@ json *api_volume_status_json(const struct api_volume *v)
     api_fields_write(j, fields, countof(fields), s);
     if (s->hydration.attempt || s->hydration.started_ns)
         api_fields_write(j, hydration_fields, countof(hydration_fields), s);
+    if (s->hydration.has_listing)
+        api_fields_write(j, listing_fields, countof(listing_fields), s);
     if (s->export.pending_objects || s->export.done_objects || s->export.failed_objects)
         api_fields_write(j, export_fields, countof(export_fields), s);
     if (s->export_failed.count > 0)

@@ -19,6 +19,7 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
     *ret = (struct hydrate_status){.objects_done = atomic_load(&h->objects_done),
                                    .objects_failed = atomic_load(&h->objects_failed),
                                    .objects_size_only = atomic_load(&h->size_only),
+                                   .objects_missing = atomic_load(&h->objects_missing),
                                    .bytes_done = atomic_load(&h->bytes_done),
                                    .requests = atomic_load(&h->requests),
                                    .hedged = atomic_load(&h->hedged),
@@ -35,6 +36,7 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
     ret->started_ns = h->started_ns;
     ret->finished_ns = h->finished_ns;
     memcpy(ret->manifest, h->manifest, sizeof ret->manifest);
+    ret->listing = h->listing;
     ret->error_count = h->first_fault_count;
     memcpy(ret->errors, h->first_faults, h->first_fault_count * sizeof *h->first_faults);
     bool listed = h->listing_over;

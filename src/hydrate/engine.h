@@ -36,6 +36,7 @@ struct hydrate_options {
     enum hydrate_direct direct;
     uint64_t errors_max; /* objects that may fail before the run gives up; 0: 1,000 */
     struct shard shard; /* of the objects that were wanted, this run's part; nothing is fetched before all are listed */
+    bool skip_missing;  /* an object that is gone when its turn comes is left out, instead of failing */
     bool size_check;    /* hold the running total against the space */
     bool fresh;         /* forget an earlier run */
     uint64_t stall_ns;  /* a request that gets next to nothing for so long is asked again; 0: 30 s */

@@ -43,8 +43,18 @@ void hydrate_fail(struct hydrate *h, const struct err *err)
     driver_nudge(h);
 }
 
+/* Only the object's own absence: what else is not found, its bucket or a folder of ours, is a failure. */
+bool fault_is_allowed(const struct hydrate *h, const struct err *err)
+{
+    return h->o.skip_missing && err->code == ERR_NOT_FOUND && err->id == 1404;
+}
+
 void hydrate_object_failed(struct hydrate *h, struct str path, const struct err *err, unsigned attempts)
 {
+    if (fault_is_allowed(h, err)) {
+        atomic_fetch_add(&h->objects_missing, 1);
+        return;
+    }
     struct err full = *err;
     uint64_t limit = h->o.errors_max ? h->o.errors_max : 1000;
     /* Named once: many sentences of the store do it themselves. */

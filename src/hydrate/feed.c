@@ -90,6 +90,7 @@ static void count_need(struct hydrate *h, uint64_t size_bytes)
         __builtin_add_overflow(h->feed.need_bytes, bytes, &h->feed.need_bytes))
         h->feed.need_bytes = UINT64_MAX;
     h->feed.need_files++;
+    h->feed.largest_bytes = max_u64(h->feed.largest_bytes, size_bytes);
 }
 
 int feed_count(struct hydrate *h, uint64_t size_bytes, struct err *err)
@@ -105,8 +106,10 @@ static int add_object(struct hydrate *h, const struct object *o, struct err *err
     bool is_new;
     if (h->feed.single && !str_eq(o->key, store_prefix(current(h)->store)))
         return 0;
-    if (!is_wanted(h, rest))
+    if (!is_wanted(h, rest)) {
+        h->feed.excluded += rest.len > 0;
         return 0;
+    }
     sbuf_clear(&h->feed.path);
     sbuf_add(&h->feed.path, sub);
     if (sub.len)
@@ -162,6 +165,18 @@ static void listing_is_over(struct hydrate *h)
     driver_nudge(h);
 }
 
+static void note_listing(struct hydrate *h)
+{
+    if (!h->feed.began_ns)
+        return;
+    pthread_mutex_lock(&h->lock);
+    h->listing = (struct hydrate_listing){.known = true,
+                                          .objects_excluded = h->feed.excluded,
+                                          .largest_bytes = h->feed.largest_bytes,
+                                          .seconds = (clock_now_ns() - h->feed.began_ns) / NS_PER_SECOND + 1};
+    pthread_mutex_unlock(&h->lock);
+}
+
 static void finish_run(struct work *w)
 {
     struct hydrate *h = container_of(w, struct hydrate, feed.finish);
@@ -179,6 +194,8 @@ static void finish_over(struct work *w)
     struct hydrate *h = container_of(w, struct hydrate, feed.finish);
     if (h->feed.err.code != 0)
         hydrate_fail(h, &h->feed.err);
+    else
+        note_listing(h);
     listing_is_over(h);
 }
 
@@ -302,7 +319,16 @@ void feed_start(struct hydrate *h)
         listing_is_over(h);
         return;
     }
+    h->feed.began_ns = index_count(h->index) == 0 ? clock_now_ns() : 0;
     loop_post(h->lanes[0].worker.loop, &h->feed.next);
+}
+
+/* What an earlier run told is true as long as its catalog is. */
+static void recall_listing(struct hydrate *h)
+{
+    struct err ignored;
+    if (index_is_complete(h->index) && hydrate_status_read(h->target->state, h->scratch, &ignored) == 0)
+        h->listing = h->scratch->listing;
 }
 
 /* What is there already needs no room, but counts. */
@@ -335,6 +361,7 @@ int feed_prepare(struct hydrate *h, struct err *err)
     sbuf_init(&h->feed.prefix, 1 << 20);
     sbuf_init(&h->feed.path, 1 << 20);
     h->feed.next.deliver = deliver_next;
+    recall_listing(h);
     int r = target_space(h->target, &h->feed.space_bytes, &h->feed.space_files, &h->feed.block, err);
     if (r == 0)
         r = deal_prepare(h, err);

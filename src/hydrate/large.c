@@ -50,8 +50,9 @@ static void fail_whole(struct lane *l, struct large *g, const struct err *err, b
     int dir;
     const char *name;
     take_back_progress(g);
-    /* A staged DIR will be seen, and half a file must not be; elsewhere its parts wait for the next run. */
-    drop |= g->h->target->kind == TARGET_STAGED;
+    /* A staged DIR will be seen, and half a file must not be; elsewhere its parts wait for the next run, if it is to
+     * come then. */
+    drop |= g->h->target->kind == TARGET_STAGED || fault_is_allowed(g->h, err);
     if (drop && journal_void(g->h->journal, g->id, &ignored) == 0 &&
         tree_parent(&l->tree, g->path, &dir, &name, &ignored) == 0)
         target_drop(g->h->target, dir, name, g->id);

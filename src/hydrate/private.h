@@ -156,13 +156,14 @@ struct hydrate {
     enum hydrate_phase phase;
     int64_t started_ns, finished_ns;
     char manifest[HYDRATE_MANIFEST_MAX];
+    struct hydrate_listing listing;
 
     pthread_mutex_t conflict_lock; /* one displaces at a time; guards the disk, not fields */
 
     _Atomic unsigned window;
     _Atomic bool slowed;     /* a store asked for less since the last tick */
     _Atomic unsigned paused; /* parts that wait for the disk, or for memory */
-    _Atomic uint64_t objects_done, bytes_done, objects_failed, size_only, requests, hedged;
+    _Atomic uint64_t objects_done, bytes_done, objects_failed, objects_missing, size_only, requests, hedged;
     _Atomic uint64_t received;   /* bytes of bodies, this run */
     _Atomic uint64_t on_its_way; /* bytes that running jobs have asked for */
     _Atomic uint64_t unsynced;   /* bytes written since the last barrier began */
@@ -180,6 +181,8 @@ struct hydrate {
         bool cancelled;
         uint64_t space_bytes, space_files, block; /* what fits, what is there of ours included */
         uint64_t need_bytes, need_files;
+        uint64_t excluded, largest_bytes;
+        uint64_t began_ns; /* monotonic; 0: it goes on where an earlier run left it */
         uint64_t skipped;
         struct work finish;
         struct err err;
@@ -218,7 +221,8 @@ struct hydrate {
 
 /* fault.c */
 void hydrate_object_failed(struct hydrate *h, struct str path, const struct err *err, unsigned attempts);
-void hydrate_fail(struct hydrate *h, const struct err *err); /* the whole run; the first one counts */
+void hydrate_fail(struct hydrate *h, const struct err *err);           /* the whole run; the first one counts */
+bool fault_is_allowed(const struct hydrate *h, const struct err *err); /* onMissing: skip */
 bool fault_is_fatal(const struct err *err); /* is this the disk's, so that no other object fares better? */
 
 /* feed.c */

@@ -74,6 +74,7 @@ static char *status_text(const struct hydrate_status *s)
     json_set_u64(j, "objectsDone", s->objects_done);
     json_set_u64(j, "objectsFailed", s->objects_failed);
     json_set_u64(j, "objectsSizeOnly", s->objects_size_only);
+    json_set_u64(j, "objectsMissing", s->objects_missing);
     json_set_u64(j, "bytesTotal", s->bytes_total);
     json_set_u64(j, "bytesDone", s->bytes_done);
     json_set_u64(j, "bytesPerSecond", s->bytes_per_second);
@@ -83,6 +84,11 @@ static char *status_text(const struct hydrate_status *s)
     json_set_u64(j, "attempt", s->attempt);
     if (s->manifest[0])
         json_set_str(j, "manifestDigest", str_of(s->manifest));
+    if (s->listing.known) {
+        json_set_u64(j, "listing.objectsExcluded", s->listing.objects_excluded);
+        json_set_u64(j, "listing.largestObjectBytes", s->listing.largest_bytes);
+        json_set_u64(j, "listing.seconds", s->listing.seconds);
+    }
     json_set_i64(j, "pid", s->pid);
     set_time(j, "startedAt", s->started_ns);
     set_time(j, "updatedAt", s->updated_ns);
@@ -184,6 +190,10 @@ static int read_numbers(const json *j, struct hydrate_status *s, struct err *err
         {"objectsDone", &s->objects_done},
         {"objectsFailed", &s->objects_failed},
         {"objectsSizeOnly", &s->objects_size_only},
+        {"objectsMissing", &s->objects_missing},
+        {"listing.objectsExcluded", &s->listing.objects_excluded},
+        {"listing.largestObjectBytes", &s->listing.largest_bytes},
+        {"listing.seconds", &s->listing.seconds},
         {"bytesTotal", &s->bytes_total},
         {"bytesDone", &s->bytes_done},
         {"etaSeconds", &s->eta_seconds},
@@ -198,6 +208,7 @@ static int read_numbers(const json *j, struct hydrate_status *s, struct err *err
         if (r < 0)
             return r;
     }
+    s->listing.known = json_at(j, "listing.seconds") != NULL;
     s->attempt = (unsigned)attempt;
     s->pid = (int)pid;
     return 0;

@@ -36,6 +36,15 @@ struct hydrate_fault {
     int64_t time_ns; /* wall clock */
 };
 
+/* What the listing found besides. Known if one run made all of it; a run that continues one that was cut off does not
+ * know what that one passed over. */
+struct hydrate_listing {
+    bool known;
+    uint64_t objects_excluded; /* below the prefixes, and not wanted by their filters */
+    uint64_t largest_bytes;    /* of the objects that are wanted */
+    uint64_t seconds;          /* it took, rounded up */
+};
+
 struct hydrate_status {
     enum hydrate_phase phase;
     char source[1100];      /* the URI; no secret */
@@ -43,6 +52,7 @@ struct hydrate_status {
     uint64_t objects_done;
     uint64_t objects_failed;
     uint64_t objects_size_only; /* of those done: the store gave no checksum */
+    uint64_t objects_missing;   /* gone since they were listed, and left out, as was asked */
     uint64_t bytes_total;
     uint64_t bytes_done;
     uint64_t bytes_per_second;
@@ -52,6 +62,7 @@ struct hydrate_status {
     unsigned attempt;     /* 1: the first run; each run after an interruption adds one */
     char manifest[HYDRATE_MANIFEST_MAX]; /* "sha256:..." of a volume's whole listing, see index_manifest(); "": not yet
                                           */
+    struct hydrate_listing listing;
     int pid;
     int64_t started_ns; /* wall clock, of the first attempt */
     int64_t updated_ns;

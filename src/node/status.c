@@ -66,6 +66,7 @@ static void add_hydration(struct writer *w)
     *to = (struct api_hydration){.objects_total = h->objects_total,
                                  .objects_done = h->objects_done,
                                  .objects_failed = h->objects_failed,
+                                 .objects_missing = h->objects_missing,
                                  .bytes_total = h->bytes_total,
                                  .bytes_done = h->bytes_done,
                                  .bytes_per_second = h->bytes_per_second,
@@ -73,7 +74,11 @@ static void add_hydration(struct writer *w)
                                  .attempt = h->attempt,
                                  .started_ns = h->started_ns,
                                  .finished_ns = h->phase == HYDRATE_DONE ? h->finished_ns : 0,
-                                 .manifest_digest = h->manifest[0] ? str_dup(str_of(h->manifest)) : NULL};
+                                 .manifest_digest = h->manifest[0] ? str_dup(str_of(h->manifest)) : NULL,
+                                 .has_listing = h->listing.known,
+                                 .excluded_objects = h->listing.objects_excluded,
+                                 .largest_object_bytes = h->listing.largest_bytes,
+                                 .listing_seconds = h->listing.seconds};
 }
 
 static void add_fault(struct api_faults *to, const struct hydrate_fault *f)

@@ -89,12 +89,14 @@ static void report_finished(const struct api_volume *v, struct report *r)
     const struct api_hydration *h = &v->status.hydration;
     const struct api_condition *verified = api_condition_find(&v->status.conditions, API_VERIFIED);
     bool says = verified && verified->status == API_TRUE && verified->message && *verified->message;
-    char total[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], took[TIME_TEXT_MAX];
+    char done[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], took[TIME_TEXT_MAX], missing[64] = "";
     int64_t ns = h->finished_ns > h->started_ns ? h->finished_ns - h->started_ns : 1;
-    double per_second = (double)h->bytes_total / ((double)ns / (double)NS_PER_SECOND);
-    snprintf(r->text, sizeof r->text, "%s in %s (%s/s)%s%.100s", bytes_text(h->bytes_total, total),
+    double per_second = (double)h->bytes_done / ((double)ns / (double)NS_PER_SECOND);
+    if (h->objects_missing)
+        snprintf(missing, sizeof missing, ", without %" PRIu64 " objects that are gone", h->objects_missing);
+    snprintf(r->text, sizeof r->text, "%s in %s (%s/s)%s%.100s%s", bytes_text(h->bytes_done, done),
              duration_text((uint64_t)ns, took), bytes_text((uint64_t)per_second, rate), says ? ", " : "",
-             says ? verified->message : "");
+             says ? verified->message : "", missing);
 }
 
 /* Whom the bucket refused: the Job does not know under whose name it works. */

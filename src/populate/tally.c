@@ -56,6 +56,10 @@ static void add_listing(struct api_source_status *t, const struct api_volume *v)
     t->objects = h->objects_total;
     t->bytes = h->bytes_total;
     t->suggested_bytes = tally_suggested_bytes(h->bytes_total);
+    t->has_listing_details = h->has_listing;
+    t->excluded_objects = h->excluded_objects;
+    t->largest_object_bytes = h->largest_object_bytes;
+    t->listing_seconds = h->listing_seconds;
     set_text(&t->manifest_digest, h->manifest_digest);
 }
 
@@ -71,6 +75,16 @@ static void add_error(struct api_source_status *t, const struct api_volume *v)
     set_text(&t->error_message, f->message);
 }
 
+static void set_export_uri(struct api_source_status *t, const struct api_volume *v)
+{
+    struct err ignored;
+    struct str uri = STR_NULL;
+    auto_json j = NULL;
+    if (v->source && json_parse(str_of(v->source), "source", &j, &ignored) == 0 &&
+        json_opt_str(j, "export.uri", &uri, &ignored) == 0)
+        set_view(&t->export_uri, uri);
+}
+
 static void add_export(struct api_source_status *t, const struct api_volume *v)
 {
     const struct api_export *e = &v->status.export;
@@ -80,6 +94,7 @@ static void add_export(struct api_source_status *t, const struct api_volume *v)
     t->export_objects = e->done_objects;
     t->export_bytes = e->done_bytes;
     set_text(&t->export_volume, v->meta.name);
+    set_export_uri(t, v);
 }
 
 void tally_add(struct api_source *s, const struct api_volume *v)

@@ -42,7 +42,7 @@ const struct spec_key spec_keys[] = {
     {"consistency", TYPE_ENUM, AT(source.consistency), .choices = "pinned latest versions", .later = "latest versions"},
     {"maxAge", TYPE_DURATION, AT(source.max_age_ns), .later = LATER_ALL},
     {"onChange", TYPE_ENUM, AT(source.on_change), .choices = "fail relist keepOld", .later = "relist keepOld"},
-    {"onMissing", TYPE_ENUM, AT(source.on_missing), .choices = "fail skip", .later = "skip"},
+    {"onMissing", TYPE_ENUM, AT(source.on_missing), .choices = "fail skip"},
     {"retry.maxAttempts", TYPE_COUNT, AT(source.retry_attempts_max), .least = 1, .most = 1000, .initial = "8",
      .change = CHANGE_WITH_SOURCE},
     {"retry.maxElapsed", TYPE_DURATION, AT(source.retry_elapsed_max_ns), .initial = "30m",

@@ -95,6 +95,22 @@ def test_one_object_that_is_gone_fails_alone(bucket, tmp_path):
     assert end["failed"] == 1 == len([e for e in errors if "object" in e])
 
 
+@pytest.mark.parametrize("prefix, key, found", [("s/", "s/*7", 200), ("l/", "l/*1", 2)])
+def test_one_object_that_is_gone_is_left_out_if_that_is_asked_for(bucket, tmp_path, prefix, key, found):
+    bucket.fault(f"op=get,key={key},after=1,times=1,do=remove")
+    code, end, errors = bucket.hydrate(prefix, tmp_path / "out", "--skip-missing", *QUICK)
+    assert (code, errors) == (DONE, [])
+    assert (end["missing"], end["failed"], end["hydrated"]) == (1, 0, found - 1)
+    assert len(files(tmp_path / "out")) == found - 1
+    check(bucket, tmp_path / "out", prefix)
+
+
+def test_a_bucket_that_is_gone_is_no_missing_object(bucket, tmp_path):
+    bucket.fault("op=get,nth=5,do=error:404:NoSuchBucket")
+    code, end, errors = bucket.hydrate("s/", tmp_path / "out", "--skip-missing", *QUICK)
+    assert (code, end["missing"], end["failed"]) == (SOME_FAILED, 0, 1), errors
+
+
 def test_a_store_without_checksums_is_said_aloud(tmp_path):
     with Bucket("s/:50:30Ki", "l/:1:20Mi", flags=("--checksums", "none")) as plain:
         for prefix, count in (("s/", 50), ("l/", 1)):

@@ -477,3 +477,23 @@ def test_a_job_that_runs_is_as_patient_as_its_source_says_now(agent, orders):
         store.no_faults()
         assert job("hydrate", path).wait(20) == 0
         orders.wait("pvc-1", "Hydrated", "True")
+
+
+def test_what_the_listing_found_besides_is_told_and_what_is_gone_is_left_out_if_that_is_asked_for(agent, orders):
+    with BucketServer("--objects", "data/:5:1000") as store:
+        store.put("data/notes.txt", b"n" * 5000)
+        store.put("data/readme.txt", b"r")
+        store.fault("op=get,nth=2,do=remove")
+        volume_id = orders.make("pvc-1", source={
+            "uri": "s3://bench/data/", "endpoint": store.url, "pathStyle": True, "identity": {"method": "anonymous"},
+            "exclude": ["readme.*"], "onMissing": "skip"})
+        path = agent.folder_of(volume_id)
+        assert job("hydrate", path).wait(20) == 0
+        orders.wait("pvc-1", "Hydrated", "True")
+        told = orders.status("pvc-1")["hydration"]
+        assert (told["objectsTotal"], told["objectsDone"], told["objectsMissing"], told["objectsFailed"]) == (6, 5, 1, 0)
+        assert told["listing"] == {"excludedObjects": 1, "largestObjectBytes": 5000, "seconds": 1}
+        assert len(list((path / "data").iterdir())) == 5
+        store.no_faults()
+        assert job("hydrate", path).wait(20) == 0  # another run lists nothing, and tells what the first found
+        assert json.loads((path / "status.json").read_text())["listing"]["largestObjectBytes"] == 5000

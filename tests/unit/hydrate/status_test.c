@@ -16,6 +16,8 @@ static void what_was_written_is_what_is_read(void **state)
                                 .objects_total = 5,
                                 .objects_done = 3,
                                 .objects_failed = 1,
+                                .objects_missing = 2,
+                                .listing = {.known = true, .objects_excluded = 9, .largest_bytes = 70, .seconds = 3},
                                 .bytes_total = UINT64_C(1) << 50,
                                 .bytes_done = 7,
                                 .eta_seconds = UINT64_MAX,
@@ -44,6 +46,12 @@ static void what_was_written_is_what_is_read(void **state)
     assert_string_equal(got.errors[0].object, "a/b");
     assert_int_equal(got.errors[0].code, ERR_CHANGED);
     assert_int_equal(got.errors[0].attempts, 4);
+    assert_int_equal(got.objects_missing, 2);
+    assert_memory_equal(&got.listing, &s.listing, sizeof s.listing);
+    s.listing.known = false;
+    assert_int_equal(hydrate_status_write(dir, &s, &err), 0);
+    assert_int_equal(hydrate_status_read(dir, &got, &err), 0);
+    assert_false(got.listing.known);
 }
 
 static void none_is_not_found_and_garbage_is_corrupt_by_name(void **state)

@@ -25,6 +25,7 @@ static void finish(struct api_volume *v)
 {
     v->status.phase = API_PHASE_READY;
     v->status.hydration.finished_ns = 110 * SECOND;
+    v->status.hydration.bytes_done = v->status.hydration.bytes_total;
     api_condition_set(&v->status.conditions, API_HYDRATED, API_TRUE, "Done", 1, 110 * SECOND, "%s", "");
     api_condition_set(&v->status.conditions, API_VERIFIED, API_TRUE, "Done", 1, 110 * SECOND, "%s", "crc32c verified");
 }
@@ -48,6 +49,10 @@ static void a_hydration_is_told_once_from_its_start_to_its_end(void **state)
     assert_string_equal(r[0].reason, "HydrationFinished");
     assert_string_equal(r[0].text, "100 MiB in 10.0 s (10.0 MiB/s), crc32c verified");
     assert_int_equal(report_volume(v, &m, 163 * SECOND, r), 0);
+    m.finished = false;
+    v->status.hydration.objects_missing = 2;
+    assert_int_equal(report_volume(v, &m, 163 * SECOND, r), 1);
+    assert_string_equal(r[0].text, "100 MiB in 10.0 s (10.0 MiB/s), crc32c verified, without 2 objects that are gone");
 }
 
 static void one_so_quick_that_nobody_saw_it_begin_is_told_whole(void **state)

@@ -90,6 +90,38 @@ static void volumes_are_counted_and_the_last_listing_is_kept(void **state)
     is(s, API_LISTED, API_TRUE);
 }
 
+static void the_last_listing_and_export_are_told_in_full_or_not_at_all(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\"}");
+    auto_api_volume v = api_volume_new();
+    v->meta.name = str_dup(STR("pvc-1"));
+    v->source = str_dup(STR("{\"export\":{\"uri\":\"gs://out/run/\"}}"));
+    v->status.phase = API_PHASE_READY;
+    v->status.hydration = (struct api_hydration){.started_ns = 20 * SECOND,
+                                                 .objects_total = 3,
+                                                 .has_listing = true,
+                                                 .excluded_objects = 2,
+                                                 .largest_object_bytes = 70,
+                                                 .listing_seconds = 1};
+    v->status.export = (struct api_export){.done_objects = 4, .last_success_ns = 30 * SECOND};
+    tally_begin(s);
+    tally_add(s, v);
+    tally_end(s, &nobody_asks, NOW);
+    auto_json told = api_source_status_json(s);
+    auto_mem char *listing = json_text(json_at(told, "status.listing"), 0);
+    assert_string_equal(listing, "{\"objects\":3,\"bytes\":0,\"listedAt\":\"1970-01-01T00:00:20.000Z\","
+                                 "\"excludedObjects\":2,\"largestObjectBytes\":70,\"seconds\":1}");
+    auto_mem char *last = json_text(json_at(told, "status.lastExport"), 0);
+    assert_string_equal(last, "{\"volume\":\"pvc-1\",\"uri\":\"gs://out/run/\",\"objects\":4,"
+                              "\"time\":\"1970-01-01T00:00:30.000Z\"}");
+    v->status.hydration.started_ns++; /* a later one that was cut off and continued */
+    v->status.hydration.has_listing = false;
+    tally_add(s, v);
+    auto_json later = api_source_status_json(s);
+    assert_null(json_at(later, "status.listing.seconds"));
+}
+
 static void an_error_degrades_until_a_later_listing(void **state)
 {
     (void)state;
@@ -231,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_source_that_nobody_used_is_accepted_and_pending),
         cmocka_unit_test(volumes_are_counted_and_the_last_listing_is_kept),
+        cmocka_unit_test(the_last_listing_and_export_are_told_in_full_or_not_at_all),
         cmocka_unit_test(an_error_degrades_until_a_later_listing),
         cmocka_unit_test(a_spec_that_is_not_served_is_invalid_and_says_why),
         cmocka_unit_test(a_source_that_answers_is_ready_before_any_volume_of_it),

@@ -198,7 +198,6 @@ static void a_value_that_nothing_acts_on_is_refused_by_name(void **state)
         {"maxAge", "1h"},
         {"onChange", "relist"},
         {"onChange", "keepOld"},
-        {"onMissing", "skip"},
         {"layout.controlDir", "true"},
         {"layout.stripPrefix", "false"},
         {"suspend", "true"},
