@@ -11,17 +11,36 @@
 #define SILENCE_NS (60 * NS_PER_SECOND)
 #define RESYNC_NS (1800 * NS_PER_SECOND)
 
-enum { THREADS = 4, QPS = 50, PAGE = 256 };
+/* A page of orders is parsed as a whole: some 40 KiB each, of which the heap would keep what a longer one once took. */
+enum { THREADS = 4, QPS = 50, PAGE = 256, ORDERS_PAGE = 64 };
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-static void on_listed(void *ctx, const char *name, const struct err *why)
+struct listing {
+    struct agent *agent;
+    bool all; /* are looked at */
+    int code;
+    struct err err;
+};
+
+static void on_order(void *ctx, const char *name, const struct err *why)
 {
     struct agent *a = ctx;
     if (why)
         log_err(LOG_ERROR, "an order cannot be read", why, "volume", name, NULL);
     else
         kube_queue_add(a->queue, str_of(name));
+}
+
+static void on_page(void *ctx, json **own_items)
+{
+    struct listing *l = ctx;
+    if (!own_items) {
+        orders_list_begin(l->agent->orders);
+        l->code = 0;
+    } else if (l->code == 0) {
+        l->code = orders_list_page(l->agent->orders, *own_items, l->all, on_order, l->agent, &l->err);
+    }
 }
 
 /* What is on the disk and no order knows stays: somebody may have restored the API server from a backup. */
@@ -64,25 +83,30 @@ static void note_listed(struct agent_pool *p, uint64_t generation)
  * then. */
 static int reconcile_list(struct agent *a, uint64_t *again_ns, struct err *err)
 {
-    uint64_t now_ns = clock_now_ns();
-    bool all = now_ns - a->looked_ns >= a->resync_ns;
-    uint64_t generations[DRIVER_POOLS_MAX];
+    uint64_t now_ns = clock_now_ns(), generations[DRIVER_POOLS_MAX];
+    struct listing l = {.agent = a, .all = now_ns - a->looked_ns >= a->resync_ns};
     char selector[128];
-    auto_json answer = NULL;
     snprintf(selector, sizeof selector, NAME_LABEL_NODE "=%s", a->node);
     for (size_t i = 0; i < a->pool_count; i++) {
         pthread_mutex_lock(&a->pools[i].lock);
         generations[i] = a->pools[i].ordered;
         pthread_mutex_unlock(&a->pools[i].lock);
     }
-    struct kube_request q = {.verb = KUBE_LIST, .resource = &api_volumes, .label_selector = selector};
-    int r = kube_call(a->kube, &q, &answer, err);
-    if (r == 0)
-        r = orders_replace(a->orders, json_at(answer, "items"), all, on_listed, a, err);
-    if (r == 0 && all)
-        a->looked_ns = now_ns;
+    struct kube_request q = {.verb = KUBE_LIST,
+                             .resource = &api_volumes,
+                             .label_selector = selector,
+                             .page_size = ORDERS_PAGE,
+                             .ctx = &l,
+                             .on_page = on_page};
+    orders_list_begin(a->orders);
+    int r = kube_call(a->kube, &q, NULL, err);
+    if (r == 0 && l.code < 0)
+        r = err_copy(err, &l.err);
     if (r < 0)
         return err_wrap(err, "listing the orders of node '%s'", a->node);
+    orders_list_end(a->orders);
+    if (l.all)
+        a->looked_ns = now_ns;
     for (size_t i = 0; i < a->pool_count; i++)
         note_listed(&a->pools[i], generations[i]);
     *again_ns = a->resync_ns;

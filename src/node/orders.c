@@ -9,13 +9,15 @@ struct entry {
     uint64_t listed_version; /* the one of the last list; 0: it is not known */
     uint64_t written_ns;     /* when we wrote its status last */
     bool active;
-    bool listed; /* while a list is taken in */
+    uint64_t list; /* the last one that it was in */
 };
 
 struct orders {
     pthread_mutex_t lock;  /* guards what follows */
     struct entry *entries; /* owned; by name */
     size_t count;
+    uint64_t list; /* that is being taken in, or was */
+    size_t listed; /* in it, so far */
 };
 
 struct orders *orders_new(void)
@@ -88,10 +90,11 @@ static void remove_at(struct orders *s, size_t at)
     memmove(&s->entries[at], &s->entries[at + 1], (s->count - at) * sizeof *s->entries);
 }
 
-static void take_in(struct entry *e, const json *object, uint64_t version)
+static void take_in(struct entry *e, json *object, uint64_t version)
 {
     if (e->text && version < e->version)
         return;
+    json_remove(object, "metadata.managedFields");
     free(e->text);
     e->text = json_text(object, 0);
     e->version = version;
@@ -140,7 +143,7 @@ bool orders_has(struct orders *s, const char *name)
     return has;
 }
 
-void orders_put(struct orders *s, const char *name, const json *object, bool active, uint64_t written_ns)
+void orders_put(struct orders *s, const char *name, json *object, bool active, uint64_t written_ns)
 {
     pthread_mutex_lock(&s->lock);
     struct entry *e = find(s, name);
@@ -181,52 +184,53 @@ void orders_drop(struct orders *s, const char *name)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ret_told[i]: item i has changed since the last list, or cannot be read. */
-static void take_in_list(struct orders *s, const json *items, bool *ret_told)
+void orders_list_begin(struct orders *s)
 {
-    for (size_t i = 0; i < s->count; i++)
-        s->entries[i].listed = false;
-    for (size_t i = 0; i < json_count(items); i++) {
-        struct err err;
-        struct api_volume *v;
-        const json *object = json_item(items, i);
-        uint64_t version = version_of(object);
-        ret_told[i] = true;
-        if (api_volume_read(object, &v, &err) < 0)
-            continue;
-        struct entry *e = find_or_add(s, v->meta.name);
-        take_in(e, object, version);
-        ret_told[i] = !version || version != e->listed_version;
-        e->listed_version = version;
-        e->listed = true;
-        api_volume_free(v);
-    }
-    for (size_t i = s->count; i-- > 0;)
-        if (!s->entries[i].listed)
-            remove_at(s, i);
+    pthread_mutex_lock(&s->lock);
+    s->list++;
+    s->listed = 0;
+    pthread_mutex_unlock(&s->lock);
 }
 
-int orders_replace(struct orders *s, const json *items, bool all,
-                   void (*each)(void *ctx, const char *name, const struct err *err), void *ctx, struct err *err)
+void orders_list_end(struct orders *s)
 {
-    if (json_count(items) > ORDERS_MAX)
-        return err_set(err, ERR_NO_SPACE, "the node has %zu volumes, %d are the most", json_count(items), ORDERS_MAX);
-    auto_mem bool *told = xcalloc(json_count(items) + 1, sizeof *told);
     pthread_mutex_lock(&s->lock);
-    take_in_list(s, items, told);
+    for (size_t i = s->count; i-- > 0;)
+        if (s->entries[i].list != s->list)
+            remove_at(s, i);
     pthread_mutex_unlock(&s->lock);
+}
+
+/* Has it changed since the last list? */
+static bool take_listed(struct orders *s, const char *name, json *object)
+{
+    uint64_t version = version_of(object);
+    pthread_mutex_lock(&s->lock);
+    struct entry *e = find_or_add(s, name);
+    bool changed = !version || version != e->listed_version;
+    take_in(e, object, version);
+    e->listed_version = version;
+    e->list = s->list;
+    pthread_mutex_unlock(&s->lock);
+    return changed;
+}
+
+int orders_list_page(struct orders *s, json *items, bool all,
+                     void (*each)(void *ctx, const char *name, const struct err *err), void *ctx, struct err *err)
+{
+    s->listed += json_count(items);
+    if (s->listed > ORDERS_MAX)
+        return err_set(err, ERR_NO_SPACE, "the node has %zu volumes or more, %d are the most", s->listed, ORDERS_MAX);
     for (size_t i = 0; i < json_count(items); i++) {
-        if (!all && !told[i])
-            continue;
         struct err why;
-        struct api_volume *v = NULL;
-        struct str name = STR_NULL;
-        int r = api_volume_read(json_item(items, i), &v, &why);
-        if (r < 0 && json_opt_str(json_item(items, i), "metadata.name", &name, &(struct err){0}) < 0)
-            name = STR_NULL;
-        auto_mem char *copy = str_dup(v ? str_of(v->meta.name) : name);
-        each(ctx, copy, r < 0 ? &why : NULL);
-        api_volume_free(v);
+        auto_api_volume v = NULL;
+        json *object = (json *)json_item(items, i);
+        if (api_volume_read(object, &v, &why) < 0) {
+            auto_mem char *name = str_dup(json_member_str(json_at(object, "metadata"), "name"));
+            each(ctx, name, &why);
+        } else if (take_listed(s, v->meta.name, object) || all) {
+            each(ctx, v->meta.name, NULL);
+        }
     }
     return 0;
 }

@@ -12,6 +12,16 @@ static void tell(void *ctx, const char *name, const struct err *why)
     snprintf(told + used, sizeof told - used, "%s%s ", name, why ? "!" : "");
 }
 
+/* A list of one page. */
+static void take_list(struct orders *s, json *items, bool all)
+{
+    struct err err;
+    told[0] = '\0';
+    orders_list_begin(s);
+    assert_int_equal(orders_list_page(s, items, all, tell, NULL, &err), 0);
+    orders_list_end(s);
+}
+
 static json *object(const char *name, unsigned version, const char *pool)
 {
     struct err err;
@@ -29,7 +39,6 @@ static json *object(const char *name, unsigned version, const char *pool)
 static void a_list_drops_what_is_not_in_it_and_tells_all_that_is(void **state)
 {
     (void)state;
-    struct err err;
     struct orders *s = orders_new();
     auto_json first = json_new_array();
     auto_json second = json_new_array();
@@ -37,11 +46,10 @@ static void a_list_drops_what_is_not_in_it_and_tells_all_that_is(void **state)
     json_append(first, object("a", 1, "\"p\""));
     json_append(first, object("b", 1, "\"p\""));
     json_append(second, object("b", 2, "\"p\""));
-    told[0] = '\0';
-    assert_int_equal(orders_replace(s, first, false, tell, NULL, &err), 0);
+    take_list(s, first, false);
     assert_string_equal(told, "c a b ");
     assert_true(orders_has(s, "a") && orders_has(s, "b") && orders_has(s, "c"));
-    assert_int_equal(orders_replace(s, second, false, tell, NULL, &err), 0);
+    take_list(s, second, false);
     assert_false(orders_has(s, "a") || orders_has(s, "c"));
     auto_api_volume b = orders_get(s, "b");
     assert_string_equal(b->meta.resource_version, "2");
@@ -52,7 +60,6 @@ static void a_list_drops_what_is_not_in_it_and_tells_all_that_is(void **state)
 static void only_what_has_changed_since_the_last_list_is_told_unless_all_is_asked_for(void **state)
 {
     (void)state;
-    struct err err;
     struct orders *s = orders_new();
     auto_json before = json_new_array();
     auto_json after = json_new_array();
@@ -63,16 +70,14 @@ static void only_what_has_changed_since_the_last_list_is_told_unless_all_is_aske
     json_append(after, object("same", 1, "\"p\""));
     json_append(after, object("theirs", 4, "\"p\""));
     json_append(after, object("ours", 5, "\"p\""));
-    assert_int_equal(orders_replace(s, before, false, tell, NULL, &err), 0);
+    take_list(s, before, false);
     /* The answer to a write of ours may have brought a change of theirs: that is looked at too. */
     orders_put(s, "ours", written, true, 1);
-    told[0] = '\0';
-    assert_int_equal(orders_replace(s, after, false, tell, NULL, &err), 0);
+    take_list(s, after, false);
     assert_string_equal(told, "theirs ours ");
-    told[0] = '\0';
-    assert_int_equal(orders_replace(s, after, false, tell, NULL, &err), 0);
+    take_list(s, after, false);
     assert_string_equal(told, "");
-    assert_int_equal(orders_replace(s, after, true, tell, NULL, &err), 0);
+    take_list(s, after, true);
     assert_string_equal(told, "same theirs ours ");
     orders_free(s);
 }
@@ -80,32 +85,53 @@ static void only_what_has_changed_since_the_last_list_is_told_unless_all_is_aske
 static void an_object_that_cannot_be_read_is_told_and_harms_no_other(void **state)
 {
     (void)state;
-    struct err err;
     struct orders *s = orders_new();
     auto_json list = json_new_array();
     json_append(list, object("bad", 1, "7"));
     json_append(list, object("good", 1, "\"p\""));
-    told[0] = '\0';
-    assert_int_equal(orders_replace(s, list, false, tell, NULL, &err), 0);
+    take_list(s, list, false);
     assert_string_equal(told, "bad! good ");
     assert_true(orders_has(s, "good"));
     assert_false(orders_has(s, "bad"));
     orders_free(s);
 }
 
-static void an_older_answer_does_not_hide_a_newer_one(void **state)
+static void a_list_of_several_pages_that_begins_again_counts_from_there(void **state)
 {
     (void)state;
     struct err err;
     struct orders *s = orders_new();
+    auto_json first = json_new_array();
+    auto_json second = json_new_array();
+    json_append(first, object("a", 1, "\"p\""));
+    json_append(second, object("b", 1, "\"p\""));
+    orders_list_begin(s);
+    assert_int_equal(orders_list_page(s, first, false, tell, NULL, &err), 0);
+    assert_int_equal(orders_list_page(s, second, false, tell, NULL, &err), 0);
+    orders_list_end(s);
+    assert_true(orders_has(s, "a") && orders_has(s, "b"));
+    orders_list_begin(s);
+    assert_int_equal(orders_list_page(s, first, false, tell, NULL, &err), 0);
+    orders_list_begin(s); /* the server had forgotten it */
+    assert_int_equal(orders_list_page(s, second, false, tell, NULL, &err), 0);
+    orders_list_end(s);
+    assert_false(orders_has(s, "a"));
+    assert_true(orders_has(s, "b"));
+    orders_free(s);
+}
+
+static void an_older_answer_does_not_hide_a_newer_one(void **state)
+{
+    (void)state;
+    struct orders *s = orders_new();
     auto_json list = json_new_array();
     auto_json newer = object("a", 12, "\"newer\"");
     json_append(list, object("a", 9, "\"p\""));
-    assert_int_equal(orders_replace(s, list, false, tell, NULL, &err), 0);
+    take_list(s, list, false);
     orders_put(s, "a", newer, true, 77);
     assert_int_equal(orders_active(s), 1);
     assert_int_equal(orders_written_ns(s, "a"), 77);
-    assert_int_equal(orders_replace(s, list, false, tell, NULL, &err), 0);
+    take_list(s, list, false);
     auto_api_volume a = orders_get(s, "a");
     assert_string_equal(a->pool, "newer");
     orders_drop(s, "a");
@@ -120,6 +146,7 @@ int main(void)
         cmocka_unit_test(a_list_drops_what_is_not_in_it_and_tells_all_that_is),
         cmocka_unit_test(only_what_has_changed_since_the_last_list_is_told_unless_all_is_asked_for),
         cmocka_unit_test(an_object_that_cannot_be_read_is_told_and_harms_no_other),
+        cmocka_unit_test(a_list_of_several_pages_that_begins_again_counts_from_there),
         cmocka_unit_test(an_older_answer_does_not_hide_a_newer_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
