@@ -48,6 +48,19 @@ static int is_mounted(const char *path, bool *ret, struct err *err)
     return r;
 }
 
+/* Asked of the keeper and of mountinfo while no call is at work on the volume: one that takes it away lets the keeper
+ * go first. One that was started anew has everything back from the mirror as soon as that is connected. */
+static bool has_lost_its_keeper(struct driver *d, const char *id, const char *staged)
+{
+    struct keeper_status status;
+    struct err ignored;
+    auto_claim claim = {0};
+    bool mounted;
+    return claim_take(&d->claims, id, &claim, &ignored) == 0 && mirror_is_connected(d->mirror) &&
+           keeper_status(d->keeper_socket, id, &status, &ignored) == -ERR_NOT_FOUND &&
+           is_mounted(staged, &mounted, &ignored) == 0 && mounted;
+}
+
 int local_use(struct driver *d, const struct volume *v, struct local_use *ret, struct err *err)
 {
     auto_record record = {0};
@@ -70,8 +83,7 @@ int local_use(struct driver *d, const struct volume *v, struct local_use *ret, s
     if (use.staged && use.fuse) {
         r = keeper_status(d->keeper_socket, v->spec->id, &status, &ignored);
         use.passthrough = r == 0 && status.passthrough;
-        /* One that was started anew has everything back from the mirror as soon as that is connected. */
-        use.mount_is_dead = r == -ERR_NOT_FOUND && mirror_is_connected(d->mirror);
+        use.mount_is_dead = r == -ERR_NOT_FOUND && has_lost_its_keeper(d, v->spec->id, record.staged);
     }
     *ret = use;
     return 0;
