@@ -2,6 +2,7 @@
 /* cistern - buckets to local disks and back. A file a verb; here are the table of them and the flags that all share. */
 #include "cistern.h"
 #include "cli/exit.h"
+#include "io/web.h"
 #include "util/seal.h"
 #include <locale.h>
 #include <stdio.h>
@@ -123,6 +124,7 @@ int main(int argc, char **argv)
 {
     struct err err;
     seal_process(); /* whatever the verb: an environment with keys in it is there already */
+    web_keep_buffers();
     setlocale(LC_CTYPE, "C.UTF-8");
     if (opt_parse(global_opts, true, &argc, argv, &err) < 0)
         return usage_error(&err);

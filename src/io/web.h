@@ -74,6 +74,10 @@ struct web_request {
     void (*on_done)(void *ctx, const struct web_result *r);
 };
 
+/* For a program that receives much and ends: its heap keeps what it once had. Not for a daemon, which would keep the
+ * memory of its busiest moment. Before the first thread. */
+void web_keep_buffers(void);
+
 must_check int web_new(struct loop *l, const struct web_options *o, struct web **ret, struct err *err);
 void web_free(struct web *w); /* jobs under way end with ERR_CANCELLED first; NULL is fine */
 DEFINE_AUTO(web, struct web, web_free)
