@@ -60,6 +60,17 @@ The first has no name of its own, so that the usual cluster has cistern-node and
   {{- if ne (int $group.reserve) (int .reservePercent) }}{{ fail (printf "pools: '%s' has another reservePercent than the other pool of its nodes" .name) }}{{ end -}}
   {{- $_ := set $group "pools" (append $group.pools .) -}}
 {{- end -}}
+{{- range $a := $groups -}}
+  {{- $wide := merge (dict) $a.selector $.Values.node.nodeSelector -}}
+  {{- range $b := $groups -}}
+    {{- $narrow := merge (dict) $b.selector $.Values.node.nodeSelector -}}
+    {{- $apart := dict "yes" (eq (toJson $a.selector) (toJson $b.selector)) -}}
+    {{- range $key, $value := $wide -}}
+      {{- if ne (get $narrow $key | toString) ($value | toString) }}{{ $_ := set $apart "yes" true }}{{ end -}}
+    {{- end -}}
+    {{- if not $apart.yes }}{{ fail (printf "pools: every node of pool '%s' is one of pool '%s' too, and two drivers would run there: give both the same nodeSelector, or ones that no node matches both" (first $b.pools).name (first $a.pools).name) }}{{ end -}}
+  {{- end -}}
+{{- end -}}
 {{- toJson (dict "groups" $groups) -}}
 {{- end }}
 
