@@ -116,11 +116,28 @@ static int make_target(const char *path, struct err *err)
     return 0;
 }
 
+/* What a pod left that was never unpublished, in a machine that was started anew or by a mount that failed: such an
+ * entry would keep the volume published for ever, and its export from being owed. */
+static int forget_unmounted(struct record *have, struct err *err)
+{
+    for (size_t i = have->target_count; i-- > 0;) {
+        bool mounted;
+        int r = target_state(have->targets[i].path, &mounted, err);
+        if (r < 0)
+            return r;
+        if (!mounted)
+            record_remove(have, have->targets[i].path);
+    }
+    return 0;
+}
+
 /* Remember first: an entry without a mount is nothing, a mount without an entry would let the volume be deleted. */
 static int publish(const struct volume *v, struct record *have, const struct wish *w, struct err *err)
 {
     bool writes = !w->read_only;
     int r = writes && v->spec->export.uri ? forget_release(v, err) : 0;
+    if (r == 0)
+        r = forget_unmounted(have, err);
     if (r == 0)
         r = record_add(have, w->target, w->read_only, err);
     have->written |= writes;
@@ -223,11 +240,13 @@ static int unpublish(struct driver *d, const struct volume *v, const char *targe
     int r = record_of(v, &have, err);
     if (r == 0)
         r = clear_target(target, err);
+    bool was_known = r == 0 && record_target(&have, target);
+    if (was_known)
+        r = forget_unmounted(&have, err);
     if (r < 0)
         return err_wrap(err, "unpublishing volume '%s'", v->spec->id);
-    if (!record_target(&have, target))
+    if (!was_known)
         return 0;
-    record_remove(&have, target);
     if (have.target_count == 0)
         have.unpublished_ns = clock_wall_ns();
     r = record_write(v->dir, &have, err);

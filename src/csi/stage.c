@@ -190,7 +190,8 @@ static int unstage(struct driver *d, const struct volume *v, const char *path, s
     if (r < 0)
         return err_wrap(err, "unstaging volume '%s'", v->spec->id);
     struct record left = {.written = record.written, .unpublished_ns = record.unpublished_ns};
-    if (record.is_lost)
+    /* A pod that went without being unpublished, with its machine, may have written all the same. */
+    if (record.is_lost || (record.written && !record.unpublished_ns))
         left.unpublished_ns = clock_wall_ns();
     return record_write(v->dir, &left, err);
 }

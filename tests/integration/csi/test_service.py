@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -246,6 +247,24 @@ def test_a_read_only_publish_cannot_be_written_and_a_writable_one_beside_it_can(
         (readable / "file").write_text("other")
     code, _ = driver.client.fails("NodePublishVolume", **driver.publish_fields(volume, "reader", shared, False))
     assert code == Code.ALREADY_EXISTS
+
+
+def test_a_pod_that_went_with_its_machine_does_not_keep_the_volume_published(driver, volume):
+    def record():
+        return json.loads((driver.folder_of(volume) / "mounts.json").read_text())
+
+    shared = capability(Mode.SINGLE_NODE_MULTI_WRITER)
+    driver.stage(volume, shared)
+    gone = driver.publish(volume, "gone", shared)
+    driver.publish(volume, "stays", shared)
+    subprocess.run(["umount", gone], check=True)  # as a machine does that is started anew: nobody unpublishes
+    driver.unpublish(volume, "stays")
+    assert record()["targets"] == [] and record()["unpublished"] > 0
+    gone = driver.publish(volume, "gone", shared)
+    assert "unpublished" not in record()
+    subprocess.run(["umount", gone], check=True)
+    driver.unstage(volume)
+    assert record()["targets"] == [] and record()["unpublished"] > 0
 
 
 @pytest.mark.parametrize("mode", [Mode.SINGLE_NODE_WRITER, Mode.SINGLE_NODE_SINGLE_WRITER])
