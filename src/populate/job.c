@@ -24,21 +24,19 @@ static const char *purpose_of(enum job_kind kind)
 static int read_end(const json *j, struct job *ret, struct err *err)
 {
     const json *conditions = json_at(j, "status.conditions");
-    struct str type, status, when = STR_NULL;
+    struct str type, status;
     for (size_t i = 0; i < json_count(conditions); i++) {
         const json *c = json_item(conditions, i);
         int r = json_get_str(c, "type", &type, err);
         if (r == 0)
             r = json_get_str(c, "status", &status, err);
-        if (r == 0)
-            r = json_opt_str(c, "lastTransitionTime", &when, err);
         if (r < 0)
             return r;
         bool ended = str_eq(type, STR("Complete")), broke = str_eq(type, STR("Failed"));
         if (!str_eq(status, STR("True")) || (!ended && !broke))
             continue;
         ret->end = ended ? JOB_ENDED : JOB_BROKE;
-        return when.len ? time_parse(when, &ret->ended_ns, err) : 0;
+        return 0;
     }
     return 0;
 }
@@ -73,20 +71,9 @@ uint64_t job_wait_ns(enum job_kind kind, unsigned failures)
     return failures < 10 ? min_u64(cap, NS_PER_SECOND << failures) : cap;
 }
 
-static uint64_t left_ns(int64_t until_ns, int64_t now_ns)
-{
-    return until_ns > now_ns ? (uint64_t)(until_ns - now_ns) : 0;
-}
-
-/* Clocks of other machines say when a Job ended: never wait longer than we would by our own. */
-static uint64_t settle_left_ns(const struct job *job, int64_t now_ns)
-{
-    return job->ended_ns ? min_u64(left_ns(job->ended_ns + (int64_t)SETTLE_NS, now_ns), SETTLE_NS) : 0;
-}
-
 static struct job_step with_job(const struct job_facts *f)
 {
-    uint64_t left;
+    uint64_t left = f->ended_for_ns < SETTLE_NS ? SETTLE_NS - f->ended_for_ns : 0;
     switch (f->job->end) {
     case JOB_WORKS:
         return (struct job_step){.action = JOB_LEAVE};
@@ -94,7 +81,6 @@ static struct job_step with_job(const struct job_facts *f)
         if (f->job->kind != f->kind)
             return (struct job_step){.action = JOB_DELETE};
         /* The node has yet to tell what it achieved; if it tells nothing, it was not enough. */
-        left = settle_left_ns(f->job, f->now_ns);
         return left ? (struct job_step){.action = JOB_LEAVE, .again_ns = left}
                     : (struct job_step){.action = JOB_DELETE, .failed = true};
     case JOB_BROKE:
@@ -111,8 +97,9 @@ struct job_step job_next(const struct job_facts *f)
         return (struct job_step){.action = f->job ? JOB_DELETE : JOB_LEAVE};
     if (f->job)
         return with_job(f);
-    uint64_t left = left_ns(f->retry_ns, f->now_ns);
-    return left ? (struct job_step){.action = JOB_LEAVE, .again_ns = left} : (struct job_step){.action = JOB_CREATE};
+    if (f->retry_left_ns)
+        return (struct job_step){.action = JOB_LEAVE, .again_ns = f->retry_left_ns};
+    return (struct job_step){.action = JOB_CREATE};
 }
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */

@@ -30,7 +30,6 @@ struct job {
     struct str name, uid, order; /* views into the object */
     enum job_kind kind;
     enum job_end end;
-    int64_t ended_ns; /* wall clock; 0: it works, or nobody knows */
     bool deleting;
 };
 
@@ -40,12 +39,11 @@ must_check int job_read(const json *j, struct job *ret, struct err *err);
 
 /* What a decision about one kind of Job of one volume rests on. */
 struct job_facts {
-    bool wanted;           /* there is such work to do, and it may be done now */
-    enum job_kind kind;    /* for what */
-    const struct job *job; /* NULL: none */
-    unsigned failures;     /* tries that failed one after the other */
-    int64_t retry_ns;      /* wall clock: no try before; 0: at once */
-    int64_t now_ns;
+    bool wanted;            /* there is such work to do, and it may be done now */
+    enum job_kind kind;     /* for what */
+    const struct job *job;  /* NULL: none */
+    uint64_t ended_for_ns;  /* so long ago its end was first seen, by our clock: others may be hours apart */
+    uint64_t retry_left_ns; /* no try before that time has passed */
 };
 
 enum job_action { JOB_LEAVE, JOB_CREATE, JOB_DELETE };

@@ -25,8 +25,9 @@ struct memo {
     char *key; /* owned */
     struct report_memo report;
     unsigned failures[JOB_SLOTS];     /* tries in a row */
-    int64_t retry_ns[JOB_SLOTS];      /* wall clock */
-    int64_t failed_ns[JOB_SLOTS];     /* wall clock: of the last failure */
+    uint64_t retry_ns[JOB_SLOTS];     /* monotonic */
+    uint64_t failed_ns[JOB_SLOTS];    /* monotonic: of the last failure */
+    uint64_t ended_ns[JOB_SLOTS];     /* monotonic: the end of the Job that is there was first seen; 0: it has none */
     uint64_t bytes_before[JOB_SLOTS]; /* what was done when the last try failed */
     uint64_t written_ns;              /* monotonic: a status was written */
     uint64_t pause_ns;                /* until the next one */
@@ -47,8 +48,8 @@ struct probe {
     bool failed;
     struct api_probe answer;
     struct err err;
-    int64_t time_ns;   /* wall clock: of the last one */
-    int64_t mended_ns; /* wall clock: of the first that went well after one that did not */
+    int64_t time_ns;    /* wall clock: of the last one */
+    uint64_t mended_ns; /* monotonic: of the first that went well after one that did not */
 };
 
 struct populate {
@@ -101,8 +102,8 @@ void probe_soon(struct populate *p, struct str source); /* if it is due */
  * `count` 0. `key` and `next` are NULL. */
 bool probe_find(struct populate *p, struct str source, uint64_t generation, struct probe *ret);
 
-/* When its store answered again, wall clock; 0: it was never seen to fail. */
-int64_t probe_mended_ns(struct populate *p, struct str source);
+/* When its store answered again, monotonic; 0: it was never seen to fail. */
+uint64_t probe_mended_ns(struct populate *p, struct str source);
 
 /* A claim's own objects, as the informers have them: target and prime. Trees are the caller's. */
 struct claim_pair {

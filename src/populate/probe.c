@@ -77,7 +77,7 @@ static bool note(struct populate *p, struct str source, const struct api_source 
         known->time_ns = got->time_ns;
         known->due_ns = clock_now_ns() + (got->failed ? FAILING_NS : WELL_NS);
         if (is_mended)
-            known->mended_ns = got->time_ns;
+            known->mended_ns = clock_now_ns();
     }
     pthread_mutex_unlock(&p->lock);
     return is_mended;
@@ -98,11 +98,11 @@ bool probe_find(struct populate *p, struct str source, uint64_t generation, stru
     return true;
 }
 
-int64_t probe_mended_ns(struct populate *p, struct str source)
+uint64_t probe_mended_ns(struct populate *p, struct str source)
 {
     pthread_mutex_lock(&p->lock);
     const struct probe *known = *place_of(p, source);
-    int64_t ns = known ? known->mended_ns : 0;
+    uint64_t ns = known ? known->mended_ns : 0;
     pthread_mutex_unlock(&p->lock);
     return ns;
 }

@@ -160,7 +160,7 @@ static bool wants_hold(const struct view *v)
            v->volume->status.phase != API_PHASE_LOST && v->volume->status.phase != API_PHASE_RELEASED;
 }
 
-static int64_t mended_ns(const struct view *v)
+static uint64_t mended_ns(const struct view *v)
 {
     char source[512];
     if (!v->volume || !v->volume->source_name)
@@ -169,10 +169,35 @@ static int64_t mended_ns(const struct view *v)
     return probe_mended_ns(v->p, str_of(source));
 }
 
+static uint64_t ended_for_ns(const struct view *v, size_t slot)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (!v->memo)
+        return UINT64_MAX; /* nothing is remembered: who waited would wait for ever */
+    uint64_t *seen_ns = &v->memo->ended_ns[slot];
+    if (!v->job_json[slot] || v->job[slot].end != JOB_ENDED)
+        *seen_ns = 0;
+    else if (!*seen_ns)
+        *seen_ns = now_ns;
+    return *seen_ns ? now_ns - *seen_ns : 0;
+}
+
+/* A store that has begun to answer since the last try is worth another one now. */
+static uint64_t retry_left_ns(const struct view *v, size_t slot)
+{
+    const struct memo *m = v->memo;
+    uint64_t now_ns = clock_now_ns();
+    if (!m || m->failed_ns[slot] < mended_ns(v) || m->retry_ns[slot] <= now_ns)
+        return 0;
+    return m->retry_ns[slot] - now_ns;
+}
+
 static struct job_facts facts_of(const struct view *v, size_t slot)
 {
     bool is_release = v->volume && v->volume->release_requested;
-    struct job_facts f = {.job = v->job_json[slot] ? &v->job[slot] : NULL, .now_ns = clock_wall_ns()};
+    struct job_facts f = {.job = v->job_json[slot] ? &v->job[slot] : NULL,
+                          .ended_for_ns = ended_for_ns(v, slot),
+                          .retry_left_ns = retry_left_ns(v, slot)};
     if (slot == SLOT_HYDRATE) {
         f.kind = JOB_HYDRATE;
         f.wanted = wants_hydration(v);
@@ -183,9 +208,6 @@ static struct job_facts facts_of(const struct view *v, size_t slot)
         f.kind = is_release ? JOB_EXPORT_RELEASE : JOB_EXPORT_UNPUBLISH;
         f.wanted = wants_export(v);
     }
-    /* A store that has begun to answer since the last try is worth another one now. */
-    if (v->memo && v->memo->failed_ns[slot] >= mended_ns(v))
-        f.retry_ns = v->memo->retry_ns[slot];
     return f;
 }
 
@@ -266,8 +288,8 @@ static void note_failure(struct view *v, size_t slot, enum job_kind kind)
     uint64_t done = slot == SLOT_HYDRATE ? s->hydration.bytes_done : s->export.done_bytes;
     m->failures[slot] = done > m->bytes_before[slot] ? 0 : m->failures[slot] + 1;
     m->bytes_before[slot] = done;
-    m->failed_ns[slot] = clock_wall_ns();
-    m->retry_ns[slot] = m->failed_ns[slot] + (int64_t)job_wait_ns(kind, m->failures[slot]);
+    m->failed_ns[slot] = clock_now_ns();
+    m->retry_ns[slot] = m->failed_ns[slot] + job_wait_ns(kind, m->failures[slot]);
     log_event(LOG_WARN, "job failed", "job", work_verb(kind), "volume", v->volume->volume_id, "failures",
               log_u64(m->failures[slot]), "retry_ms", log_u64(job_wait_ns(kind, m->failures[slot]) / NS_PER_MS), NULL);
 }
