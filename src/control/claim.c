@@ -43,6 +43,14 @@ int claim_words_read(const json *claim, struct claim_words *ret, struct err *err
     w.hydration = json_member_str(annotations, NAME_ANNOTATION_HYDRATION);
     w.on_data_loss = json_member_str(annotations, NAME_ANNOTATION_ON_DATA_LOSS);
     w.export_policy = json_member_str(annotations, NAME_ANNOTATION_EXPORT_POLICY);
+    /* The volume's one identity is of the source's namespace: what a policy of another names is not to be looked for
+     * there. */
+    if (w.source.len && w.export_policy.len && !str_eq(w.source_namespace, w.namespace)) {
+        err_set(err, ERR_DENIED,
+                "claim '%.*s/%.*s' has a BucketSource of another namespace and an export policy of its own",
+                STR_FMT(w.namespace), STR_FMT(w.name));
+        return err_advise(err, 5202, "let the source say what is exported, or name one of the claim's own namespace");
+    }
     *ret = w;
     return 0;
 }

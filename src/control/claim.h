@@ -29,3 +29,7 @@ must_check int claim_source_merge(const json *source, const json *policy, json *
 /* Resolves the claim of the wish into w->volume: claim, source, parameters. ERR_NOT_FOUND: a claim or a source is not
  * there; ERR_INVALID: it is not one that this version serves. A wish without a claim stays blank. */
 must_check int claim_resolve(struct control *c, struct wish *w, struct err *err);
+
+/* A warning on the target of the prime `name`: what the provisioner tells of the prime is in our namespace, where the
+ * target's owner does not look. Of another claim nothing is told. Best effort. */
+void claim_tell(struct control *c, const char *namespace, const char *name, const struct err *what);

@@ -214,6 +214,37 @@ static int find_or_order(struct control *c, struct wish *w, const Csi__V1__Topol
     return r == -ERR_EXISTS ? volume_get(c, w->volume->meta.name, ret, err) : r;
 }
 
+static const char *parameter(const Csi__V1__CreateVolumeRequest *q, const char *key)
+{
+    for (size_t i = 0; i < q->n_parameters; i++)
+        if (strcmp(q->parameters[i]->key, key) == 0)
+            return q->parameters[i]->value;
+    return NULL;
+}
+
+/* Will asking again in a moment not mend it? A node that is full sends the pod elsewhere, and that is told there. */
+static bool is_for_a_person(const struct err *err)
+{
+    switch (err->code) {
+    case ERR_INVALID:
+    case ERR_RANGE:
+    case ERR_DENIED:
+    case ERR_EXISTS:
+    case ERR_UNSUPPORTED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int tell_failure(struct control *c, const Csi__V1__CreateVolumeRequest *q, const struct err *err)
+{
+    if (is_for_a_person(err))
+        claim_tell(c, parameter(q, "csi.storage.k8s.io/pvc/namespace"), parameter(q, "csi.storage.k8s.io/pvc/name"),
+                   err);
+    return -(int)err->code;
+}
+
 HANDLER(control_create)
 {
     struct control *c = ctx;
@@ -235,7 +266,7 @@ HANDLER(control_create)
     if (r == 0)
         r = await_answer(c, call, seen, &made, err);
     if (r < 0)
-        return r;
+        return tell_failure(c, q, err);
     p->volume = volume_on_node(call, made->volume_id, made->capacity_bytes, made->node);
     return 0;
 }

@@ -89,6 +89,18 @@ def test_a_claim_may_be_called_as_a_prime_claim_is(world, ns):
     world.wait_for_nothing_left()
 
 
+def test_why_no_volume_can_be_made_is_told_on_the_users_own_claim(world, ns):
+    world.make_claim(ns, annotations={"cistern.io/hydration": "eagerly"})
+    world.make_pod(ns)
+    event = wait_for(lambda: world.events(ns, "ProvisioningFailed"))[0]
+    assert "eagerly" in event["message"] and "cistern.io/hydration" in event["message"]
+    assert event["involvedObject"]["uid"] == world.claim(ns)["metadata"]["uid"]
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    wait_for(lambda: world.is_gone(ns))
+    world.wait_for_nothing_left()
+
+
 @pytest.mark.parametrize("step", ["before a pod", "guarded", "job", "bound"])
 def test_a_claim_may_be_deleted_at_every_step(world, ns, step):
     for node in world.nodes:

@@ -48,6 +48,21 @@ static void a_data_source_names_the_source_and_wins_over_the_annotation(void **s
     assert_true(str_eq(words_of(far).source_namespace, STR("models")));
 }
 
+static void an_export_policy_does_not_go_with_a_source_of_another_namespace(void **state)
+{
+    (void)state;
+    struct err err;
+    struct claim_words w;
+    auto_json j =
+        claim_of("{\"cistern.io/export-policy\":\"out\"}",
+                 "{\"dataSourceRef\":{\"apiGroup\":\"cistern.io\",\"kind\":\"BucketSource\",\"name\":\"llama\","
+                 "\"namespace\":\"models\"}}");
+    assert_int_equal(claim_words_read(j, &w, &err), -ERR_DENIED); /* its account would be looked for in 'models' */
+    assert_int_equal(err.id, 5202);
+    json_set_str(j, "spec.dataSourceRef.namespace", STR("train"));
+    assert_int_equal(claim_words_read(j, &w, &err), 0);
+}
+
 static void the_data_source_of_another_populator_is_not_ours(void **state)
 {
     (void)state;
@@ -128,6 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_data_source_names_the_source_and_wins_over_the_annotation),
+        cmocka_unit_test(an_export_policy_does_not_go_with_a_source_of_another_namespace),
         cmocka_unit_test(the_data_source_of_another_populator_is_not_ours),
         cmocka_unit_test(a_source_by_annotation_opens_the_gate_behind_the_binding),
         cmocka_unit_test(an_annotation_wins_over_the_class_and_is_checked_like_it),
