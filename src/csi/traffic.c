@@ -134,8 +134,8 @@ static void add_hydration(struct traffic *t, const struct volume *v, struct seen
         [HYDRATION_EAGER] = "eager", [HYDRATION_LAZY] = "lazy", [HYDRATION_GATE] = "gate", [HYDRATION_NONE] = "none"};
     const char *scheme = scheme_of(h->source);
     s->phase = h->phase;
-    s->hydration_ns = h->started_ns;
-    bool known = was && was->hydration_ns == h->started_ns;
+    s->hydration_ns = h->began_ns;
+    bool known = was && was->hydration_ns == h->began_ns;
     const struct seen first = {.fault_ns = t->began_ns,
                                .phase = h->phase,
                                .bytes = h->bytes_done,
@@ -143,17 +143,17 @@ static void add_hydration(struct traffic *t, const struct volume *v, struct seen
                                .objects_failed = h->objects_failed};
     const struct seen fresh = {.phase = HYDRATE_STARTING};
     if (!known)
-        was = h->started_ns < t->began_ns ? &first : &fresh;
+        was = h->began_ns < t->began_ns ? &first : &fresh;
     s->fault_ns = was->fault_ns;
     count_faults(t, s, h);
     count(t, t->bytes, scheme, "ok", was->bytes, h->bytes_done, &s->bytes);
     count(t, t->objects, scheme, "ok", was->objects, h->objects_done, &s->objects);
     count(t, t->objects, scheme, "failed", was->objects_failed, h->objects_failed, &s->objects_failed);
-    bool ended = (h->phase == HYDRATE_DONE || h->phase == HYDRATE_FAILED) && h->finished_ns > h->started_ns;
+    bool ended = (h->phase == HYDRATE_DONE || h->phase == HYDRATE_FAILED) && h->finished_ns > h->began_ns;
     if (ended && was->phase != h->phase)
         metric_observe(metric_series(t->seconds, scheme, modes[v->spec->params.hydration],
                                      h->phase == HYDRATE_DONE ? "ok" : "failed"),
-                       (double)(h->finished_ns - h->started_ns) / (double)NS_PER_SECOND);
+                       (double)(h->finished_ns - h->began_ns) / (double)NS_PER_SECOND);
 }
 
 static void add_export(struct traffic *t, struct seen *s, const struct seen *was, const struct verdict *e)

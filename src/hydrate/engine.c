@@ -33,6 +33,7 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
     snprintf(ret->source, sizeof ret->source, "%s", h->o.sources[0].uri);
     pthread_mutex_lock(&h->lock);
     ret->phase = h->phase;
+    ret->began_ns = h->began_ns;
     ret->started_ns = h->started_ns;
     ret->finished_ns = h->finished_ns;
     memcpy(ret->manifest, h->manifest, sizeof ret->manifest);
@@ -366,7 +367,7 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
     h->first_faults = xcalloc(HYDRATE_ERRORS_KEPT, sizeof *h->first_faults);
     h->scratch = xcalloc(1, sizeof *h->scratch);
     h->budget = budget_new(o->memory_bytes ? o->memory_bytes : memory_default);
-    h->started_ns = clock_wall_ns();
+    h->began_ns = h->started_ns = clock_wall_ns();
     h->phase = HYDRATE_LISTING;
     h->drained.deliver = deliver_drained;
     h->begin.deliver = deliver_begin;

@@ -323,12 +323,17 @@ void feed_start(struct hydrate *h)
     loop_post(h->lanes[0].worker.loop, &h->feed.next);
 }
 
-/* What an earlier run told is true as long as its catalog is. */
-static void recall_listing(struct hydrate *h)
+/* What an earlier run told of its listing is true as long as its catalog is; and a volume has one hydration, however
+ * many Jobs it takes. */
+static void recall(struct hydrate *h)
 {
     struct err ignored;
-    if (index_is_complete(h->index) && hydrate_status_read(h->target->state, h->scratch, &ignored) == 0)
+    if (hydrate_status_read(h->target->state, h->scratch, &ignored) < 0)
+        return;
+    if (index_is_complete(h->index))
         h->listing = h->scratch->listing;
+    if (h->target->kind == TARGET_VOLUME && h->scratch->began_ns)
+        h->began_ns = h->scratch->began_ns;
 }
 
 /* What is there already needs no room, but counts. */
@@ -361,7 +366,7 @@ int feed_prepare(struct hydrate *h, struct err *err)
     sbuf_init(&h->feed.prefix, 1 << 20);
     sbuf_init(&h->feed.path, 1 << 20);
     h->feed.next.deliver = deliver_next;
-    recall_listing(h);
+    recall(h);
     int r = target_space(h->target, &h->feed.space_bytes, &h->feed.space_files, &h->feed.block, err);
     if (r == 0)
         r = deal_prepare(h, err);

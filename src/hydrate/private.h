@@ -154,7 +154,7 @@ struct hydrate {
     size_t first_fault_count;
     uint64_t fault_codes; /* bits of enum err_code */
     enum hydrate_phase phase;
-    int64_t started_ns, finished_ns;
+    int64_t began_ns, started_ns, finished_ns;
     char manifest[HYDRATE_MANIFEST_MAX];
     struct hydrate_listing listing;
 

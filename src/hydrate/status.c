@@ -90,6 +90,7 @@ static char *status_text(const struct hydrate_status *s)
         json_set_u64(j, "listing.seconds", s->listing.seconds);
     }
     json_set_i64(j, "pid", s->pid);
+    set_time(j, "beganAt", s->began_ns);
     set_time(j, "startedAt", s->started_ns);
     set_time(j, "updatedAt", s->updated_ns);
     set_time(j, "finishedAt", s->finished_ns);
@@ -237,6 +238,9 @@ static int read_all(const json *j, struct hydrate_status *s, struct err *err)
         r = read_numbers(j, s, err);
     if (r == 0)
         r = read_time(j, "startedAt", &s->started_ns, err);
+    s->began_ns = s->started_ns; /* as a version told it that had but this */
+    if (r == 0)
+        r = read_time(j, "beganAt", &s->began_ns, err);
     if (r == 0)
         r = read_time(j, "updatedAt", &s->updated_ns, err);
     if (r == 0)

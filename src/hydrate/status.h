@@ -64,7 +64,8 @@ struct hydrate_status {
                                           */
     struct hydrate_listing listing;
     int pid;
-    int64_t started_ns; /* wall clock, of the first attempt */
+    int64_t began_ns;   /* wall clock, of a volume's first attempt */
+    int64_t started_ns; /* of this one */
     int64_t updated_ns;
     int64_t finished_ns; /* 0: not yet */
     bool has_error;

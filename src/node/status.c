@@ -128,7 +128,7 @@ static bool is_asked_again(const struct writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
     bool is_refused = h && h->phase == HYDRATE_FAILED && h->has_error && h->error.code == ERR_DENIED;
-    return is_refused && h->objects_done == 0 && w->now_ns < h->started_ns + PATIENCE_NS;
+    return is_refused && h->objects_done == 0 && w->now_ns < h->began_ns + PATIENCE_NS;
 }
 
 static bool has_failed(const struct writer *w)

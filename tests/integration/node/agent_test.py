@@ -497,3 +497,65 @@ def test_what_the_listing_found_besides_is_told_and_what_is_gone_is_left_out_if_
         store.no_faults()
         assert job("hydrate", path).wait(20) == 0  # another run lists nothing, and tells what the first found
         assert json.loads((path / "status.json").read_text())["listing"]["largestObjectBytes"] == 5000
+
+
+# ---- patience --------------------------------------------------------------------------------------------------------
+
+def told_of_hydration(orders, name):
+    c = orders.condition(name, "Hydrated")
+    return orders.status(name).get("phase"), c["reason"]
+
+
+def began_ago(path, seconds):
+    """As if its first Job had begun then."""
+    told = json.loads((path / "status.json").read_text())
+    then = time.time() - seconds
+    told["beganAt"] = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(then)) + f".{int(then % 1 * 1000):03}Z"
+    (path / "status.new").write_text(json.dumps(told))
+    (path / "status.new").rename(path / "status.json")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_what_a_bucket_refuses_has_failed_five_minutes_after_its_first_job_however_many_follow(agent, orders, status):
+    with BucketServer("--objects", "data/:1:1000") as store:
+        store.fault(f"op=list,do=status:{status}")
+        volume_id = orders.make("pvc-1", source={"uri": "s3://bench/data/", "endpoint": store.url, "pathStyle": True,
+                                                 "identity": {"method": "anonymous"}})
+        path = agent.folder_of(volume_id)
+        assert job("hydrate", path).wait(20) == 4
+        orders.wait("pvc-1", "Hydrated", "False", "Retrying")
+        first = json.loads((path / "status.json").read_text())
+        assert job("hydrate", path).wait(20) == 4
+        second = json.loads((path / "status.json").read_text())
+        assert second["startedAt"] > first["startedAt"] and second["beganAt"] == first["beganAt"]
+        began_ago(path, 290)
+        assert job("hydrate", path).wait(20) == 4
+        orders.wait("pvc-1", "Hydrated", "False", "Retrying")
+        assert orders.status("pvc-1")["phase"] != "Failed"
+        began_ago(path, 301)
+        assert job("hydrate", path).wait(20) == 4
+        orders.wait("pvc-1", "Hydrated", "False", "Failed")
+        assert orders.status("pvc-1")["phase"] == "Failed" and orders.says("pvc-1", "Healthy", "False", "HydrationFailed")
+        store.no_faults()  # and goes on by itself when somebody grants it
+        assert job("hydrate", path).wait(20) == 0
+        orders.wait("pvc-1", "Hydrated", "True")
+
+
+def test_an_export_of_which_nothing_is_confirmed_until_its_deadline_is_stalled_and_its_data_kept(agent, orders, folder):
+    source = exporting(folder)
+    source["export"]["deadline"] = "3s"
+    volume_id = orders.make("pvc-1", source=source, hydration="none")
+    agent.stage(volume_id)
+    target = agent.publish(volume_id)
+    (target / "checkpoint").write_bytes(b"weights")
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    orders.wait("pvc-1", "Exported", "False", "ExportDue")
+    orders.wait("pvc-1", "Exported", "False", "ExportStalled", seconds=15)
+    assert orders.status("pvc-1")["phase"] == "Exporting"
+    orders.release("pvc-1")
+    time.sleep(1)
+    assert orders.says("pvc-1", "Exported", "False", "ExportStalled") and agent.folder_of(volume_id).exists()
+    assert job("export", agent.folder_of(volume_id), "--for", "release").wait(20) == 0
+    orders.wait_phase("pvc-1", "Released")
+    assert (folder / "out/checkpoint").read_bytes() == b"weights"

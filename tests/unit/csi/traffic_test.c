@@ -32,6 +32,7 @@ static struct hydrate_status run(int64_t started_ns, uint64_t bytes)
                                    .source = "s3://bucket/data/",
                                    .objects_done = bytes / 10,
                                    .bytes_done = bytes,
+                                   .began_ns = started_ns,
                                    .started_ns = started_ns};
 }
 
@@ -89,6 +90,7 @@ static void a_run_that_starts_again_from_what_it_has_counts_only_what_is_new(voi
     h.finished_ns = h.started_ns + 5;
     look(t, &h, NULL);
     h.phase = HYDRATE_LISTING; /* the next attempt, which has not read its journal yet */
+    h.started_ns += 10;
     h.bytes_done = 0;
     look(t, &h, NULL);
     h.bytes_done = 1200;
