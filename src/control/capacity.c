@@ -57,7 +57,7 @@ HANDLER(control_capacity)
     s.node = q->accessible_topology ? topology_node(q->accessible_topology) : NULL;
     if (s.node)
         r = add_node(&s, err);
-    else
+    else if (!q->accessible_topology || q->accessible_topology->n_segments == 0)
         (void)kube_informer_each(c->o.pools, -1, STR_NULL, add_pool, &s);
     bool fits =
         q->n_volume_capabilities == 0 || caps_check_all(q->volume_capabilities, q->n_volume_capabilities, &unfit) == 0;

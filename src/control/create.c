@@ -50,8 +50,13 @@ static int place_at(struct control *c, const struct wish *w, const Csi__V1__Topo
                     struct err *err)
 {
     const char *node = topology_node(t);
-    if (!node)
+    if (!node && t->n_segments == 0)
         return place_anywhere(c, w, ret, err);
+    if (!node) {
+        err_set(err, ERR_NO_SPACE, "a place is asked for by '%s', and volumes are placed by the node",
+                t->segments[0]->key);
+        return err_advise(err, 5107, "the topology key is " NAME_TOPOLOGY_KEY);
+    }
     auto_api_pool p = NULL;
     int r = pool_get(c, node, w->volume->pool, &p, err);
     if (r == 0 && !p) {
@@ -89,7 +94,7 @@ static bool is_accessible(const Csi__V1__TopologyRequirement *t, const char *nod
         return true;
     for (size_t i = 0; i < t->n_requisite; i++) {
         const char *named = topology_node(t->requisite[i]);
-        if (!named || strcmp(named, node) == 0)
+        if (named ? strcmp(named, node) == 0 : t->requisite[i]->n_segments == 0)
             return true;
     }
     return false;

@@ -30,6 +30,18 @@ def test_a_volume_is_ordered_from_the_node_that_was_chosen_and_the_answer_awaite
     assert made["metadata"]["finalizers"] == ["cistern.io/release"]
 
 
+def test_a_place_that_names_no_node_of_ours_is_nowhere(cluster, nodes, controllers):
+    nodes()
+    controller = controllers()
+    zone = csi.Topology(segments={"topology.kubernetes.io/zone": "a"})
+    fields = controller.request(new_name(), GIB, None, None, None)
+    code, text = controller.client.fails("CreateVolume", **fields, accessibility_requirements=csi.TopologyRequirement(
+        requisite=[zone], preferred=[zone]))
+    assert code == Code.RESOURCE_EXHAUSTED and "topology.kubernetes.io/zone" in text and "topology.cistern.io/node" in text
+    assert controller.client.call("GetCapacity", accessible_topology=zone).available_capacity == 0
+    assert controller.client.call("GetCapacity").available_capacity > 0
+
+
 def test_the_same_call_finds_the_same_volume_and_another_size_is_refused(nodes, controllers):
     nodes()
     controller, name = controllers(), new_name()
