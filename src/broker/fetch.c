@@ -4,6 +4,7 @@
 #include "util/clock.h"
 #include "util/metric.h"
 #include "util/names.h"
+#include <ctype.h>
 #include <stdio.h>
 
 enum { TOKEN_SECONDS = 3600, SECRET_MAX = 64 << 10 };
@@ -40,7 +41,8 @@ static int look_at(const struct fetcher *f, const struct kube_resource *kind, co
 
 /* ---- Secret ------------------------------------------------------------------------------------------------------ */
 
-/* A value of the Secret, decoded; the caller wipes it. NULL: there is no such key. */
+/* A value of the Secret, decoded, without the line's end that `echo` left behind it; the caller wipes it. NULL: there
+ * is no such key. */
 static char *secret_value(const json *secret, const char *key)
 {
     const json *data = json_at(secret, "data");
@@ -55,6 +57,8 @@ static char *secret_value(const json *secret, const char *key)
         text = NULL;
     sbuf_done(&b);
     wipe(encoded);
+    for (size_t len = text ? strlen(text) : 0; len > 0 && isspace((unsigned char)text[len - 1]); len--)
+        text[len - 1] = '\0';
     return text;
 }
 

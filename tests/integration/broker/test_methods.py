@@ -91,6 +91,13 @@ def test_keys_of_a_secret_are_given_as_they_are(world, broker, team):
     assert (answer.accessKeyID, answer.secretAccessKey, answer.sessionToken) == ("AKIA", "s3-secret", None)
 
 
+def test_the_end_of_a_line_behind_a_key_is_not_of_the_key(world, broker, team):
+    world.secret(team, "keys", access_key_id="AKIA\n", secret_access_key="s3-secret\r\n")
+    answer = broker.ask_as_job(world.volume(team, s3(secretRef={"name": "keys"})))
+    assert answer.status == 200, answer
+    assert (answer.accessKeyID, answer.secretAccessKey) == ("AKIA", "s3-secret")
+
+
 def test_a_key_file_stays_and_its_token_goes(world, sts, broker, team, tmp_path):
     private, public = tmp_path / "key.pem", tmp_path / "public.pem"
     subprocess.run(["openssl", "genpkey", "-algorithm", "RSA", "-out", private], check=True, capture_output=True)
