@@ -22,6 +22,16 @@ static void wipe(struct str secret)
         explicit_bzero((char *)(uintptr_t)secret.ptr, secret.len);
 }
 
+/* Instead of the API server's own words, which are long and do not say what to do. */
+static int closed(const struct fetcher *f, const char *kind, const struct route *r, struct err *err)
+{
+    err_set(err, ERR_DENIED, "%s '%s/%s' is closed to Cistern", kind, r->ns, r->name);
+    return err_advise(err, 1905,
+                      "kubectl create rolebinding cistern-credentials -n %s --clusterrole=cistern-credentials "
+                      "--serviceaccount=%s:cistern-controller",
+                      r->ns, f->own_ns);
+}
+
 static int look_at(const struct fetcher *f, const struct kube_resource *kind, const struct route *r, json **ret,
                    struct err *err)
 {
@@ -32,11 +42,7 @@ static int look_at(const struct fetcher *f, const struct kube_resource *kind, co
         err_set(err, ERR_NOT_FOUND, "there is no %s '%s/%s'", kind->kind, r->ns, r->name);
         return err_advise(err, 1906, "make it, or name another one in a new BucketSource");
     }
-    if (code == -ERR_DENIED)
-        return err_advise(
-            err, 1905, "bind ClusterRole cistern-credentials to service account %s/cistern-controller in namespace %s",
-            f->own_ns, r->ns);
-    return code;
+    return code == -ERR_DENIED ? closed(f, kind->kind, r, err) : code;
 }
 
 /* ---- Secret ------------------------------------------------------------------------------------------------------ */
@@ -164,9 +170,7 @@ static int mint(const struct fetcher *f, const struct route *r, struct str audie
                                                 .exempt = true},
                          &answer, err);
     if (code == -ERR_DENIED)
-        return err_advise(
-            err, 1905, "bind ClusterRole cistern-credentials to service account %s/cistern-controller in namespace %s",
-            f->own_ns, r->ns);
+        return closed(f, "ServiceAccount", r, err);
     if (code == 0)
         code = json_get_str(answer, "status.token", &token, err);
     if (code < 0)

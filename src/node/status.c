@@ -156,7 +156,6 @@ static void say_hydrated(struct writer *w)
             SAY(w, API_VERIFIED, API_TRUE, "Checksums", "every object's checksum is the bucket's");
         return;
     }
-    SAY(w, API_VERIFIED, API_FALSE, "NotHydrated", "the data is not complete");
     if (!h)
         SAY(w, API_HYDRATED, API_FALSE, "Waiting", "the hydration has not begun");
     else if (is_asked_again(w))
@@ -168,6 +167,8 @@ static void say_hydrated(struct writer *w)
         SAY(w, API_HYDRATED, API_FALSE, w->f->hydrating ? "Hydrating" : "Interrupted", "%s",
             w->f->hydrating ? "the data is on its way"
                             : "the hydration goes on where it stopped when its Job runs again");
+    /* Behind the other: the first that is False is the one that people are shown. */
+    SAY(w, API_VERIFIED, API_FALSE, "NotHydrated", "the data is not complete");
 }
 
 static void say_mounted(struct writer *w)

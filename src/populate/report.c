@@ -117,13 +117,27 @@ static void describe_principal(const struct api_volume *v, char *ret, size_t siz
         snprintf(ret, size, "anonymous");
 }
 
+/* An event is short, and what to do is said last: what only tells on whose way it was goes first. */
+static const char *what_fits(const char *message)
+{
+    const char *colon;
+    while (strlen(message) >= REPORT_TEXT_MAX && (colon = strstr(message, ": ")) != NULL) {
+        const char *id = strstr(message, " (CIS");
+        if (id && id < colon)
+            break;
+        message = colon + 2;
+    }
+    return message;
+}
+
 static void describe_fault(const struct api_volume *v, const struct api_fault *f, const char *reason, char *ret)
 {
     const char *message = f->message ? f->message : "no reason is known";
-    char more[160];
+    char more[160], whole[API_MESSAGE_MAX + sizeof more + 16];
     if (strcmp(reason, "SourceDenied") == 0) {
         describe_principal(v, more, sizeof more);
-        snprintf(ret, REPORT_TEXT_MAX, "denied to %.80s: %.*s", more, (int)(REPORT_TEXT_MAX - 95), message);
+        snprintf(whole, sizeof whole, "denied to %s: %s", more, message);
+        snprintf(ret, REPORT_TEXT_MAX, "%s", what_fits(whole));
         return;
     }
     /* The listing stopped where it was too large: what the whole needs is more than that. */
@@ -132,7 +146,7 @@ static void describe_fault(const struct api_volume *v, const struct api_fault *f
         snprintf(ret, REPORT_TEXT_MAX, "%.*s; suggestedSize is more than %" PRIu64 "Gi", (int)(REPORT_TEXT_MAX - 60),
                  message, gib);
     else
-        snprintf(ret, REPORT_TEXT_MAX, "%.*s", REPORT_TEXT_MAX - 1, message);
+        snprintf(ret, REPORT_TEXT_MAX, "%s", what_fits(message));
 }
 
 /* The same fault is told once: what is tried again every minute gets another time at each try, and kube_event() holds

@@ -188,7 +188,7 @@ def test_a_namespace_without_the_role_binding_says_which_one_is_missing(world, s
     world.secret("closed", "keys", access_key_id="AKIA", secret_access_key="s3-secret")
     for source in (s3(serviceAccountName="reader"), s3(secretRef={"name": "keys"})):
         answer = broker.ask_as_job(world.volume("closed", source))
-        assert_error(answer, 403, 1905, "cistern-credentials", "namespace closed", f"{NAMESPACE}/cistern-controller")
+        assert_error(answer, 403, 1905, "is closed to Cistern", "-n closed", f"{NAMESPACE}:cistern-controller")
     assert sts.requests == []
 
 

@@ -76,6 +76,22 @@ static void fail_with(struct api_volume *v, const char *id, const char *message)
     api_faults_add(&v->status.errors, "a", id, "DENIED", message, 1, 105 * SECOND);
 }
 
+static void of_a_long_message_the_end_is_told_which_says_what_to_do(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct report_memo m = {.seen = true, .started = true};
+    struct report r[REPORTS_MAX];
+    static const char end[] =
+        "Secret 'train/keys' is closed to Cistern (CIS1905, DENIED); kubectl create rolebinding cistern-credentials -n "
+        "train --clusterrole=cistern-credentials --serviceaccount=cistern-system:cistern-controller";
+    char message[512];
+    snprintf(message, sizeof message, "s3://bucket/a/: cannot get credentials from the broker: %s", end);
+    fail_with(v, "CIS1905", message);
+    assert_int_equal(report_volume(v, &m, 106 * SECOND, r), 1);
+    assert_string_equal(r[0].text, message + strlen("s3://bucket/a/: "));
+}
+
 static void a_refusal_names_whom_the_bucket_refused(void **state)
 {
     (void)state;
@@ -177,6 +193,7 @@ int main(void)
         cmocka_unit_test(a_hydration_is_told_once_from_its_start_to_its_end),
         cmocka_unit_test(one_so_quick_that_nobody_saw_it_begin_is_told_whole),
         cmocka_unit_test(a_refusal_names_whom_the_bucket_refused),
+        cmocka_unit_test(of_a_long_message_the_end_is_told_which_says_what_to_do),
         cmocka_unit_test(a_source_that_is_too_large_says_how_much_to_ask_for),
         cmocka_unit_test(what_was_over_before_we_led_is_no_news),
         cmocka_unit_test(a_long_hydration_names_the_way_to_bind_meanwhile),
