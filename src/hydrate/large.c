@@ -43,6 +43,12 @@ static void take_back_progress(struct large *g)
             atomic_fetch_sub(&g->h->bytes_done, part_bytes(g, p));
 }
 
+static void leave(struct lane *l, struct large *g)
+{
+    large_free(g);
+    lane_unit_ended(l);
+}
+
 /* The object could not be had. */
 static void fail_whole(struct lane *l, struct large *g, const struct err *err, bool drop)
 {
@@ -205,14 +211,18 @@ void large_part_done(struct lane *l, struct large *g, uint32_t part, const struc
     g->have[part] = 1;
     g->running--;
     g->left--;
-    bool whole = g->left == 0, lost = g->failed && g->running == 0;
-    if (whole)
+    bool whole = g->left == 0, last = g->running == 0;
+    /* The run stops: its other parts were dropped, or nobody takes them any more. */
+    bool is_left = last && !g->failed && atomic_load(&h->stopping);
+    if (whole || is_left)
         unlist(h, g); /* a full window has not looked for more of it since its last part was taken */
     pthread_mutex_unlock(&h->lock);
     if (whole)
         end(l, g);
-    else if (lost)
+    else if (last && g->failed)
         fail_whole(l, g, &g->err, g->err.code == ERR_CHANGED);
+    else if (is_left)
+        leave(l, g);
 }
 
 void large_part_failed(struct lane *l, struct large *g, const struct err *err, unsigned attempts)
@@ -229,12 +239,6 @@ void large_part_failed(struct lane *l, struct large *g, const struct err *err, u
     pthread_mutex_unlock(&h->lock);
     if (last)
         fail_whole(l, g, &g->err, g->err.code == ERR_CHANGED);
-}
-
-static void leave(struct lane *l, struct large *g)
-{
-    large_free(g);
-    lane_unit_ended(l);
 }
 
 void large_part_dropped(struct lane *l, struct large *g)
@@ -274,6 +278,10 @@ static void publish(struct lane *l, struct large *g)
     struct hydrate *h = g->h;
     if (g->left == 0) {
         end(l, g);
+        return;
+    }
+    if (atomic_load(&h->stopping)) { /* this lane may have let go of its own already */
+        leave(l, g);
         return;
     }
     pthread_mutex_lock(&h->lock);

@@ -164,6 +164,54 @@ static void what_an_earlier_run_left_of_it_is_not_fetched_again(void **state)
     assert_int_equal(atomic_load(&run->objects_done), 1);
 }
 
+static void assert_let_go(void)
+{
+    assert_int_equal(run->active, 0);
+    assert_null(run->larges);
+}
+
+static void a_part_that_ends_well_after_another_was_dropped_by_a_stop_ends_the_object_too(void **state)
+{
+    (void)state;
+    uint32_t first, second;
+    begin_right();
+    struct large *g = take_parts(&first);
+    assert_ptr_equal(take_parts(&second), g);
+    atomic_store(&run->stopping, true);
+    large_stop(lane);
+    large_part_dropped(lane, g);
+    part_done(g, second); /* it was on its way to the disk */
+    assert_let_go();
+}
+
+static void the_last_part_on_its_way_when_a_run_stops_ends_an_object_with_parts_left(void **state)
+{
+    (void)state;
+    uint32_t part;
+    begin_right();
+    struct large *g = take_parts(&part);
+    atomic_store(&run->stopping, true);
+    large_stop(lane);
+    part_done(g, part);
+    assert_let_go();
+}
+
+static void a_wrong_checksum_while_a_run_stops_begins_nothing_again(void **state)
+{
+    (void)state;
+    uint32_t part;
+    struct digest wrong = digest_of_zeros(BYTES - 1);
+    struct large *g = NULL;
+    begin(&wrong);
+    for (int i = 0; i < 3; i++)
+        g = take_parts(&part);
+    atomic_store(&run->stopping, true);
+    large_stop(lane);
+    for (part = 0; part < 3; part++)
+        part_done(g, part);
+    assert_let_go();
+}
+
 static void parts_of_a_file_that_somebody_took_away_are_not_believed(void **state)
 {
     (void)state;
@@ -190,6 +238,9 @@ int main(void)
         TEST(a_wrong_checksum_is_fetched_once_more_and_then_told),
         TEST(after_a_part_that_failed_no_more_are_given_out_and_the_last_one_ends_it),
         TEST(what_an_earlier_run_left_of_it_is_not_fetched_again),
+        TEST(a_part_that_ends_well_after_another_was_dropped_by_a_stop_ends_the_object_too),
+        TEST(the_last_part_on_its_way_when_a_run_stops_ends_an_object_with_parts_left),
+        TEST(a_wrong_checksum_while_a_run_stops_begins_nothing_again),
         TEST(parts_of_a_file_that_somebody_took_away_are_not_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
