@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
+#include "handover.h"
 #include "util/clock.h"
 #include <assert.h>
 #include <grpc/byte_buffer_reader.h>
@@ -45,6 +46,14 @@ static const struct rpc_method *method_of(const struct rpc_call *c)
     return NULL;
 }
 
+/* To gRPC, until the tag comes out of the queue: from then on the call may be gone for all but the queue's thread. */
+static void hand_over(grpc_call *call, const grpc_op *ops, size_t count, struct tag *tag)
+{
+    handed_over(tag);
+    grpc_call_error e = grpc_call_start_batch(call, ops, count, tag, NULL);
+    assert(e == GRPC_CALL_OK);
+}
+
 /* ---- answering --------------------------------------------------------------------------------------------------- */
 
 /* Any owner of the call. The last thing that it does with it. */
@@ -57,8 +66,7 @@ static void answer(struct rpc_call *c, int status, const char *text)
          .data.send_status_from_server = {.status = (grpc_status_code)status, .status_details = &details}},
         {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = c->reply}};
     call_become(c, CALL_ANSWERING);
-    grpc_call_error e = grpc_call_start_batch(c->call, ops, c->reply ? 3 : 2, &c->sent, NULL);
-    assert(e == GRPC_CALL_OK);
+    hand_over(c->call, ops, c->reply ? 3 : 2, &c->sent);
     grpc_slice_unref(details);
 }
 
@@ -135,16 +143,14 @@ static uint64_t deadline_of(gpr_timespec deadline)
 static void watch_for_close(struct rpc_call *c)
 {
     grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER, .data.recv_close_on_server.cancelled = &c->was_cancelled};
-    grpc_call_error e = grpc_call_start_batch(c->call, &op, 1, &c->closed, NULL);
-    assert(e == GRPC_CALL_OK);
+    hand_over(c->call, &op, 1, &c->closed);
 }
 
 static void read_request(struct rpc_call *c)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &c->request};
     call_become(c, CALL_READING);
-    grpc_call_error e = grpc_call_start_batch(c->call, &op, 1, &c->read, NULL);
-    assert(e == GRPC_CALL_OK);
+    hand_over(c->call, &op, 1, &c->read);
 }
 
 static void on_arrived(struct tag *t, bool ok)
@@ -180,6 +186,7 @@ void call_await(struct rpc_server *s)
     c->sent.done = on_sent;
     grpc_call_details_init(&c->details);
     grpc_metadata_array_init(&c->metadata);
+    handed_over(&c->arrived);
     grpc_call_error e =
         grpc_server_request_call(s->server, &c->call, &c->details, &c->metadata, s->queue, s->queue, &c->arrived);
     assert(e == GRPC_CALL_OK);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server.h"
 #include "call.h"
+#include "handover.h"
 #include "util/clock.h"
 #include <grpc/grpc_security.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ static void *queue_main(void *ctx)
         if (e.type == GRPC_QUEUE_SHUTDOWN)
             return NULL;
         struct tag *t = e.tag;
+        taken_back(t);
         t->done(t, e.success);
     }
 }

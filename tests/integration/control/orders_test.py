@@ -53,6 +53,7 @@ def test_the_same_call_finds_the_same_volume_and_another_size_is_refused(nodes, 
     assert code == Code.ALREADY_EXISTS and "verify" in text
 
 
+@pytest.mark.tsan
 @pytest.mark.asan
 def test_two_replicas_asked_at_once_order_one_volume(cluster, nodes, controllers):
     node = nodes()
@@ -151,6 +152,7 @@ def test_an_order_that_the_node_refuses_is_withdrawn_before_the_caller_hears_of_
     assert controller.create(name, node="node-a").volume_id
 
 
+@pytest.mark.tsan
 @pytest.mark.asan
 def test_a_node_that_was_full_sends_the_same_name_to_another_one(cluster, nodes, controllers):
     nodes("node-a").makes = nodes("node-b", pool_uuid="bbbbbbbbbbbb").refuse("NodeFull", "full")

@@ -130,6 +130,7 @@ def test_a_pool_shows_what_it_has_what_it_promised_and_whether_it_lives(watched)
     wait_for(lambda: value(scrape(watched), "cistern_pool_healthy", **pool) == 1)
 
 
+@pytest.mark.tsan
 def test_what_travels_is_shown_while_it_does(watched, folder):
     source = folder / "bucket" / "data"
     source.mkdir(parents=True)
@@ -165,6 +166,7 @@ def requests(text, op, result="ok"):
     return value(text, "cistern_fuse_ops_total", op=op, result=result) or 0
 
 
+@pytest.mark.tsan
 def test_what_mounts_are_asked_is_counted_over_their_deaths_and_a_mount_that_hangs_delays_no_scrape(watched):
     volume = watched.client.create("pvc", access="fuse").volume_id
     watched.stage(volume)

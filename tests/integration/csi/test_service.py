@@ -94,6 +94,7 @@ def test_what_is_not_offered_is_refused(driver):
     assert code == Code.UNIMPLEMENTED and "CreateSnapshot" in text
 
 
+@pytest.mark.tsan
 def test_many_calls_for_one_name_make_one_volume(driver):
     def create(_):
         try:

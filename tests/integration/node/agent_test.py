@@ -132,6 +132,7 @@ def test_gate_a_pod_waits_for_the_job_and_is_let_in_when_it_is_done(agent, order
     orders.wait("pvc-1", "Mounted", "False")
 
 
+@pytest.mark.tsan
 def test_gate_a_pod_that_waits_is_sent_away_when_its_volume_is_released(agent, orders, folder):
     volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, hydration="gate")
     agent.stage(volume_id)
@@ -178,6 +179,7 @@ def test_a_volume_is_released_when_nothing_is_mounted_any_more(agent, orders):
     wait_for(lambda: orders.pool()["status"]["volumes"] == 0)
 
 
+@pytest.mark.tsan
 def test_a_volume_is_exported_for_release_before_it_goes(agent, orders, folder):
     volume_id = orders.make("pvc-1", source=exporting(folder), **blank())
     path = agent.folder_of(volume_id)
@@ -305,6 +307,7 @@ def test_pods_come_and_go_while_the_api_server_is_down(agent, orders, cluster):
     orders.wait("pvc-1", "Mounted", "True", "Published", seconds=90)
 
 
+@pytest.mark.tsan
 def test_two_agents_of_a_roll_carry_out_each_order_once(agent, orders, folder, cluster):
     orders.wait_for_pool()
     other = Node(folder, keeper=agent.keeper, log="cisternd-2.log", kubeconfig=cluster.kubeconfig).start()

@@ -13,6 +13,7 @@ from integration.lib.claims import API, OURS, wait_for
 FINALIZER = "cistern.io/populate-target-protection"
 
 
+@pytest.mark.tsan
 def test_a_claim_is_filled_and_bound_and_nothing_of_ours_stays(world, ns):
     world.make_claim(ns, labels={"team": "a"})
     world.make_pod(ns)
