@@ -285,6 +285,9 @@ void populate_pv_changed(struct populate *p, const json *pv)
     struct str uid = pv_claim_of(pv);
     if (p && uid.len)
         look_at(p, 'c', uid);
+    /* Retained, and given to another claim: its volume may have to be filled for that one. */
+    if (p && str_eq(text_at(pv, "spec.csi.driver"), STR(NAME_DRIVER)))
+        look_at(p, 'v', text_at(pv, "metadata.name"));
 }
 
 static void job_changed(void *ctx, struct str key, const json *job)

@@ -63,6 +63,16 @@ static int look_at_jobs(struct view *v)
     return r;
 }
 
+/* A PersistentVolume that is retained may be given to another claim than the one that it was made for. */
+static bool has_another_owner(struct view *v)
+{
+    struct err ignored;
+    struct claim_pv pv;
+    auto_json object = kube_informer_get(v->p->o.pvs, STR_NULL, v->name);
+    return object && claim_pv_read(object, &pv, &ignored) == 0 && pv.claim_uid.len &&
+           !str_eq(pv.claim_uid, str_of(v->volume->claim_uid)) && !str_eq(pv.claim_namespace, str_of(v->p->o.job.ns));
+}
+
 /* A volume that was not handed over is worth its filling only while target and prime want it; one that was, until its
  * release: a pod may still wait for it, whatever is being deleted. */
 static int look_at_claim(struct view *v)
@@ -82,7 +92,7 @@ static int look_at_claim(struct view *v)
     bool handed_over = pv_json && str_eq(pv.claim_uid, uid) && str_eq(pv.name, v->name);
     bool is_populated = pair.target_json && pair.target.source.len > 0;
     if (!pair.target_json)
-        v->cancelled = true;
+        v->cancelled = !has_another_owner(v);
     else if (!handed_over && is_populated)
         v->cancelled =
             pair.target.deleting || !pair.prime_json || pair.prime.deleting || !str_ends(v->name, pair.prime.uid);

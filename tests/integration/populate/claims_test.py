@@ -90,6 +90,31 @@ def test_a_claim_may_be_called_as_a_prime_claim_is(world, ns):
     world.wait_for_nothing_left()
 
 
+def test_a_retained_volume_is_filled_for_the_claim_that_it_is_given_to(world, ns):
+    world.make_class(f"retain-{ns}", policy="Retain")
+    for node in world.nodes:
+        node.hydrates = False
+    world.make_claim(ns, cls=f"retain-{ns}", annotations={"cistern.io/hydration": "gate"})
+    world.make_pod(ns)
+    name = world.wait_for_bound(ns)["spec"]["volumeName"]
+    wait_for(world.jobs)
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    wait_for(lambda: world.is_gone(ns) and not world.jobs())  # nobody wants its data
+    world.cluster.patch(f"/api/v1/persistentvolumes/{name}", {"spec": {"claimRef": None}})
+    world.cluster.create(f"/api/v1/namespaces/{ns}/persistentvolumeclaims", {"metadata": {"name": "next"}, "spec": {
+        "storageClassName": f"retain-{ns}", "accessModes": ["ReadWriteOncePod"], "volumeName": name,
+        "resources": {"requests": {"storage": "1Gi"}}}})
+    world.wait_for_bound(ns, "next")
+    wait_for(world.jobs)
+    for node in world.nodes:
+        node.hydrates = True
+    wait_for(lambda: world.volumes()[0]["status"]["phase"] == "Ready")
+    world.cluster.patch(f"/api/v1/persistentvolumes/{name}", {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
+    world.delete_claim(ns, "next")
+    world.wait_for_nothing_left()
+
+
 def test_why_no_volume_can_be_made_is_told_on_the_users_own_claim(world, ns):
     world.make_claim(ns, annotations={"cistern.io/hydration": "eagerly"})
     world.make_pod(ns)
