@@ -300,11 +300,12 @@ int run_open(const struct run_options *o, struct run **ret, struct err *err)
 {
     struct run *r = new_run(o);
     int e = prepare(r, err);
+    if (e == 0)
+        e = budget_new(memory_for(r), &r->budget, err);
     if (e < 0) {
         free_run(r);
         return e;
     }
-    r->budget = budget_new(memory_for(r));
     make_lanes(r);
     make_groups(r);
     count_files(r);

@@ -342,7 +342,9 @@ static int open_threads(struct hydrate *h, struct err *err)
     h->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->ended_fd < 0)
         return err_sys(err, errno, "cannot make an eventfd");
-    int r = pool_new(8, &h->pool, err);
+    int r = budget_new(h->o.memory_bytes ? h->o.memory_bytes : memory_default, &h->budget, err);
+    if (r == 0)
+        r = pool_new(8, &h->pool, err);
     if (r == 0)
         r = loop_new("driver", &h->loop, err);
     h->lane_count = lanes;
@@ -366,7 +368,6 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
     h->faults = xcalloc(FAULTS_MAX, sizeof *h->faults);
     h->first_faults = xcalloc(HYDRATE_ERRORS_KEPT, sizeof *h->first_faults);
     h->scratch = xcalloc(1, sizeof *h->scratch);
-    h->budget = budget_new(o->memory_bytes ? o->memory_bytes : memory_default);
     h->began_ns = h->started_ns = clock_wall_ns();
     h->phase = HYDRATE_LISTING;
     h->drained.deliver = deliver_drained;

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/mem.h"
 #include <assert.h>
+#include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+
+/* More than any machine has, and little enough that what is kept of each slice is nothing beside it. */
+#define BYTES_MAX (UINT64_C(4) << 40)
 
 enum { HUGE_PAGE = 2 << 20, CELL_SHIFT_MAX = 6, NO_SLICE = UINT32_MAX };
 
@@ -36,16 +39,24 @@ struct budget {
     struct waking *wakings;
 };
 
-struct budget *budget_new(uint64_t bytes)
+static int too_much(uint64_t bytes, struct err *err)
 {
-    struct budget *b = xcalloc(1, sizeof *b);
-    b->count = bytes < SLICE_BYTES ? 1 : (size_t)(bytes / SLICE_BYTES);
-    b->mapped_bytes = b->count * SLICE_BYTES + HUGE_PAGE;
-    void *p = mmap(NULL, b->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) {
-        fprintf(stderr, "cistern: cannot map %zu bytes of buffers\n", b->mapped_bytes);
-        abort();
-    }
+    err_sys(err, ENOMEM, "cannot have %" PRIu64 " bytes of buffers", bytes);
+    return err_advise(err, 1516, "ask for less memory, or raise the limit of this process (ulimit -v)");
+}
+
+int budget_new(uint64_t bytes, struct budget **ret, struct err *err)
+{
+    if (bytes > BYTES_MAX)
+        return too_much(bytes, err);
+    size_t count = bytes < SLICE_BYTES ? 1 : (size_t)(bytes / SLICE_BYTES);
+    size_t mapped_bytes = count * SLICE_BYTES + HUGE_PAGE;
+    void *p = mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return too_much(bytes, err);
+    struct budget *b = *ret = xcalloc(1, sizeof *b);
+    b->count = count;
+    b->mapped_bytes = mapped_bytes;
     b->mapped = p;
     b->slices = (unsigned char *)(((uintptr_t)p + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
     /* A wish only: where huge pages are to be had, a slice costs one fault or none instead of 256. */
@@ -58,7 +69,7 @@ struct budget *budget_new(uint64_t bytes)
         b->partly[shift] = NO_SLICE;
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->woken, NULL);
-    return b;
+    return 0;
 }
 
 void budget_free(struct budget *b)

@@ -36,8 +36,9 @@ struct budget_waiter {
     void (*wake)(struct budget_waiter *w);
 };
 
-/* `bytes` is rounded down to slices, at least one. The memory is mapped when first used and stays mapped. */
-struct budget *budget_new(uint64_t bytes);
+/* `bytes` is rounded down to slices, at least one. The memory is mapped when first used and stays mapped. ERR_NO_SPACE
+ * (CIS1516): so much address space is not to be had. */
+must_check int budget_new(uint64_t bytes, struct budget **ret, struct err *err);
 void budget_free(struct budget *b); /* everything must be back */
 
 /* Memory for `bytes`, at most SLICE_BYTES, aligned to 4 KiB, or NULL: then `w` is queued (first come, first served) and

@@ -70,7 +70,8 @@ static void wait_until_written(void)
 
 static void begin(uint64_t memory_bytes, int flags, uint32_t align)
 {
-    run->budget = budget_new(memory_bytes);
+    struct err err;
+    assert_int_equal(budget_new(memory_bytes, &run->budget, &err), 0);
     large = (struct large){.h = run, .align = align};
     large.fd = openat(run_data, "file", flags | O_CREAT | O_CLOEXEC, 0600);
     job = (struct job){.lane = lane, .large = &large, .state = JOB_GET, .filling = -1, .offset = PLAN_PART_BYTES};

@@ -55,10 +55,31 @@ static void count_wake(struct budget_waiter *w)
     container_of(w, struct waiter, w)->woken++;
 }
 
+static struct budget *budget_of(uint64_t bytes)
+{
+    struct budget *b;
+    struct err err;
+    assert_int_equal(budget_new(bytes, &b, &err), 0);
+    return b;
+}
+
+static void more_than_there_can_be_is_an_error(void **state)
+{
+    static const uint64_t sizes[] = {UINT64_C(1) << 47, UINT64_C(1) << 62, UINT64_MAX};
+    (void)state;
+    for (size_t i = 0; i < countof(sizes); i++) {
+        struct budget *b = NULL;
+        struct err err;
+        assert_int_equal(budget_new(sizes[i], &b, &err), -ERR_NO_SPACE);
+        assert_int_equal(err.id, 1516);
+        assert_null(b);
+    }
+}
+
 static void slices_are_aligned_distinct_and_end(void **state)
 {
     (void)state;
-    struct budget *b = budget_new(3 * SLICE_BYTES + 5);
+    struct budget *b = budget_of(3 * SLICE_BYTES + 5);
     unsigned char *s[3];
     for (unsigned i = 0; i < 3; i++) {
         s[i] = budget_take(b, SLICE_BYTES, NULL);
@@ -79,7 +100,7 @@ static void slices_are_aligned_distinct_and_end(void **state)
 static void a_slice_goes_to_who_waited_longest_and_nobody_overtakes(void **state)
 {
     (void)state;
-    struct budget *b = budget_new(1);
+    struct budget *b = budget_of(1);
     struct waiter one = {.w.wake = count_wake}, two = one;
     void *s = budget_take(b, SLICE_BYTES, NULL);
     assert_null(budget_take(b, SLICE_BYTES, &one.w));
@@ -102,7 +123,7 @@ static void a_slice_goes_to_who_waited_longest_and_nobody_overtakes(void **state
 static void who_forgets_passes_its_slice_on(void **state)
 {
     (void)state;
-    struct budget *b = budget_new(1);
+    struct budget *b = budget_of(1);
     struct waiter one = {.w.wake = count_wake}, two = one, three = one;
     void *s = budget_take(b, SLICE_BYTES, NULL);
     assert_null(budget_take(b, SLICE_BYTES, &one.w));
@@ -124,7 +145,7 @@ static void who_forgets_passes_its_slice_on(void **state)
 static void small_ones_share_a_slice_with_their_like(void **state)
 {
     (void)state;
-    struct budget *b = budget_new(2 * SLICE_BYTES);
+    struct budget *b = budget_of(2 * SLICE_BYTES);
     unsigned char *cells[64], *other;
     struct waiter one = {.w.wake = count_wake}, two = one;
     for (unsigned i = 0; i < 8; i++) {
@@ -199,7 +220,7 @@ static void *take_and_give(void *arg)
 static void a_crowd_shares_two_slices_without_losing_a_wake(void **state)
 {
     (void)state;
-    struct crowd crowd = {.b = budget_new(2 * SLICE_BYTES)};
+    struct crowd crowd = {.b = budget_of(2 * SLICE_BYTES)};
     struct member members[THREADS] = {0};
     for (unsigned i = 0; i < THREADS; i++) {
         members[i].w.wake = set_awake;
@@ -235,6 +256,7 @@ int main(void)
         cmocka_unit_test(a_copy_for_the_disk_is_a_copy_at_any_alignment),
         cmocka_unit_test(an_arena_gives_zeroed_aligned_memory_up_to_its_ceiling),
         cmocka_unit_test(an_arena_copies_with_a_nul_behind),
+        cmocka_unit_test(more_than_there_can_be_is_an_error),
         cmocka_unit_test(slices_are_aligned_distinct_and_end),
         cmocka_unit_test(a_slice_goes_to_who_waited_longest_and_nobody_overtakes),
         cmocka_unit_test(small_ones_share_a_slice_with_their_like),
