@@ -2,13 +2,17 @@
 /* fail_call.c - preloaded into a program of ours, makes one call to the system fail: the CISTERN_FAIL_AT-th of those
  * that touch files or make sockets, with CISTERN_FAIL_ERRNO (EIO). The number of calls there were goes to the file
  * CISTERN_FAIL_COUNT, by which a test knows when it has failed them all. Only calls through libc are seen; io_uring's
- * are not (--io=pool). With CISTERN_FAIL_NAME only calls of that name count. CISTERN_SLOW_RMDIR=N makes every removal
- * of a folder wait for N milliseconds, so that what races with it wins.
+ * are not (--io=pool). With CISTERN_FAIL_NAME only calls of that name count, with CISTERN_FAIL_PROGRAM only those of
+ * programs of that name. CISTERN_FAIL_ONCE names a file by which one failure is the only one, whatever is started after
+ * it. CISTERN_SLOW_RMDIR=N makes every removal of a folder wait for N milliseconds, so that what races with it wins.
  */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,9 +21,14 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -31,16 +40,27 @@ static unsigned long number(const char *name, unsigned long otherwise)
     return text ? strtoul(text, NULL, 10) : otherwise;
 }
 
+#define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
+
+static bool is_first(void)
+{
+    const char *path = getenv("CISTERN_FAIL_ONCE");
+    int fd = path ? REAL(open)(path, O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0)
+        close(fd);
+    return !path || fd >= 0;
+}
+
 /* Is it this one's turn to fail? Sets errno if so. */
 static bool fails(const char *name)
 {
     static atomic_ulong at;
-    const char *only = getenv("CISTERN_FAIL_NAME");
-    if (only && strcmp(only, name) != 0)
+    const char *only = getenv("CISTERN_FAIL_NAME"), *program = getenv("CISTERN_FAIL_PROGRAM");
+    if ((only && strcmp(only, name) != 0) || (program && strcmp(program, program_invocation_short_name) != 0))
         return false;
     if (!at)
         at = number("CISTERN_FAIL_AT", ~0UL);
-    if (atomic_fetch_add(&calls, 1) + 1 != at)
+    if (atomic_fetch_add(&calls, 1) + 1 != at || !is_first())
         return false;
     errno = (int)number("CISTERN_FAIL_ERRNO", EIO);
     return true;
@@ -49,14 +69,23 @@ static bool fails(const char *name)
 __attribute__((destructor)) static void tell_count(void)
 {
     const char *path = getenv("CISTERN_FAIL_COUNT");
-    FILE *f = path ? fopen(path, "we") : NULL;
+    const char *program = getenv("CISTERN_FAIL_PROGRAM");
+    bool is_meant = !program || strcmp(program, program_invocation_short_name) == 0;
+    FILE *f = path && is_meant ? fopen(path, "we") : NULL;
     if (!f)
         return;
     fprintf(f, "%lu\n", atomic_load(&calls));
     fclose(f);
 }
 
-#define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
+/* A mount process ends so. */
+__attribute__((noreturn)) void _exit(int status)
+{
+    tell_count();
+    for (;;)
+        syscall(SYS_exit_group, status);
+}
+
 #define FAIL_INT(name, params, ...)                                                                                    \
     int name params                                                                                                    \
     {                                                                                                                  \
@@ -105,7 +134,21 @@ FAIL_INT(statx, (int dir, const char *path, int flags, unsigned mask, struct sta
 FAIL_INT(fstatvfs, (int fd, struct statvfs *st), fd, st)
 FAIL_INT(futimens, (int fd, const struct timespec times[2]), fd, times)
 FAIL_INT(socket, (int domain, int type, int protocol), domain, type, protocol)
+FAIL_INT(socketpair, (int domain, int type, int protocol, int pair[2]), domain, type, protocol, pair)
+FAIL_INT(accept4, (int fd, struct sockaddr *a, socklen_t *len, int flags), fd, a, len, flags)
 FAIL_INT(epoll_create1, (int flags), flags)
+FAIL_INT(signalfd, (int fd, const sigset_t *mask, int flags), fd, mask, flags)
+FAIL_INT(inotify_init1, (int flags), flags)
+FAIL_INT(inotify_add_watch, (int fd, const char *path, uint32_t mask), fd, path, mask)
+FAIL_INT(memfd_create, (const char *name, unsigned flags), name, flags)
+FAIL_INT(pipe2, (int pair[2], int flags), pair, flags)
+FAIL_INT(mkdir, (const char *path, mode_t mode), path, mode)
+FAIL_INT(rename, (const char *a, const char *b), a, b)
+FAIL_INT(fchmod, (int fd, mode_t mode), fd, mode)
+FAIL_INT(fchown, (int fd, uid_t user, gid_t group), fd, user, group)
+FAIL_INT(mount, (const char *what, const char *where, const char *type, unsigned long flags, const void *data), what,
+         where, type, flags, data)
+FAIL_INT(umount2, (const char *where, int flags), where, flags)
 FAIL_INT(eventfd, (unsigned value, int flags), value, flags)
 
 int unlinkat(int dir, const char *path, int flags)
@@ -116,6 +159,31 @@ int unlinkat(int dir, const char *path, int flags)
     if (flags & AT_REMOVEDIR)
         usleep((useconds_t)slow * 1000);
     return fails("unlinkat") ? -1 : REAL(unlinkat)(dir, path, flags);
+}
+
+int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *a,
+                char *const argv[], char *const env[])
+{
+    return fails("posix_spawn") ? errno : REAL(posix_spawn)(pid, path, actions, a, argv, env);
+}
+
+/* Of these, libraries make some of their own and cannot live without: only by name. */
+static bool is_named(const char *name)
+{
+    const char *only = getenv("CISTERN_FAIL_NAME");
+    return only && strcmp(only, name) == 0;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*run)(void *), void *arg)
+{
+    return is_named("pthread_create") && fails("pthread_create") ? EAGAIN : REAL(pthread_create)(thread, a, run, arg);
+}
+
+/* What is mapped of a file is a file's business; memory is what the allocator asks for. */
+void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t offset)
+{
+    bool counts = fd >= 0 || is_named("mmap");
+    return counts && fails("mmap") ? MAP_FAILED : REAL(mmap)(at, len, protection, flags, fd, offset);
 }
 
 DIR *fdopendir(int fd)

@@ -7,6 +7,7 @@ import filecmp
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,26 @@ def test_hydrate_from_a_server_survives_the_failure_of_any_one_call(server, tmp_
         assert not (tmp_path / f".target-{n}.cistern").exists()
 
     fail_each(tmp_path, command_for, check, number, 16)
+
+
+@pytest.mark.parametrize("verb", ["hydrate", "export"])
+@pytest.mark.parametrize("name, number, words", [("pthread_create", errno.EAGAIN, "cannot start thread"),
+                                                 ("mmap", errno.ENOMEM, "cannot (have|map)")])
+def test_a_thread_or_a_mapping_that_is_not_to_be_had_is_a_sentence(bucket, tmp_path, verb, name, number, words):
+    for n in range(1, 20):
+        out, source = tmp_path / f"out-{n}", bucket if verb == "export" else f"file://{bucket}/"
+        state = ["--state", tmp_path / f"state-{n}"] if verb == "export" else []
+        command = [BUILD / "bin/cistern", verb, *state, source, f"file://{out}/" if verb == "export" else out]
+        hurt = run(command, CISTERN_FAIL_NAME=name, CISTERN_FAIL_AT=n, CISTERN_FAIL_ERRNO=int(number))
+        if hurt.returncode == 0:
+            assert_whole(bucket, out)
+            assert n > 1, "the harness does not see the calls"
+            return
+        assert 0 < hurt.returncode <= 10 and re.search(words, hurt.stderr), f"{n}: exit {hurt.returncode}: {hurt.stderr}"
+        healed = run(command)
+        assert healed.returncode == 0, healed.stderr
+        assert_whole(bucket, out)
+    raise AssertionError("there is no end of them")
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])

@@ -70,7 +70,12 @@ class Keeper:
             self.process = subprocess.Popen(
                 [KEEPER, "--socket", self.socket, "--mount-program", self.program], env=self.env, stderr=log
             )
-        wait_for("the keeper's socket", lambda: os.path.exists(self.socket) and os.stat(self.socket).st_ino != before)
+
+        def is_there():
+            assert self.process.poll() is None, "the keeper ended"
+            return os.path.exists(self.socket) and os.stat(self.socket).st_ino != before
+
+        wait_for("the keeper's socket", is_there)
 
     def ask(self, *words, check=True):
         done = subprocess.run(
