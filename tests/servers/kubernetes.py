@@ -236,10 +236,17 @@ class Kubernetes:
 
     def request(self, method, path, body=None, content_type="application/json", token=None):
         status, data = self.raw(method, path, body, content_type, token)
-        answer = json.loads(data) if data else {}
         if status >= 300:
-            raise ApiError(status, answer)
-        return answer
+            raise ApiError(status, self.words(data))
+        return json.loads(data) if data else {}
+
+    @staticmethod
+    def words(data):
+        """A kind that is not served yet is refused in plain text."""
+        try:
+            return json.loads(data)
+        except json.JSONDecodeError:
+            return {"message": data.decode(errors="replace").strip()}
 
     def get(self, path):
         return self.request("GET", path)
