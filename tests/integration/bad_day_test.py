@@ -370,6 +370,9 @@ def test_sigterm_ends_it_and_the_same_command_goes_on(server, tmp_path):
     "hydrate/test_resume.py::test_killed_at_fifty_moments_it_ends_with_the_same_tree",  # SIGKILL
     "power_loss_test.py::test_hydration_goes_on_from_what_was_durable",  # power loss
     "hydrate/test_addresses.py::test_one_of_three_that_is_dead_is_set_aside",  # DNS that returns many addresses
+    "test_store_faults.py::test_a_redirect_to_another_host_of_the_provider_is_followed_with_a_signature_for_it",
+    "test_store_faults.py::test_a_redirect_to_anybody_else_is_told_and_not_followed",
+    "odd_server_test.py::test_what_it_does_not_is_a_sentence_and_nothing_wrong",  # what HTTP does not allow
     "hydrate/test_order.py::test_a_store_that_asks_for_less_above_a_rate_gets_less",  # 503 above a rate
 ])
 def test_the_rows_that_live_elsewhere_are_there(where):
