@@ -233,7 +233,8 @@ void tally_end(struct api_source *s, const struct tally_probe *p, int64_t now_ns
     struct err err;
     auto_spec spec = NULL;
     struct api_source_status *t = &s->status;
-    bool is_judged = t->phase != API_SOURCE_NONE && t->observed_generation == s->meta.generation;
+    bool is_changed = t->observed_generation != s->meta.generation;
+    bool is_judged = t->phase != API_SOURCE_NONE && !is_changed;
     t->observed_generation = s->meta.generation;
     if (api_source_spec(s, &spec, &err) < 0) {
         char line[ERR_LINE_MAX];
@@ -248,7 +249,7 @@ void tally_end(struct api_source *s, const struct tally_probe *p, int64_t now_ns
     bool was_suspended = t->phase == API_SOURCE_SUSPENDED;
     if (p->state == TALLY_PROBE_DUE && is_judged && was_suspended == s->suspend)
         return;
-    if (p->state != TALLY_PROBED || !t->identity_method)
+    if (p->state != TALLY_PROBED || !t->identity_method || is_changed)
         identify(t, spec, s->meta.namespace);
     if (p->state == TALLY_PROBED)
         add_probe(t, p);

@@ -211,6 +211,27 @@ static void a_refusal_is_one_error_however_often_it_is_heard(void **state)
     assert_string_equal(s->status.error_id, "CIS1403"); /* the last one, still */
 }
 
+static void who_it_is_follows_the_spec_though_the_store_refuses_both(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_api_source before = source_of("{\"uri\":\"s3://acme/llama/\",\"serviceAccountName\":\"trainer\"}");
+    auto_api_source after = source_of("{\"uri\":\"s3://acme/llama/\",\"secretRef\":{\"name\":\"keys\"}}");
+    struct tally_probe p = {.state = TALLY_PROBED, .err = &err, .time_ns = 100 * SECOND};
+    err_set(&err, ERR_DENIED, "no right");
+    tally_begin(before);
+    tally_end(before, &p, NOW);
+    assert_string_equal(before->status.identity_principal, "ns/train/sa/trainer");
+    struct api_source_status was = after->status; /* the same object, changed by its user */
+    after->status = before->status;
+    before->status = was;
+    after->meta.generation = 4;
+    tally_begin(after);
+    tally_end(after, &p, NOW);
+    assert_string_equal(after->status.identity_method, "secret");
+    assert_string_equal(after->status.identity_principal, "ns/train/secret/keys");
+}
+
 static void an_answer_does_not_hide_a_volume_that_fails(void **state)
 {
     (void)state;
@@ -268,6 +289,7 @@ int main(void)
         cmocka_unit_test(a_spec_that_is_not_served_is_invalid_and_says_why),
         cmocka_unit_test(a_source_that_answers_is_ready_before_any_volume_of_it),
         cmocka_unit_test(a_refusal_is_one_error_however_often_it_is_heard),
+        cmocka_unit_test(who_it_is_follows_the_spec_though_the_store_refuses_both),
         cmocka_unit_test(an_answer_does_not_hide_a_volume_that_fails),
         cmocka_unit_test(what_was_found_stands_until_the_next_leader_has_asked_itself),
         cmocka_unit_test(the_size_to_ask_for_has_room_and_no_overflow),
