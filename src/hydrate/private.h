@@ -206,9 +206,12 @@ struct hydrate {
     int sync_fd; /* owned: of the data's file system, opened before the first write */
     struct {
         uint64_t last_received, last_objects, last_ns;
-        double before; /* of the round before */
-        unsigned hold; /* ticks in which nothing is tried */
-        unsigned tried_from;
+        bool has_rested;       /* the first climb is over */
+        double before, during; /* what was done without and with the step that is being tried */
+        unsigned hold;         /* ticks in which nothing is tried */
+        unsigned tried_from;   /* 0: nothing is tried */
+        unsigned trial_ticks;
+        bool tries_less;
         unsigned threshold; /* from here on it grows slowly: the store asked for less; 0: it never did */
         unsigned epoch;     /* ticks of it */
         uint64_t quickest_ns;

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many requests at once: as many as still make it faster. While an answer takes hardly longer than the quickest
  * first byte that was seen, requests wait for the way and for nothing of ours: then the window doubles at each tick.
- * After that a doubling is tried now and then, and taken back if it brought nothing. When the store asks for less, it
- * halves, and grows by a sixteenth a tick from there. While a quarter of what is under way waits for the disk, it goes
- * back to where it began: more connections would bring nothing sooner, and each costs the kernel more than the last. */
+ * After that it doubles as long as each step pays, and then twice as many and half as many are tried in turns: the
+ * larger must bring a tenth more, the smaller only nothing less, since each request under way costs memory, cache and
+ * libcurl's walk over its connections. When the store asks for less, it halves, and grows by a sixteenth a step from
+ * there. While a quarter of what is under way waits for the disk, it goes back to where it began: more connections
+ * would bring nothing sooner, and each costs the kernel more than the last. */
 #include "private.h"
 
 enum {
-    HOLD_TICKS = 20,  /* 2 s between trials once the first climb is over */
+    HOLD_TICKS = 15,  /* 1.5 s between trials once the first climb is over */
+    TRIAL_TICKS = 5,  /* 0.5 s of rest are compared with 0.5 s of the trial: one tick says little */
     EPOCH_TICKS = 50, /* 5 s: so long is a quick first byte remembered, and as long again */
     QUEUED = 2,       /* times the quickest first byte: then requests wait for each other */
 };
@@ -55,27 +58,75 @@ static unsigned grown(const struct hydrate *h, unsigned window)
     return warned ? window + (window + 15) / 16 : window * 2;
 }
 
+static void measure_anew(struct hydrate *h)
+{
+    h->tune.tried_from = h->tune.trial_ticks = 0;
+    h->tune.before = h->tune.during = 0;
+}
+
 /* Back, or no further: nothing is tried for a while. */
 static unsigned rest_at(struct hydrate *h, unsigned window)
 {
-    h->tune.tried_from = 0;
+    measure_anew(h);
+    h->tune.has_rested = true;
     h->tune.hold = HOLD_TICKS;
     return window;
 }
 
-static unsigned try_more(struct hydrate *h, unsigned window, double round, bool may_grow)
+static unsigned climb(struct hydrate *h, unsigned window, double round, bool may_grow)
 {
+    if (h->tune.tried_from && round < h->tune.before * 1.05)
+        return rest_at(h, h->tune.tried_from); /* the last step did not pay */
+    if (!may_grow)
+        return window;
+    h->tune.tried_from = window;
+    h->tune.before = round;
+    return grown(h, window);
+}
+
+static unsigned begin_trial(struct hydrate *h, unsigned window, bool may_grow)
+{
+    bool may_shrink = window / 2 >= WINDOW_START;
+    if (!may_grow && !may_shrink)
+        return rest_at(h, window);
+    h->tune.tried_from = window;
+    h->tune.trial_ticks = 0;
+    return may_shrink && (h->tune.tries_less || !may_grow) ? window / 2 : grown(h, window);
+}
+
+static unsigned end_trial(struct hydrate *h, unsigned window)
+{
+    unsigned from = h->tune.tried_from;
+    double enough = window > from ? 1 + 0.1 * ((double)window / from - 1) : 0.97;
+    bool pays = h->tune.during >= h->tune.before * enough;
+    h->tune.tries_less = (window < from) == pays; /* the same again, or the other way */
+    window = rest_at(h, pays ? window : from);
+    h->tune.hold = pays ? 0 : HOLD_TICKS;
+    return window;
+}
+
+static unsigned look_around(struct hydrate *h, unsigned window, double round, unsigned active, bool may_grow)
+{
+    bool is_full = active + 1 >= window;
     if (h->tune.hold > 0) {
         h->tune.hold--;
-        h->tune.before = round;
-    } else if (h->tune.tried_from && round < h->tune.before * 1.05) {
-        window = rest_at(h, h->tune.tried_from); /* the last step did not pay */
-    } else if (may_grow) {
-        h->tune.tried_from = window;
-        h->tune.before = round;
-        window = grown(h, window);
+        return window;
     }
-    return window;
+    if (!is_full) { /* it is not what limits us */
+        window = h->tune.tried_from ? h->tune.tried_from : window;
+        measure_anew(h);
+        return window;
+    }
+    if (h->tune.tried_from > window && active > window)
+        return window; /* a smaller one has no effect before what had begun has ended */
+    unsigned tick = h->tune.trial_ticks++;
+    if (!h->tune.tried_from) {
+        h->tune.before += round;
+        return tick + 1 < TRIAL_TICKS ? window : begin_trial(h, window, may_grow);
+    }
+    if (tick > 0) /* what ended in the first had begun before */
+        h->tune.during += round;
+    return tick < TRIAL_TICKS ? window : end_trial(h, window);
 }
 
 void window_tick(struct hydrate *h)
@@ -96,10 +147,12 @@ void window_tick(struct hydrate *h)
         window = rest_at(h, window > WINDOW_START ? (unsigned)max_u64(window - window / 4, WINDOW_START) : window);
     } else if (may_grow && waits && (!h->tune.threshold || h->tune.hold == 0)) {
         window = grown(h, window);
-        h->tune.tried_from = 0;
+        measure_anew(h);
         h->tune.hold = 0;
+    } else if (!h->tune.has_rested) {
+        window = climb(h, window, round, may_grow);
     } else {
-        window = try_more(h, window, round, may_grow);
+        window = look_around(h, window, round, active, may_grow);
     }
     atomic_store(&h->window, (unsigned)min_u64(window, most));
     if (is_full)

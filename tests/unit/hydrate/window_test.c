@@ -84,6 +84,68 @@ static void a_step_that_pays_stays(void **state)
     assert_true(full_tick(200) >= 2 * WINDOW_START);
 }
 
+/* At rest at `window`, where each request under way ends `per_slot` times a tick up to `most`: where it is after so
+ * many ticks. */
+static unsigned rest(unsigned window, double per_slot, unsigned most, unsigned ticks)
+{
+    unsigned now = window;
+    run->tune.has_rested = true;
+    run->o.concurrency_max = 512;
+    atomic_store(&run->window, window);
+    for (unsigned i = 0; i < ticks; i++)
+        now = full_tick((unsigned)min_u64((uint64_t)(now * per_slot), most));
+    return now;
+}
+
+static void at_rest_it_falls_to_what_brings_no_less(void **state)
+{
+    (void)state;
+    unsigned end = rest(512, 10, 1000, 600);
+    assert_true(end >= 64 && end <= 256); /* a hundred are enough */
+}
+
+static void at_rest_it_rises_while_that_pays(void **state)
+{
+    (void)state;
+    assert_true(rest(32, 10, 100000, 600) >= 256);
+}
+
+static void less_is_not_judged_by_what_had_begun_before(void **state)
+{
+    (void)state;
+    unsigned now;
+    run->tune.has_rested = true;
+    run->o.concurrency_max = 64;
+    atomic_store(&run->window, 64);
+    do
+        now = full_tick(1000);
+    while (now == 64);
+    assert_int_equal(now, 32);
+    for (int i = 0; i < 50; i++) { /* long parts go on */
+        run->active = 64;
+        atomic_fetch_add(&run->requests, 1000);
+        window_tick(run);
+        assert_int_equal(atomic_load(&run->window), 32);
+    }
+    for (int i = 0; i < 10 && now == 32; i++) /* half of it shows its effect */
+        now = full_tick(500);
+    assert_int_equal(now, 64);
+}
+
+static void a_trial_ends_when_the_window_is_no_longer_full(void **state)
+{
+    (void)state;
+    unsigned now;
+    run->tune.has_rested = true;
+    atomic_store(&run->window, 64);
+    do
+        now = full_tick(100);
+    while (now == 64);
+    run->active = 1;
+    window_tick(run);
+    assert_int_equal(atomic_load(&run->window), 64);
+}
+
 static void a_window_that_is_not_full_stays_as_it_is(void **state)
 {
     (void)state;
@@ -119,6 +181,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_step_that_brings_nothing_is_taken_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_step_that_pays_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(a_window_that_is_not_full_stays_as_it_is, setup, teardown),
+        cmocka_unit_test_setup_teardown(at_rest_it_falls_to_what_brings_no_less, setup, teardown),
+        cmocka_unit_test_setup_teardown(at_rest_it_rises_while_that_pays, setup, teardown),
+        cmocka_unit_test_setup_teardown(less_is_not_judged_by_what_had_begun_before, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_trial_ends_when_the_window_is_no_longer_full, setup, teardown),
         cmocka_unit_test_setup_teardown(parts_that_wait_for_the_disk_bring_it_back_to_where_it_began, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
