@@ -9,8 +9,8 @@ set -eu
 deps=${CISTERN_DEPS:-/opt/cistern-deps}
 fuse_needs=3.17
 packages="build-essential ca-certificates ccache cmake ninja-build pkg-config git
-    libcap-dev libcmocka-dev libcurl4-openssl-dev libexpat1-dev libgrpc-dev libisal-dev libjansson-dev
-    libmicrohttpd-dev libprotobuf-c-dev libprotobuf-dev libssl-dev liburing-dev libyaml-dev protobuf-c-compiler
+    libcap-dev libcmocka-dev libcurl4-openssl-dev libgrpc-dev libisal-dev libjansson-dev
+    libmicrohttpd-dev libprotobuf-c-dev libprotobuf-dev libssl-dev liburing-dev libxml2-dev libyaml-dev protobuf-c-compiler
     protobuf-compiler xfslibs-dev xfsprogs"
 
 [ "$(id -u)" = 0 ] || { echo "build-deps: must run as root" >&2; exit 1; }

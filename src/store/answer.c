@@ -163,9 +163,7 @@ int answer_role(int status, struct str body, struct identity **ret, struct err *
     struct page page;
     page_init(&page);
     auto_xml x = xml_new(&page);
-    int r = xml_feed(x, body.ptr, body.len, err);
-    if (r == 0)
-        r = xml_end(x, err);
+    int r = xml_read(x, body, err);
     const struct xml_answer *a = xml_answer(x);
     if (status != 200) /* what is no XML then is a proxy's: its status says enough */
         r = refused(status, r == 0 ? a->code : STR_NULL, r == 0 ? a->message : STR_NULL, err);

@@ -218,10 +218,7 @@ int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err)
     struct s3_job *j = s3_of(c);
     if (!j->xml)
         j->xml = xml_new(&j->page);
-    xml_reset(j->xml);
-    int r = xml_feed(j->xml, c->got.ptr, c->got.len, err);
-    if (r == 0)
-        r = xml_end(j->xml, err);
+    int r = xml_read(j->xml, sbuf_str(&c->got), err);
     if (r < 0)
         return s3_garbled(err);
     *ret = xml_answer(j->xml);

@@ -246,23 +246,6 @@ static int build_list(struct call *c, struct err *err)
     return 0;
 }
 
-/* Parsed as it arrives: the last bytes of a page find the rest of it done. */
-static int head_list(struct call *c, struct err *err)
-{
-    struct s3_job *j = s3_of(c);
-    (void)err;
-    if (!j->xml)
-        j->xml = xml_new(&j->page);
-    xml_reset(j->xml);
-    return 0;
-}
-
-static int body_list(struct call *c, const char *bytes, size_t len)
-{
-    int r = xml_feed(s3_of(c)->xml, bytes, len, &c->err);
-    return r < 0 ? s3_garbled(&c->err) : 0;
-}
-
 /* With a delimiter, folders come after the objects of their page: one order for both is what a page promises. */
 static int by_key(const void *a, const void *b)
 {
@@ -277,8 +260,8 @@ static void answered_list(struct call *c, int status)
         s3_refused(c, status);
         return;
     }
-    int r = xml_end(j->xml, &c->err);
-    const struct xml_answer *a = xml_answer(j->xml);
+    const struct xml_answer *a = NULL;
+    int r = s3_parse(c, &a, &c->err);
     if (r == 0 && !str_eq(a->root, STR("ListBucketResult")))
         r = err_set(&c->err, ERR_CORRUPT, "a list was asked for and a '%.*s' came", STR_FMT(a->root));
     if (r == 0 && a->is_truncated && a->next_token.len == 0)
@@ -296,4 +279,4 @@ static void answered_list(struct call *c, int status)
     call_end(c, 0);
 }
 
-const struct call_steps s3_list_steps = {build_list, head_list, body_list, answered_list};
+const struct call_steps s3_list_steps = {build_list, NULL, NULL, answered_list};

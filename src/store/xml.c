@@ -2,9 +2,9 @@
 #include "xml.h"
 #include "sigv4.h"
 #include "util/clock.h"
-#include "xml_plain.h"
-#include <expat.h>
+#include <libxml/parser.h>
 #include <limits.h>
+#include <pthread.h>
 
 enum { DEPTH_MAX = 16, TEXT_MAX = 64 << 10 };
 
@@ -70,8 +70,12 @@ static const struct {
     {"Expiration", FIELD_EXPIRATION},
 };
 
+enum item { ITEM_OBJECT, ITEM_FOLDER, ITEM_UPLOAD, ITEMS };
+
 struct xml {
-    XML_Parser parser; /* owned */
+    xmlParserCtxt *parser; /* owned */
+    /* The parser keeps each name once, so that equal names have one address: those of `fields`, and of items. */
+    const xmlChar *names[FIELDS], *items[ITEMS];
     struct page *page; /* borrowed */
     struct xml_answer answer;
     unsigned depth;
@@ -84,41 +88,23 @@ struct xml {
     struct object object;
     bool is_sized; /* the item told its size */
     bool url_encoded;
-    uint64_t parsed;   /* bytes that the parser was given */
-    uint64_t skipped;  /* bytes that it was not: plain items (xml_plain.h) */
-    uint64_t item_end; /* of `parsed`, behind the item that it saw last */
-    bool at_item_end;  /* the last bytes that it was given are the end of an item, or look like it */
-    struct err err;    /* set inside a callback; the first stays */
+    struct err err; /* set inside a callback; the first stays */
 };
-
-static const struct str item_end_tag = {"</Contents>", sizeof "</Contents>" - 1};
 
 static void stop(struct xml *x)
 {
-    XML_StopParser(x->parser, XML_FALSE);
+    xmlStopParser(x->parser);
 }
 
-static bool is_object(const char *name)
+static bool is_item(const struct xml *x, const xmlChar *name)
 {
-    return strcmp(name, "Contents") == 0;
+    return name == x->items[ITEM_OBJECT] || name == x->items[ITEM_FOLDER] || name == x->items[ITEM_UPLOAD];
 }
 
-static bool is_item(const char *name)
-{
-    return is_object(name) || strcmp(name, "CommonPrefixes") == 0 || strcmp(name, "Upload") == 0;
-}
-
-/* The namespace's prefix, if a server writes one, says nothing. */
-static const char *local_name(const char *name)
-{
-    const char *colon = strrchr(name, ':');
-    return colon ? colon + 1 : name;
-}
-
-static enum field field_of(const char *name)
+static enum field field_of(const struct xml *x, const xmlChar *name)
 {
     for (size_t i = 0; i < countof(fields); i++)
-        if (name[0] == fields[i].name[0] && strcmp(name, fields[i].name) == 0)
+        if (name == x->names[i])
             return fields[i].field;
     return FIELD_NONE;
 }
@@ -129,20 +115,13 @@ static bool is_of_item(enum field f)
            f == FIELD_UPLOAD_ID;
 }
 
-static void item_begin(struct xml *x)
-{
-    x->object = (struct object){0};
-    x->is_sized = false;
-    sbuf_clear(&x->kept[FIELD_ETAG]);
-    sbuf_clear(&x->kept[FIELD_UPLOAD_ID]);
-    sbuf_clear(&x->key);
-}
-
-static void on_start(void *ctx, const char *full_name, const char **attributes)
+/* The namespace and its prefix, if a server writes one, say nothing. */
+static void on_start(void *ctx, const xmlChar *name, const xmlChar *prefix, const xmlChar *uri, int namespace_count,
+                     const xmlChar **namespaces, int attribute_count, int defaulted_count, const xmlChar **attributes)
 {
     struct xml *x = ctx;
-    const char *name = local_name(full_name);
-    (void)attributes;
+    (void)prefix, (void)uri, (void)namespace_count, (void)namespaces;
+    (void)attribute_count, (void)defaulted_count, (void)attributes;
     if (++x->depth > DEPTH_MAX) {
         err_set(&x->err, ERR_CORRUPT, "the answer's elements are more than %d deep", DEPTH_MAX);
         stop(x);
@@ -151,40 +130,44 @@ static void on_start(void *ctx, const char *full_name, const char **attributes)
     sbuf_clear(&x->text);
     x->field = FIELD_NONE;
     if (x->depth == 1) {
-        sbuf_adds(&x->root, name);
-    } else if (x->depth == 2 && is_item(name)) {
+        sbuf_adds(&x->root, (const char *)name);
+    } else if (x->depth == 2 && is_item(x, name)) {
         x->in_item = true;
-        item_begin(x);
+        x->object = (struct object){0};
+        x->is_sized = false;
+        sbuf_clear(&x->kept[FIELD_ETAG]);
+        sbuf_clear(&x->kept[FIELD_UPLOAD_ID]);
+        sbuf_clear(&x->key);
     } else if (!x->in_item) { /* STS wraps its words twice */
-        x->field = field_of(name);
-    } else if (x->depth == 3 && is_of_item(field_of(name))) {
-        x->field = field_of(name);
+        x->field = field_of(x, name);
+    } else if (x->depth == 3 && is_of_item(field_of(x, name))) {
+        x->field = field_of(x, name);
     }
 }
 
-static void on_text(void *ctx, const char *bytes, int len)
+static void on_text(void *ctx, const xmlChar *bytes, int len)
 {
     struct xml *x = ctx;
     if (x->field == FIELD_NONE)
         return;
-    sbuf_add(&x->text, (struct str){bytes, (size_t)len});
+    sbuf_add(&x->text, (struct str){(const char *)bytes, (size_t)len});
     if (x->text.overflow) {
         err_set(&x->err, ERR_CORRUPT, "a text in the answer is longer than %d bytes", TEXT_MAX);
         stop(x);
     }
 }
 
-static void on_doctype(void *ctx, const char *name, const char *system, const char *public, int internal)
+static void on_doctype(void *ctx, const xmlChar *name, const xmlChar *external, const xmlChar *system)
 {
     struct xml *x = ctx;
-    (void)name, (void)system, (void)public, (void)internal;
+    (void)name, (void)external, (void)system;
     err_set(&x->err, ERR_CORRUPT, "the answer declares a document type, which no store does");
     stop(x);
 }
 
-static int keep_item_field(struct xml *x, enum field field, struct str text, struct err *err)
+static int keep_item_field(struct xml *x, struct str text, struct err *err)
 {
-    switch (field) {
+    switch (x->field) {
     case FIELD_KEY:
     case FIELD_PREFIX:
         sbuf_clear(&x->key);
@@ -196,8 +179,8 @@ static int keep_item_field(struct xml *x, enum field field, struct str text, str
     case FIELD_MTIME:
         return time_parse(text, &x->object.mtime_ns, err);
     default:
-        sbuf_clear(&x->kept[field]);
-        sbuf_add(&x->kept[field], text);
+        sbuf_clear(&x->kept[x->field]);
+        sbuf_add(&x->kept[x->field], text);
         return 0;
     }
 }
@@ -205,7 +188,7 @@ static int keep_item_field(struct xml *x, enum field field, struct str text, str
 static int keep_field(struct xml *x, struct str text, struct err *err)
 {
     if (x->in_item)
-        return keep_item_field(x, x->field, text, err);
+        return keep_item_field(x, text, err);
     if (x->field == FIELD_ENCODING)
         x->url_encoded = str_eq_nocase(text, STR("url"));
     sbuf_clear(&x->kept[x->field]);
@@ -227,45 +210,58 @@ static int end_item(struct xml *x, bool is_object, struct err *err)
     return 0;
 }
 
-static void on_end(void *ctx, const char *full_name)
+static void on_end(void *ctx, const xmlChar *name, const xmlChar *prefix, const xmlChar *uri)
 {
     struct xml *x = ctx;
     int r = 0;
+    (void)prefix, (void)uri;
     if (x->err.code)
         return;
     if (x->field != FIELD_NONE)
         r = keep_field(x, sbuf_str(&x->text), &x->err);
-    else if (x->depth == 2 && x->in_item && is_item(local_name(full_name)))
-        r = end_item(x, is_object(local_name(full_name)), &x->err);
-    if (x->depth == 2) {
+    else if (x->depth == 2 && x->in_item && is_item(x, name))
+        r = end_item(x, name == x->items[ITEM_OBJECT], &x->err);
+    if (x->depth == 2)
         x->in_item = false;
-        x->item_end = (uint64_t)(XML_GetCurrentByteIndex(x->parser) + XML_GetCurrentByteCount(x->parser));
-    }
     x->field = FIELD_NONE;
     x->depth--;
     if (r < 0)
         stop(x);
 }
 
-static void set_handlers(struct xml *x)
+static void intern_names(struct xml *x)
 {
-    XML_SetUserData(x->parser, x);
-    XML_SetElementHandler(x->parser, on_start, on_end);
-    XML_SetCharacterDataHandler(x->parser, on_text);
-    XML_SetStartDoctypeDeclHandler(x->parser, on_doctype);
+    static const char *const items[ITEMS] = {
+        [ITEM_OBJECT] = "Contents", [ITEM_FOLDER] = "CommonPrefixes", [ITEM_UPLOAD] = "Upload"};
+    for (size_t i = 0; i < countof(fields); i++)
+        x->names[i] = xmlDictLookup(x->parser->dict, (const xmlChar *)fields[i].name, -1);
+    for (size_t i = 0; i < ITEMS; i++)
+        x->items[i] = xmlDictLookup(x->parser->dict, (const xmlChar *)items[i], -1);
 }
 
 struct xml *xml_new(struct page *page)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, xmlInitParser);
     struct xml *x = xcalloc(1, sizeof *x);
     x->page = page;
-    x->parser = XML_ParserCreate(NULL);
+    x->parser = xmlNewParserCtxt();
+    if (!x->parser)
+        abort(); /* as xcalloc does: a small allocation failed */
+    /* No handler makes a tree, looks for an entity, or opens anything. */
+    *x->parser->sax = (xmlSAXHandler){.initialized = XML_SAX2_MAGIC,
+                                      .startElementNs = on_start,
+                                      .endElementNs = on_end,
+                                      .characters = on_text,
+                                      .ignorableWhitespace = on_text,
+                                      .internalSubset = on_doctype};
+    x->parser->userData = x;
+    intern_names(x);
     sbuf_init(&x->root, TEXT_MAX);
     sbuf_init(&x->text, TEXT_MAX);
     sbuf_init(&x->key, TEXT_MAX);
     for (size_t i = 0; i < FIELDS; i++)
         sbuf_init(&x->kept[i], TEXT_MAX);
-    set_handlers(x);
     return x;
 }
 
@@ -273,7 +269,7 @@ void xml_free(struct xml *x)
 {
     if (!x)
         return;
-    XML_ParserFree(x->parser);
+    xmlFreeParserCtxt(x->parser);
     sbuf_done(&x->root);
     sbuf_done(&x->text);
     sbuf_done(&x->key);
@@ -282,14 +278,11 @@ void xml_free(struct xml *x)
     free(x);
 }
 
-void xml_reset(struct xml *x)
+static void forget(struct xml *x)
 {
-    XML_ParserReset(x->parser, NULL);
-    set_handlers(x);
     x->depth = 0;
-    x->in_item = x->url_encoded = x->at_item_end = false;
+    x->in_item = x->url_encoded = false;
     x->field = FIELD_NONE;
-    x->parsed = x->skipped = x->item_end = 0;
     x->err.code = 0;
     sbuf_clear(&x->root);
     for (size_t i = 0; i < FIELDS; i++)
@@ -297,82 +290,21 @@ void xml_reset(struct xml *x)
     page_clear(x->page);
 }
 
-static int parse(struct xml *x, struct str s, bool last, struct err *err)
+static int parse(struct xml *x, struct str document, struct err *err)
 {
-    enum XML_Status ok = XML_Parse(x->parser, s.ptr, (int)s.len, last);
-    x->parsed += s.len;
+    /* Stores write UTF-8, whatever else they say. */
+    const int options = XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_IGNORE_ENC;
+    if (document.len == 0 || document.len > INT_MAX)
+        return err_set(err, ERR_CORRUPT, "the answer is not XML: it has %zu bytes", document.len);
+    xmlCtxtReadMemory(x->parser, document.ptr, (int)document.len, NULL, NULL, options);
     if (x->err.code)
         return err_copy(err, &x->err);
-    if (ok == XML_STATUS_OK)
+    if (x->parser->wellFormed)
         return 0;
-    return err_set(err, ERR_CORRUPT, "the answer is not XML: %s at byte %lld",
-                   XML_ErrorString(XML_GetErrorCode(x->parser)),
-                   (long long)XML_GetCurrentByteIndex(x->parser) + (long long)x->skipped);
-}
-
-static int keep_plain_field(struct xml *x, enum field field, struct str text, struct err *err)
-{
-    if (!text.ptr)
-        return 0;
-    if (str_find(text, '&') < 0)
-        return keep_item_field(x, field, text, err);
-    sbuf_clear(&x->text);
-    plain_text(text, &x->text);
-    return keep_item_field(x, field, sbuf_str(&x->text), err);
-}
-
-static int keep_plain(struct xml *x, const struct plain_item *item, struct err *err)
-{
-    item_begin(x);
-    int r = keep_plain_field(x, FIELD_KEY, item->key, err);
-    if (r == 0)
-        r = keep_plain_field(x, FIELD_SIZE, item->size, err);
-    if (r == 0)
-        r = keep_plain_field(x, FIELD_MTIME, item->mtime, err);
-    if (r == 0)
-        r = keep_plain_field(x, FIELD_ETAG, item->etag, err);
-    return r == 0 ? end_item(x, true, err) : r;
-}
-
-/* The parser stands behind an item of the list: it never hears of those that follow as long as they are plain. */
-static int skip_plain(struct xml *x, struct str *rest, struct err *err)
-{
-    struct plain_item item;
-    for (size_t n; (n = plain_item_read(*rest, &item)) > 0; *rest = str_from(*rest, n)) {
-        int r = keep_plain(x, &item, err);
-        if (r < 0)
-            return r;
-        x->skipped += n;
-    }
-    return 0;
-}
-
-/* What the parser gets: to the end of the next item, if one ends in `s`. */
-static struct str next_bite(struct str s, bool *ret_ends_item)
-{
-    struct str bite = str_sub(s, 0, INT_MAX);
-    const char *end = memmem(bite.ptr, bite.len, item_end_tag.ptr, item_end_tag.len);
-    *ret_ends_item = end != NULL;
-    return end ? str_sub(bite, 0, (size_t)(end - bite.ptr) + item_end_tag.len) : bite;
-}
-
-int xml_feed(struct xml *x, const char *bytes, size_t len, struct err *err)
-{
-    struct str rest = {bytes, len};
-    while (rest.len > 0) {
-        /* Where the tag was no comment's text nor the like, an item has ended with it. */
-        if (x->at_item_end && x->item_end == x->parsed) {
-            int r = skip_plain(x, &rest, err);
-            if (r < 0 || rest.len == 0)
-                return r;
-        }
-        struct str bite = next_bite(rest, &x->at_item_end);
-        int r = parse(x, bite, false, err);
-        if (r < 0)
-            return r;
-        rest = str_from(rest, bite.len);
-    }
-    return 0;
+    const xmlError *e = xmlCtxtGetLastError(x->parser);
+    struct str why = e && e->message ? str_trim(str_of(e->message)) : STR("it is not well-formed");
+    return err_set(err, ERR_CORRUPT, "the answer is not XML: %.*s at byte %ld", STR_FMT(str_sub(why, 0, 200)),
+                   xmlByteConsumed(x->parser));
 }
 
 static void fill_checksum(struct xml *x)
@@ -410,9 +342,10 @@ static int decode_keys(struct xml *x, struct err *err)
     return 0;
 }
 
-int xml_end(struct xml *x, struct err *err)
+int xml_read(struct xml *x, struct str document, struct err *err)
 {
-    int r = parse(x, STR(""), true, err);
+    forget(x);
+    int r = parse(x, document, err);
     if (r < 0)
         return r;
     page_end(x->page);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xml.h - S3's answers, parsed as their bytes arrive: lists of objects and uploads, Error, multipart results.
+/* xml.h - S3's answers, parsed when they are whole: lists of objects and uploads, Error, multipart results.
  * home: whoever feeds it. Pure. A document type, an entity, a depth over 16 or a text over 64 KiB is ERR_CORRUPT. */
 #pragma once
 
@@ -37,7 +37,6 @@ void xml_free(struct xml *x);
 DEFINE_AUTO(xml, struct xml, xml_free)
 #define auto_xml auto_with(auto_clean_xml) struct xml *
 
-void xml_reset(struct xml *x); /* for the next document; keeps the memory */
-must_check int xml_feed(struct xml *x, const char *bytes, size_t len, struct err *err);
-must_check int xml_end(struct xml *x, struct err *err); /* the document must be whole */
+/* Reads one whole document, and forgets the one before. */
+must_check int xml_read(struct xml *x, struct str document, struct err *err);
 const struct xml_answer *xml_answer(const struct xml *x);

@@ -14,7 +14,7 @@ COMPLEXITY = 15  # a switch counts once, however many cases it has
 OWNERS = {
     "jansson.h": ["util"], "openssl/": ["util"], "isa-l": ["util"],
     "curl/": ["io"], "liburing": ["io"],
-    "expat.h": ["store"],
+    "libxml/": ["store"],
     "grpc/": ["rpc"], "protobuf-c/": ["rpc", "csi"],
     "microhttpd.h": ["http"],
     "fuse": ["fuse"],

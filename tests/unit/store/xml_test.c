@@ -12,15 +12,11 @@ struct parsed {
     struct err err;
 };
 
-static int parse_in_pieces(struct parsed *p, struct str text, size_t piece)
+static int parse(struct parsed *p, struct str text)
 {
     page_init(&p->page);
     p->xml = xml_new(&p->page);
-    int r = 0;
-    for (size_t at = 0; at < text.len && r == 0; at += piece)
-        r = xml_feed(p->xml, text.ptr + at, min_u64(piece, text.len - at), &p->err);
-    if (r == 0)
-        r = xml_end(p->xml, &p->err);
+    int r = xml_read(p->xml, text, &p->err);
     p->answer = xml_answer(p->xml);
     return r;
 }
@@ -37,7 +33,7 @@ static void assert_str(struct str s, const char *want)
         fail_msg("'%.*s' is not '%s'", STR_FMT(s), want);
 }
 
-static void a_list_is_read_whatever_the_pieces(void **state)
+static void a_list_is_read(void **state)
 {
     static const char text[] =
         HEAD "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>x%2F</Prefix>"
@@ -49,45 +45,38 @@ static void a_list_is_read_whatever_the_pieces(void **state)
              "<Contents><Key>x/b</Key><Size>0</Size></Contents>"
              "<CommonPrefixes><Prefix>x/c/</Prefix></CommonPrefixes></ListBucketResult>";
     (void)state;
-    for (size_t piece = 1; piece < sizeof text; piece += piece < 8 ? 1 : 97) {
-        struct parsed p;
-        assert_int_equal(parse_in_pieces(&p, STR(text), piece), 0);
-        assert_str(p.answer->root, "ListBucketResult");
-        assert_true(p.answer->is_truncated);
-        assert_str(p.answer->next_token, "a+b=");
-        assert_int_equal(p.page.count, 3);
-        assert_str(p.page.objects[0].key, "x/a b+c%\xc3\xbc");
-        assert_str(p.page.objects[0].etag, "\"abc\"");
-        assert_true(p.page.objects[0].size_bytes == UINT64_MAX);
-        assert_true(p.page.objects[0].mtime_ns == INT64_C(1795253400250000000));
-        assert_str(p.page.objects[1].key, "x/b");
-        assert_str(p.page.objects[1].etag, "");
-        assert_str(p.page.objects[2].key, "x/c/");
-        done(&p);
-    }
+    struct parsed p;
+    assert_int_equal(parse(&p, STR(text)), 0);
+    assert_str(p.answer->root, "ListBucketResult");
+    assert_true(p.answer->is_truncated);
+    assert_str(p.answer->next_token, "a+b=");
+    assert_int_equal(p.page.count, 3);
+    assert_str(p.page.objects[0].key, "x/a b+c%\xc3\xbc");
+    assert_str(p.page.objects[0].etag, "\"abc\"");
+    assert_true(p.page.objects[0].size_bytes == UINT64_MAX);
+    assert_true(p.page.objects[0].mtime_ns == INT64_C(1795253400250000000));
+    assert_str(p.page.objects[1].key, "x/b");
+    assert_str(p.page.objects[1].etag, "");
+    assert_str(p.page.objects[2].key, "x/c/");
+    done(&p);
 }
 
 static void keys_are_decoded_also_when_the_server_says_so_last(void **state)
 {
     struct parsed p;
     (void)state;
-    assert_int_equal(parse_in_pieces(&p,
-                                     STR("<ListBucketResult><Contents><Key>a%2Fb</Key><Size>0</Size></Contents>"
-                                         "<EncodingType>url</EncodingType></ListBucketResult>"),
-                                     1000),
+    assert_int_equal(parse(&p, STR("<ListBucketResult><Contents><Key>a%2Fb</Key><Size>0</Size></Contents>"
+                                   "<EncodingType>url</EncodingType></ListBucketResult>")),
                      0);
     assert_str(p.page.objects[0].key, "a/b");
     done(&p);
     assert_int_equal(
-        parse_in_pieces(
-            &p, STR("<ListBucketResult><Contents><Key>a%2Fb</Key><Size>0</Size></Contents></ListBucketResult>"), 1000),
-        0);
+        parse(&p, STR("<ListBucketResult><Contents><Key>a%2Fb</Key><Size>0</Size></Contents></ListBucketResult>")), 0);
     assert_str(p.page.objects[0].key, "a%2Fb");
     done(&p);
 }
 
-/* A list of one object as `item` has it, between two that are plain, in one piece: those behind the first need no
- * parser if they can do without. */
+/* A list of one object as `item` has it, between two others. */
 static int parse_between(struct parsed *p, const char *item)
 {
     auto_sbuf b;
@@ -96,7 +85,7 @@ static int parse_between(struct parsed *p, const char *item)
               "<ListBucketResult><Contents><Key>a</Key><Size>1</Size></Contents>%s<Contents><Key>z</Key><Size>1</"
               "Size></Contents></ListBucketResult>",
               item);
-    return parse_in_pieces(p, sbuf_str(&b), b.len);
+    return parse(p, sbuf_str(&b));
 }
 
 static void an_object_is_read_in_whatever_way_it_is_written(void **state)
@@ -126,7 +115,7 @@ static void an_object_is_read_in_whatever_way_it_is_written(void **state)
     }
 }
 
-static void what_a_parser_refuses_is_refused_behind_a_plain_object_too(void **state)
+static void an_object_that_is_no_xml_is_refused(void **state)
 {
     static const char *const bad[] = {
         "<Contents><Key>k</Size></Contents>",
@@ -152,76 +141,72 @@ static void what_a_parser_refuses_is_refused_behind_a_plain_object_too(void **st
     }
 }
 
-/* "2026-11-21T09:30:00Z" and the like stand in each of a thousand objects: none is lost where the pieces meet. */
-static void a_page_is_the_same_whatever_the_pieces(void **state)
+static void a_document_that_is_cut_anywhere_is_an_error(void **state)
 {
-    auto_sbuf b;
+    static const char text[] = HEAD "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>a&amp;b</Key>"
+                                    "<ETag>&#34;e&#34;</ETag></Contents></ListBucketResult>";
     (void)state;
-    sbuf_init(&b, 1 << 20);
-    sbuf_adds(&b, HEAD "<ListBucketResult>");
-    for (unsigned i = 0; i < 1000; i++)
-        sbuf_addf(&b,
-                  "<Contents><Key>key-%04u</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-                  "<ETag>&quot;%u&quot;</ETag><Size>%u</Size><StorageClass>STANDARD</StorageClass></Contents>",
-                  i, i, i);
-    sbuf_adds(&b, "</ListBucketResult>");
-    for (size_t piece = 16384; piece > 0; piece /= 3) {
+    for (size_t len = 0; len + 1 < sizeof text; len++) {
         struct parsed p;
-        assert_int_equal(parse_in_pieces(&p, sbuf_str(&b), piece), 0);
-        assert_int_equal(p.page.count, 1000);
-        for (unsigned i = 0; i < 1000; i++) {
-            char key[16];
-            snprintf(key, sizeof key, "key-%04u", i);
-            assert_str(p.page.objects[i].key, key);
-            assert_int_equal(p.page.objects[i].size_bytes, i);
-            assert_true(p.page.objects[i].mtime_ns == INT64_C(1767225600000000000));
-        }
+        int r = parse(&p, (struct str){text, len});
+        if (r >= 0)
+            fail_msg("%zu of %zu bytes are taken for a document", len, sizeof text - 1);
         done(&p);
     }
+}
+
+static void a_megabyte_of_garbage_is_an_error(void **state)
+{
+    static const char *const pieces[] = {"x",    "<",         "<a ",  "<a b='", "&",   "&amp;",
+                                         "<!--", "<![CDATA[", "<?p ", "]]>",    "\xff"};
+    (void)state;
+    for (size_t i = 0; i < countof(pieces); i++)
+        for (int inside = 0; inside < 2; inside++) {
+            struct parsed p;
+            auto_sbuf b;
+            sbuf_init(&b, 4 << 20);
+            if (inside)
+                sbuf_adds(&b, "<ListBucketResult><Contents><Key>");
+            while (b.len < 1 << 20)
+                sbuf_adds(&b, pieces[i]);
+            assert_int_equal(parse(&p, sbuf_str(&b)), -ERR_CORRUPT);
+            done(&p);
+        }
 }
 
 static void errors_uploads_and_credentials_are_read(void **state)
 {
     struct parsed p;
     (void)state;
-    assert_int_equal(parse_in_pieces(&p,
-                                     STR("<Error><Code>PermanentRedirect</Code><Message>go &lt;there&gt;</Message>"
-                                         "<Region>eu-west-1</Region><RequestId>r</RequestId></Error>"),
-                                     3),
+    assert_int_equal(parse(&p, STR("<Error><Code>PermanentRedirect</Code><Message>go &lt;there&gt;</Message>"
+                                   "<Region>eu-west-1</Region><RequestId>r</RequestId></Error>")),
                      0);
     assert_str(p.answer->code, "PermanentRedirect");
     assert_str(p.answer->message, "go <there>");
     assert_str(p.answer->region, "eu-west-1");
     done(&p);
-    assert_int_equal(parse_in_pieces(&p,
-                                     STR("<ListMultipartUploadsResult><Upload><Key>k</Key><UploadId>u1</UploadId>"
-                                         "</Upload><Upload><Key>k2</Key><UploadId>u2</UploadId></Upload>"
-                                         "</ListMultipartUploadsResult>"),
-                                     5),
+    assert_int_equal(parse(&p, STR("<ListMultipartUploadsResult><Upload><Key>k</Key><UploadId>u1</UploadId>"
+                                   "</Upload><Upload><Key>k2</Key><UploadId>u2</UploadId></Upload>"
+                                   "</ListMultipartUploadsResult>")),
                      0);
     assert_int_equal(p.page.count, 2);
     assert_str(p.page.objects[1].key, "k2");
     assert_str(p.page.objects[1].etag, "u2");
     done(&p);
-    assert_int_equal(parse_in_pieces(&p,
-                                     STR("<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult>"
-                                         "<Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>S</SecretAccessKey>"
-                                         "<SessionToken>T</SessionToken><Expiration>2026-11-21T10:00:00Z</Expiration>"
-                                         "</Credentials></AssumeRoleWithWebIdentityResult>"
-                                         "</AssumeRoleWithWebIdentityResponse>"),
-                                     7),
+    assert_int_equal(parse(&p, STR("<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult>"
+                                   "<Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>S</SecretAccessKey>"
+                                   "<SessionToken>T</SessionToken><Expiration>2026-11-21T10:00:00Z</Expiration>"
+                                   "</Credentials></AssumeRoleWithWebIdentityResult>"
+                                   "</AssumeRoleWithWebIdentityResponse>")),
                      0);
     assert_str(p.answer->access_key_id, "A");
     assert_str(p.answer->secret, "S");
     assert_str(p.answer->session_token, "T");
     done(&p);
-    assert_int_equal(
-        parse_in_pieces(&p,
-                        STR("<CompleteMultipartUploadResult><ETag>\"e-2\"</ETag><ChecksumCRC64NVME>AAAAAAAAAAA="
-                            "</ChecksumCRC64NVME><ChecksumType>FULL_OBJECT</ChecksumType>"
-                            "</CompleteMultipartUploadResult>"),
-                        7),
-        0);
+    assert_int_equal(parse(&p, STR("<CompleteMultipartUploadResult><ETag>\"e-2\"</ETag><ChecksumCRC64NVME>AAAAAAAAAAA="
+                                   "</ChecksumCRC64NVME><ChecksumType>FULL_OBJECT</ChecksumType>"
+                                   "</CompleteMultipartUploadResult>")),
+                     0);
     assert_int_equal(p.answer->checksum_kind, HASH_CRC64NVME);
     assert_false(p.answer->checksum_is_composite);
     done(&p);
@@ -248,7 +233,7 @@ static void what_no_store_sends_is_an_error(void **state)
     (void)state;
     for (size_t i = 0; i < countof(bad); i++) {
         struct parsed p;
-        int r = parse_in_pieces(&p, str_of(bad[i]), 1000);
+        int r = parse(&p, str_of(bad[i]));
         if (r >= 0)
             fail_msg("no error for %s", bad[i]);
         done(&p);
@@ -264,7 +249,7 @@ static void a_text_without_end_is_refused(void **state)
     sbuf_adds(&b, "<ListBucketResult><Contents><Key>");
     for (int i = 0; i < 70000; i++)
         sbuf_addc(&b, 'k');
-    assert_int_equal(parse_in_pieces(&p, sbuf_str(&b), 4096), -ERR_CORRUPT);
+    assert_int_equal(parse(&p, sbuf_str(&b)), -ERR_CORRUPT);
     done(&p);
 }
 
@@ -273,11 +258,9 @@ static void a_parser_is_used_again(void **state)
     static const char text[] = "<ListBucketResult><Contents><Key>k</Key><Size>1</Size></Contents></ListBucketResult>";
     struct parsed p;
     (void)state;
-    assert_int_equal(parse_in_pieces(&p, STR("<a>"), 10), -ERR_CORRUPT);
+    assert_int_equal(parse(&p, STR("<a>")), -ERR_CORRUPT);
     for (int i = 0; i < 3; i++) {
-        xml_reset(p.xml);
-        assert_int_equal(xml_feed(p.xml, text, sizeof text - 1, &p.err), 0);
-        assert_int_equal(xml_end(p.xml, &p.err), 0);
+        assert_int_equal(xml_read(p.xml, STR(text), &p.err), 0);
         assert_int_equal(p.page.count, 1);
     }
     done(&p);
@@ -286,11 +269,12 @@ static void a_parser_is_used_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_is_read_whatever_the_pieces),
+        cmocka_unit_test(a_list_is_read),
         cmocka_unit_test(keys_are_decoded_also_when_the_server_says_so_last),
         cmocka_unit_test(an_object_is_read_in_whatever_way_it_is_written),
-        cmocka_unit_test(what_a_parser_refuses_is_refused_behind_a_plain_object_too),
-        cmocka_unit_test(a_page_is_the_same_whatever_the_pieces),
+        cmocka_unit_test(an_object_that_is_no_xml_is_refused),
+        cmocka_unit_test(a_document_that_is_cut_anywhere_is_an_error),
+        cmocka_unit_test(a_megabyte_of_garbage_is_an_error),
         cmocka_unit_test(errors_uploads_and_credentials_are_read),
         cmocka_unit_test(what_no_store_sends_is_an_error),
         cmocka_unit_test(a_text_without_end_is_refused),
