@@ -417,3 +417,20 @@ def test_a_source_that_is_suspended_ends_its_jobs_at_once_and_goes_on_when_it_is
     world.end_pod(ns)
     world.delete_claim(ns)
     world.wait_for_nothing_left()
+
+
+def test_what_fails_again_and_again_is_told_once_a_minute(world, ns):
+    for node in world.nodes:
+        node.fault = {"object": "data/a", "id": "CIS1429", "code": "AGAIN", "message": "503", "attempts": 8}
+    world.make_claim(ns)
+    world.make_pod(ns)
+    failed = world.log().count('event="job failed"')
+    wait_for(lambda: world.log().count('event="job failed"') >= failed + 4, 60, "four Jobs fail")
+    told = wait_for(lambda: [e for r in ("HydrationFailed", "HydrationRetrying") for e in world.events(ns, r)])
+    assert [(e.get("count", 1), "503" in e["message"]) for e in told] == [(1, True)], told
+    for node in world.nodes:
+        node.fault = None
+    world.wait_for_bound(ns, seconds=90)
+    world.end_pod(ns)
+    world.delete_claim(ns)
+    world.wait_for_nothing_left()
