@@ -185,6 +185,7 @@ static int volume_sources(struct run *run, const struct spec *spec, struct err *
                             (const char *const *)part.exclude.items, part.exclude.count, err);
         if (r == 0)
             r = add_source(run, &o, part.uri, part.sub_path ? part.sub_path : s->layout_sub_path, err);
+        run->sources[i].keeps_prefix = !s->layout_strip_prefix;
         if (r < 0)
             return r;
     }

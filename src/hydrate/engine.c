@@ -289,6 +289,8 @@ static struct index_source source_of(const struct hydrate_options *o)
         hash_text(&hash, str_of(o->sources[i].uri));
         hash_text(&hash, str_of(o->sources[i].sub_path));
         hash_filter(&hash, o->sources[i].filter);
+        if (o->sources[i].keeps_prefix)
+            hash_text(&hash, STR("whole keys"));
     }
     if (o->shard.count > 1)
         hash_update(&hash, &o->shard, sizeof o->shard);

@@ -18,6 +18,7 @@ struct hydrate_source {
     struct store *store;
     const char *uri;             /* for sentences and for the catalog's head */
     const char *sub_path;        /* where it lands below the target; NULL or "": its root */
+    bool keeps_prefix;           /* an object's path is its whole key, not what is behind the prefix */
     const struct filter *filter; /* NULL: everything */
 };
 

@@ -30,10 +30,10 @@ static struct str sub_path_of(const struct hydrate_source *s)
 void object_of_entry(struct lane *l, const struct index_entry *e, struct object *ret)
 {
     const struct hydrate_source *s = &l->h->o.sources[e->source & ~SOURCE_SINGLE];
-    struct str base = store_prefix(s->store), sub = sub_path_of(s), path = e->path;
+    struct str base = s->keeps_prefix ? STR_NULL : store_prefix(s->store), sub = sub_path_of(s), path = e->path;
     sbuf_clear(&l->key);
     if (e->source & SOURCE_SINGLE)
-        base.len = folder_len(base);
+        base = str_sub(base, 0, folder_len(base));
     sbuf_add(&l->key, base);
     if (base.len > 0 && base.ptr[base.len - 1] != '/')
         sbuf_addc(&l->key, '/');
@@ -114,7 +114,7 @@ static int add_object(struct hydrate *h, const struct object *o, struct err *err
     sbuf_add(&h->feed.path, sub);
     if (sub.len)
         sbuf_addc(&h->feed.path, '/');
-    sbuf_add(&h->feed.path, rest);
+    sbuf_add(&h->feed.path, current(h)->keeps_prefix ? o->key : rest);
     struct index_entry e = {.path = sbuf_str(&h->feed.path),
                             .size_bytes = o->size_bytes,
                             .mtime_ns = o->mtime_ns,
@@ -249,7 +249,7 @@ static void start_listing(struct hydrate *h)
     auto_sbuf key;
     sbuf_init(&key, 1 << 20);
     if (after.len) {
-        sbuf_add(&key, str_sub(sbuf_str(&h->feed.prefix), 0, h->feed.strip));
+        sbuf_add(&key, str_sub(sbuf_str(&h->feed.prefix), 0, s->keeps_prefix ? 0 : h->feed.strip));
         sbuf_add(&key, sub.len ? str_from(after, sub.len + 1) : after);
     }
     struct listing_options o = {.prefix = sbuf_str(&h->feed.prefix),

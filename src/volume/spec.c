@@ -150,6 +150,21 @@ static int check_uri(const char *name, const char *uri, struct err *err)
     return err_advise(err, 2002, "s3://bucket/prefix/, gs://bucket/prefix/ or file:///folder/ is wanted");
 }
 
+static int check_prefix(const struct spec_source *src, const char *uri, struct err *err)
+{
+    int r = check_uri(src->uri ? "uri" : "sources.uri", uri, err);
+    if (r < 0)
+        return r;
+    if (!src->layout_strip_prefix && strcmp(spec_scheme(uri), "file") == 0)
+        return contradiction(err, "'layout.stripPrefix: false' keeps the keys of a bucket, and file:// is none",
+                             "leave it out, and say layout.subPath");
+    /* Google bills a project; S3 whoever asks. */
+    if (src->requester_pays && strcmp(src->requester_pays, "true") == 0 && strcmp(spec_scheme(uri), "gs") == 0)
+        return contradiction(err, "'requesterPays: true' says no project, and gs:// bills one",
+                             "name the project that is billed");
+    return 0;
+}
+
 static int check_source(const struct spec *s, struct err *err)
 {
     const struct spec_source *src = &s->source;
@@ -158,14 +173,9 @@ static int check_source(const struct spec *s, struct err *err)
     if (src->source_count && (src->include.count || src->exclude.count))
         return contradiction(err, "'sources' has includes and excludes of its own", "move them into its entries");
     for (size_t i = 0; i < spec_source_count(s); i++) {
-        const char *uri = spec_source_at(s, i).uri;
-        int r = check_uri(src->uri ? "uri" : "sources.uri", uri, err);
+        int r = check_prefix(src, spec_source_at(s, i).uri, err);
         if (r < 0)
             return r;
-        /* Google bills a project; S3 whoever asks. */
-        if (src->requester_pays && strcmp(src->requester_pays, "true") == 0 && strcmp(spec_scheme(uri), "gs") == 0)
-            return contradiction(err, "'requesterPays: true' says no project, and gs:// bills one",
-                                 "name the project that is billed");
     }
     if (src->priority.count > SPEC_PRIORITIES_MAX)
         return contradiction(err, "'priority' has more than 32 patterns", "32 are allowed: leave out the last ones");

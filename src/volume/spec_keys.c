@@ -57,7 +57,7 @@ const struct spec_key spec_keys[] = {
     {"layout.uid", TYPE_COUNT, AT(source.layout_uid), .most = UINT32_MAX - 1},
     {"layout.gid", TYPE_COUNT, AT(source.layout_gid), .most = UINT32_MAX - 1},
     {"layout.controlDir", TYPE_BOOL, AT(source.layout_control_dir), .later = LATER_ALL},
-    {"layout.stripPrefix", TYPE_BOOL, AT(source.layout_strip_prefix), .initial = "true", .later = LATER_ALL},
+    {"layout.stripPrefix", TYPE_BOOL, AT(source.layout_strip_prefix), .initial = "true"},
     {"priority", TYPE_PATTERNS, AT(source.priority)},
     {"sizeCheck", TYPE_BOOL, AT(source.size_check), .initial = "true"},
     {"suspend", TYPE_BOOL, AT(source.suspend), .later = LATER_ALL, .cluster = LATER_ALL},

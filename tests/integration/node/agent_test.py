@@ -502,6 +502,22 @@ def test_what_the_listing_found_besides_is_told_and_what_is_gone_is_left_out_if_
         assert json.loads((path / "status.json").read_text())["listing"]["largestObjectBytes"] == 5000
 
 
+def test_keys_keep_their_prefix_if_that_is_asked_for(agent, orders):
+    with BucketServer("--objects", "runs/7/small/:30:1000", "--objects", "runs/7/large/:1:20Mi") as store:
+        source = {"endpoint": store.url, "pathStyle": True, "identity": {"method": "anonymous"},
+                  "layout": {"stripPrefix": False, "subPath": "in"}, "exclude": ["small/*3"]}
+        key = "runs/7/"
+        for name, count in [("pvc-1", 28), ("pvc-2", 1)]:
+            volume_id = orders.make(name, source=source | {"uri": f"s3://bench/{key}"}, size=64 * MIB)
+            path = agent.folder_of(volume_id)
+            assert job("hydrate", path).wait(30) == 0
+            found = [p for p in (path / "data").rglob("*") if p.is_file()]
+            assert len(found) == count, found
+            for file in found:
+                key = str(file.relative_to(path / "data/in"))  # of one object, the next time
+                assert file.read_bytes() == store.content(key)
+
+
 # ---- patience --------------------------------------------------------------------------------------------------------
 
 def told_of_hydration(orders, name):
