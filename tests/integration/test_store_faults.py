@@ -176,6 +176,15 @@ def test_a_redirect_to_another_host_of_the_provider_is_followed_with_a_signature
     assert seen[0]["path"] == seen[1]["path"]
 
 
+def test_an_upload_that_is_sent_on_is_sent_whole(sent_on, tmp_path):
+    url, seen, _ = sent_on
+    (tmp_path / "data").write_bytes(b"bytes" * 1000)
+    answer = run_tool("--endpoint", url, "--path-style", "s3://bucket/", "put", "key", tmp_path / "data",
+                      env=clean_environment(**KEYS))
+    assert answer.code == "OK" and answer.requests == 2, answer
+    assert seen[1]["path"] == "/bucket/key" and seen[1]["body"] == b"bytes" * 1000
+
+
 @pytest.mark.parametrize("location", ["http://127.0.0.1:{port}/", "http://evil.example/bucket/?X-Amz-Signature=secret",
                                       "https://s3.eu-west-3.store.localhost/", "http://s3.eu-west-3.store.localhost:1/"])
 def test_a_redirect_to_anybody_else_is_told_and_not_followed(sent_on, two_regions, location):
