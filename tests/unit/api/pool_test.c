@@ -9,14 +9,20 @@ static const char answer[] =
     "\"status\":{\"poolUUID\":\"0123456789ab\",\"backend\":\"quota\",\"capacityBytes\":100,\"availableBytes\":60,"
     "\"largestVolumeBytes\":50,\"health\":{\"status\":\"Healthy\"},\"ofTomorrow\":{\"x\":1}}}";
 
+static struct api_pool *read_answer(void)
+{
+    struct err err;
+    auto_json j = NULL;
+    struct api_pool *p = NULL;
+    assert_int_equal(json_parse(STR(answer), "it", &j, &err), 0);
+    assert_int_equal(api_pool_read(j, &p, &err), 0);
+    return p;
+}
+
 static void an_answer_of_the_server_is_read_and_what_is_unknown_left(void **state)
 {
     (void)state;
-    struct err err;
-    auto_json j = NULL;
-    auto_api_pool p = NULL;
-    assert_int_equal(json_parse(STR(answer), "it", &j, &err), 0);
-    assert_int_equal(api_pool_read(j, &p, &err), 0);
+    auto_api_pool p = read_answer();
     assert_string_equal(p->node, "n1");
     assert_int_equal(p->volumes_generation, 4);
     assert_int_equal(p->available_bytes, 60);
@@ -27,11 +33,7 @@ static void an_answer_of_the_server_is_read_and_what_is_unknown_left(void **stat
 static void the_status_names_the_object_and_leaves_the_spec_alone(void **state)
 {
     (void)state;
-    struct err err;
-    auto_json j = NULL;
-    auto_api_pool p = NULL;
-    assert_int_equal(json_parse(STR(answer), "it", &j, &err), 0);
-    assert_int_equal(api_pool_read(j, &p, &err), 0);
+    auto_api_pool p = read_answer();
     auto_json status = api_pool_status_json(p);
     auto_mem char *text = json_text(status, 0);
     assert_null(json_at(status, "spec"));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "connected.h"
+
 #include "http/calls.h"
-#include "unit.h"
 #include "util/clock.h"
 #include "util/x509.h"
 #include <arpa/inet.h>
@@ -8,7 +9,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <sys/socket.h>
 
 static struct x509_pair authority, first, second;
 static atomic_int calls_made;
@@ -60,17 +60,6 @@ static struct calls *started(void)
     return c;
 }
 
-static int connected(const struct calls *c)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(calls_port(c))};
-    struct timeval patience = {.tv_sec = 20};
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
-    return fd;
-}
-
 struct reply {
     char text[4096];
     bool is_second; /* which certificate was shown */
@@ -80,7 +69,7 @@ static struct reply *exchange(const struct calls *c, const char *sent, struct re
 {
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
     SSL *tls = SSL_new(ctx);
-    int fd = connected(c), n = 0;
+    int fd = connected(calls_port(c)), n = 0;
     memset(r, 0, sizeof *r);
     SSL_set_fd(tls, fd);
     if (SSL_connect(tls) == 1) {
@@ -161,7 +150,7 @@ static void who_speaks_no_tls_or_nothing_is_closed(void **state)
     (void)state;
     char byte;
     auto_calls c = started();
-    auto_fd silent = connected(c), plain = connected(c);
+    auto_fd silent = connected(calls_port(c)), plain = connected(calls_port(c));
     assert_true(send(plain, "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL) > 0);
     uint64_t began = clock_now_ns();
     while (recv(plain, &byte, 1, 0) > 0 || recv(silent, &byte, 1, 0) > 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "connected.h"
+
 #include "http/serve.h"
-#include "unit.h"
 #include "util/clock.h"
 #include "util/metric.h"
 #include <arpa/inet.h>
 #include <stdio.h>
-#include <sys/socket.h>
 
 static bool healthy = true;
 
@@ -40,17 +40,6 @@ static struct serve *started(const char *listen)
     return s;
 }
 
-static int connected(const struct serve *s)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(serve_port(s))};
-    struct timeval patience = {.tv_sec = 20};
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
-    return fd;
-}
-
 /* Everything that comes until the server closes. */
 static void read_to_end(int fd, char *reply, size_t room)
 {
@@ -64,7 +53,7 @@ static const char *ask(const struct serve *s, const char *method, const char *pa
 {
     static char reply[1 << 20];
     char request[256];
-    auto_fd fd = connected(s);
+    auto_fd fd = connected(serve_port(s));
     int n = snprintf(request, sizeof request, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", method, path);
     assert_int_equal(send(fd, request, (size_t)n, MSG_NOSIGNAL), n);
     read_to_end(fd, reply, sizeof reply);
@@ -123,9 +112,9 @@ static void garbage_and_endless_headers_do_no_harm(void **state)
     (void)state;
     static char reply[65536], endless[200000];
     auto_serve s = started("127.0.0.1:0");
-    auto_fd noise = connected(s);
+    auto_fd noise = connected(serve_port(s));
     assert_true(send(noise, "\x16\x03\x01\x02\x00\xff\xff\r\n\r\n", 11, MSG_NOSIGNAL) > 0);
-    auto_fd fd = connected(s);
+    auto_fd fd = connected(serve_port(s));
     memset(endless, 'a', sizeof endless);
     memcpy(endless, "GET / HTTP/1.1\r\nX: ", 19);
     send(fd, endless, sizeof endless, MSG_NOSIGNAL);
@@ -141,7 +130,7 @@ static void who_says_nothing_is_sent_away_and_makes_room(void **state)
     auto_serve s = started("127.0.0.1:0");
     int silent[CROWD];
     for (unsigned i = 0; i < CROWD; i++)
-        silent[i] = connected(s);
+        silent[i] = connected(serve_port(s));
     uint64_t start = clock_now_ns();
     assert_true(answers(ask(s, "GET", "/healthz"), "200", "ok\n")); /* in its turn */
     assert_true(clock_now_ns() - start > NS_PER_SECOND / 2);

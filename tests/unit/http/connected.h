@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* connected.h - a client's end of a connection to a port of this machine. */
+#pragma once
+
+#include "unit.h"
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+/* Whoever waits on it for more than 20 s gets EAGAIN. */
+static inline int connected(uint16_t port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct timeval patience = {.tv_sec = 20};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+    return fd;
+}
