@@ -97,7 +97,6 @@ class Ls:
         self.server, self.content, self.seen = server, {name: True for name in content}, {}
 
     def run(self, name, *flags):
-        flags = [f for f in flags if f not in ("--stall", "500ms")]
         done = cistern(self.server, "ls", "-r", *flags, uri(self.server, "in"))
         self.seen[name] = {line: True for line in done.stdout.splitlines() if line}
         return done

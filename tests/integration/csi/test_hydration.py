@@ -61,7 +61,7 @@ def test_a_pod_sees_exactly_what_the_bucket_holds(driver, folder, access):
 
 
 def test_create_returns_at_once_and_publish_says_how_far_it_is(driver, folder):
-    source = make_source(folder, 2, 8 * MIB)
+    source = make_source(folder, 2, 4 * MIB)
     before = time.monotonic()
     volume = driver.client.create("pvc", size=64 * MIB, uri=uri(source), bandwidth="1Mi").volume_id
     assert time.monotonic() - before < 3
@@ -95,7 +95,7 @@ def test_the_hydration_survives_the_driver_and_is_not_started_twice(driver, fold
 
 
 def test_a_killed_hydration_is_started_again(driver, folder):
-    source = make_source(folder, 2, 8 * MIB)
+    source = make_source(folder, 2, 3 * MIB)
     volume = driver.client.create("pvc", size=64 * MIB, uri=uri(source), bandwidth="2Mi").volume_id
     wait_for(lambda: hydrations(volume))
     os.kill(hydrations(volume)[0], signal.SIGKILL)
@@ -104,7 +104,7 @@ def test_a_killed_hydration_is_started_again(driver, folder):
 
 
 def test_a_hydration_that_died_with_the_driver_is_taken_up_by_the_next(driver, folder):
-    source = make_source(folder, 2, 8 * MIB)
+    source = make_source(folder, 2, 3 * MIB)
     volume = driver.client.create("pvc", size=64 * MIB, uri=uri(source), bandwidth="2Mi").volume_id
     wait_for(lambda: hydrations(volume))
     child, = hydrations(volume)
