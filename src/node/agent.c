@@ -44,7 +44,7 @@ static void on_page(void *ctx, json **own_items)
 }
 
 /* What is on the disk and no order knows stays: somebody may have restored the API server from a backup. */
-static uint64_t count_unknown(struct agent *a, struct space *s)
+static uint64_t count_unknown(struct agent *a, struct space *s, bool tells)
 {
     struct err err;
     char after[SPEC_ID_LEN + 1] = "";
@@ -58,6 +58,8 @@ static uint64_t count_unknown(struct agent *a, struct space *s)
             if (orders_has(a->orders, entries[i].name))
                 continue;
             unknown++;
+            if (!tells)
+                continue;
             log_event(LOG_WARN, "a volume is on the disk that no CisternVolume knows: it is kept", "volume",
                       entries[i].id, "name", entries[i].name, "pool", space_name(s), NULL);
         }
@@ -70,11 +72,14 @@ static uint64_t count_unknown(struct agent *a, struct space *s)
 
 static void note_listed(struct agent_pool *p, uint64_t generation)
 {
-    uint64_t unknown = count_unknown(p->agent, p->space);
+    uint64_t unknown = count_unknown(p->agent, p->space, false);
     pthread_mutex_lock(&p->lock);
+    bool is_news = unknown != p->quarantined;
     p->listed = generation;
     p->quarantined = unknown;
     pthread_mutex_unlock(&p->lock);
+    if (is_news) /* every order of the node brings us here */
+        (void)count_unknown(p->agent, p->space, true);
     pool_wake(p);
 }
 
