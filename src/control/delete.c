@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* DeleteVolume: the release is asked for, once; node and leader bring it about; each call looks how far it is. The
  * caller asks again and again, for hours if need be. */
+#include "api/source.h"
 #include "order.h"
 #include "private.h"
 #include "release.h"
@@ -79,6 +80,22 @@ static int ask_release(struct control *c, const struct api_volume *v, struct err
     return volume_patch(c, v, patch, err);
 }
 
+/* A person who paused the source's Jobs may not think of the export that waits with them. */
+static int describe(struct control *c, const struct api_volume *v, struct err *err)
+{
+    struct err ignored;
+    auto_json source = NULL;
+    bool suspended = false;
+    int r = release_describe(v, err);
+    if (!release_owes_export(v) || !v->source_name || !v->source_namespace ||
+        object_get(c, &api_sources, str_of(v->source_namespace), str_of(v->source_name), &source, &ignored) < 0 ||
+        json_opt_bool(source, "spec.suspend", &suspended, &ignored) < 0 || !suspended)
+        return r;
+    err_set(err, ERR_PENDING, "volume '%s': its export waits, BucketSource '%s/%s' is suspended", v->volume_id,
+            v->source_namespace, v->source_name);
+    return err_advise(err, 4030, "take spec.suspend back");
+}
+
 static int answer(struct control *c, struct rpc_call *call, const char *name, struct err *err)
 {
     auto_api_volume v = NULL;
@@ -95,7 +112,7 @@ static int answer(struct control *c, struct rpc_call *call, const char *name, st
     /* Of a node that is gone the order stays as a tombstone, and does not keep the PersistentVolume. */
     if (release_is_tombstone(v))
         return 0;
-    r = release_describe(v, err);
+    r = describe(c, v, err);
     if (v->status.phase == API_PHASE_EXPORT_FAILED && r == -ERR_BUSY)
         volume_tell(c, v, "ExportBlocksDelete", err);
     return r;

@@ -27,10 +27,14 @@ bool release_is_settled(const struct api_volume *v)
     return v->status.phase == API_PHASE_RELEASED || is_kept(v) || release_is_tombstone(v);
 }
 
+bool release_owes_export(const struct api_volume *v)
+{
+    return v->status.phase == API_PHASE_EXPORTING || v->status.phase == API_PHASE_EXPORT_FAILED;
+}
+
 bool release_is_slow(const struct api_volume *v)
 {
-    return v->status.phase == API_PHASE_EXPORTING || v->status.phase == API_PHASE_EXPORT_FAILED ||
-           api_condition_is(&v->status.conditions, API_NODE_GONE, API_UNKNOWN);
+    return release_owes_export(v) || api_condition_is(&v->status.conditions, API_NODE_GONE, API_UNKNOWN);
 }
 
 static int not_exported(const struct api_volume *v, struct err *err)

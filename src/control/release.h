@@ -13,6 +13,8 @@ bool release_is_over(const struct api_volume *v);
 bool release_is_settled(const struct api_volume *v);
 /* Is it kept by what may take hours: an export, or a node that is not there? */
 bool release_is_slow(const struct api_volume *v);
+/* Is an export what it waits for? */
+bool release_owes_export(const struct api_volume *v);
 /* Its node is gone for good: nobody waits for it any more, and it stays to tell the node if that comes back. */
 bool release_is_tombstone(const struct api_volume *v);
 /* Why it is not released yet: ERR_PENDING (CIS4030) with what is left, ERR_BUSY with what keeps it: a mount (CIS3013)

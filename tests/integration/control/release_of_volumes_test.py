@@ -7,7 +7,7 @@ import time
 
 import grpc
 import pytest
-from integration.lib.control import (GIB, NAMESPACE, POOLS, VOLUMES, condition, eventually, make_claim, make_pv, new_name,
+from integration.lib.control import (GIB, NAMESPACE, POOLS, VOLUMES, condition, eventually, make_claim, make_pv, make_source, new_name,
                                      order, remove)
 
 Code = grpc.StatusCode
@@ -120,6 +120,19 @@ def test_a_volume_that_its_pod_lets_go_of_slowly_is_deleted_by_one_call(cluster,
     controller.delete(volume_id, timeout=30)
     timer.join()
     assert order(cluster, name) is None
+
+
+def test_an_export_that_waits_because_its_source_is_suspended_says_so(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    make_source(cluster, "paused", uri="s3://bucket/", suspend=True, identity={"method": "anonymous"})
+    make_claim(cluster, "c", annotations={"cistern.io/source": "paused"})
+    volume_id = controller.create(new_name(), node="node-a", claim=("default", "c")).volume_id
+    node.releases = lambda asked: {"phase": "Exporting", "export": {"pendingObjects": 3, "pendingBytes": 2048},
+                                   "conditions": [condition("Provisioned", "True", "Made")]}
+    code, text = controller.delete_fails(volume_id, timeout=4)
+    assert code == Code.ABORTED and "BucketSource 'default/paused' is suspended" in text
+    cluster.patch("/apis/cistern.io/v1alpha1/namespaces/default/bucketsources/paused", {"spec": {"suspend": False}})
+    assert "3 files, 2.00 KiB, are still to be exported" in controller.delete_fails(volume_id, timeout=4)[1]
 
 
 def test_a_release_whose_node_was_never_woken_is_told_again(cluster, nodes, controllers):
