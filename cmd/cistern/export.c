@@ -260,8 +260,9 @@ static int open_folder(struct job *j, const char *dir, const char *uri, struct e
     return r < 0 ? r : open_state(j, dir, err);
 }
 
-/* What came from the bucket and was not touched is known by the catalog and by ctime, which nobody can set: a file that
- * changed after hydration had ended has a later one. Without either, all counts as new: sent in vain, never lost. */
+/* What came from the bucket and was not touched is known by the catalog and by two times: ctime, which nobody can set,
+ * is later once a file was changed after hydration had ended, unless the clock was set back; mtime, which was given the
+ * object's, stays that only where nobody writes. Without any of it, all counts as new: sent in vain, never lost. */
 static void learn_hydrated(struct job *j)
 {
     struct err ignored;
@@ -280,7 +281,8 @@ static bool is_hydrated(void *ctx, const struct walk_file *f)
     struct index_entry e;
     uint64_t id;
     return f->ctime_ns <= j->hydrated_ns && index_find(j->catalog, f->path, &id, &ignored) == 0 &&
-           index_get(j->catalog, id, &e, &ignored) == 0 && e.size_bytes == f->size_bytes;
+           index_get(j->catalog, id, &e, &ignored) == 0 && e.size_bytes == f->size_bytes &&
+           (e.mtime_ns == 0 || e.mtime_ns == f->mtime_ns);
 }
 
 static int open_volume(struct job *j, struct err *err)

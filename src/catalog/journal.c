@@ -121,6 +121,11 @@ bool journal_is_complete(const struct journal *j)
     return j->complete;
 }
 
+int64_t journal_completed_ns(const struct journal *j)
+{
+    return j->completed_ns;
+}
+
 unsigned journal_runs(const struct journal *j)
 {
     return j->runs;
@@ -337,11 +342,12 @@ void journal_barrier_failed(struct journal *j)
         cut_off(j);
 }
 
-int journal_complete(struct journal *j, uint64_t objects, uint64_t bytes, struct err *err)
+int journal_complete(struct journal *j, uint64_t objects, uint64_t bytes, int64_t wall_ns, struct err *err)
 {
     pthread_mutex_lock(&j->lock);
-    append(j, (struct journal_record){.kind = JOURNAL_COMPLETE, .a = objects, .b = bytes});
+    append(j, (struct journal_record){.kind = JOURNAL_COMPLETE, .a = objects, .b = bytes, .c = (uint64_t)wall_ns});
     int r = flush_locked(j, err);
+    j->completed_ns = wall_ns;
     j->complete = r == 0;
     pthread_mutex_unlock(&j->lock);
     return r == 0 ? sync_file(j, err) : r;

@@ -27,6 +27,7 @@ DEFINE_AUTO(journal, struct journal, journal_free)
 
 /* What is known. */
 bool journal_is_complete(const struct journal *j);
+int64_t journal_completed_ns(const struct journal *j); /* of a complete one; 0: an older program wrote it */
 bool journal_is_whole(struct journal *j, uint64_t id);
 uint64_t journal_whole_count(struct journal *j);
 unsigned journal_runs(const struct journal *j); /* this one included */
@@ -52,5 +53,6 @@ must_check int journal_barrier_begin(struct journal *j, struct err *err);
 must_check int journal_barrier_held(struct journal *j, struct err *err);
 void journal_barrier_failed(struct journal *j);
 
-/* Everything is whole and durable (after a barrier that held, nothing written since). Durable when it returns. */
-must_check int journal_complete(struct journal *j, uint64_t objects, uint64_t bytes, struct err *err);
+/* Everything is whole and durable (after a barrier that held, nothing written since), at `wall_ns`. Durable when it
+ * returns. */
+must_check int journal_complete(struct journal *j, uint64_t objects, uint64_t bytes, int64_t wall_ns, struct err *err);

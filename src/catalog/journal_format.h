@@ -17,7 +17,7 @@ enum journal_kind {
     JOURNAL_DISCARD,  /* a: position from which on, up to here, nothing may be trusted */
     JOURNAL_VOID,     /* a: id */
     JOURNAL_CUT,      /* a: count of the catalog */
-    JOURNAL_COMPLETE, /* a: objects, b: bytes */
+    JOURNAL_COMPLETE, /* a: objects, b: bytes, c: wall clock, ns; 0: not known */
 };
 
 struct journal_record {
@@ -45,6 +45,7 @@ struct journal {
     pthread_mutex_t lock;
     int fd; /* owned */
     bool complete;
+    int64_t completed_ns;
     unsigned runs;
     bool must_discard; /* the replay met records that this boot may not trust */
 

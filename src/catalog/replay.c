@@ -154,8 +154,10 @@ static int apply(struct journal *j, struct trust *t, const struct journal_record
     if (r->kind == JOURNAL_CUT)
         journal_forget_from(j, r->a);
     /* Written after the barrier that it stands for, with an fsync of its own. */
-    if (r->kind == JOURNAL_COMPLETE)
+    if (r->kind == JOURNAL_COMPLETE) {
         j->complete = true;
+        j->completed_ns = (int64_t)r->c;
+    }
     if (!is_trusted(t, at))
         return 0;
     if (r->kind == JOURNAL_PART)

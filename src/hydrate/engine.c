@@ -56,6 +56,8 @@ static void write_status(struct hydrate *h)
 {
     struct err ignored; /* progress that cannot be told stops nothing: the disk's own errors will */
     hydrate_status(h, h->scratch);
+    if (h->was_complete && h->scratch->phase != HYDRATE_DONE)
+        return; /* whoever has the volume in use reads that it is whole, all the time */
     if (hydrate_status_write(h->target->state, h->scratch, &ignored) < 0)
         return;
 }
@@ -64,8 +66,9 @@ static void set_phase(struct hydrate *h, enum hydrate_phase phase)
 {
     pthread_mutex_lock(&h->lock);
     h->phase = phase;
-    if (phase >= HYDRATE_DONE)
-        h->finished_ns = clock_wall_ns();
+    if (phase >= HYDRATE_DONE && !h->was_complete)
+        h->finished_ns = phase == HYDRATE_DONE && journal_is_complete(h->journal) ? journal_completed_ns(h->journal)
+                                                                                  : clock_wall_ns();
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -109,13 +112,13 @@ static int note_manifest(struct hydrate *h, struct err *err)
 
 static int end_well(struct hydrate *h, struct err *err)
 {
-    bool durable = h->o.durable || h->target->kind == TARGET_VOLUME;
+    bool durable = (h->o.durable || h->target->kind == TARGET_VOLUME) && !h->was_complete;
     bool whole = atomic_load(&h->objects_failed) == 0;
     int r = durable ? barrier_run(h, err) : 0;
     if (r == 0 && whole && h->target->kind == TARGET_VOLUME)
         r = note_manifest(h, err);
     if (r == 0 && durable && whole)
-        r = journal_complete(h->journal, index_count(h->index), index_bytes(h->index), err);
+        r = journal_complete(h->journal, index_count(h->index), index_bytes(h->index), clock_wall_ns(), err);
     if (r == 0)
         r = target_finish(h->target, whole, durable, err);
     return r;
@@ -316,6 +319,21 @@ static int open_index(struct hydrate *h, struct err *err)
     return index_create(state, &source, &h->index, err);
 }
 
+/* The time of the end stays what it was: what was written to the volume since, an export knows by it. */
+static void know_complete(struct hydrate *h)
+{
+    struct err ignored;
+    h->was_complete = h->target->kind == TARGET_VOLUME && journal_is_complete(h->journal);
+    if (!h->was_complete)
+        return;
+    h->finished_ns = journal_completed_ns(h->journal);
+    if (hydrate_status_read(h->target->state, h->scratch, &ignored) < 0 || h->scratch->phase != HYDRATE_DONE)
+        return;
+    h->started_ns = h->scratch->started_ns;
+    if (h->finished_ns == 0)
+        h->finished_ns = h->scratch->finished_ns;
+}
+
 static int open_state(struct hydrate *h, struct err *err)
 {
     int r = h->o.fresh ? target_wipe(h->target, err) : 0;
@@ -327,6 +345,7 @@ static int open_state(struct hydrate *h, struct err *err)
         r = journal_cut(h->journal, index_count(h->index), err);
     if (r < 0)
         return r;
+    know_complete(h);
     h->sync_fd = openat(h->target->data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return h->sync_fd < 0 ? err_sys(err, errno, "cannot open the target") : feed_prepare(h, err);
 }

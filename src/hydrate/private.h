@@ -155,6 +155,7 @@ struct hydrate {
     uint64_t fault_codes; /* bits of enum err_code */
     enum hydrate_phase phase;
     int64_t began_ns, started_ns, finished_ns;
+    bool was_complete; /* frozen: an earlier run had filled this volume, and somebody may have written to it since */
     char manifest[HYDRATE_MANIFEST_MAX];
     struct hydrate_listing listing;
 

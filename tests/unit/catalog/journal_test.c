@@ -180,7 +180,7 @@ static void a_cut_catalog_takes_its_ids_back(void **state)
     assert_false(journal_is_whole(j, 130) || journal_has_part(j, 201, 0, HASH_NONE, &got));
 }
 
-static void complete_is_remembered(void **state)
+static void complete_is_remembered_with_its_time(void **state)
 {
     (void)state;
     struct err err;
@@ -188,9 +188,10 @@ static void complete_is_remembered(void **state)
     journal_written(j, 0);
     barrier(j);
     assert_false(journal_is_complete(j));
-    assert_int_equal(journal_complete(j, 1, 10, &err), 0);
+    assert_int_equal(journal_complete(j, 1, 10, 1795000000000000000, &err), 0);
     reopen(&j, boot_b);
     assert_true(journal_is_complete(j));
+    assert_int_equal(journal_completed_ns(j), 1795000000000000000);
 }
 
 static off_t size_now(void)
@@ -369,7 +370,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(parts_of_an_unfinished_object_are_remembered_with_their_checksums, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_cut_catalog_takes_its_ids_back, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(complete_is_remembered, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(complete_is_remembered_with_its_time, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_torn_last_record_is_forgotten, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(damage_before_a_record_that_is_right_is_an_error_that_names_the_place,
                                         folder_setup, folder_teardown),
