@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening what is there: a complete file is checked from its end, a partial one from its beginning. */
 #include "format.h"
+#include "util/file.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/mman.h>
@@ -219,10 +220,11 @@ static int scan(struct index *x, uint64_t size, struct err *err)
 static int order_resumed(struct index *x, struct err *err)
 {
     uint32_t crc;
-    auto_fd fd = openat(x->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return err_sys(err, errno, "cannot make a temporary file beside the catalog");
-    int r = index_sort(x, x->resumed_count, fd, 0, &crc, err);
+    auto_fd fd = -1;
+    int r = file_nameless(x->dir, &fd, err);
+    if (r < 0)
+        return r;
+    r = index_sort(x, x->resumed_count, fd, 0, &crc, err);
     if (r < 0)
         return r;
     x->order_map_len = x->resumed_count * sizeof(uint32_t);

@@ -246,13 +246,14 @@ static void merge_done(struct merge *m)
 
 int index_sort(const struct index *x, uint64_t count, int fd, uint64_t offset, uint32_t *ret_crc, struct err *err)
 {
-    auto_fd runs = openat(x->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (runs < 0)
-        return err_sys(err, errno, "cannot make a temporary file beside the catalog");
+    auto_fd runs = -1;
+    int r = file_nameless(x->dir, &runs, err);
+    if (r < 0)
+        return r;
     auto_with(merge_done) struct merge m = {.x = x, .fd = runs, .out = fd, .out_offset = offset};
     hash_init(&m.crc);
     hash_begin(&m.crc, HASH_CRC32C);
-    int r = open_runs(&m, count, err);
+    r = open_runs(&m, count, err);
     if (r == 0)
         r = merge_runs(&m, err);
     if (r < 0)

@@ -48,6 +48,10 @@ static int take_lock(struct target *t, const char *what, struct err *err)
     t->lock = openat(t->state, HYDRATE_LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (t->lock < 0)
         return err_sys(err, errno, "cannot open the lock of '%s'", what);
+    if (fcntl(t->lock, F_OFD_SETLK, &lock) != 0 && errno != EAGAIN && errno != EACCES) {
+        err_sys(err, errno, "cannot lock '%s' against another hydration", what);
+        return err_advise(err, 1517, "use a file system that has locks (for NFS: mount it with them)");
+    }
     /* Without a link left, the run that held it is just taking its state away. */
     bool taken = fcntl(t->lock, F_OFD_SETLK, &lock) == 0 && fstat(t->lock, &st) == 0 && st.st_nlink > 0;
     if (taken)
@@ -231,13 +235,20 @@ int target_wipe(struct target *t, struct err *err)
     return r < 0 ? r : dir_make(t->state, files, 0777, fd, err);
 }
 
+/* A folder takes no place but that of an empty folder, also without the flag: which some file systems refuse (NFS). */
+static int name_data(const struct target *t)
+{
+    int r = renameat2(t->state, STAGED_DATA, t->parent, t->name, RENAME_NOREPLACE);
+    return r != 0 && (errno == EINVAL || errno == ENOSYS) ? renameat(t->state, STAGED_DATA, t->parent, t->name) : r;
+}
+
 int target_finish(struct target *t, bool forget, bool durable, struct err *err)
 {
     int r = 0;
     if (t->kind == TARGET_VOLUME)
         return 0;
     if (t->kind == TARGET_STAGED && !t->is_renamed) {
-        if (renameat2(t->state, STAGED_DATA, t->parent, t->name, RENAME_NOREPLACE) != 0)
+        if (name_data(t) != 0)
             return err_sys(err, errno, "cannot name '%s'", t->name);
         t->is_renamed = true;
         if (durable)
@@ -281,8 +292,8 @@ int target_space(const struct target *t, uint64_t *ret_bytes, uint64_t *ret_file
     struct statvfs v;
     if (fstatvfs(t->data, &v) != 0)
         return err_sys(err, errno, "cannot ask the file system for its space");
-    *ret_bytes = (uint64_t)v.f_bavail * v.f_frsize;
-    *ret_files = v.f_files ? v.f_favail : UINT64_MAX; /* btrfs and the like count none */
+    *ret_bytes = v.f_blocks ? (uint64_t)v.f_bavail * v.f_frsize : TARGET_SPACE_UNKNOWN; /* of FUSE, some */
+    *ret_files = v.f_files ? v.f_favail : TARGET_SPACE_UNKNOWN;                         /* btrfs and the like */
     *ret_block = v.f_frsize ? v.f_frsize : 4096;
     return 0;
 }

@@ -54,6 +54,7 @@ must_check int target_finish(struct target *t, bool forget, bool durable, struct
 /* The source cannot fit: takes away what this run wrote (in place: what has its final name stays). */
 must_check int target_clean(struct target *t, struct err *err);
 
-/* Bytes and files that still fit. */
+/* Bytes and files that still fit, or this where the file system does not say: what is added to it stays a number. */
+#define TARGET_SPACE_UNKNOWN (UINT64_MAX / 2)
 must_check int target_space(const struct target *t, uint64_t *ret_bytes, uint64_t *ret_files, uint64_t *ret_block,
                             struct err *err);

@@ -60,7 +60,7 @@
 #undef popen
 #define popen(...) BANNED(popen)
 
-/* Names that somebody else may take before us: mkstemp, O_TMPFILE. */
+/* Names that somebody else may take before us: mkstemp, file_nameless(). */
 #undef mktemp
 #define mktemp(...) BANNED(mktemp)
 #undef tmpnam

@@ -101,6 +101,24 @@ int file_replace(int dir, const char *name, struct str content, mode_t mode, str
     return dir_sync(dir, name, err);
 }
 
+int file_nameless(int dir, int *ret_fd, struct err *err)
+{
+    char name[40];
+    int fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
+        snprintf(name, sizeof name, ".nameless.%016" PRIx64, clock_random());
+        fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd >= 0 && unlinkat(dir, name, 0) != 0) {
+            close(fd);
+            fd = -1;
+        }
+    }
+    if (fd < 0)
+        return err_sys(err, errno, "cannot make a temporary file");
+    *ret_fd = fd;
+    return 0;
+}
+
 int dir_sync(int dir, const char *name_for_err, struct err *err)
 {
     /* fsync wants a real descriptor: AT_FDCWD and O_PATH ones are opened again. */

@@ -14,6 +14,10 @@ must_check int file_read(int dir, const char *name, size_t ceiling, char **ret, 
  * content or the new one, whole. */
 must_check int file_replace(int dir, const char *name, struct str content, mode_t mode, struct err *err);
 
+/* A file without a name in `dir`, to read and write, gone with its last descriptor. A file system that has no such
+ * (NFS, an overlay of before Linux 6.1) holds one whose name was taken away at once. */
+must_check int file_nameless(int dir, int *ret_fd, struct err *err);
+
 /* write(2) and pwrite(2) until all is written. `name` is for the sentence. */
 must_check int file_write_all(int fd, const char *name, const void *bytes, size_t len, struct err *err);
 must_check int file_pwrite_all(int fd, const char *name, const void *bytes, size_t len, uint64_t offset,

@@ -5,6 +5,8 @@
  * are not (--io=pool). With CISTERN_FAIL_NAME only calls of that name count, with CISTERN_FAIL_PROGRAM only those of
  * programs of that name. CISTERN_FAIL_ONCE names a file by which one failure is the only one, whatever is started after
  * it. CISTERN_SLOW_RMDIR=N makes every removal of a folder wait for N milliseconds, so that what races with it wins.
+ * With CISTERN_PLAIN_FILES every file system has no more than NFS: no files without a name, no renames with flags, no
+ * room made beforehand, nothing said of its space.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -66,6 +68,13 @@ static bool fails(const char *name)
     return true;
 }
 
+static bool lacks(bool asked, int number)
+{
+    if (asked && getenv("CISTERN_PLAIN_FILES"))
+        errno = number;
+    return asked && getenv("CISTERN_PLAIN_FILES");
+}
+
 __attribute__((destructor)) static void tell_count(void)
 {
     const char *path = getenv("CISTERN_FAIL_COUNT");
@@ -105,7 +114,8 @@ __attribute__((noreturn)) void _exit(int status)
         va_start(args, last);                                                                                          \
         mode_t mode = va_arg(args, mode_t);                                                                            \
         va_end(args);                                                                                                  \
-        return fails(#name) ? -1 : REAL(name)(__VA_ARGS__, mode);                                                      \
+        return lacks((flags & O_TMPFILE) == O_TMPFILE, EOPNOTSUPP) || fails(#name) ? -1                                \
+                                                                                   : REAL(name)(__VA_ARGS__, mode);    \
     }
 
 FAIL_OPEN(open, (const char *path, int flags, ...), flags, path, flags)
@@ -121,17 +131,13 @@ FAIL_INT(fdatasync, (int fd), fd)
 FAIL_INT(syncfs, (int fd), fd)
 FAIL_INT(ftruncate, (int fd, off_t len), fd, len)
 FAIL_INT(ftruncate64, (int fd, off64_t len), fd, len)
-FAIL_INT(fallocate, (int fd, int mode, off_t offset, off_t len), fd, mode, offset, len)
-FAIL_INT(fallocate64, (int fd, int mode, off64_t offset, off64_t len), fd, mode, offset, len)
 FAIL_INT(mkdirat, (int dir, const char *path, mode_t mode), dir, path, mode)
 FAIL_INT(renameat, (int from, const char *a, int to, const char *b), from, a, to, b)
-FAIL_INT(renameat2, (int from, const char *a, int to, const char *b, unsigned flags), from, a, to, b, flags)
 FAIL_INT(linkat, (int from, const char *a, int to, const char *b, int flags), from, a, to, b, flags)
 FAIL_INT(fstat, (int fd, struct stat *st), fd, st)
 FAIL_INT(fstatat, (int dir, const char *path, struct stat *st, int flags), dir, path, st, flags)
 
 FAIL_INT(statx, (int dir, const char *path, int flags, unsigned mask, struct statx *st), dir, path, flags, mask, st)
-FAIL_INT(fstatvfs, (int fd, struct statvfs *st), fd, st)
 FAIL_INT(futimens, (int fd, const struct timespec times[2]), fd, times)
 FAIL_INT(socket, (int domain, int type, int protocol), domain, type, protocol)
 FAIL_INT(socketpair, (int domain, int type, int protocol, int pair[2]), domain, type, protocol, pair)
@@ -150,6 +156,29 @@ FAIL_INT(mount, (const char *what, const char *where, const char *type, unsigned
          where, type, flags, data)
 FAIL_INT(umount2, (const char *where, int flags), where, flags)
 FAIL_INT(eventfd, (unsigned value, int flags), value, flags)
+
+int fallocate(int fd, int mode, off_t offset, off_t len)
+{
+    return lacks(true, EOPNOTSUPP) || fails("fallocate") ? -1 : REAL(fallocate)(fd, mode, offset, len);
+}
+
+int fallocate64(int fd, int mode, off64_t offset, off64_t len)
+{
+    return lacks(true, EOPNOTSUPP) || fails("fallocate64") ? -1 : REAL(fallocate64)(fd, mode, offset, len);
+}
+
+int renameat2(int from, const char *a, int to, const char *b, unsigned flags)
+{
+    return lacks(flags != 0, EINVAL) || fails("renameat2") ? -1 : REAL(renameat2)(from, a, to, b, flags);
+}
+
+int fstatvfs(int fd, struct statvfs *st)
+{
+    int r = fails("fstatvfs") ? -1 : REAL(fstatvfs)(fd, st);
+    if (lacks(r == 0, errno))
+        st->f_blocks = st->f_bavail = st->f_files = st->f_favail = 0;
+    return r;
+}
 
 int unlinkat(int dir, const char *path, int flags)
 {
