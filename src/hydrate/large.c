@@ -372,11 +372,15 @@ static void head_done(void *ctx, const struct store_reply *r)
         leave(l, g);
         return;
     }
-    if (r->code < 0) {
+    /* Who may not ask, or cannot, may be let read all the same (a policy that allows GET alone, a server without HEAD):
+     * the GETs will tell, with a document that says why. */
+    bool is_refused = r->code == -ERR_DENIED || r->code == -ERR_UNSUPPORTED || r->code == -ERR_INVALID;
+    if (r->code < 0 && !is_refused) {
         fail_whole(l, g, &r->err, false);
         return;
     }
-    g->want = digest_better(&g->want, &r->object.digest);
+    if (r->code == 0)
+        g->want = digest_better(&g->want, &r->object.digest);
     adopt_parts(g);
     publish(l, g);
 }

@@ -4,7 +4,8 @@
  * CISTERN_FAIL_COUNT, by which a test knows when it has failed them all. Only calls through libc are seen; io_uring's
  * are not (--io=pool). With CISTERN_FAIL_NAME only calls of that name count, with CISTERN_FAIL_PROGRAM only those of
  * programs of that name. CISTERN_FAIL_ONCE names a file by which one failure is the only one, whatever is started after
- * it. CISTERN_SLOW_RMDIR=N makes every removal of a folder wait for N milliseconds, so that what races with it wins.
+ * it. CISTERN_SLOW_RMDIR=N makes every removal of a folder, CISTERN_SLOW_PWRITE=N every pwrite that ends with a part of
+ * 8 MiB wait for N milliseconds, so that what races with it wins.
  * With CISTERN_PLAIN_FILES every file system has no more than NFS: no files without a name, no renames with flags, no
  * room made beforehand, nothing said of its space.
  */
@@ -124,8 +125,6 @@ FAIL_OPEN(openat, (int dir, const char *path, int flags, ...), flags, dir, path,
 FAIL_OPEN(openat64, (int dir, const char *path, int flags, ...), flags, dir, path, flags)
 FAIL_SSIZE(pread, (int fd, void *buf, size_t len, off_t offset), fd, buf, len, offset)
 FAIL_SSIZE(pread64, (int fd, void *buf, size_t len, off64_t offset), fd, buf, len, offset)
-FAIL_SSIZE(pwrite, (int fd, const void *buf, size_t len, off_t offset), fd, buf, len, offset)
-FAIL_SSIZE(pwrite64, (int fd, const void *buf, size_t len, off64_t offset), fd, buf, len, offset)
 FAIL_INT(fsync, (int fd), fd)
 FAIL_INT(fdatasync, (int fd), fd)
 FAIL_INT(syncfs, (int fd), fd)
@@ -156,6 +155,24 @@ FAIL_INT(mount, (const char *what, const char *where, const char *type, unsigned
          where, type, flags, data)
 FAIL_INT(umount2, (const char *where, int flags), where, flags)
 FAIL_INT(eventfd, (unsigned value, int flags), value, flags)
+
+static void wait_at_the_end_of_a_part(off_t end)
+{
+    if (end % (8 << 20) == 0)
+        usleep((useconds_t)number("CISTERN_SLOW_PWRITE", 0) * 1000);
+}
+
+ssize_t pwrite(int fd, const void *buf, size_t len, off_t offset)
+{
+    wait_at_the_end_of_a_part(offset + (off_t)len);
+    return fails("pwrite") ? -1 : REAL(pwrite)(fd, buf, len, offset);
+}
+
+ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t offset)
+{
+    wait_at_the_end_of_a_part(offset + (off_t)len);
+    return fails("pwrite64") ? -1 : REAL(pwrite64)(fd, buf, len, offset);
+}
 
 int fallocate(int fd, int mode, off_t offset, off_t len)
 {
