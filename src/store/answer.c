@@ -129,7 +129,7 @@ static int keys(struct str id, struct str secret, struct str token, struct str e
     if (id.len == 0 || secret.len == 0)
         return err_set(err, ERR_CORRUPT, "its answer holds no key");
     int r = expiration.len ? time_parse(expiration, &expires_ns, err) : 0;
-    if (r < 0)
+    if (r < 0 && r != -ERR_RANGE) /* the year 9999, or 1, is how some say that they do not expire */
         return r;
     struct identity *i = identity_new();
     i->access_key_id = str_dup(id);

@@ -62,6 +62,20 @@ char *creds_aws_profile_value(const char *profile, const char *name)
     return value ? value : profile_value(profile_name(profile), name, false);
 }
 
+/* How a profile may get its credentials that is not done here. The vendor's tools prefer all but the last to a key that
+ * stands beside them, so that with the key we would be somebody else. */
+static const char *other_way(const char *profile, bool has_key)
+{
+    static const char *const ways[] = {"role_arn", "sso_session", "sso_start_url", "credential_process"};
+    for (size_t i = 0; i < countof(ways) - has_key; i++)
+        for (int config = 0; config < 2; config++) {
+            auto_mem char *value = profile_value(profile, ways[i], config);
+            if (value)
+                return ways[i];
+        }
+    return NULL;
+}
+
 static struct identity *from_profile(const char *asked)
 {
     const char *profile = profile_name(asked);
@@ -350,6 +364,24 @@ static int open_fetched(const char *region, struct creds **ret, struct err *err)
     return 0;
 }
 
+/* *ret NULL: there is no such profile, or nothing in it. */
+static int open_profile(const char *asked, struct creds **ret, struct err *err)
+{
+    struct identity *i = from_profile(asked);
+    const char *profile = profile_name(asked), *way = other_way(profile, i != NULL);
+    *ret = NULL;
+    if (way) {
+        identity_unref(i);
+        err_set(err, ERR_UNSUPPORTED, "the profile '%.64s' gets its credentials by '%s', which is not done here",
+                profile, way);
+        return err_advise(
+            err, 1701, "eval \"$(aws configure export-credentials --profile %.64s --format env)\" sets them", profile);
+    }
+    if (i)
+        *ret = fixed("the profile's key", "profile", i);
+    return 0;
+}
+
 int creds_open_aws(const struct store_options *o, const char *region, struct creds **ret, struct err *err)
 {
     bool named = o->profile && o->profile[0];
@@ -379,10 +411,9 @@ int creds_open_aws(const struct store_options *o, const char *region, struct cre
         *ret = fetched("the web identity's role", "web_identity", s, fetch_web_identity);
         return 0;
     }
-    if ((i = from_profile(o->profile)) != NULL) {
-        *ret = fixed("the profile's key", "profile", i);
-        return 0;
-    }
+    int r = open_profile(o->profile, ret, err);
+    if (r < 0 || *ret)
+        return r;
     if (named || env("AWS_PROFILE")) {
         err_set(err, ERR_INVALID, "the profile '%s' has no access key", profile_name(o->profile));
         return err_advise(err, 1701, "add aws_access_key_id and aws_secret_access_key to it in ~/.aws/credentials");

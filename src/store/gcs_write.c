@@ -76,9 +76,22 @@ static int build_whose(struct call *c, struct err *err)
     return 0;
 }
 
+/* The object has its name: its parts go. */
+static void published(struct call *c)
+{
+    if (gcs_describe(c, &c->err) < 0) {
+        call_end(c, -(int)c->err.code);
+        return;
+    }
+    gcs_of(c)->confirmed = c->job.reply;
+    call_go(c, &gcs_sweep_steps);
+}
+
 static void answered_whose(struct call *c, int status)
 {
-    if (gcs_is_ours(c)) {
+    if (gcs_is_ours(c) && c->job.op == JOB_COMPLETE) {
+        published(c);
+    } else if (gcs_is_ours(c)) {
         call_end(c, gcs_describe(c, &c->err));
     } else if (c->success) {
         err_set(&c->err, ERR_EXISTS, "an object of this name exists already");
@@ -260,7 +273,7 @@ static int check_whole(struct call *c, struct err *err)
 static void answered_look(struct call *c, int status)
 {
     if (gcs_is_ours(c)) {
-        call_end(c, gcs_describe(c, &c->err));
+        published(c);
     } else if (c->success && c->job.args.condition == STORE_IF_ABSENT) {
         answered_whose(c, status);
     } else if (c->success || status == 404) {
@@ -327,17 +340,12 @@ static int build_publish(struct call *c, struct err *err)
 
 static void answered_publish(struct call *c, int status)
 {
-    struct gcs_job *j = gcs_of(c);
-    if (status == 412) {
+    if (status == 412)
         call_go(c, &whose_steps);
-    } else if (!c->success) {
+    else if (!c->success)
         gcs_refused(c, status);
-    } else if (gcs_describe(c, &c->err) < 0) {
-        call_end(c, -(int)c->err.code);
-    } else {
-        j->confirmed = c->job.reply;
-        call_go(c, &gcs_sweep_steps);
-    }
+    else
+        published(c);
 }
 
 static const struct call_steps publish_steps = {build_publish, NULL, NULL, answered_publish};

@@ -140,7 +140,9 @@ static int put_name(struct local_job *j, int root, int folder, const char *name,
         if (j->parent < 0 || link_nameless(j, j->parent, j->name) != 0)
             return -1;
     }
-    return renameat2(j->parent, j->name, folder, name, absent ? RENAME_NOREPLACE : 0);
+    int r = renameat2(j->parent, j->name, folder, name, absent ? RENAME_NOREPLACE : 0);
+    /* A file system without that flag (NFS): a second name does not replace either, and the first goes afterwards. */
+    return r != 0 && absent && errno == EINVAL ? linkat(j->parent, j->name, folder, name, 0) : r;
 }
 
 /* Bytes first, name second, and the folder last: a crash leaves the object whole under its name, or not there. */

@@ -54,13 +54,21 @@ static const char *first_of(const char *a, const char *b, const char *c, const c
     return otherwise;
 }
 
+static bool is_region(struct str s)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+    for (size_t i = 0; i < s.len; i++)
+        if (!memchr(letters, s.ptr[i], sizeof letters - 1))
+            return false;
+    return s.len > 0 && s.len < sizeof((struct s3 *)0)->region;
+}
+
 static int choose_region(struct s3 *s3, const struct store_options *o, struct err *err)
 {
     const char *named = first_of(o->region, getenv("AWS_REGION"), getenv("AWS_DEFAULT_REGION"), NULL);
     auto_mem char *profile = named ? NULL : creds_aws_profile_value(o->profile, "region");
     const char *region = named ? named : profile ? profile : "us-east-1";
-    if (strlen(region) >= sizeof s3->region ||
-        strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") < strlen(region)) {
+    if (!is_region(str_of(region))) {
         err_set(err, ERR_INVALID, "'%.64s' is not a region", region);
         return err_advise(err, 1002, "write it as eu-west-1");
     }
@@ -87,6 +95,12 @@ static int s3_open(struct store *s, const struct store_options *o, const struct 
     s3->tls = e.tls;
     s3->path_style = wants_path_style(s, o, &e);
     s3->requester_pays = o->billing != NULL;
+    s3->is_amazon = str_ends(e.host, STR(".amazonaws.com")) || str_ends(e.host, STR(".amazonaws.com.cn"));
+    if (s3->is_amazon && str_ends(str_of(s->bucket), STR("--x-s3"))) {
+        err_set(err, ERR_UNSUPPORTED, "'%s' is a directory bucket (S3 Express), which speaks another dialect",
+                s->bucket);
+        return err_advise(err, 1001, "copy the data to a general purpose bucket");
+    }
     if (ca && !s->ca_file && !s->ca)
         s->ca_file = str_dup(str_of(ca));
     s3->base = base_url(s, s3, err);
@@ -225,11 +239,13 @@ int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err)
     return 0;
 }
 
-/* Another region answers 301, 307 while the bucket is new, or 400 with the right one in its document. */
+/* Another region answers 301, 307 while the bucket is new, or 400 with the right one in its document; to a HEAD, which
+ * has none, in its headers. */
 static struct str told_region(const struct call *c, int status, const struct xml_answer *a)
 {
     struct str region = call_answer_header(c, "x-amz-bucket-region");
-    if (status != 301 && status != 307 && !str_eq(a->code, STR("AuthorizationHeaderMalformed")) &&
+    bool is_bare = status == 400 && str_eq(str_of(c->method), STR("HEAD"));
+    if (status != 301 && status != 307 && !is_bare && !str_eq(a->code, STR("AuthorizationHeaderMalformed")) &&
         !str_eq(a->code, STR("IllegalLocationConstraintException")))
         return STR_NULL;
     return region.len ? region : a->region;
@@ -249,7 +265,8 @@ static void told_place(const struct call *c, int status, const struct xml_answer
     pthread_mutex_unlock(&s3->lock);
     if (!leads)
         *ret = (struct redirect){0};
-    if (region.len > 0 && region.len < sizeof ret->region)
+    /* What a stranger says becomes part of a host name: it has to look like a region. */
+    if (is_region(region))
         snprintf(ret->region, sizeof ret->region, "%.*s", STR_FMT(region));
 }
 
@@ -316,6 +333,14 @@ static int refine(struct call *c, int code, const struct status_words *w)
     return code;
 }
 
+/* Nobody's rights are in question, and no other credentials would help. */
+static int archived(struct call *c, int status)
+{
+    err_set(&c->err, ERR_UNSUPPORTED,
+            "%d InvalidObjectState: the object is archived (Glacier) and cannot be read as it is", status);
+    return err_advise(&c->err, 1424, "restore it first (aws s3api restore-object), or exclude it");
+}
+
 void s3_refused(struct call *c, int status)
 {
     static const struct xml_answer nothing;
@@ -323,6 +348,10 @@ void s3_refused(struct call *c, int status)
     struct err ignored;
     if (c->got.len && s3_parse(c, &a, &ignored) < 0)
         a = &nothing;
+    if (str_eq(a->code, STR("InvalidObjectState"))) {
+        call_end(c, archived(c, status));
+        return;
+    }
     struct redirect place;
     told_place(c, status, a, &place);
     if (move_to(c, &place)) {
@@ -366,7 +395,8 @@ static void s3_start(struct store_job *job)
     j->swept = 0;
     page_init(&j->page);
     call_init(&j->call, s3->creds);
-    call_go(&j->call, ops[job->op].steps);
+    bool looks = job->op == JOB_PUT && s3_must_look(&j->call);
+    call_go(&j->call, looks ? &s3_look_steps : ops[job->op].steps);
 }
 
 static void s3_release(struct store_job *job)

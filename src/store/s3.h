@@ -11,6 +11,7 @@ struct s3 {
     bool path_style;
     bool tls;
     bool requester_pays;
+    bool is_amazon;
     struct creds *creds;
     struct sigv4_cache cache;
     pthread_mutex_t lock; /* guards what follows: a bucket may turn out to live in another region */
@@ -59,5 +60,7 @@ void s3_describe(struct call *c, bool whole);
 const char *s3_checksum_header(enum hash_kind kind);
 
 extern const struct call_steps s3_get_steps, s3_head_steps, s3_list_steps;
-extern const struct call_steps s3_put_steps, s3_begin_steps, s3_part_steps, s3_complete_steps, s3_abort_steps,
-    s3_sweep_steps, s3_delete_steps;
+/* Must a PUT look first whether there is such an object? */
+bool s3_must_look(const struct call *c);
+extern const struct call_steps s3_look_steps, s3_put_steps, s3_begin_steps, s3_part_steps, s3_complete_steps,
+    s3_abort_steps, s3_sweep_steps, s3_delete_steps;

@@ -130,6 +130,24 @@ static void answered_whose(struct call *c, int status)
 
 static const struct call_steps whose_steps = {build_whose, NULL, NULL, answered_whose};
 
+/* Not every server of this API heeds a condition: others overwrite without a word. Where it is not Amazon's own, a look
+ * comes first. Who may write and not look has the condition alone. */
+bool s3_must_look(const struct call *c)
+{
+    const struct s3 *s3 = c->job.store->self;
+    return c->job.args.condition == STORE_IF_ABSENT && !s3->is_amazon;
+}
+
+static void answered_look(struct call *c, int status)
+{
+    if (status == 404 || status == 403 || status == 405 || status == 501)
+        call_go(c, &s3_put_steps);
+    else
+        answered_whose(c, status);
+}
+
+const struct call_steps s3_look_steps = {build_whose, NULL, NULL, answered_look};
+
 static void answered_put(struct call *c, int status)
 {
     if (status == 412 && c->job.args.condition == STORE_IF_ABSENT) {

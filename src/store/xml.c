@@ -176,8 +176,12 @@ static int keep_item_field(struct xml *x, struct str text, struct err *err)
     case FIELD_SIZE:
         x->is_sized = true;
         return str_to_u64(text, &x->object.size_bytes, err);
-    case FIELD_MTIME:
-        return time_parse(text, &x->object.mtime_ns, err);
+    case FIELD_MTIME: {
+        /* Some servers say the year 1 of what has no time. */
+        struct err why;
+        int r = time_parse(text, &x->object.mtime_ns, &why);
+        return r == -ERR_RANGE ? 0 : r < 0 ? err_copy(err, &why) : 0;
+    }
     default:
         sbuf_clear(&x->kept[x->field]);
         sbuf_add(&x->kept[x->field], text);

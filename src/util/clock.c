@@ -149,7 +149,7 @@ int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err)
     if (!ok || !in_range(&tm) || !offset(&rest, &offset_seconds) || rest.len != 0)
         return err_set(err, ERR_INVALID, "'%.*s' is not a time of RFC 3339", (int)min_u64(s.len, 64), s.ptr);
     if (!wall_of(&tm, offset_seconds, ns, ret_wall_ns))
-        return err_set(err, ERR_INVALID, "'%.*s' is not between the years 1678 and 2261", STR_FMT(s));
+        return err_set(err, ERR_RANGE, "'%.*s' is not between the years 1678 and 2261", STR_FMT(s));
     return 0;
 }
 

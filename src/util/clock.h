@@ -21,7 +21,8 @@ uint64_t clock_random(void);
 enum { TIME_TEXT_MAX = 32 };
 char *time_text(int64_t wall_ns, char *buf);
 
-/* RFC 3339 with any fraction and offset (2026-11-21T10:30:00+01:00, ...Z); ERR_INVALID otherwise. */
+/* RFC 3339 with any fraction and offset (2026-11-21T10:30:00+01:00, ...Z); ERR_INVALID otherwise, ERR_RANGE where
+ * nanoseconds in 64 bits do not reach: the years before 1678 and after 2261. */
 must_check int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err);
 
 /* An HTTP date (Sat, 21 Nov 2026 09:30:00 GMT), as in Date, Last-Modified and Retry-After. */

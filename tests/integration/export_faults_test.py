@@ -17,7 +17,7 @@ BUILD = pathlib.Path(os.environ.get("CISTERN_BUILD", HERE.parents[2] / "build"))
 # The server is not what is under test: a variant of the build need not have it.
 SERVER = next(b / "tests/bucket_server" for b in (BUILD, HERE.parents[2] / "build") if (b / "tests/bucket_server").exists())
 MIB = 1 << 20
-LEAST_REQUESTS = 20 + 1 + 1 + 3 + 1  # 20 small files; look, begin, three parts and complete
+LEAST_REQUESTS = 40 + 1 + 1 + 3 + 1  # 20 small files, each after a look; look, begin, three parts and complete
 
 
 class Bucket:
@@ -65,10 +65,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def export(bucket, folder, *flags):
+def export(bucket, folder, *flags, uri="s3://bench/p/"):
     environment = dict(os.environ, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_REGION="us-east-1")
     return subprocess.run([BUILD / "bin/cistern", "export", "--endpoint", bucket.url, "--path-style", "--state",
-                           folder / "state", *flags, folder / "src", "s3://bench/p/"], capture_output=True, text=True,
+                           folder / "state", *flags, folder / "src", uri], capture_output=True, text=True,
                           timeout=120, env=environment)
 
 
@@ -151,5 +151,39 @@ def test_everything_refused_ends_soon_instead_of_asking_for_each_file(bucket, fo
     began = time.monotonic()
     done = export(bucket, folder)
     assert done.returncode == 4 and time.monotonic() - began < 30
-    assert bucket.stats()["requests"] < 300
+    assert bucket.stats()["requests"] < 500
     assert verdict(folder)["state"] == "failed" and verdict(folder)["pending"]["files"] > 1000
+
+
+def test_a_server_that_heeds_no_condition_overwrites_nothing_all_the_same(folder):
+    bucket = Bucket("--heedless")
+    try:
+        for name in ("small-7", "large"):
+            bucket.ask("PUT", f"/bench/p/{name}", b"theirs")
+        done = export(bucket, folder)
+        assert done.returncode == 1 and done.stderr.count("CIS4409") == 2, (done.stdout, done.stderr)
+        assert bucket.get("p/small-7") == bucket.get("p/large") == b"theirs"
+        assert verdict(folder)["done"]["files"] == 19
+    finally:
+        bucket.stop()
+
+
+def test_who_may_write_and_nothing_else_exports_all_the_same(bucket, folder):
+    """No HEAD, no list, no abort; and an upload is left by a run that never learnt its id."""
+    bucket.fail("op=post,do=status:503:0")
+    assert export(bucket, folder, "--retries", "2").returncode == 1
+    bucket.heal()
+    for op in ("head", "list", "delete"):
+        bucket.fail(f"op={op},do=status:403")
+    done = export(bucket, folder)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    bucket.heal()
+    assert_whole(bucket, folder)
+
+
+def test_a_composition_whose_answer_was_lost_leaves_no_parts_behind(bucket, folder):
+    bucket.fail("op=post,key=p/large/compose,times=1,do=lost")
+    done = export(bucket, folder, "--anonymous", uri="gs://bench/p/")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    keys = [json.loads(line)["key"] for line in bucket.ask("GET", "/_objects").splitlines()]
+    assert len(keys) == 21 and not [key for key in keys if not key.startswith("p/")], keys

@@ -123,6 +123,18 @@ def test_a_profile_gives_keys_and_region(identity, tmp_path):
     assert answer.code == "INVALID" and answer.id == 1701 and "'nobody'" in answer.text
 
 
+@pytest.mark.parametrize("way", ["role_arn = arn:aws:iam::1:role/r\nsource_profile = p", "sso_session = work",
+                                 "credential_process = /bin/false"], ids=lambda way: way.split()[0])
+def test_a_profile_that_goes_another_way_says_which_and_what_to_do(identity, tmp_path, way):
+    """The key beside it would be somebody else's."""
+    key = "" if "process" in way else "aws_access_key_id = ASIAEXAMPLE\naws_secret_access_key = fetched-secret\n"
+    (tmp_path / "config").write_text(f"[profile p]\n{way}\n{key}")
+    answer = list_s3(identity, "--profile", "p", AWS_CONFIG_FILE=str(tmp_path / "config"))
+    assert answer.code == "UNSUPPORTED" and identity.seen == [], answer
+    assert way.split()[0] in repr(answer) and "export-credentials --profile p" in repr(answer)
+    assert_no_secret(answer)
+
+
 def test_a_web_identity_assumes_its_role(identity, tmp_path):
     (tmp_path / "token").write_text("web+identity/token=")
     env = {"AWS_ROLE_ARN": "arn:aws:iam::1:role/r", "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),

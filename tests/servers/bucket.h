@@ -44,6 +44,7 @@ struct digests_told {
 extern struct digests_told told;
 extern const char *bucket_name;
 extern bool keep_content;
+extern bool heedless; /* of conditions on a write, as some servers are */
 
 /* PREFIX:COUNT:SIZE[-SIZE][:flat|deep|skewed] */
 must_check int objects_add(struct str spec, struct err *err);

@@ -47,6 +47,7 @@ struct rendered {
 struct digests_told told;
 const char *bucket_name = "bench";
 bool keep_content = true;
+bool heedless;
 
 static struct group groups[GROUPS_MAX];
 static size_t group_count;

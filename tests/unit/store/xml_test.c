@@ -61,6 +61,18 @@ static void a_list_is_read(void **state)
     done(&p);
 }
 
+static void an_object_without_a_time_is_listed(void **state)
+{
+    struct parsed p;
+    (void)state;
+    assert_int_equal(parse(&p, STR("<ListBucketResult><Contents><Key>a</Key><LastModified>0001-01-01T00:00:00Z"
+                                   "</LastModified><Size>5</Size></Contents></ListBucketResult>")),
+                     0);
+    assert_int_equal(p.page.count, 1);
+    assert_true(p.page.objects[0].mtime_ns == 0 && p.page.objects[0].size_bytes == 5);
+    done(&p);
+}
+
 static void keys_are_decoded_also_when_the_server_says_so_last(void **state)
 {
     struct parsed p;
@@ -270,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_is_read),
+        cmocka_unit_test(an_object_without_a_time_is_listed),
         cmocka_unit_test(keys_are_decoded_also_when_the_server_says_so_last),
         cmocka_unit_test(an_object_is_read_in_whatever_way_it_is_written),
         cmocka_unit_test(an_object_that_is_no_xml_is_refused),
