@@ -28,6 +28,7 @@ struct logbook {
     struct logbook_upload **uploads; /* owned */
     size_t upload_room, upload_count;
     uint64_t lines;   /* in the file */
+    off_t end;        /* of its last whole line */
     struct sbuf line; /* reused */
 };
 
@@ -220,6 +221,7 @@ static int read_logbook(struct logbook *l, struct err *err)
         return err_sys(err, errno, "cannot read '%s'", l->name);
     (void)take_fd(&copy);
     int r = read_lines(l, in, &good, err);
+    l->end = good;
     /* A torn end is cut off, or the next line would be glued to it and be lost as well. */
     if (r == 0 && ftruncate(l->fd, good) != 0)
         r = err_sys(err, errno, "cannot cut the torn end off '%s'", l->name);
@@ -234,8 +236,16 @@ static int append(struct logbook *l, const struct line *r, struct err *err)
     line_add(r, &l->line);
     if (l->line.overflow)
         return err_set(err, ERR_INTERNAL, "a record of '%s' is longer than %d bytes", l->name, LINE_BYTES_MAX);
-    l->lines++;
-    return file_write_all(l->fd, l->name, l->line.ptr, l->line.len, err);
+    int e = file_write_all(l->fd, l->name, l->line.ptr, l->line.len, err);
+    if (e == 0) {
+        l->lines++;
+        l->end += (off_t)l->line.len;
+        return 0;
+    }
+    /* A disk that is full takes half a line, and the next one would be glued to it: all behind it would be lost. */
+    if (ftruncate(l->fd, l->end) != 0)
+        return err_sys(err, errno, "cannot cut a torn line off '%s'", l->name);
+    return e;
 }
 
 int logbook_add(struct logbook *l, struct str path, const struct stamp *s, struct str key, struct err *err)
@@ -333,6 +343,7 @@ static int write_live(struct logbook *l, struct err *err)
 {
     int r = 0;
     l->lines = 0;
+    l->end = 0;
     for (size_t i = 0; i < l->upload_count && r == 0; i++)
         r = write_upload(l, l->uploads[i], err);
     for (size_t i = 0; i < l->sent_room && r == 0; i++)

@@ -342,7 +342,10 @@ static void flushed(struct disk_job *j)
 static void looked(struct upload *u, const struct lane_answer *a)
 {
     bool is_there = a->code == 0;
-    if (!is_there && a->code != -ERR_NOT_FOUND) {
+    /* Who may write and not look goes by the condition alone; S3 says so too of what is not there and may not be
+     * listed.
+     */
+    if (!is_there && a->code != -ERR_NOT_FOUND && a->code != -ERR_DENIED) {
         run_file_failed(u, &a->err, a->may_retry);
     } else if (is_there && a->size_bytes != u->size_bytes) {
         conflict(u);
@@ -470,7 +473,7 @@ static void completed(struct upload *u, const struct lane_answer *a)
 static void dropped(struct upload *u, const struct lane_answer *a)
 {
     struct err err = u->err;
-    if (a->code < 0 && a->code != -ERR_NOT_FOUND) {
+    if (a->code < 0 && a->code != -ERR_NOT_FOUND && a->code != -ERR_DENIED) {
         run_file_failed(u, &a->err, a->may_retry); /* the logbook keeps it: the next run tries again */
         return;
     }
@@ -486,10 +489,13 @@ static void dropped(struct upload *u, const struct lane_answer *a)
 
 static void cleaned(struct upload *u, const struct lane_answer *a)
 {
-    bool gone = a->code == 0 || a->code == -ERR_NOT_FOUND;
+    bool is_chore = u->file == NO_FILE && u->group == SIZE_MAX, gone = a->code == 0 || a->code == -ERR_NOT_FOUND;
+    /* Who may not clean up sends the file all the same: what is left of the old upload is for the bucket's own rules.
+     */
+    gone |= !is_chore && a->code == -ERR_DENIED;
     if (gone)
         ended_in_logbook(u);
-    if (u->file == NO_FILE && u->group == SIZE_MAX)
+    if (is_chore)
         run_file_left(u);
     else if (gone)
         begin_again(u);

@@ -4,7 +4,9 @@
 #include "logbook.h"
 #include <dirent.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static const struct stamp seen = {.size_bytes = 20 << 20, .mtime_ns = 5, .ctime_ns = -6, .inode = 7};
@@ -186,6 +188,32 @@ static void another_bucket_has_another_ledger(void **state)
 
 #define in_a_folder(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
+/* As a disk that becomes full in the middle of a line. */
+static void half_a_line_hides_nothing_that_comes_behind_it(void **state)
+{
+    (void)state;
+    struct err err;
+    struct rlimit all, little;
+    struct stat st;
+    char name[NAME_MAX + 1];
+    auto_logbook l = opened();
+    assert_int_equal(logbook_add(l, STR("before"), &seen, STR("p/before"), &err), 0);
+    logbook_name(name);
+    assert_int_equal(fstatat(dir, name, &st, 0), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    little = (struct rlimit){.rlim_cur = (rlim_t)st.st_size + 10, .rlim_max = all.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &little);
+    assert_true(logbook_add(l, STR("torn"), &seen, STR("p/torn"), &err) < 0);
+    setrlimit(RLIMIT_FSIZE, &all);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(logbook_add(l, STR("behind"), &seen, STR("p/behind"), &err), 0);
+    logbook_free(l);
+    l = opened();
+    assert_true(logbook_has(l, STR("before"), &seen) && logbook_has(l, STR("behind"), &seen));
+    assert_false(logbook_has(l, STR("torn"), &seen));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +221,7 @@ int main(void)
         in_a_folder(an_upload_is_found_again_with_its_parts_whatever_bytes_its_names_hold),
         in_a_folder(an_intent_without_an_answer_is_remembered),
         in_a_folder(cut_at_any_byte_it_keeps_what_was_whole_and_can_be_written_on),
+        in_a_folder(half_a_line_hides_nothing_that_comes_behind_it),
         in_a_folder(a_flipped_byte_ends_what_is_believed),
         in_a_folder(a_file_sent_again_and_again_does_not_make_it_grow_for_ever),
         in_a_folder(another_bucket_has_another_ledger),
