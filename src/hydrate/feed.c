@@ -78,7 +78,8 @@ static int too_large(struct hydrate *h, struct err *err)
                 "'%s' does not fit: %" PRIu64 " objects listed so far, the file system has room for "
                 "%" PRIu64 " files",
                 current(h)->uri, h->feed.need_files, h->feed.space_files);
-    return err_advise(err, 1510, "nothing was kept; give it more room, or narrow it with --include and --exclude");
+    return err_advise(err, 1510, "%s; give it more room, or narrow it with --include and --exclude",
+                      h->target->kind == TARGET_IN_PLACE ? "what had its name already stays" : "nothing was kept");
 }
 
 static void count_need(struct hydrate *h, uint64_t size_bytes)
@@ -265,6 +266,22 @@ static void start_listing(struct hydrate *h)
     pthread_mutex_unlock(&h->feed.lock);
 }
 
+/* Who may not list may be let read the one object: it is all that there is to know of it. */
+static void headed(void *ctx, const struct store_reply *r)
+{
+    struct hydrate *h = ctx;
+    atomic_fetch_add(&h->requests, r->requests);
+    if (r->code < 0) {
+        hydrate_fail(h, &r->err);
+        listing_is_over(h);
+        return;
+    }
+    h->feed.single = true;
+    h->feed.strip = folder_len(store_prefix(current(h)->store));
+    (void)on_page(h, &r->object, 1, false); /* what fails there fails the run */
+    source_is_over(h);
+}
+
 /* s3://bucket/name: an object of that name, or else the folder of that name. */
 static void probed(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
                    struct str next_token)
@@ -272,12 +289,16 @@ static void probed(void *ctx, const struct store_reply *r, const struct object *
     struct hydrate *h = ctx;
     (void)next_token;
     atomic_fetch_add(&h->requests, r->requests);
+    struct str prefix = store_prefix(current(h)->store);
+    if (r->code == -ERR_DENIED) {
+        store_head(current(h)->store, &h->lanes[0].worker, prefix, headed, h);
+        return;
+    }
     if (r->code < 0) {
         hydrate_fail(h, &r->err);
         listing_is_over(h);
         return;
     }
-    struct str prefix = store_prefix(current(h)->store);
     h->feed.single = count > 0 && str_eq(objects[0].key, prefix);
     if (h->feed.single) {
         h->feed.strip = folder_len(prefix);

@@ -3,7 +3,7 @@
 of its space (NFS; overlays of older kernels; btrfs, which counts no files; some of FUSE)."""
 import pytest
 
-from bench import BUILD, DENIED, DONE, Bucket, files, summary
+from bench import BUILD, DENIED, DONE, SOME_FAILED, Bucket, cistern, files, make_source, summary
 
 pytestmark = pytest.mark.timeout(120)
 PLAIN = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_PLAIN_FILES": "1"}
@@ -11,7 +11,7 @@ PLAIN = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_PLAIN_FILE
 
 @pytest.fixture(name="bucket", scope="module")
 def a_bucket():
-    with Bucket("p/:3500:100", "p/large:1:17Mi") as bucket:
+    with Bucket("p/s/:3500:100", "p/l/:1:17Mi") as bucket:
         yield bucket
 
 
@@ -33,3 +33,18 @@ def test_a_listing_that_was_cut_off_is_gone_on_with(bucket, tmp_path):
     assert code == DONE, errors
     assert told["requests"] < 3501, "begun anew"
     assert len(files(tmp_path / "out")) == 3501
+
+
+def test_an_export_to_a_folder_arrives_and_replaces_nothing(tmp_path):
+    source = make_source(tmp_path / "source", small=8, large=((9 << 20) + 1,))
+    words = ["export", source, f"file://{tmp_path}/out", "--state", tmp_path / "state"]
+    theirs = tmp_path / "out" / "d0" / "s0" / "f0"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_bytes(b"theirs")
+    done = cistern(*words, **PLAIN)
+    assert done.returncode == SOME_FAILED and "CIS4409" in done.stderr, done.stderr
+    assert theirs.read_bytes() == b"theirs"
+    theirs.unlink()
+    done = cistern(*words, **PLAIN)
+    assert done.returncode == DONE, done.stderr
+    assert files(tmp_path / "out") == files(source)
