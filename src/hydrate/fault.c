@@ -34,7 +34,8 @@ bool fault_is_fatal(const struct err *err)
 void hydrate_fail(struct hydrate *h, const struct err *err)
 {
     pthread_mutex_lock(&h->lock);
-    if (!h->has_fatal) {
+    bool is_our_word = err->code == ERR_CANCELLED && h->is_cancelled;
+    if (!h->has_fatal && !is_our_word) {
         h->has_fatal = true;
         h->fatal = *err;
     }

@@ -270,6 +270,7 @@ static void start_listing(struct hydrate *h)
 static void headed(void *ctx, const struct store_reply *r)
 {
     struct hydrate *h = ctx;
+    h->feed.probe = NULL;
     atomic_fetch_add(&h->requests, r->requests);
     if (r->code < 0) {
         hydrate_fail(h, &r->err);
@@ -288,10 +289,11 @@ static void probed(void *ctx, const struct store_reply *r, const struct object *
 {
     struct hydrate *h = ctx;
     (void)next_token;
+    h->feed.probe = NULL;
     atomic_fetch_add(&h->requests, r->requests);
     struct str prefix = store_prefix(current(h)->store);
     if (r->code == -ERR_DENIED) {
-        store_head(current(h)->store, &h->lanes[0].worker, prefix, headed, h);
+        h->feed.probe = store_head(current(h)->store, &h->lanes[0].worker, prefix, headed, h);
         return;
     }
     if (r->code < 0) {
@@ -322,7 +324,13 @@ static void next_source(struct hydrate *h)
         return;
     }
     struct store_page p = {.prefix = sbuf_str(&h->feed.prefix), .keys_max = 1, .ctx = h, .on_done = probed};
-    store_list_page(s->store, &h->lanes[0].worker, &p);
+    h->feed.probe = store_list_page(s->store, &h->lanes[0].worker, &p);
+}
+
+void feed_stop(struct hydrate *h)
+{
+    if (h->feed.probe)
+        store_cancel(h->feed.probe);
 }
 
 static void deliver_next(struct mail *m)

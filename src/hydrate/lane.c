@@ -191,6 +191,8 @@ static void stop_all(struct lane *l)
         job_stop(j);
     }
     large_stop(l);
+    if (l == &l->h->lanes[0])
+        feed_stop(l->h);
 }
 
 static void deliver_kick(struct mail *m)

@@ -177,8 +177,9 @@ struct hydrate {
         struct index *all; /* owned; of a shard, while it lasts: what all shards have together */
         struct sbuf prefix;
         struct sbuf path;
-        size_t strip; /* bytes of a key that are not part of the path */
-        bool single;  /* the URI names one object */
+        struct store_job *probe; /* before the listing; lane 0's loop */
+        size_t strip;            /* bytes of a key that are not part of the path */
+        bool single;             /* the URI names one object */
         bool cancelled;
         uint64_t space_bytes, space_files, block; /* what fits, what is there of ours included */
         uint64_t need_bytes, need_files;
@@ -233,6 +234,7 @@ bool fault_is_fatal(const struct err *err); /* is this the disk's, so that no ot
 must_check int feed_prepare(struct hydrate *h, struct err *err);
 void feed_start(struct hydrate *h);  /* driver */
 void feed_cancel(struct hydrate *h); /* any thread */
+void feed_stop(struct hydrate *h);   /* lane 0's loop: the same for what is asked before the listing */
 void feed_done(struct hydrate *h);
 
 /* deal.c: a shard's listing goes into a catalog beside the run's, which takes its part of it when all is listed. */
