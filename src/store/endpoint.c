@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "endpoint.h"
+#include "uri.h"
 
 static int wrong(struct str text, const char *why, struct err *err)
 {
-    err_set(err, ERR_INVALID, "cannot read the endpoint '%.*s': %s", (int)min_u64(text.len, 100), text.ptr, why);
+    char shown[URI_SHOWN_ROOM];
+    err_set(err, ERR_INVALID, "cannot read the endpoint '%s': %s", uri_shown(text, shown), why);
     return err_advise(err, 1002, "write it as https://HOST or http://HOST:PORT");
 }
 

@@ -1,13 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "uri.h"
 #include <linux/limits.h>
+#include <stdio.h>
 
-enum { SHOWN_MAX = 100, BUCKET_MIN = 3, BUCKET_MAX = 63, BUCKET_DOTTED_MAX = 222 };
+enum { BUCKET_MIN = 3, BUCKET_MAX = 63, BUCKET_DOTTED_MAX = 222 };
+
+static size_t authority_at(struct str text)
+{
+    for (size_t i = 0; i + 2 < text.len; i++)
+        if (text.ptr[i] == ':' && text.ptr[i + 1] == '/' && text.ptr[i + 2] == '/')
+            return i + 3;
+    return 0;
+}
+
+char *uri_shown(struct str text, char *buf)
+{
+    size_t from = authority_at(text), to = from, at = 0;
+    for (; to < text.len && text.ptr[to] != '/'; to++)
+        if (text.ptr[to] == '@')
+            at = to;
+    struct str head = str_sub(text, 0, from), rest = str_from(text, at ? at : from);
+    snprintf(buf, URI_SHOWN_ROOM, "%.*s%s%.*s", (int)min_u64(head.len, URI_SHOWN_MAX / 2), head.ptr ? head.ptr : "",
+             at ? "..." : "", (int)min_u64(rest.len, URI_SHOWN_MAX - min_u64(head.len, URI_SHOWN_MAX / 2)),
+             rest.ptr ? rest.ptr : "");
+    return buf;
+}
 
 static int wrong(struct str text, struct err *err, const char *why, const char *advice)
 {
-    err_set(err, ERR_INVALID, "cannot read the URI '%.*s': %s", (int)min_u64(text.len, SHOWN_MAX),
-            text.ptr ? text.ptr : "", why);
+    char shown[URI_SHOWN_ROOM];
+    err_set(err, ERR_INVALID, "cannot read the URI '%s': %s", uri_shown(text, shown), why);
     return err_advise(err, 1001, "%s", advice);
 }
 

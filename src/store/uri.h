@@ -17,5 +17,10 @@ struct uri {
 
 enum { URI_KEY_MAX = 1024 }; /* what S3 and GCS take */
 
+/* `text` as a sentence may show it: at most URI_SHOWN_MAX bytes, without what stands before an '@' in its authority,
+ * which may be a password. buf of URI_SHOWN_ROOM; returns buf. */
+enum { URI_SHOWN_MAX = 100, URI_SHOWN_ROOM = URI_SHOWN_MAX + 8 };
+char *uri_shown(struct str text, char *buf);
+
 /* ERR_INVALID tells by name what is wrong, and the advice says what to write instead. */
 must_check int uri_parse(struct str text, struct uri *ret, struct err *err);

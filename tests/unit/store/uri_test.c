@@ -84,11 +84,29 @@ static void nul_bytes_and_long_keys_are_refused(void **state)
     assert_int_equal(uri_parse((struct str){text, start + 1025}, &u, &err), -ERR_INVALID);
 }
 
+static void a_password_is_not_repeated(void **state)
+{
+    static const char *const texts[] = {"s3://AKIA:secret@bucket/a@b", "https://user:secret@host:80", "s3://a:secret@",
+                                        "s4://secret@x/y"};
+    (void)state;
+    for (size_t i = 0; i < countof(texts); i++) {
+        struct uri u;
+        struct err err;
+        assert_true(uri_parse(str_of(texts[i]), &u, &err) < 0);
+        assert_null(strstr(err.text, "secret"));
+    }
+    char shown[URI_SHOWN_ROOM];
+    assert_string_equal(uri_shown(STR("s3://AKIA:secret@bucket/a@b"), shown), "s3://...@bucket/a@b");
+    assert_string_equal(uri_shown(STR("s3://bucket/a@b"), shown), "s3://bucket/a@b");
+    assert_string_equal(uri_shown(STR("user:secret@host/x"), shown), "...@host/x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bucket_and_its_prefix_are_told_apart),
         cmocka_unit_test(each_wrong_form_is_told_by_name),
+        cmocka_unit_test(a_password_is_not_repeated),
         cmocka_unit_test(nul_bytes_and_long_keys_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
