@@ -141,7 +141,12 @@ int dir_make(int dir, const char *name, mode_t mode, int *ret_fd, struct err *er
 {
     if (mkdirat(dir, name, mode) != 0 && errno != EEXIST)
         return err_sys(err, errno, "cannot make the folder '%s'", name);
-    return dir_open(dir, name, ret_fd, err);
+    /* Somebody's link of that name would have us write, and later remove, wherever it leads. */
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "cannot open the folder '%s'", name);
+    *ret_fd = fd;
+    return 0;
 }
 
 static int open_beneath(int dir, const char *path)

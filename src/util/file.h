@@ -23,7 +23,7 @@ must_check int file_write_all(int fd, const char *name, const void *bytes, size_
 must_check int file_pwrite_all(int fd, const char *name, const void *bytes, size_t len, uint64_t offset,
                                struct err *err);
 
-/* mkdir, where "exists already" is success; then opens it. *ret_fd is the caller's. */
+/* mkdir, where "exists already" is success; then opens it, if it is no link. *ret_fd is the caller's. */
 must_check int dir_make(int dir, const char *name, mode_t mode, int *ret_fd, struct err *err);
 must_check int dir_open(int dir, const char *name, int *ret_fd, struct err *err);
 must_check int dir_sync(int dir, const char *name_for_err, struct err *err);

@@ -60,6 +60,18 @@ static void a_file_that_people_read_is_replaced_never_truncated(void **state)
     assert_false(is_there("out/" TARGET_IN_PLACE_STATE));
 }
 
+static void a_link_in_the_place_of_its_state_is_not_followed(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_target t = NULL;
+    assert_int_equal(mkdirat(dir, "out", 0755), 0);
+    assert_int_equal(mkdirat(dir, "elsewhere", 0755), 0);
+    assert_int_equal(symlinkat("../elsewhere", dir, "out/" TARGET_IN_PLACE_STATE), 0);
+    assert_true(target_open_dir(below("out"), &t, &err) < 0);
+    assert_false(is_there("elsewhere/hydrate.lock"));
+}
+
 static void one_process_at_a_time(void **state)
 {
     (void)state;
@@ -111,6 +123,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_seen_only_when_it_is_finished, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_file_that_people_read_is_replaced_never_truncated, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(a_link_in_the_place_of_its_state_is_not_followed, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(one_process_at_a_time, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_crash_between_the_naming_and_the_clean_up_is_ended_by_the_next_run,
