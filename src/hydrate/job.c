@@ -106,6 +106,9 @@ int mismatch_set(struct err *err, const struct digest *want, const struct digest
     digest_add_hex(want, &a);
     digest_add_hex(got, &b);
     err_set(err, ERR_CORRUPT, "%s of what arrived is %s, the store says %s", hash_name(want->kind), b.ptr, a.ptr);
+    if (want->kind == HASH_MD5)
+        return err_advise(err, 1422,
+                          "fetched twice, not kept; damaged, or this store's ETags are no MD5: then --verify size");
     return err_advise(err, 1422, "it was fetched twice and is not kept; the object or the way to it is damaged");
 }
 

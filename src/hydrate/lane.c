@@ -225,6 +225,8 @@ int lane_open(struct lane *l, struct hydrate *h, unsigned number, struct err *er
     l->pump.run = run_pump;
     l->hold.fire = hold_over;
     tree_init(&l->tree, h->target->data, h->target->dir_mode);
+    l->tree.uid = h->target->uid;
+    l->tree.gid = h->target->gid;
     hash_init(&l->hash);
     sbuf_init(&l->key, 1 << 20);
     struct web_options web = {.stall_timeout_ns = h->o.stall_ns,

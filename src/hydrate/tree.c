@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tree.h"
 #include "util/file.h"
+#include <fcntl.h>
+#include <limits.h>
 
 void tree_init(struct tree *t, int root, mode_t mode)
 {
@@ -31,6 +33,23 @@ static uint32_t hash_of(const char *p, size_t len)
     return h;
 }
 
+/* All of the way, since who made its upper part may have died before this. */
+static int own(const struct tree *t, const char *path, size_t len, struct err *err)
+{
+    char folder[PATH_MAX];
+    if (t->uid == 0 && t->gid == 0)
+        return 0;
+    for (size_t i = 1; i <= len; i++) {
+        if (path[i] != '/')
+            continue;
+        memcpy(folder, path, i); /* path_check() let it pass: shorter than PATH_MAX */
+        folder[i] = '\0';
+        if (fchownat(t->root, folder, t->uid, t->gid, AT_SYMLINK_NOFOLLOW) != 0)
+            return err_sys(err, errno, "cannot give '%s' to user %u", folder, t->uid);
+    }
+    return 0;
+}
+
 int tree_parent(struct tree *t, const char *path, int *ret_dir, const char **ret_name, struct err *err)
 {
     const char *slash = strrchr(path, '/');
@@ -42,12 +61,14 @@ int tree_parent(struct tree *t, const char *path, int *ret_dir, const char **ret
     size_t len = (size_t)(slash - path);
     struct tree_slot *s = &t->slots[hash_of(path, len) % TREE_SLOTS];
     if (!s->path || s->len != len || memcmp(s->path, path, len) != 0) {
-        int fd;
-        int r = dir_make_parents(t->root, path, t->mode, &fd, ret_name, err);
+        auto_fd made = -1;
+        int r = dir_make_parents(t->root, path, t->mode, &made, ret_name, err);
+        if (r == 0)
+            r = own(t, path, len, err);
         if (r < 0)
             return r;
         slot_done(s);
-        *s = (struct tree_slot){.path = str_dup((struct str){path, len}), .len = len, .fd = fd};
+        *s = (struct tree_slot){.path = str_dup((struct str){path, len}), .len = len, .fd = take_fd(&made)};
     }
     *ret_dir = s->fd;
     *ret_name = slash + 1;

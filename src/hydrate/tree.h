@@ -11,6 +11,8 @@ enum { TREE_SLOTS = 64 };
 struct tree {
     int root; /* borrowed */
     mode_t mode;
+    uid_t uid; /* whose the folders are; 0 and 0: as they come */
+    gid_t gid;
     struct tree_slot {
         char *path; /* owned */
         size_t len;

@@ -15,12 +15,12 @@ pytestmark = pytest.mark.timeout(120)
 class Volume:
     """A volume's folder as a driver makes it, without one."""
 
-    def __init__(self, top, source):
+    def __init__(self, top, source, **layout):
         self.folder, self.bucket = top / "volume", top / "bucket"
         (self.folder / "data").mkdir(parents=True)
         spec = {"version": 1, "id": "v1-0123456789ab-0123456789ab", "name": "pvc-1", "capacityBytes": 1 << 30,
                 "createdAt": "2026-11-21T09:00:00Z", "backend": "quota", "project": 0, "parameters": {},
-                "source": {"uri": f"file://{source}/", "export": {"uri": f"file://{self.bucket}/"}}}
+                "source": {"uri": f"file://{source}/", "export": {"uri": f"file://{self.bucket}/"}, "layout": layout}}
         (self.folder / "volume.json").write_text(json.dumps(spec))
 
     def run(self, *words):
@@ -88,3 +88,10 @@ def test_what_a_pod_wrote_is_exported_though_the_clock_was_set_back(volume):
     rewrite(volume.file(volume.names[0]))
     assert volume.run("export") == DONE
     assert volume.exported() == volume.names[:1]
+
+
+def test_folders_belong_to_whom_the_layout_names_as_files_do(tmp_path):
+    volume = Volume(tmp_path, make_source(tmp_path / "source", small=4, large=()), uid=1234, gid=4321)
+    assert volume.run("hydrate") == DONE
+    found = list((volume.folder / "data").rglob("*"))
+    assert len(found) > 4 and {(p.stat().st_uid, p.stat().st_gid) for p in found} == {(1234, 4321)}
