@@ -9,7 +9,7 @@ import pytest
 
 from e2e.lib import broker
 from e2e.lib.machine import eventually
-from e2e.lib.ours import IMAGE, NAMESPACE, bound_token
+from e2e.lib.ours import IMAGE, NAMESPACE, bound_token, pods
 
 MIB = 1 << 20
 
@@ -137,11 +137,17 @@ def test_with_gate_a_pod_that_is_deleted_alone_goes_at_once_and_the_next_finds_t
     bucket = store.bucket({"data": random.Random(1).randbytes(14 * MIB)})  # for 28 s
     user = team.pod("user", "set", "wc -c </data/data; sleep 3600")
     team.apply(team.source("set", f"s3://{bucket}/"), slow_claim(team, "set", "set", **{"cistern.io/hydration": "gate"}), user)
-    waits = "the kubelet's call waits for the data"
     eventually(lambda: team.volume("set")["status"]["phase"] == "Hydrating" and any(
-        c["reason"] == "Staged" for c in team.volume("set")["status"]["conditions"]), waits, 60)
+        c["reason"] == "Staged" for c in team.volume("set")["status"]["conditions"]), "the kubelet's call waits", 60)
     time.sleep(2)  # its token was mounted meanwhile
     cluster.kubectl("delete", "pod/user", "-n", team.name, "--timeout=20s", timeout=30)
+    driver = pods(cluster, "node")[team.volume("set")["spec"]["nodeName"]]["metadata"]["name"]
+
+    def call_ended():
+        said = cluster.kubectl("logs", "-n", NAMESPACE, driver)
+        return any("CIS3018" in line and team.volume("set")["spec"]["volumeID"] in line for line in said.splitlines())
+
+    eventually(call_ended, "the kubelet's call is answered", 20)
     assert team.volume("set")["status"]["phase"] == "Hydrating", "it did not have to wait for that"
     team.apply(user)
     team.await_pod("user", seconds=180)

@@ -44,6 +44,16 @@ def store(cluster):
 
 
 @pytest.fixture
+def slow(cluster, cistern):
+    """A class whose volumes are filled so slowly (256 KiB a second) that there is time to interfere."""
+    cluster.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow"},
+                   "provisioner": "csi.cistern.io", "volumeBindingMode": "WaitForFirstConsumer",
+                   "allowVolumeExpansion": True, "reclaimPolicy": "Delete", "parameters": {"bandwidth": "256Ki"}})
+    yield "slow"
+    cluster.kubectl("delete", "storageclass", "slow", "--ignore-not-found")
+
+
+@pytest.fixture
 def team(cluster, cistern, store):
     """A user's namespace; when it goes, nothing is left of what was in it."""
     made = Namespace(cluster, store)

@@ -15,16 +15,6 @@ CLAIMS = int(os.environ.get("CISTERN_E2E_CLAIMS", "24"))  # 100 before a release
 SEED = int(os.environ.get("CISTERN_E2E_SEED", "1"))
 
 
-@pytest.fixture
-def slow(cluster, cistern):
-    """A class whose volumes are filled so slowly that there is time to interfere."""
-    cluster.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow"},
-                   "provisioner": "csi.cistern.io", "volumeBindingMode": "WaitForFirstConsumer",
-                   "allowVolumeExpansion": True, "reclaimPolicy": "Delete", "parameters": {"bandwidth": "256Ki"}})
-    yield "slow"
-    cluster.kubectl("delete", "storageclass", "slow", "--ignore-not-found")
-
-
 def start_slowly(store, team, slow):
     """A claim that is being filled: its Job runs."""
     bucket = store.bucket({f"part-{n}": random.Random(n).randbytes(1 << 20) for n in range(32)})

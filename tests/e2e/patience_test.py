@@ -8,8 +8,8 @@ import pytest
 from e2e.lib.machine import eventually
 from e2e.lib.ours import NAMESPACE
 
-PATIENCE = 8  # seconds
-PARTS = 10  # of a MiB each, at 256 KiB a second: five times that
+PATIENCE = 6  # seconds
+PARTS = 7  # of a MiB each, at 256 KiB a second: nearly five times that
 
 
 @pytest.fixture
@@ -22,15 +22,6 @@ def impatient(cluster):
     start(bind_timeout_seconds=PATIENCE)
     yield
     start()
-
-
-@pytest.fixture
-def slow(cluster, cistern):
-    cluster.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow"},
-                   "provisioner": "csi.cistern.io", "volumeBindingMode": "WaitForFirstConsumer", "reclaimPolicy": "Delete",
-                   "parameters": {"bandwidth": "256Ki"}})
-    yield
-    cluster.kubectl("delete", "storageclass", "slow")
 
 
 def what_was_begun(cluster, team, claim):
@@ -58,13 +49,13 @@ def test_a_pod_whose_data_comes_later_than_the_scheduler_waits_starts_where_it_i
     # The large one leaves no room for a second of its size: to the scheduler, its node looks full from then on.
     for name, size in (("small", "64Mi"), ("large", "7Gi")):
         claim = team.claim(name, "set", size=size)
-        claim["spec"]["storageClassName"] = "slow"
+        claim["spec"]["storageClassName"] = slow
         team.apply(claim, team.pod(name, name, "cat /data/part-* | wc -c; sleep 3600"))
     for name in ("small", "large"):
         eventually(lambda: team.volume(name)["status"]["phase"] == "Hydrating", f"{name} is being filled", 60)
         begun[name] = what_was_begun(cluster, team, name)
         assert len(begun[name]["jobs"]) == 1 and begun[name]["node"] == begun[name]["selected"]
-    eventually(lambda: gave_up(cluster, team, "small") >= 2, "the scheduler has given up twice", 6 * PATIENCE)
+    eventually(lambda: gave_up(cluster, team, "small") >= 2, "the scheduler has given up twice", 60)
     for name in ("small", "large"):
         assert gave_up(cluster, team, name), "the test is of hydrations that take longer"
         assert team.await_pod(name, seconds=120)["spec"]["nodeName"] == begun[name]["node"]
