@@ -196,3 +196,30 @@ size_t report_volume(const struct api_volume *v, struct report_memo *m, int64_t 
     }
     return count;
 }
+
+/* ---- export ------------------------------------------------------------------------------------------------------ */
+
+bool report_export(const struct api_volume *v, struct report_memo *m, struct report *ret)
+{
+    const struct api_export *e = &v->status.export;
+    const struct api_condition *c = api_condition_find(&v->status.conditions, API_EXPORTED);
+    const struct report_memo before = *m;
+    char bytes[BYTES_TEXT_MAX];
+    m->export_seen = true;
+    m->exporting = c && c->status == API_FALSE && strcmp(c->reason, "Exporting") == 0;
+    m->exported_ns = e->last_success_ns;
+    if (!before.export_seen)
+        return false;
+    /* One that was quicker than two looks at it is told by its end. */
+    bool ended = m->exported_ns > before.exported_ns;
+    if (!ended && (!m->exporting || before.exporting))
+        return false;
+    *ret = (struct report){.reason = ended ? "ExportFinished" : "ExportStarted"};
+    if (ended)
+        snprintf(ret->text, sizeof ret->text, "%s in %" PRIu64 " files, each confirmed by the bucket",
+                 bytes_text(e->done_bytes, bytes), e->done_objects);
+    else
+        snprintf(ret->text, sizeof ret->text, "%s in %" PRIu64 " files are on their way from node %s",
+                 bytes_text(e->pending_bytes, bytes), e->pending_objects, v->node);
+    return true;
+}

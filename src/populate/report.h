@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.h - what people hear of a volume that is being filled, as events on its claim, from the status that its node
- * writes. Pure. home: any; a memo belongs to who passes it. */
+/* report.h - what people hear of a volume that is being filled or exported, as events on its claim or on its
+ * PersistentVolume, from the status that its node writes. Pure. home: any; a memo belongs to who passes it. */
 #pragma once
 
 #include "api/volume.h"
@@ -18,10 +18,15 @@ struct report_memo {
     bool seen, started, finished;
     int64_t progress_ns;
     int64_t fault_ns; /* the time of the last fault that was told */
+    bool export_seen, exporting;
+    int64_t exported_ns; /* the end of the last export that went well */
 };
 
 /* Fills `ret` and returns how many. */
 size_t report_volume(const struct api_volume *v, struct report_memo *m, int64_t now_ns, struct report ret[REPORTS_MAX]);
+
+/* That an export has begun, or gone well; false: neither. How one fails, its node tells. */
+bool report_export(const struct api_volume *v, struct report_memo *m, struct report *ret);
 
 /* The reason under which a fault is told: SourceDenied, SourceNotFound, SourceTooLarge, SourceChanged, or, of another
  * one, HydrationRetrying or HydrationFailed. Static. */

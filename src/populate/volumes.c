@@ -436,6 +436,19 @@ static void tell(struct view *v)
                    reports[i].text);
 }
 
+/* On the PersistentVolume, which is there as long as something is to be exported; the claim may be gone. */
+static void tell_export(struct view *v)
+{
+    struct report report;
+    if (!v->memo || !v->volume || !report_export(v->volume, &v->memo->report, &report))
+        return;
+    auto_json pv = kube_informer_get(v->p->o.pvs, STR_NULL, v->name);
+    struct kube_ref about = {
+        .resource = &kube_persistent_volumes, .name = v->name, .uid = json_member_str(json_at(pv, "metadata"), "uid")};
+    if (pv)
+        kube_event(v->p->o.events, &about, KUBE_NORMAL, report.reason, "%s", report.text);
+}
+
 int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, struct err *err)
 {
     struct view v = {.p = p, .name = name, .node = CLAIM_NODE_GONE, .err = err};
@@ -444,6 +457,7 @@ int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, st
     if (r == 0) {
         v.memo = v.volume ? memo_of(p, 'v', name) : NULL;
         tell(&v);
+        tell_export(&v);
         r = v.volume ? follow_source(&v) : 0;
         v.err = r < 0 ? &other : err; /* one that fails does not hold the other up */
         int served = serve_all(&v, again_ns);

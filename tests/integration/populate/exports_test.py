@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from integration.lib.claims import World, wait_for
+from integration.lib.claims import API, World, condition, now, wait_for
 
 
 @pytest.fixture
@@ -71,4 +71,28 @@ def test_no_more_than_the_limits_export_at_once_and_who_came_first_goes_first(wo
         most = max(most, len(now))
         time.sleep(0.02)
     assert most <= 3  # two, and one whose end the controller has not seen yet
+    world.wait_for_nothing_left()
+
+
+def test_an_export_is_told_on_the_persistent_volume(world):
+    world.make_namespace("told")
+    world.make_source("told")
+    fill(world, "told", ["a"])
+    name = world.claim("told", "a")["spec"]["volumeName"]
+    path = f"{API}/cisternvolumes/{name}/status"
+
+    def say(status, reason, **export):
+        kept = [c for c in world.cluster.get(path)["status"]["conditions"] if c["type"] != "Exported"]
+        world.cluster.patch(path, {"status": {"export": export, "conditions": [
+            *kept, condition("Exported", status, reason)]}})
+
+    def told(reason):
+        return [e["message"] for e in world.events("default", reason) if e["involvedObject"]["name"] == name]
+
+    say("False", "Exporting", pendingObjects=2, pendingBytes=2048)
+    wait_for(lambda: told("ExportStarted"))
+    say("True", "Confirmed", pendingObjects=0, pendingBytes=0, doneObjects=2, doneBytes=2048, lastSuccess=now())
+    assert wait_for(lambda: told("ExportFinished")) == ["2.00 KiB in 2 files, each confirmed by the bucket"]
+    world.end_pod("told", "pod-of-a")
+    world.delete_claim("told", "a")
     world.wait_for_nothing_left()

@@ -187,6 +187,31 @@ static void a_blank_volume_is_no_news(void **state)
     assert_int_equal(report_volume(v, &m, 200 * SECOND, r), 0);
 }
 
+static void an_export_is_told_when_it_begins_and_when_it_has_gone_well(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct report_memo m = {0};
+    struct report r;
+    assert_false(report_export(v, &m, &r));
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, "Exporting", 1, 100 * SECOND, "%s", "");
+    v->status.export = (struct api_export){.pending_objects = 3, .pending_bytes = 3 << 20};
+    assert_true(report_export(v, &m, &r));
+    assert_string_equal(r.reason, "ExportStarted");
+    assert_string_equal(r.text, "3.00 MiB in 3 files are on their way from node n1");
+    assert_false(report_export(v, &m, &r));
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, "ExportFailed", 1, 101 * SECOND, "%s", "");
+    assert_false(report_export(v, &m, &r));
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_TRUE, "Confirmed", 1, 102 * SECOND, "%s", "");
+    v->status.export = (struct api_export){.done_objects = 3, .done_bytes = 3 << 20, .last_success_ns = 102 * SECOND};
+    assert_true(report_export(v, &m, &r));
+    assert_string_equal(r.reason, "ExportFinished");
+    assert_string_equal(r.text, "3.00 MiB in 3 files, each confirmed by the bucket");
+    assert_false(report_export(v, &m, &r));
+    m = (struct report_memo){0}; /* what a controller finds when it begins is not news */
+    assert_false(report_export(v, &m, &r));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +224,7 @@ int main(void)
         cmocka_unit_test(a_long_hydration_names_the_way_to_bind_meanwhile),
         cmocka_unit_test(a_fault_is_told_once_under_the_reason_that_it_has),
         cmocka_unit_test(a_blank_volume_is_no_news),
+        cmocka_unit_test(an_export_is_told_when_it_begins_and_when_it_has_gone_well),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
