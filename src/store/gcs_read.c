@@ -156,6 +156,7 @@ static int build_list(struct call *c, struct err *err)
     (void)err;
     gcs_begin(c, "GET", "/storage/v1", STR_NULL);
     gcs_param(c, "fields", STR("nextPageToken,prefixes,items(name,size,generation,updated,crc32c)"));
+    gcs_param(c, "prettyPrint", STR("false")); /* by default each page is indented, for people */
     if (p->prefix.len)
         gcs_param(c, "prefix", p->prefix);
     if (p->keys_max)
