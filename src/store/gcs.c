@@ -207,16 +207,20 @@ int gcs_read_object(const json *j, struct object *ret, struct err *err)
     return r < 0 ? r : read_digest(j, &ret->digest, err);
 }
 
+int gcs_garbled(struct err *err)
+{
+    err->code = ERR_CORRUPT; /* what JSON calls invalid are the store's words, not our caller's */
+    return err_advise(err, 1601, "check that the endpoint is Google Cloud Storage");
+}
+
 int gcs_describe(struct call *c, struct err *err)
 {
     auto_json j = NULL;
     int r = json_parse(sbuf_str(&c->got), "the object's metadata", &j, err);
     if (r == 0)
         r = gcs_read_object(j, &c->job.reply.object, err);
-    if (r < 0) {
-        err->code = ERR_CORRUPT; /* what JSON calls invalid are the store's words, not our caller's */
-        return err_advise(err, 1601, "check that the endpoint is Google Cloud Storage");
-    }
+    if (r < 0)
+        return gcs_garbled(err);
     c->job.reply.object.key = c->job.args.key;
     return 0;
 }
@@ -254,7 +258,7 @@ static void gcs_start(struct store_job *job)
     const struct gcs *g = job->store->self;
     j->right = ops[job->op].right;
     j->swept = j->count = j->group = 0;
-    j->level = 0;
+    j->level = j->rounds = 0;
     j->confirmed.object.generation = 0;
     page_init(&j->page);
     sbuf_init(&j->token, 16 << 10);

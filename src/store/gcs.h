@@ -28,6 +28,7 @@ struct gcs_job {
     size_t group;
     /* ABORT, SWEEP, and the end of COMPLETE: what is deleted, page by page. */
     size_t swept;
+    unsigned rounds;
     struct store_reply confirmed; /* COMPLETE: kept while the parts are removed */
 };
 
@@ -45,6 +46,8 @@ void gcs_ask(struct call *c); /* the headers that every request has; last */
 
 /* Ends with what the refusal means. */
 void gcs_refused(struct call *c, int status);
+
+int gcs_garbled(struct err *err); /* what came is no answer of GCS's: why is in `err` already */
 
 /* An object resource; strings are borrowed from the tree. */
 must_check int gcs_read_object(const json *j, struct object *ret, struct err *err);

@@ -234,10 +234,8 @@ int gcs_parse_list(struct str document, struct str after, struct page *page, str
     size_t objects = page->count;
     if (r == 0)
         r = add_prefixes(page, prefixes, err);
-    if (r < 0) {
-        err->code = ERR_CORRUPT; /* what JSON calls invalid are the store's words, not our caller's */
-        return err_advise(err, 1601, "check that the endpoint is Google Cloud Storage");
-    }
+    if (r < 0)
+        return gcs_garbled(err);
     page_end(page);
     if (page->count > objects && objects > 0) /* both lists are sorted, and a page is one */
         qsort(page->objects, page->count, sizeof *page->objects, by_key);

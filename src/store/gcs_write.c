@@ -350,6 +350,9 @@ static void answered_publish(struct call *c, int status)
 
 static const struct call_steps publish_steps = {build_publish, NULL, NULL, answered_publish};
 
+/* A page has a thousand names, an upload ten thousand parts at the most. */
+enum { SWEEP_ROUNDS_MAX = 100 };
+
 /* ---- what is left of uploads ------------------------------------------------------------------------------------- */
 
 static void end_sweep(struct call *c, int status)
@@ -368,18 +371,24 @@ static void end_sweep(struct call *c, int status)
     }
 }
 
-static int build_sweep(struct call *c, struct err *err)
+/* Where the parts lie that this sweep removes. */
+static void sweep_prefix(const struct call *c, struct sbuf *ret)
 {
     char half[GCS_KEY_HALF + 1];
+    sbuf_init(ret, 256);
+    key_half(c->job.args.key, half);
+    sbuf_adds(ret, GCS_HIDDEN);
+    if (c->job.op == JOB_SWEEP)
+        sbuf_adds(ret, half);
+    else
+        sbuf_addf(ret, "%.*s/", (int)min_u64(c->job.args.id.len, GCS_ID_LEN), c->job.args.id.ptr);
+}
+
+static int build_sweep(struct call *c, struct err *err)
+{
     auto_sbuf prefix;
     (void)err;
-    sbuf_init(&prefix, 256);
-    key_half(c->job.args.key, half);
-    sbuf_adds(&prefix, GCS_HIDDEN);
-    if (c->job.op == JOB_SWEEP)
-        sbuf_adds(&prefix, half);
-    else
-        sbuf_addf(&prefix, "%.*s/", (int)min_u64(c->job.args.id.len, GCS_ID_LEN), c->job.args.id.ptr);
+    sweep_prefix(c, &prefix);
     gcs_begin(c, "GET", "/storage/v1", STR_NULL);
     gcs_param(c, "fields", STR("items(name)"));
     gcs_param(c, "prefix", sbuf_str(&prefix));
@@ -389,23 +398,32 @@ static int build_sweep(struct call *c, struct err *err)
 
 static const struct call_steps sweep_one_steps;
 
+/* What is listed is deleted: a name that was not asked for is somebody's object. */
 static int read_names(struct call *c, struct err *err)
 {
     struct gcs_job *j = gcs_of(c);
     auto_json root = NULL;
+    auto_sbuf prefix;
+    sweep_prefix(c, &prefix);
     int r = json_parse(sbuf_str(&c->got), "the list", &root, err);
     const json *items = r == 0 ? json_at(root, "items") : NULL;
     page_clear(&j->page);
     for (size_t i = 0; r == 0 && i < json_count(items); i++) {
         struct object o;
         r = gcs_read_object(json_item(items, i), &o, err);
+        if (r == 0 && !str_starts(o.key, sbuf_str(&prefix)))
+            r = err_set(err, ERR_CORRUPT, "'%.*s' is listed, and '%s' was asked for", STR_FMT(str_sub(o.key, 0, 200)),
+                        prefix.ptr);
         if (r == 0)
             page_add(&j->page, &o);
     }
-    if (r == 0)
-        page_end(&j->page);
+    if (r == 0 && j->page.count > 0 && ++j->rounds > SWEEP_ROUNDS_MAX)
+        r = err_set(err, ERR_CORRUPT, "what was deleted is listed again and again");
+    if (r < 0)
+        return gcs_garbled(err);
+    page_end(&j->page);
     j->swept = 0;
-    return r;
+    return 0;
 }
 
 /* Each page is listed anew: what was deleted is not on it, so that a page without names is the end. */
@@ -413,9 +431,9 @@ static void answered_sweep(struct call *c, int status)
 {
     if (!c->success)
         end_sweep(c, status);
-    else if (read_names(c, &c->err) < 0)
+    else if (read_names(c, &c->err) < 0 && !gcs_of(c)->confirmed.object.generation)
         call_end(c, -(int)c->err.code);
-    else if (gcs_of(c)->page.count == 0)
+    else if (c->err.code || gcs_of(c)->page.count == 0)
         end_sweep(c, 0);
     else
         call_go(c, &sweep_one_steps);

@@ -3,8 +3,10 @@
 call ends well after a retry, or in a sentence that names the object."""
 
 import http.server
+import json
 import subprocess
 import threading
+import urllib.parse
 
 import pytest
 
@@ -228,3 +230,62 @@ def test_a_proxy_from_the_environment_is_used(two_regions):
     env = clean_environment(AWS_REGION="eu-west-3", http_proxy=url, **KEYS)
     assert run_tool("--endpoint", "http://s3.example.com", "s3://bucket/", "list", env=env).code == "OK"
     assert seen[0]["host"] == "bucket.s3.example.com" and seen[0]["path"].startswith("http://bucket.s3.example.com/")
+
+
+@pytest.fixture
+def listing_of():
+    """A server of gs:// whose every listing is `names`, or `text`, and which notes what is deleted."""
+    told = {"names": lambda prefix: [], "text": None, "deleted": []}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            prefix = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query).get("prefix", [""])[0]
+            self.reply(200, told["text"] or json.dumps({"items": [{"name": n} for n in told["names"](prefix)]}).encode())
+
+        def do_DELETE(self):
+            told["deleted"].append(urllib.parse.unquote(self.path.split("?")[0].split("/o/")[1]))
+            self.reply(204, b"")
+
+        def reply(self, status, body):
+            self.send_response(status)
+            if body:
+                self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    told["url"] = f"http://127.0.0.1:{server.server_address[1]}"
+    yield told
+    server.shutdown()
+    server.server_close()
+
+
+def sweep(told):
+    return run_tool("--endpoint", told["url"], "--anonymous", "--retries", "2", "gs://bucket/", "sweep", "key", env=clean_environment())
+
+
+def test_a_sweep_deletes_nothing_that_it_did_not_ask_for(listing_of):
+    listing_of["names"] = lambda prefix: [prefix + "/part-1", "somebody's/object"]
+    answer = sweep(listing_of)
+    assert answer.code == "CORRUPT" and answer.id == 1601 and "somebody's/object" in answer.text, answer
+    assert listing_of["deleted"] == []
+
+
+def test_a_sweep_of_what_does_not_go_ends(listing_of):
+    listing_of["names"] = lambda prefix: [prefix + "/part-1"]
+    answer = sweep(listing_of)
+    assert answer.code == "CORRUPT" and "again and again" in answer.text, answer
+    assert len(listing_of["deleted"]) == 100
+
+
+@pytest.mark.parametrize("text", [b"\x84{}", b'{"kin'])
+def test_a_sweeps_listing_that_is_no_json_is_the_stores_fault(listing_of, text):
+    listing_of["text"] = text
+    answer = sweep(listing_of)
+    assert answer.code == "CORRUPT" and answer.id == 1601, answer
