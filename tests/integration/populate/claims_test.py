@@ -407,9 +407,9 @@ def test_a_source_that_is_suspended_ends_its_jobs_at_once_and_goes_on_when_it_is
     wait_for(world.jobs)
     change_source(world, ns, suspend=True)
     wait_for(lambda: not [j for j in world.jobs() if "deletionTimestamp" not in j["metadata"]], 3, "the job is ended")
+    wait_for(lambda: not world.jobs())  # its pod works until then
     for node in world.nodes:
         node.hydrates = True
-    wait_for(lambda: not world.jobs())
     assert world.primes() and world.claim(ns)["status"]["phase"] == "Pending"
     change_source(world, ns, suspend=False)
     wait_for(lambda: world.jobs() or world.claim(ns)["status"]["phase"] == "Bound", 3, "it goes on")
