@@ -357,8 +357,10 @@ static int take_page(struct reader *r, const struct store_reply *reply, const st
     ret->is_last = next_token.len == 0;
     take_range(r, objects, count, ret);
     l->keys += ret->to - ret->from;
-    if (is_first && ret->to == ret->from) /* too much was believed in */
-        l->stride = stride_at_first + (l->page_keys ? (double)(l->keys / l->page_keys) : 0);
+    if (is_first && ret->to == ret->from) { /* too much was believed in */
+        uint64_t pages = l->page_keys ? l->keys / l->page_keys : 0;
+        l->stride = stride_at_first + (double)pages;
+    }
     l->wait_ns = min_u64(l->wait_ns, reply->first_byte_ns);
     if (!ret->is_last)
         l->page_keys = max_u64(l->page_keys, count);

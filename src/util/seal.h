@@ -5,8 +5,7 @@
  * environment included, and before any thread.
  *
  * What follows from it: the files of /proc/PID belong to root, so that perf and a debugger need root as well; of its
- * own
- * (/proc/self) the process keeps all. Programs that it starts are not sealed, but leave no core file either: they
+ * own (/proc/self) the process keeps all. Programs that it starts are not sealed, but leave no core file either: they
  * inherit its environment. */
 #pragma once
 
