@@ -101,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct err err = {0};
     if (len == 0)
         return 0;
-    const struct rpc_method *method = driver_methods(&d, &count) + bytes[0] % count;
+    const struct rpc_method *methods = driver_methods(&d, &count), *method = &methods[bytes[0] % count];
     int r = rpc_wire_check(method->request, bytes + 1, len - 1, &err);
     if (r < 0) {
         refused(r, &err);
