@@ -281,7 +281,8 @@ int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, stru
         return r;
     set_active(a, now, &f);
     r = tell_with_news(a, before, now, err);
-    if (r == 0 && o.failure && !refusal_reason(o.failure))
+    /* A refusal is an answer, and the order ends with it; a release is never refused. */
+    if (r == 0 && o.failure && (o.next == NEXT_RELEASE || !refusal_reason(o.failure)))
         r = err_copy(err, o.failure);
     if (r == 0)
         *again_ns = look_again_ns(a, now, &f);

@@ -197,12 +197,26 @@ static struct disk disk_of_folder(const struct held *h)
     return (struct disk){.backend = image ? DISK_LOOP : DISK_AUTO, .dir = h->dir, .path = h->path};
 }
 
+enum { TRASH_NAMES_MAX = 1000 };
+
+/* Something of the same id may lie there already: what was made of it before a first try failed. */
+static int move_to_trash(const struct space *s, int parent, const char *id)
+{
+    char name[NAME_MAX + 1];
+    int r = renameat2(parent, id, s->trash, id, RENAME_NOREPLACE);
+    for (unsigned n = 1; r != 0 && errno == EEXIST && n < TRASH_NAMES_MAX; n++) {
+        snprintf(name, sizeof name, "%.200s.%u", id, n);
+        r = renameat2(parent, id, s->trash, name, RENAME_NOREPLACE);
+    }
+    return r;
+}
+
 int space_discard(struct space *s, int parent, const char *id, struct err *err)
 {
     int r = space_touch(s, err);
     if (r < 0)
         return r;
-    if (renameat2(parent, id, s->trash, id, RENAME_NOREPLACE) != 0)
+    if (move_to_trash(s, parent, id) != 0)
         return err_sys(err, errno, "cannot move the volume '%s' to trash", id);
     ledger_remove(&s->ledger, str_of(id));
     return 0;

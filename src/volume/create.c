@@ -112,7 +112,12 @@ static int make_folder(struct space *s, const struct spec *made, struct held *re
     if (mkdirat(s->making, made->id, 0700) != 0)
         return err_sys(err, errno, "cannot make the folder of the volume '%s'", made->name);
     int r = held_open(s, s->making, made->id, ret, err);
-    return r < 0 ? r : write_spec(ret->dir, made, err);
+    if (r == 0)
+        r = write_spec(ret->dir, made, err);
+    struct err ignored;
+    if (r < 0 && space_discard(s, s->making, made->id, &ignored) < 0)
+        s->generation = 0; /* the folder is still there: let the next call read the ledger anew */
+    return r;
 }
 
 static int reserve(struct space *s, struct spec *made, struct held *ret, struct err *err)
@@ -129,13 +134,8 @@ static int reserve(struct space *s, struct spec *made, struct held *ret, struct 
         spec_id_make(s->uuid, made->id);
     made->project = project;
     r = make_folder(s, made, ret, err);
-    if (r == 0) {
+    if (r == 0)
         ledger_add(&s->ledger, made, LEDGER_MAKING);
-        return 0;
-    }
-    struct err ignored;
-    if (ret->dir >= 0 && space_discard(s, s->making, made->id, &ignored) < 0)
-        s->generation = 0; /* the folder is still there: let the next call read the ledger anew */
     return r;
 }
 
