@@ -2,6 +2,7 @@
 """A node's driver with the Nth call to the system failing, once: it says so and is started again, or it carries the order
 out all the same, by itself. CISTERN_FAIL_EVERY=1 fails every call; without it one is drawn by CISTERN_SEED."""
 import errno
+import json
 import os
 import random
 import time
@@ -28,6 +29,9 @@ def insist(step):
 
 
 def walk(node, orders, name):
+    # The pool's object is still that of the node before, until this one told of its own.
+    uuid = json.loads((node.pools["default"] / "cistern.json").read_text())["uuid"]
+    orders.wait_for_pool(lambda p: p["status"].get("poolUUID") == uuid, seconds=PATIENCE)
     volume = orders.order(name, size=32 * MIB, **blank())
     orders.wait(name, "Provisioned", "True", seconds=PATIENCE)
     insist(lambda: node.stage(volume))
