@@ -60,8 +60,9 @@ def start(node):
 
 def hurt(folder, cluster, **fail):
     folder.mkdir()
+    # After an accept that fails, gRPC's server listens no more: nothing of ours could mend that.
     env = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_PROGRAM": "cisternd",
-           "CISTERN_FAIL_ONCE": str(folder / "failed")} | {f"CISTERN_FAIL_{k}": str(v) for k, v in fail.items()}
+           "CISTERN_FAIL_NOT": "accept4", "CISTERN_FAIL_ONCE": str(folder / "failed")} | {f"CISTERN_FAIL_{k}": str(v) for k, v in fail.items()}
     return Node(folder, kubeconfig=cluster.kubeconfig, env=env)
 
 
