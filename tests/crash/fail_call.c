@@ -2,12 +2,12 @@
 /* fail_call.c - preloaded into a program of ours, makes one call to the system fail: the CISTERN_FAIL_AT-th of those
  * that touch files or make sockets, with CISTERN_FAIL_ERRNO (EIO). The number of calls there were goes to the file
  * CISTERN_FAIL_COUNT, by which a test knows when it has failed them all. Only calls through libc are seen; io_uring's
- * are not (--io=pool). With CISTERN_FAIL_NAME only calls of that name count, with CISTERN_FAIL_NOT all but those, with
- * CISTERN_FAIL_PROGRAM only those of programs of that name. CISTERN_FAIL_ONCE names a file by which one failure is the
- * only one, whatever is started after it. CISTERN_SLOW_RMDIR=N makes every removal of a folder, CISTERN_SLOW_PWRITE=N
- * every pwrite that ends with a part of 8 MiB wait for N milliseconds, so that what races with it wins. With
- * CISTERN_PLAIN_FILES every file system has no more than NFS: no files without a name, no renames with flags, no room
- * made beforehand, nothing said of its space.
+ * are not (--io=pool). With CISTERN_FAIL_NAME only calls of that name count, with CISTERN_FAIL_NOT none by that
+ * library, with CISTERN_FAIL_PROGRAM only those of programs of that name. CISTERN_FAIL_ONCE names a file by which one
+ * failure is the only one, whatever is started after it. CISTERN_SLOW_RMDIR=N makes every removal of a folder,
+ * CISTERN_SLOW_PWRITE=N every pwrite that ends with a part of 8 MiB wait for N milliseconds, so that what races with it
+ * wins. With CISTERN_PLAIN_FILES every file system has no more than NFS: no files without a name, no renames with
+ * flags, no room made beforehand, nothing said of its space.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -54,14 +54,21 @@ static bool is_first(void)
     return !path || fd >= 0;
 }
 
+static bool is_spared(const void *caller)
+{
+    const char *library = getenv("CISTERN_FAIL_NOT");
+    Dl_info of;
+    return library && dladdr(caller, &of) && strstr(of.dli_fname, library);
+}
+
 /* Is it this one's turn to fail? Sets errno if so. */
-static bool fails(const char *name)
+#define fails(name) fails_for(name, __builtin_return_address(0))
+static bool fails_for(const char *name, const void *caller)
 {
     static atomic_ulong at;
-    const char *only = getenv("CISTERN_FAIL_NAME"), *never = getenv("CISTERN_FAIL_NOT");
-    const char *program = getenv("CISTERN_FAIL_PROGRAM");
-    if ((only && strcmp(only, name) != 0) || (never && strcmp(never, name) == 0) ||
-        (program && strcmp(program, program_invocation_short_name) != 0))
+    const char *only = getenv("CISTERN_FAIL_NAME"), *program = getenv("CISTERN_FAIL_PROGRAM");
+    if ((only && strcmp(only, name) != 0) || (program && strcmp(program, program_invocation_short_name) != 0) ||
+        is_spared(caller))
         return false;
     if (!at)
         at = number("CISTERN_FAIL_AT", ~0UL);

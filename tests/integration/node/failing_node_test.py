@@ -15,6 +15,7 @@ from driver import BUILD, MIB, mounts, wait_for
 EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 SEED = int(os.environ.get("CISTERN_SEED", "1"))
 PATIENCE = 60  # the agent asks again after a while that grows
+TRASH_PATIENCE = 90  # what could not be removed is tried again after a minute
 
 
 def insist(step):
@@ -44,7 +45,7 @@ def walk(node, orders, name):
     orders.wait_phase(name, "Released", seconds=PATIENCE)
     orders.forget(name)
     wait_for(lambda: not [m for m in mounts() if str(node.folder) in m] and not [
-        p for part in ("volumes", "making", "trash") for p in (node.pools["default"] / part).iterdir()], PATIENCE)
+        p for part in ("volumes", "making", "trash") for p in (node.pools["default"] / part).iterdir()], TRASH_PATIENCE)
 
 
 def start(node):
@@ -60,9 +61,9 @@ def start(node):
 
 def hurt(folder, cluster, **fail):
     folder.mkdir()
-    # After an accept that fails, gRPC's server listens no more: nothing of ours could mend that.
+    # gRPC's server listens no more after an accept that fails, and aborts without an eventfd: not ours to mend.
     env = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_PROGRAM": "cisternd",
-           "CISTERN_FAIL_NOT": "accept4", "CISTERN_FAIL_ONCE": str(folder / "failed")} | {f"CISTERN_FAIL_{k}": str(v) for k, v in fail.items()}
+           "CISTERN_FAIL_NOT": "libgrpc", "CISTERN_FAIL_ONCE": str(folder / "failed")} | {f"CISTERN_FAIL_{k}": str(v) for k, v in fail.items()}
     return Node(folder, kubeconfig=cluster.kubeconfig, env=env)
 
 
