@@ -69,8 +69,9 @@ static void a_child_has_a_session_of_its_own_and_none_of_our_descriptors_and_sig
     sigaddset(&blocked, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
     signal(SIGHUP, SIG_IGN);
+    /* The masks are those that grep inherits: the shell's own are others for moments, while it waits. */
     write_program("cistern", "readlink /proc/$$/fd/*; cut -d' ' -f1,6 /proc/$$/stat; grep -E '^Sig(Blk|Ign)' "
-                             "/proc/$$/status");
+                             "/proc/self/status");
     char *program = strdup(path_of("cistern"));
     int inherited = dup(dir);
     assert_int_equal(child_start(program, JOB_HYDRATE, dir_name, &pid, &err), 0);
