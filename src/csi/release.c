@@ -189,6 +189,7 @@ int local_release(struct driver *d, const char *id, bool discard, enum release_s
     enum release_step step = RELEASE_GONE;
     int r = driver_claim(d, id, &claim, &s, &v, err);
     if (driver_has_lost(d, r, err)) {
+        trash_wake(d->trash); /* an earlier call may have put it there, and failed after that */
         *ret = RELEASE_GONE;
         return 0;
     }
@@ -229,8 +230,10 @@ HANDLER(controller_delete)
         log_err(LOG_WARN, "a volume of a pool that is gone is taken for deleted", err, "volume", q->volume_id, NULL);
         return 0;
     }
-    if (r == -ERR_NOT_FOUND)
+    if (r == -ERR_NOT_FOUND) {
+        trash_wake(d->trash); /* as above */
         return 0;
+    }
     if (r == 0)
         r = release(d, call, s, v, err);
     if (r < 0)

@@ -235,10 +235,11 @@ static int remove_entries(int dir, const char *name, dev_t dev, unsigned depth, 
 {
     if (depth > DEPTH_MAX)
         return err_set(err, ERR_NO_SPACE, "cannot remove '%s': more than %d folders deep", name, DEPTH_MAX);
-    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
+    auto_fd opened = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (opened < 0)
         return errno == ENOENT ? 0 : err_sys(err, errno, "cannot open the folder '%s'", name);
-    auto_with(close_dir) DIR *d = fdopendir(fd);
+    auto_with(close_dir) DIR *d = fdopendir(opened);
+    int fd = d ? take_fd(&opened) : -1; /* it is d's now */
     struct stat st;
     if (!d || fstat(fd, &st) != 0)
         return err_sys(err, errno, "cannot read the folder '%s'", name);

@@ -90,3 +90,11 @@ def test_a_nodes_driver_outlives_the_failure_of_any_one_call(folder, cluster, or
             run(hurt(folder / f"n{n}", cluster, AT=n, ERRNO=number), orders, f"pvc-{n}")
         except AssertionError as e:
             raise AssertionError(f"call {n} of {total}, {errno.errorcode[number]}: {e}") from e
+
+
+def test_a_release_of_which_the_last_flushes_fail_leaves_nothing(folder, cluster, orders):
+    count = folder / "count"
+    run(hurt(folder / "whole", cluster, COUNT=count, NAME="fsync"), orders, "pvc-flushed")
+    total = int(count.read_text())
+    for n in (total - 1, total):
+        run(hurt(folder / f"n{n}", cluster, AT=n, NAME="fsync"), orders, f"pvc-flush-{n}")
