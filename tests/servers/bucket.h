@@ -69,10 +69,17 @@ void objects_seek(struct cursor *c, struct str key, bool past);
 bool objects_next(struct cursor *c, struct thing *ret);
 void objects_text_of_uploads(struct sbuf *b); /* GET /_objects: one JSON object a line */
 
-/* Rendered once: entries of all synthetic objects, back to back. Null fd while the slow way is needed (uploads or
- * removals are there). */
+/* Entries of synthetic objects as a listing has them, from `from` up to the key `end` and `max` at the most: rendered
+ * once for all, back to back in a file. False where there are none, or while uploads or removals are between them. */
 enum protocol { S3, GCS };
-bool objects_rendered(enum protocol p, uint64_t from, uint64_t count, int *ret_fd, uint64_t *ret_at, uint64_t *ret_len);
+struct objects_page {
+    uint64_t count;
+    bool truncated;
+    char last[KEY_MAX_BYTES + 1];
+    int fd; /* borrowed */
+    uint64_t at, len;
+};
+bool objects_page(enum protocol p, const struct cursor *from, const char *end, uint64_t max, struct objects_page *ret);
 uint64_t objects_synthetic_count(void);
 void entry_s3(const struct thing *t, struct sbuf *b);
 void entry_gcs(const struct thing *t, struct sbuf *b);
@@ -140,6 +147,7 @@ enum operation operation_of(const struct request *r);
 
 must_check int fault_add(struct str rule, struct err *err);
 void faults_clear(void);
+void faults_text(struct sbuf *b); /* GET /_fault: how often each rule fired, a JSON list in their order */
 
 /* The action of the first rule that fits, or NULL. Valid for ever (rules are kept). */
 struct fault {

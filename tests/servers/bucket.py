@@ -36,6 +36,10 @@ class BucketServer:
     def fault(self, *rules):
         self.ask("/_fault", "POST", "\n".join(rules).encode())
 
+    def fired(self):
+        """How often each rule was met, in the order in which they were given."""
+        return json.loads(self.ask("/_fault"))
+
     def no_faults(self):
         self.ask("/_fault", "DELETE")
 

@@ -273,6 +273,8 @@ static void control_answer(struct connection *c)
     else if (str_eq(r->path, STR("/_objects")))
         objects_text_of_uploads(&p->text);
     else if (str_eq(r->path, STR("/_fault"))) {
+        if (str_eq(r->method, STR("GET")))
+            faults_text(&p->text);
         if (deletes) {
             faults_clear();
             objects_heal();

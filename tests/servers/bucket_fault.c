@@ -13,7 +13,6 @@ struct rule {
     bool any_op;
     char key[KEY_MAX_BYTES + 1]; /* a glob over the key; empty: any */
     uint64_t after, every, times, percent;
-    bool always_counts;
     uint64_t seen, fired;
     double tokens; /* limit: requests that may pass now */
     uint64_t filled_ns;
@@ -145,6 +144,16 @@ void faults_clear(void)
     pthread_mutex_lock(&lock);
     rule_count = 0; /* the rules stay: a reply under way may hold one */
     pthread_mutex_unlock(&lock);
+}
+
+void faults_text(struct sbuf *b)
+{
+    sbuf_addc(b, '[');
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < rule_count; i++)
+        sbuf_addf(b, "%s%" PRIu64, i > 0 ? "," : "", rules[i]->fired);
+    pthread_mutex_unlock(&lock);
+    sbuf_adds(b, "]\n");
 }
 
 static uint64_t dice(void)

@@ -510,8 +510,11 @@ static void render(enum protocol p, struct rendered *out)
     }
 }
 
-bool objects_rendered(enum protocol p, uint64_t from, uint64_t count, int *ret_fd, uint64_t *ret_at, uint64_t *ret_len)
+bool objects_page(enum protocol p, const struct cursor *from, const char *end, uint64_t max, struct objects_page *ret)
 {
+    uint64_t until = synthetic_seek(str_of(end), false);
+    if (max == 0 || until <= from->synthetic)
+        return false;
     pthread_rwlock_rdlock(&lock);
     bool plain = upload_count == 0 && change_count == 0, ready = rendered[p].fd >= 0;
     pthread_rwlock_unlock(&lock);
@@ -523,8 +526,12 @@ bool objects_rendered(enum protocol p, uint64_t from, uint64_t count, int *ret_f
             render(p, &rendered[p]);
         pthread_rwlock_unlock(&lock);
     }
-    *ret_fd = rendered[p].fd;
-    *ret_at = rendered[p].at[from];
-    *ret_len = rendered[p].at[from + count] - rendered[p].at[from];
+    uint64_t past = min_u64(until, from->synthetic + max), at = rendered[p].at[from->synthetic];
+    *ret = (struct objects_page){.count = past - from->synthetic,
+                                 .truncated = past < until,
+                                 .fd = rendered[p].fd,
+                                 .at = at,
+                                 .len = rendered[p].at[past] - at};
+    key_of(past - 1, ret->last);
     return true;
 }

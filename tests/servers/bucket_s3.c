@@ -139,28 +139,17 @@ static void page_begin(const struct page *g, bool truncated, uint64_t count, str
 /* All of the page is synthetic, in one group, and rendered already: three segments, nothing formatted. */
 static bool page_fast(const struct page *g, struct reply *p)
 {
-    struct cursor from, end;
-    struct thing last;
+    struct cursor from;
+    struct objects_page page;
     char past[KEY_MAX_BYTES + 8];
-    int fd;
-    uint64_t at, len;
-    if (g->delimiter[0])
-        return false;
     bool after = strcmp(g->after, g->prefix) >= 0 && g->after[0];
     objects_seek(&from, str_of(after ? g->after : g->prefix), after);
     snprintf(past, sizeof past, "%s\xff\xff", g->prefix);
-    objects_seek(&end, g->prefix[0] ? str_of(past) : STR("\xff\xff"), false);
-    if (end.synthetic <= from.synthetic)
+    if (g->delimiter[0] || !objects_page(S3, &from, past, g->max, &page))
         return false;
-    uint64_t count = min_u64(g->max, end.synthetic - from.synthetic);
-    bool truncated = from.synthetic + count < end.synthetic;
-    if (count == 0 || !objects_rendered(S3, from.synthetic, count, &fd, &at, &len))
-        return false;
-    struct cursor before_last = {.synthetic = from.synthetic + count - 1, .uploaded = from.uploaded};
-    objects_next(&before_last, &last);
-    page_begin(g, truncated, count, str_of(last.key), &p->text);
+    page_begin(g, page.truncated, page.count, str_of(page.last), &p->text);
     reply_text(p, 200, "application/xml", sbuf_str(&p->text));
-    reply_add(p, (struct segment){.from = SEGMENT_FILE, .fd = fd, .at = at, .len = len});
+    reply_add(p, (struct segment){.from = SEGMENT_FILE, .fd = page.fd, .at = page.at, .len = page.len});
     reply_add(p, (struct segment){.from = SEGMENT_TEXT, .text = "</ListBucketResult>", .len = 19});
     return true;
 }
