@@ -13,7 +13,8 @@ import subprocess
 import pytest
 import yaml
 
-from chart.lib import CHART, NAMESPACE, TOP, helm, kubeconform, of_kind, render, the, write_schemas
+from chart.lib import CHART, NAMESPACE, helm, kubeconform, of_kind, render, the, write_schemas
+from paths import TOP
 
 VALUES = sorted((pathlib.Path(__file__).parent / "values").glob("*.yaml"))
 OF_OTHERS = ("CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule", "VolumePopulator")

@@ -8,7 +8,8 @@ import subprocess
 
 import yaml
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
+from paths import TOP
+
 CHART = TOP / "charts/cistern"
 KUBERNETES = pathlib.Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern")) / "kubernetes"
 HELM = KUBERNETES / "bin/helm"

@@ -9,7 +9,8 @@ import threading
 
 from e2e.lib import cgroups
 from e2e.lib.cluster import HOST, new_folder, remove
-from e2e.lib.machine import TOP, eventually, loops_on
+from e2e.lib.machine import eventually, loops_on
+from paths import TOP
 
 BUSYBOX = {"image": "localhost/busybox:1", "imagePullPolicy": "Never"}
 

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One cluster for the whole session; its logs are kept in build/logs/e2e if anything failed."""
 
-import pathlib
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
-from e2e.lib import ours  # noqa: E402
-from e2e.lib.cluster import Cluster  # noqa: E402
-from e2e.lib.machine import TOP  # noqa: E402
-from e2e.lib.stories import Namespace, Store, nothing_is_left  # noqa: E402
+from e2e.lib import ours
+from e2e.lib.cluster import Cluster
+from e2e.lib.machine import TOP
+from e2e.lib.stories import Namespace, Store, nothing_is_left
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,9 @@ import pytest
 import yaml
 
 from chart.lib import of_kind, render
-from e2e.lib.machine import TOP, eventually
+from e2e.lib.machine import eventually
 from e2e.lib.stories import BUSYBOX, Store
+from paths import TOP
 from servers import versitygw
 from servers.tls import Authority
 

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from e2e.lib.machine import TOP
 from e2e.lib.ours import IMAGE, final_stage, make_rootfs, suite
+from paths import TOP
 
 PROGRAMS = {"cistern", "cisternd", "cistern-keeper", "cistern-mount"}
 TOOLS = {"mkfs.xfs", "wipefs", "mdadm"}

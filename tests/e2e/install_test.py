@@ -3,9 +3,9 @@
 
 import json
 
-from e2e.lib.machine import TOP
 from e2e.lib.ours import DRIVER, NAMESPACE, helm
 from e2e.lib.stories import nothing_is_left
+from paths import TOP
 
 
 def test_driver_and_keeper_run_on_every_node_and_the_kubelet_knows_them(cluster, cistern):

@@ -2,14 +2,10 @@
 """Fixtures that all integration tests share. `bucket` is an empty bucket, and runs its test once for each kind of store:
 a folder, two S3 servers that disagree, and a GCS server. The servers live as long as the session."""
 
-import pathlib
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-
-from integration.lib import buckets  # noqa: E402
+from integration.lib import buckets
 
 KINDS = ["file", "s3-versitygw", "s3-minio", "gs-fake"]
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from integration.lib.power import BUILD, Machine
-from servers.bucket import BucketServer
+from integration.lib.power import Machine
+from paths import BUILD
+from servers.bucket import KEYS, BucketServer
 
 pytestmark = pytest.mark.timeout(600)
 CUTS = int(os.environ.get("CISTERN_POWER_CUTS", "4"))
-S3 = os.environ | {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
+S3 = os.environ | KEYS
 MIB = 1 << 20
 
 

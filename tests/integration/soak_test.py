@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A short soak (tests/crash/soak runs it for as long as one likes)."""
 import os
-import pathlib
 import subprocess
 import sys
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
-BUILD = os.environ.get("CISTERN_BUILD", TOP / "build")
+from paths import BUILD, TOP
+
 SECONDS = os.environ.get("CISTERN_SOAK_SECONDS", "6")
 
 

@@ -11,7 +11,9 @@ import time
 
 import pytest
 
-from servers.bucket import BUILD, BucketServer
+from integration.lib.buckets import clean_environment
+from paths import CISTERN
+from servers.bucket import KEYS, BucketServer
 
 pytestmark = [pytest.mark.asan, pytest.mark.timeout(600)]
 FIRST = int(os.environ.get("CISTERN_SEED", "1"))
@@ -60,16 +62,14 @@ class Storm:
             flags += dice.choice([[], ["--memory", "1Mi"], ["--workers", "1"], ["--no-io-uring"], ["--fsync", "--barrier", "50ms"],
                                   ["--no-direct"], ["--workers", "4"]])
         anonymous = ["--anonymous"] if self.scheme == "gs" else []
-        return [str(w) for w in (BUILD / "bin/cistern", verb, "--endpoint", self.server.url, "--quiet", *anonymous, *flags, *more)]
+        return [str(w) for w in (CISTERN, verb, "--endpoint", self.server.url, "--quiet", *anonymous, *flags, *more)]
 
     def uri(self, name):
         return f"{self.scheme}://bench/{self.prefix}/{name}/"
 
     def run(self, command, may_kill):
         """(exit code, what it said), killed at a random moment or not."""
-        env = os.environ | {"HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret",
-                            "AWS_REGION": "us-east-1"}
-        with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
+        with subprocess.Popen(command, env=clean_environment(**KEYS), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
             if may_kill and self.dice.random() < 0.6:
                 time.sleep(self.dice.choice([0.005, 0.02, 0.1, 0.3]) * self.dice.random())
                 child.kill()

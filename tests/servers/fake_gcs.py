@@ -4,7 +4,9 @@
 import json
 import urllib.request
 
-from .process import CACHE, Server
+from paths import CACHE
+
+from .process import Server
 
 
 class FakeGcs(Server):

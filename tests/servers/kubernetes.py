@@ -22,7 +22,9 @@ import tempfile
 import time
 import urllib.request
 
-from .process import CACHE, free_port
+from paths import CACHE
+
+from .process import free_port
 
 BIN = pathlib.Path(os.environ.get("CISTERN_KUBERNETES_BIN", CACHE / "kubernetes/bin"))
 PR_SET_PDEATHSIG = 1

@@ -4,7 +4,9 @@
 import os
 import urllib.request
 
-from .process import CACHE, Server, free_port
+from paths import CACHE
+
+from .process import Server, free_port
 
 ACCESS_KEY, SECRET_KEY, REGION = "cistern-access", "cistern-secret", "us-east-1"
 

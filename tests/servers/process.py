@@ -12,8 +12,6 @@ import time
 import urllib.error
 import urllib.request
 
-CACHE = pathlib.Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern"))
-
 
 def free_port(host="127.0.0.1"):
     with socket.socket() as s:

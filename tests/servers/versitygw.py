@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """S3 over a folder: https://github.com/versity/versitygw. Buckets are folders of `data`, objects are files in them."""
 
-from .process import CACHE, Server
+from paths import CACHE
+
+from .process import Server
 
 ACCESS_KEY, SECRET_KEY, REGION = "cistern-access", "cistern-secret", "us-east-1"
 

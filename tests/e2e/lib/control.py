@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control plane's machine: etcd, API server, controller manager, scheduler, and the switch that joins the nodes."""
 
-import json
 import http.client
+import json
 import ssl
 
 from .machine import Machine, eventually

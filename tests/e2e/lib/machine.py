@@ -10,9 +10,9 @@ import signal
 import subprocess
 import time
 
+from paths import CACHE, TOP
+
 HERE = pathlib.Path(__file__).resolve().parent
-TOP = HERE.parents[2]
-CACHE = pathlib.Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern"))
 BIN = CACHE / "kubernetes/bin"
 DEBIAN = CACHE / "kubernetes/debian"
 PATH = ":".join(map(str, [BIN, DEBIAN / "usr/bin", DEBIAN / "usr/sbin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]))

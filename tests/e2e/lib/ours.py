@@ -6,10 +6,11 @@ import os
 import pathlib
 import subprocess
 
-from . import image
-from .machine import BIN, CACHE, TOP, eventually
+from paths import BUILD, CACHE, TOP
 
-BUILD = pathlib.Path(os.environ.get("CISTERN_BUILD", TOP / "build"))
+from . import image
+from .machine import BIN, eventually
+
 IMAGE = "localhost/cistern:test"
 SIDECARS = {name: f"localhost/{name}:test" for name in ("csi-provisioner", "csi-resizer")}
 NAMESPACE = "cistern-system"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+
 from servers.sts import Sts
 
 from .world import Broker, World

@@ -5,18 +5,16 @@ import base64
 import http.client
 import itertools
 import json
-import pathlib
 import re
 import ssl
 import subprocess
 import threading
 import time
 
-from integration.lib.buckets import BUILD, clean_environment
+from integration.lib.buckets import clean_environment
+from paths import BUILD, CACHE, TOP
 from servers import kubernetes
-from servers.process import CACHE
 
-TOP = pathlib.Path(__file__).resolve().parents[3]
 NAMESPACE = "cistern-system"
 AUDIENCE = "cistern-broker"
 CONTROLLER = f"system:serviceaccount:{NAMESPACE}:cistern-controller"

@@ -6,15 +6,12 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "csi"))
-from driver import Driver  # noqa: E402
+from integration.csi.driver import Driver
+from paths import BUILD
 
-BUILD = Path(os.environ.get("CISTERN_BUILD", Path(__file__).resolve().parents[3] / "build"))
 SECRET = "a-secret-that-nobody-writes-down"
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1"}
 # Two processes of one user with the rights of a Job: only among such may one look into the other at all.

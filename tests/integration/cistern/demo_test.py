@@ -6,7 +6,8 @@ import pathlib
 import signal
 import subprocess
 
-BUILD = pathlib.Path(os.environ.get("CISTERN_BUILD", "build")).resolve()
+from paths import BUILD
+
 WORK = pathlib.Path("/var/tmp")
 
 

@@ -9,19 +9,15 @@ import os
 import random
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from servers.bucket import BucketServer  # noqa: E402
+from paths import BUILD
+from servers.bucket import KEYS, BucketServer
 
-BUILD = Path(os.environ.get("CISTERN_BUILD", Path(__file__).resolve().parents[3] / "build"))
 EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 OBJECTS = {"a": 0, "b/c": 70_000, "b/d": 1, "b/e/f": 4096, "large": 3_000_000}
 PATIENCE = ["--retries=2", "--timeout=2s"]
-KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE]
 
 

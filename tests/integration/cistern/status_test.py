@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-BUILD = Path(os.environ.get("CISTERN_BUILD", Path(__file__).resolve().parents[3] / "build"))
-CISTERN = BUILD / "bin/cistern"
+from integration.csi.driver import Driver
+from paths import BUILD, CISTERN
+
 MIB = 1 << 20
 
 
@@ -31,12 +32,11 @@ def wait_for(what, seconds=30):
 
 @pytest.fixture
 def driver(tmp_path_factory):
-    from driver import Driver
     folder = Path(f"/var/tmp/cistern-status-{os.getpid()}")
     folder.mkdir()
     d = Driver(folder)
     yield d.start()
-    d.clean_up()
+    d.end()
     subprocess.run(["rm", "-rf", folder], check=False)
 
 

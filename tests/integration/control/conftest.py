@@ -2,9 +2,9 @@
 import pathlib
 
 import pytest
-from servers.kubernetes import ApiError, Kubernetes
 
-from integration.lib.control import NAMESPACE, VOLUMES, Controller, FakeNode, remove
+from integration.lib.control import NAMESPACE, Controller, FakeNode, remove
+from servers.kubernetes import ApiError, Kubernetes
 
 CRDS = pathlib.Path(__file__).parents[3] / "charts/cistern/templates/crds"
 

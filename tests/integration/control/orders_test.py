@@ -8,8 +8,9 @@ import time
 
 import grpc
 import pytest
-from integration.lib.control import (GIB, NAMESPACE, POOLS, VOLUMES, eventually, make_claim, make_source, new_name, order)
-from driver import MIB, capability, csi
+
+from integration.csi.driver import capability, csi
+from integration.lib.control import GIB, NAMESPACE, POOLS, VOLUMES, eventually, make_claim, make_source, new_name, order
 
 Code = grpc.StatusCode
 

@@ -7,8 +7,9 @@ import time
 
 import grpc
 import pytest
-from integration.lib.control import (GIB, NAMESPACE, POOLS, VOLUMES, condition, eventually, make_claim, make_pv, make_source, new_name,
-                                     order, remove)
+
+from integration.lib.control import (NAMESPACE, POOLS, VOLUMES, condition, eventually, make_claim, make_pv, make_source,
+                                     new_name, order, remove)
 
 Code = grpc.StatusCode
 QUICK = ("--node-gone-grace=2s", "--sweep-interval=1s")

@@ -3,7 +3,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from driver import Driver
+
+from .driver import Driver
 
 
 @pytest.fixture
@@ -17,6 +18,4 @@ def folder():
 def driver(folder):
     d = Driver(folder)
     yield d.start()
-    code = d.stop()
-    d.clean_up()
-    assert code in (0, -9), d.log_text()[-5000:]  # the sanitizers' complaints are there
+    d.end()

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a .proto file says, as facts that can be compared: every name with its number and type."""
-import os
-from pathlib import Path
-
-TOP = Path(__file__).resolve().parents[3]
-CACHE = Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern"))
 
 
 def enum_facts(prefix, enum):

@@ -12,9 +12,8 @@ import grpc
 import grpc_tools
 from grpc_tools import protoc
 
-TOP = Path(__file__).resolve().parents[3]
-BUILD = Path(os.environ.get("CISTERN_BUILD", TOP / "build"))
-CACHE = Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern"))
+from paths import BUILD, TOP
+
 MIB = 1 << 20
 
 
@@ -146,6 +145,12 @@ class Driver(Child):
         if guarded:
             subprocess.run(["chattr", "-i", *guarded], stderr=subprocess.DEVNULL)
 
+    def end(self):
+        """For good; what a sanitizer complains of is in the log, and in the exit code."""
+        code = self.stop()
+        self.clean_up()
+        assert code in (0, -signal.SIGKILL), self.log_text()[-5000:]
+
     # ---- the way of one volume, as the kubelet walks it ----
 
     def staging(self, volume_id):
@@ -203,3 +208,30 @@ def wait_for(condition, seconds=20):
     while not condition():
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.02)
+
+
+def ask_until_ready(driver, volume, seconds=60):
+    """NodePublishVolume, repeated while the volume is filled; the target."""
+    end = time.monotonic() + seconds
+    driver.target(volume).parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        try:
+            driver.client.call("NodePublishVolume", timeout=10, **driver.publish_fields(volume))
+            return driver.target(volume)
+        except grpc.RpcError as e:
+            assert e.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED), e
+            assert time.monotonic() < end, e.details()
+            time.sleep(0.1)
+
+
+def delete_until(driver, volume, seconds=60):
+    """The codes that DeleteVolume answered until it said OK."""
+    codes, end = [], time.monotonic() + seconds
+    while True:
+        try:
+            driver.delete(volume)
+            return codes
+        except grpc.RpcError as e:
+            codes.append((e.code(), e.details()))
+            assert time.monotonic() < end, codes[-1]
+            time.sleep(0.05)

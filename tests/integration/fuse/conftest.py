@@ -5,8 +5,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import mounts
 import pytest
+
+from . import mounts
 
 
 def public_folder():

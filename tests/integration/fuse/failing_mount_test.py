@@ -8,8 +8,9 @@ import random
 import subprocess
 import sys
 
-import mounts
 import pytest
+
+from . import mounts
 
 EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 SEED = int(os.environ.get("CISTERN_SEED", "1"))

@@ -7,8 +7,9 @@ import subprocess
 import threading
 import time
 
-import mounts
 import pytest
+
+from . import mounts
 
 
 class Mirror:

@@ -7,8 +7,9 @@ the act, after it, before the answer); what then comes back, and what is on the 
 import mmap
 import os
 
-import mounts
 import pytest
+
+from . import mounts
 
 
 def mkdir(top):

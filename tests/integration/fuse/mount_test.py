@@ -6,8 +6,11 @@ import signal
 import subprocess
 import time
 
-import mounts
 import pytest
+
+from paths import CISTERN
+
+from . import mounts
 
 
 @pytest.fixture
@@ -24,7 +27,7 @@ def place(disk, tmp_path):
 
 def mount(*words):
     return subprocess.run(
-        [mounts.CISTERN, "mount", *words], capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL
+        [CISTERN, "mount", *words], capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL
     )
 
 
@@ -64,7 +67,7 @@ def test_a_killed_mount_process_is_started_again(place):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_one_in_the_foreground_unmounts(place, number):
     data, at = place
-    with subprocess.Popen([mounts.CISTERN, "mount", "--foreground", "--read-only", data, at]) as process:
+    with subprocess.Popen([CISTERN, "mount", "--foreground", "--read-only", data, at]) as process:
         mounts.wait_for("the mount", lambda: os.path.ismount(at))
         assert (at / "file").read_text() == "content"
         with pytest.raises(OSError):

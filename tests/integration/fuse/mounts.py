@@ -6,11 +6,10 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
-BUILD = Path(os.environ.get("CISTERN_BUILD", Path(__file__).resolve().parents[3] / "build"))
+from paths import BUILD
+
 KEEPER = BUILD / "bin/cistern-keeper"
-CISTERN = BUILD / "bin/cistern"
 MOUNT_PROCESS = BUILD / "tests/mount_process"
 CLIENT = BUILD / "tests/keeper_client"
 

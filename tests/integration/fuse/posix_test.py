@@ -12,8 +12,9 @@ import threading
 import time
 from pathlib import Path
 
-import mounts
 import pytest
+
+from . import mounts
 
 SUITES = Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern")) / "filesystem-tests/bin"
 WAYS = ("must", "plain")

@@ -10,8 +10,9 @@ import time
 import zlib
 from pathlib import Path
 
-import mounts
 import pytest
+
+from . import mounts
 
 KILLS = 50
 WORKER = Path(__file__).with_name("stress_worker.py")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-from servers.api_proxy import ApiProxy
-from servers.kubernetes import Kubernetes
 
 from integration.lib.kube import KubeTool
+from servers.api_proxy import ApiProxy
+from servers.kubernetes import Kubernetes
 
 
 @pytest.fixture(scope="session")

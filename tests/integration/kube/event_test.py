@@ -4,9 +4,9 @@
 import time
 
 import pytest
-from servers.api_proxy import ApiProxy, answer
 
 from integration.lib.kube import KubeTool
+from servers.api_proxy import ApiProxy, answer
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import subprocess
 import time
 
 import pytest
-from servers.api_proxy import answer, crumbs, cut, raw, silence
 
 from integration.lib.kube import KubeTool
+from servers.api_proxy import answer, crumbs, cut, raw, silence
 
 
 def config_map(name):

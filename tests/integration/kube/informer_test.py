@@ -5,9 +5,9 @@ import queue
 import time
 
 import pytest
-from servers.api_proxy import answer, crumbs, cut, raw, silence, then_garbage
 
 from integration.lib.kube import KubeTool
+from servers.api_proxy import answer, crumbs, cut, raw, silence, then_garbage
 
 
 class Maps:

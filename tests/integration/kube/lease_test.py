@@ -7,9 +7,9 @@ import threading
 import time
 
 import pytest
-from servers.api_proxy import ApiProxy, answer, silence
 
 from integration.lib.kube import KubeTool
+from servers.api_proxy import ApiProxy, answer, silence
 
 names = itertools.count()
 

@@ -8,11 +8,10 @@ import pathlib
 import subprocess
 import urllib.parse
 
+from paths import BUILD
 from servers import minio, versitygw
 from servers.fake_gcs import FakeGcs
 
-TOP = pathlib.Path(__file__).resolve().parents[3]
-BUILD = pathlib.Path(os.environ.get("CISTERN_BUILD", TOP / "build"))
 TOOL = BUILD / "tests/store_tool"
 numbers = itertools.count()
 
@@ -25,6 +24,11 @@ def clean_environment(**more):
     env = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
     env.update({"HOME": "/nonexistent", **more})
     return env
+
+
+def contents(folder):
+    """The bytes of every file below, by its path there."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in pathlib.Path(folder).rglob("*") if p.is_file()}
 
 
 def quote(key):

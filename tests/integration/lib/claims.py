@@ -11,11 +11,10 @@ import threading
 import time
 import urllib.request
 
+from paths import BUILD, TOP
 from servers.kubernetes import BIN, ApiError, Kubernetes, die_with_parent
 from servers.process import free_port
 
-TOP = pathlib.Path(__file__).resolve().parents[3]
-BUILD = pathlib.Path(os.environ.get("CISTERN_BUILD", TOP / "build"))
 CRDS = TOP / "charts/cistern/templates/crds"
 API = "/apis/cistern.io/v1alpha1"
 OURS = "cistern-system"

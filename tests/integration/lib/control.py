@@ -10,7 +10,9 @@ import time
 import uuid
 
 import grpc
-from driver import BUILD, Child, Client, capability, csi
+
+from integration.csi.driver import Child, Client, capability, csi
+from paths import BUILD
 from servers.kubernetes import ApiError
 
 VOLUMES = "/apis/cistern.io/v1alpha1/cisternvolumes"

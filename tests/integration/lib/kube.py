@@ -3,13 +3,12 @@
 
 import json
 import os
-import pathlib
 import queue
 import subprocess
 import threading
 import time
 
-BUILD = pathlib.Path(os.environ.get("CISTERN_BUILD", pathlib.Path(__file__).resolve().parents[3] / "build"))
+from paths import BUILD
 
 
 class Answer(dict):

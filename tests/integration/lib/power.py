@@ -3,7 +3,6 @@
 in a mount and a process namespace of its own with a boot id of its own. A cut ends all its processes at once; what was
 flushed is there when it is switched on again."""
 
-import os
 import random
 import signal
 import subprocess
@@ -11,8 +10,8 @@ import time
 import uuid
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parents[3]
-BUILD = Path(os.environ.get("CISTERN_BUILD", TOP / "build"))
+from paths import BUILD, TOP
+
 # The disk is not what is under test: a variant of the build need not have it.
 DISK = next(b / "tests/forgetful_disk" for b in (BUILD, TOP / "build") if (b / "tests/forgetful_disk").exists())
 

@@ -12,8 +12,10 @@ import time
 from pathlib import Path
 
 import grpc
-from driver import BUILD, TOP, Client, Driver, command_line, processes, wait_for
 from grpc_tools import protoc
+
+from integration.csi.driver import Client, Driver, command_line, processes, wait_for
+from paths import BUILD, TOP
 
 
 def _stubs():
@@ -275,6 +277,12 @@ def bucket(folder, objects=3, size=1000):
     for i in range(objects):
         (path / f"object-{i}").write_bytes(os.urandom(size))
     return f"file://{path}/"
+
+
+def exporting(folder):
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+    return {"export": {"uri": f"file://{out}/", "settle": "0s"}}
 
 
 def wipe(node):

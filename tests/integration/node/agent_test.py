@@ -10,18 +10,13 @@ import time
 
 import grpc
 import pytest
-from agent import API, MIB, Node, blank, bucket, hold_true, job, wipe
-from driver import Mode, capability, mounts, wait_for
 
+from integration.csi.driver import Mode, capability, mounts, wait_for
 from servers.bucket import BucketServer
 
+from .agent import API, MIB, Node, blank, bucket, exporting, hold_true, job, wipe
+
 Code = grpc.StatusCode
-
-
-def exporting(folder):
-    out = folder / "out"
-    out.mkdir(exist_ok=True)
-    return {"export": {"uri": f"file://{out}/", "settle": "0s"}}
 
 
 # ---- making ----------------------------------------------------------------------------------------------------------

@@ -5,9 +5,10 @@ import json
 
 import grpc
 import pytest
-from agent import MIB, hold_true, job
-from agent_test import blank, bucket, exporting
-from driver import capability, mounts, wait_for
+
+from integration.csi.driver import capability, mounts, wait_for
+
+from .agent import MIB, blank, bucket, exporting, hold_true, job, wipe
 
 DAMAGES = {"garbage": lambda b: b"\x00{garbage", "cut short": lambda b: b[:len(b) // 2], "empty": lambda b: b"",
            "missing": None, "another volume's": lambda b: b.replace(b"v1-", b"v1-0", 1)}
@@ -170,7 +171,6 @@ def test_a_hydration_whose_status_is_damaged_runs_again_and_the_volume_goes_when
 
 def test_an_empty_volume_made_after_a_loss_stays_empty_when_its_record_is_restored(agent, orders, folder):
     volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, onDataLoss="empty", size=64 * MIB)
-    from agent_test import wipe
     wipe(agent)
     orders.wait("pvc-1", "Hydrated", "True", "NothingToHydrate")
     agent.stage(volume_id)

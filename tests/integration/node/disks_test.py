@@ -7,7 +7,8 @@ import shutil
 import subprocess
 
 import pytest
-from agent import Node, wait_for
+
+from .agent import Node, wait_for
 
 MIB = 1 << 20
 DISK = 320 * MIB

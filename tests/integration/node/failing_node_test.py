@@ -9,8 +9,11 @@ import time
 
 import grpc
 import pytest
-from agent import Node, blank
-from driver import BUILD, MIB, mounts, wait_for
+
+from integration.csi.driver import MIB, mounts, wait_for
+from paths import BUILD
+
+from .agent import Node, blank
 
 EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 SEED = int(os.environ.get("CISTERN_SEED", "1"))

@@ -2,9 +2,11 @@
 """proto/pluginregistration.proto is our own text of the kubelet's contract: here it is held to the published one."""
 import subprocess
 
-from descriptors import CACHE, TOP, differences, facts_of
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
+
+from integration.csi.descriptors import differences, facts_of
+from paths import CACHE, TOP
 
 
 def test_our_text_and_the_published_one_say_the_same(tmp_path):

@@ -3,11 +3,11 @@
 import socket
 import time
 
-
 import grpc
 
-from agent import Kubelet, Node, hold_true
-from driver import Client, capability, wait_for
+from integration.csi.driver import Client, capability, wait_for
+
+from .agent import Kubelet, Node, hold_true
 
 Code = grpc.StatusCode
 

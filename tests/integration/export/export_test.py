@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cistern export` into file://: bytes compared both ways, killed, stopped, written to while it reads, out of space."""
+
+import filecmp
+import json
+import mmap
+import os
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from paths import CISTERN
+
+MIB = 1 << 20
+
+
+class Export:
+    """A folder, a place to send it to, and the state between."""
+
+    def __init__(self, top):
+        self.top = top
+        self.src, self.dst, self.state = top / "src", top / "dst", top / "state"
+        self.src.mkdir()
+
+    def command(self, *flags):
+        return [str(CISTERN), "export", "--state", str(self.state), *flags, str(self.src), f"file://{self.dst}"]
+
+    def start(self, *flags):
+        return subprocess.Popen(self.command(*flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *flags, code=0):
+        done = subprocess.run(self.command(*flags), capture_output=True, text=True, timeout=120)
+        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+        return done
+
+    def verdict(self):
+        return json.loads((self.state / "export/verdict.json").read_text())
+
+    def write(self, name, size, seed=0):
+        path = self.src / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(random.Random(f"{name}{seed}").randbytes(size))
+        return path
+
+    def assert_same(self):
+        """Every file is there with its bytes, and nothing else is: no half object, no temporary."""
+        here = {p.relative_to(self.src) for p in self.src.rglob("*") if p.is_file() and not p.is_symlink()}
+        there = {p.relative_to(self.dst) for p in self.dst.rglob("*") if p.is_file()}
+        assert here == there
+        for p in here:
+            assert filecmp.cmp(self.src / p, self.dst / p, shallow=False), p
+
+    def assert_nothing_half(self):
+        for p in self.dst.rglob("*"):
+            name = p.relative_to(self.dst)
+            if p.is_file() and not str(name).startswith(".cistern"):
+                assert filecmp.cmp(self.src / name, p, shallow=False), name
+
+
+@pytest.fixture
+def export(tmp_path):
+    return Export(tmp_path)
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def fill(export):
+    for i in range(60):
+        export.write(f"ckpt/step-{i % 4}/shard-{i}.pt", i * 37_001)
+    export.write("ckpt/step-1/model.pt", 21 * MIB + 3)
+    export.write("ckpt/step-2/model.pt", 8 * MIB)
+    export.write("ckpt/step-3/model.pt", 8 * MIB + 1)
+    export.write("empty", 0)
+
+
+def test_a_folder_arrives_whole_and_a_second_run_sends_nothing(export):
+    fill(export)
+    export.run()
+    export.assert_same()
+    verdict = export.verdict()
+    assert verdict["state"] == "done" and verdict["done"]["files"] == 64 and verdict["pending"]["files"] == 0
+    before = {p: p.stat().st_mtime_ns for p in export.dst.rglob("*")}
+    assert "exported" not in export.run().stdout
+    assert before == {p: p.stat().st_mtime_ns for p in export.dst.rglob("*")}
+
+
+def test_a_changed_file_is_sent_again_and_only_that_one(export):
+    fill(export)
+    export.run()
+    export.write("ckpt/step-1/shard-5.pt", 70_000, seed=1)
+    out = export.run("--conflict", "overwrite").stdout
+    assert [line for line in out.splitlines() if line.startswith("exported")] == ["exported  ckpt/step-1/shard-5.pt  68.4 KiB"]
+    export.assert_same()
+
+
+def test_a_lost_state_folder_costs_no_conflict(export):
+    fill(export)
+    export.run()
+    subprocess.run(["rm", "-r", export.state], check=True)
+    export.run()
+    export.assert_same()
+
+
+def test_killed_at_any_moment_it_goes_on_and_leaves_nothing_half(export):
+    fill(export)
+    began = time.monotonic()
+    export.run()
+    whole = time.monotonic() - began
+    rounds, kills, cut = random.Random(4), 0, 0
+    while kills < 50:
+        subprocess.run(["rm", "-rf", export.state, export.dst], check=True)
+        for _ in range(5):
+            child = export.start()
+            time.sleep(rounds.uniform(0, whole / 2))  # the first run, which is the measure, is a cold one
+            cut += child.poll() is None
+            child.kill()
+            child.communicate()
+            kills += 1
+            export.assert_nothing_half()
+        export.run()
+        export.assert_same()
+        assert export.verdict()["state"] == "done"
+    assert cut >= 20, "too few kills came while it ran"
+
+
+def test_sigterm_ends_it_soon_with_exit_code_8_and_the_same_command_goes_on(export):
+    for i in range(40):
+        export.write(f"f{i}", 9 * MIB)
+    child = export.start()
+    wait_for(lambda: any(export.dst.glob("f*")))
+    child.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    _, stderr = child.communicate(timeout=30)
+    assert child.returncode == 8, stderr
+    assert time.monotonic() - began < 10  # two seconds on a machine with nothing else to do
+    assert export.verdict()["state"] == "running"
+    export.assert_nothing_half()
+    export.run()
+    export.assert_same()
+
+
+def test_a_file_open_for_writing_is_waited_for(export):
+    fill(export)
+    path = export.write("ckpt/step-2/late.pt", 1000)
+    with open(path, "ab") as writer:
+        child = export.start()
+        wait_for(lambda: len(list(export.dst.rglob("*.pt"))) == 63)
+        time.sleep(0.5)
+        assert child.poll() is None
+        assert not (export.dst / "ckpt/step-2/late.pt").exists()
+        writer.write(b"the end")
+    out, stderr = child.communicate(timeout=30)
+    assert child.returncode == 0, stderr
+    assert "waiting   ckpt/step-2/late.pt" in out
+    export.assert_same()
+
+
+def test_a_file_mapped_for_writing_is_waited_for_though_it_is_closed(export):
+    path = export.write("mapped", 8192)
+    with open(path, "r+b") as f:
+        mapping = mmap.mmap(f.fileno(), 0)
+    child = export.start()
+    wait_for(lambda: (export.state / "export/verdict.json").exists())
+    for i in range(50):
+        mapping[5000] = i
+        time.sleep(0.02)
+    assert child.poll() is None and not (export.dst / "mapped").exists()
+    mapping.close()
+    _, stderr = child.communicate(timeout=30)
+    assert child.returncode == 0, stderr
+    export.assert_same()
+
+
+def test_a_file_that_is_written_to_while_it_travels_is_never_torn(export):
+    path = export.write("busy", 0)
+    with open(path, "wb") as f:
+        f.write(b"\0" * 40 * MIB)
+    stop = threading.Event()
+
+    def rewrite():
+        generation = 0
+        while not stop.is_set():
+            generation = generation % 250 + 1
+            with open(path, "r+b") as f:
+                f.write(bytes([generation]) * 40 * MIB)
+            time.sleep(random.uniform(0, 1))
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    try:
+        for _ in range(5):
+            export.run("--conflict", "overwrite", "--deadline", "60s")
+            sent = (export.dst / "busy").read_bytes()
+            assert len(sent) == 40 * MIB and sent == sent[:1] * len(sent)
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_a_writer_is_let_in_at_once_while_its_file_travels(export):
+    path = export.write("big", 200 * MIB)
+    child = export.start()
+    wait_for(lambda: any((export.state / "export").glob("logbook-*")) and
+             " P " in next((export.state / "export").glob("logbook-*")).read_text())
+    began = time.monotonic()
+    with open(path, "r+b") as f:
+        waited = time.monotonic() - began
+        f.write(b"changed")
+    child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert waited < 5  # the kernel would wait for 45 s
+    export.assert_same()
+
+
+def test_the_deadline_ends_the_waiting_and_the_verdict_names_the_file(export):
+    path = export.write("held", 10)
+    export.write("free", 10)
+    with open(path, "ab"):
+        done = export.run("--deadline", "1s", code=1)
+    assert "CIS4008" in done.stderr
+    verdict = export.verdict()
+    assert verdict["state"] == "failed" and verdict["done"]["files"] == 1 and verdict["failures"][0]["path"] == "held"
+    export.run()
+    assert export.verdict()["state"] == "done"
+
+
+def test_conflict_fail_keeps_both(export):
+    export.write("a", 100)
+    export.write("b", 100)
+    export.dst.mkdir()
+    (export.dst / "a").write_bytes(b"theirs")
+    done = export.run(code=1)
+    assert "CIS4409" in done.stderr
+    assert (export.dst / "a").read_bytes() == b"theirs"
+    verdict = export.verdict()
+    assert verdict["state"] == "failed" and verdict["failures"][0]["path"] == "a" and verdict["failures"][0]["id"] == 4409
+
+
+def test_conflict_overwrite_replaces(export):
+    export.write("a", 100)
+    export.write("big", 9 * MIB)
+    export.dst.mkdir()
+    (export.dst / "a").write_bytes(b"theirs")
+    (export.dst / "big").write_bytes(b"theirs")
+    export.run("--conflict", "overwrite")
+    export.assert_same()
+
+
+def test_conflict_version_writes_beside(export):
+    for name, size in (("a", 100), ("big", 9 * MIB)):
+        path = export.write(name, size)
+        export.dst.mkdir(exist_ok=True)
+        (export.dst / name).write_bytes(b"theirs")
+        (export.dst / f"{name}.v2").write_bytes(b"also theirs")
+        export.run("--conflict", "version")
+        assert (export.dst / name).read_bytes() == b"theirs"
+        assert filecmp.cmp(export.dst / f"{name}.v3", path, shallow=False)
+    export.run("--conflict", "version")
+    assert len(list(export.dst.iterdir())) == 6
+
+
+def test_the_marker_comes_last_in_each_checkpoint(export):
+    fill(export)
+    child = export.start("--marker", "_SUCCESS")
+    seen = 0
+    while child.poll() is None:
+        for marker in export.dst.glob("ckpt/*/_SUCCESS"):
+            name = marker.parent.relative_to(export.dst)
+            assert {p.name for p in (export.src / name).iterdir()} <= {p.name for p in marker.parent.iterdir()}
+            seen += 1
+    child.communicate()
+    assert child.returncode == 0
+    assert len(list(export.dst.glob("ckpt/*/_SUCCESS"))) == 4
+
+
+def test_a_marker_is_held_back_while_a_file_of_its_checkpoint_fails(export):
+    export.write("c/step-1/a", 10)
+    export.write("c/step-1/_SUCCESS", 3)
+    export.write("c/step-2/a", 10)
+    (export.dst / "c/step-1").mkdir(parents=True)
+    (export.dst / "c/step-1/a").write_bytes(b"theirs")
+    done = export.run("--marker", "_SUCCESS", code=1)
+    assert "CIS4013" in done.stderr
+    assert not (export.dst / "c/step-1/_SUCCESS").exists()
+    assert (export.dst / "c/step-2/_SUCCESS").exists()
+    (export.dst / "c/step-1/a").unlink()
+    export.run("--marker", "_SUCCESS")
+    assert (export.dst / "c/step-1/_SUCCESS").read_bytes() == (export.src / "c/step-1/_SUCCESS").read_bytes()
+
+
+def test_what_no_bucket_holds_is_told_and_counted(export):
+    export.write("file", 10)
+    (export.src / "link").symlink_to("/etc/passwd")
+    (export.src / "folder").mkdir()
+    os.mkfifo(export.src / "fifo")
+    os.link(export.src / "file", export.src / "second name")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(export.src / "socket"))
+    out = export.run().stdout
+    listener.close()
+    for line in ("skipped   link: symbolic link", "skipped   fifo: fifo", "skipped   socket: socket",
+                 "skipped   folder: empty folder"):
+        assert line in out
+    assert export.verdict()["skipped"]["files"] == 4
+    assert {p.name for p in export.dst.iterdir()} == {"file", "second name"}
+
+
+def test_a_name_that_is_not_utf8_fails_by_name_and_the_rest_is_sent(export):
+    export.write("good", 10)
+    with open(os.fsencode(export.src) + b"/b\xffd", "wb") as f:
+        f.write(b"x")
+    done = export.run(code=1)
+    assert "CIS4007" in done.stderr and "b\\xffd" in done.stderr
+    assert export.verdict()["failures"][0]["path"] == "b\\xffd"
+    assert (export.dst / "good").exists()
+
+
+def test_include_exclude_and_dry_run(export):
+    fill(export)
+    out = export.run("--include", "ckpt/step-1/**", "--exclude", "*.log", "--dry-run").stdout
+    assert out.count("would export") == 16 and not export.dst.exists()
+    export.run("--include", "ckpt/step-1/**", "--exclude", "shard-1.pt")
+    names = {str(p.relative_to(export.dst)) for p in export.dst.rglob("*") if p.is_file()}
+    assert "ckpt/step-1/model.pt" in names and "ckpt/step-1/shard-1.pt" not in names and len(names) == 15
+
+
+def test_a_sparse_file_arrives_with_its_holes_as_zeros(export):
+    path = export.src / "sparse"
+    with open(path, "wb") as f:
+        f.seek(30 * MIB)
+        f.write(b"end")
+    export.run()
+    export.assert_same()
+
+
+def test_a_second_export_of_the_same_folder_is_refused_while_one_runs(export):
+    held = export.write("held", 10)
+    with open(held, "ab"):
+        child = export.start()
+        wait_for(lambda: (export.state / "export/verdict.json").exists())
+        done = subprocess.run(export.command(), capture_output=True, text=True, timeout=30)
+        assert "CIS4003" in done.stderr and done.returncode != 0
+    assert child.wait(timeout=30) == 0
+    child.communicate()
+
+
+def test_a_full_destination_is_exit_code_6_and_the_same_command_goes_on_when_there_is_space(export):
+    export.write("a", 6 * MIB)
+    export.write("big", 30 * MIB)
+    export.dst.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", export.dst], check=True)
+    try:
+        done = export.run(code=6)
+        assert "No space left on device" in done.stderr
+        assert export.verdict()["state"] == "failed"
+        assert not (export.dst / "a").exists() and not (export.dst / "big").exists()
+        subprocess.run(["mount", "-o", "remount,size=64m", export.dst], check=True)
+        export.run()
+        export.assert_same()
+    finally:
+        subprocess.run(["umount", export.dst], check=True)
+
+
+def test_bad_words_are_exit_code_2(export):
+    for flags in (["--conflict", "maybe"], ["--since", "yesterday"], ["--delete-after", "1h"], ["--concurrency", "9999"]):
+        assert export.run(*flags, code=2).stderr
+    assert subprocess.run([CISTERN, "export", export.src], capture_output=True).returncode == 2
+
+
+def test_results_are_json_lines_when_asked(export):
+    export.write("a", 10)
+    lines = [json.loads(line) for line in export.run("--json").stdout.splitlines()]
+    assert [(x["object"], x["result"], x["bytes"]) for x in lines if x["type"] == "object"] == [("a", "exported", 10)]
+    assert lines[-1]["type"] == "summary" and lines[-1]["state"] == "done"

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bad day of a store: every fault ends in the right tree, or in a sentence that names the object."""
+import os
+import subprocess
+import time
+
+import pytest
+
+from paths import CISTERN
+from servers.bucket import KEYS
+
+from .lib import DONE, MISMATCH, SOME_FAILED, TRANSIENT, Bucket, files
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asan]
+OBJECTS = ("s/:200:30Ki", "l/:2:20Mi")
+QUICK = ("--retries", "4", "--timeout", "20s")
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    with Bucket(*OBJECTS) as b:
+        yield b
+
+
+@pytest.fixture(autouse=True)
+def healed(bucket):
+    yield
+    bucket.no_faults()
+
+
+def check(bucket, folder, prefix):
+    bucket.no_faults()
+    bucket.prefix = prefix
+    assert bucket.objects_are_right(folder)
+
+
+@pytest.mark.parametrize("prefix, count", [("s/", 200), ("l/", 2)])
+@pytest.mark.parametrize("rule", [
+    "op=get,every=7,times=4,do=reset:1000", "op=get,every=5,times=4,do=truncate:100", "op=get,every=3,times=4,do=status:503",
+    "op=get,every=5,times=4,do=status:500", "op=get,every=5,times=4,do=status:429", "op=get,nth=2,do=corrupt",
+    "op=list,nth=1,do=status:503", "op=list,nth=1,do=reset:10", "op=get,nth=3,do=garbage-body"])
+def test_a_passing_fault_is_survived(bucket, tmp_path, prefix, count, rule):
+    bucket.fault(rule)
+    code, end, errors = bucket.hydrate(prefix, tmp_path / "out")
+    assert (code, errors) == (DONE, []), rule
+    assert bucket.fired()[0] > 0
+    assert end["found"] == end["hydrated"] == end["verified"] == count
+    check(bucket, tmp_path / "out", prefix)
+
+
+@pytest.mark.parametrize("prefix", ["s/", "l/"])
+@pytest.mark.parametrize("rule", ["op=get,every=5,do=long:10", "op=get,every=5,do=wrong-length:1",
+                                  "op=get,every=5,do=wrong-range", "op=get,every=5,do=no-range",
+                                  "op=get,every=5,do=other-range", "op=get,every=4,do=no-checksum"])
+def test_a_lie_about_length_or_range_is_a_sentence_or_the_right_bytes(bucket, tmp_path, prefix, rule):
+    bucket.fault(rule)
+    code, end, errors = bucket.hydrate(prefix, tmp_path / "out", *QUICK)
+    assert bucket.fired()[0] > 0 and code in (DONE, MISMATCH, SOME_FAILED, TRANSIENT)
+    assert len([e for e in errors if "object" in e]) == end["failed"] == end["found"] - end["hydrated"]
+    assert len(files(tmp_path / "out")) == end["hydrated"]
+    check(bucket, tmp_path / "out", prefix)
+
+
+@pytest.mark.parametrize("prefix", ["s/", "l/"])
+def test_an_object_that_changed_is_an_error_with_both_generations(bucket, tmp_path, prefix):
+    bucket.fault(f"op=get,key={prefix}*1,nth=1,do=change")
+    code, end, errors = bucket.hydrate(prefix, tmp_path / "out", *QUICK)
+    assert code == MISMATCH
+    assert end["failed"] == 1 and end["hydrated"] == end["found"] - 1
+    assert errors[0]["error"]["code"] == "CHANGED"
+    assert len(files(tmp_path / "out")) == end["hydrated"]  # nothing of it is kept
+
+
+@pytest.mark.parametrize("prefix", ["s/", "l/"])
+def test_bytes_that_stay_wrong_are_never_kept(bucket, tmp_path, prefix):
+    bucket.fault(f"op=get,key={prefix}*1,do=corrupt")
+    code, end, errors = bucket.hydrate(prefix, tmp_path / "out", *QUICK)
+    assert code == MISMATCH
+    assert errors[0]["error"]["id"] == "CIS1422"
+    assert errors[0]["object"].endswith("1")
+    assert len(files(tmp_path / "out")) == end["hydrated"] < end["found"]
+
+
+def test_a_store_that_stays_away_is_exit_5_and_the_run_continues_when_it_is_back(bucket, tmp_path):
+    bucket.fault("op=get,do=status:503")
+    code, end, _ = bucket.hydrate("s/", tmp_path / "out", "--retries", "2", "--timeout", "2s", "--max-errors", "5")
+    assert code == TRANSIENT
+    bucket.no_faults()
+    code, end, errors = bucket.hydrate("s/", tmp_path / "out")
+    assert (code, errors) == (DONE, [])
+    assert end["hydrated"] == 200
+
+
+def test_one_object_that_is_gone_fails_alone(bucket, tmp_path):
+    bucket.fault("op=get,key=s/*7,nth=1,do=remove")
+    code, end, errors = bucket.hydrate("s/", tmp_path / "out", *QUICK)
+    assert code == SOME_FAILED
+    assert end["failed"] == 1 == len([e for e in errors if "object" in e])
+
+
+@pytest.mark.parametrize("prefix, key, found", [("s/", "s/*7", 200), ("l/", "l/*1", 2)])
+def test_one_object_that_is_gone_is_left_out_if_that_is_asked_for(bucket, tmp_path, prefix, key, found):
+    bucket.fault(f"op=get,key={key},after=1,times=1,do=remove")
+    code, end, errors = bucket.hydrate(prefix, tmp_path / "out", "--skip-missing", *QUICK)
+    assert (code, errors) == (DONE, [])
+    assert (end["missing"], end["failed"], end["hydrated"]) == (1, 0, found - 1)
+    assert len(files(tmp_path / "out")) == found - 1
+    check(bucket, tmp_path / "out", prefix)
+
+
+def test_a_bucket_that_is_gone_is_no_missing_object(bucket, tmp_path):
+    bucket.fault("op=get,nth=5,do=error:404:NoSuchBucket")
+    code, end, errors = bucket.hydrate("s/", tmp_path / "out", "--skip-missing", *QUICK)
+    assert (code, end["missing"], end["failed"]) == (SOME_FAILED, 0, 1), errors
+
+
+def test_a_store_without_checksums_is_said_aloud(tmp_path):
+    with Bucket("s/:50:30Ki", "l/:1:20Mi", flags=("--checksums", "none")) as plain:
+        for prefix, count in (("s/", 50), ("l/", 1)):
+            code, end, _ = plain.hydrate(prefix, tmp_path / prefix[0])
+            assert code == DONE and end["hydrated"] == count
+            assert end["size_only"] + end["verified"] == count
+
+
+def test_md5_is_taken_where_there_is_nothing_else(tmp_path):
+    with Bucket("s/:50:30Ki", "l/:1:20Mi", flags=("--checksums", "md5")) as old:
+        for prefix, count in (("s/", 50), ("l/", 1)):
+            code, end, errors = old.hydrate(prefix, tmp_path / prefix[0])
+            assert (code, errors) == (DONE, [])
+            assert end["verified"] == count
+            old.prefix = prefix
+            assert old.objects_are_right(tmp_path / prefix[0])
+
+
+def test_the_first_object_is_fetched_before_the_listing_ends(tmp_path):
+    with Bucket("p/:5000:10") as slow:
+        slow.fault("op=list,after=2,do=latency:1000")
+        with subprocess.Popen([CISTERN, "hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", slow.url, "--quiet"],
+                              env={**os.environ, **KEYS}) as run:
+            while slow.stats()["get"] == 0:
+                assert run.poll() is None
+                time.sleep(0.01)
+            assert slow.stats()["list"] < 5
+            assert run.wait(60) == DONE
+        assert slow.stats()["list"] >= 5 and len(files(tmp_path / "out")) == 5000
+
+
+def test_a_bandwidth_cap_holds(bucket, tmp_path):
+    code, end, _ = bucket.hydrate("l/", tmp_path / "out", "--bandwidth", "10Mi")
+    assert code == DONE
+    assert 3.5 < end["seconds"] < 6  # 40 MiB
+
+
+@pytest.mark.parametrize("objects, prefix, rate, expected", [("b/:1200:1000-2000", "b/", "300000", 6.0), ("b/:6:8Mi", "b/", "8Mi", 6.0)])
+def test_a_bandwidth_cap_holds_for_objects_of_any_size(tmp_path, objects, prefix, rate, expected):
+    with Bucket(objects) as capped:
+        code, end, _ = capped.hydrate(prefix, tmp_path / "out", "--bandwidth", rate)
+        assert code == DONE
+        assert 0.95 * expected < end["seconds"] < 1.05 * expected + 1
+
+
+def test_under_a_cap_little_is_on_its_way(tmp_path):
+    """A kill loses no more than about a second's worth: of large objects a part or two."""
+    with Bucket("b/:8:32Mi") as capped:
+        with subprocess.Popen([CISTERN, "hydrate", "s3://bench/b/", tmp_path / "out", "--endpoint", capped.url,
+                               "--bandwidth", "16Mi", "--quiet"], env={**os.environ, **KEYS}) as run:
+            time.sleep(2.5)
+            asked = capped.stats()["get"] * (8 << 20)
+            run.kill()
+        assert 0 < asked <= (2.5 + 0.5 + 1.2) * (16 << 20)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GET that does not answer is asked for a second time: how many are, who wins, and when none is."""
+import pytest
+
+from .lib import DONE, Bucket
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asan]
+COUNT, STALL_S = 2000, 30
+ROUND_TRIP, STALLS = "op=get,do=latency:5", f"op=get,after=400,every=200,do=latency:{STALL_S * 1000}"
+
+
+@pytest.fixture
+def bucket():
+    with Bucket(f"h/:{COUNT}:2000", "m/:600:300000-301000") as b:
+        yield b
+
+
+def hydrated(bucket, prefix, folder, *flags, count=COUNT):
+    code, end, errors = bucket.hydrate(prefix, folder, *flags)
+    assert (code, errors, end["hydrated"], end["verified"]) == (DONE, [], count, count)
+    return end, bucket.stats()["get"] - count
+
+
+def test_requests_that_stall_are_asked_for_again_and_at_most_one_in_a_hundred(bucket, tmp_path):
+    bucket.fault(STALLS, ROUND_TRIP)
+    end, extra = hydrated(bucket, "h/", tmp_path / "out")
+    assert end["seconds"] < STALL_S
+    assert (COUNT - 400) // 200 <= extra == end["hedged"] <= COUNT // 100
+    bucket.no_faults()
+    bucket.prefix = "h/"
+    assert bucket.objects_are_right(tmp_path / "out")
+
+
+def test_answers_that_stand_still_in_their_middle_are_started_over(bucket, tmp_path):
+    bucket.fault("op=get,after=500,every=20,times=2,do=stall:100000", ROUND_TRIP)
+    end, extra = hydrated(bucket, "m/", tmp_path / "out", "--stall", "60s", count=600)
+    assert 2 <= extra <= 6
+    assert end["seconds"] < 60
+    bucket.no_faults()
+    bucket.prefix = "m/"
+    assert bucket.objects_are_right(tmp_path / "out")
+
+
+def test_a_store_that_asks_for_less_is_not_asked_twice(bucket, tmp_path):
+    bucket.fault("op=get,after=400,every=40,times=60,do=status:503", "op=get,after=500,every=500,do=latency:1500", ROUND_TRIP)
+    end, extra = hydrated(bucket, "h/", tmp_path / "out")
+    assert end["hedged"] == 0
+    assert extra <= 60 + 1
+
+
+def test_under_a_cap_that_is_the_limit_nothing_is_asked_twice(bucket, tmp_path):
+    end, extra = hydrated(bucket, "h/", tmp_path / "out", "--bandwidth", "2Mi")
+    assert (end["hedged"], extra) == (0, 0)
+
+
+def test_the_second_answer_may_be_the_worse_one(bucket, tmp_path):
+    """First ones that come late win against second ones that never do."""
+    late = ["h/object-000001777", "h/object-000001888"]
+    rules = [[f"op=get,key={key},nth=1,do=latency:3000", f"op=get,key={key},nth=1,do=stall"] for key in late]
+    bucket.fault(*sum(rules, []), ROUND_TRIP)
+    end, extra = hydrated(bucket, "h/", tmp_path / "out")
+    assert extra == end["hedged"] >= len(late)
+    assert end["seconds"] < STALL_S

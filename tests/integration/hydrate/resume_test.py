@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 at any moment: the same command continues, ends with the same tree, and fetches again at most what was not
+written."""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from paths import CISTERN
+from servers.bucket import KEYS
+
+from .lib import DONE, Bucket, make_source, summary, tree
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def kill_after(seconds, *words):
+    with subprocess.Popen([CISTERN, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          env={**os.environ, **KEYS}) as run:
+        time.sleep(seconds)
+        run.send_signal(signal.SIGKILL)
+        return run.wait()
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize("in_place", [False, True])
+def test_killed_at_fifty_moments_it_ends_with_the_same_tree(tmp_path, in_place):
+    source = make_source(tmp_path / "source", small=400, large=((9 << 20) + 1, 17 << 20))
+    want = tree(source)
+    dice = random.Random(5 + in_place)
+    kills = 0
+    while kills < 25:
+        out = tmp_path / f"out{kills}"
+        if in_place:
+            out.mkdir()
+        words = ["hydrate", f"file://{source}/", out, "--bandwidth", "120M", "--quiet"]
+        for _ in range(5):
+            kills += 1
+            if kill_after(dice.uniform(0, 0.35), *words) == 0:
+                break
+        assert subprocess.run([CISTERN, *map(str, words)], timeout=60, check=False).returncode == DONE
+        assert tree(out) == want
+    leftovers = [p.name for p in tmp_path.rglob("*cistern*")]
+    assert leftovers == []
+
+
+def test_a_kill_in_the_middle_of_the_last_tidying_up_is_tidied_up(tmp_path):
+    source, out = make_source(tmp_path / "source", small=3, large=()), tmp_path / "out"
+    words = [CISTERN, "hydrate", f"file://{source}/", out, "--quiet"]
+    assert subprocess.run(words, timeout=60, check=False).returncode == DONE
+    state = tmp_path / ".out.cistern"
+    state.mkdir()
+    (state / "hydrate.lock").touch()
+    assert subprocess.run(words, timeout=60, check=False).returncode == DONE
+    assert tree(out) == tree(source)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "source"]
+
+
+def kill_when_done(done_bytes, out, *words):
+    """When the run itself says that so much is there."""
+    status = out.parent / f".{out.name}.cistern" / "status.json"
+    with subprocess.Popen([CISTERN, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          env={**os.environ, **KEYS}) as run:
+        while run.poll() is None and not (status.exists() and json.loads(status.read_text())["bytesDone"] >= done_bytes):
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+        assert run.wait() == -signal.SIGKILL
+
+
+def test_what_was_written_is_not_fetched_again(tmp_path):
+    with Bucket("k/:3000:20Ki", "l/:3:160Mi") as bucket:
+        for prefix, count, cap, half in (("k/", 3000, "12M", 25 << 20), ("l/", 60, "100M", 200 << 20)):
+            out = tmp_path / prefix.strip("/")
+            words = ["hydrate", f"s3://bench/{prefix}", out, "--endpoint", bucket.url, "--bandwidth", cap, "--quiet",
+                     "--concurrency", 8]  # what is on its way at the kill is lost
+            kill_when_done(half, out, *words)
+            before = bucket.stats()
+            code, end, _ = summary("hydrate", f"s3://bench/{prefix}", out, "--endpoint", bucket.url)
+            assert code == DONE, before
+            assert end["found"] == end["hydrated"] == end["verified"]
+            assert end["requests"] < count * 0.8

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A volume that is whole belongs to its pod: whatever asks for its hydration again changes nothing, and what the pod
+wrote is known from what came from the bucket."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from paths import CISTERN
+
+from .lib import DONE, Bucket, files, make_source
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Volume:
+    """A volume's folder as a driver makes it, without one."""
+
+    def __init__(self, top, source, **layout):
+        self.folder, self.bucket = top / "volume", top / "bucket"
+        (self.folder / "data").mkdir(parents=True)
+        spec = {"version": 1, "id": "v1-0123456789ab-0123456789ab", "name": "pvc-1", "capacityBytes": 1 << 30,
+                "createdAt": "2026-11-21T09:00:00Z", "backend": "quota", "project": 0, "parameters": {},
+                "source": {**(source if isinstance(source, dict) else {"uri": f"file://{source}/"}), "layout": layout,
+                           "export": {"uri": f"file://{self.bucket}/", "settle": "0s"}}}
+        (self.folder / "volume.json").write_text(json.dumps(spec))
+
+    def run(self, *words):
+        return subprocess.run([CISTERN, *words, "--volume", self.folder, "--quiet"], timeout=60, check=False).returncode
+
+    def file(self, name):
+        return self.folder / "data" / os.fsdecode(name)
+
+    def status(self):
+        return json.loads((self.folder / "status.json").read_text())
+
+    def exported(self):
+        return sorted(files(self.bucket)) if self.bucket.exists() else []
+
+
+@pytest.fixture(name="volume")
+def volume_of_five_files(tmp_path):
+    volume = Volume(tmp_path, make_source(tmp_path / "source", small=4, large=((9 << 20) + 1,)))
+    assert volume.run("hydrate") == DONE
+    volume.names = sorted(files(volume.folder / "data"))
+    return volume
+
+
+def rewrite(path):
+    """As long as it was, and other bytes."""
+    path.write_bytes(bytes(255 - b for b in path.read_bytes()))
+
+
+def test_what_came_from_the_bucket_is_not_sent_back(volume):
+    assert volume.run("export") == DONE
+    assert volume.exported() == []
+
+
+def test_what_a_pod_wrote_is_exported_though_the_volume_was_hydrated_once_more(volume):
+    ended = volume.status()["finishedAt"]
+    for name in volume.names[:2]:
+        rewrite(volume.file(name))
+    want = files(volume.folder / "data")
+    assert volume.run("hydrate") == DONE
+    assert files(volume.folder / "data") == want, "fetched over what the pod wrote"
+    assert volume.status()["phase"] == "done" and volume.status()["finishedAt"] == ended
+    assert volume.run("export") == DONE
+    assert volume.exported() == volume.names[:2]
+
+
+def test_the_time_of_the_end_is_known_when_the_status_is_lost(volume):
+    """It is not flushed: a power loss may take it."""
+    ended = volume.status()["finishedAt"]
+    (volume.folder / "status.json").unlink()
+    name = volume.names[0]
+    times = volume.file(name).stat()
+    rewrite(volume.file(name))
+    os.utime(volume.file(name), ns=(times.st_atime_ns, times.st_mtime_ns))  # ctime alone tells
+    assert volume.run("hydrate") == DONE
+    assert volume.status()["finishedAt"] == ended
+    assert volume.run("export") == DONE
+    assert volume.exported() == [name]
+
+
+def test_what_a_pod_wrote_is_exported_though_the_clock_was_set_back(volume):
+    """As if hydration had ended when the clock was an hour ahead."""
+    status = volume.status()
+    status["finishedAt"] = "2099-01-01T00:00:00Z"
+    (volume.folder / "status.json").write_text(json.dumps(status))
+    rewrite(volume.file(volume.names[0]))
+    assert volume.run("export") == DONE
+    assert volume.exported() == volume.names[:1]
+
+
+def test_folders_belong_to_whom_the_layout_names_as_files_do(tmp_path):
+    volume = Volume(tmp_path, make_source(tmp_path / "source", small=4, large=()), uid=1234, gid=4321)
+    assert volume.run("hydrate") == DONE
+    found = list((volume.folder / "data").rglob("*"))
+    assert len(found) > 4 and {(p.stat().st_uid, p.stat().st_gid) for p in found} == {(1234, 4321)}
+
+
+def test_a_volume_that_lacks_an_object_is_not_complete(tmp_path):
+    with Bucket("data/:20:1000") as server:
+        server.fault("op=get,key=data/object-000000007,do=status:404")
+        volume = Volume(tmp_path, {"uri": "s3://bench/data/", "endpoint": server.url, "pathStyle": True,
+                                   "identity": {"method": "anonymous"}})
+        assert volume.run("hydrate") != DONE
+        failed = volume.status()
+        assert failed["phase"] == "failed" and not failed.get("manifestDigest")
+        assert len(files(volume.folder / "data")) == 19
+        server.no_faults()
+        server.forget_stats()
+        assert volume.run("hydrate") == DONE, "what lacked is fetched, by the same command"
+        assert len(files(volume.folder / "data")) == 20 and server.stats()["requests"] == 1
+        done = volume.status()
+        assert done["phase"] == "done" and done["manifestDigest"] and done["finishedAt"] > failed["finishedAt"]
