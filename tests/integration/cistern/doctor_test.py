@@ -3,15 +3,14 @@
 import json
 import os
 import subprocess
-import threading
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import time
 
 import pytest
 
-BUILD = Path(os.environ.get("CISTERN_BUILD", Path(__file__).resolve().parents[3] / "build"))
+from paths import BUILD
+from servers.answering import Answering
 
 
 def doctor(*flags, code=0):
@@ -40,32 +39,13 @@ def pool():
 @pytest.fixture
 def store():
     """A store that lists one empty page, at whatever time its `skew` makes of now."""
-    class Handler(BaseHTTPRequestHandler):
-        skew = 0
+    def answer(request):
+        page = b"<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"
+        return 403 if request.method == "HEAD" else 200, {"date": formatdate(time() + server.skew, usegmt=True)}, page
 
-        def date_time_string(self, timestamp=None):
-            return formatdate(time() + Handler.skew, usegmt=True)
-
-        def do_HEAD(self):
-            self.send_response(403)
-            self.end_headers()
-
-        def do_GET(self):
-            page = b'<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated>' \
-                   b'</ListBucketResult>'
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(page)))
-            self.end_headers()
-            self.wfile.write(page)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    Handler.endpoint = f"http://127.0.0.1:{server.server_port}"
-    yield Handler
-    server.shutdown()
+    with Answering(answer) as server:
+        server.skew = 0
+        yield server
 
 
 @pytest.mark.asan
@@ -109,7 +89,7 @@ def test_without_privileges_it_warns_and_the_mount_fails():
 
 
 def source_flags(store):
-    return ["--source", "s3://bucket/prefix/", "--endpoint", store.endpoint, "--anonymous"]
+    return ["--source", "s3://bucket/prefix/", "--endpoint", store.url, "--anonymous"]
 
 
 def test_a_store_that_answers_at_our_time_passes(store):

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import json
 import os
-import pathlib
 import re
 import socket
 import subprocess
@@ -16,7 +15,9 @@ import urllib.parse
 
 import pytest
 
-from servers.bucket import BUILD
+from integration.lib.buckets import clean_environment, contents
+from paths import CISTERN
+from servers.bucket import KEYS
 
 pytestmark = [pytest.mark.asan, pytest.mark.timeout(120)]
 CONTENT = {"data/one": b"1", "data/two": b"2" * 100_000}
@@ -34,9 +35,8 @@ def entry(key, data, **other):
     return "<Contents>" + "".join(f"<{k}>{v}</{k}>" for k, v in fields.items() if v is not None) + "</Contents>"
 
 
-def listing(*entries):
-    return ("<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>"
-            + "".join(entries) + "</ListBucketResult>").encode()
+def listing(*entries, more="<IsTruncated>false</IsTruncated>"):
+    return f"<ListBucketResult><EncodingType>url</EncodingType>{more}{''.join(entries)}</ListBucketResult>".encode()
 
 
 def items(content):
@@ -52,7 +52,8 @@ def fair(data):
 
 
 class OddServer:
-    """One answer a connection. A GET of a key of `odd` gets what its function makes of the bytes."""
+    """One answer a connection. A GET of a key of `odd` gets what its function makes of the bytes; a listing gets `page`, or
+    what it makes of the path, or, where that is None, what is there."""
 
     def __init__(self):
         self.odd, self.content, self.page = {}, dict(CONTENT), None
@@ -91,12 +92,13 @@ class OddServer:
                 pass
 
     def answer_to(self, path):
+        page = self.page(path) if callable(self.page) else self.page
         if path.startswith("/storage/v1/b/bench/o?"):
-            return fair(items(self.content))
+            return fair(items(self.content) if page is None else page)
         if path.startswith("/storage/v1/b/bench/o/"):
             path = urllib.parse.unquote(path.removeprefix("/storage/v1/b/bench/o/"))
         if "list-type" in path:
-            return fair(self.page or listing(*(entry(k, v) for k, v in sorted(self.content.items()))))
+            return fair(listing(*(entry(k, v) for k, v in sorted(self.content.items()))) if page is None else page)
         key = path.removeprefix("/bench/").split("?")[0]
         return self.odd.get(key, fair)(self.content.get(key, X))
 
@@ -112,16 +114,10 @@ def server():
 
 
 def hydrate(server, folder, scheme="s3"):
-    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret",
-           "AWS_REGION": "us-east-1"} | {k: v for k, v in os.environ.items() if k.endswith("SAN_OPTIONS")}
     access = "--path-style" if scheme == "s3" else "--anonymous"
-    return subprocess.run([BUILD / "bin/cistern", "hydrate", "--no-progress", access, "--retries", "2", "--stall", "1s",
-                           "--endpoint", server.url, f"{scheme}://bench/data/", folder], env=env, capture_output=True,
+    return subprocess.run([CISTERN, "hydrate", "--no-progress", access, "--retries", "2", "--stall", "1s",
+                           "--endpoint", server.url, f"{scheme}://bench/data/", folder], env=clean_environment(**KEYS), capture_output=True,
                           text=True, timeout=60, check=False)
-
-
-def tree(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in pathlib.Path(folder).rglob("*") if p.is_file()}
 
 
 def chunks(data, size, extension=b""):
@@ -167,7 +163,7 @@ def test_what_http_allows_brings_the_right_bytes(server, tmp_path, scheme):
     server.make_odd(RIGHT)
     run = hydrate(server, tmp_path / "out", scheme)
     assert run.returncode == DONE, f"{list(enumerate(RIGHT))}: {run.stderr}"
-    assert tree(tmp_path / "out") == server.truth()
+    assert contents(tmp_path / "out") == server.truth()
 
 
 WRONG = {
@@ -217,11 +213,11 @@ def test_what_it_does_not_is_a_sentence_and_nothing_wrong(server, tmp_path, sche
     assert run.returncode in {SOME_FAILED, DENIED, TRANSIENT, MISMATCH}, run.stderr
     for i, how in enumerate(ways):
         assert re.search(rf"odd-{i:02}.*CIS\d{{4}}", run.stderr), f"{how} (odd-{i:02}): {run.stderr}"
-    assert tree(tmp_path / "out") == {name: data for name, data in server.truth().items() if not name.startswith("odd-")}
+    assert contents(tmp_path / "out") == {name: data for name, data in server.truth().items() if not name.startswith("odd-")}
     server.odd = {}
     run = hydrate(server, tmp_path / "out", scheme)
     assert run.returncode == DONE, run.stderr
-    assert tree(tmp_path / "out") == server.truth()
+    assert contents(tmp_path / "out") == server.truth()
 
 
 # ---- what a listing may say ----------------------------------------------------------------------------------------
@@ -263,7 +259,7 @@ def test_an_entry_of_a_listing_is_a_file_or_a_sentence(server, tmp_path, how):
     text, name = ENTRIES[how]
     server.page = listing(*GOOD, text)
     run = hydrate(server, tmp_path / "deep/out")
-    found = tree(tmp_path / "deep")
+    found = contents(tmp_path / "deep")
     assert all(f.startswith(("out/", ".out.cistern/")) for f in found), found
     found = {f.removeprefix("out/"): data for f, data in found.items() if f.startswith("out/")}
     if name:
@@ -279,7 +275,7 @@ def test_a_key_that_is_the_prefix_itself_is_the_folder(server, tmp_path):
     server.page = listing(entry("data/", b""), *GOOD)
     run = hydrate(server, tmp_path / "out")
     assert run.returncode == DONE, run.stderr
-    assert tree(tmp_path / "out") == TRUTH
+    assert contents(tmp_path / "out") == TRUTH
 
 
 def test_a_key_that_is_listed_twice_is_told(server, tmp_path):

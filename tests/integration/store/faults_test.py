@@ -2,33 +2,20 @@
 """What a bad day does to a call: a server of ours with faults by rule, since the real ones cannot be told to fail. Each
 call ends well after a retry, or in a sentence that names the object."""
 
-import http.server
 import json
-import subprocess
-import threading
+import time
 import urllib.parse
 
 import pytest
 
-from integration.lib.buckets import BUILD, clean_environment, run_tool
+from integration.lib.buckets import clean_environment, run_tool
+from servers.answering import Answering
+from servers.bucket import KEYS, BucketServer
 
-KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"}
 
-
-class Faulty:
+class Faulty(BucketServer):
     def __init__(self, *rules):
-        faults = [word for rule in rules for word in ("--fault", rule)]
-        self.child = subprocess.Popen([BUILD / "tests/bucket_server", "--objects", "k/:2500:1000", "--die-with-parent",
-                                       *faults], stdout=subprocess.PIPE, text=True)
-        self.url = f"http://127.0.0.1:{self.child.stdout.readline().split()[1]}"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.child.terminate()
-        self.child.wait()
-        self.child.stdout.close()
+        super().__init__("--objects", "k/:2500:1000", *(word for rule in rules for word in ("--fault", rule)))
 
     def call(self, scheme, *arguments, retries=4):
         return run_tool("--endpoint", self.url, "--retries", retries, *(["--anonymous"] if scheme == "gs" else []),
@@ -91,201 +78,153 @@ def test_another_range_than_was_asked_for_is_refused(scheme, action):
         assert answer.code == "CORRUPT" and answer.id == 1601, answer
 
 
-def test_a_server_that_asks_for_patience_is_heard(tmp_path):
-    with Faulty("op=list,nth=1,do=status:503:1") as server:
+def test_a_server_that_asks_for_patience_is_heard():
+    with Faulty("op=list,nth=1,do=status:503:2") as server:
+        began = time.monotonic()
         answer = server.call("s3", "list", "--prefix", "k/", "--page", 1000)
-        assert answer.code == "OK"
+        assert answer.code == "OK" and server.fired() == [1]
+        assert time.monotonic() - began >= 2
+
+
+# ---- stores that are elsewhere ---------------------------------------------------------------------------------------
+
+EMPTY_PAGE = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
 
 
 @pytest.fixture
 def two_regions():
     """us-east-1 says that the bucket is elsewhere; a signature for eu-west-3 is content."""
-    seen = []
+    def answer(request):
+        if "/eu-west-3/" in request.headers.get("authorization", ""):
+            return 200, {}, EMPTY_PAGE
+        return (301, {"x-amz-bucket-region": "eu-west-3"},
+                b"<Error><Code>PermanentRedirect</Code><Message>elsewhere</Message></Error>")
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    with Answering(answer) as server:
+        yield server
 
-        def do_GET(self):
-            seen.append({k.lower(): v for k, v in self.headers.items()} | {"path": self.path})
-            right = "/eu-west-3/" in self.headers.get("authorization", "")
-            body = (b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>" if right else
-                    b"<Error><Code>PermanentRedirect</Code><Message>elsewhere</Message></Error>")
-            self.send_response(200 if right else 301)
-            if not right:
-                self.send_header("x-amz-bucket-region", "eu-west-3")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", seen
-    server.shutdown()
-    server.server_close()
+def list_bucket(url, *flags, **environment):
+    return run_tool("--endpoint", url, *flags, "s3://bucket/", "list", env=clean_environment(**KEYS | environment))
 
 
 def test_a_bucket_in_another_region_is_followed_there(two_regions):
-    url, seen = two_regions
-    answer = run_tool("--endpoint", url, "s3://bucket/", "list", env=clean_environment(**KEYS))
+    answer = list_bucket(two_regions.url)
     assert answer.code == "OK" and answer.requests == 2, answer
-    assert "/us-east-1/" in seen[0]["authorization"] and "/eu-west-3/" in seen[1]["authorization"]
+    assert ["/us-east-1/" in r.headers["authorization"] for r in two_regions.seen] == [True, False]
+    assert "/eu-west-3/" in two_regions.seen[1].headers["authorization"]
 
 
 @pytest.fixture
 def sent_on():
-    """Whoever is not asked as s3.eu-west-3.store.localhost points there, or where `location` says."""
-    seen, place = [], {"location": None, "status": 307}
+    """Whoever does not ask s3.eu-west-3.store.localhost is sent there, or to `location`, with `status`."""
+    def answer(request):
+        if request.headers["host"].startswith("s3.eu-west-3.store.localhost:"):
+            return 200, {"etag": '"e"'}, EMPTY_PAGE
+        there = f"http://s3.eu-west-3.store.localhost:{server.port}{request.path}"
+        return server.status, {"location": server.location or there}, b"elsewhere"
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self):
-            length = int(self.headers.get("content-length", 0))
-            seen.append({k.lower(): v for k, v in self.headers.items()} | {"path": self.path, "body": self.rfile.read(length)})
-            right = self.headers["host"].startswith("s3.eu-west-3.store.localhost:")
-            body = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>" if right else b"elsewhere"
-            self.send_response(200 if right else place["status"])
-            if not right:
-                port = self.server.server_address[1]
-                self.send_header("location", place["location"] or f"http://s3.eu-west-3.store.localhost:{port}{self.path}")
-            self.send_header("content-length", str(len(body)))
-            self.send_header("etag", '"e"')
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_PUT = do_GET
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://s3.store.localhost:{server.server_address[1]}", seen, place
-    server.shutdown()
-    server.server_close()
+    with Answering(answer) as server:
+        server.status, server.location = 307, None
+        server.url = f"http://s3.store.localhost:{server.port}"
+        yield server
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_to_another_host_of_the_provider_is_followed_with_a_signature_for_it(sent_on, status):
-    url, seen, place = sent_on
-    place["status"] = status
-    answer = run_tool("--endpoint", url, "--path-style", "s3://bucket/", "list", env=clean_environment(**KEYS))
+    sent_on.status = status
+    answer = list_bucket(sent_on.url, "--path-style")
     assert answer.code == "OK" and answer.requests == 2, answer
-    assert "/eu-west-3/" in seen[1]["authorization"] and seen[0]["authorization"] != seen[1]["authorization"]
-    assert seen[0]["path"] == seen[1]["path"]
+    first, second = sent_on.seen
+    assert "/eu-west-3/" in second.headers["authorization"] != first.headers["authorization"]
+    assert first.path == second.path
 
 
 def test_an_upload_that_is_sent_on_is_sent_whole(sent_on, tmp_path):
-    url, seen, _ = sent_on
     (tmp_path / "data").write_bytes(b"bytes" * 1000)
-    answer = run_tool("--endpoint", url, "--path-style", "s3://bucket/", "put", "key", tmp_path / "data",
+    answer = run_tool("--endpoint", sent_on.url, "--path-style", "s3://bucket/", "put", "key", tmp_path / "data",
                       env=clean_environment(**KEYS))
     assert answer.code == "OK" and answer.requests == 2, answer
-    assert seen[1]["path"] == "/bucket/key" and seen[1]["body"] == b"bytes" * 1000
+    assert sent_on.seen[1].path == "/bucket/key" and sent_on.seen[1].body == b"bytes" * 1000
 
 
 @pytest.mark.parametrize("location", ["http://127.0.0.1:{port}/", "http://evil.example/bucket/?X-Amz-Signature=secret",
                                       "https://s3.eu-west-3.store.localhost/", "http://s3.eu-west-3.store.localhost:1/"])
 def test_a_redirect_to_anybody_else_is_told_and_not_followed(sent_on, two_regions, location):
-    url, seen, place = sent_on
-    other, seen_there = two_regions
-    place["location"] = location.format(port=other.rsplit(":", 1)[1])
-    answer = run_tool("--endpoint", url, "--path-style", "--retries", "2", "s3://bucket/", "list", env=clean_environment(**KEYS))
+    sent_on.location = location.format(port=two_regions.port)
+    answer = list_bucket(sent_on.url, "--path-style", "--retries", "2")
     assert answer.code == "AGAIN" and answer.id == 1301, answer
-    assert place["location"].split("?")[0] in answer.text and "secret" not in repr(answer)
-    assert len(seen) == 2 and not seen_there
+    assert sent_on.location.split("?")[0] in answer.text and "secret" not in repr(answer)
+    assert len(sent_on.seen) == 2 and not two_regions.seen
 
 
 def test_redirects_that_lead_in_a_circle_end(sent_on):
-    url, seen, place = sent_on
-    place["location"] = url.replace("s3.store", "s3.us-west-9.store") + "/bucket/"
-    answer = run_tool("--endpoint", url, "--path-style", "--retries", "3", "s3://bucket/", "list", env=clean_environment(**KEYS))
-    assert answer.code == "AGAIN" and answer.id == 1301 and len(seen) <= 4, answer
+    sent_on.location = sent_on.url.replace("s3.store", "s3.us-west-9.store") + "/bucket/"
+    answer = list_bucket(sent_on.url, "--path-style", "--retries", "3")
+    assert answer.code == "AGAIN" and answer.id == 1301 and len(sent_on.seen) <= 4, answer
 
 
 def test_the_one_who_asks_says_that_he_pays(two_regions):
-    url, seen = two_regions
-    answer = run_tool("--endpoint", url, "--billing", "requester", "s3://bucket/", "list",
-                      env=clean_environment(AWS_REGION="eu-west-3", **KEYS))
-    assert answer.code == "OK"
-    assert seen[0]["x-amz-request-payer"] == "requester"
-    assert "x-amz-request-payer" in seen[0]["authorization"]
+    assert list_bucket(two_regions.url, "--billing", "requester", AWS_REGION="eu-west-3").code == "OK"
+    headers = two_regions.seen[0].headers
+    assert headers["x-amz-request-payer"] == "requester"
+    assert "x-amz-request-payer" in headers["authorization"]
 
 
 def test_the_bucket_is_in_the_hosts_name_where_the_host_has_one(two_regions):
-    url, seen = two_regions
-    url = url.replace("127.0.0.1", "s3.localhost")
-    env = clean_environment(AWS_REGION="eu-west-3", **KEYS)
-    assert run_tool("--endpoint", url, "s3://bucket/", "list", env=env).code == "OK"
-    assert seen[0]["host"].startswith("bucket.s3.localhost:") and seen[0]["path"].startswith("/?")
-    assert run_tool("--endpoint", url, "--path-style", "s3://bucket/", "list", env=env).code == "OK"
-    assert seen[1]["host"].startswith("s3.localhost:") and seen[1]["path"].startswith("/bucket/?")
+    url = two_regions.url.replace("127.0.0.1", "s3.localhost")
+    assert list_bucket(url, AWS_REGION="eu-west-3").code == "OK"
+    assert list_bucket(url, "--path-style", AWS_REGION="eu-west-3").code == "OK"
+    by_host, by_path = two_regions.seen
+    assert by_host.headers["host"].startswith("bucket.s3.localhost:") and by_host.path.startswith("/?")
+    assert by_path.headers["host"].startswith("s3.localhost:") and by_path.path.startswith("/bucket/?")
 
 
 def test_a_proxy_from_the_environment_is_used(two_regions):
-    url, seen = two_regions
-    env = clean_environment(AWS_REGION="eu-west-3", http_proxy=url, **KEYS)
-    assert run_tool("--endpoint", "http://s3.example.com", "s3://bucket/", "list", env=env).code == "OK"
-    assert seen[0]["host"] == "bucket.s3.example.com" and seen[0]["path"].startswith("http://bucket.s3.example.com/")
+    assert list_bucket("http://s3.example.com", AWS_REGION="eu-west-3", http_proxy=two_regions.url).code == "OK"
+    asked = two_regions.seen[0]
+    assert asked.headers["host"] == "bucket.s3.example.com" and asked.path.startswith("http://bucket.s3.example.com/")
 
+
+# ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def listing_of():
-    """A server of gs:// whose every listing is `names`, or `text`, and which notes what is deleted."""
-    told = {"names": lambda prefix: [], "text": None, "deleted": []}
+    """A server of gs:// whose every listing is `names(prefix)`, or `text`, and which notes what is `deleted`."""
+    def answer(request):
+        url = urllib.parse.urlsplit(request.path)
+        if request.method == "DELETE":
+            server.deleted.append(urllib.parse.unquote(url.path.split("/o/")[1]))
+            return 204, {}, b""
+        prefix = urllib.parse.parse_qs(url.query).get("prefix", [""])[0]
+        return 200, {}, server.text or json.dumps({"items": [{"name": n} for n in server.names(prefix)]}).encode()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self):
-            prefix = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query).get("prefix", [""])[0]
-            self.reply(200, told["text"] or json.dumps({"items": [{"name": n} for n in told["names"](prefix)]}).encode())
-
-        def do_DELETE(self):
-            told["deleted"].append(urllib.parse.unquote(self.path.split("?")[0].split("/o/")[1]))
-            self.reply(204, b"")
-
-        def reply(self, status, body):
-            self.send_response(status)
-            if body:
-                self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    told["url"] = f"http://127.0.0.1:{server.server_address[1]}"
-    yield told
-    server.shutdown()
-    server.server_close()
+    with Answering(answer) as server:
+        server.text, server.deleted = None, []
+        yield server
 
 
-def sweep(told):
-    return run_tool("--endpoint", told["url"], "--anonymous", "--retries", "2", "gs://bucket/", "sweep", "key", env=clean_environment())
+def sweep(server):
+    return run_tool("--endpoint", server.url, "--anonymous", "--retries", "2", "gs://bucket/", "sweep", "key",
+                    env=clean_environment())
 
 
 def test_a_sweep_deletes_nothing_that_it_did_not_ask_for(listing_of):
-    listing_of["names"] = lambda prefix: [prefix + "/part-1", "somebody's/object"]
+    listing_of.names = lambda prefix: [prefix + "/part-1", "somebody's/object"]
     answer = sweep(listing_of)
     assert answer.code == "CORRUPT" and answer.id == 1601 and "somebody's/object" in answer.text, answer
-    assert listing_of["deleted"] == []
+    assert listing_of.deleted == []
 
 
 def test_a_sweep_of_what_does_not_go_ends(listing_of):
-    listing_of["names"] = lambda prefix: [prefix + "/part-1"]
+    listing_of.names = lambda prefix: [prefix + "/part-1"]
     answer = sweep(listing_of)
     assert answer.code == "CORRUPT" and "again and again" in answer.text, answer
-    assert len(listing_of["deleted"]) == 100
+    assert len(listing_of.deleted) == 100
 
 
 @pytest.mark.parametrize("text", [b"\x84{}", b'{"kin'])
 def test_a_sweeps_listing_that_is_no_json_is_the_stores_fault(listing_of, text):
-    listing_of["text"] = text
+    listing_of.text = text
     answer = sweep(listing_of)
     assert answer.code == "CORRUPT" and answer.id == 1601, answer

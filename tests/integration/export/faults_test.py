@@ -4,55 +4,23 @@ that names the file."""
 
 import json
 import os
-import pathlib
 import random
 import subprocess
 import time
-import urllib.request
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve()
-BUILD = pathlib.Path(os.environ.get("CISTERN_BUILD", HERE.parents[2] / "build"))
-# The server is not what is under test: a variant of the build need not have it.
-SERVER = next(b / "tests/bucket_server" for b in (BUILD, HERE.parents[2] / "build") if (b / "tests/bucket_server").exists())
+from paths import CISTERN
+from servers.bucket import KEYS, BucketServer
+
 MIB = 1 << 20
 LEAST_REQUESTS = 40 + 1 + 1 + 3 + 1  # 20 small files, each after a look; look, begin, three parts and complete
 
 
-class Bucket:
-    def __init__(self, *flags):
-        self.child = subprocess.Popen([SERVER, "--die-with-parent", "--threads", "2", *flags], stdout=subprocess.PIPE,
-                                      text=True)
-        self.url = f"http://127.0.0.1:{self.child.stdout.readline().split()[1]}"
-
-    def ask(self, method, path, body=None):
-        request = urllib.request.Request(self.url + path, method=method, data=body)
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.read()
-
-    def fail(self, rule):
-        self.ask("POST", "/_fault", rule.encode())
-
-    def heal(self):
-        self.ask("DELETE", "/_fault")
-
-    def stats(self):
-        return json.loads(self.ask("GET", "/_stats"))
-
-    def get(self, key):
-        return self.ask("GET", f"/bench/{key}")
-
-    def stop(self):
-        self.child.terminate()
-        self.child.wait()
-
-
 @pytest.fixture
 def bucket():
-    bucket = Bucket()
-    yield bucket
-    bucket.stop()
+    with BucketServer() as running:
+        yield running
 
 
 @pytest.fixture
@@ -65,11 +33,14 @@ def folder(tmp_path):
     return tmp_path
 
 
-def export(bucket, folder, *flags, uri="s3://bench/p/"):
-    environment = dict(os.environ, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_REGION="us-east-1")
-    return subprocess.run([BUILD / "bin/cistern", "export", "--endpoint", bucket.url, "--path-style", "--state",
-                           folder / "state", *flags, folder / "src", uri], capture_output=True, text=True,
-                          timeout=120, env=environment)
+def command(bucket, folder, *flags, uri="s3://bench/p/", src="src"):
+    return [CISTERN, "export", "--endpoint", bucket.url, "--path-style", "--state", folder / "state", *flags,
+            folder / src, uri]
+
+
+def export(bucket, folder, *flags, **kwargs):
+    return subprocess.run(command(bucket, folder, *flags, **kwargs), capture_output=True, text=True, timeout=120,
+                          env=os.environ | KEYS)
 
 
 def verdict(folder):
@@ -78,7 +49,7 @@ def verdict(folder):
 
 def assert_whole(bucket, folder):
     for path in (folder / "src").iterdir():
-        assert bucket.get(f"p/{path.name}") == path.read_bytes(), path
+        assert bucket.content(f"p/{path.name}") == path.read_bytes(), path
 
 
 @pytest.mark.parametrize("rule", [
@@ -89,12 +60,12 @@ def assert_whole(bucket, folder):
     "op=post,nth=2,do=status:500",
 ], ids=lambda rule: rule.replace(",", " "))
 def test_passing_errors_are_outlived(bucket, folder, rule):
-    bucket.fail(rule)
+    bucket.fault(rule)
     done = export(bucket, folder)
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert verdict(folder)["state"] == "done"
     assert bucket.stats()["requests"] > LEAST_REQUESTS, "no fault was met"
-    bucket.heal()
+    bucket.no_faults()
     assert_whole(bucket, folder)
 
 
@@ -104,18 +75,29 @@ def test_passing_errors_are_outlived(bucket, folder, rule):
     "op=post,nth=2,do=lost",
 ], ids=["put", "part", "complete"])
 def test_an_upload_whose_answer_was_lost_meets_its_own_object(bucket, folder, rule):
-    bucket.fail(rule)
+    bucket.fault(rule)
     done = export(bucket, folder)
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert "CIS4409" not in done.stderr
     assert bucket.stats()["requests"] > LEAST_REQUESTS, "no answer was lost"
-    bucket.heal()
+    bucket.no_faults()
+    assert_whole(bucket, folder)
+
+
+@pytest.mark.parametrize("rule", ["op=put,key=p/large,nth=2,do=error:404:NoSuchUpload",
+                                  "op=post,nth=2,do=error:404:NoSuchUpload"],
+                         ids=["part", "complete"])
+def test_an_upload_that_somebody_aborted_is_begun_again(bucket, folder, rule):
+    bucket.fault(rule)
+    done = export(bucket, folder)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert bucket.fired() == [1]
+    bucket.no_faults()
     assert_whole(bucket, folder)
 
 
 def test_an_object_of_another_checksum_never_counts_as_exported(bucket, folder):
-    bucket.fail("op=put,key=p/small-7,do=checksum")
-    bucket.fail("op=head,key=p/small-7,do=checksum")
+    bucket.fault("op=put,key=p/small-7,do=checksum", "op=head,key=p/small-7,do=checksum")
     done = export(bucket, folder)
     assert done.returncode == 1 and "CIS4022" in done.stderr and "small-7" in done.stderr
     v = verdict(folder)
@@ -123,21 +105,21 @@ def test_an_object_of_another_checksum_never_counts_as_exported(bucket, folder):
 
 
 def test_a_refused_part_fails_the_file_by_name_and_a_later_run_mends_it(bucket, folder):
-    bucket.fail("op=put,key=p/large,do=status:403")
+    bucket.fault("op=put,key=p/large,do=status:403")
     done = export(bucket, folder)
     assert done.returncode == 1 and "large" in done.stderr, (done.stdout, done.stderr)
     v = verdict(folder)
     assert v["state"] == "failed" and v["failures"][0]["path"] == "large" and v["done"]["files"] == 20
-    bucket.heal()
+    bucket.no_faults()
     assert export(bucket, folder).returncode == 0
     assert_whole(bucket, folder)
 
 
 def test_a_server_that_stays_away_is_exit_code_5_and_what_was_sent_stays_sent(bucket, folder):
-    bucket.fail("op=put,key=p/large,after=2,do=status:503:0")
+    bucket.fault("op=put,key=p/large,after=2,do=status:503:0")
     done = export(bucket, folder, "--retries", "3", "--timeout", "5s")
     assert done.returncode in (1, 5) and "large" in done.stderr, (done.returncode, done.stdout, done.stderr)
-    bucket.heal()
+    bucket.no_faults()
     before = bucket.stats()["put"]
     assert export(bucket, folder).returncode == 0
     assert bucket.stats()["put"] - before <= 3
@@ -147,7 +129,7 @@ def test_a_server_that_stays_away_is_exit_code_5_and_what_was_sent_stays_sent(bu
 def test_everything_refused_ends_soon_instead_of_asking_for_each_file(bucket, folder):
     for i in range(2000):
         (folder / "src" / f"many-{i}").write_bytes(b"x")
-    bucket.fail("op=any,do=status:403")
+    bucket.fault("op=any,do=status:403")
     began = time.monotonic()
     done = export(bucket, folder)
     assert done.returncode == 4 and time.monotonic() - began < 30
@@ -156,34 +138,43 @@ def test_everything_refused_ends_soon_instead_of_asking_for_each_file(bucket, fo
 
 
 def test_a_server_that_heeds_no_condition_overwrites_nothing_all_the_same(folder):
-    bucket = Bucket("--heedless")
-    try:
+    with BucketServer("--heedless") as bucket:
         for name in ("small-7", "large"):
-            bucket.ask("PUT", f"/bench/p/{name}", b"theirs")
+            bucket.put(f"p/{name}", b"theirs")
         done = export(bucket, folder)
         assert done.returncode == 1 and done.stderr.count("CIS4409") == 2, (done.stdout, done.stderr)
-        assert bucket.get("p/small-7") == bucket.get("p/large") == b"theirs"
+        assert bucket.content("p/small-7") == bucket.content("p/large") == b"theirs"
         assert verdict(folder)["done"]["files"] == 19
-    finally:
-        bucket.stop()
+
+
+@pytest.mark.parametrize("name", ["small-7", "large"])
+def test_an_object_of_the_same_size_and_one_other_bit_is_a_conflict_and_one_of_the_same_bytes_is_there(bucket, folder, name):
+    ours = (folder / "src" / name).read_bytes()
+    theirs = ours[:-1] + bytes([ours[-1] ^ 1])
+    bucket.put(f"p/{name}", theirs)
+    done = export(bucket, folder)
+    assert done.returncode == 1 and "CIS4409" in done.stderr and name in done.stderr, (done.stdout, done.stderr)
+    assert bucket.content(f"p/{name}") == theirs and verdict(folder)["done"]["files"] == 20
+    bucket.put(f"p/{name}", ours)
+    assert export(bucket, folder).returncode == 0
+    assert verdict(folder)["done"]["files"] == 21
 
 
 def test_who_may_write_and_nothing_else_exports_all_the_same(bucket, folder):
     """No HEAD, no list, no abort; and an upload is left by a run that never learnt its id."""
-    bucket.fail("op=post,do=status:503:0")
+    bucket.fault("op=post,do=status:503:0")
     assert export(bucket, folder, "--retries", "2").returncode == 1
-    bucket.heal()
-    for op in ("head", "list", "delete"):
-        bucket.fail(f"op={op},do=status:403")
+    bucket.no_faults()
+    bucket.fault(*(f"op={op},do=status:403" for op in ("head", "list", "delete")))
     done = export(bucket, folder)
     assert done.returncode == 0, (done.stdout, done.stderr)
-    bucket.heal()
+    bucket.no_faults()
     assert_whole(bucket, folder)
 
 
 def test_a_composition_whose_answer_was_lost_leaves_no_parts_behind(bucket, folder):
-    bucket.fail("op=post,key=p/large/compose,times=1,do=lost")
+    bucket.fault("op=post,key=p/large/compose,times=1,do=lost")
     done = export(bucket, folder, "--anonymous", uri="gs://bench/p/")
     assert done.returncode == 0, (done.stdout, done.stderr)
-    keys = [json.loads(line)["key"] for line in bucket.ask("GET", "/_objects").splitlines()]
+    keys = bucket.uploads()
     assert len(keys) == 21 and not [key for key in keys if not key.startswith("p/")], keys
