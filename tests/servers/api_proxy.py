@@ -3,11 +3,13 @@
 
     with ApiProxy(cluster) as proxy:
         proxy.fault("GET", "watch=1", cut(100))      # the next such request; times=N for more, times=None for all
+        proxy.fault(None, "", cut(100), after=7)    # whatever is asked, the eighth time from now
         KubeTool(cluster.kubeconfig_for("admin", server=proxy.url))
 """
 
 import http.client
 import http.server
+import json
 import socket
 import ssl
 import struct
@@ -76,6 +78,22 @@ def silence(seconds):
         handler.owner.stopping.wait(seconds)
         handler.close()
     return act
+
+
+def lost():
+    """The server does it, and its answer never comes."""
+    def act(handler, forward):
+        handler.begin = lambda *_: None
+        for _ in forward():
+            pass
+        handler.close()
+    return act
+
+
+def status(code, reason):
+    """The API server's own refusal."""
+    return answer(code, json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+                                    "message": f"a fault of the test: {reason}", "metadata": {}}).encode())
 
 
 def raw(data):
@@ -163,13 +181,18 @@ class ApiProxy:
         self.http.shutdown()
         self.http.server_close()
 
-    def fault(self, method, part, action, times=1):
+    def fault(self, method, part, action, times=1, after=0):
         with self.lock:
-            self.faults.append([method, part, action, times])
+            self.faults.append([method, part, action, times, after])
 
     def no_faults(self):
         with self.lock:
             self.faults.clear()
+
+    def unmet(self):
+        """Faults that no request has met yet."""
+        with self.lock:
+            return [fault for fault in self.faults if fault[3] != 0]
 
     def seen(self, method, part):
         with self.lock:
@@ -187,7 +210,10 @@ class ApiProxy:
     def next_fault(self, method, path):
         with self.lock:
             for fault in self.faults:
-                if fault[0] == method and fault[1] in path and fault[3] != 0:
+                if fault[0] not in (None, method) or fault[1] not in path or fault[3] == 0:
+                    continue
+                fault[4] -= 1
+                if fault[4] < 0:
                     if fault[3]:
                         fault[3] -= 1
                     return fault[2]

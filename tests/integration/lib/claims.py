@@ -176,11 +176,14 @@ class World:
                                                preexec_fn=die_with_parent, env=dict(os.environ, **(env or {})))
         log.close()
 
+    def way_to_the_server(self):
+        return self.cluster.kubeconfig
+
     def start_controller(self, number=0):
         self.starts += 1
         socket = self.folder / f"csi{number}.sock"
         self.run(f"controller{number}", BUILD / "bin/cisternd", "--role=controller", f"--endpoint=unix://{socket}",
-                 f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={OURS}", "--image=cistern:test",
+                 f"--kubeconfig={self.way_to_the_server()}", f"--namespace={OURS}", "--image=cistern:test",
                  "--job-priority-class=", "--log-level=debug", *self.flags,
                  *([f"--metrics=127.0.0.1:{self.metrics_port}"] if number == 0 else []), env={"POD_NAME": f"controller-{number}-{self.starts}"})
 
@@ -191,9 +194,9 @@ class World:
                  "--retry-interval-max=2s", "--kube-api-qps=50", "--kube-api-burst=100")
 
     def keep_provisioner(self):
-        """It ends when its driver does, and its container is started again."""
-        wait_for(lambda: (self.folder / "csi0.sock").exists())
-        if self.children["provisioner0"].poll() is not None:
+        """It ends a while after its driver did, and its container is started again."""
+        child = self.children.get("provisioner0")
+        if child and child.poll() is not None:
             self.start_provisioner()
 
     def kill(self, name, how=signal.SIGKILL):
@@ -244,9 +247,15 @@ class World:
 
     # ---- nodes
 
+    def every_node(self, **fields):
+        """What all nodes do from now on: every_node(hydrates=False)."""
+        for node in self.nodes:
+            vars(node).update(fields)
+
     def play(self):
         c = self.cluster
         while not self.stopping.wait(0.05):
+            self.keep_provisioner()
             try:
                 pods = c.get(f"/api/v1/namespaces/{OURS}/pods")["items"]
                 for volume in c.get(f"{API}/cisternvolumes")["items"]:
@@ -304,6 +313,16 @@ class World:
 
     def delete_claim(self, ns, name="claim"):
         self.cluster.delete(f"/api/v1/namespaces/{ns}/persistentvolumeclaims/{name}")
+
+    def empty(self, ns):
+        """The user is done with a namespace: pods go, then claims; all of it goes, and nothing of ours stays."""
+        for pod in self.items(f"/api/v1/namespaces/{ns}/pods"):
+            self.end_pod(ns, pod["metadata"]["name"])
+        claims = f"/api/v1/namespaces/{ns}/persistentvolumeclaims"
+        for claim in self.items(claims):
+            self.delete_claim(ns, claim["metadata"]["name"])
+        wait_for(lambda: not self.items(claims), 60, f"no claim is left in {ns}")
+        self.wait_for_nothing_left()
 
     def items(self, path):
         return self.cluster.get(path)["items"]

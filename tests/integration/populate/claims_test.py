@@ -28,16 +28,11 @@ def test_a_claim_is_filled_and_bound_and_nothing_of_ours_stays(world, ns):
     assert volume["spec"]["nodeName"] == pod["spec"]["nodeName"]
     assert volume["spec"]["claimRef"]["uid"] == bound["metadata"]["uid"]
     wait_for(lambda: world.events(ns, "HydrationStarted") and world.events(ns, "HydrationFinished"))
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    wait_for(lambda: world.is_gone(ns))
-    world.wait_for_nothing_left()
 
 
 def test_a_class_that_retains_retains_what_was_handed_over_and_nothing_before(world, ns):
     world.make_class(f"retain-{ns}", policy="Retain")
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.make_claim(ns, "given-up", cls=f"retain-{ns}")
     world.make_claim(ns, "kept", cls=f"retain-{ns}")
     world.make_pod(ns, "given-up", "a")
@@ -48,32 +43,26 @@ def test_a_class_that_retains_retains_what_was_handed_over_and_nothing_before(wo
     world.delete_claim(ns, "given-up")
     wait_for(lambda: world.is_gone(ns, "given-up"))
     wait_for(lambda: len(world.pvs()) == 1)
-    for node in world.nodes:
-        node.hydrates = True
+    world.every_node(hydrates=True)
     world.wait_for_bound(ns, "kept")
     pv = world.pvs()[0]
     assert pv["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     assert "cistern.io/reclaim-policy" not in pv["metadata"]["annotations"]
     world.cluster.patch(f"/api/v1/persistentvolumes/{pv['metadata']['name']}",
                         {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
-    world.end_pod(ns, "b")
-    world.delete_claim(ns, "kept")
-    world.wait_for_nothing_left()
 
 
 def test_a_volume_that_is_made_after_its_prime_claim_went_is_not_retained(world, ns):
     """Of a class that retains: the provisioner goes on for a claim that is deleted meanwhile."""
     world.make_class(f"retain-{ns}", policy="Retain")
-    for node in world.nodes:
-        node.silent = True
+    world.every_node(silent=True)
     world.make_claim(ns, cls=f"retain-{ns}")
     world.make_pod(ns)
     wait_for(world.volumes)
     world.end_pod(ns)
     world.delete_claim(ns)
     wait_for(lambda: not world.primes())
-    for node in world.nodes:
-        node.silent = False
+    world.every_node(silent=False)
     wait_for(lambda: world.is_gone(ns), 60)
     world.wait_for_nothing_left()
 
@@ -84,16 +73,11 @@ def test_a_claim_may_be_called_as_a_prime_claim_is(world, ns):
     world.wait_for_bound(ns, "prime-0")
     wait_for(lambda: FINALIZER not in world.claim(ns, "prime-0")["metadata"]["finalizers"])
     assert not world.events(ns, "PopulateAbandoned")
-    world.end_pod(ns)
-    world.delete_claim(ns, "prime-0")
-    wait_for(lambda: world.is_gone(ns, "prime-0"))
-    world.wait_for_nothing_left()
 
 
 def test_a_retained_volume_is_filled_for_the_claim_that_it_is_given_to(world, ns):
     world.make_class(f"retain-{ns}", policy="Retain")
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.make_claim(ns, cls=f"retain-{ns}", annotations={"cistern.io/hydration": "gate"})
     world.make_pod(ns)
     name = world.wait_for_bound(ns)["spec"]["volumeName"]
@@ -107,12 +91,9 @@ def test_a_retained_volume_is_filled_for_the_claim_that_it_is_given_to(world, ns
         "resources": {"requests": {"storage": "1Gi"}}}})
     world.wait_for_bound(ns, "next")
     wait_for(world.jobs)
-    for node in world.nodes:
-        node.hydrates = True
+    world.every_node(hydrates=True)
     wait_for(lambda: world.volumes()[0]["status"]["phase"] == "Ready")
     world.cluster.patch(f"/api/v1/persistentvolumes/{name}", {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
-    world.delete_claim(ns, "next")
-    world.wait_for_nothing_left()
 
 
 def test_why_no_volume_can_be_made_is_told_on_the_users_own_claim(world, ns):
@@ -121,17 +102,11 @@ def test_why_no_volume_can_be_made_is_told_on_the_users_own_claim(world, ns):
     event = wait_for(lambda: world.events(ns, "ProvisioningFailed"))[0]
     assert "eagerly" in event["message"] and "cistern.io/hydration" in event["message"]
     assert event["involvedObject"]["uid"] == world.claim(ns)["metadata"]["uid"]
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    wait_for(lambda: world.is_gone(ns))
-    world.wait_for_nothing_left()
 
 
 @pytest.mark.parametrize("step", ["before a pod", "guarded", "job", "bound"])
 def test_a_claim_may_be_deleted_at_every_step(world, ns, step):
-    for node in world.nodes:
-        node.hydrates = step == "bound"
-        node.silent = step == "guarded"
+    world.every_node(hydrates=step == "bound", silent=step == "guarded")
     world.make_claim(ns)
     if step != "before a pod":
         world.make_pod(ns)
@@ -144,8 +119,7 @@ def test_a_claim_may_be_deleted_at_every_step(world, ns, step):
     if step != "before a pod":
         world.end_pod(ns)
     world.delete_claim(ns)
-    for node in world.nodes:
-        node.silent = False
+    world.every_node(silent=False)
     if step == "job":
         wait_for(lambda: all("deletionTimestamp" in j["metadata"] for j in world.jobs()), 2, "the job is cancelled")
     wait_for(lambda: world.is_gone(ns))
@@ -156,8 +130,7 @@ def test_a_claim_may_be_deleted_at_every_step(world, ns, step):
 @pytest.mark.parametrize("first", ["source", "class", "namespace"])
 def test_what_a_claim_was_made_from_may_be_deleted_first(world, ns, first):
     world.make_class(f"own-{ns}")
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.make_claim(ns, cls=f"own-{ns}")
     world.make_pod(ns)
     wait_for(world.jobs)
@@ -169,8 +142,7 @@ def test_what_a_claim_was_made_from_may_be_deleted_first(world, ns, first):
         world.cluster.delete(f"/api/v1/namespaces/{ns}")
         world.end_pod(ns)
     else:
-        for node in world.nodes:
-            node.hydrates = True
+        world.every_node(hydrates=True)
         world.wait_for_bound(ns)  # it goes on with the copy that was made
         world.end_pod(ns)
         world.delete_claim(ns)
@@ -179,8 +151,7 @@ def test_what_a_claim_was_made_from_may_be_deleted_first(world, ns, first):
 
 
 def test_a_full_node_is_left_for_another(world, ns):
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.nodes[0].full = world.nodes[1].full = True
     world.make_claim(ns)
     world.make_pod(ns)
@@ -191,14 +162,10 @@ def test_a_full_node_is_left_for_another(world, ns):
     pv = world.cluster.get(f"/api/v1/persistentvolumes/{bound['spec']['volumeName']}")
     assert world.cluster.get(f"{API}/cisternvolumes/{pv['metadata']['name']}")["spec"]["nodeName"] == "node-1"
     wait_for(lambda: not world.primes())
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()
 
 
 def test_a_cordoned_node_is_left_and_the_copy_begins_elsewhere(world, ns):
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.make_claim(ns)
     world.make_pod(ns)
     job = wait_for(world.jobs)[0]
@@ -211,29 +178,21 @@ def test_a_cordoned_node_is_left_and_the_copy_begins_elsewhere(world, ns):
         assert {v["spec"]["nodeName"] for v in world.volumes() if "release" not in v["spec"]} != {first}
     finally:
         world.cluster.patch(f"/api/v1/nodes/{first}", {"spec": {"unschedulable": None}})
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()
 
 
 def test_a_pod_of_a_job_that_is_killed_is_followed_by_another(world, ns):
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.make_claim(ns)
     world.make_pod(ns)
     pod = wait_for(lambda: world.items(f"/api/v1/namespaces/{OURS}/pods"))[0]
     world.cluster.delete(f"/api/v1/namespaces/{OURS}/pods/{pod['metadata']['name']}")
-    for node in world.nodes:
-        node.hydrates = True
+    world.every_node(hydrates=True)
     world.wait_for_bound(ns)
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()
 
 
 def test_a_refused_source_is_told_and_goes_on_when_access_comes(world, ns):
-    for node in world.nodes:
-        node.fault = {"object": "data/a", "id": "CIS1403", "code": "DENIED", "message": "403 storage.objects.get", "attempts": 1}
+    world.every_node(fault={"object": "data/a", "id": "CIS1403", "code": "DENIED", "message": "403 storage.objects.get",
+                            "attempts": 1})
     world.make_claim(ns)
     world.make_pod(ns)
     event = wait_for(lambda: world.events(ns, "SourceDenied"))[0]
@@ -241,21 +200,16 @@ def test_a_refused_source_is_told_and_goes_on_when_access_comes(world, ns):
     status = wait_for(lambda: (s := world.cluster.get(f"{API}/namespaces/{ns}/bucketsources/data").get("status", {}))
                       .get("phase") == "Degraded" and s)
     assert status["lastError"]["id"] == "CIS1403"
-    for node in world.nodes:
-        node.fault = None
+    world.every_node(fault=None)
     world.wait_for_bound(ns, seconds=90)
     status = wait_for(lambda: (s := world.cluster.get(f"{API}/namespaces/{ns}/bucketsources/data")["status"])
                       ["phase"] == "Ready" and s)
     assert status["volumes"]["ready"] == 1 and status["listing"]["objects"] == 2
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()
 
 
 def test_operations_are_counted_while_they_are_in_flight_and_not_after(world, ns):
     done = world.metric("volume_populator_operation_seconds_count")
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     for name in ("bound", "deleted"):
         world.make_claim(ns, name)
         world.make_pod(ns, name, f"pod-of-{name}")
@@ -263,14 +217,10 @@ def test_operations_are_counted_while_they_are_in_flight_and_not_after(world, ns
     world.end_pod(ns, "pod-of-deleted")
     world.delete_claim(ns, "deleted")
     wait_for(lambda: world.metric("volume_populator_operations_in_flight") == 1)
-    for node in world.nodes:
-        node.hydrates = True
+    world.every_node(hydrates=True)
     world.wait_for_bound(ns, "bound")
     wait_for(lambda: world.metric("volume_populator_operations_in_flight") == 0)
     assert world.metric("volume_populator_operation_seconds_count") == done + 2
-    world.end_pod(ns, "pod-of-bound")
-    world.delete_claim(ns, "bound")
-    world.wait_for_nothing_left()
 
 
 def test_what_keeps_a_claim_waiting_is_an_event(world, ns):
@@ -281,26 +231,17 @@ def test_what_keeps_a_claim_waiting_is_an_event(world, ns):
     world.make_source(ns, "later")
     world.make_pod(ns, "early")
     world.wait_for_bound(ns, "early")
-    world.end_pod(ns)
-    for name in ("early", "at-once"):
-        world.delete_claim(ns, name)
-    world.wait_for_nothing_left()
 
 
 def test_gate_binds_at_once_and_the_job_runs_after(world, ns):
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.make_claim(ns, source=None, annotations={"cistern.io/source": "data"})
     world.make_pod(ns)
     world.wait_for_bound(ns)
     assert not world.primes()
     wait_for(world.jobs)
-    for node in world.nodes:
-        node.hydrates = True
+    world.every_node(hydrates=True)
     wait_for(lambda: not world.jobs())
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()
 
 
 def test_a_generic_ephemeral_volume_is_filled_and_goes_with_its_pod(world, ns):
@@ -333,7 +274,6 @@ def test_the_controller_may_die_at_every_step(world, ns):
             world.forget_leader()
             led = world.log().count("event=leading ")
             world.start_controller()
-            world.keep_provisioner()
             wait_for(lambda: world.log().count("event=leading ") > led, what="somebody leads")
         assert done()
 
@@ -346,8 +286,7 @@ def test_the_controller_may_die_at_every_step(world, ns):
 
 
 def test_two_replicas_make_one_of_everything_and_the_second_goes_on_for_the_first(world, ns):
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.start_controller(1)
     world.make_claim(ns)
     world.make_pod(ns)
@@ -356,16 +295,10 @@ def test_two_replicas_make_one_of_everything_and_the_second_goes_on_for_the_firs
     led = world.log("controller1").count("event=leading ")
     world.kill("controller0", signal.SIGTERM)  # gives the lease back
     wait_for(lambda: world.log("controller1").count("event=leading ") > led, 15, "the second leads")
-    for node in world.nodes:
-        node.hydrates = True
+    world.every_node(hydrates=True)
     world.wait_for_bound(ns)
     world.start_controller()
     world.kill("controller1", signal.SIGTERM)
-    world.kill("provisioner0")  # it ends by itself, a while after its driver did
-    world.start_provisioner()
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()
 
 
 # ---- what of a source holds at once --------------------------------------------------------------------------------------
@@ -375,8 +308,7 @@ def change_source(world, ns, **spec):
 
 
 def test_retry_of_a_source_reaches_the_volumes_that_exist_and_wakes_their_node(world, ns):
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.make_claim(ns)
     world.make_pod(ns)
     wait_for(world.jobs)
@@ -391,46 +323,32 @@ def test_retry_of_a_source_reaches_the_volumes_that_exist_and_wakes_their_node(w
     assert world.volumes()[0]["spec"]["source"] == volume["spec"]["source"]  # all else was copied for good
     change_source(world, ns, retry=None)
     wait_for(lambda: world.volumes()[0]["spec"]["retry"]["maxAttempts"] == 8, 5)
-    for node in world.nodes:
-        node.hydrates = True
+    world.every_node(hydrates=True)
     world.wait_for_bound(ns)
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()
 
 
 def test_a_source_that_is_suspended_ends_its_jobs_at_once_and_goes_on_when_it_is_not(world, ns):
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.make_claim(ns)
     world.make_pod(ns)
     wait_for(world.jobs)
     change_source(world, ns, suspend=True)
     wait_for(lambda: not [j for j in world.jobs() if "deletionTimestamp" not in j["metadata"]], 3, "the job is ended")
     wait_for(lambda: not world.jobs())  # its pod works until then
-    for node in world.nodes:
-        node.hydrates = True
+    world.every_node(hydrates=True)
     assert world.primes() and world.claim(ns)["status"]["phase"] == "Pending"
     change_source(world, ns, suspend=False)
     wait_for(lambda: world.jobs() or world.claim(ns)["status"]["phase"] == "Bound", 3, "it goes on")
     world.wait_for_bound(ns)
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()
 
 
 def test_what_fails_again_and_again_is_told_once_a_minute(world, ns):
-    for node in world.nodes:
-        node.fault = {"object": "data/a", "id": "CIS1429", "code": "AGAIN", "message": "503", "attempts": 8}
+    world.every_node(fault={"object": "data/a", "id": "CIS1429", "code": "AGAIN", "message": "503", "attempts": 8})
     world.make_claim(ns)
     world.make_pod(ns)
     failed = world.log().count('event="job failed"')
     wait_for(lambda: world.log().count('event="job failed"') >= failed + 4, 60, "four Jobs fail")
     told = wait_for(lambda: [e for r in ("HydrationFailed", "HydrationRetrying") for e in world.events(ns, r)])
     assert [(e.get("count", 1), "503" in e["message"]) for e in told] == [(1, True)], told
-    for node in world.nodes:
-        node.fault = None
+    world.every_node(fault=None)
     world.wait_for_bound(ns, seconds=90)
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()

@@ -20,11 +20,10 @@ def world():
 
 @pytest.fixture
 def ns(world):
-    """A namespace with a source, on nodes that are as they were."""
+    """A namespace with a source, on nodes that do what they are told. When it goes, nothing is left of what was in it."""
     name = f"train-{next(numbers)}"
     world.make_namespace(name)
     world.make_source(name)
-    for node in world.nodes:
-        node.full = node.lost = node.silent = False
-        node.hydrates, node.fault = True, None
-    return name
+    yield name
+    world.every_node(full=False, lost=False, silent=False, hydrates=True, fault=None)
+    world.empty(name)

@@ -48,8 +48,7 @@ def test_no_more_than_the_limits_export_at_once_and_who_came_first_goes_first(wo
     names = ["a", "b", "c", "d", "e"]
     ids = fill(world, "team", names)
     node_of = {v["spec"]["volumeID"]: v["spec"]["nodeName"] for v in world.volumes()}
-    for node in world.nodes:
-        node.exports = False
+    world.every_node(exports=False)
     for name in names:
         release(world, "team", name, ids[name])
     firsts = {next(ids[n] for n in names if node_of[ids[n]] == node) for node in set(node_of.values())}
@@ -59,12 +58,9 @@ def test_no_more_than_the_limits_export_at_once_and_who_came_first_goes_first(wo
     world.kill("controller0")  # the next leader counts what runs
     world.forget_leader()
     world.start_controller()
-    wait_for(lambda: world.children["provisioner0"].poll() is not None, what="the provisioner ends with its driver")
-    world.keep_provisioner()
     time.sleep(2)
     assert exporting(world) == firsts
-    for node in world.nodes:
-        node.exports = True
+    world.every_node(exports=True)
     most = 0
     while world.volumes():
         now = exporting(world)
@@ -93,6 +89,4 @@ def test_an_export_is_told_on_the_persistent_volume(world):
     wait_for(lambda: told("ExportStarted"))
     say("True", "Confirmed", pendingObjects=0, pendingBytes=0, doneObjects=2, doneBytes=2048, lastSuccess=now())
     assert wait_for(lambda: told("ExportFinished")) == ["2.00 KiB in 2 files, each confirmed by the bucket"]
-    world.end_pod("told", "pod-of-a")
-    world.delete_claim("told", "a")
-    world.wait_for_nothing_left()
+    world.empty("told")

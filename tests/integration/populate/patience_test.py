@@ -36,23 +36,18 @@ def made(world):
 
 
 def begin(world, ns):
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     world.make_claim(ns)
     world.make_pod(ns)
     wait_for(lambda: world.pvs() and world.jobs() and world.volumes()[0].get("status", {}).get("phase") == "Hydrating")
     return made(world)
 
 
-def end_on(world, ns, node):
-    for n in world.nodes:
-        n.hydrates = True
+def pod_comes_to(world, ns, node):
+    world.every_node(hydrates=True)
     world.wait_for_bound(ns)
     path = f"/api/v1/namespaces/{ns}/pods/pod"
     assert wait_for(lambda: world.cluster.get(path)["spec"].get("nodeName")) == node
-    world.end_pod(ns)
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()
 
 
 def test_a_scheduler_that_gives_up_waiting_disturbs_no_hydration(world, ns):
@@ -60,7 +55,7 @@ def test_a_scheduler_that_gives_up_waiting_disturbs_no_hydration(world, ns):
     wait_for(lambda: gave_up(world, ns) >= 2, 40, "the scheduler gives up twice")
     assert made(world) == (things, node)
     assert world.claim(ns)["metadata"]["annotations"][SELECTED] == node
-    end_on(world, ns, node)
+    pod_comes_to(world, ns, node)
 
 
 def test_a_claim_that_lost_its_node_gets_it_back_and_its_pod_comes_to_what_is_filled(world, ns):
@@ -69,7 +64,7 @@ def test_a_claim_that_lost_its_node_gets_it_back_and_its_pod_comes_to_what_is_fi
     wait_for(lambda: world.claim(ns)["metadata"]["annotations"].get(SELECTED) == node)
     wait_for(lambda: gave_up(world, ns) >= 1, 40, "the scheduler comes to the same node and waits again")
     assert made(world) == (things, node)
-    end_on(world, ns, node)
+    pod_comes_to(world, ns, node)
 
 
 # ---- another namespace
@@ -120,27 +115,18 @@ def test_a_source_of_another_namespace_waits_for_its_owners_grant(world, ns, gra
     bound = world.wait_for_bound(ns)
     volume = world.cluster.get(f"{API}/cisternvolumes/{bound['spec']['volumeName']}")
     assert volume["spec"]["source"]["namespace"] == owner
-    world.end_pod(ns, "pod-of-claim")
-    world.delete_claim(ns)
-    world.wait_for_nothing_left()
 
 
 def test_a_grant_that_is_taken_back_stops_new_claims_and_no_volume_that_exists(world, ns, grants):
     owner = owner_of(world, ns)
     grant(world, owner, ns)
-    for node in world.nodes:
-        node.hydrates = False
+    world.every_node(hydrates=False)
     claim_of(world, ns, owner, "early")
     wait_for(world.jobs)
     world.cluster.delete(f"{GRANTS}/namespaces/{owner}/referencegrants/grant")
     claim_of(world, ns, owner, "late")
     wait_for(lambda: world.events(ns, "SourceDenied"))
     assert len(world.primes()) == 1
-    for node in world.nodes:
-        node.hydrates = True
+    world.every_node(hydrates=True)
     world.wait_for_bound(ns, "early")
     assert not world.claim(ns, "late")["spec"].get("volumeName")
-    for name in ("early", "late"):
-        world.end_pod(ns, f"pod-of-{name}")
-        world.delete_claim(ns, name)
-    world.wait_for_nothing_left()

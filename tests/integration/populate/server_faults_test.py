@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller's Nth request to the API server fails, in each way that a server, a balancer or a network has, while
+claims are filled, handed over, given up and released: each ends as on a fair day, and nothing of ours is left.
+CISTERN_FAIL_EVERY=K meets each Kth request with each fault, one after the other; without it each fault meets one request,
+drawn by CISTERN_SEED."""
+import os
+import random
+
+import pytest
+from servers.api_proxy import ApiProxy, answer, cut, lost, raw, silence, status
+
+from integration.lib.claims import World, wait_for
+
+pytestmark = pytest.mark.timeout(6 * 3600)
+EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
+SEED = int(os.environ.get("CISTERN_SEED", "1"))
+FAULTS = {"a closed door": raw(b""), "a reset in the middle": cut(50, reset=True), "half an answer": cut(50),
+          "a lost answer": lost(), "no HTTP": raw(b"hello\r\n"), "silence": silence(3), "500": answer(500),
+          "500 of the server's own": status(500, "InternalError"), "503 of a balancer": answer(503, b"<html>", "text/html"),
+          "504": status(504, "Timeout"), "429": answer(429, b"{}", retry_after=1), "409": status(409, "Conflict"),
+          "403": status(403, "Forbidden"), "401": status(401, "Unauthorized"), "HTML with 200": answer(200, b"<html>", "text/html"),
+          "JSON that is cut": answer(200, b'{"kind":"Conf')}
+REQUESTS = 75  # of the four claims of a round, at the least
+
+
+class FaultyWorld(World):
+    """Only the controller goes through the proxy: the others are not ours."""
+
+    proxy = None
+
+    def way_to_the_server(self):
+        self.proxy = self.proxy or ApiProxy(self.cluster)
+        return self.proxy.kubeconfig
+
+
+@pytest.fixture(scope="module")
+def world():
+    w = FaultyWorld()
+    try:
+        yield w.start()
+    finally:
+        w.stop()
+
+
+def live(world, ns):
+    """Four claims: two that are used and deleted, one that is given up before it is filled, one of no source."""
+    for node in world.nodes:
+        node.hydrates = False
+    for name in ("first", "second", "given-up"):
+        world.make_claim(ns, name)
+        world.make_pod(ns, name, f"pod-of-{name}")
+    world.make_claim(ns, "plain", source=None)
+    world.make_pod(ns, "plain", "pod-of-plain")
+    wait_for(lambda: len(world.jobs()) == 3, 90, "three jobs")
+    world.end_pod(ns, "pod-of-given-up")
+    world.delete_claim(ns, "given-up")
+    for node in world.nodes:
+        node.hydrates = True
+    bound = [world.wait_for_bound(ns, name, 90) for name in ("first", "second", "plain")]
+    volumes = {pv["metadata"]["name"]: pv["spec"]["claimRef"]["uid"] for pv in world.pvs()}
+    for claim in bound:
+        assert volumes[claim["spec"]["volumeName"]] == claim["metadata"]["uid"]
+    for name in ("first", "second", "plain"):
+        world.end_pod(ns, f"pod-of-{name}")
+        world.delete_claim(ns, name)
+    for name in ("first", "second", "plain", "given-up"):
+        wait_for(lambda name=name: world.is_gone(ns, name), 90, f"{name} is gone")
+    world.wait_for_nothing_left(90)
+    assert world.children["controller0"].poll() is None, world.log()[-3000:]
+
+
+def test_claims_are_filled_and_released_whatever_requests_of_the_controller_fail(world, ns):
+    dice = random.Random(SEED)
+    for what, action in FAULTS.items():
+        if not EVERY:
+            world.proxy.fault(None, "", action, after=dice.randrange(REQUESTS))
+        for n in range(0, REQUESTS, EVERY) if EVERY else ():
+            print(f"{what} at request {n}", flush=True)
+            world.proxy.fault(None, "", action, after=n)
+            live(world, ns)
+    if not EVERY:
+        live(world, ns)
+    assert not world.proxy.unmet()
