@@ -237,7 +237,11 @@ class Kubernetes:
             connection.close()
 
     def request(self, method, path, body=None, content_type="application/json", token=None):
+        deadline = time.monotonic() + 30
         status, data = self.raw(method, path, body, content_type, token)
+        while status == 429 and time.monotonic() < deadline:  # "storage is (re)initializing", just after a start
+            time.sleep(0.2)
+            status, data = self.raw(method, path, body, content_type, token)
         if status >= 300:
             raise ApiError(status, self.words(data))
         return json.loads(data) if data else {}

@@ -40,9 +40,8 @@ static void a_full_volume_is_felt_by_its_writer_alone(void **state)
     print_message("the writer's errno: %s\n", errnum == ENOSPC ? "ENOSPC" : "EDQUOT");
     assert_int_equal(fill(b, 60 * MIB, &errnum), 60 * MIB);
     assert_int_equal(errnum, 0);
-    must(space_delete(s, str_of(a->spec->id), &err));
-    must(space_delete(s, str_of(b->spec->id), &err));
-    must(space_empty_trash(s, &err));
+    erase(s, a);
+    erase(s, b);
 }
 
 static void usage_is_the_volumes_own(void **state)
@@ -57,8 +56,7 @@ static void usage_is_the_volumes_own(void **state)
     fill(v, 16 * MIB, &errnum);
     must(volume_usage(v, &u, &err));
     assert_in_range(u.used_bytes, 16 * MIB, 17 * MIB);
-    must(space_delete(s, str_of(v->spec->id), &err));
-    must(space_empty_trash(s, &err));
+    erase(s, v);
 }
 
 static void a_volume_grows_at_once(void **state)
@@ -71,8 +69,7 @@ static void a_volume_grows_at_once(void **state)
     assert_int_not_equal(errnum, 0);
     must(space_grow(s, str_of(v->spec->id), 64 * MIB, &err));
     assert_in_range(fill(v, 30 * MIB, &errnum), 29 * MIB, 30 * MIB);
-    must(space_delete(s, str_of(v->spec->id), &err));
-    must(space_empty_trash(s, &err));
+    erase(s, v);
 }
 
 static void what_is_promised_is_not_promised_again(void **state)
@@ -91,8 +88,7 @@ static void what_is_promised_is_not_promised_again(void **state)
     assert_in_range(promised.available_bytes + MIB - used.available_bytes, 0, 2 * MIB);
     auto_spec want = wanted("q", used.available_bytes + MIB);
     must_fail(ERR_NO_SPACE, 2028, space_create(s, want, 0, &none, &err));
-    must(space_delete(s, str_of(v->spec->id), &err));
-    must(space_empty_trash(s, &err));
+    erase(s, v);
     sync();
     must(space_usage(s, &after, &err));
     assert_in_range(after.available_bytes + MIB - before.available_bytes, 0, 2 * MIB);
@@ -102,16 +98,7 @@ static void a_hundred_volumes_leave_nothing_behind(void **state)
 {
     (void)state;
     auto_space s = open_pool(pool_path);
-    for (unsigned i = 0; i < 100; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "pvc-%u", i);
-        auto_volume v = create(s, name, 16 * MIB);
-        must(space_delete(s, str_of(v->spec->id), &err));
-        must(space_empty_trash(s, &err));
-    }
-    struct space_usage u;
-    must(space_usage(s, &u, &err));
-    assert_int_equal(u.volumes, 0);
+    many_come_and_go(s, 100);
 }
 
 int main(int argc, char **argv)

@@ -64,6 +64,28 @@ static inline struct volume *create(struct space *s, const char *name, uint64_t 
     return v;
 }
 
+/* Deletes what create() made, at once and for good. */
+static inline void erase(struct space *s, const struct volume *v)
+{
+    must(space_delete(s, str_of(v->spec->id), &err));
+    must(space_empty_trash(s, &err));
+}
+
+/* Made and erased, one after the other; in the end the pool has promised nothing to anybody. */
+static inline void many_come_and_go(struct space *s, unsigned count)
+{
+    struct space_usage u;
+    for (unsigned i = 0; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "pvc-%u", i);
+        auto_volume v = create(s, name, 16 * MIB);
+        erase(s, v);
+    }
+    must(space_usage(s, &u, &err));
+    assert_int_equal(u.volumes, 0);
+    assert_int_equal(u.allocated_bytes, 0);
+}
+
 static inline uint64_t free_bytes(const char *path)
 {
     struct statvfs fs;

@@ -184,17 +184,7 @@ static void a_thousand_volumes_leave_nothing_behind(void **state)
     mkdir(at("thousand"), 0755);
     auto_space s = open_pool(at("thousand"));
     size_t fds = open_fds(), loops = loops_here(), mounts = mounts_here();
-    for (unsigned i = 0; i < 1000; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "pvc-%u", i);
-        auto_volume v = create(s, name, 16 * MIB);
-        must(space_delete(s, str_of(v->spec->id), &err));
-        must(space_empty_trash(s, &err));
-    }
-    struct space_usage u;
-    must(space_usage(s, &u, &err));
-    assert_int_equal(u.volumes, 0);
-    assert_int_equal(u.allocated_bytes, 0);
+    many_come_and_go(s, 1000);
     assert_int_equal(open_fds(), fds);
     assert_int_equal(loops_here(), loops);
     assert_int_equal(mounts_here(), mounts);

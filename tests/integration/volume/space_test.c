@@ -215,8 +215,7 @@ static void parameters_change_all_or_none(void **state)
     must(space_find(s, str_of(v->spec->id), &again, &err));
     assert_int_equal(again->spec->params.concurrency, 8);
     assert_int_equal(again->spec->params.bandwidth, MIB);
-    must(space_delete(s, str_of(v->spec->id), &err));
-    must(space_empty_trash(s, &err));
+    erase(s, v);
 }
 
 static void a_volume_with_a_damaged_record_is_kept_counted_and_deletable(void **state)
@@ -277,8 +276,7 @@ static void no_more_is_promised_than_there_is(void **state)
     must(space_delete(s, str_of(v->spec->id), &err));
     volume_close(take(&v));
     v = create(s, "y", all - MIB);
-    must(space_delete(s, str_of(v->spec->id), &err));
-    must(space_empty_trash(s, &err));
+    erase(s, v);
     volume_close(take(&v));
     space_close(take(&s));
     drop_pool_disk(&p);
@@ -324,8 +322,7 @@ static void holes_in_an_image_are_not_promised_to_others(void **state)
     must(space_usage(s, &after, &err));
     assert_in_range(after.available_bytes + MIB - before.available_bytes, 0, 2 * MIB);
     auto_clean_fd(&fd);
-    must(space_delete(s, str_of(v->spec->id), &err));
-    must(space_empty_trash(s, &err));
+    erase(s, v);
     volume_close(take(&v));
     space_close(take(&s));
     drop_pool_disk(&p);
@@ -372,8 +369,7 @@ static void a_volume_in_use_is_not_deleted(void **state)
     close(data);
     auto_volume still = NULL;
     must(space_find(s, str_of(v->spec->id), &still, &err));
-    must(space_delete(s, str_of(v->spec->id), &err));
-    must(space_empty_trash(s, &err));
+    erase(s, v);
 }
 
 int main(void)

@@ -174,6 +174,12 @@ static pid_t start_like(const char *verb, const char *volume)
     pid_t pid = 0;
     char *const words[] = {(char *)"/proc/self/exe", (char *)verb, (char *)"--volume", (char *)volume, NULL};
     assert_int_equal(child_spawn(words, NULL, &pid, &err), 0);
+    char name[64], *line;
+    snprintf(name, sizeof name, "/proc/%ld/cmdline", (long)pid);
+    for (size_t len = 0; len == 0;) { /* between exec and its words, who looks for them does not find it */
+        assert_int_equal(file_read(AT_FDCWD, name, 4096, &line, &len, &err), 0);
+        free(line);
+    }
     return pid;
 }
 

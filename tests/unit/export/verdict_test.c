@@ -159,6 +159,32 @@ static void a_verdict_cut_at_any_byte_is_never_believed(void **state)
 
 #define in_a_folder(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
+static void a_long_name_is_cut_where_a_character_ends(void **state)
+{
+    (void)state;
+    struct err err, why = {0};
+    char name[2 * VERDICT_PATH_MAX];
+    auto_fd at = export_dir();
+    err_set(&why, ERR_IO, "no");
+    for (size_t begin = 0; begin < 2; begin++) { /* of two bytes each: one of both ends in the midst of one */
+        struct verdict v, back;
+        memset(name, 'x', begin);
+        for (size_t i = begin; i + 1 < sizeof name; i += 2)
+            memcpy(name + i, "\xc3\xa4", 2);
+        verdict_init(&v);
+        v.state = VERDICT_FAILED;
+        verdict_add_failure(&v, (struct str){name, sizeof name - 2 + begin}, 1, &why);
+        assert_int_equal(verdict_write(at, &v, &err), 0);
+        assert_int_equal(verdict_read(dir, &back, &err), 0);
+        size_t len = strlen(back.failed[0].path);
+        assert_in_range(len, VERDICT_PATH_MAX - 8, VERDICT_PATH_MAX - 1);
+        assert_true(str_is_utf8(str_of(back.failed[0].path)));
+        assert_memory_equal(back.failed[0].path, name, len);
+        verdict_done(&v);
+        verdict_done(&back);
+    }
+}
+
 static void only_an_export_for_release_makes_a_volume_released(void **state)
 {
     (void)state;
@@ -182,6 +208,7 @@ int main(void)
         cmocka_unit_test(only_an_export_for_release_makes_a_volume_released),
         in_a_folder(nothing_there_is_no_verdict),
         in_a_folder(what_is_written_is_read),
+        in_a_folder(a_long_name_is_cut_where_a_character_ends),
         in_a_folder(progress_counts_only_for_the_run_it_is_of),
         in_a_folder(a_running_export_is_seen_by_its_lock_and_has_it_alone),
         in_a_folder(a_garbled_verdict_is_an_error_that_names_it_and_never_done),

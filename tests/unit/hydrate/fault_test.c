@@ -54,6 +54,23 @@ static void the_first_fault_of_a_run_is_its_reason(void **state)
     run_free(h);
 }
 
+static void to_be_stopped_is_no_fault_and_hides_none(void **state)
+{
+    (void)state;
+    struct err stopped = error(ERR_CANCELLED, "cancelled"), full = error(ERR_NO_SPACE, "the disk is full");
+    struct hydrate *h = run_new(0);
+    h->is_cancelled = true;
+    hydrate_fail(h, &stopped);
+    assert_false(h->has_fatal);
+    hydrate_fail(h, &full);
+    assert_true(h->has_fatal && h->fatal.code == ERR_NO_SPACE);
+    run_free(h);
+    h = run_new(0);
+    hydrate_fail(h, &stopped); /* by nobody's wish */
+    assert_true(h->has_fatal && h->fatal.code == ERR_CANCELLED);
+    run_free(h);
+}
+
 static void an_object_is_named_once(void **state)
 {
     (void)state;
@@ -127,6 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fault_of_the_disk_ends_the_run_and_one_of_an_object_does_not),
         cmocka_unit_test(the_first_fault_of_a_run_is_its_reason),
+        cmocka_unit_test(to_be_stopped_is_no_fault_and_hides_none),
         cmocka_unit_test(an_object_is_named_once),
         cmocka_unit_test(a_run_gives_up_when_more_fail_than_it_may),
         cmocka_unit_test(faults_that_nobody_reads_are_counted_and_no_more_kept_than_there_is_room_for),

@@ -92,16 +92,14 @@ static void each_part_is_given_out_once_and_they_may_end_in_any_order(void **sta
     assert_int_equal(size_of("folder/big"), BYTES);
 }
 
-static struct large *all_done(void)
+static void all_done(void)
 {
     uint32_t part;
-    struct large *g = NULL, *last = NULL;
-    for (int i = 0; i < 3; i++, last = g) {
-        g = take_parts(&part);
+    for (int i = 0; i < 3; i++) {
+        struct large *g = take_parts(&part);
         assert_non_null(g);
         part_done(g, part);
     }
-    return last;
 }
 
 static void a_wrong_checksum_is_fetched_once_more_and_then_told(void **state)
@@ -164,6 +162,12 @@ static void what_an_earlier_run_left_of_it_is_not_fetched_again(void **state)
     assert_int_equal(atomic_load(&run->objects_done), 1);
 }
 
+static void stop_run(void)
+{
+    atomic_store(&run->stopping, true);
+    large_stop(lane);
+}
+
 static void assert_let_go(void)
 {
     assert_int_equal(run->active, 0);
@@ -177,8 +181,7 @@ static void a_part_that_ends_well_after_another_was_dropped_by_a_stop_ends_the_o
     begin_right();
     struct large *g = take_parts(&first);
     assert_ptr_equal(take_parts(&second), g);
-    atomic_store(&run->stopping, true);
-    large_stop(lane);
+    stop_run();
     large_part_dropped(lane, g);
     part_done(g, second); /* it was on its way to the disk */
     assert_let_go();
@@ -190,8 +193,7 @@ static void the_last_part_on_its_way_when_a_run_stops_ends_an_object_with_parts_
     uint32_t part;
     begin_right();
     struct large *g = take_parts(&part);
-    atomic_store(&run->stopping, true);
-    large_stop(lane);
+    stop_run();
     part_done(g, part);
     assert_let_go();
 }
@@ -205,8 +207,7 @@ static void a_wrong_checksum_while_a_run_stops_begins_nothing_again(void **state
     begin(&wrong);
     for (int i = 0; i < 3; i++)
         g = take_parts(&part);
-    atomic_store(&run->stopping, true);
-    large_stop(lane);
+    stop_run();
     for (part = 0; part < 3; part++)
         part_done(g, part);
     assert_let_go();
