@@ -6,7 +6,7 @@
 #pragma once
 
 #include "hold.h"
-#include "util/mem.h"
+#include "util/budget.h"
 
 enum lane_op { LANE_PUT, LANE_PART, LANE_HASH, LANE_HEAD, LANE_BEGIN, LANE_COMPLETE, LANE_ABORT, LANE_SWEEP };
 

@@ -13,7 +13,7 @@
 #include "store/list.h"
 #include "tree.h"
 #include "util/clock.h"
-#include "util/mem.h"
+#include "util/budget.h"
 #include <pthread.h>
 #include <stdatomic.h>
 

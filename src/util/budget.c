@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "util/mem.h"
+#include "util/budget.h"
+#include "util/str.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
