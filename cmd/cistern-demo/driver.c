@@ -93,7 +93,7 @@ static int wait_ready(struct demo_driver *d, const char *work, struct err *err)
         }
         if (clock_now_ns() > give_up)
             return err_set(err, ERR_TIMEOUT, "the driver did not answer; its log is '%s/driver.log'", work);
-        usleep(20000);
+        clock_sleep(20 * NS_PER_MS);
     }
 }
 
@@ -224,7 +224,7 @@ static int call_until_done(struct demo_driver *d, const char *method, const Prot
         }
         if (!go_on || (status != GRPC_ABORTED && status != GRPC_UNAVAILABLE) || !go_on(err->text))
             return err_wrap(err, "%s", strrchr(method, '/') + 1);
-        usleep(200000);
+        clock_sleep(200 * NS_PER_MS);
     }
 }
 
@@ -289,7 +289,7 @@ int demo_mount_pid(struct demo_driver *d, const struct demo_volume *v, pid_t *re
             *ret = status.pid;
             return 0;
         }
-        usleep(20000);
+        clock_sleep(20 * NS_PER_MS);
     } while (clock_now_ns() < give_up);
     return err_set(err, ERR_TIMEOUT, "no process serves the mount of '%s'", v->id);
 }

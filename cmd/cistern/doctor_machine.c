@@ -134,7 +134,7 @@ static int run_self(char *const *argv)
         int status;
         if (waitpid(pid, &status, WNOHANG) == pid)
             return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-        nanosleep(&(struct timespec){.tv_nsec = 10 * (long)NS_PER_MS}, NULL);
+        clock_sleep(10 * NS_PER_MS);
     }
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);

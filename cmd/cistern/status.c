@@ -384,8 +384,7 @@ int verb_status(int argc, char **argv)
         flags.pools.items[flags.pools.count++] = named ? named : POOL_DEFAULT;
     int r = one_round(argc, argv, &err);
     while (r == 0 && flags.watch) {
-        struct timespec second = {.tv_sec = 1};
-        nanosleep(&second, NULL);
+        clock_sleep(NS_PER_SECOND);
         r = one_round(argc, argv, &err);
     }
     return r < 0 ? (int)exit_with(&err, globals.json) : EXIT_DONE;

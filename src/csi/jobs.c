@@ -296,12 +296,8 @@ static void *jobs_main(void *ctx)
 int jobs_start(const char *program, struct jobs **ret, struct err *err)
 {
     struct jobs *j = xcalloc(1, sizeof *j);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&j->lock, NULL);
-    pthread_cond_init(&j->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&j->changed, NULL);
     j->program = str_dup(str_of(program));
     j->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int e = j->wake < 0 ? errno : pthread_create(&j->thread, NULL, jobs_main, j);
@@ -402,9 +398,8 @@ static bool any_lives(const char *path)
 static void wait_for_change(struct jobs *j, uint64_t wait_ns)
 {
     uint64_t until_ns = clock_now_ns() + wait_ns;
-    struct timespec at = {.tv_sec = (time_t)(until_ns / NS_PER_SECOND), .tv_nsec = (long)(until_ns % NS_PER_SECOND)};
     pthread_mutex_lock(&j->lock);
-    pthread_cond_timedwait(&j->changed, &j->lock, &at);
+    clock_cond_wait(&j->changed, &j->lock, until_ns);
     pthread_mutex_unlock(&j->lock);
 }
 

@@ -45,7 +45,7 @@ static bool ask(struct keeping *k, size_t *ret_mounts)
 static bool answers_within(struct keeping *k, uint64_t wait_ns)
 {
     size_t mounts;
-    for (uint64_t end_ns = clock_now_ns() + wait_ns; !ask(k, &mounts); usleep(ANSWER_NS / 1000))
+    for (uint64_t end_ns = clock_now_ns() + wait_ns; !ask(k, &mounts); clock_sleep(ANSWER_NS))
         if (clock_now_ns() >= end_ns)
             return false;
     return true;
@@ -168,7 +168,7 @@ static void end_idle_keeper(struct keeping *k)
         return;
     child_signal_like("--socket", k->socket, SIGTERM);
     for (uint64_t end_ns = clock_now_ns() + END_NS; ask(k, &mounts) && clock_now_ns() < end_ns;)
-        usleep(ANSWER_NS / 1000);
+        clock_sleep(ANSWER_NS);
     reap(k);
 }
 
@@ -188,7 +188,7 @@ void keeping_stop(struct keeping *own_k)
 static void wait_for_mirror(struct keeping *k)
 {
     size_t mounts;
-    for (uint64_t end_ns = clock_now_ns() + MIRROR_NS; clock_now_ns() < end_ns; usleep(ANSWER_NS / 1000))
+    for (uint64_t end_ns = clock_now_ns() + MIRROR_NS; clock_now_ns() < end_ns; clock_sleep(ANSWER_NS))
         if (mirror_is_connected(k->mirror) && ask(k, &mounts) && mirror_volumes(k->mirror) >= mounts)
             return;
 }

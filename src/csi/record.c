@@ -138,7 +138,7 @@ int record_of(const struct volume *v, struct record *ret, struct err *err)
         return e;
     *ret = (struct record){.is_new = !damaged && !shown, .is_lost = shown, .written = damaged || shown};
     if (damaged && !shown && fstatat(v->dir, RECORD_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        ret->unpublished_ns = st.st_mtim.tv_sec * (int64_t)NS_PER_SECOND + st.st_mtim.tv_nsec;
+        ret->unpublished_ns = time_from_spec(st.st_mtim);
     if (damaged || shown)
         log_event(LOG_WARN, "what is mounted of a volume is not known any more: its record is damaged or gone",
                   "volume", v->spec->id, "mounted", shown ? shown : "nowhere", NULL);

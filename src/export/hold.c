@@ -9,8 +9,8 @@
 static struct stamp stamp_of(const struct stat *st)
 {
     return (struct stamp){.size_bytes = (uint64_t)st->st_size,
-                          .mtime_ns = (int64_t)st->st_mtim.tv_sec * (int64_t)NS_PER_SECOND + st->st_mtim.tv_nsec,
-                          .ctime_ns = (int64_t)st->st_ctim.tv_sec * (int64_t)NS_PER_SECOND + st->st_ctim.tv_nsec,
+                          .mtime_ns = time_from_spec(st->st_mtim),
+                          .ctime_ns = time_from_spec(st->st_ctim),
                           .inode = st->st_ino};
 }
 

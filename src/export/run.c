@@ -244,7 +244,6 @@ static void free_run(struct run *r)
 static struct run *new_run(const struct run_options *o)
 {
     struct run *r = xcalloc(1, sizeof *r);
-    pthread_condattr_t monotonic;
     r->o = *o;
     r->home = o->workers[0].loop;
     r->digest_kind = store_upload_digest_kind(o->store);
@@ -260,10 +259,7 @@ static struct run *new_run(const struct run_options *o)
     r->start_mail.deliver = start;
     r->stop_orders = xcalloc(o->worker_count, sizeof *r->stop_orders);
     pthread_mutex_init(&r->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&r->changed, NULL);
     verdict_init(&r->counts);
     r->counts.state = VERDICT_RUNNING;
     r->counts.purpose = o->purpose;
@@ -322,9 +318,8 @@ int run_open(const struct run_options *o, struct run **ret, struct err *err)
 bool run_wait(struct run *r, uint64_t timeout_ns, struct verdict *ret_counts)
 {
     uint64_t until_ns = clock_now_ns() + timeout_ns;
-    struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_SECOND), .tv_nsec = (long)(until_ns % NS_PER_SECOND)};
     pthread_mutex_lock(&r->lock);
-    while (!r->ended && pthread_cond_timedwait(&r->changed, &r->lock, &until) == 0)
+    while (!r->ended && clock_cond_wait(&r->changed, &r->lock, until_ns))
         ;
     bool ended = r->ended;
     *ret_counts = r->counts;

@@ -33,11 +33,6 @@ const char *walk_skip_name(enum walk_skip why)
     return skip_names[why];
 }
 
-static int64_t ns_of(struct timespec t)
-{
-    return (int64_t)t.tv_sec * (int64_t)NS_PER_SECOND + t.tv_nsec;
-}
-
 static int trouble(struct walk *w, struct str path, int errnum, const char *what, struct err *err)
 {
     struct err why;
@@ -79,8 +74,8 @@ static int see_entry(struct walk *w, int fd, const struct dirent *e, struct err 
         return skip_special(w, st.st_mode, err);
     struct walk_file f = {.path = sbuf_str(&w->path),
                           .size_bytes = (uint64_t)st.st_size,
-                          .mtime_ns = ns_of(st.st_mtim),
-                          .ctime_ns = ns_of(st.st_ctim),
+                          .mtime_ns = time_from_spec(st.st_mtim),
+                          .ctime_ns = time_from_spec(st.st_ctim),
                           .inode = st.st_ino};
     return w->sink->on_file(w->sink->ctx, &f, err);
 }

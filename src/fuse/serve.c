@@ -225,7 +225,7 @@ static int lock_table(int fd, struct err *err)
     for (int waited_ms = 0; flock(own, LOCK_EX | LOCK_NB) < 0; waited_ms += 5) {
         if (waited_ms > START_MS)
             return err_set(err, ERR_BUSY, "another process serves this volume");
-        usleep(5000);
+        clock_sleep(5 * NS_PER_MS);
     }
     return 0;
 }

@@ -6,7 +6,6 @@
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <time.h>
 
 enum {
     CONNECTIONS_MAX = 256,
@@ -164,8 +163,7 @@ int calls_open(const struct calls_options *o, struct calls **ret, struct err *er
 
 static void drain(struct MHD_Daemon *d)
 {
-    const struct timespec pause = {.tv_nsec = 20 * (long)NS_PER_MS};
-    for (uint64_t end = clock_now_ns() + DRAIN_NS; clock_now_ns() < end; nanosleep(&pause, NULL)) {
+    for (uint64_t end = clock_now_ns() + DRAIN_NS; clock_now_ns() < end; clock_sleep(20 * NS_PER_MS)) {
         const union MHD_DaemonInfo *i = MHD_get_daemon_info(d, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
         if (!i || i->num_connections == 0)
             return;

@@ -18,10 +18,8 @@ struct ticker {
 static bool rest(struct ticker *t, uint64_t rest_ns)
 {
     uint64_t now_ns = clock_now_ns(), end_ns = rest_ns < UINT64_MAX - now_ns ? now_ns + rest_ns : UINT64_MAX;
-    struct timespec at = {.tv_sec = (time_t)(end_ns / NS_PER_SECOND), .tv_nsec = (long)(end_ns % NS_PER_SECOND)};
     pthread_mutex_lock(&t->lock);
-    while (!t->stopping && !t->is_wanted &&
-           pthread_cond_clockwait(&t->woken, &t->lock, CLOCK_MONOTONIC, &at) != ETIMEDOUT)
+    while (!t->stopping && !t->is_wanted && clock_cond_wait(&t->woken, &t->lock, end_ns))
         ;
     t->is_wanted = false;
     bool goes_on = !t->stopping;

@@ -87,9 +87,7 @@ int kube_change(struct kube *k, const struct kube_change *c, json **ret, struct 
         code = change_once(k, c, ret, err);
         if (code != -ERR_CHANGED)
             return code;
-        uint64_t wait = clock_backoff_ns(attempt, 10 * NS_PER_MS, NS_PER_SECOND);
-        nanosleep(&(struct timespec){.tv_sec = (time_t)(wait / NS_PER_SECOND), .tv_nsec = (long)(wait % NS_PER_SECOND)},
-                  NULL);
+        clock_sleep(clock_backoff_ns(attempt, 10 * NS_PER_MS, NS_PER_SECOND));
     }
     return code;
 }

@@ -107,10 +107,9 @@ int kube_informer_each(struct kube_informer *i, int index, struct str value,
 static void wait_a_while(struct kube_informer *i, struct waiter *w, uint64_t until_ns)
 {
     until_ns = min_u64(until_ns, clock_now_ns() + LOOK_NS);
-    struct timespec t = {.tv_sec = (time_t)(until_ns / NS_PER_SECOND), .tv_nsec = (long)(until_ns % NS_PER_SECOND)};
     pthread_mutex_lock(&i->lock);
     if (!w->changed)
-        pthread_cond_timedwait(&w->woken, &i->lock, &t);
+        clock_cond_wait(&w->woken, &i->lock, until_ns);
     w->changed = false;
     pthread_mutex_unlock(&i->lock);
 }
@@ -137,11 +136,7 @@ int kube_informer_wait(struct kube_informer *i, struct str key, uint64_t timeout
                        bool (*is)(void *ctx, const json *object), void *ctx, json **ret, struct err *err)
 {
     struct waiter w = {.key = key};
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w.woken, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&w.woken, NULL);
     /* In the list before it looks: what changes after the look wakes it. */
     pthread_mutex_lock(&i->lock);
     w.next = i->waiters;

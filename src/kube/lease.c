@@ -38,7 +38,7 @@ static uint64_t now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_BOOTTIME, &t);
-    return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+    return (uint64_t)time_from_spec(t);
 }
 
 uint64_t kube_lease_left_ns(const struct kube_lease *l)

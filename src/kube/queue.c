@@ -167,9 +167,7 @@ static struct item *await_due(struct kube_queue *q)
             take_out(q, top);
             return top;
         }
-        struct timespec t = {.tv_sec = (time_t)(top->due_ns / NS_PER_SECOND),
-                             .tv_nsec = (long)(top->due_ns % NS_PER_SECOND)};
-        pthread_cond_timedwait(&q->due, &q->lock, &t);
+        clock_cond_wait(&q->due, &q->lock, top->due_ns);
     }
 }
 
@@ -268,7 +266,6 @@ size_t kube_queue_length(struct kube_queue *q)
 static struct kube_queue *queue_of(const struct kube_queue_options *o)
 {
     struct kube_queue *q = xcalloc(1, sizeof *q);
-    pthread_condattr_t monotonic;
     q->options = *o;
     q->options.threads = o->threads ? (unsigned)min_u64(o->threads, THREADS_MAX) : 1;
     q->options.keys_max = o->keys_max ? o->keys_max : KEYS_DEFAULT;
@@ -278,10 +275,7 @@ static struct kube_queue *queue_of(const struct kube_queue_options *o)
     q->bucket_count = BUCKETS_FIRST;
     q->buckets = xcalloc(BUCKETS_FIRST, sizeof(struct item *));
     pthread_mutex_init(&q->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->due, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&q->due, NULL);
     return q;
 }
 

@@ -86,11 +86,6 @@ static enum registration_place look(const struct registration *r)
     return socket_is_live(r->path) ? PLACE_LIVE : PLACE_DEAD;
 }
 
-static bool is_later(struct timespec a, struct timespec b)
-{
-    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
-}
-
 /* Did the kubelet start after the registration was published? One that starts asks all that it finds, and those that
  * are dead it asks in vain. One that started beside a live registration knows it: that is written down in the socket's
  * time of change, for the drivers after us. */
@@ -99,7 +94,7 @@ static enum registration_kubelet look_at_kubelet(const struct registration *r, e
     struct stat published, started;
     if (stat(r->kubelet, &started) != 0 || lstat(r->path, &published) != 0)
         return KUBELET_UNKNOWN;
-    if (!is_later(started.st_ctim, published.st_ctim))
+    if (time_from_spec(started.st_ctim) <= time_from_spec(published.st_ctim))
         return KUBELET_SAME;
     if ((place == PLACE_LIVE || place == PLACE_OURS) && chmod(r->path, 0600) == 0)
         return KUBELET_SAME;

@@ -299,12 +299,10 @@ bool rpc_sleep_until(struct rpc_call *c, uint64_t until_ns)
 {
     struct rpc_server *s = c->server;
     uint64_t wake_ns = min_u64(until_ns, c->deadline_ns);
-    struct timespec at = {.tv_sec = (time_t)(wake_ns / NS_PER_SECOND), .tv_nsec = (long)(wake_ns % NS_PER_SECOND)};
-    int e = 0;
     pthread_mutex_lock(&s->lock);
     bool gone = s->asleep++ >= s->asleep_max;
-    while (!(gone |= c->cancelled || s->stopping) && e != ETIMEDOUT && clock_now_ns() < wake_ns)
-        e = pthread_cond_timedwait(&s->woken, &s->lock, &at);
+    while (!(gone |= c->cancelled || s->stopping) && clock_cond_wait(&s->woken, &s->lock, wake_ns))
+        ;
     s->asleep--;
     pthread_mutex_unlock(&s->lock);
     return !gone && wake_ns == until_ns;

@@ -63,16 +63,12 @@ static void on_down(struct tag *t, bool ok)
 static struct rpc_server *server_new(const struct rpc_options *o)
 {
     struct rpc_server *s = xcalloc(1, sizeof *s);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&s->lock, NULL);
     for (size_t i = 0; i < LINES; i++) {
         s->lines[i].server = s;
         pthread_cond_init(&s->lines[i].work, NULL);
     }
-    pthread_cond_init(&s->woken, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&s->woken, NULL);
     s->options = *o;
     s->down.done = on_down;
     s->seconds = metric_new(METRIC_HISTOGRAM, "csi_plugin_operations_seconds",
@@ -207,11 +203,9 @@ int rpc_server_start(const struct rpc_options *o, struct rpc_server **ret, struc
 
 static bool wait_until_down(struct rpc_server *s, uint64_t until_ns)
 {
-    struct timespec at = {.tv_sec = (time_t)(until_ns / NS_PER_SECOND), .tv_nsec = (long)(until_ns % NS_PER_SECOND)};
     pthread_mutex_lock(&s->lock);
-    int e = 0;
-    while (!s->is_down && e != ETIMEDOUT)
-        e = pthread_cond_timedwait(&s->woken, &s->lock, &at);
+    while (!s->is_down && clock_cond_wait(&s->woken, &s->lock, until_ns))
+        ;
     bool down = s->is_down;
     pthread_mutex_unlock(&s->lock);
     return down;

@@ -187,7 +187,7 @@ void local_describe(struct str key, const struct stat *st, char *etag, struct ob
 {
     *ret = (struct object){.key = key,
                            .size_bytes = (uint64_t)st->st_size,
-                           .mtime_ns = st->st_mtim.tv_sec * (int64_t)NS_PER_SECOND + st->st_mtim.tv_nsec,
+                           .mtime_ns = time_from_spec(st->st_mtim),
                            .etag = etag_of(st, etag, LOCAL_ETAG_MAX)};
 }
 

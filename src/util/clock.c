@@ -3,20 +3,54 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/random.h>
-#include <time.h>
+
+#define WALL_SECONDS_MAX (INT64_MAX / 2 / (int64_t)NS_PER_SECOND)
+
+struct timespec time_to_spec(int64_t ns)
+{
+    int64_t ns_per_second = (int64_t)NS_PER_SECOND;
+    struct timespec t = {.tv_sec = ns / ns_per_second, .tv_nsec = ns % ns_per_second};
+    if (t.tv_nsec < 0) {
+        t.tv_sec--;
+        t.tv_nsec += ns_per_second;
+    }
+    return t;
+}
+
+int64_t time_from_spec(struct timespec t)
+{
+    if (t.tv_sec >= WALL_SECONDS_MAX)
+        t = (struct timespec){.tv_sec = WALL_SECONDS_MAX};
+    else if (t.tv_sec < -WALL_SECONDS_MAX)
+        t = (struct timespec){.tv_sec = -WALL_SECONDS_MAX};
+    return t.tv_sec * (int64_t)NS_PER_SECOND + t.tv_nsec;
+}
 
 uint64_t clock_now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+    return (uint64_t)time_from_spec(t);
 }
 
 int64_t clock_wall_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * (int64_t)NS_PER_SECOND + t.tv_nsec;
+    return time_from_spec(t);
+}
+
+void clock_sleep(uint64_t ns)
+{
+    struct timespec left = time_to_spec((int64_t)min_u64(ns, INT64_MAX));
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
+}
+
+bool clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t until_ns)
+{
+    struct timespec until = time_to_spec((int64_t)min_u64(until_ns, INT64_MAX));
+    return pthread_cond_clockwait(c, lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT;
 }
 
 /* splitmix64: https://prng.di.unimi.it/splitmix64.c (public domain); one state a thread, seeded by the kernel. */
@@ -42,15 +76,11 @@ uint64_t clock_backoff_ns(unsigned attempt, uint64_t base_ns, uint64_t cap_ns)
 
 char *time_text(int64_t wall_ns, char *buf)
 {
-    int64_t ns_per_second = (int64_t)NS_PER_SECOND;
-    int64_t part = wall_ns % ns_per_second;
-    if (part < 0)
-        part += ns_per_second;
-    time_t seconds = (time_t)((wall_ns - part) / ns_per_second);
+    struct timespec t = time_to_spec(wall_ns);
     struct tm tm;
-    gmtime_r(&seconds, &tm);
+    gmtime_r(&t.tv_sec, &tm);
     size_t n = strftime(buf, TIME_TEXT_MAX, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(buf + n, TIME_TEXT_MAX - n, ".%03dZ", (int)(part / 1000000));
+    snprintf(buf + n, TIME_TEXT_MAX - n, ".%03dZ", (int)(t.tv_nsec / 1000000));
     return buf;
 }
 
@@ -123,14 +153,13 @@ static int64_t days_to(int64_t year, int month)
     return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
 }
 
-/* A count of nanoseconds in 64 bits reaches 292 years either way. */
 static bool wall_of(const struct tm *tm, int offset_seconds, int64_t ns, int64_t *ret)
 {
-    int64_t days = days_to(tm->tm_year + 1900, tm->tm_mon) + tm->tm_mday - 1, wall;
+    int64_t days = days_to(tm->tm_year + 1900, tm->tm_mon) + tm->tm_mday - 1;
     int64_t seconds = ((days * 24 + tm->tm_hour) * 60 + tm->tm_min) * 60 + tm->tm_sec - offset_seconds;
-    if (__builtin_mul_overflow(seconds, (int64_t)NS_PER_SECOND, &wall) || __builtin_add_overflow(wall, ns, &wall))
+    if (seconds < -WALL_SECONDS_MAX || seconds >= WALL_SECONDS_MAX)
         return false;
-    *ret = wall;
+    *ret = seconds * (int64_t)NS_PER_SECOND + ns;
     return true;
 }
 
@@ -149,7 +178,7 @@ int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err)
     if (!ok || !in_range(&tm) || !offset(&rest, &offset_seconds) || rest.len != 0)
         return err_set(err, ERR_INVALID, "'%.*s' is not a time of RFC 3339", (int)min_u64(s.len, 64), s.ptr);
     if (!wall_of(&tm, offset_seconds, ns, ret_wall_ns))
-        return err_set(err, ERR_RANGE, "'%.*s' is not between the years 1678 and 2261", STR_FMT(s));
+        return err_set(err, ERR_RANGE, "'%.*s' is not between the years 1824 and 2115", STR_FMT(s));
     return 0;
 }
 

@@ -3,12 +3,26 @@
 #pragma once
 
 #include "util/str.h"
+#include <pthread.h>
+#include <time.h>
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 
 uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC; never goes back, means nothing to another machine */
 int64_t clock_wall_ns(void); /* CLOCK_REALTIME since 1970; for people, signatures and mtimes only */
+
+/* The kernel's form of a time in ns, before the clock's zero too; and back: a file may be of any year, and what is
+ * beyond 146 years from 1970, half of what 64 bits reach, becomes the last moment of them, so that any two times can be
+ * taken from each other. */
+struct timespec time_to_spec(int64_t ns);
+int64_t time_from_spec(struct timespec t);
+
+/* The thread rests so long; a signal does not shorten it. */
+void clock_sleep(uint64_t ns);
+
+/* pthread_cond_wait() until it is woken, or clock_now_ns() is `until_ns`: then false. */
+bool clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t until_ns);
 
 /* Wait before attempt `attempt` (1 is the first retry): full jitter in [0, min(cap, base * 2^(attempt-1))].
  * Source: "Exponential Backoff And Jitter", AWS Architecture Blog. */
@@ -21,8 +35,8 @@ uint64_t clock_random(void);
 enum { TIME_TEXT_MAX = 32 };
 char *time_text(int64_t wall_ns, char *buf);
 
-/* RFC 3339 with any fraction and offset (2026-11-21T10:30:00+01:00, ...Z); ERR_INVALID otherwise, ERR_RANGE where
- * nanoseconds in 64 bits do not reach: the years before 1678 and after 2261. */
+/* RFC 3339 with any fraction and offset (2026-11-21T10:30:00+01:00, ...Z); ERR_INVALID otherwise, ERR_RANGE beyond 146
+ * years from 1970: the years before 1824 and after 2115. */
 must_check int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err);
 
 /* An HTTP date (Sat, 21 Nov 2026 09:30:00 GMT), as in Date, Last-Modified and Retry-After. */

@@ -7,7 +7,6 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <time.h>
 
 int mount_make(const char *source, const char *target, const char *fs_type, unsigned long flags, const char *data,
                struct err *err)
@@ -49,13 +48,6 @@ int mount_remount(const char *target, bool read_only, struct err *err)
  * ---------------------------------------------------------------------------------------------------------
  */
 
-static void pause_ns(uint64_t ns)
-{
-    struct timespec t = {(time_t)(ns / NS_PER_SECOND), (long)(ns % NS_PER_SECOND)};
-    while (nanosleep(&t, &t) != 0 && errno == EINTR)
-        continue;
-}
-
 /* One mount off, trying until `deadline`. 1: something was unmounted; 0: nothing is mounted there. */
 static int unmount_top(const char *path, uint64_t deadline_ns, bool lazy, struct err *err)
 {
@@ -71,7 +63,7 @@ static int unmount_top(const char *path, uint64_t deadline_ns, bool lazy, struct
             err_sys(err, EBUSY, "cannot unmount '%s'", path);
             return err_advise(err, 3010, "a process has a file or its working folder there: fuser -m shows it");
         }
-        pause_ns(wait_ns);
+        clock_sleep(wait_ns);
         wait_ns = min_u64(2 * wait_ns, 100 * NS_PER_MS);
     }
     return 1;

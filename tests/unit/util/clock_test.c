@@ -30,6 +30,23 @@ static void times_of_rfc_3339_are_read(void **state)
         assert_int_equal(time_parse(str_of(bad[i]), &ns, &err), -ERR_INVALID);
 }
 
+static void any_two_times_can_be_taken_from_each_other(void **state)
+{
+    (void)state;
+    struct err err;
+    int64_t first, last;
+    assert_int_equal(time_parse(STR("1823-11-12T00:06:23Z"), &first, &err), 0);
+    assert_int_equal(time_parse(STR("2116-02-20T23:53:37.999999999Z"), &last, &err), 0);
+    assert_true(last - first > 0 && first - last < 0);
+    static const char *const beyond[] = {"0001-01-01T00:00:00Z", "1823-11-12T00:06:21Z", "2116-02-20T23:53:38Z",
+                                         "9999-12-31T23:59:59Z"};
+    for (size_t i = 0; i < countof(beyond); i++)
+        assert_int_equal(time_parse(str_of(beyond[i]), &last, &err), -ERR_RANGE);
+    assert_int_equal(time_parse_http(STR("Sat, 21 Nov 1700 09:30:00 GMT"), &last, &err), -ERR_INVALID);
+    assert_int_equal(time_from_spec((struct timespec){1, 5}), 1000000005);
+    assert_true(time_from_spec((struct timespec){INT64_MAX, 0}) - time_from_spec((struct timespec){INT64_MIN, 0}) > 0);
+}
+
 static void http_dates_are_read(void **state)
 {
     (void)state;
@@ -71,7 +88,7 @@ static void back_off_grows_to_its_cap_and_no_further(void **state)
 static void every_month_begins_where_the_library_says(void **state)
 {
     (void)state;
-    for (int year = 1678; year < 2262; year++)
+    for (int year = 1824; year < 2116; year++)
         for (int month = 1; month <= 12; month++) {
             char text[32];
             int64_t ns;
@@ -83,13 +100,45 @@ static void every_month_begins_where_the_library_says(void **state)
         }
 }
 
+static void a_time_of_the_kernel_is_one_number_before_1970_too(void **state)
+{
+    (void)state;
+    static const int64_t all[] = {
+        0, 1, -1, 999999999, 1000000000, -1000000000, -1000000001, 4611686017999999999, -4611686018000000000};
+    for (size_t i = 0; i < countof(all); i++) {
+        struct timespec t = time_to_spec(all[i]);
+        assert_in_range(t.tv_nsec, 0, 999999999);
+        assert_int_equal(time_from_spec(t), all[i]);
+    }
+    assert_int_equal(time_to_spec(-1).tv_sec, -1);
+    assert_int_equal(time_from_spec((struct timespec){.tv_sec = 13569465600}), 4611686018000000000); /* the year 2400 */
+    assert_int_equal(time_from_spec((struct timespec){.tv_sec = -13569465600}), -4611686018000000000);
+}
+
+static void a_wait_ends_at_its_time(void **state)
+{
+    (void)state;
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    uint64_t until_ns = clock_now_ns() + 20 * NS_PER_MS;
+    pthread_mutex_lock(&lock);
+    while (clock_cond_wait(&never, &lock, until_ns))
+        ;
+    assert_true(clock_now_ns() >= until_ns);
+    assert_false(clock_cond_wait(&never, &lock, 0));
+    pthread_mutex_unlock(&lock);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_of_rfc_3339_are_read),
         cmocka_unit_test(every_month_begins_where_the_library_says),
+        cmocka_unit_test(any_two_times_can_be_taken_from_each_other),
         cmocka_unit_test(http_dates_are_read),
         cmocka_unit_test(times_and_spans_are_written_for_people),
+        cmocka_unit_test(a_time_of_the_kernel_is_one_number_before_1970_too),
+        cmocka_unit_test(a_wait_ends_at_its_time),
         cmocka_unit_test(back_off_grows_to_its_cap_and_no_further),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
