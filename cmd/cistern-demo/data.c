@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "demo.h"
 #include "util/file.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -91,12 +90,6 @@ int demo_file_sum(int dir, const char *path, uint64_t *ret_bytes, struct digest 
     return 0;
 }
 
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
 static int compare_file(int original, int copy, const char *name, uint64_t *bytes, struct err *err)
 {
     uint64_t size_a, size_b;
@@ -120,7 +113,7 @@ static int compare_entry(int original, int copy, const struct dirent *e, uint64_
         (*files)++;
         return compare_file(original, copy, e->d_name, bytes, err);
     }
-    if (e->d_type != DT_DIR || strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+    if (e->d_type != DT_DIR)
         return 0;
     auto_fd below_a = -1, below_b = -1;
     uint64_t files_below = 0, bytes_below = 0;
@@ -136,15 +129,12 @@ static int compare_entry(int original, int copy, const struct dirent *e, uint64_
 
 int demo_data_compare(int original, int copy, uint64_t *ret_files, uint64_t *ret_bytes, struct err *err)
 {
-    int fd = openat(original, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return err_sys(err, errno, "cannot open the folder to compare");
-    auto_with(close_dir) DIR *d = fdopendir(fd);
+    auto_dir d = dir_stream(openat(original, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!d)
         return err_sys(err, errno, "cannot read the folder to compare");
     uint64_t files = 0, bytes = 0;
     struct dirent *e;
-    while (errno = 0, (e = readdir(d)) != NULL) {
+    while ((e = dir_next(d)) != NULL) {
         int r = compare_entry(original, copy, e, &files, &bytes, err);
         if (r < 0)
             return r;

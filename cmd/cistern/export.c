@@ -216,20 +216,6 @@ static int policy_of_flags(struct job *j, const char *uri, struct err *err)
     return r;
 }
 
-static int make_path(const char *path, struct err *err)
-{
-    auto_mem char *copy = str_dup(str_of(path));
-    for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(copy, 0700) != 0 && errno != EEXIST)
-            return err_sys(err, errno, "cannot make the folder '%s'", copy);
-        *slash = '/';
-    }
-    if (mkdir(copy, 0700) != 0 && errno != EEXIST)
-        return err_sys(err, errno, "cannot make the folder '%s'", copy);
-    return 0;
-}
-
 /* What a folder has in which bucket is remembered beside the user's own things, never in the folder itself. */
 static int open_state(struct job *j, const char *dir, struct err *err)
 {
@@ -248,8 +234,7 @@ static int open_state(struct job *j, const char *dir, struct err *err)
         n += snprintf(path + n, sizeof path - (size_t)n, "%02x", sum[i]);
     if (n >= (int)sizeof path)
         return err_set(err, ERR_INVALID, "the path of the state folder is too long");
-    int r = make_path(path, err);
-    return r < 0 ? r : dir_open(AT_FDCWD, path, &j->state, err);
+    return dir_make_path(path, 0700, &j->state, err);
 }
 
 static int open_folder(struct job *j, const char *dir, const char *uri, struct err *err)

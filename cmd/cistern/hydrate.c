@@ -5,6 +5,7 @@
 #include "cli/term.h"
 #include "hydrate/engine.h"
 #include "util/clock.h"
+#include "util/file.h"
 #include "volume/volume.h"
 #include <assert.h>
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 
@@ -367,15 +367,6 @@ static int block_signals(struct err *err)
     return fd < 0 ? err_sys(err, errno, "cannot listen to signals") : fd;
 }
 
-static void raise_descriptors(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static int run_it(struct run *run, struct target *own_target, struct err *err)
 {
     uint64_t started_ns = clock_now_ns();
@@ -383,7 +374,7 @@ static int run_it(struct run *run, struct target *own_target, struct err *err)
     auto_fd signals = block_signals(err);
     if (signals < 0)
         return (int)exit_with(err, globals.json);
-    raise_descriptors();
+    fd_limit_raise();
     auto_hydrate h = NULL;
     if (hydrate_start(&run->options, take(&target), &h, err) < 0) {
         err_wrap(err, "hydrate");

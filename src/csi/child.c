@@ -3,7 +3,6 @@
 #include "export/verdict.h"
 #include "hydrate/status.h"
 #include "util/file.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -131,16 +130,13 @@ static bool is_like(pid_t pid, const char *first, const char *argument)
 
 void child_signal_like(const char *first, const char *argument, int signal)
 {
-    DIR *proc = opendir("/proc");
-    if (!proc)
-        return;
+    auto_dir proc = dir_stream(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     struct dirent *e;
     struct err err;
     uint64_t pid;
-    while ((e = readdir(proc)) != NULL)
+    while (proc && (e = dir_next(proc)) != NULL)
         if (str_to_u64(str_of(e->d_name), &pid, &err) == 0 && is_like((pid_t)pid, first, argument))
             kill((pid_t)pid, signal);
-    closedir(proc);
 }
 
 void child_signal_all(enum job_kind kind, const char *path, int signal)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "group.h"
+#include "util/file.h"
 #include <ctype.h>
 #include <sys/types.h>
 
@@ -12,17 +13,9 @@ struct view {
     size_t holder_count;
 };
 
-static struct str parent_of(struct str path)
-{
-    size_t len = path.len;
-    while (len > 0 && path.ptr[len - 1] != '/')
-        len--;
-    return str_sub(path, 0, len > 0 ? len - 1 : 0);
-}
-
 static struct str name_of(struct str path)
 {
-    struct str parent = parent_of(path);
+    struct str parent = path_parent(path);
     return str_from(path, parent.len > 0 ? parent.len + 1 : 0);
 }
 
@@ -94,7 +87,7 @@ static void find_holders(struct view *v)
 {
     v->holders = xcalloc(v->count, sizeof *v->holders);
     for (size_t i = 0; i < v->count; i++) {
-        struct str parent = parent_of(v->files[i].path);
+        struct str parent = path_parent(v->files[i].path);
         if (parent.len > 0 && (v->holder_count == 0 || !str_eq(v->holders[v->holder_count - 1], parent)))
             v->holders[v->holder_count++] = parent;
     }
@@ -152,7 +145,7 @@ static void find_folders(const struct view *v, struct found *found)
 {
     struct str last = STR_NULL;
     for (size_t i = 0; i < v->count; i++) {
-        struct str parent = parent_of(v->files[i].path);
+        struct str parent = path_parent(v->files[i].path);
         if (i > 0 && str_eq(parent, last))
             found[i] = found[i - 1];
         else

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pick.h"
 #include "group.h"
+#include "util/file.h"
 
 static int cmp_path(const void *a, const void *b)
 {
@@ -9,10 +10,7 @@ static int cmp_path(const void *a, const void *b)
 
 static struct str place_of(const struct pick_group *g)
 {
-    size_t len = g->folder.len;
-    while (len > 0 && g->folder.ptr[len - 1] != '/')
-        len--;
-    return str_sub(g->folder, 0, len);
+    return str_sub(g->folder, 0, path_folder_len(g->folder));
 }
 
 /* Oldest first within the folder that they share; the path decides between equal times, so that two runs agree. */

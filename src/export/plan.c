@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 #include "hold.h"
+#include "util/file.h"
 #include "util/json.h"
 #include <limits.h>
 #include <math.h>
@@ -99,12 +100,7 @@ struct scoring {
 /* The folder of the metrics: the checkpoint itself, or, where a file is one, the folder that it lies in. */
 static struct str metrics_folder(const struct scoring *s, struct str checkpoint)
 {
-    size_t len = checkpoint.len;
-    if (s->rules->by == PICK_BY_DIRECTORY)
-        return checkpoint;
-    while (len > 0 && checkpoint.ptr[len - 1] != '/')
-        len--;
-    return str_sub(checkpoint, 0, len > 0 ? len - 1 : 0);
+    return s->rules->by == PICK_BY_DIRECTORY ? checkpoint : path_parent(checkpoint);
 }
 
 /* Whatever is wrong with the metrics of a checkpoint, it has no number: the other rules may still want it. */

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "walk.h"
 #include "util/clock.h"
-#include "util/macro.h"
-#include <dirent.h>
+#include "util/file.h"
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 struct walk {
     const struct walk_sink *sink;
@@ -80,29 +77,10 @@ static int see_entry(struct walk *w, int fd, const struct dirent *e, struct err 
     return w->sink->on_file(w->sink->ctx, &f, err);
 }
 
-static int open_folder(const struct walk *w)
-{
-    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-    int fd;
-    do
-        fd = (int)syscall(SYS_openat2, w->top, w->path.len ? w->path.ptr : ".", &how, sizeof how);
-    while (fd < 0 && errno == EAGAIN);
-    return fd;
-}
-
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
 static int read_entries(struct walk *w, DIR *d, struct err *err)
 {
     struct dirent *e;
-    while (errno = 0, (e = readdir(d)) != NULL) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
+    while ((e = dir_next(d)) != NULL) {
         w->empty = false;
         if (w->folder_len > 0)
             sbuf_addc(&w->path, '/');
@@ -123,12 +101,11 @@ static bool is_made_by_mkfs(const struct walk *w)
 
 static int read_folder(struct walk *w, struct err *err)
 {
-    int fd = open_folder(w);
-    if (fd < 0)
+    auto_dir d = dir_stream(path_open(w->top, w->path.len ? w->path.ptr : ".", O_RDONLY | O_DIRECTORY));
+    if (!d)
         return errno == ENOENT ? 0 : trouble(w, sbuf_str(&w->path), errno, "open the folder", err);
-    auto_with(close_dir) DIR *d = fdopendir(fd);
     struct stat st;
-    if (!d || fstat(fd, &st) != 0)
+    if (fstat(dirfd(d), &st) != 0)
         return trouble(w, sbuf_str(&w->path), errno, "read the folder", err);
     if (st.st_dev != w->dev)
         return w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_OTHER_MOUNT, err);

@@ -2,10 +2,10 @@
 /* The keeper's loop: one thread, one poll(2), tables of fixed size. */
 #include "keep.h"
 #include "util/clock.h"
+#include "util/file.h"
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -338,15 +338,6 @@ static int mount_alone(struct keep *k, struct err *err)
     return r < 0 ? r : kept_mount(k, &ask, NO_CLIENT, err);
 }
 
-static void raise_limits(void)
-{
-    struct rlimit files = {0};
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
-}
-
 /* It is installed beside whoever runs us. */
 static int program_beside(char *ret, size_t room, struct err *err)
 {
@@ -415,7 +406,7 @@ static void say_ready(struct keep *k)
 static int begin(struct keep *k, struct err *err)
 {
     int r = catch_signals(k, err);
-    raise_limits();
+    fd_limit_raise();
     if (r == 0 && k->options->take_over)
         r = take_over(k, err);
     if (r == 0 && k->options->socket)

@@ -6,6 +6,7 @@
 #include "kernel.h"
 #include "session.h"
 #include "util/clock.h"
+#include "util/file.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +14,6 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/xattr.h>
 
 enum {
@@ -289,11 +289,7 @@ static int look_below(struct serve *s, struct err *err)
 
 static int prepare(struct serve *s, struct err *err)
 {
-    struct rlimit files = {0};
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
+    fd_limit_raise();
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a new keeper starts a process of its own on the same volume */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGIO, SIG_IGN); /* a broken lease says so with it */

@@ -4,7 +4,6 @@
 #include "catalog/journal.h"
 #include "hydrate/status.h"
 #include "util/file.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,29 +78,18 @@ int target_open_volume(int volume_dir, int data_dir, struct target **ret, struct
 /* Opens the folder that holds the last segment of `path`, making what is missing on the way. */
 static int open_parent(const char *path, int *ret_fd, char **ret_name, struct err *err)
 {
-    auto_mem char *copy = str_dup(str_of(path));
-    size_t len = strlen(copy);
-    while (len > 1 && copy[len - 1] == '/')
-        copy[--len] = '\0';
-    char *slash = strrchr(copy, '/');
-    const char *name = slash ? slash + 1 : copy;
-    const char *parent = !slash ? "." : slash == copy ? "/" : copy;
-    auto_mem char *kept_name = str_dup(str_of(name));
-    if (slash && slash != copy)
-        *slash = '\0';
-    for (char *p = copy + 1; parent == copy && *p; p++)
-        if (*p == '/') {
-            *p = '\0';
-            mkdir(copy, 0777); /* what matters is whether the last one opens */
-            *p = '/';
-        }
-    if (parent == copy)
-        mkdir(copy, 0777);
-    *ret_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*ret_fd < 0)
-        return err_sys(err, errno, "cannot open the folder '%s'", parent);
-    *ret_name = take(&kept_name);
-    return 0;
+    auto_mem char *parent = str_dup(str_of(path));
+    size_t len = strlen(parent);
+    while (len > 1 && parent[len - 1] == '/')
+        parent[--len] = '\0';
+    char *slash = strrchr(parent, '/');
+    auto_mem char *name = str_dup(str_of(slash ? slash + 1 : parent));
+    if (slash)
+        slash[slash == parent] = '\0'; /* the root's own slash stays */
+    int r = dir_make_path(slash ? parent : ".", 0777, ret_fd, err);
+    if (r == 0)
+        *ret_name = take(&name);
+    return r;
 }
 
 static bool exists_below(int dir, const char *folder, const char *name)
@@ -261,19 +249,16 @@ int target_finish(struct target *t, bool forget, bool durable, struct err *err)
 
 static int empty_folder(int dir, struct err *err)
 {
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    int r = d ? 0 : err_sys(err, errno, "cannot read the volume's folder");
-    for (struct dirent *e; r == 0 && (e = readdir(d)) != NULL;) {
-        bool stays =
-            strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || strcmp(e->d_name, "lost+found") == 0;
-        r = stays ? 0 : dir_remove(dir, e->d_name, err);
+    auto_dir d = dir_stream(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!d)
+        return err_sys(err, errno, "cannot read the volume's folder");
+    struct dirent *e;
+    while ((e = dir_next(d)) != NULL) {
+        int r = strcmp(e->d_name, "lost+found") == 0 ? 0 : dir_remove(dir, e->d_name, err);
+        if (r < 0)
+            return r;
     }
-    if (d)
-        closedir(d);
-    else
-        auto_clean_fd(&fd);
-    return r;
+    return errno ? err_sys(err, errno, "cannot read the volume's folder") : 0;
 }
 
 int target_clean(struct target *t, struct err *err)

@@ -64,37 +64,16 @@ static void local_close(struct store *s)
     free(l);
 }
 
-/* mkdir -p: the way to the folder is the user's own, links included. */
-static int make_folders(const char *path, struct err *err)
-{
-    auto_mem char *at = str_dup(str_of(path));
-    for (char *slash = strchr(at + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(at, 0777) != 0 && errno != EEXIST)
-            return err_sys(err, errno, "cannot make the folder '%s'", at);
-        *slash = '/';
-    }
-    if (mkdir(at, 0777) != 0 && errno != EEXIST)
-        return err_sys(err, errno, "cannot make the folder '%s'", at);
-    return 0;
-}
-
 int local_root(struct local *l, bool make, int *ret, struct err *err)
 {
     pthread_mutex_lock(&l->lock);
     int r = 0;
     if (l->root < 0)
-        l->root = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (l->root < 0 && errno == ENOENT && make) {
-        r = make_folders(l->path, err);
-        if (r == 0)
-            l->root = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    }
-    if (r == 0 && l->root < 0) {
-        r = err_sys(err, errno, "cannot open the folder '%s'", l->path);
-        if (r == -ERR_NOT_FOUND)
-            err_advise(err, 1405, "check the path after file://");
-    }
+        r = dir_open(AT_FDCWD, l->path, &l->root, err);
+    if (r == -ERR_NOT_FOUND && make)
+        r = dir_make_path(l->path, 0777, &l->root, err);
+    if (r == -ERR_NOT_FOUND)
+        err_advise(err, 1405, "check the path after file://");
     *ret = l->root;
     pthread_mutex_unlock(&l->lock);
     return r;
@@ -202,7 +181,7 @@ static int open_object(struct local_job *j, struct stat *ret_st, struct err *err
     if (r < 0)
         return r;
     /* O_NONBLOCK: a pipe of that name must not hold us. */
-    j->fd = walk_open_beneath(root, key.ptr, O_RDONLY | O_NONBLOCK);
+    j->fd = path_open_links(root, key.ptr, O_RDONLY | O_NONBLOCK);
     if (j->fd < 0 && (errno == EXDEV || errno == ELOOP || errno == ENXIO))
         return err_set(err, ERR_NOT_FOUND, "it is a link that leads out of the folder, or no regular file");
     if (j->fd < 0)

@@ -4,7 +4,6 @@
 #include "local.h"
 #include "util/clock.h"
 #include "util/file.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -106,7 +105,7 @@ static bool is_our_own(const struct local_job *j, int root)
 {
     char id[256];
     struct str mine = j->job.args.upload_id;
-    auto_fd fd = walk_open_beneath(root, j->job.args.key.ptr, O_RDONLY | O_NONBLOCK);
+    auto_fd fd = path_open_links(root, j->job.args.key.ptr, O_RDONLY | O_NONBLOCK);
     ssize_t n = fd >= 0 ? fgetxattr(fd, XATTR_UPLOAD_ID, id, sizeof id) : -1;
     return mine.len && n >= 0 && str_eq(mine, (struct str){id, (size_t)n});
 }
@@ -171,7 +170,7 @@ static int publish(struct local_job *j, int root, struct err *err)
 static int describe_published(struct local_job *j, int root, struct err *err)
 {
     struct stat st;
-    auto_fd fd = walk_open_beneath(root, j->job.args.key.ptr, O_RDONLY | O_NONBLOCK);
+    auto_fd fd = path_open_links(root, j->job.args.key.ptr, O_RDONLY | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0)
         return err_sys(err, errno, "cannot read its metadata");
     struct digest digest = j->job.reply.object.digest;
@@ -381,12 +380,6 @@ static int visit_abort(struct local_job *j, struct err *err)
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
 static int visit_sweep(struct local_job *j, struct err *err)
 {
     char half[KEY_HALF + 1];
@@ -396,13 +389,17 @@ static int visit_sweep(struct local_job *j, struct err *err)
         r = j->parent = open_hidden(root, false, err);
     if (r < 0)
         return r == -ERR_NOT_FOUND ? 0 : r;
-    auto_with(close_dir) DIR *d = fdopendir(fcntl(j->parent, F_DUPFD_CLOEXEC, 0));
+    auto_dir d = dir_stream(openat(j->parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!d)
+        return err_sys(err, errno, "cannot read '%s'", WALK_HIDDEN);
     struct dirent *e;
     key_half(j->job.args.key, half);
-    while (d && (e = readdir(d)) != NULL)
-        if (strncmp(e->d_name, half, KEY_HALF) == 0)
-            unlinkat(j->parent, e->d_name, 0);
-    unlinkat(root, WALK_HIDDEN, AT_REMOVEDIR);
+    while ((e = dir_next(d)) != NULL)
+        if (strncmp(e->d_name, half, KEY_HALF) == 0 && unlinkat(j->parent, e->d_name, 0) != 0 && errno != ENOENT)
+            return err_sys(err, errno, "cannot remove '%s/%s'", WALK_HIDDEN, e->d_name);
+    if (errno)
+        return err_sys(err, errno, "cannot read '%s'", WALK_HIDDEN);
+    unlinkat(root, WALK_HIDDEN, AT_REMOVEDIR); /* unless another's uploads are in it */
     return 0;
 }
 
@@ -419,7 +416,7 @@ static int visit_delete(struct local_job *j, struct err *err)
     name = slash ? slash + 1 : folder;
     if (slash)
         *slash = '\0';
-    parent = walk_open_beneath(root, slash ? folder : ".", O_RDONLY | O_DIRECTORY);
+    parent = path_open_links(root, slash ? folder : ".", O_RDONLY | O_DIRECTORY);
     if (parent >= 0 && unlinkat(parent, name, 0) == 0)
         return 0;
     return errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(err, errno, "cannot remove it");

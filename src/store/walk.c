@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "walk.h"
 #include "util/file.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
-#include <sys/syscall.h>
 
 /* Names of one folder that are held at once, and levels: a path of PATH_MAX bytes cannot have more than half as many.
  */
@@ -43,17 +40,6 @@ struct walk {
     size_t room;
     struct sbuf path;
 };
-
-int walk_open_beneath(int root, const char *path, int flags)
-{
-    struct open_how how = {.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC),
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    int fd;
-    do
-        fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
-    while (fd < 0 && (errno == EAGAIN || errno == EINTR)); /* EAGAIN: something was renamed on the way */
-    return fd;
-}
 
 static uint64_t head_of(struct str name)
 {
@@ -166,8 +152,6 @@ static void level_sort(struct level *l)
 static void consider(struct walk *w, struct level *l, DIR *d, const struct dirent *e)
 {
     struct str name = str_of(e->d_name);
-    if (str_eq(name, STR(".")) || str_eq(name, STR("..")))
-        return;
     if (l->path_len == 0 && str_eq(name, STR(WALK_HIDDEN)))
         return;
     int type = type_of(dirfd(d), e);
@@ -186,12 +170,6 @@ static void consider(struct walk *w, struct level *l, DIR *d, const struct diren
         level_sort(l);
 }
 
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
 /* Reads the next run of names. */
 static int level_load(struct walk *w, struct level *l, struct err *err)
 {
@@ -199,18 +177,14 @@ static int level_load(struct walk *w, struct level *l, struct err *err)
         sbuf_clear(&l->last);
         sbuf_add(&l->last, entry_name(l, &l->entries[l->count - 1]));
     }
-    int fd = openat(l->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    auto_with(close_dir) DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    auto_dir d = dir_stream(openat(l->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     struct dirent *e;
-    if (!d) {
-        if (fd >= 0)
-            close(fd);
+    if (!d)
         return err_sys(err, errno, "cannot read the folder '%.*s'", (int)l->path_len, w->path.ptr ? w->path.ptr : "");
-    }
     l->count = l->next = 0;
     l->more = false;
     sbuf_clear(&l->text);
-    while (errno = 0, (e = readdir(d)) != NULL)
+    while ((e = dir_next(d)) != NULL)
         consider(w, l, d, e);
     if (errno)
         return err_sys(err, errno, "cannot read the folder '%.*s'", (int)l->path_len, w->path.ptr);
@@ -243,15 +217,13 @@ static int push(struct walk *w, int own_fd, struct err *err)
 static int enter_prefix(struct walk *w, struct err *err)
 {
     struct str prefix = sbuf_str(&w->prefix);
-    size_t len = prefix.len;
-    while (len > 0 && prefix.ptr[len - 1] != '/')
-        len--;
+    size_t len = path_folder_len(prefix);
     struct err ignored;
-    struct str folder = str_sub(prefix, 0, len ? len - 1 : 0);
+    struct str folder = path_parent(prefix);
     if (len > 0 && path_check(folder, &ignored) < 0)
         return 0; /* no file can have such a path: nothing is listed */
     auto_mem char *name = str_dup(len ? folder : STR("."));
-    auto_fd fd = walk_open_beneath(w->root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    auto_fd fd = path_open_links(w->root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return 0;
     if (fd < 0)
@@ -302,7 +274,7 @@ static int stat_file(struct walk *w, const struct level *l, int type, struct sta
     if (type == DT_REG)
         stated = fstatat(l->fd, name, ret, AT_SYMLINK_NOFOLLOW) == 0;
     if (type == DT_LNK) {
-        auto_fd fd = walk_open_beneath(w->root, w->path.ptr, O_PATH);
+        auto_fd fd = path_open_links(w->root, w->path.ptr, O_PATH);
         stated = fd >= 0 && fstat(fd, ret) == 0;
     }
     if (!stated && !leads_nowhere(errno))

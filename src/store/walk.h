@@ -38,6 +38,3 @@ must_check int walk_next(struct walk *w, struct walk_entry *ret, struct err *err
 /* Names seen so far that are no objects: links that lead out of the root, to a folder or to nothing; sockets, pipes,
  * devices. */
 unsigned walk_skipped(const struct walk *w);
-
-/* Opens `path` below `root`, never leaving it: links are followed as long as they stay inside. Sets errno. */
-int walk_open_beneath(int root, const char *path, int flags);

@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/file.h"
 #include "util/clock.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+
+void fd_limit_raise(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 static int read_all(int fd, const char *name, size_t ceiling, struct sbuf *b, struct err *err)
 {
@@ -128,13 +137,18 @@ int dir_sync(int dir, const char *name_for_err, struct err *err)
     return 0;
 }
 
-int dir_open(int dir, const char *name, int *ret_fd, struct err *err)
+static int open_folder(int dir, const char *name, int flags, int *ret_fd, struct err *err)
 {
-    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
     if (fd < 0)
         return err_sys(err, errno, "cannot open the folder '%s'", name);
     *ret_fd = fd;
     return 0;
+}
+
+int dir_open(int dir, const char *name, int *ret_fd, struct err *err)
+{
+    return open_folder(dir, name, 0, ret_fd, err);
 }
 
 int dir_make(int dir, const char *name, mode_t mode, int *ret_fd, struct err *err)
@@ -142,33 +156,77 @@ int dir_make(int dir, const char *name, mode_t mode, int *ret_fd, struct err *er
     if (mkdirat(dir, name, mode) != 0 && errno != EEXIST)
         return err_sys(err, errno, "cannot make the folder '%s'", name);
     /* Somebody's link of that name would have us write, and later remove, wherever it leads. */
-    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return open_folder(dir, name, O_NOFOLLOW, ret_fd, err);
+}
+
+DIR *dir_stream(int own_fd)
+{
+    auto_fd fd = own_fd;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (d)
+        take_fd(&fd);
+    return d;
+}
+
+struct dirent *dir_next(DIR *d)
+{
+    struct dirent *e;
+    do {
+        errno = 0;
+        e = readdir(d);
+    } while (e && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
+    return e;
+}
+
+int dir_make_path(const char *path, mode_t mode, int *ret_fd, struct err *err)
+{
+    auto_mem char *at = str_dup(str_of(path));
+    int refused = 0;
+    for (char *slash = strchr(at + (at[0] == '/'), '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(at, mode) != 0 && errno != EEXIST && !refused)
+            refused = errno;
+        *slash = '/';
+    }
+    if (mkdir(path, mode) != 0 && errno != EEXIST && !refused)
+        refused = errno;
+    /* What is there may be refused in other words than "exists": whether the end opens is what counts. */
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return err_sys(err, errno, "cannot open the folder '%s'", name);
+        return err_sys(err, refused ? refused : errno, "cannot make the folder '%s'", path);
     *ret_fd = fd;
     return 0;
 }
 
-static int open_beneath(int dir, const char *path)
+static int open_beneath(int dir, const char *path, int flags, uint64_t resolve)
 {
-    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    struct open_how how = {.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC), .resolve = RESOLVE_BENEATH | resolve};
     int fd;
     do
         fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
-    while (fd < 0 && errno == EAGAIN);
+    while (fd < 0 && (errno == EAGAIN || errno == EINTR)); /* EAGAIN: something was renamed on the way */
     return fd;
+}
+
+int path_open(int dir, const char *path, int flags)
+{
+    return open_beneath(dir, path, flags, RESOLVE_NO_SYMLINKS);
+}
+
+int path_open_links(int dir, const char *path, int flags)
+{
+    return open_beneath(dir, path, flags, RESOLVE_NO_MAGICLINKS);
 }
 
 /* One level: opens `segment` below `at`, making it if it is not there. */
 static int enter(int at, const char *segment, mode_t mode)
 {
-    int fd = open_beneath(at, segment);
+    int fd = path_open(at, segment, O_RDONLY | O_DIRECTORY);
     if (fd >= 0 || errno != ENOENT)
         return fd;
     if (mkdirat(at, segment, mode) != 0 && errno != EEXIST)
         return -1;
-    return open_beneath(at, segment);
+    return path_open(at, segment, O_RDONLY | O_DIRECTORY);
 }
 
 static int make_each(int dir, struct str parents, mode_t mode, int *ret_fd, struct err *err)
@@ -222,12 +280,6 @@ static int remove_one(int dir, const char *name, dev_t dev, unsigned depth, stru
     return 0;
 }
 
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
 /* A path is at most PATH_MAX bytes, but a tree made with *at() calls may be deeper: the ceiling is on our stack. */
 enum { DEPTH_MAX = 2048 };
 
@@ -235,21 +287,17 @@ static int remove_entries(int dir, const char *name, dev_t dev, unsigned depth, 
 {
     if (depth > DEPTH_MAX)
         return err_set(err, ERR_NO_SPACE, "cannot remove '%s': more than %d folders deep", name, DEPTH_MAX);
-    auto_fd opened = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (opened < 0)
+    auto_dir d = dir_stream(openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!d)
         return errno == ENOENT ? 0 : err_sys(err, errno, "cannot open the folder '%s'", name);
-    auto_with(close_dir) DIR *d = fdopendir(opened);
-    int fd = d ? take_fd(&opened) : -1; /* it is d's now */
     struct stat st;
-    if (!d || fstat(fd, &st) != 0)
+    if (fstat(dirfd(d), &st) != 0)
         return err_sys(err, errno, "cannot read the folder '%s'", name);
     if (dev != 0 && st.st_dev != dev)
         return err_set(err, ERR_BUSY, "cannot remove '%s': something is mounted there", name);
     struct dirent *e;
-    while (errno = 0, (e = readdir(d)) != NULL) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        int r = remove_one(fd, e->d_name, st.st_dev, depth + 1, err);
+    while ((e = dir_next(d)) != NULL) {
+        int r = remove_one(dirfd(d), e->d_name, st.st_dev, depth + 1, err);
         if (r < 0)
             return err_wrap(err, "in '%s'", name);
     }
@@ -285,4 +333,16 @@ int path_check(struct str path, struct err *err)
             return bad_path(path, "it has a segment longer than 255 bytes", err);
     }
     return 0;
+}
+
+size_t path_folder_len(struct str path)
+{
+    const char *slash = path.len ? memrchr(path.ptr, '/', path.len) : NULL;
+    return slash ? (size_t)(slash + 1 - path.ptr) : 0;
+}
+
+struct str path_parent(struct str path)
+{
+    size_t len = path_folder_len(path);
+    return str_sub(path, 0, len ? len - 1 : 0);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool.h"
 #include "util/file.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -268,32 +267,24 @@ int space_remove(struct space *s, const char *id, struct err *err)
     return r < 0 ? r : dir_remove(s->trash, id, err);
 }
 
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
 int space_empty_trash(struct space *s, struct err *err)
 {
     /* Another process may have died since we opened the pool. */
     int r = space_recover(s, err);
     if (r < 0)
         return r;
-    auto_fd copy = openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    auto_with(close_dir) DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    auto_dir d = dir_stream(openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!d)
         return err_sys(err, errno, "cannot list the trash of the pool '%s'", s->path);
-    take_fd(&copy);
     struct dirent *e;
     struct err one;
     int first = 0;
-    while (errno = 0, (e = readdir(d)) != NULL) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
+    while ((e = dir_next(d)) != NULL) {
         r = space_remove(s, e->d_name, &one);
         if (r < 0 && first == 0)
             first = err_copy(err, &one);
     }
+    if (errno && first == 0)
+        first = err_sys(err, errno, "cannot list the trash of the pool '%s'", s->path);
     return first;
 }

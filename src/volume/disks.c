@@ -3,7 +3,6 @@
 #include "util/file.h"
 #include "util/glob.h"
 #include "util/hash.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 
@@ -28,24 +27,13 @@ static uint64_t read_number(int dir, const char *name)
     return str_to_u64(str_of(text), &n, &err) == 0 ? n : 0;
 }
 
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
 /* Calls `each` for every entry but the two dots. No such folder: none. */
 static void each_entry(int dir, const char *name, void (*each)(int dir, const char *name, void *ctx), void *ctx)
 {
-    auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    auto_with(close_dir) DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d)
-        return;
-    take_fd(&fd);
+    auto_dir d = dir_stream(openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     struct dirent *e;
-    while ((e = readdir(d)) != NULL)
-        if (e->d_name[0] != '.')
-            each(dirfd(d), e->d_name, ctx);
+    while (d && (e = dir_next(d)) != NULL)
+        each(dirfd(d), e->d_name, ctx);
 }
 
 static void note_partition(int dir, const char *name, void *ctx)
@@ -60,7 +48,7 @@ static void note_holder(int dir, const char *name, void *ctx)
 {
     struct disk_info *d = ctx;
     (void)dir;
-    snprintf(d->holder, sizeof d->holder, "%s", name);
+    snprintf(d->holder, sizeof d->holder, "%.*s", (int)sizeof d->holder - 1, name);
 }
 
 struct scan {

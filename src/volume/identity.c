@@ -3,24 +3,17 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/json.h"
-#include <dirent.h>
 #include <fcntl.h>
 
 #define IDENTITY "cistern.json"
 
 enum { IDENTITY_VERSION = 1, IDENTITY_BYTES_MAX = 65536 };
 
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
 /* What a folder may hold and still become a pool: a fresh file system's own folder, and what a death of ours before the
  * identity was written leaves. */
 static bool is_harmless(const char *name)
 {
-    static const char *const harmless[] = {".", "..", "lost+found", "lock"};
+    static const char *const harmless[] = {"lost+found", "lock"};
     for (size_t i = 0; i < countof(harmless); i++)
         if (strcmp(name, harmless[i]) == 0)
             return true;
@@ -29,13 +22,11 @@ static bool is_harmless(const char *name)
 
 static int check_empty(int dir, const char *path, struct err *err)
 {
-    auto_fd copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    auto_with(close_dir) DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    auto_dir d = dir_stream(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!d)
         return err_sys(err, errno, "cannot read the folder '%s'", path);
-    take_fd(&copy);
     struct dirent *e;
-    while (errno = 0, (e = readdir(d)) != NULL)
+    while ((e = dir_next(d)) != NULL)
         if (!is_harmless(e->d_name)) {
             err_set(err, ERR_INVALID, "'%s' is no pool, and it is not empty: it holds '%.100s'", path, e->d_name);
             return err_advise(err, 2021, "give the pool an empty folder");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool.h"
 #include "util/file.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -110,22 +109,14 @@ static void read_volume(struct ledger *l, int parent, const char *id, enum ledge
     append(l, e);
 }
 
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
 /* What is no volume's folder is nobody's promise; the file system counts it as used, and that is enough. */
 static int read_folder(struct ledger *l, int folder, enum ledger_state state, struct err *err)
 {
-    auto_fd copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    auto_with(close_dir) DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    auto_dir d = dir_stream(openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!d)
         return err_sys(err, errno, "cannot list the pool's volumes");
-    take_fd(&copy);
     struct dirent *e;
-    while (errno = 0, (e = readdir(d)) != NULL)
+    while ((e = dir_next(d)) != NULL)
         if (spec_id_is_valid(str_of(e->d_name)))
             read_volume(l, folder, e->d_name, state);
     return errno ? err_sys(err, errno, "cannot list the pool's volumes") : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "volume/mount.h"
 #include "util/clock.h"
-#include <dirent.h>
+#include "util/file.h"
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -100,24 +100,15 @@ static int is_mounted(const char *path, bool *ret, struct err *err)
     return r;
 }
 
-static void close_dir(DIR **d)
-{
-    if (*d)
-        closedir(*d);
-}
-
 static int check_empty(int fd, const char *path, struct err *err)
 {
-    auto_fd copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    auto_with(close_dir) DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    auto_dir d = dir_stream(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!d)
         return err_sys(err, errno, "cannot read the folder '%s'", path);
-    take_fd(&copy);
-    struct dirent *e;
-    while ((e = readdir(d)) != NULL)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            return err_set(err, ERR_EXISTS, "'%s' is to be a mount point, but it holds '%.100s'", path, e->d_name);
-    return 0;
+    struct dirent *e = dir_next(d);
+    if (e)
+        return err_set(err, ERR_EXISTS, "'%s' is to be a mount point, but it holds '%.100s'", path, e->d_name);
+    return errno ? err_sys(err, errno, "cannot read the folder '%s'", path) : 0;
 }
 
 /* Is the flag as wished now? False where the file system or our rights do not allow it. */
