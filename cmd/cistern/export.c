@@ -221,17 +221,17 @@ static int open_state(struct job *j, const char *dir, struct err *err)
 {
     char path[PATH_MAX], real[PATH_MAX];
     uint8_t sum[32];
+    char hex[17];
     const char *home = getenv("HOME"), *base = getenv("XDG_STATE_HOME");
     if (!realpath(dir, real))
         return err_sys(err, errno, "cannot find the folder '%s'", dir);
     if (!flags.state && !base && !home)
         return err_set(err, ERR_INVALID, "neither HOME nor XDG_STATE_HOME is set: say --state DIR");
     sha256(str_of(real), sum);
+    hex_text(sum, 8, hex);
     int n = flags.state ? snprintf(path, sizeof path, "%s", flags.state)
-            : base      ? snprintf(path, sizeof path, "%s/cistern/export/", base)
-                        : snprintf(path, sizeof path, "%s/.local/state/cistern/export/", home);
-    for (int i = 0; i < 8 && !flags.state && n < (int)sizeof path; i++)
-        n += snprintf(path + n, sizeof path - (size_t)n, "%02x", sum[i]);
+            : base      ? snprintf(path, sizeof path, "%s/cistern/export/%s", base, hex)
+                        : snprintf(path, sizeof path, "%s/.local/state/cistern/export/%s", home, hex);
     if (n >= (int)sizeof path)
         return err_set(err, ERR_INVALID, "the path of the state folder is too long");
     return dir_make_path(path, 0700, &j->state, err);

@@ -282,8 +282,7 @@ static void make_uid(struct upload *u)
               s->inode);
     sbuf_add(&text, u->path);
     sha256(sbuf_str(&text), sum);
-    for (size_t i = 0; i + 1 < sizeof u->uid; i += 2)
-        snprintf(u->uid + i, 3, "%02x", sum[i / 2]);
+    hex_text(sum, (sizeof u->uid - 1) / 2, u->uid);
 }
 
 /* How long until it counts as at rest; by ctime, which nobody can set. A clock that was set back must not make us wait

@@ -381,9 +381,8 @@ static void name_logbook(struct logbook *l, struct str destination)
 {
     uint8_t sum[32];
     sha256(destination, sum);
-    int at = snprintf(l->name, sizeof l->name, "logbook-");
-    for (int i = 0; i < 8; i++)
-        at += snprintf(l->name + at, sizeof l->name - (size_t)at, "%02x", sum[i]);
+    char hex[17];
+    snprintf(l->name, sizeof l->name, "logbook-%s", hex_text(sum, 8, hex));
 }
 
 int logbook_open(int export_dir, struct str destination, struct logbook **ret, struct err *err)

@@ -47,7 +47,7 @@ static const struct passage *passage(void)
         return &mine;
     mine.page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mine.page == MAP_FAILED)
-        abort();
+        out_of_memory();
     make_pipe(&mine);
     mine.made = true;
     return &mine;

@@ -65,7 +65,7 @@ static struct fuse_buf buffer_make(void)
 {
     void *p = mmap(NULL, BUFFER_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
-        abort();
+        out_of_memory();
     return (struct fuse_buf){.mem = p};
 }
 

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "private.h"
 
-static void wipe(void *text)
-{
-    explicit_bzero(text, strlen(text));
-    free(text);
-}
-
 struct MHD_Response *response_of(struct sbuf *own_b, const char *type, const char *otherwise, unsigned *status)
 {
     size_t len = own_b->len;
@@ -18,9 +12,9 @@ struct MHD_Response *response_of(struct sbuf *own_b, const char *type, const cha
         len = strlen(text);
     }
     sbuf_done(own_b);
-    struct MHD_Response *r = MHD_create_response_from_buffer_with_free_callback(len, text, wipe);
+    struct MHD_Response *r = MHD_create_response_from_buffer_with_free_callback(len, text, secret_free);
     if (!r) {
-        wipe(text);
+        secret_free(text);
         return NULL;
     }
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);

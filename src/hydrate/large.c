@@ -125,7 +125,7 @@ static void read_back(struct work *w)
     void *buffer = NULL;
     struct hash hash;
     if (posix_memalign(&buffer, 4096, SLICE_BYTES) != 0)
-        abort();
+        out_of_memory();
     hash_init(&hash);
     hash_begin(&hash, g->want.kind);
     uint64_t at = 0;

@@ -38,7 +38,7 @@ static struct web_job *job_new(struct web *w)
     j->hold.fire = transfer_hold_over;
     j->easy = curl_easy_init();
     if (!j->easy)
-        abort(); /* as xcalloc does: a small allocation failed */
+        out_of_memory();
     transfer_prepare(j);
     return j;
 }

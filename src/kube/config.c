@@ -72,20 +72,13 @@ int kube_config_load(const char *kubeconfig, struct kube_config *ret, struct err
     return 0;
 }
 
-static void wipe(char **secret)
-{
-    if (*secret)
-        explicit_bzero(*secret, strlen(*secret));
-    free(take(secret));
-}
-
 void kube_config_done(struct kube_config *c)
 {
     free(take(&c->server));
     free(take(&c->ns));
     free(take(&c->ca));
     free(take(&c->certificate));
-    wipe(&c->key);
-    wipe(&c->token);
+    secret_free(take(&c->key));
+    secret_free(take(&c->token));
     free(take(&c->token_file));
 }

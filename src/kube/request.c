@@ -151,8 +151,6 @@ int wire_make(struct wire *w, const char *server, const struct kube_request *r, 
 
 void wire_done(struct wire *w)
 {
-    if (w->body)
-        explicit_bzero(w->body, strlen(w->body)); /* it may be a Secret, or a token to be reviewed */
-    free(take(&w->body));
+    secret_free(take(&w->body)); /* it may hold a Secret, or a token to be reviewed */
     sbuf_done(&w->url);
 }

@@ -9,13 +9,6 @@ enum { TOKEN_MAX = 64 << 10 };
 /* The kubelet writes a new token when a fifth of the old one's life is left, at least two minutes. */
 #define REREAD_NS (60 * NS_PER_SECOND)
 
-static void wipe(char *own_text)
-{
-    if (own_text)
-        explicit_bzero(own_text, strlen(own_text));
-    free(own_text);
-}
-
 void token_init(struct token *t, const struct kube_config *c)
 {
     *t = (struct token){0};
@@ -26,7 +19,7 @@ void token_init(struct token *t, const struct kube_config *c)
 void token_done(struct token *t)
 {
     free(take(&t->file));
-    wipe(take(&t->now));
+    secret_free(take(&t->now));
 }
 
 static int reread(struct token *t, struct err *err)
@@ -38,17 +31,17 @@ static int reread(struct token *t, struct err *err)
         return err_wrap(err, "the token");
     struct str trimmed = str_trim((struct str){text, len});
     if (trimmed.len == 0) {
-        wipe(text);
+        secret_free(text);
         return err_set(err, ERR_INVALID, "the token file '%s' is empty", t->file);
     }
     if (t->now && str_eq(trimmed, str_of(t->now))) {
-        wipe(text);
+        secret_free(text);
         return 0;
     }
-    wipe(take(&t->now));
+    secret_free(take(&t->now));
     t->now = str_dup(trimmed);
     t->turn++;
-    wipe(text);
+    secret_free(text);
     return 0;
 }
 

@@ -5,7 +5,6 @@
 #include "util/hash.h"
 #include "util/metric.h"
 #include <stdatomic.h>
-#include <stdio.h>
 
 /* Shorter than this before its end, an identity is not used for a new request: it could expire on the way. */
 #define MARGIN_NS (15 * (int64_t)NS_PER_SECOND)
@@ -25,21 +24,14 @@ struct identity *identity_ref(struct identity *i)
     return i;
 }
 
-static void wipe(char *secret)
-{
-    if (secret)
-        explicit_bzero(secret, strlen(secret));
-    free(secret);
-}
-
 void identity_unref(struct identity *i)
 {
     if (!i || atomic_fetch_sub(&i->refs, 1) > 1)
         return;
     free(i->access_key_id);
-    wipe(i->secret);
-    wipe(i->session_token);
-    wipe(i->bearer);
+    secret_free(i->secret);
+    secret_free(i->session_token);
+    secret_free(i->bearer);
     free(i);
 }
 
@@ -47,12 +39,8 @@ char *identity_print(const struct identity *i, char *buf)
 {
     uint8_t sum[32];
     const char *secret = i->bearer ? i->bearer : i->secret;
-    auto_sbuf b;
     sha256(secret ? str_of(secret) : STR_NULL, sum);
-    sbuf_init(&b, IDENTITY_PRINT_MAX);
-    sbuf_add_hex(&b, sum, (IDENTITY_PRINT_MAX - 1) / 2);
-    snprintf(buf, IDENTITY_PRINT_MAX, "%s", b.ptr);
-    return buf;
+    return hex_text(sum, (IDENTITY_PRINT_MAX - 1) / 2, buf);
 }
 
 struct creds *creds_new(const struct creds_source *source, struct identity *own_first)

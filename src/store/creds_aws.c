@@ -126,9 +126,7 @@ static void free_source(void *self)
     struct aws_source *s = self;
     free(s->role_arn);
     free(s->token_file);
-    if (s->token)
-        explicit_bzero(s->token, strlen(s->token));
-    free(s->token);
+    secret_free(s->token);
     free(s->session_name);
     free(s->url);
     free(s);

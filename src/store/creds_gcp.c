@@ -44,9 +44,7 @@ static void free_source(void *self)
 {
     struct gcp_source *s = self;
     json_free(s->key);
-    if (s->subject)
-        explicit_bzero(s->subject, strlen(s->subject));
-    free(s->subject);
+    secret_free(s->subject);
     free(s->file);
     free(s->url);
     free(s->impersonate_url);

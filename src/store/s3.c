@@ -144,14 +144,9 @@ void s3_begin(struct call *c, const char *method, struct str key, struct str que
 
 struct str s3_payload(struct call *c, char *buf)
 {
-    static const char hex[] = "0123456789abcdef";
     uint8_t sum[32];
     sha256(sbuf_str(&c->sent), sum);
-    for (size_t i = 0; i < sizeof sum; i++) {
-        buf[2 * i] = hex[sum[i] >> 4];
-        buf[2 * i + 1] = hex[sum[i] & 15];
-    }
-    return (struct str){buf, 2 * sizeof sum};
+    return (struct str){hex_text(sum, sizeof sum, buf), 2 * sizeof sum};
 }
 
 static size_t sorted_headers(const struct call *c, struct str host, struct sigv4_header *ret)

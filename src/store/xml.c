@@ -251,7 +251,7 @@ struct xml *xml_new(struct page *page)
     x->page = page;
     x->parser = xmlNewParserCtxt();
     if (!x->parser)
-        abort(); /* as xcalloc does: a small allocation failed */
+        out_of_memory();
     /* No handler makes a tree, looks for an entity, or opens anything. */
     *x->parser->sax = (xmlSAXHandler){.initialized = XML_SAX2_MAGIC,
                                       .startElementNs = on_start,

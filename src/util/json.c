@@ -257,10 +257,8 @@ const json *json_iter_value(void *iter)
 
 static json *made(json *j)
 {
-    if (!j) {
-        fprintf(stderr, "cistern: out of memory\n");
-        abort();
-    }
+    if (!j)
+        out_of_memory();
     return j;
 }
 

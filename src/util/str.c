@@ -366,16 +366,23 @@ void sbuf_add_u64(struct sbuf *b, uint64_t n)
     sbuf_add(b, (struct str){digits + at, sizeof digits - at});
 }
 
-void sbuf_add_hex(struct sbuf *b, const void *bytes, size_t len)
+char *hex_text(const void *bytes, size_t len, char *buf)
 {
     const unsigned char *p = bytes;
+    for (size_t i = 0; i < len; i++) {
+        buf[2 * i] = "0123456789abcdef"[p[i] >> 4];
+        buf[2 * i + 1] = "0123456789abcdef"[p[i] & 15];
+    }
+    buf[2 * len] = '\0';
+    return buf;
+}
+
+void sbuf_add_hex(struct sbuf *b, const void *bytes, size_t len)
+{
     if (!sbuf_grow(b, 2 * len))
         return;
-    for (size_t i = 0; i < len; i++) {
-        b->ptr[b->len++] = "0123456789abcdef"[p[i] >> 4];
-        b->ptr[b->len++] = "0123456789abcdef"[p[i] & 15];
-    }
-    b->ptr[b->len] = '\0';
+    hex_text(bytes, len, b->ptr + b->len);
+    b->len += 2 * len;
 }
 
 void sbuf_cut(struct sbuf *b, size_t len)
@@ -410,7 +417,7 @@ char *bytes_text(uint64_t bytes, char *buf)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static void out_of_memory(void)
+void out_of_memory(void)
 {
     static const char line[] = "cistern: out of memory\n";
     ssize_t ignored = write(STDERR_FILENO, line, sizeof line - 1);
@@ -435,4 +442,11 @@ void *xrealloc(void *own_p, size_t count, size_t size)
     if (!p)
         out_of_memory();
     return p;
+}
+
+void secret_free(void *own_text)
+{
+    if (own_text)
+        explicit_bzero(own_text, strlen(own_text));
+    free(own_text);
 }

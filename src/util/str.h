@@ -115,6 +115,9 @@ static inline void auto_clean_sbuf(struct sbuf *b)
 }
 #define auto_sbuf auto_with(auto_clean_sbuf) struct sbuf
 
+/* "0a1b..." of `len` bytes. buf of 2 * len + 1; returns buf. */
+char *hex_text(const void *bytes, size_t len, char *buf);
+
 /* "1.5 GiB", "831 B": three digits and a binary unit, for people. buf of BYTES_TEXT_MAX; returns buf. */
 enum { BYTES_TEXT_MAX = 16 };
 char *bytes_text(uint64_t bytes, char *buf);
@@ -122,3 +125,7 @@ char *bytes_text(uint64_t bytes, char *buf);
 /* Memory for small things: zeroed, or the process ends with one line. Death at any point is a tested road. */
 void *xcalloc(size_t count, size_t size);
 void *xrealloc(void *own_p, size_t count, size_t size); /* checks count * size */
+_Noreturn void out_of_memory(void);                     /* for libraries whose small things fail too */
+
+/* free() of a text that was secret: its bytes are wiped first. NULL is fine. */
+void secret_free(void *own_text);

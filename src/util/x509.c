@@ -19,10 +19,8 @@ DEFINE_AUTO(x509, X509, X509_free)
 
 void x509_pair_done(struct x509_pair *p)
 {
-    if (p->key)
-        explicit_bzero(p->key, strlen(p->key));
     free(take(&p->certificate));
-    free(take(&p->key));
+    secret_free(take(&p->key));
 }
 
 /* ---- to and from text -------------------------------------------------------------------------------------------- */

@@ -124,9 +124,8 @@ void disks_array_name(const char *pool, char ret[SIGNATURE_NAME_MAX])
         return;
     }
     sha256(str_of(pool), digest);
-    int n = snprintf(ret, SIGNATURE_NAME_MAX, "cistern-");
-    for (size_t i = 0; i < 12; i++)
-        n += snprintf(ret + n, 3, "%02x", digest[i]);
+    char hex[25];
+    snprintf(ret, SIGNATURE_NAME_MAX, "cistern-%s", hex_text(digest, 12, hex));
 }
 
 static bool is_ours(const struct disk_info *d, const char *array)

@@ -10,8 +10,7 @@ void spec_uuid_make(char ret[SPEC_UUID_LEN + 1])
     /* Up to 256 bytes come whole and uninterrupted once the kernel is seeded; without them ids would collide. */
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         abort();
-    for (size_t i = 0; i < sizeof bytes; i++)
-        snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+    hex_text(bytes, sizeof bytes, ret);
 }
 
 void spec_id_make(const char *pool_uuid, char ret[SPEC_ID_LEN + 1])
@@ -26,8 +25,7 @@ void spec_id_derive(const char *pool_uuid, struct str name, char ret[SPEC_ID_LEN
     uint8_t digest[32];
     sha256(name, digest);
     int n = snprintf(ret, SPEC_ID_LEN + 1, "v1-%.*s-", SPEC_UUID_LEN, pool_uuid);
-    for (size_t i = 0; i < SPEC_UUID_LEN / 2; i++)
-        snprintf(ret + n + 2 * i, 3, "%02x", digest[i]);
+    hex_text(digest, SPEC_UUID_LEN / 2, ret + n);
 }
 
 static bool is_uuid(struct str s)

@@ -3,7 +3,6 @@
 #include "util/file.h"
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <stdio.h>
 #include <sys/ioctl.h>
 
 /* ---- the array's superblock, metadata 1.2: at 4 KiB; little-endian (linux/raid/md_p.h) ----------------------------
@@ -47,8 +46,7 @@ static bool read_member(struct str head, struct signature *ret)
     ret->level = (int32_t)le32(sb + MD_LEVEL);
     ret->raid_disks = le32(sb + MD_DISKS);
     read_set_name(sb + MD_SET_NAME, ret->set_name);
-    for (size_t i = 0; i < 16; i++)
-        snprintf(ret->set_uuid + 2 * i, 3, "%02x", (unsigned char)sb[MD_SET_UUID + i]);
+    hex_text(sb + MD_SET_UUID, 16, ret->set_uuid);
     return true;
 }
 
