@@ -371,8 +371,7 @@ static void watch(struct job *j, struct run *r)
         show_progress(j, &now, already, began);
         struct err ignored;
         if (clock_now_ns() - written >= progress_every_ns) {
-            int harmless = verdict_write_progress(j->export_dir, &now, &ignored);
-            (void)harmless;
+            (void)!verdict_write_progress(j->export_dir, &now, &ignored); /* the next one tells more */
             written = clock_now_ns();
         }
         follow_retry(&follow, &j->store, 1);

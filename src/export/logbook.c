@@ -306,8 +306,7 @@ void logbook_ended(struct logbook *l, struct logbook_upload *own_u)
 {
     struct err ignored;
     struct line r = {.kind = LINE_ENDED, .uid = str_of(own_u->uid)};
-    int harmless = append(l, &r, &ignored);
-    (void)harmless;
+    (void)!append(l, &r, &ignored);
     forget_upload(l, own_u);
 }
 

@@ -27,7 +27,6 @@ int barrier_run(struct hydrate *h, struct err *err)
 static void run_barrier(struct work *w)
 {
     struct hydrate *h = container_of(w, struct hydrate, barrier_work);
-    h->barrier_err.code = 0;
     if (barrier_run(h, &h->barrier_err) == 0)
         h->barrier_err.code = 0;
 }
@@ -35,7 +34,7 @@ static void run_barrier(struct work *w)
 static void barrier_over(struct work *w)
 {
     struct hydrate *h = container_of(w, struct hydrate, barrier_work);
-    h->barrier = BARRIER_NONE;
+    h->barrier_runs = false;
     h->barrier_ns = loop_now_ns(h->loop);
     if (h->barrier_err.code != 0)
         hydrate_fail(h, &h->barrier_err);
@@ -47,9 +46,9 @@ void barrier_tick(struct hydrate *h)
     uint64_t unsynced = atomic_load(&h->unsynced);
     uint64_t every_ns = h->o.barrier_ns ? h->o.barrier_ns : barrier_ns_default;
     bool due = unsynced > 0 && loop_now_ns(h->loop) - h->barrier_ns > every_ns;
-    if (h->barrier != BARRIER_NONE || h->is_finishing || (!due && unsynced < barrier_bytes))
+    if (h->barrier_runs || h->is_finishing || (!due && unsynced < barrier_bytes))
         return;
-    h->barrier = BARRIER_RUNNING;
+    h->barrier_runs = true;
     h->barrier_work.run = run_barrier;
     h->barrier_work.done = barrier_over;
     pool_submit(h->pool, h->loop, &h->barrier_work);

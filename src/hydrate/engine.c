@@ -58,8 +58,7 @@ static void write_status(struct hydrate *h)
     hydrate_status(h, h->scratch);
     if (h->was_complete && h->scratch->phase != HYDRATE_DONE)
         return; /* whoever has the volume in use reads that it is whole, all the time */
-    if (hydrate_status_write(h->target->state, h->scratch, &ignored) < 0)
-        return;
+    (void)!hydrate_status_write(h->target->state, h->scratch, &ignored);
 }
 
 static void set_phase(struct hydrate *h, enum hydrate_phase phase)
@@ -185,7 +184,7 @@ void driver_look(struct hydrate *h)
         return;
     if (stopping && !h->is_stopping_told)
         tell_stop(h);
-    if (!is_over(h, stopping) || h->barrier != BARRIER_NONE)
+    if (!is_over(h, stopping) || h->barrier_runs)
         return;
     h->is_finishing = true;
     if (!stopping)

@@ -24,16 +24,13 @@ static uint64_t part_bytes(const struct large *g, uint32_t part)
     return len;
 }
 
-/* h->lock held. */
-static void unlist(struct hydrate *h, struct large *g)
+static void take_out(struct large **list, struct large *g)
 {
-    for (struct large **p = &h->larges; *p; p = &(*p)->next_large)
-        if (*p == g) {
-            *p = g->next_large;
-            g->next_large = NULL;
-            g->is_listed = false;
-            return;
-        }
+    while (*list && *list != g)
+        list = &(*list)->next_large;
+    if (*list)
+        *list = g->next_large;
+    g->next_large = NULL;
 }
 
 static void take_back_progress(struct large *g)
@@ -196,7 +193,7 @@ bool large_take_part(struct hydrate *h, struct large **ret, uint32_t *ret_part)
             g->running++;
             return true;
         }
-        unlist(h, g);
+        take_out(&h->larges, g);
     }
     return false;
 }
@@ -215,7 +212,7 @@ void large_part_done(struct lane *l, struct large *g, uint32_t part, const struc
     /* The run stops: its other parts were dropped, or nobody takes them any more. */
     bool is_left = last && !g->failed && atomic_load(&h->stopping);
     if (whole || is_left)
-        unlist(h, g); /* a full window has not looked for more of it since its last part was taken */
+        take_out(&h->larges, g); /* a full window has not looked for more of it since its last part was taken */
     pthread_mutex_unlock(&h->lock);
     if (whole)
         end(l, g);
@@ -233,7 +230,7 @@ void large_part_failed(struct lane *l, struct large *g, const struct err *err, u
         g->failed = true;
         g->err = *err;
         g->attempts = attempts;
-        unlist(h, g);
+        take_out(&h->larges, g);
     }
     bool last = --g->running == 0;
     pthread_mutex_unlock(&h->lock);
@@ -245,7 +242,7 @@ void large_part_dropped(struct lane *l, struct large *g)
 {
     struct hydrate *h = g->h;
     pthread_mutex_lock(&h->lock);
-    unlist(h, g);
+    take_out(&h->larges, g);
     bool last = --g->running == 0;
     pthread_mutex_unlock(&h->lock);
     if (last)
@@ -263,7 +260,7 @@ void large_stop(struct lane *l)
         while (g && (g->lane != l || g->running > 0))
             g = g->next_large;
         if (g)
-            unlist(h, g);
+            take_out(&h->larges, g);
         pthread_mutex_unlock(&h->lock);
         if (!g)
             return;
@@ -292,7 +289,6 @@ static void publish(struct lane *l, struct large *g)
         p = &(*p)->next_large;
     *p = g;
     g->next_large = NULL;
-    g->is_listed = true;
     pthread_mutex_unlock(&h->lock);
     lanes_kick(h);
 }
@@ -361,11 +357,7 @@ static void head_done(void *ctx, const struct store_reply *r)
 {
     struct large *g = ctx;
     struct lane *l = g->lane;
-    for (struct large **p = &l->heads; *p; p = &(*p)->next_large)
-        if (*p == g) {
-            *p = g->next_large;
-            break;
-        }
+    take_out(&l->heads, g);
     g->head = NULL;
     atomic_fetch_add(&g->h->requests, r->requests);
     if (atomic_load(&g->h->stopping)) {

@@ -199,7 +199,7 @@ struct hydrate {
     struct mail begin;
     bool is_stopping_told;
     bool is_finishing;
-    enum barrier_state barrier;
+    bool barrier_runs;
     uint64_t barrier_ns; /* when the last one ended */
     struct work barrier_work;
     struct err barrier_err;

@@ -24,15 +24,6 @@ void tree_done(struct tree *t)
         slot_done(&t->slots[i]);
 }
 
-/* FNV-1a; http://www.isthe.com/chongo/tech/comp/fnv/ */
-static uint32_t hash_of(const char *p, size_t len)
-{
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)p[i]) * 16777619u;
-    return h;
-}
-
 /* All of the way, since who made its upper part may have died before this. */
 static int own(const struct tree *t, const char *path, size_t len, struct err *err)
 {
@@ -58,17 +49,17 @@ int tree_parent(struct tree *t, const char *path, int *ret_dir, const char **ret
         *ret_name = path;
         return 0;
     }
-    size_t len = (size_t)(slash - path);
-    struct tree_slot *s = &t->slots[hash_of(path, len) % TREE_SLOTS];
-    if (!s->path || s->len != len || memcmp(s->path, path, len) != 0) {
+    struct str folder = {path, (size_t)(slash - path)};
+    struct tree_slot *s = &t->slots[str_hash(folder, 0) % TREE_SLOTS];
+    if (!s->path || !str_eq((struct str){s->path, s->len}, folder)) {
         auto_fd made = -1;
         int r = dir_make_parents(t->root, path, t->mode, &made, ret_name, err);
         if (r == 0)
-            r = own(t, path, len, err);
+            r = own(t, path, folder.len, err);
         if (r < 0)
             return r;
         slot_done(s);
-        *s = (struct tree_slot){.path = str_dup((struct str){path, len}), .len = len, .fd = take_fd(&made)};
+        *s = (struct tree_slot){.path = str_dup(folder), .len = folder.len, .fd = take_fd(&made)};
     }
     *ret_dir = s->fd;
     *ret_name = slash + 1;

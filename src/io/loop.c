@@ -49,8 +49,7 @@ static void woken(struct watch *w, uint32_t events)
     uint64_t count;
     (void)events;
     /* Read before the box is emptied: mail that comes in between then finds an empty box and writes again. */
-    ssize_t ignored = read(l->wake_fd, &count, sizeof count);
-    (void)ignored;
+    (void)!read(l->wake_fd, &count, sizeof count);
     loop_deliver(l);
 }
 
@@ -79,6 +78,12 @@ int loop_new(const char *name, struct loop **ret, struct err *err)
 
 /* ---- mail -------------------------------------------------------------------------------------------------------- */
 
+/* Fails only when the counter is full, and then the loop is awake anyway. */
+static void wake(struct loop *l)
+{
+    (void)!write(l->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+}
+
 void loop_post(struct loop *l, struct mail *m)
 {
     m->next = NULL;
@@ -87,11 +92,8 @@ void loop_post(struct loop *l, struct mail *m)
     *l->mail_last = m;
     l->mail_last = &m->next;
     pthread_mutex_unlock(&l->lock);
-    if (was_empty) {
-        /* Fails only when the counter is full, and then the loop is awake anyway. */
-        ssize_t ignored = write(l->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
-        (void)ignored;
-    }
+    if (was_empty)
+        wake(l);
 }
 
 static void loop_deliver(struct loop *l)
@@ -329,8 +331,7 @@ void loop_stop_and_join(struct loop *l)
         return;
     assert(!loop_is_mine(l));
     atomic_store_explicit(&l->stopping, true, memory_order_release);
-    ssize_t ignored = write(l->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
-    (void)ignored;
+    wake(l);
     pthread_join(l->thread, NULL);
     l->running = false;
     l->stopping = false;

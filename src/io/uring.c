@@ -151,8 +151,7 @@ static void completed(struct watch *w, uint32_t events)
     uint64_t count;
     (void)events;
     /* Read first: a completion that comes after the reaping then rings again. */
-    ssize_t ignored = read(u->event_fd, &count, sizeof count);
-    (void)ignored;
+    (void)!read(u->event_fd, &count, sizeof count);
     while (reap(u) == DEPTH)
         ;
 }

@@ -12,6 +12,11 @@ enum { CONNECTIONS_DEFAULT = 64 };
 /* How often jobs are looked at for a stall. */
 #define SWEEP_NS (NS_PER_SECOND / 4)
 
+static void set_sweep(struct web *w)
+{
+    loop_timer_set(w->loop, &w->sweep, min_u64(SWEEP_NS, w->options.stall_timeout_ns / 4 + 1));
+}
+
 void job_todo(struct web_job *j, unsigned what)
 {
     struct web *w = j->web;
@@ -73,7 +78,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     if (j->next)
         j->next->prev = j;
     else
-        loop_timer_set(w->loop, &w->sweep, min_u64(SWEEP_NS, w->options.stall_timeout_ns / 4 + 1));
+        set_sweep(w);
     w->live = j;
     job_todo(j, TODO_START);
     return j;
@@ -248,7 +253,7 @@ static void swept(struct timer *t)
         if (w->sockets[i])
             web_name_look(w->sockets[i]);
     if (w->live)
-        loop_timer_set(w->loop, t, min_u64(SWEEP_NS, w->options.stall_timeout_ns / 4 + 1));
+        set_sweep(w);
 }
 
 void web_cancel(struct web_job *j)

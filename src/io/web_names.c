@@ -34,7 +34,7 @@ struct address {
 };
 
 /* home: shared by the loop and a thread of its own, which ends by itself; whoever lets go of it last frees it. The
- * thread writes `found` and `failed` before it makes `fd` readable, and nothing after. */
+ * thread writes `found` before it makes the eventfd readable, and nothing after. */
 struct lookup {
     _Atomic unsigned refs;
     struct watch watch; /* of an eventfd: owned */
@@ -85,6 +85,14 @@ static void *lookup_run(void *arg)
     return NULL;
 }
 
+/* False: it is of no family that we know. */
+static bool address_text(const struct sockaddr *address, char text[INET6_ADDRSTRLEN])
+{
+    const void *bytes = address->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
+                                                      : &((const struct sockaddr_in6 *)address)->sin6_addr;
+    return inet_ntop(address->sa_family, bytes, text, INET6_ADDRSTRLEN) != NULL;
+}
+
 static struct address *find_address(struct web_name *n, const char *text)
 {
     for (unsigned i = 0; text && i < n->count; i++)
@@ -101,9 +109,7 @@ static void take_addresses(struct web_name *n, const struct addrinfo *found)
     for (const struct addrinfo *a = found; a && n->count < ADDRESSES_MAX; a = a->ai_next) {
         struct address *next = &n->addresses[n->count];
         *next = (struct address){.family = a->ai_family};
-        const void *bytes = a->ai_family == AF_INET ? (const void *)&((struct sockaddr_in *)a->ai_addr)->sin_addr
-                                                    : &((struct sockaddr_in6 *)a->ai_addr)->sin6_addr;
-        if (!inet_ntop(a->ai_family, bytes, next->text, sizeof next->text) || find_address(n, next->text))
+        if (!address_text(a->ai_addr, next->text) || find_address(n, next->text))
             continue;
         const struct address *known = find_address(&old, next->text);
         if (known)
@@ -272,11 +278,7 @@ static bool tcp_state(int fd, struct tcp_info *ret)
 
 void web_name_opened(struct web_socket *s, struct web_job *j, const struct sockaddr *address)
 {
-    if (!j->name)
-        return;
-    const void *bytes = address->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
-                                                      : &((const struct sockaddr_in6 *)address)->sin6_addr;
-    if (!inet_ntop(address->sa_family, bytes, s->address, sizeof s->address))
+    if (!j->name || !address_text(address, s->address))
         return;
     s->name = j->name;
     s->name->sockets++;

@@ -5,6 +5,7 @@
 
 #include "io/web.h"
 #include <curl/curl.h>
+#include <netinet/in.h>
 
 enum job_state {
     JOB_FREE,    /* on the free list, with its easy handle kept */
@@ -68,7 +69,7 @@ struct web_socket {
     struct web_name *name;  /* that it was opened for */
     struct web_job *opener; /* while it is not known to be connected */
     uint64_t opened_ns;
-    char address[46];
+    char address[INET6_ADDRSTRLEN];
     uint32_t wanted; /* what libcurl waits for; 0: nothing now */
 };
 

@@ -420,8 +420,7 @@ char *bytes_text(uint64_t bytes, char *buf)
 void out_of_memory(void)
 {
     static const char line[] = "cistern: out of memory\n";
-    ssize_t ignored = write(STDERR_FILENO, line, sizeof line - 1);
-    (void)ignored;
+    (void)!write(STDERR_FILENO, line, sizeof line - 1);
     abort();
 }
 
