@@ -58,19 +58,19 @@ static bool is_bare(const char *value)
 /* Quoted as JSON quotes; bytes that are not UTF-8 become "\ufffd", so that a key cannot break a log reader. */
 static void add_quoted(struct sbuf *b, const char *value)
 {
-    bool utf8 = str_is_utf8(str_of(value));
+    struct str s = str_of(value);
     sbuf_addc(b, '"');
-    size_t n = 0;
-    for (const unsigned char *p = (const unsigned char *)value; *p && n < VALUE_MAX; p++, n++) {
-        if (*p == '"' || *p == '\\') {
-            sbuf_addc(b, '\\');
-            sbuf_addc(b, (char)*p);
-        } else if (*p < ' ' || *p == 0x7F)
-            sbuf_addf(b, "\\u%04x", *p);
-        else if (*p >= 0x80 && !utf8)
+    for (size_t i = 0, n; i < s.len && i < VALUE_MAX; i += n ? n : 1) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        n = str_utf8_char(s, i);
+        if (n == 0)
             sbuf_adds(b, "\\ufffd");
+        else if (c == '"' || c == '\\')
+            sbuf_addf(b, "\\%c", c);
+        else if (c < ' ' || c == 0x7F)
+            sbuf_addf(b, "\\u%04x", c);
         else
-            sbuf_addc(b, (char)*p);
+            sbuf_add(b, str_sub(s, i, n));
     }
     sbuf_addc(b, '"');
 }
@@ -108,16 +108,20 @@ static void add_args(struct sbuf *b, va_list args)
         add_pair(b, key, va_arg(args, const char *));
 }
 
+static void close_line(struct sbuf *b)
+{
+    sbuf_adds(b, out.form == LOG_JSON ? "}\n" : "\n");
+}
+
 static void end(struct sbuf *b)
 {
-    if (out.form == LOG_JSON)
-        sbuf_addc(b, '}');
-    sbuf_addc(b, '\n');
-    if (b->overflow)
-        sbuf_clear(b), sbuf_adds(b, "level=error event=\"a log line was too long\"\n");
-    /* A log that cannot be written has nowhere to be reported. */
-    ssize_t ignored = write(out.fd, b->ptr, b->len);
-    (void)ignored;
+    close_line(b);
+    if (b->overflow) {
+        sbuf_done(b);
+        begin(b, LOG_ERROR, "a log line was too long");
+        close_line(b);
+    }
+    (void)!write(out.fd, b->ptr, b->len); /* a log that cannot be written has nowhere to be reported */
     sbuf_done(b);
 }
 

@@ -63,6 +63,33 @@ static void a_huge_value_is_cut(void **state)
     assert_true(strlen(after_time(fds[0])) < 1200);
 }
 
+static void a_value_is_cut_between_two_characters(void **state)
+{
+    (void)state;
+    int fds[2];
+    char euros[3 * 400 + 1];
+    for (size_t i = 0; i < 400; i++)
+        memcpy(euros + 3 * i, "\xe2\x82\xac", 4);
+    assert_int_equal(pipe(fds), 0);
+    log_setup(fds[1], LOG_INFO, LOG_JSON);
+    log_event(LOG_INFO, "paid", "value", euros, NULL);
+    const char *written = after_time(fds[0]);
+    assert_true(strlen(written) < 1200);
+    assert_true(str_is_utf8(str_of(written)));
+}
+
+static void a_line_that_is_too_long_is_one_all_the_same(void **state)
+{
+    (void)state;
+    int fds[2];
+    static char noise[2000];
+    memset(noise, '\x01', sizeof noise - 1);
+    assert_int_equal(pipe(fds), 0);
+    log_setup(fds[1], LOG_INFO, LOG_JSON);
+    log_event(LOG_INFO, "noise", "a", noise, "b", noise, "c", noise, NULL);
+    assert_string_equal(after_time(fds[0]), "level\":\"error\",\"event\":\"a log line was too long\"}\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -70,6 +97,8 @@ int main(void)
         cmocka_unit_test(json_survives_any_bytes),
         cmocka_unit_test(what_is_below_the_level_is_not_written),
         cmocka_unit_test(a_huge_value_is_cut),
+        cmocka_unit_test(a_value_is_cut_between_two_characters),
+        cmocka_unit_test(a_line_that_is_too_long_is_one_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
