@@ -4,6 +4,7 @@
  * aside. libcurl is told the order (CURLOPT_RESOLVE) and tries on from the first; TLS and the Host header see the
  * name. */
 #include "util/clock.h"
+#include "util/env.h"
 #include "util/metric.h"
 #include "web_error.h"
 #include "web_private.h"
@@ -184,11 +185,9 @@ static void lookup_start(struct web_name *n)
 bool web_names_wanted(void)
 {
     static const char *const proxies[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
-    for (size_t i = 0; i < countof(proxies); i++) {
-        const char *value = getenv(proxies[i]);
-        if (value && value[0])
+    for (size_t i = 0; i < countof(proxies); i++)
+        if (env_get(proxies[i]))
             return false;
-    }
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/config.h"
 #include "kubeconfig.h"
+#include "util/env.h"
 #include "util/file.h"
 #include <fcntl.h>
 
@@ -43,9 +44,9 @@ static int load_in_cluster(struct kube_config *ret, struct err *err)
     auto_mem char *ns = NULL;
     struct err ignored;
     char url[300];
-    const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
-    const char *folder = getenv("CISTERN_SERVICE_ACCOUNT_DIR");
-    if (!host || !port || !host[0] || !port[0])
+    const char *host = env_get("KUBERNETES_SERVICE_HOST"), *port = env_get("KUBERNETES_SERVICE_PORT");
+    const char *folder = env_get("CISTERN_SERVICE_ACCOUNT_DIR");
+    if (!host || !port)
         return err_set(err, ERR_NOT_FOUND,
                        "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: not in a pod");
     folder = folder ? folder : ACCOUNT_FOLDER;

@@ -9,6 +9,7 @@
 #include "ini.h"
 #include "sigv4.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include "util/file.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -16,19 +17,13 @@
 
 enum { FILE_MAX = 1 << 20, URL_MAX = 2048, TOKEN_MAX = 64 << 10 };
 
-static const char *env(const char *name)
-{
-    const char *value = getenv(name);
-    return value && value[0] ? value : NULL;
-}
-
 /* ---- profiles ---------------------------------------------------------------------------------------------------- */
 
 static bool read_aws_file(const char *variable, const char *name, char **ret, size_t *ret_len)
 {
     char path[PATH_MAX];
     struct err ignored;
-    const char *named = env(variable), *home = env("HOME");
+    const char *named = env_get(variable), *home = env_get("HOME");
     if (!named && !home)
         return false;
     snprintf(path, sizeof path, "%s%s%s", named ? named : home, named ? "" : "/.aws/", named ? "" : name);
@@ -52,7 +47,7 @@ static char *profile_value(const char *profile, const char *name, bool config)
 
 static const char *profile_name(const char *asked)
 {
-    const char *named = asked && asked[0] ? asked : env("AWS_PROFILE");
+    const char *named = asked && asked[0] ? asked : env_get("AWS_PROFILE");
     return named ? named : "default";
 }
 
@@ -95,8 +90,8 @@ static struct identity *from_profile(const char *asked)
 
 static struct identity *from_environment(void)
 {
-    const char *id = env("AWS_ACCESS_KEY_ID"), *secret = env("AWS_SECRET_ACCESS_KEY");
-    const char *token = env("AWS_SESSION_TOKEN");
+    const char *id = env_get("AWS_ACCESS_KEY_ID"), *secret = env_get("AWS_SECRET_ACCESS_KEY");
+    const char *token = env_get("AWS_SESSION_TOKEN");
     if (!id || !secret)
         return NULL;
     struct identity *i = identity_new();
@@ -186,8 +181,8 @@ static void sts_answered(void *ctx, int status, struct str body, const struct er
 static void fetch_web_identity(struct creds *c, struct worker *w)
 {
     struct aws_source *s = c->source.self;
-    const char *named = s->session_name ? s->session_name : env("AWS_ROLE_SESSION_NAME"),
-               *endpoint = env("AWS_ENDPOINT_URL_STS");
+    const char *named = s->session_name ? s->session_name : env_get("AWS_ROLE_SESSION_NAME"),
+               *endpoint = env_get("AWS_ENDPOINT_URL_STS");
     const struct web_header headers[] = {{"content-type", STR("application/x-www-form-urlencoded")},
                                          {"accept", STR("application/xml")}};
     auto_mem char *token = NULL;
@@ -326,7 +321,8 @@ static struct creds *fetched(const char *name, const char *method, struct aws_so
 static int open_container(struct aws_source *own_s, const char *relative, const char *full, struct creds **ret,
                           struct err *err)
 {
-    const char *file = env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"), *token = env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    const char *file = env_get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
+               *token = env_get("AWS_CONTAINER_AUTHORIZATION_TOKEN");
     char url[URL_MAX];
     snprintf(url, sizeof url, "%s%s", relative ? "http://169.254.170.2" : "", relative ? relative : full);
     if (!may_be_asked(url)) {
@@ -343,9 +339,10 @@ static int open_container(struct aws_source *own_s, const char *relative, const 
 
 static int open_fetched(const char *region, struct creds **ret, struct err *err)
 {
-    const char *relative = env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-    const char *full = env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-    const char *disabled = env("AWS_EC2_METADATA_DISABLED"), *service = env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    const char *relative = env_get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *full = env_get("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    const char *disabled = env_get("AWS_EC2_METADATA_DISABLED"),
+               *service = env_get("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     if (!relative && !full && disabled && str_eq_nocase(str_of(disabled), STR("true"))) {
         err_set(err, ERR_DENIED, "no credentials for s3:// were found");
         return err_advise(err, 1701,
@@ -383,7 +380,7 @@ static int open_profile(const char *asked, struct creds **ret, struct err *err)
 int creds_open_aws(const struct store_options *o, const char *region, struct creds **ret, struct err *err)
 {
     bool named = o->profile && o->profile[0];
-    const char *role = env("AWS_ROLE_ARN"), *token_file = env("AWS_WEB_IDENTITY_TOKEN_FILE");
+    const char *role = env_get("AWS_ROLE_ARN"), *token_file = env_get("AWS_WEB_IDENTITY_TOKEN_FILE");
     struct identity *i = NULL;
     if (o->identity) {
         *ret = creds_new_given(o->identity);
@@ -412,7 +409,7 @@ int creds_open_aws(const struct store_options *o, const char *region, struct cre
     int r = open_profile(o->profile, ret, err);
     if (r < 0 || *ret)
         return r;
-    if (named || env("AWS_PROFILE")) {
+    if (named || env_get("AWS_PROFILE")) {
         err_set(err, ERR_INVALID, "the profile '%s' has no access key", profile_name(o->profile));
         return err_advise(err, 1701, "add aws_access_key_id and aws_secret_access_key to it in ~/.aws/credentials");
     }

@@ -3,6 +3,7 @@
 #include "answer.h"
 #include "creds_private.h"
 #include "exchange.h"
+#include "util/env.h"
 #include "util/file.h"
 #include "util/json.h"
 #include <fcntl.h>
@@ -24,15 +25,9 @@ struct broker_source {
     struct creds *creds;
 };
 
-static const char *env(const char *name)
-{
-    const char *value = getenv(name);
-    return value && value[0] ? value : NULL;
-}
-
 bool creds_has_broker(void)
 {
-    return env("CISTERN_BROKER_URL") != NULL;
+    return env_get("CISTERN_BROKER_URL") != NULL;
 }
 
 static void free_source(void *self)
@@ -122,7 +117,7 @@ static void fetch(struct creds *c, struct worker *w)
 /* The service variables that the kubelet sets: the name needs no cluster DNS then. */
 static char *connect_to(void)
 {
-    const char *host = env("CISTERN_BROKER_SERVICE_HOST"), *port = env("CISTERN_BROKER_SERVICE_PORT");
+    const char *host = env_get("CISTERN_BROKER_SERVICE_HOST"), *port = env_get("CISTERN_BROKER_SERVICE_PORT");
     char text[300];
     if (!host || !port)
         return NULL;
@@ -133,14 +128,14 @@ static char *connect_to(void)
 
 static char *or_default(const char *variable, const char *otherwise)
 {
-    const char *value = env(variable);
+    const char *value = env_get(variable);
     return str_dup(str_of(value ? value : otherwise));
 }
 
 int creds_open_broker(const char *scheme, struct creds **ret, struct err *err)
 {
-    const char *base = env("CISTERN_BROKER_URL"), *volume = env("CISTERN_BROKER_VOLUME");
-    const char *purpose = env("CISTERN_BROKER_FOR");
+    const char *base = env_get("CISTERN_BROKER_URL"), *volume = env_get("CISTERN_BROKER_VOLUME");
+    const char *purpose = env_get("CISTERN_BROKER_FOR");
     char url[URL_MAX];
     if (strncmp(base, "https://", 8) != 0 || strlen(base) > URL_MAX / 2) {
         err_set(err, ERR_INVALID, "CISTERN_BROKER_URL '%.200s' is no https:// address", base);

@@ -9,6 +9,7 @@
 #include "sigv4.h"
 #include "util/base64.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include "util/file.h"
 #include "util/hash.h"
 #include "util/json.h"
@@ -33,12 +34,6 @@ struct gcp_source {
     struct creds *creds;
     struct worker *worker; /* of the fetch under way */
 };
-
-static const char *env(const char *name)
-{
-    const char *value = getenv(name);
-    return value && value[0] ? value : NULL;
-}
 
 static void free_source(void *self)
 {
@@ -358,7 +353,7 @@ static int open_file(const char *path, struct creds **ret, struct err *err)
 
 static bool well_known_file(char *path, size_t size)
 {
-    const char *config = env("CLOUDSDK_CONFIG"), *home = env("HOME");
+    const char *config = env_get("CLOUDSDK_CONFIG"), *home = env_get("HOME");
     if (!config && !home)
         return false;
     snprintf(path, size, "%s%s/application_default_credentials.json", config ? config : home,
@@ -368,7 +363,7 @@ static bool well_known_file(char *path, size_t size)
 
 static struct creds *open_metadata(void)
 {
-    const char *host = env("GCE_METADATA_HOST");
+    const char *host = env_get("GCE_METADATA_HOST");
     struct gcp_source *s = xcalloc(1, sizeof *s);
     auto_sbuf b;
     struct err ignored;
@@ -383,9 +378,10 @@ static struct creds *open_metadata(void)
 int creds_open_gcp(const struct store_options *o, struct creds **ret, struct err *err)
 {
     char path[PATH_MAX];
-    const char *named = env("GOOGLE_APPLICATION_CREDENTIALS"), *token_file = env("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE");
+    const char *named = env_get("GOOGLE_APPLICATION_CREDENTIALS"),
+               *token_file = env_get("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE");
     /* An emulator takes no credentials, as the vendor's libraries have it, unless some are named. */
-    bool emulator = env("STORAGE_EMULATOR_HOST") && !named && !token_file;
+    bool emulator = env_get("STORAGE_EMULATOR_HOST") && !named && !token_file;
     if (o->identity) {
         *ret = creds_new_given(o->identity);
         return 0;
@@ -418,7 +414,7 @@ int creds_open_gcp(const struct store_options *o, struct creds **ret, struct err
 /* The documented address, or that of the environment: the grantee has no say in where his secret goes. */
 static char *address(const char *variable, const char *otherwise, const char *path)
 {
-    const char *named = env(variable);
+    const char *named = env_get(variable);
     auto_sbuf b;
     struct err ignored;
     char *url;

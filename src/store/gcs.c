@@ -3,21 +3,16 @@
 #include "endpoint.h"
 #include "sigv4.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include <stdio.h>
 
-static const char *env(const char *name)
-{
-    const char *value = getenv(name);
-    return value && value[0] ? value : NULL;
-}
-
-/* STORAGE_EMULATOR_HOST comes with and without a scheme, as the vendor's libraries take it. */
 /* https://cloud.google.com/storage/docs/request-rate */
 enum { READS_AT_FIRST = 5000 };
 
+/* STORAGE_EMULATOR_HOST comes with and without a scheme, as the vendor's libraries take it. */
 static char *choose_endpoint(const struct store_options *o)
 {
-    const char *emulator = env("STORAGE_EMULATOR_HOST");
+    const char *emulator = env_get("STORAGE_EMULATOR_HOST");
     auto_sbuf b;
     struct err ignored;
     char *text;
