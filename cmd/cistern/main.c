@@ -4,8 +4,11 @@
 #include "cli/exit.h"
 #include "io/web.h"
 #include "util/seal.h"
+#include <fcntl.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 struct globals globals = {.log_level = LOG_WARN};
 
@@ -120,10 +123,34 @@ static int run_verb(int argc, char **argv)
     return usage_error(&err);
 }
 
+/* Where one of the three is closed, the next file that is opened would get its number, and our sentences. */
+static void keep_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Catalogs are mapped: of a page that the disk cannot give, or that somebody cut off, this is how one hears. */
+static void page_is_lost(int number)
+{
+    static const char line[] = "cistern: a page of the catalog cannot be read (CIS1519); the disk fails, or somebody "
+                               "cut the file short: see to it, then --no-resume lists anew\n";
+    (void)number;
+    (void)!write(STDERR_FILENO, line, sizeof line - 1);
+    _exit(EXIT_ENVIRONMENT);
+}
+
 int main(int argc, char **argv)
 {
     struct err err;
     seal_process(); /* whatever the verb: an environment with keys in it is there already */
+    keep_standard_streams();
+    signal(SIGBUS, page_is_lost);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of the write that tells so */
     web_keep_buffers();
     setlocale(LC_CTYPE, "C.UTF-8");
     if (opt_parse(global_opts, true, &argc, argv, &err) < 0)

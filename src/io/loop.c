@@ -2,10 +2,10 @@
 #include "io/loop.h"
 #include "util/clock.h"
 #include "util/str.h"
+#include "util/thread.h"
 #include <assert.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -301,13 +301,8 @@ static void *loop_run(void *arg)
 int loop_start(struct loop *l, struct err *err)
 {
     assert(!l->running);
-    /* Signals are main's: it reads them from a descriptor. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     l->running = true;
-    int r = pthread_create(&l->thread, NULL, loop_run, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int r = thread_start(&l->thread, loop_run, l);
     if (r != 0) {
         l->running = false;
         return err_sys(err, r, "cannot start thread '%s'", l->name);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/pool.h"
 #include "util/str.h"
+#include "util/thread.h"
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 
 struct pool {
@@ -67,12 +67,8 @@ static void *pool_run(void *arg)
 /* Under the lock, but for the first. Returns 0 or an errno. */
 static int pool_grow(struct pool *p)
 {
-    sigset_t all, before;
     char name[16];
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&p->ids[p->threads], NULL, pool_run, p);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int r = thread_start(&p->ids[p->threads], pool_run, p);
     if (r != 0)
         return r;
     snprintf(name, sizeof name, "pool/%u", p->threads);

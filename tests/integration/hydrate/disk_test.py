@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What others do to the folder, the disk and the process meanwhile: nothing is called done that is not, nobody reads half
+a file, and what ends a run is said in a sentence."""
+
+import os
+import resource
+import signal
+import subprocess
+import time
+
+import pytest
+
+from servers.bucket import BUILD, BucketServer
+
+DONE, SOME_FAILED, NO_SPACE, ENVIRONMENT = 0, 1, 6, 10
+ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret",
+       "AWS_REGION": "us-east-1"}
+LARGE = "d/large/object-000000000"
+
+
+@pytest.fixture(name="server")
+def server_of_some_objects():
+    with BucketServer("--objects", "d/small/:30:20Ki", "--objects", "d/large/:1:20Mi") as server:
+        server.names = [f"small/object-{i:09}" for i in range(30)] + ["large/object-000000000"]
+        yield server
+
+
+def words(server, out, *flags):
+    return [BUILD / "bin/cistern", "hydrate", "--no-progress", "--path-style", "--endpoint", server.url, *flags, "s3://bench/d/",
+            out]
+
+
+def run(server, out, *flags, **more):
+    return subprocess.run(words(server, out, *flags), env=ENV, capture_output=True, text=True, timeout=60, check=False, **more)
+
+
+def start(server, out):
+    return subprocess.Popen(words(server, out), env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def until(condition, child):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert child.poll() is None and time.monotonic() < deadline, child.communicate()
+        time.sleep(0.005)
+
+
+def is_right(server, out, names=None):
+    found = {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    wanted = {name: server.content("d/" + name) for name in names or server.names}
+    return found == wanted
+
+
+def test_a_limit_of_file_sizes_is_a_sentence(server, tmp_path):
+    out = tmp_path / "out"
+    hurt = run(server, out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
+    assert hurt.returncode == NO_SPACE and "File too large" in hurt.stderr
+    assert run(server, out).returncode == DONE and is_right(server, out)
+
+
+def test_sentences_go_into_no_file_where_the_standard_streams_are_closed(server, tmp_path):
+    server.fault(f"op=get,key={LARGE},do=status:404")
+    command = " ".join(map(str, words(server, tmp_path / "out")))
+    done = subprocess.run(["bash", "-c", f"exec {command} <&- >&- 2>&-"], env=ENV, timeout=60, check=False)
+    assert done.returncode == SOME_FAILED
+    assert (tmp_path / ".out.cistern/hydrate.lock").stat().st_size == 0
+
+
+def test_a_catalog_that_is_cut_short_under_a_run_is_a_sentence(server, tmp_path):
+    server.fault("op=get,do=latency:500")
+    with start(server, tmp_path / "out") as child:
+        catalog = tmp_path / ".out.cistern/catalog"
+        until(catalog.exists, child)
+        os.truncate(catalog, 4096)
+        assert child.wait(30) == ENVIRONMENT
+        assert "CIS1519" in child.stderr.read()
+    server.no_faults()
+    assert run(server, tmp_path / "out").returncode == 7
+    assert run(server, tmp_path / "out", "--no-resume").returncode == DONE and is_right(server, tmp_path / "out")
+
+
+def test_a_process_that_was_stopped_for_longer_than_a_stall_goes_on(server, tmp_path):
+    server.fault("op=get,do=latency:300")
+    with start(server, tmp_path / "out") as child:
+        until(lambda: server.stats()["get"] >= 5, child)
+        child.send_signal(signal.SIGSTOP)
+        time.sleep(1)
+        child.send_signal(signal.SIGCONT)
+        assert child.wait(30) == DONE, child.stderr.read()
+    assert is_right(server, tmp_path / "out")
