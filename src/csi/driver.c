@@ -242,11 +242,6 @@ int driver_open(const struct driver_options *o, struct driver **ret, struct err 
     return 0;
 }
 
-bool driver_has_keeper(const struct driver *d)
-{
-    return !d->is_node || mirror_is_connected(d->mirror);
-}
-
 void driver_close(struct driver *own_d)
 {
     if (!own_d)

@@ -40,7 +40,3 @@ void driver_close(struct driver *own_d);
 
 /* The table for rpc_options.methods; its ctx is the driver. A node has no Controller service. */
 const struct rpc_method *driver_methods(const struct driver *d, size_t *ret_count);
-
-/* The node's keeper is there, and its descriptors are held in duplicate (a driver that is not a node's starts its
- * keeper when it needs one: then this is always true). */
-bool driver_has_keeper(const struct driver *d);

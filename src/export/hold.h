@@ -16,8 +16,6 @@ struct hold {
     struct stamp stamp; /* as it was when it was opened */
 };
 
-enum { HOLD_PATH_MAX = 4096 };
-
 /* ERR_NOT_FOUND: it is gone, or no file any more. ERR_AGAIN: somebody can write it now. `must_lease` false lets a file
  * through that the kernel gives no lease on (a network file system; somebody else's file): ERR_UNSUPPORTED otherwise.
  */

@@ -3,12 +3,12 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/json.h"
+#include "volume/volume.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define FOLDER "export"
 #define VERDICT_FILE "verdict.json"
 #define PROGRESS_FILE "progress.json"
 #define LOCK_FILE "lock"
@@ -288,12 +288,12 @@ int verdict_read(int volume, struct verdict *ret, struct err *err)
 {
     struct verdict v;
     verdict_init(&v);
-    auto_fd dir = openat(volume, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd dir = openat(volume, VOLUME_EXPORT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     auto_mem char *text = NULL;
     size_t len = 0;
     /* Before the file is read: a run that ends in between is seen as alive at worst, never as dead. */
     v.alive = dir >= 0 && is_locked(dir);
-    int r = dir < 0 ? err_sys(err, errno, "cannot open the folder '" FOLDER "'")
+    int r = dir < 0 ? err_sys(err, errno, "cannot open the folder '" VOLUME_EXPORT "'")
                     : file_read(dir, VERDICT_FILE, JSON_MAX, &text, &len, err);
     if (r == -ERR_NOT_FOUND) {
         verdict_init(ret);
@@ -307,7 +307,7 @@ int verdict_read(int volume, struct verdict *ret, struct err *err)
         verdict_done(&v);
         bool is_text = r == -ERR_INVALID || r == -ERR_NOT_FOUND;
         err->code = is_text ? ERR_CORRUPT : err->code;
-        err_wrap(err, "the verdict of the export, '" FOLDER "/" VERDICT_FILE "'");
+        err_wrap(err, "the verdict of the export, '" VOLUME_EXPORT "/" VERDICT_FILE "'");
         return err_advise(err, 4020, "remove that file: the export then runs again and compares with the bucket");
     }
     *ret = v;
@@ -317,16 +317,16 @@ int verdict_read(int volume, struct verdict *ret, struct err *err)
 int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err)
 {
     auto_fd dir = -1;
-    int r = dir_make(volume, FOLDER, 0700, &dir, err);
+    int r = dir_make(volume, VOLUME_EXPORT, 0700, &dir, err);
     if (r < 0)
         return r;
     auto_fd lock = openat(dir, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (lock < 0)
-        return err_sys(err, errno, "cannot open '" FOLDER "/" LOCK_FILE "'");
+        return err_sys(err, errno, "cannot open '" VOLUME_EXPORT "/" LOCK_FILE "'");
     struct flock l = whole_file(F_WRLCK);
     if (fcntl(lock, F_OFD_SETLK, &l) != 0) {
         if (errno != EAGAIN && errno != EACCES)
-            return err_sys(err, errno, "cannot lock '" FOLDER "/" LOCK_FILE "'");
+            return err_sys(err, errno, "cannot lock '" VOLUME_EXPORT "/" LOCK_FILE "'");
         err_set(err, ERR_BUSY, "another export of this folder is running");
         return err_advise(err, 4003, "wait for it; `cistern status` shows how far it is");
     }
@@ -342,6 +342,6 @@ int verdict_forget(int volume, struct err *err)
     if (r < 0)
         return r;
     if (unlinkat(dir, VERDICT_FILE, 0) != 0 && errno != ENOENT)
-        return err_sys(err, errno, "cannot remove '" FOLDER "/" VERDICT_FILE "'");
+        return err_sys(err, errno, "cannot remove '" VOLUME_EXPORT "/" VERDICT_FILE "'");
     return dir_sync(dir, VERDICT_FILE, err);
 }

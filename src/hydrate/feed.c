@@ -223,7 +223,6 @@ static void on_listed(void *ctx, const struct err *err, uint64_t requests)
         failure = *err;
     atomic_fetch_add(&h->requests, requests);
     pthread_mutex_lock(&h->feed.lock);
-    h->feed.skipped += listing_skipped(h->feed.listing);
     listing_free(h->feed.listing);
     h->feed.listing = NULL;
     pthread_mutex_unlock(&h->feed.lock);

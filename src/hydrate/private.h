@@ -207,7 +207,7 @@ struct hydrate {
     struct err finish_err;
     int sync_fd; /* owned: of the data's file system, opened before the first write */
     struct {
-        uint64_t last_received, last_objects, last_ns;
+        uint64_t last_received;
         bool has_rested;       /* the first climb is over */
         double before, during; /* what was done without and with the step that is being tried */
         unsigned hold;         /* ticks in which nothing is tried */

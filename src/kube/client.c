@@ -216,11 +216,6 @@ void kube_stop(struct kube *k)
         loop_post(k->loop, &k->stop->mail);
 }
 
-struct str kube_namespace(const struct kube *k)
-{
-    return str_of(k->ns);
-}
-
 uint64_t kube_requests_sent(const struct kube *k)
 {
     return atomic_load_explicit(&k->requests_sent, memory_order_relaxed);
@@ -241,7 +236,6 @@ int kube_new(struct loop *l, const struct kube_config *c, const struct kube_opti
     snprintf(agent, sizeof agent, "%s/%s", manager, CISTERN_VERSION);
     k->loop = l;
     k->server = str_dup(str_of(c->server));
-    k->ns = c->ns ? str_dup(str_of(c->ns)) : NULL;
     k->manager = str_dup(str_of(manager));
     k->user_agent = str_dup(str_of(agent));
     token_init(&k->token, c);
@@ -276,7 +270,6 @@ void kube_free(struct kube *k)
     loop_timer_cancel(k->loop, &k->pump);
     token_done(&k->token);
     free(k->server);
-    free(k->ns);
     free(k->manager);
     free(k->user_agent);
     free(k);

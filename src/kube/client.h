@@ -119,8 +119,5 @@ struct kube_change {
 };
 must_check int kube_change(struct kube *k, const struct kube_change *c, json **ret, struct err *err);
 
-/* The namespace of the config, STR_NULL if it has none. Any thread. */
-struct str kube_namespace(const struct kube *k);
-
 /* Requests sent since the start, repeated ones too. Any thread. */
 uint64_t kube_requests_sent(const struct kube *k);

@@ -62,7 +62,6 @@ struct kube {
     struct loop *loop;  /* borrowed */
     struct web *web;    /* owned */
     char *server;       /* owned */
-    char *ns;           /* owned; NULL: none */
     char *manager;      /* owned */
     char *user_agent;   /* owned */
     struct token token; /* ours */

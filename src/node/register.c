@@ -31,8 +31,8 @@ struct registration {
     struct rpc_server *server; /* owned; the thread's, once it runs; NULL: never published */
     uint64_t published_ns;     /* the thread's */
     unsigned refusals;         /* the thread's: in a row, as of the last publication */
-    atomic_bool confirmed, refused;
-    struct ticker *ticker; /* owned */
+    atomic_bool refused;       /* by the kubelet, what was published last */
+    struct ticker *ticker;     /* owned */
 };
 
 /* ---- what is due ------------------------------------------------------------------------------------------------- */
@@ -131,7 +131,6 @@ static int notify(void *ctx, struct rpc_call *call, const ProtobufCMessage *requ
     else
         log_event(LOG_ERROR, "the kubelet refuses the driver; it will be told of it again", "endpoint", r->endpoint,
                   "why", q->error, NULL);
-    atomic_store(&r->confirmed, q->plugin_registered);
     atomic_store(&r->refused, !q->plugin_registered);
     return 0;
 }
@@ -156,7 +155,6 @@ static int publish(struct registration *r, struct err *err)
                             .method_count = countof(methods),
                             .ctx = r};
     r->refusals = atomic_load(&r->refused) ? r->refusals + 1 : 0;
-    atomic_store(&r->confirmed, false);
     atomic_store(&r->refused, false);
     int e = rpc_server_start(&o, &r->server, err);
     r->published_ns = clock_now_ns();
@@ -234,9 +232,4 @@ void registration_stop(struct registration *own_r)
         rpc_server_leave_name(own_r->server);
     rpc_server_free(own_r->server);
     registration_free(own_r);
-}
-
-bool registration_is_confirmed(struct registration *r)
-{
-    return atomic_load(&r->confirmed);
 }

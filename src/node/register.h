@@ -27,9 +27,6 @@ must_check int registration_start(const struct registration_options *o, struct r
  * is fine. Before the plugin's server is stopped. */
 void registration_stop(struct registration *own_r);
 
-/* Did the kubelet say that we are registered, since this process published itself? For tests and people. */
-bool registration_is_confirmed(struct registration *r);
-
 /* Does somebody accept connections at the socket `path`? */
 bool socket_is_live(const char *path);
 

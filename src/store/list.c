@@ -53,7 +53,7 @@ struct listing {
     struct keyspace keyspace;
     struct reader *first_active;
     size_t active_count;
-    uint64_t requests, skipped, keys, cuts, page_keys;
+    uint64_t requests, keys, cuts, page_keys;
     double stride;    /* in pages */
     uint64_t wait_ns; /* the shortest for a page: what the way to the store takes when nothing is queued */
     bool is_unsorted; /* keys come in no order: one reader, page by page */
@@ -441,7 +441,6 @@ static void on_page(void *ctx, const struct store_reply *reply, const struct obj
     r->job = NULL;
     pthread_mutex_lock(&l->lock);
     l->requests += reply->requests;
-    l->skipped += reply->skipped;
     bool stopping = l->is_stopping;
     int code = stopping ? 0 : take_page(r, reply, objects, count, next_token, &t, &err);
     if (code == 0 && (idle = idle_reader(l)) != NULL)
@@ -569,11 +568,6 @@ void listing_cancel(struct listing *l)
     struct err err;
     err_set(&err, ERR_CANCELLED, "the listing was stopped");
     stop(l, &err);
-}
-
-uint64_t listing_skipped(const struct listing *l)
-{
-    return l->skipped;
 }
 
 void listing_free(struct listing *l)

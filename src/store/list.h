@@ -26,6 +26,3 @@ struct listing *listing_start(struct store *s, struct worker **workers, size_t w
                               const struct listing_options *o);
 void listing_cancel(struct listing *l); /* any thread, at most once, before on_done was called; it still follows */
 void listing_free(struct listing *l);   /* after on_done, or from within it */
-
-/* Names below file:// that are no objects (store.h, skipped). From on_done on. */
-uint64_t listing_skipped(const struct listing *l);

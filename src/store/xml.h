@@ -12,17 +12,13 @@ struct xml_answer {
     struct str root; /* "ListBucketResult", "Error", ... */
     struct str code; /* of an Error */
     struct str message;
-    struct str region;      /* of an Error: AuthorizationHeaderMalformed, PermanentRedirect */
-    struct str endpoint;    /* of a PermanentRedirect */
-    struct str server_time; /* of RequestTimeTooSkewed */
-    struct str request_id;
+    struct str region;    /* of an Error: AuthorizationHeaderMalformed, PermanentRedirect */
     struct str upload_id; /* of InitiateMultipartUploadResult */
-    struct str etag;      /* of CompleteMultipartUploadResult, CopyPartResult */
+    struct str etag;      /* of CompleteMultipartUploadResult */
     struct str checksum;  /* of a Complete: the value, base64 */
     enum hash_kind checksum_kind;
     bool checksum_is_composite;
     struct str next_token; /* of a list; decoded */
-    struct str next_key;   /* of a list of uploads: NextKeyMarker */
     bool is_truncated;
     struct str access_key_id; /* of AssumeRoleWithWebIdentityResponse, as what follows */
     struct str secret;

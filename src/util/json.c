@@ -347,12 +347,6 @@ void json_set_bool(json *j, const char *path, bool value)
     json_set(j, path, made(json_boolean(value)));
 }
 
-void json_set_real(json *j, const char *path, double value)
-{
-    json *real = json_real(value); /* NULL for what JSON cannot write: infinities and NaN */
-    json_set(j, path, real ? real : made(json_null()));
-}
-
 void json_append(json *array, json *own_value)
 {
     int r = json_array_append_new(array, own_value);

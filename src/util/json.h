@@ -59,7 +59,6 @@ void json_set_str(json *j, const char *path, struct str value);
 void json_set_u64(json *j, const char *path, uint64_t value);
 void json_set_i64(json *j, const char *path, int64_t value);
 void json_set_bool(json *j, const char *path, bool value);
-void json_set_real(json *j, const char *path, double value);
 void json_set_member(json *object, const char *name, json *own_value); /* dots in `name` are part of it */
 void json_append(json *array, json *own_value);
 void json_append_str(json *array, struct str value);

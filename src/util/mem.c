@@ -77,18 +77,6 @@ bool arena_dup(struct arena *a, struct str s, struct str *ret)
     return true;
 }
 
-void arena_reset(struct arena *a)
-{
-    while (a->head && a->head->next) {
-        struct block *b = a->head;
-        a->head = b->next;
-        free(b);
-    }
-    if (a->head)
-        a->head->used = 0;
-    a->used = 0;
-}
-
 size_t arena_used(const struct arena *a)
 {
     return a->used;

@@ -13,7 +13,6 @@ DEFINE_AUTO(arena, struct arena, arena_free)
 #define auto_arena auto_with(auto_clean_arena) struct arena *
 void *arena_alloc(struct arena *a, size_t size);                /* zeroed, 16-aligned; NULL past the ceiling */
 bool arena_dup(struct arena *a, struct str s, struct str *ret); /* a copy, NUL behind it; false past the ceiling */
-void arena_reset(struct arena *a);                              /* keeps the first block */
 size_t arena_used(const struct arena *a);
 
 /* ---- a copy for the disk ----------------------------------------------------------------------------------------- */

@@ -16,37 +16,22 @@ int mount_make(const char *source, const char *target, const char *fs_type, unsi
     return 0;
 }
 
-static int set_read_only(int fd, const char *path, unsigned flags, bool read_only)
-{
-    struct mount_attr attr = {0};
-    *(read_only ? &attr.attr_set : &attr.attr_clr) = MOUNT_ATTR_RDONLY;
-    return mount_setattr(fd, path, flags, &attr, sizeof attr);
-}
-
 int mount_bind(const char *source, const char *target, bool read_only, struct err *err)
 {
     /* The clone gets its attributes before anybody can see it: a bind that is remounted read-only afterwards would be
      * writable for a moment. */
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
     auto_fd tree = open_tree(AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (tree < 0)
         return err_sys(err, errno, "cannot bind '%s'", source);
-    if (read_only && set_read_only(tree, "", AT_EMPTY_PATH, true) != 0)
+    if (read_only && mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) != 0)
         return err_sys(err, errno, "cannot make the bind of '%s' read-only", source);
     if (move_mount(tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) != 0)
         return err_sys(err, errno, "cannot bind '%s' on '%s'", source, target);
     return 0;
 }
 
-int mount_remount(const char *target, bool read_only, struct err *err)
-{
-    if (set_read_only(AT_FDCWD, target, AT_SYMLINK_NOFOLLOW, read_only) != 0)
-        return err_sys(err, errno, "cannot make the mount at '%s' %s", target, read_only ? "read-only" : "writable");
-    return 0;
-}
-
-/* ---- unmount
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- unmount ----------------------------------------------------------------------------------------------------- */
 
 /* One mount off, trying until `deadline`. 1: something was unmounted; 0: nothing is mounted there. */
 static int unmount_top(const char *path, uint64_t deadline_ns, bool lazy, struct err *err)

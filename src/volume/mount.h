@@ -47,8 +47,6 @@ must_check int mount_make(const char *source, const char *target, const char *fs
 /* Binds `source` on `target`, both folders or both files; read-only from its first moment if asked. */
 must_check int mount_bind(const char *source, const char *target, bool read_only, struct err *err);
 
-must_check int mount_remount(const char *target, bool read_only, struct err *err);
-
 /* Takes away every mount stacked at `path`; nothing there, or no such path, is success. Busy mounts are tried again
  * for `wait_ns`, then ERR_BUSY (CIS3010) or, if `lazy`, detached: gone from the tree at once, freed by the last user.
  */

@@ -5,12 +5,11 @@
 
 #include "volume/spec.h"
 
-/* Files in a volume's folder. A file belongs to who is named; the others only read it. */
+/* Files in a volume's folder. A file belongs to who is named; the others only read it. Hydration adds those of
+ * catalog/index.h, catalog/journal.h and hydrate/status.h. */
 #define VOLUME_SPEC "volume.json" /* ours */
 #define VOLUME_DATA "data"        /* ours: what the pod sees */
 #define VOLUME_IMAGE "data.img"   /* ours: the loop backend's file system */
-#define VOLUME_CATALOG "catalog"  /* hydrate */
-#define VOLUME_JOURNAL "journal"  /* hydrate */
 #define VOLUME_EXPORT "export"    /* export: a folder for uploads in progress and verdicts */
 
 struct volume {
