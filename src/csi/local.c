@@ -39,15 +39,6 @@ int local_make(struct driver *d, struct space *s, const struct spec *want, struc
     return r < 0 ? r : space_create(s, want, 0, &v, err);
 }
 
-static int is_mounted(const char *path, bool *ret, struct err *err)
-{
-    struct mount m;
-    int r = mount_find(path, &m, ret, err);
-    if (r == 0 && *ret)
-        mount_done(&m);
-    return r;
-}
-
 /* Asked of the keeper and of mountinfo while no call is at work on the volume: one that takes it away lets the keeper
  * go first. One that was started anew has everything back from the mirror as soon as that is connected. */
 static bool has_lost_its_keeper(struct driver *d, const char *id, const char *staged)
@@ -58,7 +49,7 @@ static bool has_lost_its_keeper(struct driver *d, const char *id, const char *st
     bool mounted;
     return claim_take(&d->claims, id, &claim, &ignored) == 0 && mirror_is_connected(d->mirror) &&
            keeper_status(d->keeper_socket, id, &status, &ignored) == -ERR_NOT_FOUND &&
-           is_mounted(staged, &mounted, &ignored) == 0 && mounted;
+           mount_is_at(staged, &mounted, &ignored) == 0 && mounted;
 }
 
 int local_use(struct driver *d, const struct volume *v, struct local_use *ret, struct err *err)
@@ -70,9 +61,9 @@ int local_use(struct driver *d, const struct volume *v, struct local_use *ret, s
     int r = record_of(v, &record, err);
     use.staged = use.published = r == 0 && record.is_lost;
     if (r == 0 && record.staged)
-        r = is_mounted(record.staged, &use.staged, err);
+        r = mount_is_at(record.staged, &use.staged, err);
     for (size_t i = 0; r == 0 && !use.published && i < record.target_count; i++)
-        r = is_mounted(record.targets[i].path, &use.published, err);
+        r = mount_is_at(record.targets[i].path, &use.published, err);
     if (r < 0)
         return r;
     use.read_only = record.read_only;

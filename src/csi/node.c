@@ -13,7 +13,6 @@ static int find_at(struct driver *d, const char *id, const char *path, struct sp
 {
     auto_volume v = NULL;
     auto_record record = {0};
-    struct mount m;
     bool mounted = false;
     int r = driver_find(d, id, ret_space, &v, err);
     if (r == 0)
@@ -22,12 +21,11 @@ static int find_at(struct driver *d, const char *id, const char *path, struct sp
         return r;
     bool known = record.is_lost || (record.staged && strcmp(record.staged, path) == 0) || record_target(&record, path);
     if (known)
-        r = mount_find(path, &m, &mounted, err);
+        r = mount_is_at(path, &mounted, err);
     if (r < 0)
         return r;
     if (!mounted)
         return err_set(err, ERR_NOT_FOUND, "volume '%s' is not at '%s'", id, path);
-    mount_done(&m);
     *ret = take(&v);
     return 0;
 }

@@ -41,15 +41,6 @@ static int read_wish(const Csi__V1__NodePublishVolumeRequest *q, struct wish *re
     return 0;
 }
 
-static int target_state(const char *path, bool *ret_mounted, struct err *err)
-{
-    struct mount m;
-    int r = mount_find(path, &m, ret_mounted, err);
-    if (r == 0 && *ret_mounted)
-        mount_done(&m);
-    return r;
-}
-
 /* Does it contradict what is there? *ret_done: it is published so already, and that is the whole answer: a republish
  * that failed would make the kubelet tear down a mount that works. */
 static int compare(const struct record *have, const struct wish *w, bool *ret_done, struct err *err)
@@ -57,7 +48,7 @@ static int compare(const struct record *have, const struct wish *w, bool *ret_do
     *ret_done = false;
     for (size_t i = 0; i < have->target_count; i++) {
         bool mounted;
-        int r = target_state(have->targets[i].path, &mounted, err);
+        int r = mount_is_at(have->targets[i].path, &mounted, err);
         if (r < 0)
             return r;
         if (!mounted)
@@ -81,7 +72,7 @@ static int check_staged(const struct record *have, const struct wish *w, struct 
     if (!have->staged || strcmp(have->staged, w->staged) != 0)
         return err_set(err, ERR_BUSY, "volume '%s' is not staged at '%s'", w->id, w->staged);
     bool mounted;
-    int r = target_state(have->staged, &mounted, err);
+    int r = mount_is_at(have->staged, &mounted, err);
     if (r < 0)
         return r;
     if (!mounted)
@@ -122,7 +113,7 @@ static int forget_unmounted(struct record *have, struct err *err)
 {
     for (size_t i = have->target_count; i-- > 0;) {
         bool mounted;
-        int r = target_state(have->targets[i].path, &mounted, err);
+        int r = mount_is_at(have->targets[i].path, &mounted, err);
         if (r < 0)
             return r;
         if (!mounted)
@@ -154,7 +145,7 @@ static int publish(const struct volume *v, struct record *have, const struct wis
 /* What is mounted stays; a new mount would be one more that nobody knows of. */
 static int look_without_record(const struct wish *w, bool *ret_done, struct err *err)
 {
-    int r = target_state(w->target, ret_done, err);
+    int r = mount_is_at(w->target, ret_done, err);
     if (r < 0 || *ret_done)
         return r;
     err_set(err, ERR_BUSY, "volume '%s' is mounted, and its record of mounts is damaged", w->id);

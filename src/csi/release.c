@@ -17,12 +17,10 @@
 
 static int check_unmounted(const char *id, const char *path, const char *how, struct err *err)
 {
-    struct mount m;
-    bool found;
-    int r = mount_find(path, &m, &found, err);
-    if (r < 0 || !found)
+    bool mounted;
+    int r = mount_is_at(path, &mounted, err);
+    if (r < 0 || !mounted)
         return r;
-    mount_done(&m);
     err_set(err, ERR_BUSY, "volume '%s' is still %s at '%s'", id, how, path);
     return err_advise(err, 3013, "unpublish and unstage it first");
 }

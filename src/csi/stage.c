@@ -28,22 +28,13 @@ static int read_wish(const Csi__V1__NodeStageVolumeRequest *q, struct record *re
     return caps_group(q->volume_capability, &ret->has_group, &ret->group, err);
 }
 
-static bool is_mounted(const char *path)
-{
-    struct err err;
-    struct mount m;
-    bool found;
-    if (mount_find(path, &m, &found, &err) < 0 || !found)
-        return false;
-    mount_done(&m);
-    return true;
-}
-
 /* What is staged already stays: the same wish is granted again, another is refused. */
 static int check_staged(const char *id, const struct record *have, const struct record *wish, struct err *err)
 {
-    if (!have->staged || !is_mounted(have->staged))
-        return 0;
+    bool mounted = false;
+    int r = have->staged ? mount_is_at(have->staged, &mounted, err) : 0;
+    if (r < 0 || !mounted)
+        return r;
     if (strcmp(have->staged, wish->staged) != 0)
         return err_set(err, ERR_BUSY, "volume '%s' is staged at '%s'", id, have->staged);
     if (have->has_group != wish->has_group || have->group != wish->group) {
@@ -60,20 +51,21 @@ static int mount_staged(struct driver *d, const struct volume *v, const struct r
     auto_mem char *data = volume_data_path(v);
     if (wish->fuse)
         return keeping_mount(d->keeping, v->spec, data, wish, err);
-    if (is_mounted(wish->staged))
-        return 0;
-    return mount_bind(data, wish->staged, wish->read_only, err);
+    bool mounted;
+    int r = mount_is_at(wish->staged, &mounted, err);
+    return r < 0 || mounted ? r : mount_bind(data, wish->staged, wish->read_only, err);
 }
 
 /* What was staged here before is remembered with its targets: some may still be mounted. */
 static int carry_over(const struct record *have, struct record *wish, struct err *err)
 {
-    int r = 0;
+    bool mounted;
     wish->written = have->written;
     wish->unpublished_ns = have->unpublished_ns;
     if (!have->staged || strcmp(have->staged, wish->staged) != 0)
         return 0;
-    if (is_mounted(have->staged))
+    int r = mount_is_at(have->staged, &mounted, err);
+    if (r == 0 && mounted)
         wish->fuse = have->fuse;
     for (size_t i = 0; r == 0 && i < have->target_count; i++)
         r = record_add(wish, have->targets[i].path, have->targets[i].read_only, err);
@@ -83,8 +75,10 @@ static int carry_over(const struct record *have, struct record *wish, struct err
 /* What is mounted stays; a new mount would be one more that nobody knows of. */
 static int stage_without_record(const char *id, const struct record *wish, struct err *err)
 {
-    if (is_mounted(wish->staged))
-        return 0;
+    bool mounted;
+    int r = mount_is_at(wish->staged, &mounted, err);
+    if (r < 0 || mounted)
+        return r;
     err_set(err, ERR_BUSY, "volume '%s' is mounted, and its record of mounts is damaged", id);
     return err_advise(err, 3012, "it can be staged again when the pods that have it are gone");
 }
@@ -163,11 +157,16 @@ HANDLER(node_stage)
 
 static int check_unpublished(const char *id, const struct record *record, struct err *err)
 {
-    for (size_t i = 0; i < record->target_count; i++)
-        if (is_mounted(record->targets[i].path)) {
+    for (size_t i = 0; i < record->target_count; i++) {
+        bool mounted;
+        int r = mount_is_at(record->targets[i].path, &mounted, err);
+        if (r < 0)
+            return r;
+        if (mounted) {
             err_set(err, ERR_BUSY, "volume '%s' is still published at '%s'", id, record->targets[i].path);
             return err_advise(err, 3013, "unpublish it first");
         }
+    }
     return 0;
 }
 

@@ -64,26 +64,14 @@ int mount_unmount(const char *path, uint64_t wait_ns, bool lazy, struct err *err
     if (r < 0)
         return r;
     /* EINVAL has a second meaning, a mount that is locked in our namespace: so look. */
-    struct mount left = {0};
-    bool found;
-    r = mount_find(path, &left, &found, err);
-    if (r == 0 && found)
-        r = err_set(err, ERR_DENIED, "cannot unmount '%s': it is locked in this mount namespace", path);
-    mount_done(&left);
+    bool left;
+    r = mount_is_at(path, &left, err);
+    if (r == 0 && left)
+        return err_set(err, ERR_DENIED, "cannot unmount '%s': it is locked in this mount namespace", path);
     return r;
 }
 
-/* ---- bare mount points
- * -----------------------------------------------------------------------------------------------
- */
-
-static int is_mounted(const char *path, bool *ret, struct err *err)
-{
-    struct mount m = {0};
-    int r = mount_find(path, &m, ret, err);
-    mount_done(&m);
-    return r;
-}
+/* ---- bare mount points ------------------------------------------------------------------------------------------- */
 
 static int check_empty(int fd, const char *path, struct err *err)
 {
@@ -129,7 +117,7 @@ static int guard(const char *path, bool *ret_immutable, struct err *err)
 int mount_point_make(const char *path, bool *ret_immutable, struct err *err)
 {
     bool mounted;
-    int r = is_mounted(path, &mounted, err);
+    int r = mount_is_at(path, &mounted, err);
     if (r < 0 || mounted)
         return r;
     if (mkdir(path, 0) != 0 && errno != EEXIST)
@@ -140,7 +128,7 @@ int mount_point_make(const char *path, bool *ret_immutable, struct err *err)
 int mount_point_remove(const char *path, struct err *err)
 {
     bool mounted;
-    int r = is_mounted(path, &mounted, err);
+    int r = mount_is_at(path, &mounted, err);
     if (r < 0)
         return r;
     if (mounted)

@@ -30,6 +30,9 @@ must_check int mount_parse(struct str line, struct mount *ret, struct err *err);
  * way to the last segment is followed. */
 must_check int mount_find(const char *path, struct mount *ret, bool *ret_found, struct err *err);
 
+/* Only whether there is one. */
+must_check int mount_is_at(const char *path, bool *ret, struct err *err);
+
 /* Every mount at or below `path`, deepest and latest first, the order to unmount in. The caller mount_done()s each and
  * frees the array. */
 must_check int mount_below(const char *path, struct mount **ret, size_t *ret_count, struct err *err);

@@ -234,6 +234,14 @@ int mount_find(const char *path, struct mount *ret, bool *ret_found, struct err 
     return 0;
 }
 
+int mount_is_at(const char *path, bool *ret, struct err *err)
+{
+    struct mount m = {0};
+    int r = mount_find(path, &m, ret, err);
+    mount_done(&m);
+    return r;
+}
+
 static size_t ancestors(const struct mount *all, size_t count, const struct mount *m)
 {
     size_t n = 0;

@@ -56,11 +56,9 @@ static int check_attached(const struct volume *v, struct err *err)
     if (v->spec->backend != DISK_LOOP)
         return 0;
     auto_mem char *path = volume_data_path(v);
-    struct mount m = {0};
-    bool found;
-    int r = mount_find(path, &m, &found, err);
-    mount_done(&m);
-    if (r < 0 || found)
+    bool mounted;
+    int r = mount_is_at(path, &mounted, err);
+    if (r < 0 || mounted)
         return r;
     err_set(err, ERR_BUSY, "the volume '%s' is not attached: nothing is mounted on '%s'", v->spec->id, path);
     return err_advise(err, 2010, "its driver attaches it when it is published or hydrated");

@@ -102,6 +102,11 @@ static void nothing_is_mounted_where_nothing_is(void **state)
     struct mount m;
     struct err err;
     bool found = true;
+    assert_int_equal(mount_is_at("/", &found, &err), 0);
+    assert_true(found);
+    assert_int_equal(mount_is_at("/no/such/place", &found, &err), 0);
+    assert_false(found);
+    assert_int_equal(mount_is_at("relative", &found, &err), -ERR_INVALID);
     assert_int_equal(mount_find("/no/such/place", &m, &found, &err), 0);
     assert_false(found);
     assert_int_equal(mount_find("relative", &m, &found, &err), -ERR_INVALID);
