@@ -6,8 +6,8 @@
 #include "tool.h"
 #include "util/file.h"
 #include "volume/mount.h"
+#include "volume/signature.h"
 #include "volume/volume.h"
-#include <endian.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -168,19 +168,15 @@ static int find_mount(const struct disk *d, const struct loopdev *device, bool *
  * of alignment now. */
 static int sector_of(const struct disk *d, int fd, unsigned *ret, struct err *err)
 {
-    struct {
-        char magic[4];
-        unsigned char between[98];
-        uint16_t sector_be;
-    } __attribute__((packed)) super;
-    if (pread(fd, &super, sizeof super, 0) != sizeof super || memcmp(super.magic, "XFSB", 4) != 0) {
-        err_set(err, ERR_CORRUPT, "'%s/%s' holds no file system", d->path, VOLUME_IMAGE);
-        return err_advise(err, 2012, "the disk lost it: delete the volume, or restore the pool");
-    }
-    *ret = be16toh(super.sector_be);
-    if (*ret < 512 || *ret > SECTOR_BYTES_SAFE || (*ret & (*ret - 1)) != 0)
-        return err_set(err, ERR_CORRUPT, "'%s/%s' has sectors of %u bytes", d->path, VOLUME_IMAGE, *ret);
-    return 0;
+    char head[SIGNATURE_XFS_BYTES];
+    ssize_t n = pread(fd, head, sizeof head, 0);
+    if (n < 0)
+        return err_sys(err, errno, "cannot read '%s/%s'", d->path, VOLUME_IMAGE);
+    *ret = signature_xfs_sector((struct str){head, (size_t)n});
+    if (*ret > 0 && *ret <= SECTOR_BYTES_SAFE)
+        return 0;
+    err_set(err, ERR_CORRUPT, "'%s/%s' holds no file system", d->path, VOLUME_IMAGE);
+    return err_advise(err, 2012, "the disk lost it: delete the volume, or restore the pool");
 }
 
 static int get_device(const struct disk *d, int fd, struct loopdev *ret, struct err *err)

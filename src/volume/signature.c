@@ -18,6 +18,7 @@ enum {
     MD_END = 96
 };
 #define MD_MAGIC 0xa92b4efcU
+#define XFS_MAGIC "XFSB"
 
 static uint32_t le32(const char *p)
 {
@@ -101,10 +102,24 @@ void signature_read(struct str head, struct str tail, struct signature *ret)
         *ret = (struct signature){.kind = SIGNATURE_BLANK, .what = "nothing"};
     else if (read_member(head, ret))
         return;
-    else if (head.len >= 4 && memcmp(head.ptr, "XFSB", 4) == 0)
+    else if (str_starts(head, STR(XFS_MAGIC)))
         *ret = (struct signature){.kind = SIGNATURE_XFS, .what = "XFS"};
     else
         *ret = (struct signature){.kind = SIGNATURE_OTHER, .what = name_of(head)};
+}
+
+/* ---- XFS: its superblock is the first sector; big-endian -------------------------------------------------------- */
+
+enum { XFS_SECTOR_AT = 102, XFS_SECTOR_MIN = 512, XFS_SECTOR_MAX = 32768 };
+
+unsigned signature_xfs_sector(struct str head)
+{
+    if (head.len < SIGNATURE_XFS_BYTES || !str_starts(head, STR(XFS_MAGIC)))
+        return 0;
+    const unsigned char *b = (const unsigned char *)head.ptr + XFS_SECTOR_AT;
+    unsigned bytes = (unsigned)b[0] << 8 | b[1];
+    bool is_one = bytes >= XFS_SECTOR_MIN && bytes <= XFS_SECTOR_MAX && (bytes & (bytes - 1)) == 0;
+    return is_one ? bytes : 0;
 }
 
 /* ---- of a device ------------------------------------------------------------------------------------------------- */

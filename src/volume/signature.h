@@ -30,5 +30,10 @@ struct signature {
 /* `head` and `tail` are the first and last SIGNATURE_BYTES of the disk, less if it is smaller. */
 void signature_read(struct str head, struct str tail, struct signature *ret);
 
+/* The bytes of a sector that the XFS at the start of `head` was made with; 0 if there is none, or its superblock says
+ * what mkfs.xfs never does. Of `head`, SIGNATURE_XFS_BYTES are looked at. */
+enum { SIGNATURE_XFS_BYTES = 104 };
+unsigned signature_xfs_sector(struct str head);
+
 /* Of the block device at `path`. */
 must_check int signature_of_device(const char *path, struct signature *ret, struct err *err);

@@ -262,7 +262,7 @@ static void a_destroyed_image_is_corrupt_and_leaks_no_device(void **state)
     assert_int_equal(pwrite(image, garbage, sizeof garbage, 0), sizeof garbage);
     must_fail(ERR_CORRUPT, 2012, disk_attach(&v.disk, &err));
     assert_int_equal(pwrite(image, magic, 4, 0), 4);
-    must_fail(ERR_CORRUPT, 0, disk_attach(&v.disk, &err));
+    must_fail(ERR_CORRUPT, 2012, disk_attach(&v.disk, &err));
     assert_int_equal(pwrite(image, "\2\0", 2, 102), 2);
     struct err err = {0};
     assert_true(disk_attach(&v.disk, &err) < 0);

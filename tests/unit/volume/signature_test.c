@@ -83,6 +83,25 @@ static void a_member_of_an_array_tells_its_name_without_the_host(void **state)
     assert_int_equal(s.set_name[8], '?');
 }
 
+static void the_sector_of_an_xfs_is_told_if_it_can_be_one(void **state)
+{
+    (void)state;
+    const struct str disk = {head, sizeof head};
+    head[102] = 0x10;
+    assert_int_equal(signature_xfs_sector(disk), 0);
+    memcpy(head, "XFSB", 4);
+    assert_int_equal(signature_xfs_sector(disk), 4096);
+    assert_int_equal(signature_xfs_sector((struct str){head, SIGNATURE_XFS_BYTES - 1}), 0);
+    head[103] = 1;
+    assert_int_equal(signature_xfs_sector(disk), 0);
+    head[102] = head[103] = 0;
+    assert_int_equal(signature_xfs_sector(disk), 0);
+    head[102] = 1; /* 256 */
+    assert_int_equal(signature_xfs_sector(disk), 0);
+    head[102] = (char)0x80;
+    assert_int_equal(signature_xfs_sector(disk), 32768);
+}
+
 static void a_disk_smaller_than_any_signature_is_no_trouble(void **state)
 {
     (void)state;
@@ -99,6 +118,7 @@ int main(void)
         cmocka_unit_test_setup(zeros_are_blank_and_a_single_byte_at_either_end_is_not, clear),
         cmocka_unit_test_setup(what_is_known_is_named, clear),
         cmocka_unit_test_setup(a_member_of_an_array_tells_its_name_without_the_host, clear),
+        cmocka_unit_test_setup(the_sector_of_an_xfs_is_told_if_it_can_be_one, clear),
         cmocka_unit_test_setup(a_disk_smaller_than_any_signature_is_no_trouble, clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
