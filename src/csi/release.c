@@ -130,8 +130,10 @@ static int release(struct driver *d, struct rpc_call *call, struct space *s, con
         r = export_first(d, s, v, err);
     if (r == 0)
         r = jobs_end(d->jobs, v->spec->id, v->path, err);
-    if (r == 0)
-        r = delete_patiently(call, s, v->spec->id, err);
+    if (r < 0)
+        return r;
+    r = delete_patiently(call, s, v->spec->id, err);
+    trash_wake(d->trash); /* also by what failed: it may lie there, and nobody asks again for what is gone */
     return r;
 }
 
@@ -187,7 +189,6 @@ int local_release(struct driver *d, const char *id, bool discard, enum release_s
     enum release_step step = RELEASE_GONE;
     int r = driver_claim(d, id, &claim, &s, &v, err);
     if (driver_has_lost(d, r, err)) {
-        trash_wake(d->trash); /* an earlier call may have put it there, and failed after that */
         *ret = RELEASE_GONE;
         return 0;
     }
@@ -195,17 +196,17 @@ int local_release(struct driver *d, const char *id, bool discard, enum release_s
         r = weigh_unreadable(s = driver_space_of(d, id), id, &step, err);
     else if (r == 0)
         r = weigh(v, discard, &step, err);
-    if (r == 0 && step == RELEASE_GONE)
+    if (r == 0 && step == RELEASE_GONE) {
         r = space_delete(s, str_of(id), err);
+        trash_wake(d->trash); /* as in release() */
+    }
     if (r < 0)
         return r;
     if (step == RELEASE_IN_USE)
         gate_call_off(id);
-    if (step == RELEASE_GONE) {
-        trash_wake(d->trash);
+    if (step == RELEASE_GONE)
         log_event(LOG_INFO, "volume released", "volume", id, "name", v ? v->spec->name : NULL, "discard",
                   discard ? "true" : NULL, NULL);
-    }
     *ret = step;
     return 0;
 }
@@ -228,15 +229,12 @@ HANDLER(controller_delete)
         log_err(LOG_WARN, "a volume of a pool that is gone is taken for deleted", err, "volume", q->volume_id, NULL);
         return 0;
     }
-    if (r == -ERR_NOT_FOUND) {
-        trash_wake(d->trash); /* as above */
+    if (r == -ERR_NOT_FOUND)
         return 0;
-    }
     if (r == 0)
         r = release(d, call, s, v, err);
     if (r < 0)
         return r;
-    trash_wake(d->trash);
     log_event(LOG_INFO, "volume deleted", "volume", q->volume_id, NULL);
     return 0;
 }
