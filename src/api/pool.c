@@ -88,11 +88,14 @@ int api_pool_name(const char *node, const char *pool, char ret[API_POOL_NAME_MAX
 
 /* The time as the generation: two who wake it at once need not agree on a number, and any change does. Whole
  * microseconds stay exact where somebody reads JSON's numbers as doubles. */
-json *api_pool_wake_json(void)
+int api_pool_wake(struct kube *k, const struct kube_lease *fence, const char *name, struct err *err)
 {
-    json *patch = json_new_object();
+    auto_json patch = json_new_object();
     json_set_u64(patch, "spec.volumesGeneration", (uint64_t)clock_wall_ns() / 1000);
-    return patch;
+    struct kube_request q = {
+        .verb = KUBE_MERGE_PATCH, .resource = &api_pools, .name = str_of(name), .body = patch, .fence = fence};
+    int r = kube_call(k, &q, NULL, err);
+    return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
 json *api_pool_json(const struct api_pool *p)

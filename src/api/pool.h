@@ -5,6 +5,7 @@
 #pragma once
 
 #include "api/meta.h"
+#include "kube/client.h"
 #include "kube/resource.h"
 
 #define API_POOL_KIND "CisternPool"
@@ -41,8 +42,9 @@ DEFINE_AUTO(api_pool, struct api_pool, api_pool_free)
 /* "node1.default". ERR_INVALID if it is too long, or `pool` is no DNS label. */
 must_check int api_pool_name(const char *node, const char *pool, char ret[API_POOL_NAME_MAX + 1], struct err *err);
 
-/* A merge patch that wakes the pool's node: after an order was written, which it is to find then. The caller frees. */
-json *api_pool_wake_json(void);
+/* Wakes the node of the pool of this name: after an order was written, which it is to find then. `fence` may be NULL. A
+ * pool that is not there has nobody to wake: success. Blocks. */
+must_check int api_pool_wake(struct kube *k, const struct kube_lease *fence, const char *name, struct err *err);
 
 json *api_pool_json(const struct api_pool *p);        /* to be created, by the node; the caller frees */
 json *api_pool_status_json(const struct api_pool *p); /* what the node applies to `status`; the caller frees */

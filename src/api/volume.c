@@ -101,6 +101,11 @@ static int parameters_read(const json *j, struct api_volume *v, struct err *err)
     return 0;
 }
 
+bool api_volume_was_seen(const struct api_volume *v)
+{
+    return v->status.observed_generation >= v->meta.generation;
+}
+
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static char *read_retry(const json *j)

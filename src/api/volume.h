@@ -128,6 +128,9 @@ void api_volume_free(struct api_volume *own_v);
 DEFINE_AUTO(api_volume, struct api_volume, api_volume_free)
 #define auto_api_volume auto_with(auto_clean_api_volume) struct api_volume *
 
+/* Has the node looked at the order as it is now? */
+bool api_volume_was_seen(const struct api_volume *v);
+
 /* The object as it is to be created: name, labels, finalizer, spec. The caller frees. */
 json *api_volume_json(const struct api_volume *v);
 

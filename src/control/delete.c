@@ -2,7 +2,6 @@
 /* DeleteVolume: the release is asked for, once; node and leader bring it about; each call looks how far it is. The
  * caller asks again and again, for hours if need be. */
 #include "api/source.h"
-#include "order.h"
 #include "private.h"
 #include "release.h"
 #include "util/clock.h"
@@ -71,7 +70,7 @@ static int ask_release(struct control *c, const struct api_volume *v, struct err
         return r;
     /* Whoever asked before may have died, or been refused, between the order and the node's waking. */
     if (v->release_requested && discard == v->release_discard)
-        return order_was_seen(v) ? 0 : pool_bump(c, v->node, v->pool, err);
+        return api_volume_was_seen(v) ? 0 : pool_bump(c, v->node, v->pool, err);
     json *patch = json_new_object();
     json_set_bool(patch, "spec.release.requested", true);
     json_set_bool(patch, "spec.release.discard", discard);

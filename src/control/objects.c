@@ -102,13 +102,10 @@ int pool_get(struct control *c, const char *node, const char *pool, struct api_p
 int pool_bump(struct control *c, const char *node, const char *pool, struct err *err)
 {
     char name[API_POOL_NAME_MAX + 1];
-    auto_json patch = api_pool_wake_json();
     int r = api_pool_name(node, pool, name, err);
     if (r < 0)
         return r;
-    struct kube_request q = {.verb = KUBE_MERGE_PATCH, .resource = &api_pools, .name = str_of(name), .body = patch};
-    r = kube_call(c->o.kube, &q, NULL, err);
-    return r < 0 && r != -ERR_NOT_FOUND ? come_back(err) : 0;
+    return api_pool_wake(c->o.kube, NULL, name, err) < 0 ? come_back(err) : 0;
 }
 
 /* ---- orders ------------------------------------------------------------------------------------------------------ */

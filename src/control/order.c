@@ -179,11 +179,6 @@ enum order_state order_state_of(const struct api_volume *v)
     return refusal_of(v) ? ORDER_REFUSED : ORDER_OPEN;
 }
 
-bool order_was_seen(const struct api_volume *v)
-{
-    return v->status.observed_generation >= v->meta.generation;
-}
-
 int order_refusal(const struct api_volume *v, struct err *err)
 {
     const struct refusal *why = refusal_of(v);

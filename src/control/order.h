@@ -39,7 +39,5 @@ enum order_state {
     ORDER_LEAVING, /* it is to be released, or was deleted */
 };
 enum order_state order_state_of(const struct api_volume *v);
-/* Has the node looked at it as it is now? */
-bool order_was_seen(const struct api_volume *v);
 /* The node's refusal, in the alphabet of the house: ERR_NO_SPACE, ERR_RANGE, ERR_INVALID, ERR_EXISTS, ERR_PENDING. */
 must_check int order_refusal(const struct api_volume *v, struct err *err);

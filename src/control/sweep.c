@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The leader's clean-up. What is to be done about a volume follows from the volume and what is around it (release.c),
  * so that a new leader, or one that was killed, begins where the old one was. Every write is fenced by the lease. */
-#include "order.h"
 #include "private.h"
 #include "release.h"
 #include "util/clock.h"
@@ -248,7 +247,7 @@ static int look_at(struct control *c, struct str name, bool thoroughly, uint64_t
         tell_what_blocks_drain(c, v);
     if (r == 0 && thoroughly)
         r = look_whether_nobody_has_it(c, v, &s.nobody_has_it, err);
-    if (r == 0 && thoroughly && v->release_requested && !order_was_seen(v))
+    if (r == 0 && thoroughly && v->release_requested && !api_volume_was_seen(v))
         r = pool_bump(c, v->node, v->pool, err); /* who asked for it may have died before the node was woken */
     return r < 0 ? r : take_step(c, v, release_next(v, &s, again_ns), err);
 }

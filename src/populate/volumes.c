@@ -363,14 +363,8 @@ static int serve_all(struct view *v, uint64_t *again_ns)
 static int wake_node(struct view *v)
 {
     char name[API_POOL_NAME_MAX + 1];
-    auto_json patch = api_pool_wake_json();
     int r = api_pool_name(v->volume->node, v->volume->pool, name, v->err);
-    if (r < 0)
-        return r;
-    struct kube_request q = {
-        .verb = KUBE_MERGE_PATCH, .resource = &api_pools, .name = str_of(name), .body = patch, .fence = v->p->o.lease};
-    r = kube_call(v->p->o.kube, &q, NULL, v->err);
-    return r == -ERR_NOT_FOUND ? 0 : r;
+    return r < 0 ? r : api_pool_wake(v->p->o.kube, v->p->o.lease, name, v->err);
 }
 
 static int order_retry(struct view *v, json *own_patch)
@@ -414,7 +408,7 @@ static int follow_source(struct view *v)
     if (!same_json(wanted, had))
         return order_retry(v, wanted);
     json_free(wanted);
-    bool unseen = volume->retry && volume->status.observed_generation < volume->meta.generation;
+    bool unseen = volume->retry && !api_volume_was_seen(volume);
     return unseen && v->node == CLAIM_NODE_READY ? wake_node(v) : 0;
 }
 
