@@ -13,8 +13,7 @@ struct view {
     struct populate *p;
     struct str uid;
     struct claim_pair pair;
-    json *pv_json, *stray_json; /* owned */
-    struct claim_pv pv, stray;
+    struct claim_pvs pvs;
     struct claim_class class;
     struct claim_facts facts;
     struct err *err;
@@ -23,8 +22,7 @@ struct view {
 static void view_done(struct view *v)
 {
     claim_pair_done(&v->pair);
-    json_free(v->pv_json);
-    json_free(v->stray_json);
+    claim_pvs_done(&v->pvs);
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
@@ -45,6 +43,11 @@ static bool is_of_prime(const struct view *v, const struct api_volume *volume)
     return v->pair.prime_json && str_ends(name, v->pair.prime.uid);
 }
 
+static bool is_handed_over(const struct view *v)
+{
+    return v->pvs.pv_json && str_eq(v->pvs.pv.claim_uid, v->uid);
+}
+
 static int volume_seen(void *ctx, struct str key, const json *object)
 {
     (void)key;
@@ -58,7 +61,7 @@ static int volume_seen(void *ctx, struct str key, const json *object)
         f->filled = is_filled(volume);
         f->lost = volume->status.phase == API_PHASE_LOST;
     }
-    if (v->pv_json && str_eq(v->pv.claim_uid, v->uid) && str_eq(v->pv.name, str_of(volume->meta.name)))
+    if (is_handed_over(v) && str_eq(v->pvs.pv.name, str_of(volume->meta.name)))
         return 0;
     enum claim_node node = node_state(v->p, str_of(volume->node));
     bool stranded = node == CLAIM_NODE_GONE || node == CLAIM_NODE_UNREADY;
@@ -67,15 +70,9 @@ static int volume_seen(void *ctx, struct str key, const json *object)
     return 0;
 }
 
-static int look_at_pv_and_class(struct view *v)
+static int look_at_class(struct view *v)
 {
-    struct populate *p = v->p;
-    int r = claim_pv_find(p, v->uid, v->pair.prime.volume_name, &v->pv_json, &v->pv, v->err);
-    if (r < 0)
-        return r;
-    if (v->pv_json)
-        v->facts.pv = &v->pv;
-    auto_json class = kube_informer_get(p->classes, STR_NULL, v->pair.target.class_name);
+    auto_json class = kube_informer_get(v->p->classes, STR_NULL, v->pair.target.class_name);
     if (!class)
         return 0;
     v->facts.class = &v->class;
@@ -86,10 +83,11 @@ static int look_at_claims(struct view *v)
 {
     int r = claim_pair_read(v->p, v->uid, &v->pair, v->err);
     if (r == 0)
-        r = claim_pv_find_stray(v->p, v->uid, v->pair.prime.uid, &v->stray_json, &v->stray, v->err);
+        r = claim_pvs_read(v->p, v->uid, &v->pair.prime, &v->pvs, v->err);
     v->facts.target = v->pair.target_json ? &v->pair.target : NULL;
     v->facts.prime = v->pair.prime_json ? &v->pair.prime : NULL;
-    v->facts.stray = v->stray_json ? &v->stray : NULL;
+    v->facts.pv = v->pvs.pv_json ? &v->pvs.pv : NULL;
+    v->facts.stray = v->pvs.stray_json ? &v->pvs.stray : NULL;
     return r;
 }
 
@@ -101,7 +99,7 @@ static int look_at_all(struct view *v)
     int r = look_at_claims(v);
     if (r < 0 || !f->target)
         return r;
-    r = look_at_pv_and_class(v);
+    r = look_at_class(v);
     /* Asked of the server, so only while it still matters. */
     if (r == 0 && f->target->source.len && !f->prime && !f->target->volume_name.len && !f->target->deleting)
         r = source_is_granted(p, f->target, &f->cross_namespace, v->err);
@@ -111,8 +109,7 @@ static int look_at_all(struct view *v)
     f->has_source = source != NULL;
     struct str node = f->prime ? f->prime->prime_node : f->target->selected_node;
     f->node = node.len ? node_state(p, node) : CLAIM_NODE_READY;
-    bool handed_over = f->pv && str_eq(f->pv->claim_uid, v->uid);
-    f->job_left = !handed_over && kube_informer_count_by(p->jobs, INDEX_JOB_CLAIM, v->uid) > 0;
+    f->job_left = !is_handed_over(v) && kube_informer_count_by(p->jobs, INDEX_JOB_CLAIM, v->uid) > 0;
     return kube_informer_each(p->o.volumes, p->o.volumes_by_claim, v->uid, volume_seen, v);
 }
 
@@ -219,7 +216,7 @@ static int carry_out(struct view *v, struct claim_step step)
     case CLAIM_KEEP_POLICY:
         return keep_policy(v, v->facts.stray ? v->facts.stray : v->facts.pv);
     case CLAIM_HAND_OVER:
-        return patch_pv(v, &v->pv, pv_hand_over_patch(&v->pv, &v->pair.target));
+        return patch_pv(v, &v->pvs.pv, pv_hand_over_patch(&v->pvs.pv, &v->pair.target));
     case CLAIM_SELECT:
         return patch_target(v, target_select_patch(v->pair.target_json, v->pair.prime.prime_node));
     case CLAIM_UNSELECT:

@@ -49,13 +49,33 @@ void claim_pair_done(struct claim_pair *c)
     *c = (struct claim_pair){0};
 }
 
-/* ---- its volume -------------------------------------------------------------------------------------------------- */
+/* ---- its volumes ------------------------------------------------------------------------------------------------- */
 
 struct pv_search {
-    struct str uid, prime_volume, prime_uid, own_namespace;
+    struct str uid, own_namespace;
+    const struct claim *prime;
     json *own, *primes, *stray; /* owned */
     struct err *err;
 };
+
+static void pv_search_done(struct pv_search *s)
+{
+    json_free(s->own);
+    json_free(s->primes);
+    json_free(s->stray);
+}
+
+static bool is_stray(const struct pv_search *s, const struct claim_pv *v)
+{
+    return str_eq(v->claim_namespace, s->own_namespace) && !str_eq(v->claim_uid, s->prime->uid) && !v->deleting &&
+           !str_eq(v->policy, STR("Delete"));
+}
+
+static void keep_first(json **kept, const json *pv)
+{
+    if (!*kept)
+        *kept = json_copy_of(pv);
+}
 
 static int pv_found(void *ctx, struct str key, const json *pv)
 {
@@ -65,52 +85,40 @@ static int pv_found(void *ctx, struct str key, const json *pv)
     int r = claim_pv_read(pv, &v, s->err);
     if (r < 0)
         return r;
-    if (str_eq(v.claim_uid, s->uid) && !s->own)
-        s->own = json_copy_of(pv);
-    else if (str_eq(v.name, s->prime_volume) && !s->primes)
-        s->primes = json_copy_of(pv);
-    else if (str_eq(v.claim_namespace, s->own_namespace) && !str_eq(v.claim_uid, s->prime_uid) && !v.deleting &&
-             !str_eq(v.policy, STR("Delete")) && !s->stray)
-        s->stray = json_copy_of(pv);
+    if (str_eq(v.claim_uid, s->uid))
+        keep_first(&s->own, pv);
+    else if (is_stray(s, &v))
+        keep_first(&s->stray, pv);
+    else if (str_eq(v.name, s->prime->volume_name))
+        keep_first(&s->primes, pv);
     return 0;
 }
 
-static int pv_search(struct populate *p, struct pv_search *s)
+int claim_pvs_read(struct populate *p, struct str uid, const struct claim *prime, struct claim_pvs *ret,
+                   struct err *err)
 {
-    s->own_namespace = str_of(p->o.job.ns);
-    return kube_informer_each(p->o.pvs, p->o.pvs_by_claim, s->uid, pv_found, s);
-}
-
-static int pv_take(struct pv_search *s, json *own_found, json **ret_json, struct claim_pv *ret)
-{
-    auto_json found = own_found;
-    int r = found ? claim_pv_read(found, ret, s->err) : 0;
-    if (r == 0)
-        *ret_json = take(&found);
+    auto_with(pv_search_done) struct pv_search s = {
+        .uid = uid, .own_namespace = str_of(p->o.job.ns), .prime = prime, .err = err};
+    *ret = (struct claim_pvs){0};
+    int r = kube_informer_each(p->o.pvs, p->o.pvs_by_claim, uid, pv_found, &s);
+    if (r < 0)
+        return r;
+    ret->pv_json = s.own ? take(&s.own) : take(&s.primes);
+    ret->stray_json = take(&s.stray);
+    if (ret->pv_json)
+        r = claim_pv_read(ret->pv_json, &ret->pv, err);
+    if (r == 0 && ret->stray_json)
+        r = claim_pv_read(ret->stray_json, &ret->stray, err);
+    if (r < 0)
+        claim_pvs_done(ret);
     return r;
 }
 
-static void pv_search_done(struct pv_search *s)
+void claim_pvs_done(struct claim_pvs *v)
 {
-    json_free(s->own);
-    json_free(s->primes);
-    json_free(s->stray);
-}
-
-int claim_pv_find(struct populate *p, struct str uid, struct str prime_volume, json **ret_json, struct claim_pv *ret,
-                  struct err *err)
-{
-    auto_with(pv_search_done) struct pv_search s = {.uid = uid, .prime_volume = prime_volume, .err = err};
-    int r = pv_search(p, &s);
-    return r < 0 ? r : pv_take(&s, s.own ? take(&s.own) : take(&s.primes), ret_json, ret);
-}
-
-int claim_pv_find_stray(struct populate *p, struct str uid, struct str prime_uid, json **ret_json, struct claim_pv *ret,
-                        struct err *err)
-{
-    auto_with(pv_search_done) struct pv_search s = {.uid = uid, .prime_uid = prime_uid, .err = err};
-    int r = pv_search(p, &s);
-    return r < 0 ? r : pv_take(&s, take(&s.stray), ret_json, ret);
+    json_free(v->pv_json);
+    json_free(v->stray_json);
+    *v = (struct claim_pvs){0};
 }
 
 /* ---- its source -------------------------------------------------------------------------------------------------- */

@@ -113,13 +113,15 @@ struct claim_pair {
 must_check int claim_pair_read(struct populate *p, struct str uid, struct claim_pair *ret, struct err *err);
 void claim_pair_done(struct claim_pair *c);
 
-/* The volume that belongs to the target or to its prime: the target's own if there is one. NULL: none. */
-must_check int claim_pv_find(struct populate *p, struct str uid, struct str prime_volume, json **ret_json,
-                             struct claim_pv *ret, struct err *err);
-
-/* One that an earlier prime of the target has left and that its policy would keep: `prime_uid` is the present one's. */
-must_check int claim_pv_find_stray(struct populate *p, struct str uid, struct str prime_uid, json **ret_json,
-                                   struct claim_pv *ret, struct err *err);
+/* The PersistentVolumes of a claim, as the informer has them. Trees are the caller's. */
+struct claim_pvs {
+    json *pv_json;             /* owned: the target's own, or else its prime's; NULL: none */
+    json *stray_json;          /* owned: one that an earlier prime left and that its policy would keep; NULL: none */
+    struct claim_pv pv, stray; /* views into them */
+};
+must_check int claim_pvs_read(struct populate *p, struct str uid, const struct claim *prime, struct claim_pvs *ret,
+                              struct err *err);
+void claim_pvs_done(struct claim_pvs *v);
 
 /* May this claim name the source of another namespace? If that is served at all, a ReferenceGrant there must say so. */
 must_check int source_is_granted(struct populate *p, const struct claim *target, bool *ret, struct err *err);

@@ -78,25 +78,23 @@ static bool has_another_owner(struct view *v)
 static int look_at_claim(struct view *v)
 {
     const struct api_volume *volume = v->volume;
-    struct claim_pair pair;
-    struct claim_pv pv;
-    auto_json pv_json = NULL;
+    auto_with(claim_pair_done) struct claim_pair pair = {0};
+    auto_with(claim_pvs_done) struct claim_pvs pvs = {0};
     if (!volume->claim_uid)
         return 0;
     struct str uid = str_of(volume->claim_uid);
-    int r = claim_pv_find(v->p, uid, STR_NULL, &pv_json, &pv, v->err);
+    int r = claim_pair_read(v->p, uid, &pair, v->err);
     if (r == 0)
-        r = claim_pair_read(v->p, uid, &pair, v->err);
+        r = claim_pvs_read(v->p, uid, &pair.prime, &pvs, v->err);
     if (r < 0)
         return r;
-    bool handed_over = pv_json && str_eq(pv.claim_uid, uid) && str_eq(pv.name, v->name);
+    bool handed_over = pvs.pv_json && str_eq(pvs.pv.claim_uid, uid) && str_eq(pvs.pv.name, v->name);
     bool is_populated = pair.target_json && pair.target.source.len > 0;
     if (!pair.target_json)
         v->cancelled = !has_another_owner(v);
     else if (!handed_over && is_populated)
         v->cancelled =
             pair.target.deleting || !pair.prime_json || pair.prime.deleting || !str_ends(v->name, pair.prime.uid);
-    claim_pair_done(&pair);
     return 0;
 }
 
