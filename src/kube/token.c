@@ -22,6 +22,15 @@ void token_done(struct token *t)
     secret_free(take(&t->now));
 }
 
+/* RFC 6750: no space, no control character. A file that is half written, or another's, is none. */
+static bool is_token(struct str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] <= ' ' || s.ptr[i] > '~')
+            return false;
+    return s.len > 0;
+}
+
 static int reread(struct token *t, struct err *err)
 {
     char *text;
@@ -30,9 +39,9 @@ static int reread(struct token *t, struct err *err)
     if (r < 0)
         return err_wrap(err, "the token");
     struct str trimmed = str_trim((struct str){text, len});
-    if (trimmed.len == 0) {
+    if (!is_token(trimmed)) {
         secret_free(text);
-        return err_set(err, ERR_INVALID, "the token file '%s' is empty", t->file);
+        return err_set(err, ERR_INVALID, "the token file '%s' holds no token", t->file);
     }
     if (t->now && str_eq(trimmed, str_of(t->now))) {
         secret_free(text);

@@ -15,7 +15,8 @@ struct token {
 void token_init(struct token *t, const struct kube_config *c);
 void token_done(struct token *t);
 
-/* Reads the file again if a minute went by since. One that cannot be read leaves the old value, if there is one. */
+/* Reads the file again if a minute went by since. One that cannot be read, or holds no token, leaves the old value, if
+ * there is one. */
 must_check int token_get(struct token *t, uint64_t now_ns, struct str *ret, struct err *err);
 
 /* The server refused the value of turn `turn`. True if another is there by now. */

@@ -120,7 +120,7 @@ def test_a_token_that_was_replaced_on_disk_is_taken_when_the_old_one_is_refused(
     with KubeTool(cluster.write_kubeconfig("rotating", {"tokenFile": str(file)})) as tool:
         ask = lambda: tool.ask("get", resource="configmaps", ns=namespace, name="a")  # noqa: E731
         assert ask().code == "NOT_FOUND"
-        file.write_text("an expired one")
+        file.write_text("expired")
         assert ask().code == "NOT_FOUND", "it is not read for every request"
     with KubeTool(cluster.write_kubeconfig("rotating", {"tokenFile": str(file)})) as tool:
         refused = tool.ask("get", resource="configmaps", ns=namespace, name="a")
