@@ -73,9 +73,10 @@ static void buffer_free(struct fuse_buf *buf)
 {
     munmap(buf->mem, BUFFER_ROOM);
 }
+#define auto_buffer auto_with(buffer_free) struct fuse_buf
 
-/* 1: a request is in buf; 0: the volume is unmounted. */
-static int receive(struct serve *s, struct fuse_buf *buf)
+/* False: the volume is unmounted. */
+static bool receive(struct serve *s, struct fuse_buf *buf)
 {
     int r;
     do
@@ -108,7 +109,7 @@ static void spawn_if_busy(struct serve *s)
 /* The calling thread is counted as idle. Returns when the volume is unmounted. */
 static void serve_loop(struct serve *s, size_t hint)
 {
-    struct fuse_buf buf = buffer_make();
+    auto_buffer buf = buffer_make();
     unshare(CLONE_FS); /* a umask of its own */
     umask(0);
     while (receive(s, &buf)) {
@@ -117,7 +118,6 @@ static void serve_loop(struct serve *s, size_t hint)
         serve_one(s, hint, &buf);
         atomic_fetch_add(&s->idle, 1);
     }
-    buffer_free(&buf);
 }
 
 static void *serve_thread(void *arg)
@@ -137,10 +137,9 @@ static void *serve_thread(void *arg)
 static int replay_init(struct serve *s, struct err *err)
 {
     struct table_head *h = s->table->head;
-    struct fuse_buf buf = {.mem = h->init, .size = h->init_len};
     char copy[INIT_MAX];
+    struct fuse_buf buf = {.mem = copy, .size = h->init_len};
     memcpy(copy, h->init, h->init_len);
-    buf.mem = copy;
     fuse_session_process_buf(s->session, &buf); /* the answer is refused (ENOENT) unless it never came */
     struct fuse_out_header resend = {.len = sizeof(resend), .error = KERNEL_NOTIFY_RESEND};
     if (write(s->fuse_fd, &resend, sizeof(resend)) < 0)
@@ -148,50 +147,35 @@ static int replay_init(struct serve *s, struct err *err)
     return 0;
 }
 
-/* Serves until nothing waits any more, or the first new request. */
-static int take_up(struct serve *s)
+/* Serves until nothing waits any more, or the first new request. False: the volume is unmounted. */
+static bool take_up(struct serve *s)
 {
-    struct fuse_buf buf = buffer_make();
-    bool more = true;
-    while (more) {
-        struct pollfd p = {.fd = s->fuse_fd, .events = POLLIN};
-        if (poll(&p, 1, 0) <= 0)
-            break;
-        more = receive(s, &buf);
-        if (more) {
-            const struct fuse_in_header *h = buf.mem;
-            bool fresh = is_fresh(h);
-            if (fresh)
-                intent_sweep(s->table);
-            serve_one(s, 0, &buf);
-            more = !fresh;
-        } else {
-            buffer_free(&buf);
-            return -1;
-        }
+    auto_buffer buf = buffer_make();
+    struct pollfd p = {.fd = s->fuse_fd, .events = POLLIN};
+    for (bool fresh = false; !fresh && poll(&p, 1, 0) > 0;) {
+        if (!receive(s, &buf))
+            return false;
+        fresh = is_fresh(buf.mem);
+        if (fresh)
+            intent_sweep(s->table);
+        serve_one(s, 0, &buf);
     }
-    buffer_free(&buf);
     intent_sweep(s->table);
-    return 0;
+    return true;
 }
 
 static int first_init(struct serve *s, struct err *err)
 {
-    struct fuse_buf buf = buffer_make();
+    auto_buffer buf = buffer_make();
     struct table_head *h = s->table->head;
-    if (!receive(s, &buf)) {
-        buffer_free(&buf);
+    if (!receive(s, &buf))
         return err_set(err, ERR_CANCELLED, "unmounted before the first request");
-    }
-    if (buf.size > INIT_MAX || ((struct fuse_in_header *)buf.mem)->opcode != FUSE_INIT) {
-        buffer_free(&buf);
+    if (buf.size > INIT_MAX || ((struct fuse_in_header *)buf.mem)->opcode != FUSE_INIT)
         return err_set(err, ERR_UNSUPPORTED, "the kernel's first message is not an INIT that we know");
-    }
     memcpy(h->init, buf.mem, buf.size);
     STORED(); /* whole before it counts: the next process answers it */
     h->init_len = (uint32_t)buf.size;
     serve_one(s, 0, &buf);
-    buffer_free(&buf);
     return 0;
 }
 
@@ -353,7 +337,7 @@ int session_serve(int own_control_fd, bool *ret_lost, struct err *err)
     s->threads = 1;
     s->idle = 1;
     (void)!say_ready(s, 0, err);
-    if (take_up(s) == 0)
+    if (take_up(s))
         serve_loop(s, 0);
     return 0;
 }
