@@ -71,8 +71,7 @@ struct index_foot {
     uint32_t order_width; /* 4; 0: they arrived in order */
     uint32_t order_crc;
     uint32_t table_crc;
-    uint32_t segments_crc; /* of the segments' own checksums, one after the other */
-    uint8_t zero[28];
+    uint8_t zero[32]; /* each segment has a checksum of its own */
     uint32_t crc;
 };
 static_assert(sizeof(struct index_foot) == 96, "no padding");
@@ -128,6 +127,8 @@ uint32_t crc32c_of(const struct str *pieces, size_t count);
 
 /* An index with everything zero and no file yet; takes a duplicate of `dir`. */
 must_check int index_new(int dir, struct index **ret, struct err *err);
+
+void index_make_buffers(struct index *x); /* for who is going to write */
 
 /* Makes all up to `end` readable. */
 must_check int index_map(struct index *x, uint64_t end, struct err *err);

@@ -40,6 +40,12 @@ int index_new(int dir, struct index **ret, struct err *err)
     return 0;
 }
 
+void index_make_buffers(struct index *x)
+{
+    x->records = xcalloc(SEGMENT_RECORDS_MAX, sizeof *x->records);
+    x->heap = xcalloc(SEGMENT_HEAP_MAX, 1);
+}
+
 void index_free(struct index *x)
 {
     if (!x)
@@ -134,47 +140,50 @@ static int locate(const struct index *x, uint64_t id, const struct record **ret,
     return 0;
 }
 
-static int check_record(const struct index *x, const struct record *r, struct str heap, struct err *err)
+/* The record of an id, and its part of the heap: path, etag and digest, as long as it says. */
+static int find_record(const struct index *x, uint64_t id, const struct record **ret, struct str *ret_words,
+                       struct err *err)
 {
+    const struct record *r = NULL;
+    struct str heap = STR_NULL;
+    int e = locate(x, id, &r, &heap, err);
+    if (e < 0)
+        return e;
     uint64_t end = (uint64_t)r->heap_offset + r->path_len + r->etag_len + hash_size(r->digest_kind);
     if (r->digest_kind > HASH_SHA256 || end > heap.len)
         return index_corrupt(x, (uint64_t)((const char *)r - atomic_load(&x->map)->base),
                              "a record that points outside", err);
+    *ret = r;
+    *ret_words = str_from(heap, r->heap_offset);
     return 0;
 }
 
 int index_path(const struct index *x, uint64_t id, struct str *ret, struct err *err)
 {
     const struct record *r;
-    struct str heap;
-    int e = locate(x, id, &r, &heap, err);
+    struct str words;
+    int e = find_record(x, id, &r, &words, err);
     if (e == 0)
-        e = check_record(x, r, heap, err);
-    if (e < 0)
-        return e;
-    *ret = str_sub(heap, r->heap_offset, r->path_len);
-    return 0;
+        *ret = str_sub(words, 0, r->path_len);
+    return e;
 }
 
 int index_get(const struct index *x, uint64_t id, struct index_entry *ret, struct err *err)
 {
     const struct record *r;
-    struct str heap;
-    int e = locate(x, id, &r, &heap, err);
-    if (e == 0)
-        e = check_record(x, r, heap, err);
+    struct str words;
+    int e = find_record(x, id, &r, &words, err);
     if (e < 0)
         return e;
-    struct str rest = str_from(heap, r->heap_offset);
-    *ret = (struct index_entry){.path = str_sub(rest, 0, r->path_len),
+    *ret = (struct index_entry){.path = str_sub(words, 0, r->path_len),
                                 .size_bytes = r->size_bytes,
                                 .mtime_ns = r->mtime_ns,
                                 .generation = r->generation,
-                                .etag = str_sub(rest, r->path_len, r->etag_len),
+                                .etag = str_sub(words, r->path_len, r->etag_len),
                                 .digest = {.kind = r->digest_kind},
                                 .rank = r->rank,
                                 .source = r->source};
-    memcpy(ret->digest.bytes, rest.ptr + r->path_len + r->etag_len, hash_size(r->digest_kind));
+    memcpy(ret->digest.bytes, words.ptr + r->path_len + r->etag_len, hash_size(r->digest_kind));
     return 0;
 }
 
@@ -198,14 +207,15 @@ const uint8_t *index_uid(const struct index *x)
     return x->head.uid;
 }
 
-struct str index_source_text(const struct index *x)
+/* Ids that stand in order of their paths: all of a complete one, else those that were resumed. */
+static uint64_t ordered_count(const struct index *x)
 {
-    return (struct str){x->head.text, x->head.text_len};
+    return x->complete ? index_count(x) : x->order_count;
 }
 
 int index_at(const struct index *x, uint64_t position, uint64_t *ret_id, struct err *err)
 {
-    uint64_t count = x->complete ? index_count(x) : x->order_count;
+    uint64_t count = ordered_count(x);
     uint64_t id = x->order && position < count ? x->order[position] : position;
     if (position >= count || id >= index_count(x))
         return index_corrupt(x, position, "an order that names an object it has not", err);
@@ -215,7 +225,7 @@ int index_at(const struct index *x, uint64_t position, uint64_t *ret_id, struct 
 
 int index_lower_bound(const struct index *x, struct str path, uint64_t *ret_position, struct err *err)
 {
-    uint64_t low = 0, high = x->complete ? index_count(x) : x->order_count;
+    uint64_t low = 0, high = ordered_count(x);
     while (low < high) {
         uint64_t mid = low + (high - low) / 2, id;
         struct str at;
@@ -240,7 +250,7 @@ int index_find(const struct index *x, struct str path, uint64_t *ret_id, struct 
     int r = index_lower_bound(x, path, &position, err);
     if (r < 0)
         return r;
-    if (position < (x->complete ? index_count(x) : x->order_count)) {
+    if (position < ordered_count(x)) {
         r = index_at(x, position, &id, err);
         if (r == 0)
             r = index_path(x, id, &at, err);

@@ -79,7 +79,6 @@ bool index_is_complete(const struct index *x);
 uint64_t index_count(const struct index *x); /* flushed: ids are 0 .. count - 1 */
 uint64_t index_bytes(const struct index *x); /* sum of sizes, flushed */
 const uint8_t *index_uid(const struct index *x);
-struct str index_source_text(const struct index *x);
 
 must_check int index_get(const struct index *x, uint64_t id, struct index_entry *ret, struct err *err);
 

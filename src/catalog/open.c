@@ -7,6 +7,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+/* Segments that are checked before their memory is let go: at most 1 MiB of names each, mostly a tenth of it. */
+enum { RELEASE_SEGMENTS = 64 };
+
 static int open_file(int dir, const char *name, int flags, struct index **ret, uint64_t *ret_size, struct err *err)
 {
     auto_index x = NULL;
@@ -150,6 +153,8 @@ static int check_segments(const struct index *x, const struct index_foot *foot, 
         const char *why;
         if (index_segment(x, i).offset != at)
             return index_corrupt(x, at, "a segment is out of its place", err);
+        if (i % RELEASE_SEGMENTS == 0)
+            index_release(x);
         if (!segment_is_whole(x, at, foot->order_offset, id, &h, &why))
             return index_corrupt(x, at, why, err);
         bytes += segment_sum(x, at, &h);
@@ -263,8 +268,7 @@ int index_resume(int dir, const struct index_source *source, struct index **ret,
         r = order_resumed(x, err);
     if (r < 0)
         return r;
-    x->records = xcalloc(SEGMENT_RECORDS_MAX, sizeof *x->records);
-    x->heap = xcalloc(SEGMENT_HEAP_MAX, 1);
+    index_make_buffers(x);
     *ret = take(&x);
     return 0;
 }

@@ -8,15 +8,6 @@
 #include <sys/random.h>
 #include <sys/uio.h>
 
-/* Segments whose heads are looked at before their memory is let go: each brings 64 KiB in. */
-enum { RELEASE_SEGMENTS = 256 };
-
-static void buffers(struct index *x)
-{
-    x->records = xcalloc(SEGMENT_RECORDS_MAX, sizeof *x->records);
-    x->heap = xcalloc(SEGMENT_HEAP_MAX, 1);
-}
-
 int index_create(int dir, const struct index_source *source, struct index **ret, struct err *err)
 {
     auto_index x = NULL;
@@ -42,7 +33,7 @@ int index_create(int dir, const struct index_source *source, struct index **ret,
     if (r < 0)
         return r;
     x->end = sizeof *h;
-    buffers(x);
+    index_make_buffers(x);
     *ret = take(&x);
     return 0;
 }
@@ -164,21 +155,12 @@ int index_sync(struct index *x, struct err *err)
 /* The table goes out in blocks: it is as long as the listing had pages. */
 static int write_table(struct index *x, struct index_foot *foot, uint64_t *at, struct err *err)
 {
-    struct hash table_hash, segments_hash;
+    struct hash table_hash;
     struct digest d;
     int r = 0;
     uint64_t n = foot->segment_count = atomic_load(&x->segment_count);
     hash_init(&table_hash);
-    hash_init(&segments_hash);
     hash_begin(&table_hash, HASH_CRC32C);
-    hash_begin(&segments_hash, HASH_CRC32C);
-    const char *base = atomic_load(&x->map)->base;
-    for (uint64_t i = 0; i < n; i++) {
-        uint64_t offset = index_segment(x, i).offset;
-        if (i % RELEASE_SEGMENTS == 0)
-            index_release(x);
-        hash_update(&segments_hash, base + offset + offsetof(struct segment_head, crc), sizeof(uint32_t));
-    }
     for (uint64_t i = 0; i < n && r == 0; i += TABLE_BLOCK) {
         size_t len = min_u64(TABLE_BLOCK, n - i) * sizeof(struct segment);
         hash_update(&table_hash, x->table[i / TABLE_BLOCK], len);
@@ -187,8 +169,6 @@ static int write_table(struct index *x, struct index_foot *foot, uint64_t *at, s
     }
     hash_end(&table_hash, &d);
     memcpy(&foot->table_crc, d.bytes, sizeof foot->table_crc);
-    hash_end(&segments_hash, &d);
-    memcpy(&foot->segments_crc, d.bytes, sizeof foot->segments_crc);
     return r;
 }
 
