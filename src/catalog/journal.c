@@ -374,9 +374,10 @@ static int kernel_boot_id(uint8_t ret[16], struct err *err)
 {
     auto_mem char *text = NULL;
     size_t len, n = 0;
-    int r = file_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &text, &len, err);
-    if (r < 0)
-        return r;
+    if (file_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &text, &len, err) < 0) {
+        err->code = ERR_UNSUPPORTED; /* nothing that was asked for is not found: this machine lacks something */
+        return -ERR_UNSUPPORTED;
+    }
     memset(ret, 0, 16);
     for (size_t i = 0; i < len && n < 32; i++) {
         int digit = text[i] >= '0' && text[i] <= '9' ? text[i] - '0' : text[i] >= 'a' ? text[i] - 'a' + 10 : -1;

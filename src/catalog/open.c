@@ -245,13 +245,20 @@ static int order_resumed(struct index *x, struct err *err)
     return 0;
 }
 
+static bool head_is_blank(const struct index *x)
+{
+    static const struct index_head blank;
+    struct index_head head;
+    return pread(x->fd, &head, sizeof head, 0) == sizeof head && memcmp(&head, &blank, sizeof head) == 0;
+}
+
 int index_resume(int dir, const struct index_source *source, struct index **ret, struct err *err)
 {
     auto_index x = NULL;
     uint64_t size;
     int r = open_file(dir, INDEX_PARTIAL_FILE, O_RDWR, &x, &size, err);
-    /* We died before its head was there: nothing was listed yet. */
-    if (r == 0 && size < INDEX_HEAD_BYTES)
+    /* We died before its head was there, or the disk lost the page: no barrier held, which would have kept it. */
+    if (r == 0 && (size < INDEX_HEAD_BYTES || head_is_blank(x)))
         return err_set(err, ERR_NOT_FOUND, "'%s' holds nothing", INDEX_PARTIAL_FILE);
     if (r == 0)
         r = check_head(x, size, source, err);

@@ -11,7 +11,15 @@ struct range {
     uint64_t from, to;
 };
 
-struct trust {
+struct expected {
+    const uint8_t *uid;
+    const uint8_t *boot_id;
+    uint32_t part_bytes;
+};
+
+struct replay {
+    struct journal *j;
+    const struct expected *expected;
     uint64_t size;          /* of the file, whole records */
     uint64_t end;           /* of the records that are right */
     uint64_t durable;       /* what is before it outlived everything */
@@ -20,8 +28,7 @@ struct trust {
     size_t discard_count;
 };
 
-typedef int visit(struct journal *j, struct trust *t, const struct journal_record *r, uint64_t at, void *ctx,
-                  struct err *err);
+typedef int visit(struct replay *p, const struct journal_record *r, uint64_t at, struct err *err);
 
 static int damaged(uint64_t at, const char *why, struct err *err)
 {
@@ -29,37 +36,32 @@ static int damaged(uint64_t at, const char *why, struct err *err)
     return err_advise(err, 1505, "start over without it (--no-resume)");
 }
 
-/* Visits the records from `from` to `to`. Stops at the first whose checksum is wrong: *ret_stop is its place. */
-static int each_record(struct journal *j, struct trust *t, uint64_t from, uint64_t to, bool skip_bad, visit *v,
-                       void *ctx, uint64_t *ret_stop, struct err *err)
+/* Visits the records from `from` to `to`. Stops at the first whose checksum is wrong: *ret_stop is its place;
+ * NULL: such are passed over. */
+static int each_record(struct replay *p, uint64_t from, uint64_t to, visit *v, uint64_t *ret_stop, struct err *err)
 {
     auto_mem struct journal_record *buffer = xcalloc(READ_RECORDS, sizeof *buffer);
     uint64_t at = from;
     while (at < to) {
         size_t want = min_u64(READ_RECORDS * sizeof *buffer, to - at);
-        ssize_t got = pread(j->fd, buffer, want, (off_t)at);
+        ssize_t got = pread(p->j->fd, buffer, want, (off_t)at);
         if (got != (ssize_t)want)
             return err_sys(err, got < 0 ? errno : EIO, "cannot read '%s'", JOURNAL_FILE);
         for (size_t i = 0; i < want / sizeof *buffer; i++, at += sizeof *buffer) {
             bool right = buffer[i].crc == journal_record_crc(&buffer[i], at);
-            if (!right && !skip_bad) {
+            if (!right && ret_stop) {
                 *ret_stop = at;
                 return 0;
             }
-            int r = right ? v(j, t, &buffer[i], at, ctx, err) : 0;
+            int r = right ? v(p, &buffer[i], at, err) : 0;
             if (r < 0)
                 return r;
         }
     }
-    *ret_stop = at;
+    if (ret_stop)
+        *ret_stop = at;
     return 0;
 }
-
-struct expected {
-    const uint8_t *uid;
-    const uint8_t *boot_id;
-    uint32_t part_bytes;
-};
 
 static int check_head(const struct journal_record *r, uint64_t at, const struct expected *e, struct err *err)
 {
@@ -77,32 +79,44 @@ static int check_head(const struct journal_record *r, uint64_t at, const struct 
     return 0;
 }
 
-static int weigh(struct journal *j, struct trust *t, const struct journal_record *r, uint64_t at, void *ctx,
-                 struct err *err)
+/* Boot after boot in which no barrier held discards from the same place on: that is one range. */
+static int discard(struct replay *p, uint64_t from, uint64_t to, struct err *err)
 {
-    const struct expected *e = ctx;
+    struct range *last = p->discard_count ? &p->discards[p->discard_count - 1] : NULL;
+    if (from > to)
+        return damaged(to, "more discarded than there is", err);
+    if (last && from >= last->from && from <= last->to) {
+        last->to = to;
+        return 0;
+    }
+    if (p->discard_count == DISCARDS_MAX)
+        return damaged(to, "too many barriers that failed", err);
+    p->discards[p->discard_count++] = (struct range){from, to};
+    return 0;
+}
+
+static int weigh(struct replay *p, const struct journal_record *r, uint64_t at, struct err *err)
+{
+    const struct expected *e = p->expected;
     if (at == 0 && r->kind != JOURNAL_HEAD)
         return damaged(at, "it begins without a head", err);
     switch (r->kind) {
     case JOURNAL_HEAD:
         return check_head(r, at, e, err);
     case JOURNAL_RUN:
-        j->runs++;
+        p->j->runs++;
         if (memcmp(&r->a, e->boot_id, 16) != 0)
-            t->this_boot = UINT64_MAX;
-        else if (t->this_boot == UINT64_MAX)
-            t->this_boot = at;
+            p->this_boot = UINT64_MAX;
+        else if (p->this_boot == UINT64_MAX)
+            p->this_boot = at;
         return 0;
     case JOURNAL_DURABLE:
         if (r->a > at)
             return damaged(at, "a barrier that covers what came after it", err);
-        t->durable = max_u64(t->durable, r->a);
+        p->durable = max_u64(p->durable, r->a);
         return 0;
     case JOURNAL_DISCARD:
-        if (r->a > at || t->discard_count == DISCARDS_MAX)
-            return damaged(at, "more discarded than there is", err);
-        t->discards[t->discard_count++] = (struct range){r->a, at};
-        return 0;
+        return discard(p, r->a, at, err);
     case JOURNAL_WRITTEN:
         return r->b == 0 || r->a > UINT32_MAX || r->b > JOURNAL_BATCH ? damaged(at, "objects no catalog has", err) : 0;
     case JOURNAL_PART:
@@ -119,30 +133,26 @@ static int weigh(struct journal *j, struct trust *t, const struct journal_record
 }
 
 /* Behind a record that is wrong: what proves that it once was right? After a crash of ours alone the end can be torn,
- * and nothing stands behind a torn end. After a power loss, pages that no barrier covered may have gone in any order.
- */
-static int witness(struct journal *j, struct trust *t, const struct journal_record *r, uint64_t at, void *ctx,
-                   struct err *err)
+ * and nothing stands behind a torn end. After a power loss, pages that no barrier covered may have gone in
+ * any order. */
+static int witness(struct replay *p, const struct journal_record *r, uint64_t at, struct err *err)
 {
-    (void)j;
     (void)at;
-    (void)ctx;
-    bool proves = t->this_boot != UINT64_MAX || (r->kind == JOURNAL_DURABLE && r->a > t->end);
-    return proves ? damaged(t->end, "a record's checksum is wrong", err) : 0;
+    bool proves = p->this_boot != UINT64_MAX || (r->kind == JOURNAL_DURABLE && r->a > p->end);
+    return proves ? damaged(p->end, "a record's checksum is wrong", err) : 0;
 }
 
-static bool is_trusted(const struct trust *t, uint64_t at)
+static bool is_trusted(const struct replay *p, uint64_t at)
 {
-    for (size_t i = 0; i < t->discard_count; i++)
-        if (at >= t->discards[i].from && at < t->discards[i].to)
+    for (size_t i = 0; i < p->discard_count; i++)
+        if (at >= p->discards[i].from && at < p->discards[i].to)
             return false;
-    return at < t->durable || at >= t->this_boot;
+    return at < p->durable || at >= p->this_boot;
 }
 
-static int apply(struct journal *j, struct trust *t, const struct journal_record *r, uint64_t at, void *ctx,
-                 struct err *err)
+static int apply(struct replay *p, const struct journal_record *r, uint64_t at, struct err *err)
 {
-    (void)ctx;
+    struct journal *j = p->j;
     (void)err;
     /* What takes trust away holds even where what gives it would not. */
     if (r->kind == JOURNAL_VOID || r->kind == JOURNAL_CUT)
@@ -158,7 +168,7 @@ static int apply(struct journal *j, struct trust *t, const struct journal_record
         j->complete = true;
         j->completed_ns = (int64_t)r->c;
     }
-    if (!is_trusted(t, at))
+    if (!is_trusted(p, at))
         return 0;
     if (r->kind == JOURNAL_PART)
         journal_note_part(j, r->a, (uint32_t)r->b, r->digest_kind, r->c);
@@ -170,33 +180,32 @@ static int apply(struct journal *j, struct trust *t, const struct journal_record
     return 0;
 }
 
-static void trust_done(struct trust *t)
+static void replay_done(struct replay *p)
 {
-    free(t->discards);
+    free(p->discards);
 }
 
 int journal_replay(struct journal *j, const uint8_t uid[INDEX_UID_BYTES], uint32_t part_bytes,
                    const uint8_t boot_id[16], struct err *err)
 {
-    struct expected e = {uid, boot_id, part_bytes};
+    const struct expected e = {uid, boot_id, part_bytes};
     struct stat st;
     if (fstat(j->fd, &st) != 0)
         return err_sys(err, errno, "cannot read '%s'", JOURNAL_FILE);
-    auto_with(trust_done) struct trust t = {.this_boot = UINT64_MAX};
-    t.discards = xcalloc(DISCARDS_MAX, sizeof *t.discards);
-    t.size = (uint64_t)st.st_size / sizeof(struct journal_record) * sizeof(struct journal_record);
-    uint64_t stop;
-    int r = each_record(j, &t, 0, t.size, false, weigh, &e, &t.end, err);
-    if (r == 0 && t.end < t.size)
-        r = each_record(j, &t, t.end + sizeof(struct journal_record), t.size, true, witness, NULL, &stop, err);
+    auto_with(replay_done) struct replay p = {.j = j, .expected = &e, .this_boot = UINT64_MAX};
+    p.discards = xcalloc(DISCARDS_MAX, sizeof *p.discards);
+    p.size = (uint64_t)st.st_size / sizeof(struct journal_record) * sizeof(struct journal_record);
+    int r = each_record(&p, 0, p.size, weigh, &p.end, err);
+    if (r == 0 && p.end < p.size)
+        r = each_record(&p, p.end + sizeof(struct journal_record), p.size, witness, NULL, err);
     if (r == 0)
-        r = each_record(j, &t, 0, t.end, false, apply, NULL, &stop, err);
+        r = each_record(&p, 0, p.end, apply, NULL, err);
     if (r < 0)
         return r;
-    if (ftruncate(j->fd, (off_t)t.end) != 0)
+    if (ftruncate(j->fd, (off_t)p.end) != 0)
         return err_sys(err, errno, "cannot cut the torn end of '%s'", JOURNAL_FILE);
-    j->end = t.end;
-    j->held = min_u64(t.durable, t.end);
-    j->must_discard = t.this_boot == UINT64_MAX && j->held < j->end;
+    j->end = p.end;
+    j->held = min_u64(p.durable, p.end);
+    j->must_discard = p.this_boot == UINT64_MAX && j->held < j->end;
     return 0;
 }

@@ -113,8 +113,10 @@ int index_add(struct index *x, const struct index_entry *e, bool *ret_new, struc
 {
     size_t digest_len = hash_size(e->digest.kind);
     size_t need = e->path.len + e->etag.len + digest_len;
-    if (e->path.len > UINT16_MAX || e->etag.len > UINT16_MAX)
-        return err_set(err, ERR_NO_SPACE, "the name '%.*s...' is longer than 65535 bytes", 100, e->path.ptr);
+    if (e->path.len > UINT16_MAX || e->etag.len > UINT16_MAX) {
+        err_set(err, ERR_CORRUPT, "the listing's entry '%.*s...' is longer than 65535 bytes", 100, e->path.ptr);
+        return err_advise(err, 1601, "report it to whoever runs the store");
+    }
     if (pinned_before(x, e->path, err)) {
         *ret_new = false;
         return 0;

@@ -252,6 +252,22 @@ static void cut(const char *name, off_t size)
     close(fd);
 }
 
+/* As a disk leaves it that had room for the length of the file and none for its pages. */
+static void a_partial_one_whose_head_was_lost_holds_nothing(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_index x = create();
+    add(x, "a");
+    assert_int_equal(index_flush(x, true, &err), 0);
+    off_t size = file_size(INDEX_PARTIAL_FILE);
+    index_free(x);
+    x = NULL;
+    cut(INDEX_PARTIAL_FILE, 0);
+    cut(INDEX_PARTIAL_FILE, size);
+    assert_int_equal(index_resume(dir, &source, &x, &err), -ERR_NOT_FOUND);
+}
+
 static void a_torn_end_of_a_partial_one_is_forgotten_wherever_it_tore(void **state)
 {
     (void)state;
@@ -385,6 +401,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(two_entries_of_one_path_are_refused_by_name, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_partial_one_goes_on_and_keeps_what_it_pinned, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(one_of_another_source_is_refused_with_its_name, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_partial_one_whose_head_was_lost_holds_nothing, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_torn_end_of_a_partial_one_is_forgotten_wherever_it_tore, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_truncated_one_is_an_error_that_names_it, folder_setup, folder_teardown),

@@ -134,6 +134,21 @@ static void a_failed_barrier_that_cannot_be_written_down_discards_all_the_same(v
     assert_false(journal_is_whole(j, 2) || journal_is_whole(j, 3));
 }
 
+static void any_number_of_boots_without_a_barrier_is_borne(void **state)
+{
+    (void)state;
+    auto_journal j = open_in(boot_a);
+    journal_written(j, 1);
+    barrier(j);
+    for (int boot = 0; boot < 1100; boot++) {
+        journal_written(j, 2);
+        flush(j);
+        reopen(&j, boot % 2 ? boot_a : boot_b);
+    }
+    assert_true(journal_is_whole(j, 1));
+    assert_false(journal_is_whole(j, 2));
+}
+
 static void parts_of_an_unfinished_object_are_remembered_with_their_checksums(void **state)
 {
     (void)state;
@@ -367,6 +382,7 @@ int main(void)
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_failed_barrier_that_cannot_be_written_down_discards_all_the_same,
                                         folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(any_number_of_boots_without_a_barrier_is_borne, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(parts_of_an_unfinished_object_are_remembered_with_their_checksums, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_cut_catalog_takes_its_ids_back, folder_setup, folder_teardown),
