@@ -320,26 +320,21 @@ int journal_barrier_held(struct journal *j, struct err *err)
     return r == 0 ? sync_file(j, err) : r;
 }
 
-/* What no barrier vouches for is taken out of the file, and nothing is written behind it any more. */
-static void cut_off(struct journal *j)
-{
-    pthread_mutex_lock(&j->lock);
-    if (j->failed.code == 0)
-        err_set(&j->failed, ERR_IO, "'%s' cannot be made durable", JOURNAL_FILE);
-    (void)!ftruncate(j->fd, (off_t)j->held); /* if not even this can be done, the disk takes nothing at all */
-    pthread_mutex_unlock(&j->lock);
-}
-
-void journal_barrier_failed(struct journal *j)
+void journal_barrier_failed(struct journal *j, const struct err *why)
 {
     struct err ignored;
     pthread_mutex_lock(&j->lock);
     append_ids(j);
     append(j, (struct journal_record){.kind = JOURNAL_DISCARD, .a = j->held});
     int r = flush_locked(j, &ignored);
+    /* What is told from now on may have been written before the barrier, and be among what it lost. */
+    if (j->failed.code == 0)
+        j->failed = *why;
     pthread_mutex_unlock(&j->lock);
+    /* Where it cannot be said, what no barrier vouches for is taken out of the file. If not even this can be done, the
+     * disk takes nothing at all. */
     if (r < 0 || sync_file(j, &ignored) < 0)
-        cut_off(j);
+        (void)!ftruncate(j->fd, (off_t)j->held);
 }
 
 int journal_complete(struct journal *j, uint64_t objects, uint64_t bytes, int64_t wall_ns, struct err *err)

@@ -48,10 +48,11 @@ must_check int journal_cut(struct journal *j, uint64_t count, struct err *err);
 
 must_check int journal_flush(struct journal *j, struct err *err);
 
-/* A barrier: begin, make the files themselves durable, and say how it went. One at a time. */
+/* A barrier: begin, make the files themselves durable, and say how it went. One at a time. After one that failed
+ * nothing is taken any more, and each flush tells `why`. */
 must_check int journal_barrier_begin(struct journal *j, struct err *err);
 must_check int journal_barrier_held(struct journal *j, struct err *err);
-void journal_barrier_failed(struct journal *j);
+void journal_barrier_failed(struct journal *j, const struct err *why);
 
 /* Everything is whole and durable (after a barrier that held, nothing written since), at `wall_ns`. Durable when it
  * returns. */

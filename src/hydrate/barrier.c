@@ -18,7 +18,7 @@ int barrier_run(struct hydrate *h, struct err *err)
         r = err_sys(err, errno, "cannot make the files durable");
     if (r < 0) {
         /* The kernel may have dropped the pages, and will report success next time. */
-        journal_barrier_failed(h->journal);
+        journal_barrier_failed(h->journal, err);
         return r;
     }
     return journal_barrier_held(h->journal, err);

@@ -42,6 +42,13 @@ static void barrier(struct journal *j)
     assert_int_equal(journal_barrier_held(j, &err), 0);
 }
 
+static void fail_barrier(struct journal *j)
+{
+    struct err err;
+    (void)!err_set(&err, ERR_IO, "pages were lost");
+    journal_barrier_failed(j, &err);
+}
+
 static void what_was_written_is_trusted_while_the_machine_runs(void **state)
 {
     (void)state;
@@ -98,7 +105,7 @@ static void a_failed_barrier_discards_all_since_the_last_that_held(void **state)
     journal_written(j, 2);
     assert_int_equal(journal_barrier_begin(j, &err), 0);
     journal_written(j, 3);
-    journal_barrier_failed(j);
+    fail_barrier(j);
     reopen(&j, boot_a);
     assert_true(journal_is_whole(j, 1));
     assert_false(journal_is_whole(j, 2) || journal_is_whole(j, 3));
@@ -124,7 +131,7 @@ static void a_failed_barrier_that_cannot_be_written_down_discards_all_the_same(v
     none.rlim_max = all.rlim_max;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &none); /* no byte more goes into any file */
-    journal_barrier_failed(j);
+    fail_barrier(j);
     setrlimit(RLIMIT_FSIZE, &all);
     signal(SIGXFSZ, SIG_DFL);
     journal_written(j, 3);
@@ -132,6 +139,21 @@ static void a_failed_barrier_that_cannot_be_written_down_discards_all_the_same(v
     reopen(&j, boot_a);
     assert_true(journal_is_whole(j, 1));
     assert_false(journal_is_whole(j, 2) || journal_is_whole(j, 3));
+}
+
+/* A lane writes, the barrier loses the pages, and only then does the lane tell. */
+static void what_is_told_behind_a_failed_barrier_is_not_believed(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_journal j = open_in(boot_a);
+    assert_int_equal(journal_barrier_begin(j, &err), 0);
+    fail_barrier(j);
+    journal_written(j, 1);
+    assert_true(journal_flush(j, &err) < 0);
+    assert_string_equal(err.text, "pages were lost");
+    reopen(&j, boot_a);
+    assert_false(journal_is_whole(j, 1));
 }
 
 static void any_number_of_boots_without_a_barrier_is_borne(void **state)
@@ -382,6 +404,8 @@ int main(void)
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_failed_barrier_that_cannot_be_written_down_discards_all_the_same,
                                         folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(what_is_told_behind_a_failed_barrier_is_not_believed, folder_setup,
+                                        folder_teardown),
         cmocka_unit_test_setup_teardown(any_number_of_boots_without_a_barrier_is_borne, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(parts_of_an_unfinished_object_are_remembered_with_their_checksums, folder_setup,
                                         folder_teardown),

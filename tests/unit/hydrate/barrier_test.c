@@ -48,7 +48,7 @@ static void a_barrier_that_failed_covers_nothing(void **state)
     run->sync_fd = -1;
     assert_true(barrier_run(run, &err) < 0);
     assert_non_null(strstr(err.text, "cannot make the files durable"));
-    assert_int_equal(journal_flush(run->journal, &err), 0);
+    assert_true(journal_flush(run->journal, &err) < 0); /* nothing is taken behind it */
     assert_false(survives_a_power_loss(3));
 }
 
