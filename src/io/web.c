@@ -36,11 +36,14 @@ static struct web_job *job_new(struct web *w)
     struct web_job *j = w->unused;
     if (j) {
         w->unused = j->next;
-        return j;
+    } else {
+        j = xcalloc(1, sizeof *j);
+        j->web = w;
+        j->hold.fire = transfer_hold_over;
     }
-    j = xcalloc(1, sizeof *j);
-    j->web = w;
-    j->hold.fire = transfer_hold_over;
+    /* One a request: libcurl before 8.1 takes a head that begins with a blank for more of the last header that the
+     * handle had, which is freed by then (https://github.com/curl/curl/issues/11101). A handle is made in a
+     * microsecond. */
     j->easy = curl_easy_init();
     if (!j->easy)
         out_of_memory();
@@ -50,7 +53,6 @@ static struct web_job *job_new(struct web *w)
 
 static void job_free(struct web_job *j)
 {
-    curl_easy_cleanup(j->easy);
     free(j->header_text);
     free(j->header_lines);
     free(j);
@@ -65,7 +67,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->request.headers = NULL;
     j->request.ca = STR_NULL;
     j->request.connect_to = NULL;
-    j->head_told = j->paused = false;
+    j->head_told = j->paused = j->has_resolve = j->has_order = false;
     j->aborted = j->socket_errno = 0;
     j->held_until = j->sent = j->received = j->first_byte_ns = 0;
     j->error[0] = '\0';
@@ -142,6 +144,7 @@ static void job_end(struct web_job *j, unsigned todo)
         j->next->prev = j->prev;
     j->request.on_done(j->request.ctx, &r);
     assert(!j->todo);
+    curl_easy_cleanup(take(&j->easy));
     j->state = JOB_FREE;
     j->next = w->unused;
     w->unused = j;

@@ -8,7 +8,7 @@
 #include <netinet/in.h>
 
 enum job_state {
-    JOB_FREE,    /* on the free list, with its easy handle kept */
+    JOB_FREE,    /* on the free list */
     JOB_WAITING, /* submitted; starts at the tail of the turn */
     JOB_RUNNING, /* libcurl has it */
     JOB_ENDED,   /* on_done is being told */
@@ -24,7 +24,7 @@ struct web_job {
     struct web_job *next_todo;
     unsigned todo;
     enum job_state state;
-    CURL *easy; /* owned; kept from request to request */
+    CURL *easy; /* owned; one a request */
 
     struct web_request request;      /* url, headers and method are not kept in it */
     char *header_text;               /* owned; the lines that header_lines point to */
@@ -39,7 +39,6 @@ struct web_job {
     bool has_resolve, has_order;
     struct curl_slist resolve; /* as libcurl wants it */
     char resolve_text[1200];
-    bool own_way;   /* this request or the last one has a ca or a connect_to of its own */
     int start_code; /* negative: it cannot start, start_err says why */
     struct err start_err;
 

@@ -228,26 +228,20 @@ static int set_headers(struct web_job *j, const struct web_request *r, struct er
     return 0;
 }
 
-/* Handles go from request to request: what one has set, the next takes back. */
 static int set_way(struct web_job *j, const struct web_request *r, struct err *err)
 {
-    bool own = r->ca.len > 0 || r->connect_to, had = j->own_way;
     CURL *e = j->easy;
-    j->own_way = own;
-    if (!own && !had)
-        return 0;
     struct curl_blob given = {.data = (void *)r->ca.ptr, .len = r->ca.len, .flags = CURL_BLOB_COPY};
-    curl_easy_setopt(e, CURLOPT_CAINFO_BLOB, NULL);
     if (r->ca.len)
         curl_easy_setopt(e, CURLOPT_CAINFO_BLOB, &given);
-    else
-        set_blob(e, CURLOPT_CAINFO_BLOB, j->web->ca, j->web->options.ca.len);
-    int n = snprintf(j->connect_text, sizeof j->connect_text, "::%s", r->connect_to ? r->connect_to : "");
+    if (!r->connect_to)
+        return 0;
+    int n = snprintf(j->connect_text, sizeof j->connect_text, "::%s", r->connect_to);
     if (n < 0 || (size_t)n >= sizeof j->connect_text)
         return err_set(err, ERR_INVALID, "the address '%.64s...' is too long", r->connect_to);
     j->connect_to = (struct curl_slist){.data = j->connect_text};
-    curl_easy_setopt(e, CURLOPT_CONNECT_TO, r->connect_to ? &j->connect_to : NULL);
-    curl_easy_setopt(e, CURLOPT_PROXY, r->connect_to ? "" : NULL);
+    curl_easy_setopt(e, CURLOPT_CONNECT_TO, &j->connect_to);
+    curl_easy_setopt(e, CURLOPT_PROXY, "");
     return 0;
 }
 

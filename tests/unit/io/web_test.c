@@ -182,6 +182,20 @@ static void an_answer_before_http_1_is_not_taken(void **state)
     assert_non_null(strstr(c.result.err.text, "is not HTTP"));
 }
 
+static void a_head_that_begins_with_a_blank_is_nothing_of_the_head_before(void **state)
+{
+    struct call c;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        get(&c, "/bytes/10");
+        assert_int_equal(c.result.code, 0);
+        sbuf_done(&c.body);
+        get(&c, "/raw/HTTP/1.1%20200%20OK%0d%0a%20X-Twice:%20x%0d%0aContent-Length:%202%0d%0a%0d%0aab");
+        assert_true(c.result.code == 0 || c.result.code == -ERR_IO); /* as this libcurl has it */
+        sbuf_done(&c.body);
+    }
+}
+
 static void steps_on_the_way_and_trailers_are_not_the_head(void **state)
 {
     struct call c;
@@ -395,6 +409,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(an_answer_arrives_whole),
         TEST(the_last_value_of_a_header_counts),
+        TEST(a_head_that_begins_with_a_blank_is_nothing_of_the_head_before),
         TEST(connections_are_kept),
         TEST(many_requests_run_at_once),
         TEST(a_connection_that_breaks_anywhere_is_an_io_error),
