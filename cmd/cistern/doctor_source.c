@@ -158,7 +158,7 @@ void doctor_source(const char *uri)
         doctor_say_err(DOCTOR_FAIL, "source", &err);
         return;
     }
-    struct web_options web = {.connect_timeout_ns = 10 * NS_PER_SECOND};
+    struct web_options web = {.connect_timeout_ns = 10 * NS_PER_SECOND, .stall_timeout_ns = globals.stall_ns};
     store_trust(v.store, &web);
     sem_init(&v.over, 0, 0);
     r = pool_new(2, &v.pool, &err);

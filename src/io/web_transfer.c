@@ -50,14 +50,19 @@ static size_t header_came(char *bytes, size_t size, size_t count, void *ctx)
     size_t len = size * count;
     if (job_is_over(j))
         return 0;
-    job_moved(j, 0);
     if (j->first_byte_ns == 0)
-        j->first_byte_ns = j->moved_ns - j->started_ns;
+        j->first_byte_ns = loop_now_ns(j->web->loop) - j->started_ns;
     bool blank = len <= 2 && (bytes[0] == '\r' || bytes[0] == '\n');
     /* 1xx are steps on the way; a second blank line ends the trailers. */
     if (!blank || j->head_told || web_status(j) < 200)
         return len;
+    /* Headers, hints and trailers one by one could go on for ever: only the head's end is a step. */
+    job_moved(j, 0);
     j->head_told = true;
+    /* Of many servers behind a name the one at the other end may have nothing behind it: the next request of that
+     * connection would learn the same. */
+    if (web_status(j) >= 500)
+        curl_easy_setopt(j->easy, CURLOPT_FORBID_REUSE, 1L);
     if (j->request.on_head)
         j->aborted = j->request.on_head(j->request.ctx, j);
     return j->aborted < 0 ? 0 : len;

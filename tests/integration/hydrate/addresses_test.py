@@ -58,6 +58,9 @@ class Address:
                     near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     near.close()
                     continue
+                if self.how == "has no server":
+                    threading.Thread(target=self.answer_503, args=(near,), daemon=True).start()
+                    continue
                 far = socket.create_connection(("127.0.0.1", self.port))
                 for a, b in ((near, far), (far, near)):
                     threading.Thread(target=self.pump, args=(a, b), daemon=True).start()
@@ -70,6 +73,14 @@ class Address:
         for s in (a, b):
             with contextlib.suppress(OSError):
                 s.shutdown(socket.SHUT_RDWR)
+
+    @staticmethod
+    def answer_503(near):
+        """As a balancer whose servers are gone, on connections that it keeps."""
+        with contextlib.suppress(OSError), near.makefile("rb") as lines:
+            while line := lines.readline():
+                if line == b"\r\n":
+                    near.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
 
     def close(self):
         with contextlib.suppress(OSError):
@@ -129,6 +140,14 @@ def test_all_that_are_there_may_be_dead_but_one(server, tmp_path):
     with addresses(tmp_path, server.port, "silent", "refuses", "resets", "good") as (_, before):
         run, _ = hydrate(before, f"http://{NAME}:{server.port}", tmp_path / "out")
         ends_right(server, run, tmp_path / "out")
+
+
+def test_one_of_two_whose_server_is_gone_is_left(server, tmp_path):
+    """Its connections would be kept, and asked again."""
+    with addresses(tmp_path, server.port, "has no server", "good") as (made, before):
+        run, _ = hydrate(before, f"http://{NAME}:{server.port}", tmp_path / "out")
+        ends_right(server, run, tmp_path / "out")
+        assert made[0].count > 0
 
 
 def test_none_that_answers_is_a_sentence(server, tmp_path):

@@ -4,7 +4,8 @@
  *   /reset/N   N bytes of a right answer, then RST  /stall/N   N bytes of a right answer, then silence
  *   /slow/N    N bytes, one in 2 ms                 /raw/TEXT  TEXT (percent-decoded) and closes
  *   /echo      the request's body                   /headers   the request's head as the body
- *   /drop      closes without an answer             /early     404 before the body was read, closes */
+ *   /drop      closes without an answer             /early     404 before the body was read, closes
+ *   /hints, /lines, /trailers: a 103, a header, a trailer in 20 ms, for as long as somebody listens */
 #pragma once
 
 #include <netinet/in.h>
@@ -91,6 +92,19 @@ static void tiny_raw(int fd, const char *text)
     }
 }
 
+static void tiny_drip(int fd, const char *path)
+{
+    const char *line = "X-More: more\r\n";
+    if (strcmp(path, "/hints") == 0)
+        line = "HTTP/1.1 103 Early Hints\r\nX-More: more\r\n\r\n";
+    else
+        tiny_raw(fd, "HTTP/1.1%20200%20OK%0d%0a");
+    if (strcmp(path, "/trailers") == 0)
+        tiny_raw(fd, "Transfer-Encoding:%20chunked%0d%0a%0d%0a1%0d%0aa%0d%0a0%0d%0a");
+    while (tiny_send(fd, line, strlen(line)) == 0)
+        usleep(20000);
+}
+
 /* Negative ends the connection. */
 static int tiny_do(int fd, const char *head, const char *path, const char *body, size_t body_len)
 {
@@ -111,6 +125,8 @@ static int tiny_do(int fd, const char *head, const char *path, const char *body,
         tiny_raw(fd, path + 5);
     else if (strncmp(path, "/echo", 5) == 0)
         r = tiny_answer(fd, body, body_len, SIZE_MAX, 0);
+    else if (strcmp(path, "/hints") == 0 || strcmp(path, "/lines") == 0 || strcmp(path, "/trailers") == 0)
+        tiny_drip(fd, path);
     else if (strncmp(path, "/headers", 8) == 0)
         r = tiny_answer(fd, head, strlen(head), SIZE_MAX, 0);
     free(pattern);

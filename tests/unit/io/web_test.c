@@ -144,6 +144,18 @@ static void a_trickle_is_a_stall_where_more_is_asked_for(void **state)
     sbuf_done(&c.body);
 }
 
+static void an_answer_whose_head_or_trailers_do_not_end_is_a_stall(void **state)
+{
+    static const char *const places[] = {"/hints", "/lines", "/trailers"};
+    (void)state;
+    for (size_t i = 0; i < countof(places); i++) {
+        struct call c;
+        get(&c, places[i]);
+        assert_int_equal(c.result.code, -ERR_TIMEOUT);
+        sbuf_done(&c.body);
+    }
+}
+
 static void the_time_for_the_whole_ends_a_slow_answer(void **state)
 {
     struct call c;
@@ -418,6 +430,7 @@ int main(void)
         TEST_IMPATIENT(a_request_that_may_be_silent_for_longer_stalls_later),
         TEST_IMPATIENT(a_trickle_is_a_stall_where_more_is_asked_for),
         TEST_IMPATIENT(a_slow_answer_is_no_stall),
+        TEST_IMPATIENT(an_answer_whose_head_or_trailers_do_not_end_is_a_stall),
         TEST(the_time_for_the_whole_ends_a_slow_answer),
         TEST(garbage_is_corrupt),
         TEST(an_answer_before_http_1_is_not_taken),
