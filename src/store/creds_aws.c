@@ -7,8 +7,7 @@
 #include "endpoint.h"
 #include "exchange.h"
 #include "ini.h"
-#include "sigv4.h"
-#include "util/clock.h"
+#include "percent.h"
 #include "util/env.h"
 #include "util/file.h"
 #include <fcntl.h>
@@ -194,11 +193,11 @@ static void fetch_web_identity(struct creds *c, struct worker *w)
     auto_sbuf form;
     sbuf_init(&form, 2 * TOKEN_MAX);
     sbuf_adds(&form, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&DurationSeconds=3600&RoleArn=");
-    uri_encode_query(str_of(s->role_arn), &form);
+    percent_encode(str_of(s->role_arn), &form);
     sbuf_adds(&form, "&RoleSessionName=");
-    uri_encode_query(str_of(named ? named : "cistern"), &form);
+    percent_encode(str_of(named ? named : "cistern"), &form);
     sbuf_adds(&form, "&WebIdentityToken=");
-    uri_encode_query(str_of(s->token ? s->token : token), &form);
+    percent_encode(str_of(s->token ? s->token : token), &form);
     exchange_start(w, &(struct exchange_request){.method = "POST",
                                                  .url = endpoint ? endpoint : url,
                                                  .headers = headers,
@@ -270,7 +269,7 @@ static void role_came(void *ctx, int status, struct str body, const struct err *
     } else {
         auto_sbuf path;
         sbuf_init(&path, 1024);
-        uri_encode_query(str_trim(line), &path);
+        percent_encode(str_trim(line), &path);
         ask_metadata(s, path.ptr, keys_came);
     }
 }

@@ -6,7 +6,7 @@
 #include "creds_private.h"
 #include "endpoint.h"
 #include "exchange.h"
-#include "sigv4.h"
+#include "percent.h"
 #include "util/base64.h"
 #include "util/clock.h"
 #include "util/env.h"
@@ -125,7 +125,7 @@ static void add_field(struct sbuf *form, const char *name, struct str value)
         sbuf_addc(form, '&');
     sbuf_adds(form, name);
     sbuf_addc(form, '=');
-    uri_encode_query(value, form);
+    percent_encode(value, form);
 }
 
 /* ---- a service account's key: RFC 7523 --------------------------------------------------------------------------- */
@@ -445,7 +445,7 @@ static char *impersonation_address(struct str email)
     auto_sbuf path;
     sbuf_init(&path, 2048);
     sbuf_adds(&path, "/v1/projects/-/serviceAccounts/");
-    uri_encode_query(email, &path);
+    percent_encode(email, &path);
     sbuf_adds(&path, ":generateAccessToken");
     return address("CISTERN_GCP_IAM_URL", "https://iamcredentials.googleapis.com", path.ptr);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gcs.h"
 #include "endpoint.h"
-#include "sigv4.h"
+#include "percent.h"
 #include "util/clock.h"
 #include "util/env.h"
 #include <stdio.h>
@@ -42,7 +42,7 @@ static int gcs_open(struct store *s, const struct store_options *o, const struct
     if (o->billing && o->billing[0]) {
         auto_sbuf b;
         sbuf_init(&b, 1024);
-        uri_encode_query(str_of(o->billing), &b);
+        percent_encode(str_of(o->billing), &b);
         r = sbuf_take(&b, &g->billing, err);
     }
     return r < 0 ? r : creds_open_gcp(o, &g->creds, err);
@@ -71,7 +71,7 @@ static void add_path(struct call *c, const char *path, struct str name)
     sbuf_adds(&c->url, "/o");
     if (name.len) {
         sbuf_addc(&c->url, '/');
-        uri_encode_query(name, &c->url); /* a name is one segment of the path: its slashes are encoded too */
+        percent_encode(name, &c->url); /* a name is one segment of the path: its slashes are encoded too */
     }
 }
 
@@ -105,7 +105,7 @@ void gcs_param(struct call *c, const char *name, struct str value)
     sbuf_addc(&c->url, '&');
     sbuf_adds(&c->url, name);
     sbuf_addc(&c->url, '=');
-    uri_encode_query(value, &c->url);
+    percent_encode(value, &c->url);
 }
 
 void gcs_param_u64(struct call *c, const char *name, uint64_t value)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3.h"
 #include "endpoint.h"
+#include "percent.h"
 #include "redirect.h"
 #include "util/clock.h"
 #include "util/hash.h"
@@ -134,7 +135,7 @@ void s3_begin(struct call *c, const char *method, struct str key, struct str que
     snprintf(s3_of(c)->region, sizeof s3->region, "%s", s3->region);
     pthread_mutex_unlock(&s3->lock);
     sbuf_addc(&c->url, '/');
-    uri_encode_path(key, &c->url);
+    percent_encode_path(key, &c->url);
     s3_of(c)->query_at = c->url.len;
     if (query.len) {
         sbuf_addc(&c->url, '?');

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "percent.h"
 #include "s3.h"
 #include "util/clock.h"
 #include <inttypes.h>
@@ -218,7 +219,7 @@ static void add_param(struct sbuf *q, const char *name, struct str value)
         sbuf_addc(q, '&');
     sbuf_adds(q, name);
     sbuf_addc(q, '=');
-    uri_encode_query(value, q);
+    percent_encode(value, q);
 }
 
 static int build_list(struct call *c, struct err *err)

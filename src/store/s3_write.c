@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "percent.h"
 #include "s3.h"
 #include "util/base64.h"
 #include <inttypes.h>
@@ -205,7 +206,7 @@ static void begin_with_id(struct call *c, const char *method, unsigned number)
     if (number)
         sbuf_addf(&q, "partNumber=%u&", number);
     sbuf_adds(&q, "uploadId=");
-    uri_encode_query(c->job.args.id, &q);
+    percent_encode(c->job.args.id, &q);
     s3_begin(c, method, c->job.args.key, sbuf_str(&q));
 }
 
@@ -355,7 +356,7 @@ static int build_uploads(struct call *c, struct err *err)
     (void)err;
     sbuf_init(&q, 8192);
     sbuf_adds(&q, "encoding-type=url&prefix=");
-    uri_encode_query(c->job.args.key, &q);
+    percent_encode(c->job.args.key, &q);
     sbuf_adds(&q, "&uploads=");
     s3_begin(c, "GET", STR_NULL, sbuf_str(&q));
     s3_sign(c, STR(SIGV4_UNSIGNED));
@@ -405,7 +406,7 @@ static int build_sweep_one(struct call *c, struct err *err)
     (void)err;
     sbuf_init(&q, 8192);
     sbuf_adds(&q, "uploadId=");
-    uri_encode_query(s3_of(c)->sweeping, &q);
+    percent_encode(s3_of(c)->sweeping, &q);
     s3_begin(c, "DELETE", c->job.args.key, sbuf_str(&q));
     s3_sign(c, STR(SIGV4_UNSIGNED));
     return 0;

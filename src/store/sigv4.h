@@ -24,7 +24,7 @@ struct sigv4_header {
 
 struct sigv4_request {
     struct str method;
-    struct str path;                    /* as it goes into the URL: uri_encode_path() */
+    struct str path;                    /* as it goes into the URL: percent_encode_path() */
     struct str query;                   /* sorted by name, encoded, without '?' */
     const struct sigv4_header *headers; /* sorted by name; all of them are signed */
     size_t header_count;
@@ -42,11 +42,3 @@ char *sigv4_time(int64_t wall_ns, char *buf);
 
 /* Appends the value of the Authorization header. */
 void sigv4_sign(struct sigv4_cache *cache, const struct sigv4_request *r, struct sbuf *ret);
-
-/* Percent-encodes as AWS wants it: all but A-Z a-z 0-9 - . _ ~, and '/' in paths. Any byte may come. */
-void uri_encode_path(struct str s, struct sbuf *b);
-void uri_encode_query(struct str s, struct sbuf *b);
-
-/* Undoes percent-encoding, and '+' for a blank where `plus` is set (encoding-type=url). ERR_CORRUPT for a '%' that two
- * hexadecimal digits do not follow. */
-must_check int uri_decode(struct str s, bool plus, struct sbuf *b, struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "xml.h"
-#include "sigv4.h"
+#include "percent.h"
 #include "util/clock.h"
 #include <libxml/parser.h>
 #include <limits.h>
@@ -329,7 +329,7 @@ static int decode_keys(struct xml *x, struct err *err)
         if (str_find(*key, '%') < 0 && str_find(*key, '+') < 0)
             continue;
         sbuf_clear(&x->key);
-        int r = uri_decode(*key, true, &x->key, err);
+        int r = percent_decode(*key, true, &x->key, err);
         if (r < 0)
             return r;
         memcpy(page->text.ptr + (key->ptr - page->text.ptr), x->key.ptr, x->key.len);

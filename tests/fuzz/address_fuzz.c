@@ -2,6 +2,7 @@
 #include "endpoint.h"
 #include "fuzz.h"
 #include "ini.h"
+#include "percent.h"
 #include "sigv4.h"
 #include "uri.h"
 
@@ -11,11 +12,11 @@ static void encode_and_decode(struct str text)
     struct err err;
     sbuf_init(&encoded, 1 << 20);
     sbuf_init(&decoded, 1 << 20);
-    uri_encode_query(text, &encoded);
-    int r = uri_decode(sbuf_str(&encoded), true, &decoded, &err);
+    percent_encode(text, &encoded);
+    int r = percent_decode(sbuf_str(&encoded), true, &decoded, &err);
     assert(encoded.overflow || (r == 0 && str_eq(sbuf_str(&decoded), text)));
     sbuf_clear(&decoded);
-    r = uri_decode(text, false, &decoded, &err);
+    r = percent_decode(text, false, &decoded, &err);
     assert(r <= 0 && decoded.len <= text.len);
 }
 

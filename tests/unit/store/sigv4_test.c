@@ -98,48 +98,11 @@ static void another_secret_is_not_signed_with_the_kept_key(void **state)
         sbuf_done(&b[i]);
 }
 
-static void every_byte_of_a_key_is_encoded_and_decoded(void **state)
-{
-    (void)state;
-    char all[256];
-    struct err err;
-    auto_sbuf encoded, decoded;
-    for (size_t i = 0; i < sizeof all; i++)
-        all[i] = (char)i;
-    sbuf_init(&encoded, 4096);
-    sbuf_init(&decoded, 4096);
-    uri_encode_path((struct str){all, sizeof all}, &encoded);
-    for (size_t i = 0; i < encoded.len; i++)
-        assert_non_null(strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/%", encoded.ptr[i]));
-    assert_non_null(strstr(encoded.ptr, "%00%01"));
-    assert_non_null(strstr(encoded.ptr, "%2B%2C-./0"));
-    assert_int_equal(uri_decode(sbuf_str(&encoded), true, &decoded, &err), 0);
-    assert_int_equal(decoded.len, sizeof all);
-    assert_memory_equal(decoded.ptr, all, sizeof all);
-    sbuf_clear(&encoded);
-    uri_encode_query(STR("a/b c"), &encoded);
-    assert_string_equal(encoded.ptr, "a%2Fb%20c");
-}
-
-static void half_an_escape_is_told(void **state)
-{
-    (void)state;
-    static const char *const bad[] = {"%", "a%2", "%zz", "%2G"};
-    struct err err;
-    for (size_t i = 0; i < countof(bad); i++) {
-        auto_sbuf b;
-        sbuf_init(&b, 64);
-        assert_int_equal(uri_decode(str_of(bad[i]), false, &b, &err), -ERR_CORRUPT);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_vendors_examples_are_signed_as_printed),
         cmocka_unit_test(another_secret_is_not_signed_with_the_kept_key),
-        cmocka_unit_test(every_byte_of_a_key_is_encoded_and_decoded),
-        cmocka_unit_test(half_an_escape_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
