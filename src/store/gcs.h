@@ -9,7 +9,7 @@
 #define GCS_HIDDEN ".cistern-uploads/" /* the parts of uploads, until they are composed */
 #define GCS_OBJECT_FIELDS "name,size,generation,updated,crc32c,md5Hash,metadata"
 
-enum { GCS_COMPOSE_MAX = 32, GCS_ID_LEN = 32, GCS_KEY_HALF = 16, GCS_NAME_MAX = 128 };
+enum { GCS_COMPOSE_MAX = 32, GCS_NAME_MAX = 128 };
 
 struct gcs {
     char *base;    /* owned: "https://storage.googleapis.com" */

@@ -3,6 +3,7 @@
  * no precondition, so that it could not promise that nothing is overwritten. Parts are therefore objects under
  * GCS_HIDDEN, composed into one when all are there; its checksum is read before it gets its name. */
 #include "gcs.h"
+#include "upload_id.h"
 #include "util/clock.h"
 #include "util/hash.h"
 #include <inttypes.h>
@@ -149,20 +150,10 @@ const struct call_steps gcs_delete_steps = {build_delete, NULL, NULL, answered_d
 
 /* ---- uploads of many parts --------------------------------------------------------------------------------------- */
 
-/* An id is half of the key's hash, by which a sweep finds it, and a random half. */
-static void key_half(struct str key, char *ret)
-{
-    uint8_t sum[32];
-    sha256(key, sum);
-    for (size_t i = 0; i < GCS_KEY_HALF / 2; i++)
-        snprintf(ret + 2 * i, 3, "%02x", sum[i]);
-}
-
 void gcs_begin_upload(struct call *c)
 {
-    char id[GCS_ID_LEN + 1];
-    key_half(c->job.args.key, id);
-    snprintf(id + GCS_KEY_HALF, sizeof id - GCS_KEY_HALF, "%016" PRIx64, clock_random());
+    char id[UPLOAD_ID_LEN + 1];
+    upload_id_make(c->job.args.key, id);
     c->job.reply.object = (struct object){.key = c->job.args.key, .etag = call_keep(c, str_of(id))};
     call_end(c, 0);
 }
@@ -170,7 +161,7 @@ void gcs_begin_upload(struct call *c)
 /* Level 0 are the parts as they were sent; each further level is composed from the one below. */
 static struct str piece_name(const struct call *c, unsigned level, size_t number, char *buf)
 {
-    int n = snprintf(buf, GCS_NAME_MAX, GCS_HIDDEN "%.*s/%u-%05zu", (int)min_u64(c->job.args.id.len, GCS_ID_LEN),
+    int n = snprintf(buf, GCS_NAME_MAX, GCS_HIDDEN "%.*s/%u-%05zu", (int)min_u64(c->job.args.id.len, UPLOAD_ID_LEN),
                      c->job.args.id.ptr, level, number);
     return (struct str){buf, (size_t)n};
 }
@@ -350,10 +341,10 @@ static void answered_publish(struct call *c, int status)
 
 static const struct call_steps publish_steps = {build_publish, NULL, NULL, answered_publish};
 
+/* ---- what is left of uploads ------------------------------------------------------------------------------------- */
+
 /* A page has a thousand names, an upload ten thousand parts at the most. */
 enum { SWEEP_ROUNDS_MAX = 100 };
-
-/* ---- what is left of uploads ------------------------------------------------------------------------------------- */
 
 static void end_sweep(struct call *c, int status)
 {
@@ -374,14 +365,14 @@ static void end_sweep(struct call *c, int status)
 /* Where the parts lie that this sweep removes. */
 static void sweep_prefix(const struct call *c, struct sbuf *ret)
 {
-    char half[GCS_KEY_HALF + 1];
+    char ours[UPLOAD_KEY_LEN + 1];
     sbuf_init(ret, 256);
-    key_half(c->job.args.key, half);
+    upload_id_of_key(c->job.args.key, ours);
     sbuf_adds(ret, GCS_HIDDEN);
     if (c->job.op == JOB_SWEEP)
-        sbuf_adds(ret, half);
+        sbuf_adds(ret, ours);
     else
-        sbuf_addf(ret, "%.*s/", (int)min_u64(c->job.args.id.len, GCS_ID_LEN), c->job.args.id.ptr);
+        sbuf_addf(ret, "%.*s/", (int)min_u64(c->job.args.id.len, UPLOAD_ID_LEN), c->job.args.id.ptr);
 }
 
 static int build_sweep(struct call *c, struct err *err)

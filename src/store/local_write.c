@@ -2,7 +2,7 @@
 /* file://, the writing half. An object appears under its name whole and flushed, or not at all: its bytes come into a
  * temporary of the folder WALK_HIDDEN, and a rename publishes it. */
 #include "local.h"
-#include "util/clock.h"
+#include "upload_id.h"
 #include "util/file.h"
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,23 +22,6 @@ static int open_hidden(int root, bool make, struct err *err)
     return fd >= 0 ? fd : err_sys(err, errno, "cannot open '" WALK_HIDDEN "'");
 }
 
-/* A temporary is named after its key and a random number: the key's half is what a sweep finds it by. */
-enum { KEY_HALF = 16, ID_LEN = 32 };
-
-static void key_half(struct str key, char *ret)
-{
-    uint8_t sum[32];
-    sha256(key, sum);
-    for (size_t i = 0; i < KEY_HALF / 2; i++)
-        snprintf(ret + 2 * i, 3, "%02x", sum[i]);
-}
-
-static void name_temporary(struct local_job *j)
-{
-    key_half(j->job.args.key, j->name);
-    snprintf(j->name + KEY_HALF, sizeof j->name - KEY_HALF, "%016" PRIx64, clock_random());
-}
-
 /* A whole object comes into a file without a name, where the file system has such: a kill leaves nothing behind. */
 static bool make_nameless(struct local_job *j, int root)
 {
@@ -46,14 +29,14 @@ static bool make_nameless(struct local_job *j, int root)
     return j->fd >= 0;
 }
 
-/* Creates j->name. Whoever finishes removes the folder if it is empty then, which may happen between our mkdir and our
- * open: then all of it is done again. */
+/* Creates j->name, which is the upload's id too. Whoever finishes removes the folder if it is empty then, which may
+ * happen between our mkdir and our open: then all of it is done again. */
 static int make_temporary(struct local_job *j, int root, struct err *err)
 {
     int r = -ERR_NOT_FOUND;
     if (j->job.op == JOB_PUT && make_nameless(j, root))
         return 0;
-    name_temporary(j);
+    upload_id_make(j->job.args.key, j->name);
     for (int tries = 0; tries < 16 && r == -ERR_NOT_FOUND; tries++) {
         r = j->parent = open_hidden(root, true, err);
         if (r < 0)
@@ -68,11 +51,10 @@ static int make_temporary(struct local_job *j, int root, struct err *err)
     return r;
 }
 
-/* The id of an upload is the name of its temporary: hexadecimal digits and nothing else. */
 static int open_temporary(struct local_job *j, int root, struct err *err)
 {
     struct str id = j->job.args.id;
-    if (id.len != ID_LEN || strspn(id.ptr, "0123456789abcdef") != ID_LEN)
+    if (!upload_id_is_valid(id)) /* it becomes a file's name */
         return err_set(err, ERR_NOT_FOUND, "there is no upload of the id '%.*s'", (int)min_u64(id.len, 64), id.ptr);
     snprintf(j->name, sizeof j->name, "%.*s", STR_FMT(id));
     int r = j->parent = open_hidden(root, false, err);
@@ -134,7 +116,7 @@ static int put_name(struct local_job *j, int root, int folder, const char *name,
         int r = link_nameless(j, folder, name);
         if (r == 0 || errno != EEXIST || absent)
             return r;
-        name_temporary(j);
+        upload_id_make(j->job.args.key, j->name);
         j->parent = open_hidden(root, true, &ignored);
         if (j->parent < 0 || link_nameless(j, j->parent, j->name) != 0)
             return -1;
@@ -382,7 +364,7 @@ static int visit_abort(struct local_job *j, struct err *err)
 
 static int visit_sweep(struct local_job *j, struct err *err)
 {
-    char half[KEY_HALF + 1];
+    char ours[UPLOAD_KEY_LEN + 1];
     int root;
     int r = local_root(j->job.store->self, false, &root, err);
     if (r == 0)
@@ -393,9 +375,9 @@ static int visit_sweep(struct local_job *j, struct err *err)
     if (!d)
         return err_sys(err, errno, "cannot read '%s'", WALK_HIDDEN);
     struct dirent *e;
-    key_half(j->job.args.key, half);
+    upload_id_of_key(j->job.args.key, ours);
     while ((e = dir_next(d)) != NULL)
-        if (strncmp(e->d_name, half, KEY_HALF) == 0 && unlinkat(j->parent, e->d_name, 0) != 0 && errno != ENOENT)
+        if (strncmp(e->d_name, ours, UPLOAD_KEY_LEN) == 0 && unlinkat(j->parent, e->d_name, 0) != 0 && errno != ENOENT)
             return err_sys(err, errno, "cannot remove '%s/%s'", WALK_HIDDEN, e->d_name);
     if (errno)
         return err_sys(err, errno, "cannot read '%s'", WALK_HIDDEN);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "upload_id.h"
+#include "util/clock.h"
+#include "util/hash.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+void upload_id_of_key(struct str key, char ret[UPLOAD_KEY_LEN + 1])
+{
+    uint8_t sum[32];
+    sha256(key, sum);
+    hex_text(sum, UPLOAD_KEY_LEN / 2, ret);
+}
+
+void upload_id_make(struct str key, char ret[UPLOAD_ID_LEN + 1])
+{
+    upload_id_of_key(key, ret);
+    snprintf(ret + UPLOAD_KEY_LEN, UPLOAD_ID_LEN - UPLOAD_KEY_LEN + 1, "%016" PRIx64, clock_random());
+}
+
+bool upload_id_is_valid(struct str id)
+{
+    for (size_t i = 0; i < id.len; i++)
+        if (str_find(STR("0123456789abcdef"), id.ptr[i]) < 0)
+            return false;
+    return id.len == UPLOAD_ID_LEN;
+}
