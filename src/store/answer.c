@@ -14,6 +14,11 @@ static enum err_code code_of(int status)
     return status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED;
 }
 
+int answer_status(int status, struct err *err)
+{
+    return err_set(err, code_of(status), "it answered %d", status);
+}
+
 struct identity *identity_bearer(struct str token, uint64_t seconds)
 {
     struct identity *i = identity_new();
@@ -145,7 +150,7 @@ int answer_keys(int status, struct str body, struct identity **ret, struct err *
     struct str id = STR_NULL, secret = STR_NULL, token = STR_NULL, expiration = STR_NULL;
     auto_json j = NULL;
     if (status != 200)
-        return err_set(err, code_of(status), "it answered %d", status);
+        return answer_status(status, err);
     int r = json_parse(body, "the credentials", &j, err);
     if (r == 0)
         r = json_opt_str(j, "AccessKeyId", &id, err);
@@ -190,7 +195,7 @@ static int broker_refused(int status, const json *j, struct err *err)
     struct str id = STR_NULL, code = STR_NULL, message = STR_NULL, advice = STR_NULL;
     uint64_t number = 0;
     if (!j || json_opt_str(j, "error.message", &message, &ignored) < 0 || message.len == 0)
-        return err_set(err, code_of(status), "it answered %d", status);
+        return answer_status(status, err);
     if (json_opt_str(j, "error.id", &id, &ignored) < 0 || json_opt_str(j, "error.code", &code, &ignored) < 0 ||
         json_opt_str(j, "error.advice", &advice, &ignored) < 0)
         advice = STR_NULL;

@@ -5,6 +5,9 @@
 
 #include "creds.h"
 
+/* What a status that is no success says by itself: ERR_AGAIN, or ERR_DENIED. */
+int answer_status(int status, struct err *err);
+
 /* A token of RFC 6749 and its kin: Google's token servers, its STS, its metadata server. */
 must_check int answer_token(int status, struct str body, struct identity **ret, struct err *err);
 

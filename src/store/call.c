@@ -106,6 +106,20 @@ struct str call_header_value(const struct call *c, size_t index)
     return (struct str){c->words.ptr + c->headers[index].at, c->headers[index].len};
 }
 
+bool call_is_ranged(const struct call *c)
+{
+    const struct job_args *a = &c->job.args;
+    return a->len > 0 && (a->offset > 0 || a->len != a->object.size_bytes);
+}
+
+void call_header_range(struct call *c)
+{
+    char range[64];
+    const struct job_args *a = &c->job.args;
+    int n = snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, a->offset, a->offset + a->len - 1);
+    call_header(c, "range", (struct str){range, (size_t)n});
+}
+
 struct str call_answer_header(const struct call *c, const char *name)
 {
     return web_reply_header(c->web, name);

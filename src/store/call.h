@@ -68,6 +68,10 @@ void call_release(struct store_job *j);
 void call_header(struct call *c, const char *name, struct str value);
 struct str call_header_value(const struct call *c, size_t index);
 
+/* Does this GET ask for less than the whole object? Then its Range header. */
+bool call_is_ranged(const struct call *c);
+void call_header_range(struct call *c);
+
 /* A header of the answer; STR_NULL if it has none. While head or answered runs. */
 struct str call_answer_header(const struct call *c, const char *name);
 

@@ -71,9 +71,23 @@ void creds_free(struct creds *c)
     free(c);
 }
 
-struct creds *creds_new_given(struct identity *i)
+struct creds *creds_new_anonymous(void)
 {
-    return creds_new(&(struct creds_source){.name = "the identity that was given"}, identity_ref(i));
+    struct identity *nobody = identity_new();
+    nobody->anonymous = true;
+    return creds_new(&(struct creds_source){.name = "anonymous", .method = "anonymous"}, nobody);
+}
+
+int creds_open_common(const struct store_options *o, const char *scheme, struct creds **ret, struct err *err)
+{
+    *ret = NULL;
+    if (o->identity)
+        *ret = creds_new(&(struct creds_source){.name = "the identity that was given"}, identity_ref(o->identity));
+    else if (o->auth == STORE_AUTH_ANONYMOUS)
+        *ret = creds_new_anonymous();
+    else if (creds_has_broker())
+        return creds_open_broker(scheme, ret, err);
+    return 0;
 }
 
 void *creds_self(const struct creds *c)

@@ -281,7 +281,7 @@ static void session_came(void *ctx, int status, struct str body, const struct er
     if (err) {
         refuse(s, err);
     } else if (status != 200) {
-        err_set(&why, status >= 500 || status == 429 ? ERR_AGAIN : ERR_DENIED, "it answered %d", status);
+        (void)answer_status(status, &why);
         refuse(s, &why);
     } else {
         snprintf(s->session, sizeof s->session, "%.*s", STR_FMT(str_trim(body)));
@@ -381,18 +381,9 @@ int creds_open_aws(const struct store_options *o, const char *region, struct cre
     bool named = o->profile && o->profile[0];
     const char *role = env_get("AWS_ROLE_ARN"), *token_file = env_get("AWS_WEB_IDENTITY_TOKEN_FILE");
     struct identity *i = NULL;
-    if (o->identity) {
-        *ret = creds_new_given(o->identity);
-        return 0;
-    }
-    if (o->auth != STORE_AUTH_ANONYMOUS && creds_has_broker())
-        return creds_open_broker("s3", ret, err);
-    if (o->auth == STORE_AUTH_ANONYMOUS) {
-        i = identity_new();
-        i->anonymous = true;
-        *ret = fixed("anonymous", "anonymous", i);
-        return 0;
-    }
+    int r = creds_open_common(o, "s3", ret, err);
+    if (r < 0 || *ret)
+        return r;
     if (!named && (i = from_environment()) != NULL) {
         *ret = fixed("the environment's key", "environment", i);
         return 0;
@@ -405,7 +396,7 @@ int creds_open_aws(const struct store_options *o, const char *region, struct cre
         *ret = fetched("the web identity's role", "web_identity", s, fetch_web_identity);
         return 0;
     }
-    int r = open_profile(o->profile, ret, err);
+    r = open_profile(o->profile, ret, err);
     if (r < 0 || *ret)
         return r;
     if (named || env_get("AWS_PROFILE")) {

@@ -382,16 +382,11 @@ int creds_open_gcp(const struct store_options *o, struct creds **ret, struct err
                *token_file = env_get("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE");
     /* An emulator takes no credentials, as the vendor's libraries have it, unless some are named. */
     bool emulator = env_get("STORAGE_EMULATOR_HOST") && !named && !token_file;
-    if (o->identity) {
-        *ret = creds_new_given(o->identity);
-        return 0;
-    }
-    if (o->auth != STORE_AUTH_ANONYMOUS && creds_has_broker())
-        return creds_open_broker("gs", ret, err);
-    if (o->auth == STORE_AUTH_ANONYMOUS || emulator) {
-        struct identity *i = identity_new();
-        i->anonymous = true;
-        *ret = creds_new(&(struct creds_source){.name = "anonymous", .method = "anonymous"}, i);
+    int r = creds_open_common(o, "gs", ret, err);
+    if (r < 0 || *ret)
+        return r;
+    if (emulator) {
+        *ret = creds_new_anonymous();
         return 0;
     }
     if (token_file) {

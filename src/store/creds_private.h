@@ -27,12 +27,15 @@ struct creds {
 must_check int creds_open_gcp_grant(const struct grant *g, struct creds **ret, struct err *err);
 must_check int creds_open_aws_grant(const struct grant *g, struct creds **ret, struct err *err);
 
-/* Who we are is known already: never fetched, never renewed. */
-struct creds *creds_new_given(struct identity *i);
-
 /* The identity that the store refused, if the fetch that is due is because of that. */
 bool creds_refused_print(struct creds *c, char *buf);
 
-/* Who sent us here gives our credentials: CISTERN_BROKER_URL. `scheme` is what the store speaks. */
+/* What no store has a way of its own for: an identity that was given, none at all (anonymous), the broker's
+ * (CISTERN_BROKER_URL). `scheme` is what the store speaks. *ret NULL: the store's own ways follow. */
+must_check int creds_open_common(const struct store_options *o, const char *scheme, struct creds **ret,
+                                 struct err *err);
+struct creds *creds_new_anonymous(void);
+
+/* Who sent us here gives our credentials: CISTERN_BROKER_URL. */
 bool creds_has_broker(void);
 must_check int creds_open_broker(const char *scheme, struct creds **ret, struct err *err);

@@ -78,7 +78,7 @@ static void add_path(struct call *c, const char *path, struct str name)
 static void add_common(struct call *c)
 {
     const struct gcs *g = c->job.store->self;
-    sbuf_adds(&c->url, "?prettyPrint=false");
+    sbuf_adds(&c->url, "?prettyPrint=false"); /* by default each answer is indented, for people */
     if (g->billing) {
         sbuf_adds(&c->url, "&userProject=");
         sbuf_adds(&c->url, g->billing);

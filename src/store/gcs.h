@@ -56,6 +56,9 @@ must_check int gcs_read_object(const json *j, struct object *ret, struct err *er
 must_check int gcs_parse_list(struct str document, struct str after, struct page *page, struct sbuf *ret_token,
                               struct err *err);
 
+/* steps.build of a request for the object's resource. */
+must_check int gcs_build_metadata(struct call *c, struct err *err);
+
 /* reply.object from the object resource in c->got. */
 must_check int gcs_describe(struct call *c, struct err *err);
 

@@ -5,15 +5,9 @@
 
 /* ---- GET --------------------------------------------------------------------------------------------------------- */
 
-static bool is_whole(const struct job_args *a)
-{
-    return a->offset == 0 && a->len == a->object.size_bytes;
-}
-
 static int build_get(struct call *c, struct err *err)
 {
     const struct job_args *a = &c->job.args;
-    char range[64];
     (void)err;
     gcs_begin(c, "GET", "/storage/v1", a->key);
     gcs_param(c, "alt", STR("media"));
@@ -24,10 +18,8 @@ static int build_get(struct call *c, struct err *err)
         gcs_param_u64(c, "ifGenerationMatch", a->object.generation);
     }
     gcs_ask(c);
-    if (!is_whole(a) && a->len > 0) {
-        int n = snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, a->offset, a->offset + a->len - 1);
-        call_header(c, "range", (struct str){range, (size_t)n});
-    }
+    if (call_is_ranged(c))
+        call_header_range(c);
     return 0;
 }
 
@@ -68,7 +60,7 @@ static int check_range(const struct call *c, int status, struct err *err)
     const struct job_args *a = &c->job.args;
     char want[64];
     struct str range = call_answer_header(c, "content-range");
-    if (is_whole(a) || a->len == 0)
+    if (!call_is_ranged(c))
         return 0;
     int n = snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/", a->offset, a->offset + a->len - 1);
     if (status == 206 && str_starts(range, (struct str){want, (size_t)n}))
@@ -92,7 +84,7 @@ static int head_get(struct call *c, struct err *err)
 
 /* ---- changed, or gone? ------------------------------------------------------------------------------------------- */
 
-static int build_metadata(struct call *c, struct err *err)
+int gcs_build_metadata(struct call *c, struct err *err)
 {
     (void)err;
     gcs_begin(c, "GET", "/storage/v1", c->job.args.key);
@@ -118,7 +110,7 @@ static void answered_which(struct call *c, int status)
     }
 }
 
-static const struct call_steps which_steps = {build_metadata, NULL, NULL, answered_which};
+static const struct call_steps which_steps = {gcs_build_metadata, NULL, NULL, answered_which};
 
 static void answered_get(struct call *c, int status)
 {
@@ -146,7 +138,7 @@ static void answered_head(struct call *c, int status)
         call_end(c, gcs_describe(c, &c->err));
 }
 
-const struct call_steps gcs_head_steps = {build_metadata, NULL, NULL, answered_head};
+const struct call_steps gcs_head_steps = {gcs_build_metadata, NULL, NULL, answered_head};
 
 /* ---- LIST -------------------------------------------------------------------------------------------------------- */
 
@@ -156,7 +148,6 @@ static int build_list(struct call *c, struct err *err)
     (void)err;
     gcs_begin(c, "GET", "/storage/v1", STR_NULL);
     gcs_param(c, "fields", STR("nextPageToken,prefixes,items(name,size,generation,updated,crc32c)"));
-    gcs_param(c, "prettyPrint", STR("false")); /* by default each page is indented, for people */
     if (p->prefix.len)
         gcs_param(c, "prefix", p->prefix);
     if (p->keys_max)
@@ -201,12 +192,6 @@ static int add_prefixes(struct page *page, const json *prefixes, struct err *err
     return 0;
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const struct object *x = a, *y = b;
-    return str_cmp(x->key, y->key);
-}
-
 /* An empty list has nothing to be known by: whatever else a document may be must not pass for one. */
 static int check_list(const json *root, const json **ret_items, const json **ret_prefixes, struct err *err)
 {
@@ -238,7 +223,7 @@ int gcs_parse_list(struct str document, struct str after, struct page *page, str
         return gcs_garbled(err);
     page_end(page);
     if (page->count > objects && objects > 0) /* both lists are sorted, and a page is one */
-        qsort(page->objects, page->count, sizeof *page->objects, by_key);
+        page_sort(page);
     sbuf_clear(ret_token);
     sbuf_add(ret_token, token);
     return 0;

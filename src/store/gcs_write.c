@@ -68,15 +68,6 @@ static void refused_bytes(struct call *c, int status);
 
 const struct call_steps gcs_put_steps = {build_put, NULL, NULL, answered_put};
 
-static int build_whose(struct call *c, struct err *err)
-{
-    (void)err;
-    gcs_begin(c, "GET", "/storage/v1", c->job.args.key);
-    gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
-    gcs_ask(c);
-    return 0;
-}
-
 /* The object has its name: its parts go. */
 static void published(struct call *c)
 {
@@ -102,7 +93,7 @@ static void answered_whose(struct call *c, int status)
     }
 }
 
-static const struct call_steps whose_steps = {build_whose, NULL, NULL, answered_whose};
+static const struct call_steps whose_steps = {gcs_build_metadata, NULL, NULL, answered_whose};
 
 /* A 400 that speaks of a checksum is about the bytes, not about the request. */
 static void refused_bytes(struct call *c, int status)
@@ -274,7 +265,7 @@ static void answered_look(struct call *c, int status)
     }
 }
 
-const struct call_steps gcs_complete_steps = {build_whose, NULL, NULL, answered_look};
+const struct call_steps gcs_complete_steps = {gcs_build_metadata, NULL, NULL, answered_look};
 
 static void answered_group(struct call *c, int status)
 {

@@ -56,3 +56,15 @@ void page_end(struct page *p)
         o->etag.ptr = p->text.ptr + (uintptr_t)o->etag.ptr;
     }
 }
+
+static int by_key(const void *a, const void *b)
+{
+    const struct object *x = a, *y = b;
+    return str_cmp(x->key, y->key);
+}
+
+void page_sort(struct page *p)
+{
+    if (p->count > 0) /* an empty one has no array */
+        qsort(p->objects, p->count, sizeof *p->objects, by_key);
+}

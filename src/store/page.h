@@ -24,3 +24,4 @@ bool page_add(struct page *p, const struct object *o);
 
 /* Now the objects' strings may be read, and nothing may be added. */
 void page_end(struct page *p);
+void page_sort(struct page *p); /* by key; after page_end */

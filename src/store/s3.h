@@ -59,6 +59,9 @@ void s3_describe(struct call *c, bool whole);
 /* "x-amz-checksum-crc32c"; NULL for kinds that S3 has no header for. */
 const char *s3_checksum_header(enum hash_kind kind);
 
+/* steps.build of a HEAD. */
+must_check int s3_build_head(struct call *c, struct err *err);
+
 extern const struct call_steps s3_get_steps, s3_head_steps, s3_list_steps;
 /* Must a PUT look first whether there is such an object? */
 bool s3_must_look(const struct call *c);

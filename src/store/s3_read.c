@@ -65,11 +65,6 @@ void s3_describe(struct call *c, bool whole)
 
 /* ---- GET --------------------------------------------------------------------------------------------------------- */
 
-static bool is_whole(const struct job_args *a)
-{
-    return a->offset == 0 && a->len == a->object.size_bytes;
-}
-
 static bool is_weak(struct str etag)
 {
     return str_starts(etag, STR("W/"));
@@ -84,13 +79,10 @@ static bool is_same_etag(struct str a, struct str b)
 static int build_get(struct call *c, struct err *err)
 {
     const struct job_args *a = &c->job.args;
-    char range[64];
     (void)err;
     s3_begin(c, "GET", a->key, STR_NULL);
-    if (!is_whole(a) && a->len > 0) {
-        int n = snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, a->offset, a->offset + a->len - 1);
-        call_header(c, "range", (struct str){range, (size_t)n});
-    }
+    if (call_is_ranged(c))
+        call_header_range(c);
     if (a->object.etag.len && !is_weak(a->object.etag)) /* If-Match never fits a weak one */
         call_header(c, "if-match", a->object.etag);
     call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
@@ -134,7 +126,7 @@ static int check_length(struct call *c, int status, struct err *err)
     int r = 0;
     if (status == 206)
         r = check_range(c, &o->size_bytes, err);
-    else if (!is_whole(a) && a->len > 0)
+    else if (call_is_ranged(c))
         r = err_set(err, ERR_CORRUPT, "a range was asked for and the whole object came");
     if (r < 0)
         return err_advise(err, 1601, "the store or a proxy mishandles ranges; report it to whoever runs it");
@@ -185,7 +177,7 @@ const struct call_steps s3_get_steps = {build_get, head_get, call_give, answered
 
 /* ---- HEAD -------------------------------------------------------------------------------------------------------- */
 
-static int build_head(struct call *c, struct err *err)
+int s3_build_head(struct call *c, struct err *err)
 {
     (void)err;
     s3_begin(c, "HEAD", c->job.args.key, STR_NULL);
@@ -209,7 +201,7 @@ static void answered_head(struct call *c, int status)
         call_end(c, 0);
 }
 
-const struct call_steps s3_head_steps = {build_head, head_head, NULL, answered_head};
+const struct call_steps s3_head_steps = {s3_build_head, head_head, NULL, answered_head};
 
 /* ---- LIST -------------------------------------------------------------------------------------------------------- */
 
@@ -247,13 +239,6 @@ static int build_list(struct call *c, struct err *err)
     return 0;
 }
 
-/* With a delimiter, folders come after the objects of their page: one order for both is what a page promises. */
-static int by_key(const void *a, const void *b)
-{
-    const struct object *x = a, *y = b;
-    return str_cmp(x->key, y->key);
-}
-
 static void answered_list(struct call *c, int status)
 {
     struct s3_job *j = s3_of(c);
@@ -272,8 +257,8 @@ static void answered_list(struct call *c, int status)
         call_end(c, r);
         return;
     }
-    if (c->job.args.page.folders && j->page.count > 0)
-        qsort(j->page.objects, j->page.count, sizeof *j->page.objects, by_key);
+    if (c->job.args.page.folders) /* they come after the objects: one order for both is what a page promises */
+        page_sort(&j->page);
     c->job.objects = j->page.objects;
     c->job.object_count = j->page.count;
     c->job.next_token = a->is_truncated ? a->next_token : STR_NULL;

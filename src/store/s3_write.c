@@ -101,15 +101,6 @@ static int build_put(struct call *c, struct err *err)
 }
 
 /* Somebody's object is there: ours, if the answer to an earlier attempt was lost. */
-static int build_whose(struct call *c, struct err *err)
-{
-    (void)err;
-    s3_begin(c, "HEAD", c->job.args.key, STR_NULL);
-    call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
-    s3_sign(c, STR(SIGV4_UNSIGNED));
-    return 0;
-}
-
 static bool is_ours(const struct call *c)
 {
     struct str mine = c->job.args.upload_id;
@@ -129,7 +120,7 @@ static void answered_whose(struct call *c, int status)
     }
 }
 
-static const struct call_steps whose_steps = {build_whose, NULL, NULL, answered_whose};
+static const struct call_steps whose_steps = {s3_build_head, NULL, NULL, answered_whose};
 
 /* Not every server of this API heeds a condition: others overwrite without a word. Where it is not Amazon's own, a look
  * comes first. Who may write and not look has the condition alone. */
@@ -147,7 +138,7 @@ static void answered_look(struct call *c, int status)
         answered_whose(c, status);
 }
 
-const struct call_steps s3_look_steps = {build_whose, NULL, NULL, answered_look};
+const struct call_steps s3_look_steps = {s3_build_head, NULL, NULL, answered_look};
 
 static void answered_put(struct call *c, int status)
 {
@@ -291,7 +282,7 @@ static void answered_completed_before(struct call *c, int status)
     }
 }
 
-static const struct call_steps completed_before_steps = {build_whose, NULL, NULL, answered_completed_before};
+static const struct call_steps completed_before_steps = {s3_build_head, NULL, NULL, answered_completed_before};
 
 static void describe_complete(struct call *c, const struct xml_answer *a)
 {

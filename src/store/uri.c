@@ -5,17 +5,17 @@
 
 enum { BUCKET_MIN = 3, BUCKET_MAX = 63, BUCKET_DOTTED_MAX = 222 };
 
-static size_t authority_at(struct str text)
+/* Where the "://" stands, or -1. */
+static ssize_t find_scheme_end(struct str text)
 {
-    for (size_t i = 0; i + 2 < text.len; i++)
-        if (text.ptr[i] == ':' && text.ptr[i + 1] == '/' && text.ptr[i + 2] == '/')
-            return i + 3;
-    return 0;
+    const char *at = text.len ? memmem(text.ptr, text.len, "://", 3) : NULL;
+    return at ? at - text.ptr : -1;
 }
 
 char *uri_shown(struct str text, char *buf)
 {
-    size_t from = authority_at(text), to = from, at = 0;
+    ssize_t scheme_end = find_scheme_end(text);
+    size_t from = scheme_end < 0 ? 0 : (size_t)scheme_end + 3, to = from, at = 0;
     for (; to < text.len && text.ptr[to] != '/'; to++)
         if (text.ptr[to] == '@')
             at = to;
@@ -108,14 +108,6 @@ static int parse_file(struct str text, struct str rest, struct uri *ret, struct 
         return wrong(text, err, "the path is longer than 4095 bytes", "Linux takes no longer paths");
     *ret = (struct uri){.scheme = URI_FILE, .prefix = rest};
     return 0;
-}
-
-static ssize_t find_scheme_end(struct str text)
-{
-    for (size_t i = 0; i + 2 < text.len; i++)
-        if (text.ptr[i] == ':' && text.ptr[i + 1] == '/' && text.ptr[i + 2] == '/')
-            return (ssize_t)i;
-    return -1;
 }
 
 int uri_parse(struct str text, struct uri *ret, struct err *err)
