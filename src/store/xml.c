@@ -167,11 +167,11 @@ static int keep_item_field(struct xml *x, struct str text, struct err *err)
         return 0;
     case FIELD_SIZE:
         x->is_sized = true;
-        return str_to_u64(text, &x->object.size_bytes, err);
+        return str_to_u64(str_trim(text), &x->object.size_bytes, err);
     case FIELD_MTIME: {
         /* Some servers say the year 1 of what has no time. */
         struct err why;
-        int r = time_parse(text, &x->object.mtime_ns, &why);
+        int r = time_parse(str_trim(text), &x->object.mtime_ns, &why);
         return r == -ERR_RANGE ? 0 : r < 0 ? err_copy(err, &why) : 0;
     }
     default:
@@ -290,6 +290,7 @@ static int parse(struct xml *x, struct str document, struct err *err)
 {
     /* Stores write UTF-8, whatever else they say. */
     const int options = XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_IGNORE_ENC;
+    document = str_trim(document); /* a store that keeps a connection from idling sends blanks ahead */
     if (document.len == 0 || document.len > INT_MAX)
         return err_set(err, ERR_CORRUPT, "the answer is not XML: it has %zu bytes", document.len);
     xmlCtxtReadMemory(x->parser, document.ptr, (int)document.len, NULL, NULL, options);
@@ -338,6 +339,16 @@ static int decode_keys(struct xml *x, struct err *err)
     return 0;
 }
 
+/* Servers write "True" and "1", too, and some nothing beside a token. A listing that is taken for whole and is not
+ * would be a tree with holes: only a plain no is one. */
+static bool says_more(const struct xml *x)
+{
+    struct str says = str_trim(sbuf_str(&x->kept[FIELD_TRUNCATED]));
+    if (says.len == 0)
+        return x->kept[FIELD_TOKEN].len > 0;
+    return !str_eq_nocase(says, STR("false")) && !str_eq(says, STR("0"));
+}
+
 int xml_read(struct xml *x, struct str document, struct err *err)
 {
     forget(x);
@@ -360,7 +371,7 @@ int xml_read(struct xml *x, struct str document, struct err *err)
         .secret = sbuf_str(&x->kept[FIELD_SECRET]),
         .session_token = sbuf_str(&x->kept[FIELD_SESSION]),
         .expiration = sbuf_str(&x->kept[FIELD_EXPIRATION]),
-        .is_truncated = str_eq(sbuf_str(&x->kept[FIELD_TRUNCATED]), STR("true")),
+        .is_truncated = says_more(x),
         .checksum_is_composite = str_eq(sbuf_str(&x->kept[FIELD_CHECKSUM_TYPE]), STR("COMPOSITE")),
     };
     fill_checksum(x);

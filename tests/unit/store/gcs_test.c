@@ -60,6 +60,16 @@ static void an_inclusive_start_is_made_exclusive(void **state)
     done(&p);
 }
 
+static void numbers_may_be_numbers(void **state)
+{
+    struct parsed p;
+    (void)state;
+    assert_int_equal(parse(&p, "{\"items\":[{\"name\":\"a\",\"size\":7,\"generation\":171}]}", NULL), 0);
+    assert_int_equal(p.page.objects[0].size_bytes, 7);
+    assert_int_equal(p.page.objects[0].generation, 171);
+    done(&p);
+}
+
 static void folders_stand_where_they_belong(void **state)
 {
     static const char *const want[] = {"a", "b/", "c"};
@@ -88,7 +98,9 @@ static void what_no_store_sends_is_an_error(void **state)
         "{\"items\":[{\"name\":1}]}",
         "{\"items\":[{\"name\":\"a\",\"size\":\"-1\"}]}",
         "{\"items\":[{\"name\":\"a\",\"size\":\"18446744073709551616\"}]}",
-        "{\"items\":[{\"name\":\"a\",\"size\":1}]}",
+        "{\"items\":[{\"name\":\"a\",\"size\":-1}]}",
+        "{\"items\":[{\"name\":\"a\",\"size\":1.5}]}",
+        "{\"items\":[{\"name\":\"a\",\"size\":\"\"}]}",
         "{\"items\":[{\"name\":\"a\",\"crc32c\":\"AA==\"}]}",
         "{\"items\":[{\"name\":\"a\",\"updated\":\"yesterday\"}]}",
         "{\"items\":[\"a\"]}",
@@ -126,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_is_read_with_its_generations_and_checksums),
         cmocka_unit_test(an_inclusive_start_is_made_exclusive),
+        cmocka_unit_test(numbers_may_be_numbers),
         cmocka_unit_test(folders_stand_where_they_belong),
         cmocka_unit_test(what_no_store_sends_is_an_error),
         cmocka_unit_test(a_document_of_nothing_is_an_empty_page),

@@ -61,6 +61,36 @@ static void a_list_is_read(void **state)
     done(&p);
 }
 
+static void only_a_plain_no_ends_a_listing(void **state)
+{
+    static const struct {
+        const char *text;
+        bool more;
+    } lists[] = {
+        {"<IsTruncated>false</IsTruncated><NextContinuationToken>t</NextContinuationToken>", false},
+        {"<IsTruncated> False\n</IsTruncated>", false},
+        {"<IsTruncated>0</IsTruncated>", false},
+        {"", false},
+        {"<NextContinuationToken>t</NextContinuationToken>", true},
+        {"<IsTruncated/><NextContinuationToken>t</NextContinuationToken>", true},
+        {"<IsTruncated>True</IsTruncated>", true},
+        {"<IsTruncated>\n true </IsTruncated>", true},
+        {"<IsTruncated>1</IsTruncated>", true},
+        {"<IsTruncated>yes</IsTruncated>", true},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(lists); i++) {
+        struct parsed p;
+        auto_sbuf b;
+        sbuf_init(&b, 4096);
+        sbuf_addf(&b, "<ListBucketResult>%s</ListBucketResult>", lists[i].text);
+        assert_int_equal(parse(&p, sbuf_str(&b)), 0);
+        if (p.answer->is_truncated != lists[i].more)
+            fail_msg("%s", lists[i].text);
+        done(&p);
+    }
+}
+
 static void an_object_without_a_time_is_listed(void **state)
 {
     struct parsed p;
@@ -105,7 +135,7 @@ static void an_object_is_read_in_whatever_way_it_is_written(void **state)
     static const char *const same[] = {
         "<Contents><Key>k&amp;&lt;&#34;&quot;</Key><Size>7</Size><ETag>&quot;e&quot;</ETag></Contents>",
         "\r\n  <Contents>\n\t<Key>k&amp;&lt;&#34;&quot;</Key> <Size>7</Size> <ETag>&#34;e&#34;</ETag>\n</Contents>\n",
-        "<Contents ><Key>k&#x26;&lt;\"\"</Key><Size>7</Size><ETag>\"e\"</ETag></Contents>",
+        "<Contents ><Key>k&#x26;&lt;\"\"</Key><Size>\n 7 </Size><ETag>\"e\"</ETag></Contents>",
         "<Contents><Key><![CDATA[k&<\"]]>&quot;</Key><Size>7</Size><ETag>\"e\"</ETag></Contents>",
         "<Contents><!-- </Contents> --><Key a='b'>k&amp;&#60;\"\"</Key><Size>7</Size><ETag>\"e\"</ETag></Contents>",
         "<Contents><Owner><ID>o</ID></Owner><Key>k&amp;&lt;\"\"</Key><Size>7</Size><ETag>\"e\"</ETag></Contents>",
@@ -282,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_is_read),
+        cmocka_unit_test(only_a_plain_no_ends_a_listing),
         cmocka_unit_test(an_object_without_a_time_is_listed),
         cmocka_unit_test(keys_are_decoded_also_when_the_server_says_so_last),
         cmocka_unit_test(an_object_is_read_in_whatever_way_it_is_written),
