@@ -223,7 +223,7 @@ int s3_garbled(struct err *err)
     return err_advise(err, 1601, "check that the endpoint is an S3 server, and any proxy between");
 }
 
-int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err)
+static int parse(struct call *c, const struct xml_answer **ret, struct err *err)
 {
     struct s3_job *j = s3_of(c);
     if (!j->xml)
@@ -233,6 +233,25 @@ int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err)
         return s3_garbled(err);
     *ret = xml_answer(j->xml);
     return 0;
+}
+
+bool s3_parse(struct call *c, struct str root, const struct xml_answer **ret)
+{
+    const struct xml_answer *a;
+    int r = parse(c, &a, &c->err);
+    if (r == 0 && str_eq(a->root, STR("Error"))) {
+        s3_refused(c, 500);
+        return false;
+    }
+    if (r == 0 && !str_eq(a->root, root)) {
+        err_set(&c->err, ERR_CORRUPT, "a '%.*s' was asked for and a '%.*s' came", STR_FMT(root), STR_FMT(a->root));
+        r = s3_garbled(&c->err);
+    }
+    if (r < 0)
+        call_end(c, r);
+    else
+        *ret = a;
+    return r == 0;
 }
 
 /* Another region answers 301, 307 while the bucket is new, or 400 with the right one in its document; to a HEAD, which
@@ -297,6 +316,34 @@ static bool is_expired(struct str code)
     return str_eq(code, STR("ExpiredToken")) || str_eq(code, STR("TokenRefreshRequired"));
 }
 
+/* KMS and some stores ask for patience under a 400. */
+static bool asks_for_less(struct str code)
+{
+    return str_eq(code, STR("SlowDown")) || str_ends(code, STR("ThrottlingException")) ||
+           str_ends(code, STR("RequestLimitExceeded")) || str_eq(code, STR("Throttling"));
+}
+
+/* Codes that call passing what the status does not. */
+static int passing(struct call *c, int code, const struct status_words *w)
+{
+    if (asks_for_less(w->code)) {
+        c->job.reply.may_retry = c->job.reply.slow_down = true;
+        c->err.code = ERR_AGAIN;
+        return err_advise(&c->err, 1429, "lower the concurrency");
+    }
+    if (str_eq(w->code, STR("RequestTimeout"))) {
+        c->job.reply.may_retry = true;
+        c->err.code = ERR_TIMEOUT;
+        return err_advise(&c->err, 1408, "try again");
+    }
+    if (is_expired(w->code)) {
+        c->err.code = ERR_DENIED;
+        return err_advise(&c->err, 1401, "renew the credentials from %s", creds_source_name(c->creds));
+    }
+    c->job.reply.may_retry |= str_eq(w->code, STR("InternalError"));
+    return code;
+}
+
 /* Codes that say more than their status does. */
 static int refine(struct call *c, int code, const struct status_words *w)
 {
@@ -322,11 +369,7 @@ static int refine(struct call *c, int code, const struct status_words *w)
         err_set(&c->err, ERR_INVALID, "409 %.*s: %.*s", STR_FMT(w->code), STR_FMT(str_sub(w->message, 0, 200)));
         return err_advise(&c->err, 1400, "this store cannot hold such a key beside the others; choose another name");
     }
-    if (str_eq(w->code, STR("RequestTimeout")) || str_eq(w->code, STR("InternalError")))
-        c->job.reply.may_retry = true;
-    if (str_eq(w->code, STR("SlowDown")))
-        c->job.reply.may_retry = c->job.reply.slow_down = true;
-    return code;
+    return passing(c, code, w);
 }
 
 /* Nobody's rights are in question, and no other credentials would help. */
@@ -342,7 +385,7 @@ void s3_refused(struct call *c, int status)
     static const struct xml_answer nothing;
     const struct xml_answer *a = &nothing;
     struct err ignored;
-    if (c->got.len && s3_parse(c, &a, &ignored) < 0)
+    if (c->got.len && parse(c, &a, &ignored) < 0)
         a = &nothing;
     if (str_eq(a->code, STR("InvalidObjectState"))) {
         call_end(c, archived(c, status));

@@ -47,8 +47,9 @@ void s3_sign(struct call *c, struct str payload);
 struct str s3_payload(struct call *c, char *buf);
 
 int s3_garbled(struct err *err); /* what came is no answer of S3's: why is in `err` already */
-/* Parses c->got. */
-must_check int s3_parse(struct call *c, const struct xml_answer **ret, struct err *err);
+/* Parses c->got, which is to be the document `root`. False: it is another one, and the call has ended: S3 may answer
+ * 200 and fail afterwards, and a proxy's page is XML, too. */
+must_check bool s3_parse(struct call *c, struct str root, const struct xml_answer **ret);
 
 /* An answer that is no success: the error's words, or, after a redirect to another region, the same exchange again. */
 void s3_refused(struct call *c, int status);

@@ -253,19 +253,16 @@ static int build_list(struct call *c, struct err *err)
 static void answered_list(struct call *c, int status)
 {
     struct s3_job *j = s3_of(c);
+    const struct xml_answer *a;
     if (!c->success) {
         s3_refused(c, status);
         return;
     }
-    const struct xml_answer *a = NULL;
-    int r = s3_parse(c, &a, &c->err);
-    if (r == 0 && !str_eq(a->root, STR("ListBucketResult")))
-        r = err_set(&c->err, ERR_CORRUPT, "a list was asked for and a '%.*s' came", STR_FMT(a->root));
-    if (r == 0 && a->is_truncated && a->next_token.len == 0)
-        r = err_set(&c->err, ERR_CORRUPT, "the store says that there is more and not where");
-    if (r < 0) {
-        s3_garbled(&c->err);
-        call_end(c, r);
+    if (!s3_parse(c, STR("ListBucketResult"), &a))
+        return;
+    if (a->is_truncated && a->next_token.len == 0) {
+        err_set(&c->err, ERR_CORRUPT, "the store says that there is more and not where");
+        call_end(c, s3_garbled(&c->err));
         return;
     }
     if (c->job.args.page.folders) /* they come after the objects: one order for both is what a page promises */

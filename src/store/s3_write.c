@@ -178,14 +178,12 @@ static void answered_begin(struct call *c, int status)
     const struct xml_answer *a;
     if (!c->success) {
         s3_refused(c, status);
-        return;
+    } else if (s3_parse(c, STR("InitiateMultipartUploadResult"), &a)) {
+        struct str id = call_keep(c, a->upload_id);
+        c->job.reply.object = (struct object){.key = c->job.args.key, .etag = id};
+        call_end(c, id.len > 0 ? 0
+                               : err_set(&c->err, ERR_CORRUPT, "the upload was begun and has no id, or no usable one"));
     }
-    int r = s3_parse(c, &a, &c->err);
-    if (r == 0 && a->upload_id.len == 0)
-        r = err_set(&c->err, ERR_CORRUPT, "the answer to the begin of an upload has no id");
-    if (r == 0)
-        c->job.reply.object = (struct object){.key = c->job.args.key, .etag = call_keep(c, a->upload_id)};
-    call_end(c, r);
 }
 
 const struct call_steps s3_begin_steps = {build_begin, NULL, NULL, answered_begin};
@@ -297,7 +295,6 @@ static void describe_complete(struct call *c, const struct xml_answer *a)
         o->digest.kind = HASH_NONE;
 }
 
-/* S3 may answer 200 and fail afterwards: the document says which. */
 static void answered_complete(struct call *c, int status)
 {
     const struct xml_answer *a;
@@ -307,13 +304,12 @@ static void answered_complete(struct call *c, int status)
         call_go(c, &whose_steps);
     } else if (!c->success) {
         s3_refused(c, status);
-    } else if (s3_parse(c, &a, &c->err) < 0) {
-        call_end(c, -(int)c->err.code);
-    } else if (str_eq(a->root, STR("Error"))) {
-        s3_refused(c, 500);
     } else {
-        describe_complete(c, a);
-        call_end(c, 0);
+        c->job.reply.may_retry = true; /* where it cannot be read: the next answer tells what became of it */
+        if (s3_parse(c, STR("CompleteMultipartUploadResult"), &a)) {
+            describe_complete(c, a);
+            call_end(c, 0);
+        }
     }
 }
 
@@ -383,9 +379,7 @@ static void answered_uploads(struct call *c, int status)
     const struct xml_answer *a;
     if (!c->success)
         s3_refused(c, status);
-    else if (s3_parse(c, &a, &c->err) < 0)
-        call_end(c, -(int)c->err.code);
-    else
+    else if (s3_parse(c, STR("ListMultipartUploadsResult"), &a))
         sweep_next(c);
 }
 

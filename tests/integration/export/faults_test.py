@@ -73,7 +73,8 @@ def test_passing_errors_are_outlived(bucket, folder, rule):
     "op=put,key=p/small-*,every=2,times=8,do=lost",
     "op=put,key=p/large,times=2,do=lost",
     "op=post,nth=2,do=lost",
-], ids=["put", "part", "complete"])
+    "op=post,nth=2,do=garbage-body:300",
+], ids=["put", "part", "complete", "garbled"])
 def test_an_upload_whose_answer_was_lost_meets_its_own_object(bucket, folder, rule):
     bucket.fault(rule)
     done = export(bucket, folder)
