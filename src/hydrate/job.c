@@ -4,8 +4,6 @@
 #include <assert.h>
 #include <limits.h>
 
-enum { GARBAGE_ATTEMPTS = 3 };
-
 static void want_slice(struct job *j);
 
 static void wake(struct budget_waiter *w)
@@ -187,11 +185,7 @@ static void get_done(void *ctx, const struct store_reply *r)
     if (r->code < 0) {
         uint64_t elapsed = loop_now_ns(j->lane->worker.loop) - j->started_ns;
         j->err = r->err;
-        /* An answer that is not what it says it is may be the fault of something on the way: once more, not for ever.
-         */
-        struct store_reply passing = *r;
-        passing.may_retry |= r->code == -ERR_CORRUPT && j->attempts < GARBAGE_ATTEMPTS;
-        j->may_retry = store_retry_delay(h->o.sources[j->entry.source & ~SOURCE_SINGLE].store, &passing, j->attempts,
+        j->may_retry = store_retry_delay(h->o.sources[j->entry.source & ~SOURCE_SINGLE].store, r, j->attempts,
                                          elapsed, &j->retry_ns);
     }
     if (r->code == 0 && !j->large) {

@@ -154,9 +154,12 @@ static int on_body(void *ctx, const char *bytes, size_t len)
     struct call *c = ctx;
     if (c->success && c->steps->body)
         return c->steps->body(c, bytes, len);
+    size_t most = c->success ? CALL_DOCUMENT_MAX : CALL_REFUSAL_MAX;
+    if (len > most - c->got.len) {
+        err_set(&c->err, ERR_CORRUPT, "the answer (%d) is a document of more than %zu bytes", web_status(c->web), most);
+        return err_advise(&c->err, 1601, "check the endpoint, and any proxy between");
+    }
     sbuf_add(&c->got, (struct str){bytes, len});
-    if (c->got.overflow)
-        return err_set(&c->err, ERR_CORRUPT, "the answer is a document of more than %d bytes", CALL_DOCUMENT_MAX);
     return 0;
 }
 
@@ -272,7 +275,7 @@ static void submit(struct call *c)
         .body_seek = c->sends_body ? seek_body : NULL,
         .expect_bytes = c->job.args.len,
         .rate = c->job.args.rate,
-        .stall_bytes = STALL_BYTES,
+        .stall_bytes = c->job.op == JOB_COMPLETE ? 0 : STALL_BYTES, /* it takes minutes, and says so by spaces */
         .ctx = c,
         .on_head = on_head,
         .on_body = on_body,

@@ -6,7 +6,8 @@
 #include "backend.h"
 #include "creds.h"
 
-enum { CALL_HEADERS_MAX = 24, CALL_DOCUMENT_MAX = 64 << 20 };
+/* Refusals have a ceiling of their own: hundreds may come at once. */
+enum { CALL_HEADERS_MAX = 24, CALL_DOCUMENT_MAX = 64 << 20, CALL_REFUSAL_MAX = 1 << 20 };
 
 struct call;
 

@@ -93,13 +93,19 @@ int gcs_build_metadata(struct call *c, struct err *err)
     return 0;
 }
 
+static int there_all_the_same(struct call *c)
+{
+    err_set(&c->err, ERR_AGAIN, "404, and its metadata say that it is there");
+    return err_advise(&c->err, 1404, "the same command tries it again");
+}
+
 static void answered_which(struct call *c, int status)
 {
     uint64_t then = c->job.args.object.generation;
     if (c->success && gcs_describe(c, &c->err) == 0) {
         uint64_t now = c->job.reply.object.generation;
         c->job.reply.may_retry = now == then;
-        call_end(c, now != then ? changed(c, now) : err_set(&c->err, ERR_AGAIN, "it was not found, and is there now"));
+        call_end(c, now != then ? changed(c, now) : there_all_the_same(c));
     } else if (c->success) {
         call_end(c, -(int)c->err.code);
     } else if (status == 404) {

@@ -68,7 +68,7 @@ void call_refused(struct call *c, bool renew)
 {
     bool is_old = clock_wall_ns() - c->identity->born_ns > RENEW_AGE_NS;
     bool renewed = (renew || is_old) && creds_reject(c->creds, c->identity);
-    c->job.reply.refused_max = refusal_attempts(c->job.store->refusals, c->job.op, renewed);
+    c->job.reply.attempts_max = refusal_attempts(c->job.store->refusals, c->job.op, renewed);
 }
 
 bool call_is_redirect(int status)

@@ -9,6 +9,9 @@
 #include <assert.h>
 #include <stdio.h>
 
+/* An answer that is not what it says it is may be the fault of something on the way: asked for again, not for ever. */
+enum { GARBAGE_ATTEMPTS = 3 };
+
 static const struct backend *const backends[] = {
     [URI_FILE] = &backend_local, [URI_S3] = &backend_s3, [URI_GS] = &backend_gcs};
 
@@ -252,6 +255,11 @@ static void give_up(struct store_job *j)
     telemetry_hedge(j->store->telemetry, "given_up");
 }
 
+static bool is_read(const struct store_job *j)
+{
+    return j->op <= JOB_LIST;
+}
+
 void job_done(struct store_job *j)
 {
     uint64_t delay_ns;
@@ -261,12 +269,14 @@ void job_done(struct store_job *j)
     if (j->reply.slow_down)
         hedge_slow_down(j->store->hedge, clock_now_ns());
     /* A read that was called back has no use for its answer; a write that was done all the same says so. */
-    if (j->cancelled && (j->reply.code < 0 || j->op <= JOB_LIST)) {
+    if (j->cancelled && (j->reply.code < 0 || is_read(j))) {
         j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cancelled");
         j->reply.may_retry = false;
     }
     if (j->gave_up && j->reply.code < 0)
         give_up(j);
+    if (j->reply.code == -ERR_CORRUPT && is_read(j))
+        j->reply.attempts_max = GARBAGE_ATTEMPTS;
     if (j->op != JOB_GET &&
         store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns)) {
         telemetry_retry(j->store->telemetry, &j->reply);
@@ -351,14 +361,19 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
     pthread_mutex_lock(&s->lock);
     const struct store_retry policy = s->retry;
     pthread_mutex_unlock(&s->lock);
-    if (r->code >= 0 || !(r->may_retry || r->refused_max) || attempts >= policy.attempts_max)
+    if (r->code >= 0 || !(r->may_retry || r->attempts_max) || attempts >= policy.attempts_max)
         return false;
-    if (r->refused_max && attempts >= r->refused_max) {
-        refusal_lasted(s->refusals);
+    if (r->attempts_max && attempts >= r->attempts_max) {
+        if (r->code != -ERR_CORRUPT)
+            refusal_lasted(s->refusals);
         return false;
     }
-    uint64_t delay =
-        max_u64(clock_backoff_ns(attempts, policy.backoff_base_ns, policy.backoff_cap_ns), r->retry_after_ns);
+    /* Half of it is certain: were all of it drawn, a few objects in a hundred would use up their attempts within a
+     * store's restart of six seconds. */
+    uint64_t span = policy.backoff_base_ns << min_u64(attempts - 1, 20);
+    uint64_t least = min_u64(span, policy.backoff_cap_ns) / 2;
+    uint64_t drawn = clock_backoff_ns(attempts, policy.backoff_base_ns, policy.backoff_cap_ns) / 2;
+    uint64_t delay = max_u64(least + drawn, r->retry_after_ns);
     if (elapsed_ns + delay > policy.elapsed_max_ns)
         return false;
     hedge_retried(s->hedge);

@@ -85,6 +85,13 @@ def test_an_upload_whose_answer_was_lost_meets_its_own_object(bucket, folder, ru
     assert_whole(bucket, folder)
 
 
+def test_a_completion_that_takes_long_is_waited_for(bucket, folder):
+    bucket.fault("op=post,nth=2,do=slow:60")
+    done = export(bucket, folder, "--stall", "1s")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert bucket.stats()["post"] == 2, "it was asked for again"
+
+
 @pytest.mark.parametrize("rule", ["op=put,key=p/large,nth=2,do=error:404:NoSuchUpload",
                                   "op=post,nth=2,do=error:404:NoSuchUpload"],
                          ids=["part", "complete"])

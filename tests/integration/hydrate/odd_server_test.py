@@ -290,3 +290,50 @@ def test_a_key_that_is_listed_twice_is_told(server, tmp_path):
     server.page = listing(*GOOD, *GOOD)
     run = hydrate(server, tmp_path / "out")
     assert run.returncode == MISMATCH and re.search("twice.*CIS1504", run.stderr), run.stderr
+
+
+PASSING = {"an error under 200": b"<Error><Code>InternalError</Code><Message>again</Message></Error>",
+           "a proxy's page": b"<html><body>one moment<br></body></html>", "nothing": b"", "half a page": listing(*GOOD)[:-40]}
+
+
+@pytest.mark.parametrize("how", PASSING)
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_a_page_that_is_none_is_asked_for_again(server, tmp_path, scheme, how):
+    once = [PASSING[how]]
+    server.page = lambda path: once.pop() if once else None
+    run = hydrate(server, tmp_path / "out", scheme)
+    assert run.returncode == DONE, run.stderr
+    assert contents(tmp_path / "out") == TRUTH
+
+
+def test_a_refusal_has_a_ceiling(server, tmp_path):
+    server.odd = {"data/one": lambda d: head("HTTP/1.1 500 Odd", Connection="close") + b"e" * (2 << 20)}
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode == MISMATCH and re.search(r"one.*\(500\).*more than 1048576 bytes.*CIS1601", run.stderr), run.stderr
+
+
+def error(status, code):
+    return lambda d: head(f"HTTP/1.1 {status} X", Connection="close") + f"<Error><Code>{code}</Code></Error>".encode()
+
+
+THROTTLED = {f"{status} {code}": error(status, code)
+             for status in (400, 403) for code in ("KMS.ThrottlingException", "SlowDown", "RequestLimitExceeded", "RequestTimeout")}
+PROXYS = lambda d: head(Content_Length=9) + b"<html>no\n"  # noqa: E731: a page for whatever was asked for
+
+
+def test_what_an_object_is_answered_in_passing_is_outlived(server, tmp_path):
+    server.make_odd(THROTTLED | {"a proxy's page": PROXYS})
+    ways = {key: [way] for key, way in server.odd.items()}
+    server.odd = {key: lambda d, once=once: (once.pop() if once else fair)(d) for key, once in ways.items()}
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode == DONE, run.stderr
+    assert contents(tmp_path / "out") == server.truth()
+
+
+@pytest.mark.parametrize("code, status, id, words", [("KMS.ThrottlingException", TRANSIENT, 1429, "concurrency"),
+                                                     ("RequestTimeout", TRANSIENT, 1408, "try again"),
+                                                     ("ExpiredToken", DENIED, 1401, "renew the credentials")])
+def test_what_lasts_says_what_to_do_though_its_status_says_nothing(server, tmp_path, code, status, id, words):
+    server.odd = {"data/one": error(400, code)}
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode == status and re.search(rf"one: 400 {code}.*CIS{id}.*{words}", run.stderr), run.stderr
