@@ -49,7 +49,9 @@ struct ls {
     struct filter filter;
     struct sbuf prefix;
     struct sbuf token;
-    FILE *manifest; /* owned */
+    struct list_rounds rounds;
+    unsigned empty_pages; /* in a row */
+    FILE *manifest;       /* owned */
     struct listing *listing;
     pthread_mutex_t lock; /* guards what follows while a listing runs */
     uint64_t names, objects, bytes;
@@ -167,6 +169,15 @@ static bool take_object(struct ls *l, const struct object *o)
 
 static void next_page(struct ls *l);
 
+enum { EMPTY_PAGES_MAX = 1000 };
+
+static bool goes_on(struct ls *l, const struct object *objects, size_t count, struct str next_token)
+{
+    l->empty_pages = count ? 0 : l->empty_pages + 1;
+    bool again = next_token.len > 0 && str_eq(next_token, sbuf_str(&l->token));
+    return !again && l->empty_pages <= EMPTY_PAGES_MAX && !list_comes_round(&l->rounds, objects, count);
+}
+
 static void on_list(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
                     struct str next_token)
 {
@@ -174,6 +185,14 @@ static void on_list(void *ctx, const struct store_reply *r, const struct object 
     bool enough = false;
     if (r->code < 0) {
         over(l, &r->err);
+        return;
+    }
+    if (!goes_on(l, objects, count, next_token)) {
+        struct err err;
+        err_set(&err, ERR_CORRUPT, "listing %s://%.*s/%.*s: the store answers page after page without going on",
+                store_scheme(l->store), STR_FMT(store_bucket(l->store)), STR_FMT(sbuf_str(&l->prefix)));
+        err_advise(&err, 1601, "report it to whoever runs the store");
+        over(l, &err);
         return;
     }
     for (size_t i = 0; i < count && !enough; i++)
@@ -316,6 +335,7 @@ static int run(struct ls *l, struct err *err)
     ls_order_free(l->order);
     pthread_mutex_destroy(&l->lock);
     sbuf_done(&l->token);
+    sbuf_done(&l->rounds.key);
     sbuf_done(&l->prefix);
     auto_clean_fd(&l->over_fd);
     if (r == 0 && l->failed)
@@ -331,6 +351,7 @@ int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_i
     struct ls l = {.store = s, .filter = *f, .over_fd = -1};
     sbuf_init(&l.prefix, 1 << 20);
     sbuf_init(&l.token, 1 << 20);
+    sbuf_init(&l.rounds.key, 1 << 20);
     sbuf_add(&l.prefix, store_prefix(s));
     if (run(&l, &err) < 0)
         return (int)exit_with(&err, globals.json);
@@ -354,6 +375,7 @@ static int open_all(struct ls *l, struct store **ret_store, const char *uri, str
         return err_sys(err, errno, "cannot write '%s'", flags.manifest);
     sbuf_init(&l->prefix, 1 << 20);
     sbuf_init(&l->token, 1 << 20);
+    sbuf_init(&l->rounds.key, 1 << 20);
     sbuf_add(&l->prefix, store_prefix(*ret_store));
     return 0;
 }

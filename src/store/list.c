@@ -62,10 +62,7 @@ struct listing {
     bool has_failed;
     bool has_ended;
     struct err err;
-    struct {
-        struct sbuf key; /* first key of the page `page` */
-        uint64_t page, count;
-    } loop; /* pages of no order that come round again */
+    struct list_rounds rounds;
     size_t worker_count, reader_count;
     struct reader readers[];
 };
@@ -86,7 +83,7 @@ static void unref(struct listing *l)
         sbuf_done(&r->asked_end);
     }
     sbuf_done(&l->prefix);
-    sbuf_done(&l->loop.key);
+    sbuf_done(&l->rounds.key);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
@@ -247,10 +244,16 @@ static int fail(struct listing *l, struct err *err, const char *how)
     return err_advise(err, 1601, "report it to whoever runs the store");
 }
 
+/* Some stores begin a page with the last key of the one before. */
+static bool overlaps(const struct reader *r, const struct object *objects, size_t count)
+{
+    return r->has_read && count > 1 && str_eq(sbuf_str(&r->last), objects[0].key);
+}
+
 static bool is_sorted(const struct reader *r, const struct object *objects, size_t count)
 {
     struct str last = r->has_read ? sbuf_str(&r->last) : STR_NULL;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = overlaps(r, objects, count); i < count; i++) {
         if (last.ptr && str_cmp(last, objects[i].key) >= 0)
             return false;
         last = objects[i].key;
@@ -258,19 +261,15 @@ static bool is_sorted(const struct reader *r, const struct object *objects, size
     return true;
 }
 
-/* Pages of no order have no end that could be seen coming. A page that begins with a key that began an earlier one
- * says that they come round again: the key is kept at pages 1, 2, 4, 8 ..., so that any round is met in the end
- * (Brent).
- */
-static bool comes_round(struct listing *l, const struct object *objects, size_t count)
+bool list_comes_round(struct list_rounds *r, const struct object *objects, size_t count)
 {
     if (count == 0)
         return false;
-    if (l->loop.count > 0 && str_eq(sbuf_str(&l->loop.key), objects[0].key))
+    if (r->count > 0 && str_eq(sbuf_str(&r->key), objects[0].key))
         return true;
-    if (++l->loop.count >= 2 * l->loop.page) {
-        l->loop.page = l->loop.count;
-        copy(&l->loop.key, objects[0].key);
+    if (++r->count >= 2 * r->page) {
+        r->page = r->count;
+        copy(&r->key, objects[0].key);
     }
     return false;
 }
@@ -287,7 +286,8 @@ static int check_order(struct reader *r, const struct object *objects, size_t co
             return fail(l, err, "the store's keys are out of order");
         l->is_unsorted = true;
     }
-    if (l->is_unsorted && comes_round(l, objects, count))
+    /* Pages of no order have no end that could be seen coming. */
+    if (l->is_unsorted && list_comes_round(&l->rounds, objects, count))
         return fail(l, err, "the store answers the same pages again and again");
     return 0;
 }
@@ -334,6 +334,7 @@ static void take_range(struct reader *r, const struct object *objects, size_t co
     ret->is_last |= ret->to < count;
     ret->sorted_so_far = !r->prev;
     l->is_whole |= ret->from > 0 && l->cuts > 0;
+    ret->from = max_u64(ret->from, overlaps(r, objects, count));
     copy(&r->first, objects[0].key);
     copy(&r->last, objects[count - 1].key);
     for (size_t i = 0; i < count; i += SAMPLE_STEP)
@@ -549,7 +550,7 @@ struct listing *listing_start(struct store *s, struct worker **workers, size_t w
     l->reader_count = readers;
     pthread_mutex_init(&l->lock, NULL);
     sbuf_init(&l->prefix, KEY_ROOM);
-    sbuf_init(&l->loop.key, KEY_ROOM);
+    sbuf_init(&l->rounds.key, KEY_ROOM);
     sbuf_add(&l->prefix, o->prefix);
     keyspace_init(&l->keyspace, o->prefix.len);
     for (size_t i = 0; i < readers; i++)

@@ -22,6 +22,14 @@ struct listing_options {
     void (*on_done)(void *ctx, const struct err *err, uint64_t requests);
 };
 
+/* Do pages come round again? So says one that begins with a key that began an earlier one; the key is kept at pages 1,
+ * 2, 4, 8 ..., so that any round is met in the end (Brent). home: its owner's. */
+struct list_rounds {
+    struct sbuf key; /* first of the page `page`; made by the owner */
+    uint64_t page, count;
+};
+bool list_comes_round(struct list_rounds *r, const struct object *objects, size_t count);
+
 struct listing *listing_start(struct store *s, struct worker **workers, size_t worker_count,
                               const struct listing_options *o);
 void listing_cancel(struct listing *l); /* any thread, at most once, before on_done was called; it still follows */

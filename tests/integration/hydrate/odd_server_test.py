@@ -5,6 +5,7 @@ fair ends it. Whatever goes through a proxy of somebody's has been all of these.
 import base64
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -306,6 +307,19 @@ def test_a_page_that_is_none_is_asked_for_again(server, tmp_path, scheme, how):
     assert contents(tmp_path / "out") == TRUTH
 
 
+MORE = "<NextContinuationToken>next</NextContinuationToken>"
+
+
+@pytest.mark.parametrize("more", [f"<IsTruncated>{yes}</IsTruncated>{MORE}" for yes in ("true", "True", "1", " true ")] + [MORE])
+def test_the_next_page_is_asked_for_and_may_begin_with_the_key_that_was_the_last(server, tmp_path, more):
+    server.content = {f"data/{name}": name.encode() for name in "abcd"}
+    entries = [entry(key, data) for key, data in server.content.items()]
+    server.page = lambda path: listing(*entries[1:]) if "continuation-token=next" in path else listing(*entries[:2], more=more)
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode == DONE, run.stderr
+    assert contents(tmp_path / "out") == server.truth()
+
+
 def test_a_refusal_has_a_ceiling(server, tmp_path):
     server.odd = {"data/one": lambda d: head("HTTP/1.1 500 Odd", Connection="close") + b"e" * (2 << 20)}
     run = hydrate(server, tmp_path / "out")
@@ -337,3 +351,14 @@ def test_what_lasts_says_what_to_do_though_its_status_says_nothing(server, tmp_p
     server.odd = {"data/one": error(400, code)}
     run = hydrate(server, tmp_path / "out")
     assert run.returncode == status and re.search(rf"one: 400 {code}.*CIS{id}.*{words}", run.stderr), run.stderr
+
+
+@pytest.mark.parametrize("tokens", [["same"], ["one", "other"]], ids=["the same", "two in turns"])
+@pytest.mark.parametrize("how", [[], ["--max", "1000000"], ["-r"]], ids=["a folder", "so many", "all"])
+def test_pages_that_come_round_end_a_list(server, tokens, how):
+    pages = itertools.count()
+    server.page = lambda path: listing(*GOOD, more=f"<IsTruncated>true</IsTruncated><NextContinuationToken>"
+                                                   f"{tokens[next(pages) % len(tokens)]}</NextContinuationToken>")
+    run = subprocess.run([CISTERN, "ls", *how, "--path-style", "--endpoint", server.url, "s3://bench/data/"],
+                         env=clean_environment(**KEYS), capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == MISMATCH and re.search("s3://bench/data/.*CIS1601", run.stderr), run.stderr
