@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The listing becomes the catalog, page by page, while what it brought is fetched already. */
 #include "private.h"
+#include "util/file.h"
 #include <inttypes.h>
 
 static void next_source(struct hydrate *h);
@@ -8,42 +9,6 @@ static void next_source(struct hydrate *h);
 static const struct hydrate_source *current(const struct hydrate *h)
 {
     return &h->o.sources[h->feed.source];
-}
-
-/* ---- keys and paths ---------------------------------------------------------------------------------------------- */
-
-static size_t folder_len(struct str key)
-{
-    while (key.len > 0 && key.ptr[key.len - 1] != '/')
-        key.len--;
-    return key.len;
-}
-
-static struct str sub_path_of(const struct hydrate_source *s)
-{
-    struct str sub = str_of(s->sub_path);
-    while (sub.len > 0 && sub.ptr[sub.len - 1] == '/')
-        sub.len--;
-    return sub;
-}
-
-void object_of_entry(struct lane *l, const struct index_entry *e, struct object *ret)
-{
-    const struct hydrate_source *s = &l->h->o.sources[e->source & ~SOURCE_SINGLE];
-    struct str base = s->keeps_prefix ? STR_NULL : store_prefix(s->store), sub = sub_path_of(s), path = e->path;
-    sbuf_clear(&l->key);
-    if (e->source & SOURCE_SINGLE)
-        base = str_sub(base, 0, folder_len(base));
-    sbuf_add(&l->key, base);
-    if (base.len > 0 && base.ptr[base.len - 1] != '/')
-        sbuf_addc(&l->key, '/');
-    sbuf_add(&l->key, sub.len ? str_from(path, sub.len + 1) : path);
-    *ret = (struct object){.key = sbuf_str(&l->key),
-                           .size_bytes = e->size_bytes,
-                           .mtime_ns = e->mtime_ns,
-                           .generation = e->generation,
-                           .etag = e->etag,
-                           .digest = e->digest};
 }
 
 /* ---- a page ------------------------------------------------------------------------------------------------------ */
@@ -103,7 +68,7 @@ int feed_count(struct hydrate *h, uint64_t size_bytes, struct err *err)
 
 static int add_object(struct hydrate *h, const struct object *o, struct err *err)
 {
-    struct str rest = str_from(o->key, h->feed.strip), sub = sub_path_of(current(h));
+    struct str rest = str_from(o->key, h->feed.strip), sub = source_sub_path(current(h));
     bool is_new;
     if (h->feed.single && !str_eq(o->key, store_prefix(current(h)->store)))
         return 0;
@@ -245,7 +210,7 @@ void feed_cancel(struct hydrate *h)
 static void start_listing(struct hydrate *h)
 {
     const struct hydrate_source *s = current(h);
-    struct str after = h->o.source_count == 1 ? index_resume_after(h->index) : STR_NULL, sub = sub_path_of(s);
+    struct str after = h->o.source_count == 1 ? index_resume_after(h->index) : STR_NULL, sub = source_sub_path(s);
     auto_sbuf key;
     sbuf_init(&key, 1 << 20);
     if (after.len) {
@@ -277,7 +242,7 @@ static void headed(void *ctx, const struct store_reply *r)
         return;
     }
     h->feed.single = true;
-    h->feed.strip = folder_len(store_prefix(current(h)->store));
+    h->feed.strip = path_folder_len(store_prefix(current(h)->store));
     (void)on_page(h, &r->object, 1, false); /* what fails there fails the run */
     source_is_over(h);
 }
@@ -302,7 +267,7 @@ static void probed(void *ctx, const struct store_reply *r, const struct object *
     }
     h->feed.single = count > 0 && str_eq(objects[0].key, prefix);
     if (h->feed.single) {
-        h->feed.strip = folder_len(prefix);
+        h->feed.strip = path_folder_len(prefix);
     } else {
         sbuf_addc(&h->feed.prefix, '/');
         h->feed.strip = h->feed.prefix.len;

@@ -96,20 +96,6 @@ void job_object_failed(struct job *j, const struct err *err)
     job_end(j);
 }
 
-int mismatch_set(struct err *err, const struct digest *want, const struct digest *got)
-{
-    auto_sbuf a, b;
-    sbuf_init(&a, 128);
-    sbuf_init(&b, 128);
-    digest_add_hex(want, &a);
-    digest_add_hex(got, &b);
-    err_set(err, ERR_CORRUPT, "%s of what arrived is %s, the store says %s", hash_name(want->kind), b.ptr, a.ptr);
-    if (want->kind == HASH_MD5)
-        return err_advise(err, 1422,
-                          "fetched twice, not kept; damaged, or this store's ETags are no MD5: then --verify size");
-    return err_advise(err, 1422, "it was fetched twice and is not kept; the object or the way to it is damaged");
-}
-
 void job_mismatch(struct job *j, const struct digest *want, const struct digest *got)
 {
     struct err err;
@@ -185,8 +171,7 @@ static void get_done(void *ctx, const struct store_reply *r)
     if (r->code < 0) {
         uint64_t elapsed = loop_now_ns(j->lane->worker.loop) - j->started_ns;
         j->err = r->err;
-        j->may_retry = store_retry_delay(h->o.sources[j->entry.source & ~SOURCE_SINGLE].store, r, j->attempts,
-                                         elapsed, &j->retry_ns);
+        j->may_retry = store_retry_delay(object_store(h, &j->entry), r, j->attempts, elapsed, &j->retry_ns);
     }
     if (r->code == 0 && !j->large) {
         small_whole(j, &r->object.digest);
@@ -228,7 +213,7 @@ static void get(struct job *j)
                           .ctx = j,
                           .on_data = get_data,
                           .on_done = get_done};
-    j->get = store_get(h->o.sources[j->entry.source & ~SOURCE_SINGLE].store, &j->lane->worker, &g);
+    j->get = store_get(object_store(h, &j->entry), &j->lane->worker, &g);
 }
 
 static void want_slice(struct job *j)

@@ -380,8 +380,8 @@ static void head_done(void *ctx, const struct store_reply *r)
 /* An S3 listing tells at most an MD5. One request tells what the store knows of the whole object. */
 static bool wants_head(const struct large *g)
 {
-    const struct store *s = g->h->o.sources[g->entry.source & ~SOURCE_SINGLE].store;
-    return g->h->o.verify == HYDRATE_VERIFY_AUTO && !hash_combines(g->want.kind) && strcmp(store_scheme(s), "s3") == 0;
+    return g->h->o.verify == HYDRATE_VERIFY_AUTO && !hash_combines(g->want.kind) &&
+           strcmp(store_scheme(object_store(g->h, &g->entry)), "s3") == 0;
 }
 
 void large_begin(struct lane *l, uint64_t id, const struct index_entry *e)
@@ -411,5 +411,5 @@ void large_begin(struct lane *l, uint64_t id, const struct index_entry *e)
     object_of_entry(l, e, &object);
     g->next_large = l->heads;
     l->heads = g;
-    g->head = store_head(l->h->o.sources[e->source & ~SOURCE_SINGLE].store, &l->worker, object.key, head_done, g);
+    g->head = store_head(object_store(l->h, e), &l->worker, object.key, head_done, g);
 }

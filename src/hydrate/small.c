@@ -6,34 +6,6 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-void times_set(int fd, int64_t mtime_ns)
-{
-    int64_t second = (int64_t)NS_PER_SECOND, part = mtime_ns % second;
-    if (part < 0)
-        part += second;
-    struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (mtime_ns - part) / second, .tv_nsec = part}};
-    if (mtime_ns != 0)
-        (void)!futimens(fd, t); /* a wish, not a promise */
-}
-
-struct digest digest_wanted(const struct hydrate *h, const struct index_entry *e)
-{
-    return h->o.verify == HYDRATE_VERIFY_AUTO ? e->digest : (struct digest){.kind = HASH_NONE};
-}
-
-struct digest digest_better(const struct digest *listed, const struct digest *told)
-{
-    bool better = told->kind != HASH_NONE && !hash_combines(listed->kind) &&
-                  (listed->kind == HASH_NONE || hash_combines(told->kind));
-    return better ? *told : *listed;
-}
-
-void object_is_whole(struct hydrate *h, uint64_t id)
-{
-    journal_written(h->journal, id);
-    atomic_fetch_add(&h->objects_done, 1);
-}
-
 int marker_make(struct lane *l, const struct index_entry *e, struct err *err)
 {
     int dir;

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lane.h - a worker that takes units and turns them into jobs, as many as its share of the window.
+ * home: its worker's loop ("loop/N"); functions say so where any other thread may call them. */
+#pragma once
+
+#include "io/worker.h"
+#include "tree.h"
+#include "util/hash.h"
+#include <stdatomic.h>
+
+struct hydrate;
+struct job;
+struct large;
+
+struct lane {
+    struct hydrate *h;
+    struct worker worker;
+    bool worker_made;
+    struct tree tree;
+    struct job *running; /* oldest last */
+    struct job *free_jobs;
+    struct large *heads; /* whose checksum is being asked for */
+    unsigned running_count;
+    struct hash hash; /* of small objects */
+    struct sbuf key;
+    struct mail kick;
+    _Atomic bool is_kicked;
+    struct tail pump;
+    struct timer hold; /* until the cap's debt is paid */
+    bool is_stopped;
+    _Atomic uint64_t oldest_id;   /* + 1; 0: nothing runs */
+    _Atomic uint64_t quickest_ns; /* first byte of a GET in this epoch; 0: none yet */
+};
+
+must_check int lane_open(struct lane *l, struct hydrate *h, unsigned number, struct err *err);
+void lane_close(struct lane *l);
+void lane_kick(struct lane *l); /* any thread: there may be work, or an end of it */
+void lanes_kick(struct hydrate *h);
+void lane_unit_ended(struct lane *l); /* one of h->active is over */
+void lane_pump(struct lane *l);

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An object of the catalog: its key in the store, the checksum that it is held against, its end. */
+#include "private.h"
+#include "util/file.h"
+#include <sys/stat.h>
+
+/* ---- its key ----------------------------------------------------------------------------------------------------- */
+
+struct str source_sub_path(const struct hydrate_source *s)
+{
+    struct str sub = str_of(s->sub_path);
+    while (sub.len > 0 && sub.ptr[sub.len - 1] == '/')
+        sub.len--;
+    return sub;
+}
+
+static const struct hydrate_source *source_of(const struct hydrate *h, const struct index_entry *e)
+{
+    return &h->o.sources[e->source & ~SOURCE_SINGLE];
+}
+
+struct store *object_store(const struct hydrate *h, const struct index_entry *e)
+{
+    return source_of(h, e)->store;
+}
+
+void object_of_entry(struct lane *l, const struct index_entry *e, struct object *ret)
+{
+    const struct hydrate_source *s = source_of(l->h, e);
+    struct str base = s->keeps_prefix ? STR_NULL : store_prefix(s->store), sub = source_sub_path(s), path = e->path;
+    sbuf_clear(&l->key);
+    if (e->source & SOURCE_SINGLE)
+        base = str_sub(base, 0, path_folder_len(base));
+    sbuf_add(&l->key, base);
+    if (base.len > 0 && base.ptr[base.len - 1] != '/')
+        sbuf_addc(&l->key, '/');
+    sbuf_add(&l->key, sub.len ? str_from(path, sub.len + 1) : path);
+    *ret = (struct object){.key = sbuf_str(&l->key),
+                           .size_bytes = e->size_bytes,
+                           .mtime_ns = e->mtime_ns,
+                           .generation = e->generation,
+                           .etag = e->etag,
+                           .digest = e->digest};
+}
+
+/* ---- its checksum ------------------------------------------------------------------------------------------------ */
+
+struct digest digest_wanted(const struct hydrate *h, const struct index_entry *e)
+{
+    return h->o.verify == HYDRATE_VERIFY_AUTO ? e->digest : (struct digest){.kind = HASH_NONE};
+}
+
+struct digest digest_better(const struct digest *listed, const struct digest *told)
+{
+    bool better = told->kind != HASH_NONE && !hash_combines(listed->kind) &&
+                  (listed->kind == HASH_NONE || hash_combines(told->kind));
+    return better ? *told : *listed;
+}
+
+int mismatch_set(struct err *err, const struct digest *want, const struct digest *got)
+{
+    auto_sbuf a, b;
+    sbuf_init(&a, 128);
+    sbuf_init(&b, 128);
+    digest_add_hex(want, &a);
+    digest_add_hex(got, &b);
+    err_set(err, ERR_CORRUPT, "%s of what arrived is %s, the store says %s", hash_name(want->kind), b.ptr, a.ptr);
+    if (want->kind == HASH_MD5)
+        return err_advise(err, 1422,
+                          "fetched twice, not kept; damaged, or this store's ETags are no MD5: then --verify size");
+    return err_advise(err, 1422, "it was fetched twice and is not kept; the object or the way to it is damaged");
+}
+
+/* ---- its end ----------------------------------------------------------------------------------------------------- */
+
+void times_set(int fd, int64_t mtime_ns)
+{
+    struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}, time_to_spec(mtime_ns)};
+    if (mtime_ns != 0)
+        futimens(fd, t); /* a wish, not a promise */
+}
+
+void object_is_whole(struct hydrate *h, uint64_t id)
+{
+    journal_written(h->journal, id);
+    atomic_fetch_add(&h->objects_done, 1);
+}
