@@ -44,7 +44,7 @@ static int too_large(struct hydrate *h, struct err *err)
                 "%" PRIu64 " files",
                 current(h)->uri, h->feed.need_files, h->feed.space_files);
     return err_advise(err, 1510, "%s; give it more room, or narrow it with --include and --exclude",
-                      h->target->kind == TARGET_IN_PLACE ? "what had its name already stays" : "nothing was kept");
+                      target_is_seen(h->target) ? "what had its name already stays" : "nothing was kept");
 }
 
 static void count_need(struct hydrate *h, uint64_t size_bytes)

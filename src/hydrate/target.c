@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 
 #define STAGED_DATA "data"
+#define TEMPORARY "temporary"
 
 static struct target *target_new(enum target_kind kind)
 {
@@ -107,9 +108,10 @@ static int open_staged(struct target *t, const char *path, struct err *err)
         r = take_lock(t, path, err);
     if (r < 0)
         return r;
-    if (t->is_renamed)
-        return dir_open(t->parent, t->name, &t->data, err);
-    return dir_make(t->state, STAGED_DATA, 0777, &t->data, err);
+    if (!t->is_renamed)
+        return dir_make(t->state, STAGED_DATA, 0777, &t->data, err);
+    r = dir_open(t->parent, t->name, &t->data, err);
+    return r == 0 ? dir_make(t->state, TEMPORARY, 0700, &t->temporary, err) : r;
 }
 
 static int open_in_place(struct target *t, const char *path, struct err *err)
@@ -125,7 +127,7 @@ static int open_in_place(struct target *t, const char *path, struct err *err)
     if (r == 0)
         r = take_lock(t, path, err);
     if (r == 0)
-        r = dir_make(t->state, "temporary", 0700, &t->temporary, err);
+        r = dir_make(t->state, TEMPORARY, 0700, &t->temporary, err);
     return r;
 }
 
@@ -161,6 +163,11 @@ int target_open_dir(const char *path, struct target **ret, struct err *err)
     return 0;
 }
 
+bool target_is_seen(const struct target *t)
+{
+    return t->temporary >= 0;
+}
+
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static const char *temporary_name(uint64_t id, char buf[32])
@@ -173,10 +180,10 @@ int target_create(const struct target *t, int dir, const char *name, uint64_t id
                   struct err *err)
 {
     char temporary[32];
-    bool in_place = t->kind == TARGET_IN_PLACE;
-    const char *at = in_place ? temporary_name(id, temporary) : name;
+    bool is_seen = target_is_seen(t);
+    const char *at = is_seen ? temporary_name(id, temporary) : name;
     flags |= O_CREAT | O_CLOEXEC | O_NOFOLLOW | (keep ? 0 : O_TRUNC);
-    int fd = openat(in_place ? t->temporary : dir, at, flags, t->file_mode);
+    int fd = openat(is_seen ? t->temporary : dir, at, flags, t->file_mode);
     if (fd < 0)
         return err_sys(err, errno, "cannot create '%s'", name);
     if ((t->uid || t->gid) && fchown(fd, t->uid, t->gid) != 0) {
@@ -191,7 +198,7 @@ int target_create(const struct target *t, int dir, const char *name, uint64_t id
 int target_place(const struct target *t, int dir, const char *name, uint64_t id, struct err *err)
 {
     char temporary[32];
-    if (t->kind != TARGET_IN_PLACE)
+    if (!target_is_seen(t))
         return 0;
     if (renameat(t->temporary, temporary_name(id, temporary), dir, name) != 0)
         return err_sys(err, errno, "cannot name '%s'", name);
@@ -201,7 +208,7 @@ int target_place(const struct target *t, int dir, const char *name, uint64_t id,
 void target_drop(const struct target *t, int dir, const char *name, uint64_t id)
 {
     char temporary[32];
-    if (t->kind == TARGET_IN_PLACE)
+    if (target_is_seen(t))
         unlinkat(t->temporary, temporary_name(id, temporary), 0);
     else
         unlinkat(dir, name, 0);
@@ -214,10 +221,10 @@ int target_wipe(struct target *t, struct err *err)
     for (size_t i = 0; i < countof(names); i++)
         if (unlinkat(t->state, names[i], 0) != 0 && errno != ENOENT)
             return err_sys(err, errno, "cannot remove '%s'", names[i]);
-    if (t->kind == TARGET_VOLUME || t->is_renamed)
+    if (t->kind == TARGET_VOLUME)
         return 0;
-    const char *files = t->kind == TARGET_STAGED ? STAGED_DATA : "temporary";
-    int *fd = t->kind == TARGET_STAGED ? &t->data : &t->temporary;
+    const char *files = target_is_seen(t) ? TEMPORARY : STAGED_DATA;
+    int *fd = target_is_seen(t) ? &t->temporary : &t->data;
     auto_clean_fd(fd);
     int r = dir_remove(t->state, files, err);
     return r < 0 ? r : dir_make(t->state, files, 0777, fd, err);

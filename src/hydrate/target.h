@@ -19,7 +19,7 @@ struct target {
     enum target_kind kind;
     int state;        /* owned: catalog, journal, status */
     int data;         /* owned: paths are below it */
-    int temporary;    /* owned: in place only, else -1 */
+    int temporary;    /* owned: where people can read the files, else -1 */
     int lock;         /* owned */
     int parent;       /* owned: of the state folder; a volume's is -1 */
     char *name;       /* owned: staged: DIR's name below `parent` */
@@ -37,6 +37,9 @@ must_check int target_open_dir(const char *path, struct target **ret, struct err
 void target_free(struct target *own_t); /* leaves everything on disk as it is */
 DEFINE_AUTO(target, struct target, target_free)
 #define auto_target auto_with(auto_clean_target) struct target *
+
+/* Can others read the files while they come, and take them away? */
+bool target_is_seen(const struct target *t);
 
 /* Forgets an earlier run: catalog, journal, and (where nobody sees them) the files. */
 must_check int target_wipe(struct target *t, struct err *err);

@@ -51,6 +51,32 @@ def is_right(server, out, names=None):
     return found == wanted
 
 
+def without_the_large_one(server, out):
+    """A run after which DIR has its name, and people read in it."""
+    server.fault(f"op=any,key={LARGE},do=status:404")
+    assert run(server, out).returncode == SOME_FAILED
+    server.no_faults()
+    assert is_right(server, out, server.names[:-1])
+
+
+def test_half_a_file_is_not_seen_where_an_earlier_run_had_ended(server, tmp_path):
+    out = tmp_path / "out"
+    without_the_large_one(server, out)
+    server.fault(f"op=get,key={LARGE},after=2,do=stall:100000")
+    with start(server, out) as child:
+        state = tmp_path / ".out.cistern/journal"
+        before = state.stat().st_size
+        until(lambda: state.stat().st_size >= before + 3 * 32, child)  # a run, and two parts
+        child.kill()
+    assert is_right(server, out, server.names[:-1])
+    server.no_faults()
+    server.forget_stats()
+    assert run(server, out).returncode == DONE
+    assert server.stats()["get"] == 1, "the part that was left"
+    assert is_right(server, out)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
 def test_a_limit_of_file_sizes_is_a_sentence(server, tmp_path):
     out = tmp_path / "out"
     hurt = run(server, out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
