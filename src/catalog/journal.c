@@ -252,16 +252,26 @@ static int sync_file(struct journal *j, struct err *err)
     return fdatasync(j->fd) == 0 ? 0 : err_sys(err, errno, "cannot make the journal durable");
 }
 
-int journal_void(struct journal *j, uint64_t id, struct err *err)
+void journal_unwritten(struct journal *j, uint64_t id)
 {
     pthread_mutex_lock(&j->lock);
     append_ids(j);
     append(j, (struct journal_record){.kind = JOURNAL_VOID, .a = id});
     journal_set_whole(j, id, false);
     journal_forget_parts(j, id);
-    int r = flush_locked(j, err);
     pthread_mutex_unlock(&j->lock);
+}
+
+int journal_sync(struct journal *j, struct err *err)
+{
+    int r = journal_flush(j, err);
     return r == 0 ? sync_file(j, err) : r;
+}
+
+int journal_void(struct journal *j, uint64_t id, struct err *err)
+{
+    journal_unwritten(j, id);
+    return journal_sync(j, err);
 }
 
 static bool knows_from(const struct journal *j, uint64_t id)

@@ -39,7 +39,9 @@ bool journal_has_parts(struct journal *j, uint64_t id); /* any */
 /* The object's last byte was written, its checksum is right and it has its name. Gathered; cannot fail. */
 void journal_written(struct journal *j, uint64_t id);
 void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const struct digest *digest);
-/* It is about to be taken away (another object needs its place): with its parts. Durable when it returns. */
+/* It is gone, with its parts: gathered, as above; to be made durable before it is written anew. */
+void journal_unwritten(struct journal *j, uint64_t id);
+/* It is about to be taken away (another object needs its place): the same, and durable when it returns. */
 must_check int journal_void(struct journal *j, uint64_t id, struct err *err);
 
 /* The catalog was cut to `count` objects: ids from there on mean others now. Durable when it returns, if it mattered.
@@ -47,6 +49,7 @@ must_check int journal_void(struct journal *j, uint64_t id, struct err *err);
 must_check int journal_cut(struct journal *j, uint64_t count, struct err *err);
 
 must_check int journal_flush(struct journal *j, struct err *err);
+must_check int journal_sync(struct journal *j, struct err *err); /* flushed, and durable */
 
 /* A barrier: begin, make the files themselves durable, and say how it went. One at a time. After one that failed
  * nothing is taken any more, and each flush tells `why`. */

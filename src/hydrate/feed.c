@@ -47,7 +47,7 @@ static int too_large(struct hydrate *h, struct err *err)
                       target_is_seen(h->target) ? "what had its name already stays" : "nothing was kept");
 }
 
-static void count_need(struct hydrate *h, uint64_t size_bytes)
+void feed_need(struct hydrate *h, uint64_t size_bytes)
 {
     uint64_t block = h->feed.block;
     uint64_t bytes = size_bytes, rest = bytes % block;
@@ -61,7 +61,7 @@ static void count_need(struct hydrate *h, uint64_t size_bytes)
 
 int feed_count(struct hydrate *h, uint64_t size_bytes, struct err *err)
 {
-    count_need(h, size_bytes);
+    feed_need(h, size_bytes);
     bool fits = h->feed.need_bytes <= h->feed.space_bytes && h->feed.need_files <= h->feed.space_files;
     return h->o.size_check && !fits ? too_large(h, err) : 0;
 }
@@ -329,30 +329,6 @@ static void recall(struct hydrate *h)
         h->began_ns = h->scratch->began_ns;
 }
 
-/* What is there already needs no room, but counts. */
-static int count_known(struct hydrate *h, struct err *err)
-{
-    uint64_t ours = 0;
-    for (uint64_t id = 0; id < index_count(h->index); id++) {
-        struct index_entry e;
-        int r = index_get(h->index, id, &e, err);
-        if (r < 0)
-            return r;
-        uint64_t before = h->feed.need_bytes;
-        count_need(h, e.size_bytes);
-        bool whole = journal_is_whole(h->journal, id);
-        if (whole || journal_has_parts(h->journal, id))
-            ours += h->feed.need_bytes - before;
-        if (whole) {
-            atomic_fetch_add(&h->objects_done, 1);
-            atomic_fetch_add(&h->bytes_done, e.size_bytes);
-            h->feed.space_files++;
-        }
-    }
-    h->feed.space_bytes += ours;
-    return 0;
-}
-
 int feed_prepare(struct hydrate *h, struct err *err)
 {
     pthread_mutex_init(&h->feed.lock, NULL);
@@ -363,7 +339,7 @@ int feed_prepare(struct hydrate *h, struct err *err)
     int r = target_space(h->target, &h->feed.space_bytes, &h->feed.space_files, &h->feed.block, err);
     if (r == 0)
         r = deal_prepare(h, err);
-    return r == 0 ? count_known(h, err) : r;
+    return r == 0 ? known_count(h, err) : r;
 }
 
 void feed_done(struct hydrate *h)

@@ -39,6 +39,10 @@ void feed_done(struct hydrate *h);
 
 /* Counts an object of the run against the space. ERR_NO_SPACE (CIS1510): it does not fit. */
 must_check int feed_count(struct hydrate *h, uint64_t size_bytes, struct err *err);
+void feed_need(struct hydrate *h, uint64_t size_bytes); /* whether it fits or not */
+
+/* known.c: before anything runs. What others have taken away is not whole any more. */
+must_check int known_count(struct hydrate *h, struct err *err);
 
 /* deal.c: a shard's listing goes into a catalog beside the run's, which takes its part of it when all is listed. */
 must_check int deal_prepare(struct hydrate *h, struct err *err);

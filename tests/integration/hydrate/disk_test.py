@@ -77,6 +77,17 @@ def test_half_a_file_is_not_seen_where_an_earlier_run_had_ended(server, tmp_path
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+def test_what_was_taken_away_between_two_runs_is_brought_again_and_nothing_else(server, tmp_path):
+    out = tmp_path / "out"
+    without_the_large_one(server, out)
+    (out / server.names[3]).unlink()
+    (out / server.names[4]).write_bytes(b"cut short")
+    server.forget_stats()
+    assert run(server, out).returncode == DONE
+    assert server.stats()["get"] == 2 + 3  # and the large one's parts
+    assert is_right(server, out)
+
+
 def test_a_limit_of_file_sizes_is_a_sentence(server, tmp_path):
     out = tmp_path / "out"
     hurt = run(server, out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
