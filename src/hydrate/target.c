@@ -119,8 +119,6 @@ static int open_in_place(struct target *t, const char *path, struct err *err)
     t->data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (t->data < 0)
         return err_sys(err, errno, "cannot open the folder '%s'", path);
-    auto_clean_fd(&t->parent);
-    t->parent = fcntl(t->data, F_DUPFD_CLOEXEC, 3);
     free(t->state_name);
     t->state_name = str_dup(STR(TARGET_IN_PLACE_STATE));
     int r = dir_make(t->data, TARGET_IN_PLACE_STATE, 0700, &t->state, err);
@@ -237,20 +235,40 @@ static int name_data(const struct target *t)
     return r != 0 && (errno == EINVAL || errno == ENOSYS) ? renameat(t->state, STAGED_DATA, t->parent, t->name) : r;
 }
 
+/* The state folder is in DIR, or beside it. */
+static int remove_state(const struct target *t, struct err *err)
+{
+    return dir_remove(t->kind == TARGET_IN_PLACE ? t->data : t->parent, t->state_name, err);
+}
+
+/* What is filled may have been moved or removed meanwhile, and something else have its name. */
+static int check_name(const struct target *t, struct err *err)
+{
+    struct stat named, filled;
+    bool is_same = fstatat(t->parent, t->name, &named, AT_EMPTY_PATH) == 0 && fstat(t->data, &filled) == 0 &&
+                   named.st_dev == filled.st_dev && named.st_ino == filled.st_ino;
+    if (is_same)
+        return 0;
+    err_set(err, ERR_BUSY, "'%s' is not what was filled any more", t->name);
+    return err_advise(err, 1518, "somebody moved or removed it meanwhile; the same command fills it anew");
+}
+
 int target_finish(struct target *t, bool forget, bool durable, struct err *err)
 {
     int r = 0;
     if (t->kind == TARGET_VOLUME)
         return 0;
     if (t->kind == TARGET_STAGED && !t->is_renamed) {
-        if (name_data(t) != 0)
+        if (name_data(t) != 0 && errno != ENOENT)
             return err_sys(err, errno, "cannot name '%s'", t->name);
         t->is_renamed = true;
         if (durable)
             r = dir_sync(t->parent, t->name, err);
     }
+    if (r == 0)
+        r = check_name(t, err);
     if (r == 0 && forget)
-        r = dir_remove(t->parent, t->state_name, err);
+        r = remove_state(t, err);
     return r;
 }
 
@@ -276,7 +294,7 @@ int target_clean(struct target *t, struct err *err)
     /* Nobody saw the volume yet: all that is in it is ours. */
     if (t->kind == TARGET_VOLUME)
         return empty_folder(t->data, err);
-    return dir_remove(t->parent, t->state_name, err);
+    return remove_state(t, err);
 }
 
 int target_space(const struct target *t, uint64_t *ret_bytes, uint64_t *ret_files, uint64_t *ret_block, struct err *err)

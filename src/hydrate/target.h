@@ -21,9 +21,9 @@ struct target {
     int data;         /* owned: paths are below it */
     int temporary;    /* owned: where people can read the files, else -1 */
     int lock;         /* owned */
-    int parent;       /* owned: of the state folder; a volume's is -1 */
-    char *name;       /* owned: staged: DIR's name below `parent` */
-    char *state_name; /* owned: below `parent` */
+    int parent;       /* owned: of DIR; a volume's is -1 */
+    char *name;       /* owned: DIR's below `parent` */
+    char *state_name; /* owned: below `parent`, in place below DIR */
     bool is_renamed;  /* staged: DIR has its name already */
     mode_t file_mode;
     mode_t dir_mode;

@@ -88,6 +88,22 @@ def test_what_was_taken_away_between_two_runs_is_brought_again_and_nothing_else(
     assert is_right(server, out)
 
 
+@pytest.mark.parametrize("in_place", [False, True], ids=["staged", "in place"])
+def test_a_folder_that_was_moved_away_is_not_called_filled(server, tmp_path, in_place):
+    out = tmp_path / "out"
+    if in_place:
+        out.mkdir()
+    server.fault("op=get,do=latency:300")
+    with start(server, out) as child:
+        until(lambda: server.stats()["get"] >= 5, child)
+        (out if in_place else tmp_path / ".out.cistern/data").rename(tmp_path / "elsewhere")
+        (out if in_place else tmp_path / ".out.cistern/data").mkdir()
+        assert child.wait(30) == ENVIRONMENT
+        assert "CIS1518" in child.stderr.read()
+    server.no_faults()
+    assert run(server, out).returncode == DONE and is_right(server, out)
+
+
 def test_a_limit_of_file_sizes_is_a_sentence(server, tmp_path):
     out = tmp_path / "out"
     hurt = run(server, out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
