@@ -61,6 +61,10 @@ void hydrate_object_failed(struct hydrate *h, struct str path, const struct err 
     /* Named once: many sentences of the store do it themselves. */
     if (path.len > 0 && !memmem(err->text, strlen(err->text), path.ptr, min_u64(path.len, 100)))
         err_wrap(&full, "%.*s", (int)min_u64(path.len, 200), path.ptr);
+    if (fault_is_fatal(err)) {
+        hydrate_fail(h, &full);
+        return;
+    }
     uint64_t failed = atomic_fetch_add(&h->objects_failed, 1) + 1;
     pthread_mutex_lock(&h->lock);
     h->fault_codes |= UINT64_C(1) << err->code;

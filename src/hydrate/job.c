@@ -85,9 +85,7 @@ void job_object_failed(struct job *j, const struct err *err)
 {
     struct lane *l = j->lane;
     struct large *g = j->large;
-    if (fault_is_fatal(err))
-        hydrate_fail(l->h, err);
-    else if (!g)
+    if (!g || fault_is_fatal(err))
         hydrate_object_failed(l->h, j->entry.path, err, j->attempts);
     if (g && !fault_is_fatal(err)) {
         j->large = NULL;

@@ -97,8 +97,6 @@ static void end_inline(struct lane *l, const struct unit *u, int r, const struct
 {
     if (r == 0)
         object_is_whole(l->h, u->id);
-    else if (r < 0 && fault_is_fatal(err))
-        hydrate_fail(l->h, err);
     else if (r < 0)
         hydrate_object_failed(l->h, u->entry.path, err, 1);
     lane_unit_ended(l);

@@ -40,31 +40,42 @@ static void take_back_progress(struct large *g)
             atomic_fetch_sub(&g->h->bytes_done, part_bytes(g, p));
 }
 
+/* The lane has nothing more to do with it. */
 static void leave(struct lane *l, struct large *g)
 {
     large_free(g);
     lane_unit_ended(l);
 }
 
-/* The object could not be had. */
-static void fail_whole(struct lane *l, struct large *g, const struct err *err, bool drop)
+/* Is what is there of it of no use to the next run? The object is another one by now, or its bytes were wrong twice; or
+ * it is about to be seen (a staged DIR); or the next run is not to fetch it. */
+static bool is_worthless(const struct large *g, const struct err *err)
 {
-    struct err ignored;
+    const struct target *t = g->h->target;
+    return err->code == ERR_CHANGED || (g->again && err->code == ERR_CORRUPT) ||
+           (t->kind == TARGET_STAGED && !target_is_seen(t)) || fault_is_allowed(g->h, err);
+}
+
+/* The journal first: what it tells of must be there. Without a way to the file there is none. */
+static void drop_file(struct lane *l, struct large *g)
+{
+    struct err err;
     int dir;
     const char *name;
-    take_back_progress(g);
-    /* A staged DIR will be seen, and half a file must not be; elsewhere its parts wait for the next run, if it is to
-     * come then. */
-    drop |= g->h->target->kind == TARGET_STAGED || fault_is_allowed(g->h, err);
-    if (drop && journal_void(g->h->journal, g->id, &ignored) == 0 &&
-        tree_parent(&l->tree, g->path, &dir, &name, &ignored) == 0)
+    if (journal_void(g->h->journal, g->id, &err) < 0)
+        hydrate_fail(g->h, &err);
+    else if (tree_parent(&l->tree, g->path, &dir, &name, &err) == 0)
         target_drop(g->h->target, dir, name, g->id);
-    if (fault_is_fatal(err))
-        hydrate_fail(g->h, err);
-    else
-        hydrate_object_failed(g->h, g->entry.path, err, g->attempts);
-    large_free(g);
-    lane_unit_ended(l);
+}
+
+/* The object could not be had. */
+static void fail_whole(struct lane *l, struct large *g, const struct err *err)
+{
+    take_back_progress(g);
+    if (is_worthless(g, err))
+        drop_file(l, g);
+    hydrate_object_failed(g->h, g->entry.path, err, g->attempts);
+    leave(l, g);
 }
 
 /* ---- its end ----------------------------------------------------------------------------------------------------- */
@@ -87,25 +98,20 @@ static void finish(struct lane *l, struct large *g)
 {
     struct err err;
     if (finish_file(l, g, &err) < 0) {
-        fail_whole(l, g, &err, false);
+        fail_whole(l, g, &err);
         return;
     }
     object_is_whole(g->h, g->id);
-    large_free(g);
-    lane_unit_ended(l);
+    leave(l, g);
 }
 
 static void mismatch(struct lane *l, struct large *g)
 {
     struct err err;
     mismatch_set(&err, &g->want, &g->got);
-    if (g->again) {
-        fail_whole(l, g, &err, true);
-        return;
-    }
     /* All of it once more: nobody can tell which part was wrong. */
-    if (journal_void(g->h->journal, g->id, &err) < 0) {
-        fail_whole(l, g, &err, false);
+    if (g->again || journal_void(g->h->journal, g->id, &err) < 0) {
+        fail_whole(l, g, &err);
         return;
     }
     g->again = true;
@@ -148,7 +154,7 @@ static void was_read_back(struct work *w)
     struct large *g = container_of(w, struct large, verify);
     struct lane *l = g->lane;
     if (g->err.code != 0)
-        fail_whole(l, g, &g->err, false);
+        fail_whole(l, g, &g->err);
     else if (!digest_eq(&g->got, &g->want))
         mismatch(l, g);
     else
@@ -217,7 +223,7 @@ void large_part_done(struct lane *l, struct large *g, uint32_t part, const struc
     if (whole)
         end(l, g);
     else if (last && g->failed)
-        fail_whole(l, g, &g->err, g->err.code == ERR_CHANGED);
+        fail_whole(l, g, &g->err);
     else if (is_left)
         leave(l, g);
 }
@@ -235,7 +241,7 @@ void large_part_failed(struct lane *l, struct large *g, const struct err *err, u
     bool last = --g->running == 0;
     pthread_mutex_unlock(&h->lock);
     if (last)
-        fail_whole(l, g, &g->err, g->err.code == ERR_CHANGED);
+        fail_whole(l, g, &g->err);
 }
 
 void large_part_dropped(struct lane *l, struct large *g)
@@ -368,7 +374,7 @@ static void head_done(void *ctx, const struct store_reply *r)
      * the GETs will tell, with a document that says why. */
     bool is_refused = r->code == -ERR_DENIED || r->code == -ERR_UNSUPPORTED || r->code == -ERR_INVALID;
     if (r->code < 0 && !is_refused) {
-        fail_whole(l, g, &r->err, false);
+        fail_whole(l, g, &r->err);
         return;
     }
     if (r->code == 0)
@@ -398,7 +404,7 @@ void large_begin(struct lane *l, uint64_t id, const struct index_entry *e)
     if (r < 0 && (r = conflict_settle(l, id, e, &err)) == 0)
         r = open_file(l, g, &err);
     if (r < 0)
-        fail_whole(l, g, &err, false);
+        fail_whole(l, g, &err);
     else if (r > 0)
         leave(l, g);
     if (r != 0)

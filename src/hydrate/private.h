@@ -106,6 +106,7 @@ struct hydrate {
 };
 
 /* fault.c */
+/* A fault of the disk's ends the run, by the name of the object that met it. */
 void hydrate_object_failed(struct hydrate *h, struct str path, const struct err *err, unsigned attempts);
 void hydrate_fail(struct hydrate *h, const struct err *err);           /* the whole run; the first one counts */
 bool fault_is_allowed(const struct hydrate *h, const struct err *err); /* onMissing: skip */

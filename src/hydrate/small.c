@@ -23,12 +23,16 @@ static int write_file(struct lane *l, int dir, const char *name, uint64_t id, co
 {
     auto_fd fd = -1;
     int r = target_create(l->h->target, dir, name, id, O_WRONLY, false, &fd, err);
-    if (r == 0 && e->size_bytes > 0)
-        r = file_write_all(fd, name, bytes, e->size_bytes, err);
     if (r < 0)
         return r;
+    if (e->size_bytes > 0)
+        r = file_write_all(fd, name, bytes, e->size_bytes, err);
     times_set(fd, e->mtime_ns);
-    return target_place(l->h->target, dir, name, id, err);
+    if (r == 0)
+        r = target_place(l->h->target, dir, name, id, err);
+    if (r < 0)
+        target_drop(l->h->target, dir, name, id); /* others may fare better, and then DIR is seen */
+    return r;
 }
 
 int small_write(struct lane *l, uint64_t id, const struct index_entry *e, const void *bytes, struct err *err)

@@ -2,6 +2,7 @@
 """What others do to the folder, the disk and the process meanwhile: nothing is called done that is not, nobody reads half
 a file, and what ends a run is said in a sentence."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -109,6 +110,26 @@ def test_a_limit_of_file_sizes_is_a_sentence(server, tmp_path):
     hurt = run(server, out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
     assert hurt.returncode == NO_SPACE and "File too large" in hurt.stderr
     assert run(server, out).returncode == DONE and is_right(server, out)
+
+
+def test_a_full_disk_names_the_object_by_its_path(server, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "none", disk], check=True)
+    try:
+        server.fault("op=get,do=latency:300")
+        with start(server, disk / "out") as child:
+            until(lambda: server.stats()["get"] >= 5, child)
+            with open(disk / "filler", "wb", buffering=0) as filler, contextlib.suppress(OSError):
+                while True:
+                    filler.write(bytes(4096))
+            assert child.wait(30) == NO_SPACE
+            assert "cistern: small/object-0" in child.stderr.read()
+        (disk / "filler").unlink()
+        server.no_faults()
+        assert run(server, disk / "out").returncode == DONE and is_right(server, disk / "out")
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_sentences_go_into_no_file_where_the_standard_streams_are_closed(server, tmp_path):
