@@ -136,10 +136,10 @@ static void hold_over(struct timer *t)
     lane_pump(container_of(t, struct lane, hold));
 }
 
-/* Under a cap more requests bring nothing sooner, and a kill loses what is on its way: half a second's worth, or two
- * while connections are too slow to reach the cap. What came in one piece was booked and not held back: the next one
- * waits for it. */
-static bool is_capped(struct lane *l)
+/* Must the next request wait? What brings us back is a timer, or the end of what is on its way. Under a cap more
+ * requests bring nothing sooner, and a kill loses what is on its way: half a second's worth, or two while connections
+ * are too slow to reach the cap. What came in one piece was booked and not held back: the next one waits for it. */
+static bool must_wait(struct lane *l)
 {
     struct hydrate *h = l->h;
     uint64_t cap = atomic_load(&h->rate.bytes_per_second), on_its_way = atomic_load(&h->on_its_way);
@@ -154,7 +154,7 @@ void lane_pump(struct lane *l)
 {
     struct hydrate *h = l->h;
     unsigned at_once = 0;
-    while (l->running_count < share(h) && !is_capped(l) && !atomic_load(&h->stopping)) {
+    while (l->running_count + l->summing < share(h) && !must_wait(l) && !atomic_load(&h->stopping)) {
         struct unit u;
         struct err err;
         if (at_once == INLINE_MAX) {

@@ -21,6 +21,7 @@ struct lane {
     struct job *free_jobs;
     struct large *heads; /* whose checksum is being asked for */
     unsigned running_count;
+    unsigned summing; /* large ones whose checksum is asked for, or read back: open, and without a job */
     struct hash hash; /* of small objects */
     struct sbuf key;
     struct mail kick;

@@ -153,6 +153,7 @@ static void was_read_back(struct work *w)
 {
     struct large *g = container_of(w, struct large, verify);
     struct lane *l = g->lane;
+    l->summing--;
     if (g->err.code != 0)
         fail_whole(l, g, &g->err);
     else if (!digest_eq(&g->got, &g->want))
@@ -171,6 +172,7 @@ static void end(struct lane *l, struct large *g)
     }
     if (!hash_combines(g->want.kind)) {
         g->lane = l;
+        l->summing++;
         g->verify.run = read_back;
         g->verify.done = was_read_back;
         pool_submit(g->h->pool, l->worker.loop, &g->verify);
@@ -365,6 +367,7 @@ static void head_done(void *ctx, const struct store_reply *r)
     struct lane *l = g->lane;
     take_out(&l->heads, g);
     g->head = NULL;
+    l->summing--;
     atomic_fetch_add(&g->h->requests, r->requests);
     if (atomic_load(&g->h->stopping)) {
         leave(l, g);
@@ -417,5 +420,6 @@ void large_begin(struct lane *l, uint64_t id, const struct index_entry *e)
     object_of_entry(l, e, &object);
     g->next_large = l->heads;
     l->heads = g;
+    l->summing++;
     g->head = store_head(object_store(l->h, e), &l->worker, object.key, head_done, g);
 }

@@ -105,6 +105,14 @@ def test_a_folder_that_was_moved_away_is_not_called_filled(server, tmp_path, in_
     assert run(server, out).returncode == DONE and is_right(server, out)
 
 
+def test_many_large_objects_are_opened_a_few_at_a_time(tmp_path):
+    with BucketServer("--objects", "d/:150:1048577", "--fault", "op=head,do=latency:100") as server:
+        done = run(server, tmp_path / "out", "--concurrency", "8",
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)))
+        assert done.returncode == DONE, done.stderr
+        assert is_right(server, tmp_path / "out", [f"object-{i:09}" for i in range(150)])
+
+
 def test_a_limit_of_file_sizes_is_a_sentence(server, tmp_path):
     out = tmp_path / "out"
     hurt = run(server, out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))
