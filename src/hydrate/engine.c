@@ -349,10 +349,11 @@ static int open_state(struct hydrate *h, struct err *err)
     return h->sync_fd < 0 ? err_sys(err, errno, "cannot open the target") : feed_prepare(h, err);
 }
 
+/* One more than CPUs: while a lane waits for what it has asked for, or for the file system, another one works. */
 static unsigned worker_count(const struct hydrate_options *o)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned n = o->workers ? o->workers : (unsigned)(cpus > 0 ? cpus : 1);
+    unsigned n = o->workers ? o->workers : (unsigned)(cpus > 0 ? cpus : 1) + 1;
     return (unsigned)min_u64(n, o->workers ? LANES_MAX : LANES_DEFAULT_MAX);
 }
 
