@@ -136,6 +136,7 @@ void run_use_lane(struct upload *u, struct lane *l, enum lane_op op)
     /* What an earlier run began is ended under the name that it was begun with. */
     if (u->multi && (op == LANE_ABORT || op == LANE_SWEEP))
         l->upload.key = str_of(u->multi->key);
+    l->path = u->path;
     l->hold = u->hold.fd >= 0 ? &u->hold : NULL;
     l->owner = u;
     l->done = lane_back;

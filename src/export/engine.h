@@ -67,7 +67,7 @@ struct upload {
     struct digest whole;  /* ours */
     struct digest theirs; /* COMPARING: the store's */
     enum upload_after after;
-    bool inherited;     /* an earlier run had begun it */
+    bool must_sweep;    /* there may be an upload of this key whose id nobody knows */
     enum run_event how; /* SWEEPING: how it was sent */
     bool met_another;   /* CONFIRMING: an object of this name was there */
     bool failed;        /* `err` holds the first failure while others were still in flight */

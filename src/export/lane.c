@@ -53,8 +53,13 @@ static void answered(void *ctx, const struct store_reply *r)
     struct lane_answer *a = &l->answer;
     a->code = r->code;
     a->may_retry = r->may_retry;
+    a->requests = r->requests;
     if (r->code < 0) {
         a->err = r->err;
+        if (r->code == -ERR_CHANGED) { /* here that is said of the file, which is then waited for */
+            a->err.code = ERR_CORRUPT;
+            a->code = -ERR_CORRUPT;
+        }
         go_home(l);
         return;
     }
@@ -133,7 +138,7 @@ static int check_reads(const struct lane *l, struct err *err)
     for (size_t i = 0; i < l->slice_count; i++) {
         const struct disk_job *r = &l->reads[i].job;
         if (r->result < 0)
-            return err_sys(err, (int)-r->result, "cannot read it at byte %" PRIu64, r->offset);
+            return err_sys(err, (int)-r->result, "cannot read '%.*s' at byte %" PRIu64, STR_FMT(l->path), r->offset);
         if ((uint64_t)r->result < min_u64(SLICE_BYTES, l->len - i * SLICE_BYTES))
             return err_set(err, ERR_CHANGED, "it became shorter while it was read");
     }

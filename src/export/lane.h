@@ -14,6 +14,7 @@ struct lane_answer {
     int code; /* 0 or -(enum err_code) */
     struct err err;
     bool may_retry;       /* the failure was a passing one */
+    unsigned requests;    /* that it took */
     uint64_t size_bytes;  /* of the object, as the store told */
     struct digest digest; /* the same */
     char etag[LOGBOOK_ETAG_MAX];
@@ -35,6 +36,7 @@ struct lane {
     /* What to do; the owner's until lane_go. Borrowed until `done`. */
     enum lane_op op;
     struct store_upload upload; /* key, condition and the rest; of PUT and HEAD too */
+    struct str path;            /* of the file: for sentences */
     const struct hold *hold;    /* PUT, PART, HASH; NULL: there are no bytes */
     unsigned number;
     uint64_t offset, len;

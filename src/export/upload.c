@@ -126,7 +126,7 @@ void upload_start(struct upload *u)
         return;
     }
     u->multi = logbook_find_upload(u->run->logbook, u->path);
-    u->inherited = u->multi != NULL;
+    u->must_sweep = u->multi != NULL;
     if (!u->multi) {
         begin_fresh(u);
     } else if (u->multi->id && is_large(u) && stamp_eq(&u->multi->stamp, &u->hold.stamp)) {
@@ -245,7 +245,7 @@ static void sent(struct upload *u, enum run_event how)
 {
     u->how = how;
     /* Swept before it is recorded as ended: killed in between, the next run inherits it and sweeps again. */
-    if (u->inherited) {
+    if (u->must_sweep) {
         upload_become(u, UPLOAD_SWEEPING);
         return;
     }
@@ -372,6 +372,7 @@ static void began(struct upload *u, const struct lane_answer *a)
     } else if (logbook_begun(u->run->logbook, u->multi, str_of(a->id), &err) < 0) {
         run_file_failed(u, &err, false);
     } else {
+        u->must_sweep |= a->requests > 1; /* an answer that was lost held the id of another */
         u->parts_left = u->part_count;
         upload_become(u, UPLOAD_SENDING);
     }
@@ -456,6 +457,7 @@ static void part_back(struct upload *u, const struct lane *l)
 
 static void completed(struct upload *u, const struct lane_answer *a)
 {
+    u->must_sweep |= a->requests > 1; /* it met its own object, and left the upload as it was */
     if (a->code == 0) {
         confirm(u, a);
     } else if (a->code == -ERR_EXISTS) {

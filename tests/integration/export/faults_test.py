@@ -92,6 +92,14 @@ def test_a_completion_that_takes_long_is_waited_for(bucket, folder):
     assert bucket.stats()["post"] == 2, "it was asked for again"
 
 
+@pytest.mark.parametrize("nth", [1, 2], ids=["begin", "complete"])
+def test_an_upload_whose_answer_never_came_leaves_none_at_the_server(bucket, folder, nth):
+    bucket.fault(f"op=post,nth={nth},do=stall")
+    assert export(bucket, folder, "--stall", "1s").returncode == 0
+    bucket.no_faults()
+    assert b"<Upload>" not in bucket.ask("/bench?uploads&prefix=")
+
+
 @pytest.mark.parametrize("rule", ["op=put,key=p/large,nth=2,do=error:404:NoSuchUpload",
                                   "op=post,nth=2,do=error:404:NoSuchUpload"],
                          ids=["part", "complete"])
@@ -110,6 +118,21 @@ def test_an_object_of_another_checksum_never_counts_as_exported(bucket, folder):
     assert done.returncode == 1 and "CIS4022" in done.stderr and "small-7" in done.stderr
     v = verdict(folder)
     assert v["state"] == "failed" and v["failures"][0]["path"] == "small-7" and v["done"]["files"] == 20
+
+
+@pytest.mark.parametrize("op, conflict", [("head", "fail"), ("put", "overwrite")])
+def test_a_condition_that_nobody_set_is_no_file_that_changes(bucket, folder, op, conflict):
+    bucket.fault(f"op={op},key=p/small-7,do=status:412")
+    done = export(bucket, folder, "--conflict", conflict)
+    assert done.returncode == 1 and "small-7" in done.stderr, (done.stdout, done.stderr)
+    assert verdict(folder)["done"]["files"] == 20
+
+
+def test_a_file_that_cannot_be_read_is_named(bucket, folder):
+    """One of sysfs gives an error where a broken disk does."""
+    done = export(bucket, folder, "--include", "speed", src="/sys/class/net/lo/")
+    assert done.returncode != 0 and "cannot read 'speed' at byte 0" in done.stderr, (done.stdout, done.stderr)
+    assert verdict(folder)["failures"][0]["path"] == "speed"
 
 
 def test_a_refused_part_fails_the_file_by_name_and_a_later_run_mends_it(bucket, folder):
