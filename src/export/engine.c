@@ -130,7 +130,7 @@ void run_use_lane(struct upload *u, struct lane *l, enum lane_op op)
         .condition = policy->conflict == CONFLICT_OVERWRITE ? STORE_IF_ANY : STORE_IF_ABSENT,
         .upload_id = str_of(u->uid),
         .storage_class = policy->storage_class,
-        .digest_kind = r->digest_kind,
+        .digest_kind = u->digest_kind,
         .part_bytes = u->part_bytes,
     };
     /* What an earlier run began is ended under the name that it was begun with. */
@@ -252,6 +252,7 @@ static struct upload *new_upload(struct run *r)
     u->file = NO_FILE;
     u->group = SIZE_MAX;
     u->version = 1;
+    u->digest_kind = r->digest_kind;
     u->hold.fd = -1;
     struct upload **at = &r->active;
     while (*at)

@@ -64,8 +64,9 @@ struct upload {
     unsigned part_count, next_part, parts_left;
     unsigned in_flight;
     unsigned restarts;
-    struct digest whole;  /* ours */
-    struct digest theirs; /* COMPARING: the store's */
+    enum hash_kind digest_kind; /* what the store is told of the bytes */
+    struct digest whole;        /* ours */
+    struct digest theirs;       /* COMPARING: the store's */
     enum upload_after after;
     bool must_sweep;    /* there may be an upload of this key whose id nobody knows */
     enum run_event how; /* SWEEPING: how it was sent */
@@ -93,10 +94,10 @@ struct run {
     struct run_options o;
     struct loop *home; /* borrowed: the first worker's */
     struct plan plan;
-    struct logbook *logbook; /* owned */
-    struct budget *budget;   /* owned */
-    enum hash_kind digest_kind;
-    bool size_only; /* the store confirms no checksum */
+    struct logbook *logbook;    /* owned */
+    struct budget *budget;      /* owned */
+    enum hash_kind digest_kind; /* what files begin with: the store's best, or what it was found to accept */
+    bool size_only;             /* the store confirms no checksum */
     uint64_t settle_ns, deadline_ns;
 
     struct lane *lanes; /* owned */

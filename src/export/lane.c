@@ -47,6 +47,32 @@ static void fail(struct lane *l, const struct err *err)
     go_home(l);
 }
 
+static struct digest hash_slices(const struct lane *l, enum hash_kind kind)
+{
+    struct hash h;
+    struct digest d;
+    hash_init(&h);
+    hash_begin(&h, kind);
+    for (uint64_t at = 0; at < l->len; at += SLICE_BYTES)
+        hash_update(&h, l->slices[at / SLICE_BYTES], min_u64(SLICE_BYTES, l->len - at));
+    hash_end(&h, &d);
+    hash_done(&h);
+    return d;
+}
+
+/* A store that does not know the checksum that was sent tells an MD5, as its ETag. Where that is the MD5 of our bytes,
+ * it confirms them; where it is not, it need not be one at all. Nobody else pays for an MD5: it is made only here. */
+static void take_md5(struct lane *l)
+{
+    const struct lane_answer *a = &l->answer;
+    bool sent_bytes = l->op == LANE_PUT || l->op == LANE_PART;
+    if (!sent_bytes || a->digest.kind != HASH_MD5 || l->digest.kind == HASH_MD5)
+        return;
+    struct digest md5 = hash_slices(l, HASH_MD5);
+    if (digest_eq(&md5, &a->digest))
+        l->digest = md5;
+}
+
 static void answered(void *ctx, const struct store_reply *r)
 {
     struct lane *l = ctx;
@@ -66,6 +92,9 @@ static void answered(void *ctx, const struct store_reply *r)
     a->size_bytes = r->object.size_bytes;
     a->digest = r->object.digest;
     struct str etag = r->object.etag;
+    if ((l->op == LANE_HEAD || l->op == LANE_COMPLETE) && a->digest.kind == HASH_NONE)
+        store_etag_of_parts(etag, l->part_count, &a->digest);
+    take_md5(l);
     bool fits = l->op == LANE_BEGIN ? etag.len < sizeof a->id : etag.len < sizeof a->etag;
     if (!fits) {
         a->code = err_set(&a->err, ERR_CORRUPT, "'%.*s': the store's answer holds an id of %zu bytes",
@@ -122,17 +151,6 @@ static void send_bytes(struct lane *l)
     l->job = store_put(l->store, l->worker, &put);
 }
 
-static void hash_slices(struct lane *l)
-{
-    struct hash h;
-    hash_init(&h);
-    hash_begin(&h, l->upload.digest_kind);
-    for (uint64_t at = 0; at < l->len; at += SLICE_BYTES)
-        hash_update(&h, l->slices[at / SLICE_BYTES], min_u64(SLICE_BYTES, l->len - at));
-    hash_end(&h, &l->digest);
-    hash_done(&h);
-}
-
 static int check_reads(const struct lane *l, struct err *err)
 {
     for (size_t i = 0; i < l->slice_count; i++) {
@@ -155,7 +173,7 @@ static void all_read(struct lane *l)
         fail(l, &err);
         return;
     }
-    hash_slices(l);
+    l->digest = hash_slices(l, l->upload.digest_kind);
     send_bytes(l);
 }
 

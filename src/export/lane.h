@@ -16,7 +16,7 @@ struct lane_answer {
     bool may_retry;       /* the failure was a passing one */
     unsigned requests;    /* that it took */
     uint64_t size_bytes;  /* of the object, as the store told */
-    struct digest digest; /* the same */
+    struct digest digest; /* the same; of an object of parts also the MD5 of their MD5s */
     char etag[LOGBOOK_ETAG_MAX];
     char id[2048]; /* BEGIN */
 };
@@ -42,14 +42,14 @@ struct lane {
     uint64_t offset, len;
     void **slices; /* owned array, slices lent by the budget; as many as len needs */
     size_t slice_count, slice_room;
-    const struct store_part *parts;
-    size_t part_count;
-    struct digest whole; /* COMPLETE */
+    const struct store_part *parts; /* COMPLETE */
+    size_t part_count;              /* HEAD, COMPLETE; 0: it is no object of parts */
+    struct digest whole;            /* COMPLETE */
     void *owner;
     void (*done)(struct lane *l); /* on home */
 
     /* What came of it. */
-    struct digest digest; /* ours, of the bytes */
+    struct digest digest; /* ours, of the bytes; their MD5 where that is what the store told, and it is right */
     struct lane_answer answer;
 
     /* The worker's. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
+#include "parts.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@ static const uint16_t allowed[] = {
     [UPLOAD_COMPARING] = TO(NEW) | TO(SWEEPING),
     [UPLOAD_CLEANING] = TO(NEW),
     [UPLOAD_NOTING] = TO(BEGINNING),
-    [UPLOAD_BEGINNING] = TO(SENDING),
+    [UPLOAD_BEGINNING] = TO(SENDING) | TO(NEW),
     [UPLOAD_SENDING] = TO(COMPLETING) | TO(DROPPING) | TO(NEW),
     [UPLOAD_COMPLETING] = TO(CONFIRMING) | TO(DROPPING) | TO(SWEEPING),
     [UPLOAD_DROPPING] = TO(NEW),
@@ -104,12 +105,40 @@ static void begin_again(struct upload *u)
     begin_fresh(u);
 }
 
-static unsigned parts_missing(const struct logbook_upload *m)
+/* Goes on where an earlier run was cut off. Without a part that arrived there is nothing to go on with, nor is it known
+ * by which checksum. */
+static bool may_go_on(const struct upload *u)
 {
-    unsigned n = 0;
+    const struct logbook_upload *m = u->multi;
+    bool has_parts = false;
     for (unsigned i = 0; i < m->part_count; i++)
-        n += m->parts[i].size_bytes == 0;
-    return n;
+        has_parts |= m->parts[i].size_bytes > 0;
+    return m->id && has_parts && is_large(u) && stamp_eq(&m->stamp, &u->hold.stamp);
+}
+
+static void go_on(struct upload *u)
+{
+    const struct logbook_upload *m = u->multi;
+    free(u->key);
+    u->key = str_dup(str_of(m->key));
+    u->part_bytes = m->part_bytes;
+    u->part_count = u->parts_left = m->part_count;
+    for (unsigned i = 0; i < m->part_count; i++)
+        if (m->parts[i].size_bytes > 0) {
+            u->parts_left--;
+            u->digest_kind = m->parts[i].digest.kind;
+        }
+    upload_become(u, UPLOAD_SENDING);
+}
+
+/* Some servers refuse what they do not know, a checksum as well: then the oldest of all, which every one knows. */
+static bool may_ask_otherwise(struct upload *u, const struct lane_answer *a)
+{
+    bool refused = (a->code == -ERR_INVALID || a->code == -ERR_UNSUPPORTED) && !a->may_retry;
+    if (!refused || u->digest_kind == HASH_MD5)
+        return false;
+    u->digest_kind = HASH_MD5;
+    return true;
 }
 
 void upload_start(struct upload *u)
@@ -129,13 +158,8 @@ void upload_start(struct upload *u)
     u->must_sweep = u->multi != NULL;
     if (!u->multi) {
         begin_fresh(u);
-    } else if (u->multi->id && is_large(u) && stamp_eq(&u->multi->stamp, &u->hold.stamp)) {
-        free(u->key);
-        u->key = str_dup(str_of(u->multi->key));
-        u->part_bytes = u->multi->part_bytes;
-        u->part_count = u->multi->part_count;
-        u->parts_left = parts_missing(u->multi);
-        upload_become(u, UPLOAD_SENDING);
+    } else if (may_go_on(u)) {
+        go_on(u);
     } else {
         upload_become(u, UPLOAD_CLEANING);
     }
@@ -153,7 +177,7 @@ static bool feed_one(struct upload *u, enum lane_op op, uint64_t bytes)
     l->offset = 0;
     l->len = bytes;
     l->parts = u->list;
-    l->part_count = u->list ? u->part_count : 0;
+    l->part_count = is_large(u) ? u->part_count : 0;
     l->whole = u->whole;
     run_use_lane(u, l, op);
     return true;
@@ -229,6 +253,7 @@ static void conflict(struct upload *u)
     u->met_another = false;
     if (u->run->o.policy->conflict == CONFLICT_VERSION && u->version < KEY_VERSIONS_MAX) {
         u->version++;
+        u->digest_kind = u->run->digest_kind;
         if (set_key(u, &err) < 0)
             run_file_failed(u, &err, false);
         else
@@ -244,6 +269,8 @@ static void conflict(struct upload *u)
 static void sent(struct upload *u, enum run_event how)
 {
     u->how = how;
+    if (how == RUN_SENT && u->digest_kind == HASH_MD5)
+        u->run->digest_kind = HASH_MD5;
     /* Swept before it is recorded as ended: killed in between, the next run inherits it and sweeps again. */
     if (u->must_sweep) {
         upload_become(u, UPLOAD_SWEEPING);
@@ -267,22 +294,32 @@ static void mistrust(struct upload *u, unsigned id, const char *why)
 static void confirm(struct upload *u, const struct lane_answer *a)
 {
     bool asked = u->state == UPLOAD_CONFIRMING;
-    bool has_digest = a->digest.kind == u->whole.kind;
+    bool has_digest = a->digest.kind != HASH_NONE && a->digest.kind == u->whole.kind;
     if (a->size_bytes == u->size_bytes && (u->run->size_only || (has_digest && digest_eq(&a->digest, &u->whole))))
         sent(u, RUN_SENT);
     else if (!asked && (!has_digest || digest_eq(&a->digest, &u->whole)))
         upload_become(u, UPLOAD_CONFIRMING);
     else if (a->size_bytes != u->size_bytes)
         mistrust(u, 4022, "the bucket says another size than the file has");
-    else if (has_digest)
+    else if (has_digest && a->digest.kind != HASH_MD5) /* an ETag need not be an MD5 */
         mistrust(u, 4022, "the bucket says another checksum than the file has");
     else
-        mistrust(u, 4011, "the bucket tells no checksum to compare");
+        mistrust(u, 4011, "the bucket tells no checksum to compare, and its ETag is not the MD5 of what was sent");
 }
 
 static bool are_our_bytes(const struct upload *u, const struct lane_answer *a)
 {
-    return a->size_bytes == u->size_bytes && a->digest.kind == u->whole.kind && digest_eq(&a->digest, &u->whole);
+    return a->size_bytes == u->size_bytes && a->digest.kind != HASH_NONE && digest_eq(&a->digest, &u->whole);
+}
+
+/* The store tells another checksum than ours: then ours by that one, too. */
+static bool tells_otherwise(struct upload *u, const struct lane_answer *a)
+{
+    bool is_other = a->digest.kind != HASH_NONE && a->digest.kind != u->whole.kind;
+    if (is_large(u) || a->size_bytes != u->size_bytes || !is_other || u->restarts++ >= 2)
+        return false;
+    u->digest_kind = a->digest.kind;
+    return true;
 }
 
 /* The answer to HEAD after a lost, or a short, or an unwelcome answer. */
@@ -294,6 +331,8 @@ static void confirmed(struct upload *u, const struct lane_answer *a)
         begin_again(u);
     } else if (a->code < 0) {
         run_file_failed(u, &a->err, a->may_retry);
+    } else if (tells_otherwise(u, a)) {
+        begin_again(u);
     } else if (!u->met_another) {
         confirm(u, a);
     } else if (are_our_bytes(u, a)) {
@@ -316,6 +355,8 @@ static void put_done(struct upload *u, const struct lane *l)
     } else if (a->code == -ERR_EXISTS) {
         u->met_another = true;
         upload_become(u, UPLOAD_CONFIRMING);
+    } else if (may_ask_otherwise(u, a)) {
+        begin_again(u);
     } else {
         run_file_failed(u, &a->err, a->may_retry);
     }
@@ -349,10 +390,11 @@ static void looked(struct upload *u, const struct lane_answer *a)
         run_file_failed(u, &a->err, a->may_retry);
     } else if (is_there && a->size_bytes != u->size_bytes) {
         conflict(u);
-    } else if (is_there && a->digest.kind == u->run->digest_kind) {
+    } else if (is_there && a->digest.kind != HASH_NONE) {
+        u->digest_kind = a->digest.kind;
         u->theirs = a->digest;
         u->parts_left = u->part_count;
-        u->parts = xcalloc(u->part_count, sizeof *u->parts);
+        u->parts = xrealloc(u->parts, u->part_count, sizeof *u->parts);
         upload_become(u, UPLOAD_COMPARING);
     } else {
         /* Nothing is there; or something that may be ours, of a run whose logbook is gone: the store knows when it sees
@@ -364,7 +406,10 @@ static void looked(struct upload *u, const struct lane_answer *a)
 static void began(struct upload *u, const struct lane_answer *a)
 {
     struct err err;
-    if (a->code < 0) {
+    if (may_ask_otherwise(u, a)) {
+        ended_in_logbook(u);
+        begin_again(u);
+    } else if (a->code < 0) {
         /* After a passing error there may be an upload that we know nothing of: the intent stays, to be swept. */
         if (!a->may_retry && a->code != -ERR_CANCELLED)
             ended_in_logbook(u);
@@ -376,14 +421,6 @@ static void began(struct upload *u, const struct lane_answer *a)
         u->parts_left = u->part_count;
         upload_become(u, UPLOAD_SENDING);
     }
-}
-
-static struct digest join_parts(const struct logbook_part *parts, unsigned count)
-{
-    struct digest whole = parts[0].digest;
-    for (unsigned i = 1; i < count; i++)
-        digest_combine(&whole, &parts[i].digest, parts[i].size_bytes);
-    return whole;
 }
 
 static void complete(struct upload *u)
@@ -401,7 +438,7 @@ static void complete(struct upload *u)
                                          .etag = str_of(parts[i].etag),
                                          .digest = parts[i].digest,
                                          .size_bytes = parts[i].size_bytes};
-    u->whole = join_parts(parts, u->part_count);
+    u->whole = parts_join(parts, u->part_count);
     upload_become(u, UPLOAD_COMPLETING);
 }
 
@@ -447,7 +484,7 @@ static void part_back(struct upload *u, const struct lane *l)
     else if (u->parts_left == 0 && u->state == UPLOAD_SENDING)
         complete(u);
     else if (u->parts_left == 0) {
-        u->whole = join_parts(u->parts, u->part_count);
+        u->whole = parts_join(u->parts, u->part_count);
         if (digest_eq(&u->whole, &u->theirs))
             sent(u, RUN_THERE);
         else

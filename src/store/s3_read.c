@@ -66,6 +66,17 @@ static bool etag_md5(const struct call *c, struct str etag, struct digest *ret)
     return plain && !customer && !is_weak(etag) && digest_parse_hex(HASH_MD5, bare(etag), ret, &ignored) == 0;
 }
 
+bool store_etag_of_parts(struct str etag, size_t count, struct digest *ret)
+{
+    struct err ignored;
+    struct str hex;
+    uint64_t told;
+    if (etag.len > 2 && etag.ptr[0] == '"' && etag.ptr[etag.len - 1] == '"')
+        etag = str_sub(etag, 1, etag.len - 2);
+    return str_split(&etag, '-', &hex) && etag.ptr && str_to_u64(etag, &told, &ignored) == 0 && told == count &&
+           digest_parse_hex(HASH_MD5, hex, ret, &ignored) == 0;
+}
+
 void s3_describe(struct call *c, bool whole)
 {
     struct object *o = &c->job.reply.object;

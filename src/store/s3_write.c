@@ -162,7 +162,7 @@ static int build_begin(struct call *c, struct err *err)
     (void)err;
     s3_begin(c, "POST", c->job.args.key, STR("uploads="));
     add_object_headers(c);
-    if (c->job.args.digest_kind != HASH_NONE) {
+    if (hash_combines(c->job.args.digest_kind)) {
         static const char *const names[] = {
             [HASH_CRC32] = "CRC32", [HASH_CRC32C] = "CRC32C", [HASH_CRC64NVME] = "CRC64NVME"};
         call_header(c, "x-amz-checksum-algorithm", str_of(names[c->job.args.digest_kind]));
@@ -256,7 +256,7 @@ static int build_complete(struct call *c, struct err *err)
     sbuf_adds(&c->sent, "</CompleteMultipartUpload>");
     call_header(c, "content-type", STR("application/xml"));
     add_condition(c);
-    if (a->whole.kind != HASH_NONE) {
+    if (hash_combines(a->whole.kind)) {
         add_checksum(c, &a->whole);
         call_header(c, "x-amz-checksum-type", STR("FULL_OBJECT"));
         int n = snprintf(size, sizeof size, "%" PRIu64, sum);

@@ -177,7 +177,7 @@ struct store_upload {
     struct str upload_id;
     const char *storage_class;
     const char *content_type;
-    enum hash_kind digest_kind; /* of the whole, told at complete; must combine */
+    enum hash_kind digest_kind; /* of the parts; of the whole too, told at complete, where it combines */
     uint64_t part_bytes;        /* of every part but the last: file:// puts part N at (N - 1) * part_bytes */
 };
 struct store_part {
@@ -187,6 +187,8 @@ struct store_part {
     uint64_t size_bytes;
 };
 enum hash_kind store_upload_digest_kind(const struct store *s); /* what the store confirms a multipart object by */
+/* The MD5 over the MD5s of an object's parts, as an ETag of S3 tells it: "<32 hex>-<count>". False for others. */
+bool store_etag_of_parts(struct str etag, size_t count, struct digest *ret);
 struct store_job *store_upload_begin(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
                                      void *ctx);
 struct store_job *store_upload_part(struct store *s, struct worker *w, const struct store_upload *u, unsigned number,

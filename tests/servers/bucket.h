@@ -44,7 +44,8 @@ struct digests_told {
 extern struct digests_told told;
 extern const char *bucket_name;
 extern bool keep_content;
-extern bool heedless; /* of conditions on a write, as some servers are */
+extern bool heedless;      /* of conditions on a write, as some servers are */
+extern bool old_fashioned; /* 501 to a request that names a checksum other than Content-MD5, as some servers do */
 
 /* PREFIX:COUNT:SIZE[-SIZE][:flat|deep|skewed] */
 must_check int objects_add(struct str spec, struct err *err);

@@ -28,7 +28,8 @@ struct group {
 struct uploaded {
     char *key;
     uint64_t size, generation;
-    struct digest crc32c, crc64, md5;
+    struct digest crc32c, crc64, md5; /* md5: of several parts the MD5 of theirs */
+    size_t part_count;
     char *content;
     char meta[512];
 };
@@ -47,7 +48,7 @@ struct rendered {
 struct digests_told told;
 const char *bucket_name = "bench";
 bool keep_content = true;
-bool heedless;
+bool heedless, old_fashioned;
 
 static struct group groups[GROUPS_MAX];
 static size_t group_count;
@@ -326,7 +327,11 @@ static size_t upload_seek(struct str key, bool past)
 
 static void uploaded_thing(const struct uploaded *u, struct thing *t)
 {
-    struct variant v = {.crc32c = u->crc32c, .crc64 = u->crc64, .md5 = u->md5};
+    struct variant v = {.md5 = u->part_count == 1 ? u->md5 : (struct digest){0}};
+    if (told.crc32c)
+        v.crc32c = u->crc32c;
+    if (told.crc64)
+        v.crc64 = u->crc64;
     snprintf(t->key, sizeof t->key, "%s", u->key);
     t->size = u->size;
     t->generation = u->generation;
@@ -334,6 +339,10 @@ static void uploaded_thing(const struct uploaded *u, struct thing *t)
     t->synthetic = false;
     memcpy(t->meta, u->meta, sizeof t->meta);
     tell(t, &v);
+    if (u->part_count > 1 && u->md5.kind == HASH_MD5) {
+        text_of(&u->md5, t->etag, sizeof t->etag, true);
+        snprintf(t->etag + 32, sizeof t->etag - 32, "-%zu", u->part_count);
+    }
 }
 
 static bool find_locked(struct str key, struct thing *t)
@@ -399,17 +408,33 @@ void objects_remove(struct str key)
     pthread_rwlock_unlock(&lock);
 }
 
+static struct digest md5_of_parts(const struct piece *pieces, size_t count)
+{
+    struct hash h;
+    struct digest d;
+    if (pieces[0].md5.kind != HASH_MD5 || count == 1)
+        return pieces[0].md5;
+    hash_init(&h);
+    hash_begin(&h, HASH_MD5);
+    for (size_t i = 0; i < count; i++)
+        hash_update(&h, pieces[i].md5.bytes, hash_size(HASH_MD5));
+    hash_end(&h, &d);
+    hash_done(&h);
+    return d;
+}
+
 static struct uploaded *upload_new(struct str key, struct piece *pieces, size_t count, const char *meta)
 {
     struct uploaded *u = xcalloc(1, sizeof *u);
     u->key = str_dup(key);
     snprintf(u->meta, sizeof u->meta, "%s", meta);
+    u->md5 = md5_of_parts(pieces, count);
+    u->part_count = count;
     for (size_t i = 0; i < count; i++) {
         struct piece *p = &pieces[i];
         if (i == 0) {
             u->crc32c = p->crc32c;
             u->crc64 = p->crc64;
-            u->md5 = count == 1 ? p->md5 : (struct digest){0};
             u->content = take(&p->content);
         } else {
             digest_combine(&u->crc32c, &p->crc32c, p->size);

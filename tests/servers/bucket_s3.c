@@ -235,12 +235,20 @@ static void meta_of(const struct request *r, char *buf, size_t room)
     }
 }
 
+static void add_checksums(const char *crc64, const char *crc32c, struct reply *p)
+{
+    if (told.crc64)
+        sbuf_addf(&p->headers, "x-amz-checksum-crc64nvme: %s\r\n", crc64);
+    if (told.crc32c)
+        sbuf_addf(&p->headers, "x-amz-checksum-crc32c: %s\r\n", crc32c);
+}
+
 static void confirm(const struct thing *t, struct reply *p)
 {
-    sbuf_addf(&p->headers,
-              "ETag: \"%s\"\r\nx-amz-checksum-crc64nvme: %s\r\nx-amz-checksum-crc32c: %s\r\n"
-              "x-amz-checksum-type: FULL_OBJECT\r\nx-goog-generation: %" PRIu64 "\r\n",
-              t->etag, t->crc64, t->crc32c, t->generation);
+    sbuf_addf(&p->headers, "ETag: \"%s\"\r\nx-goog-generation: %" PRIu64 "\r\n", t->etag, t->generation);
+    add_checksums(t->crc64, t->crc32c, p);
+    if (told.crc64 || told.crc32c)
+        sbuf_adds(&p->headers, "x-amz-checksum-type: FULL_OBJECT\r\n");
 }
 
 static bool must_be_absent(const struct request *r)
@@ -313,13 +321,17 @@ static void upload_part(const struct request *r, struct multipart *u, struct pie
     u->parts[n] = *body;
     body->content = NULL;
     u->parts[n].number = (unsigned)n;
-    sbuf_addf(&p->headers, "ETag: \"part-%lu-", n);
-    digest_add_hex(&body->crc32c, &p->headers);
-    sbuf_adds(&p->headers, "\"\r\nx-amz-checksum-crc64nvme: ");
-    digest_add_base64(&body->crc64, &p->headers);
-    sbuf_adds(&p->headers, "\r\nx-amz-checksum-crc32c: ");
-    digest_add_base64(&body->crc32c, &p->headers);
-    sbuf_adds(&p->headers, "\r\n");
+    auto_sbuf crc64, crc32c;
+    sbuf_init(&crc64, 32);
+    sbuf_init(&crc32c, 32);
+    digest_add_base64(&body->crc64, &crc64);
+    digest_add_base64(&body->crc32c, &crc32c);
+    sbuf_adds(&p->headers, "ETag: \"");
+    if (!told.md5)
+        sbuf_addf(&p->headers, "part-%lu-", n);
+    digest_add_hex(told.md5 ? &body->md5 : &body->crc32c, &p->headers);
+    sbuf_adds(&p->headers, "\"\r\n");
+    add_checksums(crc64.ptr, crc32c.ptr, p);
     p->status = 200;
 }
 
@@ -361,7 +373,7 @@ static void upload_complete(const struct request *r, struct multipart *u, const 
         u->parts[named[i].number].content = NULL; /* the object's now */
     objects_put(str_of(r->key), named, count, u->meta, &t);
     struct str expected = request_header(r, "x-amz-checksum-crc64nvme");
-    if (expected.ptr && !str_eq(expected, str_of(t.crc64))) {
+    if (told.crc64 && expected.ptr && !str_eq(expected, str_of(t.crc64))) {
         objects_remove(str_of(r->key));
         s3_error(p, 400, "BadDigest", "the checksum is not that of the parts");
         return;
@@ -372,10 +384,11 @@ static void upload_complete(const struct request *r, struct multipart *u, const 
               "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<CompleteMultipartUploadResult><Bucket>%s</Bucket><Key>",
               bucket_name);
     xml_add(&p->text, str_of(t.key));
-    sbuf_addf(&p->text,
-              "</Key><ETag>&quot;%s&quot;</ETag><ChecksumCRC64NVME>%s</ChecksumCRC64NVME><ChecksumCRC32C>%s"
-              "</ChecksumCRC32C><ChecksumType>FULL_OBJECT</ChecksumType></CompleteMultipartUploadResult>",
-              t.etag, t.crc64, t.crc32c);
+    sbuf_addf(&p->text, "</Key><ETag>&quot;%s&quot;</ETag>", t.etag);
+    if (told.crc64)
+        sbuf_addf(&p->text, "<ChecksumCRC64NVME>%s</ChecksumCRC64NVME><ChecksumType>FULL_OBJECT</ChecksumType>",
+                  t.crc64);
+    sbuf_adds(&p->text, "</CompleteMultipartUploadResult>");
     reply_text(p, 200, "application/xml", sbuf_str(&p->text));
 }
 
@@ -441,10 +454,18 @@ static void bucket_answer(const struct request *r, struct reply *p)
     }
 }
 
+static bool names_checksum(const struct request *r)
+{
+    return request_header(r, "x-amz-checksum-algorithm").ptr || request_header(r, "x-amz-checksum-crc64nvme").ptr ||
+           request_header(r, "x-amz-checksum-crc32c").ptr;
+}
+
 void s3_answer(const struct request *r, struct piece *body, struct reply *p)
 {
     struct thing t;
-    if (strcmp(r->bucket, bucket_name) != 0)
+    if (old_fashioned && names_checksum(r))
+        s3_error(p, 501, "NotImplemented", "A header you provided implies functionality that is not implemented");
+    else if (strcmp(r->bucket, bucket_name) != 0)
         s3_error(p, 404, "NoSuchBucket", "The specified bucket does not exist");
     else if (multipart_answer(r, body, p))
         return;

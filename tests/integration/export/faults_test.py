@@ -178,6 +178,95 @@ def test_a_server_that_heeds_no_condition_overwrites_nothing_all_the_same(folder
         assert verdict(folder)["done"]["files"] == 19
 
 
+@pytest.fixture
+def deaf_bucket():
+    """A server that knows no checksum but MD5, as its ETags."""
+    with BucketServer("--checksums", "md5") as running:
+        yield running
+
+
+@pytest.fixture
+def refusing_bucket():
+    with BucketServer("--checksums", "md5", "--old-fashioned") as running:
+        yield running
+
+
+@pytest.fixture(params=["deaf", "refusing"])
+def md5_bucket(request):
+    return request.getfixturevalue(f"{request.param}_bucket")
+
+
+def test_a_store_that_tells_only_md5_confirms_by_it(md5_bucket, folder):
+    done = export(md5_bucket, folder)
+    assert done.returncode == 0 and "confirmed by size and checksum" in done.stdout, (done.stdout, done.stderr)
+    assert_whole(md5_bucket, folder)
+    before = md5_bucket.stats()["put"]
+    assert export(md5_bucket, folder, "--conflict", "overwrite").returncode == 0
+    assert md5_bucket.stats()["put"] == before
+
+
+def test_the_same_bytes_of_another_are_known_by_their_md5(md5_bucket, folder):
+    for name in ("small-0", "small-7"):
+        md5_bucket.put(f"p/{name}", (folder / "src" / name).read_bytes())
+    md5_bucket.put("p/small-8", b"x" * 8000)
+    done = export(md5_bucket, folder)
+    assert done.returncode == 1 and done.stderr.count("CIS4409") == 1, (done.stdout, done.stderr)
+    assert verdict(folder)["failures"][0]["path"] == "small-8" and verdict(folder)["done"]["files"] == 20
+
+
+@pytest.mark.parametrize("fault", [
+    "op=put,key=p/small-*,every=2,times=8,do=lost",
+    "op=put,key=p/large,times=2,do=lost",
+    "op=post,nth=2,do=lost",
+], ids=["put", "part", "complete"])
+def test_an_answer_that_is_lost_is_confirmed_by_md5_too(md5_bucket, folder, fault):
+    md5_bucket.fault(fault)
+    done = export(md5_bucket, folder)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    md5_bucket.no_faults()
+    assert_whole(md5_bucket, folder)
+
+
+@pytest.mark.parametrize("fault, failed", [
+    ("key=p/small-7,do=etag", "small-7"),
+    ("key=p/large,op=put,nth=2,do=etag", "large"),
+    ("key=p/large,op=put,do=etag", "large"),
+], ids=["of a file", "of a part", "of all parts"])
+def test_an_etag_that_is_not_the_md5_confirms_nothing(deaf_bucket, folder, fault, failed):
+    deaf_bucket.fault(fault)
+    done = export(deaf_bucket, folder)
+    assert done.returncode == 1 and done.stderr.count("CIS4011") == 1, (done.stdout, done.stderr)
+    assert verdict(folder)["failures"][0]["path"] == failed and verdict(folder)["done"]["files"] == 20
+
+
+def test_the_last_etag_decides_where_the_md5s_of_the_parts_were_sent(refusing_bucket, folder):
+    refusing_bucket.fault("key=p/large,op=put,do=etag", "key=p/small-7,do=etag")
+    done = export(refusing_bucket, folder)
+    assert done.returncode == 1 and done.stderr.count("CIS4011") == 1, (done.stdout, done.stderr)
+    assert verdict(folder)["failures"][0]["path"] == "small-7"
+
+
+def parts_noted(folder):
+    return sum(book.read_text().count(" P ") for book in (folder / "state").glob("export/logbook-*"))
+
+
+def test_parts_that_an_md5_confirmed_are_not_sent_again_after_a_kill(md5_bucket, folder):
+    (folder / "src/large").write_bytes(random.Random("larger").randbytes(48 * MIB))
+    md5_bucket.fault("op=put,key=p/large,after=3,do=stall")
+    child = subprocess.Popen(command(md5_bucket, folder), env=os.environ | KEYS)
+    deadline = time.monotonic() + 30
+    while parts_noted(folder) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child.kill()
+    child.wait()
+    md5_bucket.no_faults()
+    before = md5_bucket.stats()["put"]
+    done = export(md5_bucket, folder)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert md5_bucket.stats()["put"] - before == 6 - 3
+    assert_whole(md5_bucket, folder)
+
+
 @pytest.mark.parametrize("name", ["small-7", "large"])
 def test_an_object_of_the_same_size_and_one_other_bit_is_a_conflict_and_one_of_the_same_bytes_is_there(bucket, folder, name):
     ours = (folder / "src" / name).read_bytes()
