@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 
 enum {
     ACTIVE_MAX = 128,  /* files open at once */
@@ -33,37 +32,6 @@ static void count_settled(struct run *r, uint64_t planned_bytes)
 static uint64_t planned_bytes(const struct upload *u)
 {
     return u->file == NO_FILE ? 0 : u->run->plan.files[u->file].size_bytes;
-}
-
-/* ---- checkpoints ------------------------------------------------------------------------------------------------- */
-
-bool run_wants_marker(const struct run *r)
-{
-    struct pick_rules rules = plan_rules(r->o.policy);
-    return rules.marker.len > 0 && rules.by == PICK_BY_DIRECTORY;
-}
-
-static size_t group_of(const struct upload *u)
-{
-    if (u->file == NO_FILE)
-        return SIZE_MAX;
-    uint32_t g = u->run->plan.files[u->file].group;
-    return g == PICK_NO_GROUP ? SIZE_MAX : g;
-}
-
-static bool is_marker(const struct run *r, size_t file)
-{
-    uint32_t g = r->plan.files[file].group;
-    return g != PICK_NO_GROUP && r->groups[g].marker == (ssize_t)file;
-}
-
-static void group_settled(struct run *r, size_t g, bool sent, bool failed)
-{
-    struct group_left *left = &r->groups[g];
-    left->sent |= sent;
-    left->failed |= failed;
-    if (--left->files == 0 && run_wants_marker(r))
-        r->ready_markers[r->ready_count++] = g;
 }
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
@@ -157,6 +125,13 @@ static void remove_active(struct upload *own_u)
     upload_free(own_u);
 }
 
+static void file_ends(struct upload *own_u, enum run_event how, const struct err *err)
+{
+    tell(own_u->run, own_u, how, NULL, err);
+    checkpoint_settled(own_u, how);
+    remove_active(own_u);
+}
+
 void run_file_sent(struct upload *own_u, enum run_event how)
 {
     struct run *r = own_u->run;
@@ -172,11 +147,7 @@ void run_file_sent(struct upload *own_u, enum run_event how)
     r->counts.done_bytes += own_u->size_bytes;
     r->counts.size_only_files += r->size_only;
     pthread_mutex_unlock(&r->lock);
-    tell(r, own_u, how, NULL, NULL);
-    size_t g = group_of(own_u);
-    if (g != SIZE_MAX && !is_marker(r, (size_t)own_u->file))
-        group_settled(r, g, true, false);
-    remove_active(own_u);
+    file_ends(own_u, how, NULL);
 }
 
 static void note_refusal(struct run *r, const struct err *err)
@@ -195,6 +166,10 @@ void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry
         run_file_left(own_u);
         return;
     }
+    if (own_u->sight != MARKER_NONE) {
+        checkpoint_withdrawn(own_u, err);
+        return;
+    }
     if (why.id == 0)
         err_advise(&why, 4012,
                    may_retry ? "kept; the next run goes on where this one ended"
@@ -204,11 +179,7 @@ void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry
     count_settled(r, planned_bytes(own_u));
     verdict_add_failure(&r->counts, own_u->path, own_u->size_bytes, &why);
     pthread_mutex_unlock(&r->lock);
-    tell(r, own_u, RUN_FAILED, NULL, &why);
-    size_t g = group_of(own_u);
-    if (g != SIZE_MAX && !is_marker(r, (size_t)own_u->file))
-        group_settled(r, g, false, true);
-    remove_active(own_u);
+    file_ends(own_u, RUN_FAILED, &why);
 }
 
 void run_file_gone(struct upload *own_u)
@@ -217,11 +188,7 @@ void run_file_gone(struct upload *own_u)
     pthread_mutex_lock(&r->lock);
     count_settled(r, planned_bytes(own_u));
     pthread_mutex_unlock(&r->lock);
-    tell(r, own_u, RUN_GONE, NULL, NULL);
-    size_t g = group_of(own_u);
-    if (g != SIZE_MAX && !is_marker(r, (size_t)own_u->file))
-        group_settled(r, g, false, false);
-    remove_active(own_u);
+    file_ends(own_u, RUN_GONE, NULL);
 }
 
 void run_file_left(struct upload *own_u)
@@ -245,7 +212,7 @@ void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why)
 
 /* ---- the beginning of a file ------------------------------------------------------------------------------------- */
 
-static struct upload *new_upload(struct run *r)
+struct upload *run_new_upload(struct run *r)
 {
     struct upload *u = xcalloc(1, sizeof *u);
     u->run = r;
@@ -265,16 +232,14 @@ static struct upload *new_upload(struct run *r)
 /* What an earlier run began, and this one does not want: it is aborted. */
 void run_add_chore(struct run *r, struct logbook_upload *m)
 {
-    struct upload *u = new_upload(r);
+    struct upload *u = run_new_upload(r);
     u->multi = m;
     u->path = str_of(m->path);
     u->size_bytes = m->stamp.size_bytes;
     upload_start(u);
 }
 
-/* The same file in the same state gets the same id in every run: a run whose predecessor died between the bucket's
- * answer and the logbook meets its own object, and knows it. */
-static void make_uid(struct upload *u)
+void run_make_uid(struct upload *u)
 {
     auto_sbuf text;
     const struct stamp *s = &u->hold.stamp;
@@ -311,13 +276,18 @@ static void choose_direct(const struct hold *h)
         (void)fcntl(h->fd, F_SETFL, O_RDONLY | O_NONBLOCK | O_DIRECT); /* refused: then through the cache */
 }
 
-static void start_file(struct run *r, size_t file)
+void run_start_file(struct run *r, size_t file)
 {
-    struct upload *u = new_upload(r);
+    struct upload *u = run_new_upload(r);
     struct err err;
     u->file = (ssize_t)file;
     u->path = r->plan.files[file].path;
     u->size_bytes = r->plan.files[file].size_bytes;
+    const struct err *barred = checkpoint_barred(u);
+    if (barred) {
+        run_file_failed(u, barred, false);
+        return;
+    }
     int e = hold_open(r->o.data, u->path.ptr, r->o.must_lease, &u->hold, &err);
     if (e == -ERR_NOT_FOUND) {
         run_file_gone(u);
@@ -330,53 +300,9 @@ static void start_file(struct run *r, size_t file)
     } else {
         u->size_bytes = u->hold.stamp.size_bytes;
         choose_direct(&u->hold);
-        make_uid(u);
+        run_make_uid(u);
         upload_start(u);
     }
-}
-
-static void hold_back(struct run *r, size_t g)
-{
-    struct err err;
-    struct upload *u = new_upload(r);
-    u->file = r->groups[g].marker;
-    u->path = r->plan.files[u->file].path;
-    err_set(&err, ERR_IO, "'%.*s' is held back: other files of its checkpoint failed", STR_FMT(u->path));
-    err_advise(&err, 4013, "it is sent when they are");
-    run_file_failed(u, &err, false);
-}
-
-/* Everything else of the checkpoint was confirmed: now its marker, the user's own file or an empty one of ours. */
-static void start_marker(struct run *r, size_t g)
-{
-    const struct group_left *left = &r->groups[g];
-    if (left->failed) {
-        if (left->marker != NO_FILE)
-            hold_back(r, g);
-        return;
-    }
-    if (left->marker != NO_FILE) {
-        if (!r->plan.files[left->marker].sent)
-            start_file(r, (size_t)left->marker);
-        return;
-    }
-    auto_sbuf path;
-    sbuf_init(&path, 8192);
-    sbuf_add(&path, r->plan.pick.groups[g].folder);
-    sbuf_addc(&path, '/');
-    sbuf_adds(&path, r->o.policy->marker);
-    struct stamp nothing = {0};
-    if (!left->sent && logbook_has(r->logbook, sbuf_str(&path), &nothing))
-        return;
-    struct upload *u = new_upload(r);
-    u->group = g;
-    u->marker_path = str_dup(sbuf_str(&path));
-    u->path = str_of(u->marker_path);
-    make_uid(u);
-    pthread_mutex_lock(&r->lock);
-    r->counts.pending_files++;
-    pthread_mutex_unlock(&r->lock);
-    upload_start(u);
 }
 
 /* ---- the pump ---------------------------------------------------------------------------------------------------- */
@@ -395,7 +321,7 @@ static bool take_next(struct run *r, size_t *ret_file)
     while (r->next_file < r->plan.count) {
         size_t i = r->next_file++;
         const struct pick_file *f = &r->plan.files[i];
-        if (f->chosen && !f->sent && !is_marker(r, i)) {
+        if (f->chosen && !f->sent && !checkpoint_is_marker(r, i)) {
             *ret_file = i;
             return true;
         }
@@ -408,10 +334,14 @@ static bool start_something(struct run *r)
     size_t file;
     if (r->active_count >= ACTIVE_MAX || r->gave_up)
         return false;
+    if (checkpoint_withdraw_next(r))
+        return true;
+    if (r->withdrawals > 0)
+        return false;
     if (r->ready_count > 0)
-        start_marker(r, r->ready_markers[--r->ready_count]);
+        checkpoint_start_marker(r, r->ready_markers[--r->ready_count]);
     else if (take_due(r, &file) || take_next(r, &file))
-        start_file(r, file);
+        run_start_file(r, file);
     else
         return false;
     return true;

@@ -21,6 +21,7 @@
  * DROPPING    the upload is aborted; then `after` happens
  * PUTTING     a small file travels whole
  * CONFIRMING  the answer did not say enough: the store is asked what it holds
+ * WITHDRAWING an old marker is looked for, and deleted
  * SWEEPING    sent; but the server may have been busy yet with what a killed run had asked for: once more */
 enum upload_state {
     UPLOAD_NEW,
@@ -34,10 +35,14 @@ enum upload_state {
     UPLOAD_DROPPING,
     UPLOAD_PUTTING,
     UPLOAD_CONFIRMING,
+    UPLOAD_WITHDRAWING,
     UPLOAD_SWEEPING,
 };
 
 enum upload_after { AFTER_NOTHING, AFTER_WAIT, AFTER_FAIL, AFTER_CONFLICT };
+
+/* WITHDRAWING; NONE: it is not about an old marker. Hidden: we may not look. */
+enum marker_sight { MARKER_NONE, MARKER_UNSEEN, MARKER_SEEN, MARKER_HIDDEN };
 
 enum { NO_FILE = -1 };
 
@@ -71,8 +76,9 @@ struct upload {
     bool must_sweep;    /* there may be an upload of this key whose id nobody knows */
     enum run_event how; /* SWEEPING: how it was sent */
     bool met_another;   /* CONFIRMING: an object of this name was there */
-    bool failed;        /* `err` holds the first failure while others were still in flight */
-    bool may_retry;     /* and it was a passing one */
+    enum marker_sight sight;
+    bool failed;    /* `err` holds the first failure while others were still in flight */
+    bool may_retry; /* and it was a passing one */
     struct err err;
     struct disk_job flush; /* NOTING */
 };
@@ -80,8 +86,9 @@ struct upload {
 struct group_left {
     uint64_t files; /* not yet in the bucket */
     bool failed;
-    bool sent;      /* something of it was sent by this run */
-    ssize_t marker; /* the file of the plan that is the marker, or NO_FILE */
+    bool sent;          /* something of it was sent by this run */
+    ssize_t marker;     /* the file of the plan that is the marker, or NO_FILE */
+    struct err *barred; /* owned; its marker in the bucket cannot be withdrawn: why. NULL: nothing bars it */
 };
 
 struct stop_order {
@@ -114,6 +121,8 @@ struct run {
     struct group_left *groups; /* owned; per checkpoint */
     size_t *ready_markers;     /* owned; checkpoints whose marker may go now */
     size_t ready_count;
+    size_t next_withdrawal;     /* the checkpoint to look at next: is its marker to be withdrawn? */
+    size_t withdrawals;         /* under way; no file begins before their end */
     size_t successes, refusals; /* refusals: in a row, before any success */
     struct timer wake;
     struct timer deadline;
@@ -131,14 +140,17 @@ struct run {
     bool ended;
 };
 
-/* ---- engine.c, for upload.c
- * ------------------------------------------------------------------------------------------
- */
+/* ---- engine.c, for upload.c and checkpoint.c --------------------------------------------------------------------- */
 
 /* A free lane with slices for so many bytes, or NULL. */
 struct lane *run_take_lane(struct run *r, uint64_t bytes);
 /* Fills in what all requests of this upload have in common, and sends the lane on its way. */
 void run_use_lane(struct upload *u, struct lane *l, enum lane_op op);
+struct upload *run_new_upload(struct run *r);
+/* The same file in the same state gets the same id in every run: a run whose predecessor died between the bucket's
+ * answer and the logbook meets its own object, and knows it. */
+void run_make_uid(struct upload *u);
+void run_start_file(struct run *r, size_t file);
 void run_again(struct run *r); /* the pump runs at the end of this turn */
 
 /* How an upload ends. Each frees it. */
@@ -152,7 +164,21 @@ void run_file_left(struct upload *own_u); /* stopped in the middle, or a remaind
 
 void run_pump(struct tail *t);
 void run_add_chore(struct run *r, struct logbook_upload *m);
-bool run_wants_marker(const struct run *r);
+
+/* ---- checkpoint.c ------------------------------------------------------------------------------------------------ */
+
+void checkpoints_make(struct run *r);
+void checkpoints_free(struct run *r);
+bool checkpoint_is_marker(const struct run *r, size_t file);
+/* A file of it has come to its end; the last one makes its marker ready. */
+void checkpoint_settled(const struct upload *u, enum run_event how);
+/* Everything else of the checkpoint was confirmed: now its marker, the user's own file or an empty one of ours. */
+void checkpoint_start_marker(struct run *r, size_t group);
+/* Takes the marker of the next checkpoint that is to be replaced out of the bucket. False when there is none left. */
+bool checkpoint_withdraw_next(struct run *r);
+void checkpoint_answer(struct upload *u, const struct lane_answer *a);
+void checkpoint_withdrawn(struct upload *own_u, const struct err *why_not); /* NULL: it is gone */
+const struct err *checkpoint_barred(const struct upload *u);                /* NULL: nothing bars this file */
 
 /* ---- upload.c ---------------------------------------------------------------------------------------------------- */
 

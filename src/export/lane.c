@@ -239,6 +239,9 @@ static void begin(struct lane *l)
     case LANE_SWEEP:
         l->job = store_upload_sweep(l->store, l->worker, u->key, answered, l);
         return;
+    case LANE_DELETE:
+        l->job = store_delete(l->store, l->worker, u->key, answered, l);
+        return;
     }
 }
 

@@ -8,7 +8,17 @@
 #include "hold.h"
 #include "util/budget.h"
 
-enum lane_op { LANE_PUT, LANE_PART, LANE_HASH, LANE_HEAD, LANE_BEGIN, LANE_COMPLETE, LANE_ABORT, LANE_SWEEP };
+enum lane_op {
+    LANE_PUT,
+    LANE_PART,
+    LANE_HASH,
+    LANE_HEAD,
+    LANE_BEGIN,
+    LANE_COMPLETE,
+    LANE_ABORT,
+    LANE_SWEEP,
+    LANE_DELETE
+};
 
 struct lane_answer {
     int code; /* 0 or -(enum err_code) */

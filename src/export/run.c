@@ -148,33 +148,6 @@ static void count_files(struct run *r)
         r->o.on_result(r->o.ctx, &trouble);
 }
 
-static bool names_marker(const struct run *r, const struct pick_group *g, struct str path)
-{
-    return path.len == g->folder.len + 1 + strlen(r->o.policy->marker) && str_ends(path, str_of(r->o.policy->marker));
-}
-
-static void make_groups(struct run *r)
-{
-    size_t n = r->plan.pick.group_count;
-    r->groups = xcalloc(n, sizeof *r->groups);
-    r->ready_markers = xcalloc(n, sizeof *r->ready_markers);
-    r->tries = xcalloc(r->plan.count, sizeof *r->tries);
-    for (size_t g = 0; g < n; g++) {
-        const struct pick_group *group = &r->plan.pick.groups[g];
-        struct group_left *left = &r->groups[g];
-        left->marker = NO_FILE;
-        for (size_t i = group->first; i < group->end; i++) {
-            const struct pick_file *f = &r->plan.files[i];
-            if (run_wants_marker(r) && names_marker(r, group, f->path))
-                left->marker = (ssize_t)i;
-            else
-                left->files += !f->sent;
-        }
-        if (group->chosen && left->files == 0 && run_wants_marker(r))
-            r->ready_markers[r->ready_count++] = g;
-    }
-}
-
 static int make_signal(struct run *r, struct err *err)
 {
     sigset_t set;
@@ -225,8 +198,7 @@ static void free_run(struct run *r)
     for (size_t i = 0; i < r->lane_count; i++)
         lane_done(&r->lanes[i]);
     free(r->lanes);
-    free(r->groups);
-    free(r->ready_markers);
+    checkpoints_free(r);
     free(r->tries);
     free(r->stop_orders);
     queue_done(&r->waiting);
@@ -303,7 +275,8 @@ int run_open(const struct run_options *o, struct run **ret, struct err *err)
         return e;
     }
     make_lanes(r);
-    make_groups(r);
+    r->tries = xcalloc(r->plan.count, sizeof *r->tries);
+    checkpoints_make(r);
     count_files(r);
     if (o->dry_run)
         tell_plan(r);

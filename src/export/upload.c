@@ -8,7 +8,7 @@
 /* Which step may follow which. */
 static const uint16_t allowed[] = {
 #define TO(s) (1 << UPLOAD_##s)
-    [UPLOAD_NEW] = TO(LOOKING) | TO(CLEANING) | TO(NOTING) | TO(SENDING) | TO(PUTTING),
+    [UPLOAD_NEW] = TO(LOOKING) | TO(CLEANING) | TO(NOTING) | TO(SENDING) | TO(PUTTING) | TO(WITHDRAWING),
     [UPLOAD_LOOKING] = TO(COMPARING) | TO(NOTING) | TO(NEW),
     [UPLOAD_COMPARING] = TO(NEW) | TO(SWEEPING),
     [UPLOAD_CLEANING] = TO(NEW),
@@ -19,6 +19,7 @@ static const uint16_t allowed[] = {
     [UPLOAD_DROPPING] = TO(NEW),
     [UPLOAD_PUTTING] = TO(CONFIRMING) | TO(NEW) | TO(SWEEPING),
     [UPLOAD_CONFIRMING] = TO(DROPPING) | TO(NEW) | TO(SWEEPING),
+    [UPLOAD_WITHDRAWING] = 0,
     [UPLOAD_SWEEPING] = 0,
 #undef TO
 };
@@ -91,7 +92,9 @@ static void note(struct upload *u)
 /* From UPLOAD_NEW, with a key and nothing of an earlier upload left. */
 static void begin_fresh(struct upload *u)
 {
-    if (!is_large(u))
+    if (u->sight != MARKER_NONE)
+        upload_become(u, UPLOAD_WITHDRAWING);
+    else if (!is_large(u))
         upload_become(u, UPLOAD_PUTTING);
     else if (u->run->o.policy->conflict != CONFLICT_OVERWRITE)
         upload_become(u, UPLOAD_LOOKING);
@@ -224,6 +227,8 @@ bool upload_feed(struct upload *u)
         return feed_one(u, LANE_COMPLETE, 0);
     case UPLOAD_DROPPING:
         return feed_one(u, LANE_ABORT, 0);
+    case UPLOAD_WITHDRAWING:
+        return feed_one(u, u->sight == MARKER_UNSEEN ? LANE_HEAD : LANE_DELETE, 0);
     case UPLOAD_PUTTING:
         return feed_one(u, LANE_PUT, u->size_bytes);
     case UPLOAD_COMPARING:
@@ -548,6 +553,9 @@ void upload_answer(struct upload *u, const struct lane *l)
     switch (u->state) {
     case UPLOAD_LOOKING:
         looked(u, &l->answer);
+        return;
+    case UPLOAD_WITHDRAWING:
+        checkpoint_answer(u, &l->answer);
         return;
     case UPLOAD_CLEANING:
         cleaned(u, &l->answer);

@@ -298,3 +298,55 @@ def test_a_composition_whose_answer_was_lost_leaves_no_parts_behind(bucket, fold
     assert done.returncode == 0, (done.stdout, done.stderr)
     keys = bucket.uploads()
     assert len(keys) == 21 and not [key for key in keys if not key.startswith("p/")], keys
+
+
+@pytest.fixture
+def checkpoints(bucket, folder):
+    """Two, in the bucket with their markers; then a file of the first is another."""
+    for step in ("step-1", "step-2"):
+        (folder / "src" / step).mkdir()
+        for name in "abc":
+            (folder / "src" / step / name).write_bytes(name.encode() * 1000)
+    (folder / "src/step-2/DONE").write_bytes(b"the user's own")
+    export_checkpoints(bucket, folder, 0)
+    (folder / "src/step-1/b").write_bytes(b"B" * 500)
+    (folder / "src/step-2/b").write_bytes(b"B" * 500)
+    return folder
+
+
+def export_checkpoints(bucket, folder, code):
+    done = export(bucket, folder, "--conflict", "overwrite", "--marker", "DONE", "--retries", "2")
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done
+
+
+MARKERS = {"p/step-1/DONE", "p/step-2/DONE"}
+
+
+def test_an_old_marker_is_gone_before_its_checkpoint_is_replaced(bucket, checkpoints):
+    bucket.fault("op=put,key=p/step-*,do=status:503:0")
+    export_checkpoints(bucket, checkpoints, 1)
+    assert not set(bucket.uploads()) & MARKERS
+    bucket.no_faults()
+    export_checkpoints(bucket, checkpoints, 0)
+    assert set(bucket.uploads()) >= MARKERS and bucket.content("p/step-1/b") == b"B" * 500
+    before = bucket.stats()["requests"]
+    export_checkpoints(bucket, checkpoints, 0)
+    assert bucket.stats()["requests"] == before
+
+
+def test_a_marker_that_was_withdrawn_comes_back_though_nothing_else_is_left_to_send(bucket, checkpoints):
+    bucket.fault("op=put,key=p/step-*/DONE,do=status:503:0")
+    export_checkpoints(bucket, checkpoints, 1)
+    assert not set(bucket.uploads()) & MARKERS and bucket.content("p/step-1/b") == b"B" * 500
+    bucket.no_faults()
+    export_checkpoints(bucket, checkpoints, 0)
+    assert set(bucket.uploads()) >= MARKERS
+
+
+def test_a_checkpoint_whose_marker_cannot_be_withdrawn_stays_as_it_is(bucket, checkpoints):
+    bucket.fault("op=delete,key=p/step-1/*,do=status:403")
+    assert "CIS4014" in export_checkpoints(bucket, checkpoints, 1).stderr
+    assert set(bucket.uploads()) >= MARKERS and bucket.content("p/step-1/b") == b"b" * 1000
+    assert bucket.content("p/step-2/b") == b"B" * 500
+    assert [f["path"] for f in verdict(checkpoints)["failures"]] == ["step-1/b"]
