@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the kubelet gives a pod, between NULs: the API server's host and port, its authorities, the namespace; and the
+ * token, which is all that is left. A server that is taken is one; a token that is taken can be a header's, is what the
+ * file says, and stays when the file turns bad. */
+#include "folder.h"
+#include "fuzz.h"
+#include "token.h"
+#include "util/clock.h"
+
+static void put(const char *name, struct str text)
+{
+    struct err err = {0};
+    int fd = openat(fuzz_folder(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int r = file_write_all(fd, name, text.ptr, text.len, &err);
+    close(fd);
+    assert(r == 0);
+}
+
+static void set(const char *variable, struct str value)
+{
+    auto_mem char *text = str_dup(value);
+    setenv(variable, text, 1);
+}
+
+static void check_token(struct token *t, struct str file)
+{
+    struct str token, again;
+    struct err err = {0};
+    if (token_get(t, 0, &token, &err) < 0) {
+        assert(!t->now && err.text[0]);
+        return;
+    }
+    assert(token.len > 0 && str_eq(token, str_trim(file)));
+    for (size_t i = 0; i < token.len; i++)
+        assert(token.ptr[i] > ' ' && token.ptr[i] <= '~');
+    assert(!token_renewed(t, t->turn, NS_PER_SECOND));
+    put("token", STR(" two words\n"));
+    int r = token_get(t, 120 * NS_PER_SECOND, &again, &err);
+    assert(r == 0 && str_eq(again, str_trim(file)));
+    put("token", STR("another\n"));
+    assert(str_eq(again, STR("another")) || (token_renewed(t, t->turn, 0) && str_eq(str_of(t->now), STR("another"))));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+    struct str rest = fuzz_str(bytes, len), fields[4] = {STR_NULL};
+    struct err err = {0};
+    auto_kube_config c = {0};
+    for (size_t i = 0; i < countof(fields); i++)
+        str_split(&rest, '\0', &fields[i]);
+    set("KUBERNETES_SERVICE_HOST", fields[0]);
+    set("KUBERNETES_SERVICE_PORT", fields[1]);
+    fuzz_folder();
+    set("CISTERN_SERVICE_ACCOUNT_DIR", str_of(fuzz_folder_name));
+    put("ca.crt", fields[2]);
+    put("namespace", fields[3]);
+    put("token", rest);
+    if (kube_config_load(NULL, &c, &err) < 0) {
+        assert(err.id == 5001 && !c.server);
+        return 0;
+    }
+    assert(strncmp(c.server, "https://", 8) == 0 && !strpbrk(c.server, " \t\r\n?#@"));
+    assert(!c.ns || str_eq(str_trim(str_of(c.ns)), str_of(c.ns)));
+    struct token t;
+    token_init(&t, &c);
+    check_token(&t, rest);
+    token_done(&t);
+    return 0;
+}
