@@ -46,8 +46,7 @@ struct controller {
     char broker_url[300];
 };
 
-/* ---- the informers and the lease, on the loop -----------------------------------------------------------------------
- */
+/* ---- the informers and the lease, on the loop -------------------------------------------------------------------- */
 
 static void volume_changed(void *ctx, struct str name, const json *volume)
 {
@@ -121,8 +120,7 @@ static void lease_trouble(void *ctx, const struct err *err)
     log_err(LOG_WARN, "the lease cannot be kept up", err, NULL);
 }
 
-/* ---- starting ------------------------------------------------------------------------------------------------------
- */
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 static int connect_kube(struct controller *c, struct err *err)
 {
@@ -313,8 +311,7 @@ static int start(struct controller *c, struct err *err)
     return r == 0 ? start_csi(c, err) : r;
 }
 
-/* ---- stopping ------------------------------------------------------------------------------------------------------
- */
+/* ---- stopping ---------------------------------------------------------------------------------------------------- */
 
 static void lease_released(void *ctx)
 {

@@ -25,8 +25,7 @@ struct node {
     _Atomic uint64_t called_ns;        /* by the kubelet, last */
 };
 
-/* ---- what the kubelet calls ---------------------------------------------------------------------------------------
- */
+/* ---- what the kubelet calls -------------------------------------------------------------------------------------- */
 
 static void answered(void *ctx, const char *path, const struct err *err, uint64_t took_ns)
 {
@@ -98,8 +97,7 @@ static void end_agent(struct node *n)
     agent_stop(agent);
 }
 
-/* ---- liveness -----------------------------------------------------------------------------------------------------
- */
+/* ---- liveness ---------------------------------------------------------------------------------------------------- */
 
 /* Only what a restart of this process would mend: an API server that is down is not such a thing. Nor is a keeper that
  * is down: then we hold the only copy of the mounts' descriptors, and a restart would lose them. */
@@ -127,8 +125,7 @@ static void write_metrics(void *ctx, struct sbuf *text)
     pthread_mutex_unlock(&n->lock);
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------
- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static int start(struct node *n, struct err *err)
 {

@@ -26,8 +26,8 @@ struct caller_rules {
  * for somebody else, or expired, is refused without one. Pure. ERR_DENIED (CIS1902). */
 must_check int caller_looks_right(struct str token, int64_t wall_ns, struct err *err);
 
-/* Reads a TokenReview's answer. Pure. ERR_DENIED: the token is none (CIS1902), or its bearer is none of ours (CIS1903).
- */
+/* Reads a TokenReview's answer. Pure. ERR_DENIED:
+ * the token is none (CIS1902), or its bearer is none of ours (CIS1903). */
 must_check int caller_read(const json *review, const struct caller_rules *rules, struct caller *ret, struct err *err);
 
 /* May this caller have the credentials of `v` for that? `pod` is the caller's pod as it is now (NULL for a node's
@@ -35,8 +35,8 @@ must_check int caller_read(const json *review, const struct caller_rules *rules,
 must_check int caller_may(const struct caller *c, const struct api_volume *v, bool is_export, const json *pod,
                           struct err *err);
 
-/* Reviews, remembered for ten seconds by the token's hash: a pod that is deleted meanwhile is found out by caller_may.
- */
+/* Reviews, remembered for ten seconds by the token's hash:
+ * a pod that is deleted meanwhile is found out by caller_may. */
 struct callers;
 struct callers *callers_new(struct kube *k, const struct caller_rules *rules);
 void callers_free(struct callers *own_c);

@@ -44,8 +44,8 @@ void journal_unwritten(struct journal *j, uint64_t id);
 /* It is about to be taken away (another object needs its place): the same, and durable when it returns. */
 must_check int journal_void(struct journal *j, uint64_t id, struct err *err);
 
-/* The catalog was cut to `count` objects: ids from there on mean others now. Durable when it returns, if it mattered.
- */
+/* The catalog was cut to `count` objects: ids from there on mean others now.
+ * Durable when it returns, if it mattered. */
 must_check int journal_cut(struct journal *j, uint64_t count, struct err *err);
 
 must_check int journal_flush(struct journal *j, struct err *err);

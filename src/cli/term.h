@@ -46,8 +46,8 @@ void term_object_error(struct term *t, struct str object, const struct err *err)
 /* Seconds that are left at this rate; UINT64_MAX where nobody can tell. */
 uint64_t term_eta_seconds(const struct term_progress *p);
 
-/* The first line of live progress: `[########----] 61% 86.0/140 GiB 7.1 GB/s ETA 0:08 objects 117/191 errors 0`. Pure.
- */
+/* The first line of live progress. Pure.
+ * `[########----] 61% 86.0/140 GiB 7.1 GB/s ETA 0:08 objects 117/191 errors 0` */
 void term_bar(const struct term_progress *p, struct sbuf *b);
 
 /* ---- JSON lines: {"type":...,"time":..., your members } ---------------------------------------------------------- */

@@ -12,8 +12,8 @@
 
 enum { WITHDRAW_TRIES = 5 };
 
-/* Whatever the API server's trouble is, the caller comes back with the same question: no state of ours depends on it.
- */
+/* Whatever the API server's trouble is, the caller comes back with the same question:
+ * no state of ours depends on it. */
 static int come_back(struct err *err)
 {
     if (err->code != ERR_NOT_FOUND && err->code != ERR_CANCELLED)

@@ -71,7 +71,6 @@ HANDLER(control_list_health);
 HANDLER(control_get_health);
 HANDLER(control_capacity); /* capacity.c */
 
-/* ---- the leader's work: sweep.c -----------------------------------------------------------------------------------
- */
+/* ---- the leader's work: sweep.c ---------------------------------------------------------------------------------- */
 
 int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err);

@@ -3,8 +3,7 @@
 #include "util/clock.h"
 #include <inttypes.h>
 
-/* ---- of a release that was asked for ------------------------------------------------------------------------------
- */
+/* ---- of a release that was asked for ----------------------------------------------------------------------------- */
 
 bool release_is_tombstone(const struct api_volume *v)
 {
@@ -75,8 +74,7 @@ int release_describe(const struct api_volume *v, struct err *err)
     return err_advise(err, 4030, "ask again");
 }
 
-/* ---- the leader's next step ---------------------------------------------------------------------------------------
- */
+/* ---- the leader's next step -------------------------------------------------------------------------------------- */
 
 static uint64_t age_ns(int64_t since_ns, int64_t now_ns)
 {

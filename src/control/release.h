@@ -4,8 +4,7 @@
 
 #include "api/volume.h"
 
-/* ---- of a release that was asked for ------------------------------------------------------------------------------
- */
+/* ---- of a release that was asked for ----------------------------------------------------------------------------- */
 
 /* Is nothing left of it, as was asked for? */
 bool release_is_over(const struct api_volume *v);
@@ -21,8 +20,7 @@ bool release_is_tombstone(const struct api_volume *v);
  * or the first file that is not exported. */
 must_check int release_describe(const struct api_volume *v, struct err *err);
 
-/* ---- the leader's next step ---------------------------------------------------------------------------------------
- */
+/* ---- the leader's next step -------------------------------------------------------------------------------------- */
 
 /* What is around a volume, as far as it was looked at. */
 struct surroundings {

@@ -167,8 +167,8 @@ static void name_claim(const struct claim_words *words, struct api_volume *v)
     v->claim_label = str_dup(sbuf_str(&label));
 }
 
-/* A source of another namespace is for the populator to allow, which then makes a prime; nobody else can ask for one.
- */
+/* A source of another namespace is for the populator to allow,
+ * which then makes a prime; nobody else can ask for one. */
 static int check_namespace(const struct control *c, const struct wish *w, const struct claim_words *words,
                            struct err *err)
 {

@@ -59,8 +59,8 @@ static int check_other_pools(struct driver *d, const struct space *here, const c
     return 0;
 }
 
-/* A blank volume has nothing to wait for; of the others the hydration begins now, and NodePublishVolume waits for it.
- */
+/* A blank volume has nothing to wait for; of the others the hydration begins now,
+ * and NodePublishVolume waits for it. */
 static int begin_hydration(struct driver *d, const struct volume *v, struct err *err)
 {
     char text[HEALTH_TEXT_MAX];

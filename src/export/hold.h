@@ -17,8 +17,8 @@ struct hold {
 };
 
 /* ERR_NOT_FOUND: it is gone, or no file any more. ERR_AGAIN: somebody can write it now. `must_lease` false lets a file
- * through that the kernel gives no lease on (a network file system; somebody else's file): ERR_UNSUPPORTED otherwise.
- */
+ * through that the kernel gives no lease on (a network file system; somebody else's file): ERR_UNSUPPORTED
+ * otherwise. */
 must_check int hold_open(int data, const char *path, bool must_lease, struct hold *ret, struct err *err);
 
 /* Has it held still up to now? ERR_CHANGED if not. */

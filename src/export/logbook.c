@@ -11,7 +11,7 @@
 
 /* A file of 16 M records of sent files is some 3 GiB; more than that is no volume of ours. */
 enum { SENT_MAX = 32 << 20, COMPACT_LEAST = 4096 };
-static const size_t PATHS_BYTES_MAX = (size_t)4 << 30;
+static const size_t paths_bytes_max = (size_t)4 << 30;
 
 struct sent {
     struct str path; /* in the arena; ptr NULL: a free slot */
@@ -389,7 +389,7 @@ int logbook_open(int export_dir, struct str destination, struct logbook **ret, s
     auto_logbook l = xcalloc(1, sizeof *l);
     l->fd = -1;
     l->dir = fcntl(export_dir, F_DUPFD_CLOEXEC, 0);
-    l->paths = arena_new(1 << 18, PATHS_BYTES_MAX);
+    l->paths = arena_new(1 << 18, paths_bytes_max);
     sbuf_init(&l->line, LINE_BYTES_MAX);
     name_logbook(l, destination);
     if (l->dir < 0)

@@ -388,9 +388,8 @@ static void flushed(struct disk_job *j)
 static void looked(struct upload *u, const struct lane_answer *a)
 {
     bool is_there = a->code == 0;
-    /* Who may write and not look goes by the condition alone; S3 says so too of what is not there and may not be
-     * listed.
-     */
+    /* Who may write and not look goes by the condition alone; S3 says so too of what is not there
+     * and may not be listed. */
     if (!is_there && a->code != -ERR_NOT_FOUND && a->code != -ERR_DENIED) {
         run_file_failed(u, &a->err, a->may_retry);
     } else if (is_there && a->size_bytes != u->size_bytes) {
@@ -534,8 +533,8 @@ static void dropped(struct upload *u, const struct lane_answer *a)
 static void cleaned(struct upload *u, const struct lane_answer *a)
 {
     bool is_chore = u->file == NO_FILE && u->group == SIZE_MAX, gone = a->code == 0 || a->code == -ERR_NOT_FOUND;
-    /* Who may not clean up sends the file all the same: what is left of the old upload is for the bucket's own rules.
-     */
+    /* Who may not clean up sends the file all the same:
+     * what is left of the old upload is for the bucket's own rules. */
     gone |= !is_chore && a->code == -ERR_DENIED;
     if (gone)
         ended_in_logbook(u);

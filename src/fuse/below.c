@@ -80,7 +80,7 @@ uint64_t below_ino(int parent, const char *name)
     return fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_ino : 0;
 }
 
-/* ---- fsGroup: a view, not a change. A file that carries the group shows its own mode: it was made through the mount,
+/* fsGroup: a view, not a change. A file that carries the group shows its own mode: it was made through the mount,
  * or changed there. */
 bool below_is_viewed(const struct serve *s, const struct stat *st)
 {

@@ -35,8 +35,8 @@ struct calls_options {
 must_check int calls_open(const struct calls_options *o, struct calls **ret, struct err *err);
 
 /* From here on new connections get this certificate (PEM, with what it takes to reach the authority) and `key`. Those
- * under way are finished with the old one first, for 30 s at most: so long it may block. ERR_INVALID changes nothing.
- */
+ * under way are finished with the old one first, for 30 s at most: so long it may block. ERR_INVALID changes
+ * nothing. */
 must_check int calls_set_certificate(struct calls *c, const char *certificate, const char *key, struct err *err);
 
 /* Waits for the callbacks that run, NULL is fine. */

@@ -405,7 +405,7 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
     return h;
 }
 
-/* Before any lane ran: as hydrate_free() of something half made. */
+/* Nothing runs any more, or nothing ran yet: it may be half made. */
 static void release(struct hydrate *h)
 {
     /* The driver first: it posts to the lanes. */

@@ -3,9 +3,11 @@
  *
  *   volume    the data folder of a volume that nobody sees yet: final names at once, the journal says what is whole
  *   staged    a DIR that does not exist: filled as .DIR.cistern/data, renamed once
- *   in place  a DIR that people can read: each file comes under a temporary name in DIR/.cistern-hydrate and is
- * renamed; an existing file is never truncated State is kept where the same command finds it again, under a lock that
- * only one process holds. home: made and finished by one thread; create, place and drop on any. */
+ *   in place  a DIR that people can read: each file comes under a temporary name in DIR/.cistern-hydrate, and is
+ *             renamed; an existing file is never truncated
+ *
+ * State is kept where the same command finds it again, under a lock that only one process holds.
+ * home: made and finished by one thread; create, place and drop on any. */
 #pragma once
 
 #include "util/err.h"

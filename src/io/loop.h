@@ -31,9 +31,8 @@ struct watch {
     uint32_t events;
 };
 
-/* Work for the end of the turn: what a turn gathered goes out in one go (submissions to the kernel, starts of
- * requests).
- */
+/* Work for the end of the turn: what a turn gathered goes out in one go (submissions to the kernel,
+ * starts of requests). */
 struct tail {
     struct tail *next; /* the loop's */
     bool queued;       /* the loop's */

@@ -51,8 +51,8 @@ struct kube_job {
     struct kube_reply reply;
 };
 
-/* The mail of kube_stop. It may be under way when the client ends: then it outlives it, and is freed by its delivery.
- */
+/* The mail of kube_stop. It may be under way when the client ends:
+ * then it outlives it, and is freed by its delivery. */
 struct kube_stop {
     struct mail mail;
     struct kube *kube; /* NULL: gone */

@@ -47,8 +47,7 @@ struct kube_informer *kube_informer_new(struct kube *k, const struct kube_inform
 void kube_informer_free(struct kube_informer *i); /* no callback follows; NULL is fine */
 DEFINE_AUTO(kube_informer, struct kube_informer, kube_informer_free)
 
-/* ---- any thread ---------------------------------------------------------------------------------------------------
- */
+/* ---- any thread -------------------------------------------------------------------------------------------------- */
 
 bool kube_informer_has_synced(const struct kube_informer *i);
 size_t kube_informer_count(const struct kube_informer *i);

@@ -144,8 +144,8 @@ static void list_restart(struct kube_job *j)
         next_page(j, NULL);
 }
 
-/* Takes the page's items over. True if that was not the last page, or the reader wants no more: nothing is left to do.
- */
+/* Takes the page's items over. True if that was not the last page,
+ * or the reader wants no more: nothing is left to do. */
 static bool list_page(struct kube_job *j, json *list)
 {
     auto_json items = json_take_at(list, "items");

@@ -14,7 +14,7 @@ must_check int notify_new(struct loop *l, void (*moved)(void *ctx, const char *n
                           struct err *err);
 void notify_free(struct notify *own_n); /* behind the loop's end; NULL is fine */
 
-/* Begins to watch the volume `name`, whose folder is `path`; watched already is fine, and takes in what is new there.
- */
+/* Begins to watch the volume `name`, whose folder is `path`;
+ * watched already is fine, and takes in what is new there. */
 void notify_add(struct notify *n, const char *name, const char *path);
 void notify_remove(struct notify *n, const char *name); /* not watched is fine */

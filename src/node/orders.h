@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* orders.h - the orders of this node as they were last listed or answered, by name. home: any thread, under its lock.
- */
+/* orders.h - the orders of this node as they were last listed or answered, by name.
+ * home: any thread, under its lock. */
 #pragma once
 
 #include "api/volume.h"

@@ -403,8 +403,7 @@ int creds_open_gcp(const struct store_options *o, struct creds **ret, struct err
     return 0;
 }
 
-/* ---- a grant: the same exchanges, with what somebody else's token or key is, in memory ----------------------------
- */
+/* ---- a grant: the same exchanges, with what somebody else's token or key is, in memory --------------------------- */
 
 /* The documented address, or that of the environment: the grantee has no say in where his secret goes. */
 static char *address(const char *variable, const char *otherwise, const char *path)

@@ -7,8 +7,7 @@
 #include <pthread.h>
 
 struct creds {
-    _Atomic unsigned
-        refs; /* the store's, and that of a fetch under way: its answer may come after the store has gone */
+    _Atomic unsigned refs; /* the store's, and a fetch's under way: its answer may come after the store has gone */
     struct creds_source source;
     struct metric *exchanges;
     struct metric_series *expiry;

@@ -127,8 +127,8 @@ void gcs_ask(struct call *c)
 
 /* ---- an answer --------------------------------------------------------------------------------------------------- */
 
-/* {"error": {"code": 403, "message": "...", "errors": [{"reason": "forbidden"}]}}, or plain text from a media request.
- */
+/* {"error": {"code": 403, "message": "...", "errors": [{"reason": "forbidden"}]}},
+ * or plain text from a media request. */
 static void read_error(const json *j, struct str body, struct status_words *w)
 {
     struct err ignored;

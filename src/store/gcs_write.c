@@ -250,8 +250,8 @@ static int check_whole(struct call *c, struct err *err)
 }
 
 /* An earlier attempt may have succeeded and lost its answer; and where somebody else's object is in the way, nothing
- * need be composed to find that out. What happens between this look and the last step is the precondition's business.
- */
+ * need be composed to find that out. What happens between this look and the last step is the
+ * precondition's business. */
 static void answered_look(struct call *c, int status)
 {
     if (gcs_is_ours(c)) {

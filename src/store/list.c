@@ -132,8 +132,7 @@ static bool are_enough(const struct listing *l)
 }
 
 /* Each cut costs at most one request more than an uncut listing. So many are spent: a quarter of the pages that are
- * needed anyway, and one a reader to begin with, but no more than twice what was read, for the sake of short listings.
- */
+ * needed anyway, and one a reader to begin with, but no more than twice what was read, for short listings' sake. */
 static bool may_cut(const struct listing *l)
 {
     if (l->is_unsorted || l->is_whole || l->is_stopping || l->page_keys == 0 || are_enough(l))

@@ -21,8 +21,8 @@ const char *s3_checksum_header(enum hash_kind kind)
     }
 }
 
-/* "<base64>-7" and type COMPOSITE are checksums of the parts' checksums: nothing that the bytes could be held against.
- */
+/* "<base64>-7" and type COMPOSITE are checksums of the parts' checksums:
+ * nothing that the bytes could be held against. */
 static bool full_checksum(const struct call *c, struct digest *ret)
 {
     static const enum hash_kind kinds[] = {HASH_CRC64NVME, HASH_CRC32C, HASH_CRC32, HASH_SHA256};

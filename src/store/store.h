@@ -111,8 +111,8 @@ struct store_get {
     struct rate *rate;
     void *ctx;
     /* What the answer's headers tell of the object, before the first byte: its digest above all, so that the right hash
-     * may run while the bytes pass (HASH_NONE: nothing tells the whole object's). Not called for an error. May be NULL.
-     */
+     * may run while the bytes pass (HASH_NONE: nothing tells the whole object's). Not called for an error. May be
+     * NULL. */
     void (*on_head)(void *ctx, const struct object *told);
     /* Bytes in order, never more than `len` in sum. 0, WEB_PAUSE, or negative to abort. */
     int (*on_data)(void *ctx, const char *bytes, size_t len);

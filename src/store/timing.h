@@ -5,8 +5,8 @@
 #include "util/err.h"
 #include "util/str.h"
 
-/* Retry-After: seconds or a date. A server that asks for an hour is believed up to five minutes; 0 if it says nothing.
- */
+/* Retry-After: seconds or a date. A server that asks
+ * for an hour is believed up to five minutes; 0 if it says nothing. */
 uint64_t timing_retry_after_ns(struct str header);
 
 /* How far this machine's clock is ahead of the server's, by its Date; 0 if it has none. */

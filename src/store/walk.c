@@ -4,8 +4,8 @@
 #include <fcntl.h>
 #include <limits.h>
 
-/* Names of one folder that are held at once, and levels: a path of PATH_MAX bytes cannot have more than half as many.
- */
+/* Names of one folder that are held at once, and levels:
+ * a path of PATH_MAX bytes cannot have more than half as many. */
 enum { RUN_MAX = 1 << 20, LEVELS_MAX = PATH_MAX / 2 };
 
 /* The first eight bytes as a number decide nearly every comparison without touching the name. */

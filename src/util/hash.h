@@ -28,8 +28,8 @@ must_check int digest_parse_hex(enum hash_kind kind, struct str text, struct dig
 void digest_add_base64(const struct digest *d, struct sbuf *b);
 void digest_add_hex(const struct digest *d, struct sbuf *b);
 
-/* A running hash. CRCs live inside; MD5 and SHA-256 own a context of libcrypto's, kept over hash_begin() to be reused.
- */
+/* A running hash. CRCs live inside; MD5 and SHA-256 own a context of libcrypto's,
+ * kept over hash_begin() to be reused. */
 struct hash {
     enum hash_kind kind;
     uint64_t crc;

@@ -38,8 +38,7 @@ const json *json_at(const json *j, const char *path);
 size_t json_count(const json *j);                   /* elements of an array, members of an object, else 0 */
 const json *json_item(const json *j, size_t index); /* of an array */
 bool json_as_str(const json *j, struct str *ret);
-const json *json_member(const json *object,
-                        const char *name); /* by its whole name, dots and all: annotations, labels */
+const json *json_member(const json *object, const char *name);    /* by its whole name, dots and all: annotations */
 struct str json_member_str(const json *object, const char *name); /* STR_NULL if it is no string */
 
 /* for (void *i = json_iter(j); i; i = json_iter_next(j, i)) over an object's members, in their order. */

@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* ---- one volume, held and read
- * ---------------------------------------------------------------------------------------
- */
+/* ---- one volume, held and read ----------------------------------------------------------------------------------- */
 
 struct opened {
     struct held held;
@@ -49,9 +47,7 @@ static int write_spec(const struct opened *o, struct err *err)
     return file_replace(o->held.dir, VOLUME_SPEC, str_of(text), 0644, err);
 }
 
-/* ---- attach, detach
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- attach, detach ---------------------------------------------------------------------------------------------- */
 
 int space_attach(struct space *s, struct str id, struct err *err)
 {
@@ -75,9 +71,7 @@ int space_detach(struct space *s, struct str id, struct err *err)
     return r < 0 ? err_wrap(err, "detaching the volume '%s'", o.spec->id) : 0;
 }
 
-/* ---- grow
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- grow -------------------------------------------------------------------------------------------------------- */
 
 static int too_far(const struct space *s, uint64_t more, uint64_t available, struct err *err)
 {
@@ -155,9 +149,7 @@ int space_grow(struct space *s, struct str id, uint64_t capacity_bytes, struct e
     return r < 0 ? err_wrap(err, "growing the volume '%s'", o.spec->id) : 0;
 }
 
-/* ---- modify
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- modify ------------------------------------------------------------------------------------------------------ */
 
 int space_modify(struct space *s, struct str id, const struct space_change *changes, size_t count, struct err *err)
 {
@@ -180,9 +172,7 @@ int space_follow(struct space *s, struct str id, const struct spec *order, struc
     return write_spec(&o, err);
 }
 
-/* ---- delete
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- delete ------------------------------------------------------------------------------------------------------ */
 
 /* A volume whose volume.json is unreadable can be deleted too: what its disk is, its folder shows. */
 static struct disk disk_of_folder(const struct held *h)

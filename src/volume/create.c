@@ -36,9 +36,7 @@ static int check_want(const struct space *s, const struct spec *want, struct err
     return r < 0 ? r : spec_check_served(&here, err);
 }
 
-/* ---- is it there already?
- * --------------------------------------------------------------------------------------------
- */
+/* ---- is it there already? ---------------------------------------------------------------------------------------- */
 
 static int differs(const struct spec *want, const char *what, struct err *err)
 {
@@ -81,9 +79,7 @@ static int clear_half_made(struct space *s, const struct ledger_entry *e, struct
     return r < 0 ? r : space_discard(s, s->making, id, err);
 }
 
-/* ---- the promise
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- the promise ------------------------------------------------------------------------------------------------- */
 
 static int check_space(struct space *s, uint64_t bytes, struct err *err)
 {
@@ -159,9 +155,7 @@ static int find_or_reserve(struct space *s, struct spec *made, uint64_t limit_by
     return r;
 }
 
-/* ---- the making
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- the making -------------------------------------------------------------------------------------------------- */
 
 static int flush_spec(const struct held *h, struct err *err)
 {

@@ -24,9 +24,7 @@ int disk_backend_parse(struct str s, enum disk_backend *ret, struct err *err)
                    s.len ? s.ptr : "");
 }
 
-/* ---- which
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- which ------------------------------------------------------------------------------------------------------- */
 
 int disk_probe(int dir, struct disk_facts *ret, struct err *err)
 {
@@ -80,9 +78,7 @@ int disk_choose(const struct disk_facts *f, enum disk_backend wish, enum disk_ba
                                          : "load the module loop, or mount the pool with prjquota");
 }
 
-/* ---- one volume's disk
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- one volume's disk ------------------------------------------------------------------------------------------- */
 
 /* data/ of the quota backend is a plain folder: nothing to take down. Nor is there of a disk that nobody knows. */
 static int nothing_to_do(const struct disk *d, struct err *err)

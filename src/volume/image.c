@@ -44,9 +44,7 @@ static int open_image(const struct disk *d, int flags, int *ret_fd, struct err *
     return 0;
 }
 
-/* ---- making
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 /* Fills holes below the end. XFS wants as much free space as it is asked to look at, whatever is allocated there
  * already: so only where there are holes, and piece by piece. */
@@ -138,9 +136,7 @@ int image_make(const struct disk *d, struct err *err)
     return r < 0 ? r : dir_sync(d->dir, d->path, err);
 }
 
-/* ---- attaching
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- attaching --------------------------------------------------------------------------------------------------- */
 
 /* Is the image mounted on data/? Something else there is an error. */
 static int find_mount(const struct disk *d, const struct loopdev *device, bool *ret_mounted, struct err *err)
@@ -272,9 +268,7 @@ int image_grow(const struct disk *d, struct err *err)
     return r == 0 && mounted ? fill_device(d, &device, err) : r;
 }
 
-/* ---- taking apart
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- taking apart ------------------------------------------------------------------------------------------------ */
 
 /* data/ itself would unmount happily while a pod has a bind of it. */
 static int check_only_mount(const struct disk *d, const struct mount *ours, struct err *err)

@@ -13,9 +13,7 @@ void ledger_done(struct ledger *l)
     *l = (struct ledger){0};
 }
 
-/* ---- looking up
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- looking up -------------------------------------------------------------------------------------------------- */
 
 static int by_id(const void *a, const void *b)
 {
@@ -69,9 +67,7 @@ void ledger_remove(struct ledger *l, struct str id)
     l->count--;
 }
 
-/* ---- reading
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* A volume whose record cannot be read still has its bytes: the image's length is what was promised. */
 static struct ledger_entry broken_entry(int dir, const char *id)

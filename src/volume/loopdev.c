@@ -31,9 +31,7 @@ static int open_device(unsigned number, struct loopdev *ret)
     return ret->fd < 0 ? -1 : 0;
 }
 
-/* ---- finding
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 static bool is_behind(const struct loopdev *d, const struct stat *file)
 {
@@ -74,9 +72,7 @@ int loopdev_find(int file, struct loopdev *ret, bool *ret_found, struct err *err
     return 0;
 }
 
-/* ---- attaching
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- attaching --------------------------------------------------------------------------------------------------- */
 
 /* The image is allocated in full, and a discard would punch holes into it: fstrim, which distributions run every week
  * over all mounts, would hand a volume's own space to its neighbours. Kernels from about 6.9 keep the setting for

@@ -51,8 +51,8 @@ must_check int mount_make(const char *source, const char *target, const char *fs
 must_check int mount_bind(const char *source, const char *target, bool read_only, struct err *err);
 
 /* Takes away every mount stacked at `path`; nothing there, or no such path, is success. Busy mounts are tried again
- * for `wait_ns`, then ERR_BUSY (CIS3010) or, if `lazy`, detached: gone from the tree at once, freed by the last user.
- */
+ * for `wait_ns`, then ERR_BUSY (CIS3010) or, if `lazy`, detached: gone from the tree at once, freed by the
+ * last user. */
 must_check int mount_unmount(const char *path, uint64_t wait_ns, bool lazy, struct err *err);
 
 /* ---- bare mount points ------------------------------------------------------------------------------------------- */

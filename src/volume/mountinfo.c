@@ -26,9 +26,7 @@ static void mounts_free(struct mount *own_mounts, size_t count)
     free(own_mounts);
 }
 
-/* ---- one line
- * --------------------------------------------------------------------------------------------------------
- */
+/* ---- one line ---------------------------------------------------------------------------------------------------- */
 
 /* \040 and its like. The kernel escapes blanks, newlines and backslashes, and always by three octal digits. */
 static bool unescape(struct str s, char **ret)
@@ -118,9 +116,7 @@ int mount_parse(struct str line, struct mount *ret, struct err *err)
     return 0;
 }
 
-/* ---- the table
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 typedef bool wants(const struct mount *m, struct str path);
 

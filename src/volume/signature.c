@@ -5,8 +5,7 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 
-/* ---- the array's superblock, metadata 1.2: at 4 KiB; little-endian (linux/raid/md_p.h) ----------------------------
- */
+/* ---- the array's superblock, metadata 1.2: at 4 KiB; little-endian (linux/raid/md_p.h) --------------------------- */
 
 enum {
     MD_AT = 4096,
@@ -51,8 +50,7 @@ static bool read_member(struct str head, struct signature *ret)
     return true;
 }
 
-/* ---- the others, for the sentence ---------------------------------------------------------------------------------
- */
+/* ---- the others, for the sentence -------------------------------------------------------------------------------- */
 
 struct magic {
     size_t at;

@@ -113,9 +113,7 @@ int spec_modify(struct spec *s, struct str key, struct str value, struct err *er
     return spec_value_parse(k, s, value, err);
 }
 
-/* ---- what no single key can know
- * -------------------------------------------------------------------------------------
- */
+/* ---- what no single key can know --------------------------------------------------------------------------------- */
 
 static int contradiction(struct err *err, const char *what, const char *advice)
 {

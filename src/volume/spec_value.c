@@ -29,9 +29,7 @@ static int refuse(const struct spec_key *key, struct str text, struct err *err, 
     return err_advise(err, 2002, "%s", advice);
 }
 
-/* ---- text, paths, payers
- * ---------------------------------------------------------------------------------------------
- */
+/* ---- text, paths, payers ----------------------------------------------------------------------------------------- */
 
 static bool is_plain(struct str s)
 {
@@ -103,9 +101,7 @@ static void text_clear(void *field)
     *p = NULL;
 }
 
-/* ---- numbers
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static void number_store(void *field, uint64_t n)
 {
@@ -195,9 +191,7 @@ static void mode_write(const struct spec_key *key, const void *field, json *j, c
     json_set_str(j, path, str_of(text));
 }
 
-/* ---- bool and choices
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- bool and choices -------------------------------------------------------------------------------------------- */
 
 static int bool_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
@@ -258,9 +252,7 @@ static void enum_write(const struct spec_key *key, const void *field, json *j, c
     json_set_str(j, path, choice_name(key, number_load(field)));
 }
 
-/* ---- lists
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 static void list_done(struct spec_list *l)
 {
@@ -397,9 +389,7 @@ static void flags_write(const struct spec_key *key, const void *field, json *j, 
     json_set(j, path, array);
 }
 
-/* ---- the sources of a volume that has several
- * ------------------------------------------------------------------------
- */
+/* ---- the sources of a volume that has several -------------------------------------------------------------------- */
 
 struct parts {
     struct spec_part *items; /* owned */
@@ -500,9 +490,7 @@ static void parts_store(struct spec_source *s, struct parts *own_parts)
     s->source_count = own_parts->count;
 }
 
-/* ---- the table
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static const struct type types[] = {
     [TYPE_TEXT] = {text_parse, text_write, text_same, text_clear},

@@ -7,8 +7,7 @@
  * failure is the only one, whatever is started after it. CISTERN_SLOW_RMDIR=N makes every removal of a folder,
  * CISTERN_SLOW_PWRITE=N every pwrite that ends with a part of 8 MiB wait for N milliseconds, so that what races with it
  * wins. With CISTERN_PLAIN_FILES every file system has no more than NFS: no files without a name, no renames with
- * flags, no room made beforehand, nothing said of its space.
- */
+ * flags, no room made beforehand, nothing said of its space. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who calls the broker: a token that anybody may send, and a TokenReview's answer. Nobody is let in who is not named.
- */
+/* Who calls the broker: a token that anybody may send, and a TokenReview's answer. Nobody unnamed is let in. */
 #include "caller.h"
 #include "fuzz.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command line, its words between NULs: parsed or refused in a sentence, and every word is taken or left, in order.
- */
+/* A command line, its words between NULs: parsed or refused in a sentence, every word taken or left, in order. */
 #include "cli/opt.h"
 #include "fuzz.h"
 #include <stdlib.h>

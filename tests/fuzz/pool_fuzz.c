@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern.json, which says whose pool a folder is: any bytes are that of ours, or refused; none makes another's ours.
- */
+/* cistern.json, which says whose pool a folder is: any bytes are ours or refused; none makes another's ours. */
 #include "folder.h"
 #include "fuzz.h"
 #include "pool.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes through a watch, cut anywhere: the first byte says how. Lines, events, keys, and the Status of an error.
- */
+/* What comes through a watch, cut anywhere as the first byte says: lines, events, keys, the Status of an error. */
 #include "event_line.h"
 #include "fuzz.h"
 #include "kube/informer.h"

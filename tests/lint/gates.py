@@ -55,7 +55,11 @@ def gate_format(root, paths):
     style = Path(__file__).resolve().parents[2] / ".clang-format"
     r = subprocess.run([BIN["clang-format"], f"--style=file:{style}", "--dry-run", "--ferror-limit=1", "-Werror", *c], cwd=root,
                        capture_output=True, text=True)
-    return [line for line in r.stderr.splitlines() if "error:" in line]
+    found = [line for line in r.stderr.splitlines() if "error:" in line]
+    for p in c:  # what clang-format makes of a comment that is one word too long
+        found += [f"{p}:{n}: a comment's end stands alone on its line" for n, line in enumerate(lines_of(root, p), 1)
+                  if line.strip() == "*/"]
+    return found
 
 
 def fix_format(root, paths):

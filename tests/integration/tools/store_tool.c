@@ -4,8 +4,8 @@
  *     store_tool [--endpoint URL] [--anonymous] [--path-style] [--ca FILE] [--retries N] URI VERB [ARGUMENT...]
  *
  * Keys are percent-encoded there and back, since they may hold any byte. Every verb prints one JSON object a line and a
- * last one with `code` ("OK" or the error's name), `text`, `id`, `advice` and `requests`; it ends with 0 all the same.
- */
+ * last one with `code` ("OK" or the error's name), `text`, `id`, `advice` and `requests`; it ends with 0
+ * all the same. */
 #include "store/list.h"
 #include "store/store.h"
 #include "util/json.h"

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool_place.h"
 
-/* ---- who the pool is
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- who the pool is --------------------------------------------------------------------------------------------- */
 
 static void write_text(const char *path, const char *text, size_t len)
 {
@@ -97,9 +95,7 @@ static void a_damaged_identity_is_never_guessed(void **state)
     space_close(open_pool(at("damaged")));
 }
 
-/* ---- volumes
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- volumes ----------------------------------------------------------------------------------------------------- */
 
 static void a_volume_lives_from_create_to_trash(void **state)
 {
@@ -247,9 +243,7 @@ static void a_volume_with_a_damaged_record_is_kept_counted_and_deletable(void **
     assert_int_equal(loops_here(), 0);
 }
 
-/* ---- bytes
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 static void no_more_is_promised_than_there_is(void **state)
 {

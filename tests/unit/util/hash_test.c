@@ -29,8 +29,7 @@ static struct digest digest_of(enum hash_kind kind, const void *bytes, size_t le
     return d;
 }
 
-/* The catalogue of parametrised CRC algorithms gives each CRC's value of "123456789"; RFC 1321 and FIPS 180-4 theirs.
- */
+/* The catalogue of parametrised CRC algorithms gives each CRC of "123456789"; RFC 1321 and FIPS 180-4 theirs. */
 static void published_values_come_out(void **state)
 {
     (void)state;
