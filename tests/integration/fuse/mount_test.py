@@ -113,6 +113,6 @@ def test_a_folder_on_tmpfs_can_be_shown_too(place, tmp_path):
         assert mount(memory, at).returncode == 0
         assert (at / "file").read_text() == "in memory"
     finally:
-        subprocess.run(["umount", "-l", at], check=True)
+        subprocess.run(["umount", "-l", at])
         mounts.wait_for("the mount to end", lambda: not processes_of(at))
-        subprocess.run(["umount", memory], check=True)
+        subprocess.run(["umount", "-l", memory], check=True)
