@@ -152,6 +152,13 @@ static void print_object(struct ls *l, FILE *out, const struct object *o, bool f
     fwrite(b.ptr, 1, b.len, out);
 }
 
+/* A listing may lie: what is more than a number holds does not begin at nothing again. */
+static void add_bytes(struct ls *l, uint64_t bytes)
+{
+    if (__builtin_add_overflow(l->bytes, bytes, &l->bytes))
+        l->bytes = UINT64_MAX;
+}
+
 /* True: enough. */
 static bool take_object(struct ls *l, const struct object *o)
 {
@@ -160,7 +167,7 @@ static bool take_object(struct ls *l, const struct object *o)
     bool folder = is_folder(l, o);
     l->names++;
     l->objects += !folder;
-    l->bytes += folder ? 0 : o->size_bytes;
+    add_bytes(l, folder ? 0 : o->size_bytes);
     print_object(l, stdout, o, folder);
     return flags.max && l->names >= flags.max;
 }
@@ -178,6 +185,23 @@ static bool goes_on(struct ls *l, const struct object *objects, size_t count, st
     return !again && l->empty_pages <= EMPTY_PAGES_MAX && !list_comes_round(&l->rounds, objects, count);
 }
 
+static bool are_below(const struct ls *l, const struct object *objects, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!str_starts(objects[i].key, sbuf_str(&l->prefix)))
+            return false;
+    return true;
+}
+
+static void garbled(struct ls *l, const char *how)
+{
+    struct err err;
+    err_set(&err, ERR_CORRUPT, "listing %s://%.*s/%.*s: %s", store_scheme(l->store), STR_FMT(store_bucket(l->store)),
+            STR_FMT(sbuf_str(&l->prefix)), how);
+    err_advise(&err, 1601, "report it to whoever runs the store");
+    over(l, &err);
+}
+
 static void on_list(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
                     struct str next_token)
 {
@@ -188,11 +212,11 @@ static void on_list(void *ctx, const struct store_reply *r, const struct object 
         return;
     }
     if (!goes_on(l, objects, count, next_token)) {
-        struct err err;
-        err_set(&err, ERR_CORRUPT, "listing %s://%.*s/%.*s: the store answers page after page without going on",
-                store_scheme(l->store), STR_FMT(store_bucket(l->store)), STR_FMT(sbuf_str(&l->prefix)));
-        err_advise(&err, 1601, "report it to whoever runs the store");
-        over(l, &err);
+        garbled(l, "the store answers page after page without going on");
+        return;
+    }
+    if (!are_below(l, objects, count)) {
+        garbled(l, "the store lists keys that do not begin so");
         return;
     }
     for (size_t i = 0; i < count && !enough; i++)
@@ -229,13 +253,14 @@ static int on_page(void *ctx, const struct object *objects, size_t count, bool s
     for (size_t i = 0; i < count; i++)
         if (is_wanted(l, &objects[i])) {
             found++;
-            bytes += objects[i].size_bytes;
+            if (__builtin_add_overflow(bytes, objects[i].size_bytes, &bytes))
+                bytes = UINT64_MAX;
             print_object(l, out, &objects[i], false);
         }
     fclose(out);
     pthread_mutex_lock(&l->lock);
     l->objects += found;
-    l->bytes += bytes;
+    add_bytes(l, bytes);
     int r = ls_order_add(l->order, objects[0].key, (struct str){text, len}, sorted_so_far, &err);
     if (r < 0 && !l->failed)
         l->err = err;
@@ -380,9 +405,15 @@ static int open_all(struct ls *l, struct store **ret_store, const char *uri, str
     return 0;
 }
 
+static int manifest_end(struct ls *l, struct err *err)
+{
+    int r = term_flush(l->manifest, flags.manifest, err);
+    return fclose(l->manifest) != 0 && r == 0 ? err_sys(err, errno, "cannot write '%s'", flags.manifest) : r;
+}
+
 int verb_ls(int argc, char **argv)
 {
-    struct err err;
+    struct err err, ignored;
     int code = verb_begin(table, usage, &argc, argv);
     if (code >= 0)
         return code;
@@ -397,8 +428,8 @@ int verb_ls(int argc, char **argv)
     if (r == 0)
         r = run(&l, &err);
     filter_done(&l.filter);
-    if (l.manifest && fclose(l.manifest) != 0 && r == 0)
-        r = err_sys(&err, errno, "cannot write '%s'", flags.manifest);
+    int written = l.manifest ? manifest_end(&l, r == 0 ? &err : &ignored) : 0;
+    r = r == 0 ? written : r;
     if (r < 0) {
         err_wrap(&err, "ls");
         return (int)exit_with(&err, globals.json);

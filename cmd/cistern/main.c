@@ -2,6 +2,7 @@
 /* cistern - buckets to local disks and back. A file a verb; here are the table of them and the flags that all share. */
 #include "cistern.h"
 #include "cli/exit.h"
+#include "cli/term.h"
 #include "io/web.h"
 #include "util/seal.h"
 #include <fcntl.h>
@@ -15,16 +16,17 @@ struct globals globals = {.log_level = LOG_WARN};
 static const struct verb {
     const char *name;
     int (*run)(int argc, char **argv);
+    bool works; /* what it does stands, whether or not it could be told */
     const char *help;
 } verbs[] = {
-    {"hydrate", verb_hydrate, "bring a bucket prefix to a folder, verified and resumable"},
-    {"export", verb_export, "send a folder's files to a bucket, each confirmed by it"},
-    {"ls", verb_ls, "list a bucket prefix"},
-    {"doctor", verb_doctor, "what this machine offers, and what will not work on it"},
-    {"status", verb_status, "how far this machine's volumes are, and what failed"},
-    {"hold", verb_hold, "wait to be ended: its pod keeps a node from being drained before an export"},
-    {"mount", verb_mount, "show a folder through FUSE, at the speed of the disk below"},
-    {"demo", verb_demo, "show the whole life of a volume on this machine"},
+    {"hydrate", verb_hydrate, true, "bring a bucket prefix to a folder, verified and resumable"},
+    {"export", verb_export, true, "send a folder's files to a bucket, each confirmed by it"},
+    {"ls", verb_ls, false, "list a bucket prefix"},
+    {"doctor", verb_doctor, false, "what this machine offers, and what will not work on it"},
+    {"status", verb_status, false, "how far this machine's volumes are, and what failed"},
+    {"hold", verb_hold, true, "wait to be ended: its pod keeps a node from being drained before an export"},
+    {"mount", verb_mount, true, "show a folder through FUSE, at the speed of the disk below"},
+    {"demo", verb_demo, true, "show the whole life of a volume on this machine"},
 };
 
 static const char *log_level_text;
@@ -107,17 +109,32 @@ int verb_begin(const struct opt *table, const char *usage, int *argc, char **arg
     return opt_parse(table, false, argc, argv, &err) < 0 ? usage_error(&err) : -1;
 }
 
+/* Half a list must not pass for a whole one. */
+static int told(int code)
+{
+    struct err err;
+    if (code != EXIT_DONE || term_flush(stdout, "standard output", &err) == 0)
+        return code;
+    err_advise(&err, 9103, "what was told is not all there is; look at where the output goes");
+    exit_with(&err, false);
+    return EXIT_ENVIRONMENT;
+}
+
 static int run_verb(int argc, char **argv)
 {
     struct err err;
     for (size_t i = 0; i < countof(verbs); i++)
-        if (strcmp(argv[1], verbs[i].name) == 0)
-            return verbs[i].run(argc - 1, argv + 1);
-    if (strcmp(argv[1], "--version") == 0)
-        return puts("cistern " CISTERN_VERSION) < 0 ? EXIT_ENVIRONMENT : EXIT_DONE;
+        if (strcmp(argv[1], verbs[i].name) == 0) {
+            int code = verbs[i].run(argc - 1, argv + 1);
+            return verbs[i].works ? code : told(code);
+        }
+    if (strcmp(argv[1], "--version") == 0) {
+        puts("cistern " CISTERN_VERSION);
+        return told(EXIT_DONE);
+    }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help(stdout);
-        return EXIT_DONE;
+        return told(EXIT_DONE);
     }
     err_set(&err, ERR_INVALID, "unknown verb '%s'; `cistern --help` lists them", argv[1]);
     return usage_error(&err);

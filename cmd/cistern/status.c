@@ -159,7 +159,10 @@ static void add_row(struct round *r, const struct view *v)
 static void add_error_line(struct sbuf *b, const char *volume, const char *object, unsigned id, enum err_code code,
                            const char *message)
 {
-    sbuf_addf(b, "%s: %s%s%s", volume, object, *object ? ": " : "", message);
+    auto_sbuf text;
+    sbuf_init(&text, TERM_LINE_MAX);
+    sbuf_addf(&text, "%s: %s%s%s", volume, object, *object ? ": " : "", message);
+    term_add_visible(b, sbuf_str(&text), TERM_LINE_MAX);
     if (id && !strstr(message, "(CIS"))
         sbuf_addf(b, " (CIS%04u, %s)", id, err_code_name(code));
     sbuf_addc(b, '\n');
@@ -175,9 +178,36 @@ static void add_errors(struct sbuf *b, const struct view *v)
         add_error_line(b, v->id, h->error.object, h->error.id, h->error.code, h->error.message);
     for (size_t i = 0; i < h->error_count; i++)
         add_error_line(b, v->id, h->errors[i].object, h->errors[i].id, h->errors[i].code, h->errors[i].message);
-    for (size_t i = 0; i < v->export.failed_count; i++)
-        sbuf_addf(b, "%s: %s: %s\n", v->id, v->export.failed[i].path,
-                  err_line(&v->export.failed[i].err, line, sizeof line));
+    for (size_t i = 0; i < v->export.failed_count; i++) {
+        const struct err *why = &v->export.failed[i].err;
+        add_error_line(b, v->id, v->export.failed[i].path, why->id, why->code, err_line(why, line, sizeof line));
+    }
+}
+
+/* Each by a line of its own, as `cistern hydrate --json` tells them. */
+static void print_json_error(struct sbuf *b, const struct view *v, const char *object, unsigned id, enum err_code code,
+                             const char *message)
+{
+    term_json_begin(b, "error");
+    term_json_str(b, "volume", str_of(v->id));
+    if (*object)
+        term_json_str(b, "object", str_of(object));
+    term_json_fault(b, id, code, message);
+    term_json_end(b, stdout);
+}
+
+static void print_json_errors(struct sbuf *b, const struct view *v)
+{
+    const struct hydrate_status *h = v->hydration;
+    char line[ERR_LINE_MAX];
+    if (h->has_error)
+        print_json_error(b, v, h->error.object, h->error.id, h->error.code, h->error.message);
+    for (size_t i = 0; i < h->error_count; i++)
+        print_json_error(b, v, h->errors[i].object, h->errors[i].id, h->errors[i].code, h->errors[i].message);
+    for (size_t i = 0; i < v->export.failed_count; i++) {
+        const struct err *why = &v->export.failed[i].err;
+        print_json_error(b, v, v->export.failed[i].path, why->id, why->code, err_line(why, line, sizeof line));
+    }
 }
 
 static void print_json(struct round *r, const struct view *v)
@@ -210,6 +240,8 @@ static void print_json(struct round *r, const struct view *v)
     if (v->trouble.code)
         term_json_error(b, &v->trouble);
     term_json_end(b, stdout);
+    if (flags.errors)
+        print_json_errors(b, v);
 }
 
 static void show(struct round *r, const struct view *v)
@@ -383,7 +415,7 @@ int verb_status(int argc, char **argv)
     if (flags.pools.count == 0)
         flags.pools.items[flags.pools.count++] = named ? named : POOL_DEFAULT;
     int r = one_round(argc, argv, &err);
-    while (r == 0 && flags.watch) {
+    while (r == 0 && flags.watch && !ferror(stdout)) {
         clock_sleep(NS_PER_SECOND);
         r = one_round(argc, argv, &err);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/term.h"
 #include "util/clock.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <sys/ioctl.h>
 
@@ -68,8 +69,7 @@ static size_t columns(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 80;
 }
 
-/* Keys hold any byte; what would move the cursor or beep must not reach a terminal. */
-static void add_visible(struct sbuf *b, struct str s, size_t room)
+void term_add_visible(struct sbuf *b, struct str s, size_t room)
 {
     for (size_t i = 0; i < s.len && i < room; i++)
         sbuf_addc(b, (unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f ? '?' : s.ptr[i]);
@@ -87,7 +87,7 @@ static void draw_live(struct term *t, const struct term_progress *p)
         sbuf_adds(&b, "\x1b[2A\r");
     sbuf_add(&b, str_sub(sbuf_str(&line), 0, width));
     sbuf_adds(&b, "\x1b[K\n  ");
-    add_visible(&b, p->slowest.len ? p->slowest : str_of(p->what), width - 2);
+    term_add_visible(&b, p->slowest.len ? p->slowest : str_of(p->what), width - 2);
     sbuf_adds(&b, "\x1b[K\n");
     fwrite(b.ptr, 1, b.len, stderr);
     t->live_shown = true;
@@ -160,7 +160,7 @@ void term_fault(struct term *t, struct str object, unsigned id, enum err_code co
         term_json_end(&b, stdout);
         return;
     }
-    add_visible(&b, str_of(line), TERM_LINE_MAX / 2);
+    term_add_visible(&b, str_of(line), TERM_LINE_MAX / 2);
     term_clear(t);
     fprintf(stderr, "cistern: %s\n", b.ptr);
 }
@@ -254,4 +254,14 @@ void term_json_end(struct sbuf *b, FILE *out)
         fprintf(out, "%s\n", b->ptr);
     fflush(out);
     sbuf_clear(b);
+}
+
+int term_flush(FILE *out, const char *what, struct err *err)
+{
+    errno = 0;
+    if (fflush(out) == 0 && !ferror(out))
+        return 0;
+    if (errno)
+        return err_sys(err, errno, "cannot write '%s'", what);
+    return err_set(err, ERR_IO, "'%s' did not take all that was written", what); /* why, nobody knows any more */
 }

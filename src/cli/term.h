@@ -43,6 +43,9 @@ void term_clear(struct term *t);
 void term_fault(struct term *t, struct str object, unsigned id, enum err_code code, const char *line);
 void term_object_error(struct term *t, struct str object, const struct err *err);
 
+/* Adds at most `room` bytes. Keys hold any byte; what would move the cursor or beep must not reach a terminal. */
+void term_add_visible(struct sbuf *b, struct str s, size_t room);
+
 /* Seconds that are left at this rate; UINT64_MAX where nobody can tell. */
 uint64_t term_eta_seconds(const struct term_progress *p);
 
@@ -58,3 +61,6 @@ void term_json_real(struct sbuf *b, const char *key, double value);
 void term_json_error(struct sbuf *b, const struct err *err); /* "error":{"id","code","message"} */
 void term_json_fault(struct sbuf *b, unsigned id, enum err_code code, const char *line); /* the same, from its parts */
 void term_json_end(struct sbuf *b, FILE *out); /* writes the line and empties b */
+
+/* Writes out what is buffered, and tells of any write before that failed: `what` could not be written. */
+must_check int term_flush(FILE *out, const char *what, struct err *err);

@@ -64,6 +64,25 @@ static void each_error_has_the_exit_code_that_the_manual_says(void **state)
     assert_int_equal(exit_code_of(ERR_UNSUPPORTED), 10);
 }
 
+static void a_write_that_failed_is_told_at_the_end(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    FILE *full = fopen("/dev/full", "we"), *fine = fopen("/dev/null", "we");
+    assert_non_null(full);
+    assert_non_null(fine);
+    fputs("lost", full);
+    fflush(full);
+    fputs("kept", fine);
+    assert_int_equal(term_flush(full, "the list", &err), -ERR_IO); /* nothing is buffered any more: why, is not known */
+    assert_non_null(strstr(err.text, "the list"));
+    fputs("lost, too", full);
+    assert_int_equal(term_flush(full, "the list", &err), -ERR_NO_SPACE);
+    assert_int_equal(term_flush(fine, "the list", &err), 0);
+    fclose(full);
+    fclose(fine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -72,6 +91,7 @@ int main(void)
         cmocka_unit_test(nothing_to_do_is_not_a_division_by_zero),
         cmocka_unit_test(json_text_is_always_valid_utf8),
         cmocka_unit_test(each_error_has_the_exit_code_that_the_manual_says),
+        cmocka_unit_test(a_write_that_failed_is_told_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cannot be told is no success of a verb that was asked to tell, and a listing that lies does not pass for names."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from paths import CISTERN
+from servers.answering import Answering
+
+pytestmark = [pytest.mark.asan, pytest.mark.timeout(60)]
+DONE, MISMATCH, ENVIRONMENT = 0, 7, 10
+PATIENCE = ("--anonymous", "--retries", "2", "--stall", "5s")
+
+
+def cistern(*args, stdout=subprocess.PIPE):
+    return subprocess.run([CISTERN, *map(str, args)], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+
+
+@pytest.fixture
+def full():
+    with open("/dev/full", "w", encoding="utf-8") as device:
+        yield device
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("a", "b/c"):
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_text(name)
+    return tmp_path / "source"
+
+
+@pytest.mark.parametrize("flags", [[], ["-r"], ["--sum"], ["--json"], ["-r", "--json"], ["-r", "--max", "1"]])
+def test_a_list_that_does_not_fit_its_disk_is_no_list(folder, full, flags):
+    done = cistern("ls", f"file://{folder}/", *flags, stdout=full)
+    assert done.returncode == ENVIRONMENT and "CIS9103" in done.stderr
+
+
+def test_a_manifest_that_does_not_fit_its_disk_is_no_manifest(folder):
+    done = cistern("ls", f"file://{folder}/", "--manifest-out", "/dev/full")
+    assert done.returncode != DONE and "/dev/full" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_help_that_nobody_gets_is_an_error(full, words):
+    assert cistern(*words, stdout=full).returncode == ENVIRONMENT
+
+
+def test_a_hydration_that_cannot_be_told_of_is_done_all_the_same(folder, full, tmp_path):
+    assert cistern("hydrate", f"file://{folder}/", tmp_path / "out", "--json", stdout=full).returncode == DONE
+    assert (tmp_path / "out/b/c").read_text() == "b/c"
+
+
+def page(*objects):
+    names = "".join(f"<Contents><Key>{key}</Key><Size>{size}</Size></Contents>" for key, size in objects)
+    return f"<ListBucketResult><IsTruncated>false</IsTruncated>{names}</ListBucketResult>".encode()
+
+
+@pytest.mark.parametrize("flags", [[], ["-r"], ["-r", "--max", "5"], ["--sum"]])
+@pytest.mark.parametrize("key", ["else/where", "d", "data"])
+def test_keys_outside_the_prefix_are_no_names_below_it(flags, key):
+    with Answering(lambda request: (200, {}, page((key, 1)))) as server:
+        done = cistern("ls", "s3://bench/data/", "--endpoint", server.url, *PATIENCE, *flags)
+    assert done.returncode == MISMATCH and "CIS1601" in done.stderr and done.stdout == ""
+
+
+def test_sizes_that_are_more_than_a_number_holds_do_not_begin_at_nothing_again():
+    with Answering(lambda request: (200, {}, page(*((f"data/{i}", 1 << 62) for i in range(5))))) as server:
+        done = cistern("ls", "s3://bench/data/", "--endpoint", server.url, *PATIENCE, "--sum", "--json")
+    assert json.loads(done.stdout)["bytes"] == (1 << 64) - 1
+
+
+def test_the_errors_of_a_folder_are_told_as_text_and_as_json_and_move_no_cursor(tmp_path):
+    def answer(request):
+        return (200, {}, page(("data/%1B%5B2J", 5)).replace(b"<IsT", b"<EncodingType>url</EncodingType><IsT")) \
+            if "list-type" in request.path else (404, {}, b"")
+    with Answering(answer) as server:
+        cistern("hydrate", "s3://bench/data/", tmp_path / "out", "--endpoint", server.url, *PATIENCE)
+    text = cistern("status", "--errors", tmp_path / "out")
+    assert "CIS1404" in text.stdout and "?[2J" in text.stdout and "\x1b" not in text.stdout
+    lines = [json.loads(line) for line in cistern("status", "--errors", "--json", tmp_path / "out").stdout.splitlines()]
+    assert [line["type"] for line in lines] == ["volume", "error", "error"]
+    assert {"\x1b[2J"} == {line["object"] for line in lines if "object" in line}
+    assert "CIS1404" in {line["error"]["id"] for line in lines[1:]} and os.fspath(tmp_path / "out") == lines[1]["volume"]
