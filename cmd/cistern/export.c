@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-enum { WORKERS_MAX = 4, POOL_THREADS = 8 };
+enum { POOL_THREADS = 8 };
 static const uint64_t tick_ns = 100 * NS_PER_MS, progress_every_ns = 500 * NS_PER_MS;
 
 static struct flags {
@@ -312,8 +312,7 @@ static int open_store(struct job *j, struct err *err)
 static int start_workers(struct job *j, struct err *err)
 {
     struct web_options web = {.stall_timeout_ns = globals.stall_ns};
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t want = cpus < 1 ? 1 : min_u64((uint64_t)cpus, WORKERS_MAX);
+    size_t want = worker_count(0);
     store_trust(j->store, &web);
     int r = pool_new(POOL_THREADS, &j->pool, err);
     for (; r == 0 && j->worker_count < want; j->worker_count++) {

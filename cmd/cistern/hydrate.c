@@ -46,7 +46,7 @@ static const struct opt table[] = {
      "requests at once at the most, 1 to 512 (512; adapts below it)"},
     {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE", "bytes a second at the most: 100M, 1.5Gi (no limit)"},
     {"memory", 0, OPT_BYTES, &flags.memory, "SIZE", "of bytes in flight at the most (128Mi)"},
-    {"workers", 0, OPT_U64, &flags.workers, "N", "threads, 1 to 8 (one more than CPUs, 4 at the most)"},
+    {"workers", 0, OPT_U64, &flags.workers, "N", "threads, 1 to 32 (one more than processors, 16 at the most)"},
     {"max-errors", 0, OPT_U64, &flags.max_errors, "N", "give up when more objects than this failed (1000)"},
     {"fail-if-empty", 0, OPT_FLAG, &flags.fail_if_empty, NULL, "exit 9 when nothing matched"},
     {"skip-missing", 0, OPT_FLAG, &flags.skip_missing, NULL, "leave out objects that are gone since they were listed"},
@@ -106,8 +106,8 @@ static int add_source(struct run *run, const struct store_options *o, const char
 static int check_flags(struct err *err)
 {
     struct err ignored;
-    if (flags.concurrency > 512 || flags.workers > 8)
-        return err_set(err, ERR_INVALID, "--concurrency is 1 to 512, --workers 1 to 8");
+    if (flags.concurrency > 512 || flags.workers > WORKERS_MAX)
+        return err_set(err, ERR_INVALID, "--concurrency is 1 to 512, --workers 1 to 32");
     if (flags.priority.count > HYDRATE_PRIORITIES_MAX)
         return err_set(err, ERR_INVALID, "--priority was given more than %d times", HYDRATE_PRIORITIES_MAX);
     for (size_t i = 0; i < flags.priority.count; i++)

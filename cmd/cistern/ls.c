@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
-#include <sys/sysinfo.h>
 
 static const char usage[] = "Usage: cistern ls URI [flags]\n\n"
                             "Lists what is below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///folder/), one "
@@ -37,8 +36,6 @@ static const struct opt table[] = {
     {"max", 0, OPT_U64, &flags.max, "N", "stop after so many names"},
     {0},
 };
-
-enum { WORKERS_MAX = 4 };
 
 /* home: the first worker's loop once it runs, or under `lock`; main reads it after `over` was told. */
 struct ls {
@@ -300,7 +297,7 @@ static void deliver_start(struct mail *m)
 static int start_workers(struct ls *l, struct pool *pool, struct err *err)
 {
     struct web_options web = {.stall_timeout_ns = globals.stall_ns};
-    unsigned count = (unsigned)min_u64((uint64_t)get_nprocs(), WORKERS_MAX);
+    unsigned count = worker_count(0);
     int r = 0;
     store_trust(l->store, &web);
     while (r == 0 && l->worker_count < count) {

@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { TICK_MS = 100, LANES_DEFAULT_MAX = 4 };
+enum { TICK_MS = 100 };
 static const uint64_t memory_default = UINT64_C(128) << 20;
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
@@ -349,17 +349,10 @@ static int open_state(struct hydrate *h, struct err *err)
     return h->sync_fd < 0 ? err_sys(err, errno, "cannot open the target") : feed_prepare(h, err);
 }
 
-/* One more than CPUs: while a lane waits for what it has asked for, or for the file system, another one works. */
-static unsigned worker_count(const struct hydrate_options *o)
-{
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned n = o->workers ? o->workers : (unsigned)(cpus > 0 ? cpus : 1) + 1;
-    return (unsigned)min_u64(n, o->workers ? LANES_MAX : LANES_DEFAULT_MAX);
-}
-
 static int open_threads(struct hydrate *h, struct err *err)
 {
-    unsigned lanes = worker_count(&h->o);
+    /* One more than processors: while a lane waits for what it has asked for, or for the file system, another works. */
+    unsigned lanes = h->o.workers ? h->o.workers : worker_count(1);
     h->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->ended_fd < 0)
         return err_sys(err, errno, "cannot make an eventfd");

@@ -13,10 +13,11 @@ struct unit {
     uint32_t part;
 };
 
-static unsigned share(const struct hydrate *h)
+/* The shares of all lanes are the window, also where it has less than one for each. */
+static unsigned share(const struct lane *l)
 {
-    unsigned window = atomic_load(&h->window), lanes = (unsigned)h->lane_count;
-    return (window + lanes - 1) / lanes;
+    unsigned window = atomic_load(&l->h->window), lanes = (unsigned)l->h->lane_count;
+    return window / lanes + (l->number < window % lanes);
 }
 
 /* h->lock held. */
@@ -154,7 +155,7 @@ void lane_pump(struct lane *l)
 {
     struct hydrate *h = l->h;
     unsigned at_once = 0;
-    while (l->running_count + l->summing < share(h) && !must_wait(l) && !atomic_load(&h->stopping)) {
+    while (l->running_count + l->summing < share(l) && !must_wait(l) && !atomic_load(&h->stopping)) {
         struct unit u;
         struct err err;
         if (at_once == INLINE_MAX) {
@@ -219,6 +220,7 @@ void lanes_kick(struct hydrate *h)
 int lane_open(struct lane *l, struct hydrate *h, unsigned number, struct err *err)
 {
     l->h = h;
+    l->number = number;
     l->kick.deliver = deliver_kick;
     l->pump.run = run_pump;
     l->hold.fire = hold_over;

@@ -14,6 +14,7 @@ struct large;
 
 struct lane {
     struct hydrate *h;
+    unsigned number; /* of h->lanes */
     struct worker worker;
     bool worker_made;
     struct tree tree;

@@ -17,7 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { LANES_MAX = 8, FAULTS_MAX = 1000, WINDOW_START = 16, WINDOW_MAX = 512 };
+enum { FAULTS_MAX = 1000, WINDOW_START = 16, WINDOW_MAX = 512 };
 
 struct hydrate {
     struct hydrate_options o;
@@ -30,8 +30,8 @@ struct hydrate {
     struct index *index;     /* owned */
     struct journal *journal; /* owned */
     struct loop *loop;       /* owned: the driver */
-    struct lane lanes[LANES_MAX];
-    struct worker *workers[LANES_MAX];
+    struct lane lanes[WORKERS_MAX];
+    struct worker *workers[WORKERS_MAX];
     size_t lane_count;
     int ended_fd; /* owned: eventfd */
     _Atomic bool ended;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/worker.h"
+#include <sched.h>
 #include <stdio.h>
 
 int worker_init(struct worker *w, unsigned number, struct pool *pool, const struct web_options *web, bool allow_uring,
@@ -16,6 +17,14 @@ int worker_init(struct worker *w, unsigned number, struct pool *pool, const stru
     if (r < 0)
         worker_done(w);
     return r;
+}
+
+unsigned worker_count(unsigned more)
+{
+    cpu_set_t allowed;
+    /* It fails where the kernel knows more processors than the set holds; then there are enough. */
+    int cpus = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : WORKERS_DEFAULT_MAX;
+    return (unsigned)min_u64((uint64_t)cpus + more, WORKERS_DEFAULT_MAX);
 }
 
 void worker_done(struct worker *w)

@@ -8,6 +8,13 @@
 #include "io/uring.h"
 #include "io/web.h"
 
+enum {
+    WORKERS_MAX = 32,
+    /* Of large objects over TLS one fetches, checks and writes about 1 GB/s: so many fill the network of a node with
+     * eight GPUs (200 Gbit/s). More would only take processors from those who make the data to read. */
+    WORKERS_DEFAULT_MAX = 16,
+};
+
 struct worker {
     struct loop *loop;   /* owned */
     struct web *web;     /* owned */
@@ -18,4 +25,8 @@ struct worker {
 /* Made, not started: loop_start(w->loop) is the caller's, when its own fields are ready. */
 must_check int worker_init(struct worker *w, unsigned number, struct pool *pool, const struct web_options *web,
                            bool allow_uring, struct err *err);
+/* How many suit this process: one for each processor that it may run on, `more` beside them, and no more than
+ * WORKERS_DEFAULT_MAX. At least 1. */
+unsigned worker_count(unsigned more);
+
 void worker_done(struct worker *w); /* stops the loop; may run twice */

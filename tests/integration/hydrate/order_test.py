@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """In which order objects are asked for: priorities first, prefixes in turns, and no faster than the store bears."""
+import hashlib
+import threading
+import time
+
 import pytest
 
-from .lib import DONE, Bucket
+from servers.answering import Answering
+
+from .lib import DONE, Bucket, cistern
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asan]
 
@@ -28,6 +34,31 @@ def test_priorities_land_first_with_many_requests_at_once(tmp_path):
         assert bucket.hydrate("p/", tmp_path / "out", "--priority", "z/**")[0] == DONE
         came = order(bucket)
         assert sum(key.startswith("p/z/") for key in came[:232]) >= 200 - 16  # those that passed others on their way
+
+
+@pytest.mark.parametrize("threads", [1, 3, 32])
+def test_no_more_requests_at_once_than_asked_for_however_many_threads(tmp_path, threads):
+    body, lock, now, most = b"x" * 100, threading.Lock(), 0, 0
+    keys = "".join(f"<Contents><Key>p/{i:03}</Key><Size>100</Size><ETag>{hashlib.md5(body).hexdigest()}</ETag></Contents>"
+                   for i in range(60))
+
+    def answer(request):
+        nonlocal now, most
+        if "list-type" in request.path:
+            return 200, {}, f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>".encode()
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.01)
+        with lock:
+            now -= 1
+        return 200, {"etag": hashlib.md5(body).hexdigest()}, body
+
+    with Answering(answer) as server:
+        run = cistern("hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", server.url, "--concurrency", 2,
+                      "--workers", threads)
+    assert run.returncode == DONE, run.stderr
+    assert 1 <= most <= 2
 
 
 def test_priorities_that_are_listed_later_pass_what_waits(tmp_path):
