@@ -107,6 +107,31 @@ int(err_set)(struct err *err, enum err_code code, const char *fmt, ...)
     return -(int)code;
 }
 
+/* What a machine has run out of, or what is broken in it, is the same whatever we were doing. Who knows better says so
+ * by err_advise. */
+static void advise_by_errno(struct err *err)
+{
+    switch (err->sys) {
+    case EMFILE:
+    case ENFILE:
+        err_advise(err, 1616, "raise the limit of open files (ulimit -n), or do less at once (--concurrency)");
+        return;
+    case ENOSPC:
+    case EDQUOT:
+        err_advise(err, 1520, "make room there, or raise the quota; the same command goes on");
+        return;
+    case EIO:
+        err_advise(err, 1521, "look for the disk's errors in the kernel's log (dmesg); then the same command goes on");
+        return;
+    case EROFS:
+        err_advise(err, 1522,
+                   "mount it writable, if it is well (dmesg says why it is not); then the same command goes on");
+        return;
+    default:
+        return;
+    }
+}
+
 int(err_sys)(struct err *err, int errnum, const char *fmt, ...)
 {
     enum err_code code = err_code_of_errno(errnum);
@@ -117,6 +142,7 @@ int(err_sys)(struct err *err, int errnum, const char *fmt, ...)
     va_end(args);
     char sys[64];
     append(err->text, sizeof err->text, ": %s", strerror_r(errnum, sys, sizeof sys));
+    advise_by_errno(err);
     return -(int)code;
 }
 

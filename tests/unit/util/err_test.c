@@ -34,6 +34,26 @@ static void errno_gives_code_and_text(void **state)
     assert_int_equal(err.sys, EDQUOT);
 }
 
+static void what_the_machine_lacks_has_an_id_and_advice_until_somebody_knows_better(void **state)
+{
+    (void)state;
+    static const struct {
+        int errnum;
+        unsigned id;
+    } rows[] = {{EMFILE, 1616}, {ENFILE, 1616}, {ENOSPC, 1520}, {EDQUOT, 1520},
+                {EIO, 1521},    {EROFS, 1522},  {ENOENT, 0}};
+    struct err err;
+    for (size_t i = 0; i < countof(rows); i++) {
+        err_sys(&err, rows[i].errnum, "cannot write 'y'");
+        assert_int_equal(err.id, rows[i].id);
+        assert_int_equal(err.advice[0] != '\0', rows[i].id != 0);
+    }
+    err_sys(&err, ENOSPC, "cannot write 'y'");
+    err_advise(&err, 1510, "narrow it");
+    assert_int_equal(err.id, 1510);
+    assert_string_equal(err.advice, "narrow it");
+}
+
 static void the_line_has_id_code_and_advice(void **state)
 {
     (void)state;
@@ -71,6 +91,7 @@ int main(void)
         cmocka_unit_test(the_code_is_returned_negative),
         cmocka_unit_test(a_wrap_goes_in_front),
         cmocka_unit_test(errno_gives_code_and_text),
+        cmocka_unit_test(what_the_machine_lacks_has_an_id_and_advice_until_somebody_knows_better),
         cmocka_unit_test(the_line_has_id_code_and_advice),
         cmocka_unit_test(what_is_not_printable_utf8_becomes_a_question_mark),
         cmocka_unit_test(a_long_sentence_is_cut_at_a_character),
