@@ -69,6 +69,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->request.connect_to = NULL;
     j->head_told = j->paused = j->has_resolve = j->has_order = false;
     j->aborted = j->socket_errno = 0;
+    j->sends = 0;
     j->held_until = j->sent = j->received = j->first_byte_ns = 0;
     j->error[0] = '\0';
     j->started_ns = j->moved_ns = loop_now_ns(w->loop);
@@ -123,8 +124,10 @@ static int job_outcome(struct web_job *j, unsigned todo, struct err *err)
 static void job_end(struct web_job *j, unsigned todo)
 {
     struct web *w = j->web;
-    struct web_result r = {
-        .body_bytes = j->received, .first_byte_ns = j->first_byte_ns, .total_ns = loop_now_ns(w->loop) - j->started_ns};
+    struct web_result r = {.sends = j->sends,
+                           .body_bytes = j->received,
+                           .first_byte_ns = j->first_byte_ns,
+                           .total_ns = loop_now_ns(w->loop) - j->started_ns};
     r.code = job_outcome(j, todo, &r.err);
     r.status = j->start_code < 0 ? 0 : web_status(j);
     if (j->is_waiting)

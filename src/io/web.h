@@ -34,6 +34,7 @@ enum { WEB_PAUSE = 1 };
 struct web_result {
     int code;            /* 0: an HTTP answer came, whole, whatever its status; else -(enum err_code) */
     int status;          /* HTTP status, 0 if none came */
+    unsigned sends;      /* how often it was sent: again, where a connection that was kept turned out to be dead */
     uint64_t body_bytes; /* received */
     uint64_t first_byte_ns;
     uint64_t total_ns;

@@ -50,6 +50,7 @@ struct web_job {
     CURLcode result;      /* with TODO_SETTLE */
     const char *too_long; /* with TODO_TIMEOUT: what took so long */
     int socket_errno;
+    unsigned sends;
     uint64_t sent; /* of `body` */
     uint64_t received;
     uint64_t started_ns;

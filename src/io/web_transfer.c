@@ -90,6 +90,16 @@ static size_t body_came(char *bytes, size_t size, size_t count, void *ctx)
     return len;
 }
 
+/* libcurl sends a request again, without a word, when a connection that it had kept is closed before the first byte of
+ * the answer. Mostly the server never saw it; but it may have done what it was asked for, and then died. */
+static int about_to_send(void *ctx, char *to, char *from, int to_port, int from_port)
+{
+    struct web_job *j = ctx;
+    (void)to, (void)from, (void)to_port, (void)from_port;
+    j->sends++;
+    return CURL_PREREQFUNC_OK;
+}
+
 static size_t body_wanted(char *room, size_t size, size_t count, void *ctx)
 {
     struct web_job *j = ctx;
@@ -176,6 +186,8 @@ void transfer_prepare(struct web_job *j)
     curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->connect_timeout_ns / NS_PER_MS));
     prepare_trust(w, e);
     web_sockets_prepare(w, e, j);
+    curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, about_to_send);
+    curl_easy_setopt(e, CURLOPT_PREREQDATA, j);
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, header_came);
     curl_easy_setopt(e, CURLOPT_HEADERDATA, j);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, body_came);

@@ -235,6 +235,8 @@ static void on_done(void *ctx, const struct web_result *r)
         snprintf(code, sizeof code, "%d", r->status);
     job_count_request(&c->job, r->code < 0 ? err_code_name((enum err_code) - r->code) : code, r->first_byte_ns,
                       r->total_ns);
+    if (r->sends > 1)
+        c->job.reply.requests += r->sends - 1;
     c->result = r;
     if (r->code < 0)
         failed(c, r);
