@@ -36,6 +36,7 @@ struct job_args {
     struct object object; /* GET */
     uint64_t offset;
     uint64_t len;
+    uint64_t alike_bytes;   /* HEAD with a digest_kind: an object of this size is worth being read for it */
     struct store_page page; /* LIST */
     enum store_if condition;
     struct str id;        /* of a multipart upload */

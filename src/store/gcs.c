@@ -232,6 +232,16 @@ bool gcs_is_ours(const struct call *c)
 
 /* ---- dispatch ---------------------------------------------------------------------------------------------------- */
 
+/* https://cloud.google.com/storage/docs/objects#naming; NULL: it may be one. */
+static const char *refuses_name(const struct store_job *job)
+{
+    struct str key = job->args.key;
+    bool is_new = job->op == JOB_PUT || job->op == JOB_BEGIN;
+    if (!str_is_utf8(key))
+        return "that are not UTF-8";
+    return is_new && (str_find(key, '\n') >= 0 || str_find(key, '\r') >= 0) ? "with a line break" : NULL;
+}
+
 static void gcs_start(struct store_job *job)
 {
     static const struct {
@@ -258,9 +268,10 @@ static void gcs_start(struct store_job *job)
     page_init(&j->page);
     sbuf_init(&j->token, 16 << 10);
     call_init(&j->call, g->creds);
-    if (!str_is_utf8(job->args.key)) {
-        err_set(&j->call.err, ERR_INVALID, "Google Cloud Storage takes no names that are not UTF-8");
-        call_end(&j->call, err_advise(&j->call.err, 1003, "rename the file"));
+    const char *why = refuses_name(job);
+    if (why) {
+        err_set(&j->call.err, ERR_INVALID, "Google Cloud Storage takes no names %s", why);
+        call_end(&j->call, err_advise(&j->call.err, 1003, "rename the file, or leave it out with an exclude pattern"));
     } else if (job->op == JOB_BEGIN) {
         gcs_begin_upload(&j->call);
     } else {

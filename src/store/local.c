@@ -327,6 +327,49 @@ static void end_well(struct local_job *j)
     local_end(j, 0);
 }
 
+/* The next bytes of the object into the hash; behind the last of them, it must still be the object that it was. */
+static int visit_hash(struct local_job *j, struct err *err)
+{
+    char now[LOCAL_ETAG_MAX];
+    struct stat st;
+    struct object *o = &j->job.reply.object;
+    if (j->moved == 0)
+        hash_begin(&j->hash, j->job.args.digest_kind);
+    int r = fill(j, min_u64(o->size_bytes - j->moved, LOCAL_CHUNK), err);
+    if (r < 0)
+        return r;
+    hash_update(&j->hash, j->buf, j->filled);
+    j->moved += j->filled;
+    if (j->filled > 0 && j->moved < o->size_bytes)
+        return 0;
+    if (fstat(j->fd, &st) != 0)
+        return err_sys(err, errno, "cannot read its metadata");
+    if (j->moved < o->size_bytes || !str_eq(o->etag, etag_of(&st, now, sizeof now)))
+        return err_set(err, ERR_CHANGED, "it was written to while it was read");
+    hash_end(&j->hash, &o->digest);
+    return 0;
+}
+
+static void hashed(struct local_job *j)
+{
+    if (j->job.reply.object.digest.kind != HASH_NONE)
+        local_end(j, 0);
+    else if (j->job.cancelled)
+        local_end(j, err_set(&j->err, ERR_CANCELLED, "cancelled"));
+    else
+        local_visit(j, visit_hash, hashed);
+}
+
+/* A file tells no checksum of itself: where one is asked for, it is read. */
+static void headed(struct local_job *j)
+{
+    const struct job_args *a = &j->job.args;
+    if (a->digest_kind == HASH_NONE || a->alike_bytes != j->job.reply.object.size_bytes)
+        local_end(j, 0);
+    else
+        hashed(j);
+}
+
 /* ---- listing ----------------------------------------------------------------------------------------------------- */
 
 /* A token is "<id of the walk>:<last key>". The walk itself waits in a small table, so that the next page goes on where
@@ -422,7 +465,7 @@ static void local_start(struct store_job *job)
         local_visit_paced(j, min_u64(job->args.len, LOCAL_CHUNK), visit_read, give);
         return;
     case JOB_HEAD:
-        local_visit(j, visit_head, end_well);
+        local_visit(j, visit_head, headed);
         return;
     case JOB_LIST:
         local_visit(j, visit_list, end_well);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
@@ -29,26 +30,72 @@ static bool make_nameless(struct local_job *j, int root)
     return j->fd >= 0;
 }
 
-/* Creates j->name, which is the upload's id too. Whoever finishes removes the folder if it is empty then, which may
- * happen between our mkdir and our open: then all of it is done again. */
-static int make_temporary(struct local_job *j, int root, struct err *err)
+/* The temporary of a PUT has one name a key, and is locked while it is written: one that nobody holds was left by a
+ * kill. */
+static void name_put(struct local_job *j)
+{
+    upload_id_of_key(j->job.args.key, j->name);
+    snprintf(j->name + UPLOAD_KEY_LEN, sizeof j->name - UPLOAD_KEY_LEN, ".put");
+}
+
+static int remove_forgotten(const struct local_job *j, struct err *err)
+{
+    struct stat st;
+    auto_fd fd = openat(j->parent, j->name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : err_sys(err, errno, "cannot open '" WALK_HIDDEN "/%s'", j->name);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        err_set(err, ERR_AGAIN, "somebody else is writing this object");
+        return err_advise(err, 1410, "kept; the same command tries again");
+    }
+    /* Another may have removed it first: what has the name now is alive. */
+    if (fstat(fd, &st) == 0 && st.st_nlink > 0 && unlinkat(j->parent, j->name, 0) != 0)
+        return err_sys(err, errno, "cannot remove '" WALK_HIDDEN "/%s'", j->name);
+    return 0;
+}
+
+static int create_temporary(struct local_job *j, struct err *err)
+{
+    bool is_put = j->job.op == JOB_PUT;
+    int r = is_put ? remove_forgotten(j, err) : 0;
+    if (r < 0)
+        return r;
+    j->fd = openat(j->parent, j->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (j->fd < 0)
+        return err_sys(err, errno, "cannot create a temporary file in '" WALK_HIDDEN "'");
+    if (is_put)
+        (void)flock(j->fd, LOCK_EX | LOCK_NB); /* without locks (some NFS) what lives cannot be told from what died */
+    return 0;
+}
+
+/* Whoever finishes removes the folder if it is empty then, which may happen between our mkdir and what we make in it:
+ * then all of it is done again. */
+static int make_hidden(struct local_job *j, int root, local_visit_fn *make, struct err *err)
 {
     int r = -ERR_NOT_FOUND;
-    if (j->job.op == JOB_PUT && make_nameless(j, root))
-        return 0;
-    upload_id_make(j->job.args.key, j->name);
     for (int tries = 0; tries < 16 && r == -ERR_NOT_FOUND; tries++) {
         r = j->parent = open_hidden(root, true, err);
         if (r < 0)
             continue;
-        j->fd = openat(j->parent, j->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        r = j->fd < 0 ? err_sys(err, errno, "cannot create a temporary file in '" WALK_HIDDEN "'") : 0;
+        r = make(j, err);
         if (r < 0) {
             close(j->parent);
             j->parent = -1;
         }
     }
     return r;
+}
+
+/* Creates j->name, which is the upload's id too. */
+static int make_temporary(struct local_job *j, int root, struct err *err)
+{
+    if (j->job.op == JOB_PUT && make_nameless(j, root))
+        return 0;
+    if (j->job.op == JOB_PUT)
+        name_put(j);
+    else
+        upload_id_make(j->job.args.key, j->name);
+    return make_hidden(j, root, create_temporary, err);
 }
 
 static int open_temporary(struct local_job *j, int root, struct err *err)
@@ -107,23 +154,43 @@ static int link_nameless(const struct local_job *j, int folder, const char *name
     return linkat(AT_FDCWD, path, folder, name, AT_SYMLINK_FOLLOW);
 }
 
-/* Gives the temporary its name in `folder`; 0, or -1 with errno. Only a rename replaces, and only what has a name can
- * be renamed. */
-static int put_name(struct local_job *j, int root, int folder, const char *name, bool absent)
+static int link_temporary(struct local_job *j, struct err *err)
 {
-    struct err ignored;
+    int r = remove_forgotten(j, err);
+    if (r == 0 && link_nameless(j, j->parent, j->name) != 0)
+        r = err_sys(err, errno, "cannot name a temporary file in '" WALK_HIDDEN "'");
+    return r;
+}
+
+static int refuse_name(const struct local_job *j, int root, int errnum, struct err *err)
+{
+    if (errnum == EEXIST)
+        return exists(j, root, err);
+    if (errnum == EISDIR)
+        return err_set(err, ERR_INVALID, "there is a folder of this name: below file:// a key cannot be both");
+    return err_sys(err, errnum, "cannot rename it to its name");
+}
+
+/* Gives the temporary its name in `folder`. Only a rename replaces, and only what has a name can be renamed. */
+static int put_name(struct local_job *j, int root, int folder, const char *name, struct err *err)
+{
+    bool absent = j->job.args.condition == STORE_IF_ABSENT;
     if (j->parent < 0) {
-        int r = link_nameless(j, folder, name);
-        if (r == 0 || errno != EEXIST || absent)
+        if (link_nameless(j, folder, name) == 0)
+            return 0;
+        if (errno != EEXIST || absent)
+            return refuse_name(j, root, errno, err);
+        name_put(j);
+        (void)flock(j->fd, LOCK_EX | LOCK_NB); /* before it has a name: nobody takes it for forgotten */
+        int r = make_hidden(j, root, link_temporary, err);
+        if (r < 0)
             return r;
-        upload_id_make(j->job.args.key, j->name);
-        j->parent = open_hidden(root, true, &ignored);
-        if (j->parent < 0 || link_nameless(j, j->parent, j->name) != 0)
-            return -1;
     }
     int r = renameat2(j->parent, j->name, folder, name, absent ? RENAME_NOREPLACE : 0);
     /* A file system without that flag (NFS): a second name does not replace either, and the first goes afterwards. */
-    return r != 0 && absent && errno == EINVAL ? linkat(j->parent, j->name, folder, name, 0) : r;
+    if (r != 0 && absent && errno == EINVAL)
+        r = linkat(j->parent, j->name, folder, name, 0);
+    return r == 0 ? 0 : refuse_name(j, root, errno, err);
 }
 
 /* Bytes first, name second, and the folder last: a crash leaves the object whole under its name, or not there. */
@@ -131,22 +198,15 @@ static int publish(struct local_job *j, int root, struct err *err)
 {
     const char *name;
     struct str key = j->job.args.key;
-    bool absent = j->job.args.condition == STORE_IF_ABSENT;
     auto_fd parent = -1;
     int r = mark(j, err);
     if (r == 0 && fsync(j->fd) != 0)
         r = err_sys(err, errno, "cannot flush it");
     if (r == 0)
         r = dir_make_parents(root, key.ptr, 0777, &parent, &name, err);
-    if (r < 0)
-        return r;
-    if (put_name(j, root, parent, name, absent) == 0)
-        return dir_sync(parent, name, err);
-    if (errno == EEXIST)
-        return exists(j, root, err);
-    if (errno == EISDIR)
-        return err_set(err, ERR_INVALID, "there is a folder of this name: below file:// a key cannot be both");
-    return err_sys(err, errno, "cannot rename it to its name");
+    if (r == 0)
+        r = put_name(j, root, parent, name, err);
+    return r < 0 ? r : dir_sync(parent, name, err);
 }
 
 static int describe_published(struct local_job *j, int root, struct err *err)

@@ -254,6 +254,26 @@ bool s3_parse(struct call *c, struct str root, const struct xml_answer **ret)
     return r == 0;
 }
 
+int s3_late_status(struct call *c, int status)
+{
+    static const struct {
+        const char *code;
+        int status;
+    } words[] = {{"NoSuchUpload", 404},   {"PreconditionFailed", 412}, {"ConditionalRequestConflict", 409},
+                 {"InvalidPart", 400},    {"InvalidPartOrder", 400},   {"EntityTooSmall", 400},
+                 {"InvalidRequest", 400}, {"BadDigest", 400},          {"AccessDenied", 403},
+                 {"SlowDown", 503},       {"ServiceUnavailable", 503}};
+    const struct xml_answer *a;
+    struct err ignored;
+    if (!c->success || parse(c, &a, &ignored) < 0 || !str_eq(a->root, STR("Error")))
+        return status;
+    c->success = false;
+    for (size_t i = 0; i < countof(words); i++)
+        if (str_eq(a->code, str_of(words[i].code)))
+            return words[i].status;
+    return 500;
+}
+
 /* Another region answers 301, 307 while the bucket is new, or 400 with the right one in its document; to a HEAD, which
  * has none, in its headers. */
 static struct str told_region(const struct call *c, int status, const struct xml_answer *a)
@@ -431,11 +451,12 @@ static void s3_start(struct store_job *job)
     struct s3_job *j = container_of(job, struct s3_job, call.job);
     struct s3 *s3 = job->store->self;
     j->right = ops[job->op].right;
-    j->swept = 0;
+    j->rounds = 0;
     page_init(&j->page);
+    j->bare = false;
     call_init(&j->call, s3->creds);
-    bool looks = job->op == JOB_PUT && s3_must_look(&j->call);
-    call_go(&j->call, looks ? &s3_look_steps : ops[job->op].steps);
+    const struct call_steps *look = s3_look_first(&j->call);
+    call_go(&j->call, look ? look : ops[job->op].steps);
 }
 
 static void s3_release(struct store_job *job)

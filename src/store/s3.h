@@ -5,6 +5,7 @@
 #include "call.h"
 #include "sigv4.h"
 #include "xml.h"
+#include <stdatomic.h>
 
 struct s3 {
     bool is_named; /* its endpoint was; else it is AWS's */
@@ -12,6 +13,7 @@ struct s3 {
     bool tls;
     bool requester_pays;
     bool is_amazon;
+    atomic_bool unconditional; /* it has refused a condition, and taken the same without it */
     struct creds *creds;
     struct sigv4_cache cache;
     pthread_mutex_t lock; /* guards what follows: a bucket may turn out to live in another region */
@@ -25,8 +27,11 @@ struct s3_job {
     struct page page;
     struct xml *xml;     /* owned; NULL until an answer is a document */
     bool moved;          /* told once already that the bucket lives in another region */
+    bool bare;           /* PUT, COMPLETE: a look goes ahead, instead of the condition */
     size_t swept;        /* SWEEP: of page */
     struct str sweeping; /* the id of the upload being aborted; in page */
+    bool aborted;        /* one of page was, just now */
+    unsigned rounds;     /* pages that were listed */
     char region[64];     /* that this exchange is signed for */
     size_t query_at;     /* in call.url */
     const char *right;   /* what a 403 means here */
@@ -51,6 +56,10 @@ int s3_garbled(struct err *err); /* what came is no answer of S3's: why is in `e
  * 200 and fail afterwards, and a proxy's page is XML, too. */
 must_check bool s3_parse(struct call *c, struct str root, const struct xml_answer **ret);
 
+/* S3 begins a 200 before it knows, so that the connection lives, and may fail afterwards. Then this is the status that
+ * its words stand for, and the call is no success any more. */
+int s3_late_status(struct call *c, int status);
+
 /* An answer that is no success: the error's words, or, after a redirect to another region, the same exchange again. */
 void s3_refused(struct call *c, int status);
 
@@ -64,7 +73,7 @@ const char *s3_checksum_header(enum hash_kind kind);
 must_check int s3_build_head(struct call *c, struct err *err);
 
 extern const struct call_steps s3_get_steps, s3_head_steps, s3_list_steps;
-/* Must a PUT look first whether there is such an object? */
-bool s3_must_look(const struct call *c);
-extern const struct call_steps s3_look_steps, s3_put_steps, s3_begin_steps, s3_part_steps, s3_complete_steps,
-    s3_abort_steps, s3_sweep_steps, s3_delete_steps;
+/* Must a write look first whether there is such an object? Its first steps then, or NULL. */
+const struct call_steps *s3_look_first(struct call *c);
+extern const struct call_steps s3_put_steps, s3_begin_steps, s3_part_steps, s3_complete_steps, s3_abort_steps,
+    s3_sweep_steps, s3_delete_steps;

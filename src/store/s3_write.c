@@ -7,7 +7,8 @@
 
 #define META_UPLOAD_ID "x-amz-meta-cistern-upload-id"
 
-enum { SWEEP_MAX = 1000 };
+/* A page has a thousand uploads; nobody leaves a hundred thousand of one key. */
+enum { SWEEP_ROUNDS_MAX = 100 };
 
 /* ---- what is told of the bytes ----------------------------------------------------------------------------------- */
 
@@ -74,9 +75,14 @@ static void add_object_headers(struct call *c)
         call_header(c, META_UPLOAD_ID, a->upload_id);
 }
 
+static bool has_condition(const struct call *c)
+{
+    return c->job.args.condition == STORE_IF_ABSENT && !s3_of((struct call *)(uintptr_t)c)->bare;
+}
+
 static void add_condition(struct call *c)
 {
-    if (c->job.args.condition == STORE_IF_ABSENT)
+    if (has_condition(c))
         call_header(c, "if-none-match", STR("*"));
 }
 
@@ -122,14 +128,6 @@ static void answered_whose(struct call *c, int status)
 
 static const struct call_steps whose_steps = {s3_build_head, NULL, NULL, answered_whose};
 
-/* Not every server of this API heeds a condition: others overwrite without a word. Where it is not Amazon's own, a look
- * comes first. Who may write and not look has the condition alone. */
-bool s3_must_look(const struct call *c)
-{
-    const struct s3 *s3 = c->job.store->self;
-    return c->job.args.condition == STORE_IF_ABSENT && !s3->is_amazon;
-}
-
 static void answered_look(struct call *c, int status)
 {
     if (status == 404 || status == 403 || status == 405 || status == 501)
@@ -138,18 +136,67 @@ static void answered_look(struct call *c, int status)
         answered_whose(c, status);
 }
 
-const struct call_steps s3_look_steps = {s3_build_head, NULL, NULL, answered_look};
+static const struct call_steps look_steps = {s3_build_head, NULL, NULL, answered_look};
+
+/* Without a condition, only what is certainly not there may be written. */
+static void answered_bare_look(struct call *c, int status)
+{
+    if (status == 404) {
+        call_go(c, c->job.op == JOB_PUT ? &s3_put_steps : &s3_complete_steps);
+    } else if (status == 403 || status == 405 || status == 501) {
+        err_set(&c->err, ERR_UNSUPPORTED,
+                "501: the store takes no condition on a write, and does not say whether the name is free (%d)", status);
+        call_end(c,
+                 err_advise(&c->err, 1420, "let the export look (s3:GetObject, s3:ListBucket), or allow overwriting"));
+    } else {
+        answered_whose(c, status);
+    }
+}
+
+static const struct call_steps bare_look_steps = {s3_build_head, NULL, NULL, answered_bare_look};
+
+static void go_bare(struct call *c)
+{
+    s3_of(c)->bare = true;
+    call_go(c, &bare_look_steps);
+}
+
+/* It was taken. Where a look was all that kept another's object, the caller is to know. */
+static void written(struct call *c)
+{
+    struct s3 *s3 = c->job.store->self;
+    if (s3_of(c)->bare)
+        atomic_store(&s3->unconditional, true);
+    c->job.reply.looked_only = s3_of(c)->bare;
+    call_end(c, 0);
+}
+
+/* Not every server of this API heeds a condition: others overwrite without a word. Where it is not Amazon's own, a look
+ * comes first. Who may write and not look has the condition alone. */
+const struct call_steps *s3_look_first(struct call *c)
+{
+    const struct s3 *s3 = c->job.store->self;
+    bool is_put = c->job.op == JOB_PUT, is_write = is_put || c->job.op == JOB_COMPLETE;
+    if (!is_write || c->job.args.condition != STORE_IF_ABSENT)
+        return NULL;
+    s3_of(c)->bare = atomic_load(&s3->unconditional);
+    if (s3_of(c)->bare)
+        return &bare_look_steps;
+    return is_put && !s3->is_amazon ? &look_steps : NULL;
+}
 
 static void answered_put(struct call *c, int status)
 {
     if (status == 412 && c->job.args.condition == STORE_IF_ABSENT) {
         call_go(c, &whose_steps);
+    } else if (status == 501 && has_condition(c)) {
+        go_bare(c);
     } else if (!c->success) {
         s3_refused(c, status);
     } else {
         s3_describe(c, true);
         c->job.reply.object.size_bytes = c->job.args.body.len;
-        call_end(c, 0);
+        written(c);
     }
 }
 
@@ -298,17 +345,20 @@ static void describe_complete(struct call *c, const struct xml_answer *a)
 static void answered_complete(struct call *c, int status)
 {
     const struct xml_answer *a;
+    status = s3_late_status(c, status);
     if (status == 404) {
         call_go(c, &completed_before_steps);
     } else if (status == 412) {
         call_go(c, &whose_steps);
+    } else if (status == 501 && has_condition(c)) {
+        go_bare(c);
     } else if (!c->success) {
         s3_refused(c, status);
     } else {
         c->job.reply.may_retry = true; /* where it cannot be read: the next answer tells what became of it */
         if (s3_parse(c, STR("CompleteMultipartUploadResult"), &a)) {
             describe_complete(c, a);
-            call_end(c, 0);
+            written(c);
         }
     }
 }
@@ -356,10 +406,25 @@ static const struct object *next_upload(struct s3_job *j)
 {
     while (j->swept < j->page.count) {
         const struct object *o = &j->page.objects[j->swept++];
-        if (str_eq(o->key, j->call.job.args.key) && j->swept < SWEEP_MAX)
+        if (str_eq(o->key, j->call.job.args.key))
             return o;
     }
     return NULL;
+}
+
+/* Of the uploads whose keys begin with ours, those of the very key come first. So after a page that had some, the
+ * beginning is listed anew: what was aborted is not on it any more, and its markers would have gone with it. */
+static void page_swept(struct call *c)
+{
+    struct s3_job *j = s3_of(c);
+    if (!xml_answer(j->xml)->is_truncated || !j->aborted) {
+        call_end(c, 0);
+    } else if (++j->rounds == SWEEP_ROUNDS_MAX) {
+        err_set(&c->err, ERR_CORRUPT, "uploads that were aborted are listed again and again");
+        call_end(c, s3_garbled(&c->err));
+    } else {
+        call_go(c, &s3_sweep_steps);
+    }
 }
 
 static void sweep_next(struct call *c)
@@ -367,7 +432,7 @@ static void sweep_next(struct call *c)
     struct s3_job *j = s3_of(c);
     const struct object *o = next_upload(j);
     if (!o) {
-        call_end(c, 0);
+        page_swept(c);
         return;
     }
     j->sweeping = o->etag;
@@ -379,8 +444,11 @@ static void answered_uploads(struct call *c, int status)
     const struct xml_answer *a;
     if (!c->success)
         s3_refused(c, status);
-    else if (s3_parse(c, STR("ListMultipartUploadsResult"), &a))
+    else if (s3_parse(c, STR("ListMultipartUploadsResult"), &a)) {
+        s3_of(c)->swept = 0;
+        s3_of(c)->aborted = false;
         sweep_next(c);
+    }
 }
 
 const struct call_steps s3_sweep_steps = {build_uploads, NULL, NULL, answered_uploads};
@@ -399,6 +467,7 @@ static int build_sweep_one(struct call *c, struct err *err)
 
 static void answered_sweep_one(struct call *c, int status)
 {
+    s3_of(c)->aborted |= c->success;
     if (c->success || status == 404)
         sweep_next(c);
     else

@@ -410,6 +410,13 @@ struct store_job *store_head(struct store *s, struct worker *w, struct str key, 
     return submit_for(job_new(s, w, JOB_HEAD, &(struct job_args){.key = key}), done, ctx);
 }
 
+struct store_job *store_head_digest(struct store *s, struct worker *w, struct str key, uint64_t size_bytes,
+                                    enum hash_kind kind, store_done *done, void *ctx)
+{
+    struct job_args args = {.key = key, .alike_bytes = size_bytes, .digest_kind = kind};
+    return submit_for(job_new(s, w, JOB_HEAD, &args), done, ctx);
+}
+
 struct store_job *store_delete(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
 {
     return submit_for(job_new(s, w, JOB_DELETE, &(struct job_args){.key = key}), done, ctx);

@@ -89,6 +89,8 @@ struct store_reply {
     uint64_t total_ns;
     unsigned requests; /* HTTP requests this job made, attempts and side requests included */
     bool hedged;       /* a GET that did not answer and was asked for twice: one of the two answers is this one */
+    bool looked_only;  /* a write under STORE_IF_ABSENT: the store knows no condition; that the name was free was seen
+                          just before, and no more can be had */
     unsigned skipped;  /* list, file://: names on this page that are no objects (links that lead out of the folder or to
                           nothing or to a folder; sockets, pipes, devices) */
 };
@@ -125,6 +127,11 @@ typedef void store_done(void *ctx, const struct store_reply *r);
 
 /* Metadata, with the strongest full-object checksum that the store will tell (S3: checksum mode). */
 struct store_job *store_head(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx);
+
+/* The same, of an object that may be one of `size_bytes` that the caller has: a store that keeps no checksums (file://)
+ * reads an object of this size for one of `kind`. */
+struct store_job *store_head_digest(struct store *s, struct worker *w, struct str key, uint64_t size_bytes,
+                                    enum hash_kind kind, store_done *done, void *ctx);
 
 /* One page of a listing, in byte order of keys. */
 struct store_page {

@@ -45,6 +45,7 @@ extern struct digests_told told;
 extern const char *bucket_name;
 extern bool keep_content;
 extern bool heedless;      /* of conditions on a write, as some servers are */
+extern bool unconditional; /* 501 to a condition on a write, as some servers do */
 extern bool old_fashioned; /* 501 to a request that names a checksum other than Content-MD5, as some servers do */
 
 /* PREFIX:COUNT:SIZE[-SIZE][:flat|deep|skewed] */

@@ -48,7 +48,7 @@ struct rendered {
 struct digests_told told;
 const char *bucket_name = "bench";
 bool keep_content = true;
-bool heedless, old_fashioned;
+bool heedless, unconditional, old_fashioned;
 
 static struct group groups[GROUPS_MAX];
 static size_t group_count;

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-enum { UPLOADS_MAX = 1024, PARTS_MAX = 10000, PAGE_MAX = 1000 };
+enum { UPLOADS_MAX = 4096, PARTS_MAX = 10000, PAGE_MAX = 1000 };
 
 struct multipart {
     char id[32];
@@ -392,18 +392,31 @@ static void upload_complete(const struct request *r, struct multipart *u, const 
     reply_text(p, 200, "application/xml", sbuf_str(&p->text));
 }
 
+static int cmp_upload(const void *a, const void *b)
+{
+    const struct multipart *x = *(struct multipart *const *)a, *y = *(struct multipart *const *)b;
+    int c = strcmp(x->key, y->key);
+    return c ? c : strcmp(x->id, y->id);
+}
+
+/* The first page; nobody here goes on from a marker. */
 static void uploads_list(const struct request *r, struct reply *p)
 {
     char prefix[KEY_MAX_BYTES + 1];
+    auto_mem struct multipart **found = xcalloc(UPLOADS_MAX, sizeof(struct multipart *));
+    size_t count = 0;
     request_query(r, "prefix", prefix, sizeof prefix);
-    sbuf_adds(&p->text, "<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>");
-    for (unsigned i = 0; i < UPLOADS_MAX; i++) {
-        if (!uploads[i].used || strncmp(uploads[i].key, prefix, strlen(prefix)) != 0)
-            continue;
+    for (unsigned i = 0; i < UPLOADS_MAX; i++)
+        if (uploads[i].used && strncmp(uploads[i].key, prefix, strlen(prefix)) == 0)
+            found[count++] = &uploads[i];
+    qsort(found, count, sizeof(struct multipart *), cmp_upload);
+    sbuf_addf(&p->text, "<ListMultipartUploadsResult><IsTruncated>%s</IsTruncated>",
+              count > PAGE_MAX ? "true" : "false");
+    for (size_t i = 0; i < count && i < PAGE_MAX; i++) {
         sbuf_adds(&p->text, "<Upload><Key>");
-        xml_add(&p->text, str_of(uploads[i].key));
+        xml_add(&p->text, str_of(found[i]->key));
         sbuf_addf(&p->text, "</Key><UploadId>%s</UploadId><Initiated>2026-01-01T00:00:00.000Z</Initiated></Upload>",
-                  uploads[i].id);
+                  found[i]->id);
     }
     sbuf_adds(&p->text, "</ListMultipartUploadsResult>");
     reply_text(p, 200, "application/xml", sbuf_str(&p->text));
@@ -463,7 +476,8 @@ static bool names_checksum(const struct request *r)
 void s3_answer(const struct request *r, struct piece *body, struct reply *p)
 {
     struct thing t;
-    if (old_fashioned && names_checksum(r))
+    bool is_write = str_eq(r->method, STR("PUT")) || str_eq(r->method, STR("POST"));
+    if ((old_fashioned && names_checksum(r)) || (unconditional && is_write && request_header(r, "If-None-Match").ptr))
         s3_error(p, 501, "NotImplemented", "A header you provided implies functionality that is not implemented");
     else if (strcmp(r->bucket, bucket_name) != 0)
         s3_error(p, 404, "NoSuchBucket", "The specified bucket does not exist");

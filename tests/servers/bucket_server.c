@@ -30,6 +30,7 @@ static const char usage[] =
     "  --forget             keep no uploaded bytes, only their size and checksums\n"
     "  --heedless           overwrite whatever the condition of a PUT says (S3), as some servers do\n"
     "  --old-fashioned      answer 501 to any checksum but Content-MD5 (S3), as some servers do\n"
+    "  --unconditional      answer 501 to a condition on a write (S3), as some servers do\n"
     "  --die-with-parent    end when the starting process does\n"
     "GET /_stats counts requests (DELETE also sets them to 0); GET /_objects lists uploads,\n"
     "GET /_order the keys of GETs as they came.\n"
@@ -102,6 +103,9 @@ static int flag_parse(int flag, const char *value, struct command *c, struct err
     case 'm':
         old_fashioned = true;
         return 0;
+    case 'u':
+        unconditional = true;
+        return 0;
     case 'd':
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         return 0;
@@ -112,14 +116,21 @@ static int flag_parse(int flag, const char *value, struct command *c, struct err
 
 static int command_parse(int argc, char **argv, struct command *c, struct err *err)
 {
-    static const struct option flags[] = {
-        {"objects", required_argument, NULL, 'o'},   {"bucket", required_argument, NULL, 'b'},
-        {"address", required_argument, NULL, 'a'},   {"port", required_argument, NULL, 'p'},
-        {"threads", required_argument, NULL, 't'},   {"checksums", required_argument, NULL, 'c'},
-        {"latency", required_argument, NULL, 'l'},   {"tls", required_argument, NULL, 's'},
-        {"fault", required_argument, NULL, 'f'},     {"forget", no_argument, NULL, 'k'},
-        {"die-with-parent", no_argument, NULL, 'd'}, {"heedless", no_argument, NULL, 'h'},
-        {"old-fashioned", no_argument, NULL, 'm'},   {NULL, 0, NULL, 0}};
+    static const struct option flags[] = {{"objects", required_argument, NULL, 'o'},
+                                          {"bucket", required_argument, NULL, 'b'},
+                                          {"address", required_argument, NULL, 'a'},
+                                          {"port", required_argument, NULL, 'p'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"checksums", required_argument, NULL, 'c'},
+                                          {"latency", required_argument, NULL, 'l'},
+                                          {"tls", required_argument, NULL, 's'},
+                                          {"fault", required_argument, NULL, 'f'},
+                                          {"forget", no_argument, NULL, 'k'},
+                                          {"die-with-parent", no_argument, NULL, 'd'},
+                                          {"heedless", no_argument, NULL, 'h'},
+                                          {"old-fashioned", no_argument, NULL, 'm'},
+                                          {"unconditional", no_argument, NULL, 'u'},
+                                          {NULL, 0, NULL, 0}};
     told = (struct digests_told){.crc32c = true, .crc64 = true};
     for (int flag; (flag = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
         int r = flag_parse(flag, optarg, c, err);

@@ -543,6 +543,21 @@ static void deleting_twice_is_fine(void **state)
     assert_list(h, (struct list_arg){0}, "");
 }
 
+static void make_head_digest(struct call *c)
+{
+    store_head_digest(c->here->store, &c->here->worker, STR("f"), *(const uint64_t *)c->arg, HASH_CRC32C, call_done, c);
+}
+
+static void an_object_of_the_size_that_was_asked_for_is_read_for_its_checksum(void **state)
+{
+    struct call same = {0}, other = {0};
+    here_file(*state, "f", "123456789");
+    assert_int_equal(call(*state, &same, make_head_digest, &(uint64_t){9}), 0);
+    assert_memory_equal(same.digest.bytes, "\xe3\x06\x92\x83", 4);
+    assert_int_equal(call(*state, &other, make_head_digest, &(uint64_t){8}), 0);
+    assert_int_equal(other.digest.kind, HASH_NONE);
+}
+
 static int up(void **state)
 {
     static struct here h;
@@ -579,6 +594,7 @@ int main(void)
         HERE(parts_in_any_order_make_the_whole),
         HERE(an_aborted_or_swept_upload_is_gone),
         HERE(deleting_twice_is_fine),
+        HERE(an_object_of_the_size_that_was_asked_for_is_read_for_its_checksum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
