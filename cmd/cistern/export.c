@@ -25,7 +25,7 @@ static struct flags {
     struct opt_list include, exclude;
     const char *since, *conflict, *marker, *storage_class, *delete_after;
     const char *volume, *purpose, *state;
-    uint64_t settle_ns, deadline_ns, concurrency;
+    uint64_t settle_ns, deadline_ns, concurrency, bandwidth;
     bool dry_run;
 } flags;
 
@@ -40,6 +40,7 @@ static const struct opt table[] = {
     {"deadline", 0, OPT_DURATION, &flags.deadline_ns, "TIME",
      "how long files that are being written are waited for (24h)"},
     {"concurrency", 0, OPT_U64, &flags.concurrency, "N", "requests at once, 1 to 512 (64)"},
+    {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE", "bytes a second at the most: 100M, 1.5Gi (no limit)"},
     {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "say what would be sent, and send nothing"},
     {"delete-after", 0, OPT_TEXT, &flags.delete_after, "WHEN", "never: nothing is ever deleted (never)"},
     {"state", 0, OPT_TEXT, &flags.state, "DIR", "what was sent is remembered here (~/.local/state/cistern/export)"},
@@ -72,7 +73,7 @@ struct job {
 
     pthread_mutex_t lock_term; /* results come on a loop, progress on main */
     struct term term;
-    uint64_t there, sent_bytes;
+    uint64_t there, sent_bytes, looked_only;
 };
 
 /* ---- what is told ------------------------------------------------------------------------------------------------ */
@@ -102,11 +103,14 @@ static void tell_json(const struct run_result *r)
 static void tell_plain(struct job *j, const struct run_result *r)
 {
     char size[BYTES_TEXT_MAX];
+    auto_sbuf path;
+    sbuf_init(&path, TERM_LINE_MAX);
+    term_add_visible(&path, r->path, TERM_LINE_MAX / 2);
     term_clear(&j->term);
     if (r->event == RUN_SKIPPED || r->event == RUN_WAITING || r->event == RUN_GONE)
-        printf("%-9s %.*s%s%s\n", words[r->event], STR_FMT(r->path), r->note ? ": " : "", r->note ? r->note : "");
+        printf("%-9s %s%s%s\n", words[r->event], path.ptr, r->note ? ": " : "", r->note ? r->note : "");
     else
-        printf("%-9s %.*s  %s\n", words[r->event], STR_FMT(r->path), bytes_text(r->size_bytes, size));
+        printf("%-9s %s  %s\n", words[r->event], path.ptr, bytes_text(r->size_bytes, size));
 }
 
 static void tell(void *ctx, const struct run_result *r)
@@ -115,6 +119,7 @@ static void tell(void *ctx, const struct run_result *r)
     pthread_mutex_lock(&j->lock_term);
     j->there += r->event == RUN_THERE;
     j->sent_bytes += r->event == RUN_SENT ? r->size_bytes : 0;
+    j->looked_only += r->looked_only;
     if (j->term.form == TERM_JSON)
         tell_json(r);
     else if (r->event == RUN_FAILED)
@@ -154,6 +159,7 @@ static void sum_up_json(const struct job *j, const struct verdict *v, uint64_t s
     term_json_u64(&b, "skipped", v->skipped_files);
     term_json_u64(&b, "size_only", v->size_only_files);
     term_json_u64(&b, "there", j->there);
+    term_json_u64(&b, "looked_only", j->looked_only);
     term_json_real(&b, "seconds", (double)spent_ns / 1e9);
     term_json_end(&b, stdout);
 }
@@ -172,6 +178,9 @@ static void sum_up(struct job *j, const struct verdict *v, uint64_t spent_ns)
            v->size_only_files ? "its size only: this store tells no checksum" : "size and checksum");
     printf("; %s/s, %s\n", bytes_text((uint64_t)((double)j->sent_bytes * 1e9 / (double)(spent_ns + 1)), rate),
            duration_text(spent_ns, time));
+    if (j->looked_only > 0)
+        printf("%lu were sent after a look whether their names are free: this store cannot write \"only if absent\"\n",
+               j->looked_only);
     if (v->failed_files + v->pending_files + v->skipped_files > 0)
         printf("%lu failed, %lu not tried, %lu skipped (links, devices, empty folders)\n", v->failed_files,
                v->pending_files, v->skipped_files);
@@ -409,6 +418,7 @@ static enum exit_code run_job(struct job *j)
                             .must_lease = j->volume != NULL,
                             .dry_run = flags.dry_run,
                             .concurrency = (unsigned)flags.concurrency,
+                            .bytes_per_second = flags.bandwidth,
                             .ctx = j,
                             .is_hydrated = j->catalog ? is_hydrated : NULL,
                             .on_result = tell};

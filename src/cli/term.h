@@ -39,6 +39,9 @@ void term_progress(struct term *t, const struct term_progress *p);
 /* Takes the two lines off the screen, so that other text may follow. */
 void term_clear(struct term *t);
 
+/* Adds so much of a name as fits on one line. Keys hold any byte: what would move the cursor or beep becomes '?'. */
+void term_add_visible(struct sbuf *b, struct str s, size_t room);
+
 /* Something failed (an object, or with an empty one the whole): a line at once. `line` is err_line()'s. */
 void term_fault(struct term *t, struct str object, unsigned id, enum err_code code, const char *line);
 void term_object_error(struct term *t, struct str object, const struct err *err);

@@ -16,8 +16,13 @@ static const uint64_t wait_base_ns = 250 * NS_PER_MS, wait_cap_ns = 5 * NS_PER_S
 
 static void tell(struct run *r, const struct upload *u, enum run_event e, const char *note, const struct err *err)
 {
-    struct run_result result = {
-        .event = e, .path = u->path, .key = str_of(u->key), .size_bytes = u->size_bytes, .note = note, .err = err};
+    struct run_result result = {.event = e,
+                                .path = u->path,
+                                .key = str_of(u->key),
+                                .size_bytes = u->size_bytes,
+                                .note = note,
+                                .looked_only = e == RUN_SENT && u->looked_only,
+                                .err = err};
     if (r->o.on_result)
         r->o.on_result(r->o.ctx, &result);
 }
@@ -137,7 +142,7 @@ void run_file_sent(struct upload *own_u, enum run_event how)
     struct run *r = own_u->run;
     struct err err;
     if (logbook_add(r->logbook, own_u->path, &own_u->hold.stamp, str_of(own_u->key), &err) < 0) {
-        run_file_failed(own_u, &err, false);
+        run_file_unrecorded(own_u, &err);
         return;
     }
     r->successes++;
@@ -182,6 +187,13 @@ void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry
     file_ends(own_u, RUN_FAILED, &why);
 }
 
+void run_file_unrecorded(struct upload *own_u, struct err *err)
+{
+    own_u->run->gave_up = true;
+    err_wrap(err, "'%.*s' cannot be recorded as exported", STR_FMT(str_sub(own_u->path, 0, 200)));
+    run_file_failed(own_u, err, false);
+}
+
 void run_file_gone(struct upload *own_u)
 {
     struct run *r = own_u->run;
@@ -193,6 +205,8 @@ void run_file_gone(struct upload *own_u)
 
 void run_file_left(struct upload *own_u)
 {
+    if (own_u->run->left == NO_FILE)
+        own_u->run->left = own_u->file;
     remove_active(own_u);
 }
 
@@ -276,6 +290,22 @@ static void choose_direct(const struct hold *h)
         (void)fcntl(h->fd, F_SETFL, O_RDONLY | O_NONBLOCK | O_DIRECT); /* refused: then through the cache */
 }
 
+/* It was waited for, and has grown so much that a part of it would wait for ever. */
+static bool has_outgrown(const struct run *r, uint64_t size_bytes)
+{
+    return size_bytes <= KEY_OBJECT_BYTES_MAX && key_part_bytes(size_bytes) + SLICE_BYTES > r->memory_bytes;
+}
+
+static void fail_outgrown(struct upload *own_u)
+{
+    struct err err;
+    char size[BYTES_TEXT_MAX];
+    err_set(&err, ERR_NO_SPACE, "'%.*s' has grown to %s since this run set memory aside", STR_FMT(own_u->path),
+            bytes_text(own_u->size_bytes, size));
+    err_advise(&err, 4012, "kept; the next run has memory for it");
+    run_file_failed(own_u, &err, true);
+}
+
 void run_start_file(struct run *r, size_t file)
 {
     struct upload *u = run_new_upload(r);
@@ -299,6 +329,10 @@ void run_start_file(struct run *r, size_t file)
         run_file_waits(u, unsettled_ns(r, &u->hold), NULL);
     } else {
         u->size_bytes = u->hold.stamp.size_bytes;
+        if (has_outgrown(r, u->size_bytes)) {
+            fail_outgrown(u);
+            return;
+        }
         choose_direct(&u->hold);
         run_make_uid(u);
         upload_start(u);

@@ -76,6 +76,9 @@ struct upload {
     bool must_sweep;    /* there may be an upload of this key whose id nobody knows */
     enum run_event how; /* SWEEPING: how it was sent */
     bool met_another;   /* CONFIRMING: an object of this name was there */
+    bool looked_only;   /* it was written where the store knows no condition */
+    bool may_not_list;  /* CLEANING, DROPPING: what is known is aborted, what is not stays */
+    bool vanished;      /* CONFIRMING: the upload was not known any more */
     enum marker_sight sight;
     bool failed;    /* `err` holds the first failure while others were still in flight */
     bool may_retry; /* and it was a passing one */
@@ -101,8 +104,10 @@ struct run {
     struct run_options o;
     struct loop *home; /* borrowed: the first worker's */
     struct plan plan;
-    struct logbook *logbook;    /* owned */
-    struct budget *budget;      /* owned */
+    struct logbook *logbook; /* owned */
+    struct budget *budget;   /* owned */
+    uint64_t memory_bytes;   /* its size */
+    struct rate rate;
     enum hash_kind digest_kind; /* what files begin with: the store's best, or what it was found to accept */
     bool size_only;             /* the store confirms no checksum */
     uint64_t settle_ns, deadline_ns;
@@ -128,6 +133,7 @@ struct run {
     struct timer deadline;
     struct watch leases;
     struct mail start_mail, stop_mail;
+    ssize_t left;                   /* the first file that was stopped in the middle; NO_FILE: none */
     struct stop_order *stop_orders; /* owned; one a worker */
     size_t stops_left;              /* orders that have not come back */
     struct tail pump;
@@ -156,6 +162,8 @@ void run_again(struct run *r); /* the pump runs at the end of this turn */
 /* How an upload ends. Each frees it. */
 void run_file_sent(struct upload *own_u, enum run_event how);
 void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry);
+/* What it achieved cannot be recorded: the run begins no other. */
+void run_file_unrecorded(struct upload *own_u, struct err *err);
 void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why); /* delay 0: as long as is usual */
 void run_file_gone(struct upload *own_u);
 void run_file_left(struct upload *own_u); /* stopped in the middle, or a remainder that is gone */

@@ -5,9 +5,9 @@
 
 enum { DIRECT_ALIGNMENT = 4096 };
 
-void lane_init(struct lane *l, struct worker *w, struct loop *home, struct store *store)
+void lane_init(struct lane *l, struct worker *w, struct loop *home, struct store *store, struct rate *rate)
 {
-    *l = (struct lane){.worker = w, .home = home, .store = store};
+    *l = (struct lane){.worker = w, .home = home, .store = store, .rate = rate};
 }
 
 void lane_need_slices(struct lane *l, size_t count)
@@ -80,6 +80,7 @@ static void answered(void *ctx, const struct store_reply *r)
     a->code = r->code;
     a->may_retry = r->may_retry;
     a->requests = r->requests;
+    a->looked_only = r->looked_only;
     if (r->code < 0) {
         a->err = r->err;
         if (r->code == -ERR_CHANGED) { /* here that is said of the file, which is then waited for */
@@ -137,7 +138,7 @@ static void send_bytes(struct lane *l)
         return;
     }
     if (l->op == LANE_PART) {
-        l->job = store_upload_part(l->store, l->worker, u, l->number, &body, NULL, answered, l);
+        l->job = store_upload_part(l->store, l->worker, u, l->number, &body, l->rate, answered, l);
         return;
     }
     struct store_put put = {.key = u->key,
@@ -146,6 +147,7 @@ static void send_bytes(struct lane *l)
                             .storage_class = u->storage_class,
                             .content_type = u->content_type,
                             .body = body,
+                            .rate = l->rate,
                             .ctx = l,
                             .on_done = answered};
     l->job = store_put(l->store, l->worker, &put);
@@ -225,7 +227,7 @@ static void begin(struct lane *l)
         read_slices(l);
         return;
     case LANE_HEAD:
-        l->job = store_head(l->store, l->worker, u->key, answered, l);
+        l->job = store_head_digest(l->store, l->worker, u->key, l->object_bytes, u->digest_kind, answered, l);
         return;
     case LANE_BEGIN:
         l->job = store_upload_begin(l->store, l->worker, u, answered, l);

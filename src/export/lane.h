@@ -24,6 +24,7 @@ struct lane_answer {
     int code; /* 0 or -(enum err_code) */
     struct err err;
     bool may_retry;       /* the failure was a passing one */
+    bool looked_only;     /* as in struct store_reply */
     unsigned requests;    /* that it took */
     uint64_t size_bytes;  /* of the object, as the store told */
     struct digest digest; /* the same; of an object of parts also the MD5 of their MD5s */
@@ -41,6 +42,7 @@ struct lane {
     struct worker *worker; /* borrowed */
     struct loop *home;     /* borrowed */
     struct store *store;   /* borrowed */
+    struct rate *rate;     /* borrowed; NULL: no cap */
     struct lane *next;     /* the run's: in its list of free ones */
 
     /* What to do; the owner's until lane_go. Borrowed until `done`. */
@@ -53,6 +55,7 @@ struct lane {
     void **slices; /* owned array, slices lent by the budget; as many as len needs */
     size_t slice_count, slice_room;
     const struct store_part *parts; /* COMPLETE */
+    uint64_t object_bytes;          /* HEAD: of the object that it may be */
     size_t part_count;              /* HEAD, COMPLETE; 0: it is no object of parts */
     struct digest whole;            /* COMPLETE */
     void *owner;
@@ -71,7 +74,7 @@ struct lane {
     bool stopped;
 };
 
-void lane_init(struct lane *l, struct worker *w, struct loop *home, struct store *store);
+void lane_init(struct lane *l, struct worker *w, struct loop *home, struct store *store, struct rate *rate);
 void lane_done(struct lane *l);
 void lane_need_slices(struct lane *l, size_t count); /* room for so many in `slices` */
 void lane_go(struct lane *l);

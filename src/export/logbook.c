@@ -3,6 +3,7 @@
 #include "line.h"
 #include "util/file.h"
 #include "util/mem.h"
+#include "volume/volume.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -22,6 +23,7 @@ struct logbook {
     int dir; /* owned */
     int fd;  /* owned; the file, for appending */
     char name[64];
+    char shown[80];      /* in sentences */
     struct arena *paths; /* owned */
     struct sent *sent;   /* owned; open addressing, a power of two */
     size_t sent_room, sent_count;
@@ -203,7 +205,7 @@ static int read_lines(struct logbook *l, FILE *in, off_t *ret_good, struct err *
         *ret_good += n;
         l->lines++;
     }
-    return ferror(in) ? err_sys(err, errno, "cannot read '%s'", l->name) : 0;
+    return ferror(in) ? err_sys(err, errno, "cannot read '%s'", l->shown) : 0;
 }
 
 static void close_file(FILE **f)
@@ -218,13 +220,13 @@ static int read_logbook(struct logbook *l, struct err *err)
     auto_fd copy = fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
     auto_with(close_file) FILE *in = copy >= 0 ? fdopen(copy, "r") : NULL;
     if (!in)
-        return err_sys(err, errno, "cannot read '%s'", l->name);
+        return err_sys(err, errno, "cannot read '%s'", l->shown);
     (void)take_fd(&copy);
     int r = read_lines(l, in, &good, err);
     l->end = good;
     /* A torn end is cut off, or the next line would be glued to it and be lost as well. */
     if (r == 0 && ftruncate(l->fd, good) != 0)
-        r = err_sys(err, errno, "cannot cut the torn end off '%s'", l->name);
+        r = err_sys(err, errno, "cannot cut the torn end off '%s'", l->shown);
     return r;
 }
 
@@ -235,8 +237,8 @@ static int append(struct logbook *l, const struct line *r, struct err *err)
     sbuf_clear(&l->line);
     line_add(r, &l->line);
     if (l->line.overflow)
-        return err_set(err, ERR_INTERNAL, "a record of '%s' is longer than %d bytes", l->name, LINE_BYTES_MAX);
-    int e = file_write_all(l->fd, l->name, l->line.ptr, l->line.len, err);
+        return err_set(err, ERR_INTERNAL, "a record of '%s' is longer than %d bytes", l->shown, LINE_BYTES_MAX);
+    int e = file_write_all(l->fd, l->shown, l->line.ptr, l->line.len, err);
     if (e == 0) {
         l->lines++;
         l->end += (off_t)l->line.len;
@@ -244,7 +246,7 @@ static int append(struct logbook *l, const struct line *r, struct err *err)
     }
     /* A disk that is full takes half a line, and the next one would be glued to it: all behind it would be lost. */
     if (ftruncate(l->fd, l->end) != 0)
-        return err_sys(err, errno, "cannot cut a torn line off '%s'", l->name);
+        return err_sys(err, errno, "cannot cut a torn line off '%s'", l->shown);
     return e;
 }
 
@@ -318,7 +320,7 @@ int logbook_fd(const struct logbook *l)
 int logbook_flush(struct logbook *l, struct err *err)
 {
     if (fdatasync(l->fd) != 0)
-        return err_sys(err, errno, "cannot flush '%s'", l->name);
+        return err_sys(err, errno, "cannot flush '%s'", l->shown);
     return 0;
 }
 
@@ -363,15 +365,15 @@ static int compact(struct logbook *l, struct err *err)
     snprintf(temporary, sizeof temporary, ".%s.new", l->name);
     int fd = openat(l->dir, temporary, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0)
-        return err_sys(err, errno, "cannot create '%s'", temporary);
+        return err_sys(err, errno, "cannot create '" VOLUME_EXPORT "/%s'", temporary);
     close(l->fd);
     l->fd = fd;
     int r = write_live(l, err);
     if (r == 0)
         r = logbook_flush(l, err);
     if (r == 0 && renameat(l->dir, temporary, l->dir, l->name) != 0)
-        r = err_sys(err, errno, "cannot replace '%s'", l->name);
-    return r < 0 ? r : dir_sync(l->dir, l->name, err);
+        r = err_sys(err, errno, "cannot replace '%s'", l->shown);
+    return r < 0 ? r : dir_sync(l->dir, l->shown, err);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -382,6 +384,7 @@ static void name_logbook(struct logbook *l, struct str destination)
     sha256(destination, sum);
     char hex[17];
     snprintf(l->name, sizeof l->name, "logbook-%s", hex_text(sum, 8, hex));
+    snprintf(l->shown, sizeof l->shown, VOLUME_EXPORT "/%s", l->name);
 }
 
 int logbook_open(int export_dir, struct str destination, struct logbook **ret, struct err *err)
@@ -393,11 +396,11 @@ int logbook_open(int export_dir, struct str destination, struct logbook **ret, s
     sbuf_init(&l->line, LINE_BYTES_MAX);
     name_logbook(l, destination);
     if (l->dir < 0)
-        return err_sys(err, errno, "cannot keep the folder of '%s' open", l->name);
+        return err_sys(err, errno, "cannot keep the folder of '%s' open", l->shown);
     l->fd = openat(l->dir, l->name, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (l->fd < 0)
-        return err_sys(err, errno, "cannot open '%s'", l->name);
-    int r = dir_sync(l->dir, l->name, err);
+        return err_sys(err, errno, "cannot open '%s'", l->shown);
+    int r = dir_sync(l->dir, l->shown, err);
     if (r == 0)
         r = read_logbook(l, err);
     if (r == 0)

@@ -106,12 +106,15 @@ static int make_plan(struct run *r, struct err *err)
     return plan_make(&o, &r->plan, err);
 }
 
-/* The biggest part decides: one of it must fit, whatever the budget is. */
+/* The biggest part decides: one of it must fit, whatever the budget is. What is too long for any bucket is not sent. */
 static uint64_t memory_for(const struct run *r)
 {
     uint64_t bytes = r->o.memory_bytes ? r->o.memory_bytes : memory_default;
-    for (size_t i = 0; i < r->plan.count; i++)
-        bytes = max_u64(bytes, key_part_bytes(r->plan.files[i].size_bytes) + SLICE_BYTES);
+    for (size_t i = 0; i < r->plan.count; i++) {
+        const struct pick_file *f = &r->plan.files[i];
+        if (f->chosen && !f->sent && f->size_bytes <= KEY_OBJECT_BYTES_MAX)
+            bytes = max_u64(bytes, key_part_bytes(f->size_bytes) + SLICE_BYTES);
+    }
     return bytes;
 }
 
@@ -122,7 +125,8 @@ static void make_lanes(struct run *r)
     r->free_tail = &r->free_lanes;
     for (size_t i = 0; i < r->lane_count; i++) {
         struct lane *l = &r->lanes[i];
-        lane_init(l, &r->o.workers[i % r->o.worker_count], r->home, r->o.store);
+        lane_init(l, &r->o.workers[i % r->o.worker_count], r->home, r->o.store,
+                  r->o.bytes_per_second ? &r->rate : NULL);
         *r->free_tail = l;
         r->free_tail = &l->next;
     }
@@ -224,7 +228,9 @@ static struct run *new_run(const struct run_options *o)
         r->digest_kind = HASH_CRC32C;
     /* Settling is for files that somebody may come back to: after unpublishing nobody does, and the lease says so. */
     r->settle_ns = max_u64(o->purpose == VERDICT_FOR_MANUAL ? o->policy->settle_ns : 0, settle_least_ns);
+    atomic_store(&r->rate.bytes_per_second, o->bytes_per_second);
     r->leases.fd = -1;
+    r->left = NO_FILE;
     r->wake.fire = wake_up;
     r->deadline.fire = deadline_passed;
     r->pump.run = run_pump;
@@ -268,8 +274,10 @@ int run_open(const struct run_options *o, struct run **ret, struct err *err)
 {
     struct run *r = new_run(o);
     int e = prepare(r, err);
-    if (e == 0)
-        e = budget_new(memory_for(r), &r->budget, err);
+    if (e == 0) {
+        r->memory_bytes = memory_for(r);
+        e = budget_new(r->memory_bytes, &r->budget, err);
+    }
     if (e < 0) {
         free_run(r);
         return e;
@@ -303,14 +311,29 @@ bool run_wait(struct run *r, uint64_t timeout_ns, struct verdict *ret_counts)
     return ended;
 }
 
-/* The time is up: whatever is not in the bucket has failed, and the first that waits is named. */
+/* One that waits for its writer says most; then one that travelled; then one that was not begun. */
+static struct str first_of_rest(const struct run *r)
+{
+    if (r->waiting.count > 0)
+        return r->plan.files[r->waiting.items[0].file].path;
+    if (r->left != NO_FILE)
+        return r->plan.files[r->left].path;
+    for (size_t i = r->next_file; i < r->plan.count; i++)
+        if (r->plan.files[i].chosen && !r->plan.files[i].sent)
+            return r->plan.files[i].path;
+    return STR_NULL;
+}
+
+/* The time is up: whatever is not in the bucket has failed. */
 static void fail_the_rest(struct run *r)
 {
     struct err err;
     struct verdict *c = &r->counts;
-    struct str path = r->waiting.count > 0 ? r->plan.files[r->waiting.items[0].file].path : STR_NULL;
-    err_set(&err, ERR_TIMEOUT, "%" PRIu64 " files were not exported when the deadline passed", c->pending_files);
-    err_advise(&err, 4008, "kept; close the files that are open for writing, or raise export.deadline");
+    struct str path = first_of_rest(r);
+    err_set(&err, ERR_TIMEOUT, "%" PRIu64 " files were not exported when the deadline passed, among them '%.*s'",
+            c->pending_files, STR_FMT(str_sub(path, 0, 200)));
+    err_advise(&err, 4008, "kept; %s, or raise export.deadline",
+               r->waiting.count > 0 ? "close the files that are open for writing" : "give them more time");
     uint64_t files = c->pending_files, bytes = c->pending_bytes;
     if (files == 0)
         return;

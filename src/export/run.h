@@ -28,7 +28,9 @@ struct run_result {
     struct str path; /* borrowed */
     struct str key;  /* of the object; empty if there is none */
     uint64_t size_bytes;
-    const char *note;      /* may be NULL */
+    const char *note; /* may be NULL */
+    bool looked_only; /* RUN_SENT: this store knows no "only if absent"; that the name was free was seen just before,
+                         and nothing more could be had */
     const struct err *err; /* RUN_FAILED */
 };
 
@@ -43,9 +45,10 @@ struct run_options {
     enum verdict_purpose purpose;
     bool must_lease; /* a file without a lease is not sent: so for volumes, whose file systems all give them */
     bool dry_run;
-    unsigned concurrency;  /* requests at once; 0: 64 */
-    uint64_t memory_bytes; /* 0: 192 MiB */
-    int64_t since_ns;      /* INT64_MIN: all */
+    unsigned concurrency;      /* requests at once; 0: 64 */
+    uint64_t memory_bytes;     /* 0: 192 MiB */
+    uint64_t bytes_per_second; /* 0: no limit */
+    int64_t since_ns;          /* INT64_MIN: all */
     void *ctx;
     bool (*is_hydrated)(void *ctx, const struct walk_file *f);
     void (*on_result)(void *ctx, const struct run_result *r);

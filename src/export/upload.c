@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "upload.h"
 #include "engine.h"
 #include "parts.h"
 #include <assert.h>
@@ -24,7 +25,7 @@ static const uint16_t allowed[] = {
 #undef TO
 };
 
-static void upload_become(struct upload *u, enum upload_state next)
+void upload_become(struct upload *u, enum upload_state next)
 {
     assert(u->in_flight == 0 && (allowed[u->state] & 1 << next));
     u->state = next;
@@ -45,12 +46,12 @@ void upload_free(struct upload *u)
     free(u);
 }
 
-static bool is_large(const struct upload *u)
+bool upload_is_large(const struct upload *u)
 {
     return u->size_bytes > KEY_PART_BYTES;
 }
 
-static void ended_in_logbook(struct upload *u)
+void upload_ended(struct upload *u)
 {
     if (u->multi)
         logbook_ended(u->run->logbook, u->multi);
@@ -59,7 +60,7 @@ static void ended_in_logbook(struct upload *u)
 
 /* ---- how it begins ----------------------------------------------------------------------------------------------- */
 
-static int set_key(struct upload *u, struct err *err)
+int upload_set_key(struct upload *u, struct err *err)
 {
     auto_sbuf key;
     sbuf_init(&key, 2 * 4096 + KEY_BYTES_MAX);
@@ -80,7 +81,7 @@ static void note(struct upload *u)
     int e = logbook_intend(r->logbook, u->path, str_of(u->key), str_of(u->uid), &u->hold.stamp, u->part_bytes,
                            &u->multi, &err);
     if (e < 0) {
-        run_file_failed(u, &err, false);
+        run_file_unrecorded(u, &err);
         return;
     }
     upload_become(u, UPLOAD_NOTING);
@@ -94,7 +95,7 @@ static void begin_fresh(struct upload *u)
 {
     if (u->sight != MARKER_NONE)
         upload_become(u, UPLOAD_WITHDRAWING);
-    else if (!is_large(u))
+    else if (!upload_is_large(u))
         upload_become(u, UPLOAD_PUTTING);
     else if (u->run->o.policy->conflict != CONFLICT_OVERWRITE)
         upload_become(u, UPLOAD_LOOKING);
@@ -102,8 +103,9 @@ static void begin_fresh(struct upload *u)
         note(u);
 }
 
-static void begin_again(struct upload *u)
+void upload_begin_again(struct upload *u)
 {
+    u->vanished = false;
     upload_become(u, UPLOAD_NEW);
     begin_fresh(u);
 }
@@ -116,7 +118,7 @@ static bool may_go_on(const struct upload *u)
     bool has_parts = false;
     for (unsigned i = 0; i < m->part_count; i++)
         has_parts |= m->parts[i].size_bytes > 0;
-    return m->id && has_parts && is_large(u) && stamp_eq(&m->stamp, &u->hold.stamp);
+    return m->id && has_parts && upload_is_large(u) && stamp_eq(&m->stamp, &u->hold.stamp);
 }
 
 static void go_on(struct upload *u)
@@ -153,7 +155,7 @@ void upload_start(struct upload *u)
         upload_become(u, UPLOAD_CLEANING);
         return;
     }
-    if (set_key(u, &err) < 0) {
+    if (upload_set_key(u, &err) < 0) {
         run_file_failed(u, &err, false);
         return;
     }
@@ -179,8 +181,9 @@ static bool feed_one(struct upload *u, enum lane_op op, uint64_t bytes)
         return false;
     l->offset = 0;
     l->len = bytes;
+    l->object_bytes = u->size_bytes;
     l->parts = u->list;
-    l->part_count = is_large(u) ? u->part_count : 0;
+    l->part_count = upload_is_large(u) ? u->part_count : 0;
     l->whole = u->whole;
     run_use_lane(u, l, op);
     return true;
@@ -218,7 +221,7 @@ bool upload_feed(struct upload *u)
     case UPLOAD_CONFIRMING:
         return feed_one(u, LANE_HEAD, 0);
     case UPLOAD_CLEANING:
-        return feed_one(u, u->multi->id ? LANE_ABORT : LANE_SWEEP, 0);
+        return feed_one(u, u->may_not_list && u->multi->id ? LANE_ABORT : LANE_SWEEP, 0);
     case UPLOAD_SWEEPING:
         return feed_one(u, LANE_SWEEP, 0);
     case UPLOAD_BEGINNING:
@@ -226,7 +229,7 @@ bool upload_feed(struct upload *u)
     case UPLOAD_COMPLETING:
         return feed_one(u, LANE_COMPLETE, 0);
     case UPLOAD_DROPPING:
-        return feed_one(u, LANE_ABORT, 0);
+        return feed_one(u, u->must_sweep && !u->may_not_list ? LANE_SWEEP : LANE_ABORT, 0);
     case UPLOAD_WITHDRAWING:
         return feed_one(u, u->sight == MARKER_UNSEEN ? LANE_HEAD : LANE_DELETE, 0);
     case UPLOAD_PUTTING:
@@ -252,116 +255,22 @@ static void drop(struct upload *u, enum upload_after after)
     upload_become(u, UPLOAD_DROPPING);
 }
 
-static void conflict(struct upload *u)
-{
-    struct err err;
-    u->met_another = false;
-    if (u->run->o.policy->conflict == CONFLICT_VERSION && u->version < KEY_VERSIONS_MAX) {
-        u->version++;
-        u->digest_kind = u->run->digest_kind;
-        if (set_key(u, &err) < 0)
-            run_file_failed(u, &err, false);
-        else
-            begin_again(u);
-        return;
-    }
-    err_set(&err, ERR_EXISTS, "%s://%.*s/%s: another object has this name", store_scheme(u->run->o.store),
-            STR_FMT(store_bucket(u->run->o.store)), u->key);
-    err_advise(&err, 4409, "both are kept; remove one, or set conflict to overwrite or version");
-    run_file_failed(u, &err, false);
-}
-
-static void sent(struct upload *u, enum run_event how)
-{
-    u->how = how;
-    if (how == RUN_SENT && u->digest_kind == HASH_MD5)
-        u->run->digest_kind = HASH_MD5;
-    /* Swept before it is recorded as ended: killed in between, the next run inherits it and sweeps again. */
-    if (u->must_sweep) {
-        upload_become(u, UPLOAD_SWEEPING);
-        return;
-    }
-    ended_in_logbook(u);
-    run_file_sent(u, how);
-}
-
-static void mistrust(struct upload *u, unsigned id, const char *why)
-{
-    struct err err;
-    err_set(&err, ERR_CORRUPT, "%s://%.*s/%s: %s", store_scheme(u->run->o.store),
-            STR_FMT(store_bucket(u->run->o.store)), u->key, why);
-    err_advise(&err, id, "the file is kept; look at the object, and export again");
-    ended_in_logbook(u);
-    run_file_failed(u, &err, false);
-}
-
-/* Does what the store says about the object say that it has our bytes? */
-static void confirm(struct upload *u, const struct lane_answer *a)
-{
-    bool asked = u->state == UPLOAD_CONFIRMING;
-    bool has_digest = a->digest.kind != HASH_NONE && a->digest.kind == u->whole.kind;
-    if (a->size_bytes == u->size_bytes && (u->run->size_only || (has_digest && digest_eq(&a->digest, &u->whole))))
-        sent(u, RUN_SENT);
-    else if (!asked && (!has_digest || digest_eq(&a->digest, &u->whole)))
-        upload_become(u, UPLOAD_CONFIRMING);
-    else if (a->size_bytes != u->size_bytes)
-        mistrust(u, 4022, "the bucket says another size than the file has");
-    else if (has_digest && a->digest.kind != HASH_MD5) /* an ETag need not be an MD5 */
-        mistrust(u, 4022, "the bucket says another checksum than the file has");
-    else
-        mistrust(u, 4011, "the bucket tells no checksum to compare, and its ETag is not the MD5 of what was sent");
-}
-
-static bool are_our_bytes(const struct upload *u, const struct lane_answer *a)
-{
-    return a->size_bytes == u->size_bytes && a->digest.kind != HASH_NONE && digest_eq(&a->digest, &u->whole);
-}
-
-/* The store tells another checksum than ours: then ours by that one, too. */
-static bool tells_otherwise(struct upload *u, const struct lane_answer *a)
-{
-    bool is_other = a->digest.kind != HASH_NONE && a->digest.kind != u->whole.kind;
-    if (is_large(u) || a->size_bytes != u->size_bytes || !is_other || u->restarts++ >= 2)
-        return false;
-    u->digest_kind = a->digest.kind;
-    return true;
-}
-
-/* The answer to HEAD after a lost, or a short, or an unwelcome answer. */
-static void confirmed(struct upload *u, const struct lane_answer *a)
-{
-    if (a->code == -ERR_NOT_FOUND && u->multi && u->restarts++ < 2) {
-        /* The upload was gone and its object is not there: somebody aborted it. */
-        ended_in_logbook(u);
-        begin_again(u);
-    } else if (a->code < 0) {
-        run_file_failed(u, &a->err, a->may_retry);
-    } else if (tells_otherwise(u, a)) {
-        begin_again(u);
-    } else if (!u->met_another) {
-        confirm(u, a);
-    } else if (are_our_bytes(u, a)) {
-        sent(u, RUN_THERE);
-    } else {
-        conflict(u);
-    }
-}
-
 /* ---- small files ------------------------------------------------------------------------------------------------- */
 
 static void put_done(struct upload *u, const struct lane *l)
 {
     const struct lane_answer *a = &l->answer;
     u->whole = l->digest;
+    u->looked_only = a->looked_only;
     if (a->code == 0) {
-        confirm(u, a);
+        upload_confirm(u, a);
     } else if (a->code == -ERR_CHANGED) {
         run_file_waits(u, 0, a->err.text);
     } else if (a->code == -ERR_EXISTS) {
         u->met_another = true;
         upload_become(u, UPLOAD_CONFIRMING);
     } else if (may_ask_otherwise(u, a)) {
-        begin_again(u);
+        upload_begin_again(u);
     } else {
         run_file_failed(u, &a->err, a->may_retry);
     }
@@ -377,8 +286,8 @@ static void flushed(struct disk_job *j)
     u->in_flight = 0;
     if (j->result < 0) {
         err_sys(&err, (int)-j->result, "cannot flush the logbook of the export");
-        ended_in_logbook(u);
-        run_file_failed(u, &err, false);
+        upload_ended(u);
+        run_file_unrecorded(u, &err);
     } else {
         upload_become(u, UPLOAD_BEGINNING);
     }
@@ -393,7 +302,7 @@ static void looked(struct upload *u, const struct lane_answer *a)
     if (!is_there && a->code != -ERR_NOT_FOUND && a->code != -ERR_DENIED) {
         run_file_failed(u, &a->err, a->may_retry);
     } else if (is_there && a->size_bytes != u->size_bytes) {
-        conflict(u);
+        upload_conflict(u);
     } else if (is_there && a->digest.kind != HASH_NONE) {
         u->digest_kind = a->digest.kind;
         u->theirs = a->digest;
@@ -407,21 +316,27 @@ static void looked(struct upload *u, const struct lane_answer *a)
     }
 }
 
+/* Was nothing begun, for certain? An answer that was lost, or that nobody can read, may have been a yes. */
+static bool was_refused(const struct lane_answer *a)
+{
+    return !a->may_retry && a->requests <= 1 && a->code != -ERR_CANCELLED && a->code != -ERR_CORRUPT;
+}
+
 static void began(struct upload *u, const struct lane_answer *a)
 {
     struct err err;
+    u->must_sweep |= a->requests > 1; /* an answer that was lost held the id of another */
     if (may_ask_otherwise(u, a)) {
-        ended_in_logbook(u);
-        begin_again(u);
+        upload_ended(u);
+        upload_begin_again(u);
     } else if (a->code < 0) {
-        /* After a passing error there may be an upload that we know nothing of: the intent stays, to be swept. */
-        if (!a->may_retry && a->code != -ERR_CANCELLED)
-            ended_in_logbook(u);
+        /* There may be an upload that we know nothing of: then the intent stays, to be swept. */
+        if (was_refused(a))
+            upload_ended(u);
         run_file_failed(u, &a->err, a->may_retry);
     } else if (logbook_begun(u->run->logbook, u->multi, str_of(a->id), &err) < 0) {
-        run_file_failed(u, &err, false);
+        run_file_unrecorded(u, &err);
     } else {
-        u->must_sweep |= a->requests > 1; /* an answer that was lost held the id of another */
         u->parts_left = u->part_count;
         upload_become(u, UPLOAD_SENDING);
     }
@@ -455,8 +370,8 @@ static void parts_failed(struct upload *u)
     else if (code == ERR_CHANGED)
         drop(u, AFTER_WAIT);
     else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING && u->restarts++ < 2) {
-        ended_in_logbook(u);
-        begin_again(u);
+        upload_ended(u);
+        upload_begin_again(u);
     } else if (u->may_retry || u->state == UPLOAD_COMPARING || code == ERR_CANCELLED)
         run_file_failed(u, &u->err, u->may_retry); /* its parts stay, for the next run */
     else
@@ -470,9 +385,10 @@ static void part_back(struct upload *u, const struct lane *l)
     struct err err = a->err;
     int code = a->code;
     snprintf(part.etag, sizeof part.etag, "%s", a->etag);
-    if (code == 0 && u->state == UPLOAD_SENDING)
+    if (code == 0 && u->state == UPLOAD_SENDING) {
         code = logbook_part(u->run->logbook, u->multi, l->number, &part, &err);
-    else if (code == 0)
+        u->run->gave_up |= code < 0;
+    } else if (code == 0)
         u->parts[l->number - 1] = part;
     if (code == 0)
         u->parts_left--;
@@ -490,20 +406,22 @@ static void part_back(struct upload *u, const struct lane *l)
     else if (u->parts_left == 0) {
         u->whole = parts_join(u->parts, u->part_count);
         if (digest_eq(&u->whole, &u->theirs))
-            sent(u, RUN_THERE);
+            upload_sent(u, RUN_THERE);
         else
-            conflict(u);
+            upload_conflict(u);
     }
 }
 
 static void completed(struct upload *u, const struct lane_answer *a)
 {
     u->must_sweep |= a->requests > 1; /* it met its own object, and left the upload as it was */
+    u->looked_only = a->looked_only;
     if (a->code == 0) {
-        confirm(u, a);
+        upload_confirm(u, a);
     } else if (a->code == -ERR_EXISTS) {
         drop(u, AFTER_CONFLICT);
     } else if (a->code == -ERR_NOT_FOUND) {
+        u->vanished = true;
         upload_become(u, UPLOAD_CONFIRMING);
     } else if (a->may_retry || a->code == -ERR_CANCELLED) {
         run_file_failed(u, &a->err, a->may_retry);
@@ -513,18 +431,29 @@ static void completed(struct upload *u, const struct lane_answer *a)
     }
 }
 
+/* Who may not list the uploads of a key, or whose store cannot, may abort the one whose id it has. */
+static bool falls_back(struct upload *u, const struct lane_answer *a)
+{
+    if (u->may_not_list || !u->multi->id || (a->code != -ERR_DENIED && a->code != -ERR_UNSUPPORTED))
+        return false;
+    u->may_not_list = true;
+    return true;
+}
+
 static void dropped(struct upload *u, const struct lane_answer *a)
 {
     struct err err = u->err;
+    if (u->must_sweep && falls_back(u, a))
+        return;
     if (a->code < 0 && a->code != -ERR_NOT_FOUND && a->code != -ERR_DENIED) {
         run_file_failed(u, &a->err, a->may_retry); /* the logbook keeps it: the next run tries again */
         return;
     }
-    ended_in_logbook(u);
+    upload_ended(u);
     if (u->after == AFTER_WAIT) {
         run_file_waits(u, 0, err.text);
     } else if (u->after == AFTER_CONFLICT) {
-        conflict(u);
+        upload_conflict(u);
     } else {
         run_file_failed(u, &err, false);
     }
@@ -533,17 +462,27 @@ static void dropped(struct upload *u, const struct lane_answer *a)
 static void cleaned(struct upload *u, const struct lane_answer *a)
 {
     bool is_chore = u->file == NO_FILE && u->group == SIZE_MAX, gone = a->code == 0 || a->code == -ERR_NOT_FOUND;
+    if (falls_back(u, a))
+        return;
     /* Who may not clean up sends the file all the same:
      * what is left of the old upload is for the bucket's own rules. */
-    gone |= !is_chore && a->code == -ERR_DENIED;
+    gone |= !is_chore && (a->code == -ERR_DENIED || a->code == -ERR_UNSUPPORTED);
     if (gone)
-        ended_in_logbook(u);
+        upload_ended(u);
     if (is_chore)
         run_file_left(u);
     else if (gone)
-        begin_again(u);
+        upload_begin_again(u);
     else
         run_file_failed(u, &a->err, a->may_retry);
+}
+
+/* The object is there, whatever came of it. What could not be swept now stays in the logbook, for the next run. */
+static void swept(struct upload *u, const struct lane_answer *a)
+{
+    if (!a->may_retry && a->code != -ERR_CANCELLED)
+        upload_ended(u);
+    run_file_sent(u, u->how);
 }
 
 void upload_answer(struct upload *u, const struct lane *l)
@@ -576,11 +515,10 @@ void upload_answer(struct upload *u, const struct lane *l)
         put_done(u, l);
         return;
     case UPLOAD_CONFIRMING:
-        confirmed(u, &l->answer);
+        upload_confirmed(u, &l->answer);
         return;
     case UPLOAD_SWEEPING:
-        ended_in_logbook(u);
-        run_file_sent(u, u->how); /* whatever came of it: the object is there */
+        swept(u, &l->answer);
         return;
     default:
         assert(!"an answer that nobody asked for");

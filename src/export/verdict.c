@@ -201,7 +201,8 @@ int verdict_write(int export_dir, const struct verdict *v, struct err *err)
         json_append(failures, failure_json(&v->failed[i]));
     json_set(j, "failures", failures);
     auto_mem char *text = json_text(j, 2);
-    return file_replace(export_dir, VERDICT_FILE, str_of(text), 0644, err);
+    int r = file_replace(export_dir, VERDICT_FILE, str_of(text), 0644, err);
+    return r < 0 ? err_wrap(err, "writing '" VOLUME_EXPORT "/" VERDICT_FILE "'") : 0;
 }
 
 int verdict_write_progress(int export_dir, const struct verdict *v, struct err *err)

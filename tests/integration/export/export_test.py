@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import time
 
 import pytest
 
-from paths import CISTERN
+from paths import BUILD, CISTERN
 
 MIB = 1 << 20
 
@@ -131,6 +132,72 @@ def test_killed_at_any_moment_it_goes_on_and_leaves_nothing_half(export):
         export.assert_same()
         assert export.verdict()["state"] == "done"
     assert cut >= 20, "too few kills came while it ran"
+
+
+@pytest.fixture(params=["marked", "unmarked"])
+def unrecorded(export, request):
+    """Killed between each rename and its line in the logbook; where the file system has attributes, and where not."""
+    export.write("small", 1000)
+    export.write("large", 20 * MIB)
+    export.run()
+    (book,) = (export.state / "export").glob("logbook-*")
+    kept = [line for line in book.read_bytes().splitlines(True) if line[9:10] not in (b"E", b"S")]
+    assert any(line[9:10] == b"P" for line in kept)
+    book.write_bytes(b"".join(kept))
+    for name in ("small", "large"):
+        if request.param == "unmarked":
+            os.removexattr(export.dst / name, "user.cistern.upload-id")
+    return export
+
+
+def times(export):
+    return {p: p.stat().st_mtime_ns for p in export.dst.rglob("*")}
+
+
+def test_killed_between_a_rename_and_its_record_it_goes_on_at_once_and_writes_nothing_again(unrecorded):
+    before = times(unrecorded)
+    unrecorded.run()
+    unrecorded.assert_same()
+    assert unrecorded.verdict()["state"] == "done" and times(unrecorded) == before
+
+
+def test_killed_there_and_overwritten_by_another_it_sends_its_own_or_calls_a_conflict(unrecorded):
+    for name in ("small", "large"):
+        size = (unrecorded.dst / name).stat().st_size
+        (unrecorded.dst / name).unlink()
+        (unrecorded.dst / name).write_bytes(b"x" * size)
+    assert unrecorded.run(code=2).stderr.count("CIS4409") == 2
+    unrecorded.run("--conflict", "overwrite")
+    unrecorded.assert_same()
+
+
+def test_the_same_bytes_that_another_put_into_a_folder_are_there_already(export):
+    for name, size in (("small", 1000), ("large", 20 * MIB), ("empty", 0)):
+        path = export.write(name, size)
+        export.dst.mkdir(exist_ok=True)
+        (export.dst / name).write_bytes(path.read_bytes())
+    before = times(export)
+    assert export.run().stdout.count("there ") == 3
+    assert times(export) == before
+
+
+PLAIN = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_PLAIN_FILES": "1"}
+
+
+def test_killed_where_no_file_is_without_a_name_the_next_run_takes_what_was_left(export):
+    """As on NFS."""
+    for generation in (1, 2):
+        for name in ("a", "b"):
+            export.write(name, 6 * MIB, seed=generation)
+        flags = ["--conflict", "overwrite", "--bandwidth", "2Mi"]
+        child = subprocess.Popen(export.command(*flags), env=os.environ | PLAIN, stdout=subprocess.DEVNULL)
+        wait_for(lambda: len(list(export.dst.glob(".cistern-uploads/*"))) == 2)
+        child.kill()
+        child.wait()
+        assert len(list(export.dst.glob(".cistern-uploads/*"))) == 2
+        done = subprocess.run(export.command(*flags[:2]), env=os.environ | PLAIN, capture_output=True, text=True)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        export.assert_same()
 
 
 def test_sigterm_ends_it_soon_with_exit_code_8_and_the_same_command_goes_on(export):
@@ -325,6 +392,13 @@ def test_a_name_that_is_not_utf8_fails_by_name_and_the_rest_is_sent(export):
     assert (export.dst / "good").exists()
 
 
+def test_a_name_of_many_lines_is_told_on_one(export):
+    export.write("a\n\x1b[2Jb", 10)
+    (line,) = [x for x in export.run().stdout.splitlines() if x.startswith("exported")]
+    assert line == "exported  a??[2Jb  10 B"
+    export.assert_same()
+
+
 def test_include_exclude_and_dry_run(export):
     fill(export)
     out = export.run("--include", "ckpt/step-1/**", "--exclude", "*.log", "--dry-run").stdout
@@ -361,7 +435,7 @@ def test_a_full_destination_is_exit_code_6_and_the_same_command_goes_on_when_the
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", export.dst], check=True)
     try:
         done = export.run(code=6)
-        assert "No space left on device" in done.stderr
+        assert done.stderr.count("CIS1520") == 2 and "/a:" in done.stderr and "/big:" in done.stderr, done.stderr
         assert export.verdict()["state"] == "failed"
         assert not (export.dst / "a").exists() and not (export.dst / "big").exists()
         subprocess.run(["mount", "-o", "remount,size=64m", export.dst], check=True)
@@ -369,6 +443,49 @@ def test_a_full_destination_is_exit_code_6_and_the_same_command_goes_on_when_the
         export.assert_same()
     finally:
         subprocess.run(["umount", export.dst], check=True)
+
+
+@pytest.fixture
+def small_state(export):
+    """A state folder on a file system of its own, which is soon full."""
+    export.state.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", export.state], check=True)
+    yield export
+    subprocess.run(["umount", export.state], check=True)
+
+
+def test_a_full_state_folder_ends_the_run_by_name_and_it_goes_on_when_there_is_space(small_state):
+    for i in range(2000):
+        small_state.write(f"{'long-' * 20}{i}", 1)
+    done = small_state.run(code=6)
+    assert "CIS1520" in done.stderr and "export/logbook-" in done.stderr, done.stderr
+    assert len(list(small_state.dst.iterdir())) < 2000, "it went on though nothing could be recorded"
+    subprocess.run(["mount", "-o", "remount,size=64m", small_state.state], check=True)
+    small_state.run()
+    small_state.assert_same()
+
+
+def test_a_state_folder_that_is_read_only_is_said(small_state):
+    small_state.write("a", 1)
+    subprocess.run(["mount", "-o", "remount,ro", small_state.state], check=True)
+    done = small_state.run(code=4)
+    assert "CIS1522" in done.stderr and not small_state.dst.exists()
+
+
+@pytest.mark.parametrize("limit", [12, 20, 28, 36, 44])
+def test_out_of_descriptors_is_said_with_its_id_and_the_next_run_goes_on(export, limit):
+    for i in range(200):
+        export.write(f"{i}", 10)
+
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    done = subprocess.run(export.command(), preexec_fn=few, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 or "CIS1616" in done.stderr, (done.returncode, done.stdout, done.stderr)
+    assert all("CIS1616" in line for line in done.stderr.splitlines()), done.stderr
+    if export.dst.exists():
+        export.assert_nothing_half()
+    export.run()
+    export.assert_same()
 
 
 def test_bad_words_are_exit_code_2(export):

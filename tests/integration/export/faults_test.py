@@ -100,6 +100,47 @@ def test_an_upload_whose_answer_never_came_leaves_none_at_the_server(bucket, fol
     assert b"<Upload>" not in bucket.ask("/bench?uploads&prefix=")
 
 
+def test_more_uploads_of_a_key_than_a_list_holds_are_all_swept(bucket, folder):
+    bucket.fault("op=post,do=status:503:0")
+    assert export(bucket, folder, "--retries", "2").returncode == 1
+    bucket.no_faults()
+    for i in range(2100):
+        bucket.ask(f"/bench/p/large{'' if i < 2050 else '-other'}?uploads", "POST")
+    assert export(bucket, folder).returncode == 0
+    left = bucket.ask("/bench?uploads&prefix=p/large")
+    assert b"<Key>p/large</Key>" not in left and left.count(b"<Upload>") == 50
+    assert_whole(bucket, folder)
+
+
+def test_a_sweep_that_did_not_come_through_is_made_by_the_next_run(bucket, folder):
+    bucket.fault("op=post,nth=1,do=lost", "op=list,do=status:503:0")
+    assert export(bucket, folder, "--retries", "2").returncode == 0
+    assert_whole(bucket, folder)
+    assert bucket.ask("/bench?uploads&prefix=").count(b"<Upload>") == 1
+    bucket.no_faults()
+    assert export(bucket, folder).returncode == 0
+    assert b"<Upload>" not in bucket.ask("/bench?uploads&prefix=")
+
+
+@pytest.mark.parametrize("refusal", ["op=post,after=1,do=status:403", "op=post,after=1,do=error:400:EntityTooSmall"], ids=["403", "400"])
+def test_an_upload_that_is_given_up_takes_the_one_with_it_whose_answer_was_lost(bucket, folder, refusal):
+    bucket.fault("op=post,nth=1,do=lost", refusal)
+    assert export(bucket, folder).returncode == 1
+    bucket.no_faults()
+    assert b"<Upload>" not in bucket.ask("/bench?uploads&prefix=")
+
+
+@pytest.mark.parametrize("rule", ["do=garbage-body:300", "do=body:200:/dev/null"], ids=["garbled", "empty"])
+def test_an_upload_whose_id_nobody_can_read_is_swept_by_the_next_run(bucket, folder, rule):
+    bucket.fault(f"op=post,{rule}")
+    done = export(bucket, folder, "--retries", "2")
+    assert done.returncode == 1 and "large" in done.stderr, (done.stdout, done.stderr)
+    bucket.no_faults()
+    (folder / "src/large").unlink()
+    assert export(bucket, folder).returncode == 0
+    assert b"<Upload>" not in bucket.ask("/bench?uploads&prefix=")
+
+
 @pytest.mark.parametrize("rule", ["op=put,key=p/large,nth=2,do=error:404:NoSuchUpload",
                                   "op=post,nth=2,do=error:404:NoSuchUpload"],
                          ids=["part", "complete"])
@@ -166,6 +207,103 @@ def test_everything_refused_ends_soon_instead_of_asking_for_each_file(bucket, fo
     assert done.returncode == 4 and time.monotonic() - began < 30
     assert bucket.stats()["requests"] < 500
     assert verdict(folder)["state"] == "failed" and verdict(folder)["pending"]["files"] > 1000
+
+
+LATE = {"InternalError": 0, "SlowDown": 0, "NoSuchUpload": 0, "InvalidPart": 1}
+
+
+@pytest.mark.parametrize("code", LATE)
+def test_a_completion_that_says_200_and_fails_afterwards_has_failed(bucket, folder, tmp_path, code):
+    error = tmp_path / "error.xml"
+    error.write_text(f"\n \n  <?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>late</Message></Error>")
+    bucket.fault(f"op=post,key=p/large,nth=2,do=body:200:{error}")
+    done = export(bucket, folder)
+    assert done.returncode == LATE[code] and bucket.fired() == [1], (done.stdout, done.stderr)
+    if done.returncode == 1:
+        assert "large" in done.stderr and code in done.stderr
+        assert "p/large" not in bucket.uploads()
+        bucket.no_faults()
+        assert export(bucket, folder).returncode == 0
+    assert_whole(bucket, folder)
+    assert b"<Upload>" not in bucket.ask("/bench?uploads&prefix=")
+
+
+def test_an_upload_that_is_gone_and_whose_name_another_has_is_a_conflict_not_a_wrong_size(bucket, folder):
+    bucket.fault("op=post,key=p/large,nth=2,do=stall")
+    child = subprocess.Popen(command(bucket, folder), env=os.environ | KEYS, stdout=subprocess.DEVNULL)
+    wait_for_fault(bucket)
+    child.kill()
+    child.wait()
+    bucket.no_faults()
+    bucket.put("p/large", b"theirs")
+    done = export(bucket, folder)
+    assert done.returncode == 1 and "CIS4409" in done.stderr, (done.stdout, done.stderr)
+    assert bucket.content("p/large") == b"theirs"
+    assert export(bucket, folder, "--conflict", "overwrite").returncode == 0
+    assert_whole(bucket, folder)
+
+
+def wait_for_fault(bucket):
+    deadline = time.monotonic() + 60
+    while not any(bucket.fired()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def unconditional_bucket():
+    with BucketServer("--unconditional") as running:
+        yield running
+
+
+def test_a_store_without_conditions_is_looked_at_before_and_that_is_told(unconditional_bucket, folder):
+    bucket = unconditional_bucket
+    for name in ("small-7", "large"):
+        bucket.put(f"p/{name}", b"theirs")
+    done = export(bucket, folder)
+    assert done.returncode == 1 and done.stderr.count("CIS4409") == 2, (done.stdout, done.stderr)
+    assert bucket.content("p/small-7") == bucket.content("p/large") == b"theirs"
+    assert "19 were sent after a look" in done.stdout
+    bucket.remove("p/large")
+    assert "1 were sent after a look" in export(bucket, folder).stdout
+    assert bucket.content("p/large") == (folder / "src/large").read_bytes()
+    assert export(bucket, folder, "--conflict", "overwrite").returncode == 0
+    assert_whole(bucket, folder)
+
+
+def test_where_there_is_neither_condition_nor_look_nothing_is_written(unconditional_bucket, folder):
+    bucket = unconditional_bucket
+    bucket.put("p/small-7", b"theirs")
+    bucket.fault("op=head,do=status:403")
+    done = export(bucket, folder)
+    assert done.returncode != 0 and "CIS1420" in done.stderr and "small-7" in done.stderr, (done.stdout, done.stderr)
+    assert bucket.uploads() == ["p/small-7"] and bucket.content("p/small-7") == b"theirs"
+
+
+@pytest.mark.parametrize("rule", ["op=put,key=p/small-*,every=2,times=8,do=lost", "op=post,key=p/large,nth=2,do=lost"],
+                         ids=["put", "complete"])
+def test_an_answer_that_is_lost_by_a_store_without_conditions_is_met_again(unconditional_bucket, folder, rule):
+    unconditional_bucket.fault(rule)
+    done = export(unconditional_bucket, folder)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    unconditional_bucket.no_faults()
+    assert_whole(unconditional_bucket, folder)
+    assert b"<Upload>" not in unconditional_bucket.ask("/bench?uploads&prefix=")
+
+
+def test_a_store_that_knows_neither_conditions_nor_checksums_is_asked_without_both(folder):
+    with BucketServer("--unconditional", "--old-fashioned", "--checksums", "md5") as bucket:
+        done = export(bucket, folder)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        assert_whole(bucket, folder)
+
+
+def test_bandwidth_is_kept_to(bucket, folder):
+    began = time.monotonic()
+    done = export(bucket, folder, "--bandwidth", "5Mi")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert time.monotonic() - began > 2.5  # 20.2 MiB; a tenth of a second of it at once, a second may be caught up
+    assert_whole(bucket, folder)
 
 
 def test_a_server_that_heeds_no_condition_overwrites_nothing_all_the_same(folder):
