@@ -19,6 +19,22 @@ int answer_status(int status, struct err *err)
     return err_set(err, code_of(status), "it answered %d", status);
 }
 
+/* What a document gets wrong is its server's doing: to a caller it is neither a flag that is wrong nor a source that is
+ * not there. */
+static int garbled(struct err *err)
+{
+    err->code = ERR_CORRUPT;
+    return -ERR_CORRUPT;
+}
+
+bool answer_is_token(struct str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if ((unsigned char)s.ptr[i] <= ' ' || (unsigned char)s.ptr[i] >= 0x7F)
+            return false;
+    return s.len > 0;
+}
+
 struct identity *identity_bearer(struct str token, uint64_t seconds)
 {
     struct identity *i = identity_new();
@@ -79,11 +95,12 @@ int answer_token(int status, struct str body, struct identity **ret, struct err 
         r = json_opt_u64(j, "expires_in", &seconds, err);
     if (r == 0)
         r = json_opt_str(j, "token_type", &type, err);
-    if (r == 0 && (token.len == 0 || !str_eq_nocase(type, STR("Bearer"))))
+    if (r == 0 && (!answer_is_token(token) || !str_eq_nocase(type, STR("Bearer"))))
         r = err_set(err, ERR_CORRUPT, "its answer holds no bearer token");
-    if (r == 0)
-        *ret = identity_bearer(token, seconds ? seconds : LIFE_SECONDS);
-    return r;
+    if (r < 0)
+        return garbled(err);
+    *ret = identity_bearer(token, seconds ? seconds : LIFE_SECONDS);
+    return 0;
 }
 
 /* {"error": {"code": 403, "message": "...", "status": "PERMISSION_DENIED"}} */
@@ -116,10 +133,10 @@ int answer_impersonated(int status, struct str body, struct identity **ret, stru
         r = json_get_str(j, "expireTime", &until, err);
     if (r == 0)
         r = time_parse(until, &expires_ns, err);
-    if (r == 0 && token.len == 0)
+    if (r == 0 && !answer_is_token(token))
         r = err_set(err, ERR_CORRUPT, "its answer holds no token");
     if (r < 0)
-        return r;
+        return garbled(err);
     *ret = identity_bearer(token, 0);
     (*ret)->expires_ns = expires_ns;
     return 0;
@@ -131,11 +148,11 @@ static int keys(struct str id, struct str secret, struct str token, struct str e
                 struct err *err)
 {
     int64_t expires_ns = 0;
-    if (id.len == 0 || secret.len == 0)
+    if (!answer_is_token(id) || secret.len == 0 || (token.len && !answer_is_token(token)))
         return err_set(err, ERR_CORRUPT, "its answer holds no key");
     int r = expiration.len ? time_parse(expiration, &expires_ns, err) : 0;
     if (r < 0 && r != -ERR_RANGE) /* the year 9999, or 1, is how some say that they do not expire */
-        return r;
+        return garbled(err);
     struct identity *i = identity_new();
     i->access_key_id = str_dup(id);
     i->secret = str_dup(secret);
@@ -160,7 +177,7 @@ int answer_keys(int status, struct str body, struct identity **ret, struct err *
         r = json_opt_str(j, "Token", &token, err);
     if (r == 0)
         r = json_opt_str(j, "Expiration", &expiration, err);
-    return r < 0 ? r : keys(id, secret, token, expiration, ret, err);
+    return r < 0 ? garbled(err) : keys(id, secret, token, expiration, ret, err);
 }
 
 int answer_role(int status, struct str body, struct identity **ret, struct err *err)
@@ -213,16 +230,19 @@ static int read_key(const json *j, struct identity **ret, struct err *err)
         r = json_get_str(j, "secretAccessKey", &secret, err);
     if (r == 0)
         r = json_opt_str(j, "sessionToken", &session, err);
-    return r < 0 ? r : keys(id, secret, session, STR_NULL, ret, err);
+    return r < 0 ? garbled(err) : keys(id, secret, session, STR_NULL, ret, err);
 }
 
 static int read_token(const json *j, struct identity **ret, struct err *err)
 {
     struct str token;
     int r = json_get_str(j, "accessToken", &token, err);
-    if (r == 0)
-        *ret = identity_bearer(token, 0);
-    return r;
+    if (r == 0 && !answer_is_token(token))
+        r = err_set(err, ERR_CORRUPT, "its answer holds no token");
+    if (r < 0)
+        return garbled(err);
+    *ret = identity_bearer(token, 0);
+    return 0;
 }
 
 static struct identity *anonymous(void)
@@ -247,7 +267,7 @@ int answer_broker(int status, struct str body, struct str scheme, struct identit
     if (r == 0)
         r = time_parse(until, &expires_ns, err);
     if (r < 0)
-        return r;
+        return garbled(err);
     if (str_eq(given, STR("anonymous")))
         *ret = anonymous();
     else if (!str_eq(given, scheme))

@@ -8,6 +8,9 @@
 /* What a status that is no success says by itself: ERR_AGAIN, or ERR_DENIED. */
 int answer_status(int status, struct err *err);
 
+/* May it stand in a header? Nothing in it may end one. */
+bool answer_is_token(struct str s);
+
 /* A token of RFC 6749 and its kin: Google's token servers, its STS, its metadata server. */
 must_check int answer_token(int status, struct str body, struct identity **ret, struct err *err);
 

@@ -9,6 +9,8 @@
 /* Shorter than this before its end, an identity is not used for a new request: it could expire on the way. */
 #define MARGIN_NS (15 * (int64_t)NS_PER_SECOND)
 #define REFUSED_PAUSE_NS (20 * NS_PER_SECOND)
+/* Shorter than the first wait of a request that is tried again, and doubled as those are: each of its attempts asks. */
+#define PASSING_PAUSE_NS (100 * NS_PER_MS)
 
 struct identity *identity_new(void)
 {
@@ -178,6 +180,15 @@ bool creds_refused_print(struct creds *c, char *buf)
     return buf[0] != '\0';
 }
 
+/* How long nobody asks after a fetch that failed. A refusal stands for a while; a server that was restarting, or a
+ * connection that broke, may do better at once. */
+static uint64_t pause_after(struct creds *c, enum err_code code)
+{
+    bool passes = code == ERR_AGAIN || code == ERR_TIMEOUT || code == ERR_IO;
+    c->failures = passes ? c->failures + 1 : 0;
+    return passes ? min_u64(PASSING_PAUSE_NS << min_u64(c->failures - 1, 20), REFUSED_PAUSE_NS) : REFUSED_PAUSE_NS;
+}
+
 void creds_fetched(struct creds *c, struct identity *own_i, const struct err *err)
 {
     int64_t expires_ns = own_i ? own_i->expires_ns : 0; /* once it is shared, it may go at any time */
@@ -186,7 +197,10 @@ void creds_fetched(struct creds *c, struct identity *own_i, const struct err *er
     c->waiters = NULL;
     c->fetching = false;
     c->refused_ns = own_i ? 0 : clock_now_ns();
-    c->pause_ns = max_u64(REFUSED_PAUSE_NS, c->retry_after_ns);
+    if (own_i)
+        c->failures = 0;
+    else
+        c->pause_ns = max_u64(pause_after(c, err->code), c->retry_after_ns);
     c->retry_after_ns = 0;
     if (own_i) {
         identity_unref(c->now);

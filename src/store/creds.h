@@ -5,7 +5,7 @@
  *
  * At 80 % of an identity's life one caller fetches the next one, on its own worker; the others go on with the old one
  * while it is valid, and wait for the new one when it is not. A refused fetch is asked again after 20 s at the
- * earliest. */
+ * earliest; one that failed in passing (no answer, 429, 5xx) after 100 ms, and twice as long each time. */
 #pragma once
 
 #include "io/worker.h"
@@ -52,7 +52,7 @@ void *creds_self(const struct creds *c);
 /* The end of a fetch: an identity, which is taken, or an error. */
 void creds_fetched(struct creds *c, struct identity *own_i, const struct err *err);
 
-/* For a fetch that will fail: no other before so long. Never less than 20 s. */
+/* For a fetch that will fail: no other before so long, nor sooner than any that failed so. */
 void creds_pause(struct creds *c, uint64_t pause_ns);
 
 /* Somebody who waits for an identity. `ready` is called once on `home`, with `identity` (the waiter's own) or `err`. */

@@ -268,8 +268,8 @@ static void fetch_file(struct creds *c, struct worker *w)
         return;
     }
     struct str token = str_trim((struct str){text, len});
-    if (token.len == 0) {
-        err_set(&err, ERR_DENIED, "'%s' is empty", s->file);
+    if (!answer_is_token(token)) {
+        err_set(&err, ERR_DENIED, "'%s' %s", s->file, token.len ? "holds more than a token" : "is empty");
         refuse(s, &err);
         return;
     }

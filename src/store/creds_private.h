@@ -18,6 +18,7 @@ struct creds {
     uint64_t retry_after_ns; /* the fetch under way writes it, creds_fetched reads it */
     uint64_t refused_ns;     /* when a fetch last failed, 0 if none did */
     uint64_t pause_ns;       /* no other is made for so long after it */
+    unsigned failures;       /* in a row that may pass by themselves */
     struct err refused;
     struct creds_waiter *waiters;
 };

@@ -54,6 +54,7 @@ class Sts:
         self.pages = 1
         self.refuse_tokens = set()
         self.fail_with = None  # (status, document[, headers]) instead of credentials
+        self.fail_times = None  # so often; None: always
         self.requests = []
         outer = self
 
@@ -135,7 +136,8 @@ class Sts:
         time.sleep(self.late)
         if where.startswith("/storage/v1") or where.startswith("/bucket"):
             return self.store(path, headers)
-        if self.fail_with:
+        if self.fail_with and self.fail_times != 0:
+            self.fail_times = None if self.fail_times is None else self.fail_times - 1
             return self.fail_with
         routes = {("POST", "/token"): self.google_token, ("POST", "/v1/token"): self.google_sts,
                   ("GET", "/computeMetadata/v1/instance/service-accounts/default/token"): self.google_metadata,

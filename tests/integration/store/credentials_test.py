@@ -9,6 +9,7 @@ import time
 import pytest
 
 from integration.lib.buckets import clean_environment, run_tool
+from paths import CISTERN
 from servers.sts import Sts
 
 SECRETS = ("client-secret", "refresh", "subject", "fetched-secret", "PRIVATE KEY", "container-token", "web+identity")
@@ -169,8 +170,9 @@ def test_having_no_credentials_is_told_with_what_to_do(identity):
 
 
 @pytest.mark.parametrize("status, document, code", [
-    (500, b"", "AGAIN"), (429, b"{}", "AGAIN"), (403, b"no", "DENIED"), (200, b"", "INVALID"), (200, b"{", "INVALID"),
-    (200, b"{}", "NOT_FOUND"), (200, b'{"access_token": 1}', "INVALID"), (200, b'{"access_token": ""}', "CORRUPT"),
+    (500, b"", "AGAIN"), (429, b"{}", "AGAIN"), (403, b"no", "DENIED"), (200, b"", "CORRUPT"), (200, b"{", "CORRUPT"),
+    (200, b"{}", "CORRUPT"), (200, b'{"access_token": 1}', "CORRUPT"), (200, b'{"access_token": ""}', "CORRUPT"),
+    (200, b'{"access_token": "x", "expires_in": -1}', "CORRUPT"), (200, b'{"access_token": "x\\r\\nevil: 1"}', "CORRUPT"),
     (200, b'{"access_token": "x", "token_type": "MAC"}', "CORRUPT"), (200, b"x" * 1_000_000, "CORRUPT")])
 def test_a_metadata_server_that_answers_badly_is_an_error(identity, status, document, code):
     identity.fail_with = (status, document)
@@ -179,6 +181,17 @@ def test_a_metadata_server_that_answers_badly_is_an_error(identity, status, docu
     assert identity.seen == []
     answer = list_s3(identity, AWS_EC2_METADATA_SERVICE_ENDPOINT=identity.url)
     assert answer.code != "OK" and identity.seen == []
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_server_of_credentials_that_is_away_for_a_moment_is_asked_with_each_attempt(identity, status):
+    """Google's answers so while a pod starts."""
+    for uri, source in (("gs://bucket/", {"GCE_METADATA_HOST": identity.host}),
+                        ("s3://bucket/", {"AWS_EC2_METADATA_SERVICE_ENDPOINT": identity.url})):
+        identity.fail_with, identity.fail_times = (status, b""), 3
+        done = subprocess.run([CISTERN, "ls", uri, "--endpoint", identity.url, "--path-style", "--retries", "4"],
+                              env=clean_environment(**source), capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0 and identity.fail_times == 0, done.stderr
 
 
 def test_a_token_is_renewed_while_pages_are_still_coming(identity):

@@ -111,6 +111,32 @@ static void who_was_refused_is_not_asked_again_at_once(void **state)
     creds_free(c);
 }
 
+static void who_did_not_answer_is_asked_again_soon_and_ever_later(void **state)
+{
+    struct creds *c = open_creds(NULL);
+    struct loop *l = new_loop();
+    struct creds_waiter w[3] = {{.home = l, .ready = ready}, {.home = l, .ready = ready}, {.home = l, .ready = ready}};
+    struct err err;
+    (void)state;
+    err_set(&err, ERR_AGAIN, "503");
+    uint64_t before = 0;
+    for (unsigned i = 0; i < countof(w); i++) {
+        c->refused_ns = 0; /* the pause is over */
+        assert_null(creds_get(c, NULL, &w[i]));
+        assert_int_equal(fetches, i + 1);
+        creds_fetched(c, NULL, &err);
+        assert_true(c->pause_ns > before && c->pause_ns < NS_PER_SECOND);
+        before = c->pause_ns;
+    }
+    c->refused_ns = 0;
+    assert_null(creds_get(c, NULL, &w[0]));
+    c->retry_after_ns = 90 * NS_PER_SECOND; /* as it said */
+    creds_fetched(c, NULL, &err);
+    assert_int_equal(c->pause_ns, 90 * NS_PER_SECOND);
+    loop_free(l);
+    creds_free(c);
+}
+
 static void a_rejected_identity_is_replaced_but_not_a_newer_one(void **state)
 {
     struct creds *c = open_creds(lasting(0, 3600 * NS_PER_SECOND));
@@ -147,6 +173,7 @@ int main(void)
         cmocka_unit_test(an_ageing_identity_is_renewed_while_it_is_used),
         cmocka_unit_test(one_that_is_about_to_end_is_not_used_any_more),
         cmocka_unit_test(who_was_refused_is_not_asked_again_at_once),
+        cmocka_unit_test(who_did_not_answer_is_asked_again_soon_and_ever_later),
         cmocka_unit_test(a_rejected_identity_is_replaced_but_not_a_newer_one),
         cmocka_unit_test(an_answer_may_come_after_the_store_has_gone),
     };
