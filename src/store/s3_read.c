@@ -42,11 +42,15 @@ static bool is_weak(struct str etag)
     return str_starts(etag, STR("W/"));
 }
 
-static struct str bare(struct str etag)
+static struct str unquoted(struct str etag)
 {
-    etag = is_weak(etag) ? str_from(etag, 2) : etag;
     bool quoted = etag.len >= 2 && etag.ptr[0] == '"' && etag.ptr[etag.len - 1] == '"';
     return quoted ? str_sub(etag, 1, etag.len - 2) : etag;
+}
+
+static struct str bare(struct str etag)
+{
+    return unquoted(is_weak(etag) ? str_from(etag, 2) : etag);
 }
 
 /* A proxy that touches an answer weakens its ETag, and some stores quote it in their answers and not in their listings;
@@ -69,11 +73,9 @@ static bool etag_md5(const struct call *c, struct str etag, struct digest *ret)
 bool store_etag_of_parts(struct str etag, size_t count, struct digest *ret)
 {
     struct err ignored;
-    struct str hex;
+    struct str rest = unquoted(etag), hex;
     uint64_t told;
-    if (etag.len > 2 && etag.ptr[0] == '"' && etag.ptr[etag.len - 1] == '"')
-        etag = str_sub(etag, 1, etag.len - 2);
-    return str_split(&etag, '-', &hex) && etag.ptr && str_to_u64(etag, &told, &ignored) == 0 && told == count &&
+    return str_split(&rest, '-', &hex) && rest.ptr && str_to_u64(rest, &told, &ignored) == 0 && told == count &&
            digest_parse_hex(HASH_MD5, hex, ret, &ignored) == 0;
 }
 
