@@ -5,9 +5,6 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-/* Objects that are looked at before the memory their names came through is let go: some 25 MB. */
-enum { RELEASE_OBJECTS = 1 << 18 };
-
 /* By its kind and size alone: a time is not kept by every file system, and to read it all costs what a fetch costs. */
 static bool is_there(const struct hydrate *h, struct str path, uint64_t size_bytes)
 {
@@ -53,7 +50,7 @@ int known_count(struct hydrate *h, struct err *err)
         if (r < 0)
             return r;
         count(h, id, &e, &ours, &is_gone);
-        if (id % RELEASE_OBJECTS == 0)
+        if (id % PLAN_RELEASE_OBJECTS == 0)
             index_release(h->index);
     }
     h->feed.space_bytes += ours;

@@ -3,10 +3,6 @@
 #include <assert.h>
 #include <inttypes.h>
 
-/* Objects that are passed over, as most are where an earlier run had nearly ended, before the memory their names came
- * through is let go: some 25 MB. */
-enum { RELEASE_OBJECTS = 1 << 18 };
-
 void plan_init(struct plan *p, unsigned ranks)
 {
     assert(ranks >= 1 && ranks <= PLAN_RANKS_MAX);
@@ -40,7 +36,7 @@ int plan_next(struct plan *p, const struct index *x, uint64_t *ret_id, struct in
             int r = index_get(x, id, ret, err);
             if (r < 0)
                 return r;
-            if (p->next[rank] % RELEASE_OBJECTS == 0)
+            if (p->next[rank] % PLAN_RELEASE_OBJECTS == 0)
                 index_release(x);
             /* a catalog of other priorities may hold ranks that this run has not */
             if ((ret->rank < p->ranks ? ret->rank : p->ranks - 1) != rank)

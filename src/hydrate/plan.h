@@ -9,6 +9,9 @@ enum {
     PLAN_SMALL_MAX = 1 << 20,  /* up to here: one GET into one slice, written through the page cache */
     PLAN_PART_BYTES = 8 << 20, /* more than that: ranges; large enough that a request's cost is lost in it */
     PLAN_RANKS_MAX = 33,       /* 32 priority patterns and the rest */
+    /* Objects that are looked at, or passed over, as most are where an earlier run had nearly ended, before the memory
+     * their names came through is let go: some 25 MB. */
+    PLAN_RELEASE_OBJECTS = 1 << 18,
 };
 
 /* No store has larger ones (S3: 50 TB): a listing that says so is wrong, and must not cost memory for each part. */
