@@ -173,15 +173,6 @@ static bool take_object(struct ls *l, const struct object *o)
 
 static void next_page(struct ls *l);
 
-enum { EMPTY_PAGES_MAX = 1000 };
-
-static bool goes_on(struct ls *l, const struct object *objects, size_t count, struct str next_token)
-{
-    l->empty_pages = count ? 0 : l->empty_pages + 1;
-    bool again = next_token.len > 0 && str_eq(next_token, sbuf_str(&l->token));
-    return !again && l->empty_pages <= EMPTY_PAGES_MAX && !list_comes_round(&l->rounds, objects, count);
-}
-
 static bool are_below(const struct ls *l, const struct object *objects, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -208,7 +199,8 @@ static void on_list(void *ctx, const struct store_reply *r, const struct object 
         over(l, &r->err);
         return;
     }
-    if (!goes_on(l, objects, count, next_token)) {
+    if (!list_goes_on(&l->empty_pages, count, sbuf_str(&l->token), next_token) ||
+        list_comes_round(&l->rounds, objects, count)) {
         garbled(l, "the store answers page after page without going on");
         return;
     }

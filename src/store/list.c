@@ -291,11 +291,16 @@ static int check_order(struct reader *r, const struct object *objects, size_t co
     return 0;
 }
 
+bool list_goes_on(unsigned *empty_pages, size_t count, struct str token, struct str next_token)
+{
+    *empty_pages = count ? 0 : *empty_pages + 1;
+    bool again = next_token.len > 0 && str_eq(next_token, token);
+    return !again && *empty_pages <= EMPTY_PAGES_MAX;
+}
+
 static int check_progress(struct reader *r, size_t count, struct str next_token, struct err *err)
 {
-    r->empty_pages = count ? 0 : r->empty_pages + 1;
-    bool again = next_token.len && str_eq(next_token, sbuf_str(&r->token));
-    if (!again && r->empty_pages <= EMPTY_PAGES_MAX && next_token.len <= TOKEN_ROOM)
+    if (list_goes_on(&r->empty_pages, count, sbuf_str(&r->token), next_token) && next_token.len <= TOKEN_ROOM)
         return 0;
     return fail(r->listing, err, "the store answers page after page without going on");
 }

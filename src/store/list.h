@@ -22,6 +22,10 @@ struct listing_options {
     void (*on_done)(void *ctx, const struct err *err, uint64_t requests);
 };
 
+/* Do pages bring anything new? Not where they stay empty, a thousand in a row, or the next token is the one that was
+ * asked for: such a store never ends. `empty_pages` is its owner's, of one listing or one range, 0 at first. */
+bool list_goes_on(unsigned *empty_pages, size_t count, struct str token, struct str next_token);
+
 /* Do pages come round again? So says one that begins with a key that began an earlier one; the key is kept at pages 1,
  * 2, 4, 8 ..., so that any round is met in the end (Brent). home: its owner's. */
 struct list_rounds {

@@ -78,6 +78,19 @@ static void a_reader_may_stop_it(void **state)
     assert_true(cancelled.complete || cancelled.err.code == ERR_CANCELLED);
 }
 
+static void pages_that_bring_nothing_have_an_end(void **state)
+{
+    (void)state;
+    unsigned empty = 0, pages = 0;
+    while (list_goes_on(&empty, 0, STR_NULL, pages % 2 ? STR("a") : STR("b")))
+        pages++;
+    assert_int_equal(pages, 1000);
+    assert_true(list_goes_on(&empty, 1, STR("a"), STR("b")));
+    assert_true(list_goes_on(&empty, 0, STR("b"), STR("c"))); /* counted anew */
+    assert_false(list_goes_on(&empty, 1, STR("c"), STR("c")));
+    assert_true(list_goes_on(&empty, 1, STR_NULL, STR_NULL)); /* the last one */
+}
+
 static int up(void **state)
 {
     static struct here h;
@@ -102,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prefix_is_listed_to_its_end),
         cmocka_unit_test(a_reader_may_stop_it),
+        cmocka_unit_test(pages_that_bring_nothing_have_an_end),
     };
     return cmocka_run_group_tests(tests, up, down);
 }
