@@ -7,15 +7,6 @@
 #include "token.h"
 #include "util/clock.h"
 
-static void put(const char *name, struct str text)
-{
-    struct err err = {0};
-    int fd = openat(fuzz_folder(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int r = file_write_all(fd, name, text.ptr, text.len, &err);
-    close(fd);
-    assert(r == 0);
-}
-
 static void set(const char *variable, struct str value)
 {
     auto_mem char *text = str_dup(value);
@@ -34,10 +25,10 @@ static void check_token(struct token *t, struct str file)
     for (size_t i = 0; i < token.len; i++)
         assert(token.ptr[i] > ' ' && token.ptr[i] <= '~');
     assert(!token_renewed(t, t->turn, NS_PER_SECOND));
-    put("token", STR(" two words\n"));
+    fuzz_file(fuzz_folder(), "token", STR(" two words\n"));
     int r = token_get(t, 120 * NS_PER_SECOND, &again, &err);
     assert(r == 0 && str_eq(again, str_trim(file)));
-    put("token", STR("another\n"));
+    fuzz_file(fuzz_folder(), "token", STR("another\n"));
     assert(str_eq(again, STR("another")) || (token_renewed(t, t->turn, 0) && str_eq(str_of(t->now), STR("another"))));
 }
 
@@ -52,9 +43,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     set("KUBERNETES_SERVICE_PORT", fields[1]);
     fuzz_folder();
     set("CISTERN_SERVICE_ACCOUNT_DIR", str_of(fuzz_folder_name));
-    put("ca.crt", fields[2]);
-    put("namespace", fields[3]);
-    put("token", rest);
+    fuzz_file(fuzz_folder(), "ca.crt", fields[2]);
+    fuzz_file(fuzz_folder(), "namespace", fields[3]);
+    fuzz_file(fuzz_folder(), "token", rest);
     if (kube_config_load(NULL, &c, &err) < 0) {
         assert(err.id == 5001 && !c.server);
         return 0;

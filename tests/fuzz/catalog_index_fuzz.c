@@ -4,7 +4,6 @@
 #include "folder.h"
 #include "format.h"
 #include "fuzz.h"
-#include <unistd.h>
 
 static uint32_t crc(const void *bytes, size_t len)
 {
@@ -51,22 +50,14 @@ static void read_all(const struct index *x)
     }
 }
 
-static void put(const char *name, const uint8_t *bytes, size_t len)
-{
-    int fd = openat(fuzz_folder(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    ssize_t n = write(fd, bytes, len);
-    assert(n == (ssize_t)len);
-    close(fd);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct err err;
     uint8_t *copy = xcalloc(len + 8, 1);
     memcpy(copy, bytes, len);
     mend(copy, len);
-    put(INDEX_FILE, copy, len);
-    put(INDEX_PARTIAL_FILE, copy, len);
+    fuzz_file(fuzz_folder(), INDEX_FILE, fuzz_str(copy, len));
+    fuzz_file(fuzz_folder(), INDEX_PARTIAL_FILE, fuzz_str(copy, len));
     struct index_source source = {{0}, STR_NULL};
     if (len >= sizeof(struct index_head))
         memcpy(source.digest, ((struct index_head *)(void *)copy)->source_digest, sizeof source.digest);

@@ -7,15 +7,6 @@
 #include "fuzz.h"
 #include "ini.h"
 
-static void put(const char *name, struct str text)
-{
-    struct err err = {0};
-    int fd = openat(fuzz_folder(), name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int r = file_write_all(fd, name, text.ptr, text.len, &err);
-    close(fd);
-    assert(r == 0);
-}
-
 static void name_it(const char *variable, const char *name)
 {
     char path[128];
@@ -28,7 +19,7 @@ static void gcp_file(struct str text)
 {
     struct err err = {0};
     struct creds *c;
-    put("key.json", text);
+    fuzz_file(fuzz_folder(), "key.json", text);
     name_it("GOOGLE_APPLICATION_CREDENTIALS", "key.json");
     if (creds_open_gcp(&(struct store_options){0}, &c, &err) < 0)
         assert(err.id == 1701 && str_is_utf8(str_of(err.text)));
@@ -43,7 +34,7 @@ static void aws_files(struct str text)
     struct err err = {0};
     struct creds *c;
     struct str value;
-    put("credentials", text);
+    fuzz_file(fuzz_folder(), "credentials", text);
     name_it("AWS_SHARED_CREDENTIALS_FILE", "credentials");
     name_it("AWS_CONFIG_FILE", "credentials");
     free(creds_aws_profile_value("p", "region"));

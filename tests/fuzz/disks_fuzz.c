@@ -15,15 +15,6 @@ static int folder(int at, const char *path)
     return at;
 }
 
-static void put(int at, const char *name, struct str text)
-{
-    struct err err = {0};
-    int fd = openat(at, name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int r = file_write_all(fd, name, text.ptr, text.len, &err);
-    close(fd);
-    assert(r == 0);
-}
-
 static void check_plan(const struct disk_info *disks, size_t count)
 {
     static const char *const models[] = {"*nvme*", "?"};
@@ -50,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     for (size_t i = 0; i < countof(files); i++) {
         char path[64];
         snprintf(path, sizeof path, "block/nvme0n1/%s", files[i]);
-        put(at, path, str_split(&rest, '\0', &field) ? field : STR_NULL);
+        fuzz_file(at, path, str_split(&rest, '\0', &field) ? field : STR_NULL);
     }
     int r = disks_scan(fuzz_folder_name, disks, &count, &err);
     assert(r == 0 && count == 1 && strcmp(disks[0].name, "nvme0n1") == 0);

@@ -27,3 +27,13 @@ static inline int fuzz_folder(void)
     }
     return dir;
 }
+
+/* A file with these bytes, and nothing of what it held before. */
+static inline void fuzz_file(int dir, const char *name, struct str bytes)
+{
+    struct err err = {0};
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int r = file_write_all(fd, name, bytes.ptr, bytes.len, &err);
+    close(fd);
+    assert(r == 0);
+}

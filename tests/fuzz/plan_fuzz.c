@@ -97,15 +97,6 @@ static struct {
     struct logbook *book;
 } t = {.data = -1};
 
-static void put(const char *path, struct str text)
-{
-    struct err err = {0};
-    int fd = openat(t.data, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int r = file_write_all(fd, path, text.ptr, text.len, &err);
-    close(fd);
-    assert(r == 0);
-}
-
 static void set_up(void)
 {
     static const char *const pairs[][2] = {{"export.select.best.file", "metrics.json"},
@@ -125,9 +116,9 @@ static void set_up(void)
     for (size_t i = 0; i < countof(pairs); i++)
         r |= spec_set(t.policy, str_of(pairs[i][0]), str_of(pairs[i][1]), &err);
     assert(r == 0);
-    put("step-1/weights", STR("1"));
-    put("step-2/weights", STR("2"));
-    put("step-2/metrics.json", STR("{\"eval\":{\"loss\":0}}"));
+    fuzz_file(t.data, "step-1/weights", STR("1"));
+    fuzz_file(t.data, "step-2/weights", STR("2"));
+    fuzz_file(t.data, "step-2/metrics.json", STR("{\"eval\":{\"loss\":0}}"));
 }
 
 /* The best of the two is the one of the lower number: the other has 0. One without a number is never the best. */
@@ -140,7 +131,7 @@ static void check_metrics(struct str text)
     if (t.data < 0)
         set_up();
     bool has_number = json_parse(text, "it", &j, &err) == 0 && json_get_real(j, "eval.loss", &loss, &err) == 0;
-    put("step-1/metrics.json", text);
+    fuzz_file(t.data, "step-1/metrics.json", text);
     const struct plan_options o = {
         .policy = &t.policy->export, .logbook = t.book, .data = t.data, .since_ns = INT64_MIN};
     int r = plan_make(&o, &p, &err);

@@ -9,10 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     static const struct space_options o = {.path = "/pool", .name = "default", .node = "node-1"};
     char uuid[SPEC_UUID_LEN + 1];
     struct err err = {0};
-    int fd = openat(fuzz_folder(), "cistern.json", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int r = file_write_all(fd, "cistern.json", bytes, len, &err);
-    close(fd);
-    assert(r == 0);
+    fuzz_file(fuzz_folder(), "cistern.json", fuzz_str(bytes, len));
     if (identity_establish(fuzz_folder(), &o, uuid, &err) < 0) {
         assert(err.code != 0 && err.text[0]);
         return 0;

@@ -23,16 +23,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct err err = {0};
     auto_record first = {0};
     auto_record again = {0};
-    int fd = openat(fuzz_folder(), RECORD_FILE, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int r = file_write_all(fd, RECORD_FILE, bytes, len, &err);
-    close(fd);
-    assert(r == 0);
+    fuzz_file(fuzz_folder(), RECORD_FILE, fuzz_str(bytes, len));
     if (record_read(fuzz_folder(), &first, &err) < 0) {
         assert(err.code != 0 && err.text[0]);
         return 0;
     }
     assert(first.target_count <= RECORD_TARGETS_MAX);
-    r = record_write(fuzz_folder(), &first, &err);
+    int r = record_write(fuzz_folder(), &first, &err);
     assert(r == 0);
     r = record_read(fuzz_folder(), &again, &err);
     assert(r == 0);

@@ -5,20 +5,11 @@
 #include "fuzz.h"
 #include "hydrate/status.h"
 
-static void put(const uint8_t *bytes, size_t len)
-{
-    struct err err = {0};
-    int fd = openat(fuzz_folder(), HYDRATE_STATUS_FILE, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int r = file_write_all(fd, HYDRATE_STATUS_FILE, bytes, len, &err);
-    close(fd);
-    assert(r == 0);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static struct hydrate_status read, again;
     struct err err = {0};
-    put(bytes, len);
+    fuzz_file(fuzz_folder(), HYDRATE_STATUS_FILE, fuzz_str(bytes, len));
     if (hydrate_status_read(fuzz_folder(), &read, &err) < 0) {
         assert(strstr(err.text, HYDRATE_STATUS_FILE));
         return 0;

@@ -15,10 +15,7 @@ static int volume(void)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct err err = {0};
-    int fd = openat(volume(), "export/verdict.json", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int r = file_write_all(fd, "verdict.json", bytes, len, &err);
-    close(fd);
-    assert(r == 0);
+    fuzz_file(volume(), "export/verdict.json", fuzz_str(bytes, len));
     struct verdict v;
     if (verdict_read(volume(), &v, &err) < 0) {
         assert(err.code != 0 && err.text[0]);
