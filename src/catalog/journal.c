@@ -385,8 +385,8 @@ static int kernel_boot_id(uint8_t ret[16], struct err *err)
     }
     memset(ret, 0, 16);
     for (size_t i = 0; i < len && n < 32; i++) {
-        int digit = text[i] >= '0' && text[i] <= '9' ? text[i] - '0' : text[i] >= 'a' ? text[i] - 'a' + 10 : -1;
-        if (digit < 0 || digit > 15)
+        int digit = hex_digit(text[i]);
+        if (digit < 0)
             continue;
         ret[n / 2] = (uint8_t)(ret[n / 2] << 4 | digit);
         n++;

@@ -104,11 +104,6 @@ static struct str next_field(struct fields *f)
     return field;
 }
 
-static int hex_value(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static struct str next_text(struct fields *f)
 {
     struct str s = next_field(f);
@@ -118,8 +113,8 @@ static struct str next_text(struct fields *f)
             *f->out++ = s.ptr[i];
             continue;
         }
-        int high = i + 2 < s.len ? hex_value(s.ptr[i + 1]) : -1;
-        int low = high >= 0 ? hex_value(s.ptr[i + 2]) : -1;
+        int high = i + 2 < s.len ? hex_digit(s.ptr[i + 1]) : -1;
+        int low = high >= 0 ? hex_digit(s.ptr[i + 2]) : -1;
         if (low < 0) {
             f->good = false;
             break;

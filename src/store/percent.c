@@ -38,14 +38,6 @@ void percent_encode(struct str s, struct sbuf *b)
     encode(s, false, b);
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int percent_decode(struct str s, bool plus, struct sbuf *b, struct err *err)
 {
     size_t run = 0; /* start of the bytes that stand for themselves */

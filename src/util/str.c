@@ -159,16 +159,24 @@ int str_to_i64(struct str s, int64_t *ret, struct err *err)
     return 0;
 }
 
+int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 int str_hex_to_u64(struct str s, uint64_t *ret, struct err *err)
 {
     uint64_t n = 0;
     if (s.len == 0 || s.len > 16)
         return not_a_number(s, "a hexadecimal number of 1 to 16 digits", err);
     for (size_t i = 0; i < s.len; i++) {
-        int c = tolower((unsigned char)s.ptr[i]);
-        if (!isxdigit(c))
+        int digit = hex_digit(s.ptr[i]);
+        if (digit < 0)
             return not_a_number(s, "a hexadecimal number of 1 to 16 digits", err);
-        n = n << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+        n = n << 4 | (uint64_t)digit;
     }
     *ret = n;
     return 0;

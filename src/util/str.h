@@ -69,6 +69,7 @@ bool str_is_utf8(struct str s);
 must_check int str_to_u64(struct str s, uint64_t *ret, struct err *err);
 must_check int str_to_i64(struct str s, int64_t *ret, struct err *err);
 must_check int str_hex_to_u64(struct str s, uint64_t *ret, struct err *err);
+int hex_digit(char c); /* 0 to 15, of either case; -1: it is none */
 
 /* A quantity of bytes as Kubernetes writes it: 512, 10k, 1.5Gi, 2T, 1e6. Fractions round up. */
 must_check int str_to_bytes(struct str s, uint64_t *ret, struct err *err);

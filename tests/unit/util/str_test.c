@@ -37,6 +37,18 @@ static void durations_add_up(void **state)
     assert_int_equal(str_to_duration(STR(""), &ns, &err), -ERR_INVALID);
 }
 
+static void each_character_is_a_hexadecimal_digit_or_none(void **state)
+{
+    (void)state;
+    static const char lower[] = "0123456789abcdef", upper[] = "0123456789ABCDEF";
+    for (int i = 1; i < 256; i++) {
+        const char *at = strchr(lower, i);
+        int want = at ? (int)(at - lower) : (at = strchr(upper, i)) != NULL ? (int)(at - upper) : -1;
+        assert_int_equal(hex_digit((char)i), want);
+    }
+    assert_int_equal(hex_digit('\0'), -1);
+}
+
 static void a_split_keeps_empty_fields(void **state)
 {
     (void)state;
@@ -100,6 +112,7 @@ int main(void)
         cmocka_unit_test(a_hash_is_of_the_bytes_and_of_the_seed),
         cmocka_unit_test(quantities_are_exact),
         cmocka_unit_test(durations_add_up),
+        cmocka_unit_test(each_character_is_a_hexadecimal_digit_or_none),
         cmocka_unit_test(a_split_keeps_empty_fields),
         cmocka_unit_test(a_full_builder_says_so_and_stays_whole),
         cmocka_unit_test(utf8_is_told_from_noise),
