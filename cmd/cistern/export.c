@@ -8,6 +8,7 @@
 #include "export/walk.h"
 #include "hydrate/status.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include "util/file.h"
 #include "util/hash.h"
 #include "volume/volume.h"
@@ -231,7 +232,7 @@ static int open_state(struct job *j, const char *dir, struct err *err)
     char path[PATH_MAX], real[PATH_MAX];
     uint8_t sum[32];
     char hex[17];
-    const char *home = getenv("HOME"), *base = getenv("XDG_STATE_HOME");
+    const char *home = env_get("HOME"), *base = env_get("XDG_STATE_HOME");
     if (!realpath(dir, real))
         return err_sys(err, errno, "cannot find the folder '%s'", dir);
     if (!flags.state && !base && !home)

@@ -104,6 +104,16 @@ def test_a_changed_file_is_sent_again_and_only_that_one(export):
     export.assert_same()
 
 
+def test_what_was_sent_is_remembered_below_home_where_another_place_is_unset_or_empty(export, tmp_path):
+    export.write("a", 1000)
+    for environment in {}, {"XDG_STATE_HOME": ""}:
+        subprocess.run(["rm", "-rf", tmp_path / "home"], check=True)
+        subprocess.run([CISTERN, "export", export.src, f"file://{export.dst}"], env={"HOME": str(tmp_path / "home"), **environment},
+                       timeout=60, check=True)
+        book, = (tmp_path / "home").rglob("logbook-*")
+        assert book.is_relative_to(tmp_path / "home/.local/state/cistern/export")
+
+
 def test_a_lost_state_folder_costs_no_conflict(export):
     fill(export)
     export.run()
