@@ -4,6 +4,7 @@
 #include "doctor.h"
 #include "store/store.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include <inttypes.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ static const char *front_door(const struct store *s, char *buf, size_t size)
 {
     const char *given = globals.endpoint;
     if (!given)
-        given = getenv(strcmp(store_scheme(s), "s3") == 0 ? "AWS_ENDPOINT_URL" : "STORAGE_EMULATOR_HOST");
+        given = env_get(strcmp(store_scheme(s), "s3") == 0 ? "AWS_ENDPOINT_URL" : "STORAGE_EMULATOR_HOST");
     if (strcmp(store_scheme(s), "file") == 0)
         return NULL;
     if (given)

@@ -8,6 +8,7 @@
 #include "cli/term.h"
 #include "export/verdict.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include "util/file.h"
 #include "volume/volume.h"
 #include <dirent.h>
@@ -411,7 +412,7 @@ int verb_status(int argc, char **argv)
     int ends = verb_begin(table_of_flags, usage, &argc, argv);
     if (ends >= 0)
         return ends;
-    const char *named = getenv("CISTERN_POOL");
+    const char *named = env_get("CISTERN_POOL");
     if (flags.pools.count == 0)
         flags.pools.items[flags.pools.count++] = named ? named : POOL_DEFAULT;
     int r = one_round(argc, argv, &err);

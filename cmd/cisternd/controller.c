@@ -14,6 +14,7 @@
 #include "populate/populate.h"
 #include "rpc/server.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include "util/log.h"
 #include "util/names.h"
 #include <limits.h>
@@ -288,7 +289,7 @@ static int start_csi(struct controller *c, struct err *err)
 /* An API server that is away is no reason to start this process again. */
 static int start(struct controller *c, struct err *err)
 {
-    const char *pod = getenv("POD_NAME");
+    const char *pod = env_get("POD_NAME");
     if (pod)
         snprintf(c->identity, sizeof c->identity, "%s", pod);
     else

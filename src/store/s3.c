@@ -4,6 +4,7 @@
 #include "percent.h"
 #include "redirect.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include "util/hash.h"
 #include <stdio.h>
 
@@ -66,7 +67,7 @@ static bool is_region(struct str s)
 
 static int choose_region(struct s3 *s3, const struct store_options *o, struct err *err)
 {
-    const char *named = first_of(o->region, getenv("AWS_REGION"), getenv("AWS_DEFAULT_REGION"), NULL);
+    const char *named = first_of(o->region, env_get("AWS_REGION"), env_get("AWS_DEFAULT_REGION"), NULL);
     auto_mem char *profile = named ? NULL : creds_aws_profile_value(o->profile, "region");
     const char *region = named ? named : profile ? profile : "us-east-1";
     if (!is_region(str_of(region))) {
@@ -84,8 +85,8 @@ static int s3_open(struct store *s, const struct store_options *o, const struct 
     (void)u;
     pthread_mutex_init(&s3->lock, NULL);
     pthread_mutex_init(&s3->cache.lock, NULL);
-    const char *endpoint = first_of(o->endpoint, getenv("AWS_ENDPOINT_URL_S3"), getenv("AWS_ENDPOINT_URL"), NULL);
-    const char *ca = first_of(o->ca_file, getenv("AWS_CA_BUNDLE"), NULL, NULL);
+    const char *endpoint = first_of(o->endpoint, env_get("AWS_ENDPOINT_URL_S3"), env_get("AWS_ENDPOINT_URL"), NULL);
+    const char *ca = first_of(o->ca_file, env_get("AWS_CA_BUNDLE"), NULL, NULL);
     int r = choose_region(s3, o, err);
     if (r == 0 && endpoint)
         r = endpoint_parse(str_of(endpoint), &e, err);

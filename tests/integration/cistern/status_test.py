@@ -67,6 +67,13 @@ def test_volumes_are_told_of_with_and_without_a_driver(driver, bucket):
     assert len(status(pool)) == 2
 
 
+def test_a_pool_that_is_named_by_an_empty_variable_is_not_named():
+    def said(**environment):
+        return subprocess.run([CISTERN, "status"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    unset, empty = said(), said(CISTERN_POOL="")
+    assert (empty.returncode, empty.stdout, empty.stderr) == (unset.returncode, unset.stdout, unset.stderr)
+
+
 def test_a_volume_that_cannot_be_read_hides_no_other(driver):
     pool = driver.pools["default"]
     first, second = sorted(driver.client.create(name).volume_id for name in ("one", "two"))
