@@ -3,6 +3,7 @@
 #include "child.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/thread.h"
 #include <assert.h>
 #include <poll.h>
 #include <pthread.h>
@@ -299,7 +300,7 @@ int jobs_start(const char *program, struct jobs **ret, struct err *err)
     pthread_cond_init(&j->changed, NULL);
     j->program = str_dup(str_of(program));
     j->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int e = j->wake < 0 ? errno : pthread_create(&j->thread, NULL, jobs_main, j);
+    int e = j->wake < 0 ? errno : thread_start(&j->thread, jobs_main, j);
     if (e) {
         if (j->wake >= 0)
             close(j->wake);

@@ -4,6 +4,7 @@
 #include "keeper.h"
 #include "table.h"
 #include "util/clock.h"
+#include "util/thread.h"
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -177,7 +178,7 @@ int mirror_start(const char *socket, struct mirror **ret, struct err *err)
     m->end = &m->copies;
     pthread_mutex_init(&m->lock, NULL);
     m->stop_fd = eventfd(0, EFD_CLOEXEC);
-    int e = m->stop_fd < 0 ? errno : pthread_create(&m->thread, NULL, mirror_thread, m);
+    int e = m->stop_fd < 0 ? errno : thread_start(&m->thread, mirror_thread, m);
     if (e != 0) {
         if (m->stop_fd >= 0)
             close(m->stop_fd);

@@ -2,6 +2,7 @@
 #include "io/ticker.h"
 #include "util/clock.h"
 #include "util/macro.h"
+#include "util/thread.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -48,7 +49,7 @@ int ticker_start(const char *name, uint64_t (*tick)(void *ctx), void *ctx, struc
     *t = (struct ticker){.tick = tick, .ctx = ctx};
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->woken, NULL);
-    int e = pthread_create(&t->thread, NULL, run, t);
+    int e = thread_start(&t->thread, run, t);
     if (e) {
         ticker_free(t);
         return err_sys(err, e, "cannot start the thread '%s'", name);

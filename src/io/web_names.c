@@ -6,6 +6,7 @@
 #include "util/clock.h"
 #include "util/env.h"
 #include "util/metric.h"
+#include "util/thread.h"
 #include "web_error.h"
 #include "web_private.h"
 #include <arpa/inet.h>
@@ -170,7 +171,7 @@ static void lookup_start(struct web_name *n)
         return;
     }
     n->lookup = l;
-    if (pthread_create(&id, NULL, lookup_run, l) != 0) {
+    if (thread_start(&id, lookup_run, l) != 0) {
         atomic_store(&l->refs, 1);
         lookup_over(n);
         return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/queue.h"
 #include "util/clock.h"
+#include "util/thread.h"
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -285,7 +286,7 @@ int kube_queue_new(const struct kube_queue_options *o, struct kube_queue **ret, 
     while (q->thread_count < q->options.threads) {
         struct worker_arg *a = xcalloc(1, sizeof *a);
         *a = (struct worker_arg){.queue = q, .number = q->thread_count};
-        int r = pthread_create(&q->threads[q->thread_count], NULL, work, a);
+        int r = thread_start(&q->threads[q->thread_count], work, a);
         if (r != 0) {
             free(a);
             return err_sys(err, r, "cannot start a thread of the queue '%s'", o->name);

@@ -3,6 +3,7 @@
 #include "call.h"
 #include "handover.h"
 #include "util/clock.h"
+#include "util/thread.h"
 #include <grpc/grpc_security.h>
 #include <stdio.h>
 
@@ -113,7 +114,7 @@ static int listen_on(struct rpc_server *s, struct err *err)
 
 static int start_thread(pthread_t *t, const char *name, void *(*run)(void *), void *ctx, struct err *err)
 {
-    int e = pthread_create(t, NULL, run, ctx);
+    int e = thread_start(t, run, ctx);
     if (e)
         return err_sys(err, e, "cannot start the thread '%s'", name);
     pthread_setname_np(*t, name);

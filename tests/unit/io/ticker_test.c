@@ -2,6 +2,7 @@
 #include "io/ticker.h"
 #include "unit.h"
 #include "util/clock.h"
+#include <signal.h>
 #include <stdatomic.h>
 
 static _Atomic unsigned ticks;
@@ -65,12 +66,35 @@ static void one_that_is_stopped_at_once_has_ticked_once(void **state)
     assert_int_equal(ticks, 1);
 }
 
+static uint64_t look_at_signals(void *ctx)
+{
+    pthread_sigmask(SIG_SETMASK, NULL, ctx);
+    ticks++;
+    return TICKER_NEVER;
+}
+
+/* Else it might be this thread that a SIGTERM interrupts, and main reads it from its descriptor in vain. */
+static void signals_are_left_to_main(void **state)
+{
+    (void)state;
+    struct ticker *t = NULL;
+    struct err err;
+    sigset_t blocked;
+    ticks = 0;
+    assert_int_equal(ticker_start("test", look_at_signals, &blocked, &t, &err), 0);
+    assert_true(come_to(1));
+    ticker_stop(t);
+    assert_true(sigismember(&blocked, SIGTERM) && sigismember(&blocked, SIGINT));
+    assert_false(sigismember(&blocked, SIGBUS));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_ticks_at_once_and_again_when_its_rest_is_over),
         cmocka_unit_test(one_that_rests_for_ever_ticks_when_it_is_woken_and_stops_when_told),
         cmocka_unit_test(one_that_is_stopped_at_once_has_ticked_once),
+        cmocka_unit_test(signals_are_left_to_main),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
