@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
+from integration.lib.disk import Disk
+
 from .driver import MIB, Driver, Mode, capability, csi, mounts
 
 Code = grpc.StatusCode
@@ -136,18 +138,11 @@ def test_a_list_comes_in_pages_over_all_pools_and_survives_a_deletion(folder):
 
 @pytest.fixture
 def driver_on_its_own_disk(folder):
-    """Nobody else's files come and go on it."""
-    image, pool = folder / "disk.img", folder / "pool-default"
-    pool.mkdir()
-    with open(image, "wb") as f:
-        f.truncate(1 << 30)
-    subprocess.run(["mkfs.ext4", "-q", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, pool], check=True)
-    (pool / "lost+found").rmdir()
+    disk = Disk(folder / "pool-default", "1G")
+    (disk.path / "lost+found").rmdir()
     d = Driver(folder)
     yield d.start()
-    d.clean_up()
-    subprocess.run(["umount", "-l", pool], stderr=subprocess.DEVNULL)
+    d.clean_up()  # which unmounts the disk, too
 
 
 def test_capacity_shrinks_by_what_is_made_and_is_zero_elsewhere(driver_on_its_own_disk):

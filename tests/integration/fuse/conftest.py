@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from integration.lib.disk import Disk
+
 from . import mounts
 
 
@@ -20,7 +22,7 @@ def public_folder():
 @pytest.fixture(scope="session")
 def disk():
     folder = public_folder()
-    made = mounts.Disk(folder)
+    made = Disk(folder / "disk", "2G")
     yield made
     made.unmount()
     shutil.rmtree(folder)

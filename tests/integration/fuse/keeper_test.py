@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from integration.lib.disk import Disk
+
 from . import mounts
 
 
@@ -147,7 +149,7 @@ def test_after_unmounting_the_disk_below_can_be_taken_apart(tmp_path, volumes, m
     keeper = volumes("other").keeper
     mirror = mirrors(keeper)
     mirror.wait_for(1)
-    disk = mounts.Disk(tmp_path, "64M")
+    disk = Disk(tmp_path / "disk", "64M")
     volume = mounts.Volume(keeper, disk, tmp_path, "v", "must")
     mirror.wait_for(2)
     with open(volume.path / "held", "w+b") as file:

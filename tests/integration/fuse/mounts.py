@@ -37,21 +37,6 @@ def wait_for(what, condition, seconds=10.0):
         time.sleep(0.01)
 
 
-class Disk:
-    """An ext4 of its own on a loop device."""
-
-    def __init__(self, folder, size="2G"):
-        self.path = folder / "disk"
-        self.path.mkdir()
-        image = folder / "disk.img"
-        subprocess.run(["truncate", "-s", size, image], check=True)
-        subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1", image], check=True)
-        subprocess.run(["mount", "-o", "loop,noatime", image, self.path], check=True)
-
-    def unmount(self):
-        subprocess.run(["umount", self.path], check=True)
-
-
 class Keeper:
     def __init__(self, folder, kill_at=None, program=MOUNT_PROCESS):
         self.socket = str(folder / "keeper.sock")

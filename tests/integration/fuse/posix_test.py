@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from integration.lib.disk import Disk
+
 from . import mounts
 
 SUITES = Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern")) / "filesystem-tests/bin"
@@ -253,7 +255,7 @@ def test_df_shows_the_limit_of_the_volume(volumes):
 
 def test_a_full_disk_below_is_enospc_for_the_writer(volumes, tmp_path):
     keeper = volumes("other").keeper
-    disk = mounts.Disk(tmp_path, "16M")
+    disk = Disk(tmp_path / "disk", "16M")
     volume = mounts.Volume(keeper, disk, tmp_path, "small", "exclusive", "must")
     with pytest.raises(OSError) as full, open(volume.path / "f", "wb", buffering=0) as file:
         for _ in range(64):

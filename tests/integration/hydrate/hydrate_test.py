@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from integration.lib.disk import Disk
 from paths import CISTERN
 from servers.bucket import KEYS
 
@@ -168,14 +169,9 @@ def test_sigterm_is_exit_8_and_the_same_command_continues(tmp_path, source):
 
 @pytest.fixture
 def tiny_disk(tmp_path):
-    image, mount = tmp_path / "image", tmp_path / "tiny"
-    mount.mkdir()
-    with open(image, "wb") as f:
-        f.truncate(48 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
-    subprocess.run(["mount", "-o", "loop", image, mount], check=True)
-    yield mount
-    subprocess.run(["umount", mount], check=True)
+    disk = Disk(tmp_path / "tiny", "48M")
+    yield disk.path
+    disk.unmount()
 
 
 def test_a_source_that_does_not_fit_is_refused_and_nothing_stays(tmp_path, source, tiny_disk):
