@@ -50,32 +50,12 @@ static struct seen look(const struct opt *table, const char *arg)
     return s;
 }
 
-/* Levenshtein's distance, for names of at most 31 letters. */
-static size_t distance(struct str a, struct str b)
-{
-    size_t row[32];
-    if (a.len > 31 || b.len > 31)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= b.len; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a.len; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b.len; j++) {
-            size_t swap = diagonal + (a.ptr[i - 1] != b.ptr[j - 1]);
-            diagonal = row[j];
-            row[j] = min_u64(swap, min_u64(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[b.len];
-}
-
 static int unknown(const struct opt *table, const char *arg, struct str name, struct err *err)
 {
     const struct opt *nearest = NULL;
     size_t least = name.len / 2 + 1;
     for (const struct opt *o = table; o->name; o++) {
-        size_t d = distance(str_of(o->name), name);
+        size_t d = str_distance(str_of(o->name), name);
         if (d < least) {
             least = d;
             nearest = o;

@@ -423,6 +423,26 @@ char *bytes_text(uint64_t bytes, char *buf)
     return buf;
 }
 
+size_t str_distance(struct str a, struct str b)
+{
+    size_t row[STR_DISTANCE_MAX + 1];
+    if (b.len > STR_DISTANCE_MAX)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= b.len; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a.len; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.len; j++) {
+            bool equal = tolower((unsigned char)a.ptr[i - 1]) == tolower((unsigned char)b.ptr[j - 1]);
+            size_t best = min_u64(min_u64(row[j], row[j - 1]) + 1, diagonal + !equal);
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[b.len];
+}
+
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 void out_of_memory(void)

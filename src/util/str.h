@@ -123,6 +123,11 @@ char *hex_text(const void *bytes, size_t len, char *buf);
 enum { BYTES_TEXT_MAX = 16 };
 char *bytes_text(uint64_t bytes, char *buf);
 
+/* Letters to insert, drop or change until one text is the other (Levenshtein), of either case: for "did you mean".
+ * SIZE_MAX: `b` is longer than STR_DISTANCE_MAX. */
+enum { STR_DISTANCE_MAX = 63 };
+size_t str_distance(struct str a, struct str b);
+
 /* Memory for small things: zeroed, or the process ends with one line. Death at any point is a tested road. */
 void *xcalloc(size_t count, size_t size);
 void *xrealloc(void *own_p, size_t count, size_t size); /* checks count * size */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec_keys.h"
-#include <ctype.h>
 
 #define AT(field) .offset = offsetof(struct spec, field)
 
@@ -100,32 +99,13 @@ const size_t spec_key_count = countof(spec_keys);
 
 enum { NAME_LEN_MAX = 63 };
 
-/* Levenshtein's distance, letters of either case being equal: a row at a time. */
-static size_t distance(struct str a, struct str b)
-{
-    size_t row[NAME_LEN_MAX + 1];
-    for (size_t j = 0; j <= b.len; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a.len; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b.len; j++) {
-            bool equal = tolower((unsigned char)a.ptr[i - 1]) == tolower((unsigned char)b.ptr[j - 1]);
-            size_t best = min_u64(min_u64(row[j], row[j - 1]) + 1, diagonal + !equal);
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[b.len];
-}
-
 static const char *nearest(struct str name)
 {
     struct str cut = str_sub(name, 0, NAME_LEN_MAX);
     const char *best = NULL;
     size_t best_distance = SIZE_MAX;
     for (size_t i = 0; i < spec_key_count; i++) {
-        size_t d = spec_keys[i].type == TYPE_LATER ? SIZE_MAX : distance(cut, str_of(spec_keys[i].name));
+        size_t d = spec_keys[i].type == TYPE_LATER ? SIZE_MAX : str_distance(cut, str_of(spec_keys[i].name));
         if (d < best_distance) {
             best = spec_keys[i].name;
             best_distance = d;

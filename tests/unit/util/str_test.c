@@ -49,6 +49,19 @@ static void each_character_is_a_hexadecimal_digit_or_none(void **state)
     assert_int_equal(hex_digit('\0'), -1);
 }
 
+static void what_was_meant_is_near(void **state)
+{
+    (void)state;
+    char longer[STR_DISTANCE_MAX + 2];
+    memset(longer, 'a', sizeof longer);
+    assert_int_equal(str_distance(STR("kitten"), STR("sitting")), 3);
+    assert_int_equal(str_distance(STR("Export.Since"), STR("export.since")), 0);
+    assert_int_equal(str_distance(STR(""), STR("abc")), 3);
+    assert_int_equal(str_distance(STR("abc"), STR_NULL), 3);
+    assert_int_equal(str_distance((struct str){longer, sizeof longer}, STR("a")), STR_DISTANCE_MAX + 1);
+    assert_int_equal(str_distance(STR("a"), (struct str){longer, sizeof longer}), SIZE_MAX);
+}
+
 static void a_split_keeps_empty_fields(void **state)
 {
     (void)state;
@@ -113,6 +126,7 @@ int main(void)
         cmocka_unit_test(quantities_are_exact),
         cmocka_unit_test(durations_add_up),
         cmocka_unit_test(each_character_is_a_hexadecimal_digit_or_none),
+        cmocka_unit_test(what_was_meant_is_near),
         cmocka_unit_test(a_split_keeps_empty_fields),
         cmocka_unit_test(a_full_builder_says_so_and_stays_whole),
         cmocka_unit_test(utf8_is_told_from_noise),
