@@ -144,16 +144,8 @@ void doctor_source(const char *uri)
 {
     struct err err;
     struct visit v = {0};
-    struct store_options o = {
-        .uri = str_of(uri),
-        .endpoint = globals.endpoint,
-        .region = globals.region,
-        .profile = globals.profile,
-        .ca_file = globals.ca_file,
-        .path_style = globals.path_style,
-        .auth = globals.anonymous ? STORE_AUTH_ANONYMOUS : STORE_AUTH_CHAIN,
-        .retry = {.attempts_max = 2, .elapsed_max_ns = 20 * NS_PER_SECOND},
-    };
+    struct store_options o = store_defaults(uri);
+    o.retry = (struct store_retry){.attempts_max = 2, .elapsed_max_ns = 20 * NS_PER_SECOND};
     int r = store_open(&o, &v.store, &err);
     if (r < 0) {
         doctor_say_err(DOCTOR_FAIL, "source", &err);

@@ -44,7 +44,7 @@ static void append(struct ledger *l, struct ledger_entry own_entry)
     l->entries[l->count++] = own_entry;
 }
 
-void ledger_add(struct ledger *l, const struct spec *s, enum ledger_state state)
+static void append_of(struct ledger *l, const struct spec *s, enum ledger_state state)
 {
     struct ledger_entry e = {.name = str_dup(str_of(s->name)),
                              .capacity_bytes = s->capacity_bytes,
@@ -53,6 +53,11 @@ void ledger_add(struct ledger *l, const struct spec *s, enum ledger_state state)
                              .state = state};
     memcpy(e.id, s->id, sizeof e.id);
     append(l, e);
+}
+
+void ledger_add(struct ledger *l, const struct spec *s, enum ledger_state state)
+{
+    append_of(l, s, state);
     qsort(l->entries, l->count, sizeof *l->entries, by_id);
 }
 
@@ -92,17 +97,10 @@ static void read_volume(struct ledger *l, int parent, const char *id, enum ledge
     if (dir_open(parent, id, &dir, &err) < 0)
         return;
     if (file_read(dir, VOLUME_SPEC, SPEC_JSON_MAX, &text, &len, &err) < 0 ||
-        spec_from_json((struct str){text, len}, VOLUME_SPEC, &s, &err) < 0 || strcmp(s->id, id) != 0) {
+        spec_from_json((struct str){text, len}, VOLUME_SPEC, &s, &err) < 0 || strcmp(s->id, id) != 0)
         append(l, broken_entry(dir, id));
-        return;
-    }
-    struct ledger_entry e = {.name = take(&s->name),
-                             .capacity_bytes = s->capacity_bytes,
-                             .backend = (enum disk_backend)s->backend,
-                             .project = (uint32_t)s->project,
-                             .state = state};
-    memcpy(e.id, s->id, sizeof e.id);
-    append(l, e);
+    else
+        append_of(l, s, state);
 }
 
 /* What is no volume's folder is nobody's promise; the file system counts it as used, and that is enough. */
