@@ -2,6 +2,7 @@
 #include "call.h"
 #include "handover.h"
 #include "util/clock.h"
+#include "wire.h"
 #include <assert.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/support/time.h>
@@ -222,15 +223,6 @@ static int decode(struct rpc_call *c, const struct rpc_method *m, ProtobufCMessa
     return r;
 }
 
-static grpc_byte_buffer *encode(const ProtobufCMessage *m)
-{
-    grpc_slice bytes = grpc_slice_malloc(protobuf_c_message_get_packed_size(m));
-    protobuf_c_message_pack(m, GRPC_SLICE_START_PTR(bytes));
-    grpc_byte_buffer *b = grpc_raw_byte_buffer_create(&bytes, 1);
-    grpc_slice_unref(bytes);
-    return b;
-}
-
 static int run(struct rpc_call *c, const struct rpc_method *m, struct err *err)
 {
     ProtobufCMessage *request = NULL;
@@ -242,7 +234,7 @@ static int run(struct rpc_call *c, const struct rpc_method *m, struct err *err)
     r = m->handle(c->server->options.ctx, c, request, reply, err);
     if (r < 0)
         return r;
-    c->reply = encode(reply);
+    c->reply = wire_pack(reply);
     return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "rpc/client.h"
 #include "rpc/server.h"
 #include "util/str.h"
+#include "wire.h"
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
@@ -57,15 +58,6 @@ static grpc_channel *channel_open(const struct rpc_client *c)
     return channel;
 }
 
-static grpc_byte_buffer *pack(const ProtobufCMessage *m)
-{
-    grpc_slice s = grpc_slice_malloc(protobuf_c_message_get_packed_size(m));
-    protobuf_c_message_pack(m, GRPC_SLICE_START_PTR(s));
-    grpc_byte_buffer *b = grpc_raw_byte_buffer_create(&s, 1);
-    grpc_slice_unref(s);
-    return b;
-}
-
 static void reply_init(struct reply *r)
 {
     *r = (struct reply){.status = GRPC_STATUS_UNKNOWN, .details = grpc_empty_slice()};
@@ -92,7 +84,7 @@ static void exchange(struct rpc_client *c, const char *method, const ProtobufCMe
     grpc_channel *channel = channel_open(c);
     grpc_call *call =
         grpc_channel_create_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue, path, &host, deadline, NULL);
-    grpc_byte_buffer *message = pack(request);
+    grpc_byte_buffer *message = wire_pack(request);
     grpc_op ops[] = {
         {.op = GRPC_OP_SEND_INITIAL_METADATA},
         {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* protobuf-c gives strings as C strings, of any bytes: an embedded NUL would cut an id short unseen, and bad UTF-8
  * would travel on into JSON and logs. So the bytes are looked at once before they are unpacked. */
+#include "wire.h"
 #include "server.h"
 
 enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
@@ -77,4 +78,13 @@ static int check(const ProtobufCMessageDescriptor *type, struct reader r, unsign
 int rpc_wire_check(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t len, struct err *err)
 {
     return check(type, (struct reader){bytes, bytes + len}, 0, err);
+}
+
+grpc_byte_buffer *wire_pack(const ProtobufCMessage *m)
+{
+    grpc_slice bytes = grpc_slice_malloc(protobuf_c_message_get_packed_size(m));
+    protobuf_c_message_pack(m, GRPC_SLICE_START_PTR(bytes));
+    grpc_byte_buffer *b = grpc_raw_byte_buffer_create(&bytes, 1);
+    grpc_slice_unref(bytes);
+    return b;
 }
