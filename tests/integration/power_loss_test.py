@@ -8,11 +8,10 @@ import json
 import os
 import subprocess
 import tempfile
-from pathlib import Path
 
 import pytest
 
-from integration.lib.power import Machine
+from integration.lib.power import Machine, hashed_bucket, hashes
 from paths import BUILD
 from servers.bucket import KEYS, BucketServer
 
@@ -31,17 +30,8 @@ def machine(request):
 
 @pytest.fixture(scope="module")
 def source():
-    with BucketServer("--objects", "d/s:500:20Ki", "--objects", "d/l:2:17Mi") as server:
-        listed = server.ask("/bench?list-type=2&prefix=d/&max-keys=1000").decode()
-        keys = [part.split("</Key>")[0] for part in listed.split("<Key>")[1:]]
-        server.want = {key[2:]: hashlib.sha256(server.content(key)).hexdigest() for key in keys}
-        assert len(server.want) == 502
+    with hashed_bucket("d/s:500:20Ki", "d/l:2:17Mi") as server:
         yield server
-
-
-def hashes(folder):
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
-            for p in Path(folder).rglob("*") if p.is_file() and ".cistern-hydrate" not in p.parts}
 
 
 def hydrate(source, *words):

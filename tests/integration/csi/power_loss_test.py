@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The power is cut while volumes are made, filled, grown and deleted: what was answered OK holds on the disk that comes
 back, what was not can be asked again, and no byte is promised twice or lost. CISTERN_POWER_CUTS (4) says how often."""
-import hashlib
 import json
 import os
 import shutil
@@ -12,9 +11,9 @@ import time
 import grpc
 import pytest
 
-from integration.lib.power import Machine
+from integration.lib.power import Machine, hashed_bucket, hashes
 from paths import BUILD
-from servers.bucket import KEYS, BucketServer
+from servers.bucket import KEYS
 
 from .driver import MIB, Driver, wait_for
 
@@ -178,17 +177,8 @@ def test_no_promise_is_lost_or_doubled(driver, machine):
 
 @pytest.fixture(scope="module")
 def source():
-    with BucketServer("--objects", "d/s:400:20Ki", "--objects", "d/l:1:17Mi") as server:
-        listed = server.ask("/bench?list-type=2&prefix=d/&max-keys=1000").decode()
-        keys = [part.split("</Key>")[0] for part in listed.split("<Key>")[1:]]
-        server.want = {key[2:]: hashlib.sha256(server.content(key)).hexdigest() for key in keys}
-        assert len(server.want) == 401
+    with hashed_bucket("d/s:400:20Ki", "d/l:1:17Mi") as server:
         yield server
-
-
-def hashes(folder):
-    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
-            for p in folder.rglob("*") if p.is_file()}
 
 
 def test_a_volume_is_called_complete_only_with_its_data(driver, machine, source):

@@ -3,6 +3,8 @@
 in a mount and a process namespace of its own with a boot id of its own. A cut ends all its processes at once; what was
 flushed is there when it is switched on again."""
 
+import contextlib
+import hashlib
 import random
 import signal
 import subprocess
@@ -11,9 +13,28 @@ import uuid
 from pathlib import Path
 
 from paths import BUILD, TOP
+from servers.bucket import BucketServer
 
 # The disk is not what is under test: a variant of the build need not have it.
 DISK = next(b / "tests/forgetful_disk" for b in (BUILD, TOP / "build") if (b / "tests/forgetful_disk").exists())
+
+
+@contextlib.contextmanager
+def hashed_bucket(*objects):
+    """A server of objects, "d/PREFIX:COUNT:SIZE" each; `want` has the hash of each by its path below d/."""
+    with BucketServer(*(word for o in objects for word in ("--objects", o))) as server:
+        listed = server.ask("/bench?list-type=2&prefix=d/&max-keys=1000").decode()
+        keys = [part.split("</Key>")[0] for part in listed.split("<Key>")[1:]]
+        server.want = {key[2:]: hashlib.sha256(server.content(key)).hexdigest() for key in keys}
+        assert len(server.want) == sum(int(o.split(":")[1]) for o in objects)
+        yield server
+
+
+def hashes(folder):
+    """The same of what is in a folder, without a hydration's own files."""
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+            for p in Path(folder).rglob("*") if p.is_file() and ".cistern-hydrate" not in p.parts}
+
 
 # The first process of the machine. Its mounts, and those that are made in it, go when it dies.
 BOOT = """set -e
