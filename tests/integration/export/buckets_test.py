@@ -142,6 +142,24 @@ def test_what_arrives_is_what_was_there_and_a_second_run_sends_nothing(export):
     assert "exported" not in export.run().stdout
 
 
+NAMES = ["per%cent", "%2F", "plus+sign", "n" * 255, "\u00e9" * 127, " before", "after ", "quote\"'", "amp&<>", "hash#?", "back\\slash",
+         "emoji\U0001f600", "e\u0301", "..dots", ".hidden", "semi;colon", "a=b,c", "{y}", "|pipe", "folder%20 +/x&y"]
+
+
+def test_every_name_arrives_as_it_is_or_is_named(export):
+    for name in NAMES:
+        export.write(name, 100)
+    if export.is_gcs:
+        export.write("line\nbreak", 100)
+        assert "CIS1003" in export.run(code=1).stderr
+        (export.src / "line\nbreak").unlink()
+    else:
+        export.run()
+    assert export.keys() == set(NAMES)
+    for name in NAMES:
+        assert export.get(name) == (export.src / name).read_bytes(), name
+
+
 def test_a_lost_state_meets_its_own_objects_and_calls_no_conflict(export):
     fill(export)
     export.run()

@@ -427,6 +427,37 @@ def test_a_sparse_file_arrives_with_its_holes_as_zeros(export):
     export.assert_same()
 
 
+def test_files_that_are_too_long_for_any_bucket_are_named_and_take_no_memory(export):
+    """Sparse, on a file system that lets them be."""
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", export.src], check=True)
+    try:
+        export.write("small", 10)
+        for name, size in (("over", (5 << 40) + 1), ("far over", 7 << 60)):
+            subprocess.run(["truncate", "-s", str(size), export.src / name], check=True)
+        done = export.run(code=1)
+        assert done.stderr.count("CIS4007") == 2 and {p.name for p in export.dst.iterdir()} == {"small"}, done.stderr
+    finally:
+        subprocess.run(["umount", export.src], check=True)
+
+
+def test_a_file_that_grows_beyond_the_memory_of_its_run_while_it_is_waited_for_is_named(export):
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", export.src], check=True)
+    export.write("first", 10)
+    writer = open(export.write("growing", 10), "ab")
+    child = export.start()
+    try:
+        wait_for((export.dst / "first").exists)
+        writer.truncate(3 << 40)
+        writer.close()
+        _, stderr = child.communicate(timeout=60)
+        assert child.returncode != 0 and "'growing' has grown to 3.00 TiB" in stderr, stderr
+    finally:
+        writer.close()
+        child.kill()
+        child.wait()
+        subprocess.run(["umount", export.src], check=True)
+
+
 def test_a_second_export_of_the_same_folder_is_refused_while_one_runs(export):
     held = export.write("held", 10)
     with open(held, "ab"):
