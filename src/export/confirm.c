@@ -89,8 +89,7 @@ static bool was_aborted(const struct upload *u, const struct lane_answer *a)
 void upload_confirmed(struct upload *u, const struct lane_answer *a)
 {
     if (was_aborted(u, a) && u->restarts++ < 2) {
-        upload_ended(u);
-        upload_begin_again(u);
+        upload_lost(u);
     } else if (a->code < 0) {
         run_file_failed(u, &a->err, a->may_retry);
     } else if (tells_otherwise(u, a)) {

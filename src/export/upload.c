@@ -110,6 +110,13 @@ void upload_begin_again(struct upload *u)
     begin_fresh(u);
 }
 
+void upload_lost(struct upload *u)
+{
+    u->must_sweep = true; /* it may be there all the same */
+    upload_ended(u);
+    upload_begin_again(u);
+}
+
 /* Goes on where an earlier run was cut off. Without a part that arrived there is nothing to go on with, nor is it known
  * by which checksum. */
 static bool may_go_on(const struct upload *u)
@@ -331,7 +338,7 @@ static void began(struct upload *u, const struct lane_answer *a)
         upload_begin_again(u);
     } else if (a->code < 0) {
         /* There may be an upload that we know nothing of: then the intent stays, to be swept. */
-        if (was_refused(a))
+        if (was_refused(a) && !u->must_sweep)
             upload_ended(u);
         run_file_failed(u, &a->err, a->may_retry);
     } else if (logbook_begun(u->run->logbook, u->multi, str_of(a->id), &err) < 0) {
@@ -370,8 +377,7 @@ static void parts_failed(struct upload *u)
     else if (code == ERR_CHANGED)
         drop(u, AFTER_WAIT);
     else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING && u->restarts++ < 2) {
-        upload_ended(u);
-        upload_begin_again(u);
+        upload_lost(u);
     } else if (u->may_retry || u->state == UPLOAD_COMPARING || code == ERR_CANCELLED)
         run_file_failed(u, &u->err, u->may_retry); /* its parts stay, for the next run */
     else
@@ -480,7 +486,8 @@ static void cleaned(struct upload *u, const struct lane_answer *a)
 /* The object is there, whatever came of it. What could not be swept now stays in the logbook, for the next run. */
 static void swept(struct upload *u, const struct lane_answer *a)
 {
-    if (!a->may_retry && a->code != -ERR_CANCELLED)
+    bool is_hopeless = a->code == -ERR_DENIED || a->code == -ERR_UNSUPPORTED || a->code == -ERR_NOT_FOUND;
+    if (a->code == 0 || is_hopeless)
         upload_ended(u);
     run_file_sent(u, u->how);
 }

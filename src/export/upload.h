@@ -18,6 +18,9 @@ void upload_ended(struct upload *u);
 /* From the start, with nothing of it left at the store. */
 void upload_begin_again(struct upload *u);
 
+/* The same, when the store does not know its multipart upload any more. */
+void upload_lost(struct upload *u);
+
 /* ---- confirm.c: each decides what it becomes, or ends and frees it ----------------------------------------------- */
 
 /* Another object has the name. */

@@ -151,6 +151,7 @@ def test_an_upload_that_somebody_aborted_is_begun_again(bucket, folder, rule):
     assert bucket.fired() == [1]
     bucket.no_faults()
     assert_whole(bucket, folder)
+    assert b"<Upload>" not in bucket.ask("/bench?uploads&prefix="), "it was there all the same"
 
 
 def test_an_object_of_another_checksum_never_counts_as_exported(bucket, folder):
