@@ -96,6 +96,7 @@ struct request {
     bool is_gcs;
 };
 
+enum operation { OP_GET, OP_HEAD, OP_LIST, OP_PUT, OP_POST, OP_DELETE, OP_COUNT };
 enum reply_end { END_KEEP, END_CLOSE, END_RESET, END_STALL };
 
 enum { SEGMENTS_MAX = 8 };
@@ -120,6 +121,8 @@ struct reply {
     enum reply_end end;
     uint64_t bytes_per_second; /* 0: at once */
     uint64_t delay_ns;
+    uint64_t hold_until; /* so many requests of this operation came; 0: no hold */
+    enum operation hold_for;
 };
 
 struct str request_header(const struct request *r, const char *name);
@@ -144,7 +147,6 @@ bool precondition_fails(const struct request *r, const struct thing *t);
 
 /* ---- faults and counts (bucket_fault.c) -------------------------------------------------------------------------- */
 
-enum operation { OP_GET, OP_HEAD, OP_LIST, OP_PUT, OP_POST, OP_DELETE, OP_COUNT };
 enum operation operation_of(const struct request *r);
 
 must_check int fault_add(struct str rule, struct err *err);
@@ -161,8 +163,10 @@ const struct fault *fault_for(enum operation op, const struct request *r);
 bool fault_before(const struct fault *f, const struct request *r, struct reply *p); /* true: answered already */
 void fault_after(const struct fault *f, const struct request *r, struct reply *p);
 
+uint64_t requests_counted(enum operation op);
 void count_request(enum operation op, const struct reply *p, uint64_t bytes_in);
 void count_connection(void);
+void count_turned_away(void);
 void order_note(const struct request *r); /* of a GET of an object */
 void order_text(struct sbuf *b);          /* GET /_order: keys of GETs as they came, a line each, 4 MiB at the most */
 void stats_text(struct sbuf *b);

@@ -95,8 +95,23 @@ static ssize_t give_segment(struct connection *c, const struct segment *s, uint6
 
 /* ---- a connection's life ----------------------------------------------------------------------------------------- */
 
+static _Atomic uint64_t open_count;
+
+static void reset_at_close(int fd)
+{
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1}, sizeof(struct linger));
+}
+
 void connection_open(struct server_thread *t, int fd)
 {
+    uint64_t most = t->options->connections_max;
+    if (atomic_fetch_add(&open_count, 1) >= most && most > 0) {
+        atomic_fetch_sub(&open_count, 1);
+        count_turned_away();
+        reset_at_close(fd);
+        close(fd);
+        return;
+    }
     struct connection *c = xcalloc(1, sizeof *c);
     c->thread = t;
     c->fd = fd;
@@ -147,6 +162,7 @@ static void wait_over(struct connection *c)
 static void connection_close(struct connection *c)
 {
     wait_over(c);
+    atomic_fetch_sub(&open_count, 1);
     SSL_free(c->tls);
     close(c->fd);
     free(c->body.content);
@@ -160,7 +176,7 @@ static void connection_close(struct connection *c)
 
 static void connection_reset(struct connection *c)
 {
-    setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1}, sizeof(struct linger));
+    reset_at_close(c->fd);
     connection_close(c);
 }
 
@@ -412,6 +428,11 @@ static bool read_head(struct connection *c)
     return true;
 }
 
+static bool is_held(const struct connection *c)
+{
+    return c->reply.hold_until > requests_counted(c->reply.hold_for);
+}
+
 static bool read_body(struct connection *c)
 {
     static _Thread_local char buf[READ_BYTES];
@@ -430,7 +451,7 @@ static bool read_body(struct connection *c)
     make_answer(c);
     head_begin(c);
     c->state = WRITE_HEAD;
-    if (c->reply.delay_ns) {
+    if (c->reply.delay_ns || is_held(c)) {
         c->state = WRITE_WAITING;
         wait_until(c, clock_now_ns() + c->reply.delay_ns);
     }
@@ -547,6 +568,10 @@ static void wake_due(struct server_thread *t)
         next = c->next;
         if (c->due_ns > now)
             continue;
+        if (c->state == WRITE_WAITING && is_held(c)) {
+            c->due_ns = now + 5 * NS_PER_MS;
+            continue;
+        }
         wait_over(c);
         if (c->state == WRITE_WAITING)
             c->state = WRITE_HEAD;

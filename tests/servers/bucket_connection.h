@@ -6,8 +6,9 @@
 #include <openssl/ssl.h>
 
 struct server_options {
-    uint64_t latency_ns; /* to the first byte of every answer */
-    SSL_CTX *tls;        /* NULL: plain */
+    uint64_t latency_ns;      /* to the first byte of every answer */
+    SSL_CTX *tls;             /* NULL: plain */
+    uint64_t connections_max; /* at once, over all threads; 0: no end */
 };
 
 struct server_thread {
@@ -16,7 +17,7 @@ struct server_thread {
     struct connection *waiting; /* those whose answer is not due yet, or goes out slowly */
 };
 
-/* Any thread: the connection belongs to `t` from now on. */
+/* Any thread: the connection belongs to `t` from now on. It is reset where there are enough. */
 void connection_open(struct server_thread *t, int fd);
 void *server_thread_run(void *t); /* never returns */
 

@@ -81,10 +81,10 @@ static int rule_op(struct rule *rule, struct str value, struct err *err)
 static bool action_is_known(const char *action)
 {
     static const char *const known[] = {
-        "reset",    "stall",       "truncate",  "long",      "wrong-length", "wrong-range", "other-range",
-        "no-range", "status",      "change",    "remove",    "corrupt",      "checksum",    "no-checksum",
-        "redirect", "page-repeat", "page-loop", "page-skip", "no-length",    "garbage",     "garbage-body",
-        "body",     "lost",        "slow",      "latency",   "error",        "limit",       "etag"};
+        "reset",     "stall",     "truncate",  "long",    "wrong-length", "wrong-range", "other-range", "no-range",
+        "status",    "change",    "remove",    "corrupt", "checksum",     "no-checksum", "redirect",    "page-repeat",
+        "page-loop", "page-skip", "no-length", "garbage", "garbage-body", "body",        "lost",        "slow",
+        "latency",   "error",     "limit",     "etag",    "hold"};
     for (size_t i = 0; i < countof(known); i++)
         if (strcmp(action, known[i]) == 0)
             return true;
@@ -333,6 +333,15 @@ static bool spoil_end(const struct fault *f, struct reply *p)
     return true;
 }
 
+/* hold:N:OP, until N requests of that operation came. */
+static void hold(const struct fault *f, uint64_t n, struct reply *p)
+{
+    p->hold_until = n;
+    for (int i = 0; i < OP_COUNT; i++)
+        if (strcmp(f->text, op_names[i]) == 0)
+            p->hold_for = (enum operation)i;
+}
+
 static bool spoil_transport(const struct fault *f, struct reply *p)
 {
     uint64_t n = f->n < 0 ? 0 : (uint64_t)f->n;
@@ -352,6 +361,8 @@ static bool spoil_transport(const struct fault *f, struct reply *p)
         p->bytes_per_second = max_u64(n, 1);
     else if (is(f, "latency"))
         p->delay_ns += n * 1000000;
+    else if (is(f, "hold"))
+        hold(f, n, p);
     else
         return false;
     return true;
@@ -436,8 +447,13 @@ void fault_after(const struct fault *f, const struct request *r, struct reply *p
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
 static struct {
-    _Atomic uint64_t requests[OP_COUNT], connections, bytes_out, bytes_in, keys, errors;
+    _Atomic uint64_t requests[OP_COUNT], connections, turned_away, bytes_out, bytes_in, keys, errors;
 } stats;
+
+uint64_t requests_counted(enum operation op)
+{
+    return atomic_load_explicit(&stats.requests[op], memory_order_relaxed);
+}
 
 void count_request(enum operation op, const struct reply *p, uint64_t bytes_in)
 {
@@ -454,6 +470,11 @@ void count_connection(void)
     atomic_fetch_add_explicit(&stats.connections, 1, memory_order_relaxed);
 }
 
+void count_turned_away(void)
+{
+    atomic_fetch_add_explicit(&stats.turned_away, 1, memory_order_relaxed);
+}
+
 void stats_text(struct sbuf *b)
 {
     uint64_t all = 0;
@@ -463,9 +484,9 @@ void stats_text(struct sbuf *b)
         all += stats.requests[i];
     }
     sbuf_addf(b,
-              "\"requests\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"connections\":%" PRIu64 ",\"bytes_out\":%" PRIu64
-              ",\"bytes_in\":%" PRIu64 "}\n",
-              all, stats.errors, stats.connections, stats.bytes_out, stats.bytes_in);
+              "\"requests\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"connections\":%" PRIu64 ",\"turned_away\":%" PRIu64
+              ",\"bytes_out\":%" PRIu64 ",\"bytes_in\":%" PRIu64 "}\n",
+              all, stats.errors, stats.connections, stats.turned_away, stats.bytes_out, stats.bytes_in);
 }
 
 static struct {
@@ -497,5 +518,5 @@ void stats_clear(void)
 {
     for (int i = 0; i < OP_COUNT; i++)
         stats.requests[i] = 0;
-    stats.connections = stats.bytes_out = stats.bytes_in = stats.errors = 0;
+    stats.connections = stats.turned_away = stats.bytes_out = stats.bytes_in = stats.errors = 0;
 }

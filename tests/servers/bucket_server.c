@@ -22,6 +22,7 @@ static const char usage[] =
     "  --threads N          (1)\n"
     "  --checksums LIST     crc32c,crc32,crc64nvme,md5 or none: what is told of an object (crc32c,crc64nvme)\n"
     "  --latency TIME       to the first byte of each answer: 20ms\n"
+    "  --connections N      as many at once; others are reset, as by a proxy that is full\n"
     "  --tls FILE           speak TLS; its certificate is written to FILE\n"
     "  --fault RULE         [op=get|head|list|put|post|delete|any,][key=GLOB,][nth=N,][after=N,][every=N,][times=N,]\n"
     "                       [percent=N,]do=ACTION[:N[:TEXT]]; may be repeated; POST /_fault adds, GET tells how often\n"
@@ -41,6 +42,7 @@ static const char usage[] =
     "  checksum, no-checksum, etag (another one), redirect:CODE:URL, page-loop, page-repeat, page-skip, "
     "garbage[:N],\n  garbage-body[:N], body:CODE:FILE,\n"
     "  lost (the answer of a request that was done), slow:BYTES_A_SECOND, latency:MS, error:CODE:S3-CODE,\n"
+    "  hold:N:OP (until N requests of operation OP came, this one among them),\n"
     "  limit:N (503 to what is more than N a second; a rule for a prefix limits that prefix)\n";
 
 enum { THREADS_MAX = 16 };
@@ -89,6 +91,8 @@ static int flag_parse(int flag, const char *value, struct command *c, struct err
         return checksums_parse(v, err);
     case 'l':
         return str_to_duration(v, &c->options.latency_ns, err);
+    case 'n':
+        return str_to_u64(v, &c->options.connections_max, err);
     case 's':
         c->tls_file = value;
         return 0;
@@ -130,6 +134,7 @@ static int command_parse(int argc, char **argv, struct command *c, struct err *e
                                           {"heedless", no_argument, NULL, 'h'},
                                           {"old-fashioned", no_argument, NULL, 'm'},
                                           {"unconditional", no_argument, NULL, 'u'},
+                                          {"connections", required_argument, NULL, 'n'},
                                           {NULL, 0, NULL, 0}};
     told = (struct digests_told){.crc32c = true, .crc64 = true};
     for (int flag; (flag = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
