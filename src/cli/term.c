@@ -168,7 +168,9 @@ void term_fault(struct term *t, struct str object, unsigned id, enum err_code co
 void term_object_error(struct term *t, struct str object, const struct err *err)
 {
     char line[ERR_LINE_MAX];
-    term_fault(t, object, err->id, err->code, err_line(err, line, sizeof line));
+    struct err named = *err;
+    err_name(&named, object);
+    term_fault(t, object, err->id, err->code, err_line(&named, line, sizeof line));
 }
 
 /* ---- JSON lines -------------------------------------------------------------------------------------------------- */

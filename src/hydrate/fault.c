@@ -58,9 +58,7 @@ void hydrate_object_failed(struct hydrate *h, struct str path, const struct err 
     }
     struct err full = *err;
     uint64_t limit = h->o.errors_max ? h->o.errors_max : 1000;
-    /* Named once: many sentences of the store do it themselves. */
-    if (path.len > 0 && !memmem(err->text, strlen(err->text), path.ptr, min_u64(path.len, 100)))
-        err_wrap(&full, "%.*s", (int)min_u64(path.len, 200), path.ptr);
+    err_name(&full, path);
     if (fault_is_fatal(err)) {
         hydrate_fail(h, &full);
         return;

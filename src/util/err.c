@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { SUBJECT_MAX = 200 };
+
 static const char *const names[] = {
     [ERR_NOT_FOUND] = "NOT_FOUND", [ERR_EXISTS] = "EXISTS",       [ERR_NO_SPACE] = "NO_SPACE",
     [ERR_DENIED] = "DENIED",       [ERR_BUSY] = "BUSY",           [ERR_INVALID] = "INVALID",
@@ -167,6 +169,26 @@ int(err_wrap)(struct err *err, const char *fmt, ...)
     format(err->text, sizeof err->text, fmt, args);
     va_end(args);
     append(err->text, sizeof err->text, ": %s", inner);
+    return -(int)err->code;
+}
+
+/* As a word of its own: an object of the name "a" is in nearly every sentence. */
+static bool is_named(const char *text, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *at = strstr(text, name); at; at = strstr(at + 1, name))
+        if ((at == text || at[-1] == '/' || at[-1] == '\'') && (at[len] == '\0' || at[len] == ':' || at[len] == '\''))
+            return true;
+    return false;
+}
+
+int(err_name)(struct err *err, struct str subject)
+{
+    char name[SUBJECT_MAX + 1];
+    snprintf(name, sizeof name, "%.*s", STR_FMT(str_sub(subject, 0, SUBJECT_MAX)));
+    make_printable(name);
+    if (name[0] && !is_named(err->text, name))
+        return err_wrap(err, "%s", name);
     return -(int)err->code;
 }
 

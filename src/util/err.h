@@ -53,6 +53,11 @@ int err_advise(struct err *err, unsigned id, const char *fmt, ...) printf_like(3
 /* Puts "<what was being done>: " before the sentence on its way up; returns -err->code. */
 int err_wrap(struct err *err, const char *fmt, ...) printf_like(2, 3);
 
+/* Puts "<subject>: " before the sentence, where it does not name it already; returns -err->code. A subject is any
+ * bytes, an object's key or a path, and cut if it is long. */
+struct str;
+int err_name(struct err *err, struct str subject);
+
 /* Copies an error that came in from elsewhere (a completion, another thread); returns -from->code. */
 int err_copy(struct err *err, const struct err *from);
 
@@ -69,6 +74,7 @@ int err_copy(struct err *err, const struct err *from);
 #define err_sys(...) err_below_zero(err_sys(__VA_ARGS__))
 #define err_advise(...) err_below_zero(err_advise(__VA_ARGS__))
 #define err_wrap(...) err_below_zero(err_wrap(__VA_ARGS__))
+#define err_name(...) err_below_zero(err_name(__VA_ARGS__))
 #define err_copy(...) err_below_zero(err_copy(__VA_ARGS__))
 
 /* The whole line for people: "text (CIS1403, DENIED); advice". Returns buf. size >= 1; ERR_LINE_MAX always suffices. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 #include "util/err.h"
+#include "util/str.h"
 #include <string.h>
 
 static int fails(struct err *err)
@@ -23,6 +24,31 @@ static void a_wrap_goes_in_front(void **state)
     assert_int_equal(fails(&err), -ERR_NOT_FOUND);
     assert_int_equal(err_wrap(&err, "hydrating '%s'", "v1"), -ERR_NOT_FOUND);
     assert_string_equal(err.text, "hydrating 'v1': cannot find 'x'");
+}
+
+static const char *named(const char *text, struct str subject)
+{
+    static struct err err;
+    err_set(&err, ERR_IO, "%s", text);
+    err_name(&err, subject);
+    return err.text;
+}
+
+static void a_sentence_names_its_subject_once(void **state)
+{
+    (void)state;
+    assert_string_equal(named("cannot read it", STR("x/y")), "x/y: cannot read it");
+    assert_string_equal(named("cannot read 'x/y'", STR("x/y")), "cannot read 'x/y'");
+    assert_string_equal(named("s3://b/p/x/y: 404", STR("x/y")), "s3://b/p/x/y: 404");
+    assert_string_equal(named("cannot read it", STR("")), "cannot read it");
+}
+
+static void a_subject_that_is_part_of_another_word_is_not_named_yet(void **state)
+{
+    (void)state;
+    assert_string_equal(named("crc32c of what arrived is 1", STR("a")), "a: crc32c of what arrived is 1");
+    assert_string_equal(named("cannot read 'data'", STR("at")), "at: cannot read 'data'");
+    assert_string_equal(named("a\nb: wrong", STR("a\nb")), "a?b: wrong");
 }
 
 static void errno_gives_code_and_text(void **state)
@@ -90,6 +116,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_code_is_returned_negative),
         cmocka_unit_test(a_wrap_goes_in_front),
+        cmocka_unit_test(a_sentence_names_its_subject_once),
+        cmocka_unit_test(a_subject_that_is_part_of_another_word_is_not_named_yet),
         cmocka_unit_test(errno_gives_code_and_text),
         cmocka_unit_test(what_the_machine_lacks_has_an_id_and_advice_until_somebody_knows_better),
         cmocka_unit_test(the_line_has_id_code_and_advice),
