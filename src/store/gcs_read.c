@@ -170,13 +170,23 @@ static int build_list(struct call *c, struct err *err)
     return 0;
 }
 
+/* A null is none. */
+static bool has_size(const json *item)
+{
+    struct str text;
+    uint64_t number;
+    struct err ignored;
+    const json *size = json_at(item, "size");
+    return size && (json_as_str(size, &text) || json_get_u64(item, "size", &number, &ignored) == 0);
+}
+
 static int add_items(struct page *page, const json *items, struct str after, struct err *err)
 {
     size_t count = json_count(items);
     for (size_t i = 0; i < count; i++) {
         struct object o;
         int r = gcs_read_object(json_item(items, i), &o, err);
-        if (r == 0 && !json_at(json_item(items, i), "size")) /* it would pass for an empty one */
+        if (r == 0 && !has_size(json_item(items, i))) /* it would pass for an empty one */
             r = err_set(err, ERR_CORRUPT, "'%.*s' in the list has no size", STR_FMT(str_sub(o.key, 0, 200)));
         if (r < 0)
             return r;
@@ -232,6 +242,10 @@ int gcs_parse_list(struct str document, struct str after, struct page *page, str
         page_sort(page);
     sbuf_clear(ret_token);
     sbuf_add(ret_token, token);
+    if (ret_token->overflow) { /* without it the listing would pass for complete */
+        err_set(err, ERR_CORRUPT, "the token of the next page has %zu bytes", token.len);
+        return gcs_garbled(err);
+    }
     return 0;
 }
 

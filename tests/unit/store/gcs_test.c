@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gcs.h"
 #include "unit.h"
+#include <stdio.h>
 
 struct parsed {
     struct page page;
@@ -133,6 +134,27 @@ static void a_document_of_nothing_is_an_empty_page(void **state)
     done(&p);
 }
 
+static void a_size_of_null_is_no_size(void **state)
+{
+    struct parsed p;
+    (void)state;
+    assert_int_equal(parse(&p, "{\"items\":[{\"name\":\"a\",\"size\":null}]}", NULL), -ERR_CORRUPT);
+    done(&p);
+    assert_int_equal(parse(&p, "{\"items\":[{\"name\":\"a\",\"size\":7}]}", NULL), 0);
+    done(&p);
+}
+
+static void a_token_that_is_too_long_is_not_the_end(void **state)
+{
+    struct parsed p;
+    char document[6000];
+    (void)state;
+    snprintf(document, sizeof document, "{\"nextPageToken\":\"%05000d\"}", 1);
+    assert_int_equal(parse(&p, document, NULL), -ERR_CORRUPT);
+    assert_int_equal(p.err.id, 1601);
+    done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +164,8 @@ int main(void)
         cmocka_unit_test(folders_stand_where_they_belong),
         cmocka_unit_test(what_no_store_sends_is_an_error),
         cmocka_unit_test(a_document_of_nothing_is_an_empty_page),
+        cmocka_unit_test(a_size_of_null_is_no_size),
+        cmocka_unit_test(a_token_that_is_too_long_is_not_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
