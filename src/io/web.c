@@ -70,7 +70,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->head_told = j->paused = j->has_resolve = j->has_order = false;
     j->aborted = j->socket_errno = 0;
     j->sends = 0;
-    j->held_until = j->sent = j->received = j->first_byte_ns = 0;
+    j->held_until = j->sent = j->received = j->first_byte_ns = j->trailer_bytes = 0;
     j->error[0] = '\0';
     j->started_ns = j->moved_ns = loop_now_ns(w->loop);
     j->start_code = transfer_set(j, r, &j->start_err);
@@ -100,6 +100,8 @@ static int job_outcome(struct web_job *j, unsigned todo, struct err *err)
     if (j->aborted < 0)
         return err_set(err, (enum err_code) - j->aborted, "a request to '%.*s' was stopped by its %s", STR_FMT(origin),
                        j->head_told || !j->sent ? "reader" : "sender");
+    if (transfer_is_flooded(j))
+        return web_translate(&(struct web_failure){.code = CURLE_OUT_OF_MEMORY, .url = url, .connected = true}, err);
     if (todo & TODO_TIMEOUT)
         return web_translate(&(struct web_failure){.code = CURLE_OPERATION_TIMEDOUT, .detail = j->too_long, .url = url},
                              err);

@@ -43,8 +43,10 @@ struct web_job {
     struct err start_err;
 
     bool head_told;
-    bool paused;         /* the reader asked for it */
-    uint64_t held_until; /* the rate cap; 0: not held */
+    size_t trailer_bytes;
+    bool paused;             /* the reader asked for it */
+    struct web_socket *held; /* its connection, while nothing is wanted of it for its own sake */
+    uint64_t held_until;     /* the rate cap; 0: not held */
     struct timer hold;
     int aborted;          /* a callback's negative answer */
     CURLcode result;      /* with TODO_SETTLE */
@@ -102,7 +104,8 @@ void web_sockets_done(struct web *w);   /* after libcurl closed them all */
 void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j);
 
 /* web_transfer.c */
-void transfer_prepare(struct web_job *j); /* once an easy handle */
+bool transfer_is_flooded(const struct web_job *j); /* with trailers */
+void transfer_prepare(struct web_job *j);          /* once an easy handle */
 must_check int transfer_set(struct web_job *j, const struct web_request *r, struct err *err);
 void transfer_hold_over(struct timer *t);
 

@@ -12,6 +12,9 @@ enum { RECEIVE_BYTES = 128 << 10, RECEIVE_BYTES_MOST = 512 << 10, SEND_BYTES = 2
 
 enum { HEADERS_MAX = 128, HEADER_BYTES_MAX = 64 << 10 };
 
+/* libcurl keeps what comes behind a body in chunks, however much it is. */
+enum { TRAILER_BYTES_MAX = 64 << 10 };
+
 /* ---- what libcurl tells of a transfer ---------------------------------------------------------------------------- */
 
 static void job_moved(struct web_job *j, uint64_t body_bytes)
@@ -44,11 +47,20 @@ static bool job_is_over(const struct web_job *j)
     return j->aborted || (j->todo & (TODO_CANCEL | TODO_TIMEOUT));
 }
 
+bool transfer_is_flooded(const struct web_job *j)
+{
+    return j->trailer_bytes > TRAILER_BYTES_MAX;
+}
+
 static size_t header_came(char *bytes, size_t size, size_t count, void *ctx)
 {
     struct web_job *j = ctx;
     size_t len = size * count;
     if (job_is_over(j))
+        return 0;
+    if (j->head_told)
+        j->trailer_bytes += len;
+    if (transfer_is_flooded(j))
         return 0;
     if (j->first_byte_ns == 0)
         j->first_byte_ns = loop_now_ns(j->web->loop) - j->started_ns;

@@ -179,6 +179,7 @@ WRONG = {
     "two lengths": lambda d: head(content_length=len(d), Content_Length=3) + d,
     "a header of a megabyte": lambda d: head(x="v" * (1 << 20), Content_Length=len(d)) + d,
     "headers without end": lambda d: b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200_000,
+    "trailers of a megabyte": lambda d: head(Transfer_Encoding="chunked") + chunks(d, 1000) + b"0\r\n" + b"x: y\r\n" * 200_000 + b"\r\n",
     "a chunk of a negative length": lambda d: head(Transfer_Encoding="chunked") + b"-1\r\n" + d,
     "a chunk past all numbers": lambda d: head(Transfer_Encoding="chunked") + b"f" * 20 + b"\r\n" + d,
     "a chunk that is none": lambda d: head(Transfer_Encoding="chunked") + d,
