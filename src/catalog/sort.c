@@ -210,6 +210,24 @@ static int open_runs(struct merge *m, uint64_t count, struct err *err)
     return r;
 }
 
+/* By one prefix, or by two whose objects come to one path. */
+static int named_twice(const struct index *x, const struct key *first, uint64_t second, struct err *err)
+{
+    struct index_entry a, b;
+    int r = index_get(x, first->id, &a, err);
+    if (r == 0)
+        r = index_get(x, second, &b, err);
+    if (r < 0)
+        return r;
+    int len = (int)min_u64(first->len, 300);
+    if (a.source == b.source) {
+        err_set(err, ERR_CORRUPT, "the listing names '%.*s' twice", len, first->path);
+        return err_advise(err, 1504, "the store's listing is at fault; the same command lists anew");
+    }
+    err_set(err, ERR_INVALID, "two of the source's prefixes bring '%.*s'", len, first->path);
+    return err_advise(err, 1504, "give them sub-paths of their own, or exclude it from one of them");
+}
+
 static int merge_runs(struct merge *m, struct err *err)
 {
     struct key last = {0};
@@ -217,8 +235,7 @@ static int merge_runs(struct merge *m, struct err *err)
         struct run *least = &m->runs[m->heap[0]];
         bool more;
         if (last.path && compare(&last, &least->head) == 0) {
-            err_set(err, ERR_CORRUPT, "the listing names '%.*s' twice", (int)min_u64(last.len, 300), last.path);
-            return err_advise(err, 1504, "the store's listing is at fault; try again");
+            return named_twice(m->x, &last, least->head.id, err);
         }
         last = least->head;
         m->out_buffer[m->out_count++] = last.id;

@@ -131,6 +131,8 @@ static void run_end(struct work *w)
     h->finish_err.code = 0;
     if (h->has_fatal && h->fatal.id == 1510)
         r = target_clean(h->target, &err);
+    else if (h->has_fatal && h->fatal.id == 1504) /* by this listing no run would end */
+        r = target_wipe(h->target, &err);
     else if (r == 0 && !atomic_load(&h->stopping))
         r = end_well(h, &err);
     if (r < 0)

@@ -6,8 +6,10 @@
 #include "backend.h"
 #include "creds.h"
 
-/* Refusals have a ceiling of their own: hundreds may come at once. */
-enum { CALL_HEADERS_MAX = 24, CALL_DOCUMENT_MAX = 64 << 20, CALL_REFUSAL_MAX = 1 << 20 };
+/* A page of a listing holds 1,000 keys of 1,024 bytes, each of which takes up to three as S3 writes it and six as JSON
+ * does: 6.5 MB with all that is told of them, and 32 readers hold one each. Refusals have a ceiling of their own:
+ * hundreds may come at once. */
+enum { CALL_HEADERS_MAX = 24, CALL_DOCUMENT_MAX = 8 << 20, CALL_REFUSAL_MAX = 1 << 20 };
 
 struct call;
 

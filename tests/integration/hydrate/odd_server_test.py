@@ -292,6 +292,20 @@ def test_a_key_that_is_listed_twice_is_told(server, tmp_path):
     server.page = listing(*GOOD, *GOOD)
     run = hydrate(server, tmp_path / "out")
     assert run.returncode == MISMATCH and re.search("twice.*CIS1504", run.stderr), run.stderr
+    assert "the same command lists anew" in run.stderr
+    server.page = None
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode == DONE and contents(tmp_path / "out") == TRUTH, run.stderr
+
+
+def test_a_page_of_the_longest_keys_is_taken_and_one_past_all_is_a_sentence(server, tmp_path):
+    folder = "/".join(["%C3%BC" * 120] * 4)  # 963 bytes, which take 2,883
+    server.page = listing(*(entry(f"data/{folder}/{i:04}", b"") for i in range(1000)))
+    run = hydrate(server, tmp_path / "out")
+    assert run.returncode == DONE and len(contents(tmp_path / "out")) == 1000, run.stderr
+    server.page = listing(*GOOD, more=" " * (8 << 20))
+    run = hydrate(server, tmp_path / "more")
+    assert run.returncode == MISMATCH and re.search("more than 8388608 bytes.*CIS1601", run.stderr), run.stderr
 
 
 PASSING = {"an error under 200": b"<Error><Code>InternalError</Code><Message>again</Message></Error>",
