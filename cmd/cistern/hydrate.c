@@ -285,6 +285,15 @@ static void watch(struct run *run, struct hydrate *h, int signals)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
+static void print_skipped(const struct hydrate_listing *l)
+{
+    auto_sbuf b;
+    sbuf_init(&b, TERM_LINE_MAX);
+    term_add_visible(&b, str_of(l->last_skipped), 200);
+    printf(", left out %" PRIu64 " that are neither files nor links to one within (the last: '%s')", l->names_skipped,
+           b.ptr);
+}
+
 static void print_summary(const struct run *run, const struct hydrate_status *s, uint64_t started_ns)
 {
     char bytes[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], took[TIME_TEXT_MAX];
@@ -301,6 +310,9 @@ static void print_summary(const struct run *run, const struct hydrate_status *s,
         term_json_u64(&b, "size_only", s->objects_size_only);
         term_json_u64(&b, "failed", s->objects_failed);
         term_json_u64(&b, "missing", s->objects_missing);
+        term_json_u64(&b, "skipped", s->listing.names_skipped);
+        if (s->listing.names_skipped)
+            term_json_str(&b, "last_skipped", str_of(s->listing.last_skipped));
         term_json_u64(&b, "bytes", s->bytes_done);
         term_json_u64(&b, "bytes_total", s->bytes_total);
         term_json_u64(&b, "requests", s->requests);
@@ -319,6 +331,8 @@ static void print_summary(const struct run *run, const struct hydrate_status *s,
         printf(", failed %" PRIu64, s->objects_failed);
     if (s->objects_missing)
         printf(", left out %" PRIu64 " that are gone", s->objects_missing);
+    if (s->listing.names_skipped)
+        print_skipped(&s->listing);
     printf("; %s in %s, %s/s, %" PRIu64 " requests", bytes_text(s->bytes_done, bytes), duration_text(ns, took),
            bytes_text((uint64_t)((double)s->bytes_done * 1e9 / (double)(ns ? ns : 1)), rate), s->requests);
     if (s->hedged)

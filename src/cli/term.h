@@ -46,9 +46,6 @@ void term_add_visible(struct sbuf *b, struct str s, size_t room);
 void term_fault(struct term *t, struct str object, unsigned id, enum err_code code, const char *line);
 void term_object_error(struct term *t, struct str object, const struct err *err);
 
-/* Adds at most `room` bytes. Keys hold any byte; what would move the cursor or beep must not reach a terminal. */
-void term_add_visible(struct sbuf *b, struct str s, size_t room);
-
 /* Seconds that are left at this rate; UINT64_MAX where nobody can tell. */
 uint64_t term_eta_seconds(const struct term_progress *p);
 

@@ -3,6 +3,7 @@
 #include "private.h"
 #include "util/file.h"
 #include <inttypes.h>
+#include <stdio.h>
 
 static void next_source(struct hydrate *h);
 
@@ -118,6 +119,15 @@ static int on_page(void *ctx, const struct object *objects, size_t count, bool s
     return r;
 }
 
+static void on_skipped(void *ctx, unsigned count, struct str last)
+{
+    struct hydrate *h = ctx;
+    pthread_mutex_lock(&h->feed.lock);
+    h->feed.skipped += count;
+    snprintf(h->feed.last_skipped, sizeof h->feed.last_skipped, "%.*s", STR_FMT(last));
+    pthread_mutex_unlock(&h->feed.lock);
+}
+
 /* ---- its end ----------------------------------------------------------------------------------------------------- */
 
 static void listing_is_over(struct hydrate *h)
@@ -138,8 +148,10 @@ static void note_listing(struct hydrate *h)
     pthread_mutex_lock(&h->lock);
     h->listing = (struct hydrate_listing){.known = true,
                                           .objects_excluded = h->feed.excluded,
+                                          .names_skipped = h->feed.skipped,
                                           .largest_bytes = h->feed.largest_bytes,
                                           .seconds = (clock_now_ns() - h->feed.began_ns) / NS_PER_SECOND + 1};
+    memcpy(h->listing.last_skipped, h->feed.last_skipped, sizeof h->listing.last_skipped);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -221,6 +233,7 @@ static void start_listing(struct hydrate *h)
                                 .start_after = sbuf_str(&key),
                                 .ctx = h,
                                 .on_page = on_page,
+                                .on_skipped = on_skipped,
                                 .on_done = on_listed};
     pthread_mutex_lock(&h->feed.lock);
     h->feed.listing = listing_start(s->store, h->workers, h->lane_count, &o);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "catalog/index.h"
+#include "hydrate/status.h"
 #include "io/pool.h"
 #include "store/list.h"
 #include <pthread.h>
@@ -24,7 +25,8 @@ struct feed {
     bool cancelled;
     uint64_t space_bytes, space_files, block; /* what fits, what is there of ours included */
     uint64_t need_bytes, need_files;
-    uint64_t excluded, largest_bytes;
+    uint64_t excluded, skipped, largest_bytes;
+    char last_skipped[HYDRATE_OBJECT_TEXT_MAX];
     uint64_t began_ns; /* monotonic; 0: it goes on where an earlier run left it */
     struct work finish;
     struct err err;

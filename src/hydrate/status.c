@@ -86,6 +86,10 @@ static char *status_text(const struct hydrate_status *s)
         json_set_str(j, "manifestDigest", str_of(s->manifest));
     if (s->listing.known) {
         json_set_u64(j, "listing.objectsExcluded", s->listing.objects_excluded);
+        if (s->listing.names_skipped) {
+            json_set_u64(j, "listing.namesSkipped", s->listing.names_skipped);
+            json_set_str(j, "listing.lastSkipped", str_of(s->listing.last_skipped));
+        }
         json_set_u64(j, "listing.largestObjectBytes", s->listing.largest_bytes);
         json_set_u64(j, "listing.seconds", s->listing.seconds);
     }
@@ -193,6 +197,7 @@ static int read_numbers(const json *j, struct hydrate_status *s, struct err *err
         {"objectsSizeOnly", &s->objects_size_only},
         {"objectsMissing", &s->objects_missing},
         {"listing.objectsExcluded", &s->listing.objects_excluded},
+        {"listing.namesSkipped", &s->listing.names_skipped},
         {"listing.largestObjectBytes", &s->listing.largest_bytes},
         {"listing.seconds", &s->listing.seconds},
         {"bytesTotal", &s->bytes_total},
@@ -236,6 +241,8 @@ static int read_all(const json *j, struct hydrate_status *s, struct err *err)
         r = read_text(j, "manifestDigest", s->manifest, sizeof s->manifest, err);
     if (r == 0)
         r = read_numbers(j, s, err);
+    if (r == 0)
+        r = read_text(j, "listing.lastSkipped", s->listing.last_skipped, sizeof s->listing.last_skipped, err);
     if (r == 0)
         r = read_time(j, "startedAt", &s->started_ns, err);
     s->began_ns = s->started_ns; /* as a version told it that had but this */

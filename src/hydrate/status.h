@@ -41,8 +41,10 @@ struct hydrate_fault {
 struct hydrate_listing {
     bool known;
     uint64_t objects_excluded; /* below the prefixes, and not wanted by their filters */
-    uint64_t largest_bytes;    /* of the objects that are wanted */
-    uint64_t seconds;          /* it took, rounded up */
+    uint64_t names_skipped;    /* below a folder, and no regular files: pipes, sockets, devices, links to nothing */
+    char last_skipped[HYDRATE_OBJECT_TEXT_MAX]; /* one of them */
+    uint64_t largest_bytes;                     /* of the objects that are wanted */
+    uint64_t seconds;                           /* it took, rounded up */
 };
 
 struct hydrate_status {

@@ -453,6 +453,8 @@ static void on_page(void *ctx, const struct store_reply *reply, const struct obj
     pthread_mutex_unlock(&l->lock);
     if (idle)
         post(idle);
+    if (!stopping && code == 0 && reply->skipped && l->options.on_skipped)
+        l->options.on_skipped(l->options.ctx, reply->skipped, reply->last_skipped);
     if (!stopping && code == 0)
         code = give(r, objects, &t, &err);
     if (code < 0)

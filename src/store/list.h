@@ -18,6 +18,8 @@ struct listing_options {
     /* Objects of one page, sorted; `sorted_so_far`: no smaller key can come later. Negative stops the listing with that
      * code. Borrowed until it returns. */
     int (*on_page)(void *ctx, const struct object *objects, size_t count, bool sorted_so_far);
+    /* Of a page, names that are no objects (store_reply.skipped), and the last of them. Before on_page. May be NULL. */
+    void (*on_skipped)(void *ctx, unsigned count, struct str last);
     /* Once, last, on some worker's loop. err NULL: complete; it is the listing's, and goes with it. */
     void (*on_done)(void *ctx, const struct err *err, uint64_t requests);
 };

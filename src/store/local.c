@@ -439,6 +439,9 @@ static int visit_list(struct local_job *j, struct err *err)
     if (r < 0)
         return r;
     j->job.reply.skipped = walk_skipped(w) - skipped;
+    if (j->job.reply.skipped)
+        sbuf_add(&j->skipped, walk_last_skipped(w));
+    j->job.reply.last_skipped = sbuf_str(&j->skipped);
     page_end(&j->page);
     if (j->page.count == most) {
         struct object *last = &j->page.objects[most - 1];
@@ -459,6 +462,7 @@ static void local_start(struct store_job *job)
     j->fd = j->parent = -1;
     page_init(&j->page);
     sbuf_init(&j->token, PATH_MAX + 32);
+    sbuf_init(&j->skipped, PATH_MAX);
     hash_init(&j->hash);
     switch (job->op) {
     case JOB_GET:
@@ -485,6 +489,7 @@ static void local_release(struct store_job *job)
     free(j->buf);
     page_done(&j->page);
     sbuf_done(&j->token);
+    sbuf_done(&j->skipped);
     hash_done(&j->hash);
 }
 

@@ -52,8 +52,9 @@ struct local_job {
     uint64_t moved;
     char etag[LOCAL_ETAG_MAX];
 
-    struct page page;  /* LIST */
-    struct sbuf token; /* LIST: next_token; BEGIN: the id */
+    struct page page;    /* LIST */
+    struct sbuf token;   /* LIST: next_token; BEGIN: the id */
+    struct sbuf skipped; /* LIST: the reply's last_skipped */
 
     int parent; /* PUT: the folder of temporaries; owned */
     char name[64];

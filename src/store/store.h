@@ -93,6 +93,7 @@ struct store_reply {
                           just before, and no more can be had */
     unsigned skipped;  /* list, file://: names on this page that are no objects (links that lead out of the folder or to
                           nothing or to a folder; sockets, pipes, devices) */
+    struct str last_skipped; /* of these the last; borrowed until on_done returns */
 };
 
 /* Is another attempt due after `attempt` attempts (1: one was made) in `elapsed_ns`? Then its delay, jittered, never

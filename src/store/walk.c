@@ -35,6 +35,7 @@ struct walk {
     struct sbuf after; /* start_after, or the last path that was given */
     bool folders;
     unsigned skipped;
+    struct sbuf last_skipped;
     struct level *levels;
     size_t depth;
     size_t room;
@@ -83,6 +84,7 @@ void walk_free(struct walk *w)
     sbuf_done(&w->prefix);
     sbuf_done(&w->end_before);
     sbuf_done(&w->after);
+    sbuf_done(&w->last_skipped);
     sbuf_done(&w->path);
     if (w->root >= 0)
         close(w->root);
@@ -238,6 +240,7 @@ int walk_open(const struct walk_options *o, struct walk **ret, struct err *err)
     sbuf_init(&w->prefix, PATH_MAX);
     sbuf_init(&w->after, PATH_MAX);
     sbuf_init(&w->end_before, PATH_MAX);
+    sbuf_init(&w->last_skipped, PATH_MAX);
     sbuf_init(&w->path, PATH_MAX - 1);
     w->folders = o->folders;
     w->root = fcntl(o->root, F_DUPFD_CLOEXEC, 0);
@@ -256,6 +259,18 @@ int walk_open(const struct walk_options *o, struct walk **ret, struct err *err)
 unsigned walk_skipped(const struct walk *w)
 {
     return w->skipped;
+}
+
+struct str walk_last_skipped(const struct walk *w)
+{
+    return sbuf_str(&w->last_skipped);
+}
+
+static void skip(struct walk *w)
+{
+    w->skipped++;
+    sbuf_clear(&w->last_skipped);
+    sbuf_add(&w->last_skipped, sbuf_str(&w->path));
 }
 
 /* What says that a name leads to no file of ours. Any other failure (EIO, no descriptors left) says nothing about it,
@@ -281,7 +296,7 @@ static int stat_file(struct walk *w, const struct level *l, int type, struct sta
         return err_sys(err, errno, "cannot look at '%s'", w->path.ptr);
     bool is_file = stated && (type == DT_REG || type == DT_LNK) && S_ISREG(ret->st_mode);
     if (!is_file && type != DT_REG)
-        w->skipped++;
+        skip(w);
     return is_file;
 }
 

@@ -36,5 +36,6 @@ DEFINE_AUTO(walk, struct walk, walk_free)
 must_check int walk_next(struct walk *w, struct walk_entry *ret, struct err *err);
 
 /* Names seen so far that are no objects: links that lead out of the root, to a folder or to nothing; sockets, pipes,
- * devices. */
+ * devices. And the last of them; a view until the next call. */
 unsigned walk_skipped(const struct walk *w);
+struct str walk_last_skipped(const struct walk *w);

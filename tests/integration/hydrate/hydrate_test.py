@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import socket
+import stat
 import subprocess
 
 import pytest
@@ -83,6 +85,24 @@ def test_names_with_blanks_signs_and_line_breaks_land_as_they_are(tmp_path):
     code, end, errors = summary("hydrate", f"file://{source}/", tmp_path / "out")
     assert code == DONE and errors == []
     assert tree(tmp_path / "out") == tree(source)
+
+
+def test_what_is_no_file_is_left_out_and_said(tmp_path):
+    source = tmp_path / "source"
+    (source / "d").mkdir(parents=True)
+    (source / "d/file").write_text("file")
+    (source / "d/link").symlink_to("file")
+    os.mkfifo(source / "d/fifo")
+    os.mknod(source / "null", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    (source / "nowhere").symlink_to("nothing")
+    (source / "round").symlink_to("round")
+    (source / "out").symlink_to("/etc/passwd")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(source / "socket"))
+        code, end, errors = summary("hydrate", f"file://{source}/", tmp_path / "out")
+        assert (code, errors, end["found"], end["skipped"], end["last_skipped"]) == (DONE, [], 2, 6, "socket")
+        assert "left out 6 that are neither files" in cistern("hydrate", f"file://{source}/", tmp_path / "again").stdout
+    assert files(tmp_path / "out").keys() == {b"d/file", b"d/link"}
 
 
 def test_a_source_that_is_not_there_is_exit_3(tmp_path):
