@@ -357,10 +357,20 @@ static int exit_of(struct hydrate *h, const struct hydrate_status *s)
     return tells_more ? code : EXIT_SOME_FAILED;
 }
 
+static void tell_unnamed(struct run *run, struct hydrate *h)
+{
+    char line[128];
+    uint64_t unnamed = hydrate_faults_unnamed(h);
+    snprintf(line, sizeof line, "%" PRIu64 " more objects failed, too many at once to be named", unnamed);
+    if (unnamed)
+        term_fault(&run->term, STR_NULL, 1513, ERR_IO, line);
+}
+
 static int end(struct run *run, struct hydrate *h, uint64_t started_ns)
 {
     static struct hydrate_status s;
     hydrate_status(h, &s);
+    tell_unnamed(run, h);
     if (s.has_error)
         term_fault(&run->term, STR_NULL, s.error.id, s.error.code, s.error.message);
     print_summary(run, &s, started_ns);

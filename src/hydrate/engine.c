@@ -89,6 +89,9 @@ static int some_failed(struct hydrate *h, struct err *err)
 {
     err_set(err, ERR_IO, "%" PRIu64 " of %" PRIu64 " objects failed", atomic_load(&h->objects_failed),
             index_count(h->index));
+    if (fault_is_stale(h))
+        return err_advise(err, 1513,
+                          "they changed or went since they were listed; --no-resume lists anew and starts over");
     return err_advise(err, 1513, "the same command tries them again");
 }
 

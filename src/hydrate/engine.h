@@ -70,6 +70,7 @@ void hydrate_slowest(struct hydrate *h, char *buf, size_t size);
 
 /* Faults in order, each given once; false: none now. Past 1,000 unread ones they are counted only. */
 bool hydrate_next_fault(struct hydrate *h, struct hydrate_fault *ret);
+uint64_t hydrate_faults_unnamed(struct hydrate *h);
 
 /* After the end: the code that all failed objects share, 0 if they differ or none failed. */
 enum err_code hydrate_common_fault(struct hydrate *h);

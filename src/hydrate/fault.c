@@ -69,6 +69,8 @@ void hydrate_object_failed(struct hydrate *h, struct str path, const struct err 
     if (h->fault_count < FAULTS_MAX) {
         fault_fill(&h->faults[(h->fault_first + h->fault_count) % FAULTS_MAX], path, &full, attempts);
         h->fault_count++;
+    } else {
+        h->faults_unnamed++;
     }
     if (h->first_fault_count < HYDRATE_ERRORS_KEPT)
         fault_fill(&h->first_faults[h->first_fault_count++], path, &full, attempts);
@@ -92,6 +94,23 @@ bool hydrate_next_fault(struct hydrate *h, struct hydrate_fault *ret)
     }
     pthread_mutex_unlock(&h->lock);
     return any;
+}
+
+uint64_t hydrate_faults_unnamed(struct hydrate *h)
+{
+    pthread_mutex_lock(&h->lock);
+    uint64_t unnamed = h->faults_unnamed;
+    pthread_mutex_unlock(&h->lock);
+    return unnamed;
+}
+
+bool fault_is_stale(struct hydrate *h)
+{
+    const uint64_t stale = UINT64_C(1) << ERR_CHANGED | UINT64_C(1) << ERR_NOT_FOUND;
+    pthread_mutex_lock(&h->lock);
+    bool is = (h->fault_codes & ~stale) == 0;
+    pthread_mutex_unlock(&h->lock);
+    return is;
 }
 
 enum err_code hydrate_common_fault(struct hydrate *h)

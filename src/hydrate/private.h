@@ -51,6 +51,7 @@ struct hydrate {
     struct err fatal;
     struct hydrate_fault *faults; /* owned: ring of FAULTS_MAX */
     size_t fault_first, fault_count;
+    uint64_t faults_unnamed;            /* that found no room there */
     struct hydrate_fault *first_faults; /* owned: HYDRATE_ERRORS_KEPT, for the status */
     size_t first_fault_count;
     uint64_t fault_codes; /* bits of enum err_code */
@@ -110,6 +111,7 @@ struct hydrate {
 void hydrate_object_failed(struct hydrate *h, struct str path, const struct err *err, unsigned attempts);
 void hydrate_fail(struct hydrate *h, const struct err *err);           /* the whole run; the first one counts */
 bool fault_is_allowed(const struct hydrate *h, const struct err *err); /* onMissing: skip */
+bool fault_is_stale(struct hydrate *h);     /* did all that failed change, or go, since it was listed? */
 bool fault_is_fatal(const struct err *err); /* is this the disk's, so that no other object fares better? */
 
 /* object.c: an object of the catalog, as the store and the target know it. */
