@@ -166,24 +166,35 @@ static void get_done(void *ctx, const struct store_reply *r)
     if (r->slow_down)
         atomic_store(&h->slowed, true);
     j->code = r->code;
-    if (r->code < 0) {
+    if (j->is_other) {
+        j->code = -ERR_CHANGED;
+        j->may_retry = false;
+    } else if (r->code < 0) {
         uint64_t elapsed = loop_now_ns(j->lane->worker.loop) - j->started_ns;
         j->err = r->err;
         j->may_retry = store_retry_delay(object_store(h, &j->entry), r, j->attempts, elapsed, &j->retry_ns);
     }
-    if (r->code == 0 && !j->large) {
+    if (j->code == 0 && !j->large) {
         small_whole(j, &r->object.digest);
         return;
     }
-    if (r->code == 0)
+    if (j->code == 0)
         part_flush(j);
     j->state = JOB_DRAIN;
     job_advance(j);
 }
 
+static void get_head(void *ctx, const struct object *told)
+{
+    struct job *j = ctx;
+    j->is_other = large_hold(j->large, told, &j->err) < 0;
+}
+
 static int get_data(void *ctx, const char *bytes, size_t len)
 {
     struct job *j = ctx;
+    if (j->is_other)
+        return -ERR_CHANGED;
     return j->large ? part_data(j, bytes, len) : small_data(j, bytes, len);
 }
 
@@ -195,6 +206,7 @@ static void get(struct job *j)
     j->attempts++;
     j->state = JOB_GET;
     j->received = j->skip = 0;
+    j->is_other = false;
     j->io_error = 0;
     j->offset = 0;
     j->len = j->entry.size_bytes;
@@ -209,6 +221,7 @@ static void get(struct job *j)
                           .len = j->len,
                           .rate = h->o.bytes_per_second ? &h->rate : NULL,
                           .ctx = j,
+                          .on_head = j->large && !j->large->is_pinned ? get_head : NULL,
                           .on_data = get_data,
                           .on_done = get_done};
     j->get = store_get(object_store(h, &j->entry), &j->lane->worker, &g);

@@ -46,6 +46,7 @@ struct job {
     int io_error;        /* errno of a failed write */
     unsigned attempts;
     bool mismatched; /* its checksum was wrong once */
+    bool is_other;   /* the answer is of another version of the object than those before */
     uint64_t started_ns;
     struct timer backoff;
     struct budget_waiter waiter;

@@ -11,6 +11,7 @@ static void publish(struct lane *l, struct large *g);
 static void large_free(struct large *g)
 {
     auto_clean_fd(&g->fd);
+    free(g->first_etag);
     free(g->path);
     free(g->have);
     free(g->digests);
@@ -276,6 +277,32 @@ void large_stop(struct lane *l)
     }
 }
 
+/* ---- its version ------------------------------------------------------------------------------------------------- */
+
+static bool is_first_or_same(struct large *g, const struct object *told)
+{
+    if (g->has_first)
+        return object_is_same(&g->first, told);
+    g->has_first = true;
+    g->first = (struct object){.mtime_ns = told->mtime_ns, .generation = told->generation};
+    if (told->etag.len) {
+        g->first_etag = str_dup(told->etag);
+        g->first.etag = str_of(g->first_etag);
+    }
+    return true;
+}
+
+int large_hold(struct large *g, const struct object *told, struct err *err)
+{
+    pthread_mutex_lock(&g->h->lock);
+    bool holds = is_first_or_same(g, told);
+    pthread_mutex_unlock(&g->h->lock);
+    if (holds)
+        return 0;
+    err_set(err, ERR_CHANGED, "it was overwritten while its parts were fetched");
+    return err_advise(err, 1409, "list the source again");
+}
+
 /* ---- its beginning ----------------------------------------------------------------------------------------------- */
 
 static void publish(struct lane *l, struct large *g)
@@ -343,15 +370,17 @@ static int open_file(struct lane *l, struct large *g, struct err *err)
     const char *name;
     struct stat st;
     struct hydrate *h = g->h;
-    bool keep = journal_has_parts(h->journal, g->id);
+    /* Parts of another run are of who knows which version of what nothing pins, and no sum over all of it tells. */
+    bool has_parts = journal_has_parts(h->journal, g->id),
+         keep = has_parts && (g->is_pinned || hash_combines(g->want.kind));
     int r = tree_parent(&l->tree, g->path, &dir, &name, err);
     if (r == 0)
         r = target_create(h->target, dir, name, g->id, O_RDWR, keep, &g->fd, err);
     if (r < 0)
         return r;
-    if (keep && (fstat(g->fd, &st) != 0 || (uint64_t)st.st_size < g->entry.size_bytes)) {
-        /* Somebody took the file away. Said durably, or a later run would believe in parts of the file that is now made
-         * anew. */
+    if (has_parts && (fstat(g->fd, &st) != 0 || (uint64_t)st.st_size < g->entry.size_bytes)) {
+        /* They go, or somebody took the file away. Said durably, or a later run would believe in parts of the file that
+         * is now made anew. */
         r = journal_void(h->journal, g->id, err);
         if (r < 0)
             return r;
@@ -380,8 +409,10 @@ static void head_done(void *ctx, const struct store_reply *r)
         fail_whole(l, g, &r->err);
         return;
     }
-    if (r->code == 0)
+    if (r->code == 0) {
         g->want = digest_better(&g->want, &r->object.digest);
+        is_first_or_same(g, &r->object);
+    }
     adopt_parts(g);
     publish(l, g);
 }
@@ -400,6 +431,7 @@ void large_begin(struct lane *l, uint64_t id, const struct index_entry *e)
     struct large *g = xcalloc(1, sizeof *g);
     *g = (struct large){.h = l->h, .lane = l, .id = id, .entry = *e, .fd = -1, .want = digest_wanted(l->h, e)};
     g->path = str_dup(e->path);
+    g->is_pinned = object_is_pinned(&(struct object){.etag = e->etag, .generation = e->generation});
     g->part_count = g->left = plan_part_count(e->size_bytes);
     g->have = xcalloc(g->part_count, 1);
     g->digests = xcalloc(g->part_count, sizeof *g->digests);

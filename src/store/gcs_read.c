@@ -43,6 +43,7 @@ static void describe_get(struct call *c)
     struct str generation = call_answer_header(c, "x-goog-generation");
     *o = c->job.args.object;
     o->key = c->job.args.key;
+    o->etag = call_keep(c, call_answer_header(c, "etag"));
     if (generation.len && str_to_u64(generation, &o->generation, &ignored) < 0)
         o->generation = 0;
     hash_header(c, &o->digest); /* else the listing's: the generation is the same */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "etag.h"
 #include "percent.h"
 #include "s3.h"
 #include "util/clock.h"
@@ -37,29 +38,6 @@ static bool full_checksum(const struct call *c, struct digest *ret)
     return false;
 }
 
-static bool is_weak(struct str etag)
-{
-    return str_starts(etag, STR("W/"));
-}
-
-static struct str unquoted(struct str etag)
-{
-    bool quoted = etag.len >= 2 && etag.ptr[0] == '"' && etag.ptr[etag.len - 1] == '"';
-    return quoted ? str_sub(etag, 1, etag.len - 2) : etag;
-}
-
-static struct str bare(struct str etag)
-{
-    return unquoted(is_weak(etag) ? str_from(etag, 2) : etag);
-}
-
-/* A proxy that touches an answer weakens its ETag, and some stores quote it in their answers and not in their listings;
- * the bytes are held against checksums. */
-static bool is_same_etag(struct str a, struct str b)
-{
-    return str_eq(bare(a), bare(b));
-}
-
 /* An ETag is the MD5 of the bytes unless it came from a multipart upload ('-'), or they are encrypted by KMS. */
 static bool etag_md5(const struct call *c, struct str etag, struct digest *ret)
 {
@@ -67,13 +45,13 @@ static bool etag_md5(const struct call *c, struct str etag, struct digest *ret)
     struct str sse = call_answer_header(c, "x-amz-server-side-encryption");
     bool plain = sse.len == 0 || str_eq(sse, STR("AES256"));
     bool customer = call_answer_header(c, "x-amz-server-side-encryption-customer-algorithm").len > 0;
-    return plain && !customer && !is_weak(etag) && digest_parse_hex(HASH_MD5, bare(etag), ret, &ignored) == 0;
+    return plain && !customer && !etag_is_weak(etag) && digest_parse_hex(HASH_MD5, etag_bare(etag), ret, &ignored) == 0;
 }
 
 bool store_etag_of_parts(struct str etag, size_t count, struct digest *ret)
 {
     struct err ignored;
-    struct str rest = unquoted(etag), hex;
+    struct str rest = etag_unquoted(etag), hex;
     uint64_t told;
     return str_split(&rest, '-', &hex) && rest.ptr && str_to_u64(rest, &told, &ignored) == 0 && told == count &&
            digest_parse_hex(HASH_MD5, hex, ret, &ignored) == 0;
@@ -104,8 +82,8 @@ static int build_get(struct call *c, struct err *err)
     s3_begin(c, "GET", a->key, STR_NULL);
     if (call_is_ranged(c))
         call_header_range(c);
-    if (a->object.etag.len && !is_weak(a->object.etag)) { /* If-Match never fits a weak one */
-        sbuf_addf(&quoted, "\"%.*s\"", STR_FMT(bare(a->object.etag)));
+    if (a->object.etag.len && !etag_is_weak(a->object.etag)) { /* If-Match never fits a weak one */
+        sbuf_addf(&quoted, "\"%.*s\"", STR_FMT(etag_bare(a->object.etag)));
         call_header(c, "if-match", sbuf_str(&quoted));
     }
     call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
@@ -175,7 +153,7 @@ static int head_get(struct call *c, struct err *err)
     int status = web_status(c->web);
     s3_describe(c, status == 200);
     struct str etag = c->job.reply.object.etag;
-    if (a->object.etag.len && etag.len && !is_same_etag(a->object.etag, etag)) /* a store that ignores If-Match */
+    if (a->object.etag.len && etag.len && !etag_is_same(a->object.etag, etag)) /* a store that ignores If-Match */
         return changed(c, etag);
     int r = check_length(c, status, err);
     if (r == 0)

@@ -24,6 +24,13 @@ struct object {
     struct digest digest; /* of the whole object as stored, if the listing or the answer gave one (HASH_NONE if not) */
 };
 
+/* Is it one state of an object that its ETag or its generation names? */
+bool object_is_pinned(const struct object *o);
+
+/* May two answers be of one state of an object? By their generations, else their ETags, else their times; what one of
+ * them does not tell says nothing. */
+bool object_is_same(const struct object *a, const struct object *b);
+
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 enum store_auth { STORE_AUTH_CHAIN, STORE_AUTH_ANONYMOUS };

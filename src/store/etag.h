@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* etag.h - what an ETag says, however it is written. home: any; pure. */
+#pragma once
+
+#include "store/store.h"
+
+/* W/"...": of something that means the same, and may have other bytes. If-Match never fits it. */
+bool etag_is_weak(struct str etag);
+
+struct str etag_unquoted(struct str etag); /* a view */
+struct str etag_bare(struct str etag);     /* without W/ and quotes; a view */
+
+/* A proxy that touches an answer weakens its ETag, and some stores quote it in their answers and not in their listings;
+ * the bytes are held against checksums. */
+bool etag_is_same(struct str a, struct str b);
