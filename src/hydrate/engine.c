@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The running job: made, driven, ended. The driver's loop turns the state; lanes do the work. */
 #include "private.h"
+#include "util/cgroup.h"
 #include "util/file.h"
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,7 +11,6 @@
 #include <unistd.h>
 
 enum { TICK_MS = 100 };
-static const uint64_t memory_default = UINT64_C(128) << 20;
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 
@@ -361,7 +361,7 @@ static int open_threads(struct hydrate *h, struct err *err)
     h->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->ended_fd < 0)
         return err_sys(err, errno, "cannot make an eventfd");
-    int r = budget_new(h->o.memory_bytes ? h->o.memory_bytes : memory_default, &h->budget, err);
+    int r = budget_new(h->o.memory_bytes, &h->budget, err);
     if (r == 0)
         r = pool_new(8, &h->pool, err);
     if (r == 0)
@@ -432,7 +432,9 @@ static void release(struct hydrate *h)
 int hydrate_start(const struct hydrate_options *o, struct target *own_target, struct hydrate **ret, struct err *err)
 {
     struct hydrate *h = hydrate_new(o, own_target);
-    int r = open_state(h, err);
+    int r = memory_fit(&h->o, cgroup_memory_limit(), err);
+    if (r == 0)
+        r = open_state(h, err);
     if (r == 0)
         r = open_threads(h, err);
     if (r == 0)

@@ -29,9 +29,10 @@ struct hydrate_options {
     size_t source_count;
     const char *const *priorities; /* globs: these land first, in this order */
     size_t priority_count;
-    unsigned concurrency_max;  /* requests at once at the most; 0: 512. How many there are is found by itself */
+    unsigned concurrency_max; /* requests at once at the most; 0: 512, or what a control group's memory allows. How many
+                                there are is found by itself */
     uint64_t bytes_per_second; /* 0: no cap */
-    uint64_t memory_bytes;     /* of bytes in flight; 0: 128 MiB */
+    uint64_t memory_bytes;     /* of bytes in flight; 0: 128 MiB, or a quarter of a control group's limit */
     unsigned workers;          /* threads; 0: found by itself */
     enum hydrate_verify verify;
     enum hydrate_direct direct;
@@ -68,7 +69,7 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret);
 /* Any thread. The path of the object that has been running longest. buf of `size`; empty if none. */
 void hydrate_slowest(struct hydrate *h, char *buf, size_t size);
 
-/* Faults in order, each given once; false: none now. Past 1,000 unread ones they are counted only. */
+/* Faults in order, each given once; false: none now. Past 1,000 unread ones they are counted only: so many so far. */
 bool hydrate_next_fault(struct hydrate *h, struct hydrate_fault *ret);
 uint64_t hydrate_faults_unnamed(struct hydrate *h);
 

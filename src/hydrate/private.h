@@ -130,6 +130,10 @@ void object_is_whole(struct hydrate *h, uint64_t id);
  * over; negative: it failed, by *err. */
 must_check int conflict_settle(struct lane *l, uint64_t id, const struct index_entry *e, struct err *err);
 
+/* memory.c: fills in what of memory_bytes and concurrency_max is 0. ERR_NO_SPACE (CIS1516): `limit`, a control group's,
+ * is too little for a run that nobody told to be small. */
+must_check int memory_fit(struct hydrate_options *o, uint64_t limit, struct err *err);
+
 /* window.c */
 void window_tick(struct hydrate *h);
 
