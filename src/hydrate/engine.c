@@ -10,8 +10,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { TICK_MS = 100 };
-
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 
 void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
@@ -245,7 +243,7 @@ static void tick(struct timer *t)
     window_tick(h);
     measure_rate(h);
     barrier_tick(h);
-    if (h->ticks++ % (1000 / TICK_MS) == 0) {
+    if (h->ticks++ % (NS_PER_SECOND / TICK_NS) == 0) {
         /* A folder of state that is being taken away gets no new file: it could not be removed. */
         if (!h->is_finishing || h->target->kind == TARGET_VOLUME)
             write_status(h);
@@ -253,7 +251,7 @@ static void tick(struct timer *t)
     }
     driver_look(h);
     if (!atomic_load(&h->ended))
-        loop_timer_set(h->loop, &h->tick, TICK_MS * NS_PER_MS);
+        loop_timer_set(h->loop, &h->tick, TICK_NS);
 }
 
 static void deliver_begin(struct mail *m)

@@ -25,9 +25,23 @@ static void deliver_granted(struct mail *m)
     job_end(j);
 }
 
+/* The window may be smaller by now than when this job began. One may always ask, lest a lane without a share stand. */
+static bool is_crowd(const struct lane *l)
+{
+    unsigned asking = l->running_count - atomic_load_explicit(&l->waiting, memory_order_relaxed);
+    return asking > 0 && asking >= lane_share(l);
+}
+
 static void backoff_over(struct timer *t)
 {
-    want_slice(container_of(t, struct job, backoff));
+    struct job *j = container_of(t, struct job, backoff);
+    struct lane *l = j->lane;
+    if (is_crowd(l)) {
+        loop_timer_set(l->worker.loop, t, TICK_NS);
+        return;
+    }
+    atomic_fetch_sub_explicit(&l->waiting, 1, memory_order_relaxed);
+    want_slice(j);
 }
 
 static struct job *job_new(struct lane *l)
@@ -122,6 +136,7 @@ static void retry_or_fail(struct job *j)
     }
     job_free_slices(j);
     j->state = JOB_BACKOFF;
+    atomic_fetch_add_explicit(&j->lane->waiting, 1, memory_order_relaxed);
     loop_timer_set(j->lane->worker.loop, &j->backoff, j->retry_ns);
 }
 
@@ -161,11 +176,15 @@ static void get_done(void *ctx, const struct store_reply *r)
     note_first_byte(j->lane, r->first_byte_ns);
     j->get = NULL;
     job_pause(j, false);
-    atomic_fetch_add(&h->requests, r->requests);
+    atomic_fetch_add(&h->requests, r->requests - r->turned_away); /* which reached nobody */
     atomic_fetch_add(&h->hedged, r->hedged);
     if (r->slow_down)
         atomic_store(&h->slowed, true);
     j->code = r->code;
+    if (r->turned_away) {
+        j->attempts--;
+        j->started_ns = loop_now_ns(j->lane->worker.loop);
+    }
     if (j->is_other) {
         j->code = -ERR_CHANGED;
         j->may_retry = false;
@@ -275,6 +294,7 @@ void job_stop(struct job *j)
         return;
     case JOB_BACKOFF:
         loop_timer_cancel(j->lane->worker.loop, &j->backoff);
+        atomic_fetch_sub_explicit(&j->lane->waiting, 1, memory_order_relaxed);
         job_end(j);
         return;
     case JOB_DRAIN:

@@ -14,7 +14,7 @@ struct unit {
 };
 
 /* The shares of all lanes are the window, also where it has less than one for each. */
-static unsigned share(const struct lane *l)
+unsigned lane_share(const struct lane *l)
 {
     unsigned window = atomic_load(&l->h->window), lanes = (unsigned)l->h->lane_count;
     return window / lanes + (l->number < window % lanes);
@@ -151,11 +151,27 @@ static bool must_wait(struct lane *l)
     return wait || (cap && on_its_way > 0 && on_its_way >= (rate_is_spent(&h->rate, now) ? cap / 2 : 2 * cap));
 }
 
+static void tell_window(struct lane *l)
+{
+    struct web_tried tried = web_tried(l->worker.web);
+    atomic_store_explicit(&l->under_way, l->running_count, memory_order_relaxed);
+    atomic_store_explicit(&l->connections, tried.connections, memory_order_relaxed);
+    atomic_store_explicit(&l->turned_away, tried.turned_away, memory_order_relaxed);
+}
+
+/* Where connections are few, those that a lane does not use now are another's. */
+static void keep_connections(struct lane *l)
+{
+    bool works = l->running_count + l->summing > 0;
+    if (atomic_load_explicit(&l->h->is_crowded, memory_order_relaxed))
+        web_keep(l->worker.web, works ? (unsigned)max_u64(lane_share(l), 1) : 0);
+}
+
 void lane_pump(struct lane *l)
 {
     struct hydrate *h = l->h;
     unsigned at_once = 0;
-    while (l->running_count + l->summing < share(l) && !must_wait(l) && !atomic_load(&h->stopping)) {
+    while (l->running_count + l->summing < lane_share(l) && !must_wait(l) && !atomic_load(&h->stopping)) {
         struct unit u;
         struct err err;
         if (at_once == INLINE_MAX) {
@@ -175,6 +191,8 @@ void lane_pump(struct lane *l)
     while (oldest && oldest->next)
         oldest = oldest->next;
     atomic_store(&l->oldest_id, oldest ? oldest->id + 1 : 0);
+    tell_window(l);
+    keep_connections(l);
 }
 
 static void run_pump(struct tail *t)

@@ -22,6 +22,9 @@ struct lane {
     struct job *free_jobs;
     struct large *heads; /* whose checksum is being asked for */
     unsigned running_count;
+    _Atomic unsigned waiting;                  /* of them, those that wait for another attempt */
+    _Atomic unsigned under_way;                /* as running_count was when it last looked for work ... */
+    _Atomic uint64_t connections, turned_away; /* ... and those that it had tried */
     unsigned summing; /* large ones whose checksum is asked for, or read back: open, and without a job */
     struct hash hash; /* of small objects */
     struct sbuf key;
@@ -40,3 +43,4 @@ void lane_kick(struct lane *l); /* any thread: there may be work, or an end of i
 void lanes_kick(struct hydrate *h);
 void lane_unit_ended(struct lane *l); /* one of h->active is over */
 void lane_pump(struct lane *l);
+unsigned lane_share(const struct lane *l); /* of the window; all lanes' are together the window */

@@ -17,6 +17,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#define TICK_NS (100 * NS_PER_MS) /* of the driver: the window is looked at */
+
 enum { FAULTS_MAX = 1000, WINDOW_START = 16, WINDOW_MAX = 512 };
 
 struct hydrate {
@@ -65,6 +67,7 @@ struct hydrate {
 
     _Atomic unsigned window;
     _Atomic bool slowed;     /* a store asked for less since the last tick */
+    _Atomic bool is_crowded; /* a store has turned connections away while it served others */
     _Atomic unsigned paused; /* parts that wait for the disk, or for memory */
     _Atomic uint64_t objects_done, bytes_done, objects_failed, objects_missing, size_only, requests, hedged;
     _Atomic uint64_t received;   /* bytes of bodies, this run */
@@ -100,6 +103,7 @@ struct hydrate {
         unsigned epoch;     /* ticks of it */
         uint64_t quickest_ns;
         uint64_t ticked_ns, ticked_requests;
+        struct web_tried tried; /* up to the last tick */
     } tune;
     _Atomic uint64_t rate_now; /* bytes a second */
     uint64_t rate_bytes, rate_ns;

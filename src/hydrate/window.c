@@ -4,8 +4,10 @@
  * After that it doubles as long as each step pays, and then twice as many and half as many are tried in turns: the
  * larger must bring a tenth more, the smaller only nothing less, since each request under way costs memory, cache and
  * libcurl's walk over its connections. When the store asks for less, it halves, and grows by a sixteenth a step from
- * there. While a quarter of what is under way waits for the disk, it goes back to where it began: more connections
- * would bring nothing sooner, and each costs the kernel more than the last. */
+ * there. When it has no connection for us and serves those that stand (a server, a proxy, a translator of addresses
+ * that bears few), the window becomes what stands, by halves at the most. While a quarter of what is under way waits
+ * for the disk, it goes back to where it began: more connections would bring nothing sooner, and each costs the kernel
+ * more than the last. */
 #include "private.h"
 
 enum {
@@ -129,6 +131,32 @@ static unsigned look_around(struct hydrate *h, unsigned window, double round, un
     return tick < TRIAL_TICKS ? window : end_trial(h, window);
 }
 
+/* Of the connections that were tried since the last tick, were half turned away, while bytes came over others? That a
+ * connection breaks now and then says nothing, and when none is to be had the store is away. */
+static bool is_turned_away(struct hydrate *h, double round)
+{
+    struct web_tried now = {0}, before = h->tune.tried;
+    for (size_t i = 0; i < h->lane_count; i++) {
+        now.connections += atomic_load(&h->lanes[i].connections);
+        now.turned_away += atomic_load(&h->lanes[i].turned_away);
+    }
+    h->tune.tried = now;
+    uint64_t away = now.turned_away - before.turned_away;
+    return away > 0 && round > 0 && 2 * away >= now.connections - before.connections;
+}
+
+/* What stands, but half at the least: of a store that was away for a moment, much will stand again in the next. */
+static unsigned standing(const struct hydrate *h, unsigned window)
+{
+    unsigned under_way = 0, waiting = 0;
+    for (size_t i = 0; i < h->lane_count; i++) {
+        under_way += atomic_load(&h->lanes[i].under_way);
+        waiting += atomic_load(&h->lanes[i].waiting);
+    }
+    unsigned least = window / 2 > 2 ? window / 2 : 2, stand = under_way > waiting ? under_way - waiting : 0;
+    return stand < least ? least : stand < window ? stand : window;
+}
+
 void window_tick(struct hydrate *h)
 {
     uint64_t lasts_ns = clock_now_ns() - h->starts_since_ns;
@@ -141,8 +169,12 @@ void window_tick(struct hydrate *h)
     unsigned active = h->active;
     pthread_mutex_unlock(&h->lock);
     bool is_full = active + 1 >= window, waits = waits_for_the_way(h, active), may_grow = is_full && window < most;
+    bool turned_away = is_turned_away(h, round);
     if (atomic_exchange(&h->slowed, false)) {
         window = h->tune.threshold = rest_at(h, window / 2 > 2 ? window / 2 : 2);
+    } else if (turned_away) {
+        window = h->tune.threshold = rest_at(h, standing(h, window));
+        atomic_store(&h->is_crowded, true);
     } else if (4 * atomic_load(&h->paused) > active) {
         window = rest_at(h, window > WINDOW_START ? (unsigned)max_u64(window - window / 4, WINDOW_START) : window);
     } else if (may_grow && waits && (!h->tune.threshold || h->tune.hold == 0)) {
@@ -155,6 +187,6 @@ void window_tick(struct hydrate *h)
         window = look_around(h, window, round, active, may_grow);
     }
     atomic_store(&h->window, (unsigned)min_u64(window, most));
-    if (is_full)
+    if (is_full || turned_away)
         lanes_kick(h);
 }

@@ -123,6 +123,27 @@ static int job_outcome(struct web_job *j, unsigned todo, struct err *err)
     return web_translate(&f, err);
 }
 
+/* Did the server have no connection for it? What was sent over one that had been kept, libcurl sends again over a new
+ * one. */
+static bool was_turned_away(const struct web_job *j, int code)
+{
+    long connects = 0;
+    if ((code != -ERR_IO && code != -ERR_TIMEOUT) || j->first_byte_ns)
+        return false;
+    switch (j->result) {
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_OPERATION_TIMEDOUT: /* libcurl is told of no time but that for connecting */
+        return true;
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+        return curl_easy_getinfo(j->easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK && connects > 0;
+    default:
+        return false;
+    }
+}
+
 static void job_end(struct web_job *j, unsigned todo)
 {
     struct web *w = j->web;
@@ -132,6 +153,9 @@ static void job_end(struct web_job *j, unsigned todo)
                            .total_ns = loop_now_ns(w->loop) - j->started_ns};
     r.code = job_outcome(j, todo, &r.err);
     r.status = j->start_code < 0 ? 0 : web_status(j);
+    r.turned_away = (todo & TODO_SETTLE) && was_turned_away(j, r.code);
+    if (r.turned_away)
+        w->tried.turned_away++;
     if (j->is_waiting)
         web_name_left(j);
     if (j->state == JOB_RUNNING && j->name)
@@ -140,6 +164,9 @@ static void job_end(struct web_job *j, unsigned todo)
     if (j->state == JOB_RUNNING)
         curl_multi_remove_handle(w->multi, j->easy);
     loop_timer_cancel(w->loop, &j->hold);
+    if (j->held)
+        j->held->is_held = false;
+    j->held = NULL;
     j->state = JOB_ENDED;
     if (j->prev)
         j->prev->next = j->next;
@@ -280,6 +307,19 @@ void web_resume(struct web_job *j)
     job_todo(j, TODO_RESUME);
 }
 
+void web_keep(struct web *w, unsigned connections)
+{
+    if (connections != w->kept_max)
+        curl_multi_setopt(w->multi, CURLMOPT_MAXCONNECTS, (long)(connections ? connections : 1)); /* 0: as it likes */
+    w->kept_max = connections;
+    web_sockets_shut_idle(w);
+}
+
+struct web_tried web_tried(const struct web *w)
+{
+    return w->tried;
+}
+
 int web_status(const struct web_job *j)
 {
     long status = 0;
@@ -336,7 +376,8 @@ int web_new(struct loop *l, const struct web_options *o, struct web **ret, struc
         return err_set(err, ERR_NO_SPACE, "libcurl cannot begin: out of memory");
     curl_share_setopt(w->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION);
     web_sockets_attach(w);
-    curl_multi_setopt(w->multi, CURLMOPT_MAXCONNECTS, (long)w->options.connections_max);
+    w->kept_max = w->options.connections_max;
+    curl_multi_setopt(w->multi, CURLMOPT_MAXCONNECTS, (long)w->kept_max);
     curl_multi_setopt(w->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
     *ret = take(&w);
     return 0;

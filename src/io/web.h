@@ -38,7 +38,8 @@ struct web_result {
     uint64_t body_bytes; /* received */
     uint64_t first_byte_ns;
     uint64_t total_ns;
-    struct err err; /* set if code < 0 */
+    bool turned_away; /* the connection that was made for it was refused, or closed before a byte of the answer */
+    struct err err;   /* set if code < 0 */
 };
 
 struct web_request {
@@ -90,6 +91,15 @@ struct web_job *web_submit(struct web *w, const struct web_request *r);
 /* on_done follows with ERR_CANCELLED, after this returns, and no other callback before it. */
 void web_cancel(struct web_job *j);
 void web_resume(struct web_job *j); /* on_body follows, after this returns; not paused is fine */
+
+/* Connections beyond so many are closed as soon as they have nothing to do: for a server that bears few. */
+void web_keep(struct web *w, unsigned connections);
+
+/* How many connections were tried since the beginning, and how many of them were turned away. */
+struct web_tried {
+    uint64_t connections, turned_away;
+};
+struct web_tried web_tried(const struct web *w);
 
 int web_status(const struct web_job *j);
 /* A header of the answer (its last value), or STR_NULL; from on_head until on_done returns. Name in any case. */

@@ -68,6 +68,8 @@ struct web_socket {
     struct web *web;
     bool watched;
     bool ours;              /* made by socket_open, so that socket_close will be called */
+    bool is_held;           /* its job is paused: nothing is wanted of it, and it is not idle */
+    bool is_shut;           /* idle, and one too many: libcurl closes it when it looks at it again */
     struct web_name *name;  /* that it was opened for */
     struct web_job *opener; /* while it is not known to be connected */
     uint64_t opened_ns;
@@ -84,6 +86,9 @@ struct web {
     char *ca, *certificate, *key; /* owned; PEM; as long as the options say */
     struct web_socket **sockets;
     size_t socket_room;
+    size_t open;     /* sockets of ours that are not shut */
+    size_t kept_max; /* of those */
+    struct web_tried tried;
     struct web_name *names;
     bool names_wanted;
     struct web_job *live;
@@ -102,6 +107,7 @@ void job_todo(struct web_job *j, unsigned what);
 void web_sockets_attach(struct web *w); /* libcurl's multi handle to the loop */
 void web_sockets_done(struct web *w);   /* after libcurl closed them all */
 void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j);
+void web_sockets_shut_idle(struct web *w); /* those beyond kept_max */
 
 /* web_transfer.c */
 bool transfer_is_flooded(const struct web_job *j); /* with trailers */

@@ -50,18 +50,28 @@ static void socket_ready(struct watch *watch, uint32_t events)
     loop_at_tail(w->loop, &w->tail);
 }
 
+/* Nothing is wanted of a connection that is idle, nor of one whose job is paused. */
+static void note_pause(struct web_socket *s, CURL *easy)
+{
+    struct web_job *j = NULL;
+    s->is_held = !s->wanted && curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&j) == CURLE_OK && j &&
+                 (j->paused || j->held_until);
+    if (s->is_held)
+        j->held = s;
+}
+
 /* libcurl tells what it waits for, at the beginning and the end of each request. A kept connection stays in the epoll
  * set between them, since the two system calls a request would cost more than the rare event in between. */
 static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *ctx, void *ctx2)
 {
     struct web_socket *s = socket_of(ctx, fd);
     struct err err;
-    (void)easy;
     (void)ctx2;
     s->wanted = what == CURL_POLL_IN      ? EPOLLIN
                 : what == CURL_POLL_OUT   ? EPOLLOUT
                 : what == CURL_POLL_INOUT ? EPOLLIN | EPOLLOUT
                                           : 0;
+    note_pause(s, easy);
     if (!s->wanted) {
         /* One that libcurl made by itself (its resolver's) may be closed unseen, and its number used again. */
         if (!s->ours || (s->watch.events & EPOLLOUT))
@@ -90,6 +100,9 @@ static curl_socket_t socket_open(void *ctx, curlsocktype purpose, struct curl_so
     }
     struct web_socket *s = socket_of(j->web, fd);
     s->ours = true;
+    s->is_held = s->is_shut = false;
+    j->web->open++;
+    j->web->tried.connections++;
     web_name_opened(s, j, &address->addr);
     return fd;
 }
@@ -99,8 +112,24 @@ static int socket_close(void *ctx, curl_socket_t fd)
     struct web_socket *s = socket_of(ctx, fd);
     socket_forget(s);
     web_name_closing(s);
+    if (s->ours && !s->is_shut)
+        s->web->open--;
     s->ours = false;
     return close(fd);
+}
+
+/* libcurl closes a kept connection when it is the oldest of too many, one at each end of a transfer, or when it finds
+ * it dead: this is how one dies that others may need at once. */
+void web_sockets_shut_idle(struct web *w)
+{
+    for (size_t i = 0; i < w->socket_room && w->open > w->kept_max; i++) {
+        struct web_socket *s = w->sockets[i];
+        if (!s || !s->ours || s->wanted || s->is_held || s->is_shut)
+            continue;
+        shutdown(s->watch.fd, SHUT_RDWR);
+        s->is_shut = true;
+        w->open--;
+    }
 }
 
 static void timer_fired(struct timer *t)

@@ -9,6 +9,7 @@
 #include "store/store.h"
 #include "uri.h"
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct hedge;
 struct refusals;
@@ -70,6 +71,7 @@ struct store_job {
 
     struct timer timer; /* the wait before an attempt, or the answer of one that ended at once */
     uint64_t began_ns;
+    uint64_t served_ns; /* monotonic: when a byte of its own answers last came */
     unsigned attempt;
     bool starting;  /* the backend's start() is on the stack: on_done must wait */
     bool running;   /* an attempt is under way */
@@ -118,6 +120,7 @@ struct store {
     pthread_mutex_t lock;     /* guards `retry` */
     struct store_retry retry; /* no field is 0 */
     uint64_t reads_at_first;
+    _Atomic uint64_t served_ns;  /* monotonic: when a byte of any answer last came */
     struct telemetry *telemetry; /* owned */
     struct hedge *hedge;         /* owned */
     struct refusals *refusals;   /* owned */

@@ -136,10 +136,26 @@ struct str call_keep(struct call *c, struct str s)
     return (struct str){at, s.len};
 }
 
+/* A store that serves nobody any more may be down: what it refuses then counts. */
+static const uint64_t serves_ns = 5 * NS_PER_SECOND;
+
+static void note_served(struct call *c)
+{
+    c->job.served_ns = loop_now_ns(c->job.worker->loop);
+    atomic_store_explicit(&c->job.store->served_ns, c->job.served_ns, memory_order_relaxed);
+}
+
+static bool serves_others(const struct call *c)
+{
+    uint64_t served = atomic_load_explicit(&c->job.store->served_ns, memory_order_relaxed);
+    return served != c->job.served_ns && clock_now_ns() < served + serves_ns;
+}
+
 static int on_head(void *ctx, struct web_job *web)
 {
     struct call *c = ctx;
     int status = web_status(web);
+    note_served(c);
     c->success = status >= 200 && status < 300;
     sbuf_clear(&c->got);
     if (c->success)
@@ -152,6 +168,7 @@ static int on_head(void *ctx, struct web_job *web)
 static int on_body(void *ctx, const char *bytes, size_t len)
 {
     struct call *c = ctx;
+    note_served(c);
     if (c->success && c->steps->body)
         return c->steps->body(c, bytes, len);
     size_t most = c->success ? CALL_DOCUMENT_MAX : CALL_REFUSAL_MAX;
@@ -238,6 +255,7 @@ static void on_done(void *ctx, const struct web_result *r)
     if (r->sends > 1)
         c->job.reply.requests += r->sends - 1;
     c->result = r;
+    c->job.reply.turned_away = r->turned_away && serves_others(c);
     if (r->code < 0)
         failed(c, r);
     else

@@ -277,6 +277,10 @@ void job_done(struct store_job *j)
         give_up(j);
     if (j->reply.code == -ERR_CORRUPT && is_read(j))
         j->reply.attempts_max = GARBAGE_ATTEMPTS;
+    if (j->reply.turned_away) {
+        j->attempt--;
+        j->began_ns = clock_now_ns();
+    }
     if (j->op != JOB_GET &&
         store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns)) {
         telemetry_retry(j->store->telemetry, &j->reply);
@@ -361,7 +365,7 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
     pthread_mutex_lock(&s->lock);
     const struct store_retry policy = s->retry;
     pthread_mutex_unlock(&s->lock);
-    if (r->code >= 0 || !(r->may_retry || r->attempts_max) || attempts >= policy.attempts_max)
+    if (r->code >= 0 || !(r->may_retry || r->attempts_max) || (!r->turned_away && attempts >= policy.attempts_max))
         return false;
     if (r->attempts_max && attempts >= r->attempts_max) {
         if (r->code != -ERR_CORRUPT)
@@ -370,11 +374,11 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
     }
     /* Half of it is certain: were all of it drawn, a few objects in a hundred would use up their attempts within a
      * store's restart of six seconds. */
-    uint64_t span = policy.backoff_base_ns << min_u64(attempts - 1, 20);
-    uint64_t least = min_u64(span, policy.backoff_cap_ns) / 2;
-    uint64_t drawn = clock_backoff_ns(attempts, policy.backoff_base_ns, policy.backoff_cap_ns) / 2;
+    unsigned doublings = attempts ? (unsigned)min_u64(attempts - 1, 20) : 0;
+    uint64_t least = min_u64(policy.backoff_base_ns << doublings, policy.backoff_cap_ns) / 2;
+    uint64_t drawn = clock_backoff_ns(doublings + 1, policy.backoff_base_ns, policy.backoff_cap_ns) / 2;
     uint64_t delay = max_u64(least + drawn, r->retry_after_ns);
-    if (elapsed_ns + delay > policy.elapsed_max_ns)
+    if (!r->turned_away && elapsed_ns + delay > policy.elapsed_max_ns)
         return false;
     hedge_retried(s->hedge);
     *ret_delay_ns = delay;

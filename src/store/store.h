@@ -88,6 +88,7 @@ struct store_reply {
     struct err err;          /* names the object, the cause, the HTTP status */
     bool may_retry;          /* passing: reset, timeout, 408, 429, 5xx */
     bool slow_down;          /* the store asked for fewer requests: 429, 503 */
+    bool turned_away;        /* it had no connection for us, and has some for others: no attempt that counts */
     unsigned attempts_max;   /* refusals (401, 403) and garbage: so many attempts, then it is believed; 0: else */
     uint64_t retry_after_ns; /* as the answer said; 0 if it said nothing */
     struct object object;    /* what the answer told of the object (digest, etag, generation, size); borrowed until
@@ -104,7 +105,8 @@ struct store_reply {
 };
 
 /* Is another attempt due after `attempt` attempts (1: one was made) in `elapsed_ns`? Then its delay, jittered, never
- * below Retry-After. */
+ * below Retry-After. One that was turned away is always followed by another: the caller counts neither it nor its time,
+ * which end with the last that the store serves. */
 bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned attempt, uint64_t elapsed_ns,
                        uint64_t *ret_delay_ns);
 

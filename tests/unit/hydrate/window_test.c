@@ -171,6 +171,54 @@ static void parts_that_wait_for_the_disk_bring_it_back_to_where_it_began(void **
     assert_int_equal(before, WINDOW_START);
 }
 
+/* A tick in which so many connections were tried and turned away, of a full window of which so many jobs wait. */
+static unsigned narrow_tick(unsigned tried, unsigned turned_away, unsigned waiting)
+{
+    atomic_fetch_add(&run->lanes[0].connections, tried);
+    atomic_fetch_add(&run->lanes[0].turned_away, turned_away);
+    atomic_store(&run->lanes[0].under_way, atomic_load(&run->window));
+    atomic_store(&run->lanes[0].waiting, waiting);
+    return full_tick(turned_away == tried ? 1 : 10);
+}
+
+static void a_server_that_bears_few_connections_is_asked_by_those_that_stand(void **state)
+{
+    (void)state;
+    assert_int_equal(narrow_tick(16, 8, 6), 10);
+    assert_true(atomic_load(&run->is_crowded));
+    assert_int_equal(narrow_tick(0, 0, 0), 10);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(full_tick(100), 10); /* at rest */
+}
+
+static void many_are_given_up_by_halves(void **state)
+{
+    (void)state;
+    atomic_store(&run->window, 512);
+    for (unsigned want = 256; want >= 8; want /= 2)
+        assert_int_equal(narrow_tick(512, 504, 512), want);
+    for (int i = 0; i < 10; i++)
+        narrow_tick(1, 1, 512);
+    assert_int_equal(atomic_load(&run->window), 2); /* and never to nothing */
+}
+
+static void connections_that_break_now_and_then_change_nothing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        assert_true(narrow_tick(10, 4, 4) >= WINDOW_START);
+    assert_false(atomic_load(&run->is_crowded));
+}
+
+static void a_store_that_is_away_altogether_finds_the_window_as_it_was(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        atomic_fetch_sub(&run->requests, 1); /* none of narrow_tick's ended */
+        assert_true(narrow_tick(16, 16, 16) >= WINDOW_START);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +228,11 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_step_that_brings_nothing_is_taken_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_step_that_pays_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_server_that_bears_few_connections_is_asked_by_those_that_stand, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(many_are_given_up_by_halves, setup, teardown),
+        cmocka_unit_test_setup_teardown(connections_that_break_now_and_then_change_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_store_that_is_away_altogether_finds_the_window_as_it_was, setup, teardown),
         cmocka_unit_test_setup_teardown(a_window_that_is_not_full_stays_as_it_is, setup, teardown),
         cmocka_unit_test_setup_teardown(at_rest_it_falls_to_what_brings_no_less, setup, teardown),
         cmocka_unit_test_setup_teardown(at_rest_it_rises_while_that_pays, setup, teardown),

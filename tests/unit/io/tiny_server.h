@@ -22,6 +22,7 @@ struct tiny_server {
     int port;
     pthread_t thread;
     _Atomic unsigned connections;
+    _Atomic unsigned open; /* of them */
     _Atomic unsigned requests;
 };
 
@@ -176,6 +177,7 @@ static void *tiny_connection_run(void *arg)
     }
     free(buf);
     close(c.fd);
+    atomic_fetch_sub(&c.server->open, 1);
     return NULL;
 }
 
@@ -187,6 +189,7 @@ static void *tiny_run(void *arg)
         pthread_t thread;
         *c = (struct tiny_connection){s, fd};
         atomic_fetch_add(&s->connections, 1);
+        atomic_fetch_add(&s->open, 1);
         pthread_create(&thread, NULL, tiny_connection_run, c);
         pthread_detach(thread);
     }
@@ -197,7 +200,7 @@ static void tiny_server_start(struct tiny_server *s)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof a;
-    s->connections = s->requests = 0;
+    s->connections = s->open = s->requests = 0;
     s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(s->fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(s->fd, 128) < 0)
         abort();
@@ -211,4 +214,6 @@ static void tiny_server_stop(struct tiny_server *s)
     shutdown(s->fd, SHUT_RDWR);
     pthread_join(s->thread, NULL);
     close(s->fd);
+    while (s->open) /* its threads count down in what the next one begins with */
+        usleep(1000);
 }

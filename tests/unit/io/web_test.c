@@ -40,6 +40,77 @@ static void connections_are_kept(void **state)
     assert_int_equal(server.connections, 1);
 }
 
+static void connections_that_are_too_many_are_closed_when_they_have_nothing_to_do(void **state)
+{
+    enum { N = 6, KEPT = 2 };
+    struct call calls[N];
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        call_init(&calls[i], "GET", url_of("/slow/50"));
+        call_start(&calls[i]);
+    }
+    for (int i = 0; i < N; i++) {
+        call_wait(&calls[i]);
+        assert_int_equal(calls[i].result.code, 0);
+        sbuf_done(&calls[i].body);
+    }
+    assert_int_equal(web_tried(web).connections, N);
+    loop_stop_and_join(loop);
+    web_keep(web, KEPT);
+    struct err err;
+    assert_int_equal(loop_start(loop, &err), 0);
+    for (int left = 1000; atomic_load(&server.open) > KEPT && left > 0; left--)
+        usleep(10000);
+    assert_int_equal(server.open, KEPT);
+    for (int i = 0; i < 3; i++) { /* those that are left are used */
+        struct call c;
+        get(&c, "/bytes/1000");
+        assert_int_equal(c.result.code, 0);
+        sbuf_done(&c.body);
+    }
+    assert_int_equal(web_tried(web).connections, N);
+    assert_int_equal(web_tried(web).turned_away, 0);
+}
+
+static void a_connection_that_is_paused_is_none_that_has_nothing_to_do(void **state)
+{
+    struct call c;
+    struct err err;
+    (void)state;
+    call_init(&c, "GET", url_of("/bytes/300000"));
+    c.pause_at = 2;
+    call_start(&c);
+    while (!atomic_load(&server.requests) || c.body_calls < 2)
+        usleep(1000);
+    loop_stop_and_join(loop);
+    web_keep(web, 0);
+    web_resume(c.job);
+    assert_int_equal(loop_start(loop, &err), 0);
+    call_wait(&c);
+    assert_int_equal(c.result.code, 0);
+    assert_pattern(&c.body, 300000);
+    sbuf_done(&c.body);
+}
+
+static void who_gets_no_connection_was_turned_away_and_nobody_else(void **state)
+{
+    struct call c;
+    (void)state;
+    get(&c, "/drop");
+    assert_true(c.result.code == -ERR_IO && c.result.turned_away);
+    get(&c, "/bytes/10");
+    assert_true(c.result.code == 0 && !c.result.turned_away);
+    sbuf_done(&c.body);
+    get(&c, "/cut/40");
+    assert_true(c.result.code == -ERR_IO && !c.result.turned_away);
+    sbuf_done(&c.body);
+    call_init(&c, "GET", "http://127.0.0.1:1/");
+    call_start(&c);
+    call_wait(&c);
+    assert_true(c.result.code == -ERR_IO && c.result.turned_away);
+    assert_int_equal(web_tried(web).turned_away, 2);
+}
+
 static void many_requests_run_at_once(void **state)
 {
     (void)state;
@@ -423,6 +494,9 @@ int main(void)
         TEST(the_last_value_of_a_header_counts),
         TEST(a_head_that_begins_with_a_blank_is_nothing_of_the_head_before),
         TEST(connections_are_kept),
+        TEST(connections_that_are_too_many_are_closed_when_they_have_nothing_to_do),
+        TEST(a_connection_that_is_paused_is_none_that_has_nothing_to_do),
+        TEST(who_gets_no_connection_was_turned_away_and_nobody_else),
         TEST(many_requests_run_at_once),
         TEST(a_connection_that_breaks_anywhere_is_an_io_error),
         TEST(a_server_that_closes_without_an_answer_is_an_io_error),

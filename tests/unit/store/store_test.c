@@ -32,6 +32,20 @@ static void attempts_and_time_have_an_end(void **state)
     assert_false(store_retry_delay(s, &r, 1, NS_PER_SECOND + 1, &delay));
 }
 
+static void who_was_turned_away_uses_nothing_up(void **state)
+{
+    auto_store s = open_with((struct store_retry){.attempts_max = 1, .elapsed_max_ns = NS_PER_MS});
+    const struct store_reply r = {.code = -ERR_IO, .may_retry = true, .turned_away = true};
+    uint64_t delay;
+    (void)state;
+    for (unsigned attempts = 0; attempts < 100; attempts += 33) {
+        assert_true(store_retry_delay(s, &r, attempts, NS_PER_SECOND, &delay));
+        assert_true(delay > 0);
+    }
+    assert_true(store_retry_delay(s, &r, 0, 0, &delay));
+    assert_true(delay <= NS_PER_SECOND / 4);
+}
+
 static void the_delay_is_jittered_below_its_cap_and_not_below_what_the_store_asked(void **state)
 {
     auto_store s = open_with((struct store_retry){.backoff_base_ns = 100 * NS_PER_MS, .backoff_cap_ns = NS_PER_SECOND});
@@ -112,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_may_pass_is_tried_again),
         cmocka_unit_test(attempts_and_time_have_an_end),
+        cmocka_unit_test(who_was_turned_away_uses_nothing_up),
         cmocka_unit_test(the_delay_is_jittered_below_its_cap_and_not_below_what_the_store_asked),
         cmocka_unit_test(a_store_tells_what_its_uri_named),
         cmocka_unit_test(wrong_options_are_told_and_nothing_is_left),
