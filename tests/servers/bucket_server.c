@@ -120,22 +120,15 @@ static int flag_parse(int flag, const char *value, struct command *c, struct err
 
 static int command_parse(int argc, char **argv, struct command *c, struct err *err)
 {
-    static const struct option flags[] = {{"objects", required_argument, NULL, 'o'},
-                                          {"bucket", required_argument, NULL, 'b'},
-                                          {"address", required_argument, NULL, 'a'},
-                                          {"port", required_argument, NULL, 'p'},
-                                          {"threads", required_argument, NULL, 't'},
-                                          {"checksums", required_argument, NULL, 'c'},
-                                          {"latency", required_argument, NULL, 'l'},
-                                          {"tls", required_argument, NULL, 's'},
-                                          {"fault", required_argument, NULL, 'f'},
-                                          {"forget", no_argument, NULL, 'k'},
-                                          {"die-with-parent", no_argument, NULL, 'd'},
-                                          {"heedless", no_argument, NULL, 'h'},
-                                          {"old-fashioned", no_argument, NULL, 'm'},
-                                          {"unconditional", no_argument, NULL, 'u'},
-                                          {"connections", required_argument, NULL, 'n'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option flags[] = {
+        {"objects", required_argument, NULL, 'o'},     {"bucket", required_argument, NULL, 'b'},
+        {"address", required_argument, NULL, 'a'},     {"port", required_argument, NULL, 'p'},
+        {"threads", required_argument, NULL, 't'},     {"checksums", required_argument, NULL, 'c'},
+        {"latency", required_argument, NULL, 'l'},     {"tls", required_argument, NULL, 's'},
+        {"fault", required_argument, NULL, 'f'},       {"forget", no_argument, NULL, 'k'},
+        {"die-with-parent", no_argument, NULL, 'd'},   {"heedless", no_argument, NULL, 'h'},
+        {"old-fashioned", no_argument, NULL, 'm'},     {"unconditional", no_argument, NULL, 'u'},
+        {"connections", required_argument, NULL, 'n'}, {NULL, 0, NULL, 0}};
     told = (struct digests_told){.crc32c = true, .crc64 = true};
     for (int flag; (flag = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
         int r = flag_parse(flag, optarg, c, err);

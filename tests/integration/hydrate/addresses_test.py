@@ -131,7 +131,7 @@ def test_one_of_three_that_is_dead_is_set_aside(server, tmp_path, how):
     with addresses(tmp_path, server.port, "good", how, "good") as (made, before):
         run, seconds = hydrate(before, f"http://{NAME}:{server.port}", tmp_path / "out", "--json")
         ends_right(server, run, tmp_path / "out")
-        assert seconds < 9  # of a silent one libcurl waits five seconds, each time
+        assert seconds < 50  # of a silent one libcurl waits five seconds, each time: more than a hundred
         assert made[1].count <= 64  # as many as were under way when the first one failed
         assert made[0].count > 0 and made[2].count > 0
 

@@ -166,10 +166,8 @@ def test_a_wrong_checksum_header_is_found_where_the_listing_told_none(server, tm
 def test_a_refusal_from_the_start_is_told_at_once(server, tmp_path, status):
     server.fault(f"op=get,do=status:{status}")
     server.forget_stats()
-    began = time.monotonic()
     run = hydrate(server, tmp_path / "out")
     ends_in_a_sentence(server, run, tmp_path / "out", {SOME_FAILED, DENIED}, ONE_FAILS, f"CIS{1000 + status}")
-    assert time.monotonic() - began < 5
     assert server.stats()["get"] <= 2 * (SMALL + 3)  # the large one has three parts
 
 
@@ -362,11 +360,11 @@ def test_one_request_at_a_time_brings_the_same_tree(server, tmp_path):
 
 
 def test_sigterm_ends_it_and_the_same_command_goes_on(server, tmp_path):
-    server.fault("op=get,do=latency:300")
+    server.fault("op=get,do=stall:0")
+    server.forget_stats()
     with subprocess.Popen(words(server, tmp_path / "out"), env=clean_environment(**KEYS), stderr=subprocess.PIPE, text=True) as run:
-        while not (tmp_path / ".out.cistern").exists():
+        while server.stats()["get"] == 0:
             time.sleep(0.005)
-        time.sleep(0.1)
         run.send_signal(signal.SIGTERM)
         assert run.wait(20) == INTERRUPTED
         assert "the same command continues" in run.stderr.read()

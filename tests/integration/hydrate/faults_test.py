@@ -134,38 +134,33 @@ def test_md5_is_taken_where_there_is_nothing_else(tmp_path):
 
 
 def test_the_first_object_is_fetched_before_the_listing_ends(tmp_path):
+    """Else its third page would never come."""
     with Bucket("p/:5000:10") as slow:
-        slow.fault("op=list,after=2,do=latency:1000")
-        with subprocess.Popen([CISTERN, "hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", slow.url, "--quiet"],
-                              env={**os.environ, **KEYS}) as run:
-            while slow.stats()["get"] == 0:
-                assert run.poll() is None
-                time.sleep(0.01)
-            assert slow.stats()["list"] < 5
-            assert run.wait(60) == DONE
-        assert slow.stats()["list"] >= 5 and len(files(tmp_path / "out")) == 5000
+        slow.fault("op=list,after=2,do=hold:1:get")
+        code, end, errors = slow.hydrate("p/", tmp_path / "out")
+        assert (code, errors, end["hydrated"]) == (DONE, [], 5000)
+        assert slow.fired()[0] >= 3
 
 
-def test_a_bandwidth_cap_holds(bucket, tmp_path):
-    code, end, _ = bucket.hydrate("l/", tmp_path / "out", "--bandwidth", "10Mi")
-    assert code == DONE
-    assert 3.5 < end["seconds"] < 6  # 40 MiB
-
-
-@pytest.mark.parametrize("objects, prefix, rate, expected", [("b/:1200:1000-2000", "b/", "300000", 6.0), ("b/:6:8Mi", "b/", "8Mi", 6.0)])
-def test_a_bandwidth_cap_holds_for_objects_of_any_size(tmp_path, objects, prefix, rate, expected):
+@pytest.mark.parametrize("objects, rate, expected", [("b/:1200:1000-2000", "300000", 6.0), ("b/:6:8Mi", "8Mi", 6.0),
+                                                     ("b/:2:20Mi", "10Mi", 4.0)])
+def test_a_bandwidth_cap_holds_for_objects_of_any_size(tmp_path, objects, rate, expected):
+    """That it is reached, too, is the row `bandwidth` of tests/bench: it depends on the machine."""
     with Bucket(objects) as capped:
-        code, end, _ = capped.hydrate(prefix, tmp_path / "out", "--bandwidth", rate)
+        code, end, _ = capped.hydrate("b/", tmp_path / "out", "--bandwidth", rate)
         assert code == DONE
-        assert 0.95 * expected < end["seconds"] < 1.05 * expected + 1
+        assert end["seconds"] > 0.95 * expected
 
 
 def test_under_a_cap_little_is_on_its_way(tmp_path):
     """A kill loses no more than about a second's worth: of large objects a part or two."""
     with Bucket("b/:8:32Mi") as capped:
+        began = time.monotonic()
         with subprocess.Popen([CISTERN, "hydrate", "s3://bench/b/", tmp_path / "out", "--endpoint", capped.url,
                                "--bandwidth", "16Mi", "--quiet"], env={**os.environ, **KEYS}) as run:
-            time.sleep(2.5)
-            asked = capped.stats()["get"] * (8 << 20)
+            while (asked := capped.stats()["get"]) < 8:  # of 32
+                assert run.poll() is None
+                time.sleep(0.02)
+            seconds = time.monotonic() - began
             run.kill()
-        assert 0 < asked <= (2.5 + 0.5 + 1.2) * (16 << 20)
+        assert asked * (8 << 20) <= (seconds + 0.5 + 1.2) * (16 << 20)

@@ -29,7 +29,9 @@ def test_under_faults_hedges_and_interruptions_thousands_of_objects_arrive(tmp_p
         command = [CISTERN, "hydrate", "s3://bench/l/", out, "--endpoint", bucket.url, "--quiet", "--concurrency", "64"]
         for _ in range(4):
             with subprocess.Popen(command, env=os.environ | KEYS) as run:
-                time.sleep(dice.uniform(0.2, 1.2))
+                while run.poll() is None and not (tmp_path / ".out.cistern/journal").exists():
+                    time.sleep(0.01)  # from here on a signal is a word
+                time.sleep(dice.uniform(0, 1))
                 run.send_signal(signal.SIGINT)
                 assert run.wait(timeout=60) in (INTERRUPTED, DONE)
         assert subprocess.run(command, env=os.environ | KEYS, timeout=120, check=False).returncode == DONE
