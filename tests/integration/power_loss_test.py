@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The power is cut at a random moment: on the disk that comes back, what the journal calls durable is there, what a
 program was promised holds, and the same command ends with the right tree. Each test draws its moments from a seed;
-CISTERN_POWER_CUTS (4) says how many there are."""
+CISTERN_POWER_CUTS (4) says how many there are, CISTERN_SEED gives others."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ MIB = 1 << 20
 @pytest.fixture
 def machine(request):
     with tempfile.TemporaryDirectory(prefix="cistern-power-", dir="/var/tmp") as path:
-        with Machine(path, seed=request.node.name) as machine:
+        with Machine(path, seed=os.environ.get("CISTERN_SEED", "") + request.node.name) as machine:
             yield machine
 
 
