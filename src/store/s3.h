@@ -13,6 +13,7 @@ struct s3 {
     bool tls;
     bool requester_pays;
     bool is_amazon;
+    atomic_bool conditional;   /* it has taken a condition */
     atomic_bool unconditional; /* it has refused a condition, and taken the same without it */
     struct creds *creds;
     struct sigv4_cache cache;

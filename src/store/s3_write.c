@@ -155,6 +155,13 @@ static void answered_bare_look(struct call *c, int status)
 
 static const struct call_steps bare_look_steps = {s3_build_head, NULL, NULL, answered_bare_look};
 
+/* 501 says that something of a request is not known, not what. */
+static bool may_be_the_condition(const struct call *c)
+{
+    const struct s3 *s3 = c->job.store->self;
+    return has_condition(c) && !atomic_load(&s3->conditional);
+}
+
 static void go_bare(struct call *c)
 {
     s3_of(c)->bare = true;
@@ -167,6 +174,8 @@ static void written(struct call *c)
     struct s3 *s3 = c->job.store->self;
     if (s3_of(c)->bare)
         atomic_store(&s3->unconditional, true);
+    else if (has_condition(c))
+        atomic_store_explicit(&s3->conditional, true, memory_order_relaxed);
     c->job.reply.looked_only = s3_of(c)->bare;
     call_end(c, 0);
 }
@@ -189,7 +198,7 @@ static void answered_put(struct call *c, int status)
 {
     if (status == 412 && c->job.args.condition == STORE_IF_ABSENT) {
         call_go(c, &whose_steps);
-    } else if (status == 501 && has_condition(c)) {
+    } else if (status == 501 && may_be_the_condition(c)) {
         go_bare(c);
     } else if (!c->success) {
         s3_refused(c, status);
@@ -350,7 +359,7 @@ static void answered_complete(struct call *c, int status)
         call_go(c, &completed_before_steps);
     } else if (status == 412) {
         call_go(c, &whose_steps);
-    } else if (status == 501 && has_condition(c)) {
+    } else if (status == 501 && may_be_the_condition(c)) {
         go_bare(c);
     } else if (!c->success) {
         s3_refused(c, status);
