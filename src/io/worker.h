@@ -25,8 +25,8 @@ struct worker {
 /* Made, not started: loop_start(w->loop) is the caller's, when its own fields are ready. */
 must_check int worker_init(struct worker *w, unsigned number, struct pool *pool, const struct web_options *web,
                            bool allow_uring, struct err *err);
-/* How many suit this process: one for each processor that it may run on, `more` beside them, and no more than
- * WORKERS_DEFAULT_MAX. At least 1. */
+/* How many suit this process: one for each processor that it may run on and that its control group
+ * gives it the time of, `more` beside them, and no more than WORKERS_DEFAULT_MAX. At least 1. */
 unsigned worker_count(unsigned more);
 
 void worker_done(struct worker *w); /* stops the loop; may run twice */
