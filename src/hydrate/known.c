@@ -26,7 +26,8 @@ static void count(struct hydrate *h, uint64_t id, const struct index_entry *e, u
     uint64_t before = h->feed.need_bytes;
     bool whole = journal_is_whole(h->journal, id);
     feed_need(h, e->size_bytes);
-    if (whole && target_is_seen(h->target) && !is_there(h, e->path, e->size_bytes)) {
+    /* A volume belongs to its pod once it is whole, and to nobody before. */
+    if (whole && h->target->kind != TARGET_VOLUME && !is_there(h, e->path, e->size_bytes)) {
         journal_unwritten(h->journal, id);
         whole = false;
         *is_gone = true;

@@ -129,14 +129,33 @@ static int open_in_place(struct target *t, const char *path, struct err *err)
     return r;
 }
 
+/* "", "a/.", "a/..": what is filled could not be given such a name. */
+static bool is_nameless(struct str path)
+{
+    while (path.len > 1 && path.ptr[path.len - 1] == '/')
+        path.len--;
+    struct str name = str_from(path, path_folder_len(path));
+    return name.len == 0 || str_eq(name, STR(".")) || str_eq(name, STR(".."));
+}
+
+static int look_at(const char *path, bool *ret_is_there, struct err *err)
+{
+    struct stat st;
+    *ret_is_there = stat(path, &st) == 0;
+    if (*ret_is_there && !S_ISDIR(st.st_mode))
+        return err_set(err, ERR_EXISTS, "'%s' is there and is no folder", path);
+    if (!*ret_is_there && is_nameless(str_of(path)))
+        return err_set(err, ERR_INVALID, "'%s' is not there, and is no name for a new folder", path);
+    return 0;
+}
+
 int target_open_dir(const char *path, struct target **ret, struct err *err)
 {
     auto_target t = target_new(TARGET_STAGED);
-    struct stat st;
-    bool is_there = stat(path, &st) == 0;
-    if (is_there && !S_ISDIR(st.st_mode))
-        return err_set(err, ERR_EXISTS, "'%s' is there and is no folder", path);
-    int r = open_parent(path, &t->parent, &t->name, err);
+    bool is_there = false;
+    int r = look_at(path, &is_there, err);
+    if (r == 0)
+        r = open_parent(path, &t->parent, &t->name, err);
     if (r < 0)
         return r;
     auto_sbuf b;

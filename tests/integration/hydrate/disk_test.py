@@ -5,6 +5,7 @@ a file, and what ends a run is said in a sentence."""
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from servers.bucket import BUILD, BucketServer
 
-DONE, SOME_FAILED, NO_SPACE, ENVIRONMENT = 0, 1, 6, 10
+DONE, SOME_FAILED, USAGE, NO_SPACE, ENVIRONMENT = 0, 1, 2, 6, 10
 ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret",
        "AWS_REGION": "us-east-1"}
 LARGE = "d/large/object-000000000"
@@ -87,6 +88,24 @@ def test_what_was_taken_away_between_two_runs_is_brought_again_and_nothing_else(
     assert run(server, out).returncode == DONE
     assert server.stats()["get"] == 2 + 3  # and the large one's parts
     assert is_right(server, out)
+
+
+@pytest.mark.parametrize("what", ["data", "data/small"])
+def test_what_was_taken_away_before_the_folder_has_its_name_is_brought_again(server, tmp_path, what):
+    server.fault("op=get,after=10,do=status:403")
+    assert run(server, tmp_path / "out", "--max-errors", "1", "--concurrency", "1").returncode != DONE
+    server.no_faults()
+    assert len(list((tmp_path / ".out.cistern/data").rglob("object*"))) >= 5
+    shutil.rmtree(tmp_path / ".out.cistern" / what)
+    assert run(server, tmp_path / "out").returncode == DONE
+    assert is_right(server, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["", "none/.", "none/..", "none/./"])
+def test_a_folder_that_cannot_be_named_is_refused_before_anything_is_asked(server, tmp_path, name):
+    done = run(server, name, cwd=tmp_path)
+    assert done.returncode == USAGE and "no name for a new folder" in done.stderr, done.stderr
+    assert server.stats()["requests"] == 0 and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["staged", "in place"])
