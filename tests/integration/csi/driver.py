@@ -18,14 +18,15 @@ MIB = 1 << 20
 
 
 def _stubs():
-    out = tempfile.mkdtemp(prefix="cistern-stubs-")
-    well_known = Path(grpc_tools.__file__).parent / "_proto"
-    code = protoc.main(["protoc", f"-I{TOP / 'proto'}", f"-I{well_known}", f"--python_out={out}",
-                        f"--grpc_python_out={out}", "csi.proto"])
-    assert code == 0
-    sys.path.insert(0, out)
-    import csi_pb2
-    import csi_pb2_grpc
+    with tempfile.TemporaryDirectory(prefix="cistern-stubs-") as out:
+        well_known = Path(grpc_tools.__file__).parent / "_proto"
+        code = protoc.main(["protoc", f"-I{TOP / 'proto'}", f"-I{well_known}", f"--python_out={out}",
+                            f"--grpc_python_out={out}", "csi.proto"])
+        assert code == 0
+        sys.path.insert(0, out)
+        import csi_pb2
+        import csi_pb2_grpc
+        sys.path.remove(out)
     return csi_pb2, csi_pb2_grpc
 
 

@@ -19,13 +19,14 @@ from paths import BUILD, TOP
 
 
 def _stubs():
-    out = tempfile.mkdtemp(prefix="cistern-stubs-")
-    code = protoc.main(["protoc", f"-I{TOP / 'proto'}", f"--python_out={out}", f"--grpc_python_out={out}",
-                        "pluginregistration.proto"])
-    assert code == 0
-    sys.path.insert(0, out)
-    import pluginregistration_pb2
-    import pluginregistration_pb2_grpc
+    with tempfile.TemporaryDirectory(prefix="cistern-stubs-") as out:
+        code = protoc.main(["protoc", f"-I{TOP / 'proto'}", f"--python_out={out}", f"--grpc_python_out={out}",
+                            "pluginregistration.proto"])
+        assert code == 0
+        sys.path.insert(0, out)
+        import pluginregistration_pb2
+        import pluginregistration_pb2_grpc
+        sys.path.remove(out)
     return pluginregistration_pb2, pluginregistration_pb2_grpc
 
 
