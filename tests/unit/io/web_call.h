@@ -28,8 +28,8 @@ struct call {
     unsigned dones;
     struct web_result result;
 
-    unsigned pause_at; /* the body call that answers WEB_PAUSE; 0: none */
-    unsigned body_calls;
+    unsigned pause_at;           /* the body call that answers WEB_PAUSE; 0: none */
+    _Atomic unsigned body_calls; /* a test may wait for them */
     int abort_head, abort_body;
     bool cancel_at_head;
     struct timer later;
