@@ -335,13 +335,14 @@ static void check_document(void (*make)(void), struct str answers)
                    (make == complete && memmem(answers.ptr, answers.len, "mine", 4)));
 }
 
-/* No call is deaf: where there is no answer any more, it ends. */
+/* No call is deaf: where there is no answer any more, it ends. Over a connection that was kept, and is dead, libcurl
+ * sends a request once more. */
 static void check_requests(struct str answers)
 {
     unsigned given = 1;
     for (next_answer(&answers); answers.len > 0; next_answer(&answers))
         given++;
-    assert(w.requests <= given + 1);
+    assert(w.requests <= 2 * (given + 1));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
