@@ -3,6 +3,7 @@
  * good when that volume is gone. */
 #include "contract/health.h"
 #include "private.h"
+#include "release.h"
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -105,6 +106,12 @@ static int page_read(struct control *c, int32_t max_entries, const char *token, 
     return 0;
 }
 
+/* DeleteVolume has called it gone, or may do so at once; our copy may hear of the rest only later. */
+static bool is_deleted(const struct api_volume *v)
+{
+    return release_is_over(v) || release_is_tombstone(v);
+}
+
 /* The next volume that is still there; NULL: the page is told. */
 static struct api_volume *page_next(struct control *c, struct page *p)
 {
@@ -112,8 +119,10 @@ static struct api_volume *page_next(struct control *c, struct page *p)
     struct api_volume *v = NULL;
     while (!v && p->next < min_u64(p->count, p->max)) {
         auto_json j = kube_informer_get_by_key(c->o.volumes, p->entries[p->next++].key);
-        if (j && api_volume_read(j, &v, &ignored) < 0)
+        if (!j || api_volume_read(j, &v, &ignored) < 0)
             v = NULL;
+        else if (is_deleted(v))
+            api_volume_free(take(&v));
     }
     return v;
 }
