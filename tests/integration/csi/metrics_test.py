@@ -158,8 +158,9 @@ def test_what_a_bucket_has_not_confirmed_is_pending(watched, folder):
     watched.unpublish(volume)
     wait_for(lambda: value(scrape(watched), "cistern_export_pending_bytes", node="node-1") == 3 * MIB)
     blocked.unlink()
+    result = blocked / "x" / "result"
+    wait_for(lambda: result.exists() and result.stat().st_size == 3 * MIB, seconds=60)
     wait_for(lambda: value(scrape(watched), "cistern_export_pending_bytes", node="node-1") == 0, seconds=60)
-    assert (blocked / "x" / "result").stat().st_size == 3 * MIB
     watched.unstage(volume)
 
 
