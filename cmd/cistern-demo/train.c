@@ -92,15 +92,9 @@ static int checkpoint_file(int dir, const char *path, const void *bytes, size_t 
         return r;
     if (fsync(fd) != 0)
         return err_sys(err, errno, "cannot flush '%s'", path);
-    struct hash h;
-    struct digest sum;
+    struct digest sum = digest_of(HASH_CRC32C, (struct str){bytes, len});
     auto_sbuf text;
     sbuf_init(&text, 64);
-    hash_init(&h);
-    hash_begin(&h, HASH_CRC32C);
-    hash_update(&h, bytes, len);
-    hash_end(&h, &sum);
-    hash_done(&h);
     digest_add_hex(&sum, &text);
     printf("checkpoint %s %zu %s\n", path, len, text.ptr);
     return 0;

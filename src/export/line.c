@@ -10,14 +10,8 @@ static const char kinds[] = {
 
 static void add_crc(struct str text, struct sbuf *b)
 {
-    struct hash h;
-    struct digest d;
-    hash_init(&h);
-    hash_begin(&h, HASH_CRC32C);
-    hash_update(&h, text.ptr, text.len);
-    hash_end(&h, &d);
+    struct digest d = digest_of(HASH_CRC32C, text);
     digest_add_hex(&d, b);
-    hash_done(&h);
 }
 
 static bool is_plain(unsigned char c)

@@ -247,6 +247,18 @@ void hash_end(struct hash *h, struct digest *ret)
     *ret = d;
 }
 
+struct digest digest_of(enum hash_kind kind, struct str bytes)
+{
+    struct hash h;
+    struct digest d;
+    hash_init(&h);
+    hash_begin(&h, kind);
+    hash_update(&h, bytes.ptr, bytes.len);
+    hash_end(&h, &d);
+    hash_done(&h);
+    return d;
+}
+
 /* ---- one shot ---------------------------------------------------------------------------------------------------- */
 
 static EVP_MD_CTX *scratch(void)

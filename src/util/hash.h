@@ -44,6 +44,8 @@ void hash_update(struct hash *h, const void *bytes, size_t len);
 void hash_copy_out(struct hash *h, void *to, const void *bytes, size_t len); /* hash_update() and mem_copy_out() */
 void hash_end(struct hash *h, struct digest *ret);                           /* h needs hash_begin() again */
 
+struct digest digest_of(enum hash_kind kind, struct str bytes); /* of what is all there */
+
 /* The CRC of A followed by B from theirs; `b_len` is B's length in bytes. Only kinds that combine. */
 void digest_combine(struct digest *a, const struct digest *b, uint64_t b_len);
 

@@ -9,13 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     auto_sbuf mended, again;
     sbuf_init(&mended, LINE_BYTES_MAX);
     sbuf_init(&again, LINE_BYTES_MAX);
-    struct hash h;
-    struct digest sum;
-    hash_init(&h);
-    hash_begin(&h, HASH_CRC32C);
-    hash_update(&h, bytes, len);
-    hash_end(&h, &sum);
-    hash_done(&h);
+    struct digest sum = digest_of(HASH_CRC32C, fuzz_str(bytes, len));
     digest_add_hex(&sum, &mended);
     sbuf_addc(&mended, ' ');
     sbuf_add(&mended, fuzz_str(bytes, len));

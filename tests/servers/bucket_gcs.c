@@ -248,14 +248,8 @@ static void digest_piece(struct piece *piece)
 {
     static const enum hash_kind kinds[] = {HASH_CRC32C, HASH_CRC64NVME, HASH_MD5};
     struct digest *to[] = {&piece->crc32c, &piece->crc64, &piece->md5};
-    for (size_t i = 0; i < countof(kinds); i++) {
-        struct hash h;
-        hash_init(&h);
-        hash_begin(&h, kinds[i]);
-        hash_update(&h, piece->content, piece->size);
-        hash_end(&h, to[i]);
-        hash_done(&h);
-    }
+    for (size_t i = 0; i < countof(kinds); i++)
+        *to[i] = digest_of(kinds[i], (struct str){piece->content, piece->size});
 }
 
 /* multipart/related: the resource, then the bytes. */

@@ -245,7 +245,7 @@ static ssize_t body_read(void *ctx, char *buf, size_t room, uint64_t offset)
     return pread(t->file, buf, room, (off_t)(t->at + offset));
 }
 
-static struct digest digest_of(struct tool *t, uint64_t at, uint64_t len)
+static struct digest digest_of_range(struct tool *t, uint64_t at, uint64_t len)
 {
     char chunk[65536];
     struct hash h;
@@ -297,8 +297,10 @@ static void verb_put(struct tool *t)
     struct stat st;
     open_file(t);
     fstat(t->file, &st);
-    t->body = (struct store_body){
-        .len = (uint64_t)st.st_size, .digest = digest_of(t, 0, (uint64_t)st.st_size), .ctx = t, .read = body_read};
+    t->body = (struct store_body){.len = (uint64_t)st.st_size,
+                                  .digest = digest_of_range(t, 0, (uint64_t)st.st_size),
+                                  .ctx = t,
+                                  .read = body_read};
     if (flag(t, "--wrong-digest"))
         t->body.digest.bytes[0] ^= 1;
     run(t, make_put);
@@ -331,7 +333,7 @@ static int send_parts(struct tool *t, uint64_t size, uint64_t part_bytes)
         t->at = i * part_bytes;
         t->number = (unsigned)i + 1;
         t->body.len = min_u64(part_bytes, size - t->at);
-        t->body.digest = digest_of(t, t->at, t->body.len);
+        t->body.digest = digest_of_range(t, t->at, t->body.len);
         if (run(t, make_part) < 0)
             return -1;
         t->parts[i] = (struct store_part){.number = t->number,
@@ -356,7 +358,7 @@ static void verb_upload(struct tool *t)
         exit(2);
     if (!flag(t, "--digest"))
         t->digest_kind = store_upload_digest_kind(t->store);
-    t->whole = digest_of(t, 0, (uint64_t)st.st_size);
+    t->whole = digest_of_range(t, 0, (uint64_t)st.st_size);
     t->body = (struct store_body){.ctx = t, .read = body_read};
     t->upload = (struct store_upload){.key = sbuf_str(&t->key),
                                       .condition = flag(t, "--if-absent") ? STORE_IF_ABSENT : STORE_IF_ANY,

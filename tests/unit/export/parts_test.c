@@ -2,18 +2,6 @@
 #include "parts.h"
 #include "unit.h"
 
-static struct digest digest_of(enum hash_kind kind, struct str bytes)
-{
-    struct hash h;
-    struct digest d;
-    hash_init(&h);
-    hash_begin(&h, kind);
-    hash_update(&h, bytes.ptr, bytes.len);
-    hash_end(&h, &d);
-    hash_done(&h);
-    return d;
-}
-
 static struct digest joined(enum hash_kind a, enum hash_kind b)
 {
     const struct logbook_part parts[] = {{.size_bytes = 1, .digest = digest_of(a, STR("a"))},

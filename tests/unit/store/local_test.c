@@ -480,17 +480,12 @@ static void parts_in_any_order_make_the_whole(void **state)
     struct here *h = *state;
     struct upload_arg a = {.upload = {.key = STR("d/big"), .part_bytes = 4, .upload_id = STR("u1")}, .count = 3};
     struct call id, c = {0}, again = {0}, wrong = {0};
-    struct hash hash;
     begin(h, &a, &id);
     send_part(h, &a, 3, "ij");
     send_part(h, &a, 1, "abcd");
     send_part(h, &a, 2, "efgh");
     assert_list(h, (struct list_arg){0}, "");
-    hash_init(&hash);
-    hash_begin(&hash, HASH_CRC32C);
-    hash_update(&hash, "abcdefghij", 10);
-    hash_end(&hash, &a.whole);
-    hash_done(&hash);
+    a.whole = digest_of(HASH_CRC32C, STR("abcdefghij"));
     a.whole.bytes[0] ^= 1;
     assert_int_equal(call(h, &wrong, make_complete, &a), -ERR_CORRUPT);
     a.whole.bytes[0] ^= 1;
