@@ -42,23 +42,30 @@ static bool ask(struct keeping *k, size_t *ret_mounts)
     return keeper_list(k->socket, count_one, ret_mounts, &err) == 0;
 }
 
-static bool answers_within(struct keeping *k, uint64_t wait_ns)
-{
-    size_t mounts;
-    for (uint64_t end_ns = clock_now_ns() + wait_ns; !ask(k, &mounts); clock_sleep(ANSWER_NS))
-        if (clock_now_ns() >= end_ns)
-            return false;
-    return true;
-}
-
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
-static void reap(struct keeping *k)
+/* True: our child still runs. */
+static bool reap(struct keeping *k)
 {
     pthread_mutex_lock(&k->lock);
     if (k->pid > 0 && waitpid(k->pid, NULL, WNOHANG) != 0)
         k->pid = 0;
+    bool runs = k->pid > 0;
     pthread_mutex_unlock(&k->lock);
+    return runs;
+}
+
+/* Until it answers, has ended, or is given up. */
+static int wait_for_answer(struct keeping *k, struct err *err)
+{
+    size_t mounts;
+    for (uint64_t end_ns = clock_now_ns() + START_NS; !ask(k, &mounts); clock_sleep(ANSWER_NS)) {
+        if (!reap(k))
+            return err_set(err, ERR_AGAIN, "the keeper '%s' ended as soon as it was started", k->program);
+        if (clock_now_ns() >= end_ns)
+            return err_set(err, ERR_AGAIN, "the keeper was started and does not answer at '%s'", k->socket);
+    }
+    return 0;
 }
 
 static int start_keeper(struct keeping *k, struct err *err)
@@ -73,9 +80,7 @@ static int start_keeper(struct keeping *k, struct err *err)
     k->pid = pid;
     pthread_mutex_unlock(&k->lock);
     log_event(LOG_INFO, "keeper started", "pid", log_u64((uint64_t)pid), "socket", k->socket, NULL);
-    if (answers_within(k, START_NS))
-        return 0;
-    return err_set(err, ERR_AGAIN, "the keeper was started and does not answer at '%s'", k->socket);
+    return wait_for_answer(k, err);
 }
 
 /* One at a time: of two keepers on one socket the second takes the first one's place. */
@@ -95,20 +100,25 @@ static void end_start(struct keeping *k)
     pthread_mutex_unlock(&k->lock);
 }
 
+/* Who finds somebody else at it waits, and where that one fails is the next to start it: so each learns why there is no
+ * keeper. */
 static int ensure_keeper(struct keeping *k, struct err *err)
 {
     size_t mounts;
-    if (ask(k, &mounts))
-        return 0;
-    if (!k->program) {
-        err_set(err, ERR_AGAIN, "the keeper does not answer at '%s'", k->socket);
-        return err_advise(err, 3101, "its pod on this node must run; ask again");
+    for (uint64_t end_ns = clock_now_ns() + START_NS; !ask(k, &mounts); clock_sleep(ANSWER_NS)) {
+        if (!k->program) {
+            err_set(err, ERR_AGAIN, "the keeper does not answer at '%s'", k->socket);
+            return err_advise(err, 3101, "its pod on this node must run; ask again");
+        }
+        if (clock_now_ns() >= end_ns)
+            return err_set(err, ERR_AGAIN, "the keeper is being started");
+        if (begin_start(k)) {
+            int r = ask(k, &mounts) ? 0 : start_keeper(k, err);
+            end_start(k);
+            return r;
+        }
     }
-    if (!begin_start(k))
-        return answers_within(k, START_NS) ? 0 : err_set(err, ERR_AGAIN, "the keeper is being started");
-    int r = ask(k, &mounts) ? 0 : start_keeper(k, err);
-    end_start(k);
-    return r;
+    return 0;
 }
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
