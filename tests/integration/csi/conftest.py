@@ -17,5 +17,7 @@ def folder():
 @pytest.fixture
 def driver(folder):
     d = Driver(folder)
-    yield d.start()
-    d.end()
+    try:
+        yield d.start()
+    finally:
+        d.end()

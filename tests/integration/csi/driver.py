@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """cisternd as the tests run it, and a CSI client with stubs made from our own proto/csi.proto."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from grpc_tools import protoc
 from paths import BUILD, TOP
 
 MIB = 1 << 20
+PATIENCE = 120  # of whoever starts or ends a driver: a machine may be busy
 
 
 def _stubs():
@@ -79,7 +81,12 @@ class Child:
             self.client = None
         if self.process and self.process.poll() is None:
             self.process.send_signal(how)
-            self.process.wait(30)
+            try:
+                self.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise
         return self.process.returncode if self.process else None
 
     def kill(self):
@@ -112,13 +119,13 @@ class Driver(Child):
         self.wait_until_it_answers()
         return self
 
-    def wait_until_it_answers(self, seconds=30):
-        end = time.monotonic() + seconds
+    def wait_until_it_answers(self):
+        end = time.monotonic() + PATIENCE
         while True:
             assert self.process.poll() is None, f"cisternd ended with {self.process.returncode}: {self.log_text()[-3000:]}"
             client = Client(self.socket)
             try:
-                client.call("Probe", timeout=1)
+                client.call("Probe", timeout=5)
                 self.client = client
                 return
             except grpc.RpcError:
@@ -132,9 +139,7 @@ class Driver(Child):
     def clean_up(self):
         """Ends what outlives a driver by design: children, the keeper, mounts."""
         self.stop()
-        for pid in processes():
-            if str(self.folder) in command_line(pid) and pid != os.getpid():
-                os.kill(pid, signal.SIGKILL)
+        end_all(f"{self.folder}/")
         for _ in range(5):
             below = [m for m in mounts() if m.startswith(f"{self.folder}/")]
             for path in reversed(below):
@@ -148,8 +153,10 @@ class Driver(Child):
 
     def end(self):
         """For good; what a sanitizer complains of is in the log, and in the exit code."""
-        code = self.stop()
-        self.clean_up()
+        try:
+            code = self.stop()
+        finally:
+            self.clean_up()
         assert code in (0, -signal.SIGKILL), self.log_text()[-5000:]
 
     # ---- the way of one volume, as the kubelet walks it ----
@@ -200,11 +207,20 @@ def command_line(pid):
         return ""
 
 
+def end_all(word):
+    """Of the processes with this word in their command line none lives any more; one may start another meanwhile."""
+    while found := [pid for pid in processes() if word in command_line(pid) and pid != os.getpid()]:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
 def mounts():
     return [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
 
 
-def wait_for(condition, seconds=20):
+def wait_for(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to pass"

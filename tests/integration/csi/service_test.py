@@ -141,8 +141,10 @@ def driver_on_its_own_disk(folder):
     disk = Disk(folder / "pool-default", "1G")
     (disk.path / "lost+found").rmdir()
     d = Driver(folder)
-    yield d.start()
-    d.clean_up()  # which unmounts the disk, too
+    try:
+        yield d.start()
+    finally:
+        d.clean_up()  # which unmounts the disk, too
 
 
 def test_capacity_shrinks_by_what_is_made_and_is_zero_elsewhere(driver_on_its_own_disk):

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from pathlib import Path
 import grpc
 from grpc_tools import protoc
 
-from integration.csi.driver import Client, Driver, command_line, processes, wait_for
+from integration.csi.driver import Client, Driver, wait_for
 from paths import BUILD, TOP
 
 
@@ -100,11 +99,8 @@ class Node(Driver):
 
     def clean_up(self):
         super().clean_up()
-        for pid in processes():
-            if str(self.folder) in command_line(pid) and pid != os.getpid():
-                os.kill(pid, signal.SIGKILL)
         if self.keeper:
-            self.keeper.wait(10)
+            self.keeper.wait()
 
 
 class Kubelet:

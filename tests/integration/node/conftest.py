@@ -50,15 +50,19 @@ def orders(cluster):
 @pytest.fixture
 def agent(folder, cluster, orders):
     n = Node(folder, kubeconfig=cluster.kubeconfig)
-    yield n.start()
-    n.end()
+    try:
+        yield n.start()
+    finally:
+        n.end()
 
 
 @pytest.fixture
 def node(folder):
     n = Node(folder)
-    yield n.start()
-    n.end()
+    try:
+        yield n.start()
+    finally:
+        n.end()
 
 
 @pytest.fixture
