@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The power is cut at a random moment: on the disk that comes back, what the journal calls durable is there, what a
-program was promised holds, and the same command ends with the right tree. Each test draws its moments from a seed;
-CISTERN_POWER_CUTS (4) says how many there are, CISTERN_SEED gives others."""
+program was promised holds, and the same command ends with the right tree."""
 
 import hashlib
 import json
@@ -11,12 +10,11 @@ import tempfile
 
 import pytest
 
-from integration.lib.power import Machine, hashed_bucket, hashes
+from integration.lib.power import CUTS, Machine, hashed_bucket, hashes
 from paths import BUILD
 from servers.bucket import KEYS, BucketServer
 
-pytestmark = pytest.mark.timeout(600)
-CUTS = int(os.environ.get("CISTERN_POWER_CUTS", "4"))
+pytestmark = pytest.mark.timeout(150 * CUTS)
 S3 = os.environ | KEYS
 MIB = 1 << 20
 
@@ -24,7 +22,7 @@ MIB = 1 << 20
 @pytest.fixture
 def machine(request):
     with tempfile.TemporaryDirectory(prefix="cistern-power-", dir="/var/tmp") as path:
-        with Machine(path, seed=os.environ.get("CISTERN_SEED", "") + request.node.name) as machine:
+        with Machine(path, request.node.name) as machine:
             yield machine
 
 

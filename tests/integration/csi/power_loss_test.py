@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The power is cut while volumes are made, filled, grown and deleted: what was answered OK holds on the disk that comes
-back, what was not can be asked again, and no byte is promised twice or lost. CISTERN_POWER_CUTS (4) says how often."""
+back, what was not can be asked again, and no byte is promised twice or lost."""
 import json
 import os
 import shutil
@@ -11,14 +11,13 @@ import time
 import grpc
 import pytest
 
-from integration.lib.power import Machine, hashed_bucket, hashes
+from integration.lib.power import CUTS, PATIENCE, Machine, hashed_bucket, hashes
 from paths import BUILD
 from servers.bucket import KEYS
 
 from .driver import MIB, Driver, wait_for
 
-pytestmark = pytest.mark.timeout(600)
-CUTS = int(os.environ.get("CISTERN_POWER_CUTS", "4"))
+pytestmark = pytest.mark.timeout(150 * CUTS)
 GONE = None
 
 
@@ -43,7 +42,7 @@ class PoweredDriver(Driver):
         return self
 
     def has_lost_power(self):
-        self.process.wait(30)
+        self.process.wait(PATIENCE)
         self.client.close()
         self.client = None
 
@@ -55,8 +54,8 @@ class PoweredDriver(Driver):
 
 
 @pytest.fixture
-def machine(folder):
-    with Machine(folder, seed=1) as machine:
+def machine(folder, request):
+    with Machine(folder, request.node.name) as machine:
         yield machine
 
 
@@ -159,7 +158,7 @@ def test_no_promise_is_lost_or_doubled(driver, machine):
         time.sleep(machine.dice.uniform(0.05, 1.0))
         machine.cut()
         driver.has_lost_power()
-        worker.join(30)
+        worker.join(PATIENCE)
         machine.on()
         driver.start()
         owner.look()

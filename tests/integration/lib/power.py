@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A machine whose power can be cut: an XFS on a disk that keeps only what was flushed (tests/crash/forgetful_disk.c),
 in a mount and a process namespace of its own with a boot id of its own. A cut ends all its processes at once; what was
-flushed is there when it is switched on again."""
+flushed is there when it is switched on again. CISTERN_POWER_CUTS (4, the least) says how often a test cuts it,
+CISTERN_SEED gives other moments."""
 
 import contextlib
 import hashlib
+import os
 import random
 import signal
 import subprocess
@@ -14,6 +16,11 @@ from pathlib import Path
 
 from paths import BUILD, TOP
 from servers.bucket import BucketServer
+
+# Of fewer moments than four, none may lie between the first durable byte and the end.
+CUTS = max(4, int(os.environ.get("CISTERN_POWER_CUTS", "4")))
+
+PATIENCE = 300  # for each step; of a machine whose disk is busy, `sync` alone may take minutes
 
 # The disk is not what is under test: a variant of the build need not have it.
 DISK = next(b / "tests/forgetful_disk" for b in (BUILD, TOP / "build") if (b / "tests/forgetful_disk").exists())
@@ -46,8 +53,9 @@ exec sleep infinity
 
 
 class Machine:
-    def __init__(self, folder, seed, mib=512):
-        self.folder, self.dice = Path(folder), random.Random(seed)
+    def __init__(self, folder, name, mib=512):
+        """Draws from `name` and CISTERN_SEED what is left to chance."""
+        self.folder, self.dice = Path(folder), random.Random(os.environ.get("CISTERN_SEED", "") + name)
         self.stable, self.fuse, self.disk = (self.folder / name for name in ("stable", "fuse", "disk"))
         self.fuse.mkdir()
         self.disk.mkdir()
@@ -85,7 +93,7 @@ class Machine:
     def start(self, *command, **more):
         return subprocess.Popen(self.words(*command), **more)
 
-    def run(self, *command, timeout=60, **more):
+    def run(self, *command, timeout=PATIENCE, **more):
         return subprocess.run(self.words(*command), capture_output=True, text=True, timeout=timeout, check=False, **more)
 
     def path(self, path):
@@ -96,20 +104,20 @@ class Machine:
     def cut(self):
         """The disk first: what dies would unmount, and so flush."""
         self.server.send_signal(signal.SIGKILL if self.dice.random() < 0.3 else signal.SIGUSR1)
-        self.server.wait(30)
+        self.server.wait(PATIENCE)
         self._end()
 
     def cut_after(self, run, progress, fraction, whole):
         """Cuts the power when `progress()` has come to that fraction of `whole`; beyond 1, when the run has ended.
         Whether it had said that all is well."""
-        begun, end = progress(), time.monotonic() + 60
+        begun, end = progress(), time.monotonic() + PATIENCE
         while run.poll() is None and (fraction > 1 or progress() - begun < fraction * whole):
             assert time.monotonic() < end, "it did not come so far"
             time.sleep(0.001)
         time.sleep(self.dice.uniform(0, 0.01))
         ended = run.poll() == 0
         self.cut()
-        run.wait(30)
+        run.wait(PATIENCE)
         return ended
 
     def moments(self, count):
@@ -126,7 +134,7 @@ class Machine:
     def _end(self):
         if self.init:
             self.init.kill()
-            self.init.wait(30)
+            self.init.wait(PATIENCE)
             self.init.stdout.close()
         if self.loop:
             # Busy until the last mount of the dying namespace is gone.
@@ -135,7 +143,7 @@ class Machine:
             self._wait(lambda: not self._backing())
         if self.server.poll() is None:
             subprocess.run(["umount", self.fuse], check=True)
-            self.server.wait(30)
+            self.server.wait(PATIENCE)
         subprocess.run(["umount", "--lazy", self.fuse], stderr=subprocess.DEVNULL, check=False)
         self.server = self.init = self.loop = None
 
@@ -144,8 +152,8 @@ class Machine:
         return Path(f"/sys/block/{Path(self.loop).name}/loop/backing_file").exists()
 
     @staticmethod
-    def _wait(condition, seconds=30):
-        end = time.monotonic() + seconds
+    def _wait(condition):
+        end = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < end, "it did not come to pass"
             time.sleep(0.005)
