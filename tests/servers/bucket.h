@@ -25,13 +25,25 @@ struct piece { /* bytes that a part, a PUT or a resumable chunk brought */
     char *content; /* owned; NULL when contents are not kept */
 };
 
+/* ---- uploaded bytes (bucket_content.c) --------------------------------------------------------------------------- */
+
+/* Those of an object that was replaced or removed go when the last answer that carries them is sent. */
+struct content {
+    _Atomic unsigned holders;
+    char *bytes; /* owned */
+};
+struct content *content_new(struct piece *pieces, size_t count); /* all in one; NULL where they were not kept */
+struct content *content_hold(struct content *c);                 /* NULL is fine */
+void content_drop(struct content *own_c);                        /* NULL is fine */
+void pieces_free(struct piece *pieces, size_t count);            /* what they hold */
+
 /* An object as a request sees it: synthetic, or uploaded. */
 struct thing {
     char key[KEY_MAX_BYTES + 1];
     uint64_t size;
     uint64_t generation;
-    uint64_t pattern_at; /* synthetic: where its bytes begin in the pattern */
-    const char *content; /* uploaded and kept; else NULL */
+    uint64_t pattern_at;     /* synthetic: where its bytes begin in the pattern */
+    struct content *content; /* uploaded and kept, else NULL; held, for thing_done, where objects_find found it */
     bool synthetic;
     char etag[40];                                  /* without quotes */
     char crc32c[16], crc32[16], crc64[16], md5[32]; /* base64; empty: the bucket does not tell */
@@ -55,11 +67,14 @@ int objects_pattern_fd(void);
 const char *objects_pattern(void); /* the same, mapped */
 
 bool objects_find(struct str key, struct thing *ret);
+bool objects_have(struct str key);
+void thing_done(struct thing *t);
+#define auto_thing auto_with(thing_done) struct thing
 /* An overwrite: the next generation, other bytes. False if there is no such object. */
 bool objects_change(struct str key);
 void objects_remove(struct str key); /* synthetic ones too */
 void objects_heal(void);             /* every synthetic object is as it was */
-/* Takes the content of the pieces. */
+/* Takes the content of the pieces. `ret` holds nothing. */
 void objects_put(struct str key, struct piece *pieces, size_t count, const char *meta, struct thing *ret);
 
 /* The first object at or after `key` (after it, if `past`), in byte order; false at the end. */
@@ -114,10 +129,11 @@ struct reply {
     struct sbuf text;    /* what text segments point into; do not grow it once they do */
     struct segment segments[SEGMENTS_MAX];
     unsigned segment_count;
-    uint64_t body_len;     /* of the segments */
-    uint64_t declared_len; /* Content-Length */
-    bool no_body;          /* HEAD: the length is told, the body is not sent */
-    bool raw;              /* no head at all */
+    uint64_t body_len;       /* of the segments */
+    uint64_t declared_len;   /* Content-Length */
+    struct content *content; /* held: what a segment of it points into */
+    bool no_body;            /* HEAD: the length is told, the body is not sent */
+    bool raw;                /* no head at all */
     enum reply_end end;
     uint64_t bytes_per_second; /* 0: at once */
     uint64_t delay_ns;

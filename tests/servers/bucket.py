@@ -67,6 +67,11 @@ class BucketServer:
     def remove(self, key):
         self.ask("/bench/" + urllib.parse.quote(key), "DELETE")
 
+    def remove_below(self, prefix):
+        for key in self.uploads():
+            if key.startswith(prefix):
+                self.remove(key)
+
     def uploads(self):
         return [json.loads(line)["key"] for line in self.ask("/_objects").splitlines() if line]
 

@@ -166,6 +166,7 @@ static void connection_close(struct connection *c)
     SSL_free(c->tls);
     close(c->fd);
     free(c->body.content);
+    content_drop(c->reply.content);
     hash_done(&c->crc32c);
     hash_done(&c->crc64);
     hash_done(&c->md5);
@@ -378,6 +379,7 @@ static void request_end(struct connection *c)
     memmove(c->in, c->in + c->head_len, c->in_len - c->head_len);
     c->in_len -= c->head_len;
     c->head_len = 0;
+    content_drop(take(&c->reply.content));
     c->state = READ_HEAD;
 }
 

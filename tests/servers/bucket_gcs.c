@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bucket.h"
+#include "util/json.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 
 enum { SESSIONS_MAX = 1024, COMPOSE_MAX = 32, PAGE_MAX = 1000 };
 
+/* What a client says of the object that it makes. */
+struct resource {
+    char key[KEY_MAX_BYTES + 1];
+    char meta[512]; /* as header lines */
+};
+
 struct session { /* a resumable upload */
     bool used;
     char id[32];
-    char key[KEY_MAX_BYTES + 1];
-    char meta[512];
+    struct resource resource;
     bool absent;
     struct piece *pieces;
     size_t count;
@@ -21,15 +27,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards sessions */
 static struct session sessions[SESSIONS_MAX];
 static unsigned session_serial;
 
-static void json_add(struct sbuf *b, const char *s)
+/* A string as JSON has it, quotes and all. */
+static void json_add(struct sbuf *b, struct str s)
 {
-    for (; *s; s++)
-        if (*s == '"' || *s == '\\')
-            sbuf_addf(b, "\\%c", *s);
-        else if ((unsigned char)*s < ' ')
-            sbuf_addf(b, "\\u%04x", *s);
-        else
-            sbuf_addc(b, *s);
+    auto_json j = json_new_str(s);
+    auto_mem char *text = json_text(j, 0);
+    sbuf_adds(b, text);
 }
 
 static void gcs_error(struct reply *p, int status, const char *reason, const char *what)
@@ -42,49 +45,60 @@ static void gcs_error(struct reply *p, int status, const char *reason, const cha
     reply_text(p, status, "application/json", sbuf_str(&p->text));
 }
 
-static void resource_add(const struct thing *t, struct sbuf *b)
+/* Kept as header lines: "x-goog-meta-name: value". */
+static json *metadata_json(const char *meta)
 {
-    sbuf_adds(b, "{\"kind\":\"storage#object\",\"name\":\"");
-    json_add(b, t->key);
-    sbuf_addf(b,
-              "\",\"bucket\":\"%s\",\"generation\":\"%" PRIu64 "\",\"metageneration\":\"1\",\"size\":\"%" PRIu64 "\"",
-              bucket_name, t->generation, t->size);
-    if (t->crc32c[0])
-        sbuf_addf(b, ",\"crc32c\":\"%s\"", t->crc32c);
-    if (t->md5[0])
-        sbuf_addf(b, ",\"md5Hash\":\"%s\"", t->md5);
-    if (t->meta[0]) { /* kept as header lines: "x-goog-meta-name: value" */
-        struct str rest = str_of(t->meta), line;
-        const char *comma = "";
-        sbuf_adds(b, ",\"metadata\":{");
-        while (str_split(&rest, '\n', &line)) {
-            ssize_t colon = str_find(line, ':');
-            if (colon < 12)
-                continue;
-            struct str value = str_trim(str_from(line, (size_t)colon + 1));
-            sbuf_addf(b, "%s\"%.*s\":\"%.*s\"", comma, (int)colon - 12, line.ptr + 12, STR_FMT(value));
-            comma = ",";
-        }
-        sbuf_adds(b, "}");
+    json *j = json_new_object();
+    struct str rest = str_of(meta), value, name;
+    while (str_split(&rest, '\n', &value)) {
+        size_t prefix = strlen(str_starts(value, STR("x-goog-")) ? "x-goog-meta-" : "x-amz-meta-");
+        if (!str_split(&value, ':', &name) || name.len <= prefix)
+            continue;
+        auto_mem char *text = str_dup(str_from(name, prefix));
+        json_set_member(j, text, json_new_str(str_trim(value)));
     }
-    sbuf_addf(b, ",\"etag\":\"%s\",\"storageClass\":\"STANDARD\",\"updated\":\"2026-01-01T00:00:00.000Z\"}", t->etag);
+    return j;
+}
+
+/* 64-bit numbers are strings in this API. */
+static void set_number(json *j, const char *name, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    json_set_str(j, name, str_of(text));
+}
+
+static void resource_reply(const struct thing *t, struct reply *p)
+{
+    auto_json j = json_new_object();
+    json_set_str(j, "kind", STR("storage#object"));
+    json_set_str(j, "name", str_of(t->key));
+    json_set_str(j, "bucket", str_of(bucket_name));
+    set_number(j, "generation", t->generation);
+    set_number(j, "metageneration", 1);
+    set_number(j, "size", t->size);
+    if (t->crc32c[0])
+        json_set_str(j, "crc32c", str_of(t->crc32c));
+    if (t->md5[0])
+        json_set_str(j, "md5Hash", str_of(t->md5));
+    if (t->meta[0])
+        json_set(j, "metadata", metadata_json(t->meta));
+    json_set_str(j, "etag", str_of(t->etag));
+    json_set_str(j, "storageClass", STR("STANDARD"));
+    json_set_str(j, "updated", STR("2026-01-01T00:00:00.000Z"));
+    auto_mem char *text = json_text(j, 0);
+    reply_text(p, 200, "application/json", str_of(text));
 }
 
 /* Of an object in a list what our client asks for by `fields`, as Google's would answer. */
 void entry_gcs(const struct thing *t, struct sbuf *b)
 {
-    sbuf_adds(b, "{\"name\":\"");
-    json_add(b, t->key);
-    sbuf_addf(b, "\",\"generation\":\"%" PRIu64 "\",\"size\":\"%" PRIu64 "\"", t->generation, t->size);
+    sbuf_adds(b, "{\"name\":");
+    json_add(b, str_of(t->key));
+    sbuf_addf(b, ",\"generation\":\"%" PRIu64 "\",\"size\":\"%" PRIu64 "\"", t->generation, t->size);
     if (t->crc32c[0])
         sbuf_addf(b, ",\"crc32c\":\"%s\"", t->crc32c);
     sbuf_adds(b, ",\"updated\":\"2026-01-01T00:00:00.000Z\"},");
-}
-
-static void resource_reply(const struct thing *t, struct reply *p)
-{
-    resource_add(t, &p->text);
-    reply_text(p, 200, "application/json", sbuf_str(&p->text));
 }
 
 /* ---- listing ----------------------------------------------------------------------------------------------------- */
@@ -176,7 +190,8 @@ static void page_slow(const struct page *g, struct reply *p)
             continue;
         }
         int folder = (int)(slash - t.key) + (int)strlen(g->delimiter);
-        sbuf_addf(&folders, "\"%.*s\",", folder, t.key);
+        json_add(&folders, (struct str){t.key, (size_t)folder});
+        sbuf_addc(&folders, ',');
         snprintf(skip, sizeof skip, "%.*s\xff\xff", folder, t.key);
         snprintf(last, sizeof last, "%s", skip);
         objects_seek(&c, str_of(skip), false);
@@ -191,39 +206,29 @@ static void page_slow(const struct page *g, struct reply *p)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* The text of a member of a flat JSON body; enough for what clients send here. */
-static bool json_text(const char *json, const char *member, char *buf, size_t room)
+static void read_metadata(const json *j, char *buf, size_t room)
 {
-    char quoted[64];
-    snprintf(quoted, sizeof quoted, "\"%s\"", member);
-    const char *at = json ? strstr(json, quoted) : NULL;
-    at = at ? strchr(at + strlen(quoted), ':') : NULL;
-    at = at ? strchr(at, '"') : NULL;
-    if (!at)
-        return false;
-    size_t n = 0;
-    for (at++; *at && *at != '"' && n + 1 < room; at++) {
-        if (*at == '\\' && at[1])
-            at++;
-        buf[n++] = *at;
+    size_t used = 0;
+    for (void *i = json_iter(j); i && used < room; i = json_iter_next(j, i)) {
+        struct str name = json_iter_key(i), value;
+        if (json_as_str(json_iter_value(i), &value))
+            used +=
+                (size_t)snprintf(buf + used, room - used, "x-goog-meta-%.*s: %.*s\r\n", STR_FMT(name), STR_FMT(value));
     }
-    buf[n] = '\0';
-    return true;
 }
 
-/* "metadata":{"name":"value"} as header lines. */
-static void meta_of(const char *json, char *buf, size_t room)
+/* The name may be in the query instead, where uploads have it. False: it is in neither. */
+static bool read_resource(const struct request *r, const json *j, struct resource *ret)
 {
-    const char *at = json ? strstr(json, "\"metadata\"") : NULL;
-    char name[100], value[300];
-    size_t used = 0;
-    buf[0] = '\0';
-    at = at ? strchr(at, '{') : NULL;
-    while (at && sscanf(at + 1, " \"%99[^\"]\" : \"%299[^\"]\"", name, value) == 2 && used < room) {
-        used += (size_t)snprintf(buf + used, room - used, "x-goog-meta-%s: %s\r\n", name, value);
-        at = strstr(at, value);
-        at = at ? strchr(at, ',') : NULL;
-    }
+    struct str name;
+    *ret = (struct resource){0};
+    read_metadata(json_at(j, "metadata"), ret->meta, sizeof ret->meta);
+    if (request_query(r, "name", ret->key, sizeof ret->key))
+        return true;
+    if (!json_as_str(json_at(j, "name"), &name) || name.len > KEY_MAX_BYTES)
+        return false;
+    memcpy(ret->key, name.ptr, name.len);
+    return true;
 }
 
 static bool wants_absent(const struct request *r)
@@ -232,11 +237,13 @@ static bool wants_absent(const struct request *r)
     return request_query(r, "ifGenerationMatch", text, sizeof text) && strcmp(text, "0") == 0;
 }
 
+/* Takes the content of the pieces. */
 static void store_now(const char *key, bool absent, struct piece *pieces, size_t count, const char *meta,
                       struct reply *p)
 {
     struct thing t;
-    if (absent && objects_find(str_of(key), &t)) {
+    if (absent && objects_have(str_of(key))) {
+        pieces_free(pieces, count);
         gcs_error(p, 412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.");
         return;
     }
@@ -252,38 +259,53 @@ static void digest_piece(struct piece *piece)
         *to[i] = digest_of(kinds[i], (struct str){piece->content, piece->size});
 }
 
-/* multipart/related: the resource, then the bytes. */
+/* The parts of a body of multipart/related, which are the resource and the bytes. */
+static bool split_related(const struct request *r, const struct piece *body, struct str *ret_resource,
+                          struct str *ret_bytes)
+{
+    char boundary[200];
+    struct str type = request_header(r, "Content-Type"), parts[2];
+    const char *mark = type.len ? memmem(type.ptr, type.len, "boundary=", 9) : NULL;
+    const char *at = body->content, *end = at ? at + body->size : NULL;
+    if (!mark || !at)
+        return false;
+    mark += 9 + (mark[9] == '"');
+    snprintf(boundary, sizeof boundary, "\r\n--%.*s", (int)strcspn(mark, "\"\r\n; "), mark);
+    for (size_t i = 0; i < countof(parts); i++) {
+        const char *from = memmem(at, (size_t)(end - at), "\r\n\r\n", 4);
+        const char *to = from ? memmem(from + 4, (size_t)(end - from - 4), boundary, strlen(boundary)) : NULL;
+        if (!to)
+            return false;
+        parts[i] = (struct str){from + 4, (size_t)(to - from - 4)};
+        at = to;
+    }
+    *ret_resource = parts[0];
+    *ret_bytes = parts[1];
+    return true;
+}
+
 static void upload_related(const struct request *r, const struct piece *body, struct reply *p)
 {
-    char key[KEY_MAX_BYTES + 1], meta[512], boundary[200] = "--";
-    struct str type = request_header(r, "Content-Type");
-    char *mark = memmem(type.ptr ? type.ptr : "", type.len, "boundary=", 9);
-    char *text = body->content, *end = text ? text + body->size : NULL;
-    if (mark)
-        snprintf(boundary + 2, sizeof boundary - 2, "%.*s", (int)strcspn(mark + 9, "\"\r\n; "),
-                 mark[9] == '"' ? mark + 10 : mark + 9);
-    if (mark && mark[9] == '"')
-        snprintf(boundary + 2, sizeof boundary - 2, "%.*s", (int)strcspn(mark + 10, "\""), mark + 10);
-    char *second = text ? strstr(text + 2, boundary) : NULL;
-    char *bytes = second ? strstr(second, "\r\n\r\n") : NULL;
-    char *last = bytes ? memmem(bytes + 4, (size_t)(end - bytes - 4), boundary, strlen(boundary)) : NULL;
-    for (char *at = last; at; at = memmem(at + 1, (size_t)(end - at - 1), boundary, strlen(boundary)))
-        last = at;
-    if (!last || !(request_query(r, "name", key, sizeof key) || json_text(text, "name", key, sizeof key))) {
-        gcs_error(p, 400, "invalid", "the parts of the body cannot be told apart");
+    struct str text, bytes;
+    struct err err;
+    struct resource resource;
+    auto_json j = NULL;
+    if (!split_related(r, body, &text, &bytes) || json_parse(text, "the resource", &j, &err) < 0 ||
+        !read_resource(r, j, &resource)) {
+        gcs_error(p, 400, "invalid", "the body is no resource and its bytes");
         return;
     }
-    meta_of(text, meta, sizeof meta);
-    struct piece piece = {.size = (uint64_t)(last - bytes - 6)};
-    piece.content = xcalloc(piece.size + 1, 1);
-    memcpy(piece.content, bytes + 4, piece.size);
+    struct piece piece = {.size = bytes.len, .content = xcalloc(bytes.len + 1, 1)};
+    memcpy(piece.content, bytes.ptr, bytes.len);
     digest_piece(&piece);
-    store_now(key, wants_absent(r), &piece, 1, meta, p);
+    store_now(resource.key, wants_absent(r), &piece, 1, resource.meta, p);
 }
 
 static void session_begin(const struct request *r, const struct piece *body, struct reply *p)
 {
     struct session *s = NULL;
+    struct err err;
+    auto_json j = NULL;
     for (unsigned i = 0; i < SESSIONS_MAX && !s; i++)
         s = sessions[i].used ? NULL : &sessions[i];
     if (!s) {
@@ -292,14 +314,25 @@ static void session_begin(const struct request *r, const struct piece *body, str
     }
     *s = (struct session){.used = true, .absent = wants_absent(r)};
     snprintf(s->id, sizeof s->id, "session-%u", ++session_serial);
-    if (!request_query(r, "name", s->key, sizeof s->key))
-        json_text(body->content, "name", s->key, sizeof s->key);
-    meta_of(body->content, s->meta, sizeof s->meta);
+    if (body->size > 0 && json_parse((struct str){body->content, body->size}, "the resource", &j, &err) < 0)
+        j = NULL;
+    if (!read_resource(r, j, &s->resource)) {
+        *s = (struct session){0};
+        gcs_error(p, 400, "required", "the object has no name");
+        return;
+    }
     struct str host = request_header(r, "Host");
     bool tls = str_eq(request_header(r, "x-bucket-server-tls"), STR("1"));
     sbuf_addf(&p->headers, "Location: http%s://%.*s/upload/storage/v1/b/%s/o?uploadType=resumable&upload_id=%s\r\n",
               tls ? "s" : "", STR_FMT(host), bucket_name, s->id);
     p->status = 200;
+}
+
+static void session_end(struct session *s)
+{
+    pieces_free(s->pieces, s->count);
+    free(s->pieces);
+    *s = (struct session){0};
 }
 
 static void session_chunk(const struct request *r, struct session *s, struct piece *body, struct reply *p)
@@ -323,9 +356,8 @@ static void session_chunk(const struct request *r, struct session *s, struct pie
         body->content = NULL;
     }
     if (whole || s->size == total) {
-        store_now(s->key, s->absent, s->pieces, s->count, s->meta, p);
-        free(s->pieces);
-        *s = (struct session){0};
+        store_now(s->resource.key, s->absent, s->pieces, s->count, s->resource.meta, p);
+        session_end(s);
         return;
     }
     if (s->size > 0)
@@ -355,8 +387,7 @@ static void upload_answer(const struct request *r, struct piece *body, struct re
         if (!s)
             gcs_error(p, 404, "notFound", "there is no such upload");
         else if (str_eq(r->method, STR("DELETE"))) {
-            free(s->pieces);
-            *s = (struct session){0};
+            session_end(s);
             p->status = 499;
         } else
             session_chunk(r, s, body, p);
@@ -364,38 +395,50 @@ static void upload_answer(const struct request *r, struct piece *body, struct re
     pthread_mutex_unlock(&lock);
 }
 
+/* Appends a copy of an object. */
+static bool add_source(const json *source, struct piece *ret)
+{
+    struct str name;
+    struct err ignored;
+    auto_thing t = {.content = NULL};
+    if (!json_as_str(json_at(source, "name"), &name) || !objects_find(name, &t))
+        return false;
+    *ret = (struct piece){.size = t.size};
+    if (t.content) {
+        ret->content = xcalloc(t.size + 1, 1);
+        memcpy(ret->content, t.content->bytes, t.size);
+        digest_piece(ret);
+        return true;
+    }
+    return digest_parse_base64(HASH_CRC32C, str_of(t.crc32c), &ret->crc32c, &ignored) == 0 &&
+           digest_parse_base64(HASH_CRC64NVME, str_of(t.crc64), &ret->crc64, &ignored) == 0;
+}
+
 /* The key ends in "/compose", and the body names the sources. */
 static void compose(const struct request *r, const struct piece *body, struct reply *p)
 {
     struct piece pieces[COMPOSE_MAX] = {0};
-    char key[KEY_MAX_BYTES + 1], name[KEY_MAX_BYTES + 1], meta[512];
-    size_t count = 0;
-    const char *at = body->content ? strstr(body->content, "\"sourceObjects\"") : NULL;
+    char key[KEY_MAX_BYTES + 1], meta[512] = "";
+    struct err err;
+    auto_json j = NULL;
     snprintf(key, sizeof key, "%.*s", (int)(strlen(r->key) - strlen("/compose")), r->key);
-    for (; at && (at = strstr(at, "\"name\"")) != NULL; at++) {
-        struct thing t;
-        if (count == COMPOSE_MAX || !json_text(at, "name", name, sizeof name) || !objects_find(str_of(name), &t)) {
-            gcs_error(p, count == COMPOSE_MAX ? 400 : 404, "notFound", "a source cannot be composed");
-            return;
-        }
-        struct piece *piece = &pieces[count++];
-        auto_sbuf raw;
-        sbuf_init(&raw, 64);
-        piece->size = t.size;
-        if (t.content) {
-            piece->content = xcalloc(t.size + 1, 1);
-            memcpy(piece->content, t.content, t.size);
-            digest_piece(piece);
-            continue;
-        }
-        struct err ignored;
-        if (digest_parse_base64(HASH_CRC32C, str_of(t.crc32c), &piece->crc32c, &ignored) < 0 ||
-            digest_parse_base64(HASH_CRC64NVME, str_of(t.crc64), &piece->crc64, &ignored) < 0) {
-            gcs_error(p, 500, "backendError", "a source has no checksum");
-            return;
-        }
+    if (json_parse((struct str){body->content, body->size}, "the composition", &j, &err) < 0) {
+        gcs_error(p, 400, "parseError", "the body is not JSON");
+        return;
     }
-    meta_of(body->content, meta, sizeof meta);
+    const json *sources = json_at(j, "sourceObjects");
+    size_t count = json_count(sources);
+    if (count < 1 || count > COMPOSE_MAX) {
+        gcs_error(p, 400, "invalid", "a composition has 1 to 32 sources");
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!add_source(json_item(sources, i), &pieces[i])) {
+            pieces_free(pieces, count);
+            gcs_error(p, 404, "notFound", "a source is not there");
+            return;
+        }
+    read_metadata(json_at(j, "destination.metadata"), meta, sizeof meta);
     store_now(key, wants_absent(r), pieces, count, meta, p);
 }
 
@@ -403,7 +446,7 @@ static void compose(const struct request *r, const struct piece *body, struct re
 
 static void object_request(const struct request *r, struct reply *p)
 {
-    struct thing t;
+    auto_thing t = {.content = NULL};
     char text[32];
     bool media = request_query(r, "alt", text, sizeof text) && strcmp(text, "media") == 0;
     bool there = objects_find(str_of(r->key), &t);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bucket.h"
 #include "util/base64.h"
+#include "util/json.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -30,7 +31,7 @@ struct uploaded {
     uint64_t size, generation;
     struct digest crc32c, crc64, md5; /* md5: of several parts the MD5 of theirs */
     size_t part_count;
-    char *content;
+    struct content *content; /* held */
     char meta[512];
 };
 
@@ -360,8 +361,21 @@ bool objects_find(struct str key, struct thing *ret)
 {
     pthread_rwlock_rdlock(&lock);
     bool found = find_locked(key, ret);
+    ret->content = found ? content_hold(ret->content) : NULL;
     pthread_rwlock_unlock(&lock);
     return found;
+}
+
+void thing_done(struct thing *t)
+{
+    content_drop(t->content);
+    t->content = NULL;
+}
+
+bool objects_have(struct str key)
+{
+    auto_thing t;
+    return objects_find(key, &t);
 }
 
 static bool change_synthetic(struct str key, bool remove)
@@ -396,12 +410,19 @@ void objects_heal(void)
     pthread_rwlock_unlock(&lock);
 }
 
+static void uploaded_free(struct uploaded *own_u)
+{
+    content_drop(own_u->content);
+    free(own_u->key);
+    free(own_u);
+}
+
 void objects_remove(struct str key)
 {
     pthread_rwlock_wrlock(&lock);
     size_t at = upload_seek(key, false);
     if (at < upload_count && str_eq(str_of(uploads[at]->key), key)) {
-        /* Its content may be on its way to somebody: a test server leaks rather than lies. */
+        uploaded_free(uploads[at]);
         memmove(&uploads[at], &uploads[at + 1], (--upload_count - at) * sizeof *uploads);
     } else
         (void)change_synthetic(key, true);
@@ -430,35 +451,30 @@ static struct uploaded *upload_new(struct str key, struct piece *pieces, size_t 
     snprintf(u->meta, sizeof u->meta, "%s", meta);
     u->md5 = md5_of_parts(pieces, count);
     u->part_count = count;
-    for (size_t i = 0; i < count; i++) {
-        struct piece *p = &pieces[i];
-        if (i == 0) {
-            u->crc32c = p->crc32c;
-            u->crc64 = p->crc64;
-            u->content = take(&p->content);
-        } else {
-            digest_combine(&u->crc32c, &p->crc32c, p->size);
-            digest_combine(&u->crc64, &p->crc64, p->size);
-            if (u->content && p->content) {
-                u->content = xrealloc(u->content, u->size + p->size + 1, 1);
-                memcpy(u->content + u->size, p->content, p->size);
-            }
-            free(take(&p->content));
-        }
-        u->size += p->size;
+    u->crc32c = pieces[0].crc32c;
+    u->crc64 = pieces[0].crc64;
+    u->size = pieces[0].size;
+    for (size_t i = 1; i < count; i++) {
+        digest_combine(&u->crc32c, &pieces[i].crc32c, pieces[i].size);
+        digest_combine(&u->crc64, &pieces[i].crc64, pieces[i].size);
+        u->size += pieces[i].size;
     }
+    u->content = content_new(pieces, count);
     return u;
 }
 
 void objects_put(struct str key, struct piece *pieces, size_t count, const char *meta, struct thing *ret)
 {
+    if (!keep_content)
+        pieces_free(pieces, count);
     struct uploaded *u = upload_new(key, pieces, count, meta);
     pthread_rwlock_wrlock(&lock);
     u->generation = next_generation++;
     size_t at = upload_seek(key, false);
-    if (at < upload_count && str_eq(str_of(uploads[at]->key), key))
+    if (at < upload_count && str_eq(str_of(uploads[at]->key), key)) {
+        uploaded_free(uploads[at]);
         uploads[at] = u;
-    else {
+    } else {
         if (upload_count == upload_room) {
             upload_room = upload_room ? 2 * upload_room : 64;
             uploads = xrealloc(uploads, upload_room, sizeof *uploads);
@@ -468,6 +484,7 @@ void objects_put(struct str key, struct piece *pieces, size_t count, const char 
         upload_count++;
     }
     uploaded_thing(u, ret);
+    ret->content = NULL;
     pthread_rwlock_unlock(&lock);
 }
 
@@ -476,9 +493,14 @@ void objects_text_of_uploads(struct sbuf *b)
     struct thing t;
     pthread_rwlock_rdlock(&lock);
     for (size_t i = 0; i < upload_count; i++) {
+        auto_json j = json_new_object();
         uploaded_thing(uploads[i], &t);
-        sbuf_addf(b, "{\"key\":\"%s\",\"size\":%" PRIu64 ",\"crc32c\":\"%s\",\"crc64nvme\":\"%s\"}\n", t.key, t.size,
-                  t.crc32c, t.crc64);
+        json_set_str(j, "key", str_of(t.key));
+        json_set_u64(j, "size", t.size);
+        json_set_str(j, "crc32c", str_of(t.crc32c));
+        json_set_str(j, "crc64nvme", str_of(t.crc64));
+        auto_mem char *text = json_text(j, 0);
+        sbuf_addf(b, "%s\n", text);
     }
     pthread_rwlock_unlock(&lock);
 }
@@ -506,6 +528,7 @@ bool objects_next(struct cursor *c, struct thing *ret)
         if (order >= 0) {
             c->synthetic += order == 0; /* an upload covers the synthetic object of its name */
             uploaded_thing(uploads[c->uploaded++], ret);
+            ret->content = NULL;
             found = true;
         } else
             found = synthetic_thing(c->synthetic++, ret);

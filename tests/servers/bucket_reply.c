@@ -258,7 +258,9 @@ void object_answer(const struct request *r, const struct thing *t, struct reply 
     add_checksums(r, t, ranged, p);
     if (t->synthetic)
         reply_add(p, (struct segment){.from = SEGMENT_PATTERN, .at = t->pattern_at + from, .len = len});
-    else if (t->content)
-        reply_add(p, (struct segment){.from = SEGMENT_TEXT, .text = t->content + from, .len = len});
+    else if (t->content) {
+        p->content = content_hold(t->content);
+        reply_add(p, (struct segment){.from = SEGMENT_TEXT, .text = p->content->bytes + from, .len = len});
+    }
     p->declared_len = len;
 }

@@ -261,7 +261,7 @@ static void put_object(const struct request *r, struct piece *body, struct reply
 {
     struct thing t;
     char meta[512];
-    if (must_be_absent(r) && objects_find(str_of(r->key), &t)) {
+    if (must_be_absent(r) && objects_have(str_of(r->key))) {
         s3_error(p, 412, "PreconditionFailed", "the object is there already");
         return;
     }
@@ -356,6 +356,14 @@ static size_t parts_named(const struct multipart *u, const char *xml, struct pie
     return count;
 }
 
+static bool whole_disagrees(const struct request *r, const struct piece *parts, size_t count)
+{
+    struct digest whole = parts[0].crc64;
+    for (size_t i = 1; i < count; i++)
+        digest_combine(&whole, &parts[i].crc64, parts[i].size);
+    return digest_disagrees(r, "x-amz-checksum-crc64nvme", &whole);
+}
+
 static void upload_complete(const struct request *r, struct multipart *u, const struct piece *body, struct reply *p)
 {
     struct thing t;
@@ -365,19 +373,17 @@ static void upload_complete(const struct request *r, struct multipart *u, const 
         s3_error(p, 400, "InvalidPart", "a part that is named was not uploaded");
         return;
     }
-    if (must_be_absent(r) && objects_find(str_of(r->key), &t)) {
+    if (must_be_absent(r) && objects_have(str_of(r->key))) {
         s3_error(p, 412, "PreconditionFailed", "the object is there already");
+        return;
+    }
+    if (told.crc64 && whole_disagrees(r, named, count)) {
+        s3_error(p, 400, "BadDigest", "the checksum is not that of the parts");
         return;
     }
     for (size_t i = 0; i < count; i++)
         u->parts[named[i].number].content = NULL; /* the object's now */
     objects_put(str_of(r->key), named, count, u->meta, &t);
-    struct str expected = request_header(r, "x-amz-checksum-crc64nvme");
-    if (told.crc64 && expected.ptr && !str_eq(expected, str_of(t.crc64))) {
-        objects_remove(str_of(r->key));
-        s3_error(p, 400, "BadDigest", "the checksum is not that of the parts");
-        return;
-    }
     upload_drop(u);
     confirm(&t, p);
     sbuf_addf(&p->text,
@@ -475,7 +481,7 @@ static bool names_checksum(const struct request *r)
 
 void s3_answer(const struct request *r, struct piece *body, struct reply *p)
 {
-    struct thing t;
+    auto_thing t = {.content = NULL};
     bool is_write = str_eq(r->method, STR("PUT")) || str_eq(r->method, STR("POST"));
     if ((old_fashioned && names_checksum(r)) || (unconditional && is_write && request_header(r, "If-None-Match").ptr))
         s3_error(p, 501, "NotImplemented", "A header you provided implies functionality that is not implemented");

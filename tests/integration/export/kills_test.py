@@ -119,4 +119,5 @@ def test_a_kill_between_any_two_requests_loses_nothing_and_leaves_nothing(server
         assert generation_of(server, prefix, "c/", n), told
         assert found(server, prefix) == FILES.keys() | MARKERS, told
         assert_nothing_left(server, told)
+        server.remove_below(f"{prefix}/")
     assert met >= total // (EVERY or SAMPLE) - 2, "too few kills came while it ran"
