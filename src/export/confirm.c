@@ -42,6 +42,10 @@ static void mistrust(struct upload *u, unsigned id, const char *why)
     err_set(&err, ERR_CORRUPT, "%s://%.*s/%s: %s", store_scheme(u->run->o.store),
             STR_FMT(store_bucket(u->run->o.store)), u->key, why);
     err_advise(&err, id, "the file is kept; look at the object, and export again");
+    if (u->must_sweep && u->multi) {
+        upload_drop(u, AFTER_FAIL, &err);
+        return;
+    }
     upload_ended(u);
     run_file_failed(u, &err, false);
 }

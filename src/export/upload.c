@@ -14,7 +14,7 @@ static const uint16_t allowed[] = {
     [UPLOAD_COMPARING] = TO(NEW) | TO(SWEEPING),
     [UPLOAD_CLEANING] = TO(NEW),
     [UPLOAD_NOTING] = TO(BEGINNING),
-    [UPLOAD_BEGINNING] = TO(SENDING) | TO(NEW),
+    [UPLOAD_BEGINNING] = TO(SENDING) | TO(DROPPING) | TO(NEW),
     [UPLOAD_SENDING] = TO(COMPLETING) | TO(DROPPING) | TO(NEW),
     [UPLOAD_COMPLETING] = TO(CONFIRMING) | TO(DROPPING) | TO(SWEEPING),
     [UPLOAD_DROPPING] = TO(NEW),
@@ -256,8 +256,9 @@ bool upload_feed(struct upload *u)
 
 /* ---- how it ends ------------------------------------------------------------------------------------------------- */
 
-static void drop(struct upload *u, enum upload_after after)
+void upload_drop(struct upload *u, enum upload_after after, const struct err *why)
 {
+    u->err = *why;
     u->after = after;
     upload_become(u, UPLOAD_DROPPING);
 }
@@ -329,6 +330,21 @@ static bool was_refused(const struct lane_answer *a)
     return !a->may_retry && a->requests <= 1 && a->code != -ERR_CANCELLED && a->code != -ERR_CORRUPT;
 }
 
+/* There may be an upload that we know nothing of: it is swept now, or, where the store does not answer, by the next
+ * run, which finds the intent. */
+static void not_begun(struct upload *u, const struct lane_answer *a)
+{
+    if (was_refused(a) && !u->must_sweep) {
+        upload_ended(u);
+        run_file_failed(u, &a->err, false);
+    } else if (a->may_retry || a->code == -ERR_CANCELLED) {
+        run_file_failed(u, &a->err, a->may_retry);
+    } else {
+        u->must_sweep = true;
+        upload_drop(u, AFTER_FAIL, &a->err);
+    }
+}
+
 static void began(struct upload *u, const struct lane_answer *a)
 {
     struct err err;
@@ -337,10 +353,7 @@ static void began(struct upload *u, const struct lane_answer *a)
         upload_ended(u);
         upload_begin_again(u);
     } else if (a->code < 0) {
-        /* There may be an upload that we know nothing of: then the intent stays, to be swept. */
-        if (was_refused(a) && !u->must_sweep)
-            upload_ended(u);
-        run_file_failed(u, &a->err, a->may_retry);
+        not_begun(u, a);
     } else if (logbook_begun(u->run->logbook, u->multi, str_of(a->id), &err) < 0) {
         run_file_unrecorded(u, &err);
     } else {
@@ -353,8 +366,7 @@ static void complete(struct upload *u)
 {
     struct err err;
     if (hold_check(&u->hold, &err) < 0) {
-        u->err = err;
-        drop(u, AFTER_WAIT);
+        upload_drop(u, AFTER_WAIT, &err);
         return;
     }
     const struct logbook_part *parts = u->multi->parts;
@@ -375,13 +387,13 @@ static void parts_failed(struct upload *u)
     if (code == ERR_CHANGED && u->state == UPLOAD_COMPARING)
         run_file_waits(u, 0, u->err.text);
     else if (code == ERR_CHANGED)
-        drop(u, AFTER_WAIT);
+        upload_drop(u, AFTER_WAIT, &u->err);
     else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING && u->restarts++ < 2) {
         upload_lost(u);
     } else if (u->may_retry || u->state == UPLOAD_COMPARING || code == ERR_CANCELLED)
         run_file_failed(u, &u->err, u->may_retry); /* its parts stay, for the next run */
     else
-        drop(u, AFTER_FAIL);
+        upload_drop(u, AFTER_FAIL, &u->err);
 }
 
 static void part_back(struct upload *u, const struct lane *l)
@@ -425,15 +437,14 @@ static void completed(struct upload *u, const struct lane_answer *a)
     if (a->code == 0) {
         upload_confirm(u, a);
     } else if (a->code == -ERR_EXISTS) {
-        drop(u, AFTER_CONFLICT);
+        upload_drop(u, AFTER_CONFLICT, &a->err);
     } else if (a->code == -ERR_NOT_FOUND) {
         u->vanished = true;
         upload_become(u, UPLOAD_CONFIRMING);
     } else if (a->may_retry || a->code == -ERR_CANCELLED) {
         run_file_failed(u, &a->err, a->may_retry);
     } else {
-        u->err = a->err;
-        drop(u, AFTER_FAIL);
+        upload_drop(u, AFTER_FAIL, &a->err);
     }
 }
 
@@ -452,7 +463,9 @@ static void dropped(struct upload *u, const struct lane_answer *a)
     if (u->must_sweep && falls_back(u, a))
         return;
     if (a->code < 0 && a->code != -ERR_NOT_FOUND && a->code != -ERR_DENIED) {
-        run_file_failed(u, &a->err, a->may_retry); /* the logbook keeps it: the next run tries again */
+        /* The logbook keeps it: the next run tries again. What made it fail says more than what it leaves. */
+        bool has_failed = u->after == AFTER_FAIL && a->code != -ERR_CANCELLED;
+        run_file_failed(u, has_failed ? &err : &a->err, a->may_retry);
         return;
     }
     upload_ended(u);

@@ -15,6 +15,10 @@ must_check int upload_set_key(struct upload *u, struct err *err);
 /* Its multipart upload is no more, and the logbook knows it. None: nothing to do. */
 void upload_ended(struct upload *u);
 
+/* Its multipart upload is aborted, and what else of its key nobody knows is swept; then `after`, for the reason `why`,
+ * which may be the upload's own error. */
+void upload_drop(struct upload *u, enum upload_after after, const struct err *why);
+
 /* From the start, with nothing of it left at the store. */
 void upload_begin_again(struct upload *u);
 

@@ -10,6 +10,10 @@
  * s) would not bring a part of 8 MiB within half a day. */
 enum { STALL_BYTES = 4096 };
 
+/* An answer that is not what it says it is may be the fault of something on the way: asked for again, not for ever. So
+ * may bytes that the store got otherwise than they were sent; and what was written is known by its upload id. */
+enum { GARBAGE_ATTEMPTS = 3 };
+
 enum { URL_MAX = 16 << 10, WORDS_MAX = 64 << 10 };
 
 static void submit(struct call *c);
@@ -53,6 +57,8 @@ void call_end(struct call *c, int code)
         unsigned id = c->err.id;
         err_wrap(&c->err, "%s", job_name(&c->job, name));
         c->err.id = id;
+        if (code == -ERR_CORRUPT)
+            c->job.reply.attempts_max = GARBAGE_ATTEMPTS;
         job_fail(&c->job, &c->err);
     }
     job_done(&c->job);

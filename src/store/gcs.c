@@ -208,26 +208,33 @@ int gcs_garbled(struct err *err)
     return err_advise(err, 1601, "check that the endpoint is Google Cloud Storage");
 }
 
-int gcs_describe(struct call *c, struct err *err)
+static int describe(struct call *c, json **ret, struct err *err)
 {
-    auto_json j = NULL;
-    int r = json_parse(sbuf_str(&c->got), "the object's metadata", &j, err);
+    int r = json_parse(sbuf_str(&c->got), "the object's metadata", ret, err);
     if (r == 0)
-        r = gcs_read_object(j, &c->job.reply.object, err);
+        r = gcs_read_object(*ret, &c->job.reply.object, err);
     if (r < 0)
         return gcs_garbled(err);
     c->job.reply.object.key = c->job.args.key;
     return 0;
 }
 
-bool gcs_is_ours(const struct call *c)
+int gcs_describe(struct call *c, struct err *err)
+{
+    auto_json j = NULL;
+    return describe(c, &j, err);
+}
+
+int gcs_describe_whose(struct call *c, bool *ret_is_ours, struct err *err)
 {
     auto_json j = NULL;
     struct err ignored;
     struct str id = STR_NULL, mine = c->job.args.upload_id;
-    if (!c->success || json_parse(sbuf_str(&c->got), "the object's metadata", &j, &ignored) < 0)
-        return false;
-    return json_opt_str(j, "metadata.cistern-upload-id", &id, &ignored) == 0 && mine.len && str_eq(id, mine);
+    int r = describe(c, &j, err);
+    if (r == 0)
+        *ret_is_ours =
+            json_opt_str(j, "metadata.cistern-upload-id", &id, &ignored) == 0 && mine.len && str_eq(id, mine);
+    return r;
 }
 
 /* ---- dispatch ---------------------------------------------------------------------------------------------------- */

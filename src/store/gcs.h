@@ -62,8 +62,8 @@ must_check int gcs_build_metadata(struct call *c, struct err *err);
 /* reply.object from the object resource in c->got. */
 must_check int gcs_describe(struct call *c, struct err *err);
 
-/* Does the object resource in c->got carry this job's upload id? */
-bool gcs_is_ours(const struct call *c);
+/* The same; and does it carry this job's upload id? What nobody can read is neither ours nor another's: ERR_CORRUPT. */
+must_check int gcs_describe_whose(struct call *c, bool *ret_is_ours, struct err *err);
 
 /* Starts an upload of one request: `resource` names the object, the job's body follows. */
 void gcs_send_object(struct call *c, struct str name, bool absent, bool with_metadata);

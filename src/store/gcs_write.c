@@ -68,29 +68,32 @@ static void refused_bytes(struct call *c, int status);
 
 const struct call_steps gcs_put_steps = {build_put, NULL, NULL, answered_put};
 
-/* The object has its name: its parts go. */
+/* The object has its name, and is described: its parts go. */
 static void published(struct call *c)
 {
-    if (gcs_describe(c, &c->err) < 0) {
-        call_end(c, -(int)c->err.code);
-        return;
-    }
     gcs_of(c)->confirmed = c->job.reply;
     call_go(c, &gcs_sweep_steps);
 }
 
+static void is_anothers(struct call *c)
+{
+    err_set(&c->err, ERR_EXISTS, "an object of this name exists already");
+    call_end(c, err_advise(&c->err, 1412, "choose another name, or allow it to be overwritten"));
+}
+
 static void answered_whose(struct call *c, int status)
 {
-    if (gcs_is_ours(c) && c->job.op == JOB_COMPLETE) {
-        published(c);
-    } else if (gcs_is_ours(c)) {
-        call_end(c, gcs_describe(c, &c->err));
-    } else if (c->success) {
-        err_set(&c->err, ERR_EXISTS, "an object of this name exists already");
-        call_end(c, err_advise(&c->err, 1412, "choose another name, or allow it to be overwritten"));
-    } else {
+    bool is_ours = false;
+    if (!c->success)
         gcs_refused(c, status);
-    }
+    else if (gcs_describe_whose(c, &is_ours, &c->err) < 0)
+        call_end(c, -(int)c->err.code);
+    else if (!is_ours)
+        is_anothers(c);
+    else if (c->job.op == JOB_COMPLETE)
+        published(c);
+    else
+        call_end(c, 0);
 }
 
 static const struct call_steps whose_steps = {gcs_build_metadata, NULL, NULL, answered_whose};
@@ -254,15 +257,17 @@ static int check_whole(struct call *c, struct err *err)
  * precondition's business. */
 static void answered_look(struct call *c, int status)
 {
-    if (gcs_is_ours(c)) {
-        published(c);
-    } else if (c->success && c->job.args.condition == STORE_IF_ABSENT) {
-        answered_whose(c, status);
-    } else if (c->success || status == 404) {
-        call_go(c, &compose_steps);
-    } else {
+    bool is_ours = false;
+    if (!c->success && status != 404)
         gcs_refused(c, status);
-    }
+    else if (c->success && gcs_describe_whose(c, &is_ours, &c->err) < 0)
+        call_end(c, -(int)c->err.code);
+    else if (is_ours)
+        published(c);
+    else if (c->success && c->job.args.condition == STORE_IF_ABSENT)
+        is_anothers(c);
+    else
+        call_go(c, &compose_steps);
 }
 
 const struct call_steps gcs_complete_steps = {gcs_build_metadata, NULL, NULL, answered_look};
@@ -326,6 +331,8 @@ static void answered_publish(struct call *c, int status)
         call_go(c, &whose_steps);
     else if (!c->success)
         gcs_refused(c, status);
+    else if (gcs_describe(c, &c->err) < 0)
+        call_end(c, -(int)c->err.code);
     else
         published(c);
 }

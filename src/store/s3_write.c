@@ -237,8 +237,9 @@ static void answered_begin(struct call *c, int status)
     } else if (s3_parse(c, STR("InitiateMultipartUploadResult"), &a)) {
         struct str id = call_keep(c, a->upload_id);
         c->job.reply.object = (struct object){.key = c->job.args.key, .etag = id};
-        call_end(c, id.len > 0 ? 0
-                               : err_set(&c->err, ERR_CORRUPT, "the upload was begun and has no id, or no usable one"));
+        if (id.len == 0)
+            err_set(&c->err, ERR_CORRUPT, "the upload was begun and has no id, or no usable one");
+        call_end(c, id.len > 0 ? 0 : s3_garbled(&c->err));
     }
 }
 

@@ -9,9 +9,6 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* An answer that is not what it says it is may be the fault of something on the way: asked for again, not for ever. */
-enum { GARBAGE_ATTEMPTS = 3 };
-
 static const struct backend *const backends[] = {
     [URI_FILE] = &backend_local, [URI_S3] = &backend_s3, [URI_GS] = &backend_gcs};
 
@@ -272,11 +269,10 @@ void job_done(struct store_job *j)
     if (j->cancelled && (j->reply.code < 0 || is_read(j))) {
         j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cancelled");
         j->reply.may_retry = false;
+        j->reply.attempts_max = 0;
     }
     if (j->gave_up && j->reply.code < 0)
         give_up(j);
-    if (j->reply.code == -ERR_CORRUPT && is_read(j))
-        j->reply.attempts_max = GARBAGE_ATTEMPTS;
     if (j->reply.turned_away) {
         j->attempt--;
         j->began_ns = clock_now_ns();

@@ -84,7 +84,7 @@ static bool action_is_known(const char *action)
         "reset",     "stall",     "truncate",  "long",    "wrong-length", "wrong-range", "other-range", "no-range",
         "status",    "change",    "remove",    "corrupt", "checksum",     "no-checksum", "redirect",    "page-repeat",
         "page-loop", "page-skip", "no-length", "garbage", "garbage-body", "body",        "lost",        "slow",
-        "latency",   "error",     "limit",     "etag",    "hold"};
+        "latency",   "error",     "limit",     "etag",    "hold",         "answer"};
     for (size_t i = 0; i < countof(known); i++)
         if (strcmp(action, known[i]) == 0)
             return true;
@@ -438,6 +438,8 @@ void fault_after(const struct fault *f, const struct request *r, struct reply *p
         change_header(p, "x-amz-checksum-crc32c", "AAAAAA==");
         change_header(p, "x-amz-checksum-crc32", "AAAAAA==");
         change_header(p, "x-goog-hash", "crc32c=AAAAAA==");
+    } else if (is(f, "answer")) {
+        answer_file(f, p);
     } else if (is(f, "etag")) {
         change_header(p, "ETag:", "\"00000000000000000000000000000000\"");
     } else if (strncmp(f->action, "page-", 5) == 0)

@@ -41,7 +41,8 @@ static const char usage[] =
     "corrupt[:AT],\n"
     "  checksum, no-checksum, etag (another one), redirect:CODE:URL, page-loop, page-repeat, page-skip, "
     "garbage[:N],\n  garbage-body[:N], body:CODE:FILE,\n"
-    "  lost (the answer of a request that was done), slow:BYTES_A_SECOND, latency:MS, error:CODE:S3-CODE,\n"
+    "  lost (the answer of a request that was done), answer:CODE:FILE (to a request that was done), "
+    "slow:BYTES_A_SECOND,\n  latency:MS, error:CODE:S3-CODE,\n"
     "  hold:N:OP (until N requests of operation OP came, this one among them),\n"
     "  limit:N (503 to what is more than N a second; a rule for a prefix limits that prefix)\n";
 
