@@ -51,11 +51,10 @@ static int64_t earlier(int64_t a_ns, int64_t b_ns)
 
 static void add_export(const struct verdict *v, struct sums *sums)
 {
-    uint64_t left = v->pending_bytes + v->failed_bytes;
-    if (left == 0 || (v->state != VERDICT_RUNNING && v->state != VERDICT_FAILED))
+    if (v->state != VERDICT_RUNNING && v->state != VERDICT_FAILED)
         return;
-    sums->pending_bytes += left;
-    sums->pending_since_ns = earlier(sums->pending_since_ns, v->started_ns);
+    sums->pending_bytes += v->pending_bytes + v->failed_bytes;
+    sums->pending_since_ns = earlier(sums->pending_since_ns, v->pending_since_ns);
 }
 
 /* The phase, and what the volume adds to the node's sums; an error if one of its files cannot be read. */

@@ -135,6 +135,7 @@ static void make_lanes(struct run *r)
 static void count_files(struct run *r)
 {
     struct verdict *c = &r->counts;
+    c->pending_files = c->pending_bytes = 0; /* what was inherited is known now */
     for (size_t i = 0; i < r->plan.count; i++) {
         const struct pick_file *f = &r->plan.files[i];
         if (!f->chosen)
@@ -241,7 +242,7 @@ static struct run *new_run(const struct run_options *o)
     verdict_init(&r->counts);
     r->counts.state = VERDICT_RUNNING;
     r->counts.purpose = o->purpose;
-    r->counts.started_ns = r->counts.updated_ns = clock_wall_ns();
+    r->counts.started_ns = r->counts.updated_ns = r->counts.pending_since_ns = clock_wall_ns();
     snprintf(r->counts.uri, sizeof r->counts.uri, "%s", o->policy->uri);
     return r;
 }
@@ -259,6 +260,7 @@ static void tell_plan(struct run *r)
 
 static int prepare(struct run *r, struct err *err)
 {
+    verdict_inherit(r->o.export_dir, &r->counts);
     /* Before anything is looked at: from now on, whoever reads the verdict sees that the last one is not the last. */
     int e = r->o.dry_run ? 0 : verdict_write(r->o.export_dir, &r->counts, err);
     if (e == 0)

@@ -195,6 +195,7 @@ int verdict_write(int export_dir, const struct verdict *v, struct err *err)
     json_set_str(j, "purpose", str_of(verdict_purpose_name(v->purpose)));
     json_set_str(j, "uri", str_of(v->uri));
     json_set_i64(j, "startedNs", v->started_ns);
+    json_set_i64(j, "pendingSinceNs", v->pending_since_ns);
     put_counts(j, v);
     json *failures = json_new_array();
     for (size_t i = 0; i < v->failed_count; i++)
@@ -252,6 +253,9 @@ static int parse_verdict(struct str text, struct verdict *v, struct err *err)
         r = get_text(j, "uri", v->uri, sizeof v->uri, err);
     if (r == 0)
         r = json_get_i64(j, "startedNs", &v->started_ns, err);
+    v->pending_since_ns = v->started_ns; /* older versions do not say */
+    if (r == 0)
+        r = json_opt_i64(j, "pendingSinceNs", &v->pending_since_ns, err);
     if (r == 0)
         r = get_counts(j, v, err);
     return r < 0 ? r : get_failures(j, v, err);
@@ -285,25 +289,34 @@ static bool is_locked(int dir)
     return fd >= 0 && fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
 }
 
+/* ERR_NOT_FOUND: there is none, and *is_absent says so; a member that a file lacks is that, too. */
+static int read_files(int dir, struct verdict *v, bool *is_absent, struct err *err)
+{
+    auto_mem char *text = NULL;
+    size_t len = 0;
+    int r = file_read(dir, VERDICT_FILE, JSON_MAX, &text, &len, err);
+    *is_absent = r == -ERR_NOT_FOUND;
+    if (r == 0)
+        r = parse_verdict((struct str){text, len}, v, err);
+    if (r == 0 && v->state == VERDICT_RUNNING)
+        merge_progress(dir, v);
+    return r;
+}
+
 int verdict_read(int volume, struct verdict *ret, struct err *err)
 {
     struct verdict v;
+    bool is_absent = false;
     verdict_init(&v);
     auto_fd dir = openat(volume, VOLUME_EXPORT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    auto_mem char *text = NULL;
-    size_t len = 0;
     /* Before the file is read: a run that ends in between is seen as alive at worst, never as dead. */
     v.alive = dir >= 0 && is_locked(dir);
     int r = dir < 0 ? err_sys(err, errno, "cannot open the folder '" VOLUME_EXPORT "'")
-                    : file_read(dir, VERDICT_FILE, JSON_MAX, &text, &len, err);
-    if (r == -ERR_NOT_FOUND) {
+                    : read_files(dir, &v, &is_absent, err);
+    if (r == -ERR_NOT_FOUND && (dir < 0 || is_absent)) {
         verdict_init(ret);
         return 0;
     }
-    if (r == 0)
-        r = parse_verdict((struct str){text, len}, &v, err);
-    if (r == 0 && v.state == VERDICT_RUNNING)
-        merge_progress(dir, &v);
     if (r < 0) {
         verdict_done(&v);
         bool is_text = r == -ERR_INVALID || r == -ERR_NOT_FOUND;
@@ -313,6 +326,20 @@ int verdict_read(int volume, struct verdict *ret, struct err *err)
     }
     *ret = v;
     return 0;
+}
+
+void verdict_inherit(int export_dir, struct verdict *v)
+{
+    struct err ignored;
+    bool is_absent;
+    auto_with(verdict_done) struct verdict last;
+    verdict_init(&last);
+    int r = read_files(export_dir, &last, &is_absent, &ignored);
+    if (r < 0 || (last.state != VERDICT_RUNNING && last.state != VERDICT_FAILED))
+        return;
+    v->pending_files = last.pending_files + last.failed_files;
+    v->pending_bytes = last.pending_bytes + last.failed_bytes;
+    v->pending_since_ns = last.pending_since_ns;
 }
 
 int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err)

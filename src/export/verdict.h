@@ -41,6 +41,7 @@ struct verdict {
     uint64_t skipped_files;              /* links, fifos, sockets, devices, empty folders: not things a bucket holds */
     uint64_t size_only_files;            /* part of done: the store gives no checksum to compare */
     int64_t started_ns, updated_ns;      /* wall clock; updated_ns is the end once DONE or FAILED */
+    int64_t pending_since_ns;            /* when the first run began that left something to this one; or this one */
     size_t failed_count;                 /* entries of `failed` */
     struct verdict_failure *failed;      /* owned; the first one is failed[0], in order of their failing */
 };
@@ -51,6 +52,10 @@ void verdict_done(struct verdict *v); /* may run twice */
 /* What <volume>/export/ says, `volume` being the folder that holds it. Nothing there is VERDICT_NONE and success.
  * On failure *ret is untouched; on success the caller calls verdict_done. A garbled file is ERR_CORRUPT. */
 must_check int verdict_read(int volume, struct verdict *ret, struct err *err);
+
+/* A run that begins has as pending what the last one left, until it has looked itself: nobody may read meanwhile that
+ * nothing is. `v` has its own times. What cannot be read leaves it as it is. */
+void verdict_inherit(int export_dir, struct verdict *v);
 
 /* Adds a failure: counts it, and keeps the first VERDICT_FAILED_MAX. */
 void verdict_add_failure(struct verdict *v, struct str path, uint64_t size_bytes, const struct err *why);

@@ -117,6 +117,58 @@ static void a_running_export_is_seen_by_its_lock_and_has_it_alone(void **state)
     close(at);
 }
 
+static void a_run_has_as_pending_what_the_last_one_left_until_it_has_looked_itself(void **state)
+{
+    (void)state;
+    struct err err, why;
+    struct verdict last, next = {.state = VERDICT_RUNNING, .pending_since_ns = 300};
+    auto_fd at = export_dir();
+    verdict_inherit(at, &next); /* there was none */
+    assert_true(next.pending_files == 0 && next.pending_since_ns == 300);
+    verdict_init(&last);
+    last.state = VERDICT_FAILED;
+    last.started_ns = 200;
+    last.pending_since_ns = 100;
+    last.pending_files = 3;
+    last.pending_bytes = 30;
+    last.done_files = 7;
+    err_set(&why, ERR_IO, "no");
+    verdict_add_failure(&last, STR("a"), 5, &why);
+    assert_int_equal(verdict_write(at, &last, &err), 0);
+    verdict_inherit(at, &next);
+    assert_true(next.pending_files == 4 && next.pending_bytes == 35 && next.pending_since_ns == 100);
+    assert_true(next.done_files == 0 && next.failed_files == 0 && next.state == VERDICT_RUNNING);
+    verdict_done(&last);
+    write_raw("what nobody can read");
+    verdict_inherit(at, &next);
+    assert_true(next.pending_files == 4);
+}
+
+static void after_a_run_that_is_done_nothing_is_pending(void **state)
+{
+    (void)state;
+    struct err err;
+    struct verdict last = {.state = VERDICT_DONE, .done_files = 7, .started_ns = 200, .pending_since_ns = 100};
+    struct verdict next = {.state = VERDICT_RUNNING, .pending_since_ns = 300};
+    auto_fd at = export_dir();
+    assert_int_equal(verdict_write(at, &last, &err), 0);
+    verdict_inherit(at, &next);
+    assert_true(next.pending_files == 0 && next.pending_since_ns == 300);
+}
+
+static void a_run_of_an_older_version_left_what_it_left_since_it_began(void **state)
+{
+    (void)state;
+    struct verdict next = {.state = VERDICT_RUNNING, .pending_since_ns = 300};
+    auto_fd at = export_dir();
+    write_raw("{\"version\":1,\"state\":\"running\",\"purpose\":\"release\",\"uri\":\"\",\"startedNs\":50,"
+              "\"pending\":{\"files\":2,\"bytes\":20},\"done\":{\"files\":0,\"bytes\":0},"
+              "\"failed\":{\"files\":0,\"bytes\":0},\"skipped\":{\"files\":0},\"sizeOnly\":{\"files\":0},"
+              "\"updatedNs\":60,\"failures\":[]}");
+    verdict_inherit(at, &next);
+    assert_true(next.pending_files == 2 && next.pending_since_ns == 50);
+}
+
 static void a_garbled_verdict_is_an_error_that_names_it_and_never_done(void **state)
 {
     (void)state;
@@ -211,6 +263,9 @@ int main(void)
         in_a_folder(a_long_name_is_cut_where_a_character_ends),
         in_a_folder(progress_counts_only_for_the_run_it_is_of),
         in_a_folder(a_running_export_is_seen_by_its_lock_and_has_it_alone),
+        in_a_folder(a_run_has_as_pending_what_the_last_one_left_until_it_has_looked_itself),
+        in_a_folder(after_a_run_that_is_done_nothing_is_pending),
+        in_a_folder(a_run_of_an_older_version_left_what_it_left_since_it_began),
         in_a_folder(a_garbled_verdict_is_an_error_that_names_it_and_never_done),
         in_a_folder(a_verdict_cut_at_any_byte_is_never_believed),
     };
