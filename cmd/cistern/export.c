@@ -75,6 +75,9 @@ struct job {
     pthread_mutex_t lock_term; /* results come on a loop, progress on main */
     struct term term;
     uint64_t there, sent_bytes, looked_only;
+
+    bool is_stopped; /* main's */
+    uint64_t ask_at_ns;
 };
 
 /* ---- what is told ------------------------------------------------------------------------------------------------ */
@@ -364,10 +367,17 @@ static sigset_t stop_signals(void)
     return set;
 }
 
-static bool is_stop_asked(void)
+/* For each entry of a folder, too: then the kernel is asked less often. */
+static bool is_stopped(void *ctx)
 {
+    struct job *j = ctx;
     sigset_t set = stop_signals();
-    return sigtimedwait(&set, NULL, &(struct timespec){0}) > 0;
+    uint64_t now_ns = clock_now_ns();
+    if (now_ns < j->ask_at_ns)
+        return j->is_stopped;
+    j->ask_at_ns = now_ns + tick_ns / 2;
+    j->is_stopped |= sigtimedwait(&set, NULL, &(struct timespec){0}) > 0;
+    return j->is_stopped;
 }
 
 static void watch(struct job *j, struct run *r)
@@ -384,7 +394,7 @@ static void watch(struct job *j, struct run *r)
             written = clock_now_ns();
         }
         follow_retry(&follow, &j->store, 1);
-        if (is_stop_asked())
+        if (is_stopped(j))
             run_stop(r);
     }
 }
@@ -422,7 +432,8 @@ static enum exit_code run_job(struct job *j)
                             .bytes_per_second = flags.bandwidth,
                             .ctx = j,
                             .is_hydrated = j->catalog ? is_hydrated : NULL,
-                            .on_result = tell};
+                            .on_result = tell,
+                            .is_stopped = is_stopped};
     if (parse_since(&o.since_ns, &err) < 0 || run_open(&o, &run, &err) < 0)
         return exit_with(&err, globals.json);
     watch(j, run);

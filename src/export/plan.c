@@ -89,12 +89,17 @@ static int add_trouble(void *ctx, struct str path, const struct err *why, struct
     return 0;
 }
 
+static bool is_stopped(void *ctx)
+{
+    const struct plan_options *o = ((struct planning *)ctx)->o;
+    return o->is_stopped && o->is_stopped(o->ctx);
+}
+
 /* ---- metrics ----------------------------------------------------------------------------------------------------- */
 
 struct scoring {
-    int data;
+    struct planning *planning;
     const struct pick_rules *rules;
-    const char *key; /* of the number */
 };
 
 /* The folder of the metrics: the checkpoint itself, or, where a file is one, the folder that it lies in. */
@@ -107,35 +112,39 @@ static struct str metrics_folder(const struct scoring *s, struct str checkpoint)
 static bool read_score(void *ctx, const struct pick_group *g, double *ret)
 {
     const struct scoring *s = ctx;
+    const struct plan_options *o = s->planning->o;
     struct str folder = metrics_folder(s, g->folder);
     char path[PATH_MAX];
     struct err ignored;
     int n =
         snprintf(path, sizeof path, "%.*s%s%.*s", STR_FMT(folder), folder.len ? "/" : "", STR_FMT(s->rules->best.file));
     struct hold h;
-    if (n >= (int)sizeof path || hold_open(s->data, path, false, &h, &ignored) < 0)
+    if (n >= (int)sizeof path || is_stopped(s->planning) || hold_open(o->data, path, false, &h, &ignored) < 0)
         return false;
     auto_mem char *bytes = xcalloc(1, METRICS_BYTES_MAX);
     ssize_t len = pread(h.fd, bytes, METRICS_BYTES_MAX, 0);
     hold_close(&h);
     auto_json j = NULL;
     return len > 0 && json_parse((struct str){bytes, (size_t)len}, path, &j, &ignored) == 0 &&
-           json_get_real(j, s->key, ret, &ignored) == 0 && isfinite(*ret);
+           json_get_real(j, o->policy->best_key, ret, &ignored) == 0 && isfinite(*ret);
 }
 
 int plan_make(const struct plan_options *o, struct plan *ret, struct err *err)
 {
     struct plan p = {.names = arena_new(1 << 18, (size_t)4 << 30)};
     struct planning g = {.o = o, .plan = &p};
-    struct walk_sink sink = {.ctx = &g, .on_file = add_file, .on_skip = add_skip, .on_trouble = add_trouble};
+    struct walk_sink sink = {
+        .ctx = &g, .on_file = add_file, .on_skip = add_skip, .on_trouble = add_trouble, .is_stopped = is_stopped};
     struct pick_rules rules = plan_rules(o->policy);
-    struct scoring scoring = {.data = o->data, .rules = &rules, .key = o->policy->best_key};
+    struct scoring scoring = {.planning = &g, .rules = &rules};
     int r = fill_filter(&g.filter, o->policy, err);
     if (r == 0)
         r = walk_folder(o->data, &sink, err);
     if (r == 0)
         r = pick_files(p.files, p.count, &rules, read_score, &scoring, &p.pick, err);
     filter_done(&g.filter);
+    if (r == 0 && is_stopped(&g)) /* then not all metrics were read */
+        r = err_set(err, ERR_CANCELLED, "stopped while checkpoints were chosen; the same command goes on");
     if (r < 0) {
         plan_done(&p);
         return r;

@@ -19,6 +19,7 @@ struct plan_options {
     /* Did the file come from the bucket, and is it as it came? NULL: nobody knows, so it did not. */
     bool (*is_hydrated)(void *ctx, const struct walk_file *f);
     void (*on_skip)(void *ctx, struct str path, const char *why);
+    bool (*is_stopped)(void *ctx); /* asked again and again: true ends it with ERR_CANCELLED. NULL: never */
 };
 
 struct plan {

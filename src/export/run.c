@@ -86,6 +86,12 @@ static bool ask_hydrated(void *ctx, const struct walk_file *f)
     return r->o.is_hydrated(r->o.ctx, f);
 }
 
+static bool ask_stopped(void *ctx)
+{
+    const struct run *r = ctx;
+    return r->o.is_stopped && r->o.is_stopped(r->o.ctx);
+}
+
 static void tell_skip(void *ctx, struct str path, const char *why)
 {
     const struct run *r = ctx;
@@ -102,7 +108,8 @@ static int make_plan(struct run *r, struct err *err)
                              .since_ns = r->o.since_ns,
                              .ctx = r,
                              .is_hydrated = r->o.is_hydrated ? ask_hydrated : NULL,
-                             .on_skip = tell_skip};
+                             .on_skip = tell_skip,
+                             .is_stopped = ask_stopped};
     return plan_make(&o, &r->plan, err);
 }
 

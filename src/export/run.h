@@ -52,6 +52,8 @@ struct run_options {
     void *ctx;
     bool (*is_hydrated)(void *ctx, const struct walk_file *f);
     void (*on_result)(void *ctx, const struct run_result *r);
+    /* Asked again and again while run_open looks at the folder: true ends it with ERR_CANCELLED. NULL: never. */
+    bool (*is_stopped)(void *ctx);
 };
 
 struct run;

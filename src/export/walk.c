@@ -77,10 +77,19 @@ static int see_entry(struct walk *w, int fd, const struct dirent *e, struct err 
     return w->sink->on_file(w->sink->ctx, &f, err);
 }
 
+static int check_stop(const struct walk *w, struct err *err)
+{
+    if (!w->sink->is_stopped || !w->sink->is_stopped(w->sink->ctx))
+        return 0;
+    return err_set(err, ERR_CANCELLED, "stopped while the folder was looked at; the same command goes on");
+}
+
 static int read_entries(struct walk *w, DIR *d, struct err *err)
 {
     struct dirent *e;
     while ((e = dir_next(d)) != NULL) {
+        if (check_stop(w, err) < 0)
+            return -ERR_CANCELLED;
         w->empty = false;
         if (w->folder_len > 0)
             sbuf_addc(&w->path, '/');
@@ -142,7 +151,9 @@ int walk_folder(int dir, const struct walk_sink *sink, struct err *err)
     int r = 0;
     while (r == 0 && w.todo.len > 0) {
         pop_folder(&w);
-        r = read_folder(&w, err);
+        r = check_stop(&w, err);
+        if (r == 0)
+            r = read_folder(&w, err);
     }
     sbuf_done(&w.todo);
     sbuf_done(&w.path);

@@ -25,6 +25,7 @@ struct walk_sink {
     int (*on_skip)(void *ctx, struct str path, enum walk_skip why, struct err *err);
     /* A file or folder that could not be looked at: what is in it is unknown, so the export cannot be whole. */
     int (*on_trouble)(void *ctx, struct str path, const struct err *why, struct err *err);
+    bool (*is_stopped)(void *ctx); /* asked for each entry: true ends the walk with ERR_CANCELLED. NULL: never */
 };
 
 enum { WALK_FOLDERS_BYTES_MAX = 256 << 20 }; /* names of folders still to be read */

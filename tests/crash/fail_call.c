@@ -5,9 +5,9 @@
  * are not (--io=pool). With CISTERN_FAIL_NAME only calls of that name count, with CISTERN_FAIL_NOT none by that
  * library, with CISTERN_FAIL_PROGRAM only those of programs of that name. CISTERN_FAIL_ONCE names a file by which one
  * failure is the only one, whatever is started after it. CISTERN_SLOW_RMDIR=N makes every removal of a folder,
- * CISTERN_SLOW_PWRITE=N every pwrite that ends with a part of 8 MiB wait for N milliseconds, so that what races with it
- * wins. With CISTERN_PLAIN_FILES every file system has no more than NFS: no files without a name, no renames with
- * flags, no room made beforehand, nothing said of its space. */
+ * CISTERN_SLOW_PWRITE=N every pwrite that ends with a part of 8 MiB, CISTERN_SLOW_STAT=N every fstatat wait for N
+ * milliseconds, so that what races with it wins. With CISTERN_PLAIN_FILES every file system has no more than NFS: no
+ * files without a name, no renames with flags, no room made beforehand, nothing said of its space. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -142,8 +142,6 @@ FAIL_INT(mkdirat, (int dir, const char *path, mode_t mode), dir, path, mode)
 FAIL_INT(renameat, (int from, const char *a, int to, const char *b), from, a, to, b)
 FAIL_INT(linkat, (int from, const char *a, int to, const char *b, int flags), from, a, to, b, flags)
 FAIL_INT(fstat, (int fd, struct stat *st), fd, st)
-FAIL_INT(fstatat, (int dir, const char *path, struct stat *st, int flags), dir, path, st, flags)
-
 FAIL_INT(statx, (int dir, const char *path, int flags, unsigned mask, struct statx *st), dir, path, flags, mask, st)
 FAIL_INT(futimens, (int fd, const struct timespec times[2]), fd, times)
 FAIL_INT(socket, (int domain, int type, int protocol), domain, type, protocol)
@@ -213,6 +211,16 @@ int unlinkat(int dir, const char *path, int flags)
     if (flags & AT_REMOVEDIR)
         usleep((useconds_t)slow * 1000);
     return fails("unlinkat") ? -1 : REAL(unlinkat)(dir, path, flags);
+}
+
+int fstatat(int dir, const char *path, struct stat *st, int flags)
+{
+    static atomic_ulong slow = ~0UL;
+    if (slow == ~0UL)
+        slow = number("CISTERN_SLOW_STAT", 0);
+    if (slow > 0)
+        usleep((useconds_t)slow * 1000);
+    return fails("fstatat") ? -1 : REAL(fstatat)(dir, path, st, flags);
 }
 
 int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *a,

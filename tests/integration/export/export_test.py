@@ -191,7 +191,9 @@ def test_the_same_bytes_that_another_put_into_a_folder_are_there_already(export)
     assert times(export) == before
 
 
-PLAIN = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_PLAIN_FILES": "1"}
+PRELOAD = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so")}
+PLAIN = PRELOAD | {"CISTERN_PLAIN_FILES": "1"}
+SLOW_FOLDERS = PRELOAD | {"CISTERN_SLOW_STAT": "1000"}
 
 
 def test_killed_where_no_file_is_without_a_name_the_next_run_takes_what_was_left(export):
@@ -222,6 +224,29 @@ def test_sigterm_ends_it_soon_with_exit_code_8_and_the_same_command_goes_on(expo
     assert time.monotonic() - began < 10  # two seconds on a machine with nothing else to do
     assert export.verdict()["state"] == "running"
     export.assert_nothing_half()
+    export.run()
+    export.assert_same()
+
+
+def test_sigterm_while_a_folder_is_looked_at_ends_it_and_what_was_pending_stays_so(export):
+    """An hour for the whole folder; and of the last run a file is left."""
+    export.write("a", 1000)
+    export.write("b", 1000)
+    export.dst.mkdir()
+    (export.dst / "a").write_bytes(b"theirs")
+    export.run(code=1)
+    first = export.verdict()
+    for i in range(4000):
+        (export.src / f"{i}").touch()
+    child = subprocess.Popen(export.command(), env=os.environ | SLOW_FOLDERS, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: export.verdict()["state"] == "running")
+    assert export.verdict()["pending"] == {"files": 1, "bytes": 1000}
+    child.send_signal(signal.SIGTERM)
+    _, stderr = child.communicate(timeout=60)
+    assert child.returncode == 8 and "the same command goes on" in stderr, stderr
+    assert export.verdict()["state"] == "running" and export.verdict()["pending"] == {"files": 1, "bytes": 1000}
+    assert export.verdict()["pendingSinceNs"] == first["startedNs"] < export.verdict()["startedNs"]
+    (export.dst / "a").unlink()
     export.run()
     export.assert_same()
 

@@ -174,6 +174,39 @@ static void what_is_no_file_is_skipped_by_name(void **state)
     plan_done(&p);
 }
 
+static unsigned questions, answers_no;
+static bool is_stopped(void *ctx)
+{
+    (void)ctx;
+    return ++questions > answers_no;
+}
+
+static void a_plan_that_is_stopped_at_any_moment_is_none(void **state)
+{
+    (void)state;
+    struct err err;
+    struct plan p;
+    int r = -1;
+    set("export.select.group", "directory");
+    set("export.select.best.file", "metrics.json");
+    set("export.select.best.key", "loss");
+    set("export.select.best.order", "min");
+    set("export.select.best.count", "1");
+    put("step-1/metrics.json", "{\"loss\":1}");
+    put("step-2/metrics.json", "{\"loss\":2}");
+    auto_fd data = openat(dir, "data", O_RDONLY | O_DIRECTORY);
+    struct plan_options o = {
+        .policy = &policy->export, .logbook = book, .data = data, .since_ns = INT64_MIN, .is_stopped = is_stopped};
+    for (answers_no = 0; r < 0; answers_no++) {
+        questions = 0;
+        r = plan_make(&o, &p, &err);
+        assert_true(r == 0 || r == -ERR_CANCELLED);
+        assert_int_equal(r<0, questions> answers_no);
+    }
+    assert_true(answers_no > 7 && p.count == 2 && p.files[0].chosen && !p.files[1].chosen);
+    plan_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +216,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_was_sent_is_known_by_its_state, setup, teardown),
         cmocka_unit_test_setup_teardown(the_best_checkpoint_is_the_one_whose_number_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_no_file_is_skipped_by_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_plan_that_is_stopped_at_any_moment_is_none, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

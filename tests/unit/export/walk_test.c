@@ -131,6 +131,43 @@ static void a_sink_that_refuses_ends_the_walk(void **state)
     assert_string_equal(err.text, "no room for 'x'");
 }
 
+static bool enough(void *ctx)
+{
+    return ((struct seen *)ctx)->files == 3;
+}
+
+static void a_walk_that_is_stopped_sees_nothing_more(void **state)
+{
+    (void)state;
+    struct seen s = {0};
+    struct walk_sink sink = {
+        .ctx = &s, .on_file = on_file, .on_skip = on_skip, .on_trouble = on_trouble, .is_stopped = enough};
+    struct err err;
+    char name[16];
+    for (int i = 0; i < 10; i++) {
+        snprintf(name, sizeof name, "f%d", i);
+        put(dir, name, 1);
+        snprintf(name, sizeof name, "d%d", i);
+        assert_int_equal(mkdirat(dir, name, 0755), 0);
+    }
+    assert_int_equal(walk_folder(dir, &sink, &err), -ERR_CANCELLED);
+    assert_true(s.files == 3 && s.skips[WALK_EMPTY_FOLDER] == 0);
+}
+
+static bool always(void *ctx)
+{
+    (void)ctx;
+    return true;
+}
+
+static void an_empty_folder_too_is_stopped_at(void **state)
+{
+    (void)state;
+    struct walk_sink sink = {.is_stopped = always};
+    struct err err;
+    assert_int_equal(walk_folder(dir, &sink, &err), -ERR_CANCELLED);
+}
+
 #define in_a_folder(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
 
 int main(void)
@@ -141,6 +178,8 @@ int main(void)
         in_a_folder(a_path_longer_than_the_kernel_takes_is_told_and_the_rest_is_found),
         in_a_folder(a_wide_folder_needs_few_descriptors),
         in_a_folder(a_sink_that_refuses_ends_the_walk),
+        in_a_folder(a_walk_that_is_stopped_sees_nothing_more),
+        in_a_folder(an_empty_folder_too_is_stopped_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
