@@ -40,8 +40,9 @@ static const struct opt table[] = {
     {"storage-class", 0, OPT_TEXT, &flags.storage_class, "NAME", "of the objects (the bucket's)"},
     {"deadline", 0, OPT_DURATION, &flags.deadline_ns, "TIME",
      "how long files that are being written are waited for (24h)"},
-    {"concurrency", 0, OPT_U64, &flags.concurrency, "N", "requests at once, 1 to 512 (64)"},
-    {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE", "bytes a second at the most: 100M, 1.5Gi (no limit)"},
+    {"concurrency", 0, OPT_U64, &flags.concurrency, "N", "requests at once, 1 to 512 (a volume's own, or 64)"},
+    {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE",
+     "bytes a second at the most: 100M, 1.5Gi (a volume's own, or no limit)"},
     {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "say what would be sent, and send nothing"},
     {"delete-after", 0, OPT_TEXT, &flags.delete_after, "WHEN", "never: nothing is ever deleted (never)"},
     {"state", 0, OPT_TEXT, &flags.state, "DIR", "what was sent is remembered here (~/.local/state/cistern/export)"},
@@ -418,6 +419,7 @@ static enum exit_code run_job(struct job *j)
     struct run *run;
     struct verdict verdict;
     uint64_t began = clock_now_ns();
+    const struct spec_params *own = &j->spec->params;
     struct run_options o = {.policy = &j->spec->export,
                             .store = j->store,
                             .workers = j->workers,
@@ -428,8 +430,8 @@ static enum exit_code run_job(struct job *j)
                             .purpose = j->purpose,
                             .must_lease = j->volume != NULL,
                             .dry_run = flags.dry_run,
-                            .concurrency = (unsigned)flags.concurrency,
-                            .bytes_per_second = flags.bandwidth,
+                            .concurrency = (unsigned)(flags.concurrency ? flags.concurrency : own->concurrency),
+                            .bytes_per_second = flags.bandwidth ? flags.bandwidth : own->bandwidth,
                             .ctx = j,
                             .is_hydrated = j->catalog ? is_hydrated : NULL,
                             .on_result = tell,

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The export of a volume, by its own parameters and policy."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from paths import CISTERN
+from servers.bucket import KEYS, BucketServer
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def bucket():
+    with BucketServer("--latency", "20ms") as running:
+        yield running
+
+
+class Volume:
+    """A volume's folder as a driver makes it, without one."""
+
+    def __init__(self, top, bucket, **parameters):
+        self.folder = top / "volume"
+        (self.folder / "data").mkdir(parents=True)
+        export = {"uri": "s3://bench/p/", "endpoint": bucket.url, "settle": "0s"}
+        (self.folder / "volume.json").write_text(json.dumps({
+            "version": 1, "id": "v1-0123456789ab-0123456789ab", "name": "pvc-1", "capacityBytes": 1 << 30,
+            "createdAt": "2026-11-21T09:00:00Z", "backend": "quota", "project": 0, "parameters": parameters,
+            "source": {"pathStyle": True, "export": export}}))
+
+    def write(self, name, content):
+        path = self.folder / "data" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+
+    def export(self, *flags):
+        return subprocess.run([CISTERN, "export", "--volume", self.folder, "--quiet", *flags], timeout=120, text=True,
+                              env=os.environ | KEYS, stderr=subprocess.PIPE, check=False)
+
+    def verdict(self):
+        return json.loads((self.folder / "export/verdict.json").read_text())
+
+
+def test_the_bandwidth_of_a_volume_is_that_of_its_export_too(tmp_path, bucket):
+    volume = Volume(tmp_path, bucket, bandwidth=2 * MIB)
+    volume.write("large", os.urandom(6 * MIB))
+    assert volume.export().returncode == 0
+    verdict = volume.verdict()
+    assert verdict["updatedNs"] - verdict["startedNs"] > 1.5e9  # a tenth of a second of it at once, a second may be caught up
+
+
+def test_the_concurrency_of_a_volume_is_that_of_its_export_too_and_a_flag_says_otherwise(tmp_path, bucket):
+    volume = Volume(tmp_path, bucket, concurrency=2)
+    for flags, most in ((), 2), (("--concurrency", "8"), 8):
+        for i in range(40):
+            volume.write(f"{len(flags)}-{i}", b"x")
+        bucket.forget_stats()
+        assert volume.export(*flags).returncode == 0
+        assert bucket.stats()["connections"] - 1 <= most
