@@ -108,22 +108,37 @@ static struct str metrics_folder(const struct scoring *s, struct str checkpoint)
     return s->rules->by == PICK_BY_DIRECTORY ? checkpoint : path_parent(checkpoint);
 }
 
-/* Whatever is wrong with the metrics of a checkpoint, it has no number: the other rules may still want it. */
+/* How many bytes, into METRICS_BYTES_MAX of room; or an error. */
+static ssize_t read_metrics(int data, const char *path, char *buf, struct err *err)
+{
+    struct hold h;
+    int r = hold_open(data, path, false, &h, err);
+    if (r < 0)
+        return r;
+    ssize_t len = pread(h.fd, buf, METRICS_BYTES_MAX, 0);
+    if (len < 0)
+        len = err_sys(err, errno, "cannot read '%s'", path);
+    hold_close(&h);
+    return len;
+}
+
+/* Whatever is wrong with the metrics of a checkpoint, it has no number: the other rules may still want it. But what the
+ * disk does not give may be those of the best: nobody may take the rest for all that was to be exported. */
 static bool read_score(void *ctx, const struct pick_group *g, double *ret)
 {
     const struct scoring *s = ctx;
     const struct plan_options *o = s->planning->o;
     struct str folder = metrics_folder(s, g->folder);
     char path[PATH_MAX];
-    struct err ignored;
+    struct err why, ignored;
     int n =
         snprintf(path, sizeof path, "%.*s%s%.*s", STR_FMT(folder), folder.len ? "/" : "", STR_FMT(s->rules->best.file));
-    struct hold h;
-    if (n >= (int)sizeof path || is_stopped(s->planning) || hold_open(o->data, path, false, &h, &ignored) < 0)
+    if (n >= (int)sizeof path || is_stopped(s->planning))
         return false;
     auto_mem char *bytes = xcalloc(1, METRICS_BYTES_MAX);
-    ssize_t len = pread(h.fd, bytes, METRICS_BYTES_MAX, 0);
-    hold_close(&h);
+    ssize_t len = read_metrics(o->data, path, bytes, &why);
+    if (len < 0 && len != -ERR_NOT_FOUND && len != -ERR_AGAIN) /* none there; being written */
+        (void)!add_trouble(s->planning, str_of(path), &why, &ignored);
     auto_json j = NULL;
     return len > 0 && json_parse((struct str){bytes, (size_t)len}, path, &j, &ignored) == 0 &&
            json_get_real(j, o->policy->best_key, ret, &ignored) == 0 && isfinite(*ret);

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from paths import CISTERN
+from paths import BUILD, CISTERN
 from servers.bucket import KEYS, BucketServer
 
 MIB = 1 << 20
@@ -22,10 +22,10 @@ def bucket():
 class Volume:
     """A volume's folder as a driver makes it, without one."""
 
-    def __init__(self, top, bucket, **parameters):
+    def __init__(self, top, bucket, policy=None, **parameters):
         self.folder = top / "volume"
         (self.folder / "data").mkdir(parents=True)
-        export = {"uri": "s3://bench/p/", "endpoint": bucket.url, "settle": "0s"}
+        export = {"uri": "s3://bench/p/", "endpoint": bucket.url, "settle": "0s"} | (policy or {})
         (self.folder / "volume.json").write_text(json.dumps({
             "version": 1, "id": "v1-0123456789ab-0123456789ab", "name": "pvc-1", "capacityBytes": 1 << 30,
             "createdAt": "2026-11-21T09:00:00Z", "backend": "quota", "project": 0, "parameters": parameters,
@@ -36,9 +36,9 @@ class Volume:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
 
-    def export(self, *flags):
+    def export(self, *flags, **environment):
         return subprocess.run([CISTERN, "export", "--volume", self.folder, "--quiet", *flags], timeout=120, text=True,
-                              env=os.environ | KEYS, stderr=subprocess.PIPE, check=False)
+                              env=os.environ | KEYS | environment, stderr=subprocess.PIPE, check=False)
 
     def verdict(self):
         return json.loads((self.folder / "export/verdict.json").read_text())
@@ -60,3 +60,18 @@ def test_the_concurrency_of_a_volume_is_that_of_its_export_too_and_a_flag_says_o
         bucket.forget_stats()
         assert volume.export(*flags).returncode == 0
         assert bucket.stats()["connections"] - 1 <= most
+
+
+def test_metrics_that_the_disk_does_not_give_fail_the_export_by_name(tmp_path, bucket):
+    """They may be those of the best checkpoint, which nobody would miss."""
+    best = {"group": "directory", "best": {"file": "metrics.json", "key": "loss", "order": "min", "count": 1}}
+    volume = Volume(tmp_path, bucket, policy={"select": best})
+    for step in 1, 2:
+        volume.write(f"step-{step}/metrics.json", b'{"loss":%d}' % step)
+        volume.write(f"step-{step}/weights", b"x")
+    failing = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_NAME": "pread", "CISTERN_FAIL_AT": "1"}
+    done = volume.export(**failing)
+    assert done.returncode != 0 and "step-1/metrics.json" in done.stderr, done.stderr
+    assert volume.verdict()["state"] == "failed"
+    assert volume.export().returncode == 0
+    assert {"p/step-1/metrics.json", "p/step-1/weights"} <= set(bucket.uploads())
