@@ -183,7 +183,8 @@ static void source_is_over(struct hydrate *h)
         listing_is_over(h);
         return;
     }
-    if (++h->feed.source < h->o.source_count) {
+    if (h->feed.source + 1 < h->o.source_count) {
+        h->feed.source++;
         loop_post(h->lanes[0].worker.loop, &h->feed.next);
         return;
     }

@@ -202,6 +202,15 @@ def test_a_source_that_does_not_fit_is_refused_and_nothing_stays(tmp_path, sourc
     assert [p.name for p in tiny_disk.iterdir()] == ["lost+found"]
 
 
+def test_a_shard_that_does_not_fit_names_its_source(tmp_path, source, tiny_disk):
+    for name in ("huge", "vast"):
+        (source / name).touch()
+        os.truncate(source / name, 64 << 20)
+    done = cistern("hydrate", f"file://{source}/", tiny_disk / "out", "--shard", "0/2")
+    assert done.returncode == NO_SPACE
+    assert f"'file://{source}/' does not fit" in done.stderr, done.stderr
+
+
 @pytest.mark.asan
 def test_a_disk_that_fills_up_meanwhile_is_exit_6_and_the_run_continues_when_there_is_room(tmp_path, tiny_disk):
     filler = tiny_disk / "filler"
