@@ -93,12 +93,13 @@ static int open_parent(const char *path, int *ret_fd, char **ret_name, struct er
     return r;
 }
 
-static bool exists_below(int dir, const char *folder, const char *name)
+static int exists_below(int dir, const char *folder, const char *name, bool *ret, struct err *err)
 {
     char path[2 * NAME_MAX + 2];
     struct stat st;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    return fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    *ret = fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    return *ret || errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(err, errno, "cannot look for '%s'", path);
 }
 
 static int open_staged(struct target *t, const char *path, struct err *err)
@@ -142,11 +143,28 @@ static int look_at(const char *path, bool *ret_is_there, struct err *err)
 {
     struct stat st;
     *ret_is_there = stat(path, &st) == 0;
+    if (!*ret_is_there && errno != ENOENT && errno != ENOTDIR)
+        return err_sys(err, errno, "cannot look at '%s'", path);
     if (*ret_is_there && !S_ISDIR(st.st_mode))
         return err_set(err, ERR_EXISTS, "'%s' is there and is no folder", path);
     if (!*ret_is_there && is_nameless(str_of(path)))
         return err_set(err, ERR_INVALID, "'%s' is not there, and is no name for a new folder", path);
     return 0;
+}
+
+/* Beside a DIR that is there. */
+static int look_at_state(struct target *t, struct err *err)
+{
+    bool has_index, has_data;
+    int r = exists_below(t->parent, t->state_name, INDEX_FILE, &has_index, err);
+    if (r == 0)
+        r = exists_below(t->parent, t->state_name, STAGED_DATA, &has_data, err);
+    if (r < 0)
+        return r;
+    /* A crash between the naming of DIR and the removal of the state leaves a state without data: ours, to be ended. */
+    t->is_renamed = has_index && !has_data;
+    /* One in the middle of that removal leaves less than a state: nothing in it is of use to anybody. */
+    return has_index || has_data ? 0 : dir_remove(t->parent, t->state_name, err);
 }
 
 int target_open_dir(const char *path, struct target **ret, struct err *err)
@@ -164,12 +182,8 @@ int target_open_dir(const char *path, struct target **ret, struct err *err)
     r = sbuf_take(&b, &t->state_name, err);
     if (r < 0)
         return r;
-    /* A crash between the naming of DIR and the removal of the state leaves a state without data: ours, to be ended. */
-    t->is_renamed = is_there && exists_below(t->parent, t->state_name, INDEX_FILE) &&
-                    !exists_below(t->parent, t->state_name, STAGED_DATA);
-    /* One in the middle of that removal leaves less than a state: nothing in it is of use to anybody. */
-    if (is_there && !t->is_renamed && !exists_below(t->parent, t->state_name, STAGED_DATA))
-        r = dir_remove(t->parent, t->state_name, err);
+    if (is_there)
+        r = look_at_state(t, err);
     if (r < 0)
         return r;
     t->kind = is_there && !t->is_renamed ? TARGET_IN_PLACE : TARGET_STAGED;
