@@ -131,6 +131,11 @@ unsigned journal_runs(const struct journal *j)
     return j->runs;
 }
 
+bool journal_is_stale(const struct journal *j)
+{
+    return j->stale;
+}
+
 bool journal_is_whole(struct journal *j, uint64_t id)
 {
     pthread_mutex_lock(&j->lock);
@@ -236,14 +241,38 @@ void journal_written(struct journal *j, uint64_t id)
     pthread_mutex_unlock(&j->lock);
 }
 
+static void append_part(struct journal *j, uint64_t id, uint32_t part, uint8_t kind, uint64_t value)
+{
+    append(j, (struct journal_record){.kind = JOURNAL_PART, .digest_kind = kind, .a = id, .b = part, .c = value});
+}
+
 void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const struct digest *digest)
 {
     uint64_t value = 0;
     for (size_t i = 0; i < min_u64(8, hash_size(digest->kind)); i++)
         value = value << 8 | digest->bytes[i];
     pthread_mutex_lock(&j->lock);
-    append(j,
-           (struct journal_record){.kind = JOURNAL_PART, .digest_kind = digest->kind, .a = id, .b = part, .c = value});
+    append_part(j, id, part, digest->kind, value);
+    pthread_mutex_unlock(&j->lock);
+}
+
+void journal_adopt_parts(struct journal *j, uint64_t id, struct journal *from, uint64_t from_id)
+{
+    const struct journal_parts *p = parts_of(from, from_id);
+    pthread_mutex_lock(&j->lock);
+    for (uint32_t part = 0; p && part < p->room; part++) {
+        if (!p->kinds[part])
+            continue;
+        append_part(j, id, part, p->kinds[part] - 1, p->values[part]);
+        journal_note_part(j, id, part, p->kinds[part] - 1, p->values[part]);
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+void journal_stale(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    append(j, (struct journal_record){.kind = JOURNAL_STALE});
     pthread_mutex_unlock(&j->lock);
 }
 
@@ -373,6 +402,18 @@ void journal_free(struct journal *j)
     auto_clean_fd(&j->fd);
     pthread_mutex_destroy(&j->lock);
     free(j);
+}
+
+int journal_is_of(int dir, const uint8_t uid[INDEX_UID_BYTES], bool *ret, struct err *err)
+{
+    struct journal_record head;
+    auto_fd fd = openat(dir, JOURNAL_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = fd >= 0 ? pread(fd, &head, sizeof head, 0) : errno == ENOENT ? 0 : -1;
+    if (n < 0)
+        return err_sys(err, errno, "cannot read '%s'", JOURNAL_FILE);
+    *ret = n == sizeof head && head.crc == journal_record_crc(&head, 0) && head.kind == JOURNAL_HEAD &&
+           memcmp(&head.a, uid, INDEX_UID_BYTES) == 0;
+    return 0;
 }
 
 static int kernel_boot_id(uint8_t ret[16], struct err *err)

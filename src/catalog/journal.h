@@ -21,6 +21,10 @@ struct journal;
  * NULL: the kernel's own. ERR_CORRUPT also where it belongs to another catalog. */
 must_check int journal_open(int dir, const uint8_t uid[INDEX_UID_BYTES], uint32_t part_bytes, const uint8_t boot_id[16],
                             struct journal **ret, struct err *err);
+
+/* Is the journal in `dir`, if there is one, that of the catalog `uid`? */
+must_check int journal_is_of(int dir, const uint8_t uid[INDEX_UID_BYTES], bool *ret, struct err *err);
+
 void journal_free(struct journal *j); /* writes nothing: what was not flushed is as if a crash had come */
 DEFINE_AUTO(journal, struct journal, journal_free)
 #define auto_journal auto_with(auto_clean_journal) struct journal *
@@ -28,6 +32,7 @@ DEFINE_AUTO(journal, struct journal, journal_free)
 /* What is known. */
 bool journal_is_complete(const struct journal *j);
 int64_t journal_completed_ns(const struct journal *j); /* of a complete one; 0: an older program wrote it */
+bool journal_is_stale(const struct journal *j);        /* as an earlier run said */
 bool journal_is_whole(struct journal *j, uint64_t id);
 uint64_t journal_whole_count(struct journal *j);
 unsigned journal_runs(const struct journal *j); /* this one included */
@@ -39,6 +44,11 @@ bool journal_has_parts(struct journal *j, uint64_t id); /* any */
 /* The object's last byte was written, its checksum is right and it has its name. Gathered; cannot fail. */
 void journal_written(struct journal *j, uint64_t id);
 void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const struct digest *digest);
+/* What `from`, an older catalog's journal that nobody else has, knows of the parts of its object `from_id` is known of
+ * `id`, too. Gathered; both sides remember. */
+void journal_adopt_parts(struct journal *j, uint64_t id, struct journal *from, uint64_t from_id);
+/* The source is not any more what the catalog says: for the next run to know. Gathered, as above. */
+void journal_stale(struct journal *j);
 /* It is gone, with its parts: gathered, as above; to be made durable before it is written anew. */
 void journal_unwritten(struct journal *j, uint64_t id);
 /* It is about to be taken away (another object needs its place): the same, and durable when it returns. */

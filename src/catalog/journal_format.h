@@ -18,6 +18,7 @@ enum journal_kind {
     JOURNAL_VOID,     /* a: id */
     JOURNAL_CUT,      /* a: count of the catalog */
     JOURNAL_COMPLETE, /* a: objects, b: bytes, c: wall clock, ns; 0: not known */
+    JOURNAL_STALE,    /* the catalog is out of date */
 };
 
 struct journal_record {
@@ -45,6 +46,7 @@ struct journal {
     pthread_mutex_t lock;
     int fd; /* owned */
     bool complete;
+    bool stale; /* as the replay found it */
     int64_t completed_ns;
     unsigned runs;
     bool must_discard; /* the replay met records that this boot may not trust */

@@ -126,6 +126,7 @@ static int weigh(struct replay *p, const struct journal_record *r, uint64_t at, 
     case JOURNAL_VOID:
     case JOURNAL_CUT:
     case JOURNAL_COMPLETE:
+    case JOURNAL_STALE:
         return 0;
     default:
         return damaged(at, "a record of an unknown kind", err);
@@ -163,6 +164,8 @@ static int apply(struct replay *p, const struct journal_record *r, uint64_t at, 
     }
     if (r->kind == JOURNAL_CUT)
         journal_forget_from(j, r->a);
+    if (r->kind == JOURNAL_STALE)
+        j->stale = true;
     /* Written after the barrier that it stands for, with an fsync of its own. */
     if (r->kind == JOURNAL_COMPLETE) {
         j->complete = true;

@@ -5,7 +5,6 @@
 #include "util/file.h"
 
 static const char folder[] = "listing";
-enum { FLUSH_EVERY = 4096 };
 
 int deal_prepare(struct hydrate *h, struct err *err)
 {
@@ -24,11 +23,7 @@ static int keep(void *ctx, const struct index_entry *e, struct err *err)
     struct hydrate *h = ctx;
     bool is_new;
     int r = index_add(h->index, e, &is_new, err);
-    if (r == 0)
-        r = feed_count(h, e->size_bytes, err);
-    if (r == 0 && h->feed.need_files % FLUSH_EVERY == 0)
-        r = index_flush(h->index, false, err);
-    return r;
+    return r == 0 ? feed_count(h, e->size_bytes, err) : r;
 }
 
 int deal(struct hydrate *h, struct err *err)

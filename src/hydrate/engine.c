@@ -87,9 +87,8 @@ static int some_failed(struct hydrate *h, struct err *err)
 {
     err_set(err, ERR_IO, "%" PRIu64 " of %" PRIu64 " objects failed", atomic_load(&h->objects_failed),
             index_count(h->index));
-    if (fault_is_stale(h))
-        return err_advise(err, 1513,
-                          "they changed or went since they were listed; --no-resume lists anew and starts over");
+    if (h->is_stale)
+        return err_advise(err, 1513, "some changed or went since they were listed: the same command lists anew");
     return err_advise(err, 1513, "the same command tries them again");
 }
 
@@ -128,11 +127,13 @@ static void run_end(struct work *w)
 {
     struct hydrate *h = container_of(w, struct hydrate, finish_work);
     struct err err;
+    if (h->is_stale && !h->is_cancelled) /* who was stopped goes on where it was first */
+        journal_stale(h->journal);
     int r = journal_flush(h->journal, &err);
     h->finish_err.code = 0;
     if (h->has_fatal && h->fatal.id == 1510)
         r = target_clean(h->target, &err);
-    else if (h->has_fatal && h->fatal.id == 1504) /* by this listing no run would end */
+    else if (h->has_fatal && h->fatal.id == 1504 && !h->old.index) /* by this listing no run would end */
         r = target_wipe(h->target, &err);
     else if (r == 0 && !atomic_load(&h->stopping))
         r = end_well(h, &err);
@@ -305,20 +306,19 @@ static struct index_source source_of(const struct hydrate_options *o)
     return s;
 }
 
-static int open_index(struct hydrate *h, struct err *err)
+static int open_index(struct hydrate *h, const struct index_source *source, struct err *err)
 {
-    struct index_source source = source_of(&h->o);
     int state = h->target->state;
-    int r = index_open(state, &source, true, &h->index, err);
+    int r = index_open(state, source, true, &h->index, err);
     /* A shard that was not dealt to its end holds objects that no other one may count on: it is dealt anew. */
     if (r == -ERR_NOT_FOUND && h->o.shard.count <= 1)
-        r = index_resume(state, &source, &h->index, err);
+        r = index_resume(state, source, &h->index, err);
     if (r != -ERR_NOT_FOUND)
         return r;
     /* The journal first: what it says is about the ids of another catalog. */
     if (unlinkat(state, JOURNAL_FILE, 0) != 0 && errno != ENOENT)
         return err_sys(err, errno, "cannot remove the old journal");
-    return index_create(state, &source, &h->index, err);
+    return index_create(state, source, &h->index, err);
 }
 
 /* The time of the end stays what it was: what was written to the volume since, an export knows by it. */
@@ -338,13 +338,18 @@ static void know_complete(struct hydrate *h)
 
 static int open_state(struct hydrate *h, struct err *err)
 {
+    const struct index_source source = source_of(&h->o);
     int r = h->o.fresh ? target_wipe(h->target, err) : 0;
     if (r == 0)
-        r = open_index(h, err);
+        r = open_index(h, &source, err);
+    if (r == 0)
+        r = anew_settle(h, err);
     if (r == 0)
         r = journal_open(h->target->state, index_uid(h->index), PLAN_PART_BYTES, NULL, &h->journal, err);
     if (r == 0)
         r = journal_cut(h->journal, index_count(h->index), err);
+    if (r == 0 && journal_is_stale(h->journal))
+        r = anew_begin(h, &source, err);
     if (r < 0)
         return r;
     know_complete(h);
@@ -414,6 +419,8 @@ static void release(struct hydrate *h)
     feed_done(h);
     journal_free(h->journal);
     index_free(h->index);
+    journal_free(h->old.journal);
+    index_free(h->old.index);
     budget_free(h->budget);
     target_free(h->target);
     auto_clean_fd(&h->sync_fd);

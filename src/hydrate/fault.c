@@ -44,10 +44,15 @@ void hydrate_fail(struct hydrate *h, const struct err *err)
     driver_nudge(h);
 }
 
-/* Only the object's own absence: what else is not found, its bucket or a folder of ours, is a failure. */
+/* The object itself: what else is not found, its bucket or a folder of ours, is another failure. */
+static bool is_gone(const struct err *err)
+{
+    return err->code == ERR_NOT_FOUND && err->id == 1404;
+}
+
 bool fault_is_allowed(const struct hydrate *h, const struct err *err)
 {
-    return h->o.skip_missing && err->code == ERR_NOT_FOUND && err->id == 1404;
+    return h->o.skip_missing && is_gone(err);
 }
 
 void hydrate_object_failed(struct hydrate *h, struct str path, const struct err *err, unsigned attempts)
@@ -66,6 +71,7 @@ void hydrate_object_failed(struct hydrate *h, struct str path, const struct err 
     uint64_t failed = atomic_fetch_add(&h->objects_failed, 1) + 1;
     pthread_mutex_lock(&h->lock);
     h->fault_codes |= UINT64_C(1) << err->code;
+    h->is_stale |= err->code == ERR_CHANGED || is_gone(err);
     if (h->fault_count < FAULTS_MAX) {
         fault_fill(&h->faults[(h->fault_first + h->fault_count) % FAULTS_MAX], path, &full, attempts);
         h->fault_count++;
@@ -102,15 +108,6 @@ uint64_t hydrate_faults_unnamed(struct hydrate *h)
     uint64_t unnamed = h->faults_unnamed;
     pthread_mutex_unlock(&h->lock);
     return unnamed;
-}
-
-bool fault_is_stale(struct hydrate *h)
-{
-    const uint64_t stale = UINT64_C(1) << ERR_CHANGED | UINT64_C(1) << ERR_NOT_FOUND;
-    pthread_mutex_lock(&h->lock);
-    bool is = (h->fault_codes & ~stale) == 0;
-    pthread_mutex_unlock(&h->lock);
-    return is;
 }
 
 enum err_code hydrate_common_fault(struct hydrate *h)

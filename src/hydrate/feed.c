@@ -32,7 +32,7 @@ static bool is_wanted(const struct hydrate *h, struct str rest)
     return !s->filter || filter_wants(s->filter, rest);
 }
 
-static int too_large(struct hydrate *h, struct err *err)
+static int too_large(const struct hydrate *h, struct err *err)
 {
     char need[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX];
     bool bytes = h->feed.need_bytes > h->feed.space_bytes;
@@ -60,11 +60,18 @@ void feed_need(struct hydrate *h, uint64_t size_bytes)
     h->feed.largest_bytes = max_u64(h->feed.largest_bytes, size_bytes);
 }
 
-int feed_count(struct hydrate *h, uint64_t size_bytes, struct err *err)
+int feed_fits(const struct hydrate *h, struct err *err)
 {
-    feed_need(h, size_bytes);
     bool fits = h->feed.need_bytes <= h->feed.space_bytes && h->feed.need_files <= h->feed.space_files;
     return h->o.size_check && !fits ? too_large(h, err) : 0;
+}
+
+int feed_count(struct hydrate *h, uint64_t size_bytes, struct err *err)
+{
+    if (h->lists_anew)
+        return 0; /* counted when it is known what of it is there */
+    feed_need(h, size_bytes);
+    return feed_fits(h, err);
 }
 
 static int add_object(struct hydrate *h, const struct object *o, struct err *err)
@@ -163,6 +170,8 @@ static void finish_run(struct work *w)
     int r = h->feed.all ? deal(h, &err) : 0;
     if (r == 0)
         r = index_finish(h->index, &err);
+    if (r == 0 && h->lists_anew)
+        r = anew_end(h, &err);
     if (r < 0)
         h->feed.err = err;
 }

@@ -41,10 +41,15 @@ void feed_done(struct hydrate *h);
 
 /* Counts an object of the run against the space. ERR_NO_SPACE (CIS1510): it does not fit. */
 must_check int feed_count(struct hydrate *h, uint64_t size_bytes, struct err *err);
-void feed_need(struct hydrate *h, uint64_t size_bytes); /* whether it fits or not */
+must_check int feed_fits(const struct hydrate *h, struct err *err); /* what was counted */
+void feed_need(struct hydrate *h, uint64_t size_bytes);             /* whether it fits or not */
 
-/* known.c: before anything runs. What others have taken away is not whole any more. */
+/* known.c: before anything is fetched. What others have taken away is not whole any more. */
 must_check int known_count(struct hydrate *h, struct err *err);
+struct stat;
+/* What is at an object's path (false: nothing that can be seen), and may it be the object? */
+must_check bool known_look(const struct hydrate *h, struct str path, struct stat *ret);
+must_check bool known_is_its(const struct stat *st, struct str path, uint64_t size_bytes);
 
 /* deal.c: a shard's listing goes into a catalog beside the run's, which takes its part of it when all is listed. */
 must_check int deal_prepare(struct hydrate *h, struct err *err);

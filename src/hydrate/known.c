@@ -5,19 +5,27 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-/* By its kind and size alone: a time is not kept by every file system, and to read it all costs what a fetch costs. */
-static bool is_there(const struct hydrate *h, struct str path, uint64_t size_bytes)
+bool known_look(const struct hydrate *h, struct str path, struct stat *ret)
 {
     char text[PATH_MAX];
-    struct stat st;
     if (path.len == 0 || path.len >= sizeof text)
         return false;
     memcpy(text, path.ptr, path.len);
     text[path.len] = '\0';
-    if (fstatat(h->target->data, text, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return false;
-    return S_ISDIR(st.st_mode) ? path.ptr[path.len - 1] == '/'
-                               : S_ISREG(st.st_mode) && (uint64_t)st.st_size == size_bytes;
+    return fstatat(h->target->data, text, ret, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* By its kind and size alone: a time is not kept by every file system, and to read it all costs what a fetch costs. */
+bool known_is_its(const struct stat *st, struct str path, uint64_t size_bytes)
+{
+    return S_ISDIR(st->st_mode) ? path.ptr[path.len - 1] == '/'
+                                : S_ISREG(st->st_mode) && (uint64_t)st->st_size == size_bytes;
+}
+
+static bool is_there(const struct hydrate *h, struct str path, uint64_t size_bytes)
+{
+    struct stat st;
+    return known_look(h, path, &st) && known_is_its(&st, path, size_bytes);
 }
 
 /* What is there already needs no room, but counts. */

@@ -34,8 +34,10 @@ static int take_unit(struct hydrate *h, struct unit *ret, struct err *err)
     int r;
     *ret = (struct unit){0};
     pthread_mutex_lock(&h->lock);
-    if (h->o.shard.count > 1 && !h->listing_over) {
-        r = 0; /* what is dealt so far is not durable yet, and may be dealt otherwise after a crash */
+    if ((h->o.shard.count > 1 || h->lists_anew) && !h->listing_over) {
+        /* what is dealt so far is not durable yet, and may be dealt otherwise after a crash; or an older listing is
+         * still the one that holds */
+        r = 0;
     } else if (large_take_part(h, &ret->large, &ret->part)) {
         r = 1;
     } else if (h->second_round) {

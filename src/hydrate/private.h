@@ -29,9 +29,14 @@ struct hydrate {
     struct rate rate;
     struct rate starts; /* of GETs, in GETs: where a store asks to be approached slowly */
     uint64_t starts_at_first, starts_since_ns;
-    struct index *index;     /* owned */
-    struct journal *journal; /* owned */
-    struct loop *loop;       /* owned: the driver */
+    struct index *index;         /* owned */
+    struct journal *journal;     /* owned */
+    bool lists_anew;             /* frozen: the kept listing was out of date (anew.c) */
+    struct {                     /* what gives way then, until it has */
+        struct index *index;     /* owned */
+        struct journal *journal; /* owned */
+    } old;
+    struct loop *loop; /* owned: the driver */
     struct lane lanes[WORKERS_MAX];
     struct worker *workers[WORKERS_MAX];
     size_t lane_count;
@@ -57,6 +62,7 @@ struct hydrate {
     struct hydrate_fault *first_faults; /* owned: HYDRATE_ERRORS_KEPT, for the status */
     size_t first_fault_count;
     uint64_t fault_codes; /* bits of enum err_code */
+    bool is_stale;        /* an object had changed, or was gone, since it was listed */
     enum hydrate_phase phase;
     int64_t began_ns, started_ns, finished_ns;
     bool was_complete; /* frozen: an earlier run had filled this volume, and somebody may have written to it since */
@@ -115,7 +121,6 @@ struct hydrate {
 void hydrate_object_failed(struct hydrate *h, struct str path, const struct err *err, unsigned attempts);
 void hydrate_fail(struct hydrate *h, const struct err *err);           /* the whole run; the first one counts */
 bool fault_is_allowed(const struct hydrate *h, const struct err *err); /* onMissing: skip */
-bool fault_is_stale(struct hydrate *h);     /* did all that failed change, or go, since it was listed? */
 bool fault_is_fatal(const struct err *err); /* is this the disk's, so that no other object fares better? */
 
 /* object.c: an object of the catalog, as the store and the target know it. */
@@ -144,6 +149,12 @@ void window_tick(struct hydrate *h);
 /* barrier.c */
 must_check int barrier_run(struct hydrate *h, struct err *err); /* blocks; one at a time */
 void barrier_tick(struct hydrate *h);
+
+/* anew.c: a listing that is known to be out of date gives way to a new one. */
+/* Before the journal is opened: ends an exchange that was cut short, removes what else an earlier run left of one. */
+must_check int anew_settle(const struct hydrate *h, struct err *err);
+must_check int anew_begin(struct hydrate *h, const struct index_source *source, struct err *err);
+must_check int anew_end(struct hydrate *h, struct err *err); /* all is listed. Blocks */
 
 /* engine.c */
 void driver_look(struct hydrate *h);  /* driver: is the run over? */

@@ -61,7 +61,7 @@ struct hydrate_status {
     uint64_t eta_seconds; /* UINT64_MAX: nobody can tell */
     uint64_t requests;    /* sent to the store, all attempts */
     uint64_t hedged;      /* GETs that were asked for twice (store/hedge.h), of this run; not kept in the file */
-    unsigned attempt;     /* 1: the first run; each run after an interruption adds one */
+    unsigned attempt;     /* 1: the first run; each run after an interruption adds one; a new listing counts anew */
     char manifest[HYDRATE_MANIFEST_MAX]; /* "sha256:...", index_manifest() of a volume's whole listing; "": not yet */
     struct hydrate_listing listing;
     int pid;

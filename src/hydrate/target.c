@@ -245,6 +245,18 @@ void target_drop(const struct target *t, int dir, const char *name, uint64_t id)
         unlinkat(dir, name, 0);
 }
 
+static int empty(struct target *t, const char *name, int *fd, struct err *err)
+{
+    auto_clean_fd(fd);
+    int r = dir_remove(t->state, name, err);
+    return r < 0 ? r : dir_make(t->state, name, 0777, fd, err);
+}
+
+int target_forget(struct target *t, struct err *err)
+{
+    return target_is_seen(t) ? empty(t, TEMPORARY, &t->temporary, err) : 0;
+}
+
 int target_wipe(struct target *t, struct err *err)
 {
     /* The journal first: without it the rest claims nothing. */
@@ -254,11 +266,7 @@ int target_wipe(struct target *t, struct err *err)
             return err_sys(err, errno, "cannot remove '%s'", names[i]);
     if (t->kind == TARGET_VOLUME)
         return 0;
-    const char *files = target_is_seen(t) ? TEMPORARY : STAGED_DATA;
-    int *fd = target_is_seen(t) ? &t->temporary : &t->data;
-    auto_clean_fd(fd);
-    int r = dir_remove(t->state, files, err);
-    return r < 0 ? r : dir_make(t->state, files, 0777, fd, err);
+    return target_is_seen(t) ? target_forget(t, err) : empty(t, STAGED_DATA, &t->data, err);
 }
 
 /* A folder takes no place but that of an empty folder, also without the flag: which some file systems refuse (NFS). */

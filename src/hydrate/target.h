@@ -46,6 +46,9 @@ bool target_is_seen(const struct target *t);
 /* Forgets an earlier run: catalog, journal, and (where nobody sees them) the files. */
 must_check int target_wipe(struct target *t, struct err *err);
 
+/* Forgets what has a temporary name: ids are about to mean other objects. */
+must_check int target_forget(struct target *t, struct err *err);
+
 /* A file `name` in folder `dir` (below data) for writing, empty unless `keep`. `id` makes temporary names. */
 must_check int target_create(const struct target *t, int dir, const char *name, uint64_t id, int flags, bool keep,
                              int *ret_fd, struct err *err);

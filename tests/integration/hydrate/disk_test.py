@@ -55,7 +55,7 @@ def is_right(server, out, names=None):
 
 def without_the_large_one(server, out):
     """A run after which DIR has its name, and people read in it."""
-    server.fault(f"op=any,key={LARGE},do=status:404")
+    server.fault(f"op=any,key={LARGE},do=status:400")
     assert run(server, out).returncode == SOME_FAILED
     server.no_faults()
     assert is_right(server, out, server.names[:-1])

@@ -68,7 +68,7 @@ def test_an_object_that_changed_is_an_error_with_both_generations(bucket, tmp_pa
     assert code == MISMATCH
     assert end["failed"] == 1 and end["hydrated"] == end["found"] - 1
     assert errors[0]["error"]["code"] == "CHANGED"
-    assert errors[-1]["error"]["id"] == "CIS1513" and "--no-resume" in errors[-1]["error"]["message"]
+    assert errors[-1]["error"]["id"] == "CIS1513" and "the same command lists anew" in errors[-1]["error"]["message"]
     assert len(files(tmp_path / "out")) == end["hydrated"]  # nothing of it is kept
 
 

@@ -112,6 +112,6 @@ def test_a_volume_that_lacks_an_object_is_not_complete(tmp_path):
         server.no_faults()
         server.forget_stats()
         assert volume.run("hydrate") == DONE, "what lacked is fetched, by the same command"
-        assert len(files(volume.folder / "data")) == 20 and server.stats()["requests"] == 1
+        assert len(files(volume.folder / "data")) == 20 and server.stats()["get"] == 1
         done = volume.status()
         assert done["phase"] == "done" and done["manifestDigest"] and done["finishedAt"] > failed["finishedAt"]

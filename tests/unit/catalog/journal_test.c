@@ -231,6 +231,59 @@ static void complete_is_remembered_with_its_time(void **state)
     assert_int_equal(journal_completed_ns(j), 1795000000000000000);
 }
 
+static void that_its_catalog_is_out_of_date_is_remembered(void **state)
+{
+    (void)state;
+    auto_journal j = open_in(boot_a);
+    reopen(&j, boot_a);
+    assert_false(journal_is_stale(j));
+    journal_written(j, 3);
+    journal_stale(j);
+    flush(j);
+    reopen(&j, boot_b); /* to be believed it needs no barrier: a listing too many does no harm */
+    assert_true(journal_is_stale(j) && !journal_is_whole(j, 3));
+}
+
+static void the_parts_of_an_older_catalogs_object_are_taken_over(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_fd older = -1;
+    auto_journal from = NULL;
+    struct digest got, d = {.kind = HASH_CRC32C, .bytes = {0xF1, 2, 3, 4}};
+    assert_int_equal(dir_make(dir, "older", 0700, &older, &err), 0);
+    assert_int_equal(journal_open(older, (const uint8_t *)"an older catalog", PART, boot_a, &from, &err), 0);
+    journal_part_written(from, 4, 0, &d);
+    journal_part_written(from, 4, 300, &(struct digest){.kind = HASH_NONE});
+    flush(from);
+    journal_free(take(&from));
+    assert_int_equal(journal_open(older, (const uint8_t *)"an older catalog", PART, boot_a, &from, &err), 0);
+    auto_journal j = open_in(boot_a);
+    journal_adopt_parts(j, 9, from, 4);
+    journal_adopt_parts(j, 8, from, 5);
+    for (int i = 0; i < 2; i++) {
+        assert_true(journal_has_part(j, 9, 0, HASH_CRC32C, &got) && digest_eq(&got, &d));
+        assert_true(journal_has_part(j, 9, 300, HASH_NONE, &got) && got.kind == HASH_NONE);
+        assert_false(journal_has_part(j, 9, 1, HASH_NONE, &got) || journal_has_parts(j, 8) || journal_has_parts(j, 4));
+        flush(j);
+        reopen(&j, boot_a);
+    }
+}
+
+static void a_journal_is_of_one_catalog(void **state)
+{
+    (void)state;
+    struct err err;
+    bool is;
+    assert_true(journal_is_of(dir, uid, &is, &err) == 0 && !is);
+    journal_free(open_in(boot_a));
+    assert_true(journal_is_of(dir, uid, &is, &err) == 0 && is);
+    assert_true(journal_is_of(dir, (const uint8_t *)"another catalog!", &is, &err) == 0 && !is);
+    assert_int_equal(unlinkat(dir, JOURNAL_FILE, 0), 0);
+    assert_int_equal(symlinkat("elsewhere", dir, JOURNAL_FILE), 0);
+    assert_int_equal(journal_is_of(dir, uid, &is, &err), -ERR_INVALID); /* what cannot be read is not another's */
+}
+
 static off_t size_now(void)
 {
     struct stat st;
@@ -411,6 +464,10 @@ int main(void)
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_cut_catalog_takes_its_ids_back, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(complete_is_remembered_with_its_time, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(that_its_catalog_is_out_of_date_is_remembered, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(the_parts_of_an_older_catalogs_object_are_taken_over, folder_setup,
+                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(a_journal_is_of_one_catalog, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_torn_last_record_is_forgotten, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(damage_before_a_record_that_is_right_is_an_error_that_names_the_place,
                                         folder_setup, folder_teardown),

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bucket that changes while it is read, and afterwards: the run names what had changed, and the same command makes the
+tree what the bucket is by then. It fetches what changed and nothing else, also when it is killed meanwhile."""
+import errno
+import os
+import random
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from integration.lib.buckets import contents
+from paths import BUILD, CISTERN
+from servers.answering import Answering
+from servers.bucket import KEYS, BucketServer
+
+from .lib import DONE, MISMATCH, SOME_FAILED, TRANSIENT, summary
+from .volume_test import Volume
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.asan]
+EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
+SYNTHETIC = [f"syn/object-{i:09}" for i in range(6)]
+LARGE = [f"large/object-{i:09}" for i in range(2)]
+PARTS = 3
+UPLOADED = ["a/keep", "a/empty", "a/overwritten", "b/overwritten", "gone/for/good", "was", "turns/into"]
+
+
+class Changing(BucketServer):
+    """A bucket of some objects, of which some change while they are read, and some when all is over."""
+
+    def __init__(self, scheme="s3", large=True):
+        super().__init__("--objects", "data/syn/:6:3000", *(("--objects", "data/large/:2:20Mi") if large else ()))
+        self.scheme, self.names = scheme, {*SYNTHETIC, *UPLOADED, *(LARGE if large else ())}
+        for name in UPLOADED:
+            self.put("data/" + name, random.Random(name).randbytes(0 if name == "a/empty" else 5000))
+        self.uri = f"{scheme}://bench/data/"
+        self.flags = ["--endpoint", self.url, "--path-style" if scheme == "s3" else "--anonymous", "--retries", "3"]
+
+    def change_while_read(self, large=True):
+        self.fault(f"op=get,key=data/{SYNTHETIC[1]},nth=1,do=change", f"op=get,key=data/{SYNTHETIC[2]},nth=1,do=remove",
+                   *([f"op=get,key=data/{LARGE[1]},nth=2,do=change"] if large else ()))
+        self.names.remove(SYNTHETIC[2])
+        self.changed = {SYNTHETIC[1], *([LARGE[1]] if large else ())}
+
+    def change_what_landed(self):
+        for name in ("a/overwritten", "b/overwritten", "new", "was/folder/now", "turns"):
+            self.put("data/" + name, random.Random(name + "!").randbytes(5000))
+            self.changed.add(name)
+        for name in ("gone/for/good", "was", "turns/into"):
+            self.remove("data/" + name)
+        self.names = self.names - {"gone/for/good", "was", "turns/into"} | self.changed
+
+    def truth(self):
+        return {name: self.content("data/" + name) for name in self.names}
+
+    def got(self):
+        """The keys of all GETs, in their order."""
+        return [key.removeprefix("data/") for key in self.ask("/_order").decode().split()]
+
+
+class Folder:
+    def __init__(self, top, server):
+        self.server, self.out = server, top / "out"
+
+    def run(self, *flags):
+        return summary("hydrate", self.server.uri, self.out, *self.server.flags, *flags)
+
+    def is_left_clean(self):
+        return not list(self.out.parent.glob("*.cistern*")) and not (self.out / ".cistern-hydrate").exists()
+
+
+class Shared(Folder):
+    """Somebody's folder, with files of theirs where objects will lie."""
+
+    def __init__(self, top, server):
+        super().__init__(top, server)
+        (self.out / "gone/for").mkdir(parents=True)
+        (self.out / "gone/mine").write_bytes(b"mine")
+        self.mine = {"gone/mine": b"mine"}
+
+
+class Filled(Folder):
+    def __init__(self, top, server):
+        super().__init__(top, server)
+        self.volume = Volume(top, {"uri": server.uri, "endpoint": server.url, "pathStyle": server.scheme == "s3",
+                                   "identity": {"method": "anonymous"}, "retry": {"maxAttempts": 3}})
+        self.out = self.volume.folder / "data"
+
+    def run(self, *flags):
+        return summary("hydrate", "--volume", self.volume.folder, *flags)
+
+    def is_left_clean(self):
+        return not (self.volume.folder / "anew").exists() and self.volume.status()["phase"] == "done"
+
+
+def look(target, server):
+    return contents(target.out), server.truth() | getattr(target, "mine", {})
+
+
+@pytest.mark.parametrize("kind", [Folder, Shared, Filled])
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_the_same_command_fetches_what_changed_and_drops_what_is_gone(tmp_path, scheme, kind):
+    with Changing(scheme) as server:
+        target = kind(tmp_path, server)
+        server.change_while_read()
+        code, end, errors = target.run()
+        assert (code, end["failed"]) == (SOME_FAILED, 3), errors
+        assert sorted(e["object"] for e in errors[:-1]) == sorted([SYNTHETIC[1], SYNTHETIC[2], LARGE[1]])
+        assert errors[-1]["error"]["id"] == "CIS1513" and "the same command lists anew" in errors[-1]["error"]["message"]
+        server.change_what_landed()
+        seen = len(server.got())
+        code, end, errors = target.run()
+        assert (code, errors) == (DONE, [])
+        assert end["found"] == end["hydrated"] == end["verified"] == len(server.names)
+        got = server.got()[seen:]
+        assert set(got) == server.changed
+        assert len(got) - end["hedged"] == len(server.changed) + PARTS - 1
+        have, want = look(target, server)
+        assert have == want
+        assert not (target.out / "gone/for").exists() and (target.out / "turns").is_file()
+        assert target.is_left_clean()
+
+
+def test_what_changed_and_cannot_be_had_is_not_there_as_it_was_before(tmp_path):
+    """Where nobody sees the folder before it has its name."""
+    with Changing(large=False) as server:
+        target = Folder(tmp_path, server)
+        server.fault("op=get,key=data/syn/*,do=change")
+        code, _, errors = target.run("--max-errors", "2", "--concurrency", "1")
+        assert code == MISMATCH and "gave up" in errors[-1]["error"]["message"] and not target.out.exists()
+        server.no_faults()
+        server.put("data/a/overwritten", b"other bytes")
+        server.fault("op=get,key=data/a/overwritten,do=status:400")
+        code, end, errors = target.run()
+        assert (code, end["failed"]) == (SOME_FAILED, 1), errors
+        assert contents(target.out) == {k: v for k, v in server.truth().items() if k != "a/overwritten"}
+        server.no_faults()
+        assert target.run()[0] == DONE
+        assert contents(target.out) == server.truth()
+
+
+def test_the_parts_of_an_object_that_failed_otherwise_are_kept_in_a_volume(tmp_path):
+    with Changing() as server:
+        target = Filled(tmp_path, server)
+        server.fault(f"op=get,key=data/{SYNTHETIC[1]},nth=1,do=change",
+                     f"op=get,key=data/{LARGE[0]},after=1,do=status:400")
+        code, end, errors = target.run()
+        assert (code, end["failed"]) == (SOME_FAILED, 2), errors
+        server.no_faults()
+        seen = len(server.got())
+        code, end, errors = target.run()
+        assert (code, errors) == (DONE, [])
+        got = server.got()[seen:]
+        assert set(got) == {SYNTHETIC[1], LARGE[0]} and got.count(LARGE[0]) - end["hedged"] == PARTS - 1
+        assert contents(target.out) == server.truth()
+
+
+def test_what_changes_again_is_fetched_by_the_run_after(tmp_path):
+    with Changing(large=False) as server:
+        target = Folder(tmp_path, server)
+        server.change_while_read(large=False)
+        assert target.run()[0] == SOME_FAILED
+        server.fault(f"op=get,key=data/{SYNTHETIC[1]},nth=1,do=change")
+        assert target.run()[0] == MISMATCH
+        seen = len(server.got())
+        assert target.run()[0] == DONE
+        assert server.got()[seen:] == [SYNTHETIC[1]]
+        assert contents(target.out) == server.truth()
+
+
+def test_a_new_listing_that_fails_takes_nothing_away(tmp_path):
+    with Changing(large=False) as server:
+        target = Folder(tmp_path, server)
+        server.change_while_read(large=False)
+        assert target.run()[0] == SOME_FAILED
+        have = contents(target.out)
+        server.fault("op=list,times=2,do=status:500")
+        for _ in range(2):
+            assert target.run("--retries", "1")[0] == TRANSIENT
+            assert contents(target.out) == have
+        seen = len(server.got())
+        assert target.run()[0] == DONE
+        assert server.got()[seen:] == [SYNTHETIC[1]]
+        assert contents(target.out) == server.truth()
+
+
+@pytest.mark.parametrize("etag, again", [('"one"', {"k3"}), (None, {f"k{i}" for i in range(8)})])
+def test_what_no_validator_tells_is_fetched_again(tmp_path, etag, again):
+    told = f"<ETag>{etag}</ETag>" if etag else ""
+    keys = "".join(f"<Contents><Key>p/k{i}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><Size>3</Size>{told}</Contents>"
+                   for i in range(8))
+    listing = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>".encode()
+    got, gone = [], {"k3"}
+
+    def answer(request):
+        if "list-type" in request.path:
+            return 200, {}, listing
+        name = request.path.split("?")[0].rsplit("/", 1)[1]
+        got.append(name)
+        if name in gone:
+            return 404, {}, b"<Error><Code>NoSuchKey</Code></Error>"
+        return 200, {"etag": etag} if etag else {}, b"abc"
+
+    with Answering(answer) as server:
+        words = ["hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", server.url, "--path-style"]
+        assert summary(*words)[0] == SOME_FAILED
+        got.clear()
+        gone.clear()
+        assert summary(*words)[0] == DONE
+    assert set(got) == again
+    assert contents(tmp_path / "out") == {f"k{i}": b"abc" for i in range(8)}
+
+
+# ---- killed, or a call that fails, at any moment of it -----------------------------------------------------------------
+
+CALLS = {"kill": {"CISTERN_FAIL_KILL": "1"}, "EIO": {"CISTERN_FAIL_ERRNO": str(errno.EIO)}}
+
+
+class Copies:
+    """A hydration that has failed of changed objects, as often as it is wanted."""
+
+    def __init__(self, kind, top, server):
+        self.kind, self.top, self.server = kind, top, server
+        self.first = kind(top / "first", server)
+        server.change_while_read(large=False)
+        assert self.first.run()[0] == SOME_FAILED
+        server.change_what_landed()
+
+    def copy(self, name):
+        shutil.copytree(self.top / "first", self.top / name, symlinks=True)
+        target = self.kind.__new__(self.kind)
+        target.__dict__.update(self.first.__dict__)
+        target.out = self.top / name / self.first.out.relative_to(self.top / "first")
+        words = ["hydrate", self.server.uri, target.out, *self.server.flags]
+        if self.kind is Filled:
+            words = ["hydrate", "--volume", target.out.parent]
+        target.words = [CISTERN, *words, "--no-io-uring", "--workers=1"]
+        return target
+
+
+def run(target, **env):
+    preload = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so")} if env else {}
+    return subprocess.run(target.words, capture_output=True, text=True, timeout=60, check=False,
+                          env=os.environ | KEYS | preload | env)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", [Folder, Filled])
+@pytest.mark.parametrize("what", CALLS)
+def test_whatever_befalls_it_at_any_call_the_same_command_ends_it(tmp_path, kind, what):
+    with Changing(large=False) as server:
+        copies, count = Copies(kind, tmp_path, server), tmp_path / "count"
+        whole = copies.copy("whole")
+        assert run(whole, CISTERN_FAIL_COUNT=str(count)).returncode == DONE
+        total, truth = int(count.read_text()), server.truth()
+        assert total > 50 and contents(whole.out) == truth
+        for n in range(1, total + 1, EVERY or 7):
+            target, seen = copies.copy(f"copy-{n}"), len(server.got())
+            hurt = run(target, CISTERN_FAIL_AT=str(n), **CALLS[what])
+            told = f"call {n} of {total}: exit {hurt.returncode}: {hurt.stderr}"
+            assert hurt.returncode in (DONE, -signal.SIGKILL) if what == "kill" else 0 <= hurt.returncode <= 10, told
+            is_whole = contents(target.out) == truth  # then it died tidying up, and what it knew is gone
+            healed = run(target)
+            assert healed.returncode == DONE, f"{told}\nthen: {healed.stderr}"
+            if what == "kill" and not is_whole:  # a file that cannot be looked at is brought again
+                assert set(server.got()[seen:]) <= server.changed, told
+            assert contents(target.out) == truth and not (target.out / "gone").exists(), told
+            shutil.rmtree(target.out.parent)
