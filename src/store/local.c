@@ -74,6 +74,8 @@ int local_root(struct local *l, bool make, int *ret, struct err *err)
         r = dir_make_path(l->path, 0777, &l->root, err);
     if (r == -ERR_NOT_FOUND)
         err_advise(err, 1405, "check the path after file://");
+    if (r == -ERR_DENIED && !make)
+        err_advise(err, 1403, "let the user that runs this read it");
     *ret = l->root;
     pthread_mutex_unlock(&l->lock);
     return r;
@@ -170,6 +172,16 @@ void local_describe(struct str key, const struct stat *st, char *etag, struct ob
                            .etag = etag_of(st, etag, LOCAL_ETAG_MAX)};
 }
 
+/* One file of the source, and its disk, which is not the one that is written: what is wrong with it is no reason to
+ * leave the others. */
+static int unreadable(struct err *err, const char *what)
+{
+    err_sys(err, errno, "%s", what);
+    if (err->sys == EIO || err->sys == ENXIO || err->sys == ENODEV)
+        err->sys = 0;
+    return err->code == ERR_DENIED ? err_advise(err, 1403, "let the user that runs this read it") : -(int)err->code;
+}
+
 static int open_object(struct local_job *j, struct stat *ret_st, struct err *err)
 {
     struct local *l = j->job.store->self;
@@ -185,9 +197,9 @@ static int open_object(struct local_job *j, struct stat *ret_st, struct err *err
     if (j->fd < 0 && (errno == EXDEV || errno == ELOOP || errno == ENXIO))
         return err_set(err, ERR_NOT_FOUND, "it is a link that leads out of the folder, or no regular file");
     if (j->fd < 0)
-        return err_sys(err, errno, "cannot open it");
+        return unreadable(err, "cannot open it");
     if (fstat(j->fd, ret_st) != 0)
-        return err_sys(err, errno, "cannot read its metadata");
+        return unreadable(err, "cannot read its metadata");
     if (!S_ISREG(ret_st->st_mode))
         return err_set(err, ERR_NOT_FOUND, "it is not a regular file");
     return 0;
@@ -227,7 +239,7 @@ static int fill(struct local_job *j, uint64_t want, struct err *err)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return err_sys(err, errno, "cannot read it");
+            return unreadable(err, "cannot read it");
         if (n == 0)
             return 0;
         j->filled += (size_t)n;
@@ -247,7 +259,7 @@ static int visit_read(struct local_job *j, struct err *err)
     if (r < 0 || !last)
         return r;
     if (fstat(j->fd, &st) != 0)
-        return err_sys(err, errno, "cannot read its metadata");
+        return unreadable(err, "cannot read its metadata");
     r = check_unchanged(j, &st, err);
     if (r == 0 && j->filled < want)
         return err_set(err, ERR_IO, "it ends after %" PRIu64 " bytes", a->offset + j->moved + j->filled);
@@ -343,7 +355,7 @@ static int visit_hash(struct local_job *j, struct err *err)
     if (j->filled > 0 && j->moved < o->size_bytes)
         return 0;
     if (fstat(j->fd, &st) != 0)
-        return err_sys(err, errno, "cannot read its metadata");
+        return unreadable(err, "cannot read its metadata");
     if (j->moved < o->size_bytes || !str_eq(o->etag, etag_of(&st, now, sizeof now)))
         return err_set(err, ERR_CHANGED, "it was written to while it was read");
     hash_end(&j->hash, &o->digest);

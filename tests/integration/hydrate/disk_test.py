@@ -14,7 +14,7 @@ import pytest
 
 from servers.bucket import BUILD, BucketServer
 
-DONE, SOME_FAILED, USAGE, NO_SPACE, ENVIRONMENT = 0, 1, 2, 6, 10
+DONE, SOME_FAILED, USAGE, TRANSIENT, NO_SPACE, ENVIRONMENT = 0, 1, 2, 5, 6, 10
 ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret",
        "AWS_REGION": "us-east-1"}
 LARGE = "d/large/object-000000000"
@@ -88,6 +88,29 @@ def test_what_was_taken_away_between_two_runs_is_brought_again_and_nothing_else(
     assert run(server, out).returncode == DONE
     assert server.stats()["get"] == 2 + 3  # and the large one's parts
     assert is_right(server, out)
+
+
+def test_one_file_of_the_source_that_its_disk_does_not_give_fails_alone(tmp_path):
+    source, out, count = tmp_path / "source", tmp_path / "out", tmp_path / "count"
+    source.mkdir()
+    for i in range(10):
+        (source / f"f{i}").write_bytes(bytes([i]) * 1000)
+    command = [BUILD / "bin/cistern", "hydrate", "--no-progress", f"file://{source}/", out]
+    preload = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_COUNT": str(count)}
+    failed = []
+    for name in ("pread", "pread64"):  # of these a build has one
+        done = subprocess.run(command, env=ENV | preload | {"CISTERN_FAIL_NAME": name, "CISTERN_FAIL_AT": "2"},
+                              capture_output=True, text=True, timeout=60, check=False)
+        if int(count.read_text()):
+            failed.append(done)
+            assert done.returncode == TRANSIENT, done.stderr
+            assert "Input/output error (CIS1521" in done.stderr and "CIS1513" in done.stderr, done.stderr
+            assert len(list(out.iterdir())) == 9
+        shutil.rmtree(out)
+        shutil.rmtree(tmp_path / ".out.cistern", ignore_errors=True)
+    assert len(failed) == 1
+    assert subprocess.run(command, env=ENV, timeout=60, check=False).returncode == DONE
+    assert sorted(p.read_bytes() for p in out.iterdir()) == [bytes([i]) * 1000 for i in range(10)]
 
 
 @pytest.mark.parametrize("what", ["data", "data/small"])
