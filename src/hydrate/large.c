@@ -89,7 +89,7 @@ static int finish_file(struct lane *l, struct large *g, struct err *err)
     if (r < 0)
         return r;
     /* The padding goes before anybody is told that the object is whole. */
-    if (ftruncate(g->fd, (off_t)g->entry.size_bytes) != 0)
+    if (TEMP_FAILURE_RETRY(ftruncate(g->fd, (off_t)g->entry.size_bytes)) != 0)
         return err_sys(err, errno, "cannot cut '%s' to its length", g->path);
     times_set(g->fd, g->entry.mtime_ns);
     return target_place(g->h->target, dir, name, g->id, err);
@@ -385,7 +385,7 @@ static int open_file(struct lane *l, struct large *g, struct err *err)
         if (r < 0)
             return r;
     }
-    if (fallocate(g->fd, 0, 0, (off_t)g->entry.size_bytes) != 0 && errno != EOPNOTSUPP)
+    if (TEMP_FAILURE_RETRY(fallocate(g->fd, 0, 0, (off_t)g->entry.size_bytes)) != 0 && errno != EOPNOTSUPP)
         return err_sys(err, errno, "cannot make room for '%s'", g->path);
     return go_direct(g, err);
 }

@@ -214,10 +214,10 @@ int target_create(const struct target *t, int dir, const char *name, uint64_t id
     bool is_seen = target_is_seen(t);
     const char *at = is_seen ? temporary_name(id, temporary) : name;
     flags |= O_CREAT | O_CLOEXEC | O_NOFOLLOW | (keep ? 0 : O_TRUNC);
-    int fd = openat(is_seen ? t->temporary : dir, at, flags, t->file_mode);
+    int fd = (int)TEMP_FAILURE_RETRY(openat(is_seen ? t->temporary : dir, at, flags, t->file_mode));
     if (fd < 0)
         return err_sys(err, errno, "cannot create '%s'", name);
-    if ((t->uid || t->gid) && fchown(fd, t->uid, t->gid) != 0) {
+    if ((t->uid || t->gid) && TEMP_FAILURE_RETRY(fchown(fd, t->uid, t->gid)) != 0) {
         int r = err_sys(err, errno, "cannot give '%s' to user %" PRIu32, name, t->uid);
         close(fd);
         return r;

@@ -129,6 +129,12 @@ static void advise_by_errno(struct err *err)
         err_advise(err, 1522,
                    "mount it writable, if it is well (dmesg says why it is not); then the same command goes on");
         return;
+    case EACCES:
+        err_advise(err, 1523, "let the user that runs this do it there; then the same command goes on");
+        return;
+    case EINTR:
+        err_advise(err, 1524, "a signal came in between; the same command goes on");
+        return;
     default:
         return;
     }

@@ -44,7 +44,7 @@ struct err {
 int err_set(struct err *err, enum err_code code, const char *fmt, ...) printf_like(3, 4);
 
 /* The same for a failed system call: the code follows from errno, and ": <the system's text>" is appended. What the
- * machine itself lacks (descriptors, space, a disk that works) has its id and advice from here. */
+ * machine itself lacks or refuses (descriptors, space, a disk that works, a right) has its id and advice from here. */
 int err_sys(struct err *err, int errnum, const char *fmt, ...) printf_like(3, 4);
 
 /* Gives the error its stable id and what to do about it; returns -err->code. `fmt` may be "". */

@@ -224,7 +224,7 @@ static int enter(int at, const char *segment, mode_t mode)
     int fd = path_open(at, segment, O_RDONLY | O_DIRECTORY);
     if (fd >= 0 || errno != ENOENT)
         return fd;
-    if (mkdirat(at, segment, mode) != 0 && errno != EEXIST)
+    if (TEMP_FAILURE_RETRY(mkdirat(at, segment, mode)) != 0 && errno != EEXIST)
         return -1;
     return path_open(at, segment, O_RDONLY | O_DIRECTORY);
 }

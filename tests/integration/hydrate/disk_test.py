@@ -3,6 +3,7 @@
 a file, and what ends a run is said in a sentence."""
 
 import contextlib
+import errno
 import os
 import resource
 import shutil
@@ -88,6 +89,33 @@ def test_what_was_taken_away_between_two_runs_is_brought_again_and_nothing_else(
     assert run(server, out).returncode == DONE
     assert server.stats()["get"] == 2 + 3  # and the large one's parts
     assert is_right(server, out)
+
+
+@pytest.mark.parametrize("number, told", [(errno.EINTR, {"CIS1524"}), (errno.EACCES, {"CIS1523", "CIS1403"})])
+@pytest.mark.parametrize("name", ["openat", "mkdirat", "renameat", "renameat2", "ftruncate", "fallocate", "fsync", "write", "pwrite"])
+def test_what_the_system_refuses_or_breaks_off_is_told_with_its_id(tmp_path, name, number, told):
+    source, count = tmp_path / "source", tmp_path / "count"
+    (source / "folder").mkdir(parents=True)
+    (source / "folder/small").write_bytes(b"s" * 1000)
+    (source / "large").write_bytes(bytes(9 << 20))
+
+    def hydrate(symbol, at):
+        out = tmp_path / f"{symbol}-{at}"
+        preload = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_COUNT": str(count), "CISTERN_FAIL_NAME": symbol,
+                   "CISTERN_FAIL_AT": str(at), "CISTERN_FAIL_ERRNO": str(number)}
+        done = subprocess.run([BUILD / "bin/cistern", "hydrate", "--no-progress", "--no-io-uring", "--fsync", f"file://{source}/", out],
+                              env=ENV | preload, capture_output=True, text=True, timeout=60, check=False)
+        return done, int(count.read_text())
+
+    met = 0
+    for symbol in (name, name + "64"):
+        for at in range(1, hydrate(symbol, 0)[1] + 1):
+            done, _ = hydrate(symbol, at)
+            met += 1
+            assert done.returncode == DONE or any(word in done.stderr for word in told), (symbol, at, done.stderr)
+            if number == errno.EINTR and name in ("fallocate", "write"):
+                assert done.returncode == DONE, (symbol, at, done.stderr)
+    assert met > 0
 
 
 def test_one_file_of_the_source_that_its_disk_does_not_give_fails_alone(tmp_path):

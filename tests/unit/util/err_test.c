@@ -66,8 +66,8 @@ static void what_the_machine_lacks_has_an_id_and_advice_until_somebody_knows_bet
     static const struct {
         int errnum;
         unsigned id;
-    } rows[] = {{EMFILE, 1616}, {ENFILE, 1616}, {ENOSPC, 1520}, {EDQUOT, 1520},
-                {EIO, 1521},    {EROFS, 1522},  {ENOENT, 0}};
+    } rows[] = {{EMFILE, 1616}, {ENFILE, 1616}, {ENOSPC, 1520}, {EDQUOT, 1520}, {EIO, 1521},
+                {EROFS, 1522},  {EACCES, 1523}, {EINTR, 1524},  {EPERM, 0},     {ENOENT, 0}};
     struct err err;
     for (size_t i = 0; i < countof(rows); i++) {
         err_sys(&err, rows[i].errnum, "cannot write 'y'");
