@@ -300,7 +300,7 @@ int large_hold(struct large *g, const struct object *told, struct err *err)
     if (holds)
         return 0;
     err_set(err, ERR_CHANGED, "it was overwritten while its parts were fetched");
-    return err_advise(err, 1409, "list the source again");
+    return object_outdated(err);
 }
 
 /* ---- its beginning ----------------------------------------------------------------------------------------------- */

@@ -27,6 +27,11 @@ bool object_is_pinned(const struct object *o)
     return o->etag.len > 0 || o->generation > 0;
 }
 
+int object_outdated(struct err *err)
+{
+    return err_advise(err, err->code == ERR_NOT_FOUND ? 1404 : 1409, "the same command lists the source anew");
+}
+
 bool object_is_same(const struct object *a, const struct object *b)
 {
     if (a->generation && b->generation)

@@ -53,7 +53,7 @@ static int changed(struct call *c, uint64_t now)
 {
     err_set(&c->err, ERR_CHANGED, "generation %" PRIu64 " became %" PRIu64 " after it was listed",
             c->job.args.object.generation, now);
-    return err_advise(&c->err, 1409, "list the source again");
+    return object_outdated(&c->err);
 }
 
 static int check_range(const struct call *c, int status, struct err *err)
@@ -111,7 +111,7 @@ static void answered_which(struct call *c, int status)
         call_end(c, -(int)c->err.code);
     } else if (status == 404) {
         err_set(&c->err, ERR_NOT_FOUND, "404: generation %" PRIu64 " is gone: the object was deleted", then);
-        call_end(c, err_advise(&c->err, 1404, "list the source again"));
+        call_end(c, object_outdated(&c->err));
     } else {
         gcs_refused(c, status);
     }

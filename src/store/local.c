@@ -214,7 +214,7 @@ static int check_unchanged(const struct local_job *j, const struct stat *st, str
     if (want.len == 0 || str_eq(want, have))
         return 0;
     err_set(err, ERR_CHANGED, "it was %.*s when it was listed and is %.*s now", STR_FMT(want), STR_FMT(have));
-    return err_advise(err, 1409, "list the source again");
+    return object_outdated(err);
 }
 
 static int open_unchanged(struct local_job *j, struct err *err)

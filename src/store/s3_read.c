@@ -98,7 +98,7 @@ static int changed(struct call *c, struct str now)
     if (now.len == 0)
         now = STR("another one");
     err_set(&c->err, ERR_CHANGED, "ETag %.*s became %.*s after it was listed", STR_FMT(then), STR_FMT(now));
-    return err_advise(&c->err, 1409, "list the source again");
+    return object_outdated(&c->err);
 }
 
 /* "bytes 0-99/1000" must be what was asked for; "*" for the size is as good: the ETag tells a changed object. */
@@ -142,7 +142,7 @@ static int check_length(struct call *c, int status, struct err *err)
         }
         err_set(err, ERR_CHANGED, "it had %" PRIu64 " bytes when it was listed and has %" PRIu64 " now",
                 a->object.size_bytes, o->size_bytes);
-        return err_advise(err, 1409, "list the source again");
+        return object_outdated(err);
     }
     return 0;
 }

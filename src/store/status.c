@@ -24,8 +24,8 @@ static const struct rule {
     {408, ERR_TIMEOUT, 1408, true, false, "the store waited too long for us", "try again"},
     {409, ERR_AGAIN, 1410, true, false, "another request on the same object is under way", "try again"},
     {410, ERR_NOT_FOUND, 1404, false, false, "the object is gone", ""},
-    {412, ERR_CHANGED, 1409, false, false, "the object changed", "list the source again"},
-    {416, ERR_CHANGED, 1409, false, false, "the object is shorter than when it was listed", "list the source again"},
+    {412, ERR_CHANGED, 1409, false, false, "the object changed", ""},
+    {416, ERR_CHANGED, 1409, false, false, "the object is shorter than when it was listed", ""},
     {429, ERR_AGAIN, 1429, true, true, "too many requests", "lower the concurrency"},
     {500, ERR_AGAIN, 1500, true, false, "the store failed", "try again later"},
     {501, ERR_UNSUPPORTED, 1420, false, false, "the store does not do that", "use another store for it"},
@@ -105,5 +105,5 @@ int call_status(struct call *c, const struct status_words *w)
     struct str message = w->message.len ? w->message : str_of(rule->words);
     err_set(&c->err, rule->code, "%d%s%.*s: %.*s", w->status, w->code.len ? " " : "", STR_FMT(w->code),
             (int)min_u64(message.len, 200), message.ptr);
-    return err_advise(&c->err, rule->id, "%s", rule->advice);
+    return rule->code == ERR_CHANGED ? object_outdated(&c->err) : err_advise(&c->err, rule->id, "%s", rule->advice);
 }

@@ -31,6 +31,10 @@ bool object_is_pinned(const struct object *o);
  * them does not tell says nothing. */
 bool object_is_same(const struct object *a, const struct object *b);
 
+/* Of an object that is gone, or another one, since it was listed (*err says which, and how): its id and advice. Returns
+ * -err->code. */
+int object_outdated(struct err *err);
+
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 enum store_auth { STORE_AUTH_CHAIN, STORE_AUTH_ANONYMOUS };
