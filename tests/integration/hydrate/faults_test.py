@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bad day of a store: every fault ends in the right tree, or in a sentence that names the object."""
+import json
 import os
+import re
 import subprocess
 import time
 
 import pytest
 
 from paths import CISTERN
+from servers.answering import Answering
 from servers.bucket import KEYS
 
 from .lib import DONE, MISMATCH, SOME_FAILED, TRANSIENT, Bucket, files
@@ -164,3 +167,24 @@ def test_under_a_cap_little_is_on_its_way(tmp_path):
             seconds = time.monotonic() - began
             run.kill()
         assert asked * (8 << 20) <= (seconds + 0.5 + 1.2) * (16 << 20)
+
+
+def test_faults_that_nobody_can_read_as_fast_as_they_come_are_counted(tmp_path):
+    """Who prints them stands still: its pipe is full."""
+    keys = "".join(f"<Contents><Key>p/bad//{i:05}</Key><Size>1</Size></Contents>" for i in range(5000))
+    listing = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>".encode()
+    status = tmp_path / ".out.cistern/status.json"
+    with Answering(lambda request: (200, {}, listing)) as server:
+        words = [CISTERN, "hydrate", "--no-progress", "--path-style", "--endpoint", server.url, "--max-errors", "5000",
+                 "s3://bench/p/", tmp_path / "out"]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, **KEYS}) as run:
+            deadline = time.monotonic() + 60
+            while not (status.exists() and json.loads(status.read_text())["phase"] == "failed"):
+                assert run.poll() is None and time.monotonic() < deadline
+                time.sleep(0.02)
+            told = run.communicate()[1].splitlines()
+    named = sum("bad//" in line for line in told)
+    unnamed = [int(re.search(r"(\d+) more objects failed, too many at once to be named", line)[1]) for line in told
+               if "too many at once" in line]
+    assert run.returncode == SOME_FAILED and len(unnamed) == 1 and named + unnamed[0] == 5000
+    assert named >= 1000

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keys as people really have them: each lands under its own name, or is reported by it, and nothing lands outside."""
+import json
+
 import pytest
 
-from .lib import DONE, SOME_FAILED, Bucket, files, tree
+from servers.answering import Answering
+
+from .lib import DONE, SOME_FAILED, Bucket, files, summary, tree
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asan]
 GOOD = ["plain", "a b", "a+b%2F", "ünï/ç", "tab\there", "new\nline", "-dash", ".hidden", "long/" + "k" * 250, "zero"]
@@ -49,3 +53,54 @@ def test_excluding_what_cannot_be_a_file_makes_the_run_whole(bucket, tmp_path):
         bucket.put("w/" + key, key.encode())
     code, end, _ = bucket.hydrate("w/", tmp_path / "out", "--exclude", "bad/**")
     assert code == DONE and end["found"] == end["hydrated"] == 1
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_a_folders_marker_stands_before_what_is_in_it_also_where_a_page_ends_between_them(tmp_path, scheme):
+    with Bucket("w/a/:999:10") as bucket:
+        for key in ["m/", "m/child", "m/deeper/", "n/", "z/"]:
+            bucket.put("w/" + key, b"" if key.endswith("/") else b"c")
+        access = "--path-style" if scheme == "s3" else "--anonymous"
+        code, end, errors = summary("hydrate", f"{scheme}://bench/w/", tmp_path / "out", "--endpoint", bucket.url, access)
+        assert bucket.stats()["list"] >= 2
+    assert (code, errors, end["found"], end["hydrated"]) == (DONE, [], 1004, 1004)
+    found = tree(tmp_path / "out")
+    assert {name for name, value in found.items() if value == "folder"} == {b"a", b"m", b"m/deeper", b"n", b"z"}
+    assert len(found) == 5 + 1000
+
+
+# ---- a NUL, which no file's name can have ------------------------------------------------------------------------------
+
+def s3_page(key):
+    return (f"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated><Contents><Key>w/{key}</Key><Size>1"
+            "</Size></Contents><Contents><Key>w/good</Key><Size>1</Size></Contents></ListBucketResult>").encode()
+
+
+def gs_page(key):
+    return json.dumps({"items": [{"name": f"w/{name}", "size": "1", "generation": "1"} for name in (key, "good")]}).encode()
+
+
+def hydrate_page(tmp_path, scheme, page):
+    def answer(request):
+        is_listing = "list-type" in request.path or "/o?" in request.path
+        return (200, {}, page) if is_listing else (200, {"x-goog-generation": "1"} if scheme == "gs" else {}, b"x")
+
+    with Answering(answer) as server:
+        return summary("hydrate", f"{scheme}://bench/w/", tmp_path / "out", "--endpoint", server.url, "--retries", "2",
+                       "--path-style" if scheme == "s3" else "--anonymous")
+
+
+def test_a_key_with_a_nul_is_reported_by_its_name_and_the_others_land(tmp_path):
+    code, end, errors = hydrate_page(tmp_path, "s3", s3_page("a%00b"))
+    assert (code, end["found"], end["hydrated"], end["failed"]) == (SOME_FAILED, 2, 1, 1), errors
+    assert errors[0]["error"]["id"] == "CIS1512" and errors[0]["object"].startswith("a"), errors
+    assert files(tmp_path / "out").keys() == {b"good"}
+
+
+@pytest.mark.parametrize("scheme, page", [("gs", gs_page("a\0b")), ("s3", s3_page("a&#0;b")), ("s3", s3_page("a\0b"))],
+                         ids=["JSON", "XML, as a reference", "XML, as a byte"])
+def test_a_listing_with_a_nul_where_its_format_has_none_is_refused_by_a_sentence(tmp_path, scheme, page):
+    code, end, errors = hydrate_page(tmp_path, scheme, page)
+    assert code not in (DONE, SOME_FAILED) and end["hydrated"] == 0, errors
+    assert errors[-1]["error"]["id"].startswith("CIS16"), errors
+    assert not (tmp_path / "out").exists()

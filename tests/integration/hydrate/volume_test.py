@@ -9,7 +9,7 @@ import pytest
 
 from paths import CISTERN
 
-from .lib import DONE, Bucket, files, make_source
+from .lib import DONE, USAGE, Bucket, files, make_source, summary
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -115,3 +115,18 @@ def test_a_volume_that_lacks_an_object_is_not_complete(tmp_path):
         assert len(files(volume.folder / "data")) == 20 and server.stats()["get"] == 1
         done = volume.status()
         assert done["phase"] == "done" and done["manifestDigest"] and done["finishedAt"] > failed["finishedAt"]
+
+
+def test_two_prefixes_that_bring_one_path_are_told_and_sub_paths_part_them(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same").write_bytes(folder.encode())
+    sources = [{"uri": f"file://{tmp_path}/{folder}/"} for folder in ("a", "b")]
+    volume = Volume(tmp_path / "one", {"sources": sources})
+    code, _, errors = summary("hydrate", "--volume", volume.folder)
+    assert code == USAGE and errors[-1]["error"]["id"] == "CIS1504"
+    assert "two of the source's prefixes bring 'same'" in errors[-1]["error"]["message"]
+    apart = Volume(tmp_path / "two", {"sources": [source | {"subPath": source["uri"][-2]} for source in sources]})
+    code, _, errors = summary("hydrate", "--volume", apart.folder)
+    assert (code, errors) == (DONE, [])
+    assert {name: apart.file(name).read_bytes() for name in files(apart.folder / "data")} == {b"a/same": b"a", b"b/same": b"b"}
