@@ -270,7 +270,7 @@ static void gcs_start(struct store_job *job)
     const struct gcs *g = job->store->self;
     j->right = ops[job->op].right;
     j->swept = j->count = j->group = 0;
-    j->level = j->rounds = 0;
+    j->level = 0;
     j->confirmed.object.generation = 0;
     page_init(&j->page);
     sbuf_init(&j->token, 16 << 10);

@@ -452,7 +452,6 @@ static void s3_start(struct store_job *job)
     struct s3_job *j = container_of(job, struct s3_job, call.job);
     struct s3 *s3 = job->store->self;
     j->right = ops[job->op].right;
-    j->rounds = 0;
     page_init(&j->page);
     j->bare = false;
     call_init(&j->call, s3->creds);

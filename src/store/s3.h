@@ -32,7 +32,7 @@ struct s3_job {
     size_t swept;        /* SWEEP: of page */
     struct str sweeping; /* the id of the upload being aborted; in page */
     bool aborted;        /* one of page was, just now */
-    unsigned rounds;     /* pages that were listed */
+    unsigned rounds;     /* pages that were listed, by all attempts */
     char region[64];     /* that this exchange is signed for */
     size_t query_at;     /* in call.url */
     const char *right;   /* what a 403 means here */

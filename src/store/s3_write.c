@@ -429,7 +429,7 @@ static void page_swept(struct call *c)
     struct s3_job *j = s3_of(c);
     if (!xml_answer(j->xml)->is_truncated || !j->aborted) {
         call_end(c, 0);
-    } else if (++j->rounds == SWEEP_ROUNDS_MAX) {
+    } else if (++j->rounds >= SWEEP_ROUNDS_MAX) {
         err_set(&c->err, ERR_CORRUPT, "uploads that were aborted are listed again and again");
         call_end(c, s3_garbled(&c->err));
     } else {
