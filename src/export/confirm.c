@@ -82,18 +82,24 @@ static bool tells_otherwise(struct upload *u, const struct lane_answer *a)
     return true;
 }
 
-/* The upload is gone, and what it was to become is not there, nor is it what has the name: somebody aborted it. */
-static bool was_aborted(const struct upload *u, const struct lane_answer *a)
+/* The upload is gone, and what it was to become is not there, nor is it what has the name: somebody aborted it. Or what
+ * had the name is not there any more. */
+static bool is_free_again(const struct upload *u, const struct lane_answer *a)
 {
     bool is_another = a->code == 0 && u->vanished && !are_our_bytes(u, a);
-    return u->multi && (a->code == -ERR_NOT_FOUND || (is_another && !u->run->size_only));
+    return (a->code == -ERR_NOT_FOUND && (u->multi || u->met_another)) || (is_another && !u->run->size_only);
 }
 
 /* The answer to HEAD after a lost, or a short, or an unwelcome answer. */
 void upload_confirmed(struct upload *u, const struct lane_answer *a)
 {
-    if (was_aborted(u, a) && u->restarts++ < 2) {
+    if (is_free_again(u, a) && u->restarts++ < 2) {
+        u->met_another = false;
         upload_lost(u);
+    } else if (a->code == -ERR_NOT_FOUND && u->vanished) {
+        upload_vanishes(u, &u->err);
+    } else if (a->code == -ERR_NOT_FOUND && !u->met_another) {
+        mistrust(u, 4022, "the bucket has taken it, and does not have it");
     } else if (a->code < 0) {
         run_file_failed(u, &a->err, a->may_retry);
     } else if (tells_otherwise(u, a)) {

@@ -85,7 +85,7 @@ static void answered(void *ctx, const struct store_reply *r)
         a->err = r->err;
         if (r->code == -ERR_CHANGED) { /* here that is said of the file, which is then waited for */
             a->err.code = ERR_CORRUPT;
-            a->code = -ERR_CORRUPT;
+            a->code = err_advise(&a->err, 4012, "kept; no such condition was set: look for a proxy between");
         }
         go_home(l);
         return;

@@ -112,7 +112,7 @@ void upload_begin_again(struct upload *u)
 
 void upload_lost(struct upload *u)
 {
-    u->must_sweep = true; /* it may be there all the same */
+    u->must_sweep |= u->multi != NULL; /* it may be there all the same */
     upload_ended(u);
     upload_begin_again(u);
 }
@@ -263,6 +263,13 @@ void upload_drop(struct upload *u, enum upload_after after, const struct err *wh
     upload_become(u, UPLOAD_DROPPING);
 }
 
+void upload_vanishes(struct upload *u, const struct err *why)
+{
+    struct err err = *why;
+    err_advise(&err, 4012, "kept; its uploads vanish: see what else aborts them (a lifecycle rule, another export)");
+    upload_drop(u, AFTER_FAIL, &err);
+}
+
 /* ---- small files ------------------------------------------------------------------------------------------------- */
 
 static void put_done(struct upload *u, const struct lane *l)
@@ -388,9 +395,11 @@ static void parts_failed(struct upload *u)
         run_file_waits(u, 0, u->err.text);
     else if (code == ERR_CHANGED)
         upload_drop(u, AFTER_WAIT, &u->err);
-    else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING && u->restarts++ < 2) {
+    else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING && u->restarts++ < 2)
         upload_lost(u);
-    } else if (u->may_retry || u->state == UPLOAD_COMPARING || code == ERR_CANCELLED)
+    else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING)
+        upload_vanishes(u, &u->err);
+    else if (u->may_retry || u->state == UPLOAD_COMPARING || code == ERR_CANCELLED)
         run_file_failed(u, &u->err, u->may_retry); /* its parts stay, for the next run */
     else
         upload_drop(u, AFTER_FAIL, &u->err);
@@ -440,6 +449,7 @@ static void completed(struct upload *u, const struct lane_answer *a)
         upload_drop(u, AFTER_CONFLICT, &a->err);
     } else if (a->code == -ERR_NOT_FOUND) {
         u->vanished = true;
+        u->err = a->err;
         upload_become(u, UPLOAD_CONFIRMING);
     } else if (a->may_retry || a->code == -ERR_CANCELLED) {
         run_file_failed(u, &a->err, a->may_retry);

@@ -25,6 +25,9 @@ void upload_begin_again(struct upload *u);
 /* The same, when the store does not know its multipart upload any more. */
 void upload_lost(struct upload *u);
 
+/* And when that happens again and again: it fails. `why` may be the upload's own error. */
+void upload_vanishes(struct upload *u, const struct err *why);
+
 /* ---- confirm.c: each decides what it becomes, or ends and frees it ----------------------------------------------- */
 
 /* Another object has the name. */

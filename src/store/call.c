@@ -64,6 +64,13 @@ void call_end(struct call *c, int code)
     job_done(&c->job);
 }
 
+void call_contradicted(struct call *c)
+{
+    c->job.reply.may_retry = true;
+    err_set(&c->err, ERR_AGAIN, "412: it is said to be there already, and is not");
+    call_end(c, err_advise(&c->err, 1412, "the same command tries it again; if it stays so, allow overwriting"));
+}
+
 /* ---- credentials ------------------------------------------------------------------------------------------------- */
 
 static void credentials_ready(struct creds_waiter *w)

@@ -62,6 +62,9 @@ void call_go(struct call *c, const struct call_steps *steps);
 /* Ends the attempt: code 0, or negative with c->err set. */
 void call_end(struct call *c, int code);
 
+/* 412 to "only if absent", and nothing is there: what was is gone since, or the store mishandles conditions. */
+void call_contradicted(struct call *c);
+
 /* For backend.stop, .resume and .release. */
 void call_stop(struct store_job *j);
 void call_resume(struct store_job *j);

@@ -84,7 +84,9 @@ static void is_anothers(struct call *c)
 static void answered_whose(struct call *c, int status)
 {
     bool is_ours = false;
-    if (!c->success)
+    if (status == 404)
+        call_contradicted(c);
+    else if (!c->success)
         gcs_refused(c, status);
     else if (gcs_describe_whose(c, &is_ours, &c->err) < 0)
         call_end(c, -(int)c->err.code);

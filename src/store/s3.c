@@ -383,6 +383,10 @@ static int refine(struct call *c, int code, const struct status_words *w)
         return err_advise(&c->err, 1423,
                           "the file was changed while it was read, or the network is faulty; send it again");
     }
+    if (str_eq(w->code, STR("InvalidPart"))) {
+        err_set(&c->err, ERR_NOT_FOUND, "%d InvalidPart: the store does not have a part that it confirmed", w->status);
+        return err_advise(&c->err, 1404, "begin it again");
+    }
     if (w->status == 409 && !str_eq(w->code, STR("OperationAborted")) &&
         !str_eq(w->code, STR("ConditionalRequestConflict"))) {
         /* Servers over a file system: a key that is a folder of another one, or the other way round. */

@@ -121,6 +121,8 @@ static void answered_whose(struct call *c, int status)
     } else if (c->success) {
         err_set(&c->err, ERR_EXISTS, "an object of this name exists already");
         call_end(c, err_advise(&c->err, 1412, "choose another name, or allow it to be overwritten"));
+    } else if (status == 404) {
+        call_contradicted(c);
     } else {
         s3_refused(c, status);
     }

@@ -203,6 +203,7 @@ def test_a_condition_that_nobody_set_is_no_file_that_changes(bucket, folder, op,
     bucket.fault(f"op={op},key=p/small-7,do=status:412")
     done = export(bucket, folder, "--conflict", conflict)
     assert done.returncode == 1 and "small-7" in done.stderr, (done.stdout, done.stderr)
+    assert "no such condition was set" in done.stderr, done.stderr
     assert verdict(folder)["done"]["files"] == 20
 
 
@@ -246,7 +247,7 @@ def test_everything_refused_ends_soon_instead_of_asking_for_each_file(bucket, fo
     assert verdict(folder)["state"] == "failed" and verdict(folder)["pending"]["files"] > 1000
 
 
-LATE = {"InternalError": 0, "SlowDown": 0, "NoSuchUpload": 0, "InvalidPart": 1}
+LATE = {"InternalError": 0, "SlowDown": 0, "NoSuchUpload": 0, "InvalidPart": 0, "EntityTooSmall": 1}
 
 
 @pytest.mark.parametrize("code", LATE)

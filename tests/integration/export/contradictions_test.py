@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store that contradicts itself: what it said once and does not hold is asked for or sent again, and where it stays so
+a sentence says what the store said of which file. Nothing is left behind."""
+
+import os
+import random
+import subprocess
+
+import pytest
+
+from paths import CISTERN
+from servers.bucket import KEYS, BucketServer
+
+MIB = 1 << 20
+FILES = {"small": 1000, "large": 20 * MIB + 7}
+COMPLETE = "op=post,key=p/large,after=1,every=2"  # each second POST: the others begin an upload
+
+
+@pytest.fixture
+def bucket():
+    with BucketServer() as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "src").mkdir()
+    for name, size in FILES.items():
+        (tmp_path / "src" / name).write_bytes(random.Random(name).randbytes(size))
+    return tmp_path
+
+
+def export(bucket, folder, *flags, scheme="s3"):
+    return subprocess.run([CISTERN, "export", "--endpoint", bucket.url, "--quiet", *(["--anonymous"] if scheme == "gs" else []),
+                           "--state", folder / "state", *flags, folder / "src", f"{scheme}://bench/p/"], env=os.environ | KEYS,
+                          timeout=120, capture_output=True, text=True)
+
+
+def assert_nothing_half(bucket):
+    assert b"<Upload>" not in bucket.ask("/bench?uploads&prefix=")
+    assert not [key for key in bucket.uploads() if not key.startswith("p/")]
+
+
+def assert_whole(bucket, folder):
+    assert_nothing_half(bucket)
+    for name in FILES:
+        assert bucket.content(f"p/{name}") == (folder / "src" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("rule, parts", [
+    (f"{COMPLETE},times=1,do=error:412:PreconditionFailed", 3),  # of what is not there
+    (f"{COMPLETE},times=1,do=error:400:InvalidPart", 6),
+    (f"{COMPLETE},times=2,do=error:404:NoSuchUpload", 9),
+    ("op=put,key=p/large,nth=2,do=body:200:/dev/null", 6),  # and no part is there
+], ids=["412", "InvalidPart", "NoSuchUpload twice", "a part that is not there"])
+def test_an_upload_that_the_store_lost_is_begun_again_and_one_that_it_has_is_completed(bucket, folder, rule, parts):
+    bucket.fault(rule)
+    done = export(bucket, folder)
+    assert done.returncode == 0 and sum(bucket.fired()) > 0, done.stderr
+    assert bucket.stats()["put"] == parts + 1
+    bucket.no_faults()
+    assert_whole(bucket, folder)
+
+
+@pytest.mark.parametrize("scheme, rule, file, words", [
+    ("s3", f"{COMPLETE},do=error:400:InvalidPart", "large", "CIS4012"),
+    ("s3", "op=put,key=p/large,do=error:404:NoSuchUpload", "large", "CIS4012"),
+    ("s3", "op=put,key=p/small,do=error:412:PreconditionFailed", "small", "CIS1412"),
+    ("s3", "op=put,key=p/small,do=body:200:/dev/null", "small", "has taken it, and does not have it (CIS4022"),
+    ("gs", "op=post,key=.cistern*/compose,do=status:404", "large", "CIS4012"),
+], ids=["InvalidPart", "NoSuchUpload", "412", "taken and not there", "sources that are not there"])
+def test_what_stays_so_fails_the_file_in_the_words_of_the_store_and_leaves_nothing(bucket, folder, scheme, rule, file, words):
+    bucket.fault(rule)
+    done = export(bucket, folder, "--retries", "2", scheme=scheme)
+    assert done.returncode == 1 and f"p/{file}: " in done.stderr and words in done.stderr, done.stderr
+    assert "there is no such object" not in done.stderr, done.stderr
+    bucket.no_faults()
+    assert_nothing_half(bucket)
+    assert export(bucket, folder, scheme=scheme).returncode == 0
+    assert_whole(bucket, folder)
+
+
+def test_of_google_a_name_that_is_said_to_be_taken_and_is_not_is_asked_for_again(bucket, folder):
+    bucket.fault("op=post,key=p/large/compose,times=1,do=status:412")
+    done = export(bucket, folder, scheme="gs")
+    assert done.returncode == 0 and bucket.fired() == [1], done.stderr
+    assert_whole(bucket, folder)
