@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SUBJECT_MAX = 200 };
+/* WHOLE_MAX: two paths of the kernel's longest, and words. */
+enum { SUBJECT_MAX = 200, WHOLE_MAX = 9 << 10 };
 
 static const char *const names[] = {
     [ERR_NOT_FOUND] = "NOT_FOUND", [ERR_EXISTS] = "EXISTS",       [ERR_NO_SPACE] = "NO_SPACE",
@@ -81,21 +82,42 @@ static void make_printable(char *text)
     }
 }
 
+/* What is too long is cut in its middle: its subject begins a sentence, and the cause ends it. */
+static void fit(char *buf, size_t size, const char *whole)
+{
+    static const char gap[] = "...";
+    size_t len = strlen(whole), most = size - 1, tail = most / 3;
+    if (len <= most || tail < sizeof gap) {
+        snprintf(buf, size, "%s", whole);
+    } else {
+        size_t head = most - tail - (sizeof gap - 1);
+        memcpy(buf, whole, head);
+        memcpy(buf + head, gap, sizeof gap - 1);
+        memcpy(buf + most - tail, whole + len - tail, tail + 1);
+    }
+    make_printable(buf);
+}
+
 static void format(char *buf, size_t size, const char *fmt, va_list args) printf_like(3, 0);
 static void format(char *buf, size_t size, const char *fmt, va_list args)
 {
-    vsnprintf(buf, size, fmt, args);
-    make_printable(buf);
+    char whole[WHOLE_MAX];
+    vsnprintf(whole, sizeof whole, fmt, args);
+    fit(buf, size, whole);
 }
 
 static void append(char *buf, size_t size, const char *fmt, ...) printf_like(3, 4);
 static void append(char *buf, size_t size, const char *fmt, ...)
 {
+    char whole[WHOLE_MAX];
     size_t used = strlen(buf);
+    assert(used < sizeof whole);
+    memcpy(whole, buf, used + 1);
     va_list args;
     va_start(args, fmt);
-    format(buf + used, size - used, fmt, args);
+    vsnprintf(whole + used, sizeof whole - used, fmt, args);
     va_end(args);
+    fit(buf, size, whole);
 }
 
 int(err_set)(struct err *err, enum err_code code, const char *fmt, ...)
@@ -178,13 +200,15 @@ int(err_wrap)(struct err *err, const char *fmt, ...)
     return -(int)err->code;
 }
 
-/* As a word of its own: an object of the name "a" is in nearly every sentence. */
-static bool is_named(const char *text, const char *name)
+/* As a word of its own: an object of the name "a" is in nearly every sentence. A name that was cut may go on there. */
+static bool is_named(const char *text, const char *name, bool is_cut)
 {
     size_t len = strlen(name);
-    for (const char *at = strstr(text, name); at; at = strstr(at + 1, name))
-        if ((at == text || at[-1] == '/' || at[-1] == '\'') && (at[len] == '\0' || at[len] == ':' || at[len] == '\''))
+    for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
+        bool begins = at == text || at[-1] == '/' || at[-1] == '\'';
+        if (begins && (is_cut || at[len] == '\0' || at[len] == ':' || at[len] == '\''))
             return true;
+    }
     return false;
 }
 
@@ -193,7 +217,7 @@ int(err_name)(struct err *err, struct str subject)
     char name[SUBJECT_MAX + 1];
     snprintf(name, sizeof name, "%.*s", STR_FMT(str_sub(subject, 0, SUBJECT_MAX)));
     make_printable(name);
-    if (name[0] && !is_named(err->text, name))
+    if (name[0] && !is_named(err->text, name, subject.len > SUBJECT_MAX))
         return err_wrap(err, "%s", name);
     return -(int)err->code;
 }

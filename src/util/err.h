@@ -36,7 +36,7 @@ struct err {
     enum err_code code;
     unsigned id;                 /* the stable CISnnnn of docs/errors.md, 0 where there is none */
     int sys;                     /* errno, 0 where no system call failed */
-    char text[ERR_TEXT_MAX];     /* the sentence: printable UTF-8 (else '?'), one line, cut at the end */
+    char text[ERR_TEXT_MAX];     /* the sentence: printable UTF-8 (else '?'), one line, cut in its middle */
     char advice[ERR_ADVICE_MAX]; /* what happens next or what to do; may be empty */
 };
 

@@ -99,6 +99,38 @@ static void what_is_not_printable_utf8_becomes_a_question_mark(void **state)
                                   "?'");
 }
 
+static const char *end_of(const char *text, size_t len)
+{
+    return text + strlen(text) - len;
+}
+
+static void a_long_sentence_keeps_its_beginning_and_its_cause(void **state)
+{
+    (void)state;
+    struct err err;
+    char path[4096];
+    memset(path, 'x', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    err_sys(&err, ENOENT, "cannot open '%s'", path);
+    assert_int_equal(strlen(err.text), ERR_TEXT_MAX - 1);
+    assert_true(str_starts(str_of(err.text), STR("cannot open 'xxx")));
+    assert_string_equal(end_of(err.text, 30), "xxx': No such file or directory" + 1);
+    assert_non_null(strstr(err.text, "xxx...xxx"));
+    err_wrap(&err, "hydrating '%s'", path);
+    assert_true(str_starts(str_of(err.text), STR("hydrating 'xxx")));
+    assert_string_equal(end_of(err.text, 25), "No such file or directory");
+}
+
+static void a_long_subject_that_is_named_is_not_named_again(void **state)
+{
+    (void)state;
+    char path[1000], text[400];
+    memset(path, 'x', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    snprintf(text, sizeof text, "cannot open '%.300s': why", path);
+    assert_string_equal(named(text, str_of(path)), text);
+}
+
 static void a_long_sentence_is_cut_at_a_character(void **state)
 {
     (void)state;
@@ -108,7 +140,8 @@ static void a_long_sentence_is_cut_at_a_character(void **state)
         memcpy(text + 2 * i, "\xc3\xa9", 3);
     err_set(&err, ERR_INVALID, "xy%s", text);
     assert_int_equal(strlen(err.text), ERR_TEXT_MAX - 1);
-    assert_string_equal(err.text + ERR_TEXT_MAX - 4, "\xc3\xa9?");
+    assert_true(str_is_utf8(str_of(err.text)));
+    assert_string_equal(end_of(err.text, 2), "\xc3\xa9");
 }
 
 int main(void)
@@ -122,6 +155,8 @@ int main(void)
         cmocka_unit_test(what_the_machine_lacks_has_an_id_and_advice_until_somebody_knows_better),
         cmocka_unit_test(the_line_has_id_code_and_advice),
         cmocka_unit_test(what_is_not_printable_utf8_becomes_a_question_mark),
+        cmocka_unit_test(a_long_sentence_keeps_its_beginning_and_its_cause),
+        cmocka_unit_test(a_long_subject_that_is_named_is_not_named_again),
         cmocka_unit_test(a_long_sentence_is_cut_at_a_character),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
