@@ -153,6 +153,8 @@ static void count_files(struct run *r)
         c->done_bytes += f->sent ? f->size_bytes : 0;
     }
     c->skipped_files = r->plan.skipped;
+    if (r->plan.trouble_count > 0 && r->plan.trouble.id == 0)
+        err_advise(&r->plan.trouble, 4012, "kept; mend the cause and export again");
     for (uint64_t i = 0; i < r->plan.trouble_count; i++)
         verdict_add_failure(c, str_of(r->plan.trouble_path), 0, &r->plan.trouble);
     struct run_result trouble = {.event = RUN_FAILED, .path = str_of(r->plan.trouble_path), .err = &r->plan.trouble};

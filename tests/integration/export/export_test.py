@@ -434,6 +434,23 @@ def test_a_name_of_many_lines_is_told_on_one(export):
     export.assert_same()
 
 
+def test_what_lies_too_deep_is_told_with_its_cause_and_the_rest_is_sent(export):
+    """Too deep for a key, and too deep for the kernel's paths."""
+    export.write("near", 10)
+    deep = os.open(export.src, os.O_RDONLY)
+    for level in range(500):
+        os.mkdir("x" * 20, dir_fd=deep)
+        below = os.open("x" * 20, os.O_RDONLY, dir_fd=deep)
+        os.close(deep)
+        deep = below
+        if level in (10, 100):
+            os.close(os.open("file", os.O_CREAT, dir_fd=deep))
+    os.close(deep)
+    done = export.run(code=1)
+    assert "File name too long (CIS4012" in done.stderr and "longer than 1024 bytes (CIS4007" in done.stderr, done.stderr
+    assert len([path for path in export.dst.rglob("*") if path.is_file()]) == 2
+
+
 def test_include_exclude_and_dry_run(export):
     fill(export)
     out = export.run("--include", "ckpt/step-1/**", "--exclude", "*.log", "--dry-run").stdout
