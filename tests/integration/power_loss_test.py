@@ -63,6 +63,29 @@ def test_hydration_goes_on_from_what_was_durable(machine, source, way):
     assert kept > 0, "no barrier saved anything: the test proves nothing"
 
 
+def test_a_listing_that_is_made_anew_loses_nothing_of_what_was_durable(machine):
+    """Whichever of the two listings the disk has after the cut."""
+    machine.on()
+    for number, moment in enumerate(machine.moments(CUTS)):
+        out = machine.disk / f"out{number}"
+        with hashed_bucket("d/s:300:20Ki") as source:
+            command = hydrate(source, out, "--fsync")
+            source.fault("op=get,every=30,times=10,do=change", "op=any,do=latency:5")
+            assert machine.run(*command, env=S3).returncode != 0
+            now = {key: hashlib.sha256(source.content("d/" + key)).hexdigest() for key in source.want}
+            changed = {"d/" + key for key in now if now[key] != source.want[key]}
+            assert len(changed) == 10
+            met = len(source.ask("/_order").split())
+            run = machine.start(*command, env=S3, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            machine.cut_after(run, lambda asked=source: asked.stats()["requests"], moment, len(changed))
+            machine.on()
+            ended = machine.run(*command, env=S3)
+            assert ended.returncode == 0, ended.stdout + ended.stderr
+            assert hashes(machine.path(out)) == now
+            assert {key.decode() for key in source.ask("/_order").split()[met:]} == changed
+            machine.run("rm", "-r", out)
+
+
 # ---- export ----------------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,8 @@ from servers.bucket import KEYS, BucketServer
 from .lib import DONE, MISMATCH, SOME_FAILED, TRANSIENT, summary
 from .volume_test import Volume
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.asan]
+pytestmark = pytest.mark.timeout(300)
+asan = pytest.mark.asan  # with which nothing can be preloaded
 EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 SYNTHETIC = [f"syn/object-{i:09}" for i in range(6)]
 LARGE = [f"large/object-{i:09}" for i in range(2)]
@@ -98,6 +99,7 @@ def look(target, server):
     return contents(target.out), server.truth() | getattr(target, "mine", {})
 
 
+@asan
 @pytest.mark.parametrize("kind", [Folder, Shared, Filled])
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_the_same_command_fetches_what_changed_and_drops_what_is_gone(tmp_path, scheme, kind):
@@ -122,6 +124,7 @@ def test_the_same_command_fetches_what_changed_and_drops_what_is_gone(tmp_path, 
         assert target.is_left_clean()
 
 
+@asan
 def test_what_changed_and_cannot_be_had_is_not_there_as_it_was_before(tmp_path):
     """Where nobody sees the folder before it has its name."""
     with Changing(large=False) as server:
@@ -140,6 +143,7 @@ def test_what_changed_and_cannot_be_had_is_not_there_as_it_was_before(tmp_path):
         assert contents(target.out) == server.truth()
 
 
+@asan
 def test_the_parts_of_an_object_that_failed_otherwise_are_kept_in_a_volume(tmp_path):
     with Changing() as server:
         target = Filled(tmp_path, server)
@@ -156,6 +160,7 @@ def test_the_parts_of_an_object_that_failed_otherwise_are_kept_in_a_volume(tmp_p
         assert contents(target.out) == server.truth()
 
 
+@asan
 def test_what_changes_again_is_fetched_by_the_run_after(tmp_path):
     with Changing(large=False) as server:
         target = Folder(tmp_path, server)
@@ -169,6 +174,7 @@ def test_what_changes_again_is_fetched_by_the_run_after(tmp_path):
         assert contents(target.out) == server.truth()
 
 
+@asan
 def test_a_new_listing_that_fails_takes_nothing_away(tmp_path):
     with Changing(large=False) as server:
         target = Folder(tmp_path, server)
@@ -185,6 +191,7 @@ def test_a_new_listing_that_fails_takes_nothing_away(tmp_path):
         assert contents(target.out) == server.truth()
 
 
+@asan
 @pytest.mark.parametrize("etag, again", [('"one"', {"k3"}), (None, {f"k{i}" for i in range(8)})])
 def test_what_no_validator_tells_is_fetched_again(tmp_path, etag, again):
     told = f"<ETag>{etag}</ETag>" if etag else ""
