@@ -14,7 +14,7 @@ from integration.lib.power import CUTS, Machine, hashed_bucket, hashes
 from paths import BUILD
 from servers.bucket import KEYS, BucketServer
 
-pytestmark = pytest.mark.timeout(150 * CUTS)
+pytestmark = pytest.mark.timeout(600 + 150 * CUTS)
 S3 = os.environ | KEYS
 MIB = 1 << 20
 
@@ -45,9 +45,10 @@ def summary(text):
 def test_hydration_goes_on_from_what_was_durable(machine, source, way):
     kept, durable = 0, "durable" in way
     machine.on()
-    for number, moment in enumerate(machine.moments(CUTS)):
+    for number, moment in enumerate(machine.moments(lambda: kept)):
         out = machine.disk / f"out{number}"
-        command = hydrate(source, out, "--bandwidth", "150M", *(["--fsync"] if durable else []))
+        # So slow that there are barriers while it runs.
+        command = hydrate(source, out, "--bandwidth", "40M", *(["--fsync"] if durable else []))
         if "in place" in way:
             machine.run("mkdir", out)
         run = machine.start(*command, env=S3, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -58,9 +59,9 @@ def test_hydration_goes_on_from_what_was_durable(machine, source, way):
         ended = machine.run(*command, env=S3)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert hashes(machine.path(out)) == source.want
-        kept += summary(ended.stdout)["requests"] < len(source.want)
+        kept += moment <= 1 and summary(ended.stdout)["requests"] < len(source.want)
         machine.run("rm", "-r", out)
-    assert kept > 0, "no barrier saved anything: the test proves nothing"
+    assert kept, "no barrier saved anything: the test proves nothing"
 
 
 def test_a_listing_that_is_made_anew_loses_nothing_of_what_was_durable(machine):
@@ -111,7 +112,7 @@ def test_no_verdict_claims_what_the_bucket_has_not(machine):
     done = again = 0
     with BucketServer() as bucket:
         bucket.fault("op=put,every=2,do=latency:15")
-        for number, moment in enumerate(machine.moments(CUTS)):
+        for number, moment in enumerate(machine.moments(lambda: again)):
             prefix, state = f"p{number}/", machine.disk / f"state{number}"
             command = [BUILD / "bin/cistern", "export", "--endpoint", bucket.url, "--path-style", "--state", state, source,
                        f"s3://bench/{prefix}"]
@@ -129,4 +130,4 @@ def test_no_verdict_claims_what_the_bucket_has_not(machine):
             assert verdict(machine, state) == "done" and in_bucket(bucket, prefix, wanted)
             assert b"<Upload>" not in bucket.ask("/bench?uploads&prefix="), "an upload was left behind"
             again += 0 < bucket.stats()["put"] - before < len(wanted)
-    assert 0 < done < CUTS and again, f"{done} done, {again} went on: the moments prove nothing"
+    assert done and again, f"{done} done, {again} went on: the moments prove nothing"

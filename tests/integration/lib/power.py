@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A machine whose power can be cut: an XFS on a disk that keeps only what was flushed (tests/crash/forgetful_disk.c),
 in a mount and a process namespace of its own with a boot id of its own. A cut ends all its processes at once; what was
-flushed is there when it is switched on again. CISTERN_POWER_CUTS (4, the least) says how often a test cuts it,
+flushed is there when it is switched on again. CISTERN_POWER_CUTS (4) says how often a test cuts it,
 CISTERN_SEED gives other moments."""
 
 import contextlib
@@ -17,8 +17,7 @@ from pathlib import Path
 from paths import BUILD, TOP
 from servers.bucket import BucketServer
 
-# Of fewer moments than four, none may lie between the first durable byte and the end.
-CUTS = max(4, int(os.environ.get("CISTERN_POWER_CUTS", "4")))
+CUTS = max(2, int(os.environ.get("CISTERN_POWER_CUTS", "4")))  # one while it runs, one after its end
 
 PATIENCE = 300  # for each step; of a machine whose disk is busy, `sync` alone may take minutes
 
@@ -120,9 +119,15 @@ class Machine:
         run.wait(PATIENCE)
         return ended
 
-    def moments(self, count):
-        """Fractions of a run, spread evenly, and one after its end."""
-        return [(i + self.dice.random()) / (count - 1) for i in range(count - 1)] + [2]
+    def moments(self, proved):
+        """Fractions of a run, CUTS of them spread evenly, the last one after its end; then more of them, as long as they
+        have not `proved` what they are for: how much is durable at a moment is the disk's affair."""
+        yield from ((i + self.dice.random()) / (CUTS - 1) for i in range(CUTS - 1))
+        yield 2
+        for _ in range(20):
+            if proved():
+                break
+            yield self.dice.uniform(0.3, 0.95)
 
     def off(self):
         """In good order: everything is flushed."""
