@@ -22,8 +22,9 @@ MARKERS = {"c/step-1/DONE", "c/step-2/DONE"}
 pytestmark = pytest.mark.timeout(900)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server():
+    """One a test: it keeps in memory all that it was ever sent, six GB of a test that kills at every request."""
     with BucketServer() as running:
         yield running
 
