@@ -67,7 +67,7 @@ def test_hydration_goes_on_from_what_was_durable(machine, source, way):
 def test_a_listing_that_is_made_anew_loses_nothing_of_what_was_durable(machine):
     """Whichever of the two listings the disk has after the cut."""
     machine.on()
-    for number, moment in enumerate(machine.moments(CUTS)):
+    for number, moment in enumerate(machine.moments()):
         out = machine.disk / f"out{number}"
         with hashed_bucket("d/s:300:20Ki") as source:
             command = hydrate(source, out, "--fsync")

@@ -119,7 +119,7 @@ class Machine:
         run.wait(PATIENCE)
         return ended
 
-    def moments(self, proved):
+    def moments(self, proved=lambda: True):
         """Fractions of a run, CUTS of them spread evenly, the last one after its end; then more of them, as long as they
         have not `proved` what they are for: how much is durable at a moment is the disk's affair."""
         yield from ((i + self.dice.random()) / (CUTS - 1) for i in range(CUTS - 1))
