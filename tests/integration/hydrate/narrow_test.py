@@ -8,7 +8,7 @@ import pytest
 from .lib import DONE, TRANSIENT, Bucket
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.asan]
-FEW_TRIES = ("--retries", "2", "--timeout", "3s")  # far too little for who is sent away again and again
+FEW_TRIES = ("--retries", "2", "--timeout", "30s")  # far too few for who is sent away again and again
 
 
 def narrow(most, *objects, flags=()):
