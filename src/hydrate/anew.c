@@ -119,11 +119,25 @@ static int drop_all(struct hydrate *h, struct lost *lost, struct err *err)
     return r;
 }
 
+/* Has somebody put something else there, or written to it? What we brought has its object's time, within what file
+ * systems keep of one. */
+static bool is_others(const struct hydrate *h, const struct index_entry *was)
+{
+    const int64_t coarsest_ns = 2 * (int64_t)NS_PER_SECOND;
+    struct stat st;
+    int64_t apart_ns;
+    if (!known_look(h, was->path, &st))
+        return false;
+    bool is_as_old = S_ISDIR(st.st_mode) || was->mtime_ns == 0 ||
+                     (!__builtin_sub_overflow(time_from_spec(st.st_mtim), was->mtime_ns, &apart_ns) &&
+                      apart_ns <= coarsest_ns && apart_ns >= -coarsest_ns);
+    return !is_as_old || !known_is_its(&st, was->path, was->size_bytes);
+}
+
 /* Is what has its path there of our making? Where nobody looks all is, the beginning of an object as well. */
 static bool is_ours(const struct hydrate *h, const struct cursor *was, bool is_named)
 {
     struct err ignored;
-    struct stat st;
     struct str path = was->e.path;
     if (path.len > 0 && path.ptr[path.len - 1] == '/')
         path.len--;
@@ -131,8 +145,7 @@ static bool is_ours(const struct hydrate *h, const struct cursor *was, bool is_n
         return false;
     if (!target_is_seen(h->target))
         return true;
-    bool is_others = known_look(h, was->e.path, &st) && !known_is_its(&st, was->e.path, was->e.size_bytes);
-    return !is_named && !is_others && journal_is_whole(h->old.journal, was->id);
+    return !is_named && journal_is_whole(h->old.journal, was->id) && !is_others(h, &was->e);
 }
 
 /* ---- the two side by side ---------------------------------------------------------------------------------------- */

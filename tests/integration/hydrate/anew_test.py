@@ -161,6 +161,22 @@ def test_the_parts_of_an_object_that_failed_otherwise_are_kept_in_a_volume(tmp_p
 
 
 @asan
+def test_a_file_that_somebody_has_written_to_since_stays_theirs(tmp_path):
+    with Changing(large=False) as server:
+        target = Folder(tmp_path, server)
+        server.change_while_read(large=False)
+        assert target.run()[0] == SOME_FAILED
+        (target.out / "b/overwritten").write_bytes(b"m" * 5000)  # as long as it was
+        for name in ("a/overwritten", "b/overwritten"):
+            server.remove("data/" + name)
+            server.names.remove(name)
+        old = server.ask("/_order").split()
+        assert target.run()[0] == DONE
+        assert len(server.ask("/_order").split()) == len(old) + 1
+        assert contents(target.out) == server.truth() | {"b/overwritten": b"m" * 5000}
+
+
+@asan
 def test_what_changes_again_is_fetched_by_the_run_after(tmp_path):
     with Changing(large=False) as server:
         target = Folder(tmp_path, server)
