@@ -56,8 +56,11 @@ static int body(void *ctx, const char *bytes, size_t len)
 {
     struct call *c = ctx;
     c->reentered |= c->inside;
-    if (++c->body_calls == c->pause_at)
+    if (++c->body_calls == c->pause_at) {
+        if (c->resume_later)
+            loop_timer_set(loop, &c->later, 50 * NS_PER_MS);
         return WEB_PAUSE;
+    }
     if (c->abort_body)
         return c->abort_body;
     sbuf_add(&c->body, (struct str){bytes, len});
@@ -110,7 +113,7 @@ static void submit(struct mail *m)
     c->inside = true;
     c->job = web_submit(web, &c->request);
     c->inside = false;
-    if (c->cancel_later || c->resume_later)
+    if (c->cancel_later)
         loop_timer_set(loop, &c->later, 50 * NS_PER_MS);
 }
 
