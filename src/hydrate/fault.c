@@ -50,6 +50,12 @@ static bool is_gone(const struct err *err)
     return err->code == ERR_NOT_FOUND && err->id == 1404;
 }
 
+/* Would another listing help? The object is another one by now, or people mend its name in the source. */
+static bool is_of_listing(const struct err *err)
+{
+    return err->code == ERR_CHANGED || is_gone(err) || err->id == 1512 || err->id == 1514 || err->id == 1515;
+}
+
 bool fault_is_allowed(const struct hydrate *h, const struct err *err)
 {
     return h->o.skip_missing && is_gone(err);
@@ -71,7 +77,7 @@ void hydrate_object_failed(struct hydrate *h, struct str path, const struct err 
     uint64_t failed = atomic_fetch_add(&h->objects_failed, 1) + 1;
     pthread_mutex_lock(&h->lock);
     h->fault_codes |= UINT64_C(1) << err->code;
-    h->is_stale |= err->code == ERR_CHANGED || is_gone(err);
+    h->is_stale |= is_of_listing(err);
     if (h->fault_count < FAULTS_MAX) {
         fault_fill(&h->faults[(h->fault_first + h->fault_count) % FAULTS_MAX], path, &full, attempts);
         h->fault_count++;

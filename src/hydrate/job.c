@@ -99,6 +99,8 @@ void job_object_failed(struct job *j, const struct err *err)
 {
     struct lane *l = j->lane;
     struct large *g = j->large;
+    if (!g && !fault_is_fatal(err))
+        small_failed(l, &j->entry);
     if (!g || fault_is_fatal(err))
         hydrate_object_failed(l->h, j->entry.path, err, j->attempts);
     if (g && !fault_is_fatal(err)) {

@@ -72,6 +72,9 @@ void job_mismatch(struct job *j, const struct digest *want, const struct digest 
 /* small.c: an object in one slice. */
 int small_data(struct job *j, const char *bytes, size_t len);
 void small_whole(struct job *j, const struct digest *reply);
+/* It could not be had. What is at its path an earlier run brought, or the half of it, whose record a kill took: it may
+ * be called whole by nobody, and would stay for good in a DIR that gets its name, or with an object that may miss. */
+void small_failed(struct lane *l, const struct index_entry *e);
 must_check int small_write(struct lane *l, uint64_t id, const struct index_entry *e, const void *bytes,
                            struct err *err);
 must_check int marker_make(struct lane *l, const struct index_entry *e, struct err *err);

@@ -62,7 +62,7 @@ struct hydrate {
     struct hydrate_fault *first_faults; /* owned: HYDRATE_ERRORS_KEPT, for the status */
     size_t first_fault_count;
     uint64_t fault_codes; /* bits of enum err_code */
-    bool is_stale;        /* an object had changed, or was gone, since it was listed */
+    bool is_stale;        /* an object failed that another listing may have otherwise */
     enum hydrate_phase phase;
     int64_t began_ns, started_ns, finished_ns;
     bool was_complete; /* frozen: an earlier run had filled this volume, and somebody may have written to it since */
