@@ -21,6 +21,8 @@ EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 SEED = int(os.environ.get("CISTERN_SEED", "1"))
 DRAWN = 1
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EMFILE]
+# gRPC's server listens no more after an accept that fails, and aborts without an eventfd: not ours to mend.
+FAILING = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_NOT": "libgrpc"}
 
 
 def make_source(folder):
@@ -94,7 +96,7 @@ def total():
 
 def count_calls(folder):
     count = folder / "count"
-    whole = Driver(folder / "whole", env={"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_COUNT": str(count)})
+    whole = Driver(folder / "whole", env=FAILING | {"CISTERN_FAIL_COUNT": str(count)})
     try:
         whole.start()
         Walk(whole, make_source(folder / "whole"), 30).go()
@@ -107,7 +109,7 @@ def count_calls(folder):
 
 
 def hurt_and_heal(folder, n, number):
-    hurt = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_AT": str(n), "CISTERN_FAIL_ERRNO": str(number)}
+    hurt = FAILING | {"CISTERN_FAIL_AT": str(n), "CISTERN_FAIL_ERRNO": str(number)}
     driver = Driver(folder / f"n{n}", env=hurt)
     try:
         source = make_source(driver.folder)
