@@ -88,7 +88,7 @@ static int some_failed(struct hydrate *h, struct err *err)
     err_set(err, ERR_IO, "%" PRIu64 " of %" PRIu64 " objects failed", atomic_load(&h->objects_failed),
             index_count(h->index));
     if (h->is_stale)
-        return err_advise(err, 1513, "some changed since they were listed, or must: the same command lists anew");
+        return err_advise(err, 1513, "some changed meanwhile or need another name: the same command lists anew");
     return err_advise(err, 1513, "the same command tries them again");
 }
 
