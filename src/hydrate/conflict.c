@@ -7,6 +7,7 @@
  * then can the object be found by its name, and only then is nobody writing it. */
 #include "private.h"
 #include <inttypes.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { DEFERRED_MAX = 1 << 20 };
@@ -71,13 +72,26 @@ static int clear_way(struct lane *l, struct str path, struct err *err)
     return 0;
 }
 
+/* What else is where a folder should be is not ours to be taken away. */
+static int look_for_others(const struct hydrate *h, struct str path, struct err *err)
+{
+    for (size_t i = 0; i < path.len; i++) {
+        struct stat st;
+        if (path.ptr[i] != '/' || !known_look(h, str_sub(path, 0, i), &st) || S_ISDIR(st.st_mode))
+            continue;
+        err_set(err, ERR_EXISTS, "'%.*s' is there, and is no folder", (int)min_u64(i, 200), path.ptr);
+        return err_advise(err, 1525, "it is not of this run: move it away, and the same command goes on");
+    }
+    return 0;
+}
+
 int conflict_settle(struct lane *l, uint64_t id, const struct index_entry *e, struct err *err)
 {
     struct hydrate *h = l->h;
     struct err failed = *err;
     if (err->sys == EISDIR || err->sys == ENOTEMPTY)
         return both(err);
-    if (err->sys != ENOTDIR)
+    if (err->sys != ENOTDIR && err->sys != ELOOP) /* no link is followed */
         return -(int)err->code;
     pthread_mutex_lock(&h->lock);
     bool deferred = defer(h, id);
@@ -86,8 +100,10 @@ int conflict_settle(struct lane *l, uint64_t id, const struct index_entry *e, st
         return 1;
     pthread_mutex_lock(&h->conflict_lock);
     int r = clear_way(l, e->path, err);
+    if (r == 0)
+        r = look_for_others(h, e->path, err);
     pthread_mutex_unlock(&h->conflict_lock);
-    /* Nothing of ours was in the way, or it is still there: the caller's next try tells. */
+    /* Whether the way is clear now, the caller's next try tells. */
     if (r == 0)
         *err = failed;
     return r;

@@ -48,6 +48,30 @@ def test_a_name_that_is_an_object_and_a_folder_ends_the_same_way_always(bucket, 
         assert set(want) == {b"also", b"both", b"both/child", b"both/deeper", b"both/deeper/child", b"other"}
 
 
+@pytest.mark.parametrize("size", [0, 10, 3 << 20])
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_somebody_has_where_a_folder_should_be_is_left_alone_and_named(bucket, tmp_path, size, is_link):
+    for key in ["theirs/child", "theirs/deeper/child", "other"]:
+        bucket.put("w/" + key, b"c" * size)
+    theirs = tmp_path / "out/theirs"
+    (tmp_path / "elsewhere").mkdir()
+    theirs.parent.mkdir()
+    if is_link:
+        theirs.symlink_to(tmp_path / "elsewhere")
+    else:
+        theirs.write_bytes(b"mine")
+    code, end, errors = bucket.hydrate("w/", tmp_path / "out")
+    assert (code, end["hydrated"], end["failed"]) == (SOME_FAILED, 1, 2), errors
+    assert sorted(e["object"] for e in errors if "object" in e) == ["theirs/child", "theirs/deeper/child"]
+    assert {e["error"]["id"] for e in errors if "object" in e} == {"CIS1525"}, errors
+    assert theirs.is_symlink() if is_link else theirs.read_bytes() == b"mine"
+    assert not list((tmp_path / "elsewhere").iterdir())
+    theirs.unlink()
+    code, end, errors = bucket.hydrate("w/", tmp_path / "out")
+    assert (code, errors) == (DONE, [])
+    assert (theirs / "deeper/child").read_bytes() == b"c" * size
+
+
 def test_excluding_what_cannot_be_a_file_makes_the_run_whole(bucket, tmp_path):
     for key in ["good", "bad//x"]:
         bucket.put("w/" + key, key.encode())
