@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A listing that is known to be out of date is made anew. What the new one names as the old one did, and an earlier run
- * brought, is kept; what it names otherwise, or no more, is taken away. Where people can read the files, one that
- * changed stays until its successor takes its name.
+ * brought, is kept; what it names otherwise, or no more, is taken away: also where people can read the files, since its
+ * successor may fail, and the run after would not know it for ours.
  *
  * The new catalog and its journal come about in a folder of their own, and until both are whole and durable the old
  * ones are the truth: nothing is fetched meanwhile, what is taken away is none of the old truth any more, and a run
@@ -135,7 +135,7 @@ static bool is_others(const struct hydrate *h, const struct index_entry *was)
 }
 
 /* Is what has its path there of our making? Where nobody looks all is, the beginning of an object as well. */
-static bool is_ours(const struct hydrate *h, const struct cursor *was, bool is_named)
+static bool is_ours(const struct hydrate *h, const struct cursor *was)
 {
     struct err ignored;
     struct str path = was->e.path;
@@ -145,7 +145,7 @@ static bool is_ours(const struct hydrate *h, const struct cursor *was, bool is_n
         return false;
     if (!target_is_seen(h->target))
         return true;
-    return !is_named && journal_is_whole(h->old.journal, was->id) && !is_others(h, &was->e);
+    return journal_is_whole(h->old.journal, was->id) && !is_others(h, &was->e);
 }
 
 /* ---- the two side by side ---------------------------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ static int compare(struct hydrate *h, struct lost *lost, struct err *err)
         }
         if (order == 0 && is_unchanged(&was.e, &is.e))
             keep(h, is.id, was.id);
-        else if (is_ours(h, &was, order == 0))
+        else if (is_ours(h, &was))
             lost->ids[lost->count++] = was.id;
         if (lost->count == LOST_MAX)
             r = drop_all(h, lost, err);
