@@ -161,10 +161,10 @@ static void what_is_written_is_read_again(void **state)
 static void a_read_is_short_only_at_the_end_of_the_file(void **state)
 {
     struct scene *s = *state;
-    char bytes[100];
-    struct call calls[3] = {{.job = {.op = DISK_READ, .fd = s->fd, .bytes = bytes, .len = 100, .offset = 0}},
-                            {.job = {.op = DISK_READ, .fd = s->fd, .bytes = bytes, .len = 100, .offset = 50}},
-                            {.job = {.op = DISK_READ, .fd = s->fd, .bytes = bytes, .len = 100, .offset = 500}}};
+    char bytes[3][100]; /* they are under way together */
+    struct call calls[3] = {{.job = {.op = DISK_READ, .fd = s->fd, .bytes = bytes[0], .len = 100, .offset = 0}},
+                            {.job = {.op = DISK_READ, .fd = s->fd, .bytes = bytes[1], .len = 100, .offset = 50}},
+                            {.job = {.op = DISK_READ, .fd = s->fd, .bytes = bytes[2], .len = 100, .offset = 500}}};
     assert_int_equal(ftruncate(s->fd, 100), 0);
     run(s, calls, 3);
     assert_int_equal(calls[0].job.result, 100);
