@@ -106,8 +106,11 @@ static int step_server(struct cert_set *s, const struct cert_now *now, const str
 
 static void add_once(struct sbuf *b, struct str one)
 {
-    if (b->len == 0 || !memmem(b->ptr, b->len, one.ptr, one.len))
-        sbuf_add(b, one);
+    if (b->len > 0 && memmem(b->ptr, b->len, one.ptr, one.len))
+        return;
+    sbuf_add(b, one);
+    if (!str_ends(one, STR("\n")))
+        sbuf_addc(b, '\n');
 }
 
 static int step_bundle(struct cert_set *s, int64_t now, bool *changed, struct err *err)

@@ -180,37 +180,40 @@ bool x509_is_for(const char *certificate, const char *name)
     return x && X509_check_host(x, name, 0, 0, NULL) == 1;
 }
 
+static const char begin_line[] = "-----BEGIN CERTIFICATE-----", end_line[] = "-----END CERTIFICATE-----";
+
+static const char *find(struct str text, const char *line)
+{
+    return text.len ? memmem(text.ptr, text.len, line, strlen(line)) : NULL;
+}
+
 int x509_check_bundle(struct str pem, struct err *err)
 {
-    static const char begin[] = "-----BEGIN CERTIFICATE-----", secret[] = "PRIVATE KEY-----";
+    struct str rest = pem, one;
     size_t count = 0;
-    if (pem.len && memmem(pem.ptr, pem.len, secret, sizeof secret - 1))
+    if (find(pem, "PRIVATE KEY-----"))
         return err_set(err, ERR_INVALID, "it holds a private key, which does not belong there");
-    for (struct str rest = pem; rest.len; count++) {
-        const char *from = memmem(rest.ptr, rest.len, begin, sizeof begin - 1);
-        if (!from)
-            break;
-        rest = str_from(rest, (size_t)(from - rest.ptr));
-        auto_x509 x = read_certificate(rest);
+    while (x509_split(&rest, &one)) {
+        auto_x509 x = read_certificate(one);
+        count++;
         if (!x)
-            return err_set(err, ERR_INVALID, "its certificate %zu cannot be read", count + 1);
-        rest = str_from(rest, sizeof begin - 1);
+            return err_set(err, ERR_INVALID, "its certificate %zu cannot be read", count);
     }
+    if (find(rest, begin_line))
+        return err_set(err, ERR_INVALID, "its certificate %zu is cut off", count + 1);
     return count ? 0 : err_set(err, ERR_INVALID, "it holds no certificate in PEM");
 }
 
 bool x509_split(struct str *rest, struct str *ret_one)
 {
-    static const char begin[] = "-----BEGIN CERTIFICATE-----", end[] = "-----END CERTIFICATE-----\n";
-    const char *from = rest->len ? memmem(rest->ptr, rest->len, begin, sizeof begin - 1) : NULL;
-    if (!from)
-        return false;
-    size_t left = rest->len - (size_t)(from - rest->ptr);
-    const char *to = memmem(from, left, end, sizeof end - 1);
+    const char *from = find(*rest, begin_line);
+    struct str text = from ? str_from(*rest, (size_t)(from - rest->ptr)) : STR_NULL;
+    const char *to = find(text, end_line);
     if (!to)
         return false;
-    to += sizeof end - 1;
-    *ret_one = (struct str){from, (size_t)(to - from)};
-    *rest = (struct str){to, left - ret_one->len};
+    size_t len = (size_t)(to - from) + sizeof end_line - 1;
+    len += len < text.len && text.ptr[len] == '\n';
+    *ret_one = str_sub(text, 0, len);
+    *rest = str_from(text, len);
     return true;
 }

@@ -34,5 +34,6 @@ bool x509_is_for(const char *certificate, const char *name);
  * between them is let be, as the tools of TLS do. ERR_INVALID says what is wrong. */
 must_check int x509_check_bundle(struct str pem, struct err *err);
 
-/* The next certificate of a bundle, from its BEGIN to its END line with the newline; false when there is none. */
+/* The next certificate of a bundle, from its BEGIN to its END line with the newline, if one is there; false when there
+ * is none. */
 bool x509_split(struct str *rest, struct str *ret_one);

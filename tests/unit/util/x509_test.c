@@ -70,6 +70,9 @@ static void a_bundle_is_cut_into_its_certificates(void **state)
     assert_true(x509_split(&rest, &one) && str_eq(one, str_of(authority.certificate)));
     assert_true(x509_split(&rest, &one) && str_eq(one, str_of(server.certificate)));
     assert_false(x509_split(&rest, &one));
+    struct str bare = str_trim(str_of(server.certificate)); /* no newline at its end */
+    rest = bare;
+    assert_true(x509_split(&rest, &one) && str_eq(one, bare) && rest.len == 0);
     x509_pair_done(&authority);
     x509_pair_done(&server);
 }
@@ -92,7 +95,7 @@ static void a_bundle_to_trust_holds_certificates_and_no_key(void **state)
     sbuf_clear(&b);
     sbuf_addf(&b, "%s-----BEGIN CERTIFICATE-----\ncut", authority.certificate);
     assert_int_equal(x509_check_bundle(sbuf_str(&b), &err), -ERR_INVALID);
-    assert_string_equal(err.text, "its certificate 2 cannot be read");
+    assert_string_equal(err.text, "its certificate 2 is cut off");
     x509_pair_done(&authority);
     x509_pair_done(&server);
 }
