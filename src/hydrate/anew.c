@@ -10,7 +10,6 @@
 #include "private.h"
 #include "util/file.h"
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -56,18 +55,6 @@ static bool is_unchanged(const struct index_entry *was, const struct index_entry
 
 /* ---- what is taken away ------------------------------------------------------------------------------------------ */
 
-/* 0 or an errno. No link on the way is followed. */
-static int unlink_below(int root, struct str path, int flags)
-{
-    char text[PATH_MAX];
-    size_t parent = path_folder_len(path);
-    snprintf(text, sizeof text, "%.*s", STR_FMT(path));
-    if (parent > 0)
-        text[parent - 1] = '\0';
-    auto_fd dir = path_open(root, parent > 0 ? text : ".", O_PATH | O_DIRECTORY);
-    return dir >= 0 && unlinkat(dir, text + parent, flags) == 0 ? 0 : errno;
-}
-
 static bool is_used(const struct index *x, struct str below)
 {
     uint64_t at, id;
@@ -82,7 +69,7 @@ static int drop_folders(struct hydrate *h, struct str below, struct err *err)
 {
     while (below.len > 0 && !is_used(h->index, below)) {
         struct str name = str_sub(below, 0, below.len - 1);
-        int e = unlink_below(h->target->data, name, AT_REMOVEDIR);
+        int e = target_unlink(h->target, name, AT_REMOVEDIR);
         if (e == ENOTEMPTY || e == EEXIST || e == ENOTDIR || e == ELOOP || e == EBUSY)
             return 0; /* somebody else has something there */
         if (e != 0 && e != ENOENT)
@@ -94,11 +81,8 @@ static int drop_folders(struct hydrate *h, struct str below, struct err *err)
 
 static int drop(struct hydrate *h, struct str path, struct err *err)
 {
-    int e = path.ptr[path.len - 1] == '/' ? 0 : unlink_below(h->target->data, path, 0);
-    /* A folder of that name, or a file in place of one of its folders, is another object's. */
-    if (e != 0 && e != ENOENT && e != EISDIR && e != ENOTDIR && e != ELOOP)
-        return err_sys(err, e, "cannot remove '%.*s'", (int)min_u64(path.len, 200), path.ptr);
-    return drop_folders(h, str_sub(path, 0, path_folder_len(path)), err);
+    int r = path.ptr[path.len - 1] == '/' ? 0 : target_remove(h->target, path, err);
+    return r < 0 ? r : drop_folders(h, str_sub(path, 0, path_folder_len(path)), err);
 }
 
 /* A volume's journal first: a crash in between must leave a file too many, never a record of one that is gone. In a

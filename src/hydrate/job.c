@@ -99,13 +99,14 @@ void job_object_failed(struct job *j, const struct err *err)
 {
     struct lane *l = j->lane;
     struct large *g = j->large;
-    if (!g && !fault_is_fatal(err))
-        small_failed(l, &j->entry);
-    if (!g || fault_is_fatal(err))
+    if (fault_is_fatal(err)) {
         hydrate_object_failed(l->h, j->entry.path, err, j->attempts);
-    if (g && !fault_is_fatal(err)) {
+    } else if (g) {
         j->large = NULL;
         large_part_failed(l, g, err, j->attempts);
+    } else {
+        small_failed(l, &j->entry);
+        hydrate_object_failed(l->h, j->entry.path, err, j->attempts);
     }
     job_end(j);
 }

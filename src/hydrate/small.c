@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 int marker_make(struct lane *l, const struct index_entry *e, struct err *err)
 {
@@ -54,17 +53,10 @@ int small_write(struct lane *l, uint64_t id, const struct index_entry *e, const 
 
 void small_failed(struct lane *l, const struct index_entry *e)
 {
-    const struct target *t = l->h->target;
     struct err err;
-    struct sbuf *path = &l->key;
-    if (target_is_seen(t))
-        return; /* what has its name there may be somebody's */
-    sbuf_clear(path);
-    sbuf_add(path, e->path);
-    if (unlinkat(t->data, path->ptr, 0) == 0 || errno == ENOENT || errno == ENOTDIR || errno == EISDIR)
-        return;
-    err_sys(&err, errno, "cannot remove '%s', which an earlier run left", path->ptr);
-    hydrate_fail(l->h, &err);
+    /* Where people see it, what has its name there may be somebody's. */
+    if (!target_is_seen(l->h->target) && target_remove(l->h->target, e->path, &err) < 0)
+        hydrate_fail(l->h, &err);
 }
 
 int small_data(struct job *j, const char *bytes, size_t len)

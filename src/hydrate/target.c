@@ -6,6 +6,7 @@
 #include "util/file.h"
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -243,6 +244,26 @@ void target_drop(const struct target *t, int dir, const char *name, uint64_t id)
         unlinkat(t->temporary, temporary_name(id, temporary), 0);
     else
         unlinkat(dir, name, 0);
+}
+
+int target_unlink(const struct target *t, struct str path, int flags)
+{
+    char text[PATH_MAX];
+    size_t parent = path_folder_len(path);
+    snprintf(text, sizeof text, "%.*s", STR_FMT(path));
+    if (parent > 0)
+        text[parent - 1] = '\0';
+    auto_fd dir = path_open(t->data, parent > 0 ? text : ".", O_PATH | O_DIRECTORY);
+    return dir >= 0 && unlinkat(dir, text + parent, flags) == 0 ? 0 : errno;
+}
+
+int target_remove(const struct target *t, struct str path, struct err *err)
+{
+    int e = target_unlink(t, path, 0);
+    /* A folder of that name, or a file in place of one of its folders, is another object's. */
+    if (e == 0 || e == ENOENT || e == EISDIR || e == ENOTDIR || e == ELOOP)
+        return 0;
+    return err_sys(err, e, "cannot remove '%.*s'", (int)min_u64(path.len, 200), path.ptr);
 }
 
 static int empty(struct target *t, const char *name, int *fd, struct err *err)

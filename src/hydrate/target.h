@@ -56,6 +56,12 @@ must_check int target_create(const struct target *t, int dir, const char *name, 
 must_check int target_place(const struct target *t, int dir, const char *name, uint64_t id, struct err *err);
 void target_drop(const struct target *t, int dir, const char *name, uint64_t id);
 
+/* What an earlier run brought to `path` (below data) goes: a file, or with AT_REMOVEDIR an empty folder. No link on the
+ * way is followed. 0 or an errno. */
+must_check int target_unlink(const struct target *t, struct str path, int flags);
+/* The same of an object's file, if it is there. */
+must_check int target_remove(const struct target *t, struct str path, struct err *err);
+
 /* The run came to its end: names DIR; `forget` also removes the state (a volume's stays: it is its record). */
 must_check int target_finish(struct target *t, bool forget, bool durable, struct err *err);
 
