@@ -9,17 +9,11 @@ import subprocess
 import pytest
 
 from paths import CISTERN
-from servers.bucket import KEYS, BucketServer
+from servers.bucket import KEYS
 
 MIB = 1 << 20
 FILES = {"small": 1000, "large": 20 * MIB + 7}
 COMPLETE = "op=post,key=p/large,after=1,every=2"  # each second POST: the others begin an upload
-
-
-@pytest.fixture
-def bucket():
-    with BucketServer() as running:
-        yield running
 
 
 @pytest.fixture

@@ -18,12 +18,6 @@ LEAST_REQUESTS = 40 + 1 + 1 + 3 + 1  # 20 small files, each after a look; look, 
 
 
 @pytest.fixture
-def bucket():
-    with BucketServer() as running:
-        yield running
-
-
-@pytest.fixture
 def folder(tmp_path):
     src = tmp_path / "src"
     src.mkdir()

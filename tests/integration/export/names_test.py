@@ -7,18 +7,12 @@ import subprocess
 import pytest
 
 from paths import CISTERN
-from servers.bucket import KEYS, BucketServer
+from servers.bucket import KEYS
 
 MIB = 1 << 20
 WORDS = ['"quoted"', "back\\slash", '{"name":"x"}', "a%2Fb%", "+ &?#;=", "é-\u202e-\U0001f600", "<a>&amp;]]>", "--cistern-0",
          " ", "end ", "compose", "..."]
 LARGE = '"la\\rge&%2F'
-
-
-@pytest.fixture
-def bucket():
-    with BucketServer() as running:
-        yield running
 
 
 @pytest.fixture
