@@ -29,6 +29,7 @@ enum exit_code exit_code_of(enum err_code code)
     case ERR_PENDING:
     case ERR_UNSUPPORTED:
     case ERR_INTERNAL:
+    case ERR_ABSENT:
         return EXIT_ENVIRONMENT;
     }
     return EXIT_ENVIRONMENT;

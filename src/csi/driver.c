@@ -31,9 +31,9 @@ struct space *driver_space_of(struct driver *d, const char *id)
     return adopted_by(d, id);
 }
 
-bool driver_has_lost(const struct driver *d, int r, const struct err *err)
+bool driver_may_clear(const struct driver *d, int r)
 {
-    return d->is_node && (r == -ERR_NOT_FOUND || (r == -ERR_BUSY && err->id == 3001));
+    return d->is_node && (r == -ERR_NOT_FOUND || r == -ERR_ABSENT);
 }
 
 int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret, struct err *err)
@@ -42,7 +42,7 @@ int driver_find(struct driver *d, const char *id, struct space **ret_space, stru
     if (need_field(id, "volume_id", err) < 0)
         return -ERR_INVALID;
     if (!s && spec_id_is_valid(str_of(id))) {
-        err_set(err, ERR_BUSY, "volume '%s': its pool %.*s is not on this node, there is %s here", id, SPEC_UUID_LEN,
+        err_set(err, ERR_ABSENT, "volume '%s': its pool %.*s is not on this node, there is %s here", id, SPEC_UUID_LEN,
                 id + 3, d->space_count ? space_uuid(d->spaces[0]) : "none");
         return err_advise(err, 3001, "%s",
                           d->is_node ? "its data is lost: set onDataLoss: rehydrate, or delete the claim"

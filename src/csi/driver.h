@@ -31,13 +31,13 @@ struct driver {
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* By a call's volume_id. ERR_INVALID: it says none. ERR_NOT_FOUND (CIS2110): no such volume. ERR_BUSY (CIS3001): the id
- * is of a pool that is not here. ERR_CORRUPT: it is here, and its record cannot be read. */
+/* By a call's volume_id. ERR_INVALID: it says none. ERR_NOT_FOUND (CIS2110): no such volume. ERR_ABSENT (CIS3001): the
+ * id is of a pool that is not open here. ERR_CORRUPT: it is here, and its record cannot be read. */
 must_check int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret,
                            struct err *err);
-/* On a node: does this failure of driver_find say that the volume is no more? Then there is nothing to unmount it from,
- * and a pod that still has it must be able to go. */
-bool driver_has_lost(const struct driver *d, int r, const struct err *err);
+/* On a node: after this failure of driver_find, may the volume's mounts be removed without its record? A pod that still
+ * has them must be able to end. */
+bool driver_may_clear(const struct driver *d, int r);
 /* The volume for this call alone: as driver_find, or ERR_PENDING. `claim` is given back by the caller. */
 must_check int driver_claim(struct driver *d, const char *id, struct claim *claim, struct space **ret_space,
                             struct volume **ret, struct err *err);

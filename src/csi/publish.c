@@ -260,7 +260,7 @@ HANDLER(node_unpublish)
         gate_call_off_target(q->target_path);
         r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
     }
-    if (r < 0 && driver_has_lost(d, r, err))
+    if (r < 0 && driver_may_clear(d, r))
         return clear_target(q->target_path, err);
     if (r == 0)
         r = unpublish(d, v, q->target_path, err);

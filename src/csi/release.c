@@ -188,7 +188,7 @@ int local_release(struct driver *d, const char *id, bool discard, enum release_s
     struct space *s;
     enum release_step step = RELEASE_GONE;
     int r = driver_claim(d, id, &claim, &s, &v, err);
-    if (driver_has_lost(d, r, err)) {
+    if (r == -ERR_NOT_FOUND || r == -ERR_ABSENT) {
         *ret = RELEASE_GONE;
         return 0;
     }
@@ -225,10 +225,6 @@ HANDLER(controller_delete)
     if (!spec_id_is_valid(str_of(q->volume_id)))
         return 0; /* never was one of ours */
     r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
-    if (r == -ERR_BUSY && err->id == 3001) {
-        log_err(LOG_WARN, "a volume of a pool that is gone is taken for deleted", err, "volume", q->volume_id, NULL);
-        return 0;
-    }
     if (r == -ERR_NOT_FOUND)
         return 0;
     if (r == 0)

@@ -206,7 +206,7 @@ HANDLER(node_unstage)
     int r = need_field(q->staging_target_path, "staging_target_path", err);
     if (r == 0)
         r = driver_claim(d, q->volume_id, &claim, &s, &v, err);
-    if (r < 0 && driver_has_lost(d, r, err))
+    if (r < 0 && driver_may_clear(d, r))
         return clear(d, q->volume_id, q->staging_target_path, true, err);
     if (r == 0)
         r = unstage(d, v, q->staging_target_path, err);

@@ -173,7 +173,7 @@ int wire_answer_to_err(const struct wire_msg *m, struct err *err)
 {
     if (m->code == 0)
         return 0;
-    bool known = m->code > 0 && m->code <= ERR_INTERNAL;
+    bool known = m->code > 0 && m->code <= ERR_ABSENT;
     err_set(err, known ? (enum err_code)m->code : ERR_INTERNAL, "%s", m->body.failure.text);
     err->sys = m->body.failure.sys;
     return err_advise(err, m->body.failure.id, "%s", m->body.failure.advice);

@@ -21,6 +21,7 @@ static const int statuses[] = {
     [ERR_RANGE] = GRPC_STATUS_OUT_OF_RANGE,
     [ERR_UNSUPPORTED] = GRPC_STATUS_UNIMPLEMENTED,
     [ERR_INTERNAL] = GRPC_STATUS_INTERNAL,
+    [ERR_ABSENT] = GRPC_STATUS_FAILED_PRECONDITION,
 };
 
 static const char *const names[] = {

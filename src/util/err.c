@@ -14,7 +14,7 @@ static const char *const names[] = {
     [ERR_CORRUPT] = "CORRUPT",     [ERR_CHANGED] = "CHANGED",     [ERR_IO] = "IO",
     [ERR_TIMEOUT] = "TIMEOUT",     [ERR_CANCELLED] = "CANCELLED", [ERR_AGAIN] = "AGAIN",
     [ERR_PENDING] = "PENDING",     [ERR_RANGE] = "RANGE",         [ERR_UNSUPPORTED] = "UNSUPPORTED",
-    [ERR_INTERNAL] = "INTERNAL",
+    [ERR_INTERNAL] = "INTERNAL",   [ERR_ABSENT] = "ABSENT",
 };
 
 const char *err_code_name(enum err_code code)

@@ -28,6 +28,7 @@ enum err_code {
     ERR_RANGE,         /* a size or number that is well-formed, but outside what can be done */
     ERR_UNSUPPORTED,   /* this kernel, store or volume cannot do it */
     ERR_INTERNAL,      /* a mistake of ours */
+    ERR_ABSENT,        /* it exists, and cannot be reached now: its disk is not mounted or its pool is not configured */
 };
 
 enum { ERR_TEXT_MAX = 512, ERR_ADVICE_MAX = 160 };

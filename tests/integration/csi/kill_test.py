@@ -147,5 +147,7 @@ def test_a_second_pool_of_that_name_on_another_disk_is_not_taken_for_the_first(d
     try:
         code, text = other.client.fails("ControllerGetVolume", volume_id=volume)
         assert code == Code.FAILED_PRECONDITION and "CIS3001" in text
+        code, text = other.client.fails("DeleteVolume", volume_id=volume)
+        assert code == Code.FAILED_PRECONDITION and "CIS3001" in text, "a disk that is not mounted is not a deleted volume"
     finally:
         other.clean_up()
