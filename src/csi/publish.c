@@ -4,6 +4,7 @@
 #include "gate.h"
 #include "progress.h"
 #include "record.h"
+#include "staged.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "volume/mount.h"
@@ -42,7 +43,7 @@ static int read_wish(const Csi__V1__NodePublishVolumeRequest *q, struct wish *re
 }
 
 /* Does it contradict what is there? *ret_done: it is published so already, and that is the whole answer: a republish
- * that failed would make the kubelet tear down a mount that works. */
+ * that failed would make the kubelet tear down a mount that works. A dead one is published again. */
 static int compare(const struct record *have, const struct wish *w, bool *ret_done, struct err *err)
 {
     *ret_done = false;
@@ -60,7 +61,11 @@ static int compare(const struct record *have, const struct wish *w, bool *ret_do
         if (!same && !w->shared)
             return err_set(err, ERR_BUSY, "volume '%s' has one writer, and is published at '%s' already", w->id,
                            have->targets[i].path);
-        *ret_done |= same;
+        bool dead = false;
+        r = same ? staged_is_dead(w->target, &dead, err) : 0;
+        if (r < 0)
+            return r;
+        *ret_done |= same && !dead;
     }
     return 0;
 }
@@ -71,13 +76,6 @@ static int check_staged(const struct record *have, const struct wish *w, struct 
         return err_set(err, ERR_BUSY, "volume '%s': staging_target_path is missing, it must be staged first", w->id);
     if (!have->staged || strcmp(have->staged, w->staged) != 0)
         return err_set(err, ERR_BUSY, "volume '%s' is not staged at '%s'", w->id, w->staged);
-    bool mounted;
-    int r = mount_is_at(have->staged, &mounted, err);
-    if (r < 0)
-        return r;
-    if (!mounted)
-        return err_set(err, ERR_BUSY, "volume '%s': nothing is mounted at '%s' any more, it must be staged again",
-                       w->id, w->staged);
     if (have->has_group != w->has_group || have->group != w->group) {
         err_set(err, ERR_BUSY, "volume '%s' is staged for another group", w->id);
         return err_advise(err, 3014, "pods of one volume must have the same fsGroup");
@@ -122,11 +120,18 @@ static int forget_unmounted(struct record *have, struct err *err)
     return 0;
 }
 
-/* Remember first: an entry without a mount is nothing, a mount without an entry would let the volume be deleted. */
-static int publish(const struct volume *v, struct record *have, const struct wish *w, struct err *err)
+/* Remember first: an entry without a mount is nothing, a mount without an entry would let the volume be deleted. What
+ * is still mounted at the target is dead, see compare(). */
+static int publish(struct driver *d, struct space *s, const struct volume *v, struct record *have, const struct wish *w,
+                   struct err *err)
 {
     bool writes = !w->read_only;
-    int r = writes && v->spec->export.uri ? forget_release(v, err) : 0;
+    auto_fd mount = -1;
+    int r = staged_open(d, s, v, have, &mount, err);
+    if (r == 0 && writes && v->spec->export.uri)
+        r = forget_release(v, err);
+    if (r == 0)
+        r = mount_unmount(w->target, 0, true, err);
     if (r == 0)
         r = forget_unmounted(have, err);
     if (r == 0)
@@ -138,7 +143,7 @@ static int publish(const struct volume *v, struct record *have, const struct wis
     if (r == 0)
         r = make_target(w->target, err);
     if (r == 0)
-        r = mount_bind(w->staged, w->target, w->read_only, err);
+        r = mount_bind(mount, "", w->target, w->read_only, err);
     return r < 0 ? err_wrap(err, "publishing volume '%s'", w->id) : 0;
 }
 
@@ -192,7 +197,7 @@ HANDLER(node_publish)
         r = look(v, &w, &have, &done, err);
     if (r < 0 || done)
         return r;
-    r = publish(v, &have, &w, err);
+    r = publish(d, s, v, &have, &w, err);
     if (r == 0)
         driver_tell(d, v);
     return r;

@@ -2,6 +2,7 @@
 #include "driver.h"
 #include "progress.h"
 #include "record.h"
+#include "staged.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "volume/mount.h"
@@ -46,16 +47,6 @@ static int check_staged(const char *id, const struct record *have, const struct 
     return 0;
 }
 
-static int mount_staged(struct driver *d, const struct volume *v, const struct record *wish, struct err *err)
-{
-    auto_mem char *data = volume_data_path(v);
-    if (wish->fuse)
-        return keeping_mount(d->keeping, v->spec, data, wish, err);
-    bool mounted;
-    int r = mount_is_at(wish->staged, &mounted, err);
-    return r < 0 || mounted ? r : mount_bind(data, wish->staged, wish->read_only, err);
-}
-
 /* What was staged here before is remembered with its targets: some may still be mounted. */
 static int carry_over(const struct record *have, struct record *wish, struct err *err)
 {
@@ -87,6 +78,7 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, stru
 {
     const char *id = v->spec->id;
     auto_record have = {0};
+    auto_fd mount = -1;
     int r = record_of(v, &have, err);
     if (r == 0 && have.is_lost)
         return stage_without_record(id, wish, err);
@@ -101,11 +93,9 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, stru
     }
     r = carry_over(&have, wish, err);
     if (r == 0)
-        r = space_attach(s, str_of(id), err);
-    if (r == 0)
         r = record_write(v->dir, wish, err);
     if (r == 0)
-        r = mount_staged(d, v, wish, err);
+        r = staged_open(d, s, v, wish, &mount, err);
     return r < 0 ? err_wrap(err, "staging volume '%s'", id) : 0;
 }
 

@@ -16,14 +16,14 @@ int mount_make(const char *source, const char *target, const char *fs_type, unsi
     return 0;
 }
 
-int mount_bind(const char *source, const char *target, bool read_only, struct err *err)
+int mount_bind(int dir, const char *source, const char *target, bool read_only, struct err *err)
 {
     /* The clone gets its attributes before anybody can see it: a bind that is remounted read-only afterwards would be
      * writable for a moment. */
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
-    auto_fd tree = open_tree(AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    auto_fd tree = open_tree(dir, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (source[0] ? 0 : AT_EMPTY_PATH));
     if (tree < 0)
-        return err_sys(err, errno, "cannot bind '%s'", source);
+        return err_sys(err, errno, "cannot bind '%s' on '%s'", source, target);
     if (read_only && mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) != 0)
         return err_sys(err, errno, "cannot make the bind of '%s' read-only", source);
     if (move_mount(tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) != 0)

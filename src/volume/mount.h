@@ -47,8 +47,9 @@ must_check int mount_that_shows(const char *path, const char *source, char **ret
 must_check int mount_make(const char *source, const char *target, const char *fs_type, unsigned long flags,
                           const char *data, struct err *err);
 
-/* Binds `source` on `target`, both folders or both files; read-only from its first moment if asked. */
-must_check int mount_bind(const char *source, const char *target, bool read_only, struct err *err);
+/* Binds `source` on `target`, both directories or both files; read-only from its first moment if asked. A relative
+ * `source` starts at `dir`, and "" is what `dir` is open on, whatever is mounted over its path meanwhile. */
+must_check int mount_bind(int dir, const char *source, const char *target, bool read_only, struct err *err);
 
 /* Takes away every mount stacked at `path`; nothing there, or no such path, is success. Busy mounts are tried again
  * for `wait_ns`, then ERR_BUSY (CIS3010) or, if `lazy`, detached: gone from the tree at once, freed by the

@@ -208,7 +208,7 @@ static void a_volume_in_use_is_not_detached(void **state)
     must_fail(ERR_BUSY, 3010, disk_detach(&v.disk, &err));
     auto_clean_fd(&held);
     mkdir(at("pod"), 0755);
-    must(mount_bind(at("used/data"), at("pod"), false, &err));
+    must(mount_bind(AT_FDCWD, at("used/data"), at("pod"), false, &err));
     must_fail(ERR_BUSY, 3010, disk_detach(&v.disk, &err));
     must(mount_unmount(at("pod"), 0, false, &err));
     drop_volume(&v);

@@ -57,7 +57,7 @@ static void a_read_only_bind_is_read_only_and_its_source_is_not(void **state)
     (void)state;
     mkdir(at("from"), 0755);
     mkdir(at("to"), 0755);
-    must(mount_bind(at("from"), at("to"), true, &err));
+    must(mount_bind(AT_FDCWD, at("from"), at("to"), true, &err));
     write_file(at("from/new"));
     assert_int_equal(access(at("to/new"), R_OK), 0);
     assert_int_equal(open(at("to/new"), O_WRONLY), -1);
@@ -70,14 +70,14 @@ static void a_file_binds_on_a_file(void **state)
     (void)state;
     write_file(at("file-a"));
     write_file(at("file-b"));
-    must(mount_bind(at("file-a"), at("file-b"), false, &err));
+    must(mount_bind(AT_FDCWD, at("file-a"), at("file-b"), false, &err));
     struct mount m = {0};
     bool found = false;
     must(mount_find(at("file-b"), &m, &found, &err));
     assert_true(found);
     mount_done(&m);
     must(mount_unmount(at("file-b"), 0, false, &err));
-    must_fail(ERR_NOT_FOUND, 0, mount_bind(at("nothing"), at("file-b"), false, &err));
+    must_fail(ERR_NOT_FOUND, 0, mount_bind(AT_FDCWD, at("nothing"), at("file-b"), false, &err));
 }
 
 static void a_busy_mount_stays_unless_lazily_taken_away(void **state)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The staging mount of a volume is lost while pods use it: a pod that comes later gets the data or an error, never a dead
+or an empty directory."""
+import errno
+import os
+import signal
+import subprocess
+
+import grpc
+import pytest
+
+from .driver import MIB, Mode, capability, command_line, end_all, processes
+
+Code = grpc.StatusCode
+SHARED = capability(Mode.SINGLE_NODE_MULTI_WRITER)
+
+
+@pytest.fixture
+def volume(driver):
+    """Staged and published once, with a file; its target is `first`."""
+    made = driver.client.create("pvc", size=16 * MIB, cap=SHARED, access="fuse").volume_id
+    driver.stage(made, SHARED)
+    (driver.publish(made, "first", SHARED) / "file").write_text("words")
+    return made
+
+
+def kill_keeper_and_driver(driver):
+    """At one instant: neither is there to keep the other's descriptors."""
+    victims = [driver.process.pid, *driver.keeper_pids()]
+    for pid in victims:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    driver.kill()
+    end_all(f"{driver.folder}/")
+    driver.start()
+
+
+def error_of(path):
+    with pytest.raises(OSError) as raised:
+        list(path.iterdir())
+    return raised.value.errno
+
+
+def test_publish_onto_a_lost_mount_mounts_it_again(driver, volume):
+    first = driver.target(volume, "first")
+    assert (first / "file").stat().st_size == 5  # the kernel has its attributes in its cache
+    kill_keeper_and_driver(driver)
+    assert error_of(first) == errno.ENOTCONN
+    second = driver.publish(volume, "second", SHARED)
+    assert (second / "file").read_text() == "words"
+    (second / "more").write_text("words")
+    assert error_of(first) == errno.ENOTCONN, "the old pod keeps its dead mount"
+    assert (driver.publish(volume, "third", SHARED) / "more").read_text() == "words"
+    for pod in ("first", "second", "third"):
+        driver.unpublish(volume, pod)
+    driver.unstage(volume)
+    driver.delete(volume)
+
+
+def test_republish_onto_a_dead_target_replaces_it(driver, volume):
+    kill_keeper_and_driver(driver)
+    assert (driver.publish(volume, "first", SHARED) / "file").read_text() == "words"
+
+
+def test_publish_mounts_again_what_was_unmounted_by_hand_and_is_lost(driver, volume):
+    kill_keeper_and_driver(driver)
+    subprocess.run(["umount", "-l", driver.staging(volume)], check=True)
+    assert (driver.publish(volume, "second", SHARED) / "file").read_text() == "words"
+
+
+def test_publish_is_refused_with_the_way_out_when_the_mount_cannot_be_made_again(driver, volume):
+    subprocess.run(["umount", "-l", driver.staging(volume)], check=True)
+    driver.target(volume, "second").parent.mkdir(parents=True)
+    code, text = driver.client.fails("NodePublishVolume", **driver.publish_fields(volume, "second", SHARED))
+    assert code == Code.FAILED_PRECONDITION and "CIS3020" in text and "delete all pods" in text
+    assert (driver.target(volume, "first") / "file").read_text() == "words"
+
+
+def test_publish_from_another_mount_at_the_staging_path_is_refused(driver, volume):
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", driver.staging(volume)], check=True)
+    driver.target(volume, "second").parent.mkdir(parents=True)
+    code, text = driver.client.fails("NodePublishVolume", **driver.publish_fields(volume, "second", SHARED))
+    assert code == Code.FAILED_PRECONDITION and "CIS3020" in text
+    subprocess.run(["umount", driver.staging(volume)], check=True)
+    assert (driver.publish(volume, "second", SHARED) / "file").read_text() == "words"
+
+
+def test_publish_from_a_mount_that_does_not_answer_ends_in_time(driver, volume):
+    serving, = [pid for pid in processes() if "cistern-mount" in command_line(pid) and volume in command_line(pid)]
+    driver.target(volume, "second").parent.mkdir(parents=True)
+    os.kill(serving, signal.SIGSTOP)
+    try:
+        code, text = driver.client.fails("NodePublishVolume", timeout=20, **driver.publish_fields(volume, "second", SHARED))
+        assert code == Code.UNAVAILABLE and "CIS3019" in text
+    finally:
+        os.kill(serving, signal.SIGCONT)
+    assert (driver.publish(volume, "second", SHARED) / "file").read_text() == "words"
+
+
+def test_a_lost_bind_is_made_again(driver):
+    made = driver.client.create("pvc", size=16 * MIB, cap=SHARED, access="bind").volume_id
+    driver.stage(made, SHARED)
+    (driver.publish(made, "first", SHARED) / "file").write_text("words")
+    subprocess.run(["umount", "-l", driver.staging(made)], check=True)
+    assert (driver.publish(made, "second", SHARED) / "file").read_text() == "words"
+
+
+def test_stage_onto_a_lost_mount_mounts_it_again(driver, volume):
+    kill_keeper_and_driver(driver)
+    driver.client.call("NodeStageVolume", volume_id=volume, volume_capability=SHARED,
+                       staging_target_path=str(driver.staging(volume)))
+    assert (driver.staging(volume) / "file").read_text() == "words"
