@@ -5,8 +5,8 @@
 
 enum { CRC_LEN = 8 };
 
-static const char kinds[] = {
-    [LINE_SENT] = 'S', [LINE_INTENT] = 'I', [LINE_BEGUN] = 'B', [LINE_PART] = 'P', [LINE_ENDED] = 'E'};
+static const char kinds[] = {[LINE_SENT] = 'S', [LINE_INTENT] = 'I', [LINE_BEGUN] = 'B',
+                             [LINE_PART] = 'P', [LINE_ENDED] = 'E',  [LINE_VERSION] = 'V'};
 
 static void add_crc(struct str text, struct sbuf *b)
 {
@@ -58,12 +58,15 @@ static void add_fields(const struct line *r, struct sbuf *b)
         return;
     case LINE_PART:
         add_text(b, r->uid);
-        sbuf_addf(b, " %u %" PRIu64 " %u ", r->number, r->part_bytes, (unsigned)r->digest.kind);
+        sbuf_addf(b, " %u %" PRIu64 " %s ", r->number, r->part_bytes, hash_name(r->digest.kind));
         digest_add_hex(&r->digest, b);
         add_text(b, r->etag);
         return;
     case LINE_ENDED:
         add_text(b, r->uid);
+        return;
+    case LINE_VERSION:
+        sbuf_addf(b, " %u", r->number);
         return;
     }
 }
@@ -144,15 +147,25 @@ static struct stamp next_stamp(struct fields *f)
     return s;
 }
 
+/* Its name; its number, in lines of the format without a version. */
+static enum hash_kind next_kind(struct fields *f)
+{
+    struct str name = next_field(f);
+    for (enum hash_kind k = HASH_NONE; k <= HASH_SHA256; k++)
+        if (str_eq(name, str_of(hash_name(k))) || (name.len == 1 && name.ptr[0] == '0' + (char)k))
+            return k;
+    f->good = false;
+    return HASH_NONE;
+}
+
 static struct digest next_digest(struct fields *f)
 {
     struct digest d = {0};
     struct err ignored;
-    uint64_t kind = next_u64(f);
+    enum hash_kind kind = next_kind(f);
     struct str hex = next_field(f);
-    f->good &= kind <= HASH_SHA256;
     if (f->good && kind != HASH_NONE)
-        f->good &= digest_parse_hex((enum hash_kind)kind, hex, &d, &ignored) == 0;
+        f->good &= digest_parse_hex(kind, hex, &d, &ignored) == 0;
     return d;
 }
 
@@ -184,6 +197,9 @@ static void read_fields(struct fields *f, struct line *r)
         return;
     case LINE_ENDED:
         r->uid = next_text(f);
+        return;
+    case LINE_VERSION:
+        r->number = (unsigned)next_u64(f);
         return;
     }
 }

@@ -6,7 +6,8 @@
 
 #include "logbook.h"
 
-enum line_kind { LINE_SENT, LINE_INTENT, LINE_BEGUN, LINE_PART, LINE_ENDED };
+/* VERSION: the first line of the file; its form is the same in every format. */
+enum line_kind { LINE_SENT, LINE_INTENT, LINE_BEGUN, LINE_PART, LINE_ENDED, LINE_VERSION };
 
 /* A path is at most 4,095 bytes, a key 1,024 (some stores allow more), an id 2,048: three times that when encoded. */
 enum { LINE_BYTES_MAX = 65536 };
@@ -16,7 +17,7 @@ struct line {
     struct str path, key, uid, id, etag;
     struct stamp stamp;
     uint64_t part_bytes; /* PART: bytes of this one */
-    unsigned number;
+    unsigned number;     /* PART: from 1; VERSION: the format */
     struct digest digest;
 };
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 /* A file of 16 M records of sent files is some 3 GiB; more than that is no volume of ours. */
-enum { SENT_MAX = 32 << 20, COMPACT_LEAST = 4096 };
+enum { FORMAT = 2, SENT_MAX = 32 << 20, COMPACT_LEAST = 4096 };
 static const size_t paths_bytes_max = (size_t)4 << 30;
 
 struct sent {
@@ -22,10 +22,11 @@ struct sent {
 struct logbook {
     int dir; /* owned */
     int fd;  /* owned; the file, for appending */
-    char name[64];
-    char shown[80];      /* in sentences */
-    struct arena *paths; /* owned */
-    struct sent *sent;   /* owned; open addressing, a power of two */
+    char name[64 + 4];
+    char unversioned[64]; /* the name that it had in the format before this one, which stated no version */
+    char shown[80];       /* in sentences */
+    struct arena *paths;  /* owned */
+    struct sent *sent;    /* owned; open addressing, a power of two */
     size_t sent_room, sent_count;
     struct logbook_upload **uploads; /* owned */
     size_t upload_room, upload_count;
@@ -156,6 +157,15 @@ static struct logbook_upload *upload_of_uid(const struct logbook *l, struct str 
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+static int check_format(const struct logbook *l, unsigned format, struct err *err)
+{
+    if (format <= FORMAT)
+        return 0;
+    err_set(err, ERR_UNSUPPORTED, "'%s': format %u of a newer Cistern; this one reads formats up to %d", l->shown,
+            format, FORMAT);
+    return err_advise(err, 4023, "run the Cistern that wrote it, or a newer one");
+}
+
 static void replay_part(struct logbook_upload *u, const struct line *r)
 {
     if (r->number < 1 || r->number > u->part_count || r->etag.len >= LOGBOOK_ETAG_MAX)
@@ -185,6 +195,8 @@ static int replay(struct logbook *l, const struct line *r, struct err *err)
         if (u)
             forget_upload(l, u);
         return 0;
+    case LINE_VERSION:
+        return check_format(l, r->number, err);
     }
     return 0;
 }
@@ -214,20 +226,23 @@ static void close_file(FILE **f)
         fclose(*f);
 }
 
-static int read_logbook(struct logbook *l, struct err *err)
+static int read_file(struct logbook *l, int own_fd, off_t *ret_good, struct err *err)
 {
-    off_t good = 0;
-    auto_fd copy = fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
-    auto_with(close_file) FILE *in = copy >= 0 ? fdopen(copy, "r") : NULL;
+    auto_fd fd = own_fd;
+    auto_with(close_file) FILE *in = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (!in)
         return err_sys(err, errno, "cannot read '%s'", l->shown);
-    (void)take_fd(&copy);
-    int r = read_lines(l, in, &good, err);
-    l->end = good;
-    /* A torn end is cut off, or the next line would be glued to it and be lost as well. */
-    if (r == 0 && ftruncate(l->fd, good) != 0)
-        r = err_sys(err, errno, "cannot cut the torn end off '%s'", l->shown);
-    return r;
+    (void)take_fd(&fd);
+    return read_lines(l, in, ret_good, err);
+}
+
+/* Its records are taken over by compact(). */
+static int read_unversioned(struct logbook *l, bool *ret_found, struct err *err)
+{
+    off_t good = 0;
+    auto_fd fd = openat(l->dir, l->unversioned, O_RDONLY | O_CLOEXEC);
+    *ret_found = fd >= 0;
+    return fd < 0 && errno == ENOENT ? 0 : read_file(l, take_fd(&fd), &good, err);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -326,6 +341,12 @@ int logbook_flush(struct logbook *l, struct err *err)
 
 /* ---- compaction -------------------------------------------------------------------------------------------------- */
 
+static int write_version(struct logbook *l, struct err *err)
+{
+    struct line r = {.kind = LINE_VERSION, .number = FORMAT};
+    return append(l, &r, err);
+}
+
 static int write_upload(struct logbook *l, const struct logbook_upload *u, struct err *err)
 {
     struct line intent = line_of_upload(u), begun = {.kind = LINE_BEGUN, .uid = intent.uid, .id = str_of(u->id)};
@@ -342,9 +363,9 @@ static int write_upload(struct logbook *l, const struct logbook_upload *u, struc
 
 static int write_live(struct logbook *l, struct err *err)
 {
-    int r = 0;
     l->lines = 0;
     l->end = 0;
+    int r = write_version(l, err);
     for (size_t i = 0; i < l->upload_count && r == 0; i++)
         r = write_upload(l, l->uploads[i], err);
     for (size_t i = 0; i < l->sent_room && r == 0; i++)
@@ -355,13 +376,16 @@ static int write_live(struct logbook *l, struct err *err)
     return r;
 }
 
+static bool is_mostly_dead(const struct logbook *l)
+{
+    return l->lines >= COMPACT_LEAST && l->lines >= 2 * (l->sent_count + l->upload_count);
+}
+
 /* A file that changes and is sent again and again must not make the logbook grow for ever. The new one takes the name
  * only when it is whole and flushed: a crash leaves the old one or the new one. */
 static int compact(struct logbook *l, struct err *err)
 {
     char temporary[sizeof l->name + 8];
-    if (l->lines < COMPACT_LEAST || l->lines < 2 * (l->sent_count + l->upload_count))
-        return 0;
     snprintf(temporary, sizeof temporary, ".%s.new", l->name);
     int fd = openat(l->dir, temporary, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -383,8 +407,18 @@ static void name_logbook(struct logbook *l, struct str destination)
     uint8_t sum[32];
     sha256(destination, sum);
     char hex[17];
-    snprintf(l->name, sizeof l->name, "logbook-%s", hex_text(sum, 8, hex));
+    snprintf(l->unversioned, sizeof l->unversioned, "logbook-%s", hex_text(sum, 8, hex));
+    snprintf(l->name, sizeof l->name, "%s.log", l->unversioned);
     snprintf(l->shown, sizeof l->shown, VOLUME_EXPORT "/%s", l->name);
+}
+
+static int read_logbook(struct logbook *l, struct err *err)
+{
+    int r = read_file(l, fcntl(l->fd, F_DUPFD_CLOEXEC, 0), &l->end, err);
+    /* A torn end is cut off, or the next line would be glued to it and be lost as well. */
+    if (r == 0 && ftruncate(l->fd, l->end) != 0)
+        r = err_sys(err, errno, "cannot cut the torn end off '%s'", l->shown);
+    return r == 0 && l->end == 0 ? write_version(l, err) : r;
 }
 
 int logbook_open(int export_dir, struct str destination, struct logbook **ret, struct err *err)
@@ -400,11 +434,16 @@ int logbook_open(int export_dir, struct str destination, struct logbook **ret, s
     l->fd = openat(l->dir, l->name, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (l->fd < 0)
         return err_sys(err, errno, "cannot open '%s'", l->shown);
+    bool has_unversioned = false;
     int r = dir_sync(l->dir, l->shown, err);
     if (r == 0)
-        r = read_logbook(l, err);
+        r = read_unversioned(l, &has_unversioned, err);
     if (r == 0)
+        r = read_logbook(l, err);
+    if (r == 0 && (has_unversioned || is_mostly_dead(l)))
         r = compact(l, err);
+    if (r == 0 && has_unversioned && unlinkat(l->dir, l->unversioned, 0) != 0)
+        r = err_sys(err, errno, "cannot remove '" VOLUME_EXPORT "/%s'", l->unversioned);
     if (r < 0)
         return r;
     *ret = take(&l);

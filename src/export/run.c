@@ -269,9 +269,10 @@ static void tell_plan(struct run *r)
 
 static int prepare(struct run *r, struct err *err)
 {
-    verdict_inherit(r->o.export_dir, &r->counts);
+    int e = verdict_inherit(r->o.export_dir, &r->counts, err);
     /* Before anything is looked at: from now on, whoever reads the verdict sees that the last one is not the last. */
-    int e = r->o.dry_run ? 0 : verdict_write(r->o.export_dir, &r->counts, err);
+    if (e == 0 && !r->o.dry_run)
+        e = verdict_write(r->o.export_dir, &r->counts, err);
     if (e == 0)
         e = logbook_open(r->o.export_dir, str_of(r->o.destination), &r->logbook, err);
     if (e == 0)

@@ -13,7 +13,8 @@
 #define PROGRESS_FILE "progress.json"
 #define LOCK_FILE "lock"
 
-enum { VERSION = 1, JSON_MAX = 1 << 20 };
+/* 1: the code of a failure was a number */
+enum { VERSION = 2, JSON_MAX = 1 << 20 };
 
 static const char *const state_names[] = {"none", "running", "done", "failed"};
 static const char *const purpose_names[] = {"manual", "unpublish", "release"};
@@ -137,7 +138,7 @@ static json *failure_json(const struct verdict_failure *f)
 {
     json *j = json_new_object();
     json_set_str(j, "path", str_of(f->path));
-    json_set_u64(j, "code", f->err.code);
+    json_set_str(j, "code", str_of(err_code_name(f->err.code)));
     json_set_u64(j, "id", f->err.id);
     json_set_str(j, "text", str_of(f->err.text));
     json_set_str(j, "advice", str_of(f->err.advice));
@@ -155,24 +156,35 @@ static int get_text(const json *j, const char *path, char *buf, size_t size, str
     return r;
 }
 
-static int get_failure(const json *j, struct verdict_failure *f, struct err *err)
+static int get_code(const json *j, uint64_t version, enum err_code *ret, struct err *err)
 {
-    uint64_t code = 0, id = 0;
+    struct str name;
+    uint64_t number;
+    int r = version < 2 ? json_get_u64(j, "code", &number, err) : json_get_str(j, "code", &name, err);
+    if (r == 0)
+        *ret = version < 2 ? (enum err_code)number : err_code_of_name(name);
+    return r;
+}
+
+static int get_failure(const json *j, uint64_t version, struct verdict_failure *f, struct err *err)
+{
+    enum err_code code = ERR_INTERNAL;
+    uint64_t id = 0;
     int r = get_text(j, "path", f->path, sizeof f->path, err);
     if (r == 0)
-        r = json_get_u64(j, "code", &code, err);
+        r = get_code(j, version, &code, err);
     if (r == 0)
         r = json_get_u64(j, "id", &id, err);
     if (r == 0)
         r = get_text(j, "text", f->err.text, sizeof f->err.text, err);
     if (r == 0)
         r = get_text(j, "advice", f->err.advice, sizeof f->err.advice, err);
-    f->err.code = (enum err_code)code;
+    f->err.code = code;
     f->err.id = (unsigned)id;
     return r;
 }
 
-static int get_failures(const json *j, struct verdict *v, struct err *err)
+static int get_failures(const json *j, uint64_t version, struct verdict *v, struct err *err)
 {
     const json *list = json_at(j, "failures");
     size_t n = json_count(list);
@@ -181,7 +193,7 @@ static int get_failures(const json *j, struct verdict *v, struct err *err)
     v->failed = n ? xcalloc(VERDICT_FAILED_MAX, sizeof *v->failed) : NULL;
     int r = 0;
     for (v->failed_count = 0; v->failed_count < n && r == 0; v->failed_count++)
-        r = get_failure(json_item(list, v->failed_count), &v->failed[v->failed_count], err);
+        r = get_failure(json_item(list, v->failed_count), version, &v->failed[v->failed_count], err);
     return r;
 }
 
@@ -209,6 +221,7 @@ int verdict_write(int export_dir, const struct verdict *v, struct err *err)
 int verdict_write_progress(int export_dir, const struct verdict *v, struct err *err)
 {
     auto_json j = json_new_object();
+    json_set_u64(j, "version", VERSION);
     json_set_i64(j, "startedNs", v->started_ns);
     put_counts(j, v);
     auto_mem char *text = json_text(j, 0);
@@ -244,9 +257,11 @@ static int parse_verdict(struct str text, struct verdict *v, struct err *err)
     int r = json_parse(text, VERDICT_FILE, &j, err);
     if (r == 0)
         r = json_get_u64(j, "version", &version, err);
-    if (r == 0 && version > VERSION)
-        return err_set(err, ERR_UNSUPPORTED, "it was written by a newer version (format %" PRIu64 ", we know %d)",
-                       version, VERSION);
+    if (r == 0 && version > VERSION) {
+        err_set(err, ERR_UNSUPPORTED, "format %" PRIu64 " of a newer Cistern; this one reads formats up to %d", version,
+                VERSION);
+        return err_advise(err, 4023, "run the Cistern that wrote it, or a newer one");
+    }
     if (r == 0)
         r = parse_state(j, v, err);
     if (r == 0)
@@ -258,7 +273,7 @@ static int parse_verdict(struct str text, struct verdict *v, struct err *err)
         r = json_opt_i64(j, "pendingSinceNs", &v->pending_since_ns, err);
     if (r == 0)
         r = get_counts(j, v, err);
-    return r < 0 ? r : get_failures(j, v, err);
+    return r < 0 ? r : get_failures(j, version, v, err);
 }
 
 /* Progress is for people: if it is not there, torn or of an earlier run, the verdict's own counts do. */
@@ -303,6 +318,11 @@ static int read_files(int dir, struct verdict *v, bool *is_absent, struct err *e
     return r;
 }
 
+static int name_verdict(struct err *err)
+{
+    return err_wrap(err, "the verdict of the export, '" VOLUME_EXPORT "/" VERDICT_FILE "'");
+}
+
 int verdict_read(int volume, struct verdict *ret, struct err *err)
 {
     struct verdict v;
@@ -321,25 +341,32 @@ int verdict_read(int volume, struct verdict *ret, struct err *err)
         verdict_done(&v);
         bool is_text = r == -ERR_INVALID || r == -ERR_NOT_FOUND;
         err->code = is_text ? ERR_CORRUPT : err->code;
-        err_wrap(err, "the verdict of the export, '" VOLUME_EXPORT "/" VERDICT_FILE "'");
+        name_verdict(err);
+        if (r == -ERR_UNSUPPORTED)
+            return r;
         return err_advise(err, 4020, "remove that file: the export then runs again and compares with the bucket");
     }
     *ret = v;
     return 0;
 }
 
-void verdict_inherit(int export_dir, struct verdict *v)
+int verdict_inherit(int export_dir, struct verdict *v, struct err *err)
 {
-    struct err ignored;
+    struct err why;
     bool is_absent;
     auto_with(verdict_done) struct verdict last;
     verdict_init(&last);
-    int r = read_files(export_dir, &last, &is_absent, &ignored);
+    int r = read_files(export_dir, &last, &is_absent, &why);
+    if (r == -ERR_UNSUPPORTED) {
+        name_verdict(&why);
+        return err_copy(err, &why);
+    }
     if (r < 0 || (last.state != VERDICT_RUNNING && last.state != VERDICT_FAILED))
-        return;
+        return 0;
     v->pending_files = last.pending_files + last.failed_files;
     v->pending_bytes = last.pending_bytes + last.failed_bytes;
     v->pending_since_ns = last.pending_since_ns;
+    return 0;
 }
 
 int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err)

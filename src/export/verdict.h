@@ -54,8 +54,9 @@ void verdict_done(struct verdict *v); /* may run twice */
 must_check int verdict_read(int volume, struct verdict *ret, struct err *err);
 
 /* A run that begins has as pending what the last one left, until it has looked itself: nobody may read meanwhile that
- * nothing is. `v` has its own times. What cannot be read leaves it as it is. */
-void verdict_inherit(int export_dir, struct verdict *v);
+ * nothing is. `v` has its own times. What cannot be read leaves it as it is; but ERR_UNSUPPORTED: a newer version wrote
+ * the verdict, and it must not be replaced. */
+must_check int verdict_inherit(int export_dir, struct verdict *v, struct err *err);
 
 /* Adds a failure: counts it, and keeps the first VERDICT_FAILED_MAX. */
 void verdict_add_failure(struct verdict *v, struct str path, uint64_t size_bytes, const struct err *why);

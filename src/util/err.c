@@ -22,6 +22,14 @@ const char *err_code_name(enum err_code code)
     return (size_t)code < countof(names) && names[code] ? names[code] : "INTERNAL";
 }
 
+enum err_code err_code_of_name(struct str name)
+{
+    for (size_t i = 0; i < countof(names); i++)
+        if (names[i] && str_eq(name, str_of(names[i])))
+            return (enum err_code)i;
+    return ERR_INTERNAL;
+}
+
 enum err_code err_code_of_errno(int errnum)
 {
     switch (errnum) {

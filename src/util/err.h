@@ -84,6 +84,8 @@ char *err_line(const struct err *err, char *buf, size_t size);
 
 /* "NOT_FOUND" and so on; a static string, for any value. */
 const char *err_code_name(enum err_code code);
+/* The code of that name; ERR_INTERNAL if there is none: a newer version knows more codes. */
+enum err_code err_code_of_name(struct str name);
 
 /* The code that an errno means. 0 maps to ERR_INTERNAL: somebody asked without an error. */
 enum err_code err_code_of_errno(int errnum);

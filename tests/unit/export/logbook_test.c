@@ -2,6 +2,7 @@
 #include "folder.h"
 
 #include "logbook.h"
+#include "util/file.h"
 #include <dirent.h>
 #include <limits.h>
 #include <signal.h>
@@ -214,6 +215,60 @@ static void half_a_line_hides_nothing_that_comes_behind_it(void **state)
     assert_false(logbook_has(l, STR("torn"), &seen));
 }
 
+/* Lines as they are in the file: each behind its checksum. */
+static void write_lines(const char *name, const char *const *lines, size_t count)
+{
+    auto_sbuf text;
+    struct err err;
+    sbuf_init(&text, 4096);
+    for (size_t i = 0; i < count; i++) {
+        struct digest sum = digest_of(HASH_CRC32C, str_of(lines[i]));
+        digest_add_hex(&sum, &text);
+        sbuf_addf(&text, " %s\n", lines[i]);
+    }
+    assert_int_equal(file_replace(dir, name, sbuf_str(&text), 0600, &err), 0);
+}
+
+static void logbook_without_a_version_is_taken_over_whole(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"S 20971520 5 -6 7 x p/x", "I 20971520 5 -6 7 8388608 uid1 big p/big",
+                                        "B uid1 the-id", "P uid1 2 8388608 2 01020304 \"tag\""};
+    char name[NAME_MAX + 1], unversioned[NAME_MAX + 1];
+    logbook_free(opened());
+    logbook_name(name);
+    snprintf(unversioned, sizeof unversioned, "%.*s", (int)strlen("logbook-0123456789abcdef"), name);
+    assert_int_equal(unlinkat(dir, name, 0), 0);
+    write_lines(unversioned, lines, countof(lines));
+    for (int times = 0; times < 2; times++) {
+        auto_logbook l = opened();
+        assert_true(logbook_has(l, STR("x"), &seen));
+        assert_string_equal(logbook_upload_at(l, 0)->id, "the-id");
+        assert_int_equal(logbook_upload_at(l, 0)->parts[1].digest.kind, HASH_CRC32C);
+        assert_int_equal(faccessat(dir, unversioned, F_OK, 0), -1);
+    }
+}
+
+static void logbook_of_a_newer_format_is_refused_and_left_as_it_is(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"V 3", "Z what nobody knows yet"};
+    struct stat before, after;
+    struct err err;
+    struct logbook *l = NULL;
+    char name[NAME_MAX + 1];
+    logbook_free(opened());
+    logbook_name(name);
+    write_lines(name, lines, countof(lines));
+    assert_int_equal(fstatat(dir, name, &before, 0), 0);
+    assert_int_equal(logbook_open(dir, STR("s3://b/p/"), &l, &err), -ERR_UNSUPPORTED);
+    assert_int_equal(err.id, 4023);
+    assert_non_null(strstr(err.text, name));
+    assert_non_null(strstr(err.text, "format 3"));
+    assert_int_equal(fstatat(dir, name, &after, 0), 0);
+    assert_int_equal(after.st_size, before.st_size);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +280,8 @@ int main(void)
         in_a_folder(a_flipped_byte_ends_what_is_believed),
         in_a_folder(a_file_sent_again_and_again_does_not_make_it_grow_for_ever),
         in_a_folder(another_bucket_has_another_ledger),
+        in_a_folder(logbook_without_a_version_is_taken_over_whole),
+        in_a_folder(logbook_of_a_newer_format_is_refused_and_left_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ static void a_run_has_as_pending_what_the_last_one_left_until_it_has_looked_itse
     struct err err, why;
     struct verdict last, next = {.state = VERDICT_RUNNING, .pending_since_ns = 300};
     auto_fd at = export_dir();
-    verdict_inherit(at, &next); /* there was none */
+    assert_int_equal(verdict_inherit(at, &next, &err), 0); /* there was none */
     assert_true(next.pending_files == 0 && next.pending_since_ns == 300);
     verdict_init(&last);
     last.state = VERDICT_FAILED;
@@ -135,12 +135,12 @@ static void a_run_has_as_pending_what_the_last_one_left_until_it_has_looked_itse
     err_set(&why, ERR_IO, "no");
     verdict_add_failure(&last, STR("a"), 5, &why);
     assert_int_equal(verdict_write(at, &last, &err), 0);
-    verdict_inherit(at, &next);
+    assert_int_equal(verdict_inherit(at, &next, &err), 0);
     assert_true(next.pending_files == 4 && next.pending_bytes == 35 && next.pending_since_ns == 100);
     assert_true(next.done_files == 0 && next.failed_files == 0 && next.state == VERDICT_RUNNING);
     verdict_done(&last);
     write_raw("what nobody can read");
-    verdict_inherit(at, &next);
+    assert_int_equal(verdict_inherit(at, &next, &err), 0);
     assert_true(next.pending_files == 4);
 }
 
@@ -152,20 +152,21 @@ static void after_a_run_that_is_done_nothing_is_pending(void **state)
     struct verdict next = {.state = VERDICT_RUNNING, .pending_since_ns = 300};
     auto_fd at = export_dir();
     assert_int_equal(verdict_write(at, &last, &err), 0);
-    verdict_inherit(at, &next);
+    assert_int_equal(verdict_inherit(at, &next, &err), 0);
     assert_true(next.pending_files == 0 && next.pending_since_ns == 300);
 }
 
 static void a_run_of_an_older_version_left_what_it_left_since_it_began(void **state)
 {
     (void)state;
+    struct err err;
     struct verdict next = {.state = VERDICT_RUNNING, .pending_since_ns = 300};
     auto_fd at = export_dir();
     write_raw("{\"version\":1,\"state\":\"running\",\"purpose\":\"release\",\"uri\":\"\",\"startedNs\":50,"
               "\"pending\":{\"files\":2,\"bytes\":20},\"done\":{\"files\":0,\"bytes\":0},"
               "\"failed\":{\"files\":0,\"bytes\":0},\"skipped\":{\"files\":0},\"sizeOnly\":{\"files\":0},"
               "\"updatedNs\":60,\"failures\":[]}");
-    verdict_inherit(at, &next);
+    assert_int_equal(verdict_inherit(at, &next, &err), 0);
     assert_true(next.pending_files == 2 && next.pending_since_ns == 50);
 }
 
@@ -186,8 +187,57 @@ static void a_garbled_verdict_is_an_error_that_names_it_and_never_done(void **st
         assert_non_null(strstr(err.text, "verdict.json"));
         assert_int_equal(v.state, VERDICT_NONE);
     }
-    write_raw("{\"version\":2}");
+}
+
+#define COUNTS                                                                                                         \
+    "\"pending\":{\"files\":0,\"bytes\":0},\"done\":{\"files\":0,\"bytes\":0},\"failed\":{\"files\":2,\"bytes\":0},"   \
+    "\"skipped\":{\"files\":0},\"sizeOnly\":{\"files\":0},\"updatedNs\":60,"
+
+static void verdict_of_format_1_has_numbers_for_codes_and_is_read(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_with(verdict_done) struct verdict v = {.state = VERDICT_NONE};
+    auto_fd at = export_dir();
+    write_raw("{\"version\":1,\"state\":\"failed\",\"purpose\":\"release\",\"uri\":\"\",\"startedNs\":50," COUNTS
+              "\"failures\":[{\"path\":\"a\",\"code\":2,\"id\":4409,\"text\":\"t\",\"advice\":\"\"}]}");
+    assert_int_equal(verdict_read(dir, &v, &err), 0);
+    assert_int_equal(v.failed[0].err.code, ERR_EXISTS);
+}
+
+static void verdict_has_names_for_codes_and_one_of_a_newer_version_is_an_internal_error(void **state)
+{
+    (void)state;
+    struct err err, why;
+    auto_with(verdict_done) struct verdict v = {.state = VERDICT_FAILED}, back = {.state = VERDICT_NONE};
+    auto_fd at = export_dir();
+    auto_mem char *text = NULL;
+    size_t len;
+    err_set(&why, ERR_EXISTS, "t");
+    verdict_add_failure(&v, STR("a"), 5, &why);
+    assert_int_equal(verdict_write(at, &v, &err), 0);
+    assert_int_equal(file_read(at, "verdict.json", 1 << 20, &text, &len, &err), 0);
+    assert_non_null(strstr(text, "\"code\": \"EXISTS\""));
+    write_raw("{\"version\":2,\"state\":\"failed\",\"purpose\":\"release\",\"uri\":\"\",\"startedNs\":50," COUNTS
+              "\"failures\":[{\"path\":\"a\",\"code\":\"LOST\",\"id\":4409,\"text\":\"t\",\"advice\":\"\"}]}");
+    assert_int_equal(verdict_read(dir, &back, &err), 0);
+    assert_int_equal(back.failed[0].err.code, ERR_INTERNAL);
+}
+
+static void verdict_of_a_newer_format_is_refused_and_not_replaced(void **state)
+{
+    (void)state;
+    struct err err;
+    struct verdict v = {.state = VERDICT_NONE};
+    auto_fd at = export_dir();
+    write_raw("{\"version\":3}");
     assert_int_equal(verdict_read(dir, &v, &err), -ERR_UNSUPPORTED);
+    assert_int_equal(err.id, 4023);
+    assert_non_null(strstr(err.text, "verdict.json"));
+    assert_non_null(strstr(err.text, "format 3"));
+    err = (struct err){0};
+    assert_int_equal(verdict_inherit(at, &v, &err), -ERR_UNSUPPORTED);
+    assert_int_equal(err.id, 4023);
 }
 
 static void a_verdict_cut_at_any_byte_is_never_believed(void **state)
@@ -267,6 +317,9 @@ int main(void)
         in_a_folder(after_a_run_that_is_done_nothing_is_pending),
         in_a_folder(a_run_of_an_older_version_left_what_it_left_since_it_began),
         in_a_folder(a_garbled_verdict_is_an_error_that_names_it_and_never_done),
+        in_a_folder(verdict_of_format_1_has_numbers_for_codes_and_is_read),
+        in_a_folder(verdict_has_names_for_codes_and_one_of_a_newer_version_is_an_internal_error),
+        in_a_folder(verdict_of_a_newer_format_is_refused_and_not_replaced),
         in_a_folder(a_verdict_cut_at_any_byte_is_never_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
