@@ -249,9 +249,12 @@ static void print_faults(struct run *run, struct hydrate *h)
 
 static void show(struct run *run, struct hydrate *h, struct hydrate_status *s)
 {
-    char slowest[256];
+    char slowest[256], retry[ERR_TEXT_MAX + 64];
+    bool retries = false;
     hydrate_status(h, s);
     hydrate_slowest(h, slowest, sizeof slowest);
+    for (size_t i = 0; i < run->options.source_count && !retries; i++)
+        retries = store_retrying(run->stores[i], retry, sizeof retry);
     struct term_progress p = {.what = hydrate_phase_name(s->phase),
                               .bytes = s->bytes_done,
                               .bytes_total = s->bytes_total,
@@ -260,7 +263,8 @@ static void show(struct run *run, struct hydrate *h, struct hydrate_status *s)
                               .errors = s->objects_failed,
                               .rate = (double)s->bytes_per_second,
                               .total_is_final = s->phase != HYDRATE_LISTING,
-                              .slowest = str_of(slowest)};
+                              .slowest = str_of(slowest),
+                              .retry = retries ? retry : NULL};
     print_faults(run, h);
     if (!hydrate_has_ended(h))
         term_progress(&run->term, &p);

@@ -87,7 +87,10 @@ static void draw_live(struct term *t, const struct term_progress *p)
         sbuf_adds(&b, "\x1b[2A\r");
     sbuf_add(&b, str_sub(sbuf_str(&line), 0, width));
     sbuf_adds(&b, "\x1b[K\n  ");
-    term_add_visible(&b, p->slowest.len ? p->slowest : str_of(p->what), width - 2);
+    if (p->retry)
+        sbuf_adds(&b, "retrying, ");
+    struct str second = p->retry ? str_of(p->retry) : p->slowest.len ? p->slowest : str_of(p->what);
+    term_add_visible(&b, second, width - (p->retry ? 12 : 2));
     sbuf_adds(&b, "\x1b[K\n");
     fwrite(b.ptr, 1, b.len, stderr);
     t->live_shown = true;
@@ -101,6 +104,8 @@ static void draw_json(const struct term_progress *p)
     term_json_str(&b, "phase", str_of(p->what));
     if (p->slowest.len)
         term_json_str(&b, "object", p->slowest);
+    if (p->retry)
+        term_json_str(&b, "retrying", str_of(p->retry));
     term_json_u64(&b, "bytes", p->bytes);
     term_json_u64(&b, "bytes_total", p->bytes_total);
     term_json_u64(&b, "objects", p->objects);
@@ -118,6 +123,10 @@ static void draw_plain(const struct term_progress *p)
     sbuf_init(&b, TERM_LINE_MAX);
     sbuf_addf(&b, "%s ", p->what);
     term_bar(p, &b);
+    if (p->retry) {
+        sbuf_adds(&b, " retrying, ");
+        term_add_visible(&b, str_of(p->retry), TERM_LINE_MAX / 2);
+    }
     fprintf(stderr, "%s\n", b.ptr);
 }
 

@@ -22,6 +22,7 @@ struct term_progress {
     double rate; /* bytes a second */
     bool total_is_final;
     struct str slowest; /* the slowest running object; empty: none */
+    const char *retry;  /* what failed and is tried again; NULL: nothing */
 };
 
 struct term {

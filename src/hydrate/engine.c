@@ -241,7 +241,7 @@ static void tick(struct timer *t)
     struct err err;
     if (journal_flush(h->journal, &err) < 0)
         hydrate_fail(h, &err);
-    window_tick(h);
+    window_tick(h, loop_now_ns(h->loop));
     measure_rate(h);
     barrier_tick(h);
     if (h->ticks++ % (NS_PER_SECOND / TICK_NS) == 0) {
@@ -401,7 +401,9 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
     for (size_t i = 0; i < o->source_count; i++)
         h->starts_at_first = max_u64(h->starts_at_first, store_reads_at_first(o->sources[i].store));
     h->starts_since_ns = clock_now_ns();
-    atomic_store(&h->starts.bytes_per_second, h->starts_at_first);
+    atomic_store(&h->served_ns, h->starts_since_ns);
+    h->starts.slack_ns = STARTS_SLACK_NS;
+    atomic_store(&h->starts.bytes_per_second, h->starts_at_first * STARTS_UNIT);
     atomic_store(&h->window, (unsigned)min_u64(WINDOW_START, o->concurrency_max ? o->concurrency_max : WINDOW_MAX));
     return h;
 }

@@ -4,6 +4,9 @@
 #include <assert.h>
 #include <limits.h>
 
+/* The longest wait of a GET that was refused by a store that serves most of them: the others' pace spares it. */
+#define REFUSED_WAIT_NS (250 * NS_PER_MS)
+
 static void want_slice(struct job *j);
 
 static void wake(struct budget_waiter *w)
@@ -25,22 +28,26 @@ static void deliver_granted(struct mail *m)
     job_end(j);
 }
 
-/* The window may be smaller by now than when this job began. One may always ask, lest a lane without a share stand. */
-static bool is_crowd(const struct lane *l)
-{
-    unsigned asking = l->running_count - atomic_load_explicit(&l->waiting, memory_order_relaxed);
-    return asking > 0 && asking >= lane_share(l);
-}
-
 static void backoff_over(struct timer *t)
 {
     struct job *j = container_of(t, struct job, backoff);
-    struct lane *l = j->lane;
-    if (is_crowd(l)) {
-        loop_timer_set(l->worker.loop, t, TICK_NS);
-        return;
-    }
-    atomic_fetch_sub_explicit(&l->waiting, 1, memory_order_relaxed);
+    struct job **last = &j->lane->due;
+    while (*last)
+        last = &(*last)->next_due;
+    j->next_due = NULL;
+    *last = j;
+    lane_pump(j->lane);
+}
+
+static void count_waiting(struct job *j, unsigned change)
+{
+    atomic_fetch_add_explicit(&j->lane->waiting, change, memory_order_relaxed);
+    atomic_fetch_add_explicit(&j->lane->refused, j->refused ? change : 0, memory_order_relaxed);
+}
+
+void job_retry(struct job *j)
+{
+    count_waiting(j, UINT_MAX);
     want_slice(j);
 }
 
@@ -139,8 +146,9 @@ static void retry_or_fail(struct job *j)
     }
     job_free_slices(j);
     j->state = JOB_BACKOFF;
-    atomic_fetch_add_explicit(&j->lane->waiting, 1, memory_order_relaxed);
+    count_waiting(j, 1);
     loop_timer_set(j->lane->worker.loop, &j->backoff, j->retry_ns);
+    loop_at_tail(j->lane->worker.loop, &j->lane->pump); /* it may have given its place away */
 }
 
 void job_advance(struct job *j)
@@ -172,6 +180,28 @@ static void note_first_byte(struct lane *l, uint64_t ns)
         atomic_store_explicit(&l->quickest_ns, ns, memory_order_relaxed);
 }
 
+/* A store that refuses everything ends the run when one request would have been given up, not each object in its turn.
+ * Who allowed few attempts allowed for those of one object. */
+#define OUTAGE_LEAST_NS (10 * NS_PER_SECOND)
+
+static bool is_outage(const struct job *j, const struct store_reply *r, uint64_t now_ns)
+{
+    const struct hydrate *h = j->lane->h;
+    uint64_t served_ns = atomic_load(&h->served_ns), since_ns = now_ns > served_ns ? now_ns - served_ns : 0;
+    return r->slow_down && since_ns >= max_u64(store_patience_ns(object_store(h, &j->entry), r), OUTAGE_LEAST_NS);
+}
+
+static void end_in_outage(struct job *j, const struct store_reply *r)
+{
+    struct err err;
+    char text[TIME_TEXT_MAX];
+    uint64_t since_ns = loop_now_ns(j->lane->worker.loop) - atomic_load(&j->lane->h->served_ns);
+    err_copy(&err, &r->err);
+    err_wrap(&err, "the store has refused every GET for %s, the last one", duration_text(since_ns, text));
+    err_advise(&err, 1526, "wait until the store serves again, or ask for fewer requests; the same command goes on");
+    hydrate_fail(j->lane->h, &err);
+}
+
 static void get_done(void *ctx, const struct store_reply *r)
 {
     struct job *j = ctx;
@@ -181,9 +211,9 @@ static void get_done(void *ctx, const struct store_reply *r)
     job_pause(j, false);
     atomic_fetch_add(&h->requests, r->requests - r->turned_away); /* which reached nobody */
     atomic_fetch_add(&h->hedged, r->hedged);
-    if (r->slow_down)
-        atomic_store(&h->slowed, true);
+    bool are_few = !r->first_byte_ns || window_answered(h, j->sent_ns, loop_now_ns(j->lane->worker.loop), r->slow_down);
     j->code = r->code;
+    j->refused = r->slow_down;
     if (r->turned_away) {
         j->attempts--;
         j->started_ns = loop_now_ns(j->lane->worker.loop);
@@ -195,6 +225,10 @@ static void get_done(void *ctx, const struct store_reply *r)
         uint64_t elapsed = loop_now_ns(j->lane->worker.loop) - j->started_ns;
         j->err = r->err;
         j->may_retry = store_retry_delay(object_store(h, &j->entry), r, j->attempts, elapsed, &j->retry_ns);
+        if (r->slow_down && r->retry_after_ns == 0 && are_few)
+            j->retry_ns = min_u64(j->retry_ns, REFUSED_WAIT_NS);
+        if (is_outage(j, r, loop_now_ns(j->lane->worker.loop)))
+            end_in_outage(j, r);
     }
     if (j->code == 0 && !j->large) {
         small_whole(j, &r->object.digest);
@@ -226,6 +260,8 @@ static void get(struct job *j)
     struct object object;
     object_of_entry(j->lane, &j->entry, &object);
     j->attempts++;
+    j->sent_ns = loop_now_ns(j->lane->worker.loop);
+    rate_book(&h->starts, STARTS_UNIT, j->sent_ns);
     j->state = JOB_GET;
     j->received = j->skip = 0;
     j->is_other = false;
@@ -278,8 +314,16 @@ void job_begin(struct lane *l, uint64_t id, const struct index_entry *e, struct 
     if (large)
         plan_part(e->size_bytes, part, &offset, &j->on_its_way);
     atomic_fetch_add(&l->h->on_its_way, j->on_its_way);
-    rate_book(&l->h->starts, 1, j->started_ns);
     want_slice(j);
+}
+
+static void leave_due(struct job *j)
+{
+    struct job **at = &j->lane->due;
+    while (*at && *at != j)
+        at = &(*at)->next_due;
+    if (*at)
+        *at = j->next_due;
 }
 
 void job_stop(struct job *j)
@@ -297,7 +341,8 @@ void job_stop(struct job *j)
         return;
     case JOB_BACKOFF:
         loop_timer_cancel(j->lane->worker.loop, &j->backoff);
-        atomic_fetch_sub_explicit(&j->lane->waiting, 1, memory_order_relaxed);
+        leave_due(j);
+        count_waiting(j, UINT_MAX);
         job_end(j);
         return;
     case JOB_DRAIN:

@@ -48,6 +48,8 @@ struct job {
     bool mismatched; /* its checksum was wrong once */
     bool is_other;   /* the answer is of another version of the object than those before */
     uint64_t started_ns;
+    uint64_t sent_ns;     /* of this attempt */
+    struct job *next_due; /* of the lane's, whose time to wait is over */
     struct timer backoff;
     struct budget_waiter waiter;
     struct mail granted;
@@ -55,12 +57,14 @@ struct job {
     /* the answer, kept while writes drain */
     int code;
     bool may_retry;
+    bool refused;
     uint64_t retry_ns;
     struct err err;
 };
 
 /* job.c */
 void job_begin(struct lane *l, uint64_t id, const struct index_entry *e, struct large *large, uint32_t part);
+void job_retry(struct job *j); /* it is due, and has its turn */
 void job_stop(struct job *j);
 void job_pause(struct job *j, bool paused); /* counts; who calls also tells the GET */
 void job_advance(struct job *j);            /* a write ended, or the GET did */

@@ -146,11 +146,42 @@ static bool must_wait(struct lane *l)
 {
     struct hydrate *h = l->h;
     uint64_t cap = atomic_load(&h->rate.bytes_per_second), on_its_way = atomic_load(&h->on_its_way);
-    uint64_t now = loop_now_ns(l->worker.loop);
-    uint64_t wait = max_u64(rate_wait_ns(&h->rate, now), rate_wait_ns(&h->starts, now));
+    uint64_t now = loop_now_ns(l->worker.loop), wait = rate_wait_ns(&h->rate, now);
     if (wait)
         loop_timer_set(l->worker.loop, &l->hold, wait);
     return wait || (cap && on_its_way > 0 && on_its_way >= (rate_is_spent(&h->rate, now) ? cap / 2 : 2 * cap));
+}
+
+/* Does the store want the next GET later? */
+static bool is_paced(struct lane *l)
+{
+    uint64_t wait = rate_wait_ns(&l->h->starts, loop_now_ns(l->worker.loop));
+    if (wait)
+        loop_timer_set(l->worker.loop, &l->hold, wait);
+    return wait > 0;
+}
+
+/* What the store refused takes no place of the window's while it waits, but a lane has no more of it than that. */
+static bool has_room(const struct lane *l)
+{
+    unsigned share = lane_share(l), refused = atomic_load_explicit(&l->refused, memory_order_relaxed);
+    return l->running_count - refused + l->summing < share && refused <= share;
+}
+
+/* One may always ask, lest a lane without a share stand. */
+static bool has_room_again(const struct lane *l)
+{
+    unsigned asking = l->running_count - atomic_load_explicit(&l->waiting, memory_order_relaxed);
+    return asking == 0 || asking + l->summing < lane_share(l);
+}
+
+static void pump_due(struct lane *l)
+{
+    while (l->due && !atomic_load(&l->h->stopping) && has_room_again(l) && !is_paced(l)) {
+        struct job *j = l->due;
+        l->due = j->next_due;
+        job_retry(j);
+    }
 }
 
 static void tell_window(struct lane *l)
@@ -173,7 +204,8 @@ void lane_pump(struct lane *l)
 {
     struct hydrate *h = l->h;
     unsigned at_once = 0;
-    while (l->running_count + l->summing < lane_share(l) && !must_wait(l) && !atomic_load(&h->stopping)) {
+    pump_due(l);
+    while (!l->due && has_room(l) && !is_paced(l) && !must_wait(l) && !atomic_load(&h->stopping)) {
         struct unit u;
         struct err err;
         if (at_once == INLINE_MAX) {

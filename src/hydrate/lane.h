@@ -20,9 +20,11 @@ struct lane {
     struct tree tree;
     struct job *running; /* oldest last */
     struct job *free_jobs;
+    struct job *due;     /* to be sent again, first come first; they count as waiting */
     struct large *heads; /* whose checksum is being asked for */
     unsigned running_count;
     _Atomic unsigned waiting;                  /* of them, those that wait for another attempt */
+    _Atomic unsigned refused;                  /* of these, those that the store refused: they take no place */
     _Atomic unsigned under_way;                /* as running_count was when it last looked for work ... */
     _Atomic uint64_t connections, turned_away; /* ... and those that it had tried */
     unsigned summing; /* large ones whose checksum is asked for, or read back: open, and without a job */

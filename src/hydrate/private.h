@@ -12,14 +12,16 @@
 #include "job.h"
 #include "lane.h"
 #include "large.h"
+#include "pace.h"
 #include "plan.h"
 #include "util/clock.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define TICK_NS (100 * NS_PER_MS) /* of the driver: the window is looked at */
+#define TICK_NS (100 * NS_PER_MS)       /* of the driver: the window is looked at */
+#define STARTS_SLACK_NS (5 * NS_PER_MS) /* a store that limits requests a second refuses what comes in bursts */
 
-enum { FAULTS_MAX = 1000, WINDOW_START = 16, WINDOW_MAX = 512 };
+enum { FAULTS_MAX = 1000, WINDOW_START = 16, WINDOW_MAX = 512, STARTS_UNIT = 1000 };
 
 struct hydrate {
     struct hydrate_options o;
@@ -27,7 +29,7 @@ struct hydrate {
     struct pool *pool;     /* owned */
     struct budget *budget; /* owned */
     struct rate rate;
-    struct rate starts; /* of GETs, in GETs: where a store asks to be approached slowly */
+    struct rate starts; /* of GETs, in thousandths of one: the lower of what the two below allow */
     uint64_t starts_at_first, starts_since_ns;
     struct index *index;         /* owned */
     struct journal *journal;     /* owned */
@@ -49,6 +51,7 @@ struct hydrate {
     struct plan plan;
     struct large *larges; /* with parts to give out, first come first */
     unsigned active;      /* units given out and not ended, larges that are open */
+    struct pace pace;     /* what a store that refuses some GETs is sent */
     bool listing_over;
     bool second_round;  /* what waited for the end of the rest (conflict.c) is being given out */
     uint64_t *deferred; /* owned: ids */
@@ -72,10 +75,11 @@ struct hydrate {
     pthread_mutex_t conflict_lock; /* one displaces at a time; guards the disk, not fields */
 
     _Atomic unsigned window;
-    _Atomic bool slowed;     /* a store asked for less since the last tick */
     _Atomic bool is_crowded; /* a store has turned connections away while it served others */
     _Atomic unsigned paused; /* parts that wait for the disk, or for memory */
     _Atomic uint64_t objects_done, bytes_done, objects_failed, objects_missing, size_only, requests, hedged;
+    _Atomic uint64_t refused;    /* GETs that were answered by 429 or 503 */
+    _Atomic uint64_t served_ns;  /* monotonic: when one was last answered otherwise; at first, when the run began */
     _Atomic uint64_t received;   /* bytes of bodies, this run */
     _Atomic uint64_t on_its_way; /* bytes that running jobs have asked for */
     _Atomic uint64_t unsynced;   /* bytes written since the last barrier began */
@@ -105,7 +109,7 @@ struct hydrate {
         unsigned tried_from;   /* 0: nothing is tried */
         unsigned trial_ticks;
         bool tries_less;
-        unsigned threshold; /* from here on it grows slowly: the store asked for less; 0: it never did */
+        unsigned threshold; /* from here on it grows slowly: the server turned connections away; 0: it never did */
         unsigned epoch;     /* ticks of it */
         uint64_t quickest_ns;
         uint64_t ticked_ns, ticked_requests;
@@ -144,7 +148,9 @@ must_check int conflict_settle(struct lane *l, uint64_t id, const struct index_e
 must_check int memory_fit(struct hydrate_options *o, uint64_t limit, struct err *err);
 
 /* window.c */
-void window_tick(struct hydrate *h);
+void window_tick(struct hydrate *h, uint64_t now_ns);
+/* A GET. Any thread. Does the store serve most of them, so that one that was refused need not wait long? */
+bool window_answered(struct hydrate *h, uint64_t sent_ns, uint64_t now_ns, bool refused);
 
 /* barrier.c */
 must_check int barrier_run(struct hydrate *h, struct err *err); /* blocks; one at a time */

@@ -3,8 +3,8 @@
  * first byte that was seen, requests wait for the way and for nothing of ours: then the window doubles at each tick.
  * After that it doubles as long as each step pays, and then twice as many and half as many are tried in turns: the
  * larger must bring a tenth more, the smaller only nothing less, since each request under way costs memory, cache and
- * libcurl's walk over its connections. When the store asks for less, it halves, and grows by a sixteenth a step from
- * there. When it has no connection for us and serves those that stand (a server, a proxy, a translator of addresses
+ * libcurl's walk over its connections. A store that refuses requests is asked more slowly, not by fewer connections
+ * (pace.h). When it has no connection for us and serves those that stand (a server, a proxy, a translator of addresses
  * that bears few), the window becomes what stands, by halves at the most. While a quarter of what is under way waits
  * for the disk, it goes back to where it began: more connections would bring nothing sooner, and each costs the kernel
  * more than the last. */
@@ -17,10 +17,11 @@ enum {
     QUEUED = 2,       /* times the quickest first byte: then requests wait for each other */
 };
 
-/* Bytes, and objects as if each were some more: a wall of small requests is work too. */
+/* Bytes, and objects as if each were some more: a wall of small requests is work too. A refusal is none. */
 static double work_done(struct hydrate *h)
 {
-    return (double)atomic_load(&h->received) + 65536.0 * (double)atomic_load(&h->requests);
+    uint64_t requests = atomic_load(&h->requests), refused = atomic_load(&h->refused);
+    return (double)atomic_load(&h->received) + 65536.0 * (double)(requests - min_u64(refused, requests));
 }
 
 /* Of this epoch and the one before; 0: not known. */
@@ -44,9 +45,9 @@ static uint64_t quickest(struct hydrate *h)
 }
 
 /* Little's law: what is under way is as much as comes in the time that one takes. */
-static bool waits_for_the_way(struct hydrate *h, unsigned active)
+static bool waits_for_the_way(struct hydrate *h, unsigned active, uint64_t now)
 {
-    uint64_t now = loop_now_ns(h->loop), requests = atomic_load(&h->requests);
+    uint64_t requests = atomic_load(&h->requests);
     uint64_t elapsed = now - h->tune.ticked_ns, ended = requests - h->tune.ticked_requests;
     uint64_t least = quickest(h);
     h->tune.ticked_ns = now;
@@ -157,22 +158,55 @@ static unsigned standing(const struct hydrate *h, unsigned window)
     return stand < least ? least : stand < window ? stand : window;
 }
 
-void window_tick(struct hydrate *h)
+/* Of the active units, those that take a place. */
+static unsigned placed(struct hydrate *h)
 {
-    uint64_t lasts_ns = clock_now_ns() - h->starts_since_ns;
-    atomic_store(&h->starts.bytes_per_second, rate_ramp(h->starts_at_first, lasts_ns));
+    unsigned refused = 0;
+    for (size_t i = 0; i < h->lane_count; i++)
+        refused += atomic_load(&h->lanes[i].refused);
+    pthread_mutex_lock(&h->lock);
+    unsigned active = h->active;
+    pthread_mutex_unlock(&h->lock);
+    return active > refused ? active - refused : 0;
+}
+
+/* h->lock held. The lower of what the store asks a reader to begin with, and of what it has served. */
+static void limit_starts(struct hydrate *h, uint64_t now_ns)
+{
+    uint64_t ramp = rate_ramp(h->starts_at_first, now_ns - h->starts_since_ns) * STARTS_UNIT;
+    uint64_t pace = (uint64_t)(h->pace.per_second * STARTS_UNIT);
+    atomic_store(&h->starts.bytes_per_second, !ramp ? pace : !pace ? ramp : min_u64(ramp, pace));
+}
+
+bool window_answered(struct hydrate *h, uint64_t sent_ns, uint64_t now_ns, bool refused)
+{
+    if (refused)
+        atomic_fetch_add(&h->refused, 1);
+    else
+        atomic_store_explicit(&h->served_ns, now_ns, memory_order_relaxed);
+    if (!refused && atomic_load_explicit(&h->refused, memory_order_relaxed) == 0)
+        return true;
+    pthread_mutex_lock(&h->lock);
+    pace_answered(&h->pace, sent_ns, now_ns, refused);
+    limit_starts(h, now_ns);
+    bool are_few = pace_refusals_are_few(&h->pace);
+    pthread_mutex_unlock(&h->lock);
+    return are_few;
+}
+
+void window_tick(struct hydrate *h, uint64_t now_ns)
+{
+    pthread_mutex_lock(&h->lock);
+    limit_starts(h, now_ns);
+    pthread_mutex_unlock(&h->lock);
     unsigned window = atomic_load(&h->window);
     unsigned most = h->o.concurrency_max ? h->o.concurrency_max : WINDOW_MAX;
     double work = work_done(h), round = work - (double)h->tune.last_received;
     h->tune.last_received = (uint64_t)work;
-    pthread_mutex_lock(&h->lock);
-    unsigned active = h->active;
-    pthread_mutex_unlock(&h->lock);
-    bool is_full = active + 1 >= window, waits = waits_for_the_way(h, active), may_grow = is_full && window < most;
-    bool turned_away = is_turned_away(h, round);
-    if (atomic_exchange(&h->slowed, false)) {
-        window = h->tune.threshold = rest_at(h, window / 2 > 2 ? window / 2 : 2);
-    } else if (turned_away) {
+    unsigned active = placed(h);
+    bool is_full = active + 1 >= window, waits = waits_for_the_way(h, active, now_ns);
+    bool may_grow = is_full && window < most, turned_away = is_turned_away(h, round);
+    if (turned_away) {
         window = h->tune.threshold = rest_at(h, standing(h, window));
         atomic_store(&h->is_crowded, true);
     } else if (4 * atomic_load(&h->paused) > active) {

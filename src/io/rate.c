@@ -9,9 +9,10 @@
 #define COST_MAX_NS (UINT64_C(1) << 60)
 
 /* How long until this time, but for the burst. */
-static uint64_t wait_until(uint64_t paid_ns, uint64_t now_ns)
+static uint64_t wait_until(const struct rate *r, uint64_t paid_ns, uint64_t now_ns)
 {
-    return paid_ns > now_ns + BURST_NS ? paid_ns - now_ns - BURST_NS : 0;
+    uint64_t burst = r->slack_ns ? r->slack_ns : BURST_NS;
+    return paid_ns > now_ns + burst ? paid_ns - now_ns - burst : 0;
 }
 
 uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns)
@@ -21,18 +22,19 @@ uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns)
         return 0;
     unsigned __int128 exact = (unsigned __int128)bytes * NS_PER_SECOND / per_second;
     uint64_t cost = exact > COST_MAX_NS ? COST_MAX_NS : (uint64_t)exact;
-    uint64_t earliest = now_ns > CATCH_UP_NS ? now_ns - CATCH_UP_NS : 0;
+    uint64_t catch_up = r->slack_ns ? r->slack_ns : CATCH_UP_NS;
+    uint64_t earliest = now_ns > catch_up ? now_ns - catch_up : 0;
     uint64_t before = atomic_load_explicit(&r->paid_until_ns, memory_order_relaxed), after;
     do
         after = min_u64(max_u64(before ? before : now_ns, earliest), COST_MAX_NS * 8) + cost;
     while (!atomic_compare_exchange_weak_explicit(&r->paid_until_ns, &before, after, memory_order_relaxed,
                                                   memory_order_relaxed));
-    return wait_until(after, now_ns);
+    return wait_until(r, after, now_ns);
 }
 
 uint64_t rate_wait_ns(const struct rate *r, uint64_t now_ns)
 {
-    return atomic_load(&r->bytes_per_second) > 0 ? wait_until(atomic_load(&r->paid_until_ns), now_ns) : 0;
+    return atomic_load(&r->bytes_per_second) > 0 ? wait_until(r, atomic_load(&r->paid_until_ns), now_ns) : 0;
 }
 
 bool rate_is_spent(const struct rate *r, uint64_t now_ns)

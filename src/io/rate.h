@@ -11,6 +11,7 @@
 struct rate {
     _Atomic uint64_t bytes_per_second; /* 0: no cap; may change while jobs run */
     _Atomic uint64_t paid_until_ns;    /* 0: nothing was booked yet */
+    uint64_t slack_ns; /* what is free in advance, and what may be caught up; 0: as rate_book() says. Frozen */
 };
 
 /* Books `bytes`; returns how long the caller should wait before it moves more (0: not at all). A burst of 100 ms is

@@ -117,9 +117,14 @@ struct store {
     size_t prefix_len;
     char *ca_file;            /* owned; NULL: the system's */
     char *ca;                 /* owned PEM text instead of it; NULL: none */
-    pthread_mutex_t lock;     /* guards `retry` */
+    pthread_mutex_t lock;     /* guards `retry` and `again` */
     struct store_retry retry; /* no field is 0 */
     uint64_t reads_at_first;
+    struct {
+        char cause[ERR_TEXT_MAX]; /* with the object's name */
+        unsigned attempts;        /* that failed */
+        uint64_t due_ns;
+    } again; /* the request that failed more than once and waits for its next attempt, the last one of these */
     _Atomic uint64_t served_ns;  /* monotonic: when a byte of any answer last came */
     struct telemetry *telemetry; /* owned */
     struct hedge *hedge;         /* owned */

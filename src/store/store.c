@@ -355,12 +355,27 @@ void store_resume(struct store_job *j)
     resume(j);
 }
 
-bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned attempts, uint64_t elapsed_ns,
-                       uint64_t *ret_delay_ns)
+static struct store_retry policy_of(struct store *s)
 {
     pthread_mutex_lock(&s->lock);
     const struct store_retry policy = s->retry;
     pthread_mutex_unlock(&s->lock);
+    return policy;
+}
+
+static void note_retry(struct store *s, const struct store_reply *r, unsigned attempts, uint64_t delay_ns)
+{
+    pthread_mutex_lock(&s->lock);
+    snprintf(s->again.cause, sizeof s->again.cause, "%s", r->err.text);
+    s->again.attempts = attempts;
+    s->again.due_ns = clock_now_ns() + delay_ns;
+    pthread_mutex_unlock(&s->lock);
+}
+
+bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned attempts, uint64_t elapsed_ns,
+                       uint64_t *ret_delay_ns)
+{
+    const struct store_retry policy = policy_of(s);
     if (r->code >= 0 || !(r->may_retry || r->attempts_max) || (!r->turned_away && attempts >= policy.attempts_max))
         return false;
     if (r->attempts_max && attempts >= r->attempts_max) {
@@ -377,8 +392,29 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
     if (!r->turned_away && elapsed_ns + delay > policy.elapsed_max_ns)
         return false;
     hedge_retried(s->hedge);
+    if (attempts > 1 && !r->turned_away)
+        note_retry(s, r, attempts, delay);
     *ret_delay_ns = delay;
     return true;
+}
+
+uint64_t store_patience_ns(struct store *s, const struct store_reply *r)
+{
+    const struct store_retry policy = policy_of(s);
+    uint64_t sum = 0;
+    for (unsigned i = 0; i + 1 < policy.attempts_max && sum < policy.elapsed_max_ns; i++)
+        sum += max_u64(min_u64(policy.backoff_base_ns << min_u64(i, 20), policy.backoff_cap_ns), r->retry_after_ns);
+    return min_u64(sum, policy.elapsed_max_ns);
+}
+
+bool store_retrying(struct store *s, char *buf, size_t size)
+{
+    pthread_mutex_lock(&s->lock);
+    bool is_now = s->again.attempts > 0 && clock_now_ns() < s->again.due_ns + NS_PER_SECOND;
+    if (is_now)
+        snprintf(buf, size, "attempt %u of %u: %s", s->again.attempts + 1, s->retry.attempts_max, s->again.cause);
+    pthread_mutex_unlock(&s->lock);
+    return is_now;
 }
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */

@@ -114,6 +114,13 @@ struct store_reply {
 bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned attempt, uint64_t elapsed_ns,
                        uint64_t *ret_delay_ns);
 
+/* How long a request whose every answer is as *r is tried again. */
+uint64_t store_patience_ns(struct store *s, const struct store_reply *r);
+
+/* What failed more than once and is tried again just now, for people: "attempt 3 of 8: s3://b/k: 503 SlowDown". False:
+ * nothing. Any thread. */
+bool store_retrying(struct store *s, char *buf, size_t size);
+
 struct store_job;
 void store_cancel(struct store_job *j); /* on_done follows with ERR_CANCELLED, after this returns */
 void store_resume(struct store_job *j); /* a GET whose on_data answered WEB_PAUSE */

@@ -12,7 +12,7 @@ struct rule {
     enum operation op;
     bool any_op;
     char key[KEY_MAX_BYTES + 1]; /* a glob over the key; empty: any */
-    uint64_t after, every, times, percent;
+    uint64_t after, every, times, permille;
     uint64_t seen, fired;
     double tokens; /* limit: requests that may pass now */
     uint64_t filled_ns;
@@ -60,9 +60,12 @@ static int rule_number(struct rule *rule, struct str name, struct str value, str
     else if (str_eq(name, STR("times")))
         rule->times = n;
     else if (str_eq(name, STR("percent")))
-        rule->percent = n;
+        rule->permille = 10 * n;
+    else if (str_eq(name, STR("permille")))
+        rule->permille = n;
     else
-        return err_set(err, ERR_INVALID, "a rule knows op, key, nth, after, every, times, percent and do, not '%.*s'",
+        return err_set(err, ERR_INVALID,
+                       "a rule knows op, key, nth, after, every, times, percent, permille and do, not '%.*s'",
                        STR_FMT(name));
     return 0;
 }
@@ -113,7 +116,7 @@ int fault_add(struct str text, struct err *err)
 {
     auto_mem struct rule *rule = xcalloc(1, sizeof *rule);
     struct str field, name;
-    *rule = (struct rule){.any_op = true, .every = 1, .times = UINT64_MAX, .percent = 100};
+    *rule = (struct rule){.any_op = true, .every = 1, .times = UINT64_MAX, .permille = 1000};
     while (str_split(&text, ',', &field)) {
         struct str value = field;
         str_split(&value, '=', &name);
@@ -164,7 +167,7 @@ static uint64_t dice(void)
     x ^= x >> 7;
     x ^= x << 17;
     state = x;
-    return x % 100;
+    return x % 1000;
 }
 
 /* More than n a second, over a tenth of one? */
@@ -190,7 +193,7 @@ static bool rule_fires(struct rule *rule, enum operation op, const struct reques
         return false;
     uint64_t number = rule->seen++;
     if (number < rule->after || (number - rule->after) % rule->every != 0 || rule->fired >= rule->times ||
-        dice() >= rule->percent)
+        dice() >= rule->permille)
         return false;
     if (strcmp(rule->fault.action, "limit") == 0 && !is_over_limit(rule))
         return false;

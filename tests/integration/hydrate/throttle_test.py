@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store that refuses some requests (503): a few at random, those above a rate, or all of them."""
+import json
+
+import pytest
+
+from .lib import DONE, TRANSIENT, Bucket, cistern
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asan]
+
+
+def hydrate(folder, rule, objects=1500):
+    with Bucket(f"p/:{objects}:20000", flags=("--latency", "20ms")) as bucket:
+        bucket.fault(rule)
+        code, end, errors = bucket.hydrate("p/", folder)
+        assert (code, errors, end["verified"]) == (DONE, [], objects)
+        return end["seconds"], bucket.fired()[0]
+
+
+@pytest.mark.parametrize("permille", [1, 10, 50])
+def test_few_random_refusals_cost_little(tmp_path, permille):
+    """Each halved the window for seconds: 1 % took 26 times as long as none."""
+    alone, _ = hydrate(tmp_path / "alone", "op=get,times=1,do=status:503")
+    seconds, refused = hydrate(tmp_path / "out", f"op=get,permille={permille},do=status:503")
+    assert refused > 0 and seconds < 3 * alone + 1.5
+
+
+@pytest.mark.parametrize("limit", [150, 500])
+def test_a_rate_limit_is_used_and_few_are_refused(tmp_path, limit):
+    seconds, refused = hydrate(tmp_path / "out", f"op=get,do=limit:{limit}", objects=1500)
+    assert refused <= 1500 / 9, "a tenth of all"
+    assert 1500 / seconds >= 0.75 * limit, "0.9 of it, and a busy machine"
+
+
+def test_a_store_that_refuses_everything_ends_the_run_and_says_so_meanwhile(tmp_path):
+    """It took an hour, in silence."""
+    with Bucket("p/:3000:1000") as bucket:
+        bucket.fault("op=get,do=status:503")
+        done = cistern("hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", bucket.url, "--retries", "4", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == TRANSIENT
+    assert 10 <= lines[-1]["seconds"] < 25
+    assert "CIS1526" in [line["error"].get("id") for line in lines if line["type"] == "error"]
+    told = [line["retrying"] for line in lines if line["type"] == "progress" and "retrying" in line]
+    assert any("attempt 3 of 4: s3://bench/p/object-" in line and "503 SlowDown" in line for line in told)
+
+
+def test_a_listing_that_is_refused_says_so_meanwhile(tmp_path):
+    with Bucket("p/:3:1000") as bucket:
+        bucket.fault("op=list,times=4,do=status:503")
+        done = cistern("hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", bucket.url, "--json")
+    told = [json.loads(line).get("retrying", "") for line in done.stdout.splitlines()]
+    assert done.returncode == DONE and any("of 8: s3://bench/p/: 503" in line for line in told)

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+
+#include "private.h"
+#include "util/clock.h"
+
+/* A run in virtual time: 3,000 small objects, 20 ms to each answer, a window as large as it helps. The store refuses a
+ * share of all GETs, or those above so many a second. What is under test decides when a GET is sent. */
+enum { OBJECTS = 3000, LATENCY_US = 20000, STEP_US = 100, SENT_MAX = 512, HELPS = 64 };
+
+struct sim {
+    double share;      /* of GETs refused, whatever their number */
+    double per_second; /* GETs served; 0: no limit */
+    double bucket;     /* seconds of them that may come at once */
+};
+
+struct get {
+    uint64_t sent_us, due_us;
+    unsigned attempt;
+    bool refused;
+};
+
+struct outcome {
+    double seconds;
+    unsigned refused;
+    unsigned worst; /* attempts */
+};
+
+static struct hydrate *run;
+static struct get sent[SENT_MAX], waiting[OBJECTS];
+static size_t sent_count, waiting_count;
+static uint64_t dice = 88172645463325252;
+
+static int setup(void **state)
+{
+    struct err err;
+    (void)state;
+    run = xcalloc(1, sizeof *run);
+    pthread_mutex_init(&run->lock, NULL);
+    run->lane_count = 1;
+    run->starts.slack_ns = STARTS_SLACK_NS;
+    run->o.concurrency_max = HELPS;
+    atomic_store(&run->lanes[0].is_kicked, true);
+    atomic_store(&run->lanes[0].quickest_ns, LATENCY_US * UINT64_C(1000));
+    atomic_store(&run->window, WINDOW_START);
+    sent_count = waiting_count = 0;
+    dice = 88172645463325252;
+    return loop_new("driver", &run->loop, &err);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    loop_free(run->loop);
+    pthread_mutex_destroy(&run->lock);
+    free(run);
+    return 0;
+}
+
+static double drawn(void)
+{
+    dice ^= dice << 13;
+    dice ^= dice >> 7;
+    dice ^= dice << 17;
+    return (double)(dice % 1000000) / 1e6;
+}
+
+static bool store_refuses(const struct sim *s, double *tokens)
+{
+    if (s->per_second == 0)
+        return drawn() < s->share;
+    bool is_served = *tokens >= 1;
+    *tokens -= is_served;
+    return !is_served;
+}
+
+/* As a job does: by powers of two, and no longer than the first wait while most are served. */
+static uint64_t backoff_us(unsigned attempt, bool are_few)
+{
+    uint64_t most = UINT64_C(250000) << (are_few ? 0 : min_u64(attempt - 1, 7));
+    return most / 2 + (uint64_t)((double)most / 2 * drawn());
+}
+
+static void answer_due(uint64_t now_us, unsigned *done, struct outcome *o)
+{
+    for (size_t i = 0; i < sent_count;) {
+        struct get *g = &sent[i];
+        if (g->due_us > now_us) {
+            i++;
+            continue;
+        }
+        atomic_fetch_add(&run->requests, 1);
+        bool few = window_answered(run, g->sent_us * 1000, now_us * 1000, g->refused);
+        *done += !g->refused;
+        o->refused += g->refused;
+        o->worst = g->attempt > o->worst ? g->attempt : o->worst;
+        if (g->refused) {
+            g->due_us = now_us + backoff_us(g->attempt, few);
+            waiting[waiting_count++] = *g;
+        }
+        sent[i] = sent[--sent_count];
+    }
+}
+
+static bool next_get(uint64_t now_us, unsigned *left, struct get *ret)
+{
+    for (size_t i = 0; i < waiting_count; i++)
+        if (waiting[i].due_us <= now_us) {
+            *ret = waiting[i];
+            waiting[i] = waiting[--waiting_count];
+            return true;
+        }
+    *ret = (struct get){0};
+    return *left > 0 && (*left)--;
+}
+
+static struct outcome simulate(const struct sim *s)
+{
+    struct outcome o = {0};
+    unsigned done = 0, left = OBJECTS;
+    double tokens = s->per_second * s->bucket;
+    uint64_t now_us = NS_PER_SECOND / 1000;
+    run->starts_since_ns = now_us * 1000;
+    while (done < OBJECTS && now_us < 200 * NS_PER_SECOND / 1000) {
+        struct get g;
+        now_us += STEP_US;
+        tokens += s->per_second * STEP_US / 1e6;
+        if (tokens > s->per_second * s->bucket)
+            tokens = s->per_second * s->bucket;
+        answer_due(now_us, &done, &o);
+        while (sent_count < atomic_load(&run->window) && rate_wait_ns(&run->starts, now_us * 1000) == 0 &&
+               next_get(now_us, &left, &g)) {
+            rate_book(&run->starts, STARTS_UNIT, now_us * 1000);
+            sent[sent_count++] = (struct get){.sent_us = now_us,
+                                              .due_us = now_us + LATENCY_US,
+                                              .attempt = g.attempt + 1,
+                                              .refused = store_refuses(s, &tokens)};
+        }
+        run->active = (unsigned)sent_count;
+        if (now_us * 1000 % TICK_NS == 0)
+            window_tick(run, now_us * 1000);
+    }
+    o.seconds = (double)now_us / 1e6 - 1;
+    assert_int_equal(done, OBJECTS);
+    return o;
+}
+
+/* 3,000 objects through 64 requests of 20 ms take 0.94 s and the window's growth. */
+static void random_refusals_up_to_five_percent_cost_less_than_a_second(void **state)
+{
+    static const double shares[] = {0, 0.001, 0.005, 0.01, 0.02, 0.03, 0.05};
+    for (size_t i = 0; i < countof(shares); i++) {
+        setup(state);
+        struct outcome o = simulate(&(struct sim){.share = shares[i]});
+        print_message("%.1f %% refused: %.2f s, %u refused, %u attempts\n", shares[i] * 100, o.seconds, o.refused,
+                      o.worst);
+        assert_true(o.seconds < 1.2 + 20 * shares[i]);
+        teardown(state);
+    }
+}
+
+static void random_refusals_of_a_fifth_do_not_lower_the_rate_without_end(void **state)
+{
+    (void)state;
+    struct outcome o = simulate(&(struct sim){.share = 0.2});
+    assert_true(o.seconds < 20);
+}
+
+static void a_rate_limit_is_used_with_few_refusals(void **state)
+{
+    static const double limits[] = {50, 100, 200, 500, 1000};
+    for (size_t i = 0; i < countof(limits); i++) {
+        setup(state);
+        struct outcome o = simulate(&(struct sim){.per_second = limits[i], .bucket = 0.1});
+        print_message("%.0f a second: %.2f s, %u refused\n", limits[i], o.seconds, o.refused);
+        assert_true(OBJECTS / o.seconds >= 0.9 * limits[i]);
+        assert_true(o.refused <= (OBJECTS + o.refused) / 10);
+        teardown(state);
+    }
+}
+
+static void a_limit_that_is_lifted_is_left_behind_within_seconds(void **state)
+{
+    (void)state;
+    struct pace p = {0};
+    uint64_t now = NS_PER_SECOND;
+    unsigned answers = 0;
+    for (unsigned i = 0; i < 40; i++, now += NS_PER_MS) /* three of four are refused */
+        pace_answered(&p, now - NS_PER_MS, now, i % 4 != 0);
+    double limit = p.per_second;
+    assert_true(limit > 100 && limit < 300);
+    while (p.per_second > 0 && p.per_second < 5000) {
+        now += (uint64_t)(1e9 / p.per_second);
+        pace_answered(&p, now - NS_PER_MS, now, false);
+        answers++;
+    }
+    assert_true(answers < 3000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_refusals_up_to_five_percent_cost_less_than_a_second),
+        cmocka_unit_test_setup_teardown(random_refusals_of_a_fifth_do_not_lower_the_rate_without_end, setup, teardown),
+        cmocka_unit_test(a_rate_limit_is_used_with_few_refusals),
+        cmocka_unit_test(a_limit_that_is_lifted_is_left_behind_within_seconds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
