@@ -80,24 +80,6 @@ uint64_t below_ino(int parent, const char *name)
     return fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_ino : 0;
 }
 
-/* fsGroup: a view, not a change. A file that carries the group shows its own mode: it was made through the mount,
- * or changed there. */
-bool below_is_viewed(const struct serve *s, const struct stat *st)
-{
-    return s->config->has_group && st->st_gid != s->config->group && !S_ISLNK(st->st_mode);
-}
-
-void below_show(const struct serve *s, struct stat *st)
-{
-    if (!below_is_viewed(s, st))
-        return;
-    st->st_gid = s->config->group;
-    if (S_ISDIR(st->st_mode))
-        st->st_mode |= S_ISGID | S_IRWXG;
-    else
-        st->st_mode |= S_IRGRP | S_IWGRP | (st->st_mode & (S_IXUSR | S_IXOTH) ? S_IXGRP : 0);
-}
-
 /* ---- credentials ------------------------------------------------------------------------------------------------- */
 
 static struct __user_cap_data_struct ours[2]; /* frozen after caps_drop: what a thread has */

@@ -41,7 +41,7 @@ int node_entry_of_fd(struct job *j, int fd, const struct stat *st, const struct 
         if (table_get(s->table, id, &n) < 0 || fstat(fd, &now) < 0)
             return -ESTALE;
     }
-    below_show(s, &now);
+    group_show(s, fd, &now);
     *ret = (struct fuse_entry_param){
         .ino = id, .attr = now, .attr_timeout = node_attr_timeout(s, id, &n), .entry_timeout = s->name_timeout};
     return 0;

@@ -27,7 +27,7 @@ static void reply_attr(struct job *j, fuse_req_t req, fuse_ino_t ino)
         fuse_reply_err(req, -r);
         return;
     }
-    below_show(s, &st);
+    group_show(s, fd, &st);
     fuse_reply_attr(req, &st, node_attr_timeout(s, ino, &n));
 }
 
@@ -37,26 +37,32 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     reply_attr(job_mine(), req, ino);
 }
 
-/* A file that shows the group only by the view carries it from its first change on: else a mode that a user sets would
- * not stay. */
+/* A file that shows the group only by the view has what it shows on the disk from its first change on: else a mode that
+ * a user sets would not stay. */
+static int settle_view(struct serve *s, int fd, const struct stat *now)
+{
+    struct stat shown = *now;
+    char path[FD_PATH_MAX];
+    group_show(s, fd, &shown);
+    return chmod(fd_path(fd, path), shown.st_mode & 07777) < 0 ? -errno : 0;
+}
+
 static int set_owner(struct serve *s, int fd, const struct stat *attr, int set, const struct stat *now)
 {
     uid_t uid = set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
     gid_t gid = set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
-    if (s->config->has_group && gid != (gid_t)-1)
-        gid = s->config->group; /* the volume's group is not a user's to change */
-    bool viewed = below_is_viewed(s, now) && set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID | FUSE_SET_ATTR_MODE);
-    if (viewed) {
-        struct stat shown = *now;
-        char path[FD_PATH_MAX];
-        below_show(s, &shown);
-        gid = s->config->group;
-        if (chmod(fd_path(fd, path), shown.st_mode & 07777) < 0)
-            return -errno;
+    if (group_is_shown(s, fd, now)) {
+        int r = settle_view(s, fd, now);
+        if (r < 0)
+            return r;
+        gid = set & FUSE_SET_ATTR_GID ? gid : s->config->group;
     }
     if (uid == (uid_t)-1 && gid == (gid_t)-1)
         return 0;
-    return fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+    if (fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    bool differs = s->config->has_group && gid != (gid_t)-1 && gid != s->config->group;
+    return differs && !S_ISLNK(now->st_mode) ? group_keep(s, fd) : 0;
 }
 
 static int set_size(struct serve *s, fuse_ino_t ino, off_t size, int set)
@@ -200,11 +206,17 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
     char path[FD_PATH_MAX];
-    room = room > XATTR_MAX ? XATTR_MAX : room;
-    auto_mem char *bytes = room ? xcalloc(1, room) : NULL;
+    auto_mem char *bytes = xcalloc(1, XATTR_MAX);
     auto_fd fd = xattr_path(job_mine()->serve, ino, path);
-    ssize_t n = fd == -EOPNOTSUPP ? 0 : fd < 0 ? -1 : listxattr(path, bytes, room);
-    reply_bytes(req, n, fd < 0 ? -fd : errno, bytes, room);
+    ssize_t n = fd == -EOPNOTSUPP ? 0 : fd < 0 ? -1 : listxattr(path, bytes, XATTR_MAX);
+    int error = fd < 0 ? -fd : errno;
+    if (n > 0)
+        n = (ssize_t)group_hide_mark(bytes, (size_t)n);
+    if (room > 0 && n > (ssize_t)room) {
+        n = -1;
+        error = ERANGE;
+    }
+    reply_bytes(req, n, error, bytes, room);
 }
 
 /* XATTR_CREATE fails if the attribute is there: whether it was before the first act is written down. The inode is

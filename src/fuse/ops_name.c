@@ -77,6 +77,14 @@ static int link_act(struct job *j, const struct making *m, int dir, const char *
     return linkat(from, "", dir, name, AT_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
+static int inherit_group(struct serve *s, int dir, const char *name)
+{
+    if (!s->config->has_group)
+        return 0;
+    auto_fd fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : group_inherit(s, dir, fd);
+}
+
 static int make(struct job *j, fuse_req_t req, const struct making *m, fuse_ino_t parent, const char *name,
                 struct fuse_entry_param *ret)
 {
@@ -88,6 +96,8 @@ static int make(struct job *j, fuse_req_t req, const struct making *m, fuse_ino_
     int r = m->source ? link_act(j, m, dir, name) : make_act(j, req, m, dir, name);
     if (r == -EEXIST && j->again && !was_there)
         r = 0; /* it is the one that we made */
+    if (r == 0 && !m->source)
+        r = inherit_group(j->serve, dir, name);
     test_point(j->serve, m->op, "after-act");
     return r < 0 ? r : node_entry(j, dir, name, ret);
 }
@@ -143,7 +153,9 @@ static int create(struct job *j, fuse_req_t req, fuse_ino_t parent, const char *
     test_point(s, "create", "before");
     auto_fd fd = create_act(j, req, dir, name, mode, flags);
     test_point(s, "create", "after-act");
-    int r = fd < 0 ? fd : node_entry(j, dir, name, e);
+    int r = fd < 0 || was_there ? fd : group_inherit(s, dir, fd);
+    if (r >= 0)
+        r = node_entry(j, dir, name, e);
     if (r < 0)
         return r;
     r = opens_add(j, e->ino, fi);
@@ -186,7 +198,9 @@ static int tmpfile_make(struct job *j, fuse_req_t req, fuse_ino_t parent, mode_t
     test_point(s, "tmpfile", "after-act");
     struct stat st;
     struct handle h;
-    int r = below_handle(fd, &h);
+    int r = group_inherit(s, dir, fd);
+    if (r == 0)
+        r = below_handle(fd, &h);
     if (r == 0 && fstat(fd, &st) < 0)
         r = -errno;
     if (r == 0)

@@ -105,9 +105,18 @@ int below_handle(int fd, struct handle *ret);
 enum { FD_PATH_MAX = 40 };
 const char *fd_path(int fd, char *buf);
 
-/* Attributes as users see them (fsGroup). Is the view still on for this file: does it not carry the group yet? */
-void below_show(const struct serve *s, struct stat *st);
-bool below_is_viewed(const struct serve *s, const struct stat *st);
+/* ---- group.c (fsGroup) ------------------------------------------------------------------------------------------- */
+
+/* `fd` is open on the file (O_PATH will do) that `st` is of. Does the mount show its own group instead of the file's? */
+bool group_is_shown(const struct serve *s, int fd, const struct stat *st);
+void group_show(const struct serve *s, int fd, struct stat *st); /* attributes as users see them */
+
+/* From now on a mount of this group shows the file's own group: a user has set it. 0 or -errno. */
+int group_keep(const struct serve *s, int fd);
+/* The same for a file that was just made in `dir`, if it took its group from there and that one is kept. */
+int group_inherit(const struct serve *s, int dir, int fd);
+/* Takes our mark out of a list of extended attributes; the new length. */
+size_t group_hide_mark(char *names, size_t len);
 
 /* Makes the thread act with the user's file-system uid, gid and umask, but with our capabilities, until the scope
  * ends. */

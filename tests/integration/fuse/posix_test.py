@@ -297,6 +297,59 @@ def test_a_group_is_shown_for_files_that_have_another_and_costs_no_write(volumes
     assert stat.S_IMODE(os.stat(volume.path / "tree/file").st_mode) == 0o600, "a mode that a user sets stays"
 
 
+def owner(path):
+    found = os.lstat(path)
+    return found.st_uid, found.st_gid
+
+
+def test_a_group_that_a_user_sets_stays_under_fsgroup(volumes):
+    volume = volumes("v", "exclusive", "allow-other", "group=4321")
+    made, kept, links = volume.path / "made", volume.path / "kept", volume.path / "link"
+    for name in ("made", "viewed", "untouched"):
+        (volume.data / name if name != "made" else made).write_text("x")
+    (volume.data / "viewed").chmod(0o640)
+    links.symlink_to("made")
+    kept.mkdir()
+    os.chown(made, 5, 6)
+    os.chown(volume.path / "viewed", -1, 2000)
+    os.chown(links, -1, 2000, follow_symlinks=False)
+    os.chown(kept, -1, 2000)
+    os.chmod(kept, 0o2775)  # what is made in it has its group
+    (kept / "child").mkdir()
+    (kept / "child/file").write_text("x")
+    os.symlink("file", kept / "link")
+    wanted = {"made": (5, 6), "viewed": (0, 2000), "untouched": (0, 4321), "link": (0, 2000), "kept": (0, 2000),
+              "kept/child": (0, 2000), "kept/child/file": (0, 2000), "kept/link": (0, 2000)}
+    assert {name: owner(volume.path / name) for name in wanted} == wanted
+    assert stat.S_IMODE(os.stat(volume.path / "viewed").st_mode) == 0o660, "the mode that it showed"
+    assert os.listxattr(kept) == [], "how that is remembered is nobody's business"
+    on_disk = wanted | {"untouched": (0, 0)}
+    assert {name: owner(volume.data / name) for name in wanted} == on_disk
+    volume.unmount()
+    volume.mount()
+    assert {name: owner(volume.path / name) for name in wanted} == wanted, "for a later pod too"
+    os.chown(made, -1, 4321)
+    assert owner(made) == (5, 4321)
+    user = ["setpriv", "--reuid=5", "--regid=4321", "--clear-groups", "chgrp", "2000", made]
+    assert subprocess.run(user, stderr=subprocess.DEVNULL, check=False).returncode != 0, "nobody gives away to a foreign group"
+
+
+def test_a_group_that_a_user_set_ends_with_a_mount_of_another_group(volumes):
+    volume = volumes("v", "exclusive", "allow-other", "group=4321")
+    (volume.path / "file").write_text("x")
+    os.chown(volume.path / "file", -1, 2000)
+    volume.unmount()
+    volume.options = ("exclusive", "allow-other", "group=1234")
+    volume.mount()
+    assert os.stat(volume.path / "file").st_gid == 1234
+
+
+def test_a_mount_without_a_group_changes_owner_and_group_as_the_disk_does(volume):
+    (volume.path / "file").write_text("x")
+    os.chown(volume.path / "file", 5, 6)
+    assert owner(volume.path / "file") == owner(volume.data / "file") == (5, 6)
+
+
 def test_opens_of_one_file_by_many_at_once_all_succeed(volume):
     path = volume.path / "f"
     path.write_bytes(b"x" * 100)

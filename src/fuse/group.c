@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fsGroup is a view, not a change: a file whose group is another one shows the mount's group, with g+rwX. A file that
+ * carries the group shows its own mode: it was made through the mount, or changed there. A group that a user sets is
+ * set on the disk, and marked with the mount's group of that time: mounts of that group show it from then on, and one
+ * of another group is a view again. */
+#include "serve.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/xattr.h>
+
+/* Of the namespace "trusted", which no container can read or write that may not mount itself. */
+#define MARK "trusted.cistern.group"
+
+enum { MARK_MAX = 16 };
+
+static bool is_kept(const struct serve *s, int fd)
+{
+    char path[FD_PATH_MAX], mark[MARK_MAX], ours[MARK_MAX];
+    int want = snprintf(ours, sizeof ours, "%" PRIu32, s->config->group);
+    ssize_t n = getxattr(fd_path(fd, path), MARK, mark, sizeof mark);
+    return n == want && memcmp(mark, ours, (size_t)n) == 0;
+}
+
+bool group_is_shown(const struct serve *s, int fd, const struct stat *st)
+{
+    return s->config->has_group && st->st_gid != s->config->group && !S_ISLNK(st->st_mode) && !is_kept(s, fd);
+}
+
+void group_show(const struct serve *s, int fd, struct stat *st)
+{
+    if (!group_is_shown(s, fd, st))
+        return;
+    st->st_gid = s->config->group;
+    if (S_ISDIR(st->st_mode))
+        st->st_mode |= S_ISGID | S_IRWXG;
+    else
+        st->st_mode |= S_IRGRP | S_IWGRP | (st->st_mode & (S_IXUSR | S_IXOTH) ? S_IXGRP : 0);
+}
+
+int group_keep(const struct serve *s, int fd)
+{
+    char path[FD_PATH_MAX], ours[MARK_MAX];
+    int n = snprintf(ours, sizeof ours, "%" PRIu32, s->config->group);
+    return setxattr(fd_path(fd, path), MARK, ours, (size_t)n, 0) < 0 ? -errno : 0;
+}
+
+int group_inherit(const struct serve *s, int dir, int fd)
+{
+    struct stat at, made;
+    if (!s->config->has_group)
+        return 0;
+    if (fstat(dir, &at) < 0 || fstat(fd, &made) < 0)
+        return -errno;
+    bool taken = at.st_mode & S_ISGID && at.st_gid != s->config->group && made.st_gid == at.st_gid;
+    return taken && !S_ISLNK(made.st_mode) && is_kept(s, dir) ? group_keep(s, fd) : 0;
+}
+
+size_t group_hide_mark(char *names, size_t len)
+{
+    for (size_t at = 0, n; at < len; at += n) {
+        n = strnlen(names + at, len - at) + 1;
+        if (n != sizeof MARK || memcmp(names + at, MARK, n) != 0)
+            continue;
+        memmove(names + at, names + at + n, len - at - n);
+        return len - n;
+    }
+    return len;
+}
