@@ -8,6 +8,7 @@ struct sum {
     struct control *c;
     const char *pool;
     const char *node; /* NULL: all of them */
+    bool node_is_known;
     uint64_t available, largest;
 };
 
@@ -28,15 +29,36 @@ static int add_pool(void *ctx, struct str key, const json *object)
     return 0;
 }
 
+static int keep_known(void *ctx, struct str key, const json *object)
+{
+    struct sum *s = ctx;
+    struct err ignored;
+    auto_api_pool p = NULL;
+    (void)key;
+    s->node_is_known |= api_pool_read(object, &p, &ignored) == 0 && strcmp(p->node, s->node) == 0 && p->health;
+    return s->node_is_known ? -1 : 0;
+}
+
+/* An answer of 0 stands until external-provisioner's next poll, a minute later; an error is asked again at once. So 0
+ * is only for a node that has told of its pools, and an error never for long: external-provisioner queues what failed
+ * once more at each poll. */
 static int add_node(struct sum *s, struct err *err)
 {
     auto_api_pool p = NULL;
     int r = pool_get(s->c, s->node, s->pool, &p, err);
-    if (r == 0 && p && api_pool_is_healthy(p)) {
+    if (r < 0)
+        return r;
+    if (p && api_pool_is_healthy(p)) {
         s->available = p->available_bytes;
         s->largest = p->largest_volume_bytes;
     }
-    return r;
+    if (p && p->health)
+        return 0;
+    (void)kube_informer_each(s->c->o.pools, -1, STR_NULL, keep_known, s);
+    if (!p && s->node_is_known)
+        return 0;
+    err_set(err, ERR_AGAIN, "node %s has not reported pool '%s' yet", s->node, s->pool);
+    return err_advise(err, 5114, "ask again");
 }
 
 HANDLER(control_capacity)

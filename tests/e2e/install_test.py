@@ -2,7 +2,10 @@
 """The chart in a real cluster."""
 
 import json
+import time
 
+from e2e.lib import ours
+from e2e.lib.machine import eventually
 from e2e.lib.ours import DRIVER, NAMESPACE, helm
 from e2e.lib.stories import nothing_is_left
 from paths import TOP
@@ -37,3 +40,36 @@ def test_helm_test_passes_where_volumes_are_made_and_fails_where_they_are_not(cl
         cluster.kubectl("create", "-f", "-", stdin=json.dumps(kind))
     assert "Phase:          Succeeded" in helm(cluster, "test", "cistern", "--timeout", "90s")
     nothing_is_left(cluster)
+
+
+def reinstall(cluster):
+    helm(cluster, "uninstall", "cistern", "--wait")
+    ours.install(cluster)
+    return time.monotonic()
+
+
+def free_space(cluster):
+    """Bytes by node, of the class "cistern", as the scheduler sees them."""
+    return {c["nodeTopology"]["matchLabels"]["topology.cistern.io/node"]: c["capacity"]
+            for c in cluster.api.list(f"/apis/storage.k8s.io/v1/namespaces/{NAMESPACE}/csistoragecapacities")
+            if c["storageClassName"] == "cistern"}
+
+
+def test_free_space_is_published_within_seconds_of_the_pools(cluster, cistern):
+    reinstall(cluster)
+    pools = "/apis/cistern.io/v1alpha1/cisternpools"
+    eventually(lambda: len([p for p in cluster.api.list(pools) if p.get("status", {}).get("health")]) == 2, "both pools", 60)
+    ours.await_nodes(cluster)
+    eventually(lambda: set(free_space(cluster)) == set(cluster.nodes), "both nodes are asked about", 60)
+    assert "0" not in free_space(cluster).values(), "never 0 before it is known"
+    cluster.api.delete(f"{pools}/node-b.default")  # as on a node that is new
+    eventually(lambda: cluster.api.exists(f"{pools}/node-b.default"), "the node reports again", 30)
+    eventually(lambda: free_space(cluster).get("node-b") not in (None, "0"), "its free space is published", 5)
+
+
+def test_helm_test_passes_at_once_after_the_installation(cluster, cistern):
+    began = reinstall(cluster)
+    assert "Phase:          Succeeded" in helm(cluster, "test", "cistern", "--timeout", "60s")
+    seconds = time.monotonic() - began
+    nothing_is_left(cluster)
+    assert seconds < 15, f"helm test took {seconds:.1f} s"

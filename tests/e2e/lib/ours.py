@@ -59,9 +59,7 @@ def helm(cluster, *arguments, check=True):
 def values(**more):
     repository, tag = IMAGE.split(":")
     return {"image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-            "sidecars": {"provisioner": {"image": SIDECARS["csi-provisioner"],
-                                         "additionalArgs": ["--capacity-poll-interval=5s"]},  # not once a minute
-                         "resizer": {"image": SIDECARS["csi-resizer"]}},
+            "sidecars": {"provisioner": {"image": SIDECARS["csi-provisioner"]}, "resizer": {"image": SIDECARS["csi-resizer"]}},
             "cleanup": {"nodeGoneGrace": "10s"},
             "node": {"logLevel": "debug"}, "keeper": {"logLevel": "debug"}, "controller": {"logLevel": "debug"}, **more}
 

@@ -42,6 +42,21 @@ def test_a_place_that_names_no_node_of_ours_is_nowhere(cluster, nodes, controlle
     assert controller.client.call("GetCapacity").available_capacity > 0
 
 
+def test_capacity_of_a_node_that_has_not_reported_is_unavailable_and_not_zero(cluster, nodes, controllers):
+    node = nodes("node-a")
+    client = controllers().client
+    cluster.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-new"}})
+    for unknown in ("node-new", "node-nobody"):
+        place = csi.Topology(segments={"topology.cistern.io/node": unknown})
+        code, text = client.fails("GetCapacity", accessible_topology=place)
+        assert code == Code.UNAVAILABLE and f"node {unknown} has not reported pool 'default' yet" in text and "CIS5114" in text
+    place = csi.Topology(segments={"topology.cistern.io/node": "node-a"})
+    assert client.call("GetCapacity", accessible_topology=place).available_capacity > 0
+    assert client.call("GetCapacity", accessible_topology=place, parameters={"pool": "other"}).available_capacity == 0
+    node.tell_pool(status="Unhealthy", reason="gone")
+    eventually(lambda: client.call("GetCapacity", accessible_topology=place).available_capacity == 0)
+
+
 def test_the_same_call_finds_the_same_volume_and_another_size_is_refused(nodes, controllers):
     nodes()
     controller, name = controllers(), new_name()
