@@ -105,7 +105,7 @@ int below_handle(int fd, struct handle *ret);
 enum { FD_PATH_MAX = 40 };
 const char *fd_path(int fd, char *buf);
 
-/* fsGroup. `fd` is open on the file of `st`; O_PATH will do. Does the mount show its own group instead of the file's? */
+/* fsGroup. `fd` is open on the file of `st`; O_PATH will do. Does the mount show its own group, not the file's? */
 bool group_is_shown(const struct serve *s, int fd, const struct stat *st);
 void group_show(const struct serve *s, int fd, struct stat *st); /* attributes as users see them */
 
