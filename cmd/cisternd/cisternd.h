@@ -50,7 +50,11 @@ must_check int ensure_disks(const struct pools *pools, struct err *err);
 /* The folder that this program is in. */
 must_check int own_folder(char *buf, size_t size, struct err *err);
 
-/* --metrics; without it *ret stays as it is. `o` says what there is besides /metrics. */
+/* Calls Identity.Probe on our own CSI socket, as the kubelet does: for /healthz. */
+bool socket_answers(struct sbuf *why);
+
+/* --metrics; without it *ret stays as it is. `o` says what there is besides /metrics. Without an is_healthy of its own
+ * /healthz is socket_answers. */
 must_check int start_metrics(struct serve_options o, struct serve **ret, struct err *err);
 
 /* "/run/cistern/csi.sock" of --endpoint. */

@@ -104,10 +104,8 @@ static void end_agent(struct node *n)
 static bool is_healthy(void *ctx, struct sbuf *why)
 {
     struct node *n = ctx;
-    if (!socket_is_live(endpoint_path())) {
-        sbuf_addf(why, "nobody serves the plugin's socket '%s'", endpoint_path());
+    if (!socket_answers(why))
         return false;
-    }
     pthread_mutex_lock(&n->lock);
     bool alive = !n->agent || agent_is_alive(n->agent);
     pthread_mutex_unlock(&n->lock);

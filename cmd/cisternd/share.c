@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cisternd.h"
+#include "proto/csi.pb-c.h"
+#include "rpc/client.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include <stdio.h>
 #include <unistd.h>
+
+#define PROBE_NS (3 * NS_PER_SECOND) /* below the liveness probe's timeoutSeconds */
 
 /* "name=/path", or "/path" for the pool `default`. */
 static int parse_pool(const char *text, char (*name)[64], struct driver_pool *ret, struct err *err)
@@ -40,9 +45,35 @@ int own_folder(char *buf, size_t size, struct err *err)
     return 0;
 }
 
+bool socket_answers(struct sbuf *why)
+{
+    Csi__V1__ProbeRequest request = CSI__V1__PROBE_REQUEST__INIT;
+    ProtobufCMessage *reply;
+    struct err err;
+    int status;
+    auto_rpc_client client = rpc_client_new(endpoint_path());
+    int r = rpc_call(client, "/csi.v1.Identity/Probe", &request.base, &csi__v1__probe_response__descriptor, PROBE_NS,
+                     &reply, &status, &err);
+    if (r == 0) {
+        protobuf_c_message_free_unpacked(reply, NULL);
+        return true;
+    }
+    log_err(LOG_WARN, "liveness: Identity.Probe failed on our own socket", &err, "endpoint", flags.endpoint, NULL);
+    sbuf_addf(why, "Identity.Probe failed on '%s': %s", endpoint_path(), err.text);
+    return false;
+}
+
+static bool is_alive(void *ctx, struct sbuf *why)
+{
+    (void)ctx;
+    return socket_answers(why);
+}
+
 int start_metrics(struct serve_options o, struct serve **ret, struct err *err)
 {
     o.listen = flags.metrics;
+    if (!o.is_healthy)
+        o.is_healthy = is_alive;
     int r = flags.metrics ? serve_start(&o, ret, err) : 0;
     if (r == 0 && flags.metrics)
         log_event(LOG_INFO, "metrics are served", "port", log_u64(serve_port(*ret)), NULL);

@@ -5,6 +5,7 @@
  * thread, when both of its last events (closed, sent) have come. */
 #pragma once
 
+#include "listen.h"
 #include "server.h"
 #include "socket.h"
 #include "util/mem.h"
@@ -47,6 +48,7 @@ enum { LINE_ANY, LINE_PROMPT, LINES };
 struct rpc_server {
     struct rpc_options options;
     struct socket_name name;
+    struct listener listener;
     grpc_server *server;          /* owned */
     grpc_completion_queue *queue; /* owned */
     pthread_t queue_thread;

@@ -4,7 +4,6 @@
 #include "handover.h"
 #include "util/clock.h"
 #include "util/thread.h"
-#include <grpc/grpc_security.h>
 #include <stdio.h>
 
 enum { THREADS_DEFAULT = 32, STREAMS_MAX = 256, METADATA_MAX = 16 << 10 };
@@ -92,7 +91,7 @@ static grpc_arg limit(const char *key, int value)
     return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value.integer = value};
 }
 
-static int listen_on(struct rpc_server *s, struct err *err)
+static void make_server(struct rpc_server *s)
 {
     grpc_arg args[] = {
         limit(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, RPC_MESSAGE_MAX),
@@ -103,13 +102,7 @@ static int listen_on(struct rpc_server *s, struct err *err)
     s->server = grpc_server_create(&all, NULL);
     s->queue = grpc_completion_queue_create_for_next(NULL);
     grpc_server_register_completion_queue(s->server, s->queue, NULL);
-    grpc_server_credentials *insecure = grpc_insecure_server_credentials_create();
-    int bound = grpc_server_add_http2_port(s->server, s->name.uri, insecure);
-    grpc_server_credentials_release(insecure);
-    if (!bound)
-        return err_set(err, ERR_IO, "cannot listen on the socket '%s'", s->name.path);
     grpc_server_start(s->server);
-    return 0;
 }
 
 static int start_thread(pthread_t *t, const char *name, void *(*run)(void *), void *ctx, struct err *err)
@@ -182,17 +175,20 @@ int rpc_server_start(const struct rpc_options *o, struct rpc_server **ret, struc
     grpc_init();
     struct rpc_server *s = server_new(o);
     int r = socket_name_init(&s->name, o->socket_path, err);
-    if (r == 0)
-        r = listen_on(s, err);
-    if (r == 0)
+    if (r == 0) {
+        make_server(s);
         r = start_threads(s, err);
+    }
     if (r < 0) {
         take_apart(s);
         return r;
     }
     call_await(s);
-    r = socket_name_publish(&s->name, err);
+    r = listener_start(&s->listener, s->server, s->name.temporary, err);
+    if (r == 0)
+        r = socket_name_publish(&s->name, err);
     if (r < 0) {
+        unlink(s->name.temporary);
         rpc_server_free(s);
         return r;
     }
@@ -217,6 +213,7 @@ void rpc_server_stop(struct rpc_server *s, uint64_t grace_ns)
     if (!s || s->stopping)
         return;
     socket_name_remove(&s->name);
+    listener_stop(&s->listener);
     pthread_mutex_lock(&s->lock);
     s->stopping = true;
     pthread_cond_broadcast(&s->woken);

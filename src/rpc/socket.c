@@ -5,19 +5,6 @@
 #include <sys/random.h>
 #include <sys/un.h>
 
-static void encode(char *out, const char *path)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
-    memcpy(out, "unix:", 5);
-    out += 5;
-    for (; *path; path++)
-        if (strchr(plain, *path))
-            *out++ = *path;
-        else
-            out += snprintf(out, 4, "%%%02X", (unsigned char)*path);
-    *out = '\0';
-}
-
 int socket_name_init(struct socket_name *n, const char *path, struct err *err)
 {
     const char *slash = strrchr(path, '/');
@@ -39,7 +26,6 @@ int socket_name_init(struct socket_name *n, const char *path, struct err *err)
     snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path);
     if (stat(folder, &st) != 0)
         return err_sys(err, errno, "cannot make the socket '%s'", path);
-    encode(n->uri, n->temporary);
     return 0;
 }
 

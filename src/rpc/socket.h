@@ -12,7 +12,6 @@
 struct socket_name {
     char path[PATH_MAX];
     char temporary[PATH_MAX];
-    char uri[3 * PATH_MAX]; /* of the temporary name, as gRPC wants it: percent-encoded */
     dev_t dev;
     ino_t ino;
     bool published;

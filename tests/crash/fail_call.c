@@ -5,10 +5,10 @@
  * are not (--io=pool). With CISTERN_FAIL_NAME only calls of that name count, with CISTERN_FAIL_NOT none by that
  * library, with CISTERN_FAIL_PROGRAM only those of programs of that name. CISTERN_FAIL_ONCE names a file by which one
  * failure is the only one, whatever is started after it. With CISTERN_FAIL_KILL the call is not made at all: the
- * process is killed there. CISTERN_SLOW_RMDIR=N makes every removal of a folder, CISTERN_SLOW_PWRITE=N every pwrite
- * that ends with a part of 8 MiB, CISTERN_SLOW_STAT=N every fstatat wait for N milliseconds, so that what races with it
- * wins. With CISTERN_PLAIN_FILES every file system has no more than NFS: no files without a name, no renames with
- * flags, no room made beforehand, nothing said of its space. */
+ * process is killed there. With CISTERN_FAIL_STAYS all calls from that one on fail. CISTERN_SLOW_RMDIR=N makes every
+ * removal of a folder, CISTERN_SLOW_PWRITE=N every pwrite that ends with a part of 8 MiB, CISTERN_SLOW_STAT=N every
+ * fstatat wait for N milliseconds, so that what races with it wins. With CISTERN_PLAIN_FILES every file system has no
+ * more than NFS: no files without a name, no renames with flags, no room made beforehand, nothing said of its space. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -72,7 +72,8 @@ static bool fails_for(const char *name, const void *caller)
         return false;
     if (!at)
         at = number("CISTERN_FAIL_AT", ~0UL);
-    if (atomic_fetch_add(&calls, 1) + 1 != at || !is_first())
+    unsigned long call = atomic_fetch_add(&calls, 1) + 1;
+    if (!(getenv("CISTERN_FAIL_STAYS") ? call >= at : call == at) || !is_first())
         return false;
     if (getenv("CISTERN_FAIL_KILL"))
         raise(SIGKILL);

@@ -62,24 +62,11 @@ static void a_path_that_cannot_be_a_socket_is_refused_with_the_reason(void **sta
     assert_int_equal(socket_name_init(&n, "/no/such/csi.sock", &err), -ERR_NOT_FOUND);
 }
 
-static void grpc_gets_the_path_percent_encoded(void **state)
-{
-    (void)state;
-    struct err err;
-    char odd[128];
-    static struct socket_name n;
-    snprintf(odd, sizeof odd, "%s/a b%%.sock", dir_name);
-    assert_int_equal(socket_name_init(&n, odd, &err), 0);
-    assert_non_null(strstr(n.uri, "/.a%20b%25.sock."));
-    assert_int_equal(strncmp(n.uri, "unix:/", 6), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_driver_leaves_the_name_to_the_second),
         cmocka_unit_test(a_path_that_cannot_be_a_socket_is_refused_with_the_reason),
-        cmocka_unit_test(grpc_gets_the_path_percent_encoded),
     };
     return cmocka_run_group_tests(tests, setup, folder_teardown);
 }
