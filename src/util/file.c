@@ -213,6 +213,11 @@ int path_open(int dir, const char *path, int flags)
     return open_beneath(dir, path, flags, RESOLVE_NO_SYMLINKS);
 }
 
+int path_open_here(int dir, const char *path, int flags)
+{
+    return open_beneath(dir, path, flags, RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+}
+
 int path_open_links(int dir, const char *path, int flags)
 {
     return open_beneath(dir, path, flags, RESOLVE_NO_MAGICLINKS);
@@ -262,51 +267,6 @@ int dir_make_parents(int dir, const char *path, mode_t mode, int *ret_parent, co
         return r;
     *ret_name = slash ? slash + 1 : path;
     return 0;
-}
-
-static int remove_entries(int dir, const char *name, dev_t dev, unsigned depth, struct err *err);
-
-static int remove_one(int dir, const char *name, dev_t dev, unsigned depth, struct err *err)
-{
-    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
-        return 0;
-    if (errno != EISDIR && errno != EPERM)
-        return err_sys(err, errno, "cannot remove '%s'", name);
-    int r = remove_entries(dir, name, dev, depth, err);
-    if (r < 0)
-        return r;
-    if (unlinkat(dir, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
-        return err_sys(err, errno, "cannot remove the folder '%s'", name);
-    return 0;
-}
-
-/* A path is at most PATH_MAX bytes, but a tree made with *at() calls may be deeper: the ceiling is on our stack. */
-enum { DEPTH_MAX = 2048 };
-
-static int remove_entries(int dir, const char *name, dev_t dev, unsigned depth, struct err *err)
-{
-    if (depth > DEPTH_MAX)
-        return err_set(err, ERR_NO_SPACE, "cannot remove '%s': more than %d folders deep", name, DEPTH_MAX);
-    auto_dir d = dir_stream(openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!d)
-        return errno == ENOENT ? 0 : err_sys(err, errno, "cannot open the folder '%s'", name);
-    struct stat st;
-    if (fstat(dirfd(d), &st) != 0)
-        return err_sys(err, errno, "cannot read the folder '%s'", name);
-    if (dev != 0 && st.st_dev != dev)
-        return err_set(err, ERR_BUSY, "cannot remove '%s': something is mounted there", name);
-    struct dirent *e;
-    while ((e = dir_next(d)) != NULL) {
-        int r = remove_one(dirfd(d), e->d_name, st.st_dev, depth + 1, err);
-        if (r < 0)
-            return err_wrap(err, "in '%s'", name);
-    }
-    return errno ? err_sys(err, errno, "cannot read the folder '%s'", name) : 0;
-}
-
-int dir_remove(int dir, const char *name, struct err *err)
-{
-    return remove_one(dir, name, 0, 0, err);
 }
 
 static int bad_path(struct str path, const char *why, struct err *err)

@@ -60,8 +60,11 @@ must_check int dir_make_parents(int dir, const char *path, mode_t mode, int *ret
 /* Opens what is below `dir`, and never leaves it. -1, and errno says why. O_CLOEXEC is added to `flags`. */
 int path_open(int dir, const char *path, int flags);       /* no link is followed */
 int path_open_links(int dir, const char *path, int flags); /* those that stay inside are */
+int path_open_here(int dir, const char *path, int flags);  /* no link, and no mount is entered: EXDEV */
 
-/* Removes a tree, without following links or crossing into another mount. Absent is success. */
+/* Removes a tree of any depth, without following links or entering another mount; modes and flags that are in the way
+ * are taken away. Absent is success. After a failure it goes on: what can be removed is gone, and the first failure is
+ * returned. */
 must_check int dir_remove(int dir, const char *name, struct err *err);
 
 /* May `path` (relative, bytes of an object's key) become a file below a folder? ERR_INVALID names the reason: empty,

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "folder.h"
 
+#include "util/clock.h"
+#include <limits.h>
+#include <linux/fs.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 
 static void a_replaced_file_reads_back_and_leaves_no_other(void **state)
 {
@@ -98,6 +105,120 @@ static void a_tree_is_removed_and_what_links_point_to_stays(void **state)
     assert_int_equal(faccessat(keep, "f", F_OK, 0), 0);
 }
 
+/* A chain of `levels` directories, each with a file, below `at`; the innermost is returned. */
+static int make_chain(int at, unsigned levels, const char *name)
+{
+    int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (unsigned i = 0; i < levels; i++) {
+        assert_int_equal(mkdirat(fd, name, 0700), 0);
+        int next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_true(next >= 0);
+        close(fd);
+        fd = next;
+        close(openat(fd, "file", O_CREAT | O_WRONLY, 0600));
+    }
+    return fd;
+}
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+}
+
+/* In memory: this many directories would wait for a disk that others use. */
+static uint64_t time_to_remove_chain(unsigned levels)
+{
+    struct err err;
+    char name[] = "/dev/shm/cistern-deep-XXXXXX";
+    assert_non_null(mkdtemp(name));
+    auto_fd tree = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    close(make_chain(tree, levels, "d"));
+    uint64_t began = cpu_ns();
+    assert_int_equal(dir_remove(AT_FDCWD, name, &err), 0);
+    assert_int_equal(faccessat(AT_FDCWD, name, F_OK, 0), -1);
+    return cpu_ns() - began;
+}
+
+static void tree_of_any_depth_is_removed_in_linear_time_with_few_descriptors(void **state)
+{
+    (void)state;
+    struct rlimit before, few;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){.rlim_cur = 64, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    uint64_t short_ns = time_to_remove_chain(2000);
+    uint64_t long_ns = time_to_remove_chain(20000);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    /* Ten times the levels; a hundred times would be quadratic. */
+    assert_in_range(long_ns, 0, 40 * short_ns + NS_PER_SECOND);
+}
+
+static void wide_tree_with_deep_branches_is_removed(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_fd tree = -1;
+    assert_int_equal(dir_make(dir, "wide", 0755, &tree, &err), 0);
+    for (unsigned i = 0; i < 30; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "branch-%u", i);
+        close(make_chain(tree, 70, name));
+    }
+    assert_int_equal(dir_remove(dir, "wide", &err), 0);
+    assert_int_equal(faccessat(dir, "wide", F_OK, 0), -1);
+}
+
+static void names_links_modes_and_flags_do_not_stop_a_removal(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_fd tree = -1, out = -1;
+    assert_int_equal(dir_make(dir, "outside", 0755, &out, &err), 0);
+    close(openat(out, "kept", O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(dir_make(dir, "hostile", 0755, &tree, &err), 0);
+    auto_fd deep = make_chain(tree, 100, "\n\x1b %s");
+    assert_int_equal(symlinkat("/", deep, "root"), 0);
+    assert_int_equal(symlinkat("../../outside", tree, "link"), 0);
+    assert_int_equal(mkfifoat(deep, "fifo", 0600), 0);
+    char longest[NAME_MAX + 1];
+    memset(longest, 0xff, NAME_MAX);
+    longest[NAME_MAX] = '\0';
+    assert_int_equal(mkdirat(deep, longest, 0), 0);
+    int flags = FS_IMMUTABLE_FL;
+    auto_fd frozen = openat(deep, ".", O_RDONLY | O_DIRECTORY);
+    /* Not every file system has flags, and not everybody may set them. */
+    (void)!ioctl(frozen, FS_IOC_SETFLAGS, &flags);
+    assert_int_equal(fchmod(tree, 0), 0);
+    assert_int_equal(dir_remove(dir, "hostile", &err), 0);
+    assert_int_equal(faccessat(dir, "hostile", F_OK, 0), -1);
+    assert_int_equal(faccessat(out, "kept", F_OK, 0), 0);
+}
+
+static void what_is_mounted_in_a_tree_is_not_entered(void **state)
+{
+    (void)state;
+    struct err err;
+    char from[64], to[64];
+    auto_fd tree = -1, out = -1;
+    if (getuid() != 0)
+        skip();
+    assert_int_equal(dir_make(dir, "source", 0755, &out, &err), 0);
+    close(openat(out, "kept", O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(dir_make(dir, "tree", 0755, &tree, &err), 0);
+    assert_int_equal(mkdirat(tree, "mounted", 0755), 0);
+    assert_int_equal(mkdirat(tree, "z", 0755), 0);
+    snprintf(from, sizeof from, "%s/source", dir_name);
+    snprintf(to, sizeof to, "%s/tree/mounted", dir_name);
+    assert_int_equal(mount(from, to, NULL, MS_BIND, NULL), 0);
+    assert_int_equal(dir_remove(dir, "tree", &err), -ERR_BUSY);
+    assert_int_equal(umount2(to, 0), 0);
+    assert_int_equal(faccessat(out, "kept", F_OK, 0), 0);
+    assert_int_equal(faccessat(tree, "z", F_OK, 0), -1);
+    assert_int_equal(dir_remove(dir, "tree", &err), 0);
+}
+
 static void a_stream_gives_each_entry_once_and_no_dots(void **state)
 {
     (void)state;
@@ -175,6 +296,10 @@ int main(void)
         cmocka_unit_test(a_file_over_the_ceiling_is_refused),
         cmocka_unit_test(keys_that_cannot_be_paths_are_named),
         cmocka_unit_test(parents_are_made_below_and_never_through_a_link),
+        cmocka_unit_test(tree_of_any_depth_is_removed_in_linear_time_with_few_descriptors),
+        cmocka_unit_test(wide_tree_with_deep_branches_is_removed),
+        cmocka_unit_test(names_links_modes_and_flags_do_not_stop_a_removal),
+        cmocka_unit_test(what_is_mounted_in_a_tree_is_not_entered),
         cmocka_unit_test(a_stream_gives_each_entry_once_and_no_dots),
         cmocka_unit_test(what_is_no_folder_gives_no_stream_and_is_closed),
         cmocka_unit_test(a_path_is_made_whole_or_the_refusal_is_told),
