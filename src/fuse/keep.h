@@ -30,7 +30,8 @@ struct kept {
     uint64_t due_ns;     /* of the next attempt: to start, to unmount */
     uint64_t end_ns;     /* patience: with a start, an unmount, a mirror */
     uint64_t started_ns; /* the process */
-    unsigned failures;   /* deaths shortly after a start, in a row */
+    uint64_t failing_ns; /* the first of the failures */
+    unsigned failures;   /* processes that were never ready or died shortly after their start, in a row */
     uint32_t restarts;
     bool ready;     /* this process said so */
     bool unmounted; /* the mount point is free, the session may still have users */
@@ -89,6 +90,9 @@ void kept_on_control(struct keep *k, struct kept *v); /* its process speaks, or 
 void kept_on_exit(struct keep *k, struct kept *v, int status);
 void kept_on_time(struct keep *k, struct kept *v, uint64_t now_ns);
 void kept_on_dropped(struct keep *k, struct kept *v, int client);
+
+/* Ends the connection, whoever holds its descriptors: abort.c. False: not mounted, or there is no fusectl. */
+bool kept_abort(const struct kept *v);
 
 /* ms until it wants kept_on_time, -1 for never. */
 int kept_wait_ms(const struct kept *v, uint64_t now_ns);

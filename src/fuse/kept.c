@@ -15,13 +15,14 @@
 #include <sys/wait.h>
 
 enum { START_MS = 25000, RETRY_UNMOUNT_MS = 20, LEAVE_MS = 3000, DROP_MS = 2000, SHORT_LIFE_MS = 1000 };
+enum { GIVE_UP_MS = 30000 }; /* docs/design/004-mounts.md states it */
 
 static const uint8_t allowed[] = {
     [KEPT_FREE] = 1 << KEPT_ADOPTED | 1 << KEPT_STARTING,
     [KEPT_ADOPTED] = 1 << KEPT_SERVING | 1 << KEPT_WAITING | 1 << KEPT_LEAVING,
     [KEPT_STARTING] = 1 << KEPT_SERVING | 1 << KEPT_LEAVING,
     [KEPT_SERVING] = 1 << KEPT_WAITING | 1 << KEPT_LEAVING,
-    [KEPT_WAITING] = 1 << KEPT_SERVING | 1 << KEPT_WAITING | 1 << KEPT_LEAVING,
+    [KEPT_WAITING] = 1 << KEPT_SERVING | 1 << KEPT_WAITING | 1 << KEPT_LEAVING | 1 << KEPT_DROPPING,
     [KEPT_LEAVING] = 1 << KEPT_DROPPING,
     [KEPT_DROPPING] = 1 << KEPT_FREE,
 };
@@ -147,14 +148,17 @@ static int start_process(struct keep *k, struct kept *v, struct err *err)
     return r < 0 ? r : wire_send(v->control_fd, &synced, NULL, err);
 }
 
-/* At once, for users wait. One that fails again and again (somebody who kills it is no failure of its own) is tried
- * slower and slower, but for ever. */
+/* At once, for users wait; one that fails again and again is tried slower and slower. Somebody who kills it is no
+ * failure of its own. */
 static void wait_to_start(struct kept *v, uint64_t now, bool failed)
 {
     bool short_life = now - v->started_ns < SHORT_LIFE_MS * NS_PER_MS;
-    v->failures = failed && short_life ? v->failures + 1 : 0;
+    v->failures = failed && (short_life || !v->ready) ? v->failures + 1 : 0;
+    if (v->failures <= 1)
+        v->failing_ns = now;
     uint64_t wait_ms = v->failures < 3 ? 0 : min_u64(10u << min_u64(v->failures - 3, 9), 5000);
     v->due_ns = now + wait_ms * NS_PER_MS;
+    v->ready = false;
     kept_become(v, KEPT_WAITING);
 }
 
@@ -382,6 +386,8 @@ void kept_unmount(struct keep *k, struct kept *v, uint64_t timeout_ms, int clien
     if (v->state >= KEPT_LEAVING)
         return; /* the newest asker is told how it ends */
     kept_become(v, KEPT_LEAVING);
+    if (v->pid == 0)
+        kept_abort(v); /* nobody answers any more: umount2() might wait for ever, and we with it */
     v->end_ns = now + timeout_ms * NS_PER_MS;
     v->due_ns = now;
     leave(k, v, now);
@@ -393,6 +399,23 @@ static void fail_start(struct keep *k, struct kept *v, struct err *err)
     keep_answer(k, &v->client, -1, err);
     k->failure = *err;
     keep_event(k, "mount failed", v, err);
+    kept_unmount(k, v, 0, NO_CLIENT);
+}
+
+/* Its users wait in calls that no signal ends. They are let go with an error, and the dead mount stays where it is: by
+ * it the driver sees that the mount is lost. A mount of our own is nobody else's to take away. */
+static void give_up(struct keep *k, struct kept *v)
+{
+    struct err err = {0};
+    err_set(&err, ERR_INTERNAL, "%u mount processes failed in %d s: the connection is aborted", v->failures,
+            GIVE_UP_MS / 1000);
+    keep_event(k, "mount given up", v, &err);
+    if (!k->options->alone) {
+        kept_abort(v); /* else it ends with the last descriptor */
+        drop(k, v);
+        return;
+    }
+    k->failure = err;
     kept_unmount(k, v, 0, NO_CLIENT);
 }
 
@@ -475,7 +498,6 @@ void kept_on_exit(struct keep *k, struct kept *v, int status)
     kept_on_control(k, v); /* what it said before it died: descriptors to hold */
     bool killed = v->ready && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     v->pid = 0;
-    v->ready = false;
     if (v->state == KEPT_LEAVING) {
         leave(k, v, now);
         return;
@@ -503,6 +525,12 @@ void kept_on_time(struct keep *k, struct kept *v, uint64_t now)
         struct err err = {0};
         err_set(&err, ERR_TIMEOUT, "the mount process was not ready within %d s", START_MS / 1000);
         fail_start(k, v, &err);
+    } else if (v->state == KEPT_SERVING && !v->ready && v->pid > 0 && now >= v->started_ns + START_MS * NS_PER_MS) {
+        kill(v->pid, SIGKILL); /* kept_on_exit goes on */
+        v->started_ns = now;
+    } else if (v->state == KEPT_WAITING && v->pid == 0 && v->failures > 1 &&
+               now >= v->failing_ns + GIVE_UP_MS * NS_PER_MS) {
+        give_up(k, v);
     } else if (v->state == KEPT_WAITING && v->pid == 0 && now >= v->due_ns) {
         kept_start(k, v);
     } else if (v->state == KEPT_LEAVING && now >= v->due_ns) {
@@ -520,6 +548,8 @@ int kept_wait_ms(const struct kept *v, uint64_t now)
         at = v->end_ns;
     else if (v->state == KEPT_WAITING || v->state == KEPT_LEAVING)
         at = v->due_ns;
+    else if (v->state == KEPT_SERVING && !v->ready)
+        at = v->started_ns + START_MS * NS_PER_MS;
     if (at == 0 || (v->state == KEPT_WAITING && v->pid > 0))
         return -1;
     return at <= now ? 0 : (int)((at - now) / NS_PER_MS) + 1;

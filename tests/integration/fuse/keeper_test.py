@@ -256,7 +256,60 @@ def test_without_a_mirror_a_killed_keeper_loses_the_mount_and_the_next_mount_rep
     assert os.listdir(volume.path) == []
 
 
-def test_a_mount_process_that_cannot_live_is_tried_again_for_ever(volumes):
+@pytest.fixture
+def breakable(disk, tmp_path):
+    """A keeper whose mount processes fail while the file `broken` is there; its volumes; `broken`."""
+    broken, program = tmp_path / "broken", tmp_path / "program"
+    program.write_text(f'#!/bin/sh\n[ -e {broken} ] && exit 1\nexec {mounts.MOUNT_PROCESS} "$@"\n')
+    program.chmod(0o755)
+    keeper = mounts.Keeper(tmp_path, program=program)
+    made = [mounts.Volume(keeper, disk, tmp_path, name) for name in ("given-up", "other")]
+    yield keeper, made, broken
+    broken.unlink(missing_ok=True)
+    for volume in made:
+        keeper.ask("unmount", volume.name, 0, check=False)
+        subprocess.run(["umount", "-l", volume.path], capture_output=True, check=False)
+        subprocess.run(["rm", "-rf", volume.data], check=True)
+    keeper.stop()
+
+
+def test_mount_whose_processes_always_fail_is_aborted_and_its_callers_return(breakable, mirrors):
+    keeper, (volume, other), broken = breakable
+    mirrors(keeper).wait_for(2)
+    (volume.path / "file").write_text("x")
+    broken.touch()
+    volume.kill()
+    caller = subprocess.Popen(["ls", volume.path / "file", volume.path / "absent"], stderr=subprocess.PIPE, text=True)
+    try:
+        _, error = caller.communicate(timeout=90)
+    except subprocess.TimeoutExpired:
+        pytest.fail("the caller still waits")
+    finally:
+        caller.kill()
+    assert caller.returncode != 0 and ("not connected" in error or "abort" in error), error
+    assert "mount given up" in keeper.log.read_text()
+    mounts.wait_for("the keeper to forget it", lambda: "NOT_FOUND" in keeper.ask("status", "given-up", check=False).stderr)
+    assert mounted_at(volume.path), "the dead mount is what the driver finds"
+    assert os.listdir(other.path) == []
+    broken.unlink()
+    volume.mount()
+    assert (volume.path / "file").read_text() == "x"
+
+
+def test_mount_without_a_process_is_unmounted_at_once_though_a_caller_waits(breakable):
+    keeper, (volume, other), broken = breakable
+    broken.touch()
+    volume.kill()
+    caller = subprocess.Popen(["stat", volume.path / "absent"], stderr=subprocess.DEVNULL)
+    mounts.wait_for("a failure", lambda: "exit status 1" in keeper.log.read_text())
+    began = time.monotonic()
+    volume.unmount(0)
+    assert caller.wait(10) != 0
+    assert time.monotonic() - began < 10
+    assert os.listdir(other.path) == []
+
+
+def test_a_mount_process_that_is_killed_is_started_again_for_ever(volumes):
     volume = volumes("v", "exclusive")
     for _ in range(12):
         volume.kill()

@@ -74,10 +74,11 @@ class Node(Driver):
     def unstage(self, *words, **options):
         self._asked_again(super().unstage, *words, **options)
 
-    def start_keeper(self):
+    def start_keeper(self, *flags):
+        """One that is there already hands everything over and ends."""
         self.state.mkdir(exist_ok=True)
         with open(self.folder / "keeper.log", "ab") as log:
-            self.keeper = subprocess.Popen([BUILD / "bin" / "cistern-keeper", f"--socket={self.state}/keeper.sock"],
+            self.keeper = subprocess.Popen([BUILD / "bin" / "cistern-keeper", f"--socket={self.state}/keeper.sock", *flags],
                                            stderr=log, stdin=subprocess.DEVNULL)
         wait_for((self.state / "keeper.sock").exists)
 

@@ -57,6 +57,29 @@ def test_a_pool_that_is_not_there_is_an_event_of_the_node_and_so_is_its_return(a
     wait_for(lambda: ("Node", "node-1") in about(events(cluster, "PoolHealthy")))
 
 
+def test_mount_that_the_keeper_gave_up_is_told_and_comes_back_with_the_pod(agent, orders, cluster, folder):
+    volume_id = orders.make("pvc-given-up", **blank(access="fuse"))
+    claimed(orders, "pvc-given-up")
+    agent.stage(volume_id)
+    target = agent.publish(volume_id)
+    (target / "kept").write_text("kept")
+    orders.wait("pvc-given-up", "Mounted", "True")
+    older = agent.keeper
+    agent.start_keeper("--mount-program=/bin/false")
+    assert older.wait(10) == 0
+    assert "ENOTCONN" in orders.wait("pvc-given-up", "Mounted", "False", "MountsLost", seconds=120)["message"]
+    wait_for(lambda: ("PersistentVolumeClaim", "pvc-given-up-claim") in about(events(cluster, "MountsLost")))
+    with pytest.raises(OSError):
+        (target / "kept").read_text()
+    older = agent.keeper
+    agent.start_keeper()
+    assert older.wait(10) == 0
+    agent.unpublish(volume_id)
+    assert (agent.publish(volume_id, pod="second") / "kept").read_text() == "kept"
+    agent.unpublish(volume_id, "second")
+    agent.unstage(volume_id)
+
+
 def test_mounts_that_went_with_keeper_and_driver_at_one_instant_are_told_and_come_back_with_the_pod(agent, orders, cluster):
     volume_id = orders.make("pvc-mounts", **blank(access="fuse"))
     claimed(orders, "pvc-mounts")
