@@ -519,38 +519,55 @@ void kept_on_exit(struct keep *k, struct kept *v, int status)
     }
 }
 
-void kept_on_time(struct keep *k, struct kept *v, uint64_t now)
+/* UINT64_MAX: nothing to do. */
+static uint64_t due_at(const struct kept *v)
 {
-    if (v->state == KEPT_STARTING && now >= v->end_ns) {
-        struct err err = {0};
+    switch (v->state) {
+    case KEPT_STARTING:
+    case KEPT_DROPPING:
+        return v->end_ns;
+    case KEPT_SERVING:
+        return v->ready ? UINT64_MAX : v->started_ns + START_MS * NS_PER_MS;
+    case KEPT_WAITING:
+        return v->pid > 0 ? UINT64_MAX : v->due_ns;
+    case KEPT_LEAVING:
+        return v->due_ns;
+    default:
+        return UINT64_MAX;
+    }
+}
+
+static void on_due(struct keep *k, struct kept *v, uint64_t now)
+{
+    struct err err = {0};
+    if (v->state == KEPT_STARTING) {
         err_set(&err, ERR_TIMEOUT, "the mount process was not ready within %d s", START_MS / 1000);
         fail_start(k, v, &err);
-    } else if (v->state == KEPT_SERVING && !v->ready && v->pid > 0 && now >= v->started_ns + START_MS * NS_PER_MS) {
-        kill(v->pid, SIGKILL); /* kept_on_exit goes on */
+    } else if (v->state == KEPT_SERVING) {
         v->started_ns = now;
-    } else if (v->state == KEPT_WAITING && v->pid == 0 && v->failures > 1 &&
-               now >= v->failing_ns + GIVE_UP_MS * NS_PER_MS) {
-        give_up(k, v);
-    } else if (v->state == KEPT_WAITING && v->pid == 0 && now >= v->due_ns) {
-        kept_start(k, v);
-    } else if (v->state == KEPT_LEAVING && now >= v->due_ns) {
+        if (v->pid > 0)
+            kill(v->pid, SIGKILL); /* kept_on_exit goes on */
+    } else if (v->state == KEPT_WAITING) {
+        bool has_failed = v->failures > 1 && now >= v->failing_ns + GIVE_UP_MS * NS_PER_MS;
+        has_failed ? give_up(k, v) : kept_start(k, v);
+    } else if (v->state == KEPT_LEAVING) {
         leave(k, v, now);
-    } else if (v->state == KEPT_DROPPING && now >= v->end_ns) {
+    } else {
         v->owing = 0; /* a mirror that does not answer is no reason not to end */
         kept_on_dropped(k, v, NO_CLIENT);
     }
 }
 
+void kept_on_time(struct keep *k, struct kept *v, uint64_t now)
+{
+    if (now >= due_at(v))
+        on_due(k, v, now);
+}
+
 int kept_wait_ms(const struct kept *v, uint64_t now)
 {
-    uint64_t at = 0;
-    if (v->state == KEPT_STARTING || v->state == KEPT_DROPPING)
-        at = v->end_ns;
-    else if (v->state == KEPT_WAITING || v->state == KEPT_LEAVING)
-        at = v->due_ns;
-    else if (v->state == KEPT_SERVING && !v->ready)
-        at = v->started_ns + START_MS * NS_PER_MS;
-    if (at == 0 || (v->state == KEPT_WAITING && v->pid > 0))
+    uint64_t at = due_at(v);
+    if (at == UINT64_MAX)
         return -1;
     return at <= now ? 0 : (int)((at - now) / NS_PER_MS) + 1;
 }
