@@ -71,7 +71,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->aborted = j->socket_errno = 0;
     j->sends = 0;
     j->held_until = j->sent = j->received = j->first_byte_ns = j->trailer_bytes = 0;
-    j->error[0] = '\0';
+    j->error[0] = j->closed[0] = '\0';
     j->started_ns = j->moved_ns = loop_now_ns(w->loop);
     j->start_code = transfer_set(j, r, &j->start_err);
     j->name = r->connect_to ? NULL : web_name_of(w, r->url);
@@ -110,6 +110,13 @@ static int job_outcome(struct web_job *j, unsigned todo, struct err *err)
         return web_translate(&(struct web_failure){.code = CURLE_PARTIAL_FILE, .url = url}, err);
     if (j->result == CURLE_OK)
         return 0;
+    if (j->closed[0]) {
+        err_set(err, ERR_DENIED, "'%.*s' leads to %s, an address that is closed to sources", STR_FMT(origin),
+                j->closed);
+        return err_advise(err, 1617,
+                          "use the store's own address; an administrator may open this one: "
+                          "endpoints.allowAddresses of the chart");
+    }
     long connects = 0;
     char *address = NULL;
     curl_easy_getinfo(j->easy, CURLINFO_OS_ERRNO, &sys);

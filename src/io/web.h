@@ -7,6 +7,7 @@
  * for a while. */
 #pragma once
 
+#include "io/guard.h"
 #include "io/loop.h"
 #include "io/rate.h"
 #include "util/str.h"
@@ -22,6 +23,7 @@ struct web_options {
     unsigned connections_max;    /* kept open, for this loop; 0: 64 */
     uint64_t connect_timeout_ns; /* 0: 10 s */
     uint64_t stall_timeout_ns;   /* no byte either way for so long is ERR_TIMEOUT; 0: 30 s */
+    const struct guard *guard;   /* borrowed: which addresses may be connected to; NULL: all. A proxy is one of them */
 };
 
 struct web_header {
@@ -58,6 +60,7 @@ struct web_request {
     /* Another way to this server than the others': both copied. */
     struct str ca;          /* PEM text: who signs its certificate; empty: as in the options */
     const char *connect_to; /* "10.0.0.1:443": connected to, without a proxy, whatever the URL's host; NULL: none */
+    bool unguarded;         /* its URL is our own, not a user's: it may connect to any address */
 
     uint64_t expect_bytes; /* of the answer's body: sizes the receive buffer; 0: not known */
 

@@ -52,6 +52,7 @@ struct web_job {
     CURLcode result;      /* with TODO_SETTLE */
     const char *too_long; /* with TODO_TIMEOUT: what took so long */
     int socket_errno;
+    char closed[INET6_ADDRSTRLEN]; /* an address that the guard refused; "": none */
     unsigned sends;
     uint64_t sent; /* of `body` */
     uint64_t received;
@@ -108,6 +109,8 @@ void web_sockets_attach(struct web *w); /* libcurl's multi handle to the loop */
 void web_sockets_done(struct web *w);   /* after libcurl closed them all */
 void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j);
 void web_sockets_shut_idle(struct web *w); /* those beyond kept_max */
+
+bool web_socket_may_connect(struct web_job *j, const struct sockaddr *to); /* notes the address if not */
 
 /* web_transfer.c */
 bool transfer_is_flooded(const struct web_job *j); /* with trailers */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/clock.h"
 #include "web_private.h"
+#include <arpa/inet.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -89,10 +91,24 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *ctx, voi
     return (lacks || spins) && loop_watch_change(s->web->loop, &s->watch, s->wanted, &err) < 0 ? -1 : 0;
 }
 
+bool web_socket_may_connect(struct web_job *j, const struct sockaddr *to)
+{
+    const struct guard *g = j->web->options.guard;
+    if (!g || j->request.unguarded || guard_allows(g, to))
+        return true;
+    const void *bytes = to->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)to)->sin_addr
+                                                 : &((const struct sockaddr_in6 *)to)->sin6_addr;
+    if (!inet_ntop(to->sa_family, bytes, j->closed, sizeof j->closed))
+        snprintf(j->closed, sizeof j->closed, "?");
+    return false;
+}
+
 static curl_socket_t socket_open(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct web_job *j = ctx;
     (void)purpose;
+    if (!web_socket_may_connect(j, &address->addr))
+        return CURL_SOCKET_BAD;
     int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
     if (fd < 0) {
         j->socket_errno = errno;

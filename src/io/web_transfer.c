@@ -2,6 +2,7 @@
 #include "util/clock.h"
 #include "web_error.h"
 #include "web_private.h"
+#include <arpa/inet.h>
 #include <assert.h>
 #include <stdio.h>
 
@@ -102,14 +103,25 @@ static size_t body_came(char *bytes, size_t size, size_t count, void *ctx)
     return len;
 }
 
+/* A connection that was kept may have been opened for a request that no guard looked at. */
+static bool may_be_sent(struct web_job *j, const char *address, int port)
+{
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    if (inet_pton(AF_INET, address, &four.sin_addr) == 1)
+        return web_socket_may_connect(j, (const struct sockaddr *)&four);
+    return inet_pton(AF_INET6, address, &six.sin6_addr) == 1 &&
+           web_socket_may_connect(j, (const struct sockaddr *)&six);
+}
+
 /* libcurl sends a request again, without a word, when a connection that it had kept is closed before the first byte of
  * the answer. Mostly the server never saw it; but it may have done what it was asked for, and then died. */
 static int about_to_send(void *ctx, char *to, char *from, int to_port, int from_port)
 {
     struct web_job *j = ctx;
-    (void)to, (void)from, (void)to_port, (void)from_port;
+    (void)from, (void)from_port;
     j->sends++;
-    return CURL_PREREQFUNC_OK;
+    return may_be_sent(j, to, to_port) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
 }
 
 static size_t body_wanted(char *room, size_t size, size_t count, void *ctx)

@@ -115,10 +115,13 @@ struct store {
     char *bucket; /* owned */
     char *prefix; /* owned */
     size_t prefix_len;
-    char *ca_file;            /* owned; NULL: the system's */
-    char *ca;                 /* owned PEM text instead of it; NULL: none */
-    pthread_mutex_t lock;     /* guards `retry` and `again` */
-    struct store_retry retry; /* no field is 0 */
+    char *ca_file;             /* owned; NULL: the system's */
+    char *ca;                  /* owned PEM text instead of it; NULL: none */
+    const struct guard *guard; /* borrowed; NULL: a person's own command, which may go anywhere */
+    bool is_stranger;          /* guarded, and nobody vouches for its server: it gets no bearer token, and what it says
+                                  is not repeated */
+    pthread_mutex_t lock;      /* guards `retry` and `again` */
+    struct store_retry retry;  /* no field is 0 */
     uint64_t reads_at_first;
     struct {
         char cause[ERR_TEXT_MAX]; /* with the object's name */

@@ -55,6 +55,8 @@ void call_end(struct call *c, int code)
     if (code < 0) {
         char name[JOB_NAME_MAX];
         unsigned id = c->err.id;
+        if (code == -ERR_CORRUPT && c->job.store->is_stranger) /* pieces of it would be shown to whoever chose it */
+            snprintf(c->err.text, sizeof c->err.text, "what came is not the answer of an object store, or is damaged");
         err_wrap(&c->err, "%s", job_name(&c->job, name));
         c->err.id = id;
         if (code == -ERR_CORRUPT)
@@ -275,6 +277,17 @@ static void on_done(void *ctx, const struct web_result *r)
         c->steps->answered(c, r->status);
 }
 
+/* The one place where what proves who we are meets where it is to go. Signatures are of use for one request; a bearer
+ * token is for whoever holds it. */
+static int may_be_shown(struct call *c)
+{
+    if (!c->identity->bearer || !c->job.store->is_stranger)
+        return 0;
+    err_set(&c->err, ERR_DENIED, "no token is sent to an endpoint that is neither the provider's nor a trusted one");
+    return err_advise(&c->err, 1618,
+                      "leave the endpoint out; or let an administrator add it to endpoints.trusted of the chart");
+}
+
 static void submit(struct call *c)
 {
     struct web_header headers[CALL_HEADERS_MAX];
@@ -288,7 +301,9 @@ static void submit(struct call *c)
     sbuf_clear(&c->sent);
     sbuf_clear(&c->behind);
     sbuf_clear(&c->got);
-    int r = c->steps->build(c, &c->err);
+    int r = may_be_shown(c);
+    if (r == 0)
+        r = c->steps->build(c, &c->err);
     if (r == 0 && (c->url.overflow || c->words.overflow || c->sent.overflow))
         r = err_set(&c->err, ERR_INVALID, "the request is too long for any store");
     if (r < 0) {

@@ -99,6 +99,10 @@ struct status_words {
     const char *right; /* the permission that was missing, if it was one: "s3:GetObject" */
 };
 int call_status(struct call *c, const struct status_words *w);
+
+/* What of an answer may be repeated: its code, as far as it is one, and of a server that somebody vouches for its
+ * message. */
+struct status_words call_words(const struct call *c, int status, struct str code, struct str message);
 bool call_is_redirect(int status);
 
 /* We were refused: it may heal. `renew`: because of who we are, so that the next attempt is somebody else's. */

@@ -8,6 +8,7 @@
 #include "exchange.h"
 #include "ini.h"
 #include "percent.h"
+#include "store/trust.h"
 #include "util/env.h"
 #include "util/file.h"
 #include <fcntl.h>
@@ -185,11 +186,15 @@ static void fetch_web_identity(struct creds *c, struct worker *w)
     const struct web_header headers[] = {{"content-type", STR("application/x-www-form-urlencoded")},
                                          {"accept", STR("application/xml")}};
     auto_mem char *token = NULL;
-    char url[URL_MAX];
+    char url[TRUST_URL_MAX];
+    struct err err;
     s->creds = c;
+    if (!endpoint && trust_aws_url("sts", s->region, url, &err) < 0) {
+        refuse(s, &err);
+        return;
+    }
     if (!s->token && !read_token(s, &token))
         return;
-    snprintf(url, sizeof url, "https://sts.%s.amazonaws.com%s/", s->region, strncmp(s->region, "cn-", 3) ? "" : ".cn");
     auto_sbuf form;
     sbuf_init(&form, 2 * TOKEN_MAX);
     sbuf_adds(&form, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&DurationSeconds=3600&RoleArn=");

@@ -57,6 +57,15 @@ static int parse_authority(struct str text, struct str authority, struct endpoin
     return 0;
 }
 
+/* A '?' or a '#' would turn the rest, bucket and all, into something else. */
+static bool is_path(struct str path)
+{
+    for (size_t i = 0; i < path.len; i++)
+        if (path.ptr[i] <= ' ' || (unsigned char)path.ptr[i] >= 0x7f || strchr("?#\\\"<>", path.ptr[i]))
+            return false;
+    return true;
+}
+
 int endpoint_parse(struct str text, struct endpoint *ret, struct err *err)
 {
     struct endpoint e = {0};
@@ -71,6 +80,8 @@ int endpoint_parse(struct str text, struct endpoint *ret, struct err *err)
     e.path = slash < 0 ? STR_NULL : str_from(rest, (size_t)slash);
     while (e.path.len && e.path.ptr[e.path.len - 1] == '/')
         e.path.len--;
+    if (!is_path(e.path))
+        return wrong(text, "its path holds a character that it cannot have", err);
     int r = parse_authority(text, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash), &e, err);
     if (r == 0)
         *ret = e;

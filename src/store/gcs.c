@@ -2,6 +2,7 @@
 #include "gcs.h"
 #include "endpoint.h"
 #include "percent.h"
+#include "store/trust.h"
 #include "util/clock.h"
 #include "util/env.h"
 #include <stdio.h>
@@ -35,6 +36,7 @@ static int gcs_open(struct store *s, const struct store_options *o, const struct
     (void)u;
     g->base = choose_endpoint(o);
     int r = endpoint_parse(str_of(g->base), &e, err);
+    s->is_stranger = s->guard && trust_of("gs", str_of(g->base), s->guard) == TRUST_NOBODY;
     if (r == 0 && str_ends(e.host, STR("googleapis.com")))
         s->reads_at_first = READS_AT_FIRST;
     if (r < 0)
@@ -129,34 +131,36 @@ void gcs_ask(struct call *c)
 
 /* {"error": {"code": 403, "message": "...", "errors": [{"reason": "forbidden"}]}},
  * or plain text from a media request. */
-static void read_error(const json *j, struct str body, struct status_words *w)
+static void read_error(const json *j, struct str *code, struct str *message)
 {
     struct err ignored;
-    w->message = str_trim(str_sub(body, 0, 200));
     if (!j)
         return;
-    if (json_opt_str(j, "error.message", &w->message, &ignored) < 0 ||
-        json_opt_str(j, "error.errors.0.reason", &w->code, &ignored) < 0)
-        w->code = STR_NULL;
+    if (json_opt_str(j, "error.message", message, &ignored) < 0 ||
+        json_opt_str(j, "error.errors.0.reason", code, &ignored) < 0)
+        *code = STR_NULL;
 }
 
-static bool is_no_bucket(const struct call *c, const struct status_words *w)
+static bool says_no_bucket(const struct call *c, int status, struct str message)
 {
-    if (w->status == 404 && c->job.op == JOB_LIST)
+    if (status == 404 && c->job.op == JOB_LIST)
         return true;
-    return w->status == 404 && str_starts(w->message, STR("The specified bucket does not exist"));
+    return status == 404 && str_starts(message, STR("The specified bucket does not exist"));
 }
 
 void gcs_refused(struct call *c, int status)
 {
-    struct status_words w = {.status = status, .right = gcs_of(c)->right};
+    struct str code_word = STR_NULL, message = str_trim(str_sub(sbuf_str(&c->got), 0, 200));
     struct err ignored;
     auto_json j = NULL;
     if (c->got.len && c->got.ptr[0] == '{' && json_parse(sbuf_str(&c->got), "the error", &j, &ignored) < 0)
         j = NULL;
-    read_error(j, sbuf_str(&c->got), &w);
+    read_error(j, &code_word, &message);
+    bool is_no_bucket = says_no_bucket(c, status, message);
+    struct status_words w = call_words(c, status, code_word, message);
+    w.right = gcs_of(c)->right;
     int code = call_status(c, &w);
-    if (is_no_bucket(c, &w)) {
+    if (is_no_bucket) {
         err_set(&c->err, ERR_NOT_FOUND, "404: there is no bucket '%s'", c->job.store->bucket);
         code = err_advise(&c->err, 1405, "check the bucket's name and the project");
     }

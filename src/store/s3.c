@@ -3,6 +3,7 @@
 #include "endpoint.h"
 #include "percent.h"
 #include "redirect.h"
+#include "store/trust.h"
 #include "util/clock.h"
 #include "util/env.h"
 #include "util/hash.h"
@@ -17,21 +18,18 @@ static bool wants_path_style(const struct store *s, const struct store_options *
            (e->tls && str_find(bucket, '.') >= 0); /* a wildcard certificate covers one label */
 }
 
-enum { AWS_ENDPOINT_MAX = 128 };
-
-/* What was named, or AWS's own of the region. buf of AWS_ENDPOINT_MAX, which the result may borrow. */
+/* What was named, or AWS's own of the region. buf of TRUST_URL_MAX, which the result may borrow. */
 static int current_endpoint(const struct s3 *s3, char *buf, struct endpoint *ret, struct err *err)
 {
-    bool china = strncmp(s3->region, "cn-", 3) == 0;
-    snprintf(buf, AWS_ENDPOINT_MAX, "https://s3.%s.amazonaws.com%s", s3->region, china ? ".cn" : "");
-    return endpoint_parse(str_of(s3->endpoint ? s3->endpoint : buf), ret, err);
+    int r = s3->endpoint ? 0 : trust_aws_url("s3", s3->region, buf, err);
+    return r < 0 ? r : endpoint_parse(str_of(s3->endpoint ? s3->endpoint : buf), ret, err);
 }
 
 /* The part of every URL before the key: "https://host/bucket" or "https://bucket.host". */
 static char *base_url(const struct store *s, const struct s3 *s3, struct err *err)
 {
     struct endpoint e;
-    char aws[AWS_ENDPOINT_MAX];
+    char aws[TRUST_URL_MAX];
     if (current_endpoint(s3, aws, &e, err) < 0)
         return NULL;
     auto_sbuf b;
@@ -92,6 +90,7 @@ static int s3_open(struct store *s, const struct store_options *o, const struct 
         r = endpoint_parse(str_of(endpoint), &e, err);
     if (r < 0)
         return r;
+    s->is_stranger = s->guard && trust_of("s3", str_of(endpoint), s->guard) == TRUST_NOBODY;
     s3->endpoint = endpoint ? str_dup(str_of(endpoint)) : NULL;
     s3->is_named = endpoint != NULL;
     s3->tls = e.tls;
@@ -292,7 +291,7 @@ static void told_place(const struct call *c, int status, const struct xml_answer
 {
     struct s3 *s3 = c->job.store->self;
     struct str region = told_region(c, status, a), location = call_answer_header(c, "location");
-    char aws[AWS_ENDPOINT_MAX];
+    char aws[TRUST_URL_MAX];
     struct endpoint from;
     struct err ignored;
     pthread_mutex_lock(&s3->lock);
@@ -422,7 +421,8 @@ void s3_refused(struct call *c, int status)
         call_go(c, c->steps);
         return;
     }
-    struct status_words w = {.status = status, .code = a->code, .message = a->message, .right = s3_of(c)->right};
+    struct status_words w = call_words(c, status, a->code, a->message);
+    w.right = s3_of(c)->right;
     int code = refine(c, call_status(c, &w), &w);
     if (place.region[0] && strcmp(place.region, s3_of(c)->region) != 0) {
         err_set(&c->err, ERR_INVALID, "%d: the bucket is in region '%s', not '%s'", status, place.region,

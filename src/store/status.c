@@ -4,7 +4,10 @@
 #include "refusal.h"
 #include "timing.h"
 #include "util/clock.h"
+#include <ctype.h>
 #include <stdio.h>
+
+enum { CODE_MAX = 64 }; /* of S3's, the longest has 42 */
 
 static const struct rule {
     int status;
@@ -44,6 +47,15 @@ static const struct rule *rule_of(int status)
     return &other;
 }
 
+struct status_words call_words(const struct call *c, int status, struct str code, struct str message)
+{
+    size_t len = 0;
+    while (len < code.len && len < CODE_MAX && isalnum((unsigned char)code.ptr[len]))
+        len++;
+    return (struct status_words){
+        .status = status, .code = str_sub(code, 0, len), .message = c->job.store->is_stranger ? STR_NULL : message};
+}
+
 /* Clocks that are apart make every signature and every assertion invalid. A HEAD has no document to say so. */
 static bool is_skew(const struct status_words *w, int64_t skew)
 {
@@ -79,7 +91,7 @@ bool call_is_redirect(int status)
 /* A redirect that was not followed. What it points to may carry somebody's signature behind the '?'. */
 static int elsewhere(struct call *c, const struct rule *rule, int status, struct str to)
 {
-    to = str_sub(to, 0, min_u64((size_t)str_find(to, '?'), 200));
+    to = c->job.store->is_stranger ? STR("another server") : str_sub(to, 0, min_u64((size_t)str_find(to, '?'), 200));
     err_set(&c->err, rule->code, "%d: it points to '%.*s', and what is signed for this store goes nowhere else", status,
             STR_FMT(to));
     return err_advise(&c->err, 1301,

@@ -4,6 +4,7 @@
 #include "hedge.h"
 #include "race.h"
 #include "refusal.h"
+#include "store/trust.h"
 #include "telemetry.h"
 #include "util/clock.h"
 #include <assert.h>
@@ -46,7 +47,10 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     s->telemetry = telemetry_new(s->backend->scheme);
     s->hedge = xcalloc(1, sizeof *s->hedge);
     s->refusals = xcalloc(1, sizeof *s->refusals);
-    r = s->backend->open(s, o, &uri, err);
+    s->guard = o->guard;
+    r = s->guard ? 0 : trust_environment(&s->guard, err);
+    if (r == 0)
+        r = s->backend->open(s, o, &uri, err);
     if (r < 0)
         return r;
     *ret = take(&s);
@@ -95,6 +99,7 @@ void store_trust(const struct store *s, struct web_options *ret)
 {
     ret->ca_file = s->ca_file;
     ret->ca = s->ca ? str_of(s->ca) : STR_NULL;
+    ret->guard = s->guard;
 }
 
 uint64_t store_reads_at_first(const struct store *s)

@@ -62,6 +62,7 @@ struct store_options {
     struct identity *identity; /* who we are, known already; NULL: as `auth` says. Counted */
     const char *billing;       /* the requester pays: any text for s3, the project for gs; NULL: no */
     struct store_retry retry;
+    const struct guard *guard; /* borrowed as long as the store; NULL: that of CISTERN_GUARD_FILE, or none */
 };
 
 struct store;
@@ -78,7 +79,7 @@ const char *store_scheme(const struct store *s);
 struct str store_bucket(const struct store *s);
 struct str store_prefix(const struct store *s); /* a key prefix: with its trailing '/' if the URI had one */
 
-/* Sets whom the workers' web has to trust for this store. Borrowed from it. */
+/* Sets whom the workers' web has to trust for this store, and where it may connect to. Borrowed from it. */
 void store_trust(const struct store *s, struct web_options *ret);
 
 /* GETs a second that the store asks a reader to begin with, and to double no faster than in twenty minutes; 0: it asks

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/guard.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+
+/* IPv4 addresses are kept as IPv6 maps them: one comparison serves both. */
+enum { BYTES = 16, MAPPED_BITS = 96 };
+
+struct rule {
+    uint8_t address[BYTES];
+    unsigned bits;
+    uint16_t port; /* 0: every port */
+    bool allow;
+};
+
+struct guard {
+    struct rule *rules; /* owned */
+    size_t count;
+    char **trusted; /* owned, each */
+    size_t trusted_count;
+};
+
+static const char *const always_closed[] =
+    {
+        "0.0.0.0/8",        "127.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24",
+        "224.0.0.0/4",      "240.0.0.0/4", "::/128",         "::1/128",
+        "fe80::/10",        "fec0::/10",   "ff00::/8",       "100.100.100.200/32", /* Alibaba's metadata server */
+        "168.63.129.16/32",                                                        /* Azure's wire server */
+        "fd00:ec2::/32",    /* Amazon's metadata server and Pod Identity agent */
+        "fd20:ce::254/128", /* Google's metadata server */
+        "fd00:42::42/128",  /* Scaleway's metadata server */
+};
+
+static const uint8_t mapped[BYTES] = {[10] = 0xff, [11] = 0xff};
+
+static bool has_prefix(const uint8_t *a, const uint8_t *b, unsigned bits)
+{
+    unsigned bytes = bits / 8, rest = bits % 8;
+    if (memcmp(a, b, bytes) != 0)
+        return false;
+    return rest == 0 || ((a[bytes] ^ b[bytes]) & (0xff00 >> rest & 0xff)) == 0;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static int wrong(struct str text, const char *wanted, struct err *err)
+{
+    err_set(err, ERR_INVALID, "'%.*s' is not %s", STR_FMT(str_sub(text, 0, 100)), wanted);
+    return -ERR_INVALID;
+}
+
+static bool read_address(struct str text, struct rule *ret, unsigned *ret_most)
+{
+    char buf[INET6_ADDRSTRLEN];
+    if (text.len == 0 || text.len >= sizeof buf)
+        return false;
+    memcpy(buf, text.ptr, text.len);
+    buf[text.len] = '\0';
+    memcpy(ret->address, mapped, sizeof mapped);
+    *ret_most = 32;
+    if (inet_pton(AF_INET, buf, ret->address + 12) == 1)
+        return true;
+    *ret_most = 128;
+    return inet_pton(AF_INET6, buf, ret->address) == 1;
+}
+
+/* Cuts ":443" off "10.0.0.7:443" and "[fd00::1]:443", and the brackets; port 0: there is none. */
+static bool cut_port(struct str *text, uint64_t *ret)
+{
+    struct err ignored;
+    bool bracketed = str_starts(*text, STR("["));
+    ssize_t at = str_find(*text, bracketed ? ']' : ':');
+    struct str rest = at < 0 ? STR_NULL : str_from(*text, (size_t)at + 1);
+    *ret = 0;
+    if (!bracketed && (at < 0 || str_find(rest, ':') >= 0))
+        return true; /* no port: an address of either kind, or a range */
+    if (bracketed && !str_starts(rest, STR(":")))
+        return false;
+    if (str_to_u64(bracketed ? str_from(rest, 1) : rest, ret, &ignored) < 0 || *ret == 0 || *ret > 65535)
+        return false;
+    *text = bracketed ? str_sub(*text, 1, (size_t)at - 1) : str_sub(*text, 0, (size_t)at);
+    return true;
+}
+
+/* "10.0.0.0/8", "10.0.0.7", "10.0.0.7:443", "fd00::/8", "[fd00::1]:443" */
+static int read_rule(struct str text, struct rule *ret, struct err *err)
+{
+    struct str rest = text;
+    uint64_t port, bits;
+    unsigned most;
+    struct err ignored;
+    bool ok = cut_port(&rest, &port);
+    ssize_t slash = str_find(rest, '/');
+    ok = ok && read_address(slash < 0 ? rest : str_sub(rest, 0, (size_t)slash), ret, &most);
+    bits = ok ? most : 0;
+    if (ok && slash >= 0)
+        ok = str_to_u64(str_from(rest, (size_t)slash + 1), &bits, &ignored) == 0 && bits <= most;
+    if (!ok)
+        return wrong(text, "an address, or a range such as 10.0.0.0/8", err);
+    ret->bits = (unsigned)bits + (most == 32 ? MAPPED_BITS : 0);
+    ret->port = (uint16_t)port;
+    return 0;
+}
+
+static void add_rule(struct guard *g, const struct rule *r)
+{
+    g->rules = xrealloc(g->rules, g->count + 1, sizeof *g->rules);
+    g->rules[g->count++] = *r;
+}
+
+static int read_trusted(struct str text, struct err *err)
+{
+    struct str host = str_starts(text, STR("https://"))  ? str_from(text, 8)
+                      : str_starts(text, STR("http://")) ? str_from(text, 7)
+                                                         : STR_NULL;
+    bool ok = host.len > 0;
+    for (size_t i = 0; i < host.len; i++)
+        ok &= host.ptr[i] > ' ' && host.ptr[i] < 0x7f && !strchr("/?#@\\", host.ptr[i]);
+    return ok ? 0 : wrong(text, "a server such as https://minio.example:9000, without a path", err);
+}
+
+static int read_line(struct str line, struct guard *g, struct err *err)
+{
+    struct str verb, rest = line;
+    struct rule r = {.allow = false};
+    if (!str_split(&rest, ' ', &verb) || rest.len == 0)
+        return wrong(line, "a line of a guard", err);
+    if (str_eq(verb, STR("trust"))) {
+        int code = read_trusted(rest, err);
+        if (code < 0)
+            return code;
+        bool tls = str_starts(rest, STR("https://"));
+        if (str_ends(rest, tls ? STR(":443") : STR(":80"))) /* as endpoint.h has it */
+            rest.len -= tls ? 4 : 3;
+        g->trusted = xrealloc(g->trusted, g->trusted_count + 1, sizeof *g->trusted);
+        g->trusted[g->trusted_count++] = str_dup(rest);
+        return 0;
+    }
+    r.allow = str_eq(verb, STR("allow"));
+    if (!r.allow && !str_eq(verb, STR("deny")))
+        return wrong(line, "a line of a guard", err);
+    int code = read_rule(rest, &r, err);
+    if (code == 0)
+        add_rule(g, &r);
+    return code;
+}
+
+int guard_parse(struct str text, struct guard **ret, struct err *err)
+{
+    auto_guard g = xcalloc(1, sizeof *g);
+    struct str rest = text, line;
+    struct rule r = {.allow = false};
+    for (size_t i = 0; i < countof(always_closed); i++) {
+        int code = read_rule(str_of(always_closed[i]), &r, err);
+        if (code < 0)
+            return code;
+        add_rule(g, &r);
+    }
+    while (rest.len && str_split(&rest, '\n', &line)) {
+        int code = line.len ? read_line(line, g, err) : 0;
+        if (code < 0)
+            return code;
+    }
+    *ret = take(&g);
+    return 0;
+}
+
+void guard_free(struct guard *g)
+{
+    if (!g)
+        return;
+    for (size_t i = 0; i < g->trusted_count; i++)
+        free(g->trusted[i]);
+    free(g->trusted);
+    free(g->rules);
+    free(g);
+}
+
+int guard_add_line(struct sbuf *text, const char *verb, struct str value, struct err *err)
+{
+    struct rule ignored;
+    int r = strcmp(verb, "trust") == 0 ? read_trusted(value, err) : read_rule(value, &ignored, err);
+    if (r == 0)
+        sbuf_addf(text, "%s %.*s\n", verb, STR_FMT(value));
+    return r;
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
+
+/* An IPv4 address travels in IPv6 in several dresses, and a gateway takes it out of each: mapped, compatible, NAT64,
+ * 6to4. */
+static void undress(uint8_t *a)
+{
+    static const uint8_t zero[BYTES], nat64[BYTES] = {0x00, 0x64, 0xff, 0x9b};
+    static const uint8_t local_nat64[BYTES] = {0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}, six_to_four[BYTES] = {0x20, 0x02};
+    uint8_t four[4];
+    bool compatible = has_prefix(a, zero, MAPPED_BITS) && (a[12] || a[13] || a[14] || a[15] > 1);
+    if (has_prefix(a, six_to_four, 16))
+        memcpy(four, a + 2, sizeof four);
+    else if (compatible || has_prefix(a, nat64, MAPPED_BITS) || has_prefix(a, local_nat64, 48))
+        memcpy(four, a + 12, sizeof four);
+    else
+        return;
+    memcpy(a, mapped, 12);
+    memcpy(a + 12, four, sizeof four);
+}
+
+bool guard_allows(const struct guard *g, const struct sockaddr *address)
+{
+    uint8_t a[BYTES];
+    uint16_t port;
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+        memcpy(a, mapped, sizeof a);
+        memcpy(a + 12, &in->sin_addr, 4);
+        port = ntohs(in->sin_port);
+    } else if (address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)address;
+        memcpy(a, &in->sin6_addr, sizeof a);
+        port = ntohs(in->sin6_port);
+        undress(a);
+    } else {
+        return false;
+    }
+    bool closed = false;
+    for (size_t i = 0; i < g->count; i++) {
+        const struct rule *r = &g->rules[i];
+        if (!has_prefix(a, r->address, r->bits) || (r->port && r->port != port))
+            continue;
+        if (r->allow)
+            return true;
+        closed = true;
+    }
+    return !closed;
+}
+
+bool guard_trusts(const struct guard *g, struct str origin)
+{
+    for (size_t i = 0; i < g->trusted_count; i++)
+        if (str_eq_nocase(str_of(g->trusted[i]), origin))
+            return true;
+    return false;
+}
