@@ -7,6 +7,7 @@
 #include "cisternd.h"
 #include "contract/request.h"
 #include "control/control.h"
+#include "io/guard.h"
 #include "io/loop.h"
 #include "kube/event.h"
 #include "kube/informer.h"
@@ -34,7 +35,7 @@ struct controller {
     struct kube *kube;
     struct kube_lease *lease;
     struct kube_events *events;
-    struct kube_informer *volumes, *pvs, *pools, *nodes;
+    struct kube_informer *volumes, *pvs, *pools, *nodes, *api_servers;
     struct control *control;
     struct populate *populate;
     struct broker *broker;
@@ -45,6 +46,7 @@ struct controller {
     sem_t released;
     char identity[HOST_NAME_MAX + 1];
     char broker_url[300];
+    struct sbuf guard; /* the administrator's lines, and the API server as we reach it; frozen */
 };
 
 /* ---- the informers and the lease, on the loop -------------------------------------------------------------------- */
@@ -79,12 +81,16 @@ static void node_updated(void *ctx, struct str name, const json *node)
         node_changed(ctx, name, node);
 }
 
-/* A cluster has thousands of Nodes, and each is large: what counts is that it is there, and whether it is cordoned. */
+/* A cluster has thousands of Nodes, and each is large: what counts is that it is there, whether it is cordoned, and its
+ * addresses. */
 static void keep_little(void *ctx, json *node)
 {
     (void)ctx;
+    json *addresses = json_take_at(node, "status.addresses");
     json_remove(node, "status");
     json_remove(node, "metadata.annotations");
+    if (addresses)
+        json_set(node, "status.addresses", addresses);
 }
 
 /* A copy that has only now become whole: what was decided without it is decided again. */
@@ -121,6 +127,92 @@ static void lease_trouble(void *ctx, const struct err *err)
     log_err(LOG_WARN, "the lease cannot be kept up", err, NULL);
 }
 
+/* ---- where sources may lead -------------------------------------------------------------------------------------- */
+
+/* Names, of which the API server's may be one, are no addresses: they add nothing. */
+static void deny(struct sbuf *lines, struct str address, uint64_t port)
+{
+    struct err ignored;
+    char text[80];
+    bool is_v6 = str_find(address, ':') >= 0 && !str_starts(address, STR("["));
+    if (port)
+        snprintf(text, sizeof text, "%s%.*s%s:%u", is_v6 ? "[" : "", STR_FMT(str_sub(address, 0, 60)), is_v6 ? "]" : "",
+                 (unsigned)port);
+    else
+        snprintf(text, sizeof text, "%.*s", STR_FMT(str_sub(address, 0, 60)));
+    if (guard_add_line(lines, "deny", str_of(text), &ignored) < 0)
+        return;
+}
+
+static int deny_node(void *ctx, struct str key, const json *node)
+{
+    (void)key;
+    const json *addresses = json_at(node, "status.addresses");
+    for (size_t i = 0; i < json_count(addresses); i++)
+        deny(ctx, json_member_str(json_item(addresses, i), "address"), 0);
+    return 0;
+}
+
+static int deny_api_server(void *ctx, struct str key, const json *slice)
+{
+    (void)key;
+    const json *endpoints = json_at(slice, "endpoints"), *ports = json_at(slice, "ports");
+    struct err ignored;
+    for (size_t i = 0; i < json_count(endpoints); i++)
+        for (size_t k = 0; k < json_count(ports); k++) {
+            const json *addresses = json_at(json_item(endpoints, i), "addresses");
+            struct str address;
+            uint64_t port = 0;
+            for (size_t n = 0; n < json_count(addresses); n++)
+                if (json_as_str(json_item(addresses, n), &address) &&
+                    json_opt_u64(json_item(ports, k), "port", &port, &ignored) == 0 && port)
+                    deny(ctx, address, port);
+        }
+    return 0;
+}
+
+static bool guard_lines(void *ctx, struct sbuf *ret)
+{
+    struct controller *c = ctx;
+    if (!kube_informer_has_synced(c->nodes))
+        return false;
+    sbuf_add(ret, sbuf_str(&c->guard));
+    (void)kube_informer_each(c->nodes, -1, STR_NULL, deny_node, ret);
+    (void)kube_informer_each(c->api_servers, -1, STR_NULL, deny_api_server, ret);
+    return true;
+}
+
+static int add_lines(struct controller *c, const char *verb, const struct opt_list *values, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < values->count && r == 0; i++)
+        r = guard_add_line(&c->guard, verb, str_of(values->items[i]), err);
+    return r;
+}
+
+/* "https://10.96.0.1:443", as this process reaches it. */
+static void deny_server(struct controller *c, struct str url)
+{
+    struct str host = str_from(url, (size_t)str_find(url, '/') + 2);
+    size_t colon = host.len;
+    while (colon > 0 && host.ptr[colon - 1] != ':' && host.ptr[colon - 1] != ']')
+        colon--;
+    uint64_t port = 443;
+    struct err ignored;
+    bool has_port = colon > 0 && host.ptr[colon - 1] == ':' && str_to_u64(str_from(host, colon), &port, &ignored) == 0;
+    deny(&c->guard, has_port ? str_sub(host, 0, colon - 1) : host, port);
+}
+
+static int begin_guard(struct controller *c, const char *server, struct err *err)
+{
+    sbuf_init(&c->guard, GUARD_TEXT_MAX);
+    deny_server(c, str_of(server));
+    int r = add_lines(c, "trust", &flags.controller.trusted, err);
+    if (r == 0)
+        r = add_lines(c, "allow", &flags.controller.allowed, err);
+    return r < 0 ? r : add_lines(c, "deny", &flags.controller.denied, err);
+}
+
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 static int connect_kube(struct controller *c, struct err *err)
@@ -132,7 +224,7 @@ static int connect_kube(struct controller *c, struct err *err)
         r = loop_new("loop/0", &c->loop, err);
     if (r == 0)
         r = kube_new(c->loop, &config, &o, &c->kube, err);
-    return r < 0 ? err_wrap(err, "API server") : 0;
+    return r < 0 ? err_wrap(err, "API server") : begin_guard(c, config.server, err);
 }
 
 static void watch_objects(struct controller *c)
@@ -167,7 +259,13 @@ static void watch_objects(struct controller *c)
     c->volumes = kube_informer_new(c->kube, &volumes);
     c->pvs = kube_informer_new(c->kube, &pvs);
     c->pools = kube_informer_new(c->kube, &pools);
+    struct kube_informer_options api_servers = {.resource = &kube_endpoint_slices,
+                                                .ns = STR("default"),
+                                                .field_selector = "metadata.name=kubernetes",
+                                                .ctx = c,
+                                                .on_trouble = informer_trouble};
     c->nodes = kube_informer_new(c->kube, &nodes);
+    c->api_servers = kube_informer_new(c->kube, &api_servers);
 }
 
 static void make_lease(struct controller *c)
@@ -256,6 +354,15 @@ static void broker_trouble(void *ctx, const char *what, const struct err *err)
     log_err(LOG_WARN, what, err, NULL);
 }
 
+static int add_bindings(struct broker_options *o, struct err *err)
+{
+    const struct opt_list *given = &flags.controller.export_secrets;
+    int r = 0;
+    for (; r == 0 && o->binding_count < given->count && o->binding_count < BROKER_BINDINGS_MAX; o->binding_count++)
+        r = broker_binding_parse(str_of(given->items[o->binding_count]), &o->bindings[o->binding_count], err);
+    return r;
+}
+
 static int open_broker(struct controller *c, struct err *err)
 {
     struct broker_options o = {.listen = flags.controller.broker_listen,
@@ -267,11 +374,16 @@ static int open_broker(struct controller *c, struct err *err)
                                .gke_project = flags.controller.gke_project,
                                .gke_provider = flags.controller.gke_provider,
                                .lease = c->lease,
+                               .ctx = c,
+                               .guard_lines = guard_lines,
                                .on_call = broker_answered,
                                .on_trouble = broker_trouble};
     for (; o.audience_count < flags.controller.audiences.count && o.audience_count < BROKER_AUDIENCES_MAX;
          o.audience_count++)
         o.audiences[o.audience_count] = flags.controller.audiences.items[o.audience_count];
+    int r = add_bindings(&o, err);
+    if (r < 0)
+        return r;
     return flags.controller.broker_listen ? broker_new(c->loop, c->kube, &o, &c->broker, err) : 0;
 }
 
@@ -362,10 +474,12 @@ static void stop(struct controller *c)
     kube_informer_free(c->pvs);
     kube_informer_free(c->pools);
     kube_informer_free(c->nodes);
+    kube_informer_free(c->api_servers);
     kube_events_free(c->events);
     kube_lease_free(c->lease);
     kube_free(c->kube);
     loop_free(c->loop);
+    sbuf_done(&c->guard);
 }
 
 int role_controller(const sigset_t *signals, struct err *err)

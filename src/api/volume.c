@@ -127,6 +127,8 @@ static int read_all(const json *j, struct api_volume *v, struct err *err)
         r = parameters_read(j, v, err);
     if (r == 0)
         r = api_volume_status_read(j, &v->status, err);
+    v->has_exported =
+        str_eq(json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_EXPORTED), STR("true"));
     const json *source = json_at(j, "spec.source.spec");
     if (r == 0 && source)
         v->source = json_text(source, 0);

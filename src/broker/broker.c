@@ -78,9 +78,29 @@ static int go(struct broker *b, const struct route *routes, size_t count, struct
     return r;
 }
 
-static struct route_rules rules_of(const struct broker *b)
+/* The guard of this moment: nodes come and go. */
+static int write_guard(const struct broker *b, struct sbuf *ret, struct err *err)
 {
-    return (struct route_rules){.own_ns = b->ns, .allow_driver = b->options.allow_driver_identity};
+    sbuf_init(ret, GUARD_TEXT_MAX);
+    if (b->options.guard_lines && !b->options.guard_lines(b->options.ctx, ret))
+        return err_set(err, ERR_AGAIN, "the nodes are not known yet");
+    return ret->overflow ? err_set(err, ERR_NO_SPACE, "the addresses of the nodes are too many") : 0;
+}
+
+static int make_guard(const struct broker *b, struct guard **ret, struct err *err)
+{
+    auto_sbuf text;
+    int r = write_guard(b, &text, err);
+    return r < 0 ? r : guard_parse(sbuf_str(&text), ret, err);
+}
+
+static struct route_rules rules_of(const struct broker *b, const struct guard *g)
+{
+    return (struct route_rules){.own_ns = b->ns,
+                                .allow_driver = b->options.allow_driver_identity,
+                                .bindings = b->options.bindings,
+                                .binding_count = b->options.binding_count,
+                                .guard = g};
 }
 
 static int serve_volume(struct broker *b, struct progress *p, struct err *err)
@@ -90,8 +110,11 @@ static int serve_volume(struct broker *b, struct progress *p, struct err *err)
     auto_json pod = NULL;
     struct route routes[ROUTES_MAX];
     size_t count;
-    const struct route_rules rules = rules_of(b);
-    int r = find_volume(b, p->ask.volume, &v, err);
+    auto_guard guard = NULL;
+    int r = make_guard(b, &guard, err);
+    const struct route_rules rules = rules_of(b, guard);
+    if (r == 0)
+        r = find_volume(b, p->ask.volume, &v, err);
     if (r == 0 && p->caller.kind == CALLER_JOB)
         r = callers_pod(b->callers, &p->caller, &pod, err);
     if (r == 0)
@@ -165,9 +188,14 @@ static unsigned on_call(void *ctx, const struct calls_request *r, struct sbuf *a
 
 static int look(struct broker *b, struct err *err)
 {
-    const struct publisher p = {.kube = b->kube, .ns = b->ns, .lease = b->options.lease, .times = b->options.times};
+    auto_sbuf guard;
+    int r = write_guard(b, &guard, err);
+    if (r < 0)
+        return r;
+    const struct publisher p = {
+        .kube = b->kube, .ns = b->ns, .lease = b->options.lease, .times = b->options.times, .guard = sbuf_str(&guard)};
     struct cert_set s = {0};
-    int r = publish_step(&p, &s, err);
+    r = publish_step(&p, &s, err);
     if (r < 0)
         return r;
     if (s.server.certificate && s.server.key && (!b->served || strcmp(b->served, s.server.certificate) != 0)) {
@@ -187,7 +215,7 @@ static uint64_t tick(void *ctx)
     struct err err;
     int r = look(b, &err);
     /* Somebody else wrote in between, or leads no longer: the next look sees it. */
-    bool is_race = r == -ERR_EXISTS || r == -ERR_CHANGED || r == -ERR_CANCELLED;
+    bool is_race = r == -ERR_AGAIN || r == -ERR_EXISTS || r == -ERR_CHANGED || r == -ERR_CANCELLED;
     if (r < 0 && !is_race && b->options.on_trouble)
         b->options.on_trouble(b->options.ctx, "the broker's certificate cannot be looked after", &err);
     return r < 0 || !b->served ? LOOK_SOON_NS : b->options.look_ns;
@@ -273,8 +301,10 @@ void broker_free(struct broker *b)
 
 int broker_probe(struct broker *b, const struct api_source *s, struct api_probe *ret, struct err *err)
 {
-    const struct route_rules rules = rules_of(b);
-    return probe_source(b->keep, &rules, s, ret, err);
+    auto_guard guard = NULL;
+    int r = make_guard(b, &guard, err);
+    const struct route_rules rules = rules_of(b, guard);
+    return r < 0 ? r : probe_source(b->keep, &rules, s, ret, err);
 }
 
 uint16_t broker_port(const struct broker *b)

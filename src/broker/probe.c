@@ -9,12 +9,17 @@
 
 #define CONNECT_NS (5 * NS_PER_SECOND)
 #define PATIENCE_NS (10 * NS_PER_SECOND)
+/* All prefixes of a source together: a server that sends a byte now and then is never silent. */
+#define WHOLE_NS (30 * NS_PER_SECOND)
 
 /* home: its loop between the posting and `over`; the caller before and after. */
 struct question {
     struct mail mail;
-    struct worker worker; /* loop and web only: no disk is touched */
-    struct store *store;  /* owned */
+    struct worker worker;  /* loop and web only: no disk is touched */
+    struct store *store;   /* owned */
+    struct store_job *job; /* while it is under way; the loop's */
+    struct mail giving_up;
+    uint64_t until_ns; /* monotonic */
     sem_t over;
     int code;
     struct err err;
@@ -25,6 +30,7 @@ static void answered(void *ctx, const struct store_reply *r, const struct object
 {
     (void)objects, (void)count, (void)next_token;
     struct question *q = ctx;
+    q->job = NULL;
     q->code = r->code;
     if (r->code < 0)
         q->err = r->err;
@@ -36,7 +42,38 @@ static void ask(struct mail *m)
 {
     struct question *q = container_of(m, struct question, mail);
     const struct store_page page = {.prefix = store_prefix(q->store), .keys_max = 1, .ctx = q, .on_done = answered};
-    store_list_page(q->store, &q->worker, &page);
+    q->job = store_list_page(q->store, &q->worker, &page);
+}
+
+static void give_up(struct mail *m)
+{
+    struct question *q = container_of(m, struct question, giving_up);
+    if (q->job)
+        store_cancel(q->job);
+}
+
+static int too_late(const struct question *q, struct err *err)
+{
+    err_set(err, ERR_TIMEOUT, "the store of '%.*s' did not finish its answer in time", STR_FMT(store_bucket(q->store)));
+    return err_advise(err, 1612, "check the network, and whether the store is overloaded");
+}
+
+/* *ret_late: it took too long, and was told to end. */
+static void await(struct question *q, bool *ret_late)
+{
+    struct timespec t;
+    int r;
+    do {
+        uint64_t ns = q->until_ns;
+        t = (struct timespec){.tv_sec = (time_t)(ns / NS_PER_SECOND), .tv_nsec = (long)(ns % NS_PER_SECOND)};
+        r = sem_clockwait(&q->over, CLOCK_MONOTONIC, &t);
+    } while (r != 0 && errno == EINTR);
+    *ret_late = r != 0;
+    if (r == 0)
+        return;
+    loop_post(q->worker.loop, &q->giving_up);
+    while (sem_wait(&q->over) != 0)
+        ;
 }
 
 static int put(struct question *q, struct err *err)
@@ -51,15 +88,18 @@ static int put(struct question *q, struct err *err)
     if (r < 0)
         return r;
     loop_post(q->worker.loop, &q->mail);
-    while (sem_wait(&q->over) != 0)
-        ;
+    bool is_late;
+    await(q, &is_late);
+    if (is_late && q->code < 0)
+        return too_late(q, err);
     return q->code < 0 ? err_copy(err, &q->err) : 0;
 }
 
-static int ask_store(const struct spec *spec, const char *uri, struct identity *identity, struct err *err)
+static int ask_store(const struct spec *spec, const char *uri, struct identity *identity, const struct guard *guard,
+                     uint64_t until_ns, struct err *err)
 {
     const struct spec_source *s = &spec->source;
-    struct question q = {.mail.deliver = ask};
+    struct question q = {.mail.deliver = ask, .giving_up.deliver = give_up, .until_ns = until_ns};
     const struct store_options o = {.uri = str_of(uri),
                                     .endpoint = s->endpoint,
                                     .region = s->region,
@@ -67,6 +107,7 @@ static int ask_store(const struct spec *spec, const char *uri, struct identity *
                                     .path_style = s->path_style,
                                     .billing = s->requester_pays,
                                     .identity = identity,
+                                    .guard = guard,
                                     .retry = {.attempts_max = 2, .elapsed_max_ns = PATIENCE_NS}};
     int r = store_open(&o, &q.store, err);
     if (r < 0)
@@ -106,14 +147,15 @@ static void note_identity(const struct kept *k, struct api_probe *ret)
 
 /* `uri` NULL: what is only exported to, where nobody may need the right to list. */
 static int try_prefix(struct keep *k, const struct route_rules *rules, const struct api_source *s,
-                      const struct spec *spec, const char *uri, struct api_probe *ret, struct err *err)
+                      const struct spec *spec, const char *uri, uint64_t until_ns, struct api_probe *ret,
+                      struct err *err)
 {
     struct kept kept = {0};
     int r = find_identity(k, rules, s, spec, uri, &kept, err);
     if (r < 0)
         return r;
     note_identity(&kept, ret);
-    r = uri ? ask_store(spec, uri, kept.identity, err) : 0;
+    r = uri ? ask_store(spec, uri, kept.identity, rules->guard, until_ns, err) : 0;
     identity_unref(kept.identity);
     ret->has_answered = uri && r == 0;
     return r == -ERR_DENIED ? err_wrap(err, "as %s", ret->principal) : r;
@@ -128,9 +170,10 @@ int probe_source(struct keep *k, const struct route_rules *rules, const struct a
     if (r < 0)
         return r;
     size_t count = spec_source_count(spec);
+    uint64_t until_ns = clock_now_ns() + WHOLE_NS;
     if (count == 0)
-        return try_prefix(k, rules, s, spec, NULL, ret, err);
+        return try_prefix(k, rules, s, spec, NULL, until_ns, ret, err);
     for (size_t i = 0; i < count && r == 0; i++)
-        r = try_prefix(k, rules, s, spec, spec_source_at(spec, i).uri, ret, err);
+        r = try_prefix(k, rules, s, spec, spec_source_at(spec, i).uri, until_ns, ret, err);
     return r;
 }

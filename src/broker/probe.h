@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe.h - does the store of a BucketSource answer to whom its volumes' Jobs will be? Reads one key of each prefix.
- * home: any thread but the loop's; waits, about 10 s at most for each prefix that does not answer. */
+ * home: any thread but the loop's; waits, about 30 s at most. */
 #pragma once
 
 #include "api/source.h"

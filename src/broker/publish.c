@@ -7,6 +7,7 @@
 enum { VALUE_MAX = 256 << 10, NAME_MAX_BYTES = 300 };
 
 #define BUNDLE_KEY "ca.crt"
+#define GUARD_KEY "guard"
 
 /* Each text of a set, and its key in the Secret: those that TLS Secrets have are as there. */
 static const struct field {
@@ -112,7 +113,7 @@ static int store(const struct publisher *p, struct cert_set *s, const char *vers
 
 /* ---- the ConfigMap ----------------------------------------------------------------------------------------------- */
 
-static int load_bundle(const struct publisher *p, char **ret, struct err *err)
+static int load_map(const struct publisher *p, char **ret_bundle, char **ret_guard, struct err *err)
 {
     auto_json map = NULL;
     struct kube_request r = about(p, &kube_config_maps, PUBLISH_CONFIG_MAP);
@@ -124,17 +125,17 @@ static int load_bundle(const struct publisher *p, char **ret, struct err *err)
         return code;
     const json *data = json_at(map, "data");
     struct str bundle = data ? json_member_str(data, BUNDLE_KEY) : STR_NULL;
-    *ret = bundle.len ? str_dup(bundle) : NULL;
+    *ret_bundle = bundle.len ? str_dup(bundle) : NULL;
+    *ret_guard = data && json_member(data, GUARD_KEY) ? str_dup(json_member_str(data, GUARD_KEY)) : NULL;
     return 0;
 }
 
-static int store_bundle(const struct publisher *p, const char *bundle, struct err *err)
+static int store_map(const struct publisher *p, const char *bundle, struct err *err)
 {
     auto_json j = json_new_object();
-    auto_json value = json_new_object();
     json *data = json_new_object();
-    json_set_str(value, "v", str_of(bundle));
-    json_set_member(data, BUNDLE_KEY, json_take_at(value, "v"));
+    json_set_member(data, BUNDLE_KEY, json_new_str(str_of(bundle)));
+    json_set_member(data, GUARD_KEY, json_new_str(p->guard));
     json_set_str(j, "apiVersion", STR("v1"));
     json_set_str(j, "kind", STR("ConfigMap"));
     json_set_str(j, "metadata.name", STR(PUBLISH_CONFIG_MAP));
@@ -155,11 +156,11 @@ static int store_bundle(const struct publisher *p, const char *bundle, struct er
 static int lead(const struct publisher *p, struct cert_set *s, const char *version, struct err *err)
 {
     char name[NAME_MAX_BYTES], long_name[NAME_MAX_BYTES];
-    auto_mem char *published = NULL;
+    auto_mem char *published = NULL, *guard = NULL;
     bool changed = false;
     snprintf(name, sizeof name, PUBLISH_SERVICE ".%s.svc", p->ns);
     snprintf(long_name, sizeof long_name, PUBLISH_SERVICE ".%s.svc.cluster.local", p->ns);
-    int code = load_bundle(p, &published, err);
+    int code = load_map(p, &published, &guard, err);
     if (code < 0)
         return code;
     const struct cert_now now = {.wall_s = clock_wall_ns() / (int64_t)NS_PER_SECOND,
@@ -169,8 +170,10 @@ static int lead(const struct publisher *p, struct cert_set *s, const char *versi
     code = cert_step(s, &now, &changed, err);
     if (code == 0 && changed)
         code = store(p, s, version, err);
-    if (code == 0 && (!published || strcmp(published, s->bundle) != 0))
-        code = store_bundle(p, s->bundle, err);
+    bool is_new =
+        code == 0 && (!published || strcmp(published, s->bundle) != 0 || !guard || !str_eq(str_of(guard), p->guard));
+    if (is_new)
+        code = store_map(p, s->bundle, err);
     return code;
 }
 

@@ -16,6 +16,7 @@ struct publisher {
     const char *ns;
     const struct kube_lease *lease; /* borrowed; NULL: we lead */
     struct cert_times times;
+    struct str guard; /* where Jobs may connect to, for the same ConfigMap: they mount it */
 };
 
 /* Reads the Secret; who leads brings it to where it should be now, and publishes its authorities. *ret holds what is to

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "route.h"
+#include "store/trust.h"
 
 struct wish {
     const struct api_volume *volume;
@@ -138,6 +139,87 @@ static int find_export(const struct wish *w, struct route *ret, struct err *err)
     return find_first(w, method, s->service_account, s->secret_name, ret, err);
 }
 
+/* ---- where it may go --------------------------------------------------------------------------------------------- */
+
+/* As the Job chooses it. */
+static struct str endpoint_of(const struct wish *w)
+{
+    const char *own = w->is_export ? w->spec->export.endpoint : NULL;
+    return str_of(own ? own : w->spec->source.endpoint);
+}
+
+/* A user writes the endpoint. Who signs with keys of the user's own gives nothing away that is not his; a bearer token,
+ * and what somebody else's trust is worth, go to the provider, or where the administrator says. */
+static int check_destination(const struct wish *w, const struct route *r, struct err *err)
+{
+    enum trust trust = trust_of(w->scheme, endpoint_of(w), w->rules->guard);
+    bool is_signed = strcmp(w->scheme, "s3") == 0;
+    if (r->kind == ROUTE_ANONYMOUS || trust == TRUST_PROVIDER || (r->kind == ROUTE_SECRET && is_signed))
+        return 0;
+    if (r->kind != ROUTE_DRIVER && trust == TRUST_LISTED)
+        return 0;
+    err_set(err, ERR_DENIED, "volume '%s': its endpoint is not one that %s may be used at", w->volume->meta.name,
+            r->kind == ROUTE_DRIVER    ? "the driver's own identity"
+            : r->kind == ROUTE_ACCOUNT ? "a service account"
+                                       : "a bearer token");
+    return err_advise(
+        err, 1912,
+        "leave the endpoint out, or use access keys in a Secret (s3://); or let an administrator add it to "
+        "endpoints.trusted of the chart");
+}
+
+/* ---- the last resort --------------------------------------------------------------------------------------------- */
+
+int broker_binding_parse(struct str text, struct broker_binding *ret, struct err *err)
+{
+    struct broker_binding b;
+    struct str rest = text;
+    bool ok = str_split(&rest, '=', &b.secret) && b.secret.len > 0;
+    b.endpoint = STR_NULL;
+    if (ok && str_starts(rest, STR("http")))
+        ok = str_split(&rest, '=', &b.endpoint);
+    b.prefix = rest;
+    ok = ok && (str_starts(rest, STR("s3://")) || str_starts(rest, STR("gs://"))) && rest.len > sizeof "s3://";
+    if (!ok)
+        return err_set(err, ERR_INVALID, "'%.*s' is not NAME=[ENDPOINT=]PREFIX", STR_FMT(str_sub(text, 0, 200)));
+    *ret = b;
+    return 0;
+}
+
+static struct str without_slash(struct str s)
+{
+    while (str_ends(s, STR("/")))
+        s.len--;
+    return s;
+}
+
+/* "s3://results/team" has "s3://results/team/run-7/" below it, and not "s3://results/team-2/". */
+static bool is_below(struct str uri, struct str prefix)
+{
+    struct str p = without_slash(prefix);
+    return str_starts(uri, p) && uri.len > p.len && uri.ptr[p.len] == '/';
+}
+
+static bool is_bound(const struct wish *w, const char *secret)
+{
+    struct str endpoint = without_slash(endpoint_of(w));
+    for (size_t i = 0; i < w->rules->binding_count; i++) {
+        const struct broker_binding *b = &w->rules->bindings[i];
+        bool there = b->endpoint.len ? str_eq(endpoint, without_slash(b->endpoint))
+                                     : trust_of(w->scheme, endpoint, NULL) == TRUST_PROVIDER;
+        if (there && str_eq(b->secret, str_of(secret)) && is_below(str_of(w->spec->export.uri), b->prefix))
+            return true;
+    }
+    return false;
+}
+
+/* Else whoever names an account that does not exist would get the administrator's key. */
+static bool may_fall_back(const struct wish *w)
+{
+    const char *secret = w->spec->params.export_secret;
+    return w->is_export && secret && w->volume->has_exported && is_bound(w, secret);
+}
+
 int route_find(const struct api_volume *v, const struct spec *s, bool is_export, const char *scheme,
                const struct route_rules *rules, struct route ret[ROUTES_MAX], size_t *ret_count, struct err *err)
 {
@@ -150,12 +232,12 @@ int route_find(const struct api_volume *v, const struct spec *s, bool is_export,
     r = is_export ? find_export(&w, &ret[0], err)
                   : find_first(&w, (enum spec_identity)from->identity, from->service_account, from->secret_name,
                                &ret[0], err);
+    if (r == 0)
+        r = check_destination(&w, &ret[0], err);
     if (r < 0)
         return r;
-    if (is_export && s->params.export_secret)
+    if (may_fall_back(&w))
         ret[n++] = to_secret(&w, rules->own_ns, s->params.export_secret);
-    if (is_export && rules->allow_driver && ret[0].kind != ROUTE_DRIVER)
-        ret[n++] = to_driver(&w);
     *ret_count = n;
     return 0;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "api/volume.h"
+#include "broker/broker.h"
 #include "volume/spec.h"
 
 enum route_kind { ROUTE_ANONYMOUS, ROUTE_SECRET, ROUTE_ACCOUNT, ROUTE_DRIVER };
@@ -19,16 +20,20 @@ struct route {
     const char *region;        /* NULL: none */
 };
 
-enum { ROUTES_MAX = 3 };
+enum { ROUTES_MAX = 2 };
 
 struct route_rules {
     const char *own_ns; /* of exportSecret */
     bool allow_driver;
+    const struct broker_binding *bindings;
+    size_t binding_count;
+    const struct guard *guard; /* whose servers are trusted; NULL: the providers' only */
 };
 
-/* An export that lost its account goes on with what the administrator left for that: exportSecret, the driver's own
- * identity. `scheme` as in struct ask. *ret_count is at least 1. ERR_INVALID or ERR_DENIED (CIS1908) where no way leads
- * anywhere. */
+/* An export that lost its account goes on with exportSecret: if a file of this volume has reached the bucket under its
+ * own identity before, and its destination is below a prefix that the administrator bound to that Secret. `scheme` as
+ * in struct ask. *ret_count is at least 1. ERR_INVALID or ERR_DENIED (CIS1908) where no way leads anywhere, ERR_DENIED
+ * (CIS1912) where the credential would go to a server that it is not for. */
 must_check int route_find(const struct api_volume *v, const struct spec *s, bool is_export, const char *scheme,
                           const struct route_rules *rules, struct route ret[ROUTES_MAX], size_t *ret_count,
                           struct err *err);

@@ -8,6 +8,7 @@ const struct kube_resource kube_custom_resource_definitions = {
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
 const struct kube_resource kube_events_resource = {"", "v1", "events", "Event", true};
 const struct kube_resource kube_jobs = {"batch", "v1", "jobs", "Job", true};
+const struct kube_resource kube_endpoint_slices = {"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true};
 const struct kube_resource kube_leases = {"coordination.k8s.io", "v1", "leases", "Lease", true};
 const struct kube_resource kube_namespaces = {"", "v1", "namespaces", "Namespace", false};
 const struct kube_resource kube_nodes = {"", "v1", "nodes", "Node", false};

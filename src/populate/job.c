@@ -233,6 +233,7 @@ static void add_what_works(json *c, const struct job_options *o, const struct jo
     add_env(c, "CISTERN_BROKER_URL", o->broker_url);
     add_env(c, "CISTERN_BROKER_VOLUME", v->order);
     add_env(c, "CISTERN_BROKER_FOR", work_verb(kind));
+    add_env(c, "CISTERN_GUARD_FILE", CA_FOLDER "/guard"); /* missing, it closes what is always closed */
     set_text(c, "resources.requests.cpu", o->requests_cpu);
     set_text(c, "resources.requests.memory", o->requests_memory);
     set_text(c, "resources.limits.memory", o->limits_memory);

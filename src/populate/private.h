@@ -36,7 +36,7 @@ struct memo {
     uint64_t generation;              /* of a source: as its volumes were looked at last; 0: unknown */
 };
 
-enum { MEMO_SLOTS = 4096, MEMOS_MAX = 200000 };
+enum { MEMO_SLOTS = 4096, MEMOS_MAX = 200000, PROBE_THREADS = 8 };
 
 /* What a source's store said. Under populate.lock, all of it. */
 struct probe {
@@ -67,7 +67,8 @@ struct populate {
     struct probe *probes[MEMO_SLOTS];
     size_t probe_count;
     struct turns exports;
-    uint64_t probe_slot_ns; /* monotonic: before that, no source that was not asked about yet is */
+    const char *probing[PROBE_THREADS]; /* the namespaces of the sources that are asked about now; NULL: a free place */
+    uint64_t probe_slot_ns;             /* monotonic: before that, no source that was not asked about yet is */
 };
 
 /* Between the two something may be asked of the API server: false once populate_stop() was called. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether the stores of BucketSources answer, asked now and then: soon after a source came or changed, once a minute
  * while it fails, seldom while all is well. On threads of a queue of its own, so that a store that does not answer
- * holds up no claim; that they are two, and that new sources are spaced, bounds what thousands of sources ask for. */
+ * holds up no claim; how many they are, and that new sources are spaced, bounds what thousands of sources ask for. A
+ * namespace has two of the threads at most: stores that never answer cost their own namespace's sources their time, and
+ * no other's. */
 #include "private.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -9,8 +11,9 @@
 #define WELL_NS (1800 * NS_PER_SECOND)
 #define FAILING_NS (60 * NS_PER_SECOND)
 #define SPACE_NS (100 * NS_PER_MS) /* between the first probes of two sources */
+#define BUSY_NS (500 * NS_PER_MS)  /* until a place of its namespace may be free */
 
-enum { THREADS = 2, PROBES_MAX = 100000 };
+enum { THREADS = PROBE_THREADS, A_NAMESPACE_MAX = 2, PROBES_MAX = 100000 };
 
 /* ---- what is known; under the lock ------------------------------------------------------------------------------- */
 
@@ -107,6 +110,35 @@ uint64_t probe_mended_ns(struct populate *p, struct str source)
     return ns;
 }
 
+/* ---- places ------------------------------------------------------------------------------------------------------ */
+
+/* False: its namespace has all that it may have. */
+static bool take_place(struct populate *p, const char *ns)
+{
+    size_t its = 0, free_at = THREADS;
+    pthread_mutex_lock(&p->lock);
+    for (size_t i = 0; i < THREADS; i++) {
+        if (!p->probing[i])
+            free_at = i;
+        else
+            its += strcmp(p->probing[i], ns) == 0;
+    }
+    bool may = its < A_NAMESPACE_MAX && free_at < THREADS;
+    if (may)
+        p->probing[free_at] = ns;
+    pthread_mutex_unlock(&p->lock);
+    return may;
+}
+
+static void leave_place(struct populate *p, const char *ns)
+{
+    pthread_mutex_lock(&p->lock);
+    for (size_t i = 0; i < THREADS; i++)
+        if (p->probing[i] == ns) /* the very text, which is one probe's */
+            p->probing[i] = NULL;
+    pthread_mutex_unlock(&p->lock);
+}
+
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
 static void ask(struct populate *p, struct str source, const struct api_source *s)
@@ -137,7 +169,12 @@ static int probe(struct populate *p, struct str source, uint64_t *again_ns, stru
     *again_ns = wait_ns(p, source, s->meta.generation, clock_now_ns());
     if (*again_ns)
         return 0;
+    if (!take_place(p, s->meta.namespace)) {
+        *again_ns = BUSY_NS;
+        return 0;
+    }
     ask(p, source, s);
+    leave_place(p, s->meta.namespace);
     *again_ns = wait_ns(p, source, s->meta.generation, clock_now_ns());
     return 0;
 }

@@ -410,6 +410,22 @@ static int follow_source(struct view *v)
     return unseen && v->node == CLAIM_NODE_READY ? wake_node(v) : 0;
 }
 
+/* Who may go on with the administrator's key later is known by this, also when the node and its disk forget. */
+static int note_exported(struct view *v)
+{
+    if (v->volume->has_exported || v->volume->status.export.done_objects == 0)
+        return 0;
+    auto_json patch = json_new_object();
+    json *annotations = json_new_object();
+    json_set_member(annotations, NAME_ANNOTATION_EXPORTED, json_new_str(STR("true")));
+    json_set(patch, "metadata.annotations", annotations);
+    json_set_str(patch, "metadata.uid", str_of(v->volume->meta.uid));
+    struct kube_request q = {
+        .verb = KUBE_MERGE_PATCH, .resource = &api_volumes, .name = v->name, .body = patch, .fence = v->p->o.lease};
+    int r = kube_call(v->p->o.kube, &q, NULL, v->err);
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
 
 static void tell(struct view *v)
@@ -450,7 +466,9 @@ int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, st
         v.memo = v.volume ? memo_of(p, 'v', name) : NULL;
         tell(&v);
         tell_export(&v);
-        r = v.volume ? follow_source(&v) : 0;
+        r = v.volume ? note_exported(&v) : 0;
+        if (r == 0 && v.volume)
+            r = follow_source(&v);
         v.err = r < 0 ? &other : err; /* one that fails does not hold the other up */
         int served = serve_all(&v, again_ns);
         r = r < 0 ? r : served;

@@ -23,6 +23,8 @@
 #define NAME_ANNOTATION_ON_DATA_LOSS NAME_API_GROUP "/on-data-loss"
 /* On a PersistentVolume. */
 #define NAME_ANNOTATION_DISCARD NAME_API_GROUP "/discard-unexported" /* an administrator's word; its value: the id */
+/* On a CisternVolume: "true", a file of it has reached the bucket. */
+#define NAME_ANNOTATION_EXPORTED NAME_API_GROUP "/has-exported"
 /* On a ServiceAccount: its owner lets volumes use it. */
 #define NAME_ANNOTATION_OPT_IN NAME_API_GROUP "/allow-bucket-access"
 

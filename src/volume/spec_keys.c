@@ -3,6 +3,12 @@
 
 #define AT(field) .offset = offsetof(struct spec, field)
 
+/* Besides letters and digits: of what becomes part of a URL, or of a request for somebody's credentials. */
+#define REGION_MARKS "-"
+#define SERVER_MARKS "-._~:/[]!$%&'()*+,;=@{|}^"
+#define AUDIENCE_MARKS "-._:/@"
+#define PROJECT_MARKS "-.:"
+
 const struct spec_key spec_keys[] = {
     /* StorageClass parameters */
     {"pool", TYPE_TEXT, AT(params.pool), .initial = "default", .is_parameter = true},
@@ -23,21 +29,24 @@ const struct spec_key spec_keys[] = {
 
     /* BucketSource: what to hydrate from */
     {"uri", TYPE_TEXT, AT(source.uri)},
-    {"endpoint", TYPE_TEXT, AT(source.endpoint)},
-    {"region", TYPE_TEXT, AT(source.region)},
+    {"endpoint", TYPE_TEXT, AT(source.endpoint), .alphabet = SERVER_MARKS},
+    {"region", TYPE_TEXT, AT(source.region), .alphabet = REGION_MARKS},
     {"caBundle", TYPE_PEM, AT(source.ca_bundle)},
     {"pathStyle", TYPE_BOOL, AT(source.path_style)},
-    {"serviceAccountName", TYPE_TEXT, AT(source.service_account), .later = LATER_ALL, .cluster = LATER_ALL},
-    {"secretRef.name", TYPE_TEXT, AT(source.secret_name), .later = LATER_ALL, .cluster = LATER_ALL},
+    {"serviceAccountName", TYPE_TEXT, AT(source.service_account), .later = LATER_ALL, .cluster = LATER_ALL,
+     .alphabet = "-."},
+    {"secretRef.name", TYPE_TEXT, AT(source.secret_name), .later = LATER_ALL, .cluster = LATER_ALL, .alphabet = "-."},
     {"identity.method", TYPE_ENUM, AT(source.identity),
      .choices = "auto gke wif irsa podIdentity metadata secret anonymous",
      .later = "gke wif irsa podIdentity metadata secret", .cluster = "gke wif irsa metadata secret"},
-    {"identity.audience", TYPE_TEXT, AT(source.identity_audience), .later = LATER_ALL, .cluster = LATER_ALL},
-    {"identity.provider", TYPE_TEXT, AT(source.identity_provider), .later = LATER_ALL, .cluster = LATER_ALL},
+    {"identity.audience", TYPE_TEXT, AT(source.identity_audience), .later = LATER_ALL, .cluster = LATER_ALL,
+     .alphabet = AUDIENCE_MARKS},
+    {"identity.provider", TYPE_TEXT, AT(source.identity_provider), .later = LATER_ALL, .cluster = LATER_ALL,
+     .alphabet = AUDIENCE_MARKS},
     {"include", TYPE_PATTERNS, AT(source.include)},
     {"exclude", TYPE_PATTERNS, AT(source.exclude)},
     {"sources", TYPE_SOURCES},
-    {"requesterPays", TYPE_PAYER, AT(source.requester_pays)},
+    {"requesterPays", TYPE_PAYER, AT(source.requester_pays), .alphabet = PROJECT_MARKS},
     {"consistency", TYPE_ENUM, AT(source.consistency), .choices = "pinned latest versions", .later = "latest versions"},
     {"maxAge", TYPE_DURATION, AT(source.max_age_ns), .later = LATER_ALL},
     {"onChange", TYPE_ENUM, AT(source.on_change), .choices = "fail relist keepOld", .later = "relist keepOld"},
@@ -71,8 +80,8 @@ const struct spec_key spec_keys[] = {
 
     /* BucketSource: what to export */
     {"export.uri", TYPE_TEXT, AT(export.uri)},
-    {"export.endpoint", TYPE_TEXT, AT(export.endpoint)},
-    {"export.region", TYPE_TEXT, AT(export.region)},
+    {"export.endpoint", TYPE_TEXT, AT(export.endpoint), .alphabet = SERVER_MARKS},
+    {"export.region", TYPE_TEXT, AT(export.region), .alphabet = REGION_MARKS},
     {"export.caBundle", TYPE_PEM, AT(export.ca_bundle)},
     {"export.include", TYPE_PATTERNS, AT(export.include)},
     {"export.exclude", TYPE_PATTERNS, AT(export.exclude)},
@@ -85,9 +94,11 @@ const struct spec_key spec_keys[] = {
     {"export.select.best.key", TYPE_TEXT, AT(export.best_key)},
     {"export.select.best.order", TYPE_ENUM, AT(export.best_order), .choices = "min max"},
     {"export.select.best.count", TYPE_COUNT, AT(export.best_count), .least = 1, .most = UINT32_MAX, .initial = "1"},
-    {"export.storageClass", TYPE_TEXT, AT(export.storage_class)},
-    {"export.serviceAccountName", TYPE_TEXT, AT(export.service_account), .later = LATER_ALL, .cluster = LATER_ALL},
-    {"export.secretRef.name", TYPE_TEXT, AT(export.secret_name), .later = LATER_ALL, .cluster = LATER_ALL},
+    {"export.storageClass", TYPE_TEXT, AT(export.storage_class), .alphabet = "-_"},
+    {"export.serviceAccountName", TYPE_TEXT, AT(export.service_account), .later = LATER_ALL, .cluster = LATER_ALL,
+     .alphabet = "-."},
+    {"export.secretRef.name", TYPE_TEXT, AT(export.secret_name), .later = LATER_ALL, .cluster = LATER_ALL,
+     .alphabet = "-."},
     {"export.interval", TYPE_DURATION, AT(export.interval_ns), .later = LATER_ALL},
     {"export.settle", TYPE_DURATION, AT(export.settle_ns), .initial = "30s"},
     {"export.marker", TYPE_PATH, AT(export.marker)},

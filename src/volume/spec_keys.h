@@ -37,7 +37,8 @@ struct spec_key {
     const char *later;   /* those of them that this version does not serve, or LATER_ALL */
     const char *cluster; /* those of `later` that it does serve where there is a Kubernetes, or LATER_ALL */
     uint64_t least, most;
-    const char *initial; /* as a user would write it; NULL: zero */
+    const char *alphabet; /* of a text: what it may hold besides letters and digits; NULL: anything */
+    const char *initial;  /* as a user would write it; NULL: zero */
     enum spec_change change;
     bool is_parameter; /* a StorageClass's; otherwise BucketSource's */
 };

@@ -6,6 +6,7 @@
 #include "util/file.h"
 #include "util/glob.h"
 #include "util/x509.h"
+#include <ctype.h>
 #include <stdio.h>
 
 struct type {
@@ -39,6 +40,14 @@ static bool is_plain(struct str s)
     return s.len <= SPEC_TEXT_MAX && str_is_utf8(s);
 }
 
+static bool is_of(struct str s, const char *marks)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (!isascii(s.ptr[i]) || (!isalnum((unsigned char)s.ptr[i]) && !strchr(marks, s.ptr[i])))
+            return false;
+    return true;
+}
+
 static void text_store(void *field, struct str text)
 {
     char **p = field;
@@ -51,6 +60,8 @@ static int text_parse(const struct spec_key *key, void *field, struct str text, 
     if (!is_plain(text))
         return refuse(key, STR("..."), err, "it must be UTF-8 of at most %d bytes, without control characters",
                       SPEC_TEXT_MAX);
+    if (key->alphabet && !is_of(text, key->alphabet))
+        return refuse(key, STR("..."), err, "letters and digits are allowed, and any of %s", key->alphabet);
     text_store(field, text);
     return 0;
 }

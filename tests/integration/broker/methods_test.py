@@ -2,11 +2,12 @@
 """Each way to a credential, from a Job's token to what the cloud gave, and each thing that can go wrong on it."""
 
 import json
+import socket
 import subprocess
 
 import pytest
 
-from .world import NAMESPACE
+from .world import CONTROLLER, NAMESPACE
 
 GKE = "https://container.googleapis.com/v1/projects/acme/locations/europe-west4/clusters/main"
 PROVIDER = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/providers/kube"
@@ -173,6 +174,24 @@ def test_an_administrator_may_list_another_audience(world, sts, start, team):
     assert answer.status == 200, answer
 
 
+@pytest.mark.parametrize("audiences, may", [
+    (["sts.amazonaws.com"], True), (["sts.amazonaws.com.cn"], True), (["internal-sts"], True), (["acme.svc.id.goog"], True),
+    ([PROVIDER], True), ([f"https:{PROVIDER}"], True),
+    (["vault"], False), (["https://kubernetes.default.svc.cluster.local"], False), (["cistern-broker"], False), ([], False),
+    (["sts.amazonaws.com", "vault"], False), (["https://evil.example//iam.googleapis.com/"], False), (["sts.amazonaws.com.evil.example"], False),
+    (["evil.example/x.svc.id.goog"], False), ([f"{PROVIDER} x"], False)])
+def test_the_api_server_mints_the_controller_tokens_for_clouds_only(world, team, audiences, may):
+    """Whatever has become of the controller: what it does not list, it does not get."""
+    world.account(team, "reader", opted_in=True)
+    order = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": audiences}}
+    path, refusal = f"/api/v1/namespaces/{team}/serviceaccounts/reader/token", ""
+    try:
+        world.cluster.kubectl("--as", CONTROLLER, "create", "--raw", path, "-f", "-", stdin=json.dumps(order))
+    except RuntimeError as error:
+        refusal = str(error)
+    assert (refusal == "") == may and (may or "cistern-token-audience" in refusal), refusal
+
+
 def test_an_account_that_has_not_agreed_is_not_used(world, sts, start, team):
     world.account(team, "shy", **{"eks.amazonaws.com/role-arn": ROLE})
     sts.roles[ROLE] = {"sub": f"system:serviceaccount:{team}:shy", "aud": "sts.amazonaws.com"}
@@ -213,25 +232,90 @@ def test_an_export_has_an_identity_of_its_own(world, sts, broker, team):
     assert broker.ask_as_job(plain, "export").principal == ROLE
 
 
+def last_resort(world):
+    """The administrator's Secret, and the right to read it."""
+    world.create_if_absent(f"/api/v1/namespaces/{NAMESPACE}/secrets", {
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "last-resort"},
+        "stringData": {"access_key_id": "AKIA-LAST", "secret_access_key": "s3-secret"}})
+    world.create_if_absent(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings", {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "cistern-credentials"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cistern-credentials"},
+        "subjects": [{"kind": "ServiceAccount", "name": "cistern-controller", "namespace": NAMESPACE}]})
+
+
 def test_an_export_that_lost_its_account_goes_on_with_what_is_in_hand_then_with_the_export_secret(world, sts, start, team):
     irsa(world, sts, team)
-    volume = world.volume(team, export(), parameters={"exportSecret": "last-resort"})
+    last_resort(world)
+    volume = world.volume(team, export(), parameters={"exportSecret": "last-resort"}, has_exported=True)
     first = start()
     assert first.ask_as_job(volume, "export").principal == ROLE
     world.cluster.delete(f"/api/v1/namespaces/{team}/serviceaccounts/reader")
     assert first.ask_as_job(volume, "export").principal == ROLE  # what is in hand is good for its hour
     second = start()
     assert_error(second.ask_as_job(volume, "export"), 404, 1911, f"ServiceAccount '{team}/reader'", "exportSecret")
-    world.secret(NAMESPACE, "last-resort", access_key_id="AKIA-LAST", secret_access_key="s3-secret")
-    world.cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings", {
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "cistern-credentials"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cistern-credentials"},
-        "subjects": [{"kind": "ServiceAccount", "name": "cistern-controller", "namespace": NAMESPACE}]})
-    third = start()
+    third = start(export_secret="last-resort=s3://results/")
     answer = third.ask_as_job(volume, "export")
     assert answer.status == 200 and answer.accessKeyID == "AKIA-LAST", answer
     # A source has no such way: whoever reads is who the source names.
     assert_error(third.ask_as_job(volume), 404, 1906, f"ServiceAccount '{team}/reader'")
+
+
+@pytest.mark.parametrize("more, has_exported", [
+    ({}, False),                                     # an account that never was: nobody knows that it could write there
+    ({"uri": "s3://results-of-others/"}, True),      # a prefix that the administrator did not bind
+    ({"endpoint": "https://evil.example"}, True)])   # a server of somebody else's
+def test_the_administrators_key_is_given_to_nobody_else(world, sts, start, team, more, has_exported):
+    last_resort(world)
+    source = s3(serviceAccountName="never-was", export={"uri": "s3://results/", **more})
+    volume = world.volume(team, source, parameters={"exportSecret": "last-resort"}, has_exported=has_exported)
+    answer = start(export_secret="last-resort=s3://results/", driver=1).ask_as_job(volume, "export")
+    assert answer.status in (403, 404) and answer.accessKeyID is None, answer
+    assert answer.error["id"] in ("CIS1911", "CIS1912") and sts.requests == []
+
+
+# ---- endpoints that a user writes
+
+@pytest.mark.parametrize("source", [
+    gs(serviceAccountName="reader", identity={"provider": PROVIDER}), s3(serviceAccountName="reader"),
+    gs(identity={"method": "metadata"}), s3(identity={"method": "metadata"})])
+@pytest.mark.parametrize("endpoint", ["http://collect.evil.example", "https://collect.evil.example",
+                                      "https://storage.googleapis.com.evil.example", "https://storage.googleapis.com@evil.example",
+                                      "http://storage.googleapis.com"])
+def test_no_credential_is_given_for_a_users_endpoint(world, sts, start, team, source, endpoint):
+    irsa(world, sts, team)
+    sts.providers[PROVIDER] = PROVIDER
+    answer = start(driver=1).ask_as_job(world.volume(team, {**source, "endpoint": endpoint}))
+    assert_error(answer, 403, 1912, "endpoint", "endpoints.trusted")
+    assert sts.requests == []
+
+
+def test_a_users_own_keys_go_where_the_user_says(world, broker, team):
+    world.secret(team, "keys", access_key_id="AKIA", secret_access_key="s3-secret")
+    answer = broker.ask_as_job(world.volume(team, s3(secretRef={"name": "keys"}, endpoint="http://minio.team.example:9000")))
+    assert answer.status == 200 and answer.accessKeyID == "AKIA", answer
+
+
+def test_a_role_may_be_used_at_a_server_that_the_administrator_trusts(world, sts, start, team):
+    irsa(world, sts, team)
+    broker = start(trust="https://minio.corp.example:9000")
+    volume = world.volume(team, s3(serviceAccountName="reader", endpoint="https://minio.corp.example:9000/"))
+    assert broker.ask_as_job(volume).principal == ROLE
+    other = world.volume(team, s3(serviceAccountName="reader", endpoint="http://minio.corp.example:9000"))
+    assert_error(broker.ask_as_job(other), 403, 1912)
+
+
+@pytest.mark.parametrize("region", ["x@127.0.0.1:{port}/?", "127.0.0.1:{port}/", "eu-west-1.evil.example", "s3-eu-west-1", "elb"])
+def test_no_host_is_made_of_what_is_no_region(world, sts, start, team, region):
+    """The first of these would bring the controller to the listener, with the service account's token."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.2)
+        irsa(world, sts, team)
+        broker = start(aws_sts="")
+        region = region.format(port=listener.getsockname()[1])
+        answer = broker.ask_as_job(world.volume(team, s3(serviceAccountName="reader", region=region)))
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    assert answer.status >= 400 and answer.error["id"] in ("CIS1002", "CIS2002"), answer
 
 
 # ---- clouds that misbehave

@@ -49,7 +49,9 @@ class World:
     def apply_chart(self, *templates):
         shown = [flag for t in templates for flag in ("--show-only", t)]
         text = subprocess.run([str(CACHE / "kubernetes/bin/helm"), "template", "cistern", str(TOP / "charts/cistern"),
-                               "--namespace", NAMESPACE, "--kube-version", "1.34.4", *shown], check=True, capture_output=True, text=True).stdout
+                               "--namespace", NAMESPACE, "--kube-version", "1.34.4",
+                               "--set", "identity.audiences={internal-sts}", *shown],
+                              check=True, capture_output=True, text=True).stdout
         self.cluster.kubectl("apply", "-f", "-", stdin=text)
 
     def stop(self):
@@ -92,12 +94,13 @@ class World:
             "data": {k.replace("__", "."): base64.b64encode(v.encode()).decode() for k, v in values.items()}})
         return name
 
-    def volume(self, namespace, source, node="node-a", parameters=None):
+    def volume(self, namespace, source, node="node-a", parameters=None, has_exported=False):
         """A CisternVolume as the controller makes it; its name."""
         number = next(numbers)
         name = f"pvc-{number}"
         self.cluster.kubectl("--as", CONTROLLER, "create", "-f", "-", stdin=json.dumps({
-            "apiVersion": "cistern.io/v1alpha1", "kind": "CisternVolume", "metadata": {"name": name},
+            "apiVersion": "cistern.io/v1alpha1", "kind": "CisternVolume",
+            "metadata": {"name": name, "annotations": {"cistern.io/has-exported": "true"} if has_exported else {}},
             "spec": {"volumeID": f"v1-0123456789ab-{number:012x}", "nodeName": node, "pool": "default", "capacityBytes": 1 << 20,
                      "parameters": parameters or {}, "claimRef": {"namespace": namespace, "name": "claim", "uid": name},
                      "source": {"namespace": namespace, "name": "source", "generation": 1, "spec": source}}}))
@@ -142,6 +145,8 @@ class Broker:
         if sts:
             env.update(CISTERN_GCP_STS_URL=sts.url, CISTERN_GCP_IAM_URL=sts.url, CISTERN_GCP_OAUTH_URL=sts.url,
                        AWS_ENDPOINT_URL_STS=sts.url + "/", GCE_METADATA_HOST=sts.host)
+        if "aws_sts" in options:
+            env["AWS_ENDPOINT_URL_STS"] = options.pop("aws_sts")
         command = [BUILD / "tests/broker_tool", world.kubeconfig, namespace,
                    *(f"{k.replace('_', '-')}={v}" for k, v in options.items())]
         self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

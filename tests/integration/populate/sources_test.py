@@ -2,18 +2,24 @@
 """What a BucketSource's status says before any volume is made of it, asked of real stores by the controller."""
 
 import base64
+import contextlib
+import socket
+import threading
+import time
 
 import pytest
 
 from integration.lib.claims import API, World, wait_for
 from servers import versitygw
+from servers.answering import Answering
 from servers.bucket import BucketServer
+from servers.kubernetes import ApiError
 from servers.tls import Authority
 
 
 @pytest.fixture(scope="module")
 def world():
-    w = World(nodes=1, flags=["--broker-listen=127.0.0.1:0"])
+    w = World(nodes=1, flags=["--broker-listen=127.0.0.1:0", "--allow-address=127.0.0.1/32"])
     try:
         yield w.start()
     finally:
@@ -138,3 +144,99 @@ def test_many_sources_are_all_asked_and_none_twice(world, ns):
         for number in range(60):
             wait_for_phase(world, ns, "Ready", f"data-{number}", 60)
         assert server.stats()["requests"] == 60
+
+
+# ---- what a namespace's owner may not reach through the controller
+
+def anonymous(world, ns, endpoint, name="data", **spec):
+    world.cluster.create(f"{API}/namespaces/{ns}/bucketsources", {
+        "apiVersion": "cistern.io/v1alpha1", "kind": "BucketSource", "metadata": {"name": name},
+        "spec": {"uri": "s3://bench/", "endpoint": endpoint, "identity": {"method": "anonymous"}, "pathStyle": True, **spec}})
+
+
+@contextlib.contextmanager
+def listener(address):
+    """Accepts, answers a byte of a head each second, and never ends."""
+    server, taken, over = socket.create_server((address, 0), backlog=512), [], threading.Event()
+
+    def run():
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(server.accept()[0])
+
+    def drip():
+        while not over.wait(1):
+            for connection in list(taken):
+                with contextlib.suppress(OSError):
+                    connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n" if connection not in greeted else b" ")
+                    greeted.add(connection)
+
+    greeted = set()
+    for work in (run, drip):
+        threading.Thread(target=work, daemon=True).start()
+    try:
+        yield server.getsockname()[1], taken
+    finally:
+        over.set()
+        server.close()
+        for connection in taken:
+            connection.close()
+
+
+def test_a_closed_address_is_not_connected_to(world, ns):
+    with listener("127.0.0.2") as (port, taken):
+        anonymous(world, ns, f"http://127.0.0.2:{port}")
+        told = wait_for_phase(world, ns, "Degraded")
+        assert told["lastError"]["id"] == "CIS1617", told
+        assert taken == []
+
+
+def test_the_nodes_and_the_api_server_are_closed(world, ns):
+    """Addresses of nodes are of a documentation range, so that a connection would be a timeout."""
+    world.cluster.create("/api/v1/nodes", {"metadata": {"name": f"machine-{ns}"}})
+    world.cluster.patch(f"/api/v1/nodes/machine-{ns}/status", {"status": {"addresses": [
+        {"type": "InternalIP", "address": "198.51.100.77"}, {"type": "Hostname", "address": f"machine-{ns}"}]}})
+    try:
+        for number, address in enumerate(["198.51.100.77:10250"]):
+            anonymous(world, ns, f"https://{address}", f"data-{number}")
+            told = wait_for_phase(world, ns, "Degraded", f"data-{number}")
+            assert told["lastError"]["id"] == "CIS1617", told
+    finally:
+        world.cluster.delete(f"/api/v1/nodes/machine-{ns}")
+
+
+def test_an_internal_page_is_not_shown_in_a_status(world, ns):
+    page = b"<Error><Code>Secret page of an internal service</Code><Message>the-database-password</Message></Error>"
+    with Answering(lambda r: (403, {}, page)) as server:
+        anonymous(world, ns, server.url)
+        told = wait_for_phase(world, ns, "Degraded")
+        assert server.seen and "the-database-password" not in str(told) and "internal service" not in str(told), told
+
+
+def test_tarpits_of_one_namespace_hold_up_no_other(world, ns):
+    other = f"{ns}-other"
+    world.make_namespace(other)
+    with listener("127.0.0.1") as (port, taken), BucketServer() as server:
+        for number in range(20):
+            anonymous(world, ns, f"http://127.0.0.1:{port}", f"data-{number}")
+        wait_for(lambda: taken, 20, "the first tarpit is asked")
+        began = time.monotonic()
+        anonymous(world, other, server.url)
+        wait_for_phase(world, other, "Ready", seconds=10)
+        assert time.monotonic() - began < 10
+        told = wait_for(lambda: next((s for n in range(20) if (s := status(world, ns, f"data-{n}")).get("lastError")), None), 60)
+        assert told["lastError"]["id"] == "CIS1612", told
+
+
+@pytest.mark.parametrize("spec", [
+    {"region": "x@evil.example/"}, {"region": "evil.example#"}, {"region": "eu.west"}, {"endpoint": "http://a@evil.example"},
+    {"endpoint": "http://evil.example?x=y"}, {"endpoint": "http://evil.example/#"}, {"endpoint": "http://evil example"},
+    {"uri": "s3://evil.example:80/x"}, {"uri": "s3://user@evil/x"}, {"uri": "gs://b%2f/x"}, {"uri": "s3://b\u00fccket/x"},
+    {"identity": {"method": "auto", "audience": "a b"}}, {"identity": {"method": "auto", "provider": "x\ny"}},
+    {"requesterPays": "p&alt=media"}, {"export": {"uri": "s3://out/", "region": "x/y"}},
+    {"export": {"uri": "s3://out/", "endpoint": "https://u:p@evil.example"}}])
+def test_what_would_become_another_url_is_refused_by_the_api_server(world, ns, spec):
+    with pytest.raises(ApiError) as refused:
+        anonymous(world, ns, "https://minio.example:9000/path", **spec) if "endpoint" not in spec else \
+            anonymous(world, ns, spec["endpoint"])
+    assert refused.value.code == 422

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The credential broker by itself, for tests: broker_tool KUBECONFIG NAMESPACE [NAME=VALUE...]
- *   driver=1 no-opt-in=1 gke-project=P gke-provider=U audience=A look-ms=N
+ *   driver=1 no-opt-in=1 gke-project=P gke-provider=U audience=A look-ms=N trust=URL export-secret=NAME=[URL=]PREFIX
  *   authority=S authority-before=S published=S certificate=S certificate-before=S
  * Prints "port N", then a line of JSON a call; ends when its standard input does. */
 #include "broker/broker.h"
@@ -57,8 +57,19 @@ static uint64_t number(const char *text)
     return n;
 }
 
+static const char *trusted;
+
+static bool guard_lines(void *ctx, struct sbuf *ret)
+{
+    (void)ctx;
+    if (trusted)
+        sbuf_addf(ret, "trust %s\n", trusted);
+    return true;
+}
+
 static void set(struct broker_options *o, const char *name, const char *value)
 {
+    struct err ignored;
     const struct {
         const char *name;
         int64_t *value;
@@ -80,6 +91,11 @@ static void set(struct broker_options *o, const char *name, const char *value)
         o->gke_provider = value;
     if (strcmp(name, "audience") == 0)
         o->audiences[o->audience_count++] = value;
+    if (strcmp(name, "trust") == 0)
+        trusted = value;
+    if (strcmp(name, "export-secret") == 0 &&
+        broker_binding_parse(str_of(value), &o->bindings[o->binding_count++], &ignored) < 0)
+        abort();
     if (strcmp(name, "look-ms") == 0)
         o->look_ns = number(value) * NS_PER_MS;
 }
@@ -122,6 +138,7 @@ int main(int argc, char **argv)
                                .node_account = STR("cistern-node"),
                                .job_account = STR("cistern-job"),
                                .require_opt_in = true,
+                               .guard_lines = guard_lines,
                                .on_call = on_call,
                                .on_trouble = on_trouble};
     seal_process();

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "io/guard.h"
 #include "route.h"
 #include "unit.h"
 
@@ -25,10 +26,18 @@ static void forget(struct given *g)
     spec_free(g->spec);
 }
 
+static const struct broker_binding *bound;
+static size_t bound_count;
+static const struct guard *guard;
+
 static int find(const struct given *g, bool is_export, const char *scheme, bool driver, struct route *ret, size_t *n,
                 struct err *err)
 {
-    const struct route_rules rules = {"cistern-system", driver};
+    const struct route_rules rules = {.own_ns = "cistern-system",
+                                      .allow_driver = driver,
+                                      .bindings = bound,
+                                      .binding_count = bound_count,
+                                      .guard = guard};
     return route_find(g->volume, g->spec, is_export, scheme, &rules, ret, n, err);
 }
 
@@ -64,25 +73,90 @@ static void auto_takes_the_secret_then_the_account_then_the_driver(void **state)
     forget(&nothing);
 }
 
-static void an_export_has_ways_left_when_its_own_is_gone(void **state)
+static const struct broker_binding bindings[] = {{STR("last"), STR_NULL, STR("gs://out/team/")},
+                                                 {STR("last"), STR("https://minio.example:9000"), STR("s3://out")},
+                                                 {STR("other"), STR_NULL, STR("gs://")}};
+
+static size_t ways_of_export(const char *uri, const char *secret, const char *endpoint, bool has_exported)
 {
-    (void)state;
     struct route r[ROUTES_MAX];
     struct err err;
-    size_t n;
-    struct given g = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "reader"}, {"export.uri", "gs://out/"},
-                           {"export.serviceAccountName", "writer"}, {"exportSecret", "last"});
-    assert_int_equal(find(&g, true, "", true, r, &n, &err), 0);
-    assert_int_equal(n, 3);
+    size_t n = 0;
+    struct given g =
+        GIVEN({"uri", "s3://b/"}, {"secretRef.name", "reader"}, {"export.uri", uri},
+              {"export.secretRef.name", "writer"}, {"export.endpoint", endpoint}, {"exportSecret", secret});
+    bound = bindings;
+    bound_count = countof(bindings);
+    g.volume->has_exported = has_exported;
+    if (find(&g, true, "", true, r, &n, &err) < 0)
+        fail_msg("%s", err.text);
     assert_string_equal(r[0].name, "writer");
-    assert_string_equal(r[0].scheme, "gs");
-    assert_int_equal(r[1].kind, ROUTE_SECRET);
-    assert_string_equal(r[1].ns, "cistern-system");
-    assert_int_equal(r[2].kind, ROUTE_DRIVER);
-    assert_int_equal(find(&g, false, "", true, r, &n, &err), 0);
-    assert_int_equal(n, 1);
-    assert_string_equal(r[0].name, "reader");
+    if (n > 1)
+        assert_string_equal(r[1].ns, "cistern-system");
     forget(&g);
+    bound = NULL;
+    bound_count = 0;
+    return n;
+}
+
+static void the_last_resort_is_for_whom_it_was_left_and_where(void **state)
+{
+    (void)state;
+    assert_int_equal(ways_of_export("gs://out/team/run/", "last", "", true), 2);
+    assert_int_equal(ways_of_export("gs://out/team/run/", "last", "https://storage.googleapis.com", true), 2);
+    assert_int_equal(ways_of_export("s3://out/team", "last", "https://minio.example:9000/", true), 2);
+    /* Who never exported, elsewhere, beside the prefix, another Secret, another server. */
+    assert_int_equal(ways_of_export("gs://out/team/run/", "last", "", false), 1);
+    assert_int_equal(ways_of_export("gs://out/team-2/run/", "last", "", true), 1);
+    assert_int_equal(ways_of_export("gs://out/team", "last", "", true), 1);
+    assert_int_equal(ways_of_export("gs://out/", "last", "", true), 1);
+    assert_int_equal(ways_of_export("gs://out/team/run/", "another", "", true), 1);
+    assert_int_equal(ways_of_export("s3://out/team/", "last", "", true), 1);
+    assert_int_equal(ways_of_export("s3://out/team/", "last", "https://minio.example:9001", true), 1);
+    assert_int_equal(ways_of_export("s3://out/team/", "last", "http://minio.example:9000", true), 1);
+    assert_int_equal(ways_of_export("s3://out/team/", "last", "https://evil.example/https://minio.example:9000", true),
+                     1);
+}
+
+static void what_a_credential_may_be_used_at(void **state)
+{
+    static const struct {
+        const char *uri, *endpoint, *key, *value;
+        bool driver, trusts;
+        int code;
+    } cases[] = {
+        /* Keys of a user's own sign for whomever the user likes; a key file's token does not go there. */
+        {"s3://b/", "http://evil.example", "secretRef.name", "keys", false, false, 0},
+        {"gs://b/", "https://evil.example", "secretRef.name", "keys", false, false, -ERR_DENIED},
+        {"s3://b/", "https://evil.example", "serviceAccountName", "sa", false, false, -ERR_DENIED},
+        {"gs://b/", "https://evil.example", "serviceAccountName", "sa", false, false, -ERR_DENIED},
+        {"gs://b/", "http://storage.googleapis.com", "serviceAccountName", "sa", false, false, -ERR_DENIED},
+        {"gs://b/", "https://storage.googleapis.com", "serviceAccountName", "sa", false, false, 0},
+        {"s3://b/", "https://s3.eu-west-1.amazonaws.com", "serviceAccountName", "sa", false, false, 0},
+        {"s3://b/", "https://evil.example", "identity.method", "metadata", true, false, -ERR_DENIED},
+        {"s3://b/", "https://evil.example", "identity.method", "anonymous", false, false, 0},
+        {"gs://b/", "https://minio.example:9000", "serviceAccountName", "sa", false, true, 0},
+        {"s3://b/", "https://minio.example:9000", "serviceAccountName", "sa", false, true, 0},
+        {"gs://b/", "https://minio.example:9000", "secretRef.name", "keys", false, true, 0},
+        {"gs://b/", "http://minio.example:9000", "secretRef.name", "keys", false, true, -ERR_DENIED},
+        {"s3://b/", "https://minio.example:9000", "identity.method", "metadata", true, true, -ERR_DENIED},
+    };
+    auto_guard g = NULL;
+    struct err err;
+    (void)state;
+    assert_int_equal(guard_parse(STR("trust https://minio.example:9000\n"), &g, &err), 0);
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct route r[ROUTES_MAX];
+        size_t n;
+        struct given one =
+            GIVEN({"uri", cases[i].uri}, {"endpoint", cases[i].endpoint}, {cases[i].key, cases[i].value});
+        guard = cases[i].trusts ? g : NULL;
+        int code = find(&one, false, "", cases[i].driver, r, &n, &err);
+        if (code != cases[i].code || (code < 0 && err.id != 1912))
+            fail_msg("case %zu: %d %s", i, code, code < 0 ? err.text : "");
+        forget(&one);
+    }
+    guard = NULL;
 }
 
 static void what_the_volume_does_not_name_is_refused(void **state)
@@ -137,7 +211,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_takes_the_secret_then_the_account_then_the_driver),
-        cmocka_unit_test(an_export_has_ways_left_when_its_own_is_gone),
+        cmocka_unit_test(the_last_resort_is_for_whom_it_was_left_and_where),
+        cmocka_unit_test(what_a_credential_may_be_used_at),
         cmocka_unit_test(what_the_volume_does_not_name_is_refused),
         cmocka_unit_test(a_public_source_with_an_export_writes_as_somebody),
         cmocka_unit_test(ways_of_different_owners_have_different_keys),
