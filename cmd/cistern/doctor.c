@@ -5,6 +5,7 @@
 #include "cistern.h"
 #include "cli/exit.h"
 #include "cli/term.h"
+#include "volume/space.h"
 #include <stdio.h>
 
 static const char usage[] = "Usage: cistern doctor [flags]\n\n"
@@ -18,7 +19,8 @@ static struct {
 } flags;
 
 static const struct opt opts[] = {
-    {"pool", 0, OPT_LIST, &flags.pools, "DIR", "a pool, or the folder that is to be one; may be given again"},
+    {"pool", 0, OPT_LIST, &flags.pools, "DIR[,OPTION...]",
+     "a pool, or the folder that is to be one, with the options that cisternd has; may be given again"},
     {"source", 0, OPT_LIST, &flags.sources, "URI", "a source to list; may be given again"},
     {0},
 };
@@ -85,7 +87,9 @@ int verb_doctor(int argc, char **argv)
         return exit_with(&err, globals.json);
     }
     doctor_machine();
-    doctor_fuse(flags.pools.count ? flags.pools.items[0] : "/var/tmp");
+    struct space_place first;
+    bool has_pool = flags.pools.count > 0 && space_place_parse(flags.pools.items[0], &first, &err) == 0;
+    doctor_fuse(has_pool ? first.path : "/var/tmp");
     for (size_t i = 0; i < flags.pools.count; i++)
         doctor_pool(flags.pools.items[i]);
     for (size_t i = 0; i < flags.sources.count; i++)

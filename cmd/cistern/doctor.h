@@ -16,5 +16,5 @@ void doctor_say_err(enum doctor_result result, const char *check, const struct e
 
 void doctor_machine(void);             /* kernel, privileges, limits, io_uring */
 void doctor_fuse(const char *backing); /* a tiny mount of a folder made below `backing` */
-void doctor_pool(const char *path);    /* identity, backend, free space */
+void doctor_pool(const char *text);    /* of --pool: identity, backend, free space */
 void doctor_source(const char *uri);   /* endpoint, its clock against ours, a page of the listing */

@@ -4,7 +4,7 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/json.h"
-#include "volume/disk.h"
+#include "volume/space.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/capability.h>
@@ -218,36 +218,57 @@ void doctor_fuse(const char *backing)
         doctor_say_err(DOCTOR_WARN, "fuse", &err);
 }
 
+#define MEMORY "/var/lib/cistern" /* where the driver remembers pools, unless --state says otherwise */
+
 /* ---- pools ------------------------------------------------------------------------------------------------------- */
 
-static void look_at_identity(int pool, const char *path)
+/* What cistern.json says, as it is; whether it may say so is the driver's to judge. */
+struct claimed {
+    struct str uuid, node, pool;
+};
+
+static int read_identity(int pool, json **ret, struct claimed *ret_claimed, struct err *err)
+{
+    auto_mem char *text = NULL;
+    size_t len;
+    int r = file_read(pool, "cistern.json", 65536, &text, &len, err);
+    if (r == 0)
+        r = json_parse((struct str){text, len}, "cistern.json", ret, err);
+    if (r == 0 && (json_get_str(*ret, "uuid", &ret_claimed->uuid, err) < 0 ||
+                   json_get_str(*ret, "node", &ret_claimed->node, err) < 0 ||
+                   json_get_str(*ret, "pool", &ret_claimed->pool, err) < 0))
+        r = -(int)err->code;
+    return r < 0 && r != -ERR_NOT_FOUND ? err_wrap(err, "the pool cannot say who it is") : r;
+}
+
+static void look_at_identity(int pool, const struct space_place *place)
 {
     struct err err;
-    char *text;
-    size_t len;
-    struct str uuid, node;
-    int r = file_read(pool, "cistern.json", 65536, &text, &len, &err);
-    if (r == -ERR_NOT_FOUND) {
-        doctor_say(DOCTOR_PASS, "pool", "'%s' is no pool yet; an empty folder is made one by cisternd", path);
-        return;
-    }
-    if (r < 0) {
-        doctor_say_err(DOCTOR_FAIL, "pool", &err);
-        return;
-    }
-    auto_mem char *own_text = text;
     auto_json j = NULL;
-    if (json_parse((struct str){own_text, len}, "cistern.json", &j, &err) < 0 ||
-        json_get_str(j, "uuid", &uuid, &err) < 0 || json_get_str(j, "node", &node, &err) < 0) {
-        err_wrap(&err, "the pool '%s' cannot say who it is", path);
-        doctor_say_err(DOCTOR_FAIL, "pool", &err);
-        return;
-    }
+    struct claimed c = {0};
     char host[256] = "";
+    bool is_new;
     gethostname(host, sizeof host - 1);
-    bool ours = str_eq(node, str_of(host));
-    doctor_say(ours ? DOCTOR_PASS : DOCTOR_WARN, "pool", "'%s' is pool %.*s of node '%.*s'%s", path, STR_FMT(uuid),
-               STR_FMT(node), ours ? "" : ", which is not this host's name: a disk that moved, or --node-id");
+    int r = read_identity(pool, &j, &c, &err);
+    auto_mem char *node = str_dup(r == 0 ? c.node : str_of(host));
+    auto_mem char *name = str_dup(r == 0 ? c.pool : STR("default"));
+    struct space_options o = {.path = place->path,
+                              .name = name,
+                              .node = node,
+                              .memory = MEMORY,
+                              .require_mount = place->require_mount,
+                              .is_ephemeral = place->is_ephemeral};
+    if (r == 0 || r == -ERR_NOT_FOUND)
+        r = space_examine(&o, &is_new, &err);
+    if (r < 0)
+        doctor_say_err(DOCTOR_FAIL, "pool", &err);
+    else if (is_new)
+        doctor_say(DOCTOR_PASS, "pool", "'%s' is no pool yet; it is empty, and cisternd would make it one",
+                   place->path);
+    else
+        doctor_say(strcmp(node, host) == 0 ? DOCTOR_PASS : DOCTOR_WARN, "pool", "'%s' is pool %.*s of node '%s'%s",
+                   place->path, STR_FMT(c.uuid), node,
+                   strcmp(node, host) == 0 ? "" : ", which is not this host's name: a disk that moved, or --node-id");
 }
 
 static void look_at_backend(int pool, const char *path)
@@ -284,16 +305,22 @@ static void look_at_space(int pool, const char *path)
                    total_text);
 }
 
-void doctor_pool(const char *path)
+void doctor_pool(const char *text)
 {
     struct err err;
+    struct space_place place;
+    const char *path = place.path;
+    if (space_place_parse(text, &place, &err) < 0) {
+        doctor_say_err(DOCTOR_FAIL, "pool", &err);
+        return;
+    }
     auto_fd pool = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (pool < 0) {
         err_sys(&err, errno, "cannot open the pool '%s'", path);
         doctor_say_err(DOCTOR_FAIL, "pool", &err);
         return;
     }
-    look_at_identity(pool, path);
+    look_at_identity(pool, &place);
     look_at_backend(pool, path);
     look_at_space(pool, path);
 }

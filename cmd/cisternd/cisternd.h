@@ -7,6 +7,7 @@
 #include "http/serve.h"
 #include "populate/job.h"
 #include "util/err.h"
+#include <limits.h>
 #include <signal.h>
 
 struct controller_flags {
@@ -25,7 +26,7 @@ struct flags {
     const char *kubeconfig;                                  /* node, controller */
     const char *node_name, *registration, *kubelet_endpoint; /* node */
     struct controller_flags controller;
-    struct opt_list pools;
+    struct opt_list pools, forgotten;
     uint64_t reserve_percent, threads, metrics_interval_ns;
     bool help, version;
 };
@@ -40,12 +41,19 @@ must_check int role_standalone(const sigset_t *signals, struct err *err);
 
 struct pools {
     char names[DRIVER_POOLS_MAX][64];
+    char paths[DRIVER_POOLS_MAX][PATH_MAX];
     struct driver_pool items[DRIVER_POOLS_MAX];
 };
 must_check int parse_pools(struct pools *ret, struct err *err);
 
 /* Makes or finds the arrays of --disks, and mounts each at its pool's folder: disks.c. */
 must_check int ensure_disks(const struct pools *pools, struct err *err);
+
+/* The UUIDs of --forget-pool, as driver_options have them; the caller frees. */
+must_check int parse_forgotten(char **ret, struct err *err);
+
+/* Where to remember which pool was where: in --state, unless a reboot empties that. */
+const char *memory_folder(void);
 
 /* The folder that this program is in. */
 must_check int own_folder(char *buf, size_t size, struct err *err);

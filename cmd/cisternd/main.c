@@ -39,7 +39,10 @@ static const struct role {
 static const struct opt table[] = {
     {"role", 0, OPT_TEXT, &flags.role, "ROLE", "standalone, or in Kubernetes: node, controller"},
     {"endpoint", 0, OPT_TEXT, &flags.endpoint, "URL", "unix:///PATH of the CSI socket"},
-    {"pool", 0, OPT_LIST, &flags.pools, "[NAME=]DIR", "a folder for volumes; may be given again; NAME is 'default'"},
+    {"pool", 0, OPT_LIST, &flags.pools, "[NAME=]DIR[,OPTION...]",
+     "a folder for volumes; may be given again; NAME is 'default'; OPTION is require-mount or ephemeral"},
+    {"forget-pool", 0, OPT_LIST, &flags.forgotten, "UUID",
+     "give up the pool UUID: a new one may take its place, and its volumes count as deleted; may be given again"},
     {"node-id", 0, OPT_TEXT, &flags.node_id, "NAME", "of this machine; its host name"},
     {"kubeconfig", 0, OPT_TEXT, &flags.kubeconfig, "FILE", "in Kubernetes: how to reach the API server; as a pod does"},
     {"disks", 0, OPT_LIST, &flags.disks, "POOL=WHICH",
@@ -94,7 +97,9 @@ static const struct opt table[] = {
     {"gke-project", 0, OPT_TEXT, &flags.controller.gke_project, "ID",
      "controller: the metadata server's, if it is not given"},
     {"gke-identity-provider", 0, OPT_TEXT, &flags.controller.gke_provider, "URL", "controller: the same"},
-    {"state", 0, OPT_TEXT, &flags.state, "DIR", "for sockets; may be lost at a reboot"},
+    {"state", 0, OPT_TEXT, &flags.state, "DIR",
+     "for sockets; which pool is where is remembered there too, or in /var/lib/cistern if DIR is below /run; "
+     "/run/cistern"},
     {"metrics-per-volume", 0, OPT_FLAG, &flags.metrics_per_volume, NULL,
      "node: a gauge a claim among the metrics: how much of it is hydrated"},
     {"metrics", 0, OPT_TEXT, &flags.metrics, "ADDR:PORT", "serve /metrics and /healthz there"},

@@ -128,7 +128,10 @@ static void write_metrics(void *ctx, struct sbuf *text)
 static int start(struct node *n, struct err *err)
 {
     struct pools pools;
+    auto_mem char *forgotten = NULL;
     int r = parse_pools(&pools, err);
+    if (r == 0)
+        r = parse_forgotten(&forgotten, err);
     if (r == 0)
         r = ensure_disks(&pools, err);
     if (r == 0 && mkdir(flags.state, 0700) != 0 && errno != EEXIST)
@@ -138,6 +141,8 @@ static int start(struct node *n, struct err *err)
     struct driver_options o = {.node_id = flags.node_name,
                                .is_node = true,
                                .state_folder = flags.state,
+                               .memory = memory_folder(),
+                               .given_up = forgotten,
                                .programs = "", /* a node starts none */
                                .reserve_percent = (unsigned)flags.reserve_percent,
                                .gauges_ns = flags.metrics ? flags.metrics_interval_ns : 0,

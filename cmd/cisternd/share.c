@@ -4,28 +4,56 @@
 #include "rpc/client.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "volume/space.h"
 #include <stdio.h>
 #include <unistd.h>
 
 #define PROBE_NS (3 * NS_PER_SECOND) /* below the liveness probe's timeoutSeconds */
 
-/* "name=/path", or "/path" for the pool `default`. */
-static int parse_pool(const char *text, char (*name)[64], struct driver_pool *ret, struct err *err)
+/* "name=/path", or "/path" for the pool `default`, and options behind. */
+static int parse_pool(const char *text, char (*name)[64], char (*path)[PATH_MAX], struct driver_pool *ret,
+                      struct err *err)
 {
     const char *equals = strchr(text, '=');
     struct str given = equals && text[0] != '/' ? (struct str){text, (size_t)(equals - text)} : STR("default");
-    const char *path = equals && text[0] != '/' ? equals + 1 : text;
-    if (given.len == 0 || given.len >= sizeof *name || path[0] != '/')
-        return err_set(err, ERR_INVALID, "--pool '%s' is not [NAME=]DIR with an absolute DIR", text);
+    struct space_place place;
+    if (given.len == 0 || given.len >= sizeof *name)
+        return err_set(err, ERR_INVALID, "--pool '%s' is not [NAME=]DIR[,OPTION...]", text);
+    int r = space_place_parse(equals && text[0] != '/' ? equals + 1 : text, &place, err);
+    if (r < 0)
+        return err_wrap(err, "--pool '%s'", text);
     snprintf(*name, sizeof *name, "%.*s", STR_FMT(given));
-    *ret = (struct driver_pool){.name = *name, .path = path};
+    memcpy(*path, place.path, sizeof *path);
+    *ret = (struct driver_pool){
+        .name = *name, .path = *path, .require_mount = place.require_mount, .is_ephemeral = place.is_ephemeral};
     return 0;
+}
+
+int parse_forgotten(char **ret, struct err *err)
+{
+    auto_sbuf b;
+    sbuf_init(&b, OPT_LIST_MAX * (SPEC_UUID_LEN + 1) + 1);
+    for (size_t i = 0; i < flags.forgotten.count; i++) {
+        const char *uuid = flags.forgotten.items[i];
+        if (!spec_uuid_is_valid(str_of(uuid)))
+            return err_set(err, ERR_INVALID, "--forget-pool '%s' is no UUID of a pool: %d hexadecimal digits", uuid,
+                           SPEC_UUID_LEN);
+        sbuf_addf(&b, "%s%s", i ? "," : "", uuid);
+    }
+    return sbuf_take(&b, ret, err);
+}
+
+const char *memory_folder(void)
+{
+    struct str state = str_of(flags.state);
+    bool is_emptied = str_starts(state, STR("/run/")) || str_starts(state, STR("/var/run/"));
+    return is_emptied ? "/var/lib/cistern" : flags.state;
 }
 
 int parse_pools(struct pools *ret, struct err *err)
 {
     for (size_t i = 0; i < flags.pools.count; i++) {
-        int r = parse_pool(flags.pools.items[i], &ret->names[i], &ret->items[i], err);
+        int r = parse_pool(flags.pools.items[i], &ret->names[i], &ret->paths[i], &ret->items[i], err);
         if (r < 0)
             return r;
         for (size_t k = 0; k < i; k++)

@@ -40,7 +40,10 @@ int role_standalone(const sigset_t *signals, struct err *err)
     struct pools pools;
     struct driver *d;
     gethostname(host, sizeof host - 1);
+    auto_mem char *forgotten = NULL;
     int r = parse_pools(&pools, err);
+    if (r == 0)
+        r = parse_forgotten(&forgotten, err);
     if (r == 0)
         r = own_folder(programs, sizeof programs, err);
     if (r == 0 && mkdir(flags.state, 0700) != 0 && errno != EEXIST)
@@ -49,6 +52,8 @@ int role_standalone(const sigset_t *signals, struct err *err)
         return r;
     struct driver_options o = {.node_id = flags.node_id ? flags.node_id : host,
                                .state_folder = flags.state,
+                               .memory = memory_folder(),
+                               .given_up = forgotten,
                                .programs = flags.programs ? flags.programs : programs,
                                .reserve_percent = (unsigned)flags.reserve_percent,
                                .gauges_ns = flags.metrics ? flags.metrics_interval_ns : 0,

@@ -44,6 +44,7 @@ void api_pool_free(struct api_pool *own_p)
     if (!own_p)
         return;
     api_meta_done(&own_p->meta);
+    free(own_p->given_up);
     api_fields_clear(spec_fields, countof(spec_fields), own_p);
     api_fields_clear(status_fields, countof(status_fields), own_p);
     free(own_p);
@@ -57,6 +58,8 @@ int api_pool_read(const json *j, struct api_pool **ret, struct err *err)
         r = api_fields_read(j, spec_fields, countof(spec_fields), p, err);
     if (r == 0)
         r = api_fields_read(j, status_fields, countof(status_fields), p, err);
+    struct str given_up = json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_REPLACE_POOL);
+    p->given_up = given_up.len ? str_dup(given_up) : NULL;
     if (r == 0 && (!p->node || !p->pool))
         r = err_set(err, ERR_INVALID, "'spec.nodeName' or 'spec.pool' is missing");
     if (r < 0)

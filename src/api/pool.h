@@ -18,6 +18,7 @@ struct api_pool {
     char *node;
     char *pool;
     uint64_t volumes_generation; /* "your volumes changed" */
+    char *given_up; /* annotation replace-pool: UUIDs of pools that an administrator gave up, separated by commas */
     /* status */
     uint64_t seen_volumes_generation; /* the last one whose volumes the node has listed */
     char *pool_uuid;                  /* SPEC_UUID_LEN hex digits; a new disk has another one */

@@ -47,6 +47,7 @@ enum api_phase {
 #define API_REASON_POOL_CHANGED "PoolChanged" /* Provisioned False: the id is of a pool that is no more */
 
 #define API_REASON_VOLUME_LOST "VolumeLost"         /* Healthy and Mounted False */
+#define API_REASON_POOL_ABSENT "PoolAbsent"         /* Healthy and Mounted False: its disk is not here now */
 #define API_REASON_MOUNTS_LOST "MountsLost"         /* Mounted False: no keeper has the mount any more */
 #define API_REASON_VOLUME_FULL "VolumeFull"         /* Healthy False */
 #define API_REASON_UNREADABLE "Unreadable"          /* Healthy False: its record on the disk */

@@ -42,7 +42,7 @@ static int make_spec(struct rpc_call *call, const Csi__V1__CreateVolumeRequest *
     return 0;
 }
 
-/* A name is one volume, in whatever pool it was made. */
+/* A name is one volume, in whatever pool it was made; in one that is not here, nobody can look. */
 static int check_other_pools(struct driver *d, const struct space *here, const char *name, struct err *err)
 {
     for (size_t i = 0; i < d->space_count; i++) {
@@ -53,7 +53,7 @@ static int check_other_pools(struct driver *d, const struct space *here, const c
         if (r == 0)
             return err_set(err, ERR_EXISTS, "volume '%s' is there already, in pool '%s'", name,
                            space_name(d->spaces[i]));
-        if (r != -ERR_NOT_FOUND)
+        if (r != -ERR_NOT_FOUND && r != -ERR_ABSENT)
             return r;
     }
     return 0;

@@ -2,7 +2,9 @@
 #include "driver.h"
 #include "child.h"
 #include "export/verdict.h"
+#include "io/ticker.h"
 #include "progress.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
 #include <stdio.h>
@@ -36,18 +38,46 @@ bool driver_may_clear(const struct driver *d, int r)
     return d->is_node && (r == -ERR_NOT_FOUND || r == -ERR_ABSENT);
 }
 
+static bool is_given_up(struct driver *d, const char *uuid)
+{
+    struct str rest = str_of(d->given_up), item;
+    while (str_split(&rest, ',', &item))
+        if (str_eq(item, str_of(uuid)))
+            return true;
+    for (size_t i = 0; i < d->space_count; i++)
+        if (space_replaces(d->spaces[i], uuid, true))
+            return true;
+    return false;
+}
+
+static int pool_is_absent(struct driver *d, const char *id, struct err *err)
+{
+    char uuid[SPEC_UUID_LEN + 1];
+    struct err why;
+    auto_sbuf pools;
+    sbuf_init(&pools, ERR_TEXT_MAX * DRIVER_POOLS_MAX);
+    snprintf(uuid, sizeof uuid, "%.*s", SPEC_UUID_LEN, id + 3);
+    if (is_given_up(d, uuid)) {
+        err_set(err, ERR_NOT_FOUND, "there is no volume '%s': its pool %s was given up", id, uuid);
+        return err_advise(err, 2046, "its data is lost: set onDataLoss: rehydrate, or delete the claim");
+    }
+    for (size_t i = 0; i < d->space_count; i++) {
+        if (space_is_open(d->spaces[i]))
+            sbuf_addf(&pools, "; pool '%s' is %s", space_name(d->spaces[i]), space_uuid(d->spaces[i]));
+        else if (space_is_here(d->spaces[i], &why) < 0)
+            sbuf_addf(&pools, "; %s", why.text);
+    }
+    err_set(err, ERR_ABSENT, "volume '%s': its pool %s is not here%s", id, uuid, pools.ptr);
+    return err_advise(err, 3001, "mount the disk of the volume's pool, or configure that pool again");
+}
+
 int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret, struct err *err)
 {
     struct space *s = driver_space_of(d, id);
     if (need_field(id, "volume_id", err) < 0)
         return -ERR_INVALID;
-    if (!s && spec_id_is_valid(str_of(id))) {
-        err_set(err, ERR_ABSENT, "volume '%s': its pool %.*s is not on this node, there is %s here", id, SPEC_UUID_LEN,
-                id + 3, d->space_count ? space_uuid(d->spaces[0]) : "none");
-        return err_advise(err, 3001, "%s",
-                          d->is_node ? "its data is lost: set onDataLoss: rehydrate, or delete the claim"
-                                     : "the disk was replaced, or the pool is not given with --pool");
-    }
+    if (!s && spec_id_is_valid(str_of(id)))
+        return pool_is_absent(d, id, err);
     if (!s)
         return err_set(err, ERR_NOT_FOUND, "there is no volume '%.128s'", id);
     int r = space_find(s, str_of(id), ret, err);
@@ -118,25 +148,6 @@ Csi__V1__Volume *volume_message(struct driver *d, struct rpc_call *call, const c
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static int open_pools(struct driver *d, const struct driver_options *o, struct err *err)
-{
-    for (size_t i = 0; i < o->pool_count; i++) {
-        struct space_options s = {.path = o->pools[i].path,
-                                  .name = o->pools[i].name,
-                                  .node = o->node_id,
-                                  .in_cluster = o->is_node,
-                                  .reserve_percent = o->reserve_percent};
-        int r = space_open(&s, &d->spaces[d->space_count], err);
-        if (r < 0)
-            return err_wrap(err, "pool '%s'", o->pools[i].name);
-        struct space *opened = d->spaces[d->space_count++];
-        log_event(LOG_INFO, "pool opened", "pool", space_name(opened), "path", space_path(opened), "uuid",
-                  space_uuid(opened), "backend", disk_backend_name(space_backend(opened)), "why",
-                  space_backend_why(opened), NULL);
-    }
-    return 0;
-}
-
 static bool export_was_cut_short(const struct volume *v)
 {
     struct err err;
@@ -196,6 +207,82 @@ static int resume_pool(struct driver *d, struct space *s, struct err *err)
     return 0;
 }
 
+/* Logged when it is news. Under .opening. */
+static void note_trouble(struct driver *d, const struct space *s, const struct err *why)
+{
+    size_t i = 0;
+    while (d->spaces[i] != s)
+        i++;
+    if (strcmp(d->trouble[i].text, why->text) != 0)
+        log_err(LOG_ERROR, "a pool is not here: it is tried again", why, "pool", space_name(s), "path", space_path(s),
+                NULL);
+    d->trouble[i] = *why;
+}
+
+static void take_up(struct driver *d, struct space *s)
+{
+    struct err err;
+    log_event(LOG_INFO, "pool opened", "pool", space_name(s), "path", space_path(s), "uuid", space_uuid(s), "backend",
+              disk_backend_name(space_backend(s)), "why", space_backend_why(s), NULL);
+    if (space_remember(s, &err) < 0)
+        log_err(LOG_WARN, "a pool is not remembered: a disk that is missing later may not be noticed", &err, "pool",
+                space_name(s), NULL);
+    if (d->jobs && resume_pool(d, s, &err) < 0)
+        log_err(LOG_WARN, "a pool's volumes cannot be taken up again", &err, "pool", space_name(s), NULL);
+    trash_wake(d->trash);
+}
+
+int driver_open_pool(struct driver *d, struct space *s, const struct space_witness *w, struct err *err)
+{
+    pthread_mutex_lock(&d->opening);
+    bool was_open = space_is_open(s);
+    int r = was_open ? 0 : space_open(s, w, err);
+    if (r < 0)
+        note_trouble(d, s, err);
+    else if (!was_open)
+        take_up(d, s);
+    pthread_mutex_unlock(&d->opening);
+    if (r == 0 && !was_open && d->changed)
+        d->changed(d->ctx, NULL);
+    return r;
+}
+
+#define OPEN_AGAIN_NS (2 * NS_PER_SECOND)
+
+/* A machine by itself has no other witness than its memory; on a node, the agent asks one. */
+static uint64_t open_pools(void *ctx)
+{
+    static const struct space_witness nobody = {0};
+    struct driver *d = ctx;
+    struct err ignored; /* it was logged */
+    uint64_t again_ns = TICKER_NEVER;
+    for (size_t i = 0; i < d->space_count; i++)
+        if (driver_open_pool(d, d->spaces[i], d->is_node ? NULL : &nobody, &ignored) < 0)
+            again_ns = OPEN_AGAIN_NS;
+    return again_ns;
+}
+
+static int make_pools(struct driver *d, const struct driver_options *o, struct err *err)
+{
+    d->trouble = xcalloc(o->pool_count, sizeof *d->trouble);
+    for (size_t i = 0; i < o->pool_count; i++) {
+        struct space_options s = {.path = o->pools[i].path,
+                                  .name = o->pools[i].name,
+                                  .node = o->node_id,
+                                  .memory = o->memory,
+                                  .given_up = o->given_up,
+                                  .require_mount = o->pools[i].require_mount,
+                                  .is_ephemeral = o->pools[i].is_ephemeral,
+                                  .in_cluster = o->is_node,
+                                  .reserve_percent = o->reserve_percent};
+        int r = space_new(&s, &d->spaces[d->space_count], err);
+        if (r < 0)
+            return err_wrap(err, "pool '%s'", o->pools[i].name);
+        d->space_count++;
+    }
+    return 0;
+}
+
 static int start_parts(struct driver *d, uint64_t gauges_ns, struct err *err)
 {
     auto_sbuf program;
@@ -208,8 +295,10 @@ static int start_parts(struct driver *d, uint64_t gauges_ns, struct err *err)
         r = mirror_start(d->keeper_socket, &d->mirror, err);
     if (r == 0)
         r = keeping_start(d->keeper_socket, d->is_node ? NULL : d->programs, d->mirror, &d->keeping, err);
-    for (size_t i = 0; r == 0 && d->jobs && i < d->space_count; i++)
-        r = resume_pool(d, d->spaces[i], err);
+    if (r == 0) {
+        (void)open_pools(d); /* before the first call comes */
+        r = ticker_start("pools", open_pools, d, &d->opener, err);
+    }
     if (r == 0 && gauges_ns > 0)
         r = gauges_start(d->node_id, d->spaces, d->space_count, mounts_new(d->node_id, d->keeper_socket, d->mirror),
                          gauges_ns, &d->gauges, err);
@@ -231,7 +320,9 @@ int driver_open(const struct driver_options *o, struct driver **ret, struct err 
     d->node_id = str_dup(str_of(o->node_id));
     d->programs = str_dup(str_of(o->programs));
     d->keeper_socket = str_dup(sbuf_str(&socket));
-    int r = open_pools(d, o, err);
+    d->given_up = str_dup(str_of(o->given_up ? o->given_up : ""));
+    pthread_mutex_init(&d->opening, NULL);
+    int r = make_pools(d, o, err);
     if (r == 0)
         r = start_parts(d, o->gauges_ns, err);
     if (r < 0) {
@@ -246,6 +337,7 @@ void driver_close(struct driver *own_d)
 {
     if (!own_d)
         return;
+    ticker_stop(own_d->opener);
     gauges_stop(own_d->gauges);
     keeping_stop(own_d->keeping);
     mirror_stop(own_d->mirror);
@@ -254,6 +346,9 @@ void driver_close(struct driver *own_d)
     for (size_t i = 0; i < own_d->space_count; i++)
         space_close(own_d->spaces[i]);
     claims_done(&own_d->claims);
+    pthread_mutex_destroy(&own_d->opening);
+    free(own_d->trouble);
+    free(own_d->given_up);
     free(own_d->node_id);
     free(own_d->programs);
     free(own_d->keeper_socket);

@@ -11,6 +11,7 @@
 #include "service.h"
 #include "trash.h"
 #include "volume/space.h"
+#include <pthread.h>
 
 struct driver {
     bool is_node;
@@ -19,8 +20,12 @@ struct driver {
     char *node_id;                          /* owned */
     char *programs;                         /* owned */
     char *keeper_socket;                    /* owned */
-    struct space *spaces[DRIVER_POOLS_MAX]; /* owned */
+    char *given_up;                         /* owned */
+    struct space *spaces[DRIVER_POOLS_MAX]; /* owned; open or not */
     size_t space_count;
+    pthread_mutex_t opening; /* guards .trouble, and what follows the opening of a pool */
+    struct err *trouble;     /* owned; of each pool, the last that was logged */
+    struct ticker *opener;   /* owned */
     struct claims claims;
     struct jobs *jobs;       /* owned; NULL: Kubernetes runs them */
     struct trash *trash;     /* owned */
@@ -31,8 +36,9 @@ struct driver {
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* By a call's volume_id. ERR_INVALID: it says none. ERR_NOT_FOUND (CIS2110): no such volume. ERR_ABSENT (CIS3001): the
- * id is of a pool that is not open here. ERR_CORRUPT: it is here, and its record cannot be read. */
+/* By a call's volume_id. ERR_INVALID: it says none. ERR_NOT_FOUND (CIS2110): no such volume, or one of a pool that was
+ * given up. ERR_ABSENT (CIS3001): the id is of a pool that is not open here. ERR_CORRUPT: it is here, and its record
+ * cannot be read. */
 must_check int driver_find(struct driver *d, const char *id, struct space **ret_space, struct volume **ret,
                            struct err *err);
 /* On a node: after this failure of driver_find, may the volume's mounts be removed without its record? A pod that still
@@ -45,7 +51,9 @@ must_check int driver_claim(struct driver *d, const char *id, struct claim *clai
 must_check int driver_want_job(struct driver *d, const struct volume *v, enum job_kind kind, bool fresh,
                                struct job_view *ret, struct err *err);
 void driver_tell(struct driver *d, const struct volume *v); /* that something about it changed */
-/* The pool whose volumes have ids like this one, or NULL. */
+/* Tries to open a pool that is not. On a node `w` may be NULL: then only one that is there already is opened. */
+must_check int driver_open_pool(struct driver *d, struct space *s, const struct space_witness *w, struct err *err);
+/* The open pool whose volumes have ids like this one, or NULL. */
 struct space *driver_space_of(struct driver *d, const char *id);
 /* By the name that users give it: ERR_INVALID names those that there are. */
 must_check int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err);

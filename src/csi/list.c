@@ -56,6 +56,8 @@ static int page_read(struct driver *d, int32_t max_entries, const char *token, s
         r = space_list(d->spaces[pool], after, max + 1 - ret->have, &more, &count, err);
         if (r == 0)
             page_append(ret, more, count);
+        if (r == -ERR_ABSENT)
+            r = 0; /* the others' volumes are listed all the same */
         after = STR_NULL;
     }
     ret->count = min_u64(ret->have, max);
@@ -196,14 +198,14 @@ HANDLER(controller_capacity)
     struct driver *d = ctx;
     const Csi__V1__GetCapacityRequest *q = (const Csi__V1__GetCapacityRequest *)request;
     Csi__V1__GetCapacityResponse *p = (Csi__V1__GetCapacityResponse *)reply;
-    struct space_usage u;
+    struct space_usage u = {0};
     struct space *s;
     struct err unfit;
     auto_spec class = NULL;
     int r = read_class(d, pairs_of(call, q, parameters), q->n_parameters, &s, &class, err);
     if (r == 0)
         r = space_usage(s, &u, err);
-    if (r < 0)
+    if (r < 0 && r != -ERR_ABSENT) /* a pool that is not here has no room */
         return r;
     bool here = !q->accessible_topology || topology_is_here(d, q->accessible_topology);
     if (q->n_volume_capabilities > 0)

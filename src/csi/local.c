@@ -21,6 +21,11 @@ struct space *local_pool(const struct driver *d, size_t index)
     return d->spaces[index];
 }
 
+int local_open_pool(struct driver *d, struct space *s, const struct space_witness *w, struct err *err)
+{
+    return driver_open_pool(d, s, w, err);
+}
+
 struct space *local_pool_named(const struct driver *d, const char *name)
 {
     for (size_t i = 0; i < d->space_count; i++)

@@ -9,6 +9,8 @@
 
 size_t local_pool_count(const struct driver *d);
 struct space *local_pool(const struct driver *d, size_t index);
+/* Tries to open a pool that is not here, by what the API server knows of it. Open already is success. */
+must_check int local_open_pool(struct driver *d, struct space *s, const struct space_witness *w, struct err *err);
 /* By its name, or NULL. */
 struct space *local_pool_named(const struct driver *d, const char *name);
 

@@ -11,14 +11,17 @@ struct driver;
 enum { DRIVER_POOLS_MAX = 64 };
 
 struct driver_pool {
-    const char *name; /* "default" */
-    const char *path; /* absolute */
+    const char *name;                 /* "default" */
+    const char *path;                 /* absolute */
+    bool require_mount, is_ephemeral; /* as in space.h */
 };
 
 struct driver_options {
     const char *node_id; /* at most 63 bytes: it is a topology value too */
     bool is_node;        /* of a cluster: Kubernetes runs hydrations and exports, and the keeper is a pod of its own */
     const char *state_folder; /* absolute; the keeper's socket is in it */
+    const char *memory;       /* a directory that outlives reboots: which pool was where */
+    const char *given_up;     /* UUIDs of pools that an administrator gave up, separated by commas; NULL: none */
     const char *programs;     /* folder of `cistern` and `cistern-keeper` */
     unsigned reserve_percent;
     uint64_t gauges_ns; /* read the metrics of pools and volumes anew so often, since somebody scrapes them; 0: never */
@@ -31,7 +34,8 @@ struct driver_options {
 };
 
 /* Opens the pools and takes up what was under way: hydrations go on, deleted volumes are freed, and the keeper's
- * descriptors are held in duplicate. Strings are copied. */
+ * descriptors are held in duplicate. A pool that is not here is tried again until it is; its volumes are answered
+ * ERR_ABSENT until then. Strings are copied. */
 must_check int driver_open(const struct driver_options *o, struct driver **ret, struct err *err);
 
 /* After the last call was answered. Mounts, their keeper and the children stay: the next driver finds them. A keeper

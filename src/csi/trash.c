@@ -18,6 +18,8 @@ static uint64_t empty_all(void *ctx)
     uint64_t rest_ns = TICKER_NEVER;
     for (size_t i = 0; i < t->count; i++) {
         struct err err;
+        if (!space_is_open(t->spaces[i]))
+            continue; /* who opens it wakes us */
         if (space_empty_trash(t->spaces[i], &err) < 0) {
             log_err(LOG_WARN, "trash cannot be emptied", &err, "pool", space_name(t->spaces[i]), NULL);
             rest_ns = RETRY_NS;

@@ -234,6 +234,7 @@ void agent_stop(struct agent *own_a)
         kube_informer_free(own_a->pools[i].informer);
         api_pool_free(own_a->pools[i].written);
         free(own_a->pools[i].uid);
+        free(own_a->pools[i].given_up);
         pthread_mutex_destroy(&own_a->pools[i].lock);
     }
     notify_free(own_a->notify);

@@ -110,12 +110,28 @@ static int read_volume(struct driver *d, const struct api_volume *order, struct 
     return r;
 }
 
+/* It may have been made anew once already, in another pool than that of its id. */
+static bool replaces_last(struct space *s, const struct api_volume *order)
+{
+    char uuid[SPEC_UUID_LEN + 1] = "";
+    if (order->status.pool_uuid)
+        snprintf(uuid, sizeof uuid, "%s", order->status.pool_uuid);
+    else if (spec_id_is_valid(str_of(order->volume_id)))
+        snprintf(uuid, sizeof uuid, "%.*s", SPEC_UUID_LEN, order->volume_id + 3);
+    return strcmp(uuid, space_uuid(s)) == 0 || space_replaces(s, uuid, false);
+}
+
 int facts_read(struct driver *d, const struct api_volume *order, struct facts *ret, struct err *err)
 {
     auto_facts f = {0};
     verdict_init(&f.verdict);
     f.space = order->pool ? local_pool_named(d, order->pool) : NULL;
+    if (!f.space)
+        err_set(&f.absence, ERR_ABSENT, "pool '%s' is not configured on this node", order->pool ? order->pool : "");
+    else if (space_is_here(f.space, &f.absence) < 0)
+        f.space = NULL;
     if (f.space && order->volume_id) {
+        f.is_replaced = replaces_last(f.space, order);
         f.id_is_of_pool = spec_id_is_of_pool(str_of(order->volume_id), space_uuid(f.space));
         int r = read_volume(d, order, &f, err);
         if (r < 0)

@@ -9,8 +9,10 @@
 #include "hydrate/status.h"
 
 struct facts {
-    struct space *space;   /* borrowed: the pool of the order's name; NULL: there is none */
+    struct space *space;   /* borrowed: the pool of the order's name, if it is here; NULL: it is not */
+    struct err absence;    /* then, why */
     bool id_is_of_pool;    /* as its UUID is now */
+    bool is_replaced;      /* the pool that had the volume last is this one, or one that this one has replaced */
     bool here;             /* the volume is on the disk; else nothing below is said */
     struct volume *volume; /* owned */
     bool differs;          /* what may change, and was changed in the order */

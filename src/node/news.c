@@ -27,6 +27,7 @@ size_t news_of(const struct api_volume *before, const struct api_volume *now, st
                            ? "its disk was replaced or wiped: it is made anew, as onDataLoss says; what was not "
                              "exported is lost"
                            : became(before, now, API_HEALTHY, API_REASON_VOLUME_LOST)},
+        {"PoolAbsent", became(before, now, API_HEALTHY, API_REASON_POOL_ABSENT)},
         {"MountsLost", became(before, now, API_MOUNTED, API_REASON_MOUNTS_LOST)},
         {"VolumeFull", became(before, now, API_HEALTHY, API_REASON_VOLUME_FULL)},
         {"VolumeUnreadable", became(before, now, API_HEALTHY, API_REASON_UNREADABLE)},

@@ -17,7 +17,9 @@ static enum next for_absent(const struct api_volume *order, const struct facts *
 {
     const char *wish = api_volume_parameter(order, "onDataLoss");
     if (was_made(order)) {
-        bool again = f->space && wish && (strcmp(wish, "rehydrate") == 0 || strcmp(wish, "empty") == 0);
+        bool again = wish && (strcmp(wish, "rehydrate") == 0 || strcmp(wish, "empty") == 0);
+        if (!f->space || !f->is_replaced)
+            return NEXT_ABSENT;
         return again ? NEXT_TAKE_OVER : NEXT_LOST;
     }
     if (was_refused(order))
@@ -39,9 +41,9 @@ enum next next_of(const struct api_volume *order, const char *node, const struct
 const char *next_name(enum next n)
 {
     static const char *const names[] = {
-        [NEXT_IGNORE] = "ignore", [NEXT_MAKE] = "make",       [NEXT_TAKE_OVER] = "take over",
-        [NEXT_LOST] = "lost",     [NEXT_REFUSE] = "refuse",   [NEXT_REFUSED] = "refused",
-        [NEXT_CHANGE] = "change", [NEXT_RELEASE] = "release", [NEXT_KEEP] = "keep",
+        [NEXT_IGNORE] = "ignore",   [NEXT_MAKE] = "make",     [NEXT_TAKE_OVER] = "take over", [NEXT_LOST] = "lost",
+        [NEXT_ABSENT] = "absent",   [NEXT_REFUSE] = "refuse", [NEXT_REFUSED] = "refused",     [NEXT_CHANGE] = "change",
+        [NEXT_RELEASE] = "release", [NEXT_KEEP] = "keep",
     };
     return names[n];
 }

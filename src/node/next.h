@@ -9,6 +9,7 @@ enum next {
     NEXT_MAKE,      /* the volume is to be made */
     NEXT_TAKE_OVER, /* it was made and is gone with its disk: it is made anew under its id, as onDataLoss says */
     NEXT_LOST,      /* the same, but the loss is to be told and nothing else */
+    NEXT_ABSENT,    /* it was made, and its pool is not here now: it is waited for */
     NEXT_REFUSE,  /* it never was made and cannot be here: its pool is another one now, or there is none of its name */
     NEXT_REFUSED, /* that was said already, or another refusal: until the order changes, nothing is to be done */
     NEXT_CHANGE,  /* what may change is to be stored */

@@ -28,6 +28,7 @@ struct agent_pool {
     uint64_t ordered;               /* spec.volumesGeneration, as last seen */
     uint64_t listed;                /* the one whose volumes were listed */
     uint64_t quarantined;
+    char *given_up;           /* owned: the pools that an administrator gave up, as last seen; NULL: none */
     struct api_pool *written; /* owned: the status as we wrote it last; NULL: not since we began */
     uint64_t written_ns;
     bool ailing; /* it was logged */
@@ -60,7 +61,18 @@ void volume_moved(void *ctx, const char *name); /* as notify_new() wants it */
 /* A warning on the order and on its claim. Best effort. */
 void volume_warn(struct agent *a, const struct api_volume *v, const char *reason, const char *message);
 
+/* Which pool the API server says was at this one's place. */
+struct witness {
+    char *uuid;     /* owned; NULL: none was */
+    char *who;      /* owned; names it */
+    char *given_up; /* owned; NULL: none was */
+};
+void witness_done(struct witness *w); /* may run twice */
+/* Blocks. `orders_too`: they are asked where the CisternPool names none. */
+must_check int witness_ask(struct agent_pool *p, bool orders_too, struct witness *ret, struct err *err);
+
 /* pool.c */
 must_check int reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err);
-void pool_watch(struct agent_pool *p); /* starts its informer */
-void pool_wake(struct agent_pool *p);  /* its object is to be looked at */
+void pool_watch(struct agent_pool *p);                           /* starts its informer */
+void pool_wake(struct agent_pool *p);                            /* its object is to be looked at */
+void pool_found(struct agent_pool *p, const struct api_meta *m); /* its object is there */

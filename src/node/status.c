@@ -300,6 +300,25 @@ static void tell_lost(struct writer *w)
         w->v->pool, w->v->node, w->f->space ? space_uuid(w->f->space) : "none", SPEC_UUID_LEN, was);
 }
 
+/* Its phase stays what it was last: nothing has happened to it that anybody could see. */
+static void tell_absent(struct writer *w)
+{
+    char last[SPEC_UUID_LEN + 1] = "?", why[ERR_TEXT_MAX];
+    const struct api_volume *v = w->v;
+    if (v->status.pool_uuid)
+        snprintf(last, sizeof last, "%s", v->status.pool_uuid);
+    else if (v->volume_id && spec_id_is_valid(str_of(v->volume_id)))
+        snprintf(last, sizeof last, "%.*s", SPEC_UUID_LEN, v->volume_id + 3);
+    if (w->f->space)
+        snprintf(why, sizeof why, "pool '%s' is %s now", v->pool, space_uuid(w->f->space));
+    else
+        snprintf(why, sizeof why, "%s", w->f->absence.text);
+    SAY(w, API_MOUNTED, API_FALSE, API_REASON_POOL_ABSENT, "its pool is not here");
+    SAY(w, API_HEALTHY, API_FALSE, API_REASON_POOL_ABSENT,
+        "pool %s is not on node '%s': %.300s; the volume is kept: mount its disk, or give the pool up (CIS3001)", last,
+        v->node, why);
+}
+
 static void tell_released(struct writer *w)
 {
     w->v->status.phase = API_PHASE_RELEASED;
@@ -339,6 +358,8 @@ void status_build(struct api_volume *order, const struct facts *f, const struct 
         tell_released(&w);
     else if (f->here)
         tell_present(&w);
+    else if (o->next == NEXT_ABSENT || (o->failure && o->failure->code == ERR_ABSENT))
+        tell_absent(&w);
     else if (o->failure)
         tell_failure(&w);
     else if (o->next == NEXT_LOST)

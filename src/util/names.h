@@ -26,6 +26,7 @@
 /* On a CisternVolume: "true", a file of it has reached the bucket. */
 #define NAME_ANNOTATION_EXPORTED NAME_API_GROUP "/has-exported"
 /* On a ServiceAccount: its owner lets volumes use it. */
+#define NAME_ANNOTATION_REPLACE_POOL NAME_API_GROUP "/replace-pool" /* the same, of a CisternPool; the old UUID */
 #define NAME_ANNOTATION_OPT_IN NAME_API_GROUP "/allow-bucket-access"
 
 #define NAME_EVENTS_CONTROLLER "cistern-controller"

@@ -156,7 +156,7 @@ int space_modify(struct space *s, struct str id, const struct space_change *chan
     auto_opened o = {.held.dir = -1};
     int r = open_held(s, id, &o, err);
     if (r == 0)
-        o.spec->in_cluster = s->in_cluster;
+        o.spec->in_cluster = s->options.in_cluster;
     for (size_t i = 0; r == 0 && i < count; i++)
         r = spec_modify(o.spec, changes[i].key, changes[i].value, err);
     return r < 0 ? r : write_spec(&o, err);

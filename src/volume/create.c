@@ -31,7 +31,7 @@ static int check_want(const struct space *s, const struct spec *want, struct err
         return err_advise(err, 3001, "the disk was replaced or wiped: the volume must be ordered again");
     }
     struct spec here = *want; /* a shallow copy, to ask what is served in this place */
-    here.in_cluster = s->in_cluster;
+    here.in_cluster = s->options.in_cluster;
     int r = spec_check(&here, err);
     return r < 0 ? r : spec_check_served(&here, err);
 }
@@ -244,7 +244,7 @@ static int create_once(struct space *s, const struct spec *want, uint64_t limit_
     /* A shallow copy: strings stay the caller's, and only what is new here differs. */
     struct spec made = *want;
     made.backend = s->backend;
-    made.in_cluster = s->in_cluster;
+    made.in_cluster = s->options.in_cluster;
     made.created_ns = clock_wall_ns();
     int r = find_or_reserve(s, &made, limit_bytes, &existing, &h, err);
     if (r == 0)
@@ -256,7 +256,9 @@ int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes,
 {
     struct volume *v = NULL;
     struct err ignored;
-    int r = check_want(s, want, err);
+    int r = space_is_here(s, err);
+    if (r == 0)
+        r = check_want(s, want, err);
     if (r < 0)
         return r;
     r = create_once(s, want, limit_bytes, &v, err);

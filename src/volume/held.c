@@ -35,10 +35,13 @@ static int check_stayed(int parent, const char *id, int dir, struct err *err)
     return 0;
 }
 
-int held_open(const struct space *s, int parent, const char *id, struct held *ret, struct err *err)
+int held_open(struct space *s, int parent, const char *id, struct held *ret, struct err *err)
 {
     auto_held h = {.dir = -1};
-    int r = dir_open(parent, id, &h.dir, err);
+    int r = space_is_here(s, err);
+    if (r < 0)
+        return r;
+    r = dir_open(parent, id, &h.dir, err);
     if (r == -ERR_NOT_FOUND)
         return err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
     if (r < 0)

@@ -28,7 +28,7 @@ void spec_id_derive(const char *pool_uuid, struct str name, char ret[SPEC_ID_LEN
     hex_text(digest, SPEC_UUID_LEN / 2, ret + n);
 }
 
-static bool is_uuid(struct str s)
+bool spec_uuid_is_valid(struct str s)
 {
     if (s.len != SPEC_UUID_LEN)
         return false;
@@ -40,8 +40,8 @@ static bool is_uuid(struct str s)
 
 bool spec_id_is_valid(struct str id)
 {
-    return id.len == SPEC_ID_LEN && str_starts(id, STR("v1-")) && is_uuid(str_sub(id, 3, SPEC_UUID_LEN)) &&
-           id.ptr[3 + SPEC_UUID_LEN] == '-' && is_uuid(str_from(id, 4 + SPEC_UUID_LEN));
+    return id.len == SPEC_ID_LEN && str_starts(id, STR("v1-")) && spec_uuid_is_valid(str_sub(id, 3, SPEC_UUID_LEN)) &&
+           id.ptr[3 + SPEC_UUID_LEN] == '-' && spec_uuid_is_valid(str_from(id, 4 + SPEC_UUID_LEN));
 }
 
 bool spec_id_is_of_pool(struct str id, const char *pool_uuid)

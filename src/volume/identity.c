@@ -7,10 +7,26 @@
 
 #define IDENTITY "cistern.json"
 
-enum { IDENTITY_VERSION = 1, IDENTITY_BYTES_MAX = 65536 };
+/* A pool that takes the place of others says which, in format 2: who knows nothing of them must not open it. */
+enum { VERSION_FIRST = 1, VERSION_REPLACES = 2, IDENTITY_BYTES_MAX = 65536, MEMBERS = 5 };
 
-/* What a folder may hold and still become a pool: a fresh file system's own folder, and what a death of ours before the
- * identity was written leaves. */
+/* ---- may one be made? -------------------------------------------------------------------------------------------- */
+
+enum identity_may identity_may_be_made(const struct identity_facts *f)
+{
+    if (!f->is_blank)
+        return IDENTITY_NOT_BLANK;
+    if ((f->require_mount || f->is_ephemeral) && !f->is_mounted)
+        return IDENTITY_NOT_MOUNTED;
+    if (!f->is_asked)
+        return IDENTITY_NOT_ASKED;
+    if (!f->has_earlier || f->is_given_up)
+        return IDENTITY_MAKE;
+    return f->is_ephemeral ? IDENTITY_MAKE : IDENTITY_EARLIER;
+}
+
+/* What a directory may hold and still become a pool: a fresh file system's own, and what a crash before the identity
+ * was written leaves. */
 static bool is_harmless(const char *name)
 {
     static const char *const harmless[] = {"lost+found", "lock"};
@@ -20,42 +36,76 @@ static bool is_harmless(const char *name)
     return str_starts(str_of(name), STR("." IDENTITY "."));
 }
 
-static int check_empty(int dir, const char *path, struct err *err)
+int identity_look_for_content(int dir, const char *path, char ret[NAME_MAX + 1], struct err *err)
 {
     auto_dir d = dir_stream(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!d)
-        return err_sys(err, errno, "cannot read the folder '%s'", path);
+        return err_sys(err, errno, "cannot read the directory '%s'", path);
     struct dirent *e;
-    while ((e = dir_next(d)) != NULL)
-        if (!is_harmless(e->d_name)) {
-            err_set(err, ERR_INVALID, "'%s' is no pool, and it is not empty: it holds '%.100s'", path, e->d_name);
-            return err_advise(err, 2021, "give the pool an empty folder");
-        }
-    return errno ? err_sys(err, errno, "cannot read the folder '%s'", path) : 0;
+    while ((e = dir_next(d)) != NULL && is_harmless(e->d_name))
+        ;
+    if (!e && errno)
+        return err_sys(err, errno, "cannot read the directory '%s'", path);
+    snprintf(ret, NAME_MAX + 1, "%s", e ? e->d_name : "");
+    return 0;
 }
 
-static int make_identity(int dir, const struct space_options *o, char ret_uuid[SPEC_UUID_LEN + 1], struct err *err)
+/* ---- what is replaced -------------------------------------------------------------------------------------------- */
+
+bool identity_replaces(const struct identity *i, struct str uuid, bool given_up)
 {
-    if (o->uuid) {
-        err_set(err, ERR_CHANGED, "there is no pool in '%s', and pool %s is expected", o->path, o->uuid);
-        return err_advise(err, 3001, "the disk was wiped or replaced, or it is not mounted");
-    }
-    int r = check_empty(dir, o->path, err);
-    if (r < 0)
-        return r;
-    char created[TIME_TEXT_MAX], uuid[SPEC_UUID_LEN + 1];
-    spec_uuid_make(uuid);
+    for (size_t k = 0; k < i->earlier_count; k++)
+        if (str_eq(uuid, str_of(i->earlier[k].uuid)) && (i->earlier[k].given_up || !given_up))
+            return true;
+    return false;
+}
+
+int identity_add_earlier(struct identity *i, struct str uuid, bool given_up, struct err *err)
+{
+    if (identity_replaces(i, uuid, given_up))
+        return 0;
+    struct identity_earlier *e = i->earlier;
+    while (e < i->earlier + i->earlier_count && !str_eq(uuid, str_of(e->uuid)))
+        e++;
+    if (e == i->earlier + IDENTITY_EARLIER_MAX)
+        return err_set(err, ERR_NO_SPACE, "pool %s replaces %d others already, that is the most", i->uuid,
+                       IDENTITY_EARLIER_MAX);
+    if (e == i->earlier + i->earlier_count)
+        i->earlier_count++;
+    snprintf(e->uuid, sizeof e->uuid, "%.*s", STR_FMT(uuid));
+    e->given_up |= given_up;
+    return 0;
+}
+
+/* ---- cistern.json ------------------------------------------------------------------------------------------------ */
+
+void identity_make(struct identity *ret)
+{
+    *ret = (struct identity){0};
+    spec_uuid_make(ret->uuid);
+    time_text(clock_wall_ns(), ret->created);
+}
+
+int identity_write(int dir, const struct space_options *o, const struct identity *i, struct err *err)
+{
     auto_json j = json_new_object();
-    json_set_u64(j, "version", IDENTITY_VERSION);
-    json_set_str(j, "uuid", str_of(uuid));
+    json_set_u64(j, "version", i->earlier_count ? VERSION_REPLACES : VERSION_FIRST);
+    json_set_str(j, "uuid", str_of(i->uuid));
     json_set_str(j, "pool", str_of(o->name));
     json_set_str(j, "node", str_of(o->node));
-    json_set_str(j, "createdAt", str_of(time_text(clock_wall_ns(), created)));
+    json_set_str(j, "createdAt", str_of(i->created));
+    json *list = i->earlier_count ? json_new_array() : NULL;
+    for (size_t k = 0; k < i->earlier_count; k++) {
+        json *e = json_new_object();
+        json_set_str(e, "uuid", str_of(i->earlier[k].uuid));
+        json_set_bool(e, "givenUp", i->earlier[k].given_up);
+        json_append(list, e);
+    }
+    if (list)
+        json_set(j, "replaces", list);
     auto_mem char *text = json_text(j, 2);
-    r = file_replace(dir, IDENTITY, str_of(text), 0644, err);
-    if (r == 0)
-        memcpy(ret_uuid, uuid, sizeof uuid);
-    return r < 0 ? err_wrap(err, "making the pool '%s'", o->path) : 0;
+    int r = file_replace(dir, IDENTITY, str_of(text), 0644, err);
+    return r < 0 ? err_wrap(err, "writing the identity of the pool '%s'", o->path) : 0;
 }
 
 static int corrupt(const char *path, struct err *err)
@@ -65,68 +115,79 @@ static int corrupt(const char *path, struct err *err)
     return err_advise(err, 2022, "restore it, or move the pool's content aside");
 }
 
-struct identity {
-    uint64_t version;
+struct words {
     struct str uuid, pool, node, created;
 };
 
-static int parse(const json *j, struct identity *ret, struct err *err)
+static int parse_earlier(const json *j, struct identity *ret, struct err *err)
 {
-    char id[SPEC_ID_LEN + 1];
-    if (json_get_str(j, "uuid", &ret->uuid, err) < 0 || json_get_str(j, "pool", &ret->pool, err) < 0 ||
-        json_get_str(j, "node", &ret->node, err) < 0 || json_get_str(j, "createdAt", &ret->created, err) < 0)
-        return -(int)err->code;
-    /* A UUID is what makes an id of this pool valid. */
-    auto_mem char *uuid = str_dup(str_sub(ret->uuid, 0, SPEC_UUID_LEN));
-    spec_id_make(uuid, id);
-    if (ret->uuid.len != SPEC_UUID_LEN || !spec_id_is_of_pool(str_of(id), uuid))
-        return err_set(err, ERR_INVALID, "'uuid' is not %d hexadecimal digits", SPEC_UUID_LEN);
-    return json_count(j) == 5 ? 0 : err_set(err, ERR_INVALID, "it has more members than it should");
+    const json *list = NULL;
+    int r = json_opt_list(j, "replaces", &list, err);
+    for (size_t k = 0; r == 0 && k < json_count(list); k++) {
+        struct str uuid;
+        bool given_up;
+        r = json_get_str(json_item(list, k), "uuid", &uuid, err);
+        if (r == 0)
+            r = json_get_bool(json_item(list, k), "givenUp", &given_up, err);
+        if (r == 0 && !spec_uuid_is_valid(uuid))
+            r = err_set(err, ERR_INVALID, "'replaces.%zu' is not %d hexadecimal digits", k, SPEC_UUID_LEN);
+        if (r == 0)
+            r = identity_add_earlier(ret, uuid, given_up, err);
+    }
+    return r;
 }
 
-static int compare(const struct identity *i, const struct space_options *o, struct err *err)
+static int parse(const json *j, uint64_t version, struct words *w, struct identity *ret, struct err *err)
 {
-    if (o->uuid && !str_eq(i->uuid, str_of(o->uuid))) {
-        err_set(err, ERR_CHANGED, "the pool in '%s' is %.*s, and %s is expected", o->path, STR_FMT(i->uuid), o->uuid);
-        return err_advise(err, 3001, "the disk was replaced: its volumes are not here");
-    }
-    if (!str_eq(i->node, str_of(o->node))) {
+    if (json_get_str(j, "uuid", &w->uuid, err) < 0 || json_get_str(j, "pool", &w->pool, err) < 0 ||
+        json_get_str(j, "node", &w->node, err) < 0 || json_get_str(j, "createdAt", &w->created, err) < 0)
+        return -(int)err->code;
+    if (!spec_uuid_is_valid(w->uuid))
+        return err_set(err, ERR_INVALID, "'uuid' is not %d hexadecimal digits", SPEC_UUID_LEN);
+    if (w->created.len >= sizeof ret->created || json_count(j) != MEMBERS + (version == VERSION_REPLACES))
+        return err_set(err, ERR_INVALID, "'createdAt' is too long, or it has other members than it should");
+    snprintf(ret->uuid, sizeof ret->uuid, "%.*s", STR_FMT(w->uuid));
+    snprintf(ret->created, sizeof ret->created, "%.*s", STR_FMT(w->created));
+    return version == VERSION_REPLACES ? parse_earlier(j, ret, err) : 0;
+}
+
+static int compare(const struct words *w, const struct space_options *o, struct err *err)
+{
+    if (!str_eq(w->node, str_of(o->node))) {
         err_set(err, ERR_CHANGED, "the pool in '%s' belongs to node '%.*s', and this is '%s'", o->path,
-                (int)min_u64(i->node.len, 100), i->node.ptr, o->node);
-        return err_advise(err, 3001, "the disk came from another node: move its content aside, or give it back");
+                (int)min_u64(w->node.len, 100), w->node.ptr, o->node);
+        return err_advise(err, 3001, "mount the pool's own disk there");
     }
-    if (!str_eq(i->pool, str_of(o->name))) {
-        err_set(err, ERR_INVALID, "the pool in '%s' is '%.*s', not '%s'", o->path, (int)min_u64(i->pool.len, 100),
-                i->pool.ptr, o->name);
+    if (!str_eq(w->pool, str_of(o->name))) {
+        err_set(err, ERR_INVALID, "the pool in '%s' is '%.*s', not '%s'", o->path, (int)min_u64(w->pool.len, 100),
+                w->pool.ptr, o->name);
         return err_advise(err, 2026, "two pools have changed their paths, or one its name: put it back");
     }
     return 0;
 }
 
-int identity_establish(int dir, const struct space_options *o, char ret_uuid[SPEC_UUID_LEN + 1], struct err *err)
+int identity_read(int dir, const struct space_options *o, struct identity *ret, struct err *err)
 {
     auto_mem char *text = NULL;
     auto_json j = NULL;
-    struct identity i;
+    struct words w;
+    struct identity i = {0};
+    uint64_t version;
     size_t len;
     int r = file_read(dir, IDENTITY, IDENTITY_BYTES_MAX, &text, &len, err);
-    if (r == -ERR_NOT_FOUND)
-        return make_identity(dir, o, ret_uuid, err);
     if (r < 0)
-        return err_wrap(err, "opening the pool '%s'", o->path);
-    if (json_parse((struct str){text, len}, IDENTITY, &j, err) < 0 || json_get_u64(j, "version", &i.version, err) < 0)
+        return r == -ERR_NOT_FOUND ? r : err_wrap(err, "opening the pool '%s'", o->path);
+    if (json_parse((struct str){text, len}, IDENTITY, &j, err) < 0 || json_get_u64(j, "version", &version, err) < 0)
         return corrupt(o->path, err);
-    if (i.version != IDENTITY_VERSION) {
+    if (version < VERSION_FIRST || version > VERSION_REPLACES) {
         err_set(err, ERR_UNSUPPORTED, "the pool in '%s' has format %llu, and this version knows %d", o->path,
-                (unsigned long long)i.version, IDENTITY_VERSION);
+                (unsigned long long)version, VERSION_REPLACES);
         return err_advise(err, 2023, "it was made by a newer cistern: upgrade again");
     }
-    if (parse(j, &i, err) < 0)
+    if (parse(j, version, &w, &i, err) < 0)
         return corrupt(o->path, err);
-    r = compare(&i, o, err);
-    if (r < 0)
-        return r;
-    memcpy(ret_uuid, i.uuid.ptr, SPEC_UUID_LEN);
-    ret_uuid[SPEC_UUID_LEN] = '\0';
-    return 0;
+    r = compare(&w, o, err);
+    if (r == 0)
+        *ret = i;
+    return r;
 }

@@ -30,6 +30,10 @@ must_check int mount_parse(struct str line, struct mount *ret, struct err *err);
  * way to the last segment is followed. */
 must_check int mount_find(const char *path, struct mount *ret, bool *ret_found, struct err *err);
 
+/* The mount that the existing directory `path` is in, to be mount_done(); *ret_is_root: it is the root of the file
+ * system that is mounted there, rather than a directory in it. A bind mount of a directory is such a directory. */
+must_check int mount_around(const char *path, struct mount *ret, bool *ret_is_root, struct err *err);
+
 /* Only whether there is one. */
 must_check int mount_is_at(const char *path, bool *ret, struct err *err);
 

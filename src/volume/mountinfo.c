@@ -295,9 +295,9 @@ static bool is_any(const struct mount *m, struct str path)
 }
 
 /* The mount that `path` is in; `in_root` gets where it is in the file system that is mounted there. */
-static const struct mount *mount_around(const struct mount *all, size_t count, struct str path, struct sbuf *in_root)
+static struct mount *find_around(struct mount *all, size_t count, struct str path, struct sbuf *in_root)
 {
-    const struct mount *around = NULL;
+    struct mount *around = NULL;
     for (size_t i = 0; i < count; i++) {
         struct str target = str_of(all[i].target);
         bool is_around = target.len == 1 || is_below(&(struct mount){.target = (char *)path.ptr}, target);
@@ -315,6 +315,28 @@ static const struct mount *mount_around(const struct mount *all, size_t count, s
     return around;
 }
 
+int mount_around(const char *path, struct mount *ret, bool *ret_is_root, struct err *err)
+{
+    struct mount *all = NULL;
+    size_t count = 0;
+    auto_sbuf in_root;
+    sbuf_init(&in_root, 2 * PATH_MAX);
+    auto_mem char *real = realpath(path, NULL);
+    if (!real)
+        return err_sys(err, errno, "cannot look up '%s'", path);
+    int r = read_table(STR_NULL, is_any, &all, &count, err);
+    if (r < 0)
+        return r;
+    struct mount *around = find_around(all, count, str_of(real), &in_root);
+    if (around) {
+        *ret = *around;
+        *around = (struct mount){0};
+        *ret_is_root = strcmp(in_root.ptr, "/") == 0;
+    }
+    mounts_free(all, count);
+    return around ? 0 : err_set(err, ERR_NOT_FOUND, "'%s' is in no mount of this mount namespace", path);
+}
+
 int mount_that_shows(const char *path, const char *source, char **ret, struct err *err)
 {
     struct mount *all = NULL;
@@ -327,7 +349,7 @@ int mount_that_shows(const char *path, const char *source, char **ret, struct er
         r = read_table(STR_NULL, is_any, &all, &count, err);
     if (r < 0)
         return r;
-    const struct mount *around = real ? mount_around(all, count, str_of(real), &in_root) : NULL;
+    const struct mount *around = real ? find_around(all, count, str_of(real), &in_root) : NULL;
     *ret = NULL;
     for (size_t i = 0; !*ret && i < count; i++) {
         struct mount at_root = {.target = all[i].root};

@@ -2,14 +2,68 @@
 /* pool.h - what the parts of space share: who the pool is, its lock, and the ledger of what is promised. */
 #pragma once
 
+#include "util/clock.h"
 #include "volume/space.h"
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* ---- identity: cistern.json -------------------------------------------------------------------------------------- */
 
-/* Reads the pool's UUID, or makes the folder a pool. Called under the pool's lock. */
-must_check int identity_establish(int dir, const struct space_options *o, char ret_uuid[SPEC_UUID_LEN + 1],
-                                  struct err *err);
+enum { IDENTITY_EARLIER_MAX = 64 };
+
+/* A pool whose place this one has taken. */
+struct identity_earlier {
+    char uuid[SPEC_UUID_LEN + 1];
+    bool given_up; /* an administrator gave it up, and its volumes with it; else its disk was ephemeral */
+};
+
+struct identity {
+    char uuid[SPEC_UUID_LEN + 1];
+    char created[TIME_TEXT_MAX];
+    struct identity_earlier earlier[IDENTITY_EARLIER_MAX];
+    size_t earlier_count;
+};
+
+/* ERR_NOT_FOUND: there is none. ERR_CHANGED (CIS3001), ERR_INVALID (CIS2026): it is another node's or pool's. */
+must_check int identity_read(int dir, const struct space_options *o, struct identity *ret, struct err *err);
+void identity_make(struct identity *ret);
+must_check int identity_write(int dir, const struct space_options *o, const struct identity *i, struct err *err);
+
+/* `given_up`: only if an administrator gave it up. */
+bool identity_replaces(const struct identity *i, struct str uuid, bool given_up);
+must_check int identity_add_earlier(struct identity *i, struct str uuid, bool given_up, struct err *err);
+
+/* The name of something in the directory that no fresh file system holds; "" if there is nothing. */
+must_check int identity_look_for_content(int dir, const char *path, char ret[NAME_MAX + 1], struct err *err);
+
+/* What decides whether a directory without an identity may get one. */
+struct identity_facts {
+    bool is_blank;      /* nothing is in it */
+    bool is_mounted;    /* a disk of its own is mounted there */
+    bool require_mount; /* options of the pool */
+    bool is_ephemeral;
+    bool is_asked;    /* everything that may name an earlier pool was asked */
+    bool has_earlier; /* and something does */
+    bool is_given_up; /* an administrator gave up every pool that is named */
+};
+
+enum identity_may {
+    IDENTITY_MAKE,
+    IDENTITY_NOT_BLANK,
+    IDENTITY_NOT_MOUNTED,
+    IDENTITY_NOT_ASKED,
+    IDENTITY_EARLIER, /* another pool belongs there */
+};
+
+/* May it? Pure. */
+enum identity_may identity_may_be_made(const struct identity_facts *f);
+
+/* ---- memory: which pool was open at a path last, kept apart from the pool's disk --------------------------------- */
+
+/* "" in ret: none is remembered. */
+must_check int memory_read(const char *folder, const char *path, char ret[SPEC_UUID_LEN + 1], struct err *err);
+must_check int memory_write(const char *folder, const char *path, const char *uuid, struct err *err);
 
 /* ---- ledger: every volume of the pool, as its folders said when they were last read ------------------------------ */
 
@@ -44,13 +98,19 @@ void ledger_remove(struct ledger *l, struct str id);
 /* ---- the pool ---------------------------------------------------------------------------------------------------- */
 
 struct space {
+    struct space_options options; /* strings are owned */
+    const char *name;             /* borrowed: of the options */
+
+    pthread_mutex_t opening; /* guards the attempts to open it, and .why */
+    struct err why;          /* it is not open */
+    bool asks;               /* because nobody said yet what was here before, or somebody did */
+    _Atomic bool is_open;    /* once and for all: what follows is set before */
+
     char *path; /* owned; real */
-    char *name; /* owned */
-    char uuid[SPEC_UUID_LEN + 1];
-    bool in_cluster;
-    unsigned reserve_percent;
+    struct identity identity;
+    const char *uuid; /* borrowed: of the identity */
     enum disk_backend backend;
-    char why[DISK_WHY_MAX];
+    char why_backend[DISK_WHY_MAX];
     int dir, volumes, making, trash; /* owned */
     int lock_file;                   /* owned */
 
@@ -63,6 +123,8 @@ struct space {
  * pool itself, never over the making, growing or removing of a disk. */
 must_check int space_lock(struct space *s, struct err *err);
 void space_unlock(struct space *s);
+
+int space_flock(int fd); /* flock(2), whatever signals come */
 
 /* Says that the pool is about to change: the other processes' ledgers are void. Before the change, never after: who
  * dies in between has made them read once too often, instead of once too seldom. */
@@ -87,7 +149,7 @@ void held_done(struct held *h); /* may run twice */
 
 /* Locks `<parent>/<id>`, where parent is s->volumes, s->making or s->trash. ERR_NOT_FOUND if there is none (any more),
  * ERR_PENDING (CIS2007) if another call holds it. */
-must_check int held_open(const struct space *s, int parent, const char *id, struct held *ret, struct err *err);
+must_check int held_open(struct space *s, int parent, const char *id, struct held *ret, struct err *err);
 
 /* What to hand to disk.h. */
 struct disk held_disk(const struct held *h, const struct spec *spec);

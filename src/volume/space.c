@@ -2,7 +2,6 @@
 #include "volume/space.h"
 #include "pool.h"
 #include "util/file.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,7 +11,7 @@
 
 /* ---- lock -------------------------------------------------------------------------------------------------------- */
 
-static int flock_wait(int fd)
+int space_flock(int fd)
 {
     int r;
     do
@@ -44,8 +43,11 @@ static int refresh(struct space *s, struct err *err)
 
 int space_lock(struct space *s, struct err *err)
 {
+    int r = space_is_here(s, err);
+    if (r < 0)
+        return r;
     pthread_mutex_lock(&s->lock);
-    int r = flock_wait(s->lock_file) == 0 ? refresh(s, err) : err_sys(err, errno, "cannot lock the pool '%s'", s->path);
+    r = space_flock(s->lock_file) == 0 ? refresh(s, err) : err_sys(err, errno, "cannot lock the pool '%s'", s->path);
     if (r < 0)
         space_unlock(s);
     return r;
@@ -68,37 +70,7 @@ int space_touch(struct space *s, struct err *err)
     return r;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------------------------- */
-
-static int open_folders(struct space *s, struct err *err)
-{
-    /* 0700: what is published is reached by its mount; nobody else on the node has business here. */
-    if (dir_make(s->dir, "volumes", 0700, &s->volumes, err) < 0 ||
-        dir_make(s->dir, "making", 0700, &s->making, err) < 0 || dir_make(s->dir, "trash", 0700, &s->trash, err) < 0)
-        return -(int)err->code;
-    return dir_sync(s->dir, s->path, err);
-}
-
-static int choose_backend(struct space *s, const struct space_options *o, struct err *err)
-{
-    struct disk_facts facts;
-    int r = o->facts ? 0 : disk_probe(s->dir, &facts, err);
-    if (r == 0)
-        r = disk_choose(o->facts ? o->facts : &facts, o->backend, &s->backend, s->why, err);
-    return r < 0 ? err_wrap(err, "opening the pool '%s'", s->path) : 0;
-}
-
-/* Under the lock file alone: nobody else has `s` yet, but another process may be making the same folder a pool. */
-static int establish(struct space *s, const struct space_options *o, struct err *err)
-{
-    if (flock_wait(s->lock_file) != 0)
-        return err_sys(err, errno, "cannot lock the pool '%s'", s->path);
-    int r = identity_establish(s->dir, o, s->uuid, err);
-    if (r == 0)
-        r = open_folders(s, err);
-    flock(s->lock_file, LOCK_UN);
-    return r;
-}
+/* ---- after a crash ----------------------------------------------------------------------------------------------- */
 
 int space_recover(struct space *s, struct err *err)
 {
@@ -123,64 +95,7 @@ int space_recover(struct space *s, struct err *err)
     return r;
 }
 
-static int open_in(struct space *s, const struct space_options *o, struct err *err)
-{
-    int r = dir_open(AT_FDCWD, o->path, &s->dir, err);
-    if (r < 0)
-        return r;
-    s->path = realpath(o->path, NULL);
-    if (!s->path)
-        return err_sys(err, errno, "cannot look up the pool '%s'", o->path);
-    s->lock_file = openat(s->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (s->lock_file < 0)
-        return err_sys(err, errno, "cannot open the lock of the pool '%s'", s->path);
-    r = establish(s, o, err);
-    if (r == 0)
-        r = choose_backend(s, o, err);
-    return r < 0 ? r : space_recover(s, err);
-}
-
-int space_open(const struct space_options *o, struct space **ret, struct err *err)
-{
-    auto_space s = xcalloc(1, sizeof *s);
-    s->dir = s->volumes = s->making = s->trash = s->lock_file = -1;
-    pthread_mutex_init(&s->lock, NULL);
-    s->name = str_dup(str_of(o->name));
-    s->reserve_percent = o->reserve_percent;
-    s->in_cluster = o->in_cluster;
-    if (o->path[0] != '/' || o->reserve_percent > 90 || !o->name[0])
-        return err_set(err, ERR_INVALID, "a pool needs an absolute path, a name, and a reserve of at most 90 %%");
-    int r = open_in(s, o, err);
-    if (r < 0)
-        return r;
-    *ret = take(&s);
-    return 0;
-}
-
-void space_close(struct space *own_s)
-{
-    if (!own_s)
-        return;
-    int *const fds[] = {&own_s->dir, &own_s->volumes, &own_s->making, &own_s->trash, &own_s->lock_file};
-    for (size_t i = 0; i < countof(fds); i++)
-        auto_clean_fd(fds[i]);
-    ledger_done(&own_s->ledger);
-    pthread_mutex_destroy(&own_s->lock);
-    free(own_s->name);
-    free(own_s->path);
-    free(own_s);
-}
-
-int space_is_here(const struct space *s, struct err *err)
-{
-    struct stat opened, now;
-    if (fstat(s->dir, &opened) != 0 || stat(s->path, &now) != 0)
-        return err_sys(err, errno, "cannot look at the folder '%s'", s->path);
-    if (opened.st_dev == now.st_dev && opened.st_ino == now.st_ino)
-        return 0;
-    err_set(err, ERR_CHANGED, "another folder is at '%s' than the pool that was opened", s->path);
-    return err_advise(err, 3001, "mount the pool's disk there again");
-}
+/* ---- who it is --------------------------------------------------------------------------------------------------- */
 
 const char *space_name(const struct space *s)
 {
@@ -189,12 +104,12 @@ const char *space_name(const struct space *s)
 
 const char *space_path(const struct space *s)
 {
-    return s->path;
+    return s->is_open ? s->path : s->options.path;
 }
 
 const char *space_uuid(const struct space *s)
 {
-    return s->uuid;
+    return s->is_open ? s->uuid : "";
 }
 
 enum disk_backend space_backend(const struct space *s)
@@ -204,7 +119,7 @@ enum disk_backend space_backend(const struct space *s)
 
 const char *space_backend_why(const struct space *s)
 {
-    return s->why;
+    return s->why_backend;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
@@ -245,7 +160,7 @@ static int read_free(const struct space *s, uint64_t *ret_total, uint64_t *ret_f
     if (fstatvfs(s->dir, &fs) != 0)
         return err_sys(err, errno, "cannot read the free space of the pool '%s'", s->path);
     uint64_t total = fs.f_blocks * fs.f_frsize;
-    uint64_t reserve = total / 100 * s->reserve_percent + OWN_BYTES;
+    uint64_t reserve = total / 100 * s->options.reserve_percent + OWN_BYTES;
     *ret_total = total > reserve ? total - reserve : 0;
     *ret_free = fs.f_bavail * fs.f_frsize > reserve ? fs.f_bavail * fs.f_frsize - reserve : 0;
     return 0;
@@ -333,6 +248,9 @@ int space_find(struct space *s, struct str id, struct volume **ret, struct err *
         return no_such(id, err);
     auto_mem char *name = str_dup(id);
     struct stat st;
+    int r = space_is_here(s, err);
+    if (r < 0)
+        return r;
     if (fstatat(s->volumes, name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
         return open_volume(s, name, ret, err);
     if (spec_id_is_of_pool(id, s->uuid))

@@ -3,7 +3,8 @@
  * home: any thread, under its own lock; several processes may have one pool open (an old cisternd and the new one).
  * Everything blocks on the disk: call it from the thread pool.
  *
- *     <pool>/cistern.json   format version, pool UUID, node: how a wiped or another disk is noticed
+ *     <pool>/cistern.json   format version, pool UUID, node: how a wiped or another disk is noticed, and the UUIDs of
+ *                           the pools that it replaces
  *     <pool>/lock           one lock a pool, between processes too
  *     <pool>/making/<id>/   counted, not yet a volume: its maker is at work, or died (then it goes to trash)
  *     <pool>/volumes/<id>/  a volume
@@ -12,24 +13,55 @@
 
 #include "volume/disk.h"
 #include "volume/volume.h"
+#include <limits.h>
 
 struct space;
 
 struct space_options {
-    const char *path; /* absolute; the folder must exist */
-    const char *name; /* the pool's: "default" */
-    const char *node; /* who we are: a pool of another node is refused (CIS3001) */
-    const char *uuid; /* the pool that must be there; NULL: whatever is there, and an empty folder is made one */
-    bool in_cluster;  /* its volumes are Kubernetes's, for whom more is served */
-    unsigned reserve_percent;       /* of the file system, never given to volumes */
-    enum disk_backend backend;      /* DISK_AUTO asks the kernel */
+    const char *path;          /* absolute */
+    const char *name;          /* the pool's: "default" */
+    const char *node;          /* who we are: a pool of another node is refused (CIS3001) */
+    const char *memory;        /* a directory that outlives reboots and the pool's disk; NULL: nothing is remembered */
+    const char *given_up;      /* UUIDs of pools that an administrator gave up, separated by commas; NULL: none */
+    bool require_mount;        /* a new pool is made only where a disk of its own is mounted (CIS2043) */
+    bool is_ephemeral;         /* its disk may be blank after any boot: a new pool then takes its place */
+    bool in_cluster;           /* its volumes are Kubernetes's, for whom more is served */
+    unsigned reserve_percent;  /* of the file system, never given to volumes */
+    enum disk_backend backend; /* DISK_AUTO asks the kernel */
     const struct disk_facts *facts; /* tests: instead of asking the kernel; NULL otherwise */
 };
 
-/* Opens the pool, or makes one of an empty folder, and mends what a crash left: half-made volumes go to trash. A folder
- * with foreign content is refused (CIS2021), so is another pool than `uuid` (CIS3001), and a cistern.json that is
- * corrupt (CIS2022) or newer than we are (CIS2023). */
-must_check int space_open(const struct space_options *o, struct space **ret, struct err *err);
+/* "DIR[,OPTION...]" as --pool has it: require-mount, ephemeral. */
+struct space_place {
+    char path[PATH_MAX];
+    bool require_mount, is_ephemeral;
+};
+must_check int space_place_parse(const char *text, struct space_place *ret, struct err *err);
+
+/* What would space_open() do with these options, on a machine by itself? Nothing is written. *ret_new: it would make a
+ * pool. */
+must_check int space_examine(const struct space_options *o, bool *ret_new, struct err *err);
+
+/* What was at the pool's path before, as far as others than its disk and its memory know. */
+struct space_witness {
+    const char *uuid;     /* NULL: no pool was */
+    const char *who;      /* names it: "CisternPool 'node1.default'" */
+    const char *given_up; /* as in the options; NULL: none more */
+};
+
+/* A pool that is not open yet. ERR_INVALID: the options are off. Strings are copied. */
+must_check int space_new(const struct space_options *o, struct space **ret, struct err *err);
+
+/* Opens the pool, or makes one of an empty directory, and repairs what a crash left: half-made volumes go to trash.
+ * Until it succeeds, everything else here answers ERR_ABSENT with the reason; it may be called again and again, by any
+ * thread; open already is success. Refused, it leaves nothing in the directory.
+ *
+ * A directory with foreign content is refused (CIS2021), as is another pool than the one that is remembered (CIS3001),
+ * and a cistern.json that is corrupt (CIS2022) or newer than we are (CIS2023). A new pool is never made while anything
+ * names an earlier one that nobody gave up (CIS2045), nor without a witness (NULL; CIS2044). */
+must_check int space_open(struct space *s, const struct space_witness *w, struct err *err);
+bool space_is_open(const struct space *s);
+bool space_asks(struct space *s); /* is it closed for want of a witness, or by what one said? */
 void space_close(struct space *own_s);
 DEFINE_AUTO(space, struct space, space_close)
 #define auto_space auto_with(auto_clean_space) struct space *
@@ -38,13 +70,19 @@ const char *space_name(const struct space *s);
 const char *space_path(const struct space *s);
 /* Where the volume of this id is, or would be: appended to `ret`. */
 void space_add_folder(const struct space *s, const char *id, struct sbuf *ret);
-const char *space_uuid(const struct space *s);
+const char *space_uuid(const struct space *s); /* "" while it is not open */
+/* Has it taken the place of the pool `uuid`? `given_up`: by an administrator's word, not because it is ephemeral. */
+bool space_replaces(struct space *s, const char *uuid, bool given_up);
+/* An administrator gives up the pool `uuid`, whose place this open one has taken. Known already: success. */
+must_check int space_give_up(struct space *s, const char *uuid, struct err *err);
+/* Puts the pool's UUID into its memory, if it has one. */
+must_check int space_remember(const struct space *s, struct err *err);
 enum disk_backend space_backend(const struct space *s);
 const char *space_backend_why(const struct space *s); /* disk_choose()'s sentence */
 
-/* ERR_CHANGED (CIS3001), ERR_NOT_FOUND: the pool's folder is not at its path any more. What was opened stays good when
- * its disk is unmounted or another is mounted over it: the path tells. */
-must_check int space_is_here(const struct space *s, struct err *err);
+/* ERR_ABSENT: it is not open, and why; or its directory is not at its path any more (CIS3001). What was opened stays
+ * good when its disk is unmounted or another is mounted over it: the path tells. */
+must_check int space_is_here(struct space *s, struct err *err);
 
 struct space_usage {
     uint64_t total_bytes;     /* of the file system, less the reserve */

@@ -224,3 +224,4 @@ bool spec_id_is_valid(struct str id);
 bool spec_id_is_of_pool(struct str id, const char *pool_uuid);
 /* SPEC_UUID_LEN random hex digits. */
 void spec_uuid_make(char ret[SPEC_UUID_LEN + 1]);
+bool spec_uuid_is_valid(struct str s);

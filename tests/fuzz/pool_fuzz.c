@@ -7,13 +7,13 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static const struct space_options o = {.path = "/pool", .name = "default", .node = "node-1"};
-    char uuid[SPEC_UUID_LEN + 1];
+    struct identity i;
     struct err err = {0};
     fuzz_file(fuzz_folder(), "cistern.json", fuzz_str(bytes, len));
-    if (identity_establish(fuzz_folder(), &o, uuid, &err) < 0) {
+    if (identity_read(fuzz_folder(), &o, &i, &err) < 0) {
         assert(err.code != 0 && err.text[0]);
         return 0;
     }
-    assert(strlen(uuid) == SPEC_UUID_LEN && (memmem(bytes, len, uuid, SPEC_UUID_LEN) || memchr(bytes, '\\', len)));
+    assert(strlen(i.uuid) == SPEC_UUID_LEN && (memmem(bytes, len, i.uuid, SPEC_UUID_LEN) || memchr(bytes, '\\', len)));
     return 0;
 }

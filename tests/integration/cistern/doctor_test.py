@@ -56,6 +56,16 @@ def test_the_machine_that_runs_the_tests_is_fit(pool):
     assert result(lines, "pool") == ["pass"]
 
 
+def test_it_says_of_a_pool_what_the_driver_would(pool):
+    said = next(line for line in doctor("--pool", f"{pool},require-mount", code=10) if line["check"] == "pool")
+    assert said["result"] == "fail" and "CIS2043" in said["message"] and str(pool) in said["message"]
+    (pool / "thesis.txt").write_text("x")
+    said = next(line for line in doctor("--pool", str(pool), code=10) if line["check"] == "pool")
+    assert said["result"] == "fail" and "CIS2021" in said["message"]
+    said = next(line for line in doctor("--pool", f"{pool},requiremount", code=10) if line["check"] == "pool")
+    assert said["result"] == "fail" and "'requiremount' is no option" in said["message"]
+
+
 def test_it_leaves_nothing_behind(pool):
     # In a mount namespace of its own: other tests mount and unmount meanwhile.
     look = "cat /proc/self/mountinfo"
@@ -73,7 +83,7 @@ def test_a_pool_that_is_not_there_fails_with_exit_code_10():
 
 
 def test_a_pool_says_who_it_is_and_a_garbled_one_is_named(pool):
-    identity = {"version": 1, "uuid": "0123456789ab", "pool": "default", "node": "elsewhere"}
+    identity = {"version": 1, "uuid": "0123456789ab", "pool": "default", "node": "elsewhere", "createdAt": "2026-11-21T09:30:00.000Z"}
     (pool / "cistern.json").write_text(json.dumps(identity))
     lines = doctor("--pool", str(pool))
     assert result(lines, "pool") == ["warn"]

@@ -118,7 +118,7 @@ def test_a_pool_shows_what_it_has_what_it_promised_and_whether_it_lives(watched)
     watched.client.create("a", size=64 * MIB, access="bind")
     volume = watched.client.create("b", size=32 * MIB, access="bind").volume_id
     wait_for(lambda: value(scrape(watched), "cistern_pool_reserved_bytes", **pool) == 96 * MIB)
-    assert volumes(watched, "Ready") == 2
+    wait_for(lambda: volumes(watched, "Ready") == 2)
     watched.delete(volume)
     wait_for(lambda: volumes(watched, "Ready") == 1)
     wait_for(lambda: value(scrape(watched), "cistern_pool_reserved_bytes", **pool) == 64 * MIB)

@@ -283,13 +283,24 @@ def exporting(folder):
     return {"export": {"uri": f"file://{out}/", "settle": "0s"}}
 
 
-def wipe(node):
-    """As a machine that came back with blank disks."""
+def identity(node):
+    return json.loads((Path(str(node.pools["default"]).split(",")[0]) / "cistern.json").read_text())
+
+
+def replace(orders, uuid):
+    """An administrator gives a pool up."""
+    orders.cluster.patch(f"{API}/cisternpools/{orders.node}.default",
+                         {"metadata": {"annotations": {"cistern.io/replace-pool": uuid}}})
+
+
+def wipe(node, orders):
+    """As a machine that came back with blank disks, and an administrator who says that the old ones are gone."""
     node.stop()
-    pool = node.pools["default"]
+    pool, uuid = node.pools["default"], identity(node)["uuid"]
     for data in pool.glob("*/*/data"):
         subprocess.run(["umount", "-l", data], stderr=subprocess.DEVNULL)
         subprocess.run(["chattr", "-i", data], stderr=subprocess.DEVNULL)
     subprocess.run(["rm", "-rf", pool], check=True)
     pool.mkdir()
     node.start()
+    replace(orders, uuid)

@@ -55,6 +55,7 @@ def test_an_order_that_makes_no_sense_is_refused_by_its_field(agent, orders):
 
 
 def test_an_order_for_another_pool_uuid_is_refused_and_one_for_another_node_is_not_looked_at(agent, orders):
+    orders.wait_for_pool()
     orders.order("pvc-old", pool_uuid="0123456789ab", **blank())
     assert "CIS3001" in orders.wait("pvc-old", "Provisioned", "False", "PoolChanged")["message"]
     orders.order("pvc-else", node="node-2", **blank())
@@ -225,7 +226,7 @@ def test_an_export_that_failed_keeps_the_volume_and_discard_lets_it_go(agent, or
 def test_a_wiped_disk_loses_its_volumes_aloud_and_a_pod_is_refused(agent, orders):
     volume_id = orders.make("pvc-1", **blank())
     before = orders.pool()["status"]["poolUUID"]
-    wipe(agent)
+    wipe(agent, orders)
     orders.wait_phase("pvc-1", "Lost")
     c = orders.condition("pvc-1", "Healthy")
     assert c["reason"] == "VolumeLost" and "CIS3001" in c["message"] and before in c["message"]
@@ -233,7 +234,7 @@ def test_a_wiped_disk_loses_its_volumes_aloud_and_a_pod_is_refused(agent, orders
     agent.staging(volume_id).mkdir(parents=True, exist_ok=True)
     code, text = agent.client.fails("NodeStageVolume", volume_id=volume_id, volume_capability=capability(),
                                     staging_target_path=str(agent.staging(volume_id)))
-    assert code == Code.FAILED_PRECONDITION and "CIS3001" in text
+    assert code == Code.NOT_FOUND and "CIS2046" in text
     orders.release("pvc-1")
     orders.wait_phase("pvc-1", "Released")
 
@@ -242,7 +243,7 @@ def test_rehydrate_makes_the_volume_anew_under_its_old_id_on_the_new_disk(agent,
     volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, onDataLoss="rehydrate")
     assert job("hydrate", agent.folder_of(volume_id)).wait(30) == 0
     orders.wait("pvc-1", "Hydrated", "True")
-    wipe(agent)
+    wipe(agent, orders)
     orders.wait("pvc-1", "Hydrated", "False", "Waiting")
     assert orders.says("pvc-1", "Provisioned", "True")
     assert job("hydrate", agent.folder_of(volume_id)).wait(30) == 0
@@ -258,7 +259,7 @@ def test_rehydrate_makes_the_volume_anew_under_its_old_id_on_the_new_disk(agent,
 
 def test_empty_gives_an_empty_volume_after_a_loss(agent, orders, folder):
     volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, onDataLoss="empty")
-    wipe(agent)
+    wipe(agent, orders)
     orders.wait("pvc-1", "Hydrated", "True", "NothingToHydrate")
     agent.stage(volume_id)
     assert [p.name for p in agent.publish(volume_id).iterdir() if p.name != "lost+found"] == []

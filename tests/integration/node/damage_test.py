@@ -171,7 +171,7 @@ def test_a_hydration_whose_status_is_damaged_runs_again_and_the_volume_goes_when
 
 def test_an_empty_volume_made_after_a_loss_stays_empty_when_its_record_is_restored(agent, orders, folder):
     volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, onDataLoss="empty", size=64 * MIB)
-    wipe(agent)
+    wipe(agent, orders)
     orders.wait("pvc-1", "Hydrated", "True", "NothingToHydrate")
     agent.stage(volume_id)
     (agent.publish(volume_id) / "mine").write_text("mine")

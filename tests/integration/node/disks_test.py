@@ -2,6 +2,7 @@
 """--disks: cisternd on a machine whose /sys, /dev and mdadm are ours, with loop devices for NVMe disks. This kernel may
 have no arrays and no quotas of XFS: what the real ones do is tests/vm's."""
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -124,6 +125,9 @@ class OnMachine(Node):
         return done.stderr.splitlines()[-1]
 
 
+IDENTITY = json.dumps({"version": 1, "uuid": "0123456789ab", "pool": "default", "node": "node-1", "createdAt": "x"})
+
+
 @pytest.fixture
 def machine(folder):
     made = Machine(folder, 3)
@@ -148,12 +152,13 @@ def test_blank_disks_of_a_model_become_the_pool_once_and_others_are_left_alone(f
     if str(pool) not in machine.run("cat", "/proc/mounts"):  # then it is mounted for it
         assert f"cannot mount '/dev/md127' on '{pool}'" in said
         machine.run("mount", "/dev/md127", pool)
+    machine.run("sh", "-c", f"echo '{IDENTITY}' >{pool}/cistern.json")  # as if the API server had been asked
     for _ in range(2):
         try:
             node.start()
         finally:
             node.stop()
-    assert "cistern.json" in machine.run("ls", pool), "the pool is on the array"
+    assert "volumes" in machine.run("ls", pool), "the pool is on the array"
     assert len(machine.asked()) == 1, "and is made once"
     node.clean_up()
 

@@ -12,8 +12,9 @@ import pytest
 
 from integration.csi.driver import MIB, mounts, wait_for
 from paths import BUILD
+from servers.kubernetes import ApiError
 
-from .agent import Node, blank
+from .agent import API, Node, blank
 
 EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 SEED = int(os.environ.get("CISTERN_SEED", "1"))
@@ -33,8 +34,9 @@ def insist(step):
 
 
 def walk(node, orders, name):
-    # The pool's object is still that of the node before, until this one told of its own.
-    uuid = json.loads((node.pools["default"] / "cistern.json").read_text())["uuid"]
+    made = node.pools["default"] / "cistern.json"
+    wait_for(made.exists, PATIENCE)  # the API server is asked first
+    uuid = json.loads(made.read_text())["uuid"]
     orders.wait_for_pool(lambda p: p["status"].get("poolUUID") == uuid, seconds=PATIENCE)
     volume = orders.order(name, size=32 * MIB, **blank())
     orders.wait(name, "Provisioned", "True", seconds=PATIENCE)
@@ -70,8 +72,17 @@ def hurt(folder, cluster, **fail):
     return Node(folder, kubeconfig=cluster.kubeconfig, env=env)
 
 
+def forget_pool(orders):
+    """Of the node before: else its pool would be waited for."""
+    try:
+        orders.cluster.delete(f"{API}/cisternpools/{orders.node}.default")
+    except ApiError:
+        pass
+
+
 def run(node, orders, name):
     try:
+        forget_pool(orders)
         start(node)
         walk(node, orders, name)
         code = node.stop()

@@ -40,12 +40,12 @@ def test_a_node_offers_identity_and_node_and_says_how_many_volumes_it_takes(node
     assert services == {2}  # VOLUME_ACCESSIBILITY_CONSTRAINTS
 
 
-def test_a_volume_of_a_pool_that_is_not_here_is_said_to_be_lost_and_lets_its_pod_go(node, folder):
+def test_a_volume_of_a_pool_that_is_not_here_is_said_to_be_absent_and_lets_its_pod_go(node, folder):
     lost = "v1-0123456789ab-0123456789ab"
     node.staging(lost).mkdir(parents=True)
     code, text = node.client.fails("NodeStageVolume", volume_id=lost, volume_capability=capability(),
                                    staging_target_path=str(node.staging(lost)))
-    assert code == Code.FAILED_PRECONDITION and "CIS3001" in text and "rehydrate" in text
+    assert code == Code.FAILED_PRECONDITION and "CIS3001" in text and "mount the disk of the volume's pool" in text
     target = node.target(lost)
     target.mkdir(parents=True)
     node.unpublish(lost)

@@ -32,7 +32,7 @@ def claimed(orders, name):
 def test_a_lost_volume_is_an_event_of_its_claim_once(agent, orders, cluster):
     orders.make("pvc-event", **blank())
     claimed(orders, "pvc-event")
-    wipe(agent)
+    wipe(agent, orders)
     orders.wait_phase("pvc-event", "Lost")
     wait_for(lambda: ("PersistentVolumeClaim", "pvc-event-claim") in about(events(cluster, "VolumeLost")))
     found = [e for e in events(cluster, "VolumeLost") if e["involvedObject"]["name"].startswith("pvc-event")]

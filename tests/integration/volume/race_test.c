@@ -48,7 +48,7 @@ static void race_process(const char *path, unsigned process, struct score *score
     struct space_options o = options(path);
     pthread_t threads[THREADS];
     struct racer racers[THREADS];
-    if (space_open(&o, &s, &err) < 0) {
+    if (try_pool(&o, &s, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
         _exit(1);
     }

@@ -40,7 +40,7 @@ static inline pid_t start_victim(int (*play)(struct space *s, act *a, int told),
         struct err err = {0};
         struct space *s = NULL;
         struct space_options o = options(pool_path);
-        if (space_open(&o, &s, &err) < 0)
+        if (try_pool(&o, &s, &err) < 0)
             _exit(2);
         ptrace(PTRACE_TRACEME, 0, 0, 0);
         raise(SIGSTOP);

@@ -80,7 +80,7 @@ static void what_was_made_and_is_gone_is_lost_unless_the_order_says_otherwise(vo
 {
     (void)state;
     auto_api_volume v = order_of("node-1");
-    struct facts f = {.space = some_space};
+    struct facts f = {.space = some_space, .is_replaced = true};
     say_provisioned(v, API_TRUE, "Made");
     assert_int_equal(next_of(v, "node-1", &f), NEXT_LOST);
     wish(v, "fail");
@@ -89,11 +89,24 @@ static void what_was_made_and_is_gone_is_lost_unless_the_order_says_otherwise(vo
     assert_int_equal(next_of(v, "node-1", &f), NEXT_TAKE_OVER);
     wish(v, "empty");
     assert_int_equal(next_of(v, "node-1", &f), NEXT_TAKE_OVER);
-    f.space = NULL; /* and nowhere to make it */
-    assert_int_equal(next_of(v, "node-1", &f), NEXT_LOST);
-    f = (struct facts){.space = some_space, .id_is_of_pool = true}; /* the pool is the same, the folder went */
+    f = (struct facts){
+        .space = some_space, .id_is_of_pool = true, .is_replaced = true}; /* the pool is the same, the folder went */
     wish(v, "fail");
     assert_int_equal(next_of(v, "node-1", &f), NEXT_LOST);
+}
+
+static void what_was_made_in_a_pool_that_is_not_here_is_waited_for(void **state)
+{
+    (void)state;
+    static const char *const wishes[] = {"fail", "rehydrate", "empty"};
+    auto_api_volume v = order_of("node-1");
+    struct facts nowhere = {0}, another = {.space = some_space};
+    say_provisioned(v, API_TRUE, "Made");
+    for (size_t i = 0; i < countof(wishes); i++) {
+        wish(v, wishes[i]);
+        assert_int_equal(next_of(v, "node-1", &nowhere), NEXT_ABSENT);
+        assert_int_equal(next_of(v, "node-1", &another), NEXT_ABSENT);
+    }
 }
 
 static void a_release_comes_before_all_else(void **state)
@@ -230,6 +243,7 @@ int main(void)
         cmocka_unit_test(a_refusal_stands_until_the_order_changes),
         cmocka_unit_test(trouble_is_no_refusal),
         cmocka_unit_test(what_was_made_and_is_gone_is_lost_unless_the_order_says_otherwise),
+        cmocka_unit_test(what_was_made_in_a_pool_that_is_not_here_is_waited_for),
         cmocka_unit_test(a_release_comes_before_all_else),
         cmocka_unit_test(only_what_cannot_pass_is_a_refusal),
         cmocka_unit_test(a_refusal_is_told_with_its_sentence_id_and_advice),
