@@ -58,6 +58,8 @@ def test_what_is_rendered_is_valid_and_has_no_unknown_field(values, tmp_path):
      "every node of pool 'a' is one of pool 'b' too"),
     ({"pools": [{"name": "a", "type": "nvme-raid0", "path": "/mnt/a", "reservePercent": 5}]}, "give devices.models"),
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "wipe": ["S1"]}]}, "is a folder"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "requireMount": False, "ephemeral": True}]}, "needs requireMount"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "requireMount": "no"}]}, "boolean"),
     ({"storageClasses": [{"name": "c", "parameters": {"hydratoin": "eager"}}]}, "hydratoin"),
     ({"storageClasses": [{"name": "c", "parameters": {"hydration": "eagerly"}}]}, "hydration"),
     ({"sidecars": {"attacher": {}}}, "attacher"),
@@ -196,16 +198,37 @@ def test_pools_of_the_same_nodes_share_a_daemonset_and_others_have_their_own(ren
     names = {o["metadata"]["name"] for o in of_kind(objects, "DaemonSet")}
     assert names == {f"cistern-{part}{group}" for part in ("node", "keeper") for group in ("", "-nvme", "-edge")}
     first = pods(objects)["cistern-node"]
-    assert [a for a in first["containers"][0]["args"] if a.startswith("--pool=")] == ["--pool=fast=/mnt/fast",
-                                                                                    "--pool=slow=/mnt/slow"]
+    assert [a for a in first["containers"][0]["args"] if a.startswith("--pool=")] == [
+        "--pool=fast=/mnt/fast,require-mount", "--pool=slow=/mnt/slow"]
     assert first["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "gpu", "disk": "fast"}
     assert pods(objects)["cistern-node-edge"]["nodeSelector"]["disk"] == "edge"
 
 
-def test_a_pool_that_is_missing_stops_the_pod_instead_of_filling_the_root_disk(rendered):
-    for name in ("cistern-node", "cistern-keeper"):
-        volumes = {v["name"]: v for v in pods(rendered["defaults"])[name]["volumes"]}
-        assert volumes["pool-default"]["hostPath"] == {"path": "/mnt/disks/cistern", "type": "Directory"}
+def pool_of(pod, name):
+    """Its hostPath, and how mounts of the host reach the container."""
+    mounts = {m["name"]: m for m in pod["containers"][0]["volumeMounts"]}
+    volumes = {v["name"]: v for v in pod["volumes"]}
+    return volumes[f"pool-{name}"]["hostPath"], mounts[f"pool-{name}"].get("mountPropagation")
+
+
+def test_a_pool_requires_a_disk_of_its_own_unless_a_plain_directory_is_meant_which_must_exist(rendered):
+    assert "--pool=default=/mnt/disks/cistern,require-mount" in pods(rendered["defaults"])["cistern-node"]["containers"][0]["args"]
+    for name, propagation in (("cistern-node", "Bidirectional"), ("cistern-keeper", "HostToContainer")):
+        path, reaches = pool_of(pods(rendered["defaults"])[name], "default")
+        assert path == {"path": "/mnt/disks/cistern", "type": "DirectoryOrCreate"}, "the pod serves before the disk is mounted"
+        assert reaches == propagation, "and sees one that is mounted late"
+        assert pool_of(pods(rendered["everything"])[name], "slow")[0]["type"] == "Directory", "a typing error makes no directory"
+
+
+def test_which_pool_was_where_is_remembered_over_a_boot(rendered):
+    pod = pods(rendered["defaults"])["cistern-node"]
+    assert {"name": "memory", "mountPath": "/var/lib/cistern"} in pod["containers"][0]["volumeMounts"]
+    assert {"name": "memory", "hostPath": {"path": "/var/lib/cistern", "type": "DirectoryOrCreate"}} in pod["volumes"]
+
+
+def test_an_ephemeral_pool_says_so_to_the_node(rendered):
+    args = pods(rendered["everything"])["cistern-node-nvme"]["containers"][0]["args"]
+    assert "--pool=nvme=/mnt/nvme,require-mount,ephemeral" in args
 
 
 def test_a_pool_of_disks_names_them_to_the_node_and_its_folder_is_made(rendered):

@@ -35,6 +35,11 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* Must a disk of its own be mounted at the pool's path before a pool is made there? */}}
+{{- define "cistern.requireMount" -}}
+{{- if kindIs "bool" .requireMount }}{{ .requireMount }}{{ else }}true{{ end -}}
+{{- end }}
+
 {{/*
 Pools by their nodeSelector, as a list of {name, selector, pools}: a DaemonSet of the node and one of the keeper for each.
 The first has no name of its own, so that the usual cluster has cistern-node and cistern-keeper.
@@ -49,6 +54,7 @@ The first has no name of its own, so that the usual cluster has cistern-node and
   {{- $disks := concat ((.devices | default dict).models | default list) ((.devices | default dict).paths | default list) -}}
   {{- if and (eq .type "nvme-raid0") (empty $disks) }}{{ fail (printf "pools: '%s' is made of disks: give devices.models or devices.paths" .name) }}{{ end -}}
   {{- if and (eq .type "dir") (or $disks .wipe) }}{{ fail (printf "pools: '%s' is a folder: devices and wipe are of the type nvme-raid0" .name) }}{{ end -}}
+  {{- if and .ephemeral (ne (include "cistern.requireMount" .) "true") }}{{ fail (printf "pools: '%s' is ephemeral: that needs requireMount, or any boot without its disk would make a new pool" .name) }}{{ end -}}
   {{- $key := toJson (.nodeSelector | default dict) -}}
   {{- if not (hasKey $seen $key) -}}
     {{- $suffix := ternary "" (printf "-%s" .name) (empty $groups) -}}
