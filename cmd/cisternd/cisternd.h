@@ -36,6 +36,7 @@ extern struct flags flags;
 must_check int role_controller(const sigset_t *signals, struct err *err);
 must_check int role_node(const sigset_t *signals, struct err *err);
 must_check int role_standalone(const sigset_t *signals, struct err *err);
+must_check int role_uninstall(const sigset_t *signals, struct err *err); /* ends by itself */
 
 /* ---- what roles share: share.c ----------------------------------------------------------------------------------- */
 

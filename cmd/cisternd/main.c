@@ -34,10 +34,11 @@ static const struct role {
     {"controller", false, role_controller},
     {"node", true, role_node},
     {"standalone", true, role_standalone},
+    {"uninstall", false, role_uninstall},
 };
 
 static const struct opt table[] = {
-    {"role", 0, OPT_TEXT, &flags.role, "ROLE", "standalone, or in Kubernetes: node, controller"},
+    {"role", 0, OPT_TEXT, &flags.role, "ROLE", "standalone, or in Kubernetes: node, controller, uninstall"},
     {"endpoint", 0, OPT_TEXT, &flags.endpoint, "URL", "unix:///PATH of the CSI socket"},
     {"pool", 0, OPT_LIST, &flags.pools, "[NAME=]DIR[,OPTION...]",
      "a folder for volumes; may be given again; NAME is 'default'; OPTION is require-mount or ephemeral"},
@@ -50,7 +51,7 @@ static const struct opt table[] = {
     {"node-name", 0, OPT_TEXT, &flags.node_name, "NAME", "node: of this machine's Node object"},
     {"kubelet-registration", 0, OPT_TEXT, &flags.registration, "DIR", "node: the kubelet's plugins_registry"},
     {"kubelet-endpoint", 0, OPT_TEXT, &flags.kubelet_endpoint, "PATH", "node: the CSI socket as the kubelet sees it"},
-    {"namespace", 0, OPT_TEXT, &flags.controller.ns, "NAME", "controller: ours, where Jobs run"},
+    {"namespace", 0, OPT_TEXT, &flags.controller.ns, "NAME", "controller, uninstall: ours, where Jobs run"},
     {"image", 0, OPT_TEXT, &flags.controller.job.image, "IMAGE", "controller: of Jobs"},
     {"image-pull-policy", 0, OPT_TEXT, &flags.controller.job.pull_policy, "POLICY", "controller: of Jobs"},
     {"image-pull-secret", 0, OPT_TEXT, &flags.controller.job.pull_secret, "NAME", "controller: of Jobs"},
@@ -163,7 +164,7 @@ static int parse_flags(int argc, char **argv, struct err *err)
         return err_set(err, ERR_INVALID, "--endpoint '%s' is not unix:///PATH", flags.endpoint);
     const struct role *role = find_role();
     if (!role)
-        return err_set(err, ERR_INVALID, "--role is standalone, node or controller, not '%s'", flags.role);
+        return err_set(err, ERR_INVALID, "--role is standalone, node, controller or uninstall, not '%s'", flags.role);
     if (role->has_pools && (flags.pools.count == 0 || flags.pools.count > DRIVER_POOLS_MAX))
         return err_set(err, ERR_INVALID, "--pool must be given once at least, and %d times at most", DRIVER_POOLS_MAX);
     if (flags.reserve_percent > 90 || flags.threads > RPC_THREADS_MAX)

@@ -6,6 +6,7 @@ const struct kube_resource kube_csi_drivers = {"storage.k8s.io", "v1", "csidrive
 const struct kube_resource kube_csi_nodes = {"storage.k8s.io", "v1", "csinodes", "CSINode", false};
 const struct kube_resource kube_custom_resource_definitions = {
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
+const struct kube_resource kube_deployments = {"apps", "v1", "deployments", "Deployment", true};
 const struct kube_resource kube_events_resource = {"", "v1", "events", "Event", true};
 const struct kube_resource kube_jobs = {"batch", "v1", "jobs", "Job", true};
 const struct kube_resource kube_endpoint_slices = {"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true};

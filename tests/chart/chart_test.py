@@ -126,13 +126,24 @@ def test_the_controller_reads_secrets_and_mints_tokens_only_where_a_namespace_sa
     assert not [r for r in everywhere if r[1] in ("secrets", "serviceaccounts/token", "pods", "jobs", "configmaps")]
     assert ("", "serviceaccounts", "get", ()) in everywhere and ("", "serviceaccounts", "list", ()) not in everywhere
     at_home = rules(objects, "Role", "cistern-controller") if len(of_kind(objects, "Role", "cistern-controller")) == 1 else \
-        set().union(*(rules([o], "Role", "cistern-controller") for o in of_kind(objects, "Role")
+        set().union(*(rules([o], "Role", "cistern-controller") for o in of_kind(objects, "Role", "cistern-controller")
                       if o["metadata"]["namespace"] == NAMESPACE))
     assert {r for r in at_home if r[1] == "secrets"} == {
         ("", "secrets", "create", ()), *(("", "secrets", verb, ("cistern-broker-tls",)) for verb in ("get", "update", "patch"))}
     bindings = [b for b in of_kind(objects, "RoleBinding") if b["roleRef"]["name"] == "cistern-credentials"]
     assert {b["metadata"]["namespace"] for b in bindings} == {"train", "serve"}
     assert not [b for b in of_kind(objects, "ClusterRoleBinding") if b["roleRef"]["name"] == "cistern-credentials"]
+
+
+def test_a_hook_frees_claims_before_the_release_is_deleted(rendered):
+    objects = rendered["defaults"]
+    job = the(objects, "Job", "cistern-uninstall")
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    assert container["command"] + container["args"] == ["cisternd", "--role=uninstall", f"--namespace={NAMESPACE}"]
+    assert rules(objects, "Role", "cistern-uninstall") == {("apps", "deployments/scale", "patch", ("cistern-controller",))}
+    for kind in ("Role", "RoleBinding"):  # for the time of the hook alone
+        assert the(objects, kind, "cistern-uninstall")["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
 
 
 @pytest.mark.parametrize("name", NAMES)
