@@ -96,7 +96,20 @@ static void kill_processes(struct keep *k)
     }
 }
 
-/* Our mount processes end before the newer keeper starts its own. */
+/* A keeper that cannot read our tables would lose our mounts. Those of the first version do not say what they read. */
+static int check_taker(const struct keep *k, const struct wire_msg *ask, struct err *err)
+{
+    uint64_t reads = ask->number ? ask->number : TABLE_OLDEST;
+    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++) {
+        const struct kept *v = &k->volumes[i];
+        if (v->state != KEPT_FREE && v->head && v->head->version > reads)
+            return err_set(err, ERR_UNSUPPORTED, "the table of volume '%s' is of version %u, and that keeper reads %u",
+                           v->id, v->head->version, (unsigned)reads);
+    }
+    return 0;
+}
+
+/* Our mount processes end before the other keeper starts its own. */
 static void hand_over(struct keep *k, int c)
 {
     struct err err;
@@ -146,7 +159,11 @@ static void on_gift(struct keep *k, const struct wire_msg *m, struct wire_fds *f
 {
     struct err err;
     struct kept *v = keep_find(k, m->volume_id);
-    if (m->type == WIRE_GIVE && !v && kept_adopt(k, m->volume_id, fds, &err) < 0 && c != NO_CLIENT) {
+    /* A mirror keeps what is only too new for us: the next keeper may read it. */
+    int r = m->type == WIRE_GIVE && !v ? kept_adopt(k, m->volume_id, fds, &err) : 0;
+    if (r < 0 && k->options->event)
+        k->options->event("session not taken over", m->volume_id, &err);
+    if (r < 0 && r != -ERR_UNSUPPORTED && c != NO_CLIENT) {
         struct wire_msg drop = wire_msg(WIRE_DROP, m->volume_id);
         (void)!wire_send(k->clients[c].fd, &drop, NULL, &err);
     }
@@ -188,8 +205,10 @@ static void on_request(struct keep *k, int c, const struct wire_msg *m, struct w
         on_mirror(k, c);
         break;
     case WIRE_TAKE_OVER:
-        client = NO_CLIENT;
-        hand_over(k, c);
+        r = check_taker(k, m, &err);
+        client = r < 0 ? c : NO_CLIENT;
+        if (r == 0)
+            hand_over(k, c);
         break;
     case WIRE_DROP:
         client = NO_CLIENT;
@@ -277,6 +296,7 @@ static int take_over(struct keep *k, struct err *err)
     auto_fd sock = -1;
     struct wire_msg ask = wire_msg(WIRE_TAKE_OVER, NULL);
     struct err nobody;
+    ask.number = TABLE_VERSION;
     if (wire_connect(k->options->socket, &sock, &nobody) < 0)
         return 0;
     int r = wire_send(sock, &ask, NULL, err);
@@ -288,6 +308,8 @@ static int take_over(struct keep *k, struct err *err)
             break;
         if (m.type == WIRE_SYNCED)
             return 0;
+        if (m.type == WIRE_DONE) /* it goes on serving */
+            r = wire_answer_to_err(&m, err);
         on_gift(k, &m, &fds, NO_CLIENT);
     }
     return err_wrap(err, "taking over from the keeper at '%s'", k->options->socket);

@@ -58,6 +58,9 @@ struct keeper_status {
     uint32_t restarts; /* since the volume was mounted */
     uint64_t nodes;    /* files and folders that the kernel remembers */
     uint64_t opens;    /* open files */
+#ifdef CISTERN_TEST_NEWER
+    uint64_t newer;
+#endif
 };
 
 /* Each call is one conversation of its own: it connects, asks, waits for the answer and hangs up, so any thread may

@@ -43,11 +43,14 @@ int table_create(const char *volume_id, const struct wire_config *c, int *ret_fd
 
 static int check_head(const struct table_head *h, uint64_t size, struct err *err)
 {
-    if (memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0 || h->version != TABLE_VERSION ||
-        h->node_bytes != sizeof(struct node))
-        return err_set(err, ERR_CORRUPT, "a volume's memfd is not of version %d", TABLE_VERSION);
-    if (h->node_room > NODES_MAX || file_bytes(h->node_room) > size || h->node_high > h->node_room ||
-        h->init_len > INIT_MAX)
+    if (memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0)
+        return err_set(err, ERR_CORRUPT, "a volume's memfd is not a table of ours");
+    if (h->version < TABLE_OLDEST || h->version > TABLE_VERSION)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "a volume's table is of version %u, and this program reads versions %d to %d", h->version,
+                       TABLE_OLDEST, TABLE_VERSION);
+    if (h->node_bytes != sizeof(struct node) || h->node_room > NODES_MAX || file_bytes(h->node_room) > size ||
+        h->node_high > h->node_room || h->init_len > INIT_MAX)
         return err_set(err, ERR_CORRUPT, "a volume's memfd is damaged");
     return 0;
 }

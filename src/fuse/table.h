@@ -18,8 +18,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#ifdef CISTERN_TEST_TABLE
+enum { TABLE_VERSION = CISTERN_TEST_TABLE };
+#else
+enum { TABLE_VERSION = 1 };
+#endif
+
+/* A table states the oldest version that reads it. The head may grow at its end without a new version: what an older
+ * program did not write there is zero. A change that older programs cannot read comes in two releases: the first reads
+ * it (TABLE_VERSION is its newest), the next writes it. So tables of neighbouring versions are read both ways. */
 enum {
-    TABLE_VERSION = 1,
+    TABLE_OLDEST = 1,
     HANDLE_MAX = 32,       /* btrfs 20, XFS and tmpfs 12, ext4 8 */
     INIT_MAX = 1024,       /* the kernel's INIT: 104 bytes on 6.18 */
     INTENTS_MAX = 128,     /* four times the threads: those of the dead wait here for their requests to come again */

@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+enum { NEWER_MAX = 1024 }; /* bytes that a newer peer's body may have more */
+
 void wire_fds_close(struct wire_fds *f)
 {
     int kept_errno = errno;
@@ -19,7 +21,7 @@ struct wire_msg wire_msg(enum wire_type type, const char *volume_id)
 {
     struct wire_msg m;
     memset(&m, 0, sizeof(m)); /* holes too: they travel */
-    m.version = WIRE_VERSION;
+    m.version = WIRE_OLDEST;
     m.type = (uint16_t)type;
     memccpy(m.volume_id, volume_id ? volume_id : "", '\0', sizeof(m.volume_id) - 1);
     return m;
@@ -40,6 +42,12 @@ static size_t wire_size(const struct wire_msg *m)
     default:
         return head;
     }
+}
+
+/* A body as the oldest version had it: nothing in it may go. */
+static size_t oldest_size(const struct wire_msg *m)
+{
+    return m->type == WIRE_ROW ? offsetof(struct wire_msg, body.status.opens) + sizeof(uint64_t) : wire_size(m);
 }
 
 int wire_send(int sock, const struct wire_msg *m, const struct wire_fds *fds, struct err *err)
@@ -112,14 +120,17 @@ int wire_recv(int sock, struct wire_msg *ret, struct wire_fds *ret_fds, struct e
 {
     auto_fds fds = WIRE_NO_FDS;
     struct wire_msg m;
+    char beyond[NEWER_MAX];
     memset(&m, 0, sizeof(m));
-    struct iovec part = {.iov_base = &m, .iov_len = sizeof(m)};
+    struct iovec parts[] = {{&m, sizeof(m)}, {beyond, sizeof(beyond)}};
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
     } control;
-    struct msghdr h = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct msghdr h = {.msg_iov = parts,
+                       .msg_iovlen = countof(parts),
+                       .msg_control = control.bytes,
+                       .msg_controllen = sizeof(control.bytes)};
     ssize_t got;
     do
         got = recvmsg(sock, &h, MSG_CMSG_CLOEXEC);
@@ -131,9 +142,10 @@ int wire_recv(int sock, struct wire_msg *ret, struct wire_fds *ret_fds, struct e
     if (got < 0)
         return err_sys(err, errno, "cannot receive a message");
     take_fds(&h, &fds);
-    if (m.version != WIRE_VERSION)
-        return err_set(err, ERR_CORRUPT, "the peer speaks version %u, and we version %d", m.version, WIRE_VERSION);
-    if ((size_t)got != wire_size(&m) || (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+    if (m.version < WIRE_OLDEST || m.version > WIRE_VERSION)
+        return err_set(err, ERR_CORRUPT, "the peer speaks version %u, and we versions %d to %d", m.version, WIRE_OLDEST,
+                       WIRE_VERSION);
+    if ((size_t)got < oldest_size(&m) || (h.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
         return err_set(err, ERR_CORRUPT, "a message of type %u has %zd bytes", m.type, got);
     terminate(&m);
     *ret = m;

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire.h - the messages between the keeper, its clients, its mirrors and its mount processes.
  *
- * A message is one packet of a SOCK_SEQPACKET unix socket: whole or not at all, at most sizeof(struct wire_msg), with
- * up to WIRE_FDS_MAX descriptors. The version is in each: a keeper speaks with programs older and newer than itself.
- * home: any; a socket is used by one thread at a time. */
+ * A message is one packet of a SOCK_SEQPACKET unix socket: whole or not at all, with up to WIRE_FDS_MAX descriptors.
+ *
+ * Programs of neighbouring versions speak with each other. A body may only grow at its end: what an older peer does not
+ * send is zero, and what a newer peer sends beyond our body is dropped. So a new field costs no version. A message
+ * states the oldest version that understands it, WIRE_OLDEST for all so far; one that is newer than WIRE_VERSION is
+ * refused by name, before it has any effect. home: any; a socket is used by one thread at a time. */
 #pragma once
 
 #include "keeper.h"
 
-enum { WIRE_VERSION = 1, WIRE_FDS_MAX = 3 };
+#ifdef CISTERN_TEST_NEWER /* tests build a version of tomorrow */
+enum { WIRE_VERSION = 2 };
+#else
+enum { WIRE_VERSION = 1 };
+#endif
+enum { WIRE_OLDEST = 1, WIRE_FDS_MAX = 3 };
 
 enum wire_type {
     WIRE_MOUNT = 1, /* client: body.config */
@@ -17,7 +25,7 @@ enum wire_type {
     WIRE_ROW,       /* keeper: body.status, one a volume */
     WIRE_DONE,      /* keeper: the end of an answer; code 0 or body.failure */
     WIRE_MIRROR,    /* mirror: I want duplicates, and may have some for you */
-    WIRE_TAKE_OVER, /* a newer keeper: stop serving and give me everything */
+    WIRE_TAKE_OVER, /* another keeper: stop serving and give me everything; number = the newest table it reads, 0: 1 */
     WIRE_GIVE,      /* a volume: fds = /dev/fuse, memfd */
     WIRE_HOLD,      /* a descriptor of a nameless file: number = node id, fds = the file */
     WIRE_DROP,      /* volume_id: forget the volume */

@@ -38,10 +38,10 @@ def wait_for(what, condition, seconds=10.0):
 
 
 class Keeper:
-    def __init__(self, folder, kill_at=None, program=MOUNT_PROCESS):
+    def __init__(self, folder, kill_at=None, program=MOUNT_PROCESS, binary=KEEPER):
         self.socket = str(folder / "keeper.sock")
         self.log = folder / "keeper.log"
-        self.program = program
+        self.program, self.binary = program, binary
         self.env = dict(os.environ)
         if kill_at:
             self.env["CISTERN_TEST_KILL"] = kill_at
@@ -52,7 +52,7 @@ class Keeper:
         before = os.stat(self.socket).st_ino if os.path.exists(self.socket) else None
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [KEEPER, "--socket", self.socket, "--mount-program", self.program], env=self.env, stderr=log
+                [self.binary, "--socket", self.socket, "--mount-program", self.program], env=self.env, stderr=log
             )
 
         def is_there():

@@ -67,11 +67,40 @@ static void what_is_malformed_is_corrupt_and_leaks_no_descriptor(void **state)
     m.version = 99;
     assert_int_equal(wire_send(pair[0], &m, NULL, &err), 0);
     assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_CORRUPT);
-    static char huge[sizeof(struct wire_msg) + 100];
+    static char huge[sizeof(struct wire_msg) + 4096];
     assert_int_equal(send(pair[0], huge, sizeof(huge), 0), (int)sizeof(huge));
     assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_CORRUPT);
     close(pair[0]);
     assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_NOT_FOUND);
+    close(pair[1]);
+}
+
+/* A newer peer's body is longer, an older one's shorter. */
+static void body_that_has_grown_is_read_and_what_is_missing_is_zero(void **state)
+{
+    (void)state;
+    int pair[2];
+    struct err err;
+    struct wire_msg got;
+    auto_fds fds = WIRE_NO_FDS;
+    static char longer[offsetof(struct wire_msg, body) + sizeof(struct wire_config) + 200];
+    make_pair(pair);
+    struct wire_msg m = wire_msg(WIRE_MOUNT, "v");
+    memcpy(m.body.config.data, "/data", 6);
+    memcpy(longer, &m, offsetof(struct wire_msg, body) + sizeof(m.body.config));
+    memset(longer + sizeof longer - 200, 'x', 200);
+    assert_int_equal(send(pair[0], longer, sizeof longer, 0), (int)sizeof longer);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), 0);
+    assert_string_equal(got.body.config.data, "/data");
+    size_t row = offsetof(struct wire_msg, body) + offsetof(struct keeper_status, opens) + 8;
+    m = wire_msg(WIRE_ROW, "v");
+    m.body.status.opens = 7;
+    assert_int_equal(send(pair[0], &m, row, 0), (int)row);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), 0);
+    assert_int_equal(got.body.status.opens, 7);
+    assert_int_equal(send(pair[0], &m, row - 8, 0), (int)row - 8);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_CORRUPT);
+    close(pair[0]);
     close(pair[1]);
 }
 
@@ -103,6 +132,7 @@ int main(void)
         cmocka_unit_test(a_message_arrives_whole_with_its_descriptors),
         cmocka_unit_test(an_error_travels_with_its_sentence_id_and_advice),
         cmocka_unit_test(what_is_malformed_is_corrupt_and_leaks_no_descriptor),
+        cmocka_unit_test(body_that_has_grown_is_read_and_what_is_missing_is_zero),
         cmocka_unit_test(silence_ends_with_a_timeout),
         cmocka_unit_test(no_keeper_is_an_error_that_says_so),
     };
