@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-enum { FILE_MAX = 1 << 20 };
+enum { FILE_MAX = 1 << 20, VERSION = 1 };
 
 void record_done(struct record *r)
 {
@@ -72,8 +72,13 @@ static int read_targets(const json *j, struct record *r, struct err *err)
 static int read_fields(const json *j, struct record *r, struct err *err)
 {
     struct str staged = STR_NULL;
-    uint64_t group = UINT64_MAX;
-    int e = json_opt_str(j, "staged", &staged, err);
+    uint64_t group = UINT64_MAX, version = 0; /* the first format stated none */
+    int e = json_opt_u64(j, "version", &version, err);
+    if (e == 0 && version > VERSION)
+        return err_set(err, ERR_UNSUPPORTED, "'%s' has format %llu, and this version reads up to %d", RECORD_FILE,
+                       (unsigned long long)version, VERSION);
+    if (e == 0)
+        e = json_opt_str(j, "staged", &staged, err);
     if (e == 0)
         e = json_opt_bool(j, "fuse", &r->fuse, err);
     if (e == 0)
@@ -109,6 +114,8 @@ int record_read(int dir, struct record *ret, struct err *err)
     e = json_parse((struct str){text, len}, RECORD_FILE, &j, err);
     if (e == 0)
         e = read_fields(j, &r, err);
+    if (e == -ERR_UNSUPPORTED)
+        return err_advise(err, 3021, "upgrade this node's driver again");
     if (e < 0) {
         char why[ERR_TEXT_MAX];
         memcpy(why, err->text, sizeof why);
@@ -148,6 +155,7 @@ int record_of(const struct volume *v, struct record *ret, struct err *err)
 int record_write(int dir, const struct record *r, struct err *err)
 {
     auto_json j = json_new_object();
+    json_set_u64(j, "version", VERSION);
     json *targets = json_new_array();
     if (r->staged)
         json_set_str(j, "staged", str_of(r->staged));

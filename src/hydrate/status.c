@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-enum { STATUS_BYTES_MAX = 1 << 20 };
+enum { STATUS_BYTES_MAX = 1 << 20, VERSION = 1 };
 
 static const char *const phases[] = {
     [HYDRATE_STARTING] = "starting",   [HYDRATE_LISTING] = "listing", [HYDRATE_FETCHING] = "fetching",
@@ -67,7 +67,7 @@ static json *fault_json(const struct hydrate_fault *f)
 static char *status_text(const struct hydrate_status *s)
 {
     auto_json j = json_new_object();
-    json_set_u64(j, "version", 1);
+    json_set_u64(j, "version", VERSION);
     json_set_str(j, "phase", str_of(hydrate_phase_name(s->phase)));
     json_set_str(j, "source", str_of(s->source));
     json_set_u64(j, "objectsTotal", s->objects_total);
@@ -234,7 +234,13 @@ static int read_faults(const json *j, struct hydrate_status *s, struct err *err)
 
 static int read_all(const json *j, struct hydrate_status *s, struct err *err)
 {
-    int r = read_phase(j, &s->phase, err);
+    uint64_t version = VERSION;
+    int r = json_opt_u64(j, "version", &version, err);
+    if (r == 0 && version > VERSION)
+        return err_set(err, ERR_UNSUPPORTED, "'%s' has format %llu, and this version reads up to %d",
+                       HYDRATE_STATUS_FILE, (unsigned long long)version, VERSION);
+    if (r == 0)
+        r = read_phase(j, &s->phase, err);
     if (r == 0)
         r = read_text(j, "source", s->source, sizeof s->source, err);
     if (r == 0)
@@ -267,6 +273,8 @@ int hydrate_status_read(int dir, struct hydrate_status *ret, struct err *err)
     r = json_parse((struct str){text, len}, HYDRATE_STATUS_FILE, &j, err);
     if (r == 0)
         r = read_all(j, s, err);
+    if (r == -ERR_UNSUPPORTED)
+        return r;
     if (r < 0) {
         err->code = ERR_CORRUPT;
         return err_wrap(err, "'%s' is damaged", HYDRATE_STATUS_FILE);
