@@ -66,7 +66,8 @@ bool registration_is_due(const struct registration_view *v)
     return false;
 }
 
-bool socket_is_live(const char *path)
+/* Does somebody accept connections at the socket `path`? */
+static bool socket_is_live(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (snprintf(a.sun_path, sizeof a.sun_path, "%s", path) >= (int)sizeof a.sun_path)

@@ -27,9 +27,6 @@ must_check int registration_start(const struct registration_options *o, struct r
  * is fine. Before the plugin's server is stopped. */
 void registration_stop(struct registration *own_r);
 
-/* Does somebody accept connections at the socket `path`? */
-bool socket_is_live(const char *path);
-
 /* ---- pure -------------------------------------------------------------------------------------------------------- */
 
 enum registration_place {
