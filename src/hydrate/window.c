@@ -132,8 +132,10 @@ static unsigned look_around(struct hydrate *h, unsigned window, double round, un
     return tick < TRIAL_TICKS ? window : end_trial(h, window);
 }
 
-/* Of the connections that were tried since the last tick, were half turned away, while bytes came over others? That a
- * connection breaks now and then says nothing, and when none is to be had the store is away. */
+/* Of the connections that were tried since the last tick, were half turned away? That a connection breaks now and then
+ * says nothing. From then on a lane gives up connections that it does not use: also while nothing moves, since all that
+ * the server bears may be idle in lanes that have ended their work, and another lane wait for one. The window becomes
+ * smaller only while bytes come over others: when none do, the store may be away. */
 static bool is_turned_away(struct hydrate *h, double round)
 {
     struct web_tried now = {0}, before = h->tune.tried;
@@ -143,7 +145,10 @@ static bool is_turned_away(struct hydrate *h, double round)
     }
     h->tune.tried = now;
     uint64_t away = now.turned_away - before.turned_away;
-    return away > 0 && round > 0 && 2 * away >= now.connections - before.connections;
+    bool are_few = away > 0 && 2 * away >= now.connections - before.connections;
+    if (are_few)
+        atomic_store(&h->is_crowded, true);
+    return are_few && round > 0;
 }
 
 /* What stands, but half at the least: of a store that was away for a moment, much will stand again in the next. */
@@ -208,7 +213,6 @@ void window_tick(struct hydrate *h, uint64_t now_ns)
     bool may_grow = is_full && window < most, turned_away = is_turned_away(h, round);
     if (turned_away) {
         window = h->tune.threshold = rest_at(h, standing(h, window));
-        atomic_store(&h->is_crowded, true);
     } else if (4 * atomic_load(&h->paused) > active) {
         window = rest_at(h, window > WINDOW_START ? (unsigned)max_u64(window - window / 4, WINDOW_START) : window);
     } else if (may_grow && waits && (!h->tune.threshold || h->tune.hold == 0)) {
@@ -221,6 +225,6 @@ void window_tick(struct hydrate *h, uint64_t now_ns)
         window = look_around(h, window, round, active, may_grow);
     }
     atomic_store(&h->window, (unsigned)min_u64(window, most));
-    if (is_full || turned_away)
+    if (is_full || turned_away || round == 0) /* a lane that waits tells what it has tried */
         lanes_kick(h);
 }

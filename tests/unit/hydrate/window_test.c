@@ -183,6 +183,17 @@ static void many_are_given_up_by_halves(void **state)
     assert_int_equal(atomic_load(&run->window), 2); /* and never to nothing */
 }
 
+static void idle_connections_are_given_up_for_who_is_turned_away_also_while_nothing_moves(void **state)
+{
+    (void)state;
+    run->active = 1;
+    atomic_fetch_add(&run->lanes[0].connections, 1);
+    atomic_fetch_add(&run->lanes[0].turned_away, 1);
+    window_tick(run, loop_now_ns(run->loop));
+    assert_true(atomic_load(&run->is_crowded));
+    assert_int_equal(atomic_load(&run->window), WINDOW_START);
+}
+
 static void connections_that_break_now_and_then_change_nothing(void **state)
 {
     (void)state;
@@ -209,6 +220,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_step_that_pays_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(a_server_that_bears_few_connections_is_asked_by_those_that_stand, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(idle_connections_are_given_up_for_who_is_turned_away_also_while_nothing_moves,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(many_are_given_up_by_halves, setup, teardown),
         cmocka_unit_test_setup_teardown(connections_that_break_now_and_then_change_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_store_that_is_away_altogether_finds_the_window_as_it_was, setup, teardown),
