@@ -22,14 +22,16 @@ static const char usage[] =
     "Brings what is below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///folder/) to DIR: every object pinned "
     "to\n"
     "the generation that was listed, checked by the strongest checksum that the store gives. A trailing '/' means all\n"
-    "below; without one, the object of that name. Interrupted, killed or failed, the same command continues.\n\n"
+    "below; without one, the object of that name. Interrupted, killed or failed, the same command continues. Files in "
+    "DIR\n"
+    "that no hydration wrote, or that were changed since, are kept and named, and the exit code is 1.\n\n"
     "  cistern hydrate s3://bucket/dataset/ ./dataset --exclude '*.tmp'\n"
     "  cistern hydrate gs://bucket/model/weights.bin ./model\n\nFlags:\n";
 
 static struct {
     const char *volume;
     struct opt_list include, exclude, priority;
-    bool dry_run, fresh, resume, fail_if_empty, skip_missing, fsync, no_uring, no_direct;
+    bool dry_run, fresh, resume, overwrite, fail_if_empty, skip_missing, fsync, no_uring, no_direct;
     const char *verify, *shard;
     uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns;
 } flags;
@@ -41,6 +43,8 @@ static const struct opt table[] = {
     {"shard", 0, OPT_TEXT, &flags.shard, "I/N", "only this part of N that have the same bytes: 0/4, 1/4, 2/4 or 3/4"},
     {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "list and count, fetch nothing"},
     {"resume", 0, OPT_FLAG, &flags.resume, NULL, "continue an earlier run (the default); --no-resume starts over"},
+    {"overwrite", 0, OPT_FLAG, &flags.overwrite, NULL,
+     "replace files in DIR that no hydration has written (they are kept and named, exit 1)"},
     {"verify", 0, OPT_TEXT, &flags.verify, "HOW", "auto (the strongest checksum there is), size or none"},
     {"concurrency", 0, OPT_U64, &flags.concurrency, "N",
      "requests at once at the most, 1 to 512 (512, less where memory is little; adapts below it)"},
@@ -151,6 +155,7 @@ static int from_flags(struct run *run, const char *uri, struct err *err)
                                   .skip_missing = flags.skip_missing,
                                   .size_check = true,
                                   .fresh = !flags.resume,
+                                  .overwrite = flags.overwrite,
                                   .barrier_ns = flags.barrier_ns,
                                   .stall_ns = globals.stall_ns,
                                   .durable = flags.fsync,
@@ -315,6 +320,7 @@ static void print_summary(const struct run *run, const struct hydrate_status *s,
         term_json_u64(&b, "size_only", s->objects_size_only);
         term_json_u64(&b, "failed", s->objects_failed);
         term_json_u64(&b, "missing", s->objects_missing);
+        term_json_u64(&b, "kept", s->objects_kept);
         term_json_u64(&b, "skipped", s->listing.names_skipped);
         if (s->listing.names_skipped)
             term_json_str(&b, "last_skipped", str_of(s->listing.last_skipped));
@@ -334,6 +340,8 @@ static void print_summary(const struct run *run, const struct hydrate_status *s,
         printf(" (%" PRIu64 " more by size only: no checksum was to be had)", s->objects_size_only);
     if (s->objects_failed)
         printf(", failed %" PRIu64, s->objects_failed);
+    if (s->objects_kept)
+        printf(", kept %" PRIu64 " files of other origin", s->objects_kept);
     if (s->objects_missing)
         printf(", left out %" PRIu64 " that are gone", s->objects_missing);
     if (s->listing.names_skipped)

@@ -103,18 +103,13 @@ static int drop_all(struct hydrate *h, struct lost *lost, struct err *err)
     return r;
 }
 
-/* Has somebody put something else there, or written to it? What we brought has its object's time, within what file
- * systems keep of one. */
+/* Has somebody put something else there, or written to it? What we brought has its object's time. */
 static bool is_others(const struct hydrate *h, const struct index_entry *was)
 {
-    const int64_t coarsest_ns = 2 * (int64_t)NS_PER_SECOND;
     struct stat st;
-    int64_t apart_ns;
     if (!known_look(h, was->path, &st))
         return false;
-    bool is_as_old = S_ISDIR(st.st_mode) || was->mtime_ns == 0 ||
-                     (!__builtin_sub_overflow(time_from_spec(st.st_mtim), was->mtime_ns, &apart_ns) &&
-                      apart_ns <= coarsest_ns && apart_ns >= -coarsest_ns);
+    bool is_as_old = S_ISDIR(st.st_mode) || was->mtime_ns == 0 || target_time_is(&st, was->mtime_ns);
     return !is_as_old || !known_is_its(&st, was->path, was->size_bytes);
 }
 

@@ -18,6 +18,7 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
                                    .objects_failed = atomic_load(&h->objects_failed),
                                    .objects_size_only = atomic_load(&h->size_only),
                                    .objects_missing = atomic_load(&h->objects_missing),
+                                   .objects_kept = atomic_load(&h->objects_kept),
                                    .bytes_done = atomic_load(&h->bytes_done),
                                    .requests = atomic_load(&h->requests),
                                    .hedged = atomic_load(&h->hedged),
@@ -92,6 +93,14 @@ static int some_failed(struct hydrate *h, struct err *err)
     return err_advise(err, 1513, "the same command tries them again");
 }
 
+static int some_kept(struct hydrate *h, struct err *err)
+{
+    err_set(err, ERR_EXISTS, "%" PRIu64 " of %" PRIu64 " objects were not written: other files have their names",
+            atomic_load(&h->objects_kept), index_count(h->index));
+    return err_advise(err, 1513,
+                      "move those away, or replace them with --overwrite; the same command fetches the rest");
+}
+
 /* What a volume holds, in one word: two of one source that differ in it were filled from different objects. */
 static int note_manifest(struct hydrate *h, struct err *err)
 {
@@ -112,7 +121,7 @@ static int note_manifest(struct hydrate *h, struct err *err)
 static int end_well(struct hydrate *h, struct err *err)
 {
     bool durable = (h->o.durable || h->target->kind == TARGET_VOLUME) && !h->was_complete;
-    bool whole = atomic_load(&h->objects_failed) == 0;
+    bool whole = atomic_load(&h->objects_failed) + atomic_load(&h->objects_kept) == 0;
     int r = durable ? barrier_run(h, err) : 0;
     if (r == 0 && whole && h->target->kind == TARGET_VOLUME)
         r = note_manifest(h, err);
@@ -149,6 +158,9 @@ static void end_over(struct work *w)
         hydrate_fail(h, &h->finish_err);
     else if (!atomic_load(&h->stopping) && atomic_load(&h->objects_failed) > 0) {
         some_failed(h, &err);
+        hydrate_fail(h, &err);
+    } else if (!atomic_load(&h->stopping) && atomic_load(&h->objects_kept) > 0) {
+        some_kept(h, &err);
         hydrate_fail(h, &err);
     }
     set_phase(h, h->has_fatal ? HYDRATE_FAILED : h->is_cancelled ? HYDRATE_STOPPED : HYDRATE_DONE);
@@ -384,6 +396,7 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
     struct hydrate *h = xcalloc(1, sizeof *h);
     h->o = *o;
     h->target = own_target;
+    h->target->overwrite = o->overwrite;
     h->ended_fd = h->sync_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
     pthread_mutex_init(&h->conflict_lock, NULL);

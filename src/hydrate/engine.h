@@ -41,6 +41,7 @@ struct hydrate_options {
     bool skip_missing;  /* an object that is gone when its turn comes is left out, instead of failing */
     bool size_check;    /* hold the running total against the space */
     bool fresh;         /* forget an earlier run */
+    bool overwrite;     /* in a folder that people see: also files that no hydration wrote */
     uint64_t stall_ns;  /* a request that gets next to nothing for so long is asked again; 0: 30 s */
     uint64_t barrier_ns; /* how much of its time a power loss may cost the run; 0: 15 s */
     bool durable;        /* return only when a power loss can take nothing; always so for volumes */

@@ -74,7 +74,9 @@ void hydrate_object_failed(struct hydrate *h, struct str path, const struct err 
         hydrate_fail(h, &full);
         return;
     }
-    uint64_t failed = atomic_fetch_add(&h->objects_failed, 1) + 1;
+    bool is_kept = err->sys == EEXIST; /* by target.c */
+    uint64_t failed = is_kept ? 0 : atomic_fetch_add(&h->objects_failed, 1) + 1;
+    atomic_fetch_add(&h->objects_kept, is_kept);
     pthread_mutex_lock(&h->lock);
     h->fault_codes |= UINT64_C(1) << err->code;
     h->is_stale |= is_of_listing(err);

@@ -118,6 +118,8 @@ static bool begin_unit(struct lane *l, const struct unit *u)
         err_advise(&err, 1512, "exclude it, or give the object another name");
     else
         r = plan_check_size(u->entry.size_bytes, &err);
+    if (r == 0 && target_is_taken(l->h->target, u->entry.path, object_file(&u->entry)))
+        r = target_taken(&err);
     if (r == 0 && u->entry.size_bytes > 0) {
         if (plan_is_small(u->entry.size_bytes))
             job_begin(l, u->id, &u->entry, NULL, 0);

@@ -91,8 +91,8 @@ static int finish_file(struct lane *l, struct large *g, struct err *err)
     /* The padding goes before anybody is told that the object is whole. */
     if (TEMP_FAILURE_RETRY(ftruncate(g->fd, (off_t)g->entry.size_bytes)) != 0)
         return err_sys(err, errno, "cannot cut '%s' to its length", g->path);
-    times_set(g->fd, g->entry.mtime_ns);
-    return target_place(g->h->target, dir, name, g->id, err);
+    r = times_set(g->fd, g->entry.mtime_ns, err);
+    return r < 0 ? r : target_place(g->h->target, dir, name, g->id, object_file(&g->entry), err);
 }
 
 static void finish(struct lane *l, struct large *g)

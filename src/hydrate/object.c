@@ -73,11 +73,16 @@ int mismatch_set(struct err *err, const struct digest *want, const struct digest
 
 /* ---- its end ----------------------------------------------------------------------------------------------------- */
 
-void times_set(int fd, int64_t mtime_ns)
+int times_set(int fd, int64_t mtime_ns, struct err *err)
 {
     struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}, time_to_spec(mtime_ns)};
-    if (mtime_ns != 0)
-        futimens(fd, t); /* a wish, not a promise */
+    /* A file system may keep no such time. A disk that fails is another matter: the next run knows the file by it. */
+    return mtime_ns != 0 && futimens(fd, t) != 0 && errno == EIO ? err_sys(err, errno, "cannot set a file's time") : 0;
+}
+
+struct target_file object_file(const struct index_entry *e)
+{
+    return (struct target_file){.size_bytes = e->size_bytes, .mtime_ns = e->mtime_ns};
 }
 
 void object_is_whole(struct hydrate *h, uint64_t id)

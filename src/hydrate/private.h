@@ -77,7 +77,8 @@ struct hydrate {
     _Atomic unsigned window;
     _Atomic bool is_crowded; /* a store has turned connections away while it served others */
     _Atomic unsigned paused; /* parts that wait for the disk, or for memory */
-    _Atomic uint64_t objects_done, bytes_done, objects_failed, objects_missing, size_only, requests, hedged;
+    _Atomic uint64_t objects_done, bytes_done, objects_failed, objects_missing, objects_kept, size_only, requests,
+        hedged;
     _Atomic uint64_t refused;    /* GETs that were answered by 429 or 503 */
     _Atomic uint64_t served_ns;  /* monotonic: when one was last answered otherwise; at first, when the run began */
     _Atomic uint64_t received;   /* bytes of bodies, this run */
@@ -136,8 +137,9 @@ struct digest digest_wanted(const struct hydrate *h, const struct index_entry *e
 /* Of two checksums of one object: any rather than none, one that combines rather than one that does not. */
 struct digest digest_better(const struct digest *listed, const struct digest *told);
 int mismatch_set(struct err *err, const struct digest *want, const struct digest *got);
-void times_set(int fd, int64_t mtime_ns);
+must_check int times_set(int fd, int64_t mtime_ns, struct err *err);
 void object_is_whole(struct hydrate *h, uint64_t id);
+struct target_file object_file(const struct index_entry *e);
 
 /* conflict.c: after an object could not be written. 0: the way may be clear now, once more; 1: it waits, the unit is
  * over; negative: it failed, by *err. */

@@ -27,9 +27,10 @@ static int write_file(struct lane *l, int dir, const char *name, uint64_t id, co
         return r;
     if (e->size_bytes > 0)
         r = file_write_all(fd, name, bytes, e->size_bytes, err);
-    times_set(fd, e->mtime_ns);
     if (r == 0)
-        r = target_place(l->h->target, dir, name, id, err);
+        r = times_set(fd, e->mtime_ns, err);
+    if (r == 0)
+        r = target_place(l->h->target, dir, name, id, object_file(e), err);
     if (r < 0)
         target_drop(l->h->target, dir, name, id); /* others may fare better, and then DIR is seen */
     return r;

@@ -75,6 +75,7 @@ static char *status_text(const struct hydrate_status *s)
     json_set_u64(j, "objectsFailed", s->objects_failed);
     json_set_u64(j, "objectsSizeOnly", s->objects_size_only);
     json_set_u64(j, "objectsMissing", s->objects_missing);
+    json_set_u64(j, "objectsKept", s->objects_kept);
     json_set_u64(j, "bytesTotal", s->bytes_total);
     json_set_u64(j, "bytesDone", s->bytes_done);
     json_set_u64(j, "bytesPerSecond", s->bytes_per_second);
@@ -196,6 +197,7 @@ static int read_numbers(const json *j, struct hydrate_status *s, struct err *err
         {"objectsFailed", &s->objects_failed},
         {"objectsSizeOnly", &s->objects_size_only},
         {"objectsMissing", &s->objects_missing},
+        {"objectsKept", &s->objects_kept},
         {"listing.objectsExcluded", &s->listing.objects_excluded},
         {"listing.namesSkipped", &s->listing.names_skipped},
         {"listing.largestObjectBytes", &s->listing.largest_bytes},

@@ -55,6 +55,7 @@ struct hydrate_status {
     uint64_t objects_failed;
     uint64_t objects_size_only; /* of those done: the store gave no checksum */
     uint64_t objects_missing;   /* gone since they were listed, and left out, as was asked */
+    uint64_t objects_kept;      /* not written: somebody else's file has the name (CIS1527) */
     uint64_t bytes_total;
     uint64_t bytes_done;
     uint64_t bytes_per_second;

@@ -3,6 +3,7 @@
 #include "catalog/index.h"
 #include "catalog/journal.h"
 #include "hydrate/status.h"
+#include "util/clock.h"
 #include "util/file.h"
 #include <fcntl.h>
 #include <inttypes.h>
@@ -227,14 +228,67 @@ int target_create(const struct target *t, int dir, const char *name, uint64_t id
     return 0;
 }
 
-int target_place(const struct target *t, int dir, const char *name, uint64_t id, struct err *err)
+int target_taken(struct err *err)
+{
+    err_set(err, ERR_EXISTS, "kept the file of this name, which no hydration has written");
+    err->sys = EEXIST;
+    return err_advise(err, 1527, "move it away, or replace such files with --overwrite");
+}
+
+/* Within what file systems keep of a time: microseconds, or whole seconds, of which FAT keeps every second one. */
+bool target_time_is(const struct stat *st, int64_t mtime_ns)
+{
+    const int64_t coarse_ns = st->st_mtim.tv_nsec == 0 ? 2 * (int64_t)NS_PER_SECOND : 1000;
+    int64_t apart_ns;
+    return !__builtin_sub_overflow(time_from_spec(st->st_mtim), mtime_ns, &apart_ns) && apart_ns <= coarse_ns &&
+           apart_ns >= -coarse_ns;
+}
+
+static bool is_somebodys(int dir, const char *name, struct target_file is)
+{
+    struct stat st;
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(st.st_mode))
+        return false;
+    return !S_ISREG(st.st_mode) || (uint64_t)st.st_size != is.size_bytes || is.mtime_ns == 0 ||
+           !target_time_is(&st, is.mtime_ns);
+}
+
+bool target_is_taken(const struct target *t, struct str path, struct target_file is)
+{
+    char text[PATH_MAX];
+    if (t->overwrite || !target_is_seen(t))
+        return false;
+    size_t parent = path_folder_len(path);
+    snprintf(text, sizeof text, "%.*s", STR_FMT(path));
+    if (parent > 0)
+        text[parent - 1] = '\0';
+    auto_fd dir = path_open(t->data, parent > 0 ? text : ".", O_PATH | O_DIRECTORY);
+    return dir >= 0 && is_somebodys(dir, text + parent, is);
+}
+
+/* Some file systems refuse the flag (NFS); a second name is given to nothing that is there on any. */
+static int name_new(int from, const char *name, int dir, const char *to)
+{
+    int r = renameat2(from, name, dir, to, RENAME_NOREPLACE);
+    if (r == 0 || (errno != EINVAL && errno != ENOSYS))
+        return r;
+    r = linkat(from, name, dir, to, 0);
+    return r == 0 ? unlinkat(from, name, 0) : r;
+}
+
+int target_place(const struct target *t, int dir, const char *name, uint64_t id, struct target_file is, struct err *err)
 {
     char temporary[32];
     if (!target_is_seen(t))
         return 0;
-    if (renameat(t->temporary, temporary_name(id, temporary), dir, name) != 0)
-        return err_sys(err, errno, "cannot name '%s'", name);
-    return 0;
+    temporary_name(id, temporary);
+    int r = t->overwrite ? renameat(t->temporary, temporary, dir, name) : name_new(t->temporary, temporary, dir, name);
+    if (r != 0 && !t->overwrite && (errno == EEXIST || errno == EPERM || errno == EOPNOTSUPP)) {
+        if (is_somebodys(dir, name, is))
+            return target_taken(err);
+        r = renameat(t->temporary, temporary, dir, name);
+    }
+    return r == 0 ? 0 : err_sys(err, errno, "cannot name '%s'", name);
 }
 
 void target_drop(const struct target *t, int dir, const char *name, uint64_t id)

@@ -12,6 +12,14 @@
 
 #include "util/err.h"
 #include "util/str.h"
+#include <sys/stat.h>
+
+/* What a file that a hydration wrote has of its object. A file with both counts as ours: its bytes are fetched again
+ * and checked. What a person wrote or changed has another time. */
+struct target_file {
+    uint64_t size_bytes;
+    int64_t mtime_ns; /* 0: not known, and then no file counts as ours */
+};
 
 enum target_kind { TARGET_VOLUME, TARGET_STAGED, TARGET_IN_PLACE };
 
@@ -27,6 +35,7 @@ struct target {
     char *name;       /* owned: DIR's below `parent` */
     char *state_name; /* owned: below `parent`, in place below DIR */
     bool is_renamed;  /* staged: DIR has its name already */
+    bool overwrite;   /* files of other people too */
     mode_t file_mode;
     mode_t dir_mode;
     uint32_t uid; /* of files; 0 leaves them ours */
@@ -52,8 +61,17 @@ must_check int target_forget(struct target *t, struct err *err);
 /* A file `name` in folder `dir` (below data) for writing, empty unless `keep`. `id` makes temporary names. */
 must_check int target_create(const struct target *t, int dir, const char *name, uint64_t id, int flags, bool keep,
                              int *ret_fd, struct err *err);
-/* It is whole: gives it its final name. */
-must_check int target_place(const struct target *t, int dir, const char *name, uint64_t id, struct err *err);
+/* It is whole: gives it its final name. Where people see the files, nothing of theirs is replaced (unless `overwrite`):
+ * ERR_EXISTS, with sys EEXIST, and CIS1527. */
+must_check int target_place(const struct target *t, int dir, const char *name, uint64_t id, struct target_file is,
+                            struct err *err);
+
+/* Has somebody else's file, link or device the object's name, so that it may not be written? Folders are another matter
+ * (conflict.c). No link on the way is followed. */
+bool target_is_taken(const struct target *t, struct str path, struct target_file is);
+bool target_time_is(const struct stat *st, int64_t mtime_ns);
+/* The error of such an object. */
+int target_taken(struct err *err);
 void target_drop(const struct target *t, int dir, const char *name, uint64_t id);
 
 /* What an earlier run brought to `path` (below data) goes: a file, or with AT_REMOVEDIR an empty folder. No link on the

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """cistern hydrate over file://: what lands, what is refused, what a second run does."""
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -65,10 +66,62 @@ def test_an_existing_folder_keeps_its_other_files_and_its_readers(tmp_path, sour
     (out / "mine").write_text("mine")
     (out / "large0").write_text("old")
     with open(out / "large0") as reader:
-        assert cistern("hydrate", f"file://{source}/", out).returncode == DONE
+        assert cistern("hydrate", f"file://{source}/", out, "--overwrite").returncode == DONE
         assert reader.read() == "old"  # renamed over, never truncated
     assert tree(out) == {**tree(source), b"mine": tree(out)[b"mine"]}
     assert (out / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize("theirs", ["another size", "the same size", "a link", "an empty file"])
+@pytest.mark.parametrize("name", ["large0", "d0/s0/f0", "empty"])
+def test_a_file_that_no_hydration_wrote_is_kept_counted_and_named(tmp_path, source, name, theirs):
+    """It was replaced without a word."""
+    out = tmp_path / "out"
+    (out / name).parent.mkdir(parents=True)
+    (source / "empty").write_bytes(b"")
+    size = (source / name).stat().st_size
+    if theirs == "a link":
+        (tmp_path / "elsewhere").write_text("precious")
+        (out / name).symlink_to(tmp_path / "elsewhere")
+    else:
+        (out / name).write_bytes(b"p" * {"another size": size + 1, "the same size": size, "an empty file": 0}[theirs])
+        os.utime(out / name, (1e9, 1e9))
+    before = (out / name).lstat()
+    code, end, errors = summary("hydrate", f"file://{source}/", out)
+    assert code == SOME_FAILED
+    assert (end["kept"], end["failed"], end["hydrated"]) == (1, 0, end["found"] - 1)
+    assert [e["error"]["id"] for e in errors if e.get("object") == name] == ["CIS1527"]
+    after = (out / name).lstat()
+    assert (before.st_ino, before.st_mtime_ns, before.st_size) == (after.st_ino, after.st_mtime_ns, after.st_size)
+    assert "kept 1" in cistern("hydrate", f"file://{source}/", out).stdout
+    assert cistern("hydrate", f"file://{source}/", out, "--overwrite").returncode == DONE
+    assert tree(out) == tree(source)
+
+
+def test_what_a_person_changed_after_a_finished_run_is_kept(tmp_path, source):
+    out = tmp_path / "out"
+    assert cistern("hydrate", f"file://{source}/", out).returncode == DONE
+    (out / "large0").write_text("mine now")
+    with open(out / "large1", "r+b") as file:
+        file.write(b"!")
+    code, end, errors = summary("hydrate", f"file://{source}/", out)
+    assert (code, end["kept"]) == (SOME_FAILED, 2)
+    assert (out / "large0").read_text() == "mine now" and (out / "large1").read_bytes()[:1] == b"!"
+
+
+def test_what_a_person_puts_there_while_it_runs_is_kept(tmp_path):
+    with Bucket("p/:2:1000") as bucket:
+        out = tmp_path / "out"
+        out.mkdir()
+        bucket.fault("op=get,key=p/*1,do=latency:1500")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            run = pool.submit(bucket.hydrate, "p/", out)
+            while bucket.stats()["get"] < 2:
+                pass
+            (out / "object-000000001").write_text("mine")
+            code, end, _ = run.result()
+        assert (code, end["kept"], end["hydrated"]) == (SOME_FAILED, 1, 1)
+        assert (out / "object-000000001").read_text() == "mine"
 
 
 def test_the_same_command_again_gives_the_same_tree(tmp_path, source):

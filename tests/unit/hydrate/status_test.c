@@ -17,6 +17,7 @@ static void what_was_written_is_what_is_read(void **state)
                                 .objects_done = 3,
                                 .objects_failed = 1,
                                 .objects_missing = 2,
+                                .objects_kept = 3,
                                 .listing = {.known = true, .objects_excluded = 9, .largest_bytes = 70, .seconds = 3},
                                 .bytes_total = UINT64_C(1) << 50,
                                 .bytes_done = 7,
@@ -47,6 +48,7 @@ static void what_was_written_is_what_is_read(void **state)
     assert_int_equal(got.errors[0].code, ERR_CHANGED);
     assert_int_equal(got.errors[0].attempts, 4);
     assert_int_equal(got.objects_missing, 2);
+    assert_int_equal(got.objects_kept, 3);
     assert_memory_equal(&got.listing, &s.listing, sizeof s.listing);
     s.listing.known = false;
     assert_int_equal(hydrate_status_write(dir, &s, &err), 0);

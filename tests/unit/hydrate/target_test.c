@@ -24,7 +24,7 @@ static void put(const struct target *t, const char *name)
     auto_fd fd = -1;
     assert_int_equal(target_create(t, t->data, name, 7, O_WRONLY, false, &fd, &err), 0);
     assert_int_equal(write(fd, "new", 3), 3);
-    assert_int_equal(target_place(t, t->data, name, 7, &err), 0);
+    assert_int_equal(target_place(t, t->data, name, 7, (struct target_file){0}, &err), 0);
 }
 
 static void a_folder_that_is_not_there_is_seen_only_when_it_is_finished(void **state)
@@ -53,6 +53,7 @@ static void a_file_that_people_read_is_replaced_never_truncated(void **state)
     auto_fd reader = open(below("out/file"), O_RDONLY);
     assert_int_equal(target_open_dir(below("out"), &t, &err), 0);
     assert_int_equal(t->kind, TARGET_IN_PLACE);
+    t->overwrite = true;
     put(t, "file");
     assert_int_equal(read(reader, text, sizeof text), 3);
     assert_string_equal(text, "old");
