@@ -29,15 +29,25 @@ static bool defer(struct hydrate *h, uint64_t id)
     return true;
 }
 
+/* Is the file at the object's path one of ours? One that is whole is; one that is not may be what a failed object left,
+ * or a kill before the journal told of it. */
+static bool is_ours(const struct hydrate *h, uint64_t id, const struct index_entry *e)
+{
+    struct stat st;
+    return journal_is_whole(h->journal, id) || (known_look(h, e->path, &st) && !S_ISDIR(st.st_mode) &&
+                                                !target_is_taken(h->target, e->path, object_file(e)));
+}
+
 /* Takes the object away that stands where a folder is needed. The journal first: a crash in between must leave a file
- * too many, never a record of one that is gone. */
+ * too many, never a record of one that is gone. What is not whole has failed by itself. */
 static int displace(struct lane *l, uint64_t id, const struct index_entry *e, struct err *err)
 {
     struct hydrate *h = l->h;
     struct err why;
     int dir;
     const char *name;
-    if (!journal_is_whole(h->journal, id))
+    bool is_whole = journal_is_whole(h->journal, id);
+    if (!is_ours(h, id, e))
         return 0;
     auto_mem char *path = str_dup(e->path);
     int r = journal_void(h->journal, id, err);
@@ -47,6 +57,8 @@ static int displace(struct lane *l, uint64_t id, const struct index_entry *e, st
         return r;
     if (unlinkat(dir, name, 0) != 0 && errno != ENOENT)
         return err_sys(err, errno, "cannot remove '%s'", path);
+    if (!is_whole)
+        return 0;
     atomic_fetch_sub(&h->objects_done, 1);
     atomic_fetch_sub(&h->bytes_done, e->size_bytes);
     both(&why);
