@@ -10,10 +10,6 @@
  * s) would not bring a part of 8 MiB within half a day. */
 enum { STALL_BYTES = 4096 };
 
-/* An answer that is not what it says it is may be the fault of something on the way: asked for again, not for ever. So
- * may bytes that the store got otherwise than they were sent; and what was written is known by its upload id. */
-enum { GARBAGE_ATTEMPTS = 3 };
-
 enum { URL_MAX = 16 << 10, WORDS_MAX = 64 << 10 };
 
 static void submit(struct call *c);
@@ -59,8 +55,9 @@ void call_end(struct call *c, int code)
             snprintf(c->err.text, sizeof c->err.text, "what came is not the answer of an object store, or is damaged");
         err_wrap(&c->err, "%s", job_name(&c->job, name));
         c->err.id = id;
-        if (code == -ERR_CORRUPT)
-            c->job.reply.attempts_max = GARBAGE_ATTEMPTS;
+        /* An answer that is not what it says it is may be the fault of something on the way. So may bytes that the
+         * store got otherwise than they were sent; and what was written is known by its upload id. */
+        c->job.reply.may_retry |= code == -ERR_CORRUPT;
         job_fail(&c->job, &c->err);
     }
     job_done(&c->job);

@@ -384,8 +384,7 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
     if (r->code >= 0 || !(r->may_retry || r->attempts_max) || (!r->turned_away && attempts >= policy.attempts_max))
         return false;
     if (r->attempts_max && attempts >= r->attempts_max) {
-        if (r->code != -ERR_CORRUPT)
-            refusal_lasted(s->refusals);
+        refusal_lasted(s->refusals);
         return false;
     }
     /* Half of it is certain: were all of it drawn, a few objects in a hundred would use up their attempts within a

@@ -94,7 +94,7 @@ struct store_reply {
     bool may_retry;          /* passing: reset, timeout, 408, 429, 5xx */
     bool slow_down;          /* the store asked for fewer requests: 429, 503 */
     bool turned_away;        /* it had no connection for us, and has some for others: no attempt that counts */
-    unsigned attempts_max;   /* refusals (401, 403) and garbage: so many attempts, then it is believed; 0: else */
+    unsigned attempts_max;   /* refusals (401, 403): so many attempts, then it is believed; 0: else */
     uint64_t retry_after_ns; /* as the answer said; 0 if it said nothing */
     struct object object;    /* what the answer told of the object (digest, etag, generation, size); borrowed until
                                 on_done returns */

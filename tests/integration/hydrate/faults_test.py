@@ -85,6 +85,17 @@ def test_bytes_that_stay_wrong_are_never_kept(bucket, tmp_path, prefix):
     assert len(files(tmp_path / "out")) == end["hydrated"] < end["found"]
 
 
+@pytest.mark.parametrize("fault", ["garbage", "long:7"])
+def test_malformed_answers_are_asked_for_again_as_often_as_is_said(bucket, tmp_path, fault):
+    """They were given up after three, whatever --retries said."""
+    bucket.fault(f"op=get,key=s/object-000000001,times=5,do={fault}")
+    code, _, errors = bucket.hydrate("s/", tmp_path / "out", "--retries", "6")
+    assert (code, errors, bucket.fired()) == (DONE, [], [5])
+    bucket.no_faults()
+    bucket.fault(f"op=get,key=s/object-000000001,times=5,do={fault}")
+    assert bucket.hydrate("s/", tmp_path / "again", "--retries", "2")[0] != DONE
+
+
 def test_a_store_that_stays_away_is_exit_5_and_the_run_continues_when_it_is_back(bucket, tmp_path):
     bucket.fault("op=get,do=status:503")
     code, end, _ = bucket.hydrate("s/", tmp_path / "out", "--retries", "2", "--timeout", "2s", "--max-errors", "5")
