@@ -321,6 +321,8 @@ static int open_populate(struct controller *c, struct err *err)
                                  .exports_max = (unsigned)min_u64(flags.controller.exports_max, UINT32_MAX),
                                  .exports_a_node_max =
                                      (unsigned)min_u64(flags.controller.exports_a_node_max, UINT32_MAX),
+                                 .drain_failing_ns = flags.controller.drain_failing_ns,
+                                 .drain_volumes_max = flags.controller.drain_volumes_max,
                                  .ctx = c,
                                  .probe = c->broker ? probe : NULL};
     o.job.ns = flags.controller.ns;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/volume.h"
 #include "fields.h"
+#include "util/clock.h"
 #include "util/names.h"
 #include "volume_status.h"
 #include <stdio.h>
@@ -127,6 +128,10 @@ static int read_all(const json *j, struct api_volume *v, struct err *err)
         r = parameters_read(j, v, err);
     if (r == 0)
         r = api_volume_status_read(j, &v->status, err);
+    struct str failing = json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_FAILING);
+    struct err ignored;
+    if (failing.len && time_parse(failing, &v->failing_ns, &ignored) < 0)
+        v->failing_ns = 0;
     v->has_exported =
         str_eq(json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_EXPORTED), STR("true"));
     const json *source = json_at(j, "spec.source.spec");

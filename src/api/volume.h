@@ -120,6 +120,7 @@ struct api_volume {
     size_t parameter_count;
     bool release_requested;
     bool release_discard; /* what is not exported may go */
+    int64_t failing_ns;   /* wall clock: its export fails since then, as the controller noted it; 0: it does not */
     bool has_exported; /* a file of it has reached the bucket under its own identity, once: the controller noted it */
     struct api_volume_status status;
 };

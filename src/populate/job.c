@@ -59,6 +59,7 @@ int job_read(const json *j, struct job *ret, struct err *err)
     job.kind = kind_of(json_member_str(json_at(j, "metadata.labels"), JOB_LABEL),
                        json_member_str(annotations, JOB_ANNOTATION_PURPOSE));
     job.deleting = deleted.len > 0;
+    job.lets_drain = str_eq(json_member_str(json_at(j, "metadata.labels"), JOB_LABEL_DRAIN), STR("open"));
     *ret = job;
     return 0;
 }
@@ -76,7 +77,8 @@ static struct job_step with_job(const struct job_facts *f)
     uint64_t left = f->ended_for_ns < SETTLE_NS ? SETTLE_NS - f->ended_for_ns : 0;
     switch (f->job->end) {
     case JOB_WORKS:
-        return (struct job_step){.action = JOB_LEAVE};
+        /* Its pod's labels are for good: the next one has others. */
+        return (struct job_step){.action = f->lets_drain && !f->job->lets_drain ? JOB_DELETE : JOB_LEAVE};
     case JOB_ENDED:
         if (f->job->kind != f->kind)
             return (struct job_step){.action = JOB_DELETE};
@@ -135,6 +137,8 @@ static json *labels_json(const struct job_volume *v, enum job_kind kind)
     json_set_member(labels, "app.kubernetes.io/component", json_new_str(STR("job")));
     json_set_member(labels, JOB_LABEL, json_new_str(str_of(work_verb(kind))));
     json_set_member(labels, JOB_LABEL_VOLUME, json_new_str(str_of(v->id)));
+    if (v->lets_drain)
+        json_set_member(labels, JOB_LABEL_DRAIN, json_new_str(STR("open")));
     if (v->claim_uid)
         json_set_member(labels, JOB_LABEL_CLAIM, json_new_str(str_of(v->claim_uid)));
     return labels;
@@ -149,7 +153,7 @@ static json *annotations_json(const struct job_volume *v, enum job_kind kind)
     if (v->claim)
         json_set_member(annotations, "cistern.io/claim", json_new_str(str_of(v->claim)));
     /* What is not in the bucket yet exists nowhere else: the node is not scaled away under an export. */
-    if (kind != JOB_HYDRATE)
+    if (kind != JOB_HYDRATE && !v->lets_drain)
         json_set_member(annotations, "cluster-autoscaler.kubernetes.io/safe-to-evict", json_new_str(STR("false")));
     return annotations;
 }

@@ -19,6 +19,7 @@
 #define JOB_ANNOTATION_ORDER "cistern.io/order" /* the CisternVolume's name */
 #define JOB_ANNOTATION_PURPOSE "cistern.io/purpose"
 #define JOB_ANNOTATION_NODE "cistern.io/node"
+#define JOB_LABEL_DRAIN "cistern.io/drain" /* "open": the disruption budget leaves it alone */
 
 enum { JOB_NAME_MAX = 64 };
 
@@ -31,6 +32,7 @@ struct job {
     enum job_kind kind;
     enum job_end end;
     bool deleting;
+    bool lets_drain; /* its pod may be evicted */
 };
 
 must_check int job_read(const json *j, struct job *ret, struct err *err);
@@ -42,6 +44,7 @@ struct job_facts {
     bool wanted;            /* there is such work to do, and it may be done now */
     enum job_kind kind;     /* for what */
     const struct job *job;  /* NULL: none */
+    bool lets_drain;        /* it holds its node no more */
     uint64_t ended_for_ns;  /* so long ago its end was first seen, by our clock: others may be hours apart */
     uint64_t retry_left_ns; /* no try before that time has passed */
 };
@@ -83,6 +86,7 @@ struct job_volume {
     const char *claim_uid; /* NULL: none */
     const char *node;
     const char *folder; /* <pool>/volumes/<id> on the node */
+    bool lets_drain;    /* its export has failed for too long to hold the node */
 };
 
 char *job_object_name(enum job_kind kind, const char *volume_id, char ret[JOB_NAME_MAX]);

@@ -30,6 +30,8 @@ struct populate_options {
     bool cross_namespace; /* sources of other namespaces may be named, where a ReferenceGrant allows it */
     struct job_options job;
     unsigned exports_max, exports_a_node_max; /* that run at once; 0: no limit */
+    uint64_t drain_failing_ns;  /* so long after its export began to fail a volume holds its node; 0: ever */
+    uint64_t drain_volumes_max; /* of a namespace, that fail and hold their nodes; 0: any number */
     void *ctx;
     /* Does this source's store answer? As broker_probe(). NULL: nobody asks, and a source's status is its volumes'. */
     int (*probe)(void *ctx, const struct api_source *s, struct api_probe *ret, struct err *err);

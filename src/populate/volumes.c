@@ -159,10 +159,57 @@ static bool wants_export(const struct view *v)
     return owed && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !is_suspended(v);
 }
 
+/* ---- how long it may hold its node ------------------------------------------------------------------------------- */
+
+/* By what the node tells; or by its owner, who need not let it run. */
+static bool is_failing(const struct view *v)
+{
+    const struct api_condition *c = api_condition_find(&v->volume->status.conditions, API_EXPORTED);
+    if (!c || c->status != API_FALSE || is_true(v, API_MOUNTED))
+        return false;
+    return v->volume->status.phase == API_PHASE_EXPORT_FAILED || strcmp(c->reason, "ExportStalled") == 0 ||
+           (is_suspended(v) && v->volume->status.phase == API_PHASE_EXPORTING);
+}
+
+struct earlier {
+    const struct api_volume *own;
+    uint64_t count;
+};
+
+static int count_earlier(void *ctx, struct str name, const json *object)
+{
+    struct earlier *e = ctx;
+    struct str since = json_member_str(json_at(object, "metadata.annotations"), NAME_ANNOTATION_FAILING), ns = STR_NULL;
+    int64_t since_ns;
+    struct err ignored;
+    if (since.len == 0 || json_opt_str(object, "spec.claimRef.namespace", &ns, &ignored) < 0 ||
+        !str_eq(ns, str_of(e->own->claim_namespace)) || time_parse(since, &since_ns, &ignored) < 0)
+        return 0;
+    e->count += since_ns < e->own->failing_ns ||
+                (since_ns == e->own->failing_ns && str_cmp(name, str_of(e->own->meta.name)) < 0);
+    return 0;
+}
+
+/* Data safety is the default; an administrator may end it for whoever's exports fail for ever. */
+static bool lets_drain(const struct view *v)
+{
+    const struct populate_options *o = &v->p->o;
+    if (!v->volume || !v->volume->failing_ns)
+        return false;
+    if (o->drain_failing_ns && clock_wall_ns() - v->volume->failing_ns >= (int64_t)o->drain_failing_ns)
+        return true;
+    if (!o->drain_volumes_max)
+        return false;
+    struct earlier e = {.own = v->volume};
+    (void)kube_informer_each(o->volumes, -1, STR_NULL, count_earlier, &e);
+    return e.count >= o->drain_volumes_max;
+}
+
 /* As long as a pod may write, or an export is owed, files may be nowhere but on this node. */
 static bool wants_hold(const struct view *v)
 {
-    if (!v->volume || v->volume->release_discard || v->node == CLAIM_NODE_GONE || !is_true(v, API_PROVISIONED))
+    if (lets_drain(v) || !v->volume || v->volume->release_discard || v->node == CLAIM_NODE_GONE ||
+        !is_true(v, API_PROVISIONED))
         return false;
     return api_condition_is(&v->volume->status.conditions, API_EXPORTED, API_FALSE) &&
            v->volume->status.phase != API_PHASE_LOST && v->volume->status.phase != API_PHASE_RELEASED;
@@ -215,6 +262,7 @@ static struct job_facts facts_of(const struct view *v, size_t slot)
     } else {
         f.kind = is_release ? JOB_EXPORT_RELEASE : JOB_EXPORT_UNPUBLISH;
         f.wanted = wants_export(v);
+        f.lets_drain = lets_drain(v);
     }
     return f;
 }
@@ -257,7 +305,8 @@ static int create_job(struct view *v, enum job_kind kind)
                                .claim = has_claim ? claim : NULL,
                                .claim_uid = volume->claim_uid,
                                .node = volume->node,
-                               .folder = folder};
+                               .folder = folder,
+                               .lets_drain = kind != JOB_HYDRATE && lets_drain(v)};
     auto_json body = job_json(&v->p->o.job, &about, kind);
     struct kube_request q = {.verb = KUBE_CREATE,
                              .resource = &kube_jobs,
@@ -410,20 +459,32 @@ static int follow_source(struct view *v)
     return unseen && v->node == CLAIM_NODE_READY ? wake_node(v) : 0;
 }
 
-/* Who may go on with the administrator's key later is known by this, also when the node and its disk forget. */
-static int note_exported(struct view *v)
+/* `value` NULL: it is taken off. */
+static int annotate(struct view *v, const char *name, const char *value)
 {
-    if (v->volume->has_exported || v->volume->status.export.done_objects == 0)
-        return 0;
     auto_json patch = json_new_object();
     json *annotations = json_new_object();
-    json_set_member(annotations, NAME_ANNOTATION_EXPORTED, json_new_str(STR("true")));
+    json_set_member(annotations, name, value ? json_new_str(str_of(value)) : json_new_null());
     json_set(patch, "metadata.annotations", annotations);
     json_set_str(patch, "metadata.uid", str_of(v->volume->meta.uid));
     struct kube_request q = {
         .verb = KUBE_MERGE_PATCH, .resource = &api_volumes, .name = v->name, .body = patch, .fence = v->p->o.lease};
     int r = kube_call(v->p->o.kube, &q, NULL, v->err);
     return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
+/* What must be known after a restart: who may go on with the administrator's key later, also when the node and its disk
+ * forget; and since when an export fails. */
+static int note_export(struct view *v)
+{
+    char now[TIME_TEXT_MAX];
+    if (!v->volume->has_exported && v->volume->status.export.done_objects > 0)
+        return annotate(v, NAME_ANNOTATION_EXPORTED, "true");
+    if (!v->volume->failing_ns && is_failing(v))
+        return annotate(v, NAME_ANNOTATION_FAILING, time_text(clock_wall_ns(), now));
+    if (v->volume->failing_ns && is_true(v, API_EXPORTED))
+        return annotate(v, NAME_ANNOTATION_FAILING, NULL);
+    return 0;
 }
 
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
@@ -442,6 +503,22 @@ static void tell(struct view *v)
     for (size_t i = 0; i < count; i++)
         kube_event(v->p->o.events, &about, reports[i].warning ? KUBE_WARNING : KUBE_NORMAL, reports[i].reason, "%s",
                    reports[i].text);
+}
+
+/* Once a minute at most, as long as it is so. */
+static void tell_drain(struct view *v)
+{
+    const struct api_volume *volume = v->volume;
+    char bytes[BYTES_TEXT_MAX];
+    if (!volume || !lets_drain(v))
+        return;
+    struct kube_ref node = {.resource = &kube_nodes, .name = str_of(volume->node), .uid = str_of(volume->node)};
+    kube_event(v->p->o.events, &node, KUBE_WARNING, "DrainNotHeld",
+               "the export of volume %s (claim %s) fails beyond export.drainHold: it holds the node no more, and %s in "
+               "%llu files are lost with it; kubectl get civ -l cistern.io/node=%s -o wide",
+               volume->volume_id, volume->claim_label ? volume->claim_label : "unknown",
+               bytes_text(volume->status.export.pending_bytes, bytes),
+               (unsigned long long)volume->status.export.pending_objects, volume->node);
 }
 
 /* On the PersistentVolume, which is there as long as something is to be exported; the claim may be gone. */
@@ -466,7 +543,8 @@ int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, st
         v.memo = v.volume ? memo_of(p, 'v', name) : NULL;
         tell(&v);
         tell_export(&v);
-        r = v.volume ? note_exported(&v) : 0;
+        tell_drain(&v);
+        r = v.volume ? note_export(&v) : 0;
         if (r == 0 && v.volume)
             r = follow_source(&v);
         v.err = r < 0 ? &other : err; /* one that fails does not hold the other up */

@@ -25,6 +25,8 @@
 #define NAME_ANNOTATION_DISCARD NAME_API_GROUP "/discard-unexported" /* an administrator's word; its value: the id */
 /* On a CisternVolume: "true", a file of it has reached the bucket. */
 #define NAME_ANNOTATION_EXPORTED NAME_API_GROUP "/has-exported"
+/* On a CisternVolume: since when its export fails, RFC 3339. */
+#define NAME_ANNOTATION_FAILING NAME_API_GROUP "/export-failing-since"
 /* On a ServiceAccount: its owner lets volumes use it. */
 #define NAME_ANNOTATION_REPLACE_POOL NAME_API_GROUP "/replace-pool" /* the same, of a CisternPool; the old UUID */
 #define NAME_ANNOTATION_OPT_IN NAME_API_GROUP "/allow-bucket-access"

@@ -176,9 +176,11 @@ def test_what_values_say_of_jobs_and_identities_reaches_the_controller(rendered)
     assert arguments("everything") - arguments("defaults") == {
         "--image=registry.example/cistern:v9", "--image-pull-policy=Always", "--image-pull-secret=pull", "--job-cpu=2",
         "--job-memory=1Gi", "--job-memory-limit=2Gi", "--job-ttl-seconds=60", "--job-backoff-limit=2",
-        "--export-max-concurrent=7", "--export-max-concurrent-per-node=2",
+        "--export-max-concurrent=7", "--export-max-concurrent-per-node=2", "--drain-hold-failing=48h", "--drain-hold-volumes=5",
         "--node-gone-grace=1h", "--tombstone-age=24h", "--sweep-interval=5m", "--cross-namespace", "--allow-driver-identity", "--no-require-opt-in",
-        "--token-audience=//iam.googleapis.com/projects/1", "--gke-project=acme",
+        "--token-audience=//iam.googleapis.com/projects/1", "--export-secret=last=s3://results/",
+        "--export-secret=last=https://minio.example:9000=s3://more/", "--trusted-endpoint=https://minio.example:9000",
+        "--allow-address=10.1.2.3/32", "--deny-address=10.0.0.0/8", "--gke-project=acme",
         "--gke-identity-provider=https://container.googleapis.com/v1/x"}
     granted = [r for r in rules(rendered["everything"], "ClusterRole", "cistern-controller") if r[1] == "referencegrants"]
     assert granted and not [r for r in rules(rendered["defaults"], "ClusterRole", "cistern-controller")
@@ -309,8 +311,9 @@ def test_deploy_kubernetes_is_what_the_chart_renders(tmp_path):
 
 SAMPLES = {"pullPolicy": "Always", "imagePullSecrets": [{"name": "x"}], "pools": [{"name": "x", "type": "dir", "path": "/x", "reservePercent": 5, "nodeSelector": {}}],
            "storageClasses": [], "logLevel": "warn", "volumePopulator": "always", "type": "OnDelete", "tolerations": [{"operator": "Exists"}],
-           "nodeGoneGrace": "3h", "tombstoneAge": "3h", "sweepInterval": "3h", "cpu": "3", "memory": "3Gi",
-           "kubeletPath": "/x", "additionalArgs": ["--x"], "nodeSelector": {"x": "y"}, "affinity": {"nodeAffinity": {}}, "customLabels": {"x": "y"}}
+           "nodeGoneGrace": "3h", "tombstoneAge": "3h", "sweepInterval": "3h", "failingFor": "3h", "cpu": "3", "memory": "3Gi",
+           "exportSecrets": [{"name": "x", "prefixes": ["s3://x/"]}], "trusted": ["https://x"], "allowAddresses": ["10.0.0.1"],
+           "denyAddresses": ["10.0.0.0/8"], "kubeletPath": "/x", "additionalArgs": ["--x"], "nodeSelector": {"x": "y"}, "affinity": {"nodeAffinity": {}}, "customLabels": {"x": "y"}}
 
 
 def leaves(values, path=()):

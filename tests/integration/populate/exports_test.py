@@ -90,3 +90,60 @@ def test_an_export_is_told_on_the_persistent_volume(world):
     say("True", "Confirmed", pendingObjects=0, pendingBytes=0, doneObjects=2, doneBytes=2048, lastSuccess=now())
     assert wait_for(lambda: told("ExportFinished")) == ["2.00 KiB in 2 files, each confirmed by the bucket"]
     world.empty("told")
+
+
+# ---- exports that fail for ever
+
+@pytest.fixture
+def capped():
+    w = World(flags=["--drain-hold-failing=30m", "--drain-hold-volumes=1"])
+    try:
+        yield w.start()
+    finally:
+        w.stop()
+
+
+def jobs_of(world, volume, kind):
+    return [j for j in world.jobs() if j["metadata"]["labels"]["cistern.io/volume"] == volume and
+            j["metadata"]["labels"]["cistern.io/job"] == kind and not j["metadata"].get("deletionTimestamp")]
+
+
+def fail_export(world, name):
+    path = f"{API}/cisternvolumes/{name}/status"
+    kept = [c for c in world.cluster.get(path)["status"]["conditions"] if c["type"] != "Exported"]
+    world.cluster.patch(path, {"status": {
+        "phase": "ExportFailed", "export": {"pendingObjects": 3, "pendingBytes": 3072, "failedObjects": 3},
+        "conditions": [*kept, condition("Exported", "False", "ExportFailed")]}})
+
+
+def test_a_drain_is_held_by_no_more_and_for_no_longer_than_an_administrator_says(capped):
+    world = capped
+    world.make_namespace("pins")
+    world.make_source("pins")
+    ids = fill(world, "pins", ["a", "b"])
+    names = {claim: world.claim("pins", claim)["spec"]["volumeName"] for claim in ids}
+
+    def since(claim):
+        return world.cluster.get(f"{API}/cisternvolumes/{names[claim]}")["metadata"].get("annotations", {}).get(
+            "cistern.io/export-failing-since")
+
+    fail_export(world, names["a"])
+    wait_for(lambda: since("a") and jobs_of(world, ids["a"], "hold"), what="the first one holds its node")
+    fail_export(world, names["b"])
+    wait_for(lambda: since("b") and not jobs_of(world, ids["b"], "hold"), what="the second one does not")
+    job = wait_for(lambda: [j for j in jobs_of(world, ids["b"], "export")
+                            if j["spec"]["template"]["metadata"]["labels"].get("cistern.io/drain") == "open"],
+                   what="its export is still tried, and may be evicted")[0]
+    assert "cluster-autoscaler.kubernetes.io/safe-to-evict" not in job["spec"]["template"]["metadata"]["annotations"]
+    told = wait_for(lambda: world.events("default", "DrainNotHeld"))[0]["message"]
+    assert ids["b"] in told and "3.00 KiB in 3 files" in told and "kubectl get civ" in told, told
+    assert jobs_of(world, ids["a"], "hold")
+    assert "cistern.io/drain" not in jobs_of(world, ids["a"], "export")[0]["metadata"]["labels"]
+    # Its time is over as well.
+    world.cluster.patch(f"{API}/cisternvolumes/{names['a']}", {"metadata": {"annotations": {
+        "cistern.io/export-failing-since": "2026-01-01T00:00:00Z"}}})
+    wait_for(lambda: not jobs_of(world, ids["a"], "hold"), what="the first one holds its node no more")
+    wait_for(lambda: jobs_of(world, ids["a"], "export") and all(
+        j["metadata"]["labels"].get("cistern.io/drain") == "open" for j in jobs_of(world, ids["a"], "export")),
+        what="the Job that ran is replaced by one that may be evicted")
+    world.empty("pins")
