@@ -11,6 +11,7 @@
 #include "util/env.h"
 #include "util/file.h"
 #include "util/hash.h"
+#include "volume/record.h"
 #include "volume/volume.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -65,6 +66,7 @@ struct job {
     struct volume *volume;
     int state, export_dir, lock, data; /* owned */
     enum verdict_purpose purpose;
+    uint64_t writes;   /* of the sealed volume, when the run started */
     char *destination; /* owned */
     struct store *store;
     struct pool *pool;
@@ -428,6 +430,7 @@ static enum exit_code run_job(struct job *j)
                             .export_dir = j->export_dir,
                             .destination = j->destination,
                             .purpose = j->purpose,
+                            .writes = j->writes,
                             .must_lease = j->volume != NULL,
                             .dry_run = flags.dry_run,
                             .concurrency = (unsigned)(flags.concurrency ? flags.concurrency : own->concurrency),
@@ -462,11 +465,24 @@ static int check_usage(int argc, struct err *err)
     return 0;
 }
 
+/* Under the lock of the export, before anything is looked at: what is published from now on has another number. */
+static int read_writes(struct job *j, struct err *err)
+{
+    auto_record record = {0};
+    int r = record_read(j->volume->dir, &record, err);
+    if (r == -ERR_CORRUPT)
+        return 0; /* then this run lets nothing go */
+    j->writes = r == 0 ? release_verdict_writes(record.release, record.writes) : 0;
+    return r;
+}
+
 static int prepare(struct job *j, char **argv, struct err *err)
 {
     int r = flags.volume ? open_volume(j, err) : open_folder(j, argv[1], argv[2], err);
     if (r == 0)
         r = verdict_lock(j->state, &j->export_dir, &j->lock, err);
+    if (r == 0 && j->purpose == VERDICT_FOR_RELEASE)
+        r = read_writes(j, err);
     if (r == 0)
         r = open_store(j, err);
     return r < 0 ? r : start_workers(j, err);

@@ -47,7 +47,7 @@ enum api_phase {
 #define API_REASON_POOL_CHANGED "PoolChanged" /* Provisioned False: the id is of a pool that is no more */
 
 #define API_REASON_VOLUME_LOST "VolumeLost"         /* Healthy and Mounted False */
-#define API_REASON_POOL_ABSENT "PoolAbsent"         /* Healthy and Mounted False: its disk is not here now */
+#define API_REASON_POOL_ABSENT "PoolAbsent"         /* Healthy, Mounted False: no disk now; Exported False: held */
 #define API_REASON_MOUNTS_LOST "MountsLost"         /* Mounted False: no keeper has the mount any more */
 #define API_REASON_VOLUME_FULL "VolumeFull"         /* Healthy False */
 #define API_REASON_UNREADABLE "Unreadable"          /* Healthy False: its record on the disk */
@@ -97,7 +97,8 @@ struct api_volume_status {
     struct api_hydration hydration;
     struct api_export export;
     char *pool_uuid;
-    char *access; /* "bind" "passthrough" "fuse" */
+    char *access;           /* "bind" "passthrough" "fuse" */
+    bool release_committed; /* the node goes through with the release: it cannot be withdrawn any more */
     struct api_faults errors;
     struct api_faults export_failed;
     struct api_conditions conditions;
@@ -140,6 +141,10 @@ json *api_volume_json(const struct api_volume *v);
 /* What the node applies to `status`: all of it, with the sentences of the columns (progress, rate, ...) made from the
  * numbers. The caller frees. */
 json *api_volume_status_json(const struct api_volume *v);
+
+/* What the node applies to `status` before it destroys the volume, under a field manager of its own: that the release
+ * is committed; refused by the server if the order is any other than `v` by then. The caller frees. */
+json *api_volume_commit_json(const struct api_volume *v);
 
 /* What the controller applies to `status`: the conditions that are its own (types DeletionHeld and NodeGone), and the
  * phase where it is Lost. The caller frees. */

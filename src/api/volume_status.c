@@ -32,6 +32,11 @@ static const struct api_field hydration_fields[] = {
     {"status.hydration.manifestDigest", API_TEXT, AT(hydration.manifest_digest)},
 };
 
+/* Apart from the others: no other write of the status may take it back. */
+static const struct api_field commit_fields[] = {
+    {"status.releaseCommitted", API_BOOL, AT(release_committed)},
+};
+
 static const struct api_field listing_fields[] = {
     {"status.hydration.listing.excludedObjects", API_NUMBER, AT(hydration.excluded_objects), .always = true},
     {"status.hydration.listing.largestObjectBytes", API_NUMBER, AT(hydration.largest_object_bytes), .always = true},
@@ -142,6 +147,8 @@ int api_volume_status_read(const json *j, struct api_volume_status *ret, struct 
 {
     int r = api_fields_read(j, fields, countof(fields), ret, err);
     if (r == 0)
+        r = api_fields_read(j, commit_fields, countof(commit_fields), ret, err);
+    if (r == 0)
         r = api_fields_read(j, hydration_fields, countof(hydration_fields), ret, err);
     if (r == 0)
         r = api_fields_read(j, listing_fields, countof(listing_fields), ret, err);
@@ -195,6 +202,14 @@ json *api_volume_status_json(const struct api_volume *v)
         json_set(j, "status.errors", faults_json(&s->errors, error_fields));
     write_summary(j, s);
     json_set(j, "status.conditions", api_conditions_json(&s->conditions));
+    return j;
+}
+
+json *api_volume_commit_json(const struct api_volume *v)
+{
+    json *j = api_document(API_VOLUME_KIND, &v->meta);
+    json_set_str(j, "metadata.resourceVersion", str_of(v->meta.resource_version));
+    json_set_bool(j, "status.releaseCommitted", true);
     return j;
 }
 

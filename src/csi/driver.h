@@ -10,6 +10,7 @@
 #include "keeping.h"
 #include "service.h"
 #include "trash.h"
+#include "volume/record.h"
 #include "volume/space.h"
 #include <pthread.h>
 
@@ -57,6 +58,14 @@ must_check int driver_open_pool(struct driver *d, struct space *s, const struct 
 struct space *driver_space_of(struct driver *d, const char *id);
 /* By the name that users give it: ERR_INVALID names those that there are. */
 must_check int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err);
+
+/* ---- release: release.c ------------------------------------------------------------------------------------------ */
+
+/* May the volume be staged or published now? ERR_BUSY (CIS3022) while its order asks for its release; ERR_PENDING while
+ * its last export runs. Without orders a mount withdraws the release: have->release says so, and is to be written
+ * before the mount is made. */
+must_check int driver_admit(struct driver *d, const struct volume *v, struct record *have, struct err *err);
+int driver_is_released(const char *id, struct err *err); /* ERR_BUSY (CIS3022) */
 
 /* ---- topology --------------------------------------------------------------------------------------------------- */
 

@@ -11,33 +11,27 @@
 #define LOOK_FIRST_NS (20 * NS_PER_MS)
 #define LOOK_LAST_NS (500 * NS_PER_MS)
 
-enum calling_off { NOT_CALLED_OFF, IS_RELEASED, IS_UNPUBLISHED };
-
-/* Those who wait, so that they can be sent away: the kubelet takes the volume back only when its call ended. */
-struct waiter {
-    const char *id, *target; /* borrowed */
-    enum calling_off why;
-    struct waiter *next;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and the waiters */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and what is in the list */
 static struct waiter *waiters;
 
-static void enter(struct waiter *w)
+void gate_enter(struct waiter *w, const char *id, const char *target)
 {
     pthread_mutex_lock(&lock);
-    w->next = waiters;
+    *w = (struct waiter){.id = id, .target = target, .is_in = true, .next = waiters};
     waiters = w;
     pthread_mutex_unlock(&lock);
 }
 
-static void leave(const struct waiter *w)
+void gate_leave(struct waiter *w)
 {
+    if (!w->is_in)
+        return;
     pthread_mutex_lock(&lock);
     struct waiter **at = &waiters;
     while (*at != w)
         at = &(*at)->next;
     *at = w->next;
+    w->is_in = false;
     pthread_mutex_unlock(&lock);
 }
 
@@ -46,7 +40,7 @@ void gate_call_off(const char *id)
     pthread_mutex_lock(&lock);
     for (struct waiter *w = waiters; w; w = w->next)
         if (strcmp(w->id, id) == 0)
-            w->why = IS_RELEASED;
+            w->word = GATE_IS_RELEASED;
     pthread_mutex_unlock(&lock);
 }
 
@@ -55,39 +49,38 @@ void gate_call_off_target(const char *target)
     pthread_mutex_lock(&lock);
     for (struct waiter *w = waiters; w; w = w->next)
         if (strcmp(w->target, target) == 0)
-            w->why = IS_UNPUBLISHED;
+            w->word = GATE_IS_UNPUBLISHED;
     pthread_mutex_unlock(&lock);
 }
 
-static int pod_has_gone(const struct volume *v, struct err *err)
+static int pod_has_gone(const char *id, struct err *err)
 {
-    err_set(err, ERR_AGAIN, "volume '%s' is not ready, and the pod that waited for it is going", v->spec->id);
+    err_set(err, ERR_AGAIN, "volume '%s' is not published: the pod that waited for it is going", id);
     return err_advise(err, 3018, "nothing is mounted for it");
 }
 
-static int check_called_off(const struct waiter *w, const struct volume *v, struct err *err)
+int gate_check(const struct waiter *w, struct err *err)
 {
     pthread_mutex_lock(&lock);
-    enum calling_off why = w->why;
+    enum gate_word word = w->word;
     pthread_mutex_unlock(&lock);
-    switch (why) {
-    case NOT_CALLED_OFF:
+    switch (word) {
+    case GATE_GO:
         break;
-    case IS_RELEASED:
-        err_set(err, ERR_BUSY, "volume '%s' is being released", v->spec->id);
-        return err_advise(err, 4030, "no pod gets it any more");
-    case IS_UNPUBLISHED:
-        return pod_has_gone(v, err);
+    case GATE_IS_RELEASED:
+        return driver_is_released(w->id, err);
+    case GATE_IS_UNPUBLISHED:
+        return pod_has_gone(w->id, err);
     }
     return 0;
 }
 
 /* What it had beside this volume was there once, and was taken away. */
-static int check_pod(const struct waiter *w, bool *had_siblings, const struct volume *v, struct err *err)
+static int check_pod(const struct waiter *w, bool *had_siblings, struct err *err)
 {
     bool has_siblings = siblings_are_there(w->target);
     if (*had_siblings && !has_siblings)
-        return pod_has_gone(v, err);
+        return pod_has_gone(w->id, err);
     *had_siblings = has_siblings;
     return 0;
 }
@@ -116,17 +109,16 @@ static uint64_t end_of_wait(struct rpc_call *call)
     return deadline_ns == UINT64_MAX ? ours_ns : min_u64(ours_ns, deadline_ns - min_u64(deadline_ns, MARGIN_NS));
 }
 
-static int wait_for_data(struct driver *d, struct rpc_call *call, const struct volume *v, const struct waiter *w,
-                         struct err *err)
+int gate_wait(struct driver *d, struct rpc_call *call, const struct volume *v, const struct waiter *w, struct err *err)
 {
     char text[HEALTH_TEXT_MAX];
     struct job_view job;
     bool has_failed, had_siblings = false;
     uint64_t end_ns = end_of_wait(call), look_ns = LOOK_FIRST_NS;
     while (!data_is_whole(v, text, &has_failed)) {
-        int r = check_called_off(w, v, err);
+        int r = gate_check(w, err);
         if (r == 0)
-            r = check_pod(w, &had_siblings, v, err);
+            r = check_pod(w, &had_siblings, err);
         if (r == 0)
             r = driver_want_job(d, v, JOB_HYDRATE, false, &job, err);
         if (r < 0)
@@ -139,13 +131,4 @@ static int wait_for_data(struct driver *d, struct rpc_call *call, const struct v
         look_ns = min_u64(look_ns * 2, LOOK_LAST_NS);
     }
     return 0;
-}
-
-int gate_wait(struct driver *d, struct rpc_call *call, const struct volume *v, const char *target, struct err *err)
-{
-    struct waiter w = {.id = v->spec->id, .target = target};
-    enter(&w);
-    int r = wait_for_data(d, call, v, &w, err);
-    leave(&w);
-    return r;
 }

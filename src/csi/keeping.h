@@ -5,7 +5,7 @@
 #pragma once
 
 #include "fuse/keeper.h"
-#include "record.h"
+#include "volume/record.h"
 #include "volume/spec.h"
 
 struct keeping;

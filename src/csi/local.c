@@ -2,11 +2,11 @@
 #include "csi/local.h"
 #include "driver.h"
 #include "hydrate/status.h"
-#include "record.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/log.h"
 #include "volume/mount.h"
+#include "volume/record.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -72,10 +72,10 @@ int local_use(struct driver *d, const struct volume *v, struct local_use *ret, s
     if (r < 0)
         return r;
     use.read_only = record.read_only;
-    use.written = record.written;
+    use.writes = record.writes;
+    use.release = record.release;
     use.unpublished_ns = record.unpublished_ns;
     use.fuse = record.fuse;
-    use.is_new = record.is_new;
     if (use.staged && use.fuse) {
         r = keeper_status(d->keeper_socket, v->spec->id, &status, &ignored);
         use.passthrough = r == 0 && status.passthrough;
@@ -94,7 +94,7 @@ static bool was_made_empty(int dir, const struct spec *known)
     struct err ignored;
     auto_record record = {0};
     auto_mem struct hydrate_status *s = xcalloc(1, sizeof *s);
-    if (known->params.on_data_loss != DATA_LOSS_EMPTY || record_read(dir, &record, &ignored) < 0 || !record.written)
+    if (known->params.on_data_loss != DATA_LOSS_EMPTY || record_read(dir, &record, &ignored) < 0 || !record.writes)
         return false;
     return hydrate_status_read(dir, s, &ignored) < 0 || s->phase != HYDRATE_DONE;
 }
@@ -119,21 +119,4 @@ int local_restore(struct driver *d, struct space *s, const struct spec *known, s
         log_event(LOG_WARN, "the record of a volume was damaged: it was written anew from its order", "volume",
                   known->id, "name", known->name, NULL);
     return r;
-}
-
-int local_note_written(struct driver *d, const struct volume *v, struct err *err)
-{
-    auto_claim claim = {0};
-    auto_record record = {0};
-    int r = claim_take(&d->claims, v->spec->id, &claim, err);
-    if (r == 0)
-        r = claim_hold(&claim, v->dir, v->path, err);
-    if (r == 0)
-        r = record_of(v, &record, err);
-    if (r < 0 || !record.is_new)
-        return r;
-    record.written = true;
-    record.unpublished_ns = clock_wall_ns();
-    log_event(LOG_WARN, "a volume's record of mounts is gone: it is taken for written", "volume", v->spec->id, NULL);
-    return record_write(v->dir, &record, err);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "csi/service.h"
+#include "volume/release_state.h"
 #include "volume/space.h"
 
 size_t local_pool_count(const struct driver *d);
@@ -20,8 +21,8 @@ must_check int local_make(struct driver *d, struct space *s, const struct spec *
 struct local_use {
     bool staged, published; /* mounted at this moment */
     bool read_only;
-    bool written; /* somebody could write, ever */
-    bool is_new;  /* nothing is recorded: nobody ever had it, or the record is gone */
+    uint64_t writes;            /* as in the record; 0: nobody could write, ever */
+    enum release_stage release; /* how far its release is */
     bool fuse, passthrough;
     bool mount_is_dead;     /* staged through a keeper that has it no more */
     int64_t unpublished_ns; /* wall clock: since when nobody can; 0: somebody can, or never could */
@@ -31,16 +32,18 @@ must_check int local_use(struct driver *d, const struct volume *v, struct local_
 /* volume.json anew from the order, as space_restore(). ERR_PENDING while a call is at work on the volume. */
 must_check int local_restore(struct driver *d, struct space *s, const struct spec *known, struct err *err);
 
-/* Who knows better says of a volume that is_new that somebody could write to it. It stays so. */
-must_check int local_note_written(struct driver *d, const struct volume *v, struct err *err);
-
-enum release_step {
-    RELEASE_GONE,          /* it is in the trash, or was not there */
-    RELEASE_IN_USE,        /* staged or published */
-    RELEASE_AT_WORK,       /* a hydration or an export runs */
-    RELEASE_EXPORT_DUE,    /* an export for release has to come first */
-    RELEASE_EXPORT_FAILED, /* and one did, and failed */
+/* What an order says of a release. */
+struct local_order {
+    const char *id;
+    bool is_withdrawn; /* the release is not asked for any more */
+    bool is_committed; /* and can not be withdrawn any more */
+    bool may_discard;  /* what is not exported may go */
+    /* Of a volume whose pool is not here: may it hold what its policy selects and nobody exported? */
+    bool owes_if_absent;
+    /* Marks the order, unless it was changed or withdrawn: ERR_PENDING. Blocks on the API server. */
+    int (*commit)(void *ctx, struct err *err);
+    void *ctx;
 };
 
-/* Brings the volume's end as near as it can be brought now. `discard`: what is not exported may go. */
-must_check int local_release(struct driver *d, const char *id, bool discard, enum release_step *ret, struct err *err);
+/* Takes the steps of release_state.h that can be taken now; *ret is the answer. */
+must_check int local_release(struct driver *d, const struct local_order *o, enum release_step *ret, struct err *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver.h"
 #include "progress.h"
-#include "record.h"
 #include "volume/mount.h"
+#include "volume/record.h"
 #include <stdio.h>
 
 /* ---- a volume at a path ------------------------------------------------------------------------------------------ */

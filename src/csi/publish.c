@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver.h"
-#include "export/verdict.h"
 #include "gate.h"
 #include "progress.h"
-#include "record.h"
 #include "staged.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "volume/mount.h"
+#include "volume/record.h"
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -85,19 +84,6 @@ static int check_staged(const struct record *have, const struct wish *w, struct 
     return 0;
 }
 
-/* A verdict of an earlier release says nothing of what is written from now on. */
-static int forget_release(const struct volume *v, struct err *err)
-{
-    auto_with(verdict_done) struct verdict verdict;
-    verdict_init(&verdict);
-    int r = verdict_read(v->dir, &verdict, err);
-    if (r < 0 || verdict.purpose != VERDICT_FOR_RELEASE || verdict.state == VERDICT_NONE)
-        return r;
-    if (verdict.alive)
-        return err_set(err, ERR_PENDING, "volume '%s': its last export is under way", v->spec->id);
-    return verdict_forget(v->dir, err);
-}
-
 static int make_target(const char *path, struct err *err)
 {
     if (mkdir(path, 0750) != 0 && errno != EEXIST)
@@ -120,23 +106,22 @@ static int forget_unmounted(struct record *have, struct err *err)
     return 0;
 }
 
-/* Remember first: an entry without a mount is nothing, a mount without an entry would let the volume be deleted. What
- * is still mounted at the target is dead, see compare(). */
+/* Remember first: an entry without a mount is nothing, a mount without an entry would let the volume be deleted, and
+ * what is written without being counted would hide behind an older verdict. What is still mounted at the target is
+ * dead, see compare(). */
 static int publish(struct driver *d, struct space *s, const struct volume *v, struct record *have, const struct wish *w,
                    struct err *err)
 {
-    bool writes = !w->read_only;
     auto_fd mount = -1;
     int r = staged_open(d, s, v, have, &mount, err);
-    if (r == 0 && writes && v->spec->export.uri)
-        r = forget_release(v, err);
     if (r == 0)
         r = mount_unmount(w->target, 0, true, err);
     if (r == 0)
         r = forget_unmounted(have, err);
     if (r == 0)
         r = record_add(have, w->target, w->read_only, err);
-    have->written |= writes;
+    if (!w->read_only)
+        record_count_write(have);
     have->unpublished_ns = 0;
     if (r == 0)
         r = record_write(v->dir, have, err);
@@ -158,13 +143,16 @@ static int look_without_record(const struct wish *w, bool *ret_done, struct err 
 }
 
 /* *ret_done: nothing is left to do. */
-static int look(struct volume *v, const struct wish *w, struct record *ret, bool *ret_done, struct err *err)
+static int look(struct driver *d, const struct volume *v, const struct wish *w, struct record *ret, bool *ret_done,
+                struct err *err)
 {
     int r = record_of(v, ret, err);
     if (r == 0 && ret->is_lost)
         return look_without_record(w, ret_done, err);
     if (r == 0)
         r = compare(ret, w, ret_done, err);
+    if (r == 0 && !*ret_done)
+        r = driver_admit(d, v, ret, err);
     if (r == 0 && !*ret_done)
         r = check_staged(ret, w, err);
     return r;
@@ -177,24 +165,29 @@ HANDLER(node_publish)
     auto_volume v = NULL;
     auto_claim claim = {0};
     auto_record before = {0}, have = {0};
+    auto_waiter waiter = {0};
     struct space *s;
     struct wish w;
     bool done;
     int r = read_wish((const Csi__V1__NodePublishVolumeRequest *)request, &w, err);
+    if (r < 0)
+        return r;
+    gate_enter(&waiter, w.id, w.target);
+    r = driver_find(d, w.id, &s, &v, err);
     if (r == 0)
-        r = driver_find(d, w.id, &s, &v, err);
-    if (r == 0)
-        r = look(v, &w, &before, &done, err);
+        r = look(d, v, &w, &before, &done, err);
     if (r < 0 || done)
         return r;
     /* The claim is not held while we wait, so that the volume can be taken back meanwhile: hence the second look. */
-    r = gate_wait(d, call, v, w.target, err);
+    r = gate_wait(d, call, v, &waiter, err);
     if (r == 0)
         r = claim_take(&d->claims, w.id, &claim, err);
     if (r == 0)
         r = claim_hold(&claim, v->dir, v->path, err);
     if (r == 0)
-        r = look(v, &w, &have, &done, err);
+        r = gate_check(&waiter, err);
+    if (r == 0)
+        r = look(d, v, &w, &have, &done, err);
     if (r < 0 || done)
         return r;
     r = publish(d, s, v, &have, &w, err);
@@ -246,7 +239,7 @@ static int unpublish(struct driver *d, const struct volume *v, const char *targe
     if (have.target_count == 0)
         have.unpublished_ns = clock_wall_ns();
     r = record_write(v->dir, &have, err);
-    if (r == 0 && have.target_count == 0 && have.written && v->spec->export.uri &&
+    if (r == 0 && have.target_count == 0 && have.writes > 0 && v->spec->export.uri &&
         (v->spec->export.triggers & TRIGGER_ON_UNPUBLISH))
         export_now(d, v);
     return r;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "driver.h"
 #include "progress.h"
-#include "record.h"
 #include "staged.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "volume/mount.h"
+#include "volume/record.h"
 #include <sys/stat.h>
 
 #define UNMOUNT_WAIT_NS (2 * NS_PER_SECOND)
@@ -51,7 +51,8 @@ static int check_staged(const char *id, const struct record *have, const struct 
 static int carry_over(const struct record *have, struct record *wish, struct err *err)
 {
     bool mounted;
-    wish->written = have->written;
+    wish->writes = have->writes;
+    wish->release = have->release;
     wish->unpublished_ns = have->unpublished_ns;
     if (!have->staged || strcmp(have->staged, wish->staged) != 0)
         return 0;
@@ -61,6 +62,15 @@ static int carry_over(const struct record *have, struct record *wish, struct err
     for (size_t i = 0; r == 0 && i < have->target_count; i++)
         r = record_add(wish, have->targets[i].path, have->targets[i].read_only, err);
     return r;
+}
+
+/* What is mounted there already is no new mount. */
+static int admit(struct driver *d, const struct volume *v, struct record *have, const struct record *wish,
+                 struct err *err)
+{
+    bool mounted = false;
+    int r = have->staged && strcmp(have->staged, wish->staged) == 0 ? mount_is_at(wish->staged, &mounted, err) : 0;
+    return r < 0 || mounted ? r : driver_admit(d, v, have, err);
 }
 
 /* What is mounted stays; a new mount would be one more that nobody knows of. */
@@ -91,7 +101,9 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, stru
         err_set(err, ERR_INVALID, "volume '%s': a group (fsGroup) needs access: fuse, a plain bind cannot show it", id);
         return err_advise(err, 3017, "leave access at auto, or take fsGroup out of the pod");
     }
-    r = carry_over(&have, wish, err);
+    r = admit(d, v, &have, wish, err);
+    if (r == 0)
+        r = carry_over(&have, wish, err);
     if (r == 0)
         r = record_write(v->dir, wish, err);
     if (r == 0)
@@ -178,9 +190,9 @@ static int unstage(struct driver *d, const struct volume *v, const char *path, s
         r = clear(d, v->spec->id, path, record.fuse || record.is_lost, err);
     if (r < 0)
         return err_wrap(err, "unstaging volume '%s'", v->spec->id);
-    struct record left = {.written = record.written, .unpublished_ns = record.unpublished_ns};
+    struct record left = {.writes = record.writes, .release = record.release, .unpublished_ns = record.unpublished_ns};
     /* A pod that went without being unpublished, with its machine, may have written all the same. */
-    if (record.is_lost || (record.written && !record.unpublished_ns))
+    if (record.is_lost || (record.writes > 0 && !record.unpublished_ns))
         left.unpublished_ns = clock_wall_ns();
     return record_write(v->dir, &left, err);
 }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "driver.h"
-#include "record.h"
+#include "volume/record.h"
 
 /* Opens the mount at have->staged as O_PATH: a bind of this descriptor is a bind of what was verified. If nothing is
  * mounted there, or the mount is dead (ENOTCONN) or not this volume's, the volume is mounted again first. Pods that

@@ -251,6 +251,7 @@ static struct run *new_run(const struct run_options *o)
     verdict_init(&r->counts);
     r->counts.state = VERDICT_RUNNING;
     r->counts.purpose = o->purpose;
+    r->counts.writes = o->writes;
     r->counts.started_ns = r->counts.updated_ns = r->counts.pending_since_ns = clock_wall_ns();
     snprintf(r->counts.uri, sizeof r->counts.uri, "%s", o->policy->uri);
     return r;

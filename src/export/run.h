@@ -43,6 +43,7 @@ struct run_options {
     int export_dir;          /* borrowed; where the verdict and the logbook live; its lock is held (verdict_lock) */
     const char *destination; /* all that tells this bucket from others: URI, endpoint */
     enum verdict_purpose purpose;
+    uint64_t writes; /* goes into the verdict from its start */
     bool must_lease; /* a file without a lease is not sent: so for volumes, whose file systems all give them */
     bool dry_run;
     unsigned concurrency;      /* requests at once; 0: 64 */

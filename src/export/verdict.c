@@ -208,6 +208,7 @@ int verdict_write(int export_dir, const struct verdict *v, struct err *err)
     json_set_str(j, "uri", str_of(v->uri));
     json_set_i64(j, "startedNs", v->started_ns);
     json_set_i64(j, "pendingSinceNs", v->pending_since_ns);
+    json_set_u64(j, "writes", v->writes);
     put_counts(j, v);
     json *failures = json_new_array();
     for (size_t i = 0; i < v->failed_count; i++)
@@ -271,6 +272,8 @@ static int parse_verdict(struct str text, struct verdict *v, struct err *err)
     v->pending_since_ns = v->started_ns; /* older versions do not say */
     if (r == 0)
         r = json_opt_i64(j, "pendingSinceNs", &v->pending_since_ns, err);
+    if (r == 0)
+        r = json_opt_u64(j, "writes", &v->writes, err);
     if (r == 0)
         r = get_counts(j, v, err);
     return r < 0 ? r : get_failures(j, version, v, err);

@@ -19,8 +19,8 @@ enum verdict_state {
     VERDICT_FAILED,  /* ended, and at least one file is not in the bucket */
 };
 
-/* Why the run was started. A volume may be deleted on VERDICT_DONE of a run for VERDICT_FOR_RELEASE only: an earlier
- * run cannot speak for what was written after it. */
+/* Why the run was started. A volume may be deleted on VERDICT_DONE of a run for VERDICT_FOR_RELEASE only, and only
+ * while its `writes` are still the record's: an earlier run cannot speak for what was written after it. */
 enum verdict_purpose { VERDICT_FOR_MANUAL, VERDICT_FOR_UNPUBLISH, VERDICT_FOR_RELEASE };
 
 enum { VERDICT_PATH_MAX = 4096, VERDICT_URI_MAX = 2048, VERDICT_FAILED_MAX = 10 };
@@ -41,6 +41,7 @@ struct verdict {
     uint64_t skipped_files;              /* links, fifos, sockets, devices, empty folders: not things a bucket holds */
     uint64_t size_only_files;            /* part of done: the store gives no checksum to compare */
     int64_t started_ns, updated_ns;      /* wall clock; updated_ns is the end once DONE or FAILED */
+    uint64_t writes;                     /* of the volume's record when the run started, for release: see record.h */
     int64_t pending_since_ns;            /* when the first run began that left something to this one; or this one */
     size_t failed_count;                 /* entries of `failed` */
     struct verdict_failure *failed;      /* owned; the first one is failed[0], in order of their failing */

@@ -19,7 +19,7 @@ bool facts_whole(const struct facts *f)
 bool facts_owe_export(const struct facts *f)
 {
     const struct spec_export *e = &f->volume->spec->export;
-    if (!e->uri || !(e->triggers & TRIGGER_ON_UNPUBLISH) || !f->use.written || !f->use.unpublished_ns ||
+    if (!e->uri || !(e->triggers & TRIGGER_ON_UNPUBLISH) || f->use.writes == 0 || !f->use.unpublished_ns ||
         f->use.published)
         return false;
     /* The same machine's clock wrote both. */
@@ -33,22 +33,6 @@ static bool params_differ(const struct api_volume *order, const struct spec *hav
     if (api_volume_spec(order, &want, &err) < 0)
         return false; /* whoever changed it was to check it; the volume stays as it is */
     return !spec_follows(have, want);
-}
-
-/* Of the volume as it is now: what was said before it was made anew is about another. */
-static bool was_told_written(const struct api_volume *order, const struct volume *v)
-{
-    const struct api_condition *c = api_condition_find(&order->status.conditions, API_EXPORTED);
-    return c && strcmp(c->reason, API_REASON_NOTHING_WRITTEN) != 0 && c->since_ns >= v->spec->created_ns;
-}
-
-static int read_use(struct driver *d, const struct api_volume *order, struct facts *f, struct err *err)
-{
-    int r = local_use(d, f->volume, &f->use, err);
-    if (r < 0 || !f->use.is_new || !was_told_written(order, f->volume))
-        return r;
-    r = local_note_written(d, f->volume, err);
-    return r < 0 ? r : local_use(d, f->volume, &f->use, err);
 }
 
 /* A verdict that cannot be read counts as none: the export then runs again, and compares with the bucket. */
@@ -103,7 +87,7 @@ static int read_volume(struct driver *d, const struct api_volume *order, struct 
     if (r == 0)
         r = read_verdict(f, err);
     if (r == 0)
-        r = read_use(d, order, f, err);
+        r = local_use(d, f->volume, &f->use, err);
     /* What is on its way out need not be mounted for it. */
     if (r == 0 && !may_go)
         r = read_usage(f, err);

@@ -30,6 +30,7 @@ size_t news_of(const struct api_volume *before, const struct api_volume *now, st
         {"PoolAbsent", became(before, now, API_HEALTHY, API_REASON_POOL_ABSENT)},
         {"MountsLost", became(before, now, API_MOUNTED, API_REASON_MOUNTS_LOST)},
         {"VolumeFull", became(before, now, API_HEALTHY, API_REASON_VOLUME_FULL)},
+        {"ReleaseHeld", became(before, now, API_EXPORTED, API_REASON_POOL_ABSENT)},
         {"VolumeUnreadable", became(before, now, API_HEALTHY, API_REASON_UNREADABLE)},
     };
     size_t count = 0;

@@ -35,6 +35,8 @@ enum next next_of(const struct api_volume *order, const char *node, const struct
         return NEXT_RELEASE;
     if (!f->here)
         return for_absent(order, f);
+    if (f->use.release != RELEASE_OPEN)
+        return NEXT_REOPEN;
     return f->differs ? NEXT_CHANGE : NEXT_KEEP;
 }
 
@@ -43,7 +45,7 @@ const char *next_name(enum next n)
     static const char *const names[] = {
         [NEXT_IGNORE] = "ignore",   [NEXT_MAKE] = "make",     [NEXT_TAKE_OVER] = "take over", [NEXT_LOST] = "lost",
         [NEXT_ABSENT] = "absent",   [NEXT_REFUSE] = "refuse", [NEXT_REFUSED] = "refused",     [NEXT_CHANGE] = "change",
-        [NEXT_RELEASE] = "release", [NEXT_KEEP] = "keep",
+        [NEXT_RELEASE] = "release", [NEXT_REOPEN] = "reopen", [NEXT_KEEP] = "keep",
     };
     return names[n];
 }

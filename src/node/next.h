@@ -14,6 +14,7 @@ enum next {
     NEXT_REFUSED, /* that was said already, or another refusal: until the order changes, nothing is to be done */
     NEXT_CHANGE,  /* what may change is to be stored */
     NEXT_RELEASE, /* it is to go */
+    NEXT_REOPEN,  /* its release was withdrawn */
     NEXT_KEEP,
 };
 

@@ -219,7 +219,7 @@ static void say_exported(struct writer *w)
     else if (is_due(w))
         SAY(w, API_EXPORTED, API_FALSE, "ExportDue", "%s",
             w->o->next == NEXT_RELEASE ? "an export for release comes first" : "the last pod may have written");
-    else if (!w->f->use.written)
+    else if (w->f->use.writes == 0)
         SAY(w, API_EXPORTED, API_TRUE, API_REASON_NOTHING_WRITTEN, "no pod could write yet");
     else if (e->state == VERDICT_DONE && w->f->use.unpublished_ns)
         SAY(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
@@ -319,6 +319,17 @@ static void tell_absent(struct writer *w)
         v->node, why);
 }
 
+/* The disk may come back with what nobody exported. */
+static void tell_held(struct writer *w)
+{
+    tell_absent(w);
+    w->v->status.phase = API_PHASE_LOST; /* no export can be made of it now */
+    SAY(w, API_EXPORTED, API_FALSE, API_REASON_POOL_ABSENT,
+        "its release is held: its disk is not on node %s, and it may hold files that are not exported; mount the disk "
+        "again, or give them up with the annotation cistern.io/discard-unexported (CIS3023)",
+        w->v->node);
+}
+
 static void tell_released(struct writer *w)
 {
     w->v->status.phase = API_PHASE_RELEASED;
@@ -326,9 +337,9 @@ static void tell_released(struct writer *w)
     if (!w->f->here || !w->f->volume->spec->export.uri)
         return;
     add_export(w);
-    if (w->f->verdict.state == VERDICT_DONE)
+    if (w->f->verdict.state == VERDICT_DONE && w->f->verdict.writes == w->f->use.writes)
         SAY(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
-    else if (w->f->use.written)
+    else if (w->f->use.writes > 0)
         SAY(w, API_EXPORTED, API_FALSE, "Discarded", "it was released without an export, as was asked");
 }
 
@@ -356,6 +367,8 @@ void status_build(struct api_volume *order, const struct facts *f, const struct 
     order->status.observed_generation = order->meta.generation;
     if (o->next == NEXT_RELEASE && !o->failure && o->release == RELEASE_GONE)
         tell_released(&w);
+    else if (o->next == NEXT_RELEASE && !o->failure && o->release == RELEASE_HELD)
+        tell_held(&w);
     else if (f->here)
         tell_present(&w);
     else if (o->next == NEXT_ABSENT || (o->failure && o->failure->code == ERR_ABSENT))

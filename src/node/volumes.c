@@ -55,6 +55,78 @@ static int refuse(const struct api_volume *order, const struct facts *f, struct 
     return err_advise(err, 3001, "it is ordered again elsewhere");
 }
 
+/* ---- release ----------------------------------------------------------------------------------------------------- */
+
+struct committing {
+    struct agent *agent;
+    const struct api_volume *order; /* as the steps before were decided by it */
+};
+
+static int commit_now(struct agent *a, const struct api_volume *order, struct err *err)
+{
+    auto_json fresh = NULL;
+    auto_json answer = NULL;
+    auto_api_volume now = NULL;
+    struct kube_request get = {.verb = KUBE_GET, .resource = &api_volumes, .name = str_of(order->meta.name)};
+    int r = kube_call(a->kube, &get, &fresh, err);
+    if (r == 0)
+        r = api_volume_read(fresh, &now, err);
+    if (r < 0)
+        return r;
+    if (strcmp(now->meta.uid, order->meta.uid) != 0 || !now->release_requested ||
+        now->release_discard != order->release_discard)
+        return err_set(err, ERR_CHANGED, "the order is another one by now");
+    auto_json body = api_volume_commit_json(now);
+    struct kube_request q = {.verb = KUBE_APPLY,
+                             .resource = &api_volumes,
+                             .name = str_of(now->meta.name),
+                             .subresource = "status",
+                             .body = body,
+                             .field_manager = FIELD_MANAGER "-release",
+                             .force = true};
+    r = kube_call(a->kube, &q, &answer, err);
+    if (r == 0)
+        orders_put(a->orders, order->meta.name, answer, true, orders_written_ns(a->orders, order->meta.name));
+    return r;
+}
+
+/* Asked of the server itself, and marked there, before anything is destroyed. Whatever is in the way, an API server
+ * that is down among it: not now. */
+static int commit(void *ctx, struct err *err)
+{
+    const struct committing *c = ctx;
+    if (commit_now(c->agent, c->order, err) == 0)
+        return 0;
+    kube_queue_add_after(c->agent->queue, STR(LIST_KEY), NS_PER_SECOND); /* what the order says now */
+    err_wrap(err, "the release of volume '%s' cannot be committed", c->order->meta.name);
+    err->code = ERR_PENDING;
+    return -ERR_PENDING;
+}
+
+/* Of a volume whose disk is not here: what the order does not say counts as written. */
+static bool owes_if_absent(const struct api_volume *order)
+{
+    struct err ignored;
+    auto_spec spec = NULL;
+    const struct api_conditions *said = &order->status.conditions;
+    bool is_empty = api_condition_is(said, API_PROVISIONED, API_FALSE) ||
+                    api_condition_says(said, API_EXPORTED, API_TRUE, API_REASON_NOTHING_WRITTEN);
+    return !is_empty && (api_volume_spec(order, &spec, &ignored) < 0 || spec->export.uri);
+}
+
+static int release(struct agent *a, const struct api_volume *order, enum release_step *ret, struct err *err)
+{
+    struct committing c = {.agent = a, .order = order};
+    struct local_order o = {.id = order->volume_id,
+                            .is_withdrawn = !order->release_requested,
+                            .is_committed = order->status.release_committed,
+                            .may_discard = order->release_discard,
+                            .owes_if_absent = owes_if_absent(order),
+                            .commit = commit,
+                            .ctx = &c};
+    return local_release(a->driver, &o, ret, err);
+}
+
 static int act(struct agent *a, const struct api_volume *order, const struct facts *f, struct outcome *o,
                struct err *err)
 {
@@ -68,7 +140,8 @@ static int act(struct agent *a, const struct api_volume *order, const struct fac
     case NEXT_CHANGE:
         return change(order, f->space, err);
     case NEXT_RELEASE:
-        return local_release(a->driver, order->volume_id, order->release_discard, &o->release, err);
+    case NEXT_REOPEN:
+        return release(a, order, &o->release, err);
     default:
         return 0;
     }
@@ -182,7 +255,7 @@ static void set_active(struct agent *a, const struct api_volume *now, const stru
 
 static bool is_change(enum next n)
 {
-    return n == NEXT_MAKE || n == NEXT_TAKE_OVER || n == NEXT_CHANGE || n == NEXT_RELEASE;
+    return n == NEXT_MAKE || n == NEXT_TAKE_OVER || n == NEXT_CHANGE || n == NEXT_RELEASE || n == NEXT_REOPEN;
 }
 
 /* Of what is gone, the last that was seen is what is told. */

@@ -5,6 +5,7 @@
 #include "quota.h"
 #include "util/clock.h"
 #include "util/file.h"
+#include "volume/record.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -184,7 +185,10 @@ static int finish(struct space *s, const struct spec *made, struct held *h, int 
 {
     struct disk d = held_disk(h, made);
     int r = disk_make(&d, err);
-    /* All of it is on the disk before the name that makes it a volume is. */
+    /* All of it is on the disk before the name that makes it a volume is; with a record from the start, one that is
+     * missing later is one that was lost. */
+    if (r == 0)
+        r = record_write(h->dir, &(struct record){0}, err);
     if (r == 0)
         r = flush_spec(h, err);
     if (r == 0)

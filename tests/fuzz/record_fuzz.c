@@ -2,7 +2,7 @@
 /* mounts.json: any bytes are a record, or an error; and what was read is written and read again the same. */
 #include "folder.h"
 #include "fuzz.h"
-#include "record.h"
+#include "volume/record.h"
 
 static bool same(const char *a, const char *b)
 {
@@ -13,7 +13,8 @@ static void check_equal(const struct record *a, const struct record *b)
 {
     assert(same(a->staged, b->staged) && a->fuse == b->fuse && a->read_only == b->read_only);
     assert(a->has_group == b->has_group && (!a->has_group || a->group == b->group));
-    assert(a->written == b->written && a->unpublished_ns == b->unpublished_ns && a->target_count == b->target_count);
+    assert(a->writes == b->writes && a->release == b->release && a->unpublished_ns == b->unpublished_ns &&
+           a->target_count == b->target_count);
     for (size_t i = 0; i < a->target_count; i++)
         assert(same(a->targets[i].path, b->targets[i].path) && a->targets[i].read_only == b->targets[i].read_only);
 }

@@ -101,6 +101,12 @@ def test_an_order_does_not_move_shrink_or_come_back_from_release(cluster):
             cluster.patch(path, {"spec": change})
         assert sentence in refused.value.status["message"]
     cluster.patch(path, {"spec": {"capacityBytes": 2 << 30, "release": {"requested": True}}})
+    cluster.patch(path, {"spec": {"release": {"requested": False}}})
+    with pytest.raises(ApiError) as refused:
+        cluster.patch(f"{path}/status", {"status": {"releaseCommitted": True}})
+    assert "not taken back" in refused.value.status["message"], "a withdrawn release is not committed"
+    cluster.patch(path, {"spec": {"release": {"requested": True}}})
+    cluster.patch(f"{path}/status", {"status": {"releaseCommitted": True}})
     with pytest.raises(ApiError) as refused:
         cluster.patch(path, {"spec": {"release": None}})
     assert "not taken back" in refused.value.status["message"]

@@ -132,7 +132,7 @@ def test_gate_a_pod_that_waits_is_sent_away_when_its_volume_is_released(agent, o
         hold_true(lambda: not call.done(), 1)
         orders.release("pvc-1")
         code, text = call.result(20)
-    assert code == Code.FAILED_PRECONDITION and "CIS4030" in text
+    assert code == Code.FAILED_PRECONDITION and "CIS3022" in text
     agent.unstage(volume_id)
     orders.wait_phase("pvc-1", "Released")
 

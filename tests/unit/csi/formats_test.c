@@ -8,8 +8,8 @@
 #include "catalog/journal.h"
 #include "export/verdict.h"
 #include "hydrate/status.h"
-#include "record.h"
 #include "util/hash.h"
+#include "volume/record.h"
 #include "volume/space.h"
 #include "volume/spec.h"
 #include <stdio.h>

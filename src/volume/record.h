@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.h - where a volume is staged and published: <volume>/mounts.json.
+/* record.h - where a volume is staged and published, how often it was published for writing and how far its release
+ * is: <volume>/mounts.json.
  * home: whoever holds the volume's claim. What is mounted in truth, mountinfo knows; this says what was asked, so that
- * the same question gets the same answer after a restart. It is written before a mount is made and after it is gone: a
- * crash leaves an entry too many, never one too few. */
+ * the same question gets the same answer after a restart. It is made with the volume, written before a mount is made
+ * and after it is gone: a crash leaves an entry too many, never one too few. */
 #pragma once
 
 #include "util/err.h"
 #include "util/str.h"
+#include "volume/release_state.h"
 #include "volume/volume.h"
 
 #define RECORD_FILE "mounts.json"
@@ -24,13 +26,14 @@ struct record {
     bool read_only;
     bool has_group;
     uint32_t group;
-    bool written;           /* was it ever published for writing? If not, there is nothing to export */
-    int64_t unpublished_ns; /* wall clock: when the last target went after that; 0: published, or never was */
+    uint64_t writes;            /* another number for each publish for writing. 0: none, so nothing is to be exported */
+    enum release_stage release; /* how far its release is */
+    int64_t unpublished_ns;     /* wall clock: when the last target went after that; 0: published, or never was */
     struct record_target targets[RECORD_TARGETS_MAX];
     size_t target_count;
     bool is_new; /* there is no file */
-    bool
-        is_lost; /* the file is damaged or gone while the volume is mounted: the paths are not known, see record_of() */
+    /* The file is damaged or gone while the volume is mounted: the paths are not known, see record_of(). */
+    bool is_lost;
 };
 
 void record_done(struct record *r); /* may run twice */
@@ -38,12 +41,14 @@ void record_done(struct record *r); /* may run twice */
 
 /* No file: an empty record. ERR_CORRUPT names what is wrong. `dir` is the volume's folder. */
 must_check int record_read(int dir, struct record *ret, struct err *err);
-/* The same for who has to go on without it. A damaged file is taken for one of a volume that was written and then
- * unpublished, when the file was touched last: what may be unexported is exported. While the volume is mounted
+/* The same for who has to go on without it. A volume whose file is damaged counts as written and then unpublished, when
+ * the file was touched last; one whose file is missing counts as written unless its data folder is seen to be empty:
+ * what may be unexported is exported. Its `writes` are a number that no verdict has. While the volume is mounted
  * somewhere the record is_lost: who is to unpublish or unstage it knows the path. The next record_write() mends it. */
 must_check int record_of(const struct volume *v, struct record *ret, struct err *err);
 must_check int record_write(int dir, const struct record *r, struct err *err); /* durable */
 
 struct record_target *record_target(struct record *r, const char *path); /* or NULL */
 must_check int record_add(struct record *r, const char *path, bool read_only, struct err *err);
+void record_count_write(struct record *r); /* one publish for writing more: a number that it never had before */
 void record_remove(struct record *r, const char *path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "record.h"
+#include "volume/record.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/json.h"
@@ -48,6 +48,12 @@ void record_remove(struct record *r, const char *path)
     *t = r->targets[--r->target_count];
 }
 
+/* Not a plain count: that would begin again when the record is lost, and meet a verdict of before. */
+void record_count_write(struct record *r)
+{
+    r->writes = max_u64(r->writes + 1, (uint64_t)clock_wall_ns());
+}
+
 /* ---- file -------------------------------------------------------------------------------------------------------- */
 
 static int read_targets(const json *j, struct record *r, struct err *err)
@@ -69,6 +75,32 @@ static int read_targets(const json *j, struct record *r, struct err *err)
     return 0;
 }
 
+static int parse_release(struct str name, enum release_stage *ret, struct err *err)
+{
+    for (unsigned i = 0; name.len && i < RELEASE_STAGES; i++)
+        if (str_eq(name, str_of(release_stage_name(i)))) {
+            *ret = i;
+            return 0;
+        }
+    return name.len ? err_set(err, ERR_INVALID, "'release' is '%.*s'", STR_FMT(str_sub(name, 0, 40))) : 0;
+}
+
+static int read_release(const json *j, struct record *r, struct err *err)
+{
+    struct str release = STR_NULL;
+    bool written = false;
+    int e = json_opt_bool(j, "written", &written, err);
+    if (e == 0)
+        e = json_opt_u64(j, "writes", &r->writes, err);
+    if (e == 0)
+        e = json_opt_str(j, "release", &release, err);
+    if (e == 0)
+        e = parse_release(release, &r->release, err);
+    if (e == 0 && written && !r->writes)
+        r->writes = 1; /* older versions did not count; no verdict of theirs has a count either */
+    return e;
+}
+
 static int read_fields(const json *j, struct record *r, struct err *err)
 {
     struct str staged = STR_NULL;
@@ -86,7 +118,7 @@ static int read_fields(const json *j, struct record *r, struct err *err)
     if (e == 0)
         e = json_opt_u64(j, "group", &group, err);
     if (e == 0)
-        e = json_opt_bool(j, "written", &r->written, err);
+        e = read_release(j, r, err);
     if (e == 0)
         e = json_opt_i64(j, "unpublished", &r->unpublished_ns, err);
     if (e < 0)
@@ -127,28 +159,51 @@ int record_read(int dir, struct record *ret, struct err *err)
     return 0;
 }
 
-int record_of(const struct volume *v, struct record *ret, struct err *err)
+/* Is nothing in the volume, for certain? A file system that is not mounted shows nothing of what it holds. */
+static bool is_seen_empty(const struct volume *v)
+{
+    struct err ignored;
+    auto_fd data = -1;
+    if (volume_data(v, &data, &ignored) < 0)
+        return false;
+    auto_dir d = dir_stream(take_fd(&data));
+    struct dirent *e;
+    while (d && (e = dir_next(d)) != NULL)
+        if (strcmp(e->d_name, "lost+found") != 0)
+            return false;
+    return d && errno == 0;
+}
+
+/* In place of a file that is `damaged`, or missing. */
+static int make_up(const struct volume *v, bool damaged, struct record *ret, struct err *err)
 {
     struct stat st;
     auto_mem char *data = volume_data_path(v), *shown = NULL;
-    auto_record have = {0};
-    int e = record_read(v->dir, &have, err);
-    bool damaged = e == -ERR_CORRUPT;
-    /* It is written before the first mount: while nothing is mounted, none was needed yet. */
-    if (e == 0 ? !have.is_new : !damaged) {
-        *ret = have;
-        have = (struct record){0};
-        return e;
-    }
-    e = mount_that_shows(data, v->spec->id, &shown, err);
+    int e = mount_that_shows(data, v->spec->id, &shown, err);
     if (e < 0)
         return e;
-    *ret = (struct record){.is_new = !damaged && !shown, .is_lost = shown, .written = damaged || shown};
+    struct record made = {.is_new = !damaged && !shown, .is_lost = shown};
+    if (damaged || shown || !is_seen_empty(v))
+        record_count_write(&made);
     if (damaged && !shown && fstatat(v->dir, RECORD_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        ret->unpublished_ns = time_from_spec(st.st_mtim);
+        made.unpublished_ns = time_from_spec(st.st_mtim);
     if (damaged || shown)
         log_event(LOG_WARN, "what is mounted of a volume is not known any more: its record is damaged or gone",
                   "volume", v->spec->id, "mounted", shown ? shown : "nowhere", NULL);
+    *ret = made;
+    return 0;
+}
+
+int record_of(const struct volume *v, struct record *ret, struct err *err)
+{
+    auto_record have = {0};
+    int e = record_read(v->dir, &have, err);
+    if (e == -ERR_CORRUPT || (e == 0 && have.is_new))
+        return make_up(v, e < 0, ret, err);
+    if (e < 0)
+        return e;
+    *ret = have;
+    have = (struct record){0};
     return 0;
 }
 
@@ -163,7 +218,10 @@ int record_write(int dir, const struct record *r, struct err *err)
     json_set_bool(j, "readOnly", r->read_only);
     if (r->has_group)
         json_set_u64(j, "group", r->group);
-    json_set_bool(j, "written", r->written);
+    json_set_bool(j, "written", r->writes > 0); /* older versions read no more of it */
+    json_set_u64(j, "writes", r->writes);
+    if (r->release != RELEASE_OPEN)
+        json_set_str(j, "release", str_of(release_stage_name(r->release)));
     if (r->unpublished_ns)
         json_set_i64(j, "unpublished", r->unpublished_ns);
     for (size_t i = 0; i < r->target_count; i++) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "folder.h"
 
-#include "record.h"
+#include "volume/record.h"
 #include <stdio.h>
 
 static void what_is_written_is_read_again(void **state)
 {
     (void)state;
     struct err err;
-    auto_record r = {.fuse = true, .has_group = true, .group = 0, .written = true};
+    auto_record r = {.fuse = true, .has_group = true, .group = 0, .writes = 3, .release = RELEASE_SEALED};
     auto_record back = {0};
     r.staged = str_dup(STR("/stage/\xc3\xa9"));
     assert_int_equal(record_add(&r, "/a", false, &err), 0);
@@ -16,7 +16,7 @@ static void what_is_written_is_read_again(void **state)
     assert_int_equal(record_write(dir, &r, &err), 0);
     assert_int_equal(record_read(dir, &back, &err), 0);
     assert_string_equal(back.staged, "/stage/\xc3\xa9");
-    assert_true(back.fuse && back.has_group && back.written && !back.read_only);
+    assert_true(back.fuse && back.has_group && back.writes == 3 && back.release == RELEASE_SEALED && !back.read_only);
     assert_int_equal(back.group, 0);
     assert_int_equal(back.target_count, 2);
     assert_true(record_target(&back, "/b \"quoted\"")->read_only);
@@ -32,7 +32,7 @@ static void no_file_is_an_empty_record(void **state)
     assert_int_equal(record_read(dir, &r, &err), 0);
     assert_null(r.staged);
     assert_int_equal(r.target_count, 0);
-    assert_false(r.has_group || r.written);
+    assert_false(r.has_group || r.writes || r.release);
 }
 
 static void a_garbled_file_is_corrupt_and_not_empty(void **state)

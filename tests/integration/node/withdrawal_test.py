@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A release that is withdrawn, or whose disk is not there: the node destroys nothing that it was not asked for to the end."""
+import json
+
+import grpc
+import pytest
+
+from integration.csi.driver import capability, wait_for
+from servers.kubernetes import ApiError
+
+from .agent import API, blank, exporting, hold_true, job
+
+Code = grpc.StatusCode
+
+
+def withdraw(orders, name):
+    """Without a word to the node."""
+    orders.cluster.patch(f"{API}/cisternvolumes/{name}", {"spec": {"release": {"requested": False, "discard": False}}})
+
+
+def written(agent, orders, folder, name="pvc-1"):
+    volume_id = orders.make(name, source=exporting(folder), **blank())
+    agent.stage(volume_id)
+    (agent.publish(volume_id) / "ckpt").write_text("precious")
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    return volume_id
+
+
+def stage_of(agent, volume_id):
+    return json.loads((agent.folder_of(volume_id) / "mounts.json").read_text()).get("release", "open")
+
+
+def test_no_pod_gets_a_volume_whose_release_is_asked_for_until_it_is_withdrawn(agent, orders, folder):
+    volume_id = written(agent, orders, folder)
+    orders.release("pvc-1")
+    wait_for(lambda: stage_of(agent, volume_id) == "sealed")
+    code, text = agent.client.fails("NodeStageVolume", volume_id=volume_id, volume_capability=capability(),
+                                    staging_target_path=str(agent.staging(volume_id)))
+    assert code == Code.FAILED_PRECONDITION and "CIS3022" in text
+    withdraw(orders, "pvc-1")
+    orders.bump()
+    wait_for(lambda: stage_of(agent, volume_id) == "open")
+    agent.stage(volume_id)
+    target = agent.publish(volume_id)
+    assert (target / "ckpt").read_text() == "precious"
+    (target / "late").write_text("precious too")
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    orders.release("pvc-1")
+    wait_for(lambda: stage_of(agent, volume_id) == "sealed")
+    path = agent.folder_of(volume_id)
+    assert job("export", path, "--for", "release").wait(30) == 0
+    orders.wait_phase("pvc-1", "Released")
+    assert (folder / "out" / "late").read_text() == "precious too"
+
+
+def test_a_withdrawal_that_the_node_has_not_heard_of_is_obeyed_before_anything_goes(agent, orders, folder):
+    volume_id = written(agent, orders, folder)
+    orders.release("pvc-1")
+    wait_for(lambda: stage_of(agent, volume_id) == "sealed")
+    path = agent.folder_of(volume_id)
+    withdraw(orders, "pvc-1")
+    assert job("export", path, "--for", "release").wait(30) == 0  # now all that the node knows lets it go
+    wait_for(lambda: stage_of(agent, volume_id) == "open")
+    hold_true(path.exists, 1)
+    assert "releaseCommitted" not in orders.status("pvc-1")
+    orders.wait_phase("pvc-1", "Ready")
+
+
+def test_a_volume_without_exports_stays_too_when_its_release_is_withdrawn_in_time(agent, orders):
+    volume_id = orders.make("pvc-1", **blank())
+    agent.stage(volume_id)
+    orders.release("pvc-1")
+    wait_for(lambda: stage_of(agent, volume_id) == "closed")
+    withdraw(orders, "pvc-1")
+    path = agent.folder_of(volume_id)
+    agent.unstage(volume_id)
+    wait_for(lambda: stage_of(agent, volume_id) == "open")
+    hold_true(path.exists, 1)
+
+
+def test_what_is_released_was_committed_first(agent, orders):
+    volume_id = orders.make("pvc-1", **blank())
+    orders.release("pvc-1")
+    assert orders.wait_phase("pvc-1", "Released")["releaseCommitted"] is True
+    with pytest.raises(ApiError):
+        withdraw(orders, "pvc-1")
+    assert volume_id
+
+
+def test_a_release_whose_pool_is_not_here_is_held_and_goes_on_when_it_is_back(agent, orders, folder):
+    volume_id = written(agent, orders, folder)
+    orders.wait("pvc-1", "Exported", "False")
+    path, pools = agent.folder_of(volume_id), agent.pools
+    agent.stop()
+    (folder / "pool-other").mkdir()
+    agent.pools = {"other": folder / "pool-other"}
+    agent.start()
+    orders.cluster.patch(f"{API}/cisternvolumes/pvc-1", {"spec": {"release": {"requested": True, "discard": False}}})
+    orders.wait_for_pool(pool="other")
+    orders.bump("other")
+    held = orders.wait("pvc-1", "Exported", "False", "PoolAbsent")
+    assert "CIS3023" in held["message"] and orders.status("pvc-1")["phase"] == "Lost"
+
+    wait_for(lambda: any(e["reason"] == "ReleaseHeld" for e in orders.cluster.get("/api/v1/events")["items"]))
+    agent.stop()
+    agent.pools = pools
+    agent.start()
+    wait_for(lambda: stage_of(agent, volume_id) == "sealed")
+    assert job("export", path, "--for", "release").wait(30) == 0
+    orders.wait_phase("pvc-1", "Released")
+    assert (folder / "out" / "ckpt").read_text() == "precious"
+
+
+@pytest.mark.parametrize("why", ["discarded", "no policy", "never written"])
+def test_a_release_whose_pool_is_not_here_ends_where_nothing_can_be_missing(agent, orders, folder, why):
+    if why == "discarded":
+        volume_id = written(agent, orders, folder)
+        orders.wait("pvc-1", "Exported", "False")
+    elif why == "no policy":
+        volume_id = orders.make("pvc-1", **blank())
+    else:
+        volume_id = orders.make("pvc-1", source=exporting(folder), **blank())
+        orders.wait("pvc-1", "Exported", "True", "NothingWritten")
+    path = agent.folder_of(volume_id)
+    pools = agent.pools
+    agent.stop()
+    (folder / "pool-other").mkdir()
+    agent.pools = {"other": folder / "pool-other"}
+    agent.start()
+    orders.wait_for_pool(pool="other")
+    orders.cluster.patch(f"{API}/cisternvolumes/pvc-1", {"spec": {"release": {"requested": True,
+                                                                              "discard": why == "discarded"}}})
+    orders.bump("other")
+    orders.wait_phase("pvc-1", "Released")
+    assert path.exists(), "what is not here is not destroyed either"
+    agent.pools = agent.pools | pools
