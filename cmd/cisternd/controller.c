@@ -62,6 +62,7 @@ static void pv_changed(void *ctx, struct str name, const json *pv)
 {
     struct controller *c = ctx;
     (void)name;
+    control_pv_changed(c->control, pv);
     populate_pv_changed(c->populate, pv);
 }
 

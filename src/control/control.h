@@ -44,6 +44,7 @@ const struct rpc_method *control_methods(size_t *ret_count);
 
 /* The informers' callbacks say so, on the loop. NULL is fine. */
 void control_volume_changed(struct control *c, struct str name);
+void control_pv_changed(struct control *c, const json *pv);
 void control_node_changed(struct control *c, struct str name);
 /* We lead now: everything is looked at. Any thread. */
 void control_lead(struct control *c);

@@ -40,16 +40,10 @@ static int await_release(struct control *c, struct rpc_call *call, const char *n
 
 /* The administrator's word counts only on the PersistentVolume of this very volume, and only with its id as value: a
  * manifest that was copied discards nothing. A prime's volume was never handed over: no pod has seen it. */
-static int may_discard(struct control *c, const struct api_volume *v, bool *ret, struct err *err)
+static int may_discard(struct control *c, const struct api_volume *v, const json *pv, bool *ret, struct err *err)
 {
-    auto_json pv = NULL;
     struct str handle = STR_NULL, namespace = STR_NULL, name = STR_NULL;
-    *ret = false;
-    int r = object_get(c, &kube_persistent_volumes, STR_NULL, str_of(v->meta.name), &pv, err);
-    if (r == -ERR_NOT_FOUND)
-        return 0;
-    if (r == 0)
-        r = json_opt_str(pv, "spec.csi.volumeHandle", &handle, err);
+    int r = json_opt_str(pv, "spec.csi.volumeHandle", &handle, err);
     if (r == 0)
         r = json_opt_str(pv, "spec.claimRef.namespace", &namespace, err);
     if (r == 0)
@@ -62,10 +56,25 @@ static int may_discard(struct control *c, const struct api_volume *v, bool *ret,
     return 0;
 }
 
+/* What the PersistentVolume says of it now: whoever calls may go by an older copy. */
+static int look_at_pv(struct control *c, const struct api_volume *v, bool *ret_discard, struct err *err)
+{
+    auto_json pv = NULL;
+    *ret_discard = v->release_discard;
+    int r = object_get(c, &kube_persistent_volumes, STR_NULL, str_of(v->meta.name), &pv, err);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    if (release_is_kept_by(pv)) {
+        err_set(err, ERR_BUSY, "volume '%s': its PersistentVolume '%s' is kept", v->volume_id, v->meta.name);
+        return err_advise(err, 5112, "its reclaim policy is not Delete, or a claim has it");
+    }
+    return *ret_discard ? 0 : may_discard(c, v, pv, ret_discard, err);
+}
+
 static int ask_release(struct control *c, const struct api_volume *v, struct err *err)
 {
-    bool discard = v->release_discard;
-    int r = discard ? 0 : may_discard(c, v, &discard, err);
+    bool discard;
+    int r = look_at_pv(c, v, &discard, err);
     if (r < 0)
         return r;
     /* Whoever asked before may have died, or been refused, between the order and the node's waking. */
@@ -114,6 +123,8 @@ static int answer(struct control *c, struct rpc_call *call, const char *name, st
     r = describe(c, v, err);
     if (v->status.phase == API_PHASE_EXPORT_FAILED && r == -ERR_BUSY)
         volume_tell(c, v, "ExportBlocksDelete", err);
+    if (r == -ERR_ABSENT)
+        volume_tell(c, v, "ReleaseHeld", err);
     return r;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "release.h"
 #include "util/clock.h"
+#include "volume/release_state.h"
 #include <inttypes.h>
 
 /* ---- of a release that was asked for ----------------------------------------------------------------------------- */
@@ -21,9 +22,15 @@ bool release_is_over(const struct api_volume *v)
     return v->release_requested && v->status.phase == API_PHASE_RELEASED;
 }
 
+bool release_is_held(const struct api_volume *v)
+{
+    return v->release_requested && !v->release_discard &&
+           api_condition_says(&v->status.conditions, API_EXPORTED, API_FALSE, API_REASON_POOL_ABSENT);
+}
+
 bool release_is_settled(const struct api_volume *v)
 {
-    return v->status.phase == API_PHASE_RELEASED || is_kept(v) || release_is_tombstone(v);
+    return v->status.phase == API_PHASE_RELEASED || is_kept(v) || release_is_held(v) || release_is_tombstone(v);
 }
 
 bool release_owes_export(const struct api_volume *v)
@@ -58,6 +65,11 @@ int release_describe(const struct api_volume *v, struct err *err)
     const struct api_condition *gone = api_condition_find(&v->status.conditions, API_NODE_GONE);
     if (is_kept(v))
         return not_exported(v, err);
+    if (release_is_held(v)) {
+        err_set(err, ERR_ABSENT, "volume '%s': its disk is not on node %s, and may hold files that are not exported",
+                v->volume_id, v->node);
+        return err_advise(err, 3023, "mount the disk again, or give the files up by annotating the PV");
+    }
     if (gone && gone->status == API_UNKNOWN) {
         err_set(err, ERR_PENDING, "volume '%s': its node %s is not there", v->volume_id, v->node);
         return err_advise(err, 5109, "if it does not come back, the volume is given up");
@@ -75,6 +87,17 @@ int release_describe(const struct api_volume *v, struct err *err)
 }
 
 /* ---- the leader's next step -------------------------------------------------------------------------------------- */
+
+/* Only the phase Released says that a claim was deleted and no other one took its place. */
+bool release_is_kept_by(const json *pv)
+{
+    struct err ignored;
+    struct str policy = STR_NULL, phase = STR_NULL;
+    if (json_opt_str(pv, "spec.persistentVolumeReclaimPolicy", &policy, &ignored) < 0 ||
+        json_opt_str(pv, "status.phase", &phase, &ignored) < 0)
+        return true;
+    return !str_eq(policy, STR("Delete")) || str_eq(phase, STR("Bound")) || str_eq(phase, STR("Available"));
+}
 
 static uint64_t age_ns(int64_t since_ns, int64_t now_ns)
 {
@@ -115,6 +138,8 @@ enum step release_next(const struct api_volume *v, const struct surroundings *s,
 {
     if (release_is_over(v) || is_withdrawn(v))
         return STEP_FINISH;
+    if (s->pv_keeps_it && release_may_withdraw(v->release_requested, v->status.release_committed))
+        return STEP_WITHDRAW;
     enum step step = node_next(v, s, ret_again_ns);
     if (step != STEP_NONE)
         return step;

@@ -95,6 +95,30 @@ static bool is_shown_elsewhere(struct control *c, const struct api_volume *v)
     return s.found;
 }
 
+struct keeping {
+    struct str id;
+    bool keeps;
+};
+
+static int keeps(void *ctx, struct str key, const json *pv)
+{
+    struct keeping *k = ctx;
+    struct str handle = STR_NULL;
+    (void)key;
+    k->keeps =
+        json_as_str(json_at(pv, "spec.csi.volumeHandle"), &handle) && str_eq(handle, k->id) && release_is_kept_by(pv);
+    return k->keeps ? -1 : 0;
+}
+
+/* Whatever the PersistentVolume is called: a rescue may have made another one. */
+static bool is_kept_by_a_pv(struct control *c, const struct api_volume *v)
+{
+    struct keeping k = {.id = str_of(v->volume_id)};
+    if (v->release_requested)
+        (void)kube_informer_each(c->o.pvs, -1, STR_NULL, keeps, &k);
+    return k.keeps;
+}
+
 /* Each look is at the server itself: what it says decides whether data goes. The claim comes first: as long as it is
  * there a PersistentVolume may still come. */
 static int look_whether_nobody_has_it(struct control *c, const struct api_volume *v, bool *ret, struct err *err)
@@ -177,6 +201,24 @@ static int release(struct control *c, const struct api_volume *v, struct err *er
     return volume_patch(c, v, patch, err);
 }
 
+/* The server refuses it once the node has committed the release: whichever comes first holds. */
+static int withdraw(struct control *c, const struct api_volume *v, struct err *err)
+{
+    struct err what;
+    json *patch = json_new_object();
+    json_set_bool(patch, "spec.release.requested", false);
+    json_set_bool(patch, "spec.release.discard", false);
+    json_set_str(patch, "metadata.resourceVersion", str_of(v->meta.resource_version));
+    int r = volume_patch(c, v, patch, err);
+    if (r < 0)
+        return r;
+    err_set(&what, ERR_CANCELLED, "the release of volume '%s' is withdrawn: its PersistentVolume is kept",
+            v->volume_id);
+    log_err(LOG_INFO, "release withdrawn", &what, "volume", v->volume_id, "claim", v->claim_label, NULL);
+    volume_tell(c, v, "ReleaseWithdrawn", &what);
+    return 0;
+}
+
 static int hold(struct control *c, struct api_volume *v, struct err *err)
 {
     api_condition_set(&v->status.conditions, API_DELETION_HELD, API_TRUE, "NotReleased", v->meta.generation,
@@ -192,6 +234,8 @@ static int take_step(struct control *c, struct api_volume *v, enum step step, st
     switch (step) {
     case STEP_FINISH:
         return volume_withdraw(c, v, release_may_finish, err);
+    case STEP_WITHDRAW:
+        return withdraw(c, v, err);
     case STEP_RELEASE:
         return release(c, v, err);
     case STEP_HOLD:
@@ -245,6 +289,8 @@ static int look_at(struct control *c, struct str name, bool thoroughly, uint64_t
         r = node_is_there(c, v->node, &s.node_is_there, again_ns, err);
     if (r == 0)
         tell_what_blocks_drain(c, v);
+    if (r == 0)
+        s.pv_keeps_it = is_kept_by_a_pv(c, v);
     if (r == 0 && thoroughly)
         r = look_whether_nobody_has_it(c, v, &s.nobody_has_it, err);
     if (r == 0 && thoroughly && v->release_requested && !api_volume_was_seen(v))
@@ -379,6 +425,13 @@ void control_volume_changed(struct control *c, struct str name)
 {
     if (c && leads(c))
         kube_queue_add(c->queue, name);
+}
+
+void control_pv_changed(struct control *c, const json *pv)
+{
+    struct str handle;
+    if (c && leads(c) && json_as_str(json_at(pv, "spec.csi.volumeHandle"), &handle))
+        (void)kube_informer_each(c->o.volumes, CONTROL_BY_ID, handle, add, c->queue);
 }
 
 void control_node_changed(struct control *c, struct str name)

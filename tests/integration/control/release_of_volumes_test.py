@@ -10,6 +10,7 @@ import pytest
 
 from integration.lib.control import (NAMESPACE, POOLS, VOLUMES, condition, eventually, make_claim, make_pv, make_source,
                                      new_name, order, remove)
+from servers.kubernetes import ApiError
 
 Code = grpc.StatusCode
 QUICK = ("--node-gone-grace=2s", "--sweep-interval=1s")
@@ -134,6 +135,71 @@ def test_an_export_that_waits_because_its_source_is_suspended_says_so(cluster, n
     assert code == Code.ABORTED and "BucketSource 'default/paused' is suspended" in text
     cluster.patch("/apis/cistern.io/v1alpha1/namespaces/default/bucketsources/paused", {"spec": {"suspend": False}})
     assert "3 files, 2.00 KiB, are still to be exported" in controller.delete_fails(volume_id, timeout=4)[1]
+
+
+def asked_and_unanswered(cluster, nodes, controllers, **pv):
+    """A release that its node has not taken up: (node, controller, name, id)."""
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    make_pv(cluster, name, volume_id)
+    node.releases = lambda asked: None
+    controller.delete_fails(volume_id, timeout=2)
+    assert order(cluster, name)["spec"]["release"]["requested"] is True
+    return node, controller, name, volume_id
+
+
+@pytest.mark.parametrize("rescue", ["retain", "rebound", "unclaimed"])
+def test_a_release_is_withdrawn_when_its_persistent_volume_is_to_stay(cluster, nodes, controllers, rescue):
+    node, controller, name, volume_id = asked_and_unanswered(cluster, nodes, controllers)
+    path = f"/api/v1/persistentvolumes/{name}"
+    if rescue == "retain":
+        cluster.patch(path, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+    else:
+        cluster.patch(f"{path}/status", {"status": {"phase": "Bound" if rescue == "rebound" else "Available"}})
+    eventually(lambda: order(cluster, name)["spec"]["release"]["requested"] is False)
+    node.releases = node.release
+    node.look()
+    assert list(node.volumes) == [name]
+    code, text = controller.delete_fails(volume_id)  # who calls by an older copy is refused
+    assert code == Code.FAILED_PRECONDITION and "CIS5112" in text
+    assert order(cluster, name)["spec"]["release"]["requested"] is False
+    eventually(lambda: [e for e in cluster.get("/api/v1/events")["items"] if e["reason"] == "ReleaseWithdrawn"])
+    cluster.patch(path, {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
+    cluster.patch(f"{path}/status", {"status": {"phase": "Released"}})
+    controller.delete(volume_id)
+    assert order(cluster, name) is None and node.volumes == {}
+
+
+def test_a_release_that_its_node_has_committed_is_not_withdrawn(cluster, nodes, controllers):
+    node, controller, name, volume_id = asked_and_unanswered(cluster, nodes, controllers)
+    cluster.patch(f"{VOLUMES}/{name}/status", {"status": {"releaseCommitted": True}})
+    cluster.patch(f"/api/v1/persistentvolumes/{name}", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+    time.sleep(2)
+    assert order(cluster, name)["spec"]["release"]["requested"] is True
+    with pytest.raises(ApiError) as refused:  # nor by a person
+        cluster.patch(f"{VOLUMES}/{name}", {"spec": {"release": {"requested": False}}})
+    assert "not taken back" in refused.value.status["message"]
+    node.releases = node.release
+    node.look()
+    eventually(lambda: order(cluster, name) is None)
+
+
+def test_a_volume_whose_disk_is_not_on_its_node_is_held_and_told(cluster, nodes, controllers):
+    node, controller = nodes(), controllers()
+    name, volume_id = made(controller, cluster)
+    make_pv(cluster, name, volume_id, make_claim(cluster, "c", volume=name))
+    node.releases = lambda asked: None if asked["spec"]["release"].get("discard") else {
+        "phase": "Lost", "conditions": [condition("Provisioned", "True", "Made"),
+                                        condition("Exported", "False", "PoolAbsent", "held")]}
+    code, text = controller.delete_fails(volume_id)
+    assert code == Code.FAILED_PRECONDITION and "CIS3023" in text
+    eventually(lambda: [e for e in cluster.get("/api/v1/events")["items"] if e["reason"] == "ReleaseHeld"
+                        and e["involvedObject"]["kind"] == "PersistentVolume"])
+    node.releases = node.release
+    cluster.patch(f"/api/v1/persistentvolumes/{name}", {"metadata": {"annotations": {
+        "cistern.io/discard-unexported": volume_id}}})
+    controller.delete(volume_id)
+    assert order(cluster, name) is None
 
 
 def test_a_release_whose_node_was_never_woken_is_told_again(cluster, nodes, controllers):

@@ -88,6 +88,65 @@ static void what_nobody_has_is_released_once(void **state)
     assert_int_equal(next(v, &s), STEP_NONE);
 }
 
+static void a_release_is_withdrawn_while_its_persistent_volume_is_kept_until_its_node_commits_it(void **state)
+{
+    (void)state;
+    struct surroundings s = quiet;
+    auto_api_volume v = volume();
+    s.pv_keeps_it = true;
+    assert_int_equal(next(v, &s), STEP_NONE);
+    v->release_requested = true;
+    assert_int_equal(next(v, &s), STEP_WITHDRAW);
+    s.node_is_there = false; /* before its node is given up, and after */
+    assert_int_equal(next(v, &s), STEP_WITHDRAW);
+    v->status.release_committed = true;
+    s.node_is_there = true;
+    assert_int_equal(next(v, &s), STEP_NONE);
+    v->status.phase = API_PHASE_RELEASED;
+    assert_int_equal(next(v, &s), STEP_FINISH);
+}
+
+static bool is_kept(const char *text)
+{
+    struct err err;
+    auto_json pv = NULL;
+    assert_int_equal(json_parse(str_of(text), "pv", &pv, &err), 0);
+    return release_is_kept_by(pv);
+}
+
+static void a_persistent_volume_keeps_its_volume_unless_its_claim_was_deleted_and_its_policy_is_delete(void **state)
+{
+    (void)state;
+    assert_false(
+        is_kept("{\"spec\":{\"persistentVolumeReclaimPolicy\":\"Delete\"},\"status\":{\"phase\":\"Released\"}}"));
+    assert_false(
+        is_kept("{\"spec\":{\"persistentVolumeReclaimPolicy\":\"Delete\"},\"status\":{\"phase\":\"Failed\"}}"));
+    assert_false(is_kept("{\"spec\":{\"persistentVolumeReclaimPolicy\":\"Delete\"}}"));
+    assert_true(
+        is_kept("{\"spec\":{\"persistentVolumeReclaimPolicy\":\"Retain\"},\"status\":{\"phase\":\"Released\"}}"));
+    assert_true(is_kept("{\"spec\":{\"persistentVolumeReclaimPolicy\":\"Delete\"},\"status\":{\"phase\":\"Bound\"}}"));
+    assert_true(
+        is_kept("{\"spec\":{\"persistentVolumeReclaimPolicy\":\"Delete\"},\"status\":{\"phase\":\"Available\"}}"));
+    assert_true(is_kept("{\"spec\":{\"persistentVolumeReclaimPolicy\":7}}"));
+    assert_true(is_kept("{}"));
+}
+
+static void a_release_whose_disk_is_absent_is_held_and_says_so_until_it_is_discarded(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_api_volume v = volume();
+    v->release_requested = true;
+    v->status.phase = API_PHASE_LOST;
+    assert_false(release_is_settled(v));
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, API_REASON_POOL_ABSENT, 1, AGO(9), "held");
+    assert_true(release_is_settled(v) && !release_is_over(v));
+    assert_int_equal(release_describe(v, &err), -ERR_ABSENT);
+    assert_int_equal(err.id, 3023);
+    v->release_discard = true;
+    assert_false(release_is_settled(v));
+}
+
 static void deletion_by_hand_is_told_of_once_and_destroys_nothing(void **state)
 {
     (void)state;
@@ -171,6 +230,9 @@ int main(void)
         cmocka_unit_test(what_is_released_goes_and_only_what_was_asked_for),
         cmocka_unit_test(an_order_half_taken_back_goes_and_one_that_lost_its_finalizer_otherwise_stays),
         cmocka_unit_test(what_nobody_has_is_released_once),
+        cmocka_unit_test(a_release_is_withdrawn_while_its_persistent_volume_is_kept_until_its_node_commits_it),
+        cmocka_unit_test(a_persistent_volume_keeps_its_volume_unless_its_claim_was_deleted_and_its_policy_is_delete),
+        cmocka_unit_test(a_release_whose_disk_is_absent_is_held_and_says_so_until_it_is_discarded),
         cmocka_unit_test(deletion_by_hand_is_told_of_once_and_destroys_nothing),
         cmocka_unit_test(a_node_gets_its_grace_and_its_volume_is_lost_after_it),
         cmocka_unit_test(a_tombstone_stays_its_time_and_a_volume_that_somebody_claims_for_ever),
