@@ -74,9 +74,16 @@ def test_a_disk_that_was_replaced_is_noticed_and_each_volume_goes_on_as_its_clai
         team.await_pod(policy)
         assert team.logs(policy) == "from the bucket\n"
     before = {p: cluster.pod(p, team.name)["status"]["containerStatuses"][0]["containerID"] for p in ("rehydrate", "empty")}
+    pool = f"{API}/cisternpools/{NODE}.default"
+    uuid = cluster.api.get(pool)["status"]["poolUUID"]
     node.power_off()
     node.wipe_pool()
     node.boot()
+    missing = eventually(lambda: [p for p in [cluster.api.get(pool)] if p["status"]["health"]["status"] == "Unhealthy"],
+                         "the pool is missed, not made again", 120)[0]
+    assert "CIS2045" in missing["status"]["health"]["reason"] and missing["status"]["poolUUID"] == uuid
+    eventually(lambda: condition(team.volume("rehydrate"), "Healthy").get("reason") == "PoolAbsent", "its volumes wait", 60)
+    cluster.kubectl("annotate", "cisternpool", f"{NODE}.default", f"cistern.io/replace-pool={uuid}")
 
     def again(policy):
         status = cluster.pod(policy, team.name)["status"]["containerStatuses"][0]
@@ -89,5 +96,5 @@ def test_a_disk_that_was_replaced_is_noticed_and_each_volume_goes_on_as_its_clai
     lost = eventually(lambda: [v for v in [team.volume("fail")] if v["status"]["phase"] == "Lost"], "the third is lost", 60)[0]
     assert "data is lost" in condition(lost, "Healthy")["message"]
     said = eventually(lambda: has_event(cluster, "fail", "FailedMount"), "its pod is told so", 90)
-    assert any("CIS3001" in text and "set onDataLoss: rehydrate, or delete the claim" in text for text in said), said
+    assert any("CIS2046" in text and "set onDataLoss: rehydrate, or delete the claim" in text for text in said), said
     assert not cluster.pod("fail", team.name)["status"]["containerStatuses"][0]["ready"]

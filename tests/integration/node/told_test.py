@@ -171,4 +171,4 @@ def test_a_full_volume_is_unwell_and_told_and_its_neighbour_is_not(agent, orders
     assert stats.volume_condition.abnormal and "left" in stats.volume_condition.message
     (agent.target(full) / "a").unlink()
     orders.bump()
-    orders.wait("pvc-full", "Healthy", "True")
+    orders.wait("pvc-full", "Healthy", "True", seconds=90)  # unless the list shows a change, it is looked at once a minute
