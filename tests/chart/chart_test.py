@@ -282,7 +282,7 @@ def test_dashboard_and_alerts_ask_only_for_metrics_that_the_documents_have(rende
     objects = rendered["everything"]
     rule = the(objects, "PrometheusRule", "cistern")
     alerts = rule["spec"]["groups"][0]["rules"]
-    assert len(alerts) == 5 and all(a["annotations"]["summary"] for a in alerts)
+    assert len(alerts) == 6 and all(a["annotations"]["summary"] for a in alerts)
     dashboard = json.loads(the(objects, "ConfigMap", "cistern-dashboard")["data"]["cistern.json"])
     asked = " ".join(a["expr"] for a in alerts) + " ".join(t["expr"] for p in dashboard["panels"] for t in p.get("targets", []))
     found = set(re.findall(r"\b(?:cistern|csi_plugin)_[a-z_]+", asked))
