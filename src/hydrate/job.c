@@ -279,6 +279,7 @@ static void get(struct job *j)
                           .len = j->len,
                           .rate = h->o.bytes_per_second ? &h->rate : NULL,
                           .ctx = j,
+                          .patient = j->attempts > 1,
                           .on_head = j->large && !j->large->is_pinned ? get_head : NULL,
                           .on_data = get_data,
                           .on_done = get_done};

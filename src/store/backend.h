@@ -52,6 +52,7 @@ struct job_args {
     size_t part_count;
     struct digest whole;
     struct rate *rate;
+    bool patient;
     void (*on_head)(void *ctx, const struct object *told);
     int (*on_data)(void *ctx, const char *bytes, size_t len);
 };
@@ -81,12 +82,14 @@ struct store_job {
     struct timer watch;      /* until it is asked for again, or given up */
     struct store_job *rival; /* the other attempt; NULL: none */
     uint64_t asked_ns;
-    bool second;   /* not the one that the caller holds */
-    bool answered; /* its head is there and good */
-    bool moved;    /* bytes came since `watch` last fired */
-    bool paused;   /* by the reader */
-    bool lost;     /* the rival's head came first */
-    bool gave_up;  /* it stood still */
+    uint64_t answered_ns;
+    uint64_t taken; /* bytes of the body, by the reader */
+    bool second;    /* not the one that the caller holds */
+    bool answered;  /* its head is there and good */
+    bool moved;     /* bytes came since `watch` last fired */
+    bool paused;    /* by the reader */
+    bool lost;      /* the rival's head came first */
+    bool gave_up;   /* it stood still */
     bool is_over;
 
     char *words; /* owned: the copies of the arguments' strings */

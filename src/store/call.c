@@ -203,7 +203,7 @@ int call_give(struct call *c, const char *bytes, size_t len)
     c->job.moved = true;
     c->job.paused = r == WEB_PAUSE;
     if (r == 0)
-        c->received += len;
+        c->job.taken = c->received += len;
     else if (r < 0)
         err_set(&c->err, (enum err_code) - r, "given up by the reader");
     return r;

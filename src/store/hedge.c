@@ -82,6 +82,25 @@ void hedge_retried(struct hedge *h)
     pay(h, -COST);
 }
 
+enum { SLOW_TIMES = 4 };
+#define BODY_LEAST (UINT64_C(1) << 20) /* a shorter one tells more of the way's latency than of its rate */
+
+void hedge_body(struct hedge *h, uint64_t bytes, uint64_t took_ns)
+{
+    if (bytes < BODY_LEAST)
+        return;
+    uint64_t before = atomic_load_explicit(&h->mib_ns, memory_order_relaxed);
+    uint64_t now = (uint64_t)((double)took_ns * (double)BODY_LEAST / (double)bytes) + 1;
+    atomic_store_explicit(&h->mib_ns, before ? before - before / 8 + now / 8 : now, memory_order_relaxed);
+}
+
+bool hedge_is_slow(const struct hedge *h, uint64_t bytes, uint64_t received, uint64_t took_ns)
+{
+    double mostly_ns = (double)atomic_load_explicit(&h->mib_ns, memory_order_relaxed) * (double)bytes / BODY_LEAST;
+    double rest_ns = (double)took_ns * (double)(bytes - received) / (double)(received ? received : 1);
+    return mostly_ns > 0 && bytes >= BODY_LEAST && rest_ns > SLOW_TIMES * mostly_ns && took_ns > mostly_ns;
+}
+
 void hedge_slow_down(struct hedge *h, uint64_t now_ns)
 {
     atomic_store(&h->quiet_until_ns, now_ns + QUIET_NS);

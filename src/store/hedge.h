@@ -17,6 +17,7 @@ struct hedge {
     _Atomic uint32_t counts[HEDGE_BUCKETS]; /* first bytes; halved now and then, so that they follow */
     _Atomic uint32_t samples;
     _Atomic uint64_t wait_ns; /* as of the last look at the counts; 0: too few are known */
+    _Atomic uint64_t mib_ns;  /* what a MiB of a long body takes, a moving mean; 0: not known */
     _Atomic int32_t purse;    /* in hundredths of a request */
     _Atomic uint64_t quiet_until_ns;
 };
@@ -25,5 +26,8 @@ void hedge_sent(struct hedge *h);                        /* a GET, not a second 
 void hedge_answered(struct hedge *h, uint64_t first_ns); /* its first byte came, or had not come after so long */
 void hedge_retried(struct hedge *h);                     /* any request */
 void hedge_slow_down(struct hedge *h, uint64_t now_ns);  /* the store asked for fewer: none for 10 s */
-uint64_t hedge_wait_ns(const struct hedge *h);           /* 0: never */
+void hedge_body(struct hedge *h, uint64_t bytes, uint64_t took_ns); /* a body came, whole */
+/* Would the rest of a body take far longer, at its own rate, than all of it does mostly? */
+bool hedge_is_slow(const struct hedge *h, uint64_t bytes, uint64_t received, uint64_t took_ns);
+uint64_t hedge_wait_ns(const struct hedge *h);                         /* 0: never */
 bool hedge_take(struct hedge *h, uint64_t now_ns, uint64_t waited_ns); /* one out of the purse, if there is one */

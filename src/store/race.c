@@ -30,7 +30,8 @@ static void fire(struct timer *t)
     struct store_job *j = container_of(t, struct store_job, watch);
     struct hedge *h = j->store->hedge;
     uint64_t now = loop_now_ns(j->worker->loop);
-    bool still = j->answered && !j->moved && !j->paused;
+    bool slow = !j->args.patient && hedge_is_slow(h, j->args.len, j->taken, now - j->answered_ns);
+    bool still = j->answered && !j->paused && (!j->moved || slow);
     bool capped = j->args.rate && rate_is_spent(j->args.rate, now);
     j->moved = false;
     if (!j->running || j->cancelled || j->rival)
@@ -60,6 +61,7 @@ void job_answered(struct store_job *j)
 {
     struct store_job *rival = j->rival;
     j->answered = true;
+    j->answered_ns = loop_now_ns(j->worker->loop);
     if (!rival)
         set_timer(j);
     else if (!rival->is_over) {

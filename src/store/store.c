@@ -251,7 +251,8 @@ static void fire_attempt(struct timer *t)
 static void give_up(struct store_job *j)
 {
     char name[JOB_NAME_MAX];
-    err_set(&j->reply.err, ERR_TIMEOUT, "%s: the answer stands still in its middle", job_name(j, name));
+    err_set(&j->reply.err, ERR_TIMEOUT, "%s: the answer stands still in its middle, or is far slower than others",
+            job_name(j, name));
     j->reply.code = err_advise(&j->reply.err, 1612, "it is asked for again while attempts are left");
     j->reply.may_retry = true;
     telemetry_hedge(j->store->telemetry, "given_up");
@@ -276,6 +277,8 @@ void job_done(struct store_job *j)
         j->reply.may_retry = false;
         j->reply.attempts_max = 0;
     }
+    if (j->op == JOB_GET && j->reply.code == 0 && j->answered)
+        hedge_body(j->store->hedge, j->args.len, clock_now_ns() - j->answered_ns);
     if (j->gave_up && j->reply.code < 0)
         give_up(j);
     if (j->reply.turned_away) {
@@ -430,6 +433,7 @@ struct store_job *store_get(struct store *s, struct worker *w, const struct stor
                             .offset = g->offset,
                             .len = g->len,
                             .rate = g->rate,
+                            .patient = g->patient,
                             .on_head = g->on_head,
                             .on_data = g->on_data};
     struct store_job *j = job_new(s, w, JOB_GET, &args);

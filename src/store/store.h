@@ -133,6 +133,7 @@ struct store_get {
     uint64_t offset;
     uint64_t len; /* offset 0 and len size_bytes: the whole, without a Range header */
     struct rate *rate;
+    bool patient; /* a body that comes, however slowly, is read to its end: it was given up for that before */
     void *ctx;
     /* What the answer's headers tell of the object, before the first byte: its digest above all, so that the right hash
      * may run while the bytes pass (HASH_NONE: nothing tells the whole object's). Not called for an error. May be

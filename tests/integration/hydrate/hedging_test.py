@@ -41,6 +41,18 @@ def test_answers_that_stand_still_in_their_middle_are_started_over(bucket, tmp_p
     assert bucket.objects_are_right(tmp_path / "out")
 
 
+def test_a_body_that_is_far_slower_than_others_is_started_over_once(tmp_path):
+    """4 MiB at 200 KB a second took 20 s, while the others came at once."""
+    with Bucket("s/a/:600:2000", "s/l/:30:4Mi") as bucket:
+        bucket.fault("op=get,key=s/l/*27,nth=1,do=slow:200000", ROUND_TRIP)
+        end, extra = hydrated(bucket, "s/", tmp_path / "out", count=630)
+        assert end["seconds"] < 15
+        assert 1 <= extra <= 6
+        bucket.no_faults()
+        bucket.fault("op=get,key=s/l/*27,do=slow:400000", ROUND_TRIP)
+        hydrated(bucket, "s/", tmp_path / "again", "--retries", "3", count=630)
+
+
 def test_a_store_that_asks_for_less_is_not_asked_twice(bucket, tmp_path):
     bucket.fault("op=get,after=400,every=40,times=60,do=status:503", "op=get,after=500,every=500,do=latency:1500", ROUND_TRIP)
     end, extra = hydrated(bucket, "h/", tmp_path / "out")
