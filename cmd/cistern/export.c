@@ -4,6 +4,7 @@
 #include "cistern.h"
 #include "cli/exit.h"
 #include "cli/term.h"
+#include "export/owner.h"
 #include "export/run.h"
 #include "export/walk.h"
 #include "hydrate/status.h"
@@ -36,7 +37,8 @@ static const struct opt table[] = {
     {"exclude", 0, OPT_LIST, &flags.exclude, "GLOB", "not these, whatever --include says"},
     {"since", 0, OPT_TEXT, &flags.since, "TIME", "only what was created or changed after (2026-11-21T09:00:00Z)"},
     {"settle", 0, OPT_DURATION, &flags.settle_ns, "TIME", "a file rests so long before it is sent (0)"},
-    {"conflict", 0, OPT_TEXT, &flags.conflict, "WHAT", "another object of that name: fail, overwrite, version (fail)"},
+    {"conflict", 0, OPT_TEXT, &flags.conflict, "WHAT",
+     "another writer's object of that name: fail, overwrite, version; own earlier versions are replaced (fail)"},
     {"marker", 0, OPT_TEXT, &flags.marker, "NAME", "object written last in each checkpoint's folder (_SUCCESS)"},
     {"storage-class", 0, OPT_TEXT, &flags.storage_class, "NAME", "of the objects (the bucket's)"},
     {"deadline", 0, OPT_DURATION, &flags.deadline_ns, "TIME",
@@ -57,7 +59,7 @@ static const char usage[] =
     "       cistern export --volume <pool>/volumes/<id> [--for WHY]\n\n"
     "Sends the files below DIR to a bucket prefix (s3://, gs://, file://). A file that somebody can write is waited "
     "for;\n"
-    "each counts as sent only when the bucket has confirmed its size and checksum; the same command after a stop or a\n"
+    "each counts as sent only when the bucket has confirmed its size and bytes; the same command after a stop or a\n"
     "crash goes on where it was, and sends nothing twice.\n\n";
 
 /* What the run is made of. */
@@ -68,6 +70,7 @@ struct job {
     enum verdict_purpose purpose;
     uint64_t writes;   /* of the sealed volume, when the run started */
     char *destination; /* owned */
+    char owner[OWNER_MAX];
     struct store *store;
     struct pool *pool;
     struct worker workers[WORKERS_MAX];
@@ -77,7 +80,7 @@ struct job {
 
     pthread_mutex_t lock_term; /* results come on a loop, progress on main */
     struct term term;
-    uint64_t there, sent_bytes, looked_only;
+    uint64_t there, sent_bytes;
 
     bool is_stopped; /* main's */
     uint64_t ask_at_ns;
@@ -126,7 +129,6 @@ static void tell(void *ctx, const struct run_result *r)
     pthread_mutex_lock(&j->lock_term);
     j->there += r->event == RUN_THERE;
     j->sent_bytes += r->event == RUN_SENT ? r->size_bytes : 0;
-    j->looked_only += r->looked_only;
     if (j->term.form == TERM_JSON)
         tell_json(r);
     else if (r->event == RUN_FAILED)
@@ -152,6 +154,15 @@ static void show_progress(struct job *j, const struct verdict *v, uint64_t alrea
     pthread_mutex_unlock(&j->lock_term);
 }
 
+/* "12 by CRC64NVME, 1 by reading back", of the files of this run. */
+static void add_proofs(const struct verdict *v, struct sbuf *b)
+{
+    for (int i = PROOF_NONE + 1; i < PROOFS; i++)
+        if (v->proven_files[i] > 0)
+            sbuf_addf(b, "%s%lu by %s", b->len ? ", " : "", v->proven_files[i],
+                      verdict_proof_name((enum verdict_proof)i));
+}
+
 static void sum_up_json(const struct job *j, const struct verdict *v, uint64_t spent_ns)
 {
     auto_sbuf b;
@@ -166,7 +177,12 @@ static void sum_up_json(const struct job *j, const struct verdict *v, uint64_t s
     term_json_u64(&b, "skipped", v->skipped_files);
     term_json_u64(&b, "size_only", v->size_only_files);
     term_json_u64(&b, "there", j->there);
-    term_json_u64(&b, "looked_only", j->looked_only);
+    term_json_u64(&b, "looked_only", v->looked_only_files);
+    term_json_u64(&b, "read_back", v->proven_files[PROOF_READ_BACK]);
+    auto_sbuf ways;
+    sbuf_init(&ways, 512);
+    add_proofs(v, &ways);
+    term_json_str(&b, "confirmed_by", sbuf_str(&ways));
     term_json_real(&b, "seconds", (double)spent_ns / 1e9);
     term_json_end(&b, stdout);
 }
@@ -185,9 +201,16 @@ static void sum_up(struct job *j, const struct verdict *v, uint64_t spent_ns)
            v->size_only_files ? "its size only: this store tells no checksum" : "size and checksum");
     printf("; %s/s, %s\n", bytes_text((uint64_t)((double)j->sent_bytes * 1e9 / (double)(spent_ns + 1)), rate),
            duration_text(spent_ns, time));
-    if (j->looked_only > 0)
-        printf("%lu were sent after a look whether their names are free: this store cannot write \"only if absent\"\n",
-               j->looked_only);
+    auto_sbuf ways;
+    sbuf_init(&ways, 512);
+    add_proofs(v, &ways);
+    if (ways.len)
+        printf("confirmed: %s\n", ways.ptr);
+    if (v->looked_only_files > 0)
+        printf(
+            "%lu were written after a HEAD only: this store was not seen to honour If-None-Match for them; an object "
+            "that another writer created in between would have been overwritten\n",
+            v->looked_only_files);
     if (v->failed_files + v->pending_files + v->skipped_files > 0)
         printf("%lu failed, %lu not tried, %lu skipped (links, devices, empty folders)\n", v->failed_files,
                v->pending_files, v->skipped_files);
@@ -428,6 +451,7 @@ static enum exit_code run_job(struct job *j)
                             .worker_count = j->worker_count,
                             .data = j->data,
                             .export_dir = j->export_dir,
+                            .owner = j->owner,
                             .destination = j->destination,
                             .purpose = j->purpose,
                             .writes = j->writes,
@@ -483,6 +507,10 @@ static int prepare(struct job *j, char **argv, struct err *err)
         r = verdict_lock(j->state, &j->export_dir, &j->lock, err);
     if (r == 0 && j->purpose == VERDICT_FOR_RELEASE)
         r = read_writes(j, err);
+    if (r == 0 && j->volume)
+        owner_of_volume(j->spec, j->owner);
+    else if (r == 0)
+        r = owner_of_state(j->export_dir, j->owner, err);
     if (r == 0)
         r = open_store(j, err);
     return r < 0 ? r : start_workers(j, err);

@@ -114,7 +114,7 @@ static void start_our_marker(struct run *r, size_t g)
         run_file_left(u);
         return;
     }
-    run_make_uid(u);
+    run_make_uid(u->path, &u->hold.stamp, u->uid);
     pthread_mutex_lock(&r->lock);
     r->counts.pending_files++;
     pthread_mutex_unlock(&r->lock);
@@ -174,7 +174,7 @@ static void looked(struct upload *u, const struct lane_answer *a)
         checkpoint_withdrawn(u, NULL);
     else if (a->code < 0 && a->code != -ERR_DENIED)
         checkpoint_withdrawn(u, &a->err);
-    else if (logbook_add(u->run->logbook, u->path, &no_file, str_of(u->key), &err) < 0)
+    else if (logbook_add(u->run->logbook, u->path, &no_file, str_of(u->key), STR_NULL, &err) < 0)
         checkpoint_withdrawn(u, &err);
     else
         u->sight = a->code == 0 ? MARKER_SEEN : MARKER_HIDDEN;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
+#include "upload.h"
 #include "util/clock.h"
 #include <assert.h>
 #include <fcntl.h>
@@ -16,13 +17,8 @@ static const uint64_t wait_base_ns = 250 * NS_PER_MS, wait_cap_ns = 5 * NS_PER_S
 
 static void tell(struct run *r, const struct upload *u, enum run_event e, const char *note, const struct err *err)
 {
-    struct run_result result = {.event = e,
-                                .path = u->path,
-                                .key = str_of(u->key),
-                                .size_bytes = u->size_bytes,
-                                .note = note,
-                                .looked_only = e == RUN_SENT && u->looked_only,
-                                .err = err};
+    struct run_result result = {
+        .event = e, .path = u->path, .key = str_of(u->key), .size_bytes = u->size_bytes, .note = note, .err = err};
     if (r->o.on_result)
         r->o.on_result(r->o.ctx, &result);
 }
@@ -95,14 +91,16 @@ static void lane_back(struct lane *l)
 void run_use_lane(struct upload *u, struct lane *l, enum lane_op op)
 {
     struct run *r = u->run;
-    const struct spec_export *policy = r->o.policy;
     l->op = op;
+    snprintf(u->owner, sizeof u->owner, "%s-%" PRIu64 "-%s", r->o.owner, u->size_bytes, u->uid);
     l->upload = (struct store_upload){
         .key = str_of(u->key ? u->key : u->multi->key),
         .id = u->multi ? str_of(u->multi->id) : STR_NULL,
-        .condition = policy->conflict == CONFLICT_OVERWRITE ? STORE_IF_ANY : STORE_IF_ABSENT,
+        .condition = upload_condition(u),
+        .match = op == LANE_READ ? str_of(u->seen) : str_of(u->replaces),
         .upload_id = str_of(u->uid),
-        .storage_class = policy->storage_class,
+        .owner = str_of(u->owner),
+        .storage_class = r->o.policy->storage_class,
         .digest_kind = u->digest_kind,
         .part_bytes = u->part_bytes,
     };
@@ -137,11 +135,30 @@ static void file_ends(struct upload *own_u, enum run_event how, const struct err
     remove_active(own_u);
 }
 
+/* How the object was confirmed, and what protected another's. What was written before the store was seen to honour the
+ * condition went under the same condition, and is protected as well. */
+static void count_proof(struct run *r, const struct upload *u, enum run_event how)
+{
+    bool replaced = u->replaces[0] != '\0', in_parts = upload_is_large(u);
+    r->counts.proven_files[u->proof]++;
+    if (how == RUN_SENT) {
+        r->unproven[in_parts][replaced] += u->guard == GUARD_UNPROVEN;
+        r->looked_files += u->guard == GUARD_LOOK;
+    }
+    uint64_t looked = r->looked_files;
+    for (int i = 0; i < 4; i++)
+        if (!store_honours(r->o.store, i % 2 ? STORE_IF_SAME : STORE_IF_ABSENT, i / 2))
+            looked += r->unproven[i / 2][i % 2];
+    r->counts.looked_only_files = looked;
+}
+
 void run_file_sent(struct upload *own_u, enum run_event how)
 {
     struct run *r = own_u->run;
     struct err err;
-    if (logbook_add(r->logbook, own_u->path, &own_u->hold.stamp, str_of(own_u->key), &err) < 0) {
+    bool ours = own_u->version == 1 && (how == RUN_SENT || own_u->is_own);
+    if (logbook_add(r->logbook, own_u->path, &own_u->hold.stamp, str_of(own_u->key),
+                    ours ? str_of(own_u->seen) : STR_NULL, &err) < 0) {
         run_file_unrecorded(own_u, &err);
         return;
     }
@@ -150,7 +167,8 @@ void run_file_sent(struct upload *own_u, enum run_event how)
     count_settled(r, planned_bytes(own_u));
     r->counts.done_files++;
     r->counts.done_bytes += own_u->size_bytes;
-    r->counts.size_only_files += r->size_only;
+    r->counts.size_only_files += own_u->proof == PROOF_SIZE;
+    count_proof(r, own_u, how);
     pthread_mutex_unlock(&r->lock);
     file_ends(own_u, how, NULL);
 }
@@ -253,17 +271,16 @@ void run_add_chore(struct run *r, struct logbook_upload *m)
     upload_start(u);
 }
 
-void run_make_uid(struct upload *u)
+void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX])
 {
     auto_sbuf text;
-    const struct stamp *s = &u->hold.stamp;
     uint8_t sum[32];
     sbuf_init(&text, 8192);
     sbuf_addf(&text, "%" PRIu64 " %" PRId64 " %" PRId64 " %" PRIu64 " ", s->size_bytes, s->mtime_ns, s->ctime_ns,
               s->inode);
-    sbuf_add(&text, u->path);
+    sbuf_add(&text, path);
     sha256(sbuf_str(&text), sum);
-    hex_text(sum, (sizeof u->uid - 1) / 2, u->uid);
+    hex_text(sum, (LOGBOOK_UID_MAX - 1) / 2, ret);
 }
 
 /* How long until it counts as at rest; by ctime, which nobody can set. A clock that was set back must not make us wait
@@ -334,7 +351,7 @@ void run_start_file(struct run *r, size_t file)
             return;
         }
         choose_direct(&u->hold);
-        run_make_uid(u);
+        run_make_uid(u->path, &u->hold.stamp, u->uid);
         upload_start(u);
     }
 }

@@ -11,8 +11,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* LOOKING     is there an object of this name? asked before a large file travels in vain
- * COMPARING   there is one of our size: are its bytes ours?
+/* LOOKING     is there an object of this name, and who wrote it? Asked before a large file travels in vain, before an
+ *             object of ours is replaced, and when a condition did not hold
+ * COMPARING   there is an object of our size: the file's digests, as the store tells the object's
+ * READING     the store tells nothing comparable: the object's bytes are read back and hashed
+ * PROBING     a small file was sent: the store's conditions are tried on it, once a run
  * CLEANING    an upload that an earlier run began and nobody can go on with is aborted
  * NOTING      the intent is being flushed
  * BEGINNING   the store is asked for an upload
@@ -27,6 +30,8 @@ enum upload_state {
     UPLOAD_NEW,
     UPLOAD_LOOKING,
     UPLOAD_COMPARING,
+    UPLOAD_READING,
+    UPLOAD_PROBING,
     UPLOAD_CLEANING,
     UPLOAD_NOTING,
     UPLOAD_BEGINNING,
@@ -39,7 +44,7 @@ enum upload_state {
     UPLOAD_SWEEPING,
 };
 
-enum upload_after { AFTER_NOTHING, AFTER_WAIT, AFTER_FAIL, AFTER_CONFLICT };
+enum upload_after { AFTER_NOTHING, AFTER_WAIT, AFTER_FAIL, AFTER_LOOK };
 
 /* WITHDRAWING; NONE: it is not about an old marker. Hidden: we may not look. */
 enum marker_sight { MARKER_NONE, MARKER_UNSEEN, MARKER_SEEN, MARKER_HIDDEN };
@@ -64,19 +69,28 @@ struct upload {
     uint64_t size_bytes;
     uint64_t part_bytes;
     struct logbook_upload *multi; /* the logbook's; NULL: none */
-    struct logbook_part *parts;   /* owned; digests of COMPARING */
+    struct logbook_part *parts;   /* owned; the file's digests: COMPARING, READING */
     struct store_part *list;      /* owned; of COMPLETING */
     unsigned part_count, next_part, parts_left;
     unsigned in_flight;
     unsigned restarts;
     enum hash_kind digest_kind; /* what the store is told of the bytes */
     struct digest whole;        /* ours */
-    struct digest theirs;       /* COMPARING: the store's */
+    struct digest composite;    /* ours, over the digests of the parts */
+    struct digest theirs;       /* COMPARING: what the store told of the object, as are the next two */
+    struct digest theirs_composite;
+    char seen[OBJECT_TAG_MAX];     /* the object_tag of the object that was last seen or written */
+    char replaces[OBJECT_TAG_MAX]; /* the object of ours that is to be replaced; "": none */
+    char owner[OWNER_TEXT_MAX];    /* for the metadata: "<owner>-<size>-<uid>" */
+    bool is_own;                   /* LOOKING saw an object that this volume wrote */
+    enum store_guard guard;        /* of the write */
+    enum verdict_proof proof;      /* how the object was confirmed */
     enum upload_after after;
     bool must_sweep;    /* there may be an upload of this key whose id nobody knows */
     enum run_event how; /* SWEEPING: how it was sent */
-    bool met_another;   /* CONFIRMING: an object of this name was there */
-    bool looked_only;   /* it was written where the store knows no condition */
+    bool met_another;   /* COMPARING, READING: the object was there before */
+    bool must_look;     /* a condition did not hold: there is an object */
+    bool differs;       /* READING: its bytes are not the file's */
     bool may_not_list;  /* CLEANING, DROPPING: what is known is aborted, what is not stays */
     bool vanished;      /* CONFIRMING: the upload was not known any more */
     enum marker_sight sight;
@@ -110,6 +124,9 @@ struct run {
     struct rate rate;
     enum hash_kind digest_kind; /* what files begin with: the store's best, or what it was found to accept */
     bool size_only;             /* the store confirms no checksum */
+    bool probed;                /* the store's conditions were tried, or are being */
+    uint64_t unproven[2][2];    /* files written under GUARD_UNPROVEN: [in parts][over an object of ours] */
+    uint64_t looked_files;      /* and under GUARD_LOOK */
     uint64_t settle_ns, deadline_ns;
 
     struct lane *lanes; /* owned */
@@ -155,7 +172,7 @@ void run_use_lane(struct upload *u, struct lane *l, enum lane_op op);
 struct upload *run_new_upload(struct run *r);
 /* The same file in the same state gets the same id in every run: a run whose predecessor died between the bucket's
  * answer and the logbook meets its own object, and knows it. */
-void run_make_uid(struct upload *u);
+void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX]);
 void run_start_file(struct run *r, size_t file);
 void run_again(struct run *r); /* the pump runs at the end of this turn */
 

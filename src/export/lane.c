@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lane.h"
+#include "util/clock.h"
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -8,6 +9,7 @@ enum { DIRECT_ALIGNMENT = 4096 };
 void lane_init(struct lane *l, struct worker *w, struct loop *home, struct store *store, struct rate *rate)
 {
     *l = (struct lane){.worker = w, .home = home, .store = store, .rate = rate};
+    hash_init(&l->reading);
 }
 
 void lane_need_slices(struct lane *l, size_t count)
@@ -23,6 +25,7 @@ void lane_done(struct lane *l)
 {
     free(l->slices);
     free(l->reads);
+    hash_done(&l->reading);
     *l = (struct lane){0};
 }
 
@@ -79,8 +82,9 @@ static void answered(void *ctx, const struct store_reply *r)
     struct lane_answer *a = &l->answer;
     a->code = r->code;
     a->may_retry = r->may_retry;
-    a->requests = r->requests;
-    a->looked_only = r->looked_only;
+    a->requests = r->requests - r->looks;
+    a->guard = r->guard;
+    a->rewritten = r->rewritten;
     if (r->code < 0) {
         a->err = r->err;
         if (r->code == -ERR_CHANGED) { /* here that is said of the file, which is then waited for */
@@ -93,8 +97,10 @@ static void answered(void *ctx, const struct store_reply *r)
     a->size_bytes = r->object.size_bytes;
     a->digest = r->object.digest;
     struct str etag = r->object.etag;
-    if ((l->op == LANE_HEAD || l->op == LANE_COMPLETE) && a->digest.kind == HASH_NONE)
-        store_etag_of_parts(etag, l->part_count, &a->digest);
+    if (r->composite_parts == 0 || r->composite_parts == l->part_count)
+        a->composite = r->composite;
+    object_tag(&r->object, a->tag);
+    snprintf(a->owner, sizeof a->owner, "%.*s", STR_FMT(str_sub(r->owner, 0, sizeof a->owner - 1)));
     take_md5(l);
     bool fits = l->op == LANE_BEGIN ? etag.len < sizeof a->id : etag.len < sizeof a->etag;
     if (!fits) {
@@ -143,14 +149,16 @@ static void send_bytes(struct lane *l)
     }
     struct store_put put = {.key = u->key,
                             .condition = u->condition,
+                            .match = u->match,
                             .upload_id = u->upload_id,
+                            .owner = u->owner,
                             .storage_class = u->storage_class,
                             .content_type = u->content_type,
                             .body = body,
                             .rate = l->rate,
                             .ctx = l,
                             .on_done = answered};
-    l->job = store_put(l->store, l->worker, &put);
+    l->job = l->op == LANE_PROBE ? store_probe(l->store, l->worker, &put) : store_put(l->store, l->worker, &put);
 }
 
 static int check_reads(const struct lane *l, struct err *err)
@@ -215,6 +223,62 @@ static void read_slices(struct lane *l)
         uring_submit(uring, &l->reads[i].job);
 }
 
+/* ---- an object's bytes, back from the store ---------------------------------------------------------------------- */
+
+static void read_object(struct lane *l);
+
+static void read_again(struct timer *t)
+{
+    read_object(container_of(t, struct lane, again));
+}
+
+static int take_bytes(void *ctx, const char *bytes, size_t len)
+{
+    struct lane *l = ctx;
+    hash_update(&l->reading, bytes, len);
+    return 0;
+}
+
+static void was_read(void *ctx, const struct store_reply *r)
+{
+    struct lane *l = ctx;
+    uint64_t delay_ns;
+    l->job = NULL;
+    if (r->code < 0 && !l->stopped &&
+        store_retry_delay(l->store, r, ++l->attempts, clock_now_ns() - l->began_ns, &delay_ns)) {
+        loop_timer_set(l->worker->loop, &l->again, delay_ns);
+        return;
+    }
+    l->answer.may_retry = r->may_retry;
+    if (r->code < 0) {
+        fail(l, &r->err);
+        return;
+    }
+    hash_end(&l->reading, &l->answer.digest);
+    go_home(l);
+}
+
+static void read_object(struct lane *l)
+{
+    struct str tag = l->upload.match;
+    struct object o = {.key = l->upload.key, .size_bytes = l->object_bytes};
+    struct err ignored;
+    if (str_to_u64(tag, &o.generation, &ignored) < 0)
+        o.etag = tag;
+    struct store_get get = {
+        .object = &o, .offset = l->offset, .len = l->len, .ctx = l, .on_data = take_bytes, .on_done = was_read};
+    hash_begin(&l->reading, l->read_kind);
+    l->job = store_get(l->store, l->worker, &get);
+}
+
+static void begin_read(struct lane *l)
+{
+    l->attempts = 0;
+    l->began_ns = clock_now_ns();
+    l->again.fire = read_again;
+    read_object(l);
+}
+
 /* ---- dispatch ---------------------------------------------------------------------------------------------------- */
 
 static void begin(struct lane *l)
@@ -222,9 +286,13 @@ static void begin(struct lane *l)
     const struct store_upload *u = &l->upload;
     switch (l->op) {
     case LANE_PUT:
+    case LANE_PROBE:
     case LANE_PART:
     case LANE_HASH:
         read_slices(l);
+        return;
+    case LANE_READ:
+        begin_read(l);
         return;
     case LANE_HEAD:
         l->job = store_head_digest(l->store, l->worker, u->key, l->object_bytes, u->digest_kind, answered, l);
@@ -272,6 +340,12 @@ void lane_go(struct lane *l)
 void lane_stop(struct lane *l)
 {
     l->stopped = true;
-    if (l->busy && l->job)
+    if (l->busy && l->job) {
         store_cancel(l->job);
+    } else if (l->busy && l->again.due_ns > 0) {
+        struct err err;
+        loop_timer_cancel(l->worker->loop, &l->again);
+        err_set(&err, ERR_CANCELLED, "the export was stopped");
+        fail(l, &err);
+    }
 }

@@ -6,13 +6,16 @@
 #pragma once
 
 #include "hold.h"
+#include "owner.h"
 #include "util/budget.h"
 
 enum lane_op {
     LANE_PUT,
+    LANE_PROBE,
     LANE_PART,
     LANE_HASH,
     LANE_HEAD,
+    LANE_READ,
     LANE_BEGIN,
     LANE_COMPLETE,
     LANE_ABORT,
@@ -23,13 +26,17 @@ enum lane_op {
 struct lane_answer {
     int code; /* 0 or -(enum err_code) */
     struct err err;
-    bool may_retry;       /* the failure was a passing one */
-    bool looked_only;     /* as in struct store_reply */
-    unsigned requests;    /* that it took */
-    uint64_t size_bytes;  /* of the object, as the store told */
-    struct digest digest; /* the same; of an object of parts also the MD5 of their MD5s */
+    bool may_retry;         /* the failure was a passing one */
+    enum store_guard guard; /* as in struct store_reply, as are the next two */
+    bool rewritten;
+    char owner[OWNER_TEXT_MAX];
+    unsigned requests;       /* that it took, without looks */
+    uint64_t size_bytes;     /* of the object, as the store told */
+    struct digest digest;    /* the same; READ: of the bytes that came */
+    struct digest composite; /* the same, where it is of as many parts as ours */
     char etag[LOGBOOK_ETAG_MAX];
-    char id[2048]; /* BEGIN */
+    char tag[OBJECT_TAG_MAX]; /* object_tag */
+    char id[2048];            /* BEGIN */
 };
 
 struct lane;
@@ -49,13 +56,14 @@ struct lane {
     enum lane_op op;
     struct store_upload upload; /* key, condition and the rest; of PUT and HEAD too */
     struct str path;            /* of the file: for sentences */
-    const struct hold *hold;    /* PUT, PART, HASH; NULL: there are no bytes */
+    const struct hold *hold;    /* PUT, PROBE, PART, HASH; NULL: there are no bytes */
     unsigned number;
     uint64_t offset, len;
     void **slices; /* owned array, slices lent by the budget; as many as len needs */
     size_t slice_count, slice_room;
     const struct store_part *parts; /* COMPLETE */
-    uint64_t object_bytes;          /* HEAD: of the object that it may be */
+    uint64_t object_bytes;          /* HEAD, READ: of the object that it may be */
+    enum hash_kind read_kind;       /* READ: what is computed of the object's bytes */
     size_t part_count;              /* HEAD, COMPLETE; 0: it is no object of parts */
     struct digest whole;            /* COMPLETE */
     void *owner;
@@ -68,6 +76,10 @@ struct lane {
     /* The worker's. */
     struct mail mail;
     struct store_job *job;
+    struct hash reading;     /* READ */
+    struct timer again;      /* READ: the wait before another attempt */
+    unsigned attempts;       /* READ */
+    uint64_t began_ns;       /* READ */
     struct lane_read *reads; /* owned; one a slice */
     size_t reads_left;
     bool busy;

@@ -44,6 +44,7 @@ static void add_fields(const struct line *r, struct sbuf *b)
         add_stamp(b, &r->stamp);
         add_text(b, r->path);
         add_text(b, r->key);
+        add_text(b, r->etag);
         return;
     case LINE_INTENT:
         add_stamp(b, &r->stamp);
@@ -176,6 +177,8 @@ static void read_fields(struct fields *f, struct line *r)
         r->stamp = next_stamp(f);
         r->path = next_text(f);
         r->key = next_text(f);
+        if (f->rest.ptr) /* older versions did not write it */
+            r->etag = next_text(f);
         return;
     case LINE_INTENT:
         r->stamp = next_stamp(f);

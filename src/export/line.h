@@ -14,7 +14,7 @@ enum { LINE_BYTES_MAX = 65536 };
 
 struct line {
     enum line_kind kind;
-    struct str path, key, uid, id, etag;
+    struct str path, key, uid, id, etag; /* SENT: object_tag */
     struct stamp stamp;
     uint64_t part_bytes; /* PART: bytes of this one */
     unsigned number;     /* PART: from 1; VERSION: the format */

@@ -17,6 +17,7 @@ static const size_t paths_bytes_max = (size_t)4 << 30;
 struct sent {
     struct str path; /* in the arena; ptr NULL: a free slot */
     struct stamp stamp;
+    struct str tag; /* in the arena */
 };
 
 struct logbook {
@@ -63,7 +64,7 @@ static void grow_sent(struct logbook *l)
     l->sent_room = room;
 }
 
-static int remember_sent(struct logbook *l, struct str path, const struct stamp *s, struct err *err)
+static int remember_sent(struct logbook *l, struct str path, const struct stamp *s, struct str tag, struct err *err)
 {
     if (l->sent_count * 4 >= l->sent_room * 3)
         grow_sent(l);
@@ -73,6 +74,8 @@ static int remember_sent(struct logbook *l, struct str path, const struct stamp 
             return err_set(err, ERR_NO_SPACE, "more files were exported than can be remembered (%d)", SENT_MAX);
         l->sent_count++;
     }
+    if (!str_eq(at->tag, tag) && !arena_dup(l->paths, tag, &at->tag))
+        return err_set(err, ERR_NO_SPACE, "more files were exported than can be remembered (%d)", SENT_MAX);
     at->stamp = *s;
     return 0;
 }
@@ -83,6 +86,17 @@ bool logbook_has(const struct logbook *l, struct str path, const struct stamp *s
         return false;
     const struct sent *at = &l->sent[slot_of(l->sent, l->sent_room, path)];
     return at->path.ptr && stamp_eq(&at->stamp, s);
+}
+
+const struct stamp *logbook_stamp(const struct logbook *l, struct str path)
+{
+    const struct sent *at = l->sent_count ? &l->sent[slot_of(l->sent, l->sent_room, path)] : NULL;
+    return at && at->path.ptr ? &at->stamp : NULL;
+}
+
+struct str logbook_tag(const struct logbook *l, struct str path)
+{
+    return l->sent_count ? l->sent[slot_of(l->sent, l->sent_room, path)].tag : STR_NULL;
 }
 
 /* ---- uploads ----------------------------------------------------------------------------------------------------- */
@@ -180,7 +194,7 @@ static int replay(struct logbook *l, const struct line *r, struct err *err)
     struct logbook_upload *u = r->uid.len ? upload_of_uid(l, r->uid) : NULL;
     switch (r->kind) {
     case LINE_SENT:
-        return remember_sent(l, r->path, &r->stamp, err);
+        return remember_sent(l, r->path, &r->stamp, r->etag, err);
     case LINE_INTENT:
         return u ? 0 : remember_upload(l, r, &u, err);
     case LINE_BEGUN:
@@ -265,10 +279,11 @@ static int append(struct logbook *l, const struct line *r, struct err *err)
     return e;
 }
 
-int logbook_add(struct logbook *l, struct str path, const struct stamp *s, struct str key, struct err *err)
+int logbook_add(struct logbook *l, struct str path, const struct stamp *s, struct str key, struct str tag,
+                struct err *err)
 {
-    struct line r = {.kind = LINE_SENT, .path = path, .key = key, .stamp = *s};
-    int e = remember_sent(l, path, s, err);
+    struct line r = {.kind = LINE_SENT, .path = path, .key = key, .etag = tag, .stamp = *s};
+    int e = remember_sent(l, path, s, tag, err);
     return e < 0 ? e : append(l, &r, err);
 }
 
@@ -370,7 +385,8 @@ static int write_live(struct logbook *l, struct err *err)
         r = write_upload(l, l->uploads[i], err);
     for (size_t i = 0; i < l->sent_room && r == 0; i++)
         if (l->sent[i].path.ptr) {
-            struct line s = {.kind = LINE_SENT, .path = l->sent[i].path, .stamp = l->sent[i].stamp};
+            struct line s = {
+                .kind = LINE_SENT, .path = l->sent[i].path, .stamp = l->sent[i].stamp, .etag = l->sent[i].tag};
             r = append(l, &s, err);
         }
     return r;

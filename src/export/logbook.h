@@ -52,7 +52,13 @@ DEFINE_AUTO(logbook, struct logbook, logbook_free)
 
 /* Is this very state of the file in the bucket? */
 bool logbook_has(const struct logbook *l, struct str path, const struct stamp *s);
-must_check int logbook_add(struct logbook *l, struct str path, const struct stamp *s, struct str key, struct err *err);
+/* `tag`: object_tag of the object that we wrote; empty: another wrote it, or it is not known. */
+must_check int logbook_add(struct logbook *l, struct str path, const struct stamp *s, struct str key, struct str tag,
+                           struct err *err);
+/* The tag of the object that was last written for the file; empty: none. Borrowed until the next logbook_add. */
+struct str logbook_tag(const struct logbook *l, struct str path);
+/* The state of the file that was last sent; NULL: none. Borrowed the same. */
+const struct stamp *logbook_stamp(const struct logbook *l, struct str path);
 
 struct logbook_upload *logbook_find_upload(const struct logbook *l, struct str path);
 size_t logbook_upload_count(const struct logbook *l);

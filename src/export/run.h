@@ -28,9 +28,7 @@ struct run_result {
     struct str path; /* borrowed */
     struct str key;  /* of the object; empty if there is none */
     uint64_t size_bytes;
-    const char *note; /* may be NULL */
-    bool looked_only; /* RUN_SENT: this store knows no "only if absent"; that the name was free was seen just before,
-                         and nothing more could be had */
+    const char *note;      /* may be NULL */
     const struct err *err; /* RUN_FAILED */
 };
 
@@ -41,6 +39,7 @@ struct run_options {
     size_t worker_count;
     int data;                /* borrowed; the folder to export */
     int export_dir;          /* borrowed; where the verdict and the logbook live; its lock is held (verdict_lock) */
+    const char *owner;       /* of the objects that are written: names this volume or directory, owner.h */
     const char *destination; /* all that tells this bucket from others: URI, endpoint */
     enum verdict_purpose purpose;
     uint64_t writes; /* goes into the verdict from its start */

@@ -10,16 +10,18 @@
 static const uint16_t allowed[] = {
 #define TO(s) (1 << UPLOAD_##s)
     [UPLOAD_NEW] = TO(LOOKING) | TO(CLEANING) | TO(NOTING) | TO(SENDING) | TO(PUTTING) | TO(WITHDRAWING),
-    [UPLOAD_LOOKING] = TO(COMPARING) | TO(NOTING) | TO(NEW),
-    [UPLOAD_COMPARING] = TO(NEW) | TO(SWEEPING),
+    [UPLOAD_LOOKING] = TO(COMPARING) | TO(NOTING) | TO(PUTTING) | TO(NEW) | TO(SWEEPING),
+    [UPLOAD_COMPARING] = TO(READING) | TO(NOTING) | TO(PUTTING) | TO(NEW) | TO(SWEEPING) | TO(DROPPING) | TO(PROBING),
+    [UPLOAD_READING] = TO(NOTING) | TO(PUTTING) | TO(NEW) | TO(SWEEPING) | TO(DROPPING) | TO(PROBING),
+    [UPLOAD_PROBING] = TO(CONFIRMING),
     [UPLOAD_CLEANING] = TO(NEW),
     [UPLOAD_NOTING] = TO(BEGINNING),
     [UPLOAD_BEGINNING] = TO(SENDING) | TO(DROPPING) | TO(NEW),
     [UPLOAD_SENDING] = TO(COMPLETING) | TO(DROPPING) | TO(NEW),
-    [UPLOAD_COMPLETING] = TO(CONFIRMING) | TO(DROPPING) | TO(SWEEPING),
+    [UPLOAD_COMPLETING] = TO(CONFIRMING) | TO(DROPPING) | TO(SWEEPING) | TO(READING),
     [UPLOAD_DROPPING] = TO(NEW),
-    [UPLOAD_PUTTING] = TO(CONFIRMING) | TO(NEW) | TO(SWEEPING),
-    [UPLOAD_CONFIRMING] = TO(DROPPING) | TO(NEW) | TO(SWEEPING),
+    [UPLOAD_PUTTING] = TO(CONFIRMING) | TO(NEW) | TO(SWEEPING) | TO(PROBING),
+    [UPLOAD_CONFIRMING] = TO(DROPPING) | TO(NEW) | TO(SWEEPING) | TO(READING) | TO(COMPARING) | TO(PROBING),
     [UPLOAD_WITHDRAWING] = 0,
     [UPLOAD_SWEEPING] = 0,
 #undef TO
@@ -30,7 +32,7 @@ void upload_become(struct upload *u, enum upload_state next)
     assert(u->in_flight == 0 && (allowed[u->state] & 1 << next));
     u->state = next;
     u->failed = false;
-    if (next == UPLOAD_COMPARING || next == UPLOAD_SENDING)
+    if (next == UPLOAD_COMPARING || next == UPLOAD_SENDING || next == UPLOAD_READING)
         u->next_part = 1;
 }
 
@@ -44,6 +46,14 @@ void upload_free(struct upload *u)
     free(u->parts);
     free(u->list);
     free(u);
+}
+
+/* An object of ours is replaced under `fail` alone: `version` keeps every version, `overwrite` asks nobody. */
+enum store_if upload_condition(const struct upload *u)
+{
+    if (u->run->o.policy->conflict == CONFLICT_OVERWRITE)
+        return STORE_IF_ANY;
+    return u->replaces[0] ? STORE_IF_SAME : STORE_IF_ABSENT;
 }
 
 bool upload_is_large(const struct upload *u)
@@ -93,14 +103,26 @@ static void note(struct upload *u)
 /* From UPLOAD_NEW, with a key and nothing of an earlier upload left. */
 static void begin_fresh(struct upload *u)
 {
+    bool asks = u->run->o.policy->conflict != CONFLICT_OVERWRITE;
+    bool was_sent = logbook_tag(u->run->logbook, u->path).len > 0;
+    u->replaces[0] = '\0';
+    u->is_own = u->met_another = false;
+    u->proof = PROOF_NONE;
     if (u->sight != MARKER_NONE)
         upload_become(u, UPLOAD_WITHDRAWING);
-    else if (!upload_is_large(u))
-        upload_become(u, UPLOAD_PUTTING);
-    else if (u->run->o.policy->conflict != CONFLICT_OVERWRITE)
+    else if (asks && (upload_is_large(u) || was_sent || u->must_look))
         upload_become(u, UPLOAD_LOOKING);
     else
+        upload_send(u);
+}
+
+void upload_send(struct upload *u)
+{
+    u->met_another = false;
+    if (upload_is_large(u))
         note(u);
+    else
+        upload_become(u, UPLOAD_PUTTING);
 }
 
 void upload_begin_again(struct upload *u)
@@ -201,6 +223,7 @@ static bool is_confirmed(const struct upload *u, unsigned number)
     return u->state == UPLOAD_SENDING && u->multi->parts[number - 1].size_bytes > 0;
 }
 
+/* Parts of a file. What is read back from the store needs no slices. */
 static bool feed_parts(struct upload *u, enum lane_op op)
 {
     for (; u->next_part <= u->part_count && !u->failed; u->next_part++) {
@@ -208,10 +231,12 @@ static bool feed_parts(struct upload *u, enum lane_op op)
             continue;
         uint64_t offset = (uint64_t)(u->next_part - 1) * u->part_bytes;
         uint64_t len = min_u64(u->part_bytes, u->size_bytes - offset);
-        struct lane *l = run_take_lane(u->run, len);
+        struct lane *l = run_take_lane(u->run, op == LANE_READ ? 0 : len);
         if (!l)
             return false;
         l->number = u->next_part;
+        l->object_bytes = u->size_bytes;
+        l->read_kind = op == LANE_READ ? u->parts[l->number - 1].digest.kind : HASH_NONE;
         l->offset = offset;
         l->len = len;
         run_use_lane(u, l, op);
@@ -241,8 +266,12 @@ bool upload_feed(struct upload *u)
         return feed_one(u, u->sight == MARKER_UNSEEN ? LANE_HEAD : LANE_DELETE, 0);
     case UPLOAD_PUTTING:
         return feed_one(u, LANE_PUT, u->size_bytes);
+    case UPLOAD_PROBING:
+        return feed_one(u, LANE_PROBE, u->size_bytes);
     case UPLOAD_COMPARING:
         return feed_parts(u, LANE_HASH);
+    case UPLOAD_READING:
+        return feed_parts(u, LANE_READ);
     case UPLOAD_SENDING:
         if (u->parts_left == 0 && u->in_flight == 0) { /* a former run got that far */
             complete(u);
@@ -276,14 +305,14 @@ static void put_done(struct upload *u, const struct lane *l)
 {
     const struct lane_answer *a = &l->answer;
     u->whole = l->digest;
-    u->looked_only = a->looked_only;
+    u->composite = (struct digest){0};
+    u->guard = a->guard;
     if (a->code == 0) {
         upload_confirm(u, a);
     } else if (a->code == -ERR_CHANGED) {
         run_file_waits(u, 0, a->err.text);
     } else if (a->code == -ERR_EXISTS) {
-        u->met_another = true;
-        upload_become(u, UPLOAD_CONFIRMING);
+        upload_look(u);
     } else if (may_ask_otherwise(u, a)) {
         upload_begin_again(u);
     } else {
@@ -307,28 +336,6 @@ static void flushed(struct disk_job *j)
         upload_become(u, UPLOAD_BEGINNING);
     }
     run_again(r);
-}
-
-static void looked(struct upload *u, const struct lane_answer *a)
-{
-    bool is_there = a->code == 0;
-    /* Who may write and not look goes by the condition alone; S3 says so too of what is not there
-     * and may not be listed. */
-    if (!is_there && a->code != -ERR_NOT_FOUND && a->code != -ERR_DENIED) {
-        run_file_failed(u, &a->err, a->may_retry);
-    } else if (is_there && a->size_bytes != u->size_bytes) {
-        upload_conflict(u);
-    } else if (is_there && a->digest.kind != HASH_NONE) {
-        u->digest_kind = a->digest.kind;
-        u->theirs = a->digest;
-        u->parts_left = u->part_count;
-        u->parts = xrealloc(u->parts, u->part_count, sizeof *u->parts);
-        upload_become(u, UPLOAD_COMPARING);
-    } else {
-        /* Nothing is there; or something that may be ours, of a run whose logbook is gone: the store knows when it sees
-         * our id again. */
-        note(u);
-    }
 }
 
 /* Was nothing begun, for certain? An answer that was lost, or that nobody can read, may have been a yes. */
@@ -384,6 +391,7 @@ static void complete(struct upload *u)
                                          .digest = parts[i].digest,
                                          .size_bytes = parts[i].size_bytes};
     u->whole = parts_join(parts, u->part_count);
+    u->composite = parts_composite(parts, u->part_count);
     upload_become(u, UPLOAD_COMPLETING);
 }
 
@@ -391,7 +399,9 @@ static void complete(struct upload *u)
 static void parts_failed(struct upload *u)
 {
     enum err_code code = u->err.code;
-    if (code == ERR_CHANGED && u->state == UPLOAD_COMPARING)
+    if (u->state == UPLOAD_READING)
+        upload_unreadable(u);
+    else if (code == ERR_CHANGED && u->state == UPLOAD_COMPARING)
         run_file_waits(u, 0, u->err.text);
     else if (code == ERR_CHANGED)
         upload_drop(u, AFTER_WAIT, &u->err);
@@ -405,6 +415,16 @@ static void parts_failed(struct upload *u)
         upload_drop(u, AFTER_FAIL, &u->err);
 }
 
+static void parts_done(struct upload *u)
+{
+    if (u->state == UPLOAD_SENDING)
+        complete(u);
+    else if (u->state == UPLOAD_COMPARING)
+        upload_compared(u);
+    else
+        upload_read(u);
+}
+
 static void part_back(struct upload *u, const struct lane *l)
 {
     const struct lane_answer *a = &l->answer;
@@ -415,7 +435,9 @@ static void part_back(struct upload *u, const struct lane *l)
     if (code == 0 && u->state == UPLOAD_SENDING) {
         code = logbook_part(u->run->logbook, u->multi, l->number, &part, &err);
         u->run->gave_up |= code < 0;
-    } else if (code == 0)
+    } else if (code == 0 && u->state == UPLOAD_READING)
+        u->differs |= !digest_eq(&a->digest, &u->parts[l->number - 1].digest);
+    else if (code == 0)
         u->parts[l->number - 1] = part;
     if (code == 0)
         u->parts_left--;
@@ -424,29 +446,20 @@ static void part_back(struct upload *u, const struct lane *l)
         u->err = err;
         u->may_retry = a->may_retry;
     }
-    if (u->in_flight > 0)
-        return;
-    if (u->failed)
+    if (u->in_flight == 0 && u->failed)
         parts_failed(u);
-    else if (u->parts_left == 0 && u->state == UPLOAD_SENDING)
-        complete(u);
-    else if (u->parts_left == 0) {
-        u->whole = parts_join(u->parts, u->part_count);
-        if (digest_eq(&u->whole, &u->theirs))
-            upload_sent(u, RUN_THERE);
-        else
-            upload_conflict(u);
-    }
+    else if (u->in_flight == 0 && u->parts_left == 0)
+        parts_done(u);
 }
 
 static void completed(struct upload *u, const struct lane_answer *a)
 {
     u->must_sweep |= a->requests > 1; /* it met its own object, and left the upload as it was */
-    u->looked_only = a->looked_only;
+    u->guard = a->guard;
     if (a->code == 0) {
         upload_confirm(u, a);
     } else if (a->code == -ERR_EXISTS) {
-        upload_drop(u, AFTER_CONFLICT, &a->err);
+        upload_drop(u, AFTER_LOOK, &a->err);
     } else if (a->code == -ERR_NOT_FOUND) {
         u->vanished = true;
         u->err = a->err;
@@ -481,8 +494,8 @@ static void dropped(struct upload *u, const struct lane_answer *a)
     upload_ended(u);
     if (u->after == AFTER_WAIT) {
         run_file_waits(u, 0, err.text);
-    } else if (u->after == AFTER_CONFLICT) {
-        upload_conflict(u);
+    } else if (u->after == AFTER_LOOK) {
+        upload_look(u);
     } else {
         run_file_failed(u, &err, false);
     }
@@ -520,7 +533,7 @@ void upload_answer(struct upload *u, const struct lane *l)
     u->in_flight--;
     switch (u->state) {
     case UPLOAD_LOOKING:
-        looked(u, &l->answer);
+        upload_looked(u, &l->answer);
         return;
     case UPLOAD_WITHDRAWING:
         checkpoint_answer(u, &l->answer);
@@ -531,7 +544,11 @@ void upload_answer(struct upload *u, const struct lane *l)
     case UPLOAD_BEGINNING:
         began(u, &l->answer);
         return;
+    case UPLOAD_PROBING:
+        upload_probed(u, &l->answer);
+        return;
     case UPLOAD_COMPARING:
+    case UPLOAD_READING:
     case UPLOAD_SENDING:
         part_back(u, l);
         return;

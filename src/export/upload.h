@@ -28,11 +28,36 @@ void upload_lost(struct upload *u);
 /* And when that happens again and again: it fails. `why` may be the upload's own error. */
 void upload_vanishes(struct upload *u, const struct err *why);
 
-/* ---- confirm.c: each decides what it becomes, or ends and frees it ----------------------------------------------- */
+/* The write itself: nothing is in its way, or `replaces` names what may be. */
+void upload_send(struct upload *u);
 
-/* Another object has the name. */
-void upload_conflict(struct upload *u);
-void upload_sent(struct upload *u, enum run_event how);
+enum store_if upload_condition(const struct upload *u);
+
+/* ---- compare.c: each decides what it becomes, or ends and frees it ----------------------------------------------- */
+
+/* A condition did not hold: what is there? */
+void upload_look(struct upload *u);
+void upload_looked(struct upload *u, const struct lane_answer *a);
+/* The file is hashed as the store tells the object `a`; then upload_compared. */
+void upload_hash(struct upload *u, const struct lane_answer *a);
+void upload_compared(struct upload *u);
+/* The object's bytes against `parts`, which hold the file's digests; then upload_read, or upload_unreadable. */
+void upload_read_back(struct upload *u);
+void upload_read(struct upload *u);
+void upload_unreadable(struct upload *u); /* for `err` */
+
+/* ---- confirm.c: the same ----------------------------------------------------------------------------------------- */
+
+enum upload_match { MATCH_SAME, MATCH_OTHER, MATCH_UNKNOWN };
+
+/* Our digests against what the store tells of an object. Pure. */
+enum upload_match upload_compare(const struct digest *whole, const struct digest *composite,
+                                 const struct lane_answer *a, enum verdict_proof *ret);
+
+void upload_conflict(struct upload *u); /* another's object has the name */
+void upload_mistrust(struct upload *u, unsigned id, const char *why);
+void upload_sent(struct upload *u, enum run_event how, enum verdict_proof proof);
+void upload_probed(struct upload *u, const struct lane_answer *a);
 
 /* The store has taken it: does what it says of the object say that it has our bytes? */
 void upload_confirm(struct upload *u, const struct lane_answer *a);

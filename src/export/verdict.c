@@ -81,6 +81,41 @@ static const struct {
     {"sizeOnly.files", offsetof(struct verdict, size_only_files)},
 };
 
+/* Those that older versions did not write. */
+static const struct {
+    const char *key;
+    size_t offset;
+} later_counts[] = {
+    {"lookedOnly.files", offsetof(struct verdict, looked_only_files)},
+    {"confirmedBy.crc64nvme", offsetof(struct verdict, proven_files[PROOF_CRC64NVME])},
+    {"confirmedBy.crc32c", offsetof(struct verdict, proven_files[PROOF_CRC32C])},
+    {"confirmedBy.crc32", offsetof(struct verdict, proven_files[PROOF_CRC32])},
+    {"confirmedBy.sha256", offsetof(struct verdict, proven_files[PROOF_SHA256])},
+    {"confirmedBy.md5", offsetof(struct verdict, proven_files[PROOF_MD5])},
+    {"confirmedBy.composite", offsetof(struct verdict, proven_files[PROOF_COMPOSITE])},
+    {"confirmedBy.readBack", offsetof(struct verdict, proven_files[PROOF_READ_BACK])},
+    {"confirmedBy.size", offsetof(struct verdict, proven_files[PROOF_SIZE])},
+};
+
+const char *verdict_proof_name(enum verdict_proof p)
+{
+    static const char *const names[PROOFS] = {[PROOF_NONE] = "nothing",
+                                              [PROOF_CRC64NVME] = "CRC64NVME",
+                                              [PROOF_CRC32C] = "CRC32C",
+                                              [PROOF_CRC32] = "CRC32",
+                                              [PROOF_SHA256] = "SHA-256",
+                                              [PROOF_MD5] = "MD5 (ETag)",
+                                              [PROOF_COMPOSITE] = "composite of its parts",
+                                              [PROOF_READ_BACK] = "reading back",
+                                              [PROOF_SIZE] = "size only"};
+    return names[p];
+}
+
+static uint64_t *later_at(const struct verdict *v, size_t i)
+{
+    return (uint64_t *)((char *)v + later_counts[i].offset);
+}
+
 static uint64_t *count_at(const struct verdict *v, size_t i)
 {
     return (uint64_t *)((char *)v + counts[i].offset);
@@ -90,6 +125,8 @@ static void put_counts(json *j, const struct verdict *v)
 {
     for (size_t i = 0; i < countof(counts); i++)
         json_set_u64(j, counts[i].key, *count_at(v, i));
+    for (size_t i = 0; i < countof(later_counts); i++)
+        json_set_u64(j, later_counts[i].key, *later_at(v, i));
     json_set_i64(j, "updatedNs", v->updated_ns);
 }
 
@@ -98,6 +135,8 @@ static int get_counts(const json *j, struct verdict *v, struct err *err)
     int r = json_get_i64(j, "updatedNs", &v->updated_ns, err);
     for (size_t i = 0; i < countof(counts) && r == 0; i++)
         r = json_get_u64(j, counts[i].key, count_at(v, i), err);
+    for (size_t i = 0; i < countof(later_counts) && r == 0; i++)
+        r = json_opt_u64(j, later_counts[i].key, later_at(v, i), err);
     return r;
 }
 

@@ -30,6 +30,21 @@ struct verdict_failure {
     struct err err;
 };
 
+/* What confirmed that an object holds the file's bytes. */
+enum verdict_proof {
+    PROOF_NONE,
+    PROOF_CRC64NVME,
+    PROOF_CRC32C,
+    PROOF_CRC32,
+    PROOF_SHA256,
+    PROOF_MD5,       /* the ETag */
+    PROOF_COMPOSITE, /* the checksum, or the ETag, over those of the parts */
+    PROOF_READ_BACK, /* the object was read, and compared */
+    PROOF_SIZE,
+    PROOFS
+};
+const char *verdict_proof_name(enum verdict_proof p); /* "CRC64NVME", "read back" */
+
 struct verdict {
     enum verdict_state state;
     enum verdict_purpose purpose;
@@ -40,6 +55,9 @@ struct verdict {
     uint64_t failed_files, failed_bytes; /* all of them; the first ones are in `failed` */
     uint64_t skipped_files;              /* links, fifos, sockets, devices, empty folders: not things a bucket holds */
     uint64_t size_only_files;            /* part of done: the store gives no checksum to compare */
+    uint64_t proven_files[PROOFS];       /* of those of this run: by what */
+    uint64_t looked_only_files;          /* part of done, by this run: only a HEAD directly before the write protected
+                                            another writer's object; the store was not seen to honour the condition */
     int64_t started_ns, updated_ns;      /* wall clock; updated_ns is the end once DONE or FAILED */
     uint64_t writes;                     /* of the volume's record when the run started, for release: see record.h */
     int64_t pending_since_ns;            /* when the first run began that left something to this one; or this one */

@@ -20,6 +20,7 @@ enum job_op {
     JOB_HEAD,
     JOB_LIST,
     JOB_PUT,
+    JOB_PROBE,
     JOB_BEGIN,
     JOB_PART,
     JOB_COMPLETE,
@@ -42,6 +43,8 @@ struct job_args {
     enum store_if condition;
     struct str id;        /* of a multipart upload */
     struct str upload_id; /* ours, kept in the object's metadata */
+    struct str owner;     /* the same */
+    struct str match;     /* STORE_IF_SAME */
     struct str storage_class;
     struct str content_type;
     enum hash_kind digest_kind;
@@ -107,6 +110,9 @@ struct backend {
     void (*stop)(struct store_job *j); /* the attempt under way ends soon; job_done follows, after this returns */
     void (*resume)(struct store_job *j);
     void (*release)(struct store_job *j); /* after an attempt, when its answer has been read */
+    /* What is known of its conditions (store.h). NULL: it honours them all. */
+    bool (*wants_probe)(const struct store *s);
+    bool (*honours)(const struct store *s, enum store_if condition, bool multipart);
 };
 
 extern const struct backend backend_local;

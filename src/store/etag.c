@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "etag.h"
+#include <inttypes.h>
+#include <stdio.h>
 
 bool etag_is_weak(struct str etag)
 {
@@ -25,6 +27,15 @@ bool etag_is_same(struct str a, struct str b)
 bool object_is_pinned(const struct object *o)
 {
     return o->etag.len > 0 || o->generation > 0;
+}
+
+void object_tag(const struct object *o, char ret[OBJECT_TAG_MAX])
+{
+    ret[0] = '\0';
+    if (o->generation)
+        snprintf(ret, OBJECT_TAG_MAX, "%" PRIu64, o->generation);
+    else if (o->etag.len < OBJECT_TAG_MAX)
+        snprintf(ret, OBJECT_TAG_MAX, "%.*s", STR_FMT(o->etag));
 }
 
 int object_outdated(struct err *err)

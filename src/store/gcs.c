@@ -226,7 +226,12 @@ static int describe(struct call *c, json **ret, struct err *err)
 int gcs_describe(struct call *c, struct err *err)
 {
     auto_json j = NULL;
-    return describe(c, &j, err);
+    struct err ignored;
+    struct str owner = STR_NULL;
+    int r = describe(c, &j, err);
+    if (r == 0 && json_opt_str(j, "metadata.cistern-owner", &owner, &ignored) == 0)
+        c->job.reply.owner = call_keep(c, owner);
+    return r;
 }
 
 int gcs_describe_whose(struct call *c, bool *ret_is_ours, struct err *err)

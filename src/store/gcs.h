@@ -65,8 +65,8 @@ must_check int gcs_describe(struct call *c, struct err *err);
 /* The same; and does it carry this job's upload id? What nobody can read is neither ours nor another's: ERR_CORRUPT. */
 must_check int gcs_describe_whose(struct call *c, bool *ret_is_ours, struct err *err);
 
-/* Starts an upload of one request: `resource` names the object, the job's body follows. */
-void gcs_send_object(struct call *c, struct str name, bool absent, bool with_metadata);
+/* Starts an upload of one request, the job's body follows. `is_final`: with the job's metadata and condition. */
+void gcs_send_object(struct call *c, struct str name, bool is_final);
 
 /* A resource with the content type, the storage class and the upload id of the job. The caller frees. */
 json *gcs_new_resource(const struct call *c);

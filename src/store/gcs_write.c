@@ -18,16 +18,25 @@ json *gcs_new_resource(const struct call *c)
         json_set_str(j, "storageClass", a->storage_class);
     if (a->upload_id.len)
         json_set_str(j, "metadata.cistern-upload-id", a->upload_id);
+    if (a->owner.len)
+        json_set_str(j, "metadata.cistern-owner", a->owner);
     return j;
 }
 
+static void add_condition(struct call *c)
+{
+    const struct job_args *a = &c->job.args;
+    if (a->condition != STORE_IF_ANY)
+        gcs_param(c, "ifGenerationMatch", a->condition == STORE_IF_SAME ? a->match : STR("0"));
+}
+
 /* multipart/related: the resource, with the checksum that the store must find, and the bytes. */
-void gcs_send_object(struct call *c, struct str name, bool absent, bool with_metadata)
+void gcs_send_object(struct call *c, struct str name, bool is_final)
 {
     const struct digest *d = &c->job.args.body.digest;
     char boundary[48];
     auto_sbuf type, sum;
-    auto_json j = with_metadata ? gcs_new_resource(c) : json_new_object();
+    auto_json j = is_final ? gcs_new_resource(c) : json_new_object();
     sbuf_init(&type, 128);
     sbuf_init(&sum, 64);
     json_set_str(j, "name", name);
@@ -38,8 +47,8 @@ void gcs_send_object(struct call *c, struct str name, bool absent, bool with_met
     gcs_begin(c, "POST", "/upload/storage/v1", STR_NULL);
     gcs_param(c, "uploadType", STR("multipart"));
     gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
-    if (absent)
-        gcs_param(c, "ifGenerationMatch", STR("0"));
+    if (is_final)
+        add_condition(c);
     gcs_ask(c);
     snprintf(boundary, sizeof boundary, "cistern-%016" PRIx64 "%016" PRIx64, clock_random(), clock_random());
     auto_mem char *text = json_text(j, 0);
@@ -59,7 +68,7 @@ void gcs_send_object(struct call *c, struct str name, bool absent, bool with_met
 static int build_put(struct call *c, struct err *err)
 {
     (void)err;
-    gcs_send_object(c, c->job.args.key, c->job.args.condition == STORE_IF_ABSENT, true);
+    gcs_send_object(c, c->job.args.key, true);
     return 0;
 }
 
@@ -84,7 +93,9 @@ static void is_anothers(struct call *c)
 static void answered_whose(struct call *c, int status)
 {
     bool is_ours = false;
-    if (status == 404)
+    if (status == 404 && c->job.args.condition == STORE_IF_SAME)
+        is_anothers(c);
+    else if (status == 404)
         call_contradicted(c);
     else if (!c->success)
         gcs_refused(c, status);
@@ -116,7 +127,7 @@ static void refused_bytes(struct call *c, int status)
 
 static void answered_put(struct call *c, int status)
 {
-    if (status == 412 && c->job.args.condition == STORE_IF_ABSENT)
+    if (status == 412 && c->job.args.condition != STORE_IF_ANY)
         call_go(c, &whose_steps);
     else if (!c->success)
         refused_bytes(c, status);
@@ -166,7 +177,7 @@ static int build_part(struct call *c, struct err *err)
 {
     char name[GCS_NAME_MAX];
     (void)err;
-    gcs_send_object(c, piece_name(c, 0, c->job.args.number, name), false, false);
+    gcs_send_object(c, piece_name(c, 0, c->job.args.number, name), false);
     return 0;
 }
 
@@ -202,15 +213,15 @@ static void add_source(json *sources, struct str name, struct str generation)
     json_append(sources, source);
 }
 
-static void send_compose(struct call *c, struct str destination, json *own_sources, json *own_resource, bool absent)
+static void send_compose(struct call *c, struct str destination, json *own_sources, json *own_resource, bool is_final)
 {
     auto_json j = json_new_object();
     json_set(j, "sourceObjects", own_sources);
     json_set(j, "destination", own_resource);
     gcs_begin_compose(c, destination);
     gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
-    if (absent)
-        gcs_param(c, "ifGenerationMatch", STR("0"));
+    if (is_final)
+        add_condition(c);
     gcs_ask(c);
     call_header(c, "content-type", STR("application/json"));
     auto_mem char *text = json_text(j, 0);
@@ -254,6 +265,16 @@ static int check_whole(struct call *c, struct err *err)
     return r < 0 ? err_advise(err, 1423, "send it again") : 0;
 }
 
+/* Does the condition hold for what a look at the object has just found? */
+static bool holds(const struct call *c)
+{
+    const struct job_args *a = &c->job.args;
+    char tag[OBJECT_TAG_MAX];
+    object_tag(&c->job.reply.object, tag);
+    return a->condition == STORE_IF_ANY || (a->condition == STORE_IF_ABSENT && !c->success) ||
+           (a->condition == STORE_IF_SAME && c->success && str_eq(str_of(tag), a->match));
+}
+
 /* An earlier attempt may have succeeded and lost its answer; and where somebody else's object is in the way, nothing
  * need be composed to find that out. What happens between this look and the last step is the
  * precondition's business. */
@@ -266,10 +287,10 @@ static void answered_look(struct call *c, int status)
         call_end(c, -(int)c->err.code);
     else if (is_ours)
         published(c);
-    else if (c->success && c->job.args.condition == STORE_IF_ABSENT)
-        is_anothers(c);
-    else
+    else if (holds(c))
         call_go(c, &compose_steps);
+    else
+        is_anothers(c);
 }
 
 const struct call_steps gcs_complete_steps = {gcs_build_metadata, NULL, NULL, answered_look};
@@ -323,7 +344,7 @@ static int build_publish(struct call *c, struct err *err)
     json *sources = json_new_array();
     (void)err;
     add_source(sources, piece_name(c, gcs_of(c)->level, 1, name), STR_NULL);
-    send_compose(c, c->job.args.key, sources, gcs_new_resource(c), c->job.args.condition == STORE_IF_ABSENT);
+    send_compose(c, c->job.args.key, sources, gcs_new_resource(c), true);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 /* ---- the folder -------------------------------------------------------------------------------------------------- */
 
@@ -331,6 +332,9 @@ static int visit_head(struct local_job *j, struct err *err)
     int r = open_object(j, &st, err);
     if (r == 0)
         local_describe(j->job.args.key, &st, j->etag, &j->job.reply.object);
+    ssize_t n = r == 0 ? fgetxattr(j->fd, LOCAL_XATTR_OWNER, j->owner, sizeof j->owner) : -1;
+    if (n > 0)
+        j->job.reply.owner = (struct str){j->owner, (size_t)n};
     return r;
 }
 

@@ -51,6 +51,7 @@ struct local_job {
     size_t filled;
     uint64_t moved;
     char etag[LOCAL_ETAG_MAX];
+    char owner[128]; /* HEAD */
 
     struct page page;    /* LIST */
     struct sbuf token;   /* LIST: next_token; BEGIN: the id */
@@ -76,5 +77,7 @@ void local_abandon(struct local_job *j, int code);
 
 /* `etag` of LOCAL_ETAG_MAX holds ret->etag. */
 void local_describe(struct str key, const struct stat *st, char *etag, struct object *ret);
+
+#define LOCAL_XATTR_OWNER "user.cistern.owner"
 
 void local_write_start(struct local_job *j); /* PUT, BEGIN, PART, COMPLETE, ABORT, SWEEP, DELETE */

@@ -122,8 +122,9 @@ static void remove_temporary(const struct local_job *j, int root)
 
 static int mark(const struct local_job *j, struct err *err)
 {
-    struct str id = j->job.args.upload_id;
-    if (id.len == 0 || fsetxattr(j->fd, XATTR_UPLOAD_ID, id.ptr, id.len, 0) == 0)
+    struct str id = j->job.args.upload_id, owner = j->job.args.owner;
+    if ((id.len == 0 || fsetxattr(j->fd, XATTR_UPLOAD_ID, id.ptr, id.len, 0) == 0) &&
+        (owner.len == 0 || fsetxattr(j->fd, LOCAL_XATTR_OWNER, owner.ptr, owner.len, 0) == 0))
         return 0;
     /* Without attributes a retry cannot know its own object, and says that it exists: safe, if not handy. */
     return errno == EOPNOTSUPP ? 0 : err_sys(err, errno, "cannot mark the upload");
@@ -171,6 +172,22 @@ static int refuse_name(const struct local_job *j, int root, int errnum, struct e
     return err_sys(err, errnum, "cannot rename it to its name");
 }
 
+/* There is no conditional rename: the object is compared directly before. */
+static int check_same(struct local_job *j, int folder, const char *name, struct err *err)
+{
+    struct stat st;
+    char etag[LOCAL_ETAG_MAX];
+    struct object now = {0};
+    if (fstatat(folder, name, &st, 0) == 0)
+        local_describe(j->job.args.key, &st, etag, &now);
+    if (str_eq(now.etag, j->job.args.match)) {
+        j->job.reply.guard = GUARD_LOOK;
+        return 0;
+    }
+    err_set(err, ERR_EXISTS, "the object was replaced or removed meanwhile");
+    return err_advise(err, 1412, "choose another name, or allow it to be overwritten");
+}
+
 /* Gives the temporary its name in `folder`. Only a rename replaces, and only what has a name can be renamed. */
 static int put_name(struct local_job *j, int root, int folder, const char *name, struct err *err)
 {
@@ -204,6 +221,8 @@ static int publish(struct local_job *j, int root, struct err *err)
         r = err_sys(err, errno, "cannot flush it");
     if (r == 0)
         r = dir_make_parents(root, key.ptr, 0777, &parent, &name, err);
+    if (r == 0 && j->job.args.condition == STORE_IF_SAME)
+        r = check_same(j, parent, name, err);
     if (r == 0)
         r = put_name(j, root, parent, name, err);
     return r < 0 ? r : dir_sync(parent, name, err);

@@ -96,8 +96,8 @@ static int s3_open(struct store *s, const struct store_options *o, const struct 
     s3->tls = e.tls;
     s3->path_style = wants_path_style(s, o, &e);
     s3->requester_pays = o->billing != NULL;
-    s3->is_amazon = str_ends(e.host, STR(".amazonaws.com")) || str_ends(e.host, STR(".amazonaws.com.cn"));
-    if (s3->is_amazon && str_ends(str_of(s->bucket), STR("--x-s3"))) {
+    bool is_amazon = str_ends(e.host, STR(".amazonaws.com")) || str_ends(e.host, STR(".amazonaws.com.cn"));
+    if (is_amazon && str_ends(str_of(s->bucket), STR("--x-s3"))) {
         err_set(err, ERR_UNSUPPORTED, "'%s' is a directory bucket (S3 Express), which speaks another dialect",
                 s->bucket);
         return err_advise(err, 1001, "copy the data to a general purpose bucket");
@@ -235,16 +235,29 @@ static int parse(struct call *c, const struct xml_answer **ret, struct err *err)
     return 0;
 }
 
-bool s3_parse(struct call *c, struct str root, const struct xml_answer **ret)
+static bool is_error(const struct xml_answer *a)
 {
+    return str_eq(a->root, STR("Error")) || a->code.len > 0;
+}
+
+bool s3_parse(struct call *c, enum s3_document want, const struct xml_answer **ret)
+{
+    static const char *const roots[] = {[S3_BEGUN] = "InitiateMultipartUploadResult",
+                                        [S3_COMPLETED] = "CompleteMultipartUploadResult",
+                                        [S3_OBJECTS] = "ListBucketResult",
+                                        [S3_UPLOADS] = "ListMultipartUploadsResult"};
     const struct xml_answer *a;
     int r = parse(c, &a, &c->err);
-    if (r == 0 && str_eq(a->root, STR("Error"))) {
+    if (r == 0 && is_error(a)) {
         s3_refused(c, 500);
         return false;
     }
-    if (r == 0 && !str_eq(a->root, root)) {
-        err_set(&c->err, ERR_CORRUPT, "a '%.*s' was asked for and a '%.*s' came", STR_FMT(root), STR_FMT(a->root));
+    const bool has[] = {[S3_BEGUN] = r == 0 && a->upload_id.len > 0,
+                        [S3_COMPLETED] = r == 0 && a->etag.len > 0,
+                        [S3_OBJECTS] = r == 0 && a->is_list,
+                        [S3_UPLOADS] = r == 0 && a->is_list};
+    if (r == 0 && !has[want] && !str_eq(a->root, str_of(roots[want]))) {
+        err_set(&c->err, ERR_CORRUPT, "a '%s' was asked for and a '%.*s' came", roots[want], STR_FMT(a->root));
         r = s3_garbled(&c->err);
     }
     if (r < 0)
@@ -265,7 +278,7 @@ int s3_late_status(struct call *c, int status)
                  {"SlowDown", 503},       {"ServiceUnavailable", 503}};
     const struct xml_answer *a;
     struct err ignored;
-    if (!c->success || parse(c, &a, &ignored) < 0 || !str_eq(a->root, STR("Error")))
+    if (!c->success || parse(c, &a, &ignored) < 0 || !is_error(a))
         return status;
     c->success = false;
     for (size_t i = 0; i < countof(words); i++)
@@ -446,6 +459,7 @@ static void s3_start(struct store_job *job)
         [JOB_HEAD] = {&s3_head_steps, "s3:GetObject (or s3:ListBucket, if there is no such object)"},
         [JOB_LIST] = {&s3_list_steps, "s3:ListBucket"},
         [JOB_PUT] = {&s3_put_steps, "s3:PutObject"},
+        [JOB_PROBE] = {&s3_probe_steps, "s3:PutObject"},
         [JOB_BEGIN] = {&s3_begin_steps, "s3:PutObject"},
         [JOB_PART] = {&s3_part_steps, "s3:PutObject"},
         [JOB_COMPLETE] = {&s3_complete_steps, "s3:PutObject"},
@@ -482,4 +496,6 @@ const struct backend backend_s3 = {
     .stop = call_stop,
     .resume = call_resume,
     .release = s3_release,
+    .wants_probe = s3_wants_probe,
+    .honours = s3_honours,
 };

@@ -7,14 +7,19 @@
 #include "xml.h"
 #include <stdatomic.h>
 
+#define S3_META_UPLOAD_ID "x-amz-meta-cistern-upload-id"
+#define S3_META_OWNER "x-amz-meta-cistern-owner"
+
+/* HONOURED: it was seen to answer 412. IGNORED: it was seen to overwrite. REFUSED: it answers 501. */
+enum s3_knowledge { S3_UNKNOWN, S3_HONOURED, S3_IGNORED, S3_REFUSED };
+
 struct s3 {
     bool is_named; /* its endpoint was; else it is AWS's */
     bool path_style;
     bool tls;
     bool requester_pays;
-    bool is_amazon;
-    atomic_bool conditional;   /* it has taken a condition */
-    atomic_bool unconditional; /* it has refused a condition, and taken the same without it */
+    atomic_bool conditional;  /* it has taken a condition: a 501 is about something else */
+    atomic_uchar known[2][2]; /* enum s3_knowledge: [of a completion][of If-Match, else If-None-Match] */
     struct creds *creds;
     struct sigv4_cache cache;
     pthread_mutex_t lock; /* guards what follows: a bucket may turn out to live in another region */
@@ -28,7 +33,7 @@ struct s3_job {
     struct page page;
     struct xml *xml;     /* owned; NULL until an answer is a document */
     bool moved;          /* told once already that the bucket lives in another region */
-    bool bare;           /* PUT, COMPLETE: a look goes ahead, instead of the condition */
+    bool bare;           /* PUT, COMPLETE: without the condition, which the store refuses */
     size_t swept;        /* SWEEP: of page */
     struct str sweeping; /* the id of the upload being aborted; in page */
     bool aborted;        /* one of page was, just now */
@@ -53,9 +58,10 @@ void s3_sign(struct call *c, struct str payload);
 struct str s3_payload(struct call *c, char *buf);
 
 int s3_garbled(struct err *err); /* what came is no answer of S3's: why is in `err` already */
-/* Parses c->got, which is to be the document `root`. False: it is another one, and the call has ended: S3 may answer
- * 200 and fail afterwards, and a proxy's page is XML, too. */
-must_check bool s3_parse(struct call *c, struct str root, const struct xml_answer **ret);
+/* Parses c->got. A document is known by its content, or by the name of its root, which some servers change. False: it
+ * is another one, and the call has ended: S3 may answer 200 and fail afterwards, and a proxy's page is XML, too. */
+enum s3_document { S3_BEGUN, S3_COMPLETED, S3_OBJECTS, S3_UPLOADS };
+must_check bool s3_parse(struct call *c, enum s3_document want, const struct xml_answer **ret);
 
 /* S3 begins a 200 before it knows, so that the connection lives, and may fail afterwards. Then this is the status that
  * its words stand for, and the call is no success any more. */
@@ -67,6 +73,9 @@ void s3_refused(struct call *c, int status);
 /* reply.object from the answer's headers. `whole`: they speak of the whole object. */
 void s3_describe(struct call *c, bool whole);
 
+/* reply.composite from what an answer says of an object of parts. */
+void s3_describe_parts(struct call *c, enum hash_kind kind, struct str checksum, bool is_composite, struct str etag);
+
 /* "x-amz-checksum-crc32c"; NULL for kinds that S3 has no header for. */
 const char *s3_checksum_header(enum hash_kind kind);
 
@@ -74,7 +83,18 @@ const char *s3_checksum_header(enum hash_kind kind);
 must_check int s3_build_head(struct call *c, struct err *err);
 
 extern const struct call_steps s3_get_steps, s3_head_steps, s3_list_steps;
-/* Must a write look first whether there is such an object? Its first steps then, or NULL. */
-const struct call_steps *s3_look_first(struct call *c);
 extern const struct call_steps s3_put_steps, s3_begin_steps, s3_part_steps, s3_complete_steps, s3_abort_steps,
-    s3_sweep_steps, s3_delete_steps;
+    s3_sweep_steps, s3_delete_steps, s3_probe_steps;
+
+/* ---- s3_condition.c ---------------------------------------------------------------------------------------------- */
+
+void s3_add_condition(struct call *c);
+/* Does the answer to a HEAD carry this job's upload id? */
+bool s3_is_ours(const struct call *c);
+/* Must a HEAD go before this write? Its first steps then, or NULL. */
+const struct call_steps *s3_look_first(struct call *c);
+/* Is the answer about the condition? Then the call goes on by itself. */
+must_check bool s3_condition_failed(struct call *c, int status);
+void s3_written(struct call *c); /* the write succeeded; ends the call */
+bool s3_wants_probe(const struct store *s);
+bool s3_honours(const struct store *s, enum store_if condition, bool multipart);

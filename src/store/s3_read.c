@@ -22,11 +22,12 @@ const char *s3_checksum_header(enum hash_kind kind)
     }
 }
 
+static const enum hash_kind kinds[] = {HASH_CRC64NVME, HASH_CRC32C, HASH_CRC32, HASH_SHA256};
+
 /* "<base64>-7" and type COMPOSITE are checksums of the parts' checksums:
  * nothing that the bytes could be held against. */
 static bool full_checksum(const struct call *c, struct digest *ret)
 {
-    static const enum hash_kind kinds[] = {HASH_CRC64NVME, HASH_CRC32C, HASH_CRC32, HASH_SHA256};
     struct err ignored;
     if (str_eq_nocase(call_answer_header(c, "x-amz-checksum-type"), STR("COMPOSITE")))
         return false;
@@ -48,13 +49,42 @@ static bool etag_md5(const struct call *c, struct str etag, struct digest *ret)
     return plain && !customer && !etag_is_weak(etag) && digest_parse_hex(HASH_MD5, etag_bare(etag), ret, &ignored) == 0;
 }
 
-bool store_etag_of_parts(struct str etag, size_t count, struct digest *ret)
+/* "<digest>-<count>"; without the count where the type says COMPOSITE. */
+static bool split_count(struct str text, struct str *ret_digest, unsigned *ret_count)
 {
     struct err ignored;
-    struct str rest = etag_unquoted(etag), hex;
-    uint64_t told;
-    return str_split(&rest, '-', &hex) && rest.ptr && str_to_u64(rest, &told, &ignored) == 0 && told == count &&
-           digest_parse_hex(HASH_MD5, hex, ret, &ignored) == 0;
+    uint64_t count = 0;
+    ssize_t dash = str_find(text, '-');
+    *ret_digest = dash < 0 ? text : str_sub(text, 0, (size_t)dash);
+    bool good = dash < 0 || (str_to_u64(str_from(text, (size_t)dash + 1), &count, &ignored) == 0 && count <= 10000);
+    *ret_count = (unsigned)count;
+    return good;
+}
+
+void s3_describe_parts(struct call *c, enum hash_kind kind, struct str checksum, bool is_composite, struct str etag)
+{
+    struct store_reply *r = &c->job.reply;
+    struct str digest;
+    struct err ignored;
+    is_composite |= str_find(checksum, '-') >= 0;
+    if (checksum.len && is_composite && split_count(checksum, &digest, &r->composite_parts) &&
+        digest_parse_base64(kind, digest, &r->composite, &ignored) == 0)
+        return;
+    etag = etag_unquoted(etag);
+    if (str_find(etag, '-') >= 0 && split_count(etag, &digest, &r->composite_parts) &&
+        digest_parse_hex(HASH_MD5, digest, &r->composite, &ignored) == 0)
+        return;
+    r->composite = (struct digest){0};
+}
+
+static void describe_parts(struct call *c, struct str etag)
+{
+    bool is_composite = str_eq_nocase(call_answer_header(c, "x-amz-checksum-type"), STR("COMPOSITE"));
+    struct str text = STR_NULL;
+    size_t i = 0;
+    for (; i < countof(kinds) && text.len == 0; i++)
+        text = call_answer_header(c, s3_checksum_header(kinds[i]));
+    s3_describe_parts(c, text.len ? kinds[i - 1] : HASH_NONE, text, is_composite, etag);
 }
 
 void s3_describe(struct call *c, bool whole)
@@ -69,6 +99,8 @@ void s3_describe(struct call *c, bool whole)
         o->mtime_ns = 0;
     if (whole && !full_checksum(c, &o->digest) && !etag_md5(c, o->etag, &o->digest))
         o->digest.kind = HASH_NONE;
+    if (whole)
+        describe_parts(c, o->etag);
 }
 
 /* ---- GET --------------------------------------------------------------------------------------------------------- */
@@ -192,6 +224,7 @@ static int head_head(struct call *c, struct err *err)
 {
     (void)err;
     s3_describe(c, true);
+    c->job.reply.owner = call_keep(c, call_answer_header(c, S3_META_OWNER));
     return 0;
 }
 
@@ -249,7 +282,7 @@ static void answered_list(struct call *c, int status)
         s3_refused(c, status);
         return;
     }
-    if (!s3_parse(c, STR("ListBucketResult"), &a))
+    if (!s3_parse(c, S3_OBJECTS, &a))
         return;
     if (a->is_truncated && a->next_token.len == 0) {
         err_set(&c->err, ERR_CORRUPT, "the store says that there is more and not where");

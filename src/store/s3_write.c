@@ -5,8 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define META_UPLOAD_ID "x-amz-meta-cistern-upload-id"
-
 /* A page has a thousand uploads; nobody leaves a hundred thousand of one key. */
 enum { SWEEP_ROUNDS_MAX = 100 };
 
@@ -72,18 +70,9 @@ static void add_object_headers(struct call *c)
     if (a->storage_class.len)
         call_header(c, "x-amz-storage-class", a->storage_class);
     if (a->upload_id.len)
-        call_header(c, META_UPLOAD_ID, a->upload_id);
-}
-
-static bool has_condition(const struct call *c)
-{
-    return c->job.args.condition == STORE_IF_ABSENT && !s3_of((struct call *)(uintptr_t)c)->bare;
-}
-
-static void add_condition(struct call *c)
-{
-    if (has_condition(c))
-        call_header(c, "if-none-match", STR("*"));
+        call_header(c, S3_META_UPLOAD_ID, a->upload_id);
+    if (a->owner.len)
+        call_header(c, S3_META_OWNER, a->owner);
 }
 
 static void simple_end(struct call *c, int status)
@@ -102,116 +91,77 @@ static int build_put(struct call *c, struct err *err)
     c->sends_body = true;
     add_object_headers(c);
     add_checksum(c, &c->job.args.body.digest);
-    add_condition(c);
+    s3_add_condition(c);
     return sign_body(c, err);
-}
-
-/* Somebody's object is there: ours, if the answer to an earlier attempt was lost. */
-static bool is_ours(const struct call *c)
-{
-    struct str mine = c->job.args.upload_id;
-    return c->success && mine.len && str_eq(call_answer_header(c, META_UPLOAD_ID), mine);
-}
-
-static void answered_whose(struct call *c, int status)
-{
-    if (is_ours(c)) {
-        s3_describe(c, true);
-        call_end(c, 0);
-    } else if (c->success) {
-        err_set(&c->err, ERR_EXISTS, "an object of this name exists already");
-        call_end(c, err_advise(&c->err, 1412, "choose another name, or allow it to be overwritten"));
-    } else if (status == 404) {
-        call_contradicted(c);
-    } else {
-        s3_refused(c, status);
-    }
-}
-
-static const struct call_steps whose_steps = {s3_build_head, NULL, NULL, answered_whose};
-
-static void answered_look(struct call *c, int status)
-{
-    if (status == 404 || status == 403 || status == 405 || status == 501)
-        call_go(c, &s3_put_steps);
-    else
-        answered_whose(c, status);
-}
-
-static const struct call_steps look_steps = {s3_build_head, NULL, NULL, answered_look};
-
-/* Without a condition, only what is certainly not there may be written. */
-static void answered_bare_look(struct call *c, int status)
-{
-    if (status == 404) {
-        call_go(c, c->job.op == JOB_PUT ? &s3_put_steps : &s3_complete_steps);
-    } else if (status == 403 || status == 405 || status == 501) {
-        err_set(&c->err, ERR_UNSUPPORTED,
-                "501: the store takes no condition on a write, and does not say whether the name is free (%d)", status);
-        call_end(c,
-                 err_advise(&c->err, 1420, "let the export look (s3:GetObject, s3:ListBucket), or allow overwriting"));
-    } else {
-        answered_whose(c, status);
-    }
-}
-
-static const struct call_steps bare_look_steps = {s3_build_head, NULL, NULL, answered_bare_look};
-
-/* 501 says that something of a request is not known, not what. */
-static bool may_be_the_condition(const struct call *c)
-{
-    const struct s3 *s3 = c->job.store->self;
-    return has_condition(c) && !atomic_load(&s3->conditional);
-}
-
-static void go_bare(struct call *c)
-{
-    s3_of(c)->bare = true;
-    call_go(c, &bare_look_steps);
-}
-
-/* It was taken. Where a look was all that kept another's object, the caller is to know. */
-static void written(struct call *c)
-{
-    struct s3 *s3 = c->job.store->self;
-    if (s3_of(c)->bare)
-        atomic_store(&s3->unconditional, true);
-    else if (has_condition(c))
-        atomic_store_explicit(&s3->conditional, true, memory_order_relaxed);
-    c->job.reply.looked_only = s3_of(c)->bare;
-    call_end(c, 0);
-}
-
-/* Not every server of this API heeds a condition: others overwrite without a word. Where it is not Amazon's own, a look
- * comes first. Who may write and not look has the condition alone. */
-const struct call_steps *s3_look_first(struct call *c)
-{
-    const struct s3 *s3 = c->job.store->self;
-    bool is_put = c->job.op == JOB_PUT, is_write = is_put || c->job.op == JOB_COMPLETE;
-    if (!is_write || c->job.args.condition != STORE_IF_ABSENT)
-        return NULL;
-    s3_of(c)->bare = atomic_load(&s3->unconditional);
-    if (s3_of(c)->bare)
-        return &bare_look_steps;
-    return is_put && !s3->is_amazon ? &look_steps : NULL;
 }
 
 static void answered_put(struct call *c, int status)
 {
-    if (status == 412 && c->job.args.condition == STORE_IF_ABSENT) {
-        call_go(c, &whose_steps);
-    } else if (status == 501 && may_be_the_condition(c)) {
-        go_bare(c);
-    } else if (!c->success) {
+    if (s3_condition_failed(c, status))
+        return;
+    if (!c->success) {
         s3_refused(c, status);
     } else {
         s3_describe(c, true);
         c->job.reply.object.size_bytes = c->job.args.body.len;
-        written(c);
+        s3_written(c);
     }
 }
 
 const struct call_steps s3_put_steps = {build_put, NULL, NULL, answered_put};
+
+/* ---- PROBE: an own object again, under conditions that do not hold ----------------------------------------------- */
+
+static int build_probe(struct call *c, const char *header, const char *value, struct err *err)
+{
+    s3_begin(c, "PUT", c->job.args.key, STR_NULL);
+    c->sends_body = true;
+    add_object_headers(c);
+    add_checksum(c, &c->job.args.body.digest);
+    call_header(c, header, str_of(value));
+    return sign_body(c, err);
+}
+
+static int build_probe_absent(struct call *c, struct err *err)
+{
+    return build_probe(c, "if-none-match", "*", err);
+}
+
+/* No object has this ETag: it is the MD5 of none. */
+static int build_probe_same(struct call *c, struct err *err)
+{
+    return build_probe(c, "if-match", "\"00000000000000000000000000000000\"", err);
+}
+
+static void answered_probe_same(struct call *c, int status)
+{
+    struct s3 *s3 = c->job.store->self;
+    if (status == 412)
+        atomic_store(&s3->known[false][true], S3_HONOURED);
+    else if (c->success)
+        atomic_store(&s3->known[false][true], S3_IGNORED);
+    c->job.reply.rewritten = c->success;
+    call_end(c, 0);
+}
+
+static const struct call_steps probe_same_steps = {build_probe_same, NULL, NULL, answered_probe_same};
+
+/* Any other refusal tells nothing: looks go on. */
+static void answered_probe_absent(struct call *c, int status)
+{
+    struct s3 *s3 = c->job.store->self;
+    if (status == 412) {
+        atomic_store(&s3->known[false][false], S3_HONOURED);
+        call_go(c, &probe_same_steps);
+        return;
+    }
+    if (c->success)
+        atomic_store(&s3->known[false][false], S3_IGNORED);
+    c->job.reply.rewritten = c->success;
+    call_end(c, 0);
+}
+
+const struct call_steps s3_probe_steps = {build_probe_absent, NULL, NULL, answered_probe_absent};
 
 /* ---- multipart --------------------------------------------------------------------------------------------------- */
 
@@ -236,7 +186,7 @@ static void answered_begin(struct call *c, int status)
     const struct xml_answer *a;
     if (!c->success) {
         s3_refused(c, status);
-    } else if (s3_parse(c, STR("InitiateMultipartUploadResult"), &a)) {
+    } else if (s3_parse(c, S3_BEGUN, &a)) {
         struct str id = call_keep(c, a->upload_id);
         c->job.reply.object = (struct object){.key = c->job.args.key, .etag = id};
         if (id.len == 0)
@@ -314,7 +264,7 @@ static int build_complete(struct call *c, struct err *err)
     }
     sbuf_adds(&c->sent, "</CompleteMultipartUpload>");
     call_header(c, "content-type", STR("application/xml"));
-    add_condition(c);
+    s3_add_condition(c);
     if (hash_combines(a->whole.kind)) {
         add_checksum(c, &a->whole);
         call_header(c, "x-amz-checksum-type", STR("FULL_OBJECT"));
@@ -328,7 +278,7 @@ static int build_complete(struct call *c, struct err *err)
 /* An upload that is not known any more was completed, by an attempt whose answer was lost, or aborted. */
 static void answered_completed_before(struct call *c, int status)
 {
-    if (is_ours(c)) {
+    if (s3_is_ours(c)) {
         s3_describe(c, true);
         call_end(c, 0);
     } else if (c->success || status == 404) {
@@ -352,6 +302,7 @@ static void describe_complete(struct call *c, const struct xml_answer *a)
     if (a->checksum.len && !a->checksum_is_composite && str_find(a->checksum, '-') < 0 &&
         digest_parse_base64(a->checksum_kind, a->checksum, &o->digest, &ignored) < 0)
         o->digest.kind = HASH_NONE;
+    s3_describe_parts(c, a->checksum_kind, a->checksum, a->checksum_is_composite, a->etag);
 }
 
 static void answered_complete(struct call *c, int status)
@@ -360,17 +311,15 @@ static void answered_complete(struct call *c, int status)
     status = s3_late_status(c, status);
     if (status == 404) {
         call_go(c, &completed_before_steps);
-    } else if (status == 412) {
-        call_go(c, &whose_steps);
-    } else if (status == 501 && may_be_the_condition(c)) {
-        go_bare(c);
+    } else if (s3_condition_failed(c, status)) {
+        return;
     } else if (!c->success) {
         s3_refused(c, status);
     } else {
         c->job.reply.may_retry = true; /* where it cannot be read: the next answer tells what became of it */
-        if (s3_parse(c, STR("CompleteMultipartUploadResult"), &a)) {
+        if (s3_parse(c, S3_COMPLETED, &a)) {
             describe_complete(c, a);
-            written(c);
+            s3_written(c);
         }
     }
 }
@@ -456,7 +405,7 @@ static void answered_uploads(struct call *c, int status)
     const struct xml_answer *a;
     if (!c->success)
         s3_refused(c, status);
-    else if (s3_parse(c, STR("ListMultipartUploadsResult"), &a)) {
+    else if (s3_parse(c, S3_UPLOADS, &a)) {
         s3_of(c)->swept = 0;
         s3_of(c)->aborted = false;
         sweep_next(c);

@@ -115,9 +115,10 @@ enum hash_kind store_upload_digest_kind(const struct store *s)
 /* ---- a job ------------------------------------------------------------------------------------------------------- */
 
 static const char *const op_names[JOB_OPS] = {
-    [JOB_GET] = "GET",      [JOB_HEAD] = "HEAD",        [JOB_LIST] = "LIST",         [JOB_PUT] = "PUT",
-    [JOB_BEGIN] = "UPLOAD", [JOB_PART] = "UPLOAD_PART", [JOB_COMPLETE] = "COMPLETE", [JOB_ABORT] = "ABORT_UPLOAD",
-    [JOB_SWEEP] = "SWEEP",  [JOB_DELETE] = "DELETE",
+    [JOB_GET] = "GET",          [JOB_HEAD] = "HEAD",         [JOB_LIST] = "LIST",
+    [JOB_PUT] = "PUT",          [JOB_PROBE] = "PROBE",       [JOB_BEGIN] = "UPLOAD",
+    [JOB_PART] = "UPLOAD_PART", [JOB_COMPLETE] = "COMPLETE", [JOB_ABORT] = "ABORT_UPLOAD",
+    [JOB_SWEEP] = "SWEEP",      [JOB_DELETE] = "DELETE",
 };
 
 const char *job_op_name(enum job_op op)
@@ -158,9 +159,9 @@ static const struct store_part *keep_parts(struct store_job *j, const struct sto
 
 static size_t words_size(const struct job_args *a)
 {
-    size_t size = a->key.len + a->object.key.len + a->object.etag.len + a->id.len + a->upload_id.len +
-                  a->storage_class.len + a->content_type.len + a->page.prefix.len + a->page.start_after.len +
-                  a->page.token.len + a->page.end_before.len + 11;
+    size_t size = a->key.len + a->object.key.len + a->object.etag.len + a->id.len + a->upload_id.len + a->owner.len +
+                  a->match.len + a->storage_class.len + a->content_type.len + a->page.prefix.len +
+                  a->page.start_after.len + a->page.token.len + a->page.end_before.len + 13;
     for (size_t i = 0; i < a->part_count; i++)
         size += a->parts[i].etag.len + 1;
     return size;
@@ -180,6 +181,8 @@ static struct store_job *job_new(struct store *s, struct worker *w, enum job_op 
     a->object.etag = keep(j, a->object.etag);
     a->id = keep(j, a->id);
     a->upload_id = keep(j, a->upload_id);
+    a->owner = keep(j, a->owner);
+    a->match = keep(j, a->match);
     a->storage_class = keep(j, a->storage_class);
     a->content_type = keep(j, a->content_type);
     a->page.prefix = keep(j, a->page.prefix);
@@ -233,8 +236,8 @@ static void fire_answer(struct timer *t)
 
 void job_attempt(struct store_job *j)
 {
-    unsigned requests = j->reply.requests;
-    j->reply = (struct store_reply){.requests = requests};
+    unsigned requests = j->reply.requests, looks = j->reply.looks;
+    j->reply = (struct store_reply){.requests = requests, .looks = looks};
     j->attempt++;
     j->running = true;
     j->starting = true;
@@ -476,16 +479,38 @@ struct store_job *store_list_page(struct store *s, struct worker *w, const struc
     return submit_for(job_new(s, w, JOB_LIST, &(struct job_args){.page = *p}), NULL, p->ctx);
 }
 
-struct store_job *store_put(struct store *s, struct worker *w, const struct store_put *p)
+static struct store_job *put(struct store *s, struct worker *w, enum job_op op, const struct store_put *p)
 {
     struct job_args args = {.key = p->key,
                             .condition = p->condition,
+                            .match = p->match,
                             .upload_id = p->upload_id,
+                            .owner = p->owner,
                             .storage_class = str_of(p->storage_class),
                             .content_type = str_of(p->content_type),
                             .body = p->body,
                             .rate = p->rate};
-    return submit_for(job_new(s, w, JOB_PUT, &args), p->on_done, p->ctx);
+    return submit_for(job_new(s, w, op, &args), p->on_done, p->ctx);
+}
+
+struct store_job *store_put(struct store *s, struct worker *w, const struct store_put *p)
+{
+    return put(s, w, JOB_PUT, p);
+}
+
+struct store_job *store_probe(struct store *s, struct worker *w, const struct store_put *p)
+{
+    return put(s, w, JOB_PROBE, p);
+}
+
+bool store_wants_probe(const struct store *s)
+{
+    return s->backend->wants_probe && s->backend->wants_probe(s);
+}
+
+bool store_honours(const struct store *s, enum store_if condition, bool multipart)
+{
+    return !s->backend->honours || s->backend->honours(s, condition, multipart);
 }
 
 static struct job_args upload_args(const struct store_upload *u)
@@ -493,7 +518,9 @@ static struct job_args upload_args(const struct store_upload *u)
     return (struct job_args){.key = u->key,
                              .id = u->id,
                              .condition = u->condition,
+                             .match = u->match,
                              .upload_id = u->upload_id,
+                             .owner = u->owner,
                              .storage_class = str_of(u->storage_class),
                              .content_type = str_of(u->content_type),
                              .digest_kind = u->digest_kind,

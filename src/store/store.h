@@ -15,6 +15,7 @@
 
 /* ---- what a store holds ------------------------------------------------------------------------------------------ */
 
+enum { OBJECT_TAG_MAX = 128 };
 struct object {
     struct str key; /* whole key, any bytes; below file:// the path under the root */
     uint64_t size_bytes;
@@ -26,6 +27,10 @@ struct object {
 
 /* Is it one state of an object that its ETag or its generation names? */
 bool object_is_pinned(const struct object *o);
+
+/* The text of it that a write under STORE_IF_SAME names: the generation, else the ETag. "": neither is known, or it is
+ * longer than OBJECT_TAG_MAX. */
+void object_tag(const struct object *o, char ret[OBJECT_TAG_MAX]);
 
 /* May two answers be of one state of an object? By their generations, else their ETags, else their times; what one of
  * them does not tell says nothing. */
@@ -88,6 +93,14 @@ uint64_t store_reads_at_first(const struct store *s);
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
+/* What protects another writer's object from a conditional write. */
+enum store_guard {
+    GUARD_CONDITION, /* the store is known to honour it, or none was asked for */
+    GUARD_UNPROVEN,  /* the condition was sent and a HEAD went before; the store was not seen to honour it */
+    GUARD_LOOK,      /* the store refuses or ignores it: only the HEAD directly before */
+    GUARDS
+};
+
 struct store_reply {
     int code;                /* 0 or -(enum err_code) */
     struct err err;          /* names the object, the cause, the HTTP status */
@@ -100,12 +113,17 @@ struct store_reply {
                                 on_done returns */
     uint64_t first_byte_ns;
     uint64_t total_ns;
-    unsigned requests; /* HTTP requests this job made, attempts and side requests included */
-    bool hedged;       /* a GET that did not answer and was asked for twice: one of the two answers is this one */
-    bool looked_only;  /* a write under STORE_IF_ABSENT: the store knows no condition; that the name was free was seen
-                          just before, and no more can be had */
-    unsigned skipped;  /* list, file://: names on this page that are no objects (links that lead out of the folder or to
-                          nothing or to a folder; sockets, pipes, devices) */
+    unsigned requests;       /* HTTP requests this job made, attempts and side requests included */
+    bool hedged;             /* a GET that did not answer and was asked for twice: one of the two answers is this one */
+    enum store_guard guard;  /* a write under a condition: what kept another's object */
+    unsigned looks;          /* of `requests`: HEADs before a write */
+    struct digest composite; /* over the digests of the object's parts, in their order: S3's composite checksums, and
+                                the ETag of an object of parts where it looks like one */
+    unsigned composite_parts; /* how many; 0: not told */
+    bool rewritten;           /* probe: the store ignored a condition, and the object was written again */
+    struct str owner;         /* HEAD: of the object's metadata; borrowed until on_done returns */
+    unsigned skipped; /* list, file://: names on this page that are no objects (links that lead out of the folder or to
+                         nothing or to a folder; sockets, pipes, devices) */
     struct str last_skipped; /* of these the last; borrowed until on_done returns */
 };
 
@@ -175,7 +193,9 @@ struct store_job *store_list_page(struct store *s, struct worker *w, const struc
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-enum store_if { STORE_IF_ANY, STORE_IF_ABSENT };
+/* ABSENT: only if there is no such object. SAME: only if the object is still the one that `match` names. A write whose
+ * condition does not hold is ERR_EXISTS. */
+enum store_if { STORE_IF_ANY, STORE_IF_ABSENT, STORE_IF_SAME };
 
 struct store_body {
     uint64_t len;
@@ -186,8 +206,10 @@ struct store_body {
 
 struct store_put {
     struct str key;
-    enum store_if condition;   /* STORE_IF_ABSENT on an object that is there: ERR_EXISTS */
+    enum store_if condition;
+    struct str match;          /* STORE_IF_SAME: object_tag */
     struct str upload_id;      /* kept in the object's metadata: a retry that meets its own object has succeeded */
+    struct str owner;          /* the same: who wrote what; empty: nothing is kept */
     const char *storage_class; /* NULL: the bucket's */
     const char *content_type;  /* NULL: application/octet-stream */
     struct store_body body;    /* copied; read on the loop */
@@ -197,6 +219,16 @@ struct store_put {
 };
 struct store_job *store_put(struct store *s, struct worker *w, const struct store_put *p);
 
+/* Is it unknown yet whether this store honours the conditions of a PUT? Any thread. */
+bool store_wants_probe(const struct store *s);
+/* Is this store known to honour the condition of a PUT, or of the completion of a multipart upload? Any thread. */
+bool store_honours(const struct store *s, enum store_if condition, bool multipart);
+
+/* Learns it from an object that the caller itself just wrote with the same arguments: the same bytes are sent again
+ * under conditions that do not hold. A store that honours them refuses; one that does not rewrites the object as it
+ * was (`rewritten`). Needs no right beyond those of a PUT, and leaves nothing behind. */
+struct store_job *store_probe(struct store *s, struct worker *w, const struct store_put *p);
+
 /* Multipart: begin gives an id (r->object.etag holds it), parts 1..10000 in any order (r->object.etag: the part's),
  * then complete (r->object as confirmed) or abort. A part has 5 MiB at least, but for the last. Abort of an unknown id
  * is success; complete of one is ERR_NOT_FOUND, or success if it was this upload_id that put the object there. */
@@ -204,7 +236,9 @@ struct store_upload {
     struct str key;
     struct str id;
     enum store_if condition;
+    struct str match;
     struct str upload_id;
+    struct str owner;
     const char *storage_class;
     const char *content_type;
     enum hash_kind digest_kind; /* of the parts; of the whole too, told at complete, where it combines */
@@ -217,8 +251,6 @@ struct store_part {
     uint64_t size_bytes;
 };
 enum hash_kind store_upload_digest_kind(const struct store *s); /* what the store confirms a multipart object by */
-/* The MD5 over the MD5s of an object's parts, as an ETag of S3 tells it: "<32 hex>-<count>". False for others. */
-bool store_etag_of_parts(struct str etag, size_t count, struct digest *ret);
 struct store_job *store_upload_begin(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
                                      void *ctx);
 struct store_job *store_upload_part(struct store *s, struct worker *w, const struct store_upload *u, unsigned number,

@@ -192,9 +192,9 @@ static int keep_field(struct xml *x, struct str text, struct err *err)
     return 0;
 }
 
-static int end_item(struct xml *x, bool is_object, struct err *err)
+static int end_item(struct xml *x, const xmlChar *name, struct err *err)
 {
-    bool upload = str_eq(sbuf_str(&x->root), STR("ListMultipartUploadsResult"));
+    bool is_object = name == x->items[ITEM_OBJECT], upload = name == x->items[ITEM_UPLOAD];
     x->object.key = sbuf_str(&x->key);
     x->object.etag = sbuf_str(&x->kept[upload ? FIELD_UPLOAD_ID : FIELD_ETAG]);
     if (x->object.key.len == 0)
@@ -216,7 +216,7 @@ static void on_end(void *ctx, const xmlChar *name, const xmlChar *prefix, const 
     if (x->field != FIELD_NONE)
         r = keep_field(x, sbuf_str(&x->text), &x->err);
     else if (x->depth == 2 && x->in_item && is_item(x, name))
-        r = end_item(x, name == x->items[ITEM_OBJECT], &x->err);
+        r = end_item(x, name, &x->err);
     if (x->depth == 2)
         x->in_item = false;
     x->field = FIELD_NONE;
@@ -371,6 +371,7 @@ int xml_read(struct xml *x, struct str document, struct err *err)
         .secret = sbuf_str(&x->kept[FIELD_SECRET]),
         .session_token = sbuf_str(&x->kept[FIELD_SESSION]),
         .expiration = sbuf_str(&x->kept[FIELD_EXPIRATION]),
+        .is_list = x->page->count > 0 || x->kept[FIELD_TRUNCATED].len > 0,
         .is_truncated = says_more(x),
         .checksum_is_composite = str_eq(sbuf_str(&x->kept[FIELD_CHECKSUM_TYPE]), STR("COMPOSITE")),
     };

@@ -19,6 +19,7 @@ struct xml_answer {
     enum hash_kind checksum_kind;
     bool checksum_is_composite;
     struct str next_token; /* of a list; decoded */
+    bool is_list;          /* it has entries, or says whether more follow */
     bool is_truncated;
     struct str access_key_id; /* of AssumeRoleWithWebIdentityResponse, as what follows */
     struct str secret;

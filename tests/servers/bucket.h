@@ -56,7 +56,9 @@ struct digests_told {
 extern struct digests_told told;
 extern const char *bucket_name;
 extern bool keep_content;
-extern bool heedless;      /* of conditions on a write, as some servers are */
+extern bool heedless_put, heedless_complete; /* of conditions on a write, as some servers are */
+extern bool composite;     /* objects of parts have a composite CRC32C, and no checksum of the whole */
+extern bool odd_roots;     /* another name for the root of each document that is no error */
 extern bool unconditional; /* 501 to a condition on a write, as some servers do */
 extern bool old_fashioned; /* 501 to a request that names a checksum other than Content-MD5, as some servers do */
 

@@ -30,6 +30,7 @@ struct uploaded {
     char *key;
     uint64_t size, generation;
     struct digest crc32c, crc64, md5; /* md5: of several parts the MD5 of theirs */
+    struct digest parts_crc32c;       /* over those of the parts */
     size_t part_count;
     struct content *content; /* held */
     char meta[512];
@@ -49,7 +50,7 @@ struct rendered {
 struct digests_told told;
 const char *bucket_name = "bench";
 bool keep_content = true;
-bool heedless, unconditional, old_fashioned;
+bool heedless_put, heedless_complete, composite, odd_roots, unconditional, old_fashioned;
 
 static struct group groups[GROUPS_MAX];
 static size_t group_count;
@@ -340,6 +341,11 @@ static void uploaded_thing(const struct uploaded *u, struct thing *t)
     t->synthetic = false;
     memcpy(t->meta, u->meta, sizeof t->meta);
     tell(t, &v);
+    if (u->part_count > 1 && composite) {
+        text_of(&u->parts_crc32c, t->crc32c, sizeof t->crc32c, false);
+        snprintf(t->crc32c + 8, sizeof t->crc32c - 8, "-%zu", u->part_count);
+        t->crc64[0] = '\0';
+    }
     if (u->part_count > 1 && u->md5.kind == HASH_MD5) {
         text_of(&u->md5, t->etag, sizeof t->etag, true);
         snprintf(t->etag + 32, sizeof t->etag - 32, "-%zu", u->part_count);
@@ -429,6 +435,14 @@ void objects_remove(struct str key)
     pthread_rwlock_unlock(&lock);
 }
 
+static struct digest crc32c_of_parts(const struct piece *pieces, size_t count)
+{
+    auto_mem char *all = xcalloc(count, 4);
+    for (size_t i = 0; i < count; i++)
+        memcpy(all + 4 * i, pieces[i].crc32c.bytes, 4);
+    return digest_of(HASH_CRC32C, (struct str){all, 4 * count});
+}
+
 static struct digest md5_of_parts(const struct piece *pieces, size_t count)
 {
     struct hash h;
@@ -450,6 +464,7 @@ static struct uploaded *upload_new(struct str key, struct piece *pieces, size_t 
     u->key = str_dup(key);
     snprintf(u->meta, sizeof u->meta, "%s", meta);
     u->md5 = md5_of_parts(pieces, count);
+    u->parts_crc32c = crc32c_of_parts(pieces, count);
     u->part_count = count;
     u->crc32c = pieces[0].crc32c;
     u->crc64 = pieces[0].crc64;

@@ -232,7 +232,7 @@ static void add_checksums(const struct request *r, const struct thing *t, bool r
     if (t->crc64[0])
         sbuf_addf(&p->headers, "x-amz-checksum-crc64nvme: %s\r\n", t->crc64);
     if (t->crc32c[0] || t->crc32[0] || t->crc64[0])
-        sbuf_adds(&p->headers, "x-amz-checksum-type: FULL_OBJECT\r\n");
+        sbuf_addf(&p->headers, "x-amz-checksum-type: %s\r\n", strchr(t->crc32c, '-') ? "COMPOSITE" : "FULL_OBJECT");
 }
 
 void object_answer(const struct request *r, const struct thing *t, struct reply *p)

@@ -237,7 +237,7 @@ static void meta_of(const struct request *r, char *buf, size_t room)
 
 static void add_checksums(const char *crc64, const char *crc32c, struct reply *p)
 {
-    if (told.crc64)
+    if (told.crc64 && crc64[0])
         sbuf_addf(&p->headers, "x-amz-checksum-crc64nvme: %s\r\n", crc64);
     if (told.crc32c)
         sbuf_addf(&p->headers, "x-amz-checksum-crc32c: %s\r\n", crc32c);
@@ -248,20 +248,26 @@ static void confirm(const struct thing *t, struct reply *p)
     sbuf_addf(&p->headers, "ETag: \"%s\"\r\nx-goog-generation: %" PRIu64 "\r\n", t->etag, t->generation);
     add_checksums(t->crc64, t->crc32c, p);
     if (told.crc64 || told.crc32c)
-        sbuf_adds(&p->headers, "x-amz-checksum-type: FULL_OBJECT\r\n");
+        sbuf_addf(&p->headers, "x-amz-checksum-type: %s\r\n", strchr(t->crc32c, '-') ? "COMPOSITE" : "FULL_OBJECT");
 }
 
-static bool must_be_absent(const struct request *r)
+static bool condition_fails(const struct request *r)
 {
-    return !heedless && (str_eq(request_header(r, "If-None-Match"), STR("*")) ||
-                         str_eq(request_header(r, "x-goog-if-generation-match"), STR("0")));
+    auto_thing t = {.content = NULL};
+    bool is_put = str_eq(r->method, STR("PUT")), is_there = objects_find(str_of(r->key), &t);
+    if (is_put ? heedless_put : heedless_complete)
+        return false;
+    if (str_eq(request_header(r, "If-None-Match"), STR("*")) ||
+        str_eq(request_header(r, "x-goog-if-generation-match"), STR("0")))
+        return is_there;
+    return request_header(r, "If-Match").ptr && (!is_there || precondition_fails(r, &t));
 }
 
 static void put_object(const struct request *r, struct piece *body, struct reply *p)
 {
     struct thing t;
     char meta[512];
-    if (must_be_absent(r) && objects_have(str_of(r->key))) {
+    if (condition_fails(r)) {
         s3_error(p, 412, "PreconditionFailed", "the object is there already");
         return;
     }
@@ -298,9 +304,10 @@ static void upload_begin(const struct request *r, struct reply *p)
     snprintf(u->id, sizeof u->id, "upload-%u", ++upload_serial);
     snprintf(u->key, sizeof u->key, "%s", r->key);
     meta_of(r, u->meta, sizeof u->meta);
-    sbuf_addf(&p->text, "<InitiateMultipartUploadResult><Bucket>%s</Bucket><Key>", bucket_name);
+    const char *root = odd_roots ? "MultipartUpload" : "InitiateMultipartUploadResult";
+    sbuf_addf(&p->text, "<%s><Bucket>%s</Bucket><Key>", root, bucket_name);
     xml_add(&p->text, str_of(u->key));
-    sbuf_addf(&p->text, "</Key><UploadId>%s</UploadId></InitiateMultipartUploadResult>", u->id);
+    sbuf_addf(&p->text, "</Key><UploadId>%s</UploadId></%s>", u->id, root);
     reply_text(p, 200, "application/xml", sbuf_str(&p->text));
 }
 
@@ -373,7 +380,7 @@ static void upload_complete(const struct request *r, struct multipart *u, const 
         s3_error(p, 400, "InvalidPart", "a part that is named was not uploaded");
         return;
     }
-    if (must_be_absent(r) && objects_have(str_of(r->key))) {
+    if (condition_fails(r)) {
         s3_error(p, 412, "PreconditionFailed", "the object is there already");
         return;
     }
@@ -381,20 +388,19 @@ static void upload_complete(const struct request *r, struct multipart *u, const 
         s3_error(p, 400, "BadDigest", "the checksum is not that of the parts");
         return;
     }
+    const char *root = odd_roots ? "CompletedUpload" : "CompleteMultipartUploadResult";
     for (size_t i = 0; i < count; i++)
         u->parts[named[i].number].content = NULL; /* the object's now */
     objects_put(str_of(r->key), named, count, u->meta, &t);
     upload_drop(u);
     confirm(&t, p);
-    sbuf_addf(&p->text,
-              "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<CompleteMultipartUploadResult><Bucket>%s</Bucket><Key>",
-              bucket_name);
+    sbuf_addf(&p->text, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<%s><Bucket>%s</Bucket><Key>", root, bucket_name);
     xml_add(&p->text, str_of(t.key));
     sbuf_addf(&p->text, "</Key><ETag>&quot;%s&quot;</ETag>", t.etag);
-    if (told.crc64)
+    if (t.crc64[0])
         sbuf_addf(&p->text, "<ChecksumCRC64NVME>%s</ChecksumCRC64NVME><ChecksumType>FULL_OBJECT</ChecksumType>",
                   t.crc64);
-    sbuf_adds(&p->text, "</CompleteMultipartUploadResult>");
+    sbuf_addf(&p->text, "</%s>", root);
     reply_text(p, 200, "application/xml", sbuf_str(&p->text));
 }
 

@@ -30,7 +30,9 @@ static const char usage[] =
     "                       each fired, DELETE clears and brings back what was changed or removed; no rule meets a\n"
     "                       request that has a header x-without-faults\n"
     "  --forget             keep no uploaded bytes, only their size and checksums\n"
-    "  --heedless           overwrite whatever the condition of a PUT says (S3), as some servers do\n"
+    "  --heedless[=put|=complete]   ignore the conditions of writes, or of one kind of them (S3), as some servers do\n"
+    "  --composite          tell a composite CRC32C of objects of parts (S3), and no checksum of the whole\n"
+    "  --odd-roots          another name for the roots of XML answers to writes (S3)\n"
     "  --old-fashioned      answer 501 to any checksum but Content-MD5 (S3), as some servers do\n"
     "  --unconditional      answer 501 to a condition on a write (S3), as some servers do\n"
     "  --die-with-parent    end when the starting process does\n"
@@ -104,7 +106,14 @@ static int flag_parse(int flag, const char *value, struct command *c, struct err
         keep_content = false;
         return 0;
     case 'h':
-        heedless = true;
+        heedless_put = !value || strcmp(value, "complete") != 0;
+        heedless_complete = !value || strcmp(value, "put") != 0;
+        return 0;
+    case 'i':
+        composite = true;
+        return 0;
+    case 'r':
+        odd_roots = true;
         return 0;
     case 'm':
         old_fashioned = true;
@@ -128,9 +137,10 @@ static int command_parse(int argc, char **argv, struct command *c, struct err *e
         {"threads", required_argument, NULL, 't'},     {"checksums", required_argument, NULL, 'c'},
         {"latency", required_argument, NULL, 'l'},     {"tls", required_argument, NULL, 's'},
         {"fault", required_argument, NULL, 'f'},       {"forget", no_argument, NULL, 'k'},
-        {"die-with-parent", no_argument, NULL, 'd'},   {"heedless", no_argument, NULL, 'h'},
+        {"die-with-parent", no_argument, NULL, 'd'},   {"heedless", optional_argument, NULL, 'h'},
         {"old-fashioned", no_argument, NULL, 'm'},     {"unconditional", no_argument, NULL, 'u'},
-        {"connections", required_argument, NULL, 'n'}, {NULL, 0, NULL, 0}};
+        {"connections", required_argument, NULL, 'n'}, {"composite", no_argument, NULL, 'i'},
+        {"odd-roots", no_argument, NULL, 'r'},         {NULL, 0, NULL, 0}};
     told = (struct digests_told){.crc32c = true, .crc64 = true};
     for (int flag; (flag = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
         int r = flag_parse(flag, optarg, c, err);

@@ -165,7 +165,7 @@ def test_an_upload_whose_id_nobody_ever_learns_fails_by_name_and_none_is_left(bu
 
 
 def test_an_upload_that_is_mistrusted_takes_the_one_with_it_whose_id_was_lost(deaf_bucket, folder):
-    deaf_bucket.fault("op=post,nth=1,do=lost", "key=p/large,op=put,do=etag")
+    deaf_bucket.fault("op=post,nth=1,do=lost", "key=p/large,op=put,do=etag", "key=p/large,op=get,do=status:403")
     done = export(deaf_bucket, folder)
     assert done.returncode == 1 and "CIS4011" in done.stderr, (done.stdout, done.stderr)
     assert uploads_begun(deaf_bucket) == 0
@@ -295,9 +295,9 @@ def test_a_store_without_conditions_is_looked_at_before_and_that_is_told(uncondi
     done = export(bucket, folder)
     assert done.returncode == 1 and done.stderr.count("CIS4409") == 2, (done.stdout, done.stderr)
     assert bucket.content("p/small-7") == bucket.content("p/large") == b"theirs"
-    assert "19 were sent after a look" in done.stdout
+    assert "19 were written after a HEAD only" in done.stdout
     bucket.remove("p/large")
-    assert "1 were sent after a look" in export(bucket, folder).stdout
+    assert "1 were written after a HEAD only" in export(bucket, folder).stdout
     assert bucket.content("p/large") == (folder / "src/large").read_bytes()
     assert export(bucket, folder, "--conflict", "overwrite").returncode == 0
     assert_whole(bucket, folder)
@@ -397,16 +397,34 @@ def test_an_answer_that_is_lost_is_confirmed_by_md5_too(md5_bucket, folder, faul
     assert_whole(md5_bucket, folder)
 
 
-@pytest.mark.parametrize("fault, failed", [
-    ("key=p/small-7,do=etag", "small-7"),
-    ("key=p/large,op=put,nth=2,do=etag", "large"),
-    ("key=p/large,op=put,do=etag", "large"),
+ETAGS = pytest.mark.parametrize("name, fault", [
+    ("small-7", "key=p/small-7,op=put,do=etag"),
+    ("large", "key=p/large,op=put,nth=2,do=etag"),
+    ("large", "key=p/large,op=put,do=etag"),
 ], ids=["of a file", "of a part", "of all parts"])
-def test_an_etag_that_is_not_the_md5_confirms_nothing(deaf_bucket, folder, fault, failed):
+
+
+@ETAGS
+def test_an_object_whose_etag_is_not_the_md5_is_read_back(deaf_bucket, folder, name, fault):
+    deaf_bucket.fault(fault, f"key=p/{name},op=head,do=etag", f"key=p/{name},op=get,do=etag")
+    done = export(deaf_bucket, folder)
+    assert done.returncode == 1 and done.stderr.count("CIS4011") == 1, (done.stdout, done.stderr)  # no GET fits its ETag
+    deaf_bucket.no_faults()
+    deaf_bucket.remove(f"p/{name}")
     deaf_bucket.fault(fault)
+    assert export(deaf_bucket, folder).returncode == 0
+    assert_whole(deaf_bucket, folder)
+
+
+@ETAGS
+def test_an_object_that_can_neither_be_compared_nor_read_back_is_no_success(deaf_bucket, folder, name, fault):
+    deaf_bucket.fault(fault, f"key=p/{name},op=head,do=etag", f"key=p/{name},op=get,do=status:403")
     done = export(deaf_bucket, folder)
     assert done.returncode == 1 and done.stderr.count("CIS4011") == 1, (done.stdout, done.stderr)
-    assert verdict(folder)["failures"][0]["path"] == failed and verdict(folder)["done"]["files"] == 20
+    assert verdict(folder)["failures"][0]["path"] == name and verdict(folder)["done"]["files"] == 20
+    deaf_bucket.no_faults()
+    assert export(deaf_bucket, folder).returncode == 0  # it meets its own object
+    assert_whole(deaf_bucket, folder)
 
 
 def test_the_last_etag_decides_where_the_md5s_of_the_parts_were_sent(refusing_bucket, folder):

@@ -48,7 +48,7 @@ static void what_was_sent_is_known_again_in_that_very_state_only(void **state)
     struct err err;
     struct logbook *l = opened();
     assert_false(logbook_has(l, STR("x"), &seen));
-    assert_int_equal(logbook_add(l, STR("x"), &seen, STR("p/x"), &err), 0);
+    assert_int_equal(logbook_add(l, STR("x"), &seen, STR("p/x"), STR_NULL, &err), 0);
     logbook_free(l);
     l = opened();
     assert_true(logbook_has(l, STR("x"), &seen));
@@ -104,7 +104,7 @@ static void cut_at_any_byte_it_keeps_what_was_whole_and_can_be_written_on(void *
     struct err err;
     char name[NAME_MAX + 1];
     struct logbook *l = opened();
-    assert_int_equal(logbook_add(l, STR("first"), &seen, STR("k"), &err), 0);
+    assert_int_equal(logbook_add(l, STR("first"), &seen, STR("k"), STR_NULL, &err), 0);
     struct stat st;
     assert_int_equal(fstat(logbook_fd(l), &st), 0);
     off_t first = st.st_size;
@@ -121,7 +121,7 @@ static void cut_at_any_byte_it_keeps_what_was_whole_and_can_be_written_on(void *
         logbook_free(l);
     }
     l = opened();
-    assert_int_equal(logbook_add(l, STR("again"), &seen, STR("k"), &err), 0);
+    assert_int_equal(logbook_add(l, STR("again"), &seen, STR("k"), STR_NULL, &err), 0);
     logbook_free(l);
     l = opened();
     assert_true(logbook_has(l, STR("again"), &seen));
@@ -134,10 +134,10 @@ static void a_flipped_byte_ends_what_is_believed(void **state)
     struct err err;
     char name[NAME_MAX + 1], c = '!';
     struct logbook *l = opened();
-    assert_int_equal(logbook_add(l, STR("one"), &seen, STR("k"), &err), 0);
+    assert_int_equal(logbook_add(l, STR("one"), &seen, STR("k"), STR_NULL, &err), 0);
     struct stat st;
     assert_int_equal(fstat(logbook_fd(l), &st), 0);
-    assert_int_equal(logbook_add(l, STR("two"), &seen, STR("k"), &err), 0);
+    assert_int_equal(logbook_add(l, STR("two"), &seen, STR("k"), STR_NULL, &err), 0);
     logbook_free(l);
     logbook_name(name);
     int fd = openat(dir, name, O_RDWR);
@@ -160,7 +160,7 @@ static void a_file_sent_again_and_again_does_not_make_it_grow_for_ever(void **st
     (void)u;
     for (int i = 0; i < 20000; i++) {
         s.ctime_ns = i;
-        assert_int_equal(logbook_add(l, STR("same"), &s, STR("k"), &err), 0);
+        assert_int_equal(logbook_add(l, STR("same"), &s, STR("k"), STR_NULL, &err), 0);
     }
     assert_int_equal(fstat(logbook_fd(l), &before), 0);
     logbook_free(l);
@@ -180,7 +180,7 @@ static void another_bucket_has_another_ledger(void **state)
     (void)state;
     struct err err;
     struct logbook *l = opened(), *other;
-    assert_int_equal(logbook_add(l, STR("x"), &seen, STR("k"), &err), 0);
+    assert_int_equal(logbook_add(l, STR("x"), &seen, STR("k"), STR_NULL, &err), 0);
     logbook_free(l);
     assert_int_equal(logbook_open(dir, STR("s3://other/"), &other, &err), 0);
     assert_false(logbook_has(other, STR("x"), &seen));
@@ -198,17 +198,17 @@ static void half_a_line_hides_nothing_that_comes_behind_it(void **state)
     struct stat st;
     char name[NAME_MAX + 1];
     auto_logbook l = opened();
-    assert_int_equal(logbook_add(l, STR("before"), &seen, STR("p/before"), &err), 0);
+    assert_int_equal(logbook_add(l, STR("before"), &seen, STR("p/before"), STR_NULL, &err), 0);
     logbook_name(name);
     assert_int_equal(fstatat(dir, name, &st, 0), 0);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
     little = (struct rlimit){.rlim_cur = (rlim_t)st.st_size + 10, .rlim_max = all.rlim_max};
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &little);
-    assert_true(logbook_add(l, STR("torn"), &seen, STR("p/torn"), &err) < 0);
+    assert_true(logbook_add(l, STR("torn"), &seen, STR("p/torn"), STR_NULL, &err) < 0);
     setrlimit(RLIMIT_FSIZE, &all);
     signal(SIGXFSZ, SIG_DFL);
-    assert_int_equal(logbook_add(l, STR("behind"), &seen, STR("p/behind"), &err), 0);
+    assert_int_equal(logbook_add(l, STR("behind"), &seen, STR("p/behind"), STR_NULL, &err), 0);
     logbook_free(l);
     l = opened();
     assert_true(logbook_has(l, STR("before"), &seen) && logbook_has(l, STR("behind"), &seen));

@@ -120,7 +120,7 @@ static void what_was_sent_is_known_by_its_state(void **state)
     struct plan p = made();
     assert_false(p.files[0].sent);
     struct stamp s = {p.files[0].size_bytes, p.files[0].mtime_ns, p.files[0].ctime_ns, p.files[0].inode};
-    assert_int_equal(logbook_add(book, STR("file"), &s, STR("p/file"), &err), 0);
+    assert_int_equal(logbook_add(book, STR("file"), &s, STR("p/file"), STR_NULL, &err), 0);
     plan_done(&p);
     p = made();
     assert_true(p.files[0].sent);

@@ -101,26 +101,6 @@ static void wrong_options_are_told_and_nothing_is_left(void **state)
     }
 }
 
-static void an_etag_of_parts_has_their_count(void **state)
-{
-    static const char *const others[] = {"",
-                                         "-2",
-                                         "\"\"",
-                                         "0123456789abcdef0123456789abcdef",
-                                         "0123456789abcdef0123456789abcdef-3",
-                                         "0123456789abcdef0123456789abcdef-",
-                                         "0123456789abcdef0123456789abcde-2",
-                                         "xyz-2",
-                                         "0123456789abcdef0123456789abcdef-2-2"};
-    struct digest d;
-    (void)state;
-    assert_true(store_etag_of_parts(STR("0123456789abcdef0123456789abcdef-2"), 2, &d));
-    assert_true(store_etag_of_parts(STR("\"0123456789abcdef0123456789abcdef-10000\""), 10000, &d));
-    assert_int_equal(d.kind, HASH_MD5);
-    for (size_t i = 0; i < countof(others); i++)
-        assert_false(store_etag_of_parts(str_of(others[i]), 2, &d));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,7 +110,6 @@ int main(void)
         cmocka_unit_test(the_delay_is_jittered_below_its_cap_and_not_below_what_the_store_asked),
         cmocka_unit_test(a_store_tells_what_its_uri_named),
         cmocka_unit_test(wrong_options_are_told_and_nothing_is_left),
-        cmocka_unit_test(an_etag_of_parts_has_their_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* owner.h - who wrote an object: the name of a volume or directory, kept in the metadata of every object that it
+ * exports. home: any; blocks. */
+#pragma once
+
+#include "util/err.h"
+
+enum { OWNER_MAX = 33, OWNER_TEXT_MAX = 96 }; /* 32 hex digits and NUL; with size and id of the upload */
+
+struct spec;
+
+/* Of a volume: derived from its id and the time of its creation, so that it survives the loss of the export's state,
+ * and another volume of the same name has another one. */
+void owner_of_volume(const struct spec *s, char ret[OWNER_MAX]);
+
+/* Of a directory: random, made at its first export and kept in its state. Without that state it is another owner. */
+must_check int owner_of_state(int export_dir, char ret[OWNER_MAX], struct err *err);
