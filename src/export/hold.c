@@ -45,11 +45,20 @@ static int take_lease(struct hold *h, const char *path, bool must_lease, struct 
     return err_advise(err, 4006, "run the export as root, or with CAP_LEASE, on a local file system");
 }
 
+/* ENXIO says that it is one, or that its disk is gone. */
+static bool is_socket(int data, const char *path)
+{
+    struct stat st;
+    bool yes = fstatat(data, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode);
+    errno = ENXIO;
+    return yes;
+}
+
 int hold_open(int data, const char *path, bool must_lease, struct hold *ret, struct err *err)
 {
     struct hold h = {.fd = open_still(data, path)};
     struct stat st;
-    if (h.fd < 0 && (errno == ELOOP || errno == ENOTDIR || errno == EXDEV || errno == ENXIO))
+    if (h.fd < 0 && (errno == ELOOP || errno == ENOTDIR || errno == EXDEV || (errno == ENXIO && is_socket(data, path))))
         return err_set(err, ERR_NOT_FOUND, "'%s' is no file any more", path);
     if (h.fd < 0 && errno == EAGAIN)
         return err_set(err, ERR_AGAIN, "somebody holds a lease on '%s'", path);

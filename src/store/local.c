@@ -195,7 +195,7 @@ static int open_object(struct local_job *j, struct stat *ret_st, struct err *err
         return r;
     /* O_NONBLOCK: a pipe of that name must not hold us. */
     j->fd = path_open_links(root, key.ptr, O_RDONLY | O_NONBLOCK);
-    if (j->fd < 0 && (errno == EXDEV || errno == ELOOP || errno == ENXIO))
+    if (j->fd < 0 && (errno == EXDEV || errno == ELOOP))
         return err_set(err, ERR_NOT_FOUND, "it is a link that leads out of the folder, or no regular file");
     if (j->fd < 0)
         return unreadable(err, "cannot open it");

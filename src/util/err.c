@@ -34,8 +34,6 @@ enum err_code err_code_of_errno(int errnum)
 {
     switch (errnum) {
     case ENOENT:
-    case ENODEV:
-    case ENXIO:
         return ERR_NOT_FOUND;
     case EEXIST:
     case ENOTEMPTY:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The export of a volume, by its own parameters and policy."""
 
+import errno
 import json
 import os
 import subprocess
@@ -62,14 +63,16 @@ def test_the_concurrency_of_a_volume_is_that_of_its_export_too_and_a_flag_says_o
         assert bucket.stats()["connections"] - 1 <= most
 
 
-def test_metrics_that_the_disk_does_not_give_fail_the_export_by_name(tmp_path, bucket):
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENODEV, errno.ENXIO], ids=os.strerror)
+def test_metrics_that_the_disk_does_not_give_fail_the_export_by_name(tmp_path, bucket, number):
     """They may be those of the best checkpoint, which nobody would miss."""
     best = {"group": "directory", "best": {"file": "metrics.json", "key": "loss", "order": "min", "count": 1}}
     volume = Volume(tmp_path, bucket, policy={"select": best})
     for step in 1, 2:
         volume.write(f"step-{step}/metrics.json", b'{"loss":%d}' % step)
         volume.write(f"step-{step}/weights", b"x")
-    failing = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_NAME": "pread", "CISTERN_FAIL_AT": "1"}
+    failing = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_NAME": "pread", "CISTERN_FAIL_AT": "1",
+               "CISTERN_FAIL_ERRNO": str(number)}
     done = volume.export(**failing)
     assert done.returncode != 0 and "step-1/metrics.json" in done.stderr, done.stderr
     assert volume.verdict()["state"] == "failed"

@@ -51,6 +51,15 @@ static void a_subject_that_is_part_of_another_word_is_not_named_yet(void **state
     assert_string_equal(named("a\nb: wrong", STR("a\nb")), "a?b: wrong");
 }
 
+static void device_that_is_gone_is_an_io_error_and_not_a_file_that_is_not_there(void **state)
+{
+    (void)state;
+    static const int numbers[] = {ENODEV, ENXIO, EIO, ESTALE, EREMOTEIO, ENOMEDIUM, ENOTCONN, ESHUTDOWN};
+    for (size_t i = 0; i < countof(numbers); i++)
+        assert_int_equal(err_code_of_errno(numbers[i]), ERR_IO);
+    assert_int_equal(err_code_of_errno(ENOENT), ERR_NOT_FOUND);
+}
+
 static void errno_gives_code_and_text(void **state)
 {
     (void)state;
@@ -151,6 +160,7 @@ int main(void)
         cmocka_unit_test(a_wrap_goes_in_front),
         cmocka_unit_test(a_sentence_names_its_subject_once),
         cmocka_unit_test(a_subject_that_is_part_of_another_word_is_not_named_yet),
+        cmocka_unit_test(device_that_is_gone_is_an_io_error_and_not_a_file_that_is_not_there),
         cmocka_unit_test(errno_gives_code_and_text),
         cmocka_unit_test(what_the_machine_lacks_has_an_id_and_advice_until_somebody_knows_better),
         cmocka_unit_test(the_line_has_id_code_and_advice),
