@@ -89,8 +89,8 @@ struct job {
 /* ---- what is told ------------------------------------------------------------------------------------------------ */
 
 static const char *const words[] = {
-    [RUN_SENT] = "exported", [RUN_THERE] = "there",   [RUN_SKIPPED] = "skipped",      [RUN_WAITING] = "waiting",
-    [RUN_GONE] = "gone",     [RUN_FAILED] = "failed", [RUN_PLANNED] = "would export",
+    [RUN_SENT] = "exported",   [RUN_THERE] = "there",   [RUN_SKIPPED] = "skipped",
+    [RUN_WAITING] = "waiting", [RUN_FAILED] = "failed", [RUN_PLANNED] = "would export",
 };
 
 static void tell_json(const struct run_result *r)
@@ -117,7 +117,7 @@ static void tell_plain(struct job *j, const struct run_result *r)
     sbuf_init(&path, TERM_LINE_MAX);
     term_add_visible(&path, r->path, TERM_LINE_MAX / 2);
     term_clear(&j->term);
-    if (r->event == RUN_SKIPPED || r->event == RUN_WAITING || r->event == RUN_GONE)
+    if (r->event == RUN_SKIPPED || r->event == RUN_WAITING)
         printf("%-9s %s%s%s\n", words[r->event], path.ptr, r->note ? ": " : "", r->note ? r->note : "");
     else
         printf("%-9s %s  %s\n", words[r->event], path.ptr, bytes_text(r->size_bytes, size));

@@ -20,6 +20,33 @@ static bool names_marker(const struct run *r, const struct pick_group *g, struct
     return path.len == g->folder.len + 1 + strlen(r->o.policy->marker) && str_ends(path, str_of(r->o.policy->marker));
 }
 
+static void marker_path(const struct run *r, size_t g, struct sbuf *path)
+{
+    sbuf_init(path, 8192);
+    sbuf_add(path, r->plan.pick.groups[g].folder);
+    sbuf_addc(path, '/');
+    sbuf_adds(path, r->o.policy->marker);
+}
+
+static bool has_our_marker(const struct run *r, size_t g)
+{
+    auto_sbuf path;
+    struct stamp nothing = {0};
+    marker_path(r, g, &path);
+    return logbook_has(r->logbook, sbuf_str(&path), &nothing);
+}
+
+/* Is its marker still to be sent, as the logbook tells before anything of this run was sent? */
+static bool owes_marker(const struct run *r, size_t g)
+{
+    const struct group_left *left = &r->groups[g];
+    if (!wants_marker(r) || !r->plan.pick.groups[g].chosen)
+        return false;
+    if (left->marker != NO_FILE)
+        return !r->plan.files[left->marker].sent;
+    return left->files > 0 || !has_our_marker(r, g);
+}
+
 static void make_group(struct run *r, size_t g)
 {
     const struct pick_group *group = &r->plan.pick.groups[g];
@@ -34,7 +61,10 @@ static void make_group(struct run *r, size_t g)
     }
     if (withdraws(r) && left->files > 0 && left->marker != NO_FILE)
         r->plan.files[left->marker].sent = false; /* withdrawn, it has to be sent again */
-    if (group->chosen && left->files == 0 && wants_marker(r))
+    if (!owes_marker(r, g))
+        return;
+    r->our_markers += left->marker == NO_FILE;
+    if (left->files == 0)
         r->ready_markers[r->ready_count++] = g;
 }
 
@@ -49,8 +79,10 @@ void checkpoints_make(struct run *r)
 
 void checkpoints_free(struct run *r)
 {
-    for (size_t g = 0; r->groups && g < r->plan.pick.group_count; g++)
+    for (size_t g = 0; r->groups && g < r->plan.pick.group_count; g++) {
         free(r->groups[g].barred);
+        free(r->groups[g].failed);
+    }
     free(r->groups);
     free(r->ready_markers);
 }
@@ -67,16 +99,26 @@ bool checkpoint_is_marker(const struct run *r, size_t file)
     return g != PICK_NO_GROUP && r->groups[g].marker == (ssize_t)file;
 }
 
-void checkpoint_settled(const struct upload *u, enum run_event how)
+static struct err *copy_of(const struct err *why)
+{
+    struct err *copy = xcalloc(1, sizeof *copy);
+    err_copy(copy, why);
+    return copy;
+}
+
+void checkpoint_settled(const struct upload *u, const struct err *failed)
 {
     struct run *r = u->run;
     struct group_left *left = group_of(u);
     if (!left || left->marker == u->file)
         return;
-    left->sent |= how == RUN_SENT || how == RUN_THERE;
-    left->failed |= how == RUN_FAILED;
+    if (failed && !left->failed) {
+        left->failed = copy_of(failed);
+        err_name(left->failed, u->path);
+    }
+    size_t g = (size_t)(left - r->groups);
     if (--left->files == 0 && wants_marker(r))
-        r->ready_markers[r->ready_count++] = (size_t)(left - r->groups);
+        r->ready_markers[r->ready_count++] = g;
 }
 
 /* ---- its marker -------------------------------------------------------------------------------------------------- */
@@ -84,54 +126,48 @@ void checkpoint_settled(const struct upload *u, enum run_event how)
 static struct upload *new_marker(struct run *r, size_t g)
 {
     auto_sbuf path;
-    sbuf_init(&path, 8192);
-    sbuf_add(&path, r->plan.pick.groups[g].folder);
-    sbuf_addc(&path, '/');
-    sbuf_adds(&path, r->o.policy->marker);
+    marker_path(r, g, &path);
     struct upload *u = run_new_upload(r);
     u->group = g;
+    u->file = r->groups[g].marker;
     u->marker_path = str_dup(sbuf_str(&path));
     u->path = str_of(u->marker_path);
     return u;
 }
 
-static void hold_back(struct run *r, size_t g)
+static void hold_back(struct run *r, size_t g, const struct err *why)
 {
     struct err err;
-    struct upload *u = run_new_upload(r);
-    u->file = r->groups[g].marker;
-    u->path = r->plan.files[u->file].path;
-    err_set(&err, ERR_IO, "'%.*s' is held back: other files of its checkpoint failed", STR_FMT(u->path));
-    err_advise(&err, 4013, "it is sent when they are");
+    struct upload *u = new_marker(r, g);
+    err_set(&err, ERR_IO, "'%.*s' is held back: %s", STR_FMT(str_sub(u->path, 0, 200)), why->text);
+    err_advise(&err, 4013, "it is sent when all of its checkpoint is in the bucket: export again");
     run_file_failed(u, &err, false);
 }
 
-static void start_our_marker(struct run *r, size_t g)
+/* Files come, go and change while others are sent: the marker speaks of the directory as it is now. */
+static int look_again(const struct run *r, size_t g, struct err *err)
 {
-    struct upload *u = new_marker(r, g);
-    struct stamp nothing = {0};
-    if (!r->groups[g].sent && logbook_has(r->logbook, u->path, &nothing)) {
-        run_file_left(u);
-        return;
-    }
-    run_make_uid(u->path, &u->hold.stamp, u->uid);
-    pthread_mutex_lock(&r->lock);
-    r->counts.pending_files++;
-    pthread_mutex_unlock(&r->lock);
-    upload_start(u);
+    auto_sbuf path;
+    struct plan_options o = run_plan_options(r);
+    marker_path(r, g, &path);
+    return plan_check_group(&o, &r->plan.pick.groups[g], sbuf_str(&path), r->groups[g].marker != NO_FILE, err);
 }
 
 void checkpoint_start_marker(struct run *r, size_t group)
 {
     const struct group_left *left = &r->groups[group];
-    if (left->failed && left->marker != NO_FILE)
-        hold_back(r, group);
-    else if (left->failed)
-        return;
-    else if (left->marker == NO_FILE)
-        start_our_marker(r, group);
-    else if (!r->plan.files[left->marker].sent)
+    struct err err;
+    if (left->failed)
+        hold_back(r, group, left->failed);
+    else if (look_again(r, group, &err) < 0)
+        hold_back(r, group, &err);
+    else if (left->marker != NO_FILE)
         run_start_file(r, (size_t)left->marker);
+    else {
+        struct upload *u = new_marker(r, group);
+        run_make_uid(u->path, &u->hold.stamp, u->uid);
+        upload_start(u);
+    }
 }
 
 /* ---- what is replaced -------------------------------------------------------------------------------------------- */
@@ -143,6 +179,7 @@ bool checkpoint_withdraw_next(struct run *r)
         if (!r->plan.pick.groups[g].chosen || r->groups[g].files == 0)
             continue;
         struct upload *u = new_marker(r, g);
+        u->file = NO_FILE;
         u->sight = MARKER_UNSEEN;
         r->withdrawals++;
         upload_start(u);
@@ -157,8 +194,7 @@ void checkpoint_withdrawn(struct upload *own_u, const struct err *why_not)
     struct group_left *left = &r->groups[own_u->group];
     r->withdrawals--;
     if (why_not) {
-        left->barred = xcalloc(1, sizeof *left->barred);
-        err_copy(left->barred, why_not);
+        left->barred = copy_of(why_not);
         err_wrap(left->barred, "held back: the old marker of its checkpoint cannot be withdrawn");
         err_advise(left->barred, 4014, "let the export read and delete the marker, or export to a new prefix");
     }
@@ -177,14 +213,13 @@ static void looked(struct upload *u, const struct lane_answer *a)
     else if (logbook_add(u->run->logbook, u->path, &no_file, str_of(u->key), STR_NULL, &err) < 0)
         checkpoint_withdrawn(u, &err);
     else
-        u->sight = a->code == 0 ? MARKER_SEEN : MARKER_HIDDEN;
+        u->sight = MARKER_SEEN;
 }
 
-/* Who may neither look nor delete is believed that there is none. */
+/* If neither HEAD nor DELETE is allowed, an old marker may be there: it must not stay above new files. */
 static void deleted(struct upload *u, const struct lane_answer *a)
 {
-    bool is_gone = a->code == 0 || (a->code == -ERR_DENIED && u->sight == MARKER_HIDDEN);
-    checkpoint_withdrawn(u, is_gone ? NULL : &a->err);
+    checkpoint_withdrawn(u, a->code == 0 ? NULL : &a->err);
 }
 
 void checkpoint_answer(struct upload *u, const struct lane_answer *a)

@@ -131,7 +131,7 @@ static void remove_active(struct upload *own_u)
 static void file_ends(struct upload *own_u, enum run_event how, const struct err *err)
 {
     tell(own_u->run, own_u, how, NULL, err);
-    checkpoint_settled(own_u, how);
+    checkpoint_settled(own_u, err);
     remove_active(own_u);
 }
 
@@ -210,15 +210,6 @@ void run_file_unrecorded(struct upload *own_u, struct err *err)
     own_u->run->gave_up = true;
     err_wrap(err, "'%.*s' cannot be recorded as exported", STR_FMT(str_sub(own_u->path, 0, 200)));
     run_file_failed(own_u, err, false);
-}
-
-void run_file_gone(struct upload *own_u)
-{
-    struct run *r = own_u->run;
-    pthread_mutex_lock(&r->lock);
-    count_settled(r, planned_bytes(own_u));
-    pthread_mutex_unlock(&r->lock);
-    file_ends(own_u, RUN_GONE, NULL);
 }
 
 void run_file_left(struct upload *own_u)
@@ -323,6 +314,17 @@ static void fail_outgrown(struct upload *own_u)
     run_file_failed(own_u, &err, true);
 }
 
+/* It was there when the run began. Whether its owner meant to remove it, or a rename took it elsewhere, the next run
+ * sees. */
+static void fail_gone(struct upload *own_u)
+{
+    struct err err;
+    err_set(&err, ERR_CHANGED, "'%.*s' was removed or renamed while the export ran",
+            STR_FMT(str_sub(own_u->path, 0, 300)));
+    err_advise(&err, 4015, "export again: the files are taken as they are then");
+    run_file_failed(own_u, &err, true);
+}
+
 void run_start_file(struct run *r, size_t file)
 {
     struct upload *u = run_new_upload(r);
@@ -337,7 +339,7 @@ void run_start_file(struct run *r, size_t file)
     }
     int e = hold_open(r->o.data, u->path.ptr, r->o.must_lease, &u->hold, &err);
     if (e == -ERR_NOT_FOUND) {
-        run_file_gone(u);
+        fail_gone(u);
     } else if (e == -ERR_AGAIN) {
         run_file_waits(u, 0, err.text);
     } else if (e < 0) {

@@ -46,8 +46,8 @@ enum upload_state {
 
 enum upload_after { AFTER_NOTHING, AFTER_WAIT, AFTER_FAIL, AFTER_LOOK };
 
-/* WITHDRAWING; NONE: it is not about an old marker. Hidden: we may not look. */
-enum marker_sight { MARKER_NONE, MARKER_UNSEEN, MARKER_SEEN, MARKER_HIDDEN };
+/* WITHDRAWING; NONE: it is not about an old marker. Seen: it is there, or we may not look. */
+enum marker_sight { MARKER_NONE, MARKER_UNSEEN, MARKER_SEEN };
 
 enum { NO_FILE = -1 };
 
@@ -101,10 +101,9 @@ struct upload {
 };
 
 struct group_left {
-    uint64_t files; /* not yet in the bucket */
-    bool failed;
-    bool sent;          /* something of it was sent by this run */
+    uint64_t files;     /* not yet in the bucket */
     ssize_t marker;     /* the file of the plan that is the marker, or NO_FILE */
+    struct err *failed; /* owned; why the first file of it failed: its marker must not be sent. NULL: none failed */
     struct err *barred; /* owned; its marker in the bucket cannot be withdrawn: why. NULL: nothing bars it */
 };
 
@@ -143,8 +142,9 @@ struct run {
     struct group_left *groups; /* owned; per checkpoint */
     size_t *ready_markers;     /* owned; checkpoints whose marker may go now */
     size_t ready_count;
-    size_t next_withdrawal;     /* the checkpoint to look at next: is its marker to be withdrawn? */
-    size_t withdrawals;         /* under way; no file begins before their end */
+    size_t our_markers;     /* checkpoints whose marker is no file, and is to be made by this run: they are pending */
+    size_t next_withdrawal; /* the checkpoint to look at next: is its marker to be withdrawn? */
+    size_t withdrawals;     /* under way; no file begins before their end */
     size_t successes, refusals; /* refusals: in a row, before any success */
     struct timer wake;
     struct timer deadline;
@@ -174,7 +174,8 @@ struct upload *run_new_upload(struct run *r);
  * answer and the logbook meets its own object, and knows it. */
 void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX]);
 void run_start_file(struct run *r, size_t file);
-void run_again(struct run *r); /* the pump runs at the end of this turn */
+void run_again(struct run *r);                             /* the pump runs at the end of this turn */
+struct plan_options run_plan_options(const struct run *r); /* as the plan was made */
 
 /* How an upload ends. Each frees it. */
 void run_file_sent(struct upload *own_u, enum run_event how);
@@ -182,7 +183,6 @@ void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry
 /* What it achieved cannot be recorded: the run begins no other. */
 void run_file_unrecorded(struct upload *own_u, struct err *err);
 void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why); /* delay 0: as long as is usual */
-void run_file_gone(struct upload *own_u);
 void run_file_left(struct upload *own_u); /* stopped in the middle, or a remainder that is gone */
 
 /* ---- engine.c, for run.c ----------------------------------------------------------------------------------------- */
@@ -196,8 +196,9 @@ void checkpoints_make(struct run *r);
 void checkpoints_free(struct run *r);
 bool checkpoint_is_marker(const struct run *r, size_t file);
 /* A file of it has come to its end; the last one makes its marker ready. */
-void checkpoint_settled(const struct upload *u, enum run_event how);
-/* Everything else of the checkpoint was confirmed: now its marker, the user's own file or an empty one of ours. */
+void checkpoint_settled(const struct upload *u, const struct err *failed); /* NULL: it is in the bucket */
+/* Everything else of the checkpoint has come to its end: now its marker, the user's own file or an empty one of ours;
+ * or, if a file failed or the directory is not what it was, a failure that says so. */
 void checkpoint_start_marker(struct run *r, size_t group);
 /* Takes the marker of the next checkpoint that is to be replaced out of the bucket. False when there is none left. */
 bool checkpoint_withdraw_next(struct run *r);

@@ -3,6 +3,7 @@
 #include "hold.h"
 #include "util/file.h"
 #include "util/json.h"
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +14,8 @@ struct planning {
     const struct plan_options *o;
     struct filter filter;
     struct plan *plan;
+    struct str marker;  /* of plan_check_group(); may be there or not */
+    uint64_t confirmed; /* likewise: files that are in the bucket as they are */
 };
 
 struct pick_rules plan_rules(const struct spec_export *policy)
@@ -41,21 +44,36 @@ static int fill_filter(struct filter *f, const struct spec_export *policy, struc
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
+static bool is_asked_for(const struct planning *g, const struct walk_file *f)
+{
+    int64_t changed_ns = f->mtime_ns > f->ctime_ns ? f->mtime_ns : f->ctime_ns;
+    return filter_wants(&g->filter, f->path) && changed_ns >= g->o->since_ns;
+}
+
+static bool is_hydrated(const struct planning *g, const struct walk_file *f)
+{
+    return g->o->is_hydrated && g->o->is_hydrated(g->o->ctx, f);
+}
+
+static bool is_sent(const struct planning *g, const struct walk_file *f)
+{
+    struct stamp stamp = {f->size_bytes, f->mtime_ns, f->ctime_ns, f->inode};
+    return logbook_has(g->o->logbook, f->path, &stamp);
+}
+
 static int add_file(void *ctx, const struct walk_file *f, struct err *err)
 {
     struct planning *g = ctx;
     struct plan *p = g->plan;
-    int64_t changed_ns = f->mtime_ns > f->ctime_ns ? f->mtime_ns : f->ctime_ns;
-    if (!filter_wants(&g->filter, f->path) || changed_ns < g->o->since_ns)
+    if (!is_asked_for(g, f))
         return 0;
-    if (g->o->is_hydrated && g->o->is_hydrated(g->o->ctx, f)) {
+    if (is_hydrated(g, f)) {
         p->hydrated++;
         return 0;
     }
     struct pick_file file = {
         .size_bytes = f->size_bytes, .mtime_ns = f->mtime_ns, .ctime_ns = f->ctime_ns, .inode = f->inode};
-    struct stamp stamp = {f->size_bytes, f->mtime_ns, f->ctime_ns, f->inode};
-    file.sent = logbook_has(g->o->logbook, f->path, &stamp);
+    file.sent = is_sent(g, f);
     if (p->count == PICK_FILES_MAX || !arena_dup(p->names, f->path, &file.path))
         return err_set(err, ERR_NO_SPACE, "more than %d files to export", PICK_FILES_MAX);
     if (p->count == p->room) {
@@ -154,7 +172,7 @@ int plan_make(const struct plan_options *o, struct plan *ret, struct err *err)
     struct scoring scoring = {.planning = &g, .rules = &rules};
     int r = fill_filter(&g.filter, o->policy, err);
     if (r == 0)
-        r = walk_folder(o->data, &sink, err);
+        r = walk_folder(o->data, STR_NULL, &sink, err);
     if (r == 0)
         r = pick_files(p.files, p.count, &rules, read_score, &scoring, &p.pick, err);
     filter_done(&g.filter);
@@ -166,6 +184,51 @@ int plan_make(const struct plan_options *o, struct plan *ret, struct err *err)
     }
     *ret = p;
     return 0;
+}
+
+/* ---- a second look ----------------------------------------------------------------------------------------------- */
+
+static int check_file(void *ctx, const struct walk_file *f, struct err *err)
+{
+    struct planning *g = ctx;
+    if (!is_asked_for(g, f) || str_eq(f->path, g->marker) || is_hydrated(g, f))
+        return 0;
+    g->confirmed++;
+    if (is_sent(g, f))
+        return 0;
+    return err_set(err, ERR_CHANGED, "'%.*s' was added or changed while the export ran", STR_FMT(f->path));
+}
+
+static int pass_over(void *ctx, struct str path, enum walk_skip why, struct err *err)
+{
+    (void)ctx;
+    return why == WALK_OTHER_MOUNT
+               ? err_set(err, ERR_CHANGED, "'%.*s' is another file system, mounted here", STR_FMT(path))
+               : 0;
+}
+
+static int report_trouble(void *ctx, struct str path, const struct err *why, struct err *err)
+{
+    (void)ctx;
+    (void)path;
+    return err_copy(err, why);
+}
+
+int plan_check_group(const struct plan_options *o, const struct pick_group *group, struct str marker, bool has_marker,
+                     struct err *err)
+{
+    struct planning g = {.o = o, .marker = marker};
+    struct walk_sink sink = {
+        .ctx = &g, .on_file = check_file, .on_skip = pass_over, .on_trouble = report_trouble, .is_stopped = is_stopped};
+    uint64_t planned = group->end - group->first - has_marker;
+    int r = fill_filter(&g.filter, o->policy, err);
+    if (r == 0)
+        r = walk_folder(o->data, group->folder, &sink, err);
+    filter_done(&g.filter);
+    if (r == 0 && g.confirmed < planned)
+        return err_set(err, ERR_CHANGED, "%" PRIu64 " of %" PRIu64 " files were removed while the export ran",
+                       planned - g.confirmed, planned);
+    return r;
 }
 
 void plan_done(struct plan *p)

@@ -36,6 +36,12 @@ struct plan {
 };
 
 must_check int plan_make(const struct plan_options *o, struct plan *ret, struct err *err);
+
+/* Looks at a directory of the plan again, when all of it was sent: is every file that is in it now in the logbook, and
+ * is none of the plan missing? `marker` is the path of its marker, which is not looked at; has_marker: the plan has
+ * that file. ERR_CHANGED, or the error of the disk, names the first thing that is not as it was. */
+must_check int plan_check_group(const struct plan_options *o, const struct pick_group *group, struct str marker,
+                                bool has_marker, struct err *err);
 void plan_done(struct plan *p); /* may run twice */
 
 /* The rules of a policy; strings are borrowed from it. */

@@ -100,16 +100,21 @@ static void tell_skip(void *ctx, struct str path, const char *why)
         r->o.on_result(r->o.ctx, &result);
 }
 
+struct plan_options run_plan_options(const struct run *r)
+{
+    return (struct plan_options){.policy = r->o.policy,
+                                 .logbook = r->logbook,
+                                 .data = r->o.data,
+                                 .since_ns = r->o.since_ns,
+                                 .ctx = (void *)r,
+                                 .is_hydrated = r->o.is_hydrated ? ask_hydrated : NULL};
+}
+
 static int make_plan(struct run *r, struct err *err)
 {
-    struct plan_options o = {.policy = r->o.policy,
-                             .logbook = r->logbook,
-                             .data = r->o.data,
-                             .since_ns = r->o.since_ns,
-                             .ctx = r,
-                             .is_hydrated = r->o.is_hydrated ? ask_hydrated : NULL,
-                             .on_skip = tell_skip,
-                             .is_stopped = ask_stopped};
+    struct plan_options o = run_plan_options(r);
+    o.on_skip = tell_skip;
+    o.is_stopped = ask_stopped;
     return plan_make(&o, &r->plan, err);
 }
 
@@ -142,7 +147,8 @@ static void make_lanes(struct run *r)
 static void count_files(struct run *r)
 {
     struct verdict *c = &r->counts;
-    c->pending_files = c->pending_bytes = 0; /* what was inherited is known now */
+    c->pending_bytes = 0; /* what was inherited is known now */
+    c->pending_files = r->our_markers;
     for (size_t i = 0; i < r->plan.count; i++) {
         const struct pick_file *f = &r->plan.files[i];
         if (!f->chosen)
@@ -334,7 +340,7 @@ static struct str first_of_rest(const struct run *r)
     for (size_t i = r->next_file; i < r->plan.count; i++)
         if (r->plan.files[i].chosen && !r->plan.files[i].sent)
             return r->plan.files[i].path;
-    return STR_NULL;
+    return r->ready_count > 0 ? r->plan.pick.groups[r->ready_markers[r->ready_count - 1]].folder : STR_NULL;
 }
 
 /* The time is up: whatever is not in the bucket has failed. */

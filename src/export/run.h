@@ -18,7 +18,6 @@ enum run_event {
     RUN_THERE,   /* the bucket has these very bytes under this name already */
     RUN_SKIPPED, /* not a thing that a bucket holds; `note` says what it is */
     RUN_WAITING, /* somebody can write it: it is tried again; told once */
-    RUN_GONE,    /* removed before it was sent */
     RUN_FAILED,  /* `err` says why */
     RUN_PLANNED, /* with dry_run: it would be sent */
 };

@@ -137,7 +137,7 @@ static void pop_folder(struct walk *w)
     sbuf_cut(&w->todo, from);
 }
 
-int walk_folder(int dir, const struct walk_sink *sink, struct err *err)
+int walk_folder(int dir, struct str below, const struct walk_sink *sink, struct err *err)
 {
     struct walk w = {.sink = sink, .top = dir};
     struct stat st;
@@ -147,6 +147,7 @@ int walk_folder(int dir, const struct walk_sink *sink, struct err *err)
     sbuf_init(&w.todo, WALK_FOLDERS_BYTES_MAX);
     /* A name more than the kernel takes in one call: opening it is refused, and reported. */
     sbuf_init(&w.path, PATH_MAX + NAME_MAX + 2);
+    sbuf_add(&w.todo, below);
     sbuf_addc(&w.todo, '\0');
     int r = 0;
     while (r == 0 && w.todo.len > 0) {

@@ -30,5 +30,6 @@ struct walk_sink {
 
 enum { WALK_FOLDERS_BYTES_MAX = 256 << 20 }; /* names of folders still to be read */
 
-/* A file that vanishes meanwhile is left out: whoever removed it did not want it. */
-must_check int walk_folder(int dir, const struct walk_sink *sink, struct err *err);
+/* All of `dir` below this path in it; empty: all of it. A file that vanishes meanwhile is left out: whoever removed it
+ * did not want it. */
+must_check int walk_folder(int dir, struct str below, const struct walk_sink *sink, struct err *err);

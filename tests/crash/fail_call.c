@@ -7,8 +7,9 @@
  * failure is the only one, whatever is started after it. With CISTERN_FAIL_KILL the call is not made at all: the
  * process is killed there. With CISTERN_FAIL_STAYS all calls from that one on fail. CISTERN_SLOW_RMDIR=N makes every
  * removal of a folder, CISTERN_SLOW_PWRITE=N every pwrite that ends with a part of 8 MiB, CISTERN_SLOW_STAT=N every
- * fstatat wait for N milliseconds, so that what races with it wins. With CISTERN_PLAIN_FILES every file system has no
- * more than NFS: no files without a name, no renames with flags, no room made beforehand, nothing said of its space. */
+ * fstatat, CISTERN_SLOW_FSYNC=N every fsync wait for N milliseconds, so that what races with it wins. With
+ * CISTERN_PLAIN_FILES every file system has no more than NFS: no files without a name, no renames with flags, no room
+ * made beforehand, nothing said of its space. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -137,7 +138,6 @@ FAIL_OPEN(openat, (int dir, const char *path, int flags, ...), flags, dir, path,
 FAIL_OPEN(openat64, (int dir, const char *path, int flags, ...), flags, dir, path, flags)
 FAIL_SSIZE(pread, (int fd, void *buf, size_t len, off_t offset), fd, buf, len, offset)
 FAIL_SSIZE(pread64, (int fd, void *buf, size_t len, off64_t offset), fd, buf, len, offset)
-FAIL_INT(fsync, (int fd), fd)
 FAIL_INT(fdatasync, (int fd), fd)
 FAIL_INT(syncfs, (int fd), fd)
 FAIL_INT(ftruncate, (int fd, off_t len), fd, len)
@@ -215,6 +215,16 @@ int unlinkat(int dir, const char *path, int flags)
     if (flags & AT_REMOVEDIR)
         usleep((useconds_t)slow * 1000);
     return fails("unlinkat") ? -1 : REAL(unlinkat)(dir, path, flags);
+}
+
+int fsync(int fd)
+{
+    static atomic_ulong slow = ~0UL;
+    if (slow == ~0UL)
+        slow = number("CISTERN_SLOW_FSYNC", 0);
+    if (slow > 0)
+        usleep((useconds_t)slow * 1000);
+    return fails("fsync") ? -1 : REAL(fsync)(fd);
 }
 
 int fstatat(int dir, const char *path, struct stat *st, int flags)
