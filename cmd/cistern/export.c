@@ -252,7 +252,7 @@ static int policy_of_flags(struct job *j, const char *uri, struct err *err)
     s->export.settle_ns = flags.settle_ns;
     if (flags.deadline_ns)
         s->export.deadline_ns = flags.deadline_ns;
-    return r;
+    return r < 0 ? r : spec_check_owed(s, err);
 }
 
 /* What a folder has in which bucket is remembered beside the user's own things, never in the folder itself. */

@@ -44,14 +44,20 @@ static void choose_best(struct pick_group **siblings, size_t n, const struct pic
         siblings[i]->chosen = true;
 }
 
+/* Rules that choose none (fewer than `every`, none with a number) would lose them all: then the newest is chosen. */
 static void choose_siblings(struct pick_group **siblings, size_t n, const struct pick_rules *rules)
 {
+    struct pick_group *newest = siblings[n - 1];
+    bool any = false;
     for (size_t i = 0; i < n; i++) {
         bool is_latest = rules->latest > 0 && n - i <= rules->latest;
         bool is_turn = rules->every > 0 && (i + 1) % rules->every == 0;
         siblings[i]->chosen = is_latest || is_turn;
     }
     choose_best(siblings, n, rules);
+    for (size_t i = 0; i < n; i++)
+        any |= siblings[i]->chosen;
+    newest->chosen |= !any;
 }
 
 static void choose_by_rules(struct pick *p, const struct pick_rules *rules, pick_score *score, void *ctx)

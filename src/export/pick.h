@@ -6,7 +6,8 @@
  * name is a number or a word of training and a number (900, step-900, checkpoint_3); where no folder above it does, the
  * outermost one that holds a file itself. Outermost, because half a checkpoint is worth nothing. A file at the top, or
  * beside folders that are checkpoints, belongs to none: it is always sent.
- * Rules look at checkpoints that lie in the same folder, in the order of their newest file; their union is sent. */
+ * Rules look at checkpoints that lie in the same folder, in the order of their newest file; their union is sent, or the
+ * newest one where they choose none. */
 #pragma once
 
 #include "util/err.h"

@@ -221,6 +221,64 @@ bool glob_match(struct str pattern, struct str text)
     return walk(pattern, tokens, (size_t)count, text);
 }
 
+/* ---- examples ---------------------------------------------------------------------------------------------------- */
+
+static void add_times(struct sbuf *b, const char *text, unsigned times)
+{
+    while (times-- > 0)
+        sbuf_adds(b, text);
+}
+
+/* Something between the brackets that is a member; or, of a set that says what is none, something else. */
+static bool add_member(struct str p, const struct token *t, unsigned variant, struct sbuf *b)
+{
+    enum { PLAIN_FIRST = '0', PLAIN = 'z' - PLAIN_FIRST + 1 };
+    for (unsigned i = 0; i < PLAIN; i++) {
+        uint32_t c = PLAIN_FIRST + (variant + i) % PLAIN;
+        if (in_set(p, t, c)) {
+            sbuf_addc(b, (char)c);
+            return true;
+        }
+    }
+    for (size_t from = t->from; from < t->to;) {
+        size_t at = p.ptr[from] == '\\' ? from + 1 : from, end = at;
+        if (in_set(p, t, character(p, &end))) {
+            sbuf_add(b, str_sub(p, at, end - at));
+            return true;
+        }
+        from = end;
+    }
+    return false;
+}
+
+bool glob_example(struct str pattern, unsigned variant, struct sbuf *ret)
+{
+    static const char *const fills[] = {"\xEE\x80\x80", "a", "Z", "5", "_", "x"};
+    static const unsigned lengths[] = {1, 0, 2, 5};
+    const char *fill = fills[variant % countof(fills)];
+    unsigned length = lengths[variant / countof(fills) % countof(lengths)];
+    unsigned depth = variant / (countof(fills) * countof(lengths));
+    struct token t;
+    for (size_t at = 0, next; at < pattern.len; at = next) {
+        next = next_token(pattern, at, &t);
+        if (next == 0 || (t.kind == TOKEN_SET && !add_member(pattern, &t, variant, ret)))
+            return false;
+        if (t.kind == TOKEN_CHAR)
+            sbuf_add(ret, str_sub(pattern, at + (pattern.ptr[at] == '\\'), next - at - (pattern.ptr[at] == '\\')));
+        else if (t.kind == TOKEN_ONE)
+            sbuf_adds(ret, fill);
+        else if (t.kind == TOKEN_STAR)
+            add_times(ret, fill, length);
+        for (unsigned i = 0; i < depth && (t.kind == TOKEN_DIRS || t.kind == TOKEN_DEEP); i++) {
+            sbuf_adds(ret, fill);
+            sbuf_addc(ret, '/');
+        }
+        if (t.kind == TOKEN_DEEP)
+            add_times(ret, fill, length);
+    }
+    return !ret->overflow;
+}
+
 /* ---- filter ------------------------------------------------------------------------------------------------------ */
 
 int filter_add(struct filter *f, bool exclude, struct str pattern, struct err *err)

@@ -13,6 +13,11 @@ bool glob_match(struct str pattern, struct str text);
 /* Is it well formed (brackets closed, no trailing backslash)? ERR_INVALID says where not. */
 must_check int glob_check(struct str pattern, struct err *err);
 
+/* Writes a text that the pattern matches, a different one for each variant below GLOB_EXAMPLES: its wildcards stand for
+ * other characters, lengths and depths. False: the pattern is malformed, or a set of it has no member. */
+enum { GLOB_EXAMPLES = 72 };
+bool glob_example(struct str pattern, unsigned variant, struct sbuf *ret);
+
 enum { FILTER_PATTERNS_MAX = 256 };
 
 /* home: frozen once filled. Exclude wins; no include means everything. */

@@ -198,6 +198,10 @@ must_check int spec_check(const struct spec *s, struct err *err);
  * that is not. For a volume that is to be made; one that exists may be of another version. */
 must_check int spec_check_served(const struct spec *s, struct err *err);
 
+/* Is an export owed before the volume is deleted, if there is somewhere to export to? ERR_INVALID (CIS2009) names what
+ * keeps every file from being exported. Part of spec_check_served(). */
+must_check int spec_check_owed(const struct spec *s, struct err *err);
+
 /* The first key whose value differs, or NULL if parameters, source and export are the same. Static string. */
 const char *spec_difference(const struct spec *a, const struct spec *b);
 

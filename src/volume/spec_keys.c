@@ -79,7 +79,7 @@ const struct spec_key spec_keys[] = {
     {"restore.required", TYPE_LATER},
 
     /* BucketSource: what to export */
-    {"export.uri", TYPE_TEXT, AT(export.uri)},
+    {"export.uri", TYPE_URI, AT(export.uri)},
     {"export.endpoint", TYPE_TEXT, AT(export.endpoint), .alphabet = SERVER_MARKS},
     {"export.region", TYPE_TEXT, AT(export.region), .alphabet = REGION_MARKS},
     {"export.caBundle", TYPE_PEM, AT(export.ca_bundle)},

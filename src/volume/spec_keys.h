@@ -7,6 +7,7 @@
 
 enum spec_type {
     TYPE_TEXT,     /* char * */
+    TYPE_URI,      /* char *, not empty; its form is for spec_check() */
     TYPE_PATH,     /* char *, relative, never leaving its folder */
     TYPE_PEM,      /* char *: certificates */
     TYPE_BOOL,     /* bool */

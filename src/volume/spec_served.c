@@ -61,5 +61,5 @@ int spec_check_served(const struct spec *s, struct err *err)
     int r = 0;
     for (size_t i = 0; i < spec_key_count && r == 0; i++)
         r = spec_key_check_served(&spec_keys[i], s, err);
-    return r;
+    return r < 0 ? r : spec_check_owed(s, err);
 }

@@ -86,6 +86,14 @@ static int path_parse(const struct spec_key *key, void *field, struct str text, 
     return text_parse(key, field, text, err);
 }
 
+/* An empty one would be a policy that exports nothing. */
+static int uri_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    if (text.len == 0)
+        return refuse(key, text, err, "name a prefix, or leave it out");
+    return text_parse(key, field, text, err);
+}
+
 static int payer_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     return text_parse(key, field, str_eq(text, STR("false")) ? STR_NULL : text, err);
@@ -505,6 +513,7 @@ static void parts_store(struct spec_source *s, struct parts *own_parts)
 
 static const struct type types[] = {
     [TYPE_TEXT] = {text_parse, text_write, text_same, text_clear},
+    [TYPE_URI] = {uri_parse, text_write, text_same, text_clear},
     [TYPE_PATH] = {path_parse, text_write, text_same, text_clear},
     [TYPE_PEM] = {pem_parse, text_write, text_same, text_clear},
     [TYPE_PAYER] = {payer_parse, text_write, text_same, text_clear},

@@ -69,6 +69,12 @@ def test_every_field_of_the_contract_is_taken(cluster):
     ({"uri": "s3://b/", "export": {"marker": "_SUCCESS"}}, "spec.export.uri: Required value"),
     ({"uri": "s3://b/", "export": {"uri": "s3://c/", "marker": "m", "select": {"latest": 1}}},
      "set select.group to directory"),
+    ({"export": {"uri": "s3://c/", "trigger": []}}, "spec.export.trigger"),
+    ({"export": {"uri": "s3://c/", "trigger": ["Manual"]}}, "add OnUnpublish or OnRelease"),
+    ({"export": {"uri": ""}}, "spec.export.uri"),
+    ({"export": {"uri": "s3://c/", "include": ["/ckpt/**"]}}, "spec.export.include"),
+    ({"export": {"uri": "s3://c/", "include": ["ckpt/"]}}, "spec.export.include"),
+    ({"export": {"uri": "s3://c/", "exclude": ["*.tmp", "**"]}}, "leaves out every file"),
     ({"uri": "s3://b/", "colour": "red"}, 'unknown field "spec.colour"'),
 ])
 def test_a_wrong_source_is_refused_with_the_reason(cluster, spec, sentence):

@@ -115,6 +115,24 @@ static void rules_add_up(void **state)
     pick_done(&p);
 }
 
+static void rules_that_choose_none_leave_the_newest(void **state)
+{
+    (void)state;
+    const struct pick_rules all[] = {
+        {.every = 4},
+        {.best = {.file = STR("m.json"), .key = STR("x"), .count = 1}},
+    };
+    for (size_t i = 0; i < countof(all); i++) {
+        struct pick_file files[8];
+        size_t n = fill(files, (const char *[]){"c/1/m", "c/2/m", "c/3/m", "d/1/m", NULL});
+        struct pick p;
+        choose(files, n, &all[i], no_score, &p);
+        assert_true(is_chosen(files, n, "c/3/m") && is_chosen(files, n, "d/1/m"));
+        assert_false(is_chosen(files, n, "c/1/m") || is_chosen(files, n, "c/2/m"));
+        pick_done(&p);
+    }
+}
+
 static void a_folder_with_metrics_or_marker_is_a_checkpoint_whatever_its_name(void **state)
 {
     (void)state;
@@ -174,6 +192,7 @@ int main(void)
         cmocka_unit_test(the_latest_checkpoints_are_whole_and_per_folder),
         cmocka_unit_test(the_best_ones_are_told_by_their_metrics),
         cmocka_unit_test(rules_add_up),
+        cmocka_unit_test(rules_that_choose_none_leave_the_newest),
         cmocka_unit_test(a_folder_with_metrics_or_marker_is_a_checkpoint_whatever_its_name),
         cmocka_unit_test(by_file_each_file_is_a_checkpoint),
         cmocka_unit_test(a_step_name_is_a_number_or_a_word_of_training_with_one),

@@ -219,6 +219,91 @@ static void a_value_that_nothing_acts_on_is_refused_by_name(void **state)
     }
 }
 
+/* Every combination by which a volume with somewhere to export to could be deleted without an export. */
+static void policy_by_which_nothing_would_be_exported_is_refused_where_a_volume_is_made(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pairs[3][2];
+        const char *named;
+    } never[] = {
+        {{{"export.trigger", ""}}, "export.trigger"},
+        {{{"export.trigger", "[]"}}, "export.trigger"},
+        {{{"export.trigger", "Manual"}}, "export.trigger"},
+        {{{"export.include", "/ckpt/**"}}, "/ckpt/**"},
+        {{{"export.include", "ckpt/"}}, "ckpt/"},
+        {{{"export.include", "ckpt//a"}}, "ckpt//a"},
+        {{{"export.include", "./ckpt/**"}}, "./ckpt/**"},
+        {{{"export.include", "../**"}}, "../**"},
+        {{{"export.include", "x[/]"}}, "x[/]"},
+        {{{"export.include", "x[z-a]"}}, "x[z-a]"},
+        {{{"export.include", "**/*.pt,/logs/*"}}, "/logs/*"},
+        {{{"export.exclude", "*"}}, "export.exclude"},
+        {{{"export.exclude", "**"}}, "export.exclude"},
+        {{{"export.exclude", "**/*"}}, "export.exclude"},
+        {{{"export.exclude", "*.tmp,?*"}}, "export.exclude"},
+        {{{"export.include", "*.pt"}, {"export.exclude", "*.pt"}}, "export.exclude"},
+        {{{"export.include", "a/**,b/*"}, {"export.exclude", "a/**,b/**"}}, "export.exclude"},
+        {{{"export.include", "step-[0-9]"}, {"export.exclude", "step-?"}}, "export.exclude"},
+        {{{"export.onFailure", "Discard"}, {"export.deadline", "59s"}}, "deadline"},
+        {{{"export.onFailure", "Discard"}, {"export.deadline", "1ms"}}, "deadline"},
+    };
+    for (size_t i = 0; i < countof(never); i++) {
+        auto_spec s = spec_new();
+        struct err err = {0};
+        must_set(s, "export.uri", "s3://out/x/");
+        for (size_t k = 0; k < countof(never[i].pairs) && never[i].pairs[k][0]; k++)
+            must_set(s, never[i].pairs[k][0], never[i].pairs[k][1]);
+        if (spec_check_served(s, &err) != -ERR_INVALID)
+            fail_msg("%s=%s was taken", never[i].pairs[0][0], never[i].pairs[0][1]);
+        assert_int_equal(err.id, 2009);
+        if (!strstr(err.text, never[i].named))
+            fail_msg("'%s' does not name '%s'", err.text, never[i].named);
+        assert_true(err.advice[0]);
+        assert_int_equal(spec_check(s, &err), 0); /* what an older version made is read all the same */
+    }
+    auto_spec s = spec_new();
+    struct err err = {0};
+    assert_int_equal(set(s, "export.uri", "", &err), -ERR_INVALID);
+}
+
+static void policy_by_which_something_is_exported_is_taken(void **state)
+{
+    (void)state;
+    static const char *const good[][2] = {
+        {"export.trigger", "OnRelease"},
+        {"export.trigger", "OnUnpublish"},
+        {"export.trigger", "OnRelease,Manual"},
+        {"export.include", "**"},
+        {"export.include", "*.pt"},
+        {"export.include", "a/**/b/[!x]?.pt"},
+        {"export.include", "x[\xC3\xA9]"},
+        {"export.include", "\\*"},
+        {"export.include", "**/{a}"},
+        {"export.exclude", "*.tmp"},
+        {"export.exclude", "[\"[!a-z]*\"]"},
+        {"export.exclude", "*/**"},
+        {"export.exclude", "?"},
+        {"export.exclude", "**/tmp/**,.*,*~"},
+        {"export.select.latest", "0"},
+        {"export.select.every", "4294967295"},
+        {"export.conflict", "overwrite"},
+        {"export.conflict", "version"},
+        {"export.onFailure", "Discard"},
+        {"export.deadline", "1s"},
+        {"export.deadline", "0"},
+        {"export.settle", "1h"},
+    };
+    for (size_t i = 0; i < countof(good); i++) {
+        auto_spec s = spec_new();
+        struct err err = {0};
+        must_set(s, "export.uri", "s3://out/x/");
+        must_set(s, good[i][0], good[i][1]);
+        if (spec_check_served(s, &err) < 0)
+            fail_msg("%s=%s: %s", good[i][0], good[i][1], err.text);
+    }
+}
+
 static void a_cluster_serves_identities_and_more(void **state)
 {
     (void)state;
@@ -463,6 +548,8 @@ int main(void)
         cmocka_unit_test(a_bad_value_changes_nothing_and_is_named),
         cmocka_unit_test(what_is_not_served_yet_is_said_so),
         cmocka_unit_test(a_value_that_nothing_acts_on_is_refused_by_name),
+        cmocka_unit_test(policy_by_which_nothing_would_be_exported_is_refused_where_a_volume_is_made),
+        cmocka_unit_test(policy_by_which_something_is_exported_is_taken),
         cmocka_unit_test(a_cluster_serves_identities_and_more),
         cmocka_unit_test(every_default_and_all_that_is_acted_on_is_served),
         cmocka_unit_test(sidecars_keys_are_ignored_but_for_a_file_system),
