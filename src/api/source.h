@@ -41,6 +41,7 @@ struct api_source_status {
     uint64_t excluded_objects, largest_object_bytes, listing_seconds;
     uint64_t suggested_bytes; /* status.suggestedSize; 0: not known */
     uint64_t volumes_pending, volumes_hydrating, volumes_ready, volumes_failed;
+    uint64_t exports_failed; /* volumes whose last export failed or stalled; told by the condition Ready */
     char *error_id, *error_code, *error_object, *error_message; /* status.lastError */
     int64_t error_ns;
     char *export_volume, *export_uri; /* status.lastExport */

@@ -199,6 +199,17 @@ size_t report_volume(const struct api_volume *v, struct report_memo *m, int64_t 
 
 /* ---- export ------------------------------------------------------------------------------------------------------ */
 
+/* The reason under which the state of an export is told; NULL: nobody needs to hear of it. */
+static const char *export_state(const struct api_condition *c)
+{
+    static const char *const told[][2] = {
+        {"Exporting", "ExportStarted"}, {"ExportFailed", "ExportFailed"}, {"ExportStalled", "ExportStalled"}};
+    for (size_t i = 0; c && c->status == API_FALSE && i < countof(told); i++)
+        if (strcmp(c->reason, told[i][0]) == 0)
+            return told[i][1];
+    return NULL;
+}
+
 bool report_export(const struct api_volume *v, struct report_memo *m, struct report *ret)
 {
     const struct api_export *e = &v->status.export;
@@ -206,20 +217,25 @@ bool report_export(const struct api_volume *v, struct report_memo *m, struct rep
     const struct report_memo before = *m;
     char bytes[BYTES_TEXT_MAX];
     m->export_seen = true;
-    m->exporting = c && c->status == API_FALSE && strcmp(c->reason, "Exporting") == 0;
+    m->export_state = export_state(c);
     m->exported_ns = e->last_success_ns;
-    if (!before.export_seen)
-        return false;
+    bool exporting = c && m->export_state && strcmp(c->reason, "Exporting") == 0;
+    bool is_bad = m->export_state && !exporting;
     /* One that was quicker than two looks at it is told by its end. */
-    bool ended = m->exported_ns > before.exported_ns;
-    if (!ended && (!m->exporting || before.exporting))
+    bool ended = before.export_seen && m->exported_ns > before.exported_ns;
+    bool is_new = m->export_state && m->export_state != before.export_state && (before.export_seen || is_bad);
+    if (!ended && !is_new)
         return false;
-    *ret = (struct report){.reason = ended ? "ExportFinished" : "ExportStarted"};
-    if (ended)
+    *ret = (struct report){.warning = is_bad, .reason = is_new && !exporting ? m->export_state : "ExportFinished"};
+    if (is_bad)
+        snprintf(ret->text, sizeof ret->text, "%.200s; node %.40s", c->message ? c->message : "", v->node);
+    else if (ended)
         snprintf(ret->text, sizeof ret->text, "%s in %" PRIu64 " files, each confirmed by the bucket",
                  bytes_text(e->done_bytes, bytes), e->done_objects);
-    else
+    else {
+        ret->reason = m->export_state;
         snprintf(ret->text, sizeof ret->text, "%s in %" PRIu64 " files are on their way from node %s",
                  bytes_text(e->pending_bytes, bytes), e->pending_objects, v->node);
+    }
     return true;
 }

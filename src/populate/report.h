@@ -18,14 +18,16 @@ struct report_memo {
     bool seen, started, finished;
     int64_t progress_ns;
     int64_t fault_ns; /* the time of the last fault that was told */
-    bool export_seen, exporting;
-    int64_t exported_ns; /* the end of the last export that went well */
+    bool export_seen;
+    const char *export_state; /* the last one that was told: a reason of ours; NULL: none */
+    int64_t exported_ns;      /* the end of the last export that went well */
 };
 
 /* Fills `ret` and returns how many. */
 size_t report_volume(const struct api_volume *v, struct report_memo *m, int64_t now_ns, struct report ret[REPORTS_MAX]);
 
-/* That an export has begun, or gone well; false: neither. How one fails, its node tells. */
+/* That an export has begun, failed, stalled or gone well; false: nothing of it is new. One that fails or stalls is told
+ * by a controller that has just begun, too: it goes on. */
 bool report_export(const struct api_volume *v, struct report_memo *m, struct report *ret);
 
 /* The reason under which a fault is told: SourceDenied, SourceNotFound, SourceTooLarge, SourceChanged, or, of another

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tally.h"
 #include "util/clock.h"
+#include <inttypes.h>
 #include <stdio.h>
 
 static void set_text(char **to, const char *text)
@@ -27,7 +28,7 @@ uint64_t tally_suggested_bytes(uint64_t bytes)
 void tally_begin(struct api_source *s)
 {
     struct api_source_status *t = &s->status;
-    t->volumes_pending = t->volumes_hydrating = t->volumes_ready = t->volumes_failed = 0;
+    t->volumes_pending = t->volumes_hydrating = t->volumes_ready = t->volumes_failed = t->exports_failed = 0;
 }
 
 static void count(struct api_source_status *t, const struct api_volume *v)
@@ -85,9 +86,17 @@ static void set_export_uri(struct api_source_status *t, const struct api_volume 
         set_view(&t->export_uri, uri);
 }
 
+static bool is_export_failing(const struct api_volume *v)
+{
+    const struct api_condition *c = api_condition_find(&v->status.conditions, API_EXPORTED);
+    return c && c->status == API_FALSE &&
+           (strcmp(c->reason, "ExportFailed") == 0 || strcmp(c->reason, "ExportStalled") == 0);
+}
+
 static void add_export(struct api_source_status *t, const struct api_volume *v)
 {
     const struct api_export *e = &v->status.export;
+    t->exports_failed += is_export_failing(v);
     if (e->last_success_ns <= t->export_ns)
         return;
     t->export_ns = e->last_success_ns;
@@ -207,6 +216,17 @@ static bool is_failing(const struct api_source_status *t, const struct tally_pro
     return t->error_ns > t->listed_ns && !(has_answered && t->volumes_failed == 0);
 }
 
+/* An export that fails leaves its cause on its claim; the last error is of reading. */
+static void say_ready(struct api_source *s, int64_t now_ns, bool failing, bool good)
+{
+    if (s->status.exports_failed > 0 && !failing)
+        api_condition_set(&s->status.conditions, API_READY, API_FALSE, "ExportFailed", s->meta.generation, now_ns,
+                          "volumes whose export failed: %" PRIu64 "; see the events of their claims",
+                          s->status.exports_failed);
+    else
+        say(s, now_ns, API_READY, failing, "Failed", good);
+}
+
 static void judge(struct api_source *s, const struct tally_probe *p, int64_t now_ns)
 {
     static const char *const identity[] = {"CIS1401", "CIS1403", "CIS1701", "CIS1702", "CIS1901", "CIS1904",
@@ -221,7 +241,8 @@ static void judge(struct api_source *s, const struct tally_probe *p, int64_t now
     say(s, now_ns, API_IDENTITY_READY, denied, "Denied", is_listed || has_identity);
     say(s, now_ns, API_REACHABLE, failing && is_error(t, reach), "NoAnswer", is_listed || failing || has_answered);
     say(s, now_ns, API_LISTED, failing && !is_listed && t->volumes_failed > 0, "Failed", is_listed);
-    say(s, now_ns, API_READY, failing, "Failed", is_listed || is_probed);
+    say_ready(s, now_ns, failing, is_listed || is_probed);
+    failing |= t->exports_failed > 0;
     t->phase = s->suspend               ? API_SOURCE_SUSPENDED
                : failing                ? API_SOURCE_DEGRADED
                : is_listed || is_probed ? API_SOURCE_READY

@@ -489,6 +489,26 @@ static int note_export(struct view *v)
 
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
 
+static void tell_about(struct view *v, const struct kube_ref *about, const struct report *r)
+{
+    kube_event(v->p->o.events, about, r->warning ? KUBE_WARNING : KUBE_NORMAL, r->reason, "%s", r->text);
+}
+
+/* On the claim that the volume was made for, in its namespace, even if it is gone already. False: it has none. */
+static bool tell_claim(struct view *v, const struct report *r)
+{
+    const struct api_volume *volume = v->volume;
+    if (!volume->claim_uid || !volume->claim_namespace || !volume->claim_name)
+        return false;
+    tell_about(v,
+               &(struct kube_ref){.resource = &kube_persistent_volume_claims,
+                                  .ns = str_of(volume->claim_namespace),
+                                  .name = str_of(volume->claim_name),
+                                  .uid = str_of(volume->claim_uid)},
+               r);
+    return true;
+}
+
 static void tell(struct view *v)
 {
     struct report reports[REPORTS_MAX];
@@ -496,13 +516,8 @@ static void tell(struct view *v)
     if (!v->memo || !volume || !volume->claim_uid || !volume->claim_namespace || !volume->claim_name)
         return;
     size_t count = report_volume(volume, &v->memo->report, clock_wall_ns(), reports);
-    struct kube_ref about = {.resource = &kube_persistent_volume_claims,
-                             .ns = str_of(volume->claim_namespace),
-                             .name = str_of(volume->claim_name),
-                             .uid = str_of(volume->claim_uid)};
     for (size_t i = 0; i < count; i++)
-        kube_event(v->p->o.events, &about, reports[i].warning ? KUBE_WARNING : KUBE_NORMAL, reports[i].reason, "%s",
-                   reports[i].text);
+        (void)tell_claim(v, &reports[i]);
 }
 
 /* Once a minute at most, as long as it is so. */
@@ -521,17 +536,19 @@ static void tell_drain(struct view *v)
                (unsigned long long)volume->status.export.pending_objects, volume->node);
 }
 
-/* On the PersistentVolume, which is there as long as something is to be exported; the claim may be gone. */
+/* The owner of the data reads it on the claim. Administrators read on the PersistentVolume what needs one of them: its
+ * events are in namespace default, as those of all objects without a namespace. */
 static void tell_export(struct view *v)
 {
     struct report report;
     if (!v->memo || !v->volume || !report_export(v->volume, &v->memo->report, &report))
         return;
+    bool is_told = tell_claim(v, &report);
     auto_json pv = kube_informer_get(v->p->o.pvs, STR_NULL, v->name);
     struct kube_ref about = {
         .resource = &kube_persistent_volumes, .name = v->name, .uid = json_member_str(json_at(pv, "metadata"), "uid")};
-    if (pv)
-        kube_event(v->p->o.events, &about, KUBE_NORMAL, report.reason, "%s", report.text);
+    if (pv && (report.warning || !is_told))
+        tell_about(v, &about, &report);
 }
 
 int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, struct err *err)

@@ -70,25 +70,40 @@ def test_no_more_than_the_limits_export_at_once_and_who_came_first_goes_first(wo
     world.wait_for_nothing_left()
 
 
-def test_an_export_is_told_on_the_persistent_volume(world):
+def test_an_export_is_told_on_the_claim_and_on_the_persistent_volume(world):
     world.make_namespace("told")
     world.make_source("told")
     fill(world, "told", ["a"])
     name = world.claim("told", "a")["spec"]["volumeName"]
     path = f"{API}/cisternvolumes/{name}/status"
 
-    def say(status, reason, **export):
+    def say(status, reason, message="", **export):
         kept = [c for c in world.cluster.get(path)["status"]["conditions"] if c["type"] != "Exported"]
         world.cluster.patch(path, {"status": {"export": export, "conditions": [
-            *kept, condition("Exported", status, reason)]}})
+            *kept, {**condition("Exported", status, reason), "message": message}]}})
 
     def told(reason):
-        return [e["message"] for e in world.events("default", reason) if e["involvedObject"]["name"] == name]
+        """On the claim, in its namespace; on the PersistentVolume, in namespace default, if somebody has to act."""
+        claim, pv = ([(e["type"], e["message"]) for e in world.events(ns, reason) if e["involvedObject"]["name"] == about]
+                     for ns, about in (("told", "a"), ("default", name)))
+        return claim if pv == [e for e in claim if e[0] == "Warning"] else []
+
+    def ready():
+        source, = world.items(f"{API}/namespaces/told/bucketsources")
+        return next(((c["status"], c["message"]) for c in source.get("status", {}).get("conditions", [])
+                     if c["type"] == "Ready"), None)
 
     say("False", "Exporting", pendingObjects=2, pendingBytes=2048)
     wait_for(lambda: told("ExportStarted"))
+    say("False", "ExportFailed", "2 files are not exported, first a: denied")
+    (kind, text), = wait_for(lambda: told("ExportFailed"))
+    assert kind == "Warning" and "first a: denied" in text
+    wait_for(lambda: ready() == ("False", "volumes whose export failed: 1; see the events of their claims"))
+    say("False", "ExportStalled", "nothing was confirmed since export.deadline; the data is kept")
+    wait_for(lambda: told("ExportStalled"))
     say("True", "Confirmed", pendingObjects=0, pendingBytes=0, doneObjects=2, doneBytes=2048, lastSuccess=now())
-    assert wait_for(lambda: told("ExportFinished")) == ["2.00 KiB in 2 files, each confirmed by the bucket"]
+    assert wait_for(lambda: told("ExportFinished")) == [("Normal", "2.00 KiB in 2 files, each confirmed by the bucket")]
+    wait_for(lambda: (ready() or [None])[0] == "True")
     world.empty("told")
 
 

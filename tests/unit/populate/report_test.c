@@ -200,8 +200,18 @@ static void an_export_is_told_when_it_begins_and_when_it_has_gone_well(void **st
     assert_string_equal(r.reason, "ExportStarted");
     assert_string_equal(r.text, "3.00 MiB in 3 files are on their way from node n1");
     assert_false(report_export(v, &m, &r));
-    api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, "ExportFailed", 1, 101 * SECOND, "%s", "");
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, "ExportFailed", 1, 101 * SECOND, "%s", "2 files");
+    assert_true(report_export(v, &m, &r));
+    assert_string_equal(r.reason, "ExportFailed");
+    assert_string_equal(r.text, "2 files; node n1");
+    assert_true(r.warning);
     assert_false(report_export(v, &m, &r));
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, "ExportStalled", 1, 101 * SECOND, "%s", "late");
+    assert_true(report_export(v, &m, &r));
+    assert_string_equal(r.reason, "ExportStalled");
+    struct report_memo new_leader = {0};
+    assert_true(report_export(v, &new_leader, &r)); /* it goes on, and whoever begins tells it */
+    assert_string_equal(r.reason, "ExportStalled");
     api_condition_set(&v->status.conditions, API_EXPORTED, API_TRUE, "Confirmed", 1, 102 * SECOND, "%s", "");
     v->status.export = (struct api_export){.done_objects = 3, .done_bytes = 3 << 20, .last_success_ns = 102 * SECOND};
     assert_true(report_export(v, &m, &r));

@@ -211,6 +211,31 @@ static void a_refusal_is_one_error_however_often_it_is_heard(void **state)
     assert_string_equal(s->status.error_id, "CIS1403"); /* the last one, still */
 }
 
+static void source_is_not_ready_while_exports_of_its_volumes_fail(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://b/\",\"export\":{\"uri\":\"s3://out/\"}}");
+    const struct tally_probe answered = {.state = TALLY_PROBED, .answer = {.has_answered = true}, .time_ns = 5};
+    static const char *const reasons[] = {"ExportFailed", "ExportStalled", "Exporting"};
+    tally_begin(s);
+    for (size_t i = 0; i < countof(reasons); i++) {
+        struct api_volume v = {.status.phase = API_PHASE_EXPORT_FAILED};
+        api_condition_set(&v.status.conditions, API_EXPORTED, API_FALSE, reasons[i], 1, 1, "%s", "");
+        tally_add(s, &v);
+        api_conditions_done(&v.status.conditions);
+    }
+    tally_end(s, &answered, 10);
+    const struct api_condition *ready = api_condition_find(&s->status.conditions, API_READY);
+    assert_int_equal(ready->status, API_FALSE);
+    assert_string_equal(ready->reason, "ExportFailed");
+    assert_non_null(strstr(ready->message, "failed: 2"));
+    assert_int_equal(s->status.phase, API_SOURCE_DEGRADED);
+    tally_begin(s);
+    tally_end(s, &answered, 11);
+    assert_int_equal(api_condition_find(&s->status.conditions, API_READY)->status, API_TRUE);
+    assert_int_equal(s->status.phase, API_SOURCE_READY);
+}
+
 static void who_it_is_follows_the_spec_though_the_store_refuses_both(void **state)
 {
     (void)state;
@@ -289,6 +314,7 @@ int main(void)
         cmocka_unit_test(a_spec_that_is_not_served_is_invalid_and_says_why),
         cmocka_unit_test(a_source_that_answers_is_ready_before_any_volume_of_it),
         cmocka_unit_test(a_refusal_is_one_error_however_often_it_is_heard),
+        cmocka_unit_test(source_is_not_ready_while_exports_of_its_volumes_fail),
         cmocka_unit_test(who_it_is_follows_the_spec_though_the_store_refuses_both),
         cmocka_unit_test(an_answer_does_not_hide_a_volume_that_fails),
         cmocka_unit_test(what_was_found_stands_until_the_next_leader_has_asked_itself),
