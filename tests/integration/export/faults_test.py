@@ -562,4 +562,4 @@ def test_a_checkpoint_whose_marker_cannot_be_withdrawn_stays_as_it_is(bucket, ch
     assert "CIS4014" in export_checkpoints(bucket, checkpoints, 1).stderr
     assert set(bucket.uploads()) >= MARKERS and bucket.content("p/step-1/b") == b"b" * 1000
     assert bucket.content("p/step-2/b") == b"B" * 500
-    assert [f["path"] for f in verdict(checkpoints)["failures"]] == ["step-1/b"]
+    assert [f["path"] for f in verdict(checkpoints)["failures"]] == ["step-1/b", "step-1/DONE"]
