@@ -3,6 +3,9 @@
  * The system's headers come first, so that what they declare is not what we forbid. */
 #pragma once
 
+/* Assertions stay in every build type: a mistake of ours ends the process, it does not go on with wrong data. */
+#undef NDEBUG
+
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -189,7 +189,7 @@ def gate_banned(root, paths):
     header = top / "src/util/banned.h"
     found = []
     for p in paths:
-        if p.endswith("CMakeLists.txt") and "-include ${CMAKE_SOURCE_DIR}/src/util/banned.h" not in \
+        if p == "CMakeLists.txt" and "-include ${CMAKE_SOURCE_DIR}/src/util/banned.h" not in \
                 (Path(root) / p).read_text():
             found.append(f"{p}:1: banned.h is not put before every file")
         if is_c(p) and not str(root).startswith(str(top / "tests/lint")):
