@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of a checkpoint and its marker: whoever finds the marker in the bucket may rely on all of the rest. So it
- * is sent last; and where objects may be overwritten, an old one goes first, before any file of its checkpoint is. */
-#include "engine.h"
+ * is sent last; and where objects may be replaced, an old one goes first, before any file of its checkpoint is. */
+#include "upload.h"
 #include <stdio.h>
 
 static bool wants_marker(const struct run *r)
@@ -12,7 +12,7 @@ static bool wants_marker(const struct run *r)
 
 static bool withdraws(const struct run *r)
 {
-    return wants_marker(r) && r->o.policy->conflict == CONFLICT_OVERWRITE;
+    return wants_marker(r) && r->o.policy->conflict != CONFLICT_VERSION;
 }
 
 static bool names_marker(const struct run *r, const struct pick_group *g, struct str path)
@@ -61,7 +61,8 @@ static void make_group(struct run *r, size_t g)
     }
     if (withdraws(r) && left->files > 0 && left->marker != NO_FILE)
         r->plan.files[left->marker].sent = false; /* withdrawn, it has to be sent again */
-    if (!owes_marker(r, g))
+    left->owes_marker = owes_marker(r, g);
+    if (!left->owes_marker)
         return;
     r->our_markers += left->marker == NO_FILE;
     if (left->files == 0)
@@ -117,7 +118,7 @@ void checkpoint_settled(const struct upload *u, const struct err *failed)
         err_name(left->failed, u->path);
     }
     size_t g = (size_t)(left - r->groups);
-    if (--left->files == 0 && wants_marker(r))
+    if (--left->files == 0 && left->owes_marker)
         r->ready_markers[r->ready_count++] = g;
 }
 
@@ -201,16 +202,26 @@ void checkpoint_withdrawn(struct upload *own_u, const struct err *why_not)
     run_file_left(own_u);
 }
 
+static const struct stamp no_file = {.inode = UINT64_MAX}; /* of a marker that was withdrawn */
+
+/* S3 refuses a look at what is not there, too, to those who may not list: then the logbook tells. */
+static bool may_be_ours(const struct upload *u)
+{
+    const struct stamp *sent = logbook_stamp(u->run->logbook, u->path);
+    return sent && !stamp_eq(sent, &no_file);
+}
+
 /* Recorded before it is deleted: killed in between, the next run sends it again, when all the rest is there. */
 static void looked(struct upload *u, const struct lane_answer *a)
 {
-    static const struct stamp no_file = {.inode = UINT64_MAX};
+    bool asks = u->run->o.policy->conflict == CONFLICT_FAIL, is_denied = a->code == -ERR_DENIED;
     struct err err;
-    if (a->code == -ERR_NOT_FOUND)
+    u->run->groups[u->group].is_others = asks && a->code == 0 && !upload_is_own(u, a);
+    if (a->code == -ERR_NOT_FOUND || u->run->groups[u->group].is_others || (asks && is_denied && !may_be_ours(u)))
         checkpoint_withdrawn(u, NULL);
-    else if (a->code < 0 && a->code != -ERR_DENIED)
+    else if (a->code < 0 && (asks || !is_denied))
         checkpoint_withdrawn(u, &a->err);
-    else if (logbook_add(u->run->logbook, u->path, &no_file, str_of(u->key), STR_NULL, &err) < 0)
+    else if (logbook_add(u->run->logbook, u->path, &no_file, str_of(u->key), str_of(a->tag), &err) < 0)
         checkpoint_withdrawn(u, &err);
     else
         u->sight = MARKER_SEEN;
@@ -234,4 +245,10 @@ const struct err *checkpoint_barred(const struct upload *u)
 {
     const struct group_left *left = group_of(u);
     return left ? left->barred : NULL;
+}
+
+bool checkpoint_is_others(const struct upload *u)
+{
+    const struct group_left *left = group_of(u);
+    return left && left->is_others;
 }

@@ -14,7 +14,7 @@ enum { LOOKS_MAX = 3 };
 /* Of this volume or directory: by the identity in its metadata; where the store keeps none, by the recorded tag. Some
  * servers keep the metadata of an object that another writer replaces: so it also names the size, and the upload. The
  * recorded upload must have the recorded tag; another one is an upload of ours that a kill left unrecorded. */
-static bool is_own(const struct upload *u, const struct lane_answer *a)
+bool upload_is_own(const struct upload *u, const struct lane_answer *a)
 {
     const struct run *r = u->run;
     const struct stamp *sent = logbook_stamp(r->logbook, u->path);
@@ -34,8 +34,13 @@ static bool is_own(const struct upload *u, const struct lane_answer *a)
 /* The file is not in the object that was seen. */
 static void differs(struct upload *u)
 {
+    struct err err;
     if (!u->met_another) {
         upload_mistrust(u, 4022, "the bucket has other bytes than the file");
+    } else if (u->is_own && checkpoint_is_others(u)) {
+        err_set(&err, ERR_EXISTS, "its checkpoint in the bucket has a marker that another wrote");
+        err_advise(&err, 4409, "both are kept; remove one, or set conflict to overwrite or version");
+        run_file_failed(u, &err, false);
     } else if (u->is_own) {
         memcpy(u->replaces, u->seen, sizeof u->replaces);
         u->digest_kind = u->run->digest_kind;
@@ -62,7 +67,7 @@ void upload_look(struct upload *u)
 
 void upload_looked(struct upload *u, const struct lane_answer *a)
 {
-    u->is_own = a->code == 0 && is_own(u, a);
+    u->is_own = a->code == 0 && upload_is_own(u, a);
     memcpy(u->seen, a->tag, sizeof u->seen);
     /* Who may write and not look goes by the condition alone; S3 says so too of what is not there
      * and may not be listed. */

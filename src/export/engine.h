@@ -105,6 +105,8 @@ struct group_left {
     ssize_t marker;     /* the file of the plan that is the marker, or NO_FILE */
     struct err *failed; /* owned; why the first file of it failed: its marker must not be sent. NULL: none failed */
     struct err *barred; /* owned; its marker in the bucket cannot be withdrawn: why. NULL: nothing bars it */
+    bool owes_marker;   /* the marker is to be sent when all the rest is there */
+    bool is_others;     /* its marker in the bucket is another's */
 };
 
 struct stop_order {
@@ -205,6 +207,7 @@ bool checkpoint_withdraw_next(struct run *r);
 void checkpoint_answer(struct upload *u, const struct lane_answer *a);
 void checkpoint_withdrawn(struct upload *own_u, const struct err *why_not); /* NULL: it is gone */
 const struct err *checkpoint_barred(const struct upload *u);                /* NULL: nothing bars this file */
+bool checkpoint_is_others(const struct upload *u); /* another vouches for what its checkpoint holds in the bucket */
 
 /* ---- upload.c ---------------------------------------------------------------------------------------------------- */
 

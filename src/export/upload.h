@@ -35,6 +35,8 @@ enum store_if upload_condition(const struct upload *u);
 
 /* ---- compare.c: each decides what it becomes, or ends and frees it ----------------------------------------------- */
 
+/* Did this volume or directory write the object that `a` tells of? Under `fail` alone. */
+bool upload_is_own(const struct upload *u, const struct lane_answer *a);
 /* A condition did not hold: what is there? */
 void upload_look(struct upload *u);
 void upload_looked(struct upload *u, const struct lane_answer *a);

@@ -148,3 +148,74 @@ def test_overwrite_is_refused_where_an_old_marker_can_neither_be_seen_nor_delete
     assert "CIS4014" in told, told
     checkpoints.bucket.no_faults()
     assert checkpoints.bucket.content("p/step-1/a") == b"old" and "p/step-1/DONE" in checkpoints.there()
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["marker of ours", "marker of the user's"])
+def test_old_marker_is_gone_before_our_own_version_is_replaced(checkpoints, own):
+    checkpoints.write("step-1/a", "step-1/b", *(["step-1/DONE"] if own else []), content=b"old")
+    checkpoints.run()
+    assert "p/step-1/DONE" in checkpoints.there()
+    checkpoints.write("step-1/a", "step-1/b", content=b"new!")
+    checkpoints.bucket.fault("op=put,key=p/step-1/b,do=status:503:0")
+    child = checkpoints.start()
+    wait_for(lambda: checkpoints.bucket.content("p/step-1/a") == b"new!" or child.poll() is not None)
+    assert checkpoints.bucket.content("p/step-1/b") == b"old" and "p/step-1/DONE" not in checkpoints.there()
+    child.kill()
+    checkpoints.end(child, -9)
+    checkpoints.bucket.no_faults()
+    checkpoints.run()
+    assert checkpoints.bucket.content("p/step-1/b") == b"new!" and "p/step-1/DONE" in checkpoints.there()
+
+
+def test_marker_is_withdrawn_though_a_kill_came_between_its_record_and_its_end(checkpoints):
+    checkpoints.write("step-1/a", content=b"old")
+    checkpoints.run()
+    checkpoints.write("step-1/a", content=b"new!")
+    checkpoints.bucket.fault("op=delete,do=status:503:0")
+    child = checkpoints.start()
+    wait_for(lambda: checkpoints.bucket.fired()[0] > 0 or child.poll() is not None)
+    child.kill()
+    checkpoints.end(child, -9)
+    checkpoints.bucket.no_faults()
+    checkpoints.bucket.fault("op=put,key=p/step-1/a,do=status:403:0")
+    checkpoints.run(code=4)
+    assert checkpoints.bucket.content("p/step-1/a") == b"old" and "p/step-1/DONE" not in checkpoints.there()
+    checkpoints.bucket.no_faults()
+    checkpoints.run()
+    assert "p/step-1/DONE" in checkpoints.there()
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["marker of ours", "marker of the user's"])
+def test_below_a_marker_of_another_nothing_is_replaced(checkpoints, own):
+    checkpoints.write("step-1/a", *(["step-1/DONE"] if own else []), content=b"old")
+    checkpoints.run()
+    checkpoints.bucket.put("p/step-1/DONE", b"theirs")
+    checkpoints.write("step-1/a", content=b"new!")
+    told = checkpoints.run(code=2)
+    assert "CIS4409" in told and "step-1/a" in told, told
+    assert checkpoints.bucket.content("p/step-1/a") == b"old"
+    assert checkpoints.bucket.content("p/step-1/DONE") == b"theirs"
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["marker of ours", "marker of the user's"])
+def test_new_version_beside_the_old_one_leaves_the_marker_where_it_is(checkpoints, own):
+    checkpoints.write("step-1/a", *(["step-1/DONE"] if own else []), content=b"old")
+    checkpoints.run("--conflict", "version")
+    checkpoints.write("step-1/a", content=b"new!")
+    checkpoints.bucket.fault("op=delete,do=status:403")
+    checkpoints.run("--conflict", "version")
+    assert checkpoints.bucket.content("p/step-1/a") == b"old"
+    assert len(checkpoints.there()) == 3 and "p/step-1/DONE" in checkpoints.there()
+
+
+def test_who_may_only_write_sends_checkpoints_and_adds_nothing_below_its_own_marker(checkpoints):
+    checkpoints.write("step-1/a", content=b"old")
+    checkpoints.bucket.fault(*(f"op={op},do=status:403" for op in ("head", "get", "list", "delete")))
+    checkpoints.run()
+    checkpoints.write("step-1/b")
+    told = checkpoints.run(code=1)
+    assert "CIS4014" in told, told
+    checkpoints.bucket.no_faults()
+    assert {"p/step-1/a", "p/step-1/DONE"} == checkpoints.there()
+    checkpoints.run()
+    assert {"p/step-1/a", "p/step-1/b", "p/step-1/DONE"} == checkpoints.there()
