@@ -88,8 +88,8 @@ static int parse_release(struct str name, enum release_stage *ret, struct err *e
 static int read_release(const json *j, struct record *r, struct err *err)
 {
     struct str release = STR_NULL;
-    bool written = false;
-    int e = json_opt_bool(j, "written", &written, err);
+    bool written;
+    int e = json_get_bool(j, "written", &written, err); /* each format has it: without it nobody knows */
     if (e == 0)
         e = json_opt_u64(j, "writes", &r->writes, err);
     if (e == 0)

@@ -40,8 +40,14 @@ static void a_garbled_file_is_corrupt_and_not_empty(void **state)
     (void)state;
     struct err err;
     struct record r;
-    const char *const texts[] = {
-        "", "{", "[]x", "{\"targets\":[{\"path\":3}]}", "{\"staged\":7}", "{\"targets\":[{\"path\":\"/a\"}]}"};
+    const char *const texts[] = {"",
+                                 "{",
+                                 "[]x",
+                                 "{}",
+                                 "{\"version\":1,\"targets\":[]}",
+                                 "{\"written\":false,\"targets\":[{\"path\":3}]}",
+                                 "{\"written\":false,\"staged\":7}",
+                                 "{\"written\":false,\"targets\":[{\"path\":\"/a\"}]}"};
     for (size_t i = 0; i < countof(texts); i++) {
         assert_int_equal(file_replace(dir, RECORD_FILE, str_of(texts[i]), 0600, &err), 0);
         assert_int_equal(record_read(dir, &r, &err), -ERR_CORRUPT);
