@@ -486,6 +486,10 @@ static int check_usage(int argc, struct err *err)
         return err_set(err, ERR_INVALID, "--delete-after is never: nothing is deleted by an export");
     if (flags.concurrency > 512)
         return err_set(err, ERR_INVALID, "--concurrency is at most 512");
+    /* A verdict for release says that all which the volume's policy asks for is in the bucket. */
+    if (flags.volume && (flags.since || flags.include.count || flags.exclude.count))
+        return err_set(err, ERR_INVALID,
+                       "--since, --include and --exclude go with DIR: a volume's own policy says what is exported");
     return 0;
 }
 

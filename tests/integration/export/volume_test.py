@@ -78,3 +78,13 @@ def test_metrics_that_the_disk_does_not_give_fail_the_export_by_name(tmp_path, b
     assert volume.verdict()["state"] == "failed"
     assert volume.export().returncode == 0
     assert {"p/step-1/metrics.json", "p/step-1/weights"} <= set(bucket.uploads())
+
+
+@pytest.mark.parametrize("flag", [("--since", "2030-01-01T00:00:00Z"), ("--include", "*.pt"), ("--exclude", "*")])
+def test_only_its_policy_says_what_of_a_volume_is_exported(tmp_path, bucket, flag):
+    """A verdict for release lets all go that the policy asks for."""
+    volume = Volume(tmp_path, bucket)
+    volume.write("weights", b"x")
+    done = volume.export("--for", "release", *flag)
+    assert done.returncode == 2 and flag[0] in done.stderr, done.stderr
+    assert not (volume.folder / "export/verdict.json").exists()
