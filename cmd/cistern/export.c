@@ -321,6 +321,8 @@ static int open_volume(struct job *j, struct err *err)
         return err_set(err, ERR_INVALID, "'%s' has no export policy: there is nowhere to export to", flags.volume);
     r = volume_data(j->volume, &j->data, err);
     if (r == 0)
+        r = volume_check_uncovered(j->volume, err);
+    if (r == 0)
         r = dir_open(j->volume->dir, ".", &j->state, err);
     if (r == 0)
         learn_hydrated(j);

@@ -332,6 +332,8 @@ static int export_first(struct release *w, enum release_step step, struct err *e
     if (w->record.release == RELEASE_SEALED) {
         r = space_attach(w->s, str_of(w->order->id), err);
         if (r == 0)
+            r = volume_check_uncovered(w->v, err);
+        if (r == 0)
             r = driver_want_job(w->d, w->v, JOB_EXPORT_RELEASE, false, &job, err);
     }
     if (r < 0)

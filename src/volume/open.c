@@ -168,6 +168,28 @@ static int open_folders(struct space *s, struct err *err)
     return dir_sync(s->dir, s->path, err);
 }
 
+/* What is mounted over one of them hides its volumes, and what is not found there would count as deleted. */
+static int check_folders(const struct space *s, struct err *err)
+{
+    const struct {
+        const char *name;
+        int fd;
+    } folders[] = {{"volumes", s->volumes}, {"making", s->making}, {"trash", s->trash}};
+    struct stat pool, st;
+    if (fstat(s->dir, &pool) != 0)
+        return err_sys(err, errno, "cannot look at the directory '%s'", s->path);
+    for (size_t i = 0; i < countof(folders); i++) {
+        if (fstat(folders[i].fd, &st) != 0)
+            return err_sys(err, errno, "cannot look at the folder '%s/%s'", s->path, folders[i].name);
+        if (st.st_dev != pool.st_dev) {
+            err_set(err, ERR_CHANGED, "another file system than the pool's is mounted on '%s/%s'", s->path,
+                    folders[i].name);
+            return err_advise(err, 3001, "mount the pool's own disk there");
+        }
+    }
+    return 0;
+}
+
 static int choose_backend(struct space *s, struct err *err)
 {
     const struct space_options *o = &s->options;
@@ -189,6 +211,8 @@ static int establish(struct space *s, const struct space_witness *w, bool *ret_a
         r = identity_write(s->dir, &s->options, &s->identity, err);
     if (r == 0)
         r = open_folders(s, err);
+    if (r == 0)
+        r = check_folders(s, err);
     flock(s->lock_file, LOCK_UN);
     return r;
 }

@@ -70,6 +70,23 @@ int volume_data(const struct volume *v, int *ret_fd, struct err *err)
     return r < 0 ? r : dir_open(v->dir, VOLUME_DATA, ret_fd, err);
 }
 
+int volume_check_uncovered(const struct volume *v, struct err *err)
+{
+    auto_mem char *path = volume_data_path(v);
+    struct mount *all = NULL;
+    size_t count = 0, own = v->spec->backend == DISK_LOOP ? 1 : 0;
+    int r = mount_below(path, &all, &count, err);
+    if (r == 0 && (count > own || (count == 1 && strcmp(all[0].fs_type, "xfs") != 0))) {
+        err_set(err, ERR_BUSY, "'%s' is mounted on '%s', and hides what the volume '%s' holds there", all[0].source,
+                all[0].target, v->spec->id);
+        r = err_advise(err, 2011, "unmount it by hand");
+    }
+    for (size_t i = 0; i < count; i++)
+        mount_done(&all[i]);
+    free(all);
+    return r;
+}
+
 int volume_usage(const struct volume *v, struct volume_usage *ret, struct err *err)
 {
     auto_fd data = -1;

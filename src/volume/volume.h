@@ -28,6 +28,10 @@ DEFINE_AUTO(volume, struct volume, volume_close)
  * ERR_BUSY (CIS2010), so that nobody ever writes beside the volume. */
 must_check int volume_data(const struct volume *v, int *ret_fd, struct err *err);
 
+/* ERR_BUSY (CIS2011) if something else is mounted on data/ or below it: who reads all files would not see those that it
+ * hides. */
+must_check int volume_check_uncovered(const struct volume *v, struct err *err);
+
 /* "<path>/data"; the caller frees. */
 char *volume_data_path(const struct volume *v);
 
