@@ -344,6 +344,12 @@ static bool was_refused(const struct lane_answer *a)
     return !a->may_retry && a->requests <= 1 && a->code != -ERR_CANCELLED && a->code != -ERR_CORRUPT;
 }
 
+/* Left as it is, for the next run. A store whose answer nobody can read does answer: what it has of us goes at once. */
+static bool is_passing(const struct lane_answer *a)
+{
+    return (a->may_retry && a->code != -ERR_CORRUPT) || a->code == -ERR_CANCELLED;
+}
+
 /* There may be an upload that we know nothing of: it is swept now, or, where the store does not answer, by the next
  * run, which finds the intent. */
 static void not_begun(struct upload *u, const struct lane_answer *a)
@@ -351,7 +357,7 @@ static void not_begun(struct upload *u, const struct lane_answer *a)
     if (was_refused(a) && !u->must_sweep) {
         upload_ended(u);
         run_file_failed(u, &a->err, false);
-    } else if (a->may_retry || a->code == -ERR_CANCELLED) {
+    } else if (is_passing(a)) {
         run_file_failed(u, &a->err, a->may_retry);
     } else {
         u->must_sweep = true;
@@ -464,7 +470,7 @@ static void completed(struct upload *u, const struct lane_answer *a)
         u->vanished = true;
         u->err = a->err;
         upload_become(u, UPLOAD_CONFIRMING);
-    } else if (a->may_retry || a->code == -ERR_CANCELLED) {
+    } else if (is_passing(a)) {
         run_file_failed(u, &a->err, a->may_retry);
     } else {
         upload_drop(u, AFTER_FAIL, &a->err);
