@@ -74,7 +74,9 @@ static void end_round(struct pace *p, uint64_t now_ns)
         sent_per_second = fmin(sent_per_second, p->per_second);
     if (p->share_then > 0)
         judge(p, share);
-    if (p->rounds == 0 || --p->rounds == 0)
+    if (p->rounds > 0)
+        p->rounds--;
+    if (p->rounds == 0)
         p->allowed = allowed_at_first;
     if (is_too_many(p))
         lower(p, sent_per_second, share);
