@@ -76,8 +76,12 @@ int mismatch_set(struct err *err, const struct digest *want, const struct digest
 int times_set(int fd, int64_t mtime_ns, struct err *err)
 {
     struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}, time_to_spec(mtime_ns)};
-    /* A file system may keep no such time. A disk that fails is another matter: the next run knows the file by it. */
-    return mtime_ns != 0 && futimens(fd, t) != 0 && errno == EIO ? err_sys(err, errno, "cannot set a file's time") : 0;
+    if (mtime_ns == 0 || futimens(fd, t) == 0)
+        return 0;
+    /* Some file systems keep no such time. Any other failure is one of the file: the next run recognises it by its
+     * time. */
+    bool is_unsupported = errno == EPERM || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS;
+    return is_unsupported ? 0 : err_sys(err, errno, "cannot set a file's time");
 }
 
 struct target_file object_file(const struct index_entry *e)

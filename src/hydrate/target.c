@@ -244,12 +244,14 @@ bool target_time_is(const struct stat *st, int64_t mtime_ns)
            apart_ns >= -coarse_ns;
 }
 
+/* Our file has the object's time. It may be shorter than the object: a power loss takes bytes, never the time, which is
+ * set before the file gets its name. */
 static bool is_somebodys(int dir, const char *name, struct target_file is)
 {
     struct stat st;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(st.st_mode))
         return false;
-    return !S_ISREG(st.st_mode) || (uint64_t)st.st_size != is.size_bytes || is.mtime_ns == 0 ||
+    return !S_ISREG(st.st_mode) || (uint64_t)st.st_size > is.size_bytes || is.mtime_ns == 0 ||
            !target_time_is(&st, is.mtime_ns);
 }
 

@@ -55,9 +55,7 @@ void call_end(struct call *c, int code)
             snprintf(c->err.text, sizeof c->err.text, "what came is not the answer of an object store, or is damaged");
         err_wrap(&c->err, "%s", job_name(&c->job, name));
         c->err.id = id;
-        /* An answer that is not what it says it is may be the fault of something on the way. So may bytes that the
-         * store got otherwise than they were sent; and what was written is known by its upload id. */
-        c->job.reply.may_retry |= code == -ERR_CORRUPT;
+        c->job.reply.is_malformed = code == -ERR_CORRUPT;
         job_fail(&c->job, &c->err);
     }
     job_done(&c->job);

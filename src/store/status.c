@@ -50,7 +50,7 @@ static const struct rule *rule_of(int status)
 struct status_words call_words(const struct call *c, int status, struct str code, struct str message)
 {
     size_t len = 0;
-    while (len < code.len && len < CODE_MAX && isalnum((unsigned char)code.ptr[len]))
+    while (len < code.len && len < CODE_MAX && (isalnum((unsigned char)code.ptr[len]) || code.ptr[len] == '.'))
         len++;
     return (struct status_words){
         .status = status, .code = str_sub(code, 0, len), .message = c->job.store->is_stranger ? STR_NULL : message};

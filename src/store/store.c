@@ -387,7 +387,8 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
                        uint64_t *ret_delay_ns)
 {
     const struct store_retry policy = policy_of(s);
-    if (r->code >= 0 || !(r->may_retry || r->attempts_max) || (!r->turned_away && attempts >= policy.attempts_max))
+    bool passes = r->may_retry || r->attempts_max || r->is_malformed;
+    if (r->code >= 0 || !passes || (!r->turned_away && attempts >= policy.attempts_max))
         return false;
     if (r->attempts_max && attempts >= r->attempts_max) {
         refusal_lasted(s->refusals);

@@ -67,16 +67,6 @@ def written(driver, name="pvc-1", **parameters):
     return volume
 
 
-def is_staged(driver, volume):
-    """As the kubelet asks: again, while what was cut short is taken up."""
-    try:
-        driver.stage(volume)
-    except grpc.RpcError as e:
-        assert e.code() == Code.ABORTED, e
-        return False
-    return True
-
-
 def rest(driver):
     """The machine is started anew: no process lives, and nothing is mounted, not even a volume's own disk."""
     assert driver.stop() == 0
@@ -104,7 +94,7 @@ def test_a_pool_whose_disk_is_not_mounted_is_held_and_served_again_when_it_is(dr
     driver.mount()
     wait_for(lambda: driver.capacity() > 0)
     assert driver.uuid() == uuid
-    wait_for(lambda: is_staged(driver, volume))
+    wait_for(lambda: driver.is_staged(volume))
     assert (driver.publish(volume) / "own").read_text() == "mine"
 
 

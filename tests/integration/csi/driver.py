@@ -172,6 +172,15 @@ class Driver(Child):
         return (client or self.client).call("NodeStageVolume", volume_id=volume_id, volume_capability=cap or capability(),
                                             staging_target_path=str(self.staging(volume_id)))
 
+    def is_staged(self, volume_id):
+        """Asks as the kubelet does: again, while another call is at work on the volume."""
+        try:
+            self.stage(volume_id)
+        except grpc.RpcError as e:
+            assert e.code() == grpc.StatusCode.ABORTED, e
+            return False
+        return True
+
     def publish(self, volume_id, pod="pod", cap=None, readonly=False, timeout=30, client=None):
         self.target(volume_id, pod).parent.mkdir(parents=True, exist_ok=True)
         (client or self.client).call("NodePublishVolume", timeout=timeout, **self.publish_fields(volume_id, pod, cap, readonly))

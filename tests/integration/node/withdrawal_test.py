@@ -41,7 +41,7 @@ def test_no_pod_gets_a_volume_whose_release_is_asked_for_until_it_is_withdrawn(a
     withdraw(orders, "pvc-1")
     orders.bump()
     wait_for(lambda: stage_of(agent, volume_id) == "open")
-    agent.stage(volume_id)
+    wait_for(lambda: agent.is_staged(volume_id))
     target = agent.publish(volume_id)
     assert (target / "ckpt").read_text() == "precious"
     (target / "late").write_text("precious too")
