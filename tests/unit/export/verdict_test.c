@@ -271,8 +271,10 @@ static void a_long_name_is_cut_where_a_character_ends(void **state)
     for (size_t begin = 0; begin < 2; begin++) { /* of two bytes each: one of both ends in the midst of one */
         struct verdict v, back;
         memset(name, 'x', begin);
-        for (size_t i = begin; i + 1 < sizeof name; i += 2)
-            memcpy(name + i, "\xc3\xa4", 2);
+        for (size_t i = begin; i + 1 < sizeof name; i += 2) {
+            name[i] = '\xc3';
+            name[i + 1] = '\xa4';
+        }
         verdict_init(&v);
         v.state = VERDICT_FAILED;
         verdict_add_failure(&v, (struct str){name, sizeof name - 2 + begin}, 1, &why);

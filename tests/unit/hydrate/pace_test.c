@@ -111,7 +111,10 @@ static bool next_get(uint64_t now_us, unsigned *left, struct get *ret)
             return true;
         }
     *ret = (struct get){0};
-    return *left > 0 && (*left)--;
+    if (*left == 0)
+        return false;
+    (*left)--;
+    return true;
 }
 
 static struct outcome simulate(const struct sim *s)
