@@ -102,13 +102,13 @@ enum store_guard {
 };
 
 struct store_reply {
-    int code;                /* 0 or -(enum err_code) */
-    struct err err;          /* names the object, the cause, the HTTP status */
-    bool may_retry;          /* passing: reset, timeout, 408, 429, 5xx */
-    bool is_malformed;       /* no answer of an object store: asked again, since something on the way may have made it */
-    bool slow_down;          /* the store asked for fewer requests: 429, 503 */
-    bool turned_away;        /* it had no connection for us, and has some for others: no attempt that counts */
-    unsigned attempts_max;   /* refusals (401, 403): so many attempts, then it is believed; 0: else */
+    int code;              /* 0 or -(enum err_code) */
+    struct err err;        /* names the object, the cause, the HTTP status */
+    bool may_retry;        /* passing: reset, timeout, 408, 429, 5xx */
+    bool is_malformed;     /* no answer of an object store: asked again, since something on the way may have made it */
+    bool slow_down;        /* the store asked for fewer requests: 429, 503 */
+    bool turned_away;      /* it had no connection for us, and has some for others: no attempt that counts */
+    unsigned attempts_max; /* refusals (401, 403): so many attempts, then it is believed; 0: else */
     uint64_t retry_after_ns; /* as the answer said; 0 if it said nothing */
     struct object object;    /* what the answer told of the object (digest, etag, generation, size); borrowed until
                                 on_done returns */
