@@ -66,6 +66,19 @@ def test_an_export_begins_when_the_last_pod_has_gone(driver, bucket):
     delete_until(driver, volume)
 
 
+def test_a_log_that_the_next_pod_appends_to_does_not_block_the_release(driver, bucket):
+    volume, target = create(driver, bucket)
+    (target / "train.log").write_text("first\n")
+    driver.unpublish(volume)
+    wait_for(lambda: not exports(volume) and contents(bucket) == {"train.log": b"first\n"})
+    target = driver.publish(volume)
+    with (target / "train.log").open("a") as log:
+        log.write("second\n")
+    give_back(driver, volume)
+    assert {code for code, _ in delete_until(driver, volume)} <= {Code.ABORTED}
+    assert contents(bucket) == {"train.log": b"first\nsecond\n"}
+
+
 def test_what_was_written_after_an_earlier_export_is_exported_too(driver, bucket):
     volume, target = create(driver, bucket)
     write_checkpoints(target)
