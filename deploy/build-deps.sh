@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what the build needs on Debian 12 or 13; root; may be run again, and is quick when there is nothing to do.
+# Installs the packages of the build on Debian 12 or 13, as root. A second run is quick.
 #
-# libfuse must know passthrough (3.17). Where the system's is older, the distribution's own source package of the next
-# suite is built as a static library under $CISTERN_DEPS, where CMakeLists.txt looks for it.
+# libfuse must support passthrough (3.17). If the system has an older one, that of the next Debian release is built from
+# its source as a static library in $CISTERN_DEPS. CMakeLists.txt searches there.
 set -eu
 
 deps=${CISTERN_DEPS:-/opt/cistern-deps}
 fuse_needs=3.17
-packages="build-essential ca-certificates ccache cmake ninja-build pkg-config git
+packages="build-essential ca-certificates ccache cmake file ninja-build pkg-config git
     libcap-dev libcmocka-dev libcurl4-openssl-dev libgrpc-dev libisal-dev libjansson-dev
     libmicrohttpd-dev libprotobuf-c-dev libprotobuf-dev libssl-dev liburing-dev libxml2-dev libyaml-dev protobuf-c-compiler
     protobuf-compiler xfslibs-dev xfsprogs"

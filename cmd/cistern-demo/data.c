@@ -8,7 +8,7 @@
 
 enum { CHUNK = 1 << 20, SMALL_LEAST = 4 << 10, SMALL_MOST = 100 << 10, FILES_A_FOLDER = 1000 };
 
-/* Bytes that neither a compressor nor a sparse file can shrink: an xorshift stream (Marsaglia, 2003). */
+/* An xorshift stream (Marsaglia, 2003): neither compressible nor sparse. */
 static void fill(uint64_t *words, size_t count, uint64_t *state)
 {
     for (size_t i = 0; i < count; i++) {
@@ -44,7 +44,7 @@ int demo_data_make(int dir, struct demo_data *d, struct err *err)
         if (i % FILES_A_FOLDER == 0) {
             snprintf(path, sizeof path, "shard-%04" PRIu64, i / FILES_A_FOLDER);
             if (mkdirat(dir, path, 0755) != 0)
-                return err_sys(err, errno, "cannot make the folder '%s'", path);
+                return err_sys(err, errno, "cannot make the directory '%s'", path);
         }
         uint64_t random;
         fill(&random, 1, &sizes);
@@ -131,7 +131,7 @@ int demo_data_compare(int original, int copy, uint64_t *ret_files, uint64_t *ret
 {
     auto_dir d = dir_stream(openat(original, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!d)
-        return err_sys(err, errno, "cannot read the folder to compare");
+        return err_sys(err, errno, "cannot read the directory to compare");
     uint64_t files = 0, bytes = 0;
     struct dirent *e;
     while ((e = dir_next(d)) != NULL) {
@@ -140,7 +140,7 @@ int demo_data_compare(int original, int copy, uint64_t *ret_files, uint64_t *ret
             return r;
     }
     if (errno)
-        return err_sys(err, errno, "cannot read the folder to compare");
+        return err_sys(err, errno, "cannot read the directory to compare");
     *ret_files = files;
     *ret_bytes = bytes;
     return 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* demo.h - the parts of `cistern demo`: a data set, a trainer, the driver's life, and the story that joins them.
- * home: one thread a process. */
+/* demo.h - The parts of `cistern demo`: a data set, a trainer and a driver. home: one thread per process. */
 #pragma once
 
 #include "util/err.h"
@@ -18,7 +17,7 @@ struct demo_data {
     uint64_t bytes;
 };
 
-/* Makes the files of a bucket below `dir`: small ones in folders of a thousand, large ones beside them. */
+/* Makes the files of a bucket below `dir`: small ones in directories of a thousand, and large ones. */
 must_check int demo_data_make(int dir, struct demo_data *d, struct err *err);
 
 /* Size and CRC32C of a whole file below `dir`. */
@@ -29,9 +28,9 @@ must_check int demo_data_compare(int original, int copy, uint64_t *ret_files, ui
 
 /* ---- the trainer (demo_train.c) ---------------------------------------------------------------------------------- */
 
-/* `cistern demo --train DIR`: reads every file below DIR, over and over, until SIGTERM; every second or so it writes
- * ckpt/step-N/{model.bin,metrics.json}. It prints a line for each checkpoint file ("checkpoint PATH BYTES CRC32C") and
- * at the end one with what it read and the errors it saw. Returns the exit code. */
+/* `cistern demo --train DIR`: reads every file below DIR, over and over, until SIGTERM, and about once a second writes
+ * ckpt/step-N/{model.bin,metrics.json}. It prints a line for each checkpoint file: "checkpoint PATH BYTES CRC32C". The
+ * last line counts its reads, bytes and errors. Returns the exit code. */
 int demo_train(const char *dir);
 
 /* ---- the driver (demo_driver.c) ---------------------------------------------------------------------------------- */
@@ -43,7 +42,7 @@ must_check int demo_spawn(pid_t *ret, const char *program, const posix_spawn_fil
 
 struct demo_driver;
 
-/* Starts `cisternd --role=standalone` (from the folder of our own program) on `work`/csi.sock with the pool
+/* Starts `cisternd --role=standalone` (from the directory of this program) on `work`/csi.sock with the pool
  * `work`/pool, and waits until it answers Probe. */
 must_check int demo_driver_start(const char *work, struct demo_driver **ret, struct err *err);
 void demo_driver_free(struct demo_driver *d);              /* stops it and its keeper, waits; NULL is fine */
@@ -55,11 +54,11 @@ struct demo_volume {
     char target[256];
 };
 
-/* The calls of the provisioner and the kubelet, in their order. */
+/* The calls of the provisioner and the kubelet, in order. */
 must_check int demo_volume_create(struct demo_driver *d, const char *source_uri, const char *export_uri, uint64_t bytes,
                                   struct demo_volume *ret, struct err *err);
-/* Stages, then publishes. What the driver answers with "not yet" is asked again, as a kubelet would for ever, until
- * `go_on` has seen a sentence that a person would not wait on. */
+/* Stages, then publishes. Retries "not ready" as a kubelet does, until `go_on` returns false or the driver reports the
+ * volume as abnormal: its hydration failed. */
 must_check int demo_volume_publish(struct demo_driver *d, struct demo_volume *v, bool (*go_on)(const char *sentence),
                                    struct err *err);
 must_check int demo_volume_unpublish(struct demo_driver *d, struct demo_volume *v, struct err *err);

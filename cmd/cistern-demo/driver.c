@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls that a provisioner and a kubelet make, made by hand. */
+/* Makes the CSI calls of a provisioner and a kubelet. */
 #include "demo.h"
-#include "fuse/keeper.h"
+#include "keeper/client.h"
 #include "proto/csi.pb-c.h"
 #include "rpc/client.h"
 #include "util/clock.h"
+#include "util/file.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -13,6 +14,9 @@
 #include <sys/wait.h>
 
 enum { GRPC_ABORTED = 10, GRPC_UNAVAILABLE = 14 };
+/* The path, the request and the reply's type of a method. */
+#define CALL(service, name, type, request)                                                                             \
+    "/csi.v1." service "/" name, &(request).base, &csi__v1__##type##_response__descriptor
 static const uint64_t call_timeout_ns = 120 * NS_PER_SECOND;
 static const uint64_t start_timeout_ns = 15 * NS_PER_SECOND;
 
@@ -24,20 +28,6 @@ struct demo_driver {
 };
 
 /* ---- the process ------------------------------------------------------------------------------------------------- */
-
-/* `name` in the folder that our own program is in. */
-static int sibling_program(const char *name, char *ret, size_t size, struct err *err)
-{
-    ssize_t n = readlink("/proc/self/exe", ret, size - 1);
-    if (n < 0)
-        return err_sys(err, errno, "cannot find our own program");
-    ret[n] = '\0';
-    char *slash = strrchr(ret, '/');
-    size_t used = slash ? (size_t)(slash + 1 - ret) : 0;
-    if ((size_t)snprintf(ret + used, size - used, "%s", name) >= size - used)
-        return err_set(err, ERR_INVALID, "the path of '%s' is too long", name);
-    return 0;
-}
 
 int demo_spawn(pid_t *ret, const char *program, const posix_spawn_file_actions_t *files, const char *const argv[])
 {
@@ -52,7 +42,7 @@ int demo_spawn(pid_t *ret, const char *program, const posix_spawn_file_actions_t
 static int spawn_driver(const char *work, struct demo_driver *d, struct err *err)
 {
     char program[512], endpoint[300], pool[300], log[300];
-    int r = sibling_program("cisternd", program, sizeof program, err);
+    int r = program_path("cisternd", program, sizeof program, err);
     if (r < 0)
         return r;
     snprintf(endpoint, sizeof endpoint, "unix://%s/csi.sock", work);
@@ -79,8 +69,7 @@ static int wait_ready(struct demo_driver *d, const char *work, struct err *err)
     for (;;) {
         ProtobufCMessage *reply = NULL;
         int status, died;
-        if (rpc_call(d->client, "/csi.v1.Identity/Probe", &probe.base, &csi__v1__probe_response__descriptor,
-                     NS_PER_SECOND, &reply, &status, err) == 0) {
+        if (rpc_call(d->client, CALL("Identity", "Probe", probe, probe), NS_PER_SECOND, &reply, &status, err) == 0) {
             Csi__V1__ProbeResponse *p = (Csi__V1__ProbeResponse *)reply;
             bool ready = !p->ready || p->ready->value;
             protobuf_c_message_free_unpacked(reply, NULL);
@@ -89,10 +78,10 @@ static int wait_ready(struct demo_driver *d, const char *work, struct err *err)
         }
         if (waitpid(d->pid, &died, WNOHANG) == d->pid) {
             d->pid = 0;
-            return err_set(err, ERR_IO, "the driver ended at once; its log is '%s/driver.log'", work);
+            return err_set(err, ERR_IO, "the driver exited at its start; see '%s/driver.log'", work);
         }
         if (clock_now_ns() > give_up)
-            return err_set(err, ERR_TIMEOUT, "the driver did not answer; its log is '%s/driver.log'", work);
+            return err_set(err, ERR_TIMEOUT, "the driver did not answer; see '%s/driver.log'", work);
         clock_sleep(20 * NS_PER_MS);
     }
 }
@@ -102,8 +91,8 @@ static int ask_name(struct demo_driver *d, struct err *err)
     Csi__V1__GetPluginInfoRequest request = CSI__V1__GET_PLUGIN_INFO_REQUEST__INIT;
     ProtobufCMessage *reply;
     int status;
-    int r = rpc_call(d->client, "/csi.v1.Identity/GetPluginInfo", &request.base,
-                     &csi__v1__get_plugin_info_response__descriptor, call_timeout_ns, &reply, &status, err);
+    int r = rpc_call(d->client, CALL("Identity", "GetPluginInfo", get_plugin_info, request), call_timeout_ns, &reply,
+                     &status, err);
     if (r < 0)
         return r;
     Csi__V1__GetPluginInfoResponse *info = (Csi__V1__GetPluginInfoResponse *)reply;
@@ -152,7 +141,7 @@ const char *demo_driver_name(const struct demo_driver *d)
 
 /* ---- volumes ----------------------------------------------------------------------------------------------------- */
 
-/* Every claim of the demo: a file system, one node, one pod. On the caller's stack, all of it. */
+/* The capability of each claim of the demo: a file system, one node, one pod. On the caller's stack. */
 struct capability {
     Csi__V1__VolumeCapability whole;
     Csi__V1__VolumeCapability__MountVolume mount;
@@ -200,8 +189,8 @@ int demo_volume_create(struct demo_driver *d, const char *source_uri, const char
     request.volume_capabilities = capabilities;
     ProtobufCMessage *reply;
     int status;
-    int r = rpc_call(d->client, "/csi.v1.Controller/CreateVolume", &request.base,
-                     &csi__v1__create_volume_response__descriptor, call_timeout_ns, &reply, &status, err);
+    int r = rpc_call(d->client, CALL("Controller", "CreateVolume", create_volume, request), call_timeout_ns, &reply,
+                     &status, err);
     if (r < 0)
         return err_wrap(err, "CreateVolume");
     snprintf(ret->id, sizeof ret->id, "%s", ((Csi__V1__CreateVolumeResponse *)reply)->volume->volume_id);
@@ -209,10 +198,27 @@ int demo_volume_create(struct demo_driver *d, const char *source_uri, const char
     return 0;
 }
 
-/* A call that the kubelet or the provisioner would make again: it is asked until it is done or fails for good. */
+/* The driver retries a failed hydration without limit, since the bucket may be created later; the demo stops then. */
+static bool volume_is_abnormal(struct demo_driver *d, char *id)
+{
+    Csi__V1__ControllerGetVolumeRequest request = CSI__V1__CONTROLLER_GET_VOLUME_REQUEST__INIT;
+    request.volume_id = id;
+    ProtobufCMessage *reply;
+    struct err ignored;
+    int status;
+    if (rpc_call(d->client, CALL("Controller", "ControllerGetVolume", controller_get_volume, request), call_timeout_ns,
+                 &reply, &status, &ignored) < 0)
+        return false;
+    bool abnormal = ((Csi__V1__ControllerGetVolumeResponse *)reply)->status->volume_condition->abnormal;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return abnormal;
+}
+
+/* Repeats a call as the kubelet or the provisioner would, until it succeeds or fails for good. `watched` is a volume
+ * whose abnormal condition ends the wait; NULL: none. */
 static int call_until_done(struct demo_driver *d, const char *method, const ProtobufCMessage *request,
-                           const ProtobufCMessageDescriptor *reply_type, bool (*go_on)(const char *sentence),
-                           struct err *err)
+                           const ProtobufCMessageDescriptor *reply_type, char *watched,
+                           bool (*go_on)(const char *sentence), struct err *err)
 {
     for (;;) {
         ProtobufCMessage *reply;
@@ -222,7 +228,8 @@ static int call_until_done(struct demo_driver *d, const char *method, const Prot
             protobuf_c_message_free_unpacked(reply, NULL);
             return 0;
         }
-        if (!go_on || (status != GRPC_ABORTED && status != GRPC_UNAVAILABLE) || !go_on(err->text))
+        if (!go_on || (status != GRPC_ABORTED && status != GRPC_UNAVAILABLE) || !go_on(err->text) ||
+            (watched && volume_is_abnormal(d, watched)))
             return err_wrap(err, "%s", strrchr(method, '/') + 1);
         clock_sleep(200 * NS_PER_MS);
     }
@@ -237,8 +244,7 @@ int demo_volume_publish(struct demo_driver *d, struct demo_volume *v, bool (*go_
     stage.volume_id = v->id;
     stage.staging_target_path = v->staging;
     stage.volume_capability = &capability.whole;
-    int r = call_until_done(d, "/csi.v1.Node/NodeStageVolume", &stage.base,
-                            &csi__v1__node_stage_volume_response__descriptor, go_on, err);
+    int r = call_until_done(d, CALL("Node", "NodeStageVolume", node_stage_volume, stage), NULL, go_on, err);
     if (r < 0)
         return r;
     Csi__V1__NodePublishVolumeRequest publish = CSI__V1__NODE_PUBLISH_VOLUME_REQUEST__INIT;
@@ -246,8 +252,7 @@ int demo_volume_publish(struct demo_driver *d, struct demo_volume *v, bool (*go_
     publish.staging_target_path = v->staging;
     publish.target_path = v->target;
     publish.volume_capability = &capability.whole;
-    return call_until_done(d, "/csi.v1.Node/NodePublishVolume", &publish.base,
-                           &csi__v1__node_publish_volume_response__descriptor, go_on, err);
+    return call_until_done(d, CALL("Node", "NodePublishVolume", node_publish_volume, publish), v->id, go_on, err);
 }
 
 int demo_volume_unpublish(struct demo_driver *d, struct demo_volume *v, struct err *err)
@@ -255,15 +260,13 @@ int demo_volume_unpublish(struct demo_driver *d, struct demo_volume *v, struct e
     Csi__V1__NodeUnpublishVolumeRequest unpublish = CSI__V1__NODE_UNPUBLISH_VOLUME_REQUEST__INIT;
     unpublish.volume_id = v->id;
     unpublish.target_path = v->target;
-    int r = call_until_done(d, "/csi.v1.Node/NodeUnpublishVolume", &unpublish.base,
-                            &csi__v1__node_unpublish_volume_response__descriptor, NULL, err);
+    int r = call_until_done(d, CALL("Node", "NodeUnpublishVolume", node_unpublish_volume, unpublish), NULL, NULL, err);
     if (r < 0)
         return r;
     Csi__V1__NodeUnstageVolumeRequest unstage = CSI__V1__NODE_UNSTAGE_VOLUME_REQUEST__INIT;
     unstage.volume_id = v->id;
     unstage.staging_target_path = v->staging;
-    return call_until_done(d, "/csi.v1.Node/NodeUnstageVolume", &unstage.base,
-                           &csi__v1__node_unstage_volume_response__descriptor, NULL, err);
+    return call_until_done(d, CALL("Node", "NodeUnstageVolume", node_unstage_volume, unstage), NULL, NULL, err);
 }
 
 int demo_volume_delete(struct demo_driver *d, struct demo_volume *v, bool (*go_on)(const char *sentence),
@@ -271,8 +274,7 @@ int demo_volume_delete(struct demo_driver *d, struct demo_volume *v, bool (*go_o
 {
     Csi__V1__DeleteVolumeRequest request = CSI__V1__DELETE_VOLUME_REQUEST__INIT;
     request.volume_id = v->id;
-    return call_until_done(d, "/csi.v1.Controller/DeleteVolume", &request.base,
-                           &csi__v1__delete_volume_response__descriptor, go_on, err);
+    return call_until_done(d, CALL("Controller", "DeleteVolume", delete_volume, request), NULL, go_on, err);
 }
 
 int demo_mount_pid(struct demo_driver *d, const struct demo_volume *v, pid_t *ret, struct err *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The whole life of a volume on one machine: the story, its telling, and what is left behind (nothing). */
+/* cistern-demo - Runs a volume through its whole life on this machine, and removes everything. */
 #include "cli/exit.h"
 #include "cli/opt.h"
 #include "demo.h"
@@ -52,7 +52,7 @@ static void interrupt(int sig)
     interrupted = 1;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------------------------- */
+/* ---- output ------------------------------------------------------------------------------------------------------ */
 
 static void begin(struct story *s, const char *name)
 {
@@ -61,8 +61,8 @@ static void begin(struct story *s, const char *name)
     fflush(stdout);
 }
 
-static void told(const struct story *s, const char *fmt, ...) printf_like(2, 3);
-static void told(const struct story *s, const char *fmt, ...)
+static void step_done(const struct story *s, const char *fmt, ...) printf_like(2, 3);
+static void step_done(const struct story *s, const char *fmt, ...)
 {
     char took[TIME_TEXT_MAX], line[256];
     va_list args;
@@ -80,29 +80,28 @@ static char *rate_text(uint64_t bytes, uint64_t ns, char *buf)
     return buf;
 }
 
-/* The driver tries a hydration that failed (CIS3016) again and again, since a bucket may be made later: a person who
- * mistyped a name wants to hear of it. */
+/* Called before each retry; false once a person interrupts the demo. */
 static bool go_on(const char *sentence)
 {
     if (isatty(STDOUT_FILENO))
         printf("\r\033[K  %-10s %.100s", "waiting", sentence);
     fflush(stdout);
-    return !interrupted && !strstr(sentence, "(CIS3016");
+    return !interrupted;
 }
 
-static void waited(const char *name)
+static void begin_again(const char *name)
 {
     if (isatty(STDOUT_FILENO))
         printf("\r\033[K  %-10s ", name);
 }
 
-/* ---- the story --------------------------------------------------------------------------------------------------- */
+/* ---- the volume -------------------------------------------------------------------------------------------------- */
 
 static int make_work(struct story *s, struct err *err)
 {
     snprintf(s->work, sizeof s->work, "/var/tmp/cistern-demo-XXXXXX");
     if (!mkdtemp(s->work))
-        return err_sys(err, errno, "cannot make a folder in /var/tmp");
+        return err_sys(err, errno, "cannot make a directory in /var/tmp");
     int r = dir_open(AT_FDCWD, s->work, &s->work_dir, err);
     if (r < 0)
         return r;
@@ -131,25 +130,26 @@ static int make_bucket(struct story *s, struct err *err)
     if (r < 0)
         return r;
     snprintf(s->source_uri, sizeof s->source_uri, "file://%s/bucket/", s->work);
-    told(s, "%" PRIu64 " objects, %s, made in %s", s->data.objects, bytes_text(s->data.bytes, size), s->source_uri);
+    step_done(s, "%" PRIu64 " objects, %s, made in %s", s->data.objects, bytes_text(s->data.bytes, size),
+              s->source_uri);
     return 0;
 }
 
 static int create(struct story *s, struct err *err)
 {
     char size[BYTES_TEXT_MAX];
-    /* Twice the data and room for checkpoints; a source of unknown size gets what a person would ask for first. */
+    /* Twice the data plus checkpoints; a source of unknown size gets a fixed size. */
     uint64_t bytes = s->source ? UINT64_C(20) << 30 : s->data.bytes * 2 + (UINT64_C(1) << 30);
     begin(s, "driver");
     int r = demo_driver_start(s->work, &s->driver, err);
     if (r < 0)
         return r;
-    told(s, "%s answers on unix://%s/csi.sock", demo_driver_name(s->driver), s->work);
+    step_done(s, "%s serves unix://%s/csi.sock", demo_driver_name(s->driver), s->work);
     begin(s, "create");
     r = demo_volume_create(s->driver, s->source_uri, s->export_uri, bytes, &s->volume, err);
     if (r < 0)
         return r;
-    told(s, "CreateVolume: %s, %s; hydration has begun", s->volume.id, bytes_text(bytes, size));
+    step_done(s, "CreateVolume: %s, %s; hydration has started", s->volume.id, bytes_text(bytes, size));
     return 0;
 }
 
@@ -161,16 +161,16 @@ static int publish(struct story *s, struct err *err)
     int r = demo_volume_publish(s->driver, &s->volume, go_on, err);
     if (r < 0)
         return r;
-    waited("publish");
+    begin_again("publish");
     if (s->source)
-        told(s, "hydrated and mounted at %s", s->volume.target);
+        step_done(s, "hydrated and mounted at %s", s->volume.target);
     else
-        told(s, "hydrated and mounted: %s (%s)", bytes_text(s->data.bytes, size),
-             rate_text(s->data.bytes, clock_now_ns() - began_ns, rate));
+        step_done(s, "hydrated and mounted: %s (%s)", bytes_text(s->data.bytes, size),
+                  rate_text(s->data.bytes, clock_now_ns() - began_ns, rate));
     return 0;
 }
 
-/* ---- the trainer's side ------------------------------------------------------------------------------------------ */
+/* ---- the trainer ------------------------------------------------------------------------------------------------- */
 
 static int start_trainer(struct story *s, pid_t *ret_pid, FILE **ret_report, struct err *err)
 {
@@ -192,7 +192,7 @@ static int start_trainer(struct story *s, pid_t *ret_pid, FILE **ret_report, str
     return 0;
 }
 
-static void hear(struct story *s, const char *line)
+static void read_report_line(struct story *s, const char *line)
 {
     struct checkpoint *c = &s->checkpoints[s->checkpoint_count];
     if (s->checkpoint_count < CHECKPOINTS_MAX &&
@@ -204,7 +204,7 @@ static void hear(struct story *s, const char *line)
         sscanf(line, "stopped %" SCNu64 " %" SCNu64 " %" SCNu64, &s->reads, &s->bytes_read, &s->errors);
 }
 
-/* Lets it train, killing what serves its files under it; then asks it to stop and hears it out. */
+/* Trains while the mount process is killed, then stops the trainer and reads its report. */
 static int train_under_fire(struct story *s, pid_t trainer, FILE *report, struct err *err)
 {
     for (unsigned i = 0; i < kills && !interrupted; i++) {
@@ -220,7 +220,7 @@ static int train_under_fire(struct story *s, pid_t trainer, FILE *report, struct
     kill(trainer, SIGTERM);
     char line[512];
     while (fgets(line, sizeof line, report))
-        hear(s, line);
+        read_report_line(s, line);
     return 0;
 }
 
@@ -241,14 +241,14 @@ static int train(struct story *s, struct err *err)
     waitpid(trainer, &status, 0);
     if (r < 0)
         return r;
-    if (interrupted) /* perhaps before the trainer could ask for its own end */
+    if (interrupted) /* perhaps before the trainer handled the signal */
         return err_set(err, ERR_CANCELLED, "interrupted");
     if (s->errors || s->first_error[0] || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return err_set(err, ERR_IO, "the trainer saw an error: %s", s->first_error[0] ? s->first_error : "it died");
+        return err_set(err, ERR_IO, "the trainer failed: %s", s->first_error[0] ? s->first_error : "it died");
     char size[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX + 4];
-    told(s, "%" PRIu64 " reads, %s (%s), %zu checkpoint files, %u x kill -9 of the mount, 0 errors", s->reads,
-         bytes_text(s->bytes_read, size), rate_text(s->bytes_read, clock_now_ns() - began_ns, rate),
-         s->checkpoint_count, kills);
+    step_done(s, "%" PRIu64 " reads, %s (%s), %zu checkpoint files, %u x kill -9 of the mount, 0 errors", s->reads,
+              bytes_text(s->bytes_read, size), rate_text(s->bytes_read, clock_now_ns() - began_ns, rate),
+              s->checkpoint_count, kills);
     return s->checkpoint_count ? 0 : err_set(err, ERR_INTERNAL, "the trainer wrote no checkpoint");
 }
 
@@ -269,7 +269,7 @@ static int verify_data(struct story *s, struct err *err)
         r = demo_data_compare(bucket, mounted, &files, &bytes, err);
     if (r < 0)
         return r;
-    told(s, "%" PRIu64 " files, %s: every byte in the mount is the bucket's", files, bytes_text(bytes, size));
+    step_done(s, "%" PRIu64 " files, %s: all bytes in the mount equal the bucket's", files, bytes_text(bytes, size));
     return 0;
 }
 
@@ -279,13 +279,13 @@ static int release(struct story *s, struct err *err)
     int r = demo_volume_unpublish(s->driver, &s->volume, err);
     if (r < 0)
         return r;
-    told(s, "NodeUnpublishVolume, NodeUnstageVolume");
+    step_done(s, "NodeUnpublishVolume, NodeUnstageVolume");
     begin(s, "delete");
     r = demo_volume_delete(s->driver, &s->volume, go_on, err);
     if (r < 0)
         return r;
-    waited("delete");
-    told(s, "DeleteVolume: answered OK only when the bucket had confirmed every checkpoint");
+    begin_again("delete");
+    step_done(s, "DeleteVolume: OK after the bucket had confirmed every checkpoint");
     return 0;
 }
 
@@ -306,13 +306,13 @@ static int verify_export(struct story *s, struct err *err)
             return r;
         digest_add_hex(&sum, &hex);
         if (bytes != c->bytes || strcmp(hex.ptr, c->sum) != 0)
-            return err_set(err, ERR_CORRUPT, "the exported '%s' is not what the trainer wrote", c->path);
+            return err_set(err, ERR_CORRUPT, "the exported '%s' differs from the trainer's file", c->path);
         total += bytes;
     }
     char size[BYTES_TEXT_MAX];
     if (r == 0)
-        told(s, "%zu checkpoint files, %s in %s: every byte is the trainer's", s->checkpoint_count,
-             bytes_text(total, size), s->export_uri);
+        step_done(s, "%zu checkpoint files, %s in %s: all bytes equal the trainer's", s->checkpoint_count,
+                  bytes_text(total, size), s->export_uri);
     return r;
 }
 
@@ -322,7 +322,7 @@ static bool keep_asking(const char *sentence)
     return true;
 }
 
-/* Ends on an error or an interrupt what the story would have ended itself, as far as the driver lets us. */
+/* After an error or an interrupt: releases the volume as far as the driver allows. */
 static void abandon(struct story *s)
 {
     struct err ignored;
@@ -342,7 +342,7 @@ static int clean_up(struct story *s, struct err *err)
     }
     int r = s->work_dir >= 0 ? dir_remove(AT_FDCWD, s->work, err) : 0;
     if (r < 0)
-        err_advise(err, 9013, "see what is mounted below '%s', unmount it, then remove the folder", s->work);
+        err_advise(err, CIS_DEMO_LEFTOVERS, s->work);
     return r;
 }
 
@@ -365,19 +365,20 @@ static int play(struct story *s, struct err *err)
 static const char usage[] =
     "Usage: cistern demo [flags]\n"
     "\n"
-    "Shows the whole life of a volume on this machine, by real CSI calls: a bucket is hydrated, mounted, read by a\n"
-    "trainer that writes checkpoints while the mount process is killed, released, and its checkpoints exported; every\n"
-    "byte is compared both ways. Needs root; leaves nothing behind.\n\n";
+    "Runs a volume through its whole life by CSI calls: hydrates a bucket, mounts it, trains on it while the mount\n"
+    "process is killed, exports the checkpoints and deletes the volume. Compares every byte in both directions. Needs\n"
+    "root; removes everything that it made.\n\n"
+    "  cistern demo\n"
+    "  cistern demo --source s3://bucket/dataset/\n\nFlags:\n";
 
 static int preflight(struct err *err)
 {
-    if (geteuid() != 0) {
-        err_set(err, ERR_DENIED, "the demo mounts file systems and makes loop devices, so it must run as root");
-        return err_advise(err, 9010, "run it with sudo");
-    }
+    if (geteuid() != 0)
+        return err_fail(err, ERR_DENIED, CIS_DEMO_NEEDS_ROOT,
+                        "the demo mounts file systems and makes loop devices: run it as root");
     if (access("/dev/fuse", R_OK | W_OK) != 0) {
         err_sys(err, errno, "cannot use '/dev/fuse'");
-        return err_advise(err, 9011, "load the kernel's fuse module; `cistern doctor` tells what else is missing");
+        return err_advise(err, CIS_DEMO_NO_FUSE);
     }
     return 0;
 }
@@ -393,7 +394,7 @@ static int run(struct story *s)
     struct err err, cleaning;
     char took[TIME_TEXT_MAX];
     uint64_t began_ns = clock_now_ns();
-    printf("cistern demo: a volume's life, from bucket to bucket\n");
+    printf("cistern demo: the life of a volume, from bucket to bucket\n");
     int r = play(s, &err);
     if (r < 0) {
         printf("\n");
@@ -406,7 +407,7 @@ static int run(struct story *s)
         fail(&cleaning, EXIT_SOME_FAILED);
     if (r < 0 || cleaned < 0)
         return EXIT_SOME_FAILED;
-    printf("All of it was true, in %s; nothing is left behind.\n", duration_text(clock_now_ns() - began_ns, took));
+    printf("Demo passed in %s; everything was removed.\n", duration_text(clock_now_ns() - began_ns, took));
     return EXIT_DONE;
 }
 
@@ -428,12 +429,12 @@ int main(int argc, char **argv)
     bool wants_help = false;
     struct err err;
     const struct opt table[] = {
-        {"source", 0, OPT_TEXT, &s.source, "URI", "hydrate from here instead of a bucket made for the occasion"},
-        {"objects", 0, OPT_U64, &s.data.small_count, "N", "small objects to make (4000)"},
-        {"size", 0, OPT_BYTES, &large_bytes, "BYTES", "of the two large objects together (512Mi)"},
-        {"keep", 0, OPT_FLAG, &s.keep, NULL, "keep the folder with the bucket, the exported files and the log"},
-        {"train", 0, OPT_TEXT, &train_dir, "DIR", "be the trainer: what the demo starts for itself"},
-        {"help", 'h', OPT_FLAG, &wants_help, NULL, "this text"},
+        {"source", 0, OPT_TEXT, &s.source, "URI", "hydrate from URI (a generated bucket)"},
+        {"objects", 0, OPT_U64, &s.data.small_count, "N", "generate N small objects (4000)"},
+        {"size", 0, OPT_BYTES, &large_bytes, "BYTES", "generate two large objects of this size together (512Mi)"},
+        {"keep", 0, OPT_FLAG, &s.keep, NULL, "keep the directory with the bucket, the exported files and the log"},
+        {"train", 0, OPT_TEXT, &train_dir, "DIR", "run as the trainer (internal)"},
+        {"help", 'h', OPT_FLAG, &wants_help, NULL, "print this help"},
         {0},
     };
     if (opt_parse(table, false, &argc, argv, &err) < 0)
@@ -441,7 +442,7 @@ int main(int argc, char **argv)
     if (wants_help)
         return help(table);
     if (argc > 1) {
-        err_set(&err, ERR_INVALID, "'%s' is one word too many; `cistern demo --help` tells more", argv[1]);
+        err_set(&err, ERR_INVALID, "unexpected argument '%s'; see `cistern demo --help`", argv[1]);
         return fail(&err, EXIT_USAGE);
     }
     if (train_dir)
@@ -449,7 +450,7 @@ int main(int argc, char **argv)
     if (preflight(&err) < 0)
         return fail(&err, EXIT_ENVIRONMENT);
     s.data.large_bytes = large_bytes / s.data.large_count;
-    signal(SIGPIPE, SIG_IGN); /* a reader that goes away must not leave mounts behind */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe must not leave mounts behind */
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
     return run(&s);

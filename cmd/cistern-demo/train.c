@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stand-in for a training loop: what it does to the file system is what matters (many opens, whole reads, a mapping,
- * checkpoints that come as a folder with metrics beside the model), not what it learns. */
+/* A training loop as the file system sees it: many opens, whole reads, mappings, and checkpoint directories with
+ * metrics beside the model. */
 #include "demo.h"
 #include "util/clock.h"
 #include "util/file.h"
@@ -18,12 +18,12 @@ static const uint64_t checkpoint_every_ns = NS_PER_SECOND;
 static volatile sig_atomic_t stopping;
 
 static struct {
-    char **paths; /* owned; relative to the folder */
+    char **paths; /* owned; relative to the directory */
     size_t count;
-    size_t skip; /* length of the folder's name */
+    size_t skip; /* length of the directory's name */
 } files;
 
-struct tally {
+struct train_counts {
     uint64_t reads, bytes, errors;
     uint64_t step;
     uint32_t model; /* "learned": a fold of everything read, so that no read can be left out by a compiler */
@@ -48,7 +48,7 @@ static int remember(const char *path, const struct stat *st, int type, struct FT
 }
 
 /* One sample: half of them by read(2), half through a mapping, as data loaders do. */
-static void learn(int dir, const char *path, struct tally *t)
+static void learn(int dir, const char *path, struct train_counts *t)
 {
     struct err err;
     struct digest sum = {0};
@@ -100,15 +100,15 @@ static int checkpoint_file(int dir, const char *path, const void *bytes, size_t 
     return 0;
 }
 
-static int checkpoint(int dir, struct tally *t, struct err *err)
+static int checkpoint(int dir, struct train_counts *t, struct err *err)
 {
     char path[64], metrics[256];
     t->step += 100;
     if (mkdirat(dir, "ckpt", 0755) != 0 && errno != EEXIST)
-        return err_sys(err, errno, "cannot make the folder 'ckpt'");
+        return err_sys(err, errno, "cannot make the directory 'ckpt'");
     snprintf(path, sizeof path, "ckpt/step-%05" PRIu64, t->step);
     if (mkdirat(dir, path, 0755) != 0)
-        return err_sys(err, errno, "cannot make the folder '%s'", path);
+        return err_sys(err, errno, "cannot make the directory '%s'", path);
     auto_mem uint32_t *model = xcalloc(CHECKPOINT_BYTES, 1);
     for (size_t i = 0; i < CHECKPOINT_BYTES / sizeof *model; i++)
         model[i] = t->model + (uint32_t)i * 2654435761U;
@@ -127,7 +127,7 @@ int demo_train(const char *dir_name)
 {
     struct err err;
     auto_fd dir = -1;
-    struct tally t = {0};
+    struct train_counts t = {0};
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGTERM, stop);
     files.skip = strlen(dir_name) + 1;

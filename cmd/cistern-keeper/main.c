@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern-keeper - outlives cisternd and keeps the mounts; so small that it need not change. */
-#include "fuse/session.h"
+/* cistern-keeper - Holds the mounts across restarts of cisternd. */
+#include "keeper/keeper.h"
 #include "util/log.h"
 #include <getopt.h>
 #include <stdio.h>
 
 static const char usage[] =
     "Usage: cistern-keeper [--socket PATH] [--mount-program FILE] [--log-level LEVEL] [--json]\n\n"
-    "Holds the mounts of this node: their /dev/fuse descriptors and what must survive a crash. Starts\n"
-    "cistern-mount for each, and starts it again when it dies. Takes over from a keeper that listens at the\n"
-    "same socket. Ends at SIGTERM; the mounts live on if cisternd holds their duplicates.\n\n"
-    "  --socket PATH         where to listen (" KEEPER_SOCKET ")\n"
-    "  --mount-program FILE  what mount processes run (cistern-mount beside this program)\n"
-    "  --log-level LEVEL     debug, info, warn or error (info)\n"
-    "  --json                logs as JSON\n";
+    "Holds the /dev/fuse descriptors of this node's mounts, and restarts a mount process that crashes.\n"
+    "Takes over from a keeper on the same socket. Ends at SIGTERM; mounts survive if cisternd holds\n"
+    "duplicates of their descriptors.\n\n"
+    "  cistern-keeper\n"
+    "  cistern-keeper --socket /run/cistern/keeper.sock --log-level debug\n\n"
+    "  --socket PATH         listen on this socket (" KEEPER_SOCKET ")\n"
+    "  --mount-program FILE  run this program for each mount (cistern-mount beside this program)\n"
+    "  --log-level LEVEL     log from this level: debug, info, warn or error (info)\n"
+    "  --json                log as JSON\n"
+    "  --help                print this help\n"
+    "  --version             print the version\n";
 
 static void on_event(const char *what, const char *volume_id, const struct err *why)
 {
@@ -24,7 +28,7 @@ static void on_event(const char *what, const char *volume_id, const struct err *
 }
 
 /* -1 to go on, else the status to end with. */
-static int parse(int argc, char **argv, struct keep_options *o)
+static int parse(int argc, char **argv, struct keeper_options *o)
 {
     static const struct option flags[] = {{"socket", required_argument, NULL, 's'},
                                           {"mount-program", required_argument, NULL, 'm'},
@@ -59,11 +63,11 @@ static int parse(int argc, char **argv, struct keep_options *o)
 int main(int argc, char **argv)
 {
     struct err err;
-    struct keep_options o = {.socket = KEEPER_SOCKET, .ready_fd = -1, .take_over = true, .event = on_event};
+    struct keeper_options o = {.socket = KEEPER_SOCKET, .ready_fd = -1, .take_over = true, .event = on_event};
     int status = parse(argc, argv, &o);
     if (status >= 0)
         return status;
-    if (keep_run(&o, &err) < 0) {
+    if (keeper_run(&o, &err) < 0) {
         log_err(LOG_ERROR, "the keeper cannot run", &err, "socket", o.socket, NULL);
         return 10;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern-mount - the process of one mounted volume, started by the keeper (or by `cistern mount`) and by nobody else.
+/* cistern-mount - the process of one mounted volume, started only by the keeper (or by `cistern mount`).
  * A program of its own because there is one for each volume: it loads no library but libfuse's. */
 #include "fuse/session.h"
 #include "util/log.h"
 
-/* The volume comes over this socket; see struct keep_options. */
+/* The volume comes over this socket; see struct keeper_options. */
 enum { CONTROL_FD = 3 };
 
 int main(int argc, char **argv)
@@ -20,5 +20,5 @@ int main(int argc, char **argv)
     if (session_serve(CONTROL_FD, &lost, &err) == 0)
         return 0;
     log_err(LOG_ERROR, "the volume cannot be served", &err, "volume", argv[1], NULL);
-    return lost ? SESSION_LOST : 10;
+    return lost ? WIRE_EXIT_LOST : 10;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern.h - what the verbs share: the global flags, and a line of help each. home: main, before any thread. */
+/* cistern.h - What the verbs share: global flags, parsing, stores. home: main, before any thread. */
 #pragma once
 
 #include "cli/opt.h"
+#include "spec/spec.h"
 #include "store/store.h"
 #include "util/glob.h"
 #include "util/log.h"
-#include "volume/spec.h"
 #include <sys/types.h>
 #include <time.h>
 
@@ -16,8 +16,8 @@ struct globals {
     bool no_progress;
     enum log_level log_level;
     uint64_t retries;    /* 0: the default */
-    uint64_t timeout_ns; /* 0: the default; how long passing errors are tried again */
-    uint64_t stall_ns;   /* 0: the default; so long without a byte, and a request is given up */
+    uint64_t timeout_ns; /* 0: the default; how long temporary errors are retried */
+    uint64_t stall_ns;   /* 0: the default; a request without a byte for this long is retried */
     const char *endpoint;
     const char *profile;
     const char *region;
@@ -38,26 +38,38 @@ int verb_doctor(int argc, char **argv);
 int verb_status(int argc, char **argv);
 int verb_demo(int argc, char **argv);
 
-/* Parses the verb's own flags and --help. Returns -1 to go on; else the code to end with. `usage` is the text above the
- * flags. */
+/* Parses the verb's flags and --help. Returns -1 to go on; else the exit code. `usage` is the text above the flags. */
 int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv);
 
-/* Opens a store as the globals say; `uri` is borrowed. */
+/* --include and --exclude, as every verb has them. */
+#define FILTER_OPTS(include, exclude)                                                                                  \
+    {"include", 0, OPT_LIST, &(include), "GLOB", "take only matching paths (repeatable; ** crosses slashes)"},         \
+    {                                                                                                                  \
+        "exclude", 0, OPT_LIST, &(exclude), "GLOB", "skip matching paths, also of --include (repeatable)"              \
+    }
+must_check int filter_fill(struct filter *f, const char *const *include, size_t include_count,
+                           const char *const *exclude, size_t exclude_count, struct err *err);
+
+/* The index of `text` among `names`; a NULL text leaves *ret as it is. */
+must_check int parse_choice(const char *flag, const char *text, const char *const *names, size_t count, unsigned *ret,
+                            struct err *err);
+
+/* The store options that the global flags give; `uri` is borrowed. */
 struct store_options store_defaults(const char *uri);
 
-/* How patiently a volume's requests are made: its source's `retry`, in both directions. */
+/* A volume's retry policy, for hydration and export. */
 struct store_retry store_retry_of(const struct spec_source *s);
 
-/* A volume that is being worked on, and how patient its order wants that to be. */
-struct follow {
-    const char *folder; /* borrowed; NULL: it is none */
-    uint64_t looked_ns; /* monotonic */
+/* Reads a volume's retry policy again when its file changes. */
+struct retry_reload {
+    const char *volume_dir; /* borrowed; NULL: not a volume */
+    uint64_t looked_ns;     /* monotonic */
     ino_t inode;
     struct timespec changed;
 };
 
-/* Gives the stores of a run the `retry` that the volume's file has now, once a second at the most. main. */
-void follow_retry(struct follow *f, struct store *const *stores, size_t count);
+/* Applies the volume's current retry policy to the stores of a run, at most once a second. main. */
+void retry_reload(struct retry_reload *f, struct store *const *stores, size_t count);
 
 /* Counts what is below the URI: `hydrate --dry-run` and `ls --sum`. Returns an exit code. */
 int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_if_empty);

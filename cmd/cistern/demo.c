@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The demo is a program of its own: it is a gRPC client, and gRPC would cost every mount process, which is this program
- * too, 12 MiB of memory. */
+/* cistern demo: starts cistern-demo, a program of its own: gRPC would cost each mount process 12 MiB. */
 #include "cistern.h"
 #include "cli/exit.h"
 
@@ -8,8 +7,7 @@ int verb_demo(int argc, char **argv)
 {
     (void)argc;
     struct err err;
-    auto_sbuf path;
-    sbuf_init(&path, 4096);
+    auto_sbuf path = SBUF(4096);
     char self[3072];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self);
     const char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
@@ -17,6 +15,6 @@ int verb_demo(int argc, char **argv)
     sbuf_adds(&path, "cistern-demo");
     execv(path.ptr, argv);
     err_sys(&err, errno, "cannot start '%s'", path.ptr);
-    err_advise(&err, 9012, "it belongs beside the program cistern");
+    err_advise(&err, CIS_PROGRAM_NOT_INSTALLED);
     return exit_with(&err, globals.json);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The network's half of `cistern doctor`: is the store reached, is its clock ours, may we list. */
+/* The network's half of `cistern doctor`: reaches the store, compares clocks, lists. */
 #include "cistern.h"
 #include "doctor.h"
 #include "store/store.h"
@@ -9,17 +9,20 @@
 #include <semaphore.h>
 #include <stdio.h>
 
-enum { SKEW_WARN_SECONDS = 60, SKEW_FAIL_SECONDS = 300 }; /* S3 refuses signatures that are 15 min off, STS 5 min */
+enum {
+    SKEW_WARN_SECONDS = 60,
+    SKEW_FAIL_SECONDS = 300
+}; /* S3 refuses signatures with a skew of 15 min, STS of 5 min */
 
 /* home: the worker's loop between the posting and `over`; main before and after. */
-struct visit {
+struct source_check {
     struct mail mail;
     struct worker worker;
     struct pool *pool;
     struct store *store;
-    const char *url; /* what is asked for its clock; NULL: nothing */
+    const char *url; /* of the HEAD that reads the clock; NULL: none */
     sem_t over;
-    bool answered; /* an HTTP answer came, whatever it said */
+    bool answered; /* any HTTP answer */
     bool has_date;
     int64_t date_ns, asked_ns, answered_ns; /* wall clock */
     struct err err;
@@ -29,7 +32,7 @@ struct visit {
 
 static int on_head(void *ctx, struct web_job *j)
 {
-    struct visit *v = ctx;
+    struct source_check *v = ctx;
     struct err ignored;
     v->answered_ns = clock_wall_ns();
     v->has_date = time_parse_http(web_reply_header(j, "Date"), &v->date_ns, &ignored) == 0;
@@ -38,7 +41,7 @@ static int on_head(void *ctx, struct web_job *j)
 
 static void on_answer(void *ctx, const struct web_result *r)
 {
-    struct visit *v = ctx;
+    struct source_check *v = ctx;
     v->answered = r->code == 0;
     if (!v->answered)
         v->err = r->err;
@@ -47,7 +50,7 @@ static void on_answer(void *ctx, const struct web_result *r)
 
 static void ask_for_clock(struct mail *m)
 {
-    struct visit *v = container_of(m, struct visit, mail);
+    struct source_check *v = container_of(m, struct source_check, mail);
     struct web_request q = {.method = "HEAD",
                             .url = v->url,
                             .timeout_ns = 20 * NS_PER_SECOND,
@@ -58,11 +61,11 @@ static void ask_for_clock(struct mail *m)
     web_submit(v->worker.web, &q);
 }
 
-static void on_page(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
+static void on_page(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
                     struct str next_token)
 {
     (void)objects, (void)count, (void)next_token;
-    struct visit *v = ctx;
+    struct source_check *v = ctx;
     v->listed = r->code;
     v->list_ns = r->total_ns;
     if (r->code < 0)
@@ -72,36 +75,19 @@ static void on_page(void *ctx, const struct store_reply *r, const struct object 
 
 static void ask_for_page(struct mail *m)
 {
-    struct visit *v = container_of(m, struct visit, mail);
+    struct source_check *v = container_of(m, struct source_check, mail);
     struct store_page p = {.prefix = store_prefix(v->store), .keys_max = 1, .ctx = v, .on_done = on_page};
     store_list_page(v->store, &v->worker, &p);
 }
 
-/* The store's own front door: the endpoint that was given, else the vendor's. */
-static const char *front_door(const struct store *s, char *buf, size_t size)
+static void report_clock(const struct source_check *v)
 {
-    const char *given = globals.endpoint;
-    if (!given)
-        given = env_get(strcmp(store_scheme(s), "s3") == 0 ? "AWS_ENDPOINT_URL" : "STORAGE_EMULATOR_HOST");
-    if (strcmp(store_scheme(s), "file") == 0)
-        return NULL;
-    if (given)
-        snprintf(buf, size, "%s%s/", strstr(given, "://") ? "" : "http://", given);
-    else if (strcmp(store_scheme(s), "gs") == 0)
-        snprintf(buf, size, "https://storage.googleapis.com/");
-    else
-        snprintf(buf, size, "https://s3.%s.amazonaws.com/", globals.region ? globals.region : "us-east-1");
-    return buf;
-}
-
-static void tell_clock(const struct visit *v)
-{
-    /* The Date is of some moment between question and answer, cut to the second. */
+    /* The Date lies between request and answer, truncated to seconds. */
     int64_t middle = v->asked_ns + (v->answered_ns - v->asked_ns) / 2;
     int64_t skew = (v->date_ns - middle) / (int64_t)NS_PER_SECOND;
     int64_t far = skew < 0 ? -skew : skew;
     if (!v->has_date) {
-        doctor_say(DOCTOR_WARN, "clock", "'%s' does not tell the time", v->url);
+        doctor_say(DOCTOR_WARN, "clock", "'%s': the answer has no Date header", v->url);
         return;
     }
     if (far <= SKEW_WARN_SECONDS) {
@@ -111,15 +97,16 @@ static void tell_clock(const struct visit *v)
     struct err err;
     err_set(&err, ERR_INVALID, "this machine's clock is %" PRId64 " s %s of the store's", far,
             skew < 0 ? "ahead" : "behind");
-    err_advise(&err, 1901, "signatures and tokens are refused beyond 5 min; start a time service (chrony, timesyncd)");
+    err_advise(&err, CIS_CLOCK_SKEW);
     doctor_say_err(far > SKEW_FAIL_SECONDS ? DOCTOR_FAIL : DOCTOR_WARN, "clock", &err);
 }
 
-static void visit_store(struct visit *v, const char *uri)
+static void visit_store(struct source_check *v, const char *uri)
 {
     char url[2048];
-    v->url = front_door(v->store, url, sizeof url);
-    if (v->url) {
+    if (store_endpoint(v->store)) {
+        snprintf(url, sizeof url, "%s/", store_endpoint(v->store));
+        v->url = url;
         v->mail.deliver = ask_for_clock;
         loop_post(v->worker.loop, &v->mail);
         sem_wait(&v->over);
@@ -128,7 +115,7 @@ static void visit_store(struct visit *v, const char *uri)
             return;
         }
         doctor_say(DOCTOR_PASS, "endpoint", "'%s' answers", v->url);
-        tell_clock(v);
+        report_clock(v);
     }
     v->mail.deliver = ask_for_page;
     loop_post(v->worker.loop, &v->mail);
@@ -143,7 +130,7 @@ static void visit_store(struct visit *v, const char *uri)
 void doctor_source(const char *uri)
 {
     struct err err;
-    struct visit v = {0};
+    struct source_check v = {0};
     struct store_options o = store_defaults(uri);
     o.retry = (struct store_retry){.attempts_max = 2, .elapsed_max_ns = 20 * NS_PER_SECOND};
     int r = store_open(&o, &v.store, &err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern export - a folder's files to a bucket: DIR URI, or a volume by its own policy. */
+/* cistern export - Uploads a directory to a bucket: DIR URI, or a volume by its export policy. */
 #include "catalog/index.h"
 #include "cistern.h"
 #include "cli/exit.h"
@@ -8,12 +8,12 @@
 #include "export/run.h"
 #include "export/walk.h"
 #include "hydrate/status.h"
+#include "pool/record.h"
+#include "pool/volume.h"
 #include "util/clock.h"
 #include "util/env.h"
 #include "util/file.h"
 #include "util/hash.h"
-#include "volume/record.h"
-#include "volume/volume.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@
 enum { POOL_THREADS = 8 };
 static const uint64_t tick_ns = 100 * NS_PER_MS, progress_every_ns = 500 * NS_PER_MS;
 
-static struct flags {
+static struct {
     struct opt_list include, exclude;
     const char *since, *conflict, *marker, *storage_class, *delete_after;
     const char *volume, *purpose, *state;
@@ -33,37 +33,40 @@ static struct flags {
 } flags;
 
 static const struct opt table[] = {
-    {"include", 0, OPT_LIST, &flags.include, "GLOB", "only these (again and again; default: everything)"},
-    {"exclude", 0, OPT_LIST, &flags.exclude, "GLOB", "not these, whatever --include says"},
-    {"since", 0, OPT_TEXT, &flags.since, "TIME", "only what was created or changed after (2026-11-21T09:00:00Z)"},
-    {"settle", 0, OPT_DURATION, &flags.settle_ns, "TIME", "a file rests so long before it is sent (0)"},
+    FILTER_OPTS(flags.include, flags.exclude),
+    {"since", 0, OPT_TEXT, &flags.since, "TIME",
+     "take only files that changed after TIME, such as 2026-11-21T09:00:00Z, or within 2h"},
+    {"settle", 0, OPT_DURATION, &flags.settle_ns, "TIME", "take a file when it was unchanged for this long (0s)"},
     {"conflict", 0, OPT_TEXT, &flags.conflict, "WHAT",
-     "another writer's object of that name: fail, overwrite, version; own earlier versions are replaced (fail)"},
-    {"marker", 0, OPT_TEXT, &flags.marker, "NAME", "object written last in each checkpoint's folder (_SUCCESS)"},
-    {"storage-class", 0, OPT_TEXT, &flags.storage_class, "NAME", "of the objects (the bucket's)"},
+     "if another writer's object has the key: fail, overwrite or version (fail)"},
+    {"marker", 0, OPT_TEXT, &flags.marker, "NAME", "upload this file last in each checkpoint directory (_SUCCESS)"},
+    {"storage-class", 0, OPT_TEXT, &flags.storage_class, "NAME", "store objects in this storage class (the bucket's)"},
     {"deadline", 0, OPT_DURATION, &flags.deadline_ns, "TIME",
-     "how long files that are being written are waited for (24h)"},
-    {"concurrency", 0, OPT_U64, &flags.concurrency, "N", "requests at once, 1 to 512 (a volume's own, or 64)"},
+     "wait at most this long for files that are being written (24h)"},
+    {"concurrency", 0, OPT_U64, &flags.concurrency, "N",
+     "run at most N requests at once, 1 to 512 (the volume's, or 64)"},
     {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE",
-     "bytes a second at the most: 100M, 1.5Gi (a volume's own, or no limit)"},
-    {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "say what would be sent, and send nothing"},
-    {"delete-after", 0, OPT_TEXT, &flags.delete_after, "WHEN", "never: nothing is ever deleted (never)"},
-    {"state", 0, OPT_TEXT, &flags.state, "DIR", "what was sent is remembered here (~/.local/state/cistern/export)"},
-    {"volume", 0, OPT_TEXT, &flags.volume, "DIR", "a volume, by its own policy: <pool>/volumes/<id>"},
-    {"for", 0, OPT_TEXT, &flags.purpose, "WHY", "with --volume: release, unpublish or manual (manual)"},
+     "send at most RATE bytes a second, such as 100M (the volume's, or no limit)"},
+    {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "list what would be uploaded, upload nothing"},
+    {"delete-after", 0, OPT_TEXT, &flags.delete_after, "WHEN", "delete local files: only never is supported (never)"},
+    {"state", 0, OPT_TEXT, &flags.state, "DIR", "record uploads in this directory (~/.local/state/cistern/export)"},
+    {"volume", 0, OPT_TEXT, &flags.volume, "DIR", "export a volume (<pool>/volumes/<id>) by its export policy"},
+    {"for", 0, OPT_TEXT, &flags.purpose, "WHY",
+     "record this reason with --volume: release, unpublish or manual (manual)"},
     {0},
 };
 
-static const char usage[] =
-    "Usage: cistern export [flags] DIR URI\n"
-    "       cistern export --volume <pool>/volumes/<id> [--for WHY]\n\n"
-    "Sends the files below DIR to a bucket prefix (s3://, gs://, file://). A file that somebody can write is waited "
-    "for;\n"
-    "each counts as sent only when the bucket has confirmed its size and bytes; the same command after a stop or a\n"
-    "crash goes on where it was, and sends nothing twice.\n\n";
+static const char usage[] = "Usage: cistern export [flags] DIR URI\n"
+                            "       cistern export --volume <pool>/volumes/<id> [--for WHY]\n\n"
+                            "Uploads the files below DIR to a bucket prefix (s3://, gs://, file://). Files that are "
+                            "open for writing are waited\n"
+                            "for. A file counts as exported when the bucket has confirmed its size and checksum. Run "
+                            "the same command again to\n"
+                            "continue an interrupted export.\n\n"
+                            "  cistern export ./checkpoints s3://bucket/run-7/\n"
+                            "  cistern export ./logs gs://bucket/logs/ --include '*.jsonl' --settle 30s\n\nFlags:\n";
 
-/* What the run is made of. */
-struct job {
+struct export_cmd {
     struct spec *spec; /* owned; of the volume, or made from flags */
     struct volume *volume;
     int state, export_dir, lock, data; /* owned */
@@ -75,7 +78,7 @@ struct job {
     struct pool *pool;
     struct worker workers[WORKERS_MAX];
     size_t worker_count;
-    struct index *catalog; /* NULL: nothing is known to come from the bucket */
+    struct index *catalog; /* NULL: no file is known to come from the bucket */
     int64_t hydrated_ns;
 
     pthread_mutex_t lock_term; /* results come on a loop, progress on main */
@@ -86,17 +89,16 @@ struct job {
     uint64_t ask_at_ns;
 };
 
-/* ---- what is told ------------------------------------------------------------------------------------------------ */
+/* ---- output ------------------------------------------------------------------------------------------------------ */
 
 static const char *const words[] = {
     [RUN_SENT] = "exported",   [RUN_THERE] = "there",   [RUN_SKIPPED] = "skipped",
     [RUN_WAITING] = "waiting", [RUN_FAILED] = "failed", [RUN_PLANNED] = "would export",
 };
 
-static void tell_json(const struct run_result *r)
+static void print_result_json(const struct run_result *r)
 {
-    auto_sbuf b;
-    sbuf_init(&b, TERM_LINE_MAX);
+    auto_sbuf b = SBUF(TERM_LINE_MAX);
     term_json_begin(&b, "object");
     term_json_str(&b, "object", r->path);
     term_json_str(&b, "result", str_of(words[r->event]));
@@ -110,11 +112,10 @@ static void tell_json(const struct run_result *r)
     term_json_end(&b, stdout);
 }
 
-static void tell_plain(struct job *j, const struct run_result *r)
+static void print_result_text(struct export_cmd *j, const struct run_result *r)
 {
     char size[BYTES_TEXT_MAX];
-    auto_sbuf path;
-    sbuf_init(&path, TERM_LINE_MAX);
+    auto_sbuf path = SBUF(TERM_LINE_MAX);
     term_add_visible(&path, r->path, TERM_LINE_MAX / 2);
     term_clear(&j->term);
     if (r->event == RUN_SKIPPED || r->event == RUN_WAITING)
@@ -123,22 +124,22 @@ static void tell_plain(struct job *j, const struct run_result *r)
         printf("%-9s %s  %s\n", words[r->event], path.ptr, bytes_text(r->size_bytes, size));
 }
 
-static void tell(void *ctx, const struct run_result *r)
+static void on_result(void *ctx, const struct run_result *r)
 {
-    struct job *j = ctx;
+    struct export_cmd *j = ctx;
     pthread_mutex_lock(&j->lock_term);
     j->there += r->event == RUN_THERE;
     j->sent_bytes += r->event == RUN_SENT ? r->size_bytes : 0;
     if (j->term.form == TERM_JSON)
-        tell_json(r);
+        print_result_json(r);
     else if (r->event == RUN_FAILED)
         term_object_error(&j->term, r->path, r->err);
     else if (j->term.form != TERM_QUIET)
-        tell_plain(j, r);
+        print_result_text(j, r);
     pthread_mutex_unlock(&j->lock_term);
 }
 
-static void show_progress(struct job *j, const struct verdict *v, uint64_t already_bytes, uint64_t began_ns)
+static void show_progress(struct export_cmd *j, const struct verdict *v, uint64_t already_bytes, uint64_t began_ns)
 {
     uint64_t spent = clock_now_ns() - began_ns;
     struct term_progress p = {.what = "exporting",
@@ -154,7 +155,7 @@ static void show_progress(struct job *j, const struct verdict *v, uint64_t alrea
     pthread_mutex_unlock(&j->lock_term);
 }
 
-/* "12 by CRC64NVME, 1 by reading back", of the files of this run. */
+/* "12 by CRC64NVME, 1 by reading back": the files of this run. */
 static void add_proofs(const struct verdict *v, struct sbuf *b)
 {
     for (int i = PROOF_NONE + 1; i < PROOFS; i++)
@@ -163,10 +164,9 @@ static void add_proofs(const struct verdict *v, struct sbuf *b)
                       verdict_proof_name((enum verdict_proof)i));
 }
 
-static void sum_up_json(const struct job *j, const struct verdict *v, uint64_t spent_ns)
+static void print_summary_json(const struct export_cmd *j, const struct verdict *v, uint64_t spent_ns)
 {
-    auto_sbuf b;
-    sbuf_init(&b, TERM_LINE_MAX);
+    auto_sbuf b = SBUF(TERM_LINE_MAX);
     term_json_begin(&b, "summary");
     term_json_str(&b, "state", str_of(flags.dry_run ? "planned" : verdict_state_name(v->state)));
     term_json_str(&b, "uri", str_of(v->uri));
@@ -179,49 +179,46 @@ static void sum_up_json(const struct job *j, const struct verdict *v, uint64_t s
     term_json_u64(&b, "there", j->there);
     term_json_u64(&b, "looked_only", v->looked_only_files);
     term_json_u64(&b, "read_back", v->proven_files[PROOF_READ_BACK]);
-    auto_sbuf ways;
-    sbuf_init(&ways, 512);
+    auto_sbuf ways = SBUF(512);
     add_proofs(v, &ways);
     term_json_str(&b, "confirmed_by", sbuf_str(&ways));
     term_json_real(&b, "seconds", (double)spent_ns / 1e9);
     term_json_end(&b, stdout);
 }
 
-static void sum_up(struct job *j, const struct verdict *v, uint64_t spent_ns)
+static void print_summary(struct export_cmd *j, const struct verdict *v, uint64_t spent_ns)
 {
     char bytes[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], time[TIME_TEXT_MAX];
     term_clear(&j->term);
     if (j->term.form == TERM_JSON) {
-        sum_up_json(j, v, spent_ns);
+        print_summary_json(j, v, spent_ns);
         return;
     }
     if (j->term.form == TERM_QUIET || flags.dry_run)
         return;
     printf("%lu files, %s in %s, each confirmed by %s", v->done_files, bytes_text(v->done_bytes, bytes), v->uri,
-           v->size_only_files ? "its size only: this store tells no checksum" : "size and checksum");
+           v->size_only_files ? "its size only: the store has no checksum for it" : "size and checksum");
     printf("; %s/s, %s\n", bytes_text((uint64_t)((double)j->sent_bytes * 1e9 / (double)(spent_ns + 1)), rate),
            duration_text(spent_ns, time));
-    auto_sbuf ways;
-    sbuf_init(&ways, 512);
+    auto_sbuf ways = SBUF(512);
     add_proofs(v, &ways);
     if (ways.len)
         printf("confirmed: %s\n", ways.ptr);
     if (v->looked_only_files > 0)
         printf(
-            "%lu were written after a HEAD only: this store was not seen to honour If-None-Match for them; an object "
-            "that another writer created in between would have been overwritten\n",
-            v->looked_only_files);
+            "checked by HEAD only: %lu %s; the store ignores If-None-Match, so an object that another writer created "
+            "after the HEAD was overwritten\n",
+            v->looked_only_files, v->looked_only_files == 1 ? "file" : "files");
     if (v->failed_files + v->pending_files + v->skipped_files > 0)
-        printf("%lu failed, %lu not tried, %lu skipped (links, devices, empty folders)\n", v->failed_files,
+        printf("%lu failed, %lu not tried, %lu skipped (links, devices, empty directories)\n", v->failed_files,
                v->pending_files, v->skipped_files);
 }
 
-/* ---- what it is made of ------------------------------------------------------------------------------------------ */
+/* ---- preparation ------------------------------------------------------------------------------------------------- */
 
 static int set_list(struct spec *s, const char *key, const struct opt_list *list, struct err *err)
 {
-    auto_sbuf b;
-    sbuf_init(&b, 1 << 20);
+    auto_sbuf b = SBUF(1 << 20);
     for (size_t i = 0; i < list->count; i++) {
         sbuf_adds(&b, i ? "," : "");
         sbuf_adds(&b, list->items[i]);
@@ -234,8 +231,8 @@ static int set_text(struct spec *s, const char *key, const char *value, struct e
     return value ? spec_set(s, str_of(key), str_of(value), err) : 0;
 }
 
-/* The flags are a policy as any other: one table knows what its values may be. */
-static int policy_of_flags(struct job *j, const char *uri, struct err *err)
+/* The flags become a policy, so that one table checks the values. */
+static int policy_of_flags(struct export_cmd *j, const char *uri, struct err *err)
 {
     struct spec *s = j->spec = spec_new();
     int r = set_text(s, "export.uri", uri, err);
@@ -255,28 +252,28 @@ static int policy_of_flags(struct job *j, const char *uri, struct err *err)
     return r < 0 ? r : spec_check_owed(s, err);
 }
 
-/* What a folder has in which bucket is remembered beside the user's own things, never in the folder itself. */
-static int open_state(struct job *j, const char *dir, struct err *err)
+/* Records of uploads are kept in the user's state directory, never in DIR. */
+static int open_state(struct export_cmd *j, const char *dir, struct err *err)
 {
     char path[PATH_MAX], real[PATH_MAX];
     uint8_t sum[32];
     char hex[17];
     const char *home = env_get("HOME"), *base = env_get("XDG_STATE_HOME");
     if (!realpath(dir, real))
-        return err_sys(err, errno, "cannot find the folder '%s'", dir);
+        return err_sys(err, errno, "cannot find the directory '%s'", dir);
     if (!flags.state && !base && !home)
-        return err_set(err, ERR_INVALID, "neither HOME nor XDG_STATE_HOME is set: say --state DIR");
+        return err_set(err, ERR_INVALID, "HOME and XDG_STATE_HOME are not set: use --state DIR");
     sha256(str_of(real), sum);
     hex_text(sum, 8, hex);
     int n = flags.state ? snprintf(path, sizeof path, "%s", flags.state)
             : base      ? snprintf(path, sizeof path, "%s/cistern/export/%s", base, hex)
                         : snprintf(path, sizeof path, "%s/.local/state/cistern/export/%s", home, hex);
     if (n >= (int)sizeof path)
-        return err_set(err, ERR_INVALID, "the path of the state folder is too long");
+        return err_set(err, ERR_INVALID, "the path of the state directory is too long");
     return dir_make_path(path, 0700, &j->state, err);
 }
 
-static int open_folder(struct job *j, const char *dir, const char *uri, struct err *err)
+static int open_directory(struct export_cmd *j, const char *dir, const char *uri, struct err *err)
 {
     int r = policy_of_flags(j, uri, err);
     if (r == 0)
@@ -284,15 +281,13 @@ static int open_folder(struct job *j, const char *dir, const char *uri, struct e
     return r < 0 ? r : open_state(j, dir, err);
 }
 
-/* What came from the bucket and was not touched is known by the catalog and by two times: ctime, which nobody can set,
- * is later once a file was changed after hydration had ended, unless the clock was set back; mtime, which was given the
- * object's, stays that only where nobody writes. Without any of it, all counts as new: sent in vain, never lost. */
-static void learn_hydrated(struct job *j)
+/* A file is unchanged since hydration if the catalog has it with this size and mtime. Its ctime, which no program can
+ * set, must be before the end of hydration. Without a catalog every file counts as new and is uploaded again. */
+static void load_hydrated(struct export_cmd *j)
 {
     struct err ignored;
     struct hydrate_status *s = xcalloc(1, sizeof *s);
     if (hydrate_status_read(j->volume->dir, s, &ignored) == 0 && s->phase == HYDRATE_DONE &&
-        j->spec->params.hydration != HYDRATION_LAZY &&
         index_open(j->volume->dir, NULL, false, &j->catalog, &ignored) == 0)
         j->hydrated_ns = s->finished_ns;
     free(s);
@@ -300,7 +295,7 @@ static void learn_hydrated(struct job *j)
 
 static bool is_hydrated(void *ctx, const struct walk_file *f)
 {
-    const struct job *j = ctx;
+    const struct export_cmd *j = ctx;
     struct err ignored;
     struct index_entry e;
     uint64_t id;
@@ -309,7 +304,7 @@ static bool is_hydrated(void *ctx, const struct walk_file *f)
            (e.mtime_ns == 0 || e.mtime_ns == f->mtime_ns);
 }
 
-static int open_volume(struct job *j, struct err *err)
+static int open_volume(struct export_cmd *j, struct err *err)
 {
     int r = flags.purpose ? verdict_purpose_parse(str_of(flags.purpose), &j->purpose, err) : 0;
     if (r == 0)
@@ -318,18 +313,18 @@ static int open_volume(struct job *j, struct err *err)
         return r;
     j->spec = j->volume->spec;
     if (!j->spec->export.uri)
-        return err_set(err, ERR_INVALID, "'%s' has no export policy: there is nowhere to export to", flags.volume);
+        return err_set(err, ERR_INVALID, "'%s' has no export policy", flags.volume);
     r = volume_data(j->volume, &j->data, err);
     if (r == 0)
         r = volume_check_uncovered(j->volume, err);
     if (r == 0)
         r = dir_open(j->volume->dir, ".", &j->state, err);
     if (r == 0)
-        learn_hydrated(j);
+        load_hydrated(j);
     return r;
 }
 
-static int open_store(struct job *j, struct err *err)
+static int open_store(struct export_cmd *j, struct err *err)
 {
     const struct spec_export *e = &j->spec->export;
     const struct spec_source *s = &j->spec->source;
@@ -343,14 +338,13 @@ static int open_store(struct job *j, struct err *err)
     o.path_style |= s->path_style;
     if (flags.volume)
         o.retry = store_retry_of(s);
-    auto_sbuf b;
-    sbuf_init(&b, 16384);
+    auto_sbuf b = SBUF(16384);
     sbuf_addf(&b, "%s\n%s", e->uri, endpoint ? endpoint : "");
     int r = sbuf_take(&b, &j->destination, err);
     return r < 0 ? r : store_open(&o, &j->store, err);
 }
 
-static int start_workers(struct job *j, struct err *err)
+static int start_workers(struct export_cmd *j, struct err *err)
 {
     struct web_options web = {.stall_timeout_ns = globals.stall_ns};
     size_t want = worker_count(0);
@@ -366,7 +360,7 @@ static int start_workers(struct job *j, struct err *err)
     return r;
 }
 
-static void close_job(struct job *j)
+static void close_job(struct export_cmd *j)
 {
     for (size_t i = 0; i < j->worker_count; i++)
         worker_done(&j->workers[i]);
@@ -395,10 +389,10 @@ static sigset_t stop_signals(void)
     return set;
 }
 
-/* For each entry of a folder, too: then the kernel is asked less often. */
+/* Called for each directory entry, so the signals are polled at intervals. */
 static bool is_stopped(void *ctx)
 {
-    struct job *j = ctx;
+    struct export_cmd *j = ctx;
     sigset_t set = stop_signals();
     uint64_t now_ns = clock_now_ns();
     if (now_ns < j->ask_at_ns)
@@ -408,20 +402,20 @@ static bool is_stopped(void *ctx)
     return j->is_stopped;
 }
 
-static void watch(struct job *j, struct run *r)
+static void watch(struct export_cmd *j, struct export_run *r)
 {
     struct verdict now;
     uint64_t began = clock_now_ns(), written = 0, already = UINT64_MAX;
-    struct follow follow = {.folder = flags.volume};
+    struct retry_reload reload = {.volume_dir = flags.volume};
     while (!run_wait(r, tick_ns, &now)) {
         already = already == UINT64_MAX ? now.done_bytes : already;
         show_progress(j, &now, already, began);
         struct err ignored;
         if (clock_now_ns() - written >= progress_every_ns) {
-            (void)!verdict_write_progress(j->export_dir, &now, &ignored); /* the next one tells more */
+            (void)!verdict_write_progress(j->export_dir, &now, &ignored); /* the next one replaces it */
             written = clock_now_ns();
         }
-        follow_retry(&follow, &j->store, 1);
+        retry_reload(&reload, &j->store, 1);
         if (is_stopped(j))
             run_stop(r);
     }
@@ -429,21 +423,28 @@ static void watch(struct job *j, struct run *r)
 
 static int parse_since(int64_t *ret, struct err *err)
 {
+    struct err ignored;
+    uint64_t ago_ns;
     *ret = INT64_MIN;
-    return flags.since ? time_parse(str_of(flags.since), ret, err) : 0;
+    if (!flags.since)
+        return 0;
+    if (str_to_duration(str_of(flags.since), &ago_ns, &ignored) < 0)
+        return time_parse(str_of(flags.since), ret, err);
+    *ret = clock_wall_ns() - (int64_t)min_u64(ago_ns, INT64_MAX);
+    return 0;
 }
 
-static enum exit_code judge(const struct verdict *v)
+static enum exit_code exit_of(const struct verdict *v)
 {
     if (v->state != VERDICT_FAILED)
         return EXIT_DONE;
     return v->done_files == 0 && v->failed_count > 0 ? exit_code_of(v->failed[0].err.code) : EXIT_SOME_FAILED;
 }
 
-static enum exit_code run_job(struct job *j)
+static enum exit_code run_job(struct export_cmd *j)
 {
     struct err err;
-    struct run *run;
+    struct export_run *run;
     struct verdict verdict;
     uint64_t began = clock_now_ns();
     const struct spec_params *own = &j->spec->params;
@@ -463,15 +464,15 @@ static enum exit_code run_job(struct job *j)
                             .bytes_per_second = flags.bandwidth ? flags.bandwidth : own->bandwidth,
                             .ctx = j,
                             .is_hydrated = j->catalog ? is_hydrated : NULL,
-                            .on_result = tell,
+                            .on_result = on_result,
                             .is_stopped = is_stopped};
     if (parse_since(&o.since_ns, &err) < 0 || run_open(&o, &run, &err) < 0)
         return exit_with(&err, globals.json);
     watch(j, run);
     int r = run_close(run, &verdict, &err);
     if (r == 0 || r == -ERR_CANCELLED) {
-        sum_up(j, &verdict, clock_now_ns() - began);
-        enum exit_code code = judge(&verdict);
+        print_summary(j, &verdict, clock_now_ns() - began);
+        enum exit_code code = exit_of(&verdict);
         verdict_done(&verdict);
         if (r == 0)
             return code;
@@ -480,35 +481,39 @@ static enum exit_code run_job(struct job *j)
     return r == -ERR_CANCELLED ? EXIT_INTERRUPTED : exit_code_of(err.code);
 }
 
-static int check_usage(int argc, struct err *err)
+static int check_usage(int argc, char **argv, struct err *err)
 {
     if (flags.volume ? argc != 1 : argc != 3)
-        return err_set(err, ERR_INVALID, "export takes DIR and URI, or --volume DIR; `cistern export --help`");
+        return err_set(err, ERR_INVALID, "export needs DIR and URI, or --volume DIR; see `cistern export --help`");
+    if (!flags.volume && strstr(argv[1], "://") && !strstr(argv[2], "://"))
+        return err_set(err, ERR_INVALID,
+                       "export sends DIR to URI: `cistern export %s %s`; `cistern hydrate` is the way back", argv[2],
+                       argv[1]);
     if (flags.delete_after && strcmp(flags.delete_after, "never") != 0)
-        return err_set(err, ERR_INVALID, "--delete-after is never: nothing is deleted by an export");
+        return err_set(err, ERR_INVALID, "--delete-after: only never is supported");
     if (flags.concurrency > 512)
         return err_set(err, ERR_INVALID, "--concurrency is at most 512");
-    /* A verdict for release says that all which the volume's policy asks for is in the bucket. */
+    /* A verdict for release certifies the whole policy of the volume. */
     if (flags.volume && (flags.since || flags.include.count || flags.exclude.count))
         return err_set(err, ERR_INVALID,
-                       "--since, --include and --exclude go with DIR: a volume's own policy says what is exported");
+                       "--since, --include and --exclude are for DIR: a volume is exported by its own policy");
     return 0;
 }
 
-/* Under the lock of the export, before anything is looked at: what is published from now on has another number. */
-static int read_writes(struct job *j, struct err *err)
+/* Under the export's lock and before the walk: a later publish changes the number. */
+static int read_writes(struct export_cmd *j, struct err *err)
 {
     auto_record record = {0};
     int r = record_read(j->volume->dir, &record, err);
     if (r == -ERR_CORRUPT)
-        return 0; /* then this run lets nothing go */
+        return 0; /* this run cannot certify a release */
     j->writes = r == 0 ? release_verdict_writes(record.release, record.writes) : 0;
     return r;
 }
 
-static int prepare(struct job *j, char **argv, struct err *err)
+static int prepare(struct export_cmd *j, char **argv, struct err *err)
 {
-    int r = flags.volume ? open_volume(j, err) : open_folder(j, argv[1], argv[2], err);
+    int r = flags.volume ? open_volume(j, err) : open_directory(j, argv[1], argv[2], err);
     if (r == 0)
         r = verdict_lock(j->state, &j->export_dir, &j->lock, err);
     if (r == 0 && j->purpose == VERDICT_FOR_RELEASE)
@@ -528,13 +533,13 @@ int verb_export(int argc, char **argv)
     int code = verb_begin(table, usage, &argc, argv);
     if (code >= 0)
         return code;
-    if (check_usage(argc, &err) < 0)
+    if (check_usage(argc, argv, &err) < 0)
         return exit_with(&err, globals.json);
-    /* Before the first thread: leases speak by SIGIO, and stopping is a matter of main's. */
+    /* Before the first thread: file leases send SIGIO, and main handles the stop signals. */
     sigset_t blocked = stop_signals();
     sigaddset(&blocked, SIGIO);
     pthread_sigmask(SIG_BLOCK, &blocked, NULL);
-    struct job j = {.state = -1, .export_dir = -1, .lock = -1, .data = -1};
+    struct export_cmd j = {.state = -1, .export_dir = -1, .lock = -1, .data = -1};
     pthread_mutex_init(&j.lock_term, NULL);
     term_init(&j.term, globals.json, globals.quiet, globals.no_progress);
     code = prepare(&j, argv, &err) < 0 ? exit_with(&err, globals.json) : run_job(&j);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern hydrate URI DIR, and cistern hydrate --volume FOLDER: bucket to disk. */
+/* cistern hydrate URI DIR, and cistern hydrate --volume DIR: copies a bucket to disk. */
 #include "cistern.h"
 #include "cli/exit.h"
 #include "cli/term.h"
 #include "hydrate/engine.h"
+#include "pool/volume.h"
 #include "util/clock.h"
 #include "util/file.h"
-#include "volume/volume.h"
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -18,13 +18,13 @@
 
 static const char usage[] =
     "Usage: cistern hydrate URI DIR [flags]\n"
-    "       cistern hydrate --volume FOLDER\n\n"
-    "Brings what is below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///folder/) to DIR: every object pinned "
-    "to\n"
-    "the generation that was listed, checked by the strongest checksum that the store gives. A trailing '/' means all\n"
-    "below; without one, the object of that name. Interrupted, killed or failed, the same command continues. Files in "
-    "DIR\n"
-    "that no hydration wrote, or that were changed since, are kept and named, and the exit code is 1.\n\n"
+    "       cistern hydrate --volume DIR\n\n"
+    "Copies the objects below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///dir/) to DIR. Each object is "
+    "pinned\n"
+    "to the version that was listed, and verified by the store's strongest checksum. A URI without a trailing '/' "
+    "names\n"
+    "one object. Run the same command again to continue an interrupted or failed run. Files in DIR that no hydration\n"
+    "wrote, or that were changed since, are kept and reported, and the exit code is 1.\n\n"
     "  cistern hydrate s3://bucket/dataset/ ./dataset --exclude '*.tmp'\n"
     "  cistern hydrate gs://bucket/model/weights.bin ./model\n\nFlags:\n";
 
@@ -37,35 +37,34 @@ static struct {
 } flags;
 
 static const struct opt table[] = {
-    {"include", 0, OPT_LIST, &flags.include, "GLOB", "only what matches (again for more; ** crosses slashes)"},
-    {"exclude", 0, OPT_LIST, &flags.exclude, "GLOB", "nothing that matches; wins over --include"},
-    {"priority", 0, OPT_LIST, &flags.priority, "GLOB", "fetch these first, in the order given"},
-    {"shard", 0, OPT_TEXT, &flags.shard, "I/N", "only this part of N that have the same bytes: 0/4, 1/4, 2/4 or 3/4"},
-    {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "list and count, fetch nothing"},
-    {"resume", 0, OPT_FLAG, &flags.resume, NULL, "continue an earlier run (the default); --no-resume starts over"},
+    FILTER_OPTS(flags.include, flags.exclude),
+    {"priority", 0, OPT_LIST, &flags.priority, "GLOB", "fetch matching objects first (repeatable, in this order)"},
+    {"shard", 0, OPT_TEXT, &flags.shard, "I/N", "fetch only part I of N parts of equal bytes: 0/4 to 3/4"},
+    {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "list and count the objects, fetch nothing"},
+    {"resume", 0, OPT_FLAG, &flags.resume, NULL, "continue an earlier run (default; --no-resume starts over)"},
     {"overwrite", 0, OPT_FLAG, &flags.overwrite, NULL,
-     "replace files in DIR that no hydration has written (they are kept and named, exit 1)"},
-    {"verify", 0, OPT_TEXT, &flags.verify, "HOW", "auto (the strongest checksum there is), size or none"},
+     "replace files in DIR that no hydration wrote (default: keep them, exit 1)"},
+    {"verify", 0, OPT_TEXT, &flags.verify, "HOW",
+     "verify by the strongest checksum, by size, or not: auto, size, none (auto)"},
     {"concurrency", 0, OPT_U64, &flags.concurrency, "N",
-     "requests at once at the most, 1 to 512 (512, less where memory is little; adapts below it)"},
-    {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE", "bytes a second at the most: 100M, 1.5Gi (no limit)"},
+     "run at most N requests at once, 1 to 512 (512, or one per MiB of the memory limit)"},
+    {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE",
+     "receive at most RATE bytes a second, such as 100M (no limit)"},
     {"memory", 0, OPT_BYTES, &flags.memory, "SIZE",
-     "of bytes in flight at the most (128Mi, or a quarter of the control group's limit)"},
-    {"workers", 0, OPT_U64, &flags.workers, "N", "threads, 1 to 32 (one more than processors, 16 at the most)"},
-    {"max-errors", 0, OPT_U64, &flags.max_errors, "N", "give up when more objects than this failed (1000)"},
-    {"fail-if-empty", 0, OPT_FLAG, &flags.fail_if_empty, NULL, "exit 9 when nothing matched"},
-    {"skip-missing", 0, OPT_FLAG, &flags.skip_missing, NULL, "leave out objects that are gone since they were listed"},
-    {"fsync", 0, OPT_FLAG, &flags.fsync, NULL, "return only when a power loss can take nothing (volumes: always)"},
-    {"barrier", 0, OPT_DURATION, &flags.barrier_ns, "TIME",
-     "a power loss costs this much of the run at the most (15s)"},
+     "buffer at most SIZE bytes in flight (128Mi, or a quarter of the memory limit)"},
+    {"workers", 0, OPT_U64, &flags.workers, "N", "run N threads, 1 to 32 (processors + 1, at most 16)"},
+    {"max-errors", 0, OPT_U64, &flags.max_errors, "N", "give up after more than N failed objects (1000)"},
+    {"fail-if-empty", 0, OPT_FLAG, &flags.fail_if_empty, NULL, "exit with 9 when nothing matched"},
+    {"skip-missing", 0, OPT_FLAG, &flags.skip_missing, NULL, "skip objects that were deleted after the listing"},
+    {"fsync", 0, OPT_FLAG, &flags.fsync, NULL, "flush all data to disk before returning (always for volumes)"},
+    {"barrier", 0, OPT_DURATION, &flags.barrier_ns, "TIME", "flush progress to disk at this interval (15s)"},
     {"no-direct", 0, OPT_FLAG, &flags.no_direct, NULL, "write large objects through the page cache"},
-    {"no-io-uring", 0, OPT_FLAG, &flags.no_uring, NULL, "write with a pool of threads instead"},
-    {"volume", 0, OPT_TEXT, &flags.volume, "FOLDER", "fill a volume (<pool>/volumes/<id>) as its volume.json says"},
+    {"no-io-uring", 0, OPT_FLAG, &flags.no_uring, NULL, "write with threads instead of io_uring"},
+    {"volume", 0, OPT_TEXT, &flags.volume, "DIR", "fill a volume (<pool>/volumes/<id>) as its volume.json specifies"},
     {0},
 };
 
-/* All that a run stands on. */
-struct run {
+struct hydrate_cmd {
     struct store *stores[HYDRATE_SOURCES_MAX]; /* owned */
     struct filter filters[HYDRATE_SOURCES_MAX];
     struct hydrate_source sources[HYDRATE_SOURCES_MAX];
@@ -74,7 +73,7 @@ struct run {
     struct term term;
 };
 
-static void run_done(struct run *r)
+static void run_done(struct hydrate_cmd *r)
 {
     for (size_t i = 0; i < r->options.source_count; i++) {
         store_free(r->stores[i]);
@@ -83,18 +82,7 @@ static void run_done(struct run *r)
     volume_close(r->volume);
 }
 
-static int fill_filter(struct filter *f, const char *const *include, size_t include_count, const char *const *exclude,
-                       size_t exclude_count, struct err *err)
-{
-    int r = 0;
-    for (size_t i = 0; i < include_count && r == 0; i++)
-        r = filter_add(f, false, str_of(include[i]), err);
-    for (size_t i = 0; i < exclude_count && r == 0; i++)
-        r = filter_add(f, true, str_of(exclude[i]), err);
-    return r;
-}
-
-static int add_source(struct run *run, const struct store_options *o, const char *uri, const char *sub_path,
+static int add_source(struct hydrate_cmd *run, const struct store_options *o, const char *uri, const char *sub_path,
                       struct err *err)
 {
     size_t at = run->options.source_count;
@@ -121,29 +109,22 @@ static int check_flags(struct err *err)
     return 0;
 }
 
-static int parse_verify(const char *text, enum hydrate_verify *ret, struct err *err)
-{
-    static const char *const names[] = {"auto", "size", "none"};
-    for (size_t i = 0; text && i < countof(names); i++)
-        if (strcmp(text, names[i]) == 0) {
-            *ret = (enum hydrate_verify)i;
-            return 0;
-        }
-    return text ? err_set(err, ERR_INVALID, "--verify is auto, size or none, not '%s'", text) : 0;
-}
-
 static int parse_shard(const char *text, struct shard *ret, struct err *err)
 {
     if (flags.dry_run)
-        return err_set(err, ERR_INVALID, "--dry-run counts all objects: leave --shard out");
+        return err_set(err, ERR_INVALID, "--dry-run counts all objects: remove --shard");
     int r = shard_parse(str_of(text), ret, err);
     return r < 0 ? err_wrap(err, "--shard") : 0;
 }
 
-static int from_flags(struct run *run, const char *uri, struct err *err)
+static const char *const verify_names[] = {
+    [HYDRATE_VERIFY_AUTO] = "auto", [HYDRATE_VERIFY_SIZE] = "size", [HYDRATE_VERIFY_NONE] = "none"};
+
+static int from_flags(struct hydrate_cmd *run, const char *uri, struct err *err)
 {
     struct store_options o = store_defaults(uri);
     struct hydrate_options *h = &run->options;
+    unsigned verify = HYDRATE_VERIFY_AUTO;
     *h = (struct hydrate_options){.priorities = flags.priority.items,
                                   .priority_count = flags.priority.count,
                                   .concurrency_max = (unsigned)flags.concurrency,
@@ -164,16 +145,17 @@ static int from_flags(struct run *run, const char *uri, struct err *err)
     if (r == 0 && flags.shard)
         r = parse_shard(flags.shard, &h->shard, err);
     if (r == 0)
-        r = parse_verify(flags.verify, &h->verify, err);
+        r = parse_choice("--verify", flags.verify, verify_names, countof(verify_names), &verify, err);
+    h->verify = (enum hydrate_verify)verify;
     if (r == 0)
-        r = fill_filter(&run->filters[0], flags.include.items, flags.include.count, flags.exclude.items,
+        r = filter_fill(&run->filters[0], flags.include.items, flags.include.count, flags.exclude.items,
                         flags.exclude.count, err);
     return r == 0 ? add_source(run, &o, uri, NULL, err) : r;
 }
 
 /* ---- a volume ---------------------------------------------------------------------------------------------------- */
 
-static int volume_sources(struct run *run, const struct spec *spec, struct err *err)
+static int volume_sources(struct hydrate_cmd *run, const struct spec *spec, struct err *err)
 {
     const struct spec_source *s = &spec->source;
     for (size_t i = 0; i < spec_source_count(spec); i++) {
@@ -187,7 +169,7 @@ static int volume_sources(struct run *run, const struct spec *spec, struct err *
         if (s->identity == IDENTITY_ANONYMOUS)
             o.auth = STORE_AUTH_ANONYMOUS;
         o.retry = store_retry_of(s);
-        int r = fill_filter(&run->filters[i], (const char *const *)part.include.items, part.include.count,
+        int r = filter_fill(&run->filters[i], (const char *const *)part.include.items, part.include.count,
                             (const char *const *)part.exclude.items, part.exclude.count, err);
         if (r == 0)
             r = add_source(run, &o, part.uri, part.sub_path ? part.sub_path : s->layout_sub_path, err);
@@ -198,11 +180,10 @@ static int volume_sources(struct run *run, const struct spec *spec, struct err *
     return 0;
 }
 
-static_assert((int)SPEC_PRIORITIES_MAX <= (int)HYDRATE_PRIORITIES_MAX,
-              "a volume's priorities are all given to the engine");
-static_assert((int)SPEC_SHARDS_MAX <= (int)SHARDS_MAX, "as many shards as the engine deals to");
+static_assert((int)SPEC_PRIORITIES_MAX <= (int)HYDRATE_PRIORITIES_MAX, "the engine takes all priorities of a volume");
+static_assert((int)SPEC_SHARDS_MAX <= (int)SHARDS_MAX, "the engine takes all shards of a volume");
 
-static int from_volume(struct run *run, struct target **ret, struct err *err)
+static int from_volume(struct hydrate_cmd *run, struct target **ret, struct err *err)
 {
     int r = volume_open(flags.volume, &run->volume, err);
     if (r < 0)
@@ -239,20 +220,20 @@ static int from_volume(struct run *run, struct target **ret, struct err *err)
     (*ret)->dir_mode = (mode_t)spec->source.layout_dir_mode;
     (*ret)->uid = (uint32_t)spec->source.layout_uid;
     (*ret)->gid = (uint32_t)spec->source.layout_gid;
-    umask(0); /* the modes are the volume's, not the caller's */
+    umask(0); /* the volume's modes apply, not the caller's */
     return 0;
 }
 
 /* ---- while it runs ----------------------------------------------------------------------------------------------- */
 
-static void print_faults(struct run *run, struct hydrate *h)
+static void print_faults(struct hydrate_cmd *run, struct hydrate *h)
 {
     static struct hydrate_fault f;
     while (hydrate_next_fault(h, &f))
         term_fault(&run->term, str_of(f.object), f.id, f.code, f.message);
 }
 
-static void show(struct run *run, struct hydrate *h, struct hydrate_status *s)
+static void show(struct hydrate_cmd *run, struct hydrate *h, struct hydrate_status *s)
 {
     char slowest[256], retry[ERR_TEXT_MAX + 64];
     bool retries = false;
@@ -275,10 +256,10 @@ static void show(struct run *run, struct hydrate *h, struct hydrate_status *s)
         term_progress(&run->term, &p);
 }
 
-static void watch(struct run *run, struct hydrate *h, int signals)
+static void watch(struct hydrate_cmd *run, struct hydrate *h, int signals)
 {
     static struct hydrate_status s;
-    struct follow follow = {.folder = flags.volume};
+    struct retry_reload reload = {.volume_dir = flags.volume};
     while (!hydrate_has_ended(h)) {
         struct pollfd p[] = {{.fd = hydrate_fd(h), .events = POLLIN}, {.fd = signals, .events = POLLIN}};
         if (poll(p, countof(p), 200) > 0 && p[1].revents) {
@@ -286,7 +267,7 @@ static void watch(struct run *run, struct hydrate *h, int signals)
             if (read(signals, &info, sizeof info) == sizeof info)
                 hydrate_cancel(h);
         }
-        follow_retry(&follow, run->stores, run->options.source_count);
+        retry_reload(&reload, run->stores, run->options.source_count);
         show(run, h, &s);
     }
     print_faults(run, h);
@@ -297,21 +278,18 @@ static void watch(struct run *run, struct hydrate *h, int signals)
 
 static void print_skipped(const struct hydrate_listing *l)
 {
-    auto_sbuf b;
-    sbuf_init(&b, TERM_LINE_MAX);
+    auto_sbuf b = SBUF(TERM_LINE_MAX);
     term_add_visible(&b, str_of(l->last_skipped), 200);
-    printf(", left out %" PRIu64 " that are neither files nor links to one within (the last: '%s')", l->names_skipped,
-           b.ptr);
+    printf(", skipped %" PRIu64 " names that are not regular files (the last: '%s')", l->names_skipped, b.ptr);
 }
 
-static void print_summary(const struct run *run, const struct hydrate_status *s, uint64_t started_ns)
+static void print_summary(const struct hydrate_cmd *run, const struct hydrate_status *s, uint64_t started_ns)
 {
     char bytes[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], took[TIME_TEXT_MAX];
     uint64_t ns = clock_now_ns() - started_ns;
     uint64_t verified = s->objects_done - s->objects_size_only;
     if (run->term.form == TERM_JSON) {
-        auto_sbuf b;
-        sbuf_init(&b, TERM_LINE_MAX);
+        auto_sbuf b = SBUF(TERM_LINE_MAX);
         term_json_begin(&b, "summary");
         term_json_str(&b, "phase", str_of(hydrate_phase_name(s->phase)));
         term_json_u64(&b, "found", s->objects_total);
@@ -337,13 +315,13 @@ static void print_summary(const struct run *run, const struct hydrate_status *s,
     printf("%s: found %" PRIu64 ", hydrated %" PRIu64 ", verified %" PRIu64, hydrate_phase_name(s->phase),
            s->objects_total, s->objects_done, verified);
     if (s->objects_size_only)
-        printf(" (%" PRIu64 " more by size only: no checksum was to be had)", s->objects_size_only);
+        printf(" (%" PRIu64 " verified by size only: the store has no checksum for them)", s->objects_size_only);
     if (s->objects_failed)
         printf(", failed %" PRIu64, s->objects_failed);
     if (s->objects_kept)
-        printf(", kept %" PRIu64 " files of other origin", s->objects_kept);
+        printf(", kept %" PRIu64 " files that no hydration wrote", s->objects_kept);
     if (s->objects_missing)
-        printf(", left out %" PRIu64 " that are gone", s->objects_missing);
+        printf(", skipped %" PRIu64 " deleted objects", s->objects_missing);
     if (s->listing.names_skipped)
         print_skipped(&s->listing);
     printf("; %s in %s, %s/s, %" PRIu64 " requests", bytes_text(s->bytes_done, bytes), duration_text(ns, took),
@@ -357,33 +335,33 @@ static int exit_of(struct hydrate *h, const struct hydrate_status *s)
 {
     if (s->phase == HYDRATE_STOPPED) {
         if (!globals.quiet && !globals.json)
-            fprintf(stderr, "cistern: interrupted; the same command continues\n");
+            fprintf(stderr, "cistern: interrupted; run the same command again to continue\n");
         return EXIT_INTERRUPTED;
     }
     if (s->phase == HYDRATE_DONE)
         return flags.fail_if_empty && s->objects_total == 0 ? EXIT_EMPTY : EXIT_DONE;
-    if (s->error.id != 1513)
+    if (!hydrate_is_incomplete(h))
         return (int)exit_code_of(s->error.code);
     enum err_code common = hydrate_common_fault(h);
     int code = common ? (int)exit_code_of(common) : EXIT_SOME_FAILED;
-    bool tells_more = code == EXIT_DENIED || code == EXIT_TRANSIENT || code == EXIT_MISMATCH;
-    return tells_more ? code : EXIT_SOME_FAILED;
+    bool is_specific = code == EXIT_DENIED || code == EXIT_TRANSIENT || code == EXIT_MISMATCH;
+    return is_specific ? code : EXIT_SOME_FAILED;
 }
 
-static void tell_unnamed(struct run *run, struct hydrate *h)
+static void print_unnamed(struct hydrate_cmd *run, struct hydrate *h)
 {
     char line[128];
     uint64_t unnamed = hydrate_faults_unnamed(h);
-    snprintf(line, sizeof line, "%" PRIu64 " more objects failed, too many at once to be named", unnamed);
+    snprintf(line, sizeof line, "%" PRIu64 " more objects failed and are not listed", unnamed);
     if (unnamed)
-        term_fault(&run->term, STR_NULL, 1513, ERR_IO, line);
+        term_fault(&run->term, STR_NULL, CIS_OBJECTS_FAILED, ERR_IO, line);
 }
 
-static int end(struct run *run, struct hydrate *h, uint64_t started_ns)
+static int end(struct hydrate_cmd *run, struct hydrate *h, uint64_t started_ns)
 {
     static struct hydrate_status s;
     hydrate_status(h, &s);
-    tell_unnamed(run, h);
+    print_unnamed(run, h);
     if (s.has_error)
         term_fault(&run->term, STR_NULL, s.error.id, s.error.code, s.error.message);
     print_summary(run, &s, started_ns);
@@ -397,14 +375,14 @@ static int block_signals(struct err *err)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
-    /* Before any thread is there: all inherit it, and only main reads them. */
+    /* Before the first thread: all threads inherit the mask, and main reads the signals. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return fd < 0 ? err_sys(err, errno, "cannot listen to signals") : fd;
+    return fd < 0 ? err_sys(err, errno, "cannot open a signalfd") : fd;
 }
 
-static int run_it(struct run *run, struct target *own_target, struct err *err)
+static int run_it(struct hydrate_cmd *run, struct target *own_target, struct err *err)
 {
     uint64_t started_ns = clock_now_ns();
     auto_target target = own_target;
@@ -429,10 +407,16 @@ int verb_hydrate(int argc, char **argv)
     if (code >= 0)
         return code;
     if (flags.volume ? argc != 1 : argc != 3) {
-        fprintf(stderr, "cistern: hydrate needs a URI and a folder; see cistern hydrate --help\n");
+        fprintf(stderr, "cistern: hydrate needs URI and DIR; see `cistern hydrate --help`\n");
         return EXIT_USAGE;
     }
-    auto_with(run_done) struct run run = {0};
+    if (!flags.volume && !strstr(argv[1], "://") && strstr(argv[2], "://")) {
+        fprintf(stderr,
+                "cistern: hydrate copies URI to DIR: `cistern hydrate %s %s`; `cistern export` is the way back\n",
+                argv[2], argv[1]);
+        return EXIT_USAGE;
+    }
+    auto_with(run_done) struct hydrate_cmd run = {0};
     term_init(&run.term, globals.json, globals.quiet, globals.no_progress);
     struct target *target = NULL;
     int r = flags.volume ? from_volume(&run, &target, &err) : from_flags(&run, argv[1], &err);

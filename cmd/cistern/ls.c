@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern ls URI: names and sizes below a prefix. */
+/* cistern ls URI: lists keys and sizes below a prefix. */
 #include "cistern.h"
 #include "cli/exit.h"
 #include "cli/term.h"
@@ -13,11 +13,12 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 
-static const char usage[] = "Usage: cistern ls URI [flags]\n\n"
-                            "Lists what is below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///folder/), one "
-                            "folder level unless -r.\n\n"
-                            "  cistern ls -l s3://bucket/dataset/\n"
-                            "  cistern ls -r --sum gs://bucket/\n\nFlags:\n";
+static const char usage[] =
+    "Usage: cistern ls URI [flags]\n\n"
+    "Lists the objects below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///dir/), one "
+    "level unless -r. A URI that does not end with a slash lists all names that begin with it.\n\n"
+    "  cistern ls -l s3://bucket/dataset/\n"
+    "  cistern ls -r --sum gs://bucket/\n\nFlags:\n";
 
 static struct {
     bool is_long, recursive, sum;
@@ -27,17 +28,16 @@ static struct {
 } flags;
 
 static const struct opt table[] = {
-    {"long", 'l', OPT_FLAG, &flags.is_long, NULL, "with size, time and checksum"},
-    {"recursive", 'r', OPT_FLAG, &flags.recursive, NULL, "everything below, not one level"},
-    {"include", 0, OPT_LIST, &flags.include, "GLOB", "only what matches (again for more; ** crosses slashes)"},
-    {"exclude", 0, OPT_LIST, &flags.exclude, "GLOB", "nothing that matches; wins over --include"},
-    {"sum", 0, OPT_FLAG, &flags.sum, NULL, "count objects and bytes instead"},
-    {"manifest-out", 0, OPT_TEXT, &flags.manifest, "FILE", "also write the list, a JSON object a line"},
-    {"max", 0, OPT_U64, &flags.max, "N", "stop after so many names"},
+    {"long", 'l', OPT_FLAG, &flags.is_long, NULL, "add size, modification time and checksum"},
+    {"recursive", 'r', OPT_FLAG, &flags.recursive, NULL, "list all levels"},
+    FILTER_OPTS(flags.include, flags.exclude),
+    {"sum", 0, OPT_FLAG, &flags.sum, NULL, "print only the number of objects and bytes"},
+    {"manifest-out", 0, OPT_TEXT, &flags.manifest, "FILE", "also write the list to FILE, one JSON object per line"},
+    {"max", 0, OPT_U64, &flags.max, "N", "stop after N names (no limit)"},
     {0},
 };
 
-/* home: the first worker's loop once it runs, or under `lock`; main reads it after `over` was told. */
+/* home: the first worker's loop, or under `lock`; main reads it after over_fd was written. */
 struct ls {
     struct store *store; /* borrowed */
     struct worker workers[WORKERS_MAX];
@@ -45,11 +45,12 @@ struct ls {
     struct mail start;
     struct filter filter;
     struct sbuf prefix;
+    size_t dir_len; /* of the prefix up to its last slash: names are shown without it */
     struct sbuf token;
     struct list_rounds rounds;
     unsigned empty_pages; /* in a row */
     FILE *manifest;       /* owned */
-    struct listing *listing;
+    struct store_listing *listing;
     pthread_mutex_t lock; /* guards what follows while a listing runs */
     uint64_t names, objects, bytes;
     struct ls_order *order; /* owned */
@@ -68,11 +69,16 @@ static void over(struct ls *l, const struct err *err)
         abort();
 }
 
-static void json_object(struct sbuf *b, const struct ls *l, const struct object *o, bool folder)
+static struct str shown_name(const struct ls *l, const struct store_object *o)
+{
+    return str_from(o->key, l->dir_len);
+}
+
+static void json_object(struct sbuf *b, const struct ls *l, const struct store_object *o, bool folder)
 {
     char time[TIME_TEXT_MAX];
     term_json_begin(b, folder ? "folder" : "object");
-    term_json_str(b, "object", str_from(o->key, l->prefix.len));
+    term_json_str(b, "object", shown_name(l, o));
     if (folder)
         return;
     term_json_u64(b, "bytes", o->size_bytes);
@@ -82,57 +88,57 @@ static void json_object(struct sbuf *b, const struct ls *l, const struct object 
     if (o->etag.len)
         term_json_str(b, "etag", o->etag);
     if (o->digest.kind != HASH_NONE) {
-        auto_sbuf hex;
-        sbuf_init(&hex, 128);
+        auto_sbuf hex = SBUF(128);
         digest_add_hex(&o->digest, &hex);
         term_json_str(b, hash_name(o->digest.kind), sbuf_str(&hex));
     }
 }
 
-/* A name is one line whatever bytes it has: what would break the line or the terminal is escaped. */
+/* Escapes control characters, so that a name stays on one line. */
 static void add_name(struct sbuf *b, struct str s)
 {
+    size_t plain = 0; /* bytes up to here are added */
     for (size_t i = 0; i < s.len; i++)
-        if ((unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f)
+        if ((unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f) {
+            sbuf_add(b, str_sub(s, plain, i - plain));
             sbuf_addf(b, "\\x%02x", (unsigned char)s.ptr[i]);
-        else
-            sbuf_addc(b, s.ptr[i]);
+            plain = i + 1;
+        }
+    sbuf_add(b, str_from(s, plain));
 }
 
-static void text_object(struct sbuf *b, const struct ls *l, const struct object *o, bool folder)
+static void text_object(struct sbuf *b, const struct ls *l, const struct store_object *o, bool folder)
 {
     char time[TIME_TEXT_MAX], size[BYTES_TEXT_MAX];
     if (flags.is_long && folder) {
         sbuf_addf(b, "%10s  %24s  %-28s ", "-", "", "");
     } else if (flags.is_long) {
-        auto_sbuf sum;
-        sbuf_init(&sum, 128);
+        auto_sbuf sum = SBUF(128);
         sbuf_addf(&sum, "%s:", hash_name(o->digest.kind));
         digest_add_hex(&o->digest, &sum);
         sbuf_addf(b, "%10s  %24s  %-28s ", bytes_text(o->size_bytes, size), time_text(o->mtime_ns, time),
                   o->digest.kind == HASH_NONE ? "-" : sum.ptr);
     }
-    add_name(b, str_from(o->key, l->prefix.len));
+    add_name(b, shown_name(l, o));
 }
 
-static bool is_folder(const struct ls *l, const struct object *o)
+static bool is_folder(const struct ls *l, const struct store_object *o)
 {
-    /* with a delimiter the store tells folders as objects without an etag */
+    /* with a delimiter, common prefixes come as objects without an ETag */
     return !flags.recursive && o->etag.len == 0 && o->key.len > l->prefix.len && str_ends(o->key, STR("/"));
 }
 
-static bool is_wanted(const struct ls *l, const struct object *o)
+static bool is_wanted(const struct ls *l, const struct store_object *o)
 {
-    struct str rest = str_from(o->key, l->prefix.len);
-    if (rest.len == 0)
-        return !str_ends(o->key, STR("/")); /* the prefix's own marker is nothing below it */
-    return filter_wants(&l->filter, str_ends(rest, STR("/")) ? str_sub(rest, 0, rest.len - 1) : rest);
+    struct str name = shown_name(l, o);
+    if (name.len == 0)
+        return false; /* the marker of the directory itself */
+    return filter_wants(&l->filter, str_ends(name, STR("/")) ? str_sub(name, 0, name.len - 1) : name);
 }
 
-static void print_object(struct ls *l, FILE *out, const struct object *o, bool folder)
+static void print_object(struct ls *l, FILE *out, const struct store_object *o, bool folder)
 {
-    auto_sbuf b;
-    sbuf_init(&b, 1 << 20);
+    auto_sbuf b = SBUF(1 << 20);
     if (l->manifest && !folder) {
         json_object(&b, l, o, false);
         term_json_end(&b, l->manifest);
@@ -149,15 +155,15 @@ static void print_object(struct ls *l, FILE *out, const struct object *o, bool f
     fwrite(b.ptr, 1, b.len, out);
 }
 
-/* A listing may lie: what is more than a number holds does not begin at nothing again. */
+/* A listing may claim any size: the sum must not wrap around. */
 static void add_bytes(struct ls *l, uint64_t bytes)
 {
     if (__builtin_add_overflow(l->bytes, bytes, &l->bytes))
         l->bytes = UINT64_MAX;
 }
 
-/* True: enough. */
-static bool take_object(struct ls *l, const struct object *o)
+/* True: --max is reached. */
+static bool take_object(struct ls *l, const struct store_object *o)
 {
     if (!is_wanted(l, o))
         return false;
@@ -173,7 +179,7 @@ static bool take_object(struct ls *l, const struct object *o)
 
 static void next_page(struct ls *l);
 
-static bool are_below(const struct ls *l, const struct object *objects, size_t count)
+static bool are_below(const struct ls *l, const struct store_object *objects, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (!str_starts(objects[i].key, sbuf_str(&l->prefix)))
@@ -186,11 +192,11 @@ static void garbled(struct ls *l, const char *how)
     struct err err;
     err_set(&err, ERR_CORRUPT, "listing %s://%.*s/%.*s: %s", store_scheme(l->store), STR_FMT(store_bucket(l->store)),
             STR_FMT(sbuf_str(&l->prefix)), how);
-    err_advise(&err, 1601, "report it to whoever runs the store");
+    err_advise(&err, CIS_REPLY_INVALID);
     over(l, &err);
 }
 
-static void on_list(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
+static void on_list(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
                     struct str next_token)
 {
     struct ls *l = ctx;
@@ -201,11 +207,11 @@ static void on_list(void *ctx, const struct store_reply *r, const struct object 
     }
     if (!list_goes_on(&l->empty_pages, count, sbuf_str(&l->token), next_token) ||
         list_comes_round(&l->rounds, objects, count)) {
-        garbled(l, "the store answers page after page without going on");
+        garbled(l, "the store returns the same page again and again");
         return;
     }
     if (!are_below(l, objects, count)) {
-        garbled(l, "the store lists keys that do not begin so");
+        garbled(l, "the store returns keys outside of the prefix");
         return;
     }
     for (size_t i = 0; i < count && !enough; i++)
@@ -228,10 +234,10 @@ static void next_page(struct ls *l)
     store_list_page(l->store, &l->workers[0], &p);
 }
 
-/* ---- everything below, as fast as it goes ------------------------------------------------------------------------ */
+/* ---- all levels, by all workers ---------------------------------------------------------------------------------- */
 
 /* On any worker's loop. */
-static int on_page(void *ctx, const struct object *objects, size_t count, bool sorted_so_far)
+static int on_page(void *ctx, const struct store_object *objects, size_t count, bool sorted_so_far)
 {
     struct ls *l = ctx;
     struct err err;
@@ -275,15 +281,16 @@ static void deliver_start(struct mail *m)
 {
     struct ls *l = container_of(m, struct ls, start);
     struct worker *workers[WORKERS_MAX];
-    /* The first so many are only known page by page, and a manifest is written in order. */
+    /* --max needs the first names, and a manifest is written in order. */
     if (!flags.recursive || flags.max || l->manifest) {
         next_page(l);
         return;
     }
     for (unsigned i = 0; i < l->worker_count; i++)
         workers[i] = &l->workers[i];
-    struct listing_options o = {.prefix = sbuf_str(&l->prefix), .ctx = l, .on_page = on_page, .on_done = on_listed};
-    l->listing = listing_start(l->store, workers, l->worker_count, &o);
+    struct store_listing_options o = {
+        .prefix = sbuf_str(&l->prefix), .ctx = l, .on_page = on_page, .on_done = on_listed};
+    l->listing = store_listing_start(l->store, workers, l->worker_count, &o);
 }
 
 static int start_workers(struct ls *l, struct pool *pool, struct err *err)
@@ -322,8 +329,7 @@ static int print_sum(const struct ls *l)
 {
     char bytes[BYTES_TEXT_MAX];
     if (globals.json) {
-        auto_sbuf b;
-        sbuf_init(&b, TERM_LINE_MAX);
+        auto_sbuf b = SBUF(TERM_LINE_MAX);
         term_json_begin(&b, "summary");
         term_json_u64(&b, "found", l->objects);
         term_json_u64(&b, "bytes", l->bytes);
@@ -343,7 +349,7 @@ static int run(struct ls *l, struct err *err)
     if (r == 0)
         r = wait_over(l, pool, err);
     pool_free(pool);
-    listing_free(l->listing);
+    store_listing_free(l->listing);
     for (unsigned i = 0; i < l->worker_count; i++)
         worker_done(&l->workers[i]);
     ls_order_free(l->order);
@@ -357,6 +363,13 @@ static int run(struct ls *l, struct err *err)
     return r;
 }
 
+static size_t dir_len_of(struct str prefix)
+{
+    while (prefix.len > 0 && prefix.ptr[prefix.len - 1] != '/')
+        prefix.len--;
+    return prefix.len;
+}
+
 int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_if_empty)
 {
     struct err err;
@@ -367,6 +380,7 @@ int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_i
     sbuf_init(&l.token, 1 << 20);
     sbuf_init(&l.rounds.key, 1 << 20);
     sbuf_add(&l.prefix, store_prefix(s));
+    l.dir_len = dir_len_of(sbuf_str(&l.prefix));
     if (run(&l, &err) < 0)
         return (int)exit_with(&err, globals.json);
     print_sum(&l);
@@ -377,10 +391,9 @@ static int open_all(struct ls *l, struct store **ret_store, const char *uri, str
 {
     struct store_options o = store_defaults(uri);
     int r = store_open(&o, ret_store, err);
-    for (size_t i = 0; r == 0 && i < flags.include.count; i++)
-        r = filter_add(&l->filter, false, str_of(flags.include.items[i]), err);
-    for (size_t i = 0; r == 0 && i < flags.exclude.count; i++)
-        r = filter_add(&l->filter, true, str_of(flags.exclude.items[i]), err);
+    if (r == 0)
+        r = filter_fill(&l->filter, flags.include.items, flags.include.count, flags.exclude.items, flags.exclude.count,
+                        err);
     if (r < 0)
         return r;
     l->store = *ret_store;
@@ -391,6 +404,7 @@ static int open_all(struct ls *l, struct store **ret_store, const char *uri, str
     sbuf_init(&l->token, 1 << 20);
     sbuf_init(&l->rounds.key, 1 << 20);
     sbuf_add(&l->prefix, store_prefix(*ret_store));
+    l->dir_len = dir_len_of(sbuf_str(&l->prefix));
     return 0;
 }
 
@@ -407,7 +421,7 @@ int verb_ls(int argc, char **argv)
     if (code >= 0)
         return code;
     if (argc != 2) {
-        fprintf(stderr, "cistern: ls needs a URI; see cistern ls --help\n");
+        fprintf(stderr, "cistern: ls needs URI; see `cistern ls --help`\n");
         return EXIT_USAGE;
     }
     flags.recursive |= flags.sum;

@@ -2,7 +2,7 @@
 #include "ls_order.h"
 #include <stdlib.h>
 
-/* What waits: a page's place in the file, by its first key. */
+/* A page that waits for earlier ones: its place in the file, by its first key. */
 struct early {
     char *key; /* owned */
     size_t key_len;
@@ -12,7 +12,7 @@ struct early {
 
 struct ls_order {
     FILE *out;
-    FILE *file;         /* owned; NULL until something waits */
+    FILE *file;         /* owned; NULL until a page waits */
     struct early *heap; /* owned: the least key first */
     size_t count, room;
 };
@@ -79,16 +79,16 @@ static struct early heap_pop(struct ls_order *o)
     }
 }
 
-static int keep(struct ls_order *o, struct str key, struct str text, struct err *err)
+static int spill(struct ls_order *o, struct str key, struct str text, struct err *err)
 {
     if (!o->file)
         o->file = tmpfile();
     if (!o->file || fseek(o->file, 0, SEEK_END) != 0)
-        return err_sys(err, errno, "cannot make a temporary file for names that came early");
+        return err_sys(err, errno, "cannot create a temporary file to sort the list");
     struct early e = {.key = str_dup(key), .key_len = key.len, .at = ftell(o->file), .len = text.len};
     heap_push(o, e);
     if (fwrite(text.ptr, 1, text.len, o->file) != text.len)
-        return err_sys(err, errno, "cannot keep names that came early");
+        return err_sys(err, errno, "cannot write the temporary file to sort the list");
     return 0;
 }
 
@@ -96,18 +96,18 @@ static int copy_out(struct ls_order *o, const struct early *e, struct err *err)
 {
     char buf[1 << 14];
     if (fseek(o->file, e->at, SEEK_SET) != 0)
-        return err_sys(err, errno, "cannot read names that came early");
+        return err_sys(err, errno, "cannot read the temporary file to sort the list");
     for (size_t left = e->len; left > 0;) {
         size_t n = fread(buf, 1, left < sizeof buf ? left : sizeof buf, o->file);
         if (n == 0)
-            return err_sys(err, errno, "cannot read names that came early");
+            return err_sys(err, errno, "cannot read the temporary file to sort the list");
         fwrite(buf, 1, n, o->out);
         left -= n;
     }
     return 0;
 }
 
-/* All that waits, or what is less than `before`. */
+/* Writes the pages below `before`; NULL: all. */
 static int release(struct ls_order *o, const struct str *before, struct err *err)
 {
     int r = 0;
@@ -124,7 +124,7 @@ int ls_order_add(struct ls_order *o, struct str key, struct str text, bool is_ne
     if (text.len == 0)
         return 0;
     if (!is_next)
-        return keep(o, key, text, err);
+        return spill(o, key, text, err);
     int r = release(o, &key, err);
     if (r == 0)
         fwrite(text.ptr, 1, text.len, o->out);

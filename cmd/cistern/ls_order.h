@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ls_order.h - lines that come page by page in no order, written in the order of their keys. What comes early waits in
- * a file without a name, never in memory. home: one thread at a time. */
+/* ls_order.h - sorts lines that arrive page by page and writes them in the order of their keys. Early lines wait in an
+ * anonymous file, never in memory. home: one thread at a time. */
 #pragma once
 
 #include "util/str.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern - buckets to local disks and back. A file a verb; here are the table of them and the flags that all share. */
+/* cistern - Copies buckets to local disks and back. One file per verb; main.c has the verbs and the global flags. */
 #include "cistern.h"
 #include "cli/exit.h"
 #include "cli/term.h"
@@ -16,54 +16,58 @@ struct globals globals = {.log_level = LOG_WARN};
 static const struct verb {
     const char *name;
     int (*run)(int argc, char **argv);
-    bool works; /* what it does stands, whether or not it could be told */
+    bool works; /* succeeds even if its output cannot be written */
     const char *help;
 } verbs[] = {
-    {"hydrate", verb_hydrate, true, "bring a bucket prefix to a folder, verified and resumable"},
-    {"export", verb_export, true, "send a folder's files to a bucket, each confirmed by it"},
+    {"hydrate", verb_hydrate, true, "copy a bucket prefix to a directory, verified and resumable"},
+    {"export", verb_export, true, "upload a directory to a bucket; the bucket confirms each file"},
     {"ls", verb_ls, false, "list a bucket prefix"},
-    {"doctor", verb_doctor, false, "what this machine offers, and what will not work on it"},
-    {"status", verb_status, false, "how far this machine's volumes are, and what failed"},
-    {"hold", verb_hold, true, "wait to be ended: its pod keeps a node from being drained before an export"},
-    {"mount", verb_mount, true, "show a folder through FUSE, at the speed of the disk below"},
-    {"demo", verb_demo, true, "show the whole life of a volume on this machine"},
+    {"doctor", verb_doctor, false, "check this machine, its pools and sources"},
+    {"status", verb_status, false, "show the volumes of this machine, their progress and errors"},
+    {"hold", verb_hold, true, "delay the drain of a node until its exports have ended"},
+    {"mount", verb_mount, true, "mount a directory through FUSE, at the speed of its disk"},
+    {"demo", verb_demo, true, "run a volume through its life on this machine"},
 };
 
 static const char *log_level_text;
 static const struct opt global_opts[] = {
-    {"json", 0, OPT_FLAG, &globals.json, NULL, "one JSON object a line on stdout"},
-    {"quiet", 'q', OPT_FLAG, &globals.quiet, NULL, "errors only"},
-    {"no-progress", 0, OPT_FLAG, &globals.no_progress, NULL, "no progress (by itself where stderr is no terminal)"},
-    {"log-level", 0, OPT_TEXT, &log_level_text, "LEVEL", "debug, info, warn or error"},
-    {"retries", 0, OPT_U64, &globals.retries, "N",
-     "attempts at each request, and of a store that refuses all (8, about half a minute)"},
-    {"timeout", 0, OPT_DURATION, &globals.timeout_ns, "TIME", "how long passing errors are tried again (30m)"},
-    {"stall", 0, OPT_DURATION, &globals.stall_ns, "TIME", "ask again when next to nothing came for so long (30s)"},
-    {"endpoint", 0, OPT_TEXT, &globals.endpoint, "URL", "of an S3-compatible or GCS-compatible store"},
-    {"region", 0, OPT_TEXT, &globals.region, "NAME", "of the bucket"},
-    {"profile", 0, OPT_TEXT, &globals.profile, "NAME", "of ~/.aws/config and credentials"},
-    {"ca-file", 0, OPT_TEXT, &globals.ca_file, "FILE", "certificates to trust instead of the system's"},
-    {"anonymous", 0, OPT_FLAG, &globals.anonymous, NULL, "no credentials: public buckets"},
-    {"path-style", 0, OPT_FLAG, &globals.path_style, NULL, "the bucket in the path instead of the host name"},
+    {"json", 0, OPT_FLAG, &globals.json, NULL, "print one JSON object per line on stdout"},
+    {"quiet", 'q', OPT_FLAG, &globals.quiet, NULL, "print errors only"},
+    {"no-progress", 0, OPT_FLAG, &globals.no_progress, NULL, "hide progress (default where stderr is not a terminal)"},
+    {"log-level", 0, OPT_TEXT, &log_level_text, "LEVEL", "log from this level: debug, info, warn or error (warn)"},
+    {"retries", 0, OPT_U64, &globals.retries, "N", "try each request at most N times (8)"},
+    {"timeout", 0, OPT_DURATION, &globals.timeout_ns, "TIME", "retry temporary errors for at most this long (30m)"},
+    {"stall", 0, OPT_DURATION, &globals.stall_ns, "TIME",
+     "retry a request that received almost nothing for this long (30s)"},
+    {"endpoint", 0, OPT_TEXT, &globals.endpoint, "URL",
+     "connect to this S3-compatible or GCS-compatible store (the vendor's)"},
+    {"region", 0, OPT_TEXT, &globals.region, "NAME", "use this bucket region (from the environment or profile)"},
+    {"profile", 0, OPT_TEXT, &globals.profile, "NAME",
+     "use this profile of ~/.aws/config and ~/.aws/credentials (default)"},
+    {"ca-file", 0, OPT_TEXT, &globals.ca_file, "FILE", "trust these CA certificates instead of the system's"},
+    {"anonymous", 0, OPT_FLAG, &globals.anonymous, NULL, "send no credentials, for public buckets"},
+    {"path-style", 0, OPT_FLAG, &globals.path_style, NULL, "put the bucket into the URL path instead of the host name"},
+    /* The names that these have in other tools. */
+    {"endpoint-url", 0, OPT_TEXT, &globals.endpoint, "URL", NULL},
+    {"no-sign-request", 0, OPT_FLAG, &globals.anonymous, NULL, NULL},
     {0},
 };
 
 static void print_help(FILE *out)
 {
-    auto_sbuf b;
-    sbuf_init(&b, 16384);
+    auto_sbuf b = SBUF(16384);
     sbuf_adds(&b, "Usage: cistern VERB [flags]\n\n"
-                  "Brings bytes from a bucket (s3://, gs://, file://) to local disk, and checkpoints back.\n\n"
+                  "Copies data from a bucket (s3://, gs://, file://) to local disk, and checkpoints back.\n\n"
                   "  cistern hydrate s3://bucket/dataset/ ./dataset\n"
                   "  cistern ls -l gs://bucket/models/\n\nVerbs:\n");
     for (size_t i = 0; i < countof(verbs); i++)
         sbuf_addf(&b, "  %-10s %s\n", verbs[i].name, verbs[i].help);
-    sbuf_adds(&b, "\n`cistern VERB --help` tells about one. Flags that all verbs take:\n");
+    sbuf_adds(&b, "\nRun `cistern VERB --help` for the flags of a verb. Flags of all verbs, with (default):\n");
     opt_help(global_opts, &b);
-    sbuf_adds(&b, "      --help              this text\n      --version           the version\n\n"
-                  "Exit codes: 0 done, 1 some objects failed, 2 usage, 3 source not found, 4 access denied,\n"
-                  "5 passing errors outlived the retries, 6 no space, 7 checksum or generation mismatch,\n"
-                  "8 interrupted (the same command continues), 9 nothing matched, 10 environment.\n");
+    sbuf_adds(&b, "      --help              print this help\n      --version           print the version\n\n"
+                  "Exit codes:\n  0 done, 1 some objects failed, 2 usage, 3 source not found, 4 access denied,\n"
+                  "  5 temporary errors persisted after all attempts, 6 no space, 7 checksum or generation mismatch,\n"
+                  "  8 interrupted (run the command again to continue), 9 nothing matched, 10 environment.\n");
     fputs(b.ptr, out);
 }
 
@@ -94,55 +98,119 @@ struct store_retry store_retry_of(const struct spec_source *s)
                                 .backoff_cap_ns = s->retry_backoff_cap_ns};
 }
 
+int filter_fill(struct filter *f, const char *const *include, size_t include_count, const char *const *exclude,
+                size_t exclude_count, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < include_count && r == 0; i++)
+        r = filter_add(f, false, str_of(include[i]), err);
+    for (size_t i = 0; i < exclude_count && r == 0; i++)
+        r = filter_add(f, true, str_of(exclude[i]), err);
+    return r;
+}
+
+int parse_choice(const char *flag, const char *text, const char *const *names, size_t count, unsigned *ret,
+                 struct err *err)
+{
+    auto_sbuf list = SBUF(256);
+    for (size_t i = 0; text && i < count; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *ret = (unsigned)i;
+            return 0;
+        }
+    if (!text)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        sbuf_addf(&list, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
+    return err_set(err, ERR_INVALID, "%s is %s, not '%s'", flag, list.ptr, text);
+}
+
 int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv)
 {
     struct err err;
     for (int i = 1; i < *argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            auto_sbuf b;
-            sbuf_init(&b, 16384);
+            auto_sbuf b = SBUF(16384);
             sbuf_adds(&b, usage);
             opt_help(table, &b);
-            sbuf_adds(&b, "\nFlags that all verbs take: `cistern --help`.\n");
+            sbuf_adds(&b, "\nFlags of all verbs: `cistern --help`.\n");
             fputs(b.ptr, stdout);
             return EXIT_DONE;
         }
     return opt_parse(table, false, argc, argv, &err) < 0 ? usage_error(&err) : -1;
 }
 
-/* Half a list must not pass for a whole one. */
-static int told(int code)
+/* A truncated list must not look complete. */
+static int flush_output(int code)
 {
     struct err err;
     if (code != EXIT_DONE || term_flush(stdout, "standard output", &err) == 0)
         return code;
-    err_advise(&err, 9103, "what was told is not all there is; look at where the output goes");
+    err_advise(&err, CIS_OUTPUT_FAILED);
     exit_with(&err, false);
     return EXIT_ENVIRONMENT;
 }
 
-static int run_verb(int argc, char **argv)
+static const struct verb *find_verb(const char *name)
 {
-    struct err err;
     for (size_t i = 0; i < countof(verbs); i++)
-        if (strcmp(argv[1], verbs[i].name) == 0) {
-            int code = verbs[i].run(argc - 1, argv + 1);
-            return verbs[i].works ? code : told(code);
+        if (strcmp(name, verbs[i].name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+/* The verb of other tools, or a misspelled one. */
+static int unknown_verb(const char *name)
+{
+    static const char *const copies[] = {"cp", "copy", "sync", "get", "put", "mv", "rsync", "download", "upload"};
+    struct err err;
+    for (size_t i = 0; i < countof(copies); i++)
+        if (strcmp(name, copies[i]) == 0) {
+            err_set(&err, ERR_INVALID,
+                    "unknown verb '%s'; `cistern hydrate URI DIR` copies from a bucket, "
+                    "`cistern export DIR URI` to it",
+                    name);
+            return usage_error(&err);
         }
-    if (strcmp(argv[1], "--version") == 0) {
-        puts("cistern " CISTERN_VERSION);
-        return told(EXIT_DONE);
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
-        return told(EXIT_DONE);
-    }
-    err_set(&err, ERR_INVALID, "unknown verb '%s'; `cistern --help` lists them", argv[1]);
+    const struct verb *nearest = NULL;
+    size_t least = strlen(name) / 2 + 1;
+    for (size_t i = 0; i < countof(verbs); i++)
+        if (str_is_nearer(str_of(verbs[i].name), str_of(name), &least))
+            nearest = &verbs[i];
+    if (nearest)
+        err_set(&err, ERR_INVALID, "unknown verb '%s'; did you mean %s?", name, nearest->name);
+    else
+        err_set(&err, ERR_INVALID, "unknown verb '%s'; `cistern --help` lists them", name);
     return usage_error(&err);
 }
 
-/* Where one of the three is closed, the next file that is opened would get its number, and our sentences. */
-static void keep_standard_streams(void)
+static int run_verb(int argc, char **argv)
+{
+    char help[] = "--help", *of_verb[] = {argv[1], help, NULL};
+    const struct verb *v = find_verb(argv[1]);
+    if (v) {
+        int code = v->run(argc - 1, argv + 1);
+        return v->works ? code : flush_output(code);
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
+        puts("cistern " CISTERN_VERSION);
+        return flush_output(EXIT_DONE);
+    }
+    bool wants_help = strcmp(argv[1], "help") == 0;
+    if (wants_help && argc > 2) {
+        v = find_verb(argv[2]);
+        of_verb[0] = argv[2];
+        return v ? flush_output(v->run(2, of_verb)) : unknown_verb(argv[2]);
+    }
+    if (wants_help || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help(stdout);
+        return flush_output(EXIT_DONE);
+    }
+    return unknown_verb(argv[1]);
+}
+
+/* If one of the three is closed, the next file that is opened would receive our output. */
+static void open_standard_streams(void)
 {
     int fd;
     do
@@ -152,24 +220,34 @@ static void keep_standard_streams(void)
         close(fd);
 }
 
-/* Catalogs are mapped: of a page that the disk cannot give, or that somebody cut off, this is how one hears. */
-static void page_is_lost(int number)
+static char page_lost_line[ERR_LINE_MAX + 16]; /* a signal handler cannot format it */
+
+static void catalog_page_lost(int number)
 {
-    static const char line[] = "cistern: a page of the catalog cannot be read (CIS1519); the disk fails, or somebody "
-                               "cut the file short: see to it, then --no-resume lists anew\n";
     (void)number;
-    (void)!write(STDERR_FILENO, line, sizeof line - 1);
+    (void)!write(STDERR_FILENO, page_lost_line, strlen(page_lost_line));
     _exit(EXIT_ENVIRONMENT);
+}
+
+/* Catalogs are mapped: SIGBUS means that a page cannot be read, or that the file was truncated. */
+static void catch_lost_pages(void)
+{
+    struct err err;
+    char line[ERR_LINE_MAX];
+    err_set(&err, ERR_IO, "catalog: cannot read a page: the disk failed or the file was truncated");
+    err_advise(&err, CIS_CATALOG_PAGE_UNREADABLE);
+    snprintf(page_lost_line, sizeof page_lost_line, "cistern: %s\n", err_line(&err, line, sizeof line));
+    signal(SIGBUS, catalog_page_lost);
 }
 
 int main(int argc, char **argv)
 {
     struct err err;
-    seal_process(); /* whatever the verb: an environment with keys in it is there already */
-    keep_standard_streams();
-    signal(SIGBUS, page_is_lost);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of the write that tells so */
-    web_keep_buffers();
+    seal_process(); /* the environment may hold keys */
+    open_standard_streams();
+    catch_lost_pages();
+    signal(SIGXFSZ, SIG_IGN); /* write() then fails with EFBIG */
+    web_keep_heap();
     setlocale(LC_CTYPE, "C.UTF-8");
     if (opt_parse(global_opts, true, &argc, argv, &err) < 0)
         return usage_error(&err);

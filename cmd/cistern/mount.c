@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern mount - a folder through FUSE, for people, with a keeper of its own. */
+/* cistern mount - Mounts a directory through FUSE, with a keeper of its own. */
 #include "cistern.h"
 #include "cli/exit.h"
-#include "fuse/session.h"
+#include "keeper/keeper.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -17,32 +17,26 @@ static struct {
 } flags;
 
 static const struct opt opts[] = {
-    {"read-only", 0, OPT_FLAG, &flags.read_only, NULL, "nothing can be changed through the mount"},
-    {"allow-other", 0, OPT_FLAG, &flags.allow_other, NULL, "other users may use it, as the files' permissions say"},
-    {"passthrough", 0, OPT_TEXT, &flags.passthrough, "WHEN", "auto, on or off: file bytes by the shortest way (auto)"},
-    {"capacity", 0, OPT_BYTES, &flags.capacity, "BYTES", "what df shows at most (what the disk below has)"},
-    {"foreground", 'f', OPT_FLAG, &flags.foreground, NULL, "stay until unmounted; Ctrl-C unmounts"},
-    {"ready-fd", 0, OPT_U64, &flags.ready_fd, "N", "gets one byte when the mount is there"},
+    {"read-only", 0, OPT_FLAG, &flags.read_only, NULL, "mount read-only"},
+    {"allow-other", 0, OPT_FLAG, &flags.allow_other, NULL, "let other users access it, by the files' permissions"},
+    {"passthrough", 0, OPT_TEXT, &flags.passthrough, "WHEN",
+     "let the kernel read and write the files directly: auto, on or off (auto)"},
+    {"capacity", 0, OPT_BYTES, &flags.capacity, "BYTES", "show at most this size in df (the size of the disk)"},
+    {"foreground", 'f', OPT_FLAG, &flags.foreground, NULL, "stay in the foreground; Ctrl-C unmounts"},
+    {"ready-fd", 0, OPT_U64, &flags.ready_fd, "N", "write one byte to this descriptor when mounted"},
     {0},
 };
 
 static const char usage[] =
     "Usage: cistern mount [flags] DIR MOUNTPOINT\n\n"
-    "Shows the folder DIR at MOUNTPOINT. Reads and writes go straight to the files below where the kernel can (Linux\n"
-    "6.9). The mount survives the death of its process. End it with `umount MOUNTPOINT`.\n\n";
+    "Mounts the directory DIR at MOUNTPOINT. With Linux 6.9, reads and writes go directly to the files. The mount\n"
+    "survives a crash of its process. Unmount it with `umount MOUNTPOINT`.\n\n"
+    "  cistern mount ./dataset /mnt/dataset\n"
+    "  cistern mount --read-only --allow-other ./dataset /mnt/dataset\n\nFlags:\n";
 
-static int parse_passthrough(enum keeper_passthrough *ret, struct err *err)
-{
-    static const char *const words[] = {"auto", "on", "off"};
-    for (size_t i = 0; i < countof(words); i++)
-        if (!flags.passthrough || strcmp(flags.passthrough, words[i]) == 0) {
-            *ret = (enum keeper_passthrough)i;
-            return 0;
-        }
-    return err_set(err, ERR_INVALID, "--passthrough is auto, on or off, not '%s'", flags.passthrough);
-}
+static const char *const passthrough_names[] = {"auto", "on", "off"}; /* as enum keeper_passthrough */
 
-/* DIR may be a volume's folder: then its data is meant. */
+/* DIR may be a volume: then its data directory is mounted. */
 static int find_data(const char *dir, char *ret, struct err *err)
 {
     char data[PATH_MAX];
@@ -66,26 +60,29 @@ static int mount_here(const char *dir, const char *mount_point)
 {
     struct err err = {0};
     char data[PATH_MAX], at[PATH_MAX], id[KEEPER_ID_MAX];
-    struct keeper_mount m = {.volume_id = id,
-                             .data = data,
-                             .mount_point = at,
-                             .read_only = flags.read_only,
-                             .allow_other = flags.allow_other,
-                             .capacity_bytes = flags.capacity};
-    struct keep_options o = {.alone = &m, .ready_fd = flags.ready_fd ? (int)flags.ready_fd : -1, .event = on_event};
-    int r = parse_passthrough(&m.passthrough, &err);
+    struct keeper_mount_request m = {.volume_id = id,
+                                     .data = data,
+                                     .mount_point = at,
+                                     .read_only = flags.read_only,
+                                     .allow_other = flags.allow_other,
+                                     .capacity_bytes = flags.capacity};
+    struct keeper_options o = {.alone = &m, .ready_fd = flags.ready_fd ? (int)flags.ready_fd : -1, .event = on_event};
+    unsigned passthrough = 0;
+    int r = parse_choice("--passthrough", flags.passthrough, passthrough_names, countof(passthrough_names),
+                         &passthrough, &err);
+    m.passthrough = (enum keeper_passthrough)passthrough;
     if (r == 0)
         r = find_data(dir, data, &err);
     if (r == 0 && !realpath(mount_point, at))
         r = err_sys(&err, errno, "cannot find the mount point '%s'", mount_point);
     if (r == 0) {
         snprintf(id, sizeof(id), "cistern-%d", getpid());
-        r = keep_run(&o, &err);
+        r = keeper_run(&o, &err);
     }
     return r < 0 ? (int)exit_with(&err, globals.json) : EXIT_DONE;
 }
 
-/* What it says before it is ready is for the user; the byte 0 says that it is. */
+/* Text before the byte 0 is for the user; the byte means that the mount is ready. */
 static int wait_until_ready(int from, pid_t pid)
 {
     char text[512];
@@ -99,7 +96,7 @@ static int wait_until_ready(int from, pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_ENVIRONMENT;
 }
 
-/* The mount outlives the command: another process of this program, in a session of its own, says when it is there. */
+/* The mount outlives the command: a process in a session of its own serves it, and reports when it is ready. */
 static int mount_in_background(const char *dir, const char *mount_point)
 {
     struct err err = {0};
@@ -139,7 +136,7 @@ static int mount_in_background(const char *dir, const char *mount_point)
     posix_spawnattr_destroy(&attr);
     close(pipe_fds[1]);
     if (r != 0) {
-        err_sys(&err, r, "cannot start the mount's process");
+        err_sys(&err, r, "cannot start the mount process");
         return (int)exit_with(&err, globals.json);
     }
     return wait_until_ready(ours, pid);
@@ -151,7 +148,7 @@ int verb_mount(int argc, char **argv)
     if (r >= 0)
         return r;
     if (argc != 3) {
-        fprintf(stderr, "cistern: mount wants a folder and a mount point; `cistern mount --help` tells more\n");
+        fprintf(stderr, "cistern: mount needs DIR and MOUNTPOINT; see `cistern mount --help`\n");
         return EXIT_USAGE;
     }
     return flags.foreground ? mount_here(argv[1], argv[2]) : mount_in_background(argv[1], argv[2]);

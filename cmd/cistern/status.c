@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern status - the volumes of this machine, read from the pools' own files: it needs no running driver, and may be
- * asked while a crash is being looked at. Nothing is locked and nothing is mended here. */
+/* cistern status - Shows the volumes of this machine, read from the pools' files. It needs no running driver, takes no
+ * lock and repairs nothing. */
 #include "hydrate/status.h"
 #include "cistern.h"
 #include "cli/exit.h"
 #include "cli/table.h"
 #include "cli/term.h"
 #include "export/verdict.h"
+#include "pool/volume.h"
 #include "util/clock.h"
 #include "util/env.h"
 #include "util/file.h"
-#include "volume/volume.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/stat.h>
 
 static const char usage[] = "Usage: cistern status [VOLUME or DIR] [flags]\n\n"
-                            "The volumes of this machine: how far they are, what failed. DIR is a pool, a volume's "
-                            "folder, or a folder\nthat `cistern hydrate` fills.\n\n"
-                            "  cistern status --pool /mnt/disks/cistern --watch\n\n";
+                            "Shows the volumes of this machine, their progress and errors. DIR is a pool, a volume, or "
+                            "a directory\nthat `cistern hydrate` fills.\n\n"
+                            "  cistern status --pool /mnt/disks/cistern --watch\n"
+                            "  cistern status --errors ./dataset\n\nFlags:\n";
 
 #define POOL_DEFAULT "/mnt/disks/cistern" /* the chart's */
 
@@ -30,27 +31,26 @@ static struct {
 } flags;
 
 static const struct opt table_of_flags[] = {
-    {"pool", 0, OPT_LIST, &flags.pools, "DIR", "a pool; may be given again (CISTERN_POOL, else " POOL_DEFAULT ")"},
-    {"errors", 0, OPT_FLAG, &flags.errors, NULL, "the errors too"},
-    {"watch", 'w', OPT_FLAG, &flags.watch, NULL, "again every second, until interrupted"},
+    {"pool", 0, OPT_LIST, &flags.pools, "DIR", "show this pool (repeatable; CISTERN_POOL, else " POOL_DEFAULT ")"},
+    {"errors", 0, OPT_FLAG, &flags.errors, NULL, "list the errors below the table"},
+    {"watch", 'w', OPT_FLAG, &flags.watch, NULL, "print again every second until interrupted"},
     {0},
 };
 
-/* What is shown of one volume or folder. */
-struct view {
-    char *id;   /* owned; of a folder its path */
-    char *name; /* owned; "" where there is none */
+struct status_view {
+    char *id;   /* owned; the path of a directory that is not a volume */
+    char *name; /* owned; "": not set */
     uint64_t capacity_bytes;
     int64_t created_ns;
-    bool hydrates;                    /* `hydration` says something */
-    bool alive;                       /* somebody is at it */
+    bool hydrates;                    /* `hydration` was read */
+    bool alive;                       /* a process hydrates it */
     struct hydrate_status *hydration; /* owned */
     struct verdict export;
-    bool wants_data;    /* it has a source: without a hydration it is not ready */
+    bool wants_data;    /* it has a source: ready only when hydrated */
     struct err trouble; /* code != 0: it cannot be read */
 };
 
-static void view_free(struct view *v)
+static void view_free(struct status_view *v)
 {
     if (!v)
         return;
@@ -60,11 +60,10 @@ static void view_free(struct view *v)
     free(v->id);
     free(v);
 }
-DEFINE_AUTO(view, struct view, view_free)
-#define auto_view auto_with(auto_clean_view) struct view *
+DEFINE_AUTO(status_view, struct status_view, view_free)
+#define auto_view auto_with(auto_clean_status_view) struct status_view *
 
-/* Everything that is shown in one round. */
-struct round {
+struct status_page {
     struct table table;
     struct sbuf lines; /* JSON, or the errors below the table */
     size_t count;
@@ -72,9 +71,9 @@ struct round {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static struct view *view_new(const char *id)
+static struct status_view *view_new(const char *id)
 {
-    struct view *v = xcalloc(1, sizeof *v);
+    struct status_view *v = xcalloc(1, sizeof *v);
     v->id = str_dup(str_of(id));
     v->name = str_dup(STR_NULL);
     v->hydration = xcalloc(1, sizeof *v->hydration);
@@ -82,7 +81,7 @@ static struct view *view_new(const char *id)
     return v;
 }
 
-static int read_hydration(struct view *v, int dir, struct err *err)
+static int read_hydration(struct status_view *v, int dir, struct err *err)
 {
     int r = hydrate_status_read(dir, v->hydration, err);
     v->alive = hydrate_is_alive(dir);
@@ -90,7 +89,7 @@ static int read_hydration(struct view *v, int dir, struct err *err)
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
-static int read_volume(struct view *v, const char *path, struct err *err)
+static int read_volume(struct status_view *v, const char *path, struct err *err)
 {
     auto_volume volume = NULL;
     int r = volume_open(path, &volume, err);
@@ -107,8 +106,8 @@ static int read_volume(struct view *v, const char *path, struct err *err)
 
 /* ---- showing ----------------------------------------------------------------------------------------------------- */
 
-/* An export comes after the hydration, and says more. */
-static const char *phase_of(const struct view *v)
+/* The export's phase, if it has one: it comes after the hydration. */
+static const char *phase_of(const struct status_view *v)
 {
     if (v->trouble.code)
         return "Unreadable";
@@ -120,17 +119,17 @@ static const char *phase_of(const struct view *v)
     return hydrate_phase_label(v->hydration->phase, v->alive);
 }
 
-static bool is_moving(const struct view *v)
+static bool is_moving(const struct status_view *v)
 {
     return v->hydrates && v->alive && v->hydration->phase < HYDRATE_DONE;
 }
 
-static uint64_t errors_of(const struct view *v)
+static uint64_t errors_of(const struct status_view *v)
 {
     return v->hydration->objects_failed + v->hydration->has_error + v->export.failed_files + (v->trouble.code != 0);
 }
 
-static void add_row(struct round *r, const struct view *v)
+static void add_row(struct status_page *r, const struct status_view *v)
 {
     char progress[16] = "-", done[BYTES_TEXT_MAX] = "-", total[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX + 2] = "-";
     char eta[TIME_TEXT_MAX] = "-", errors[24], age[TIME_TEXT_MAX] = "-", size[BYTES_TEXT_MAX] = "-";
@@ -157,11 +156,10 @@ static void add_row(struct round *r, const struct view *v)
                              str_of(rate), str_of(eta), str_of(errors), str_of(age)});
 }
 
-static void add_error_line(struct sbuf *b, const char *volume, const char *object, unsigned id, enum err_code code,
+static void add_error_line(struct sbuf *b, const char *volume, const char *object, enum err_id id, enum err_code code,
                            const char *message)
 {
-    auto_sbuf text;
-    sbuf_init(&text, TERM_LINE_MAX);
+    auto_sbuf text = SBUF(TERM_LINE_MAX);
     sbuf_addf(&text, "%s: %s%s%s", volume, object, *object ? ": " : "", message);
     term_add_visible(b, sbuf_str(&text), TERM_LINE_MAX);
     if (id && !strstr(message, "(CIS"))
@@ -169,7 +167,7 @@ static void add_error_line(struct sbuf *b, const char *volume, const char *objec
     sbuf_addc(b, '\n');
 }
 
-static void add_errors(struct sbuf *b, const struct view *v)
+static void add_errors(struct sbuf *b, const struct status_view *v)
 {
     const struct hydrate_status *h = v->hydration;
     char line[ERR_LINE_MAX];
@@ -185,9 +183,9 @@ static void add_errors(struct sbuf *b, const struct view *v)
     }
 }
 
-/* Each by a line of its own, as `cistern hydrate --json` tells them. */
-static void print_json_error(struct sbuf *b, const struct view *v, const char *object, unsigned id, enum err_code code,
-                             const char *message)
+/* One line each, in the form of `cistern hydrate --json`. */
+static void print_json_error(struct sbuf *b, const struct status_view *v, const char *object, enum err_id id,
+                             enum err_code code, const char *message)
 {
     term_json_begin(b, "error");
     term_json_str(b, "volume", str_of(v->id));
@@ -197,7 +195,7 @@ static void print_json_error(struct sbuf *b, const struct view *v, const char *o
     term_json_end(b, stdout);
 }
 
-static void print_json_errors(struct sbuf *b, const struct view *v)
+static void print_json_errors(struct sbuf *b, const struct status_view *v)
 {
     const struct hydrate_status *h = v->hydration;
     char line[ERR_LINE_MAX];
@@ -211,7 +209,7 @@ static void print_json_errors(struct sbuf *b, const struct view *v)
     }
 }
 
-static void print_json(struct round *r, const struct view *v)
+static void print_json(struct status_page *r, const struct status_view *v)
 {
     const struct hydrate_status *h = v->hydration;
     struct sbuf *b = &r->lines;
@@ -245,7 +243,7 @@ static void print_json(struct round *r, const struct view *v)
         print_json_errors(b, v);
 }
 
-static void show(struct round *r, const struct view *v)
+static void show(struct status_page *r, const struct status_view *v)
 {
     r->count++;
     if (globals.json) {
@@ -261,8 +259,7 @@ static void show(struct round *r, const struct view *v)
 
 static char *joined(const char *folder, const char *name)
 {
-    auto_sbuf b;
-    sbuf_init(&b, 8192);
+    auto_sbuf b = SBUF(8192);
     sbuf_addf(&b, "%s/%s", folder, name);
     return str_dup(sbuf_str(&b));
 }
@@ -273,7 +270,7 @@ static bool exists(const char *path)
     return stat(path, &st) == 0;
 }
 
-static void show_volume(struct round *r, const char *path, const char *id)
+static void show_volume(struct status_page *r, const char *path, const char *id)
 {
     auto_view v = view_new(id);
     struct err err;
@@ -292,14 +289,14 @@ static int is_volume_name(const struct dirent *e)
     return e->d_name[0] != '.';
 }
 
-static int show_pool(struct round *r, const char *pool, struct err *err)
+static int show_pool(struct status_page *r, const char *pool, struct err *err)
 {
     auto_mem char *folder = joined(pool, "volumes");
     struct dirent **entries;
     int n = scandir(folder, &entries, is_volume_name, by_name);
     if (n < 0) {
         err_sys(err, errno, "cannot read the pool '%s'", pool);
-        return err_advise(err, 9101, "name the pool with --pool DIR");
+        return err_advise(err, CIS_POOL_NOT_FOUND);
     }
     for (int i = 0; i < n; i++) {
         auto_mem char *path = joined(folder, entries[i]->d_name);
@@ -310,7 +307,7 @@ static int show_pool(struct round *r, const char *pool, struct err *err)
     return 0;
 }
 
-/* The folder in which `cistern hydrate URI DIR` keeps what it knows: in DIR, or beside it until DIR is whole. */
+/* The state directory of `cistern hydrate URI DIR`: in DIR, or beside it until DIR is complete. */
 static int open_state(const char *dir)
 {
     auto_mem char *inside = joined(dir, ".cistern-hydrate");
@@ -322,29 +319,27 @@ static int open_state(const char *dir)
     while (len > 1 && copy[len - 1] == '/')
         copy[--len] = '\0';
     char *slash = strrchr(copy, '/');
-    auto_sbuf beside;
-    sbuf_init(&beside, 8192);
+    auto_sbuf beside = SBUF(8192);
     sbuf_addf(&beside, "%.*s.%s.cistern", slash ? (int)(slash - copy) + 1 : 0, copy, slash ? slash + 1 : copy);
     return open(beside.ptr, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-static int show_folder(struct round *r, const char *dir, struct err *err)
+static int show_directory(struct status_page *r, const char *dir, struct err *err)
 {
     auto_fd state = open_state(dir);
-    if (state < 0) {
-        err_set(err, ERR_NOT_FOUND, "'%s' is no pool, no volume, and no folder that is being hydrated", dir);
-        return err_advise(err, 9102, "a folder that is whole keeps no state; a volume id is looked up in --pool");
-    }
+    if (state < 0)
+        return err_fail(err, ERR_NOT_FOUND, CIS_DIRECTORY_UNKNOWN,
+                        "'%s' is not a pool, not a volume, and not a directory that is being hydrated", dir);
     auto_view v = view_new(dir);
     int found = read_hydration(v, state, err);
     if (found < 0)
         err_copy(&v->trouble, err);
-    v->hydrates = found == 0; /* a run that has written no status yet is one at its start */
+    v->hydrates = found == 0; /* a run that has just started has no status yet */
     show(r, v);
     return 0;
 }
 
-static int show_named(struct round *r, const char *name, struct err *err)
+static int show_named(struct status_page *r, const char *name, struct err *err)
 {
     auto_mem char *spec = joined(name, VOLUME_SPEC), *volumes = joined(name, "volumes");
     if (exists(spec)) {
@@ -362,10 +357,10 @@ static int show_named(struct round *r, const char *name, struct err *err)
             return 0;
         }
     }
-    return show_folder(r, name, err);
+    return show_directory(r, name, err);
 }
 
-static int gather(struct round *r, int argc, char **argv, struct err *err)
+static int gather(struct status_page *r, int argc, char **argv, struct err *err)
 {
     for (int i = 1; i < argc; i++) {
         int failed = show_named(r, argv[i], err);
@@ -380,13 +375,12 @@ static int gather(struct round *r, int argc, char **argv, struct err *err)
     return 0;
 }
 
-static int one_round(int argc, char **argv, struct err *err)
+static int print_page(int argc, char **argv, struct err *err)
 {
     static const char *const headings[] = {"VOLUME", "NAME",  "PHASE", ">SIZE",   ">PROGRESS", ">DONE",
                                            ">TOTAL", ">RATE", ">ETA",  ">ERRORS", ">AGE",      NULL};
-    struct round r = {0};
-    auto_sbuf text;
-    sbuf_init(&text, 64 << 20);
+    struct status_page r = {0};
+    auto_sbuf text = SBUF(64 << 20);
     sbuf_init(&r.lines, 16 << 20);
     table_init(&r.table, headings);
     int failed = gather(&r, argc, argv, err);
@@ -415,10 +409,10 @@ int verb_status(int argc, char **argv)
     const char *named = env_get("CISTERN_POOL");
     if (flags.pools.count == 0)
         flags.pools.items[flags.pools.count++] = named ? named : POOL_DEFAULT;
-    int r = one_round(argc, argv, &err);
+    int r = print_page(argc, argv, &err);
     while (r == 0 && flags.watch && !ferror(stdout)) {
         clock_sleep(NS_PER_SECOND);
-        r = one_round(argc, argv, &err);
+        r = print_page(argc, argv, &err);
     }
     return r < 0 ? (int)exit_with(&err, globals.json) : EXIT_DONE;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cisternd.h - the flags, and a function a role. home: the main thread. */
+/* cisternd.h - The flags of cisternd, and one function per role. home: the main thread. */
 #pragma once
 
 #include "cli/opt.h"
-#include "csi/service.h"
-#include "http/serve.h"
+#include "driver/driver.h"
+#include "http/http_server.h"
 #include "populate/job.h"
 #include "util/err.h"
 #include <limits.h>
@@ -20,7 +20,7 @@ struct controller_flags {
     bool cross_namespace, allow_driver_identity, require_opt_in;
 };
 
-struct flags {
+struct daemon_flags {
     bool metrics_per_volume;
     const char *role, *endpoint, *node_id, *state, *metrics, *log_format, *log_level, *programs;
     struct opt_list disks;                                   /* node */
@@ -31,41 +31,41 @@ struct flags {
     uint64_t reserve_percent, threads, metrics_interval_ns;
     bool help, version;
 };
-extern struct flags flags;
+extern struct daemon_flags flags;
 
-/* Each runs until a signal of `signals` comes, which every thread has blocked. */
+/* Each runs until one of `signals` arrives, which all threads have blocked. */
 must_check int role_controller(const sigset_t *signals, struct err *err);
 must_check int role_node(const sigset_t *signals, struct err *err);
 must_check int role_standalone(const sigset_t *signals, struct err *err);
-must_check int role_uninstall(const sigset_t *signals, struct err *err); /* ends by itself */
+must_check int role_uninstall(const sigset_t *signals, struct err *err); /* ends without a signal */
 
-/* ---- what roles share: share.c ----------------------------------------------------------------------------------- */
+/* ---- share.c: helpers of several roles --------------------------------------------------------------------------- */
 
-struct pools {
+struct pool_flags {
     char names[DRIVER_POOLS_MAX][64];
     char paths[DRIVER_POOLS_MAX][PATH_MAX];
     struct driver_pool items[DRIVER_POOLS_MAX];
 };
-must_check int parse_pools(struct pools *ret, struct err *err);
+/* disks.c: adds the disks of --disks to their pools. The driver sets them up when it opens the pool. */
+must_check int parse_disks(struct pool_flags *pools, struct err *err);
 
-/* Makes or finds the arrays of --disks, and mounts each at its pool's folder: disks.c. */
-must_check int ensure_disks(const struct pools *pools, struct err *err);
+/* Opens the driver on the pools of --pool. The caller sets the fields of `o` that no flag of several roles has. */
+must_check int open_driver(struct driver_options o, struct driver **ret, struct err *err);
 
-/* The UUIDs of --forget-pool, as driver_options have them; the caller frees. */
-must_check int parse_forgotten(char **ret, struct err *err);
+/* Serves `csi` on --endpoint. `answered` gets each call with answered_ctx. */
+struct csi_service;
+struct rpc_server;
+must_check int serve_csi(struct csi_service *csi,
+                         void (*answered)(void *ctx, const char *path, const struct err *err, uint64_t took_ns),
+                         void *answered_ctx, struct rpc_server **ret, struct err *err);
+#define SERVE_GRACE_NS (10 * NS_PER_SECOND) /* for calls under way when the program stops */
 
-/* Where to remember which pool was where: in --state, unless a reboot empties that. */
-const char *memory_folder(void);
-
-/* The folder that this program is in. */
-must_check int own_folder(char *buf, size_t size, struct err *err);
-
-/* Calls Identity.Probe on our own CSI socket, as the kubelet does: for /healthz. */
+/* For /healthz: calls Identity.Probe on the CSI socket, as the kubelet does. */
 bool socket_answers(struct sbuf *why);
 
-/* --metrics; without it *ret stays as it is. `o` says what there is besides /metrics. Without an is_healthy of its own
- * /healthz is socket_answers. */
-must_check int start_metrics(struct serve_options o, struct serve **ret, struct err *err);
+/* Serves --metrics; without it *ret is untouched. `o` adds to /metrics; /healthz is socket_answers unless `o` has an
+ * is_healthy. */
+must_check int start_metrics(struct http_server_options o, struct http_server **ret, struct err *err);
 
 /* "/run/cistern/csi.sock" of --endpoint. */
 const char *endpoint_path(void);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --role=controller: one CSI controller for all nodes, what populates claims, and the broker of credentials. Every
- * replica serves calls; what changes objects of its own accord is the leader's. */
+/* --role=controller: the CSI controller of all nodes, the volume populator, and the credentials broker. Every replica
+ * serves calls; only the leader changes objects without a call. */
 #include "api/pool.h"
 #include "api/volume.h"
 #include "broker/broker.h"
 #include "cisternd.h"
-#include "contract/request.h"
 #include "control/control.h"
+#include "csi/service.h"
 #include "io/guard.h"
 #include "io/loop.h"
 #include "kube/event.h"
@@ -25,13 +25,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GRACE_NS (10 * NS_PER_SECOND)
-
 enum { RELEASE_SECONDS = 3 };
 enum { BY_ID = CONTROL_BY_ID, BY_NODE = CONTROL_BY_NODE, BY_CLAIM, BY_SOURCE };
 
-struct controller {
-    struct loop *loop; /* owned, as is all that follows */
+struct controller_role {
+    struct loop *loop; /* owned, as are all that follow */
     struct kube *kube;
     struct kube_lease *lease;
     struct kube_events *events;
@@ -40,27 +38,27 @@ struct controller {
     struct populate *populate;
     struct broker *broker;
     struct rpc_server *csi;
-    struct serve *http;
+    struct http_server *http;
     bool loop_runs;
     struct mail release;
     sem_t released;
     char identity[HOST_NAME_MAX + 1];
     char broker_url[300];
-    struct sbuf guard; /* the administrator's lines, and the API server as we reach it; frozen */
+    struct sbuf guard; /* the administrator's lines, and the API server's address; frozen */
 };
 
 /* ---- the informers and the lease, on the loop -------------------------------------------------------------------- */
 
 static void volume_changed(void *ctx, struct str name, const json *volume)
 {
-    struct controller *c = ctx;
+    struct controller_role *c = ctx;
     control_volume_changed(c->control, name);
     populate_volume_changed(c->populate, name, volume);
 }
 
 static void pv_changed(void *ctx, struct str name, const json *pv)
 {
-    struct controller *c = ctx;
+    struct controller_role *c = ctx;
     (void)name;
     control_pv_changed(c->control, pv);
     populate_pv_changed(c->populate, pv);
@@ -68,12 +66,12 @@ static void pv_changed(void *ctx, struct str name, const json *pv)
 
 static void node_changed(void *ctx, struct str name, const json *node)
 {
-    struct controller *c = ctx;
+    struct controller_role *c = ctx;
     (void)node;
     control_node_changed(c->control, name);
 }
 
-/* The kubelet writes it every few minutes; only one that is being emptied is news. */
+/* The kubelet updates its Node every few minutes; only a cordon matters. */
 static void node_updated(void *ctx, struct str name, const json *node)
 {
     struct err ignored;
@@ -82,9 +80,8 @@ static void node_updated(void *ctx, struct str name, const json *node)
         node_changed(ctx, name, node);
 }
 
-/* A cluster has thousands of Nodes, and each is large: what counts is that it is there, whether it is cordoned, and its
- * addresses. */
-static void keep_little(void *ctx, json *node)
+/* A cluster may have thousands of large Nodes: keeps the cordon and the addresses. */
+static void strip_node(void *ctx, json *node)
 {
     (void)ctx;
     json *addresses = json_take_at(node, "status.addresses");
@@ -94,10 +91,10 @@ static void keep_little(void *ctx, json *node)
         json_set(node, "status.addresses", addresses);
 }
 
-/* A copy that has only now become whole: what was decided without it is decided again. */
+/* Decisions that were made before the first sync are made again. */
 static void synced(void *ctx)
 {
-    struct controller *c = ctx;
+    struct controller_role *c = ctx;
     control_lead(c->control);
     populate_lead(c->populate);
 }
@@ -110,7 +107,7 @@ static void informer_trouble(void *ctx, const struct err *err, uint64_t wait_ns)
 
 static void started_leading(void *ctx)
 {
-    struct controller *c = ctx;
+    struct controller_role *c = ctx;
     log_event(LOG_INFO, "leading", "identity", c->identity, NULL);
     control_lead(c->control);
     populate_lead(c->populate);
@@ -118,7 +115,7 @@ static void started_leading(void *ctx)
 
 static void stopped_leading(void *ctx)
 {
-    struct controller *c = ctx;
+    struct controller_role *c = ctx;
     log_event(LOG_INFO, "leading no longer", "identity", c->identity, NULL);
 }
 
@@ -128,9 +125,9 @@ static void lease_trouble(void *ctx, const struct err *err)
     log_err(LOG_WARN, "the lease cannot be kept up", err, NULL);
 }
 
-/* ---- where sources may lead -------------------------------------------------------------------------------------- */
+/* ---- addresses that sources may have ----------------------------------------------------------------------------- */
 
-/* Names, of which the API server's may be one, are no addresses: they add nothing. */
+/* A host name, such as the API server's, is not an address and adds nothing. */
 static void deny(struct sbuf *lines, struct str address, uint64_t port)
 {
     struct err ignored;
@@ -145,10 +142,25 @@ static void deny(struct sbuf *lines, struct str address, uint64_t port)
         return;
 }
 
+/* Most network plugins give the node the first address of its pods' range, for a bridge. The Node's status lacks it. */
+static void deny_bridge(struct sbuf *lines, struct str range)
+{
+    ssize_t slash = str_find(range, '/');
+    char text[64];
+    snprintf(text, sizeof text, "%.*s/%s", STR_FMT(str_sub(range, 0, slash < 0 ? 0 : (size_t)slash)),
+             str_find(range, ':') < 0 ? "31" : "127");
+    deny(lines, str_of(text), 0);
+}
+
 static int deny_node(void *ctx, struct str key, const json *node)
 {
     (void)key;
-    const json *addresses = json_at(node, "status.addresses");
+    const json *addresses = json_at(node, "status.addresses"), *ranges = json_at(node, "spec.podCIDRs");
+    for (size_t i = 0; i < json_count(ranges); i++) {
+        struct str range;
+        if (json_as_str(json_item(ranges, i), &range))
+            deny_bridge(ctx, range);
+    }
     for (size_t i = 0; i < json_count(addresses); i++)
         deny(ctx, json_member_str(json_item(addresses, i), "address"), 0);
     return 0;
@@ -174,7 +186,7 @@ static int deny_api_server(void *ctx, struct str key, const json *slice)
 
 static bool guard_lines(void *ctx, struct sbuf *ret)
 {
-    struct controller *c = ctx;
+    struct controller_role *c = ctx;
     if (!kube_informer_has_synced(c->nodes))
         return false;
     sbuf_add(ret, sbuf_str(&c->guard));
@@ -183,7 +195,7 @@ static bool guard_lines(void *ctx, struct sbuf *ret)
     return true;
 }
 
-static int add_lines(struct controller *c, const char *verb, const struct opt_list *values, struct err *err)
+static int add_lines(struct controller_role *c, const char *verb, const struct opt_list *values, struct err *err)
 {
     int r = 0;
     for (size_t i = 0; i < values->count && r == 0; i++)
@@ -192,7 +204,7 @@ static int add_lines(struct controller *c, const char *verb, const struct opt_li
 }
 
 /* "https://10.96.0.1:443", as this process reaches it. */
-static void deny_server(struct controller *c, struct str url)
+static void deny_server(struct controller_role *c, struct str url)
 {
     struct str host = str_from(url, (size_t)str_find(url, '/') + 2);
     size_t colon = host.len;
@@ -204,7 +216,7 @@ static void deny_server(struct controller *c, struct str url)
     deny(&c->guard, has_port ? str_sub(host, 0, colon - 1) : host, port);
 }
 
-static int begin_guard(struct controller *c, const char *server, struct err *err)
+static int begin_guard(struct controller_role *c, const char *server, struct err *err)
 {
     sbuf_init(&c->guard, GUARD_TEXT_MAX);
     deny_server(c, str_of(server));
@@ -216,7 +228,7 @@ static int begin_guard(struct controller *c, const char *server, struct err *err
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
-static int connect_kube(struct controller *c, struct err *err)
+static int connect_kube(struct controller_role *c, struct err *err)
 {
     auto_kube_config config = {0};
     struct kube_options o = {.qps = 50, .burst = 100, .field_manager = "cistern-controller"};
@@ -228,7 +240,7 @@ static int connect_kube(struct controller *c, struct err *err)
     return r < 0 ? err_wrap(err, "API server") : begin_guard(c, config.server, err);
 }
 
-static void watch_objects(struct controller *c)
+static void watch_objects(struct controller_role *c)
 {
     struct kube_informer_options volumes = {.resource = &api_volumes,
                                             .indexes = {[BY_ID] = {control_id_of},
@@ -250,7 +262,7 @@ static void watch_objects(struct controller *c)
                                         .on_trouble = informer_trouble};
     struct kube_informer_options pools = {.resource = &api_pools, .ctx = c, .on_trouble = informer_trouble};
     struct kube_informer_options nodes = {.resource = &kube_nodes,
-                                          .transform = keep_little,
+                                          .transform = strip_node,
                                           .ctx = c,
                                           .on_added = node_changed,
                                           .on_updated = node_updated,
@@ -269,7 +281,7 @@ static void watch_objects(struct controller *c)
     c->api_servers = kube_informer_new(c->kube, &api_servers);
 }
 
-static void make_lease(struct controller *c)
+static void make_lease(struct controller_role *c)
 {
     struct kube_lease_options o = {.ns = str_of(flags.controller.ns),
                                    .name = STR("cistern-controller"),
@@ -283,7 +295,7 @@ static void make_lease(struct controller *c)
     c->events = kube_events_new(c->kube, &e);
 }
 
-static int open_control(struct controller *c, struct err *err)
+static int open_control(struct controller_role *c, struct err *err)
 {
     struct control_options o = {.kube = c->kube,
                                 .lease = c->lease,
@@ -301,11 +313,11 @@ static int open_control(struct controller *c, struct err *err)
 
 static int probe(void *ctx, const struct api_source *s, struct api_probe *ret, struct err *err)
 {
-    struct controller *c = ctx;
+    struct controller_role *c = ctx;
     return broker_probe(c->broker, s, ret, err);
 }
 
-static int open_populate(struct controller *c, struct err *err)
+static int open_populate(struct controller_role *c, struct err *err)
 {
     snprintf(c->broker_url, sizeof c->broker_url, "https://cistern-broker.%s.svc", flags.controller.ns);
     struct populate_options o = {.kube = c->kube,
@@ -366,7 +378,7 @@ static int add_bindings(struct broker_options *o, struct err *err)
     return r;
 }
 
-static int open_broker(struct controller *c, struct err *err)
+static int open_broker(struct controller_role *c, struct err *err)
 {
     struct broker_options o = {.listen = flags.controller.broker_listen,
                                .ns = str_of(flags.controller.ns),
@@ -390,19 +402,8 @@ static int open_broker(struct controller *c, struct err *err)
     return flags.controller.broker_listen ? broker_new(c->loop, c->kube, &o, &c->broker, err) : 0;
 }
 
-static int start_csi(struct controller *c, struct err *err)
-{
-    struct rpc_options o = {.socket_path = endpoint_path(),
-                            .driver_name = NAME_DRIVER,
-                            .threads = (unsigned)flags.threads,
-                            .ctx = c->control,
-                            .answered = call_answered};
-    o.methods = control_methods(&o.method_count);
-    return rpc_server_start(&o, &c->csi, err);
-}
-
-/* An API server that is away is no reason to start this process again. */
-static int start(struct controller *c, struct err *err)
+/* An unreachable API server does not fail the start. */
+static int start(struct controller_role *c, struct err *err)
 {
     const char *pod = env_get("POD_NAME");
     if (pod)
@@ -423,26 +424,26 @@ static int start(struct controller *c, struct err *err)
         r = loop_start(c->loop, err);
     c->loop_runs = r == 0;
     if (r == 0)
-        r = start_metrics((struct serve_options){0}, &c->http, err);
-    return r == 0 ? start_csi(c, err) : r;
+        r = start_metrics((struct http_server_options){0}, &c->http, err);
+    return r == 0 ? serve_csi(control_service(c->control), csi_log_call, NULL, &c->csi, err) : r;
 }
 
 /* ---- stopping ---------------------------------------------------------------------------------------------------- */
 
 static void lease_released(void *ctx)
 {
-    struct controller *c = ctx;
+    struct controller_role *c = ctx;
     sem_post(&c->released);
 }
 
 static void release_lease(struct mail *m)
 {
-    struct controller *c = container_of(m, struct controller, release);
+    struct controller_role *c = container_of(m, struct controller_role, release);
     kube_lease_release(c->lease, lease_released);
 }
 
-/* So that another replica leads at once, and need not see the lease run out. */
-static void give_lease_back(struct controller *c)
+/* Another replica can then lead at once, without waiting for the lease to expire. */
+static void release_leadership(struct controller_role *c)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -452,13 +453,12 @@ static void give_lease_back(struct controller *c)
         ;
 }
 
-/* What waits for the API server is told that no answer will come; then threads can be waited for, while the loop that
- * they use still runs. */
-static void stop(struct controller *c)
+/* First cancels requests to the API server; then joins the threads, while the loop that they use still runs. */
+static void stop(struct controller_role *c)
 {
     if (c->loop_runs)
-        give_lease_back(c);
-    rpc_server_stop(c->csi, GRACE_NS);
+        release_leadership(c);
+    rpc_server_stop(c->csi, SERVE_GRACE_NS);
     if (c->kube)
         kube_stop(c->kube);
     control_stop(c->control);
@@ -469,7 +469,7 @@ static void stop(struct controller *c)
     if (c->loop)
         loop_stop_and_join(c->loop);
     rpc_server_free(c->csi);
-    serve_free(c->http);
+    http_server_free(c->http);
     broker_free(c->broker);
     populate_free(c->populate);
     control_free(c->control);
@@ -487,10 +487,10 @@ static void stop(struct controller *c)
 
 int role_controller(const sigset_t *signals, struct err *err)
 {
-    struct controller c = {.release = {.deliver = release_lease}};
+    struct controller_role c = {.release = {.deliver = release_lease}};
     sem_init(&c.released, 0, 0);
     if (!flags.controller.ns || !flags.controller.job.image)
-        return err_set(err, ERR_INVALID, "--namespace and --image are missing: where Jobs run, and from what image");
+        return err_set(err, ERR_INVALID, "--namespace and --image are required");
     int r = start(&c, err);
     if (r == 0) {
         log_event(LOG_INFO, "serving", "endpoint", flags.endpoint, "namespace", flags.controller.ns, "version",

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --disks: pools that are made of the node's own NVMe disks before they are opened. */
+/* --disks: which NVMe disks of the node are which pool. */
+#include "pool/disks.h"
 #include "cisternd.h"
-#include "volume/raid.h"
+#include <stdio.h>
 #include <string.h>
 
-struct wishes {
+/* Frozen once parsed; the driver borrows it until the end. */
+static struct disk_flags {
     const char *models[OPT_LIST_MAX], *names[OPT_LIST_MAX], *wipe[OPT_LIST_MAX];
-    struct disks_wish wish;
-};
+    char pool[64];
+    struct disks_wanted wish;
+} wanted[DRIVER_POOLS_MAX];
 
 /* "model:PATTERN", "path:/dev/NAME", "wipe:SERIAL" */
-static int add(struct wishes *w, const char *text, struct err *err)
+static int add(struct disk_flags *w, const char *text, struct err *err)
 {
-    struct disks_wish *d = &w->wish;
+    struct disks_wanted *d = &w->wish;
     const char *path = "path:/dev/";
     if (strncmp(text, "model:", 6) == 0 && text[6])
         w->models[d->model_count++] = text + 6;
@@ -25,16 +28,13 @@ static int add(struct wishes *w, const char *text, struct err *err)
     return 0;
 }
 
-static int gather(const char *pool, struct wishes *w, struct err *err)
+static int gather(struct disk_flags *w, struct err *err)
 {
-    size_t len = strlen(pool);
-    *w = (struct wishes){.wish = {.pool = pool}};
-    w->wish.models = w->models;
-    w->wish.names = w->names;
-    w->wish.wipe = w->wipe;
+    size_t len = strlen(w->pool);
+    w->wish = (struct disks_wanted){.pool = w->pool, .models = w->models, .names = w->names, .wipe = w->wipe};
     for (size_t i = 0; i < flags.disks.count; i++) {
         const char *item = flags.disks.items[i];
-        if (strncmp(item, pool, len) != 0 || item[len] != '=')
+        if (strncmp(item, w->pool, len) != 0 || item[len] != '=')
             continue;
         int r = add(w, item + len + 1, err);
         if (r < 0)
@@ -43,7 +43,7 @@ static int gather(const char *pool, struct wishes *w, struct err *err)
     return 0;
 }
 
-static bool has_pool(const struct pools *pools, const char *item)
+static bool has_pool(const struct pool_flags *pools, const char *item)
 {
     const char *equals = strchr(item, '=');
     for (size_t i = 0; equals && i < flags.pools.count; i++)
@@ -53,19 +53,20 @@ static bool has_pool(const struct pools *pools, const char *item)
     return false;
 }
 
-int ensure_disks(const struct pools *pools, struct err *err)
+int parse_disks(struct pool_flags *pools, struct err *err)
 {
     for (size_t i = 0; i < flags.disks.count; i++)
         if (!has_pool(pools, flags.disks.items[i]))
             return err_set(err, ERR_INVALID, "--disks '%s' is not POOL=... of a pool given with --pool",
                            flags.disks.items[i]);
     for (size_t i = 0; i < flags.pools.count; i++) {
-        struct wishes w;
-        int r = gather(pools->names[i], &w, err);
-        if (r == 0 && w.wish.model_count + w.wish.name_count > 0)
-            r = raid_ensure(&w.wish, pools->items[i].path, err);
+        struct disk_flags *w = &wanted[i];
+        snprintf(w->pool, sizeof w->pool, "%s", pools->names[i]);
+        int r = gather(w, err);
         if (r < 0)
             return r;
+        if (w->wish.model_count + w->wish.name_count > 0)
+            pools->items[i].disks = &w->wish;
     }
     return 0;
 }

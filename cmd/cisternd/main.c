@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cisternd - the driver: what it is to be is --role. */
+/* cisternd - The CSI driver: controller, node or standalone, by --role. */
 #include "cisternd.h"
 #include "rpc/server.h"
 #include "util/clock.h"
@@ -11,7 +11,7 @@
 
 enum { EXIT_USAGE = 2, EXIT_ENVIRONMENT = 10 };
 
-struct flags flags = {
+struct daemon_flags flags = {
     .role = "standalone",
     .endpoint = "unix:///run/cistern/csi.sock",
     .state = "/run/cistern",
@@ -38,85 +38,93 @@ static const struct role {
 };
 
 static const struct opt table[] = {
-    {"role", 0, OPT_TEXT, &flags.role, "ROLE", "standalone, or in Kubernetes: node, controller, uninstall"},
-    {"endpoint", 0, OPT_TEXT, &flags.endpoint, "URL", "unix:///PATH of the CSI socket"},
+    {"role", 0, OPT_TEXT, &flags.role, "ROLE", "run as standalone, node, controller or uninstall (standalone)"},
+    {"endpoint", 0, OPT_TEXT, &flags.endpoint, "URL", "serve CSI on unix:///PATH (unix:///run/cistern/csi.sock)"},
     {"pool", 0, OPT_LIST, &flags.pools, "[NAME=]DIR[,OPTION...]",
-     "a folder for volumes; may be given again; NAME is 'default'; OPTION is require-mount or ephemeral"},
-    {"forget-pool", 0, OPT_LIST, &flags.forgotten, "UUID",
-     "give up the pool UUID: a new one may take its place, and its volumes count as deleted; may be given again"},
-    {"node-id", 0, OPT_TEXT, &flags.node_id, "NAME", "of this machine; its host name"},
-    {"kubeconfig", 0, OPT_TEXT, &flags.kubeconfig, "FILE", "in Kubernetes: how to reach the API server; as a pod does"},
+     "keep volumes in DIR (repeatable); OPTION: require-mount, ephemeral (NAME: default)"},
+    {"forget-pool", 0, OPT_LIST, &flags.forgotten, "UUID", "give up pool UUID and delete its volumes (repeatable)"},
+    {"node-id", 0, OPT_TEXT, &flags.node_id, "NAME", "identify this machine by NAME (host name)"},
+    {"kubeconfig", 0, OPT_TEXT, &flags.kubeconfig, "FILE",
+     "reach the API server by this kubeconfig (the pod's service account)"},
     {"disks", 0, OPT_LIST, &flags.disks, "POOL=WHICH",
-     "node: make the pool of NVMe disks: model:PATTERN, path:/dev/NAME, wipe:SERIAL"},
-    {"node-name", 0, OPT_TEXT, &flags.node_name, "NAME", "node: of this machine's Node object"},
-    {"kubelet-registration", 0, OPT_TEXT, &flags.registration, "DIR", "node: the kubelet's plugins_registry"},
-    {"kubelet-endpoint", 0, OPT_TEXT, &flags.kubelet_endpoint, "PATH", "node: the CSI socket as the kubelet sees it"},
-    {"namespace", 0, OPT_TEXT, &flags.controller.ns, "NAME", "controller, uninstall: ours, where Jobs run"},
-    {"image", 0, OPT_TEXT, &flags.controller.job.image, "IMAGE", "controller: of Jobs"},
-    {"image-pull-policy", 0, OPT_TEXT, &flags.controller.job.pull_policy, "POLICY", "controller: of Jobs"},
-    {"image-pull-secret", 0, OPT_TEXT, &flags.controller.job.pull_secret, "NAME", "controller: of Jobs"},
+     "node: build POOL from NVMe disks: model:PATTERN, path:/dev/NAME, wipe:SERIAL (repeatable)"},
+    {"node-name", 0, OPT_TEXT, &flags.node_name, "NAME", "node: name of this machine's Node object (required)"},
+    {"kubelet-registration", 0, OPT_TEXT, &flags.registration, "DIR",
+     "node: register in the kubelet's plugins_registry (none)"},
+    {"kubelet-endpoint", 0, OPT_TEXT, &flags.kubelet_endpoint, "PATH",
+     "node: path of the CSI socket on the host (--endpoint)"},
+    {"namespace", 0, OPT_TEXT, &flags.controller.ns, "NAME",
+     "controller, uninstall: namespace of Cistern and its Jobs (required)"},
+    {"image", 0, OPT_TEXT, &flags.controller.job.image, "IMAGE", "controller: image of Jobs (required)"},
+    {"image-pull-policy", 0, OPT_TEXT, &flags.controller.job.pull_policy, "POLICY",
+     "controller: imagePullPolicy of Jobs (Kubernetes' default)"},
+    {"image-pull-secret", 0, OPT_TEXT, &flags.controller.job.pull_secret, "NAME",
+     "controller: imagePullSecret of Jobs (none)"},
     {"job-account", 0, OPT_TEXT, &flags.controller.job.account, "NAME",
-     "controller: Jobs' service account; cistern-job"},
-    {"job-priority-class", 0, OPT_TEXT, &flags.controller.job.priority_class, "NAME", "controller: of Jobs"},
-    {"job-cpu", 0, OPT_TEXT, &flags.controller.job.requests_cpu, "CPU", "controller: what Jobs request; 100m"},
-    {"job-memory", 0, OPT_TEXT, &flags.controller.job.requests_memory, "BYTES", "controller: what Jobs request; 64Mi"},
-    {"job-memory-limit", 0, OPT_TEXT, &flags.controller.job.limits_memory, "BYTES", "controller: Jobs' limit; 512Mi"},
+     "controller: service account of Jobs (cistern-job)"},
+    {"job-priority-class", 0, OPT_TEXT, &flags.controller.job.priority_class, "NAME",
+     "controller: priorityClassName of Jobs (none)"},
+    {"job-cpu", 0, OPT_TEXT, &flags.controller.job.requests_cpu, "CPU", "controller: CPU request of Jobs (100m)"},
+    {"job-memory", 0, OPT_TEXT, &flags.controller.job.requests_memory, "BYTES",
+     "controller: memory request of Jobs (64Mi)"},
+    {"job-memory-limit", 0, OPT_TEXT, &flags.controller.job.limits_memory, "BYTES",
+     "controller: memory limit of Jobs (512Mi)"},
     {"job-ttl-seconds", 0, OPT_U64, &flags.controller.job_ttl_seconds, "N",
-     "controller: a Job is kept after its end; 3600"},
+     "controller: delete a Job N seconds after its end (3600)"},
     {"job-backoff-limit", 0, OPT_U64, &flags.controller.job_backoff_limit, "N",
-     "controller: pods of one Job that may fail; 0"},
+     "controller: retry a failed Job's pod N times (0)"},
     {"export-max-concurrent", 0, OPT_U64, &flags.controller.exports_max, "N",
-     "controller: exports at once; 0: any number"},
+     "controller: run at most N exports at once (0: no limit)"},
     {"export-max-concurrent-per-node", 0, OPT_U64, &flags.controller.exports_a_node_max, "N",
-     "controller: exports at once on one node; 0: any number"},
+     "controller: run at most N exports at once per node (0: no limit)"},
     {"drain-hold-failing", 0, OPT_DURATION, &flags.controller.drain_failing_ns, "TIME",
-     "controller: how long a volume holds its node after its export began to fail; 0: for ever"},
+     "controller: block a drain for at most this long after an export failed (0: no limit)"},
     {"drain-hold-volumes", 0, OPT_U64, &flags.controller.drain_volumes_max, "N",
-     "controller: volumes of a namespace that fail and hold their nodes; 0: any number"},
+     "controller: let at most N failing volumes per namespace block drains (0: no limit)"},
     {"node-account", 0, OPT_TEXT, &flags.controller.node_account, "NAME",
-     "controller: nodes' service account; cistern-node"},
+     "controller: service account of the nodes (cistern-node)"},
     {"node-gone-grace", 0, OPT_DURATION, &flags.controller.node_gone_grace_ns, "TIME",
-     "controller: after which volumes of a Node that was deleted are lost; 10m"},
+     "controller: give up the volumes of a deleted Node after this time (10m)"},
     {"tombstone-age", 0, OPT_DURATION, &flags.controller.tombstone_ns, "TIME",
-     "controller: how long such volumes are remembered; 168h"},
+     "controller: keep records of such volumes for this time (168h)"},
     {"sweep-interval", 0, OPT_DURATION, &flags.controller.sweep_ns, "TIME",
-     "controller: how often volumes that nobody has any more are looked for; 10m"},
+     "controller: look for orphaned volumes at this interval (10m)"},
     {"cross-namespace", 0, OPT_FLAG, &flags.controller.cross_namespace, NULL,
-     "controller: sources of other namespaces"},
+     "controller: allow sources of other namespaces (off)"},
     {"broker-listen", 0, OPT_TEXT, &flags.controller.broker_listen, "ADDR:PORT",
-     "controller: credentials for Jobs, HTTPS"},
+     "controller: serve credentials for Jobs over HTTPS (off)"},
     {"allow-driver-identity", 0, OPT_FLAG, &flags.controller.allow_driver_identity, NULL,
-     "controller: sources that name no identity use its own"},
+     "controller: use the driver's identity for sources without one (off)"},
     {"require-opt-in", 0, OPT_FLAG, &flags.controller.require_opt_in, NULL,
-     "controller: service accounts must allow it (on; --no-require-opt-in)"},
+     "controller: require the opt-in annotation on service accounts (on; --no-require-opt-in)"},
     {"token-audience", 0, OPT_LIST, &flags.controller.audiences, "NAME",
-     "controller: may be asked for; may be given again"},
+     "controller: allow this token audience (repeatable)"},
     {"trusted-endpoint", 0, OPT_LIST, &flags.controller.trusted, "URL",
-     "controller: tokens and roles may be used at this server too; may be given again"},
+     "controller: allow tokens and roles at this server (repeatable)"},
     {"allow-address", 0, OPT_LIST, &flags.controller.allowed, "CIDR",
-     "controller: sources may lead there, whatever is denied; may be given again"},
+     "controller: allow sources at this address, even if denied (repeatable)"},
     {"deny-address", 0, OPT_LIST, &flags.controller.denied, "CIDR",
-     "controller: sources may not lead there; may be given again"},
+     "controller: deny sources at this address (repeatable)"},
     {"export-secret", 0, OPT_LIST, &flags.controller.export_secrets, "NAME=[URL=]PREFIX",
-     "controller: exports below PREFIX may go on with this Secret of ours; may be given again"},
+     "controller: export below PREFIX with this Secret of Cistern's namespace (repeatable)"},
     {"gke-project", 0, OPT_TEXT, &flags.controller.gke_project, "ID",
-     "controller: the metadata server's, if it is not given"},
-    {"gke-identity-provider", 0, OPT_TEXT, &flags.controller.gke_provider, "URL", "controller: the same"},
+     "controller: GKE project (from the metadata server)"},
+    {"gke-identity-provider", 0, OPT_TEXT, &flags.controller.gke_provider, "URL",
+     "controller: GKE identity provider (from the metadata server)"},
     {"state", 0, OPT_TEXT, &flags.state, "DIR",
-     "for sockets; which pool is where is remembered there too, or in /var/lib/cistern if DIR is below /run; "
-     "/run/cistern"},
+     "keep sockets and pool records in DIR; records in /var/lib/cistern if DIR is below /run (/run/cistern)"},
     {"metrics-per-volume", 0, OPT_FLAG, &flags.metrics_per_volume, NULL,
-     "node: a gauge a claim among the metrics: how much of it is hydrated"},
-    {"metrics", 0, OPT_TEXT, &flags.metrics, "ADDR:PORT", "serve /metrics and /healthz there"},
+     "node: export the progress of each claim as a metric (off)"},
+    {"metrics", 0, OPT_TEXT, &flags.metrics, "ADDR:PORT", "serve /metrics and /healthz on this address (off)"},
     {"metrics-interval", 0, OPT_DURATION, &flags.metrics_interval_ns, "TIME",
-     "pools and volumes are read so often; 5s"},
-    {"programs", 0, OPT_TEXT, &flags.programs, "DIR", "where cistern and cistern-keeper are; beside cisternd"},
-    {"reserve-percent", 0, OPT_U64, &flags.reserve_percent, "N", "of a pool's disk, never given to volumes; 5"},
-    {"threads", 0, OPT_U64, &flags.threads, "N", "calls served at once; 32"},
-    {"log-format", 0, OPT_TEXT, &flags.log_format, "FORM", "text or json"},
-    {"log-level", 0, OPT_TEXT, &flags.log_level, "LEVEL", "debug, info, warn or error"},
-    {"help", 'h', OPT_FLAG, &flags.help, NULL, "this text"},
-    {"version", 0, OPT_FLAG, &flags.version, NULL, "the version"},
+     "read pools and volumes at this interval (5s)"},
+    {"programs", 0, OPT_TEXT, &flags.programs, "DIR", "find cistern and cistern-keeper in DIR (cisternd's directory)"},
+    {"reserve-percent", 0, OPT_U64, &flags.reserve_percent, "N", "reserve N percent of a pool's disk, 0 to 90 (5)"},
+    {"threads", 0, OPT_U64, &flags.threads, "N", "serve at most N calls at once (32)"},
+    {"log-format", 0, OPT_TEXT, &flags.log_format, "FORM", "log as text or json (text)"},
+    {"log-level", 0, OPT_TEXT, &flags.log_level, "LEVEL", "log from this level: debug, info, warn or error (info)"},
+    {"help", 'h', OPT_FLAG, &flags.help, NULL, "print this help"},
+    {"version", 0, OPT_FLAG, &flags.version, NULL, "print the version"},
     {0},
 };
 
@@ -131,7 +139,11 @@ static void print_help(void)
 {
     auto_sbuf b;
     sbuf_init(&b, 16384);
-    sbuf_adds(&b, "Usage: cisternd --pool DIR [flags]\n\nServes CSI for the volumes of this machine.\n\n");
+    sbuf_adds(&b,
+              "Usage: cisternd --pool DIR [flags]\n\nServes CSI for the volumes of this machine, or of a cluster.\n\n"
+              "  cisternd --pool /mnt/disks/cistern\n"
+              "  cisternd --role=node --node-name worker-1 --pool fast=/mnt/nvme,require-mount\n\n"
+              "Flags, with (default):\n");
     opt_help(table, &b);
     fputs(b.ptr, stdout);
 }
@@ -163,18 +175,18 @@ static int parse_flags(int argc, char **argv, struct err *err)
     if (r < 0 || flags.help || flags.version)
         return r;
     if (argc > 1)
-        return err_set(err, ERR_INVALID, "what is '%s'? There are only flags here", argv[1]);
+        return err_set(err, ERR_INVALID, "unexpected argument '%s'", argv[1]);
     if (strncmp(flags.endpoint, "unix://", 7) != 0)
         return err_set(err, ERR_INVALID, "--endpoint '%s' is not unix:///PATH", flags.endpoint);
     const struct role *role = find_role();
     if (!role)
         return err_set(err, ERR_INVALID, "--role is standalone, node, controller or uninstall, not '%s'", flags.role);
     if (role->has_pools && (flags.pools.count == 0 || flags.pools.count > DRIVER_POOLS_MAX))
-        return err_set(err, ERR_INVALID, "--pool must be given once at least, and %d times at most", DRIVER_POOLS_MAX);
+        return err_set(err, ERR_INVALID, "--pool must be given 1 to %d times", DRIVER_POOLS_MAX);
     if (flags.reserve_percent > 90 || flags.threads > RPC_THREADS_MAX)
         return err_set(err, ERR_INVALID, "--reserve-percent is 0 to 90, --threads 1 to %d", RPC_THREADS_MAX);
     if (flags.metrics_interval_ns < 10 * NS_PER_MS)
-        return err_set(err, ERR_INVALID, "--metrics-interval is 10ms at least");
+        return err_set(err, ERR_INVALID, "--metrics-interval is at least 10ms");
     return parse_log(err);
 }
 
@@ -182,21 +194,21 @@ int main(int argc, char **argv)
 {
     struct err err;
     sigset_t signals;
-    seal_process(); /* the controller holds what its broker gives; what the others inherit, nobody knows */
+    seal_process(); /* memory and environment may hold credentials */
     if (parse_flags(argc, argv, &err) < 0)
         return fail(&err, EXIT_USAGE);
     if (flags.help || flags.version) {
         flags.help ? print_help() : (void)puts(CISTERN_VERSION);
         return 0;
     }
-    /* Before the first thread, so that all of them leave these to us. A child that ends is told by its descriptor. */
+    /* Before the first thread: all inherit the mask. */
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    /* Of our many threads few work at a time: with a heap for each, each would keep what it once needed. */
+    /* Few of the many threads work at a time, but each arena would keep its peak. */
     mallopt(M_ARENA_MAX, 2);
     return find_role()->run(&signals, &err) < 0 ? fail(&err, EXIT_ENVIRONMENT) : 0;
 }

@@ -1,26 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --role=node: the node's half of CSI. What the kubelet asks for needs no API server. */
+/* --role=node: the node service of CSI. Calls of the kubelet need no API server. */
 #include "cisternd.h"
-#include "contract/request.h"
+#include "csi/service.h"
 #include "node/agent.h"
 #include "node/register.h"
 #include "rpc/server.h"
 #include "util/clock.h"
 #include "util/log.h"
-#include "util/names.h"
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define GRACE_NS (10 * NS_PER_SECOND)
-
-struct node {
+struct node_role {
     struct driver *driver;             /* owned */
     struct rpc_server *plugin;         /* owned */
     struct registration *registration; /* owned */
     struct agent *agent;               /* owned */
-    struct serve *http;                /* owned */
+    struct http_server *http;          /* owned */
     pthread_mutex_t lock;              /* guards .agent, which calls may come before and after */
     _Atomic uint64_t called_ns;        /* by the kubelet, last */
 };
@@ -29,30 +25,18 @@ struct node {
 
 static void answered(void *ctx, const char *path, const struct err *err, uint64_t took_ns)
 {
-    struct node *n = ctx;
+    struct node_role *n = ctx;
     atomic_store(&n->called_ns, clock_now_ns());
-    call_answered(n->driver, path, err, took_ns);
+    csi_log_call(n->driver, path, err, took_ns);
 }
 
 static uint64_t last_call_ns(void *ctx)
 {
-    struct node *n = ctx;
+    struct node_role *n = ctx;
     return atomic_load(&n->called_ns);
 }
 
-static int start_plugin(struct node *n, struct err *err)
-{
-    struct rpc_options o = {.socket_path = endpoint_path(),
-                            .driver_name = NAME_DRIVER,
-                            .threads = (unsigned)flags.threads,
-                            .ctx = n->driver,
-                            .answered = answered,
-                            .answered_ctx = n};
-    o.methods = driver_methods(n->driver, &o.method_count);
-    return rpc_server_start(&o, &n->plugin, err);
-}
-
-static int start_registration(struct node *n, struct err *err)
+static int start_registration(struct node_role *n, struct err *err)
 {
     struct registration_options o = {.folder = flags.registration,
                                      .endpoint = flags.kubelet_endpoint ? flags.kubelet_endpoint : endpoint_path(),
@@ -62,10 +46,10 @@ static int start_registration(struct node *n, struct err *err)
     return flags.registration ? registration_start(&o, &n->registration, err) : 0;
 }
 
-/* A call has changed a volume: its order's status is to say so. */
+/* A call has changed a volume: its CisternVolume's status must follow. */
 static void on_changed(void *ctx, const char *volume_name)
 {
-    struct node *n = ctx;
+    struct node_role *n = ctx;
     pthread_mutex_lock(&n->lock);
     if (n->agent)
         agent_touch(n->agent, volume_name);
@@ -73,7 +57,7 @@ static void on_changed(void *ctx, const char *volume_name)
 }
 
 /* Calls are served before and after it lives. */
-static int start_agent(struct node *n, struct err *err)
+static int start_agent(struct node_role *n, struct err *err)
 {
     auto_kube_config config = {0};
     struct agent *agent;
@@ -89,7 +73,7 @@ static int start_agent(struct node *n, struct err *err)
     return 0;
 }
 
-static void end_agent(struct node *n)
+static void end_agent(struct node_role *n)
 {
     pthread_mutex_lock(&n->lock);
     struct agent *agent = take(&n->agent);
@@ -99,24 +83,24 @@ static void end_agent(struct node *n)
 
 /* ---- liveness ---------------------------------------------------------------------------------------------------- */
 
-/* Only what a restart of this process would mend: an API server that is down is not such a thing. Nor is a keeper that
- * is down: then we hold the only copy of the mounts' descriptors, and a restart would lose them. */
+/* Unhealthy only if a restart of this process helps. It does not help if the API server is down. If the keeper is down,
+ * this process holds the only copy of the mounts' descriptors, and a restart would lose them. */
 static bool is_healthy(void *ctx, struct sbuf *why)
 {
-    struct node *n = ctx;
+    struct node_role *n = ctx;
     if (!socket_answers(why))
         return false;
     pthread_mutex_lock(&n->lock);
     bool alive = !n->agent || agent_is_alive(n->agent);
     pthread_mutex_unlock(&n->lock);
     if (!alive)
-        sbuf_adds(why, "the loop of the agent does not turn");
+        sbuf_adds(why, "the agent's loop is stuck");
     return alive;
 }
 
 static void write_metrics(void *ctx, struct sbuf *text)
 {
-    struct node *n = ctx;
+    struct node_role *n = ctx;
     pthread_mutex_lock(&n->lock);
     if (n->agent)
         agent_write_metrics(n->agent, text);
@@ -125,59 +109,41 @@ static void write_metrics(void *ctx, struct sbuf *text)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static int start(struct node *n, struct err *err)
+static int start(struct node_role *n, struct err *err)
 {
-    struct pools pools;
-    auto_mem char *forgotten = NULL;
-    int r = parse_pools(&pools, err);
+    int r = open_driver((struct driver_options){.node_id = flags.node_name,
+                                                .is_node = true,
+                                                .programs = "", /* a node starts none */
+                                                .changed = on_changed,
+                                                .ctx = n},
+                        &n->driver, err);
     if (r == 0)
-        r = parse_forgotten(&forgotten, err);
-    if (r == 0)
-        r = ensure_disks(&pools, err);
-    if (r == 0 && mkdir(flags.state, 0700) != 0 && errno != EEXIST)
-        r = err_sys(err, errno, "cannot make the folder '%s'", flags.state);
-    if (r < 0)
-        return r;
-    struct driver_options o = {.node_id = flags.node_name,
-                               .is_node = true,
-                               .state_folder = flags.state,
-                               .memory = memory_folder(),
-                               .given_up = forgotten,
-                               .programs = "", /* a node starts none */
-                               .reserve_percent = (unsigned)flags.reserve_percent,
-                               .gauges_ns = flags.metrics ? flags.metrics_interval_ns : 0,
-                               .pools = pools.items,
-                               .pool_count = flags.pools.count,
-                               .changed = on_changed,
-                               .ctx = n};
-    r = driver_open(&o, &n->driver, err);
-    if (r == 0)
-        r = start_plugin(n, err);
+        r = serve_csi(driver_service(n->driver), answered, n, &n->plugin, err);
     if (r == 0)
         r = start_agent(n, err);
     if (r == 0)
-        r = start_metrics((struct serve_options){.ctx = n,
-                                                 .is_healthy = is_healthy,
-                                                 .metrics = flags.metrics_per_volume ? write_metrics : NULL},
+        r = start_metrics((struct http_server_options){.ctx = n,
+                                                       .is_healthy = is_healthy,
+                                                       .metrics = flags.metrics_per_volume ? write_metrics : NULL},
                           &n->http, err);
     if (r == 0)
         r = start_registration(n, err);
     return r;
 }
 
-static void stop(struct node *n)
+static void stop(struct node_role *n)
 {
     registration_stop(n->registration);
-    rpc_server_stop(n->plugin, GRACE_NS);
+    rpc_server_stop(n->plugin, SERVE_GRACE_NS);
     rpc_server_free(n->plugin);
     end_agent(n);
-    serve_free(n->http);
+    http_server_free(n->http);
     driver_close(n->driver);
 }
 
 int role_node(const sigset_t *signals, struct err *err)
 {
-    struct node n = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct node_role n = {.lock = PTHREAD_MUTEX_INITIALIZER};
     if (!flags.node_name)
         return err_set(err, ERR_INVALID, "--node-name is missing: the name of this machine's Node object");
     int r = start(&n, err);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cisternd.h"
+#include "csi/service.h"
+#include "pool/space.h"
 #include "proto/csi.pb-c.h"
 #include "rpc/client.h"
+#include "rpc/server.h"
 #include "util/clock.h"
 #include "util/log.h"
-#include "volume/space.h"
+#include "util/names.h"
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PROBE_NS (3 * NS_PER_SECOND) /* below the liveness probe's timeoutSeconds */
@@ -29,28 +33,30 @@ static int parse_pool(const char *text, char (*name)[64], char (*path)[PATH_MAX]
     return 0;
 }
 
-int parse_forgotten(char **ret, struct err *err)
+/* The UUIDs of --forget-pool, as driver_options have them; the caller frees. */
+static int parse_forgotten(char **ret, struct err *err)
 {
     auto_sbuf b;
     sbuf_init(&b, OPT_LIST_MAX * (SPEC_UUID_LEN + 1) + 1);
     for (size_t i = 0; i < flags.forgotten.count; i++) {
         const char *uuid = flags.forgotten.items[i];
         if (!spec_uuid_is_valid(str_of(uuid)))
-            return err_set(err, ERR_INVALID, "--forget-pool '%s' is no UUID of a pool: %d hexadecimal digits", uuid,
-                           SPEC_UUID_LEN);
+            return err_set(err, ERR_INVALID, "--forget-pool '%s': not a pool's UUID: it has %d hexadecimal digits",
+                           uuid, SPEC_UUID_LEN);
         sbuf_addf(&b, "%s%s", i ? "," : "", uuid);
     }
     return sbuf_take(&b, ret, err);
 }
 
-const char *memory_folder(void)
+/* The directory for records of pools: --state, unless a reboot empties it. */
+static const char *pool_records_dir(void)
 {
     struct str state = str_of(flags.state);
     bool is_emptied = str_starts(state, STR("/run/")) || str_starts(state, STR("/var/run/"));
     return is_emptied ? "/var/lib/cistern" : flags.state;
 }
 
-int parse_pools(struct pools *ret, struct err *err)
+static int parse_pools(struct pool_flags *ret, struct err *err)
 {
     for (size_t i = 0; i < flags.pools.count; i++) {
         int r = parse_pool(flags.pools.items[i], &ret->names[i], &ret->paths[i], &ret->items[i], err);
@@ -63,14 +69,42 @@ int parse_pools(struct pools *ret, struct err *err)
     return 0;
 }
 
-int own_folder(char *buf, size_t size, struct err *err)
+int open_driver(struct driver_options o, struct driver **ret, struct err *err)
 {
-    ssize_t n = readlink("/proc/self/exe", buf, size - 1);
-    if (n < 0)
-        return err_sys(err, errno, "cannot read '/proc/self/exe'");
-    buf[n] = '\0';
-    *strrchr(buf, '/') = '\0';
-    return 0;
+    struct pool_flags pools;
+    auto_mem char *forgotten = NULL;
+    int r = parse_pools(&pools, err);
+    if (r == 0)
+        r = parse_forgotten(&forgotten, err);
+    if (r == 0 && o.is_node)
+        r = parse_disks(&pools, err);
+    if (r == 0 && mkdir(flags.state, 0700) != 0 && errno != EEXIST)
+        r = err_sys(err, errno, "cannot make the directory '%s'", flags.state);
+    if (r < 0)
+        return r;
+    o.state_folder = flags.state;
+    o.memory = pool_records_dir();
+    o.given_up = forgotten;
+    o.reserve_percent = (unsigned)flags.reserve_percent;
+    o.metrics_ns = flags.metrics ? flags.metrics_interval_ns : 0;
+    o.pools = pools.items;
+    o.pool_count = flags.pools.count;
+    return driver_open(&o, ret, err);
+}
+
+int serve_csi(struct csi_service *csi,
+              void (*answered)(void *ctx, const char *path, const struct err *err, uint64_t took_ns),
+              void *answered_ctx, struct rpc_server **ret, struct err *err)
+{
+    struct rpc_options o = {.socket_path = endpoint_path(),
+                            .driver_name = NAME_DRIVER,
+                            .threads = (unsigned)flags.threads,
+                            .methods = csi->methods,
+                            .method_count = csi->method_count,
+                            .ctx = csi,
+                            .answered = answered,
+                            .answered_ctx = answered_ctx};
+    return rpc_server_start(&o, ret, err);
 }
 
 bool socket_answers(struct sbuf *why)
@@ -97,14 +131,14 @@ static bool is_alive(void *ctx, struct sbuf *why)
     return socket_answers(why);
 }
 
-int start_metrics(struct serve_options o, struct serve **ret, struct err *err)
+int start_metrics(struct http_server_options o, struct http_server **ret, struct err *err)
 {
     o.listen = flags.metrics;
     if (!o.is_healthy)
         o.is_healthy = is_alive;
-    int r = flags.metrics ? serve_start(&o, ret, err) : 0;
+    int r = flags.metrics ? http_server_start(&o, ret, err) : 0;
     if (r == 0 && flags.metrics)
-        log_event(LOG_INFO, "metrics are served", "port", log_u64(serve_port(*ret)), NULL);
+        log_event(LOG_INFO, "metrics are served", "port", log_u64(http_server_port(*ret)), NULL);
     return r < 0 ? err_wrap(err, "--metrics") : 0;
 }
 

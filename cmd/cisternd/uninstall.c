@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --role=uninstall: the chart's hook before `helm uninstall`. It works once and ends. */
+/* --role=uninstall: the chart's hook before `helm uninstall`; runs once and ends. */
+#include "populate/uninstall.h"
 #include "cisternd.h"
 #include "io/loop.h"
-#include "populate/leave.h"
 #include "util/clock.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -16,8 +16,9 @@ static void print(const char *line)
 
 static int leave(struct kube *kube, struct err *err)
 {
-    struct leave_options o = {.kube = kube, .namespace = str_of(flags.controller.ns), .wait_ns = WAIT_NS, .say = print};
-    return populate_leave(&o, err);
+    struct uninstall_options o = {
+        .kube = kube, .namespace = str_of(flags.controller.ns), .wait_ns = WAIT_NS, .say = print};
+    return populate_uninstall(&o, err);
 }
 
 int role_uninstall(const sigset_t *signals, struct err *err)
@@ -26,7 +27,7 @@ int role_uninstall(const sigset_t *signals, struct err *err)
     struct kube_options o = {.qps = 50, .burst = 100, .field_manager = "cistern-uninstall"};
     struct loop *loop;
     struct kube *kube = NULL;
-    pthread_sigmask(SIG_UNBLOCK, signals, NULL); /* they end it where it is: all of it can be repeated */
+    pthread_sigmask(SIG_UNBLOCK, signals, NULL); /* a signal may end it anywhere: all steps can be repeated */
     if (!flags.controller.ns)
         return err_set(err, ERR_INVALID, "--namespace is missing");
     int r = kube_config_load(flags.kubeconfig, &config, err);

@@ -1,40 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/condition.h"
-#include "fields.h"
 #include "util/clock.h"
+#include "util/json_fields.h"
 #include <assert.h>
 #include <stdio.h>
 
-/* One condition as it is in JSON; `status` counts from 1 there. */
-struct row {
-    struct api_condition c;
-    unsigned status;
-};
+static const char *const truths[] = {[API_UNKNOWN] = "Unknown", [API_TRUE] = "True", [API_FALSE] = "False"};
 
-static const struct api_field fields[] = {
-    {"type", API_TEXT, offsetof(struct row, c.type)},
-    {"status", API_CHOICE, offsetof(struct row, status), .choices = "Unknown True False"},
-    {"reason", API_TEXT, offsetof(struct row, c.reason)},
-    {"message", API_TEXT, offsetof(struct row, c.message)},
-    {"lastTransitionTime", API_TIME, offsetof(struct row, c.since_ns)},
-    {"observedGeneration", API_NUMBER, offsetof(struct row, c.observed_generation)},
+#define AT(field) .offset = offsetof(struct api_condition, field)
+static const struct json_field fields[] = {
+    {"type", JSON_TEXT, AT(type)},
+    {"status", JSON_NAME, AT(status), JSON_NAMES(truths)},
+    {"reason", JSON_TEXT, AT(reason)},
+    {"message", JSON_TEXT, AT(message), .flags = JSON_ALWAYS},
+    {"lastTransitionTime", JSON_TIME, AT(since_ns)},
+    {"observedGeneration", JSON_U64, AT(observed_generation)},
 };
-
-static void condition_done(struct api_condition *c)
-{
-    free(c->type);
-    free(c->reason);
-    free(c->message);
-    *c = (struct api_condition){0};
-}
 
 void api_conditions_done(struct api_conditions *c)
 {
     while (c->count > 0)
-        condition_done(&c->items[--c->count]);
+        json_fields_clear(fields, countof(fields), &c->items[--c->count]);
 }
 
-/* ---- looking ----------------------------------------------------------------------------------------------------- */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 static struct api_condition *find(const struct api_conditions *c, const char *type)
 {
@@ -108,16 +97,12 @@ int api_conditions_read(const json *j, struct api_conditions *ret, struct err *e
 {
     struct api_conditions read = {0};
     int r = 0;
-    for (size_t i = 0; i < json_count(j) && read.count < API_CONDITIONS_MAX && r == 0; i++) {
-        struct row row = {0};
-        r = api_fields_read(json_item(j, i), fields, countof(fields), &row, err);
-        if (r == 0 && (!row.c.type || !row.status))
+    for (size_t i = 0; i < json_count(j) && i < API_CONDITIONS_MAX && r == 0; i++) {
+        const json *item = json_item(j, i);
+        struct api_condition *c = &read.items[read.count++];
+        r = json_fields_read(item, fields, countof(fields), c, err);
+        if (r == 0 && (!c->type || !json_member_str(item, "status").len))
             r = err_set(err, ERR_INVALID, "condition %zu has no type or no status", i);
-        row.c.status = row.status ? (enum api_truth)(row.status - 1) : API_UNKNOWN;
-        if (r == 0)
-            read.items[read.count++] = row.c;
-        else
-            condition_done(&row.c);
     }
     if (r < 0)
         api_conditions_done(&read);
@@ -130,11 +115,8 @@ json *api_conditions_json(const struct api_conditions *c)
 {
     json *array = json_new_array();
     for (size_t i = 0; i < c->count; i++) {
-        struct row row = {.c = c->items[i], .status = (unsigned)c->items[i].status + 1};
         json *j = json_new_object();
-        api_fields_write(j, fields, countof(fields), &row);
-        if (!row.c.message)
-            json_set_str(j, "message", STR(""));
+        json_fields_write(j, fields, countof(fields), &c->items[i]);
         json_append(array, j);
     }
     return array;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* condition.h - status.conditions: what is true of an object, since when, and why.
- * home: whoever owns the object. Strings are owned. */
+/* condition.h - reads, sets and writes the conditions of an object's status.
+ * home: the object's owner. Strings are owned. */
 #pragma once
 
 #include "util/err.h"
@@ -24,18 +24,18 @@ struct api_conditions {
     size_t count;
 };
 
-/* NULL if there is none of this type. */
+/* NULL if missing. */
 const struct api_condition *api_condition_find(const struct api_conditions *c, const char *type);
 bool api_condition_is(const struct api_conditions *c, const char *type, enum api_truth status);
-/* Is it of this status and for this reason? */
+/* Has it this status and this reason? */
 bool api_condition_says(const struct api_conditions *c, const char *type, enum api_truth status, const char *reason);
 
-/* Puts a condition, whose time moves only if its status does. True if anything but the generation is other than before,
- * so that it is worth writing. One more than API_CONDITIONS_MAX types is an assertion: types are constants. */
+/* Sets a condition; its time changes only with its status. True if it must be written: a member other than the
+ * generation changed. More than API_CONDITIONS_MAX types fail an assertion: types are constants. */
 bool api_condition_set(struct api_conditions *c, const char *type, enum api_truth status, const char *reason,
                        uint64_t generation, int64_t now_ns, const char *fmt, ...) printf_like(7, 8);
 
-/* Of `status.conditions`. More than we can hold are left out; one without type or status is ERR_INVALID. */
+/* Reads `status.conditions`, at most API_CONDITIONS_MAX. One without type or status is ERR_INVALID. */
 must_check int api_conditions_read(const json *j, struct api_conditions *ret, struct err *err);
 json *api_conditions_json(const struct api_conditions *c); /* an array; the caller frees */
 void api_conditions_done(struct api_conditions *c);        /* may run twice */

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/meta.h"
-#include "fields.h"
+#include "util/json_fields.h"
 #include "util/names.h"
 
-static const struct api_field fields[] = {
-    {"metadata.name", API_TEXT, offsetof(struct api_meta, name)},
-    {"metadata.namespace", API_TEXT, offsetof(struct api_meta, namespace)},
-    {"metadata.uid", API_TEXT, offsetof(struct api_meta, uid)},
-    {"metadata.resourceVersion", API_TEXT, offsetof(struct api_meta, resource_version)},
-    {"metadata.generation", API_NUMBER, offsetof(struct api_meta, generation)},
-    {"metadata.creationTimestamp", API_TIME, offsetof(struct api_meta, created_ns)},
-    {"metadata.deletionTimestamp", API_TIME, offsetof(struct api_meta, deleted_ns)},
+#define AT(field) .offset = offsetof(struct api_meta, field)
+static const struct json_field fields[] = {
+    {"metadata.name", JSON_TEXT, AT(name)},
+    {"metadata.namespace", JSON_TEXT, AT(namespace)},
+    {"metadata.uid", JSON_TEXT, AT(uid)},
+    {"metadata.resourceVersion", JSON_TEXT, AT(resource_version)},
+    {"metadata.generation", JSON_U64, AT(generation)},
+    {"metadata.creationTimestamp", JSON_TIME, AT(created_ns)},
+    {"metadata.deletionTimestamp", JSON_TIME, AT(deleted_ns)},
 };
 
 int api_meta_read(const json *j, struct api_meta *ret, struct err *err)
 {
     struct api_meta m = {0};
-    int r = api_fields_read(j, fields, countof(fields), &m, err);
+    int r = json_fields_read(j, fields, countof(fields), &m, err);
     if (r == 0 && !m.name)
         r = err_set(err, ERR_INVALID, "the object has no name");
     const json *finalizers = json_at(j, "metadata.finalizers");
@@ -33,7 +34,7 @@ int api_meta_read(const json *j, struct api_meta *ret, struct err *err)
 
 void api_meta_done(struct api_meta *m)
 {
-    api_fields_clear(fields, countof(fields), m);
+    json_fields_clear(fields, countof(fields), m);
 }
 
 json *api_document(const char *kind, const struct api_meta *m)
@@ -47,4 +48,14 @@ json *api_document(const char *kind, const struct api_meta *m)
     if (m->uid)
         json_set_str(j, "metadata.uid", str_of(m->uid));
     return j;
+}
+
+int api_apply_status(struct kube *k, struct kube_request q, json *own_status, json **ret, struct err *err)
+{
+    auto_json body = own_status;
+    q.verb = KUBE_APPLY;
+    q.subresource = "status";
+    q.body = body;
+    q.force = true;
+    return kube_call(k, &q, ret, err);
 }

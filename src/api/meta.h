@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meta.h - what every object of the API server carries, as far as we look at it.
- * home: whoever owns the object. Strings are owned, NULL where nothing was said. */
+/* meta.h - reads the metadata of an object of the API server.
+ * home: the object's owner. Strings are owned, NULL if missing. */
 #pragma once
 
+#include "kube/client.h"
 #include "util/err.h"
 #include "util/json.h"
 
@@ -13,14 +14,18 @@ struct api_meta {
     char *resource_version;
     uint64_t generation;
     int64_t created_ns; /* wall clock; 0: not known */
-    int64_t deleted_ns; /* deletionTimestamp; 0: nobody asked for it */
-    bool is_held;       /* carries our finalizer cistern.io/release */
+    int64_t deleted_ns; /* deletionTimestamp; 0: not deleted */
+    bool is_held;       /* has the finalizer cistern.io/release */
 };
 
-/* `j` is the object. ERR_INVALID if it is none, or has no name. */
+/* `j` is the object. ERR_INVALID without a name. */
 must_check int api_meta_read(const json *j, struct api_meta *ret, struct err *err);
 void api_meta_done(struct api_meta *m); /* may run twice */
 
-/* A document that names an object of ours: apiVersion, kind, metadata.name, and metadata.uid where it is known, so that
- * the API server refuses to apply it to a successor of the same name. The caller frees. */
+/* A document with apiVersion, kind, metadata.name, and metadata.uid if known. With the uid, the API server refuses to
+ * apply it to a later object of the same name. The caller frees. */
 json *api_document(const char *kind, const struct api_meta *m);
+
+/* Applies the status of the object that `q` names by resource, ns and name; q.field_manager, q.fence and *ret as in
+ * kube_call(). Blocks. */
+must_check int api_apply_status(struct kube *k, struct kube_request q, json *own_status, json **ret, struct err *err);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/source.h"
-#include "fields.h"
+#include "util/json_fields.h"
 #include "util/names.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-#define PHASES "Pending Ready Degraded Suspended Invalid"
-#define AT(field) offsetof(struct api_source_status, field)
+#define AT(field) .offset = offsetof(struct api_source_status, field)
 
 const struct kube_resource api_sources = {.group = NAME_API_GROUP,
                                           .version = NAME_API_VERSION,
@@ -14,45 +14,52 @@ const struct kube_resource api_sources = {.group = NAME_API_GROUP,
                                           .kind = API_SOURCE_KIND,
                                           .namespaced = true};
 
-static const struct api_field fields[] = {
-    {"status.phase", API_CHOICE, AT(phase), .choices = PHASES},
-    {"status.observedGeneration", API_NUMBER, AT(observed_generation)},
-    {"status.firstUsedAt", API_TIME, AT(first_used_ns)},
-    {"status.resolved.scheme", API_TEXT, AT(scheme)},
-    {"status.resolved.bucket", API_TEXT, AT(bucket)},
-    {"status.resolved.prefix", API_TEXT, AT(prefix)},
-    {"status.resolved.endpoint", API_TEXT, AT(endpoint)},
-    {"status.resolved.region", API_TEXT, AT(region)},
-    {"status.identity.method", API_TEXT, AT(identity_method)},
-    {"status.identity.principal", API_TEXT, AT(identity_principal)},
-    {"status.identity.expiresAt", API_TIME, AT(identity_expires_ns)},
-    {"status.volumes.pending", API_NUMBER, AT(volumes_pending), .always = true},
-    {"status.volumes.hydrating", API_NUMBER, AT(volumes_hydrating), .always = true},
-    {"status.volumes.ready", API_NUMBER, AT(volumes_ready), .always = true},
-    {"status.volumes.failed", API_NUMBER, AT(volumes_failed), .always = true},
-    {"status.lastError.id", API_TEXT, AT(error_id)},
-    {"status.lastError.code", API_TEXT, AT(error_code)},
-    {"status.lastError.object", API_TEXT, AT(error_object)},
-    {"status.lastError.message", API_TEXT, AT(error_message)},
-    {"status.lastError.time", API_TIME, AT(error_ns)},
-    {"status.lastExport.volume", API_TEXT, AT(export_volume)},
-    {"status.lastExport.uri", API_TEXT, AT(export_uri)},
-    {"status.lastExport.objects", API_NUMBER, AT(export_objects)},
-    {"status.lastExport.bytes", API_NUMBER, AT(export_bytes)},
-    {"status.lastExport.time", API_TIME, AT(export_ns)},
+static const char *const phases[] = {[API_SOURCE_PENDING] = "Pending",
+                                     [API_SOURCE_READY] = "Ready",
+                                     [API_SOURCE_DEGRADED] = "Degraded",
+                                     [API_SOURCE_SUSPENDED] = "Suspended",
+                                     [API_SOURCE_INVALID] = "Invalid"};
+static_assert(countof(phases) == API_SOURCE_INVALID + 1, "");
+
+static const struct json_field fields[] = {
+    {"status.phase", JSON_NAME, AT(phase), .flags = JSON_LENIENT, JSON_NAMES(phases)},
+    {"status.observedGeneration", JSON_U64, AT(observed_generation)},
+    {"status.firstUsedAt", JSON_TIME, AT(first_used_ns)},
+    {"status.resolved.scheme", JSON_TEXT, AT(scheme)},
+    {"status.resolved.bucket", JSON_TEXT, AT(bucket)},
+    {"status.resolved.prefix", JSON_TEXT, AT(prefix)},
+    {"status.resolved.endpoint", JSON_TEXT, AT(endpoint)},
+    {"status.resolved.region", JSON_TEXT, AT(region)},
+    {"status.identity.method", JSON_TEXT, AT(identity_method)},
+    {"status.identity.principal", JSON_TEXT, AT(identity_principal)},
+    {"status.identity.expiresAt", JSON_TIME, AT(identity_expires_ns)},
+    {"status.volumes.pending", JSON_U64, AT(volumes_pending), .flags = JSON_ALWAYS},
+    {"status.volumes.hydrating", JSON_U64, AT(volumes_hydrating), .flags = JSON_ALWAYS},
+    {"status.volumes.ready", JSON_U64, AT(volumes_ready), .flags = JSON_ALWAYS},
+    {"status.volumes.failed", JSON_U64, AT(volumes_failed), .flags = JSON_ALWAYS},
+    {"status.lastError.id", JSON_TEXT, AT(error_id)},
+    {"status.lastError.code", JSON_TEXT, AT(error_code)},
+    {"status.lastError.object", JSON_TEXT, AT(error_object)},
+    {"status.lastError.message", JSON_TEXT, AT(error_message)},
+    {"status.lastError.time", JSON_TIME, AT(error_ns)},
+    {"status.lastExport.volume", JSON_TEXT, AT(export_volume)},
+    {"status.lastExport.uri", JSON_TEXT, AT(export_uri)},
+    {"status.lastExport.objects", JSON_U64, AT(export_objects)},
+    {"status.lastExport.bytes", JSON_U64, AT(export_bytes)},
+    {"status.lastExport.time", JSON_TIME, AT(export_ns)},
 };
 
-static const struct api_field listing_fields[] = {
-    {"status.listing.objects", API_NUMBER, AT(objects), .always = true},
-    {"status.listing.bytes", API_NUMBER, AT(bytes), .always = true},
-    {"status.listing.manifestDigest", API_TEXT, AT(manifest_digest)},
-    {"status.listing.listedAt", API_TIME, AT(listed_ns)},
+static const struct json_field listing_fields[] = {
+    {"status.listing.objects", JSON_U64, AT(objects), .flags = JSON_ALWAYS},
+    {"status.listing.bytes", JSON_U64, AT(bytes), .flags = JSON_ALWAYS},
+    {"status.listing.manifestDigest", JSON_TEXT, AT(manifest_digest)},
+    {"status.listing.listedAt", JSON_TIME, AT(listed_ns)},
 };
 
-static const struct api_field detail_fields[] = {
-    {"status.listing.excludedObjects", API_NUMBER, AT(excluded_objects), .always = true},
-    {"status.listing.largestObjectBytes", API_NUMBER, AT(largest_object_bytes), .always = true},
-    {"status.listing.seconds", API_NUMBER, AT(listing_seconds), .always = true},
+static const struct json_field detail_fields[] = {
+    {"status.listing.excludedObjects", JSON_U64, AT(excluded_objects), .flags = JSON_ALWAYS},
+    {"status.listing.largestObjectBytes", JSON_U64, AT(largest_object_bytes), .flags = JSON_ALWAYS},
+    {"status.listing.seconds", JSON_U64, AT(listing_seconds), .flags = JSON_ALWAYS},
 };
 
 void api_source_free(struct api_source *own_s)
@@ -61,8 +68,8 @@ void api_source_free(struct api_source *own_s)
         return;
     api_meta_done(&own_s->meta);
     free(own_s->spec);
-    api_fields_clear(fields, countof(fields), &own_s->status);
-    api_fields_clear(listing_fields, countof(listing_fields), &own_s->status);
+    json_fields_clear(fields, countof(fields), &own_s->status);
+    json_fields_clear(listing_fields, countof(listing_fields), &own_s->status);
     api_conditions_done(&own_s->status.conditions);
     free(own_s);
 }
@@ -70,11 +77,11 @@ void api_source_free(struct api_source *own_s)
 static int read_status(const json *j, struct api_source_status *s, struct err *err)
 {
     struct str suggested = STR_NULL;
-    int r = api_fields_read(j, fields, countof(fields), s, err);
+    int r = json_fields_read(j, fields, countof(fields), s, err);
     if (r == 0)
-        r = api_fields_read(j, listing_fields, countof(listing_fields), s, err);
+        r = json_fields_read(j, listing_fields, countof(listing_fields), s, err);
     if (r == 0)
-        r = api_fields_read(j, detail_fields, countof(detail_fields), s, err);
+        r = json_fields_read(j, detail_fields, countof(detail_fields), s, err);
     if (r == 0)
         r = json_opt_str(j, "status.suggestedSize", &suggested, err);
     if (r == 0 && suggested.len)
@@ -119,7 +126,7 @@ int api_source_spec(const struct api_source *s, struct spec **ret, struct err *e
     return r;
 }
 
-/* Whole GiB and MiB, as a person writes a claim. */
+/* Whole GiB or MiB, rounded up, as in a claim. */
 static void write_quantity(json *j, const char *path, uint64_t bytes)
 {
     char text[32];
@@ -135,11 +142,11 @@ json *api_source_status_json(const struct api_source *source)
     const struct api_source_status *s = &source->status;
     char text[64];
     json *j = api_document(API_SOURCE_KIND, &source->meta);
-    api_fields_write(j, fields, countof(fields), s);
+    json_fields_write(j, fields, countof(fields), s);
     if (s->has_listing) {
-        api_fields_write(j, listing_fields, countof(listing_fields), s);
+        json_fields_write(j, listing_fields, countof(listing_fields), s);
         if (s->has_listing_details)
-            api_fields_write(j, detail_fields, countof(detail_fields), s);
+            json_fields_write(j, detail_fields, countof(detail_fields), s);
         json_set_str(j, "status.summary.size", str_of(bytes_text(s->bytes, text)));
     }
     if (s->suggested_bytes)

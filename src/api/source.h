@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.h - BucketSource: what to hydrate from and what to export to. The spec is the user's, status the controller's.
- * home: whoever owns the object; frozen where it is shared. */
+/* source.h - reads a BucketSource, the bucket of hydrations and exports, and writes its status. The user writes the
+ * spec, the controller the status. home: the object's owner; frozen while shared. */
 #pragma once
 
 #include "api/condition.h"
 #include "api/meta.h"
 #include "kube/resource.h"
-#include "volume/spec.h"
+#include "spec/spec.h"
 
 #define API_SOURCE_KIND "BucketSource"
 extern const struct kube_resource api_sources;
@@ -29,7 +29,7 @@ enum api_source_phase {
 struct api_source_status {
     unsigned phase; /* enum api_source_phase */
     uint64_t observed_generation;
-    int64_t first_used_ns; /* when a volume was first ordered from it: from then on uri and layout do not change */
+    int64_t first_used_ns;                              /* its first order; uri and layout are fixed since then */
     char *scheme, *bucket, *prefix, *endpoint, *region; /* status.resolved */
     char *identity_method, *identity_principal;
     int64_t identity_expires_ns;
@@ -37,11 +37,11 @@ struct api_source_status {
     uint64_t objects, bytes; /* status.listing */
     char *manifest_digest;
     int64_t listed_ns;
-    bool has_listing_details; /* what follows is known */
+    bool has_listing_details; /* the next three fields are known */
     uint64_t excluded_objects, largest_object_bytes, listing_seconds;
     uint64_t suggested_bytes; /* status.suggestedSize; 0: not known */
     uint64_t volumes_pending, volumes_hydrating, volumes_ready, volumes_failed;
-    uint64_t exports_failed; /* volumes whose last export failed or stalled; told by the condition Ready */
+    uint64_t exports_failed; /* volumes whose last export failed or stalled, for the condition Ready */
     char *error_id, *error_code, *error_object, *error_message; /* status.lastError */
     int64_t error_ns;
     char *export_volume, *export_uri; /* status.lastExport */
@@ -50,12 +50,12 @@ struct api_source_status {
     struct api_conditions conditions;
 };
 
-/* What came of asking a source's store, besides an error. */
+/* The result of a request to a source's store, besides an error. */
 struct api_probe {
-    bool has_identity; /* there is a credential, or none is needed: what follows says whose */
+    bool has_identity; /* with a credential, or none is needed */
     char method[16], principal[320];
     int64_t expires_ns; /* 0: never */
-    bool has_answered;  /* the store gave what was asked for; false of what is only exported to */
+    bool has_answered;  /* the store replied; false for a destination of exports only */
 };
 
 struct api_source {
@@ -70,9 +70,9 @@ void api_source_free(struct api_source *own_s);
 DEFINE_AUTO(api_source, struct api_source, api_source_free)
 #define auto_api_source auto_with(auto_clean_api_source) struct api_source *
 
-/* The spec as the disk knows it, on top of every default: for what wants its fields, and to say whether it is one that
- * this version serves (CIS2001, CIS2002, CIS2003). */
+/* The volume spec of this source, with all defaults. CIS_PARAMETER_UNKNOWN, CIS_PARAMETER_INVALID or
+ * CIS_PARAMETER_UNSUPPORTED if this version does not support it. */
 must_check int api_source_spec(const struct api_source *s, struct spec **ret, struct err *err);
 
-/* What the controller applies to `status`; the caller frees. */
+/* For the controller to apply to `status`; the caller frees. */
 json *api_source_status_json(const struct api_source *s);

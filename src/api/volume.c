@@ -1,33 +1,254 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/volume.h"
-#include "fields.h"
 #include "util/clock.h"
+#include "util/json_fields.h"
 #include "util/names.h"
-#include "volume_status.h"
+#include <assert.h>
 #include <stdio.h>
-
-#define AT(field) offsetof(struct api_volume, field)
 
 const struct kube_resource api_volumes = {
     .group = NAME_API_GROUP, .version = NAME_API_VERSION, .plural = "cisternvolumes", .kind = API_VOLUME_KIND};
 
-static const struct api_field fields[] = {
-    {"spec.volumeID", API_TEXT, AT(volume_id)},
-    {"spec.nodeName", API_TEXT, AT(node)},
-    {"spec.pool", API_TEXT, AT(pool)},
-    {"spec.capacityBytes", API_NUMBER, AT(capacity_bytes)},
-    {"spec.claimRef.namespace", API_TEXT, AT(claim_namespace)},
-    {"spec.claimRef.name", API_TEXT, AT(claim_name)},
-    {"spec.claimRef.uid", API_TEXT, AT(claim_uid)},
-    {"spec.orderedBy.namespace", API_TEXT, AT(order_namespace)},
-    {"spec.orderedBy.name", API_TEXT, AT(order_name)},
-    {"spec.orderedBy.uid", API_TEXT, AT(order_uid)},
-    {"spec.claim", API_TEXT, AT(claim_label)},
-    {"spec.source.namespace", API_TEXT, AT(source_namespace)},
-    {"spec.source.name", API_TEXT, AT(source_name)},
-    {"spec.source.generation", API_NUMBER, AT(source_generation)},
-    {"spec.release.requested", API_BOOL, AT(release_requested)},
-    {"spec.release.discard", API_BOOL, AT(release_discard)},
+/* ---- status ------------------------------------------------------------------------------------------------------ */
+
+#define STATUS(field) .offset = offsetof(struct api_volume_status, field)
+
+static const char *const phases[] = {
+    [API_PHASE_PROVISIONING] = "Provisioning",  [API_PHASE_LISTING] = "Listing", [API_PHASE_HYDRATING] = "Hydrating",
+    [API_PHASE_VERIFYING] = "Verifying",        [API_PHASE_READY] = "Ready",     [API_PHASE_EXPORTING] = "Exporting",
+    [API_PHASE_EXPORT_FAILED] = "ExportFailed", [API_PHASE_LOST] = "Lost",       [API_PHASE_FAILED] = "Failed",
+    [API_PHASE_RELEASED] = "Released",
+};
+static_assert(countof(phases) == API_PHASE_RELEASED + 1, "");
+
+static const struct json_field status_fields[] = {
+    {"status.phase", JSON_NAME, STATUS(phase), .flags = JSON_LENIENT, JSON_NAMES(phases)},
+    {"status.observedGeneration", JSON_U64, STATUS(observed_generation)},
+    {"status.capacityBytes", JSON_U64, STATUS(capacity_bytes), .flags = JSON_ALWAYS},
+    {"status.usedBytes", JSON_U64, STATUS(used_bytes), .flags = JSON_ALWAYS},
+    {"status.inodesUsed", JSON_U64, STATUS(inodes_used), .flags = JSON_ALWAYS},
+    {"status.poolUUID", JSON_TEXT, STATUS(pool_uuid)},
+    {"status.access", JSON_TEXT, STATUS(access)},
+};
+
+static const struct json_field hydration_fields[] = {
+    {"status.hydration.objectsTotal", JSON_U64, STATUS(hydration.objects_total), .flags = JSON_ALWAYS},
+    {"status.hydration.objectsDone", JSON_U64, STATUS(hydration.objects_done), .flags = JSON_ALWAYS},
+    {"status.hydration.objectsFailed", JSON_U64, STATUS(hydration.objects_failed), .flags = JSON_ALWAYS},
+    {"status.hydration.objectsMissing", JSON_U64, STATUS(hydration.objects_missing)},
+    {"status.hydration.bytesTotal", JSON_U64, STATUS(hydration.bytes_total), .flags = JSON_ALWAYS},
+    {"status.hydration.bytesDone", JSON_U64, STATUS(hydration.bytes_done), .flags = JSON_ALWAYS},
+    {"status.hydration.bytesPerSecond", JSON_U64, STATUS(hydration.bytes_per_second), .flags = JSON_ALWAYS},
+    {"status.hydration.etaSeconds", JSON_U64, STATUS(hydration.eta_seconds)},
+    {"status.hydration.attempt", JSON_U64, STATUS(hydration.attempt)},
+    {"status.hydration.startedAt", JSON_TIME, STATUS(hydration.started_ns)},
+    {"status.hydration.finishedAt", JSON_TIME, STATUS(hydration.finished_ns)},
+    {"status.hydration.manifestDigest", JSON_TEXT, STATUS(hydration.manifest_digest)},
+};
+
+/* In a table of its own: no other write of the status may clear it. */
+static const struct json_field commit_fields[] = {
+    {"status.releaseCommitted", JSON_BOOL, STATUS(release_committed)},
+};
+
+static const struct json_field listing_fields[] = {
+    {"status.hydration.listing.excludedObjects", JSON_U64, STATUS(hydration.excluded_objects), .flags = JSON_ALWAYS},
+    {"status.hydration.listing.largestObjectBytes", JSON_U64, STATUS(hydration.largest_object_bytes),
+     .flags = JSON_ALWAYS},
+    {"status.hydration.listing.seconds", JSON_U64, STATUS(hydration.listing_seconds), .flags = JSON_ALWAYS},
+};
+
+static const struct json_field export_fields[] = {
+    {"status.export.pendingObjects", JSON_U64, STATUS(export.pending_objects), .flags = JSON_ALWAYS},
+    {"status.export.pendingBytes", JSON_U64, STATUS(export.pending_bytes), .flags = JSON_ALWAYS},
+    {"status.export.doneObjects", JSON_U64, STATUS(export.done_objects), .flags = JSON_ALWAYS},
+    {"status.export.doneBytes", JSON_U64, STATUS(export.done_bytes), .flags = JSON_ALWAYS},
+    {"status.export.failedObjects", JSON_U64, STATUS(export.failed_objects), .flags = JSON_ALWAYS},
+    {"status.export.lastSuccess", JSON_TIME, STATUS(export.last_success_ns)},
+};
+
+#define AT_FAULT(field) .offset = offsetof(struct api_fault, field)
+#define FAULT_FIELDS(subject)                                                                                          \
+    {                                                                                                                  \
+        {subject, JSON_TEXT, AT_FAULT(object)}, {"id", JSON_TEXT, AT_FAULT(id)}, {"code", JSON_TEXT, AT_FAULT(code)},  \
+            {"message", JSON_TEXT, AT_FAULT(message)}, {"attempts", JSON_U64, AT_FAULT(attempts)},                     \
+            {"time", JSON_TIME, AT_FAULT(time_ns)},                                                                    \
+    }
+enum { FAULT_FIELD_COUNT = 6 };
+static const struct json_field error_fields[FAULT_FIELD_COUNT] = FAULT_FIELDS("object"),
+                               failed_fields[FAULT_FIELD_COUNT] = FAULT_FIELDS("path");
+
+const char *api_phase_name(enum api_phase p)
+{
+    return p < countof(phases) && phases[p] ? phases[p] : "";
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
+
+static char *copy(const char *text)
+{
+    return text && text[0] ? str_dup(str_sub(str_of(text), 0, API_MESSAGE_MAX)) : NULL;
+}
+
+void api_faults_add(struct api_faults *f, const char *object, const char *id, const char *code, const char *message,
+                    uint64_t attempts, int64_t time_ns)
+{
+    if (f->count == API_FAULTS_MAX)
+        return;
+    f->items[f->count++] = (struct api_fault){.object = copy(object),
+                                              .id = copy(id),
+                                              .code = copy(code),
+                                              .message = copy(message),
+                                              .attempts = attempts,
+                                              .time_ns = time_ns};
+}
+
+void api_faults_clear(struct api_faults *f)
+{
+    while (f->count > 0)
+        json_fields_clear(error_fields, FAULT_FIELD_COUNT, &f->items[--f->count]);
+}
+
+static int faults_read(const json *j, const struct json_field *rows, struct api_faults *ret, struct err *err)
+{
+    for (size_t i = 0; i < json_count(j) && ret->count < API_FAULTS_MAX; i++) {
+        struct api_fault *fault = &ret->items[ret->count++];
+        *fault = (struct api_fault){0};
+        int r = json_fields_read(json_item(j, i), rows, FAULT_FIELD_COUNT, fault, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static json *faults_json(const struct api_faults *f, const struct json_field *rows)
+{
+    json *array = json_new_array();
+    for (size_t i = 0; i < f->count; i++) {
+        json *j = json_new_object();
+        json_fields_write(j, rows, FAULT_FIELD_COUNT, &f->items[i]);
+        json_append(array, j);
+    }
+    return array;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static void status_done(struct api_volume_status *s)
+{
+    json_fields_clear(status_fields, countof(status_fields), s);
+    json_fields_clear(hydration_fields, countof(hydration_fields), s);
+    api_faults_clear(&s->errors);
+    api_faults_clear(&s->export_failed);
+    api_conditions_done(&s->conditions);
+}
+
+static int status_read(const json *j, struct api_volume_status *ret, struct err *err)
+{
+    int r = json_fields_read(j, status_fields, countof(status_fields), ret, err);
+    if (r == 0)
+        r = json_fields_read(j, commit_fields, countof(commit_fields), ret, err);
+    if (r == 0)
+        r = json_fields_read(j, hydration_fields, countof(hydration_fields), ret, err);
+    if (r == 0)
+        r = json_fields_read(j, listing_fields, countof(listing_fields), ret, err);
+    ret->hydration.has_listing = json_at(j, "status.hydration.listing") != NULL;
+    if (r == 0)
+        r = json_fields_read(j, export_fields, countof(export_fields), ret, err);
+    if (r == 0)
+        r = faults_read(json_at(j, "status.errors"), error_fields, &ret->errors, err);
+    if (r == 0)
+        r = faults_read(json_at(j, "status.export.failed"), failed_fields, &ret->export_failed, err);
+    return r < 0 ? r : api_conditions_read(json_at(j, "status.conditions"), &ret->conditions, err);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* A column shows a field unchanged: so its text is a field. */
+static void write_summary(json *j, const struct api_volume_status *s)
+{
+    const struct api_hydration *h = &s->hydration;
+    char text[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX + 2], left[TIME_TEXT_MAX];
+    if (h->bytes_total > 0) {
+        snprintf(text, sizeof text, "%u%%", (unsigned)(100.0 * (double)h->bytes_done / (double)h->bytes_total));
+        json_set_str(j, "status.summary.progress", str_of(text));
+        json_set_str(j, "status.summary.done", str_of(bytes_text(h->bytes_done, text)));
+        json_set_str(j, "status.summary.total", str_of(bytes_text(h->bytes_total, text)));
+    }
+    if (h->bytes_per_second > 0 && !h->finished_ns) {
+        snprintf(rate, sizeof rate, "%s/s", bytes_text(h->bytes_per_second, text));
+        json_set_str(j, "status.summary.rate", str_of(rate));
+    }
+    if (h->eta_seconds > 0 && h->eta_seconds < UINT64_MAX / NS_PER_SECOND)
+        json_set_str(j, "status.summary.eta", str_of(duration_text(h->eta_seconds * NS_PER_SECOND, left)));
+    if (s->export.pending_bytes > 0)
+        json_set_str(j, "status.summary.exportPending", str_of(bytes_text(s->export.pending_bytes, text)));
+}
+
+json *api_volume_status_json(const struct api_volume *v)
+{
+    const struct api_volume_status *s = &v->status;
+    json *j = api_document(API_VOLUME_KIND, &v->meta);
+    json_fields_write(j, status_fields, countof(status_fields), s);
+    if (s->hydration.attempt || s->hydration.started_ns)
+        json_fields_write(j, hydration_fields, countof(hydration_fields), s);
+    if (s->hydration.has_listing)
+        json_fields_write(j, listing_fields, countof(listing_fields), s);
+    if (s->export.pending_objects || s->export.done_objects || s->export.failed_objects)
+        json_fields_write(j, export_fields, countof(export_fields), s);
+    if (s->export_failed.count > 0)
+        json_set(j, "status.export.failed", faults_json(&s->export_failed, failed_fields));
+    if (s->errors.count > 0)
+        json_set(j, "status.errors", faults_json(&s->errors, error_fields));
+    write_summary(j, s);
+    json_set(j, "status.conditions", api_conditions_json(&s->conditions));
+    return j;
+}
+
+json *api_volume_commit_json(const struct api_volume *v)
+{
+    json *j = api_document(API_VOLUME_KIND, &v->meta);
+    json_set_str(j, "metadata.resourceVersion", str_of(v->meta.resource_version));
+    json_set_bool(j, "status.releaseCommitted", true);
+    return j;
+}
+
+json *api_volume_verdict_json(const struct api_volume *v)
+{
+    struct api_conditions own = {0}; /* borrows */
+    json *j = api_document(API_VOLUME_KIND, &v->meta);
+    if (v->status.phase == API_PHASE_LOST)
+        json_set_str(j, "status.phase", str_of(api_phase_name(API_PHASE_LOST)));
+    for (size_t i = 0; i < v->status.conditions.count; i++) {
+        const struct api_condition *c = &v->status.conditions.items[i];
+        if (strcmp(c->type, API_DELETION_HELD) == 0 || strcmp(c->type, API_NODE_GONE) == 0)
+            own.items[own.count++] = *c;
+    }
+    json_set(j, "status.conditions", api_conditions_json(&own));
+    return j;
+}
+
+/* ---- spec -------------------------------------------------------------------------------------------------------- */
+
+#define AT(field) .offset = offsetof(struct api_volume, field)
+
+static const struct json_field fields[] = {
+    {"spec.volumeID", JSON_TEXT, AT(volume_id)},
+    {"spec.nodeName", JSON_TEXT, AT(node)},
+    {"spec.pool", JSON_TEXT, AT(pool)},
+    {"spec.capacityBytes", JSON_U64, AT(capacity_bytes)},
+    {"spec.claimRef.namespace", JSON_TEXT, AT(claim_namespace)},
+    {"spec.claimRef.name", JSON_TEXT, AT(claim_name)},
+    {"spec.claimRef.uid", JSON_TEXT, AT(claim_uid)},
+    {"spec.orderedBy.namespace", JSON_TEXT, AT(order_namespace)},
+    {"spec.orderedBy.name", JSON_TEXT, AT(order_name)},
+    {"spec.orderedBy.uid", JSON_TEXT, AT(order_uid)},
+    {"spec.claim", JSON_TEXT, AT(claim_label)},
+    {"spec.source.namespace", JSON_TEXT, AT(source_namespace)},
+    {"spec.source.name", JSON_TEXT, AT(source_name)},
+    {"spec.source.generation", JSON_U64, AT(source_generation)},
+    {"spec.release.requested", JSON_BOOL, AT(release_requested)},
+    {"spec.release.discard", JSON_BOOL, AT(release_discard)},
 };
 
 struct api_volume *api_volume_new(void)
@@ -49,11 +270,11 @@ void api_volume_free(struct api_volume *own_v)
     if (!own_v)
         return;
     api_meta_done(&own_v->meta);
-    api_fields_clear(fields, countof(fields), own_v);
+    json_fields_clear(fields, countof(fields), own_v);
     parameters_clear(own_v);
     free(own_v->source);
     free(own_v->retry);
-    api_volume_status_done(&own_v->status);
+    status_done(&own_v->status);
     free(own_v);
 }
 
@@ -123,17 +344,17 @@ static int read_all(const json *j, struct api_volume *v, struct err *err)
 {
     int r = api_meta_read(j, &v->meta, err);
     if (r == 0)
-        r = api_fields_read(j, fields, countof(fields), v, err);
+        r = json_fields_read(j, fields, countof(fields), v, err);
     if (r == 0)
         r = parameters_read(j, v, err);
     if (r == 0)
-        r = api_volume_status_read(j, &v->status, err);
-    struct str failing = json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_FAILING);
+        r = status_read(j, &v->status, err);
+    struct str failing = json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_EXPORT_FAILING_SINCE);
     struct err ignored;
     if (failing.len && time_parse(failing, &v->failing_ns, &ignored) < 0)
         v->failing_ns = 0;
     v->has_exported =
-        str_eq(json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_EXPORTED), STR("true"));
+        str_eq(json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_HAS_EXPORTED), STR("true"));
     const json *source = json_at(j, "spec.source.spec");
     if (r == 0 && source)
         v->source = json_text(source, 0);
@@ -160,11 +381,11 @@ json *api_volume_json(const struct api_volume *v)
     json *labels = json_new_object(), *parameters = json_new_object();
     json_append_str(finalizers, STR(NAME_FINALIZER_RELEASE));
     json_set(j, "metadata.finalizers", finalizers);
-    /* Keys with dots are no paths: they are set in an object of their own. */
+    /* json_set() would split keys with dots. */
     json_set_member(labels, NAME_LABEL_NODE, json_new_str(str_of(v->node)));
     json_set_member(labels, NAME_LABEL_POOL, json_new_str(str_of(v->pool)));
     json_set(j, "metadata.labels", labels);
-    api_fields_write(j, fields, countof(fields), v);
+    json_fields_write(j, fields, countof(fields), v);
     for (size_t i = 0; i < v->parameter_count; i++)
         json_set_member(parameters, v->parameters[i].key, json_new_str(str_of(v->parameters[i].value)));
     json_set(j, "spec.parameters", parameters);
@@ -173,18 +394,19 @@ json *api_volume_json(const struct api_volume *v)
     return j;
 }
 
-/* ---- the bridge -------------------------------------------------------------------------------------------------- */
+/* ---- the volume spec --------------------------------------------------------------------------------------------- */
 
 static int source_to_spec(const char *text, struct spec *s, struct err *err)
 {
     auto_json source = NULL;
     int r = json_parse(str_of(text), "the source", &source, err);
-    return r < 0 ? r : spec_set_source(s, source, err);
+    return r < 0 ? r : spec_set_recorded_source(s, source, err);
 }
 
 int api_volume_spec(const struct api_volume *v, struct spec **ret, struct err *err)
 {
     auto_spec s = spec_new();
+    struct volume_id id;
     s->in_cluster = true;
     int r = 0;
     for (size_t i = 0; i < v->parameter_count && r == 0; i++)
@@ -197,8 +419,8 @@ int api_volume_spec(const struct api_volume *v, struct spec **ret, struct err *e
         r = spec_check(s, err);
     if (r < 0)
         return r;
-    if (spec_id_is_valid(str_of(v->volume_id)))
-        memcpy(s->id, v->volume_id, SPEC_ID_LEN);
+    if (volume_id_parse(str_of(v->volume_id), &id))
+        memcpy(s->id, id.text, sizeof s->id);
     s->name = str_dup(str_of(v->meta.name));
     s->capacity_bytes = v->capacity_bytes;
     *ret = take(&s);

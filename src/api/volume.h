@@ -1,33 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* volume.h - CisternVolume: the order to a node, the copy of the source that it was made for, and the node's answer.
- * home: whoever owns the object; frozen where it is shared. Strings are owned, NULL where nothing was said.
+/* volume.h - reads and writes a CisternVolume: the order to a node, a copy of its source, and the node's status.
+ * home: the object's owner; frozen while shared. Strings are owned, NULL if missing.
  *
- * Reading tolerates what it does not know (a newer version may have written it), but not a known field of another type.
- * Spec and finalizer are the controller's, status is the node's; each writes by server-side apply under a field manager
- * of its own, so that neither undoes the other's conditions. */
+ * Unknown fields, perhaps of a newer version, are ignored; a known field of another type is an error. The controller
+ * writes spec and finalizer, the node the status. Each uses server-side apply with a field manager of its own, so that
+ * it keeps the other's conditions. */
 #pragma once
 
 #include "api/condition.h"
 #include "api/meta.h"
 #include "kube/resource.h"
-#include "volume/spec.h"
+#include "spec/spec.h"
 
 #define API_VOLUME_KIND "CisternVolume"
 extern const struct kube_resource api_volumes;
 
 enum api_phase {
-    API_PHASE_NONE, /* the node has said nothing yet */
+    API_PHASE_NONE, /* the node has not written a status yet */
     API_PHASE_PROVISIONING,
     API_PHASE_LISTING,
     API_PHASE_HYDRATING,
     API_PHASE_VERIFYING,
     API_PHASE_READY,
-    API_PHASE_LAZY,
-    API_PHASE_EXPORTING,     /* nothing is staged, and an export is owed or under way */
-    API_PHASE_EXPORT_FAILED, /* its verdict is that files are missing in the bucket */
+    API_PHASE_EXPORTING,     /* not staged; an export is pending or running */
+    API_PHASE_EXPORT_FAILED, /* files are missing in the bucket */
     API_PHASE_LOST,          /* the node or its disk is gone */
     API_PHASE_FAILED,
-    API_PHASE_RELEASED, /* nothing of it is left on the node */
+    API_PHASE_RELEASED, /* removed from the node */
 };
 
 /* Types of conditions, and the reasons that are acted on. */
@@ -37,18 +36,18 @@ enum api_phase {
 #define API_MOUNTED "Mounted"
 #define API_EXPORTED "Exported"
 #define API_HEALTHY "Healthy"
-#define API_DELETION_HELD "DeletionHeld" /* the controller's: deleted by hand, which destroys nothing */
+#define API_DELETION_HELD "DeletionHeld" /* the controller's: deleted by a user, which keeps the data */
 #define API_NODE_GONE "NodeGone"         /* the controller's */
 
-#define API_REASON_NODE_FULL "NodeFull"       /* Provisioned False: answered RESOURCE_EXHAUSTED */
+#define API_REASON_NODE_FULL "NodeFull"       /* Provisioned False: RESOURCE_EXHAUSTED */
 #define API_REASON_OUT_OF_RANGE "OutOfRange"  /* Provisioned False: OUT_OF_RANGE */
 #define API_REASON_INVALID "Invalid"          /* Provisioned False: INVALID_ARGUMENT */
 #define API_REASON_EXISTS "AlreadyExists"     /* Provisioned False: ALREADY_EXISTS */
-#define API_REASON_POOL_CHANGED "PoolChanged" /* Provisioned False: the id is of a pool that is no more */
+#define API_REASON_POOL_CHANGED "PoolChanged" /* Provisioned False: the id names a former pool */
 
 #define API_REASON_VOLUME_LOST "VolumeLost"         /* Healthy and Mounted False */
 #define API_REASON_POOL_ABSENT "PoolAbsent"         /* Healthy, Mounted False: no disk now; Exported False: held */
-#define API_REASON_MOUNTS_LOST "MountsLost"         /* Mounted False: no keeper has the mount any more */
+#define API_REASON_MOUNTS_LOST "MountsLost"         /* Mounted False: no keeper has the mount */
 #define API_REASON_VOLUME_FULL "VolumeFull"         /* Healthy False */
 #define API_REASON_UNREADABLE "Unreadable"          /* Healthy False: its record on the disk */
 #define API_REASON_NOTHING_WRITTEN "NothingWritten" /* Exported True: no pod could write yet */
@@ -62,11 +61,11 @@ struct api_parameter {
 struct api_hydration {
     uint64_t objects_total, objects_done, objects_failed, objects_missing;
     uint64_t bytes_total, bytes_done, bytes_per_second;
-    uint64_t eta_seconds; /* 0: nobody can tell, or done */
+    uint64_t eta_seconds; /* 0: unknown, or done */
     uint64_t attempt;
     int64_t started_ns, finished_ns;
     char *manifest_digest;
-    bool has_listing; /* what follows is known */
+    bool has_listing; /* the next three fields are known */
     uint64_t excluded_objects, largest_object_bytes, listing_seconds;
 };
 
@@ -78,7 +77,7 @@ struct api_export {
 /* One object that failed, on the way in (`errors`) or out (`export.failed`). */
 struct api_fault {
     char *object; /* key, or path in the volume; NULL: the run as a whole */
-    char *id;     /* "CIS1403" */
+    char *id;     /* "CIS_ACCESS_DENIED" */
     char *code;   /* "DENIED" */
     char *message;
     uint64_t attempts;
@@ -98,7 +97,7 @@ struct api_volume_status {
     struct api_export export;
     char *pool_uuid;
     char *access;           /* "bind" "passthrough" "fuse" */
-    bool release_committed; /* the node goes through with the release: it cannot be withdrawn any more */
+    bool release_committed; /* the node completes the release: it cannot be withdrawn */
     struct api_faults errors;
     struct api_faults export_failed;
     struct api_conditions conditions;
@@ -111,7 +110,7 @@ struct api_volume {
     char *pool;
     uint64_t capacity_bytes;
     char *claim_namespace, *claim_name, *claim_uid; /* the target claim, never its prime; all NULL: no claim */
-    char *order_namespace, *order_name, *order_uid; /* spec.orderedBy: the claim that was asked for, maybe a prime */
+    char *order_namespace, *order_name, *order_uid; /* spec.orderedBy: the claim of the request, maybe a prime */
     char *claim_label;                              /* "train/weights", for a column */
     char *source_namespace, *source_name;           /* the BucketSource that was copied; NULL: none */
     uint64_t source_generation;
@@ -120,9 +119,9 @@ struct api_volume {
     struct api_parameter parameters[API_PARAMETERS_MAX];
     size_t parameter_count;
     bool release_requested;
-    bool release_discard; /* what is not exported may go */
-    int64_t failing_ns;   /* wall clock: its export fails since then, as the controller noted it; 0: it does not */
-    bool has_exported; /* a file of it has reached the bucket under its own identity, once: the controller noted it */
+    bool release_discard; /* files that were not exported may be deleted */
+    int64_t failing_ns;   /* wall clock: its export has failed since then; 0: it has not */
+    bool has_exported;    /* at least one of its files has reached the bucket */
     struct api_volume_status status;
 };
 
@@ -132,27 +131,26 @@ void api_volume_free(struct api_volume *own_v);
 DEFINE_AUTO(api_volume, struct api_volume, api_volume_free)
 #define auto_api_volume auto_with(auto_clean_api_volume) struct api_volume *
 
-/* Has the node looked at the order as it is now? */
+/* Has the node seen the current order? */
 bool api_volume_was_seen(const struct api_volume *v);
 
-/* The object as it is to be created: name, labels, finalizer, spec. The caller frees. */
+/* The object to create: name, labels, finalizer, spec. The caller frees. */
 json *api_volume_json(const struct api_volume *v);
 
-/* What the node applies to `status`: all of it, with the sentences of the columns (progress, rate, ...) made from the
- * numbers. The caller frees. */
+/* For the node to apply to `status`: all of it, with the texts of the columns (progress, rate, ...). The caller
+ * frees. */
 json *api_volume_status_json(const struct api_volume *v);
 
-/* What the node applies to `status` before it destroys the volume, under a field manager of its own: that the release
- * is committed; refused by the server if the order is any other than `v` by then. The caller frees. */
+/* For the node to apply to `status` before it destroys the volume, under a field manager of its own: the release is
+ * committed. The server refuses it if the order has changed since `v`. The caller frees. */
 json *api_volume_commit_json(const struct api_volume *v);
 
-/* What the controller applies to `status`: the conditions that are its own (types DeletionHeld and NodeGone), and the
- * phase where it is Lost. The caller frees. */
+/* For the controller to apply to `status`: its own conditions (types DeletionHeld and NodeGone), and the phase if it is
+ * Lost. The caller frees. */
 json *api_volume_verdict_json(const struct api_volume *v);
 
-/* The volume as the disk knows it: the same struct that the standalone driver makes of CreateVolume's parameters, so
- * that nothing below here can tell the two apart. Checked, not asked whether all of it is served. CIS2001, CIS2002,
- * CIS2003. */
+/* The volume spec: the same struct that the standalone driver makes of CreateVolume's parameters. Checked, but not
+ * whether this version supports all of it. CIS_PARAMETER_UNKNOWN, CIS_PARAMETER_INVALID, CIS_PARAMETER_UNSUPPORTED. */
 must_check int api_volume_spec(const struct api_volume *v, struct spec **ret, struct err *err);
 
 const char *api_phase_name(enum api_phase p); /* "Hydrating"; "" for NONE */

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "broker/broker.h"
-#include "ask.h"
 #include "caller.h"
-#include "http/calls.h"
+#include "credential_cache.h"
+#include "http/post_server.h"
 #include "io/ticker.h"
-#include "keep.h"
+#include "messages.h"
 #include "probe.h"
 #include "publish.h"
-#include "refusals.h"
+#include "refusal_limit.h"
 #include "util/clock.h"
+#include "util/err_kind.h"
 #include <stdio.h>
 
-#define LOOK_NS (60 * NS_PER_SECOND)
-#define LOOK_SOON_NS (2 * NS_PER_SECOND) /* while nothing is served, or the last look failed */
+#define CHECK_NS (60 * NS_PER_SECOND)
+#define CHECK_SOON_NS (2 * NS_PER_SECOND) /* while nothing is served, or the last check failed */
 
 struct broker {
     struct broker_options options;                              /* frozen; its texts are those below */
@@ -21,20 +22,20 @@ struct broker {
     struct worker worker;                                       /* loop: borrowed; web: owned. Nothing else is used */
     struct fetcher fetcher;
     struct callers *callers;
-    struct keep *keep;
-    struct calls *calls;
-    struct refusals refusals;
-    struct ticker *ticker; /* owned; "broker": looks after the certificate */
-    char *served;          /* owned; the ticker's: the certificate that is served, NULL: none */
+    struct credential_cache *cache;
+    struct post_server *calls;
+    struct refusal_limit refusals;
+    struct ticker *ticker; /* owned; thread "broker": renews the certificate */
+    char *served;          /* owned; the ticker's: the certificate in use, NULL: none */
 };
 
-/* ---- a call ------------------------------------------------------------------------------------------------------ */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-/* What is known of a call, as far as it came: for the log and for the answer. */
+/* The state of a request, for the log and for the reply. */
 struct progress {
-    struct ask ask;
+    struct credential_request request;
     struct caller caller;
-    struct kept kept;
+    struct cached_credential cached;
     const char *scheme;
 };
 
@@ -45,46 +46,38 @@ static int find_volume(struct broker *b, const char *name, struct api_volume **r
         b->kube,
         &(struct kube_request){.verb = KUBE_GET, .resource = &api_volumes, .name = str_of(name), .exempt = true}, &j,
         err);
-    if (r == -ERR_NOT_FOUND) {
-        err_set(err, ERR_DENIED, "there is no volume '%s'", name);
-        return err_advise(err, 1903, "credentials are given for a CisternVolume that exists");
-    }
+    if (r == -ERR_NOT_FOUND)
+        return err_fail(err, ERR_DENIED, CIS_BROKER_OTHER_VOLUME, "CisternVolume '%s': not found", name);
     return r < 0 ? r : api_volume_read(j, ret, err);
 }
 
-/* The service account or the Secret is not there any more; mostly the namespace is not, and with it the RoleBinding. */
-static bool is_gone(const struct err *err)
-{
-    return err->id == 1905 || err->id == 1906;
-}
-
-/* The next way is for what is gone, and for nothing else: an export must not end up under another identity because a
- * cloud was busy, or because somebody took his consent back. */
-static int go(struct broker *b, const struct route *routes, size_t count, struct progress *p, struct err *err)
+/* The next route is used only if the identity of the first was deleted, mostly with its namespace. An export must not
+ * use another identity because a cloud was busy, or because the owner of the identity withdrew the permission. */
+static int try_routes(struct broker *b, const struct route *routes, size_t count, struct progress *p, struct err *err)
 {
     struct err first;
     int r = 0;
     for (size_t i = 0; i < count; i++) {
-        r = keep_get(b->keep, &routes[i], p->ask.refused, &p->kept, err);
-        p->scheme = routes[i].kind == ROUTE_ANONYMOUS ? "anonymous" : routes[i].scheme;
-        if (r == 0 || !is_gone(err))
+        r = credential_cache_get(b->cache, &routes[i], p->request.refused, &p->cached, err);
+        p->scheme = routes[i].kind == ROUTE_ANONYMOUS ? "anonymous" : creds_kind_name(routes[i].creds);
+        if (r == 0 || err_kind_of(err->id) != ERR_KIND_IDENTITY_GONE)
             return r;
         if (i == 0)
             first = *err;
     }
     *err = first;
-    if (p->ask.is_export)
-        return err_advise(err, 1911, "the volume is held; make it again, or set exportSecret in the StorageClass");
+    if (p->request.is_export)
+        return err_advise(err, CIS_EXPORT_IDENTITY_GONE);
     return r;
 }
 
-/* The guard of this moment: nodes come and go. */
+/* The guard with the present addresses of the nodes. */
 static int write_guard(const struct broker *b, struct sbuf *ret, struct err *err)
 {
     sbuf_init(ret, GUARD_TEXT_MAX);
     if (b->options.guard_lines && !b->options.guard_lines(b->options.ctx, ret))
-        return err_set(err, ERR_AGAIN, "the nodes are not known yet");
-    return ret->overflow ? err_set(err, ERR_NO_SPACE, "the addresses of the nodes are too many") : 0;
+        return err_set(err, ERR_AGAIN, "the addresses of the nodes are not known yet");
+    return ret->overflow ? err_set(err, ERR_NO_SPACE, "the nodes have too many addresses") : 0;
 }
 
 static int make_guard(const struct broker *b, struct guard **ret, struct err *err)
@@ -114,79 +107,82 @@ static int serve_volume(struct broker *b, struct progress *p, struct err *err)
     int r = make_guard(b, &guard, err);
     const struct route_rules rules = rules_of(b, guard);
     if (r == 0)
-        r = find_volume(b, p->ask.volume, &v, err);
+        r = find_volume(b, p->request.volume, &v, err);
     if (r == 0 && p->caller.kind == CALLER_JOB)
         r = callers_pod(b->callers, &p->caller, &pod, err);
     if (r == 0)
-        r = caller_may(&p->caller, v, p->ask.is_export, pod, err);
+        r = caller_may(&p->caller, v, p->request.is_export, pod, err);
     if (r == 0)
         r = api_volume_spec(v, &spec, err);
     if (r == 0)
-        r = route_find(v, spec, p->ask.is_export, p->ask.scheme, &rules, routes, &count, err);
-    return r < 0 ? r : go(b, routes, count, p, err);
+        r = route_find(v, spec, p->request.is_export, p->request.creds, &rules, routes, &count, err);
+    return r < 0 ? r : try_routes(b, routes, count, p, err);
 }
 
-static int handle(struct broker *b, const struct calls_request *r, struct progress *p, unsigned *retry_after,
+static int handle(struct broker *b, const struct post_request *r, struct progress *p, unsigned *retry_after,
                   struct err *err)
 {
     struct str token;
     uint64_t now = clock_now_ns();
-    int code = ask_token(r->authorization, &token, err);
+    int code = bearer_token_of(r->authorization, &token, err);
     if (code < 0)
-        token = STR("none"); /* all who bring none are one */
-    *retry_after = refusals_wait(&b->refusals, r->peer, token, now);
+        token = STR("none"); /* callers without a token share one limit */
+    *retry_after = refusal_limit_wait(&b->refusals, r->peer, token, now);
     if (*retry_after) {
-        err_set(err, ERR_AGAIN, "too many calls with this token, or of this address, were refused");
-        return err_advise(err, 1910, "ask again in %u s, with a token of a running pod", *retry_after);
+        err_set(err, ERR_AGAIN, "too many rejected requests with this token or from this address");
+        return err_advise(err, CIS_BROKER_THROTTLED, *retry_after);
     }
     if (code == 0)
-        code = ask_parse(r->body, &p->ask, err);
+        code = credential_request_parse(r->body, &p->request, err);
     if (code == 0)
         code = callers_find(b->callers, token, &p->caller, err);
     if (code == 0)
         code = serve_volume(b, p, err);
-    if (code == -ERR_DENIED && (err->id == 1902 || err->id == 1903))
-        refusals_add(&b->refusals, r->peer, token, now);
+    enum err_kind kind = code == -ERR_DENIED ? err_kind_of(err->id) : ERR_KIND_OTHER;
+    if (kind == ERR_KIND_CALLER_UNKNOWN || kind == ERR_KIND_CALLER_DENIED)
+        refusal_limit_add(&b->refusals, r->peer, token, now);
     return code;
 }
 
-static void tell(const struct broker *b, const struct progress *p, const struct err *err)
+static void report(const struct broker *b, const struct progress *p, const struct err *err)
 {
     const struct broker_event e = {.caller = str_of(p->caller.user),
                                    .pod = str_of(p->caller.pod),
-                                   .volume = str_of(p->ask.volume),
-                                   .purpose = str_of(p->ask.is_export ? "export" : "hydrate"),
-                                   .method = str_of(p->kept.method),
-                                   .principal = str_of(p->kept.principal),
+                                   .volume = str_of(p->request.volume),
+                                   .purpose = str_of(p->request.is_export ? "export" : "hydrate"),
+                                   .method = str_of(p->cached.method),
+                                   .principal = str_of(p->cached.principal),
                                    .err = err};
     if (b->options.on_call)
         b->options.on_call(b->options.ctx, &e);
 }
 
-static unsigned on_call(void *ctx, const struct calls_request *r, struct sbuf *answer, unsigned *retry_after)
+static unsigned on_call(void *ctx, const struct post_request *r, struct sbuf *answer, unsigned *retry_after)
 {
     struct broker *b = ctx;
     struct progress p = {0};
     struct err err;
     int code = handle(b, r, &p, retry_after, &err);
     if (code == 0) {
-        const struct grant_words words = {
-            .scheme = p.scheme, .identity = p.kept.identity, .method = p.kept.method, .principal = p.kept.principal};
-        code = answer_credential(&words, answer, &err);
-        identity_unref(p.kept.identity);
+        const struct credential_reply words = {.scheme = p.scheme,
+                                               .identity = p.cached.identity,
+                                               .method = p.cached.method,
+                                               .principal = p.cached.principal};
+        code = reply_with_credential(&words, answer, &err);
+        creds_identity_unref(p.cached.identity);
     }
-    tell(b, &p, code < 0 ? &err : NULL);
+    report(b, &p, code < 0 ? &err : NULL);
     if (code == 0)
         return 200;
     if (answer->len)
         explicit_bzero(answer->ptr, answer->len);
     sbuf_clear(answer);
-    return answer_error(&err, answer);
+    return reply_with_error(&err, answer);
 }
 
 /* ---- the certificate --------------------------------------------------------------------------------------------- */
 
-static int look(struct broker *b, struct err *err)
+static int check_certificate(struct broker *b, struct err *err)
 {
     auto_sbuf guard;
     int r = write_guard(b, &guard, err);
@@ -199,7 +195,7 @@ static int look(struct broker *b, struct err *err)
     if (r < 0)
         return r;
     if (s.server.certificate && s.server.key && (!b->served || strcmp(b->served, s.server.certificate) != 0)) {
-        r = calls_set_certificate(b->calls, s.server.certificate, s.server.key, err);
+        r = post_server_set_certificate(b->calls, s.server.certificate, s.server.key, err);
         if (r == 0) {
             free(b->served);
             b->served = take(&s.server.certificate);
@@ -213,15 +209,15 @@ static uint64_t tick(void *ctx)
 {
     struct broker *b = ctx;
     struct err err;
-    int r = look(b, &err);
-    /* Somebody else wrote in between, or leads no longer: the next look sees it. */
+    int r = check_certificate(b, &err);
+    /* Another replica wrote at the same time, or leads now: the next check sees it. */
     bool is_race = r == -ERR_AGAIN || r == -ERR_EXISTS || r == -ERR_CHANGED || r == -ERR_CANCELLED;
     if (r < 0 && !is_race && b->options.on_trouble)
-        b->options.on_trouble(b->options.ctx, "the broker's certificate cannot be looked after", &err);
-    return r < 0 || !b->served ? LOOK_SOON_NS : b->options.look_ns;
+        b->options.on_trouble(b->options.ctx, "the certificate of the broker could not be checked", &err);
+    return r < 0 || !b->served ? CHECK_SOON_NS : b->options.check_ns;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
 static char *or_null(const char *text)
 {
@@ -231,10 +227,10 @@ static char *or_null(const char *text)
 static struct broker *prepared(struct loop *loop, struct kube *kube, const struct broker_options *o)
 {
     struct broker *b = xcalloc(1, sizeof *b);
-    refusals_init(&b->refusals);
+    refusal_limit_init(&b->refusals);
     b->options = *o;
     b->options.listen = NULL;
-    b->options.look_ns = o->look_ns ? o->look_ns : LOOK_NS;
+    b->options.check_ns = o->check_ns ? o->check_ns : CHECK_NS;
     b->kube = kube;
     b->worker.loop = loop;
     b->ns = str_dup(o->ns);
@@ -252,7 +248,7 @@ static struct broker *prepared(struct loop *loop, struct kube *kube, const struc
                                   .audience_count = o->audience_count};
     b->callers =
         callers_new(kube, &(struct caller_rules){str_of(b->ns), str_of(b->node_account), str_of(b->job_account)});
-    b->keep = keep_new(&b->fetcher);
+    b->cache = credential_cache_new(&b->fetcher);
     return b;
 }
 
@@ -260,10 +256,11 @@ int broker_new(struct loop *loop, struct kube *kube, const struct broker_options
                struct err *err)
 {
     struct broker *b = prepared(loop, kube, o);
-    const struct calls_options calls = {.listen = o->listen, .path = "/v1/credentials", .ctx = b, .call = on_call};
+    const struct post_server_options calls = {
+        .listen = o->listen, .path = "/v1/credentials", .ctx = b, .call = on_call};
     int r = web_new(loop, &(struct web_options){0}, &b->worker.web, err);
     if (r == 0)
-        r = calls_open(&calls, &b->calls, err);
+        r = post_server_open(&calls, &b->calls, err);
     if (r == 0)
         r = ticker_start("broker", tick, b, &b->ticker, err);
     if (r < 0) {
@@ -277,7 +274,7 @@ int broker_new(struct loop *loop, struct kube *kube, const struct broker_options
 void broker_stop(struct broker *b)
 {
     ticker_stop(take(&b->ticker));
-    calls_free(take(&b->calls));
+    post_server_free(take(&b->calls));
 }
 
 void broker_free(struct broker *b)
@@ -286,10 +283,10 @@ void broker_free(struct broker *b)
         return;
     if (b->ticker || b->calls)
         broker_stop(b);
-    keep_free(b->keep);
+    credential_cache_free(b->cache);
     callers_free(b->callers);
     web_free(b->worker.web);
-    refusals_done(&b->refusals);
+    refusal_limit_done(&b->refusals);
     free(b->served);
     free(b->ns);
     free(b->node_account);
@@ -304,10 +301,10 @@ int broker_probe(struct broker *b, const struct api_source *s, struct api_probe 
     auto_guard guard = NULL;
     int r = make_guard(b, &guard, err);
     const struct route_rules rules = rules_of(b, guard);
-    return r < 0 ? r : probe_source(b->keep, &rules, s, ret, err);
+    return r < 0 ? r : probe_source(b->cache, &rules, s, ret, err);
 }
 
 uint16_t broker_port(const struct broker *b)
 {
-    return calls_port(b->calls);
+    return post_server_port(b->calls);
 }

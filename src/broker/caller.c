@@ -2,7 +2,9 @@
 #include "caller.h"
 #include "util/base64.h"
 #include "util/clock.h"
+#include "util/hash.h"
 #include "util/names.h"
+#include "util/thread.h"
 #include <stdio.h>
 
 enum { CLAIMS_MAX = 16 << 10, CLOCKS_APART_SECONDS = 300 };
@@ -11,25 +13,19 @@ enum { CLAIMS_MAX = 16 << 10, CLOCKS_APART_SECONDS = 300 };
 
 static int unknown(struct err *err, const char *why)
 {
-    err_set(err, ERR_DENIED, "the token is not accepted: %s", why);
-    return err_advise(err, 1902,
-                      "the caller needs a token of audience " NAME_AUDIENCE_BROKER " of its own running pod");
+    return err_fail(err, ERR_DENIED, CIS_BROKER_CALLER_UNKNOWN, "the token was rejected: %s", why);
 }
 
-/* ---- what the token says itself ---------------------------------------------------------------------------------- */
+/* ---- claims of the token ----------------------------------------------------------------------------------------- */
 
 static bool holds(const json *list_or_text, const char *word)
 {
     struct str s;
-    if (!list_or_text)
-        return false;
     if (json_as_str(list_or_text, &s))
         return str_eq(s, str_of(word));
-    for (size_t i = 0; i < json_count(list_or_text); i++) {
-        const json *item = json_item(list_or_text, i);
-        if (item && json_as_str(item, &s) && str_eq(s, str_of(word)))
+    for (size_t i = 0; i < json_count(list_or_text); i++)
+        if (json_as_str(json_item(list_or_text, i), &s) && str_eq(s, str_of(word)))
             return true;
-    }
     return false;
 }
 
@@ -44,25 +40,21 @@ int caller_looks_right(struct str token, int64_t wall_ns, struct err *err)
     if (!str_split(&rest, '.', &part) || !str_split(&rest, '.', &claims) || rest.len == 0 ||
         base64_parse(claims, &text, &ignored) < 0 || text.overflow ||
         json_parse(sbuf_str(&text), "the claims", &j, &ignored) < 0)
-        return unknown(err, "it is no token of a service account");
+        return unknown(err, "not a service account token");
     if (!holds(json_at(j, "aud"), NAME_AUDIENCE_BROKER))
-        return unknown(err, "it is for another audience");
+        return unknown(err, "wrong audience");
     if (json_get_i64(j, "exp", &until, &ignored) < 0 || until < wall_ns / (int64_t)NS_PER_SECOND - CLOCKS_APART_SECONDS)
-        return unknown(err, "it has expired");
+        return unknown(err, "expired");
     return 0;
 }
 
-/* ---- what the API server says ------------------------------------------------------------------------------------ */
+/* ---- TokenReview ------------------------------------------------------------------------------------------------- */
 
 static void copy_extra(const json *user, const char *name, char *buf, size_t size)
 {
-    struct str s;
-    const json *extra = json_at(user, "extra");
-    const json *values = extra ? json_member(extra, name) : NULL;
-    const json *first = values ? json_item(values, 0) : NULL;
-    buf[0] = '\0';
-    if (first && json_as_str(first, &s) && s.len < size)
-        snprintf(buf, size, "%.*s", STR_FMT(s));
+    struct str s = STR_NULL;
+    (void)json_as_str(json_item(json_member(json_at(user, "extra"), name), 0), &s);
+    snprintf(buf, size, "%.*s", STR_FMT(s.len < size ? s : STR_NULL));
 }
 
 static bool is_account(struct str user, const struct caller_rules *rules, struct str name)
@@ -84,19 +76,18 @@ int caller_read(const json *review, const struct caller_rules *rules, struct cal
         authenticated = false;
     if (!authenticated) {
         char text[160];
-        snprintf(text, sizeof text, "the API server does not know it%s%.*s", why.len ? ": " : "", STR_FMT(why));
+        snprintf(text, sizeof text, "the API server does not accept it%s%.*s", why.len ? ": " : "", STR_FMT(why));
         return unknown(err, text);
     }
-    /* An authenticator that knows nothing of audiences answers without them: its word is not about ours. */
+    /* An authenticator without support for audiences returns none, and has not checked the audience. */
     if (!holds(json_at(review, "status.audiences"), NAME_AUDIENCE_BROKER))
-        return unknown(err, "it is for another audience");
+        return unknown(err, "wrong audience");
     if (json_get_str(review, "status.user.username", &user, err) < 0)
-        return unknown(err, "it names nobody");
+        return unknown(err, "no user name");
     bool is_job = is_account(user, rules, rules->job_account), is_node = is_account(user, rules, rules->node_account);
-    if ((!is_job && !is_node) || user.len >= CALLER_USER_MAX) {
-        err_set(err, ERR_DENIED, "'%.*s' is neither a node's agent nor a Job of ours", STR_FMT(str_sub(user, 0, 200)));
-        return err_advise(err, 1903, "nobody else gets credentials here");
-    }
+    if ((!is_job && !is_node) || user.len >= CALLER_USER_MAX)
+        return err_fail(err, ERR_DENIED, CIS_BROKER_OTHER_VOLUME,
+                        "'%.*s' is neither the node driver nor a Job of Cistern", STR_FMT(str_sub(user, 0, 200)));
     struct caller c = {.kind = is_job ? CALLER_JOB : CALLER_NODE};
     const json *j = json_at(review, "status.user");
     snprintf(c.user, sizeof c.user, "%.*s", STR_FMT(user));
@@ -107,15 +98,15 @@ int caller_read(const json *review, const struct caller_rules *rules, struct cal
     return 0;
 }
 
-/* ---- what it may have -------------------------------------------------------------------------------------------- */
+/* ---- authorization ----------------------------------------------------------------------------------------------- */
 
-static int not_yours(const struct caller *c, const struct api_volume *v, const char *why, struct err *err)
+static int deny(const struct caller *c, const struct api_volume *v, const char *why, struct err *err)
 {
-    err_set(err, ERR_DENIED, "pod '%s' may not have the credentials of volume '%s': %s", c->pod, v->meta.name, why);
-    return err_advise(err, 1903, "a Job gets those of its own volume, a node those of the volumes on it");
+    return err_fail(err, ERR_DENIED, CIS_BROKER_OTHER_VOLUME, "pod '%s': credentials of volume '%s' denied: %s", c->pod,
+                    v->meta.name, why);
 }
 
-/* Is the pod of this Job? By the reference of the Job controller, which alone writes it. */
+/* Is the pod of this Job? Only the Job controller writes the owner reference. */
 static bool is_pod_of(const json *pod, const char *job)
 {
     const json *owners = json_at(pod, "metadata.ownerReferences");
@@ -138,18 +129,138 @@ int caller_may(const struct caller *c, const struct api_volume *v, bool is_expor
     struct str node = STR_NULL;
     struct err ignored;
     if (!v->node || !v->volume_id)
-        return not_yours(c, v, "it has no node yet", err);
+        return deny(c, v, "the volume has no node yet", err);
     if (c->pod[0] == '\0' || c->pod_uid[0] == '\0')
-        return not_yours(c, v, "the token is bound to no pod", err);
+        return deny(c, v, "the token is not bound to a pod", err);
     if (strcmp(c->node, v->node) != 0)
-        return not_yours(c, v, "it is on another node than the pod", err);
+        return deny(c, v, "the volume is on another node than the pod", err);
     if (c->kind == CALLER_NODE)
         return 0;
     snprintf(job, sizeof job, "%s-%s", is_export ? "export" : "hydrate", v->volume_id);
     if (!pod || !is_pod_of(pod, job))
-        return not_yours(c, v, is_export ? "the pod is not of its export Job" : "the pod is not of its hydrate Job",
-                         err);
+        return deny(c, v, is_export ? "the pod is not of its export Job" : "the pod is not of its hydrate Job", err);
     if (json_opt_str(pod, "spec.nodeName", &node, &ignored) < 0 || !str_eq(node, str_of(v->node)))
-        return not_yours(c, v, "the pod runs on another node", err);
+        return deny(c, v, "the pod runs on another node", err);
+    return 0;
+}
+
+/* ---- TokenReviews, with a cache ---------------------------------------------------------------------------------- */
+
+enum { SLOTS = 1024 };
+#define CACHED_NS (10 * NS_PER_SECOND)
+
+struct caller_slot {
+    uint8_t hash[32]; /* of the token */
+    uint64_t until_ns;
+    struct caller caller;
+};
+
+struct callers {
+    struct kube *kube;               /* borrowed */
+    struct caller_rules rules;       /* borrowed */
+    pthread_mutex_t lock;            /* guards slots */
+    struct caller_slot slots[SLOTS]; /* by the token's hash; a later token replaces it */
+};
+
+struct callers *callers_new(struct kube *k, const struct caller_rules *rules)
+{
+    struct callers *c = xcalloc(1, sizeof *c);
+    c->kube = k;
+    c->rules = *rules;
+    pthread_mutex_init(&c->lock, NULL);
+    return c;
+}
+
+void callers_free(struct callers *own_c)
+{
+    if (!own_c)
+        return;
+    pthread_mutex_destroy(&own_c->lock);
+    free(own_c);
+}
+
+static struct caller_slot *slot_of(struct callers *c, const uint8_t hash[32])
+{
+    return &c->slots[(hash[0] << 8 | hash[1]) % SLOTS];
+}
+
+static bool find_cached(struct callers *c, const uint8_t hash[32], struct caller *ret)
+{
+    auto_lock(&c->lock);
+    const struct caller_slot *s = slot_of(c, hash);
+    if (memcmp(s->hash, hash, sizeof s->hash) != 0 || clock_now_ns() >= s->until_ns)
+        return false;
+    *ret = s->caller;
+    return true;
+}
+
+static void add_to_cache(struct callers *c, const uint8_t hash[32], const struct caller *caller)
+{
+    auto_lock(&c->lock);
+    struct caller_slot *s = slot_of(c, hash);
+    memcpy(s->hash, hash, sizeof s->hash);
+    s->until_ns = clock_now_ns() + CACHED_NS;
+    s->caller = *caller;
+}
+
+static json *review_of(struct str token)
+{
+    json *j = json_new_object();
+    json *audiences = json_new_array();
+    json_append_str(audiences, STR(NAME_AUDIENCE_BROKER));
+    json_set_str(j, "apiVersion", STR("authentication.k8s.io/v1"));
+    json_set_str(j, "kind", STR("TokenReview"));
+    json_set_str(j, "spec.token", token);
+    json_set(j, "spec.audiences", audiences);
+    return j;
+}
+
+int callers_find(struct callers *c, struct str token, struct caller *ret, struct err *err)
+{
+    uint8_t hash[32];
+    struct caller found;
+    int r = caller_looks_right(token, clock_wall_ns(), err);
+    if (r < 0)
+        return r;
+    sha256(token, hash);
+    if (find_cached(c, hash, ret))
+        return 0;
+    auto_json asked = review_of(token);
+    auto_json answer = NULL;
+    r = kube_call(
+        c->kube,
+        &(struct kube_request){.verb = KUBE_CREATE, .resource = &kube_token_reviews, .body = asked, .exempt = true},
+        &answer, err);
+    if (r < 0) {
+        /* The API server denied the broker, not the caller. */
+        err->code = r == -ERR_DENIED ? ERR_INTERNAL : err->code;
+        return err_wrap(err, "TokenReview of the caller");
+    }
+    r = caller_read(answer, &c->rules, &found, err);
+    if (r < 0)
+        return r;
+    add_to_cache(c, hash, &found);
+    *ret = found;
+    return 0;
+}
+
+int callers_pod(struct callers *c, const struct caller *caller, json **ret, struct err *err)
+{
+    auto_json pod = NULL;
+    struct str uid = STR_NULL;
+    struct err why;
+    const struct kube_request get = {
+        .verb = KUBE_GET, .resource = &kube_pods, .ns = c->rules.ns, .name = str_of(caller->pod), .exempt = true};
+    int r = kube_call(c->kube, &get, &pod, &why);
+    if (r < 0 && r != -ERR_NOT_FOUND) {
+        err_copy(err, &why);
+        return err_wrap(err, "pod '%s'", caller->pod);
+    }
+    if (r == 0 && json_opt_str(pod, "metadata.uid", &uid, &why) < 0)
+        uid = STR_NULL;
+    if (r < 0 || !str_eq(uid, str_of(caller->pod_uid)))
+        return err_fail(err, ERR_DENIED, CIS_BROKER_CALLER_UNKNOWN, "the token was rejected: its pod '%s' was deleted",
+                        caller->pod);
+    *ret = take(&pod);
     return 0;
 }

@@ -3,7 +3,7 @@
 
 enum { DAY = 86400, HOUR = 3600 };
 
-/* Clocks of other machines may be behind by so much. */
+/* Allowed difference to clocks of other machines. */
 enum { SKEW = 300 };
 
 #define AUTHORITY_NAME "cistern-broker-ca"
@@ -28,12 +28,12 @@ static struct cert_times filled(struct cert_times t)
     return t;
 }
 
-/* The end of a pair that can be used; 0 if it cannot. */
+/* End of the validity of a pair; 0 if it is unusable. */
 static int64_t end_of(const struct x509_pair *p, int64_t now)
 {
-    struct x509_life life;
+    struct x509_validity life;
     struct err ignored;
-    if (!x509_is_pair(p) || x509_life_of(str_of(p->certificate), &life, &ignored) < 0 || life.until_s <= now)
+    if (!x509_is_pair(p) || x509_validity_of(str_of(p->certificate), &life, &ignored) < 0 || life.until_s <= now)
         return 0;
     return life.until_s;
 }
@@ -41,7 +41,7 @@ static int64_t end_of(const struct x509_pair *p, int64_t now)
 static int make_authority(struct x509_pair *p, const struct cert_times *t, int64_t now, struct err *err)
 {
     x509_pair_done(p);
-    return x509_make_authority(AUTHORITY_NAME, (struct x509_life){now - SKEW, now + t->authority}, p, err);
+    return x509_make_authority(AUTHORITY_NAME, (struct x509_validity){now - SKEW, now + t->authority}, p, err);
 }
 
 static bool is_published(struct str bundle, const char *certificate)
@@ -49,12 +49,12 @@ static bool is_published(struct str bundle, const char *certificate)
     return bundle.len > 0 && memmem(bundle.ptr, bundle.len, certificate, strlen(certificate)) != NULL;
 }
 
-/* May the next authority sign? It is old enough, and clients can see it. */
+/* May the next CA sign? It must be old enough, and published. */
 static bool is_due(const struct x509_pair *next, const struct cert_now *now, const struct cert_times *t)
 {
-    struct x509_life life;
+    struct x509_validity life;
     struct err ignored;
-    return end_of(next, now->wall_s) > 0 && x509_life_of(str_of(next->certificate), &life, &ignored) == 0 &&
+    return end_of(next, now->wall_s) > 0 && x509_validity_of(str_of(next->certificate), &life, &ignored) == 0 &&
            now->wall_s >= life.from_s + SKEW + t->published && is_published(now->published, next->certificate);
 }
 
@@ -91,14 +91,14 @@ static int step_server(struct cert_set *s, const struct cert_now *now, const str
 {
     size_t count = 0;
     int64_t end = end_of(&s->server, now->wall_s), authority_end = end_of(&s->authority, now->wall_s);
-    bool is_last = end == authority_end; /* another one would end at the same time */
+    bool is_last = end == authority_end; /* a new one would end at the same time */
     if (end > 0 && (is_last || end - now->wall_s > t->certificate_before) && serves(&s->server, now->names) &&
         x509_is_signed_by(s->server.certificate, s->authority.certificate))
         return 0;
     while (count < CERT_NAMES_MAX && now->names[count])
         count++;
     int64_t until = now->wall_s + t->certificate;
-    struct x509_life life = {now->wall_s - SKEW, until < authority_end ? until : authority_end};
+    struct x509_validity life = {now->wall_s - SKEW, until < authority_end ? until : authority_end};
     *changed = true;
     x509_pair_done(&s->server);
     return x509_make_server(&s->authority, now->names, count, life, &s->server, err);
@@ -116,7 +116,7 @@ static void add_once(struct sbuf *b, struct str one)
 static int step_bundle(struct cert_set *s, int64_t now, bool *changed, struct err *err)
 {
     struct sbuf b;
-    struct x509_life life;
+    struct x509_validity life;
     struct err ignored;
     char *bundle;
     sbuf_init(&b, CERT_BUNDLE_MAX);
@@ -125,7 +125,7 @@ static int step_bundle(struct cert_set *s, int64_t now, bool *changed, struct er
         add_once(&b, str_of(s->next.certificate));
     struct str rest = s->bundle ? str_of(s->bundle) : STR_NULL;
     for (struct str one; x509_split(&rest, &one);)
-        if (x509_life_of(one, &life, &ignored) == 0 && life.until_s > now)
+        if (x509_validity_of(one, &life, &ignored) == 0 && life.until_s > now)
             add_once(&b, one);
     int r = sbuf_take(&b, &bundle, err);
     if (r < 0)

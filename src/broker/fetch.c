@@ -10,45 +10,41 @@
 enum { TOKEN_SECONDS = 3600, SECRET_MAX = 64 << 10 };
 
 #define LIFE_MAX_NS (3600 * (int64_t)NS_PER_SECOND)
-#define SECRET_LIFE_NS (900 * (int64_t)NS_PER_SECOND) /* of keys that say nothing: so soon a new Secret is seen */
+/* Keys without an end: a changed Secret is read after this time. */
+#define SECRET_LIFE_NS (900 * (int64_t)NS_PER_SECOND)
 
 #define ROLE_ANNOTATION "eks.amazonaws.com/role-arn"
 #define EMAIL_ANNOTATION "iam.gke.io/gcp-service-account"
 
-/* What the tree of an answer holds is wiped where it is: nobody reads it again. */
+/* Wipes a secret within the JSON tree of a reply, which is not read again. */
 static void wipe(struct str secret)
 {
     if (secret.len)
         explicit_bzero((char *)(uintptr_t)secret.ptr, secret.len);
 }
 
-/* Instead of the API server's own words, which are long and do not say what to do. */
-static int closed(const struct fetcher *f, const char *kind, const struct route *r, struct err *err)
+/* Replaces the message of the API server, which is long and gives no advice. */
+static int denied(const struct fetcher *f, const char *kind, const struct route *r, struct err *err)
 {
-    err_set(err, ERR_DENIED, "%s '%s/%s' is closed to Cistern", kind, r->ns, r->name);
-    return err_advise(err, 1905,
-                      "kubectl create rolebinding cistern-credentials -n %s --clusterrole=cistern-credentials "
-                      "--serviceaccount=%s:cistern-controller",
-                      r->ns, f->own_ns);
+    err_set(err, ERR_DENIED, "%s '%s/%s': access is forbidden", kind, r->ns, r->name);
+    return err_advise(err, CIS_BROKER_NAMESPACE_DENIED, r->ns, f->own_ns);
 }
 
-static int look_at(const struct fetcher *f, const struct kube_resource *kind, const struct route *r, json **ret,
-                   struct err *err)
+static int read_object(const struct fetcher *f, const struct kube_resource *kind, const struct route *r, json **ret,
+                       struct err *err)
 {
     const struct kube_request get = {
         .verb = KUBE_GET, .resource = kind, .ns = str_of(r->ns), .name = str_of(r->name), .exempt = true};
     int code = kube_call(f->kube, &get, ret, err);
-    if (code == -ERR_NOT_FOUND) {
-        err_set(err, ERR_NOT_FOUND, "there is no %s '%s/%s'", kind->kind, r->ns, r->name);
-        return err_advise(err, 1906, "make it, or name another one in a new BucketSource");
-    }
-    return code == -ERR_DENIED ? closed(f, kind->kind, r, err) : code;
+    if (code == -ERR_NOT_FOUND)
+        return err_fail(err, ERR_NOT_FOUND, CIS_IDENTITY_NOT_FOUND, "%s '%s/%s': not found", kind->kind, r->ns,
+                        r->name);
+    return code == -ERR_DENIED ? denied(f, kind->kind, r, err) : code;
 }
 
 /* ---- Secret ------------------------------------------------------------------------------------------------------ */
 
-/* A value of the Secret, decoded, without the line's end that `echo` left behind it; the caller wipes it. NULL: there
- * is no such key. */
+/* A decoded value of the Secret, without the newline of `echo`; the caller wipes it. NULL: no such key. */
 static char *secret_value(const json *secret, const char *key)
 {
     const json *data = json_at(secret, "data");
@@ -70,8 +66,7 @@ static char *secret_value(const json *secret, const char *key)
 
 static int lacks(const struct route *r, const char *what, struct err *err)
 {
-    err_set(err, ERR_DENIED, "Secret '%s/%s' has no %s", r->ns, r->name, what);
-    return err_advise(err, 1907, "it holds access_key_id and secret_access_key, or service_account.json");
+    return err_fail(err, ERR_DENIED, CIS_SECRET_INVALID, "Secret '%s/%s': no %s", r->ns, r->name, what);
 }
 
 static void wipe_text(char *own_text)
@@ -83,26 +78,26 @@ static void wipe_text(char *own_text)
 
 static int keys_of(const struct route *r, const json *secret, struct fetched *ret, struct err *err)
 {
-    auto_identity i = identity_new();
+    auto_creds_identity i = creds_identity_new();
     i->access_key_id = secret_value(secret, "access_key_id");
     i->secret = secret_value(secret, "secret_access_key");
     i->session_token = secret_value(secret, "session_token");
     if (!i->access_key_id || !i->secret)
-        return lacks(r, "access_key_id or no secret_access_key", err);
+        return lacks(r, "access_key_id or secret_access_key", err);
     ret->identity = take(&i);
     return 0;
 }
 
-static int go_secret(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
-                     struct err *err)
+static int fetch_secret(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
+                        struct err *err)
 {
     auto_json secret = NULL;
-    int code = look_at(f, &kube_secrets, r, &secret, err);
+    int code = read_object(f, &kube_secrets, r, &secret, err);
     if (code < 0)
         return code;
     snprintf(ret->method, sizeof ret->method, "secret");
     snprintf(ret->principal, sizeof ret->principal, "secret %s/%s", r->ns, r->name);
-    if (strcmp(r->scheme, "s3") == 0)
+    if (r->creds == CREDS_AWS)
         return keys_of(r, secret, ret, err);
     char *key = secret_value(secret, "service_account.json");
     if (!key)
@@ -112,7 +107,7 @@ static int go_secret(const struct fetcher *f, const struct route *r, struct fetc
     wipe_text(key);
     if (code < 0 && err->code == ERR_INVALID) {
         err_wrap(err, "Secret '%s/%s'", r->ns, r->name);
-        return err_advise(err, 1907, "service_account.json is the key file of a service account");
+        return err_advise(err, CIS_SECRET_INVALID);
     }
     return code;
 }
@@ -136,11 +131,11 @@ bool fetch_may_ask_for(const struct fetcher *f, struct str audience)
 static int check_opt_in(const struct fetcher *f, const struct route *r, const json *annotations, struct err *err)
 {
     if (!f->require_opt_in ||
-        (annotations && str_eq(json_member_str(annotations, NAME_ANNOTATION_OPT_IN), STR("true"))))
+        (annotations && str_eq(json_member_str(annotations, NAME_ANNOTATION_ALLOW_BUCKET_ACCESS), STR("true"))))
         return 0;
-    err_set(err, ERR_DENIED, "service account '%s/%s' does not let volumes use it", r->ns, r->name);
-    return err_advise(err, 1904, "kubectl annotate serviceaccount -n %s %s " NAME_ANNOTATION_OPT_IN "=true", r->ns,
-                      r->name);
+    err_set(err, ERR_DENIED, "service account '%s/%s': annotation " NAME_ANNOTATION_ALLOW_BUCKET_ACCESS " is missing",
+            r->ns, r->name);
+    return err_advise(err, CIS_SERVICE_ACCOUNT_NOT_ANNOTATED, r->ns, r->name);
 }
 
 /* *ret is the caller's, to be wiped. */
@@ -150,9 +145,10 @@ static int mint(const struct fetcher *f, const struct route *r, struct str audie
     auto_json answer = NULL;
     struct str token;
     if (!fetch_may_ask_for(f, audience)) {
-        err_set(err, ERR_DENIED, "no token of service account '%s/%s' is made for the audience '%.*s'", r->ns, r->name,
+        err_set(err, ERR_DENIED, "service account '%s/%s': audience '%.*s' is not allowed", r->ns, r->name,
                 STR_FMT(str_sub(audience, 0, 160)));
-        return err_advise(err, 1908, "correct identity.audience; or add it to identity.audiences of the installation");
+        return err_advise(err, CIS_IDENTITY_UNSUPPORTED,
+                          "correct identity.audience, or add it to identity.audiences of the chart");
     }
     json *audiences = json_new_array();
     json_append_str(audiences, audience);
@@ -170,7 +166,7 @@ static int mint(const struct fetcher *f, const struct route *r, struct str audie
                                                 .exempt = true},
                          &answer, err);
     if (code == -ERR_DENIED)
-        return closed(f, "ServiceAccount", r, err);
+        return denied(f, "ServiceAccount", r, err);
     if (code == 0)
         code = json_get_str(answer, "status.token", &token, err);
     if (code < 0)
@@ -195,19 +191,17 @@ static int exchange_minted(const struct fetcher *f, const struct route *r, struc
 
 static int cannot(const struct route *r, const char *why, const char *advice, struct err *err)
 {
-    err_set(err, ERR_DENIED, "service account '%s/%s' %s", r->ns, r->name, why);
-    return err_advise(err, 1908, "%s", advice);
+    err_set(err, ERR_DENIED, "service account '%s/%s': %s", r->ns, r->name, why);
+    return err_advise(err, CIS_IDENTITY_UNSUPPORTED, advice);
 }
 
-static int go_irsa(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
-                   uint64_t *retry_after_ns, struct err *err)
+static int fetch_irsa(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
+                      uint64_t *retry_after_ns, struct err *err)
 {
     struct str role = annotations ? json_member_str(annotations, ROLE_ANNOTATION) : STR_NULL;
     char session[64];
     if (role.len == 0)
-        return cannot(r, "has no annotation " ROLE_ANNOTATION,
-                      "annotate it with the role's ARN; EKS Pod Identity does not reach Jobs, see docs/identity.md",
-                      err);
+        return cannot(r, "no annotation " ROLE_ANNOTATION, "annotate it with the ARN of a role", err);
     snprintf(session, sizeof session, "cistern-%.20s-%.30s", r->ns, r->name);
     struct grant g = {.kind = GRANT_AWS_TOKEN,
                       .role_arn = role,
@@ -219,20 +213,20 @@ static int go_irsa(const struct fetcher *f, const struct route *r, const json *a
                            err);
 }
 
-/* Google takes the token of a GKE cluster itself, or that of any issuer that a provider of a pool knows. */
-static int go_google(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
-                     uint64_t *retry_after_ns, struct err *err)
+/* Google accepts tokens of the GKE cluster, and of any issuer that a workload identity provider trusts. */
+static int fetch_google(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
+                        uint64_t *retry_after_ns, struct err *err)
 {
     char pool[256], sts_audience[1024];
     struct str email = annotations ? json_member_str(annotations, EMAIL_ANNOTATION) : STR_NULL;
     bool is_wif = r->method == IDENTITY_WIF || (r->method == IDENTITY_AUTO && r->provider);
     struct str asked;
     if (is_wif && !r->provider)
-        return cannot(r, "is to be federated, and no provider is named",
+        return cannot(r, "identity.provider is missing",
                       "set identity.provider: //iam.googleapis.com/projects/N/locations/global/...", err);
     if (!is_wif && (!f->gke_project || !f->gke_provider))
-        return cannot(r, "needs the cluster's workload identity, and this installation names none",
-                      "set identity.gke.project and identityProvider; or identity.provider; or use a Secret", err);
+        return cannot(r, "workload identity of the cluster is not configured",
+                      "set identity.gke in the chart, set identity.provider, or use a Secret", err);
     snprintf(ret->method, sizeof ret->method, "%s", is_wif ? "wif" : "gke");
     if (is_wif) {
         snprintf(sts_audience, sizeof sts_audience, "%s", r->provider);
@@ -250,44 +244,43 @@ static int go_google(const struct fetcher *f, const struct route *r, const json 
     return exchange_minted(f, r, asked, &g, ret, retry_after_ns, err);
 }
 
-static int go_account(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
-                      struct err *err)
+static int fetch_account(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
+                         struct err *err)
 {
     auto_json account = NULL;
-    int code = look_at(f, &kube_service_accounts, r, &account, err);
+    int code = read_object(f, &kube_service_accounts, r, &account, err);
     if (code < 0)
         return code;
     const json *annotations = json_at(account, "metadata.annotations");
     code = check_opt_in(f, r, annotations, err);
     if (code < 0)
         return code;
-    return strcmp(r->scheme, "s3") == 0 ? go_irsa(f, r, annotations, ret, retry_after_ns, err)
-                                        : go_google(f, r, annotations, ret, retry_after_ns, err);
+    return r->creds == CREDS_AWS ? fetch_irsa(f, r, annotations, ret, retry_after_ns, err)
+                                 : fetch_google(f, r, annotations, ret, retry_after_ns, err);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- all routes -------------------------------------------------------------------------------------------------- */
 
-static int go_driver(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
-                     struct err *err)
+static int fetch_driver(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
+                        struct err *err)
 {
-    struct grant g = {.kind = strcmp(r->scheme, "s3") == 0 ? GRANT_AWS_OWN : GRANT_GCP_OWN,
+    struct grant g = {.kind = r->creds == CREDS_AWS ? GRANT_AWS_OWN : GRANT_GCP_OWN,
                       .region = r->region ? str_of(r->region) : STR_NULL};
     snprintf(ret->method, sizeof ret->method, "metadata");
     snprintf(ret->principal, sizeof ret->principal, "the driver itself");
     return grant_exchange(&g, f->worker, &ret->identity, retry_after_ns, err);
 }
 
-static void go_anonymous(struct fetched *ret)
+static void fetch_anonymous(struct fetched *ret)
 {
-    ret->identity = identity_new();
+    ret->identity = creds_identity_new();
     ret->identity->anonymous = true;
     snprintf(ret->method, sizeof ret->method, "anonymous");
     snprintf(ret->principal, sizeof ret->principal, "anonymous");
 }
 
-/* An identity that says nothing of its end gets one, and none is used for longer than an hour: who asks again then sees
- * what has changed. */
-static void bound_life(const struct route *r, struct identity *i)
+/* No identity is used for longer than an hour, so that changes are seen. */
+static void bound_life(const struct route *r, struct creds_identity *i)
 {
     int64_t now = clock_wall_ns(), most = now + (r->kind == ROUTE_SECRET ? SECRET_LIFE_NS : LIFE_MAX_NS);
     if (r->kind == ROUTE_SECRET && i->expires_ns)
@@ -311,16 +304,16 @@ int fetch_route(const struct fetcher *f, const struct route *r, struct fetched *
     *ret_retry_after_ns = 0;
     switch (r->kind) {
     case ROUTE_ANONYMOUS:
-        go_anonymous(&got);
+        fetch_anonymous(&got);
         break;
     case ROUTE_SECRET:
-        code = go_secret(f, r, &got, ret_retry_after_ns, err);
+        code = fetch_secret(f, r, &got, ret_retry_after_ns, err);
         break;
     case ROUTE_ACCOUNT:
-        code = go_account(f, r, &got, ret_retry_after_ns, err);
+        code = fetch_account(f, r, &got, ret_retry_after_ns, err);
         break;
     case ROUTE_DRIVER:
-        code = go_driver(f, r, &got, ret_retry_after_ns, err);
+        code = fetch_driver(f, r, &got, ret_retry_after_ns, err);
         break;
     }
     count(&got, code == 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request of one key for each prefix, on a loop of its own: a store may have an authority of its own, and one that
- * does not answer holds up nobody. */
+/* Lists one key of each prefix, on a loop of its own: a store may have its own CA, and one that does not answer must
+ * not delay other requests. */
 #include "probe.h"
 #include "store/store.h"
 #include "util/clock.h"
@@ -8,12 +8,12 @@
 #include <stdio.h>
 
 #define CONNECT_NS (5 * NS_PER_SECOND)
-#define PATIENCE_NS (10 * NS_PER_SECOND)
-/* All prefixes of a source together: a server that sends a byte now and then is never silent. */
+#define STALL_NS (10 * NS_PER_SECOND)
+/* For all prefixes of a source: a server that sends a byte now and then never stalls. */
 #define WHOLE_NS (30 * NS_PER_SECOND)
 
 /* home: its loop between the posting and `over`; the caller before and after. */
-struct question {
+struct probe_request {
     struct mail mail;
     struct worker worker;  /* loop and web only: no disk is touched */
     struct store *store;   /* owned */
@@ -25,11 +25,11 @@ struct question {
     struct err err;
 };
 
-static void answered(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
+static void answered(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
                      struct str next_token)
 {
     (void)objects, (void)count, (void)next_token;
-    struct question *q = ctx;
+    struct probe_request *q = ctx;
     q->job = NULL;
     q->code = r->code;
     if (r->code < 0)
@@ -37,29 +37,29 @@ static void answered(void *ctx, const struct store_reply *r, const struct object
     sem_post(&q->over);
 }
 
-/* A prefix without a key is well: a bucket may be filled later. */
-static void ask(struct mail *m)
+/* A prefix without keys is fine: the bucket may be filled later. */
+static void start_listing(struct mail *m)
 {
-    struct question *q = container_of(m, struct question, mail);
+    struct probe_request *q = container_of(m, struct probe_request, mail);
     const struct store_page page = {.prefix = store_prefix(q->store), .keys_max = 1, .ctx = q, .on_done = answered};
     q->job = store_list_page(q->store, &q->worker, &page);
 }
 
 static void give_up(struct mail *m)
 {
-    struct question *q = container_of(m, struct question, giving_up);
+    struct probe_request *q = container_of(m, struct probe_request, giving_up);
     if (q->job)
         store_cancel(q->job);
 }
 
-static int too_late(const struct question *q, struct err *err)
+static int too_late(const struct probe_request *q, struct err *err)
 {
-    err_set(err, ERR_TIMEOUT, "the store of '%.*s' did not finish its answer in time", STR_FMT(store_bucket(q->store)));
-    return err_advise(err, 1612, "check the network, and whether the store is overloaded");
+    return err_fail(err, ERR_TIMEOUT, CIS_REPLY_TIMEOUT, "bucket '%.*s': the store did not finish its reply in time",
+                    STR_FMT(store_bucket(q->store)));
 }
 
-/* *ret_late: it took too long, and was told to end. */
-static void await(struct question *q, bool *ret_late)
+/* *ret_late: the request took too long and was cancelled. */
+static void await(struct probe_request *q, bool *ret_late)
 {
     struct timespec t;
     int r;
@@ -76,9 +76,9 @@ static void await(struct question *q, bool *ret_late)
         ;
 }
 
-static int put(struct question *q, struct err *err)
+static int put(struct probe_request *q, struct err *err)
 {
-    struct web_options web = {.connect_timeout_ns = CONNECT_NS, .stall_timeout_ns = PATIENCE_NS, .connections_max = 1};
+    struct web_options web = {.connect_timeout_ns = CONNECT_NS, .stall_timeout_ns = STALL_NS, .connections_max = 1};
     store_trust(q->store, &web);
     int r = loop_new("probe", &q->worker.loop, err);
     if (r == 0)
@@ -95,11 +95,11 @@ static int put(struct question *q, struct err *err)
     return q->code < 0 ? err_copy(err, &q->err) : 0;
 }
 
-static int ask_store(const struct spec *spec, const char *uri, struct identity *identity, const struct guard *guard,
-                     uint64_t until_ns, struct err *err)
+static int ask_store(const struct spec *spec, const char *uri, struct creds_identity *identity,
+                     const struct guard *guard, uint64_t until_ns, struct err *err)
 {
     const struct spec_source *s = &spec->source;
-    struct question q = {.mail.deliver = ask, .giving_up.deliver = give_up, .until_ns = until_ns};
+    struct probe_request q = {.mail.deliver = start_listing, .giving_up.deliver = give_up, .until_ns = until_ns};
     const struct store_options o = {.uri = str_of(uri),
                                     .endpoint = s->endpoint,
                                     .region = s->region,
@@ -108,7 +108,7 @@ static int ask_store(const struct spec *spec, const char *uri, struct identity *
                                     .billing = s->requester_pays,
                                     .identity = identity,
                                     .guard = guard,
-                                    .retry = {.attempts_max = 2, .elapsed_max_ns = PATIENCE_NS}};
+                                    .retry = {.attempts_max = 2, .elapsed_max_ns = STALL_NS}};
     int r = store_open(&o, &q.store, err);
     if (r < 0)
         return r;
@@ -120,24 +120,25 @@ static int ask_store(const struct spec *spec, const char *uri, struct identity *
     return r;
 }
 
-/* ---- as whom ----------------------------------------------------------------------------------------------------- */
+/* ---- identity ---------------------------------------------------------------------------------------------------- */
 
-/* The credential that a Job would get, by the same rules. The volume is played: what the rules read of one is the
- * source's. */
-static int find_identity(struct keep *k, const struct route_rules *rules, const struct api_source *s,
-                         const struct spec *spec, const char *uri, struct kept *ret, struct err *err)
+/* The credential that a Job would get, by the same rules. They read only fields of the volume that come from the
+ * source. */
+static int find_identity(struct credential_cache *k, const struct route_rules *rules, const struct api_source *s,
+                         const struct spec *spec, const char *uri, struct cached_credential *ret, struct err *err)
 {
     struct api_volume volume = {.meta.name = s->meta.name, .source_namespace = s->meta.namespace};
     struct route routes[ROUTES_MAX];
     size_t count;
     const char *scheme = spec_scheme(uri);
-    int r = route_find(&volume, spec, uri == NULL, scheme ? scheme : "", rules, routes, &count, err);
+    int r = route_find(&volume, spec, uri == NULL, scheme ? creds_kind_of(str_of(scheme)) : CREDS_NONE, rules, routes,
+                       &count, err);
     if (r == 0)
-        r = keep_get(k, &routes[0], "", ret, err);
+        r = credential_cache_get(k, &routes[0], "", ret, err);
     return r < 0 ? err_wrap(err, "BucketSource '%s/%s'", s->meta.namespace, s->meta.name) : 0;
 }
 
-static void note_identity(const struct kept *k, struct api_probe *ret)
+static void note_identity(const struct cached_credential *k, struct api_probe *ret)
 {
     ret->has_identity = true;
     ret->expires_ns = k->identity->anonymous ? 0 : k->identity->expires_ns;
@@ -145,24 +146,24 @@ static void note_identity(const struct kept *k, struct api_probe *ret)
     snprintf(ret->principal, sizeof ret->principal, "%s", k->principal);
 }
 
-/* `uri` NULL: what is only exported to, where nobody may need the right to list. */
-static int try_prefix(struct keep *k, const struct route_rules *rules, const struct api_source *s,
+/* `uri` NULL: the source is only exported to, which may need no permission to list. */
+static int try_prefix(struct credential_cache *k, const struct route_rules *rules, const struct api_source *s,
                       const struct spec *spec, const char *uri, uint64_t until_ns, struct api_probe *ret,
                       struct err *err)
 {
-    struct kept kept = {0};
-    int r = find_identity(k, rules, s, spec, uri, &kept, err);
+    struct cached_credential cached = {0};
+    int r = find_identity(k, rules, s, spec, uri, &cached, err);
     if (r < 0)
         return r;
-    note_identity(&kept, ret);
-    r = uri ? ask_store(spec, uri, kept.identity, rules->guard, until_ns, err) : 0;
-    identity_unref(kept.identity);
+    note_identity(&cached, ret);
+    r = uri ? ask_store(spec, uri, cached.identity, rules->guard, until_ns, err) : 0;
+    creds_identity_unref(cached.identity);
     ret->has_answered = uri && r == 0;
     return r == -ERR_DENIED ? err_wrap(err, "as %s", ret->principal) : r;
 }
 
-int probe_source(struct keep *k, const struct route_rules *rules, const struct api_source *s, struct api_probe *ret,
-                 struct err *err)
+int probe_source(struct credential_cache *k, const struct route_rules *rules, const struct api_source *s,
+                 struct api_probe *ret, struct err *err)
 {
     auto_spec spec = NULL;
     *ret = (struct api_probe){0};

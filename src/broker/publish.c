@@ -9,8 +9,8 @@ enum { VALUE_MAX = 256 << 10, NAME_MAX_BYTES = 300 };
 #define BUNDLE_KEY "ca.crt"
 #define GUARD_KEY "guard"
 
-/* Each text of a set, and its key in the Secret: those that TLS Secrets have are as there. */
-static const struct field {
+/* Texts of a set and their keys in the Secret; tls.crt and tls.key as in Secrets of type TLS. */
+static const struct secret_field {
     const char *key;
     size_t offset;
 } fields[] = {
@@ -23,7 +23,7 @@ static const struct field {
     {BUNDLE_KEY, offsetof(struct cert_set, bundle)},
 };
 
-static char **text_at(struct cert_set *s, const struct field *f)
+static char **text_at(struct cert_set *s, const struct secret_field *f)
 {
     return (char **)(void *)((char *)s + f->offset);
 }
@@ -43,7 +43,7 @@ static void read_secret(const json *secret, struct cert_set *ret)
         struct str encoded = json_member_str(data, fields[i].key);
         struct sbuf b;
         sbuf_init(&b, VALUE_MAX);
-        /* What cannot be read is as if it were not there: cert_step makes it anew. */
+        /* Unreadable data counts as missing: cert_step creates it again. */
         if (encoded.len && base64_parse(encoded, &b, &ignored) == 0 &&
             sbuf_take(&b, text_at(ret, &fields[i]), &ignored) < 0)
             *text_at(ret, &fields[i]) = NULL;
@@ -104,7 +104,7 @@ static int store(const struct publisher *p, struct cert_set *s, const char *vers
 {
     auto_json j = secret_of(p, s, version ? str_of(version) : STR_NULL);
     struct kube_request r = about(p, &kube_secrets, PUBLISH_SECRET);
-    r.verb = version ? KUBE_REPLACE : KUBE_CREATE; /* another leader's write in between makes either fail */
+    r.verb = version ? KUBE_REPLACE : KUBE_CREATE; /* either fails if another leader wrote in between */
     r.name = version ? r.name : STR_NULL;
     r.body = j;
     r.fence = p->lease;
@@ -149,10 +149,10 @@ static int store_map(const struct publisher *p, const char *bundle, struct err *
     return kube_call(p->kube, &r, NULL, err);
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------------ */
+/* ---- one check --------------------------------------------------------------------------------------------------- */
 
-/* The Secret first: an authority that were published and then lost with its key would be trusted for nothing, and one
- * that signs unpublished would be trusted by nobody. cert_step lets none sign that it did not see published. */
+/* The Secret is written first: otherwise a published CA could lose its key. A CA signs only after it was published,
+ * which cert_step checks. */
 static int lead(const struct publisher *p, struct cert_set *s, const char *version, struct err *err)
 {
     char name[NAME_MAX_BYTES], long_name[NAME_MAX_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* publish.h - the certificate in the cluster: Secret cistern-broker-tls, ConfigMap cistern-broker-ca.
+/* publish.h - stores the certificate in the cluster: Secret cistern-broker-tls, ConfigMap cistern-broker-ca.
  * home: one thread that may wait. */
 #pragma once
 
@@ -14,11 +14,11 @@
 struct publisher {
     struct kube *kube; /* borrowed */
     const char *ns;
-    const struct kube_lease *lease; /* borrowed; NULL: we lead */
+    const struct kube_lease *lease; /* borrowed; NULL: this process leads */
     struct cert_times times;
-    struct str guard; /* where Jobs may connect to, for the same ConfigMap: they mount it */
+    struct str guard; /* addresses that Jobs may connect to, for the same ConfigMap, which they mount */
 };
 
-/* Reads the Secret; who leads brings it to where it should be now, and publishes its authorities. *ret holds what is to
- * be served (an empty set: there is none yet). Every step may be repeated; a crash between two costs nothing. */
+/* Reads the Secret; the leader renews its content and publishes the CAs. *ret has the certificate to serve (an empty
+ * set: none yet). May be repeated, also after a crash. */
 must_check int publish_step(const struct publisher *p, struct cert_set *ret, struct err *err);

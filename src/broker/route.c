@@ -1,73 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "route.h"
-#include "store/trust.h"
+#include "creds/trust.h"
 
-struct wish {
+struct route_request {
     const struct api_volume *volume;
     const struct spec *spec;
     bool is_export;
     const struct route_rules *rules;
-    const char *scheme;
+    enum creds_kind creds;
 };
 
-static int dead_end(const struct wish *w, const char *why, const char *advice, struct err *err)
+static int unsupported(const struct route_request *w, const char *why, const char *advice, struct err *err)
 {
     err_set(err, ERR_DENIED, "volume '%s': %s", w->volume->meta.name, why);
-    return err_advise(err, 1908, "%s", advice);
+    return err_advise(err, CIS_IDENTITY_UNSUPPORTED, advice);
 }
 
-/* NULL of what is no cloud's: a folder needs no credential. */
-static const char *cloud_of(const char *uri)
+/* CREDS_NONE for a directory, which needs no credential. */
+static enum creds_kind kind_of(const char *uri)
 {
     const char *scheme = spec_scheme(uri);
-    return scheme && strcmp(scheme, "file") != 0 ? scheme : NULL;
+    return scheme ? creds_kind_of(str_of(scheme)) : CREDS_NONE;
 }
 
-/* What the caller speaks must be what its volume names: an S3 key is of no use at the other store, and no Job of ours
- * asks for it. */
-static int find_scheme(struct wish *w, const char *asked, struct err *err)
+/* The requested kind must be one of the volume: a credential for another store is useless. */
+static int find_kind(struct route_request *w, enum creds_kind asked, struct err *err)
 {
-    const char *first = NULL;
+    enum creds_kind first = CREDS_NONE;
     size_t count = w->is_export ? 1 : spec_source_count(w->spec);
     for (size_t i = 0; i < count; i++) {
-        const char *uri = w->is_export ? w->spec->export.uri : spec_source_at(w->spec, i).uri;
-        const char *one = cloud_of(uri);
-        first = first ? first : one;
-        if (one && strcmp(one, asked) == 0)
-            first = one;
+        enum creds_kind one = kind_of(w->is_export ? w->spec->export.uri : spec_source_at(w->spec, i).uri);
+        if (!first || one == asked)
+            first = one ? one : first;
     }
-    if (!first || (asked[0] && strcmp(first, asked) != 0))
-        return dead_end(w, w->is_export ? "it has no export to such a store" : "it has no source in such a store",
-                        "credentials are for the stores that its BucketSource names", err);
-    w->scheme = first;
+    if (!first || (asked && first != asked))
+        return unsupported(w, w->is_export ? "the export has another scheme" : "the source has another scheme",
+                           "use the scheme of the BucketSource", err);
+    w->creds = first;
     return 0;
 }
 
-static int check_method(const struct wish *w, enum spec_identity method, struct err *err)
+static int check_method(const struct route_request *w, enum spec_identity method, struct err *err)
 {
-    bool is_s3 = strcmp(w->scheme, "s3") == 0;
-    if (method == IDENTITY_POD)
-        return dead_end(w, "EKS Pod Identity gives credentials to a running pod alone",
-                        "use identity.method irsa, or a Secret; see docs/identity.md", err);
-    if (is_s3 && (method == IDENTITY_GKE || method == IDENTITY_WIF))
-        return dead_end(w, "identity.method gke and wif are Google's, and its store is s3://", "use irsa, or a Secret",
-                        err);
-    if (!is_s3 && method == IDENTITY_IRSA)
-        return dead_end(w, "identity.method irsa is AWS's, and its store is gs://", "use gke or wif, or a Secret", err);
+    bool is_aws = w->creds == CREDS_AWS, is_google = w->creds == CREDS_GOOGLE;
+    if (!is_google && (method == IDENTITY_GKE || method == IDENTITY_WIF))
+        return unsupported(w, "identity.method gke and wif do not work for s3://", "use irsa, or a Secret", err);
+    if (!is_aws && method == IDENTITY_IRSA)
+        return unsupported(w, "identity.method irsa does not work for gs://", "use gke or wif, or a Secret", err);
     if (method == IDENTITY_METADATA && !w->rules->allow_driver)
-        return dead_end(w, "identity.method metadata is the driver's own identity, which is not allowed here",
-                        "name a serviceAccountName or a secretRef; or set identity.allowDriverIdentity", err);
+        return unsupported(w, "identity.method metadata is not allowed",
+                           "set serviceAccountName or secretRef, or identity.allowDriverIdentity in the chart", err);
     return 0;
 }
 
-static struct route to_driver(const struct wish *w)
+static struct route to_driver(const struct route_request *w)
 {
-    return (struct route){.kind = ROUTE_DRIVER, .scheme = w->scheme, .region = w->spec->source.region};
+    return (struct route){.kind = ROUTE_DRIVER, .creds = w->creds, .region = w->spec->source.region};
 }
 
-static struct route to_secret(const struct wish *w, const char *ns, const char *name)
+static struct route to_secret(const struct route_request *w, const char *ns, const char *name)
 {
-    return (struct route){.kind = ROUTE_SECRET, .scheme = w->scheme, .ns = ns, .name = name};
+    return (struct route){.kind = ROUTE_SECRET, .creds = w->creds, .ns = ns, .name = name};
 }
 
 static const char *namespace_of(const struct api_volume *v)
@@ -75,16 +68,16 @@ static const char *namespace_of(const struct api_volume *v)
     return v->source_namespace ? v->source_namespace : v->claim_namespace;
 }
 
-static int to_account(const struct wish *w, enum spec_identity method, const char *account, struct route *ret,
+static int to_account(const struct route_request *w, enum spec_identity method, const char *account, struct route *ret,
                       struct err *err)
 {
     const struct spec_source *s = &w->spec->source;
     const char *region = w->is_export && w->spec->export.region ? w->spec->export.region : s->region;
     if (!namespace_of(w->volume))
-        return dead_end(w, "it belongs to no namespace", "only volumes of claims have a service account", err);
+        return unsupported(w, "the volume has no namespace", "create it with a claim", err);
     *ret = (struct route){.kind = ROUTE_ACCOUNT,
                           .method = method,
-                          .scheme = w->scheme,
+                          .creds = w->creds,
                           .ns = namespace_of(w->volume),
                           .name = account,
                           .audience = s->identity_audience,
@@ -93,19 +86,19 @@ static int to_account(const struct wish *w, enum spec_identity method, const cha
     return 0;
 }
 
-static int find_first(const struct wish *w, enum spec_identity method, const char *account, const char *secret,
+static int find_first(const struct route_request *w, enum spec_identity method, const char *account, const char *secret,
                       struct route *ret, struct err *err)
 {
     int r = check_method(w, method, err);
     if (r < 0)
         return r;
     if (method == IDENTITY_ANONYMOUS) {
-        *ret = (struct route){.kind = ROUTE_ANONYMOUS, .scheme = w->scheme};
+        *ret = (struct route){.kind = ROUTE_ANONYMOUS, .creds = w->creds};
         return 0;
     }
     if (method == IDENTITY_SECRET || (method == IDENTITY_AUTO && secret)) {
         if (!secret || !namespace_of(w->volume))
-            return dead_end(w, "identity.method is secret, and no Secret is named", "set secretRef.name", err);
+            return unsupported(w, "identity.method is secret, but secretRef is missing", "set secretRef.name", err);
         *ret = to_secret(w, namespace_of(w->volume), secret);
         return 0;
     }
@@ -114,15 +107,13 @@ static int find_first(const struct wish *w, enum spec_identity method, const cha
         return 0;
     }
     if (!account)
-        return dead_end(w, "its source names neither a service account nor a Secret",
-                        "set serviceAccountName or secretRef.name in the BucketSource, or identity.method: anonymous",
-                        err);
+        return unsupported(w, "the source has no identity",
+                           "set serviceAccountName, secretRef or identity.method: anonymous in the BucketSource", err);
     return to_account(w, method, account, ret, err);
 }
 
-/* An export has an identity of its own if it names one; the source's method goes with its account, not with another
- * kind of thing. */
-static int find_export(const struct wish *w, struct route *ret, struct err *err)
+/* An export may name its own identity. The source's method applies to a service account only. */
+static int find_export(const struct route_request *w, struct route *ret, struct err *err)
 {
     const struct spec_source *s = &w->spec->source;
     const struct spec_export *e = &w->spec->export;
@@ -133,42 +124,39 @@ static int find_export(const struct wish *w, struct route *ret, struct err *err)
         bool fits = method == IDENTITY_GKE || method == IDENTITY_WIF || method == IDENTITY_IRSA;
         return find_first(w, fits ? method : IDENTITY_AUTO, e->service_account, NULL, ret, err);
     }
-    /* Nobody writes anonymously: a public source with an export needs somebody who may. */
+    /* An export cannot be anonymous: a public source with an export needs another identity. */
     if (method == IDENTITY_ANONYMOUS)
         method = IDENTITY_AUTO;
     return find_first(w, method, s->service_account, s->secret_name, ret, err);
 }
 
-/* ---- where it may go --------------------------------------------------------------------------------------------- */
+/* ---- endpoint ---------------------------------------------------------------------------------------------------- */
 
-/* As the Job chooses it. */
-static struct str endpoint_of(const struct wish *w)
+/* The same choice as in the Job. */
+static struct str endpoint_of(const struct route_request *w)
 {
     const char *own = w->is_export ? w->spec->export.endpoint : NULL;
     return str_of(own ? own : w->spec->source.endpoint);
 }
 
-/* A user writes the endpoint. Who signs with keys of the user's own gives nothing away that is not his; a bearer token,
- * and what somebody else's trust is worth, go to the provider, or where the administrator says. */
-static int check_destination(const struct wish *w, const struct route *r, struct err *err)
+/* Users choose the endpoint. Requests that are signed with the user's own keys may go anywhere. Bearer tokens and
+ * identities of accounts go only to the provider, and to endpoints that the administrator trusts. */
+static int check_destination(const struct route_request *w, const struct route *r, struct err *err)
 {
-    enum trust trust = trust_of(w->scheme, endpoint_of(w), w->rules->guard);
-    bool is_signed = strcmp(w->scheme, "s3") == 0;
+    enum trust trust = trust_of(w->creds, endpoint_of(w), w->rules->guard);
+    bool is_signed = w->creds == CREDS_AWS;
     if (r->kind == ROUTE_ANONYMOUS || trust == TRUST_PROVIDER || (r->kind == ROUTE_SECRET && is_signed))
         return 0;
     if (r->kind != ROUTE_DRIVER && trust == TRUST_LISTED)
         return 0;
-    err_set(err, ERR_DENIED, "volume '%s': its endpoint is not one that %s may be used at", w->volume->meta.name,
-            r->kind == ROUTE_DRIVER    ? "the driver's own identity"
-            : r->kind == ROUTE_ACCOUNT ? "a service account"
-                                       : "a bearer token");
-    return err_advise(
-        err, 1912,
-        "leave the endpoint out, or use access keys in a Secret (s3://); or let an administrator add it to "
-        "endpoints.trusted of the chart");
+    return err_fail(err, ERR_DENIED, CIS_CREDENTIAL_NOT_FOR_ENDPOINT, "volume '%s': the endpoint is not trusted for %s",
+                    w->volume->meta.name,
+                    r->kind == ROUTE_DRIVER    ? "the driver's own identity"
+                    : r->kind == ROUTE_ACCOUNT ? "a service account"
+                                               : "a bearer token");
 }
 
-/* ---- the last resort --------------------------------------------------------------------------------------------- */
+/* ---- exportSecret ------------------------------------------------------------------------------------------------ */
 
 int broker_binding_parse(struct str text, struct broker_binding *ret, struct err *err)
 {
@@ -193,40 +181,50 @@ static struct str without_slash(struct str s)
     return s;
 }
 
-/* "s3://results/team" has "s3://results/team/run-7/" below it, and not "s3://results/team-2/". */
+/* Some servers resolve "..", and leave the prefix. */
+static bool has_dot_segment(struct str uri)
+{
+    struct str rest = uri, segment;
+    while (str_split(&rest, '/', &segment))
+        if (str_eq(segment, STR(".")) || str_eq(segment, STR("..")))
+            return true;
+    return false;
+}
+
+/* "s3://results/team/run-7/" is below "s3://results/team", "s3://results/team-2/" is not. */
 static bool is_below(struct str uri, struct str prefix)
 {
     struct str p = without_slash(prefix);
-    return str_starts(uri, p) && uri.len > p.len && uri.ptr[p.len] == '/';
+    return str_starts(uri, p) && uri.len > p.len && uri.ptr[p.len] == '/' && !has_dot_segment(str_from(uri, p.len));
 }
 
-static bool is_bound(const struct wish *w, const char *secret)
+static bool is_bound(const struct route_request *w, const char *secret)
 {
     struct str endpoint = without_slash(endpoint_of(w));
     for (size_t i = 0; i < w->rules->binding_count; i++) {
         const struct broker_binding *b = &w->rules->bindings[i];
         bool there = b->endpoint.len ? str_eq(endpoint, without_slash(b->endpoint))
-                                     : trust_of(w->scheme, endpoint, NULL) == TRUST_PROVIDER;
+                                     : trust_of(w->creds, endpoint, NULL) == TRUST_PROVIDER;
         if (there && str_eq(b->secret, str_of(secret)) && is_below(str_of(w->spec->export.uri), b->prefix))
             return true;
     }
     return false;
 }
 
-/* Else whoever names an account that does not exist would get the administrator's key. */
-static bool may_fall_back(const struct wish *w)
+/* Without these checks, naming an account that does not exist would give access to the administrator's key. */
+static bool may_fall_back(const struct route_request *w)
 {
     const char *secret = w->spec->params.export_secret;
     return w->is_export && secret && w->volume->has_exported && is_bound(w, secret);
 }
 
-int route_find(const struct api_volume *v, const struct spec *s, bool is_export, const char *scheme,
+int route_find(const struct api_volume *v, const struct spec *s, bool is_export, enum creds_kind asked,
                const struct route_rules *rules, struct route ret[ROUTES_MAX], size_t *ret_count, struct err *err)
 {
-    struct wish w = {.volume = v, .spec = s, .is_export = is_export, .rules = rules};
+    struct route_request w = {.volume = v, .spec = s, .is_export = is_export, .rules = rules};
     const struct spec_source *from = &s->source;
     size_t n = 1;
-    int r = find_scheme(&w, scheme, err);
+    int r = find_kind(&w, asked, err);
     if (r < 0)
         return r;
     r = is_export ? find_export(&w, &ret[0], err)
@@ -244,11 +242,11 @@ int route_find(const struct api_volume *v, const struct spec *s, bool is_export,
 
 int route_key(const struct route *r, struct sbuf *ret, struct err *err)
 {
-    const char *const parts[] = {r->scheme, r->ns, r->name, r->audience, r->provider, r->region};
-    /* Whose it is comes first, in names that cannot hold a line break: what a user may write freely behind it can only
-     * be mistaken for something else of the same account. */
+    const char *const parts[] = {creds_kind_name(r->creds), r->ns, r->name, r->audience, r->provider, r->region};
+    /* Namespace and name come first and cannot have a newline. So text that users write freely can only be confused
+     * with another route of the same account. */
     sbuf_addf(ret, "%d %d", (int)r->kind, (int)r->method);
     for (size_t i = 0; i < countof(parts); i++)
         sbuf_addf(ret, "\n%s", parts[i] ? parts[i] : "");
-    return ret->overflow ? err_set(err, ERR_NO_SPACE, "the source's identity is too long") : 0;
+    return ret->overflow ? err_set(err, ERR_NO_SPACE, "the identity of the source is too long") : 0;
 }

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* route.h - the ways in which a volume's source or export may come to a credential, in their order. Pure.
- * home: whoever owns it; everything in it borrows from volume, spec and rules. */
+/* route.h - finds the routes to a credential for a volume's source or export, in order of preference. Pure.
+ * home: the owner; all pointers borrow from volume, spec and rules. */
 #pragma once
 
 #include "api/volume.h"
 #include "broker/broker.h"
-#include "volume/spec.h"
+#include "creds/creds.h"
+#include "spec/spec.h"
 
 enum route_kind { ROUTE_ANONYMOUS, ROUTE_SECRET, ROUTE_ACCOUNT, ROUTE_DRIVER };
 
 struct route {
     enum route_kind kind;
-    enum spec_identity method; /* ROUTE_ACCOUNT: as the source names it, AUTO included */
-    const char *scheme;        /* static: "s3", "gs" */
-    const char *ns;            /* of the account or secret */
-    const char *name;          /* likewise */
-    const char *audience;      /* NULL: the method's own */
-    const char *provider;      /* NULL: none */
-    const char *region;        /* NULL: none */
+    enum spec_identity method; /* ROUTE_ACCOUNT: of the source, may be AUTO */
+    enum creds_kind creds;
+    const char *ns;       /* of the account or secret */
+    const char *name;     /* likewise */
+    const char *audience; /* NULL: the method's own */
+    const char *provider; /* NULL: none */
+    const char *region;   /* NULL: none */
 };
 
 enum { ROUTES_MAX = 2 };
@@ -27,17 +28,17 @@ struct route_rules {
     bool allow_driver;
     const struct broker_binding *bindings;
     size_t binding_count;
-    const struct guard *guard; /* whose servers are trusted; NULL: the providers' only */
+    const struct guard *guard; /* trusted endpoints; NULL: the providers' only */
 };
 
-/* An export that lost its account goes on with exportSecret: if a file of this volume has reached the bucket under its
- * own identity before, and its destination is below a prefix that the administrator bound to that Secret. `scheme` as
- * in struct ask. *ret_count is at least 1. ERR_INVALID or ERR_DENIED (CIS1908) where no way leads anywhere, ERR_DENIED
- * (CIS1912) where the credential would go to a server that it is not for. */
-must_check int route_find(const struct api_volume *v, const struct spec *s, bool is_export, const char *scheme,
+/* The second route of an export is exportSecret. It needs an earlier upload of this volume under its own identity, and
+ * a destination below a prefix that the administrator bound to the Secret. `asked`: CREDS_NONE is the first kind.
+ * *ret_count is at least 1. ERR_INVALID or ERR_DENIED (CIS_IDENTITY_UNSUPPORTED): no method applies. ERR_DENIED
+ * (CIS_CREDENTIAL_NOT_FOR_ENDPOINT): the credential must not go to that server. */
+must_check int route_find(const struct api_volume *v, const struct spec *s, bool is_export, enum creds_kind asked,
                           const struct route_rules *rules, struct route ret[ROUTES_MAX], size_t *ret_count,
                           struct err *err);
 
-/* Names the credential that this way leads to, for keeping it. ERR_NO_SPACE never comes of what the API server took. */
+/* The key of the route's credential in the cache. ERR_NO_SPACE cannot happen for objects of the API server. */
 enum { ROUTE_KEY_MAX = 2048 };
 must_check int route_key(const struct route *r, struct sbuf *ret, struct err *err);

@@ -6,7 +6,7 @@
  *   order    ids in order of paths, 4 bytes each; left out where they arrived in order
  *   table    where each segment is
  *   foot     the last 96 bytes: counts, offsets, checksums
- * A partial file ends after any segment. Private to this folder. */
+ * A partial file ends after any segment. Private to this room. */
 #pragma once
 
 #include "catalog/index.h"
@@ -30,7 +30,7 @@ struct index_head {
     uint32_t text_len;
     char text[INDEX_TEXT_MAX];
     uint8_t zero[INDEX_HEAD_BYTES - 8 - 4 - 4 - 32 - INDEX_UID_BYTES - 4 - INDEX_TEXT_MAX - 4];
-    uint32_t crc; /* CRC32C of what is before it */
+    uint32_t crc; /* CRC32C of the preceding fields */
 };
 static_assert(sizeof(struct index_head) == INDEX_HEAD_BYTES, "the head is a page");
 
@@ -47,7 +47,7 @@ struct segment_head {
 static_assert(sizeof(struct segment_head) == 32, "no padding");
 
 /* In the heap, one behind the other: path, etag, digest. */
-struct record {
+struct index_record {
     uint64_t size_bytes;
     int64_t mtime_ns;
     uint64_t generation;
@@ -59,7 +59,7 @@ struct record {
     uint16_t source;
     uint8_t zero[4];
 };
-static_assert(sizeof(struct record) == 40, "no padding");
+static_assert(sizeof(struct index_record) == 40, "no padding");
 
 struct index_foot {
     char magic[8];
@@ -105,18 +105,18 @@ struct index {
     _Atomic uint64_t bytes;
 
     /* The segment that is being filled. The writer's. */
-    struct record *records; /* owned */
-    char *heap;             /* owned */
+    struct index_record *records; /* owned */
+    char *heap;                   /* owned */
     uint32_t record_count;
     uint32_t heap_bytes;
     bool in_order;        /* so far every path was greater than the one before */
     struct str last_path; /* the greatest so far while in_order; points into the mapping */
 
-    /* What an earlier run listed. */
+    /* The entries that an earlier run listed. */
     uint64_t resumed_count;
     struct str resume_after; /* points into the mapping */
 
-    /* Ids in order of paths: of a complete file, or of what was resumed. NULL: they are in order by themselves. */
+    /* Ids in order of paths: of a complete file, or of the resumed part. NULL: ids are already in that order. */
     const uint32_t *order;
     uint64_t order_count;
     void *order_map; /* owned: of a resumed one, in a file of its own */

@@ -23,9 +23,8 @@ uint32_t crc32c_of(const struct str *pieces, size_t count)
 
 int index_corrupt(const struct index *x, uint64_t offset, const char *why, struct err *err)
 {
-    err_set(err, ERR_CORRUPT, "'%s' is damaged at byte %" PRIu64 ": %s", x->complete ? INDEX_FILE : INDEX_PARTIAL_FILE,
-            offset, why);
-    return err_advise(err, 1501, "start over without it (--no-resume)");
+    return err_fail(err, ERR_CORRUPT, CIS_CATALOG_CORRUPT, "'%s' is damaged at byte %" PRIu64 ": %s",
+                    x->complete ? INDEX_FILE : INDEX_PARTIAL_FILE, offset, why);
 }
 
 int index_new(int dir, struct index **ret, struct err *err)
@@ -35,7 +34,7 @@ int index_new(int dir, struct index **ret, struct err *err)
     x->in_order = true;
     x->dir = fcntl(dir, F_DUPFD_CLOEXEC, 3);
     if (x->dir < 0)
-        return err_sys(err, errno, "cannot keep the catalog's folder open");
+        return err_sys(err, errno, "cannot keep the catalog's directory open");
     *ret = take(&x);
     return 0;
 }
@@ -115,14 +114,15 @@ static struct segment segment_of(const struct index *x, uint64_t id)
 
 void index_release(const struct index *x)
 {
-    /* The bytes are the file's, which nobody maps to write: what is dropped here is only the way to them. */
+    /* The mapping is read-only: dropping its pages loses nothing. */
     for (const struct mapping *m = atomic_load(&x->map); m; m = m->older)
         if (m->len >= RELEASE_MIN)
             (void)madvise((void *)(uintptr_t)m->base, m->len, MADV_DONTNEED);
 }
 
 /* The record of an id and the heap that it points into; both within the mapping, whatever the file says. */
-static int locate(const struct index *x, uint64_t id, const struct record **ret, struct str *ret_heap, struct err *err)
+static int locate(const struct index *x, uint64_t id, const struct index_record **ret, struct str *ret_heap,
+                  struct err *err)
 {
     if (id >= atomic_load(&x->count))
         return err_set(err, ERR_INTERNAL, "the catalog has no object %" PRIu64, id);
@@ -132,19 +132,19 @@ static int locate(const struct index *x, uint64_t id, const struct record **ret,
     if (s.offset + sizeof head > m->len)
         return index_corrupt(x, s.offset, "a segment behind the end", err);
     memcpy(&head, m->base + s.offset, sizeof head);
-    uint64_t records = s.offset + sizeof head, heap = records + (uint64_t)head.count * sizeof(struct record);
+    uint64_t records = s.offset + sizeof head, heap = records + (uint64_t)head.count * sizeof(struct index_record);
     if (id - s.first_id >= head.count || head.count > SEGMENT_RECORDS_MAX || heap + head.heap_bytes > m->len)
         return index_corrupt(x, s.offset, "a segment that is longer than the file", err);
-    *ret = (const struct record *)(const void *)(m->base + records) + (id - s.first_id);
+    *ret = (const struct index_record *)(const void *)(m->base + records) + (id - s.first_id);
     *ret_heap = (struct str){m->base + heap, head.heap_bytes};
     return 0;
 }
 
 /* The record of an id, and its part of the heap: path, etag and digest, as long as it says. */
-static int find_record(const struct index *x, uint64_t id, const struct record **ret, struct str *ret_words,
+static int find_record(const struct index *x, uint64_t id, const struct index_record **ret, struct str *ret_words,
                        struct err *err)
 {
-    const struct record *r = NULL;
+    const struct index_record *r = NULL;
     struct str heap = STR_NULL;
     int e = locate(x, id, &r, &heap, err);
     if (e < 0)
@@ -160,7 +160,7 @@ static int find_record(const struct index *x, uint64_t id, const struct record *
 
 int index_path(const struct index *x, uint64_t id, struct str *ret, struct err *err)
 {
-    const struct record *r;
+    const struct index_record *r;
     struct str words;
     int e = find_record(x, id, &r, &words, err);
     if (e == 0)
@@ -170,7 +170,7 @@ int index_path(const struct index *x, uint64_t id, struct str *ret, struct err *
 
 int index_get(const struct index *x, uint64_t id, struct index_entry *ret, struct err *err)
 {
-    const struct record *r;
+    const struct index_record *r;
     struct str words;
     int e = find_record(x, id, &r, &words, err);
     if (e < 0)

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index.h - the catalog: what should be here. One file of fixed-size records and a heap of names, mapped, never parsed
- * into nodes.
- *
- * Every object gets an id, in order of arrival; ids are what the journal names. While the listing runs the file is
- * 'catalog.partial' and grows by segments, each with a checksum; index_finish() adds the sorted order, makes it durable
- * and renames it to 'catalog'. After a crash index_resume() keeps what was listed, pinned as it was, and tells from
- * which key the listing must go on.
- *
- * home: one writer at a time (add, flush, finish: the caller's lock); readers on any thread, of ids that were flushed.
- * What readers are given points into the mapping and lives as long as the index. Memory: a page of records, 16 bytes a
- * segment, and 16 MiB while sorting. Limits: 2^32 objects, 16.7 M segments, paths and etags of 65,535 bytes. */
+/* index.h - lists the objects of a source in one mapped file.
+ * Every object has an id, in order of arrival, which the journal uses. During the listing the file is
+ * 'catalog.partial' and grows by segments with checksums. index_finish() adds the sorted order, syncs the file and
+ * renames it to 'catalog'. After a crash index_resume() keeps the entries and returns the key at which the listing
+ * continues. home: one writer at a time (add, flush, finish: the caller's lock); readers on any thread, for ids that
+ * were flushed. Returned views point into the mapping and live as long as the index. Memory: a page of records, 16
+ * bytes a segment, and 16 MiB while sorting. Limits: 2^32 objects, 16.7 M segments, paths and etags of 65,535 bytes. */
 #pragma once
 
 #include "util/err.h"
@@ -20,7 +16,7 @@
 #define INDEX_PARTIAL_FILE "catalog.partial"
 
 struct index_entry {
-    struct str path; /* below the source's prefix: any bytes; a folder's marker ends in '/' */
+    struct str path; /* below the source's prefix: any bytes; a directory's marker ends in '/' */
     uint64_t size_bytes;
     int64_t mtime_ns;
     uint64_t generation; /* 0: none */
@@ -30,7 +26,7 @@ struct index_entry {
     uint16_t source; /* which of the prefixes that were listed */
 };
 
-/* What was listed: two catalogs of one digest hold the same selection of the same source. */
+/* Identifies a selection: catalogs with the same digest list the same selection of the same source. */
 struct index_source {
     uint8_t digest[32];
     struct str text; /* for people; cut at 1,024 bytes */
@@ -40,11 +36,11 @@ enum { INDEX_UID_BYTES = 16 };
 
 struct index;
 
-/* Starts a new one in folder `dir` (kept open by a duplicate); a partial one that is there is replaced. */
+/* Creates a catalog in `dir` (kept open by a duplicate) and replaces a partial one. */
 must_check int index_create(int dir, const struct index_source *source, struct index **ret, struct err *err);
 
-/* Goes on with a partial one. ERR_NOT_FOUND: there is none. ERR_EXISTS: it lists something else, named. A torn end is
- * cut off; anything else that is wrong is ERR_CORRUPT. */
+/* Resumes a partial catalog. ERR_NOT_FOUND: there is no such file. ERR_EXISTS: it lists another source, which the
+ * sentence names. A torn end is cut off; other damage is ERR_CORRUPT. */
 must_check int index_resume(int dir, const struct index_source *source, struct index **ret, struct err *err);
 
 /* Opens a complete one. `whole` checks every byte (about 2 s a GiB from a disk); else the frame only: every access is
@@ -71,8 +67,8 @@ must_check int index_sync(struct index *x, struct err *err);
 /* Sorts, writes the end, makes it durable, gives it its name. Two entries of one path: ERR_CORRUPT, named. */
 must_check int index_finish(struct index *x, struct err *err);
 
-/* Lets go of the memory through which a large catalog was read; whatever points into it stays good, and is read again
- * from the page cache. Any thread, now and then: else a process comes to hold all that it ever looked at. */
+/* Releases the memory of the mapped pages; pointers into them stay valid and are read again from the page cache. Any
+ * thread; call it now and then, or the resident set grows to the size of the catalog. */
 void index_release(const struct index *x);
 
 bool index_is_complete(const struct index *x);

@@ -2,119 +2,9 @@
 #include "format.h"
 #include "journal_format.h"
 #include "util/file.h"
+#include "util/thread.h"
 #include <fcntl.h>
 #include <stdio.h>
-
-uint32_t journal_record_crc(const struct journal_record *r, uint64_t position)
-{
-    struct str pieces[] = {{(const char *)&position, sizeof position},
-                           {(const char *)r + sizeof r->crc, sizeof *r - sizeof r->crc}};
-    return crc32c_of(pieces, countof(pieces));
-}
-
-/* ---- what is known ----------------------------------------------------------------------------------------------- */
-
-void journal_set_whole(struct journal *j, uint64_t id, bool whole)
-{
-    uint64_t word = id / 64, bit = UINT64_C(1) << id % 64;
-    if (word >= j->whole_words) {
-        if (!whole)
-            return;
-        uint64_t words = max_u64(word + 1, j->whole_words * 2);
-        j->whole = xrealloc(j->whole, words, sizeof *j->whole);
-        memset(j->whole + j->whole_words, 0, (words - j->whole_words) * sizeof *j->whole);
-        j->whole_words = words;
-    }
-    if (((j->whole[word] & bit) != 0) == whole)
-        return;
-    j->whole[word] ^= bit;
-    j->whole_count += whole ? 1 : (uint64_t)-1;
-}
-
-/* The place of an id's parts, or where they would be. */
-static size_t parts_place(const struct journal *j, uint64_t id)
-{
-    size_t low = 0, high = j->parts_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (j->parts[mid].id < id)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
-static struct journal_parts *parts_of(struct journal *j, uint64_t id)
-{
-    size_t at = parts_place(j, id);
-    return at < j->parts_count && j->parts[at].id == id ? &j->parts[at] : NULL;
-}
-
-static struct journal_parts *parts_insert(struct journal *j, uint64_t id)
-{
-    size_t at = parts_place(j, id);
-    if (j->parts_count == JOURNAL_PARTS_OBJECTS_MAX)
-        return NULL;
-    if (j->parts_count == j->parts_room) {
-        j->parts_room = max_u64(64, j->parts_room * 2);
-        j->parts = xrealloc(j->parts, j->parts_room, sizeof *j->parts);
-    }
-    memmove(&j->parts[at + 1], &j->parts[at], (j->parts_count - at) * sizeof *j->parts);
-    j->parts[at] = (struct journal_parts){.id = id};
-    j->parts_count++;
-    return &j->parts[at];
-}
-
-void journal_note_part(struct journal *j, uint64_t id, uint32_t part, uint8_t kind, uint64_t value)
-{
-    struct journal_parts *p = parts_of(j, id);
-    if (!p)
-        p = parts_insert(j, id);
-    if (!p)
-        return;
-    if (part >= p->room) {
-        uint64_t room = max_u64((uint64_t)part + 1, min_u64((uint64_t)p->room * 2, UINT32_MAX));
-        if (j->parts_total - p->room + room > JOURNAL_PARTS_MAX)
-            return;
-        p->values = xrealloc(p->values, room, sizeof *p->values);
-        p->kinds = xrealloc(p->kinds, room, 1);
-        memset(p->kinds + p->room, 0, room - p->room);
-        j->parts_total += room - p->room;
-        p->room = (uint32_t)room;
-    }
-    p->values[part] = value;
-    p->kinds[part] = (uint8_t)(kind + 1);
-}
-
-static void parts_done(struct journal *j, struct journal_parts *p)
-{
-    j->parts_total -= p->room;
-    free(p->values);
-    free(p->kinds);
-}
-
-void journal_forget_parts(struct journal *j, uint64_t id)
-{
-    struct journal_parts *p = parts_of(j, id);
-    if (!p)
-        return;
-    parts_done(j, p);
-    size_t at = (size_t)(p - j->parts);
-    memmove(p, p + 1, (j->parts_count - at - 1) * sizeof *p);
-    j->parts_count--;
-}
-
-void journal_forget_from(struct journal *j, uint64_t id)
-{
-    while (j->parts_count > 0 && j->parts[j->parts_count - 1].id >= id)
-        parts_done(j, &j->parts[--j->parts_count]);
-    for (uint64_t word = j->whole_words; word-- > id / 64;) {
-        uint64_t keep = word == id / 64 ? (UINT64_C(1) << id % 64) - 1 : 0;
-        j->whole_count -= (uint64_t)__builtin_popcountll(j->whole[word] & ~keep);
-        j->whole[word] &= keep;
-    }
-}
 
 bool journal_is_complete(const struct journal *j)
 {
@@ -138,24 +28,21 @@ bool journal_is_stale(const struct journal *j)
 
 bool journal_is_whole(struct journal *j, uint64_t id)
 {
-    pthread_mutex_lock(&j->lock);
+    auto_lock(&j->lock);
     bool whole = id / 64 < j->whole_words && (j->whole[id / 64] >> id % 64 & 1);
-    pthread_mutex_unlock(&j->lock);
     return whole;
 }
 
 uint64_t journal_whole_count(struct journal *j)
 {
-    pthread_mutex_lock(&j->lock);
-    uint64_t n = j->whole_count;
-    pthread_mutex_unlock(&j->lock);
-    return n;
+    auto_lock(&j->lock);
+    return j->whole_count;
 }
 
 bool journal_has_part(struct journal *j, uint64_t id, uint32_t part, enum hash_kind kind, struct digest *ret)
 {
     pthread_mutex_lock(&j->lock);
-    const struct journal_parts *p = parts_of(j, id);
+    const struct journal_parts *p = journal_parts_of(j, id);
     uint64_t value = 0;
     bool has = p && part < p->room && p->kinds[part] && (kind == HASH_NONE || p->kinds[part] == kind + 1);
     uint8_t of_kind = has ? p->kinds[part] - 1 : HASH_NONE;
@@ -172,10 +59,8 @@ bool journal_has_part(struct journal *j, uint64_t id, uint32_t part, enum hash_k
 
 bool journal_has_parts(struct journal *j, uint64_t id)
 {
-    pthread_mutex_lock(&j->lock);
-    bool has = parts_of(j, id) != NULL;
-    pthread_mutex_unlock(&j->lock);
-    return has;
+    auto_lock(&j->lock);
+    return journal_parts_of(j, id) != NULL;
 }
 
 /* ---- appending --------------------------------------------------------------------------------------------------- */
@@ -232,13 +117,12 @@ static int flush_locked(struct journal *j, struct err *err)
 
 void journal_written(struct journal *j, uint64_t id)
 {
-    pthread_mutex_lock(&j->lock);
+    auto_lock(&j->lock);
     if (j->id_count == JOURNAL_BATCH)
         append_ids(j);
     j->ids[j->id_count++] = id;
     journal_set_whole(j, id, true);
     journal_forget_parts(j, id);
-    pthread_mutex_unlock(&j->lock);
 }
 
 static void append_part(struct journal *j, uint64_t id, uint32_t part, uint8_t kind, uint64_t value)
@@ -251,29 +135,26 @@ void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const s
     uint64_t value = 0;
     for (size_t i = 0; i < min_u64(8, hash_size(digest->kind)); i++)
         value = value << 8 | digest->bytes[i];
-    pthread_mutex_lock(&j->lock);
+    auto_lock(&j->lock);
     append_part(j, id, part, digest->kind, value);
-    pthread_mutex_unlock(&j->lock);
 }
 
 void journal_adopt_parts(struct journal *j, uint64_t id, struct journal *from, uint64_t from_id)
 {
-    const struct journal_parts *p = parts_of(from, from_id);
-    pthread_mutex_lock(&j->lock);
+    const struct journal_parts *p = journal_parts_of(from, from_id);
+    auto_lock(&j->lock);
     for (uint32_t part = 0; p && part < p->room; part++) {
         if (!p->kinds[part])
             continue;
         append_part(j, id, part, p->kinds[part] - 1, p->values[part]);
         journal_note_part(j, id, part, p->kinds[part] - 1, p->values[part]);
     }
-    pthread_mutex_unlock(&j->lock);
 }
 
 void journal_stale(struct journal *j)
 {
-    pthread_mutex_lock(&j->lock);
+    auto_lock(&j->lock);
     append(j, (struct journal_record){.kind = JOURNAL_STALE});
-    pthread_mutex_unlock(&j->lock);
 }
 
 static int sync_file(struct journal *j, struct err *err)
@@ -283,12 +164,11 @@ static int sync_file(struct journal *j, struct err *err)
 
 void journal_unwritten(struct journal *j, uint64_t id)
 {
-    pthread_mutex_lock(&j->lock);
+    auto_lock(&j->lock);
     append_ids(j);
     append(j, (struct journal_record){.kind = JOURNAL_VOID, .a = id});
     journal_set_whole(j, id, false);
     journal_forget_parts(j, id);
-    pthread_mutex_unlock(&j->lock);
 }
 
 int journal_sync(struct journal *j, struct err *err)
@@ -328,25 +208,22 @@ int journal_cut(struct journal *j, uint64_t count, struct err *err)
 
 int journal_flush(struct journal *j, struct err *err)
 {
-    pthread_mutex_lock(&j->lock);
-    int r = flush_locked(j, err);
-    pthread_mutex_unlock(&j->lock);
-    return r;
+    auto_lock(&j->lock);
+    return flush_locked(j, err);
 }
 
 int journal_barrier_begin(struct journal *j, struct err *err)
 {
-    pthread_mutex_lock(&j->lock);
+    auto_lock(&j->lock);
     int r = flush_locked(j, err);
     j->barrier_at = j->end;
-    pthread_mutex_unlock(&j->lock);
     return r;
 }
 
 int journal_barrier_held(struct journal *j, struct err *err)
 {
-    /* What the mark covers first: of one fsync that the power cuts short a disk may keep the end and lose the middle,
-     * and a hole before a mark is damage. */
+    /* Sync the covered records first: a power loss during one fsync may keep the end and lose the middle, and a hole
+     * before a mark counts as damage. */
     int r = sync_file(j, err);
     if (r < 0)
         return r;
@@ -366,7 +243,7 @@ void journal_barrier_failed(struct journal *j, const struct err *why)
     append_ids(j);
     append(j, (struct journal_record){.kind = JOURNAL_DISCARD, .a = j->held});
     int r = flush_locked(j, &ignored);
-    /* What is told from now on may have been written before the barrier, and be among what it lost. */
+    /* Later records may describe writes that the failed barrier lost. */
     if (j->failed.code == 0)
         j->failed = *why;
     pthread_mutex_unlock(&j->lock);
@@ -393,10 +270,7 @@ void journal_free(struct journal *j)
 {
     if (!j)
         return;
-    while (j->parts_count > 0)
-        parts_done(j, &j->parts[--j->parts_count]);
-    free(j->parts);
-    free(j->whole);
+    journal_state_done(j);
     free(j->batch);
     free(j->ids);
     auto_clean_fd(&j->fd);
@@ -407,7 +281,7 @@ void journal_free(struct journal *j)
 int journal_is_of(int dir, const uint8_t uid[INDEX_UID_BYTES], bool *ret, struct err *err)
 {
     struct journal_record head;
-    auto_fd fd = openat(dir, JOURNAL_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    auto_fd fd = openat(dir, JOURNAL_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     ssize_t n = fd >= 0 ? pread(fd, &head, sizeof head, 0) : errno == ENOENT ? 0 : -1;
     if (n < 0)
         return err_sys(err, errno, "cannot read '%s'", JOURNAL_FILE);
@@ -451,9 +325,9 @@ int journal_open(int dir, const uint8_t uid[INDEX_UID_BYTES], uint32_t part_byte
     pthread_mutex_init(&j->lock, NULL);
     j->batch = xcalloc(JOURNAL_BATCH, sizeof *j->batch);
     j->ids = xcalloc(JOURNAL_BATCH, sizeof *j->ids);
-    j->fd = openat(dir, JOURNAL_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (j->fd < 0)
-        return err_sys(err, errno, "cannot open '%s'", JOURNAL_FILE);
+    r = file_open_state(dir, JOURNAL_FILE, O_RDWR | O_CREAT, 0600, &j->fd, err);
+    if (r < 0)
+        return r;
     r = journal_replay(j, uid, part_bytes, boot, err);
     if (r < 0)
         return r;
@@ -462,7 +336,7 @@ int journal_open(int dir, const uint8_t uid[INDEX_UID_BYTES], uint32_t part_byte
         memcpy(&head.a, uid, INDEX_UID_BYTES);
         append(j, head);
     }
-    /* Said aloud, or our own first barrier would vouch for what the power loss may have taken. */
+    /* Without this record our first barrier would cover records that the power loss may have taken. */
     if (j->must_discard)
         append(j, (struct journal_record){.kind = JOURNAL_DISCARD, .a = j->held});
     memcpy(&run.a, boot, sizeof boot);

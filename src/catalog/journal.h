@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal.h - what is whole on disk, by the catalog's ids: append-only, every record with a checksum.
- *
- * `written` is trusted after our own death, as long as the machine has not been started anew; a barrier that held makes
- * everything before it durable: trusted after a power loss too. A barrier that failed discards everything since the
- * last one that held, because the kernel may have dropped the pages and will report success next time. A torn end is
- * forgotten; damage before a record that must be right is ERR_CORRUPT.
- *
- * home: any thread, under a lock of its own (held over write(2), never over fsync). Records are gathered and leave with
- * journal_flush(): the owner calls it many times a second. Memory: a bit an object, and the parts of objects that were
- * left unfinished (what passes the ceiling is forgotten, and so fetched again). */
+/* journal.h - records which objects and parts are on disk, by the catalog's ids: append-only, every record with a
+ * checksum. After a crash of the process all records are trusted; after a reboot, those before the last successful
+ * barrier. A failed barrier discards all records since the last successful one, because the kernel may have dropped
+ * the pages and reports success next time. A torn end is dropped; damage before a valid record is ERR_CORRUPT. home:
+ * any thread, under its own lock (held over write(2), never over fsync). Records are buffered until journal_flush(),
+ * which the owner calls many times a second. Memory: a bit an object, and the parts of unfinished objects; parts over
+ * the limit are dropped and fetched again. */
 #pragma once
 
 #include "catalog/index.h"
@@ -29,7 +26,7 @@ void journal_free(struct journal *j); /* writes nothing: what was not flushed is
 DEFINE_AUTO(journal, struct journal, journal_free)
 #define auto_journal auto_with(auto_clean_journal) struct journal *
 
-/* What is known. */
+/* State. */
 bool journal_is_complete(const struct journal *j);
 int64_t journal_completed_ns(const struct journal *j); /* of a complete one; 0: an older program wrote it */
 bool journal_is_stale(const struct journal *j);        /* as an earlier run said */
@@ -44,12 +41,11 @@ bool journal_has_parts(struct journal *j, uint64_t id); /* any */
 /* The object's last byte was written, its checksum is right and it has its name. Gathered; cannot fail. */
 void journal_written(struct journal *j, uint64_t id);
 void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const struct digest *digest);
-/* What `from`, an older catalog's journal that nobody else has, knows of the parts of its object `from_id` is known of
- * `id`, too. Gathered; both sides remember. */
+/* Copies to `id` the parts of `from_id` in `from`, the journal of an older catalog that no other thread uses. */
 void journal_adopt_parts(struct journal *j, uint64_t id, struct journal *from, uint64_t from_id);
 /* The source is not any more what the catalog says: for the next run to know. Gathered, as above. */
 void journal_stale(struct journal *j);
-/* It is gone, with its parts: gathered, as above; to be made durable before it is written anew. */
+/* Marks the object and its parts as not on disk. Buffered like the others; sync before the object is written again. */
 void journal_unwritten(struct journal *j, uint64_t id);
 /* It is about to be taken away (another object needs its place): the same, and durable when it returns. */
 must_check int journal_void(struct journal *j, uint64_t id, struct err *err);
@@ -61,8 +57,8 @@ must_check int journal_cut(struct journal *j, uint64_t count, struct err *err);
 must_check int journal_flush(struct journal *j, struct err *err);
 must_check int journal_sync(struct journal *j, struct err *err); /* flushed, and durable */
 
-/* A barrier: begin, make the files themselves durable, and say how it went. One at a time. After one that failed
- * nothing is taken any more, and each flush tells `why`. */
+/* A barrier: begin, sync the files, and report the result. One at a time. After a failed barrier no record is
+ * accepted, and each flush returns `why`. */
 must_check int journal_barrier_begin(struct journal *j, struct err *err);
 must_check int journal_barrier_held(struct journal *j, struct err *err);
 void journal_barrier_failed(struct journal *j, const struct err *why);

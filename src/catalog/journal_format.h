@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal_format.h - the journal's file: records of 32 bytes, nothing else. Private to this folder. */
+/* journal_format.h - defines the journal file: records of 32 bytes. Private to this room. */
 #pragma once
 
 #include "catalog/journal.h"
@@ -22,7 +22,7 @@ enum journal_kind {
 };
 
 struct journal_record {
-    uint32_t crc; /* CRC32C of the record's position in the file (8 bytes) and of what follows */
+    uint32_t crc; /* CRC32C of the record's position (8 bytes) and of the fields below */
     uint8_t kind;
     uint8_t digest_kind;
     uint16_t zero;
@@ -66,7 +66,7 @@ struct journal {
     size_t batch_count;
     uint64_t *ids; /* owned: JOURNAL_BATCH written ones, which runs are made of */
     size_t id_count;
-    struct err failed; /* a write that failed: told at the next flush. code 0: none */
+    struct err failed; /* a failed write, returned by the next flush. code 0: none */
 };
 
 uint32_t journal_record_crc(const struct journal_record *r, uint64_t position);
@@ -74,6 +74,8 @@ void journal_set_whole(struct journal *j, uint64_t id, bool whole);
 void journal_note_part(struct journal *j, uint64_t id, uint32_t part, uint8_t kind, uint64_t value);
 void journal_forget_parts(struct journal *j, uint64_t id);
 void journal_forget_from(struct journal *j, uint64_t id);
+struct journal_parts *journal_parts_of(struct journal *j, uint64_t id); /* NULL: none */
+void journal_state_done(struct journal *j);
 
 /* Reads the file; cuts a torn end. Fills whole, parts, complete, runs, end, held. */
 must_check int journal_replay(struct journal *j, const uint8_t uid[INDEX_UID_BYTES], uint32_t part_bytes,

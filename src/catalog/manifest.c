@@ -38,8 +38,7 @@ static int add_all(const struct index *x, struct hash *h, struct sbuf *b, struct
 int index_manifest(const struct index *x, struct digest *ret, struct err *err)
 {
     struct hash h;
-    auto_sbuf b;
-    sbuf_init(&b, BATCH + ENTRY_MAX);
+    auto_sbuf b = SBUF(BATCH + ENTRY_MAX);
     hash_init(&h);
     hash_begin(&h, HASH_SHA256);
     int r = add_all(x, &h, &b, err);

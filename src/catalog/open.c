@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* Segments that are checked before their memory is let go: at most 1 MiB of names each, mostly a tenth of it. */
+/* Segments that are checked before their memory is released: at most 1 MiB of names each. */
 enum { RELEASE_SEGMENTS = 64 };
 
 static int open_file(int dir, const char *name, int flags, struct index **ret, uint64_t *ret_size, struct err *err)
@@ -17,8 +17,10 @@ static int open_file(int dir, const char *name, int flags, struct index **ret, u
     int r = index_new(dir, &x, err);
     if (r < 0)
         return r;
-    x->fd = openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW);
-    if (x->fd < 0 || fstat(x->fd, &st) != 0)
+    r = file_open_state(dir, name, flags, 0, &x->fd, err);
+    if (r < 0)
+        return r;
+    if (fstat(x->fd, &st) != 0)
         return err_sys(err, errno, "cannot open '%s'", name);
     *ret_size = (uint64_t)st.st_size;
     *ret = take(&x);
@@ -31,23 +33,21 @@ static int check_head(struct index *x, uint64_t size, const struct index_source 
     if (size < sizeof *h || pread(x->fd, h, sizeof *h, 0) != sizeof *h)
         return index_corrupt(x, size, "it ends within its head", err);
     if (memcmp(h->magic, INDEX_HEAD_MAGIC, sizeof h->magic) != 0)
-        return index_corrupt(x, 0, "it is no catalog", err);
+        return index_corrupt(x, 0, "not a catalog", err);
     if (h->crc != crc32c_of(&(struct str){(const char *)h, offsetof(struct index_head, crc)}, 1))
         return index_corrupt(x, 0, "the head's checksum is wrong", err);
-    if (h->version != INDEX_VERSION || h->record_bytes != sizeof(struct record) || h->text_len > INDEX_TEXT_MAX) {
-        err_set(err, ERR_UNSUPPORTED, "the catalog is of version %" PRIu32 ", this program reads version %d",
-                h->version, INDEX_VERSION);
-        return err_advise(err, 1502, "use the program that wrote it, or start over (--no-resume)");
-    }
-    if (source && memcmp(h->source_digest, source->digest, sizeof h->source_digest) != 0) {
-        err_set(err, ERR_EXISTS, "what is here is an unfinished run of another source or selection: %.*s",
-                (int)min_u64(h->text_len, 300), h->text);
-        return err_advise(err, 1503, "repeat that command to finish it, or --no-resume to start over");
-    }
+    if (h->version != INDEX_VERSION || h->record_bytes != sizeof(struct index_record) || h->text_len > INDEX_TEXT_MAX)
+        return err_fail(err, ERR_UNSUPPORTED, CIS_CATALOG_VERSION,
+                        "the catalog is of version %" PRIu32 ", this program reads version %d", h->version,
+                        INDEX_VERSION);
+    if (source && memcmp(h->source_digest, source->digest, sizeof h->source_digest) != 0)
+        return err_fail(err, ERR_EXISTS, CIS_OTHER_RUN_UNFINISHED,
+                        "what is here is an unfinished run of another source or selection: %.*s",
+                        (int)min_u64(h->text_len, 300), h->text);
     return 0;
 }
 
-/* The segment at `offset`, if one is there, whole. 1: yes; 0: no (*ret_why tells). */
+/* Reads the segment at `offset`. 1: it is complete; 0: not (*ret_why is the reason). */
 static bool segment_is_whole(const struct index *x, uint64_t offset, uint64_t limit, uint64_t first_id,
                              struct segment_head *ret, const char **ret_why)
 {
@@ -63,7 +63,7 @@ static bool segment_is_whole(const struct index *x, uint64_t offset, uint64_t li
     *ret_why = "a segment is out of its place";
     if (ret->first_id != first_id)
         return false;
-    uint64_t body = (uint64_t)ret->count * sizeof(struct record) + ret->heap_bytes;
+    uint64_t body = (uint64_t)ret->count * sizeof(struct index_record) + ret->heap_bytes;
     *ret_why = "a segment is cut off";
     if (limit - offset - sizeof *ret < body)
         return false;
@@ -74,12 +74,12 @@ static bool segment_is_whole(const struct index *x, uint64_t offset, uint64_t li
 
 static uint64_t segment_end(uint64_t offset, const struct segment_head *h)
 {
-    return offset + sizeof *h + (uint64_t)h->count * sizeof(struct record) + h->heap_bytes;
+    return offset + sizeof *h + (uint64_t)h->count * sizeof(struct index_record) + h->heap_bytes;
 }
 
 static uint64_t segment_sum(const struct index *x, uint64_t offset, const struct segment_head *h)
 {
-    const struct record *r = (const void *)(atomic_load(&x->map)->base + offset + sizeof *h);
+    const struct index_record *r = (const void *)(atomic_load(&x->map)->base + offset + sizeof *h);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < h->count; i++)
         bytes += r[i].size_bytes;
@@ -221,7 +221,7 @@ static int scan(struct index *x, uint64_t size, struct err *err)
     return 0;
 }
 
-/* What was pinned is looked up by path while the rest is listed: its order, in a file without a name. */
+/* An anonymous file with the order by path: resumed entries are looked up during the new listing. */
 static int order_resumed(struct index *x, struct err *err)
 {
     uint32_t crc;
@@ -268,7 +268,7 @@ int index_resume(int dir, const struct index_source *source, struct index **ret,
         r = scan(x, size, err);
     if (r < 0)
         return r;
-    /* A page that was being written when we died was not answered to anybody: its ids may be given again. */
+    /* A torn segment was never returned to a caller: its ids may be assigned again. */
     if (ftruncate(x->fd, (off_t)x->end) != 0)
         return err_sys(err, errno, "cannot cut '%s'", INDEX_PARTIAL_FILE);
     if (x->resumed_count > 0)

@@ -9,7 +9,7 @@
 enum {
     RUN_IDS = 1 << 20,      /* 16 MiB of keys at a time */
     BUFFER_IDS = 1 << 12,   /* of each run while merging: 4,096 runs (all that 2^32 ids can make) need 64 MiB */
-    RELEASE_IDS = 1 << 18,  /* paths that are looked at before the memory they came through is let go: 25 MB */
+    RELEASE_IDS = 1 << 18,  /* paths to read before the mapped memory is released: 25 MB */
     RELEASE_HEADS = 1 << 8, /* the same for single paths far from each other: each brings 64 KiB in */
     NATURAL_MAX = 1 << 18   /* runs that came sorted: 20 MiB to merge them; pages of 1,000 keys are 262 M keys */
 };
@@ -20,7 +20,7 @@ struct key {
     uint32_t id;
 };
 
-struct run {
+struct sort_run {
     uint64_t next; /* ids: position in the file of runs; with no buffer: the ids themselves */
     uint64_t end;
     uint32_t *buffer; /* owned; NULL: the run came sorted */
@@ -31,8 +31,8 @@ struct run {
 
 struct merge {
     const struct index *x;
-    int fd;           /* of the runs */
-    struct run *runs; /* owned */
+    int fd;                /* of the runs */
+    struct sort_run *runs; /* owned */
     size_t run_count;
     size_t *heap; /* owned: indexes of runs, least head first */
     size_t heap_count;
@@ -90,7 +90,7 @@ static int write_runs(const struct index *x, uint64_t count, int fd, struct err 
 }
 
 /* Loads the next head; false at the run's end. */
-static int run_advance(struct merge *m, struct run *r, bool *ret_more, struct err *err)
+static int run_advance(struct merge *m, struct sort_run *r, bool *ret_more, struct err *err)
 {
     if (!r->buffer) {
         *ret_more = r->next < r->end;
@@ -165,7 +165,7 @@ static int find_runs(struct merge *m, uint64_t count, struct err *err)
         if (id == 0 || compare(&last, &key) > 0) {
             if (m->run_count == room)
                 m->runs = xrealloc(m->runs, room = 2 * room + 16, sizeof *m->runs);
-            m->runs[m->run_count++] = (struct run){.next = id};
+            m->runs[m->run_count++] = (struct sort_run){.next = id};
         }
         m->runs[m->run_count - 1].end = id + 1;
         last = key;
@@ -182,7 +182,7 @@ static int make_runs(struct merge *m, uint64_t count, struct err *err)
     m->runs = xrealloc(m->runs, m->run_count + 1, sizeof *m->runs);
     for (size_t i = 0; i < m->run_count; i++) {
         uint64_t next = (uint64_t)i * RUN_IDS;
-        m->runs[i] = (struct run){
+        m->runs[i] = (struct sort_run){
             .next = next, .end = min_u64(count, next + RUN_IDS), .buffer = xcalloc(BUFFER_IDS, sizeof(uint32_t))};
     }
     return 0;
@@ -220,19 +220,17 @@ static int named_twice(const struct index *x, const struct key *first, uint64_t 
     if (r < 0)
         return r;
     int len = (int)min_u64(first->len, 300);
-    if (a.source == b.source) {
-        err_set(err, ERR_CORRUPT, "the listing names '%.*s' twice", len, first->path);
-        return err_advise(err, 1504, "the store's listing is at fault; the same command lists anew");
-    }
-    err_set(err, ERR_INVALID, "two of the source's prefixes bring '%.*s'", len, first->path);
-    return err_advise(err, 1504, "give them sub-paths of their own, or exclude it from one of them");
+    if (a.source == b.source)
+        return err_fail(err, ERR_CORRUPT, CIS_KEY_LISTED_TWICE, "the listing names '%.*s' twice", len, first->path);
+    return err_fail(err, ERR_INVALID, CIS_KEY_LISTED_TWICE, "two of the source's prefixes bring '%.*s'", len,
+                    first->path);
 }
 
 static int merge_runs(struct merge *m, struct err *err)
 {
     struct key last = {0};
     while (m->heap_count > 0) {
-        struct run *least = &m->runs[m->heap[0]];
+        struct sort_run *least = &m->runs[m->heap[0]];
         bool more;
         if (last.path && compare(&last, &least->head) == 0) {
             return named_twice(m->x, &last, least->head.id, err);

@@ -14,11 +14,11 @@ int index_create(int dir, const struct index_source *source, struct index **ret,
     int r = index_new(dir, &x, err);
     if (r < 0)
         return r;
-    x->fd = openat(dir, INDEX_PARTIAL_FILE, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (x->fd < 0)
-        return err_sys(err, errno, "cannot make '%s'", INDEX_PARTIAL_FILE);
+    r = file_open_state(dir, INDEX_PARTIAL_FILE, O_RDWR | O_CREAT | O_TRUNC, 0600, &x->fd, err);
+    if (r < 0)
+        return r;
     struct index_head *h = &x->head;
-    *h = (struct index_head){.version = INDEX_VERSION, .record_bytes = sizeof(struct record)};
+    *h = (struct index_head){.version = INDEX_VERSION, .record_bytes = sizeof(struct index_record)};
     memcpy(h->magic, INDEX_HEAD_MAGIC, sizeof h->magic);
     memcpy(h->source_digest, source->digest, sizeof h->source_digest);
     h->text_len = (uint32_t)min_u64(source->text.len, INDEX_TEXT_MAX);
@@ -82,7 +82,7 @@ int index_flush(struct index *x, bool all_before_listed, struct err *err)
     for (uint32_t i = 0; i < head.count; i++)
         bytes += x->records[i].size_bytes;
     x->end = end;
-    const struct record *last = &x->records[head.count - 1];
+    const struct index_record *last = &x->records[head.count - 1];
     if (x->in_order)
         x->last_path =
             (struct str){atomic_load(&x->map)->base + end - head.heap_bytes + last->heap_offset, last->path_len};
@@ -102,7 +102,7 @@ static bool pinned_before(const struct index *x, struct str path, struct err *er
 static void note_order(struct index *x, struct str path)
 {
     if (x->record_count > 0) {
-        const struct record *r = &x->records[x->record_count - 1];
+        const struct index_record *r = &x->records[x->record_count - 1];
         x->in_order &= str_cmp((struct str){x->heap + r->heap_offset, r->path_len}, path) < 0;
     } else if (atomic_load(&x->count) > 0) {
         x->in_order &= str_cmp(x->last_path, path) < 0;
@@ -113,10 +113,9 @@ int index_add(struct index *x, const struct index_entry *e, bool *ret_new, struc
 {
     size_t digest_len = hash_size(e->digest.kind);
     size_t need = e->path.len + e->etag.len + digest_len;
-    if (e->path.len > UINT16_MAX || e->etag.len > UINT16_MAX) {
-        err_set(err, ERR_CORRUPT, "the listing's entry '%.*s...' is longer than 65535 bytes", 100, e->path.ptr);
-        return err_advise(err, 1601, "report it to whoever runs the store");
-    }
+    if (e->path.len > UINT16_MAX || e->etag.len > UINT16_MAX)
+        return err_fail(err, ERR_CORRUPT, CIS_REPLY_INVALID, "the listing's entry '%.*s...' is longer than 65535 bytes",
+                        100, e->path.ptr);
     if (pinned_before(x, e->path, err)) {
         *ret_new = false;
         return 0;
@@ -130,15 +129,15 @@ int index_add(struct index *x, const struct index_entry *e, bool *ret_new, struc
         return err_set(err, ERR_NO_SPACE, "the source holds more than 4294967294 objects");
     note_order(x, e->path);
     char *p = x->heap + x->heap_bytes;
-    x->records[x->record_count++] = (struct record){.size_bytes = e->size_bytes,
-                                                    .mtime_ns = e->mtime_ns,
-                                                    .generation = e->generation,
-                                                    .heap_offset = x->heap_bytes,
-                                                    .path_len = (uint16_t)e->path.len,
-                                                    .etag_len = (uint16_t)e->etag.len,
-                                                    .digest_kind = e->digest.kind,
-                                                    .rank = e->rank,
-                                                    .source = e->source};
+    x->records[x->record_count++] = (struct index_record){.size_bytes = e->size_bytes,
+                                                          .mtime_ns = e->mtime_ns,
+                                                          .generation = e->generation,
+                                                          .heap_offset = x->heap_bytes,
+                                                          .path_len = (uint16_t)e->path.len,
+                                                          .etag_len = (uint16_t)e->etag.len,
+                                                          .digest_kind = e->digest.kind,
+                                                          .rank = e->rank,
+                                                          .source = e->source};
     if (e->path.len)
         memcpy(p, e->path.ptr, e->path.len);
     if (e->etag.len)
@@ -212,7 +211,7 @@ int index_finish(struct index *x, struct err *err)
     /* Durable before it has its name: who finds 'catalog' may trust that it is whole. */
     if (renameat(x->dir, INDEX_PARTIAL_FILE, x->dir, INDEX_FILE) != 0)
         return err_sys(err, errno, "cannot name '%s'", INDEX_FILE);
-    r = dir_sync(x->dir, "the catalog's folder", err);
+    r = dir_sync(x->dir, "the catalog's directory", err);
     if (r < 0)
         return r;
     x->complete = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exit.h - what a program of ours tells the shell. Pure. The one table from our errors to exit codes. */
+/* exit.h - maps errors to the exit codes of `cistern`. Pure. */
 #pragma once
 
 #include "util/err.h"
@@ -7,11 +7,11 @@
 
 enum exit_code {
     EXIT_DONE = 0,
-    EXIT_SOME_FAILED = 1, /* the run came to its end; some objects did not */
+    EXIT_SOME_FAILED = 1, /* the run ended; some objects failed */
     EXIT_USAGE = 2,
     EXIT_NOT_FOUND = 3, /* the source */
     EXIT_DENIED = 4,
-    EXIT_TRANSIENT = 5, /* passing errors outlived the retries */
+    EXIT_TRANSIENT = 5, /* temporary errors persisted after the retries */
     EXIT_NO_SPACE = 6,
     EXIT_MISMATCH = 7,    /* checksum or generation */
     EXIT_INTERRUPTED = 8, /* resumable */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 /* One flag as it stands in argv: "--name", "--name=value", "--no-name", "-l". */
-struct seen {
+struct parsed_flag {
     struct str name;
     struct str value; /* ptr NULL: none was attached */
     bool negated;
@@ -26,9 +26,9 @@ static const struct opt *find_letter(const struct opt *table, char letter)
     return NULL;
 }
 
-static struct seen look(const struct opt *table, const char *arg)
+static struct parsed_flag parse_flag(const struct opt *table, const char *arg)
 {
-    struct seen s = {0};
+    struct parsed_flag s = {0};
     if (arg[1] != '-') {
         s.name = str_of(arg + 1);
         s.opt = s.name.len == 1 ? find_letter(table, arg[1]) : NULL;
@@ -50,17 +50,13 @@ static struct seen look(const struct opt *table, const char *arg)
     return s;
 }
 
-static int unknown(const struct opt *table, const char *arg, struct str name, struct err *err)
+static int unknown_flag(const struct opt *table, const char *arg, struct str name, struct err *err)
 {
     const struct opt *nearest = NULL;
     size_t least = name.len / 2 + 1;
-    for (const struct opt *o = table; o->name; o++) {
-        size_t d = str_distance(str_of(o->name), name);
-        if (d < least) {
-            least = d;
+    for (const struct opt *o = table; o->name; o++)
+        if (o->help && str_is_nearer(str_of(o->name), name, &least))
             nearest = o;
-        }
-    }
     if (nearest)
         return err_set(err, ERR_INVALID, "unknown flag '%s'; did you mean --%s?", arg, nearest->name);
     return err_set(err, ERR_INVALID, "unknown flag '%s'; --help lists them", arg);
@@ -80,7 +76,8 @@ static int store_value(const struct opt *o, struct str value, struct err *err)
         r = str_to_u64(value, o->target, err);
         break;
     case OPT_BYTES:
-        r = str_to_bytes(value, o->target, err);
+        /* A Kubernetes quantity, or the same with the B that people write: 10M or 10MB. */
+        r = str_to_bytes(str_ends(value, STR("B")) ? str_sub(value, 0, value.len - 1) : value, o->target, err);
         break;
     case OPT_DURATION:
         r = str_to_duration(value, o->target, err);
@@ -94,8 +91,8 @@ static int store_value(const struct opt *o, struct str value, struct err *err)
     return r < 0 ? err_wrap(err, "--%s", o->name) : 0;
 }
 
-/* Uses argv[*at], and argv[*at + 1] where the value is a word of its own; moves *at past them. */
-static int use(const struct seen *s, int argc, char **argv, int *at, struct err *err)
+/* Uses argv[*at], and argv[*at + 1] if that is the value; moves *at past them. */
+static int apply_flag(const struct parsed_flag *s, int argc, char **argv, int *at, struct err *err)
 {
     const char *arg = argv[(*at)++];
     if (s->opt->kind == OPT_FLAG && !s->value.ptr) {
@@ -115,21 +112,21 @@ int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char *
     while (at < *argc) {
         char *arg = argv[at];
         if (strcmp(arg, "--") == 0) {
-            /* Whoever parses after us must still see where flags end. */
+            /* The next parser must still see the end of the flags. */
             at += others_may_follow ? 0 : 1;
             break;
         }
-        struct seen s = {0};
+        struct parsed_flag s = {0};
         if (arg[0] == '-' && arg[1] != '\0')
-            s = look(table, arg);
+            s = parse_flag(table, arg);
         if (s.opt) {
-            int r = use(&s, *argc, argv, &at, err);
+            int r = apply_flag(&s, *argc, argv, &at, err);
             if (r < 0)
                 return r;
             continue;
         }
         if (s.name.ptr && !others_may_follow)
-            return unknown(table, arg, s.name, err);
+            return unknown_flag(table, arg, s.name, err);
         argv[kept++] = argv[at++];
     }
     while (at < *argc)
@@ -143,6 +140,8 @@ void opt_help(const struct opt *table, struct sbuf *b)
 {
     for (const struct opt *o = table; o->name; o++) {
         char left[64];
+        if (!o->help)
+            continue;
         int n = snprintf(left, sizeof left, "--%s%s%s", o->name, o->value_name ? " " : "",
                          o->value_name ? o->value_name : "");
         if (o->letter)

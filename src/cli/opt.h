@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opt.h - a verb's flags as a table: parsed, checked, and printed as its --help.
+/* opt.h - parses and checks the flags of a verb by a table, and prints its --help.
  * home: main, before any thread. Strings are borrowed from argv. */
 #pragma once
 
@@ -10,7 +10,7 @@ enum opt_kind {
     OPT_FLAG,     /* bool *: --name sets it, --no-name clears it */
     OPT_TEXT,     /* const char ** */
     OPT_U64,      /* uint64_t * */
-    OPT_BYTES,    /* uint64_t *: 512, 1.5Gi, 2T */
+    OPT_BYTES,    /* uint64_t *: 512, 1.5Gi, 2T, 2TB */
     OPT_DURATION, /* uint64_t * in nanoseconds: 250ms, 30s, 1h30m */
     OPT_LIST,     /* struct opt_list *: may be given again and again */
 };
@@ -21,7 +21,7 @@ struct opt {
     enum opt_kind kind;
     void *target;
     const char *value_name; /* in --help: "N", "GLOB"; NULL for flags */
-    const char *help;       /* one line */
+    const char *help;       /* one line; NULL: not listed, another name for a listed flag */
 };
 
 enum { OPT_LIST_MAX = 256 };
@@ -30,9 +30,9 @@ struct opt_list {
     size_t count;
 };
 
-/* Takes the flags of `table` out of argv, wherever they stand; what is left, in order, stays in argv[0 .. *argc) with
- * argv[0] untouched. "--" ends flags and is taken out. `others_may_follow` leaves unknown flags where they are (main
- * takes the globals out first); else an unknown flag is ERR_INVALID and the sentence names the nearest known one. */
+/* Removes the flags of `table` from argv, in any position; the other arguments stay in argv[0 .. *argc), in order. "--"
+ * ends the flags and is removed. `others_may_follow` keeps unknown flags: main parses the global flags first. Otherwise
+ * an unknown flag is ERR_INVALID, and the sentence names the nearest known one. */
 must_check int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char **argv, struct err *err);
 
 /* "  -l, --long N        what it does", a line a flag. */

@@ -15,7 +15,7 @@ static char *printable(struct str s)
     return text;
 }
 
-/* Characters, not bytes; that some are as wide as two is not known here. */
+/* Characters, not bytes; wide characters count as one. */
 static size_t width_of(const char *text)
 {
     size_t width = 0;

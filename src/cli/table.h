@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.h - rows of text under headings, each column as wide as its widest cell. home: main. */
+/* table.h - writes rows of text under headings, each column as wide as its widest cell. home: main. */
 #pragma once
 
 #include "util/str.h"
@@ -10,15 +10,15 @@ enum { TABLE_COLUMNS_MAX = 16, TABLE_ROWS_MAX = 100000 };
 struct table {
     size_t columns; /* at most TABLE_COLUMNS_MAX */
     char **cells;   /* owned; row after row, the headings first */
-    size_t rows;    /* added; those past TABLE_ROWS_MAX are not kept */
+    size_t rows;    /* added; those beyond TABLE_ROWS_MAX are not stored */
 };
 
 /* `headings` is NULL-terminated; one that begins with '>' (not shown) makes its column right-aligned. */
 void table_init(struct table *t, const char *const *headings);
 void table_done(struct table *t); /* may run twice */
 
-/* As many cells as columns; copied. Bytes that are not printable UTF-8 are shown as '?'. Past TABLE_ROWS_MAX rows are
- * counted and left out, and table_write says how many. */
+/* As many cells as columns; copied. Bytes that are not printable UTF-8 are shown as '?'. Rows beyond TABLE_ROWS_MAX are
+ * left out; table_write shows their number. */
 void table_add(struct table *t, const struct str *cells);
 void table_write(const struct table *t, struct sbuf *b);
 

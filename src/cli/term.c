@@ -24,7 +24,7 @@ uint64_t term_eta_seconds(const struct term_progress *p)
     return left < 1e9 ? (uint64_t)(left + 0.5) : UINT64_MAX;
 }
 
-/* Rates are decimal, as disks and networks are sold. */
+/* Rates have decimal units, as vendors of disks and networks use them. */
 static void add_rate(struct sbuf *b, double rate)
 {
     static const char *const units[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
@@ -82,7 +82,7 @@ static void draw_live(struct term *t, const struct term_progress *p)
     sbuf_init(&line, TERM_LINE_MAX);
     size_t width = columns() - 1;
     term_bar(p, &line);
-    /* Up two lines and over them: a terminal that scrolls keeps the rest of its text. */
+    /* Overwrites the last two lines, so that text above them stays. */
     if (t->live_shown)
         sbuf_adds(&b, "\x1b[2A\r");
     sbuf_add(&b, str_sub(sbuf_str(&line), 0, width));
@@ -157,7 +157,7 @@ void term_clear(struct term *t)
     t->live_shown = false;
 }
 
-void term_fault(struct term *t, struct str object, unsigned id, enum err_code code, const char *line)
+void term_fault(struct term *t, struct str object, enum err_id id, enum err_code code, const char *line)
 {
     auto_sbuf b;
     sbuf_init(&b, TERM_LINE_MAX);
@@ -184,29 +184,6 @@ void term_object_error(struct term *t, struct str object, const struct err *err)
 
 /* ---- JSON lines -------------------------------------------------------------------------------------------------- */
 
-static void add_json_text(struct sbuf *b, struct str s)
-{
-    sbuf_addc(b, '"');
-    while (s.len > 0) {
-        unsigned char c = (unsigned char)s.ptr[0];
-        size_t n = 1;
-        while (n < 4 && n < s.len && !str_is_utf8(str_sub(s, 0, n)))
-            n++;
-        if (c == '"' || c == '\\')
-            sbuf_addf(b, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
-            sbuf_addf(b, "\\u%04x", c);
-        else if (str_is_utf8(str_sub(s, 0, n)))
-            sbuf_add(b, str_sub(s, 0, n));
-        else {
-            sbuf_adds(b, "\xef\xbf\xbd");
-            n = 1;
-        }
-        s = str_from(s, c < 0x20 || c == 0x7f ? 1 : n);
-    }
-    sbuf_addc(b, '"');
-}
-
 static void add_key(struct sbuf *b, const char *key)
 {
     if (b->len > 0 && b->ptr[b->len - 1] != '{')
@@ -224,7 +201,7 @@ void term_json_begin(struct sbuf *b, const char *type)
 void term_json_str(struct sbuf *b, const char *key, struct str value)
 {
     add_key(b, key);
-    add_json_text(b, value);
+    sbuf_add_json(b, value);
 }
 
 void term_json_u64(struct sbuf *b, const char *key, uint64_t value)
@@ -239,7 +216,7 @@ void term_json_real(struct sbuf *b, const char *key, double value)
     sbuf_addf(b, "%.1f", value);
 }
 
-void term_json_fault(struct sbuf *b, unsigned id, enum err_code code, const char *line)
+void term_json_fault(struct sbuf *b, enum err_id id, enum err_code code, const char *line)
 {
     add_key(b, "error");
     sbuf_addc(b, '{');
@@ -274,5 +251,5 @@ int term_flush(FILE *out, const char *what, struct err *err)
         return 0;
     if (errno)
         return err_sys(err, errno, "cannot write '%s'", what);
-    return err_set(err, ERR_IO, "'%s' did not take all that was written", what); /* why, nobody knows any more */
+    return err_set(err, ERR_IO, "cannot write '%s': an earlier write failed", what); /* its errno is lost */
 }

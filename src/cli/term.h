@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* term.h - progress and results as people and programs read them: two lines redrawn in place on a terminal, plain
- * lines in a pipe, one JSON object a line with --json.
+/* term.h - writes progress and results: two live lines on a terminal, plain lines to a pipe, one JSON object a line
+ * with --json.
  * home: main. Progress goes to stderr (stdout with --json), results to stdout. */
 #pragma once
 
@@ -22,32 +22,32 @@ struct term_progress {
     double rate; /* bytes a second */
     bool total_is_final;
     struct str slowest; /* the slowest running object; empty: none */
-    const char *retry;  /* what failed and is tried again; NULL: nothing */
+    const char *retry;  /* the failure that is retried; NULL: none */
 };
 
 struct term {
     enum term_form form;
     uint64_t drawn_ns; /* when the last line was drawn; 0: never */
-    bool live_shown;   /* two lines stand on the screen and are ours to redraw */
+    bool live_shown;   /* the last two lines on the screen are the progress */
 };
 
-/* TERM_LIVE where stderr is a terminal and nothing forbids it. */
+/* TERM_LIVE if stderr is a terminal and no flag forbids it. */
 void term_init(struct term *t, bool json, bool quiet, bool no_progress);
 
 /* Draws if it is due: 5 a second live, 1 a second as JSON, every 10 s plain. */
 void term_progress(struct term *t, const struct term_progress *p);
 
-/* Takes the two lines off the screen, so that other text may follow. */
+/* Erases the two lines, so that other text may follow. */
 void term_clear(struct term *t);
 
-/* Adds so much of a name as fits on one line. Keys hold any byte: what would move the cursor or beep becomes '?'. */
+/* Adds the part of a name that fits on one line. Keys hold any byte: control characters become '?'. */
 void term_add_visible(struct sbuf *b, struct str s, size_t room);
 
-/* Something failed (an object, or with an empty one the whole): a line at once. `line` is err_line()'s. */
-void term_fault(struct term *t, struct str object, unsigned id, enum err_code code, const char *line);
+/* Writes the failure of an object, or with an empty `object` of the run. `line` is err_line()'s. */
+void term_fault(struct term *t, struct str object, enum err_id id, enum err_code code, const char *line);
 void term_object_error(struct term *t, struct str object, const struct err *err);
 
-/* Seconds that are left at this rate; UINT64_MAX where nobody can tell. */
+/* The remaining seconds at this rate; UINT64_MAX if unknown. */
 uint64_t term_eta_seconds(const struct term_progress *p);
 
 /* The first line of live progress. Pure.
@@ -60,8 +60,9 @@ void term_json_str(struct sbuf *b, const char *key, struct str value); /* bytes 
 void term_json_u64(struct sbuf *b, const char *key, uint64_t value);
 void term_json_real(struct sbuf *b, const char *key, double value);
 void term_json_error(struct sbuf *b, const struct err *err); /* "error":{"id","code","message"} */
-void term_json_fault(struct sbuf *b, unsigned id, enum err_code code, const char *line); /* the same, from its parts */
+void term_json_fault(struct sbuf *b, enum err_id id, enum err_code code,
+                     const char *line);        /* the same, from its parts */
 void term_json_end(struct sbuf *b, FILE *out); /* writes the line and empties b */
 
-/* Writes out what is buffered, and tells of any write before that failed: `what` could not be written. */
+/* Flushes `out`; reports also an earlier write that failed. `what` names the output. */
 must_check int term_flush(FILE *out, const char *what, struct err *err);

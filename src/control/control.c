@@ -13,19 +13,16 @@ static void on_failure(void *ctx, struct str key, const struct err *err, unsigne
 /* Nothing begins once control_stop() was called. */
 static bool begin(struct control *c)
 {
-    pthread_mutex_lock(&c->lock);
-    bool may = !c->stopping;
-    c->busy += may;
-    pthread_mutex_unlock(&c->lock);
-    return may;
+    auto_lock(&c->lock);
+    c->busy += !c->stopping;
+    return !c->stopping;
 }
 
 static void end(struct control *c)
 {
-    pthread_mutex_lock(&c->lock);
+    auto_lock(&c->lock);
     if (--c->busy == 0)
         pthread_cond_broadcast(&c->idle);
-    pthread_mutex_unlock(&c->lock);
 }
 
 static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
@@ -38,10 +35,37 @@ static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *
     return r;
 }
 
+static bool is_ready(void *ctx)
+{
+    struct err not_yet;
+    return informers_have_synced(ctx, &not_yet) == 0;
+}
+
+static const struct csi_controller_ops controller_ops = {
+    .in_cluster = true,
+    .set_parameter = spec_set_parameter,
+    .is_ready = is_ready,
+    .create = control_create,
+    .create_failed = control_create_failed,
+    .delete = control_delete,
+    .get = control_get,
+    .list = control_list,
+    .capacity = control_capacity,
+    .expand = control_expand,
+    .modify = control_modify,
+};
+
+struct csi_service *control_service(struct control *c)
+{
+    return &c->service;
+}
+
 int control_open(const struct control_options *o, struct control **ret, struct err *err)
 {
     struct control *c = xcalloc(1, sizeof *c);
     c->o = *o;
+    c->service = (struct csi_service){.controller = &controller_ops, .ctx = c};
+    csi_service_init(&c->service);
     c->namespace = str_dup(o->namespace);
     c->o.namespace = str_of(c->namespace);
     pthread_mutex_init(&c->lock, NULL);
@@ -61,11 +85,10 @@ void control_stop(struct control *c)
 {
     if (!c)
         return;
-    pthread_mutex_lock(&c->lock);
+    auto_lock(&c->lock);
     c->stopping = true;
     while (c->busy > 0)
         pthread_cond_wait(&c->idle, &c->lock);
-    pthread_mutex_unlock(&c->lock);
 }
 
 void control_free(struct control *own_c)

@@ -4,10 +4,10 @@
  * CSI, and holds nothing that another does not know; what cleans up does so only while the lease is held. */
 #pragma once
 
+#include "csi/service.h"
 #include "kube/event.h"
 #include "kube/informer.h"
 #include "kube/lease.h"
-#include "rpc/server.h"
 
 struct control;
 
@@ -20,27 +20,26 @@ void control_node_of(const json *volume, struct sbuf *ret_value); /* spec.nodeNa
 struct control_options {
     struct kube *kube;
     const struct kube_lease *lease; /* NULL: we always lead */
-    struct kube_events *events;     /* NULL: nothing is told */
+    struct kube_events *events;     /* NULL: no events */
     struct kube_informer *volumes;  /* CisternVolumes */
     struct kube_informer *pvs;      /* PersistentVolumes */
     struct kube_informer *pools;    /* CisternPools */
     struct kube_informer *nodes;    /* Nodes; only their names are looked at */
-    struct str namespace;           /* ours, where prime claims are */
+    struct str namespace;           /* of the controller, where prime claims are */
     uint64_t node_gone_grace_ns;    /* 0: 10 min */
-    uint64_t tombstone_ns;          /* how long a gone node's released volumes are remembered; 0: 7 days */
-    uint64_t sweep_ns;              /* how often what nobody has any more is looked for; 0: 10 min */
+    uint64_t tombstone_ns;          /* how long the orders of a gone node's released volumes are kept; 0: 7 days */
+    uint64_t sweep_ns; /* interval of the search for volumes without claim and PersistentVolume; 0: 10 min */
 };
 
 must_check int control_open(const struct control_options *o, struct control **ret, struct err *err);
 
-/* Not on the loop, which still runs, and after kube_stop(): begins nothing more and waits for what is under way. NULL
- * is fine. */
+/* Begins nothing more and waits for running work. Not on the loop, which still runs, and after kube_stop(). NULL is
+ * fine. */
 void control_stop(struct control *c);
 /* Stopped before, with the server of its handlers, and when no informer calls back any more. NULL is fine. */
 void control_free(struct control *own_c);
 
-/* The table for rpc_options.methods; its ctx is the control. */
-const struct rpc_method *control_methods(size_t *ret_count);
+struct csi_service *control_service(struct control *c); /* CSI for rpc_server_start() */
 
 /* The informers' callbacks say so, on the loop. NULL is fine. */
 void control_volume_changed(struct control *c, struct str name);

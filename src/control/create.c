@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CreateVolume: an order is written down, its node is told, and its answer is waited for. The order's name is made of
- * the call's, so that a repeated call, after a restart or at another replica, finds it; the call itself leaves nothing
- * else behind. */
+/* CreateVolume: writes an order, wakes its node and waits for its answer. The order's name derives from the call's: a
+ * repeated call, after a restart or at another replica, finds it. The call leaves nothing else behind. */
 #include "claim.h"
 #include "order.h"
 #include "private.h"
@@ -11,15 +10,15 @@
 
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
 
-struct search {
+struct roomiest_pool {
     struct api_pool *best; /* owned; the one with most to give */
     const char *pool;
     struct control *c;
 };
 
-static int look_at_pool(void *ctx, struct str key, const json *object)
+static int keep_roomiest(void *ctx, struct str key, const json *object)
 {
-    struct search *s = ctx;
+    struct roomiest_pool *s = ctx;
     struct err ignored;
     auto_api_pool p = NULL;
     (void)key;
@@ -33,71 +32,65 @@ static int look_at_pool(void *ctx, struct str key, const json *object)
     return 0;
 }
 
-/* Nobody says where: the roomiest. A provisioner of a cluster always says. */
-static int place_anywhere(struct control *c, const struct wish *w, struct api_pool **ret, struct err *err)
+/* Without a topology: the pool with most room. A provisioner of a cluster always sends one. */
+static int place_anywhere(struct control *c, const struct order_request *o, struct api_pool **ret, struct err *err)
 {
-    struct search s = {.pool = w->volume->pool, .c = c};
-    (void)kube_informer_each(c->o.pools, -1, STR_NULL, look_at_pool, &s);
+    struct roomiest_pool s = {.pool = o->volume->pool, .c = c};
+    (void)kube_informer_each(c->o.pools, -1, STR_NULL, keep_roomiest, &s);
     auto_api_pool best = s.best;
-    int r = best ? pool_takes(best, w->volume->capacity_bytes, err)
-                 : err_set(err, ERR_NO_SPACE, "no node has a pool '%s'", w->volume->pool);
+    int r = best ? pool_takes(best, o->volume->capacity_bytes, err)
+                 : err_set(err, ERR_NO_SPACE, "pool '%s': not found on any node", o->volume->pool);
     if (r == 0)
         *ret = take(&best);
     return r;
 }
 
-static int place_at(struct control *c, const struct wish *w, const Csi__V1__Topology *t, struct api_pool **ret,
+static int place_at(struct control *c, const struct order_request *o, const struct csi_place *at, struct api_pool **ret,
                     struct err *err)
 {
-    const char *node = topology_node(t);
-    if (!node && t->n_segments == 0)
-        return place_anywhere(c, w, ret, err);
-    if (!node) {
-        err_set(err, ERR_NO_SPACE, "a place is asked for by '%s', and volumes are placed by the node",
-                t->segments[0]->key);
-        return err_advise(err, 5107, "the topology key is " NAME_TOPOLOGY_KEY);
-    }
+    const char *node = at->node;
+    if (!node && !at->other_key)
+        return place_anywhere(c, o, ret, err);
+    if (!node)
+        return err_fail(err, ERR_NO_SPACE, CIS_NODE_HAS_NO_POOL,
+                        "topology key '%s': unsupported, volumes are placed by " NAME_TOPOLOGY_KEY, at->other_key);
     auto_api_pool p = NULL;
-    int r = pool_get(c, node, w->volume->pool, &p, err);
-    if (r == 0 && !p) {
-        err_set(err, ERR_NO_SPACE, "node %s has no pool '%s'", node, w->volume->pool);
-        r = err_advise(err, 5107, "the scheduler will try another node");
-    }
+    int r = pool_get(c, node, o->volume->pool, &p, err);
+    if (r == 0 && !p)
+        r = err_fail(err, ERR_NO_SPACE, CIS_NODE_HAS_NO_POOL, "node %s: pool '%s' not found", node, o->volume->pool);
     if (r == 0)
-        r = pool_takes(p, w->volume->capacity_bytes, err);
+        r = pool_takes(p, o->volume->capacity_bytes, err);
     if (r == 0)
         *ret = take(&p);
     return r;
 }
 
-/* Preferred places in their order, then what else would do; the sentence is about the first. */
-static int place(struct control *c, const struct wish *w, const Csi__V1__TopologyRequirement *t, struct api_pool **ret,
-                 struct err *err)
+/* Preferred places in their order, then the requisite ones. The error is that of the first place. */
+static int place(struct control *c, const struct order_request *o, struct api_pool **ret, struct err *err)
 {
+    const struct csi_create *q = o->create;
     struct err other;
     int r = -ERR_NO_SPACE;
-    if (!t || t->n_preferred + t->n_requisite == 0)
-        return place_anywhere(c, w, ret, err);
-    for (size_t i = 0; i < t->n_preferred + t->n_requisite && r == -ERR_NO_SPACE; i++) {
-        const Csi__V1__Topology *at = i < t->n_preferred ? t->preferred[i] : t->requisite[i - t->n_preferred];
-        r = place_at(c, w, at, ret, i == 0 ? err : &other);
-    }
+    size_t count = q->preferred_count + q->requisite_count;
+    if (count == 0)
+        return place_anywhere(c, o, ret, err);
+    for (size_t i = 0; i < count && r == -ERR_NO_SPACE; i++)
+        r = place_at(c, o, i < q->preferred_count ? &q->preferred[i] : &q->requisite[i - q->preferred_count], ret,
+                     i == 0 ? err : &other);
     if (r < 0 && r != -ERR_NO_SPACE)
         err_copy(err, &other);
     return r;
 }
 
-/* May it be there, as far as this call says? */
-static bool is_accessible(const Csi__V1__TopologyRequirement *t, const char *node)
+/* Does the request's topology allow this node? */
+static bool is_accessible(const struct csi_create *q, const char *node)
 {
-    if (!t || t->n_requisite == 0)
-        return true;
-    for (size_t i = 0; i < t->n_requisite; i++) {
-        const char *named = topology_node(t->requisite[i]);
-        if (named ? strcmp(named, node) == 0 : t->requisite[i]->n_segments == 0)
+    for (size_t i = 0; i < q->requisite_count; i++) {
+        const struct csi_place *p = &q->requisite[i];
+        if (p->node ? strcmp(p->node, node) == 0 : !p->other_key)
             return true;
     }
-    return false;
+    return q->requisite_count == 0;
 }
 
 /* ---- the order --------------------------------------------------------------------------------------------------- */
@@ -106,8 +99,9 @@ static int submit(struct control *c, struct api_volume *v, const struct api_pool
                   struct err *err)
 {
     v->node = str_dup(str_of(p->node));
-    v->volume_id = xcalloc(1, SPEC_ID_LEN + 1);
-    spec_id_derive(p->pool_uuid, str_of(v->meta.name), v->volume_id);
+    struct volume_id id;
+    volume_id_derive(p->pool_uuid, str_of(v->meta.name), &id);
+    v->volume_id = str_dup(str_of(id.text));
     auto_json body = api_volume_json(v);
     auto_json made = NULL;
     struct kube_request q = {.verb = KUBE_CREATE, .resource = &api_volumes, .body = body};
@@ -124,30 +118,25 @@ static int submit(struct control *c, struct api_volume *v, const struct api_pool
     return api_volume_read(made, ret, err);
 }
 
-static int order_new(struct control *c, struct wish *w, const Csi__V1__TopologyRequirement *t, struct api_volume **ret,
-                     struct err *err)
+static int order_new(struct control *c, struct order_request *o, struct api_volume **ret, struct err *err)
 {
     auto_api_pool pool = NULL;
-    int r = claim_resolve(c, w, err);
+    int r = claim_resolve(c, o->create, o->volume, err);
     if (r == 0)
-        r = place(c, w, t, &pool, err);
-    return r < 0 ? r : submit(c, w->volume, pool, ret, err);
+        r = place(c, o, &pool, err);
+    return r < 0 ? r : submit(c, o->volume, pool, ret, err);
 }
 
-/* An order that is leaving was withdrawn, or its volume is being released: until it is gone the name is taken. */
-static int check_found(const struct api_volume *v, const struct wish *w, const Csi__V1__TopologyRequirement *t,
-                       struct err *err)
+/* An order that was withdrawn, or whose volume is being released, blocks its name until it is gone. */
+static int check_found(const struct api_volume *v, const struct order_request *o, struct err *err)
 {
-    if (order_state_of(v) == ORDER_LEAVING) {
-        err_set(err, ERR_PENDING, "volume '%s': what was ordered before is still to go", v->meta.name);
-        return err_advise(err, 5105, "ask again");
-    }
-    int r = order_matches(v, w, err);
-    if (r == 0 && !is_accessible(t, v->node)) {
-        err_set(err, ERR_EXISTS, "volume '%s' is on node %s already, and is asked for elsewhere", v->meta.name,
-                v->node);
-        r = err_advise(err, 2006, "delete it first, or ask for another name");
-    }
+    if (order_state_of(v) == ORDER_LEAVING)
+        return err_fail(err, ERR_PENDING, CIS_VOLUME_STEP_PENDING,
+                        "volume '%s': an earlier order of this name is still being removed", v->meta.name);
+    int r = order_matches(v, o, err);
+    if (r == 0 && !is_accessible(o->create, v->node))
+        r = err_fail(err, ERR_EXISTS, CIS_VOLUME_EXISTS,
+                     "volume '%s': exists already on node %s, which the topology excludes", v->meta.name, v->node);
     return r;
 }
 
@@ -163,8 +152,8 @@ static bool is_answered(void *ctx, const json *object)
 
 static int still_open(const struct api_volume *v, struct err *err)
 {
-    err_set(err, ERR_PENDING, "volume '%s': node %s has not made it yet", v->meta.name, v->node);
-    return err_advise(err, 5108, "ask again; see whether the driver runs on that node");
+    return err_fail(err, ERR_PENDING, CIS_NODE_PENDING, "volume '%s': node %s has not created it yet", v->meta.name,
+                    v->node);
 }
 
 static bool is_refused(const struct api_volume *v)
@@ -172,7 +161,7 @@ static bool is_refused(const struct api_volume *v)
     return order_state_of(v) == ORDER_REFUSED;
 }
 
-/* What the node has refused is taken back before the caller hears of it: it may go elsewhere with the same name. */
+/* Withdraws a refused order before the caller gets the error: it may retry on another node with the same name. */
 static int refuse(struct control *c, const struct api_volume *v, struct err *err)
 {
     struct err trouble;
@@ -187,8 +176,8 @@ static int await_answer(struct control *c, struct rpc_call *call, const struct a
                         struct api_volume **ret, struct err *err)
 {
     auto_api_volume v = NULL;
-    /* As long as the caller does: what it is told before that it shows as a failure, and a node that makes many volumes
-     * at once is none. */
+    /* Wait as long as the caller does: it shows an earlier answer as a failure, and a node that creates many volumes at
+     * once has not failed. */
     int r = volume_wait(c, call, seen->meta.name, UINT64_MAX, is_answered, NULL, &v, err);
     if (r == -ERR_TIMEOUT)
         return still_open(seen, err);
@@ -204,30 +193,22 @@ static int await_answer(struct control *c, struct rpc_call *call, const struct a
     case ORDER_LEAVING:
         break;
     }
-    err_set(err, ERR_PENDING, "volume '%s' was given up while it was waited for", v->meta.name);
-    return err_advise(err, 5105, "ask again");
+    return err_fail(err, ERR_PENDING, CIS_VOLUME_STEP_PENDING, "volume '%s': its order was withdrawn during the call",
+                    v->meta.name);
 }
 
-/* Finds the order, or makes it. Of two calls, or a call whose answer was lost, the first order counts. */
-static int find_or_order(struct control *c, struct wish *w, const Csi__V1__TopologyRequirement *t,
-                         struct api_volume **ret, struct err *err)
+/* Finds the order, or creates it. Of two calls the first order counts. */
+static int find_or_order(struct control *c, struct order_request *o, struct api_volume **ret, struct err *err)
 {
-    int r = volume_get(c, w->volume->meta.name, ret, err);
+    int r = volume_get(c, o->volume->meta.name, ret, err);
     if (r != -ERR_NOT_FOUND)
         return r;
-    r = order_new(c, w, t, ret, err);
-    return r == -ERR_EXISTS ? volume_get(c, w->volume->meta.name, ret, err) : r;
+    r = order_new(c, o, ret, err);
+    return r == -ERR_EXISTS ? volume_get(c, o->volume->meta.name, ret, err) : r;
 }
 
-static const char *parameter(const Csi__V1__CreateVolumeRequest *q, const char *key)
-{
-    for (size_t i = 0; i < q->n_parameters; i++)
-        if (strcmp(q->parameters[i]->key, key) == 0)
-            return q->parameters[i]->value;
-    return NULL;
-}
-
-/* Will asking again in a moment not mend it? A node that is full sends the pod elsewhere, and that is told there. */
+/* Does the error need a person, because a retry cannot succeed? A full node sends the pod elsewhere: that is reported
+ * there. */
 static bool is_for_a_person(const struct err *err)
 {
     switch (err->code) {
@@ -242,36 +223,32 @@ static bool is_for_a_person(const struct err *err)
     }
 }
 
-static int tell_failure(struct control *c, const Csi__V1__CreateVolumeRequest *q, const struct err *err)
+void control_create_failed(void *ctx, const struct csi_create *q, const struct err *err)
 {
     if (is_for_a_person(err))
-        claim_tell(c, parameter(q, "csi.storage.k8s.io/pvc/namespace"), parameter(q, "csi.storage.k8s.io/pvc/name"),
-                   err);
-    return -(int)err->code;
+        claim_event(ctx, q, err);
 }
 
-HANDLER(control_create)
+int control_create(void *ctx, struct rpc_call *call, const struct csi_create *q, struct csi_volume *ret,
+                   struct err *err)
 {
     struct control *c = ctx;
-    const Csi__V1__CreateVolumeRequest *q = (const Csi__V1__CreateVolumeRequest *)request;
-    Csi__V1__CreateVolumeResponse *p = (Csi__V1__CreateVolumeResponse *)reply;
-    auto_with(wish_done) struct wish w = {0};
-    auto_api_volume seen = NULL;
+    auto_with(order_request_done) struct order_request o = {0};
+    auto_api_volume found = NULL;
     auto_api_volume made = NULL;
-    int r = wish_read(call, q, &w, err);
+    int r = order_request_read(q, &o, err);
     if (r == 0)
-        r = copies_are_whole(c, err);
+        r = informers_have_synced(c, err);
     if (r == 0)
-        r = find_or_order(c, &w, q->accessibility_requirements, &seen, err);
+        r = find_or_order(c, &o, &found, err);
     if (r == 0)
-        r = check_found(seen, &w, q->accessibility_requirements, err);
-    /* A repeated call bumps too: the first one may have died before it did. */
-    if (r == 0 && order_state_of(seen) == ORDER_OPEN)
-        r = pool_bump(c, seen->node, seen->pool, err);
+        r = check_found(found, &o, err);
+    /* A repeated call wakes the node too: the first one may have died before it did. */
+    if (r == 0 && order_state_of(found) == ORDER_OPEN)
+        r = control_wake_pool(c, found->node, found->pool, err);
     if (r == 0)
-        r = await_answer(c, call, seen, &made, err);
-    if (r < 0)
-        return tell_failure(c, q, err);
-    p->volume = volume_on_node(call, made->volume_id, made->capacity_bytes, made->node);
-    return 0;
+        r = await_answer(c, call, found, &made, err);
+    if (r == 0)
+        *ret = csi_volume_of(call, made);
+    return r;
 }

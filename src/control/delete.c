@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DeleteVolume: the release is asked for, once; node and leader bring it about; each call looks how far it is. The
- * caller asks again and again, for hours if need be. */
+/* DeleteVolume: requests the release, which node and leader carry out. Each call reports its progress; the caller
+ * repeats the call, for hours if need be. */
 #include "api/source.h"
 #include "private.h"
 #include "release.h"
@@ -8,15 +8,15 @@
 #include "util/log.h"
 #include "util/names.h"
 
-#define SHORT_NS (5 * NS_PER_SECOND) /* an export that takes less is no trouble either */
+#define SHORT_NS (5 * NS_PER_SECOND) /* a shorter export is not worth an error */
 
-/* What keeps it may keep it for hours: an export, or a node that is not there. */
+/* An export or a missing node may take hours. */
 static bool is_settled_or_slow(const struct api_volume *v)
 {
     return release_is_settled(v) || release_is_slow(v);
 }
 
-/* Is it gone, or is what `ctx` points to true of it? */
+/* Is it deleted, or is the predicate in `ctx` true of it? */
 static bool is_gone_or(void *ctx, const json *object)
 {
     bool (**is)(const struct api_volume *v) = ctx;
@@ -25,8 +25,8 @@ static bool is_gone_or(void *ctx, const json *object)
     return !object || (api_volume_read(object, &v, &ignored) == 0 && (*is)(v));
 }
 
-/* Pods that let go and a node that removes take seconds, on a busy machine many: those are waited for as long as the
- * call may last, since every answer but OK becomes a warning on the PersistentVolume. */
+/* Unmounting and removing take seconds, on a busy machine many. The call waits for them as long as it may: every answer
+ * but OK becomes a warning on the PersistentVolume. */
 static int await_release(struct control *c, struct rpc_call *call, const char *name, struct api_volume **ret,
                          struct err *err)
 {
@@ -38,8 +38,8 @@ static int await_release(struct control *c, struct rpc_call *call, const char *n
     return volume_wait(c, call, name, UINT64_MAX, is_gone_or, &is, ret, err);
 }
 
-/* The administrator's word counts only on the PersistentVolume of this very volume, and only with its id as value: a
- * manifest that was copied discards nothing. A prime's volume was never handed over: no pod has seen it. */
+/* The administrator's annotation counts only on the PersistentVolume of this very volume, and only with its id as
+ * value: a copied manifest discards nothing. A prime's volume was never handed over: no pod has written to it. */
 static int may_discard(struct control *c, const struct api_volume *v, const json *pv, bool *ret, struct err *err)
 {
     struct str handle = STR_NULL, namespace = STR_NULL, name = STR_NULL;
@@ -50,13 +50,13 @@ static int may_discard(struct control *c, const struct api_volume *v, const json
         r = json_opt_str(pv, "spec.claimRef.name", &name, err);
     if (r < 0)
         return r;
-    struct str word = json_member_str(json_at(pv, "metadata.annotations"), NAME_ANNOTATION_DISCARD);
+    struct str word = json_member_str(json_at(pv, "metadata.annotations"), NAME_ANNOTATION_DISCARD_UNEXPORTED);
     *ret = str_eq(handle, str_of(v->volume_id)) &&
            (str_eq(word, handle) || (str_eq(namespace, c->o.namespace) && str_starts(name, STR(NAME_PRIME_PREFIX))));
     return 0;
 }
 
-/* What the PersistentVolume says of it now: whoever calls may go by an older copy. */
+/* Reads the PersistentVolume from the server: the caller may act on an older copy. */
 static int look_at_pv(struct control *c, const struct api_volume *v, bool *ret_discard, struct err *err)
 {
     auto_json pv = NULL;
@@ -64,10 +64,9 @@ static int look_at_pv(struct control *c, const struct api_volume *v, bool *ret_d
     int r = object_get(c, &kube_persistent_volumes, STR_NULL, str_of(v->meta.name), &pv, err);
     if (r < 0)
         return r == -ERR_NOT_FOUND ? 0 : r;
-    if (release_is_kept_by(pv)) {
-        err_set(err, ERR_BUSY, "volume '%s': its PersistentVolume '%s' is kept", v->volume_id, v->meta.name);
-        return err_advise(err, 5112, "its reclaim policy is not Delete, or a claim has it");
-    }
+    if (release_is_kept_by(pv))
+        return err_fail(err, ERR_BUSY, CIS_VOLUME_RETAINED, "volume '%s': its PersistentVolume '%s' is kept",
+                        v->volume_id, v->meta.name);
     return *ret_discard ? 0 : may_discard(c, v, pv, ret_discard, err);
 }
 
@@ -77,9 +76,9 @@ static int ask_release(struct control *c, const struct api_volume *v, struct err
     int r = look_at_pv(c, v, &discard, err);
     if (r < 0)
         return r;
-    /* Whoever asked before may have died, or been refused, between the order and the node's waking. */
+    /* An earlier call may have died, or failed, after the order and before it woke the node. */
     if (v->release_requested && discard == v->release_discard)
-        return api_volume_was_seen(v) ? 0 : pool_bump(c, v->node, v->pool, err);
+        return api_volume_was_seen(v) ? 0 : control_wake_pool(c, v->node, v->pool, err);
     json *patch = json_new_object();
     json_set_bool(patch, "spec.release.requested", true);
     json_set_bool(patch, "spec.release.discard", discard);
@@ -88,7 +87,7 @@ static int ask_release(struct control *c, const struct api_volume *v, struct err
     return volume_patch(c, v, patch, err);
 }
 
-/* A person who paused the source's Jobs may not think of the export that waits with them. */
+/* A suspended source also holds back the export: the message says so. */
 static int describe(struct control *c, const struct api_volume *v, struct err *err)
 {
     struct err ignored;
@@ -99,16 +98,16 @@ static int describe(struct control *c, const struct api_volume *v, struct err *e
         object_get(c, &api_sources, str_of(v->source_namespace), str_of(v->source_name), &source, &ignored) < 0 ||
         json_opt_bool(source, "spec.suspend", &suspended, &ignored) < 0 || !suspended)
         return r;
-    err_set(err, ERR_PENDING, "volume '%s': its export waits, BucketSource '%s/%s' is suspended", v->volume_id,
-            v->source_namespace, v->source_name);
-    return err_advise(err, 4030, "take spec.suspend back");
+    return err_fail(err, ERR_PENDING, CIS_EXPORT_PENDING,
+                    "volume '%s': its export waits: BucketSource '%s/%s' is suspended; set spec.suspend to false",
+                    v->volume_id, v->source_namespace, v->source_name);
 }
 
 static int answer(struct control *c, struct rpc_call *call, const char *name, struct err *err)
 {
     auto_api_volume v = NULL;
     int r = await_release(c, call, name, &v, err);
-    /* How far it is, and whether it is gone, the server says: our copy may not have heard of it yet. */
+    /* Read from the server: the informer's copy may be older. */
     if (r == -ERR_TIMEOUT || (r == 0 && !v))
         r = volume_get(c, name, &v, err);
     if (r == -ERR_NOT_FOUND)
@@ -117,24 +116,22 @@ static int answer(struct control *c, struct rpc_call *call, const char *name, st
         return r;
     if (release_is_over(v))
         return volume_withdraw(c, v, release_is_over, err);
-    /* Of a node that is gone the order stays as a tombstone, and does not keep the PersistentVolume. */
+    /* The order of a gone node stays as a tombstone, and does not keep the PersistentVolume. */
     if (release_is_tombstone(v))
         return 0;
     r = describe(c, v, err);
     if (v->status.phase == API_PHASE_EXPORT_FAILED && r == -ERR_BUSY)
-        volume_tell(c, v, "ExportBlocksDelete", err);
+        volume_event(c, v, "ExportBlocksDelete", err);
     if (r == -ERR_ABSENT)
-        volume_tell(c, v, "ReleaseHeld", err);
+        volume_event(c, v, "ReleaseHeld", err);
     return r;
 }
 
-HANDLER(control_delete)
+int control_delete(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err)
 {
-    (void)reply;
     struct control *c = ctx;
-    const Csi__V1__DeleteVolumeRequest *q = (const Csi__V1__DeleteVolumeRequest *)request;
     auto_api_volume v = NULL;
-    int r = volume_find(c, q->volume_id, &v, err);
+    int r = volume_find(c, id, &v, err);
     if (r == -ERR_NOT_FOUND)
         return 0;
     if (r == 0)

@@ -12,29 +12,29 @@
 
 enum { WITHDRAW_TRIES = 5 };
 
-/* Whatever the API server's trouble is, the caller comes back with the same question:
- * no state of ours depends on it. */
-static int come_back(struct err *err)
+/* Every failure of the API server is retryable: the caller repeats the request, and Cistern's state does not depend on
+ * it. */
+static int retryable(struct err *err)
 {
     if (err->code != ERR_NOT_FOUND && err->code != ERR_CANCELLED)
         err->code = ERR_AGAIN;
     return -(int)err->code;
 }
 
-int copies_are_whole(const struct control *c, struct err *err)
+int informers_have_synced(const struct control *c, struct err *err)
 {
     if (kube_informer_has_synced(c->o.volumes) && kube_informer_has_synced(c->o.pools) &&
         kube_informer_has_synced(c->o.nodes))
         return 0;
-    err_set(err, ERR_AGAIN, "the controller has just started and has not read all pools and volumes yet");
-    return err_advise(err, 5111, "ask again");
+    return err_fail(err, ERR_AGAIN, CIS_CONTROLLER_STARTING,
+                    "controller: starting: it has not read all pools and volumes yet");
 }
 
 int object_get(struct control *c, const struct kube_resource *resource, struct str ns, struct str name, json **ret,
                struct err *err)
 {
     struct kube_request q = {.verb = KUBE_GET, .resource = resource, .ns = ns, .name = name};
-    return kube_call(c->o.kube, &q, ret, err) < 0 ? come_back(err) : 0;
+    return kube_call(c->o.kube, &q, ret, err) < 0 ? retryable(err) : 0;
 }
 
 int volume_get(struct control *c, const char *name, struct api_volume **ret, struct err *err)
@@ -42,6 +42,13 @@ int volume_get(struct control *c, const char *name, struct api_volume **ret, str
     auto_json j = NULL;
     int r = object_get(c, &api_volumes, STR_NULL, str_of(name), &j, err);
     return r < 0 ? r : api_volume_read(j, ret, err);
+}
+
+struct csi_volume csi_volume_of(struct rpc_call *call, const struct api_volume *v)
+{
+    return (struct csi_volume){.id = rpc_dup(call, str_of(v->volume_id)),
+                               .node = rpc_dup(call, str_of(v->node)),
+                               .capacity_bytes = v->capacity_bytes};
 }
 
 /* ---- by id ------------------------------------------------------------------------------------------------------- */
@@ -61,27 +68,19 @@ static int list_by_id(struct control *c, const char *id, json **ret, struct err 
     snprintf(selector, sizeof selector, "spec.volumeID=%s", id);
     struct kube_request q = {.verb = KUBE_LIST, .resource = &api_volumes, .field_selector = selector};
     if (kube_call(c->o.kube, &q, &list, err) < 0)
-        return come_back(err);
+        return retryable(err);
     const json *items = json_at(list, "items");
-    if (json_count(items) == 0) {
-        err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
-        return err_advise(err, 2110, "it was deleted, or never made here");
-    }
+    if (json_count(items) == 0)
+        return csi_volume_not_found(id, err);
     *ret = json_copy_of(json_item(items, 0));
     return 0;
 }
 
-int volume_find(struct control *c, const char *id, struct api_volume **ret, struct err *err)
+int volume_find(struct control *c, const struct volume_id *id, struct api_volume **ret, struct err *err)
 {
     auto_json j = NULL;
-    if (need_field(id, "volume_id", err) < 0)
-        return -ERR_INVALID;
-    if (!spec_id_is_valid(str_of(id))) {
-        err_set(err, ERR_NOT_FOUND, "there is no volume '%.64s'", id);
-        return err_advise(err, 2110, "it was deleted, or never made here");
-    }
-    (void)kube_informer_each(c->o.volumes, CONTROL_BY_ID, str_of(id), keep_first, &j);
-    int r = j ? 0 : list_by_id(c, id, &j, err);
+    (void)kube_informer_each(c->o.volumes, CONTROL_BY_ID, str_of(id->text), keep_first, &j);
+    int r = j ? 0 : list_by_id(c, id->text, &j, err);
     return r < 0 ? r : api_volume_read(j, ret, err);
 }
 
@@ -99,13 +98,9 @@ int pool_get(struct control *c, const char *node, const char *pool, struct api_p
     return j ? api_pool_read(j, ret, err) : 0;
 }
 
-int pool_bump(struct control *c, const char *node, const char *pool, struct err *err)
+int control_wake_pool(struct control *c, const char *node, const char *pool, struct err *err)
 {
-    char name[API_POOL_NAME_MAX + 1];
-    int r = api_pool_name(node, pool, name, err);
-    if (r < 0)
-        return r;
-    return api_pool_wake(c->o.kube, NULL, name, err) < 0 ? come_back(err) : 0;
+    return api_pool_wake(c->o.kube, NULL, node, pool, err) < 0 ? retryable(err) : 0;
 }
 
 /* ---- orders ------------------------------------------------------------------------------------------------------ */
@@ -117,13 +112,13 @@ int volume_patch(struct control *c, const struct api_volume *v, json *own_patch,
         .verb = KUBE_MERGE_PATCH, .resource = &api_volumes, .name = str_of(v->meta.name), .body = patch};
     json_set_str(patch, "metadata.uid", str_of(v->meta.uid));
     if (kube_call(c->o.kube, &q, NULL, err) < 0)
-        return come_back(err);
-    /* The order is there before the node is told to look. */
-    return pool_bump(c, v->node, v->pool, err);
+        return retryable(err);
+    /* The order is written before the node is woken. */
+    return control_wake_pool(c, v->node, v->pool, err);
 }
 
-/* The finalizer goes only from the object as it was seen: a node that has begun after all has changed it. Then the
- * object goes; dying in between leaves one that says of itself that nothing is left of it, which the sweep removes. */
+/* The finalizer is removed only from the object as it was read: a node that has begun after all has changed it. Then
+ * the object is deleted. A crash in between leaves an object without finalizer, which the sweep removes. */
 static int withdraw_once(struct control *c, const struct api_volume *v, struct err *err)
 {
     auto_json patch = json_new_object();
@@ -136,19 +131,19 @@ static int withdraw_once(struct control *c, const struct api_volume *v, struct e
     if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED)
         return r == -ERR_CHANGED ? r : 0;
     if (r < 0)
-        return come_back(err);
+        return retryable(err);
     struct kube_request gone = {
         .verb = KUBE_DELETE, .resource = &api_volumes, .name = str_of(v->meta.name), .uid = str_of(v->meta.uid)};
     r = kube_call(c->o.kube, &gone, NULL, err);
-    /* Another uid is a successor's: ours is gone. */
-    return r == 0 || r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : come_back(err);
+    /* Another uid is that of a successor: this object is deleted. */
+    return r == 0 || r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : retryable(err);
 }
 
 int volume_withdraw(struct control *c, const struct api_volume *v, bool (*is_over)(const struct api_volume *v),
                     struct err *err)
 {
     int r = withdraw_once(c, v, err);
-    /* A call, the leader, or a last word of the node came in between: it is looked at again. */
+    /* A call, the leader or the node changed it: read it again. */
     for (int tries = 0; r == -ERR_CHANGED && tries < WITHDRAW_TRIES; tries++) {
         auto_api_volume now = NULL;
         r = volume_get(c, v->meta.name, &now, err);
@@ -159,8 +154,8 @@ int volume_withdraw(struct control *c, const struct api_volume *v, bool (*is_ove
     }
     if (r != -ERR_CHANGED)
         return r;
-    err_set(err, ERR_PENDING, "volume '%s' changed while it was taken back", v->meta.name);
-    return err_advise(err, 5105, "ask again");
+    return err_fail(err, ERR_PENDING, CIS_VOLUME_STEP_PENDING, "volume '%s': changed while its order was withdrawn",
+                    v->meta.name);
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
@@ -181,7 +176,7 @@ int volume_wait(struct control *c, struct rpc_call *call, const char *name, uint
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-void volume_tell(struct control *c, const struct api_volume *v, const char *reason, const struct err *what)
+void volume_event(struct control *c, const struct api_volume *v, const char *reason, const struct err *what)
 {
     struct err ignored;
     char line[ERR_LINE_MAX];

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order.h - a CreateVolume as an order to a node. Pure. Private to this folder. */
+/* order.h - Makes an order to a node of a CreateVolume. Pure. Private. */
 #pragma once
 
 #include "api/pool.h"
 #include "api/volume.h"
-#include "contract/request.h"
+#include "csi/service.h"
 
-/* What a call asks for, as far as its own words say it. */
-struct wish {
-    struct api_volume *volume; /* owned: name, parameters, capacity; no node, no claim and no source yet */
-    struct spec *spec;         /* owned: its parameters, checked */
-    uint64_t limit_bytes;      /* 0: none */
-    const char *claim_namespace, *claim_name; /* of the claim that was asked for, of the call; NULL: nobody said */
+/* A CreateVolume on its way to an order. */
+struct order_request {
+    const struct csi_create *create; /* borrowed */
+    struct api_volume *volume;       /* owned: name, parameters, capacity; no node, claim or source yet */
 };
+must_check int order_request_read(const struct csi_create *q, struct order_request *ret, struct err *err);
+void order_request_done(struct order_request *o); /* may run twice */
 
-/* Checks everything that needs no look at other objects: ERR_INVALID, ERR_RANGE. */
-must_check int wish_read(struct rpc_call *call, const Csi__V1__CreateVolumeRequest *q, struct wish *ret,
-                         struct err *err);
-void wish_done(struct wish *w); /* may run twice */
+/* The claim that the provisioner names; NULL: none. */
+#define ORDER_CLAIM_NAMESPACE "csi.storage.k8s.io/pvc/namespace"
+#define ORDER_CLAIM_NAME "csi.storage.k8s.io/pvc/name"
 
 /* The name of the CisternVolume of a CSI name: the same where it is a DNS name, else one made of its hash. */
 char *order_name(struct str csi_name); /* the caller frees */
 
-/* Is `have`, which was ordered under the same name, what is asked for now? ERR_EXISTS (CIS2006) says what differs. */
-must_check int order_matches(const struct api_volume *have, const struct wish *w, struct err *err);
+/* Is `have`, which was ordered under the same name, what is asked for now? ERR_EXISTS (CIS_VOLUME_EXISTS) says what
+ * differs. */
+must_check int order_matches(const struct api_volume *have, const struct order_request *o, struct err *err);
 
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
 
-/* What speaks against a pool for `bytes`: ERR_NO_SPACE (CIS2028), with both figures; 0 if it may be asked. */
+/* ERR_NO_SPACE (CIS_POOL_FULL) if the pool has no room for `bytes` or is unhealthy. */
 must_check int pool_takes(const struct api_pool *p, uint64_t bytes, struct err *err);
 
 /* ---- how it stands ----------------------------------------------------------------------------------------------- */

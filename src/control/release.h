@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* release.h - how far a release is, and what is to be done about a volume next. Pure. Private to this folder. */
+/* release.h - Decides how far a release is, and the leader's next action for a volume. Pure. Private. */
 #pragma once
 
 #include "api/volume.h"
@@ -12,14 +12,14 @@ bool release_is_over(const struct api_volume *v);
 bool release_is_settled(const struct api_volume *v);
 /* Is it held because its disk is not on its node, and may hold what is not exported? */
 bool release_is_held(const struct api_volume *v);
-/* Is it kept by what may take hours: an export, or a node that is not there? */
+/* Is it delayed for hours: by an export, or by a missing node? */
 bool release_is_slow(const struct api_volume *v);
 /* Is an export what it waits for? */
 bool release_owes_export(const struct api_volume *v);
-/* Its node is gone for good: nobody waits for it any more, and it stays to tell the node if that comes back. */
+/* Its node is gone for good: no caller waits for it, and the order stays in case the node comes back. */
 bool release_is_tombstone(const struct api_volume *v);
-/* Why it is not released yet: ERR_PENDING (CIS4030) with what is left, ERR_BUSY with what keeps it: a mount (CIS3013)
- * or the first file that is not exported; ERR_ABSENT (CIS3023): its disk is not on its node. */
+/* Why it is not released yet. ERR_PENDING (CIS_EXPORT_PENDING): files are left to export. ERR_BUSY: a mount
+ * (CIS_VOLUME_IN_USE) or a failed export. ERR_ABSENT (CIS_RELEASE_HELD): its disk is missing on its node. */
 must_check int release_describe(const struct api_volume *v, struct err *err);
 
 /* ---- the leader's next step -------------------------------------------------------------------------------------- */
@@ -27,27 +27,28 @@ must_check int release_describe(const struct api_volume *v, struct err *err);
 /* Does this PersistentVolume keep its volume? Its reclaim policy is not Delete, or a claim has it or may have it. */
 bool release_is_kept_by(const json *pv);
 
-/* What is around a volume, as far as it was looked at. */
-struct surroundings {
+/* The state of a volume's node, claims and PersistentVolume, as far as it was read. */
+struct volume_context {
     bool node_is_there; /* its Node exists, or its Lease is fresh */
-    bool nobody_has_it; /* neither its claim, nor the one it was ordered by, nor a PersistentVolume */
+    bool is_unclaimed;  /* neither its claim, nor the one it was ordered by, nor a PersistentVolume */
     bool pv_keeps_it;   /* release_is_kept_by() says so of its PersistentVolume */
     int64_t now_ns;     /* wall clock */
     uint64_t node_gone_grace_ns, tombstone_ns;
 };
 
-enum step {
-    STEP_NONE,
-    STEP_FINISH,      /* nothing is left of it: take the finalizer off, and delete it */
-    STEP_WITHDRAW,    /* its PersistentVolume is to stay: take the request back, while its node has not committed it */
-    STEP_RELEASE,     /* nobody will ask for its release: do so */
-    STEP_HOLD,        /* deleted by hand: say that this destroys nothing */
-    STEP_NODE_ABSENT, /* begin to wait for its node: condition NodeGone becomes Unknown */
-    STEP_NODE_BACK,   /* NodeGone becomes False */
-    STEP_LOSE,        /* the node does not come back: NodeGone becomes True, and the phase Lost */
+enum release_action {
+    ACTION_NONE,
+    ACTION_FINISH,   /* nothing is left of it: take the finalizer off, and delete it */
+    ACTION_WITHDRAW, /* its PersistentVolume is to stay: take the request back, while its node has not committed it */
+    ACTION_RELEASE,  /* claims and PersistentVolume are gone: request its release */
+    ACTION_HOLD,     /* deleted by hand: say that this destroys nothing */
+    ACTION_NODE_ABSENT, /* begin to wait for its node: condition NodeGone becomes Unknown */
+    ACTION_NODE_BACK,   /* NodeGone becomes False */
+    ACTION_LOSE,        /* the node does not come back: NodeGone becomes True, and the phase Lost */
 };
 
-/* May a volume go of which STEP_FINISH was said? */
+/* May a volume go of which ACTION_FINISH was said? */
 bool release_may_finish(const struct api_volume *v);
 /* The first thing to do; *ret_again_ns is set if time alone will bring another (else untouched). */
-enum step release_next(const struct api_volume *v, const struct surroundings *s, uint64_t *ret_again_ns);
+enum release_action release_next_action(const struct api_volume *v, const struct volume_context *s,
+                                        uint64_t *ret_again_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The leader's clean-up. What is to be done about a volume follows from the volume and what is around it (release.c),
- * so that a new leader, or one that was killed, begins where the old one was. Every write is fenced by the lease. */
+/* The leader's clean-up. The next action follows from the volume and its surroundings alone (release.c): a new or
+ * restarted leader continues where the old one was. Every write is fenced by the lease. */
 #include "private.h"
 #include "release.h"
 #include "util/clock.h"
@@ -30,8 +30,8 @@ static bool leads(const struct control *c)
 
 /* ---- what is around a volume ------------------------------------------------------------------------------------- */
 
-/* A machine without Node object still lives if its kubelet renews its Lease. Nothing tells when it stops: *ret_again_ns
- * is when a Lease that nobody renews will have said so for too long. */
+/* A node without Node object still lives if its kubelet renews its Lease. No event reports the end of the renewals:
+ * *ret_again_ns is when the Lease will have expired. */
 static int node_is_there(struct control *c, const char *node, bool *ret, uint64_t *ret_again_ns, struct err *err)
 {
     auto_json j = kube_informer_get(c->o.nodes, STR_NULL, str_of(node));
@@ -73,55 +73,33 @@ static int claim_is_there(struct control *c, const char *namespace, const char *
     return r;
 }
 
-struct showing {
+struct sweep_pv_search {
     struct str id;
+    bool only_keeping; /* only those that release_is_kept_by() says so of */
     bool found;
 };
 
-static int shows(void *ctx, struct str key, const json *pv)
+static int match_pv(void *ctx, struct str key, const json *pv)
 {
-    struct showing *s = ctx;
+    struct sweep_pv_search *s = ctx;
     struct str handle = STR_NULL;
     (void)key;
-    s->found = json_as_str(json_at(pv, "spec.csi.volumeHandle"), &handle) && str_eq(handle, s->id);
-    return s->found ? -1 : 0; /* one is enough */
+    s->found = json_as_str(json_at(pv, "spec.csi.volumeHandle"), &handle) && str_eq(handle, s->id) &&
+               (!s->only_keeping || release_is_kept_by(pv));
+    return s->found ? -1 : 0;
 }
 
-/* A PersistentVolume that a person made for it, under a name of his own. */
-static bool is_shown_elsewhere(struct control *c, const struct api_volume *v)
+/* By the handle: a person may have created a PersistentVolume of another name for the volume. */
+static bool has_pv(struct control *c, const struct api_volume *v, bool only_keeping)
 {
-    struct showing s = {.id = str_of(v->volume_id)};
-    (void)kube_informer_each(c->o.pvs, -1, STR_NULL, shows, &s);
+    struct sweep_pv_search s = {.id = str_of(v->volume_id), .only_keeping = only_keeping};
+    (void)kube_informer_each(c->o.pvs, -1, STR_NULL, match_pv, &s);
     return s.found;
-}
-
-struct keeping {
-    struct str id;
-    bool keeps;
-};
-
-static int keeps(void *ctx, struct str key, const json *pv)
-{
-    struct keeping *k = ctx;
-    struct str handle = STR_NULL;
-    (void)key;
-    k->keeps =
-        json_as_str(json_at(pv, "spec.csi.volumeHandle"), &handle) && str_eq(handle, k->id) && release_is_kept_by(pv);
-    return k->keeps ? -1 : 0;
-}
-
-/* Whatever the PersistentVolume is called: a rescue may have made another one. */
-static bool is_kept_by_a_pv(struct control *c, const struct api_volume *v)
-{
-    struct keeping k = {.id = str_of(v->volume_id)};
-    if (v->release_requested)
-        (void)kube_informer_each(c->o.pvs, -1, STR_NULL, keeps, &k);
-    return k.keeps;
 }
 
 /* Each look is at the server itself: what it says decides whether data goes. The claim comes first: as long as it is
  * there a PersistentVolume may still come. */
-static int look_whether_nobody_has_it(struct control *c, const struct api_volume *v, bool *ret, struct err *err)
+static int check_unclaimed(struct control *c, const struct api_volume *v, bool *ret, struct err *err)
 {
     bool is_there = false;
     auto_json pv = NULL;
@@ -135,7 +113,7 @@ static int look_whether_nobody_has_it(struct control *c, const struct api_volume
     if (r < 0 || is_there)
         return r;
     r = object_get(c, &kube_persistent_volumes, STR_NULL, str_of(v->meta.name), &pv, err);
-    *ret = r == -ERR_NOT_FOUND && !is_shown_elsewhere(c, v);
+    *ret = r == -ERR_NOT_FOUND && !has_pv(c, v, false);
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
@@ -143,16 +121,11 @@ static int look_whether_nobody_has_it(struct control *c, const struct api_volume
 
 static int apply_verdict(struct control *c, const struct api_volume *v, struct err *err)
 {
-    auto_json body = api_volume_verdict_json(v);
-    struct kube_request q = {.verb = KUBE_APPLY,
-                             .resource = &api_volumes,
+    struct kube_request q = {.resource = &api_volumes,
                              .name = str_of(v->meta.name),
-                             .subresource = "status",
-                             .body = body,
                              .field_manager = NAME_EVENTS_CONTROLLER,
-                             .force = true,
                              .fence = c->o.lease};
-    return kube_call(c->o.kube, &q, NULL, err);
+    return api_apply_status(c->o.kube, q, api_volume_verdict_json(v), NULL, err);
 }
 
 static void count_loss(const struct api_volume *v)
@@ -168,9 +141,9 @@ static int lose(struct control *c, struct api_volume *v, struct err *err)
 {
     struct err what;
     char unsent[BYTES_TEXT_MAX];
-    err_set(&what, ERR_NOT_FOUND, "volume '%s': node %s is gone, and %s that were not exported with it", v->volume_id,
+    err_set(&what, ERR_NOT_FOUND, "volume '%s': lost with node %s, and %s that were not exported", v->volume_id,
             v->node, v->status.export.pending_bytes ? bytes_text(v->status.export.pending_bytes, unsent) : "all bytes");
-    err_advise(&what, 5110, "if it comes back, so does the volume; delete the claim to have another");
+    err_advise(&what, CIS_VOLUME_LOST);
     v->status.phase = API_PHASE_LOST;
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", v->meta.generation, clock_wall_ns(),
                       "%s", what.text);
@@ -179,7 +152,7 @@ static int lose(struct control *c, struct api_volume *v, struct err *err)
         return r;
     count_loss(v);
     log_err(LOG_WARN, "volume lost", &what, "volume", v->volume_id, "claim", v->claim_label, NULL);
-    volume_tell(c, v, "VolumeLost", &what);
+    volume_event(c, v, "VolumeLost", &what);
     return 0;
 }
 
@@ -212,10 +185,9 @@ static int withdraw(struct control *c, const struct api_volume *v, struct err *e
     int r = volume_patch(c, v, patch, err);
     if (r < 0)
         return r;
-    err_set(&what, ERR_CANCELLED, "the release of volume '%s' is withdrawn: its PersistentVolume is kept",
-            v->volume_id);
+    err_set(&what, ERR_CANCELLED, "volume '%s': release withdrawn: its PersistentVolume is kept", v->volume_id);
     log_err(LOG_INFO, "release withdrawn", &what, "volume", v->volume_id, "claim", v->claim_label, NULL);
-    volume_tell(c, v, "ReleaseWithdrawn", &what);
+    volume_event(c, v, "ReleaseWithdrawn", &what);
     return 0;
 }
 
@@ -223,30 +195,30 @@ static int hold(struct control *c, struct api_volume *v, struct err *err)
 {
     api_condition_set(&v->status.conditions, API_DELETION_HELD, API_TRUE, "NotReleased", v->meta.generation,
                       clock_wall_ns(),
-                      "deleted by hand, which destroys nothing: delete the claim, and the volume goes with its "
+                      "deleted by hand, which releases nothing: delete the claim to release the volume and its "
                       "PersistentVolume");
     v->status.phase = API_PHASE_NONE;
     return apply_verdict(c, v, err);
 }
 
-static int take_step(struct control *c, struct api_volume *v, enum step step, struct err *err)
+static int act(struct control *c, struct api_volume *v, enum release_action step, struct err *err)
 {
     switch (step) {
-    case STEP_FINISH:
+    case ACTION_FINISH:
         return volume_withdraw(c, v, release_may_finish, err);
-    case STEP_WITHDRAW:
+    case ACTION_WITHDRAW:
         return withdraw(c, v, err);
-    case STEP_RELEASE:
+    case ACTION_RELEASE:
         return release(c, v, err);
-    case STEP_HOLD:
+    case ACTION_HOLD:
         return hold(c, v, err);
-    case STEP_NODE_ABSENT:
+    case ACTION_NODE_ABSENT:
         return set_node(c, v, API_UNKNOWN, "NodeAbsent", "is not there", err);
-    case STEP_NODE_BACK:
+    case ACTION_NODE_BACK:
         return set_node(c, v, API_FALSE, "NodeBack", "is there", err);
-    case STEP_LOSE:
+    case ACTION_LOSE:
         return lose(c, v, err);
-    case STEP_NONE:
+    case ACTION_NONE:
         break;
     }
     return 0;
@@ -254,8 +226,8 @@ static int take_step(struct control *c, struct api_volume *v, enum step step, st
 
 /* ---- a node that is to be emptied -------------------------------------------------------------------------------- */
 
-/* The export Job's pod is not evicted, so that the drain waits for it; somebody should know what it waits for. */
-static void tell_what_blocks_drain(struct control *c, const struct api_volume *v)
+/* The export Job's pod is not evicted, so that a drain waits for it: an event names the export. */
+static void report_blocked_drain(struct control *c, const struct api_volume *v)
 {
     static const char *const owed[] = {"ExportDue", "Exporting", "ExportFailed"};
     auto_json node = kube_informer_get(c->o.nodes, STR_NULL, str_of(v->node));
@@ -275,27 +247,27 @@ static void tell_what_blocks_drain(struct control *c, const struct api_volume *v
                v->claim_label ? v->claim_label : "unknown", exported->message);
 }
 
-static int look_at(struct control *c, struct str name, bool thoroughly, uint64_t *again_ns, struct err *err)
+static int sweep_volume(struct control *c, struct str name, bool thoroughly, uint64_t *again_ns, struct err *err)
 {
     auto_json j = kube_informer_get_by_key(c->o.volumes, name);
     auto_api_volume v = NULL;
-    struct surroundings s = {.now_ns = clock_wall_ns(),
-                             .node_gone_grace_ns = or_default(c->o.node_gone_grace_ns, GRACE_NS),
-                             .tombstone_ns = or_default(c->o.tombstone_ns, TOMBSTONE_NS)};
+    struct volume_context s = {.now_ns = clock_wall_ns(),
+                               .node_gone_grace_ns = or_default(c->o.node_gone_grace_ns, GRACE_NS),
+                               .tombstone_ns = or_default(c->o.tombstone_ns, TOMBSTONE_NS)};
     if (!j)
         return 0;
     int r = api_volume_read(j, &v, err);
     if (r == 0)
         r = node_is_there(c, v->node, &s.node_is_there, again_ns, err);
     if (r == 0)
-        tell_what_blocks_drain(c, v);
+        report_blocked_drain(c, v);
     if (r == 0)
-        s.pv_keeps_it = is_kept_by_a_pv(c, v);
+        s.pv_keeps_it = v->release_requested && has_pv(c, v, true);
     if (r == 0 && thoroughly)
-        r = look_whether_nobody_has_it(c, v, &s.nobody_has_it, err);
+        r = check_unclaimed(c, v, &s.is_unclaimed, err);
     if (r == 0 && thoroughly && v->release_requested && !api_volume_was_seen(v))
-        r = pool_bump(c, v->node, v->pool, err); /* who asked for it may have died before the node was woken */
-    return r < 0 ? r : take_step(c, v, release_next(v, &s, again_ns), err);
+        r = control_wake_pool(c, v->node, v->pool, err); /* who asked for it may have died before the node was woken */
+    return r < 0 ? r : act(c, v, release_next_action(v, &s, again_ns), err);
 }
 
 /* ---- the sweep --------------------------------------------------------------------------------------------------- */
@@ -319,32 +291,27 @@ static void names_add(struct names *n, struct str name)
     n->items[n->count++] = str_dup(name);
 }
 
-struct walk {
+struct name_search {
     struct control *c;
-    struct names without;
+    struct names names;
 };
 
-static int keep_without(void *ctx, struct str key, const json *object)
+static int keep_without_pv(void *ctx, struct str key, const json *object)
 {
-    struct walk *w = ctx;
+    struct name_search *s = ctx;
     (void)object;
-    auto_json pv = kube_informer_get(w->c->o.pvs, STR_NULL, key);
+    auto_json pv = kube_informer_get(s->c->o.pvs, STR_NULL, key);
     if (!pv)
-        names_add(&w->without, key);
+        names_add(&s->names, key);
     return 0;
 }
 
-struct pools {
-    struct control *c;
-    struct names orphaned;
-};
-
-static int keep_orphaned(void *ctx, struct str key, const json *object)
+static int keep_without_node(void *ctx, struct str key, const json *object)
 {
-    struct pools *p = ctx;
-    auto_json node = kube_informer_get(p->c->o.nodes, STR_NULL, json_member_str(json_at(object, "spec"), "nodeName"));
+    struct name_search *s = ctx;
+    auto_json node = kube_informer_get(s->c->o.nodes, STR_NULL, json_member_str(json_at(object, "spec"), "nodeName"));
     if (!node)
-        names_add(&p->orphaned, key);
+        names_add(&s->names, key);
     return 0;
 }
 
@@ -368,30 +335,30 @@ static int remove_pool(struct control *c, const char *name, struct err *err)
     return r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : r;
 }
 
-/* The pool of a machine that is gone has nobody who tells of it. A node that comes back makes its object again. */
+/* No process reports the pool of a gone node. A node that comes back creates its object again. */
 static void sweep_pools(struct control *c)
 {
     struct err err;
-    struct pools p = {.c = c};
-    (void)kube_informer_each(c->o.pools, -1, STR_NULL, keep_orphaned, &p);
-    for (size_t i = 0; i < p.orphaned.count && leads(c); i++)
-        if (remove_pool(c, p.orphaned.items[i], &err) < 0)
-            log_err(LOG_WARN, "the pool of a node that is gone could not be removed", &err, "pool", p.orphaned.items[i],
+    struct name_search p = {.c = c};
+    (void)kube_informer_each(c->o.pools, -1, STR_NULL, keep_without_node, &p);
+    for (size_t i = 0; i < p.names.count && leads(c); i++)
+        if (remove_pool(c, p.names.items[i], &err) < 0)
+            log_err(LOG_WARN, "the pool of a node that is gone could not be removed", &err, "pool", p.names.items[i],
                     NULL);
-    names_done(&p.orphaned);
+    names_done(&p.names);
 }
 
 /* A closer look only at the volumes that have no PersistentVolume: few, but for those just made. */
 static void sweep_volumes(struct control *c)
 {
-    struct walk w = {.c = c};
+    struct name_search w = {.c = c};
     struct err err;
     uint64_t ignored;
-    (void)kube_informer_each(c->o.volumes, -1, STR_NULL, keep_without, &w);
-    for (size_t i = 0; i < w.without.count && leads(c); i++)
-        if (look_at(c, str_of(w.without.items[i]), true, &ignored, &err) < 0)
-            log_err(LOG_WARN, "a volume could not be looked at", &err, "name", w.without.items[i], NULL);
-    names_done(&w.without);
+    (void)kube_informer_each(c->o.volumes, -1, STR_NULL, keep_without_pv, &w);
+    for (size_t i = 0; i < w.names.count && leads(c); i++)
+        if (sweep_volume(c, str_of(w.names.items[i]), true, &ignored, &err) < 0)
+            log_err(LOG_WARN, "a volume could not be looked at", &err, "name", w.names.items[i], NULL);
+    names_done(&w.names);
 }
 
 static int add(void *ctx, struct str key, const json *object)
@@ -412,7 +379,7 @@ int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *e
     if (str_eq(key, STR(LEAD_KEY)))
         return kube_informer_each(c->o.volumes, -1, STR_NULL, add, c->queue);
     if (!str_eq(key, STR(SWEEP_KEY)))
-        return look_at(c, key, false, again_ns, err);
+        return sweep_volume(c, key, false, again_ns, err);
     *again_ns = or_default(c->o.sweep_ns, SWEEP_NS);
     sweep_pools(c);
     sweep_volumes(c);
@@ -440,7 +407,7 @@ void control_node_changed(struct control *c, struct str name)
         (void)kube_informer_each(c->o.volumes, CONTROL_BY_NODE, name, add, c->queue);
 }
 
-/* Not a walk here, on the loop: with very many volumes it takes so long that the lease would run out meanwhile. */
+/* Queued, because this is the loop: with very many volumes the lease would expire during the walk. */
 void control_lead(struct control *c)
 {
     kube_queue_add(c->queue, STR(LEAD_KEY));

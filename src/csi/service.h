@@ -1,46 +1,126 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service.h - CSI for one machine: volumes in its pools, mounted by its keeper; all of it without any Kubernetes, or
- * the node's half of it in a cluster.
- * home: opened and closed by main; the handlers run on the threads of rpc. */
+/* service.h - Serves CSI over gRPC for any driver: checks and decodes requests, calls the driver's functions, encodes
+ * replies. The node driver and the controller implement one or both of the tables below.
+ * home: frozen once initialised; the functions run on the threads of rpc. Strings of requests and of results live as
+ * long as the call. */
 #pragma once
 
+#include "csi/health.h"
 #include "rpc/server.h"
+#include "spec/id.h"
+#include "spec/spec.h"
+#include <proto/csi.pb-c.h>
 
-struct driver;
+/* ---- types ------------------------------------------------------------------------------------------------------- */
 
-enum { DRIVER_POOLS_MAX = 64 };
-
-struct driver_pool {
-    const char *name;                 /* "default" */
-    const char *path;                 /* absolute */
-    bool require_mount, is_ephemeral; /* as in space.h */
+struct csi_pair {
+    const char *key, *value;
 };
 
-struct driver_options {
-    const char *node_id; /* at most 63 bytes: it is a topology value too */
-    bool is_node;        /* of a cluster: Kubernetes runs hydrations and exports, and the keeper is a pod of its own */
-    const char *state_folder; /* absolute; the keeper's socket is in it */
-    const char *memory;       /* a directory that outlives reboots: which pool was where */
-    const char *given_up;     /* UUIDs of pools that an administrator gave up, separated by commas; NULL: none */
-    const char *programs;     /* folder of `cistern` and `cistern-keeper` */
-    unsigned reserve_percent;
-    uint64_t gauges_ns; /* read the metrics of pools and volumes anew so often, since somebody scrapes them; 0: never */
-    const struct driver_pool *pools; /* one at least */
-    size_t pool_count;
-    /* Something about the volume of this name (CreateVolume's) is other than before: it was mounted, grown and so on.
-     * On a call's thread; must not wait. NULL: nobody wants to know. */
-    void (*changed)(void *ctx, const char *volume_name);
-    void *ctx;
+struct csi_pairs {
+    const struct csi_pair *items;
+    size_t count;
+};
+const char *csi_pairs_value(struct csi_pairs pairs, const char *key); /* NULL if the key is missing */
+
+/* A topology. Without a node and without another key it means any node. */
+struct csi_place {
+    const char *node;      /* NULL: the topology does not name one */
+    const char *other_key; /* the first key of a topology that does not name a node */
 };
 
-/* Opens the pools and takes up what was under way: hydrations go on, deleted volumes are freed, and the keeper's
- * descriptors are held in duplicate. A pool that is not here is tried again until it is; its volumes are answered
- * ERR_ABSENT until then. Strings are copied. */
-must_check int driver_open(const struct driver_options *o, struct driver **ret, struct err *err);
+struct csi_create {
+    const char *name;
+    struct csi_pairs parameters, mutable_parameters;
+    struct spec *spec;    /* of both kinds of parameters, checked, with name and capacity; NULL for create_failed */
+    uint64_t limit_bytes; /* 0: no limit */
+    const struct csi_place *preferred, *requisite;
+    size_t preferred_count, requisite_count;
+};
 
-/* After the last call was answered. Mounts, their keeper and the children stay: the next driver finds them. A keeper
- * without a mount is ended. */
-void driver_close(struct driver *own_d);
+struct csi_volume {
+    const char *id, *node;
+    uint64_t capacity_bytes;
+};
 
-/* The table for rpc_options.methods; its ctx is the driver. A node has no Controller service. */
-const struct rpc_method *driver_methods(const struct driver *d, size_t *ret_count);
+/* One page of a list of volumes, in the order of their ids. */
+struct csi_page {
+    const char *after; /* list the ids above this one; "": all */
+    size_t max;
+    char next[SPEC_ID_LEN + 1]; /* set by list(): the id of this page's last volume if more follow */
+    struct rpc_call *call;
+    void *reply;
+    void (*add)(struct csi_page *page, const struct csi_volume *v, const struct health *h);
+};
+
+struct csi_capacity {
+    bool is_accessible; /* false: the topology excludes every pool */
+    uint64_t available_bytes, largest_bytes;
+};
+
+/* NodeStageVolume and NodePublishVolume. */
+struct csi_mount {
+    const char *staging_path, *target_path; /* target_path: of a publish */
+    bool read_only, is_shared, has_group;
+    uint32_t group;
+};
+
+/* ---- what a driver implements ------------------------------------------------------------------------------------ */
+
+struct csi_controller_ops {
+    bool in_cluster; /* as spec.in_cluster */
+    int (*set_parameter)(struct spec *s, struct str key, struct str value, struct err *err);
+    bool (*is_ready)(void *ctx); /* NULL: always */
+    int (*create)(void *ctx, struct rpc_call *call, const struct csi_create *q, struct csi_volume *ret,
+                  struct err *err);
+    void (*create_failed)(void *ctx, const struct csi_create *q, const struct err *err); /* may be NULL */
+    int (*delete)(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err);
+    int (*get)(void *ctx, struct rpc_call *call, const struct volume_id *id, struct csi_volume *ret,
+               struct health *ret_health, struct err *err);
+    int (*list)(void *ctx, struct csi_page *page, struct err *err);
+    /* `where` NULL: on all nodes. */
+    int (*capacity)(void *ctx, const struct spec *class, const struct csi_place *where, struct csi_capacity *ret,
+                    struct err *err);
+    int (*expand)(void *ctx, const struct volume_id *id, const Csi__V1__CapacityRange *range, uint64_t *ret_bytes,
+                  bool *ret_on_node, struct err *err);
+    int (*modify)(void *ctx, const struct volume_id *id, struct csi_pairs changes, struct err *err);
+};
+
+/* `id` NULL: the request's id is not one of a volume of Cistern; `err` says so already. */
+struct csi_node_ops {
+    int (*stage)(void *ctx, const struct volume_id *id, const struct csi_mount *q, struct err *err);
+    int (*unstage)(void *ctx, const struct volume_id *id, const char *path, struct err *err);
+    int (*publish)(void *ctx, struct rpc_call *call, const struct volume_id *id, const struct csi_mount *q,
+                   struct err *err);
+    int (*unpublish)(void *ctx, const struct volume_id *id, const char *path, struct err *err);
+    int (*stats)(void *ctx, const struct volume_id *id, const char *path, Csi__V1__VolumeUsage *bytes,
+                 Csi__V1__VolumeUsage *inodes, struct health *ret_health, struct err *err);
+    int (*expand)(void *ctx, const struct volume_id *id, const char *path, const Csi__V1__CapacityRange *range,
+                  uint64_t *ret_bytes, struct err *err);
+    /* `path` "": wherever the volume is. */
+    int (*health)(void *ctx, const struct volume_id *id, const char *path, struct health *ret, struct err *err);
+    size_t (*pool_count)(void *ctx);
+    int (*pool_health)(void *ctx, size_t pool, const char **ret_name, struct err *err);
+};
+
+enum { CSI_METHODS_MAX = 24 };
+
+struct csi_service {
+    const struct csi_controller_ops *controller; /* NULL: no Controller service */
+    const struct csi_node_ops *node;             /* NULL: no Node service */
+    void *ctx;                                   /* of the functions */
+    const char *node_id;                         /* borrowed; of NodeGetInfo */
+    int64_t volumes_max;                         /* of NodeGetInfo; 0: no limit */
+    struct rpc_method
+        methods[CSI_METHODS_MAX]; /* set by csi_service_init(); for rpc_options, with the service as ctx */
+    size_t method_count;
+};
+
+/* Fills the table of methods. A method that is missing in it is answered UNIMPLEMENTED. */
+void csi_service_init(struct csi_service *s);
+
+/* rpc_options.answered: logs each call that failed, and at level debug every other one. */
+void csi_log_call(void *ctx, const char *path, const struct err *err, uint64_t took_ns);
+
+/* ERR_NOT_FOUND (CIS_VOLUME_NOT_FOUND) for the id as the caller wrote it. */
+int csi_volume_not_found(const char *id, struct err *err);

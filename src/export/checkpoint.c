@@ -1,34 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a checkpoint and its marker: whoever finds the marker in the bucket may rely on all of the rest. So it
- * is sent last; and where objects may be replaced, an old one goes first, before any file of its checkpoint is. */
-#include "upload.h"
+/* Sends the marker of a checkpoint. A reader that finds the marker in the bucket relies on all files of the
+ * checkpoint. So the marker is sent last; where objects may be replaced, the old one is deleted before any file of
+ * its checkpoint is sent. */
+#include "engine.h"
 #include <stdio.h>
 
-static bool wants_marker(const struct run *r)
+static bool wants_marker(const struct export_run *r)
 {
     struct pick_rules rules = plan_rules(r->o.policy);
     return rules.marker.len > 0 && rules.by == PICK_BY_DIRECTORY;
 }
 
-static bool withdraws(const struct run *r)
+static bool withdraws(const struct export_run *r)
 {
     return wants_marker(r) && r->o.policy->conflict != CONFLICT_VERSION;
 }
 
-static bool names_marker(const struct run *r, const struct pick_group *g, struct str path)
+static bool names_marker(const struct export_run *r, const struct pick_group *g, struct str path)
 {
-    return path.len == g->folder.len + 1 + strlen(r->o.policy->marker) && str_ends(path, str_of(r->o.policy->marker));
+    return path.len == g->directory.len + 1 + strlen(r->o.policy->marker) &&
+           str_ends(path, str_of(r->o.policy->marker));
 }
 
-static void marker_path(const struct run *r, size_t g, struct sbuf *path)
+static void marker_path(const struct export_run *r, size_t g, struct sbuf *path)
 {
     sbuf_init(path, 8192);
-    sbuf_add(path, r->plan.pick.groups[g].folder);
+    sbuf_add(path, r->plan.pick.groups[g].directory);
     sbuf_addc(path, '/');
     sbuf_adds(path, r->o.policy->marker);
 }
 
-static bool has_our_marker(const struct run *r, size_t g)
+static bool has_our_marker(const struct export_run *r, size_t g)
 {
     auto_sbuf path;
     struct stamp nothing = {0};
@@ -36,10 +38,10 @@ static bool has_our_marker(const struct run *r, size_t g)
     return logbook_has(r->logbook, sbuf_str(&path), &nothing);
 }
 
-/* Is its marker still to be sent, as the logbook tells before anything of this run was sent? */
-static bool owes_marker(const struct run *r, size_t g)
+/* Must its marker still be sent, by the logbook as it was before this run sent anything? */
+static bool owes_marker(const struct export_run *r, size_t g)
 {
-    const struct group_left *left = &r->groups[g];
+    const struct group_left *left = &r->markers.groups[g];
     if (!wants_marker(r) || !r->plan.pick.groups[g].chosen)
         return false;
     if (left->marker != NO_FILE)
@@ -47,10 +49,10 @@ static bool owes_marker(const struct run *r, size_t g)
     return left->files > 0 || !has_our_marker(r, g);
 }
 
-static void make_group(struct run *r, size_t g)
+static void make_group(struct export_run *r, size_t g)
 {
     const struct pick_group *group = &r->plan.pick.groups[g];
-    struct group_left *left = &r->groups[g];
+    struct group_left *left = &r->markers.groups[g];
     left->marker = NO_FILE;
     for (size_t i = group->first; i < group->end; i++) {
         const struct pick_file *f = &r->plan.files[i];
@@ -64,40 +66,40 @@ static void make_group(struct run *r, size_t g)
     left->owes_marker = owes_marker(r, g);
     if (!left->owes_marker)
         return;
-    r->our_markers += left->marker == NO_FILE;
+    r->markers.ours += left->marker == NO_FILE;
     if (left->files == 0)
-        r->ready_markers[r->ready_count++] = g;
+        r->markers.ready[r->markers.ready_count++] = g;
 }
 
-void checkpoints_make(struct run *r)
+void checkpoints_make(struct export_run *r)
 {
     size_t n = r->plan.pick.group_count;
-    r->groups = xcalloc(n, sizeof *r->groups);
-    r->ready_markers = xcalloc(n, sizeof *r->ready_markers);
+    r->markers.groups = xcalloc(n, sizeof *r->markers.groups);
+    r->markers.ready = xcalloc(n, sizeof *r->markers.ready);
     for (size_t g = 0; g < n; g++)
         make_group(r, g);
 }
 
-void checkpoints_free(struct run *r)
+void checkpoints_free(struct export_run *r)
 {
-    for (size_t g = 0; r->groups && g < r->plan.pick.group_count; g++) {
-        free(r->groups[g].barred);
-        free(r->groups[g].failed);
+    for (size_t g = 0; r->markers.groups && g < r->plan.pick.group_count; g++) {
+        free(r->markers.groups[g].barred);
+        free(r->markers.groups[g].failed);
     }
-    free(r->groups);
-    free(r->ready_markers);
+    free(r->markers.groups);
+    free(r->markers.ready);
 }
 
 static struct group_left *group_of(const struct upload *u)
 {
     uint32_t g = u->file == NO_FILE ? PICK_NO_GROUP : u->run->plan.files[u->file].group;
-    return g == PICK_NO_GROUP ? NULL : &u->run->groups[g];
+    return g == PICK_NO_GROUP ? NULL : &u->run->markers.groups[g];
 }
 
-bool checkpoint_is_marker(const struct run *r, size_t file)
+bool checkpoint_is_marker(const struct export_run *r, size_t file)
 {
     uint32_t g = r->plan.files[file].group;
-    return g != PICK_NO_GROUP && r->groups[g].marker == (ssize_t)file;
+    return g != PICK_NO_GROUP && r->markers.groups[g].marker == (ssize_t)file;
 }
 
 static struct err *copy_of(const struct err *why)
@@ -109,7 +111,7 @@ static struct err *copy_of(const struct err *why)
 
 void checkpoint_settled(const struct upload *u, const struct err *failed)
 {
-    struct run *r = u->run;
+    struct export_run *r = u->run;
     struct group_left *left = group_of(u);
     if (!left || left->marker == u->file)
         return;
@@ -117,46 +119,46 @@ void checkpoint_settled(const struct upload *u, const struct err *failed)
         left->failed = copy_of(failed);
         err_name(left->failed, u->path);
     }
-    size_t g = (size_t)(left - r->groups);
+    size_t g = (size_t)(left - r->markers.groups);
     if (--left->files == 0 && left->owes_marker)
-        r->ready_markers[r->ready_count++] = g;
+        r->markers.ready[r->markers.ready_count++] = g;
 }
 
 /* ---- its marker -------------------------------------------------------------------------------------------------- */
 
-static struct upload *new_marker(struct run *r, size_t g)
+static struct upload *new_marker(struct export_run *r, size_t g)
 {
     auto_sbuf path;
     marker_path(r, g, &path);
     struct upload *u = run_new_upload(r);
     u->group = g;
-    u->file = r->groups[g].marker;
+    u->file = r->markers.groups[g].marker;
     u->marker_path = str_dup(sbuf_str(&path));
     u->path = str_of(u->marker_path);
     return u;
 }
 
-static void hold_back(struct run *r, size_t g, const struct err *why)
+static void hold_back(struct export_run *r, size_t g, const struct err *why)
 {
     struct err err;
     struct upload *u = new_marker(r, g);
-    err_set(&err, ERR_IO, "'%.*s' is held back: %s", STR_FMT(str_sub(u->path, 0, 200)), why->text);
-    err_advise(&err, 4013, "it is sent when all of its checkpoint is in the bucket: export again");
-    run_file_failed(u, &err, false);
+    err_fail(&err, ERR_IO, CIS_MARKER_WITHHELD, "'%.*s' is held back: %s", STR_FMT(str_sub(u->path, 0, 200)),
+             why->text);
+    run_file_failed(u, &err);
 }
 
-/* Files come, go and change while others are sent: the marker speaks of the directory as it is now. */
-static int look_again(const struct run *r, size_t g, struct err *err)
+/* Files are added, changed and removed during the run: the marker must match the directory as it is now. */
+static int look_again(const struct export_run *r, size_t g, struct err *err)
 {
     auto_sbuf path;
     struct plan_options o = run_plan_options(r);
     marker_path(r, g, &path);
-    return plan_check_group(&o, &r->plan.pick.groups[g], sbuf_str(&path), r->groups[g].marker != NO_FILE, err);
+    return plan_check_group(&o, &r->plan.pick.groups[g], sbuf_str(&path), r->markers.groups[g].marker != NO_FILE, err);
 }
 
-void checkpoint_start_marker(struct run *r, size_t group)
+void checkpoint_start_marker(struct export_run *r, size_t group)
 {
-    const struct group_left *left = &r->groups[group];
+    const struct group_left *left = &r->markers.groups[group];
     struct err err;
     if (left->failed)
         hold_back(r, group, left->failed);
@@ -166,23 +168,23 @@ void checkpoint_start_marker(struct run *r, size_t group)
         run_start_file(r, (size_t)left->marker);
     else {
         struct upload *u = new_marker(r, group);
-        run_make_uid(u->path, &u->hold.stamp, u->uid);
+        run_make_uid(u->path, &u->lease.stamp, u->uid);
         upload_start(u);
     }
 }
 
 /* ---- what is replaced -------------------------------------------------------------------------------------------- */
 
-bool checkpoint_withdraw_next(struct run *r)
+bool checkpoint_withdraw_next(struct export_run *r)
 {
-    while (withdraws(r) && r->next_withdrawal < r->plan.pick.group_count) {
-        size_t g = r->next_withdrawal++;
-        if (!r->plan.pick.groups[g].chosen || r->groups[g].files == 0)
+    while (withdraws(r) && r->markers.next_withdrawal < r->plan.pick.group_count) {
+        size_t g = r->markers.next_withdrawal++;
+        if (!r->plan.pick.groups[g].chosen || r->markers.groups[g].files == 0)
             continue;
         struct upload *u = new_marker(r, g);
         u->file = NO_FILE;
         u->sight = MARKER_UNSEEN;
-        r->withdrawals++;
+        r->markers.withdrawals++;
         upload_start(u);
         return true;
     }
@@ -191,20 +193,20 @@ bool checkpoint_withdraw_next(struct run *r)
 
 void checkpoint_withdrawn(struct upload *own_u, const struct err *why_not)
 {
-    struct run *r = own_u->run;
-    struct group_left *left = &r->groups[own_u->group];
-    r->withdrawals--;
+    struct export_run *r = own_u->run;
+    struct group_left *left = &r->markers.groups[own_u->group];
+    r->markers.withdrawals--;
     if (why_not) {
         left->barred = copy_of(why_not);
         err_wrap(left->barred, "held back: the old marker of its checkpoint cannot be withdrawn");
-        err_advise(left->barred, 4014, "let the export read and delete the marker, or export to a new prefix");
+        err_advise(left->barred, CIS_MARKER_NOT_WITHDRAWN);
     }
     run_file_left(own_u);
 }
 
 static const struct stamp no_file = {.inode = UINT64_MAX}; /* of a marker that was withdrawn */
 
-/* S3 refuses a look at what is not there, too, to those who may not list: then the logbook tells. */
+/* S3 denies HEAD on a missing object to callers without list permission: then use the logbook. */
 static bool may_be_ours(const struct upload *u)
 {
     const struct stamp *sent = logbook_stamp(u->run->logbook, u->path);
@@ -212,12 +214,13 @@ static bool may_be_ours(const struct upload *u)
 }
 
 /* Recorded before it is deleted: killed in between, the next run sends it again, when all the rest is there. */
-static void looked(struct upload *u, const struct lane_answer *a)
+static void looked(struct upload *u, const struct transfer_answer *a)
 {
     bool asks = u->run->o.policy->conflict == CONFLICT_FAIL, is_denied = a->code == -ERR_DENIED;
     struct err err;
-    u->run->groups[u->group].is_others = asks && a->code == 0 && !upload_is_own(u, a);
-    if (a->code == -ERR_NOT_FOUND || u->run->groups[u->group].is_others || (asks && is_denied && !may_be_ours(u)))
+    u->run->markers.groups[u->group].is_others = asks && a->code == 0 && !upload_is_own(u, a);
+    if (a->code == -ERR_NOT_FOUND || u->run->markers.groups[u->group].is_others ||
+        (asks && is_denied && !may_be_ours(u)))
         checkpoint_withdrawn(u, NULL);
     else if (a->code < 0 && (asks || !is_denied))
         checkpoint_withdrawn(u, &a->err);
@@ -228,12 +231,12 @@ static void looked(struct upload *u, const struct lane_answer *a)
 }
 
 /* If neither HEAD nor DELETE is allowed, an old marker may be there: it must not stay above new files. */
-static void deleted(struct upload *u, const struct lane_answer *a)
+static void deleted(struct upload *u, const struct transfer_answer *a)
 {
     checkpoint_withdrawn(u, a->code == 0 ? NULL : &a->err);
 }
 
-void checkpoint_answer(struct upload *u, const struct lane_answer *a)
+void checkpoint_answer(struct upload *u, const struct transfer_answer *a)
 {
     if (u->sight == MARKER_UNSEEN)
         looked(u, a);

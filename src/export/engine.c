@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
-#include "upload.h"
 #include "util/clock.h"
 #include <assert.h>
 #include <fcntl.h>
@@ -8,14 +7,15 @@
 
 enum {
     ACTIVE_MAX = 128,  /* files open at once */
-    REFUSALS_MAX = 16, /* in a row and before any success: the destination is refused, not a file */
+    REFUSALS_MAX = 16, /* in a row, before any success: the destination is refused, not one file */
     TRIES_SHIFT_MAX = 5,
 };
 static const uint64_t wait_base_ns = 250 * NS_PER_MS, wait_cap_ns = 5 * NS_PER_SECOND;
 
-/* ---- telling ----------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
-static void tell(struct run *r, const struct upload *u, enum run_event e, const char *note, const struct err *err)
+static void tell(struct export_run *r, const struct upload *u, enum run_event e, const char *note,
+                 const struct err *err)
 {
     struct run_result result = {
         .event = e, .path = u->path, .key = str_of(u->key), .size_bytes = u->size_bytes, .note = note, .err = err};
@@ -24,7 +24,7 @@ static void tell(struct run *r, const struct upload *u, enum run_event e, const 
 }
 
 /* A file leaves the pending ones. Its size may differ from the one that was planned with. */
-static void count_settled(struct run *r, uint64_t planned_bytes)
+static void count_settled(struct export_run *r, uint64_t planned_bytes)
 {
     r->counts.pending_files--;
     r->counts.pending_bytes -= min_u64(planned_bytes, r->counts.pending_bytes);
@@ -35,24 +35,25 @@ static uint64_t planned_bytes(const struct upload *u)
     return u->file == NO_FILE ? 0 : u->run->plan.files[u->file].size_bytes;
 }
 
-/* ---- lanes ------------------------------------------------------------------------------------------------------- */
+/* ---- transfers
+ * ------------------------------------------------------------------------------------------------------- */
 
-static void give_lane(struct run *r, struct lane *l)
+static void return_transfer(struct export_run *r, struct transfer *l)
 {
     for (size_t i = 0; i < l->slice_count; i++)
-        budget_give(r->budget, l->slices[i]);
+        budget_return(r->budget, l->slices[i]);
     l->slice_count = 0;
     l->next = NULL;
-    /* First in, first out: neighbours in the queue are of different workers, so that all of them have work. */
-    *r->free_tail = l;
-    r->free_tail = &l->next;
-    r->lanes_out--;
+    /* First in, first out: neighbours in the queue have different workers, so that all of them have work. */
+    *r->transfers.free_tail = l;
+    r->transfers.free_tail = &l->next;
+    r->transfers.out--;
 }
 
-static bool take_slices(struct run *r, struct lane *l, uint64_t bytes)
+static bool take_slices(struct export_run *r, struct transfer *l, uint64_t bytes)
 {
     size_t want = (size_t)((bytes + SLICE_BYTES - 1) / SLICE_BYTES);
-    lane_need_slices(l, want);
+    transfer_need_slices(l, want);
     for (l->slice_count = 0; l->slice_count < want; l->slice_count++) {
         void *slice = budget_take(r->budget, SLICE_BYTES, NULL);
         if (!slice)
@@ -61,65 +62,65 @@ static bool take_slices(struct run *r, struct lane *l, uint64_t bytes)
     }
     if (l->slice_count == want)
         return true;
-    /* Nothing is held while waiting: all of them go back. */
+    /* Keep no memory while waiting: return all slices. */
     while (l->slice_count > 0)
-        budget_give(r->budget, l->slices[--l->slice_count]);
+        budget_return(r->budget, l->slices[--l->slice_count]);
     return false;
 }
 
-struct lane *run_take_lane(struct run *r, uint64_t bytes)
+struct transfer *run_take_transfer(struct export_run *r, uint64_t bytes)
 {
-    struct lane *l = r->free_lanes;
+    struct transfer *l = r->transfers.free;
     if (!l || !take_slices(r, l, bytes))
         return NULL;
-    r->free_lanes = l->next;
-    if (!r->free_lanes)
-        r->free_tail = &r->free_lanes;
-    r->lanes_out++;
+    r->transfers.free = l->next;
+    if (!r->transfers.free)
+        r->transfers.free_tail = &r->transfers.free;
+    r->transfers.out++;
     return l;
 }
 
-static void lane_back(struct lane *l)
+static void transfer_ended(struct transfer *l)
 {
     struct upload *u = l->owner;
-    struct run *r = u->run;
+    struct export_run *r = u->run;
     upload_answer(u, l);
-    give_lane(r, l);
+    return_transfer(r, l);
     run_again(r);
 }
 
-void run_use_lane(struct upload *u, struct lane *l, enum lane_op op)
+void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op op)
 {
-    struct run *r = u->run;
+    struct export_run *r = u->run;
     l->op = op;
-    snprintf(u->owner, sizeof u->owner, "%s-%" PRIu64 "-%s", r->o.owner, u->size_bytes, u->uid);
+    snprintf(u->object.owner, sizeof u->object.owner, "%s-%" PRIu64 "-%s", r->o.owner, u->size_bytes, u->uid);
     l->upload = (struct store_upload){
         .key = str_of(u->key ? u->key : u->multi->key),
-        .id = u->multi ? str_of(u->multi->id) : STR_NULL,
+        .upload_id = u->multi ? str_of(u->multi->id) : STR_NULL,
         .condition = upload_condition(u),
-        .match = op == LANE_READ ? str_of(u->seen) : str_of(u->replaces),
-        .upload_id = str_of(u->uid),
-        .owner = str_of(u->owner),
+        .match = op == TRANSFER_READ ? str_of(u->object.seen) : str_of(u->object.replaces),
+        .idempotency_token = str_of(u->uid),
+        .owner = str_of(u->object.owner),
         .storage_class = r->o.policy->storage_class,
-        .digest_kind = u->digest_kind,
-        .part_bytes = u->part_bytes,
+        .digest_kind = u->sum.kind,
+        .part_bytes = u->part.bytes,
     };
-    /* What an earlier run began is ended under the name that it was begun with. */
-    if (u->multi && (op == LANE_ABORT || op == LANE_SWEEP))
+    /* Abort the upload of an earlier run under the key that it was begun with. */
+    if (u->multi && (op == TRANSFER_ABORT || op == TRANSFER_SWEEP))
         l->upload.key = str_of(u->multi->key);
     l->path = u->path;
-    l->hold = u->hold.fd >= 0 ? &u->hold : NULL;
+    l->lease = u->lease.fd >= 0 ? &u->lease : NULL;
     l->owner = u;
-    l->done = lane_back;
+    l->done = transfer_ended;
     u->in_flight++;
-    lane_go(l);
+    transfer_go(l);
 }
 
 /* ---- the ends of a file ------------------------------------------------------------------------------------------ */
 
 static void remove_active(struct upload *own_u)
 {
-    struct run *r = own_u->run;
+    struct export_run *r = own_u->run;
     struct upload **at = &r->active;
     while (*at != own_u)
         at = &(*at)->next;
@@ -135,30 +136,30 @@ static void file_ends(struct upload *own_u, enum run_event how, const struct err
     remove_active(own_u);
 }
 
-/* How the object was confirmed, and what protected another's. What was written before the store was seen to honour the
- * condition went under the same condition, and is protected as well. */
-static void count_proof(struct run *r, const struct upload *u, enum run_event how)
+/* Counts how the object was confirmed and protected. Objects written before the store proved that it honours the
+ * condition had the same condition, and count as protected too. */
+static void count_proof(struct export_run *r, const struct upload *u, enum run_event how)
 {
-    bool replaced = u->replaces[0] != '\0', in_parts = upload_is_large(u);
-    r->counts.proven_files[u->proof]++;
+    bool replaced = u->object.replaces[0] != '\0', in_parts = upload_is_large(u);
+    r->counts.proven_files[u->object.proof]++;
     if (how == RUN_SENT) {
-        r->unproven[in_parts][replaced] += u->guard == GUARD_UNPROVEN;
-        r->looked_files += u->guard == GUARD_LOOK;
+        r->store.unproven[in_parts][replaced] += u->object.guard == GUARD_UNPROVEN;
+        r->store.looked_files += u->object.guard == GUARD_LOOK;
     }
-    uint64_t looked = r->looked_files;
+    uint64_t looked = r->store.looked_files;
     for (int i = 0; i < 4; i++)
         if (!store_honours(r->o.store, i % 2 ? STORE_IF_SAME : STORE_IF_ABSENT, i / 2))
-            looked += r->unproven[i / 2][i % 2];
+            looked += r->store.unproven[i / 2][i % 2];
     r->counts.looked_only_files = looked;
 }
 
 void run_file_sent(struct upload *own_u, enum run_event how)
 {
-    struct run *r = own_u->run;
+    struct export_run *r = own_u->run;
     struct err err;
-    bool ours = own_u->version == 1 && (how == RUN_SENT || own_u->is_own);
-    if (logbook_add(r->logbook, own_u->path, &own_u->hold.stamp, str_of(own_u->key),
-                    ours ? str_of(own_u->seen) : STR_NULL, &err) < 0) {
+    bool ours = own_u->version == 1 && (how == RUN_SENT || own_u->object.is_own);
+    if (logbook_add(r->logbook, own_u->path, &own_u->lease.stamp, str_of(own_u->key),
+                    ours ? str_of(own_u->object.seen) : STR_NULL, &err) < 0) {
         run_file_unrecorded(own_u, &err);
         return;
     }
@@ -167,25 +168,25 @@ void run_file_sent(struct upload *own_u, enum run_event how)
     count_settled(r, planned_bytes(own_u));
     r->counts.done_files++;
     r->counts.done_bytes += own_u->size_bytes;
-    r->counts.size_only_files += own_u->proof == PROOF_SIZE;
+    r->counts.size_only_files += own_u->object.proof == PROOF_SIZE;
     count_proof(r, own_u, how);
     pthread_mutex_unlock(&r->lock);
     file_ends(own_u, how, NULL);
 }
 
-static void note_refusal(struct run *r, const struct err *err)
+static void note_refusal(struct export_run *r, const struct err *err)
 {
     bool refused = err->code == ERR_DENIED || err->code == ERR_NOT_FOUND;
     r->refusals = refused ? r->refusals + 1 : 0;
     if (r->successes == 0 && r->refusals >= REFUSALS_MAX)
-        r->gave_up = true;
+        r->stop.gave_up = true;
 }
 
-void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry)
+void run_file_failed(struct upload *own_u, const struct err *err)
 {
-    struct run *r = own_u->run;
+    struct export_run *r = own_u->run;
     struct err why = *err;
-    if (err->code == ERR_CANCELLED && atomic_load(&r->stopping)) {
+    if (err->code == ERR_CANCELLED && atomic_load(&r->stop.requested)) {
         run_file_left(own_u);
         return;
     }
@@ -194,9 +195,7 @@ void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry
         return;
     }
     if (why.id == 0)
-        err_advise(&why, 4012,
-                   may_retry ? "kept; the next run goes on where this one ended"
-                             : "kept; mend the cause and export again");
+        err_advise(&why, CIS_FILE_NOT_EXPORTED);
     note_refusal(r, &why);
     pthread_mutex_lock(&r->lock);
     count_settled(r, planned_bytes(own_u));
@@ -207,21 +206,21 @@ void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry
 
 void run_file_unrecorded(struct upload *own_u, struct err *err)
 {
-    own_u->run->gave_up = true;
-    err_wrap(err, "'%.*s' cannot be recorded as exported", STR_FMT(str_sub(own_u->path, 0, 200)));
-    run_file_failed(own_u, err, false);
+    own_u->run->stop.gave_up = true;
+    err_wrap(err, "cannot record '%.*s' as exported", STR_FMT(str_sub(own_u->path, 0, 200)));
+    run_file_failed(own_u, err);
 }
 
 void run_file_left(struct upload *own_u)
 {
-    if (own_u->run->left == NO_FILE)
-        own_u->run->left = own_u->file;
+    if (own_u->run->stop.left == NO_FILE)
+        own_u->run->stop.left = own_u->file;
     remove_active(own_u);
 }
 
 void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why)
 {
-    struct run *r = own_u->run;
+    struct export_run *r = own_u->run;
     size_t file = (size_t)own_u->file;
     if (delay_ns == 0) {
         unsigned shift = r->tries[file] < TRIES_SHIFT_MAX ? r->tries[file] : TRIES_SHIFT_MAX;
@@ -235,15 +234,15 @@ void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why)
 
 /* ---- the beginning of a file ------------------------------------------------------------------------------------- */
 
-struct upload *run_new_upload(struct run *r)
+struct upload *run_new_upload(struct export_run *r)
 {
     struct upload *u = xcalloc(1, sizeof *u);
     u->run = r;
     u->file = NO_FILE;
     u->group = SIZE_MAX;
     u->version = 1;
-    u->digest_kind = r->digest_kind;
-    u->hold.fd = -1;
+    u->sum.kind = r->store.digest_kind;
+    u->lease.fd = -1;
     struct upload **at = &r->active;
     while (*at)
         at = &(*at)->next;
@@ -252,8 +251,8 @@ struct upload *run_new_upload(struct run *r)
     return u;
 }
 
-/* What an earlier run began, and this one does not want: it is aborted. */
-void run_add_chore(struct run *r, struct logbook_upload *m)
+/* Aborts an upload of an earlier run that this run does not continue. */
+void run_add_chore(struct export_run *r, struct logbook_upload *m)
 {
     struct upload *u = run_new_upload(r);
     u->multi = m;
@@ -274,16 +273,16 @@ void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_M
     hex_text(sum, (LOGBOOK_UID_MAX - 1) / 2, ret);
 }
 
-/* How long until it counts as at rest; by ctime, which nobody can set. A clock that was set back must not make us wait
- * for the day to come again: then the lease alone says that nobody writes. */
-static uint64_t unsettled_ns(const struct run *r, const struct hold *h)
+/* How long until the file counts as settled, by its ctime, which no program can set. If the clock was set back, do
+ * not wait until it catches up: the lease alone shows that nothing writes. */
+static uint64_t unsettled_ns(const struct export_run *r, const struct file_lease *h)
 {
     int64_t age = clock_wall_ns() - h->stamp.ctime_ns;
     return age >= 0 && (uint64_t)age < r->settle_ns ? r->settle_ns - (uint64_t)age : 0;
 }
 
 /* A large file that is not in the page cache goes past it: the pages belong to the pods. */
-static void choose_direct(const struct hold *h)
+static void choose_direct(const struct file_lease *h)
 {
     struct {
         uint64_t off, len;
@@ -298,34 +297,32 @@ static void choose_direct(const struct hold *h)
         (void)fcntl(h->fd, F_SETFL, O_RDONLY | O_NONBLOCK | O_DIRECT); /* refused: then through the cache */
 }
 
-/* It was waited for, and has grown so much that a part of it would wait for ever. */
-static bool has_outgrown(const struct run *r, uint64_t size_bytes)
+/* It grew while it waited: one of its parts would never fit into the run's memory. */
+static bool has_outgrown(const struct export_run *r, uint64_t size_bytes)
 {
-    return size_bytes <= KEY_OBJECT_BYTES_MAX && key_part_bytes(size_bytes) + SLICE_BYTES > r->memory_bytes;
+    return size_bytes <= KEY_OBJECT_BYTES_MAX &&
+           key_part_bytes(size_bytes, store_caps(r->o.store)->parts_max) + SLICE_BYTES > r->memory_bytes;
 }
 
 static void fail_outgrown(struct upload *own_u)
 {
     struct err err;
     char size[BYTES_TEXT_MAX];
-    err_set(&err, ERR_NO_SPACE, "'%.*s' has grown to %s since this run set memory aside", STR_FMT(own_u->path),
-            bytes_text(own_u->size_bytes, size));
-    err_advise(&err, 4012, "kept; the next run has memory for it");
-    run_file_failed(own_u, &err, true);
+    err_fail(&err, ERR_NO_SPACE, CIS_FILE_NOT_EXPORTED, "'%.*s' grew to %s, more than the memory of this run",
+             STR_FMT(own_u->path), bytes_text(own_u->size_bytes, size));
+    run_file_failed(own_u, &err);
 }
 
-/* It was there when the run began. Whether its owner meant to remove it, or a rename took it elsewhere, the next run
- * sees. */
+/* The file existed when the run began. The next run sees whether it was removed or renamed. */
 static void fail_gone(struct upload *own_u)
 {
     struct err err;
-    err_set(&err, ERR_CHANGED, "'%.*s' was removed or renamed while the export ran",
-            STR_FMT(str_sub(own_u->path, 0, 300)));
-    err_advise(&err, 4015, "export again: the files are taken as they are then");
-    run_file_failed(own_u, &err, true);
+    err_fail(&err, ERR_CHANGED, CIS_FILE_REMOVED_DURING_EXPORT, "'%.*s' was removed or renamed while the export ran",
+             STR_FMT(str_sub(own_u->path, 0, 300)));
+    run_file_failed(own_u, &err);
 }
 
-void run_start_file(struct run *r, size_t file)
+void run_start_file(struct export_run *r, size_t file)
 {
     struct upload *u = run_new_upload(r);
     struct err err;
@@ -334,33 +331,33 @@ void run_start_file(struct run *r, size_t file)
     u->size_bytes = r->plan.files[file].size_bytes;
     const struct err *barred = checkpoint_barred(u);
     if (barred) {
-        run_file_failed(u, barred, false);
+        run_file_failed(u, barred);
         return;
     }
-    int e = hold_open(r->o.data, u->path.ptr, r->o.must_lease, &u->hold, &err);
+    int e = file_lease_open(r->o.data, u->path.ptr, r->o.must_lease, &u->lease, &err);
     if (e == -ERR_NOT_FOUND) {
         fail_gone(u);
     } else if (e == -ERR_AGAIN) {
         run_file_waits(u, 0, err.text);
     } else if (e < 0) {
-        run_file_failed(u, &err, false);
-    } else if (unsettled_ns(r, &u->hold) > 0) {
-        run_file_waits(u, unsettled_ns(r, &u->hold), NULL);
+        run_file_failed(u, &err);
+    } else if (unsettled_ns(r, &u->lease) > 0) {
+        run_file_waits(u, unsettled_ns(r, &u->lease), NULL);
     } else {
-        u->size_bytes = u->hold.stamp.size_bytes;
+        u->size_bytes = u->lease.stamp.size_bytes;
         if (has_outgrown(r, u->size_bytes)) {
             fail_outgrown(u);
             return;
         }
-        choose_direct(&u->hold);
-        run_make_uid(u->path, &u->hold.stamp, u->uid);
+        choose_direct(&u->lease);
+        run_make_uid(u->path, &u->lease.stamp, u->uid);
         upload_start(u);
     }
 }
 
 /* ---- the pump ---------------------------------------------------------------------------------------------------- */
 
-static bool take_due(struct run *r, size_t *ret_file)
+static bool take_due(struct export_run *r, size_t *ret_file)
 {
     uint64_t due;
     if (!queue_first(&r->waiting, &due) || due > loop_now_ns(r->home))
@@ -369,7 +366,7 @@ static bool take_due(struct run *r, size_t *ret_file)
     return true;
 }
 
-static bool take_next(struct run *r, size_t *ret_file)
+static bool take_next(struct export_run *r, size_t *ret_file)
 {
     while (r->next_file < r->plan.count) {
         size_t i = r->next_file++;
@@ -382,17 +379,17 @@ static bool take_next(struct run *r, size_t *ret_file)
     return false;
 }
 
-static bool start_something(struct run *r)
+static bool start_something(struct export_run *r)
 {
     size_t file;
-    if (r->active_count >= ACTIVE_MAX || r->gave_up)
+    if (r->active_count >= ACTIVE_MAX || r->stop.gave_up)
         return false;
     if (checkpoint_withdraw_next(r))
         return true;
-    if (r->withdrawals > 0)
+    if (r->markers.withdrawals > 0)
         return false;
-    if (r->ready_count > 0)
-        checkpoint_start_marker(r, r->ready_markers[--r->ready_count]);
+    if (r->markers.ready_count > 0)
+        checkpoint_start_marker(r, r->markers.ready[--r->markers.ready_count]);
     else if (take_due(r, &file) || take_next(r, &file))
         run_start_file(r, file);
     else
@@ -400,7 +397,7 @@ static bool start_something(struct run *r)
     return true;
 }
 
-static bool feed_all(struct run *r)
+static bool feed_all(struct export_run *r)
 {
     for (struct upload *u = r->active, *next; u; u = next) {
         next = u->next;
@@ -410,14 +407,14 @@ static bool feed_all(struct run *r)
     return true;
 }
 
-static void set_wake(struct run *r)
+static void set_wake(struct export_run *r)
 {
     uint64_t due, now = loop_now_ns(r->home);
     if (queue_first(&r->waiting, &due))
         loop_timer_set(r->home, &r->wake, due > now ? due - now : 0);
 }
 
-static void leave_idle(struct run *r)
+static void leave_idle(struct export_run *r)
 {
     for (struct upload *u = r->active, *next; u; u = next) {
         next = u->next;
@@ -426,15 +423,16 @@ static void leave_idle(struct run *r)
     }
 }
 
-static bool is_over(const struct run *r)
+static bool is_over(const struct export_run *r)
 {
-    bool stopping = atomic_load(&r->stopping);
-    if (r->active || r->lanes_out > 0 || r->stops_left > 0 || (stopping && !r->stop_sent))
+    bool stopping = atomic_load(&r->stop.requested);
+    if (r->active || r->transfers.out > 0 || r->stop.orders_left > 0 || (stopping && !r->stop.sent))
         return false;
-    return stopping || r->gave_up || (r->next_file == r->plan.count && r->waiting.count == 0 && r->ready_count == 0);
+    return stopping || r->stop.gave_up ||
+           (r->next_file == r->plan.count && r->waiting.count == 0 && r->markers.ready_count == 0);
 }
 
-static void end(struct run *r)
+static void end(struct export_run *r)
 {
     loop_timer_cancel(r->home, &r->wake);
     loop_timer_cancel(r->home, &r->deadline);
@@ -445,10 +443,10 @@ static void end(struct run *r)
     pthread_mutex_unlock(&r->lock); /* from here on r is its owner's */
 }
 
-void run_pump(struct tail *t)
+void run_pump(struct deferred *t)
 {
-    struct run *r = container_of(t, struct run, pump);
-    if (atomic_load(&r->stopping)) {
+    struct export_run *r = container_of(t, struct export_run, pump);
+    if (atomic_load(&r->stop.requested)) {
         leave_idle(r);
     } else {
         bool more = feed_all(r);
@@ -460,7 +458,7 @@ void run_pump(struct tail *t)
         end(r);
 }
 
-void run_again(struct run *r)
+void run_again(struct export_run *r)
 {
-    loop_at_tail(r->home, &r->pump);
+    loop_defer(r->home, &r->pump);
 }

@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine.h - the insides of a run: what run.c and upload.c share.
- * home: the first worker's loop, but for what stands beside the lock. */
+/* engine.h - The state of a run that run.c, engine.c, upload.c and checkpoint.c share. home: the first worker's loop,
+ * but for the fields beside the lock. */
 #pragma once
 
 #include "key.h"
-#include "lane.h"
 #include "plan.h"
 #include "queue.h"
 #include "run.h"
+#include "transfer.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* LOOKING     is there an object of this name, and who wrote it? Asked before a large file travels in vain, before an
- *             object of ours is replaced, and when a condition did not hold
- * COMPARING   there is an object of our size: the file's digests, as the store tells the object's
- * READING     the store tells nothing comparable: the object's bytes are read back and hashed
- * PROBING     a small file was sent: the store's conditions are tried on it, once a run
- * CLEANING    an upload that an earlier run began and nobody can go on with is aborted
- * NOTING      the intent is being flushed
- * BEGINNING   the store is asked for an upload
- * SENDING     parts travel
- * COMPLETING  the parts become the object
- * DROPPING    the upload is aborted; then `after` happens
- * PUTTING     a small file travels whole
- * CONFIRMING  the answer did not say enough: the store is asked what it holds
- * WITHDRAWING an old marker is looked for, and deleted
- * SWEEPING    sent; but the server may have been busy yet with what a killed run had asked for: once more */
+/* States of an upload. upload_become() checks each step.
+ *
+ *   LOOKING      HEAD: does an object of this key exist, and who wrote it? Before a large file, before an object is
+ *                replaced, and when a condition failed
+ *   COMPARING    an object of our size exists: hash the file as the store hashed the object
+ *   READING      the store returns nothing comparable: read the object back and hash it
+ *   PROBING      a small file was sent: test the store's conditions on it, once a run
+ *   CLEANING     abort an upload of an earlier run that cannot be continued
+ *   NOTING       the intent is being flushed
+ *   BEGINNING    the store is asked for an upload ID
+ *   SENDING      parts are sent
+ *   COMPLETING   the parts become the object
+ *   DROPPING     the upload is aborted; then `after`
+ *   PUTTING      a small file is sent whole
+ *   CONFIRMING   the answer was not enough: HEAD
+ *   WITHDRAWING  find an old marker, and delete it
+ *   SWEEPING     sent; abort once more uploads that a killed run may have begun */
 enum upload_state {
     UPLOAD_NEW,
     UPLOAD_LOOKING,
@@ -46,17 +48,46 @@ enum upload_state {
 
 enum upload_after { AFTER_NOTHING, AFTER_WAIT, AFTER_FAIL, AFTER_LOOK };
 
-/* WITHDRAWING; NONE: it is not about an old marker. Seen: it is there, or we may not look. */
+/* WITHDRAWING. NONE: not about an old marker. SEEN: it exists, or HEAD is denied. */
 enum marker_sight { MARKER_NONE, MARKER_UNSEEN, MARKER_SEEN };
 
 enum { NO_FILE = -1 };
 
-struct run;
+struct export_run;
+
+/* The parts that a file is hashed and sent in. */
+struct upload_parts {
+    uint64_t bytes;            /* of each but the last */
+    struct logbook_part *sums; /* owned; the file's digests: COMPARING, READING */
+    struct store_part *list;   /* owned; of COMPLETING */
+    unsigned count, next, left;
+};
+
+struct upload_sums {
+    enum hash_kind kind; /* of the checksum that is sent to the store */
+    struct digest whole;
+    struct digest composite; /* over the digests of the parts */
+    struct digest theirs;    /* COMPARING: as the store returned it for the object, like the next */
+    struct digest theirs_composite;
+};
+
+/* The object in the bucket. */
+struct upload_object {
+    char seen[STORE_OBJECT_TAG_MAX];     /* the store_object_tag of the object that was last seen or written */
+    char replaces[STORE_OBJECT_TAG_MAX]; /* the tag of our object that is to be replaced; "": none */
+    char owner[OWNER_TEXT_MAX];          /* for the metadata: "<owner>-<size>-<uid>" */
+    bool is_own;                         /* LOOKING saw an object that this volume wrote */
+    enum store_guard guard;              /* of the write */
+    enum verdict_proof proof;            /* how the object was confirmed */
+    bool met_another;                    /* COMPARING, READING: the object was there before */
+    bool must_look;                      /* a condition did not hold: there is an object */
+    bool differs;                        /* READING: its bytes are not the file's */
+};
 
 /* One file on its way, or the remains of an upload that must go (then `file` is NO_FILE). */
 struct upload {
-    struct run *run;     /* borrowed */
-    struct upload *next; /* the run's list */
+    struct export_run *run; /* borrowed */
+    struct upload *next;    /* the run's list */
     enum upload_state state;
     ssize_t file;      /* index into the plan */
     size_t group;      /* a marker that we make ourselves: its checkpoint; else SIZE_MAX */
@@ -65,32 +96,17 @@ struct upload {
     char *key;         /* owned */
     char uid[LOGBOOK_UID_MAX];
     unsigned version; /* 1: the name itself */
-    struct hold hold;
+    struct file_lease lease;
     uint64_t size_bytes;
-    uint64_t part_bytes;
     struct logbook_upload *multi; /* the logbook's; NULL: none */
-    struct logbook_part *parts;   /* owned; the file's digests: COMPARING, READING */
-    struct store_part *list;      /* owned; of COMPLETING */
-    unsigned part_count, next_part, parts_left;
+    struct upload_parts part;
+    struct upload_sums sum;
+    struct upload_object object;
     unsigned in_flight;
     unsigned restarts;
-    enum hash_kind digest_kind; /* what the store is told of the bytes */
-    struct digest whole;        /* ours */
-    struct digest composite;    /* ours, over the digests of the parts */
-    struct digest theirs;       /* COMPARING: what the store told of the object, as are the next two */
-    struct digest theirs_composite;
-    char seen[OBJECT_TAG_MAX];     /* the object_tag of the object that was last seen or written */
-    char replaces[OBJECT_TAG_MAX]; /* the object of ours that is to be replaced; "": none */
-    char owner[OWNER_TEXT_MAX];    /* for the metadata: "<owner>-<size>-<uid>" */
-    bool is_own;                   /* LOOKING saw an object that this volume wrote */
-    enum store_guard guard;        /* of the write */
-    enum verdict_proof proof;      /* how the object was confirmed */
     enum upload_after after;
-    bool must_sweep;    /* there may be an upload of this key whose id nobody knows */
+    bool must_sweep;    /* an upload of this key may exist whose upload ID is unknown */
     enum run_event how; /* SWEEPING: how it was sent */
-    bool met_another;   /* COMPARING, READING: the object was there before */
-    bool must_look;     /* a condition did not hold: there is an object */
-    bool differs;       /* READING: its bytes are not the file's */
     bool may_not_list;  /* CLEANING, DROPPING: what is known is aborted, what is not stays */
     bool vanished;      /* CONFIRMING: the upload was not known any more */
     enum marker_sight sight;
@@ -104,60 +120,76 @@ struct group_left {
     uint64_t files;     /* not yet in the bucket */
     ssize_t marker;     /* the file of the plan that is the marker, or NO_FILE */
     struct err *failed; /* owned; why the first file of it failed: its marker must not be sent. NULL: none failed */
-    struct err *barred; /* owned; its marker in the bucket cannot be withdrawn: why. NULL: nothing bars it */
+    struct err *barred; /* owned; why its marker in the bucket cannot be withdrawn; NULL: it can */
     bool owes_marker;   /* the marker is to be sent when all the rest is there */
     bool is_others;     /* its marker in the bucket is another's */
 };
 
 struct stop_order {
     struct mail mail;
-    struct run *run;
+    struct export_run *run;
     struct worker *worker;
 };
 
-struct run {
+struct run_transfers {
+    struct transfer *all; /* owned */
+    size_t count;
+    struct transfer *free;
+    struct transfer **free_tail;
+    size_t out;
+};
+
+struct run_markers {
+    struct group_left *groups; /* owned; per checkpoint */
+    size_t *ready;             /* owned; checkpoints whose marker may go now */
+    size_t ready_count;
+    size_t ours;            /* checkpoints whose marker this run makes, without a file: they are pending */
+    size_t next_withdrawal; /* the checkpoint to look at next: is its marker to be withdrawn? */
+    size_t withdrawals;     /* under way; no file begins before their end */
+};
+
+/* Facts about the store that the run has found out. */
+struct run_store {
+    enum hash_kind digest_kind; /* what files begin with: the store's best, or what it was found to accept */
+    bool size_only;             /* the store confirms no checksum */
+    bool probed;                /* the store's conditions were tried, or are being */
+    uint64_t unproven[2][2];    /* files written under GUARD_UNPROVEN: [in parts][over our own object] */
+    uint64_t looked_files;      /* and under GUARD_LOOK */
+};
+
+struct run_stop {
+    atomic_bool requested;
+    struct mail mail;
+    struct stop_order *orders; /* owned; one a worker */
+    size_t orders_left;        /* orders that have not come back */
+    ssize_t left;              /* the first file that was stopped in the middle; NO_FILE: none */
+    bool over_deadline, gave_up, sent;
+};
+
+struct export_run {
     struct run_options o;
     struct loop *home; /* borrowed: the first worker's */
-    struct plan plan;
+    struct export_plan plan;
     struct logbook *logbook; /* owned */
     struct budget *budget;   /* owned */
     uint64_t memory_bytes;   /* its size */
     struct rate rate;
-    enum hash_kind digest_kind; /* what files begin with: the store's best, or what it was found to accept */
-    bool size_only;             /* the store confirms no checksum */
-    bool probed;                /* the store's conditions were tried, or are being */
-    uint64_t unproven[2][2];    /* files written under GUARD_UNPROVEN: [in parts][over an object of ours] */
-    uint64_t looked_files;      /* and under GUARD_LOOK */
+    struct run_store store;
     uint64_t settle_ns, deadline_ns;
-
-    struct lane *lanes; /* owned */
-    size_t lane_count;
-    struct lane *free_lanes;
-    struct lane **free_tail;
-    size_t lanes_out;
-
+    struct run_transfers transfers;
     size_t next_file;
     struct upload *active; /* oldest first */
     size_t active_count;
     struct queue waiting;
-    unsigned *tries;           /* owned; per file */
-    struct group_left *groups; /* owned; per checkpoint */
-    size_t *ready_markers;     /* owned; checkpoints whose marker may go now */
-    size_t ready_count;
-    size_t our_markers;     /* checkpoints whose marker is no file, and is to be made by this run: they are pending */
-    size_t next_withdrawal; /* the checkpoint to look at next: is its marker to be withdrawn? */
-    size_t withdrawals;     /* under way; no file begins before their end */
+    unsigned *tries; /* owned; per file */
+    struct run_markers markers;
     size_t successes, refusals; /* refusals: in a row, before any success */
     struct timer wake;
     struct timer deadline;
     struct watch leases;
-    struct mail start_mail, stop_mail;
-    ssize_t left;                   /* the first file that was stopped in the middle; NO_FILE: none */
-    struct stop_order *stop_orders; /* owned; one a worker */
-    size_t stops_left;              /* orders that have not come back */
-    struct tail pump;
-    bool over_deadline, gave_up, stop_sent;
-    atomic_bool stopping;
+    struct mail start_mail;
+    struct run_stop stop;
+    struct deferred pump;
 
     pthread_mutex_t lock; /* counts, ended */
     pthread_cond_t changed;
@@ -167,52 +199,113 @@ struct run {
 
 /* ---- engine.c, for upload.c and checkpoint.c --------------------------------------------------------------------- */
 
-/* A free lane with slices for so many bytes, or NULL. */
-struct lane *run_take_lane(struct run *r, uint64_t bytes);
-/* Fills in what all requests of this upload have in common, and sends the lane on its way. */
-void run_use_lane(struct upload *u, struct lane *l, enum lane_op op);
-struct upload *run_new_upload(struct run *r);
+/* A free transfer with slices for so many bytes, or NULL. */
+struct transfer *run_take_transfer(struct export_run *r, uint64_t bytes);
+/* Fills in the fields that all requests of this upload share, and starts the transfer. */
+void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op op);
+struct upload *run_new_upload(struct export_run *r);
 /* The same file in the same state gets the same id in every run: a run whose predecessor died between the bucket's
  * answer and the logbook meets its own object, and knows it. */
 void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX]);
-void run_start_file(struct run *r, size_t file);
-void run_again(struct run *r);                             /* the pump runs at the end of this turn */
-struct plan_options run_plan_options(const struct run *r); /* as the plan was made */
+void run_start_file(struct export_run *r, size_t file);
+void run_again(struct export_run *r);                             /* the pump runs at the end of this turn */
+struct plan_options run_plan_options(const struct export_run *r); /* as the plan was made */
 
 /* How an upload ends. Each frees it. */
 void run_file_sent(struct upload *own_u, enum run_event how);
-void run_file_failed(struct upload *own_u, const struct err *err, bool may_retry);
-/* What it achieved cannot be recorded: the run begins no other. */
+void run_file_failed(struct upload *own_u, const struct err *err);
+/* Its success cannot be recorded: the run starts no other file. */
 void run_file_unrecorded(struct upload *own_u, struct err *err);
 void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why); /* delay 0: as long as is usual */
 void run_file_left(struct upload *own_u); /* stopped in the middle, or a remainder that is gone */
 
 /* ---- engine.c, for run.c ----------------------------------------------------------------------------------------- */
 
-void run_pump(struct tail *t);
-void run_add_chore(struct run *r, struct logbook_upload *m);
+void run_pump(struct deferred *t);
+void run_add_chore(struct export_run *r, struct logbook_upload *m);
 
 /* ---- checkpoint.c ------------------------------------------------------------------------------------------------ */
 
-void checkpoints_make(struct run *r);
-void checkpoints_free(struct run *r);
-bool checkpoint_is_marker(const struct run *r, size_t file);
+void checkpoints_make(struct export_run *r);
+void checkpoints_free(struct export_run *r);
+bool checkpoint_is_marker(const struct export_run *r, size_t file);
 /* A file of it has come to its end; the last one makes its marker ready. */
 void checkpoint_settled(const struct upload *u, const struct err *failed); /* NULL: it is in the bucket */
-/* Everything else of the checkpoint has come to its end: now its marker, the user's own file or an empty one of ours;
- * or, if a file failed or the directory is not what it was, a failure that says so. */
-void checkpoint_start_marker(struct run *r, size_t group);
-/* Takes the marker of the next checkpoint that is to be replaced out of the bucket. False when there is none left. */
-bool checkpoint_withdraw_next(struct run *r);
-void checkpoint_answer(struct upload *u, const struct lane_answer *a);
+/* All other files of the checkpoint have ended: sends its marker, the user's file or an empty one. If a file failed
+ * or the directory changed, fails the marker with that cause. */
+void checkpoint_start_marker(struct export_run *r, size_t group);
+/* Deletes the marker of the next checkpoint that is replaced. False when none is left. */
+bool checkpoint_withdraw_next(struct export_run *r);
+void checkpoint_answer(struct upload *u, const struct transfer_answer *a);
 void checkpoint_withdrawn(struct upload *own_u, const struct err *why_not); /* NULL: it is gone */
 const struct err *checkpoint_barred(const struct upload *u);                /* NULL: nothing bars this file */
-bool checkpoint_is_others(const struct upload *u); /* another vouches for what its checkpoint holds in the bucket */
+bool checkpoint_is_others(const struct upload *u); /* another writer wrote the marker of its checkpoint in the bucket */
 
 /* ---- upload.c ---------------------------------------------------------------------------------------------------- */
 
 void upload_start(struct upload *u); /* opened, or nothing to open; decides its first state */
-/* Asks for all that it wants now; false when no lane was free for it. Does not free it. */
+/* Asks for all that it wants now; false when no transfer was free for it. Does not free it. */
 bool upload_feed(struct upload *u);
-void upload_answer(struct upload *u, const struct lane *l); /* a lane of it is back; may free it */
-void upload_free(struct upload *u);                         /* NULL is fine */
+void upload_answer(struct upload *u, const struct transfer *l); /* a transfer of it is back; may free it */
+void upload_free(struct upload *u);                             /* NULL is fine */
+
+void upload_become(struct upload *u, enum upload_state next);
+bool upload_is_large(const struct upload *u);
+
+/* The key of its path and version. On failure nothing has changed. */
+must_check int upload_set_key(struct upload *u, struct err *err);
+
+/* Records in the logbook that its multipart upload ended. None: nothing to do. */
+void upload_ended(struct upload *u);
+
+/* Aborts its multipart upload, and sweeps unknown uploads of its key; then does `after`. `why` is the reason, and may
+ * be the upload's own error. */
+void upload_drop(struct upload *u, enum upload_after after, const struct err *why);
+
+/* Starts again, with nothing of it left at the store. */
+void upload_begin_again(struct upload *u);
+
+/* The same, when the store no longer knows its multipart upload. */
+void upload_lost(struct upload *u);
+
+/* The multipart upload was lost too often: fails. `why` may be the upload's own error. */
+void upload_vanishes(struct upload *u, const struct err *why);
+
+/* Sends the file: no object is in its way, or `replaces` names the one to replace. */
+void upload_send(struct upload *u);
+
+enum store_if upload_condition(const struct upload *u);
+
+/* ---- compare.c: each decides what it becomes, or ends and frees it ----------------------------------------------- */
+
+/* Did this volume or directory write the object of the answer `a`? Only under `conflict: fail`. */
+bool upload_is_own(const struct upload *u, const struct transfer_answer *a);
+/* A condition failed: HEAD the object. */
+void upload_look(struct upload *u);
+void upload_looked(struct upload *u, const struct transfer_answer *a);
+/* Hashes the file with the kind of checksum in `a`; then upload_compared. */
+void upload_hash(struct upload *u, const struct transfer_answer *a);
+void upload_compared(struct upload *u);
+/* The object's bytes against `parts`, which hold the file's digests; then upload_read, or upload_unreadable. */
+void upload_read_back(struct upload *u);
+void upload_read(struct upload *u);
+void upload_unreadable(struct upload *u); /* for `err` */
+
+/* ---- confirm.c: the same ----------------------------------------------------------------------------------------- */
+
+enum upload_match { MATCH_SAME, MATCH_OTHER, MATCH_UNKNOWN };
+
+/* Compares our digests with those that the store returned. Pure. */
+enum upload_match upload_compare(const struct digest *whole, const struct digest *composite,
+                                 const struct transfer_answer *a, enum verdict_proof *ret);
+
+void upload_conflict(struct upload *u); /* another writer's object has the key */
+void upload_mistrust(struct upload *u, enum err_id id, const char *why);
+void upload_sent(struct upload *u, enum run_event how, enum verdict_proof proof);
+void upload_probed(struct upload *u, const struct transfer_answer *a);
+
+/* The store accepted it: does its answer prove that it has our bytes? */
+void upload_confirm(struct upload *u, const struct transfer_answer *a);
+
+/* The answer to a HEAD after a lost, or a short, or an unwelcome answer. */
+void upload_confirmed(struct upload *u, const struct transfer_answer *a);

@@ -4,7 +4,7 @@
 static int refuse(struct str path, const char *why, const char *way_out, struct err *err)
 {
     err_set(err, ERR_INVALID, "no bucket can hold '%.*s': %s", (int)min_u64(path.len, 300), path.ptr, why);
-    return err_advise(err, 4007, "%s it, or leave it out with an exclude pattern", way_out);
+    return err_advise(err, CIS_PATH_NOT_A_KEY, way_out);
 }
 
 int key_make(struct str prefix, struct str path, uint64_t size_bytes, unsigned version, struct sbuf *ret,
@@ -31,9 +31,44 @@ int key_make(struct str prefix, struct str path, uint64_t size_bytes, unsigned v
     return 0;
 }
 
-uint64_t key_part_bytes(uint64_t size_bytes)
+uint64_t key_part_bytes(uint64_t size_bytes, unsigned parts_max)
 {
     const uint64_t mib = 1 << 20;
-    uint64_t least = (size_bytes + KEY_PARTS_MAX - 1) / KEY_PARTS_MAX;
+    uint64_t least = (size_bytes + parts_max - 1) / parts_max;
     return max_u64(KEY_PART_BYTES, (least + mib - 1) / mib * mib);
+}
+
+static bool are_alike(const struct logbook_part *parts, unsigned count)
+{
+    for (unsigned i = 1; i < count; i++)
+        if (parts[i].digest.kind != parts[0].digest.kind)
+            return false;
+    return count > 0 && parts[0].digest.kind != HASH_NONE;
+}
+
+struct digest parts_join(const struct logbook_part *parts, unsigned count)
+{
+    if (count == 1)
+        return parts[0].digest;
+    if (!are_alike(parts, count) || !hash_combines(parts[0].digest.kind))
+        return (struct digest){0};
+    struct digest whole = parts[0].digest;
+    for (unsigned i = 1; i < count; i++)
+        digest_combine(&whole, &parts[i].digest, parts[i].size_bytes);
+    return whole;
+}
+
+struct digest parts_composite(const struct logbook_part *parts, unsigned count)
+{
+    struct hash h;
+    struct digest whole;
+    if (!are_alike(parts, count))
+        return (struct digest){0};
+    hash_init(&h);
+    hash_begin(&h, parts[0].digest.kind);
+    for (unsigned i = 0; i < count; i++)
+        hash_update(&h, parts[i].digest.bytes, hash_size(parts[i].digest.kind));
+    hash_end(&h, &whole);
+    hash_done(&h);
+    return whole;
 }

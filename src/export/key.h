@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* key.h - the object that a file becomes: its key, its parts. Pure. */
+/* key.h - the object that a file becomes: its key, its parts and their checksums. Pure. */
 #pragma once
 
-#include "util/err.h"
-#include "util/str.h"
+#include "logbook.h"
 
 enum {
-    KEY_BYTES_MAX = 1024, /* S3's and GCS's own limit */
-    KEY_PARTS_MAX = 10000,
+    KEY_BYTES_MAX = 1024,     /* S3's and GCS's own limit */
     KEY_PART_BYTES = 8 << 20, /* as hydration's; a part is the unit that a lost connection costs */
     KEY_VERSIONS_MAX = 1000,
 };
 #define KEY_OBJECT_BYTES_MAX (UINT64_C(5) << 40) /* S3's and GCS's own limit */
 
-/* prefix + path; a prefix without '/' at its end is a folder all the same. `version` 1 is the name itself, 2 and more
- * add ".v2": what conflict=version does. ERR_INVALID (CIS4007) for what no bucket can hold under this name. */
+/* prefix + path; a prefix without '/' at its end is a directory all the same. `version` 1 is the key itself, 2 and
+ * more add ".v2", as conflict=version asks. ERR_INVALID (CIS_PATH_NOT_A_KEY): no bucket can hold such a key. */
 must_check int key_make(struct str prefix, struct str path, uint64_t size_bytes, unsigned version, struct sbuf *ret,
                         struct err *err);
 
-/* Bytes of a part: KEY_PART_BYTES, and as much more as keeps the file within KEY_PARTS_MAX parts; whole MiB, so that
- * every part begins aligned. */
-uint64_t key_part_bytes(uint64_t size_bytes);
+/* Bytes of a part: KEY_PART_BYTES, or more if the file would have more than `parts_max` parts. Whole MiB, so that every
+ * part begins aligned. */
+uint64_t key_part_bytes(uint64_t size_bytes, unsigned parts_max);
+
+/* The checksum of the whole object from those of its parts. HASH_NONE where the parts have several kinds, or one that
+ * does not combine. `count` is at least 1 here and below. */
+struct digest parts_join(const struct logbook_part *parts, unsigned count);
+
+/* The checksum over the parts' digests, as in a composite checksum of S3, or the ETag of an object of parts. HASH_NONE
+ * where they have several kinds. */
+struct digest parts_composite(const struct logbook_part *parts, unsigned count);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "logbook.h"
-#include "line.h"
+#include "logbook_line.h"
+#include "pool/volume.h"
 #include "util/file.h"
 #include "util/mem.h"
-#include "volume/volume.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* A file of 16 M records of sent files is some 3 GiB; more than that is no volume of ours. */
+/* 16 M records of sent files are some 3 GiB; no volume has more. */
 enum { FORMAT = 2, SENT_MAX = 32 << 20, COMPACT_LEAST = 4096 };
 static const size_t paths_bytes_max = (size_t)4 << 30;
 
@@ -71,11 +71,11 @@ static int remember_sent(struct logbook *l, struct str path, const struct stamp 
     struct sent *at = &l->sent[slot_of(l->sent, l->sent_room, path)];
     if (!at->path.ptr) {
         if (l->sent_count == SENT_MAX || !arena_dup(l->paths, path, &at->path))
-            return err_set(err, ERR_NO_SPACE, "more files were exported than can be remembered (%d)", SENT_MAX);
+            return err_set(err, ERR_NO_SPACE, "more than %d files were exported: the logbook is full", SENT_MAX);
         l->sent_count++;
     }
     if (!str_eq(at->tag, tag) && !arena_dup(l->paths, tag, &at->tag))
-        return err_set(err, ERR_NO_SPACE, "more files were exported than can be remembered (%d)", SENT_MAX);
+        return err_set(err, ERR_NO_SPACE, "more than %d files were exported: the logbook is full", SENT_MAX);
     at->stamp = *s;
     return 0;
 }
@@ -101,7 +101,7 @@ struct str logbook_tag(const struct logbook *l, struct str path)
 
 /* ---- uploads ----------------------------------------------------------------------------------------------------- */
 
-static void upload_free(struct logbook_upload *u)
+static void free_upload(struct logbook_upload *u)
 {
     if (!u)
         return;
@@ -130,7 +130,8 @@ struct logbook_upload *logbook_upload_at(const struct logbook *l, size_t i)
     return l->uploads[i];
 }
 
-static int remember_upload(struct logbook *l, const struct line *r, struct logbook_upload **ret, struct err *err)
+static int remember_upload(struct logbook *l, const struct logbook_line *r, struct logbook_upload **ret,
+                           struct err *err)
 {
     uint64_t parts = r->part_bytes ? (r->stamp.size_bytes + r->part_bytes - 1) / r->part_bytes : 0;
     if (parts == 0 || parts > LOGBOOK_PARTS_MAX || l->upload_count == LOGBOOK_UPLOADS_MAX)
@@ -158,7 +159,7 @@ static void forget_upload(struct logbook *l, struct logbook_upload *own_u)
     for (size_t i = 0; i < l->upload_count; i++)
         if (l->uploads[i] == own_u)
             l->uploads[i] = l->uploads[--l->upload_count];
-    upload_free(own_u);
+    free_upload(own_u);
 }
 
 static struct logbook_upload *upload_of_uid(const struct logbook *l, struct str uid)
@@ -175,12 +176,11 @@ static int check_format(const struct logbook *l, unsigned format, struct err *er
 {
     if (format <= FORMAT)
         return 0;
-    err_set(err, ERR_UNSUPPORTED, "'%s': format %u of a newer Cistern; this one reads formats up to %d", l->shown,
-            format, FORMAT);
-    return err_advise(err, 4023, "run the Cistern that wrote it, or a newer one");
+    return err_fail(err, ERR_UNSUPPORTED, CIS_EXPORT_RECORD_VERSION,
+                    "'%s': format %u of a newer Cistern; this one reads formats up to %d", l->shown, format, FORMAT);
 }
 
-static void replay_part(struct logbook_upload *u, const struct line *r)
+static void replay_part(struct logbook_upload *u, const struct logbook_line *r)
 {
     if (r->number < 1 || r->number > u->part_count || r->etag.len >= LOGBOOK_ETAG_MAX)
         return;
@@ -189,7 +189,7 @@ static void replay_part(struct logbook_upload *u, const struct line *r)
     memcpy(p->etag, r->etag.ptr, r->etag.len);
 }
 
-static int replay(struct logbook *l, const struct line *r, struct err *err)
+static int replay(struct logbook *l, const struct logbook_line *r, struct err *err)
 {
     struct logbook_upload *u = r->uid.len ? upload_of_uid(l, r->uid) : NULL;
     switch (r->kind) {
@@ -222,8 +222,9 @@ static int read_lines(struct logbook *l, FILE *in, off_t *ret_good, struct err *
     size_t text_room = 0;
     ssize_t n;
     while ((n = getline(&text, &text_room, in)) > 0) {
-        struct line r;
-        if (n > LINE_BYTES_MAX || text[n - 1] != '\n' || !line_parse((struct str){text, (size_t)n - 1}, room, &r))
+        struct logbook_line r;
+        if (n > LINE_BYTES_MAX || text[n - 1] != '\n' ||
+            !logbook_line_parse((struct str){text, (size_t)n - 1}, room, &r))
             break;
         int e = replay(l, &r, err);
         if (e < 0)
@@ -250,21 +251,24 @@ static int read_file(struct logbook *l, int own_fd, off_t *ret_good, struct err 
     return read_lines(l, in, ret_good, err);
 }
 
-/* Its records are taken over by compact(). */
+/* compact() writes its records to the new file. */
 static int read_unversioned(struct logbook *l, bool *ret_found, struct err *err)
 {
     off_t good = 0;
-    auto_fd fd = openat(l->dir, l->unversioned, O_RDONLY | O_CLOEXEC);
-    *ret_found = fd >= 0;
-    return fd < 0 && errno == ENOENT ? 0 : read_file(l, take_fd(&fd), &good, err);
+    auto_fd fd = -1;
+    int r = file_open_state(l->dir, l->unversioned, O_RDONLY, 0, &fd, err);
+    *ret_found = r == 0;
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    return read_file(l, take_fd(&fd), &good, err);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static int append(struct logbook *l, const struct line *r, struct err *err)
+static int append(struct logbook *l, const struct logbook_line *r, struct err *err)
 {
     sbuf_clear(&l->line);
-    line_add(r, &l->line);
+    logbook_line_add(r, &l->line);
     if (l->line.overflow)
         return err_set(err, ERR_INTERNAL, "a record of '%s' is longer than %d bytes", l->shown, LINE_BYTES_MAX);
     int e = file_write_all(l->fd, l->shown, l->line.ptr, l->line.len, err);
@@ -273,7 +277,7 @@ static int append(struct logbook *l, const struct line *r, struct err *err)
         l->end += (off_t)l->line.len;
         return 0;
     }
-    /* A disk that is full takes half a line, and the next one would be glued to it: all behind it would be lost. */
+    /* A full disk takes half a line, and the next line would join it: all lines behind would be lost. */
     if (ftruncate(l->fd, l->end) != 0)
         return err_sys(err, errno, "cannot cut a torn line off '%s'", l->shown);
     return e;
@@ -282,52 +286,53 @@ static int append(struct logbook *l, const struct line *r, struct err *err)
 int logbook_add(struct logbook *l, struct str path, const struct stamp *s, struct str key, struct str tag,
                 struct err *err)
 {
-    struct line r = {.kind = LINE_SENT, .path = path, .key = key, .etag = tag, .stamp = *s};
+    struct logbook_line r = {.kind = LINE_SENT, .path = path, .key = key, .etag = tag, .stamp = *s};
     int e = remember_sent(l, path, s, tag, err);
     return e < 0 ? e : append(l, &r, err);
 }
 
-static struct line line_of_upload(const struct logbook_upload *u)
+static struct logbook_line line_of_upload(const struct logbook_upload *u)
 {
-    return (struct line){.kind = LINE_INTENT,
-                         .path = str_of(u->path),
-                         .key = str_of(u->key),
-                         .uid = str_of(u->uid),
-                         .stamp = u->stamp,
-                         .part_bytes = u->part_bytes};
+    return (struct logbook_line){.kind = LINE_INTENT,
+                                 .path = str_of(u->path),
+                                 .key = str_of(u->key),
+                                 .uid = str_of(u->uid),
+                                 .stamp = u->stamp,
+                                 .part_bytes = u->part_bytes};
 }
 
 int logbook_intend(struct logbook *l, struct str path, struct str key, struct str uid, const struct stamp *s,
                    uint64_t part_bytes, struct logbook_upload **ret, struct err *err)
 {
-    struct line r = {.kind = LINE_INTENT, .path = path, .key = key, .uid = uid, .stamp = *s, .part_bytes = part_bytes};
+    struct logbook_line r = {
+        .kind = LINE_INTENT, .path = path, .key = key, .uid = uid, .stamp = *s, .part_bytes = part_bytes};
     int e = append(l, &r, err);
     return e < 0 ? e : remember_upload(l, &r, ret, err);
 }
 
 int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str id, struct err *err)
 {
-    struct line r = {.kind = LINE_BEGUN, .uid = str_of(u->uid), .id = id};
+    struct logbook_line r = {.kind = LINE_BEGUN, .uid = str_of(u->uid), .id = id};
     int e = append(l, &r, err);
     if (e == 0)
         u->id = str_dup(id);
     return e;
 }
 
-static struct line line_of_part(const struct logbook_upload *u, unsigned number, const struct logbook_part *p)
+static struct logbook_line line_of_part(const struct logbook_upload *u, unsigned number, const struct logbook_part *p)
 {
-    return (struct line){.kind = LINE_PART,
-                         .uid = str_of(u->uid),
-                         .number = number,
-                         .part_bytes = p->size_bytes,
-                         .digest = p->digest,
-                         .etag = str_of(p->etag)};
+    return (struct logbook_line){.kind = LINE_PART,
+                                 .uid = str_of(u->uid),
+                                 .number = number,
+                                 .part_bytes = p->size_bytes,
+                                 .digest = p->digest,
+                                 .etag = str_of(p->etag)};
 }
 
 int logbook_part(struct logbook *l, struct logbook_upload *u, unsigned number, const struct logbook_part *part,
                  struct err *err)
 {
-    struct line r = line_of_part(u, number, part);
+    struct logbook_line r = line_of_part(u, number, part);
     int e = append(l, &r, err);
     if (e == 0)
         u->parts[number - 1] = *part;
@@ -337,7 +342,7 @@ int logbook_part(struct logbook *l, struct logbook_upload *u, unsigned number, c
 void logbook_ended(struct logbook *l, struct logbook_upload *own_u)
 {
     struct err ignored;
-    struct line r = {.kind = LINE_ENDED, .uid = str_of(own_u->uid)};
+    struct logbook_line r = {.kind = LINE_ENDED, .uid = str_of(own_u->uid)};
     (void)!append(l, &r, &ignored);
     forget_upload(l, own_u);
 }
@@ -358,19 +363,20 @@ int logbook_flush(struct logbook *l, struct err *err)
 
 static int write_version(struct logbook *l, struct err *err)
 {
-    struct line r = {.kind = LINE_VERSION, .number = FORMAT};
+    struct logbook_line r = {.kind = LINE_VERSION, .number = FORMAT};
     return append(l, &r, err);
 }
 
 static int write_upload(struct logbook *l, const struct logbook_upload *u, struct err *err)
 {
-    struct line intent = line_of_upload(u), begun = {.kind = LINE_BEGUN, .uid = intent.uid, .id = str_of(u->id)};
+    struct logbook_line intent = line_of_upload(u),
+                        begun = {.kind = LINE_BEGUN, .uid = intent.uid, .id = str_of(u->id)};
     int r = append(l, &intent, err);
     if (r == 0 && u->id)
         r = append(l, &begun, err);
     for (unsigned i = 0; i < u->part_count && r == 0; i++)
         if (u->parts[i].size_bytes > 0) {
-            struct line part = line_of_part(u, i + 1, &u->parts[i]);
+            struct logbook_line part = line_of_part(u, i + 1, &u->parts[i]);
             r = append(l, &part, err);
         }
     return r;
@@ -385,7 +391,7 @@ static int write_live(struct logbook *l, struct err *err)
         r = write_upload(l, l->uploads[i], err);
     for (size_t i = 0; i < l->sent_room && r == 0; i++)
         if (l->sent[i].path.ptr) {
-            struct line s = {
+            struct logbook_line s = {
                 .kind = LINE_SENT, .path = l->sent[i].path, .stamp = l->sent[i].stamp, .etag = l->sent[i].tag};
             r = append(l, &s, err);
         }
@@ -397,18 +403,19 @@ static bool is_mostly_dead(const struct logbook *l)
     return l->lines >= COMPACT_LEAST && l->lines >= 2 * (l->sent_count + l->upload_count);
 }
 
-/* A file that changes and is sent again and again must not make the logbook grow for ever. The new one takes the name
- * only when it is whole and flushed: a crash leaves the old one or the new one. */
+/* Compacts the logbook, which would grow without limit if a file is sent again and again. The new file is renamed
+ * only when it is complete and flushed: a crash leaves the old one or the new one. */
 static int compact(struct logbook *l, struct err *err)
 {
     char temporary[sizeof l->name + 8];
     snprintf(temporary, sizeof temporary, ".%s.new", l->name);
-    int fd = openat(l->dir, temporary, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return err_sys(err, errno, "cannot create '" VOLUME_EXPORT "/%s'", temporary);
+    int fd;
+    int r = file_open_state(l->dir, temporary, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600, &fd, err);
+    if (r < 0)
+        return r;
     close(l->fd);
     l->fd = fd;
-    int r = write_live(l, err);
+    r = write_live(l, err);
     if (r == 0)
         r = logbook_flush(l, err);
     if (r == 0 && renameat(l->dir, temporary, l->dir, l->name) != 0)
@@ -446,12 +453,11 @@ int logbook_open(int export_dir, struct str destination, struct logbook **ret, s
     sbuf_init(&l->line, LINE_BYTES_MAX);
     name_logbook(l, destination);
     if (l->dir < 0)
-        return err_sys(err, errno, "cannot keep the folder of '%s' open", l->shown);
-    l->fd = openat(l->dir, l->name, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (l->fd < 0)
-        return err_sys(err, errno, "cannot open '%s'", l->shown);
+        return err_sys(err, errno, "cannot keep the directory of '%s' open", l->shown);
     bool has_unversioned = false;
-    int r = dir_sync(l->dir, l->shown, err);
+    int r = file_open_state(l->dir, l->name, O_RDWR | O_CREAT | O_APPEND, 0600, &l->fd, err);
+    if (r == 0)
+        r = dir_sync(l->dir, l->shown, err);
     if (r == 0)
         r = read_unversioned(l, &has_unversioned, err);
     if (r == 0)
@@ -471,7 +477,7 @@ void logbook_free(struct logbook *l)
     if (!l)
         return;
     for (size_t i = 0; i < l->upload_count; i++)
-        upload_free(l->uploads[i]);
+        free_upload(l->uploads[i]);
     free(l->uploads);
     free(l->sent);
     arena_free(l->paths);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* logbook.h - what one destination already has of this folder, and which uploads to it are under way. Survives kill -9.
+/* logbook.h - Records the files that one destination has of this directory, and the uploads in progress. Survives
+ * kill -9.
  *
- * A file of lines in <volume>/export/, only ever appended to: each line has its checksum, and reading stops at the
- * first that does not hold: what follows a torn line was never flushed, so nobody relied on it. Nothing in it is needed
- * for being right, only for doing no work twice and for leaving no half upload behind.
+ * A file of lines in <volume>/export/, only appended to. Each line has a checksum, and reading stops at the first bad
+ * one: lines after a torn one were never flushed, so nothing depends on them. The logbook avoids double work and
+ * orphaned uploads; correctness does not depend on it.
  *
- *   - sent: flushed before a verdict says done; lost, the file is compared with the bucket again
- *   - intent: flushed before the store is asked for an upload, so that one whose id we never learnt can be swept
- *   - begun, part, ended: written, not flushed; lost, a part is sent again, or an upload that is gone is aborted again
+ *   - sent: flushed before a verdict says done; if lost, the file is compared with the bucket again
+ *   - intent: flushed before the store is asked for an upload, so that an upload with an unknown ID can be swept
+ *   - begun, part, ended: written, not flushed; if lost, a part is sent again, or a finished upload aborted again
  *
- * home: its owner's; one at a time. The lock of verdict.h keeps a second process away. */
+ * home: its owner's; one at a time. The lock of verdict.h excludes other processes. */
 #pragma once
 
 #include "store/store.h"
 
-/* How a file is known to be the one that was seen: its contents cannot change without its ctime. */
+/* Identifies a state of a file: its contents cannot change without its ctime. */
 struct stamp {
     uint64_t size_bytes;
     int64_t mtime_ns, ctime_ns;
@@ -35,7 +36,7 @@ struct logbook_upload {
     char *path;                /* owned */
     char *key;                 /* owned */
     char *id;                  /* owned; the store's; NULL: the store was asked, and its answer is not known */
-    char uid[LOGBOOK_UID_MAX]; /* ours, in the object's metadata */
+    char uid[LOGBOOK_UID_MAX]; /* in the object's metadata */
     struct stamp stamp;
     uint64_t part_bytes;
     unsigned part_count;        /* of the whole file */
@@ -44,7 +45,7 @@ struct logbook_upload {
 
 struct logbook;
 
-/* `destination` is everything that tells two buckets apart; each has a file of its own. */
+/* `destination` identifies a bucket; each has its own file. */
 must_check int logbook_open(int export_dir, struct str destination, struct logbook **ret, struct err *err);
 void logbook_free(struct logbook *l);
 DEFINE_AUTO(logbook, struct logbook, logbook_free)
@@ -52,7 +53,7 @@ DEFINE_AUTO(logbook, struct logbook, logbook_free)
 
 /* Is this very state of the file in the bucket? */
 bool logbook_has(const struct logbook *l, struct str path, const struct stamp *s);
-/* `tag`: object_tag of the object that we wrote; empty: another wrote it, or it is not known. */
+/* `tag`: store_object_tag of the object that we wrote; empty: another wrote it, or it is not known. */
 must_check int logbook_add(struct logbook *l, struct str path, const struct stamp *s, struct str key, struct str tag,
                            struct err *err);
 /* The tag of the object that was last written for the file; empty: none. Borrowed until the next logbook_add. */
@@ -70,7 +71,7 @@ must_check int logbook_intend(struct logbook *l, struct str path, struct str key
 must_check int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str id, struct err *err);
 must_check int logbook_part(struct logbook *l, struct logbook_upload *u, unsigned number,
                             const struct logbook_part *part, struct err *err);
-/* Cannot fail: where the line cannot be written, the next run aborts what is gone already. */
+/* Cannot fail: if the line cannot be written, the next run aborts the finished upload again. */
 void logbook_ended(struct logbook *l, struct logbook_upload *own_u);
 
 int logbook_fd(const struct logbook *l);                          /* borrowed: to flush it on a loop */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "owner.h"
+#include "spec/spec.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/hash.h"
 #include "util/mem.h"
-#include "volume/spec.h"
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ int owner_of_state(int export_dir, char ret[OWNER_MAX], struct err *err)
     auto_mem char *text = NULL;
     struct err why;
     size_t len = 0;
-    int r = file_read(export_dir, OWNER_FILE, OWNER_MAX, &text, &len, &why);
+    int r = file_read_state(export_dir, OWNER_FILE, OWNER_MAX, &text, &len, &why);
     if (r == 0 && len == OWNER_MAX - 1) {
         memcpy(ret, text, OWNER_MAX);
         return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* owner.h - who wrote an object: the name of a volume or directory, kept in the metadata of every object that it
- * exports. home: any; blocks. */
+/* owner.h - Identifies the writer of an object: the name of a volume or directory, kept in the metadata of every
+ * object that it exports. home: any; blocks. */
 #pragma once
 
 #include "util/err.h"
@@ -9,9 +9,9 @@ enum { OWNER_MAX = 33, OWNER_TEXT_MAX = 96 }; /* 32 hex digits and NUL; with siz
 
 struct spec;
 
-/* Of a volume: derived from its id and the time of its creation, so that it survives the loss of the export's state,
- * and another volume of the same name has another one. */
+/* For a volume: derived from its id and creation time. It survives the loss of the export's state, and differs from
+ * that of another volume of the same name. */
 void owner_of_volume(const struct spec *s, char ret[OWNER_MAX]);
 
-/* Of a directory: random, made at its first export and kept in its state. Without that state it is another owner. */
+/* For a directory: random, made at its first export and kept in its state. Without that state it is another owner. */
 must_check int owner_of_state(int export_dir, char ret[OWNER_MAX], struct err *err);

@@ -1,7 +1,207 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pick.h"
-#include "group.h"
 #include "util/file.h"
+#include <ctype.h>
+
+/* ---- checkpoints: the directory that is the checkpoint of a file ------------------------------------------------- */
+
+/* The files, sorted by path, and what the search derives from them. */
+struct group_search {
+    struct pick_file *files;
+    size_t count;
+    const struct pick_rules *rules;
+    struct str *holders; /* owned: the directories that hold a file themselves, sorted */
+    size_t holder_count;
+};
+
+static struct str name_of(struct str path)
+{
+    struct str parent = path_parent(path);
+    return str_from(path, parent.len > 0 ? parent.len + 1 : 0);
+}
+
+static bool is_below(struct str path, struct str directory)
+{
+    return path.len > directory.len && path.ptr[directory.len] == '/' && str_starts(path, directory);
+}
+
+bool group_is_step_name(struct str name)
+{
+    static const char *const words[] = {"step", "steps", "epoch", "checkpoint", "ckpt", "iter", "iteration", "batch"};
+    size_t len = name.len;
+    while (len > 0 && isdigit((unsigned char)name.ptr[len - 1]))
+        len--;
+    if (len == name.len)
+        return false;
+    struct str word = str_sub(name, 0, len);
+    if (word.len > 0 && strchr("-_=.", word.ptr[word.len - 1]))
+        word.len--;
+    if (word.len == 0)
+        return true;
+    for (size_t i = 0; i < countof(words); i++) {
+        struct str w = str_of(words[i]);
+        if (word.len >= w.len && str_eq_nocase(str_from(word, word.len - w.len), w))
+            return true;
+    }
+    return false;
+}
+
+/* Compares `path` with directory + "/" + name without building it. */
+static int cmp_joined(struct str path, struct str directory, struct str name)
+{
+    int c = str_cmp(str_sub(path, 0, directory.len), directory);
+    if (c != 0)
+        return c;
+    struct str rest = str_from(path, directory.len);
+    c = str_cmp(str_sub(rest, 0, 1), STR("/"));
+    return c != 0 ? c : str_cmp(str_from(rest, 1), name);
+}
+
+static bool has_file(const struct group_search *v, struct str directory, struct str name)
+{
+    size_t lo = 0, hi = v->count;
+    while (name.len > 0 && lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        int c = cmp_joined(v->files[mid].path, directory, name);
+        if (c == 0)
+            return true;
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return false;
+}
+
+static bool is_marked(const struct group_search *v, struct str directory)
+{
+    return group_is_step_name(name_of(directory)) || has_file(v, directory, v->rules->best.file) ||
+           has_file(v, directory, v->rules->marker);
+}
+
+static int cmp_str(const void *a, const void *b)
+{
+    return str_cmp(*(const struct str *)a, *(const struct str *)b);
+}
+
+static void find_holders(struct group_search *v)
+{
+    v->holders = xcalloc(v->count, sizeof *v->holders);
+    for (size_t i = 0; i < v->count; i++) {
+        struct str parent = path_parent(v->files[i].path);
+        if (parent.len > 0 && (v->holder_count == 0 || !str_eq(v->holders[v->holder_count - 1], parent)))
+            v->holders[v->holder_count++] = parent;
+    }
+    qsort(v->holders, v->holder_count, sizeof *v->holders, cmp_str);
+}
+
+/* The directory of this file's checkpoint; empty if it has none above it. */
+static struct str folder_of(const struct group_search *v, struct str path, bool *ret_marked)
+{
+    struct str holder = STR_NULL;
+    for (size_t i = 0; i < path.len; i++) {
+        struct str above = str_sub(path, 0, i);
+        if (path.ptr[i] != '/')
+            continue;
+        if (is_marked(v, above)) {
+            *ret_marked = true;
+            return above;
+        }
+        if (holder.len == 0 && bsearch(&above, v->holders, v->holder_count, sizeof *v->holders, cmp_str))
+            holder = above;
+    }
+    *ret_marked = false;
+    return holder;
+}
+
+struct group_folder {
+    struct str directory;
+    bool marked;
+};
+
+/* Files of an unmarked directory above marked ones belong to no checkpoint. The files below one directory are
+ * neighbours in the order of paths, so each range is examined once. */
+static void set_loose(const struct group_search *v, struct group_folder *found)
+{
+    for (size_t i = 0; i < v->count;) {
+        if (found[i].marked || found[i].directory.len == 0) {
+            i++;
+            continue;
+        }
+        struct str directory = found[i].directory;
+        size_t from = i, to = i;
+        bool above_marked = false;
+        while (from > 0 && is_below(v->files[from - 1].path, directory))
+            above_marked |= found[--from].marked;
+        while (to < v->count && is_below(v->files[to].path, directory))
+            above_marked |= found[to++].marked;
+        for (size_t k = from; k < to && above_marked; k++)
+            if (!found[k].marked)
+                found[k].directory = STR_NULL;
+        i = to;
+    }
+}
+
+static void find_folders(const struct group_search *v, struct group_folder *found)
+{
+    struct str last = STR_NULL;
+    for (size_t i = 0; i < v->count; i++) {
+        struct str parent = path_parent(v->files[i].path);
+        if (i > 0 && str_eq(parent, last))
+            found[i] = found[i - 1];
+        else
+            found[i].directory = folder_of(v, v->files[i].path, &found[i].marked);
+        last = parent;
+    }
+    set_loose(v, found);
+}
+
+static void find_single_files(const struct group_search *v, struct group_folder *found)
+{
+    for (size_t i = 0; i < v->count; i++) {
+        struct str name = name_of(v->files[i].path);
+        bool is_metrics = v->rules->best.file.len > 0 && str_eq(name, v->rules->best.file);
+        found[i].directory = is_metrics ? STR_NULL : v->files[i].path;
+    }
+}
+
+static void join_groups(struct group_search *v, const struct group_folder *found, struct pick_group *groups,
+                        size_t *ret_count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < v->count; i++) {
+        struct pick_file *f = &v->files[i];
+        f->group = PICK_NO_GROUP;
+        if (found[i].directory.len == 0)
+            continue;
+        if (n == 0 || !str_eq(groups[n - 1].directory, found[i].directory))
+            groups[n++] = (struct pick_group){.directory = found[i].directory, .first = i, .newest_ns = INT64_MIN};
+        f->group = (uint32_t)(n - 1);
+        groups[n - 1].end = i + 1;
+        if (f->mtime_ns > groups[n - 1].newest_ns)
+            groups[n - 1].newest_ns = f->mtime_ns;
+    }
+    *ret_count = n;
+}
+
+/* Finds the checkpoints of files sorted by path, and sets each file's `group`. */
+static void group_files(struct pick_file *files, size_t count, const struct pick_rules *rules,
+                        struct pick_group **ret_groups, size_t *ret_count)
+{
+    struct group_search v = {.files = files, .count = count, .rules = rules};
+    auto_mem struct group_folder *found = xcalloc(count, sizeof *found);
+    find_holders(&v);
+    if (rules->by == PICK_BY_FILE)
+        find_single_files(&v, found);
+    else
+        find_folders(&v, found);
+    free(v.holders);
+    *ret_groups = xcalloc(count, sizeof **ret_groups);
+    join_groups(&v, found, *ret_groups, ret_count);
+    *ret_groups = xrealloc(*ret_groups, *ret_count ? *ret_count : 1, sizeof **ret_groups);
+}
+
+/* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
 static int cmp_path(const void *a, const void *b)
 {
@@ -10,10 +210,10 @@ static int cmp_path(const void *a, const void *b)
 
 static struct str place_of(const struct pick_group *g)
 {
-    return str_sub(g->folder, 0, path_folder_len(g->folder));
+    return str_sub(g->directory, 0, path_directory_len(g->directory));
 }
 
-/* Oldest first within the folder that they share; the path decides between equal times, so that two runs agree. */
+/* Oldest first within the directory that they share; the path decides between equal times, so that two runs agree. */
 static int cmp_age(const void *a, const void *b)
 {
     const struct pick_group *x = *(struct pick_group *const *)a, *y = *(struct pick_group *const *)b;
@@ -22,7 +222,7 @@ static int cmp_age(const void *a, const void *b)
         return c;
     if (x->newest_ns != y->newest_ns)
         return x->newest_ns < y->newest_ns ? -1 : 1;
-    return str_cmp(x->folder, y->folder);
+    return str_cmp(x->directory, y->directory);
 }
 
 /* Best first; checkpoints without a number last; between equals the newer. */

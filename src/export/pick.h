@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pick.h - which of the files found are worth the bucket, and which of them belong together. Pure: reads no disk.
+/* pick.h - Chooses the files to export, and finds the checkpoints among them. Pure: reads no disk.
  *
- * A checkpoint is a folder (group: directory) or a file (group: file).
- * The folder of a file's checkpoint is the outermost folder above it that holds `best.file` or the marker, or whose
- * name is a number or a word of training and a number (900, step-900, checkpoint_3); where no folder above it does, the
- * outermost one that holds a file itself. Outermost, because half a checkpoint is worth nothing. A file at the top, or
- * beside folders that are checkpoints, belongs to none: it is always sent.
- * Rules look at checkpoints that lie in the same folder, in the order of their newest file; their union is sent, or the
- * newest one where they choose none. */
+ * A checkpoint is a directory (group: directory) or a file (group: file). The checkpoint of a file is the outermost
+ * directory above it that has `best.file` or the marker, or is named like a step: a number, or a training word and a
+ * number (900, step-900, checkpoint_3). Without such a directory, it is the outermost directory above it that has a
+ * file itself. Outermost, because half a checkpoint is useless. A file at the top, or beside directories that are
+ * checkpoints, belongs to none: it is always sent.
+ *
+ * Each rule looks at the checkpoints of one directory, in the order of their newest file. The union of all rules is
+ * sent, or the newest checkpoint if they choose none. */
 #pragma once
 
 #include "util/err.h"
@@ -33,7 +34,7 @@ struct pick_rules {
     uint64_t latest; /* the newest N; 0: no such rule */
     uint64_t every;  /* of the checkpoints in order, each Nth; 0: no such rule */
     struct {
-        struct str file; /* "metrics.json", in the checkpoint's folder; for files: beside it */
+        struct str file; /* "metrics.json", in the checkpoint's directory; for files: beside it */
         struct str key;  /* "eval_loss"; dots go into objects */
         bool greatest;   /* order: max */
         uint64_t count;  /* 0: no such rule */
@@ -42,9 +43,9 @@ struct pick_rules {
 };
 
 struct pick_group {
-    struct str folder; /* path of the folder, or of the file; borrowed from the files */
-    size_t first, end; /* its files, once sorted by path: [first, end) */
-    int64_t newest_ns; /* mtime of its newest file */
+    struct str directory; /* path of the directory, or of the file; borrowed from the files */
+    size_t first, end;    /* its files, once sorted by path: [first, end) */
+    int64_t newest_ns;    /* mtime of its newest file */
     bool chosen;
     bool has_score;
     double score;
@@ -55,10 +56,13 @@ struct pick {
     size_t group_count;
 };
 
-/* The number at `key` in the metrics of this checkpoint; false if there is none. Not asked without a `best` rule. */
+/* The number at `key` in the metrics of this checkpoint; false if it has none. Only called with a `best` rule. */
 typedef bool pick_score(void *ctx, const struct pick_group *g, double *ret);
 
-/* Sorts `files` by path and fills in what is out. Without a rule everything is chosen. */
+/* Sorts `files` by path and sets their `out` fields. Without a rule all files are chosen. */
 must_check int pick_files(struct pick_file *files, size_t count, const struct pick_rules *rules, pick_score *score,
                           void *ctx, struct pick *ret, struct err *err);
 void pick_done(struct pick *p);
+
+/* Is `name` (one segment) a number, or a word of training and a number? */
+bool group_is_step_name(struct str name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
-#include "hold.h"
+#include "file_lease.h"
 #include "util/file.h"
 #include "util/json.h"
 #include <inttypes.h>
@@ -13,7 +13,7 @@ enum { METRICS_BYTES_MAX = 1 << 20 };
 struct planning {
     const struct plan_options *o;
     struct filter filter;
-    struct plan *plan;
+    struct export_plan *plan;
     struct str marker;  /* of plan_check_group(); may be there or not */
     uint64_t confirmed; /* likewise: files that are in the bucket as they are */
 };
@@ -64,7 +64,7 @@ static bool is_sent(const struct planning *g, const struct walk_file *f)
 static int add_file(void *ctx, const struct walk_file *f, struct err *err)
 {
     struct planning *g = ctx;
-    struct plan *p = g->plan;
+    struct export_plan *p = g->plan;
     if (!is_asked_for(g, f))
         return 0;
     if (is_hydrated(g, f)) {
@@ -98,7 +98,7 @@ static int add_skip(void *ctx, struct str path, enum walk_skip why, struct err *
 
 static int add_trouble(void *ctx, struct str path, const struct err *why, struct err *err)
 {
-    struct plan *p = ((struct planning *)ctx)->plan;
+    struct export_plan *p = ((struct planning *)ctx)->plan;
     (void)err;
     if (p->trouble_count++ == 0) {
         p->trouble = *why;
@@ -120,7 +120,7 @@ struct scoring {
     const struct pick_rules *rules;
 };
 
-/* The folder of the metrics: the checkpoint itself, or, where a file is one, the folder that it lies in. */
+/* The directory of the metrics: the checkpoint itself, or, where a file is one, the directory that it lies in. */
 static struct str metrics_folder(const struct scoring *s, struct str checkpoint)
 {
     return s->rules->by == PICK_BY_DIRECTORY ? checkpoint : path_parent(checkpoint);
@@ -129,28 +129,28 @@ static struct str metrics_folder(const struct scoring *s, struct str checkpoint)
 /* How many bytes, into METRICS_BYTES_MAX of room; or an error. */
 static ssize_t read_metrics(int data, const char *path, char *buf, struct err *err)
 {
-    struct hold h;
-    int r = hold_open(data, path, false, &h, err);
+    struct file_lease h;
+    int r = file_lease_open(data, path, false, &h, err);
     if (r < 0)
         return r;
     ssize_t len = pread(h.fd, buf, METRICS_BYTES_MAX, 0);
     if (len < 0)
         len = err_sys(err, errno, "cannot read '%s'", path);
-    hold_close(&h);
+    file_lease_close(&h);
     return len;
 }
 
-/* Whatever is wrong with the metrics of a checkpoint, it has no number: the other rules may still want it. But what the
- * disk does not give may be those of the best: nobody may take the rest for all that was to be exported. */
+/* A checkpoint with missing or bad metrics has no score; other rules may still choose it. But a read error is
+ * reported: the unreadable metrics may be those of the best checkpoint. */
 static bool read_score(void *ctx, const struct pick_group *g, double *ret)
 {
     const struct scoring *s = ctx;
     const struct plan_options *o = s->planning->o;
-    struct str folder = metrics_folder(s, g->folder);
+    struct str directory = metrics_folder(s, g->directory);
     char path[PATH_MAX];
     struct err why, ignored;
-    int n =
-        snprintf(path, sizeof path, "%.*s%s%.*s", STR_FMT(folder), folder.len ? "/" : "", STR_FMT(s->rules->best.file));
+    int n = snprintf(path, sizeof path, "%.*s%s%.*s", STR_FMT(directory), directory.len ? "/" : "",
+                     STR_FMT(s->rules->best.file));
     if (n >= (int)sizeof path || is_stopped(s->planning))
         return false;
     auto_mem char *bytes = xcalloc(1, METRICS_BYTES_MAX);
@@ -162,9 +162,9 @@ static bool read_score(void *ctx, const struct pick_group *g, double *ret)
            json_get_real(j, o->policy->best_key, ret, &ignored) == 0 && isfinite(*ret);
 }
 
-int plan_make(const struct plan_options *o, struct plan *ret, struct err *err)
+int plan_make(const struct plan_options *o, struct export_plan *ret, struct err *err)
 {
-    struct plan p = {.names = arena_new(1 << 18, (size_t)4 << 30)};
+    struct export_plan p = {.names = arena_new(1 << 18, (size_t)4 << 30)};
     struct planning g = {.o = o, .plan = &p};
     struct walk_sink sink = {
         .ctx = &g, .on_file = add_file, .on_skip = add_skip, .on_trouble = add_trouble, .is_stopped = is_stopped};
@@ -177,7 +177,7 @@ int plan_make(const struct plan_options *o, struct plan *ret, struct err *err)
         r = pick_files(p.files, p.count, &rules, read_score, &scoring, &p.pick, err);
     filter_done(&g.filter);
     if (r == 0 && is_stopped(&g)) /* then not all metrics were read */
-        r = err_set(err, ERR_CANCELLED, "stopped while checkpoints were chosen; the same command goes on");
+        r = err_set(err, ERR_CANCELLED, "stopped while checkpoints were chosen; repeat the command to continue");
     if (r < 0) {
         plan_done(&p);
         return r;
@@ -223,7 +223,7 @@ int plan_check_group(const struct plan_options *o, const struct pick_group *grou
     uint64_t planned = group->end - group->first - has_marker;
     int r = fill_filter(&g.filter, o->policy, err);
     if (r == 0)
-        r = walk_folder(o->data, group->folder, &sink, err);
+        r = walk_folder(o->data, group->directory, &sink, err);
     filter_done(&g.filter);
     if (r == 0 && g.confirmed < planned)
         return err_set(err, ERR_CHANGED, "%" PRIu64 " of %" PRIu64 " files were removed while the export ran",
@@ -231,10 +231,10 @@ int plan_check_group(const struct plan_options *o, const struct pick_group *grou
     return r;
 }
 
-void plan_done(struct plan *p)
+void plan_done(struct export_plan *p)
 {
     pick_done(&p->pick);
     free(p->files);
     arena_free(p->names);
-    *p = (struct plan){0};
+    *p = (struct export_plan){0};
 }

@@ -7,100 +7,100 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 
-enum { LANES_DEFAULT = 64, LANES_MAX = 512 };
+enum { TRANSFERS_DEFAULT = 64, TRANSFERS_MAX = 512 };
 static const uint64_t memory_default = 192 << 20;
-/* A change within one tick of the kernel's clock leaves ctime as it was: younger files are not looked at yet. */
+/* A change within one tick of the kernel's clock leaves ctime as it was: do not read younger files yet. */
 static const uint64_t settle_least_ns = 20 * NS_PER_MS;
 
-/* ---- what wakes it ----------------------------------------------------------------------------------------------- */
+/* ---- timers and signals ------------------------------------------------------------------------------------------ */
 
 static void wake_up(struct timer *t)
 {
-    run_again(container_of(t, struct run, wake));
+    run_again(container_of(t, struct export_run, wake));
 }
 
 static void deadline_passed(struct timer *t)
 {
-    struct run *r = container_of(t, struct run, deadline);
-    r->over_deadline = true;
+    struct export_run *r = container_of(t, struct export_run, deadline);
+    r->stop.over_deadline = true;
     run_stop(r);
 }
 
-/* SIGIO: somebody wants to write one of the files that we read. Which one, each lease tells. */
+/* SIGIO: another process is about to write a file that we read. Each lease shows whether it is broken. */
 static void lease_wanted(struct watch *w, uint32_t events)
 {
-    struct run *r = container_of(w, struct run, leases);
+    struct export_run *r = container_of(w, struct export_run, leases);
     struct signalfd_siginfo info[16];
     (void)events;
     while (read(w->fd, info, sizeof info) > 0)
         ;
     for (struct upload *u = r->active; u; u = u->next)
-        (void)hold_yield(&u->hold);
+        (void)file_lease_yield(&u->lease);
 }
 
 /* ---- stopping ---------------------------------------------------------------------------------------------------- */
 
 static void order_back(struct mail *m)
 {
-    struct run *r = container_of(m, struct stop_order, mail)->run;
-    r->stops_left--;
+    struct export_run *r = container_of(m, struct stop_order, mail)->run;
+    r->stop.orders_left--;
     run_again(r);
 }
 
 static void order_there(struct mail *m)
 {
     struct stop_order *order = container_of(m, struct stop_order, mail);
-    struct run *r = order->run;
-    for (size_t i = 0; i < r->lane_count; i++)
-        if (r->lanes[i].worker == order->worker)
-            lane_stop(&r->lanes[i]);
+    struct export_run *r = order->run;
+    for (size_t i = 0; i < r->transfers.count; i++)
+        if (r->transfers.all[i].worker == order->worker)
+            transfer_stop(&r->transfers.all[i]);
     order->mail.deliver = order_back;
     loop_post(r->home, &order->mail);
 }
 
 static void stop_asked(struct mail *m)
 {
-    struct run *r = container_of(m, struct run, stop_mail);
-    r->stops_left = r->o.worker_count;
-    r->stop_sent = true;
+    struct export_run *r = container_of(m, struct export_run, stop.mail);
+    r->stop.orders_left = r->o.worker_count;
+    r->stop.sent = true;
     for (size_t i = 0; i < r->o.worker_count; i++) {
-        struct stop_order *order = &r->stop_orders[i];
+        struct stop_order *order = &r->stop.orders[i];
         *order = (struct stop_order){.run = r, .worker = &r->o.workers[i], .mail = {.deliver = order_there}};
         loop_post(order->worker->loop, &order->mail);
     }
 }
 
-void run_stop(struct run *r)
+void run_stop(struct export_run *r)
 {
-    if (atomic_exchange(&r->stopping, true))
+    if (atomic_exchange(&r->stop.requested, true))
         return;
-    r->stop_mail.deliver = stop_asked;
-    loop_post(r->home, &r->stop_mail);
+    r->stop.mail.deliver = stop_asked;
+    loop_post(r->home, &r->stop.mail);
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
 static bool ask_hydrated(void *ctx, const struct walk_file *f)
 {
-    const struct run *r = ctx;
+    const struct export_run *r = ctx;
     return r->o.is_hydrated(r->o.ctx, f);
 }
 
 static bool ask_stopped(void *ctx)
 {
-    const struct run *r = ctx;
+    const struct export_run *r = ctx;
     return r->o.is_stopped && r->o.is_stopped(r->o.ctx);
 }
 
 static void tell_skip(void *ctx, struct str path, const char *why)
 {
-    const struct run *r = ctx;
+    const struct export_run *r = ctx;
     struct run_result result = {.event = RUN_SKIPPED, .path = path, .note = why};
     if (r->o.on_result)
         r->o.on_result(r->o.ctx, &result);
 }
 
-struct plan_options run_plan_options(const struct run *r)
+struct plan_options run_plan_options(const struct export_run *r)
 {
     return (struct plan_options){.policy = r->o.policy,
                                  .logbook = r->logbook,
@@ -110,7 +110,7 @@ struct plan_options run_plan_options(const struct run *r)
                                  .is_hydrated = r->o.is_hydrated ? ask_hydrated : NULL};
 }
 
-static int make_plan(struct run *r, struct err *err)
+static int make_plan(struct export_run *r, struct err *err)
 {
     struct plan_options o = run_plan_options(r);
     o.on_skip = tell_skip;
@@ -118,37 +118,37 @@ static int make_plan(struct run *r, struct err *err)
     return plan_make(&o, &r->plan, err);
 }
 
-/* The biggest part decides: one of it must fit, whatever the budget is. What is too long for any bucket is not sent. */
-static uint64_t memory_for(const struct run *r)
+/* One part of the largest file must fit, whatever the budget is. Files too large for any bucket do not count. */
+static uint64_t memory_for(const struct export_run *r)
 {
     uint64_t bytes = r->o.memory_bytes ? r->o.memory_bytes : memory_default;
     for (size_t i = 0; i < r->plan.count; i++) {
         const struct pick_file *f = &r->plan.files[i];
         if (f->chosen && !f->sent && f->size_bytes <= KEY_OBJECT_BYTES_MAX)
-            bytes = max_u64(bytes, key_part_bytes(f->size_bytes) + SLICE_BYTES);
+            bytes = max_u64(bytes, key_part_bytes(f->size_bytes, store_caps(r->o.store)->parts_max) + SLICE_BYTES);
     }
     return bytes;
 }
 
-static void make_lanes(struct run *r)
+static void make_transfers(struct export_run *r)
 {
-    r->lane_count = min_u64(r->o.concurrency ? r->o.concurrency : LANES_DEFAULT, LANES_MAX);
-    r->lanes = xcalloc(r->lane_count, sizeof *r->lanes);
-    r->free_tail = &r->free_lanes;
-    for (size_t i = 0; i < r->lane_count; i++) {
-        struct lane *l = &r->lanes[i];
-        lane_init(l, &r->o.workers[i % r->o.worker_count], r->home, r->o.store,
-                  r->o.bytes_per_second ? &r->rate : NULL);
-        *r->free_tail = l;
-        r->free_tail = &l->next;
+    r->transfers.count = min_u64(r->o.concurrency ? r->o.concurrency : TRANSFERS_DEFAULT, TRANSFERS_MAX);
+    r->transfers.all = xcalloc(r->transfers.count, sizeof *r->transfers.all);
+    r->transfers.free_tail = &r->transfers.free;
+    for (size_t i = 0; i < r->transfers.count; i++) {
+        struct transfer *l = &r->transfers.all[i];
+        transfer_init(l, &r->o.workers[i % r->o.worker_count], r->home, r->o.store,
+                      r->o.bytes_per_second ? &r->rate : NULL);
+        *r->transfers.free_tail = l;
+        r->transfers.free_tail = &l->next;
     }
 }
 
-static void count_files(struct run *r)
+static void count_files(struct export_run *r)
 {
     struct verdict *c = &r->counts;
     c->pending_bytes = 0; /* what was inherited is known now */
-    c->pending_files = r->our_markers;
+    c->pending_files = r->markers.ours;
     for (size_t i = 0; i < r->plan.count; i++) {
         const struct pick_file *f = &r->plan.files[i];
         if (!f->chosen)
@@ -160,7 +160,7 @@ static void count_files(struct run *r)
     }
     c->skipped_files = r->plan.skipped;
     if (r->plan.trouble_count > 0 && r->plan.trouble.id == 0)
-        err_advise(&r->plan.trouble, 4012, "kept; mend the cause and export again");
+        err_advise(&r->plan.trouble, CIS_FILE_NOT_EXPORTED);
     for (uint64_t i = 0; i < r->plan.trouble_count; i++)
         verdict_add_failure(c, str_of(r->plan.trouble_path), 0, &r->plan.trouble);
     struct run_result trouble = {.event = RUN_FAILED, .path = str_of(r->plan.trouble_path), .err = &r->plan.trouble};
@@ -168,7 +168,7 @@ static void count_files(struct run *r)
         r->o.on_result(r->o.ctx, &trouble);
 }
 
-static int make_signal(struct run *r, struct err *err)
+static int make_signal(struct export_run *r, struct err *err)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -180,7 +180,7 @@ static int make_signal(struct run *r, struct err *err)
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
-static bool is_wanted(const struct run *r, struct str path)
+static bool is_wanted(const struct export_run *r, struct str path)
 {
     size_t lo = 0, hi = r->plan.count;
     while (lo < hi) {
@@ -199,10 +199,10 @@ static bool is_wanted(const struct run *r, struct str path)
 
 static void start(struct mail *m)
 {
-    struct run *r = container_of(m, struct run, start_mail);
+    struct export_run *r = container_of(m, struct export_run, start_mail);
     struct err err;
     if (loop_watch(r->home, &r->leases, &err) < 0) {
-        /* Without it a writer waits until its part is through: slower, not wrong. */
+        /* Without it a writer waits until its part is sent: slower, not wrong. */
         r->leases.events = 0;
     }
     if (r->o.policy->deadline_ns > 0)
@@ -213,14 +213,14 @@ static void start(struct mail *m)
     run_again(r);
 }
 
-static void free_run(struct run *r)
+static void free_run(struct export_run *r)
 {
-    for (size_t i = 0; i < r->lane_count; i++)
-        lane_done(&r->lanes[i]);
-    free(r->lanes);
+    for (size_t i = 0; i < r->transfers.count; i++)
+        transfer_done(&r->transfers.all[i]);
+    free(r->transfers.all);
     checkpoints_free(r);
     free(r->tries);
-    free(r->stop_orders);
+    free(r->stop.orders);
     queue_done(&r->waiting);
     budget_free(r->budget);
     plan_done(&r->plan);
@@ -233,25 +233,25 @@ static void free_run(struct run *r)
     free(r);
 }
 
-static struct run *new_run(const struct run_options *o)
+static struct export_run *new_run(const struct run_options *o)
 {
-    struct run *r = xcalloc(1, sizeof *r);
+    struct export_run *r = xcalloc(1, sizeof *r);
     r->o = *o;
     r->home = o->workers[0].loop;
-    r->digest_kind = store_upload_digest_kind(o->store);
-    r->size_only = r->digest_kind == HASH_NONE;
-    if (r->size_only)
-        r->digest_kind = HASH_CRC32C;
-    /* Settling is for files that somebody may come back to: after unpublishing nobody does, and the lease says so. */
+    r->store.digest_kind = store_caps(o->store)->upload_digest;
+    r->store.size_only = r->store.digest_kind == HASH_NONE;
+    if (r->store.size_only)
+        r->store.digest_kind = HASH_CRC32C;
+    /* After unpublishing no pod writes, and the lease confirms it: settling is for manual exports only. */
     r->settle_ns = max_u64(o->purpose == VERDICT_FOR_MANUAL ? o->policy->settle_ns : 0, settle_least_ns);
-    atomic_store(&r->rate.bytes_per_second, o->bytes_per_second);
+    atomic_store(&r->rate.units_per_second, o->bytes_per_second);
     r->leases.fd = -1;
-    r->left = NO_FILE;
+    r->stop.left = NO_FILE;
     r->wake.fire = wake_up;
     r->deadline.fire = deadline_passed;
     r->pump.run = run_pump;
     r->start_mail.deliver = start;
-    r->stop_orders = xcalloc(o->worker_count, sizeof *r->stop_orders);
+    r->stop.orders = xcalloc(o->worker_count, sizeof *r->stop.orders);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
     verdict_init(&r->counts);
@@ -263,7 +263,7 @@ static struct run *new_run(const struct run_options *o)
     return r;
 }
 
-static void tell_plan(struct run *r)
+static void tell_plan(struct export_run *r)
 {
     for (size_t i = 0; i < r->plan.count; i++) {
         const struct pick_file *f = &r->plan.files[i];
@@ -274,10 +274,10 @@ static void tell_plan(struct run *r)
     r->ended = true;
 }
 
-static int prepare(struct run *r, struct err *err)
+static int prepare(struct export_run *r, struct err *err)
 {
     int e = verdict_inherit(r->o.export_dir, &r->counts, err);
-    /* Before anything is looked at: from now on, whoever reads the verdict sees that the last one is not the last. */
+    /* Before the walk: from now on a reader of the verdict sees that a newer run exists. */
     if (e == 0 && !r->o.dry_run)
         e = verdict_write(r->o.export_dir, &r->counts, err);
     if (e == 0)
@@ -289,9 +289,9 @@ static int prepare(struct run *r, struct err *err)
     return e;
 }
 
-int run_open(const struct run_options *o, struct run **ret, struct err *err)
+int run_open(const struct run_options *o, struct export_run **ret, struct err *err)
 {
-    struct run *r = new_run(o);
+    struct export_run *r = new_run(o);
     int e = prepare(r, err);
     if (e == 0) {
         r->memory_bytes = memory_for(r);
@@ -301,7 +301,7 @@ int run_open(const struct run_options *o, struct run **ret, struct err *err)
         free_run(r);
         return e;
     }
-    make_lanes(r);
+    make_transfers(r);
     r->tries = xcalloc(r->plan.count, sizeof *r->tries);
     checkpoints_make(r);
     count_files(r);
@@ -315,7 +315,7 @@ int run_open(const struct run_options *o, struct run **ret, struct err *err)
 
 /* ---- waiting and ending ------------------------------------------------------------------------------------------ */
 
-bool run_wait(struct run *r, uint64_t timeout_ns, struct verdict *ret_counts)
+bool run_wait(struct export_run *r, uint64_t timeout_ns, struct verdict *ret_counts)
 {
     uint64_t until_ns = clock_now_ns() + timeout_ns;
     pthread_mutex_lock(&r->lock);
@@ -330,29 +330,29 @@ bool run_wait(struct run *r, uint64_t timeout_ns, struct verdict *ret_counts)
     return ended;
 }
 
-/* One that waits for its writer says most; then one that travelled; then one that was not begun. */
-static struct str first_of_rest(const struct run *r)
+/* Names a waiting file first, then an interrupted one, then one that was not begun. */
+static struct str first_of_rest(const struct export_run *r)
 {
     if (r->waiting.count > 0)
         return r->plan.files[r->waiting.items[0].file].path;
-    if (r->left != NO_FILE)
-        return r->plan.files[r->left].path;
+    if (r->stop.left != NO_FILE)
+        return r->plan.files[r->stop.left].path;
     for (size_t i = r->next_file; i < r->plan.count; i++)
         if (r->plan.files[i].chosen && !r->plan.files[i].sent)
             return r->plan.files[i].path;
-    return r->ready_count > 0 ? r->plan.pick.groups[r->ready_markers[r->ready_count - 1]].folder : STR_NULL;
+    return r->markers.ready_count > 0 ? r->plan.pick.groups[r->markers.ready[r->markers.ready_count - 1]].directory
+                                      : STR_NULL;
 }
 
-/* The time is up: whatever is not in the bucket has failed. */
-static void fail_the_rest(struct run *r)
+/* The deadline passed: every file that is not in the bucket failed. */
+static void fail_the_rest(struct export_run *r)
 {
     struct err err;
     struct verdict *c = &r->counts;
     struct str path = first_of_rest(r);
-    err_set(&err, ERR_TIMEOUT, "%" PRIu64 " files were not exported when the deadline passed, among them '%.*s'",
-            c->pending_files, STR_FMT(str_sub(path, 0, 200)));
-    err_advise(&err, 4008, "kept; %s, or raise export.deadline",
-               r->waiting.count > 0 ? "close the files that are open for writing" : "give them more time");
+    err_fail(&err, ERR_TIMEOUT, CIS_EXPORT_DEADLINE,
+             "%" PRIu64 " files were not exported when the deadline passed, among them '%.*s'", c->pending_files,
+             STR_FMT(str_sub(path, 0, 200)));
     uint64_t files = c->pending_files, bytes = c->pending_bytes;
     if (files == 0)
         return;
@@ -364,17 +364,17 @@ static void fail_the_rest(struct run *r)
     c->pending_files = c->pending_bytes = 0;
 }
 
-static int judge(struct run *r, struct err *err)
+static int judge(struct export_run *r, struct err *err)
 {
     struct verdict *c = &r->counts;
-    /* The logbook first: a verdict that says done lets the volume go, and must not outlive what it rests on. */
+    /* Flush the logbook first: a verdict DONE lets the volume be deleted, and depends on it. */
     int e = logbook_flush(r->logbook, err);
     if (e < 0)
         return e;
-    if (r->over_deadline)
+    if (r->stop.over_deadline)
         fail_the_rest(r);
     c->updated_ns = clock_wall_ns();
-    bool stopped = atomic_load(&r->stopping) && !r->over_deadline;
+    bool stopped = atomic_load(&r->stop.requested) && !r->stop.over_deadline;
     if (c->failed_files > 0 && !stopped)
         c->state = VERDICT_FAILED;
     else if (c->failed_files == 0 && c->pending_files == 0)
@@ -382,12 +382,12 @@ static int judge(struct run *r, struct err *err)
     return verdict_write(r->o.export_dir, c, err);
 }
 
-int run_close(struct run *own_r, struct verdict *ret, struct err *err)
+int run_close(struct export_run *own_r, struct verdict *ret, struct err *err)
 {
-    struct run *r = own_r;
+    struct export_run *r = own_r;
     int e = r->o.dry_run ? 0 : judge(r, err);
     if (e == 0 && r->counts.state == VERDICT_RUNNING && !r->o.dry_run)
-        e = err_set(err, ERR_CANCELLED, "the export was stopped; the same command goes on");
+        e = err_set(err, ERR_CANCELLED, "the export was stopped; repeat the command to continue");
     if (e == 0 || e == -ERR_CANCELLED) {
         *ret = r->counts;
         verdict_init(&r->counts);

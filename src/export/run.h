@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.h - an export from its first look at the folder to its verdict.
- * home: run_open, run_wait and run_close are the caller's, on one thread that is no loop: they block. run_stop is
- * anybody's. Callbacks come on run_open's thread and on the first worker's loop, one at a time.
- * SIGIO must be blocked in every thread of the process before: leases speak by it.
+/* run.h - Runs an export, from the walk of the directory to the verdict. home: run_open, run_wait and run_close
+ * block; call them on one thread without a loop. run_stop: any thread. Callbacks come on run_open's thread and on the
+ * first worker's loop, one at a time. SIGIO must be blocked in every thread of the process before: leases use it.
  *
  * Bounds: bytes in flight by `memory_bytes`, requests by `concurrency`, files to send by PICK_FILES_MAX. */
 #pragma once
 
 #include "export/verdict.h"
+#include "spec/spec.h"
 #include "store/store.h"
-#include "volume/spec.h"
 
 struct walk_file;
 
 enum run_event {
     RUN_SENT,    /* confirmed by the bucket */
     RUN_THERE,   /* the bucket has these very bytes under this name already */
-    RUN_SKIPPED, /* not a thing that a bucket holds; `note` says what it is */
-    RUN_WAITING, /* somebody can write it: it is tried again; told once */
+    RUN_SKIPPED, /* a bucket cannot store it; `note` says what it is */
+    RUN_WAITING, /* another process can write it: retried; reported once */
     RUN_FAILED,  /* `err` says why */
     RUN_PLANNED, /* with dry_run: it would be sent */
 };
@@ -25,7 +24,7 @@ enum run_event {
 struct run_result {
     enum run_event event;
     struct str path; /* borrowed */
-    struct str key;  /* of the object; empty if there is none */
+    struct str key;  /* of the object; empty: not known */
     uint64_t size_bytes;
     const char *note;      /* may be NULL */
     const struct err *err; /* RUN_FAILED */
@@ -36,10 +35,10 @@ struct run_options {
     struct store *store;              /* borrowed */
     struct worker *workers;           /* borrowed; started */
     size_t worker_count;
-    int data;                /* borrowed; the folder to export */
+    int data;                /* borrowed; the directory to export */
     int export_dir;          /* borrowed; where the verdict and the logbook live; its lock is held (verdict_lock) */
     const char *owner;       /* of the objects that are written: names this volume or directory, owner.h */
-    const char *destination; /* all that tells this bucket from others: URI, endpoint */
+    const char *destination; /* identifies the bucket: URI and endpoint */
     enum verdict_purpose purpose;
     uint64_t writes; /* goes into the verdict from its start */
     bool must_lease; /* a file without a lease is not sent: so for volumes, whose file systems all give them */
@@ -51,23 +50,23 @@ struct run_options {
     void *ctx;
     bool (*is_hydrated)(void *ctx, const struct walk_file *f);
     void (*on_result)(void *ctx, const struct run_result *r);
-    /* Asked again and again while run_open looks at the folder: true ends it with ERR_CANCELLED. NULL: never. */
+    /* Called repeatedly while run_open walks the directory: true ends it with ERR_CANCELLED. NULL: never. */
     bool (*is_stopped)(void *ctx);
 };
 
-struct run;
+struct export_run;
 
 /* Walks, picks, writes the verdict "running", starts. */
-must_check int run_open(const struct run_options *o, struct run **ret, struct err *err);
+must_check int run_open(const struct run_options *o, struct export_run **ret, struct err *err);
 
-/* True once everything has come to its end, or everything was stopped. Copies the counts meanwhile: *ret is good for
- * verdict_write_progress, and its failures are left out. */
-bool run_wait(struct run *r, uint64_t timeout_ns, struct verdict *ret_counts);
+/* True once every file has ended, or the run was stopped. *ret gets the current counts, without failures, for
+ * verdict_write_progress. */
+bool run_wait(struct export_run *r, uint64_t timeout_ns, struct verdict *ret_counts);
 
-/* Any thread, not a signal handler: no new file is begun, what travels is cut off. What was sent stays sent, and parts
- * that arrived stay for the next run. */
-void run_stop(struct run *r);
+/* Any thread, but not a signal handler: starts no new file and cancels transfers. Sent files stay sent, and uploaded
+ * parts stay for the next run. */
+void run_stop(struct export_run *r);
 
 /* After run_wait said true. Writes the verdict: DONE or FAILED; a stopped run leaves RUNNING, and is ERR_CANCELLED.
  * *ret is set in any case but a failure to write it. Frees the run always. */
-must_check int run_close(struct run *own_r, struct verdict *ret, struct err *err);
+must_check int run_close(struct export_run *own_r, struct verdict *ret, struct err *err);

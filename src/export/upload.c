@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "upload.h"
 #include "engine.h"
-#include "parts.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Which step may follow which. */
+/* Allowed next states. */
 static const uint16_t allowed[] = {
 #define TO(s) (1 << UPLOAD_##s)
     [UPLOAD_NEW] = TO(LOOKING) | TO(CLEANING) | TO(NOTING) | TO(SENDING) | TO(PUTTING) | TO(WITHDRAWING),
@@ -33,27 +31,27 @@ void upload_become(struct upload *u, enum upload_state next)
     u->state = next;
     u->failed = false;
     if (next == UPLOAD_COMPARING || next == UPLOAD_SENDING || next == UPLOAD_READING)
-        u->next_part = 1;
+        u->part.next = 1;
 }
 
 void upload_free(struct upload *u)
 {
     if (!u)
         return;
-    hold_close(&u->hold);
+    file_lease_close(&u->lease);
     free(u->marker_path);
     free(u->key);
-    free(u->parts);
-    free(u->list);
+    free(u->part.sums);
+    free(u->part.list);
     free(u);
 }
 
-/* An object of ours is replaced under `fail` alone: `version` keeps every version, `overwrite` asks nobody. */
+/* Our own object is replaced under `fail` only: `version` keeps every version, `overwrite` has no condition. */
 enum store_if upload_condition(const struct upload *u)
 {
     if (u->run->o.policy->conflict == CONFLICT_OVERWRITE)
         return STORE_IF_ANY;
-    return u->replaces[0] ? STORE_IF_SAME : STORE_IF_ABSENT;
+    return u->object.replaces[0] ? STORE_IF_SAME : STORE_IF_ABSENT;
 }
 
 bool upload_is_large(const struct upload *u)
@@ -68,7 +66,7 @@ void upload_ended(struct upload *u)
     u->multi = NULL;
 }
 
-/* ---- how it begins ----------------------------------------------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------------------------------------------------- */
 
 int upload_set_key(struct upload *u, struct err *err)
 {
@@ -87,8 +85,8 @@ static void flushed(struct disk_job *j);
 static void note(struct upload *u)
 {
     struct err err;
-    struct run *r = u->run;
-    int e = logbook_intend(r->logbook, u->path, str_of(u->key), str_of(u->uid), &u->hold.stamp, u->part_bytes,
+    struct export_run *r = u->run;
+    int e = logbook_intend(r->logbook, u->path, str_of(u->key), str_of(u->uid), &u->lease.stamp, u->part.bytes,
                            &u->multi, &err);
     if (e < 0) {
         run_file_unrecorded(u, &err);
@@ -105,12 +103,12 @@ static void begin_fresh(struct upload *u)
 {
     bool asks = u->run->o.policy->conflict != CONFLICT_OVERWRITE;
     bool was_sent = logbook_tag(u->run->logbook, u->path).len > 0;
-    u->replaces[0] = '\0';
-    u->is_own = u->met_another = false;
-    u->proof = PROOF_NONE;
+    u->object.replaces[0] = '\0';
+    u->object.is_own = u->object.met_another = false;
+    u->object.proof = PROOF_NONE;
     if (u->sight != MARKER_NONE)
         upload_become(u, UPLOAD_WITHDRAWING);
-    else if (asks && (upload_is_large(u) || was_sent || u->must_look))
+    else if (asks && (upload_is_large(u) || was_sent || u->object.must_look))
         upload_become(u, UPLOAD_LOOKING);
     else
         upload_send(u);
@@ -118,7 +116,7 @@ static void begin_fresh(struct upload *u)
 
 void upload_send(struct upload *u)
 {
-    u->met_another = false;
+    u->object.met_another = false;
     if (upload_is_large(u))
         note(u);
     else
@@ -139,15 +137,15 @@ void upload_lost(struct upload *u)
     upload_begin_again(u);
 }
 
-/* Goes on where an earlier run was cut off. Without a part that arrived there is nothing to go on with, nor is it known
- * by which checksum. */
+/* Can the upload of an earlier run be continued? Without an uploaded part there is nothing to continue, and its
+ * checksum kind is unknown. */
 static bool may_go_on(const struct upload *u)
 {
     const struct logbook_upload *m = u->multi;
     bool has_parts = false;
     for (unsigned i = 0; i < m->part_count; i++)
         has_parts |= m->parts[i].size_bytes > 0;
-    return m->id && has_parts && upload_is_large(u) && stamp_eq(&m->stamp, &u->hold.stamp);
+    return m->id && has_parts && upload_is_large(u) && stamp_eq(&m->stamp, &u->lease.stamp);
 }
 
 static void go_on(struct upload *u)
@@ -155,37 +153,37 @@ static void go_on(struct upload *u)
     const struct logbook_upload *m = u->multi;
     free(u->key);
     u->key = str_dup(str_of(m->key));
-    u->part_bytes = m->part_bytes;
-    u->part_count = u->parts_left = m->part_count;
+    u->part.bytes = m->part_bytes;
+    u->part.count = u->part.left = m->part_count;
     for (unsigned i = 0; i < m->part_count; i++)
         if (m->parts[i].size_bytes > 0) {
-            u->parts_left--;
-            u->digest_kind = m->parts[i].digest.kind;
+            u->part.left--;
+            u->sum.kind = m->parts[i].digest.kind;
         }
     upload_become(u, UPLOAD_SENDING);
 }
 
-/* Some servers refuse what they do not know, a checksum as well: then the oldest of all, which every one knows. */
-static bool may_ask_otherwise(struct upload *u, const struct lane_answer *a)
+/* Some servers refuse unknown checksums: retry with MD5, which every server supports. */
+static bool may_ask_otherwise(struct upload *u, const struct transfer_answer *a)
 {
     bool refused = (a->code == -ERR_INVALID || a->code == -ERR_UNSUPPORTED) && !a->may_retry;
-    if (!refused || u->digest_kind == HASH_MD5)
+    if (!refused || u->sum.kind == HASH_MD5)
         return false;
-    u->digest_kind = HASH_MD5;
+    u->sum.kind = HASH_MD5;
     return true;
 }
 
 void upload_start(struct upload *u)
 {
     struct err err;
-    u->part_bytes = key_part_bytes(u->size_bytes);
-    u->part_count = (unsigned)((u->size_bytes + u->part_bytes - 1) / u->part_bytes);
+    u->part.bytes = key_part_bytes(u->size_bytes, store_caps(u->run->o.store)->parts_max);
+    u->part.count = (unsigned)((u->size_bytes + u->part.bytes - 1) / u->part.bytes);
     if (u->file == NO_FILE && u->multi) {
         upload_become(u, UPLOAD_CLEANING);
         return;
     }
     if (upload_set_key(u, &err) < 0) {
-        run_file_failed(u, &err, false);
+        run_file_failed(u, &err);
         return;
     }
     u->multi = logbook_find_upload(u->run->logbook, u->path);
@@ -199,22 +197,22 @@ void upload_start(struct upload *u)
     }
 }
 
-/* ---- what it asks for -------------------------------------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-static bool feed_one(struct upload *u, enum lane_op op, uint64_t bytes)
+static bool feed_one(struct upload *u, enum transfer_op op, uint64_t bytes)
 {
     if (u->in_flight > 0)
         return true;
-    struct lane *l = run_take_lane(u->run, bytes);
+    struct transfer *l = run_take_transfer(u->run, bytes);
     if (!l)
         return false;
     l->offset = 0;
     l->len = bytes;
     l->object_bytes = u->size_bytes;
-    l->parts = u->list;
-    l->part_count = upload_is_large(u) ? u->part_count : 0;
-    l->whole = u->whole;
-    run_use_lane(u, l, op);
+    l->parts = u->part.list;
+    l->part_count = upload_is_large(u) ? u->part.count : 0;
+    l->whole = u->sum.whole;
+    run_start_transfer(u, l, op);
     return true;
 }
 
@@ -223,23 +221,23 @@ static bool is_confirmed(const struct upload *u, unsigned number)
     return u->state == UPLOAD_SENDING && u->multi->parts[number - 1].size_bytes > 0;
 }
 
-/* Parts of a file. What is read back from the store needs no slices. */
-static bool feed_parts(struct upload *u, enum lane_op op)
+/* Starts transfers of parts. Reading back needs no slices. */
+static bool feed_parts(struct upload *u, enum transfer_op op)
 {
-    for (; u->next_part <= u->part_count && !u->failed; u->next_part++) {
-        if (is_confirmed(u, u->next_part))
+    for (; u->part.next <= u->part.count && !u->failed; u->part.next++) {
+        if (is_confirmed(u, u->part.next))
             continue;
-        uint64_t offset = (uint64_t)(u->next_part - 1) * u->part_bytes;
-        uint64_t len = min_u64(u->part_bytes, u->size_bytes - offset);
-        struct lane *l = run_take_lane(u->run, op == LANE_READ ? 0 : len);
+        uint64_t offset = (uint64_t)(u->part.next - 1) * u->part.bytes;
+        uint64_t len = min_u64(u->part.bytes, u->size_bytes - offset);
+        struct transfer *l = run_take_transfer(u->run, op == TRANSFER_READ ? 0 : len);
         if (!l)
             return false;
-        l->number = u->next_part;
+        l->number = u->part.next;
         l->object_bytes = u->size_bytes;
-        l->read_kind = op == LANE_READ ? u->parts[l->number - 1].digest.kind : HASH_NONE;
+        l->read_kind = op == TRANSFER_READ ? u->part.sums[l->number - 1].digest.kind : HASH_NONE;
         l->offset = offset;
         l->len = len;
-        run_use_lane(u, l, op);
+        run_start_transfer(u, l, op);
     }
     return true;
 }
@@ -251,39 +249,39 @@ bool upload_feed(struct upload *u)
     switch (u->state) {
     case UPLOAD_LOOKING:
     case UPLOAD_CONFIRMING:
-        return feed_one(u, LANE_HEAD, 0);
+        return feed_one(u, TRANSFER_HEAD, 0);
     case UPLOAD_CLEANING:
-        return feed_one(u, u->may_not_list && u->multi->id ? LANE_ABORT : LANE_SWEEP, 0);
+        return feed_one(u, u->may_not_list && u->multi->id ? TRANSFER_ABORT : TRANSFER_SWEEP, 0);
     case UPLOAD_SWEEPING:
-        return feed_one(u, LANE_SWEEP, 0);
+        return feed_one(u, TRANSFER_SWEEP, 0);
     case UPLOAD_BEGINNING:
-        return feed_one(u, LANE_BEGIN, 0);
+        return feed_one(u, TRANSFER_BEGIN, 0);
     case UPLOAD_COMPLETING:
-        return feed_one(u, LANE_COMPLETE, 0);
+        return feed_one(u, TRANSFER_COMPLETE, 0);
     case UPLOAD_DROPPING:
-        return feed_one(u, u->must_sweep && !u->may_not_list ? LANE_SWEEP : LANE_ABORT, 0);
+        return feed_one(u, u->must_sweep && !u->may_not_list ? TRANSFER_SWEEP : TRANSFER_ABORT, 0);
     case UPLOAD_WITHDRAWING:
-        return feed_one(u, u->sight == MARKER_UNSEEN ? LANE_HEAD : LANE_DELETE, 0);
+        return feed_one(u, u->sight == MARKER_UNSEEN ? TRANSFER_HEAD : TRANSFER_DELETE, 0);
     case UPLOAD_PUTTING:
-        return feed_one(u, LANE_PUT, u->size_bytes);
+        return feed_one(u, TRANSFER_PUT, u->size_bytes);
     case UPLOAD_PROBING:
-        return feed_one(u, LANE_PROBE, u->size_bytes);
+        return feed_one(u, TRANSFER_PROBE, u->size_bytes);
     case UPLOAD_COMPARING:
-        return feed_parts(u, LANE_HASH);
+        return feed_parts(u, TRANSFER_HASH);
     case UPLOAD_READING:
-        return feed_parts(u, LANE_READ);
+        return feed_parts(u, TRANSFER_READ);
     case UPLOAD_SENDING:
-        if (u->parts_left == 0 && u->in_flight == 0) { /* a former run got that far */
+        if (u->part.left == 0 && u->in_flight == 0) { /* a former run got that far */
             complete(u);
             return upload_feed(u);
         }
-        return feed_parts(u, LANE_PART);
+        return feed_parts(u, TRANSFER_PART);
     default:
         return true;
     }
 }
 
-/* ---- how it ends ------------------------------------------------------------------------------------------------- */
+/* ---- dropping ---------------------------------------------------------------------------------------------------- */
 
 void upload_drop(struct upload *u, enum upload_after after, const struct err *why)
 {
@@ -295,18 +293,19 @@ void upload_drop(struct upload *u, enum upload_after after, const struct err *wh
 void upload_vanishes(struct upload *u, const struct err *why)
 {
     struct err err = *why;
-    err_advise(&err, 4012, "kept; its uploads vanish: see what else aborts them (a lifecycle rule, another export)");
+    err_wrap(&err, "the upload was aborted three times, by a lifecycle rule or another program");
+    err_advise(&err, CIS_FILE_NOT_EXPORTED);
     upload_drop(u, AFTER_FAIL, &err);
 }
 
 /* ---- small files ------------------------------------------------------------------------------------------------- */
 
-static void put_done(struct upload *u, const struct lane *l)
+static void put_done(struct upload *u, const struct transfer *l)
 {
-    const struct lane_answer *a = &l->answer;
-    u->whole = l->digest;
-    u->composite = (struct digest){0};
-    u->guard = a->guard;
+    const struct transfer_answer *a = &l->answer;
+    u->sum.whole = l->digest;
+    u->sum.composite = (struct digest){0};
+    u->object.guard = a->guard;
     if (a->code == 0) {
         upload_confirm(u, a);
     } else if (a->code == -ERR_CHANGED) {
@@ -316,7 +315,7 @@ static void put_done(struct upload *u, const struct lane *l)
     } else if (may_ask_otherwise(u, a)) {
         upload_begin_again(u);
     } else {
-        run_file_failed(u, &a->err, a->may_retry);
+        run_file_failed(u, &a->err);
     }
 }
 
@@ -326,7 +325,7 @@ static void flushed(struct disk_job *j)
 {
     struct upload *u = container_of(j, struct upload, flush);
     struct err err;
-    struct run *r = u->run;
+    struct export_run *r = u->run;
     u->in_flight = 0;
     if (j->result < 0) {
         err_sys(&err, (int)-j->result, "cannot flush the logbook of the export");
@@ -338,37 +337,36 @@ static void flushed(struct disk_job *j)
     run_again(r);
 }
 
-/* Was nothing begun, for certain? An answer that was lost, or that nobody can read, may have been a yes. */
-static bool was_refused(const struct lane_answer *a)
+/* Is it certain that no upload was begun? A lost or unreadable answer may have been a success. */
+static bool was_refused(const struct transfer_answer *a)
 {
     return !a->may_retry && a->requests <= 1 && a->code != -ERR_CANCELLED && a->code != -ERR_CORRUPT;
 }
 
-/* Left as it is, for the next run. A store whose answer nobody can read does answer: what it has of us goes at once. */
-static bool is_passing(const struct lane_answer *a)
+/* Leave the upload for the next run. A store that sends unreadable answers does answer: abort the upload now. */
+static bool is_passing(const struct transfer_answer *a)
 {
     return (a->may_retry && a->code != -ERR_CORRUPT) || a->code == -ERR_CANCELLED;
 }
 
-/* There may be an upload that we know nothing of: it is swept now, or, where the store does not answer, by the next
- * run, which finds the intent. */
-static void not_begun(struct upload *u, const struct lane_answer *a)
+/* An unknown upload may exist: sweep it now, or, if the store does not answer, leave the intent to the next run. */
+static void not_begun(struct upload *u, const struct transfer_answer *a)
 {
     if (was_refused(a) && !u->must_sweep) {
         upload_ended(u);
-        run_file_failed(u, &a->err, false);
+        run_file_failed(u, &a->err);
     } else if (is_passing(a)) {
-        run_file_failed(u, &a->err, a->may_retry);
+        run_file_failed(u, &a->err);
     } else {
         u->must_sweep = true;
         upload_drop(u, AFTER_FAIL, &a->err);
     }
 }
 
-static void began(struct upload *u, const struct lane_answer *a)
+static void began(struct upload *u, const struct transfer_answer *a)
 {
     struct err err;
-    u->must_sweep |= a->requests > 1; /* an answer that was lost held the id of another */
+    u->must_sweep |= a->requests > 1; /* a lost answer had the ID of another upload */
     if (may_ask_otherwise(u, a)) {
         upload_ended(u);
         upload_begin_again(u);
@@ -377,7 +375,7 @@ static void began(struct upload *u, const struct lane_answer *a)
     } else if (logbook_begun(u->run->logbook, u->multi, str_of(a->id), &err) < 0) {
         run_file_unrecorded(u, &err);
     } else {
-        u->parts_left = u->part_count;
+        u->part.left = u->part.count;
         upload_become(u, UPLOAD_SENDING);
     }
 }
@@ -385,19 +383,19 @@ static void began(struct upload *u, const struct lane_answer *a)
 static void complete(struct upload *u)
 {
     struct err err;
-    if (hold_check(&u->hold, &err) < 0) {
+    if (file_lease_check(&u->lease, &err) < 0) {
         upload_drop(u, AFTER_WAIT, &err);
         return;
     }
     const struct logbook_part *parts = u->multi->parts;
-    u->list = xrealloc(u->list, u->part_count, sizeof *u->list);
-    for (unsigned i = 0; i < u->part_count; i++)
-        u->list[i] = (struct store_part){.number = i + 1,
-                                         .etag = str_of(parts[i].etag),
-                                         .digest = parts[i].digest,
-                                         .size_bytes = parts[i].size_bytes};
-    u->whole = parts_join(parts, u->part_count);
-    u->composite = parts_composite(parts, u->part_count);
+    u->part.list = xrealloc(u->part.list, u->part.count, sizeof *u->part.list);
+    for (unsigned i = 0; i < u->part.count; i++)
+        u->part.list[i] = (struct store_part){.number = i + 1,
+                                              .etag = str_of(parts[i].etag),
+                                              .digest = parts[i].digest,
+                                              .size_bytes = parts[i].size_bytes};
+    u->sum.whole = parts_join(parts, u->part.count);
+    u->sum.composite = parts_composite(parts, u->part.count);
     upload_become(u, UPLOAD_COMPLETING);
 }
 
@@ -416,7 +414,7 @@ static void parts_failed(struct upload *u)
     else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING)
         upload_vanishes(u, &u->err);
     else if (u->may_retry || u->state == UPLOAD_COMPARING || code == ERR_CANCELLED)
-        run_file_failed(u, &u->err, u->may_retry); /* its parts stay, for the next run */
+        run_file_failed(u, &u->err); /* its parts stay, for the next run */
     else
         upload_drop(u, AFTER_FAIL, &u->err);
 }
@@ -431,22 +429,22 @@ static void parts_done(struct upload *u)
         upload_read(u);
 }
 
-static void part_back(struct upload *u, const struct lane *l)
+static void part_back(struct upload *u, const struct transfer *l)
 {
-    const struct lane_answer *a = &l->answer;
+    const struct transfer_answer *a = &l->answer;
     struct logbook_part part = {.size_bytes = l->len, .digest = l->digest};
     struct err err = a->err;
     int code = a->code;
     snprintf(part.etag, sizeof part.etag, "%s", a->etag);
     if (code == 0 && u->state == UPLOAD_SENDING) {
         code = logbook_part(u->run->logbook, u->multi, l->number, &part, &err);
-        u->run->gave_up |= code < 0;
+        u->run->stop.gave_up |= code < 0;
     } else if (code == 0 && u->state == UPLOAD_READING)
-        u->differs |= !digest_eq(&a->digest, &u->parts[l->number - 1].digest);
+        u->object.differs |= !digest_eq(&a->digest, &u->part.sums[l->number - 1].digest);
     else if (code == 0)
-        u->parts[l->number - 1] = part;
+        u->part.sums[l->number - 1] = part;
     if (code == 0)
-        u->parts_left--;
+        u->part.left--;
     if (code < 0 && !u->failed) {
         u->failed = true;
         u->err = err;
@@ -454,14 +452,14 @@ static void part_back(struct upload *u, const struct lane *l)
     }
     if (u->in_flight == 0 && u->failed)
         parts_failed(u);
-    else if (u->in_flight == 0 && u->parts_left == 0)
+    else if (u->in_flight == 0 && u->part.left == 0)
         parts_done(u);
 }
 
-static void completed(struct upload *u, const struct lane_answer *a)
+static void completed(struct upload *u, const struct transfer_answer *a)
 {
-    u->must_sweep |= a->requests > 1; /* it met its own object, and left the upload as it was */
-    u->guard = a->guard;
+    u->must_sweep |= a->requests > 1; /* it found its own object, and left the upload as it was */
+    u->object.guard = a->guard;
     if (a->code == 0) {
         upload_confirm(u, a);
     } else if (a->code == -ERR_EXISTS) {
@@ -471,14 +469,14 @@ static void completed(struct upload *u, const struct lane_answer *a)
         u->err = a->err;
         upload_become(u, UPLOAD_CONFIRMING);
     } else if (is_passing(a)) {
-        run_file_failed(u, &a->err, a->may_retry);
+        run_file_failed(u, &a->err);
     } else {
         upload_drop(u, AFTER_FAIL, &a->err);
     }
 }
 
-/* Who may not list the uploads of a key, or whose store cannot, may abort the one whose id it has. */
-static bool falls_back(struct upload *u, const struct lane_answer *a)
+/* Without permission or support for listing uploads, abort the upload whose ID is known. */
+static bool falls_back(struct upload *u, const struct transfer_answer *a)
 {
     if (u->may_not_list || !u->multi->id || (a->code != -ERR_DENIED && a->code != -ERR_UNSUPPORTED))
         return false;
@@ -486,15 +484,15 @@ static bool falls_back(struct upload *u, const struct lane_answer *a)
     return true;
 }
 
-static void dropped(struct upload *u, const struct lane_answer *a)
+static void dropped(struct upload *u, const struct transfer_answer *a)
 {
     struct err err = u->err;
     if (u->must_sweep && falls_back(u, a))
         return;
     if (a->code < 0 && a->code != -ERR_NOT_FOUND && a->code != -ERR_DENIED) {
-        /* The logbook keeps it: the next run tries again. What made it fail says more than what it leaves. */
+        /* The logbook keeps it: the next run retries. The first error is more useful than that of the abort. */
         bool has_failed = u->after == AFTER_FAIL && a->code != -ERR_CANCELLED;
-        run_file_failed(u, has_failed ? &err : &a->err, a->may_retry);
+        run_file_failed(u, has_failed ? &err : &a->err);
         return;
     }
     upload_ended(u);
@@ -503,17 +501,16 @@ static void dropped(struct upload *u, const struct lane_answer *a)
     } else if (u->after == AFTER_LOOK) {
         upload_look(u);
     } else {
-        run_file_failed(u, &err, false);
+        run_file_failed(u, &err);
     }
 }
 
-static void cleaned(struct upload *u, const struct lane_answer *a)
+static void cleaned(struct upload *u, const struct transfer_answer *a)
 {
     bool is_chore = u->file == NO_FILE && u->group == SIZE_MAX, gone = a->code == 0 || a->code == -ERR_NOT_FOUND;
     if (falls_back(u, a))
         return;
-    /* Who may not clean up sends the file all the same:
-     * what is left of the old upload is for the bucket's own rules. */
+    /* If the abort is denied, send the file all the same: the bucket's own rules remove old uploads. */
     gone |= !is_chore && (a->code == -ERR_DENIED || a->code == -ERR_UNSUPPORTED);
     if (gone)
         upload_ended(u);
@@ -522,11 +519,11 @@ static void cleaned(struct upload *u, const struct lane_answer *a)
     else if (gone)
         upload_begin_again(u);
     else
-        run_file_failed(u, &a->err, a->may_retry);
+        run_file_failed(u, &a->err);
 }
 
-/* The object is there, whatever came of it. What could not be swept now stays in the logbook, for the next run. */
-static void swept(struct upload *u, const struct lane_answer *a)
+/* The object is there in any case. Uploads that cannot be aborted now stay in the logbook, for the next run. */
+static void swept(struct upload *u, const struct transfer_answer *a)
 {
     bool is_hopeless = a->code == -ERR_DENIED || a->code == -ERR_UNSUPPORTED || a->code == -ERR_NOT_FOUND;
     if (a->code == 0 || is_hopeless)
@@ -534,7 +531,7 @@ static void swept(struct upload *u, const struct lane_answer *a)
     run_file_sent(u, u->how);
 }
 
-void upload_answer(struct upload *u, const struct lane *l)
+void upload_answer(struct upload *u, const struct transfer *l)
 {
     u->in_flight--;
     switch (u->state) {
@@ -574,6 +571,6 @@ void upload_answer(struct upload *u, const struct lane *l)
         swept(u, &l->answer);
         return;
     default:
-        assert(!"an answer that nobody asked for");
+        assert(!"an answer without a request");
     }
 }

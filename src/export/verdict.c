@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verdict.h"
+#include "pool/volume.h"
 #include "util/clock.h"
 #include "util/file.h"
-#include "util/json.h"
-#include "volume/volume.h"
+#include "util/json_fields.h"
+#include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ enum { VERSION = 2, JSON_MAX = 1 << 20 };
 
 static const char *const state_names[] = {"none", "running", "done", "failed"};
 static const char *const purpose_names[] = {"manual", "unpublish", "release"};
+static_assert(countof(state_names) == VERDICT_FAILED + 1 && countof(purpose_names) == VERDICT_FOR_RELEASE + 1, "");
 
 const char *verdict_state_name(enum verdict_state s)
 {
@@ -65,37 +67,59 @@ void verdict_done(struct verdict *v)
     verdict_init(v);
 }
 
-/* ---- counts, as both files hold them ----------------------------------------------------------------------------- */
+/* ---- fields ------------------------------------------------------------------------------------------------------ */
 
-static const struct {
-    const char *key;
-    size_t offset;
-} counts[] = {
-    {"pending.files", offsetof(struct verdict, pending_files)},
-    {"pending.bytes", offsetof(struct verdict, pending_bytes)},
-    {"done.files", offsetof(struct verdict, done_files)},
-    {"done.bytes", offsetof(struct verdict, done_bytes)},
-    {"failed.files", offsetof(struct verdict, failed_files)},
-    {"failed.bytes", offsetof(struct verdict, failed_bytes)},
-    {"skipped.files", offsetof(struct verdict, skipped_files)},
-    {"sizeOnly.files", offsetof(struct verdict, size_only_files)},
-};
+#define AT(f) .offset = offsetof(struct verdict, f), .size = sizeof((struct verdict){0}.f)
+#define COUNT(key, f)                                                                                                  \
+    {                                                                                                                  \
+        key, JSON_U64, JSON_REQUIRED | JSON_ALWAYS, AT(f)                                                              \
+    }
+#define LATER(key, f)                                                                                                  \
+    {                                                                                                                  \
+        key, JSON_U64, JSON_ALWAYS, AT(f)                                                                              \
+    } /* older versions did not write it */
 
-/* Those that older versions did not write. */
-static const struct {
-    const char *key;
-    size_t offset;
-} later_counts[] = {
-    {"lookedOnly.files", offsetof(struct verdict, looked_only_files)},
-    {"confirmedBy.crc64nvme", offsetof(struct verdict, proven_files[PROOF_CRC64NVME])},
-    {"confirmedBy.crc32c", offsetof(struct verdict, proven_files[PROOF_CRC32C])},
-    {"confirmedBy.crc32", offsetof(struct verdict, proven_files[PROOF_CRC32])},
-    {"confirmedBy.sha256", offsetof(struct verdict, proven_files[PROOF_SHA256])},
-    {"confirmedBy.md5", offsetof(struct verdict, proven_files[PROOF_MD5])},
-    {"confirmedBy.composite", offsetof(struct verdict, proven_files[PROOF_COMPOSITE])},
-    {"confirmedBy.readBack", offsetof(struct verdict, proven_files[PROOF_READ_BACK])},
-    {"confirmedBy.size", offsetof(struct verdict, proven_files[PROOF_SIZE])},
+static const struct json_field verdict_fields[] = {
+    {"state", JSON_NAME, JSON_REQUIRED | JSON_ALWAYS, AT(state), JSON_NAMES(state_names)},
+    {"purpose", JSON_NAME, JSON_REQUIRED | JSON_ALWAYS, AT(purpose), JSON_NAMES(purpose_names)},
+    {"uri", JSON_BUFFER, JSON_REQUIRED | JSON_ALWAYS, AT(uri)},
+    {"startedNs", JSON_I64, JSON_REQUIRED | JSON_ALWAYS, AT(started_ns)},
+    {"pendingSinceNs", JSON_I64, JSON_ALWAYS, AT(pending_since_ns)},
+    LATER("writes", writes),
 };
+/* Both files have these. */
+static const struct json_field count_fields[] = {
+    COUNT("pending.files", pending_files),
+    COUNT("pending.bytes", pending_bytes),
+    COUNT("done.files", done_files),
+    COUNT("done.bytes", done_bytes),
+    COUNT("failed.files", failed_files),
+    COUNT("failed.bytes", failed_bytes),
+    COUNT("skipped.files", skipped_files),
+    COUNT("sizeOnly.files", size_only_files),
+    LATER("lookedOnly.files", looked_only_files),
+    LATER("confirmedBy.crc64nvme", proven_files[PROOF_CRC64NVME]),
+    LATER("confirmedBy.crc32c", proven_files[PROOF_CRC32C]),
+    LATER("confirmedBy.crc32", proven_files[PROOF_CRC32]),
+    LATER("confirmedBy.sha256", proven_files[PROOF_SHA256]),
+    LATER("confirmedBy.md5", proven_files[PROOF_MD5]),
+    LATER("confirmedBy.composite", proven_files[PROOF_COMPOSITE]),
+    LATER("confirmedBy.readBack", proven_files[PROOF_READ_BACK]),
+    LATER("confirmedBy.size", proven_files[PROOF_SIZE]),
+    {"updatedNs", JSON_I64, JSON_REQUIRED | JSON_ALWAYS, AT(updated_ns)},
+};
+#undef AT
+
+#define AT(f) .offset = offsetof(struct verdict_failure, f), .size = sizeof(((struct verdict_failure *)NULL)->f)
+enum { FAILURE_CODE_AT = 1 };
+static const struct json_field failure_fields[] = {
+    {"path", JSON_BUFFER, JSON_REQUIRED | JSON_ALWAYS, AT(path)},
+    [FAILURE_CODE_AT] = {"code", JSON_CODE, JSON_REQUIRED | JSON_ALWAYS, AT(err.code)},
+    {"id", JSON_UINT, JSON_REQUIRED | JSON_ALWAYS, AT(err.id)},
+    {"text", JSON_BUFFER, JSON_REQUIRED | JSON_ALWAYS, AT(err.text)},
+    {"advice", JSON_BUFFER, JSON_REQUIRED | JSON_ALWAYS, AT(err.advice)},
+};
+#undef AT
 
 const char *verdict_proof_name(enum verdict_proof p)
 {
@@ -111,38 +135,9 @@ const char *verdict_proof_name(enum verdict_proof p)
     return names[p];
 }
 
-static uint64_t *later_at(const struct verdict *v, size_t i)
-{
-    return (uint64_t *)((char *)v + later_counts[i].offset);
-}
-
-static uint64_t *count_at(const struct verdict *v, size_t i)
-{
-    return (uint64_t *)((char *)v + counts[i].offset);
-}
-
-static void put_counts(json *j, const struct verdict *v)
-{
-    for (size_t i = 0; i < countof(counts); i++)
-        json_set_u64(j, counts[i].key, *count_at(v, i));
-    for (size_t i = 0; i < countof(later_counts); i++)
-        json_set_u64(j, later_counts[i].key, *later_at(v, i));
-    json_set_i64(j, "updatedNs", v->updated_ns);
-}
-
-static int get_counts(const json *j, struct verdict *v, struct err *err)
-{
-    int r = json_get_i64(j, "updatedNs", &v->updated_ns, err);
-    for (size_t i = 0; i < countof(counts) && r == 0; i++)
-        r = json_get_u64(j, counts[i].key, count_at(v, i), err);
-    for (size_t i = 0; i < countof(later_counts) && r == 0; i++)
-        r = json_opt_u64(j, later_counts[i].key, later_at(v, i), err);
-    return r;
-}
-
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
 
-/* Paths are any bytes; JSON and people want UTF-8. What is not, is shown as \xNN. */
+/* A path may have any bytes; JSON and people need UTF-8. Other bytes are shown as \xNN. */
 static void show_path(struct str path, char *buf, size_t size)
 {
     bool whole = str_is_utf8(path);
@@ -173,54 +168,20 @@ void verdict_add_failure(struct verdict *v, struct str path, uint64_t size_bytes
     f->err = *why;
 }
 
-static json *failure_json(const struct verdict_failure *f)
-{
-    json *j = json_new_object();
-    json_set_str(j, "path", str_of(f->path));
-    json_set_str(j, "code", str_of(err_code_name(f->err.code)));
-    json_set_u64(j, "id", f->err.id);
-    json_set_str(j, "text", str_of(f->err.text));
-    json_set_str(j, "advice", str_of(f->err.advice));
-    return j;
-}
-
-static int get_text(const json *j, const char *path, char *buf, size_t size, struct err *err)
-{
-    struct str s;
-    int r = json_get_str(j, path, &s, err);
-    if (r == 0 && s.len >= size)
-        return err_set(err, ERR_CORRUPT, "'%s' is longer than %zu bytes", path, size - 1);
-    if (r == 0)
-        snprintf(buf, size, "%.*s", STR_FMT(s));
-    return r;
-}
-
-static int get_code(const json *j, uint64_t version, enum err_code *ret, struct err *err)
-{
-    struct str name;
-    uint64_t number;
-    int r = version < 2 ? json_get_u64(j, "code", &number, err) : json_get_str(j, "code", &name, err);
-    if (r == 0)
-        *ret = version < 2 ? (enum err_code)number : err_code_of_name(name);
-    return r;
-}
-
+/* Version 1 had the code as a number. */
 static int get_failure(const json *j, uint64_t version, struct verdict_failure *f, struct err *err)
 {
-    enum err_code code = ERR_INTERNAL;
-    uint64_t id = 0;
-    int r = get_text(j, "path", f->path, sizeof f->path, err);
+    uint64_t number;
+    if (version >= 2)
+        return json_fields_read(j, failure_fields, countof(failure_fields), f, err);
+    int r = json_fields_read(j, failure_fields, FAILURE_CODE_AT, f, err);
     if (r == 0)
-        r = get_code(j, version, &code, err);
-    if (r == 0)
-        r = json_get_u64(j, "id", &id, err);
-    if (r == 0)
-        r = get_text(j, "text", f->err.text, sizeof f->err.text, err);
-    if (r == 0)
-        r = get_text(j, "advice", f->err.advice, sizeof f->err.advice, err);
-    f->err.code = code;
-    f->err.id = (unsigned)id;
-    return r;
+        r = json_get_u64(j, "code", &number, err);
+    if (r < 0)
+        return r;
+    f->err.code = (enum err_code)number;
+    return json_fields_read(j, failure_fields + FAILURE_CODE_AT + 1, countof(failure_fields) - FAILURE_CODE_AT - 1, f,
+                            err);
 }
 
 static int get_failures(const json *j, uint64_t version, struct verdict *v, struct err *err)
@@ -242,16 +203,14 @@ int verdict_write(int export_dir, const struct verdict *v, struct err *err)
 {
     auto_json j = json_new_object();
     json_set_u64(j, "version", VERSION);
-    json_set_str(j, "state", str_of(verdict_state_name(v->state)));
-    json_set_str(j, "purpose", str_of(verdict_purpose_name(v->purpose)));
-    json_set_str(j, "uri", str_of(v->uri));
-    json_set_i64(j, "startedNs", v->started_ns);
-    json_set_i64(j, "pendingSinceNs", v->pending_since_ns);
-    json_set_u64(j, "writes", v->writes);
-    put_counts(j, v);
+    json_fields_write(j, verdict_fields, countof(verdict_fields), v);
+    json_fields_write(j, count_fields, countof(count_fields), v);
     json *failures = json_new_array();
-    for (size_t i = 0; i < v->failed_count; i++)
-        json_append(failures, failure_json(&v->failed[i]));
+    for (size_t i = 0; i < v->failed_count; i++) {
+        json *failure = json_new_object();
+        json_fields_write(failure, failure_fields, countof(failure_fields), &v->failed[i]);
+        json_append(failures, failure);
+    }
     json_set(j, "failures", failures);
     auto_mem char *text = json_text(j, 2);
     int r = file_replace(export_dir, VERDICT_FILE, str_of(text), 0644, err);
@@ -263,30 +222,14 @@ int verdict_write_progress(int export_dir, const struct verdict *v, struct err *
     auto_json j = json_new_object();
     json_set_u64(j, "version", VERSION);
     json_set_i64(j, "startedNs", v->started_ns);
-    put_counts(j, v);
+    json_fields_write(j, count_fields, countof(count_fields), v);
     auto_mem char *text = json_text(j, 0);
-    auto_fd fd = openat(export_dir, "." PROGRESS_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return err_sys(err, errno, "cannot create '" PROGRESS_FILE "'");
-    int r = file_write_all(fd, PROGRESS_FILE, text, strlen(text), err);
+    auto_fd fd = -1;
+    int r = file_open_state(export_dir, "." PROGRESS_FILE, O_WRONLY | O_CREAT | O_TRUNC, 0644, &fd, err);
+    if (r == 0)
+        r = file_write_all(fd, PROGRESS_FILE, text, strlen(text), err);
     if (r == 0 && renameat(export_dir, "." PROGRESS_FILE, export_dir, PROGRESS_FILE) != 0)
         r = err_sys(err, errno, "cannot replace '" PROGRESS_FILE "'");
-    return r;
-}
-
-static int parse_state(const json *j, struct verdict *v, struct err *err)
-{
-    struct str name, purpose;
-    int r = json_get_str(j, "state", &name, err);
-    if (r == 0)
-        r = json_get_str(j, "purpose", &purpose, err);
-    if (r == 0)
-        r = verdict_purpose_parse(purpose, &v->purpose, err);
-    for (size_t i = VERDICT_RUNNING; i < countof(state_names) && r == 0; i++)
-        if (str_eq(name, str_of(state_names[i])))
-            v->state = (enum verdict_state)i;
-    if (r == 0 && v->state == VERDICT_NONE)
-        return err_set(err, ERR_CORRUPT, "'%.*s' is not a state of an export", STR_FMT(name));
     return r;
 }
 
@@ -297,28 +240,22 @@ static int parse_verdict(struct str text, struct verdict *v, struct err *err)
     int r = json_parse(text, VERDICT_FILE, &j, err);
     if (r == 0)
         r = json_get_u64(j, "version", &version, err);
-    if (r == 0 && version > VERSION) {
-        err_set(err, ERR_UNSUPPORTED, "format %" PRIu64 " of a newer Cistern; this one reads formats up to %d", version,
-                VERSION);
-        return err_advise(err, 4023, "run the Cistern that wrote it, or a newer one");
-    }
+    if (r == 0 && version > VERSION)
+        return err_fail(err, ERR_UNSUPPORTED, CIS_EXPORT_RECORD_VERSION,
+                        "format %" PRIu64 " of a newer Cistern; this one reads formats up to %d", version, VERSION);
+    v->pending_since_ns = INT64_MIN;
     if (r == 0)
-        r = parse_state(j, v, err);
+        r = json_fields_read(j, verdict_fields, countof(verdict_fields), v, err);
+    if (r == 0 && v->state == VERDICT_NONE)
+        return err_set(err, ERR_CORRUPT, "'none' is not the state of an export");
+    if (v->pending_since_ns == INT64_MIN) /* older versions do not say */
+        v->pending_since_ns = v->started_ns;
     if (r == 0)
-        r = get_text(j, "uri", v->uri, sizeof v->uri, err);
-    if (r == 0)
-        r = json_get_i64(j, "startedNs", &v->started_ns, err);
-    v->pending_since_ns = v->started_ns; /* older versions do not say */
-    if (r == 0)
-        r = json_opt_i64(j, "pendingSinceNs", &v->pending_since_ns, err);
-    if (r == 0)
-        r = json_opt_u64(j, "writes", &v->writes, err);
-    if (r == 0)
-        r = get_counts(j, v, err);
+        r = json_fields_read(j, count_fields, countof(count_fields), v, err);
     return r < 0 ? r : get_failures(j, version, v, err);
 }
 
-/* Progress is for people: if it is not there, torn or of an earlier run, the verdict's own counts do. */
+/* Progress is for people: if it is missing, torn or of an earlier run, use the verdict's own counts. */
 static void merge_progress(int dir, struct verdict *v)
 {
     struct err ignored;
@@ -327,10 +264,10 @@ static void merge_progress(int dir, struct verdict *v)
     auto_json j = NULL;
     size_t len;
     int64_t started;
-    if (file_read(dir, PROGRESS_FILE, JSON_MAX, &text, &len, &ignored) == 0 &&
+    if (file_read_state(dir, PROGRESS_FILE, JSON_MAX, &text, &len, &ignored) == 0 &&
         json_parse((struct str){text, len}, PROGRESS_FILE, &j, &ignored) == 0 &&
         json_get_i64(j, "startedNs", &started, &ignored) == 0 && started == v->started_ns &&
-        get_counts(j, &p, &ignored) == 0)
+        json_fields_read(j, count_fields, countof(count_fields), &p, &ignored) == 0)
         *v = p;
 }
 
@@ -342,16 +279,18 @@ static struct flock whole_file(short type)
 static bool is_locked(int dir)
 {
     struct flock l = whole_file(F_WRLCK);
-    auto_fd fd = openat(dir, LOCK_FILE, O_RDWR | O_CLOEXEC);
-    return fd >= 0 && fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
+    struct err ignored;
+    auto_fd fd = -1;
+    return file_open_state(dir, LOCK_FILE, O_RDWR, 0, &fd, &ignored) == 0 && fcntl(fd, F_OFD_GETLK, &l) == 0 &&
+           l.l_type != F_UNLCK;
 }
 
-/* ERR_NOT_FOUND: there is none, and *is_absent says so; a member that a file lacks is that, too. */
+/* ERR_NOT_FOUND with *is_absent: no verdict. A file that lacks a member is ERR_NOT_FOUND too. */
 static int read_files(int dir, struct verdict *v, bool *is_absent, struct err *err)
 {
     auto_mem char *text = NULL;
     size_t len = 0;
-    int r = file_read(dir, VERDICT_FILE, JSON_MAX, &text, &len, err);
+    int r = file_read_state(dir, VERDICT_FILE, JSON_MAX, &text, &len, err);
     *is_absent = r == -ERR_NOT_FOUND;
     if (r == 0)
         r = parse_verdict((struct str){text, len}, v, err);
@@ -370,10 +309,10 @@ int verdict_read(int volume, struct verdict *ret, struct err *err)
     struct verdict v;
     bool is_absent = false;
     verdict_init(&v);
-    auto_fd dir = openat(volume, VOLUME_EXPORT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd dir = openat(volume, VOLUME_EXPORT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     /* Before the file is read: a run that ends in between is seen as alive at worst, never as dead. */
     v.alive = dir >= 0 && is_locked(dir);
-    int r = dir < 0 ? err_sys(err, errno, "cannot open the folder '" VOLUME_EXPORT "'")
+    int r = dir < 0 ? err_sys(err, errno, "cannot open the directory '" VOLUME_EXPORT "'")
                     : read_files(dir, &v, &is_absent, err);
     if (r == -ERR_NOT_FOUND && (dir < 0 || is_absent)) {
         verdict_init(ret);
@@ -386,7 +325,7 @@ int verdict_read(int volume, struct verdict *ret, struct err *err)
         name_verdict(err);
         if (r == -ERR_UNSUPPORTED)
             return r;
-        return err_advise(err, 4020, "remove that file: the export then runs again and compares with the bucket");
+        return err_advise(err, CIS_VERDICT_CORRUPT);
     }
     *ret = v;
     return 0;
@@ -413,19 +352,17 @@ int verdict_inherit(int export_dir, struct verdict *v, struct err *err)
 
 int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err)
 {
-    auto_fd dir = -1;
+    auto_fd dir = -1, lock = -1;
     int r = dir_make(volume, VOLUME_EXPORT, 0700, &dir, err);
+    if (r == 0)
+        r = file_open_state(dir, LOCK_FILE, O_RDWR | O_CREAT, 0600, &lock, err);
     if (r < 0)
         return r;
-    auto_fd lock = openat(dir, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (lock < 0)
-        return err_sys(err, errno, "cannot open '" VOLUME_EXPORT "/" LOCK_FILE "'");
     struct flock l = whole_file(F_WRLCK);
     if (fcntl(lock, F_OFD_SETLK, &l) != 0) {
         if (errno != EAGAIN && errno != EACCES)
             return err_sys(err, errno, "cannot lock '" VOLUME_EXPORT "/" LOCK_FILE "'");
-        err_set(err, ERR_BUSY, "another export of this folder is running");
-        return err_advise(err, 4003, "wait for it; `cistern status` shows how far it is");
+        return err_fail(err, ERR_BUSY, CIS_EXPORT_RUNNING, "another export of this directory is running");
     }
     *ret_export_dir = take_fd(&dir);
     *ret_lock = take_fd(&lock);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verdict.h - the durable record of what an export achieved: what lets a volume be deleted, or keeps it.
- * home: any thread; everything here may block on the disk. Lives in <volume>/export/:
- *   verdict.json   replaced atomically and flushed; says "done" only after the bucket confirmed size and checksum of
- *                  every file, and after the journal of confirmed files was flushed
- *   progress.json  replaced while a run goes on, at most twice a second, not flushed: for people
- *   lock           held by the running export (an open-file-description lock): how others see that it lives
+/* verdict.h - The durable result of an export: it decides whether a volume may be deleted. home: any thread; all
+ * functions may block on the disk. Lives in <volume>/export/:
  *
- * A run that was killed or stopped leaves VERDICT_RUNNING with `alive` false: start it again, it continues. */
+ *   verdict.json   replaced atomically and flushed; says "done" only after the bucket confirmed size and checksum of
+ *                  every file, and after the logbook was flushed
+ *   progress.json  replaced during a run, at most twice a second, not flushed: for people
+ *   lock           held by the running export (an open-file-description lock): shows that it is alive
+ *
+ * A run that was killed or stopped leaves VERDICT_RUNNING with `alive` false: start it again, and it continues. */
 #pragma once
 
 #include "util/err.h"
@@ -14,13 +15,13 @@
 
 enum verdict_state {
     VERDICT_NONE,    /* no export was ever begun here */
-    VERDICT_RUNNING, /* begun and not ended; `alive` tells whether somebody is at it now */
+    VERDICT_RUNNING, /* begun and not ended; `alive` shows whether a process runs it now */
     VERDICT_DONE,    /* every file that the policy asks for was confirmed by the bucket */
     VERDICT_FAILED,  /* ended, and at least one file is not in the bucket */
 };
 
-/* Why the run was started. A volume may be deleted on VERDICT_DONE of a run for VERDICT_FOR_RELEASE only, and only
- * while its `writes` are still the record's: an earlier run cannot speak for what was written after it. */
+/* Why the run was started. A volume may be deleted only on VERDICT_DONE of a run VERDICT_FOR_RELEASE whose `writes`
+ * are still the record's: an earlier run does not cover later writes. */
 enum verdict_purpose { VERDICT_FOR_MANUAL, VERDICT_FOR_UNPUBLISH, VERDICT_FOR_RELEASE };
 
 enum { VERDICT_PATH_MAX = 4096, VERDICT_URI_MAX = 2048, VERDICT_FAILED_MAX = 10 };
@@ -30,7 +31,7 @@ struct verdict_failure {
     struct err err;
 };
 
-/* What confirmed that an object holds the file's bytes. */
+/* How it was confirmed that an object has the file's bytes. */
 enum verdict_proof {
     PROOF_NONE,
     PROOF_CRC64NVME,
@@ -53,28 +54,28 @@ struct verdict {
     uint64_t pending_files, pending_bytes;
     uint64_t done_files, done_bytes;     /* confirmed, now or by an earlier run, and not changed since */
     uint64_t failed_files, failed_bytes; /* all of them; the first ones are in `failed` */
-    uint64_t skipped_files;              /* links, fifos, sockets, devices, empty folders: not things a bucket holds */
-    uint64_t size_only_files;            /* part of done: the store gives no checksum to compare */
-    uint64_t proven_files[PROOFS];       /* of those of this run: by what */
-    uint64_t looked_only_files;          /* part of done, by this run: only a HEAD directly before the write protected
-                                            another writer's object; the store was not seen to honour the condition */
-    int64_t started_ns, updated_ns;      /* wall clock; updated_ns is the end once DONE or FAILED */
-    uint64_t writes;                     /* of the volume's record when the run started, for release: see record.h */
-    int64_t pending_since_ns;            /* when the first run began that left something to this one; or this one */
-    size_t failed_count;                 /* entries of `failed` */
-    struct verdict_failure *failed;      /* owned; the first one is failed[0], in order of their failing */
+    uint64_t skipped_files;         /* links, fifos, sockets, devices, empty directories: a bucket cannot store them */
+    uint64_t size_only_files;       /* part of done: the store gives no checksum to compare */
+    uint64_t proven_files[PROOFS];  /* files of this run, by kind of proof */
+    uint64_t looked_only_files;     /* part of done, by this run: only a HEAD directly before the write protected
+                                       another writer's object; the store was not seen to honour the condition */
+    int64_t started_ns, updated_ns; /* wall clock; updated_ns is the end once DONE or FAILED */
+    uint64_t writes;                /* of the volume's record when the run started, for release: see record.h */
+    int64_t pending_since_ns;       /* when the first run began that left something to this one; or this one */
+    size_t failed_count;            /* entries of `failed` */
+    struct verdict_failure *failed; /* owned; the first one is failed[0], in order of their failing */
 };
 
 void verdict_init(struct verdict *v);
 void verdict_done(struct verdict *v); /* may run twice */
 
-/* What <volume>/export/ says, `volume` being the folder that holds it. Nothing there is VERDICT_NONE and success.
+/* Reads <volume>/export/, where `volume` is the directory that has it. VERDICT_NONE and success if nothing is there.
  * On failure *ret is untouched; on success the caller calls verdict_done. A garbled file is ERR_CORRUPT. */
 must_check int verdict_read(int volume, struct verdict *ret, struct err *err);
 
-/* A run that begins has as pending what the last one left, until it has looked itself: nobody may read meanwhile that
- * nothing is. `v` has its own times. What cannot be read leaves it as it is; but ERR_UNSUPPORTED: a newer version wrote
- * the verdict, and it must not be replaced. */
+/* Copies what the last run left pending into the new run's verdict, until the new run has walked the directory: a
+ * reader must never see zero pending files in between. `v` keeps its own times. An unreadable verdict is ignored,
+ * except ERR_UNSUPPORTED: a newer version wrote it, and it must not be replaced. */
 must_check int verdict_inherit(int export_dir, struct verdict *v, struct err *err);
 
 /* Adds a failure: counts it, and keeps the first VERDICT_FAILED_MAX. */
@@ -88,12 +89,12 @@ must_check int verdict_write_progress(int export_dir, const struct verdict *v, s
 /* Makes <volume>/export and takes its lock, for as long as *ret_lock is open: ERR_BUSY while another run lives. */
 must_check int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err);
 
-/* What an earlier run achieved counts no more (somebody may write again). Durable; nothing there is success. ERR_BUSY
- * while an export lives. */
+/* Voids the verdict of an earlier run, because pods may write again. Durable; nothing there is success. ERR_BUSY
+ * while an export is alive. */
 must_check int verdict_forget(int volume, struct err *err);
 
-/* A volume's phase as tables and metrics show it: "Exporting", "ExportInterrupted" (nobody is at it), "ExportFailed",
- * "Released"; NULL where its hydration tells more. */
+/* A volume's phase in tables and metrics: "Exporting", "ExportInterrupted" (not running), "ExportFailed", "Released";
+ * NULL where the phase of its hydration says more. */
 const char *verdict_phase(const struct verdict *v);
 
 const char *verdict_state_name(enum verdict_state s);     /* "none" "running" "done" "failed" */

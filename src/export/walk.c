@@ -6,14 +6,14 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-struct walk {
+struct tree_walk {
     const struct walk_sink *sink;
     int top;          /* borrowed */
-    dev_t dev;        /* of top: what is mounted below is somebody else's */
-    struct sbuf todo; /* folders to be read, each followed by a NUL; the last is next */
+    dev_t dev;        /* of top: other file systems below are skipped */
+    struct sbuf todo; /* directories to be read, each followed by a NUL; the last is next */
     struct sbuf path; /* of the entry in hand */
     size_t folder_len;
-    bool empty; /* no entry seen yet in the folder in hand */
+    bool empty; /* no entry seen yet in the directory in hand */
 };
 
 static const char *const skip_names[] = {
@@ -21,7 +21,7 @@ static const char *const skip_names[] = {
     [WALK_FIFO] = "fifo",
     [WALK_SOCKET] = "socket",
     [WALK_DEVICE] = "device",
-    [WALK_EMPTY_FOLDER] = "empty folder",
+    [WALK_EMPTY_DIRECTORY] = "empty directory",
     [WALK_OTHER_MOUNT] = "another file system, mounted here",
 };
 
@@ -30,26 +30,26 @@ const char *walk_skip_name(enum walk_skip why)
     return skip_names[why];
 }
 
-static int trouble(struct walk *w, struct str path, int errnum, const char *what, struct err *err)
+static int trouble(struct tree_walk *w, struct str path, int errnum, const char *what, struct err *err)
 {
     struct err why;
     if (path.len == 0)
-        path = STR("."); /* the folder itself */
+        path = STR("."); /* the directory itself */
     (void)err_sys(&why, errnum, "cannot %s '%.*s'", what, (int)min_u64(path.len, 300), path.ptr);
     return w->sink->on_trouble(w->sink->ctx, path, &why, err);
 }
 
-static int push_folder(struct walk *w, struct err *err)
+static int push_folder(struct tree_walk *w, struct err *err)
 {
     sbuf_add(&w->todo, sbuf_str(&w->path));
     sbuf_addc(&w->todo, '\0');
     if (w->todo.overflow)
-        return err_set(err, ERR_NO_SPACE, "the names of the folders below take more than %d MiB",
-                       WALK_FOLDERS_BYTES_MAX >> 20);
+        return err_set(err, ERR_NO_SPACE, "the names of the directories below take more than %d MiB",
+                       WALK_DIRECTORIES_BYTES_MAX >> 20);
     return 0;
 }
 
-static int skip_special(struct walk *w, mode_t mode, struct err *err)
+static int skip_special(struct tree_walk *w, mode_t mode, struct err *err)
 {
     enum walk_skip why = S_ISLNK(mode)    ? WALK_LINK
                          : S_ISFIFO(mode) ? WALK_FIFO
@@ -58,7 +58,7 @@ static int skip_special(struct walk *w, mode_t mode, struct err *err)
     return w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), why, err);
 }
 
-static int see_entry(struct walk *w, int fd, const struct dirent *e, struct err *err)
+static int see_entry(struct tree_walk *w, int fd, const struct dirent *e, struct err *err)
 {
     if (e->d_type == DT_DIR)
         return push_folder(w, err);
@@ -77,14 +77,14 @@ static int see_entry(struct walk *w, int fd, const struct dirent *e, struct err 
     return w->sink->on_file(w->sink->ctx, &f, err);
 }
 
-static int check_stop(const struct walk *w, struct err *err)
+static int check_stop(const struct tree_walk *w, struct err *err)
 {
     if (!w->sink->is_stopped || !w->sink->is_stopped(w->sink->ctx))
         return 0;
-    return err_set(err, ERR_CANCELLED, "stopped while the folder was looked at; the same command goes on");
+    return err_set(err, ERR_CANCELLED, "stopped while the directory was read; repeat the command to continue");
 }
 
-static int read_entries(struct walk *w, DIR *d, struct err *err)
+static int read_entries(struct tree_walk *w, DIR *d, struct err *err)
 {
     struct dirent *e;
     while ((e = dir_next(d)) != NULL) {
@@ -99,34 +99,34 @@ static int read_entries(struct walk *w, DIR *d, struct err *err)
         if (r < 0)
             return r;
     }
-    return errno ? trouble(w, sbuf_str(&w->path), errno, "read the folder", err) : 0;
+    return errno ? trouble(w, sbuf_str(&w->path), errno, "read the directory", err) : 0;
 }
 
-/* ext4 makes one at the top of every file system; it says something only if fsck put something there. */
-static bool is_made_by_mkfs(const struct walk *w)
+/* ext4 makes it at the top of every file system; it matters only if fsck put files there. */
+static bool is_made_by_mkfs(const struct tree_walk *w)
 {
     return str_eq(sbuf_str(&w->path), STR("lost+found"));
 }
 
-static int read_folder(struct walk *w, struct err *err)
+static int read_folder(struct tree_walk *w, struct err *err)
 {
     auto_dir d = dir_stream(path_open(w->top, w->path.len ? w->path.ptr : ".", O_RDONLY | O_DIRECTORY));
     if (!d)
-        return errno == ENOENT ? 0 : trouble(w, sbuf_str(&w->path), errno, "open the folder", err);
+        return errno == ENOENT ? 0 : trouble(w, sbuf_str(&w->path), errno, "open the directory", err);
     struct stat st;
     if (fstat(dirfd(d), &st) != 0)
-        return trouble(w, sbuf_str(&w->path), errno, "read the folder", err);
+        return trouble(w, sbuf_str(&w->path), errno, "read the directory", err);
     if (st.st_dev != w->dev)
         return w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_OTHER_MOUNT, err);
     w->empty = true;
     int r = read_entries(w, d, err);
     if (r == 0 && w->empty && w->folder_len > 0 && !is_made_by_mkfs(w))
-        r = w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_EMPTY_FOLDER, err);
+        r = w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_EMPTY_DIRECTORY, err);
     return r;
 }
 
-/* Takes the last folder of the list into w->path. */
-static void pop_folder(struct walk *w)
+/* Takes the last directory of the list into w->path. */
+static void pop_folder(struct tree_walk *w)
 {
     size_t end = w->todo.len - 1, from = end;
     while (from > 0 && w->todo.ptr[from - 1] != '\0')
@@ -139,13 +139,13 @@ static void pop_folder(struct walk *w)
 
 int walk_folder(int dir, struct str below, const struct walk_sink *sink, struct err *err)
 {
-    struct walk w = {.sink = sink, .top = dir};
+    struct tree_walk w = {.sink = sink, .top = dir};
     struct stat st;
     if (fstat(dir, &st) != 0)
-        return err_sys(err, errno, "cannot look at the folder to export");
+        return err_sys(err, errno, "cannot read the directory to export");
     w.dev = st.st_dev;
-    sbuf_init(&w.todo, WALK_FOLDERS_BYTES_MAX);
-    /* A name more than the kernel takes in one call: opening it is refused, and reported. */
+    sbuf_init(&w.todo, WALK_DIRECTORIES_BYTES_MAX);
+    /* One name more than the kernel accepts in one call: opening it fails, and the failure is reported. */
     sbuf_init(&w.path, PATH_MAX + NAME_MAX + 2);
     sbuf_add(&w.todo, below);
     sbuf_addc(&w.todo, '\0');

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* walk.h - every file below a folder, streamed as it is found, in no order.
- * home: any thread; blocks on the disk. Two descriptors at any depth: folders still to be read are kept as names, and
- * opened from the top without following a link, so that a folder swapped for a link leads nowhere. */
+/* walk.h - Finds every file below a directory, in no order. home: any thread; blocks on the disk. Uses two
+ * descriptors at any depth: directories still to be read are kept as names, and opened from the top without following
+ * links. A directory that is swapped for a link leads nowhere. */
 #pragma once
 
 #include "util/err.h"
 #include "util/str.h"
 
 struct walk_file {
-    struct str path; /* below the folder, '/' between; any bytes but NUL. Borrowed until the callback returns */
+    struct str path; /* below the directory, '/' between; any bytes but NUL. Borrowed until the callback returns */
     uint64_t size_bytes;
     int64_t mtime_ns, ctime_ns;
     uint64_t inode;
 };
 
-/* What a bucket cannot hold. */
-enum walk_skip { WALK_LINK, WALK_FIFO, WALK_SOCKET, WALK_DEVICE, WALK_EMPTY_FOLDER, WALK_OTHER_MOUNT };
+/* Entries that a bucket cannot store. */
+enum walk_skip { WALK_LINK, WALK_FIFO, WALK_SOCKET, WALK_DEVICE, WALK_EMPTY_DIRECTORY, WALK_OTHER_MOUNT };
 const char *walk_skip_name(enum walk_skip why); /* "symbolic link" */
 
 /* Callbacks return 0, or negative with *err set to end the walk. */
@@ -23,13 +23,12 @@ struct walk_sink {
     void *ctx;
     int (*on_file)(void *ctx, const struct walk_file *f, struct err *err);
     int (*on_skip)(void *ctx, struct str path, enum walk_skip why, struct err *err);
-    /* A file or folder that could not be looked at: what is in it is unknown, so the export cannot be whole. */
+    /* A file or directory that could not be read: its content is unknown, so the export cannot be complete. */
     int (*on_trouble)(void *ctx, struct str path, const struct err *why, struct err *err);
-    bool (*is_stopped)(void *ctx); /* asked for each entry: true ends the walk with ERR_CANCELLED. NULL: never */
+    bool (*is_stopped)(void *ctx); /* called for each entry: true ends the walk with ERR_CANCELLED. NULL: never */
 };
 
-enum { WALK_FOLDERS_BYTES_MAX = 256 << 20 }; /* names of folders still to be read */
+enum { WALK_DIRECTORIES_BYTES_MAX = 256 << 20 }; /* names of directories still to be read */
 
-/* All of `dir` below this path in it; empty: all of it. A file that vanishes meanwhile is left out: whoever removed it
- * did not want it. */
+/* Walks all of `dir` below this path in it; empty: all of it. A file that vanishes during the walk is skipped. */
 must_check int walk_folder(int dir, struct str below, const struct walk_sink *sink, struct err *err);

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fsGroup is a view, not a change: a file whose group is another one shows the mount's group, with g+rwX. A file that
- * carries the group shows its own mode: it was made through the mount, or changed there. A group that a user sets is
- * set on the disk, and marked with the mount's group of that time: mounts of that group show it from then on, and one
- * of another group is a view again. */
-#include "serve.h"
+/* Shows the mount's group (fsGroup) instead of changing files. A file with another group shows the mount's group, with
+ * g+rwX. A file with the mount's group shows its own mode. A group that a user sets is stored on the disk, with a mark
+ * that names the mount's group of that time: mounts of that group show the stored group from then on. */
+#include "private.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/xattr.h>
 
-/* Of the namespace "trusted", which no container can read or write that may not mount itself. */
+/* In the namespace "trusted": containers without CAP_SYS_ADMIN can neither read nor write it. */
 #define MARK "trusted.cistern.group"
 
 enum { MARK_MAX = 16 };
 
-static bool is_kept(const struct serve *s, int fd)
+static bool is_kept(const struct session *s, int fd)
 {
     char path[FD_PATH_MAX], mark[MARK_MAX], ours[MARK_MAX];
     int want = snprintf(ours, sizeof ours, "%" PRIu32, s->config->group);
@@ -21,12 +20,12 @@ static bool is_kept(const struct serve *s, int fd)
     return n == want && memcmp(mark, ours, (size_t)n) == 0;
 }
 
-bool group_is_shown(const struct serve *s, int fd, const struct stat *st)
+bool group_is_shown(const struct session *s, int fd, const struct stat *st)
 {
     return s->config->has_group && st->st_gid != s->config->group && !S_ISLNK(st->st_mode) && !is_kept(s, fd);
 }
 
-void group_show(const struct serve *s, int fd, struct stat *st)
+void group_show(const struct session *s, int fd, struct stat *st)
 {
     if (!group_is_shown(s, fd, st))
         return;
@@ -37,14 +36,14 @@ void group_show(const struct serve *s, int fd, struct stat *st)
         st->st_mode |= S_IRGRP | S_IWGRP | (st->st_mode & (S_IXUSR | S_IXOTH) ? S_IXGRP : 0);
 }
 
-int group_keep(const struct serve *s, int fd)
+int group_keep(const struct session *s, int fd)
 {
     char path[FD_PATH_MAX], ours[MARK_MAX];
     int n = snprintf(ours, sizeof ours, "%" PRIu32, s->config->group);
     return setxattr(fd_path(fd, path), MARK, ours, (size_t)n, 0) < 0 ? -errno : 0;
 }
 
-int group_inherit(const struct serve *s, int dir, int fd)
+int group_inherit(const struct session *s, int dir, int fd)
 {
     struct stat at, made;
     if (!s->config->has_group)

@@ -1,45 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes, extended attributes, and what else is asked of an inode. Setting attributes again sets them to the same:
- * the kernel holds the inode's lock from the request to its answer, also against writers. */
-#include "serve.h"
+/* Attributes, extended attributes, symbolic links and statfs. Setting attributes twice gives the same result: the
+ * kernel holds the inode's lock from the request to its reply, also against writers. */
+#include "private.h"
 #include <fcntl.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 
 enum { XATTR_MAX = 65536, LINK_MAX_BYTES = 4096 };
 
-static void reply_attr(struct job *j, fuse_req_t req, fuse_ino_t ino)
+static void reply_attr(struct request *rq, fuse_req_t req, fuse_ino_t ino)
 {
-    struct serve *s = j->serve;
-    struct node n;
     struct stat st;
-    int r = table_get(s->table, ino, &n);
-    if (r == 0 && n.writers == 0 && n.flags & NODE_DIRTY) {
-        node_settle(s, ino);
-        r = table_get(s->table, ino, &n);
-    }
-    auto_fd fd = r < 0 ? r : below_open(s, ino, O_PATH);
-    if (r == 0 && fd < 0)
-        r = fd;
-    if (r == 0 && fstat(fd, &st) < 0)
-        r = -errno;
-    if (r < 0) {
+    double timeout = 0;
+    int r = attr_read(rq->session, ino, &st, &timeout);
+    if (r < 0)
         fuse_reply_err(req, -r);
-        return;
-    }
-    group_show(s, fd, &st);
-    fuse_reply_attr(req, &st, node_attr_timeout(s, ino, &n));
+    else
+        fuse_reply_attr(req, &st, timeout);
 }
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)fi;
-    reply_attr(job_mine(), req, ino);
+    reply_attr(request_current(), req, ino);
 }
 
-/* A file that shows the group only by the view has what it shows on the disk from its first change on: else a mode that
- * a user sets would not stay. */
-static int settle_view(struct serve *s, int fd, const struct stat *now)
+/* The first change of a file stores the mode that the mount shows for it: else a mode set by a user would not stay. */
+static int settle_view(struct session *s, int fd, const struct stat *now)
 {
     struct stat shown = *now;
     char path[FD_PATH_MAX];
@@ -47,7 +34,7 @@ static int settle_view(struct serve *s, int fd, const struct stat *now)
     return chmod(fd_path(fd, path), shown.st_mode & 07777) < 0 ? -errno : 0;
 }
 
-static int set_owner(struct serve *s, int fd, const struct stat *attr, int set, const struct stat *now)
+static int set_owner(struct session *s, int fd, const struct stat *attr, int set, const struct stat *now)
 {
     uid_t uid = set & FUSE_SET_ATTR_UID ? attr->st_uid : (uid_t)-1;
     gid_t gid = set & FUSE_SET_ATTR_GID ? attr->st_gid : (gid_t)-1;
@@ -65,12 +52,12 @@ static int set_owner(struct serve *s, int fd, const struct stat *attr, int set, 
     return differs && !S_ISLNK(now->st_mode) ? group_keep(s, fd) : 0;
 }
 
-static int set_size(struct serve *s, fuse_ino_t ino, off_t size, int set)
+static int set_size(struct session *s, fuse_ino_t ino, off_t size, int set)
 {
-    auto_fd fd = below_open(s, ino, O_WRONLY);
+    auto_fd fd = lower_open(s, ino, O_WRONLY);
     if (fd < 0)
         return fd;
-    bool keep = !(set & FUSE_SET_ATTR_KILL_SUID); /* that bit stands for the group's one, too */
+    bool keep = !(set & FUSE_SET_ATTR_KILL_SUID); /* that bit covers S_ISGID too */
     if (keep)
         caps_fsetid(true);
     int r = ftruncate(fd, size) < 0 ? -errno : 0;
@@ -82,7 +69,7 @@ static int set_size(struct serve *s, fuse_ino_t ino, off_t size, int set)
 static int set_mode(int fd, mode_t mode)
 {
     char path[FD_PATH_MAX];
-    caps_fsetid(true); /* the kernel took the set-group-id bit away already, if the user may not set it */
+    caps_fsetid(true); /* the kernel has already cleared S_ISGID if the user may not set it */
     int r = chmod(fd_path(fd, path), mode & 07777) < 0 ? -errno : 0;
     caps_fsetid(false);
     return r;
@@ -102,10 +89,10 @@ static int set_times(int fd, const struct stat *attr, int set)
     return utimensat(fd, "", t, AT_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-static int set_all(struct serve *s, fuse_ino_t ino, const struct stat *attr, int set)
+static int set_all(struct session *s, fuse_ino_t ino, const struct stat *attr, int set)
 {
     struct stat now;
-    auto_fd fd = below_open(s, ino, O_PATH);
+    auto_fd fd = lower_open(s, ino, O_PATH);
     if (fd < 0)
         return fd;
     if (fstat(fd, &now) < 0)
@@ -124,21 +111,21 @@ static int set_all(struct serve *s, fuse_ino_t ino, const struct stat *attr, int
 
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set, struct fuse_file_info *fi)
 {
-    struct job *j = job_mine();
+    struct request *rq = request_current();
     (void)fi;
-    test_point(j->serve, "setattr", "before");
-    int r = set_all(j->serve, ino, attr, set);
-    test_point(j->serve, "setattr", "after-act");
+    test_point(rq->session, "setattr", "before");
+    int r = set_all(rq->session, ino, attr, set);
+    test_point(rq->session, "setattr", "after-act");
     if (r < 0)
         fuse_reply_err(req, -r);
     else
-        reply_attr(j, req, ino);
+        reply_attr(rq, req, ino);
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
     char target[LINK_MAX_BYTES + 1];
-    auto_fd fd = below_open(job_mine()->serve, ino, O_PATH);
+    auto_fd fd = lower_open(request_current()->session, ino, O_PATH);
     ssize_t n = fd < 0 ? fd : readlinkat(fd, "", target, LINK_MAX_BYTES);
     if (n < 0) {
         fuse_reply_err(req, fd < 0 ? -fd : errno);
@@ -150,7 +137,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
-    const struct serve *s = job_mine()->serve;
+    const struct session *s = request_current()->session;
     struct statvfs v;
     (void)ino;
     if (fstatvfs(s->root_fd, &v) < 0) {
@@ -168,11 +155,11 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ----------------------------------------------------------------------------------------- */
 
-/* Asked for by a path through /proc, which follows to any file but a symbolic link; those carry none for users. */
-static int xattr_path(struct serve *s, fuse_ino_t ino, char *path)
+/* Uses a path through /proc, which reaches any file but a symbolic link; those have no user attributes. */
+static int xattr_path(struct session *s, fuse_ino_t ino, char *path)
 {
     struct stat st;
-    int fd = below_open(s, ino, O_PATH);
+    int fd = lower_open(s, ino, O_PATH);
     if (fd < 0)
         return fd;
     if (fstat(fd, &st) < 0 || S_ISLNK(st.st_mode)) {
@@ -198,7 +185,7 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
     char path[FD_PATH_MAX];
     room = room > XATTR_MAX ? XATTR_MAX : room;
     auto_mem char *bytes = room ? xcalloc(1, room) : NULL;
-    auto_fd fd = xattr_path(job_mine()->serve, ino, path);
+    auto_fd fd = xattr_path(request_current()->session, ino, path);
     ssize_t n = fd < 0 ? -1 : getxattr(path, name, bytes, room);
     reply_bytes(req, n, fd == -EOPNOTSUPP ? ENODATA : fd < 0 ? -fd : errno, bytes, room);
 }
@@ -207,7 +194,7 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
     char path[FD_PATH_MAX];
     auto_mem char *bytes = xcalloc(1, XATTR_MAX);
-    auto_fd fd = xattr_path(job_mine()->serve, ino, path);
+    auto_fd fd = xattr_path(request_current()->session, ino, path);
     ssize_t n = fd == -EOPNOTSUPP ? 0 : fd < 0 ? -1 : listxattr(path, bytes, XATTR_MAX);
     int error = fd < 0 ? -fd : errno;
     if (n > 0)
@@ -219,47 +206,47 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
     reply_bytes(req, n, error, bytes, room);
 }
 
-/* XATTR_CREATE fails if the attribute is there: whether it was before the first act is written down. The inode is
- * locked until the answer. */
-static int set_xattr(struct job *j, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+/* XATTR_CREATE fails if the attribute exists, so the intent records whether it existed before. The inode is locked
+ * until the reply. */
+static int set_xattr(struct request *rq, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
     char path[FD_PATH_MAX];
-    auto_fd fd = xattr_path(j->serve, ino, path);
+    auto_fd fd = xattr_path(rq->session, ino, path);
     if (fd < 0)
         return fd;
-    bool was_there = job_before(j, 0, getxattr(path, name, NULL, 0) >= 0) != 0;
-    if (j->again && !was_there)
-        flags &= ~XATTR_CREATE; /* ours, if it is there now */
-    test_point(j->serve, "setxattr", "before");
+    bool was_there = request_before(rq, 0, getxattr(path, name, NULL, 0) >= 0) != 0;
+    if (rq->resent && !was_there)
+        flags &= ~XATTR_CREATE; /* made by the earlier run, if it exists now */
+    test_point(rq->session, "setxattr", "before");
     int r = setxattr(path, name, value, size, flags) < 0 ? -errno : 0;
-    test_point(j->serve, "setxattr", "after-act");
+    test_point(rq->session, "setxattr", "after-act");
     return r;
 }
 
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
-    int r = set_xattr(job_mine(), ino, name, value, size, flags);
-    test_point(job_mine()->serve, "setxattr", "before-reply");
+    int r = set_xattr(request_current(), ino, name, value, size, flags);
+    test_point(request_current()->session, "setxattr", "before-reply");
     fuse_reply_err(req, -r);
 }
 
-static int remove_xattr(struct job *j, fuse_ino_t ino, const char *name)
+static int remove_xattr(struct request *rq, fuse_ino_t ino, const char *name)
 {
     char path[FD_PATH_MAX];
-    auto_fd fd = xattr_path(j->serve, ino, path);
+    auto_fd fd = xattr_path(rq->session, ino, path);
     if (fd < 0)
         return fd;
-    bool was_there = job_before(j, 0, getxattr(path, name, NULL, 0) >= 0) != 0;
-    test_point(j->serve, "removexattr", "before");
+    bool was_there = request_before(rq, 0, getxattr(path, name, NULL, 0) >= 0) != 0;
+    test_point(rq->session, "removexattr", "before");
     int r = removexattr(path, name) < 0 ? -errno : 0;
-    test_point(j->serve, "removexattr", "after-act");
-    return r == -ENODATA && j->again && was_there ? 0 : r;
+    test_point(rq->session, "removexattr", "after-act");
+    return r == -ENODATA && rq->resent && was_there ? 0 : r;
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-    int r = remove_xattr(job_mine(), ino, name);
-    test_point(job_mine()->serve, "removexattr", "before-reply");
+    int r = remove_xattr(request_current(), ino, name);
+    test_point(request_current()->session, "removexattr", "before-reply");
     fuse_reply_err(req, -r);
 }
 

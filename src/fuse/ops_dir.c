@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading folders: no open folder is kept, an offset means the same to every descriptor of the folder below. */
-#include "serve.h"
+/* Reads directories. None is kept open: an offset means the same for every descriptor of the lower directory. */
+#include "private.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 
 enum { READ_BYTES = 16384 };
 
-struct entry64 {
+struct linux_dirent64 {
     uint64_t d_ino;
     int64_t d_off;
     unsigned short d_reclen;
@@ -15,8 +15,8 @@ struct entry64 {
     char d_name[];
 };
 
-struct listing {
-    struct job *job;
+struct dir_reader {
+    struct request *request;
     fuse_req_t req;
     int dir;
     bool plus;
@@ -30,8 +30,8 @@ static bool is_dot(const char *name)
     return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
-/* 0: added (or passed over: it vanished meanwhile); 1: no room. */
-static int add(struct listing *l, const struct entry64 *d)
+/* 0: added, or skipped because it was removed; 1: no room. */
+static int add(struct dir_reader *l, const struct linux_dirent64 *d)
 {
     struct stat st = {.st_ino = d->d_ino, .st_mode = (mode_t)d->d_type << 12};
     char *at = l->out + l->len;
@@ -43,21 +43,21 @@ static int add(struct listing *l, const struct entry64 *d)
         l->len += n;
         return 0;
     }
-    /* Asked before it is counted: an entry that does not fit must not be. */
+    /* Checked before it is counted: an entry that does not fit must not be counted. */
     if (fuse_add_direntry_plus(l->req, NULL, 0, d->d_name, NULL, 0) > left || l->entries == COUNTED_MAX)
         return 1;
     struct fuse_entry_param e = {.attr = st};
-    int r = is_dot(d->d_name) ? 0 : node_entry(l->job, l->dir, d->d_name, &e);
+    int r = is_dot(d->d_name) ? 0 : node_entry(l->request, l->dir, d->d_name, &e);
     if (r == -ENFILE || r == -EOVERFLOW)
         return 1;
     if (r < 0)
-        e = (struct fuse_entry_param){.attr = st}; /* named, but not known: a lookup will say what is wrong */
+        e = (struct fuse_entry_param){.attr = st}; /* a name without attributes: a lookup reports the error */
     l->len += fuse_add_direntry_plus(l->req, at, left, d->d_name, &e, d->d_off);
     l->entries++;
     return 0;
 }
 
-static int list(struct listing *l)
+static int list(struct dir_reader *l)
 {
     char raw[READ_BYTES] __attribute__((aligned(8)));
     for (;;) {
@@ -65,7 +65,7 @@ static int list(struct listing *l)
         if (n <= 0)
             return n < 0 ? -errno : 0;
         for (long at = 0; at < n;) {
-            const struct entry64 *d = (const struct entry64 *)(raw + at);
+            const struct linux_dirent64 *d = (const struct linux_dirent64 *)(raw + at);
             if (add(l, d))
                 return 0;
             at += d->d_reclen;
@@ -73,16 +73,16 @@ static int list(struct listing *l)
     }
 }
 
-static void read_folder(fuse_req_t req, fuse_ino_t ino, size_t room, off_t offset, bool plus)
+static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t room, off_t offset, bool plus)
 {
-    struct job *j = job_mine();
+    struct request *rq = request_current();
     auto_mem char *out = xcalloc(1, room);
-    auto_fd dir = below_open(j->serve, ino, O_RDONLY | O_DIRECTORY);
-    struct listing l = {.job = j, .req = req, .dir = dir, .plus = plus, .out = out, .room = room};
+    auto_fd dir = lower_open(rq->session, ino, O_RDONLY | O_DIRECTORY);
+    struct dir_reader l = {.request = rq, .req = req, .dir = dir, .plus = plus, .out = out, .room = room};
     int r = dir;
     if (dir >= 0)
         r = offset && lseek(dir, offset, SEEK_SET) < 0 ? -errno : list(&l);
-    test_point(j->serve, "readdir", "before-reply");
+    test_point(rq->session, "readdir", "before-reply");
     if (r < 0 && l.len == 0)
         fuse_reply_err(req, -r);
     else
@@ -92,16 +92,16 @@ static void read_folder(fuse_req_t req, fuse_ino_t ino, size_t room, off_t offse
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t room, off_t offset, struct fuse_file_info *fi)
 {
     (void)fi;
-    read_folder(req, ino, room, offset, false);
+    read_directory(req, ino, room, offset, false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t room, off_t offset, struct fuse_file_info *fi)
 {
     (void)fi;
-    read_folder(req, ino, room, offset, true);
+    read_directory(req, ino, room, offset, true);
 }
 
-/* No opendir: the kernel then keeps no state with us, and its cache of a folder's names over opens. */
+/* No opendir: the kernel then needs no state here, and keeps its cache of a directory's names between opens. */
 void ops_dir(struct fuse_lowlevel_ops *o)
 {
     o->readdir = op_readdir;

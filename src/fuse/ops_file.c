@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open files. With passthrough, reads, writes and mappings never come here; what does is opening, releasing, and what
- * the kernel does not pass through (fsync, fallocate, SEEK_HOLE, copy_file_range). All of it may be done twice: it is
- * by offset, and what changes the file comes under the inode's lock. */
-#include "serve.h"
+/* Open files. With passthrough, reads, writes and mappings bypass this process. The rest arrives here: open, release,
+ * fsync, fallocate, SEEK_HOLE, copy_file_range. All of them may run twice: they work by offset, and the kernel locks
+ * the inode for changes. */
+#include "private.h"
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    struct job *j = job_mine();
-    test_point(j->serve, "open", "before");
-    int r = opens_add(j, ino, fi);
-    test_point(j->serve, "open", "before-reply");
+    struct request *rq = request_current();
+    test_point(rq->session, "open", "before");
+    int r = opens_add(rq, ino, fi);
+    test_point(rq->session, "open", "before-reply");
     if (r < 0)
         fuse_reply_err(req, -r);
     else
@@ -19,17 +21,17 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    struct job *j = job_mine();
-    test_point(j->serve, "release", "before");
-    opens_remove(j, ino, fi);
-    test_point(j->serve, "release", "before-reply");
+    struct request *rq = request_current();
+    test_point(rq->session, "release", "before");
+    opens_remove(rq, ino, fi);
+    test_point(rq->session, "release", "before-reply");
     fuse_reply_err(req, 0);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
     (void)fi;
-    int fd = opens_plain_fd(job_mine()->serve, ino, false);
+    int fd = opens_plain_fd(request_current()->session, ino, false);
     if (fd < 0) {
         fuse_reply_err(req, -fd);
         return;
@@ -45,13 +47,13 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, s
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t offset,
                      struct fuse_file_info *fi)
 {
-    struct job *j = job_mine();
+    struct request *rq = request_current();
     (void)fi;
-    int fd = opens_plain_fd(j->serve, ino, true);
-    test_point(j->serve, "write", "before");
+    int fd = opens_plain_fd(rq->session, ino, true);
+    test_point(rq->session, "write", "before");
     ssize_t n = fd < 0 ? fd : pwrite(fd, bytes, size, offset);
     int error = fd < 0 ? -fd : errno;
-    test_point(j->serve, "write", "after-act");
+    test_point(rq->session, "write", "after-act");
     if (n < 0)
         fuse_reply_err(req, error);
     else
@@ -66,7 +68,7 @@ static void reply_done(fuse_req_t req, int fd, int r)
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
     (void)fi;
-    auto_fd fd = below_open(job_mine()->serve, ino, O_RDONLY);
+    auto_fd fd = lower_open(request_current()->session, ino, O_RDONLY);
     reply_done(req, fd, fd < 0 ? 0 : data_only ? fdatasync(fd) : fsync(fd));
 }
 
@@ -74,14 +76,14 @@ static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset,
                          struct fuse_file_info *fi)
 {
     (void)fi;
-    auto_fd fd = below_open(job_mine()->serve, ino, O_RDWR);
+    auto_fd fd = lower_open(request_current()->session, ino, O_RDWR);
     reply_done(req, fd, fd < 0 ? 0 : fallocate(fd, mode, offset, length));
 }
 
 static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi)
 {
     (void)fi;
-    auto_fd fd = below_open(job_mine()->serve, ino, O_RDONLY);
+    auto_fd fd = lower_open(request_current()->session, ino, O_RDONLY);
     off_t at = fd < 0 ? fd : lseek(fd, offset, whence);
     if (at < 0)
         fuse_reply_err(req, fd < 0 ? -fd : errno);
@@ -92,11 +94,11 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, s
 static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offset, struct fuse_file_info *from_fi,
                                fuse_ino_t to, off_t to_offset, struct fuse_file_info *to_fi, size_t length, int flags)
 {
-    struct serve *s = job_mine()->serve;
+    struct session *s = request_current()->session;
     (void)from_fi;
     (void)to_fi;
-    auto_fd in = below_open(s, from, O_RDONLY);
-    auto_fd out = below_open(s, to, O_RDWR);
+    auto_fd in = lower_open(s, from, O_RDONLY);
+    auto_fd out = lower_open(s, to, O_RDWR);
     ssize_t n = in < 0 ? in : out;
     int error = n < 0 ? (int)-n : 0;
     if (n >= 0) {
@@ -109,8 +111,55 @@ static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offse
         fuse_reply_write(req, (size_t)n);
 }
 
-/* No flush: the first "not known" spares the kernel a round trip at every close. Locks are the kernel's own, and no
- * error waits for a close: writes are answered when the disk below has them. */
+/* chattr(1): the flags that change how a file is written. Not immutable and append-only, by which a volume could not be
+ * deleted. */
+enum { CHATTR_FLAGS = FS_SYNC_FL | FS_NODUMP_FL | FS_NOATIME_FL | FS_DIRSYNC_FL };
+
+static int set_flags(int fd, unsigned wanted)
+{
+    unsigned now = 0;
+    if (ioctl(fd, FS_IOC_GETFLAGS, &now) < 0)
+        return -errno;
+    if ((wanted ^ now) & ~(unsigned)CHATTR_FLAGS)
+        return -EOPNOTSUPP;
+    return ioctl(fd, FS_IOC_SETFLAGS, &wanted) < 0 ? -errno : 0;
+}
+
+/* The kernel checks the user's rights. Before it sets flags it asks for FS_IOC_FSGETXATTR. */
+static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg, struct fuse_file_info *fi,
+                     unsigned how, const void *in, size_t in_size, size_t out_size)
+{
+    (void)arg;
+    (void)fi;
+    (void)how;
+    union {
+        unsigned flags;
+        struct fsxattr xattr;
+    } value = {0};
+    bool set = command == (unsigned)FS_IOC_SETFLAGS && in_size >= sizeof value.flags;
+    size_t size = command == (unsigned)FS_IOC_GETFLAGS     ? sizeof value.flags
+                  : command == (unsigned)FS_IOC_FSGETXATTR ? sizeof value.xattr
+                                                           : 0;
+    if (!set && (size == 0 || size > out_size)) {
+        fuse_reply_err(req, ENOTTY);
+        return;
+    }
+    auto_fd fd = lower_open(request_current()->session, ino, O_RDONLY | O_NONBLOCK);
+    int r = fd < 0 ? fd : 0;
+    if (r == 0 && set) {
+        memcpy(&value.flags, in, sizeof value.flags);
+        r = set_flags(fd, value.flags);
+    } else if (r == 0 && ioctl(fd, command, &value) < 0) {
+        r = -errno;
+    }
+    if (r < 0)
+        fuse_reply_err(req, -r);
+    else
+        fuse_reply_ioctl(req, 0, &value, size);
+}
+
+/* No flush: after the first ENOSYS the kernel skips it at every close. Locks are the kernel's, and no error is left for
+ * close: a write is answered when the lower file has it. */
 void ops_file(struct fuse_lowlevel_ops *o)
 {
     o->open = op_open;
@@ -120,6 +169,7 @@ void ops_file(struct fuse_lowlevel_ops *o)
     o->fsync = op_fsync;
     o->fsyncdir = op_fsync;
     o->fallocate = op_fallocate;
+    o->ioctl = op_ioctl;
     o->lseek = op_lseek;
     o->copy_file_range = op_copy_file_range;
 }

@@ -1,50 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names: what is looked up, made, linked, renamed and removed.
+/* Looks up, creates, links, renames and removes names, each exactly once.
  *
- * Doing each once: the kernel holds the folder's lock from before the request until its answer, through our death too,
- * so nothing but the request itself changes that name in between. It is enough to write down what the name led to
- * before the first act; when the request comes again, a name that is there but was not (or the reverse) says that the
- * act was done. */
-#include "serve.h"
+ * The kernel holds the directory's lock from before the request until its reply, also while this process dies. So only
+ * the request itself changes the name in between. The intent records the inode of the name before the first act. For a
+ * resent request, a name that exists now but did not before (or the reverse) means that the act was done. */
+#include "private.h"
 #include <fcntl.h>
 #include <stdio.h>
 
-static void reply_entry(struct job *j, fuse_req_t req, const char *op, int r, const struct fuse_entry_param *e)
+/* Seconds that the kernel may cache the attributes of a file that was just made and may be mapped for storing. Within
+ * them it opens the file, which otherwise costs a GETATTR. A store in that time is seen late by one tick of the coarse
+ * clock of file times (1 to 10 ms). */
+#define NEW_FILE_TIMEOUT 0.001
+
+static void reply_entry(struct request *rq, fuse_req_t req, const char *op, int r, const struct fuse_entry_param *e)
 {
-    test_point(j->serve, op, "before-reply");
+    test_point(rq->session, op, "before-reply");
     if (r < 0)
         fuse_reply_err(req, -r);
     else
         fuse_reply_entry(req, e);
 }
 
-static void reply_done(struct job *j, fuse_req_t req, const char *op, int r)
+static void reply_done(struct request *rq, fuse_req_t req, const char *op, int r)
 {
-    test_point(j->serve, op, "before-reply");
+    test_point(rq->session, op, "before-reply");
     fuse_reply_err(req, -r);
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    struct job *j = job_mine();
-    struct fuse_entry_param e = {.entry_timeout = j->serve->name_timeout};
-    auto_fd dir = below_open(j->serve, parent, O_PATH);
-    int r = dir < 0 ? dir : node_entry(j, dir, name, &e);
-    if (r == -ENOENT && j->serve->config->exclusive)
-        r = 0; /* node 0: the kernel may remember that there is nothing */
-    reply_entry(j, req, "lookup", r, &e);
+    struct request *rq = request_current();
+    struct fuse_entry_param e = {.entry_timeout = rq->session->name_timeout};
+    auto_fd dir = lower_open(rq->session, parent, O_PATH);
+    int r = dir < 0 ? dir : node_entry(rq, dir, name, &e);
+    if (r == -ENOENT && rq->session->config->exclusive)
+        r = 0; /* node 0: the kernel may cache that the name does not exist */
+    reply_entry(rq, req, "lookup", r, &e);
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
 {
-    node_forget(job_mine(), ino, n);
+    node_forget(request_current(), ino, n);
     fuse_reply_none(req);
 }
 
 static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
     for (size_t k = 0; k < count; k++)
-        node_forget(job_mine(), forgets[k].ino, forgets[k].nlookup);
+        node_forget(request_current(), forgets[k].ino, forgets[k].nlookup);
     fuse_reply_none(req);
 }
 
@@ -58,10 +62,9 @@ struct making {
     fuse_ino_t source;  /* of a hard link */
 };
 
-static int make_act(struct job *j, fuse_req_t req, const struct making *m, int dir, const char *name)
+static int make_act(struct request *rq, fuse_req_t req, const struct making *m, int dir, const char *name)
 {
-    auto_guise guise = guise_on(j->serve, req, m->mode);
-    (void)guise;
+    auto_fsuid user = fsuid_set(rq->session, req, m->mode);
     if (m->target)
         return symlinkat(m->target, dir, name) < 0 ? -errno : 0;
     if (S_ISDIR(m->mode))
@@ -69,15 +72,15 @@ static int make_act(struct job *j, fuse_req_t req, const struct making *m, int d
     return mknodat(dir, name, m->mode, m->rdev) < 0 ? -errno : 0;
 }
 
-static int link_act(struct job *j, const struct making *m, int dir, const char *name)
+static int link_act(struct request *rq, const struct making *m, int dir, const char *name)
 {
-    auto_fd from = below_open(j->serve, m->source, O_PATH);
+    auto_fd from = lower_open(rq->session, m->source, O_PATH);
     if (from < 0)
         return from;
     return linkat(from, "", dir, name, AT_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-static int inherit_group(struct serve *s, int dir, const char *name)
+static int inherit_group(struct session *s, int dir, const char *name)
 {
     if (!s->config->has_group)
         return 0;
@@ -85,143 +88,141 @@ static int inherit_group(struct serve *s, int dir, const char *name)
     return fd < 0 ? -errno : group_inherit(s, dir, fd);
 }
 
-static int make(struct job *j, fuse_req_t req, const struct making *m, fuse_ino_t parent, const char *name,
+static int make(struct request *rq, fuse_req_t req, const struct making *m, fuse_ino_t parent, const char *name,
                 struct fuse_entry_param *ret)
 {
-    auto_fd dir = below_open(j->serve, parent, O_PATH);
+    auto_fd dir = lower_open(rq->session, parent, O_PATH);
     if (dir < 0)
         return dir;
-    bool was_there = job_before(j, 0, below_ino(dir, name)) != 0;
-    test_point(j->serve, m->op, "before");
-    int r = m->source ? link_act(j, m, dir, name) : make_act(j, req, m, dir, name);
-    if (r == -EEXIST && j->again && !was_there)
-        r = 0; /* it is the one that we made */
+    bool was_there = request_before(rq, 0, lower_ino(dir, name)) != 0;
+    test_point(rq->session, m->op, "before");
+    int r = m->source ? link_act(rq, m, dir, name) : make_act(rq, req, m, dir, name);
+    if (r == -EEXIST && rq->resent && !was_there)
+        r = 0; /* the earlier run made it */
     if (r == 0 && !m->source)
-        r = inherit_group(j->serve, dir, name);
-    test_point(j->serve, m->op, "after-act");
-    return r < 0 ? r : node_entry(j, dir, name, ret);
+        r = inherit_group(rq->session, dir, name);
+    test_point(rq->session, m->op, "after-act");
+    return r < 0 ? r : node_entry(rq, dir, name, ret);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
     struct fuse_entry_param e = {0};
     struct making m = {.op = "mkdir", .mode = S_IFDIR | mode};
-    reply_entry(job_mine(), req, m.op, make(job_mine(), req, &m, parent, name, &e), &e);
+    reply_entry(request_current(), req, m.op, make(request_current(), req, &m, parent, name, &e), &e);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
     struct fuse_entry_param e = {0};
     struct making m = {.op = "mknod", .mode = mode, .rdev = rdev};
-    reply_entry(job_mine(), req, m.op, make(job_mine(), req, &m, parent, name, &e), &e);
+    reply_entry(request_current(), req, m.op, make(request_current(), req, &m, parent, name, &e), &e);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
     struct fuse_entry_param e = {0};
     struct making m = {.op = "symlink", .target = target};
-    reply_entry(job_mine(), req, m.op, make(job_mine(), req, &m, parent, name, &e), &e);
+    reply_entry(request_current(), req, m.op, make(request_current(), req, &m, parent, name, &e), &e);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
     struct fuse_entry_param e = {0};
     struct making m = {.op = "link", .source = ino};
-    reply_entry(job_mine(), req, m.op, make(job_mine(), req, &m, parent, name, &e), &e);
+    reply_entry(request_current(), req, m.op, make(request_current(), req, &m, parent, name, &e), &e);
 }
 
-/* Opened for nothing but its identity: the kernel opens it again for the user. */
-static int create_act(struct job *j, fuse_req_t req, int dir, const char *name, mode_t mode, int flags)
+/* Opened only to identify the file: the kernel opens it again for the user. */
+static int create_act(struct request *rq, fuse_req_t req, int dir, const char *name, mode_t mode, int flags)
 {
-    auto_guise guise = guise_on(j->serve, req, mode);
-    (void)guise;
+    auto_fsuid user = fsuid_set(rq->session, req, mode);
     int fd = openat(dir, name, flags | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode & 07777);
     return fd < 0 ? -errno : fd;
 }
 
-static int create(struct job *j, fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+static int create(struct request *rq, fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                   struct fuse_file_info *fi, struct fuse_entry_param *e)
 {
-    struct serve *s = j->serve;
-    auto_fd dir = below_open(s, parent, O_PATH);
+    struct session *s = rq->session;
+    auto_fd dir = lower_open(s, parent, O_PATH);
     if (dir < 0)
         return dir;
-    bool was_there = job_before(j, 0, below_ino(dir, name)) != 0;
+    bool was_there = request_before(rq, 0, lower_ino(dir, name)) != 0;
     int flags = (fi->flags & O_EXCL) | (fi->flags & O_TRUNC ? O_RDWR | O_TRUNC : O_RDONLY);
-    if (j->again && !was_there)
-        flags &= ~O_EXCL; /* ours, if it is there now */
+    if (rq->resent && !was_there)
+        flags &= ~O_EXCL; /* made by the earlier run, if it exists now */
     test_point(s, "create", "before");
-    auto_fd fd = create_act(j, req, dir, name, mode, flags);
+    auto_fd fd = create_act(rq, req, dir, name, mode, flags);
     test_point(s, "create", "after-act");
     int r = fd < 0 || was_there ? fd : group_inherit(s, dir, fd);
     if (r >= 0)
-        r = node_entry(j, dir, name, e);
+        r = node_entry(rq, dir, name, e);
     if (r < 0)
         return r;
-    r = opens_add(j, e->ino, fi);
+    r = opens_add(rq, e->ino, fi);
     if (r < 0)
-        node_forget(j, e->ino, 1);
-    else if ((fi->flags & O_ACCMODE) != O_RDONLY)
-        e->attr_timeout = 0;
+        node_forget(rq, e->ino, 1);
+    else if ((fi->flags & O_ACCMODE) == O_RDWR)
+        e->attr_timeout = was_there ? 0 : NEW_FILE_TIMEOUT;
     return r;
 }
 
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
-    struct job *j = job_mine();
+    struct request *rq = request_current();
     struct fuse_entry_param e = {0};
-    int r = create(j, req, parent, name, mode, fi, &e);
-    test_point(j->serve, "create", "before-reply");
+    int r = create(rq, req, parent, name, mode, fi, &e);
+    test_point(rq->session, "create", "before-reply");
     if (r < 0)
         fuse_reply_err(req, -r);
     else
         fuse_reply_create(req, &e, fi);
 }
 
-/* A nameless file is reached by its descriptor alone, so the keeper has that before anybody knows of the file. One that
- * an earlier run made is let go with its count. */
-static int tmpfile_make(struct job *j, fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi,
+/* A file without a name is reached by its descriptor alone, so the keeper gets that first. The file of an earlier run
+ * is released with its unused lookup count. */
+static int tmpfile_make(struct request *rq, fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi,
                         struct fuse_entry_param *e)
 {
-    struct serve *s = j->serve;
-    auto_fd dir = below_open(s, parent, O_RDONLY | O_DIRECTORY);
+    struct session *s = rq->session;
+    auto_fd dir = lower_open(s, parent, O_RDONLY | O_DIRECTORY);
     if (dir < 0)
         return dir;
     auto_fd fd = -1;
     {
-        auto_guise guise = guise_on(s, req, mode);
-        (void)guise;
+        auto_fsuid user = fsuid_set(s, req, mode);
         fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC | (fi->flags & O_EXCL), mode & 07777);
         if (fd < 0)
             return -errno;
     }
     test_point(s, "tmpfile", "after-act");
     struct stat st;
-    struct handle h;
+    struct table_handle h;
     int r = group_inherit(s, dir, fd);
     if (r == 0)
-        r = below_handle(fd, &h);
+        r = lower_handle(fd, &h);
     if (r == 0 && fstat(fd, &st) < 0)
         r = -errno;
     if (r == 0)
-        r = node_entry_of_fd(j, fd, &st, &h, e);
+        r = node_entry_of_fd(rq, fd, &st, &h, e);
     if (r < 0)
         return r;
     node_hold_fd(s, e->ino, fd, true);
-    e->attr_timeout = 0;
-    j->intent->opened = INTENT_UNOPENED; /* an earlier run counted the open of its own file */
-    r = opens_add(j, e->ino, fi);
+    e->attr_timeout = NEW_FILE_TIMEOUT;
+    rq->intent->opened = INTENT_UNOPENED; /* an earlier run counted the open of its own file */
+    r = opens_add(rq, e->ino, fi);
     if (r < 0)
-        node_forget(j, e->ino, 1);
+        node_forget(rq, e->ino, 1);
     return r;
 }
 
 static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi)
 {
-    struct job *j = job_mine();
+    struct request *rq = request_current();
     struct fuse_entry_param e = {0};
-    int r = tmpfile_make(j, req, parent, mode, fi, &e);
-    test_point(j->serve, "tmpfile", "before-reply");
+    int r = tmpfile_make(rq, req, parent, mode, fi, &e);
+    test_point(rq->session, "tmpfile", "before-reply");
     if (r < 0)
         fuse_reply_err(req, -r);
     else
@@ -230,21 +231,21 @@ static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fu
 
 /* ---- removing ---------------------------------------------------------------------------------------------------- */
 
-static int remove_name(struct job *j, const char *op, fuse_ino_t parent, const char *name, int flags)
+static int remove_name(struct request *rq, const char *op, fuse_ino_t parent, const char *name, int flags)
 {
-    struct serve *s = j->serve;
+    struct session *s = rq->session;
     struct stat st;
-    struct handle h;
-    auto_fd dir = below_open(s, parent, O_PATH);
+    struct table_handle h;
+    auto_fd dir = lower_open(s, parent, O_PATH);
     if (dir < 0)
         return dir;
-    auto_fd fd = below_lookup(s, dir, name, &st, &h);
-    uint64_t was = job_before(j, 0, fd < 0 ? 0 : st.st_ino);
-    if (fd == -ENOENT && j->again && was != 0)
-        return 0; /* we removed it */
+    auto_fd fd = lower_lookup(s, dir, name, &st, &h);
+    uint64_t was = request_before(rq, 0, fd < 0 ? 0 : st.st_ino);
+    if (fd == -ENOENT && rq->resent && was != 0)
+        return 0; /* the earlier run removed it */
     if (fd < 0)
         return fd;
-    uint64_t held = node_hold(j, fd, &st, &h);
+    uint64_t held = node_hold(rq, fd, &st, &h);
     test_point(s, op, "before");
     int r = unlinkat(dir, name, flags) < 0 ? -errno : 0;
     test_point(s, op, "after-act");
@@ -255,33 +256,33 @@ static int remove_name(struct job *j, const char *op, fuse_ino_t parent, const c
 
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    reply_done(job_mine(), req, "unlink", remove_name(job_mine(), "unlink", parent, name, 0));
+    reply_done(request_current(), req, "unlink", remove_name(request_current(), "unlink", parent, name, 0));
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    reply_done(job_mine(), req, "rmdir", remove_name(job_mine(), "rmdir", parent, name, AT_REMOVEDIR));
+    reply_done(request_current(), req, "rmdir", remove_name(request_current(), "rmdir", parent, name, AT_REMOVEDIR));
 }
 
 /* ---- renaming ---------------------------------------------------------------------------------------------------- */
 
-/* Both folders are locked. `to` leads to what `from` led to before, and `from` does not any more (or, exchanged, leads
- * elsewhere): we did it. Two names of one file never get here: the kernel knows that nothing is to do. */
-static bool is_renamed(const struct job *j, uint64_t from_was, uint64_t from_is, uint64_t to_is)
+/* Both directories are locked. The rename was done if `to` has the inode that `from` had, and `from` has it no longer.
+ * Two names of one file never arrive here: the kernel skips such a rename. */
+static bool is_renamed(const struct request *rq, uint64_t from_was, uint64_t from_is, uint64_t to_is)
 {
-    return j->again && from_was != 0 && to_is == from_was && from_is != from_was;
+    return rq->resent && from_was != 0 && to_is == from_was && from_is != from_was;
 }
 
-static int rename_act(struct job *j, int dir, const char *name, int to_dir, const char *to_name, unsigned flags)
+static int rename_act(struct request *rq, int dir, const char *name, int to_dir, const char *to_name, unsigned flags)
 {
-    struct serve *s = j->serve;
+    struct session *s = rq->session;
     struct stat st;
-    struct handle h;
+    struct table_handle h;
     uint64_t held = 0;
     if (!(flags & RENAME_EXCHANGE)) {
-        auto_fd victim = below_lookup(s, to_dir, to_name, &st, &h);
+        auto_fd victim = lower_lookup(s, to_dir, to_name, &st, &h);
         if (victim >= 0)
-            held = node_hold(j, victim, &st, &h);
+            held = node_hold(rq, victim, &st, &h);
     }
     test_point(s, "rename", "before");
     int r = renameat2(dir, name, to_dir, to_name, flags) < 0 ? -errno : 0;
@@ -294,18 +295,18 @@ static int rename_act(struct job *j, int dir, const char *name, int to_dir, cons
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t to_parent, const char *to_name,
                       unsigned flags)
 {
-    struct job *j = job_mine();
-    auto_fd dir = below_open(j->serve, parent, O_PATH);
-    auto_fd to_dir = below_open(j->serve, to_parent, O_PATH);
+    struct request *rq = request_current();
+    auto_fd dir = lower_open(rq->session, parent, O_PATH);
+    auto_fd to_dir = lower_open(rq->session, to_parent, O_PATH);
     int r = dir < 0 ? dir : to_dir < 0 ? to_dir : 0;
     if (r == 0) {
-        uint64_t from_is = below_ino(dir, name);
-        uint64_t to_is = below_ino(to_dir, to_name);
-        uint64_t from_was = job_before(j, 0, from_is);
-        if (!is_renamed(j, from_was, from_is, to_is))
-            r = rename_act(j, dir, name, to_dir, to_name, flags);
+        uint64_t from_is = lower_ino(dir, name);
+        uint64_t to_is = lower_ino(to_dir, to_name);
+        uint64_t from_was = request_before(rq, 0, from_is);
+        if (!is_renamed(rq, from_was, from_is, to_is))
+            r = rename_act(rq, dir, name, to_dir, to_name, flags);
     }
-    reply_done(j, req, "rename", r);
+    reply_done(rq, req, "rename", r);
 }
 
 void ops_name(struct fuse_lowlevel_ops *o)

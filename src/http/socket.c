@@ -6,7 +6,7 @@
 
 enum { BACKLOG = 256 };
 
-/* "host:port" into its halves, brackets of an IPv6 address taken off. */
+/* Splits "host:port", and removes the brackets of an IPv6 address. */
 static int split_address(const char *listen, char **ret_host, char **ret_port, struct err *err)
 {
     const char *colon = strrchr(listen, ':');
@@ -34,7 +34,7 @@ static int listen_at(const struct addrinfo *a, const char *where, struct err *er
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
         if (errno == EADDRINUSE)
-            return err_set(err, ERR_BUSY, "cannot listen at '%s': somebody else does", where);
+            return err_set(err, ERR_BUSY, "cannot listen at '%s': the address is in use", where);
         return err_sys(err, errno, "cannot listen at '%s'", where);
     }
     return take_fd(&fd);
@@ -42,7 +42,7 @@ static int listen_at(const struct addrinfo *a, const char *where, struct err *er
 
 DEFINE_AUTO(addresses, struct addrinfo, freeaddrinfo)
 
-/* Every address means IPv6 with IPv4 in it, or IPv4 where there is no IPv6. */
+/* Every address: an IPv6 socket that accepts IPv4, or an IPv4 socket without IPv6. */
 int socket_open(const char *listen, struct err *err)
 {
     auto_mem char *host = NULL, *port = NULL;
@@ -52,7 +52,7 @@ int socket_open(const char *listen, struct err *err)
     struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     auto_with(auto_clean_addresses) struct addrinfo *found = NULL;
     if (getaddrinfo(host, port, &hints, &found) != 0)
-        return err_set(err, ERR_INVALID, "'%s' is not an address to listen at: its host is no number", listen);
+        return err_set(err, ERR_INVALID, "'%s' is not an address to listen at: its host is not an IP address", listen);
     for (const struct addrinfo *a = found; a && !host; a = a->ai_next)
         if (a->ai_family == AF_INET6 && (r = listen_at(a, listen, err)) >= 0)
             return r;

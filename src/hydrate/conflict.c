@@ -1,53 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys that are an object and a folder at once (`a` and `a/b`): a store allows it, a file system does not. Whatever
- * comes first and however often a run is killed, the outcome is the same: the folder stays, the object of its name
- * fails.
+/* Resolves keys that are an object and a directory at once (`a` and `a/b`): a store allows it, a file system does not.
+ * The outcome does not depend on the order, or on kills: the directory stays, and the object of its name fails.
  *
- * Who finds an object where its folder should be waits until everything else is done and the catalog is sorted: only
- * then can the object be found by its name, and only then is nobody writing it. */
+ * An object whose directory's path is taken by another object waits until all others are done and the catalog is
+ * sorted. Only then can the other object be found by its name, and no lane writes it. */
 #include "private.h"
 #include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEFERRED_MAX = 1 << 20 };
-
-static int both(struct err *err)
+static int conflict_error(struct err *err)
 {
-    err_set(err, ERR_EXISTS, "it is an object, and a folder of other objects");
-    return err_advise(err, 1514, "a folder cannot hold both; exclude one, or give the object another name");
+    return err_fail(err, ERR_EXISTS, CIS_OBJECT_DIRECTORY_CONFLICT, "its key is also a directory of other objects");
 }
 
-/* h->lock held. */
-static bool defer(struct hydrate *h, uint64_t id)
-{
-    if (h->second_round || h->deferred_count == DEFERRED_MAX)
-        return false;
-    if (h->deferred_count % 1024 == 0)
-        h->deferred = xrealloc(h->deferred, h->deferred_count + 1024, sizeof *h->deferred);
-    h->deferred[h->deferred_count++] = id;
-    return true;
-}
-
-/* Is the file at the object's path one of ours? One that is whole is; one that is not may be what a failed object left,
- * or a kill before the journal told of it. */
-static bool is_ours(const struct hydrate *h, uint64_t id, const struct index_entry *e)
+/* Whether a hydration wrote the file at the object's path. If the object is not whole, the file may be left from a
+ * failed attempt, or from a killed run whose record was lost. */
+static bool was_hydrated(const struct hydrate *h, uint64_t id, const struct index_entry *e)
 {
     struct stat st;
-    return journal_is_whole(h->journal, id) || (known_look(h, e->path, &st) && !S_ISDIR(st.st_mode) &&
-                                                !target_is_taken(h->target, e->path, object_file(e)));
+    return journal_is_whole(h->journal, id) || (path_stat(h, e->path, &st) && !S_ISDIR(st.st_mode) &&
+                                                !target_has_foreign(h->target, e->path, object_file(e)));
 }
 
-/* Takes the object away that stands where a folder is needed. The journal first: a crash in between must leave a file
- * too many, never a record of one that is gone. What is not whole has failed by itself. */
-static int displace(struct lane *l, uint64_t id, const struct index_entry *e, struct err *err)
+/* Removes the object whose path is needed for a directory. The journal first: a crash in between must leave a file too
+ * many, never a record of a missing one. An object that is not whole was counted as failed before. */
+static int displace(struct hydrate_lane *l, uint64_t id, const struct index_entry *e, struct err *err)
 {
     struct hydrate *h = l->h;
     struct err why;
     int dir;
     const char *name;
     bool is_whole = journal_is_whole(h->journal, id);
-    if (!is_ours(h, id, e))
+    if (!was_hydrated(h, id, e))
         return 0;
     auto_mem char *path = str_dup(e->path);
     int r = journal_void(h->journal, id, err);
@@ -59,14 +44,14 @@ static int displace(struct lane *l, uint64_t id, const struct index_entry *e, st
         return err_sys(err, errno, "cannot remove '%s'", path);
     if (!is_whole)
         return 0;
-    atomic_fetch_sub(&h->objects_done, 1);
-    atomic_fetch_sub(&h->bytes_done, e->size_bytes);
-    both(&why);
-    hydrate_object_failed(h, e->path, &why, 1);
+    atomic_fetch_sub(&h->progress.objects_done, 1);
+    atomic_fetch_sub(&h->progress.bytes_done, e->size_bytes);
+    conflict_error(&why);
+    object_failed(h, FAULT_LISTING, e->path, &why, 1);
     return 0;
 }
 
-static int clear_way(struct lane *l, struct str path, struct err *err)
+static int clear_path(struct hydrate_lane *l, struct str path, struct err *err)
 {
     struct hydrate *h = l->h;
     for (size_t i = 0; i < path.len; i++) {
@@ -84,39 +69,39 @@ static int clear_way(struct lane *l, struct str path, struct err *err)
     return 0;
 }
 
-/* What else is where a folder should be is not ours to be taken away. */
-static int look_for_others(const struct hydrate *h, struct str path, struct err *err)
+/* Files that no hydration wrote are never removed. */
+static int check_foreign(const struct hydrate *h, struct str path, struct err *err)
 {
     for (size_t i = 0; i < path.len; i++) {
         struct stat st;
-        if (path.ptr[i] != '/' || !known_look(h, str_sub(path, 0, i), &st) || S_ISDIR(st.st_mode))
+        if (path.ptr[i] != '/' || !path_stat(h, str_sub(path, 0, i), &st) || S_ISDIR(st.st_mode))
             continue;
-        err_set(err, ERR_EXISTS, "'%.*s' is there, and is no folder", (int)min_u64(i, 200), path.ptr);
-        return err_advise(err, 1525, "it is not of this run: move it away, and the same command goes on");
+        return err_fail(err, ERR_EXISTS, CIS_NOT_A_DIRECTORY, "'%.*s' exists and is not a directory",
+                        (int)min_u64(i, 200), path.ptr);
     }
     return 0;
 }
 
-int conflict_settle(struct lane *l, uint64_t id, const struct index_entry *e, struct err *err)
+int conflict_resolve(struct hydrate_lane *l, uint64_t id, const struct index_entry *e,
+                     enum hydrate_fault_kind *ret_kind, struct err *err)
 {
     struct hydrate *h = l->h;
-    struct err failed = *err;
-    if (err->sys == EISDIR || err->sys == ENOTEMPTY)
-        return both(err);
+    struct err first = *err;
+    *ret_kind = FAULT_OTHER;
+    if (err->sys == EISDIR || err->sys == ENOTEMPTY) {
+        *ret_kind = FAULT_LISTING;
+        return conflict_error(err);
+    }
     if (err->sys != ENOTDIR && err->sys != ELOOP) /* no link is followed */
         return -(int)err->code;
-    pthread_mutex_lock(&h->lock);
-    bool deferred = defer(h, id);
-    pthread_mutex_unlock(&h->lock);
-    if (deferred)
+    if (hydrate_queue_defer(&h->queue, id))
         return 1;
     pthread_mutex_lock(&h->conflict_lock);
-    int r = clear_way(l, e->path, err);
+    int r = clear_path(l, e->path, err);
     if (r == 0)
-        r = look_for_others(h, e->path, err);
+        r = check_foreign(h, e->path, err);
     pthread_mutex_unlock(&h->conflict_lock);
-    /* Whether the way is clear now, the caller's next try tells. */
-    if (r == 0)
-        *err = failed;
+    if (r == 0) /* the caller's next attempt shows whether the path is clear */
+        *err = first;
     return r;
 }

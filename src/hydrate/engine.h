@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine.h - bucket to disk: list, fetch, check, write, record; to be stopped and continued at any moment.
- * home: made, waited for and freed by one thread (main); the functions that others may call say so. */
+/* engine.h - runs a hydration: lists, fetches, verifies, writes and records objects. It can be stopped and continued at
+ * any moment. home: made, waited for and freed by one thread (main); functions say so where others may call them. */
 #pragma once
 
 #include "hydrate/shard.h"
@@ -10,15 +10,15 @@
 #include "util/glob.h"
 
 enum hydrate_verify { HYDRATE_VERIFY_AUTO, HYDRATE_VERIFY_SIZE, HYDRATE_VERIFY_NONE };
-/* AUTO: where the file system has it. ON: an error where it has not (CIS2034). */
+/* AUTO: where the file system has it. ON: an error where it has not (CIS_DIRECT_IO_UNSUPPORTED). */
 enum hydrate_direct { HYDRATE_DIRECT_AUTO, HYDRATE_DIRECT_ON, HYDRATE_DIRECT_OFF };
 
-/* One prefix. Borrowed, all of it, until hydrate_free(). */
+/* One prefix. Everything is borrowed until hydrate_free(). */
 struct hydrate_source {
     struct store *store;
     const char *uri;             /* for sentences and for the catalog's head */
-    const char *sub_path;        /* where it lands below the target; NULL or "": its root */
-    bool keeps_prefix;           /* an object's path is its whole key, not what is behind the prefix */
+    const char *sub_path;        /* its directory below the target; NULL or "": the root */
+    bool keeps_prefix;           /* an object's path is its whole key, not only the part after the prefix */
     const struct filter *filter; /* NULL: everything */
 };
 
@@ -29,28 +29,29 @@ struct hydrate_options {
     size_t source_count;
     const char *const *priorities; /* globs: these land first, in this order */
     size_t priority_count;
-    unsigned concurrency_max; /* requests at once at the most; 0: 512, or what a control group's memory allows. How many
-                                there are is found by itself */
+    unsigned concurrency_max;  /* limit of concurrent requests; 0: 512, or less if the control group's memory is small.
+                                  The engine finds the number below it */
     uint64_t bytes_per_second; /* 0: no cap */
     uint64_t memory_bytes;     /* of bytes in flight; 0: 128 MiB, or a quarter of a control group's limit */
-    unsigned workers;          /* threads; 0: found by itself */
+    unsigned workers;          /* threads; 0: one more than processors */
     enum hydrate_verify verify;
     enum hydrate_direct direct;
     uint64_t errors_max; /* objects that may fail before the run gives up; 0: 1,000 */
-    struct shard shard; /* of the objects that were wanted, this run's part; nothing is fetched before all are listed */
-    bool skip_missing;  /* an object that is gone when its turn comes is left out, instead of failing */
-    bool size_check;    /* hold the running total against the space */
-    bool fresh;         /* forget an earlier run */
-    bool overwrite;     /* in a folder that people see: also files that no hydration wrote */
-    uint64_t stall_ns;  /* a request that gets next to nothing for so long is asked again; 0: 30 s */
-    uint64_t barrier_ns; /* how much of its time a power loss may cost the run; 0: 15 s */
-    bool durable;        /* return only when a power loss can take nothing; always so for volumes */
+    struct shard shard;  /* this run's part of the selected objects; nothing is fetched before all are listed */
+    bool skip_missing;   /* skip an object that was deleted since it was listed, instead of failing */
+    bool size_check;     /* hold the running total against the space */
+    bool fresh;          /* discard the state of an earlier run */
+    bool overwrite;      /* in place: also overwrite files that no hydration wrote */
+    uint64_t stall_ns;   /* a request is retried if almost no bytes arrive for this time; 0: 30 s */
+    uint64_t barrier_ns; /* work that a power loss may cost, in time; 0: 15 s */
+    bool durable;        /* flush everything to disk before the run ends; always so for volumes */
     bool no_uring;
 };
 
 struct hydrate;
 
-/* Takes the target in any case. Starts at once. ERR_EXISTS: the target holds an unfinished run of another source. */
+/* Starts a run, and takes the target even on failure. ERR_EXISTS: the target holds an unfinished run of another
+ * source. */
 must_check int hydrate_start(const struct hydrate_options *o, struct target *own_target, struct hydrate **ret,
                              struct err *err);
 void hydrate_free(struct hydrate *h); /* stops it first; NULL is fine */
@@ -70,9 +71,12 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret);
 /* Any thread. The path of the object that has been running longest. buf of `size`; empty if none. */
 void hydrate_slowest(struct hydrate *h, char *buf, size_t size);
 
-/* Faults in order, each given once; false: none now. Past 1,000 unread ones they are counted only: so many so far. */
+/* Gives each fault once, in order; false: none now. Faults beyond 1,000 unread ones are only counted. */
 bool hydrate_next_fault(struct hydrate *h, struct hydrate_fault *ret);
 uint64_t hydrate_faults_unnamed(struct hydrate *h);
 
-/* After the end: the code that all failed objects share, 0 if they differ or none failed. */
+/* After the end: the run failed only because some objects failed or were kept. */
+bool hydrate_is_incomplete(struct hydrate *h);
+
+/* After the end: the code that all failed objects share; 0 if the codes differ or no object failed. */
 enum err_code hydrate_common_fault(struct hydrate *h);

@@ -1,8 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What went wrong: with one object, or with the run. */
 #include "private.h"
+#include "util/err_kind.h"
+#include "util/thread.h"
 #include <inttypes.h>
 #include <stdio.h>
+
+void faults_init(struct hydrate_faults *f)
+{
+    pthread_mutex_init(&f->lock, NULL);
+    f->ring = xcalloc(FAULTS_MAX, sizeof *f->ring);
+    f->kept = xcalloc(HYDRATE_ERRORS_KEPT, sizeof *f->kept);
+}
+
+void faults_done(struct hydrate_faults *f)
+{
+    free(f->ring);
+    free(f->kept);
+    pthread_mutex_destroy(&f->lock);
+}
 
 static void fault_fill(struct hydrate_fault *f, struct str path, const struct err *err, unsigned attempts)
 {
@@ -11,6 +26,13 @@ static void fault_fill(struct hydrate_fault *f, struct str path, const struct er
     snprintf(f->object, sizeof f->object, "%.*s", (int)min_u64(path.len, sizeof f->object - 1),
              path.ptr ? path.ptr : "");
     snprintf(f->message, sizeof f->message, "%s", err_line(err, line, sizeof line));
+}
+
+enum hydrate_fault_kind fault_kind_of_reply(const struct store_reply *r)
+{
+    if (r->code == -ERR_CHANGED)
+        return FAULT_LISTING;
+    return err_kind_of(r->err.id) == ERR_KIND_OBJECT_NOT_FOUND ? FAULT_GONE : FAULT_OTHER;
 }
 
 bool fault_is_fatal(const struct err *err)
@@ -31,97 +53,95 @@ bool fault_is_fatal(const struct err *err)
     }
 }
 
-void hydrate_fail(struct hydrate *h, const struct err *err)
+void run_failed(struct hydrate *h, enum hydrate_fault_kind kind, const struct err *err)
 {
-    pthread_mutex_lock(&h->lock);
-    bool is_our_word = err->code == ERR_CANCELLED && h->is_cancelled;
-    if (!h->has_fatal && !is_our_word) {
-        h->has_fatal = true;
-        h->fatal = *err;
+    struct hydrate_faults *f = &h->faults;
+    pthread_mutex_lock(&f->lock);
+    bool is_from_cancel = err->code == ERR_CANCELLED && f->is_cancelled;
+    if (!f->has_fatal && !is_from_cancel) {
+        f->has_fatal = true;
+        f->fatal_kind = kind;
+        f->fatal = *err;
     }
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_unlock(&f->lock);
     atomic_store(&h->stopping, true);
-    driver_nudge(h);
+    driver_wake(h);
 }
 
-/* The object itself: what else is not found, its bucket or a folder of ours, is another failure. */
-static bool is_gone(const struct err *err)
+bool fault_is_allowed(const struct hydrate *h, enum hydrate_fault_kind kind)
 {
-    return err->code == ERR_NOT_FOUND && err->id == 1404;
+    return h->o.skip_missing && kind == FAULT_GONE;
 }
 
-/* Would another listing help? The object is another one by now, or people mend its name in the source. */
-static bool is_of_listing(const struct err *err)
+static void record(struct hydrate_faults *f, struct str path, const struct err *err, unsigned attempts)
 {
-    return err->code == ERR_CHANGED || is_gone(err) || err->id == 1512 || err->id == 1514 || err->id == 1515;
+    f->codes |= UINT64_C(1) << err->code;
+    if (f->count < FAULTS_MAX)
+        fault_fill(&f->ring[(f->first + f->count++) % FAULTS_MAX], path, err, attempts);
+    else
+        f->unnamed++;
+    if (f->kept_count < HYDRATE_ERRORS_KEPT)
+        fault_fill(&f->kept[f->kept_count++], path, err, attempts);
 }
 
-bool fault_is_allowed(const struct hydrate *h, const struct err *err)
+void object_failed(struct hydrate *h, enum hydrate_fault_kind kind, struct str path, const struct err *err,
+                   unsigned attempts)
 {
-    return h->o.skip_missing && is_gone(err);
-}
-
-void hydrate_object_failed(struct hydrate *h, struct str path, const struct err *err, unsigned attempts)
-{
-    if (fault_is_allowed(h, err)) {
-        atomic_fetch_add(&h->objects_missing, 1);
+    if (fault_is_allowed(h, kind)) {
+        atomic_fetch_add(&h->progress.objects_missing, 1);
         return;
     }
     struct err full = *err;
     uint64_t limit = h->o.errors_max ? h->o.errors_max : 1000;
     err_name(&full, path);
     if (fault_is_fatal(err)) {
-        hydrate_fail(h, &full);
+        run_failed(h, FAULT_OTHER, &full);
         return;
     }
-    bool is_kept = err->sys == EEXIST; /* by target.c */
-    uint64_t failed = is_kept ? 0 : atomic_fetch_add(&h->objects_failed, 1) + 1;
-    atomic_fetch_add(&h->objects_kept, is_kept);
-    pthread_mutex_lock(&h->lock);
-    h->fault_codes |= UINT64_C(1) << err->code;
-    h->is_stale |= is_of_listing(err);
-    if (h->fault_count < FAULTS_MAX) {
-        fault_fill(&h->faults[(h->fault_first + h->fault_count) % FAULTS_MAX], path, &full, attempts);
-        h->fault_count++;
-    } else {
-        h->faults_unnamed++;
-    }
-    if (h->first_fault_count < HYDRATE_ERRORS_KEPT)
-        fault_fill(&h->first_faults[h->first_fault_count++], path, &full, attempts);
-    pthread_mutex_unlock(&h->lock);
+    bool is_kept = err->sys == EEXIST; /* another file has the name: target.c */
+    uint64_t failed = is_kept ? 0 : atomic_fetch_add(&h->progress.objects_failed, 1) + 1;
+    atomic_fetch_add(&h->progress.objects_kept, is_kept);
+    pthread_mutex_lock(&h->faults.lock);
+    h->faults.is_stale |= kind != FAULT_OTHER;
+    record(&h->faults, path, &full, attempts);
+    pthread_mutex_unlock(&h->faults.lock);
     if (failed <= limit)
         return;
     struct err many;
     err_copy(&many, &full);
-    err_wrap(&many, "gave up after %" PRIu64 " objects that failed, the last one", failed);
-    hydrate_fail(h, &many);
+    err_wrap(&many, "gave up after %" PRIu64 " failed objects; the last one", failed);
+    run_failed(h, FAULT_OTHER, &many);
 }
 
 bool hydrate_next_fault(struct hydrate *h, struct hydrate_fault *ret)
 {
-    pthread_mutex_lock(&h->lock);
-    bool any = h->fault_count > 0;
+    struct hydrate_faults *f = &h->faults;
+    auto_lock(&f->lock);
+    bool any = f->count > 0;
     if (any) {
-        *ret = h->faults[h->fault_first];
-        h->fault_first = (h->fault_first + 1) % FAULTS_MAX;
-        h->fault_count--;
+        *ret = f->ring[f->first];
+        f->first = (f->first + 1) % FAULTS_MAX;
+        f->count--;
     }
-    pthread_mutex_unlock(&h->lock);
     return any;
 }
 
 uint64_t hydrate_faults_unnamed(struct hydrate *h)
 {
-    pthread_mutex_lock(&h->lock);
-    uint64_t unnamed = h->faults_unnamed;
-    pthread_mutex_unlock(&h->lock);
+    auto_lock(&h->faults.lock);
+    uint64_t unnamed = h->faults.unnamed;
     return unnamed;
+}
+
+bool hydrate_is_incomplete(struct hydrate *h)
+{
+    auto_lock(&h->faults.lock);
+    return h->faults.fatal_kind == FAULT_INCOMPLETE;
 }
 
 enum err_code hydrate_common_fault(struct hydrate *h)
 {
-    pthread_mutex_lock(&h->lock);
-    uint64_t codes = h->fault_codes;
-    pthread_mutex_unlock(&h->lock);
+    auto_lock(&h->faults.lock);
+    uint64_t codes = h->faults.codes;
     return __builtin_popcountll(codes) == 1 ? (enum err_code)__builtin_ctzll(codes) : (enum err_code)0;
 }

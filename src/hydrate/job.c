@@ -1,67 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a request: a slice, the GET, its writes, once more if it failed in passing. */
 #include "private.h"
-#include <assert.h>
 #include <limits.h>
 
-/* The longest wait of a GET that was refused by a store that serves most of them: the others' pace spares it. */
+/* The longest wait of a refused GET where the store serves most of them: pace.h limits the rate. */
 #define REFUSED_WAIT_NS (250 * NS_PER_MS)
 
-static void want_slice(struct job *j);
+static void request_slice(struct hydrate_job *j);
+
+/* The only function that changes the state. */
+static void job_become(struct hydrate_job *j, enum hydrate_job_state state)
+{
+    static const unsigned char may_follow[] = {
+        [JOB_IDLE] = 1 << JOB_SLICE,
+        [JOB_SLICE] = 1 << JOB_GET | 1 << JOB_IDLE,
+        [JOB_GET] = 1 << JOB_DRAIN | 1 << JOB_SLICE | 1 << JOB_IDLE,
+        [JOB_DRAIN] = 1 << JOB_BACKOFF | 1 << JOB_IDLE,
+        [JOB_BACKOFF] = 1 << JOB_SLICE | 1 << JOB_IDLE,
+    };
+    assert(may_follow[j->state] >> state & 1);
+    j->state = state;
+}
 
 static void wake(struct budget_waiter *w)
 {
-    struct job *j = container_of(w, struct job, waiter);
+    struct hydrate_job *j = container_of(w, struct hydrate_job, waiter);
     atomic_store(&j->is_granted, true);
     loop_post(j->lane->worker.loop, &j->granted);
 }
 
+static void take_slice(struct hydrate_job *j);
+
 static void deliver_granted(struct mail *m)
 {
-    struct job *j = container_of(m, struct job, granted);
+    struct hydrate_job *j = container_of(m, struct hydrate_job, granted);
     atomic_store(&j->is_granted, false);
     if (!atomic_load(&j->lane->h->stopping)) {
-        want_slice(j);
+        take_slice(j);
         return;
     }
-    budget_forget(j->lane->h->budget, &j->waiter);
-    job_end(j);
+    budget_cancel(j->lane->h->budget, &j->waiter);
+    job_release(j);
 }
 
 static void backoff_over(struct timer *t)
 {
-    struct job *j = container_of(t, struct job, backoff);
-    struct job **last = &j->lane->due;
-    while (*last)
-        last = &(*last)->next_due;
-    j->next_due = NULL;
-    *last = j;
+    struct hydrate_job *j = container_of(t, struct hydrate_job, backoff);
+    j->is_due = true;
+    list_add(&j->lane->due, &j->due);
     lane_pump(j->lane);
 }
 
-static void count_waiting(struct job *j, unsigned change)
+static void count_waiting(struct hydrate_job *j, unsigned change)
 {
     atomic_fetch_add_explicit(&j->lane->waiting, change, memory_order_relaxed);
-    atomic_fetch_add_explicit(&j->lane->refused, j->refused ? change : 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&j->lane->refused, j->answer.refused ? change : 0, memory_order_relaxed);
 }
 
-void job_retry(struct job *j)
+void job_retry(struct hydrate_job *j)
 {
+    j->is_due = false;
     count_waiting(j, UINT_MAX);
-    want_slice(j);
+    request_slice(j);
 }
 
-static struct job *job_new(struct lane *l)
+static struct hydrate_job *job_new(struct hydrate_lane *l)
 {
-    struct job *j = l->free_jobs;
-    if (j) {
-        l->free_jobs = j->next;
-    } else {
+    struct hydrate_job *j = list_pop(&l->free_jobs, struct hydrate_job, node);
+    if (!j) {
         j = xcalloc(1, sizeof *j);
         hash_init(&j->hash);
     }
-    struct hash kept = j->hash;
-    *j = (struct job){.lane = l, .hash = kept, .filling = -1};
+    struct hash reused = j->hash;
+    *j = (struct hydrate_job){.lane = l, .hash = reused, .filling = -1};
     j->waiter.wake = wake;
     j->granted.deliver = deliver_granted;
     j->backoff.fire = backoff_over;
@@ -70,201 +80,199 @@ static struct job *job_new(struct lane *l)
     return j;
 }
 
-void job_free_slices(struct job *j)
+void job_free_slices(struct hydrate_job *j)
 {
     assert(j->busy == 0);
     for (size_t i = 0; i < JOB_SLICES; i++) {
         if (j->slices[i].bytes)
-            budget_give(j->lane->h->budget, j->slices[i].bytes);
+            budget_return(j->lane->h->budget, j->slices[i].bytes);
         j->slices[i].bytes = NULL;
         j->slices[i].fill = 0;
     }
     j->filling = -1;
 }
 
-void job_end(struct job *j)
+void job_release(struct hydrate_job *j)
 {
-    struct lane *l = j->lane;
+    struct hydrate_lane *l = j->lane;
     job_free_slices(j);
-    if (j->large)
-        large_part_dropped(l, j->large); /* no-op after it was done or failed: then large is NULL */
-    if (j->prev)
-        j->prev->next = j->next;
-    else
-        l->running = j->next;
-    if (j->next)
-        j->next->prev = j->prev;
-    j->state = JOB_IDLE;
-    j->next = l->free_jobs;
-    l->free_jobs = j;
+    if (j->large) /* a part that is done or failed has none */
+        large_part_dropped(l, j->large);
+    list_remove(&l->running, &j->node);
+    job_become(j, JOB_IDLE);
+    list_add_first(&l->free_jobs, &j->node);
     l->running_count--;
-    atomic_fetch_sub(&l->h->on_its_way, j->on_its_way);
+    atomic_fetch_sub(&l->h->progress.in_flight, j->in_flight);
     lane_unit_ended(l);
 }
 
-void job_object_failed(struct job *j, const struct err *err)
+void job_object_failed(struct hydrate_job *j, enum hydrate_fault_kind kind, const struct err *err)
 {
-    struct lane *l = j->lane;
-    struct large *g = j->large;
-    if (fault_is_fatal(err)) {
-        hydrate_object_failed(l->h, j->entry.path, err, j->attempts);
-    } else if (g) {
+    struct hydrate_lane *l = j->lane;
+    struct hydrate_large *g = j->large;
+    if (g && !fault_is_fatal(err)) {
         j->large = NULL;
-        large_part_failed(l, g, err, j->attempts);
+        large_part_failed(l, g, kind, err, j->attempts);
     } else {
-        small_failed(l, &j->entry);
-        hydrate_object_failed(l->h, j->entry.path, err, j->attempts);
+        if (!fault_is_fatal(err))
+            small_discard(l, &j->entry);
+        object_failed(l->h, kind, j->entry.path, err, j->attempts);
     }
-    job_end(j);
+    job_release(j);
 }
 
-void job_mismatch(struct job *j, const struct digest *want, const struct digest *got)
+void job_mismatch(struct hydrate_job *j, const struct digest *want, const struct digest *got)
 {
     struct err err;
     if (!j->mismatched) {
-        /* Once more: memory and networks do lie, rarely twice. */
+        /* Fetched once more: a fault of memory or network rarely happens twice. */
         j->mismatched = true;
         job_free_slices(j);
-        want_slice(j);
+        request_slice(j);
         return;
     }
     mismatch_set(&err, want, got);
-    job_object_failed(j, &err);
+    job_object_failed(j, FAULT_OTHER, &err);
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
-static void retry_or_fail(struct job *j)
+static void retry_or_fail(struct hydrate_job *j)
 {
     if (atomic_load(&j->lane->h->stopping)) {
-        job_end(j);
+        job_release(j);
         return;
     }
-    if (!j->may_retry) {
-        job_object_failed(j, &j->err);
+    if (!j->answer.may_retry) {
+        job_object_failed(j, j->answer.kind, &j->answer.err);
         return;
     }
     job_free_slices(j);
-    j->state = JOB_BACKOFF;
+    job_become(j, JOB_BACKOFF);
     count_waiting(j, 1);
-    loop_timer_set(j->lane->worker.loop, &j->backoff, j->retry_ns);
-    loop_at_tail(j->lane->worker.loop, &j->lane->pump); /* it may have given its place away */
+    loop_timer_set(j->lane->worker.loop, &j->backoff, j->answer.retry_ns);
+    loop_defer(j->lane->worker.loop, &j->lane->pump); /* another job may take its place */
 }
 
-void job_advance(struct job *j)
+void job_advance(struct hydrate_job *j)
 {
     struct err err;
     if (j->state != JOB_DRAIN || j->busy > 0)
         return;
     if (j->io_error) {
         err_sys(&err, j->io_error, "cannot write '%.*s'", (int)min_u64(j->entry.path.len, 200), j->entry.path.ptr);
-        job_object_failed(j, &err);
-    } else if (j->code < 0) {
+        job_object_failed(j, FAULT_OTHER, &err);
+    } else if (j->answer.code < 0) {
         retry_or_fail(j);
     } else {
-        part_whole(j);
+        part_complete(j);
     }
 }
 
-void job_pause(struct job *j, bool paused)
+void job_pause(struct hydrate_job *j, bool paused)
 {
     if (j->paused != paused)
-        atomic_fetch_add(&j->lane->h->paused, paused ? 1 : UINT_MAX);
+        atomic_fetch_add(&j->lane->h->window.paused, paused ? 1 : UINT_MAX);
     j->paused = paused;
 }
 
-static void note_first_byte(struct lane *l, uint64_t ns)
+static void note_first_byte(struct hydrate_lane *l, uint64_t ns)
 {
     uint64_t least = atomic_load_explicit(&l->quickest_ns, memory_order_relaxed);
     if (ns && (!least || ns < least))
         atomic_store_explicit(&l->quickest_ns, ns, memory_order_relaxed);
 }
 
-/* A store that refuses everything ends the run when one request would have been given up, not each object in its turn.
- * Who allowed few attempts allowed for those of one object. */
+/* A store that refuses every GET fails the run after the time in which one request would be given up. Otherwise each
+ * object would wait that long in turn. */
 #define OUTAGE_LEAST_NS (10 * NS_PER_SECOND)
 
-static bool is_outage(const struct job *j, const struct store_reply *r, uint64_t now_ns)
+static void check_outage(struct hydrate_job *j, const struct store_reply *r)
 {
-    const struct hydrate *h = j->lane->h;
-    uint64_t served_ns = atomic_load(&h->served_ns), since_ns = now_ns > served_ns ? now_ns - served_ns : 0;
-    return r->slow_down && since_ns >= max_u64(store_patience_ns(object_store(h, &j->entry), r), OUTAGE_LEAST_NS);
-}
-
-static void end_in_outage(struct job *j, const struct store_reply *r)
-{
+    struct hydrate *h = j->lane->h;
+    uint64_t served_ns = atomic_load(&h->window.served_ns), now_ns = loop_now_ns(j->lane->worker.loop);
+    uint64_t since_ns = now_ns > served_ns ? now_ns - served_ns : 0;
     struct err err;
     char text[TIME_TEXT_MAX];
-    uint64_t since_ns = loop_now_ns(j->lane->worker.loop) - atomic_load(&j->lane->h->served_ns);
+    if (!r->slow_down || since_ns < max_u64(store_patience_ns(object_store(h, &j->entry), r), OUTAGE_LEAST_NS))
+        return;
     err_copy(&err, &r->err);
-    err_wrap(&err, "the store has refused every GET for %s, the last one", duration_text(since_ns, text));
-    err_advise(&err, 1526, "wait until the store serves again, or ask for fewer requests; the same command goes on");
-    hydrate_fail(j->lane->h, &err);
+    err_wrap(&err, "the store has refused every GET for %s; the last one", duration_text(since_ns, text));
+    err_advise(&err, CIS_STORE_REFUSES_ALL);
+    run_failed(h, FAULT_OTHER, &err);
+}
+
+static void note_failure(struct hydrate_job *j, const struct store_reply *r, bool refusals_are_few)
+{
+    struct job_answer *a = &j->answer;
+    uint64_t elapsed = loop_now_ns(j->lane->worker.loop) - j->started_ns;
+    a->err = r->err;
+    a->kind = fault_kind_of_reply(r);
+    a->may_retry = store_retry_delay(object_store(j->lane->h, &j->entry), r, j->attempts, elapsed, &a->retry_ns);
+    if (r->slow_down && r->retry_after_ns == 0 && refusals_are_few)
+        a->retry_ns = min_u64(a->retry_ns, REFUSED_WAIT_NS);
+    check_outage(j, r);
 }
 
 static void get_done(void *ctx, const struct store_reply *r)
 {
-    struct job *j = ctx;
+    struct hydrate_job *j = ctx;
     struct hydrate *h = j->lane->h;
+    uint64_t now_ns = loop_now_ns(j->lane->worker.loop);
     note_first_byte(j->lane, r->first_byte_ns);
     j->get = NULL;
     job_pause(j, false);
-    atomic_fetch_add(&h->requests, r->requests - r->turned_away); /* which reached nobody */
-    atomic_fetch_add(&h->hedged, r->hedged);
-    bool are_few = !r->first_byte_ns || window_answered(h, j->sent_ns, loop_now_ns(j->lane->worker.loop), r->slow_down);
-    j->code = r->code;
-    j->refused = r->slow_down;
+    atomic_fetch_add(&h->progress.requests, r->requests - r->turned_away); /* a refused connection sent none */
+    atomic_fetch_add(&h->progress.hedged, r->hedged);
+    bool are_few = !r->first_byte_ns || window_answered(&h->window, j->sent_ns, now_ns, r->slow_down);
+    j->answer.code = r->code;
+    j->answer.refused = r->slow_down;
     if (r->turned_away) {
         j->attempts--;
-        j->started_ns = loop_now_ns(j->lane->worker.loop);
+        j->started_ns = now_ns;
     }
-    if (j->is_other) {
-        j->code = -ERR_CHANGED;
-        j->may_retry = false;
+    if (j->answer.is_other_version) {
+        j->answer.code = -ERR_CHANGED;
+        j->answer.may_retry = false;
     } else if (r->code < 0) {
-        uint64_t elapsed = loop_now_ns(j->lane->worker.loop) - j->started_ns;
-        j->err = r->err;
-        j->may_retry = store_retry_delay(object_store(h, &j->entry), r, j->attempts, elapsed, &j->retry_ns);
-        if (r->slow_down && r->retry_after_ns == 0 && are_few)
-            j->retry_ns = min_u64(j->retry_ns, REFUSED_WAIT_NS);
-        if (is_outage(j, r, loop_now_ns(j->lane->worker.loop)))
-            end_in_outage(j, r);
+        note_failure(j, r, are_few);
     }
-    if (j->code == 0 && !j->large) {
-        small_whole(j, &r->object.digest);
+    if (j->answer.code == 0 && !j->large) {
+        small_complete(j, &r->object.digest);
         return;
     }
-    if (j->code == 0)
+    if (j->answer.code == 0)
         part_flush(j);
-    j->state = JOB_DRAIN;
+    job_become(j, JOB_DRAIN);
     job_advance(j);
 }
 
-static void get_head(void *ctx, const struct object *told)
+static void get_head(void *ctx, const struct store_object *reply)
 {
-    struct job *j = ctx;
-    j->is_other = large_hold(j->large, told, &j->err) < 0;
+    struct hydrate_job *j = ctx;
+    j->answer.is_other_version = large_check_version(j->large, reply, &j->answer.err) < 0;
+    j->answer.kind = FAULT_LISTING;
 }
 
 static int get_data(void *ctx, const char *bytes, size_t len)
 {
-    struct job *j = ctx;
-    if (j->is_other)
+    struct hydrate_job *j = ctx;
+    if (j->answer.is_other_version)
         return -ERR_CHANGED;
     return j->large ? part_data(j, bytes, len) : small_data(j, bytes, len);
 }
 
-static void get(struct job *j)
+static void get(struct hydrate_job *j)
 {
     struct hydrate *h = j->lane->h;
-    struct object object;
+    struct store_object object;
     object_of_entry(j->lane, &j->entry, &object);
     j->attempts++;
     j->sent_ns = loop_now_ns(j->lane->worker.loop);
-    rate_book(&h->starts, STARTS_UNIT, j->sent_ns);
-    j->state = JOB_GET;
+    rate_reserve(&h->window.starts, STARTS_UNIT, j->sent_ns);
+    job_become(j, JOB_GET);
     j->received = j->skip = 0;
-    j->is_other = false;
+    j->answer.is_other_version = false;
     j->io_error = 0;
     j->offset = 0;
     j->len = j->entry.size_bytes;
@@ -286,9 +294,8 @@ static void get(struct job *j)
     j->get = store_get(object_store(h, &j->entry), &j->lane->worker, &g);
 }
 
-static void want_slice(struct job *j)
+static void take_slice(struct hydrate_job *j)
 {
-    j->state = JOB_SLICE;
     size_t want = j->large ? SLICE_BYTES : (size_t)j->entry.size_bytes;
     void *bytes = budget_take(j->lane->h->budget, want, &j->waiter);
     if (!bytes)
@@ -297,44 +304,37 @@ static void want_slice(struct job *j)
     get(j);
 }
 
-void job_begin(struct lane *l, uint64_t id, const struct index_entry *e, struct large *large, uint32_t part)
+static void request_slice(struct hydrate_job *j)
 {
-    struct job *j = job_new(l);
-    j->id = id;
-    j->entry = *e;
-    j->large = large;
-    j->part = part;
-    j->started_ns = loop_now_ns(l->worker.loop);
-    j->next = l->running;
-    if (l->running)
-        l->running->prev = j;
-    l->running = j;
-    l->running_count++;
+    job_become(j, JOB_SLICE);
+    take_slice(j);
+}
+
+void job_begin(struct hydrate_lane *l, const struct hydrate_unit *u)
+{
+    struct hydrate_job *j = job_new(l);
     uint64_t offset;
-    j->on_its_way = e->size_bytes;
-    if (large)
-        plan_part(e->size_bytes, part, &offset, &j->on_its_way);
-    atomic_fetch_add(&l->h->on_its_way, j->on_its_way);
-    want_slice(j);
+    j->id = u->id;
+    j->entry = u->entry;
+    j->large = u->large;
+    j->part = u->part;
+    j->started_ns = loop_now_ns(l->worker.loop);
+    list_add(&l->running, &j->node);
+    l->running_count++;
+    j->in_flight = u->entry.size_bytes;
+    if (u->large)
+        plan_part(u->entry.size_bytes, u->part, &offset, &j->in_flight);
+    atomic_fetch_add(&l->h->progress.in_flight, j->in_flight);
+    request_slice(j);
 }
 
-static void leave_due(struct job *j)
-{
-    struct job **at = &j->lane->due;
-    while (*at && *at != j)
-        at = &(*at)->next_due;
-    if (*at)
-        *at = j->next_due;
-}
-
-void job_stop(struct job *j)
+void job_stop(struct hydrate_job *j)
 {
     switch (j->state) {
     case JOB_SLICE:
-        budget_forget(j->lane->h->budget, &j->waiter);
-        /* A mail that is on its way ends the job when it comes. */
-        if (!atomic_load(&j->is_granted))
-            job_end(j);
+        budget_cancel(j->lane->h->budget, &j->waiter);
+        if (!atomic_load(&j->is_granted)) /* else the mail ends the job */
+            job_release(j);
         return;
     case JOB_GET:
         if (j->get)
@@ -342,9 +342,10 @@ void job_stop(struct job *j)
         return;
     case JOB_BACKOFF:
         loop_timer_cancel(j->lane->worker.loop, &j->backoff);
-        leave_due(j);
+        if (j->is_due)
+            list_remove(&j->lane->due, &j->due);
         count_waiting(j, UINT_MAX);
-        job_end(j);
+        job_release(j);
         return;
     case JOB_DRAIN:
     case JOB_IDLE:

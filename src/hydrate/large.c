@@ -1,131 +1,125 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A large object: a file of its length, parts that any lane may fetch, one checksum over them all. */
 #include "private.h"
 #include "util/file.h"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static void publish(struct lane *l, struct large *g);
+static void queue_parts(struct hydrate_lane *l, struct hydrate_large *g);
 
-static void large_free(struct large *g)
+static void large_free(struct hydrate_large *g)
 {
     auto_clean_fd(&g->fd);
-    free(g->first_etag);
+    free(g->first.etag);
     free(g->path);
     free(g->have);
     free(g->digests);
     free(g);
 }
 
-static uint64_t part_bytes(const struct large *g, uint32_t part)
+static uint64_t part_bytes(const struct hydrate_large *g, uint32_t part)
 {
     uint64_t offset, len;
     plan_part(g->entry.size_bytes, part, &offset, &len);
     return len;
 }
 
-static void take_out(struct large **list, struct large *g)
+static void dequeue(struct hydrate_queue *q, struct hydrate_large *g)
 {
-    while (*list && *list != g)
-        list = &(*list)->next_large;
-    if (*list)
-        *list = g->next_large;
-    g->next_large = NULL;
+    if (g->is_queued)
+        list_remove(&q->larges, &g->node);
+    g->is_queued = false;
 }
 
-static void take_back_progress(struct large *g)
+static void subtract_progress(struct hydrate_large *g)
 {
     for (uint32_t p = 0; p < g->part_count; p++)
         if (g->have[p])
-            atomic_fetch_sub(&g->h->bytes_done, part_bytes(g, p));
+            atomic_fetch_sub(&g->h->progress.bytes_done, part_bytes(g, p));
 }
 
-/* The lane has nothing more to do with it. */
-static void leave(struct lane *l, struct large *g)
+static void discard(struct hydrate_lane *l, struct hydrate_large *g)
 {
     large_free(g);
     lane_unit_ended(l);
 }
 
-/* Is what is there of it of no use to the next run? The object is another one by now, or its bytes were wrong twice; or
- * it is about to be seen (a staged DIR); or the next run is not to fetch it. */
-static bool is_worthless(const struct large *g, const struct err *err)
+/* Whether the next run cannot use the parts: the object has changed, its bytes were wrong twice, the directory is about
+ * to appear (staged), or the next run will not fetch it. */
+static bool is_worthless(const struct hydrate_large *g)
 {
     const struct target *t = g->h->target;
-    return err->code == ERR_CHANGED || (g->again && err->code == ERR_CORRUPT) ||
-           (t->kind == TARGET_STAGED && !target_is_seen(t)) || fault_is_allowed(g->h, err);
+    return g->err.code == ERR_CHANGED || (g->again && g->err.code == ERR_CORRUPT) ||
+           (t->kind == TARGET_STAGED && !target_is_visible(t)) || fault_is_allowed(g->h, g->kind);
 }
 
-/* The journal first: what it tells of must be there. Without a way to the file there is none. */
-static void drop_file(struct lane *l, struct large *g)
+/* The journal first: parts that it records must exist. */
+static void drop_file(struct hydrate_lane *l, struct hydrate_large *g)
 {
     struct err err;
     int dir;
     const char *name;
     if (journal_void(g->h->journal, g->id, &err) < 0)
-        hydrate_fail(g->h, &err);
+        run_failed(g->h, FAULT_OTHER, &err);
     else if (tree_parent(&l->tree, g->path, &dir, &name, &err) == 0)
         target_drop(g->h->target, dir, name, g->id);
 }
 
-/* The object could not be had. */
-static void fail_whole(struct lane *l, struct large *g, const struct err *err)
+/* Fails the object with g->err. */
+static void fail_object(struct hydrate_lane *l, struct hydrate_large *g)
 {
-    take_back_progress(g);
-    if (is_worthless(g, err))
+    subtract_progress(g);
+    if (is_worthless(g))
         drop_file(l, g);
-    hydrate_object_failed(g->h, g->entry.path, err, g->attempts);
-    leave(l, g);
+    object_failed(g->h, g->kind, g->entry.path, &g->err, g->attempts);
+    discard(l, g);
 }
 
 /* ---- its end ----------------------------------------------------------------------------------------------------- */
 
-static int finish_file(struct lane *l, struct large *g, struct err *err)
+static int finish_file(struct hydrate_lane *l, struct hydrate_large *g, struct err *err)
 {
     int dir;
     const char *name;
     int r = tree_parent(&l->tree, g->path, &dir, &name, err);
     if (r < 0)
         return r;
-    /* The padding goes before anybody is told that the object is whole. */
+    /* Removes the padding, before the object counts as whole. */
     if (TEMP_FAILURE_RETRY(ftruncate(g->fd, (off_t)g->entry.size_bytes)) != 0)
-        return err_sys(err, errno, "cannot cut '%s' to its length", g->path);
+        return err_sys(err, errno, "cannot truncate '%s'", g->path);
     r = times_set(g->fd, g->entry.mtime_ns, err);
     return r < 0 ? r : target_place(g->h->target, dir, name, g->id, object_file(&g->entry), err);
 }
 
-static void finish(struct lane *l, struct large *g)
+static void finish(struct hydrate_lane *l, struct hydrate_large *g)
 {
-    struct err err;
-    if (finish_file(l, g, &err) < 0) {
-        fail_whole(l, g, &err);
+    if (finish_file(l, g, &g->err) < 0) {
+        fail_object(l, g);
         return;
     }
-    object_is_whole(g->h, g->id);
-    leave(l, g);
+    object_completed(g->h, g->id);
+    discard(l, g);
 }
 
-static void mismatch(struct lane *l, struct large *g)
+static void mismatch(struct hydrate_lane *l, struct hydrate_large *g)
 {
-    struct err err;
-    mismatch_set(&err, &g->want, &g->got);
-    /* All of it once more: nobody can tell which part was wrong. */
-    if (g->again || journal_void(g->h->journal, g->id, &err) < 0) {
-        fail_whole(l, g, &err);
+    mismatch_set(&g->err, &g->want, &g->got);
+    /* The wrong part is not known: all are fetched once more. */
+    if (g->again || journal_void(g->h->journal, g->id, &g->err) < 0) {
+        fail_object(l, g);
         return;
     }
     g->again = true;
-    take_back_progress(g);
+    subtract_progress(g);
     memset(g->have, 0, g->part_count);
     g->left = g->part_count;
-    publish(l, g);
+    queue_parts(l, g);
 }
 
-/* O_DIRECT, so that what was just kept out of the page cache does not enter it now. */
+/* O_DIRECT keeps the object out of the page cache. */
 static void read_back(struct work *w)
 {
-    struct large *g = container_of(w, struct large, verify);
+    struct hydrate_large *g = container_of(w, struct hydrate_large, verify);
     void *buffer = NULL;
     struct hash hash;
     if (posix_memalign(&buffer, 4096, SLICE_BYTES) != 0)
@@ -152,22 +146,22 @@ static void read_back(struct work *w)
 
 static void was_read_back(struct work *w)
 {
-    struct large *g = container_of(w, struct large, verify);
-    struct lane *l = g->lane;
+    struct hydrate_large *g = container_of(w, struct hydrate_large, verify);
+    struct hydrate_lane *l = g->lane;
     l->summing--;
     if (g->err.code != 0)
-        fail_whole(l, g, &g->err);
+        fail_object(l, g);
     else if (!digest_eq(&g->got, &g->want))
         mismatch(l, g);
     else
         finish(l, g);
 }
 
-static void end(struct lane *l, struct large *g)
+static void end(struct hydrate_lane *l, struct hydrate_large *g)
 {
     g->err.code = 0;
     if (g->want.kind == HASH_NONE) {
-        atomic_fetch_add(&g->h->size_only, 1);
+        atomic_fetch_add(&g->h->progress.size_only, 1);
         finish(l, g);
         return;
     }
@@ -190,10 +184,10 @@ static void end(struct lane *l, struct large *g)
 
 /* ---- its parts --------------------------------------------------------------------------------------------------- */
 
-bool large_take_part(struct hydrate *h, struct large **ret, uint32_t *ret_part)
+bool large_next_part(struct hydrate_queue *q, struct hydrate_large **ret, uint32_t *ret_part)
 {
-    while (h->larges) {
-        struct large *g = h->larges;
+    struct hydrate_large *g;
+    while ((g = list_first(&q->larges, struct hydrate_large, node)) != NULL) {
         while (g->next < g->part_count && g->have[g->next])
             g->next++;
         if (g->next < g->part_count) {
@@ -202,145 +196,143 @@ bool large_take_part(struct hydrate *h, struct large **ret, uint32_t *ret_part)
             g->running++;
             return true;
         }
-        take_out(&h->larges, g);
+        dequeue(q, g);
     }
     return false;
 }
 
-void large_part_done(struct lane *l, struct large *g, uint32_t part, const struct digest *d)
+void large_part_done(struct hydrate_lane *l, struct hydrate_large *g, uint32_t part, const struct digest *d)
 {
     struct hydrate *h = g->h;
     journal_part_written(h->journal, g->id, part, d);
-    atomic_fetch_add(&h->bytes_done, part_bytes(g, part));
-    pthread_mutex_lock(&h->lock);
+    atomic_fetch_add(&h->progress.bytes_done, part_bytes(g, part));
+    pthread_mutex_lock(&h->queue.lock);
     g->digests[part] = *d;
     g->have[part] = 1;
     g->running--;
     g->left--;
     bool whole = g->left == 0, last = g->running == 0;
-    /* The run stops: its other parts were dropped, or nobody takes them any more. */
+    /* The run stops: its other parts were dropped, or are not handed out. */
     bool is_left = last && !g->failed && atomic_load(&h->stopping);
     if (whole || is_left)
-        take_out(&h->larges, g); /* a full window has not looked for more of it since its last part was taken */
-    pthread_mutex_unlock(&h->lock);
+        dequeue(&h->queue, g);
+    pthread_mutex_unlock(&h->queue.lock);
     if (whole)
         end(l, g);
     else if (last && g->failed)
-        fail_whole(l, g, &g->err);
+        fail_object(l, g);
     else if (is_left)
-        leave(l, g);
+        discard(l, g);
 }
 
-void large_part_failed(struct lane *l, struct large *g, const struct err *err, unsigned attempts)
+void large_part_failed(struct hydrate_lane *l, struct hydrate_large *g, enum hydrate_fault_kind kind,
+                       const struct err *err, unsigned attempts)
 {
     struct hydrate *h = g->h;
-    pthread_mutex_lock(&h->lock);
+    pthread_mutex_lock(&h->queue.lock);
     if (!g->failed) {
         g->failed = true;
+        g->kind = kind;
         g->err = *err;
         g->attempts = attempts;
-        take_out(&h->larges, g);
+        dequeue(&h->queue, g);
     }
     bool last = --g->running == 0;
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_unlock(&h->queue.lock);
     if (last)
-        fail_whole(l, g, &g->err);
+        fail_object(l, g);
 }
 
-void large_part_dropped(struct lane *l, struct large *g)
+void large_part_dropped(struct hydrate_lane *l, struct hydrate_large *g)
 {
     struct hydrate *h = g->h;
-    pthread_mutex_lock(&h->lock);
-    take_out(&h->larges, g);
+    pthread_mutex_lock(&h->queue.lock);
+    dequeue(&h->queue, g);
     bool last = --g->running == 0;
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_unlock(&h->queue.lock);
     if (last)
-        leave(l, g);
+        discard(l, g);
 }
 
-void large_stop(struct lane *l)
+void large_stop(struct hydrate_lane *l)
 {
     struct hydrate *h = l->h;
-    for (struct large *g = l->heads; g; g = g->next_large)
+    struct hydrate_large *g;
+    struct list idle = {0};
+    list_foreach (&l->heads, g, node)
         store_cancel(g->head);
-    for (;;) {
-        pthread_mutex_lock(&h->lock);
-        struct large *g = h->larges;
-        while (g && (g->lane != l || g->running > 0))
-            g = g->next_large;
-        if (g)
-            take_out(&h->larges, g);
-        pthread_mutex_unlock(&h->lock);
-        if (!g)
-            return;
-        leave(l, g);
+    pthread_mutex_lock(&h->queue.lock);
+    list_foreach (&h->queue.larges, g, node) {
+        if (g->lane != l || g->running > 0)
+            continue;
+        dequeue(&h->queue, g);
+        list_add(&idle, &g->node);
     }
+    pthread_mutex_unlock(&h->queue.lock);
+    while ((g = list_pop(&idle, struct hydrate_large, node)) != NULL)
+        discard(l, g);
 }
 
 /* ---- its version ------------------------------------------------------------------------------------------------- */
 
-static bool is_first_or_same(struct large *g, const struct object *told)
+static bool is_first_or_same(struct hydrate_large *g, const struct store_object *reply)
 {
-    if (g->has_first)
-        return object_is_same(&g->first, told);
-    g->has_first = true;
-    g->first = (struct object){.mtime_ns = told->mtime_ns, .generation = told->generation};
-    if (told->etag.len) {
-        g->first_etag = str_dup(told->etag);
-        g->first.etag = str_of(g->first_etag);
+    if (g->first.is_known)
+        return store_object_is_same(&g->first.object, reply);
+    g->first.is_known = true;
+    g->first.object = (struct store_object){.mtime_ns = reply->mtime_ns, .generation = reply->generation};
+    if (reply->etag.len) {
+        g->first.etag = str_dup(reply->etag);
+        g->first.object.etag = str_of(g->first.etag);
     }
     return true;
 }
 
-int large_hold(struct large *g, const struct object *told, struct err *err)
+int large_check_version(struct hydrate_large *g, const struct store_object *reply, struct err *err)
 {
-    pthread_mutex_lock(&g->h->lock);
-    bool holds = is_first_or_same(g, told);
-    pthread_mutex_unlock(&g->h->lock);
-    if (holds)
+    pthread_mutex_lock(&g->h->queue.lock);
+    bool is_same = is_first_or_same(g, reply);
+    pthread_mutex_unlock(&g->h->queue.lock);
+    if (is_same)
         return 0;
     err_set(err, ERR_CHANGED, "it was overwritten while its parts were fetched");
-    return object_outdated(err);
+    return store_object_outdated(err);
 }
 
 /* ---- its beginning ----------------------------------------------------------------------------------------------- */
 
-static void publish(struct lane *l, struct large *g)
+static void queue_parts(struct hydrate_lane *l, struct hydrate_large *g)
 {
     struct hydrate *h = g->h;
     if (g->left == 0) {
         end(l, g);
         return;
     }
-    if (atomic_load(&h->stopping)) { /* this lane may have let go of its own already */
-        leave(l, g);
+    if (atomic_load(&h->stopping)) { /* large_stop() may have run already */
+        discard(l, g);
         return;
     }
-    pthread_mutex_lock(&h->lock);
+    pthread_mutex_lock(&h->queue.lock);
     g->next = 0;
     g->lane = l;
-    struct large **p = &h->larges;
-    while (*p)
-        p = &(*p)->next_large;
-    *p = g;
-    g->next_large = NULL;
-    pthread_mutex_unlock(&h->lock);
-    lanes_kick(h);
+    g->is_queued = true;
+    list_add(&h->queue.larges, &g->node);
+    pthread_mutex_unlock(&h->queue.lock);
+    lanes_wake(h);
 }
 
-/* What earlier runs left of it. */
-static void adopt_parts(struct large *g)
+static void adopt_parts(struct hydrate_large *g)
 {
     enum hash_kind kind = hash_combines(g->want.kind) ? g->want.kind : HASH_NONE;
     for (uint32_t p = 0; p < g->part_count; p++)
         if (journal_has_part(g->h->journal, g->id, p, kind, &g->digests[p])) {
             g->have[p] = 1;
             g->left--;
-            atomic_fetch_add(&g->h->bytes_done, part_bytes(g, p));
+            atomic_fetch_add(&g->h->progress.bytes_done, part_bytes(g, p));
         }
 }
 
-/* O_DIRECT's alignment, 0 where it is not to be had. */
+/* The alignment that O_DIRECT needs; 0: unsupported. */
 static uint32_t direct_align(int fd)
 {
     struct statx sx;
@@ -348,29 +340,28 @@ static uint32_t direct_align(int fd)
         return sx.stx_dio_offset_align > 0 && sx.stx_dio_offset_align <= 4096 && sx.stx_dio_mem_align <= 4096
                    ? sx.stx_dio_offset_align
                    : 0;
-    return 4096; /* an older kernel: what every disk accepts */
+    return 4096; /* an older kernel: every disk accepts this */
 }
 
-static int go_direct(struct large *g, struct err *err)
+static int go_direct(struct hydrate_large *g, struct err *err)
 {
     uint32_t align = g->h->o.direct != HYDRATE_DIRECT_OFF ? direct_align(g->fd) : 0;
     int flags = align ? fcntl(g->fd, F_GETFL) : -1;
     if (flags >= 0 && fcntl(g->fd, F_SETFL, flags | O_DIRECT) == 0)
         g->align = align;
-    else if (g->h->o.direct == HYDRATE_DIRECT_ON) {
-        err_set(err, ERR_UNSUPPORTED, "'%s' is on a file system that takes no direct writes", g->path);
-        return err_advise(err, 2034, "directIO: auto writes through the page cache there");
-    }
+    else if (g->h->o.direct == HYDRATE_DIRECT_ON)
+        return err_fail(err, ERR_UNSUPPORTED, CIS_DIRECT_IO_UNSUPPORTED,
+                        "'%s' is on a file system without direct writes (O_DIRECT)", g->path);
     return 0;
 }
 
-static int open_file(struct lane *l, struct large *g, struct err *err)
+static int open_file(struct hydrate_lane *l, struct hydrate_large *g, struct err *err)
 {
     int dir;
     const char *name;
     struct stat st;
     struct hydrate *h = g->h;
-    /* Parts of another run are of who knows which version of what nothing pins, and no sum over all of it tells. */
+    /* Without a pin or a combining checksum, parts of an earlier run may be of another version. */
     bool has_parts = journal_has_parts(h->journal, g->id),
          keep = has_parts && (g->is_pinned || hash_combines(g->want.kind));
     int r = tree_parent(&l->tree, g->path, &dir, &name, err);
@@ -379,34 +370,34 @@ static int open_file(struct lane *l, struct large *g, struct err *err)
     if (r < 0)
         return r;
     if (has_parts && (fstat(g->fd, &st) != 0 || (uint64_t)st.st_size < g->entry.size_bytes)) {
-        /* They go, or somebody took the file away. Said durably, or a later run would believe in parts of the file that
-         * is now made anew. */
+        /* The parts are not kept, or the file is gone. Recorded durably: a later run must not rely on them. */
         r = journal_void(h->journal, g->id, err);
         if (r < 0)
             return r;
     }
     if (TEMP_FAILURE_RETRY(fallocate(g->fd, 0, 0, (off_t)g->entry.size_bytes)) != 0 && errno != EOPNOTSUPP)
-        return err_sys(err, errno, "cannot make room for '%s'", g->path);
+        return err_sys(err, errno, "cannot allocate '%s'", g->path);
     return go_direct(g, err);
 }
 
 static void head_done(void *ctx, const struct store_reply *r)
 {
-    struct large *g = ctx;
-    struct lane *l = g->lane;
-    take_out(&l->heads, g);
+    struct hydrate_large *g = ctx;
+    struct hydrate_lane *l = g->lane;
+    list_remove(&l->heads, &g->node);
     g->head = NULL;
     l->summing--;
-    atomic_fetch_add(&g->h->requests, r->requests);
+    atomic_fetch_add(&g->h->progress.requests, r->requests);
     if (atomic_load(&g->h->stopping)) {
-        leave(l, g);
+        discard(l, g);
         return;
     }
-    /* Who may not ask, or cannot, may be let read all the same (a policy that allows GET alone, a server without HEAD):
-     * the GETs will tell, with a document that says why. */
+    /* A policy may allow GET alone, and a server may lack HEAD: the GETs will show, with the store's own reason. */
     bool is_refused = r->code == -ERR_DENIED || r->code == -ERR_UNSUPPORTED || r->code == -ERR_INVALID;
     if (r->code < 0 && !is_refused) {
-        fail_whole(l, g, &r->err);
+        g->kind = fault_kind_of_reply(r);
+        g->err = r->err;
+        fail_object(l, g);
         return;
     }
     if (r->code == 0) {
@@ -414,44 +405,42 @@ static void head_done(void *ctx, const struct store_reply *r)
         is_first_or_same(g, &r->object);
     }
     adopt_parts(g);
-    publish(l, g);
+    queue_parts(l, g);
 }
 
-/* An S3 listing tells at most an MD5. One request tells what the store knows of the whole object. */
-static bool wants_head(const struct large *g)
+/* An S3 listing has at most an MD5; HEAD has the checksum of the whole object. */
+static bool wants_head(const struct hydrate_large *g)
 {
     return g->h->o.verify == HYDRATE_VERIFY_AUTO && !hash_combines(g->want.kind) &&
-           strcmp(store_scheme(object_store(g->h, &g->entry)), "s3") == 0;
+           !store_caps(object_store(g->h, &g->entry))->lists_best_digest;
 }
 
-void large_begin(struct lane *l, uint64_t id, const struct index_entry *e)
+void large_begin(struct hydrate_lane *l, uint64_t id, const struct index_entry *e)
 {
-    struct err err;
-    struct object object;
-    struct large *g = xcalloc(1, sizeof *g);
-    *g = (struct large){.h = l->h, .lane = l, .id = id, .entry = *e, .fd = -1, .want = digest_wanted(l->h, e)};
+    struct store_object object;
+    struct hydrate_large *g = xcalloc(1, sizeof *g);
+    *g = (struct hydrate_large){.h = l->h, .lane = l, .id = id, .entry = *e, .fd = -1, .want = digest_wanted(l->h, e)};
     g->path = str_dup(e->path);
-    g->is_pinned = object_is_pinned(&(struct object){.etag = e->etag, .generation = e->generation});
+    g->is_pinned = store_object_is_pinned(&(struct store_object){.etag = e->etag, .generation = e->generation});
     g->part_count = g->left = plan_part_count(e->size_bytes);
     g->have = xcalloc(g->part_count, 1);
     g->digests = xcalloc(g->part_count, sizeof *g->digests);
-    int r = open_file(l, g, &err);
-    if (r < 0 && (r = conflict_settle(l, id, e, &err)) == 0)
-        r = open_file(l, g, &err);
+    int r = open_file(l, g, &g->err);
+    if (r < 0 && (r = conflict_resolve(l, id, e, &g->kind, &g->err)) == 0)
+        r = open_file(l, g, &g->err);
     if (r < 0)
-        fail_whole(l, g, &err);
+        fail_object(l, g);
     else if (r > 0)
-        leave(l, g);
+        discard(l, g);
     if (r != 0)
         return;
     if (!wants_head(g)) {
         adopt_parts(g);
-        publish(l, g);
+        queue_parts(l, g);
         return;
     }
     object_of_entry(l, e, &object);
-    g->next_large = l->heads;
-    l->heads = g;
+    list_add(&l->heads, &g->node);
     l->summing++;
     g->head = store_head(object_store(l->h, e), &l->worker, object.key, head_done, g);
 }

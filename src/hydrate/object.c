@@ -24,23 +24,23 @@ struct store *object_store(const struct hydrate *h, const struct index_entry *e)
     return source_of(h, e)->store;
 }
 
-void object_of_entry(struct lane *l, const struct index_entry *e, struct object *ret)
+void object_of_entry(struct hydrate_lane *l, const struct index_entry *e, struct store_object *ret)
 {
     const struct hydrate_source *s = source_of(l->h, e);
     struct str base = s->keeps_prefix ? STR_NULL : store_prefix(s->store), sub = source_sub_path(s), path = e->path;
     sbuf_clear(&l->key);
     if (e->source & SOURCE_SINGLE)
-        base = str_sub(base, 0, path_folder_len(base));
+        base = str_sub(base, 0, path_directory_len(base));
     sbuf_add(&l->key, base);
     if (base.len > 0 && base.ptr[base.len - 1] != '/')
         sbuf_addc(&l->key, '/');
     sbuf_add(&l->key, sub.len ? str_from(path, sub.len + 1) : path);
-    *ret = (struct object){.key = sbuf_str(&l->key),
-                           .size_bytes = e->size_bytes,
-                           .mtime_ns = e->mtime_ns,
-                           .generation = e->generation,
-                           .etag = e->etag,
-                           .digest = e->digest};
+    *ret = (struct store_object){.key = sbuf_str(&l->key),
+                                 .size_bytes = e->size_bytes,
+                                 .mtime_ns = e->mtime_ns,
+                                 .generation = e->generation,
+                                 .etag = e->etag,
+                                 .digest = e->digest};
 }
 
 /* ---- its checksum ------------------------------------------------------------------------------------------------ */
@@ -59,16 +59,12 @@ struct digest digest_better(const struct digest *listed, const struct digest *to
 
 int mismatch_set(struct err *err, const struct digest *want, const struct digest *got)
 {
-    auto_sbuf a, b;
-    sbuf_init(&a, 128);
-    sbuf_init(&b, 128);
+    auto_sbuf a = SBUF(128), b = SBUF(128);
     digest_add_hex(want, &a);
     digest_add_hex(got, &b);
-    err_set(err, ERR_CORRUPT, "%s of what arrived is %s, the store says %s", hash_name(want->kind), b.ptr, a.ptr);
-    if (want->kind == HASH_MD5)
-        return err_advise(err, 1422,
-                          "fetched twice, not kept; damaged, or this store's ETags are no MD5: then --verify size");
-    return err_advise(err, 1422, "it was fetched twice and is not kept; the object or the way to it is damaged");
+    return err_fail(err, ERR_CORRUPT, CIS_CHECKSUM_MISMATCH,
+                    "%s of the received bytes is %s, the store reports %s, after two attempts", hash_name(want->kind),
+                    b.ptr, a.ptr);
 }
 
 /* ---- its end ----------------------------------------------------------------------------------------------------- */
@@ -89,8 +85,8 @@ struct target_file object_file(const struct index_entry *e)
     return (struct target_file){.size_bytes = e->size_bytes, .mtime_ns = e->mtime_ns};
 }
 
-void object_is_whole(struct hydrate *h, uint64_t id)
+void object_completed(struct hydrate *h, uint64_t id)
 {
     journal_written(h->journal, id);
-    atomic_fetch_add(&h->objects_done, 1);
+    atomic_fetch_add(&h->progress.objects_done, 1);
 }

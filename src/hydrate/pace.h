@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pace.h - limits how many GETs a second are sent to a store that refuses some of them (429, 503).
  *
- * Two kinds of refusals need opposite answers. A store above its request rate refuses what exceeds that rate: sending
- * less costs nothing. A store that refuses a share of all requests, whatever their number, is served best by retries
- * alone: sending less only takes longer. So the reaction follows the share of refused requests, measured over round
- * trips: a few of a hundred change nothing; more of them set a limit just below the rate that was served; and a limit
- * that does not lower the share is lifted again.
- * home: under the lock of its owner. Pure: time is an argument. */
+ * Two kinds of refusals need opposite reactions. A store with a limit of requests a second refuses those above it:
+ * sending less costs nothing. A store that refuses a random share of all requests needs only retries: sending less
+ * takes longer. So the reaction follows the share of refused requests, measured over round trips. A share of a few
+ * percent changes nothing. A larger share sets a limit just below the rate that was served. A limit that does not lower
+ * the share is lifted again. home: under the lock of its owner. Pure: time is an argument. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +17,7 @@ struct pace {
     bool is_blind;     /* all was refused when it was lowered: what the store serves is not known */
     double share;      /* of refusals in the last round */
     double allowed;    /* the share of refusals that changes nothing; 0: the default */
-    double share_then; /* when the limit was lowered: the next round tells whether that helped; 0: it was not */
+    double share_then; /* when the limit was lowered: the next round shows whether that helped; 0: it was not */
     unsigned rounds;   /* for which `allowed` holds */
     unsigned in_vain;  /* how often in a row a lower limit has not helped */
     /* This round: it ends when enough of the GETs that were sent in it are answered. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A part of a large object: its bytes pass through slices, aligned for O_DIRECT, into a file that has its length. */
+/* Writes a part through slices that are aligned for O_DIRECT. */
 #include "private.h"
 
 static void written(struct disk_job *d)
 {
-    struct slice *s = container_of(d, struct slice, io);
-    struct job *j = s->job;
+    struct job_slice *s = container_of(d, struct job_slice, io);
+    struct hydrate_job *j = s->job;
     struct hydrate *h = j->lane->h;
     s->busy = false;
     s->fill = 0;
@@ -15,7 +15,7 @@ static void written(struct disk_job *d)
     else if ((size_t)d->result != d->len)
         j->io_error = ENOSPC; /* what a short write to a file means */
     else
-        atomic_fetch_add(&h->unsynced, d->len);
+        atomic_fetch_add(&h->barrier.unsynced_bytes, d->len);
     if (j->state == JOB_DRAIN) {
         job_advance(j);
     } else if (j->get && j->io_error) {
@@ -26,7 +26,7 @@ static void written(struct disk_job *d)
     }
 }
 
-static void submit(struct job *j, struct slice *s)
+static void submit(struct hydrate_job *j, struct job_slice *s)
 {
     uint32_t align = j->large->align;
     size_t len = s->fill;
@@ -44,12 +44,12 @@ static void submit(struct job *j, struct slice *s)
     uring_submit(j->lane->worker.uring, &s->io);
 }
 
-/* A slice to fill: one of ours that came back from the disk, or one that nobody else wants. */
-static bool next_slice(struct job *j)
+/* Chooses the slice to fill: one of the job that is written, or a new one if the budget has it. */
+static bool next_slice(struct hydrate_job *j)
 {
     int empty = -1;
     for (int i = 0; i < JOB_SLICES; i++) {
-        struct slice *s = &j->slices[i];
+        struct job_slice *s = &j->slices[i];
         if (s->bytes && !s->busy) {
             empty = i;
             break;
@@ -69,9 +69,9 @@ static bool next_slice(struct job *j)
     return true;
 }
 
-int part_data(struct job *j, const char *bytes, size_t len)
+int part_data(struct hydrate_job *j, const char *bytes, size_t len)
 {
-    /* After a pause the whole chunk comes again; what was taken of it then is passed over. */
+    /* After a pause libcurl delivers the whole chunk again: skip the bytes that were taken. */
     size_t at = min_u64(j->skip, len);
     j->skip -= at;
     while (at < len) {
@@ -80,33 +80,33 @@ int part_data(struct job *j, const char *bytes, size_t len)
             job_pause(j, true);
             return WEB_PAUSE;
         }
-        struct slice *s = &j->slices[j->filling];
+        struct job_slice *s = &j->slices[j->filling];
         size_t n = min_u64(len - at, SLICE_BYTES - s->fill);
         hash_copy_out(&j->hash, (char *)s->bytes + s->fill, bytes + at, n);
         s->fill += n;
         at += n;
         j->received += n;
-        atomic_fetch_add_explicit(&j->lane->h->received, n, memory_order_relaxed);
+        atomic_fetch_add_explicit(&j->lane->h->progress.received, n, memory_order_relaxed);
         if (s->fill == SLICE_BYTES)
             submit(j, s);
     }
     return j->io_error ? -ERR_IO : 0;
 }
 
-void part_flush(struct job *j)
+void part_flush(struct hydrate_job *j)
 {
     if (j->filling >= 0 && j->slices[j->filling].fill > 0)
         submit(j, &j->slices[j->filling]);
     j->filling = -1;
 }
 
-void part_whole(struct job *j)
+void part_complete(struct hydrate_job *j)
 {
-    struct large *g = j->large;
+    struct hydrate_large *g = j->large;
     struct digest d = {.kind = HASH_NONE};
     if (j->hash.kind != HASH_NONE)
         hash_end(&j->hash, &d);
     j->large = NULL;
     large_part_done(j->lane, g, j->part, &d);
-    job_end(j);
+    job_release(j);
 }

@@ -3,10 +3,10 @@
 #include <assert.h>
 #include <inttypes.h>
 
-void plan_init(struct plan *p, unsigned ranks)
+void plan_init(struct hydrate_plan *p, unsigned ranks)
 {
     assert(ranks >= 1 && ranks <= PLAN_RANKS_MAX);
-    *p = (struct plan){.ranks = ranks};
+    *p = (struct hydrate_plan){.ranks = ranks};
 }
 
 uint64_t plan_spread(uint64_t k, uint64_t n)
@@ -17,7 +17,7 @@ uint64_t plan_spread(uint64_t k, uint64_t n)
     return run % PLAN_PLACES * runs * PLAN_RUN + run / PLAN_PLACES * PLAN_RUN + k % PLAN_RUN;
 }
 
-static uint64_t next_id(struct plan *p, unsigned rank, uint64_t count)
+static uint64_t next_id(struct hydrate_plan *p, unsigned rank, uint64_t count)
 {
     uint64_t at = p->next[rank]++;
     if (at == p->end[rank]) {
@@ -27,7 +27,7 @@ static uint64_t next_id(struct plan *p, unsigned rank, uint64_t count)
     return p->begin[rank] + plan_spread(at - p->begin[rank], p->end[rank] - p->begin[rank]);
 }
 
-int plan_next(struct plan *p, const struct index *x, uint64_t *ret_id, struct index_entry *ret, struct err *err)
+int plan_next(struct hydrate_plan *p, const struct index *x, uint64_t *ret_id, struct index_entry *ret, struct err *err)
 {
     uint64_t count = index_count(x);
     for (unsigned rank = 0; rank < p->ranks; rank++)
@@ -47,7 +47,7 @@ int plan_next(struct plan *p, const struct index *x, uint64_t *ret_id, struct in
     return 0;
 }
 
-bool plan_is_exhausted(const struct plan *p, uint64_t count)
+bool plan_is_exhausted(const struct hydrate_plan *p, uint64_t count)
 {
     for (unsigned rank = 0; rank < p->ranks; rank++)
         if (p->next[rank] < count)
@@ -59,9 +59,9 @@ int plan_check_size(uint64_t size_bytes, struct err *err)
 {
     if (size_bytes <= PLAN_OBJECT_MAX)
         return 0;
-    err_set(err, ERR_INVALID, "it has %" PRIu64 " bytes, as the listing says; no store holds more than %" PRIu64,
-            size_bytes, PLAN_OBJECT_MAX);
-    return err_advise(err, 1515, "exclude it, and report the listing to whoever runs the store");
+    return err_fail(err, ERR_INVALID, CIS_OBJECT_TOO_LARGE,
+                    "it has %" PRIu64 " bytes, as the listing says; no store holds more than %" PRIu64, size_bytes,
+                    PLAN_OBJECT_MAX);
 }
 
 bool plan_is_small(uint64_t size_bytes)

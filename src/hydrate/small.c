@@ -6,19 +6,19 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-int marker_make(struct lane *l, const struct index_entry *e, struct err *err)
+int marker_make(struct hydrate_lane *l, const struct index_entry *e, struct err *err)
 {
     int dir;
     const char *name;
     struct sbuf *b = &l->key;
-    /* Its path ends in '/': as the parent of a file that is not made. */
+    /* Its path ends in '/': make it as the parent of a file that is never created. */
     sbuf_clear(b);
     sbuf_add(b, e->path);
     sbuf_addc(b, 'x');
     return tree_parent(&l->tree, b->ptr, &dir, &name, err);
 }
 
-static int write_file(struct lane *l, int dir, const char *name, uint64_t id, const struct index_entry *e,
+static int write_file(struct hydrate_lane *l, int dir, const char *name, uint64_t id, const struct index_entry *e,
                       const void *bytes, struct err *err)
 {
     auto_fd fd = -1;
@@ -32,11 +32,11 @@ static int write_file(struct lane *l, int dir, const char *name, uint64_t id, co
     if (r == 0)
         r = target_place(l->h->target, dir, name, id, object_file(e), err);
     if (r < 0)
-        target_drop(l->h->target, dir, name, id); /* others may fare better, and then DIR is seen */
+        target_drop(l->h->target, dir, name, id); /* others may succeed, and then users see DIR */
     return r;
 }
 
-int small_write(struct lane *l, uint64_t id, const struct index_entry *e, const void *bytes, struct err *err)
+int small_write(struct hydrate_lane *l, uint64_t id, const struct index_entry *e, const void *bytes, struct err *err)
 {
     char path[PATH_MAX];
     int dir;
@@ -48,29 +48,29 @@ int small_write(struct lane *l, uint64_t id, const struct index_entry *e, const 
         r = write_file(l, dir, name, id, e, bytes, err);
     if (r < 0)
         return r;
-    atomic_fetch_add(&l->h->unsynced, e->size_bytes + 4096);
+    atomic_fetch_add(&l->h->barrier.unsynced_bytes, e->size_bytes + 4096);
     return 0;
 }
 
-void small_failed(struct lane *l, const struct index_entry *e)
+void small_discard(struct hydrate_lane *l, const struct index_entry *e)
 {
     struct err err;
-    /* Where people see it, what has its name there may be somebody's. */
-    if (!target_is_seen(l->h->target) && target_remove(l->h->target, e->path, &err) < 0)
-        hydrate_fail(l->h, &err);
+    /* In place, the file of this name may be a user's. */
+    if (!target_is_visible(l->h->target) && target_remove(l->h->target, e->path, &err) < 0)
+        run_failed(l->h, FAULT_OTHER, &err);
 }
 
-int small_data(struct job *j, const char *bytes, size_t len)
+int small_data(struct hydrate_job *j, const char *bytes, size_t len)
 {
     memcpy((char *)j->slices[0].bytes + j->received, bytes, len);
     j->received += len;
-    atomic_fetch_add_explicit(&j->lane->h->received, len, memory_order_relaxed);
+    atomic_fetch_add_explicit(&j->lane->h->progress.received, len, memory_order_relaxed);
     return 0;
 }
 
-void small_whole(struct job *j, const struct digest *reply)
+void small_complete(struct hydrate_job *j, const struct digest *reply)
 {
-    struct lane *l = j->lane;
+    struct hydrate_lane *l = j->lane;
     struct hydrate *h = l->h;
     struct digest got, want = digest_wanted(h, &j->entry);
     struct err err;
@@ -86,18 +86,19 @@ void small_whole(struct job *j, const struct digest *reply)
             return;
         }
     }
+    enum hydrate_fault_kind kind;
     int r = small_write(l, j->id, &j->entry, j->slices[0].bytes, &err);
-    if (r < 0 && (r = conflict_settle(l, j->id, &j->entry, &err)) == 0)
+    if (r < 0 && (r = conflict_resolve(l, j->id, &j->entry, &kind, &err)) == 0)
         r = small_write(l, j->id, &j->entry, j->slices[0].bytes, &err);
     if (r < 0)
-        job_object_failed(j, &err);
+        job_object_failed(j, kind, &err);
     else if (r > 0)
-        job_end(j);
+        job_release(j);
     if (r != 0)
         return;
     if (want.kind == HASH_NONE)
-        atomic_fetch_add(&h->size_only, 1);
-    atomic_fetch_add(&h->bytes_done, j->entry.size_bytes);
-    object_is_whole(h, j->id);
-    job_end(j);
+        atomic_fetch_add(&h->progress.size_only, 1);
+    atomic_fetch_add(&h->progress.bytes_done, j->entry.size_bytes);
+    object_completed(h, j->id);
+    job_release(j);
 }

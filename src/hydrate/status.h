@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.h - how far a hydration is, as one JSON file in the volume's folder, for whoever wants to know: cisternd,
- * `cistern status`, a person with cat(1).
- * home: any. Replaced by rename once a second and at phase changes, without fsync: after a power loss it may be gone or
- * old; the journal is what counts. Readers never see half of it. */
+/* status.h - writes and reads the progress of a hydration, one JSON file in the volume's directory, for cisternd,
+ * `cistern status` and people.
+ * home: any. Replaced by rename once a second and at phase changes, without fsync: after a power loss it may be missing
+ * or old, and the journal decides. Readers never see half of it. */
 #pragma once
 
 #include "util/err.h"
@@ -22,29 +22,30 @@ enum hydrate_phase {
 
 const char *hydrate_phase_name(enum hydrate_phase p); /* "listing" */
 
-/* A volume's phase as tables and metrics show it: "Hydrating", "Ready"; "Interrupted" for one that nobody is at. */
+/* A volume's phase as tables and metrics show it: "Hydrating", "Ready"; "Interrupted" if no process works on it. */
 const char *hydrate_phase_label(enum hydrate_phase p, bool alive);
 
 enum { HYDRATE_ERRORS_KEPT = 10, HYDRATE_OBJECT_TEXT_MAX = 1100, HYDRATE_MANIFEST_MAX = 80 };
 
 struct hydrate_fault {
     char object[HYDRATE_OBJECT_TEXT_MAX]; /* UTF-8, cut if longer; empty: the run as a whole */
-    unsigned id;                          /* CISnnnn, 0: none */
+    enum err_id id;                       /* CISnnnn, 0: none */
+    bool is_mismatch;                     /* the received bytes do not have the checksum that the store reports */
     enum err_code code;
     char message[ERR_TEXT_MAX + ERR_ADVICE_MAX];
     unsigned attempts;
     int64_t time_ns; /* wall clock */
 };
 
-/* What the listing found besides. Known if one run made all of it; a run that continues one that was cut off does not
- * know what that one passed over. */
+/* Details of the listing. Known only if one run made all of it: a run that resumes a listing does not know which names
+ * the earlier one skipped. */
 struct hydrate_listing {
     bool known;
-    uint64_t objects_excluded; /* below the prefixes, and not wanted by their filters */
-    uint64_t names_skipped;    /* below a folder, and no regular files: pipes, sockets, devices, links to nothing */
+    uint64_t objects_excluded; /* below the prefixes, excluded by their filters */
+    uint64_t names_skipped;    /* file://: not regular files: pipes, sockets, devices, dangling links */
     char last_skipped[HYDRATE_OBJECT_TEXT_MAX]; /* one of them */
-    uint64_t largest_bytes;                     /* of the objects that are wanted */
-    uint64_t seconds;                           /* it took, rounded up */
+    uint64_t largest_bytes;                     /* of the selected objects */
+    uint64_t seconds;                           /* its duration, rounded up */
 };
 
 struct hydrate_status {
@@ -54,15 +55,15 @@ struct hydrate_status {
     uint64_t objects_done;
     uint64_t objects_failed;
     uint64_t objects_size_only; /* of those done: the store gave no checksum */
-    uint64_t objects_missing;   /* gone since they were listed, and left out, as was asked */
-    uint64_t objects_kept;      /* not written: somebody else's file has the name (CIS1527) */
+    uint64_t objects_missing;   /* deleted since they were listed, and skipped */
+    uint64_t objects_kept;      /* not written: a file that no hydration wrote has the name */
     uint64_t bytes_total;
     uint64_t bytes_done;
     uint64_t bytes_per_second;
-    uint64_t eta_seconds; /* UINT64_MAX: nobody can tell */
+    uint64_t eta_seconds; /* UINT64_MAX: unknown */
     uint64_t requests;    /* sent to the store, all attempts */
-    uint64_t hedged;      /* GETs that were asked for twice (store/hedge.h), of this run; not kept in the file */
-    unsigned attempt;     /* 1: the first run; each run after an interruption adds one; a new listing counts anew */
+    uint64_t hedged;      /* GETs that were sent twice (store/hedge.h), of this run; not in the file */
+    unsigned attempt;     /* 1: the first run; each run after an interruption adds one; a relist begins at 1 */
     char manifest[HYDRATE_MANIFEST_MAX]; /* "sha256:...", index_manifest() of a volume's whole listing; "": not yet */
     struct hydrate_listing listing;
     int pid;
@@ -76,13 +77,13 @@ struct hydrate_status {
     size_t error_count; /* kept here; objects_failed counts all */
 };
 
-/* Whether a process holds the run's lock on this folder (an open-file-description lock on HYDRATE_LOCK_FILE for its
+/* Whether a process holds the run's lock on this directory (an open-file-description lock on HYDRATE_LOCK_FILE for its
  * life). DONE is written after the journal's `complete`: durable truth. */
 #define HYDRATE_LOCK_FILE "hydrate.lock"
 bool hydrate_is_alive(int dir);
 
-/* `dir` is the volume's folder. Big: about 20 KiB; callers keep it off small stacks. */
+/* `dir` is the volume's directory. The struct has about 20 KiB: callers keep it off small stacks. */
 must_check int hydrate_status_write(int dir, const struct hydrate_status *s, struct err *err);
 
-/* ERR_NOT_FOUND: no hydration has begun. ERR_CORRUPT: not ours, named. Unknown keys are ignored. */
+/* ERR_NOT_FOUND: no hydration has begun. ERR_CORRUPT: damaged, and named. Unknown keys are ignored. */
 must_check int hydrate_status_read(int dir, struct hydrate_status *ret, struct err *err);

@@ -47,19 +47,18 @@ static int take_lock(struct target *t, const char *what, struct err *err)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct stat st;
-    t->lock = openat(t->state, HYDRATE_LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (t->lock < 0)
-        return err_sys(err, errno, "cannot open the lock of '%s'", what);
+    int r = file_open_state(t->state, HYDRATE_LOCK_FILE, O_RDWR | O_CREAT, 0600, &t->lock, err);
+    if (r < 0)
+        return err_wrap(err, "cannot open the lock of '%s'", what);
     if (fcntl(t->lock, F_OFD_SETLK, &lock) != 0 && errno != EAGAIN && errno != EACCES) {
         err_sys(err, errno, "cannot lock '%s' against another hydration", what);
-        return err_advise(err, 1517, "use a file system that has locks (for NFS: mount it with them)");
+        return err_advise(err, CIS_DIRECTORY_NOT_LOCKABLE);
     }
-    /* Without a link left, the run that held it is just taking its state away. */
+    /* Without a link left, the run that held it is removing its state. */
     bool taken = fcntl(t->lock, F_OFD_SETLK, &lock) == 0 && fstat(t->lock, &st) == 0 && st.st_nlink > 0;
     if (taken)
         return 0;
-    err_set(err, ERR_BUSY, "'%s' is being hydrated by another process", what);
-    return err_advise(err, 1511, "wait for it, or stop it; then the same command goes on");
+    return err_fail(err, ERR_BUSY, CIS_HYDRATE_RUNNING, "'%s' is being hydrated by another process", what);
 }
 
 int target_open_volume(int volume_dir, int data_dir, struct target **ret, struct err *err)
@@ -68,7 +67,7 @@ int target_open_volume(int volume_dir, int data_dir, struct target **ret, struct
     t->state = fcntl(volume_dir, F_DUPFD_CLOEXEC, 3);
     t->data = fcntl(data_dir, F_DUPFD_CLOEXEC, 3);
     if (t->state < 0 || t->data < 0)
-        return err_sys(err, errno, "cannot keep the volume's folder open");
+        return err_sys(err, errno, "cannot keep the volume's directory open");
     int r = take_lock(t, "the volume", err);
     if (r < 0)
         return r;
@@ -76,9 +75,9 @@ int target_open_volume(int volume_dir, int data_dir, struct target **ret, struct
     return 0;
 }
 
-/* ---- a folder ---------------------------------------------------------------------------------------------------- */
+/* ---- a directory ------------------------------------------------------------------------------------------------- */
 
-/* Opens the folder that holds the last segment of `path`, making what is missing on the way. */
+/* Opens the parent directory of `path`, and makes the directories that are missing on the way. */
 static int open_parent(const char *path, int *ret_fd, char **ret_name, struct err *err)
 {
     auto_mem char *parent = str_dup(str_of(path));
@@ -95,11 +94,11 @@ static int open_parent(const char *path, int *ret_fd, char **ret_name, struct er
     return r;
 }
 
-static int exists_below(int dir, const char *folder, const char *name, bool *ret, struct err *err)
+static int exists_below(int dir, const char *below, const char *name, bool *ret, struct err *err)
 {
     char path[2 * NAME_MAX + 2];
     struct stat st;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", below, name);
     *ret = fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
     return *ret || errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(err, errno, "cannot look for '%s'", path);
 }
@@ -121,7 +120,7 @@ static int open_in_place(struct target *t, const char *path, struct err *err)
 {
     t->data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (t->data < 0)
-        return err_sys(err, errno, "cannot open the folder '%s'", path);
+        return err_sys(err, errno, "cannot open the directory '%s'", path);
     free(t->state_name);
     t->state_name = str_dup(STR(TARGET_IN_PLACE_STATE));
     int r = dir_make(t->data, TARGET_IN_PLACE_STATE, 0700, &t->state, err);
@@ -132,30 +131,30 @@ static int open_in_place(struct target *t, const char *path, struct err *err)
     return r;
 }
 
-/* "", "a/.", "a/..": what is filled could not be given such a name. */
+/* "", "a/.", "a/..": a directory cannot be renamed to these. */
 static bool is_nameless(struct str path)
 {
     while (path.len > 1 && path.ptr[path.len - 1] == '/')
         path.len--;
-    struct str name = str_from(path, path_folder_len(path));
+    struct str name = str_from(path, path_directory_len(path));
     return name.len == 0 || str_eq(name, STR(".")) || str_eq(name, STR(".."));
 }
 
-static int look_at(const char *path, bool *ret_is_there, struct err *err)
+static int check_dir(const char *path, bool *ret_is_there, struct err *err)
 {
     struct stat st;
     *ret_is_there = stat(path, &st) == 0;
     if (!*ret_is_there && errno != ENOENT && errno != ENOTDIR)
         return err_sys(err, errno, "cannot look at '%s'", path);
     if (*ret_is_there && !S_ISDIR(st.st_mode))
-        return err_set(err, ERR_EXISTS, "'%s' is there and is no folder", path);
+        return err_set(err, ERR_EXISTS, "'%s' exists and is not a directory", path);
     if (!*ret_is_there && is_nameless(str_of(path)))
-        return err_set(err, ERR_INVALID, "'%s' is not there, and is no name for a new folder", path);
+        return err_set(err, ERR_INVALID, "'%s' does not exist and is not a valid directory name", path);
     return 0;
 }
 
-/* Beside a DIR that is there. */
-static int look_at_state(struct target *t, struct err *err)
+/* For a DIR that exists. */
+static int check_state(struct target *t, struct err *err)
 {
     bool has_index, has_data;
     int r = exists_below(t->parent, t->state_name, INDEX_FILE, &has_index, err);
@@ -163,9 +162,9 @@ static int look_at_state(struct target *t, struct err *err)
         r = exists_below(t->parent, t->state_name, STAGED_DATA, &has_data, err);
     if (r < 0)
         return r;
-    /* A crash between the naming of DIR and the removal of the state leaves a state without data: ours, to be ended. */
+    /* A crash between the rename of DIR and the removal of the state leaves a state without data: finish it. */
     t->is_renamed = has_index && !has_data;
-    /* One in the middle of that removal leaves less than a state: nothing in it is of use to anybody. */
+    /* A crash during that removal leaves an incomplete state, which is useless. */
     return has_index || has_data ? 0 : dir_remove(t->parent, t->state_name, err);
 }
 
@@ -173,19 +172,18 @@ int target_open_dir(const char *path, struct target **ret, struct err *err)
 {
     auto_target t = target_new(TARGET_STAGED);
     bool is_there = false;
-    int r = look_at(path, &is_there, err);
+    int r = check_dir(path, &is_there, err);
     if (r == 0)
         r = open_parent(path, &t->parent, &t->name, err);
     if (r < 0)
         return r;
-    auto_sbuf b;
-    sbuf_init(&b, NAME_MAX + 1);
+    auto_sbuf b = SBUF(NAME_MAX + 1);
     sbuf_addf(&b, ".%s.cistern", t->name);
     r = sbuf_take(&b, &t->state_name, err);
     if (r < 0)
         return r;
     if (is_there)
-        r = look_at_state(t, err);
+        r = check_state(t, err);
     if (r < 0)
         return r;
     t->kind = is_there && !t->is_renamed ? TARGET_IN_PLACE : TARGET_STAGED;
@@ -196,7 +194,7 @@ int target_open_dir(const char *path, struct target **ret, struct err *err)
     return 0;
 }
 
-bool target_is_seen(const struct target *t)
+bool target_is_visible(const struct target *t)
 {
     return t->temporary >= 0;
 }
@@ -213,7 +211,7 @@ int target_create(const struct target *t, int dir, const char *name, uint64_t id
                   struct err *err)
 {
     char temporary[32];
-    bool is_seen = target_is_seen(t);
+    bool is_seen = target_is_visible(t);
     const char *at = is_seen ? temporary_name(id, temporary) : name;
     flags |= O_CREAT | O_CLOEXEC | O_NOFOLLOW | (keep ? 0 : O_TRUNC);
     int fd = (int)TEMP_FAILURE_RETRY(openat(is_seen ? t->temporary : dir, at, flags, t->file_mode));
@@ -228,15 +226,15 @@ int target_create(const struct target *t, int dir, const char *name, uint64_t id
     return 0;
 }
 
-int target_taken(struct err *err)
+int target_foreign_error(struct err *err)
 {
     err_set(err, ERR_EXISTS, "kept the file of this name, which no hydration has written");
     err->sys = EEXIST;
-    return err_advise(err, 1527, "move it away, or replace such files with --overwrite");
+    return err_advise(err, CIS_FOREIGN_FILE);
 }
 
 /* Within what file systems keep of a time: microseconds, or whole seconds, of which FAT keeps every second one. */
-bool target_time_is(const struct stat *st, int64_t mtime_ns)
+bool target_time_matches(const struct stat *st, int64_t mtime_ns)
 {
     const int64_t coarse_ns = st->st_mtim.tv_nsec == 0 ? 2 * (int64_t)NS_PER_SECOND : 1000;
     int64_t apart_ns;
@@ -244,31 +242,39 @@ bool target_time_is(const struct stat *st, int64_t mtime_ns)
            apart_ns >= -coarse_ns;
 }
 
-/* Our file has the object's time. It may be shorter than the object: a power loss takes bytes, never the time, which is
- * set before the file gets its name. */
-static bool is_somebodys(int dir, const char *name, struct target_file is)
+/* A file that a hydration wrote has the object's time. It may be shorter than the object: a power loss takes bytes,
+ * never the time, which is set before the file gets its name. */
+static bool is_foreign(int dir, const char *name, struct target_file is)
 {
     struct stat st;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(st.st_mode))
         return false;
     return !S_ISREG(st.st_mode) || (uint64_t)st.st_size > is.size_bytes || is.mtime_ns == 0 ||
-           !target_time_is(&st, is.mtime_ns);
+           !target_time_matches(&st, is.mtime_ns);
 }
 
-bool target_is_taken(const struct target *t, struct str path, struct target_file is)
+/* Opens the parent directory of `path`, whose last segment is *ret_name, in `text`. -1: see errno. */
+static int open_parent_of(const struct target *t, struct str path, char text[PATH_MAX], const char **ret_name)
 {
-    char text[PATH_MAX];
-    if (t->overwrite || !target_is_seen(t))
-        return false;
-    size_t parent = path_folder_len(path);
-    snprintf(text, sizeof text, "%.*s", STR_FMT(path));
+    size_t parent = path_directory_len(path);
+    snprintf(text, PATH_MAX, "%.*s", STR_FMT(path));
     if (parent > 0)
         text[parent - 1] = '\0';
-    auto_fd dir = path_open(t->data, parent > 0 ? text : ".", O_PATH | O_DIRECTORY);
-    return dir >= 0 && is_somebodys(dir, text + parent, is);
+    *ret_name = text + parent;
+    return path_open(t->data, parent > 0 ? text : ".", O_PATH | O_DIRECTORY);
 }
 
-/* Some file systems refuse the flag (NFS); a second name is given to nothing that is there on any. */
+bool target_has_foreign(const struct target *t, struct str path, struct target_file is)
+{
+    char text[PATH_MAX];
+    const char *name;
+    if (t->overwrite || !target_is_visible(t))
+        return false;
+    auto_fd dir = open_parent_of(t, path, text, &name);
+    return dir >= 0 && is_foreign(dir, name, is);
+}
+
+/* Some file systems refuse the flag (NFS). linkat(2) never replaces an existing name on any. */
 static int name_new(int from, const char *name, int dir, const char *to)
 {
     int r = renameat2(from, name, dir, to, RENAME_NOREPLACE);
@@ -281,13 +287,13 @@ static int name_new(int from, const char *name, int dir, const char *to)
 int target_place(const struct target *t, int dir, const char *name, uint64_t id, struct target_file is, struct err *err)
 {
     char temporary[32];
-    if (!target_is_seen(t))
+    if (!target_is_visible(t))
         return 0;
     temporary_name(id, temporary);
     int r = t->overwrite ? renameat(t->temporary, temporary, dir, name) : name_new(t->temporary, temporary, dir, name);
     if (r != 0 && !t->overwrite && (errno == EEXIST || errno == EPERM || errno == EOPNOTSUPP)) {
-        if (is_somebodys(dir, name, is))
-            return target_taken(err);
+        if (is_foreign(dir, name, is))
+            return target_foreign_error(err);
         r = renameat(t->temporary, temporary, dir, name);
     }
     return r == 0 ? 0 : err_sys(err, errno, "cannot name '%s'", name);
@@ -296,7 +302,7 @@ int target_place(const struct target *t, int dir, const char *name, uint64_t id,
 void target_drop(const struct target *t, int dir, const char *name, uint64_t id)
 {
     char temporary[32];
-    if (target_is_seen(t))
+    if (target_is_visible(t))
         unlinkat(t->temporary, temporary_name(id, temporary), 0);
     else
         unlinkat(dir, name, 0);
@@ -305,18 +311,15 @@ void target_drop(const struct target *t, int dir, const char *name, uint64_t id)
 int target_unlink(const struct target *t, struct str path, int flags)
 {
     char text[PATH_MAX];
-    size_t parent = path_folder_len(path);
-    snprintf(text, sizeof text, "%.*s", STR_FMT(path));
-    if (parent > 0)
-        text[parent - 1] = '\0';
-    auto_fd dir = path_open(t->data, parent > 0 ? text : ".", O_PATH | O_DIRECTORY);
-    return dir >= 0 && unlinkat(dir, text + parent, flags) == 0 ? 0 : errno;
+    const char *name;
+    auto_fd dir = open_parent_of(t, path, text, &name);
+    return dir >= 0 && unlinkat(dir, name, flags) == 0 ? 0 : errno;
 }
 
 int target_remove(const struct target *t, struct str path, struct err *err)
 {
     int e = target_unlink(t, path, 0);
-    /* A folder of that name, or a file in place of one of its folders, is another object's. */
+    /* A directory of that name, or a file in place of a parent directory, is another object's. */
     if (e == 0 || e == ENOENT || e == EISDIR || e == ENOTDIR || e == ELOOP)
         return 0;
     return err_sys(err, e, "cannot remove '%.*s'", (int)min_u64(path.len, 200), path.ptr);
@@ -329,37 +332,37 @@ static int empty(struct target *t, const char *name, int *fd, struct err *err)
     return r < 0 ? r : dir_make(t->state, name, 0777, fd, err);
 }
 
-int target_forget(struct target *t, struct err *err)
+int target_drop_temporary(struct target *t, struct err *err)
 {
-    return target_is_seen(t) ? empty(t, TEMPORARY, &t->temporary, err) : 0;
+    return target_is_visible(t) ? empty(t, TEMPORARY, &t->temporary, err) : 0;
 }
 
 int target_wipe(struct target *t, struct err *err)
 {
-    /* The journal first: without it the rest claims nothing. */
+    /* The journal first: without it the rest has no meaning. */
     static const char *const names[] = {JOURNAL_FILE, INDEX_PARTIAL_FILE, INDEX_FILE};
     for (size_t i = 0; i < countof(names); i++)
         if (unlinkat(t->state, names[i], 0) != 0 && errno != ENOENT)
             return err_sys(err, errno, "cannot remove '%s'", names[i]);
     if (t->kind == TARGET_VOLUME)
         return 0;
-    return target_is_seen(t) ? target_forget(t, err) : empty(t, STAGED_DATA, &t->data, err);
+    return target_is_visible(t) ? target_drop_temporary(t, err) : empty(t, STAGED_DATA, &t->data, err);
 }
 
-/* A folder takes no place but that of an empty folder, also without the flag: which some file systems refuse (NFS). */
+/* Without the flag, which some file systems refuse (NFS), a directory replaces only an empty directory. */
 static int name_data(const struct target *t)
 {
     int r = renameat2(t->state, STAGED_DATA, t->parent, t->name, RENAME_NOREPLACE);
     return r != 0 && (errno == EINVAL || errno == ENOSYS) ? renameat(t->state, STAGED_DATA, t->parent, t->name) : r;
 }
 
-/* The state folder is in DIR, or beside it. */
+/* The state directory is in DIR, or beside it. */
 static int remove_state(const struct target *t, struct err *err)
 {
     return dir_remove(t->kind == TARGET_IN_PLACE ? t->data : t->parent, t->state_name, err);
 }
 
-/* What is filled may have been moved or removed meanwhile, and something else have its name. */
+/* DIR may have been moved or replaced during the run. */
 static int check_name(const struct target *t, struct err *err)
 {
     struct stat named, filled;
@@ -367,8 +370,8 @@ static int check_name(const struct target *t, struct err *err)
                    named.st_dev == filled.st_dev && named.st_ino == filled.st_ino;
     if (is_same)
         return 0;
-    err_set(err, ERR_BUSY, "'%s' is not what was filled any more", t->name);
-    return err_advise(err, 1518, "somebody moved or removed it meanwhile; the same command fills it anew");
+    return err_fail(err, ERR_BUSY, CIS_DIRECTORY_REPLACED, "'%s' was replaced by another directory during the run",
+                    t->name);
 }
 
 int target_finish(struct target *t, bool forget, bool durable, struct err *err)
@@ -390,18 +393,18 @@ int target_finish(struct target *t, bool forget, bool durable, struct err *err)
     return r;
 }
 
-static int empty_folder(int dir, struct err *err)
+static int empty_volume(int dir, struct err *err)
 {
     auto_dir d = dir_stream(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!d)
-        return err_sys(err, errno, "cannot read the volume's folder");
+        return err_sys(err, errno, "cannot read the volume's directory");
     struct dirent *e;
     while ((e = dir_next(d)) != NULL) {
         int r = strcmp(e->d_name, "lost+found") == 0 ? 0 : dir_remove(dir, e->d_name, err);
         if (r < 0)
             return r;
     }
-    return errno ? err_sys(err, errno, "cannot read the volume's folder") : 0;
+    return errno ? err_sys(err, errno, "cannot read the volume's directory") : 0;
 }
 
 int target_clean(struct target *t, struct err *err)
@@ -409,9 +412,9 @@ int target_clean(struct target *t, struct err *err)
     int r = target_wipe(t, err);
     if (r < 0)
         return r;
-    /* Nobody saw the volume yet: all that is in it is ours. */
+    /* No pod has used the volume yet: a hydration wrote all files in it. */
     if (t->kind == TARGET_VOLUME)
-        return empty_folder(t->data, err);
+        return empty_volume(t->data, err);
     return remove_state(t, err);
 }
 
@@ -420,8 +423,8 @@ int target_space(const struct target *t, uint64_t *ret_bytes, uint64_t *ret_file
     struct statvfs v;
     if (fstatvfs(t->data, &v) != 0)
         return err_sys(err, errno, "cannot ask the file system for its space");
-    *ret_bytes = v.f_blocks ? (uint64_t)v.f_bavail * v.f_frsize : TARGET_SPACE_UNKNOWN; /* of FUSE, some */
-    *ret_files = v.f_files ? v.f_favail : TARGET_SPACE_UNKNOWN;                         /* btrfs and the like */
+    *ret_bytes = v.f_blocks ? (uint64_t)v.f_bavail * v.f_frsize : TARGET_SPACE_UNKNOWN; /* some FUSE file systems */
+    *ret_files = v.f_files ? v.f_favail : TARGET_SPACE_UNKNOWN;                         /* btrfs and others */
     *ret_block = v.f_frsize ? v.f_frsize : 4096;
     return 0;
 }

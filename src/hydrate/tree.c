@@ -24,19 +24,19 @@ void tree_done(struct tree *t)
         slot_done(&t->slots[i]);
 }
 
-/* All of the way, since who made its upper part may have died before this. */
+/* All directories on the way: a killed run may have made the upper ones without this. */
 static int own(const struct tree *t, const char *path, size_t len, struct err *err)
 {
-    char folder[PATH_MAX];
+    char parent[PATH_MAX];
     if (t->uid == 0 && t->gid == 0)
         return 0;
     for (size_t i = 1; i <= len; i++) {
         if (path[i] != '/')
             continue;
-        memcpy(folder, path, i); /* path_check() let it pass: shorter than PATH_MAX */
-        folder[i] = '\0';
-        if (fchownat(t->root, folder, t->uid, t->gid, AT_SYMLINK_NOFOLLOW) != 0)
-            return err_sys(err, errno, "cannot give '%s' to user %u", folder, t->uid);
+        memcpy(parent, path, i); /* path_check() accepted it: shorter than PATH_MAX */
+        parent[i] = '\0';
+        if (fchownat(t->root, parent, t->uid, t->gid, AT_SYMLINK_NOFOLLOW) != 0)
+            return err_sys(err, errno, "cannot give '%s' to user %u", parent, t->uid);
     }
     return 0;
 }
@@ -49,17 +49,17 @@ int tree_parent(struct tree *t, const char *path, int *ret_dir, const char **ret
         *ret_name = path;
         return 0;
     }
-    struct str folder = {path, (size_t)(slash - path)};
-    struct tree_slot *s = &t->slots[str_hash(folder, 0) % TREE_SLOTS];
-    if (!s->path || !str_eq((struct str){s->path, s->len}, folder)) {
+    struct str parent = {path, (size_t)(slash - path)};
+    struct tree_slot *s = &t->slots[str_hash(parent, 0) % TREE_SLOTS];
+    if (!s->path || !str_eq((struct str){s->path, s->len}, parent)) {
         auto_fd made = -1;
         int r = dir_make_parents(t->root, path, t->mode, &made, ret_name, err);
         if (r == 0)
-            r = own(t, path, folder.len, err);
+            r = own(t, path, parent.len, err);
         if (r < 0)
             return r;
         slot_done(s);
-        *s = (struct tree_slot){.path = str_dup(folder), .len = folder.len, .fd = take_fd(&made)};
+        *s = (struct tree_slot){.path = str_dup(parent), .len = parent.len, .fd = take_fd(&made)};
     }
     *ret_dir = s->fd;
     *ret_name = slash + 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tree.h - the folders below one root, made as they are needed, the last ones kept open.
+/* tree.h - makes the directories below one root as they are needed, and keeps the last ones open.
  * home: one loop. Holds at most TREE_SLOTS descriptors. */
 #pragma once
 
@@ -11,7 +11,7 @@ enum { TREE_SLOTS = 64 };
 struct tree {
     int root; /* borrowed */
     mode_t mode;
-    uid_t uid; /* whose the folders are; 0 and 0: as they come */
+    uid_t uid; /* owner of the directories; 0 and 0: the process */
     gid_t gid;
     struct tree_slot {
         char *path; /* owned */
@@ -23,6 +23,6 @@ struct tree {
 void tree_init(struct tree *t, int root, mode_t mode);
 void tree_done(struct tree *t);
 
-/* The folder that holds `path` (which path_check() let pass), made if it is not there; no link is followed. *ret_dir is
- * the tree's, until its next call; *ret_name points into `path`, which must be NUL-terminated. */
+/* Opens the parent directory of `path`, which path_check() accepted, and makes it if needed; follows no link. *ret_dir
+ * is the tree's, until its next call; *ret_name points into `path`, which must be NUL-terminated. */
 must_check int tree_parent(struct tree *t, const char *path, int *ret_dir, const char **ret_name, struct err *err);

@@ -1,230 +1,241 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many requests at once: as many as still make it faster. While an answer takes hardly longer than the quickest
- * first byte that was seen, requests wait for the way and for nothing of ours: then the window doubles at each tick.
- * After that it doubles as long as each step pays, and then twice as many and half as many are tried in turns: the
- * larger must bring a tenth more, the smaller only nothing less, since each request under way costs memory, cache and
- * libcurl's walk over its connections. A store that refuses requests is asked more slowly, not by fewer connections
- * (pace.h). When it has no connection for us and serves those that stand (a server, a proxy, a translator of addresses
- * that bears few), the window becomes what stands, by halves at the most. While a quarter of what is under way waits
- * for the disk, it goes back to where it began: more connections would bring nothing sooner, and each costs the kernel
- * more than the last. */
+/* Finds the number of concurrent requests: as many as still make the run faster.
+ *
+ * While answers take hardly longer than the quickest first byte, latency is network-bound, and the window doubles at
+ * each tick. Then it doubles as long as each step pays. At rest it tries twice as many and half as many in turn: the
+ * larger must bring a tenth more, the smaller must only bring no less, since each request costs memory and libcurl's
+ * walk over its connections. A store that refuses requests is sent fewer a second, over as many connections (pace.h).
+ * When a server refuses connections while others work, the window becomes the number of open connections, by halves at
+ * most. While a quarter of the requests wait for the disk, the window shrinks towards its start. */
 #include "private.h"
+#include "util/thread.h"
 
 enum {
-    HOLD_TICKS = 15,  /* 1.5 s between trials once the first climb is over */
-    TRIAL_TICKS = 5,  /* 0.5 s of rest are compared with 0.5 s of the trial: one tick says little */
-    EPOCH_TICKS = 50, /* 5 s: so long is a quick first byte remembered, and as long again */
-    QUEUED = 2,       /* times the quickest first byte: then requests wait for each other */
+    HOLD_TICKS = 15,  /* 1.5 s between trials after the first climb */
+    TRIAL_TICKS = 5,  /* compares 0.5 s at rest with 0.5 s of the trial: one tick varies too much */
+    EPOCH_TICKS = 50, /* a quick first byte counts for 5 to 10 s */
+    QUEUED = 2,       /* times the quickest first byte: above this, requests wait for each other */
 };
 
-/* Bytes, and objects as if each were some more: a wall of small requests is work too. A refusal is none. */
-static double work_done(struct hydrate *h)
+void window_init(struct hydrate *h)
 {
-    uint64_t requests = atomic_load(&h->requests), refused = atomic_load(&h->refused);
-    return (double)atomic_load(&h->received) + 65536.0 * (double)(requests - min_u64(refused, requests));
+    struct hydrate_window *w = &h->window;
+    unsigned most = h->o.concurrency_max ? h->o.concurrency_max : WINDOW_MAX;
+    pthread_mutex_init(&w->lock, NULL);
+    for (size_t i = 0; i < h->o.source_count; i++)
+        w->starts_initial = max_u64(w->starts_initial, store_reads_at_first(h->o.sources[i].store));
+    w->starts_since_ns = clock_now_ns();
+    w->starts.slack_ns = STARTS_SLACK_NS;
+    atomic_store(&w->served_ns, w->starts_since_ns);
+    atomic_store(&w->starts.units_per_second, w->starts_initial * STARTS_UNIT);
+    atomic_store(&w->size, (unsigned)min_u64(WINDOW_START, most));
 }
 
-/* Of this epoch and the one before; 0: not known. */
+/* Bytes, plus 64 KiB for each request: many small requests are work too. Refused requests do not count. */
+static double work_done(struct hydrate *h)
+{
+    uint64_t requests = atomic_load(&h->progress.requests), refused = atomic_load(&h->window.refused);
+    return (double)atomic_load(&h->progress.received) + 65536.0 * (double)(requests - min_u64(refused, requests));
+}
+
+/* The quickest first byte of this epoch and the one before; 0: unknown. */
 static uint64_t quickest(struct hydrate *h)
 {
+    struct hydrate_window *w = &h->window;
     uint64_t least = 0;
     for (size_t i = 0; i < h->lane_count; i++) {
         uint64_t ns = atomic_load(&h->lanes[i].quickest_ns);
         if (ns && (!least || ns < least))
             least = ns;
     }
-    if (least && (!h->tune.quickest_ns || least < h->tune.quickest_ns))
-        h->tune.quickest_ns = least;
-    if (++h->tune.epoch == EPOCH_TICKS) {
-        h->tune.epoch = 0;
-        h->tune.quickest_ns = least;
+    if (least && (!w->quickest_ns || least < w->quickest_ns))
+        w->quickest_ns = least;
+    if (++w->epoch_ticks == EPOCH_TICKS) {
+        w->epoch_ticks = 0;
+        w->quickest_ns = least;
         for (size_t i = 0; i < h->lane_count; i++)
             atomic_store(&h->lanes[i].quickest_ns, 0);
     }
-    return h->tune.quickest_ns;
+    return w->quickest_ns;
 }
 
-/* Little's law: what is under way is as much as comes in the time that one takes. */
-static bool waits_for_the_way(struct hydrate *h, unsigned active, uint64_t now)
+/* By Little's law: mean latency is active requests over completions per second. */
+static bool is_network_bound(struct hydrate *h, unsigned active, uint64_t now)
 {
-    uint64_t requests = atomic_load(&h->requests);
-    uint64_t elapsed = now - h->tune.ticked_ns, ended = requests - h->tune.ticked_requests;
+    struct hydrate_window *w = &h->window;
+    uint64_t requests = atomic_load(&h->progress.requests);
+    uint64_t elapsed = now - w->ticked_ns, ended = requests - w->ticked_requests;
     uint64_t least = quickest(h);
-    h->tune.ticked_ns = now;
-    h->tune.ticked_requests = requests;
+    w->ticked_ns = now;
+    w->ticked_requests = requests;
     return least && ended && active * elapsed / ended < QUEUED * least;
 }
 
-static unsigned grown(const struct hydrate *h, unsigned window)
+static unsigned grown(const struct hydrate_window *w, unsigned size)
 {
-    bool warned = h->tune.threshold && window >= h->tune.threshold;
-    return warned ? window + (window + 15) / 16 : window * 2;
+    bool is_above = w->threshold && size >= w->threshold;
+    return is_above ? size + (size + 15) / 16 : size * 2;
 }
 
-static void measure_anew(struct hydrate *h)
+static void restart_trial(struct hydrate_window *w)
 {
-    h->tune.tried_from = h->tune.trial_ticks = 0;
-    h->tune.before = h->tune.during = 0;
+    w->tried_from = w->trial_ticks = 0;
+    w->before = w->during = 0;
 }
 
-/* Back, or no further: nothing is tried for a while. */
-static unsigned rest_at(struct hydrate *h, unsigned window)
+/* Ends the trial, and starts none for a while. */
+static unsigned rest_at(struct hydrate_window *w, unsigned size)
 {
-    measure_anew(h);
-    h->tune.has_rested = true;
-    h->tune.hold = HOLD_TICKS;
-    return window;
+    restart_trial(w);
+    w->has_rested = true;
+    w->hold_ticks = HOLD_TICKS;
+    return size;
 }
 
-static unsigned climb(struct hydrate *h, unsigned window, double round, bool may_grow)
+static unsigned climb(struct hydrate_window *w, unsigned size, double work, bool may_grow)
 {
-    if (h->tune.tried_from && round < h->tune.before * 1.05)
-        return rest_at(h, h->tune.tried_from); /* the last step did not pay */
+    if (w->tried_from && work < w->before * 1.05)
+        return rest_at(w, w->tried_from); /* the last step did not pay */
     if (!may_grow)
-        return window;
-    h->tune.tried_from = window;
-    h->tune.before = round;
-    return grown(h, window);
+        return size;
+    w->tried_from = size;
+    w->before = work;
+    return grown(w, size);
 }
 
-static unsigned begin_trial(struct hydrate *h, unsigned window, bool may_grow)
+static unsigned begin_trial(struct hydrate_window *w, unsigned size, bool may_grow)
 {
-    bool may_shrink = window / 2 >= WINDOW_START;
+    bool may_shrink = size / 2 >= WINDOW_START;
     if (!may_grow && !may_shrink)
-        return rest_at(h, window);
-    h->tune.tried_from = window;
-    h->tune.trial_ticks = 0;
-    return may_shrink && (h->tune.tries_less || !may_grow) ? window / 2 : grown(h, window);
+        return rest_at(w, size);
+    w->tried_from = size;
+    w->trial_ticks = 0;
+    return may_shrink && (w->tries_less || !may_grow) ? size / 2 : grown(w, size);
 }
 
-static unsigned end_trial(struct hydrate *h, unsigned window)
+static unsigned end_trial(struct hydrate_window *w, unsigned size)
 {
-    unsigned from = h->tune.tried_from;
-    double enough = window > from ? 1 + 0.1 * ((double)window / from - 1) : 0.97;
-    bool pays = h->tune.during >= h->tune.before * enough;
-    h->tune.tries_less = (window < from) == pays; /* the same again, or the other way */
-    window = rest_at(h, pays ? window : from);
-    h->tune.hold = pays ? 0 : HOLD_TICKS;
-    return window;
+    unsigned from = w->tried_from;
+    double enough = size > from ? 1 + 0.1 * ((double)size / from - 1) : 0.97;
+    bool pays = w->during >= w->before * enough;
+    w->tries_less = (size < from) == pays; /* the same direction again, or the other one */
+    size = rest_at(w, pays ? size : from);
+    w->hold_ticks = pays ? 0 : HOLD_TICKS;
+    return size;
 }
 
-static unsigned look_around(struct hydrate *h, unsigned window, double round, unsigned active, bool may_grow)
+static unsigned probe(struct hydrate_window *w, unsigned size, double work, unsigned active, bool may_grow)
 {
-    bool is_full = active + 1 >= window;
-    if (h->tune.hold > 0) {
-        h->tune.hold--;
-        return window;
+    if (w->hold_ticks > 0) {
+        w->hold_ticks--;
+        return size;
     }
-    if (!is_full) { /* it is not what limits us */
-        window = h->tune.tried_from ? h->tune.tried_from : window;
-        measure_anew(h);
-        return window;
+    if (active + 1 < size) { /* the window is not the limit */
+        size = w->tried_from ? w->tried_from : size;
+        restart_trial(w);
+        return size;
     }
-    if (h->tune.tried_from > window && active > window)
-        return window; /* a smaller one has no effect before what had begun has ended */
-    unsigned tick = h->tune.trial_ticks++;
-    if (!h->tune.tried_from) {
-        h->tune.before += round;
-        return tick + 1 < TRIAL_TICKS ? window : begin_trial(h, window, may_grow);
+    if (w->tried_from > size && active > size)
+        return size; /* a smaller window has no effect until older requests have ended */
+    unsigned tick = w->trial_ticks++;
+    if (!w->tried_from) {
+        w->before += work;
+        return tick + 1 < TRIAL_TICKS ? size : begin_trial(w, size, may_grow);
     }
-    if (tick > 0) /* what ended in the first had begun before */
-        h->tune.during += round;
-    return tick < TRIAL_TICKS ? window : end_trial(h, window);
+    if (tick > 0) /* requests that ended in the first tick began before the trial */
+        w->during += work;
+    return tick < TRIAL_TICKS ? size : end_trial(w, size);
 }
 
-/* Of the connections that were tried since the last tick, were half turned away? That a connection breaks now and then
- * says nothing. From then on a lane gives up connections that it does not use: also while nothing moves, since all that
- * the server bears may be idle in lanes that have ended their work, and another lane wait for one. The window becomes
- * smaller only while bytes come over others: when none do, the store may be away. */
-static bool is_turned_away(struct hydrate *h, double round)
+/* Whether half of the connections that were tried since the last tick were refused. From then on a lane closes
+ * connections that it does not use, even while nothing moves: idle lanes may hold all that the server allows. The
+ * window shrinks only while other connections move bytes: else the store may be down. */
+static bool is_turned_away(struct hydrate *h, double work)
 {
-    struct web_tried now = {0}, before = h->tune.tried;
+    struct web_connects now = {0}, before = h->window.tried;
     for (size_t i = 0; i < h->lane_count; i++) {
         now.connections += atomic_load(&h->lanes[i].connections);
         now.turned_away += atomic_load(&h->lanes[i].turned_away);
     }
-    h->tune.tried = now;
+    h->window.tried = now;
     uint64_t away = now.turned_away - before.turned_away;
-    bool are_few = away > 0 && 2 * away >= now.connections - before.connections;
-    if (are_few)
-        atomic_store(&h->is_crowded, true);
-    return are_few && round > 0;
+    bool is_crowded = away > 0 && 2 * away >= now.connections - before.connections;
+    if (is_crowded)
+        atomic_store(&h->window.is_crowded, true);
+    return is_crowded && work > 0;
 }
 
-/* What stands, but half at the least: of a store that was away for a moment, much will stand again in the next. */
-static unsigned standing(const struct hydrate *h, unsigned window)
+/* The open connections, but at least half the window: after a short outage most will open again. */
+static unsigned open_connections(const struct hydrate *h, unsigned size)
 {
-    unsigned under_way = 0, waiting = 0;
+    unsigned running = 0, waiting = 0;
     for (size_t i = 0; i < h->lane_count; i++) {
-        under_way += atomic_load(&h->lanes[i].under_way);
+        running += atomic_load(&h->lanes[i].under_way);
         waiting += atomic_load(&h->lanes[i].waiting);
     }
-    unsigned least = window / 2 > 2 ? window / 2 : 2, stand = under_way > waiting ? under_way - waiting : 0;
-    return stand < least ? least : stand < window ? stand : window;
+    unsigned least = size / 2 > 2 ? size / 2 : 2, open = running > waiting ? running - waiting : 0;
+    return open < least ? least : open < size ? open : size;
 }
 
-/* Of the active units, those that take a place. */
-static unsigned placed(struct hydrate *h)
+/* The active units that count towards the window: refused ones do not. */
+static unsigned active_units(struct hydrate *h)
 {
     unsigned refused = 0;
     for (size_t i = 0; i < h->lane_count; i++)
         refused += atomic_load(&h->lanes[i].refused);
-    pthread_mutex_lock(&h->lock);
-    unsigned active = h->active;
-    pthread_mutex_unlock(&h->lock);
+    auto_lock(&h->queue.lock);
+    unsigned active = h->queue.active;
     return active > refused ? active - refused : 0;
 }
 
-/* h->lock held. The lower of what the store asks a reader to begin with, and of what it has served. */
-static void limit_starts(struct hydrate *h, uint64_t now_ns)
+/* w->lock held. The lower of the rate that the store asks of new readers, and the rate that it has served. */
+static void limit_starts(struct hydrate_window *w, uint64_t now_ns)
 {
-    uint64_t ramp = rate_ramp(h->starts_at_first, now_ns - h->starts_since_ns) * STARTS_UNIT;
-    uint64_t pace = (uint64_t)(h->pace.per_second * STARTS_UNIT);
-    atomic_store(&h->starts.bytes_per_second, !ramp ? pace : !pace ? ramp : min_u64(ramp, pace));
+    uint64_t ramp = rate_ramp(w->starts_initial, now_ns - w->starts_since_ns) * STARTS_UNIT;
+    uint64_t pace = (uint64_t)(w->pace.per_second * STARTS_UNIT);
+    atomic_store(&w->starts.units_per_second, !ramp ? pace : !pace ? ramp : min_u64(ramp, pace));
 }
 
-bool window_answered(struct hydrate *h, uint64_t sent_ns, uint64_t now_ns, bool refused)
+bool window_answered(struct hydrate_window *w, uint64_t sent_ns, uint64_t now_ns, bool refused)
 {
     if (refused)
-        atomic_fetch_add(&h->refused, 1);
+        atomic_fetch_add(&w->refused, 1);
     else
-        atomic_store_explicit(&h->served_ns, now_ns, memory_order_relaxed);
-    if (!refused && atomic_load_explicit(&h->refused, memory_order_relaxed) == 0)
+        atomic_store_explicit(&w->served_ns, now_ns, memory_order_relaxed);
+    if (!refused && atomic_load_explicit(&w->refused, memory_order_relaxed) == 0)
         return true;
-    pthread_mutex_lock(&h->lock);
-    pace_answered(&h->pace, sent_ns, now_ns, refused);
-    limit_starts(h, now_ns);
-    bool are_few = pace_refusals_are_few(&h->pace);
-    pthread_mutex_unlock(&h->lock);
-    return are_few;
+    auto_lock(&w->lock);
+    pace_answered(&w->pace, sent_ns, now_ns, refused);
+    limit_starts(w, now_ns);
+    return pace_refusals_are_few(&w->pace);
 }
 
 void window_tick(struct hydrate *h, uint64_t now_ns)
 {
-    pthread_mutex_lock(&h->lock);
-    limit_starts(h, now_ns);
-    pthread_mutex_unlock(&h->lock);
-    unsigned window = atomic_load(&h->window);
-    unsigned most = h->o.concurrency_max ? h->o.concurrency_max : WINDOW_MAX;
-    double work = work_done(h), round = work - (double)h->tune.last_received;
-    h->tune.last_received = (uint64_t)work;
-    unsigned active = placed(h);
-    bool is_full = active + 1 >= window, waits = waits_for_the_way(h, active, now_ns);
-    bool may_grow = is_full && window < most, turned_away = is_turned_away(h, round);
+    struct hydrate_window *w = &h->window;
+    pthread_mutex_lock(&w->lock);
+    limit_starts(w, now_ns);
+    pthread_mutex_unlock(&w->lock);
+    unsigned size = atomic_load(&w->size), most = h->o.concurrency_max ? h->o.concurrency_max : WINDOW_MAX;
+    double total = work_done(h), work = total - (double)w->last_work;
+    w->last_work = (uint64_t)total;
+    unsigned active = active_units(h);
+    bool is_full = active + 1 >= size, network_bound = is_network_bound(h, active, now_ns);
+    bool may_grow = is_full && size < most, turned_away = is_turned_away(h, work);
     if (turned_away) {
-        window = h->tune.threshold = rest_at(h, standing(h, window));
-    } else if (4 * atomic_load(&h->paused) > active) {
-        window = rest_at(h, window > WINDOW_START ? (unsigned)max_u64(window - window / 4, WINDOW_START) : window);
-    } else if (may_grow && waits && (!h->tune.threshold || h->tune.hold == 0)) {
-        window = grown(h, window);
-        measure_anew(h);
-        h->tune.hold = 0;
-    } else if (!h->tune.has_rested) {
-        window = climb(h, window, round, may_grow);
+        size = w->threshold = rest_at(w, open_connections(h, size));
+    } else if (4 * atomic_load(&w->paused) > active) {
+        size = rest_at(w, size > WINDOW_START ? (unsigned)max_u64(size - size / 4, WINDOW_START) : size);
+    } else if (may_grow && network_bound && (!w->threshold || w->hold_ticks == 0)) {
+        size = grown(w, size);
+        restart_trial(w);
+        w->hold_ticks = 0;
+    } else if (!w->has_rested) {
+        size = climb(w, size, work, may_grow);
     } else {
-        window = look_around(h, window, round, active, may_grow);
+        size = probe(w, size, work, active, may_grow);
     }
-    atomic_store(&h->window, (unsigned)min_u64(window, most));
-    if (is_full || turned_away || round == 0) /* a lane that waits tells what it has tried */
-        lanes_kick(h);
+    atomic_store(&w->size, (unsigned)min_u64(size, most));
+    if (is_full || turned_away || work == 0) /* a lane that waits reports what it has tried */
+        lanes_wake(h);
 }

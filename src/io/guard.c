@@ -7,7 +7,7 @@
 /* IPv4 addresses are kept as IPv6 maps them: one comparison serves both. */
 enum { BYTES = 16, MAPPED_BITS = 96 };
 
-struct rule {
+struct guard_rule {
     uint8_t address[BYTES];
     unsigned bits;
     uint16_t port; /* 0: every port */
@@ -15,13 +15,13 @@ struct rule {
 };
 
 struct guard {
-    struct rule *rules; /* owned */
+    struct guard_rule *rules; /* owned */
     size_t count;
     char **trusted; /* owned, each */
     size_t trusted_count;
 };
 
-static const char *const always_closed[] =
+static const char *const always_denied[] =
     {
         "0.0.0.0/8",        "127.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24",
         "224.0.0.0/4",      "240.0.0.0/4", "::/128",         "::1/128",
@@ -44,13 +44,13 @@ static bool has_prefix(const uint8_t *a, const uint8_t *b, unsigned bits)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static int wrong(struct str text, const char *wanted, struct err *err)
+static int invalid(struct str text, const char *wanted, struct err *err)
 {
     err_set(err, ERR_INVALID, "'%.*s' is not %s", STR_FMT(str_sub(text, 0, 100)), wanted);
     return -ERR_INVALID;
 }
 
-static bool read_address(struct str text, struct rule *ret, unsigned *ret_most)
+static bool parse_address(struct str text, struct guard_rule *ret, unsigned *ret_most)
 {
     char buf[INET6_ADDRSTRLEN];
     if (text.len == 0 || text.len >= sizeof buf)
@@ -65,7 +65,7 @@ static bool read_address(struct str text, struct rule *ret, unsigned *ret_most)
     return inet_pton(AF_INET6, buf, ret->address) == 1;
 }
 
-/* Cuts ":443" off "10.0.0.7:443" and "[fd00::1]:443", and the brackets; port 0: there is none. */
+/* Cuts ":443" off "10.0.0.7:443" and "[fd00::1]:443", and the brackets. Port 0: no port is given. */
 static bool cut_port(struct str *text, uint64_t *ret)
 {
     struct err ignored;
@@ -84,7 +84,7 @@ static bool cut_port(struct str *text, uint64_t *ret)
 }
 
 /* "10.0.0.0/8", "10.0.0.7", "10.0.0.7:443", "fd00::/8", "[fd00::1]:443" */
-static int read_rule(struct str text, struct rule *ret, struct err *err)
+static int parse_rule(struct str text, struct guard_rule *ret, struct err *err)
 {
     struct str rest = text;
     uint64_t port, bits;
@@ -92,24 +92,24 @@ static int read_rule(struct str text, struct rule *ret, struct err *err)
     struct err ignored;
     bool ok = cut_port(&rest, &port);
     ssize_t slash = str_find(rest, '/');
-    ok = ok && read_address(slash < 0 ? rest : str_sub(rest, 0, (size_t)slash), ret, &most);
+    ok = ok && parse_address(slash < 0 ? rest : str_sub(rest, 0, (size_t)slash), ret, &most);
     bits = ok ? most : 0;
     if (ok && slash >= 0)
         ok = str_to_u64(str_from(rest, (size_t)slash + 1), &bits, &ignored) == 0 && bits <= most;
     if (!ok)
-        return wrong(text, "an address, or a range such as 10.0.0.0/8", err);
+        return invalid(text, "an address, or a range such as 10.0.0.0/8", err);
     ret->bits = (unsigned)bits + (most == 32 ? MAPPED_BITS : 0);
     ret->port = (uint16_t)port;
     return 0;
 }
 
-static void add_rule(struct guard *g, const struct rule *r)
+static void add_rule(struct guard *g, const struct guard_rule *r)
 {
     g->rules = xrealloc(g->rules, g->count + 1, sizeof *g->rules);
     g->rules[g->count++] = *r;
 }
 
-static int read_trusted(struct str text, struct err *err)
+static int check_trusted(struct str text, struct err *err)
 {
     struct str host = str_starts(text, STR("https://"))  ? str_from(text, 8)
                       : str_starts(text, STR("http://")) ? str_from(text, 7)
@@ -117,17 +117,17 @@ static int read_trusted(struct str text, struct err *err)
     bool ok = host.len > 0;
     for (size_t i = 0; i < host.len; i++)
         ok &= host.ptr[i] > ' ' && host.ptr[i] < 0x7f && !strchr("/?#@\\", host.ptr[i]);
-    return ok ? 0 : wrong(text, "a server such as https://minio.example:9000, without a path", err);
+    return ok ? 0 : invalid(text, "a server such as https://minio.example:9000, without a path", err);
 }
 
-static int read_line(struct str line, struct guard *g, struct err *err)
+static int parse_line(struct str line, struct guard *g, struct err *err)
 {
     struct str verb, rest = line;
-    struct rule r = {.allow = false};
+    struct guard_rule r = {.allow = false};
     if (!str_split(&rest, ' ', &verb) || rest.len == 0)
-        return wrong(line, "a line of a guard", err);
+        return invalid(line, "a line of a guard", err);
     if (str_eq(verb, STR("trust"))) {
-        int code = read_trusted(rest, err);
+        int code = check_trusted(rest, err);
         if (code < 0)
             return code;
         bool tls = str_starts(rest, STR("https://"));
@@ -139,8 +139,8 @@ static int read_line(struct str line, struct guard *g, struct err *err)
     }
     r.allow = str_eq(verb, STR("allow"));
     if (!r.allow && !str_eq(verb, STR("deny")))
-        return wrong(line, "a line of a guard", err);
-    int code = read_rule(rest, &r, err);
+        return invalid(line, "a line of a guard", err);
+    int code = parse_rule(rest, &r, err);
     if (code == 0)
         add_rule(g, &r);
     return code;
@@ -150,15 +150,15 @@ int guard_parse(struct str text, struct guard **ret, struct err *err)
 {
     auto_guard g = xcalloc(1, sizeof *g);
     struct str rest = text, line;
-    struct rule r = {.allow = false};
-    for (size_t i = 0; i < countof(always_closed); i++) {
-        int code = read_rule(str_of(always_closed[i]), &r, err);
+    struct guard_rule r = {.allow = false};
+    for (size_t i = 0; i < countof(always_denied); i++) {
+        int code = parse_rule(str_of(always_denied[i]), &r, err);
         if (code < 0)
             return code;
         add_rule(g, &r);
     }
     while (rest.len && str_split(&rest, '\n', &line)) {
-        int code = line.len ? read_line(line, g, err) : 0;
+        int code = line.len ? parse_line(line, g, err) : 0;
         if (code < 0)
             return code;
     }
@@ -179,8 +179,8 @@ void guard_free(struct guard *g)
 
 int guard_add_line(struct sbuf *text, const char *verb, struct str value, struct err *err)
 {
-    struct rule ignored;
-    int r = strcmp(verb, "trust") == 0 ? read_trusted(value, err) : read_rule(value, &ignored, err);
+    struct guard_rule ignored;
+    int r = strcmp(verb, "trust") == 0 ? check_trusted(value, err) : parse_rule(value, &ignored, err);
     if (r == 0)
         sbuf_addf(text, "%s %.*s\n", verb, STR_FMT(value));
     return r;
@@ -188,9 +188,8 @@ int guard_add_line(struct sbuf *text, const char *verb, struct str value, struct
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-/* An IPv4 address travels in IPv6 in several dresses, and a gateway takes it out of each: mapped, compatible, NAT64,
- * 6to4. */
-static void undress(uint8_t *a)
+/* IPv6 has several forms of an IPv4 address, and a gateway translates each of them: mapped, compatible, NAT64, 6to4. */
+static void unwrap_ipv4(uint8_t *a)
 {
     static const uint8_t zero[BYTES], nat64[BYTES] = {0x00, 0x64, 0xff, 0x9b};
     static const uint8_t local_nat64[BYTES] = {0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}, six_to_four[BYTES] = {0x20, 0x02};
@@ -219,13 +218,13 @@ bool guard_allows(const struct guard *g, const struct sockaddr *address)
         const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)address;
         memcpy(a, &in->sin6_addr, sizeof a);
         port = ntohs(in->sin6_port);
-        undress(a);
+        unwrap_ipv4(a);
     } else {
         return false;
     }
     bool closed = false;
     for (size_t i = 0; i < g->count; i++) {
-        const struct rule *r = &g->rules[i];
+        const struct guard_rule *r = &g->rules[i];
         if (!has_prefix(a, r->address, r->bits) || (r->port && r->port != port))
             continue;
         if (r->allow)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guard.h - the addresses that a request for somebody else's URL may connect to, and the servers that an administrator
- * trusts with credentials. home: frozen once parsed; any thread.
+/* guard.h - limits the addresses that a request to a user's URL may connect to, and lists the servers that an
+ * administrator trusts with credentials. home: frozen once parsed; any thread.
  *
- * In a cluster, users write the URLs that the controller and its Jobs connect to. Without a guard they would reach what
- * those reach: metadata servers, the API server, what listens on a node. The address that a socket connects to is
- * checked, not the name: names change between two look-ups. */
+ * In a cluster, users write the URLs that the controller and its Jobs connect to. Without a guard, a URL could reach
+ * the metadata servers, the API server and the ports of a node. The guard checks the address of the socket, not the
+ * name: a name may change between two look-ups. */
 #pragma once
 
 #include "util/err.h"
@@ -16,8 +16,8 @@ struct guard;
 enum { GUARD_TEXT_MAX = 900 << 10 };
 
 /* Lines: "allow 10.1.0.0/16", "deny 10.0.0.7", "deny [fd00::1]:443" (one port), "trust https://minio.example:9000".
- * Empty text gives the addresses that are always closed: loopback, link-local, multicast, unspecified, reserved, and
- * the metadata servers of the clouds that have others. What is allowed wins over what is denied. */
+ * These are always denied: loopback, link-local, multicast, unspecified, reserved, and the metadata servers of the
+ * clouds at other addresses. `allow` overrides `deny`. */
 must_check int guard_parse(struct str text, struct guard **ret, struct err *err);
 void guard_free(struct guard *g); /* NULL is fine */
 DEFINE_AUTO(guard, struct guard, guard_free)
@@ -28,5 +28,5 @@ must_check int guard_add_line(struct sbuf *text, const char *verb, struct str va
 
 bool guard_allows(const struct guard *g, const struct sockaddr *address);
 
-/* Is this origin, "https://host:port" as endpoint.h has it, one that the administrator trusts? */
+/* Does the administrator trust this origin? It is "https://host:port" as endpoint.h has it. */
 bool guard_trusts(const struct guard *g, struct str origin);

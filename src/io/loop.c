@@ -25,12 +25,9 @@ struct loop {
     _Atomic bool stopping;
     uint64_t now_ns;
 
-    pthread_mutex_t lock; /* guards mail_first, mail_last */
-    struct mail *mail_first;
-    struct mail **mail_last;
-
-    struct tail *tail_first;
-    struct tail **tail_last;
+    pthread_mutex_t lock; /* guards mail */
+    struct list mail;
+    struct list deferred;
 
     struct timer **heap; /* owned; least due first */
     size_t timer_count;
@@ -48,7 +45,7 @@ static void woken(struct watch *w, uint32_t events)
     struct loop *l = container_of(w, struct loop, wake);
     uint64_t count;
     (void)events;
-    /* Read before the box is emptied: mail that comes in between then finds an empty box and writes again. */
+    /* Read before the delivery: mail that is posted in between finds an empty mailbox and writes again. */
     (void)!read(l->wake_fd, &count, sizeof count);
     loop_deliver(l);
 }
@@ -58,8 +55,6 @@ int loop_new(const char *name, struct loop **ret, struct err *err)
     auto_loop l = xcalloc(1, sizeof *l);
     snprintf(l->name, sizeof l->name, "%s", name);
     pthread_mutex_init(&l->lock, NULL);
-    l->mail_last = &l->mail_first;
-    l->tail_last = &l->tail_first;
     l->now_ns = clock_now_ns();
     l->wake_fd = -1;
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -86,11 +81,9 @@ static void wake(struct loop *l)
 
 void loop_post(struct loop *l, struct mail *m)
 {
-    m->next = NULL;
     pthread_mutex_lock(&l->lock);
-    bool was_empty = l->mail_first == NULL;
-    *l->mail_last = m;
-    l->mail_last = &m->next;
+    bool was_empty = list_is_empty(&l->mail);
+    list_add(&l->mail, &m->node);
     pthread_mutex_unlock(&l->lock);
     if (was_empty)
         wake(l);
@@ -98,60 +91,46 @@ void loop_post(struct loop *l, struct mail *m)
 
 static void loop_deliver(struct loop *l)
 {
+    struct mail *m;
     pthread_mutex_lock(&l->lock);
-    struct mail *m = l->mail_first;
-    l->mail_first = NULL;
-    l->mail_last = &l->mail_first;
+    struct list batch = l->mail;
+    l->mail = (struct list){0};
     pthread_mutex_unlock(&l->lock);
-    while (m) {
-        struct mail *next = m->next; /* deliver may free the mail */
-        m->deliver(m);
-        m = next;
-    }
+    while ((m = list_pop(&batch, struct mail, node)) != NULL)
+        m->deliver(m); /* may free it */
 }
 
-/* ---- tails ------------------------------------------------------------------------------------------------------- */
+/* ---- deferred work ----------------------------------------------------------------------------------------------- */
 
-void loop_at_tail(struct loop *l, struct tail *t)
+void loop_defer(struct loop *l, struct deferred *t)
 {
     assert(loop_is_mine(l));
     if (t->queued)
         return;
     t->queued = true;
-    t->next = NULL;
-    *l->tail_last = t;
-    l->tail_last = &t->next;
+    list_add(&l->deferred, &t->node);
 }
 
-void loop_tail_cancel(struct loop *l, struct tail *t)
+void loop_defer_cancel(struct loop *l, struct deferred *t)
 {
     assert(loop_is_mine(l));
     if (!t->queued)
         return;
-    struct tail **at = &l->tail_first;
-    while (*at != t)
-        at = &(*at)->next;
-    *at = t->next;
-    if (l->tail_last == &t->next)
-        l->tail_last = at;
+    list_remove(&l->deferred, &t->node);
     t->queued = false;
 }
 
-/* Those queued when it begins and no others, else a tail that queues itself would keep the events out. They stay in the
- * list until it is their turn, so that one may cancel another. */
-static void loop_run_tails(struct loop *l)
+/* Runs only the work that is queued at the start: work that queues itself again must not block events. Work stays in
+ * the list until it runs, so that other work may cancel it. */
+static void loop_run_deferred(struct loop *l)
 {
-    struct tail fence = {.queued = true};
-    if (!l->tail_first)
-        return;
-    *l->tail_last = &fence;
-    l->tail_last = &fence.next;
-    while (l->tail_first != &fence) {
-        struct tail *t = l->tail_first;
-        loop_tail_cancel(l, t);
+    struct deferred *t, fence = {.queued = true};
+    list_add(&l->deferred, &fence.node);
+    while ((t = list_first(&l->deferred, struct deferred, node)) != &fence) {
+        loop_defer_cancel(l, t);
         t->run(t);
     }
-    loop_tail_cancel(l, &fence);
+    loop_defer_cancel(l, &fence);
 }
 
 /* ---- timers: a binary heap --------------------------------------------------------------------------------------- */
@@ -212,7 +191,7 @@ void loop_timer_set(struct loop *l, struct timer *t, uint64_t delay_ns)
     heap_up(l, l->timer_count++, t);
 }
 
-/* As many as there are when it begins: one that sets itself again with no delay cannot keep the events out. */
+/* Fires at most as many timers as are set now, so that a timer that sets itself without delay cannot block events. */
 static void loop_fire(struct loop *l)
 {
     uint64_t now = l->now_ns;
@@ -272,7 +251,7 @@ static void loop_dispatch(struct loop *l, int count)
 /* Rounded up: a loop that wakes too early would only turn again. */
 static int loop_sleep_ms(const struct loop *l)
 {
-    if (l->tail_first)
+    if (!list_is_empty(&l->deferred))
         return 0;
     if (l->timer_count == 0)
         return -1;
@@ -286,14 +265,13 @@ static void *loop_run(void *arg)
 {
     struct loop *l = arg;
     l->self = pthread_self();
-    pthread_setname_np(pthread_self(), l->name);
     while (!atomic_load_explicit(&l->stopping, memory_order_acquire)) {
         int n = epoll_wait(l->epoll_fd, l->events, EVENTS_MAX, loop_sleep_ms(l));
         assert(n >= 0 || errno == EINTR);
         l->now_ns = clock_now_ns();
         loop_dispatch(l, n);
         loop_fire(l);
-        loop_run_tails(l);
+        loop_run_deferred(l);
     }
     return NULL;
 }
@@ -302,12 +280,10 @@ int loop_start(struct loop *l, struct err *err)
 {
     assert(!l->running);
     l->running = true;
-    int r = thread_start(&l->thread, loop_run, l);
-    if (r != 0) {
+    int r = thread_start_named(&l->thread, l->name, loop_run, l, err);
+    if (r < 0)
         l->running = false;
-        return err_sys(err, r, "cannot start thread '%s'", l->name);
-    }
-    return 0;
+    return r;
 }
 
 bool loop_is_mine(const struct loop *l)
@@ -337,7 +313,7 @@ void loop_free(struct loop *l)
     if (!l)
         return;
     loop_stop_and_join(l);
-    while (l->mail_first) /* a delivery may post again */
+    while (!list_is_empty(&l->mail)) /* a delivery may post again */
         loop_deliver(l);
     if (l->wake_fd >= 0)
         close(l->wake_fd);

@@ -2,12 +2,13 @@
 /* loop.h - one thread: epoll, timers, a mailbox.
  * home: the thread that loop_start() makes; functions say so where any other thread may call them.
  *
- * Homes speak by mail. A mail is a field of a bigger thing, so that posting neither allocates nor fails: what bounds
- * the mailbox is that each thing has one mail. A posted mail belongs to the loop until it is delivered. The wake-up is
- * written only when the box was empty; the batch is detached under the lock and delivered without it. */
+ * Threads exchange mail. A mail is a field of a larger struct, so posting neither allocates nor fails. Each struct has
+ * one mail, which limits the mailbox. A posted mail belongs to the loop until it is delivered. A post wakes the loop
+ * only if the mailbox was empty. The loop detaches the batch under the lock and delivers it without the lock. */
 #pragma once
 
 #include "util/err.h"
+#include "util/list.h"
 #include "util/macro.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +16,7 @@
 struct loop;
 
 struct mail {
-    struct mail *next; /* the loop's */
+    struct list_node node; /* the loop's */
     void (*deliver)(struct mail *m);
 };
 
@@ -31,12 +32,11 @@ struct watch {
     uint32_t events;
 };
 
-/* Work for the end of the turn: what a turn gathered goes out in one go (submissions to the kernel,
- * starts of requests). */
-struct tail {
-    struct tail *next; /* the loop's */
-    bool queued;       /* the loop's */
-    void (*run)(struct tail *t);
+/* Work for the end of the turn: submissions to the kernel and starts of requests leave in one batch. */
+struct deferred {
+    struct list_node node; /* the loop's */
+    bool queued;           /* the loop's */
+    void (*run)(struct deferred *t);
 };
 
 /* `name` is the thread's, at most 15 bytes: "loop/0". Nothing runs before loop_start. */
@@ -52,15 +52,15 @@ DEFINE_AUTO(loop, struct loop, loop_free)
 
 /* Any thread. */
 void loop_post(struct loop *l, struct mail *m);
-/* Is the caller on this loop's thread? For assertions. While the loop does not run, everybody is. */
+/* Is the caller on this loop's thread? For assertions. True on any thread while the loop does not run. */
 bool loop_is_mine(const struct loop *l);
 
 /* The loop's own thread, or any before loop_start. */
 uint64_t loop_now_ns(const struct loop *l); /* read once a turn: time is taken from the loop, never passed down */
-/* t->run once, after the events, mail and timers of this turn and before the loop sleeps; queued already is fine. What
- * `run` itself queues runs in the next turn, which then does not sleep. */
-void loop_at_tail(struct loop *l, struct tail *t);
-void loop_tail_cancel(struct loop *l, struct tail *t);                   /* not queued is fine */
+/* Calls t->run once, after the events, mail and timers of this turn and before the loop sleeps; queued already is
+ * fine. Work that `run` itself queues runs in the next turn, which then does not sleep. */
+void loop_defer(struct loop *l, struct deferred *t);
+void loop_defer_cancel(struct loop *l, struct deferred *t);              /* not queued is fine */
 void loop_timer_set(struct loop *l, struct timer *t, uint64_t delay_ns); /* sets again if it is set */
 void loop_timer_cancel(struct loop *l, struct timer *t);                 /* not set is fine */
 must_check int loop_watch(struct loop *l, struct watch *w, struct err *err);

@@ -9,10 +9,9 @@
 struct pool {
     pthread_mutex_t lock; /* guards all that follows */
     pthread_cond_t more;
-    struct mail *first; /* waiting works, by their mails */
-    struct mail **last;
-    unsigned waiting; /* works that no thread has taken */
-    unsigned idle;    /* threads that wait */
+    struct list queue; /* works that wait, by their mails */
+    unsigned waiting;  /* works that no thread has taken */
+    unsigned idle;     /* threads that wait */
     unsigned threads;
     unsigned threads_max;
     bool closing;
@@ -26,7 +25,7 @@ static struct work *work_of(struct mail *m)
     return container_of(m, struct work, home_mail);
 }
 
-static void come_home(struct mail *m)
+static void deliver_completion(struct mail *m)
 {
     struct work *w = work_of(m);
     w->done(w);
@@ -35,20 +34,14 @@ static void come_home(struct mail *m)
 /* The next work, or NULL when the pool closes and none is left. */
 static struct work *pool_next(struct pool *p)
 {
-    pthread_mutex_lock(&p->lock);
-    while (!p->first && !p->closing) {
+    auto_lock(&p->lock);
+    while (list_is_empty(&p->queue) && !p->closing) {
         p->idle++;
         pthread_cond_wait(&p->more, &p->lock);
         p->idle--;
     }
-    struct mail *m = p->first;
-    if (m) {
-        p->first = m->next;
-        if (!p->first)
-            p->last = &p->first;
-        p->waiting--;
-    }
-    pthread_mutex_unlock(&p->lock);
+    struct mail *m = list_pop(&p->queue, struct mail, node);
+    p->waiting -= m != NULL;
     return m ? work_of(m) : NULL;
 }
 
@@ -58,23 +51,20 @@ static void *pool_run(void *arg)
     for (struct work *w; (w = pool_next(p)) != NULL;) {
         struct loop *home = w->home;
         w->run(w);
-        w->home_mail.deliver = come_home;
+        w->home_mail.deliver = deliver_completion;
         loop_post(home, &w->home_mail);
     }
     return NULL;
 }
 
-/* Under the lock, but for the first. Returns 0 or an errno. */
-static int pool_grow(struct pool *p)
+/* Under the lock, except for the first thread. */
+static int pool_grow(struct pool *p, struct err *err)
 {
     char name[16];
-    int r = thread_start(&p->ids[p->threads], pool_run, p);
-    if (r != 0)
-        return r;
     snprintf(name, sizeof name, "pool/%u", p->threads);
-    pthread_setname_np(p->ids[p->threads], name);
-    p->threads++;
-    return 0;
+    int r = thread_start_named(&p->ids[p->threads], name, pool_run, p, err);
+    p->threads += r == 0;
+    return r;
 }
 
 int pool_new(unsigned threads_max, struct pool **ret, struct err *err)
@@ -84,29 +74,26 @@ int pool_new(unsigned threads_max, struct pool **ret, struct err *err)
     auto_pool p = xcalloc(1, sizeof *p + threads_max * sizeof p->ids[0]);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->more, NULL);
-    p->last = &p->first;
     p->threads_max = threads_max;
-    /* The first thread now: a later one that the system will not give can then be done without. */
-    int r = pool_grow(p);
-    if (r != 0)
-        return err_sys(err, r, "cannot start thread 'pool/0'");
+    /* With one thread running, the pool works even if the system refuses later threads. */
+    int r = pool_grow(p, err);
+    if (r < 0)
+        return r;
     *ret = take(&p);
     return 0;
 }
 
 void pool_submit(struct pool *p, struct loop *home, struct work *w)
 {
+    struct err ignored;
     w->home = home;
-    w->home_mail.next = NULL;
-    pthread_mutex_lock(&p->lock);
+    auto_lock(&p->lock);
     assert(!p->closing);
-    *p->last = &w->home_mail;
-    p->last = &w->home_mail.next;
+    list_add(&p->queue, &w->home_mail.node);
     p->waiting++;
     if (p->waiting > p->idle && p->threads < p->threads_max)
-        (void)pool_grow(p);
+        (void)pool_grow(p, &ignored);
     pthread_cond_signal(&p->more);
-    pthread_mutex_unlock(&p->lock);
 }
 
 void pool_free(struct pool *p)

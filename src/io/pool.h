@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.h - threads for calls that block; work leaves and comes home by mail.
- * home: any thread. Work that a loop sends is done on "pool/N" and then delivered on that loop. */
+/* pool.h - runs blocking calls on threads of its own. Work and its completion travel by mail.
+ * home: any thread. Work of a loop runs on "pool/N"; its completion runs on that loop. */
 #pragma once
 
 #include "io/loop.h"
@@ -14,9 +14,9 @@ struct work {
     void (*done)(struct work *w); /* on the home loop; may free the work */
 };
 
-/* Threads start as they are needed, up to `threads_max`. The queue is bounded by the owners, as mail is. */
+/* Threads start as they are needed, up to `threads_max`. The number of `struct work` limits the queue. */
 must_check int pool_new(unsigned threads_max, struct pool **ret, struct err *err);
-void pool_free(struct pool *p); /* finishes what was submitted, while its homes still live; NULL is fine */
+void pool_free(struct pool *p); /* finishes all submitted work; its loops must still exist. NULL is fine */
 DEFINE_AUTO(pool, struct pool, pool_free)
 #define auto_pool auto_with(auto_clean_pool) struct pool *
 

@@ -15,31 +15,31 @@ static uint64_t wait_until(const struct rate *r, uint64_t paid_ns, uint64_t now_
     return paid_ns > now_ns + burst ? paid_ns - now_ns - burst : 0;
 }
 
-uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns)
+uint64_t rate_reserve(struct rate *r, uint64_t bytes, uint64_t now_ns)
 {
-    uint64_t per_second = atomic_load_explicit(&r->bytes_per_second, memory_order_relaxed);
+    uint64_t per_second = atomic_load_explicit(&r->units_per_second, memory_order_relaxed);
     if (per_second == 0)
         return 0;
     unsigned __int128 exact = (unsigned __int128)bytes * NS_PER_SECOND / per_second;
     uint64_t cost = exact > COST_MAX_NS ? COST_MAX_NS : (uint64_t)exact;
     uint64_t catch_up = r->slack_ns ? r->slack_ns : CATCH_UP_NS;
     uint64_t earliest = now_ns > catch_up ? now_ns - catch_up : 0;
-    uint64_t before = atomic_load_explicit(&r->paid_until_ns, memory_order_relaxed), after;
+    uint64_t before = atomic_load_explicit(&r->reserved_until_ns, memory_order_relaxed), after;
     do
         after = min_u64(max_u64(before ? before : now_ns, earliest), COST_MAX_NS * 8) + cost;
-    while (!atomic_compare_exchange_weak_explicit(&r->paid_until_ns, &before, after, memory_order_relaxed,
+    while (!atomic_compare_exchange_weak_explicit(&r->reserved_until_ns, &before, after, memory_order_relaxed,
                                                   memory_order_relaxed));
     return wait_until(r, after, now_ns);
 }
 
 uint64_t rate_wait_ns(const struct rate *r, uint64_t now_ns)
 {
-    return atomic_load(&r->bytes_per_second) > 0 ? wait_until(r, atomic_load(&r->paid_until_ns), now_ns) : 0;
+    return atomic_load(&r->units_per_second) > 0 ? wait_until(r, atomic_load(&r->reserved_until_ns), now_ns) : 0;
 }
 
-bool rate_is_spent(const struct rate *r, uint64_t now_ns)
+bool rate_is_exhausted(const struct rate *r, uint64_t now_ns)
 {
-    return atomic_load(&r->bytes_per_second) > 0 && atomic_load(&r->paid_until_ns) > now_ns;
+    return atomic_load(&r->units_per_second) > 0 && atomic_load(&r->reserved_until_ns) > now_ns;
 }
 
 uint64_t rate_ramp(uint64_t first, uint64_t elapsed_ns)

@@ -9,21 +9,21 @@
 #include <stdint.h>
 
 struct rate {
-    _Atomic uint64_t bytes_per_second; /* 0: no cap; may change while jobs run */
-    _Atomic uint64_t paid_until_ns;    /* 0: nothing was booked yet */
-    uint64_t slack_ns; /* what is free in advance, and what may be caught up; 0: as rate_book() says. Frozen */
+    _Atomic uint64_t units_per_second;  /* 0: no cap; may change while jobs run */
+    _Atomic uint64_t reserved_until_ns; /* 0: nothing was booked yet */
+    uint64_t slack_ns;                  /* the burst, and the time to catch up on; 0: as rate_reserve() says. Frozen */
 };
 
-/* Books `bytes`; returns how long the caller should wait before it moves more (0: not at all). A burst of 100 ms is
- * free, so that small objects need not wait for one another. What was not moved in the second before, since the first
- * booking, may be caught up: a thread that got no core for half a second has not lost it. */
-uint64_t rate_book(struct rate *r, uint64_t bytes, uint64_t now_ns);
+/* Reserves `bytes`; returns how long the caller should wait before it moves more (0: not at all). A burst of 100 ms is
+ * free, so that small objects need not wait for one another. Unused rate of the last second may be used later, so a
+ * thread that got no core for half a second loses nothing. */
+uint64_t rate_reserve(struct rate *r, uint64_t bytes, uint64_t now_ns);
 
-/* How long until what was booked is paid, but for the burst? */
+/* How long until the reserved bytes are within the rate, except the burst? */
 uint64_t rate_wait_ns(const struct rate *r, uint64_t now_ns);
 
-/* What a cap has become that began with `first` and doubles in twenty minutes, evenly. */
+/* The cap after `elapsed_ns`: it begins with `first` and doubles every twenty minutes, evenly. */
 uint64_t rate_ramp(uint64_t first, uint64_t elapsed_ns);
 
-/* Is the cap what makes its jobs wait just now? */
-bool rate_is_spent(const struct rate *r, uint64_t now_ns);
+/* Does the cap delay its jobs now? */
+bool rate_is_exhausted(const struct rate *r, uint64_t now_ns);

@@ -12,26 +12,24 @@ struct ticker {
     pthread_t thread;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t woken;
-    bool is_wanted, stopping;
+    bool is_due, stopping;
 };
 
 /* False: stop. */
-static bool rest(struct ticker *t, uint64_t rest_ns)
+static bool wait_for_tick(struct ticker *t, uint64_t wait_ns)
 {
-    uint64_t now_ns = clock_now_ns(), end_ns = rest_ns < UINT64_MAX - now_ns ? now_ns + rest_ns : UINT64_MAX;
-    pthread_mutex_lock(&t->lock);
-    while (!t->stopping && !t->is_wanted && clock_cond_wait(&t->woken, &t->lock, end_ns))
+    uint64_t now_ns = clock_now_ns(), end_ns = wait_ns < UINT64_MAX - now_ns ? now_ns + wait_ns : UINT64_MAX;
+    auto_lock(&t->lock);
+    while (!t->stopping && !t->is_due && clock_cond_wait(&t->woken, &t->lock, end_ns))
         ;
-    t->is_wanted = false;
-    bool goes_on = !t->stopping;
-    pthread_mutex_unlock(&t->lock);
-    return goes_on;
+    t->is_due = false;
+    return !t->stopping;
 }
 
 static void *run(void *ctx)
 {
     struct ticker *t = ctx;
-    while (rest(t, t->tick(t->ctx)))
+    while (wait_for_tick(t, t->tick(t->ctx)))
         ;
     return NULL;
 }
@@ -49,35 +47,32 @@ int ticker_start(const char *name, uint64_t (*tick)(void *ctx), void *ctx, struc
     *t = (struct ticker){.tick = tick, .ctx = ctx};
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->woken, NULL);
-    int e = thread_start(&t->thread, run, t);
-    if (e) {
+    int r = thread_start_named(&t->thread, name, run, t, err);
+    if (r < 0)
         ticker_free(t);
-        return err_sys(err, e, "cannot start the thread '%s'", name);
-    }
-    pthread_setname_np(t->thread, name);
-    *ret = t;
-    return 0;
+    else
+        *ret = t;
+    return r;
 }
 
-static void tell(struct ticker *t, bool stop)
+static void signal_thread(struct ticker *t, bool stop)
 {
-    pthread_mutex_lock(&t->lock);
-    t->is_wanted = true;
+    auto_lock(&t->lock);
+    t->is_due = true;
     t->stopping |= stop;
     pthread_cond_signal(&t->woken);
-    pthread_mutex_unlock(&t->lock);
 }
 
 void ticker_wake(struct ticker *t)
 {
-    tell(t, false);
+    signal_thread(t, false);
 }
 
 void ticker_stop(struct ticker *own_t)
 {
     if (!own_t)
         return;
-    tell(own_t, true);
+    signal_thread(own_t, true);
     pthread_join(own_t->thread, NULL);
     ticker_free(own_t);
 }

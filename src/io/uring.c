@@ -17,13 +17,12 @@ struct uring {
     struct io_uring ring;
     int event_fd;
     struct watch watch;
-    struct tail tail;
-    struct disk_job *first; /* not yet with the kernel */
-    struct disk_job **last;
+    struct deferred tail;
+    struct list waiting; /* jobs that the kernel does not have yet */
     unsigned in_kernel;
 };
 
-/* ---- the pool's way ---------------------------------------------------------------------------------------------- */
+/* ---- on the pool ------------------------------------------------------------------------------------------------- */
 
 static ssize_t move_once(const struct disk_job *j)
 {
@@ -42,7 +41,7 @@ static ssize_t move_once(const struct disk_job *j)
     return -1;
 }
 
-/* Takes what one call did. True when the job is over, with j->result. */
+/* Accounts the result of one call. True when the job is complete; j->result is set then. */
 static bool job_account(struct disk_job *j, ssize_t r)
 {
     if (r == -EINTR || r == -EAGAIN)
@@ -72,7 +71,7 @@ static void back_from_pool(struct work *w)
     j->done(j);
 }
 
-/* ---- the kernel's way -------------------------------------------------------------------------------------------- */
+/* ---- in the kernel ----------------------------------------------------------------------------------------------- */
 
 static void prepare(struct io_uring_sqe *sqe, struct disk_job *j)
 {
@@ -97,33 +96,27 @@ static void prepare(struct io_uring_sqe *sqe, struct disk_job *j)
 
 static void enqueue(struct uring *u, struct disk_job *j)
 {
-    j->next = NULL;
-    *u->last = j;
-    u->last = &j->next;
-    loop_at_tail(u->loop, &u->tail);
+    list_add(&u->waiting, &j->node);
+    loop_defer(u->loop, &u->tail);
 }
 
-static void submit_waiting(struct tail *t)
+static void submit_waiting(struct deferred *t)
 {
     struct uring *u = container_of(t, struct uring, tail);
-    while (u->first && u->in_kernel < DEPTH) {
+    while (!list_is_empty(&u->waiting) && u->in_kernel < DEPTH) {
         struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
         if (!sqe)
             break;
-        struct disk_job *j = u->first;
-        u->first = j->next;
-        if (!u->first)
-            u->last = &u->first;
-        prepare(sqe, j);
+        prepare(sqe, list_pop(&u->waiting, struct disk_job, node));
         u->in_kernel++;
     }
     int r = io_uring_submit(&u->ring);
-    /* The kernel is short of something (-EAGAIN, -EBUSY, -EINTR) or took only some: the rest stays in the ring. */
+    /* The kernel lacks a resource (-EAGAIN, -EBUSY, -EINTR) or took only some: the rest stays in the ring. */
     if (r < 0 || io_uring_sq_ready(&u->ring) > 0)
-        loop_at_tail(u->loop, t);
+        loop_defer(u->loop, t);
 }
 
-/* Completions are detached before their owners are told, who may submit again. */
+/* Takes all completions before it calls their owners, who may submit again. */
 static unsigned reap(struct uring *u)
 {
     struct io_uring_cqe *cqes[DEPTH];
@@ -138,8 +131,8 @@ static unsigned reap(struct uring *u)
     }
     io_uring_cq_advance(&u->ring, n);
     u->in_kernel -= n;
-    if (u->first)
-        loop_at_tail(u->loop, &u->tail);
+    if (!list_is_empty(&u->waiting))
+        loop_defer(u->loop, &u->tail);
     for (unsigned i = 0; i < ended; i++)
         over[i]->done(over[i]);
     return n;
@@ -150,7 +143,7 @@ static void completed(struct watch *w, uint32_t events)
     struct uring *u = container_of(w, struct uring, watch);
     uint64_t count;
     (void)events;
-    /* Read first: a completion that comes after the reaping then rings again. */
+    /* Read first, so that a completion after the last reap() signals again. */
     (void)!read(u->event_fd, &count, sizeof count);
     while (reap(u) == DEPTH)
         ;
@@ -167,8 +160,8 @@ static bool ring_can(struct io_uring *ring)
     return can;
 }
 
-/* False where the kernel has none, an administrator switched it off (kernel.io_uring_disabled), a seccomp profile of a
- * container runtime forbids it (EPERM, or ENOSYS), or locked memory is short: the pool does the same work then. */
+/* False without io_uring; the pool does the same work then. The kernel may lack it, or kernel.io_uring_disabled is set.
+ * A seccomp profile of a container runtime may forbid it (EPERM or ENOSYS), or locked memory is short. */
 static bool ring_open(struct uring *u)
 {
     if (io_uring_queue_init(DEPTH, &u->ring, IORING_SETUP_COOP_TASKRUN) < 0 &&
@@ -186,7 +179,6 @@ int uring_new(struct loop *l, struct pool *p, bool allow_kernel, struct uring **
     auto_uring u = xcalloc(1, sizeof *u);
     u->loop = l;
     u->pool = p;
-    u->last = &u->first;
     u->tail.run = submit_waiting;
     u->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (u->event_fd < 0)
@@ -206,10 +198,10 @@ void uring_free(struct uring *u)
 {
     if (!u)
         return;
-    assert(u->in_kernel == 0 && !u->first);
+    assert(u->in_kernel == 0 && list_is_empty(&u->waiting));
     if (u->is_kernel) {
         loop_unwatch(u->loop, &u->watch);
-        loop_tail_cancel(u->loop, &u->tail);
+        loop_defer_cancel(u->loop, &u->tail);
         io_uring_queue_exit(&u->ring);
     }
     if (u->event_fd >= 0)

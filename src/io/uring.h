@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* uring.h - a file write, read or fsync as a job on a loop: io_uring where the kernel allows it, a pool behind the same
- * functions where it does not. home: the loop. Submissions of one turn go to the kernel in one call. */
+/* uring.h - reads, writes and syncs files as jobs on a loop: by io_uring if the kernel allows it, else by a pool.
+ * home: the loop. Submissions of one turn go to the kernel in one call. */
 #pragma once
 
 #include "io/pool.h"
@@ -17,12 +17,12 @@ struct disk_job {
     uint64_t offset;
     ssize_t result;                   /* bytes (short only at the end of a file), or -errno */
     void (*done)(struct disk_job *j); /* on the loop, never from within uring_submit; may free the job */
-    size_t moved;                     /* ours */
-    struct disk_job *next;            /* ours */
-    struct work fallback;             /* ours */
+    size_t moved;                     /* private, as the fields below */
+    struct list_node node;
+    struct work fallback;
 };
 
-/* `allow_kernel` false takes the pool in any case (tests, and `--io=pool`). */
+/* `allow_kernel` false always uses the pool (tests, and `--io=pool`). */
 must_check int uring_new(struct loop *l, struct pool *p, bool allow_kernel, struct uring **ret, struct err *err);
 void uring_free(struct uring *u); /* no job may be under way; NULL is fine */
 DEFINE_AUTO(uring, struct uring, uring_free)

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* web_error.h - what libcurl's codes mean in our alphabet. home: any; pure. */
+/* web_error.h - Translates libcurl's codes into errors. home: any thread; pure. */
 #pragma once
 
 #include "util/err.h"
 #include "util/str.h"
 #include <curl/curl.h>
 
-/* What is known of a request that failed. */
 struct web_failure {
     CURLcode code;
     const char *detail; /* libcurl's own words; may be "" */
     const char *url;
     int sys;        /* errno of the socket, 0 if unknown */
-    bool connected; /* did a connection stand? */
+    bool connected; /* a connection was established */
 };
 
-/* "scheme://host:port" of a URL: without user, path and query, which may hold secrets. A view of `url`. */
+/* "scheme://host:port" of a URL without user, path and query, which may hold secrets. A view of `url`. */
 struct str web_origin(const char *url);
 
 /* Sets *err; returns -code. Sentences name the origin. */

@@ -38,7 +38,7 @@ static void socket_ready(struct watch *watch, uint32_t events)
     struct web *w = s->web;
     int running, bits = 0;
     if (!s->wanted) {
-        /* Idle in the cache, or paused: the far side closed it or sent something that nobody waits for. */
+        /* Idle in the cache, or paused: the server closed it or sent unexpected bytes. */
         socket_forget(s);
         return;
     }
@@ -49,21 +49,21 @@ static void socket_ready(struct watch *watch, uint32_t events)
     if (events & (EPOLLERR | EPOLLHUP))
         bits |= CURL_CSELECT_ERR;
     curl_multi_socket_action(w->multi, watch->fd, bits, &running);
-    loop_at_tail(w->loop, &w->tail);
+    loop_defer(w->loop, &w->tail);
 }
 
-/* Nothing is wanted of a connection that is idle, nor of one whose job is paused. */
+/* libcurl waits for nothing on an idle connection, nor on one whose job is paused. */
 static void note_pause(struct web_socket *s, CURL *easy)
 {
     struct web_job *j = NULL;
-    s->is_held = !s->wanted && curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&j) == CURLE_OK && j &&
-                 (j->paused || j->held_until);
-    if (s->is_held)
-        j->held = s;
+    s->is_paused = !s->wanted && curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&j) == CURLE_OK && j &&
+                   (j->paused || j->rate_wait_until_ns);
+    if (s->is_paused)
+        j->paused_socket = s;
 }
 
-/* libcurl tells what it waits for, at the beginning and the end of each request. A kept connection stays in the epoll
- * set between them, since the two system calls a request would cost more than the rare event in between. */
+/* libcurl calls it at the beginning and the end of each request. A kept connection stays in the epoll set between two
+ * requests: two system calls a request would cost more than the rare event in between. */
 static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *ctx, void *ctx2)
 {
     struct web_socket *s = socket_of(ctx, fd);
@@ -75,7 +75,7 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *ctx, voi
                                           : 0;
     note_pause(s, easy);
     if (!s->wanted) {
-        /* One that libcurl made by itself (its resolver's) may be closed unseen, and its number used again. */
+        /* libcurl may close its resolver's socket without a call, and its number may be used again. */
         if (!s->ours || (s->watch.events & EPOLLOUT))
             socket_forget(s);
         return 0;
@@ -98,12 +98,12 @@ bool web_socket_may_connect(struct web_job *j, const struct sockaddr *to)
         return true;
     const void *bytes = to->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)to)->sin_addr
                                                  : &((const struct sockaddr_in6 *)to)->sin6_addr;
-    if (!inet_ntop(to->sa_family, bytes, j->closed, sizeof j->closed))
-        snprintf(j->closed, sizeof j->closed, "?");
+    if (!inet_ntop(to->sa_family, bytes, j->blocked_address, sizeof j->blocked_address))
+        snprintf(j->blocked_address, sizeof j->blocked_address, "?");
     return false;
 }
 
-static curl_socket_t socket_open(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct web_job *j = ctx;
     (void)purpose;
@@ -116,31 +116,31 @@ static curl_socket_t socket_open(void *ctx, curlsocktype purpose, struct curl_so
     }
     struct web_socket *s = socket_of(j->web, fd);
     s->ours = true;
-    s->is_held = s->is_shut = false;
+    s->is_paused = s->is_shut = false;
     j->web->open++;
-    j->web->tried.connections++;
-    web_name_opened(s, j, &address->addr);
+    j->web->connects.connections++;
+    web_host_socket_opened(s, j, &address->addr);
     return fd;
 }
 
-static int socket_close(void *ctx, curl_socket_t fd)
+static int close_socket(void *ctx, curl_socket_t fd)
 {
     struct web_socket *s = socket_of(ctx, fd);
     socket_forget(s);
-    web_name_closing(s);
+    web_host_socket_closing(s);
     if (s->ours && !s->is_shut)
         s->web->open--;
     s->ours = false;
     return close(fd);
 }
 
-/* libcurl closes a kept connection when it is the oldest of too many, one at each end of a transfer, or when it finds
- * it dead: this is how one dies that others may need at once. */
+/* At the end of a transfer, libcurl closes the oldest of too many kept connections, and dead ones when it finds them.
+ * A shut connection is dead, so its descriptor is free sooner. */
 void web_sockets_shut_idle(struct web *w)
 {
-    for (size_t i = 0; i < w->socket_room && w->open > w->kept_max; i++) {
+    for (size_t i = 0; i < w->socket_room && w->open > w->idle_max; i++) {
         struct web_socket *s = w->sockets[i];
-        if (!s || !s->ours || s->wanted || s->is_held || s->is_shut)
+        if (!s || !s->ours || s->wanted || s->is_paused || s->is_shut)
             continue;
         shutdown(s->watch.fd, SHUT_RDWR);
         s->is_shut = true;
@@ -151,17 +151,17 @@ void web_sockets_shut_idle(struct web *w)
 static void timer_fired(struct timer *t)
 {
     struct web *w = container_of(t, struct web, timer);
-    w->kick = true;
-    loop_at_tail(w->loop, &w->tail);
+    w->timeout_is_due = true;
+    loop_defer(w->loop, &w->tail);
 }
 
 static int timer_changed(CURLM *multi, long timeout_ms, void *ctx)
 {
     struct web *w = ctx;
     (void)multi;
-    w->kick = timeout_ms == 0;
-    if (w->kick)
-        loop_at_tail(w->loop, &w->tail);
+    w->timeout_is_due = timeout_ms == 0;
+    if (w->timeout_is_due)
+        loop_defer(w->loop, &w->tail);
     if (timeout_ms > 0)
         loop_timer_set(w->loop, &w->timer, (uint64_t)timeout_ms * NS_PER_MS);
     else
@@ -171,9 +171,9 @@ static int timer_changed(CURLM *multi, long timeout_ms, void *ctx)
 
 void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j)
 {
-    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, socket_open);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, j);
-    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, socket_close);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, close_socket);
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, w); /* a connection outlives the job that made it */
 }
 

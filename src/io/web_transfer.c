@@ -6,46 +6,46 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* libcurl copies out of one buffer per transfer: large enough for a small object in one call, and small enough that 512
- * of them fit beside the budget. What is larger comes in receives of the most that libcurl allows: the kernel
- * acknowledges each of them, and takes in what the acknowledgement lets come, on our account. */
+/* libcurl has one receive buffer a transfer. It is large enough for a small object in one call, and small enough that
+ * 512 of them fit beside the budget. Larger objects use the largest buffer that libcurl allows: each receive costs this
+ * process an acknowledgement and the packets that follow it. */
 enum { RECEIVE_BYTES = 128 << 10, RECEIVE_BYTES_MOST = 512 << 10, SEND_BYTES = 256 << 10 };
 
 enum { HEADERS_MAX = 128, HEADER_BYTES_MAX = 64 << 10 };
 
-/* libcurl keeps what comes behind a body in chunks, however much it is. */
+/* libcurl stores the trailers of a chunked body without a limit of its own. */
 enum { TRAILER_BYTES_MAX = 64 << 10 };
 
-/* ---- what libcurl tells of a transfer ---------------------------------------------------------------------------- */
+/* ---- callbacks of libcurl ---------------------------------------------------------------------------------------- */
 
 static void job_moved(struct web_job *j, uint64_t body_bytes)
 {
     uint64_t now = loop_now_ns(j->web->loop);
-    j->crumbs += body_bytes;
-    if (body_bytes == 0 || j->crumbs >= j->request.stall_bytes) {
+    j->moved_bytes += body_bytes;
+    if (body_bytes == 0 || j->moved_bytes >= j->request.stall_bytes) {
         j->moved_ns = now;
-        j->crumbs = 0;
+        j->moved_bytes = 0;
     }
-    uint64_t wait = j->request.rate && body_bytes ? rate_book(j->request.rate, body_bytes, now) : 0;
+    uint64_t wait = j->request.rate && body_bytes ? rate_reserve(j->request.rate, body_bytes, now) : 0;
     if (wait) {
-        j->held_until = now + wait;
-        loop_timer_set(j->web->loop, &j->hold, wait);
+        j->rate_wait_until_ns = now + wait;
+        loop_timer_set(j->web->loop, &j->rate_timer, wait);
     }
 }
 
-void transfer_hold_over(struct timer *t)
+void transfer_rate_wait_ended(struct timer *t)
 {
-    struct web_job *j = container_of(t, struct web_job, hold);
-    j->held_until = 0;
+    struct web_job *j = container_of(t, struct web_job, rate_timer);
+    j->rate_wait_until_ns = 0;
     j->moved_ns = loop_now_ns(j->web->loop);
-    j->crumbs = 0;
-    job_todo(j, TODO_RESUME);
+    j->moved_bytes = 0;
+    web_job_schedule(j, STEP_RESUME);
 }
 
-/* A job that is to be cancelled hears of nothing but its end. */
+/* A cancelled job gets no callback but on_done. */
 static bool job_is_over(const struct web_job *j)
 {
-    return j->aborted || (j->todo & (TODO_CANCEL | TODO_TIMEOUT));
+    return j->aborted || (j->steps & (STEP_CANCEL | STEP_TIMEOUT));
 }
 
 bool transfer_is_flooded(const struct web_job *j)
@@ -59,21 +59,20 @@ static size_t header_came(char *bytes, size_t size, size_t count, void *ctx)
     size_t len = size * count;
     if (job_is_over(j))
         return 0;
-    if (j->head_told)
+    if (j->head_reported)
         j->trailer_bytes += len;
     if (transfer_is_flooded(j))
         return 0;
     if (j->first_byte_ns == 0)
         j->first_byte_ns = loop_now_ns(j->web->loop) - j->started_ns;
     bool blank = len <= 2 && (bytes[0] == '\r' || bytes[0] == '\n');
-    /* 1xx are steps on the way; a second blank line ends the trailers. */
-    if (!blank || j->head_told || web_status(j) < 200)
+    /* 1xx replies precede the final one; a second blank line ends the trailers. */
+    if (!blank || j->head_reported || web_status(j) < 200)
         return len;
-    /* Headers, hints and trailers one by one could go on for ever: only the head's end is a step. */
+    /* Only the end of the head counts as progress: a server could send single headers without end. */
     job_moved(j, 0);
-    j->head_told = true;
-    /* Of many servers behind a name the one at the other end may have nothing behind it: the next request of that
-     * connection would learn the same. */
+    j->head_reported = true;
+    /* One of many servers behind a name may be broken: the next request must not use the same connection. */
     if (web_status(j) >= 500)
         curl_easy_setopt(j->easy, CURLOPT_FORBID_REUSE, 1L);
     if (j->request.on_head)
@@ -87,7 +86,7 @@ static size_t body_came(char *bytes, size_t size, size_t count, void *ctx)
     size_t len = size * count;
     if (job_is_over(j))
         return len + 1;
-    if (j->held_until || j->paused)
+    if (j->rate_wait_until_ns || j->paused)
         return CURL_WRITEFUNC_PAUSE;
     int r = j->request.on_body ? j->request.on_body(j->request.ctx, bytes, len) : 0;
     if (r == WEB_PAUSE) {
@@ -103,7 +102,7 @@ static size_t body_came(char *bytes, size_t size, size_t count, void *ctx)
     return len;
 }
 
-/* A connection that was kept may have been opened for a request that no guard looked at. */
+/* A kept connection may have been opened for a request without a guard. */
 static bool may_be_sent(struct web_job *j, const char *address, int port)
 {
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -114,8 +113,8 @@ static bool may_be_sent(struct web_job *j, const char *address, int port)
            web_socket_may_connect(j, (const struct sockaddr *)&six);
 }
 
-/* libcurl sends a request again, without a word, when a connection that it had kept is closed before the first byte of
- * the answer. Mostly the server never saw it; but it may have done what it was asked for, and then died. */
+/* libcurl silently repeats a request if a kept connection is closed before the first byte of the reply. Mostly the
+ * server never saw it, but it may have processed it before it died. */
 static int about_to_send(void *ctx, char *to, char *from, int to_port, int from_port)
 {
     struct web_job *j = ctx;
@@ -130,7 +129,7 @@ static size_t body_wanted(char *room, size_t size, size_t count, void *ctx)
     const struct web_request *r = &j->request;
     if (job_is_over(j))
         return CURL_READFUNC_ABORT;
-    if (j->held_until)
+    if (j->rate_wait_until_ns)
         return CURL_READFUNC_PAUSE;
     size_t len = (size_t)min_u64(size * count, r->body_len - j->sent);
     ssize_t n = (ssize_t)len;
@@ -138,7 +137,7 @@ static size_t body_wanted(char *room, size_t size, size_t count, void *ctx)
         memcpy(room, (const char *)r->body + j->sent, len);
     else if (len > 0)
         n = r->body_read(r->ctx, room, len);
-    if (n < 0 || (n == 0 && len > 0)) { /* ending before body_len would leave the store waiting */
+    if (n < 0 || (n == 0 && len > 0)) { /* a body shorter than body_len would leave the store waiting */
         j->aborted = -ERR_IO;
         return CURL_READFUNC_ABORT;
     }
@@ -160,7 +159,7 @@ static int body_again(void *ctx, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
-/* ---- what it is told --------------------------------------------------------------------------------------------- */
+/* ---- options of an easy handle ----------------------------------------------------------------------------------- */
 
 static void set_blob(CURL *e, CURLoption option, char *text, size_t len)
 {
@@ -184,7 +183,7 @@ static void prepare_trust(struct web *w, CURL *e)
     set_blob(e, CURLOPT_SSLKEY_BLOB, w->key, o->key.len);
 }
 
-/* What is the same for every request of this easy handle. */
+/* Sets the options that do not depend on the request. */
 void transfer_prepare(struct web_job *j)
 {
     struct web *w = j->web;
@@ -202,7 +201,7 @@ void transfer_prepare(struct web_job *j)
     curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L); /* "a/../b" is a key like any other, and is signed as it stands */
     curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
-    /* A peer that is gone without a word is noticed within two minutes, also by who only listens (a watch). */
+    /* Detects a peer that is gone within two minutes, also for a watch, which only receives. */
     curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(e, CURLOPT_TCP_KEEPIDLE, 30L);
     curl_easy_setopt(e, CURLOPT_TCP_KEEPINTVL, 10L);
@@ -222,7 +221,7 @@ void transfer_prepare(struct web_job *j)
     curl_easy_setopt(e, CURLOPT_SEEKDATA, j);
 }
 
-/* A line break in a header would let a key or a token of somebody's choosing add headers of its own. */
+/* A line break in a value, such as a key or a token, would add another header. */
 static bool is_header_text(struct str s)
 {
     for (size_t i = 0; i < s.len; i++)
@@ -236,7 +235,7 @@ static bool has_body(const struct web_request *r)
     return r->body || r->body_read || strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0;
 }
 
-/* Copies the headers as libcurl wants them, in two blocks that the job keeps from request to request. */
+/* Copies the headers into two blocks that the job keeps from request to request. */
 static int set_headers(struct web_job *j, const struct web_request *r, struct err *err)
 {
     size_t room = sizeof "Expect:", count = r->header_count + 1;

@@ -23,7 +23,7 @@ int worker_init(struct worker *w, unsigned number, struct pool *pool, const stru
 unsigned worker_count(unsigned more)
 {
     cpu_set_t allowed;
-    /* It fails where the kernel knows more processors than the set holds; then there are enough. */
+    /* It fails if the kernel has more processors than the set holds: then there are enough. */
     int cpus = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : WORKERS_DEFAULT_MAX;
     uint64_t thousandths = cgroup_cpu_limit(), whole = thousandths / 1000 + (thousandths % 1000 > 0);
     return (unsigned)min_u64(min_u64((uint64_t)cpus, max_u64(whole, 1)) + more, WORKERS_DEFAULT_MAX);

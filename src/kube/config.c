@@ -5,8 +5,8 @@
 #include "util/file.h"
 #include <fcntl.h>
 
-/* Where the kubelet puts what a pod needs to ask the API server. CISTERN_SERVICE_ACCOUNT_DIR is for tests. */
-#define ACCOUNT_FOLDER "/var/run/secrets/kubernetes.io/serviceaccount"
+/* The service account that the kubelet mounts into a pod. CISTERN_SERVICE_ACCOUNT_DIR is for tests. */
+#define ACCOUNT_DIRECTORY "/var/run/secrets/kubernetes.io/serviceaccount"
 
 static int load_file(const char *path, struct kube_config *ret, struct err *err)
 {
@@ -49,7 +49,7 @@ static int load_in_cluster(struct kube_config *ret, struct err *err)
     if (!host || !port)
         return err_set(err, ERR_NOT_FOUND,
                        "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: not in a pod");
-    folder = folder ? folder : ACCOUNT_FOLDER;
+    folder = folder ? folder : ACCOUNT_DIRECTORY;
     snprintf(url, sizeof url, strchr(host, ':') ? "https://[%.200s]:%.8s" : "https://%.200s:%.8s", host, port);
     int r = kubeconfig_server(str_of(url), &c.server, err);
     if (r == 0)
@@ -69,7 +69,7 @@ int kube_config_load(const char *kubeconfig, struct kube_config *ret, struct err
 {
     int r = kubeconfig ? load_file(kubeconfig, ret, err) : load_in_cluster(ret, err);
     if (r < 0)
-        return err_advise(err, 5001, kubeconfig ? "check --kubeconfig" : "give --kubeconfig, or run in a pod");
+        return err_advise(err, CIS_KUBERNETES_CONFIG);
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.h - where the API server is and who we are to it: from inside a pod, or from a kubeconfig file.
+/* config.h - address and credentials of the API server: from inside a pod, or from a kubeconfig file.
  * home: the caller's. Reading blocks on small files. */
 #pragma once
 
@@ -10,18 +10,18 @@
 struct kube_config {
     char *server;          /* "https://10.96.0.1:443", no slash at the end */
     char *ns;              /* the namespace that we run in, or that the context names; NULL: none is known */
-    char *ca;              /* who signs the server's certificate; NULL: the system's authorities */
-    char *certificate;     /* ours, with `key` */
+    char *ca;              /* of the server's certificate; NULL: the system's CAs */
+    char *certificate;     /* of the client, with `key` */
     char *key;             /* secret */
     char *token;           /* secret; sent as it is */
-    char *token_file;      /* wins over `token`; read again once a minute, and when the server refuses what it held */
-    bool skips_tls_checks; /* the server may be anybody: only where the file asks for it */
+    char *token_file;      /* overrides `token`; read again once a minute, and when the server rejects the token */
+    bool skips_tls_checks; /* insecure-skip-tls-verify */
 };
 
 /* `kubeconfig` NULL: in-cluster, from KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT and the service account's
- * folder. Else that file's current context; files it names are found from its folder. What we would have to ignore
- * (exec and auth-provider plugins, passwords, proxy-url, tls-server-name, impersonation) is ERR_UNSUPPORTED, as is
- * plain http to anything but this machine. The errors hold no secret. */
+ * directory. Else that file's current context; relative paths start at its directory. Unsupported settings (exec and
+ * auth-provider plugins, passwords, proxy-url, tls-server-name, impersonation) are ERR_UNSUPPORTED, and so is plain
+ * http to another machine. Errors contain no secrets. */
 must_check int kube_config_load(const char *kubeconfig, struct kube_config *ret, struct err *err);
 void kube_config_done(struct kube_config *c); /* wipes what is secret; may run twice */
 

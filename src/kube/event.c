@@ -9,7 +9,7 @@
 
 enum {
     SERIES_DEFAULT = 1024,
-    INBOX_MAX = 1024, /* told and not yet seen by the loop */
+    INBOX_MAX = 1024, /* not yet seen by the loop */
     MESSAGE_MAX = 250,
     NAME_PART_MAX = 200, /* of the object's name in the event's */
 };
@@ -19,9 +19,9 @@ enum {
 #define LOOK_NS (5 * NS_PER_SECOND)   /* how often series are looked at */
 #define TIMEOUT_NS (10 * NS_PER_SECOND)
 
-/* One reason on one object. home: who told, then the inbox, then the loop. */
-struct series {
-    struct series *next;
+/* One reason on one object. home: the sender, then the inbox, then the loop. */
+struct event_series {
+    struct list_node node;
     struct kube_events *events; /* borrowed */
     enum kube_event_type type;
     const struct kube_resource *resource; /* static */
@@ -38,8 +38,8 @@ struct series {
     struct kube_job *job;
 };
 
-/* The mail to the loop. It may be under way when the events end: then it outlives them. */
-struct doorbell {
+/* The mail to the loop. It may outlive the events. */
+struct event_mail {
     struct mail mail;
     struct kube_events *events; /* NULL: gone */
 };
@@ -49,17 +49,17 @@ struct kube_events {
     const char *component;
     char *instance; /* owned */
     unsigned series_max, series_count;
-    struct series *recent; /* the last told first */
+    struct list recent; /* event_series: owned; the last used first */
     struct timer look;
-    struct doorbell *doorbell; /* owned, but for what is said there */
+    struct event_mail *mail_to_loop; /* owned; its delivery may free it */
     _Atomic uint64_t dropped;
     pthread_mutex_t lock; /* guards what follows */
-    struct series *inbox, **inbox_last;
+    struct list inbox;    /* event_series: owned */
     unsigned inbox_count;
     bool rung;
 };
 
-static void series_free(struct series *s)
+static void series_free(struct event_series *s)
 {
     if (s->job)
         kube_abandon(s->job);
@@ -78,7 +78,7 @@ static void set_time(json *j, const char *name, int64_t wall_ns)
     json_set_str(j, name, str_of(time_text(wall_ns, text)));
 }
 
-static json *event_object(const struct series *s)
+static json *event_object(const struct event_series *s)
 {
     const struct kube_events *e = s->events;
     const struct kube_resource *about = s->resource;
@@ -104,11 +104,11 @@ static json *event_object(const struct series *s)
     return j;
 }
 
-static void write_series(struct series *s);
+static void write_series(struct event_series *s);
 
 static void on_written(void *ctx, struct kube_reply *r)
 {
-    struct series *s = ctx;
+    struct event_series *s = ctx;
     s->job = NULL;
     bool was_there = s->created;
     s->created = r->code == 0;
@@ -129,7 +129,7 @@ static void on_written(void *ctx, struct kube_reply *r)
     }
 }
 
-static void write_series(struct series *s)
+static void write_series(struct event_series *s)
 {
     struct kube_events *e = s->events;
     bool is_new = !s->created;
@@ -145,7 +145,7 @@ static void write_series(struct series *s)
     set_time(j, "lastTimestamp", s->last_ns);
     s->unsent = false;
     s->wrote_ns = loop_now_ns(e->kube->loop);
-    /* One that was created, and the answer lost, is created a second time: better than a lost one. */
+    /* If the reply is lost, a second event is created: better than none. */
     s->job = kube_submit(e->kube, &(struct kube_request){.verb = is_new ? KUBE_CREATE : KUBE_MERGE_PATCH,
                                                          .resource = &kube_events_resource,
                                                          .ns = s->ns[0] ? str_of(s->ns) : STR("default"),
@@ -161,7 +161,8 @@ static void looked(struct timer *t)
     struct kube_events *e = container_of(t, struct kube_events, look);
     uint64_t now = loop_now_ns(e->kube->loop);
     bool unsent = false;
-    for (struct series *s = e->recent; s; s = s->next) {
+    struct event_series *s;
+    list_foreach (&e->recent, s, node) {
         if (s->unsent && !s->job && now - s->wrote_ns >= (s->failed ? AGAIN_NS : QUIET_NS))
             write_series(s);
         unsent |= s->unsent || s->job;
@@ -170,107 +171,106 @@ static void looked(struct timer *t)
         loop_timer_set(e->kube->loop, t, LOOK_NS);
 }
 
-/* ---- telling ----------------------------------------------------------------------------------------------------- */
+/* ---- sending ----------------------------------------------------------------------------------------------------- */
 
-static bool is_same(const struct series *a, const struct series *b)
+static bool is_same(const struct event_series *a, const struct event_series *b)
 {
     return strcmp(a->reason, b->reason) == 0 && strcmp(a->uid, b->uid) == 0 && strcmp(a->name, b->name) == 0 &&
            strcmp(a->ns, b->ns) == 0 && a->resource == b->resource && a->type == b->type;
 }
 
-static void forget_oldest(struct kube_events *e)
+static struct event_series *find_series(const struct kube_events *e, const struct event_series *like)
 {
-    struct series **at = &e->recent;
-    while ((*at)->next)
-        at = &(*at)->next;
-    if ((*at)->unsent)
+    struct event_series *s;
+    list_foreach (&e->recent, s, node)
+        if (is_same(s, like))
+            return s;
+    return NULL;
+}
+
+static void drop_oldest(struct kube_events *e)
+{
+    struct event_series *oldest = list_entry(e->recent.last, struct event_series, node);
+    if (oldest->unsent)
         atomic_fetch_add(&e->dropped, 1);
-    series_free(take(at));
+    list_remove(&e->recent, &oldest->node);
+    series_free(oldest);
     e->series_count--;
 }
 
-static void seen(struct kube_events *e, struct series *own_told)
+static void seen(struct kube_events *e, struct event_series *own_new)
 {
-    struct series *s = own_told, **at = &e->recent;
-    while (*at && !is_same(*at, own_told))
-        at = &(*at)->next;
-    if (*at) {
-        s = *at;
-        *at = s->next;
+    struct event_series *s = find_series(e, own_new);
+    if (s) {
+        list_remove(&e->recent, &s->node);
         s->count++;
-        s->last_ns = own_told->last_ns;
-        memcpy(s->message, own_told->message, sizeof s->message);
-        series_free(own_told);
-    } else if (e->series_count >= e->series_max) {
-        forget_oldest(e);
-        e->series_count++;
+        s->last_ns = own_new->last_ns;
+        memcpy(s->message, own_new->message, sizeof s->message);
+        series_free(own_new);
     } else {
+        s = own_new;
         e->series_count++;
     }
-    s->next = e->recent;
-    e->recent = s;
+    list_add_first(&e->recent, &s->node);
     s->unsent = true;
     if (s->count == 1)
         write_series(s);
+    if (e->series_count > e->series_max)
+        drop_oldest(e);
 }
 
 static void inbox_delivered(struct mail *m)
 {
-    struct doorbell *d = container_of(m, struct doorbell, mail);
+    struct event_mail *d = container_of(m, struct event_mail, mail);
     struct kube_events *e = d->events;
     if (!e) {
         free(d);
         return;
     }
     pthread_mutex_lock(&e->lock);
-    struct series *all = take(&e->inbox);
-    e->inbox_last = &e->inbox;
+    struct list all = e->inbox;
+    e->inbox = (struct list){0};
     e->inbox_count = 0;
     e->rung = false;
     pthread_mutex_unlock(&e->lock);
-    for (struct series *next; all; all = next) {
-        next = all->next;
-        seen(e, all);
-    }
+    struct event_series *s;
+    while ((s = list_pop(&all, struct event_series, node)) != NULL)
+        seen(e, s);
     if (!e->look.due_ns)
         loop_timer_set(e->kube->loop, &e->look, LOOK_NS);
 }
 
-static void post(struct kube_events *e, struct series *own_told)
+static void post(struct kube_events *e, struct event_series *own_new)
 {
     bool must_ring = false;
     pthread_mutex_lock(&e->lock);
     bool fits = e->inbox_count < INBOX_MAX;
     if (fits) {
-        *e->inbox_last = own_told;
-        e->inbox_last = &own_told->next;
+        list_add(&e->inbox, &own_new->node);
         e->inbox_count++;
         must_ring = !e->rung;
         e->rung = true;
     }
     pthread_mutex_unlock(&e->lock);
     if (must_ring)
-        loop_post(e->kube->loop, &e->doorbell->mail);
+        loop_post(e->kube->loop, &e->mail_to_loop->mail);
     if (!fits) {
         atomic_fetch_add(&e->dropped, 1);
-        series_free(own_told);
+        series_free(own_new);
     }
 }
 
 void kube_event(struct kube_events *e, const struct kube_ref *about, enum kube_event_type type, const char *reason,
                 const char *fmt, ...)
 {
-    struct series *s = xcalloc(1, sizeof *s);
+    struct event_series *s = xcalloc(1, sizeof *s);
     char text[2 * MESSAGE_MAX];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    struct str whole = str_of(text);
-    size_t len = 0;
-    for (size_t n; len < whole.len && (n = str_utf8_char(whole, len)) > 0 && len + n <= MESSAGE_MAX;)
-        len += n; /* no character is cut in two */
-    memcpy(s->message, text, len);
+    struct str message = str_cut(str_of(text), MESSAGE_MAX);
+    memcpy(s->message, message.ptr, message.len);
     s->events = e;
     s->type = type;
     s->resource = about->resource;
@@ -307,19 +307,17 @@ struct kube_events *kube_events_new(struct kube *k, const struct kube_events_opt
     e->instance = str_dup(o->instance);
     e->series_max = o->series_max ? o->series_max : SERIES_DEFAULT;
     e->look.fire = looked;
-    e->doorbell = xcalloc(1, sizeof *e->doorbell);
-    *e->doorbell = (struct doorbell){.mail.deliver = inbox_delivered, .events = e};
-    e->inbox_last = &e->inbox;
+    e->mail_to_loop = xcalloc(1, sizeof *e->mail_to_loop);
+    *e->mail_to_loop = (struct event_mail){.mail.deliver = inbox_delivered, .events = e};
     pthread_mutex_init(&e->lock, NULL);
     return e;
 }
 
-static void free_all(struct series *own_first)
+static void free_all(struct list *own_series)
 {
-    for (struct series *next; own_first; own_first = next) {
-        next = own_first->next;
-        series_free(own_first);
-    }
+    struct event_series *s;
+    while ((s = list_pop(own_series, struct event_series, node)) != NULL)
+        series_free(s);
 }
 
 void kube_events_free(struct kube_events *e)
@@ -327,12 +325,12 @@ void kube_events_free(struct kube_events *e)
     if (!e)
         return;
     assert(loop_is_mine(e->kube->loop));
-    e->doorbell->events = NULL;
+    e->mail_to_loop->events = NULL;
     if (!e->rung)
-        free(e->doorbell);
+        free(e->mail_to_loop);
     loop_timer_cancel(e->kube->loop, &e->look);
-    free_all(e->recent);
-    free_all(e->inbox);
+    free_all(&e->recent);
+    free_all(&e->inbox);
     pthread_mutex_destroy(&e->lock);
     free(e->instance);
     free(e);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* event.h - events that `kubectl describe` shows on the object that they are about.
- * home: any thread tells; the client's loop sends. Best effort: nothing waits, nothing is kept for ever.
+/* event.h - sends Kubernetes events, which `kubectl describe` shows on their object.
+ * home: any thread; the client's loop sends. Best effort: no caller waits.
  *
- * One reason on one object makes one event: the first is sent at once, those of the next 60 s are counted into it and
- * sent together, with the last message. A ceiling of objects is remembered, oldest forgotten first; an event that
- * cannot be sent is tried again once and dropped. */
+ * A reason on an object is one event. The first occurrence is sent at once. Those of the next 60 s are counted and sent
+ * together, with the last message. Beyond a limit the least recent are dropped; a failed event is retried once. */
 #pragma once
 
 #include "kube/client.h"
@@ -12,14 +11,14 @@
 struct kube_events;
 
 struct kube_events_options {
-    const char *component; /* "cistern-controller": who tells. Static */
+    const char *component; /* source component: "cistern-controller". Static */
     struct str instance;   /* the pod's or node's name */
-    unsigned series_max;   /* remembered; 0: 1,024 */
+    unsigned series_max;   /* limit of recent events; 0: 1,024 */
 };
 
 enum kube_event_type { KUBE_NORMAL, KUBE_WARNING };
 
-/* What an event is about. */
+/* The object of an event. */
 struct kube_ref {
     const struct kube_resource *resource; /* static */
     struct str ns;                        /* empty: cluster scope */
@@ -30,7 +29,7 @@ struct kube_ref {
 struct kube_ref kube_ref_of(const struct kube_resource *resource, const json *object);
 
 struct kube_events *kube_events_new(struct kube *k, const struct kube_events_options *o);
-void kube_events_free(struct kube_events *e); /* what was not sent is dropped; NULL is fine */
+void kube_events_free(struct kube_events *e); /* drops unsent events; NULL is fine */
 DEFINE_AUTO(kube_events, struct kube_events, kube_events_free)
 
 /* `reason` is one CamelCase word, static; the message is cut at 250 bytes. */

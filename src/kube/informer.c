@@ -15,16 +15,15 @@ enum {
 #define BACKOFF_BASE_NS (500 * NS_PER_MS)
 #define BACKOFF_CAP_NS (10 * NS_PER_SECOND)
 #define PAUSE_NS (100 * NS_PER_MS)
-/* A watch that ended sooner than this and brought nothing counts as a failure, however well it ended: a server may end
- * each at once. */
+/* A watch that ended sooner and brought nothing counts as a failure: a server may end each at once. */
 #define LASTED_NS (5 * NS_PER_SECOND)
 #define TOLD_AGAIN_NS (60 * NS_PER_SECOND)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static void rest(struct kube_informer *i, uint64_t wait_ns)
+static void pause_for(struct kube_informer *i, uint64_t wait_ns)
 {
-    i->state = INFORMER_RESTING;
+    i->state = INFORMER_PAUSING;
     loop_timer_set(i->kube->loop, &i->again, wait_ns);
 }
 
@@ -46,7 +45,7 @@ static void fail(struct kube_informer *i, const struct err *err)
 {
     uint64_t now = loop_now_ns(i->kube->loop);
     uint64_t wait = clock_backoff_ns(++i->failures, BACKOFF_BASE_NS, BACKOFF_CAP_NS) + PAUSE_NS;
-    rest(i, wait);
+    pause_for(i, wait);
     if (err->code == i->told_code && now - i->told_ns < TOLD_AGAIN_NS)
         return;
     i->told_code = err->code;
@@ -67,7 +66,7 @@ static void went_well(struct kube_informer *i)
 static void on_page(void *ctx, json **own_items)
 {
     struct kube_informer *i = ctx;
-    if (!own_items) { /* from the beginning: what came until now proves nothing */
+    if (!own_items) { /* a new start: earlier pages are void */
         i->generation++;
         i->list_failed = false;
         return;
@@ -88,10 +87,10 @@ static void on_listed(void *ctx, struct kube_reply *r)
     }
     copy_sweep(i);
     remember_version(i, r->object);
-    i->told_code = 0; /* but not `failures`: a list is no success if no watch follows it */
+    i->told_code = 0; /* but not `failures`: a list without a watch is not enough */
     if (!atomic_exchange(&i->synced, true) && i->options.on_synced)
         i->options.on_synced(i->options.ctx);
-    rest(i, 0);
+    pause_for(i, 0);
 }
 
 static void list(struct kube_informer *i)
@@ -113,7 +112,7 @@ static void list(struct kube_informer *i)
 
 /* ---- the watch --------------------------------------------------------------------------------------------------- */
 
-/* What went wrong on the server's side. A version that it forgot is the one thing that only a list mends. */
+/* An error event of the server. If the version is too old, a new list is needed. */
 static int watch_error(struct kube_informer *i, const json *status, struct err *err)
 {
     struct answer_outcome out;
@@ -128,7 +127,7 @@ static int on_line(void *ctx, struct str line, struct err *err)
     struct kube_informer *i = ctx;
     enum watch_type type;
     auto_json object = NULL;
-    int r = event_line_parse(line, &type, &object, err);
+    int r = watch_line_parse(line, &type, &object, err);
     if (r < 0)
         return r;
     if (type == WATCH_ERROR)
@@ -139,7 +138,7 @@ static int on_line(void *ctx, struct str line, struct err *err)
         r = copy_put(i, object, err);
     if (r < 0)
         return r;
-    /* After the copy has it: a watch that is resumed from here has missed nothing. */
+    /* After the copy was updated, so that a resumed watch misses nothing. */
     remember_version(i, object);
     went_well(i);
     return 0;
@@ -148,10 +147,10 @@ static int on_line(void *ctx, struct str line, struct err *err)
 static int on_bytes(void *ctx, const char *bytes, size_t n)
 {
     struct kube_informer *i = ctx;
-    return lines_feed(&i->lines, (struct str){bytes, n}, on_line, i, &i->err);
+    return line_splitter_feed(&i->lines, (struct str){bytes, n}, on_line, i, &i->err);
 }
 
-/* Is a list needed before the next watch? */
+/* Is a new list needed before the next watch? */
 static bool lost_its_place(struct kube_informer *i, int status, const struct err *err)
 {
     if (err->code == ERR_CORRUPT)
@@ -162,7 +161,7 @@ static bool lost_its_place(struct kube_informer *i, int status, const struct err
 static void on_watched(void *ctx, struct kube_reply *r)
 {
     struct kube_informer *i = ctx;
-    /* Where we ended it ourselves, we know why. */
+    /* If this side ended the watch, i->err has the cause. */
     struct err err = r->code < 0 && r->status == 200 && i->err.code ? i->err : r->err;
     i->job = NULL;
     if (loop_now_ns(i->kube->loop) - i->watch_began_ns > LASTED_NS)
@@ -172,9 +171,9 @@ static void on_watched(void *ctx, struct kube_reply *r)
     if (r->code < 0 && (i->version || err.code != ERR_AGAIN))
         fail(i, &err);
     else if (i->failures++ == 0)
-        rest(i, PAUSE_NS); /* its time was over, or a list follows: that is the rule, no failure */
+        pause_for(i, PAUSE_NS); /* the normal end of a watch */
     else
-        rest(i, clock_backoff_ns(i->failures, BACKOFF_BASE_NS, BACKOFF_CAP_NS) + PAUSE_NS);
+        pause_for(i, clock_backoff_ns(i->failures, BACKOFF_BASE_NS, BACKOFF_CAP_NS) + PAUSE_NS);
 }
 
 static void watch(struct kube_informer *i)
@@ -183,7 +182,7 @@ static void watch(struct kube_informer *i)
                                  .lasts_ns = WATCH_LEAST_NS + clock_random() % WATCH_LEAST_NS,
                                  .on_bytes = on_bytes};
     i->state = INFORMER_WATCHING;
-    lines_clear(&i->lines);
+    line_splitter_clear(&i->lines);
     i->err = (struct err){0};
     i->watch_began_ns = loop_now_ns(i->kube->loop);
     i->job = kube_job_start(i->kube,
@@ -198,7 +197,7 @@ static void watch(struct kube_informer *i)
                             &stream);
 }
 
-static void rested(struct timer *t)
+static void pause_ended(struct timer *t)
 {
     struct kube_informer *i = container_of(t, struct kube_informer, again);
     if (i->version)
@@ -207,7 +206,7 @@ static void rested(struct timer *t)
         list(i);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- start and end ----------------------------------------------------------------------------------------------- */
 
 static void resynced(struct timer *t)
 {
@@ -235,14 +234,14 @@ struct kube_informer *kube_informer_new(struct kube *k, const struct kube_inform
     i->label_selector = copied(o->label_selector);
     i->field_selector = copied(o->field_selector);
     i->page_size = o->page_size ? o->page_size : PAGE_DEFAULT;
-    i->again.fire = rested;
+    i->again.fire = pause_ended;
     i->resync.fire = resynced;
     while (indexes < KUBE_INDEXES_MAX && o->indexes[indexes].value)
         indexes++;
-    objects_init(&i->objects, i->options.indexes, indexes);
-    lines_init(&i->lines);
+    informer_objects_init(&i->objects, i->options.indexes, indexes);
+    line_splitter_init(&i->lines);
     pthread_mutex_init(&i->lock, NULL);
-    rest(i, 0);
+    pause_for(i, 0);
     if (o->resync_ns)
         loop_timer_set(k->loop, &i->resync, o->resync_ns / RESYNC_SLICES);
     return i;
@@ -252,13 +251,13 @@ void kube_informer_free(struct kube_informer *i)
 {
     if (!i)
         return;
-    assert(loop_is_mine(i->kube->loop) && !i->waiters);
+    assert(loop_is_mine(i->kube->loop) && list_is_empty(&i->waiters));
     loop_timer_cancel(i->kube->loop, &i->again);
     loop_timer_cancel(i->kube->loop, &i->resync);
     if (i->job)
         kube_abandon(i->job);
-    objects_done(&i->objects);
-    lines_done(&i->lines);
+    informer_objects_done(&i->objects);
+    line_splitter_done(&i->lines);
     pthread_mutex_destroy(&i->lock);
     free(i->ns);
     free(i->label_selector);

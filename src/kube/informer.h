@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* informer.h - a local copy of the objects of one kind: listed once, kept up by a watch, and calling back.
- * home: the loop of its client, where callbacks run. Lookups come from any thread: the copy is under a lock.
+/* informer.h - a local copy of the objects of one kind: listed once, updated by a watch, with callbacks.
+ * home: the loop of its client, where callbacks run. Lookups from any thread: the copy has a lock.
  *
- * The copy holds each object as JSON text, a fraction of the memory of a tree; a lookup parses it, and its tree is the
- * caller's. metadata.managedFields are always dropped. A watch that ends, breaks, stalls, or brings what cannot be
- * read, is resumed from the last version seen (bookmarks keep it young), with back-off; where the server has forgotten
- * that version, the list is taken anew and the differences are told. Callbacks may be told less often than an object
- * changes, never out of order, and always of its last state. */
+ * The copy has each object as JSON text, which needs a fraction of the memory of a tree. A lookup parses it for the
+ * caller. metadata.managedFields is dropped. A watch that fails or ends is resumed from the last version, with
+ * back-off; bookmarks renew the version. If the version is too old, the informer lists again and reports the
+ * differences. Callbacks may skip changes of an object, but not its last state, and are never out of order. */
 #pragma once
 
 #include "kube/client.h"
@@ -37,8 +36,8 @@ struct kube_informer_options {
     void (*on_added)(void *ctx, struct str key, const json *object);
     void (*on_updated)(void *ctx, struct str key, const json *object);
     void (*on_deleted)(void *ctx, struct str key, const json *last_known);
-    void (*on_synced)(void *ctx); /* once: the first list is in the copy and was told */
-    /* A list or watch failed; it is tried again after `wait_ns`. Told once a minute at most for one cause. */
+    void (*on_synced)(void *ctx); /* once: the first list is in the copy, after its callbacks */
+    /* A list or watch failed; it is tried again after `wait_ns`. Called once a minute at most for one cause. */
     void (*on_trouble)(void *ctx, const struct err *err, uint64_t wait_ns);
 };
 
@@ -52,12 +51,12 @@ DEFINE_AUTO(kube_informer, struct kube_informer, kube_informer_free)
 bool kube_informer_has_synced(const struct kube_informer *i);
 size_t kube_informer_count(const struct kube_informer *i);
 
-/* A tree of the caller's, NULL where there is none. */
+/* The caller frees. NULL: not found. */
 json *kube_informer_get(struct kube_informer *i, struct str ns, struct str name);
 json *kube_informer_get_by_key(struct kube_informer *i, struct str key);
 
-/* Every object whose index number `index` has `value`; index < 0: all. Objects that come or go meanwhile may be told or
- * not. A negative answer of `each` ends the walk and is returned. */
+/* Every object whose index number `index` has `value`; index < 0: all. Objects that are added or deleted during the
+ * walk may be missed. A negative answer of `each` ends the walk and is returned. */
 int kube_informer_each(struct kube_informer *i, int index, struct str value,
                        int (*each)(void *ctx, struct str key, const json *object), void *ctx);
 size_t kube_informer_count_by(struct kube_informer *i, int index, struct str value);

@@ -1,265 +1,122 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The queue of requests: each waits for the rate, is sent, maybe waits for a retry, and ends. */
 #include "client_private.h"
-#include "kube/lease.h"
-#include "util/clock.h"
 #include <assert.h>
 
-enum { ATTEMPTS_MAX = 10, RESTARTS_MAX = 5, PAGE_DEFAULT = 500 };
+enum { SENT_MAX = 64 }; /* requests in flight; a slow server gets no more, whatever the rate allows */
 
-#define BACKOFF_BASE_NS (100 * NS_PER_MS)
-#define BACKOFF_CAP_NS (5 * NS_PER_SECOND)
-/* A watch may last this much longer than the server was asked for. */
-#define WATCH_GRACE_NS (15 * NS_PER_SECOND)
-
-/* ---- sending ----------------------------------------------------------------------------------------------------- */
-
-/* To do it twice is to do it once. A delete that was done already answers NOT_FOUND, which is what was wanted. A merge
- * patch that carries a version may find that it was done already, and calls that a conflict: the caller looks again. */
-static bool is_safe_to_repeat(enum kube_verb v)
+/* The one place that changes the state of a job. */
+void kube_job_become(struct kube_job *j, enum kube_job_state next)
 {
-    return v == KUBE_GET || v == KUBE_LIST || v == KUBE_DELETE || v == KUBE_APPLY || v == KUBE_MERGE_PATCH;
+    static const unsigned allowed[] = {
+        [JOB_WAITING] = 1u << JOB_QUEUED | 1u << JOB_SENT | 1u << JOB_WAITING | 1u << JOB_ENDING,
+        [JOB_QUEUED] = 1u << JOB_WAITING | 1u << JOB_ENDING,
+        [JOB_SENT] = 1u << JOB_WAITING | 1u << JOB_ENDING,
+        [JOB_ENDING] = 1u << JOB_ENDING,
+    };
+    assert(allowed[j->state] >> next & 1);
+    j->state = next;
 }
 
-static int on_body(void *ctx, const char *bytes, size_t len)
+static void unqueue(struct kube_job *j)
 {
-    struct kube_job *j = ctx;
-    if (j->is_watch && web_status(j->web) == 200)
-        return j->stream.on_bytes(j->request.ctx, bytes, len);
-    sbuf_add(&j->got, (struct str){bytes, len});
-    return j->got.overflow ? -ERR_NO_SPACE : 0;
+    list_remove(&j->kube->queue, &j->queued_node);
+    j->kube->queued--;
 }
 
-static void on_answer(void *ctx, const struct web_result *r);
-
-static void add_page(struct kube_job *j, struct sbuf *url)
-{
-    char seconds[24];
-    sbuf_add(url, sbuf_str(&j->wire.url));
-    if (j->is_watch) {
-        snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)(j->stream.lasts_ns / NS_PER_SECOND));
-        wire_add_query(url, "timeoutSeconds", str_of(seconds));
-    } else if (j->request.verb == KUBE_LIST) {
-        unsigned limit = j->request.page_size ? j->request.page_size : PAGE_DEFAULT;
-        snprintf(seconds, sizeof seconds, "%u", limit);
-        wire_add_query(url, "limit", str_of(seconds));
-        if (j->next_page)
-            wire_add_query(url, "continue", str_of(j->next_page));
-    }
-}
-
-/* How long this attempt may take; 0: no time is left, *err says why. */
-static uint64_t time_left(struct kube_job *j, uint64_t now, struct err *err)
-{
-    uint64_t left = j->deadline_ns > now ? j->deadline_ns - now : 0;
-    if (j->is_watch)
-        return j->stream.lasts_ns + WATCH_GRACE_NS;
-    if (left == 0)
-        err_set(err, ERR_TIMEOUT, "cannot %s: no answer in time", j->wire.what);
-    if (!j->request.fence)
-        return left;
-    /* What reaches the server after another began to lead would undo his work. */
-    uint64_t lead = kube_lease_left_ns(j->request.fence);
-    if (lead == 0)
-        err_set(err, ERR_CANCELLED, "cannot %s: another may lead by now", j->wire.what);
-    j->fenced = lead < left;
-    return min_u64(left, lead);
-}
-
-static void submit(struct kube_job *j, struct str token, uint64_t left)
+void kube_job_end(struct kube_job *j)
 {
     struct kube *k = j->kube;
-    auto_sbuf url, bearer;
-    struct web_header headers[4] = {{"Accept", STR("application/json")}, {"User-Agent", str_of(k->user_agent)}};
-    size_t count = 2;
-    sbuf_init(&url, 2 * URL_MAX);
-    sbuf_init(&bearer, 80 << 10);
-    add_page(j, &url);
-    if (token.len) {
-        sbuf_adds(&bearer, "Bearer ");
-        sbuf_add(&bearer, token);
-        headers[count++] = (struct web_header){"Authorization", sbuf_str(&bearer)};
-    }
-    if (j->wire.content_type)
-        headers[count++] = (struct web_header){"Content-Type", str_of(j->wire.content_type)};
-    j->web = web_submit(k->web, &(struct web_request){.method = j->wire.method,
-                                                      .url = url.ptr,
-                                                      .headers = headers,
-                                                      .header_count = count,
-                                                      .body = j->wire.body,
-                                                      .body_len = j->wire.body ? strlen(j->wire.body) : 0,
-                                                      .timeout_ns = left,
-                                                      .stall_timeout_ns = left,
-                                                      .ctx = j,
-                                                      .on_body = on_body,
-                                                      .on_done = on_answer});
-    if (bearer.ptr)
-        explicit_bzero(bearer.ptr, bearer.len);
+    loop_timer_cancel(k->loop, &j->timer);
+    list_remove(&k->jobs, &j->node);
+    if (j->request.on_done)
+        j->request.on_done(j->request.ctx, &j->reply);
+    json_free(j->reply.object);
+    json_free(j->gathered);
+    free(j->next_page);
+    kube_wire_done(&j->wire);
+    if (j->got.ptr)
+        explicit_bzero(j->got.ptr, j->got.len);
+    sbuf_done(&j->got);
+    free(j);
 }
 
-void kube_job_send(struct kube_job *j)
+/* on_done runs at the loop's next turn, never within the caller's call. */
+void kube_job_settle(struct kube_job *j, const struct err *err)
+{
+    if (j->state == JOB_QUEUED)
+        unqueue(j);
+    kube_job_become(j, JOB_ENDING);
+    j->reply.code = err ? err_copy(&j->reply.err, err) : 0;
+    if (err)
+        json_free(take(&j->reply.object));
+    loop_timer_set(j->kube->loop, &j->timer, 0);
+}
+
+void kube_job_wait(struct kube_job *j, uint64_t delay_ns)
+{
+    kube_job_become(j, JOB_WAITING);
+    loop_timer_set(j->kube->loop, &j->timer, delay_ns);
+}
+
+void kube_job_settle_cancelled(struct kube_job *j, const char *why)
+{
+    struct err err;
+    err_set(&err, ERR_CANCELLED, "cannot %s: %s", j->wire.what, why);
+    kube_job_settle(j, &err);
+}
+
+void kube_job_queue(struct kube_job *j)
 {
     struct kube *k = j->kube;
     struct err err;
-    struct str token = STR_NULL;
     uint64_t now = loop_now_ns(k->loop);
-    loop_timer_cancel(k->loop, &j->timer);
-    j->state = JOB_WAITING;
-    uint64_t left = time_left(j, now, &err);
-    if (left == 0 || token_get(&k->token, now, &token, &err) < 0) {
+    if (j->request.exempt) {
+        k->send(j);
+        return;
+    }
+    if (k->queued >= k->queue_max) {
+        err_fail(&err, ERR_NO_SPACE, CIS_API_LIMIT, "cannot %s: %u requests wait already", j->wire.what, k->queued);
         kube_job_settle(j, &err);
         return;
     }
-    sbuf_clear(&j->got);
-    j->state = JOB_SENT;
-    j->attempt++;
-    j->token_turn = k->token.turn;
-    k->sent += !j->is_watch;
-    atomic_fetch_add_explicit(&k->requests_sent, 1, memory_order_relaxed);
-    submit(j, token, left);
-}
-
-/* ---- the answer -------------------------------------------------------------------------------------------------- */
-
-/* A page more, or the list from its beginning. */
-static void next_page(struct kube_job *j, char *own_token)
-{
-    free(j->next_page);
-    j->next_page = own_token;
-    j->attempt = 0;
-    j->deadline_ns = loop_now_ns(j->kube->loop) + j->request.timeout_ns;
-    j->state = JOB_WAITING;
-    kube_job_queue(j);
-}
-
-static void list_restart(struct kube_job *j)
-{
-    j->restarts++;
-    if (j->request.on_page) {
-        j->request.on_page(j->request.ctx, NULL);
-    } else {
-        json_free(j->gathered);
-        j->gathered = json_new_array();
-    }
-    if (!j->cancelled)
-        next_page(j, NULL);
-}
-
-/* Takes the page's items over. True if that was not the last page,
- * or the reader wants no more: nothing is left to do. */
-static bool list_page(struct kube_job *j, json *list)
-{
-    auto_json items = json_take_at(list, "items");
-    struct str token = json_member_str(json_at(list, "metadata"), "continue");
-    if (items && j->request.on_page)
-        j->request.on_page(j->request.ctx, &items);
-    else if (items)
-        json_extend(j->gathered, take(&items));
-    if (j->cancelled)
-        return true;
-    if (token.len)
-        next_page(j, str_dup(token));
-    return token.len > 0;
-}
-
-static void succeed(struct kube_job *j, json *own_object)
-{
-    auto_json object = own_object;
-    struct err err;
-    if (j->request.verb == KUBE_LIST) {
-        if (json_at(object, "items") == NULL) {
-            err_set(&err, ERR_CORRUPT, "cannot %s: the answer is no list", j->wire.what);
-            kube_job_settle(j, &err);
-            return;
-        }
-        if (list_page(j, object))
-            return;
-        if (j->gathered)
-            json_set(object, "items", take(&j->gathered));
-    }
-    j->reply.object = take(&object);
-    kube_job_settle(j, NULL);
-}
-
-/* The wait before the next attempt, or none: *err is the last word. */
-static bool may_try_again(struct kube_job *j, const struct answer_outcome *out, const struct err *err,
-                          uint64_t *ret_wait)
-{
-    uint64_t now = loop_now_ns(j->kube->loop);
-    bool passing =
-        err->code == ERR_IO || err->code == ERR_TIMEOUT || err->code == ERR_AGAIN || err->code == ERR_CORRUPT;
-    if (j->cancelled || j->is_watch || j->fenced || j->attempt >= ATTEMPTS_MAX)
-        return false;
-    if (out->unknown_to_server) {
-        *ret_wait = 0;
-        return token_renewed(&j->kube->token, j->token_turn, now);
-    }
-    if (!out->has_retry_after && (!passing || out->is_expired || !is_safe_to_repeat(j->request.verb)))
-        return false;
-    *ret_wait = clock_backoff_ns(j->attempt, BACKOFF_BASE_NS, BACKOFF_CAP_NS);
-    if (out->has_retry_after) /* with jitter, or all whom it told to wait come back together */
-        *ret_wait += out->retry_after_ns;
-    return now + *ret_wait < j->deadline_ns;
-}
-
-/* What libcurl says, with the request's name, and in the place of what the store's advice would be. */
-static void transport_failed(struct kube_job *j, const struct web_result *r, struct err *err)
-{
-    struct str origin = str_of(j->kube->server);
-    if (j->got.overflow) {
-        err_set(err, ERR_NO_SPACE, "cannot %s: the answer is longer than %zu bytes", j->wire.what, j->kube->body_max);
-        err_advise(err, 5007, "ask for smaller pages");
-    } else if (j->fenced && r->err.code == ERR_TIMEOUT) {
-        err_set(err, ERR_CANCELLED, "cannot %s: another may lead by now", j->wire.what);
-    } else if (j->cancelled) {
-        err_set(err, ERR_CANCELLED, "cannot %s: cancelled", j->wire.what);
-    } else {
-        err_copy(err, &r->err);
-        err_wrap(err, "cannot %s", j->wire.what);
-        err_advise(err, 5002, "check that the API server at %.*s runs and can be reached", STR_FMT(origin));
-    }
-}
-
-static void failed(struct kube_job *j, const struct answer_outcome *out, const struct err *err)
-{
-    uint64_t wait;
-    if (out->is_expired && j->request.verb == KUBE_LIST && j->next_page && j->restarts < RESTARTS_MAX)
-        list_restart(j);
-    else if (may_try_again(j, out, err, &wait))
-        kube_job_wait(j, wait);
-    else
-        kube_job_settle(j, err);
-}
-
-static void on_answer(void *ctx, const struct web_result *r)
-{
-    struct kube_job *j = ctx;
-    struct kube *k = j->kube;
-    struct answer_outcome out = {0};
-    struct err err;
-    json *object = NULL;
-    int code = -ERR_IO;
-    k->sent -= !j->is_watch;
-    j->reply.status = r->status;
-    j->state = JOB_WAITING;
-    if (r->code < 0) {
-        transport_failed(j, r, &err);
-    } else if (j->is_watch && r->status == 200) {
-        code = 0; /* the server ends a watch that lasted long enough */
-    } else {
-        struct answer a = {.what = j->wire.what,
-                           .http = r->status,
-                           .type = web_reply_header(j->web, "Content-Type"),
-                           .retry = web_reply_header(j->web, "Retry-After"),
-                           .body = sbuf_str(&j->got)};
-        code = answer_read(&a, &object, &out, &err);
-    }
-    j->web = NULL;
-    sbuf_clear(&j->got);
-    if (code < 0)
-        failed(j, &out, &err);
-    else if (j->is_watch)
-        kube_job_settle(j, NULL);
-    else
-        succeed(j, object);
+    kube_job_become(j, JOB_QUEUED);
+    list_add(&k->queue, &j->queued_node);
+    k->queued++;
+    loop_timer_set(k->loop, &j->timer, j->deadline_ns > now ? j->deadline_ns - now : 0);
     kube_pump(k);
+}
+
+/* Calls on_done, starts another attempt, or gives up a request that waited too long. */
+void kube_job_timer(struct timer *t)
+{
+    struct kube_job *j = container_of(t, struct kube_job, timer);
+    struct err err;
+    if (j->state == JOB_ENDING) {
+        kube_job_end(j);
+    } else if (j->state == JOB_WAITING) {
+        kube_job_queue(j);
+    } else {
+        err_fail(&err, ERR_TIMEOUT, CIS_API_LIMIT, "cannot %s: timeout while waiting for the request rate",
+                 j->wire.what);
+        kube_job_settle(j, &err);
+    }
+}
+
+void kube_pump(struct kube *k)
+{
+    uint64_t wait = 0;
+    struct kube_job *j;
+    while ((j = list_first(&k->queue, struct kube_job, queued_node)) != NULL && k->sent < SENT_MAX &&
+           (wait = token_bucket_take(&k->bucket, loop_now_ns(k->loop))) == 0) {
+        unqueue(j);
+        k->send(j);
+    }
+    if (j && wait)
+        loop_timer_set(k->loop, &k->pump, wait);
+}
+
+void kube_pump_timer(struct timer *t)
+{
+    kube_pump(container_of(t, struct kube, pump));
 }

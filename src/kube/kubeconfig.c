@@ -6,14 +6,14 @@
 #include "yaml_tree.h"
 #include <fcntl.h>
 
-struct source {
+struct kubeconfig_source {
     const json *tree;
     const char *folder;
 };
 
 /* The entry of that name in "contexts", "clusters" or "users": what stands under `inner` in it. */
-static int find_named(const struct source *s, const char *list, const char *inner, struct str name, const json **ret,
-                      struct err *err)
+static int find_named(const struct kubeconfig_source *s, const char *list, const char *inner, struct str name,
+                      const json **ret, struct err *err)
 {
     const json *array = json_at(s->tree, list);
     for (size_t i = 0; i < json_count(array); i++) {
@@ -26,8 +26,8 @@ static int find_named(const struct source *s, const char *list, const char *inne
     return err_set(err, ERR_INVALID, "the kubeconfig has no '%.*s' in its %s", STR_FMT(name), list);
 }
 
-/* What would be ignored silently is refused: a request of the wrong person, or by the wrong way, is worse than none. */
-static int refuse_unknown_ways(const json *cluster, const json *user, struct err *err)
+/* Rejects unsupported settings: without them a request could have the wrong identity, or take the wrong way. */
+static int reject_unsupported(const json *cluster, const json *user, struct err *err)
 {
     static const char *const of_cluster[] = {"proxy-url", "tls-server-name"};
     static const char *const of_user[] = {"exec", "auth-provider", "username", "password", "as", "as-groups", "as-uid"};
@@ -60,7 +60,7 @@ static char *path_from(const char *folder, struct str file)
 }
 
 /* PEM text from NAME-data (base64), which wins as in kubectl, or from the file NAME. NULL where there is neither. */
-static int read_pem(const struct source *s, const json *j, const char *name, char **ret, struct err *err)
+static int read_pem(const struct kubeconfig_source *s, const json *j, const char *name, char **ret, struct err *err)
 {
     char data_name[64];
     struct str data = STR_NULL, file = STR_NULL;
@@ -115,7 +115,7 @@ int kubeconfig_server(struct str url, char **ret, struct err *err)
     return 0;
 }
 
-static int read_cluster(const struct source *s, const json *cluster, struct kube_config *c, struct err *err)
+static int read_cluster(const struct kubeconfig_source *s, const json *cluster, struct kube_config *c, struct err *err)
 {
     struct str server = STR_NULL;
     int r = opt_text(cluster, "server", &server, err);
@@ -126,7 +126,7 @@ static int read_cluster(const struct source *s, const json *cluster, struct kube
     return r < 0 ? r : read_pem(s, cluster, "certificate-authority", &c->ca, err);
 }
 
-static int read_user(const struct source *s, const json *user, struct kube_config *c, struct err *err)
+static int read_user(const struct kubeconfig_source *s, const json *user, struct kube_config *c, struct err *err)
 {
     struct str token = STR_NULL, file = STR_NULL;
     int r = read_pem(s, user, "client-certificate", &c->certificate, err);
@@ -155,7 +155,7 @@ int kubeconfig_parse(struct str text, const char *folder, struct kube_config *re
     int r = yaml_parse(text, "the kubeconfig", &tree, err);
     if (r < 0)
         return r;
-    struct source s = {.tree = tree, .folder = folder};
+    struct kubeconfig_source s = {.tree = tree, .folder = folder};
     if ((r = opt_text(tree, "current-context", &current, err)) < 0 ||
         (r = find_named(&s, "contexts", "context", current, &context, err)) < 0 ||
         (r = opt_text(context, "cluster", &cluster_name, err)) < 0 ||
@@ -164,7 +164,7 @@ int kubeconfig_parse(struct str text, const char *folder, struct kube_config *re
         return r;
     if (user_name.len && (r = find_named(&s, "users", "user", user_name, &user, err)) < 0)
         return r;
-    if ((r = refuse_unknown_ways(cluster, user, err)) < 0 || (r = read_cluster(&s, cluster, &c, err)) < 0 ||
+    if ((r = reject_unsupported(cluster, user, err)) < 0 || (r = read_cluster(&s, cluster, &c, err)) < 0 ||
         (r = read_user(&s, user, &c, err)) < 0)
         return r;
     c.ns = ns.len ? str_dup(ns) : NULL;

@@ -21,7 +21,7 @@ struct kube_lease {
     struct timer tick;
     struct timer expiry; /* set while leading */
     struct kube_job *job;
-    struct kube_informer *watch; /* owned: tells when the lease was given back */
+    struct kube_informer *watch; /* owned: sees when the lease is released */
     json *object;                /* owned: the lease as last seen; NULL: not seen */
     uint64_t seen_ns;            /* when its version was first seen */
     uint64_t asked_ns;           /* when the request under way was made */
@@ -33,7 +33,7 @@ struct kube_lease {
     _Atomic uint64_t held_until_ns; /* 0: not held */
 };
 
-/* Goes on while the machine sleeps, which the loop's clock does not: a leader that slept must know. */
+/* Unlike the loop's clock, it runs during suspend: a leader that was suspended must know. */
 static uint64_t now_ns(void)
 {
     struct timespec t;
@@ -52,7 +52,7 @@ bool kube_lease_is_held(const struct kube_lease *l)
     return kube_lease_left_ns(l) > 0;
 }
 
-/* ---- who leads --------------------------------------------------------------------------------------------------- */
+/* ---- leadership -------------------------------------------------------------------------------------------------- */
 
 static void stop_leading(struct kube_lease *l)
 {
@@ -64,12 +64,12 @@ static void stop_leading(struct kube_lease *l)
     l->options.on_stopped(l->options.ctx);
 }
 
-/* Our name was written. Others may take the lease over `duration` after they saw that, which was after we asked for it;
- * we lead for less than that, counted from when we asked. */
+/* The lease has our identity now. Others may take it over `duration` after they see that. We lead for a shorter time,
+ * counted from the request. */
 static void start_leading(struct kube_lease *l)
 {
     uint64_t until = l->asked_ns + l->options.renew_deadline_ns, now = now_ns();
-    if (until <= now) { /* the answer came too late to be worth anything */
+    if (until <= now) { /* the reply came too late */
         stop_leading(l);
         return;
     }
@@ -110,7 +110,7 @@ static uint64_t wanted_ns(const json *object)
     return seconds * NS_PER_SECOND;
 }
 
-/* What the server has. Its version counts, not its times: those are by another's clock. */
+/* Stores the object of the server. Its version counts, not its times, which are of another clock. */
 static void saw(struct kube_lease *l, json *own_object)
 {
     struct str old = json_member_str(json_at(l->object, "metadata"), "resourceVersion");
@@ -175,7 +175,7 @@ static void on_read(void *ctx, struct kube_reply *r)
         return;
     }
     if (r->code == -ERR_NOT_FOUND) {
-        stop_leading(l); /* somebody removed it: another may make it anew at any moment */
+        stop_leading(l); /* it was deleted: another replica may create it at any time */
         json_free(take(&l->object));
         write_lease(l);
         return;
@@ -202,7 +202,7 @@ static void on_written(void *ctx, struct kube_reply *r)
         release_now(l);
         return;
     }
-    /* Somebody else wrote it, or removed it: who? */
+    /* Another replica wrote or deleted it: read it. */
     if (r->code == -ERR_CHANGED || r->code == -ERR_EXISTS)
         ask(l, KUBE_GET, NULL, on_read);
     else
@@ -218,7 +218,7 @@ static void set_time(json *spec, const char *name)
     json_set_str(spec, name, str_of(micro));
 }
 
-/* Takes or renews it. With the version that we saw: whoever wrote since then makes this fail. */
+/* Acquires or renews it. With the version that was read: fails after a write of another replica. */
 static void write_lease(struct kube_lease *l)
 {
     auto_json j = l->object ? json_copy_of(l->object) : json_new_object();
@@ -246,15 +246,15 @@ static void write_lease(struct kube_lease *l)
 static void ticked(struct timer *t)
 {
     struct kube_lease *l = container_of(t, struct kube_lease, tick);
-    if (l->leading) /* what we wrote last is what the server has, or we are told that it is not */
+    if (l->leading) /* if another replica wrote, this fails */
         write_lease(l);
     else
         ask(l, KUBE_GET, NULL, on_read);
 }
 
-/* ---- what others do ---------------------------------------------------------------------------------------------- */
+/* ---- watch ------------------------------------------------------------------------------------------------------- */
 
-/* Only a reason to look sooner: what we take, we take on what a read of ours has shown. */
+/* Only reads the lease sooner: it is acquired by the result of that read. */
 static void hurry(struct kube_lease *l)
 {
     l->hurried = !l->leading;

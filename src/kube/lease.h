@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lease.h - one leader among replicas, by a coordination.k8s.io Lease, and proof of it.
+/* lease.h - elects one leader among replicas by a coordination.k8s.io Lease.
  * home: the client's loop. kube_lease_is_held: any thread.
  *
- * Who leads has renewed within `renew_deadline`; others take a lease over only when they have seen it unchanged for
- * `duration`, by their own clock. So a leader that is stopped, starved or cut off knows that it leads no longer before
- * another can begin, however the clocks of the machines differ: they must only run at about the same speed. (Who
- * deletes the Lease object while somebody leads takes this promise back.) */
+ * A leader has renewed the lease within `renew_deadline`. Others take it over only after it was unchanged for
+ * `duration`, by their own clock. So a leader that is stopped or cut off knows that its lead has ended before another
+ * begins. Clocks may differ, but must run at about the same speed. Deleting the Lease object of a leader breaks this
+ * guarantee. */
 #pragma once
 
 #include "kube/client.h"
@@ -28,7 +28,7 @@ struct kube_lease_options {
 struct kube_lease *kube_lease_new(struct kube *k, const struct kube_lease_options *o);
 
 /* The loop: ends leading at once (on_stopped), and gives the lease back, so that another need not wait for its end.
- * on_done when that is done or cannot be done; nothing is told after it. kube_lease_free without it keeps the lease
+ * on_done when that is done or has failed; no callback follows. kube_lease_free without it keeps the lease
  * until it ends by itself. */
 void kube_lease_release(struct kube_lease *l, void (*on_done)(void *ctx));
 void kube_lease_free(struct kube_lease *l); /* NULL is fine */

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/queue.h"
 #include "util/clock.h"
+#include "util/map.h"
 #include "util/thread.h"
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 
-enum { THREADS_MAX = 64, KEYS_DEFAULT = 100000, KEY_BYTES_MAX = 512, BUCKETS_FIRST = 64 };
+enum { THREADS_MAX = 64, KEYS_DEFAULT = 100000, KEY_BYTES_MAX = 512 };
 
 #define BACKOFF_BASE_NS (50 * NS_PER_MS)
 #define BACKOFF_CAP_NS (60 * NS_PER_SECOND)
 #define NOT_IN_HEAP SIZE_MAX
 
-/* A key that is known: in the heap (due, or delayed), running, or both: then it is due again. */
-struct item {
-    struct item *next; /* of the same bucket */
-    uint64_t hash;
+/* A key in the heap (due or delayed), running, or both: then it is due again. */
+struct queue_key {
+    struct map_node node;
     uint64_t due_ns;
     uint64_t order; /* of those due at the same time */
     size_t slot;    /* in the heap; NOT_IN_HEAP */
@@ -32,9 +32,8 @@ struct kube_queue {
     uint64_t seed;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t due;   /* the heap's top changed, or it stops */
-    struct item **buckets;
-    size_t bucket_count, count;
-    struct item **heap; /* by due_ns, then order */
+    struct map keys;
+    struct queue_key **heap; /* by due_ns, then order */
     size_t heap_count, heap_room;
     uint64_t orders;
     bool stopping;
@@ -42,73 +41,50 @@ struct kube_queue {
 
 /* ---- the table; under the lock ----------------------------------------------------------------------------------- */
 
-static struct str key_of(const struct item *i)
+static struct str key_of(const struct queue_key *i)
 {
     return (struct str){i->key, i->key_len};
 }
 
-static struct item *find(const struct kube_queue *q, struct str key, uint64_t h)
+static struct queue_key *find_key(const struct kube_queue *q, struct str key)
 {
-    struct item *i = q->buckets[h % q->bucket_count];
-    while (i && (i->hash != h || !str_eq(key_of(i), key)))
-        i = i->next;
-    return i;
+    struct queue_key *i;
+    map_foreach_hash (&q->keys, str_hash(key, q->seed), i, node)
+        if (str_eq(key_of(i), key))
+            return i;
+    return NULL;
 }
 
-static void grow(struct kube_queue *q)
+static struct queue_key *insert(struct kube_queue *q, struct str key)
 {
-    size_t room = 2 * q->bucket_count;
-    struct item **buckets = xcalloc(room, sizeof(struct item *));
-    for (size_t b = 0; b < q->bucket_count; b++)
-        for (struct item *i = q->buckets[b], *next; i; i = next) {
-            next = i->next;
-            i->next = buckets[i->hash % room];
-            buckets[i->hash % room] = i;
-        }
-    free(q->buckets);
-    q->buckets = buckets;
-    q->bucket_count = room;
-}
-
-static struct item *insert(struct kube_queue *q, struct str key, uint64_t h)
-{
-    if (q->count >= q->bucket_count)
-        grow(q);
-    struct item *i = xcalloc(1, sizeof *i + key.len);
+    struct queue_key *i = xcalloc(1, sizeof *i + key.len);
     memcpy(i->key, key.ptr, key.len);
     i->key_len = key.len;
-    i->hash = h;
     i->slot = NOT_IN_HEAP;
-    i->next = q->buckets[h % q->bucket_count];
-    q->buckets[h % q->bucket_count] = i;
-    q->count++;
+    map_add(&q->keys, &i->node, str_hash(key, q->seed));
     return i;
 }
 
-static void forget(struct kube_queue *q, struct item *own_item)
+static void key_free(struct kube_queue *q, struct queue_key *own_item)
 {
-    struct item **at = &q->buckets[own_item->hash % q->bucket_count];
-    while (*at != own_item)
-        at = &(*at)->next;
-    *at = own_item->next;
-    q->count--;
+    map_remove(&q->keys, &own_item->node);
     free(own_item);
 }
 
 /* ---- the heap; under the lock ------------------------------------------------------------------------------------ */
 
-static bool is_before(const struct item *a, const struct item *b)
+static bool is_before(const struct queue_key *a, const struct queue_key *b)
 {
     return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->order < b->order;
 }
 
-static void place(struct kube_queue *q, struct item *i, size_t slot)
+static void place(struct kube_queue *q, struct queue_key *i, size_t slot)
 {
     q->heap[slot] = i;
     i->slot = slot;
 }
 
-static void sift(struct kube_queue *q, struct item *i, size_t slot)
+static void sift(struct kube_queue *q, struct queue_key *i, size_t slot)
 {
     for (; slot > 0 && is_before(i, q->heap[(slot - 1) / 2]); slot = (slot - 1) / 2)
         place(q, q->heap[(slot - 1) / 2], slot);
@@ -122,24 +98,24 @@ static void sift(struct kube_queue *q, struct item *i, size_t slot)
     place(q, i, slot);
 }
 
-static void take_out(struct kube_queue *q, struct item *i)
+static void take_out(struct kube_queue *q, struct queue_key *i)
 {
     size_t slot = i->slot;
-    struct item *last = q->heap[--q->heap_count];
+    struct queue_key *last = q->heap[--q->heap_count];
     i->slot = NOT_IN_HEAP;
     if (last != i)
         sift(q, last, slot);
 }
 
 /* Due at `due_ns`, or earlier if it is already due earlier. */
-static void schedule(struct kube_queue *q, struct item *i, uint64_t due_ns)
+static void schedule(struct kube_queue *q, struct queue_key *i, uint64_t due_ns)
 {
     if (i->slot != NOT_IN_HEAP && i->due_ns <= due_ns)
         return;
     if (i->slot == NOT_IN_HEAP) {
         if (q->heap_count == q->heap_room) {
             q->heap_room = q->heap_room ? 2 * q->heap_room : 64;
-            q->heap = xrealloc(q->heap, q->heap_room, sizeof(struct item *));
+            q->heap = xrealloc(q->heap, q->heap_room, sizeof(struct queue_key *));
         }
         i->slot = q->heap_count++;
     }
@@ -153,7 +129,7 @@ static void schedule(struct kube_queue *q, struct item *i, uint64_t due_ns)
 
 /* The next key whose time has come and that no thread works on; NULL when it stops. One that runs comes back to the
  * heap only when its run has ended, so the top is always free to be taken. */
-static struct item *await_due(struct kube_queue *q)
+static struct queue_key *await_due(struct kube_queue *q)
 {
     for (;;) {
         uint64_t now = clock_now_ns();
@@ -163,7 +139,7 @@ static struct item *await_due(struct kube_queue *q)
             pthread_cond_wait(&q->due, &q->lock);
             continue;
         }
-        struct item *top = q->heap[0];
+        struct queue_key *top = q->heap[0];
         if (top->due_ns <= now) {
             take_out(q, top);
             return top;
@@ -173,7 +149,7 @@ static struct item *await_due(struct kube_queue *q)
 }
 
 /* While it runs, due_ns of an item says when it is wanted again (0: not). */
-static void run_one(struct kube_queue *q, struct item *i)
+static void run_one(struct kube_queue *q, struct queue_key *i)
 {
     struct err err;
     uint64_t again = 0, wait = 0;
@@ -200,26 +176,15 @@ static void run_one(struct kube_queue *q, struct item *i)
     if (wanted)
         schedule(q, i, wanted);
     if (i->slot == NOT_IN_HEAP)
-        forget(q, i);
+        key_free(q, i);
 }
-
-struct worker_arg {
-    struct kube_queue *queue;
-    unsigned number;
-};
 
 static void *work(void *arg)
 {
-    struct worker_arg *a = arg;
-    struct kube_queue *q = a->queue;
-    char name[16];
-    snprintf(name, sizeof name, "%.11s/%u", q->options.name, a->number % 1000);
-    pthread_setname_np(pthread_self(), name);
-    free(a);
-    pthread_mutex_lock(&q->lock);
-    for (struct item *i; (i = await_due(q)) != NULL;)
+    struct kube_queue *q = arg;
+    auto_lock(&q->lock);
+    for (struct queue_key *i; (i = await_due(q)) != NULL;)
         run_one(q, i);
-    pthread_mutex_unlock(&q->lock);
     return NULL;
 }
 
@@ -228,13 +193,12 @@ static void *work(void *arg)
 static bool add_at(struct kube_queue *q, struct str key, uint64_t due_ns)
 {
     bool taken = false;
-    uint64_t h = str_hash(key, q->seed);
     if (key.len == 0 || key.len > KEY_BYTES_MAX)
         return false;
-    pthread_mutex_lock(&q->lock);
-    struct item *i = find(q, key, h);
-    if (!i && q->count < q->options.keys_max)
-        i = insert(q, key, h);
+    auto_lock(&q->lock);
+    struct queue_key *i = find_key(q, key);
+    if (!i && q->keys.count < q->options.keys_max)
+        i = insert(q, key);
     if (i) {
         taken = true;
         if (!i->running)
@@ -242,7 +206,6 @@ static bool add_at(struct kube_queue *q, struct str key, uint64_t due_ns)
         else if (!i->due_ns || due_ns < i->due_ns)
             i->due_ns = due_ns;
     }
-    pthread_mutex_unlock(&q->lock);
     return taken;
 }
 
@@ -258,10 +221,8 @@ bool kube_queue_add_after(struct kube_queue *q, struct str key, uint64_t delay_n
 
 size_t kube_queue_length(struct kube_queue *q)
 {
-    pthread_mutex_lock(&q->lock);
-    size_t count = q->count;
-    pthread_mutex_unlock(&q->lock);
-    return count;
+    auto_lock(&q->lock);
+    return q->keys.count;
 }
 
 static struct kube_queue *queue_of(const struct kube_queue_options *o)
@@ -273,8 +234,6 @@ static struct kube_queue *queue_of(const struct kube_queue_options *o)
     q->options.backoff_base_ns = o->backoff_base_ns ? o->backoff_base_ns : BACKOFF_BASE_NS;
     q->options.backoff_cap_ns = o->backoff_cap_ns ? o->backoff_cap_ns : BACKOFF_CAP_NS;
     q->seed = clock_random();
-    q->bucket_count = BUCKETS_FIRST;
-    q->buckets = xcalloc(BUCKETS_FIRST, sizeof(struct item *));
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->due, NULL);
     return q;
@@ -284,13 +243,11 @@ int kube_queue_new(const struct kube_queue_options *o, struct kube_queue **ret, 
 {
     auto_kube_queue q = queue_of(o);
     while (q->thread_count < q->options.threads) {
-        struct worker_arg *a = xcalloc(1, sizeof *a);
-        *a = (struct worker_arg){.queue = q, .number = q->thread_count};
-        int r = thread_start(&q->threads[q->thread_count], work, a);
-        if (r != 0) {
-            free(a);
-            return err_sys(err, r, "cannot start a thread of the queue '%s'", o->name);
-        }
+        char name[16];
+        snprintf(name, sizeof name, "%.11s/%u", o->name, q->thread_count % 1000);
+        int r = thread_start_named(&q->threads[q->thread_count], name, work, q, err);
+        if (r < 0)
+            return r;
         q->thread_count++;
     }
     *ret = take(&q);
@@ -307,10 +264,10 @@ void kube_queue_free(struct kube_queue *q)
     pthread_mutex_unlock(&q->lock);
     for (unsigned i = 0; i < q->thread_count; i++)
         pthread_join(q->threads[i], NULL);
-    for (size_t b = 0; b < q->bucket_count; b++)
-        while (q->buckets[b])
-            forget(q, q->buckets[b]);
-    free(q->buckets);
+    struct queue_key *i;
+    map_foreach (&q->keys, i, node)
+        key_free(q, i);
+    map_done(&q->keys);
     free(q->heap);
     pthread_cond_destroy(&q->due);
     pthread_mutex_destroy(&q->lock);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue.h - a work queue: keys of objects to be looked at, each by one thread at a time, again until it succeeds.
+/* queue.h - a work queue of keys: each is reconciled by one thread at a time, and retried until it succeeds.
  * home: any thread adds; the queue's own threads run `reconcile`, which may wait.
  *
- * A key that is added while it waits is there once; one that is added while it is worked on comes again afterwards. A
- * failure brings it back after an exponential back-off of its own, success forgets that. Due keys are taken in the
- * order in which they became due. */
+ * A key that is added while it waits is queued once. A key that is added while it runs is queued again. A failed key is
+ * retried after an exponential back-off, which success resets. Keys run in the order in which they become due. */
 #pragma once
 
 #include "util/err.h"
@@ -19,15 +18,15 @@ struct kube_queue_options {
     uint64_t backoff_base_ns; /* 0: 50 ms */
     uint64_t backoff_cap_ns;  /* 0: 60 s */
     void *ctx;
-    /* Brings the world nearer to what the object named `key` wants; from scratch each time, knowing nothing of why it
-     * was called. 0: done; with *again_ns set, it is called again after that. Negative: again after the back-off. */
+    /* Reconciles the object `key` with its desired state, without knowing why it was called. 0: done; *again_ns: call
+     * it again after that. Negative: call it again after the back-off. */
     int (*reconcile)(void *ctx, struct str key, uint64_t *again_ns, struct err *err);
-    /* What failed: to be logged there. `attempt` counts from 1. On the queue's thread; may be NULL. */
+    /* Logs a failure. `attempt` counts from 1. On the queue's thread; may be NULL. */
     void (*on_failure)(void *ctx, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns);
 };
 
 must_check int kube_queue_new(const struct kube_queue_options *o, struct kube_queue **ret, struct err *err);
-void kube_queue_free(struct kube_queue *q); /* begins nothing more, waits for what runs; NULL is fine */
+void kube_queue_free(struct kube_queue *q); /* waits for running keys; no other starts; NULL is fine */
 DEFINE_AUTO(kube_queue, struct kube_queue, kube_queue_free)
 #define auto_kube_queue auto_with(auto_clean_kube_queue) struct kube_queue *
 

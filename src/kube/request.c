@@ -13,7 +13,6 @@ static const struct form {
     [KUBE_DELETE] = {"delete", "DELETE", "application/json"},
     [KUBE_JSON_PATCH] = {"patch", "PATCH", "application/json-patch+json"},
     [KUBE_MERGE_PATCH] = {"patch", "PATCH", "application/merge-patch+json"},
-    [KUBE_STRATEGIC_PATCH] = {"patch", "PATCH", "application/strategic-merge-patch+json"},
     [KUBE_APPLY] = {"apply", "PATCH", "application/apply-patch+yaml"}, /* which JSON is */
 };
 
@@ -31,7 +30,7 @@ static void add_encoded(struct sbuf *url, struct str s)
     }
 }
 
-void wire_add_query(struct sbuf *url, const char *name, struct str value)
+void kube_wire_add_query(struct sbuf *url, const char *name, struct str value)
 {
     sbuf_addc(url, memchr(url->ptr, '?', url->len) ? '&' : '?');
     sbuf_adds(url, name);
@@ -51,9 +50,9 @@ static int check_namespace(const struct kube_request *r, const char *what, struc
     if (!r->resource->namespaced && r->ns.len)
         return err_set(err, ERR_INVALID, "cannot %s: %s have no namespace", what, r->resource->plural);
     if (r->resource->namespaced && !r->ns.len && r->verb != KUBE_LIST)
-        return err_set(err, ERR_INVALID, "cannot %s: it needs a namespace", what);
+        return err_set(err, ERR_INVALID, "cannot %s: namespace is missing", what);
     if (r->ns.len && !is_segment(r->ns))
-        return err_set(err, ERR_INVALID, "cannot %s: this is no name of a namespace", what);
+        return err_set(err, ERR_INVALID, "cannot %s: invalid namespace", what);
     return 0;
 }
 
@@ -65,8 +64,7 @@ static int check(const struct kube_request *r, const char *what, struct err *err
     if (code < 0)
         return code;
     if (is_nameless ? r->name.len > 0 : !is_segment(r->name))
-        return err_set(err, ERR_INVALID, "cannot %s: %s", what,
-                       r->name.len ? "this name cannot be" : "it needs a name");
+        return err_set(err, ERR_INVALID, "cannot %s: %s", what, r->name.len ? "invalid name" : "name is missing");
     if (needs_body != (r->body != NULL))
         return err_set(err, ERR_INVALID, "cannot %s: it %s", what, needs_body ? "needs a body" : "has no body");
     return 0;
@@ -97,21 +95,18 @@ static void add_queries(struct sbuf *url, const struct kube_request *r, const ch
 {
     bool writes = forms[r->verb].content_type && r->verb != KUBE_DELETE;
     if (writes)
-        wire_add_query(url, "fieldManager", str_of(r->field_manager ? r->field_manager : field_manager));
+        kube_wire_add_query(url, "fieldManager", str_of(r->field_manager ? r->field_manager : field_manager));
     if (r->verb == KUBE_APPLY && r->force)
-        wire_add_query(url, "force", STR("true"));
-    if (r->dry_run)
-        wire_add_query(url, "dryRun", STR("All"));
+        kube_wire_add_query(url, "force", STR("true"));
     if (r->label_selector)
-        wire_add_query(url, "labelSelector", str_of(r->label_selector));
+        kube_wire_add_query(url, "labelSelector", str_of(r->label_selector));
     if (r->field_selector)
-        wire_add_query(url, "fieldSelector", str_of(r->field_selector));
+        kube_wire_add_query(url, "fieldSelector", str_of(r->field_selector));
 }
 
 static char *delete_options(const struct kube_request *r)
 {
-    static const char *const policies[] = {
-        [KUBE_BACKGROUND] = "Background", [KUBE_FOREGROUND] = "Foreground", [KUBE_ORPHAN] = "Orphan"};
+    static const char *const policies[] = {[KUBE_BACKGROUND] = "Background", [KUBE_FOREGROUND] = "Foreground"};
     auto_json j = json_new_object();
     json_set_str(j, "apiVersion", STR("v1"));
     json_set_str(j, "kind", STR("DeleteOptions"));
@@ -123,11 +118,11 @@ static char *delete_options(const struct kube_request *r)
     return json_text(j, 0);
 }
 
-int wire_make(struct wire *w, const char *server, const struct kube_request *r, const char *field_manager,
-              struct err *err)
+int kube_wire_make(struct kube_wire *w, const char *server, const struct kube_request *r, const char *field_manager,
+                   struct err *err)
 {
     const struct form *form = &forms[r->verb];
-    *w = (struct wire){.method = form->method, .content_type = form->content_type};
+    *w = (struct kube_wire){.method = form->method, .content_type = form->content_type};
     sbuf_init(&w->url, URL_MAX);
     snprintf(w->what, sizeof w->what, "%s %s%s%s%s%.*s%s%.*s%s", form->word, r->resource->plural,
              r->subresource ? "/" : "", r->subresource ? r->subresource : "", r->name.len || r->ns.len ? " '" : "",
@@ -149,7 +144,7 @@ int wire_make(struct wire *w, const char *server, const struct kube_request *r, 
     return 0;
 }
 
-void wire_done(struct wire *w)
+void kube_wire_done(struct kube_wire *w)
 {
     secret_free(take(&w->body)); /* it may hold a Secret, or a token to be reviewed */
     sbuf_done(&w->url);

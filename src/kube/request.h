@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.h - a request as it goes over the wire. home: any; pure. */
+/* request.h - builds the HTTP request. home: any; pure. */
 #pragma once
 
 #include "kube/client.h"
 
-struct wire {
+struct kube_wire {
     const char *method;       /* static */
     const char *content_type; /* static; NULL: no body */
-    struct sbuf url;          /* without what changes from page to page */
+    struct sbuf url;          /* without the parameters of a page */
     char *body;               /* owned; NULL: none */
-    char what[160];           /* "get pods 'default/web-0'": for sentences */
+    char what[160];           /* "get pods 'default/web-0'": for messages */
 };
 
 enum { URL_MAX = 16 << 10, BODY_MAX = 3 << 20 }; /* the server takes no more than 3 MiB */
 
-/* ERR_INVALID for what no server could understand. Initialises *w in any case. */
-must_check int wire_make(struct wire *w, const char *server, const struct kube_request *r, const char *field_manager,
-                         struct err *err);
-void wire_done(struct wire *w);
+/* ERR_INVALID: the request is malformed. Initialises *w in any case. */
+must_check int kube_wire_make(struct kube_wire *w, const char *server, const struct kube_request *r,
+                              const char *field_manager, struct err *err);
+void kube_wire_done(struct kube_wire *w);
 
 /* "?name=value" or "&name=value", percent-encoded. */
-void wire_add_query(struct sbuf *url, const char *name, struct str value);
+void kube_wire_add_query(struct sbuf *url, const char *name, struct str value);

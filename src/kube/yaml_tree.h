@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yaml_tree.h - a YAML document as a JSON tree, as far as configuration files go. home: any; pure. */
+/* yaml_tree.h - reads a YAML configuration file as a JSON tree. home: any; pure. */
 #pragma once
 
 #include "util/json.h"
 
-/* One document. Plain `true`, `false`, `null`, `~` and nothing are what they look like, every other scalar is a string
- * (so that a token of digits stays a token). Aliases, doubled keys, keys that are no scalars, more than 32 levels,
- * 10,000 nodes or 1 MiB are ERR_INVALID; the sentence has the line. */
+/* Plain `true`, `false`, `null`, `~` and nothing have their usual values. Every other scalar is a string: a token of
+ * digits stays a token. ERR_INVALID, with the line: aliases, duplicate keys, keys that are not scalars, several
+ * documents, and more than 32 levels, 10,000 nodes or 1 MiB. */
 must_check int yaml_parse(struct str text, const char *what, json **ret, struct err *err);

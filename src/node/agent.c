@@ -11,14 +11,14 @@
 #define SILENCE_NS (60 * NS_PER_SECOND)
 #define RESYNC_NS (1800 * NS_PER_SECOND)
 
-/* A page of orders is parsed as a whole: some 40 KiB each, of which the heap would keep what a longer one once took. */
+/* A page is parsed as a whole, some 40 KiB an order; longer pages would enlarge the heap for good. */
 enum { THREADS = 4, QPS = 50, PAGE = 256, ORDERS_PAGE = 64 };
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-struct listing {
+struct orders_listing {
     struct agent *agent;
-    bool all; /* are looked at */
+    bool all; /* reconcile unchanged orders too */
     int code;
     struct err err;
 };
@@ -34,7 +34,7 @@ static void on_order(void *ctx, const char *name, const struct err *why)
 
 static void on_page(void *ctx, json **own_items)
 {
-    struct listing *l = ctx;
+    struct orders_listing *l = ctx;
     if (!own_items) {
         orders_list_begin(l->agent->orders);
         l->code = 0;
@@ -43,8 +43,8 @@ static void on_page(void *ctx, json **own_items)
     }
 }
 
-/* What is on the disk and no order knows stays: somebody may have restored the API server from a backup. */
-static uint64_t count_unknown(struct agent *a, struct space *s, bool tells)
+/* Volumes without an order are kept: the API server may have been restored from a backup. */
+static uint64_t count_unknown(struct agent *a, struct space *s, bool log)
 {
     struct err err;
     char after[SPEC_ID_LEN + 1] = "";
@@ -58,13 +58,13 @@ static uint64_t count_unknown(struct agent *a, struct space *s, bool tells)
             if (orders_has(a->orders, entries[i].name))
                 continue;
             unknown++;
-            if (!tells)
+            if (!log)
                 continue;
             log_event(LOG_WARN, "a volume is on the disk that no CisternVolume knows: it is kept", "volume",
-                      entries[i].id, "name", entries[i].name, "pool", space_name(s), NULL);
+                      entries[i].volume_id.text, "name", entries[i].name, "pool", space_name(s), NULL);
         }
         if (count > 0)
-            memcpy(after, entries[count - 1].id, sizeof after);
+            memcpy(after, entries[count - 1].volume_id.text, sizeof after);
         space_entries_free(entries, count);
     } while (count == PAGE);
     return unknown;
@@ -74,22 +74,21 @@ static void note_listed(struct agent_pool *p, uint64_t generation)
 {
     uint64_t unknown = count_unknown(p->agent, p->space, false);
     pthread_mutex_lock(&p->lock);
-    bool is_news = unknown != p->quarantined;
+    bool changed = unknown != p->quarantined;
     p->listed = generation;
     p->quarantined = unknown;
     pthread_mutex_unlock(&p->lock);
-    if (is_news) /* every order of the node brings us here */
+    if (changed) /* this runs for every order of the node */
         (void)count_unknown(p->agent, p->space, true);
     pool_wake(p);
 }
 
-/* Not from the server's cache: it may be older than the generation that made us look. Of many orders that come one
- * after the other, each list would be a look at all that were there before: what has not changed is looked at now and
- * then. */
+/* Not from the server's cache, which may be older than the generation that started this list. Reconciles changed orders
+ * only, and all of them once every resync_ns: else N orders in a row would cost N*N steps. */
 static int reconcile_list(struct agent *a, uint64_t *again_ns, struct err *err)
 {
     uint64_t now_ns = clock_now_ns(), generations[DRIVER_POOLS_MAX];
-    struct listing l = {.agent = a, .all = now_ns - a->looked_ns >= a->resync_ns};
+    struct orders_listing l = {.agent = a, .all = now_ns - a->looked_ns >= a->resync_ns};
     char selector[128];
     snprintf(selector, sizeof selector, NAME_LABEL_NODE "=%s", a->node);
     for (size_t i = 0; i < a->pool_count; i++) {
@@ -159,10 +158,10 @@ bool agent_is_alive(const struct agent *a)
 
 static int add_pools(struct agent *a, struct err *err)
 {
-    for (size_t i = 0; i < local_pool_count(a->driver); i++) {
+    for (size_t i = 0; i < driver_pool_count(a->driver); i++) {
         struct agent_pool *p = &a->pools[i];
         p->agent = a;
-        p->space = local_pool(a->driver, i);
+        p->space = driver_pool_at(a->driver, i);
         pthread_mutex_init(&p->lock, NULL);
         a->pool_count++;
         int r = api_pool_name(a->node, space_name(p->space), p->name, err);
@@ -184,7 +183,7 @@ static int start(struct agent *a, const struct kube_config *config, struct err *
     if (r == 0)
         r = kube_new(a->loop, config, &k, &a->kube, err);
     if (r == 0)
-        r = notify_new(a->loop, volume_moved, a, &a->notify, err);
+        r = dir_watch_new(a->loop, volume_moved, a, &a->dir_watch, err);
     if (r == 0)
         r = kube_queue_new(&q, &a->queue, err);
     if (r < 0)
@@ -209,7 +208,7 @@ int agent_start(const struct agent_options *o, struct agent **ret, struct err *e
     a->beat.fire = on_beat;
     a->beat_ns = clock_now_ns();
     struct metric *lost = metric_new(METRIC_COUNTER, "cistern_data_loss_total",
-                                     "Volumes that were made anew because their disk was lost.", "node,cause", NULL);
+                                     "Volumes created again because their disk was lost.", "node,cause", NULL);
     a->lost = metric_series(lost, a->node, "disk");
     int r = start(a, o->config, err);
     if (r < 0) {
@@ -220,7 +219,7 @@ int agent_start(const struct agent_options *o, struct agent **ret, struct err *e
     return 0;
 }
 
-/* Those who wait in calls are let go first, then the threads end, and last what they spoke to. */
+/* Blocked calls are cancelled first, then the threads end, then their clients are freed. */
 void agent_stop(struct agent *own_a)
 {
     if (!own_a)
@@ -237,7 +236,7 @@ void agent_stop(struct agent *own_a)
         free(own_a->pools[i].given_up);
         pthread_mutex_destroy(&own_a->pools[i].lock);
     }
-    notify_free(own_a->notify);
+    dir_watch_free(own_a->dir_watch);
     kube_events_free(own_a->events);
     kube_free(own_a->kube);
     loop_free(own_a->loop);
@@ -261,7 +260,7 @@ static void write_ratio(const struct api_volume *v, struct sbuf *b)
     double ratio = h->bytes_total ? (double)h->bytes_done / (double)h->bytes_total : 0;
     if (api_condition_is(&v->status.conditions, API_HYDRATED, API_TRUE))
         ratio = 1;
-    /* Names of objects need no escapes. */
+    /* Kubernetes names need no escapes. */
     if (v->claim_name)
         sbuf_addf(b, RATIO "{namespace=\"%s\",pvc=\"%s\"} %.4g\n", v->claim_namespace, v->claim_name, ratio);
 }
@@ -270,7 +269,7 @@ void agent_write_metrics(struct agent *a, struct sbuf *b)
 {
     size_t count;
     auto_mem char **names = orders_names(a->orders, &count);
-    sbuf_adds(b, "# HELP " RATIO " Of a claim's bytes, those that are on the disk.\n# TYPE " RATIO " gauge\n");
+    sbuf_adds(b, "# HELP " RATIO " Share of the bytes of a claim that is on the disk.\n# TYPE " RATIO " gauge\n");
     for (size_t i = 0; i < count; i++) {
         auto_mem char *name = names[i];
         auto_api_volume v = orders_get(a->orders, name);

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent.h - the node's half of the orders: it keeps its CisternPools, makes, changes and releases the volumes that
- * CisternVolumes of this node ask for, and tells in their status what it sees.
- * home: any thread starts and stops it. It has a loop "loop/kube" for the API server, and threads "agent/N" for the
- * disk.
+/* agent.h - Carries out this node's CisternVolumes (orders): creates, changes and releases volumes, and writes their
+ * status and that of the node's CisternPools.
+ * home: any thread starts and stops it. Its loop "loop/kube" serves the API server, its threads "agent/N" the disk.
  *
- * Nothing that the kubelet asks for waits for it. While the API server is down it tries again, and what it would have
- * said is said later: all of it is on the disk. Two agents of one node (a roll) do no harm: each reads the disk anew
- * for each step, and the locks there let one of them act. */
+ * No call of the kubelet waits for it. While the API server is down it retries, and reports later: all state is on the
+ * disk. Two agents of one node (a roll) do no harm: each reads the disk for each step, and the locks let one act. */
 #pragma once
 
-#include "csi/service.h"
+#include "driver/driver.h"
 #include "kube/config.h"
 
 struct agent;
@@ -18,17 +16,17 @@ struct agent_options {
     struct driver *driver;            /* borrowed */
     const struct kube_config *config; /* copied */
     const char *node;                 /* the Node object's name; copied */
-    uint64_t resync_ns;               /* how often all orders are listed again for no reason; 0: 30 min */
+    uint64_t resync_ns;               /* how often all orders are listed again unasked; 0: 30 min */
 };
 
 must_check int agent_start(const struct agent_options *o, struct agent **ret, struct err *err);
 void agent_stop(struct agent *own_a); /* NULL is fine */
 
-/* Any thread: something about this volume is other than before. NULL: about one whose name is not known. */
+/* Any thread: the state of this volume has changed. NULL: of a volume whose name is unknown. */
 void agent_touch(struct agent *a, const char *volume_name);
 
-/* Any thread: a gauge a claim (metrics.perVolume), as Prometheus text. It reads every order: for a scrape, not more. */
+/* Any thread: writes a gauge a claim (metrics.perVolume) as Prometheus text. Reads every order, so only for scrapes. */
 void agent_write_metrics(struct agent *a, struct sbuf *b);
 
-/* Does its loop turn? For the liveness probe: an API server that is down is no reason to say no. */
+/* Whether its loop runs; for the liveness probe. True also while the API server is down. */
 bool agent_is_alive(const struct agent *a);

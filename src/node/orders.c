@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "orders.h"
-#include <pthread.h>
+#include "util/map.h"
+#include "util/thread.h"
 
-struct entry {
+struct orders_entry {
+    struct map_node node;
     char *name;              /* owned */
-    char *text;              /* owned: the object, as JSON: a fraction of what its tree takes */
-    uint64_t version;        /* its resourceVersion; compared only to tell the older of two answers */
-    uint64_t listed_version; /* the one of the last list; 0: it is not known */
+    char *text;              /* owned: the object as JSON, far smaller than its parsed tree */
+    uint64_t version;        /* its resourceVersion; compared only to find the older of two replies */
+    uint64_t listed_version; /* in the last list; 0: unknown */
     uint64_t written_ns;     /* when we wrote its status last */
     bool active;
-    uint64_t list; /* the last one that it was in */
+    uint64_t list; /* the last list with it */
 };
 
 struct orders {
-    pthread_mutex_t lock;  /* guards what follows */
-    struct entry *entries; /* owned; by name */
-    size_t count;
-    uint64_t list; /* that is being taken in, or was */
-    size_t listed; /* in it, so far */
+    pthread_mutex_t lock; /* guards what follows */
+    struct map entries;   /* owned; by name */
+    uint64_t list;        /* number of the current or last list */
+    size_t listed;        /* objects in it so far */
 };
 
 struct orders *orders_new(void)
@@ -27,70 +28,49 @@ struct orders *orders_new(void)
     return s;
 }
 
-static void entry_done(struct entry *e)
+static void remove_entry(struct orders *s, struct orders_entry *own_e)
 {
-    free(e->name);
-    free(e->text);
+    map_remove(&s->entries, &own_e->node);
+    free(own_e->name);
+    free(own_e->text);
+    free(own_e);
 }
 
 void orders_free(struct orders *own_s)
 {
     if (!own_s)
         return;
-    for (size_t i = 0; i < own_s->count; i++)
-        entry_done(&own_s->entries[i]);
-    free(own_s->entries);
+    struct orders_entry *e;
+    map_foreach (&own_s->entries, e, node)
+        remove_entry(own_s, e);
+    map_done(&own_s->entries);
     pthread_mutex_destroy(&own_s->lock);
     free(own_s);
 }
 
 /* ---- under the lock ---------------------------------------------------------------------------------------------- */
 
-/* Where `name` is, or would be. */
-static size_t place_of(const struct orders *s, const char *name, bool *ret_found)
+static struct orders_entry *find_entry(const struct orders *s, const char *name)
 {
-    size_t low = 0, high = s->count;
-    *ret_found = false;
-    while (low < high && !*ret_found) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(s->entries[middle].name, name);
-        *ret_found = order == 0;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return high;
+    struct orders_entry *e;
+    map_foreach_hash (&s->entries, str_hash(str_of(name), 0), e, node)
+        if (strcmp(e->name, name) == 0)
+            return e;
+    return NULL;
 }
 
-static struct entry *find(const struct orders *s, const char *name)
+static struct orders_entry *find_or_add(struct orders *s, const char *name)
 {
-    bool found;
-    size_t at = place_of(s, name, &found);
-    return found ? &s->entries[at] : NULL;
+    struct orders_entry *e = find_entry(s, name);
+    if (e)
+        return e;
+    e = xcalloc(1, sizeof *e);
+    e->name = str_dup(str_of(name));
+    map_add(&s->entries, &e->node, str_hash(str_of(name), 0));
+    return e;
 }
 
-static struct entry *find_or_add(struct orders *s, const char *name)
-{
-    bool found;
-    size_t at = place_of(s, name, &found);
-    if (found)
-        return &s->entries[at];
-    s->entries = xrealloc(s->entries, s->count + 1, sizeof *s->entries);
-    memmove(&s->entries[at + 1], &s->entries[at], (s->count - at) * sizeof *s->entries);
-    s->count++;
-    s->entries[at] = (struct entry){.name = str_dup(str_of(name))};
-    return &s->entries[at];
-}
-
-static void remove_at(struct orders *s, size_t at)
-{
-    entry_done(&s->entries[at]);
-    s->count--;
-    memmove(&s->entries[at], &s->entries[at + 1], (s->count - at) * sizeof *s->entries);
-}
-
-static void take_in(struct entry *e, json *object, uint64_t version)
+static void update_entry(struct orders_entry *e, json *object, uint64_t version)
 {
     if (e->text && version < e->version)
         return;
@@ -110,108 +90,102 @@ static uint64_t version_of(const json *object)
     return version;
 }
 
-/* ---- from outside ------------------------------------------------------------------------------------------------ */
+/* ---- public ------------------------------------------------------------------------------------------------------ */
 
 struct api_volume *orders_get(struct orders *s, const char *name)
 {
     struct err err;
     struct api_volume *v = NULL;
-    pthread_mutex_lock(&s->lock);
-    const struct entry *e = find(s, name);
-    auto_mem char *text = e ? str_dup(str_of(e->text)) : NULL;
-    pthread_mutex_unlock(&s->lock);
+    auto_mem char *text = NULL;
+    {
+        auto_lock(&s->lock);
+        const struct orders_entry *e = find_entry(s, name);
+        if (!e)
+            return NULL;
+        text = str_dup(str_of(e->text));
+    }
     auto_json j = NULL;
-    if (!text || json_parse(str_of(text), name, &j, &err) < 0 || api_volume_read(j, &v, &err) < 0)
+    if (json_parse(str_of(text), name, &j, &err) < 0 || api_volume_read(j, &v, &err) < 0)
         return NULL;
     return v;
 }
 
 uint64_t orders_written_ns(struct orders *s, const char *name)
 {
-    pthread_mutex_lock(&s->lock);
-    const struct entry *e = find(s, name);
-    uint64_t written_ns = e ? e->written_ns : 0;
-    pthread_mutex_unlock(&s->lock);
-    return written_ns;
+    auto_lock(&s->lock);
+    const struct orders_entry *e = find_entry(s, name);
+    return e ? e->written_ns : 0;
 }
 
 bool orders_has(struct orders *s, const char *name)
 {
-    pthread_mutex_lock(&s->lock);
-    bool has = find(s, name) != NULL;
-    pthread_mutex_unlock(&s->lock);
-    return has;
+    auto_lock(&s->lock);
+    return find_entry(s, name) != NULL;
 }
 
 void orders_put(struct orders *s, const char *name, json *object, bool active, uint64_t written_ns)
 {
-    pthread_mutex_lock(&s->lock);
-    struct entry *e = find(s, name);
-    if (e) { /* else it was dropped meanwhile */
-        take_in(e, object, version_of(object));
-        e->active = active;
-        e->written_ns = written_ns;
-    }
-    pthread_mutex_unlock(&s->lock);
+    auto_lock(&s->lock);
+    struct orders_entry *e = find_entry(s, name);
+    if (!e)
+        return; /* dropped since the request was sent */
+    update_entry(e, object, version_of(object));
+    e->active = active;
+    e->written_ns = written_ns;
 }
 
 void orders_set_active(struct orders *s, const char *name, bool active)
 {
-    pthread_mutex_lock(&s->lock);
-    struct entry *e = find(s, name);
+    auto_lock(&s->lock);
+    struct orders_entry *e = find_entry(s, name);
     if (e)
         e->active = active;
-    pthread_mutex_unlock(&s->lock);
 }
 
 size_t orders_active(struct orders *s)
 {
     size_t active = 0;
-    pthread_mutex_lock(&s->lock);
-    for (size_t i = 0; i < s->count; i++)
-        active += s->entries[i].active;
-    pthread_mutex_unlock(&s->lock);
+    struct orders_entry *e;
+    auto_lock(&s->lock);
+    map_foreach (&s->entries, e, node)
+        active += e->active;
     return active;
 }
 
 void orders_drop(struct orders *s, const char *name)
 {
-    bool found;
-    pthread_mutex_lock(&s->lock);
-    size_t at = place_of(s, name, &found);
-    if (found)
-        remove_at(s, at);
-    pthread_mutex_unlock(&s->lock);
+    auto_lock(&s->lock);
+    struct orders_entry *e = find_entry(s, name);
+    if (e)
+        remove_entry(s, e);
 }
 
 void orders_list_begin(struct orders *s)
 {
-    pthread_mutex_lock(&s->lock);
+    auto_lock(&s->lock);
     s->list++;
     s->listed = 0;
-    pthread_mutex_unlock(&s->lock);
 }
 
 void orders_list_end(struct orders *s)
 {
-    pthread_mutex_lock(&s->lock);
-    for (size_t i = s->count; i-- > 0;)
-        if (s->entries[i].list != s->list)
-            remove_at(s, i);
-    pthread_mutex_unlock(&s->lock);
+    struct orders_entry *e;
+    auto_lock(&s->lock);
+    map_foreach (&s->entries, e, node)
+        if (e->list != s->list)
+            remove_entry(s, e);
 }
 
-/* Has it changed since the last list? */
-static bool take_listed(struct orders *s, const char *name, json *object)
+/* Returns whether it has changed since the last list. */
+static bool put_listed(struct orders *s, const char *name, json *object)
 {
     uint64_t version = version_of(object);
-    pthread_mutex_lock(&s->lock);
-    struct entry *e = find_or_add(s, name);
+    auto_lock(&s->lock);
+    struct orders_entry *e = find_or_add(s, name);
     bool changed = !version || version != e->listed_version;
-    take_in(e, object, version);
+    update_entry(e, object, version);
     e->listed_version = version;
     e->list = s->list;
-    pthread_mutex_unlock(&s->lock);
     return changed;
 }
 
@@ -220,7 +194,7 @@ int orders_list_page(struct orders *s, json *items, bool all,
 {
     s->listed += json_count(items);
     if (s->listed > ORDERS_MAX)
-        return err_set(err, ERR_NO_SPACE, "the node has %zu volumes or more, %d are the most", s->listed, ORDERS_MAX);
+        return err_set(err, ERR_NO_SPACE, "the node has at least %zu volumes; the limit is %d", s->listed, ORDERS_MAX);
     for (size_t i = 0; i < json_count(items); i++) {
         struct err why;
         auto_api_volume v = NULL;
@@ -228,7 +202,7 @@ int orders_list_page(struct orders *s, json *items, bool all,
         if (api_volume_read(object, &v, &why) < 0) {
             auto_mem char *name = str_dup(json_member_str(json_at(object, "metadata"), "name"));
             each(ctx, name, &why);
-        } else if (take_listed(s, v->meta.name, object) || all) {
+        } else if (put_listed(s, v->meta.name, object) || all) {
             each(ctx, v->meta.name, NULL);
         }
     }
@@ -237,11 +211,11 @@ int orders_list_page(struct orders *s, json *items, bool all,
 
 char **orders_names(struct orders *s, size_t *ret_count)
 {
-    pthread_mutex_lock(&s->lock);
-    char **names = xcalloc(s->count + 1, sizeof *names);
-    for (size_t i = 0; i < s->count; i++)
-        names[i] = str_dup(str_of(s->entries[i].name));
-    *ret_count = s->count;
-    pthread_mutex_unlock(&s->lock);
+    struct orders_entry *e;
+    auto_lock(&s->lock);
+    char **names = xcalloc(s->entries.count + 1, sizeof *names);
+    *ret_count = 0;
+    map_foreach (&s->entries, e, node)
+        names[(*ret_count)++] = str_dup(str_of(e->name));
     return names;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reconciles a CisternPool of this node: opens the pool on the disk, and writes its status. */
 #include "private.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -7,10 +8,15 @@
 #include <stdio.h>
 
 #define LOOK_NS (5 * NS_PER_SECOND)
-#define ABOUT_NS (30 * NS_PER_SECOND) /* between two writes for what neighbours do to the free space */
+#define ABOUT_NS (30 * NS_PER_SECOND) /* between two writes for changes of the free space alone */
 #define NOTICE_DIVISOR 100            /* of the pool's size: a smaller change of the free space is not worth a write */
 
-/* ---- what the object says ---------------------------------------------------------------------------------------- */
+/* The pool that was at this place before, as recorded in the API server. */
+struct recorded_pool {
+    char *uuid;     /* owned; NULL: none */
+    char *who;      /* owned: the object that records it */
+    char *given_up; /* owned; NULL: none */
+};
 
 static void take_uid(struct agent_pool *p, const struct api_meta *m)
 {
@@ -18,12 +24,120 @@ static void take_uid(struct agent_pool *p, const struct api_meta *m)
     p->uid = m->uid ? str_dup(str_of(m->uid)) : NULL;
 }
 
-void pool_found(struct agent_pool *p, const struct api_meta *m)
+static void pool_found(struct agent_pool *p, const struct api_meta *m)
 {
-    pthread_mutex_lock(&p->lock);
+    auto_lock(&p->lock);
     p->exists = true;
     take_uid(p, m);
-    pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- the last pool at a path without an identity: in its CisternPool, or in the node's orders -------------------- */
+
+static void recorded_pool_done(struct recorded_pool *w)
+{
+    free(w->uuid);
+    free(w->who);
+    free(w->given_up);
+    *w = (struct recorded_pool){0};
+}
+
+static int ask_pool(struct agent_pool *p, struct recorded_pool *w, struct err *err)
+{
+    auto_json answer = NULL;
+    auto_api_pool seen = NULL;
+    struct kube_request q = {.verb = KUBE_GET, .resource = &api_pools, .name = str_of(p->name)};
+    int r = kube_call(p->agent->kube, &q, &answer, err);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    r = api_pool_read(answer, &seen, err);
+    if (r < 0)
+        return r;
+    pool_found(p, &seen->meta);
+    w->given_up = take(&seen->given_up);
+    if (seen->pool_uuid) {
+        w->uuid = take(&seen->pool_uuid);
+        w->who = str_dupf("CisternPool '%s'", p->name);
+    }
+    return 0;
+}
+
+struct pool_search {
+    struct agent_pool *pool;
+    struct recorded_pool *found;
+    int64_t newest_ns;
+    int code;
+    struct err err;
+};
+
+/* Released volumes, and volumes that were never created, prove nothing. */
+static bool is_evidence(const struct pool_search *s, const struct api_volume *v)
+{
+    struct volume_id id;
+    return v->pool && strcmp(v->pool, space_name(s->pool->space)) == 0 && v->volume_id &&
+           volume_id_parse(str_of(v->volume_id), &id) && v->status.phase != API_PHASE_RELEASED &&
+           !api_condition_is(&v->status.conditions, API_PROVISIONED, API_FALSE);
+}
+
+/* The newest order wins: its pool is the last one. */
+static void consider(struct pool_search *s, const struct api_volume *v)
+{
+    if (!is_evidence(s, v) || (s->found->uuid && v->meta.created_ns <= s->newest_ns))
+        return;
+    free(s->found->uuid);
+    free(s->found->who);
+    s->newest_ns = v->meta.created_ns;
+    s->found->uuid = v->status.pool_uuid ? str_dup(str_of(v->status.pool_uuid))
+                                         : str_dup(str_sub(str_of(v->volume_id), 3, SPEC_UUID_LEN));
+    s->found->who = str_dupf("CisternVolume '%s'", v->meta.name);
+}
+
+static void on_page(void *ctx, json **own_items)
+{
+    struct pool_search *s = ctx;
+    for (size_t i = 0; own_items && s->code == 0 && i < json_count(*own_items); i++) {
+        auto_api_volume v = NULL;
+        s->code = api_volume_read(json_item(*own_items, i), &v, &s->err);
+        if (s->code == 0)
+            consider(s, v);
+    }
+}
+
+static int ask_orders(struct agent_pool *p, struct recorded_pool *w, struct err *err)
+{
+    char selector[128];
+    struct pool_search s = {.pool = p, .found = w};
+    snprintf(selector, sizeof selector, NAME_LABEL_NODE "=%s", p->agent->node);
+    struct kube_request q = {.verb = KUBE_LIST,
+                             .resource = &api_volumes,
+                             .label_selector = selector,
+                             .page_size = 64,
+                             .ctx = &s,
+                             .on_page = on_page};
+    int r = kube_call(p->agent->kube, &q, NULL, err);
+    return r == 0 && s.code < 0 ? err_copy(err, &s.err) : r;
+}
+
+/* `orders_too`: read the orders if the CisternPool records none. */
+static int recorded_pool_read(struct agent_pool *p, bool orders_too, struct recorded_pool *ret, struct err *err)
+{
+    struct recorded_pool w = {0};
+    int r = ask_pool(p, &w, err);
+    if (r == 0 && !w.uuid && orders_too)
+        r = ask_orders(p, &w, err);
+    if (r < 0) {
+        recorded_pool_done(&w);
+        return err_wrap(err, "finding the last pool of '%s'", p->name);
+    }
+    *ret = w;
+    return 0;
+}
+
+/* ---- what the object says ---------------------------------------------------------------------------------------- */
+
+static void set_exists(struct agent_pool *p, bool exists)
+{
+    auto_lock(&p->lock);
+    p->exists = exists;
 }
 
 static void set_seen(struct agent_pool *p, const json *object)
@@ -31,14 +145,14 @@ static void set_seen(struct agent_pool *p, const json *object)
     struct err err;
     struct api_pool *seen;
     if (api_pool_read(object, &seen, &err) < 0) {
-        log_err(LOG_ERROR, "our CisternPool cannot be read", &err, "pool", p->name, NULL);
+        log_err(LOG_ERROR, "the node's CisternPool cannot be read", &err, "pool", p->name, NULL);
         return;
     }
     pthread_mutex_lock(&p->lock);
     p->exists = true;
     p->ordered = seen->volumes_generation;
     take_uid(p, &seen->meta);
-    bool is_told = strcmp(p->given_up ? p->given_up : "", seen->given_up ? seen->given_up : "") != 0;
+    bool is_given_up = strcmp(p->given_up ? p->given_up : "", seen->given_up ? seen->given_up : "") != 0;
     free(p->given_up);
     p->given_up = take(&seen->given_up);
     bool is_new = p->ordered != p->listed;
@@ -46,7 +160,7 @@ static void set_seen(struct agent_pool *p, const json *object)
     api_pool_free(seen);
     if (is_new)
         kube_queue_add(p->agent->queue, STR(LIST_KEY));
-    if (is_told)
+    if (is_given_up)
         pool_wake(p);
 }
 
@@ -67,9 +181,7 @@ static void on_gone(void *ctx, struct str key, const json *last)
 {
     struct agent_pool *p = ctx;
     (void)key, (void)last;
-    pthread_mutex_lock(&p->lock);
-    p->exists = false;
-    pthread_mutex_unlock(&p->lock);
+    set_exists(p, false);
     pool_wake(p);
 }
 
@@ -81,7 +193,7 @@ static void on_trouble(void *ctx, const struct err *err, uint64_t wait_ns)
             duration_text(wait_ns, wait), NULL);
 }
 
-/* One object by its name: a watch by label would make the API server look at every write for every node. */
+/* One object by name: for a watch by label the API server would match every write with every node. */
 void pool_watch(struct agent_pool *p)
 {
     char selector[API_POOL_NAME_MAX + 32];
@@ -105,8 +217,8 @@ static void set_text(char **field, const char *text)
     *field = str_dup(str_of(text));
 }
 
-/* On the Node too, where people look first; its events go by its name, as the kubelet's do. */
-static void tell(struct agent_pool *p, enum kube_event_type type, const char *reason, const char *message)
+/* Also on the Node, where users look first; its uid in events is its name, as with the kubelet's. */
+static void send_event(struct agent_pool *p, enum kube_event_type type, const char *reason, const char *message)
 {
     pthread_mutex_lock(&p->lock);
     auto_mem char *uid = p->uid ? str_dup(str_of(p->uid)) : NULL;
@@ -119,8 +231,8 @@ static void tell(struct agent_pool *p, enum kube_event_type type, const char *re
         kube_event(p->agent->events, &about[i], type, reason, "pool %s: %s", space_name(p->space), message);
 }
 
-/* Each volume of it is other than before. */
-static void look_at_volumes(struct agent_pool *p)
+/* The state of each of its volumes has changed. */
+static void wake_volumes(struct agent_pool *p)
 {
     size_t count;
     auto_mem char **names = orders_names(p->agent->orders, &count);
@@ -136,18 +248,18 @@ static void set_health(struct agent_pool *p, struct api_pool *now, int r, const 
     set_text(&now->health, r < 0 ? "Unhealthy" : "Healthy");
     if (r < 0)
         set_text(&now->health_reason, err_line(err, line, sizeof line));
-    if (r < 0 && !p->ailing)
+    if (r < 0 && !p->unhealthy)
         log_err(LOG_ERROR, "pool is not healthy", err, "pool", p->name, NULL);
-    if (p->ailing != (r < 0)) {
-        tell(p, r < 0 ? KUBE_WARNING : KUBE_NORMAL, r < 0 ? "PoolUnhealthy" : "PoolHealthy",
-             r < 0 ? now->health_reason : "it is there again");
-        look_at_volumes(p);
+    if (p->unhealthy != (r < 0)) {
+        send_event(p, r < 0 ? KUBE_WARNING : KUBE_NORMAL, r < 0 ? "PoolUnhealthy" : "PoolHealthy",
+                   r < 0 ? now->health_reason : "it is there again");
+        wake_volumes(p);
     }
-    p->ailing = r < 0;
+    p->unhealthy = r < 0;
 }
 
-/* Of a pool that is not open, its UUID stays what it was: it is the memory of it. */
-static void set_disk(const struct space *s, const struct witness *w, struct api_pool *now)
+/* A pool that is not open keeps its last UUID in the status: the only record of it. */
+static void set_disk(const struct space *s, const struct recorded_pool *w, struct api_pool *now)
 {
     struct err err;
     struct disk_facts facts;
@@ -158,7 +270,7 @@ static void set_disk(const struct space *s, const struct witness *w, struct api_
     set_text(&now->agent_version, CISTERN_VERSION);
     if (space_is_open(s)) {
         set_text(&now->pool_uuid, space_uuid(s));
-        set_text(&now->backend, disk_backend_name(space_backend(s)));
+        set_text(&now->backend, spec_backend_name(space_backend(s)));
     } else if (w->uuid) {
         set_text(&now->pool_uuid, w->uuid);
     }
@@ -173,7 +285,7 @@ static struct api_pool *document(const struct agent_pool *p)
     return now;
 }
 
-static struct api_pool *look(struct agent_pool *p, const struct witness *w)
+static struct api_pool *look(struct agent_pool *p, const struct recorded_pool *w)
 {
     struct err err;
     struct space_usage u = {0};
@@ -188,21 +300,20 @@ static struct api_pool *look(struct agent_pool *p, const struct witness *w)
     now->available_bytes = u.available_bytes;
     now->largest_volume_bytes = u.largest_bytes;
     now->volumes = u.volumes;
-    pthread_mutex_lock(&p->lock);
+    auto_lock(&p->lock);
     now->seen_volumes_generation = p->listed;
     now->quarantined = p->quarantined;
-    pthread_mutex_unlock(&p->lock);
     return now;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------------------------- */
+/* ---- status ------------------------------------------------------------------------------------------------------ */
 
 static bool same_text(const char *a, const char *b)
 {
     return strcmp(a ? a : "", b ? b : "") == 0;
 }
 
-/* Neighbours write and delete on the same disk all the time; a scheduler needs to know of it roughly. */
+/* Other programs use the same disk all the time; a scheduler needs an approximate value only. */
 static bool is_about_the_same(const struct api_pool *a, const struct api_pool *b)
 {
     uint64_t free_a = a->available_bytes, free_b = b->available_bytes;
@@ -220,14 +331,7 @@ static bool is_worth_a_write(const struct agent_pool *p, const struct api_pool *
     return !is_about_the_same(was, now) && clock_now_ns() - p->written_ns >= ABOUT_NS;
 }
 
-static void set_exists(struct agent_pool *p, bool exists)
-{
-    pthread_mutex_lock(&p->lock);
-    p->exists = exists;
-    pthread_mutex_unlock(&p->lock);
-}
-
-/* Before it is told how the pool is: events go to an object that is there. */
+/* Before the first status: events need an existing object. */
 static int create(struct agent_pool *p, struct err *err)
 {
     auto_api_pool now = document(p);
@@ -243,45 +347,36 @@ static int create(struct agent_pool *p, struct err *err)
     if (r < 0)
         return r;
     pool_found(p, &made->meta);
-    api_pool_free(take(&p->written)); /* of another object */
+    api_pool_free(take(&p->written)); /* belongs to a deleted object */
     return 0;
 }
 
 static int apply(struct agent_pool *p, const struct api_pool *now, struct err *err)
 {
-    auto_json body = api_pool_status_json(now);
-    struct kube_request q = {.verb = KUBE_APPLY,
-                             .resource = &api_pools,
-                             .name = str_of(p->name),
-                             .subresource = "status",
-                             .body = body,
-                             .field_manager = FIELD_MANAGER,
-                             .force = true};
-    return kube_call(p->agent->kube, &q, NULL, err);
+    struct kube_request q = {.resource = &api_pools, .name = str_of(p->name), .field_manager = FIELD_MANAGER};
+    return api_apply_status(p->agent->kube, q, api_pool_status_json(now), NULL, err);
 }
 
 static bool does_exist(struct agent_pool *p)
 {
-    pthread_mutex_lock(&p->lock);
-    bool exists = p->exists;
-    pthread_mutex_unlock(&p->lock);
-    return exists;
+    auto_lock(&p->lock);
+    return p->exists;
 }
 
-/* ---- what it replaces -------------------------------------------------------------------------------------------- */
+/* ---- replaced pools -------------------------------------------------------------------------------------------- */
 
-static void tell_replaced(struct agent_pool *p, const char *uuid, bool given_up)
+static void report_replaced(struct agent_pool *p, const char *uuid, bool given_up)
 {
     char text[256];
     snprintf(text, sizeof text, "%s takes the place of %s, %s; the volumes of %s are lost", space_uuid(p->space), uuid,
              given_up ? "which was given up" : "whose disk was ephemeral", uuid);
     log_event(LOG_WARN, "a pool was replaced", "pool", p->name, "uuid", space_uuid(p->space), "replaced", uuid, "by",
               given_up ? "an administrator" : "ephemeral", NULL);
-    tell(p, KUBE_WARNING, "PoolReplaced", text);
-    look_at_volumes(p);
+    send_event(p, KUBE_WARNING, "PoolReplaced", text);
+    wake_volumes(p);
 }
 
-/* One that is open already: an administrator gives up another that it has taken the place of. */
+/* For an open pool: an administrator gives up the pool that it replaced. */
 static int give_up(struct agent_pool *p, struct err *err)
 {
     int r = 0;
@@ -296,34 +391,38 @@ static int give_up(struct agent_pool *p, struct err *err)
             continue;
         r = space_give_up(p->space, uuid, err);
         if (r == 0)
-            tell_replaced(p, uuid, true);
+            report_replaced(p, uuid, true);
     }
     return r;
 }
 
-/* What is here already opens without anybody's word. */
-static int open_pool(struct agent_pool *p, struct witness *w, struct err *err)
+/* A pool that is here opens without the API server. */
+static int open_pool(struct agent_pool *p, struct recorded_pool *w, struct err *err)
 {
     struct err why;
-    if (local_open_pool(p->agent->driver, p->space, NULL, &why) == 0)
+    if (driver_open_pool(p->agent->driver, p->space, NULL, &why) == 0)
         return 0;
     bool asks = space_asks(p->space);
-    int r = witness_ask(p, asks, w, err);
+    int r = recorded_pool_read(p, asks, w, err);
     if (r < 0 || !asks)
         return r;
     struct space_witness said = {.uuid = w->uuid, .who = w->who, .given_up = w->given_up};
-    if (local_open_pool(p->agent->driver, p->space, &said, &why) == 0 && w->uuid &&
+    if (driver_open_pool(p->agent->driver, p->space, &said, &why) == 0 && w->uuid &&
         space_replaces(p->space, w->uuid, false))
-        tell_replaced(p, w->uuid, space_replaces(p->space, w->uuid, true));
-    return 0; /* why it is not here is told as its health */
+        report_replaced(p, w->uuid, space_replaces(p->space, w->uuid, true));
+    return 0; /* its health reports why it is not here */
 }
 
 int reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err)
 {
-    auto_with(witness_done) struct witness w = {0};
+    auto_with(recorded_pool_done) struct recorded_pool w = {0};
     int opened = space_is_open(p->space) ? give_up(p, err) : open_pool(p, &w, err);
     if (opened < 0)
         return opened;
+    /* A volume that was reconciled before its pool was open counts as absent, and nothing else reconciles it again. */
+    if (!p->was_open && space_is_open(p->space))
+        wake_volumes(p);
+    p->was_open = space_is_open(p->space);
     bool existed = does_exist(p);
     int r = existed ? 0 : create(p, err);
     if (r < 0)
@@ -339,7 +438,7 @@ int reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err)
         return err_wrap(err, "CisternPool '%s'", p->name);
     }
     set_exists(p, true);
-    api_pool_free(p->written); /* only one thread at a time is at this key */
+    api_pool_free(p->written); /* the queue runs one thread at a time for this key */
     p->written = take(&now);
     p->written_ns = clock_now_ns();
     return 0;

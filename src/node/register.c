@@ -12,9 +12,9 @@
 #include <sys/un.h>
 
 #define LOOK_NS NS_PER_SECOND
-/* A kubelet that has work calls more often than this; one that was restarted cannot call before it knows us again. */
+/* A kubelet with pods calls more often than this; a restarted one cannot call before a new registration. */
 #define QUIET_NS (10 * NS_PER_SECOND)
-/* It asks once a minute for the bytes of each volume that a pod has. */
+/* It asks once a minute for the usage of each volume in a pod. */
 #define IDLE_NS (120 * NS_PER_SECOND)
 #define QUIET_AT_FIRST_NS (3 * NS_PER_SECOND)
 #define REFUSED_FIRST_NS (2 * NS_PER_SECOND)
@@ -31,13 +31,13 @@ struct registration {
     struct rpc_server *server; /* owned; the thread's, once it runs; NULL: never published */
     uint64_t published_ns;     /* the thread's */
     unsigned refusals;         /* the thread's: in a row, as of the last publication */
-    atomic_bool refused;       /* by the kubelet, what was published last */
+    atomic_bool refused;       /* by the kubelet, the last publication */
     struct ticker *ticker;     /* owned */
 };
 
 /* ---- what is due ------------------------------------------------------------------------------------------------- */
 
-static uint64_t patience_ns(unsigned refusals)
+static uint64_t retry_after_ns(unsigned refusals)
 {
     uint64_t wait_ns = REFUSED_FIRST_NS;
     for (unsigned i = 1; i < refusals && wait_ns < REFUSED_LAST_NS; i++)
@@ -53,27 +53,27 @@ bool registration_is_due(const struct registration_view *v)
     case PLACE_LIVE:
         return false;
     case PLACE_DEAD:
-        /* The kubelet may know us all the same, by the registration of the driver before us. */
+        /* The kubelet may still know the driver by its predecessor's registration. */
         if (v->kubelet == KUBELET_NEWER)
             return true;
         if (v->kubelet == KUBELET_SAME)
             return v->quiet_ns >= IDLE_NS;
         return v->quiet_ns >= (v->was_called ? QUIET_NS : QUIET_AT_FIRST_NS);
     case PLACE_OURS:
-        /* It does not ask again by itself after it said no. */
-        return v->refused && v->published_ns >= patience_ns(v->refusals);
+        /* After a refusal the kubelet does not ask again by itself. */
+        return v->refused && v->published_ns >= retry_after_ns(v->refusals);
     }
     return false;
 }
 
-/* Does somebody accept connections at the socket `path`? */
+/* Whether a process accepts connections at the socket `path`. */
 static bool socket_is_live(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (snprintf(a.sun_path, sizeof a.sun_path, "%s", path) >= (int)sizeof a.sun_path)
         return false;
     auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* EAGAIN: it has more callers than it can take at this moment. */
+    /* EAGAIN: its backlog is full. */
     return fd >= 0 && (connect(fd, (struct sockaddr *)&a, sizeof a) == 0 || errno == EAGAIN);
 }
 
@@ -87,9 +87,9 @@ static enum registration_place look(const struct registration *r)
     return socket_is_live(r->path) ? PLACE_LIVE : PLACE_DEAD;
 }
 
-/* Did the kubelet start after the registration was published? One that starts asks all that it finds, and those that
- * are dead it asks in vain. One that started beside a live registration knows it: that is written down in the socket's
- * time of change, for the drivers after us. */
+/* Whether the kubelet started after the registration was published. A kubelet asks every socket at its start, and gets
+ * no reply from a dead one. If the registration was live, the kubelet knows it: the socket's ctime records that for
+ * later drivers. */
 static enum registration_kubelet look_at_kubelet(const struct registration *r, enum registration_place place)
 {
     struct stat published, started;
@@ -130,7 +130,7 @@ static int notify(void *ctx, struct rpc_call *call, const ProtobufCMessage *requ
     if (q->plugin_registered)
         log_event(LOG_INFO, "registered with the kubelet", "endpoint", r->endpoint, NULL);
     else
-        log_event(LOG_ERROR, "the kubelet refuses the driver; it will be told of it again", "endpoint", r->endpoint,
+        log_event(LOG_ERROR, "the kubelet refuses the driver; the registration is repeated", "endpoint", r->endpoint,
                   "why", q->error, NULL);
     atomic_store(&r->refused, !q->plugin_registered);
     return 0;
@@ -162,7 +162,7 @@ static int publish(struct registration *r, struct err *err)
     if (e < 0)
         return e;
     rpc_server_free(before);
-    log_event(LOG_INFO, "made known to the kubelet", "socket", r->path, NULL);
+    log_event(LOG_INFO, "published to the kubelet", "socket", r->path, NULL);
     return 0;
 }
 
@@ -179,7 +179,7 @@ static void tend(struct registration *r)
                                   .quiet_ns = now_ns - min_u64(now_ns, max_u64(called_ns, r->began_ns)),
                                   .published_ns = now_ns - r->published_ns};
     if (registration_is_due(&v) && publish(r, &err) < 0)
-        log_err(LOG_ERROR, "cannot be made known to the kubelet", &err, "socket", r->path, NULL);
+        log_err(LOG_ERROR, "cannot be published to the kubelet", &err, "socket", r->path, NULL);
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
@@ -201,14 +201,8 @@ static void registration_free(struct registration *own_r)
 int registration_start(const struct registration_options *o, struct registration **ret, struct err *err)
 {
     struct registration *r = xcalloc(1, sizeof *r);
-    auto_sbuf path;
-    auto_sbuf kubelet;
-    sbuf_init(&path, 4096);
-    sbuf_init(&kubelet, 4096);
-    sbuf_addf(&path, "%s/%s-reg.sock", o->folder, NAME_DRIVER);
-    sbuf_addf(&kubelet, "%s/../device-plugins/kubelet.sock", o->folder);
-    r->kubelet = str_dup(sbuf_str(&kubelet));
-    r->path = str_dup(sbuf_str(&path));
+    r->kubelet = str_dupf("%s/../device-plugins/kubelet.sock", o->folder);
+    r->path = str_dupf("%s/%s-reg.sock", o->folder, NAME_DRIVER);
     r->endpoint = str_dup(str_of(o->endpoint));
     r->plugin = o->plugin;
     r->last_call_ns = o->last_call_ns;
@@ -228,7 +222,7 @@ void registration_stop(struct registration *own_r)
     if (!own_r)
         return;
     ticker_stop(own_r->ticker);
-    /* The kubelet forgets the driver of a socket that disappears, even if another one serves the plugin's socket. */
+    /* The kubelet unregisters the driver of a removed socket, even if another process serves the plugin's socket. */
     if (own_r->server && !rpc_server_has_name(own_r->plugin))
         rpc_server_leave_name(own_r->server);
     rpc_server_free(own_r->server);

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "next.h"
+#include "status.h"
 #include "util/clock.h"
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A right that was granted is not known everywhere at once: so long after its first try, a source that refuses is only
- * asked again. */
-#define PATIENCE_NS (300 * (int64_t)NS_PER_SECOND)
+/* A new permission takes a while to reach every server of a store: for this time a denied source counts as retrying. */
+#define DENIED_RETRY_NS (300 * (int64_t)NS_PER_SECOND)
 
-struct writer {
+struct status_writer {
     struct api_volume *v;
-    const struct facts *f;
-    const struct outcome *o;
+    const struct observed *f;
+    const struct action_outcome *o;
     int64_t now_ns;
 };
 
-#define SAY(w, type, truth, reason, ...)                                                                               \
+#define SET(w, type, truth, reason, ...)                                                                               \
     (void)api_condition_set(&(w)->v->status.conditions, type, truth, reason, (w)->v->meta.generation, (w)->now_ns,     \
                             __VA_ARGS__)
 
@@ -25,13 +24,13 @@ static void line_of(const struct err *err, char *ret)
     snprintf(ret, API_MESSAGE_MAX, "%.*s", API_MESSAGE_MAX - 1, err_line(err, line, sizeof line));
 }
 
-/* Two of the types are the controller's: who writes them owns them. */
+/* The controller owns these two types. */
 static bool is_controllers(const struct api_condition *c)
 {
     return strcmp(c->type, API_DELETION_HELD) == 0 || strcmp(c->type, API_NODE_GONE) == 0;
 }
 
-static void leave_controllers(struct api_conditions *c)
+static void drop_controllers_conditions(struct api_conditions *c)
 {
     size_t kept = 0;
     for (size_t i = 0; i < c->count; i++) {
@@ -43,7 +42,7 @@ static void leave_controllers(struct api_conditions *c)
         } else
             c->items[kept++] = *item;
     }
-    memset(&c->items[kept], 0, (c->count - kept) * sizeof c->items[0]); /* a place that is free holds no strings */
+    memset(&c->items[kept], 0, (c->count - kept) * sizeof c->items[0]); /* a free item holds no strings */
     c->count = kept;
 }
 
@@ -53,9 +52,9 @@ static void set_text(char **field, const char *text)
     *field = text ? str_dup(str_of(text)) : NULL;
 }
 
-/* ---- while it is there ------------------------------------------------------------------------------------------- */
+/* ---- while it is present ----------------------------------------------------------------------------------------- */
 
-static void add_hydration(struct writer *w)
+static void add_hydration(struct status_writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
     struct api_hydration *to = &w->v->status.hydration;
@@ -89,8 +88,8 @@ static void add_fault(struct api_faults *to, const struct hydrate_fault *f)
     api_faults_add(to, f->object, id, err_code_name(f->code), f->message, f->attempts, f->time_ns);
 }
 
-/* What went wrong is told while it is wrong. */
-static void add_errors(struct writer *w)
+/* Errors are listed until the hydration succeeds. */
+static void add_errors(struct status_writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
     struct api_faults *to = &w->v->status.errors;
@@ -103,7 +102,7 @@ static void add_errors(struct writer *w)
         add_fault(to, &h->errors[i]);
 }
 
-static void add_export(struct writer *w)
+static void add_export(struct status_writer *w)
 {
     const struct verdict *e = &w->f->verdict;
     struct api_export *to = &w->v->status.export;
@@ -124,134 +123,135 @@ static void add_export(struct writer *w)
     }
 }
 
-static bool is_asked_again(const struct writer *w)
+static bool is_retrying_denied(const struct status_writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
     bool is_refused = h && h->phase == HYDRATE_FAILED && h->has_error && h->error.code == ERR_DENIED;
-    return is_refused && h->objects_done == 0 && w->now_ns < h->began_ns + PATIENCE_NS;
+    return is_refused && h->objects_done == 0 && w->now_ns < h->began_ns + DENIED_RETRY_NS;
 }
 
-static bool has_failed(const struct writer *w)
+static bool has_failed(const struct status_writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
-    return h && h->phase == HYDRATE_FAILED && !w->f->hydrating && !is_asked_again(w);
+    return h && h->phase == HYDRATE_FAILED && !w->f->hydrating && !is_retrying_denied(w);
 }
 
-static void say_hydrated(struct writer *w)
+static void set_hydrated(struct status_writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
     if (!w->f->has_source) {
-        SAY(w, API_HYDRATED, API_TRUE, "NothingToHydrate", "the volume has no source");
-        SAY(w, API_VERIFIED, API_TRUE, "NothingToVerify", "the volume has no source");
+        SET(w, API_HYDRATED, API_TRUE, "NothingToHydrate", "the volume has no source");
+        SET(w, API_VERIFIED, API_TRUE, "NothingToVerify", "the volume has no source");
         return;
     }
-    if (facts_whole(w->f)) {
-        SAY(w, API_HYDRATED, API_TRUE, "Complete", "every object is on the disk");
+    if (observed_whole(w->f)) {
+        SET(w, API_HYDRATED, API_TRUE, "Complete", "every object is on the disk");
         if (w->f->volume->spec->params.verify == VERIFY_NONE)
-            SAY(w, API_VERIFIED, API_FALSE, "NotAsked", "verify: none");
+            SET(w, API_VERIFIED, API_FALSE, "VerificationDisabled", "the source has verify: none");
         else if (h->objects_size_only > 0)
-            SAY(w, API_VERIFIED, API_FALSE, "SizeOnly", "%" PRIu64 " objects have no checksum in the bucket",
+            SET(w, API_VERIFIED, API_FALSE, "SizeOnly", "%" PRIu64 " objects have no checksum in the bucket",
                 h->objects_size_only);
         else
-            SAY(w, API_VERIFIED, API_TRUE, "Checksums", "every object's checksum is the bucket's");
+            SET(w, API_VERIFIED, API_TRUE, "Checksums", "every object has the checksum of the bucket");
         return;
     }
     if (!h)
-        SAY(w, API_HYDRATED, API_FALSE, "Waiting", "the hydration has not begun");
-    else if (is_asked_again(w))
-        SAY(w, API_HYDRATED, API_FALSE, "Retrying", "tried again for 5 minutes, until a new right is known: %.400s",
-            h->error.message);
+        SET(w, API_HYDRATED, API_FALSE, "Waiting", "the hydration has not started");
+    else if (is_retrying_denied(w))
+        SET(w, API_HYDRATED, API_FALSE, "Retrying",
+            "access denied; retried for 5 minutes because a new permission takes time: %.400s", h->error.message);
     else if (has_failed(w))
-        SAY(w, API_HYDRATED, API_FALSE, "Failed", "%.400s", h->has_error ? h->error.message : "the hydration failed");
+        SET(w, API_HYDRATED, API_FALSE, "Failed", "%.400s", h->has_error ? h->error.message : "the hydration failed");
     else
-        SAY(w, API_HYDRATED, API_FALSE, w->f->hydrating ? "Hydrating" : "Interrupted", "%s",
-            w->f->hydrating ? "the data is on its way"
-                            : "the hydration goes on where it stopped when its Job runs again");
-    /* Behind the other: the first that is False is the one that people are shown. */
-    SAY(w, API_VERIFIED, API_FALSE, "NotHydrated", "the data is not complete");
+        SET(w, API_HYDRATED, API_FALSE, w->f->hydrating ? "Hydrating" : "Interrupted", "%s",
+            w->f->hydrating ? "objects are being downloaded" : "the hydration resumes when its Job runs again");
+    /* After Hydrated: kubectl shows the first condition that is False. */
+    SET(w, API_VERIFIED, API_FALSE, "NotHydrated", "the hydration is not complete");
 }
 
-static void say_mounted(struct writer *w)
+static void set_mounted(struct status_writer *w)
 {
-    const struct local_use *u = &w->f->use;
+    const struct volume_use *u = &w->f->use;
     if (u->mount_is_dead)
-        SAY(w, API_MOUNTED, API_FALSE, API_REASON_MOUNTS_LOST,
-            "the keeper has it no more: pods that have it get ENOTCONN; delete them, and they come back with its data");
+        SET(w, API_MOUNTED, API_FALSE, API_REASON_MOUNTS_LOST,
+            "the mount is gone and pods get ENOTCONN; delete the pods of this volume, their replacements mount it "
+            "again");
     else if (u->published)
-        SAY(w, API_MOUNTED, API_TRUE, "Published", "a pod has it");
+        SET(w, API_MOUNTED, API_TRUE, "Published", "a pod uses the volume");
     else if (u->staged)
-        SAY(w, API_MOUNTED, API_TRUE, "Staged", "it is mounted for a pod");
+        SET(w, API_MOUNTED, API_TRUE, "Staged", "the volume is mounted for a pod");
     else
-        SAY(w, API_MOUNTED, API_FALSE, "NotMounted", "no pod has it");
+        SET(w, API_MOUNTED, API_FALSE, "NotMounted", "no pod uses the volume");
     set_text(&w->v->status.access, !u->staged ? NULL : !u->fuse ? "bind" : u->passthrough ? "passthrough" : "fuse");
 }
 
-/* Is an export owed at this moment, for release or for the last pod that wrote? */
-static bool is_due(const struct writer *w)
+/* Whether an export is due now, for release or after the last pod with write access. */
+static bool is_due(const struct status_writer *w)
 {
-    if (w->o->next == NEXT_RELEASE)
+    if (w->o->action == ACTION_RELEASE)
         return w->o->release == RELEASE_EXPORT_DUE || w->o->release == RELEASE_EXPORT_FAILED;
-    return facts_owe_export(w->f);
+    return observed_owe_export(w->f);
 }
 
-/* Somebody should look: nobody could write for as long as an export may take, and it has not ended well. */
-static bool is_stalled(const struct writer *w)
+/* The export deadline has passed since the last pod with write access, without a successful export. */
+static bool is_stalled(const struct status_writer *w)
 {
-    uint64_t patience_ns = min_u64(w->f->volume->spec->export.deadline_ns, INT64_MAX / 2);
+    uint64_t deadline_ns = min_u64(w->f->volume->spec->export.deadline_ns, INT64_MAX / 2);
     int64_t since_ns = w->f->use.unpublished_ns;
-    return is_due(w) && patience_ns && since_ns && w->now_ns > since_ns + (int64_t)patience_ns;
+    return is_due(w) && deadline_ns && since_ns && w->now_ns > since_ns + (int64_t)deadline_ns;
 }
 
-static void say_exported(struct writer *w)
+static void set_exported(struct status_writer *w)
 {
     const struct verdict *e = &w->f->verdict;
     if (!w->f->volume->spec->export.uri)
         return;
     if (e->alive)
-        SAY(w, API_EXPORTED, API_FALSE, "Exporting", "files are on their way to the bucket");
+        SET(w, API_EXPORTED, API_FALSE, "Exporting", "files are being uploaded to the bucket");
     else if (is_due(w) && e->state == VERDICT_FAILED)
-        SAY(w, API_EXPORTED, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported, first %.120s: %.200s",
+        SET(w, API_EXPORTED, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported, first %.120s: %.200s",
             e->failed_files, e->failed_count ? e->failed[0].path : "?",
             e->failed_count ? e->failed[0].err.text : "the reason is not known");
     else if (is_stalled(w))
-        SAY(w, API_EXPORTED, API_FALSE, "ExportStalled",
-            "nothing was confirmed since export.deadline; the data is kept");
+        SET(w, API_EXPORTED, API_FALSE, "ExportStalled",
+            "no export succeeded within export.deadline; the data is kept on the node");
     else if (is_due(w))
-        SAY(w, API_EXPORTED, API_FALSE, "ExportDue", "%s",
-            w->o->next == NEXT_RELEASE ? "an export for release comes first" : "the last pod may have written");
+        SET(w, API_EXPORTED, API_FALSE, "ExportDue", "%s",
+            w->o->action == ACTION_RELEASE ? "the volume is exported before its release"
+                                           : "a pod may have written since the last export");
     else if (w->f->use.writes == 0)
-        SAY(w, API_EXPORTED, API_TRUE, API_REASON_NOTHING_WRITTEN, "no pod could write yet");
+        SET(w, API_EXPORTED, API_TRUE, API_REASON_NOTHING_WRITTEN, "no pod has had write access yet");
     else if (e->state == VERDICT_DONE && w->f->use.unpublished_ns)
-        SAY(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
+        SET(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
     else
-        SAY(w, API_EXPORTED, API_FALSE, "InUse", "a pod may write");
+        SET(w, API_EXPORTED, API_FALSE, "InUse", "a pod has write access");
 }
 
-static void say_healthy(struct writer *w)
+static void set_healthy(struct status_writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
     const struct volume_usage *u = &w->f->usage;
     char left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
     if (has_failed(w))
-        SAY(w, API_HEALTHY, API_FALSE, "HydrationFailed", "%.400s", h->has_error ? h->error.message : "see the Job");
+        SET(w, API_HEALTHY, API_FALSE, "HydrationFailed", "%.400s", h->has_error ? h->error.message : "see the Job");
     else if (w->f->verdict.state == VERDICT_FAILED && !w->f->verdict.alive)
-        SAY(w, API_HEALTHY, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported",
+        SET(w, API_HEALTHY, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported",
             w->f->verdict.failed_files);
     else if (volume_usage_is_full(u))
-        SAY(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_FULL, "writers get ENOSPC: %s of %s are left",
+        SET(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_FULL, "writers get ENOSPC: %s of %s are left",
             bytes_text(u->available_bytes, left), bytes_text(u->total_bytes, total));
     else
-        SAY(w, API_HEALTHY, API_TRUE, "Well", "nothing is wrong");
+        SET(w, API_HEALTHY, API_TRUE, "Healthy", "no problem is known");
 }
 
-static enum api_phase phase_of(const struct writer *w)
+static enum api_phase phase_of(const struct status_writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
     if (w->f->verdict.alive)
         return API_PHASE_EXPORTING;
     if (is_due(w))
         return w->f->verdict.state == VERDICT_FAILED ? API_PHASE_EXPORT_FAILED : API_PHASE_EXPORTING;
-    if (facts_whole(w->f))
+    if (observed_whole(w->f))
         return API_PHASE_READY;
     if (!h)
         return API_PHASE_PROVISIONING;
@@ -268,7 +268,7 @@ static enum api_phase phase_of(const struct writer *w)
     }
 }
 
-static void tell_present(struct writer *w)
+static void set_present(struct status_writer *w)
 {
     struct api_volume_status *s = &w->v->status;
     s->capacity_bytes = w->f->volume->spec->capacity_bytes;
@@ -278,119 +278,132 @@ static void tell_present(struct writer *w)
     add_hydration(w);
     add_errors(w);
     add_export(w);
-    SAY(w, API_PROVISIONED, API_TRUE, "Made", "it is on the disk");
-    say_hydrated(w);
-    say_mounted(w);
-    say_exported(w);
-    say_healthy(w);
+    SET(w, API_PROVISIONED, API_TRUE, "Provisioned", "the volume exists on its node");
+    set_hydrated(w);
+    set_mounted(w);
+    set_exported(w);
+    set_healthy(w);
     s->phase = phase_of(w);
 }
 
-/* ---- while it is not --------------------------------------------------------------------------------------------- */
+/* ---- while it is absent ------------------------------------------------------------------------------------------ */
 
-static void tell_lost(struct writer *w)
+static void set_from_err(struct status_writer *w, const char *type, const char *reason, const struct err *err)
 {
-    const char *was = w->v->volume_id && strlen(w->v->volume_id) > 3 ? w->v->volume_id + 3 : "?";
-    w->v->status.phase = API_PHASE_LOST;
-    SAY(w, API_MOUNTED, API_FALSE, API_REASON_VOLUME_LOST, "its disk is gone");
-    SAY(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_LOST,
-        "pool '%s' on node '%s': uuid %s where %.*s was, or the volume's folder is gone; its data is lost: set "
-        "onDataLoss: "
-        "rehydrate, or delete the claim (CIS3001)",
-        w->v->pool, w->v->node, w->f->space ? space_uuid(w->f->space) : "none", SPEC_UUID_LEN, was);
+    char line[API_MESSAGE_MAX];
+    line_of(err, line);
+    SET(w, type, API_FALSE, reason, "%s", line);
 }
 
-/* Its phase stays what it was last: nothing has happened to it that anybody could see. */
-static void tell_absent(struct writer *w)
+static void set_lost(struct status_writer *w)
+{
+    struct err err;
+    const char *was = w->v->volume_id && strlen(w->v->volume_id) > 3 ? w->v->volume_id + 3 : "?";
+    w->v->status.phase = API_PHASE_LOST;
+    err_set(&err, ERR_ABSENT,
+            "pool '%s' on node '%s': its UUID is %s, was %.*s, or the volume's directory is missing: the data is lost",
+            w->v->pool, w->v->node, w->f->space ? space_uuid(w->f->space) : "none", SPEC_UUID_LEN, was);
+    err_advise(&err, CIS_VOLUME_DATA_LOST);
+    SET(w, API_MOUNTED, API_FALSE, API_REASON_VOLUME_LOST, "the disk of the volume is gone");
+    set_from_err(w, API_HEALTHY, API_REASON_VOLUME_LOST, &err);
+}
+
+/* Keeps the last phase: no event has changed it. */
+static void set_absent(struct status_writer *w)
 {
     char last[SPEC_UUID_LEN + 1] = "?", why[ERR_TEXT_MAX];
+    struct volume_id id;
+    struct err err;
     const struct api_volume *v = w->v;
     if (v->status.pool_uuid)
         snprintf(last, sizeof last, "%s", v->status.pool_uuid);
-    else if (v->volume_id && spec_id_is_valid(str_of(v->volume_id)))
-        snprintf(last, sizeof last, "%.*s", SPEC_UUID_LEN, v->volume_id + 3);
+    else if (v->volume_id && volume_id_parse(str_of(v->volume_id), &id))
+        snprintf(last, sizeof last, "%.*s", STR_FMT(volume_id_pool(&id)));
     if (w->f->space)
         snprintf(why, sizeof why, "pool '%s' is %s now", v->pool, space_uuid(w->f->space));
     else
         snprintf(why, sizeof why, "%s", w->f->absence.text);
-    SAY(w, API_MOUNTED, API_FALSE, API_REASON_POOL_ABSENT, "its pool is not here");
-    SAY(w, API_HEALTHY, API_FALSE, API_REASON_POOL_ABSENT,
-        "pool %s is not on node '%s': %.300s; the volume is kept: mount its disk, or give the pool up (CIS3001)", last,
-        v->node, why);
+    err_set(&err, ERR_ABSENT, "pool %s is not on node '%s': %.200s; the volume is kept", last, v->node, why);
+    err_advise(&err, CIS_POOL_ABSENT);
+    SET(w, API_MOUNTED, API_FALSE, API_REASON_POOL_ABSENT, "the pool is not on this node");
+    set_from_err(w, API_HEALTHY, API_REASON_POOL_ABSENT, &err);
 }
 
-/* The disk may come back with what nobody exported. */
-static void tell_held(struct writer *w)
+/* The disk may come back with files that were not exported. */
+static void set_release_held(struct status_writer *w)
 {
-    tell_absent(w);
-    w->v->status.phase = API_PHASE_LOST; /* no export can be made of it now */
-    SAY(w, API_EXPORTED, API_FALSE, API_REASON_POOL_ABSENT,
-        "its release is held: its disk is not on node %s, and it may hold files that are not exported; mount the disk "
-        "again, or give them up with the annotation cistern.io/discard-unexported (CIS3023)",
-        w->v->node);
+    struct err err;
+    set_absent(w);
+    w->v->status.phase = API_PHASE_LOST; /* an export is impossible now */
+    err_set(&err, ERR_ABSENT,
+            "release is held: the disk is not on node %s and may hold files that are not exported (the annotation "
+            "cistern.io/discard-unexported discards them)",
+            w->v->node);
+    err_advise(&err, CIS_RELEASE_HELD);
+    set_from_err(w, API_EXPORTED, API_REASON_POOL_ABSENT, &err);
 }
 
-static void tell_released(struct writer *w)
+static void set_released(struct status_writer *w)
 {
     w->v->status.phase = API_PHASE_RELEASED;
-    SAY(w, API_MOUNTED, API_FALSE, "Released", "nothing of it is left on the node");
+    SET(w, API_MOUNTED, API_FALSE, "Released", "the volume is deleted from the node");
     if (!w->f->here || !w->f->volume->spec->export.uri)
         return;
     add_export(w);
     if (w->f->verdict.state == VERDICT_DONE && w->f->verdict.writes == w->f->use.writes)
-        SAY(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
+        SET(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
     else if (w->f->use.writes > 0)
-        SAY(w, API_EXPORTED, API_FALSE, "Discarded", "it was released without an export, as was asked");
+        SET(w, API_EXPORTED, API_FALSE, "Discarded", "the volume was released without an export, as requested");
 }
 
-static void tell_failure(struct writer *w)
+static void set_failure(struct status_writer *w)
 {
     char line[API_MESSAGE_MAX];
     const char *reason = refusal_reason(w->o->failure);
     line_of(w->o->failure, line);
-    if (w->o->next == NEXT_TAKE_OVER) {
-        tell_lost(w);
-        SAY(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_LOST, "it cannot be made anew: %.480s", line);
+    if (w->o->action == ACTION_TAKE_OVER) {
+        set_lost(w);
+        SET(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_LOST, "the volume cannot be created again: %.480s", line);
         return;
     }
     w->v->status.phase = reason ? API_PHASE_FAILED : API_PHASE_PROVISIONING;
     if (reason)
-        SAY(w, API_PROVISIONED, API_FALSE, reason, "%s", line);
+        SET(w, API_PROVISIONED, API_FALSE, reason, "%s", line);
     else
-        SAY(w, API_PROVISIONED, API_UNKNOWN, "Trying", "%s", line);
+        SET(w, API_PROVISIONED, API_UNKNOWN, "Pending", "%s", line);
 }
 
-void status_build(struct api_volume *order, const struct facts *f, const struct outcome *o, int64_t now_ns)
+void status_build(struct api_volume *order, const struct observed *f, const struct action_outcome *o, int64_t now_ns)
 {
-    struct writer w = {.v = order, .f = f, .o = o, .now_ns = now_ns};
-    leave_controllers(&order->status.conditions);
+    struct status_writer w = {.v = order, .f = f, .o = o, .now_ns = now_ns};
+    drop_controllers_conditions(&order->status.conditions);
     order->status.observed_generation = order->meta.generation;
-    if (o->next == NEXT_RELEASE && !o->failure && o->release == RELEASE_GONE)
-        tell_released(&w);
-    else if (o->next == NEXT_RELEASE && !o->failure && o->release == RELEASE_HELD)
-        tell_held(&w);
+    if (o->action == ACTION_RELEASE && !o->failure && o->release == RELEASE_GONE)
+        set_released(&w);
+    else if (o->action == ACTION_RELEASE && !o->failure && o->release == RELEASE_HELD)
+        set_release_held(&w);
     else if (f->here)
-        tell_present(&w);
-    else if (o->next == NEXT_ABSENT || (o->failure && o->failure->code == ERR_ABSENT))
-        tell_absent(&w);
+        set_present(&w);
+    else if (o->action == ACTION_ABSENT || (o->failure && o->failure->code == ERR_ABSENT))
+        set_absent(&w);
     else if (o->failure)
-        tell_failure(&w);
-    else if (o->next == NEXT_LOST)
-        tell_lost(&w);
+        set_failure(&w);
+    else if (o->action == ACTION_LOST)
+        set_lost(&w);
 }
 
 void status_build_unreadable(struct api_volume *order, const struct err *why, int64_t now_ns)
 {
     char line[API_MESSAGE_MAX];
-    struct writer w = {.v = order, .now_ns = now_ns};
-    leave_controllers(&order->status.conditions);
+    struct status_writer w = {.v = order, .now_ns = now_ns};
+    drop_controllers_conditions(&order->status.conditions);
     order->status.observed_generation = order->meta.generation;
     order->status.phase = API_PHASE_FAILED;
     line_of(why, line);
-    SAY(&w, API_HEALTHY, API_FALSE, API_REASON_UNREADABLE, "%s", line);
+    SET(&w, API_HEALTHY, API_FALSE, API_REASON_UNREADABLE, "%s", line);
 }
 
-/* ---- is it worth a write? ---------------------------------------------------------------------------------------- */
+/* ---- comparison -------------------------------------------------------------------------------------------------- */
 
 static bool same_text(const char *a, const char *b)
 {
@@ -439,7 +452,7 @@ enum status_change status_compare(const struct api_volume *before, const struct 
         a->capacity_bytes != b->capacity_bytes || !same_text(a->pool_uuid, b->pool_uuid) ||
         !same_text(a->access, b->access) || !conditions_same(&a->conditions, &b->conditions) ||
         !faults_same(&a->errors, &b->errors) || !faults_same(&a->export_failed, &b->export_failed))
-        return STATUS_TOLD;
+        return STATUS_CHANGED;
     if (!progress_same(a, b))
         return STATUS_PROGRESS;
     return a->used_bytes == b->used_bytes && a->inodes_used == b->inodes_used ? STATUS_SAME : STATUS_USAGE;
@@ -455,4 +468,45 @@ bool status_is_active(const struct api_volume *v)
     default:
         return true;
     }
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+/* The condition's message if it became False for this reason; else NULL. */
+static const char *became(const struct api_volume *before, const struct api_volume *now, const char *type,
+                          const char *reason)
+{
+    if (!api_condition_says(&now->status.conditions, type, API_FALSE, reason) ||
+        api_condition_says(&before->status.conditions, type, API_FALSE, reason))
+        return NULL;
+    return api_condition_find(&now->status.conditions, type)->message;
+}
+
+static bool was_recreated(const struct api_volume *before, const struct api_volume *now)
+{
+    const char *was = before->status.pool_uuid, *is = now->status.pool_uuid;
+    return was && is && strcmp(was, is) != 0 && before->status.phase != API_PHASE_LOST;
+}
+
+size_t volume_events_of(const struct api_volume *before, const struct api_volume *now,
+                        struct volume_event ret[VOLUME_EVENTS_MAX])
+{
+    const struct {
+        const char *reason, *message;
+    } all[VOLUME_EVENTS_MAX] = {
+        {"VolumeLost", was_recreated(before, now)
+                           ? "its disk was replaced or wiped: it is created again, as onDataLoss says; files that "
+                             "were not exported are lost"
+                           : became(before, now, API_HEALTHY, API_REASON_VOLUME_LOST)},
+        {"PoolAbsent", became(before, now, API_HEALTHY, API_REASON_POOL_ABSENT)},
+        {"MountsLost", became(before, now, API_MOUNTED, API_REASON_MOUNTS_LOST)},
+        {"VolumeFull", became(before, now, API_HEALTHY, API_REASON_VOLUME_FULL)},
+        {"ReleaseHeld", became(before, now, API_EXPORTED, API_REASON_POOL_ABSENT)},
+        {"VolumeUnreadable", became(before, now, API_HEALTHY, API_REASON_UNREADABLE)},
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < VOLUME_EVENTS_MAX; i++)
+        if (all[i].message)
+            ret[count++] = (struct volume_event){.reason = all[i].reason, .message = all[i].message};
+    return count;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim.h - what is to be done next for a claim that asks for a BucketSource: the volume-populator contract. Pure.
+/* claim.h - decides the next step for a claim with a BucketSource, by the volume-populator contract. Pure.
  * home: any. Views borrow from the objects that they were read from.
  *
- * The user's claim is the target. A prime claim of ours, of the same class and node, gets the volume that is filled;
- * then the volume's claimRef is turned to the target, and the prime, which has lost its volume, goes.
+ * The user's claim is the target. Cistern creates a prime claim of the same class and node, which gets the volume. When
+ * the volume is filled, its claimRef is set to the target, and the prime is deleted.
  *
- * Nothing is remembered between two calls: every step follows from the objects as they are, so that a controller may
- * die at any point, and two may be at work at once. Of the target only our finalizer and the annotation selected-node
- * are ever written: a claim that changes while the scheduler binds it makes the scheduler begin again. */
+ * There is no state between two calls: each step follows from the present objects. So a controller may die at any
+ * point, and two may run at once. Of the target only the finalizer and the annotation selected-node are written: any
+ * other change makes a scheduler that binds the claim start again. */
 #pragma once
 
 #include "util/json.h"
@@ -22,15 +22,15 @@ struct claim {
     struct str class_name;
     struct str volume_name;
     struct str selected_node;
-    struct str source;           /* name of the BucketSource; empty: it asks for none */
-    struct str source_namespace; /* the claim's own where nothing is said */
-    struct str prime_node;       /* of a prime: the node that it was made for */
+    struct str source;           /* name of the BucketSource; empty: none */
+    struct str source_namespace; /* default: the claim's own */
+    struct str prime_node;       /* of a prime: the node that it was created for */
     struct str created;          /* RFC 3339 */
-    struct str provisioner;      /* whom the cluster's controller asks for its volume; empty: it has not looked yet */
+    struct str provisioner;      /* annotation storage-provisioner; empty: not set by the controller manager yet */
     enum claim_phase phase;
     bool deleting;
-    bool guarded;       /* our finalizer is on it */
-    bool made_cordoned; /* of a prime: its node was cordoned already when it was made */
+    bool has_finalizer; /* Cistern's */
+    bool made_cordoned; /* of a prime: its node was already cordoned when the prime was created */
 };
 
 /* A PersistentVolume. */
@@ -38,7 +38,7 @@ struct claim_pv {
     struct str name, version;
     struct str claim_namespace, claim_uid; /* of its claimRef */
     struct str policy;                     /* persistentVolumeReclaimPolicy */
-    struct str kept;                       /* the policy of its class, kept by us in an annotation; empty: none */
+    struct str saved_policy;               /* the policy of its class, saved in an annotation; empty: none */
     bool deleting;
 };
 
@@ -49,68 +49,68 @@ struct claim_class {
 
 enum claim_node { CLAIM_NODE_GONE, CLAIM_NODE_UNREADY, CLAIM_NODE_CORDONED, CLAIM_NODE_READY };
 
-/* All that a decision rests on. NULL: not there. */
+/* Input of a decision. NULL: does not exist. */
 struct claim_facts {
     struct str own_namespace;
-    bool cross_namespace; /* sources of other namespaces are allowed, and this one was granted */
+    bool cross_namespace; /* crossNamespace is set, and a ReferenceGrant allows this source */
     const struct claim *target;
     const struct claim *prime;
-    const struct claim_pv *pv;    /* the target's if its claimRef names the target, else the prime's */
-    const struct claim_pv *stray; /* of an earlier prime of the target, which is gone; it would be retained */
+    const struct claim_pv *pv;     /* the target's if its claimRef names the target, else the prime's */
+    const struct claim_pv *orphan; /* of a deleted prime of the target; its policy would retain it */
     const struct claim_class *class;
-    bool has_source;      /* the BucketSource is there */
+    bool has_source;      /* the BucketSource exists */
     enum claim_node node; /* of the prime if there is one, else of the target's selected-node */
-    bool filled;      /* the prime's volume may be handed over: it is hydrated, or its mode does not wait for that */
-    bool lost;        /* the prime's volume lost its data: another one must be made */
-    bool job_left;    /* a Job still works on a volume that was not handed over */
-    bool volume_left; /* a CisternVolume of the target is left that was not handed over ... */
-    bool volume_stranded; /* ... on a node that cannot answer: it is released without anybody's waiting for it */
+    bool filled;          /* the prime's volume may be handed over: hydrated, or its mode does not wait for hydration */
+    bool lost;            /* the prime's volume lost its data and must be created again */
+    bool job_left;        /* a Job of a volume that was not handed over exists */
+    bool volume_left;     /* a CisternVolume of the target that was not handed over exists ... */
+    bool volume_unreachable; /* ... on an unreachable node: its release is not waited for */
 };
 
 enum claim_action {
-    CLAIM_NOTHING,      /* not ours, or it is another's turn: `why` */
-    CLAIM_GUARD,        /* put our finalizer on the target */
-    CLAIM_MAKE_PRIME,   /* for the target's selected-node */
-    CLAIM_KEEP_POLICY,  /* note the volume's reclaim policy and make it Delete */
-    CLAIM_HAND_OVER,    /* turn the volume's claimRef to the target, and its policy back */
-    CLAIM_SELECT,       /* put the prime's node back on the target */
-    CLAIM_UNSELECT,     /* take selected-node off the target, if it still names the prime's node */
-    CLAIM_DELETE_PRIME, /* if it is still this one */
-    CLAIM_UNGUARD,      /* take our finalizer off the target */
+    CLAIM_NOTHING,          /* see `why` */
+    CLAIM_ADD_FINALIZER,    /* of the target */
+    CLAIM_MAKE_PRIME,       /* create it for the target's selected-node */
+    CLAIM_SAVE_POLICY,      /* save the volume's reclaim policy in an annotation and set Delete */
+    CLAIM_HAND_OVER,        /* set the volume's claimRef to the target, and restore its policy */
+    CLAIM_SELECT,           /* restore selected-node of the target */
+    CLAIM_UNSELECT,         /* remove selected-node of the target, if it names the prime's node */
+    CLAIM_DELETE_PRIME,     /* if its uid is the same */
+    CLAIM_REMOVE_FINALIZER, /* of the target */
 };
 
-/* What a person should hear of it, as an event on the target. */
-enum claim_notice {
-    NOTICE_NONE,
-    NOTICE_SOURCE_NOT_FOUND,
-    NOTICE_SOURCE_ELSEWHERE, /* in another namespace */
-    NOTICE_IMMEDIATE,        /* the class binds at once */
-    NOTICE_FOREIGN_CLASS,    /* the class is another driver's */
-    NOTICE_NODE_FULL,
-    NOTICE_NODE_GONE,
-    NOTICE_NODE_CORDONED,
-    NOTICE_VOLUME_LOST,
-    NOTICE_OTHER_VOLUME, /* the target was bound to another volume */
+/* An event on the target. */
+enum claim_event {
+    CLAIM_EVENT_NONE,
+    CLAIM_EVENT_SOURCE_NOT_FOUND,
+    CLAIM_EVENT_SOURCE_ELSEWHERE, /* in another namespace */
+    CLAIM_EVENT_IMMEDIATE,        /* the class has volumeBindingMode Immediate */
+    CLAIM_EVENT_FOREIGN_CLASS,    /* the class is another driver's */
+    CLAIM_EVENT_NODE_FULL,
+    CLAIM_EVENT_NODE_GONE,
+    CLAIM_EVENT_NODE_CORDONED,
+    CLAIM_EVENT_VOLUME_LOST,
+    CLAIM_EVENT_OTHER_VOLUME, /* the target was bound to another volume */
 };
 
 struct claim_step {
     enum claim_action action;
-    enum claim_notice notice;
+    enum claim_event event;
     const char *why; /* for the log; static */
 };
 
 struct claim_step claim_next(const struct claim_facts *f);
 
-/* Is somebody's operation under way: between the guard and its end? For the metric of operations in flight. */
+/* Is the target being populated or cleaned up? For the metric of operations in flight. */
 bool claim_in_flight(const struct claim_facts *f);
 
 const char *claim_action_name(enum claim_action a); /* "hand over" */
 
-/* ---- from the objects. ERR_INVALID names the path that is off; what the API server checked is not checked again. - */
+/* ---- reading. ERR_INVALID names the path of a wrong field; the API server's checks are not repeated. ------------- */
 
 must_check int claim_read(const json *pvc, struct claim *ret, struct err *err);
 must_check int claim_pv_read(const json *pv, struct claim_pv *ret, struct err *err);
 must_check int claim_class_read(const json *class, struct claim_class *ret, struct err *err);
 
-/* The uid in a prime's name; false for another name, also for one that a user gave: "prime-weights". */
+/* The uid in a prime's name; false for other names, such as "prime-weights". */
 bool claim_target_uid(struct str prime_name, struct str *ret);

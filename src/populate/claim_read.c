@@ -67,12 +67,12 @@ int claim_read(const json *pvc, struct claim *ret, struct err *err)
     const json *annotations = json_at(pvc, "metadata.annotations");
     c.selected_node = json_member_str(annotations, CLAIM_SELECTED_NODE);
     c.provisioner = json_member_str(annotations, "volume.kubernetes.io/storage-provisioner");
-    c.prime_node = json_member_str(annotations, NAME_PRIME_NODE);
-    c.made_cordoned = json_member_str(annotations, NAME_PRIME_CORDONED).len > 0;
+    c.prime_node = json_member_str(annotations, NAME_ANNOTATION_POPULATE_NODE);
+    c.made_cordoned = json_member_str(annotations, NAME_ANNOTATION_POPULATE_CORDONED).len > 0;
     if (!c.class_name.len)
         c.class_name = json_member_str(annotations, "volume.beta.kubernetes.io/storage-class");
     c.deleting = deleted.len > 0;
-    c.guarded = holds(json_at(pvc, "metadata.finalizers"), STR(NAME_FINALIZER_POPULATE));
+    c.has_finalizer = holds(json_at(pvc, "metadata.finalizers"), STR(NAME_FINALIZER_POPULATE));
     c.phase = str_eq(phase, STR("Bound")) ? CLAIM_BOUND : str_eq(phase, STR("Lost")) ? CLAIM_LOST : CLAIM_PENDING;
     *ret = c;
     return 0;
@@ -93,7 +93,7 @@ int claim_pv_read(const json *pv, struct claim_pv *ret, struct err *err)
     int r = read_texts(pv, fields, countof(fields), err);
     if (r < 0)
         return err_wrap(err, "persistent volume");
-    v.kept = json_member_str(json_at(pv, "metadata.annotations"), NAME_PV_RECLAIM);
+    v.saved_policy = json_member_str(json_at(pv, "metadata.annotations"), NAME_ANNOTATION_RECLAIM_POLICY);
     v.deleting = deleted.len > 0;
     *ret = v;
     return 0;

@@ -2,9 +2,12 @@
 #include "job.h"
 #include "util/clock.h"
 #include "util/names.h"
+#include <assert.h>
 #include <stdio.h>
 
 #define SETTLE_NS (30 * NS_PER_SECOND)
+
+enum { JOB_NAME_MAX = 64 };
 
 static enum job_kind kind_of(struct str label, struct str purpose)
 {
@@ -21,7 +24,7 @@ static const char *purpose_of(enum job_kind kind)
     return names[kind];
 }
 
-static int read_end(const json *j, struct job *ret, struct err *err)
+static int read_end(const json *j, struct volume_job *ret, struct err *err)
 {
     const json *conditions = json_at(j, "status.conditions");
     struct str type, status;
@@ -41,9 +44,9 @@ static int read_end(const json *j, struct job *ret, struct err *err)
     return 0;
 }
 
-int job_read(const json *j, struct job *ret, struct err *err)
+int job_read(const json *j, struct volume_job *ret, struct err *err)
 {
-    struct job job = {0};
+    struct volume_job job = {0};
     struct str deleted = STR_NULL;
     int r = json_get_str(j, "metadata.name", &job.name, err);
     if (r == 0)
@@ -77,12 +80,12 @@ static struct job_step with_job(const struct job_facts *f)
     uint64_t left = f->ended_for_ns < SETTLE_NS ? SETTLE_NS - f->ended_for_ns : 0;
     switch (f->job->end) {
     case JOB_WORKS:
-        /* Its pod's labels are for good: the next one has others. */
+        /* Labels of a pod are fixed: start another Job. */
         return (struct job_step){.action = f->lets_drain && !f->job->lets_drain ? JOB_DELETE : JOB_LEAVE};
     case JOB_ENDED:
         if (f->job->kind != f->kind)
             return (struct job_step){.action = JOB_DELETE};
-        /* The node has yet to tell what it achieved; if it tells nothing, it was not enough. */
+        /* Wait until the node reports the result; without a report the Job was not successful. */
         return left ? (struct job_step){.action = JOB_LEAVE, .again_ns = left}
                     : (struct job_step){.action = JOB_DELETE, .failed = true};
     case JOB_BROKE:
@@ -106,14 +109,63 @@ struct job_step job_next(const struct job_facts *f)
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
-#define BROKER_FOLDER "/var/run/secrets/cistern.io/broker"
-#define CA_FOLDER "/var/run/secrets/cistern.io/ca"
-#define VOLUME_FOLDER "/volume"
+/* clang-format off */
+#define JSON(...) #__VA_ARGS__
 
-char *job_object_name(enum job_kind kind, const char *volume_id, char ret[JOB_NAME_MAX])
+/* The constant part of a Job.
+ * podFailurePolicy: evicted and preempted pods do not count as failures. Any other failure ends the Job, because the
+ * controller decides about retries.
+ * podReplacementPolicy: two pods must not work in one directory.
+ * tolerations: the volume is on this node only, whatever its taints. */
+static const char job_template[] = JSON({
+    "apiVersion": "batch/v1", "kind": "Job",
+    "spec": {
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {"rules": [
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]},
+        "template": {"spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": false,
+            "terminationGracePeriodSeconds": 10,
+            "tolerations": [{"operator": "Exists"}]}}}});
+
+/* Without resource requests, so that it starts on a full node, too. */
+static const char hold_template[] = JSON({
+    "securityContext": {"runAsUser": 65532, "runAsNonRoot": true, "capabilities": {"drop": ["ALL"]},
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+        "seccompProfile": {"type": "RuntimeDefault"}}});
+
+/* securityContext: files of a volume belong to any user, so the Job runs as root. It needs the capabilities for files,
+ * and LEASE for read leases, by which an export finds files that are open for writing. With SYS_RESOURCE quotas would
+ * not apply.
+ * mountPropagation: for a disk image that is mounted on data/ while the Job runs. */
+static const char work_template[] = JSON({
+    "terminationMessagePolicy": "FallbackToLogsOnError",
+    "env": [],
+    "securityContext": {"runAsUser": 0,
+        "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "LEASE"]},
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+        "seccompProfile": {"type": "RuntimeDefault"}},
+    "volumeMounts": [
+        {"name": "volume", "mountPath": "/volume", "mountPropagation": "HostToContainer"},
+        {"name": "broker", "mountPath": "/var/run/secrets/cistern.io/broker", "readOnly": true},
+        {"name": "ca", "mountPath": "/var/run/secrets/cistern.io/ca", "readOnly": true}]});
+
+/* hostPath.type: the directory must exist, so that no Job creates a deleted volume again.
+ * optional: a public bucket needs no broker. */
+static const char volumes_template[] = JSON([
+    {"name": "volume", "hostPath": {"type": "Directory"}},
+    {"name": "broker", "projected": {"sources": [{"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}]}},
+    {"name": "ca", "configMap": {"name": "cistern-broker-ca", "optional": true}}]);
+/* clang-format on */
+
+static json *parsed(const char *template)
 {
-    snprintf(ret, JOB_NAME_MAX, "%s-%s", work_verb(kind), volume_id);
-    return ret;
+    struct err err;
+    json *j = NULL;
+    int r = json_parse(str_of(template), "template", &j, &err);
+    assert(r == 0);
+    return j;
 }
 
 static void set_text(json *j, const char *path, const char *text)
@@ -122,218 +174,113 @@ static void set_text(json *j, const char *path, const char *text)
         json_set_str(j, path, str_of(text));
 }
 
-static json *new_item(json *array)
+static void set_member(json *object, const char *name, const char *text)
 {
-    json *item = json_new_object();
-    json_append(array, item); /* the array's, and ours to fill */
-    return item;
+    if (text)
+        json_set_member(object, name, json_new_str(str_of(text)));
 }
 
 static json *labels_json(const struct job_volume *v, enum job_kind kind)
 {
     json *labels = json_new_object();
-    json_set_member(labels, "app.kubernetes.io/name", json_new_str(STR("cistern")));
-    json_set_member(labels, "app.kubernetes.io/part-of", json_new_str(STR("cistern")));
-    json_set_member(labels, "app.kubernetes.io/component", json_new_str(STR("job")));
-    json_set_member(labels, JOB_LABEL, json_new_str(str_of(work_verb(kind))));
-    json_set_member(labels, JOB_LABEL_VOLUME, json_new_str(str_of(v->id)));
-    if (v->lets_drain)
-        json_set_member(labels, JOB_LABEL_DRAIN, json_new_str(STR("open")));
-    if (v->claim_uid)
-        json_set_member(labels, JOB_LABEL_CLAIM, json_new_str(str_of(v->claim_uid)));
+    set_member(labels, "app.kubernetes.io/name", "cistern");
+    set_member(labels, "app.kubernetes.io/part-of", "cistern");
+    set_member(labels, "app.kubernetes.io/component", "job");
+    set_member(labels, JOB_LABEL, work_verb(kind));
+    set_member(labels, JOB_LABEL_VOLUME, v->id);
+    set_member(labels, JOB_LABEL_DRAIN, v->lets_drain ? "open" : NULL);
+    set_member(labels, JOB_LABEL_CLAIM, v->claim_uid);
     return labels;
 }
 
 static json *annotations_json(const struct job_volume *v, enum job_kind kind)
 {
     json *annotations = json_new_object();
-    json_set_member(annotations, JOB_ANNOTATION_ORDER, json_new_str(str_of(v->order)));
-    json_set_member(annotations, JOB_ANNOTATION_PURPOSE, json_new_str(str_of(purpose_of(kind))));
-    json_set_member(annotations, JOB_ANNOTATION_NODE, json_new_str(str_of(v->node)));
-    if (v->claim)
-        json_set_member(annotations, "cistern.io/claim", json_new_str(str_of(v->claim)));
-    /* What is not in the bucket yet exists nowhere else: the node is not scaled away under an export. */
+    set_member(annotations, JOB_ANNOTATION_ORDER, v->order);
+    set_member(annotations, JOB_ANNOTATION_PURPOSE, purpose_of(kind));
+    set_member(annotations, JOB_ANNOTATION_NODE, v->node);
+    set_member(annotations, JOB_ANNOTATION_CLAIM, v->claim);
+    /* Files that are not exported exist only on the node: the autoscaler must not delete it. */
     if (kind != JOB_HYDRATE && !v->lets_drain)
-        json_set_member(annotations, "cluster-autoscaler.kubernetes.io/safe-to-evict", json_new_str(STR("false")));
+        set_member(annotations, "cluster-autoscaler.kubernetes.io/safe-to-evict", "false");
     return annotations;
 }
 
-static void add_env(json *container, const char *name, const char *value)
+static json *new_item(json *array)
 {
-    json *env = (json *)json_at(container, "env");
-    if (!env)
-        json_set(container, "env", env = json_new_array());
+    json *item = json_new_object();
+    json_append(array, item); /* the array owns it */
+    return item;
+}
+
+static void add_env(json *env, const char *name, const char *value)
+{
     json *e = new_item(env);
     set_text(e, "name", name);
     set_text(e, "value", value);
 }
 
-static void add_mount(json *mounts, const char *name, const char *path, bool read_only)
-{
-    json *m = new_item(mounts);
-    set_text(m, "name", name);
-    set_text(m, "mountPath", path);
-    if (read_only)
-        json_set_bool(m, "readOnly", true);
-    else /* an image that is mounted on data/ while we run is seen */
-        set_text(m, "mountPropagation", "HostToContainer");
-}
-
-static json *mounts_json(void)
-{
-    json *mounts = json_new_array();
-    add_mount(mounts, "volume", VOLUME_FOLDER, false);
-    add_mount(mounts, "broker", BROKER_FOLDER, true);
-    add_mount(mounts, "ca", CA_FOLDER, true);
-    return mounts;
-}
-
-/* What no Job may, and what each is. */
-static json *security_json(uint64_t user)
-{
-    json *s = json_new_object(), *drop = json_new_array();
-    json_append_str(drop, STR("ALL"));
-    json_set_u64(s, "runAsUser", user);
-    json_set_bool(s, "allowPrivilegeEscalation", false);
-    json_set_bool(s, "readOnlyRootFilesystem", true);
-    json_set(s, "capabilities.drop", drop);
-    json_set_str(s, "seccompProfile.type", STR("RuntimeDefault"));
-    return s;
-}
-
-/* Files of a volume belong to whomever the pod runs as, so the work is root's; of root's rights it needs those over
- * files, and the read lease by which an export knows that nobody writes. Not CAP_SYS_RESOURCE: with it, a quota would
- * be no limit. */
-static json *security_of_work_json(void)
-{
-    static const char *const capabilities[] = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "LEASE"};
-    json *s = security_json(0), *add = json_new_array();
-    for (size_t i = 0; i < countof(capabilities); i++)
-        json_append_str(add, str_of(capabilities[i]));
-    json_set(s, "capabilities.add", add);
-    return s;
-}
-
-static json *command_json(enum job_kind kind)
-{
-    const char *words[WORK_WORDS_MAX];
-    json *command = json_new_array();
-    work_command(kind, "cistern", VOLUME_FOLDER, words);
-    for (size_t i = 0; words[i]; i++)
-        json_append_str(command, str_of(words[i]));
-    return command;
-}
-
-/* Nothing is asked for: a node that is full is held as well. */
-static void add_what_holds(json *c)
-{
-    json *s = security_json(65532);
-    json_set_bool(s, "runAsNonRoot", true);
-    json_set(c, "securityContext", s);
-}
-
-static void add_what_works(json *c, const struct job_options *o, const struct job_volume *v, enum job_kind kind)
-{
-    add_env(c, "CISTERN_BROKER_URL", o->broker_url);
-    add_env(c, "CISTERN_BROKER_VOLUME", v->order);
-    add_env(c, "CISTERN_BROKER_FOR", work_verb(kind));
-    add_env(c, "CISTERN_GUARD_FILE", CA_FOLDER "/guard"); /* missing, it closes what is always closed */
-    set_text(c, "resources.requests.cpu", o->requests_cpu);
-    set_text(c, "resources.requests.memory", o->requests_memory);
-    set_text(c, "resources.limits.memory", o->limits_memory);
-    set_text(c, "terminationMessagePolicy", "FallbackToLogsOnError");
-    json_set(c, "securityContext", security_of_work_json());
-    json_set(c, "volumeMounts", mounts_json());
-}
-
 static json *container_json(const struct job_options *o, const struct job_volume *v, enum job_kind kind)
 {
-    json *c = json_new_object();
+    const char *words[WORK_WORDS_MAX];
+    json *c = parsed(kind == JOB_HOLD ? hold_template : work_template), *command = json_new_array();
+    work_command(kind, "cistern", "/volume", words);
+    for (size_t i = 0; words[i]; i++)
+        json_append_str(command, str_of(words[i]));
+    json_set(c, "command", command);
     set_text(c, "name", work_verb(kind));
     set_text(c, "image", o->image);
     set_text(c, "imagePullPolicy", o->pull_policy);
-    json_set(c, "command", command_json(kind));
     if (kind == JOB_HOLD)
-        add_what_holds(c);
-    else
-        add_what_works(c, o, v, kind);
+        return c;
+    json *env = (json *)json_at(c, "env");
+    add_env(env, "CISTERN_BROKER_URL", o->broker_url);
+    add_env(env, "CISTERN_BROKER_VOLUME", v->order);
+    add_env(env, "CISTERN_BROKER_FOR", work_verb(kind));
+    /* If the file is missing, the default addresses are blocked. */
+    add_env(env, "CISTERN_GUARD_FILE", "/var/run/secrets/cistern.io/ca/guard");
+    set_text(c, "resources.requests.cpu", o->requests_cpu);
+    set_text(c, "resources.requests.memory", o->requests_memory);
+    set_text(c, "resources.limits.memory", o->limits_memory);
     return c;
 }
 
-static json *volumes_json(const struct job_volume *v)
+/* nodeName bypasses the scheduler: the pod that waits for the claim has reserved its resources, and the Job might not
+ * fit beside it. */
+static void fill_pod(json *p, const struct job_options *o, const struct job_volume *v, enum job_kind kind)
 {
-    json *volumes = json_new_array();
-    json *volume = new_item(volumes), *broker = new_item(volumes), *ca = new_item(volumes);
-    set_text(volume, "name", "volume");
-    set_text(volume, "hostPath.path", v->folder);
-    set_text(volume, "hostPath.type", "Directory"); /* never make one: a volume that is gone stays gone */
-    set_text(broker, "name", "broker");
-    json *sources = json_new_array(), *token = new_item(sources);
-    set_text(token, "serviceAccountToken.audience", NAME_AUDIENCE_BROKER);
-    set_text(token, "serviceAccountToken.path", "token");
-    json_set_u64(token, "serviceAccountToken.expirationSeconds", 3600);
-    json_set(broker, "projected.sources", sources);
-    set_text(ca, "name", "ca");
-    set_text(ca, "configMap.name", "cistern-broker-ca");
-    json_set_bool(ca, "configMap.optional", true); /* a public bucket, or none, needs no broker */
-    return volumes;
-}
-
-/* The node is named, not scheduled: a pod that waits for its claim holds its requests already, and one that has to be
- * scheduled beside it might never fit. Whatever taints the node has: the volume is there and nowhere else. */
-static json *pod_json(const struct job_options *o, const struct job_volume *v, enum job_kind kind)
-{
-    json *p = json_new_object(), *containers = json_new_array(), *tolerations = json_new_array();
+    json *containers = json_new_array();
     set_text(p, "nodeName", v->node);
-    set_text(p, "restartPolicy", "Never");
     set_text(p, "serviceAccountName", o->account);
-    json_set_bool(p, "automountServiceAccountToken", false);
     set_text(p, "priorityClassName", o->priority_class);
-    json_set_u64(p, "terminationGracePeriodSeconds", 10);
-    set_text(new_item(tolerations), "operator", "Exists");
-    json_set(p, "tolerations", tolerations);
+    json_append(containers, container_json(o, v, kind));
+    json_set(p, "containers", containers);
     if (o->pull_secret) {
         json *secrets = json_new_array();
         set_text(new_item(secrets), "name", o->pull_secret);
         json_set(p, "imagePullSecrets", secrets);
     }
-    json_append(containers, container_json(o, v, kind));
-    json_set(p, "containers", containers);
-    if (kind != JOB_HOLD)
-        json_set(p, "volumes", volumes_json(v));
-    return p;
-}
-
-/* A pod that was evicted or preempted is no failure; everything else ends the Job, so that it is we who decide when to
- * try again. No second pod before the first one's end: two would meet in one folder. */
-static json *failure_policy_json(void)
-{
-    json *policy = json_new_object(), *rules = json_new_array(), *conditions = json_new_array();
-    json *rule = new_item(rules), *condition = new_item(conditions);
-    set_text(condition, "type", "DisruptionTarget");
-    set_text(condition, "status", "True");
-    set_text(rule, "action", "Ignore");
-    json_set(rule, "onPodConditions", conditions);
-    json_set(policy, "rules", rules);
-    return policy;
+    if (kind == JOB_HOLD)
+        return;
+    json *volumes = parsed(volumes_template);
+    set_text((json *)json_item(volumes, 0), "hostPath.path", v->directory);
+    set_text((json *)json_at(volumes, "1.projected.sources.0.serviceAccountToken"), "audience", NAME_AUDIENCE_BROKER);
+    json_set(p, "volumes", volumes);
 }
 
 json *job_json(const struct job_options *o, const struct job_volume *v, enum job_kind kind)
 {
     char name[JOB_NAME_MAX];
-    json *j = json_new_object();
-    set_text(j, "apiVersion", "batch/v1");
-    set_text(j, "kind", "Job");
-    set_text(j, "metadata.name", job_object_name(kind, v->id, name));
+    json *j = parsed(job_template);
+    snprintf(name, sizeof name, "%s-%s", work_verb(kind), v->id);
+    set_text(j, "metadata.name", name);
     set_text(j, "metadata.namespace", o->ns);
     json_set(j, "metadata.labels", labels_json(v, kind));
     json_set(j, "metadata.annotations", annotations_json(v, kind));
     json_set_u64(j, "spec.backoffLimit", o->backoff_limit);
     json_set_u64(j, "spec.ttlSecondsAfterFinished", o->ttl_seconds);
-    set_text(j, "spec.podReplacementPolicy", "Failed");
-    json_set(j, "spec.podFailurePolicy", failure_policy_json());
     json_set(j, "spec.template.metadata.labels", labels_json(v, kind));
     json_set(j, "spec.template.metadata.annotations", annotations_json(v, kind));
-    json_set(j, "spec.template.spec", pod_json(o, v, kind));
+    fill_pod((json *)json_at(j, "spec.template.spec"), o, v, kind);
     return j;
 }

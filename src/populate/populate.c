@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The populator's parts: what it watches, its queue, and what it remembers. */
+/* The populator: its watches, its work queue and the state that it keeps of each key. */
 #include "populate/populate.h"
 #include "api/source.h"
 #include "private.h"
@@ -7,68 +7,61 @@
 #include "util/log.h"
 #include "util/metric.h"
 #include "util/names.h"
-#include <pthread.h>
 #include <stdio.h>
 
 enum { THREADS = 4, NAME_MAX_BYTES = 512 };
 
-/* ---- what is remembered ------------------------------------------------------------------------------------------ */
+/* ---- state of keys ----------------------------------------------------------------------------------------------- */
 
-static struct memo **memo_place(struct populate *p, const char *key)
+static void make_key(char kind, struct str name, char ret[NAME_MAX_BYTES])
 {
-    struct memo **at = &p->memos[str_hash(str_of(key), 0) % MEMO_SLOTS];
-    while (*at && strcmp((*at)->key, key) != 0)
-        at = &(*at)->next;
-    return at;
+    snprintf(ret, NAME_MAX_BYTES, "%c/%.*s", kind, STR_FMT(name));
 }
 
-static void make_key(char what, struct str name, char ret[NAME_MAX_BYTES])
+/* Under the lock. */
+static struct key_state *find_key(const struct populate *p, const char *key)
 {
-    snprintf(ret, NAME_MAX_BYTES, "%c/%.*s", what, STR_FMT(name));
+    struct key_state *m;
+    map_foreach_hash (&p->key_states, str_hash(str_of(key), 0), m, node)
+        if (strcmp(m->key, key) == 0)
+            return m;
+    return NULL;
 }
 
-struct memo *memo_of(struct populate *p, char what, struct str name)
+struct key_state *key_state_get(struct populate *p, char kind, struct str name, bool create)
 {
     char key[NAME_MAX_BYTES];
-    make_key(what, name, key);
-    pthread_mutex_lock(&p->lock);
-    struct memo **at = memo_place(p, key), *m = *at;
-    if (!m && p->memo_count < MEMOS_MAX) {
-        m = *at = xcalloc(1, sizeof *m);
+    make_key(kind, name, key);
+    auto_lock(&p->lock);
+    struct key_state *m = find_key(p, key);
+    if (!m && create && p->key_states.count < KEY_STATES_MAX) {
+        m = xcalloc(1, sizeof *m);
         m->key = str_dup(str_of(key));
-        p->memo_count++;
+        map_add(&p->key_states, &m->node, str_hash(str_of(key), 0));
     }
-    pthread_mutex_unlock(&p->lock);
     return m;
 }
 
-struct memo *memo_find(struct populate *p, char what, struct str name)
+static void key_state_free(struct key_state *own_m)
 {
-    char key[NAME_MAX_BYTES];
-    make_key(what, name, key);
-    pthread_mutex_lock(&p->lock);
-    struct memo *m = *memo_place(p, key);
-    pthread_mutex_unlock(&p->lock);
-    return m;
+    free(own_m->key);
+    free(own_m);
 }
 
-void memo_forget(struct populate *p, char what, struct str name)
+void key_state_remove(struct populate *p, char kind, struct str name)
 {
     char key[NAME_MAX_BYTES];
-    make_key(what, name, key);
+    make_key(kind, name, key);
     pthread_mutex_lock(&p->lock);
-    struct memo **at = memo_place(p, key), *m = *at;
-    if (m) {
-        *at = m->next;
-        p->memo_count--;
-    }
+    struct key_state *m = find_key(p, key);
+    if (m)
+        map_remove(&p->key_states, &m->node);
     pthread_mutex_unlock(&p->lock);
     if (m)
-        free(m->key);
-    free(m);
+        key_state_free(m);
 }
 
-void operation_changed(struct populate *p, struct memo *m, int64_t began_ns, const char *result)
+void operation_changed(struct populate *p, struct key_state *m, int64_t began_ns, const char *result)
 {
     int64_t now_ns = clock_wall_ns();
     bool begins = result == NULL;
@@ -78,37 +71,37 @@ void operation_changed(struct populate *p, struct memo *m, int64_t began_ns, con
         metric_observe(metric_series(p->seconds, result),
                        now_ns > m->began_ns ? (double)(now_ns - m->began_ns) / (double)NS_PER_SECOND : 0);
     m->began_ns = begins ? (began_ns ? began_ns : now_ns) : 0;
-    pthread_mutex_lock(&p->lock);
+    auto_lock(&p->lock);
     p->in_flight_count += begins ? 1 : (size_t)-1;
     metric_set(p->in_flight, (int64_t)p->in_flight_count);
-    pthread_mutex_unlock(&p->lock);
+}
+
+int populate_send(struct populate *p, struct kube_request q, json *own_body, struct err *err)
+{
+    auto_json body = own_body;
+    q.body = body;
+    q.fence = p->o.lease;
+    return kube_call(p->o.kube, &q, NULL, err);
 }
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
-void look_at(struct populate *p, char what, struct str name)
-{
-    look_at_later(p, what, name, 0);
-}
-
-void look_at_later(struct populate *p, char what, struct str name, uint64_t delay_ns)
+void populate_enqueue(struct populate *p, char kind, struct str name)
 {
     char key[NAME_MAX_BYTES];
-    make_key(what, name, key);
-    bool taken =
-        delay_ns ? kube_queue_add_after(p->queue, str_of(key), delay_ns) : kube_queue_add(p->queue, str_of(key));
-    if (name.len && !taken)
-        log_event(LOG_WARN, "too much to look at: it waits for the next round", "key", key, NULL);
+    make_key(kind, name, key);
+    if (!kube_queue_add(p->queue, str_of(key)) && name.len)
+        log_event(LOG_WARN, "the work queue is full: this key waits for the next resync", "key", key, NULL);
 }
 
-int look_at_volume(void *p, struct str name, const json *volume)
+int populate_enqueue_volume(void *p, struct str name, const json *volume)
 {
     (void)volume;
-    look_at(p, 'v', name);
+    populate_enqueue(p, 'v', name);
     return 0;
 }
 
-static void lead(struct populate *p);
+static void enqueue_all(struct populate *p);
 
 static bool has_synced(const struct populate *p)
 {
@@ -120,12 +113,12 @@ static bool has_synced(const struct populate *p)
     return true;
 }
 
-/* What we do not know looks like what is gone: nothing is decided before every list was seen whole. */
-static int look(struct populate *p, struct str key, uint64_t *again_ns, struct err *err)
+/* Before every list is complete, an unknown object looks like a deleted one: nothing is decided until then. */
+static int reconcile_key(struct populate *p, struct str key, uint64_t *again_ns, struct err *err)
 {
     struct str name = str_from(key, 2);
     if (p->o.lease && !kube_lease_is_held(p->o.lease))
-        return 0; /* populate_lead() brings all of them back */
+        return 0; /* populate_lead() enqueues all of them again */
     if (!has_synced(p)) {
         *again_ns = 100 * NS_PER_MS;
         return 0;
@@ -136,48 +129,43 @@ static int look(struct populate *p, struct str key, uint64_t *again_ns, struct e
     case 'v':
         return volume_reconcile(p, name, again_ns, err);
     case 'l':
-        lead(p);
+        enqueue_all(p);
         return 0;
     default:
         return source_reconcile(p, name, again_ns, err);
     }
 }
 
-bool export_turn_take(struct populate *p, const char *volume, const char *node, bool runs)
+bool export_start(struct populate *p, const struct export_request *r, bool is_running)
 {
-    pthread_mutex_lock(&p->lock);
-    bool may = turns_take(&p->exports, volume, node, runs);
-    pthread_mutex_unlock(&p->lock);
-    return may;
+    auto_lock(&p->lock);
+    return export_limit_take(&p->exports, r, is_running);
 }
 
-void export_turn_leave(struct populate *p, struct str volume)
+void export_end(struct populate *p, struct str volume)
 {
-    auto_mem char *gone = str_dup(volume);
+    auto_mem char *ended = str_dup(volume);
     pthread_mutex_lock(&p->lock);
-    turns_leave(&p->exports, gone);
-    const char *next = turns_next(&p->exports);
+    export_limit_leave(&p->exports, ended);
+    const char *next = export_limit_next(&p->exports);
     auto_mem char *name = next ? str_dup(str_of(next)) : NULL;
     pthread_mutex_unlock(&p->lock);
     if (name)
-        look_at(p, 'v', str_of(name));
+        populate_enqueue(p, 'v', str_of(name));
 }
 
 bool work_begin(struct populate *p)
 {
-    pthread_mutex_lock(&p->lock);
-    bool begins = !p->stopping;
-    p->busy += begins;
-    pthread_mutex_unlock(&p->lock);
-    return begins;
+    auto_lock(&p->lock);
+    p->busy += !p->stopping;
+    return !p->stopping;
 }
 
 void work_end(struct populate *p)
 {
-    pthread_mutex_lock(&p->lock);
+    auto_lock(&p->lock);
     if (--p->busy == 0)
         pthread_cond_broadcast(&p->idle);
-    pthread_mutex_unlock(&p->lock);
 }
 
 static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
@@ -185,13 +173,13 @@ static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *
     struct populate *p = ctx;
     if (!work_begin(p))
         return 0;
-    int r = look(p, key, again_ns, err);
+    int r = reconcile_key(p, key, again_ns, err);
     work_end(p);
     return r;
 }
 
-/* Somebody was faster, or we lead no more: the objects as they are now say what follows. */
-static void failed(void *ctx, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns)
+/* A lost race and the end of leadership are not failures: the retry reads the objects again. */
+static void reconcile_failed(void *ctx, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns)
 {
     (void)ctx;
     bool is_race = err->code == ERR_CHANGED || err->code == ERR_CANCELLED;
@@ -200,22 +188,16 @@ static void failed(void *ctx, struct str key, const struct err *err, unsigned at
             "retry_ms", log_u64(wait_ns / NS_PER_MS), NULL);
 }
 
-/* ---- what is watched --------------------------------------------------------------------------------------------- */
+/* ---- watches ----------------------------------------------------------------------------------------------------- */
 
-static struct str text_at(const json *j, const char *path)
-{
-    struct str text = STR_NULL;
-    const json *value = json_at(j, path);
-    return value && json_as_str(value, &text) ? text : STR_NULL;
-}
-
-/* Target and prime are found under one uid. What only looks like a prime is told apart by its namespace, later. */
+/* Target and prime are found under one uid. A claim that only has the name of a prime is filtered by its namespace
+ * later. */
 static struct str claim_uid_of(const json *claim)
 {
     struct str uid;
-    bool is_prime = claim_target_uid(text_at(claim, "metadata.name"), &uid) &&
-                    json_member(json_at(claim, "metadata.annotations"), NAME_PRIME_TARGET);
-    return is_prime ? uid : text_at(claim, "metadata.uid");
+    bool is_prime = claim_target_uid(json_str_at(claim, "metadata.name"), &uid) &&
+                    json_member(json_at(claim, "metadata.annotations"), NAME_ANNOTATION_POPULATE_TARGET);
+    return is_prime ? uid : json_str_at(claim, "metadata.uid");
 }
 
 static void index_claim_uid(const json *claim, struct sbuf *ret)
@@ -234,7 +216,7 @@ static void index_claim_source(const json *claim, struct sbuf *ret)
 static struct str pv_claim_of(const json *pv)
 {
     struct str uid;
-    return claim_target_uid(text_at(pv, "spec.claimRef.name"), &uid) ? uid : text_at(pv, "spec.claimRef.uid");
+    return claim_target_uid(json_str_at(pv, "spec.claimRef.name"), &uid) ? uid : json_str_at(pv, "spec.claimRef.uid");
 }
 
 void populate_index_pv(const json *pv, struct sbuf *ret)
@@ -242,91 +224,94 @@ void populate_index_pv(const json *pv, struct sbuf *ret)
     sbuf_add(ret, pv_claim_of(pv));
 }
 
-static struct str job_order_of(const json *job)
+static struct str job_annotation(const json *job, const char *name)
 {
-    return json_member_str(json_at(job, "metadata.annotations"), JOB_ANNOTATION_ORDER);
+    return json_member_str(json_at(job, "metadata.annotations"), name);
 }
 
-static struct str job_claim_of(const json *job)
+static struct str job_label(const json *job, const char *name)
 {
-    return json_member_str(json_at(job, "metadata.labels"), JOB_LABEL_CLAIM);
+    return json_member_str(json_at(job, "metadata.labels"), name);
 }
 
 static void index_job_order(const json *job, struct sbuf *ret)
 {
-    sbuf_add(ret, job_order_of(job));
+    sbuf_add(ret, job_annotation(job, JOB_ANNOTATION_ORDER));
 }
 
 static void index_job_claim(const json *job, struct sbuf *ret)
 {
-    sbuf_add(ret, job_claim_of(job));
+    sbuf_add(ret, job_label(job, JOB_LABEL_CLAIM));
 }
 
 void populate_index_claim(const json *volume, struct sbuf *ret)
 {
-    sbuf_add(ret, text_at(volume, "spec.claimRef.uid"));
+    sbuf_add(ret, json_str_at(volume, "spec.claimRef.uid"));
 }
 
 void populate_index_source(const json *volume, struct sbuf *ret)
 {
-    struct str name = text_at(volume, "spec.source.name");
+    struct str name = json_str_at(volume, "spec.source.name");
     if (name.len)
-        sbuf_addf(ret, "%.*s/%.*s", STR_FMT(text_at(volume, "spec.source.namespace")), STR_FMT(name));
+        sbuf_addf(ret, "%.*s/%.*s", STR_FMT(json_str_at(volume, "spec.source.namespace")), STR_FMT(name));
 }
 
 static void claim_changed(void *ctx, struct str key, const json *claim)
 {
     (void)key;
-    look_at(ctx, 'c', claim_uid_of(claim));
+    populate_enqueue(ctx, 'c', claim_uid_of(claim));
 }
 
 void populate_pv_changed(struct populate *p, const json *pv)
 {
     struct str uid = pv_claim_of(pv);
     if (p && uid.len)
-        look_at(p, 'c', uid);
-    /* Retained, and given to another claim: its volume may have to be filled for that one. */
-    if (p && str_eq(text_at(pv, "spec.csi.driver"), STR(NAME_DRIVER)))
-        look_at(p, 'v', text_at(pv, "metadata.name"));
+        populate_enqueue(p, 'c', uid);
+    /* A retained volume that was given to another claim may have to be filled for it. */
+    if (p && str_eq(json_str_at(pv, "spec.csi.driver"), STR(NAME_DRIVER)))
+        populate_enqueue(p, 'v', json_str_at(pv, "metadata.name"));
 }
 
 static void job_changed(void *ctx, struct str key, const json *job)
 {
     (void)key;
-    struct str order = job_order_of(job), uid = job_claim_of(job);
+    struct str order = job_annotation(job, JOB_ANNOTATION_ORDER), uid = job_label(job, JOB_LABEL_CLAIM);
     if (order.len)
-        look_at(ctx, 'v', order);
+        populate_enqueue(ctx, 'v', order);
     if (uid.len)
-        look_at(ctx, 'c', uid);
+        populate_enqueue(ctx, 'c', uid);
 }
 
 static bool is_export(const json *job)
 {
-    return str_eq(json_member_str(json_at(job, "metadata.labels"), JOB_LABEL), STR("export"));
+    return str_eq(job_label(job, JOB_LABEL), STR("export"));
 }
 
-/* Exports that run have their turns, also of a replica that does not lead, before anything is decided: nothing is until
- * every list was seen whole. */
+/* Running exports count before anything is decided, which is after the first complete lists; also in a replica that
+ * does not lead. */
 static void job_added(void *ctx, struct str key, const json *job)
 {
-    auto_mem char *order = str_dup(job_order_of(job));
-    auto_mem char *node = str_dup(json_member_str(json_at(job, "metadata.annotations"), JOB_ANNOTATION_NODE));
+    auto_mem char *order = str_dup(job_annotation(job, JOB_ANNOTATION_ORDER));
+    auto_mem char *node = str_dup(job_annotation(job, JOB_ANNOTATION_NODE));
+    struct str rest = job_annotation(job, JOB_ANNOTATION_CLAIM), ns = STR_NULL;
+    (void)str_split(&rest, '/', &ns);
+    auto_mem char *ns_text = str_dup(ns);
     if (is_export(job))
-        (void)export_turn_take(ctx, order, node, true);
+        (void)export_start(ctx, &(struct export_request){.volume = order, .node = node, .ns = ns_text}, true);
     job_changed(ctx, key, job);
 }
 
-static void job_gone(void *ctx, struct str key, const json *job)
+static void job_deleted(void *ctx, struct str key, const json *job)
 {
     if (is_export(job))
-        export_turn_leave(ctx, job_order_of(job));
+        export_end(ctx, job_annotation(job, JOB_ANNOTATION_ORDER));
     job_changed(ctx, key, job);
 }
 
-static int look_at_claim(void *ctx, struct str key, const json *claim)
+static int enqueue_claim(void *ctx, struct str key, const json *claim)
 {
     (void)key;
-    look_at(ctx, 'c', claim_uid_of(claim));
+    populate_enqueue(ctx, 'c', claim_uid_of(claim));
     return 0;
 }
 
@@ -334,9 +319,9 @@ static void source_changed(void *ctx, struct str key, const json *source)
 {
     struct populate *p = ctx;
     (void)source;
-    look_at(p, 's', key);
-    probe_soon(p, key);
-    kube_informer_each(p->claims, INDEX_SOURCE, key, look_at_claim, p); /* those that waited for it */
+    populate_enqueue(p, 's', key);
+    source_probe_enqueue(p, key);
+    kube_informer_each(p->claims, INDEX_SOURCE, key, enqueue_claim, p); /* that wait for it */
 }
 
 void populate_volume_changed(struct populate *p, struct str name, const json *volume)
@@ -346,60 +331,53 @@ void populate_volume_changed(struct populate *p, struct str name, const json *vo
     auto_sbuf source;
     sbuf_init(&source, NAME_MAX_BYTES);
     populate_index_source(volume, &source);
-    struct str uid = text_at(volume, "spec.claimRef.uid");
-    look_at(p, 'v', name);
+    struct str uid = json_str_at(volume, "spec.claimRef.uid");
+    populate_enqueue(p, 'v', name);
     if (uid.len)
-        look_at(p, 'c', uid);
+        populate_enqueue(p, 'c', uid);
     if (source.len)
-        look_at(p, 's', sbuf_str(&source));
+        populate_enqueue(p, 's', sbuf_str(&source));
 }
 
-static int lead_claim(void *ctx, struct str key, const json *claim)
-{
-    claim_changed(ctx, key, claim);
-    return 0;
-}
-
-static int lead_job(void *ctx, struct str key, const json *job)
+static int enqueue_job(void *ctx, struct str key, const json *job)
 {
     job_changed(ctx, key, job);
     return 0;
 }
 
-static int lead_volume(void *ctx, struct str key, const json *volume)
+static int enqueue_volume(void *ctx, struct str key, const json *volume)
 {
     populate_volume_changed(ctx, key, volume);
     return 0;
 }
 
-static int lead_source(void *ctx, struct str key, const json *source)
+static int enqueue_source(void *ctx, struct str key, const json *source)
 {
     (void)source;
-    look_at(ctx, 's', key);
-    probe_soon(ctx, key);
+    populate_enqueue(ctx, 's', key);
+    source_probe_enqueue(ctx, key);
     return 0;
 }
 
-/* Everything is looked at. */
-static void lead(struct populate *p)
+static void enqueue_all(struct populate *p)
 {
     pthread_mutex_lock(&p->lock);
-    turns_forget_waiting(&p->exports);
+    export_limit_forget_waiting(&p->exports);
     pthread_mutex_unlock(&p->lock);
-    kube_informer_each(p->claims, -1, STR_NULL, lead_claim, p);
-    kube_informer_each(p->jobs, -1, STR_NULL, lead_job, p);
-    kube_informer_each(p->o.volumes, -1, STR_NULL, lead_volume, p);
-    kube_informer_each(p->sources, -1, STR_NULL, lead_source, p);
+    kube_informer_each(p->claims, -1, STR_NULL, enqueue_claim, p);
+    kube_informer_each(p->jobs, -1, STR_NULL, enqueue_job, p);
+    kube_informer_each(p->o.volumes, -1, STR_NULL, enqueue_volume, p);
+    kube_informer_each(p->sources, -1, STR_NULL, enqueue_source, p);
 }
 
-static void trouble(void *ctx, const struct err *err, uint64_t wait_ns)
+static void watch_failed(void *ctx, const struct err *err, uint64_t wait_ns)
 {
     (void)ctx;
     log_err(LOG_WARN, "a watch of the API server failed", err, "retry_ms", log_u64(wait_ns / NS_PER_MS), NULL);
 }
 
-/* What nobody looks at is most of a claim, and there may be very many. */
-static void keep_of_claim(void *ctx, json *claim)
+/* There may be very many claims: unused fields are not kept. */
+static void trim_claim(void *ctx, json *claim)
 {
     (void)ctx;
     json_remove(claim, "status.conditions");
@@ -407,7 +385,7 @@ static void keep_of_claim(void *ctx, json *claim)
     json_remove(claim, "status.accessModes");
 }
 
-static void keep_of_job(void *ctx, json *job)
+static void trim_job(void *ctx, json *job)
 {
     (void)ctx;
     json_remove(job, "spec");
@@ -419,50 +397,51 @@ static void watch(struct populate *p)
     p->claims =
         kube_informer_new(k, &(struct kube_informer_options){.resource = &kube_persistent_volume_claims,
                                                              .indexes = {{index_claim_uid}, {index_claim_source}},
-                                                             .transform = keep_of_claim,
+                                                             .transform = trim_claim,
                                                              .ctx = p,
                                                              .on_added = claim_changed,
                                                              .on_updated = claim_changed,
                                                              .on_deleted = claim_changed,
-                                                             .on_trouble = trouble});
+                                                             .on_trouble = watch_failed});
     p->classes = kube_informer_new(
-        k, &(struct kube_informer_options){.resource = &kube_storage_classes, .ctx = p, .on_trouble = trouble});
+        k, &(struct kube_informer_options){.resource = &kube_storage_classes, .ctx = p, .on_trouble = watch_failed});
     p->sources = kube_informer_new(k, &(struct kube_informer_options){.resource = &api_sources,
                                                                       .ctx = p,
                                                                       .on_added = source_changed,
                                                                       .on_updated = source_changed,
                                                                       .on_deleted = source_changed,
-                                                                      .on_trouble = trouble});
+                                                                      .on_trouble = watch_failed});
     p->jobs = kube_informer_new(k, &(struct kube_informer_options){.resource = &kube_jobs,
                                                                    .ns = str_of(p->o.job.ns),
                                                                    .label_selector = JOB_LABEL,
                                                                    .indexes = {{index_job_order}, {index_job_claim}},
-                                                                   .transform = keep_of_job,
+                                                                   .transform = trim_job,
                                                                    .ctx = p,
                                                                    .on_added = job_added,
                                                                    .on_updated = job_changed,
-                                                                   .on_deleted = job_gone,
-                                                                   .on_trouble = trouble});
+                                                                   .on_deleted = job_deleted,
+                                                                   .on_trouble = watch_failed});
 }
 
-/* ---- from outside ------------------------------------------------------------------------------------------------ */
+/* ---- the public functions ---------------------------------------------------------------------------------------- */
 
 int populate_new(const struct populate_options *o, struct populate **ret, struct err *err)
 {
     struct populate *p = xcalloc(1, sizeof *p);
     p->o = *o;
-    p->exports = (struct turns){.most = o->exports_max, .most_a_node = o->exports_a_node_max};
+    p->exports = (struct export_limit){.max = o->exports_max, .max_per_node = o->exports_a_node_max};
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->idle, NULL);
     p->seconds = metric_new(METRIC_HISTOGRAM, "volume_populator_operation_seconds",
-                            "From a prime claim's making to the end of its operation.", "result", metric_buckets_job);
+                            "Time from the creation of a prime claim to the end of its operation.", "result",
+                            metric_buckets_job);
     p->in_flight = metric_series(metric_new(METRIC_GAUGE, "volume_populator_operations_in_flight",
                                             "Claims that are being populated or cleaned up.", "", NULL));
     struct kube_queue_options q = {
-        .name = "populate", .threads = THREADS, .ctx = p, .reconcile = reconcile, .on_failure = failed};
+        .name = "populate", .threads = THREADS, .ctx = p, .reconcile = reconcile, .on_failure = reconcile_failed};
     int r = kube_queue_new(&q, &p->queue, err);
     if (r == 0)
-        r = probes_open(p, err);
+        r = source_probes_open(p, err);
     if (r < 0) {
         populate_free(p);
         return r;
@@ -474,37 +453,34 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
 
 void populate_stop(struct populate *p)
 {
-    pthread_mutex_lock(&p->lock);
+    auto_lock(&p->lock);
     p->stopping = true;
     while (p->busy > 0)
         pthread_cond_wait(&p->idle, &p->lock);
-    pthread_mutex_unlock(&p->lock);
 }
 
 void populate_free(struct populate *p)
 {
     if (!p)
         return;
-    probes_close(p); /* looks at sources by the other queue */
+    source_probes_close(p); /* before the queue that its results are added to */
     kube_queue_free(p->queue);
     kube_informer_free(p->claims);
     kube_informer_free(p->classes);
     kube_informer_free(p->sources);
     kube_informer_free(p->jobs);
-    for (size_t i = 0; i < MEMO_SLOTS; i++)
-        for (struct memo *m = p->memos[i], *next; m; m = next) {
-            next = m->next;
-            free(m->key);
-            free(m);
-        }
-    turns_done(&p->exports);
+    struct key_state *m;
+    map_foreach (&p->key_states, m, node)
+        key_state_free(m);
+    map_done(&p->key_states);
+    export_limit_done(&p->exports);
     pthread_cond_destroy(&p->idle);
     pthread_mutex_destroy(&p->lock);
     free(p);
 }
 
-/* Not a walk here, on the loop: with very many objects it takes so long that the lease would run out meanwhile. */
+/* On a thread of the queue: a walk over very many objects on the loop would take longer than the lease lasts. */
 void populate_lead(struct populate *p)
 {
-    look_at(p, 'l', STR("all"));
+    populate_enqueue(p, 'l', STR("all"));
 }

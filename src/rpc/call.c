@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
-#include "handover.h"
+#include "protobuf.h"
 #include "util/clock.h"
-#include "wire.h"
+#include "util/thread.h"
 #include <assert.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/support/time.h>
 #include <stdio.h>
 
-/* A request of 1 MiB made of empty messages unpacks into some 30 MiB: such a one is refused. */
+/* A request of 1 MiB made of empty messages unpacks into some 30 MiB: it is refused. */
 enum { REQUEST_MEMORY_MAX = 8 << 20, REPLY_MEMORY_MAX = 32 << 20, BLOCK = 16 << 10 };
 
 static void call_become(struct rpc_call *c, enum call_state next)
@@ -47,7 +47,7 @@ static const struct rpc_method *method_of(const struct rpc_call *c)
     return NULL;
 }
 
-/* To gRPC, until the tag comes out of the queue: from then on the call may be gone for all but the queue's thread. */
+/* Submits to gRPC. Only the queue's thread may touch the call afterwards: the completion may free it. */
 static void hand_over(grpc_call *call, const grpc_op *ops, size_t count, struct tag *tag)
 {
     handed_over(tag);
@@ -57,7 +57,7 @@ static void hand_over(grpc_call *call, const grpc_op *ops, size_t count, struct 
 
 /* ---- answering --------------------------------------------------------------------------------------------------- */
 
-/* Any owner of the call. The last thing that it does with it. */
+/* Called by any owner of the call, which must not touch it afterwards. */
 static void answer(struct rpc_call *c, int status, const char *text)
 {
     grpc_slice details = grpc_slice_from_copied_string(text);
@@ -85,14 +85,13 @@ static void one_event_less(struct rpc_call *c)
         return;
     struct rpc_server *s = c->server;
     call_free(c);
-    pthread_mutex_lock(&s->lock);
+    auto_lock(&s->lock);
     s->calls_open--;
-    pthread_mutex_unlock(&s->lock);
 }
 
 static void on_sent(struct tag *t, bool ok)
 {
-    (void)ok; /* the caller has gone: it will ask again */
+    (void)ok; /* the caller disconnected: it will call again */
     one_event_less(container_of(t, struct rpc_call, sent));
 }
 
@@ -112,20 +111,15 @@ static void on_read(struct tag *t, bool ok)
     struct rpc_call *c = container_of(t, struct rpc_call, read);
     struct rpc_server *s = c->server;
     if (!ok || !c->request) {
-        answer(c, GRPC_STATUS_INVALID_ARGUMENT, "the call came without a request");
+        answer(c, GRPC_STATUS_INVALID_ARGUMENT, "the call has no request");
         return;
     }
     call_become(c, CALL_QUEUED);
     const struct rpc_method *m = method_of(c);
-    struct line *l = &s->lines[m && m->is_prompt ? LINE_PROMPT : LINE_ANY];
-    pthread_mutex_lock(&s->lock);
-    if (l->last)
-        l->last->next = c;
-    else
-        l->first = c;
-    l->last = c;
+    struct rpc_queue *l = &s->queues[m && m->is_prompt ? QUEUE_PROMPT : QUEUE_ANY];
+    auto_lock(&s->lock);
+    list_add(&l->calls, &c->node);
     pthread_cond_signal(&l->work);
-    pthread_mutex_unlock(&s->lock);
 }
 
 static uint64_t deadline_of(gpr_timespec deadline)
@@ -158,7 +152,7 @@ static void on_arrived(struct tag *t, bool ok)
 {
     struct rpc_call *c = container_of(t, struct rpc_call, arrived);
     struct rpc_server *s = c->server;
-    if (!ok) { /* the server is stopping: this one never came */
+    if (!ok) { /* the server is stopping: no call arrived */
         call_free(c);
         return;
     }
@@ -202,18 +196,18 @@ static void *take_request_memory(void *arena, size_t size)
 
 static void leave_request_memory(void *arena, void *p)
 {
-    (void)arena, (void)p; /* dies with the arena */
+    (void)arena, (void)p; /* freed with the arena */
 }
 
 static int decode(struct rpc_call *c, const struct rpc_method *m, ProtobufCMessage **ret, struct err *err)
 {
     grpc_byte_buffer_reader reader;
     if (!grpc_byte_buffer_reader_init(&reader, c->request))
-        return err_set(err, ERR_INVALID, "the request is compressed in a way that is not understood");
+        return err_set(err, ERR_INVALID, "the compression of the request is not supported");
     grpc_slice bytes = grpc_byte_buffer_reader_readall(&reader);
     grpc_byte_buffer_reader_destroy(&reader);
     ProtobufCAllocator allocator = {take_request_memory, leave_request_memory, c->request_memory};
-    int r = rpc_wire_check(m->request, GRPC_SLICE_START_PTR(bytes), GRPC_SLICE_LENGTH(bytes), err);
+    int r = rpc_protobuf_check(m->request, GRPC_SLICE_START_PTR(bytes), GRPC_SLICE_LENGTH(bytes), err);
     if (r == 0) {
         *ret = protobuf_c_message_unpack(m->request, &allocator, GRPC_SLICE_LENGTH(bytes), GRPC_SLICE_START_PTR(bytes));
         if (!*ret)
@@ -234,11 +228,11 @@ static int run(struct rpc_call *c, const struct rpc_method *m, struct err *err)
     r = m->handle(c->server->options.ctx, c, request, reply, err);
     if (r < 0)
         return r;
-    c->reply = wire_pack(reply);
+    c->reply = protobuf_pack(reply);
     return 0;
 }
 
-static void tell(struct rpc_server *s, const struct rpc_method *m, const struct err *failed, uint64_t took_ns)
+static void report(struct rpc_server *s, const struct rpc_method *m, const struct err *failed, uint64_t took_ns)
 {
     const char *status = rpc_status_name(failed ? rpc_status_of(failed->code) : GRPC_STATUS_OK);
     metric_observe(metric_series(s->seconds, s->options.driver_name, m->path, status), (double)took_ns / NS_PER_SECOND);
@@ -253,10 +247,10 @@ static void run_and_answer(struct rpc_call *c, const struct rpc_method *m)
     uint64_t began_ns = clock_now_ns();
     c->request_memory = arena_new(BLOCK, REQUEST_MEMORY_MAX);
     c->reply_memory = arena_new(BLOCK, REPLY_MEMORY_MAX);
-    int r = rpc_cancelled(c) ? err_set(&err, ERR_CANCELLED, "the caller has gone") : run(c, m, &err);
+    int r = rpc_cancelled(c) ? err_set(&err, ERR_CANCELLED, "the caller disconnected") : run(c, m, &err);
     arena_free(take(&c->request_memory));
     arena_free(take(&c->reply_memory));
-    tell(c->server, m, r < 0 ? &err : NULL, clock_now_ns() - began_ns);
+    report(c->server, m, r < 0 ? &err : NULL, clock_now_ns() - began_ns);
     if (r < 0)
         answer_err(c, &err);
     else
@@ -281,9 +275,8 @@ void call_serve(struct rpc_call *c)
 
 bool rpc_cancelled(const struct rpc_call *c)
 {
-    pthread_mutex_lock(&c->server->lock);
+    auto_lock(&c->server->lock);
     bool gone = c->cancelled || c->server->stopping;
-    pthread_mutex_unlock(&c->server->lock);
     return gone || clock_now_ns() >= c->deadline_ns;
 }
 
@@ -291,12 +284,11 @@ bool rpc_sleep_until(struct rpc_call *c, uint64_t until_ns)
 {
     struct rpc_server *s = c->server;
     uint64_t wake_ns = min_u64(until_ns, c->deadline_ns);
-    pthread_mutex_lock(&s->lock);
+    auto_lock(&s->lock);
     bool gone = s->asleep++ >= s->asleep_max;
     while (!(gone |= c->cancelled || s->stopping) && clock_cond_wait(&s->woken, &s->lock, wake_ns))
         ;
     s->asleep--;
-    pthread_mutex_unlock(&s->lock);
     return !gone && wake_ns == until_ns;
 }
 

@@ -1,21 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* call.h - one call, from its arrival to its last event. home: by state.
  *
- * The queue's thread owns a call, but for QUEUED and RUNNING, when a handler's thread does. It is freed by the queue's
- * thread, when both of its last events (closed, sent) have come. */
+ * The queue's thread owns a call; a handler's thread owns it while QUEUED and RUNNING. The queue's thread frees it
+ * after both of its last events (closed, sent). */
 #pragma once
 
-#include "listen.h"
 #include "server.h"
 #include "socket.h"
+#include "util/list.h"
 #include "util/mem.h"
 #include "util/metric.h"
 #include <grpc/grpc.h>
 #include <pthread.h>
 
+/* Marks the order of threads for the thread sanitizer: a tag goes into gRPC on one thread and comes out of the
+ * completion queue on another. The sanitizer does not see how gRPC orders the two. */
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#define handed_over(tag) __tsan_release(tag)
+#define taken_back(tag) __tsan_acquire(tag)
+#else
+#define handed_over(tag) ((void)(tag))
+#define taken_back(tag) ((void)(tag))
+#endif
+
 enum call_state { CALL_AWAITED, CALL_READING, CALL_QUEUED, CALL_RUNNING, CALL_ANSWERING };
 
-/* What the completion queue hands back. */
+/* The tag of an operation; the completion queue returns it. */
 struct tag {
     void (*done)(struct tag *t, bool ok);
 };
@@ -32,18 +43,18 @@ struct rpc_call {
     int was_cancelled;                           /* gRPC's, valid when `closed` is done */
     bool cancelled;                              /* under server->lock */
     unsigned events_left;                        /* of closed and sent; the queue's thread */
-    struct rpc_call *next;                       /* under server->lock: in its line */
+    struct list_node node;                       /* under server->lock: in its queue */
     struct arena *request_memory, *reply_memory; /* owned; while RUNNING */
 };
 
-/* Calls that a thread is to serve, and the threads' way to hear of them. */
-struct line {
-    struct rpc_server *server;     /* borrowed */
-    struct rpc_call *first, *last; /* under server->lock */
-    pthread_cond_t work;           /* there is a call to serve, or none will come */
+/* Calls that wait for a thread. */
+struct rpc_queue {
+    struct rpc_server *server; /* borrowed */
+    struct list calls;         /* under server->lock */
+    pthread_cond_t work;       /* a call was queued, or the server ends */
 };
 
-enum { LINE_ANY, LINE_PROMPT, LINES };
+enum { QUEUE_ANY, QUEUE_PROMPT, QUEUES };
 
 struct rpc_server {
     struct rpc_options options;
@@ -57,7 +68,7 @@ struct rpc_server {
     pthread_t threads[RPC_THREADS_MAX];
     unsigned thread_count;
     unsigned asleep_max; /* frozen once calls come */
-    struct line lines[LINES];
+    struct rpc_queue queues[QUEUES];
     struct metric *seconds;
     struct tag down;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rpc/client.h"
+#include "protobuf.h"
 #include "rpc/server.h"
 #include "util/str.h"
-#include "wire.h"
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
@@ -12,7 +12,7 @@
 
 struct rpc_client {
     char *target;                 /* owned: "unix:/path" */
-    grpc_completion_queue *queue; /* owned; plucked from, so that calls need no loop */
+    grpc_completion_queue *queue; /* owned; each call waits for its own completion */
 };
 
 struct reply {
@@ -45,8 +45,8 @@ void rpc_client_free(struct rpc_client *c)
     free(c);
 }
 
-/* A channel of its own for each call: one that is kept goes on connecting only while somebody polls, and we poll only
- * while we call, so that a server which comes back would be noticed after gRPC's 5 s and not at once. */
+/* Each call has a channel of its own. gRPC reconnects a kept channel only while a call polls, with a delay of 5 s, so a
+ * restarted server would be found late. */
 static grpc_channel *channel_open(const struct rpc_client *c)
 {
     grpc_arg own_pool = {
@@ -84,7 +84,7 @@ static void exchange(struct rpc_client *c, const char *method, const ProtobufCMe
     grpc_channel *channel = channel_open(c);
     grpc_call *call =
         grpc_channel_create_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue, path, &host, deadline, NULL);
-    grpc_byte_buffer *message = wire_pack(request);
+    grpc_byte_buffer *message = protobuf_pack(request);
     grpc_op ops[] = {
         {.op = GRPC_OP_SEND_INITIAL_METADATA},
         {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = message},

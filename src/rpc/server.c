@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server.h"
 #include "call.h"
-#include "handover.h"
 #include "util/clock.h"
 #include "util/thread.h"
 #include <stdio.h>
 
 enum { THREADS_DEFAULT = 32, STREAMS_MAX = 256, METADATA_MAX = 16 << 10 };
 
-/* As the sidecars have them, so that one dashboard serves both. */
+/* The same as in the sidecars, so that one dashboard shows both. */
 static const double buckets[] = {.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600, 0};
 
 static void *queue_main(void *ctx)
@@ -24,20 +23,13 @@ static void *queue_main(void *ctx)
     }
 }
 
-static struct rpc_call *next_call(struct line *l)
+static struct rpc_call *next_call(struct rpc_queue *l)
 {
     struct rpc_server *s = l->server;
-    pthread_mutex_lock(&s->lock);
-    while (!l->first && !s->ending)
+    auto_lock(&s->lock);
+    while (list_is_empty(&l->calls) && !s->ending)
         pthread_cond_wait(&l->work, &s->lock);
-    struct rpc_call *c = l->first;
-    if (c) {
-        l->first = c->next;
-        if (!l->first)
-            l->last = NULL;
-    }
-    pthread_mutex_unlock(&s->lock);
-    return c;
+    return list_pop(&l->calls, struct rpc_call, node);
 }
 
 static void *handler_main(void *ctx)
@@ -52,10 +44,9 @@ static void on_down(struct tag *t, bool ok)
 {
     (void)ok;
     struct rpc_server *s = container_of(t, struct rpc_server, down);
-    pthread_mutex_lock(&s->lock);
+    auto_lock(&s->lock);
     s->is_down = true;
     pthread_cond_broadcast(&s->woken);
-    pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
@@ -64,9 +55,9 @@ static struct rpc_server *server_new(const struct rpc_options *o)
 {
     struct rpc_server *s = xcalloc(1, sizeof *s);
     pthread_mutex_init(&s->lock, NULL);
-    for (size_t i = 0; i < LINES; i++) {
-        s->lines[i].server = s;
-        pthread_cond_init(&s->lines[i].work, NULL);
+    for (size_t i = 0; i < QUEUES; i++) {
+        s->queues[i].server = s;
+        pthread_cond_init(&s->queues[i].work, NULL);
     }
     pthread_cond_init(&s->woken, NULL);
     s->options = *o;
@@ -80,8 +71,8 @@ static struct rpc_server *server_new(const struct rpc_options *o)
 static void server_free(struct rpc_server *s)
 {
     pthread_mutex_destroy(&s->lock);
-    for (size_t i = 0; i < LINES; i++)
-        pthread_cond_destroy(&s->lines[i].work);
+    for (size_t i = 0; i < QUEUES; i++)
+        pthread_cond_destroy(&s->queues[i].work);
     pthread_cond_destroy(&s->woken);
     free(s);
 }
@@ -105,39 +96,30 @@ static void make_server(struct rpc_server *s)
     grpc_server_start(s->server);
 }
 
-static int start_thread(pthread_t *t, const char *name, void *(*run)(void *), void *ctx, struct err *err)
-{
-    int e = thread_start(t, run, ctx);
-    if (e)
-        return err_sys(err, e, "cannot start the thread '%s'", name);
-    pthread_setname_np(*t, name);
-    return 0;
-}
-
 static int start_threads(struct rpc_server *s, struct err *err)
 {
     unsigned wanted = s->options.threads ? (unsigned)min_u64(s->options.threads, RPC_THREADS_MAX) : THREADS_DEFAULT;
     s->asleep_max = wanted * 3 / 4;
-    int r = start_thread(&s->prompt_thread, "rpc/prompt", handler_main, &s->lines[LINE_PROMPT], err);
+    int r = thread_start_named(&s->prompt_thread, "rpc/prompt", handler_main, &s->queues[QUEUE_PROMPT], err);
     if (r < 0)
         return r;
     s->has_prompt_thread = true;
     for (; s->thread_count < wanted; s->thread_count++) {
         char name[16];
         snprintf(name, sizeof name, "rpc/%u", s->thread_count);
-        r = start_thread(&s->threads[s->thread_count], name, handler_main, &s->lines[LINE_ANY], err);
+        r = thread_start_named(&s->threads[s->thread_count], name, handler_main, &s->queues[QUEUE_ANY], err);
         if (r < 0)
             return r;
     }
-    return start_thread(&s->queue_thread, "rpc/queue", queue_main, s, err);
+    return thread_start_named(&s->queue_thread, "rpc/queue", queue_main, s, err);
 }
 
 static void join_handlers(struct rpc_server *s)
 {
     pthread_mutex_lock(&s->lock);
     s->ending = true;
-    for (size_t i = 0; i < LINES; i++)
-        pthread_cond_broadcast(&s->lines[i].work);
+    for (size_t i = 0; i < QUEUES; i++)
+        pthread_cond_broadcast(&s->queues[i].work);
     pthread_mutex_unlock(&s->lock);
     if (s->has_prompt_thread)
         pthread_join(s->prompt_thread, NULL);
@@ -151,12 +133,12 @@ static void close_queue(struct rpc_server *s)
     if (!s->queue)
         return;
     grpc_completion_queue_shutdown(s->queue);
-    queue_main(s); /* what is still in it, if nobody else reads it any more */
+    queue_main(s); /* drains it: no other thread reads it now */
     grpc_completion_queue_destroy(s->queue);
     s->queue = NULL;
 }
 
-/* What came to be before the start failed; no queue thread runs, and no call was asked for. */
+/* Frees a server whose start failed; no queue thread runs, and no call was requested. */
 static void take_apart(struct rpc_server *s)
 {
     join_handlers(s);
@@ -200,12 +182,10 @@ int rpc_server_start(const struct rpc_options *o, struct rpc_server **ret, struc
 
 static bool wait_until_down(struct rpc_server *s, uint64_t until_ns)
 {
-    pthread_mutex_lock(&s->lock);
+    auto_lock(&s->lock);
     while (!s->is_down && clock_cond_wait(&s->woken, &s->lock, until_ns))
         ;
-    bool down = s->is_down;
-    pthread_mutex_unlock(&s->lock);
-    return down;
+    return s->is_down;
 }
 
 void rpc_server_stop(struct rpc_server *s, uint64_t grace_ns)
@@ -224,7 +204,7 @@ void rpc_server_stop(struct rpc_server *s, uint64_t grace_ns)
         while (!wait_until_down(s, clock_now_ns() + NS_PER_SECOND))
             ;
     }
-    /* A cancelled call is over for gRPC while its handler still works: the queue may close only after the last one. */
+    /* A cancelled call has ended for gRPC while its handler still runs: close the queue after the last handler. */
     join_handlers(s);
     grpc_completion_queue_shutdown(s->queue);
     pthread_join(s->queue_thread, NULL);

@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "socket.h"
 #include "util/str.h"
+#include "util/thread.h"
+#include <fcntl.h>
+#include <grpc/grpc_posix.h>
+#include <grpc/grpc_security.h>
+#include <poll.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/un.h>
+
+enum { BACKOFF_MS = 100 };
 
 int socket_name_init(struct socket_name *n, const char *path, struct err *err)
 {
@@ -12,7 +21,7 @@ int socket_name_init(struct socket_name *n, const char *path, struct err *err)
         return err_set(err, ERR_INVALID, "the socket '%s' must be an absolute path", path);
     *n = (struct socket_name){0};
     int len = snprintf(n->path, sizeof n->path, "%s", path);
-    /* Not the process's number: two drivers in containers of their own are both number 1. */
+    /* Not the process id: two drivers in containers both have process id 1. */
     unsigned random = 0;
     (void)!getrandom(&random, sizeof random, 0);
     int temporary =
@@ -22,9 +31,9 @@ int socket_name_init(struct socket_name *n, const char *path, struct err *err)
         return err_set(err, ERR_INVALID, "the socket '%s' is too long: %zu bytes are left for its path", path,
                        room - 1 - (size_t)(temporary - len));
     struct stat st;
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path);
-    if (stat(folder, &st) != 0)
+    char directory[PATH_MAX];
+    snprintf(directory, sizeof directory, "%.*s/", (int)(slash - path), path);
+    if (stat(directory, &st) != 0)
         return err_sys(err, errno, "cannot make the socket '%s'", path);
     return 0;
 }
@@ -53,4 +62,99 @@ void socket_name_remove(struct socket_name *n)
     if (socket_name_is_ours(n))
         unlink(n->path);
     n->published = false;
+}
+
+/* ---- accepting --------------------------------------------------------------------------------------------------- */
+
+static int open_spare(void)
+{
+    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* Without a free descriptor, closes the caller's connection at once: it would wait in the queue until its deadline. */
+static bool hang_up(struct listener *l)
+{
+    if (l->spare_fd < 0)
+        return false;
+    close(l->spare_fd);
+    int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    l->spare_fd = open_spare();
+    return fd >= 0;
+}
+
+/* False: pause before the next attempt, so that a lasting error does not use a processor. */
+static bool accept_one(struct listener *l)
+{
+    int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+        grpc_server_add_channel_from_fd(l->server, fd, l->credentials);
+        if (l->spare_fd < 0)
+            l->spare_fd = open_spare();
+        return true;
+    }
+    if (errno == EMFILE || errno == ENFILE)
+        return hang_up(l);
+    return errno == EINTR || errno == ECONNABORTED;
+}
+
+static void *listen_main(void *ctx)
+{
+    struct listener *l = ctx;
+    bool pause = false;
+    for (;;) {
+        struct pollfd p[] = {{.fd = l->stop_fd, .events = POLLIN}, {.fd = l->fd, .events = POLLIN}};
+        if (poll(p, pause ? 1 : 2, pause ? BACKOFF_MS : -1) < 0 && errno != EINTR)
+            pause = true;
+        else if (p[0].revents)
+            return NULL;
+        else
+            pause = p[1].revents && !accept_one(l);
+    }
+}
+
+static int bind_socket(const char *path, int *ret_fd, struct err *err)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int n = snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
+    if (n >= (int)sizeof a.sun_path)
+        return err_set(err, ERR_INVALID, "the path of the socket '%s' is too long", path);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) != 0 || listen(fd, SOMAXCONN) != 0)
+        return err_sys(err, errno, "cannot listen on the socket '%s'", path);
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+int listener_start(struct listener *l, grpc_server *server, const char *path, struct err *err)
+{
+    *l = (struct listener){.server = server, .fd = -1, .stop_fd = -1, .spare_fd = -1};
+    l->credentials = grpc_insecure_server_credentials_create();
+    int r = bind_socket(path, &l->fd, err);
+    if (r < 0)
+        return r;
+    l->spare_fd = open_spare();
+    l->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (l->stop_fd < 0)
+        return err_sys(err, errno, "cannot make an eventfd for thread 'rpc/listen'");
+    r = thread_start_named(&l->thread, "rpc/listen", listen_main, l, err);
+    l->runs = r == 0;
+    return r;
+}
+
+void listener_stop(struct listener *l)
+{
+    if (!l->credentials)
+        return;
+    if (l->runs) {
+        (void)!write(l->stop_fd, &(uint64_t){1}, sizeof(uint64_t));
+        pthread_join(l->thread, NULL);
+    }
+    int fds[] = {l->fd, l->stop_fd, l->spare_fd};
+    for (size_t i = 0; i < countof(fds); i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    grpc_server_credentials_release(l->credentials);
+    *l = (struct listener){0};
 }

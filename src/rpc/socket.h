@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* socket.h - the life of a unix socket's name. home: whoever owns the struct.
+/* socket.h - publishes a unix socket at its path, accepts connections for a gRPC server, and removes the socket.
+ * home: the thread that owns the struct; the thread "rpc/listen" accepts. gRPC's own listener stops at the first
+ * accept(2) that fails.
  *
- * Two drivers overlap while a DaemonSet rolls: so a socket is bound under a dot-name, renamed over the old one when it
- * answers, and removed at the end only if the name still leads to it. */
+ * Two drivers overlap while a DaemonSet is updated. So a socket is bound to a temporary path and renamed when it
+ * accepts calls. It is removed at the end only if the path is still this socket. */
 #pragma once
 
 #include "util/err.h"
+#include <grpc/grpc.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 struct socket_name {
@@ -17,9 +21,21 @@ struct socket_name {
     bool published;
 };
 
-/* Checks the path (absolute, short enough for the kernel, in a folder that is there). Nothing is made. */
+/* Checks the path (absolute, short enough for the kernel, in an existing directory). Creates nothing. */
 must_check int socket_name_init(struct socket_name *n, const char *path, struct err *err);
-/* After the bind: only root may connect, and the old socket is replaced. */
+/* After the bind: lets only root connect, and replaces the old socket. */
 must_check int socket_name_publish(struct socket_name *n, struct err *err);
 bool socket_name_is_ours(const struct socket_name *n);
 void socket_name_remove(struct socket_name *n); /* may run twice */
+
+struct listener {
+    grpc_server *server; /* borrowed; started */
+    grpc_server_credentials *credentials;
+    int fd, stop_fd, spare_fd; /* owned; -1: none. Closing the spare one lets hang_up() accept. */
+    pthread_t thread;
+    bool runs;
+};
+
+/* Binds the path, and accepts until listener_stop. *l is ready for listener_stop even after a failure. */
+must_check int listener_start(struct listener *l, grpc_server *server, const char *path, struct err *err);
+void listener_stop(struct listener *l); /* may run twice, and on a zeroed listener */

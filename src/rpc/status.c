@@ -2,8 +2,7 @@
 #include "server.h"
 #include <grpc/status.h>
 
-/* Two rows are a matter of taste elsewhere, and of contract here: the provisioner goes to another node for
- * RESOURCE_EXHAUSTED only, and comes back to the same one for ABORTED and UNAVAILABLE. */
+/* The provisioner tries another node only after RESOURCE_EXHAUSTED, and the same node after ABORTED and UNAVAILABLE. */
 static const int statuses[] = {
     [ERR_NOT_FOUND] = GRPC_STATUS_NOT_FOUND,
     [ERR_EXISTS] = GRPC_STATUS_ALREADY_EXISTS,

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backend.h - what a backend gives to store.c, and the job that they share.
+/* backend.h - the interface between store.c and an object store's own code, and the job that they share.
  * home: a struct store is frozen once open; a struct store_job lives on its worker's loop.
+ *
+ * To add an object store:
+ * 1. Add its name to backends.def. The build compiles all of src/store/<name>/.
+ * 2. Define `backend_<name>` there: the capability table (struct store_caps), and the functions of struct
+ * store_backend.
+ * 3. Over HTTP: start() calls call_go() with the struct call_steps of each operation, and call.h does the rest.
+ * 4. Credentials: choose an enum creds_kind, or add one to src/creds.
+ * 5. tests/unit/store/fake/ is a complete store in memory; list it in tests/CMakeLists.txt beside the others.
  *
  * store.c owns a job from its first attempt to on_done: it copies the arguments, asks the backend for an attempt, and
  * decides after each whether another is due. The backend knows one attempt. */
@@ -12,7 +20,7 @@
 #include <stdatomic.h>
 
 struct hedge;
-struct refusals;
+struct store_denials;
 struct telemetry;
 
 enum job_op {
@@ -35,16 +43,16 @@ const char *job_op_name(enum job_op op); /* "GET", "LIST": the metrics' label `m
 /* The arguments of a call. Strings are the job's own copies. */
 struct job_args {
     struct str key;
-    struct object object; /* GET */
+    struct store_object object; /* GET */
     uint64_t offset;
     uint64_t len;
     uint64_t alike_bytes;   /* HEAD with a digest_kind: an object of this size is worth being read for it */
     struct store_page page; /* LIST */
     enum store_if condition;
-    struct str id;        /* of a multipart upload */
-    struct str upload_id; /* ours, kept in the object's metadata */
-    struct str owner;     /* the same */
-    struct str match;     /* STORE_IF_SAME */
+    struct str upload_id;         /* of a multipart upload */
+    struct str idempotency_token; /* kept in the object's metadata */
+    struct str owner;             /* the same */
+    struct str match;             /* STORE_IF_SAME */
     struct str storage_class;
     struct str content_type;
     enum hash_kind digest_kind;
@@ -56,7 +64,7 @@ struct job_args {
     struct digest whole;
     struct rate *rate;
     bool patient;
-    void (*on_head)(void *ctx, const struct object *told);
+    void (*on_head)(void *ctx, const struct store_object *told);
     int (*on_data)(void *ctx, const char *bytes, size_t len);
 };
 
@@ -68,8 +76,8 @@ struct store_job {
     void *ctx;
     store_done *on_done; /* LIST: args.page.on_done instead */
 
-    struct store_reply reply;     /* of the attempt; `requests` sums up */
-    const struct object *objects; /* LIST: the answer; the backend's until release */
+    struct store_reply reply;           /* of the attempt; `requests` sums up */
+    const struct store_object *objects; /* LIST: the answer; the backend's until release */
     size_t object_count;
     struct str next_token;
 
@@ -79,9 +87,9 @@ struct store_job {
     unsigned attempt;
     bool starting;  /* the backend's start() is on the stack: on_done must wait */
     bool running;   /* an attempt is under way */
-    bool cancelled; /* by store_cancel, or called off for its rival's sake */
+    bool cancelled; /* by store_cancel, or because its rival won */
 
-    /* A GET only (race.h) */
+    /* A GET only (race.c) */
     struct timer watch;      /* until it is asked for again, or given up */
     struct store_job *rival; /* the other attempt; NULL: none */
     uint64_t asked_ns;
@@ -99,36 +107,39 @@ struct store_job {
     size_t words_used;
 };
 
-struct backend {
-    const char *scheme;
-    size_t job_size; /* of the struct that begins with a struct store_job */
-    enum hash_kind upload_digest;
-    must_check int (*open)(struct store *s, const struct store_options *o, const struct uri *u, struct err *err);
+struct store_backend {
+    struct store_caps caps;
+    const char *permissions[JOB_OPS]; /* what each operation needs, for "access denied" */
+    size_t job_size;                  /* of the struct that begins with a struct store_job */
+    must_check int (*open)(struct store *s, const struct store_options *o, const struct store_uri *u, struct err *err);
     void (*close)(struct store *s); /* also after an open that failed half-way */
     /* Makes an attempt, which ends in job_done() exactly once, at once or later. */
     void (*start)(struct store_job *j);
     void (*stop)(struct store_job *j); /* the attempt under way ends soon; job_done follows, after this returns */
     void (*resume)(struct store_job *j);
     void (*release)(struct store_job *j); /* after an attempt, when its answer has been read */
-    /* What is known of its conditions (store.h). NULL: it honours them all. */
+    /* caps.conditions STORE_CONDITIONS_VARY only: what is known of this server (store.h). */
     bool (*wants_probe)(const struct store *s);
     bool (*honours)(const struct store *s, enum store_if condition, bool multipart);
 };
 
-extern const struct backend backend_local;
-extern const struct backend backend_s3;
-extern const struct backend backend_gcs;
+const struct store_backend *backend_find(struct str scheme); /* NULL: unknown */
+
+/* The credentials that the options and the backend's kind ask for. `region` may be NULL. */
+must_check int store_open_creds(const struct store *s, const struct store_options *o, const char *region,
+                                struct creds **ret, struct err *err);
 
 struct store {
-    const struct backend *backend;
-    char *bucket; /* owned */
-    char *prefix; /* owned */
+    const struct store_backend *backend;
+    struct store_caps caps; /* the backend's, less what this bucket or server lacks */
+    char *endpoint;         /* owned: the server's URL; NULL: the store has no server */
+    char *bucket;           /* owned */
+    char *prefix;           /* owned */
     size_t prefix_len;
     char *ca_file;             /* owned; NULL: the system's */
     char *ca;                  /* owned PEM text instead of it; NULL: none */
     const struct guard *guard; /* borrowed; NULL: a person's own command, which may go anywhere */
-    bool is_stranger;          /* guarded, and nobody vouches for its server: it gets no bearer token, and what it says
-                                  is not repeated */
+    bool is_stranger;          /* guarded and not trusted: no bearer token is sent, and its messages are not repeated */
     pthread_mutex_t lock;      /* guards `retry` and `again` */
     struct store_retry retry;  /* no field is 0 */
     uint64_t reads_at_first;
@@ -137,11 +148,11 @@ struct store {
         unsigned attempts;        /* that failed */
         uint64_t due_ns;
     } again; /* the request that failed more than once and waits for its next attempt, the last one of these */
-    _Atomic uint64_t served_ns;  /* monotonic: when a byte of any answer last came */
-    struct telemetry *telemetry; /* owned */
-    struct hedge *hedge;         /* owned */
-    struct refusals *refusals;   /* owned */
-    void *self;                  /* the backend's own, owned by it */
+    _Atomic uint64_t served_ns;     /* monotonic: when a byte of any answer last came */
+    struct telemetry *telemetry;    /* owned */
+    struct hedge *hedge;            /* owned */
+    struct store_denials *refusals; /* owned */
+    void *self;                     /* the backend's own, owned by it */
 };
 
 /* The attempt has ended: j->reply holds its code (and err, may_retry ... if negative). May free the job. */
@@ -155,6 +166,12 @@ void job_answered(struct store_job *j);
 struct store_job *job_again(const struct store_job *j);
 void job_attempt(struct store_job *j);
 void job_call_off(struct store_job *j);
+
+/* race.c sends a slow GET a second time. The first good head wins, and the other attempt is cancelled before any of its
+ * body is delivered: the caller sees one job. The caller holds the first attempt, whichever wins; both live until both
+ * have ended. A body that stalls cannot be joined with another reply: it is cancelled, and the caller starts over. One
+ * of the two is over. NULL: the other one is not; else the one whose reply is the job's. */
+struct store_job *race_settle(struct store_job *j);
 
 /* Counts one request to the server (for file://, one visit to the disk). `code` is the metric's label: "200", "IO". */
 void job_count_request(struct store_job *j, const char *code, uint64_t first_byte_ns, uint64_t total_ns);

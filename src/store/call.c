@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "call.h"
-#include "refusal.h"
+#include "denials.h"
 #include "util/clock.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A server that gives a byte a second keeps a request alive for ever. What is slower than this in a stall timeout (30
- * s) would not bring a part of 8 MiB within half a day. */
+/* Slower transfers than this in a stall timeout (30 s) are cancelled: a part of 8 MiB would take half a day. */
 enum { STALL_BYTES = 4096 };
 
 enum { URL_MAX = 16 << 10, WORDS_MAX = 64 << 10 };
 
-static void submit(struct call *c);
+static void submit(struct store_call *c);
 
-static struct call *of_job(struct store_job *j)
+static struct store_call *of_job(struct store_job *j)
 {
-    return container_of(j, struct call, job);
+    return container_of(j, struct store_call, job);
 }
 
-void call_init(struct call *c, struct creds *creds)
+void call_init(struct store_call *c, struct creds *creds)
 {
     c->creds = creds;
     c->web = NULL;
@@ -36,8 +35,8 @@ void call_init(struct call *c, struct creds *creds)
 
 void call_release(struct store_job *j)
 {
-    struct call *c = of_job(j);
-    identity_unref(c->identity);
+    struct store_call *c = of_job(j);
+    creds_identity_unref(c->identity);
     c->identity = NULL;
     sbuf_done(&c->url);
     sbuf_done(&c->words);
@@ -46,12 +45,12 @@ void call_release(struct store_job *j)
     sbuf_done(&c->got);
 }
 
-void call_end(struct call *c, int code)
+void call_end(struct store_call *c, int code)
 {
     if (code < 0) {
         char name[JOB_NAME_MAX];
-        unsigned id = c->err.id;
-        if (code == -ERR_CORRUPT && c->job.store->is_stranger) /* pieces of it would be shown to whoever chose it */
+        enum err_id id = c->err.id;
+        if (code == -ERR_CORRUPT && c->job.store->is_stranger) /* do not show its content to the user who chose it */
             snprintf(c->err.text, sizeof c->err.text, "what came is not the answer of an object store, or is damaged");
         err_wrap(&c->err, "%s", job_name(&c->job, name));
         c->err.id = id;
@@ -61,18 +60,17 @@ void call_end(struct call *c, int code)
     job_done(&c->job);
 }
 
-void call_contradicted(struct call *c)
+void call_contradicted(struct store_call *c)
 {
     c->job.reply.may_retry = true;
-    err_set(&c->err, ERR_AGAIN, "412: it is said to be there already, and is not");
-    call_end(c, err_advise(&c->err, 1412, "the same command tries it again; if it stays so, allow overwriting"));
+    call_end(c, err_fail(&c->err, ERR_AGAIN, CIS_OBJECT_EXISTS, "412: it is said to be there already, and is not"));
 }
 
 /* ---- credentials ------------------------------------------------------------------------------------------------- */
 
 static void credentials_ready(struct creds_waiter *w)
 {
-    struct call *c = container_of(w, struct call, waiter);
+    struct store_call *c = container_of(w, struct store_call, waiter);
     c->waiting = false;
     c->identity = w->identity;
     if (c->job.cancelled) {
@@ -85,7 +83,7 @@ static void credentials_ready(struct creds_waiter *w)
     }
 }
 
-void call_go(struct call *c, const struct call_steps *steps)
+void call_go(struct store_call *c, const struct call_steps *steps)
 {
     c->steps = steps;
     if (!c->identity) {
@@ -101,7 +99,7 @@ void call_go(struct call *c, const struct call_steps *steps)
 
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */
 
-void call_header(struct call *c, const char *name, struct str value)
+void call_header(struct store_call *c, const char *name, struct str value)
 {
     assert(c->header_count < CALL_HEADERS_MAX);
     c->headers[c->header_count].name = name;
@@ -111,18 +109,18 @@ void call_header(struct call *c, const char *name, struct str value)
     sbuf_add(&c->words, value);
 }
 
-struct str call_header_value(const struct call *c, size_t index)
+struct str call_header_value(const struct store_call *c, size_t index)
 {
     return (struct str){c->words.ptr + c->headers[index].at, c->headers[index].len};
 }
 
-bool call_is_ranged(const struct call *c)
+bool call_is_ranged(const struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
     return a->len > 0 && (a->offset > 0 || a->len != a->object.size_bytes);
 }
 
-void call_header_range(struct call *c)
+void call_header_range(struct store_call *c)
 {
     char range[64];
     const struct job_args *a = &c->job.args;
@@ -130,12 +128,12 @@ void call_header_range(struct call *c)
     call_header(c, "range", (struct str){range, (size_t)n});
 }
 
-struct str call_answer_header(const struct call *c, const char *name)
+struct str call_answer_header(const struct store_call *c, const char *name)
 {
     return web_reply_header(c->web, name);
 }
 
-struct str call_keep(struct call *c, struct str s)
+struct str call_keep(struct store_call *c, struct str s)
 {
     char *at = c->kept + c->kept_used;
     if (s.len > sizeof c->kept - c->kept_used)
@@ -146,16 +144,16 @@ struct str call_keep(struct call *c, struct str s)
     return (struct str){at, s.len};
 }
 
-/* A store that serves nobody any more may be down: what it refuses then counts. */
+/* If the store serves no request at all, its refused connections count as failures. */
 static const uint64_t serves_ns = 5 * NS_PER_SECOND;
 
-static void note_served(struct call *c)
+static void note_served(struct store_call *c)
 {
     c->job.served_ns = loop_now_ns(c->job.worker->loop);
     atomic_store_explicit(&c->job.store->served_ns, c->job.served_ns, memory_order_relaxed);
 }
 
-static bool serves_others(const struct call *c)
+static bool serves_others(const struct store_call *c)
 {
     uint64_t served = atomic_load_explicit(&c->job.store->served_ns, memory_order_relaxed);
     return served != c->job.served_ns && clock_now_ns() < served + serves_ns;
@@ -163,40 +161,38 @@ static bool serves_others(const struct call *c)
 
 static int on_head(void *ctx, struct web_job *web)
 {
-    struct call *c = ctx;
+    struct store_call *c = ctx;
     int status = web_status(web);
     note_served(c);
     c->success = status >= 200 && status < 300;
     sbuf_clear(&c->got);
     if (c->success)
-        refusal_served(c->job.store->refusals, c->job.op);
+        denials_note_success(c->job.store->refusals, c->job.op);
     if (!c->success || !c->steps->head)
         return 0;
-    return c->steps->head(c, &c->err);
+    return c->steps->head(c);
 }
 
 static int on_body(void *ctx, const char *bytes, size_t len)
 {
-    struct call *c = ctx;
+    struct store_call *c = ctx;
     note_served(c);
     if (c->success && c->steps->body)
         return c->steps->body(c, bytes, len);
     size_t most = c->success ? CALL_DOCUMENT_MAX : CALL_REFUSAL_MAX;
-    if (len > most - c->got.len) {
-        err_set(&c->err, ERR_CORRUPT, "the answer (%d) is a document of more than %zu bytes", web_status(c->web), most);
-        return err_advise(&c->err, 1601, "check the endpoint, and any proxy between");
-    }
+    if (len > most - c->got.len)
+        return err_fail(&c->err, ERR_CORRUPT, CIS_REPLY_INVALID, "the answer (%d) is a document of more than %zu bytes",
+                        web_status(c->web), most);
     sbuf_add(&c->got, (struct str){bytes, len});
     return 0;
 }
 
-int call_give(struct call *c, const char *bytes, size_t len)
+int call_give(struct store_call *c, const char *bytes, size_t len)
 {
     const struct job_args *a = &c->job.args;
-    if (len > a->len - c->received) {
-        err_set(&c->err, ERR_CORRUPT, "more than the %" PRIu64 " bytes that were asked for came", a->len);
-        return err_advise(&c->err, 1601, "the store or a proxy mishandles lengths; report it to whoever runs it");
-    }
+    if (len > a->len - c->received)
+        return err_fail(&c->err, ERR_CORRUPT, CIS_REPLY_INVALID,
+                        "more than the %" PRIu64 " bytes that were asked for came", a->len);
     int r = a->on_data(c->job.ctx, bytes, len);
     c->job.moved = true;
     c->job.paused = r == WEB_PAUSE;
@@ -207,17 +203,17 @@ int call_give(struct call *c, const char *bytes, size_t len)
     return r;
 }
 
-int call_short(struct call *c)
+int call_short(struct store_call *c)
 {
     c->job.reply.may_retry = true;
-    err_set(&c->err, ERR_IO, "the answer ended after %" PRIu64 " of %" PRIu64 " bytes", c->received, c->job.args.len);
-    return err_advise(&c->err, 1614, "look for a proxy between that cuts or compresses what passes");
+    return err_fail(&c->err, ERR_IO, CIS_CONNECTION_LOST, "the answer ended after %" PRIu64 " of %" PRIu64 " bytes",
+                    c->received, c->job.args.len);
 }
 
 /* Before the body, the body, behind it: as much of one of them as there is room for. */
 static ssize_t read_body(void *ctx, char *buf, size_t room)
 {
-    struct call *c = ctx;
+    struct store_call *c = ctx;
     const struct store_body *b = &c->job.args.body;
     uint64_t at = c->sent_offset;
     ssize_t n;
@@ -239,13 +235,13 @@ static ssize_t read_body(void *ctx, char *buf, size_t room)
 
 static int seek_body(void *ctx, uint64_t offset)
 {
-    struct call *c = ctx;
+    struct store_call *c = ctx;
     c->sent_offset = offset;
     return 0;
 }
 
-/* What an exchange failed by that brought no answer. A connection may come back; what we refused ourselves will not. */
-static void failed(struct call *c, const struct web_result *r)
+/* Handles an exchange without a reply. A lost connection may recover; our own refusals will not. */
+static void failed(struct store_call *c, const struct web_result *r)
 {
     bool ours = c->err.code != 0;
     if (!ours)
@@ -256,7 +252,7 @@ static void failed(struct call *c, const struct web_result *r)
 
 static void on_done(void *ctx, const struct web_result *r)
 {
-    struct call *c = ctx;
+    struct store_call *c = ctx;
     char code[16];
     if (r->status)
         snprintf(code, sizeof code, "%d", r->status);
@@ -272,18 +268,23 @@ static void on_done(void *ctx, const struct web_result *r)
         c->steps->answered(c, r->status);
 }
 
-/* The one place where what proves who we are meets where it is to go. Signatures are of use for one request; a bearer
- * token is for whoever holds it. */
-static int may_be_shown(struct call *c)
+int call_garbled(struct err *err)
+{
+    err->code = ERR_CORRUPT; /* a field that a parser calls invalid came from the store, not from the caller */
+    return err_advise(err, CIS_REPLY_INVALID);
+}
+
+/* The only check of credentials against the destination. A signature is valid for one request; a bearer token works
+ * for every holder. */
+static int may_be_shown(struct store_call *c)
 {
     if (!c->identity->bearer || !c->job.store->is_stranger)
         return 0;
-    err_set(&c->err, ERR_DENIED, "no token is sent to an endpoint that is neither the provider's nor a trusted one");
-    return err_advise(&c->err, 1618,
-                      "leave the endpoint out; or let an administrator add it to endpoints.trusted of the chart");
+    return err_fail(&c->err, ERR_DENIED, CIS_TOKEN_WITHHELD,
+                    "no token is sent to an endpoint that is neither the provider's nor a trusted one");
 }
 
-static void submit(struct call *c)
+static void submit(struct store_call *c)
 {
     struct web_header headers[CALL_HEADERS_MAX];
     c->err = (struct err){0};
@@ -296,13 +297,12 @@ static void submit(struct call *c)
     sbuf_clear(&c->sent);
     sbuf_clear(&c->behind);
     sbuf_clear(&c->got);
-    int r = may_be_shown(c);
-    if (r == 0)
-        r = c->steps->build(c, &c->err);
-    if (r == 0 && (c->url.overflow || c->words.overflow || c->sent.overflow))
-        r = err_set(&c->err, ERR_INVALID, "the request is too long for any store");
-    if (r < 0) {
-        call_end(c, r);
+    if (may_be_shown(c) == 0)
+        c->steps->build(c);
+    if (!c->err.code && (c->url.overflow || c->words.overflow || c->sent.overflow))
+        err_set(&c->err, ERR_INVALID, "the request is too long for any store");
+    if (c->err.code) {
+        call_end(c, -(int)c->err.code);
         return;
     }
     for (size_t i = 0; i < c->header_count; i++)
@@ -330,14 +330,14 @@ static void submit(struct call *c)
 
 void call_stop(struct store_job *j)
 {
-    struct call *c = of_job(j);
+    struct store_call *c = of_job(j);
     if (!c->waiting && c->web)
         web_cancel(c->web);
 }
 
 void call_resume(struct store_job *j)
 {
-    struct call *c = of_job(j);
+    struct store_call *c = of_job(j);
     if (!c->waiting && c->web)
         web_resume(c->web);
 }

@@ -4,33 +4,32 @@
 #pragma once
 
 #include "backend.h"
-#include "creds.h"
+#include "creds/creds.h"
 
-/* A page of a listing holds 1,000 keys of 1,024 bytes, each of which takes up to three as S3 writes it and six as JSON
- * does: 6.5 MB with all that is told of them, and 32 readers hold one each. Refusals have a ceiling of their own:
- * hundreds may come at once. */
+/* A listing page has 1,000 keys of 1,024 bytes, each up to three bytes a character in S3's XML and six in JSON: 6.5 MB
+ * with the metadata, for each of 32 readers. Error replies have a lower limit, since hundreds may come at once. */
 enum { CALL_HEADERS_MAX = 24, CALL_DOCUMENT_MAX = 8 << 20, CALL_REFUSAL_MAX = 1 << 20 };
 
-struct call;
+struct store_call;
 
 struct call_steps {
-    /* Fills in method, url, headers and what is sent, with call->identity at hand. */
-    must_check int (*build)(struct call *c, struct err *err);
+    /* Fills in method, url, headers and what is sent, with call->identity at hand. A failure sets call->err. */
+    void (*build)(struct store_call *c);
     /* The headers are there and the status is a success. Negative ends the exchange with call->err. May be NULL. */
-    must_check int (*head)(struct call *c, struct err *err);
+    must_check int (*head)(struct store_call *c);
     /* Bytes of a successful answer; NULL: they are kept in call->got. */
-    int (*body)(struct call *c, const char *bytes, size_t len);
+    int (*body)(struct store_call *c, const char *bytes, size_t len);
     /* The answer is whole, whatever its status. Ends in call_go() with other steps, or in call_end(). */
-    void (*answered)(struct call *c, int status);
+    void (*answered)(struct store_call *c, int status);
 };
 
-struct call {
+struct store_call {
     struct store_job job;
     struct creds *creds;            /* borrowed: the store's */
     const struct call_steps *steps; /* static */
     struct creds_waiter waiter;
     bool waiting; /* for credentials */
-    struct identity *identity;
+    struct creds_identity *identity;
     struct web_job *web;
 
     const char *method; /* static */
@@ -56,14 +55,17 @@ struct call {
 };
 
 /* Called by the backend's start with steps chosen, and by `answered` for the next exchange. */
-void call_init(struct call *c, struct creds *creds);
-void call_go(struct call *c, const struct call_steps *steps);
+void call_init(struct store_call *c, struct creds *creds);
+void call_go(struct store_call *c, const struct call_steps *steps);
+
+/* The reply is not valid; `err` has the reason. Makes it CIS_REPLY_INVALID and returns -ERR_CORRUPT. */
+int call_garbled(struct err *err);
 
 /* Ends the attempt: code 0, or negative with c->err set. */
-void call_end(struct call *c, int code);
+void call_end(struct store_call *c, int code);
 
 /* 412 to "only if absent", and nothing is there: what was is gone since, or the store mishandles conditions. */
-void call_contradicted(struct call *c);
+void call_contradicted(struct store_call *c);
 
 /* For backend.stop, .resume and .release. */
 void call_stop(struct store_job *j);
@@ -71,39 +73,37 @@ void call_resume(struct store_job *j);
 void call_release(struct store_job *j);
 
 /* For `build`: one header. Any order. */
-void call_header(struct call *c, const char *name, struct str value);
-struct str call_header_value(const struct call *c, size_t index);
+void call_header(struct store_call *c, const char *name, struct str value);
+struct str call_header_value(const struct store_call *c, size_t index);
 
 /* Does this GET ask for less than the whole object? Then its Range header. */
-bool call_is_ranged(const struct call *c);
-void call_header_range(struct call *c);
+bool call_is_ranged(const struct store_call *c);
+void call_header_range(struct store_call *c);
 
 /* A header of the answer; STR_NULL if it has none. While head or answered runs. */
-struct str call_answer_header(const struct call *c, const char *name);
+struct str call_answer_header(const struct store_call *c, const char *name);
 
-/* Copies `s` into memory that lives until the job is released; for reply.object. What does not fit is left out. */
-struct str call_keep(struct call *c, struct str s);
+/* Copies `s` into memory of the job, for reply.object. Empty if it does not fit. */
+struct str call_keep(struct store_call *c, struct str s);
 
 /* steps.body of a GET: hands the bytes to the reader, never more than it asked for. */
-int call_give(struct call *c, const char *bytes, size_t len);
+int call_give(struct store_call *c, const char *bytes, size_t len);
 
 /* The end of one that brought fewer bytes than were asked for: another attempt may bring them. */
-int call_short(struct call *c);
+int call_short(struct store_call *c);
 
-/* What a status other than success means, in the words of the house. `code` and `message` are the store's own (may be
- * empty). Sets c->err and the reply's may_retry, slow_down and retry_after_ns; returns the negative code. */
+/* Translates a failed status into an error. `code` and `message` are the store's (may be empty). Sets c->err and the
+ * reply's may_retry, slow_down and retry_after_ns; returns the negative code. */
 struct status_words {
     int status;
     struct str code;
     struct str message;
-    const char *right; /* the permission that was missing, if it was one: "s3:GetObject" */
 };
-int call_status(struct call *c, const struct status_words *w);
+int call_status(struct store_call *c, const struct status_words *w);
 
-/* What of an answer may be repeated: its code, as far as it is one, and of a server that somebody vouches for its
- * message. */
-struct status_words call_words(const struct call *c, int status, struct str code, struct str message);
+/* The store's error code and, for trusted servers, its message. */
+struct status_words call_words(const struct store_call *c, int status, struct str code, struct str message);
 bool call_is_redirect(int status);
 
-/* We were refused: it may heal. `renew`: because of who we are, so that the next attempt is somebody else's. */
-void call_refused(struct call *c, bool renew);
+/* Limits the retries of a denied request. `renew`: the credentials are the cause, so fetch others. */
+void call_refused(struct store_call *c, bool renew);

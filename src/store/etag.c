@@ -24,26 +24,26 @@ bool etag_is_same(struct str a, struct str b)
     return str_eq(etag_bare(a), etag_bare(b));
 }
 
-bool object_is_pinned(const struct object *o)
+bool store_object_is_pinned(const struct store_object *o)
 {
     return o->etag.len > 0 || o->generation > 0;
 }
 
-void object_tag(const struct object *o, char ret[OBJECT_TAG_MAX])
+void store_object_tag(const struct store_object *o, char ret[STORE_OBJECT_TAG_MAX])
 {
     ret[0] = '\0';
     if (o->generation)
-        snprintf(ret, OBJECT_TAG_MAX, "%" PRIu64, o->generation);
-    else if (o->etag.len < OBJECT_TAG_MAX)
-        snprintf(ret, OBJECT_TAG_MAX, "%.*s", STR_FMT(o->etag));
+        snprintf(ret, STORE_OBJECT_TAG_MAX, "%" PRIu64, o->generation);
+    else if (o->etag.len < STORE_OBJECT_TAG_MAX)
+        snprintf(ret, STORE_OBJECT_TAG_MAX, "%.*s", STR_FMT(o->etag));
 }
 
-int object_outdated(struct err *err)
+int store_object_outdated(struct err *err)
 {
-    return err_advise(err, err->code == ERR_NOT_FOUND ? 1404 : 1409, "the same command lists the source anew");
+    return err->code == ERR_NOT_FOUND ? err_advise(err, CIS_OBJECT_NOT_FOUND) : err_advise(err, CIS_OBJECT_CHANGED);
 }
 
-bool object_is_same(const struct object *a, const struct object *b)
+bool store_object_is_same(const struct store_object *a, const struct store_object *b)
 {
     if (a->generation && b->generation)
         return a->generation == b->generation;

@@ -10,6 +10,6 @@ bool etag_is_weak(struct str etag);
 struct str etag_unquoted(struct str etag); /* a view */
 struct str etag_bare(struct str etag);     /* without W/ and quotes; a view */
 
-/* A proxy that touches an answer weakens its ETag, and some stores quote it in their answers and not in their listings;
- * the bytes are held against checksums. */
+/* Compares ETags without W/ and quotes: proxies weaken ETags, and some stores quote them in replies but not in
+ * listings. Checksums verify the bytes. */
 bool etag_is_same(struct str a, struct str b);

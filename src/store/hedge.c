@@ -7,8 +7,8 @@ enum {
     SAMPLES_MOST = 8192,    /* then they count half */
     LOOK_EVERY = 64,        /* samples: the sum over all buckets is not taken at each request */
     BUCKET_SHIFT = 16,      /* 65 us */
-    COST = 100,             /* of a request, in what a GET pays in: 1 % */
-    PURSE_MOST = 20 * COST, /* an hour without trouble does not pay for a storm */
+    COST = 100,             /* of a request, in shares that each GET adds: 1 % */
+    BUDGET_MAX = 20 * COST, /* an hour without trouble does not pay for a storm */
     RESERVE = 5 * COST,     /* for who has waited longest */
 };
 
@@ -44,7 +44,7 @@ static void look(struct hedge *h)
     atomic_store(&h->wait_ns, wait > WAIT_LEAST_NS ? wait : WAIT_LEAST_NS);
 }
 
-/* What another thread counts meanwhile may be lost: of thousands, one. */
+/* Concurrent counts may be lost: one in thousands. */
 static void halve(struct hedge *h)
 {
     for (unsigned i = 0; i < HEDGE_BUCKETS; i++)
@@ -64,12 +64,12 @@ void hedge_answered(struct hedge *h, uint64_t first_ns)
 
 static void pay(struct hedge *h, int32_t change)
 {
-    int32_t before = atomic_load_explicit(&h->purse, memory_order_relaxed), after;
+    int32_t before = atomic_load_explicit(&h->budget, memory_order_relaxed), after;
     do {
         after = before + change;
-        after = after < 0 ? 0 : after > PURSE_MOST ? PURSE_MOST : after;
+        after = after < 0 ? 0 : after > BUDGET_MAX ? BUDGET_MAX : after;
     } while (
-        !atomic_compare_exchange_weak_explicit(&h->purse, &before, after, memory_order_relaxed, memory_order_relaxed));
+        !atomic_compare_exchange_weak_explicit(&h->budget, &before, after, memory_order_relaxed, memory_order_relaxed));
 }
 
 void hedge_sent(struct hedge *h)
@@ -83,7 +83,7 @@ void hedge_retried(struct hedge *h)
 }
 
 enum { SLOW_TIMES = 4 };
-#define BODY_LEAST (UINT64_C(1) << 20) /* a shorter one tells more of the way's latency than of its rate */
+#define BODY_LEAST (UINT64_C(1) << 20) /* shorter bodies measure latency, not throughput */
 
 void hedge_body(struct hedge *h, uint64_t bytes, uint64_t took_ns)
 {
@@ -113,16 +113,16 @@ uint64_t hedge_wait_ns(const struct hedge *h)
 
 bool hedge_take(struct hedge *h, uint64_t now_ns, uint64_t waited_ns)
 {
-    /* One GET in a hundred waits longer than its 99th percentile though nothing is wrong. Those may have what is left
-     * over, not what keeps somebody from waiting for a timeout. */
+    /* One GET in a hundred exceeds the 99th percentile without a fault. Those use only the surplus, not the reserve
+     * that avoids timeouts. */
     uint64_t wait = hedge_wait_ns(h);
     int32_t needed = waited_ns >= 4 * wait ? COST : RESERVE;
-    int32_t before = atomic_load(&h->purse);
+    int32_t before = atomic_load(&h->budget);
     if (wait == 0 || waited_ns < wait || now_ns < atomic_load(&h->quiet_until_ns))
         return false;
     do
         if (before < needed)
             return false;
-    while (!atomic_compare_exchange_weak(&h->purse, &before, before - COST));
+    while (!atomic_compare_exchange_weak(&h->budget, &before, before - COST));
     return true;
 }

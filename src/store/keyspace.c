@@ -170,7 +170,7 @@ double keyspace_pages(const struct keyspace *k, struct str first, struct str las
 {
     if (end.len && str_cmp(from, end) >= 0)
         return 0;
-    /* Fractions of one whole: of what begins like all four. */
+    /* Fractions of the range that the common prefix spans. */
     size_t at = end.len ? min_u64(common(first, end), common(from, end)) : k->prefix_len;
     double begin = fraction(k, from, at), stop = end.len ? fraction(k, end, at) : 1;
     double page = fraction(k, last, at) - fraction(k, first, at);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keyspace.h - where to cut a range of keys that nobody has read yet, guessed from the keys that were seen. Pure.
- * home: whoever holds the lock that guards it. A guess may be bad, never wrong: any key cuts a range in two. */
+/* keyspace.h - guesses where to split an unread range of keys, from the keys seen so far. Pure. home: the lock of its
+ * owner. A bad guess costs requests only: any key splits a range in two. */
 #pragma once
 
 #include "util/str.h"
 
-/* Positions behind the prefix whose bytes are told apart; what lies behind them counts as one position. */
+/* Positions after the prefix whose bytes are distinguished; later ones count as one. */
 enum { KEYSPACE_POSITIONS = 64 };
 
 struct keyspace {
@@ -22,13 +22,13 @@ enum keyspace_trust {
     KEYSPACE_GUESS /* bytes that stood anywhere: finds what begins with something new, and often nothing */
 };
 
-/* A key strictly between `after` and `end` (empty: no end), near the middle as far as that can be known; valid UTF-8 if
- * they are. False: none comes to mind. `ret` is written from its beginning. */
+/* Guesses a key strictly between `from` and `end` (empty: no end), the given number of pages after `from`, at the
+ * density of the page from `first` to `last`. False: no guess. `ret` is overwritten. */
 bool keyspace_split(const struct keyspace *k, struct str after, struct str end, enum keyspace_trust trust,
                     struct sbuf *ret);
 
-/* A key strictly between `from` and `end` (empty: no end), so many pages behind `from`, were keys spread there as on
- * the page that went from `first` to `last`. False: it cannot be told. `ret` is written from its beginning. */
+/* Guesses a key strictly between `from` and `end` (empty: no end), the given number of pages after `from`, at the
+ * density of the page from `first` to `last`. False: no guess. `ret` is overwritten. */
 bool keyspace_ahead(const struct keyspace *k, struct str first, struct str last, struct str from, struct str end,
                     double pages, struct sbuf *ret);
 

@@ -4,6 +4,7 @@
 #include "store/list.h"
 #include "keyspace.h"
 #include "util/clock.h"
+#include "util/list.h"
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,61 +21,61 @@ enum {
 /* A range with less than this left ends sooner than half of it could be asked for. */
 static const double pages_worth_a_cut = 2;
 
-/* Of a range whose end is far beyond all that was seen, so many pages are believed in: what lies behind them is another
- * reader's, who finds more keys like these and goes four times as far, or something else. */
+/* Pages assumed in a range whose end is far beyond all keys seen. The rest goes to another reader; if it finds similar
+ * keys, the stride grows by four. */
 static const double stride_at_first = 8, stride_grows = 4;
 
 /* home: `job` and `asked_end` its worker's loop; the rest under the listing's lock. */
-struct reader {
-    struct listing *listing;
+struct list_reader {
+    struct store_listing *listing;
     struct worker *worker; /* borrowed */
     struct mail mail;      /* "look what there is to do" */
     bool is_posted;
-    bool is_active;             /* has a range */
-    struct reader *prev, *next; /* of the active ones, in order of their ranges */
-    struct sbuf after;          /* its keys are greater than this ... */
-    struct sbuf end;            /* ... and not greater than this; empty: to the end of all */
-    struct sbuf first, last;    /* keys of the page before; of another's, until a page came */
+    bool is_active;          /* has a range */
+    struct list_node node;   /* of the active ones, in order of their ranges */
+    struct sbuf after;       /* its keys are greater than this ... */
+    struct sbuf end;         /* ... and not greater than this; empty: to the end of all */
+    struct sbuf first, last; /* keys of the page before; of another's, until a page came */
     struct sbuf token;
     unsigned empty_pages;
     bool has_read;     /* a page of this range came */
     double pages_left; /* were its keys spread evenly */
     struct store_job *job;
-    struct sbuf asked_end; /* what the store was told: a token goes with the same words */
+    struct sbuf asked_end; /* the end_before of the request: a token needs the same parameters */
 };
 
-struct listing {
+struct store_listing {
     struct store *store; /* borrowed */
-    struct listing_options options;
+    struct store_listing_options options;
     struct sbuf prefix;
     _Atomic unsigned refs; /* the owner's, and one of each mail on its way */
 
     pthread_mutex_t lock; /* guards what follows, and the readers */
     struct keyspace keyspace;
-    struct reader *first_active;
+    struct list active; /* readers */
     size_t active_count;
     uint64_t requests, keys, cuts, page_keys;
     double stride;    /* in pages */
     uint64_t wait_ns; /* the shortest for a page: what the way to the store takes when nothing is queued */
     bool is_unsorted; /* keys come in no order: one reader, page by page */
-    bool is_whole;    /* the store does not begin where it is told: it is cut no more */
+    bool is_whole;    /* the store ignores start_after: no more splits */
     bool is_stopping;
     bool has_failed;
     bool has_ended;
     struct err err;
     struct list_rounds rounds;
     size_t worker_count, reader_count;
-    struct reader readers[];
+    struct list_reader readers[];
 };
 
-static void ask(struct reader *r);
+static void ask(struct list_reader *r);
 
-static void unref(struct listing *l)
+static void unref(struct store_listing *l)
 {
     if (atomic_fetch_sub(&l->refs, 1) > 1)
         return;
     for (size_t i = 0; i < l->reader_count; i++) {
-        struct reader *r = &l->readers[i];
+        struct list_reader *r = &l->readers[i];
         sbuf_done(&r->after);
         sbuf_done(&r->end);
         sbuf_done(&r->first);
@@ -96,44 +97,32 @@ static void copy(struct sbuf *to, struct str from)
 
 /* ---- who reads what: under the lock ------------------------------------------------------------------------------ */
 
-static void activate(struct reader *r, struct reader *behind)
+static void activate(struct list_reader *r, struct list_reader *behind)
 {
-    struct listing *l = r->listing;
+    struct store_listing *l = r->listing;
     r->is_active = true;
-    r->prev = behind;
-    r->next = behind ? behind->next : l->first_active;
-    if (r->next)
-        r->next->prev = r;
-    if (behind)
-        behind->next = r;
-    else
-        l->first_active = r;
+    list_insert(&l->active, &r->node, behind ? behind->node.next : l->active.first);
     l->active_count++;
 }
 
-static void retire(struct reader *r)
+static void retire(struct list_reader *r)
 {
-    struct listing *l = r->listing;
+    struct store_listing *l = r->listing;
     r->is_active = false;
-    if (r->prev)
-        r->prev->next = r->next;
-    else
-        l->first_active = r->next;
-    if (r->next)
-        r->next->prev = r->prev;
+    list_remove(&l->active, &r->node);
     l->active_count--;
 }
 
 /* As many readers as keep the workers busy: parsing a page takes a millisecond or two, and more pages are of use only
  * while others are waited for. */
-static bool are_enough(const struct listing *l)
+static bool are_enough(const struct store_listing *l)
 {
     return l->active_count >= l->worker_count * (2 + l->wait_ns / NS_PER_MS);
 }
 
-/* Each cut costs at most one request more than an uncut listing. So many are spent: a quarter of the pages that are
- * needed anyway, and one a reader to begin with, but no more than twice what was read, for short listings' sake. */
-static bool may_cut(const struct listing *l)
+/* Each split costs at most one request. Allowed: a quarter of the pages read, and one for each reader at first. The
+ * limit is twice the pages read, for the sake of short listings. */
+static bool may_cut(const struct store_listing *l)
 {
     if (l->is_unsorted || l->is_whole || l->is_stopping || l->page_keys == 0 || are_enough(l))
         return false;
@@ -141,18 +130,18 @@ static bool may_cut(const struct listing *l)
     return l->cuts < pages / 4 + min_u64(l->reader_count - 1, 2 * pages);
 }
 
-static struct str last_of(const struct reader *r)
+static struct str last_of(const struct list_reader *r)
 {
     return r->has_read ? sbuf_str(&r->last) : sbuf_str(&r->after);
 }
 
-static bool is_open(const struct reader *r)
+static bool is_open(const struct list_reader *r)
 {
     return r->pages_left > 2 * r->listing->stride;
 }
 
-/* What a cut of this range is worth, in pages that are believed to be there. */
-static double worth(const struct reader *r)
+/* Estimated pages gained by splitting this range. */
+static double worth(const struct list_reader *r)
 {
     if (r->pages_left < pages_worth_a_cut)
         return 0;
@@ -161,9 +150,9 @@ static double worth(const struct reader *r)
     return is_open(r) ? 2 * r->listing->stride : r->pages_left;
 }
 
-enum cut { CUT_AHEAD, CUT_SEEN, CUT_GUESS, CUTS };
+enum list_cut { CUT_AHEAD, CUT_SEEN, CUT_GUESS, CUTS };
 
-static bool find_cut(const struct reader *r, enum cut how, struct sbuf *ret)
+static bool find_cut(const struct list_reader *r, enum list_cut how, struct sbuf *ret)
 {
     const struct keyspace *k = &r->listing->keyspace;
     struct str from = last_of(r), end = sbuf_str(&r->end);
@@ -173,12 +162,11 @@ static bool find_cut(const struct reader *r, enum cut how, struct sbuf *ret)
     return keyspace_split(k, from, end, how == CUT_SEEN ? KEYSPACE_SEEN : KEYSPACE_GUESS, ret);
 }
 
-static struct reader *richest(const struct listing *l, enum cut how, struct sbuf *ret_cut)
+static struct list_reader *richest(const struct store_listing *l, enum list_cut how, struct sbuf *ret_cut)
 {
-    struct reader *best = NULL;
-    auto_sbuf cut;
-    sbuf_init(&cut, KEY_ROOM);
-    for (struct reader *r = l->first_active; r; r = r->next) {
+    struct list_reader *best = NULL, *r;
+    auto_sbuf cut = SBUF(KEY_ROOM);
+    list_foreach (&l->active, r, node) {
         bool richer = worth(r) > 0 && (!best || worth(r) > worth(best));
         if (richer && find_cut(r, how, &cut)) {
             best = r;
@@ -188,22 +176,21 @@ static struct reader *richest(const struct listing *l, enum cut how, struct sbuf
     return best;
 }
 
-static void look_ahead(struct reader *r)
+static void look_ahead(struct list_reader *r)
 {
     r->pages_left =
         keyspace_pages(&r->listing->keyspace, sbuf_str(&r->first), sbuf_str(&r->last), last_of(r), sbuf_str(&r->end));
 }
 
 /* True: `r` has a range. */
-static bool steal(struct reader *r)
+static bool steal(struct list_reader *r)
 {
-    struct listing *l = r->listing;
-    auto_sbuf cut;
-    sbuf_init(&cut, KEY_ROOM);
+    struct store_listing *l = r->listing;
+    auto_sbuf cut = SBUF(KEY_ROOM);
     if (!may_cut(l))
         return false;
-    struct reader *victim = NULL;
-    for (enum cut how = CUT_AHEAD; how < CUTS && !victim; how++)
+    struct list_reader *victim = NULL;
+    for (enum list_cut how = CUT_AHEAD; how < CUTS && !victim; how++)
         victim = richest(l, how, &cut);
     if (!victim)
         return false;
@@ -224,7 +211,7 @@ static bool steal(struct reader *r)
     return true;
 }
 
-static struct reader *idle_reader(struct listing *l)
+static struct list_reader *idle_reader(struct store_listing *l)
 {
     if (l->active_count == l->reader_count || !may_cut(l))
         return NULL;
@@ -236,20 +223,19 @@ static struct reader *idle_reader(struct listing *l)
 
 /* ---- a page: under the lock -------------------------------------------------------------------------------------- */
 
-static int fail(struct listing *l, struct err *err, const char *how)
+static int fail(struct store_listing *l, struct err *err, const char *how)
 {
-    err_set(err, ERR_CORRUPT, "listing %s://%.*s/%.*s: %s", store_scheme(l->store), STR_FMT(store_bucket(l->store)),
-            STR_FMT(sbuf_str(&l->prefix)), how);
-    return err_advise(err, 1601, "report it to whoever runs the store");
+    return err_fail(err, ERR_CORRUPT, CIS_REPLY_INVALID, "listing %s://%.*s/%.*s: %s", store_scheme(l->store),
+                    STR_FMT(store_bucket(l->store)), STR_FMT(sbuf_str(&l->prefix)), how);
 }
 
 /* Some stores begin a page with the last key of the one before. */
-static bool overlaps(const struct reader *r, const struct object *objects, size_t count)
+static bool overlaps(const struct list_reader *r, const struct store_object *objects, size_t count)
 {
     return r->has_read && count > 1 && str_eq(sbuf_str(&r->last), objects[0].key);
 }
 
-static bool is_sorted(const struct reader *r, const struct object *objects, size_t count)
+static bool is_sorted(const struct list_reader *r, const struct store_object *objects, size_t count)
 {
     struct str last = r->has_read ? sbuf_str(&r->last) : STR_NULL;
     for (size_t i = overlaps(r, objects, count); i < count; i++) {
@@ -260,7 +246,7 @@ static bool is_sorted(const struct reader *r, const struct object *objects, size
     return true;
 }
 
-bool list_comes_round(struct list_rounds *r, const struct object *objects, size_t count)
+bool list_comes_round(struct list_rounds *r, const struct store_object *objects, size_t count)
 {
     if (count == 0)
         return false;
@@ -274,9 +260,9 @@ bool list_comes_round(struct list_rounds *r, const struct object *objects, size_
 }
 
 /* S3's directory buckets list in no order: then the pages are as they come, and say so. */
-static int check_order(struct reader *r, const struct object *objects, size_t count, struct err *err)
+static int check_order(struct list_reader *r, const struct store_object *objects, size_t count, struct err *err)
 {
-    struct listing *l = r->listing;
+    struct store_listing *l = r->listing;
     for (size_t i = 0; i < count; i++)
         if (!str_starts(objects[i].key, sbuf_str(&l->prefix)))
             return fail(l, err, "the store lists keys that do not begin so");
@@ -298,14 +284,14 @@ bool list_goes_on(unsigned *empty_pages, size_t count, struct str token, struct 
     return !again && *empty_pages <= EMPTY_PAGES_MAX;
 }
 
-static int check_progress(struct reader *r, size_t count, struct str next_token, struct err *err)
+static int check_progress(struct list_reader *r, size_t count, struct str next_token, struct err *err)
 {
     if (list_goes_on(&r->empty_pages, count, sbuf_str(&r->token), next_token) && next_token.len <= TOKEN_ROOM)
         return 0;
     return fail(r->listing, err, "the store answers page after page without going on");
 }
 
-static size_t count_to(const struct object *objects, size_t count, struct str key)
+static size_t count_to(const struct store_object *objects, size_t count, struct str key)
 {
     size_t low = 0;
     while (low < count) {
@@ -324,10 +310,10 @@ struct taken {
     bool is_last;
 };
 
-/* What of the page is the reader's: the range may have been cut while the page was on its way. */
-static void take_range(struct reader *r, const struct object *objects, size_t count, struct taken *ret)
+/* Selects the objects of the reader's range, which may have been split during the request. */
+static void take_range(struct list_reader *r, const struct store_object *objects, size_t count, struct taken *ret)
 {
-    struct listing *l = r->listing;
+    struct store_listing *l = r->listing;
     if (l->is_unsorted || count == 0) {
         ret->to = count;
         return;
@@ -336,7 +322,7 @@ static void take_range(struct reader *r, const struct object *objects, size_t co
         ret->from = count_to(objects, count, sbuf_str(&r->after));
     ret->to = r->end.len ? count_to(objects, count, sbuf_str(&r->end)) : count;
     ret->is_last |= ret->to < count;
-    ret->sorted_so_far = !r->prev;
+    ret->sorted_so_far = !r->node.prev;
     l->is_whole |= ret->from > 0 && l->cuts > 0;
     ret->from = max_u64(ret->from, overlaps(r, objects, count));
     copy(&r->first, objects[0].key);
@@ -347,10 +333,10 @@ static void take_range(struct reader *r, const struct object *objects, size_t co
     r->has_read = true;
 }
 
-static int take_page(struct reader *r, const struct store_reply *reply, const struct object *objects, size_t count,
-                     struct str next_token, struct taken *ret, struct err *err)
+static int take_page(struct list_reader *r, const struct store_reply *reply, const struct store_object *objects,
+                     size_t count, struct str next_token, struct taken *ret, struct err *err)
 {
-    struct listing *l = r->listing;
+    struct store_listing *l = r->listing;
     if (reply->code < 0)
         return err_copy(err, &reply->err);
     int code = check_order(r, objects, count, err);
@@ -362,7 +348,7 @@ static int take_page(struct reader *r, const struct store_reply *reply, const st
     ret->is_last = next_token.len == 0;
     take_range(r, objects, count, ret);
     l->keys += ret->to - ret->from;
-    if (is_first && ret->to == ret->from) { /* too much was believed in */
+    if (is_first && ret->to == ret->from) { /* the estimate was too high */
         uint64_t pages = l->page_keys ? l->keys / l->page_keys : 0;
         l->stride = stride_at_first + (double)pages;
     }
@@ -376,17 +362,17 @@ static int take_page(struct reader *r, const struct store_reply *reply, const st
 
 /* ---- on a worker's loop ------------------------------------------------------------------------------------------ */
 
-static void post(struct reader *r)
+static void post(struct list_reader *r)
 {
     atomic_fetch_add(&r->listing->refs, 1);
     loop_post(r->worker->loop, &r->mail);
 }
 
 /* Everybody who waits for a page gives it up. */
-static void stop_all(struct listing *l)
+static void stop_all(struct store_listing *l)
 {
     for (size_t i = 0; i < l->reader_count; i++) {
-        struct reader *r = &l->readers[i];
+        struct list_reader *r = &l->readers[i];
         pthread_mutex_lock(&l->lock);
         bool wanted = !r->is_posted && !l->has_ended;
         r->is_posted |= wanted;
@@ -396,9 +382,9 @@ static void stop_all(struct listing *l)
     }
 }
 
-static void stop(struct listing *l, const struct err *err)
+static void stop(struct store_listing *l, const struct err *err)
 {
-    atomic_fetch_add(&l->refs, 1); /* the last range may end while the others are told */
+    atomic_fetch_add(&l->refs, 1); /* the last range may end while the other readers are notified */
     pthread_mutex_lock(&l->lock);
     bool first = !l->is_stopping;
     l->is_stopping = true;
@@ -412,9 +398,9 @@ static void stop(struct listing *l, const struct err *err)
 }
 
 /* The reader's range is read, or given up. Last thing that its caller does: the listing may be gone afterwards. */
-static void range_over(struct reader *r)
+static void range_over(struct list_reader *r)
 {
-    struct listing *l = r->listing;
+    struct store_listing *l = r->listing;
     pthread_mutex_lock(&l->lock);
     retire(r);
     bool again = steal(r);
@@ -427,20 +413,20 @@ static void range_over(struct reader *r)
         l->options.on_done(l->options.ctx, l->has_failed ? &l->err : NULL, l->requests);
 }
 
-static int give(struct reader *r, const struct object *objects, const struct taken *t, struct err *err)
+static int give(struct list_reader *r, const struct store_object *objects, const struct taken *t, struct err *err)
 {
-    struct listing *l = r->listing;
+    struct store_listing *l = r->listing;
     if (t->to <= t->from)
         return 0;
     int code = l->options.on_page(l->options.ctx, objects + t->from, t->to - t->from, t->sorted_so_far);
     return code < 0 ? err_set(err, (enum err_code) - code, "the listing was stopped") : 0;
 }
 
-static void on_page(void *ctx, const struct store_reply *reply, const struct object *objects, size_t count,
+static void on_page(void *ctx, const struct store_reply *reply, const struct store_object *objects, size_t count,
                     struct str next_token)
 {
-    struct reader *r = ctx, *idle = NULL;
-    struct listing *l = r->listing;
+    struct list_reader *r = ctx, *idle = NULL;
+    struct store_listing *l = r->listing;
     struct taken t = {0};
     struct err err;
     r->job = NULL;
@@ -465,9 +451,9 @@ static void on_page(void *ctx, const struct store_reply *reply, const struct obj
         ask(r);
 }
 
-static void ask(struct reader *r)
+static void ask(struct list_reader *r)
 {
-    struct listing *l = r->listing;
+    struct store_listing *l = r->listing;
     pthread_mutex_lock(&l->lock);
     bool stopping = l->is_stopping;
     if (r->token.len == 0) {
@@ -492,8 +478,8 @@ static void ask(struct reader *r)
 
 static void deliver(struct mail *m)
 {
-    struct reader *r = container_of(m, struct reader, mail);
-    struct listing *l = r->listing;
+    struct list_reader *r = container_of(m, struct list_reader, mail);
+    struct store_listing *l = r->listing;
     pthread_mutex_lock(&l->lock);
     r->is_posted = false;
     bool begins = !r->is_active && !l->has_ended && steal(r);
@@ -508,8 +494,8 @@ static void deliver(struct mail *m)
 
 static void deliver_first(struct mail *m)
 {
-    struct reader *r = container_of(m, struct reader, mail);
-    struct listing *l = r->listing;
+    struct list_reader *r = container_of(m, struct list_reader, mail);
+    struct store_listing *l = r->listing;
     pthread_mutex_lock(&l->lock);
     r->is_posted = false;
     r->mail.deliver = deliver;
@@ -520,13 +506,7 @@ static void deliver_first(struct mail *m)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-/* A folder is walked once, from its beginning; a directory bucket has no order and begins nowhere else. */
-static bool can_cut(const struct store *s)
-{
-    return strcmp(store_scheme(s), "file") != 0 && !str_ends(store_bucket(s), STR("--x-s3"));
-}
-
-static void reader_init(struct reader *r, struct listing *l, struct worker *w)
+static void reader_init(struct list_reader *r, struct store_listing *l, struct worker *w)
 {
     r->listing = l;
     r->worker = w;
@@ -539,14 +519,14 @@ static void reader_init(struct reader *r, struct listing *l, struct worker *w)
     sbuf_init(&r->asked_end, KEY_ROOM + 1);
 }
 
-struct listing *listing_start(struct store *s, struct worker **workers, size_t worker_count,
-                              const struct listing_options *o)
+struct store_listing *store_listing_start(struct store *s, struct worker **workers, size_t worker_count,
+                                          const struct store_listing_options *o)
 {
     assert(worker_count > 0);
     size_t readers = o->parallel ? min_u64(o->parallel, READERS_MAX) : READERS_DEFAULT;
-    if (!can_cut(s))
+    if (!store_caps(s)->lists_sorted || !store_caps(s)->lists_from_any_key)
         readers = 1;
-    struct listing *l = xcalloc(1, sizeof *l + readers * sizeof l->readers[0]);
+    struct store_listing *l = xcalloc(1, sizeof *l + readers * sizeof l->readers[0]);
     l->store = s;
     l->options = *o;
     l->refs = 1;
@@ -561,7 +541,7 @@ struct listing *listing_start(struct store *s, struct worker **workers, size_t w
     keyspace_init(&l->keyspace, o->prefix.len);
     for (size_t i = 0; i < readers; i++)
         reader_init(&l->readers[i], l, workers[i % worker_count]);
-    struct reader *first = &l->readers[0];
+    struct list_reader *first = &l->readers[0];
     sbuf_add(&first->after, o->start_after);
     first->is_posted = true;
     first->mail.deliver = deliver_first;
@@ -570,14 +550,14 @@ struct listing *listing_start(struct store *s, struct worker **workers, size_t w
     return l;
 }
 
-void listing_cancel(struct listing *l)
+void store_listing_cancel(struct store_listing *l)
 {
     struct err err;
     err_set(&err, ERR_CANCELLED, "the listing was stopped");
     stop(l, &err);
 }
 
-void listing_free(struct listing *l)
+void store_listing_free(struct store_listing *l)
 {
     if (!l)
         return;

@@ -6,19 +6,19 @@
 
 #include "store/store.h"
 
-struct listing;
+struct store_listing;
 
-struct listing_options {
+struct store_listing_options {
     struct str prefix;
     /* Ranges that a former run finished or began: keys up to and including `start_after` are not listed again. */
     struct str start_after;
-    unsigned parallel; /* ranges at once at the most; 1: strictly in order of keys; 0: as many as keep the workers busy.
-                          More than one costs at most a quarter more requests, and one a range */
+    unsigned parallel; /* at most so many ranges at once; 1: strictly in order of keys; 0: as many as keep the workers
+                          busy. More than one costs at most a quarter more requests, and one a range */
     void *ctx;
     /* Objects of one page, sorted; `sorted_so_far`: no smaller key can come later. Negative stops the listing with that
      * code. Borrowed until it returns. */
-    int (*on_page)(void *ctx, const struct object *objects, size_t count, bool sorted_so_far);
-    /* Of a page, names that are no objects (store_reply.skipped), and the last of them. Before on_page. May be NULL. */
+    int (*on_page)(void *ctx, const struct store_object *objects, size_t count, bool sorted_so_far);
+    /* Names on a page that are not objects (store_reply.skipped), and the last of them. Before on_page. May be NULL. */
     void (*on_skipped)(void *ctx, unsigned count, struct str last);
     /* Once, last, on some worker's loop. err NULL: complete; it is the listing's, and goes with it. */
     void (*on_done)(void *ctx, const struct err *err, uint64_t requests);
@@ -28,15 +28,16 @@ struct listing_options {
  * asked for: such a store never ends. `empty_pages` is its owner's, of one listing or one range, 0 at first. */
 bool list_goes_on(unsigned *empty_pages, size_t count, struct str token, struct str next_token);
 
-/* Do pages come round again? So says one that begins with a key that began an earlier one; the key is kept at pages 1,
- * 2, 4, 8 ..., so that any round is met in the end (Brent). home: its owner's. */
+/* Detects a listing that repeats: returns true for a page whose first key began an earlier page. Only the keys of
+ * pages 1, 2, 4, 8 ... are kept (Brent). home: its owner's. */
 struct list_rounds {
     struct sbuf key; /* first of the page `page`; made by the owner */
     uint64_t page, count;
 };
-bool list_comes_round(struct list_rounds *r, const struct object *objects, size_t count);
+bool list_comes_round(struct list_rounds *r, const struct store_object *objects, size_t count);
 
-struct listing *listing_start(struct store *s, struct worker **workers, size_t worker_count,
-                              const struct listing_options *o);
-void listing_cancel(struct listing *l); /* any thread, at most once, before on_done was called; it still follows */
-void listing_free(struct listing *l);   /* after on_done, or from within it */
+struct store_listing *store_listing_start(struct store *s, struct worker **workers, size_t worker_count,
+                                          const struct store_listing_options *o);
+void store_listing_cancel(
+    struct store_listing *l); /* any thread, at most once, before on_done was called; it still follows */
+void store_listing_free(struct store_listing *l); /* after on_done, or from within it */

@@ -2,13 +2,13 @@
 #include "page.h"
 #include <stdlib.h>
 
-void page_init(struct page *p)
+void object_page_init(struct object_page *p)
 {
-    *p = (struct page){0};
+    *p = (struct object_page){0};
     sbuf_init(&p->text, PAGE_TEXT_MAX);
 }
 
-void page_done(struct page *p)
+void object_page_done(struct object_page *p)
 {
     free(p->objects);
     p->objects = NULL;
@@ -16,21 +16,21 @@ void page_done(struct page *p)
     sbuf_done(&p->text);
 }
 
-void page_clear(struct page *p)
+void object_page_clear(struct object_page *p)
 {
     p->count = 0;
     sbuf_clear(&p->text);
 }
 
 /* The text moves while it grows: until it is whole, a view into it is kept as an offset. */
-static struct str keep(struct page *p, struct str s)
+static struct str keep(struct object_page *p, struct str s)
 {
     struct str kept = {(const char *)(uintptr_t)p->text.len, s.len};
     sbuf_add(&p->text, s);
     return kept;
 }
 
-bool page_add(struct page *p, const struct object *o)
+bool object_page_add(struct object_page *p, const struct store_object *o)
 {
     if (p->count == PAGE_OBJECTS_MAX)
         return false;
@@ -38,7 +38,7 @@ bool page_add(struct page *p, const struct object *o)
         p->room = p->room ? 2 * p->room : 1024;
         p->objects = xrealloc(p->objects, p->room, sizeof *p->objects);
     }
-    struct object *mine = &p->objects[p->count];
+    struct store_object *mine = &p->objects[p->count];
     *mine = *o;
     mine->key = keep(p, o->key);
     mine->etag = keep(p, o->etag);
@@ -48,10 +48,10 @@ bool page_add(struct page *p, const struct object *o)
     return true;
 }
 
-void page_end(struct page *p)
+void object_page_end(struct object_page *p)
 {
     for (size_t i = 0; i < p->count; i++) {
-        struct object *o = &p->objects[i];
+        struct store_object *o = &p->objects[i];
         o->key.ptr = p->text.ptr + (uintptr_t)o->key.ptr;
         o->etag.ptr = p->text.ptr + (uintptr_t)o->etag.ptr;
     }
@@ -59,11 +59,11 @@ void page_end(struct page *p)
 
 static int by_key(const void *a, const void *b)
 {
-    const struct object *x = a, *y = b;
+    const struct store_object *x = a, *y = b;
     return str_cmp(x->key, y->key);
 }
 
-void page_sort(struct page *p)
+void object_page_sort(struct object_page *p)
 {
     if (p->count > 0) /* an empty one has no array */
         qsort(p->objects, p->count, sizeof *p->objects, by_key);

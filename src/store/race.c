@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "race.h"
+#include "backend.h"
 #include "hedge.h"
 #include "telemetry.h"
 #include "util/clock.h"
@@ -32,7 +32,7 @@ static void fire(struct timer *t)
     uint64_t now = loop_now_ns(j->worker->loop);
     bool slow = !j->args.patient && hedge_is_slow(h, j->args.len, j->taken, now - j->answered_ns);
     bool still = j->answered && !j->paused && (!j->moved || slow);
-    bool capped = j->args.rate && rate_is_spent(j->args.rate, now);
+    bool capped = j->args.rate && rate_is_exhausted(j->args.rate, now);
     j->moved = false;
     if (!j->running || j->cancelled || j->rival)
         return;

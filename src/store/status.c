@@ -1,53 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What HTTP says, in the alphabet of the house: the one table of that translation. */
+/* Translates HTTP statuses into error codes: the only table that does. */
 #include "call.h"
-#include "refusal.h"
-#include "timing.h"
+#include "creds/http_time.h"
+#include "denials.h"
 #include "util/clock.h"
 #include <ctype.h>
 #include <stdio.h>
 
 enum { CODE_MAX = 64 }; /* of S3's, the longest has 42 */
 
-static const struct rule {
+static const struct status_rule {
     int status;
     enum err_code code;
-    unsigned id;
+    enum err_id id;
     bool may_retry;
     bool slow_down;
-    const char *words; /* where the store has none of its own */
-    const char *advice;
+    const char *words; /* where the store sent none */
 } rules[] = {
-    {307, ERR_AGAIN, 1301, true, false, "the bucket is being moved", "try again later"},
-    {400, ERR_INVALID, 1400, false, false, "the store does not accept the request", "report it with the store's words"},
-    {401, ERR_DENIED, 1401, false, false, "the store does not know us",
-     "check the credentials: they are missing, wrong or expired"},
-    {404, ERR_NOT_FOUND, 1404, false, false, "there is no such object", ""},
-    {405, ERR_UNSUPPORTED, 1420, false, false, "the store does not do that", "use another store for it"},
-    {408, ERR_TIMEOUT, 1408, true, false, "the store waited too long for us", "try again"},
-    {409, ERR_AGAIN, 1410, true, false, "another request on the same object is under way", "try again"},
-    {410, ERR_NOT_FOUND, 1404, false, false, "the object is gone", ""},
-    {412, ERR_CHANGED, 1409, false, false, "the object changed", ""},
-    {416, ERR_CHANGED, 1409, false, false, "the object is shorter than when it was listed", ""},
-    {429, ERR_AGAIN, 1429, true, true, "too many requests", "lower the concurrency"},
-    {500, ERR_AGAIN, 1500, true, false, "the store failed", "try again later"},
-    {501, ERR_UNSUPPORTED, 1420, false, false, "the store does not do that", "use another store for it"},
-    {502, ERR_AGAIN, 1500, true, false, "the store failed", "try again later"},
-    {503, ERR_AGAIN, 1429, true, true, "the store asks for fewer requests", "lower the concurrency"},
-    {504, ERR_AGAIN, 1500, true, false, "the store failed", "try again later"},
+    {307, ERR_AGAIN, CIS_WRONG_REGION, true, false, "the bucket is being moved"},
+    {400, ERR_INVALID, CIS_REQUEST_REJECTED, false, false, "request rejected"},
+    {401, ERR_DENIED, CIS_CREDENTIALS_REJECTED, false, false, "the credentials are missing, wrong or expired"},
+    {404, ERR_NOT_FOUND, CIS_OBJECT_NOT_FOUND, false, false, "the object does not exist"},
+    {405, ERR_UNSUPPORTED, CIS_STORE_UNSUPPORTED, false, false, "the store does not support this request"},
+    {408, ERR_TIMEOUT, CIS_STORE_TIMEOUT, true, false, "the request did not reach the store in time"},
+    {409, ERR_AGAIN, CIS_OBJECT_BUSY, true, false, "another request on this object is in progress"},
+    {410, ERR_NOT_FOUND, CIS_OBJECT_NOT_FOUND, false, false, "the object was deleted"},
+    {412, ERR_CHANGED, CIS_OBJECT_CHANGED, false, false, "the object changed"},
+    {416, ERR_CHANGED, CIS_OBJECT_CHANGED, false, false, "the object is shorter than when it was listed"},
+    {429, ERR_AGAIN, CIS_STORE_THROTTLED, true, true, "too many requests"},
+    {500, ERR_AGAIN, CIS_STORE_FAILED, true, false, "the store failed"},
+    {501, ERR_UNSUPPORTED, CIS_STORE_UNSUPPORTED, false, false, "the store does not support this request"},
+    {502, ERR_AGAIN, CIS_STORE_FAILED, true, false, "the store failed"},
+    {503, ERR_AGAIN, CIS_STORE_THROTTLED, true, true, "the store asks for fewer requests"},
+    {504, ERR_AGAIN, CIS_STORE_FAILED, true, false, "the store failed"},
 };
 
-static const struct rule *rule_of(int status)
+static const struct status_rule *rule_of(int status)
 {
-    static const struct rule other = {
-        0, ERR_IO, 1500, false, false, "the store gave an answer that none gives", "check the endpoint"};
+    static const struct status_rule other = {0, ERR_IO, CIS_STORE_FAILED, false, false, "unexpected status"};
     for (size_t i = 0; i < countof(rules); i++)
         if (rules[i].status == status)
             return &rules[i];
     return &other;
 }
 
-struct status_words call_words(const struct call *c, int status, struct str code, struct str message)
+struct status_words call_words(const struct store_call *c, int status, struct str code, struct str message)
 {
     size_t len = 0;
     while (len < code.len && len < CODE_MAX && (isalnum((unsigned char)code.ptr[len]) || code.ptr[len] == '.'))
@@ -63,24 +60,23 @@ static bool is_skew(const struct status_words *w, int64_t skew)
            ((w->status == 403 || w->status == 401) && timing_is_skew(skew));
 }
 
-static int denied(struct call *c, const struct status_words *w)
+static int denied(struct store_call *c, const struct status_words *w)
 {
-    err_set(&c->err, ERR_DENIED, "%d %.*s: %s denied%s%.*s", w->status, STR_FMT(w->code),
-            w->right ? w->right : "access", w->message.len ? ": " : "", (int)min_u64(w->message.len, 160),
-            w->message.ptr ? w->message.ptr : "");
-    return err_advise(&c->err, 1403, "grant %s to %s, or use other credentials", w->right ? w->right : "access",
-                      creds_source_name(c->creds));
+    const char *permission = c->job.store->backend->permissions[c->job.op];
+    permission = permission ? permission : "access";
+    return err_fail(&c->err, ERR_DENIED, CIS_ACCESS_DENIED, "%d %.*s: %s denied to %s%s%.*s", w->status,
+                    STR_FMT(w->code), permission, creds_source_name(c->creds), w->message.len ? ": " : "",
+                    (int)min_u64(w->message.len, 160), w->message.ptr ? w->message.ptr : "");
 }
 
-/* A session that lapsed is an old one. A young one would be replaced by its like, and each object that is nobody's to
- * read would cost an exchange. */
+/* Renew old sessions only: for a young one each forbidden object would cost a token exchange. */
 #define RENEW_AGE_NS (60 * (int64_t)NS_PER_SECOND)
 
-void call_refused(struct call *c, bool renew)
+void call_refused(struct store_call *c, bool renew)
 {
     bool is_old = clock_wall_ns() - c->identity->born_ns > RENEW_AGE_NS;
     bool renewed = (renew || is_old) && creds_reject(c->creds, c->identity);
-    c->job.reply.attempts_max = refusal_attempts(c->job.store->refusals, c->job.op, renewed);
+    c->job.reply.attempts_max = denials_attempts_max(c->job.store->refusals, c->job.op, renewed);
 }
 
 bool call_is_redirect(int status)
@@ -88,19 +84,18 @@ bool call_is_redirect(int status)
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-/* A redirect that was not followed. What it points to may carry somebody's signature behind the '?'. */
-static int elsewhere(struct call *c, const struct rule *rule, int status, struct str to)
+/* A redirect that was not followed. Its query may hold a signature. */
+static int elsewhere(struct store_call *c, const struct status_rule *rule, int status, struct str to)
 {
     to = c->job.store->is_stranger ? STR("another server") : str_sub(to, 0, min_u64((size_t)str_find(to, '?'), 200));
-    err_set(&c->err, rule->code, "%d: it points to '%.*s', and what is signed for this store goes nowhere else", status,
-            STR_FMT(to));
-    return err_advise(&c->err, 1301,
-                      "if the bucket is there, give that as the endpoint; if not, look for a proxy between");
+    return err_fail(&c->err, rule->code, CIS_WRONG_REGION,
+                    "%d: redirect to '%.*s' not followed: a signed request goes to its store only", status,
+                    STR_FMT(to));
 }
 
-int call_status(struct call *c, const struct status_words *w)
+int call_status(struct store_call *c, const struct status_words *w)
 {
-    const struct rule *rule = rule_of(w->status);
+    const struct status_rule *rule = rule_of(w->status);
     c->job.reply.may_retry = rule->may_retry;
     c->job.reply.slow_down = rule->slow_down;
     c->job.reply.retry_after_ns = rule->may_retry ? timing_retry_after_ns(call_answer_header(c, "retry-after")) : 0;
@@ -117,5 +112,5 @@ int call_status(struct call *c, const struct status_words *w)
     struct str message = w->message.len ? w->message : str_of(rule->words);
     err_set(&c->err, rule->code, "%d%s%.*s: %.*s", w->status, w->code.len ? " " : "", STR_FMT(w->code),
             (int)min_u64(message.len, 200), message.ptr);
-    return rule->code == ERR_CHANGED ? object_outdated(&c->err) : err_advise(&c->err, rule->id, "%s", rule->advice);
+    return rule->code == ERR_CHANGED ? store_object_outdated(&c->err) : err_advise_by_id(&c->err, rule->id);
 }

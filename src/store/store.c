@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/store.h"
 #include "backend.h"
+#include "creds/trust.h"
+#include "denials.h"
 #include "hedge.h"
-#include "race.h"
-#include "refusal.h"
-#include "store/trust.h"
 #include "telemetry.h"
 #include "util/clock.h"
+#include "util/thread.h"
 #include <assert.h>
 #include <stdio.h>
-
-static const struct backend *const backends[] = {
-    [URI_FILE] = &backend_local, [URI_S3] = &backend_s3, [URI_GS] = &backend_gcs};
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
@@ -30,13 +27,14 @@ static struct store_retry with_defaults(struct store_retry r)
 
 int store_open(const struct store_options *o, struct store **ret, struct err *err)
 {
-    struct uri uri;
-    int r = uri_parse(o->uri, &uri, err);
+    struct store_uri uri;
+    int r = store_uri_parse(o->uri, &uri, err);
     if (r < 0)
         return r;
 
     auto_store s = xcalloc(1, sizeof *s);
-    s->backend = backends[uri.scheme];
+    s->backend = uri.backend;
+    s->caps = uri.backend->caps;
     s->bucket = str_dup(uri.bucket);
     s->prefix = str_dup(uri.prefix);
     s->prefix_len = uri.prefix.len;
@@ -44,7 +42,7 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     s->ca_file = o->ca_file && !s->ca ? str_dup(str_of(o->ca_file)) : NULL;
     pthread_mutex_init(&s->lock, NULL);
     s->retry = with_defaults(o->retry);
-    s->telemetry = telemetry_new(s->backend->scheme);
+    s->telemetry = telemetry_new(s->caps.scheme);
     s->hedge = xcalloc(1, sizeof *s->hedge);
     s->refusals = xcalloc(1, sizeof *s->refusals);
     s->guard = o->guard;
@@ -59,9 +57,8 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
 
 void store_set_retry(struct store *s, struct store_retry retry)
 {
-    pthread_mutex_lock(&s->lock);
+    auto_lock(&s->lock);
     s->retry = with_defaults(retry);
-    pthread_mutex_unlock(&s->lock);
 }
 
 void store_free(struct store *s)
@@ -75,14 +72,36 @@ void store_free(struct store *s)
     free(s->refusals);
     free(s->bucket);
     free(s->prefix);
+    free(s->endpoint);
     free(s->ca_file);
     free(s->ca);
     free(s);
 }
 
+int store_open_creds(const struct store *s, const struct store_options *o, const char *region, struct creds **ret,
+                     struct err *err)
+{
+    return creds_open(&(struct creds_options){.kind = s->caps.creds,
+                                              .anonymous = o->auth == STORE_AUTH_ANONYMOUS,
+                                              .identity = o->identity,
+                                              .profile = o->profile,
+                                              .region = region},
+                      ret, err);
+}
+
+const struct store_caps *store_caps(const struct store *s)
+{
+    return &s->caps;
+}
+
 const char *store_scheme(const struct store *s)
 {
-    return s->backend->scheme;
+    return s->caps.scheme;
+}
+
+const char *store_endpoint(const struct store *s)
+{
+    return s->endpoint;
 }
 
 struct str store_bucket(const struct store *s)
@@ -107,11 +126,6 @@ uint64_t store_reads_at_first(const struct store *s)
     return s->reads_at_first;
 }
 
-enum hash_kind store_upload_digest_kind(const struct store *s)
-{
-    return s->backend->upload_digest;
-}
-
 /* ---- a job ------------------------------------------------------------------------------------------------------- */
 
 static const char *const op_names[JOB_OPS] = {
@@ -130,7 +144,7 @@ char *job_name(const struct store_job *j, char *buf)
 {
     struct str key = str_sub(j->op == JOB_LIST ? j->args.page.prefix : j->args.key, 0, 200);
     bool joined = str_ends(str_of(j->store->bucket), STR("/")); /* file:///: the root of all */
-    snprintf(buf, JOB_NAME_MAX, "%s://%s%s%.*s", j->store->backend->scheme, j->store->bucket, joined ? "" : "/",
+    snprintf(buf, JOB_NAME_MAX, "%s://%s%s%.*s", j->store->caps.scheme, j->store->bucket, joined ? "" : "/",
              STR_FMT(key));
     return buf;
 }
@@ -157,11 +171,27 @@ static const struct store_part *keep_parts(struct store_job *j, const struct sto
     return mine;
 }
 
+/* The strings of struct job_args. */
+#define AT(f) offsetof(struct job_args, f)
+static const size_t strings[] = {AT(key),
+                                 AT(object.key),
+                                 AT(object.etag),
+                                 AT(upload_id),
+                                 AT(idempotency_token),
+                                 AT(owner),
+                                 AT(match),
+                                 AT(storage_class),
+                                 AT(content_type),
+                                 AT(page.prefix),
+                                 AT(page.start_after),
+                                 AT(page.token),
+                                 AT(page.end_before)};
+
 static size_t words_size(const struct job_args *a)
 {
-    size_t size = a->key.len + a->object.key.len + a->object.etag.len + a->id.len + a->upload_id.len + a->owner.len +
-                  a->match.len + a->storage_class.len + a->content_type.len + a->page.prefix.len +
-                  a->page.start_after.len + a->page.token.len + a->page.end_before.len + 13;
+    size_t size = 0;
+    for (size_t i = 0; i < countof(strings); i++)
+        size += ((const struct str *)(const void *)((const char *)a + strings[i]))->len + 1;
     for (size_t i = 0; i < a->part_count; i++)
         size += a->parts[i].etag.len + 1;
     return size;
@@ -176,19 +206,10 @@ static struct store_job *job_new(struct store *s, struct worker *w, enum job_op 
     j->args = *args;
     j->words = xcalloc(words_size(args), 1);
     struct job_args *a = &j->args;
-    a->key = keep(j, a->key);
-    a->object.key = keep(j, a->object.key);
-    a->object.etag = keep(j, a->object.etag);
-    a->id = keep(j, a->id);
-    a->upload_id = keep(j, a->upload_id);
-    a->owner = keep(j, a->owner);
-    a->match = keep(j, a->match);
-    a->storage_class = keep(j, a->storage_class);
-    a->content_type = keep(j, a->content_type);
-    a->page.prefix = keep(j, a->page.prefix);
-    a->page.start_after = keep(j, a->page.start_after);
-    a->page.token = keep(j, a->page.token);
-    a->page.end_before = keep(j, a->page.end_before);
+    for (size_t i = 0; i < countof(strings); i++) {
+        struct str *text = (struct str *)(void *)((char *)a + strings[i]);
+        *text = keep(j, *text);
+    }
     if (a->part_count)
         a->parts = keep_parts(j, a->parts, a->part_count);
     j->began_ns = clock_now_ns();
@@ -254,9 +275,9 @@ static void fire_attempt(struct timer *t)
 static void give_up(struct store_job *j)
 {
     char name[JOB_NAME_MAX];
-    err_set(&j->reply.err, ERR_TIMEOUT, "%s: the answer stands still in its middle, or is far slower than others",
-            job_name(j, name));
-    j->reply.code = err_advise(&j->reply.err, 1612, "it is asked for again while attempts are left");
+    j->reply.code =
+        err_fail(&j->reply.err, ERR_TIMEOUT, CIS_REPLY_TIMEOUT,
+                 "%s: the answer stands still in its middle, or is far slower than others", job_name(j, name));
     j->reply.may_retry = true;
     telemetry_hedge(j->store->telemetry, "given_up");
 }
@@ -368,19 +389,16 @@ void store_resume(struct store_job *j)
 
 static struct store_retry policy_of(struct store *s)
 {
-    pthread_mutex_lock(&s->lock);
-    const struct store_retry policy = s->retry;
-    pthread_mutex_unlock(&s->lock);
-    return policy;
+    auto_lock(&s->lock);
+    return s->retry;
 }
 
 static void note_retry(struct store *s, const struct store_reply *r, unsigned attempts, uint64_t delay_ns)
 {
-    pthread_mutex_lock(&s->lock);
+    auto_lock(&s->lock);
     snprintf(s->again.cause, sizeof s->again.cause, "%s", r->err.text);
     s->again.attempts = attempts;
     s->again.due_ns = clock_now_ns() + delay_ns;
-    pthread_mutex_unlock(&s->lock);
 }
 
 bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned attempts, uint64_t elapsed_ns,
@@ -391,7 +409,7 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
     if (r->code >= 0 || !passes || (!r->turned_away && attempts >= policy.attempts_max))
         return false;
     if (r->attempts_max && attempts >= r->attempts_max) {
-        refusal_lasted(s->refusals);
+        denials_note_final(s->refusals);
         return false;
     }
     /* Half of it is certain: were all of it drawn, a few objects in a hundred would use up their attempts within a
@@ -420,11 +438,10 @@ uint64_t store_patience_ns(struct store *s, const struct store_reply *r)
 
 bool store_retrying(struct store *s, char *buf, size_t size)
 {
-    pthread_mutex_lock(&s->lock);
+    auto_lock(&s->lock);
     bool is_now = s->again.attempts > 0 && clock_now_ns() < s->again.due_ns + NS_PER_SECOND;
     if (is_now)
         snprintf(buf, size, "attempt %u of %u: %s", s->again.attempts + 1, s->retry.attempts_max, s->again.cause);
-    pthread_mutex_unlock(&s->lock);
     return is_now;
 }
 
@@ -485,7 +502,7 @@ static struct store_job *put(struct store *s, struct worker *w, enum job_op op, 
     struct job_args args = {.key = p->key,
                             .condition = p->condition,
                             .match = p->match,
-                            .upload_id = p->upload_id,
+                            .idempotency_token = p->idempotency_token,
                             .owner = p->owner,
                             .storage_class = str_of(p->storage_class),
                             .content_type = str_of(p->content_type),
@@ -517,10 +534,10 @@ bool store_honours(const struct store *s, enum store_if condition, bool multipar
 static struct job_args upload_args(const struct store_upload *u)
 {
     return (struct job_args){.key = u->key,
-                             .id = u->id,
+                             .upload_id = u->upload_id,
                              .condition = u->condition,
                              .match = u->match,
-                             .upload_id = u->upload_id,
+                             .idempotency_token = u->idempotency_token,
                              .owner = u->owner,
                              .storage_class = str_of(u->storage_class),
                              .content_type = str_of(u->content_type),

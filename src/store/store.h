@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.h - an object store behind one face: file://, s3://, gs://.
- * home: a struct store is frozen once open (its credentials refresh under a lock of their own) and serves any number of
- * workers. A job lives on the worker it was given to: its callbacks run on that loop, never from within the call that
- * submitted it, on_done exactly once and last.
- *
- * Everything but a GET is tried again here, by one policy (store_retry_delay). A GET is one attempt: its caller has
- * the half-filled buffer and the running hash to start over with, and asks store_retry_delay itself. One whose first
- * byte takes longer than those of 99 in 100 is asked for a second time, of a hundred at most one (hedge.h). */
+/* store.h - reads, lists and writes objects in any object store: file://, s3://, gs://. home: a struct store is frozen
+ * once open (its credentials refresh under their own lock) and serves any number of workers. A job lives on its
+ * worker: callbacks run on that loop, never from within the submitting call; on_done is called once, last. All
+ * operations but GET are retried here by one policy (store_retry_delay). A GET is one attempt, because its caller
+ * holds the buffer and the hash; it asks store_retry_delay itself. A GET slower than 99 in 100 is sent twice, at most
+ * one in a hundred (hedge.h). */
 #pragma once
 
+#include "creds/creds.h"
 #include "io/rate.h"
 #include "io/worker.h"
 #include "util/hash.h"
 
 /* ---- what a store holds ------------------------------------------------------------------------------------------ */
 
-enum { OBJECT_TAG_MAX = 128 };
-struct object {
+enum { STORE_OBJECT_TAG_MAX = 128 };
+struct store_object {
     struct str key; /* whole key, any bytes; below file:// the path under the root */
     uint64_t size_bytes;
     int64_t mtime_ns;     /* wall clock */
@@ -26,25 +25,23 @@ struct object {
 };
 
 /* Is it one state of an object that its ETag or its generation names? */
-bool object_is_pinned(const struct object *o);
+bool store_object_is_pinned(const struct store_object *o);
 
 /* The text of it that a write under STORE_IF_SAME names: the generation, else the ETag. "": neither is known, or it is
- * longer than OBJECT_TAG_MAX. */
-void object_tag(const struct object *o, char ret[OBJECT_TAG_MAX]);
+ * longer than STORE_OBJECT_TAG_MAX. */
+void store_object_tag(const struct store_object *o, char ret[STORE_OBJECT_TAG_MAX]);
 
 /* May two answers be of one state of an object? By their generations, else their ETags, else their times; what one of
  * them does not tell says nothing. */
-bool object_is_same(const struct object *a, const struct object *b);
+bool store_object_is_same(const struct store_object *a, const struct store_object *b);
 
 /* Of an object that is gone, or another one, since it was listed (*err says which, and how): its id and advice. Returns
  * -err->code. */
-int object_outdated(struct err *err);
+int store_object_outdated(struct err *err);
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 enum store_auth { STORE_AUTH_CHAIN, STORE_AUTH_ANONYMOUS };
-
-struct identity; /* creds.h */
 
 struct store_retry {
     unsigned attempts_max;    /* 0: 8 */
@@ -64,8 +61,8 @@ struct store_options {
     struct str ca;       /* ... or PEM text, which wins; empty: none */
     bool path_style;     /* s3: bucket in the path; taken by itself for IP endpoints and names with dots */
     enum store_auth auth;
-    struct identity *identity; /* who we are, known already; NULL: as `auth` says. Counted */
-    const char *billing;       /* the requester pays: any text for s3, the project for gs; NULL: no */
+    struct creds_identity *identity; /* who we are, known already; NULL: as `auth` says. Counted */
+    const char *billing;             /* the requester pays: any text for s3, the project for gs; NULL: no */
     struct store_retry retry;
     const struct guard *guard; /* borrowed as long as the store; NULL: that of CISTERN_GUARD_FILE, or none */
 };
@@ -79,8 +76,33 @@ DEFINE_AUTO(store, struct store, store_free)
 /* So patient are requests from now on, those under way from their next failure. Any thread. */
 void store_set_retry(struct store *s, struct store_retry retry);
 
-/* Of the URI; borrowed from the store. "file", "s3", "gs". */
+/* The capabilities of a store. Generic code checks these, never a store's name. */
+enum store_conditions {
+    STORE_CONDITIONS_HONOURED, /* conditional writes always work */
+    STORE_CONDITIONS_VARY,     /* it depends on the server: store_wants_probe, store_honours */
+};
+
+struct store_caps {
+    const char *scheme;         /* of its URIs: "s3" */
+    bool is_path;               /* its URIs hold an absolute path and no bucket */
+    const char *bucket_extra;   /* characters of bucket names beside a-z, 0-9, '-' and '.'; "": none */
+    unsigned bucket_dotted_max; /* the longest bucket name that has dots */
+    enum creds_kind creds;      /* CREDS_NONE: it needs no credentials */
+    bool lists_sorted;          /* a listing is in byte order of keys */
+    bool lists_from_any_key;    /* ... and start_after may be any key: several readers share one listing */
+    bool lists_best_digest;     /* a listing has the strongest checksum of each object; if not, HEAD may */
+    enum store_conditions conditions;
+    enum hash_kind upload_digest; /* by which it confirms a multipart upload */
+    uint64_t part_bytes_min;      /* of every part but the last */
+    unsigned parts_max;
+};
+
+const struct store_caps *store_caps(const struct store *s);
+
+/* Of the URI; borrowed from the store. */
 const char *store_scheme(const struct store *s);
+const char *
+store_endpoint(const struct store *s); /* the server's URL without a trailing '/'; NULL: the store has no server */
 struct str store_bucket(const struct store *s);
 struct str store_prefix(const struct store *s); /* a key prefix: with its trailing '/' if the URI had one */
 
@@ -93,7 +115,7 @@ uint64_t store_reads_at_first(const struct store *s);
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-/* What protects another writer's object from a conditional write. */
+/* How a conditional write protected another writer's object. */
 enum store_guard {
     GUARD_CONDITION, /* the store is known to honour it, or none was asked for */
     GUARD_UNPROVEN,  /* the condition was sent and a HEAD went before; the store was not seen to honour it */
@@ -108,10 +130,10 @@ struct store_reply {
     bool is_malformed;     /* no answer of an object store: asked again, since something on the way may have made it */
     bool slow_down;        /* the store asked for fewer requests: 429, 503 */
     bool turned_away;      /* it had no connection for us, and has some for others: no attempt that counts */
-    unsigned attempts_max; /* refusals (401, 403): so many attempts, then it is believed; 0: else */
-    uint64_t retry_after_ns; /* as the answer said; 0 if it said nothing */
-    struct object object;    /* what the answer told of the object (digest, etag, generation, size); borrowed until
-                                on_done returns */
+    unsigned attempts_max; /* 401, 403: give up after so many attempts; 0: no such limit */
+    uint64_t retry_after_ns;    /* as the answer said; 0 if it said nothing */
+    struct store_object object; /* the object as the reply describes it; borrowed until on_done returns */
+    struct str upload_id;       /* store_upload_begin; borrowed until on_done returns */
     uint64_t first_byte_ns;
     uint64_t total_ns;
     unsigned requests;       /* HTTP requests this job made, attempts and side requests included */
@@ -120,11 +142,11 @@ struct store_reply {
     unsigned looks;          /* of `requests`: HEADs before a write */
     struct digest composite; /* over the digests of the object's parts, in their order: S3's composite checksums, and
                                 the ETag of an object of parts where it looks like one */
-    unsigned composite_parts; /* how many; 0: not told */
+    unsigned composite_parts; /* how many parts; 0: unknown */
     bool rewritten;           /* probe: the store ignored a condition, and the object was written again */
     struct str owner;         /* HEAD: of the object's metadata; borrowed until on_done returns */
-    unsigned skipped; /* list, file://: names on this page that are no objects (links that lead out of the folder or to
-                         nothing or to a folder; sockets, pipes, devices) */
+    unsigned skipped; /* list, file://: names on this page that are not objects (links that leave the root, or lead to a
+                         directory or nowhere; sockets, pipes, devices) */
     struct str last_skipped; /* of these the last; borrowed until on_done returns */
 };
 
@@ -137,8 +159,8 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
 /* How long a request whose every answer is as *r is tried again. */
 uint64_t store_patience_ns(struct store *s, const struct store_reply *r);
 
-/* What failed more than once and is tried again just now, for people: "attempt 3 of 8: s3://b/k: 503 SlowDown". False:
- * nothing. Any thread. */
+/* Describes the request that failed more than once and waits for a retry: "attempt 3 of 8: s3://b/k: 503 SlowDown".
+ * False: there is no such request. Any thread. */
 bool store_retrying(struct store *s, char *buf, size_t size);
 
 struct store_job;
@@ -148,16 +170,16 @@ void store_resume(struct store_job *j); /* a GET whose on_data answered WEB_PAUS
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 struct store_get {
-    const struct object *object; /* copied. etag or generation pin it: another one is ERR_CHANGED, with both named */
+    const struct store_object
+        *object; /* copied. etag or generation pin it: another one is ERR_CHANGED, with both named */
     uint64_t offset;
     uint64_t len; /* offset 0 and len size_bytes: the whole, without a Range header */
     struct rate *rate;
     bool patient; /* a body that comes, however slowly, is read to its end: it was given up for that before */
     void *ctx;
-    /* What the answer's headers tell of the object, before the first byte: its digest above all, so that the right hash
-     * may run while the bytes pass (HASH_NONE: nothing tells the whole object's). Not called for an error. May be
-     * NULL. */
-    void (*on_head)(void *ctx, const struct object *told);
+    /* Called with the object as the headers describe it, before the first byte: its digest selects the hash to compute
+     * (HASH_NONE: none). Not called for errors. May be NULL. */
+    void (*on_head)(void *ctx, const struct store_object *told);
     /* Bytes in order, never more than `len` in sum. 0, WEB_PAUSE, or negative to abort. */
     int (*on_data)(void *ctx, const char *bytes, size_t len);
     /* code 0 only if exactly `len` bytes were given. */
@@ -187,7 +209,7 @@ struct store_page {
     void *ctx;
     /* `objects` and `next_token` (empty: this was the last page) are borrowed until it returns; NULL when r->code < 0.
      * The only callback, exactly once. */
-    void (*on_done)(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
+    void (*on_done)(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
                     struct str next_token);
 };
 struct store_job *store_list_page(struct store *s, struct worker *w, const struct store_page *p);
@@ -208,12 +230,12 @@ struct store_body {
 struct store_put {
     struct str key;
     enum store_if condition;
-    struct str match;          /* STORE_IF_SAME: object_tag */
-    struct str upload_id;      /* kept in the object's metadata: a retry that meets its own object has succeeded */
-    struct str owner;          /* the same: who wrote what; empty: nothing is kept */
-    const char *storage_class; /* NULL: the bucket's */
-    const char *content_type;  /* NULL: application/octet-stream */
-    struct store_body body;    /* copied; read on the loop */
+    struct str match;             /* STORE_IF_SAME: store_object_tag */
+    struct str idempotency_token; /* kept in the object's metadata: a retry that finds it there has succeeded */
+    struct str owner;             /* the same: who wrote what; empty: nothing is kept */
+    const char *storage_class;    /* NULL: the bucket's */
+    const char *content_type;     /* NULL: application/octet-stream */
+    struct store_body body;       /* copied; read on the loop */
     struct rate *rate;
     void *ctx;
     store_done *on_done; /* r->object: as the store confirmed it */
@@ -230,19 +252,19 @@ bool store_honours(const struct store *s, enum store_if condition, bool multipar
  * was (`rewritten`). Needs no right beyond those of a PUT, and leaves nothing behind. */
 struct store_job *store_probe(struct store *s, struct worker *w, const struct store_put *p);
 
-/* Multipart: begin gives an id (r->object.etag holds it), parts 1..10000 in any order (r->object.etag: the part's),
- * then complete (r->object as confirmed) or abort. A part has 5 MiB at least, but for the last. Abort of an unknown id
- * is success; complete of one is ERR_NOT_FOUND, or success if it was this upload_id that put the object there. */
+/* Multipart: begin gives r->upload_id, parts 1..10000 in any order (r->object.etag: the part's),
+ * then complete (r->object as confirmed) or abort. A part has 5 MiB at least, but for the last. Abort of an unknown
+ * upload is success; complete of one is ERR_NOT_FOUND, or success if this idempotency_token put the object there. */
 struct store_upload {
     struct str key;
-    struct str id;
+    struct str upload_id;
     enum store_if condition;
     struct str match;
-    struct str upload_id;
+    struct str idempotency_token;
     struct str owner;
     const char *storage_class;
     const char *content_type;
-    enum hash_kind digest_kind; /* of the parts; of the whole too, told at complete, where it combines */
+    enum hash_kind digest_kind; /* of the parts, and of the whole if the kind combines */
     uint64_t part_bytes;        /* of every part but the last: file:// puts part N at (N - 1) * part_bytes */
 };
 struct store_part {
@@ -251,7 +273,6 @@ struct store_part {
     struct digest digest;
     uint64_t size_bytes;
 };
-enum hash_kind store_upload_digest_kind(const struct store *s); /* what the store confirms a multipart object by */
 struct store_job *store_upload_begin(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
                                      void *ctx);
 struct store_job *store_upload_part(struct store *s, struct worker *w, const struct store_upload *u, unsigned number,
@@ -262,9 +283,9 @@ struct store_job *store_upload_complete(struct store *s, struct worker *w, const
 struct store_job *store_upload_abort(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
                                      void *ctx);
 
-/* Aborts every unfinished upload of exactly this key and removes what they left: for a writer that died before it could
- * note the id of one. Nobody else may be writing this key. */
+/* Aborts every unfinished upload of exactly this key and removes its parts, for a writer that died before it recorded
+ * the upload ID. No other writer may use the key. */
 struct store_job *store_upload_sweep(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx);
 
-/* What is not there is deleted already. */
+/* A missing object counts as deleted. */
 struct store_job *store_delete(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx);

@@ -24,7 +24,7 @@ struct telemetry *telemetry_new(const char *scheme)
     t->retries = metric_new(METRIC_COUNTER, "cistern_object_retries_total", "Requests made again, by why.",
                             "scheme,reason", NULL);
     t->hedges = metric_new(METRIC_COUNTER, "cistern_object_hedges_total",
-                           "GETs that were asked for twice, by what became of the second, or given up half-way.",
+                           "GETs sent twice, by the result of the second; and GETs given up during the body.",
                            "scheme,result", NULL);
     struct metric *seconds =
         metric_new(METRIC_HISTOGRAM, "cistern_object_request_seconds", "Time of a request to an object store.",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* upload_id.h - the id of an upload whose parts we keep ourselves (gs://, file://): half of the key's hash, by which a
- * sweep finds what is left of it, and a random half. Pure but for chance. */
+/* upload_id.h - makes upload IDs where Cistern keeps the parts itself (gs://, file://). Pure but for chance. An ID is
+ * half of the key's hash, by which a sweep finds the parts, and a random half. */
 #pragma once
 
 #include "util/str.h"

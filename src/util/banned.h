@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* banned.h - functions that do not compile here; CMakeLists.txt puts it before every file. After git's banned.h.
- * The system's headers come first, so that what they declare is not what we forbid. */
+/* banned.h - makes the use of some functions a compile error, as git's banned.h does. CMakeLists.txt includes it before
+ * every file. The system's headers come first, so that their declarations still compile. */
 #pragma once
 
-/* Assertions stay in every build type: a mistake of ours ends the process, it does not go on with wrong data. */
+/* Assertions stay in every build type: a programming error ends the process before it uses wrong data. */
 #undef NDEBUG
 
 #include <libgen.h>
@@ -15,7 +15,7 @@
 
 #define BANNED(f) f##_is_banned_see_banned_h
 
-/* No bound, or one that everybody gets wrong: struct sbuf, or snprintf and memcpy. */
+/* No bound, or one that is often wrong. Use struct sbuf, or snprintf and memcpy. */
 #undef strcpy
 #define strcpy(...) BANNED(strcpy)
 #undef strcat
@@ -31,7 +31,7 @@
 #undef gets
 #define gets(...) BANNED(gets)
 
-/* "12x" is 12, and so is nothing: str_to_u64 and its like. */
+/* They read "12x" as 12, and "" as 0. Use str_to_u64() and its like. */
 #undef atoi
 #define atoi(...) BANNED(atoi)
 #undef atol
@@ -41,7 +41,7 @@
 #undef atof
 #define atof(...) BANNED(atof)
 
-/* One static buffer for all threads: gmtime_r, time_text, strerror_r, err_sys, str_split, clock_random. */
+/* One static buffer for all threads. Use gmtime_r, time_text, strerror_r, err_sys, str_split, clock_random. */
 #undef gmtime
 #define gmtime(...) BANNED(gmtime)
 #undef localtime
@@ -57,13 +57,13 @@
 #undef rand
 #define rand(...) BANNED(rand)
 
-/* A shell between us and what we run: posix_spawn with an argument list. */
+/* They start a shell. Use posix_spawn with an argument list. */
 #undef system
 #define system(...) BANNED(system)
 #undef popen
 #define popen(...) BANNED(popen)
 
-/* Names that somebody else may take before us: mkstemp, file_nameless(). */
+/* Another process may create the name first. Use mkstemp or file_nameless(). */
 #undef mktemp
 #define mktemp(...) BANNED(mktemp)
 #undef tmpnam
@@ -71,6 +71,6 @@
 #undef tempnam
 #define tempnam(...) BANNED(tempnam)
 
-/* Between it and exec only what POSIX allows in a signal handler may run, and no thread of ours is there. */
+/* The child has no other threads, and may call only async-signal-safe functions before exec. Use posix_spawn. */
 #undef vfork
 #define vfork(...) BANNED(vfork)

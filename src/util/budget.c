@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/budget.h"
 #include "util/str.h"
+#include "util/thread.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* More than any machine has, and little enough that what is kept of each slice is nothing beside it. */
+/* More than any machine has. The state of each slice is small beside the slice. */
 #define BYTES_MAX (UINT64_C(4) << 40)
 
-enum { HUGE_PAGE = 2 << 20, CELL_SHIFT_MAX = 6, NO_SLICE = UINT32_MAX };
+enum { HUGE_PAGE = 2 << 20, CELL_SHIFT_MAX = 6 };
 
-/* A slice that is cut into 1 << shift cells of one size. With `shift` 0 it is given whole, or free. */
-struct cut {
-    uint64_t free; /* a bit a cell */
+/* A slice, cut into 1 << shift cells of one size. With `shift` 0 it is one cell, or free. */
+struct budget_slice {
+    struct list_node node; /* of .free, or of .partly_free while it has a free cell */
+    uint64_t free;         /* a bit a cell */
     unsigned shift;
-    uint32_t prev, next; /* of those of this shift that have a free cell */
 };
 
-/* A wake that is under way, without the lock. Known by the waiter's address alone: the waiter may be gone by then. */
-struct waking {
-    struct waking *next;
+/* A running call of `wake`, without the lock. Only the waiter's address is used: the waiter may be freed by then. */
+struct budget_wake {
+    struct list_node node;
     const struct budget_waiter *w;
 };
 
@@ -30,44 +31,40 @@ struct budget {
     size_t mapped_bytes;
     unsigned char *slices; /* in `mapped`, aligned to a huge page */
     size_t count;
-    pthread_mutex_t lock; /* of everything below */
-    pthread_cond_t woken; /* an entry left `wakings` */
-    uint32_t *free;       /* owned; a stack: the slice last given back is the warmest */
+    pthread_mutex_t lock;        /* of everything below */
+    pthread_cond_t woken;        /* an entry left `wakes` */
+    struct budget_slice *states; /* owned: of every slice */
+    struct list free;            /* whole slices; the first was returned last, so it is in the caches */
     size_t free_count;
-    struct cut *cuts;                    /* owned: of every slice */
-    uint32_t partly[CELL_SHIFT_MAX + 1]; /* the first slice of each shift that has a free cell */
-    struct budget_waiter *first, *last;
-    struct waking *wakings;
+    struct list partly_free[CELL_SHIFT_MAX + 1]; /* slices of each shift */
+    struct list waiters, wakes;                  /* struct budget_waiter, struct budget_wake */
 };
 
-static int too_much(uint64_t bytes, struct err *err)
+static int no_memory(uint64_t bytes, struct err *err)
 {
     err_sys(err, ENOMEM, "cannot have %" PRIu64 " bytes of buffers", bytes);
-    return err_advise(err, 1516, "ask for less memory, or raise the limit of this process (ulimit -v)");
+    return err_advise(err, CIS_BUFFER_MEMORY);
 }
 
 int budget_new(uint64_t bytes, struct budget **ret, struct err *err)
 {
     if (bytes > BYTES_MAX)
-        return too_much(bytes, err);
+        return no_memory(bytes, err);
     size_t count = bytes < SLICE_BYTES ? 1 : (size_t)(bytes / SLICE_BYTES);
     size_t mapped_bytes = count * SLICE_BYTES + HUGE_PAGE;
     void *p = mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
-        return too_much(bytes, err);
+        return no_memory(bytes, err);
     struct budget *b = *ret = xcalloc(1, sizeof *b);
     b->count = count;
     b->mapped_bytes = mapped_bytes;
     b->mapped = p;
     b->slices = (unsigned char *)(((uintptr_t)p + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
-    /* A wish only: where huge pages are to be had, a slice costs one fault or none instead of 256. */
+    /* Optional: with huge pages a slice costs at most one page fault instead of 256. */
     (void)madvise(b->slices, b->count * SLICE_BYTES, MADV_HUGEPAGE);
-    b->free = xcalloc(b->count, sizeof *b->free);
-    b->cuts = xcalloc(b->count, sizeof *b->cuts);
-    for (uint32_t i = (uint32_t)b->count; i > 0; i--)
-        b->free[b->free_count++] = i - 1;
-    for (unsigned shift = 0; shift <= CELL_SHIFT_MAX; shift++)
-        b->partly[shift] = NO_SLICE;
+    b->states = xcalloc(b->count, sizeof *b->states);
+    for (; b->free_count < b->count; b->free_count++)
+        list_add(&b->free, &b->states[b->free_count].node);
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->woken, NULL);
     return 0;
@@ -77,37 +74,15 @@ void budget_free(struct budget *b)
 {
     if (!b)
         return;
-    assert(b->free_count == b->count && !b->first);
+    assert(b->free_count == b->count && list_is_empty(&b->waiters));
     munmap(b->mapped, b->mapped_bytes);
     pthread_cond_destroy(&b->woken);
     pthread_mutex_destroy(&b->lock);
-    free(b->cuts);
-    free(b->free);
+    free(b->states);
     free(b);
 }
 
 /* ---- slices and cells: under the lock ---------------------------------------------------------------------------- */
-
-static void link_cut(struct budget *b, uint32_t slice)
-{
-    struct cut *c = &b->cuts[slice];
-    c->prev = NO_SLICE;
-    c->next = b->partly[c->shift];
-    if (c->next != NO_SLICE)
-        b->cuts[c->next].prev = slice;
-    b->partly[c->shift] = slice;
-}
-
-static void unlink_cut(struct budget *b, uint32_t slice)
-{
-    struct cut *c = &b->cuts[slice];
-    if (c->prev != NO_SLICE)
-        b->cuts[c->prev].next = c->next;
-    else
-        b->partly[c->shift] = c->next;
-    if (c->next != NO_SLICE)
-        b->cuts[c->next].prev = c->prev;
-}
 
 static uint64_t all_cells(unsigned shift)
 {
@@ -125,69 +100,49 @@ static unsigned shift_for(size_t bytes)
 static void *take_memory(struct budget *b, size_t bytes)
 {
     unsigned shift = shift_for(bytes);
-    uint32_t slice = shift ? b->partly[shift] : NO_SLICE;
-    if (slice == NO_SLICE && b->free_count == 0)
+    struct budget_slice *s = shift ? list_first(&b->partly_free[shift], struct budget_slice, node) : NULL;
+    if (!s && b->free_count == 0)
         return NULL;
-    if (slice == NO_SLICE) {
-        slice = b->free[--b->free_count];
-        b->cuts[slice] = (struct cut){.free = all_cells(shift), .shift = shift};
+    if (!s) {
+        s = list_pop(&b->free, struct budget_slice, node);
+        b->free_count--;
+        s->free = all_cells(shift);
+        s->shift = shift;
         if (shift)
-            link_cut(b, slice);
+            list_add_first(&b->partly_free[shift], &s->node);
     }
-    struct cut *c = &b->cuts[slice];
-    unsigned cell = shift ? (unsigned)__builtin_ctzll(c->free) : 0;
-    c->free &= ~(UINT64_C(1) << cell);
-    if (shift && c->free == 0)
-        unlink_cut(b, slice);
-    return b->slices + slice * (size_t)SLICE_BYTES + cell * ((size_t)SLICE_BYTES >> shift);
+    unsigned cell = shift ? (unsigned)__builtin_ctzll(s->free) : 0;
+    s->free &= ~(UINT64_C(1) << cell);
+    if (shift && s->free == 0)
+        list_remove(&b->partly_free[shift], &s->node);
+    return b->slices + (size_t)(s - b->states) * SLICE_BYTES + cell * ((size_t)SLICE_BYTES >> shift);
 }
 
-static void give_memory(struct budget *b, void *memory)
+static void return_memory(struct budget *b, void *memory)
 {
     size_t at = (size_t)((unsigned char *)memory - b->slices);
-    uint32_t slice = (uint32_t)(at / SLICE_BYTES);
-    assert(slice < b->count);
-    struct cut *c = &b->cuts[slice];
-    uint64_t cell = UINT64_C(1) << (at % SLICE_BYTES / ((size_t)SLICE_BYTES >> c->shift));
-    assert(!(c->free & cell));
-    if (c->shift && c->free == 0)
-        link_cut(b, slice);
-    c->free |= cell;
-    if (c->free != all_cells(c->shift))
+    assert(at / SLICE_BYTES < b->count);
+    struct budget_slice *s = &b->states[at / SLICE_BYTES];
+    uint64_t cell = UINT64_C(1) << (at % SLICE_BYTES / ((size_t)SLICE_BYTES >> s->shift));
+    assert(!(s->free & cell));
+    if (s->shift && s->free == 0)
+        list_add_first(&b->partly_free[s->shift], &s->node);
+    s->free |= cell;
+    if (s->free != all_cells(s->shift))
         return;
-    if (c->shift)
-        unlink_cut(b, slice);
-    c->shift = 0;
-    c->free = 1;
-    b->free[b->free_count++] = slice;
+    if (s->shift)
+        list_remove(&b->partly_free[s->shift], &s->node);
+    s->shift = 0;
+    s->free = 1;
+    list_add_first(&b->free, &s->node);
+    b->free_count++;
 }
 
-/* ---- who waits --------------------------------------------------------------------------------------------------- */
-
-static void enqueue(struct budget *b, struct budget_waiter *w)
-{
-    if (w->queued)
-        return;
-    w->queued = true;
-    w->next = NULL;
-    if (b->last)
-        b->last->next = w;
-    else
-        b->first = w;
-    b->last = w;
-}
+/* ---- waiters ----------------------------------------------------------------------------------------------------- */
 
 static void dequeue(struct budget *b, struct budget_waiter *w)
 {
-    struct budget_waiter *before = NULL;
-    for (struct budget_waiter *i = b->first; i != w; i = i->next)
-        before = i;
-    if (before)
-        before->next = w->next;
-    else
-        b->first = w->next;
-    if (b->last == w)
-        b->last = before;
+    list_remove(&b->waiters, &w->node);
     w->queued = false;
 }
 
@@ -195,49 +150,46 @@ void *budget_take(struct budget *b, size_t bytes, struct budget_waiter *w)
 {
     void *memory = NULL;
     assert(bytes <= SLICE_BYTES);
-    pthread_mutex_lock(&b->lock);
+    auto_lock(&b->lock);
     if (w)
         w->bytes = bytes;
-    if (w && w->kept)
-        memory = take(&w->kept);
-    else if (!b->first) /* a newcomer cannot overtake who waits */
+    if (w && w->granted)
+        memory = take(&w->granted);
+    else if (list_is_empty(&b->waiters)) /* waiters come first */
         memory = take_memory(b, bytes);
-    if (!memory && w)
-        enqueue(b, w);
-    pthread_mutex_unlock(&b->lock);
+    if (!memory && w && !w->queued) {
+        list_add(&b->waiters, &w->node);
+        w->queued = true;
+    }
     return memory;
 }
 
-/* Keeps memory for the first in the queue, if there are both; `entry` then stands in `wakings`. */
-static struct budget_waiter *grant(struct budget *b, struct waking *entry)
+/* Reserves memory for the first waiter, if there are both; `entry` is in `wakes` then. */
+static struct budget_waiter *grant(struct budget *b, struct budget_wake *entry)
 {
-    struct budget_waiter *w = b->first;
+    struct budget_waiter *w = list_first(&b->waiters, struct budget_waiter, node);
     void *memory = w ? take_memory(b, w->bytes) : NULL;
     if (!memory)
         return NULL;
     dequeue(b, w);
-    w->kept = memory;
-    *entry = (struct waking){.next = b->wakings, .w = w};
-    b->wakings = entry;
+    w->granted = memory;
+    entry->w = w;
+    list_add(&b->wakes, &entry->node);
     return w;
 }
 
-static void end_waking(struct budget *b, struct waking *entry)
+static void end_waking(struct budget *b, struct budget_wake *entry)
 {
-    pthread_mutex_lock(&b->lock);
-    struct waking **at = &b->wakings;
-    while (*at != entry)
-        at = &(*at)->next;
-    *at = entry->next;
+    auto_lock(&b->lock);
+    list_remove(&b->wakes, &entry->node);
     pthread_cond_broadcast(&b->woken);
-    pthread_mutex_unlock(&b->lock);
 }
 
-/* One at a time: what was given back may serve many who want less. */
+/* One at a time: one returned slice may serve several small requests. */
 static void grant_all(struct budget *b)
 {
     for (;;) {
-        struct waking entry;
+        struct budget_wake entry;
         pthread_mutex_lock(&b->lock);
         struct budget_waiter *w = grant(b, &entry);
         pthread_mutex_unlock(&b->lock);
@@ -248,11 +200,11 @@ static void grant_all(struct budget *b)
     }
 }
 
-void budget_give(struct budget *b, void *own_memory)
+void budget_return(struct budget *b, void *own_memory)
 {
     pthread_mutex_lock(&b->lock);
-    give_memory(b, own_memory);
-    bool wanted = b->first != NULL;
+    return_memory(b, own_memory);
+    bool wanted = !list_is_empty(&b->waiters);
     pthread_mutex_unlock(&b->lock);
     if (wanted)
         grant_all(b);
@@ -260,29 +212,28 @@ void budget_give(struct budget *b, void *own_memory)
 
 static bool is_waking(const struct budget *b, const struct budget_waiter *w)
 {
-    for (const struct waking *i = b->wakings; i; i = i->next)
+    struct budget_wake *i;
+    list_foreach (&b->wakes, i, node)
         if (i->w == w)
             return true;
     return false;
 }
 
-void budget_forget(struct budget *b, struct budget_waiter *w)
+void budget_cancel(struct budget *b, struct budget_waiter *w)
 {
     pthread_mutex_lock(&b->lock);
     while (is_waking(b, w))
         pthread_cond_wait(&b->woken, &b->lock);
     if (w->queued)
         dequeue(b, w);
-    if (w->kept)
-        give_memory(b, take(&w->kept));
+    if (w->granted)
+        return_memory(b, take(&w->granted));
     pthread_mutex_unlock(&b->lock);
     grant_all(b);
 }
 
 uint64_t budget_bytes_out(struct budget *b)
 {
-    pthread_mutex_lock(&b->lock);
-    uint64_t out = (uint64_t)(b->count - b->free_count) * SLICE_BYTES;
-    pthread_mutex_unlock(&b->lock);
-    return out;
+    auto_lock(&b->lock);
+    return (uint64_t)(b->count - b->free_count) * SLICE_BYTES;
 }

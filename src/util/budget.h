@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* budget.h - a fixed budget of aligned buffers for the bytes in flight: what finds none waits, so memory is bounded.
+/* budget.h - limits the memory of bytes in flight: a fixed number of aligned buffers, and a queue of waiters.
  * home: any thread, under its own lock. */
 #pragma once
 
 #include "util/err.h"
+#include "util/list.h"
 
-/* 1 MiB: O_DIRECT at full speed from depth 4 on. What wants less shares a slice with others of its size: a half of it,
- * a quarter ... down to 16 KiB, so that hundreds of small objects in flight fit. */
+/* 1 MiB: O_DIRECT at full speed from depth 4 on. Smaller requests share a slice with others of their size: a half, a
+ * quarter ... down to 16 KiB, so that hundreds of small objects in flight fit. */
 enum { SLICE_BYTES = 1 << 20 };
 
 struct budget;
 
-/* Somebody without memory. It is told, on the thread that gave some back, that enough is kept for it; it then posts to
- * its own loop, and there takes it or says budget_forget: until then nobody else gets it. `wake` only posts: it takes
- * nothing itself. A waiter holds nothing while it waits (else two could wait for each other). Zeroed before its first
- * use. */
+/* A request that waits for memory. When memory is returned, enough of it is reserved for the waiter, and that thread
+ * calls `wake`, which only posts to the waiter's loop. The loop calls budget_take again, or budget_cancel. A waiter
+ * must own no memory of the budget (else two could wait for each other). Zeroed before its first use. */
 struct budget_waiter {
-    struct budget_waiter *next; /* the budget's */
-    bool queued;                /* the budget's */
-    size_t bytes;               /* the budget's: as much as it wants */
-    void *kept;                 /* the budget's: woken, and has not taken yet */
+    struct list_node node; /* the budget's */
+    bool queued;           /* the budget's */
+    size_t bytes;          /* the budget's: the size of the request */
+    void *granted;         /* the budget's: reserved memory, not taken yet */
     void (*wake)(struct budget_waiter *w);
 };
 
 /* `bytes` is rounded down to slices, at least one. The memory is mapped when first used and stays mapped. ERR_NO_SPACE
- * (CIS1516): so much address space is not to be had. */
+ * (CIS_BUFFER_MEMORY): not enough address space. */
 must_check int budget_new(uint64_t bytes, struct budget **ret, struct err *err);
-void budget_free(struct budget *b); /* everything must be back */
+void budget_free(struct budget *b); /* all memory must be returned */
 
 /* Memory for `bytes`, at most SLICE_BYTES, aligned to 4 KiB, or NULL: then `w` is queued (first come, first served) and
- * woken once. A waiter that is woken asks for as much again. `w` NULL means "only if some is free", and that nobody
- * waits for. */
+ * woken once. A waiter that was woken asks for the same size. With `w` NULL it succeeds only if memory is free and
+ * there is no waiter. */
 void *budget_take(struct budget *b, size_t bytes, struct budget_waiter *w);
-void budget_give(struct budget *b, void *own_memory);
-/* No longer waits, nor wants what is kept for it; not woken after this returns. Any waiter, at any time. */
-void budget_forget(struct budget *b, struct budget_waiter *w);
+void budget_return(struct budget *b, void *own_memory);
+/* Stops waiting and returns reserved memory; `wake` is not called after this returns. Any waiter, at any time. */
+void budget_cancel(struct budget *b, struct budget_waiter *w);
 uint64_t budget_bytes_out(struct budget *b); /* slices in use now, wholly or in part */

@@ -6,10 +6,10 @@
 
 enum { GROUPS_BYTES_MAX = 64 << 10, LIMIT_BYTES_MAX = 64 };
 
-/* Version 1 writes a number near 2^63 where there is no limit of memory, and -1 of CPUs; version 2 "max". */
+/* Without a limit, version 1 writes a number near 2^63 for memory and -1 for CPUs; version 2 writes "max". */
 #define LIMIT_MAX (UINT64_C(1) << 50)
 
-/* The numbers of one of a group's files, `count` of them; false: it has not so many. */
+/* Reads `count` numbers of a group's file; false: it has fewer. */
 static bool read_numbers(int mounts, struct str group, const char *file, uint64_t *ret, size_t count)
 {
     auto_mem char *text = NULL;
@@ -53,13 +53,13 @@ static uint64_t cpu_2(int mounts, struct str group)
     return read_numbers(mounts, group, "cpu.max", of, 2) && of[1] > 0 ? of[0] * 1000 / of[1] : CGROUP_NO_LIMIT;
 }
 
-static const struct controller {
+static const struct cgroup_controller {
     struct str name; /* version 1 has a hierarchy for each */
     uint64_t (*version_1)(int mounts, struct str group);
     uint64_t (*version_2)(int mounts, struct str group);
 } memory = {STR("memory"), memory_1, memory_2}, cpu = {STR("cpu"), cpu_1, cpu_2};
 
-/* Of a group and all that it lies in. */
+/* Of a group and all its parents. */
 static uint64_t least_on_the_way(int mounts, struct str hierarchy, struct str group,
                                  uint64_t (*limit)(int mounts, struct str group))
 {
@@ -74,7 +74,7 @@ static uint64_t least_on_the_way(int mounts, struct str hierarchy, struct str gr
         least = min_u64(least, limit(mounts, sbuf_str(&path)));
         if (path.len == hierarchy.len)
             break;
-        sbuf_cut(&path, path_folder_len(sbuf_str(&path)));
+        sbuf_cut(&path, path_directory_len(sbuf_str(&path)));
     }
     return least;
 }
@@ -89,7 +89,7 @@ static bool names(struct str controllers, struct str name)
 }
 
 /* "4:memory:/kubepods/pod1", "0::/kubepods/pod1" */
-static uint64_t limit_of(const struct controller *c, struct str groups, int mounts)
+static uint64_t limit_of(const struct cgroup_controller *c, struct str groups, int mounts)
 {
     uint64_t least = CGROUP_NO_LIMIT;
     struct str line, number, controllers;
@@ -104,7 +104,7 @@ static uint64_t limit_of(const struct controller *c, struct str groups, int moun
     return least;
 }
 
-static uint64_t limit_of_self(const struct controller *c)
+static uint64_t limit_of_self(const struct cgroup_controller *c)
 {
     auto_mem char *text = NULL;
     size_t len;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cgroup.h - what the control groups, of either version, leave to this process. home: any; reads a few small files. */
+/* cgroup.h - reads the limits of this process's control groups, version 1 or 2. home: any; reads a few small files. */
 #pragma once
 
 #include "util/str.h"
 
 #define CGROUP_NO_LIMIT UINT64_MAX
 
-/* The least limit of the groups that this process is in; CGROUP_NO_LIMIT: there is none, or none that can be read. */
+/* The lowest limit of the groups of this process; CGROUP_NO_LIMIT without a readable limit. */
 uint64_t cgroup_memory_limit(void); /* bytes */
 uint64_t cgroup_cpu_limit(void);    /* thousandths of a CPU */
 
-/* The same, of a process whose /proc/PID/cgroup reads `groups`, with the hierarchies mounted below folder `mounts`. In
- * a container a group's own path may not be there: then those above it tell, up to the mount itself. */
+/* The same, of a process whose /proc/PID/cgroup reads `groups`, with the hierarchies mounted below directory `mounts`.
+ * In a container a group's own path may be missing: then its parents count, up to the mount itself. */
 uint64_t cgroup_memory_limit_of(struct str groups, int mounts);
 uint64_t cgroup_cpu_limit_of(struct str groups, int mounts);

@@ -143,7 +143,7 @@ static bool clock_digits(struct str *s, struct tm *tm)
 }
 
 /* Days from 1970-01-01 to the first of a month. Years begin in March, so that the leap day is the last of one. timegm()
- * says the same, under a lock of the whole process and ten times as slow: a listing asks for every key.
+ * takes a lock of the process and ten times as long: a listing calls this for every key.
  * https://howardhinnant.github.io/date_algorithms.html */
 static int64_t days_to(int64_t year, int month)
 {

@@ -9,16 +9,15 @@
 #define NS_PER_SECOND UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 
-uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC; never goes back, means nothing to another machine */
+uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC; never goes back; not comparable between machines */
 int64_t clock_wall_ns(void); /* CLOCK_REALTIME since 1970; for people, signatures and mtimes only */
 
-/* The kernel's form of a time in ns, before the clock's zero too; and back: a file may be of any year, and what is
- * beyond 146 years from 1970, half of what 64 bits reach, becomes the last moment of them, so that any two times can be
- * taken from each other. */
+/* Converts between ns and struct timespec, also before 1970. A file's time may be of any year: time_from_spec() limits
+ * it to 146 years from 1970, half of the range of 64 bits, so that the difference of two times cannot overflow. */
 struct timespec time_to_spec(int64_t ns);
 int64_t time_from_spec(struct timespec t);
 
-/* The thread rests so long; a signal does not shorten it. */
+/* Sleeps; a signal does not shorten it. */
 void clock_sleep(uint64_t ns);
 
 /* pthread_cond_wait() until it is woken, or clock_now_ns() is `until_ns`: then false. */
@@ -28,7 +27,7 @@ bool clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t until_ns
  * Source: "Exponential Backoff And Jitter", AWS Architecture Blog. */
 uint64_t clock_backoff_ns(unsigned attempt, uint64_t base_ns, uint64_t cap_ns);
 
-/* A number that an attacker need not be kept from guessing: jitter, sampling. Thread-safe. */
+/* For jitter and sampling: an attacker may guess it. Thread-safe. */
 uint64_t clock_random(void);
 
 /* "2026-11-21T09:30:00.123Z", UTC, milliseconds. buf of TIME_TEXT_MAX; returns buf. */

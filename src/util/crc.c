@@ -53,10 +53,10 @@ static struct {
     uint64_t fold_128[2];   /* multipliers that move 16 bytes forward by 128 bits, */
     uint64_t fold_1024[2];  /* by 1024, */
     uint64_t fold_2048[2];  /* and by 2048 */
-    bool folds, folds_wide; /* what this processor can do */
+    bool folds, folds_wide; /* supported by this processor */
 } t = {.once = PTHREAD_ONCE_INIT};
 
-/* A carry-less product of reflected values comes out one bit low, which multiplies by x: hence the 1s. */
+/* A carry-less product of reflected values is one bit too low, which multiplies it by x. The 1s correct that. */
 static void find_multipliers(uint64_t ret[2], unsigned distance_bits)
 {
     uint64_t x = UINT64_C(1) << 62;
@@ -108,9 +108,9 @@ __attribute__((target("pclmul,sse4.1"))) static __m128i moved(__m128i lane, __m1
     return _mm_xor_si128(_mm_clmulepi64_si128(lane, multipliers, 0x00), _mm_clmulepi64_si128(lane, multipliers, 0x11));
 }
 
-/* Folding ("Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009): eight lanes of 16
- * bytes are each moved forward by 128 bytes and added to what stands there, so that eight multiplications are under way
- * at once; what is left of the lanes is congruent to the whole, and goes through the table. len >= FOLD_BYTES. */
+/* Folding ("Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009).
+ * Each of eight lanes of 16 bytes is moved forward by 128 bytes and added to the bytes there: eight multiplications run
+ * at once. The last lanes are congruent to the whole, and the table reduces them. len >= FOLD_BYTES. */
 __attribute__((target("pclmul,sse4.1"))) static uint64_t by_folding(uint64_t crc, const unsigned char *p, size_t len)
 {
     __m128i lane[LANES];
@@ -132,9 +132,9 @@ __attribute__((target("pclmul,sse4.1"))) static uint64_t by_folding(uint64_t crc
 
 enum { WIDE_LANES = 4, WIDE_LANE_BYTES = 64, WIDE_FOLD_BYTES = WIDE_LANES * WIDE_LANE_BYTES };
 
-/* The same with four lanes in a register: 57 GB/s where the narrow one makes 8. len >= WIDE_FOLD_BYTES. Unless `to` is
- * NULL, it is aligned to 64, and the bytes go there too, past the caches: that waits for the memory, and the
- * multiplications are done meanwhile (2 GiB: 0.31 s one after the other, 0.20 s so). */
+/* The same with four lanes in a register: 57 GB/s instead of 8. len >= WIDE_FOLD_BYTES. If `to` is not NULL, it is
+ * aligned to 64, and the bytes are also copied there, past the caches. The multiplications run while the copy waits for
+ * the memory (2 GiB: 0.20 s instead of 0.31 s one after the other). */
 __attribute__((target("avx512f,vpclmulqdq"))) static uint64_t by_wide_folding(uint64_t crc, unsigned char *to,
                                                                               const unsigned char *p, size_t len)
 {

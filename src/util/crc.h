@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crc.h - CRC64NVME, which ISA-L 2.30 has not, and what joins any of our CRCs over parts. Private to util. */
+/* crc.h - computes CRC64NVME, which ISA-L 2.30 lacks, and combines CRCs of parts. Private to util. */
 #pragma once
 
 #include <stddef.h>
@@ -11,9 +11,9 @@
 
 /* Continues from `crc` (0 at first); `crc` and the result are final values, as with zlib's crc32(). */
 uint64_t crc64nvme(uint64_t crc, const void *bytes, size_t len);
-uint64_t crc64nvme_portable(uint64_t crc, const void *bytes, size_t len); /* any machine; the other's yardstick */
+uint64_t crc64nvme_portable(uint64_t crc, const void *bytes, size_t len); /* on any machine; the reference for tests */
 
-/* The same, and mem_copy_out() of the bytes, in one pass where the machine can do that. */
+/* The same, and mem_copy_out() of the bytes, in one pass if the processor supports it. */
 uint64_t crc64nvme_copy_out(uint64_t crc, void *to, const void *bytes, size_t len);
 
 /* The CRC of A followed by B from theirs. `poly` is reflected, of `width` bits (32 or 64). */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* env.h - what the environment says. home: any thread; nobody sets variables while others read them. */
+/* env.h - reads environment variables. home: any thread; no thread sets variables while others read them. */
 #pragma once
 
 #include <stdlib.h>
 
-/* NULL: it is not set, or empty, which means the same to every tool that we take variables from. */
+/* NULL: it is not set, or empty. The tools that define these variables treat both alike. */
 static inline const char *env_get(const char *name)
 {
     const char *value = getenv(name);

@@ -75,8 +75,8 @@ enum err_code err_code_of_errno(int errnum)
     }
 }
 
-/* The sentence goes into JSON, protobuf strings and terminals: what is not a printable character of UTF-8 (a key's own
- * bytes, half of a character at the cut) becomes '?'. */
+/* The sentence goes into JSON, protobuf strings and terminals: bytes that are not printable UTF-8 (of a key, or half of
+ * a character at the cut) become '?'. */
 static void make_printable(char *text)
 {
     struct str s = str_of(text);
@@ -88,7 +88,7 @@ static void make_printable(char *text)
     }
 }
 
-/* What is too long is cut in its middle: its subject begins a sentence, and the cause ends it. */
+/* A long sentence is cut in its middle: it begins with its subject and ends with the cause. */
 static void fit(char *buf, size_t size, const char *whole)
 {
     static const char gap[] = "...";
@@ -137,31 +137,30 @@ int(err_set)(struct err *err, enum err_code code, const char *fmt, ...)
     return -(int)code;
 }
 
-/* What a machine has run out of, or what is broken in it, is the same whatever we were doing. Who knows better says so
- * by err_advise. */
+/* A missing resource or a broken device has the same advice whatever the caller did. The caller may replace it by
+ * err_advise(). */
 static void advise_by_errno(struct err *err)
 {
     switch (err->sys) {
     case EMFILE:
     case ENFILE:
-        err_advise(err, 1616, "raise the limit of open files (ulimit -n), or do less at once (--concurrency)");
+        err_advise(err, CIS_TOO_MANY_OPEN_FILES);
         return;
     case ENOSPC:
     case EDQUOT:
-        err_advise(err, 1520, "make room there, or raise the quota; the same command goes on");
+        err_advise(err, CIS_DISK_FULL);
         return;
     case EIO:
-        err_advise(err, 1521, "look for the disk's errors in the kernel's log (dmesg); then the same command goes on");
+        err_advise(err, CIS_DISK_ERROR);
         return;
     case EROFS:
-        err_advise(err, 1522,
-                   "mount it writable, if it is well (dmesg says why it is not); then the same command goes on");
+        err_advise(err, CIS_READ_ONLY_DISK);
         return;
     case EACCES:
-        err_advise(err, 1523, "let the user that runs this do it there; then the same command goes on");
+        err_advise(err, CIS_PERMISSION_DENIED);
         return;
     case EINTR:
-        err_advise(err, 1524, "a signal came in between; the same command goes on");
+        err_advise(err, CIS_INTERRUPTED);
         return;
     default:
         return;
@@ -182,7 +181,7 @@ int(err_sys)(struct err *err, int errnum, const char *fmt, ...)
     return -(int)code;
 }
 
-int(err_advise)(struct err *err, unsigned id, const char *fmt, ...)
+int(err_advise_text)(struct err *err, enum err_id id, const char *fmt, ...)
 {
     assert(err->code != 0);
     err->id = id;
@@ -191,6 +190,18 @@ int(err_advise)(struct err *err, unsigned id, const char *fmt, ...)
     format(err->advice, sizeof err->advice, fmt, args);
     va_end(args);
     return -(int)err->code;
+}
+
+int(err_advise_by_id)(struct err *err, enum err_id id)
+{
+    switch (id) {
+#define ADVISE(number, name, advice)                                                                                   \
+    case CIS_##name:                                                                                                   \
+        return err_advise_text(err, id, "%s", CIS_##name##_ADVICE);
+        ERR_IDS(ADVISE)
+#undef ADVISE
+    }
+    return err_advise_text(err, id, "%s", ""); /* an id of a newer version */
 }
 
 int(err_wrap)(struct err *err, const char *fmt, ...)
@@ -206,7 +217,7 @@ int(err_wrap)(struct err *err, const char *fmt, ...)
     return -(int)err->code;
 }
 
-/* As a word of its own: an object of the name "a" is in nearly every sentence. A name that was cut may go on there. */
+/* As a word of its own: the key "a" occurs in nearly every sentence. A name that was cut may continue. */
 static bool is_named(const char *text, const char *name, bool is_cut)
 {
     size_t len = strlen(name);

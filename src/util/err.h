@@ -1,69 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* err.h - an error: code, cause, sentence. The one alphabet of the house.
+/* err.h - the error type of all rooms: code, cause, sentence.
  * home: the caller's stack. Allocates nothing. Untouched on success.
  *
  * A function that may fail returns 0 or -(enum err_code) and takes `struct err *err` last, never NULL. Sentences are
- * lower case, without a full stop, what failed first, subject in quotes: "cannot open 'journal': No such file or
- * directory". */
+ * lower case, without a full stop, with the subject in quotes: "cannot open 'journal': No such file or directory". */
 #pragma once
 
+#include "util/err_ids.h"
 #include "util/macro.h"
 #include <stdarg.h>
 #include <stdbool.h>
 
 enum err_code {
-    ERR_NOT_FOUND = 1, /* the thing is not there */
-    ERR_EXISTS,        /* it is there already, and differs */
-    ERR_NO_SPACE,      /* disk, quota, or a ceiling of ours */
+    ERR_NOT_FOUND = 1, /* it does not exist */
+    ERR_EXISTS,        /* it exists already, and differs */
+    ERR_NO_SPACE,      /* a disk, a quota or a limit is full */
     ERR_DENIED,        /* not allowed */
-    ERR_BUSY,          /* in use; the caller must do something first */
-    ERR_INVALID,       /* the caller's words are off */
-    ERR_CORRUPT,       /* bytes are not what they should be */
-    ERR_CHANGED,       /* the object is no longer the one that was listed */
+    ERR_BUSY,          /* in use; the caller must release it first */
+    ERR_INVALID,       /* an argument or an input is malformed */
+    ERR_CORRUPT,       /* bytes differ from their checksum or format */
+    ERR_CHANGED,       /* the object is not the one that was read before */
     ERR_IO,            /* a device or a connection failed */
-    ERR_TIMEOUT,       /* nothing came in time */
-    ERR_CANCELLED,     /* somebody asked to stop */
-    ERR_AGAIN,         /* passing: the same call may succeed later */
-    ERR_PENDING,       /* work on this thing is under way; ask again for its outcome */
-    ERR_RANGE,         /* a size or number that is well-formed, but outside what can be done */
+    ERR_TIMEOUT,       /* no reply in time */
+    ERR_CANCELLED,     /* the caller cancelled it */
+    ERR_AGAIN,         /* temporary: the same call may succeed later */
+    ERR_PENDING,       /* still running; call again for the result */
+    ERR_RANGE,         /* a well-formed size or number outside its limits */
     ERR_UNSUPPORTED,   /* this kernel, store or volume cannot do it */
-    ERR_INTERNAL,      /* a mistake of ours */
-    ERR_ABSENT,        /* it exists, and cannot be reached now: its disk is not mounted or its pool is not configured */
+    ERR_INTERNAL,      /* a bug in Cistern */
+    ERR_ABSENT,        /* it exists but is unreachable: its disk is not mounted, or its pool not configured */
 };
 
 enum { ERR_TEXT_MAX = 512, ERR_ADVICE_MAX = 160 };
 
 struct err {
     enum err_code code;
-    unsigned id;                 /* the stable CISnnnn of docs/errors.md, 0 where there is none */
-    int sys;                     /* errno, 0 where no system call failed */
+    enum err_id id;              /* the stable CISnnnn of docs/errors.md; 0: no id */
+    int sys;                     /* errno; 0: no system call failed */
     char text[ERR_TEXT_MAX];     /* the sentence: printable UTF-8 (else '?'), one line, cut in its middle */
-    char advice[ERR_ADVICE_MAX]; /* what happens next or what to do; may be empty */
+    char advice[ERR_ADVICE_MAX]; /* what to do; may be empty */
 };
 
-/* Sets the error; returns -code, so that `return err_set(err, ERR_INVALID, ...)` reads as one thought. */
+/* Sets the error; returns -code, for `return err_set(err, ERR_INVALID, ...)`. */
 int err_set(struct err *err, enum err_code code, const char *fmt, ...) printf_like(3, 4);
 
-/* The same for a failed system call: the code follows from errno, and ": <the system's text>" is appended. What the
- * machine itself lacks or refuses (descriptors, space, a disk that works, a right) has its id and advice from here. */
+/* The same for a failed system call: the code follows from errno, and ": <the system's text>" is appended. It
+ * sets id and advice for causes in the machine: missing descriptors, space or permissions, and broken disks. */
 int err_sys(struct err *err, int errnum, const char *fmt, ...) printf_like(3, 4);
 
-/* Gives the error its stable id and what to do about it; returns -err->code. `fmt` may be "". */
-int err_advise(struct err *err, unsigned id, const char *fmt, ...) printf_like(3, 4);
+/* err_advise(err, CIS_NAME, arguments of its advice...): gives the error its id and the advice of err_ids.h; returns
+ * -err->code. */
+#define err_advise(err, id, ...) err_advise_text((err), (id), id##_ADVICE, ##__VA_ARGS__)
+/* err_set() and err_advise() in one, for an id whose advice takes no arguments. */
+#define err_fail(err, code, id, ...) (err_set((err), (code), __VA_ARGS__), err_advise((err), id))
+/* The same for an id that a variable holds; only for ids whose advice takes no arguments. */
+int err_advise_by_id(struct err *err, enum err_id id);
+/* The same with another advice: of an error from another process. `fmt` may be "". */
+int err_advise_text(struct err *err, enum err_id id, const char *fmt, ...) printf_like(3, 4);
 
-/* Puts "<what was being done>: " before the sentence on its way up; returns -err->code. */
+/* Puts "<the caller's action>: " before the sentence; returns -err->code. */
 int err_wrap(struct err *err, const char *fmt, ...) printf_like(2, 3);
 
-/* Puts "<subject>: " before the sentence, where it does not name it already; returns -err->code. A subject is any
- * bytes, an object's key or a path, and cut if it is long. */
+/* Puts "<subject>: " before the sentence unless it names it already; returns -err->code. The subject is a key or a
+ * path, any bytes, and is cut if it is long. */
 struct str;
 int err_name(struct err *err, struct str subject);
 
-/* Copies an error that came in from elsewhere (a completion, another thread); returns -from->code. */
+/* Copies an error of a completion or of another thread; returns -from->code. */
 int err_copy(struct err *err, const struct err *from);
 
-/* What these return is below zero, and the compiler is told so: else it must suspect, after every call that failed,
- * that what is set on success only is used unset. */
+/* Lets the compiler know that these return a negative value. Otherwise it warns after each failed call that outputs may
+ * be used unset. */
 #define err_below_zero(r)                                                                                              \
     ({                                                                                                                 \
         int below_zero_ = (r);                                                                                         \
@@ -73,7 +80,8 @@ int err_copy(struct err *err, const struct err *from);
     })
 #define err_set(...) err_below_zero(err_set(__VA_ARGS__))
 #define err_sys(...) err_below_zero(err_sys(__VA_ARGS__))
-#define err_advise(...) err_below_zero(err_advise(__VA_ARGS__))
+#define err_advise_text(...) err_below_zero(err_advise_text(__VA_ARGS__))
+#define err_advise_by_id(...) err_below_zero(err_advise_by_id(__VA_ARGS__))
 #define err_wrap(...) err_below_zero(err_wrap(__VA_ARGS__))
 #define err_name(...) err_below_zero(err_name(__VA_ARGS__))
 #define err_copy(...) err_below_zero(err_copy(__VA_ARGS__))
@@ -84,8 +92,8 @@ char *err_line(const struct err *err, char *buf, size_t size);
 
 /* "NOT_FOUND" and so on; a static string, for any value. */
 const char *err_code_name(enum err_code code);
-/* The code of that name; ERR_INTERNAL if there is none: a newer version knows more codes. */
+/* The code of that name; ERR_INTERNAL for an unknown name, perhaps of a newer version. */
 enum err_code err_code_of_name(struct str name);
 
-/* The code that an errno means. 0 maps to ERR_INTERNAL: somebody asked without an error. */
+/* The code of an errno. 0 is ERR_INTERNAL: the caller had no error. */
 enum err_code err_code_of_errno(int errnum);

@@ -36,11 +36,8 @@ static int read_all(int fd, const char *name, size_t ceiling, struct sbuf *b, st
     }
 }
 
-int file_read(int dir, const char *name, size_t ceiling, char **ret, size_t *ret_len, struct err *err)
+static int read_whole(int fd, const char *name, size_t ceiling, char **ret, size_t *ret_len, struct err *err)
 {
-    auto_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_sys(err, errno, "cannot open '%s'", name);
     auto_sbuf b;
     sbuf_init(&b, ceiling);
     int r = read_all(fd, name, ceiling, &b, err);
@@ -48,6 +45,40 @@ int file_read(int dir, const char *name, size_t ceiling, char **ret, size_t *ret
         return r;
     *ret_len = b.len;
     return sbuf_take(&b, ret, err);
+}
+
+int file_read(int dir, const char *name, size_t ceiling, char **ret, size_t *ret_len, struct err *err)
+{
+    auto_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, errno, "cannot open '%s'", name);
+    return read_whole(fd, name, ceiling, ret, ret_len, err);
+}
+
+static int not_regular(const char *name, struct err *err)
+{
+    return err_fail(err, ERR_CORRUPT, CIS_STATE_FILE_INVALID, "'%s' is not a regular file", name);
+}
+
+int file_open_state(int dir, const char *name, int flags, mode_t mode, int *ret_fd, struct err *err)
+{
+    struct stat st;
+    auto_fd fd = openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+    if (fd < 0 && (errno == ELOOP || errno == ENXIO || errno == EISDIR))
+        return not_regular(name, err);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return err_sys(err, errno, "cannot open '%s'", name);
+    if (!S_ISREG(st.st_mode))
+        return not_regular(name, err);
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+int file_read_state(int dir, const char *name, size_t ceiling, char **ret, size_t *ret_len, struct err *err)
+{
+    auto_fd fd = -1;
+    int r = file_open_state(dir, name, O_RDONLY, 0, &fd, err);
+    return r < 0 ? r : read_whole(fd, name, ceiling, ret, ret_len, err);
 }
 
 int file_write_all(int fd, const char *name, const void *bytes, size_t len, struct err *err)
@@ -130,33 +161,33 @@ int file_nameless(int dir, int *ret_fd, struct err *err)
 
 int dir_sync(int dir, const char *name_for_err, struct err *err)
 {
-    /* fsync wants a real descriptor: AT_FDCWD and O_PATH ones are opened again. */
+    /* fsync needs a real descriptor: AT_FDCWD and O_PATH descriptors are opened again. */
     auto_fd fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fsync(fd) != 0)
-        return err_sys(err, errno, "cannot flush the folder of '%s'", name_for_err);
+        return err_sys(err, errno, "cannot flush the directory of '%s'", name_for_err);
     return 0;
 }
 
-static int open_folder(int dir, const char *name, int flags, int *ret_fd, struct err *err)
+static int open_directory(int dir, const char *name, int flags, int *ret_fd, struct err *err)
 {
     int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
     if (fd < 0)
-        return err_sys(err, errno, "cannot open the folder '%s'", name);
+        return err_sys(err, errno, "cannot open the directory '%s'", name);
     *ret_fd = fd;
     return 0;
 }
 
 int dir_open(int dir, const char *name, int *ret_fd, struct err *err)
 {
-    return open_folder(dir, name, 0, ret_fd, err);
+    return open_directory(dir, name, 0, ret_fd, err);
 }
 
 int dir_make(int dir, const char *name, mode_t mode, int *ret_fd, struct err *err)
 {
     if (mkdirat(dir, name, mode) != 0 && errno != EEXIST)
-        return err_sys(err, errno, "cannot make the folder '%s'", name);
-    /* Somebody's link of that name would have us write, and later remove, wherever it leads. */
-    return open_folder(dir, name, O_NOFOLLOW, ret_fd, err);
+        return err_sys(err, errno, "cannot make the directory '%s'", name);
+    /* A link of that name could lead to any directory, which would be written to and later removed. */
+    return open_directory(dir, name, O_NOFOLLOW, ret_fd, err);
 }
 
 DIR *dir_stream(int own_fd)
@@ -190,10 +221,10 @@ int dir_make_path(const char *path, mode_t mode, int *ret_fd, struct err *err)
     }
     if (mkdir(path, mode) != 0 && errno != EEXIST && !refused)
         refused = errno;
-    /* What is there may be refused in other words than "exists": whether the end opens is what counts. */
+    /* mkdir may fail with another errno than EEXIST for an existing path: only the final open decides. */
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return err_sys(err, refused ? refused : errno, "cannot make the folder '%s'", path);
+        return err_sys(err, refused ? refused : errno, "cannot make the directory '%s'", path);
     *ret_fd = fd;
     return 0;
 }
@@ -204,7 +235,7 @@ static int open_beneath(int dir, const char *path, int flags, uint64_t resolve)
     int fd;
     do
         fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof how);
-    while (fd < 0 && (errno == EAGAIN || errno == EINTR)); /* EAGAIN: something was renamed on the way */
+    while (fd < 0 && (errno == EAGAIN || errno == EINTR)); /* EAGAIN: a directory of the path was renamed */
     return fd;
 }
 
@@ -223,8 +254,8 @@ int path_open_links(int dir, const char *path, int flags)
     return open_beneath(dir, path, flags, RESOLVE_NO_MAGICLINKS);
 }
 
-/* One level: opens `segment` below `at`, making it if it is not there. */
-static int enter(int at, const char *segment, mode_t mode)
+/* One level: opens `segment` below `at`; creates it if it is missing. */
+static int open_or_make(int at, const char *segment, mode_t mode)
 {
     int fd = path_open(at, segment, O_RDONLY | O_DIRECTORY);
     if (fd >= 0 || errno != ENOENT)
@@ -239,15 +270,15 @@ static int make_each(int dir, struct str parents, mode_t mode, int *ret_fd, stru
     struct str rest = parents, segment;
     auto_fd at = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (at < 0)
-        return err_sys(err, errno, "cannot open the folder of '%.*s'", STR_FMT(parents));
+        return err_sys(err, errno, "cannot open the directory of '%.*s'", STR_FMT(parents));
     while (str_split(&rest, '/', &segment)) {
         char name[NAME_MAX + 1];
         memcpy(name, segment.ptr, segment.len);
         name[segment.len] = '\0';
-        int next = enter(at, name, mode);
+        int next = open_or_make(at, name, mode);
         if (next < 0)
-            return err_sys(err, errno, "cannot make the folder '%.*s'", (int)(segment.ptr + segment.len - parents.ptr),
-                           parents.ptr);
+            return err_sys(err, errno, "cannot make the directory '%.*s'",
+                           (int)(segment.ptr + segment.len - parents.ptr), parents.ptr);
         close(at);
         at = next;
     }
@@ -295,7 +326,7 @@ int path_check(struct str path, struct err *err)
     return 0;
 }
 
-size_t path_folder_len(struct str path)
+size_t path_directory_len(struct str path)
 {
     const char *slash = path.len ? memrchr(path.ptr, '/', path.len) : NULL;
     return slash ? (size_t)(slash + 1 - path.ptr) : 0;
@@ -303,6 +334,17 @@ size_t path_folder_len(struct str path)
 
 struct str path_parent(struct str path)
 {
-    size_t len = path_folder_len(path);
+    size_t len = path_directory_len(path);
     return str_sub(path, 0, len ? len - 1 : 0);
+}
+
+int program_path(const char *name, char *ret, size_t size, struct err *err)
+{
+    ssize_t n = readlink("/proc/self/exe", ret, size - 1);
+    if (n < 0)
+        return err_sys(err, errno, "cannot read '/proc/self/exe'");
+    size_t used = path_directory_len((struct str){ret, (size_t)n});
+    if ((size_t)snprintf(ret + used, size - used, "%s", name) >= size - used)
+        return err_set(err, ERR_INVALID, "the path of '%s' is too long", name);
+    return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/glob.h"
 
-/* A pattern is a row of tokens; a match is a walk through them, and the set of all walks is kept at once (Thompson's
- * way), so that no pattern can make us try again from the start. */
+/* A pattern is a list of tokens. The matcher keeps the set of all reachable tokens (Thompson's algorithm), so no
+ * pattern makes it backtrack. */
 
 enum { PATTERN_MAX = 1024 };
 
@@ -10,13 +10,13 @@ enum token_kind {
     TOKEN_CHAR,      /* this character */
     TOKEN_ONE,       /* ?   any but a slash */
     TOKEN_SET,       /* [..] */
-    TOKEN_STAR,      /* *   any number of any but a slash */
-    TOKEN_DEEP,      /* **  any number of any */
-    TOKEN_DIRS,      /* the "**" and slash that begin a segment, at the begin of some segment of the text ... */
-    TOKEN_DIRS_TAIL, /* ... and further on in one that is being skipped */
+    TOKEN_STAR,      /* *   any number of characters but a slash */
+    TOKEN_DEEP,      /* **  any number of characters */
+    TOKEN_DIRS,      /* a "**" and a slash that begin a segment: at the start of a segment of the text ... */
+    TOKEN_DIRS_TAIL, /* ... and inside a segment that is skipped */
 };
 
-struct token {
+struct glob_token {
     enum token_kind kind;
     uint32_t c;  /* TOKEN_CHAR */
     size_t from; /* TOKEN_SET: between the brackets */
@@ -57,7 +57,7 @@ static uint32_t set_member(struct str p, size_t *i)
     return character(p, i);
 }
 
-static bool in_set(struct str p, const struct token *t, uint32_t c)
+static bool in_set(struct str p, const struct glob_token *t, uint32_t c)
 {
     size_t i = t->from;
     bool negated = i < t->to && p.ptr[i] == '!';
@@ -75,44 +75,44 @@ static bool in_set(struct str p, const struct token *t, uint32_t c)
     return c != '/' && found != negated;
 }
 
-static size_t stars(struct str p, size_t at, struct token *ret)
+static size_t stars(struct str p, size_t at, struct glob_token *ret)
 {
     if (at + 1 >= p.len || p.ptr[at + 1] != '*') {
-        *ret = (struct token){.kind = TOKEN_STAR};
+        *ret = (struct glob_token){.kind = TOKEN_STAR};
         return at + 1;
     }
     size_t end = at;
     while (end < p.len && p.ptr[end] == '*')
         end++;
     bool segment = (at == 0 || p.ptr[at - 1] == '/') && end < p.len && p.ptr[end] == '/';
-    *ret = (struct token){.kind = segment ? TOKEN_DIRS : TOKEN_DEEP};
+    *ret = (struct glob_token){.kind = segment ? TOKEN_DIRS : TOKEN_DEEP};
     return segment ? end + 1 : end;
 }
 
 /* Reads the token at `at`; returns where the next begins, 0 if the pattern is malformed here. */
-static size_t next_token(struct str p, size_t at, struct token *ret)
+static size_t next_token(struct str p, size_t at, struct glob_token *ret)
 {
     switch (p.ptr[at]) {
     case '*':
         return stars(p, at, ret);
     case '?':
-        *ret = (struct token){.kind = TOKEN_ONE};
+        *ret = (struct glob_token){.kind = TOKEN_ONE};
         return at + 1;
     case '[': {
         size_t end = set_end(p, at);
-        *ret = (struct token){.kind = TOKEN_SET, .from = at + 1, .to = end};
+        *ret = (struct glob_token){.kind = TOKEN_SET, .from = at + 1, .to = end};
         return end == SIZE_MAX ? 0 : end + 1;
     }
     case '\\':
         if (++at == p.len)
             return 0;
     }
-    *ret = (struct token){.kind = TOKEN_CHAR, .c = character(p, &at)};
+    *ret = (struct glob_token){.kind = TOKEN_CHAR, .c = character(p, &at)};
     return at;
 }
 
 /* Tokens of `p`, or -1 with *ret_at where it is malformed. */
-static ssize_t tokenize(struct str p, struct token *tokens, size_t *ret_at)
+static ssize_t tokenize(struct str p, struct glob_token *tokens, size_t *ret_at)
 {
     size_t count = 0;
     for (size_t at = 0, next; at < p.len; at = next) {
@@ -121,14 +121,14 @@ static ssize_t tokenize(struct str p, struct token *tokens, size_t *ret_at)
         if (next == 0)
             return -1;
         if (tokens[count++].kind == TOKEN_DIRS)
-            tokens[count++] = (struct token){.kind = TOKEN_DIRS_TAIL};
+            tokens[count++] = (struct glob_token){.kind = TOKEN_DIRS_TAIL};
     }
     return (ssize_t)count;
 }
 
 int glob_check(struct str pattern, struct err *err)
 {
-    struct token tokens[PATTERN_MAX + 1];
+    struct glob_token tokens[PATTERN_MAX + 1];
     size_t at;
     if (pattern.len == 0 || pattern.len > PATTERN_MAX)
         return err_set(err, ERR_INVALID, "a pattern has 1 to %d bytes, not %zu", PATTERN_MAX, pattern.len);
@@ -140,8 +140,8 @@ int glob_check(struct str pattern, struct err *err)
     return 0;
 }
 
-/* Where token `j` stands a walk, and it reads `c`: where it stands afterwards. */
-static void advance(struct str p, const struct token *t, size_t j, uint32_t c, bool *next)
+/* The tokens that follow token `j` after the character `c`. */
+static void advance(struct str p, const struct glob_token *t, size_t j, uint32_t c, bool *next)
 {
     switch (t[j].kind) {
     case TOKEN_CHAR:
@@ -167,8 +167,8 @@ static void advance(struct str p, const struct token *t, size_t j, uint32_t c, b
     }
 }
 
-/* Steps that read nothing. Returns whether any walk is left. */
-static bool settle(const struct token *t, size_t count, bool *row)
+/* Adds the tokens that need no character. False: no token is reachable. */
+static bool settle(const struct glob_token *t, size_t count, bool *row)
 {
     bool any = row[count];
     for (size_t j = 0; j < count; j++) {
@@ -183,7 +183,7 @@ static bool settle(const struct token *t, size_t count, bool *row)
     return any;
 }
 
-static bool walk(struct str p, const struct token *t, size_t count, struct str text)
+static bool walk(struct str p, const struct glob_token *t, size_t count, struct str text)
 {
     bool rows[2][PATTERN_MAX + 2], *now = rows[0], *next = rows[1];
     memset(now, 0, count + 1);
@@ -206,7 +206,7 @@ static bool walk(struct str p, const struct token *t, size_t count, struct str t
 
 bool glob_match(struct str pattern, struct str text)
 {
-    struct token tokens[PATTERN_MAX + 1];
+    struct glob_token tokens[PATTERN_MAX + 1];
     size_t at;
     if (pattern.len == 0 || pattern.len > PATTERN_MAX)
         return false;
@@ -229,8 +229,8 @@ static void add_times(struct sbuf *b, const char *text, unsigned times)
         sbuf_adds(b, text);
 }
 
-/* Something between the brackets that is a member; or, of a set that says what is none, something else. */
-static bool add_member(struct str p, const struct token *t, unsigned variant, struct sbuf *b)
+/* A member of the set; of a negated set, a character that is not between the brackets. */
+static bool add_member(struct str p, const struct glob_token *t, unsigned variant, struct sbuf *b)
 {
     enum { PLAIN_FIRST = '0', PLAIN = 'z' - PLAIN_FIRST + 1 };
     for (unsigned i = 0; i < PLAIN; i++) {
@@ -258,7 +258,7 @@ bool glob_example(struct str pattern, unsigned variant, struct sbuf *ret)
     const char *fill = fills[variant % countof(fills)];
     unsigned length = lengths[variant / countof(fills) % countof(lengths)];
     unsigned depth = variant / (countof(fills) * countof(lengths));
-    struct token t;
+    struct glob_token t;
     for (size_t at = 0, next; at < pattern.len; at = next) {
         next = next_token(pattern, at, &t);
         if (next == 0 || (t.kind == TOKEN_SET && !add_member(pattern, &t, variant, ret)))

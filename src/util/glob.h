@@ -7,10 +7,10 @@
 #include "util/err.h"
 #include "util/str.h"
 
-/* Takes time proportional to pattern times text at worst, for any pattern. */
+/* Takes at most time proportional to pattern times text. */
 bool glob_match(struct str pattern, struct str text);
 
-/* Is it well formed (brackets closed, no trailing backslash)? ERR_INVALID says where not. */
+/* Is it well formed (brackets closed, no trailing backslash)? ERR_INVALID names the position. */
 must_check int glob_check(struct str pattern, struct err *err);
 
 /* Writes a text that the pattern matches, a different one for each variant below GLOB_EXAMPLES: its wildcards stand for

@@ -23,7 +23,7 @@ static const struct {
     [HASH_SHA256] = {"sha256", 32, 0},
 };
 
-/* A kind may come from a damaged file: what is none of ours is as good as none. */
+/* A kind may come from a damaged file: an unknown one is HASH_NONE. */
 static enum hash_kind known(enum hash_kind kind)
 {
     return (size_t)kind < countof(kinds) ? kind : HASH_NONE;
@@ -118,7 +118,7 @@ void digest_combine(struct digest *a, const struct digest *b, uint64_t b_len)
 }
 
 /* ---- libcrypto ------------------------------------------------------------------------------------------------------
- * EVP_md5() and its like search the providers again at every init, under a lock: what we use is fetched once. */
+ * EVP_md5() and its like search the providers at every init, under a lock. They are fetched once here. */
 
 static struct {
     pthread_once_t once;
@@ -134,7 +134,7 @@ static void free_context(void *evp)
 
 static void fetch(void)
 {
-    crypto.md5 = EVP_MD_fetch(NULL, "MD5", "-fips"); /* a checksum here, where a FIPS policy minds MD5 as a signature */
+    crypto.md5 = EVP_MD_fetch(NULL, "MD5", "-fips"); /* a checksum here: FIPS forbids MD5 only for signatures */
     crypto.sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
     int r = pthread_key_create(&crypto.scratch, free_context);
     assert(crypto.md5 && crypto.sha256 && r == 0);
@@ -317,7 +317,7 @@ int rs256_sign(struct str pem, struct str bytes, struct sbuf *ret_signature, str
     if (pem.len > 65536)
         return err_set(err, ERR_INVALID, "a private key of %zu bytes is too long", pem.len);
     auto_with(auto_clean_bio) BIO *bio = BIO_new_mem_buf(pem.ptr, (int)pem.len);
-    /* An empty passphrase instead of none: libcrypto would ask for one on the terminal. */
+    /* Without a passphrase, libcrypto would ask for one on the terminal. */
     auto_with(auto_clean_pkey) EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, NULL, (void *)"") : NULL;
     if (!key || !EVP_PKEY_is_a(key, "RSA"))
         return err_set(err, ERR_INVALID, "the private key is not an RSA key in PEM without a passphrase");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash.h - checksums while the bytes pass: CRC32C, CRC32, CRC64NVME (which combine over parts), MD5, SHA-256, HMAC.
- * home: a struct hash belongs to whoever updates it. Libraries do the arithmetic (ISA-L, libcrypto). */
+/* hash.h - computes checksums of a stream: CRC32C, CRC32, CRC64NVME (which combine over parts), MD5, SHA-256, HMAC.
+ * home: a struct hash belongs to the thread that updates it. ISA-L and libcrypto do the arithmetic. */
 #pragma once
 
 #include "util/err.h"
 #include "util/str.h"
 
-/* Ordered by strength as evidence of an object's bytes: a greater one is preferred where a store gives several. */
+/* Ordered by strength: if a store gives several checksums of an object, the greatest is used. */
 enum hash_kind { HASH_NONE, HASH_CRC32, HASH_CRC32C, HASH_CRC64NVME, HASH_MD5, HASH_SHA256 };
 
 enum { HASH_BYTES_MAX = 32 };
@@ -17,9 +17,9 @@ struct digest {
     uint8_t bytes[HASH_BYTES_MAX];
 };
 
-size_t hash_size(enum hash_kind kind);      /* bytes of a value; 0 for HASH_NONE, and for no kind at all */
+size_t hash_size(enum hash_kind kind);      /* bytes of a value; 0 for HASH_NONE and unknown kinds */
 const char *hash_name(enum hash_kind kind); /* "crc32c"; "none" */
-bool hash_combines(enum hash_kind kind);    /* may parts be hashed apart and joined? true of the CRCs */
+bool hash_combines(enum hash_kind kind);    /* can the values of parts be combined? True for CRCs */
 bool digest_eq(const struct digest *a, const struct digest *b);
 
 /* From and to the base64 of x-goog-hash and x-amz-checksum-*; hex for ETags and people. */
@@ -44,7 +44,7 @@ void hash_update(struct hash *h, const void *bytes, size_t len);
 void hash_copy_out(struct hash *h, void *to, const void *bytes, size_t len); /* hash_update() and mem_copy_out() */
 void hash_end(struct hash *h, struct digest *ret);                           /* h needs hash_begin() again */
 
-struct digest digest_of(enum hash_kind kind, struct str bytes); /* of what is all there */
+struct digest digest_of(enum hash_kind kind, struct str bytes); /* of bytes in memory */
 
 /* The CRC of A followed by B from theirs; `b_len` is B's length in bytes. Only kinds that combine. */
 void digest_combine(struct digest *a, const struct digest *b, uint64_t b_len);

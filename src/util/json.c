@@ -14,7 +14,7 @@ int json_parse(struct str text, const char *what, json **ret, struct err *err)
     json_error_t e;
     if (text.len > TEXT_MAX)
         return err_set(err, ERR_NO_SPACE, "%s is longer than %d bytes", what, TEXT_MAX);
-    /* jansson itself refuses more than 2,048 levels, what follows the document, and bytes that are not UTF-8. */
+    /* jansson itself refuses more than 2,048 levels, trailing bytes, and bytes that are not UTF-8. */
     json *j = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
     if (!j)
         return err_set(err, ERR_INVALID, "%s is not JSON: line %d, column %d: %s", what, e.line, e.column, e.text);
@@ -87,7 +87,7 @@ static int find(const json *j, const char *path, enum wanted wanted, const json 
     return 0;
 }
 
-/* The same where absence is an error too. */
+/* The same; absent is an error too. */
 static int need(const json *j, const char *path, enum wanted wanted, const json **ret, struct err *err)
 {
     const json *found;
@@ -105,48 +105,37 @@ static struct str str_value(const json *j)
     return (struct str){json_string_value(j), json_string_length(j)};
 }
 
+/* json_get_<name> and json_opt_<name>: the first fails where the member is absent, the second leaves *ret as it is. */
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration takes none
+#define DEFINE_READ(name, type, wanted, value)                                                                         \
+    int json_get_##name(const json *j, const char *path, type *ret, struct err *err)                                   \
+    {                                                                                                                  \
+        const json *found;                                                                                             \
+        int r = need(j, path, wanted, &found, err);                                                                    \
+        if (r == 0)                                                                                                    \
+            *ret = (type)value(found);                                                                                 \
+        return r;                                                                                                      \
+    }                                                                                                                  \
+    int json_opt_##name(const json *j, const char *path, type *ret, struct err *err)                                   \
+    {                                                                                                                  \
+        const json *found;                                                                                             \
+        int r = find(j, path, wanted, &found, err);                                                                    \
+        if (r == 0 && found)                                                                                           \
+            *ret = (type)value(found);                                                                                 \
+        return r;                                                                                                      \
+    }
+// NOLINTEND(bugprone-macro-parentheses)
+
+DEFINE_READ(u64, uint64_t, WANT_NATURAL, json_integer_value)
+DEFINE_READ(i64, int64_t, WANT_INTEGER, json_integer_value)
+DEFINE_READ(bool, bool, WANT_BOOL, json_is_true)
+
 int json_get_str(const json *j, const char *path, struct str *ret, struct err *err)
 {
     const json *found;
     int r = need(j, path, WANT_STRING, &found, err);
     if (r == 0)
         *ret = str_value(found);
-    return r;
-}
-
-int json_get_u64(const json *j, const char *path, uint64_t *ret, struct err *err)
-{
-    const json *found;
-    int r = need(j, path, WANT_NATURAL, &found, err);
-    if (r == 0)
-        *ret = (uint64_t)json_integer_value(found);
-    return r;
-}
-
-int json_get_i64(const json *j, const char *path, int64_t *ret, struct err *err)
-{
-    const json *found;
-    int r = need(j, path, WANT_INTEGER, &found, err);
-    if (r == 0)
-        *ret = json_integer_value(found);
-    return r;
-}
-
-int json_get_bool(const json *j, const char *path, bool *ret, struct err *err)
-{
-    const json *found;
-    int r = need(j, path, WANT_BOOL, &found, err);
-    if (r == 0)
-        *ret = json_is_true(found);
-    return r;
-}
-
-int json_get_real(const json *j, const char *path, double *ret, struct err *err)
-{
-    const json *found = NULL;
-    int r = need(j, path, WANT_NUMBER, &found, err);
-    if (r == 0)
-        *ret = json_number_value(found);
     return r;
 }
 
@@ -159,30 +148,12 @@ int json_opt_str(const json *j, const char *path, struct str *ret, struct err *e
     return r;
 }
 
-int json_opt_u64(const json *j, const char *path, uint64_t *ret, struct err *err)
+int json_get_real(const json *j, const char *path, double *ret, struct err *err)
 {
-    const json *found;
-    int r = find(j, path, WANT_NATURAL, &found, err);
-    if (r == 0 && found)
-        *ret = (uint64_t)json_integer_value(found);
-    return r;
-}
-
-int json_opt_i64(const json *j, const char *path, int64_t *ret, struct err *err)
-{
-    const json *found;
-    int r = find(j, path, WANT_INTEGER, &found, err);
-    if (r == 0 && found)
-        *ret = json_integer_value(found);
-    return r;
-}
-
-int json_opt_bool(const json *j, const char *path, bool *ret, struct err *err)
-{
-    const json *found;
-    int r = find(j, path, WANT_BOOL, &found, err);
-    if (r == 0 && found)
-        *ret = json_is_true(found);
+    const json *found = NULL;
+    int r = need(j, path, WANT_NUMBER, &found, err);
+    if (r == 0)
+        *ret = json_number_value(found);
     return r;
 }
 
@@ -220,6 +191,12 @@ bool json_as_str(const json *j, struct str *ret)
     return true;
 }
 
+struct str json_str_at(const json *j, const char *path)
+{
+    const json *value = json_at(j, path);
+    return json_is_string(value) ? str_value(value) : STR_NULL;
+}
+
 const json *json_member(const json *object, const char *name)
 {
     return json_object_get(object, name);
@@ -232,7 +209,7 @@ struct str json_member_str(const json *object, const char *name)
     return s;
 }
 
-/* jansson walks an object by a pointer to its key; that a walk does not change the object is ours to promise. */
+/* jansson's iterator takes a mutable object, but does not change it. */
 void *json_iter(const json *j)
 {
     return json_object_iter((json *)j);
@@ -289,6 +266,11 @@ static json *string_of(struct str value)
 json *json_new_str(struct str value)
 {
     return string_of(value);
+}
+
+json *json_new_bool(bool value)
+{
+    return made(json_boolean(value));
 }
 
 json *json_new_null(void)
@@ -365,7 +347,7 @@ void json_extend(json *array, json *own_array)
     json_free(own_array);
 }
 
-/* Only what stands on `path` already: nothing is made on the way. */
+/* Only an existing path: no object is created. */
 json *json_take_at(json *j, const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -389,7 +371,7 @@ json *json_copy_of(const json *j)
 
 char *json_text(const json *j, unsigned indent)
 {
-    /* 15 digits are what a double keeps of a decimal number: 0.1 stays 0.1. */
+    /* A double keeps 15 decimal digits: 0.1 stays 0.1. */
     size_t flags = JSON_REAL_PRECISION(15) | JSON_ENCODE_ANY;
     char *text = json_dumps(j, flags | (indent ? JSON_INDENT(indent) : JSON_COMPACT));
     assert(text);

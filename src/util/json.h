@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.h - typed reads that name the path at which they failed, over jansson.
- * home: a tree belongs to one thread. The tree is jansson's json_t, which other floors see as an incomplete type. */
+/* json.h - parses, reads and builds JSON trees over jansson; errors name the path of the member.
+ * home: a tree belongs to one thread. The tree is jansson's json_t, an incomplete type for other rooms. */
 #pragma once
 
 #include "util/err.h"
 #include "util/str.h"
 
-typedef struct json_t json; /* jansson's own tag: the one typedef, so that jansson.h stays inside this folder */
+typedef struct json_t json; /* jansson's own tag: the one typedef, so that only util includes jansson.h */
 
 /* Parses one whole document. Depth and size have ceilings; duplicate keys and trailing bytes are ERR_INVALID. `what`
  * names the document in sentences. *ret is freed with json_free. */
@@ -23,23 +23,24 @@ must_check int json_get_i64(const json *j, const char *path, int64_t *ret, struc
 must_check int json_get_bool(const json *j, const char *path, bool *ret, struct err *err);
 must_check int json_get_real(const json *j, const char *path, double *ret, struct err *err); /* 3 is a real too */
 
-/* opt: absent leaves *ret as it is and is success; another type is an error all the same. */
+/* opt: absent is success and leaves *ret unchanged; another type is an error. */
 must_check int json_opt_str(const json *j, const char *path, struct str *ret, struct err *err);
 must_check int json_opt_u64(const json *j, const char *path, uint64_t *ret, struct err *err);
 must_check int json_opt_i64(const json *j, const char *path, int64_t *ret, struct err *err);
 must_check int json_opt_bool(const json *j, const char *path, bool *ret, struct err *err);
 must_check int json_opt_list(const json *j, const char *path, const json **ret, struct err *err);
 
-/* A document that must be an object: a list has no members either, and reads as an empty one. */
+/* ERR_INVALID unless the document is an object: a list would read as an object without members. */
 must_check int json_check_object(const json *j, const char *what, struct err *err);
 
-/* Structure. NULL where there is none; borrowed. */
+/* Structure. NULL if missing; borrowed. */
 const json *json_at(const json *j, const char *path);
 size_t json_count(const json *j);                   /* elements of an array, members of an object, else 0 */
 const json *json_item(const json *j, size_t index); /* of an array */
 bool json_as_str(const json *j, struct str *ret);
+struct str json_str_at(const json *j, const char *path);          /* STR_NULL if there is no string */
 const json *json_member(const json *object, const char *name);    /* by its whole name, dots and all: annotations */
-struct str json_member_str(const json *object, const char *name); /* STR_NULL if it is no string */
+struct str json_member_str(const json *object, const char *name); /* STR_NULL unless it is a string */
 
 /* for (void *i = json_iter(j); i; i = json_iter_next(j, i)) over an object's members, in their order. */
 void *json_iter(const json *j);
@@ -52,6 +53,7 @@ const json *json_iter_value(void *iter);
 json *json_new_object(void);
 json *json_new_array(void);
 json *json_new_str(struct str value);
+json *json_new_bool(bool value);
 json *json_new_null(void);
 void json_set(json *j, const char *path, json *own_value);
 void json_set_str(json *j, const char *path, struct str value);

@@ -2,6 +2,7 @@
 #include "util/log.h"
 #include "util/clock.h"
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 
 enum { VALUE_MAX = 1024, LINE_MAX_BYTES = 16384 };
@@ -31,7 +32,7 @@ int log_level_parse(struct str s, enum log_level *ret, struct err *err)
     return err_set(err, ERR_INVALID, "'%.*s' is not a log level: debug, info, warn or error", STR_FMT(s));
 }
 
-bool log_wants(enum log_level level)
+static bool log_wants(enum log_level level)
 {
     return level >= out.least;
 }
@@ -55,50 +56,38 @@ static bool is_bare(const char *value)
     return true;
 }
 
-/* Quoted as JSON quotes; bytes that are not UTF-8 become "\ufffd", so that a key cannot break a log reader. */
-static void add_quoted(struct sbuf *b, const char *value)
-{
-    struct str s = str_of(value);
-    sbuf_addc(b, '"');
-    for (size_t i = 0, n; i < s.len && i < VALUE_MAX; i += n ? n : 1) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        n = str_utf8_char(s, i);
-        if (n == 0)
-            sbuf_adds(b, "\\ufffd");
-        else if (c == '"' || c == '\\')
-            sbuf_addf(b, "\\%c", c);
-        else if (c < ' ' || c == 0x7F)
-            sbuf_addf(b, "\\u%04x", c);
-        else
-            sbuf_add(b, str_sub(s, i, n));
-    }
-    sbuf_addc(b, '"');
-}
-
 static void add_pair(struct sbuf *b, const char *key, const char *value)
 {
     if (!value)
         return;
+    struct str text = str_cut(str_of(value), VALUE_MAX);
     if (out.form == LOG_JSON) {
         sbuf_addf(b, "%s\"%s\":", b->len > 1 ? "," : "", key);
-        add_quoted(b, value);
+        sbuf_add_json(b, text);
         return;
     }
     sbuf_addf(b, "%s%s=", b->len ? " " : "", key);
-    if (is_bare(value) && strlen(value) <= VALUE_MAX)
-        sbuf_adds(b, value);
+    if (is_bare(value) && text.len == strlen(value))
+        sbuf_add(b, text);
     else
-        add_quoted(b, value);
+        sbuf_add_json(b, text);
+}
+
+/* The process's name is the name of its first thread. A thread's name may be set while it runs, so none is kept. */
+static const char *thread_name(char buf[16])
+{
+    return gettid() != getpid() && pthread_getname_np(pthread_self(), buf, 16) == 0 ? buf : "main";
 }
 
 static void begin(struct sbuf *b, enum log_level level, const char *what)
 {
-    char now[TIME_TEXT_MAX];
+    char now[TIME_TEXT_MAX], thread[16];
     sbuf_init(b, LINE_MAX_BYTES);
     if (out.form == LOG_JSON)
         sbuf_addc(b, '{');
     add_pair(b, "time", time_text(clock_wall_ns(), now));
     add_pair(b, "level", level_names[level]);
+    add_pair(b, "thread", thread_name(thread));
     add_pair(b, "event", what);
 }
 

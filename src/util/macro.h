@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* macro.h - the few words that the house adds to C. */
+/* macro.h - attributes, cleanup (auto_), ownership (take) and small helpers for all rooms. */
 #pragma once
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 enum { ALIGN = 16 };
 
 struct block {
-    struct block *next; /* owned: the one before it in time */
+    struct block *next; /* owned: the previous block */
     size_t room;
     size_t used;
     _Alignas(ALIGN) unsigned char bytes[];
@@ -77,15 +77,10 @@ bool arena_dup(struct arena *a, struct str s, struct str *ret)
     return true;
 }
 
-size_t arena_used(const struct arena *a)
-{
-    return a->used;
-}
-
 /* ---- a copy for the disk ----------------------------------------------------------------------------------------- */
 
-/* An ordinary store first reads the line that it is going to overwrite: a third of the memory's bandwidth, for nothing
- * when the line goes to the disk next (24 against 17 GB/s, measured). */
+/* An ordinary store first reads the cache line that it overwrites, which takes a third of the memory's bandwidth. The
+ * bytes go to the disk next, so no CPU needs the line (24 instead of 17 GB/s, measured). */
 void mem_copy_out(void *to, const void *from, size_t len)
 {
     char *d = to;
@@ -99,7 +94,7 @@ void mem_copy_out(void *to, const void *from, size_t len)
     for (; len >= 64; d += 64, s += 64, len -= 64)
         for (size_t i = 0; i < 64; i += 16)
             _mm_stream_si128((__m128i *)(void *)(d + i), _mm_loadu_si128((const __m128i *)(const void *)(s + i)));
-    _mm_sfence(); /* whoever is told of the bytes must find them */
+    _mm_sfence(); /* a thread that gets the bytes by a message must see them */
 #endif
     memcpy(d, s, len);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/metric.h"
+#include "util/list.h"
+#include "util/thread.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -10,7 +12,7 @@
 enum { LABELS_MAX = 8, SERIES_MAX = 1000, BUCKETS_MAX = 32, TABLE_SIZE = 2048 };
 
 struct metric_series {
-    const struct metric *family; /* borrowed: as immortal as we are */
+    const struct metric *family; /* borrowed: never freed */
     char *labels;                /* owned: `a="x",b="y"`, escaped; "" without labels */
     _Atomic uint64_t value;      /* a gauge's is an int64_t; a histogram's counts what was observed */
     _Atomic uint64_t sum;        /* a histogram's: the bits of a double */
@@ -18,7 +20,7 @@ struct metric_series {
 };
 
 struct metric {
-    struct metric *next;
+    struct list_node node;
     enum metric_type type;
     char *name; /* owned */
     char *help; /* owned */
@@ -28,12 +30,12 @@ struct metric {
     size_t bound_count;
     struct metric_series *table[TABLE_SIZE]; /* owned: open addressing by the hash of the labels */
     size_t series_count;
-    struct metric_series *other; /* owned: answers for what is past the ceiling */
+    struct metric_series *other; /* owned: for label values beyond the limit */
 };
 
 static struct {
     pthread_mutex_t lock; /* of the list, and of every family's table; values are atomics */
-    struct metric *first, *last;
+    struct list families; /* struct metric: never freed */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* clang-format off */
@@ -45,7 +47,8 @@ const double metric_buckets_job[] = {1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 120
 
 static struct metric *find_family(const char *name)
 {
-    for (struct metric *m = all.first; m; m = m->next)
+    struct metric *m;
+    list_foreach (&all.families, m, node)
         if (strcmp(m->name, name) == 0)
             return m;
     return NULL;
@@ -77,18 +80,14 @@ struct metric *metric_new(enum metric_type type, const char *name, const char *h
     struct metric *m = find_family(name);
     if (!m) {
         m = new_family(type, name, help, labels, buckets);
-        if (all.last)
-            all.last->next = m;
-        else
-            all.first = m;
-        all.last = m;
+        list_add(&all.families, &m->node);
     }
     pthread_mutex_unlock(&all.lock);
     assert(m->type == type);
     return m;
 }
 
-/* Label values may be any bytes; what is not UTF-8 would make a scraper refuse the whole page. */
+/* Label values may be any bytes; invalid UTF-8 would make a scraper refuse the whole page. */
 static void add_label(struct sbuf *b, const char *name, const char *value)
 {
     bool utf8 = str_is_utf8(str_of(value));
@@ -154,10 +153,8 @@ struct metric_series *metric_series(struct metric *m, ...)
     for (size_t i = 0; i < m->label_count; i++)
         add_label(&b, m->label_names[i], va_arg(args, const char *));
     va_end(args);
-    pthread_mutex_lock(&all.lock);
-    struct metric_series *s = b.overflow ? other_series(m) : find_or_add(m, b.ptr ? b.ptr : "");
-    pthread_mutex_unlock(&all.lock);
-    return s;
+    auto_lock(&all.lock);
+    return b.overflow ? other_series(m) : find_or_add(m, b.ptr ? b.ptr : "");
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
@@ -206,7 +203,7 @@ void metric_observe(struct metric_series *s, double value)
     add_to_sum(s, value);
 }
 
-void metric_observed(struct metric_series *s, const uint64_t *in_buckets, uint64_t above, double sum)
+void metric_observe_many(struct metric_series *s, const uint64_t *in_buckets, uint64_t above, double sum)
 {
     uint64_t count = above;
     for (size_t i = 0; i < s->family->bound_count; i++) {
@@ -279,8 +276,8 @@ static void write_family(struct sbuf *b, const struct metric *m)
 
 void metric_write(struct sbuf *b)
 {
-    pthread_mutex_lock(&all.lock);
-    for (const struct metric *m = all.first; m; m = m->next)
+    auto_lock(&all.lock);
+    const struct metric *m;
+    list_foreach (&all.families, m, node)
         write_family(b, m);
-    pthread_mutex_unlock(&all.lock);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metric.h - counters, gauges and histograms that any thread may add to, written out as Prometheus text.
+/* metric.h - counts in counters, gauges and histograms, and writes them as Prometheus text.
  * home: any; a value is an atomic. Metrics live as long as the process: they are registered, never freed. */
 #pragma once
 
@@ -15,8 +15,8 @@ struct metric_series; /* one combination of label values */
 struct metric *metric_new(enum metric_type type, const char *name, const char *help, const char *labels,
                           const double *buckets);
 
-/* The series of these label values, made at first use; as many values as labels. Past 1,000 series a family answers
- * with one series whose every label is "other": cardinality has a ceiling. Keep the pointer where it is hot. */
+/* The series of these label values, made at first use; as many values as labels. Beyond 1,000 series a
+ * family returns one series with all labels "other", which limits cardinality. Keep the pointer on hot paths. */
 struct metric_series *metric_series(struct metric *m, ...);
 
 void metric_add(struct metric_series *s, uint64_t n);    /* counter, gauge */
@@ -25,7 +25,7 @@ void metric_observe(struct metric_series *s, double value);
 
 /* A histogram gets what another process observed: how many values each bucket holds (without those below it), how many
  * lie above the last bound, and the sum of all. */
-void metric_observed(struct metric_series *s, const uint64_t *in_buckets, uint64_t above, double sum);
+void metric_observe_many(struct metric_series *s, const uint64_t *in_buckets, uint64_t above, double sum);
 uint64_t metric_value(const struct metric_series *s); /* for tests and for status */
 
 /* All families in the text format of Prometheus 0.0.4. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes a tree with a bounded number of descriptors and without recursion. A tree may be deeper than any path: a
- * directory below the last level that is held open moves up to the root of the tree, and its turn comes when the rest
- * is gone. Whatever happens to the tree meanwhile, each step names one entry of a directory that is held open, follows
- * no link and enters no mount. */
+/* Removes a tree with a limited number of descriptors and without recursion. A tree may be deeper than any path: a
+ * directory below the last open level is moved up to the root of the tree, and removed after the rest. Other processes
+ * may change the tree during the run: each step names one entry of an open directory, follows no link and enters no
+ * mount. */
 #include "util/clock.h"
 #include "util/file.h"
 #include <fcntl.h>
@@ -15,17 +15,17 @@
 
 enum { LEVELS_MAX = 32 };
 
-struct level {
+struct remove_level {
     DIR *entries; /* owned */
     char name[NAME_MAX + 1];
 };
 
 struct removal {
-    struct level levels[LEVELS_MAX]; /* the first is the root of the tree */
+    struct remove_level levels[LEVELS_MAX]; /* the first is the root of the tree */
     unsigned depth;
-    uint64_t key;         /* random: nobody can have made the names of what moves up */
-    uint64_t moved, next; /* subtrees that moved up, and which of them comes next */
-    struct err *err;      /* the first failure; the others are not told */
+    uint64_t key;         /* random, so that no existing entry has the name of a moved one */
+    uint64_t moved, next; /* number of subtrees that were moved up, and the next to remove */
+    struct err *err;      /* the first failure */
     int r;
 };
 
@@ -37,8 +37,8 @@ static void fail(struct removal *w, const char *what, const char *name)
         w->r = err_sys(w->err, errno, "cannot %s '%s'", what, name);
 }
 
-/* Takes away what keeps an entry from being removed: the flags "immutable" and "append only", and of a directory a mode
- * that keeps its owner out. Devices and pipes are not opened: that alone may do something. */
+/* Clears what prevents a removal: the flags "immutable" and "append only", and a mode that denies the owner access to a
+ * directory. Devices and pipes are not opened: that may have effects. */
 static void unlock(int dir, const char *name)
 {
     struct stat st;
@@ -62,7 +62,7 @@ static bool is_denied(void)
     return errno == EPERM || errno == EACCES;
 }
 
-/* unlinkat(2), after which the entry is gone; false: errno says why not. */
+/* unlinkat(2); false: errno has the cause. */
 static bool drop(int dir, const char *name, int flags)
 {
     if (unlinkat(dir, name, flags) == 0 || errno == ENOENT)
@@ -76,7 +76,7 @@ static bool drop(int dir, const char *name, int flags)
 
 static void push(struct removal *w, int own_fd, const char *name)
 {
-    struct level *l = &w->levels[w->depth];
+    struct remove_level *l = &w->levels[w->depth];
     l->entries = dir_stream(own_fd);
     if (!l->entries) {
         fail(w, "open the directory", name);
@@ -133,11 +133,11 @@ static void remove_entry(struct removal *w, int dir, const char *name)
         move_up(w, dir, name);
 }
 
-/* The innermost directory has no more entries: it goes, or what moved up to the root is next. */
+/* The innermost directory is empty: remove it, or continue with the moved subtrees. */
 static void leave(struct removal *w)
 {
     char moved[48];
-    struct level *l = &w->levels[w->depth - 1];
+    struct remove_level *l = &w->levels[w->depth - 1];
     if (errno)
         fail(w, "read the directory", l->name);
     if (w->depth == 1 && w->next < w->moved) {
@@ -158,7 +158,7 @@ int dir_remove(int dir, const char *name, struct err *err)
         return 0;
     if (errno != EISDIR && errno != EPERM)
         return err_sys(err, errno, "cannot remove '%s'", name);
-    /* The root has a path of the caller's, and above it nothing is ours to unlock. */
+    /* The caller gave the path of the root: its parents are not changed. */
     push(&w, openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), name);
     while (w.depth > 0) {
         DIR *entries = w.levels[w.depth - 1].entries;

@@ -4,8 +4,8 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-/* The limit alone would not do: a core that is piped into a program (kernel.core_pattern) is written whatever it says.
- * Nor would the flag alone: an exec takes it off. Neither can fail: both only give something up. */
+/* Both are needed. The limit does not apply to a core that is piped into a program (kernel.core_pattern), and exec
+ * clears the flag. Neither can fail: both only reduce rights. */
 void seal_process(void)
 {
     const struct rlimit none = {0, 0};

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* seal.h - a process that may come to hold a credential shows its memory to nobody: it leaves no core dump, and no
- * other process of its user can trace it or read /proc/PID/mem, not even as the same user. An administrator of the
- * machine (CAP_SYS_PTRACE) still can. home: main, before anything is read that may be a credential, arguments and
- * environment included, and before any thread.
+/* seal.h - protects credentials in memory. The process leaves no core dump. Other processes of the same user can
+ * neither trace it nor read /proc/PID/mem. An administrator of the machine (CAP_SYS_PTRACE) still can. home: main,
+ * before any thread and before it reads credentials, arguments and environment included.
  *
- * What follows from it: the files of /proc/PID belong to root, so that perf and a debugger need root as well; of its
- * own (/proc/self) the process keeps all. Programs that it starts are not sealed, but leave no core file either: they
- * inherit its environment. */
+ * The files of /proc/PID then belong to root, so perf and a debugger need root. /proc/self still works. Programs that
+ * the process starts are not sealed, but leave no core file either: they inherit its environment. */
 #pragma once
 
 void seal_process(void);

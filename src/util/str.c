@@ -90,6 +90,17 @@ char *str_dup(struct str s)
     return copy;
 }
 
+char *str_dupf(const char *fmt, ...)
+{
+    char *text;
+    va_list args;
+    va_start(args, fmt);
+    int n = vasprintf(&text, fmt, args);
+    va_end(args);
+    assert(n >= 0);
+    return text;
+}
+
 /* Bytes of a character that begins with `lead`, 0 if none does. RFC 3629: no overlong forms, none beyond 10FFFF. */
 static size_t utf8_length(unsigned char lead)
 {
@@ -115,6 +126,14 @@ size_t str_utf8_char(struct str s, size_t at)
         if ((p[i] & 0xC0) != 0x80)
             return 0;
     return len;
+}
+
+struct str str_cut(struct str s, size_t max)
+{
+    size_t len = min_u64(s.len, max);
+    while (len < s.len && len > 0 && ((unsigned char)s.ptr[len] & 0xC0) == 0x80)
+        len--;
+    return str_sub(s, 0, len);
 }
 
 bool str_is_utf8(struct str s)
@@ -182,7 +201,7 @@ int str_hex_to_u64(struct str s, uint64_t *ret, struct err *err)
     return 0;
 }
 
-/* The leading "12" or "12.345" of s as an integer and thousandths of thousandths: exact where a double is not. */
+/* The leading "12" or "12.345" of s as an integer and millionths: exact, unlike a double. */
 static bool leading_decimal(struct str *s, uint64_t *ret_whole, uint64_t *ret_millionths)
 {
     uint64_t whole = 0, millionths = 0, scale = 100000;
@@ -311,7 +330,7 @@ void sbuf_clear(struct sbuf *b)
         b->ptr[0] = '\0';
 }
 
-/* Makes room for `more` bytes and a NUL; false, for good, once the ceiling would be passed. */
+/* Makes room for `more` bytes and a NUL. False beyond the ceiling, and from then on. */
 static bool sbuf_grow(struct sbuf *b, size_t more)
 {
     if (b->overflow || more > b->ceiling - b->len) {
@@ -341,7 +360,10 @@ void sbuf_add(struct sbuf *b, struct str s)
 
 void sbuf_addc(struct sbuf *b, char c)
 {
-    sbuf_add(b, (struct str){&c, 1});
+    if (!sbuf_grow(b, 1))
+        return;
+    b->ptr[b->len++] = c;
+    b->ptr[b->len] = '\0';
 }
 
 void sbuf_adds(struct sbuf *b, const char *c_string)
@@ -383,6 +405,24 @@ char *hex_text(const void *bytes, size_t len, char *buf)
     }
     buf[2 * len] = '\0';
     return buf;
+}
+
+void sbuf_add_json(struct sbuf *b, struct str s)
+{
+    sbuf_addc(b, '"');
+    for (size_t i = 0, n; i < s.len; i += n ? n : 1) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        n = str_utf8_char(s, i);
+        if (c < ' ' || c == 0x7F)
+            sbuf_addf(b, "\\u%04x", c);
+        else if (c == '"' || c == '\\')
+            sbuf_addf(b, "\\%c", c);
+        else if (n == 0)
+            sbuf_adds(b, "\\ufffd");
+        else
+            sbuf_add(b, str_sub(s, i, n));
+    }
+    sbuf_addc(b, '"');
 }
 
 void sbuf_add_hex(struct sbuf *b, const void *bytes, size_t len)
@@ -441,6 +481,15 @@ size_t str_distance(struct str a, struct str b)
         }
     }
     return row[b.len];
+}
+
+bool str_is_nearer(struct str a, struct str b, size_t *least)
+{
+    size_t d = str_distance(a, b);
+    if (d >= *least)
+        return false;
+    *least = d;
+    return true;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bytes that belong to somebody else. Not terminated; may hold any byte, NUL included. ptr may be NULL if len is 0. */
+/* Borrowed bytes. Not terminated; any byte, NUL included. ptr may be NULL if len is 0. */
 struct str {
     const char *ptr;
     size_t len;
@@ -49,18 +49,22 @@ struct str str_trim(struct str s);       /* without spaces and tabs, CR and LF a
 /* Position of the first `c`, or -1. */
 ssize_t str_find(struct str s, char c);
 
-/* Cuts the next field off *rest at `sep`; false when nothing is left. An empty field is a field. */
+/* Cuts the next field off *rest at `sep`; false at the end. Fields may be empty. */
 bool str_split(struct str *rest, char sep, struct str *ret_field);
 
-/* For tables in memory (FNV-1a, folded). A seed of one's own where the names come from others, who might make them
- * collide; 0 elsewhere. No two versions need agree on it: it is never stored. */
+/* For tables in memory (FNV-1a, folded). Use a random seed for names of users, who could make them collide; else 0.
+ * Never store it: versions may differ. */
 uint64_t str_hash(struct str s, uint64_t seed);
 
 /* A heap copy with a NUL behind it; the caller frees. Aborts when memory is out. */
 char *str_dup(struct str s);
+char *str_dupf(const char *fmt, ...) printf_like(1, 2); /* likewise */
 
-/* Bytes of the well-formed UTF-8 character at `at` (which is below s.len), 0 if there is none; NUL is none. */
+/* Bytes of the well-formed UTF-8 character at `at` (which is below s.len), 0 for invalid bytes and NUL. */
 size_t str_utf8_char(struct str s, size_t at);
+
+/* The start of `s`, at most `max` bytes, without a part of a character at its end. */
+struct str str_cut(struct str s, size_t max);
 
 /* Is it well-formed UTF-8, without NUL? */
 bool str_is_utf8(struct str s);
@@ -69,7 +73,7 @@ bool str_is_utf8(struct str s);
 must_check int str_to_u64(struct str s, uint64_t *ret, struct err *err);
 must_check int str_to_i64(struct str s, int64_t *ret, struct err *err);
 must_check int str_hex_to_u64(struct str s, uint64_t *ret, struct err *err);
-int hex_digit(char c); /* 0 to 15, of either case; -1: it is none */
+int hex_digit(char c); /* 0 to 15, of either case; -1: another character */
 
 /* A quantity of bytes as Kubernetes writes it: 512, 10k, 1.5Gi, 2T, 1e6. Fractions round up. */
 must_check int str_to_bytes(struct str s, uint64_t *ret, struct err *err);
@@ -79,8 +83,8 @@ must_check int str_to_duration(struct str s, uint64_t *ret_ns, struct err *err);
 
 /* ---- builder ----------------------------------------------------------------------------------------------------- */
 
-/* Born with a ceiling: what would pass it sets `overflow`, is left out whole, and everything after it too. One check at
- * the end is enough. Always NUL-terminated, so that ptr may go to printf; may hold NUL bytes. */
+/* It has a ceiling: an addition beyond it sets `overflow` and is left out, and so are all later ones. One check at the
+ * end suffices. Always NUL-terminated, so ptr may go to printf; may have NUL bytes. */
 struct sbuf {
     char *ptr; /* owned */
     size_t len;
@@ -89,6 +93,11 @@ struct sbuf {
     bool overflow;
 };
 
+/* auto_sbuf b = SBUF(1024); */
+#define SBUF(limit)                                                                                                    \
+    {                                                                                                                  \
+        .ceiling = (limit)                                                                                             \
+    }
 void sbuf_init(struct sbuf *b, size_t ceiling);
 void sbuf_done(struct sbuf *b); /* may run twice */
 void sbuf_clear(struct sbuf *b);
@@ -97,6 +106,7 @@ void sbuf_addc(struct sbuf *b, char c);
 void sbuf_adds(struct sbuf *b, const char *c_string);
 void sbuf_addf(struct sbuf *b, const char *fmt, ...) printf_like(2, 3);
 void sbuf_add_u64(struct sbuf *b, uint64_t n);
+void sbuf_add_json(struct sbuf *b, struct str s); /* quoted as in JSON; bytes that are not UTF-8 become \ufffd */
 void sbuf_add_hex(struct sbuf *b, const void *bytes, size_t len);
 void sbuf_cut(struct sbuf *b, size_t len); /* shortens to len */
 
@@ -123,15 +133,17 @@ char *hex_text(const void *bytes, size_t len, char *buf);
 enum { BYTES_TEXT_MAX = 16 };
 char *bytes_text(uint64_t bytes, char *buf);
 
-/* Letters to insert, drop or change until one text is the other (Levenshtein), of either case: for "did you mean".
+/* The number of letters to insert, drop or change between two texts (Levenshtein), of either case: for "did you mean".
  * SIZE_MAX: `b` is longer than STR_DISTANCE_MAX. */
 enum { STR_DISTANCE_MAX = 63 };
 size_t str_distance(struct str a, struct str b);
+/* Whether the distance is below *least, which it then becomes: for the nearest of several texts. */
+bool str_is_nearer(struct str a, struct str b, size_t *least);
 
-/* Memory for small things: zeroed, or the process ends with one line. Death at any point is a tested road. */
+/* Zeroed memory for small structs. Without memory the process ends with one line: tests kill it at any point. */
 void *xcalloc(size_t count, size_t size);
 void *xrealloc(void *own_p, size_t count, size_t size); /* checks count * size */
-_Noreturn void out_of_memory(void);                     /* for libraries whose small things fail too */
+_Noreturn void out_of_memory(void);                     /* for a library that reports no memory */
 
-/* free() of a text that was secret: its bytes are wiped first. NULL is fine. */
+/* Wipes and frees a secret text. NULL is fine. */
 void secret_free(void *own_text);

@@ -38,7 +38,7 @@ static EVP_PKEY *read_key(const char *pem)
     if (!pem || strlen(pem) > PEM_MAX)
         return NULL;
     auto_bio bio = BIO_new_mem_buf(pem, -1);
-    /* An empty passphrase instead of none: libcrypto would ask for one on the terminal. */
+    /* Without a passphrase, libcrypto would ask for one on the terminal. */
     return bio ? PEM_read_bio_PrivateKey(bio, NULL, NULL, (void *)"") : NULL;
 }
 
@@ -74,7 +74,7 @@ static bool set_extension(X509 *x, X509 *issuer, int nid, const char *value)
     return done;
 }
 
-/* Random, as RFC 5280 wants of a serial number that nobody counts. */
+/* Random: RFC 5280 wants a unique serial number. */
 static bool set_serial(X509 *x)
 {
     uint8_t bytes[SERIAL_BYTES];
@@ -88,7 +88,7 @@ static bool set_serial(X509 *x)
     return done;
 }
 
-static bool set_head(X509 *x, const char *name, struct x509_life life, EVP_PKEY *key)
+static bool set_head(X509 *x, const char *name, struct x509_validity life, EVP_PKEY *key)
 {
     X509_NAME *subject = X509_get_subject_name(x);
     return X509_set_version(x, X509_VERSION_3) == 1 && set_serial(x) &&
@@ -97,7 +97,7 @@ static bool set_head(X509 *x, const char *name, struct x509_life life, EVP_PKEY 
            X509_set_pubkey(x, key) == 1;
 }
 
-int x509_make_authority(const char *name, struct x509_life life, struct x509_pair *ret, struct err *err)
+int x509_make_authority(const char *name, struct x509_validity life, struct x509_pair *ret, struct err *err)
 {
     auto_pkey key = EVP_EC_gen("P-256");
     auto_x509 x = X509_new();
@@ -116,8 +116,8 @@ static bool add_names(const char *const *names, size_t count, struct sbuf *b)
     return !b->overflow;
 }
 
-int x509_make_server(const struct x509_pair *authority, const char *const *names, size_t count, struct x509_life life,
-                     struct x509_pair *ret, struct err *err)
+int x509_make_server(const struct x509_pair *authority, const char *const *names, size_t count,
+                     struct x509_validity life, struct x509_pair *ret, struct err *err)
 {
     auto_x509 issuer = authority->certificate ? read_certificate(str_of(authority->certificate)) : NULL;
     auto_pkey issuer_key = read_key(authority->key);
@@ -150,12 +150,12 @@ static bool seconds_of(const ASN1_TIME *t, int64_t *ret)
     return true;
 }
 
-int x509_life_of(struct str pem, struct x509_life *ret, struct err *err)
+int x509_validity_of(struct str pem, struct x509_validity *ret, struct err *err)
 {
-    struct x509_life life;
+    struct x509_validity life;
     auto_x509 x = read_certificate(pem);
     if (!x || !seconds_of(X509_get0_notBefore(x), &life.from_s) || !seconds_of(X509_get0_notAfter(x), &life.until_s))
-        return err_set(err, ERR_INVALID, "this is no certificate in PEM");
+        return err_set(err, ERR_INVALID, "there is no readable PEM certificate");
     *ret = life;
     return 0;
 }

@@ -25,14 +25,14 @@ static void must(int r, const struct err *err)
     exit(1);
 }
 
-static int on_page(void *ctx, const struct object *objects, size_t count, bool sorted_so_far)
+static int on_page(void *ctx, const struct store_object *objects, size_t count, bool sorted_so_far)
 {
     struct err err;
     bool is_new;
     (void)ctx;
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < count; i++) {
-        const struct object *o = &objects[i];
+        const struct store_object *o = &objects[i];
         struct index_entry e = {.path = o->key,
                                 .size_bytes = o->size_bytes,
                                 .mtime_ns = o->mtime_ns,
@@ -76,8 +76,8 @@ int main(int argc, char **argv)
         several[i] = &workers[i];
     }
     sem_init(&over, 0, 0);
-    struct listing_options o = {.prefix = store_prefix(store), .on_page = on_page, .on_done = on_done};
-    struct listing *l = listing_start(store, several, WORKERS, &o);
+    struct store_listing_options o = {.prefix = store_prefix(store), .on_page = on_page, .on_done = on_done};
+    struct store_listing *l = store_listing_start(store, several, WORKERS, &o);
     sem_wait(&over);
     uint64_t listed_ns = clock_now_ns();
     must(index_finish(index_made, &err), &err);
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
            requests_made, (clock_now_ns() - listed_ns) / NS_PER_MS);
     for (unsigned i = 0; i < WORKERS; i++)
         worker_done(&workers[i]);
-    listing_free(l);
+    store_listing_free(l);
     index_free(index_made);
     pool_free(pool);
     store_free(store);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* null_hydrate DIR COUNT BYTES [THREADS]: makes COUNT files of BYTES from memory, a folder a thousand files: what the
- * file system alone costs. */
+/* null_hydrate DIR COUNT BYTES [THREADS]: creates COUNT files of BYTES from memory, a thousand files in a directory. It
+ * measures the file system alone. */
 #include "util/str.h"
 #include <fcntl.h>
 #include <pthread.h>

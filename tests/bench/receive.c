@@ -130,7 +130,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "receive URL-PREFIX COUNT [LOOPS [WINDOW [DIR]]]\n");
         return 2;
     }
-    web_keep_buffers();
+    web_keep_heap();
     prefix = argv[1];
     count = (unsigned)strtoul(argv[2], NULL, 10);
     unsigned loops = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 10) : 2;

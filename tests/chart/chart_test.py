@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the chart renders: valid for the API server, as little power as the parts need, and nothing that a typing error
-could turn into something else."""
+"""The rendered chart is valid for the API server and grants least privilege. A misspelled value is refused."""
 
 import concurrent.futures
 import filecmp
@@ -27,7 +26,7 @@ def rendered():
 
 
 @pytest.mark.parametrize("values", VALUES, ids=NAMES)
-def test_what_is_rendered_is_valid_and_has_no_unknown_field(values, tmp_path):
+def test_rendered_manifests_are_valid_without_unknown_fields(values, tmp_path):
     objects = render(values)
     write_schemas(tmp_path, {o["kind"] for o in objects})
     done = kubeconform(tmp_path, helm(values).stdout, OF_OTHERS)
@@ -86,9 +85,36 @@ def test_every_default_is_in_the_schema_and_every_object_of_it_is_closed():
             walk(node["items"], f"{path}[]")
 
     walk(schema, "")
-    # What Kubernetes itself checks, and helm's own.
+    # Kubernetes checks these itself; `.global` belongs to helm.
     assert free == [".global", ".node.affinity", ".controller.tolerations[]"]
     assert set(yaml.safe_load((CHART / "values.yaml").read_text())) == set(schema["properties"]) - {"global"}
+
+
+def fields_without_description(schema, path):
+    """Paths of a schema's fields that have none, below `path`."""
+    for name, field in schema.get("properties", {}).items():
+        if (path, name) != ("", "metadata") and not field.get("description"):
+            yield f"{path}.{name}"
+        yield from fields_without_description(field, f"{path}.{name}")
+    if isinstance(schema.get("items"), dict):
+        yield from fields_without_description(schema["items"], path + "[]")
+
+
+def test_fields_without_description_are_found():
+    schema = {"properties": {"good": {"description": "A field."}, "bad": {"type": "string"},
+                             "list": {"description": "A list.", "items": {"properties": {"bad": {"type": "string"}}}}}}
+    assert list(fields_without_description(schema, "")) == [".bad", ".list[].bad"]
+
+
+@pytest.mark.parametrize("name", ["bucketsources", "cisternpools", "cisternvolumes"])
+def test_every_field_of_a_crd_has_a_description(rendered, name):
+    crd = the(rendered["defaults"], "CustomResourceDefinition", f"{name}.cistern.io")
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert schema["description"] and not list(fields_without_description(schema, ""))
+
+
+def test_every_value_of_the_chart_has_a_description():
+    assert not list(fields_without_description(json.loads((CHART / "values.schema.json").read_text()), ""))
 
 
 def rules(objects, kind, name):
@@ -147,7 +173,7 @@ def test_a_hook_frees_claims_before_the_release_is_deleted(rendered):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nobody_has_a_wildcard_or_may_impersonate_or_escalate(rendered, name):
+def test_roles_have_no_wildcard_impersonate_or_escalate(rendered, name):
     for kind in ("Role", "ClusterRole"):
         for role in of_kind(rendered[name], kind):
             for rule in role["rules"]:
@@ -169,7 +195,7 @@ def test_no_pod_is_in_the_hosts_network_or_takes_a_port_of_it(rendered, name):
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_what_values_say_of_jobs_and_identities_reaches_the_controller(rendered):
+def test_values_of_jobs_and_identities_become_flags_of_the_controller(rendered):
     def arguments(name):
         return set(pods(rendered[name])["cistern-controller"]["containers"][0]["args"])
 
@@ -233,7 +259,7 @@ def test_a_pool_requires_a_disk_of_its_own_unless_a_plain_directory_is_meant_whi
         assert pool_of(pods(rendered["everything"])[name], "slow")[0]["type"] == "Directory", "a typing error makes no directory"
 
 
-def test_which_pool_was_where_is_remembered_over_a_boot(rendered):
+def test_the_record_of_pools_survives_a_reboot(rendered):
     pod = pods(rendered["defaults"])["cistern-node"]
     assert {"name": "memory", "mountPath": "/var/lib/cistern"} in pod["containers"][0]["volumeMounts"]
     assert {"name": "memory", "hostPath": {"path": "/var/lib/cistern", "type": "DirectoryOrCreate"}} in pod["volumes"]
@@ -244,7 +270,7 @@ def test_an_ephemeral_pool_says_so_to_the_node(rendered):
     assert "--pool=nvme=/mnt/nvme,require-mount,ephemeral" in args
 
 
-def test_a_pool_of_disks_names_them_to_the_node_and_its_folder_is_made(rendered):
+def test_a_pool_of_disks_passes_them_to_the_node_and_its_directory_is_created(rendered):
     pod = pods(rendered["everything"])["cistern-node-nvme"]
     assert [a for a in pod["containers"][0]["args"] if a.startswith("--disks")] == [
         "--disks=nvme=model:nvme_card*", "--disks=nvme=path:/dev/nvme1n1", "--disks=nvme=wipe:S 1"]
@@ -258,7 +284,7 @@ def test_the_driver_is_what_the_documents_say(rendered):
                     "seLinuxMount": False, "requiresRepublish": False, "volumeLifecycleModes": ["Persistent"]}
 
 
-def test_what_is_switched_off_is_not_there(rendered):
+def test_disabled_parts_are_not_rendered(rendered):
     kinds = {o["kind"] for o in rendered["least"]}
     assert not kinds & {"CustomResourceDefinition", "PodDisruptionBudget", "NetworkPolicy", "StorageClass", "ServiceMonitor",
                         "VolumePopulator", "Namespace", "Pod", "PersistentVolumeClaim"}
@@ -295,8 +321,8 @@ def documented_metrics():
     return set(re.findall(r"^\| `([a-z_]+)` \|", (TOP / "docs/metrics.md").read_text(), re.M))
 
 
-def test_the_documents_have_the_metrics_that_there_are_and_no_others():
-    """Whatever in the sources is named as a metric is."""
+def test_the_docs_list_every_metric_and_no_other():
+    """A string in the sources that has a metric's prefix is a metric."""
     sources = [p.read_text() for top in ("src", "cmd") for p in (TOP / top).rglob("*.c")]
     named = {name for text in sources for name in re.findall(r'"((?:cistern|csi_plugin|volume_populator)_[a-z_]+)"', text)}
     assert named == documented_metrics()

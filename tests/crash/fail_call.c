@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fail_call.c - preloaded into a program of ours, makes one call to the system fail: the CISTERN_FAIL_AT-th of those
- * that touch files or make sockets, with CISTERN_FAIL_ERRNO (EIO). The number of calls there were goes to the file
- * CISTERN_FAIL_COUNT, by which a test knows when it has failed them all. Only calls through libc are seen; io_uring's
- * are not (--io=pool). With CISTERN_FAIL_NAME only calls of that name count, with CISTERN_FAIL_NOT none by that
- * library, with CISTERN_FAIL_PROGRAM only those of programs of that name. CISTERN_FAIL_ONCE names a file by which one
- * failure is the only one, whatever is started after it. With CISTERN_FAIL_KILL the call is not made at all: the
- * process is killed there. With CISTERN_FAIL_STAYS all calls from that one on fail. CISTERN_SLOW_RMDIR=N makes every
- * removal of a folder, CISTERN_SLOW_PWRITE=N every pwrite that ends with a part of 8 MiB, CISTERN_SLOW_STAT=N every
- * fstatat, CISTERN_SLOW_FSYNC=N every fsync wait for N milliseconds, so that what races with it wins. With
- * CISTERN_PLAIN_FILES every file system has no more than NFS: no files without a name, no renames with flags, no room
- * made beforehand, nothing said of its space. */
+/* fail_call.c - Makes one system call of a program fail; preloaded with LD_PRELOAD. It sees calls through libc only, so
+ * not those of io_uring (--io=pool). The environment sets it up:
+ *
+ * CISTERN_FAIL_AT=N: the Nth call that touches files or makes sockets fails.
+ * CISTERN_FAIL_ERRNO: with this error (EIO).
+ * CISTERN_FAIL_COUNT=FILE: gets the number of calls, so that a test knows when it has failed all of them.
+ * CISTERN_FAIL_NAME: only calls of this name count.
+ * CISTERN_FAIL_NOT: calls of this library do not count.
+ * CISTERN_FAIL_PROGRAM: only calls of programs of this name count.
+ * CISTERN_FAIL_ONCE=FILE: one failure only, whatever programs start after it.
+ * CISTERN_FAIL_KILL: the process is killed in place of the call.
+ * CISTERN_FAIL_STAYS: all later calls fail, too.
+ * CISTERN_SLOW_RMDIR, _STAT, _FSYNC=N: each such call waits for N milliseconds, so that a race is lost.
+ * CISTERN_SLOW_PWRITE=N: the same for a pwrite that ends with a part of 8 MiB.
+ * CISTERN_PLAIN_FILES: every file system has only the features of NFS: no unnamed files, no renames with flags, no
+ * allocation, no statement of its space. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -255,7 +260,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*run)(void
     return is_named("pthread_create") && fails("pthread_create") ? EAGAIN : REAL(pthread_create)(thread, a, run, arg);
 }
 
-/* What is mapped of a file is a file's business; memory is what the allocator asks for. */
+/* Only anonymous memory counts, which the allocator requests; mappings of files do not. */
 void *mmap(void *at, size_t len, int protection, int flags, int fd, off_t offset)
 {
     bool counts = fd >= 0 || is_named("mmap");

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forgetful_disk.c - a disk whose power can be cut, where the kernel has no device mapper to do it.
+/* forgetful_disk.c - A disk whose power can be cut, for kernels without a device mapper.
  *   usage: forgetful_disk MOUNTPOINT STABLE_FILE SEED
  *
- * Serves one file, MOUNTPOINT/disk, for a loop device to stand on. It begins as STABLE_FILE is, has its length, and
- * brings what is written back there only when it is told to flush (what the loop driver makes of FLUSH and FUA).
- * SIGUSR1 is the power cut: of the sectors that were written since the last flush, a random half reaches STABLE_FILE,
- * in no order, as a disk with a cache may do it, and the process ends. SIGKILL is a cut that loses them all.
+ * Serves one file, MOUNTPOINT/disk, for a loop device. It starts as a copy of STABLE_FILE, and writes sectors back
+ * there only on a flush (FLUSH and FUA of the loop driver). SIGUSR1 cuts the power: a random half of the sectors
+ * written since the last flush reaches STABLE_FILE, in no order, and the process ends. SIGKILL loses them all.
  *
  * One thread: a write is never half in the cache. */
 #define FUSE_USE_VERSION 317
@@ -25,7 +24,7 @@
 enum { SECTOR = 512, DISK_INODE = 2, FLUSH_US = 2000 };
 static const double attributes_valid_s = 3600; /* nothing here ever changes */
 
-static char *live;      /* STABLE_FILE, with what was written since as private pages */
+static char *live;      /* STABLE_FILE, with later writes as private pages */
 static uint64_t *dirty; /* a bit a sector */
 static size_t size_bytes, words;
 static int stable_fd;
@@ -61,7 +60,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     fuse_reply_attr(req, &st, attributes_valid_s);
 }
 
-/* Past the page cache of this file: the cache of the disk is ours to lose. */
+/* Past the page cache of this file: only this process has the disk's cache. */
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;

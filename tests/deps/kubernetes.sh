@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What tests/e2e makes a cluster of, below $CISTERN_CACHE/kubernetes: in bin/ Kubernetes' own programs, etcd, the CSI
-# sidecars, helm and kubeconform, built from pinned Go modules; in debian/ containerd, runc, the CNI plugins and
-# busybox, unpacked from the distribution's packages (installed, they would start a service); and Kubernetes' OpenAPI
-# definitions, which manifests are held to. Ten minutes on two cores with empty caches; what was made from the same pins
-# is kept. In debs/ is what deploy/image/rootfs unpacks.
+# What tests/e2e makes a cluster of, below $CISTERN_CACHE/kubernetes: in bin/ Kubernetes' own programs and its tests of
+# storage drivers, etcd, the CSI sidecars, helm and kubeconform, built from pinned Go modules; in debian/ containerd,
+# runc, the CNI plugins and busybox, unpacked from the distribution's packages (installed, they would start a service);
+# and Kubernetes' OpenAPI definitions, which manifests are held to. Fifteen minutes on two cores with empty caches; what
+# was made from the same pins is kept. In debs/ is what deploy/image/rootfs unpacks.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)/kubernetes
@@ -60,6 +60,13 @@ pinned kubernetes "-s -w -X $base.gitVersion=$kubernetes -X $base.gitMajor=1 -X 
     k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager \
     k8s.io/kubernetes/cmd/kube-scheduler k8s.io/kubernetes/cmd/kube-proxy k8s.io/kubernetes/cmd/kubelet \
     k8s.io/kubernetes/cmd/kubectl
+pinned e2e '-s -w' k8s.io/kubernetes/test/images/agnhost
+pins=$(cat "$here"/e2e/* | sha256sum | cut -d' ' -f1)
+if wanted storage.test "storage.test $pins"; then
+    echo "kubernetes: building storage.test; this takes minutes, once"
+    nice go test -C "$here/e2e" -c -mod=readonly -ldflags '-s -w' -o "$root/bin/storage.test.part" .
+    made storage.test
+fi
 pinned etcd '-s -w' go.etcd.io/etcd/server/v3
 module csi-provisioner github.com/kubernetes-csi/external-provisioner/v6 v6.3.0 ./cmd/csi-provisioner \
     h1:cC5Y10GbdTHXUTBBz0g7jKZKm7AJJk586WV5rVNWdck=

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a claim may ask for, and what it may change while a pod uses it; and who gets no credentials."""
+"""Requests and changes that a claim may make while a pod uses it, and accounts that get no credentials."""
 
 import json
 import random
@@ -47,7 +47,7 @@ def test_a_claim_grows_under_its_pod_and_only_as_far_as_the_pool_has_room(cluste
     assert 48 <= total_mib(team, "user") <= 64
     ask_for(team, "grows", "100Gi")
     said = eventually(lambda: told(team, "grows", "VolumeResizeFailed"), "what the pool does not have is refused", 60)
-    assert "CIS2029" in said and "delete volumes of this node, or ask for less" in said
+    assert "CIS2029" in said and "delete volumes of this node, or request less" in said
     ask_for(team, "grows", "128Mi")
     eventually(lambda: total_mib(team, "user") > 100, "the pod sees the new size", 60)
     team.exec("user", "dd", "if=/dev/zero", "of=/data/more", "bs=1M", "count=90")
@@ -98,7 +98,7 @@ def test_an_attributes_class_changes_what_may_change_and_nothing_else(cluster, t
     cluster.api.patch(claim_path(team, "set"), {"spec": {"volumeAttributesClassName": classes("other", pool="other",
                                                                                              concurrency="8")}})
     said = eventually(lambda: told(team, "set", "VolumeModifyFailed"), "a parameter that cannot change is refused", 60)
-    assert "'pool'" in said and "concurrency, bandwidth and onDataLoss may change" in said, said
+    assert "'pool'" in said and "change only concurrency, bandwidth" in said, said
     assert on_the_disk() == before, "nothing of such a class is taken"
     assert cluster.api.get(claim_path(team, "set"))["status"]["currentVolumeAttributesClassName"] == "gentle"
     assert cluster.pod("user", team.name)["status"]["phase"] == "Running"
@@ -139,7 +139,7 @@ def test_with_gate_a_pod_that_is_deleted_alone_goes_at_once_and_the_next_finds_t
     team.apply(team.source("set", f"s3://{bucket}/"), slow_claim(team, "set", "set", **{"cistern.io/hydration": "gate"}), user)
     eventually(lambda: team.volume("set")["status"]["phase"] == "Hydrating" and any(
         c["reason"] == "Staged" for c in team.volume("set")["status"]["conditions"]), "the kubelet's call waits", 60)
-    time.sleep(2)  # its token was mounted meanwhile
+    time.sleep(2)  # time to mount its token
     cluster.kubectl("delete", "pod/user", "-n", team.name, "--timeout=20s", timeout=30)
     driver = pods(cluster, "node")[team.volume("set")["spec"]["nodeName"]]["metadata"]["name"]
 

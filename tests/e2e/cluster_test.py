@@ -65,14 +65,14 @@ def test_a_node_that_is_rebooted_runs_its_pods_again_and_has_its_disk(cluster):
     before = cluster.await_pod("stays")["status"]["containerStatuses"][0]["containerID"]
     node.reboot()
     assert node.run("cat", "/mnt/disks/cistern/mark") == "kept\n"
-    node.run("rm", "/mnt/disks/cistern/mark")  # a pool is made in an empty folder
+    node.run("rm", "/mnt/disks/cistern/mark")  # a pool is made in an empty directory
     eventually(lambda: cluster.await_pod("stays")["status"]["containerStatuses"][0]["containerID"] != before,
                "the pod runs in a new container", 60)
     cluster.await_nodes()
     cluster.kubectl("delete", "pod/stays", "--wait=false")
 
 
-def test_a_run_that_is_killed_beside_ours_leaves_nothing_when_the_next_begins(cluster):
+def test_killed_run_leaves_nothing_after_the_next_start(cluster):
     script = "import sys; sys.path.insert(0, sys.argv[1]); from e2e.lib import cluster; c = cluster.Cluster().up(); " \
              "print(c.folder, c.control.pid, flush=True); input()"
     other = subprocess.Popen([sys.executable, "-c", script, str(TOP / "tests")], stdin=subprocess.PIPE,

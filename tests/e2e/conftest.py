@@ -51,7 +51,7 @@ def slow(cluster, cistern):
 
 @pytest.fixture
 def team(cluster, cistern, store):
-    """A user's namespace; when it goes, nothing is left of what was in it."""
+    """A user's namespace; after its deletion, none of its objects is left."""
     made = Namespace(cluster, store)
     yield made
     made.remove()

@@ -27,7 +27,7 @@ def start_slowly(store, team, slow):
 
 
 @pytest.mark.parametrize("first", ["pvc/set", "bucketsource/set", "storageclass/slow", "pod/reader", "everything"])
-def test_what_is_deleted_first_while_a_volume_is_filled_does_not_matter(cluster, store, team, slow, first):
+def test_objects_of_a_volume_being_filled_can_be_deleted_in_any_order(cluster, store, team, slow, first):
     start_slowly(store, team, slow)
     if first == "everything":
         cluster.kubectl("delete", "namespace", team.name, "--timeout=120s", timeout=150)
@@ -37,7 +37,7 @@ def test_what_is_deleted_first_while_a_volume_is_filled_does_not_matter(cluster,
     assert not cluster.api.exists(f"/api/v1/namespaces/{team.name}/persistentvolumeclaims/set")
 
 
-def test_a_pod_goes_where_there_is_room_and_waits_when_there_is_none(cluster, team):
+def test_pod_without_room_for_its_volume_waits(cluster, team):
     for name in ("first", "second", "third"):
         team.apply(team.claim(name, size="7Gi"), team.pod(name, name, "sleep 3600"))
     nodes = set()

@@ -72,6 +72,33 @@ def test_a_drain_waits_until_what_a_pod_wrote_is_in_the_bucket(cluster, store, t
     assert not job_pods(cluster, "hold") and not job_pods(cluster, "export")
 
 
+@pytest.fixture
+def capped(cluster, cistern):
+    """Exports hold a drain for 5 s after they began to fail, and no longer."""
+    cistern.install(cluster, export={"drainHold": {"failingFor": "5s"}})
+    cistern.await_nodes(cluster)
+    yield
+    cistern.install(cluster)
+    cistern.await_nodes(cluster)
+
+
+def test_a_failing_export_holds_a_drain_as_long_as_drain_hold_says(cluster, store, team, capped, drained):
+    nowhere = f"never-of-{team.name}"  # no such bucket
+    team.apply(team.source("home", export={"uri": f"s3://{nowhere}/", "settle": "0s"}),
+               team.claim("work", size="64Mi", **{"cistern.io/export-policy": "home"}),
+               on_node(team.pod("train", "work", "echo weights >/data/last; sync; exec sleep 3600")))
+    team.await_pod("train")
+    eventually(lambda: job_pods(cluster, "hold"), "its node is held as long as a pod may write", 30)
+    said, _ = (drain := drained()).communicate(timeout=120)
+    assert drain.returncode == 0, said
+    lost = eventually(lambda: [e for e in cluster.api.list("/api/v1/events") if e["reason"] == "DrainNotHeld" and
+                               e["involvedObject"]["name"] == NODE], "the Node's events say what would be lost", 30)
+    assert team.volume("work")["spec"]["volumeID"] in lost[0]["message"]
+    assert team.volume("work")["status"]["phase"] == "ExportFailed"  # it is kept, and tried again
+    store.make_bucket(nowhere)
+    eventually(lambda: store.keys(nowhere) == {"last"}, "the export is retried, and the file arrives", 150)
+
+
 def test_a_node_that_owes_nothing_is_drained_at_once(cluster, team, drained):
     team.apply(team.claim("scratch", size="64Mi"), on_node(team.pod("user", "scratch", "echo 1 >/data/x; exec sleep 3600")))
     team.await_pod("user")

@@ -19,7 +19,7 @@ def test_driver_and_keeper_run_on_every_node_and_the_kubelet_knows_them(cluster,
         assert cluster.api.get(f"/api/v1/nodes/{node}")["metadata"]["labels"]["topology.cistern.io/node"] == node
 
 
-def test_what_kubectl_applies_is_accepted_by_the_api_server(cluster, cistern):
+def test_the_api_server_accepts_the_plain_manifest(cluster, cistern):
     # Names that the release has already: nothing is changed, everything is checked, unknown fields are refused.
     done = cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", TOP / "deploy/kubernetes/cistern.yaml",
                            check=False)
@@ -43,7 +43,7 @@ def test_helm_test_passes_where_volumes_are_made_and_fails_where_they_are_not(cl
 
 
 def reinstall(cluster):
-    """As in a cluster that never had it: nobody waits for a lease of the last one to run out."""
+    """As in a cluster that never had it: no process waits until a lease of the last one expires."""
     helm(cluster, "uninstall", "cistern", "--wait")
     cluster.kubectl("delete", "leases", "--all", "-n", NAMESPACE)
     ours.install(cluster)

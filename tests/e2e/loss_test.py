@@ -47,7 +47,7 @@ def test_a_node_that_is_gone_gives_up_what_is_released_and_has_the_rest_when_it_
     eventually(lambda: not cluster.api.exists(pv), "its PersistentVolume goes when the grace is over", 60)
     tomb = cluster.api.get(f"{API}/cisternvolumes/{gone['metadata']['name']}")
     assert tomb["status"]["phase"] == "Lost" and condition(tomb, "NodeGone")["status"] == "True"
-    assert "node-b is gone" in condition(tomb, "NodeGone")["message"]
+    assert "lost with node node-b" in condition(tomb, "NodeGone")["message"]
     eventually(lambda: has_event(cluster, "kept", "VolumeLost") or has_event(cluster, kept["metadata"]["name"], "VolumeLost"),
                "an event tells of the other one", 30)
     assert cluster.api.get(f"/api/v1/namespaces/{team.name}/persistentvolumeclaims/kept")["status"]["phase"] == "Bound"

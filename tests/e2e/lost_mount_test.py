@@ -38,7 +38,7 @@ def containers(cluster, component):
 
 
 def kill_keeper_and_driver(cluster):
-    """At one instant, with the mount processes: nobody is left that holds a descriptor of a mount."""
+    """At one instant, with the mount processes: no process is left with a descriptor of a mount."""
     node = cluster.nodes[NODE]
     drivers = [pid for pid in node.run("pidof", "cisternd").split() if "--role=node" in node.run("cat", f"/proc/{pid}/cmdline")]
     victims = [*drivers, *node.run("pidof", "cistern-keeper", "cistern-mount").split()]

@@ -14,7 +14,7 @@ PARTS = 7  # of a MiB each, at 256 KiB a second: nearly five times that
 
 @pytest.fixture
 def impatient(cluster):
-    """The scheduler, as soon out of patience as that."""
+    """The scheduler with this short bind timeout."""
     def start(**more):
         cluster.control.stop("kube-scheduler")
         cluster.control.start_scheduler(**more)
@@ -25,7 +25,7 @@ def impatient(cluster):
 
 
 def what_was_begun(cluster, team, claim):
-    """What would be another one if anything of it had been begun anew."""
+    """The ids that would change if any step had started again."""
     volume = team.volume(claim)
     target = cluster.api.get(f"/api/v1/namespaces/{team.name}/persistentvolumeclaims/{claim}")
     jobs = [j["metadata"]["uid"] for j in cluster.api.list(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")

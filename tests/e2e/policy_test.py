@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NetworkPolicies, enforced: what we do ourselves goes on, and nobody else gets in."""
+"""The NetworkPolicies, enforced: Cistern's own traffic works, and no other client connects."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def reaches(cluster, pod, address, port):
     return cluster.exec(pod, "sh", "-c", f"nc -w 2 {address} {port} </dev/null", namespace=NAMESPACE, check=False).returncode == 0
 
 
-def test_a_stranger_reaches_metrics_and_nothing_else_of_ours(cluster, rules):
+def test_foreign_pod_reaches_only_metrics(cluster, rules):
     cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stranger"},
                    "spec": {"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False,
                             "containers": [{"name": "main", "image": "localhost/busybox:1", "imagePullPolicy": "Never",
@@ -47,7 +47,7 @@ def test_a_stranger_reaches_metrics_and_nothing_else_of_ours(cluster, rules):
         cluster.kubectl("delete", "pod", "stranger", "-n", NAMESPACE, "--wait=false")
 
 
-def test_a_keeper_reaches_nobody(cluster, rules):
+def test_keeper_has_no_network(cluster, rules):
     node = cluster.nodes["node-a"]
     keeper = node.run("pidof", "cistern-keeper").split()[0]
 

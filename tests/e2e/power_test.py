@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each of our accounts must not be able to do, tried with its own token."""
+"""Forbidden actions of each of Cistern's accounts, tried with its own token."""
 
 import json
 
@@ -26,7 +26,7 @@ def pool(node, name):
 
 @pytest.fixture(scope="module")
 def accounts(cluster, cistern):
-    """The API as each account of ours sees it."""
+    """The API as each of Cistern's accounts sees it."""
     def token(account, **bound):
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [], **bound}}
         path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
@@ -81,7 +81,7 @@ def test_a_token_that_is_bound_to_no_node_reports_on_nothing(accounts, volumes):
     assert "not bound to a node" in refused(report, accounts.unbound, volumes["node-a"], status=422)
 
 
-def test_a_node_cannot_release_delete_or_let_go_of_a_volume_not_even_its_own(cluster, accounts, volumes):
+def test_node_cannot_release_or_delete_a_volume(cluster, accounts, volumes):
     before = cluster.api.get(volumes["node-a"])["spec"]
     refused(accounts.node.patch, volumes["node-a"], {"spec": {"release": {"requested": True, "discard": True}}})
     refused(accounts.node.patch, volumes["node-a"], {"metadata": {"finalizers": None}})

@@ -8,7 +8,7 @@ from e2e.lib.machine import eventually
 from e2e.lib.stories import nothing_is_left
 
 
-def test_a_claim_is_filled_before_its_pod_runs_and_the_checkpoint_comes_home(cluster, store, team):
+def test_claim_is_filled_before_its_pod_runs_and_checkpoint_is_exported(cluster, store, team):
     data = {f"data/part-{n:03}": random.Random(n).randbytes(200_000) for n in range(40)}
     bucket, home = store.bucket(data), store.bucket()
     digest = hashlib.sha256(b"".join(data[key] for key in sorted(data))).hexdigest()

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kubelet gives a pod, between NULs: the API server's host and port, its authorities, the namespace; and the
- * token, which is all that is left. A server that is taken is one; a token that is taken can be a header's, is what the
- * file says, and stays when the file turns bad. */
-#include "folder.h"
+/* The kubelet's data for a pod, between NULs: the API server's host and port, its authorities, the namespace, the
+ * token. An accepted server is valid. An accepted token is the file's, fits a header, and stays when the file turns
+ * bad. */
+#include "bearer_token.h"
+#include "directory.h"
 #include "fuzz.h"
-#include "token.h"
 #include "util/clock.h"
 
 static void set(const char *variable, struct str value)
@@ -13,23 +13,24 @@ static void set(const char *variable, struct str value)
     setenv(variable, text, 1);
 }
 
-static void check_token(struct token *t, struct str file)
+static void check_token(struct bearer_token *t, struct str file)
 {
     struct str token, again;
     struct err err = {0};
-    if (token_get(t, 0, &token, &err) < 0) {
+    if (bearer_token_get(t, 0, &token, &err) < 0) {
         assert(!t->now && err.text[0]);
         return;
     }
     assert(token.len > 0 && str_eq(token, str_trim(file)));
     for (size_t i = 0; i < token.len; i++)
         assert(token.ptr[i] > ' ' && token.ptr[i] <= '~');
-    assert(!token_renewed(t, t->turn, NS_PER_SECOND));
+    assert(!bearer_token_renewed(t, t->turn, NS_PER_SECOND));
     fuzz_file(fuzz_folder(), "token", STR(" two words\n"));
-    int r = token_get(t, 120 * NS_PER_SECOND, &again, &err);
+    int r = bearer_token_get(t, 120 * NS_PER_SECOND, &again, &err);
     assert(r == 0 && str_eq(again, str_trim(file)));
     fuzz_file(fuzz_folder(), "token", STR("another\n"));
-    assert(str_eq(again, STR("another")) || (token_renewed(t, t->turn, 0) && str_eq(str_of(t->now), STR("another"))));
+    assert(str_eq(again, STR("another")) ||
+           (bearer_token_renewed(t, t->turn, 0) && str_eq(str_of(t->now), STR("another"))));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
@@ -52,9 +53,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     }
     assert(strncmp(c.server, "https://", 8) == 0 && !strpbrk(c.server, " \t\r\n?#@"));
     assert(!c.ns || str_eq(str_trim(str_of(c.ns)), str_of(c.ns)));
-    struct token t;
-    token_init(&t, &c);
+    struct bearer_token t;
+    bearer_token_init(&t, &c);
     check_token(&t, rest);
-    token_done(&t);
+    bearer_token_done(&t);
     return 0;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "endpoint.h"
+#include "creds/endpoint.h"
+#include "creds/percent.h"
+#include "creds/sigv4.h"
 #include "fuzz.h"
-#include "ini.h"
-#include "percent.h"
-#include "sigv4.h"
 #include "uri.h"
 
 static void encode_and_decode(struct str text)
@@ -39,23 +38,21 @@ static void sign(struct str text)
     sigv4_sign(&cache, &r, &b);
 }
 
-/* Addresses, keys and profiles as anybody may write them. */
+/* Addresses, keys and profiles of any bytes. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    struct str text = fuzz_str(bytes, len), value;
-    struct uri uri;
+    struct str text = fuzz_str(bytes, len);
+    struct store_uri uri;
     struct endpoint e;
     struct err err;
-    if (uri_parse(text, &uri, &err) == 0)
-        assert(uri.scheme == URI_FILE ? uri.prefix.len > 0 : uri.bucket.len >= 3);
+    if (store_uri_parse(text, &uri, &err) == 0)
+        assert(uri.bucket.len == 0 ? uri.prefix.len > 0 : uri.bucket.len >= 3);
     else
         assert(err.id == 1001 && str_is_utf8(str_of(err.text)));
     if (endpoint_parse(text, &e, &err) == 0)
         assert(e.host.len > 0 && e.authority.len >= e.host.len);
     else
         assert(str_is_utf8(str_of(err.text)));
-    if (ini_value(text, STR("default"), STR("region"), &value))
-        assert(value.len < len);
     encode_and_decode(text);
     sign(text);
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a store answers, byte by byte: heads, lengths, ranges, checksums, dates, documents. The first byte says which
- * call, and of which kind of store; what follows are the answers to its requests, in order, cut at lines of "====".
- * Each call ends once, in what was asked for or in a sentence. */
+/* Replies of a store, byte by byte: heads, lengths, ranges, checksums, dates, documents. The first byte selects the
+ * call and the kind of store. The replies to its requests follow in order, separated by lines of "====". Each call ends
+ * once, with its result or with an error. */
 #include "fuzz.h"
 #include "store/store.h"
 #include "util/clock.h"
@@ -138,13 +138,14 @@ static int on_data(void *ctx, const char *bytes, size_t len)
     return 0;
 }
 
-static void on_head(void *ctx, const struct object *told)
+static void on_head(void *ctx, const struct store_object *told)
 {
     (void)ctx;
     assert(!w.told && w.data.len == 0 && told->digest.kind <= HASH_SHA256);
 }
 
-static void on_page(void *ctx, const struct store_reply *r, const struct object *objects, size_t count, struct str next)
+static void on_page(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
+                    struct str next)
 {
     (void)ctx;
     check_reply(r);
@@ -163,11 +164,12 @@ static ssize_t read_body(void *ctx, char *buf, size_t room, uint64_t offset)
     return (ssize_t)rest.len;
 }
 
-static const struct object object = {.key = STR("a/b c"), .size_bytes = GET_BYTES, .etag = STR(ETAG), .generation = 7};
+static const struct store_object object = {
+    .key = STR("a/b c"), .size_bytes = GET_BYTES, .etag = STR(ETAG), .generation = 7};
 static const struct store_body body = {.len = PUT_BYTES, .read = read_body};
 static const struct store_upload upload = {.key = STR("a/b c"),
-                                           .id = STR("d1fd9b0a2ffa34e5d4b0ff0c7c7a3c04"),
-                                           .upload_id = STR("mine"),
+                                           .upload_id = STR("d1fd9b0a2ffa34e5d4b0ff0c7c7a3c04"),
+                                           .idempotency_token = STR("mine"),
                                            .part_bytes = 5 << 20};
 
 static void get(uint64_t offset, uint64_t len)
@@ -213,7 +215,7 @@ static void put(void)
 {
     const struct store_put p = {.key = object.key,
                                 .condition = STORE_IF_ABSENT,
-                                .upload_id = upload.upload_id,
+                                .idempotency_token = upload.idempotency_token,
                                 .body = body,
                                 .on_done = on_done};
     store_put(w.store, &w.worker, &p);
@@ -293,7 +295,7 @@ static void set_up(void)
     w.mail.deliver = deliver;
 }
 
-/* Anew for each input: a store remembers where it was sent, and how long answers take. */
+/* A new store for each input: it keeps redirects and the time of replies. */
 static struct store *open_store(const char *uri)
 {
     char endpoint[64];
@@ -310,7 +312,7 @@ static struct store *open_store(const char *uri)
     return s;
 }
 
-/* What was given came, in this order, unless it came in chunks; and a range is one that was said to be one. */
+/* The bytes given are those of the reply, in order, unless it was in chunks. A range is a reply that says so. */
 static void check_bytes(struct str answers, size_t wanted)
 {
     assert(w.data.len == wanted);
@@ -318,7 +320,7 @@ static void check_bytes(struct str answers, size_t wanted)
     assert(wanted == GET_BYTES || strstr(answers.ptr, " 206"));
 }
 
-/* What S3 did, its document says; or what is there already, by our own id. */
+/* S3's document shows the result, or the existing object with this upload's own id. */
 static void check_document(void (*make)(void), struct str answers)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who calls the broker: a token that anybody may send, and a TokenReview's answer. Nobody unnamed is let in. */
+/* A caller of the broker: a token of any bytes, and the reply of a TokenReview. A caller without a name is refused. */
 #include "caller.h"
 #include "fuzz.h"
 

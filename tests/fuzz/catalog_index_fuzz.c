@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The catalog, complete and partial: any bytes are read whole, or refused by name. The checksums are mended first, so
  * that what lies behind them is reached. */
-#include "folder.h"
+#include "directory.h"
 #include "format.h"
 #include "fuzz.h"
 
@@ -19,7 +19,7 @@ static void mend(uint8_t *bytes, size_t len)
     h->crc = crc(h, offsetof(struct index_head, crc));
     for (size_t at = sizeof *h; at + sizeof(struct segment_head) <= len;) {
         struct segment_head *s = (void *)(bytes + at);
-        uint64_t body = (uint64_t)s->count * sizeof(struct record) + s->heap_bytes;
+        uint64_t body = (uint64_t)s->count * sizeof(struct index_record) + s->heap_bytes;
         if (s->magic != SEGMENT_MAGIC || body > len - at - sizeof *s || body % 8)
             break;
         struct str pieces[] = {{(char *)s, offsetof(struct segment_head, crc)}, {(char *)(s + 1), body}};

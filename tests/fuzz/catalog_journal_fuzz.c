@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal: any bytes are replayed, or refused by name; and what was replayed once is replayed the same again. The
  * checksums are mended first, so that what lies behind them is reached. */
-#include "folder.h"
+#include "directory.h"
 #include "fuzz.h"
 #include "journal_format.h"
 #include <unistd.h>

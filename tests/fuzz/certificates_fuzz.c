@@ -7,7 +7,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct str pem = fuzz_str(bytes, len), rest = pem, one;
-    struct x509_life life;
+    struct x509_validity life;
     struct err err = {0};
     bool is_good = x509_check_bundle(pem, &err) == 0;
     if (!is_good)
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         count++;
     }
     assert(!is_good || count > 0);
-    (void)!x509_life_of(pem, &life, &err);
+    (void)!x509_validity_of(pem, &life, &err);
     char *text = calloc(len + 1, 1);
     memcpy(text, bytes, len);
     (void)x509_is_for(text, "cistern-broker");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A claim and what belongs to it, as an API server sent them: the target, its prime, a volume, a class, between NULs;
- * the first two bytes say what else is known. Whatever they hold, no step gives data away unfilled, takes a volume that
- * is handed over, or lets the target go while something of ours would be left behind. */
+ * the first two bytes select the other facts. No step publishes unfilled data, takes a volume that was handed over, or
+ * releases the target while an object of Cistern would remain. */
 #include "claim.h"
 #include "fuzz.h"
 
@@ -35,17 +35,17 @@ static void read_all(struct str rest, struct objects *o, struct claim_facts *f)
 
 static bool may_begin(const struct claim_facts *f)
 {
-    return !f->prime && f->class && f->target->guarded && f->target->selected_node.len;
+    return !f->prime && f->class && f->target->has_finalizer && f->target->selected_node.len;
 }
 
 static bool may_hand_over(const struct claim_facts *f)
 {
-    return f->filled && f->prime && f->pv && f->target->guarded && !str_eq(f->pv->claim_uid, f->target->uid);
+    return f->filled && f->prime && f->pv && f->target->has_finalizer && !str_eq(f->pv->claim_uid, f->target->uid);
 }
 
 static bool may_let_go(const struct claim_facts *f)
 {
-    return !f->prime && f->target->guarded && (f->volume_stranded || !(f->job_left || f->volume_left));
+    return !f->prime && f->target->has_finalizer && (f->volume_unreachable || !(f->job_left || f->volume_left));
 }
 
 static bool is_right(const struct claim_facts *f, enum claim_action a)
@@ -54,11 +54,11 @@ static bool is_right(const struct claim_facts *f, enum claim_action a)
     switch (a) {
     case CLAIM_NOTHING:
         return true;
-    case CLAIM_KEEP_POLICY:
-        return f->pv || f->stray;
+    case CLAIM_SAVE_POLICY:
+        return f->pv || f->orphan;
     case CLAIM_DELETE_PRIME:
         return f->prime && !f->prime->deleting;
-    case CLAIM_GUARD:
+    case CLAIM_ADD_FINALIZER:
     case CLAIM_SELECT:
     case CLAIM_UNSELECT:
         return has_target;
@@ -66,7 +66,7 @@ static bool is_right(const struct claim_facts *f, enum claim_action a)
         return has_target && may_begin(f);
     case CLAIM_HAND_OVER:
         return has_target && may_hand_over(f);
-    case CLAIM_UNGUARD:
+    case CLAIM_REMOVE_FINALIZER:
         return has_target && may_let_go(f);
     }
     return false;
@@ -91,10 +91,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
                             .lost = bytes[0] & 8,
                             .job_left = bytes[0] & 16,
                             .volume_left = bytes[0] & 32,
-                            .volume_stranded = bytes[0] & 64,
+                            .volume_unreachable = bytes[0] & 64,
                             .node = (enum claim_node)(bytes[1] % 4)};
     read_all(fuzz_str(bytes + 2, len - 2), &o, &f);
-    f.stray = bytes[0] & 128 ? f.pv : NULL;
+    f.orphan = bytes[0] & 128 ? f.pv : NULL;
     check_step(&f);
     if (f.prime && claim_target_uid(f.prime->name, &uid))
         assert(uid.len == 36 && !memchr(uid.ptr, '/', uid.len) && str_ends(f.prime->name, uid));

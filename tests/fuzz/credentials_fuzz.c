@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of credentials, and what identity servers answer: any bytes are an identity, or a refusal in a sentence. The
  * first byte says what they are of, the second whether the server said yes. */
-#include "answer.h"
-#include "creds_private.h"
-#include "folder.h"
+#include "directory.h"
 #include "fuzz.h"
 #include "ini.h"
+#include "private.h"
+#include "reply.h"
 
 static void name_it(const char *variable, const char *name)
 {
@@ -21,7 +21,7 @@ static void gcp_file(struct str text)
     struct creds *c;
     fuzz_file(fuzz_folder(), "key.json", text);
     name_it("GOOGLE_APPLICATION_CREDENTIALS", "key.json");
-    if (creds_open_gcp(&(struct store_options){0}, &c, &err) < 0)
+    if (creds_open_gcp(&(struct creds_options){0}, &c, &err) < 0)
         assert(err.id == 1701 && str_is_utf8(str_of(err.text)));
     else
         creds_free(c);
@@ -38,7 +38,7 @@ static void aws_files(struct str text)
     name_it("AWS_SHARED_CREDENTIALS_FILE", "credentials");
     name_it("AWS_CONFIG_FILE", "credentials");
     free(creds_aws_profile_value("p", "region"));
-    if (creds_open_aws(&(struct store_options){.profile = "p"}, "us-east-1", &c, &err) == 0)
+    if (creds_open_aws(&(struct creds_options){.profile = "p", .region = "us-east-1"}, &c, &err) == 0)
         creds_free(c);
     else
         assert(err.id == 1701);
@@ -46,22 +46,22 @@ static void aws_files(struct str text)
         assert(value.len == 0 || (value.ptr >= text.ptr && value.ptr + value.len <= text.ptr + text.len));
 }
 
-static int broker(int status, struct str body, struct identity **ret, struct err *err)
+static int broker(int status, struct str body, struct creds_identity **ret, struct err *err)
 {
-    return answer_broker(status, body, STR("s3"), ret, err);
+    return reply_broker(status, body, CREDS_AWS, ret, err);
 }
 
-static int broker_of_google(int status, struct str body, struct identity **ret, struct err *err)
+static int broker_of_google(int status, struct str body, struct creds_identity **ret, struct err *err)
 {
-    return answer_broker(status, body, STR("gs"), ret, err);
+    return reply_broker(status, body, CREDS_GOOGLE, ret, err);
 }
 
-/* Whoever we are then, it is somebody: a key with its secret, a bearer, or nobody on purpose. */
-static void answer(int (*read)(int status, struct str body, struct identity **ret, struct err *err), int status,
+/* An accepted identity is complete: a key with its secret, a bearer token, or explicitly anonymous. */
+static void answer(int (*read)(int status, struct str body, struct creds_identity **ret, struct err *err), int status,
                    struct str body)
 {
     struct err err = {0};
-    auto_identity i = NULL;
+    auto_creds_identity i = NULL;
     if (read(status, body, &i, &err) < 0) {
         assert(!i && err.code != 0 && err.text[0]);
         return;
@@ -72,8 +72,8 @@ static void answer(int (*read)(int status, struct str body, struct identity **re
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    static int (*const reads[])(int status, struct str body, struct identity **ret, struct err *err) = {
-        answer_token, answer_impersonated, answer_keys, answer_role, broker, broker_of_google};
+    static int (*const reads[])(int status, struct str body, struct creds_identity **ret, struct err *err) = {
+        reply_token, reply_impersonated, reply_keys, reply_role, broker, broker_of_google};
     if (len < 2)
         return 0;
     struct str text = fuzz_str(bytes + 2, len - 2);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request as anybody on the socket may send it: the first byte says of which call. What passes the first look is
- * unpacked, packed and unpacked the same, and all that is asked of its fields is answered or refused in a sentence. */
-#include "contract/caps.h"
-#include "contract/request.h"
-#include "driver.h"
+/* A request of any bytes on the socket: the first byte selects the call. An accepted message survives unpacking,
+ * packing and unpacking. Every question about its fields has an answer or an error. */
+#include "csi/caps.h"
+#include "csi/service.h"
 #include "fuzz.h"
-#include "service.h"
+#include "request.h"
 
 static void refused(int r, const struct err *err)
 {
@@ -53,7 +52,7 @@ static void check_create(const Csi__V1__CreateVolumeRequest *q)
     for (size_t i = 0; r == 0 && i < q->n_volume_capabilities; i++)
         check_capability(q->volume_capabilities[i]);
     for (size_t i = 0; t && i < t->n_requisite; i++)
-        (void)topology_node(t->requisite[i]);
+        (void)topology_place(t->requisite[i]);
     for (size_t i = 0; r == 0 && i < q->n_parameters; i++)
         r = apply(s, str_of(q->parameters[i]->key), str_of(q->parameters[i]->value), false, &err);
     for (size_t i = 0; r == 0 && i < q->n_mutable_parameters; i++)
@@ -96,13 +95,15 @@ static void check_round(const ProtobufCMessage *m)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    const struct driver d = {.is_node = false};
-    size_t count;
+    static const struct csi_controller_ops controller;
+    static const struct csi_node_ops node;
+    struct csi_service s = {.controller = &controller, .node = &node};
     struct err err = {0};
     if (len == 0)
         return 0;
-    const struct rpc_method *methods = driver_methods(&d, &count), *method = &methods[bytes[0] % count];
-    int r = rpc_wire_check(method->request, bytes + 1, len - 1, &err);
+    csi_service_init(&s);
+    const struct rpc_method *method = &s.methods[bytes[0] % s.method_count];
+    int r = rpc_protobuf_check(method->request, bytes + 1, len - 1, &err);
     if (r < 0) {
         refused(r, &err);
         return 0;

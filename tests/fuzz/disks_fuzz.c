@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What /sys tells of a disk: the fields between NULs, whatever firmware writes into them. A disk has the name of its
- * folder and texts that end; and of what is planned, each member is one that was wanted. */
-#include "folder.h"
+/* A disk's fields in /sys, between NULs, with any bytes of its firmware. A disk has the name of its directory, and
+ * texts that end. Each member of the plan was selected. */
+#include "directory.h"
 #include "fuzz.h"
-#include "volume/disks.h"
+#include "pool/disks.h"
 #include <sys/stat.h>
 
 static const char *const files[] = {"size", "ro", "device/model", "device/serial"};
@@ -19,7 +19,7 @@ static void check_plan(const struct disk_info *disks, size_t count)
 {
     static const char *const models[] = {"*nvme*", "?"};
     const char *wipe[] = {disks[0].serial};
-    const struct disks_wish w = {.pool = "p", .models = models, .model_count = 2, .wipe = wipe, .wipe_count = 1};
+    const struct disks_wanted w = {.pool = "p", .models = models, .model_count = 2, .wipe = wipe, .wipe_count = 1};
     struct disks_plan plan;
     struct err err = {0};
     int r = disks_plan(&w, disks, count, &plan, &err);
@@ -28,7 +28,7 @@ static void check_plan(const struct disk_info *disks, size_t count)
         return;
     }
     for (size_t i = 0; i < plan.count; i++)
-        assert(disks_wants(&w, plan.members[i]));
+        assert(disks_match(&w, plan.members[i]));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)

@@ -26,7 +26,7 @@ static void check_escaped(struct str text)
 }
 
 /* The input is a pattern, a line feed, and a text. A malformed pattern matches nothing; one that matches does so too
- * below any folder, and where more may follow. */
+ * below any directory, and where more may follow. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct err err;

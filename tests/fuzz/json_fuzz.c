@@ -2,7 +2,7 @@
 #include "fuzz.h"
 #include "util/json.h"
 
-/* What was parsed is written as a text that parses to the same text. */
+/* Parsed JSON is written as text that parses to the same text. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct err err;

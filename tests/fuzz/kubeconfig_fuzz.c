@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A kubeconfig: somebody else's YAML. What is taken has an address that is one. */
+/* A kubeconfig of any bytes. An accepted one has a valid address. */
 #include "fuzz.h"
 #include "kubeconfig.h"
 #include <assert.h>

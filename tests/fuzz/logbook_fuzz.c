@@ -2,7 +2,7 @@
 /* A line of the logbook: any bytes are a line that writes itself the same again, or none. The checksum is mended first,
  * so that what lies behind it is reached. */
 #include "fuzz.h"
-#include "line.h"
+#include "logbook_line.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
@@ -15,15 +15,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     sbuf_add(&mended, fuzz_str(bytes, len));
     if (mended.overflow)
         return 0;
-    struct line l, l2;
+    struct logbook_line l, l2;
     auto_mem char *room = xcalloc(mended.len + 1, 1);
-    if (!line_parse(sbuf_str(&mended), room, &l))
+    if (!logbook_line_parse(sbuf_str(&mended), room, &l))
         return 0;
-    line_add(&l, &again);
+    logbook_line_add(&l, &again);
     assert(!again.overflow && again.len > 0 && again.ptr[again.len - 1] == '\n');
     struct str text = {again.ptr, again.len - 1};
     auto_mem char *room3 = xcalloc(text.len + 1, 1);
-    assert(line_parse(text, room3, &l2));
+    assert(logbook_line_parse(text, room3, &l2));
     assert(l.kind == l2.kind && str_eq(l.path, l2.path) && str_eq(l.key, l2.key) && str_eq(l.id, l2.id));
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
-#include "volume/mount.h"
+#include "pool/mount.h"
 
 /* A line that is taken has every field, and an absolute target. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)

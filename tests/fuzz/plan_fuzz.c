@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a training leaves in its folder. The first byte says what of: names of files, a line each, of which checkpoints
- * are made and chosen; or a metrics file, as any program may have written it. */
-#include "folder.h"
+/* The files of a training's directory. The first byte selects names of files, a line each, from which checkpoints are
+ * chosen; or a metrics file of any bytes. */
+#include "directory.h"
 #include "fuzz.h"
-#include "group.h"
+#include "pick.h"
 #include "plan.h"
 #include <math.h>
 #include <signal.h>
@@ -16,7 +16,7 @@ enum { NAMES_MAX = 64 };
 /* A number that follows from the name alone, and so is the same in each order; some have none, some no number. */
 static bool score_of(void *ctx, const struct pick_group *g, double *ret)
 {
-    unsigned char last = (unsigned char)g->folder.ptr[g->folder.len - 1];
+    unsigned char last = (unsigned char)g->directory.ptr[g->directory.len - 1];
     (void)ctx;
     *ret = last == 'n' ? NAN : last % 7;
     return last % 5 != 0;
@@ -40,9 +40,9 @@ static size_t read_names(struct str rest, struct pick_file *files)
 static void check_group(const struct pick *p, size_t g, const struct pick_file *files, size_t count)
 {
     const struct pick_group *group = &p->groups[g];
-    assert(group->first < group->end && group->end <= count && group->folder.len > 0);
+    assert(group->first < group->end && group->end <= count && group->directory.len > 0);
     for (size_t i = group->first; i < group->end; i++)
-        assert(files[i].group == g && str_starts(files[i].path, group->folder));
+        assert(files[i].group == g && str_starts(files[i].path, group->directory));
 }
 
 static void check_pick(const struct pick *p, const struct pick_rules *rules, const struct pick_file *files,
@@ -125,7 +125,7 @@ static void set_up(void)
 static void check_metrics(struct str text)
 {
     struct err err = {0};
-    struct plan p;
+    struct export_plan p;
     double loss = 1;
     auto_json j = NULL;
     if (t.data < 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern.json, which says whose pool a folder is: any bytes are ours or refused; none makes another's ours. */
-#include "folder.h"
+/* cistern.json, which names the pool of a directory. Any bytes are a record of this pool, or refused. */
+#include "directory.h"
 #include "fuzz.h"
-#include "pool.h"
+#include "private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     static const struct space_options o = {.path = "/pool", .name = "default", .node = "node-1"};
-    struct identity i;
+    struct pool_identity i;
     struct err err = {0};
     fuzz_file(fuzz_folder(), "cistern.json", fuzz_str(bytes, len));
     if (identity_read(fuzz_folder(), &o, &i, &err) < 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mounts.json: any bytes are a record, or an error; and what was read is written and read again the same. */
-#include "folder.h"
+#include "directory.h"
 #include "fuzz.h"
-#include "volume/record.h"
+#include "pool/record.h"
 
 static bool same(const char *a, const char *b)
 {

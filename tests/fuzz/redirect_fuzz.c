@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a store sends us: nowhere, or to a host whose name ends as the provider's does, by the same scheme and port. */
 #include "fuzz.h"
-#include "redirect.h"
+#include "s3/redirect.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {

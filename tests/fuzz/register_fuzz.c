@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What anybody may say on the registration's socket; the first byte says which of the two messages. What passes the
- * look has words that end and are text, and is packed and unpacked the same. And whatever is seen of the kubelet, what
- * lives is left alone, and what is due stays due. */
+/* Any bytes on the registration socket; the first byte selects one of the two messages. An accepted message has
+ * terminated texts, and survives packing and unpacking. In any state of the kubelet, a live registration is kept, and a
+ * due one stays due. */
 #include "fuzz.h"
 #include "register.h"
 #include <proto/pluginregistration.pb-c.h>
@@ -9,7 +9,7 @@
 static void check_message(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t len)
 {
     struct err err = {0};
-    if (rpc_wire_check(type, bytes, len, &err) < 0) {
+    if (rpc_protobuf_check(type, bytes, len, &err) < 0) {
         assert(err.code == ERR_INVALID && str_is_utf8(str_of(err.text)));
         return;
     }
@@ -21,7 +21,7 @@ static void check_message(const ProtobufCMessageDescriptor *type, const uint8_t 
     size_t packed_len = protobuf_c_message_get_packed_size(m);
     auto_mem uint8_t *packed = xcalloc(packed_len + 1, 1);
     protobuf_c_message_pack(m, packed);
-    int r = rpc_wire_check(type, packed, packed_len, &err);
+    int r = rpc_protobuf_check(type, packed, packed_len, &err);
     assert(r == 0);
     protobuf_c_message_free_unpacked(m, NULL);
 }

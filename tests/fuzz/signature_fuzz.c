@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
-#include "volume/signature.h"
+#include "pool/signature.h"
 #include <string.h>
 
 static bool is_zero(struct str s)
@@ -11,8 +11,8 @@ static bool is_zero(struct str s)
     return true;
 }
 
-/* Any bytes are something, blank is what is zero at either end, what an array is called is printable, and a sector is
- * one that XFS knows. */
+/* Any bytes have a kind. Blank means zero at both ends. The name of an array is printable. A sector size is one that
+ * XFS has. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct str disk = fuzz_str(bytes, len);

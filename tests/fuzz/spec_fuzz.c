@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fuzz.h"
-#include "volume/spec.h"
+#include "spec/spec.h"
 
 /* volume.json: what was read is written as a text that reads to the same volume. */
 static void check_file(struct str text)

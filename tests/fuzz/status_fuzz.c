@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.json: any bytes are a status or an error that names the file; what was read is written as a file that reads
- * to the same, so that a damaged one never says "done" where it does not stand there. */
-#include "folder.h"
+/* status.json: any bytes are a status, or an error that names the file. A status that was read is written as a file
+ * that reads to the same. So a damaged file never reads as "done". */
+#include "directory.h"
 #include "fuzz.h"
 #include "hydrate/status.h"
 

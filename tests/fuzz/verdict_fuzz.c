@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* verdict.json: any bytes are a verdict, or an error; and only a file that says so in full says "done". */
+#include "directory.h"
 #include "export/verdict.h"
-#include "folder.h"
 #include "fuzz.h"
 #include <sys/stat.h>
 

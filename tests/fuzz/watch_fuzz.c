@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes through a watch, cut anywhere as the first byte says: lines, events, keys, the Status of an error. */
-#include "event_line.h"
+/* The bytes of a watch, cut where the first byte says: lines, events, keys, the Status of an error. */
+#include "answer.h"
 #include "fuzz.h"
 #include "kube/informer.h"
-#include "lines.h"
-#include "status.h"
+#include "watch_line.h"
 #include <assert.h>
 
 static int on_line(void *ctx, struct str line, struct err *err)
@@ -16,7 +15,7 @@ static int on_line(void *ctx, struct str line, struct err *err)
     struct answer_outcome out;
     (void)ctx;
     assert(line.len > 0 && !memchr(line.ptr, '\n', line.len));
-    int r = event_line_parse(line, &type, &object, err);
+    int r = watch_line_parse(line, &type, &object, err);
     if (r < 0)
         return r;
     if (type == WATCH_ERROR)
@@ -46,19 +45,19 @@ static void as_answer(struct str body)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct lines lines;
+    struct line_splitter lines;
     struct err err;
     if (size == 0)
         return 0;
     struct str all = {(const char *)data + 1, size - 1};
     size_t piece = data[0] ? data[0] : size;
-    lines_init(&lines);
+    line_splitter_init(&lines);
     for (struct str rest = all; rest.len; rest = str_from(rest, piece))
-        if (lines_feed(&lines, str_sub(rest, 0, piece), on_line, NULL, &err) < 0) {
+        if (line_splitter_feed(&lines, str_sub(rest, 0, piece), on_line, NULL, &err) < 0) {
             assert(err.text[0]);
             break;
         }
-    lines_done(&lines);
+    line_splitter_done(&lines);
     as_answer(all);
     return 0;
 }

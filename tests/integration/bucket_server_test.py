@@ -16,7 +16,7 @@ GCS = "/upload/storage/v1/b/bench/o"
 
 @pytest.fixture
 def bucket(monkeypatch):
-    """With AddressSanitizer, which else keeps 256 MiB of what was freed."""
+    """With AddressSanitizer, which would keep 256 MiB of freed memory."""
     monkeypatch.setenv("ASAN_OPTIONS", f"{os.environ.get('ASAN_OPTIONS', '')}:quarantine_size_mb=1")
     with BucketServer() as running:
         yield running
@@ -79,7 +79,7 @@ def resume_and_cancel(bucket, body):
 
 
 def refuse(bucket, body):
-    """412, to each of what is there already."""
+    """Expects 412 for each existing object."""
     bucket.put("there", b"x")
     connection = http.client.HTTPConnection("127.0.0.1", bucket.port, timeout=30)
     connection.request("POST", f"{GCS}?uploadType=media&name=there&ifGenerationMatch=0", body)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures that all integration tests share. `bucket` is an empty bucket, and runs its test once for each kind of store:
-a folder, two S3 servers that disagree, and a GCS server. The servers live as long as the session."""
+a directory, two S3 servers that disagree, and a GCS server. The servers live as long as the session."""
 
 
 import pytest

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The power is cut at a random moment: on the disk that comes back, what the journal calls durable is there, what a
-program was promised holds, and the same command ends with the right tree."""
+"""The power is cut at a random moment. Afterwards the disk has everything that the journal calls durable, each promise
+to a program holds, and the same command ends with the right tree."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ def summary(text):
 
 
 @pytest.mark.parametrize("way", ["staged", "in place", "staged, to be durable", "in place, to be durable"])
-def test_hydration_goes_on_from_what_was_durable(machine, source, way):
+def test_hydration_after_power_loss_resumes_from_durable_files(machine, source, way):
     kept, durable = 0, "durable" in way
     machine.on()
     for number, moment in enumerate(machine.moments(lambda: kept)):
@@ -64,8 +64,8 @@ def test_hydration_goes_on_from_what_was_durable(machine, source, way):
     assert kept, "no barrier saved anything: the test proves nothing"
 
 
-def test_a_listing_that_is_made_anew_loses_nothing_of_what_was_durable(machine):
-    """Whichever of the two listings the disk has after the cut."""
+def test_relist_after_power_loss_keeps_durable_files(machine):
+    """With either of the two listings on the disk after the cut."""
     machine.on()
     for number, moment in enumerate(machine.moments()):
         out = machine.disk / f"out{number}"
@@ -91,7 +91,7 @@ def test_a_listing_that_is_made_anew_loses_nothing_of_what_was_durable(machine):
 
 
 def verdict(machine, state):
-    """Its state word; None: there is none yet. One that cannot be read is an error."""
+    """Its state word; None: it does not exist yet. An unreadable one is an error."""
     path = machine.path(state / "export/verdict.json")
     return json.loads(path.read_text())["state"] if path.exists() else None
 

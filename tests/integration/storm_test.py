@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random trees, random faults, random kills: whatever meets whatever, a run that says done has every byte right, nothing
-that was whole is ever seen in another form, and on a day that is fair the same command ends it.
-CISTERN_STORMS says how many (a few in CI, thousands before it is called done), CISTERN_SEED where they begin; each is
-its own test, so that one that fails is met again by its number."""
+"""Random trees, random faults, random kills. A run that reports success has every byte right. A complete file is never
+seen in another form. Without faults, the same command ends the run.
+
+CISTERN_STORMS is their number (a few in CI, thousands before a release), CISTERN_SEED the first one. Each is a test of
+its own, so that a failed one is repeated by its number."""
 import os
 import pathlib
 import random
@@ -77,7 +78,7 @@ class Storm:
             return child.returncode, told
 
     def weather(self, command, seen):
-        """Some bad days, then a fair one. `seen(done)` looks after each at what is there."""
+        """Some bad days, then a fair one. `seen(done)` checks the files after each."""
         for _ in range(self.dice.randint(1, 4)):
             rules = self.faults()
             self.server.fault(*rules)
@@ -92,7 +93,7 @@ class Storm:
         seen(True)
 
     def whole(self, found, done):
-        """What is seen is right; when it is done, it is everything."""
+        """Each visible file is right; after success, all files are visible."""
         wrong = [name for name, data in found.items() if self.content.get(name) != data]
         assert not wrong, f"{wrong[:5]} of {len(found)}"
         assert not done or len(found) == len(self.content), set(self.content) ^ set(found)

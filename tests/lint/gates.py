@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """One function a gate: given a root and paths below it, the list of complaints, each "path:line: what is wrong"."""
 import csv
+import hashlib
 import io
+import json
+import os
 import re
+import shlex
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import language
 
 FILE_LINES = 600
 FUNCTION_LINES = 60
 COMPLEXITY = 15  # a switch counts once, however many cases it has
+TIDY_KEPT = 30 * 24 * 3600  # seconds that clang-tidy's approval of a file is kept unused
 
-# A foreign library belongs to one folder of src/: include prefix -> folders that own it.
+# A foreign library belongs to one room of src/: include prefix -> rooms that own it.
 OWNERS = {
     "jansson.h": ["util"], "openssl/": ["util"], "isa-l": ["util"],
     "curl/": ["io"], "liburing": ["io"],
-    "libxml/": ["store"],
+    "libxml/": ["creds"],
     "grpc/": ["rpc"], "protobuf-c/": ["rpc", "csi"],
     "microhttpd.h": ["http"],
     "fuse": ["fuse"],
@@ -49,7 +58,7 @@ def code_of(text):
 
 
 def complaints(run, text, pattern):
-    """What a tool complained of in `text`. One that failed and complained of nothing has not looked."""
+    """The complaints in the output of a tool. A tool that failed without a complaint has checked nothing."""
     found = [line for line in text.splitlines() if re.search(pattern, line)]
     return found or ([f"'{run.args[0]}' ended with {run.returncode}: {run.stderr[-1000:]}"] if run.returncode else [])
 
@@ -147,44 +156,65 @@ def gate_words(root, paths):
     return found
 
 
-def ids_in_code(text):
-    """Ids given to err_advise or mistrust, literally or by choice between literals, and CISnnnn in sentences."""
-    ids = [(m.start(), m.group(1)) for m in re.finditer(r"\bCIS(\d{4})\b", text)]
-    for m in re.finditer(r"\b(?:err_advise|mistrust)\s*\(\s*[^,;]+,([^,;]+),", text):
-        ids += [(m.start(), n) for n in re.findall(r"\b([1-9]\d{3})\b", m.group(1))]
-    return ids
-
-
-def numbers_in_code(root):
-    """What may be an id: also one that is handed on, or stands in a table, or in a sentence. Comments give none."""
-    numbers = set()
-    for p in (p for top in ("src", "cmd") for p in (Path(root) / top).rglob("*.[ch]")):
-        text = re.sub(r"/\*.*?\*/", "", p.read_text(errors="replace"), flags=re.S)
-        numbers.update(re.findall(r"\bCIS(\d{4})\b", text), re.findall(r"(?<![\w.])(\d{4})(?![\w.])", code_of(text)))
-    return numbers
+IDS_HEADER = "src/util/err_ids.h"
+ID_ROW = r"^ *X\((\d{4}), (\w+), (.*?)\) *\\?$"
+# Sentences that still spell an id: each file leaves this list when it takes the id from err_ids.h.
+IDS_SPELLED = {
+    "src/util/err.h",
+}
 
 
 def gate_errors(root, paths):
+    """Every id of err_ids.h has one paragraph in docs/errors.md, and no other source file spells an id as a number."""
+    rows = re.findall(ID_ROW, (Path(root) / IDS_HEADER).read_text(), re.M) if (Path(root) / IDS_HEADER).is_file() else []
     page = Path(root) / "docs/errors.md"
     documented = re.findall(r"^### CIS(\d{4})\b", page.read_text(), re.M) if page.is_file() else []
     found = []
     if "docs/errors.md" in paths:
-        given = numbers_in_code(root)
-        found += [f"docs/errors.md:1: CIS{n} is given nowhere in src or cmd" for n in documented if n not in given]
-    if documented != sorted(set(documented)):
-        found.append("docs/errors.md:1: ids are listed once each, in ascending order")
+        found += [f"docs/errors.md:1: CIS{n} is not in {IDS_HEADER}" for n in documented if n not in {r[0] for r in rows}]
+        if documented != sorted(set(documented)):
+            found.append("docs/errors.md:1: ids are listed once each, in ascending order")
+    if IDS_HEADER in paths:
+        numbers = [r[0] for r in rows]
+        if numbers != sorted(set(numbers)):
+            found.append(f"{IDS_HEADER}:1: ids are listed once each, in ascending order")
+        found += [f"{IDS_HEADER}:1: CIS{n} has no paragraph in docs/errors.md" for n in numbers if n not in documented]
     for p in paths:
-        if not (is_c(p) and is_ours(p)):
+        if not (is_c(p) and is_ours(p)) or p == IDS_HEADER or p in IDS_SPELLED:
             continue
         text = (Path(root) / p).read_text(errors="replace")
-        for at, n in ids_in_code(text):
-            if n not in documented and not (p.startswith("src/util/err.") and n == "1403"):
-                found.append(f"{p}:{text.count(chr(10), 0, at) + 1}: CIS{n} has no paragraph in docs/errors.md")
+        for m in re.finditer(r"\bCIS\d{4}\b|\berr_advise\w*\s*\(\s*[^,;]+,[^,;]*\b[1-9]\d{3}\b", text):
+            found.append(f"{p}:{text.count(chr(10), 0, m.start()) + 1}: an id is written CIS_NAME, as {IDS_HEADER} has it")
+    return found
+
+
+TAG = re.compile(r"^[ \t]*(?:static |typedef |extern )?(?:const )?(?:struct|enum|union) (\w+)\s*\{", re.M)
+FUNCTION = re.compile(r"^(static )?(?!return\b|else\b|typedef\b)[a-z_][\w \*]*?\b(\w+)\([^;{}]*\)\s*\n\{", re.M)
+
+
+def gate_names(root, paths):
+    """One tag has one definition, and a static function never has the name of another file's global function."""
+    tags, statics, globals_ = {}, [], {}
+    for p in sorted(p for p in paths if is_c(p) and is_ours(p)):
+        text = code_of((Path(root) / p).read_text(errors="replace"))
+        for m in TAG.finditer(text):
+            tags.setdefault(m.group(1), []).append(f"{p}:{text.count(chr(10), 0, m.start(1)) + 1}")
+        for m in FUNCTION.finditer(text):
+            if m.group(1):
+                statics.append((m.group(2), p, f"{p}:{text.count(chr(10), 0, m.start(2)) + 1}"))
+            elif m.group(2) != "main":
+                globals_[m.group(2)] = p
+    found = [f"{again}: tag '{tag}' is defined in {places[0]} too: prefix it with its room"
+             for tag, places in tags.items() for again in places[1:]]
+    for name, p, place in statics:
+        stub = p.endswith(".h") and Path(p).parent == Path(globals_.get(name, "")).parent  # the header's #else
+        if name in globals_ and not stub:
+            found.append(f"{place}: static function '{name}' has the name of a global function of {globals_[name]}")
     return found
 
 
 def gate_banned(root, paths):
-    """Is each function of banned.h refused by the compiler, and does every file of ours get banned.h?"""
+    """Is each function of banned.h refused by the compiler, and is banned.h put before every file?"""
     top = Path(__file__).resolve().parents[2]
     header = top / "src/util/banned.h"
     found = []
@@ -203,25 +233,92 @@ def gate_banned(root, paths):
     return found
 
 
+def tidy_key(entry, config, version):
+    """A name for all that clang-tidy sees of a compilation: the text with its headers and comments, and the settings. The
+    place of the tree does not count."""
+    words = [w for w in shlex.split(entry["command"]) if not w.endswith("/ccache")]
+    output = words.index("-o")
+    r = subprocess.run([*words[:output], *words[output + 2:], "-E", "-C", "-P"], cwd=entry["directory"], capture_output=True)
+    if r.returncode:
+        return None
+    top = str(Path(entry["directory"]).parent)
+    seen = "\0".join([version, config, *words]).encode() + r.stdout
+    return hashlib.sha256(seen.replace(top.encode(), b"")).hexdigest()
+
+
+def tidy_file(entry, config, version, passed):
+    """The complaints of clang-tidy about a file of compile_commands.json; none at once if it passed before as it is."""
+    key = tidy_key(entry, config.read_text(), version)
+    if key and (passed / key).exists():
+        (passed / key).touch()
+        return []
+    r = subprocess.run(["nice", BIN["clang-tidy"], "--quiet", f"--config-file={config}", "-p", entry["directory"], entry["file"]],
+                       capture_output=True, text=True)
+    found = complaints(r, r.stdout, r"(error|warning):")
+    if key and not found:
+        (passed / key).touch()
+    return found
+
+
 def gate_tidy(root, paths):
-    """clang-tidy over what the build compiles, by its compile_commands.json; a file outside it is checked alone."""
+    """clang-tidy over the files in compile_commands.json, in the tree; elsewhere a file is checked alone. Each file takes
+    seconds, so a pass is recorded."""
     top = Path(__file__).resolve().parents[2]
-    c = [p for p in paths if p.endswith(".c") and (is_ours(p) or Path(root) != top)]
-    build = top / "build"
-    if Path(root) == top:
-        compiled = (build / "compile_commands.json").read_text()
-        c = [p for p in c if f"/{p}" in compiled]
-    alone = [] if Path(root) == top else ["--", "-std=gnu17", "-D_GNU_SOURCE"]
-    where = ["-p", str(build)] if not alone else []
-    r = subprocess.run(["xargs", "-0", "-n", "4", "-P", "2", "nice", BIN["clang-tidy"], "--quiet",
-                        f"--config-file={top / '.clang-tidy'}", *where] if not alone else
-                       [BIN["clang-tidy"], "--quiet", f"--config-file={top / '.clang-tidy'}", *c, *alone],
-                       cwd=root, capture_output=True, text=True, input="\0".join(c) if not alone else None)
-    return complaints(r, r.stdout, r"(error|warning):")
+    config = top / ".clang-tidy"
+    if Path(root) != top:
+        c = [p for p in paths if p.endswith(".c")]
+        r = subprocess.run([BIN["clang-tidy"], "--quiet", f"--config-file={config}", *c, "--", "-std=gnu17", "-D_GNU_SOURCE"],
+                           cwd=root, capture_output=True, text=True)
+        return complaints(r, r.stdout, r"(error|warning):")
+    ours = {str(top / p) for p in paths if p.endswith(".c") and is_ours(p)}
+    entries = [e for e in json.loads((top / "build/compile_commands.json").read_text()) if e["file"] in ours]
+    version = subprocess.run([BIN["clang-tidy"], "--version"], check=True, capture_output=True, text=True).stdout
+    passed = BIN["clang-tidy"].parents[2] / "clang-tidy-passed"
+    passed.mkdir(exist_ok=True)
+    for old in passed.iterdir():
+        if old.stat().st_mtime < time.time() - TIDY_KEPT:
+            old.unlink()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [line for found in pool.map(lambda e: tidy_file(e, config, version, passed), entries) for line in found]
+
+
+def gate_language(root, paths):
+    """Plain words and short sentences; see language.py. Files that a later change rewrites are exempt in the tree."""
+    tree = Path(__file__).resolve().parents[2]
+    return language.gate_language(root, paths, exempt=language.unclean() if Path(root) == tree else [])
+
+
+def gate_architecture(root, paths):
+    """docs/architecture.md has the rooms of CMakeLists.txt with the rooms that each uses, and names only paths that exist;
+    links between pages lead to files."""
+    root = Path(root)
+    found = []
+    for p in (p for p in paths if p.startswith("docs/") and p.endswith(".md")):
+        for n, line in enumerate(lines_of(root, p), 1):
+            found += [f"{p}:{n}: no file '{link}'" for link in re.findall(r"\]\(([^)#:\s]+)[^):]*\)", line)
+                      if not (root / p).parent.joinpath(link).exists()]
+    page = "docs/architecture.md"
+    if not {"CMakeLists.txt", page} & set(paths):
+        return found
+    rows = {}
+    for n, line in enumerate(lines_of(root, page), 1):
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) == 6 and re.fullmatch(r"`\w+`", cells[1]):  # room, task, uses, owns
+            rows[cells[1].strip("`")] = sorted(re.findall(r"`(\w+)`", cells[3]))
+        found += [f"{page}:{n}: no path '{path}'" for path in re.findall(r"`((?:src|cmd|tests|charts|deploy|proto)/[\w./-]+)`", line)
+                  if not (root / path).exists()]
+    floors = re.findall(r"(?ms)^floor\((\w+)\n(.*?)\)$", (root / "CMakeLists.txt").read_text())
+    for name, body in floors:
+        uses = sorted(" ".join(re.findall(r"\bUSES ([a-z_ ]+)", body)).split())
+        if rows.pop(name, None) != uses:
+            found.append(f"{page}:1: room '{name}' uses {', '.join(uses) or 'no room'}, as CMakeLists.txt has it")
+    return found + [f"{page}:1: CMakeLists.txt has no room '{name}'" for name in rows]
 
 
 ALL = {
     "format": gate_format, "sizes": gate_sizes, "includes": gate_includes, "words": gate_words,
-    "errors": gate_errors, "banned": gate_banned, "tidy": gate_tidy,
+    "errors": gate_errors, "names": gate_names, "language": gate_language,
+    "architecture": gate_architecture,
+    "banned": gate_banned, "tidy": gate_tidy,
 }
 SLOW = {"tidy"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that answers what a test tells it to, and remembers what it was asked."""
+"""A server that gives the answers of a test, and records its requests."""
 
 import http.server
 import threading

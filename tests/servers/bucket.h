@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bucket.h - what the files of the bucket server share. It speaks enough of S3 and of the GCS JSON API to be listed,
- * read and written by our engines and by others', from synthetic objects that cost no memory, fast enough not to be
- * the limit of a benchmark, and with faults where a rule asks for one. It checks no signature: real servers do that.
- * home: a connection belongs to one thread; objects and rules are shared under locks of their own. */
+/* bucket.h - The shared parts of the bucket server. It implements enough of S3 and of the GCS JSON API for our engines
+ * and for others. Synthetic objects cost no memory, and it is fast enough for benchmarks. Rules inject faults. It
+ * checks no signature: real servers do that. home: a connection belongs to one thread; objects and rules are shared
+ * under locks of their own. */
 #pragma once
 
 #include "util/err.h"
@@ -58,7 +58,7 @@ extern const char *bucket_name;
 extern bool keep_content;
 extern bool heedless_put, heedless_complete; /* of conditions on a write, as some servers are */
 extern bool composite;     /* objects of parts have a composite CRC32C, and no checksum of the whole */
-extern bool odd_roots;     /* another name for the root of each document that is no error */
+extern bool odd_roots;     /* another name for the root of each document but errors */
 extern bool unconditional; /* 501 to a condition on a write, as some servers do */
 extern bool old_fashioned; /* 501 to a request that names a checksum other than Content-MD5, as some servers do */
 
@@ -88,8 +88,8 @@ void objects_seek(struct cursor *c, struct str key, bool past);
 bool objects_next(struct cursor *c, struct thing *ret);
 void objects_text_of_uploads(struct sbuf *b); /* GET /_objects: one JSON object a line */
 
-/* Entries of synthetic objects as a listing has them, from `from` up to the key `end` and `max` at the most: rendered
- * once for all, back to back in a file. False where there are none, or while uploads or removals are between them. */
+/* Entries of synthetic objects as a listing has them, from `from` up to the key `end` and at most `max`: rendered
+ * once for all, back to back in a file. False without entries, or while uploads or removals are between them. */
 enum protocol { S3, GCS };
 struct objects_page {
     uint64_t count;
@@ -119,7 +119,7 @@ enum reply_end { END_KEEP, END_CLOSE, END_RESET, END_STALL };
 enum { SEGMENTS_MAX = 8 };
 struct segment {
     enum { SEGMENT_TEXT, SEGMENT_PATTERN, SEGMENT_FILE } from;
-    const char *text; /* borrowed from the reply's text, or for ever */
+    const char *text; /* borrowed from the reply's text, or constant */
     int fd;
     uint64_t at;
     uint64_t len;
@@ -134,7 +134,7 @@ struct reply {
     uint64_t body_len;       /* of the segments */
     uint64_t declared_len;   /* Content-Length */
     struct content *content; /* held: what a segment of it points into */
-    bool no_body;            /* HEAD: the length is told, the body is not sent */
+    bool no_body;            /* HEAD: the length is sent, the body is not */
     bool raw;                /* no head at all */
     enum reply_end end;
     uint64_t bytes_per_second; /* 0: at once */
@@ -171,7 +171,7 @@ must_check int fault_add(struct str rule, struct err *err);
 void faults_clear(void);
 void faults_text(struct sbuf *b); /* GET /_fault: how often each rule fired, a JSON list in their order */
 
-/* The action of the first rule that fits, or NULL. Valid for ever (rules are kept). */
+/* The action of the first rule that fits, or NULL. Always valid (rules are never freed). */
 struct fault {
     char action[24];
     int64_t n;
@@ -186,6 +186,6 @@ void count_request(enum operation op, const struct reply *p, uint64_t bytes_in);
 void count_connection(void);
 void count_turned_away(void);
 void order_note(const struct request *r); /* of a GET of an object */
-void order_text(struct sbuf *b);          /* GET /_order: keys of GETs as they came, a line each, 4 MiB at the most */
+void order_text(struct sbuf *b);          /* GET /_order: keys of GETs as they came, a line each, at most 4 MiB */
 void stats_text(struct sbuf *b);
 void stats_clear(void);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bucket server of ours (bucket_server.c): synthetic objects, and faults by rule."""
+"""The bucket server (bucket_server.c): synthetic objects, and faults by rule."""
 
 import json
 import ssl
@@ -34,7 +34,7 @@ class BucketServer:
         self.process.wait()
 
     def ask(self, path, method="GET", data=None):
-        """Past all rules: a test's own requests are no part of its plot."""
+        """Past all rules: for a test's own requests."""
         request = urllib.request.Request(self.url + path, method=method, data=data, headers={"x-without-faults": "1"})
         while True:
             try:

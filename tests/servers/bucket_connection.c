@@ -19,7 +19,7 @@ struct connection {
     int fd;
     SSL *tls; /* NULL: plain */
     enum state state;
-    bool readable; /* edge-triggered: bytes may be there that nobody has read yet */
+    bool readable; /* edge-triggered: unread bytes may be there */
 
     char in[HEAD_MAX + 1];
     size_t in_len;

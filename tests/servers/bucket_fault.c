@@ -133,7 +133,7 @@ int fault_add(struct str text, struct err *err)
             return r;
     }
     if (!rule->fault.action[0] || rule->every == 0)
-        return err_set(err, ERR_INVALID, "a rule needs do=ACTION, and every=0 is none");
+        return err_set(err, ERR_INVALID, "a rule needs do=ACTION, and every=N above 0");
     pthread_mutex_lock(&lock);
     bool room = rule_count < RULES_MAX;
     if (room)
@@ -377,7 +377,7 @@ static bool spoil_range(const struct fault *f, struct reply *p)
     if (is(f, "wrong-range")) {
         snprintf(other, sizeof other, "bytes 1-%" PRIu64 "/%" PRIu64, p->body_len, 2 * p->body_len + 7);
         change_header(p, "Content-Range:", other);
-    } else if (is(f, "other-range")) { /* honest about bytes that nobody asked for */
+    } else if (is(f, "other-range")) { /* a correct header for unrequested bytes */
         snprintf(other, sizeof other, "bytes 0-%" PRIu64 "/%" PRIu64, p->body_len - 1, 2 * p->body_len + 7);
         change_header(p, "Content-Range:", other);
         p->segments[0].at += 64;

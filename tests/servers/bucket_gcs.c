@@ -7,7 +7,7 @@
 
 enum { SESSIONS_MAX = 1024, COMPOSE_MAX = 32, PAGE_MAX = 1000 };
 
-/* What a client says of the object that it makes. */
+/* A client's metadata of its new object. */
 struct resource {
     char key[KEY_MAX_BYTES + 1];
     char meta[512]; /* as header lines */
@@ -292,7 +292,7 @@ static void upload_related(const struct request *r, const struct piece *body, st
     auto_json j = NULL;
     if (!split_related(r, body, &text, &bytes) || json_parse(text, "the resource", &j, &err) < 0 ||
         !read_resource(r, j, &resource)) {
-        gcs_error(p, 400, "invalid", "the body is no resource and its bytes");
+        gcs_error(p, 400, "invalid", "the body is not a resource and its bytes");
         return;
     }
     struct piece piece = {.size = bytes.len, .content = xcalloc(bytes.len + 1, 1)};

@@ -255,7 +255,7 @@ static void tell(struct thing *t, const struct variant *v)
     text_of(&v->crc32, t->crc32, sizeof t->crc32, false);
     text_of(&v->crc64, t->crc64, sizeof t->crc64, false);
     text_of(&v->md5, t->md5, sizeof t->md5, false);
-    /* An ETag with a dash is nobody's MD5. */
+    /* An ETag with a dash is not an MD5. */
     if (v->md5.kind == HASH_MD5)
         text_of(&v->md5, t->etag, sizeof t->etag, true);
     else

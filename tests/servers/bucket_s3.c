@@ -174,7 +174,7 @@ static void page_slow(const struct page *g, struct reply *p)
     bool after = g->after[0] && strcmp(g->after, g->prefix) >= 0;
     size_t folder = after ? folder_len(g, g->after) : 0;
     snprintf(skip, sizeof skip, "%s", after ? g->after : g->prefix);
-    if (after && folder && folder == strlen(g->after)) /* goes on behind a whole folder */
+    if (after && folder && folder == strlen(g->after)) /* continues behind a whole directory */
         snprintf(skip, sizeof skip, "%s\xff\xff", g->after);
     objects_seek(&c, str_of(skip), after);
     while (objects_next(&c, &t)) {
@@ -411,7 +411,7 @@ static int cmp_upload(const void *a, const void *b)
     return c ? c : strcmp(x->id, y->id);
 }
 
-/* The first page; nobody here goes on from a marker. */
+/* The first page only: no client here continues from a marker. */
 static void uploads_list(const struct request *r, struct reply *p)
 {
     char prefix[KEY_MAX_BYTES + 1];

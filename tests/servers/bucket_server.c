@@ -20,12 +20,12 @@ static const char usage[] =
     "  --address IPV4       where it listens (127.0.0.1)\n"
     "  --port N             there (0: any; it is printed as 'port N')\n"
     "  --threads N          (1)\n"
-    "  --checksums LIST     crc32c,crc32,crc64nvme,md5 or none: what is told of an object (crc32c,crc64nvme)\n"
+    "  --checksums LIST     crc32c,crc32,crc64nvme,md5 or none: checksums of an object (crc32c,crc64nvme)\n"
     "  --latency TIME       to the first byte of each answer: 20ms\n"
     "  --connections N      as many at once; others are reset, as by a proxy that is full\n"
-    "  --tls FILE           speak TLS; its certificate is written to FILE\n"
+    "  --tls FILE           use TLS; its certificate is written to FILE\n"
     "  --fault RULE         [op=get|head|list|put|post|delete|any,][key=GLOB,][nth=N,][after=N,][every=N,][times=N,]\n"
-    "                       [percent=N|permille=N,]do=ACTION[:N[:TEXT]]; may be repeated; POST /_fault adds, GET tells "
+    "                       [percent=N|permille=N,]do=ACTION[:N[:TEXT]]; may be repeated; POST /_fault adds, GET shows "
     "how often\n"
     "                       each fired, DELETE clears and brings back what was changed or removed; no rule meets a\n"
     "                       request that has a header x-without-faults\n"
@@ -35,7 +35,7 @@ static const char usage[] =
     "  --odd-roots          another name for the roots of XML answers to writes (S3)\n"
     "  --old-fashioned      answer 501 to any checksum but Content-MD5 (S3), as some servers do\n"
     "  --unconditional      answer 501 to a condition on a write (S3), as some servers do\n"
-    "  --die-with-parent    end when the starting process does\n"
+    "  --die-with-parent    end when the starting process does\n\n"
     "GET /_stats counts requests (DELETE also sets them to 0); GET /_objects lists uploads,\n"
     "GET /_order the keys of GETs as they came.\n"
     "Actions: reset[:N] stall[:N] truncate[:N] (after N bytes of the body; without N before the head), "
@@ -86,7 +86,7 @@ static int flag_parse(int flag, const char *value, struct command *c, struct err
         bucket_name = value;
         return 0;
     case 'a':
-        return inet_aton(value, &c->address) ? 0 : err_set(err, ERR_INVALID, "'%s' is no IPv4 address", value);
+        return inet_aton(value, &c->address) ? 0 : err_set(err, ERR_INVALID, "'%s' is not an IPv4 address", value);
     case 'p':
         return str_to_u64(v, &c->port, err);
     case 't':

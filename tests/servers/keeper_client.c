@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Speaks to a keeper with the calls that cisternd uses, for tests. Never shipped.
+/* Calls a keeper with the functions that cisternd uses, for tests. Never shipped.
  *   keeper_client SOCKET mount ID DATA MOUNTPOINT [read-only|allow-other|exclusive|plain|must|group=N|capacity=N]...
  *   keeper_client SOCKET unmount ID TIMEOUT_MS
  *   keeper_client SOCKET status ID           pid=.. restarts=.. state=.. nodes=.. opens=.. passthrough=..
  *   keeper_client SOCKET mirror              holds duplicates until its stdin ends; a line in asks for "VOLUMES
  * CONNECTED" Errors: exit status 1 and the code's name with the sentence on stderr. */
-#include "fuse/keeper.h"
+#include "keeper/client.h"
+#include "keeper/mirror.h"
 #include <stdio.h>
 
 static int failed(const struct err *err)
@@ -14,7 +15,7 @@ static int failed(const struct err *err)
     return 1;
 }
 
-static void add_option(struct keeper_mount *m, const char *word)
+static void add_option(struct keeper_mount_request *m, const char *word)
 {
     m->read_only |= strcmp(word, "read-only") == 0;
     m->allow_other |= strcmp(word, "allow-other") == 0;
@@ -34,7 +35,7 @@ static void add_option(struct keeper_mount *m, const char *word)
 static int do_mount(const char *socket, int argc, char **argv)
 {
     struct err err;
-    struct keeper_mount m = {.volume_id = argv[0], .data = argv[1], .mount_point = argv[2]};
+    struct keeper_mount_request m = {.volume_id = argv[0], .data = argv[1], .mount_point = argv[2]};
     for (int i = 3; i < argc; i++)
         add_option(&m, argv[i]);
     return keeper_mount(socket, &m, &err) < 0 ? failed(&err) : 0;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Kubernetes control plane as children: etcd and kube-apiserver, and kube-controller-manager and kube-scheduler on
-request, on ports that nobody had, with certificates of their own. No node: pods stay Pending.
+request, on free ports, with certificates of their own. No node: pods stay Pending.
 
     with Kubernetes() as cluster:
         cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", ...})
@@ -9,7 +9,6 @@ request, on ports that nobody had, with certificates of their own. No node: pods
 """
 
 import base64
-import ctypes
 import http.client
 import json
 import os
@@ -27,12 +26,11 @@ from paths import CACHE
 from .process import free_port
 
 BIN = pathlib.Path(os.environ.get("CISTERN_KUBERNETES_BIN", CACHE / "kubernetes/bin"))
-PR_SET_PDEATHSIG = 1
-libc = ctypes.CDLL(None)
 
 
-def die_with_parent():
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+# The kernel kills the program when the tests die. A preexec_fn could do the same, but makes subprocess use fork() instead
+# of vfork(): the fork handlers of gRPC then run in the child, and end it now and then before its exec.
+DIE_WITH_PARENT = ["setpriv", "--pdeathsig", "KILL"]
 
 
 class ApiError(Exception):
@@ -81,7 +79,7 @@ class Kubernetes:
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="kubernetes-"))
         self.with_controllers, self.with_scheduler = controllers, scheduler
         self.api_flags, self.controller_flags = list(api_flags), list(controller_flags)
-        self.bind_seconds = bind_seconds  # the scheduler's patience with claims that do not bind
+        self.bind_seconds = bind_seconds  # the scheduler's timeout for claims that do not bind
         self.children = {}
         self.etcd_port, self.etcd_peer_port, self.port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}"
@@ -94,8 +92,8 @@ class Kubernetes:
 
     def run(self, name, *command):
         with open(self.root / f"{name}.log", "ab") as log:
-            self.children[name] = subprocess.Popen([str(BIN / command[0]), *command[1:]], stdout=log, stderr=log,
-                                                   stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+            self.children[name] = subprocess.Popen([*DIE_WITH_PARENT, str(BIN / command[0]), *command[1:]], stdout=log,
+                                                   stderr=log, stdin=subprocess.DEVNULL)
 
     def end(self, name, how=signal.SIGTERM):
         child = self.children.pop(name, None)
@@ -190,7 +188,7 @@ class Kubernetes:
     # ---- who asks
 
     def write_kubeconfig(self, name, user, server=None):
-        """`user` as in the file; `server`: another address than ours, for something in between."""
+        """`user` as in the file; `server`: another address than the server's, for something in between."""
         path = self.root / f"{name.replace(':', '-')}.kubeconfig"
         path.write_text(json.dumps({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -293,6 +291,6 @@ class Kubernetes:
             return json.loads(answer.read())
 
     def compact(self):
-        """etcd forgets every version but the last: who asks for an older one gets 410."""
+        """etcd drops every version but the last: a request for an older one gets 410."""
         revision = self.etcd("kv/range", {"key": base64.b64encode(b"x").decode()})["header"]["revision"]
         self.etcd("kv/compaction", {"revision": revision, "physical": True})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One server as a child: started on a port that nobody had, waited for, stopped by its own pid."""
+"""One server as a child: started on a free port, waited for, stopped by its own pid."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def free_port(host="127.0.0.1"):
 
 
 class Server:
-    """A child with a folder of its own. Subclasses give `command`, and `ready` if an open port is not enough."""
+    """A child with a directory of its own. Subclasses give `command`, and `ready` if an open port is not enough."""
 
     scheme = "http"
     host = "127.0.0.1"

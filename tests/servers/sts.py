@@ -103,7 +103,7 @@ class Sts:
     # ---- tokens of Kubernetes
 
     def trust(self, configuration, key_set):
-        """As a cloud does when a cluster is registered: by what its API server publishes (/.well-known/openid-configuration
+        """As a cloud does when a cluster is registered: by the documents of its API server (/.well-known/openid-configuration
         and /openid/v1/jwks), never by its key files."""
         self.issuer = configuration["issuer"]
         self.keys_by_id = {}
@@ -295,7 +295,7 @@ class Sts:
     def imds_keys(self, headers, body):
         return (200, {"Code": "Success", **self.keys()}) if headers["x-aws-ec2-metadata-token"] == IMDS_TOKEN else (401, b"")
 
-    # ---- a store that lists nothing, in as many pages as it is told to
+    # ---- a store that lists nothing, in a given number of pages
 
     def store(self, path, headers):
         authorization = headers["authorization"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An authority of our own and what it signs, in a folder, by openssl."""
+"""A test authority and its certificates, in a directory, by openssl."""
 
 import subprocess
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S3 over a folder: https://github.com/versity/versitygw. Buckets are folders of `data`, objects are files in them."""
+"""S3 over a directory: https://github.com/versity/versitygw. Buckets are directories of `data`, objects are files in them."""
 
 from paths import CACHE
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* folder.h - a folder of its own for each test of a group: `dir`, made by folder_setup, removed by folder_teardown. */
+/* Makes a directory of its own for each test of a group: `dir`, by folder_setup and folder_teardown. */
 #pragma once
 
 #include "unit.h"

@@ -23,7 +23,7 @@ static void quota_is_chosen_because_the_kernel_has_it(void **state)
     (void)state;
     auto_space s = open_pool(pool_path);
     print_message("%s\n", space_backend_why(s));
-    assert_int_equal(space_backend(s), DISK_QUOTA);
+    assert_int_equal(space_backend(s), BACKEND_QUOTA);
 }
 
 static void a_full_volume_is_felt_by_its_writer_alone(void **state)
@@ -67,7 +67,7 @@ static void a_volume_grows_at_once(void **state)
     auto_volume v = create(s, "g", 32 * MIB);
     fill(v, 64 * MIB, &errnum);
     assert_int_not_equal(errnum, 0);
-    must(space_grow(s, str_of(v->spec->id), 64 * MIB, &err));
+    must(space_grow(s, &v->id, 64 * MIB, &err));
     assert_in_range(fill(v, 30 * MIB, &errnum), 29 * MIB, 30 * MIB);
     erase(s, v);
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool on NVMe disks, with the real mdadm and mkfs.xfs. Run by tests/vm/run: nvme0n1 and nvme1n1 are blank, nvme2n1
  * has an ext4 and the serial "old". */
+#include "pool/mount.h"
+#include "pool/raid.h"
 #include "tool.h"
 #include "unit.h"
 #include "util/file.h"
-#include "volume/mount.h"
-#include "volume/raid.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
 static const char *const two[] = {"nvme0n1", "nvme1n1"};
-static const struct disks_wish wish = {.pool = "fast", .names = two, .name_count = 2};
+static const struct disks_wanted wish = {.pool = "fast", .names = two, .name_count = 2};
 
-static void ensure(const struct disks_wish *w, const char *path)
+static void ensure(const struct disks_wanted *w, const char *path)
 {
     struct err err;
     char line[ERR_LINE_MAX];
@@ -48,13 +48,13 @@ static void blank_disks_become_a_mounted_array_once(void **state)
     assert_int_equal(access("/mnt/fast/kept", F_OK), 0);
 }
 
-static void after_a_reboot_it_is_assembled_with_what_was_on_it(void **state)
+static void array_after_a_reboot_is_assembled_with_its_content(void **state)
 {
     (void)state;
     stop("/mnt/fast");
     assert_int_not_equal(access("/mnt/fast/kept", F_OK), 0);
     const char *const serials[] = {"new0", "new1"}; /* still in the configuration: not a second time */
-    struct disks_wish w = wish;
+    struct disks_wanted w = wish;
     w.wipe = serials;
     w.wipe_count = 2;
     ensure(&w, "/mnt/fast");
@@ -66,7 +66,7 @@ static void a_disk_with_a_file_system_is_taken_only_by_its_serial(void **state)
     (void)state;
     struct err err;
     const char *const name[] = {"nvme2n1"}, *const serial[] = {"old"};
-    struct disks_wish w = {.pool = "other", .names = name, .name_count = 1};
+    struct disks_wanted w = {.pool = "other", .names = name, .name_count = 1};
     assert_int_equal(raid_ensure(&w, "/mnt/other", &err), -ERR_EXISTS);
     assert_int_equal(err.id, 2041);
     assert_non_null(strstr(err.text, "ext"));
@@ -84,7 +84,7 @@ static void a_lost_disk_is_not_made_up_for(void **state)
     stop("/mnt/other");
     stop("/mnt/fast");
     const char *const one[] = {"nvme0n1"};
-    struct disks_wish w = {.pool = "fast", .names = one, .name_count = 1};
+    struct disks_wanted w = {.pool = "fast", .names = one, .name_count = 1};
     assert_int_equal(raid_ensure(&w, "/mnt/fast", &err), -ERR_CORRUPT);
     assert_int_equal(err.id, 2042);
     ensure(&wish, "/mnt/fast");
@@ -95,7 +95,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blank_disks_become_a_mounted_array_once),
-        cmocka_unit_test(after_a_reboot_it_is_assembled_with_what_was_on_it),
+        cmocka_unit_test(array_after_a_reboot_is_assembled_with_its_content),
         cmocka_unit_test(a_disk_with_a_file_system_is_taken_only_by_its_serial),
         cmocka_unit_test(a_lost_disk_is_not_made_up_for),
     };

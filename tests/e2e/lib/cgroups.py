@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A control group a node, below which the kubelet puts its pods: one folder in every hierarchy of version 1, or one in
+"""A control group a node, below which the kubelet puts its pods: one directory in every hierarchy of version 1, or one in
 the single hierarchy of version 2."""
 
 import pathlib

@@ -34,7 +34,7 @@ def enter_network(path):
 
 
 def locked(folder):
-    """The lock that says that the folder's cluster is alive, or None if another process holds it."""
+    """The lock that shows that the directory's cluster is alive, or None if another process holds it."""
     handle = open(folder / "lock", "ab")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,7 +45,7 @@ def locked(folder):
 
 
 def remove(folder):
-    """What a dead cluster leaves: its processes and mounts went with the one who made it."""
+    """Removes the rest of a dead cluster: its processes and mounts ended with their creator."""
     for disk in folder.glob("*/pool.img"):
         release_image(disk)
     for name in cgroups.names(f"{folder.name}-"):
@@ -54,8 +54,8 @@ def remove(folder):
 
 
 def new_folder():
-    """A folder of ours, locked; those of runs that were killed are cleaned up first."""
-    with open(PARENT / f".{PREFIX}lock", "ab") as guard:  # a new folder is not swept before it is locked
+    """A new directory, locked; those of runs that were killed are cleaned up first."""
+    with open(PARENT / f".{PREFIX}lock", "ab") as guard:  # a new directory is not swept before it is locked
         fcntl.flock(guard, fcntl.LOCK_EX)
         for old in PARENT.glob(f"{PREFIX}*"):
             lock = locked(old)
@@ -69,7 +69,7 @@ def new_folder():
 
 class Cluster:
     def __init__(self, *api_flags):
-        """More flags for the API server may be given; a file that they name is seen by it in self.folder."""
+        """More flags for the API server may be given; a file that they name is visible to it in `self.folder`."""
         self.folder, self.lock = new_folder()
         self.api_flags = [str(flag).format(folder=self.folder) for flag in api_flags]
         self.nodes = {}

@@ -67,7 +67,7 @@ class Control(Machine):
         self.start_scheduler()
 
     def start_scheduler(self, bind_timeout_seconds=600):
-        """It waits so long for the volumes of a pod that it has given a node; then it takes the pod up anew."""
+        """It waits this long for the volumes of a pod with a node; then it schedules the pod again."""
         config, group = self.folder / "scheduler.json", "kubescheduler.config.k8s.io/v1"
         args = {"apiVersion": group, "kind": "VolumeBindingArgs", "bindTimeoutSeconds": bind_timeout_seconds}
         config.write_text(json.dumps({

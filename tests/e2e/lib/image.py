@@ -71,20 +71,21 @@ def write(path, tag, layer, entrypoint=None, command=None, user=""):
 
 
 def libraries(program):
-    """What a program needs beside itself, {path in the image: bytes}; the loader finds them where it looks by default."""
+    """The libraries of a program, {path in the image: bytes}; the loader finds them where it looks by default."""
     listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout  # of a static one, nothing
     return {path.lstrip("/"): pathlib.Path(path).read_bytes() for path in re.findall(r"(/\S+) \(0x", listed)}
 
 
-def busybox(path, program):
-    """busybox:1, each applet by its name (its `wget -T` crashes: a fault of the package)."""
+def busybox(path, program, tag="localhost/busybox:1", **layout):
+    """busybox, each applet by its name (its `wget -T` crashes: a fault of the package). More as in write()."""
     applets = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
     files = {f"bin/{applet}": "/bin/busybox" for applet in applets}
     files["bin/busybox"] = pathlib.Path(program).read_bytes()
     files.update(libraries(program))
     files["etc/nsswitch.conf"] = b"hosts: files dns\n"
     files["etc/passwd"] = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
-    write(path, "localhost/busybox:1", layer_of_files(files), command=["/bin/sh"])
+    files.update(layout.pop("files", {}))
+    write(path, tag, layer_of_files(files), **{"command": ["/bin/sh"], **layout})
 
 
 def program(path, tag, source):

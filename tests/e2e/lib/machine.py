@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine of the test cluster: namespaces of its own (mount, net, pid, ipc, uts), a folder that is its disk, daemons
+"""A machine of the test cluster: namespaces of its own (mount, net, pid, ipc, uts), a directory that is its disk, daemons
 with logs. It ends with its process 1, and that ends with us: a test run that is killed leaves no process and no mount."""
 
 import json
@@ -33,7 +33,7 @@ def eventually(holds, what, seconds=60, pause=0.1):
                 return last
         except DaemonEnded:
             raise
-        except Exception as error:  # noqa: BLE001 (whatever it was, it is told if the time runs out)
+        except Exception as error:  # noqa: BLE001 (it is reported if the time runs out)
             last = error
         if time.monotonic() > deadline:
             detail = (getattr(last, "stderr", None) or "") if isinstance(last, subprocess.CalledProcessError) else ""
@@ -132,7 +132,7 @@ class Machine:
                 raise DaemonEnded(f"{self.name}: {name} ended with {daemon.returncode}: {tail}")
 
     def power_off(self):
-        """As if the cord was pulled: nothing of the machine is told, and only its disk is left."""
+        """As if its power was cut: no process is notified, and only the disk is left."""
         if self.launcher is None:
             return
         if self.pid and self.launcher.poll() is None:

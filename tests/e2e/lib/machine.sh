@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# machine.sh NAME FOLDER INIT SHARED...: what a machine of the test cluster runs first, as process 1 of fresh mount, net,
-# pid, ipc and uts namespaces. It gives the machine a root of its own and becomes INIT. FOLDER is the machine's disk;
-# SHARED are folders that it sees where the host has them.
+# machine.sh NAME DIRECTORY INIT SHARED...: the first program of a machine of the test cluster, process 1 of fresh mount, net,
+# pid, ipc and uts namespaces. It gives the machine a root of its own and becomes INIT. DIRECTORY is the machine's disk;
+# SHARED are directories that it sees where the host has them.
 set -eu
 name=$1 folder=$2 init=$3
 shift 3
 root=$folder/root
 mkdir -p "$root" "$folder/var/lib/kubelet" "$folder/var/log" "$folder/var/tmp" "$folder/etc"
 
-# The host's own file system without what is mounted on it: mounts of others would be held here after they were undone
-# there, and with them their loop devices.
+# The host's own file system without its mounts: foreign mounts would stay here after their unmount on the host, and so
+# would their loop devices.
 mount --make-rprivate /
 mount --bind / "$root"
 mount --rbind /dev "$root/dev"

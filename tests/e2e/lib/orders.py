@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes ordered as the controller orders them, with its account, and given to pods by PersistentVolumes made by hand:
-what a node does can be tried without what comes before it."""
+a node can be tested without the controller."""
 
 import itertools
 
@@ -36,7 +36,7 @@ class Volume:
         self.call()
 
     def call(self):
-        """Tells the node to look."""
+        """Makes the node list its orders."""
         now = self.api.get(self.pool)["spec"].get("volumesGeneration", 0)
         self.api.patch(self.pool, {"spec": {"volumesGeneration": now + 1}})
 
@@ -86,7 +86,7 @@ class Volume:
         self.call()
 
     def remove(self):
-        """Pods, claim, PV, and the volume itself; its folder must be gone from the disk."""
+        """Pods, claim, PV, and the volume itself; its directory must be gone from the disk."""
         self.cluster.kubectl("delete", "pod", self.name, "--ignore-not-found", "--timeout=60s")
         self.cluster.kubectl("delete", "pvc,pv", self.name, "--ignore-not-found", "--timeout=60s")
         self.release()  # what the node then reports, the controller takes away

@@ -71,7 +71,7 @@ def install(cluster, **more):
 
 
 def pods(cluster, component):
-    """Of one part of ours, those that are not on their way out, by node."""
+    """Pods of one component that are not terminating, by node."""
     found = cluster.api.list(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector="
                              f"app.kubernetes.io/part-of=cistern,app.kubernetes.io/component={component}")
     return {pod["spec"].get("nodeName"): pod for pod in found if "deletionTimestamp" not in pod["metadata"]}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Enforces the NetworkPolicies of our namespace, which kubelet and kube-proxy leave to others: each pod that a policy
-selects gets rules of nftables on both nodes. What this does not understand of a policy fails the test."""
+selects gets rules of nftables on both nodes. An unknown field of a policy fails the test."""
 
 import contextlib
 import threading
@@ -58,7 +58,7 @@ def table(api):
     policies = api.list(f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies")
     lines = [line for pod in pods for policy in policies if matches(policy["spec"]["podSelector"], pod)
              for line in rules_for(policy, pod, pods)]
-    # What lets in comes before what keeps out: policies add up.
+    # Accepting rules come before dropping ones: policies add up.
     lines.sort(key=lambda line: line.endswith("drop"))
     chain = ["type filter hook forward priority filter", "ct state established,related accept", *lines]
     return f"table inet {TABLE} {{\n  chain forward {{\n    {'; '.join(chain)};\n  }}\n}}\n"
@@ -80,7 +80,7 @@ def enforced(cluster):
                 if now != before:
                     put(now)
                     before = now
-        except Exception as error:  # noqa: BLE001 (told by whoever waits for the thread)
+        except Exception as error:  # noqa: BLE001 (reported by the thread that waits)
             failures.append(error)
 
     first = table(api)

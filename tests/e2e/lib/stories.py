@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the stories share: a bucket that pods reach, a namespace with the keys to it, and the end of everything."""
+"""Shared parts of the stories: a bucket for pods, a namespace with its keys, and the cleanup."""
 
 import itertools
 
+from paths import files_below
 from servers import versitygw
 
 from .cluster import HOST
@@ -14,7 +15,7 @@ BUSYBOX = {"image": "localhost/busybox:1", "imagePullPolicy": "Never"}
 
 
 class Store(versitygw.Versitygw):
-    """S3 at an address of the control plane's machine; buckets are folders."""
+    """S3 at an address of the control plane's machine; buckets are directories."""
 
     host = HOST
 
@@ -32,7 +33,7 @@ class Store(versitygw.Versitygw):
 
     def keys(self, bucket):
         top = self.data / bucket
-        return {str(p.relative_to(top)) for p in top.rglob("*") if p.is_file() and not p.relative_to(top).parts[0].startswith(".")}
+        return {str(p.relative_to(top)) for p in files_below(top) if not p.relative_to(top).parts[0].startswith(".")}
 
     def read(self, bucket, key):
         return (self.data / bucket / key).read_bytes()
@@ -101,14 +102,14 @@ class Namespace:
         self.cluster.kubectl("delete", *what, "-n", self.name, "--timeout=90s")
 
     def remove(self, seconds=120):
-        """What runs goes first: the namespace's own deletion looks again only every eight seconds."""
+        """Deletes running pods first: the namespace's own deletion looks again only every eight seconds."""
         self.cluster.kubectl("delete", "deployments,jobs,pods,pvc", "--all", "-n", self.name, f"--timeout={seconds}s",
                              timeout=seconds + 30)
         self.cluster.kubectl("delete", "namespace", self.name, "--ignore-not-found", "--wait=false")
 
 
 def explained(cluster, holds, what, seconds):
-    """As eventually, and if the time runs out, with all that the cluster tells."""
+    """As eventually, and if the time runs out, with a report of the cluster."""
     try:
         return eventually(holds, what, seconds, 0.5)
     except AssertionError as error:
@@ -117,7 +118,7 @@ def explained(cluster, holds, what, seconds):
 
 
 def left_on(node):
-    """Folders of volumes, what is being removed of them, mounts, mount processes and loop devices."""
+    """Directories of volumes and of their trash, mounts, mount processes and loop devices."""
     left = node.run("find", "/mnt/disks/cistern/volumes", "/mnt/disks/cistern/trash", "-mindepth", "1", "-maxdepth", "1").split()
     left += [line.split()[1] for line in node.run("cat", "/proc/mounts").splitlines()
              if "/mnt/disks/cistern/" in line or " fuse.cistern " in line]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The broker's certificate changes while it is used, and a store's requests go on."""
+"""Clients keep their access while the broker renews its certificate and its CA."""
 
 import base64
 import json
@@ -14,18 +14,18 @@ from integration.lib.buckets import clean_environment, run_tool
 
 from .world import NAMESPACE
 
-SHORT = {"look_ms": 200, "authority": 10, "authority_before": 8, "published": 1, "certificate": 5, "certificate_before": 3}
+SHORT = {"check_ms": 200, "authority": 10, "authority_before": 8, "published": 1, "certificate": 5, "certificate_before": 3}
 
 
 @pytest.fixture(autouse=True)
-def forgotten(world):
-    """Each test begins without a certificate, and the next module too."""
-    def forget():
+def without_certificate(world):
+    """Deletes the certificate before and after each test."""
+    def delete():
         world.cluster.kubectl("-n", NAMESPACE, "delete", "--ignore-not-found", "secret/cistern-broker-tls",
                               "configmap/cistern-broker-ca")
-    forget()
+    delete()
     yield
-    forget()
+    delete()
 
 
 def secret(world):
@@ -42,20 +42,20 @@ def volume(world, sts):
 
 
 class Client:
-    """What a Job's process has: its token, the published authorities, and where the broker is."""
+    """The environment of a Job: its token, the published CAs, and the address of the broker."""
 
-    def __init__(self, world, broker, volume, folder, token=None):
-        self.broker, self.ca = broker, folder / "ca.crt"
-        (folder / "token").write_text(token or world.job_token(volume))
+    def __init__(self, world, broker, volume, directory, token=None):
+        self.broker, self.ca = broker, directory / "ca.crt"
+        (directory / "token").write_text(token or world.job_token(volume))
         self.publish()
         self.env = clean_environment(
             CISTERN_BROKER_URL=f"https://cistern-broker.{NAMESPACE}.svc", CISTERN_BROKER_SERVICE_HOST="127.0.0.1",
             CISTERN_BROKER_SERVICE_PORT=str(broker.port), CISTERN_BROKER_VOLUME=volume, CISTERN_BROKER_FOR="hydrate",
-            CISTERN_BROKER_TOKEN_FILE=str(folder / "token"), CISTERN_BROKER_CA_FILE=str(self.ca),
+            CISTERN_BROKER_TOKEN_FILE=str(directory / "token"), CISTERN_BROKER_CA_FILE=str(self.ca),
             https_proxy="http://127.0.0.1:1")
 
     def publish(self):
-        """As the kubelet does with the ConfigMap."""
+        """Replaces the CA file atomically, as the kubelet does with a mounted ConfigMap."""
         temporary = self.ca.with_suffix(".new")
         temporary.write_text(self.broker.bundle())
         os.rename(temporary, self.ca)
@@ -64,17 +64,17 @@ class Client:
         return run_tool("--endpoint", sts.url, *flags, uri, "list", env={**self.env, **env})
 
 
-def test_a_store_gets_its_credentials_from_the_broker(world, sts, broker, volume, tmp_path):
+def test_store_gets_its_credentials_from_the_broker(world, sts, broker, volume, tmp_path):
     answer = Client(world, broker, volume, tmp_path).list(sts)
     assert answer.code == "OK", answer
     assert sts.seen[0][1] == "token-1" and "ASIAEXAMPLE" in sts.seen[0][0]
 
 
-def test_what_the_broker_says_is_told_in_its_words(world, sts, broker, volume, tmp_path):
+def test_error_of_the_broker_is_reported_with_its_id_and_advice(world, sts, broker, volume, tmp_path):
     client = Client(world, broker, volume, tmp_path)
     answer = client.list(sts, CISTERN_BROKER_FOR="export")
     assert answer.code == "DENIED" and answer.id == 1903 and "not of its export Job" in answer.text, answer
-    assert "from the broker" in answer.text and "its own volume" in answer.advice
+    assert "from the broker" in answer.text and "Jobs of the volume" in answer.advice
     answer = client.list(sts, CISTERN_BROKER_VOLUME="")
     assert answer.code == "INVALID" and answer.id == 1909, answer
     answer = client.list(sts, "--retries", "1", CISTERN_BROKER_SERVICE_PORT="1")
@@ -85,7 +85,7 @@ def test_what_the_broker_says_is_told_in_its_words(world, sts, broker, volume, t
     assert answer.code == "DENIED" and answer.id == 1908, answer
 
 
-def test_another_authoritys_broker_is_not_trusted(world, sts, broker, volume, tmp_path):
+def test_broker_with_another_ca_is_not_trusted(world, sts, broker, volume, tmp_path):
     client = Client(world, broker, volume, tmp_path)
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "/dev/null", "-subj", "/CN=other",
                     "-out", str(client.ca)], check=True, capture_output=True)
@@ -93,8 +93,8 @@ def test_another_authoritys_broker_is_not_trusted(world, sts, broker, volume, tm
     assert answer.code != "OK" and answer.id == 1909 and sts.seen == [], answer
 
 
-def test_a_credential_is_renewed_before_its_end_and_after_a_401(world, sts, start, volume, tmp_path):
-    # The page of a token server whose tokens live 17 s: the store's and the broker's margin is 15 s.
+def test_credential_is_renewed_before_its_end_and_after_a_401(world, sts, start, volume, tmp_path):
+    # Tokens are valid for 17 s, and are renewed 15 s before their end by the store and by the broker.
     broker = start(gke_project="acme", gke_provider="https://container.googleapis.com/v1/projects/acme/x")
     team = world.trusting_namespace()
     world.account(team, "reader", opted_in=True)
@@ -106,7 +106,7 @@ def test_a_credential_is_renewed_before_its_end_and_after_a_401(world, sts, star
     tokens = [token for _, token in sts.seen]
     assert len(tokens) == 5 and tokens[-1] != tokens[0], tokens
     sts.expires_in, sts.pages, sts.page_seconds, sts.seen = 3600, 1, 0, []
-    time.sleep(2.5)  # until what is in hand is too short for anybody
+    time.sleep(2.5)  # until the cached token is too close to its end
     assert client.list(sts, uri="gs://bucket/").code == "OK"
     refused = sts.seen[-1][1]
     sts.refuse_tokens, sts.seen = {refused}, []
@@ -114,7 +114,7 @@ def test_a_credential_is_renewed_before_its_end_and_after_a_401(world, sts, star
     assert answer.code == "OK" and sts.seen[0][1] == refused and sts.seen[-1][1] != refused, (answer, sts.seen)
 
 
-def test_certificate_and_authority_change_while_clients_renew(world, sts, start, volume, tmp_path):
+def test_certificate_and_ca_rotate_while_clients_renew(world, sts, start, volume, tmp_path):
     broker = start(**SHORT)
     client = Client(world, broker, volume, tmp_path)
     first = secret(world)
@@ -147,16 +147,16 @@ def test_certificate_and_authority_change_while_clients_renew(world, sts, start,
     assert not failures and len(asked) > 10, failures[:3]
 
 
-def test_a_second_replica_serves_the_same_certificate(world, start):
+def test_second_replica_serves_the_same_certificate(world, start):
     one, two = start(), start()
     assert one.serves() and two.serves()
     made = secret(world)
-    assert json.dumps(made).count("BEGIN CERTIFICATE") == 3  # authority, server, and the bundle's
+    assert json.dumps(made).count("BEGIN CERTIFICATE") == 3  # CA, server, and bundle
     assert made["ca.crt"] == one.bundle()
 
 
-def test_a_secret_that_is_deleted_is_made_anew(world, start):
-    broker = start(look_ms=200)
+def test_deleted_secret_is_created_again(world, start):
+    broker = start(check_ms=200)
     before = secret(world)
     world.cluster.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/cistern-broker-tls")
     broker.wait_for(lambda: before["authority.crt"] not in (broker.bundle() or before["ca.crt"]) and broker.serves())

@@ -23,7 +23,7 @@ def sts(world):
 
 @pytest.fixture
 def start(world, sts):
-    """Starts brokers that end with the test; what they said holds no token of anybody."""
+    """Starts brokers that end with the test; their output must have no token and no secret."""
     running = []
 
     def begin(**options):
@@ -32,7 +32,7 @@ def start(world, sts):
     yield begin
     for broker in running:
         broker.stop()
-        assert_says_no_secret(broker.said(), sts)
+        assert_prints_no_secret(broker.output(), sts)
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def broker(start):
     return start()
 
 
-def assert_says_no_secret(said, sts):
+def assert_prints_no_secret(output, sts):
     from .world import JWT
-    assert not JWT.search(said), said
+    assert not JWT.search(output), output
     secrets = ["fetched-secret", "s3-secret", "PRIVATE KEY", *(f"token-{i}" for i in range(1, sts.given + 1))]
-    assert not any(secret in said for secret in secrets), said
+    assert not any(secret in output for secret in secrets), output

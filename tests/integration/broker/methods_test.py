@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each way to a credential, from a Job's token to what the cloud gave, and each thing that can go wrong on it."""
+"""Each identity method, from the token of a Job to the credential of the cloud, and its errors."""
 
 import json
 import socket
@@ -38,7 +38,7 @@ def assert_error(answer, status, number, *words):
         assert word in answer.error["message"] + answer.error.get("advice", ""), answer
 
 
-def test_a_clusters_own_workload_identity_is_exchanged(world, sts, start, team):
+def test_gke_workload_identity_is_exchanged(world, sts, start, team):
     broker = start(gke_project="acme", gke_provider=GKE)
     world.account(team, "reader", opted_in=True)
     volume = world.volume(team, gs(serviceAccountName="reader"))
@@ -48,21 +48,21 @@ def test_a_clusters_own_workload_identity_is_exchanged(world, sts, start, team):
     assert sts.granted == [("federation", f"system:serviceaccount:{team}:reader")]
 
 
-def test_an_annotated_account_impersonates_googles(world, sts, start, team):
+def test_annotated_account_impersonates_a_google_account(world, sts, start, team):
     broker = start(gke_project="acme", gke_provider=GKE)
     robot = "robot@acme.iam.gserviceaccount.com"
     world.account(team, "reader", opted_in=True, **{"iam.gke.io/gcp-service-account": robot})
     volume = world.volume(team, gs(serviceAccountName="reader", identity={"method": "gke"}))
     assert_error(broker.ask_as_job(volume), 403, 1702, "getAccessToken", "roles/iam.workloadIdentityUser")
     sts.workload_users[robot] = [f"system:serviceaccount:{team}:reader"]
-    other = start(gke_project="acme", gke_provider=GKE)  # that remembers no refusal
+    other = start(gke_project="acme", gke_provider=GKE)  # without the cached failure
     answer = other.ask_as_job(volume)
     assert answer.status == 200 and answer.principal == robot, answer
     assert ("impersonation", robot) in sts.granted
 
 
 @pytest.mark.parametrize("audience", [None, "https://iam.googleapis.com/projects/1/x"])
-def test_another_clusters_token_is_federated(world, sts, broker, team, audience):
+def test_token_of_another_cluster_is_federated(world, sts, broker, team, audience):
     world.account(team, "reader", opted_in=True)
     sts.providers[PROVIDER] = audience or PROVIDER
     identity = {"provider": PROVIDER, **({"audience": audience} if audience else {})}
@@ -70,7 +70,7 @@ def test_another_clusters_token_is_federated(world, sts, broker, team, audience)
     assert answer.status == 200 and answer.method == "wif" and answer.accessToken == "token-1", answer
 
 
-def test_a_role_is_assumed_by_web_identity(world, sts, broker, team):
+def test_irsa_assumes_the_role(world, sts, broker, team):
     irsa(world, sts, team)
     answer = broker.ask_as_job(world.volume(team, s3(serviceAccountName="reader")))
     assert answer.status == 200 and answer.scheme == "s3" and answer.method == "irsa" and answer.principal == ROLE, answer
@@ -78,28 +78,28 @@ def test_a_role_is_assumed_by_web_identity(world, sts, broker, team):
     assert sts.granted == [(ROLE, f"system:serviceaccount:{team}:reader")]
 
 
-def test_a_role_that_trusts_somebody_else_is_not_assumed(world, sts, broker, team):
+def test_irsa_role_that_trusts_another_account_is_denied(world, sts, broker, team):
     irsa(world, sts, team)
     sts.roles[ROLE]["sub"] = "system:serviceaccount:another:reader"
     answer = broker.ask_as_job(world.volume(team, s3(serviceAccountName="reader")))
     assert_error(answer, 403, 1702, "AccessDenied", f"{team}/reader")
 
 
-def test_keys_of_a_secret_are_given_as_they_are(world, broker, team):
+def test_keys_of_a_secret_are_returned_unchanged(world, broker, team):
     world.secret(team, "keys", access_key_id="AKIA", secret_access_key="s3-secret")
     answer = broker.ask_as_job(world.volume(team, s3(secretRef={"name": "keys"})))
     assert answer.status == 200 and answer.method == "secret", answer
     assert (answer.accessKeyID, answer.secretAccessKey, answer.sessionToken) == ("AKIA", "s3-secret", None)
 
 
-def test_the_end_of_a_line_behind_a_key_is_not_of_the_key(world, broker, team):
+def test_newline_after_a_key_is_removed(world, broker, team):
     world.secret(team, "keys", access_key_id="AKIA\n", secret_access_key="s3-secret\r\n")
     answer = broker.ask_as_job(world.volume(team, s3(secretRef={"name": "keys"})))
     assert answer.status == 200, answer
     assert (answer.accessKeyID, answer.secretAccessKey) == ("AKIA", "s3-secret")
 
 
-def test_a_key_file_stays_and_its_token_goes(world, sts, broker, team, tmp_path):
+def test_key_file_is_exchanged_for_a_token(world, sts, broker, team, tmp_path):
     private, public = tmp_path / "key.pem", tmp_path / "public.pem"
     subprocess.run(["openssl", "genpkey", "-algorithm", "RSA", "-out", private], check=True, capture_output=True)
     subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True, capture_output=True)
@@ -116,46 +116,45 @@ def test_a_key_file_stays_and_its_token_goes(world, sts, broker, team, tmp_path)
     ({"access_key_id": "AKIA"}, "secret_access_key"), ({}, "service_account.json"),
     ({"service_account__json": '{"type": "external_account"}'}, "external_account"),
     ({"service_account__json": "rubbish"}, "service_account.json")])
-def test_a_secret_without_credentials_is_told(world, broker, team, values, words):
+def test_secret_without_credentials_is_denied(world, broker, team, values, words):
     world.secret(team, "bad", **values)
     source = s3 if "access_key_id" in values else gs
     answer = broker.ask_as_job(world.volume(team, source(secretRef={"name": "bad"})))
     assert answer.error["id"] == "CIS1907" and words in repr(answer), answer
 
 
-def test_a_public_bucket_needs_nobody(world, sts, broker, team):
+def test_anonymous_method_sends_no_request(world, sts, broker, team):
     answer = broker.ask_as_job(world.volume(team, gs(identity={"method": "anonymous"})))
     assert answer.status == 200 and answer.scheme == "anonymous" and answer.accessToken is None, answer
     assert sts.requests == []
 
 
-def test_the_drivers_own_identity_is_used_only_where_it_is_allowed(world, sts, start, team):
+def test_metadata_method_needs_permission_of_the_chart(world, sts, start, team):
     volume = world.volume(team, gs(identity={"method": "metadata"}))
-    nobody = world.volume(team, gs())
+    unnamed = world.volume(team, gs())
     strict, free = start(), start(driver=1)
-    assert_error(strict.ask_as_job(volume), 403, 1908, "driver's own identity")
-    assert_error(strict.ask_as_job(nobody), 403, 1908, "neither a service account nor a Secret")
-    for one in (volume, nobody):
+    assert_error(strict.ask_as_job(volume), 403, 1908, "identity.method metadata is not allowed")
+    assert_error(strict.ask_as_job(unnamed), 403, 1908, "the source has no identity")
+    for one in (volume, unnamed):
         answer = free.ask_as_job(one)
         assert answer.status == 200 and answer.method == "metadata", answer
     assert sts.given == 1
 
 
 @pytest.mark.parametrize("source, words", [
-    (s3(identity={"method": "podIdentity"}, serviceAccountName="reader"), "Pod Identity"),
-    (s3(identity={"method": "gke"}, serviceAccountName="reader"), "Google"),
-    (gs(identity={"method": "irsa"}, serviceAccountName="reader"), "AWS"),
-    (s3(identity={"method": "secret"}), "no Secret is named"),
+    (s3(identity={"method": "gke"}, serviceAccountName="reader"), "do not work for s3://"),
+    (gs(identity={"method": "irsa"}, serviceAccountName="reader"), "does not work for gs://"),
+    (s3(identity={"method": "secret"}), "secretRef is missing"),
     (s3(serviceAccountName="reader"), "eks.amazonaws.com/role-arn"),
     (gs(serviceAccountName="reader"), "workload identity")])
-def test_a_way_that_leads_nowhere_says_which_does(world, sts, broker, team, source, words):
+def test_unsupported_method_has_advice(world, sts, broker, team, source, words):
     world.account(team, "reader", opted_in=True)
     assert_error(broker.ask_as_job(world.volume(team, source)), 403, 1908, words)
     assert sts.requests == []
 
 
 @pytest.mark.parametrize("audience", ["https://kubernetes.default.svc", "cistern-broker", "acme.svc.id.goog/x", ""])
-def test_no_token_is_made_for_an_audience_that_is_no_clouds(world, sts, broker, team, audience):
+def test_token_for_an_audience_outside_the_clouds_is_denied(world, sts, broker, team, audience):
     irsa(world, sts, team)
     source = s3(serviceAccountName="reader", identity={"audience": audience} if audience else {})
     answer = broker.ask_as_job(world.volume(team, source))
@@ -166,7 +165,7 @@ def test_no_token_is_made_for_an_audience_that_is_no_clouds(world, sts, broker, 
         assert answer.status == 200
 
 
-def test_an_administrator_may_list_another_audience(world, sts, start, team):
+def test_audience_of_the_chart_is_allowed(world, sts, start, team):
     broker = start(audience="internal-sts")
     irsa(world, sts, team)
     sts.roles[ROLE]["aud"] = "internal-sts"
@@ -180,8 +179,8 @@ def test_an_administrator_may_list_another_audience(world, sts, start, team):
     (["vault"], False), (["https://kubernetes.default.svc.cluster.local"], False), (["cistern-broker"], False), ([], False),
     (["sts.amazonaws.com", "vault"], False), (["https://evil.example//iam.googleapis.com/"], False), (["sts.amazonaws.com.evil.example"], False),
     (["evil.example/x.svc.id.goog"], False), ([f"{PROVIDER} x"], False)])
-def test_the_api_server_mints_the_controller_tokens_for_clouds_only(world, team, audiences, may):
-    """Whatever has become of the controller: what it does not list, it does not get."""
+def test_api_server_creates_tokens_for_cloud_audiences_only(world, team, audiences, may):
+    """The admission policy applies even to a compromised controller."""
     world.account(team, "reader", opted_in=True)
     order = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": audiences}}
     path, refusal = f"/api/v1/namespaces/{team}/serviceaccounts/reader/token", ""
@@ -192,7 +191,7 @@ def test_the_api_server_mints_the_controller_tokens_for_clouds_only(world, team,
     assert (refusal == "") == may and (may or "cistern-token-audience" in refusal), refusal
 
 
-def test_an_account_that_has_not_agreed_is_not_used(world, sts, start, team):
+def test_account_without_opt_in_is_denied(world, sts, start, team):
     world.account(team, "shy", **{"eks.amazonaws.com/role-arn": ROLE})
     sts.roles[ROLE] = {"sub": f"system:serviceaccount:{team}:shy", "aud": "sts.amazonaws.com"}
     volume = world.volume(team, s3(serviceAccountName="shy"))
@@ -201,18 +200,18 @@ def test_an_account_that_has_not_agreed_is_not_used(world, sts, start, team):
     assert start(no_opt_in=1).ask_as_job(volume).status == 200
 
 
-def test_a_namespace_without_the_role_binding_says_which_one_is_missing(world, sts, broker):
+def test_namespace_without_role_binding_is_denied_with_advice(world, sts, broker):
     world.namespace("closed")
     world.account("closed", "reader", opted_in=True, **{"eks.amazonaws.com/role-arn": ROLE})
     world.secret("closed", "keys", access_key_id="AKIA", secret_access_key="s3-secret")
     for source in (s3(serviceAccountName="reader"), s3(secretRef={"name": "keys"})):
         answer = broker.ask_as_job(world.volume("closed", source))
-        assert_error(answer, 403, 1905, "is closed to Cistern", "-n closed", f"{NAMESPACE}:cistern-controller")
+        assert_error(answer, 403, 1905, "access is forbidden", "-n closed", f"{NAMESPACE}:cistern-controller")
     assert sts.requests == []
 
 
-def test_an_account_or_secret_that_is_not_there_is_named(world, broker, team):
-    assert_error(broker.ask_as_job(world.volume(team, s3(serviceAccountName="gone"))), 404, 1906, f"ServiceAccount '{team}/gone'")
+def test_missing_account_or_secret_is_named(world, broker, team):
+    assert_error(broker.ask_as_job(world.volume(team, s3(serviceAccountName="gone"))), 404, 1906, f"ServiceAccount '{team}/gone': not found")
     assert_error(broker.ask_as_job(world.volume(team, s3(secretRef={"name": "gone"}))), 404, 1906, f"Secret '{team}/gone'")
 
 
@@ -222,7 +221,7 @@ def export(**more):
     return s3(serviceAccountName="reader", export={"uri": "s3://results/", **more})
 
 
-def test_an_export_has_an_identity_of_its_own(world, sts, broker, team):
+def test_export_uses_its_own_identity(world, sts, broker, team):
     irsa(world, sts, team)
     irsa(world, sts, team, "writer", "arn:aws:iam::1:role/writer")
     volume = world.volume(team, export(serviceAccountName="writer"))
@@ -232,8 +231,8 @@ def test_an_export_has_an_identity_of_its_own(world, sts, broker, team):
     assert broker.ask_as_job(plain, "export").principal == ROLE
 
 
-def last_resort(world):
-    """The administrator's Secret, and the right to read it."""
+def create_export_secret(world):
+    """Creates the Secret of the administrator, and the permission to read it."""
     world.create_if_absent(f"/api/v1/namespaces/{NAMESPACE}/secrets", {
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "last-resort"},
         "stringData": {"access_key_id": "AKIA-LAST", "secret_access_key": "s3-secret"}})
@@ -243,29 +242,29 @@ def last_resort(world):
         "subjects": [{"kind": "ServiceAccount", "name": "cistern-controller", "namespace": NAMESPACE}]})
 
 
-def test_an_export_that_lost_its_account_goes_on_with_what_is_in_hand_then_with_the_export_secret(world, sts, start, team):
+def test_export_with_a_deleted_account_uses_the_cache_then_the_export_secret(world, sts, start, team):
     irsa(world, sts, team)
-    last_resort(world)
+    create_export_secret(world)
     volume = world.volume(team, export(), parameters={"exportSecret": "last-resort"}, has_exported=True)
     first = start()
     assert first.ask_as_job(volume, "export").principal == ROLE
     world.cluster.delete(f"/api/v1/namespaces/{team}/serviceaccounts/reader")
-    assert first.ask_as_job(volume, "export").principal == ROLE  # what is in hand is good for its hour
+    assert first.ask_as_job(volume, "export").principal == ROLE  # cached for an hour
     second = start()
     assert_error(second.ask_as_job(volume, "export"), 404, 1911, f"ServiceAccount '{team}/reader'", "exportSecret")
     third = start(export_secret="last-resort=s3://results/")
     answer = third.ask_as_job(volume, "export")
     assert answer.status == 200 and answer.accessKeyID == "AKIA-LAST", answer
-    # A source has no such way: whoever reads is who the source names.
+    # exportSecret is not for reading.
     assert_error(third.ask_as_job(volume), 404, 1906, f"ServiceAccount '{team}/reader'")
 
 
 @pytest.mark.parametrize("more, has_exported", [
-    ({}, False),                                     # an account that never was: nobody knows that it could write there
+    ({}, False),                                     # no earlier export under its own identity
     ({"uri": "s3://results-of-others/"}, True),      # a prefix that the administrator did not bind
-    ({"endpoint": "https://evil.example"}, True)])   # a server of somebody else's
-def test_the_administrators_key_is_given_to_nobody_else(world, sts, start, team, more, has_exported):
-    last_resort(world)
+    ({"endpoint": "https://evil.example"}, True)])   # another server
+def test_export_secret_is_denied_outside_its_binding(world, sts, start, team, more, has_exported):
+    create_export_secret(world)
     source = s3(serviceAccountName="never-was", export={"uri": "s3://results/", **more})
     volume = world.volume(team, source, parameters={"exportSecret": "last-resort"}, has_exported=has_exported)
     answer = start(export_secret="last-resort=s3://results/", driver=1).ask_as_job(volume, "export")
@@ -273,7 +272,7 @@ def test_the_administrators_key_is_given_to_nobody_else(world, sts, start, team,
     assert answer.error["id"] in ("CIS1911", "CIS1912") and sts.requests == []
 
 
-# ---- endpoints that a user writes
+# ---- endpoints
 
 @pytest.mark.parametrize("source", [
     gs(serviceAccountName="reader", identity={"provider": PROVIDER}), s3(serviceAccountName="reader"),
@@ -281,7 +280,7 @@ def test_the_administrators_key_is_given_to_nobody_else(world, sts, start, team,
 @pytest.mark.parametrize("endpoint", ["http://collect.evil.example", "https://collect.evil.example",
                                       "https://storage.googleapis.com.evil.example", "https://storage.googleapis.com@evil.example",
                                       "http://storage.googleapis.com"])
-def test_no_credential_is_given_for_a_users_endpoint(world, sts, start, team, source, endpoint):
+def test_credential_for_an_untrusted_endpoint_is_denied(world, sts, start, team, source, endpoint):
     irsa(world, sts, team)
     sts.providers[PROVIDER] = PROVIDER
     answer = start(driver=1).ask_as_job(world.volume(team, {**source, "endpoint": endpoint}))
@@ -289,13 +288,13 @@ def test_no_credential_is_given_for_a_users_endpoint(world, sts, start, team, so
     assert sts.requests == []
 
 
-def test_a_users_own_keys_go_where_the_user_says(world, broker, team):
+def test_keys_of_a_secret_are_allowed_at_any_endpoint(world, broker, team):
     world.secret(team, "keys", access_key_id="AKIA", secret_access_key="s3-secret")
     answer = broker.ask_as_job(world.volume(team, s3(secretRef={"name": "keys"}, endpoint="http://minio.team.example:9000")))
     assert answer.status == 200 and answer.accessKeyID == "AKIA", answer
 
 
-def test_a_role_may_be_used_at_a_server_that_the_administrator_trusts(world, sts, start, team):
+def test_role_is_allowed_at_a_trusted_endpoint(world, sts, start, team):
     irsa(world, sts, team)
     broker = start(trust="https://minio.corp.example:9000")
     volume = world.volume(team, s3(serviceAccountName="reader", endpoint="https://minio.corp.example:9000/"))
@@ -305,8 +304,8 @@ def test_a_role_may_be_used_at_a_server_that_the_administrator_trusts(world, sts
 
 
 @pytest.mark.parametrize("region", ["x@127.0.0.1:{port}/?", "127.0.0.1:{port}/", "eu-west-1.evil.example", "s3-eu-west-1", "elb"])
-def test_no_host_is_made_of_what_is_no_region(world, sts, start, team, region):
-    """The first of these would bring the controller to the listener, with the service account's token."""
+def test_invalid_region_is_denied(world, sts, start, team, region):
+    """The first region would make the controller send the token of the service account to the listener."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)
         irsa(world, sts, team)
@@ -318,7 +317,7 @@ def test_no_host_is_made_of_what_is_no_region(world, sts, start, team, region):
     assert answer.status >= 400 and answer.error["id"] in ("CIS1002", "CIS2002"), answer
 
 
-# ---- clouds that misbehave
+# ---- faults of the clouds
 
 @pytest.mark.parametrize("fault, status, number, words", [
     ({"fail_with": (400, {"error": "invalid_grant", "error_description": "no"})}, 403, 1702, "invalid_grant"),
@@ -328,7 +327,7 @@ def test_no_host_is_made_of_what_is_no_region(world, sts, start, team, region):
     ({"truncate": True}, 503, 1614, ""),
     ({"clock_offset": 600}, 403, 1901, "behind the server"),
     ({"clock_offset": -600}, 403, 1901, "ahead of the server")])
-def test_googles_servers_misbehave(world, sts, start, team, fault, status, number, words):
+def test_fault_of_google_is_reported(world, sts, start, team, fault, status, number, words):
     broker = start(gke_project="acme", gke_provider=GKE)
     world.account(team, "reader", opted_in=True)
     for name, value in fault.items():
@@ -343,7 +342,7 @@ def test_googles_servers_misbehave(world, sts, start, team, fault, status, numbe
     ({"truncate": True}, 503, 1614, ""),
     ({"clock_offset": 600}, 403, 1901, "behind the server"),
     ({"clock_offset": -600}, 403, 1901, "ahead of the server")])
-def test_awss_servers_misbehave(world, sts, broker, team, fault, status, number, words):
+def test_fault_of_aws_is_reported(world, sts, broker, team, fault, status, number, words):
     irsa(world, sts, team)
     for name, value in fault.items():
         setattr(sts, name, value)
@@ -351,7 +350,7 @@ def test_awss_servers_misbehave(world, sts, broker, team, fault, status, number,
     assert answer.status == status and answer.error["id"] == f"CIS{number}" and words in answer.error["message"], answer
 
 
-def test_a_failure_is_not_repeated_at_once(world, sts, broker, team):
+def test_failure_is_cached_for_retry_after(world, sts, broker, team):
     irsa(world, sts, team)
     sts.fail_with = (429, b"<ErrorResponse/>", {"Retry-After": "120"})
     volume = world.volume(team, s3(serviceAccountName="reader"))
@@ -360,7 +359,7 @@ def test_a_failure_is_not_repeated_at_once(world, sts, broker, team):
     assert len(sts.requests) == 1
 
 
-def test_a_credential_of_a_few_seconds_is_renewed(world, sts, broker, team):
+def test_credential_of_two_seconds_is_renewed(world, sts, broker, team):
     irsa(world, sts, team)
     sts.expires_in = 2
     volume = world.volume(team, s3(serviceAccountName="reader"))
@@ -368,7 +367,7 @@ def test_a_credential_of_a_few_seconds_is_renewed(world, sts, broker, team):
     assert tokens == ["token-1", "token-2", "token-3"]
 
 
-def test_a_credential_that_the_store_refused_is_replaced_once(world, sts, broker, team):
+def test_credential_that_the_store_rejected_is_replaced_once(world, sts, broker, team):
     import hashlib
     irsa(world, sts, team)
     volume = world.volume(team, s3(serviceAccountName="reader"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The broker by itself beside a real API server, with the rights that the chart gives its account; and those who call it."""
+"""Runs the broker alone beside a real API server, with the permissions of the chart, and sends requests as its callers."""
 
 import base64
 import http.client
@@ -22,7 +22,7 @@ numbers = itertools.count(1)
 
 
 class World:
-    """A cluster of two nodes that run nothing: pods are objects whose tokens are asked for."""
+    """A cluster of two nodes without kubelets: pods are objects only, for which the tests create tokens."""
 
     def __init__(self):
         self.cluster = kubernetes.Kubernetes().start()
@@ -71,7 +71,7 @@ class World:
         self.create_if_absent("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
     def trusting_namespace(self):
-        """One whose owner lets the controller use its accounts and secrets."""
+        """Creates a namespace with the RoleBinding that lets the controller use its accounts and secrets."""
         name = f"team-{next(numbers)}"
         self.namespace(name)
         self.cluster.create(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}/rolebindings", {
@@ -95,7 +95,7 @@ class World:
         return name
 
     def volume(self, namespace, source, node="node-a", parameters=None, has_exported=False):
-        """A CisternVolume as the controller makes it; its name."""
+        """Creates a CisternVolume as the controller does; returns its name."""
         number = next(numbers)
         name = f"pvc-{number}"
         self.cluster.kubectl("--as", CONTROLLER, "create", "-f", "-", stdin=json.dumps({
@@ -110,7 +110,7 @@ class World:
         return self.cluster.get(f"/apis/cistern.io/v1alpha1/cisternvolumes/{volume}")["spec"]["volumeID"]
 
     def pod(self, job=None, node="node-a", account="cistern-job"):
-        """A pod on a node; of a Job, if it is named."""
+        """Creates a pod on a node, owned by the Job if one is given."""
         owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"uid-{job}", "controller": True}] if job else []
         return self.cluster.create(f"/api/v1/namespaces/{NAMESPACE}/pods", {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{next(numbers)}", "ownerReferences": owners},
@@ -183,7 +183,7 @@ class Broker:
         tls = ssl.create_default_context(cadata=bundle or self.bundle() or "")
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=tls, timeout=timeout,
                                                  source_address=(source, 0))
-        # The address is the test's, the name that of the Service.
+        # Connect to the test's address, but verify the name of the Service.
         connection._context = Named(tls, f"cistern-broker.{NAMESPACE}.svc")
         return connection
 
@@ -203,12 +203,12 @@ class Broker:
         self.child.stdin.close()
         assert self.child.wait(60) == 0, "".join(self.errors)
 
-    def said(self):
+    def output(self):
         return "".join(self.lines) + "".join(self.errors)
 
 
 class Named:
-    """A TLS context that asks for another name than the address."""
+    """A TLS context that verifies a given name instead of the address."""
 
     def __init__(self, context, name):
         self.context, self.name = context, name

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever holds a credential shows its memory to nobody: not in a core dump when it crashes, and not to another process
-of the same user."""
+"""Processes with credentials protect their memory: from core dumps, and from other processes of the same user."""
 import os
 import resource
 import signal
@@ -78,7 +77,7 @@ def test_a_verb_that_crashes_with_a_credential_leaves_nothing_of_it(store, folde
         assert_that_nothing_is_seen_of(process, folder, how)
 
 
-def test_a_driver_that_crashes_leaves_nothing_of_what_its_environment_holds(folder):
+def test_driver_crash_leaves_no_core_dump_with_its_environment(folder):
     driver = Driver(folder)
     try:
         driver.process = start(folder, BUILD / "bin/cisternd", f"--pool={driver.pools['default']}",

@@ -16,7 +16,7 @@ def demo(*flags, **options):
 
 
 def leftovers():
-    """Folders, mounts and processes of any demo."""
+    """Directories, mounts and processes of any demo."""
     mounts = [line for line in open("/proc/mounts") if "cistern-demo-" in line]
     running = []
     for entry in pathlib.Path("/proc").iterdir():
@@ -38,14 +38,14 @@ def test_a_volume_lives_its_whole_life_and_leaves_nothing_behind():
     assert leftovers() == []
 
 
-def test_a_source_that_is_not_there_is_told_and_cleaned_up_after():
+def test_demo_of_a_missing_source_fails_and_is_cleaned_up():
     run = demo("--source", "file:///no/such/folder/")
     assert run.returncode == 1, run.stdout + run.stderr
     assert "/no/such/folder" in run.stderr and "CIS" in run.stderr
     assert leftovers() == []
 
 
-def test_a_reader_that_goes_away_leaves_nothing_behind():
+def test_demo_whose_output_is_closed_is_cleaned_up():
     run = subprocess.run(f"{BUILD}/bin/cistern demo --objects 50 --size 8Mi | head -n 3", shell=True,
                          capture_output=True, text=True, timeout=120)
     assert run.stdout.count("\n") == 3
@@ -71,7 +71,7 @@ def test_an_interrupt_at_the_terminal_ends_everything_in_order():
 def test_without_root_it_says_what_it_needs():
     run = demo(preexec_fn=lambda: os.setuid(65534))
     assert run.returncode == 10
-    assert "must run as root" in run.stderr and "CIS9010" in run.stderr
+    assert "run it as root" in run.stderr and "CIS9010" in run.stderr
 
 
 def test_words_it_does_not_know_are_refused():

@@ -63,11 +63,11 @@ def test_it_says_of_a_pool_what_the_driver_would(pool):
     said = next(line for line in doctor("--pool", str(pool), code=10) if line["check"] == "pool")
     assert said["result"] == "fail" and "CIS2021" in said["message"]
     said = next(line for line in doctor("--pool", f"{pool},requiremount", code=10) if line["check"] == "pool")
-    assert said["result"] == "fail" and "'requiremount' is no option" in said["message"]
+    assert said["result"] == "fail" and "'requiremount' is not an option" in said["message"]
 
 
 def test_it_leaves_nothing_behind(pool):
-    # In a mount namespace of its own: other tests mount and unmount meanwhile.
+    # In a mount namespace of its own: other tests mount and unmount at the same time.
     look = "cat /proc/self/mountinfo"
     done = subprocess.run(["unshare", "--mount", "sh", "-c", f'{look} && echo -- && "$@" >&2 && echo -- && {look}', "sh",
                            BUILD / "bin/cistern", "doctor", "--pool", pool], capture_output=True, text=True, timeout=60)
@@ -129,6 +129,6 @@ def test_a_store_that_is_not_there_fails():
 
 
 @pytest.mark.asan
-def test_a_folder_is_a_source_too():
+def test_doctor_accepts_a_directory_as_source():
     assert result(doctor("--source", "file:///etc"), "source") == ["pass"]
     assert result(doctor("--source", "file:///nowhere/at/all/", code=10), "source") == ["fail"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every run again with its Nth call to the system failing: each ends in the right tree or in a sentence, never in a
-crash, a hang or a wrong byte; and the same command afterwards, on a machine that is well again, ends it.
+"""Every run again with its Nth system call failing: each ends with the right tree or an error, never with a crash, a hang
+or a wrong byte. The same command afterwards, on a healthy machine, completes it.
 CISTERN_FAIL_EVERY=1 fails every call; without it they are sampled."""
 import errno
 import filecmp
@@ -146,7 +146,7 @@ def files_of(target):
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["staged", "in place"])
 def test_what_a_failed_barrier_lost_is_fetched_again(server, tmp_path, in_place):
-    """The kernel tells once that pages could not be written, and drops them: they read as something else later."""
+    """The kernel reports a failed write of pages once and drops them: later they read as other bytes."""
     target, data = tmp_path / "out", tmp_path / ("out" if in_place else ".out.cistern/data")
     if in_place:
         target.mkdir()
@@ -164,7 +164,7 @@ def test_what_a_failed_barrier_lost_is_fetched_again(server, tmp_path, in_place)
     assert files_of(target) == {name: server.content(f"in/{name}") for name in OBJECTS}
 
 
-def test_a_status_that_is_due_does_not_keep_the_state_folder(server, tmp_path):
+def test_due_status_does_not_keep_the_state_directory(server, tmp_path):
     done = run(from_server(server, tmp_path / "out"), CISTERN_SLOW_RMDIR=2500)  # a status is written every second
     assert done.returncode == 0, done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

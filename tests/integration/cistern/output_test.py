@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cannot be told is no success of a verb that was asked to tell, and a listing that lies does not pass for names."""
+"""A verb whose output cannot be written fails, and wrong keys of a listing are refused."""
 import json
 import os
 import subprocess
@@ -33,22 +33,22 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("flags", [[], ["-r"], ["--sum"], ["--json"], ["-r", "--json"], ["-r", "--max", "1"]])
-def test_a_list_that_does_not_fit_its_disk_is_no_list(folder, full, flags):
+def test_ls_to_a_full_disk_fails(folder, full, flags):
     done = cistern("ls", f"file://{folder}/", *flags, stdout=full)
     assert done.returncode == ENVIRONMENT and "CIS9103" in done.stderr
 
 
-def test_a_manifest_that_does_not_fit_its_disk_is_no_manifest(folder):
+def test_manifest_to_a_full_disk_fails(folder):
     done = cistern("ls", f"file://{folder}/", "--manifest-out", "/dev/full")
     assert done.returncode != DONE and "/dev/full" in done.stderr
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"]])
-def test_help_that_nobody_gets_is_an_error(full, words):
+def test_help_to_a_full_disk_fails(full, words):
     assert cistern(*words, stdout=full).returncode == ENVIRONMENT
 
 
-def test_a_hydration_that_cannot_be_told_of_is_done_all_the_same(folder, full, tmp_path):
+def test_hydration_with_a_full_output_is_done(folder, full, tmp_path):
     assert cistern("hydrate", f"file://{folder}/", tmp_path / "out", "--json", stdout=full).returncode == DONE
     assert (tmp_path / "out/b/c").read_text() == "b/c"
 
@@ -60,7 +60,7 @@ def page(*objects):
 
 @pytest.mark.parametrize("flags", [[], ["-r"], ["-r", "--max", "5"], ["--sum"]])
 @pytest.mark.parametrize("key", ["else/where", "d", "data"])
-def test_keys_outside_the_prefix_are_no_names_below_it(flags, key):
+def test_keys_outside_the_prefix_are_refused(flags, key):
     with Answering(lambda request: (200, {}, page((key, 1)))) as server:
         done = cistern("ls", "s3://bench/data/", "--endpoint", server.url, *PATIENCE, *flags)
     assert done.returncode == MISMATCH and "CIS1601" in done.stderr and done.stdout == ""
@@ -72,7 +72,7 @@ def test_sizes_that_are_more_than_a_number_holds_do_not_begin_at_nothing_again()
     assert json.loads(done.stdout)["bytes"] == (1 << 64) - 1
 
 
-def test_the_errors_of_a_folder_are_told_as_text_and_as_json_and_move_no_cursor(tmp_path):
+def test_errors_of_a_directory_are_plain_text_and_json(tmp_path):
     def answer(request):
         return (200, {}, page(("data/%1B%5B2J", 5)).replace(b"<IsT", b"<EncodingType>url</EncodingType><IsT")) \
             if "list-type" in request.path else (404, {}, b"")

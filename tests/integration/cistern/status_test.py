@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cistern status, over a real driver's pool and over folders that `cistern hydrate` fills."""
+"""cistern status, over a real driver's pool and over directories that `cistern hydrate` fills."""
 import json
 import os
 import signal
@@ -50,7 +50,7 @@ def bucket(tmp_path):
 
 
 @pytest.mark.asan
-def test_volumes_are_told_of_with_and_without_a_driver(driver, bucket):
+def test_volumes_are_listed_with_and_without_a_driver(driver, bucket):
     pool = driver.pools["default"]
     blank = driver.client.create("blank").volume_id
     filled = driver.client.create("filled", size=64 * MIB, uri=f"file://{bucket}/").volume_id
@@ -96,7 +96,7 @@ def slow_store():
     server.stdout.close()
 
 
-def test_a_folder_that_is_being_hydrated_shows_how_far_it_is(slow_store, tmp_path):
+def test_directory_during_hydration_shows_its_progress(slow_store, tmp_path):
     target = tmp_path / "target"
     command = [CISTERN, "hydrate", "--quiet", "--concurrency=2", *slow_store, target]
     run = subprocess.Popen(command)
@@ -114,7 +114,7 @@ def test_a_folder_that_is_being_hydrated_shows_how_far_it_is(slow_store, tmp_pat
     assert status(target, code=3)[0]["error"]["id"] == "CIS9102"
 
 
-def test_a_folder_whose_run_has_written_no_status_yet_is_being_listed(slow_store, tmp_path):
+def test_directory_without_a_status_is_listing(slow_store, tmp_path):
     target = tmp_path / "target"
     run = subprocess.Popen([CISTERN, "hydrate", "--quiet", "--concurrency=2", *slow_store, target])
     state = tmp_path / ".target.cistern"

@@ -30,7 +30,7 @@ def cluster():
 
 @pytest.fixture
 def clean(cluster):
-    """No object of ours before a test or after it."""
+    """Removes all volumes and pools before and after a test."""
     def sweep():
         for kind in ("cisternvolumes", "cisternpools"):
             path = f"/apis/cistern.io/v1alpha1/{kind}"

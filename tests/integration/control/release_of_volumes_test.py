@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Releases and the leader's clean-up: nothing goes that was not asked for, and nothing stays that nobody has."""
+"""Releases and the leader's clean-up: no volume is deleted without a request, and no volume without an owner stays."""
 
 import signal
 import threading
@@ -36,12 +36,12 @@ def test_a_volume_goes_when_its_node_says_so_and_the_order_with_it(cluster, node
     controller.delete(volume_id)
 
 
-def test_a_release_tells_what_is_left_and_then_ends(cluster, nodes, controllers):
+def test_release_reports_the_remainder_and_then_ends(cluster, nodes, controllers):
     node, controller = nodes(), controllers()
     name, volume_id = made(controller, cluster)
     answers = node.releases
     node.releases = lambda order: {"phase": "Exporting", "export": {"pendingObjects": 3, "pendingBytes": 2048},
-                                   "conditions": [condition("Provisioned", "True", "Made")]}
+                                   "conditions": [condition("Provisioned", "True", "Provisioned")]}
     code, text = controller.delete_fails(volume_id, timeout=4)
     assert code == Code.ABORTED and "3 files, 2.00 KiB, are still to be exported" in text
     assert order(cluster, name)["spec"]["release"] == {"requested": True, "discard": False}
@@ -61,7 +61,7 @@ def test_a_file_that_is_not_exported_keeps_the_volume_until_an_administrator_say
     def fail_unless_discarded(asked):
         if asked["spec"]["release"].get("discard"):
             return node.release(asked)
-        return {"phase": "ExportFailed", "conditions": [condition("Provisioned", "True", "Made")], "export": {
+        return {"phase": "ExportFailed", "conditions": [condition("Provisioned", "True", "Provisioned")], "export": {
             "failedObjects": 3, "doneObjects": 9, "failed": [{"path": "ckpt/step-900.pt", "id": "CIS1503",
                                                               "message": "503"}]}}
     node.releases = fail_unless_discarded
@@ -100,17 +100,17 @@ def test_a_primes_volume_that_was_never_handed_over_is_discarded(cluster, nodes,
 def test_a_mounted_volume_is_not_released(cluster, nodes, controllers):
     node, controller = nodes(), controllers()
     name, volume_id = made(controller, cluster)
-    node.releases = lambda asked: {"phase": "Ready", "conditions": [condition("Provisioned", "True", "Made"),
+    node.releases = lambda asked: {"phase": "Ready", "conditions": [condition("Provisioned", "True", "Provisioned"),
                                                                     condition("Mounted", "True", "Staged")]}
     code, text = controller.delete_fails(volume_id, timeout=4)
     assert code == Code.FAILED_PRECONDITION and "still mounted on node node-a" in text
 
 
-def test_a_volume_that_its_pod_lets_go_of_slowly_is_deleted_by_one_call(cluster, nodes, controllers):
+def test_volume_unmounted_slowly_by_its_pod_is_deleted_by_one_call(cluster, nodes, controllers):
     node, controller = nodes(), controllers()
     name, volume_id = made(controller, cluster)
     answers = node.releases
-    node.releases = lambda asked: {"phase": "Ready", "conditions": [condition("Provisioned", "True", "Made"),
+    node.releases = lambda asked: {"phase": "Ready", "conditions": [condition("Provisioned", "True", "Provisioned"),
                                                                     condition("Mounted", "True", "Staged")]}
 
     def let_go():
@@ -130,7 +130,7 @@ def test_an_export_that_waits_because_its_source_is_suspended_says_so(cluster, n
     make_claim(cluster, "c", annotations={"cistern.io/source": "paused"})
     volume_id = controller.create(new_name(), node="node-a", claim=("default", "c")).volume_id
     node.releases = lambda asked: {"phase": "Exporting", "export": {"pendingObjects": 3, "pendingBytes": 2048},
-                                   "conditions": [condition("Provisioned", "True", "Made")]}
+                                   "conditions": [condition("Provisioned", "True", "Provisioned")]}
     code, text = controller.delete_fails(volume_id, timeout=4)
     assert code == Code.ABORTED and "BucketSource 'default/paused' is suspended" in text
     cluster.patch("/apis/cistern.io/v1alpha1/namespaces/default/bucketsources/paused", {"spec": {"suspend": False}})
@@ -178,18 +178,18 @@ def test_a_release_that_its_node_has_committed_is_not_withdrawn(cluster, nodes, 
     assert order(cluster, name)["spec"]["release"]["requested"] is True
     with pytest.raises(ApiError) as refused:  # nor by a person
         cluster.patch(f"{VOLUMES}/{name}", {"spec": {"release": {"requested": False}}})
-    assert "not taken back" in refused.value.status["message"]
+    assert "cannot be withdrawn" in refused.value.status["message"]
     node.releases = node.release
     node.look()
     eventually(lambda: order(cluster, name) is None)
 
 
-def test_a_volume_whose_disk_is_not_on_its_node_is_held_and_told(cluster, nodes, controllers):
+def test_volume_whose_disk_left_its_node_is_kept_and_reported(cluster, nodes, controllers):
     node, controller = nodes(), controllers()
     name, volume_id = made(controller, cluster)
     make_pv(cluster, name, volume_id, make_claim(cluster, "c", volume=name))
     node.releases = lambda asked: None if asked["spec"]["release"].get("discard") else {
-        "phase": "Lost", "conditions": [condition("Provisioned", "True", "Made"),
+        "phase": "Lost", "conditions": [condition("Provisioned", "True", "Provisioned"),
                                         condition("Exported", "False", "PoolAbsent", "held")]}
     code, text = controller.delete_fails(volume_id)
     assert code == Code.FAILED_PRECONDITION and "CIS3023" in text
@@ -202,8 +202,8 @@ def test_a_volume_whose_disk_is_not_on_its_node_is_held_and_told(cluster, nodes,
     assert order(cluster, name) is None
 
 
-def test_a_release_whose_node_was_never_woken_is_told_again(cluster, nodes, controllers):
-    """Who asked for it died between the order and the node's waking, or the API server refused the latter."""
+def test_release_whose_node_was_not_notified_is_sent_again(cluster, nodes, controllers):
+    """The controller died between the order and the node's notification, or the API server refused the notification."""
     node, controller = nodes(), controllers()
     name, volume_id = made(controller, cluster)
     cluster.patch(f"{VOLUMES}/{name}", {"spec": {"release": {"requested": True, "discard": False}}})
@@ -234,7 +234,7 @@ def test_deleting_an_order_by_hand_destroys_nothing_and_says_so(cluster, nodes, 
     name, volume_id = made(controller, cluster)
     cluster.delete(f"{VOLUMES}/{name}")
     held = eventually(lambda: status_of(cluster, name, "DeletionHeld"))
-    assert held["status"] == "True" and "destroys nothing" in held["message"]
+    assert held["status"] == "True" and "releases nothing" in held["message"]
     assert list(node.volumes) == [name]
     assert "release" not in order(cluster, name)["spec"]
     controller.delete(volume_id)
@@ -252,7 +252,7 @@ def test_what_neither_claim_nor_persistent_volume_has_is_released_and_nothing_el
             make_pv(cluster, name, volume.volume_id)
         if name == has_pv_of_another_name:
             make_pv(cluster, "made-by-hand", volume.volume_id)
-    by_nobody, _ = made(controller, cluster)  # whoever ordered it named no claim: nobody can tell that it is gone
+    by_nobody, _ = made(controller, cluster)  # the order names no claim, so the claim cannot be seen to be gone
     for name in (gone, has_pv, has_pv_of_another_name):
         remove(cluster, f"/api/v1/namespaces/default/persistentvolumeclaims/c-{name}")
     eventually(lambda: order(cluster, gone) is None)
@@ -312,7 +312,7 @@ def test_a_node_that_does_not_come_back_gives_its_volumes_up_and_stays_as_a_tomb
     node.delete_node()
     assert eventually(lambda: status_of(cluster, name, "NodeGone"))["status"] == "Unknown"
     code, text = controller.delete_fails(volume_id, timeout=2)
-    assert code == Code.ABORTED and "its node node-a is not there" in text
+    assert code == Code.ABORTED and "its node node-a is missing" in text
     eventually(lambda: status_of(cluster, name, "NodeGone")["status"] == "True")
     assert order(cluster, name)["status"]["phase"] == "Lost"
     controller.delete(volume_id)  # the PersistentVolume need not wait
@@ -349,11 +349,11 @@ def test_a_node_whose_kubelet_renews_its_lease_is_not_gone(cluster, nodes, contr
     remove(cluster, lease)
 
 
-def test_a_lease_that_nobody_renews_any_more_keeps_a_node_for_the_grace_only(cluster, nodes, controllers):
+def test_expired_lease_keeps_a_node_for_the_grace_period_only(cluster, nodes, controllers):
     node, controller = nodes(), controllers("controller-0", "--node-gone-grace=2s")
     name, _ = made(controller, cluster)
     lease = make_lease(cluster, 0)
-    node.delete_node()  # nothing else tells of it, and the next sweep is minutes away
+    node.delete_node()  # no other event reports it, and the next sweep is minutes away
     eventually(lambda: (status_of(cluster, name, "NodeGone") or {}).get("status") == "True")
     remove(cluster, lease)
 
@@ -362,7 +362,8 @@ def test_a_node_that_is_drained_says_which_data_it_waits_for(cluster, nodes, con
     node, controller = nodes(), controllers()
     name, volume_id = made(controller, cluster)
     node.apply(order(cluster, name), phase="Exporting", export={"pendingObjects": 3, "pendingBytes": 2048},
-               conditions=[condition("Provisioned", "True", "Made"), condition("Exported", "False", "ExportDue", "due")])
+               conditions=[condition("Provisioned", "True", "Provisioned"),
+                           condition("Exported", "False", "ExportDue", "due")])
 
     def told():
         return [e for e in cluster.get("/api/v1/events")["items"] if e["reason"] == "ExportBlocksDrain"]

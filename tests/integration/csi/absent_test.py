@@ -68,7 +68,7 @@ def written(driver, name="pvc-1", **parameters):
 
 
 def rest(driver):
-    """The machine is started anew: no process lives, and nothing is mounted, not even a volume's own disk."""
+    """The machine restarts: no process lives, and nothing is mounted, not even a volume's own disk."""
     assert driver.stop() == 0
     end_all(f"{driver.folder}/")
     for path in [*driver.pool.glob("volumes/*/data"), driver.pool]:
@@ -98,7 +98,7 @@ def test_a_pool_whose_disk_is_not_mounted_is_held_and_served_again_when_it_is(dr
     assert (driver.publish(volume) / "own").read_text() == "mine"
 
 
-def test_a_wiped_disk_gets_a_new_pool_only_when_the_old_one_is_forgotten_by_its_name(driver):
+def test_wiped_disk_gets_a_new_pool_only_after_the_old_one_is_given_up_by_name(driver):
     volume, uuid = written(driver, **EXPORT), driver.uuid()
     rest(driver)
     driver.mount()
@@ -118,7 +118,7 @@ def test_a_wiped_disk_gets_a_new_pool_only_when_the_old_one_is_forgotten_by_its_
     assert {"uuid": uuid, "givenUp": True} in driver.identity()["replaces"]
 
 
-def test_another_pool_than_the_remembered_one_is_not_served(driver):
+def test_pool_other_than_the_recorded_one_is_not_served(driver):
     uuid = driver.uuid()
     rest(driver)
     records = [p for p in driver.state.iterdir() if p.name.startswith("pool-")]
@@ -205,7 +205,7 @@ def test_a_pool_that_has_its_identity_needs_no_mount(folder):
         driver.end()
 
 
-def test_an_ephemeral_pool_is_made_anew_on_a_blank_disk_and_what_was_lost_is_told(folder):
+def test_ephemeral_pool_on_a_blank_disk_is_created_again_and_lost_volumes_are_reported(folder):
     driver = OnDisk(folder)
     driver.pools["default"] = f"{driver.pool},ephemeral"
     try:
@@ -224,8 +224,8 @@ def test_an_ephemeral_pool_is_made_anew_on_a_blank_disk_and_what_was_lost_is_tol
         driver.end()
 
 
-@pytest.mark.parametrize("pool,why", [("/p,requiremount", "'requiremount' is no option"), ("p", "is not DIR"),
-                                      ("fast=,ephemeral", "is not DIR"), ("/p,", "is no option")])
+@pytest.mark.parametrize("pool,why", [("/p,requiremount", "'requiremount' is not an option"), ("p", "is not DIR"),
+                                      ("fast=,ephemeral", "is not DIR"), ("/p,", "is not an option")])
 def test_an_option_that_means_nothing_is_refused(pool, why):
     done = subprocess.run([BUILD / "bin/cisternd", f"--pool={pool}"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 10 and why in done.stderr, done

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Something is mounted over what a volume holds: what cannot be seen is neither exported nor gone."""
+"""A mount covers a volume's files: covered files are neither exported nor deleted."""
 import contextlib
 import subprocess
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a .proto file says, as facts that can be compared: every name with its number and type."""
+"""Reads a .proto file as comparable facts: every name with its number and type."""
 
 
 def enum_facts(prefix, enum):

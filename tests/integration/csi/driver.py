@@ -16,7 +16,7 @@ from grpc_tools import protoc
 from paths import BUILD, TOP
 
 MIB = 1 << 20
-PATIENCE = 120  # of whoever starts or ends a driver: a machine may be busy
+PATIENCE = 120  # seconds to start or end a driver: the machine may be busy
 
 
 def _stubs():
@@ -217,7 +217,7 @@ def command_line(pid):
 
 
 def end_all(word):
-    """Of the processes with this word in their command line none lives any more; one may start another meanwhile."""
+    """Kills all processes with this word in their command line, and those that they start until then."""
     while found := [pid for pid in processes() if word in command_line(pid) and pid != os.getpid()]:
         for pid in found:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself

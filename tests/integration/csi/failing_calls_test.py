@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver with the Nth call to the system failing, in itself and in each of its children: whoever asks gets an answer
-or a sentence, nobody crashes, and a driver that is well again ends what was begun. CISTERN_FAIL_EVERY=1 fails every
-call; without it a few are drawn by CISTERN_SEED."""
+"""The driver with the Nth system call failing, in itself and in each of its children. Each CSI call gets a reply or an
+error, no process crashes, and a healthy driver finishes the interrupted work. CISTERN_FAIL_EVERY=1 fails every call;
+without it a few are drawn by CISTERN_SEED."""
 import errno
 import os
 import random
@@ -21,7 +21,7 @@ EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
 SEED = int(os.environ.get("CISTERN_SEED", "1"))
 DRAWN = 1
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EMFILE]
-# gRPC's server listens no more after an accept that fails, and aborts without an eventfd: not ours to mend.
+# gRPC's server stops listening after a failed accept and aborts without an eventfd; Cistern cannot change that.
 FAILING = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_NOT": "libgrpc"}
 
 
@@ -89,7 +89,7 @@ def is_left(driver):
 
 @pytest.fixture(scope="module")
 def total():
-    """The calls of a driver that is well, from its start to its end."""
+    """The calls of a healthy driver, from its start to its end."""
     with tempfile.TemporaryDirectory(prefix="cistern-csi-", dir="/var/tmp", ignore_cleanup_errors=True) as path:
         return count_calls(Path(path))
 

@@ -35,7 +35,7 @@ def bytes_on_the_socket(driver, payload):
             pass
 
 
-def test_random_bytes_on_the_socket_disturb_nobody(driver):
+def test_random_bytes_on_the_socket_disturb_no_other_call(driver):
     rng = random.Random(4)
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     for i in range(60):
@@ -94,7 +94,7 @@ def test_a_message_of_a_million_parts_is_refused_and_not_unpacked(driver):
     assert code == Code.INVALID_ARGUMENT and "too many parts" in text
 
 
-def test_a_method_that_nobody_serves_is_unimplemented(driver):
+def test_unknown_method_is_unimplemented(driver):
     for service, method in (("Controller", "CreateSnapshot"), ("Controller", "NoSuchThing"), ("GroupController", "X")):
         code, text = raw(driver, method, b"", service)
         assert code == Code.UNIMPLEMENTED and method in text
@@ -104,6 +104,8 @@ def test_ids_and_paths_that_try_to_leave_the_pool_find_nothing(driver):
     for bad in ("../../etc", "v1-../../../../e-0123456789ab", "/", "x" * 5000, "%s%n"):
         assert driver.client.fails("ControllerGetVolume", volume_id=bad)[0] == Code.NOT_FOUND
         driver.client.call("DeleteVolume", volume_id=bad)
+        code, text = driver.client.fails("NodeUnstageVolume", volume_id=bad, staging_target_path="/nowhere")
+        assert code == Code.NOT_FOUND and bad[:64] in text
     foreign = "v1-" + "0" * 12 + "-" + "0" * 12  # of a pool that may be somewhere
     for method in ("ControllerGetVolume", "DeleteVolume"):
         assert driver.client.fails(method, volume_id=foreign)[0] == Code.FAILED_PRECONDITION

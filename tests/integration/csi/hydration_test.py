@@ -104,7 +104,7 @@ def test_deleting_a_volume_ends_its_hydration_and_does_not_wait_for_it(driver, f
     _, volume, _ = begin(driver, folder, 24 * MIB, "1Mi")
     before = time.monotonic()
     driver.delete(volume)
-    assert time.monotonic() - before < 24  # half of what it takes
+    assert time.monotonic() - before < 24  # half of its time
     assert hydrations(volume) == []
     assert not driver.client.call("ListVolumes").entries
 
@@ -117,7 +117,7 @@ def test_deleting_ends_a_hydration_that_an_earlier_driver_started(driver, folder
     assert hydrations(volume) == []
 
 
-def test_a_source_that_is_not_there_is_told_to_the_pod_and_found_when_it_appears(driver, folder):
+def test_missing_source_is_reported_to_the_pod_and_found_when_it_appears(driver, folder):
     source = folder / "bucket" / "data"
     volume = driver.client.create("pvc", size=64 * MIB, uri=uri(source)).volume_id
     driver.stage(volume)

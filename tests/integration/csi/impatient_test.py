@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Callers that give up before they are answered, as those of a busy machine do, and ask again until they are: each gets
-its volume, filled, mounted once, exported and gone, and no call that nobody waits for does anything later."""
+its volume, filled, mounted once, exported and gone, and an abandoned call changes nothing later."""
 import os
 import random
 import time
@@ -32,7 +32,7 @@ class Kubelet:
         self.driver, self.dice, self.given_up = driver, dice, 0
 
     def insist(self, step):
-        """What `step` answers at last, which asks by the client that it is given."""
+        """Repeats `step` with impatient clients until it answers; returns the answer."""
         patience = SHORTEST * self.dice.uniform(1, 20)
         while True:
             client = Impatient(self.driver.socket, patience)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver, its keeper and its mounts are killed while they are used: whoever asks again gets the right answer, and
-in the end nothing is left."""
+"""The driver, its keeper and its mounts are killed while they are used: a repeated call gets the right answer, and in
+the end nothing is left."""
 import os
 import random
 import signal

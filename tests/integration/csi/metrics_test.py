@@ -43,7 +43,7 @@ def test_each_call_is_counted_under_its_method_and_status(watched):
     assert scrape(watched, "/healthz")
 
 
-def test_the_log_is_one_json_object_a_line_and_tells_of_refused_calls(watched):
+def test_log_is_one_json_object_a_line_and_has_refused_calls(watched):
     import json
     watched.client.fails("CreateVolume")
     lines = [json.loads(line) for line in watched.log_text().splitlines()]
@@ -51,7 +51,7 @@ def test_the_log_is_one_json_object_a_line_and_tells_of_refused_calls(watched):
     assert refused[0]["method"] == "/csi.v1.Controller/CreateVolume" and refused[0]["code"] == "INVALID"
 
 
-def test_those_who_wait_for_data_leave_threads_for_the_others(watched, folder):
+def test_calls_that_wait_for_data_leave_threads_for_other_calls(watched, folder):
     source = folder / "bucket" / "data"
     source.mkdir(parents=True)
     (source / "big").write_bytes(bytes(8 * MIB))
@@ -82,7 +82,7 @@ LINE = re.compile(r'[a-z_]+(\{[a-z_]+="(?:[^"\\\n]|\\.)*"(?:,[a-z_]+="(?:[^"\\\n
 
 
 def value(text, name, **labels):
-    """Of the one series of this name and these labels; None if there is none."""
+    """The value of the one series with this name and these labels; None if it is missing."""
     wanted = ",".join(f'{k}="{v}"' for k, v in labels.items())
     found = re.findall(rf"^{name}{{{re.escape(wanted)}}} (-?\d+)$", text, re.M)
     assert len(found) <= 1
@@ -93,7 +93,7 @@ def volumes(driver, phase, pool="default"):
     return value(scrape(driver), "cistern_volumes", node="node-1", pool=pool, phase=phase) or 0
 
 
-def test_a_scrape_is_well_formed_and_each_series_has_its_type(watched):
+def test_scrape_is_valid_and_each_series_has_its_type(watched):
     watched.client.create("blank", access="bind")
     text = scrape(watched)
     types = dict(re.findall(r"^# TYPE (\S+) (counter|gauge|histogram)$", text, re.M))
@@ -203,6 +203,6 @@ def test_what_mounts_are_asked_is_counted_over_their_deaths_and_a_mount_that_han
     other = watched.client.create("another", access="fuse").volume_id
     watched.stage(other)
     (watched.publish(other) / "folder").mkdir()
-    wait_for(lambda: requests(scrape(watched), "make") == 23)  # what a mount did is not forgotten with it
+    wait_for(lambda: requests(scrape(watched), "make") == 23)  # the counts of a mount outlive it
     watched.unpublish(other)
     watched.unstage(other)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The power is cut while volumes are made, filled, grown and deleted: what was answered OK holds on the disk that comes
-back, what was not can be asked again, and no byte is promised twice or lost."""
+"""The power is cut while volumes are made, filled, grown and deleted. After it the disk has each change that was
+answered OK, other calls can be repeated, and no byte is reserved twice or lost."""
 import json
 import os
 import shutil
@@ -68,7 +68,7 @@ def driver(folder, machine):
 
 
 class Owner:
-    """Makes, fills, grows and deletes volumes, one call after the other, and remembers what it was answered."""
+    """Makes, fills, grows and deletes volumes, one call after the other, and records the answers."""
 
     def __init__(self, driver):
         self.driver = driver
@@ -123,7 +123,7 @@ class Owner:
             self.last = e
 
     def look(self):
-        """What is there agrees with what was answered, and becomes what is known."""
+        """Compares the volumes on disk with the recorded answers, then records the state on disk."""
         there = {e.volume.volume_id: e.volume.capacity_bytes for e in self.driver.client.call("ListVolumes").entries}
         for name, volume in list(self.volumes.items()):
             asked = self.asked and self.asked[0] == name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release that is asked for and not finished: whatever a pod writes meanwhile is in the bucket before its volume goes."""
+"""A release is requested and not finished: files that a pod then writes reach the bucket before its volume is deleted."""
 import json
 import subprocess
 import threading
@@ -17,7 +17,7 @@ Code = grpc.StatusCode
 
 
 class Slow:
-    """Programs of ours whose `cistern <verb>` waits, once started, while the file `hold` is there."""
+    """Programs whose `cistern <verb>` waits, once started, while the file `hold` exists."""
 
     def __init__(self, folder, verb):
         self.folder, self.hold = folder / "programs", folder / "hold"
@@ -83,7 +83,7 @@ def test_what_a_pod_writes_after_an_export_began_to_start_is_exported_too(slow_d
     give_back(slow_driver, volume)
     assert slow_driver.client.fails("DeleteVolume", volume_id=volume)[0] == Code.ABORTED
     wait_for(lambda: slow_export.started(volume))
-    slow_driver.stage(volume)  # the release is withdrawn: nobody else could
+    slow_driver.stage(volume)  # no other call withdraws the release
     target = slow_driver.publish(volume)
     slow_export.go()
     wait_for(lambda: verdict(slow_driver, volume).get("state") == "done")
@@ -102,7 +102,7 @@ def test_a_pod_that_came_and_went_while_an_export_started_is_seen_by_the_next_on
     slow_driver.stage(volume)
     target = slow_driver.publish(volume)
     (target / "late").write_text("2")
-    slow_driver.kill()  # and what it remembered of the export with it
+    slow_driver.kill()  # and its record of the export with it
     slow_driver.start()
     give_back(slow_driver, volume)
     slow_export.go()
@@ -169,7 +169,7 @@ def test_a_volume_whose_record_of_mounts_is_missing_counts_as_written(driver, bu
 
 
 def test_a_record_that_is_lost_counts_more_than_a_verdict_that_is_there(driver, bucket):
-    """The verdict speaks for one write; so would a record that was made up with a one."""
+    """The verdict is for one write; a record made up after a loss starts at one, too."""
     volume, target = create(driver, bucket)
     (bucket / "early").write_text("another's")
     (target / "early").write_text("1")
@@ -188,12 +188,12 @@ def test_a_record_that_is_lost_counts_more_than_a_verdict_that_is_there(driver, 
     assert contents(bucket) == {"early": b"1"}
 
 
-def test_a_new_volume_that_nobody_had_owes_nothing(driver, bucket):
+def test_new_volume_without_a_mount_is_deleted_without_export(driver, bucket):
     volume = driver.client.create("pvc", size=64 * MIB, **{"export.uri": f"file://{bucket}/"}).volume_id
     assert delete_until(driver, volume) == []
 
 
-def test_a_publish_that_was_called_off_never_mounts(folder):
+def test_cancelled_publish_never_mounts(folder):
     source = folder / "source"
     source.mkdir()
     (source / "object").write_text("1")

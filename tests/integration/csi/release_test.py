@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod wrote is in the bucket before its volume is gone, or the volume stays and says why."""
+"""Files that a pod wrote are in the bucket before its volume is deleted; otherwise the volume stays and reports the cause."""
 import os
 import random
 import signal
@@ -91,7 +91,7 @@ def test_what_was_written_after_an_earlier_export_is_exported_too(driver, bucket
     assert contents(bucket)["late"] == b"words"
 
 
-def test_files_on_their_way_are_told_in_bytes_and_files(driver, bucket):
+def test_pending_files_are_reported_in_bytes_and_files(driver, bucket):
     volume, target = create(driver, bucket, **{"export.trigger": "OnRelease"})
     write_checkpoints(target, count=40, size=MIB)
     give_back(driver, volume)
@@ -154,7 +154,7 @@ def test_a_volume_whose_record_is_damaged_is_deleted_only_when_a_person_moved_it
     wait_for(lambda: not (path.parent.parent / "trash" / volume).exists())
 
 
-def test_a_volume_that_nobody_could_write_owes_nothing(driver, bucket):
+def test_volume_published_read_only_is_deleted_without_export(driver, bucket):
     volume = driver.client.create("pvc", size=64 * MIB, access="bind", **{"export.uri": f"file://{bucket}/"}).volume_id
     driver.stage(volume)
     driver.publish(volume, readonly=True)

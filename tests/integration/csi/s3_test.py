@@ -96,7 +96,7 @@ def test_an_export_may_trust_another_authority_than_the_source(with_keys, privat
     assert (server.data / "bucket/other/result").read_bytes() == b"home"
 
 
-def test_a_store_of_an_authority_that_nobody_named_is_not_trusted(with_keys, private_store):
+def test_store_with_an_unknown_authority_is_not_trusted(with_keys, private_store):
     volume = with_keys.client.create("pvc", size=64 * MIB, **private(private_store[0])).volume_id
     with_keys.stage(volume)
     with_keys.target(volume).parent.mkdir(parents=True)
@@ -107,7 +107,7 @@ def test_a_store_of_an_authority_that_nobody_named_is_not_trusted(with_keys, pri
 
 
 @pytest.mark.parametrize("words", ["no certificate at all", "-----BEGIN CERTIFICATE-----\ncut", "{pem}{key}"])
-def test_what_is_no_list_of_certificates_makes_no_volume(with_keys, private_store, words):
+def test_invalid_ca_bundle_fails_create_volume(with_keys, private_store, words):
     server, authority = private_store
     words = words.format(pem=authority.pem, key=authority.key.read_text())
     with pytest.raises(Exception, match="caBundle.*CIS2002"):

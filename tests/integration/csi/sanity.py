@@ -7,8 +7,8 @@ from paths import CACHE
 
 from .driver import MIB
 
-# Attaching, snapshots, clones and groups are not ours.
-NOT_OURS = [
+# Attaching, snapshots, clones and groups are not served.
+NOT_SERVED = [
     "ControllerPublishVolume", "ControllerUnpublishVolume", "volume lifecycle", "CreateSnapshot", "DeleteSnapshot",
     "ListSnapshots", "GetSnapshot", "GroupController", "source snapshot", "source volume",
 ]
@@ -17,7 +17,7 @@ NOT_OURS = [
 def names_of(cases, *statuses):
     """The cases that ended so, without those that we do not offer."""
     return [name for name, status in cases.items()
-            if status in statuses and not (status == "skipped" and any(words in name for words in NOT_OURS))]
+            if status in statuses and not (status == "skipped" and any(words in name for words in NOT_SERVED))]
 
 
 def run_sanity(folder, access, socket, controller_socket=None):

@@ -87,11 +87,12 @@ def test_what_is_not_offered_is_refused(driver):
                    {"volume_capabilities": [capability()], "parameters": {"pool": "nowhere"}}):
         code, _ = driver.client.fails("CreateVolume", name="a", **fields)
         assert code == Code.INVALID_ARGUMENT
-    for key, value in (("hydration", "lazy"), ("export.trigger", "OnRelease,OnClose"), ("suspend", "true"),
-                       ("identity.method", "irsa"), ("shard.indexFrom", "podLabel")):
+    for key, value, error in (("hydration", "lazy", "CIS2002"), ("export.trigger", "OnRelease,OnClose", "CIS2002"),
+                              ("suspend", "true", "CIS2003"), ("identity.method", "irsa", "CIS2003"),
+                              ("shard.indexFrom", "podLabel", "CIS2001")):
         code, text = driver.client.fails("CreateVolume", name="a", volume_capabilities=[capability()],
                                          parameters={key: value})
-        assert code == Code.INVALID_ARGUMENT and key in text and "CIS2003" in text
+        assert code == Code.INVALID_ARGUMENT and key in text and error in text
     assert not driver.client.call("ListVolumes").entries
     code, text = driver.client.fails("CreateSnapshot", name="s", source_volume_id="v")
     assert code == Code.UNIMPLEMENTED and "CreateSnapshot" in text
@@ -147,7 +148,7 @@ def driver_on_its_own_disk(folder):
         d.clean_up()  # which unmounts the disk, too
 
 
-def test_capacity_shrinks_by_what_is_made_and_is_zero_elsewhere(driver_on_its_own_disk):
+def test_capacity_shrinks_with_each_volume_and_is_zero_elsewhere(driver_on_its_own_disk):
     driver = driver_on_its_own_disk
     before = driver.client.call("GetCapacity")
     assert before.available_capacity > 0 and before.maximum_volume_size.value > 0
@@ -256,7 +257,7 @@ def test_a_pod_that_went_with_its_machine_does_not_keep_the_volume_published(dri
     driver.stage(volume, shared)
     gone = driver.publish(volume, "gone", shared)
     driver.publish(volume, "stays", shared)
-    subprocess.run(["umount", gone], check=True)  # as a machine does that is started anew: nobody unpublishes
+    subprocess.run(["umount", gone], check=True)  # as a restarted machine does: without an unpublish
     driver.unpublish(volume, "stays")
     assert record()["targets"] == [] and record()["unpublished"] > 0
     gone = driver.publish(volume, "gone", shared)
@@ -357,7 +358,7 @@ def test_stats_are_of_the_volume_and_only_where_it_is(driver, volume):
         assert code == Code.NOT_FOUND
 
 
-def test_a_full_volume_is_told_of(driver):
+def test_full_volume_is_reported(driver):
     volume = driver.client.create("pvc", access="bind").volume_id
     driver.stage(volume)
     target = driver.publish(volume)

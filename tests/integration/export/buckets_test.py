@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 
-from paths import CACHE, CISTERN
+from paths import CACHE, CISTERN, files_below
 from servers import fake_gcs, minio, versitygw
 
 MIB = 1 << 20
@@ -92,8 +92,7 @@ class Export:
         """Of uploads that did not end: parts that the server still holds, by its own files or names."""
         if self.is_gcs:
             return {key for key in self.all_keys("") if ".cistern" in key}
-        uploads = [p for p in self.server.data.rglob("multipart") if p.is_dir()]
-        return {str(p) for folder in uploads for p in folder.rglob("*") if p.is_file()}
+        return {str(p) for p in files_below(self.server.data) if "multipart" in p.relative_to(self.server.data).parts[:-1]}
 
     def assert_same(self):
         """Read back by another program, and compared."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of exports share."""
+"""Fixtures shared by the export tests."""
 import pytest
 
 from servers.bucket import BucketServer

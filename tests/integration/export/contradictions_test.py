@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store that contradicts itself: what it said once and does not hold is asked for or sent again, and where it stays so
-a sentence says what the store said of which file. Nothing is left behind."""
+"""A store that contradicts itself. A reply that does not hold is requested or sent again. If it stays so, the error
+names the file and the store's reply. Nothing is left behind."""
 
 import os
 import random
@@ -42,7 +42,7 @@ def assert_whole(bucket, folder):
 
 
 @pytest.mark.parametrize("rule, parts", [
-    (f"{COMPLETE},times=1,do=error:412:PreconditionFailed", 3),  # of what is not there
+    (f"{COMPLETE},times=1,do=error:412:PreconditionFailed", 3),  # for a missing object
     (f"{COMPLETE},times=1,do=error:400:InvalidPart", 6),
     (f"{COMPLETE},times=2,do=error:404:NoSuchUpload", 9),
     ("op=put,key=p/large,nth=2,do=body:200:/dev/null", 6),  # and no part is there
@@ -60,14 +60,14 @@ def test_an_upload_that_the_store_lost_is_begun_again_and_one_that_it_has_is_com
     ("s3", f"{COMPLETE},do=error:400:InvalidPart", "large", "CIS4012"),
     ("s3", "op=put,key=p/large,do=error:404:NoSuchUpload", "large", "CIS4012"),
     ("s3", "op=put,key=p/small,do=error:412:PreconditionFailed", "small", "CIS1412"),
-    ("s3", "op=put,key=p/small,do=body:200:/dev/null", "small", "has taken it, and does not have it (CIS4022"),
+    ("s3", "op=put,key=p/small,do=body:200:/dev/null", "small", "accepted it, and does not have it (CIS4022"),
     ("gs", "op=post,key=.cistern*/compose,do=status:404", "large", "CIS4012"),
 ], ids=["InvalidPart", "NoSuchUpload", "412", "taken and not there", "sources that are not there"])
 def test_what_stays_so_fails_the_file_in_the_words_of_the_store_and_leaves_nothing(bucket, folder, scheme, rule, file, words):
     bucket.fault(rule)
     done = export(bucket, folder, "--retries", "2", scheme=scheme)
     assert done.returncode == 1 and f"p/{file}: " in done.stderr and words in done.stderr, done.stderr
-    assert "there is no such object" not in done.stderr, done.stderr
+    assert "the object does not exist" not in done.stderr, done.stderr
     bucket.no_faults()
     assert_nothing_half(bucket)
     assert export(bucket, folder, scheme=scheme).returncode == 0

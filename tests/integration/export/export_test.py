@@ -15,13 +15,13 @@ import time
 
 import pytest
 
-from paths import BUILD, CISTERN
+from paths import BUILD, CISTERN, files_below
 
 MIB = 1 << 20
 
 
 class Export:
-    """A folder, a place to send it to, and the state between."""
+    """A directory, its target, and the state between."""
 
     def __init__(self, top):
         self.top = top
@@ -84,7 +84,7 @@ def fill(export):
     export.write("empty", 0)
 
 
-def test_a_folder_arrives_whole_and_a_second_run_sends_nothing(export):
+def test_directory_arrives_whole_and_a_second_run_sends_nothing(export):
     fill(export)
     export.run()
     export.assert_same()
@@ -104,7 +104,7 @@ def test_a_changed_file_is_sent_again_and_only_that_one(export):
     export.assert_same()
 
 
-def test_what_was_sent_is_remembered_below_home_where_another_place_is_unset_or_empty(export, tmp_path):
+def test_state_is_below_home_if_xdg_state_home_is_unset_or_empty(export, tmp_path):
     export.write("a", 1000)
     for environment in {}, {"XDG_STATE_HOME": ""}:
         subprocess.run(["rm", "-rf", tmp_path / "home"], check=True)
@@ -114,7 +114,7 @@ def test_what_was_sent_is_remembered_below_home_where_another_place_is_unset_or_
         assert book.is_relative_to(tmp_path / "home/.local/state/cistern/export")
 
 
-def test_a_lost_state_folder_costs_no_conflict(export):
+def test_lost_state_directory_causes_no_conflict(export):
     fill(export)
     export.run()
     subprocess.run(["rm", "-r", export.state], check=True)
@@ -181,7 +181,7 @@ def test_killed_there_and_overwritten_by_another_it_sends_its_own_or_calls_a_con
     unrecorded.assert_same()
 
 
-def test_the_same_bytes_that_another_put_into_a_folder_are_there_already(export):
+def test_same_bytes_of_another_writer_count_as_present(export):
     for name, size in (("small", 1000), ("large", 20 * MIB), ("empty", 0)):
         path = export.write(name, size)
         export.dst.mkdir(exist_ok=True)
@@ -228,8 +228,8 @@ def test_sigterm_ends_it_soon_with_exit_code_8_and_the_same_command_goes_on(expo
     export.assert_same()
 
 
-def test_sigterm_while_a_folder_is_looked_at_ends_it_and_what_was_pending_stays_so(export):
-    """An hour for the whole folder; and of the last run a file is left."""
+def test_sigterm_during_the_walk_ends_the_run_and_pending_files_stay_pending(export):
+    """The walk would take an hour, and a file is pending from the last run."""
     export.write("a", 1000)
     export.write("b", 1000)
     export.dst.mkdir()
@@ -243,7 +243,7 @@ def test_sigterm_while_a_folder_is_looked_at_ends_it_and_what_was_pending_stays_
     assert export.verdict()["pending"] == {"files": 1, "bytes": 1000}
     child.send_signal(signal.SIGTERM)
     _, stderr = child.communicate(timeout=60)
-    assert child.returncode == 8 and "the same command goes on" in stderr, stderr
+    assert child.returncode == 8 and "repeat the command to continue" in stderr, stderr
     assert export.verdict()["state"] == "running" and export.verdict()["pending"] == {"files": 1, "bytes": 1000}
     assert export.verdict()["pendingSinceNs"] == first["startedNs"] < export.verdict()["startedNs"]
     (export.dst / "a").unlink()
@@ -256,7 +256,7 @@ def test_a_file_open_for_writing_is_waited_for(export):
     path = export.write("ckpt/step-2/late.pt", 1000)
     with open(path, "ab") as writer:
         child = export.start()
-        wait_for(lambda: len(list(export.dst.rglob("*.pt"))) == 63)
+        wait_for(lambda: len([p for p in files_below(export.dst) if p.suffix == ".pt"]) == 63)
         time.sleep(0.5)
         assert child.poll() is None
         assert not (export.dst / "ckpt/step-2/late.pt").exists()
@@ -400,7 +400,7 @@ def test_a_marker_is_held_back_while_a_file_of_its_checkpoint_fails(export):
     assert (export.dst / "c/step-1/_SUCCESS").read_bytes() == (export.src / "c/step-1/_SUCCESS").read_bytes()
 
 
-def test_what_no_bucket_holds_is_told_and_counted(export):
+def test_links_and_empty_directories_are_reported_and_counted(export):
     export.write("file", 10)
     (export.src / "link").symlink_to("/etc/passwd")
     (export.src / "folder").mkdir()
@@ -411,7 +411,7 @@ def test_what_no_bucket_holds_is_told_and_counted(export):
     out = export.run().stdout
     listener.close()
     for line in ("skipped   link: symbolic link", "skipped   fifo: fifo", "skipped   socket: socket",
-                 "skipped   folder: empty folder"):
+                 "skipped   folder: empty directory"):
         assert line in out
     assert export.verdict()["skipped"]["files"] == 4
     assert {p.name for p in export.dst.iterdir()} == {"file", "second name"}
@@ -427,14 +427,14 @@ def test_a_name_that_is_not_utf8_fails_by_name_and_the_rest_is_sent(export):
     assert (export.dst / "good").exists()
 
 
-def test_a_name_of_many_lines_is_told_on_one(export):
+def test_name_with_newlines_is_printed_on_one_line(export):
     export.write("a\n\x1b[2Jb", 10)
     (line,) = [x for x in export.run().stdout.splitlines() if x.startswith("exported")]
     assert line == "exported  a??[2Jb  10 B"
     export.assert_same()
 
 
-def test_what_lies_too_deep_is_told_with_its_cause_and_the_rest_is_sent(export):
+def test_file_too_deep_is_reported_with_its_cause_and_the_rest_is_sent(export):
     """Too deep for a key, and too deep for the kernel's paths."""
     export.write("near", 10)
     deep = os.open(export.src, os.O_RDONLY)
@@ -492,7 +492,7 @@ def test_a_file_that_grows_beyond_the_memory_of_its_run_while_it_is_waited_for_i
         writer.truncate(3 << 40)
         writer.close()
         _, stderr = child.communicate(timeout=60)
-        assert child.returncode != 0 and "'growing' has grown to 3.00 TiB" in stderr, stderr
+        assert child.returncode != 0 and "'growing' grew to 3.00 TiB" in stderr, stderr
     finally:
         writer.close()
         child.kill()
@@ -500,7 +500,7 @@ def test_a_file_that_grows_beyond_the_memory_of_its_run_while_it_is_waited_for_i
         subprocess.run(["umount", export.src], check=True)
 
 
-def test_a_second_export_of_the_same_folder_is_refused_while_one_runs(export):
+def test_second_export_of_a_directory_is_refused_while_one_runs(export):
     held = export.write("held", 10)
     with open(held, "ab"):
         child = export.start()
@@ -530,14 +530,14 @@ def test_a_full_destination_is_exit_code_6_and_the_same_command_goes_on_when_the
 
 @pytest.fixture
 def small_state(export):
-    """A state folder on a file system of its own, which is soon full."""
+    """A state directory on a file system of its own, which is soon full."""
     export.state.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", export.state], check=True)
     yield export
     subprocess.run(["umount", export.state], check=True)
 
 
-def test_a_full_state_folder_ends_the_run_by_name_and_it_goes_on_when_there_is_space(small_state):
+def test_full_state_directory_ends_the_run_by_name_and_a_rerun_with_space_resumes(small_state):
     for i in range(2000):
         small_state.write(f"{'long-' * 20}{i}", 1)
     done = small_state.run(code=6)
@@ -548,7 +548,7 @@ def test_a_full_state_folder_ends_the_run_by_name_and_it_goes_on_when_there_is_s
     small_state.assert_same()
 
 
-def test_a_state_folder_that_is_read_only_is_said(small_state):
+def test_read_only_state_directory_is_reported(small_state):
     small_state.write("a", 1)
     subprocess.run(["mount", "-o", "remount,ro", small_state.state], check=True)
     done = small_state.run(code=4)

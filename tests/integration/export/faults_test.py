@@ -136,7 +136,7 @@ ANSWERS = {"empty": "", "no id": BEGUN.format(""), "an empty id": BEGUN.format("
 
 @pytest.fixture(params=[*FAULTS, *ANSWERS])
 def without_id(request, folder):
-    """What becomes of the answer to an upload that was begun: nobody learns its id."""
+    """A fault of the reply that begins an upload: its upload ID stays unknown."""
     if request.param in FAULTS:
         return FAULTS[request.param]
     (folder / "answer").write_text(ANSWERS[request.param])
@@ -152,7 +152,7 @@ def test_an_upload_whose_id_was_lost_is_begun_again_and_swept_at_the_end(bucket,
     assert_whole(bucket, folder)
 
 
-def test_an_upload_whose_id_nobody_ever_learns_fails_by_name_and_none_is_left(bucket, folder, without_id):
+def test_upload_whose_id_stays_unknown_fails_by_name_and_is_aborted(bucket, folder, without_id):
     bucket.fault(f"op=post,do={without_id}")
     done = export(bucket, folder, "--retries", "2")
     assert done.returncode == 1 and "large" in done.stderr, (done.stdout, done.stderr)
@@ -174,7 +174,7 @@ def test_an_upload_that_is_mistrusted_takes_the_one_with_it_whose_id_was_lost(de
 @pytest.mark.parametrize("rule", ["op=put,key=p/large,nth=2,do=error:404:NoSuchUpload",
                                   "op=post,nth=2,do=error:404:NoSuchUpload"],
                          ids=["part", "complete"])
-def test_an_upload_that_somebody_aborted_is_begun_again(bucket, folder, rule):
+def test_upload_aborted_by_another_client_is_restarted(bucket, folder, rule):
     bucket.fault(rule)
     done = export(bucket, folder)
     assert done.returncode == 0, (done.stdout, done.stderr)
@@ -193,11 +193,11 @@ def test_an_object_of_another_checksum_never_counts_as_exported(bucket, folder):
 
 
 @pytest.mark.parametrize("op, conflict", [("head", "fail"), ("put", "overwrite")])
-def test_a_condition_that_nobody_set_is_no_file_that_changes(bucket, folder, op, conflict):
+def test_412_without_a_condition_does_not_count_as_changed_file(bucket, folder, op, conflict):
     bucket.fault(f"op={op},key=p/small-7,do=status:412")
     done = export(bucket, folder, "--conflict", conflict)
     assert done.returncode == 1 and "small-7" in done.stderr, (done.stdout, done.stderr)
-    assert "no such condition was set" in done.stderr, done.stderr
+    assert "a condition that was not set" in done.stderr, done.stderr
     assert verdict(folder)["done"]["files"] == 20
 
 
@@ -288,16 +288,16 @@ def unconditional_bucket():
         yield running
 
 
-def test_a_store_without_conditions_is_looked_at_before_and_that_is_told(unconditional_bucket, folder):
+def test_store_without_conditions_is_checked_by_head_and_that_is_reported(unconditional_bucket, folder):
     bucket = unconditional_bucket
     for name in ("small-7", "large"):
         bucket.put(f"p/{name}", b"theirs")
     done = export(bucket, folder)
     assert done.returncode == 1 and done.stderr.count("CIS4409") == 2, (done.stdout, done.stderr)
     assert bucket.content("p/small-7") == bucket.content("p/large") == b"theirs"
-    assert "19 were written after a HEAD only" in done.stdout
+    assert "checked by HEAD only: 19 files;" in done.stdout
     bucket.remove("p/large")
-    assert "1 were written after a HEAD only" in export(bucket, folder).stdout
+    assert "checked by HEAD only: 1 file;" in export(bucket, folder).stdout
     assert bucket.content("p/large") == (folder / "src/large").read_bytes()
     assert export(bucket, folder, "--conflict", "overwrite").returncode == 0
     assert_whole(bucket, folder)
@@ -328,6 +328,16 @@ def test_a_store_that_knows_neither_conditions_nor_checksums_is_asked_without_bo
         done = export(bucket, folder)
         assert done.returncode == 0, (done.stdout, done.stderr)
         assert_whole(bucket, folder)
+
+
+def test_bandwidth_is_kept_to_by_many_small_files(bucket, tmp_path):
+    (tmp_path / "src").mkdir()
+    for i in range(40):
+        (tmp_path / f"src/{i}").write_bytes(os.urandom(100 << 10))
+    begin = time.monotonic()
+    done = export(bucket, tmp_path, "--bandwidth", "1Mi")
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - begin > 0.95 * 40 * 100 / 1024 - 0.1, "a burst of 0.1 s is free"
 
 
 def test_bandwidth_is_kept_to(bucket, folder):
@@ -366,7 +376,7 @@ def md5_bucket(request):
     return request.getfixturevalue(f"{request.param}_bucket")
 
 
-def test_a_store_that_tells_only_md5_confirms_by_it(md5_bucket, folder):
+def test_store_with_md5_only_confirms_by_it(md5_bucket, folder):
     done = export(md5_bucket, folder)
     assert done.returncode == 0 and "confirmed by size and checksum" in done.stdout, (done.stdout, done.stderr)
     assert_whole(md5_bucket, folder)
@@ -417,7 +427,7 @@ def test_an_object_whose_etag_is_not_the_md5_is_read_back(deaf_bucket, folder, n
 
 
 @ETAGS
-def test_an_object_that_can_neither_be_compared_nor_read_back_is_no_success(deaf_bucket, folder, name, fault):
+def test_object_that_can_be_neither_compared_nor_read_back_fails(deaf_bucket, folder, name, fault):
     deaf_bucket.fault(fault, f"key=p/{name},op=head,do=etag", f"key=p/{name},op=get,do=status:403")
     done = export(deaf_bucket, folder)
     assert done.returncode == 1 and done.stderr.count("CIS4011") == 1, (done.stdout, done.stderr)
@@ -487,7 +497,7 @@ def export_to_google(bucket, folder, *flags):
 @pytest.mark.parametrize("fault", ["lost", "reset:60", "truncate:60", "garbage-body", "answer:200:/dev/null"])
 @pytest.mark.parametrize("rule", ["op=post,every=4,times=8", "op=post,key=p/large/compose,times=1", "op=head,key=p/large,nth=2"],
                          ids=["each fourth", "the last composition", "the look before"])
-def test_an_answer_of_google_that_nobody_can_read_is_one_that_was_lost(bucket, folder, rule, fault):
+def test_gcs_unparsable_reply_counts_as_lost(bucket, folder, rule, fault):
     bucket.fault(f"{rule},do={fault}")
     done = export_to_google(bucket, folder)
     assert done.returncode == 0 and sum(bucket.fired()) > 0, (done.stdout, done.stderr)
@@ -496,14 +506,14 @@ def test_an_answer_of_google_that_nobody_can_read_is_one_that_was_lost(bucket, f
     assert_whole(bucket, folder)
 
 
-def test_an_answer_that_was_lost_and_a_look_that_nobody_can_read_are_no_conflict(bucket, folder):
+def test_lost_reply_and_unparsable_head_cause_no_conflict(bucket, folder):
     bucket.fault("op=post,key=p/large/compose,times=1,do=lost", "op=head,key=p/large,nth=3,do=garbage-body")
     done = export_to_google(bucket, folder)
     assert done.returncode == 0 and bucket.fired() == [1, 1], (done.stdout, done.stderr)
     assert len(bucket.uploads()) == 21
 
 
-def test_compositions_that_nobody_can_read_fail_the_file_by_name_and_leave_no_parts(bucket, folder):
+def test_unparsable_compose_replies_fail_the_file_by_name_and_leave_no_parts(bucket, folder):
     bucket.fault("op=post,key=.cistern*/compose,do=garbage-body")
     done = export_to_google(bucket, folder)
     assert done.returncode == 1 and "p/large" in done.stderr, (done.stdout, done.stderr)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 while each request of an export is at the server, answered there and not yet heard of, or not yet done: the
-next run ends with every file confirmed and no upload left, and nobody ever saw a marker without its checkpoint.
+next run ends with every file confirmed and no upload left, and no reader ever saw a marker without its checkpoint.
 CISTERN_FAIL_EVERY=1 kills at every request; without it they are sampled."""
 
 import functools

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a file is called, if a store takes the name: it arrives under that very name, in either dialect."""
+"""A file whose name the store accepts arrives under exactly that name, in both dialects."""
 
 import os
 import subprocess

@@ -129,7 +129,7 @@ def test_another_writers_object_is_kept_and_named(directory):
         assert directory.store.get(directory.prefix + name) == b"theirs"
 
 
-def test_an_object_of_ours_that_another_replaced_is_kept(directory):
+def test_exported_object_replaced_by_another_writer_is_kept(directory):
     directory.export()
     for name in "small", "big":
         directory.store.put(directory.prefix + name, b"theirs", directory.scratch)
@@ -203,7 +203,7 @@ def test_another_writers_object_that_appears_during_the_transfer_is_kept_where_c
         assert server.content(directory.prefix + "big") == b"theirs"
 
 
-def test_a_race_that_cannot_be_excluded_is_told(tmp_path):
+def test_race_that_cannot_be_excluded_is_reported(tmp_path):
     for flags, expected in ([], 1), (["--heedless"], 3):
         with BucketServer(*flags) as server:
             store = Store.__new__(Store)
@@ -215,4 +215,4 @@ def test_a_race_that_cannot_be_excluded_is_told(tmp_path):
             out = directory.export().stdout
             # The server honours conditions of PUT, and the probe shows it; a completion was not seen to be refused.
             assert directory.verdict()["lookedOnly"]["files"] == expected, (flags, directory.verdict())
-            assert f"{expected} were written after a HEAD only" in out
+            assert f"checked by HEAD only: {expected} file{'s' * (expected > 1)};" in out

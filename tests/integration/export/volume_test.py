@@ -21,7 +21,7 @@ def bucket():
 
 
 class Volume:
-    """A volume's folder as a driver makes it, without one."""
+    """A volume's directory as the driver makes it, without a driver."""
 
     def __init__(self, top, bucket, policy=None, **parameters):
         self.folder = top / "volume"
@@ -65,7 +65,7 @@ def test_the_concurrency_of_a_volume_is_that_of_its_export_too_and_a_flag_says_o
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENODEV, errno.ENXIO], ids=os.strerror)
 def test_metrics_that_the_disk_does_not_give_fail_the_export_by_name(tmp_path, bucket, number):
-    """They may be those of the best checkpoint, which nobody would miss."""
+    """They may be those of the best checkpoint, whose loss would stay unnoticed."""
     best = {"group": "directory", "best": {"file": "metrics.json", "key": "loss", "order": "min", "count": 1}}
     volume = Volume(tmp_path, bucket, policy={"select": best})
     for step in 1, 2:

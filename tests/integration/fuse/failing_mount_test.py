@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper and a mount process with the Nth call to the system failing, once: whoever asks gets an answer or a
-sentence, nobody hangs or crashes, and afterwards the mount works as if nothing had been.
+"""The keeper and a mount process with the Nth call to the system failing, once. Every caller gets a reply or an
+error, no process hangs or crashes, and the mount works afterwards.
 CISTERN_FAIL_EVERY=1 fails every call; without it a few are drawn by CISTERN_SEED."""
 import errno
 import os

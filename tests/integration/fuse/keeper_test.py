@@ -15,7 +15,7 @@ from . import mounts
 
 
 class Mirror:
-    """What cisternd does: holds duplicates."""
+    """Holds duplicates, as cisternd does."""
 
     def __init__(self, keeper):
         self.process = subprocess.Popen(
@@ -115,7 +115,7 @@ def test_bad_words_are_errors_and_the_keeper_lives(volumes, tmp_path):
     assert volume.status()["state"] == "serving"
 
 
-def test_garbage_on_the_socket_is_refused_and_harms_nobody(volumes):
+def test_garbage_on_the_socket_is_refused_and_harms_no_mount(volumes):
     import random
     import socket
 
@@ -309,7 +309,7 @@ def test_mount_without_a_process_is_unmounted_at_once_though_a_caller_waits(brea
     assert os.listdir(other.path) == []
 
 
-def test_a_mount_process_that_is_killed_is_started_again_for_ever(volumes):
+def test_a_killed_mount_process_is_restarted_without_limit(volumes):
     volume = volumes("v", "exclusive")
     for _ in range(12):
         volume.kill()

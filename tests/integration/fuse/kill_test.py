@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGKILL of the mount process inside every operation: it is done once, and its user sees the right answer.
 
-Each case names an operation of the kernel's and what a user does for it. The process dies at one point of it (before
-the act, after it, before the answer); what then comes back, and what is on the disk below, is as if it had lived."""
+Each case names a FUSE operation and the user's call for it. The process dies before the act, after it, or before the
+reply. The result of the call and the lower directory must be as if it had not died."""
 
 import mmap
 import os
@@ -244,7 +244,7 @@ def test_a_process_that_dies_again_while_it_takes_up_still_does_each_thing_once(
 
 @pytest.mark.parametrize("nth", [2, 9, 30])
 def test_a_request_that_the_kernel_could_not_copy_into_the_dying_process_is_asked_again(volumes, nth):
-    """What a page that compaction moves at the moment of SIGKILL does, done on purpose: the buffer is not there."""
+    """The buffer is missing at the moment of SIGKILL, as when compaction moves its page."""
     volume = volumes("v", "exclusive", "must", kill_at=f"request:memory:{nth}")
     for _ in range(12):
         mkdir(volume.path)

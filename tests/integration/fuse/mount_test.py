@@ -78,7 +78,7 @@ def test_a_signal_to_the_one_in_the_foreground_unmounts(place, number):
     assert not os.path.ismount(at)
 
 
-def test_the_folder_of_a_volume_shows_its_data(place):
+def test_mount_of_a_volume_directory_shows_its_data(place):
     data, at = place
     (data / "data").mkdir()
     (data / "data/inside").write_text("x")
@@ -90,10 +90,10 @@ def test_the_folder_of_a_volume_shows_its_data(place):
 def test_what_cannot_be_is_said_in_a_sentence(place, tmp_path):
     data, at = place
     for words, code, text in (
-        ((data,), 2, "wants a folder and a mount point"),
+        ((data,), 2, "needs DIR and MOUNTPOINT"),
         ((data, tmp_path / "nowhere"), 3, "cannot find the mount point"),
         ((tmp_path / "nowhere", at), 3, "cannot find"),
-        ((data, data), 2, "below its own mount point"),
+        ((data, data), 2, "inside its own mount point"),
         (("--passthrough=maybe", data, at), 2, "auto, on or off"),
         (("--lazy-ish", data, at), 2, "unknown"),
     ):
@@ -101,7 +101,7 @@ def test_what_cannot_be_is_said_in_a_sentence(place, tmp_path):
         assert done.returncode == code and text in done.stderr, (words, done.returncode, done.stderr)
 
 
-def test_a_folder_on_tmpfs_can_be_shown_too(place, tmp_path):
+def test_a_directory_on_tmpfs_can_be_mounted(place, tmp_path):
     _, at = place
     memory = tmp_path / "memory"
     memory.mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A keeper, its mounts, and the ext4 below them: what the tests of this folder share."""
+"""A keeper, its mounts, and the ext4 below them: shared by the tests of this directory."""
 
 import ctypes
 import os
@@ -73,7 +73,7 @@ class Keeper:
         return dict(word.split("=") for word in self.ask("status", volume).stdout.split())
 
     def pid(self, volume):
-        """Of the mount process; waits while there is none."""
+        """Of the mount process; waits until it runs."""
         found = []
 
         def there():
@@ -90,7 +90,7 @@ class Keeper:
 
 
 class Volume:
-    """A folder below, and where it is mounted."""
+    """A lower directory and its mount point."""
 
     def __init__(self, keeper, disk, folder, name, *options):
         self.keeper, self.name, self.options = keeper, name, options

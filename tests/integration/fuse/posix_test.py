@@ -123,7 +123,7 @@ def test_stores_through_a_mapping_whose_file_is_closed_move_the_time_that_users_
     mapping[0:1] = b"y"
     assert os.stat(path).st_mtime > 1_000_000
     mapping.close()
-    # Nobody can store any more: now the kernel may remember, and what it remembers is right.
+    # No mapping can store any more: now the kernel may cache attributes, and its cache is right.
     os.stat(path)
     assert os.stat(path).st_mtime == os.stat(volume.data / "f").st_mtime
 
@@ -222,7 +222,7 @@ def test_the_mount_process_holds_no_cap_sys_resource(volume):
         assert value & 1 << 24 == 0
 
 
-def test_a_read_lease_on_the_file_below_says_whether_anybody_can_still_write(volumes):
+def test_a_read_lease_on_the_lower_file_shows_whether_a_process_can_still_write(volumes):
     volume = volumes("v", "exclusive", "must")
     path = volume.path / "f"
     path.write_bytes(b"x" * 4096)
@@ -262,7 +262,7 @@ def test_a_full_disk_below_is_enospc_for_the_writer(volumes, tmp_path):
             file.write(bytes(1 << 20))
     assert full.value.errno == errno.ENOSPC
     os.unlink(volume.path / "f")
-    # The kernel tells of a close in passing: the room is there a moment later.
+    # The kernel reports a close asynchronously: the space is free a moment later.
     mounts.wait_for("room", lambda: os.statvfs(volume.path).f_bavail * os.statvfs(volume.path).f_frsize > 2 << 20)
     (volume.path / "f").write_bytes(bytes(1 << 20))
     volume.unmount()
@@ -372,7 +372,7 @@ def test_opens_of_one_file_by_many_at_once_all_succeed(volume):
     assert errors == []
 
 
-def test_a_large_folder_is_listed_whole_and_removed(volume):
+def test_a_large_directory_is_listed_whole_and_removed(volume):
     for i in range(3000):
         (volume.data / f"file-with-a-longer-name-{i}").touch()
     assert len(os.listdir(volume.path)) == 3000

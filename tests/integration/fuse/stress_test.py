@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGKILL of the mount process at 50 random moments under readers, writers and those who make and remove names."""
+"""SIGKILL of the mount process at 50 random moments under readers, writers, and processes that create and remove names."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def furnish(data):
 
 
 @pytest.mark.parametrize("way", ["must", "plain"])
-def test_fifty_kills_at_random_moments_are_seen_by_nobody(volumes, way):
+def test_fifty_kills_at_random_moments_are_invisible_to_users(volumes, way):
     volume = volumes("v", "exclusive", way)
     furnish(volume.data)
     seed = int(os.environ.get("CISTERN_TEST_SEED", random.randrange(1 << 30)))
@@ -51,7 +51,7 @@ def test_fifty_kills_at_random_moments_are_seen_by_nobody(volumes, way):
     assert max(report["longest"] for report in reports) < 10
     subprocess.run(["rm", "-rf", *volume.path.iterdir()], check=True)
 
-    # A FORGET that was in the hands of the dead is not sent again: a few nodes too many may be remembered, no opens.
+    # The kernel does not resend a `FORGET`: a few nodes too many may stay in the table, but no opens.
     mounts.wait_for("every open to be counted back", lambda: volume.status()["opens"] == "0")
     assert int(volume.status()["nodes"]) < 200
     assert os.listdir(volume.data) == []

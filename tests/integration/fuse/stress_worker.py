@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One user of a mount, as a process of its own: stress_worker.py KIND FOLDER SECONDS SEED.
+"""One user of a mount, as a process of its own: stress_worker.py KIND DIRECTORY SECONDS SEED.
 
 Everything it does must succeed, and it knows what must be there afterwards. Its last line is JSON: rounds, the longest
 operation in seconds, and errors."""

@@ -16,7 +16,7 @@ NEWEST = (TESTS / "keeper_newest", TESTS / "mount_newest", TESTS / "client_newes
 
 
 class Load:
-    """A reader of one file and a writer of many, until stop(); either tells its first error."""
+    """A reader of one file and a writer of many, until stop(). Either reports its first error."""
 
     def __init__(self, path):
         self.path, self.errors, self.turns, self.ending = path, [], [0, 0], threading.Event()

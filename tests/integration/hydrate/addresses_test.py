@@ -162,7 +162,7 @@ def test_this_machine_needs_no_name_service(server, tmp_path):
         ends_right(server, run, tmp_path / "out")
 
 
-def test_a_name_that_nobody_knows_is_a_sentence(server, tmp_path):
+def test_unknown_host_name_is_an_error(server, tmp_path):
     with addresses(tmp_path, server.port) as (_, before):
         run, _ = hydrate(before, "http://nobody.test:8080", tmp_path / "out", "--retries", "2")
         assert run.returncode == 5 and "CIS1611" in run.stderr, run.stderr

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must not break a hydration, as a table: each row is a fault by its name and ends in the right tree or in a
-sentence that names the object. Rows that other files drive are named at the end, and looked for."""
+"""Faults that must not break a hydration, as a table: each row ends with the right tree, or with an error that names the
+object. The end of the table names the rows of other files, and checks that they exist."""
 
 import json
 import pathlib
@@ -153,7 +153,7 @@ def test_it_ends_in_a_sentence_and_all_else_is_there(server, tmp_path, rule, cod
 
 
 @pytest.mark.parametrize("key, name", [(ONE, ONE_FAILS), (LARGE, LARGE_FAILS)], ids=["small", "large"])
-def test_a_wrong_checksum_header_is_found_where_the_listing_told_none(server, tmp_path, key, name):
+def test_wrong_checksum_header_is_found_without_one_in_the_listing(server, tmp_path, key, name):
     server.fault(f"op=any,key={key},do=checksum")
     run = hydrate(server, tmp_path / "out", *QUICK)
     if server.scheme == "s3":
@@ -163,7 +163,7 @@ def test_a_wrong_checksum_header_is_found_where_the_listing_told_none(server, tm
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refusal_from_the_start_is_told_at_once(server, tmp_path, status):
+def test_refusal_from_the_start_is_reported_at_once(server, tmp_path, status):
     server.fault(f"op=get,do=status:{status}")
     server.forget_stats()
     run = hydrate(server, tmp_path / "out")
@@ -231,7 +231,7 @@ JSON_LISTINGS = [
 
 @pytest.mark.parametrize("running, text", [*(("s3", text) for _, text in LISTINGS), *(("gs", text) for _, text in JSON_LISTINGS)],
                          ids=[name for name, _ in LISTINGS + JSON_LISTINGS], indirect=["running"])
-def test_a_listing_that_is_none_is_a_sentence(server, tmp_path, text):
+def test_invalid_listing_is_an_error(server, tmp_path, text):
     (tmp_path / "page").write_text(text, encoding="latin-1")
     server.fault(f"op=list,do=body:200:{tmp_path}/page")
     run = hydrate(server, tmp_path / "out", *QUICK)
@@ -254,7 +254,7 @@ def test_a_listing_that_does_not_advance_is_a_sentence(many, tmp_path, rule):
     assert len(contents(tmp_path / "out")) == 3500
 
 
-def test_list_pages_that_skip_are_believed_and_the_next_run_brings_the_rest(many, tmp_path):
+def test_skipping_list_pages_are_accepted_and_the_next_run_fetches_the_rest(many, tmp_path):
     many.fault("op=list,nth=2,do=page-skip")
     run = hydrate(many, tmp_path / "out", *QUICK)
     found = contents(tmp_path / "out")
@@ -302,7 +302,7 @@ def test_a_listing_that_changes_while_it_is_read_brings_what_was_listed(many, tm
 
 
 @pytest.mark.parametrize("running", ["s3"], indirect=True)
-def test_credentials_that_expire_in_mid_run_are_fetched_anew(server, tmp_path):
+def test_expired_credentials_are_fetched_again_during_the_run(server, tmp_path):
     def another_key(_):
         expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
         return 200, {}, json.dumps({"AccessKeyId": f"key-{len(givers.seen)}", "SecretAccessKey": "secret", "Token": "token",
@@ -323,7 +323,7 @@ def test_an_address_of_many_that_is_dead_is_passed_over(server, tmp_path):
     ends_right(server, run, tmp_path / "out")
 
 
-def test_a_certificate_of_nobody_known_is_refused_and_a_named_one_taken(tmp_path):
+def test_unknown_certificate_is_refused_and_a_named_one_accepted(tmp_path):
     certificate = tmp_path / "certificate.pem"
     with BucketServer("--objects", "data/:20:50Ki", "--tls", certificate) as secure:
         secure.scheme = "s3"
@@ -367,7 +367,7 @@ def test_sigterm_ends_it_and_the_same_command_goes_on(server, tmp_path):
             time.sleep(0.005)
         run.send_signal(signal.SIGTERM)
         assert run.wait(20) == INTERRUPTED
-        assert "the same command continues" in run.stderr.read()
+        assert "run the same command again to continue" in run.stderr.read()
     server.no_faults()
     ends_right(server, hydrate(server, tmp_path / "out"), tmp_path / "out")
 
@@ -381,10 +381,10 @@ def test_sigterm_ends_it_and_the_same_command_goes_on(server, tmp_path):
     "cistern/failing_calls_test.py::test_what_a_failed_barrier_lost_is_fetched_again",  # after write-back lost pages
     "export/faults_test.py::test_an_upload_whose_answer_was_lost_meets_its_own_object",  # an upload whose answer is lost
     "hydrate/resume_test.py::test_killed_at_fifty_moments_it_ends_with_the_same_tree",  # SIGKILL
-    "power_loss_test.py::test_hydration_goes_on_from_what_was_durable",  # power loss
+    "power_loss_test.py::test_hydration_after_power_loss_resumes_from_durable_files",  # power loss
     "hydrate/addresses_test.py::test_one_of_three_that_is_dead_is_set_aside",  # DNS that returns many addresses
     "store/faults_test.py::test_a_redirect_to_another_host_of_the_provider_is_followed_with_a_signature_for_it",
-    "store/faults_test.py::test_a_redirect_to_anybody_else_is_told_and_not_followed",
+    "store/faults_test.py::test_redirect_to_another_host_is_reported_and_not_followed",
     "hydrate/odd_server_test.py::test_what_it_does_not_is_a_sentence_and_nothing_wrong",  # what HTTP does not allow
     "hydrate/order_test.py::test_a_store_that_asks_for_less_above_a_rate_gets_less",  # 503 above a rate
 ])

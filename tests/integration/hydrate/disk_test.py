@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others do to the folder, the disk and the process meanwhile: nothing is called done that is not, nobody reads half
-a file, and what ends a run is said in a sentence."""
+"""Changes to the directory, the disk and the process during a run: no incomplete run is reported as done, no reader sees
+half a file, and each failure has an error."""
 
 import contextlib
 import errno
@@ -95,7 +95,7 @@ def test_what_was_taken_away_between_two_runs_is_brought_again_and_nothing_else(
 
 @pytest.mark.parametrize("number, told", [(errno.EINTR, {"CIS1524"}), (errno.EACCES, {"CIS1523", "CIS1403"})])
 @pytest.mark.parametrize("name", ["openat", "mkdirat", "renameat", "renameat2", "ftruncate", "fallocate", "fsync", "write", "pwrite"])
-def test_what_the_system_refuses_or_breaks_off_is_told_with_its_id(tmp_path, name, number, told):
+def test_failed_system_call_is_reported_with_its_id(tmp_path, name, number, told):
     source, count = tmp_path / "source", tmp_path / "count"
     (source / "folder").mkdir(parents=True)
     (source / "folder/small").write_bytes(b"s" * 1000)
@@ -144,7 +144,7 @@ def test_one_file_of_the_source_that_its_disk_does_not_give_fails_alone(tmp_path
 
 
 @pytest.mark.parametrize("what", ["data", "data/small"])
-def test_what_was_taken_away_before_the_folder_has_its_name_is_brought_again(server, tmp_path, what):
+def test_file_removed_before_the_rename_is_fetched_again(server, tmp_path, what):
     server.fault("op=get,after=10,do=status:403")
     assert run(server, tmp_path / "out", "--max-errors", "1", "--concurrency", "1").returncode != DONE
     server.no_faults()
@@ -155,14 +155,14 @@ def test_what_was_taken_away_before_the_folder_has_its_name_is_brought_again(ser
 
 
 @pytest.mark.parametrize("name", ["", "none/.", "none/..", "none/./"])
-def test_a_folder_that_cannot_be_named_is_refused_before_anything_is_asked(server, tmp_path, name):
+def test_invalid_directory_name_is_refused_before_any_request(server, tmp_path, name):
     done = run(server, name, cwd=tmp_path)
-    assert done.returncode == USAGE and "no name for a new folder" in done.stderr, done.stderr
+    assert done.returncode == USAGE and "not a valid directory name" in done.stderr, done.stderr
     assert server.stats()["requests"] == 0 and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["staged", "in place"])
-def test_a_folder_that_was_moved_away_is_not_called_filled(server, tmp_path, in_place):
+def test_moved_directory_is_not_reported_as_filled(server, tmp_path, in_place):
     out = tmp_path / "out"
     if in_place:
         out.mkdir()

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each kind of request (a list page, a HEAD, a GET and a range, a PUT, the steps of a multipart, composed or resumable
-upload; over TLS, and of a run that goes on where another was cut), with each fault that a server has, at its Nth time:
-the run ends with every byte right, or in a sentence that names the object; and the same command on a server that is
-well ends it.
+"""Each kind of request with each fault of a server, at its Nth time. Requests are list pages, HEADs, GETs, ranges, PUTs
+and the steps of an upload, also over TLS and of resumed runs. The run ends with every byte right, or with an error that
+names the object. The same command on a healthy server completes it.
 CISTERN_FAIL_EVERY=1 fails every request; without it each fault meets one, drawn by CISTERN_SEED."""
 import os
 import random
@@ -81,7 +80,7 @@ class Hydrate:
         self.server, self.folder, self.content = server, folder, content
 
     def prepare(self, name):
-        """What was before, on a fair day."""
+        """The state before the run, from a healthy server."""
 
     def run(self, name, *flags):
         return cistern(self.server, "hydrate", "--quiet", *flags, uri(self.server, "in"), self.folder / name)
@@ -100,7 +99,7 @@ class HydrateTls(Hydrate):
 
 
 class Resume(Hydrate):
-    """Of what a store that began to refuse has left undone."""
+    """The requests that a store left undone when it began to refuse."""
 
     def prepare(self, name):
         self.server.fault("op=get,key=in/large,after=1,do=status:403")
@@ -186,7 +185,7 @@ class LsPages(Ls):
 
 
 class Doctor:
-    """What it says of the store; what it says of this machine is another's business."""
+    """The lines about the store. The lines about this machine have other tests."""
 
     def __init__(self, server, folder, content):
         self.server, self.content, self.seen = server, {"endpoint": True, "source": True}, {}

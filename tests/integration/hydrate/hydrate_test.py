@@ -60,7 +60,7 @@ def test_a_dry_run_counts_and_writes_nothing(tmp_path, source):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_existing_folder_keeps_its_other_files_and_its_readers(tmp_path, source):
+def test_existing_directory_keeps_its_other_files_and_its_readers(tmp_path, source):
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine").write_text("mine")
@@ -140,7 +140,7 @@ def test_names_with_blanks_signs_and_line_breaks_land_as_they_are(tmp_path):
     assert tree(tmp_path / "out") == tree(source)
 
 
-def test_what_is_no_file_is_left_out_and_said(tmp_path):
+def test_special_files_are_skipped_and_reported(tmp_path):
     source = tmp_path / "source"
     (source / "d").mkdir(parents=True)
     (source / "d/file").write_text("file")
@@ -154,7 +154,7 @@ def test_what_is_no_file_is_left_out_and_said(tmp_path):
         listener.bind(str(source / "socket"))
         code, end, errors = summary("hydrate", f"file://{source}/", tmp_path / "out")
         assert (code, errors, end["found"], end["skipped"], end["last_skipped"]) == (DONE, [], 2, 6, "socket")
-        assert "left out 6 that are neither files" in cistern("hydrate", f"file://{source}/", tmp_path / "again").stdout
+        assert "skipped 6 names that are not regular files" in cistern("hydrate", f"file://{source}/", tmp_path / "again").stdout
     assert files(tmp_path / "out").keys() == {b"d/file", b"d/link"}
 
 
@@ -234,7 +234,7 @@ def test_sigterm_is_exit_8_and_the_same_command_continues(tmp_path, source):
             assert first.poll() is None
         first.terminate()
         assert first.wait(10) == 8
-        assert "continues" in first.stderr.read()
+        assert "to continue" in first.stderr.read()
     code, end, _ = summary("hydrate", f"file://{source}/", tmp_path / "out")
     assert code == DONE and tree(tmp_path / "out") == tree(source)
     assert end["requests"] < end["found"]  # the first run's objects were not fetched again
@@ -265,7 +265,7 @@ def test_a_shard_that_does_not_fit_names_its_source(tmp_path, source, tiny_disk)
 
 
 @pytest.mark.asan
-def test_a_disk_that_fills_up_meanwhile_is_exit_6_and_the_run_continues_when_there_is_room(tmp_path, tiny_disk):
+def test_disk_that_fills_up_is_exit_6_and_the_run_continues_with_room(tmp_path, tiny_disk):
     filler = tiny_disk / "filler"
     with Bucket("s/:200:100Ki") as bucket:
         words = ["hydrate", "s3://bench/s/", tiny_disk / "out", "--endpoint", bucket.url]
@@ -293,7 +293,7 @@ def test_progress_in_a_pipe_is_plain_and_json_has_stable_keys(tmp_path, source):
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_ls_tells_names_sizes_and_sums(tmp_path, source):
+def test_ls_prints_names_sizes_and_sums(tmp_path, source):
     names = cistern("ls", "-r", f"file://{source}/").stdout.splitlines()
     assert sorted(names) == sorted(n.decode() for n in files(source))
     top = cistern("ls", f"file://{source}/").stdout.splitlines()

@@ -34,7 +34,7 @@ def test_each_lands_or_is_named_and_nothing_is_outside(bucket, tmp_path):
 
 
 @pytest.mark.parametrize("size", [10, 3 << 20])
-def test_a_name_that_is_an_object_and_a_folder_ends_the_same_way_always(bucket, tmp_path, size):
+def test_name_of_an_object_and_a_directory_always_ends_the_same_way(bucket, tmp_path, size):
     for key in ["both", "both/child", "both/deeper/child", "also/", "also", "other"]:
         bucket.put("w/" + key, b"" if key.endswith("/") else key[0].encode() * size)
     want = None
@@ -50,7 +50,7 @@ def test_a_name_that_is_an_object_and_a_folder_ends_the_same_way_always(bucket, 
 
 @pytest.mark.parametrize("size", [0, 10, 3 << 20])
 @pytest.mark.parametrize("is_link", [False, True])
-def test_what_somebody_has_where_a_folder_should_be_is_left_alone_and_named(bucket, tmp_path, size, is_link):
+def test_users_file_in_place_of_a_directory_is_kept_and_named(bucket, tmp_path, size, is_link):
     for key in ["theirs/child", "theirs/deeper/child", "other"]:
         bucket.put("w/" + key, b"c" * size)
     theirs = tmp_path / "out/theirs"
@@ -80,7 +80,7 @@ def test_excluding_what_cannot_be_a_file_makes_the_run_whole(bucket, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_a_folders_marker_stands_before_what_is_in_it_also_where_a_page_ends_between_them(tmp_path, scheme):
+def test_directory_marker_precedes_its_objects_across_pages(tmp_path, scheme):
     with Bucket("w/a/:999:10") as bucket:
         for key in ["m/", "m/child", "m/deeper/", "n/", "z/"]:
             bucket.put("w/" + key, b"" if key.endswith("/") else b"c")

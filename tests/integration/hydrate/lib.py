@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `cistern hydrate` share: the program, sources of real files, trees to compare, our own server."""
+"""Shared by the tests of `cistern hydrate`: the program, sources of real files, trees to compare, the bucket server."""
 import hashlib
 import json
 import os
@@ -27,7 +27,7 @@ def summary(*args, **kwargs):
 
 
 def tree(folder):
-    """Every path below, with its bytes' hash; folders as such."""
+    """Every path below, with its bytes' hash; directories as such."""
     found = {}
     for path in sorted(Path(os.fsdecode(folder)).rglob("*")):
         name = os.fsencode(str(path.relative_to(folder)))

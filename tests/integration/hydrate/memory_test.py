@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 @contextlib.contextmanager
 def group(limit):
-    """A folder of its own in the hierarchy that has memory; processes enter it by its cgroup.procs."""
+    """A directory of its own in the hierarchy that has memory; processes enter it by its cgroup.procs."""
     one = (ROOT / "memory").exists()
     folder = (ROOT / "memory" if one else ROOT) / f"cistern-test-{os.getpid()}"
     if not one:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers that are odd, byte for byte: by what HTTP allows they are right, and end in the right tree; by what it does
-not, they end in a sentence that names the object, with nothing wrong on the disk; and the same command on a day that is
-fair ends it. Whatever goes through a proxy of somebody's has been all of these."""
+"""Odd replies, byte for byte. Replies that HTTP allows end with the right tree. Others end with an error that names the
+object, and no wrong byte on the disk. The same command on a healthy server completes it. Proxies send all of these."""
 import base64
 import gzip
 import hashlib
@@ -53,8 +52,8 @@ def fair(data):
 
 
 class OddServer:
-    """One answer a connection. A GET of a key of `odd` gets what its function makes of the bytes; a listing gets `page`, or
-    what it makes of the path, or, where that is None, what is there."""
+    """One reply a connection. A GET of a key in `odd` gets the result of its function for the bytes. A listing gets `page`,
+    or its result for the path, or else the real listing."""
 
     def __init__(self):
         self.odd, self.content, self.page = {}, dict(CONTENT), None
@@ -280,19 +279,19 @@ def test_an_entry_of_a_listing_is_a_file_or_a_sentence(server, tmp_path, how):
     assert all(data == (TRUTH | {"one/below": X})[f] for f, data in found.items()), found
 
 
-def test_a_key_that_is_the_prefix_itself_is_the_folder(server, tmp_path):
+def test_key_equal_to_the_prefix_is_the_directory(server, tmp_path):
     server.page = listing(entry("data/", b""), *GOOD)
     run = hydrate(server, tmp_path / "out")
     assert run.returncode == DONE, run.stderr
     assert contents(tmp_path / "out") == TRUTH
 
 
-def test_a_key_that_is_listed_twice_is_told(server, tmp_path):
+def test_key_listed_twice_is_reported(server, tmp_path):
     """Two versions of it may have been listed: neither is the one."""
     server.page = listing(*GOOD, *GOOD)
     run = hydrate(server, tmp_path / "out")
     assert run.returncode == MISMATCH and re.search("twice.*CIS1504", run.stderr), run.stderr
-    assert "the same command lists anew" in run.stderr
+    assert "run the same command again" in run.stderr
     server.page = None
     run = hydrate(server, tmp_path / "out")
     assert run.returncode == DONE and contents(tmp_path / "out") == TRUTH, run.stderr
@@ -314,7 +313,7 @@ PASSING = {"an error under 200": b"<Error><Code>InternalError</Code><Message>aga
 
 @pytest.mark.parametrize("how", PASSING)
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_a_page_that_is_none_is_asked_for_again(server, tmp_path, scheme, how):
+def test_invalid_page_is_requested_again(server, tmp_path, scheme, how):
     once = [PASSING[how]]
     server.page = lambda path: once.pop() if once else None
     run = hydrate(server, tmp_path / "out", scheme)
@@ -360,7 +359,7 @@ def test_what_an_object_is_answered_in_passing_is_outlived(server, tmp_path):
 
 
 @pytest.mark.parametrize("code, status, id, words", [("KMS.ThrottlingException", TRANSIENT, 1429, "concurrency"),
-                                                     ("RequestTimeout", TRANSIENT, 1408, "try again"),
+                                                     ("RequestTimeout", TRANSIENT, 1408, "check the network"),
                                                      ("ExpiredToken", DENIED, 1401, "renew the credentials")])
 def test_what_lasts_says_what_to_do_though_its_status_says_nothing(server, tmp_path, code, status, id, words):
     server.odd = {"data/one": error(400, code)}

@@ -78,7 +78,7 @@ def test_prefixes_are_asked_in_turns(tmp_path):
 
 
 def test_a_store_that_asks_for_less_above_a_rate_gets_less(tmp_path):
-    """300 a second and 1,500 objects: five seconds at the least, and few requests that are sent away."""
+    """300 a second and 1,500 objects: at least five seconds, and few refused requests."""
     with Bucket("p/:1500:500") as bucket:
         bucket.fault("op=get,do=limit:300")
         code, end, errors = bucket.hydrate("p/", tmp_path / "out")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file system that has little: no files without a name, no careful renames, no room made beforehand, and nothing to say
-of its space (NFS; overlays of older kernels; btrfs, which counts no files; some of FUSE)."""
+"""A file system without O_TMPFILE, renameat2 flags, fallocate and statvfs counts, such as NFS, overlays of older kernels,
+btrfs, and some FUSE file systems."""
 import pytest
 
 from paths import BUILD
@@ -17,7 +17,7 @@ def a_bucket():
         yield bucket
 
 
-def test_a_folder_is_filled(bucket, tmp_path):
+def test_plain_directory_is_filled(bucket, tmp_path):
     words = ["hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", bucket.url]
     code, told, errors = summary(*words, **PLAIN)
     assert code == DONE, errors
@@ -37,7 +37,7 @@ def test_a_listing_that_was_cut_off_is_gone_on_with(bucket, tmp_path):
     assert len(files(tmp_path / "out")) == 3501
 
 
-def test_an_export_to_a_folder_arrives_and_replaces_nothing(tmp_path):
+def test_export_to_a_plain_directory_arrives_and_replaces_nothing(tmp_path):
     source = make_source(tmp_path / "source", small=8, large=((9 << 20) + 1,))
     words = ["export", source, f"file://{tmp_path}/out", "--state", tmp_path / "state"]
     theirs = tmp_path / "out" / "d0" / "s0" / "f0"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bucket that changes at random under runs that are killed at random: no file has bytes that its key never had, once
-the bucket rests two runs are enough, and then nothing is there that was not listed.
-CISTERN_STORMS says how many, CISTERN_SEED where they begin; each is its own test."""
+"""A bucket that changes at random under runs that are killed at random. No file has bytes that its key never had. After
+the last change two runs complete it, and then every file is of the listing.
+CISTERN_STORMS is the number of tests, CISTERN_SEED the first seed."""
 import json
 import os
 import random

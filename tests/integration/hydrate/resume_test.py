@@ -13,7 +13,7 @@ import pytest
 from paths import CISTERN
 from servers.bucket import KEYS
 
-from .lib import DONE, Bucket, make_source, summary, tree
+from .lib import DONE, Bucket, cistern, make_source, summary, tree
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -83,3 +83,24 @@ def test_what_was_written_is_not_fetched_again(tmp_path):
             assert code == DONE, before
             assert end["found"] == end["hydrated"] == end["verified"]
             assert end["requests"] < count * 0.8
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory"])
+@pytest.mark.parametrize("name", ["catalog", "catalog.partial", "journal", "status.json", ".status.json", "hydrate.lock"])
+def test_special_file_in_place_of_a_state_file_is_named(tmp_path, name, kind):
+    source, out = make_source(tmp_path / "source", small=30, large=((20 << 20),)), tmp_path / "out"
+    out.mkdir()
+    words = ["hydrate", f"file://{source}/", out, "--quiet"]
+    kill_after(0.3, *words, "--bandwidth", "4M")
+    bait, precious = out / ".cistern-hydrate" / name, tmp_path / "precious"
+    assert bait.parent.is_dir()
+    precious.write_bytes(b"precious")
+    if bait.exists():
+        bait.unlink()
+    {"fifo": os.mkfifo, "link": lambda at: at.symlink_to(precious), "directory": os.mkdir}[kind](bait)
+    done = cistern(*words, timeout=20)
+    assert precious.read_bytes() == b"precious"
+    if done.returncode != DONE:  # a file of which this run has no need may be anything
+        assert name.lstrip(".") in done.stderr and "remove it" in done.stderr, done.stderr
+    else:
+        assert tree(out).items() >= tree(source).items()

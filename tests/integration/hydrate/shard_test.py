@@ -52,8 +52,8 @@ def test_a_shard_that_was_interrupted_ends_as_the_same_one(bucket, tmp_path):
     assert not list(tmp_path.glob(".out*"))
 
 
-def test_a_shard_whose_bucket_changed_meanwhile_is_listed_anew(bucket, tmp_path):
-    """And dealt anew: other objects may be its own by then."""
+def test_shard_of_a_changed_bucket_is_listed_again(bucket, tmp_path):
+    """And assigned again: the shard may have other objects then."""
     bucket.prefix = "d/"
     bucket.fault("op=get,key=d/a/*,after=40,times=1,do=change", "op=get,key=d/a/*,after=60,times=1,do=remove")
     code, end, errors = shard(bucket, tmp_path / "out", 1)
@@ -74,6 +74,6 @@ def test_another_shard_does_not_continue_this_one(bucket, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["3/3", "x", "1/0", "0/2000"])
-def test_a_shard_that_is_none_is_refused(tmp_path, text):
+def test_invalid_shard_is_refused(tmp_path, text):
     run = cistern("hydrate", "s3://b/", tmp_path / "out", "--shard", text)
     assert run.returncode == USAGE and "--shard" in run.stderr and "0/4 to 3/4" in run.stderr

@@ -32,7 +32,7 @@ def test_a_rate_limit_is_used_and_few_are_refused(tmp_path, limit):
     assert 1500 / seconds >= 0.75 * limit, "0.9 of it, and a busy machine"
 
 
-def test_a_store_that_refuses_everything_ends_the_run_and_says_so_meanwhile(tmp_path):
+def test_store_that_refuses_everything_is_shown_and_ends_the_run(tmp_path):
     """It took an hour, in silence."""
     with Bucket("p/:3000:1000") as bucket:
         bucket.fault("op=get,do=status:503")
@@ -45,7 +45,7 @@ def test_a_store_that_refuses_everything_ends_the_run_and_says_so_meanwhile(tmp_
     assert any("attempt 3 of 4: s3://bench/p/object-" in line and "503 SlowDown" in line for line in told)
 
 
-def test_a_listing_that_is_refused_says_so_meanwhile(tmp_path):
+def test_refused_listing_is_shown_during_the_run(tmp_path):
     with Bucket("p/:3:1000") as bucket:
         bucket.fault("op=list,times=4,do=status:503")
         done = cistern("hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", bucket.url, "--json")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A listing that tells no ETag of a large object, and no checksum anywhere: its parts are of one version all the same,
-within a run and from one run to the next."""
+"""A listing without the ETag of a large object, and a store without checksums: its parts are still of one version, within
+a run and from one run to the next."""
 import hashlib
 import re
 import threading
@@ -53,7 +53,7 @@ def whole(version):
 
 @pytest.mark.parametrize("at_once", ["1", "8"])
 @pytest.mark.parametrize("told", ["ETag", "Last-Modified"])
-def test_an_object_that_is_overwritten_between_two_parts_is_told_and_not_kept(tmp_path, told, at_once):
+def test_object_overwritten_between_two_parts_is_reported_and_not_kept(tmp_path, told, at_once):
     with Answering(Store(lambda n: int(n >= 2), told)) as server:
         code, end, errors = hydrate(server.url, tmp_path / "out", "--concurrency", at_once)
     assert (code, end["hydrated"], errors[0]["object"], errors[0]["error"]["id"]) == (MISMATCH, 0, "large", "CIS1409"), errors
@@ -61,7 +61,7 @@ def test_an_object_that_is_overwritten_between_two_parts_is_told_and_not_kept(tm
 
 
 @pytest.mark.parametrize("told", ["ETag", "Last-Modified"])
-def test_an_object_that_is_overwritten_after_its_head_is_told(tmp_path, told):
+def test_object_overwritten_after_its_head_is_reported(tmp_path, told):
     store = Store(lambda n: 1, told, head=200)
     describe, heads = store.describe, []
     store.describe = lambda version: describe(0) if not heads and not heads.append(1) else describe(version)

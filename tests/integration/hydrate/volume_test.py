@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A volume that is whole belongs to its pod: whatever asks for its hydration again changes nothing, and what the pod
-wrote is known from what came from the bucket."""
+"""A complete volume belongs to its pod: another hydration changes nothing, and the pod's files can be distinguished from
+those of the bucket."""
 import json
 import os
 import subprocess
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Volume:
-    """A volume's folder as a driver makes it, without one."""
+    """A volume's directory as the driver makes it."""
 
     def __init__(self, top, source, **layout):
         self.folder, self.bucket = top / "volume", top / "bucket"
@@ -76,7 +76,7 @@ def test_the_time_of_the_end_is_known_when_the_status_is_lost(volume):
     name = volume.names[0]
     times = volume.file(name).stat()
     rewrite(volume.file(name))
-    os.utime(volume.file(name), ns=(times.st_atime_ns, times.st_mtime_ns))  # ctime alone tells
+    os.utime(volume.file(name), ns=(times.st_atime_ns, times.st_mtime_ns))  # only ctime shows it
     assert volume.run("hydrate") == DONE
     assert volume.status()["finishedAt"] == ended
     assert volume.run("export") == DONE
@@ -93,7 +93,7 @@ def test_what_a_pod_wrote_is_exported_though_the_clock_was_set_back(volume):
     assert volume.exported() == volume.names[:1]
 
 
-def test_folders_belong_to_whom_the_layout_names_as_files_do(tmp_path):
+def test_directories_and_files_belong_to_the_user_of_the_layout(tmp_path):
     volume = Volume(tmp_path, make_source(tmp_path / "source", small=4, large=()), uid=1234, gid=4321)
     assert volume.run("hydrate") == DONE
     found = list((volume.folder / "data").rglob("*"))
@@ -117,7 +117,7 @@ def test_a_volume_that_lacks_an_object_is_not_complete(tmp_path):
         assert done["phase"] == "done" and done["manifestDigest"] and done["finishedAt"] > failed["finishedAt"]
 
 
-def test_two_prefixes_that_bring_one_path_are_told_and_sub_paths_part_them(tmp_path):
+def test_two_prefixes_with_one_path_are_reported_and_sub_paths_separate_them(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same").write_bytes(folder.encode())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of an object is what `kubectl describe` shows."""
+"""Events of an object appear in `kubectl describe`."""
 
 import time
 
@@ -59,12 +59,12 @@ def test_a_long_message_is_cut_where_a_character_ends(cluster, tool, namespace, 
     assert events(cluster, namespace, 1)[0]["message"] == "x" + "ü" * 124
 
 
-def test_what_is_told_of_many_objects_is_bounded(cluster, tool, namespace, about):
+def test_events_of_many_objects_use_limited_memory(cluster, tool, namespace, about):
     before = tool.memory_kib()
     for i in range(300):
         dropped = tool.ask("event", reason="Many", message="m", times=100, **dict(about, name=f"object-{i}")).dropped
     assert dropped > 0
-    assert tool.memory_kib() - before < 8192  # 30,000 were told
+    assert tool.memory_kib() - before < 8192  # 30,000 events were sent
 
 
 def test_a_server_that_takes_no_events_costs_the_events_only(cluster, namespace, about):

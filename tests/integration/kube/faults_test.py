@@ -44,7 +44,7 @@ def test_whatever_the_server_puts_off_is_repeated_when_it_says(proxy, through, n
     assert second - first >= 1 and third - second >= 1
 
 
-def test_a_server_that_fails_for_ever_is_given_up_in_time(proxy, through, namespace):
+def test_requests_to_a_server_that_always_fails_end_in_time(proxy, through, namespace):
     proxy.fault("GET", "/configmaps/a", answer(500), times=None)
     start = time.monotonic()
     failed = through.ask("get", resource="configmaps", ns=namespace, name="a", timeout_ms=2000)
@@ -142,7 +142,7 @@ def test_inside_a_pod_all_is_found_where_the_kubelet_puts_it(cluster, namespace,
         assert tool.ask("create", resource="configmaps", ns=namespace, body=config_map("a")).code == "DENIED"
 
 
-def test_a_server_whose_authority_is_not_ours_is_not_talked_to(cluster, namespace, tmp_path):
+def test_a_server_with_a_certificate_of_another_authority_is_refused(cluster, namespace, tmp_path):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=other",
                     "-keyout", tmp_path / "key", "-out", tmp_path / "ca.crt"], check=True, capture_output=True)
     (tmp_path / "token").write_text("secret-token")
@@ -150,4 +150,4 @@ def test_a_server_whose_authority_is_not_ours_is_not_talked_to(cluster, namespac
            "CISTERN_SERVICE_ACCOUNT_DIR": str(tmp_path)}
     with KubeTool(None, env=pod) as tool:
         failed = tool.ask("get", resource="configmaps", ns=namespace, name="a", timeout_ms=2000)
-        assert failed.code == "DENIED" and "not to be trusted" in failed.text and "secret" not in failed.text
+        assert failed.code == "DENIED" and "is not trusted" in failed.text and "secret" not in failed.text

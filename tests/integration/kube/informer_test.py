@@ -33,7 +33,7 @@ def maps(cluster, namespace):
 
 
 def begin(tool, maps, **options):
-    """Starts the informer; what it tells until it has synced."""
+    """Starts the informer. Returns the objects that it adds until it has synced."""
     tool.send("informer", resource="configmaps", ns=maps.namespace, **options)
     told = []
     while True:
@@ -43,7 +43,7 @@ def begin(tool, maps, **options):
 
 
 def hear(tool, seconds=30, troubles=None):
-    """The next that is no trouble; their codes go to `troubles`."""
+    """The next change. Codes of errors before it go to `troubles`."""
     deadline = time.monotonic() + seconds
     while True:
         told = tool.hear(max(0.01, deadline - time.monotonic()))
@@ -53,7 +53,7 @@ def hear(tool, seconds=30, troubles=None):
             return told.informer, told.key.split("/")[-1], (told.object or {}).get("data", {}).get("x")
 
 
-def test_what_is_there_is_listed_and_what_happens_is_told(tool, maps):
+def test_existing_objects_are_listed_and_changes_are_reported(tool, maps):
     for i in range(7):
         maps.create(f"m-{i}", color="red" if i % 2 else "green")
     assert sorted(begin(tool, maps, page=3)) == [("added", f"{maps.namespace}/m-{i}") for i in range(7)]
@@ -72,7 +72,7 @@ def test_what_is_there_is_listed_and_what_happens_is_told(tool, maps):
     assert len(tool.ask("each")["keys"]) == 7
 
 
-def test_what_nobody_needs_is_not_kept(tool, maps):
+def test_fields_without_a_reader_are_not_stored(tool, maps):
     maps.create("a")
     begin(tool, maps)
     kept = tool.ask("lookup", ns=maps.namespace, name="a").object
@@ -105,7 +105,7 @@ def test_a_waiter_is_woken_by_the_change_that_it_waits_for(tool, maps):
     assert tool.wait(waits).code == "OK"
 
 
-def test_a_resync_tells_of_every_object_again(tool, maps):
+def test_a_resync_reports_every_object_again(tool, maps):
     for name in ("a", "b", "c"):
         maps.create(name)
     begin(tool, maps, resync_ms=640)
@@ -190,7 +190,7 @@ def test_a_list_that_goes_wrong_is_taken_again(proxy, through, maps, what):
     assert sorted(begin(through, maps)) == [("added", f"{maps.namespace}/{n}") for n in "ab"]
 
 
-def test_a_list_that_the_server_forgets_between_pages_begins_again(proxy, through, maps):
+def test_a_list_that_expires_between_pages_begins_again(proxy, through, maps):
     for i in range(6):
         maps.create(f"m-{i}")
     gone = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old"}'
@@ -199,8 +199,8 @@ def test_a_list_that_the_server_forgets_between_pages_begins_again(proxy, throug
     assert through.ask("lookup").count == 6
 
 
-def test_what_was_deleted_while_nobody_looked_is_told_after_the_server_forgot(cluster, proxy, through, maps):
-    """A real compaction: the API server restarts, so that its cache has forgotten too, and the old version is 410."""
+def test_an_object_deleted_while_disconnected_is_reported_after_a_compaction(cluster, proxy, through, maps):
+    """A real compaction: the API server restarts, so that its cache is empty too, and the old version is 410."""
     for name in ("stays", "goes"):
         maps.create(name)
     begin(through, maps)

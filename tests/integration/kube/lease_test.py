@@ -103,7 +103,7 @@ def test_a_renewal_whose_answer_was_lost_does_not_end_the_lead(cluster, lease):
             time.sleep(0.05)
 
 
-def test_what_is_fenced_is_sent_by_the_leader_only(cluster, lease, namespace):
+def test_a_fenced_request_is_sent_by_the_leader_only(cluster, lease, namespace):
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     with KubeTool(cluster.kubeconfig) as one, KubeTool(cluster.kubeconfig) as two:
         one.send("lease", identity="one", **lease)
@@ -115,7 +115,7 @@ def test_what_is_fenced_is_sent_by_the_leader_only(cluster, lease, namespace):
         assert one.ask("create", **create).code == "OK"
 
 
-def test_a_lease_object_that_somebody_deletes_is_made_anew(cluster, lease):
+def test_a_deleted_lease_object_is_created_again(cluster, lease):
     with KubeTool(cluster.kubeconfig) as one:
         one.send("lease", identity="one", **lease)
         hear(one, "started")

@@ -15,7 +15,7 @@ from servers.fake_gcs import FakeGcs
 TOOL = BUILD / "tests/store_tool"
 numbers = itertools.count()
 
-# Whatever the machine's owner has set must not reach the programs under test.
+# Variables of the machine's owner must not reach the programs under test.
 FOREIGN = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCE_", "STORAGE_EMULATOR_HOST", "http_proxy", "https_proxy", "HTTP_PROXY",
            "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
@@ -40,7 +40,7 @@ def unquote(key):
 
 
 class Answer:
-    """What a call said: `code` is "OK" or the error's name; the last line's fields are attributes."""
+    """The result of a call: `code` is "OK" or the error's name; the last line's fields are attributes."""
 
     def __init__(self, lines):
         self.lines = lines[:-1]

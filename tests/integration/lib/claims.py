@@ -12,7 +12,7 @@ import time
 import urllib.request
 
 from paths import BUILD, TOP
-from servers.kubernetes import BIN, ApiError, Kubernetes, die_with_parent
+from servers.kubernetes import BIN, DIE_WITH_PARENT, ApiError, Kubernetes
 from servers.process import free_port
 
 CRDS = TOP / "charts/cistern/templates/crds"
@@ -46,7 +46,7 @@ def condition(kind, status, reason="Done"):
 
 
 class Node:
-    """One node of the driver. What it does with orders is in its fields, which tests set."""
+    """One node of the driver. Tests set its fields, which decide about its orders."""
 
     def __init__(self, cluster, name, number):
         self.cluster, self.name = cluster, name
@@ -54,7 +54,7 @@ class Node:
         self.full = self.lost = self.silent = False
         self.hydrates = True  # what a Job's pod is to do: reach its end
         self.fault = None     # of the next tries, as status.errors has it
-        self.exports = None   # of a volume that is released: None: nothing; False: for ever; True: till its Job ends
+        self.exports = None   # of a volume that is released: None: nothing; False: without end; True: until its Job ends
         self.worked = set()   # names of pods whose Job ended
 
     def join(self):
@@ -172,8 +172,8 @@ class World:
 
     def run(self, name, *command, env=None):
         log = open(self.folder / f"{name}.log", "ab")
-        self.children[name] = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                               preexec_fn=die_with_parent, env=dict(os.environ, **(env or {})))
+        self.children[name] = subprocess.Popen([*DIE_WITH_PARENT, *map(str, command)], stdout=log, stderr=log,
+                                               stdin=subprocess.DEVNULL, env=dict(os.environ, **(env or {})))
         log.close()
 
     def way_to_the_server(self):
@@ -248,7 +248,7 @@ class World:
     # ---- nodes
 
     def every_node(self, **fields):
-        """What all nodes do from now on: every_node(hydrates=False)."""
+        """Sets fields of all nodes: every_node(hydrates=False)."""
         for node in self.nodes:
             vars(node).update(fields)
 
@@ -315,7 +315,7 @@ class World:
         self.cluster.delete(f"/api/v1/namespaces/{ns}/persistentvolumeclaims/{name}")
 
     def empty(self, ns):
-        """The user is done with a namespace: pods go, then claims; all of it goes, and nothing of ours stays."""
+        """Deletes a namespace's pods, then its claims, and expects that no object of Cistern stays."""
         for pod in self.items(f"/api/v1/namespaces/{ns}/pods"):
             self.end_pod(ns, pod["metadata"]["name"])
         claims = f"/api/v1/namespaces/{ns}/persistentvolumeclaims"

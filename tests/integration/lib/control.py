@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The other side of our own protocol: a node that answers orders by patching objects, as it is told to; and
+"""The other side of our own protocol: a node that answers orders by patching objects, as its fields say; and
 cisternd --role=controller as a child, on a real API server."""
 
 import os
@@ -72,7 +72,8 @@ class FakeNode:
         if size > self.total - sum(self.volumes.values()):
             return self.refuse("NodeFull", "not enough")(order)
         self.volumes[order["metadata"]["name"]] = size
-        return {"phase": "Ready", "capacityBytes": size, "conditions": [condition("Provisioned", "True", "Made")]}
+        return {"phase": "Ready", "capacityBytes": size,
+                "conditions": [condition("Provisioned", "True", "Provisioned")]}
 
     @staticmethod
     def refuse(reason, message):
@@ -80,7 +81,7 @@ class FakeNode:
 
     def release(self, order):
         self.volumes.pop(order["metadata"]["name"], None)
-        return {"phase": "Released", "conditions": [condition("Provisioned", "True", "Made")]}
+        return {"phase": "Released", "conditions": [condition("Provisioned", "True", "Provisioned")]}
 
     # ---- how it looks
 
@@ -219,7 +220,7 @@ def make_source(cluster, name, namespace="default", **spec):
 
 
 def remove(cluster, path):
-    """Whatever holds it."""
+    """Deletes an object with its finalizers."""
     try:
         cluster.patch(path, {"metadata": {"finalizers": None}})
         cluster.delete(path)

@@ -4,7 +4,7 @@ import subprocess
 
 
 class Disk:
-    """An ext4 on a loop device, mounted at `path`, which is made: nobody else's files come and go on it."""
+    """An ext4 on a loop device, mounted at the new `path`: no other program's files are on it."""
 
     def __init__(self, path, size):
         self.path = path

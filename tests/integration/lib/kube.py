@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kube_tool as a child: requests there, answers back, and what its informers and leases tell meanwhile."""
+"""kube_tool as a child: requests there, answers back, and the events of its informers and leases."""
 
 import json
 import os

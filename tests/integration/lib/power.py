@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A machine whose power can be cut: an XFS on a disk that keeps only what was flushed (tests/crash/forgetful_disk.c),
-in a mount and a process namespace of its own with a boot id of its own. A cut ends all its processes at once; what was
-flushed is there when it is switched on again. CISTERN_POWER_CUTS (4) says how often a test cuts it,
-CISTERN_SEED gives other moments."""
+with its own mount namespace, process namespace and boot id. A cut ends all its processes at once. After the next start,
+flushed data is there. CISTERN_POWER_CUTS (4) is the number of cuts of a test, CISTERN_SEED gives other moments."""
 
 import contextlib
 import hashlib
@@ -37,7 +36,7 @@ def hashed_bucket(*objects):
 
 
 def hashes(folder):
-    """The same of what is in a folder, without a hydration's own files."""
+    """The same of the files in a directory, without a hydration's own files."""
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
             for p in Path(folder).rglob("*") if p.is_file() and ".cistern-hydrate" not in p.parts}
 
@@ -108,7 +107,7 @@ class Machine:
 
     def cut_after(self, run, progress, fraction, whole):
         """Cuts the power when `progress()` has come to that fraction of `whole`; beyond 1, when the run has ended.
-        Whether it had said that all is well."""
+        Returns whether it had reported success."""
         begun, end = progress(), time.monotonic() + PATIENCE
         while run.poll() is None and (fraction > 1 or progress() - begun < fraction * whole):
             assert time.monotonic() < end, "it did not come so far"
@@ -120,8 +119,8 @@ class Machine:
         return ended
 
     def moments(self, proved=lambda: True):
-        """Fractions of a run, CUTS of them spread evenly, the last one after its end; then more of them, as long as they
-        have not `proved` what they are for: how much is durable at a moment is the disk's affair."""
+        """Fractions of a run, CUTS of them spread evenly, the last one after its end. More follow until the test has
+        `proved` its point: the disk decides how much is durable at a moment."""
         yield from ((i + self.dice.random()) / (CUTS - 1) for i in range(CUTS - 1))
         yield 2
         for _ in range(20):

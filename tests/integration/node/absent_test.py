@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node whose pool's disk is not mounted: the API server remembers which one it was."""
+"""A node whose pool's disk is not mounted: the API server has a record of its pool."""
 import pytest
 
 from integration.csi.absent_test import OnDisk, rest
 from integration.csi.driver import wait_for
 
 from .agent import API, Node, blank, bucket, hold_true, identity, job, replace
-from .told_test import about, events
+from .events_test import about, events
 
 
 class NodeOnDisk(OnDisk, Node):
@@ -71,7 +71,7 @@ def test_no_pool_is_made_while_anything_names_another_and_its_volumes_wait(agent
         assert (agent.publish(volume) / "own").read_text() == "mine"
 
 
-def test_a_new_node_asks_before_it_makes_its_pool_and_one_that_has_its_pool_asks_nobody(agent, orders, cluster):
+def test_a_new_node_asks_before_it_creates_its_pool_and_a_node_with_a_pool_does_not(agent, orders, cluster):
     volume, uuid = orders.make("pvc-1", **blank()), agent.uuid()
     rest(agent)
     forget_locally(agent)
@@ -112,7 +112,7 @@ def test_an_administrators_word_must_name_the_pool_and_counts_once(agent, orders
     assert pool["status"]["poolUUID"] == second and not (agent.pool / "cistern.json").exists()
 
 
-def test_an_ephemeral_pool_is_replaced_and_its_volumes_are_told_to_be_lost(agent, orders, cluster):
+def test_an_ephemeral_pool_is_replaced_and_its_volumes_are_reported_lost(agent, orders, cluster):
     volume, uuid = orders.make("pvc-1", **blank()), agent.uuid()
     write_to(agent, volume)
     rest(agent)

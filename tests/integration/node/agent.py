@@ -74,11 +74,11 @@ class Node(Driver):
     def unstage(self, *words, **options):
         self._asked_again(super().unstage, *words, **options)
 
-    def start_keeper(self, *flags):
+    def start_keeper(self, *flags, program=BUILD / "bin/cistern-keeper"):
         """One that is there already hands everything over and ends."""
         self.state.mkdir(exist_ok=True)
         with open(self.folder / "keeper.log", "ab") as log:
-            self.keeper = subprocess.Popen([BUILD / "bin" / "cistern-keeper", f"--socket={self.state}/keeper.sock", *flags],
+            self.keeper = subprocess.Popen([program, f"--socket={self.state}/keeper.sock", *flags],
                                            stderr=log, stdin=subprocess.DEVNULL)
         wait_for((self.state / "keeper.sock").exists)
 
@@ -105,8 +105,8 @@ class Node(Driver):
 
 
 class Kubelet:
-    """What the real one does in its folder plugins_registry (pkg/kubelet/pluginmanager): a socket that appears, or is
-    another one than before, is unregistered if it was known and asked who it is; one that disappears is unregistered."""
+    """The directory plugins_registry of a real kubelet (pkg/kubelet/pluginmanager). A new or replaced socket is
+    unregistered if it was known, then asked for its name. A removed socket is unregistered."""
 
     def __init__(self, folder, refuse=0, makes_its_socket=True):
         self.folder, self.refuse = Path(folder), refuse
@@ -187,7 +187,7 @@ class Orders:
     def pool(self, pool="default"):
         return self.cluster.get(f"{API}/cisternpools/{self.node}.{pool}")
 
-    def wait_for_pool(self, condition=lambda p: True, pool="default", seconds=20):
+    def wait_for_pool(self, condition=lambda p: True, pool="default", seconds=60):
         def look():
             try:
                 p = self.pool(pool)
@@ -230,14 +230,14 @@ class Orders:
         c = self.condition(name, kind)
         return c["status"] == status and (reason is None or c["reason"] == reason)
 
-    def wait(self, name, kind, status, reason=None, seconds=20):
+    def wait(self, name, kind, status, reason=None, seconds=60):
         try:
             wait_for(lambda: self.says(name, kind, status, reason), seconds)
         except AssertionError:
             raise AssertionError(f"{kind} is not {status} {reason}: {json.dumps(self.status(name), indent=1)}")
         return self.condition(name, kind)
 
-    def wait_phase(self, name, phase, seconds=20):
+    def wait_phase(self, name, phase, seconds=60):
         try:
             wait_for(lambda: self.status(name).get("phase") == phase, seconds)
         except AssertionError:
@@ -254,13 +254,13 @@ class Orders:
         self.bump()
 
     def forget(self, name):
-        """What the controller does with an order that was carried out."""
+        """Deletes an order that was carried out, as the controller does."""
         self.cluster.delete(f"{API}/cisternvolumes/{name}")
         self.cluster.patch(f"{API}/cisternvolumes/{name}", {"metadata": {"finalizers": []}})
 
 
 def job(verb, folder, *flags):
-    """A hydrate or export Job: the same command on the volume's folder."""
+    """A hydrate or export Job: the same command on the volume's directory."""
     return subprocess.Popen([BUILD / "bin" / "cistern", verb, "--no-progress", "--volume", folder, *flags],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
 

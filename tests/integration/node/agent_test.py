@@ -21,7 +21,7 @@ Code = grpc.StatusCode
 
 # ---- making ----------------------------------------------------------------------------------------------------------
 
-def test_the_pool_is_told_with_all_that_a_controller_needs(agent, orders):
+def test_the_pool_status_has_all_fields_that_a_controller_needs(agent, orders):
     status = orders.wait_for_pool()["status"]
     assert status["path"] == str(agent.pools["default"]) and status["backend"] in ("loop", "quota")
     assert status["health"]["status"] == "Healthy" and len(status["poolUUID"]) == 12
@@ -73,7 +73,7 @@ def test_orders_that_came_while_the_node_was_away_are_carried_out_when_it_is_bac
         orders.wait(f"pvc-{i}", "Provisioned", "True")
 
 
-def test_what_may_change_is_stored(agent, orders):
+def test_changes_of_allowed_fields_are_stored(agent, orders):
     volume_id = orders.make("pvc-1", **blank(concurrency="8"))
     orders.cluster.patch(f"{API}/cisternvolumes/pvc-1", {"spec": {"parameters": {"concurrency": "9", "bandwidth": "1Mi"}}})
     orders.bump()
@@ -83,7 +83,7 @@ def test_what_may_change_is_stored(agent, orders):
 
 # ---- hydration -------------------------------------------------------------------------------------------------------
 
-def test_a_hydration_is_told_from_waiting_to_verified(agent, orders, folder):
+def test_a_hydration_is_reported_from_waiting_to_verified(agent, orders, folder):
     volume_id = orders.make("pvc-1", source={"uri": bucket(folder)})
     assert orders.wait("pvc-1", "Hydrated", "False")["reason"] == "Waiting"
     assert job("hydrate", agent.folder_of(volume_id)).wait(30) == 0
@@ -229,7 +229,7 @@ def test_a_wiped_disk_loses_its_volumes_aloud_and_a_pod_is_refused(agent, orders
     wipe(agent, orders)
     orders.wait_phase("pvc-1", "Lost")
     c = orders.condition("pvc-1", "Healthy")
-    assert c["reason"] == "VolumeLost" and "CIS3001" in c["message"] and before in c["message"]
+    assert c["reason"] == "VolumeLost" and "CIS3002" in c["message"] and before in c["message"]
     assert orders.wait_for_pool(lambda p: p["status"]["poolUUID"] != before)
     agent.staging(volume_id).mkdir(parents=True, exist_ok=True)
     code, text = agent.client.fails("NodeStageVolume", volume_id=volume_id, volume_capability=capability(),
@@ -239,7 +239,7 @@ def test_a_wiped_disk_loses_its_volumes_aloud_and_a_pod_is_refused(agent, orders
     orders.wait_phase("pvc-1", "Released")
 
 
-def test_rehydrate_makes_the_volume_anew_under_its_old_id_on_the_new_disk(agent, orders, folder):
+def test_rehydrate_creates_the_volume_again_under_its_old_id_on_the_new_disk(agent, orders, folder):
     volume_id = orders.make("pvc-1", source={"uri": bucket(folder)}, onDataLoss="rehydrate")
     assert job("hydrate", agent.folder_of(volume_id)).wait(30) == 0
     orders.wait("pvc-1", "Hydrated", "True")
@@ -349,7 +349,7 @@ def test_an_idle_node_writes_nothing(agent, orders):
     assert versions() == before
 
 
-def test_a_pool_object_that_somebody_deletes_comes_back(agent, orders, cluster):
+def test_a_deleted_pool_object_is_created_again(agent, orders, cluster):
     uid = orders.wait_for_pool()["metadata"]["uid"]
     cluster.delete(f"{API}/cisternpools/node-1.default")
     assert orders.wait_for_pool(lambda p: p["metadata"]["uid"] != uid)
@@ -370,7 +370,7 @@ def test_a_node_that_has_nothing_mounted_leaves_no_mounts(agent, orders):
 
 # ---- as on a block volume --------------------------------------------------------------------------------------------
 
-def test_fs_group_is_shown_at_once_for_what_hydration_wrote_and_writes_nothing(agent, orders, folder):
+def test_fs_group_is_shown_at_once_for_hydrated_files_and_writes_nothing(agent, orders, folder):
     volume_id = orders.make("pvc-1", source={"uri": bucket(folder, objects=50)})
     path = agent.folder_of(volume_id)
     assert job("hydrate", path).wait(30) == 0
@@ -436,7 +436,7 @@ def test_a_classes_parameters_reach_the_volume_and_its_job(agent, orders, folder
                     "bandwidth": 100_000, "access": "fuse", "onDataLoss": "rehydrate", "minVolumeSize": 16 * MIB,
                     "maxVolumeSize": 1024 * MIB, "exportSecret": "last-resort"}
     assert took > 1.5  # 300,000 bytes at 100,000 a second
-    assert orders.says("pvc-1", "Verified", "False", "NotAsked")
+    assert orders.says("pvc-1", "Verified", "False", "VerificationDisabled")
 
 
 def test_direct_io_that_is_asked_for_and_cannot_be_had_is_an_error_by_name(agent, orders, folder):
@@ -475,7 +475,7 @@ def test_a_job_that_runs_is_as_patient_as_its_source_says_now(agent, orders):
         orders.wait("pvc-1", "Hydrated", "True")
 
 
-def test_what_the_listing_found_besides_is_told_and_what_is_gone_is_left_out_if_that_is_asked_for(agent, orders):
+def test_listing_facts_are_reported_and_missing_objects_are_skipped_on_request(agent, orders):
     with BucketServer("--objects", "data/:5:1000") as store:
         store.put("data/notes.txt", b"n" * 5000)
         store.put("data/readme.txt", b"r")
@@ -491,7 +491,7 @@ def test_what_the_listing_found_besides_is_told_and_what_is_gone_is_left_out_if_
         assert told["listing"] == {"excludedObjects": 1, "largestObjectBytes": 5000, "seconds": 1}
         assert len(list((path / "data").iterdir())) == 5
         store.no_faults()
-        assert job("hydrate", path).wait(20) == 0  # another run lists nothing, and tells what the first found
+        assert job("hydrate", path).wait(20) == 0  # another run lists nothing, and reports the first run's listing
         assert json.loads((path / "status.json").read_text())["listing"]["largestObjectBytes"] == 5000
 
 
@@ -511,7 +511,7 @@ def test_keys_keep_their_prefix_if_that_is_asked_for(agent, orders):
                 assert file.read_bytes() == store.content(key)
 
 
-# ---- patience --------------------------------------------------------------------------------------------------------
+# ---- timeouts --------------------------------------------------------------------------------------------------------
 
 def told_of_hydration(orders, name):
     c = orders.condition(name, "Hydrated")
@@ -528,7 +528,7 @@ def began_ago(path, seconds):
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_what_a_bucket_refuses_has_failed_five_minutes_after_its_first_job_however_many_follow(agent, orders, status):
+def test_a_denied_hydration_has_failed_five_minutes_after_its_first_job(agent, orders, status):
     with BucketServer("--objects", "data/:1:1000") as store:
         store.fault(f"op=list,do=status:{status}")
         volume_id = orders.make("pvc-1", source={"uri": "s3://bench/data/", "endpoint": store.url, "pathStyle": True,
@@ -548,7 +548,7 @@ def test_what_a_bucket_refuses_has_failed_five_minutes_after_its_first_job_howev
         assert job("hydrate", path).wait(20) == 4
         orders.wait("pvc-1", "Hydrated", "False", "Failed")
         assert orders.status("pvc-1")["phase"] == "Failed" and orders.says("pvc-1", "Healthy", "False", "HydrationFailed")
-        store.no_faults()  # and goes on by itself when somebody grants it
+        store.no_faults()  # and resumes by itself when access is granted
         assert job("hydrate", path).wait(20) == 0
         orders.wait("pvc-1", "Hydrated", "True")
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records on the disk that a node finds damaged: what the order knows is enough to go on, and what may be unexported
-goes to the bucket or stays, until somebody says otherwise in so many words."""
+"""Records on the disk that a node finds corrupt: the order is enough to continue. Files that may not be exported
+go to the bucket or stay, until an administrator discards them explicitly."""
 import json
 
 import grpc
@@ -42,12 +42,12 @@ def export_and_release(orders, folder, path, name="pvc-1"):
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_volume_whose_volume_json_is_damaged_is_exported_and_released_by_what_its_order_knows(agent, orders, folder, how):
+def test_a_volume_with_a_corrupt_record_is_exported_and_released_from_its_order(agent, orders, folder, how):
     volume_id, path = write_a_checkpoint(agent, orders, folder)
     before = json.loads((path / "volume.json").read_text())
     damage(path / "volume.json", how)
     orders.release("pvc-1")
-    wait_for(lambda: "written anew from its order" in agent.log_text())
+    wait_for(lambda: "written again from its order" in agent.log_text())
     after = json.loads((path / "volume.json").read_text())
     assert {k: v for k, v in after.items() if k != "createdAt"} == {k: v for k, v in before.items() if k != "createdAt"}
     assert (path / "volume.json.damaged").exists() == (how != "missing")
@@ -78,7 +78,7 @@ def test_a_pod_finds_its_volume_again_although_volume_json_was_damaged_and_leave
     assert (agent.publish(volume_id) / "object-0").exists()
 
 
-def test_a_record_of_a_newer_version_is_told_left_alone_and_comes_back(agent, orders):
+def test_a_record_of_a_newer_version_is_reported_and_kept_and_usable_later(agent, orders):
     path = agent.folder_of(orders.make("pvc-1", **blank())) / "volume.json"
     record = path.read_bytes()
     newer = json.dumps(json.loads(record) | {"version": 1000}).encode()
@@ -91,7 +91,7 @@ def test_a_record_of_a_newer_version_is_told_left_alone_and_comes_back(agent, or
     orders.wait("pvc-1", "Healthy", "True")
 
 
-def test_what_nobody_can_restore_stays_until_it_is_discarded_in_so_many_words(agent, orders, folder):
+def test_an_unrestorable_volume_stays_until_it_is_discarded_explicitly(agent, orders, folder):
     volume_id, path = write_a_checkpoint(agent, orders, folder)
     newer = json.dumps(json.loads((path / "volume.json").read_text()) | {"version": 1000})
     (path / "volume.json").write_text(newer)
@@ -179,7 +179,7 @@ def test_an_empty_volume_made_after_a_loss_stays_empty_when_its_record_is_restor
     agent.unstage(volume_id)
     damage(agent.folder_of(volume_id) / "volume.json", "garbage")
     orders.bump()
-    wait_for(lambda: "written anew from its order" in agent.log_text())
+    wait_for(lambda: "written again from its order" in agent.log_text())
     hold_true(lambda: orders.says("pvc-1", "Hydrated", "True"), 1)
     agent.staging(volume_id).mkdir(parents=True, exist_ok=True)
     agent.client.call("NodeStageVolume", volume_id=volume_id, volume_capability=capability(),

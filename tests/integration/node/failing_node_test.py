@@ -66,7 +66,7 @@ def start(node):
 
 def hurt(folder, cluster, **fail):
     folder.mkdir()
-    # gRPC's server listens no more after an accept that fails, and aborts without an eventfd: not ours to mend.
+    # gRPC's server listens no more after an accept that fails, and aborts without an eventfd: a defect of gRPC.
     env = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_PROGRAM": "cisternd",
            "CISTERN_FAIL_NOT": "libgrpc", "CISTERN_FAIL_ONCE": str(folder / "failed")} | {f"CISTERN_FAIL_{k}": str(v) for k, v in fail.items()}
     return Node(folder, kubeconfig=cluster.kubeconfig, env=env)

@@ -75,7 +75,7 @@ def test_a_kubelet_that_was_restarted_after_a_roll_finds_the_driver(node, folder
     first.stop()
     new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
     assert node.stop() == 0
-    time.sleep(1.5)  # nobody answers at the old registration, and nobody needs to
+    time.sleep(1.5)  # no process replies at the old registration, and none has to
     second = Kubelet(node.plugins)
     second.wait_for_driver(5)
     second.stop()
@@ -114,7 +114,7 @@ def test_a_kubelet_that_said_no_is_asked_again(folder):
     node.clean_up()
 
 
-def test_a_registration_that_somebody_removed_comes_back(node, kubelet):
+def test_a_removed_registration_is_published_again(node, kubelet):
     kubelet.wait_for_driver()
     next(node.plugins.iterdir()).unlink()
     wait_for(lambda: len([h for h in kubelet.history if h[0] == "registered"]) == 2, 10)

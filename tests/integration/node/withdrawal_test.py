@@ -35,8 +35,11 @@ def test_no_pod_gets_a_volume_whose_release_is_asked_for_until_it_is_withdrawn(a
     volume_id = written(agent, orders, folder)
     orders.release("pvc-1")
     wait_for(lambda: stage_of(agent, volume_id) == "sealed")
-    code, text = agent.client.fails("NodeStageVolume", volume_id=volume_id, volume_capability=capability(),
-                                    staging_target_path=str(agent.staging(volume_id)))
+    def stage():
+        return agent.client.fails("NodeStageVolume", volume_id=volume_id, volume_capability=capability(),
+                                  staging_target_path=str(agent.staging(volume_id)))
+    wait_for(lambda: stage()[0] != Code.ABORTED)  # the step that sealed it may still hold the volume's lock
+    code, text = stage()
     assert code == Code.FAILED_PRECONDITION and "CIS3022" in text
     withdraw(orders, "pvc-1")
     orders.bump()
@@ -80,7 +83,7 @@ def test_a_volume_without_exports_stays_too_when_its_release_is_withdrawn_in_tim
     hold_true(path.exists, 1)
 
 
-def test_what_is_released_was_committed_first(agent, orders):
+def test_a_released_volume_was_committed_first(agent, orders):
     volume_id = orders.make("pvc-1", **blank())
     orders.release("pvc-1")
     assert orders.wait_phase("pvc-1", "Released")["releaseCommitted"] is True

@@ -14,7 +14,7 @@ FINALIZER = "cistern.io/populate-target-protection"
 
 
 @pytest.mark.tsan
-def test_a_claim_is_filled_and_bound_and_nothing_of_ours_stays(world, ns):
+def test_a_claim_is_filled_and_bound_and_no_object_of_cistern_is_left(world, ns):
     world.make_claim(ns, labels={"team": "a"})
     world.make_pod(ns)
     bound = world.wait_for_bound(ns)
@@ -53,7 +53,7 @@ def test_a_class_that_retains_retains_what_was_handed_over_and_nothing_before(wo
 
 
 def test_a_volume_that_is_made_after_its_prime_claim_went_is_not_retained(world, ns):
-    """Of a class that retains: the provisioner goes on for a claim that is deleted meanwhile."""
+    """The class retains volumes. The provisioner continues although the claim was deleted."""
     world.make_class(f"retain-{ns}", policy="Retain")
     world.every_node(silent=True)
     world.make_claim(ns, cls=f"retain-{ns}")
@@ -84,7 +84,7 @@ def test_a_retained_volume_is_filled_for_the_claim_that_it_is_given_to(world, ns
     wait_for(world.jobs)
     world.end_pod(ns)
     world.delete_claim(ns)
-    wait_for(lambda: world.is_gone(ns) and not world.jobs())  # nobody wants its data
+    wait_for(lambda: world.is_gone(ns) and not world.jobs())  # its claim is deleted, so no Job fills it
     world.cluster.patch(f"/api/v1/persistentvolumes/{name}", {"spec": {"claimRef": None}})
     world.cluster.create(f"/api/v1/namespaces/{ns}/persistentvolumeclaims", {"metadata": {"name": "next"}, "spec": {
         "storageClassName": f"retain-{ns}", "accessModes": ["ReadWriteOncePod"], "volumeName": name,
@@ -96,7 +96,7 @@ def test_a_retained_volume_is_filled_for_the_claim_that_it_is_given_to(world, ns
     world.cluster.patch(f"/api/v1/persistentvolumes/{name}", {"spec": {"persistentVolumeReclaimPolicy": "Delete"}})
 
 
-def test_why_no_volume_can_be_made_is_told_on_the_users_own_claim(world, ns):
+def test_an_event_on_the_users_claim_says_why_no_volume_is_created(world, ns):
     world.make_claim(ns, annotations={"cistern.io/hydration": "eagerly"})
     world.make_pod(ns)
     event = wait_for(lambda: world.events(ns, "ProvisioningFailed"))[0]
@@ -128,7 +128,7 @@ def test_a_claim_may_be_deleted_at_every_step(world, ns, step):
 
 
 @pytest.mark.parametrize("first", ["source", "class", "namespace"])
-def test_what_a_claim_was_made_from_may_be_deleted_first(world, ns, first):
+def test_source_and_class_of_a_claim_can_be_deleted_first(world, ns, first):
     world.make_class(f"own-{ns}")
     world.every_node(hydrates=False)
     world.make_claim(ns, cls=f"own-{ns}")
@@ -190,7 +190,7 @@ def test_a_pod_of_a_job_that_is_killed_is_followed_by_another(world, ns):
     world.wait_for_bound(ns)
 
 
-def test_a_refused_source_is_told_and_goes_on_when_access_comes(world, ns):
+def test_a_denied_source_is_reported_and_continues_after_access_is_granted(world, ns):
     world.every_node(fault={"object": "data/a", "id": "CIS1403", "code": "DENIED", "message": "403 storage.objects.get",
                             "attempts": 1})
     world.make_claim(ns)
@@ -223,7 +223,7 @@ def test_operations_are_counted_while_they_are_in_flight_and_not_after(world, ns
     assert world.metric("volume_populator_operation_seconds_count") == done + 2
 
 
-def test_what_keeps_a_claim_waiting_is_an_event(world, ns):
+def test_a_waiting_claim_has_an_event_with_the_cause(world, ns):
     world.make_claim(ns, "early", source="later")
     world.make_class(f"at-once-{ns}", mode="Immediate")
     world.make_claim(ns, "at-once", cls=f"at-once-{ns}")
@@ -342,7 +342,7 @@ def test_a_source_that_is_suspended_ends_its_jobs_at_once_and_goes_on_when_it_is
     world.wait_for_bound(ns)
 
 
-def test_what_fails_again_and_again_is_told_once_a_minute(world, ns):
+def test_a_repeated_failure_is_reported_once_a_minute(world, ns):
     world.every_node(fault={"object": "data/a", "id": "CIS1429", "code": "AGAIN", "message": "503", "attempts": 8})
     world.make_claim(ns)
     world.make_pod(ns)

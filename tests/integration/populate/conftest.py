@@ -20,7 +20,7 @@ def world():
 
 @pytest.fixture
 def ns(world):
-    """A namespace with a source, on nodes that do what they are told. When it goes, nothing is left of what was in it."""
+    """A namespace with a source, on scripted nodes. At its end no object of the namespace is left."""
     name = f"train-{next(numbers)}"
     world.make_namespace(name)
     world.make_source(name)

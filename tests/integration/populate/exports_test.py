@@ -10,7 +10,7 @@ from integration.lib.claims import API, World, condition, now, wait_for
 
 @pytest.fixture
 def world():
-    w = World(flags=["--export-max-concurrent=2", "--export-max-concurrent-per-node=1"])
+    w = World(flags=["--export-max-concurrent=4", "--export-max-concurrent-per-node=1"])  # half of them for a namespace
     try:
         yield w.start()
     finally:
@@ -70,7 +70,7 @@ def test_no_more_than_the_limits_export_at_once_and_who_came_first_goes_first(wo
     world.wait_for_nothing_left()
 
 
-def test_an_export_is_told_on_the_claim_and_on_the_persistent_volume(world):
+def test_an_export_has_events_on_the_claim_and_on_the_persistent_volume(world):
     world.make_namespace("told")
     world.make_source("told")
     fill(world, "told", ["a"])
@@ -83,7 +83,7 @@ def test_an_export_is_told_on_the_claim_and_on_the_persistent_volume(world):
             *kept, {**condition("Exported", status, reason), "message": message}]}})
 
     def told(reason):
-        """On the claim, in its namespace; on the PersistentVolume, in namespace default, if somebody has to act."""
+        """Events on the claim, in its namespace, and events on the PersistentVolume, in namespace default, that need an action."""
         claim, pv = ([(e["type"], e["message"]) for e in world.events(ns, reason) if e["involvedObject"]["name"] == about]
                      for ns, about in (("told", "a"), ("default", name)))
         return claim if pv == [e for e in claim if e[0] == "Warning"] else []
@@ -98,16 +98,16 @@ def test_an_export_is_told_on_the_claim_and_on_the_persistent_volume(world):
     say("False", "ExportFailed", "2 files are not exported, first a: denied")
     (kind, text), = wait_for(lambda: told("ExportFailed"))
     assert kind == "Warning" and "first a: denied" in text
-    wait_for(lambda: ready() == ("False", "volumes whose export failed: 1; see the events of their claims"))
-    say("False", "ExportStalled", "nothing was confirmed since export.deadline; the data is kept")
+    wait_for(lambda: ready() == ("False", "the exports of 1 volumes failed; see the events of their claims"))
+    say("False", "ExportStalled", "no export succeeded within export.deadline; the data is kept on the node")
     wait_for(lambda: told("ExportStalled"))
     say("True", "Confirmed", pendingObjects=0, pendingBytes=0, doneObjects=2, doneBytes=2048, lastSuccess=now())
-    assert wait_for(lambda: told("ExportFinished")) == [("Normal", "2.00 KiB in 2 files, each confirmed by the bucket")]
+    assert wait_for(lambda: told("ExportFinished")) == [("Normal", "exported 2.00 KiB in 2 files, all confirmed by the bucket")]
     wait_for(lambda: (ready() or [None])[0] == "True")
     world.empty("told")
 
 
-# ---- exports that fail for ever
+# ---- exports that fail without end
 
 @pytest.fixture
 def capped():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's Nth request to the API server fails, in each way that a server, a balancer or a network has, while
-claims are filled, handed over, given up and released: each ends as on a fair day, and nothing of ours is left.
+"""The controller's Nth request to the API server fails, in each way that a server, a balancer or a network has. Claims
+are filled, handed over, given up and released in the same time. Each ends as without faults, and leaves no object.
 CISTERN_FAIL_EVERY=K meets each Kth request with each fault, one after the other; without it each fault meets one request,
 drawn by CISTERN_SEED."""
 import os
@@ -20,11 +20,11 @@ FAULTS = {"a closed door": raw(b""), "a reset in the middle": cut(50, reset=True
           "504": status(504, "Timeout"), "429": answer(429, b"{}", retry_after=1), "409": status(409, "Conflict"),
           "403": status(403, "Forbidden"), "401": status(401, "Unauthorized"), "HTML with 200": answer(200, b"<html>", "text/html"),
           "JSON that is cut": answer(200, b'{"kind":"Conf')}
-REQUESTS = 75  # of the four claims of a round, at the least
+REQUESTS = 75  # of the four claims of a round, at least
 
 
 class FaultyWorld(World):
-    """Only the controller goes through the proxy: the others are not ours."""
+    """Only the controller uses the proxy: other programs do not belong to Cistern."""
 
     proxy = None
 

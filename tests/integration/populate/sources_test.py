@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a BucketSource's status says before any volume is made of it, asked of real stores by the controller."""
+"""The status of a BucketSource before it has a volume. The controller probes real stores."""
 
 import base64
 import contextlib
@@ -80,7 +80,7 @@ def test_a_source_is_ready_before_any_volume_is_made_of_it(world, ns, store):
     assert "lastError" not in told
 
 
-def test_what_is_wrong_is_told_with_whom_the_store_refused(world, ns, store):
+def test_a_denied_probe_reports_the_identity_that_the_store_denied(world, ns, store):
     keys(world, ns, secret="wrong")
     make(world, ns, store)
     told = wait_for_phase(world, ns, "Degraded")
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_told_with_whom_the_store_refused(world, ns, store):
     ({"endpoint": "https://127.0.0.1:9"}, "CIS1611", "Reachable"),
     ({"secretRef": {"name": "nobody"}}, "CIS1906", "IdentityReady"),
 ])
-def test_what_does_not_answer_is_degraded_and_says_why(world, ns, store, spec, number, condition):
+def test_a_store_without_answer_is_degraded_with_the_cause(world, ns, store, spec, number, condition):
     keys(world, ns)
     make(world, ns, store, **spec)
     told = wait_for_phase(world, ns, "Degraded")
@@ -101,7 +101,7 @@ def test_what_does_not_answer_is_degraded_and_says_why(world, ns, store, spec, n
     assert conditions(told)[condition] == "False" and conditions(told)["Ready"] == "False"
 
 
-def test_a_store_of_an_authority_that_nobody_named_is_not_trusted(world, ns, store):
+def test_a_store_with_a_certificate_of_an_unknown_authority_is_refused(world, ns, store):
     keys(world, ns)
     make(world, ns, store, caBundle=Authority(store.root).pem)
     assert wait_for_phase(world, ns, "Degraded")["lastError"]["id"] == "CIS1613"
@@ -128,7 +128,7 @@ def test_a_suspended_source_is_not_asked_for(world, ns):
         assert server.stats()["requests"] == 1  # one page of one key, and none for every change of a status
 
 
-def test_what_only_exports_is_ready_when_there_is_somebody_to_export_as(world, ns, store):
+def test_a_source_that_only_exports_is_ready_with_export_credentials(world, ns, store):
     keys(world, ns)
     make(world, ns, store, uri=None, export={"uri": "s3://bucket/out/"})
     told = wait_for_phase(world, ns, "Ready")
@@ -193,11 +193,12 @@ def test_a_closed_address_is_not_connected_to(world, ns):
 
 def test_the_nodes_and_the_api_server_are_closed(world, ns):
     """Addresses of nodes are of a documentation range, so that a connection would be a timeout."""
-    world.cluster.create("/api/v1/nodes", {"metadata": {"name": f"machine-{ns}"}})
+    world.cluster.create("/api/v1/nodes", {"metadata": {"name": f"machine-{ns}"}, "spec": {
+        "podCIDR": "198.51.100.128/26", "podCIDRs": ["198.51.100.128/26", "2001:db8::/64"]}})
     world.cluster.patch(f"/api/v1/nodes/machine-{ns}/status", {"status": {"addresses": [
         {"type": "InternalIP", "address": "198.51.100.77"}, {"type": "Hostname", "address": f"machine-{ns}"}]}})
     try:
-        for number, address in enumerate(["198.51.100.77:10250"]):
+        for number, address in enumerate(["198.51.100.77:10250", "198.51.100.128:10250", "198.51.100.129", "[2001:db8::1]"]):
             anonymous(world, ns, f"https://{address}", f"data-{number}")
             told = wait_for_phase(world, ns, "Degraded", f"data-{number}")
             assert told["lastError"]["id"] == "CIS1617", told
@@ -228,6 +229,19 @@ def test_tarpits_of_one_namespace_hold_up_no_other(world, ns):
         assert told["lastError"]["id"] == "CIS1612", told
 
 
+def test_many_sources_of_one_namespace_delay_the_first_probe_of_no_other(world, ns):
+    """Each waited for 100 ms more than the one before, of whichever namespace."""
+    other = f"{ns}-other"
+    world.make_namespace(other)
+    with BucketServer() as server:
+        for number in range(150):
+            anonymous(world, ns, server.url, f"data-{number}")
+        began = time.monotonic()
+        anonymous(world, other, server.url)
+        wait_for_phase(world, other, "Ready", seconds=30)
+        assert time.monotonic() - began < 4
+
+
 @pytest.mark.parametrize("spec", [
     {"region": "x@evil.example/"}, {"region": "evil.example#"}, {"region": "eu.west"}, {"endpoint": "http://a@evil.example"},
     {"endpoint": "http://evil.example?x=y"}, {"endpoint": "http://evil.example/#"}, {"endpoint": "http://evil example"},
@@ -235,7 +249,7 @@ def test_tarpits_of_one_namespace_hold_up_no_other(world, ns):
     {"identity": {"method": "auto", "audience": "a b"}}, {"identity": {"method": "auto", "provider": "x\ny"}},
     {"requesterPays": "p&alt=media"}, {"export": {"uri": "s3://out/", "region": "x/y"}},
     {"export": {"uri": "s3://out/", "endpoint": "https://u:p@evil.example"}}])
-def test_what_would_become_another_url_is_refused_by_the_api_server(world, ns, spec):
+def test_a_spec_that_would_change_the_url_is_refused_by_the_api_server(world, ns, spec):
     with pytest.raises(ApiError) as refused:
         anonymous(world, ns, "https://minio.example:9000/path", **spec) if "endpoint" not in spec else \
             anonymous(world, ns, spec["endpoint"])

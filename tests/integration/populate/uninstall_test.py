@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the chart's hook does before `helm uninstall`: claims of every stage can be deleted afterwards, no volume is touched,
-and what stays is told."""
+"""The chart's hook before `helm uninstall`: claims of every stage can be deleted afterwards, no volume is touched, and the
+remaining objects are listed."""
 import subprocess
 
 import pytest
@@ -62,8 +62,8 @@ def test_uninstalling_frees_claims_of_every_stage_and_touches_no_volume(world):
     assert done.returncode == 0, done.stderr
     for name in ("bound", "filling", "waiting"):
         assert not [f for f in finalizers(world, "team", name) if "cistern" in f]
-    assert "claim team/filling was waiting for its data" in done.stdout and "filled if Cistern is installed again" in done.stdout
-    assert f"volume {released} of claim team/released stays on node" in done.stdout and "(Exporting)" in done.stdout
+    assert "claim team/filling: hydration stopped" in done.stdout and "install Cistern again to resume it" in done.stdout
+    assert f"volume {released} of claim team/released: kept on node" in done.stdout and "(Exporting)" in done.stdout
     assert {v["metadata"]["name"]: v["spec"] for v in world.volumes()} == before
     assert uninstall(world).returncode == 0, "it may be repeated"
     for name in ("filling", "waiting"):
@@ -75,6 +75,17 @@ def test_uninstalling_frees_claims_of_every_stage_and_touches_no_volume(world):
     world.every_node(hydrates=True, exports=None)
     world.start_controller()  # installed again: what was released ends, and nothing of the deleted claim stays
     wait_for(lambda: [v["spec"]["claimRef"]["name"] for v in world.volumes()] == ["bound"], 60)
+
+
+def test_uninstalling_deletes_the_leases_of_the_controllers_and_no_other(world):
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{OURS}/leases"
+    for name in ("csi-cistern-io", "external-resizer-csi-cistern-io", "of-another-program"):
+        world.cluster.create(leases, {"metadata": {"name": name}, "spec": {"holderIdentity": "x"}})
+    wait_for(lambda: "cistern-controller" in [lease["metadata"]["name"] for lease in world.items(leases)])
+    world.kill("controller0")
+    done = uninstall(world)
+    assert done.returncode == 0, done.stderr
+    assert [lease["metadata"]["name"] for lease in world.items(leases)] == ["of-another-program"]
 
 
 def test_uninstalling_stops_the_controllers_first(world):

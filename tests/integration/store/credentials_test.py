@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who we are to a store: each source of credentials is asked as its manual says, what it gives is what the store gets,
-and no secret turns up in a sentence."""
+"""Sources of credentials: each is asked as its manual says, the store gets the credentials that it gave, and no error
+contains a secret."""
 
 import json
 import subprocess
@@ -66,7 +66,7 @@ def test_a_service_accounts_key_signs_an_assertion(identity, key_file):
     assert_bearer(identity, list_gs(identity, GOOGLE_APPLICATION_CREDENTIALS=str(key_file)))
 
 
-def test_an_assertion_that_is_refused_is_told_with_the_servers_words(identity, key_file, tmp_path):
+def test_refused_assertion_is_reported_with_the_servers_words(identity, key_file, tmp_path):
     key = json.loads(key_file.read_text())
     key["client_email"] = "somebody@else"
     key_file.write_text(json.dumps(key))
@@ -127,7 +127,7 @@ def test_a_profile_gives_keys_and_region(identity, tmp_path):
 @pytest.mark.parametrize("way", ["role_arn = arn:aws:iam::1:role/r\nsource_profile = p", "sso_session = work",
                                  "credential_process = /bin/false"], ids=lambda way: way.split()[0])
 def test_a_profile_that_goes_another_way_says_which_and_what_to_do(identity, tmp_path, way):
-    """The key beside it would be somebody else's."""
+    """The key beside it may be of another identity."""
     key = "" if "process" in way else "aws_access_key_id = ASIAEXAMPLE\naws_secret_access_key = fetched-secret\n"
     (tmp_path / "config").write_text(f"[profile p]\n{way}\n{key}")
     answer = list_s3(identity, "--profile", "p", AWS_CONFIG_FILE=str(tmp_path / "config"))
@@ -164,9 +164,9 @@ def test_instance_metadata_is_asked_in_a_session(identity):
                                      ("GET", "/latest/meta-data/iam/security-credentials/node-role")]
 
 
-def test_having_no_credentials_is_told_with_what_to_do(identity):
+def test_missing_credentials_are_reported_with_advice(identity):
     answer = list_s3(identity, AWS_EC2_METADATA_DISABLED="true")
-    assert answer.code == "DENIED" and answer.id == 1701 and "AWS_ACCESS_KEY_ID" in answer.advice
+    assert answer.code == "DENIED" and answer.id == 1701 and "AWS_ACCESS_KEY_ID" in answer.text
 
 
 @pytest.mark.parametrize("status, document, code", [
@@ -203,7 +203,7 @@ def test_a_token_is_renewed_while_pages_are_still_coming(identity):
     assert tokens == sorted(tokens) and tokens[-1] != "token-1", (tokens, time.monotonic() - began)
 
 
-def test_a_token_that_is_refused_is_asked_for_anew_once(identity):
+def test_refused_token_is_requested_again_once(identity):
     identity.refuse_tokens = {"token-1"}
     assert list_gs(identity, "--retries", "3", GCE_METADATA_HOST=identity.host).code == "OK"
     assert [token for _, token in identity.seen] == ["token-1", "token-2"]

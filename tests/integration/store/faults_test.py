@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a bad day does to a call: a server of ours with faults by rule, since the real ones cannot be told to fail. Each
-call ends well after a retry, or in a sentence that names the object."""
+"""Faults during a call: the bucket server has faults by rule, which real servers have not. Each call succeeds after a
+retry, or ends with an error that names the object."""
 
 import json
 import time
@@ -38,7 +38,7 @@ def test_a_passing_fault_of_a_listing_is_tried_again(scheme, action):
 
 @schemes
 @pytest.mark.parametrize("action", ["status:500", "status:503", "reset"])
-def test_a_fault_that_stays_is_told_after_the_last_attempt(scheme, action):
+def test_lasting_fault_is_reported_after_the_last_attempt(scheme, action):
     with Faulty(f"op=list,do={action}") as server:
         answer = server.call(scheme, "list", "--prefix", "k/", retries=3)
         assert answer.code in ("AGAIN", "IO") and answer.requests == 3 and answer.may_retry
@@ -78,7 +78,7 @@ def test_another_range_than_was_asked_for_is_refused(scheme, action):
         assert answer.code == "CORRUPT" and answer.id == 1601, answer
 
 
-def test_a_server_that_asks_for_patience_is_heard():
+def test_retry_after_of_a_server_is_obeyed():
     with Faulty("op=list,nth=1,do=status:503:2") as server:
         began = time.monotonic()
         answer = server.call("s3", "list", "--prefix", "k/", "--page", 1000)
@@ -117,7 +117,7 @@ def test_a_bucket_in_another_region_is_followed_there(two_regions):
 
 @pytest.fixture
 def sent_on():
-    """Whoever does not ask s3.eu-west-3.store.localhost is sent there, or to `location`, with `status`."""
+    """Requests to other hosts than s3.eu-west-3.store.localhost are sent there, or to `location`, with `status`."""
     def answer(request):
         if request.headers["host"].startswith("s3.eu-west-3.store.localhost:"):
             return 200, {"etag": '"e"'}, EMPTY_PAGE
@@ -150,7 +150,7 @@ def test_an_upload_that_is_sent_on_is_sent_whole(sent_on, tmp_path):
 
 @pytest.mark.parametrize("location", ["http://127.0.0.1:{port}/", "http://evil.example/bucket/?X-Amz-Signature=secret",
                                       "https://s3.eu-west-3.store.localhost/", "http://s3.eu-west-3.store.localhost:1/"])
-def test_a_redirect_to_anybody_else_is_told_and_not_followed(sent_on, two_regions, location):
+def test_redirect_to_another_host_is_reported_and_not_followed(sent_on, two_regions, location):
     sent_on.location = location.format(port=two_regions.port)
     answer = list_bucket(sent_on.url, "--path-style", "--retries", "2")
     assert answer.code == "AGAIN" and answer.id == 1301, answer
@@ -216,7 +216,7 @@ def test_a_sweep_deletes_nothing_that_it_did_not_ask_for(listing_of):
     assert listing_of.deleted == []
 
 
-def test_a_sweep_of_what_does_not_go_ends(listing_of):
+def test_sweep_of_undeletable_parts_ends(listing_of):
     listing_of.names = lambda prefix: [prefix + "/part-1"]
     answer = sweep(listing_of)
     assert answer.code == "CORRUPT" and "again and again" in answer.text, answer
@@ -224,7 +224,7 @@ def test_a_sweep_of_what_does_not_go_ends(listing_of):
 
 
 @pytest.mark.parametrize("text", [b"\x84{}", b'{"kin'])
-def test_a_sweeps_listing_that_is_no_json_is_the_stores_fault(listing_of, text):
+def test_sweep_with_an_invalid_listing_blames_the_store(listing_of, text):
     listing_of.text = text
     answer = sweep(listing_of)
     assert answer.code == "CORRUPT" and answer.id == 1601, answer

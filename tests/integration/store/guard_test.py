@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Job of the cluster does with a URL that somebody else wrote: `cistern` under CISTERN_GUARD_FILE, and servers
-that remember who came and what was brought."""
+"""A Job of the cluster with a tenant's URL: `cistern` under CISTERN_GUARD_FILE, and servers that record their requests."""
 
 import contextlib
 import json
@@ -62,7 +61,7 @@ def test_this_machine_is_closed_in_every_spelling(guard, host):
     with listener() as (port, came):
         done = ls("s3://bucket/", f"http://{host}:{port}", CISTERN_GUARD_FILE=guard())
     assert done.returncode != 0 and came == [], done.stderr
-    if "CIS1002" not in done.stderr and "CIS1611" not in done.stderr:  # not a host at all, or one that nobody finds
+    if "CIS1002" not in done.stderr and "CIS1611" not in done.stderr:  # not a host, or one that is not found
         assert "CIS1617" in done.stderr, done.stderr
 
 
@@ -111,7 +110,7 @@ def ls_gs(endpoint, tmp_path, **env):
     return ls("gs://bucket/", endpoint, CLOUDSDK_AUTH_ACCESS_TOKEN_FILE=str(tmp_path / "token"), **env)
 
 
-def test_a_bearer_token_goes_to_nobody_whom_nobody_trusts(guard, tmp_path):
+def test_bearer_token_is_not_sent_to_untrusted_hosts(guard, tmp_path):
     with Answering(lambda r: (200, {}, b"{}")) as store:
         done = ls_gs(store.url, tmp_path, CISTERN_GUARD_FILE=guard("allow 127.0.0.1"))
         assert done.returncode == 4 and "CIS1618" in done.stderr, done.stderr

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys as people really have them. Each is stored under just that name, or refused by name; which server does what
-stands in the tables below, so that a change of a server, or of ours, is noticed."""
+"""Unusual keys. Each is stored under exactly that name, or refused by name. The tables below have the behaviour of each
+server, so that a change of it, or of Cistern, is noticed."""
 
 import pytest
 
@@ -63,10 +63,10 @@ def test_a_key_is_stored_under_its_name_or_refused_by_name(bucket, name):
     assert bucket.list() == []
 
 
-def test_a_key_that_is_also_a_folder_is_kept_or_refused(bucket):
+def test_key_that_is_also_a_directory_is_kept_or_refused(bucket):
     assert bucket.put(b"m", b"one").code == "OK"
     beneath = bucket.put(b"m/n", b"two")
-    if bucket.kind in ("file", "s3-versitygw"):  # files and folders of the same name
+    if bucket.kind in ("file", "s3-versitygw"):  # files and directories of the same name
         assert beneath.code == "INVALID" and "m/n" in beneath.text and not beneath.may_retry
         assert bucket.keys() == [b"m"]
     elif bucket.kind == "s3-minio":  # keeps it, and does not list it
@@ -76,7 +76,7 @@ def test_a_key_that_is_also_a_folder_is_kept_or_refused(bucket):
         assert bucket.keys() == [b"m", b"m/n"]
 
 
-def test_an_empty_folder_marker_is_an_object_of_no_bytes(bucket):
+def test_directory_marker_is_an_object_of_no_bytes(bucket):
     put = bucket.put(b"dir/", b"")
     if bucket.kind == "file":
         assert put.code == "INVALID" and "dir/" in put.text
@@ -85,7 +85,7 @@ def test_an_empty_folder_marker_is_an_object_of_no_bytes(bucket):
     assert [(o["key"], o["size"]) for o in bucket.list()] == [("dir/", 0)]
 
 
-def test_nothing_is_ever_read_or_written_outside_the_folder(file_bucket):
+def test_nothing_is_read_or_written_outside_the_directory(file_bucket):
     outside = file_bucket.folder / "outside"
     outside.write_text("secret")
     (file_bucket.folder / "data/link").symlink_to(outside)
@@ -97,5 +97,5 @@ def test_nothing_is_ever_read_or_written_outside_the_folder(file_bucket):
     for key in (b"../new", b"up/new"):
         assert file_bucket.put(key, b"x").code != "OK"
     assert not (file_bucket.folder / "new").exists()
-    assert file_bucket.put(b"link", b"mine").code == "OK"  # the link gives way, its target stays
+    assert file_bucket.put(b"link", b"mine").code == "OK"  # the link is replaced, its target stays
     assert outside.read_text() == "secret"

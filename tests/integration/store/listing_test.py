@@ -97,7 +97,7 @@ def test_nothing_and_little_take_one_request():
 
 
 def test_the_test_server_goes_on_behind_a_marker_as_version_1_does():
-    """Peers that list by version 1 would go round for ever."""
+    """Other clients that list by version 1 would never end."""
     with BucketServer("--objects", "k/:2500:10") as server:
         found, marker = [], ""
         while True:

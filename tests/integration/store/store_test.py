@@ -37,7 +37,7 @@ def test_a_range_is_just_that_range(bucket):
         assert got == data[offset:offset + length]
 
 
-def test_a_head_tells_size_and_the_checksum_that_was_sent(bucket):
+def test_head_returns_size_and_the_checksum_that_was_sent(bucket):
     bucket.put("h", b"123456789")
     head = bucket.head("h")
     assert head.size == 9 and abs(head.mtime_ns / 1e9 - time.time()) < 60
@@ -185,7 +185,7 @@ def test_an_anonymous_caller_is_refused_with_the_right_that_was_missing(s3_bucke
     assert "s3:ListBucket" in answer.text and "grant" in answer.advice
 
 
-def test_a_wrong_secret_is_told_without_being_shown(s3_bucket):
+def test_wrong_secret_is_reported_and_not_shown(s3_bucket):
     env = dict(s3_bucket.env, AWS_SECRET_ACCESS_KEY="not-the-secret")
     answer = s3_bucket.call("list", env=env)
     assert answer.code == "DENIED" and answer.id == 1401
@@ -193,7 +193,7 @@ def test_a_wrong_secret_is_told_without_being_shown(s3_bucket):
     assert "not-the-secret" not in repr(answer)
 
 
-def test_a_bucket_that_is_not_there_is_told_apart_from_an_object(bucket):
+def test_missing_bucket_differs_from_a_missing_object(bucket):
     if bucket.kind == "file":
         bucket.uri = bucket.uri + "no-such-folder/"
     else:

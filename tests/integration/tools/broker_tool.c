@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The credential broker by itself, for tests: broker_tool KUBECONFIG NAMESPACE [NAME=VALUE...]
- *   driver=1 no-opt-in=1 gke-project=P gke-provider=U audience=A look-ms=N trust=URL export-secret=NAME=[URL=]PREFIX
+/* The credential broker by itself, for tests.
+ *   broker_tool KUBECONFIG NAMESPACE [NAME=VALUE...]
+ *   driver=1 no-opt-in=1 gke-project=P gke-provider=U audience=A check-ms=N trust=URL export-secret=NAME=[URL=]PREFIX
  *   authority=S authority-before=S published=S certificate=S certificate-before=S
+ *
  * Prints "port N", then a line of JSON a call; ends when its standard input does. */
 #include "broker/broker.h"
 #include "util/clock.h"
@@ -96,8 +98,8 @@ static void set(struct broker_options *o, const char *name, const char *value)
     if (strcmp(name, "export-secret") == 0 &&
         broker_binding_parse(str_of(value), &o->bindings[o->binding_count++], &ignored) < 0)
         abort();
-    if (strcmp(name, "look-ms") == 0)
-        o->look_ns = number(value) * NS_PER_MS;
+    if (strcmp(name, "check-ms") == 0)
+        o->check_ns = number(value) * NS_PER_MS;
 }
 
 static int run(const char *kubeconfig, const struct broker_options *o, struct err *err)

@@ -4,7 +4,7 @@
  *     kube_tool [--kubeconfig FILE] [--qps N] [--burst N] [--queue N] [--body-max N]
  *
  * Reads one JSON object a line from stdin, {"do": VERB, "id": N, ...}, and writes JSON objects a line to stdout: the
- * answer with that id, and what informers and leases tell meanwhile. Ends with stdin. */
+ * answer with that id, and the events of informers and leases. Ends with stdin. */
 #include "kube/client.h"
 #include "kube/event.h"
 #include "kube/informer.h"
@@ -153,7 +153,6 @@ static const struct {
              {"delete", KUBE_DELETE},
              {"json-patch", KUBE_JSON_PATCH},
              {"merge-patch", KUBE_MERGE_PATCH},
-             {"strategic-patch", KUBE_STRATEGIC_PATCH},
              {"apply", KUBE_APPLY}};
 
 struct asked {
@@ -210,7 +209,6 @@ static bool do_request(const json *line)
                                   .body = json_member(line, "body"),
                                   .field_manager = text_at(line, "manager"),
                                   .force = flag_at(line, "force"),
-                                  .dry_run = flag_at(line, "dry_run"),
                                   .uid = str_at(line, "uid"),
                                   .resource_version = str_at(line, "version"),
                                   .propagation = flag_at(line, "foreground") ? KUBE_FOREGROUND : KUBE_BACKGROUND,
@@ -226,36 +224,6 @@ static bool do_request(const json *line)
         return true;
     }
     return false;
-}
-
-/* Adds one to data.count, so that increments of many are all seen in the end. */
-static int increment(void *ctx, json *object, struct err *err)
-{
-    uint64_t n = 0;
-    char text[24];
-    struct err ignored;
-    if (flag_at(ctx, "nothing"))
-        return KUBE_UNCHANGED;
-    if (flag_at(ctx, "refuse"))
-        return err_set(err, ERR_BUSY, "not now");
-    if (str_to_u64(json_member_str(json_at(object, "data"), "count"), &n, &ignored) < 0)
-        n = 0;
-    snprintf(text, sizeof text, "%u", (unsigned)n + 1);
-    json_set_str(object, "data.count", str_of(text));
-    return 0;
-}
-
-static void do_change(const json *line)
-{
-    struct err err;
-    json *object = NULL;
-    struct kube_change c = {.resource = resource_of(line),
-                            .ns = str_at(line, "ns"),
-                            .name = str_at(line, "name"),
-                            .ctx = (void *)line,
-                            .change = increment};
-    int code = kube_change(kube, &c, &object, &err);
-    answer_with(line, code, &err, object);
 }
 
 static void do_call(const json *line)
@@ -346,7 +314,7 @@ static void lease_release(const json *line)
     kube_lease_release(the_lease, released);
 }
 
-/* How the lease is seen by whoever asks before he acts. */
+/* The state of the lease for a caller that checks it before it acts. */
 static void do_held(const json *line)
 {
     json *j = answer_to(line, 0, NULL);
@@ -492,7 +460,7 @@ static void do_event(const json *line)
                              .ns = str_at(line, "ns"),
                              .name = str_at(line, "name"),
                              .uid = str_at(line, "uid")};
-    /* The same resource each time: series are told apart by it. */
+    /* The same resource each time: series differ by it. */
     about.resource = str_eq(str_at(line, "resource"), STR("namespaces")) ? &kube_namespaces : &kube_config_maps;
     for (uint64_t i = number_at(line, "times", 1); i > 0; i--)
         kube_event(the_events, &about, flag_at(line, "warning") ? KUBE_WARNING : KUBE_NORMAL, text_at(line, "reason"),
@@ -508,10 +476,10 @@ static const struct {
     const char *name;
     void (*run)(const json *line);
     bool on_loop;
-} others[] = {{"change", do_change, false}, {"call", do_call, false},           {"stats", do_stats, false},
-              {"stop", do_stop, false},     {"lease", lease_begin, true},       {"release", lease_release, true},
-              {"held", do_held, false},     {"informer", informer_begin, true}, {"lookup", do_lookup, false},
-              {"each", do_each, false},     {"await", do_await, false},         {"event", do_event, false}};
+} others[] = {{"call", do_call, false},           {"stats", do_stats, false},       {"stop", do_stop, false},
+              {"lease", lease_begin, true},       {"release", lease_release, true}, {"held", do_held, false},
+              {"informer", informer_begin, true}, {"lookup", do_lookup, false},     {"each", do_each, false},
+              {"await", do_await, false},         {"event", do_event, false}};
 
 static void run_line(const json *line)
 {

@@ -3,9 +3,8 @@
  *
  *     store_tool [--endpoint URL] [--anonymous] [--path-style] [--ca FILE] [--retries N] URI VERB [ARGUMENT...]
  *
- * Keys are percent-encoded there and back, since they may hold any byte. Every verb prints one JSON object a line and a
- * last one with `code` ("OK" or the error's name), `text`, `id`, `advice` and `requests`; it ends with 0
- * all the same. */
+ * Keys are percent-encoded there and back, since they may hold any byte. Every verb prints one JSON object a line. The
+ * last one has `code` ("OK" or the error's name), `text`, `id`, `advice` and `requests`. The exit status is 0. */
 #include "store/list.h"
 #include "store/store.h"
 #include "util/json.h"
@@ -25,7 +24,7 @@ struct tool {
     struct sbuf key;
     int out;
     json *answer;
-    struct object object; /* of the last answer; strings are the tool's own */
+    struct store_object object; /* of the last answer; strings are the tool's own */
     char etag[2048];
     struct store_upload upload;
     struct store_part parts[1000];
@@ -89,7 +88,7 @@ static void put_key(json *j, struct str key)
     json_set_str(j, "key", sbuf_str(&b));
 }
 
-static void put_object(json *j, const struct object *o)
+static void put_object(json *j, const struct store_object *o)
 {
     auto_sbuf digest;
     sbuf_init(&digest, 128);
@@ -128,7 +127,7 @@ static void finish(struct tool *t, const struct store_reply *r)
         put_object(t->answer, &r->object);
     }
     t->object = r->object;
-    snprintf(t->etag, sizeof t->etag, "%.*s", STR_FMT(r->object.etag));
+    snprintf(t->etag, sizeof t->etag, "%.*s", STR_FMT(r->upload_id.len ? r->upload_id : r->object.etag));
     t->object.etag = str_of(t->etag);
     sem_post(&t->done);
 }
@@ -155,7 +154,7 @@ static int run(struct tool *t, void (*make)(struct tool *t))
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
-static void page_done(void *ctx, const struct store_reply *r, const struct object *objects, size_t count,
+static void page_done(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
                       struct str next_token)
 {
     struct tool *t = ctx;
@@ -193,7 +192,7 @@ static void verb_list(struct tool *t)
         ;
 }
 
-static void told(void *ctx, const struct object *o)
+static void told(void *ctx, const struct store_object *o)
 {
     (void)ctx;
     auto_json j = json_new_object();
@@ -210,10 +209,10 @@ static int data(void *ctx, const char *bytes, size_t len)
 
 static void make_get(struct tool *t)
 {
-    struct object o = {.key = sbuf_str(&t->key),
-                       .etag = text_flag(t, "--etag"),
-                       .generation = number_flag(t, "--generation", 0),
-                       .size_bytes = number_flag(t, "--size", 0)};
+    struct store_object o = {.key = sbuf_str(&t->key),
+                             .etag = text_flag(t, "--etag"),
+                             .generation = number_flag(t, "--generation", 0),
+                             .size_bytes = number_flag(t, "--size", 0)};
     struct store_get g = {.object = &o,
                           .offset = number_flag(t, "--offset", 0),
                           .len = number_flag(t, "--len", o.size_bytes),
@@ -284,7 +283,7 @@ static void make_put(struct tool *t)
 {
     struct store_put p = {.key = sbuf_str(&t->key),
                           .condition = flag(t, "--if-absent") ? STORE_IF_ABSENT : STORE_IF_ANY,
-                          .upload_id = text_flag(t, "--upload-id"),
+                          .idempotency_token = text_flag(t, "--upload-id"),
                           .content_type = flag(t, "--content-type"),
                           .body = t->body,
                           .ctx = t,
@@ -357,18 +356,18 @@ static void verb_upload(struct tool *t)
     if (str_to_u64(str_of(t->args[2]), &part_bytes, &err) < 0)
         exit(2);
     if (!flag(t, "--digest"))
-        t->digest_kind = store_upload_digest_kind(t->store);
+        t->digest_kind = store_caps(t->store)->upload_digest;
     t->whole = digest_of_range(t, 0, (uint64_t)st.st_size);
     t->body = (struct store_body){.ctx = t, .read = body_read};
     t->upload = (struct store_upload){.key = sbuf_str(&t->key),
                                       .condition = flag(t, "--if-absent") ? STORE_IF_ABSENT : STORE_IF_ANY,
-                                      .upload_id = text_flag(t, "--upload-id"),
+                                      .idempotency_token = text_flag(t, "--upload-id"),
                                       .digest_kind = t->digest_kind,
                                       .part_bytes = part_bytes};
     if (run(t, make_begin) < 0)
         return;
     snprintf(id, sizeof id, "%s", t->etag);
-    t->upload.id = str_of(id);
+    t->upload.upload_id = str_of(id);
     if (str_eq(stop, STR("begin")) || send_parts(t, (uint64_t)st.st_size, part_bytes) < 0)
         return;
     if (flag(t, "--wrong-digest"))

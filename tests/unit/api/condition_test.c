@@ -7,13 +7,13 @@
 #define T0 (INT64_C(1763717400) * 1000000000)
 #define T1 (T0 + 5 * (int64_t)NS_PER_SECOND)
 
-static void its_time_moves_with_its_status_only(void **state)
+static void condition_time_changes_only_with_its_status(void **state)
 {
     (void)state;
     struct api_conditions c = {0};
-    assert_true(api_condition_set(&c, "Mounted", API_FALSE, "Unstaged", 1, T0, "nobody has it"));
-    assert_false(api_condition_set(&c, "Mounted", API_FALSE, "Unstaged", 2, T1, "nobody has it"));
-    assert_true(api_condition_set(&c, "Mounted", API_FALSE, "Unstaged", 2, T1, "nobody has it any more"));
+    assert_true(api_condition_set(&c, "Mounted", API_FALSE, "Unstaged", 1, T0, "it is not staged"));
+    assert_false(api_condition_set(&c, "Mounted", API_FALSE, "Unstaged", 2, T1, "it is not staged"));
+    assert_true(api_condition_set(&c, "Mounted", API_FALSE, "Unstaged", 2, T1, "it is no longer staged"));
     const struct api_condition *one = api_condition_find(&c, "Mounted");
     assert_true(one->since_ns == T0);
     assert_int_equal(one->observed_generation, 2);
@@ -27,7 +27,7 @@ static void its_time_moves_with_its_status_only(void **state)
     api_conditions_done(&c);
 }
 
-static void what_is_written_is_read_again(void **state)
+static void written_conditions_are_read_again(void **state)
 {
     (void)state;
     struct err err;
@@ -48,7 +48,7 @@ static void what_is_written_is_read_again(void **state)
     api_conditions_done(&again);
 }
 
-static void more_than_can_be_held_are_left_out_and_nameless_ones_refused(void **state)
+static void conditions_beyond_the_limit_are_skipped_and_nameless_ones_refused(void **state)
 {
     (void)state;
     struct err err;
@@ -71,9 +71,9 @@ static void more_than_can_be_held_are_left_out_and_nameless_ones_refused(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(its_time_moves_with_its_status_only),
-        cmocka_unit_test(what_is_written_is_read_again),
-        cmocka_unit_test(more_than_can_be_held_are_left_out_and_nameless_ones_refused),
+        cmocka_unit_test(condition_time_changes_only_with_its_status),
+        cmocka_unit_test(written_conditions_are_read_again),
+        cmocka_unit_test(conditions_beyond_the_limit_are_skipped_and_nameless_ones_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

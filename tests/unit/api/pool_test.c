@@ -19,7 +19,7 @@ static struct api_pool *read_answer(void)
     return p;
 }
 
-static void an_answer_of_the_server_is_read_and_what_is_unknown_left(void **state)
+static void object_of_the_server_is_read_without_unknown_fields(void **state)
 {
     (void)state;
     auto_api_pool p = read_answer();
@@ -73,7 +73,7 @@ static void a_field_of_another_type_is_an_error_that_names_object_and_field(void
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_of_the_server_is_read_and_what_is_unknown_left),
+        cmocka_unit_test(object_of_the_server_is_read_without_unknown_fields),
         cmocka_unit_test(the_status_names_the_object_and_leaves_the_spec_alone),
         cmocka_unit_test(names_are_node_and_pool),
         cmocka_unit_test(a_field_of_another_type_is_an_error_that_names_object_and_field),

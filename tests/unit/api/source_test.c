@@ -18,7 +18,7 @@ static struct api_source *source_of(const char *spec)
     return s;
 }
 
-static void a_spec_becomes_what_the_disk_knows(void **state)
+static void source_spec_becomes_a_volume_spec(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -41,27 +41,27 @@ static void a_spec_becomes_what_the_disk_knows(void **state)
     assert_string_equal(spec->export.best_key, "loss");
 }
 
-static void what_is_not_served_is_said_and_not_dropped(void **state)
+static void unsupported_field_is_reported(void **state)
 {
     (void)state;
-    static const char *const later[][2] = {
-        {"{\"uri\":\"s3://b/\",\"shard\":{\"indexFrom\":\"podLabel\",\"count\":4}}", "shard.indexFrom"},
-        {"{\"uri\":\"s3://b/\",\"unpack\":[{\"glob\":\"*.zst\",\"codec\":\"zstd\"}]}", "unpack"},
-        {"{\"uri\":\"s3://b/\",\"restore\":{\"uri\":\"s3://c/\"}}", "restore.uri"},
-        {"{\"uri\":\"s3://b/\",\"maxAge\":\"1h\"}", "maxAge"},
-        {"{\"uri\":\"s3://b/\",\"identity\":{\"method\":\"podIdentity\"}}", "identity.method"},
+    static const struct {
+        const char *source, *name;
+        unsigned id;
+    } later[] = {
+        {"{\"uri\":\"s3://b/\",\"maxAge\":\"1h\"}", "maxAge", CIS_PARAMETER_UNKNOWN},
+        {"{\"uri\":\"s3://b/\",\"identity\":{\"method\":\"podIdentity\"}}", "identity.method", CIS_PARAMETER_INVALID},
     };
     for (size_t i = 0; i < countof(later); i++) {
         struct err err = {0};
         auto_spec spec = NULL;
-        auto_api_source s = source_of(later[i][0]);
+        auto_api_source s = source_of(later[i].source);
         assert_int_equal(api_source_spec(s, &spec, &err), -ERR_INVALID);
-        assert_int_equal(err.id, 2003);
-        assert_non_null(strstr(err.text, later[i][1]));
+        assert_int_equal(err.id, later[i].id);
+        assert_non_null(strstr(err.text, later[i].name));
     }
 }
 
-static void a_field_that_nobody_knows_or_of_another_type_is_refused(void **state)
+static void unknown_field_or_wrong_type_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -84,7 +84,7 @@ static void a_field_that_nobody_knows_or_of_another_type_is_refused(void **state
     }
 }
 
-static void its_status_has_what_columns_show(void **state)
+static void source_status_has_the_columns(void **state)
 {
     (void)state;
     auto_api_source s = source_of("{\"uri\":\"s3://b/\"}");
@@ -107,10 +107,10 @@ static void its_status_has_what_columns_show(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_spec_becomes_what_the_disk_knows),
-        cmocka_unit_test(what_is_not_served_is_said_and_not_dropped),
-        cmocka_unit_test(a_field_that_nobody_knows_or_of_another_type_is_refused),
-        cmocka_unit_test(its_status_has_what_columns_show),
+        cmocka_unit_test(source_spec_becomes_a_volume_spec),
+        cmocka_unit_test(unsupported_field_is_reported),
+        cmocka_unit_test(unknown_field_or_wrong_type_is_refused),
+        cmocka_unit_test(source_status_has_the_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static struct api_volume *again(const json *j)
     return v;
 }
 
-static void an_order_survives_the_server(void **state)
+static void order_is_read_as_it_was_written(void **state)
 {
     (void)state;
     auto_api_volume v = order();
@@ -52,7 +52,7 @@ static void an_order_survives_the_server(void **state)
     assert_false(read->release_requested);
 }
 
-static void the_disk_gets_the_volume_that_the_standalone_driver_would_make(void **state)
+static void order_has_the_spec_of_the_standalone_driver(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -74,7 +74,7 @@ static void the_disk_gets_the_volume_that_the_standalone_driver_would_make(void 
     assert_int_equal(spec_check_served(made, &err), -ERR_INVALID);
 }
 
-static void a_field_of_bucket_source_is_no_parameter(void **state)
+static void field_of_bucket_source_is_refused_as_parameter(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -83,6 +83,18 @@ static void a_field_of_bucket_source_is_no_parameter(void **state)
     assert_int_equal(api_volume_set_parameter(v, STR("uri"), STR("s3://b/"), &err), 0);
     assert_int_equal(api_volume_spec(v, &made, &err), -ERR_INVALID);
     assert_int_equal(err.id, 2001);
+}
+
+static void order_with_a_retired_field_is_still_read(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    auto_spec made = NULL;
+    auto_api_volume v = order();
+    free(v->source);
+    v->source = str_dup(STR("{\"uri\":\"s3://b/p/\",\"layout\":{\"controlDir\":false}}"));
+    assert_int_equal(api_volume_spec(v, &made, &err), 0);
+    assert_string_equal(made->source.uri, "s3://b/p/");
 }
 
 static void the_nodes_status_is_read_as_it_was_written(void **state)
@@ -101,7 +113,8 @@ static void the_nodes_status_is_read_as_it_was_written(void **state)
     s->pool_uuid = str_dup(STR("0123456789ab"));
     api_faults_add(&s->errors, "a/b", "CIS1403", "DENIED", "no", 2, INT64_C(1763717400) * (int64_t)NS_PER_SECOND);
     api_faults_add(&s->export_failed, "ckpt/1", NULL, "IO", "503", 0, 0);
-    api_condition_set(&s->conditions, API_PROVISIONED, API_TRUE, "Made", 1, s->hydration.started_ns, "it is there");
+    api_condition_set(&s->conditions, API_PROVISIONED, API_TRUE, "Provisioned", 1, s->hydration.started_ns,
+                      "it is there");
     auto_json j = api_volume_status_json(v);
     auto_mem char *text = json_text(j, 0);
     assert_non_null(strstr(text,
@@ -119,7 +132,7 @@ static void the_nodes_status_is_read_as_it_was_written(void **state)
     assert_true(api_condition_is(&read->status.conditions, API_PROVISIONED, API_TRUE));
 }
 
-static void the_controllers_verdict_has_its_own_conditions_only(void **state)
+static void verdict_has_only_the_conditions_of_the_controller(void **state)
 {
     (void)state;
     auto_api_volume v = order();
@@ -149,11 +162,12 @@ static void phases_have_the_names_of_the_schema(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_order_survives_the_server),
-        cmocka_unit_test(the_disk_gets_the_volume_that_the_standalone_driver_would_make),
-        cmocka_unit_test(a_field_of_bucket_source_is_no_parameter),
+        cmocka_unit_test(order_is_read_as_it_was_written),
+        cmocka_unit_test(order_has_the_spec_of_the_standalone_driver),
+        cmocka_unit_test(field_of_bucket_source_is_refused_as_parameter),
+        cmocka_unit_test(order_with_a_retired_field_is_still_read),
         cmocka_unit_test(the_nodes_status_is_read_as_it_was_written),
-        cmocka_unit_test(the_controllers_verdict_has_its_own_conditions_only),
+        cmocka_unit_test(verdict_has_only_the_conditions_of_the_controller),
         cmocka_unit_test(phases_have_the_names_of_the_schema),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,13 +22,13 @@ static int looks(const char *claims)
     return r;
 }
 
-static void a_token_that_says_itself_that_it_is_no_good_costs_no_question(void **state)
+static void looks_right_rejects_expired_foreign_and_malformed_tokens(void **state)
 {
     (void)state;
     struct err err;
     assert_int_equal(looks("{\"aud\":[\"cistern-broker\"],\"exp\":1800000600}"), 0);
     assert_int_equal(looks("{\"aud\":\"cistern-broker\",\"exp\":1800000600}"), 0);
-    assert_int_equal(looks("{\"aud\":[\"cistern-broker\"],\"exp\":1799999800}"), 0); /* clocks may differ */
+    assert_int_equal(looks("{\"aud\":[\"cistern-broker\"],\"exp\":1799999800}"), 0); /* within the clock difference */
     assert_int_equal(looks("{\"aud\":[\"cistern-broker\"],\"exp\":1799990000}"), -ERR_DENIED);
     assert_int_equal(looks("{\"aud\":[\"other\"],\"exp\":1800000600}"), -ERR_DENIED);
     assert_int_equal(looks("{\"aud\":[1],\"exp\":1800000600}"), -ERR_DENIED);
@@ -52,7 +52,7 @@ static int reading(const char *user, const char *audiences, struct caller *ret, 
     return caller_read(j, &rules, ret, err);
 }
 
-static void only_our_two_accounts_are_callers(void **state)
+static void review_of_another_account_is_denied(void **state)
 {
     (void)state;
     struct caller c;
@@ -71,7 +71,7 @@ static void only_our_two_accounts_are_callers(void **state)
     assert_int_equal(err.id, 1903);
 }
 
-static void a_review_without_our_audience_is_about_another_token(void **state)
+static void review_without_the_audience_is_denied(void **state)
 {
     (void)state;
     struct caller c;
@@ -115,7 +115,7 @@ static int may(const char *kind, const char *name, const char *controller, const
     return r;
 }
 
-static void a_job_is_who_its_pods_controller_is(void **state)
+static void job_is_found_by_the_controller_reference_of_its_pod(void **state)
 {
     (void)state;
     assert_int_equal(may("Job", "hydrate-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "true", "node-a", false), 0);
@@ -127,7 +127,7 @@ static void a_job_is_who_its_pods_controller_is(void **state)
     assert_int_equal(may("Job", "hydrate-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "true", "node-b", false), -ERR_DENIED);
 }
 
-static void a_token_of_another_node_or_of_no_pod_gets_nothing(void **state)
+static void token_of_another_node_or_without_pod_is_denied(void **state)
 {
     (void)state;
     struct err err;
@@ -146,11 +146,11 @@ static void a_token_of_another_node_or_of_no_pod_gets_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_that_says_itself_that_it_is_no_good_costs_no_question),
-        cmocka_unit_test(only_our_two_accounts_are_callers),
-        cmocka_unit_test(a_review_without_our_audience_is_about_another_token),
-        cmocka_unit_test(a_job_is_who_its_pods_controller_is),
-        cmocka_unit_test(a_token_of_another_node_or_of_no_pod_gets_nothing),
+        cmocka_unit_test(looks_right_rejects_expired_foreign_and_malformed_tokens),
+        cmocka_unit_test(review_of_another_account_is_denied),
+        cmocka_unit_test(review_without_the_audience_is_denied),
+        cmocka_unit_test(job_is_found_by_the_controller_reference_of_its_pod),
+        cmocka_unit_test(token_of_another_node_or_without_pod_is_denied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

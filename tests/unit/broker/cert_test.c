@@ -27,7 +27,7 @@ static size_t count_of(const char *bundle)
     return n;
 }
 
-static void an_empty_set_gets_an_authority_and_a_certificate_for_both_names(void **state)
+static void empty_set_gets_a_ca_and_a_certificate_for_both_names(void **state)
 {
     (void)state;
     struct cert_set s = {0};
@@ -43,7 +43,7 @@ static void an_empty_set_gets_an_authority_and_a_certificate_for_both_names(void
     cert_set_done(&s);
 }
 
-static void a_certificate_is_made_anew_long_before_its_end_by_the_same_authority(void **state)
+static void certificate_is_renewed_before_its_end_by_the_same_ca(void **state)
 {
     (void)state;
     struct cert_set s = {0};
@@ -57,7 +57,7 @@ static void a_certificate_is_made_anew_long_before_its_end_by_the_same_authority
     cert_set_done(&s);
 }
 
-static void the_next_authority_signs_only_after_clients_saw_it_for_an_hour(void **state)
+static void next_ca_signs_after_an_hour_of_publication(void **state)
 {
     (void)state;
     struct cert_set s = {0};
@@ -70,16 +70,16 @@ static void the_next_authority_signs_only_after_clients_saw_it_for_an_hour(void 
     assert_true(x509_is_signed_by(s.server.certificate, old));
     assert_int_equal(count_of(s.bundle), 2);
     assert_false(step(&s, now + 1800, s.bundle));   /* too early */
-    assert_false(step(&s, now + 7200, old_bundle)); /* late enough, and nobody can see it */
+    assert_false(step(&s, now + 7200, old_bundle)); /* old enough, but not published */
     assert_string_equal(s.authority.certificate, old);
     assert_true(step(&s, now + 7200, s.bundle));
     assert_string_not_equal(s.authority.certificate, old);
     assert_true(x509_is_signed_by(s.server.certificate, s.authority.certificate));
-    assert_int_equal(count_of(s.bundle), 2); /* the old one stays: its certificates may still be served */
+    assert_int_equal(count_of(s.bundle), 2); /* the old CA stays: its certificates may still be in use */
     cert_set_done(&s);
 }
 
-static void an_old_authority_leaves_the_bundle_when_it_has_expired(void **state)
+static void expired_ca_leaves_the_bundle(void **state)
 {
     (void)state;
     struct cert_set s = {0};
@@ -96,23 +96,23 @@ static void an_old_authority_leaves_the_bundle_when_it_has_expired(void **state)
     cert_set_done(&s);
 }
 
-static void a_certificate_never_outlives_its_authority(void **state)
+static void certificate_ends_with_its_ca_at_the_latest(void **state)
 {
     (void)state;
     struct cert_set s = {0};
-    struct x509_life server, authority;
+    struct x509_validity server, authority;
     struct err err;
     int64_t now = START + 350 * (int64_t)DAY;
     step(&s, START, NULL);
     step(&s, now, s.bundle);
-    assert_int_equal(x509_life_of(str_of(s.server.certificate), &server, &err), 0);
-    assert_int_equal(x509_life_of(str_of(s.authority.certificate), &authority, &err), 0);
+    assert_int_equal(x509_validity_of(str_of(s.server.certificate), &server, &err), 0);
+    assert_int_equal(x509_validity_of(str_of(s.authority.certificate), &authority, &err), 0);
     assert_int_equal(server.until_s, authority.until_s);
-    assert_false(step(&s, now + 60, s.bundle)); /* and is not made again and again near that end */
+    assert_false(step(&s, now + 60, s.bundle)); /* no repeated renewal near that end */
     cert_set_done(&s);
 }
 
-static void garbage_in_the_secret_is_replaced(void **state)
+static void damaged_secret_is_replaced(void **state)
 {
     (void)state;
     struct cert_set s = {0};
@@ -130,7 +130,7 @@ static void garbage_in_the_secret_is_replaced(void **state)
     cert_set_done(&s);
 }
 
-static void another_namespace_gets_another_certificate(void **state)
+static void certificate_with_another_name_is_replaced(void **state)
 {
     (void)state;
     struct cert_set s = {0};
@@ -147,13 +147,13 @@ static void another_namespace_gets_another_certificate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_set_gets_an_authority_and_a_certificate_for_both_names),
-        cmocka_unit_test(a_certificate_is_made_anew_long_before_its_end_by_the_same_authority),
-        cmocka_unit_test(the_next_authority_signs_only_after_clients_saw_it_for_an_hour),
-        cmocka_unit_test(an_old_authority_leaves_the_bundle_when_it_has_expired),
-        cmocka_unit_test(a_certificate_never_outlives_its_authority),
-        cmocka_unit_test(garbage_in_the_secret_is_replaced),
-        cmocka_unit_test(another_namespace_gets_another_certificate),
+        cmocka_unit_test(empty_set_gets_a_ca_and_a_certificate_for_both_names),
+        cmocka_unit_test(certificate_is_renewed_before_its_end_by_the_same_ca),
+        cmocka_unit_test(next_ca_signs_after_an_hour_of_publication),
+        cmocka_unit_test(expired_ca_leaves_the_bundle),
+        cmocka_unit_test(certificate_ends_with_its_ca_at_the_latest),
+        cmocka_unit_test(damaged_secret_is_replaced),
+        cmocka_unit_test(certificate_with_another_name_is_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static struct given given(const char *const pairs[][2], size_t count)
     return g;
 }
 
-static void forget(struct given *g)
+static void given_done(struct given *g)
 {
     api_volume_free(g->volume);
     spec_free(g->spec);
@@ -38,7 +38,7 @@ static int find(const struct given *g, bool is_export, const char *scheme, bool 
                                       .bindings = bound,
                                       .binding_count = bound_count,
                                       .guard = guard};
-    return route_find(g->volume, g->spec, is_export, scheme, &rules, ret, n, err);
+    return route_find(g->volume, g->spec, is_export, creds_kind_of(str_of(scheme)), &rules, ret, n, err);
 }
 
 #define GIVEN(...)                                                                                                     \
@@ -47,7 +47,7 @@ static int find(const struct given *g, bool is_export, const char *scheme, bool 
         given(pairs_, countof(pairs_));                                                                                \
     })
 
-static void auto_takes_the_secret_then_the_account_then_the_driver(void **state)
+static void auto_prefers_the_secret_then_the_account_then_the_driver(void **state)
 {
     (void)state;
     struct route r[ROUTES_MAX];
@@ -60,7 +60,7 @@ static void auto_takes_the_secret_then_the_account_then_the_driver(void **state)
     assert_int_equal(n, 1);
     assert_int_equal(r[0].kind, ROUTE_SECRET);
     assert_string_equal(r[0].ns, "team");
-    assert_string_equal(r[0].scheme, "s3");
+    assert_int_equal(r[0].creds, CREDS_AWS);
     assert_int_equal(find(&account, false, "gs", true, r, &n, &err), 0);
     assert_int_equal(r[0].kind, ROUTE_ACCOUNT);
     assert_string_equal(r[0].name, "sa");
@@ -68,16 +68,16 @@ static void auto_takes_the_secret_then_the_account_then_the_driver(void **state)
     assert_int_equal(r[0].kind, ROUTE_DRIVER);
     assert_int_equal(find(&nothing, false, "", false, r, &n, &err), -ERR_DENIED);
     assert_int_equal(err.id, 1908);
-    forget(&both);
-    forget(&account);
-    forget(&nothing);
+    given_done(&both);
+    given_done(&account);
+    given_done(&nothing);
 }
 
 static const struct broker_binding bindings[] = {{STR("last"), STR_NULL, STR("gs://out/team/")},
                                                  {STR("last"), STR("https://minio.example:9000"), STR("s3://out")},
                                                  {STR("other"), STR_NULL, STR("gs://")}};
 
-static size_t ways_of_export(const char *uri, const char *secret, const char *endpoint, bool has_exported)
+static size_t routes_of_export(const char *uri, const char *secret, const char *endpoint, bool has_exported)
 {
     struct route r[ROUTES_MAX];
     struct err err;
@@ -93,39 +93,44 @@ static size_t ways_of_export(const char *uri, const char *secret, const char *en
     assert_string_equal(r[0].name, "writer");
     if (n > 1)
         assert_string_equal(r[1].ns, "cistern-system");
-    forget(&g);
+    given_done(&g);
     bound = NULL;
     bound_count = 0;
     return n;
 }
 
-static void the_last_resort_is_for_whom_it_was_left_and_where(void **state)
+static void export_secret_applies_after_an_export_below_its_prefix_only(void **state)
 {
     (void)state;
-    assert_int_equal(ways_of_export("gs://out/team/run/", "last", "", true), 2);
-    assert_int_equal(ways_of_export("gs://out/team/run/", "last", "https://storage.googleapis.com", true), 2);
-    assert_int_equal(ways_of_export("s3://out/team", "last", "https://minio.example:9000/", true), 2);
-    /* Who never exported, elsewhere, beside the prefix, another Secret, another server. */
-    assert_int_equal(ways_of_export("gs://out/team/run/", "last", "", false), 1);
-    assert_int_equal(ways_of_export("gs://out/team-2/run/", "last", "", true), 1);
-    assert_int_equal(ways_of_export("gs://out/team", "last", "", true), 1);
-    assert_int_equal(ways_of_export("gs://out/", "last", "", true), 1);
-    assert_int_equal(ways_of_export("gs://out/team/run/", "another", "", true), 1);
-    assert_int_equal(ways_of_export("s3://out/team/", "last", "", true), 1);
-    assert_int_equal(ways_of_export("s3://out/team/", "last", "https://minio.example:9001", true), 1);
-    assert_int_equal(ways_of_export("s3://out/team/", "last", "http://minio.example:9000", true), 1);
-    assert_int_equal(ways_of_export("s3://out/team/", "last", "https://evil.example/https://minio.example:9000", true),
-                     1);
+    assert_int_equal(routes_of_export("gs://out/team/run/", "last", "", true), 2);
+    assert_int_equal(routes_of_export("gs://out/team/run/", "last", "https://storage.googleapis.com", true), 2);
+    assert_int_equal(routes_of_export("s3://out/team", "last", "https://minio.example:9000/", true), 2);
+    /* No earlier export, another prefix, another Secret, another server. */
+    assert_int_equal(routes_of_export("gs://out/team/run/", "last", "", false), 1);
+    assert_int_equal(routes_of_export("gs://out/team-2/run/", "last", "", true), 1);
+    assert_int_equal(routes_of_export("gs://out/team", "last", "", true), 1);
+    assert_int_equal(routes_of_export("gs://out/", "last", "", true), 1);
+    assert_int_equal(routes_of_export("gs://out/team/run/", "another", "", true), 1);
+    assert_int_equal(routes_of_export("s3://out/team/", "last", "", true), 1);
+    assert_int_equal(routes_of_export("s3://out/team/", "last", "https://minio.example:9001", true), 1);
+    assert_int_equal(routes_of_export("s3://out/team/", "last", "http://minio.example:9000", true), 1);
+    /* Some servers resolve "..", and leave the prefix. */
+    assert_int_equal(routes_of_export("gs://out/team/../other/", "last", "", true), 1);
+    assert_int_equal(routes_of_export("gs://out/team/run/..", "last", "", true), 1);
+    assert_int_equal(routes_of_export("s3://out/./team/", "last", "https://minio.example:9000/", true), 1);
+    assert_int_equal(routes_of_export("gs://out/team/..run/a..b/", "last", "", true), 2);
+    assert_int_equal(
+        routes_of_export("s3://out/team/", "last", "https://evil.example/https://minio.example:9000", true), 1);
 }
 
-static void what_a_credential_may_be_used_at(void **state)
+static void route_find_denies_credentials_at_untrusted_endpoints(void **state)
 {
     static const struct {
         const char *uri, *endpoint, *key, *value;
         bool driver, trusts;
         int code;
     } cases[] = {
-        /* Keys of a user's own sign for whomever the user likes; a key file's token does not go there. */
+        /* Requests signed with the user's own keys may go anywhere, the token of a key file may not. */
         {"s3://b/", "http://evil.example", "secretRef.name", "keys", false, false, 0},
         {"gs://b/", "https://evil.example", "secretRef.name", "keys", false, false, -ERR_DENIED},
         {"s3://b/", "https://evil.example", "serviceAccountName", "sa", false, false, -ERR_DENIED},
@@ -154,12 +159,12 @@ static void what_a_credential_may_be_used_at(void **state)
         int code = find(&one, false, "", cases[i].driver, r, &n, &err);
         if (code != cases[i].code || (code < 0 && err.id != 1912))
             fail_msg("case %zu: %d %s", i, code, code < 0 ? err.text : "");
-        forget(&one);
+        given_done(&one);
     }
     guard = NULL;
 }
 
-static void what_the_volume_does_not_name_is_refused(void **state)
+static void route_find_denies_a_kind_that_the_volume_does_not_have(void **state)
 {
     (void)state;
     struct route r[ROUTES_MAX];
@@ -168,10 +173,10 @@ static void what_the_volume_does_not_name_is_refused(void **state)
     struct given g = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"});
     assert_int_equal(find(&g, false, "gs", false, r, &n, &err), -ERR_DENIED);
     assert_int_equal(find(&g, true, "", false, r, &n, &err), -ERR_DENIED);
-    forget(&g);
+    given_done(&g);
 }
 
-static void a_public_source_with_an_export_writes_as_somebody(void **state)
+static void export_of_a_public_source_uses_its_own_account(void **state)
 {
     (void)state;
     struct route r[ROUTES_MAX];
@@ -184,18 +189,19 @@ static void a_public_source_with_an_export_writes_as_somebody(void **state)
     assert_int_equal(find(&g, true, "", false, r, &n, &err), 0);
     assert_int_equal(r[0].kind, ROUTE_ACCOUNT);
     assert_string_equal(r[0].name, "writer");
-    forget(&g);
+    given_done(&g);
 }
 
-static void ways_of_different_owners_have_different_keys(void **state)
+static void route_key_differs_for_different_identities(void **state)
 {
     (void)state;
     struct err err;
-    const struct route a = {.kind = ROUTE_ACCOUNT, .scheme = "s3", .ns = "a", .name = "b"};
-    const struct route others[] = {{.kind = ROUTE_SECRET, .scheme = "s3", .ns = "a", .name = "b"},
-                                   {.kind = ROUTE_ACCOUNT, .scheme = "gs", .ns = "a", .name = "b"},
-                                   {.kind = ROUTE_ACCOUNT, .scheme = "s3", .ns = "b", .name = "a"},
-                                   {.kind = ROUTE_ACCOUNT, .scheme = "s3", .ns = "a", .name = "b", .audience = "x"}};
+    const struct route a = {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "a", .name = "b"};
+    const struct route others[] = {
+        {.kind = ROUTE_SECRET, .creds = CREDS_AWS, .ns = "a", .name = "b"},
+        {.kind = ROUTE_ACCOUNT, .creds = CREDS_GOOGLE, .ns = "a", .name = "b"},
+        {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "b", .name = "a"},
+        {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "a", .name = "b", .audience = "x"}};
     auto_sbuf first;
     sbuf_init(&first, ROUTE_KEY_MAX);
     assert_int_equal(route_key(&a, &first, &err), 0);
@@ -210,12 +216,12 @@ static void ways_of_different_owners_have_different_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(auto_takes_the_secret_then_the_account_then_the_driver),
-        cmocka_unit_test(the_last_resort_is_for_whom_it_was_left_and_where),
-        cmocka_unit_test(what_a_credential_may_be_used_at),
-        cmocka_unit_test(what_the_volume_does_not_name_is_refused),
-        cmocka_unit_test(a_public_source_with_an_export_writes_as_somebody),
-        cmocka_unit_test(ways_of_different_owners_have_different_keys),
+        cmocka_unit_test(auto_prefers_the_secret_then_the_account_then_the_driver),
+        cmocka_unit_test(export_secret_applies_after_an_export_below_its_prefix_only),
+        cmocka_unit_test(route_find_denies_credentials_at_untrusted_endpoints),
+        cmocka_unit_test(route_find_denies_a_kind_that_the_volume_does_not_have),
+        cmocka_unit_test(export_of_a_public_source_uses_its_own_account),
+        cmocka_unit_test(route_key_differs_for_different_identities),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

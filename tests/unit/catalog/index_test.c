@@ -268,7 +268,7 @@ static void a_partial_one_whose_head_was_lost_holds_nothing(void **state)
     assert_int_equal(index_resume(dir, &source, &x, &err), -ERR_NOT_FOUND);
 }
 
-static void a_torn_end_of_a_partial_one_is_forgotten_wherever_it_tore(void **state)
+static void partial_catalog_torn_anywhere_loses_only_its_end(void **state)
 {
     (void)state;
     struct err err;
@@ -368,7 +368,7 @@ static void any_mix_of_adding_and_dying_ends_with_every_path_once(void **state)
             struct index_entry e = entry_of(str_of(path));
             uint64_t id;
             auto_index found = NULL;
-            /* what resumed runs would list again is told apart only from what earlier runs pinned */
+            /* a resumed run compares its listing only with the entries that earlier runs pinned */
             index_free(x);
             x = NULL;
             assert_int_equal(index_resume(dir, &source, &x, &err), 0);
@@ -402,7 +402,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_partial_one_goes_on_and_keeps_what_it_pinned, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(one_of_another_source_is_refused_with_its_name, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_partial_one_whose_head_was_lost_holds_nothing, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(a_torn_end_of_a_partial_one_is_forgotten_wherever_it_tore, folder_setup,
+        cmocka_unit_test_setup_teardown(partial_catalog_torn_anywhere_loses_only_its_end, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_truncated_one_is_an_error_that_names_it, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_flipped_bit_is_found_wherever_it_is_and_never_a_crash, folder_setup,

@@ -22,7 +22,7 @@ static struct journal *open_in(const uint8_t *boot)
     return j;
 }
 
-/* As a crash of ours would: what was not flushed is gone. */
+/* As after a crash of the process: records that were not flushed are lost. */
 static void reopen(struct journal **j, const uint8_t *boot)
 {
     journal_free(*j);
@@ -135,14 +135,14 @@ static void a_failed_barrier_that_cannot_be_written_down_discards_all_the_same(v
     setrlimit(RLIMIT_FSIZE, &all);
     signal(SIGXFSZ, SIG_DFL);
     journal_written(j, 3);
-    assert_true(journal_flush(j, &err) < 0); /* nor behind what was cut off */
+    assert_true(journal_flush(j, &err) < 0); /* nor after the record that was cut off */
     reopen(&j, boot_a);
     assert_true(journal_is_whole(j, 1));
     assert_false(journal_is_whole(j, 2) || journal_is_whole(j, 3));
 }
 
 /* A lane writes, the barrier loses the pages, and only then does the lane tell. */
-static void what_is_told_behind_a_failed_barrier_is_not_believed(void **state)
+static void record_after_a_failed_barrier_is_not_trusted(void **state)
 {
     (void)state;
     struct err err;
@@ -171,7 +171,7 @@ static void any_number_of_boots_without_a_barrier_is_borne(void **state)
     assert_false(journal_is_whole(j, 2));
 }
 
-static void parts_of_an_unfinished_object_are_remembered_with_their_checksums(void **state)
+static void replay_of_an_unfinished_object_restores_parts_and_checksums(void **state)
 {
     (void)state;
     struct err err;
@@ -217,7 +217,7 @@ static void a_cut_catalog_takes_its_ids_back(void **state)
     assert_false(journal_is_whole(j, 130) || journal_has_part(j, 201, 0, HASH_NONE, &got));
 }
 
-static void complete_is_remembered_with_its_time(void **state)
+static void replay_of_a_complete_journal_restores_its_time(void **state)
 {
     (void)state;
     struct err err;
@@ -231,7 +231,7 @@ static void complete_is_remembered_with_its_time(void **state)
     assert_int_equal(journal_completed_ns(j), 1795000000000000000);
 }
 
-static void that_its_catalog_is_out_of_date_is_remembered(void **state)
+static void replay_of_a_stale_journal_restores_the_mark(void **state)
 {
     (void)state;
     auto_journal j = open_in(boot_a);
@@ -240,7 +240,7 @@ static void that_its_catalog_is_out_of_date_is_remembered(void **state)
     journal_written(j, 3);
     journal_stale(j);
     flush(j);
-    reopen(&j, boot_b); /* to be believed it needs no barrier: a listing too many does no harm */
+    reopen(&j, boot_b); /* the mark needs no barrier: an extra listing does no harm */
     assert_true(journal_is_stale(j) && !journal_is_whole(j, 3));
 }
 
@@ -291,7 +291,7 @@ static off_t size_now(void)
     return st.st_size;
 }
 
-static void a_torn_last_record_is_forgotten(void **state)
+static void torn_last_record_is_dropped(void **state)
 {
     (void)state;
     auto_journal j = open_in(boot_a);
@@ -395,8 +395,8 @@ static void garbage_is_an_error_never_a_crash(void **state)
     }
 }
 
-/* A model: two sets. Whatever happens in whatever order, a replay never trusts what it must not, and forgets nothing
- * that was flushed (same boot) or covered (another). */
+/* A model with two sets. In any order of events, a replay trusts no lost record. It keeps all records that were flushed
+ * (same boot) or covered by a barrier (another boot). */
 static void random_histories_replay_as_the_model_says(void **state)
 {
     (void)state;
@@ -457,18 +457,17 @@ int main(void)
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_failed_barrier_that_cannot_be_written_down_discards_all_the_same,
                                         folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(what_is_told_behind_a_failed_barrier_is_not_believed, folder_setup,
-                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(record_after_a_failed_barrier_is_not_trusted, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(any_number_of_boots_without_a_barrier_is_borne, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(parts_of_an_unfinished_object_are_remembered_with_their_checksums, folder_setup,
+        cmocka_unit_test_setup_teardown(replay_of_an_unfinished_object_restores_parts_and_checksums, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_cut_catalog_takes_its_ids_back, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(complete_is_remembered_with_its_time, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(that_its_catalog_is_out_of_date_is_remembered, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(replay_of_a_complete_journal_restores_its_time, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(replay_of_a_stale_journal_restores_the_mark, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(the_parts_of_an_older_catalogs_object_are_taken_over, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_journal_is_of_one_catalog, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(a_torn_last_record_is_forgotten, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(torn_last_record_is_dropped, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(damage_before_a_record_that_is_right_is_an_error_that_names_the_place,
                                         folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(pages_that_a_power_loss_took_in_any_order_are_a_torn_end, folder_setup,

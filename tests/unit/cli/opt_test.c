@@ -30,7 +30,7 @@ static int parse(bool others, const char **argv, struct err *err)
     return r < 0 ? r : argc;
 }
 
-static void flags_are_taken_out_wherever_they_stand(void **state)
+static void flags_are_removed_in_any_position(void **state)
 {
     (void)state;
     struct err err;
@@ -50,7 +50,7 @@ static void flags_are_taken_out_wherever_they_stand(void **state)
     assert_string_equal(got.include.items[0], "*.bin");
 }
 
-static void a_flag_can_be_taken_back(void **state)
+static void flag_can_be_cleared_again(void **state)
 {
     (void)state;
     struct err err;
@@ -59,7 +59,7 @@ static void a_flag_can_be_taken_back(void **state)
     assert_false(got.json);
 }
 
-static void what_stands_behind_two_dashes_is_no_flag(void **state)
+static void arguments_after_two_dashes_are_not_flags(void **state)
 {
     (void)state;
     struct err err;
@@ -69,7 +69,7 @@ static void what_stands_behind_two_dashes_is_no_flag(void **state)
     assert_false(got.json);
 }
 
-static void a_first_parser_leaves_what_it_does_not_know(void **state)
+static void first_parser_keeps_unknown_flags(void **state)
 {
     (void)state;
     struct err err;
@@ -120,10 +120,10 @@ static void help_has_a_line_for_each_flag(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(flags_are_taken_out_wherever_they_stand),
-        cmocka_unit_test(a_flag_can_be_taken_back),
-        cmocka_unit_test(what_stands_behind_two_dashes_is_no_flag),
-        cmocka_unit_test(a_first_parser_leaves_what_it_does_not_know),
+        cmocka_unit_test(flags_are_removed_in_any_position),
+        cmocka_unit_test(flag_can_be_cleared_again),
+        cmocka_unit_test(arguments_after_two_dashes_are_not_flags),
+        cmocka_unit_test(first_parser_keeps_unknown_flags),
         cmocka_unit_test(an_unknown_flag_is_refused_with_the_nearest_one),
         cmocka_unit_test(a_bad_value_is_refused_and_names_its_flag),
         cmocka_unit_test(help_has_a_line_for_each_flag),

@@ -22,7 +22,7 @@ static void columns_are_as_wide_as_their_widest_cell(void **state)
                                "e        7 B   Failed\n");
 }
 
-static void bytes_that_would_upset_a_terminal_are_shown_as_question_marks(void **state)
+static void control_characters_are_shown_as_question_marks(void **state)
 {
     (void)state;
     auto_table t;
@@ -35,7 +35,7 @@ static void bytes_that_would_upset_a_terminal_are_shown_as_question_marks(void *
     assert_null(strchr(b.ptr, 0x1b));
 }
 
-static void rows_past_the_ceiling_are_counted(void **state)
+static void rows_beyond_the_limit_are_counted(void **state)
 {
     (void)state;
     auto_table t;
@@ -52,8 +52,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_are_as_wide_as_their_widest_cell),
-        cmocka_unit_test(bytes_that_would_upset_a_terminal_are_shown_as_question_marks),
-        cmocka_unit_test(rows_past_the_ceiling_are_counted),
+        cmocka_unit_test(control_characters_are_shown_as_question_marks),
+        cmocka_unit_test(rows_beyond_the_limit_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static struct api_volume *volume_with(const char *reason, enum api_truth provisi
     return v;
 }
 
-static void a_name_that_is_no_dns_name_becomes_the_same_hash_for_all(void **state)
+static void order_name_without_dns_syntax_becomes_a_stable_hash(void **state)
 {
     (void)state;
     auto_mem char *plain = order_name(STR("pvc-9c1e"));
@@ -38,38 +38,38 @@ static void an_order_matches_what_it_was_made_for_and_says_what_differs(void **s
     auto_api_volume have = volume_with(NULL, API_UNKNOWN);
     auto_api_volume asked = volume_with(NULL, API_UNKNOWN);
     auto_spec spec = spec_new();
-    struct wish w = {.volume = asked, .spec = spec, .limit_bytes = 2 << 20};
+    struct csi_create create = {.spec = spec};
+    struct order_request w = {.create = &create, .volume = asked};
     /* The class says eager, an annotation made gate of it. */
     assert_int_equal(api_volume_set_parameter(have, STR("hydration"), STR("gate"), &err), 0);
-    w.limit_bytes = 0;
     assert_int_equal(order_matches(have, &w, &err), 0);
     asked->capacity_bytes++;
     assert_int_equal(order_matches(have, &w, &err), -ERR_EXISTS);
     assert_non_null(strstr(err.text, "capacity"));
     asked->capacity_bytes = 1 << 20;
     assert_int_equal(order_matches(have, &w, &err), 0);
-    w.limit_bytes = 2 << 20;
+    create.limit_bytes = 2 << 20;
     assert_int_equal(order_matches(have, &w, &err), -ERR_EXISTS);
-    w.limit_bytes = 0;
+    create.limit_bytes = 0;
     assert_int_equal(spec_set(spec, STR("concurrency"), STR("7"), &err), 0);
     assert_int_equal(order_matches(have, &w, &err), -ERR_EXISTS);
     assert_non_null(strstr(err.text, "concurrency"));
 }
 
-static void a_pool_is_asked_only_if_it_is_well_and_has_the_room(void **state)
+static void pool_takes_a_volume_only_if_healthy_and_with_free_space(void **state)
 {
     (void)state;
     struct err err = {0};
     auto_api_pool p = api_pool_new();
     p->node = str_dup(STR("n1"));
     p->pool = str_dup(STR("nvme"));
-    assert_int_equal(pool_takes(p, 1, &err), -ERR_NO_SPACE); /* nothing was told yet */
+    assert_int_equal(pool_takes(p, 1, &err), -ERR_NO_SPACE); /* the node has not reported the pool yet */
     p->pool_uuid = str_dup(STR("0123456789ab"));
     p->health = str_dup(STR("Healthy"));
     p->largest_volume_bytes = UINT64_C(180) << 30;
     assert_int_equal(pool_takes(p, UINT64_C(180) << 30, &err), 0);
     assert_int_equal(pool_takes(p, UINT64_C(200) << 30, &err), -ERR_NO_SPACE);
-    assert_string_equal(err.text, "pool nvme on n1: 180 GiB free, 200 GiB asked");
+    assert_string_equal(err.text, "pool nvme on n1: full: 180 GiB free, 200 GiB required");
     assert_int_equal(err.id, 2028);
     p->health[0] = 'u';
     p->health_reason = str_dup(STR("the disk is read-only"));
@@ -82,7 +82,7 @@ static void only_a_final_answer_of_the_node_ends_the_wait(void **state)
     (void)state;
     auto_api_volume open = volume_with(NULL, API_UNKNOWN);
     auto_api_volume busy = volume_with("Making", API_FALSE);
-    auto_api_volume made = volume_with("Made", API_TRUE);
+    auto_api_volume made = volume_with("Provisioned", API_TRUE);
     auto_api_volume full = volume_with(API_REASON_NODE_FULL, API_FALSE);
     assert_int_equal(order_state_of(open), ORDER_OPEN);
     assert_int_equal(order_state_of(busy), ORDER_OPEN);
@@ -117,9 +117,9 @@ static void a_refusal_has_the_status_that_sends_the_pod_where_it_can_be(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_that_is_no_dns_name_becomes_the_same_hash_for_all),
+        cmocka_unit_test(order_name_without_dns_syntax_becomes_a_stable_hash),
         cmocka_unit_test(an_order_matches_what_it_was_made_for_and_says_what_differs),
-        cmocka_unit_test(a_pool_is_asked_only_if_it_is_well_and_has_the_room),
+        cmocka_unit_test(pool_takes_a_volume_only_if_healthy_and_with_free_space),
         cmocka_unit_test(only_a_final_answer_of_the_node_ends_the_wait),
         cmocka_unit_test(a_refusal_has_the_status_that_sends_the_pod_where_it_can_be),
     };

@@ -15,33 +15,33 @@ static struct api_volume *volume(void)
     v->volume_id = str_dup(STR("v1-0123456789ab-ba9876543210"));
     v->node = str_dup(STR("n1"));
     v->pool = str_dup(STR("default"));
-    api_condition_set(&v->status.conditions, API_PROVISIONED, API_TRUE, "Made", 1, AGO(99), "there");
+    api_condition_set(&v->status.conditions, API_PROVISIONED, API_TRUE, "Provisioned", 1, AGO(99), "there");
     return v;
 }
 
-static const struct surroundings quiet = {.node_is_there = true,
-                                          .now_ns = NOW,
-                                          .node_gone_grace_ns = 600 * NS_PER_SECOND,
-                                          .tombstone_ns = 6000 * NS_PER_SECOND};
-static const struct surroundings alone = {
+static const struct volume_context quiet = {.node_is_there = true,
+                                            .now_ns = NOW,
+                                            .node_gone_grace_ns = 600 * NS_PER_SECOND,
+                                            .tombstone_ns = 6000 * NS_PER_SECOND};
+static const struct volume_context alone = {
     .now_ns = NOW, .node_gone_grace_ns = 600 * NS_PER_SECOND, .tombstone_ns = 6000 * NS_PER_SECOND};
 
-static enum step next(const struct api_volume *v, const struct surroundings *s)
+static enum release_action next(const struct api_volume *v, const struct volume_context *s)
 {
     uint64_t again = 0;
-    return release_next(v, s, &again);
+    return release_next_action(v, s, &again);
 }
 
 static void a_volume_in_use_is_left_alone(void **state)
 {
     (void)state;
     auto_api_volume v = volume();
-    assert_int_equal(next(v, &quiet), STEP_NONE);
+    assert_int_equal(next(v, &quiet), ACTION_NONE);
     v->release_requested = true;
-    assert_int_equal(next(v, &quiet), STEP_NONE);
+    assert_int_equal(next(v, &quiet), ACTION_NONE);
 }
 
-static void pods_that_let_go_are_quick_and_exports_and_absent_nodes_are_slow(void **state)
+static void a_release_is_slow_during_an_export_or_with_an_absent_node(void **state)
 {
     (void)state;
     auto_api_volume v = volume();
@@ -56,15 +56,15 @@ static void pods_that_let_go_are_quick_and_exports_and_absent_nodes_are_slow(voi
     assert_true(release_is_slow(v));
 }
 
-static void what_is_released_goes_and_only_what_was_asked_for(void **state)
+static void a_released_volume_is_finished_only_if_its_release_was_requested(void **state)
 {
     (void)state;
     auto_api_volume v = volume();
     v->status.phase = API_PHASE_RELEASED;
-    assert_int_equal(next(v, &quiet), STEP_NONE);
+    assert_int_equal(next(v, &quiet), ACTION_NONE);
     v->release_requested = true;
-    assert_int_equal(next(v, &quiet), STEP_FINISH);
-    assert_int_equal(next(v, &alone), STEP_FINISH);
+    assert_int_equal(next(v, &quiet), ACTION_FINISH);
+    assert_int_equal(next(v, &alone), ACTION_FINISH);
 }
 
 static void an_order_half_taken_back_goes_and_one_that_lost_its_finalizer_otherwise_stays(void **state)
@@ -72,38 +72,38 @@ static void an_order_half_taken_back_goes_and_one_that_lost_its_finalizer_otherw
     (void)state;
     auto_api_volume v = volume();
     v->meta.is_held = false;
-    assert_int_equal(next(v, &quiet), STEP_NONE);
+    assert_int_equal(next(v, &quiet), ACTION_NONE);
     api_condition_set(&v->status.conditions, API_PROVISIONED, API_FALSE, API_REASON_NODE_FULL, 1, NOW, "full");
-    assert_int_equal(next(v, &quiet), STEP_FINISH);
+    assert_int_equal(next(v, &quiet), ACTION_FINISH);
 }
 
-static void what_nobody_has_is_released_once(void **state)
+static void a_volume_without_a_claim_is_released_once(void **state)
 {
     (void)state;
-    struct surroundings s = quiet;
+    struct volume_context s = quiet;
     auto_api_volume v = volume();
-    s.nobody_has_it = true;
-    assert_int_equal(next(v, &s), STEP_RELEASE);
+    s.is_unclaimed = true;
+    assert_int_equal(next(v, &s), ACTION_RELEASE);
     v->release_requested = true;
-    assert_int_equal(next(v, &s), STEP_NONE);
+    assert_int_equal(next(v, &s), ACTION_NONE);
 }
 
 static void a_release_is_withdrawn_while_its_persistent_volume_is_kept_until_its_node_commits_it(void **state)
 {
     (void)state;
-    struct surroundings s = quiet;
+    struct volume_context s = quiet;
     auto_api_volume v = volume();
     s.pv_keeps_it = true;
-    assert_int_equal(next(v, &s), STEP_NONE);
+    assert_int_equal(next(v, &s), ACTION_NONE);
     v->release_requested = true;
-    assert_int_equal(next(v, &s), STEP_WITHDRAW);
+    assert_int_equal(next(v, &s), ACTION_WITHDRAW);
     s.node_is_there = false; /* before its node is given up, and after */
-    assert_int_equal(next(v, &s), STEP_WITHDRAW);
+    assert_int_equal(next(v, &s), ACTION_WITHDRAW);
     v->status.release_committed = true;
     s.node_is_there = true;
-    assert_int_equal(next(v, &s), STEP_NONE);
+    assert_int_equal(next(v, &s), ACTION_NONE);
     v->status.phase = API_PHASE_RELEASED;
-    assert_int_equal(next(v, &s), STEP_FINISH);
+    assert_int_equal(next(v, &s), ACTION_FINISH);
 }
 
 static bool is_kept(const char *text)
@@ -147,14 +147,14 @@ static void a_release_whose_disk_is_absent_is_held_and_says_so_until_it_is_disca
     assert_false(release_is_settled(v));
 }
 
-static void deletion_by_hand_is_told_of_once_and_destroys_nothing(void **state)
+static void a_deleted_order_without_release_is_held_and_reported_once(void **state)
 {
     (void)state;
     auto_api_volume v = volume();
     v->meta.deleted_ns = AGO(5);
-    assert_int_equal(next(v, &quiet), STEP_HOLD);
+    assert_int_equal(next(v, &quiet), ACTION_HOLD);
     api_condition_set(&v->status.conditions, API_DELETION_HELD, API_TRUE, "NotReleased", 1, NOW, "held");
-    assert_int_equal(next(v, &quiet), STEP_NONE);
+    assert_int_equal(next(v, &quiet), ACTION_NONE);
 }
 
 static void a_node_gets_its_grace_and_its_volume_is_lost_after_it(void **state)
@@ -162,19 +162,19 @@ static void a_node_gets_its_grace_and_its_volume_is_lost_after_it(void **state)
     (void)state;
     uint64_t again = 0;
     auto_api_volume v = volume();
-    assert_int_equal(next(v, &alone), STEP_NODE_ABSENT);
+    assert_int_equal(next(v, &alone), ACTION_NODE_ABSENT);
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_UNKNOWN, "NodeAbsent", 1, AGO(590), "away");
-    assert_int_equal(release_next(v, &alone, &again), STEP_NONE);
+    assert_int_equal(release_next_action(v, &alone, &again), ACTION_NONE);
     assert_int_equal(again, 10 * NS_PER_SECOND);
-    assert_int_equal(next(v, &quiet), STEP_NODE_BACK);
+    assert_int_equal(next(v, &quiet), ACTION_NODE_BACK);
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_FALSE, "NodeBack", 1, AGO(580), "there");
-    assert_int_equal(next(v, &quiet), STEP_NONE);
-    assert_int_equal(next(v, &alone), STEP_NODE_ABSENT); /* its grace begins anew */
+    assert_int_equal(next(v, &quiet), ACTION_NONE);
+    assert_int_equal(next(v, &alone), ACTION_NODE_ABSENT); /* the grace period begins again */
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_UNKNOWN, "NodeAbsent", 1, AGO(600), "away");
-    assert_int_equal(next(v, &alone), STEP_LOSE);
+    assert_int_equal(next(v, &alone), ACTION_LOSE);
 }
 
-static void a_tombstone_stays_its_time_and_a_volume_that_somebody_claims_for_ever(void **state)
+static void a_lost_volume_is_removed_after_its_retention_unless_it_has_a_claim(void **state)
 {
     (void)state;
     uint64_t again = 0;
@@ -182,14 +182,14 @@ static void a_tombstone_stays_its_time_and_a_volume_that_somebody_claims_for_eve
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", 1, AGO(5990), "gone");
     v->release_requested = true;
     assert_true(release_is_tombstone(v));
-    assert_int_equal(release_next(v, &alone, &again), STEP_NONE);
+    assert_int_equal(release_next_action(v, &alone, &again), ACTION_NONE);
     assert_int_equal(again, 10 * NS_PER_SECOND);
     auto_api_volume old = volume();
     api_condition_set(&old->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", 1, AGO(6001), "gone");
-    assert_int_equal(next(old, &alone), STEP_NONE);
+    assert_int_equal(next(old, &alone), ACTION_NONE);
     old->release_requested = true;
-    assert_int_equal(next(old, &alone), STEP_FINISH);
-    assert_int_equal(next(old, &quiet), STEP_NODE_BACK);
+    assert_int_equal(next(old, &alone), ACTION_FINISH);
+    assert_int_equal(next(old, &quiet), ACTION_NODE_BACK);
 }
 
 static void a_release_says_what_it_waits_for(void **state)
@@ -226,16 +226,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_volume_in_use_is_left_alone),
-        cmocka_unit_test(pods_that_let_go_are_quick_and_exports_and_absent_nodes_are_slow),
-        cmocka_unit_test(what_is_released_goes_and_only_what_was_asked_for),
+        cmocka_unit_test(a_release_is_slow_during_an_export_or_with_an_absent_node),
+        cmocka_unit_test(a_released_volume_is_finished_only_if_its_release_was_requested),
         cmocka_unit_test(an_order_half_taken_back_goes_and_one_that_lost_its_finalizer_otherwise_stays),
-        cmocka_unit_test(what_nobody_has_is_released_once),
+        cmocka_unit_test(a_volume_without_a_claim_is_released_once),
         cmocka_unit_test(a_release_is_withdrawn_while_its_persistent_volume_is_kept_until_its_node_commits_it),
         cmocka_unit_test(a_persistent_volume_keeps_its_volume_unless_its_claim_was_deleted_and_its_policy_is_delete),
         cmocka_unit_test(a_release_whose_disk_is_absent_is_held_and_says_so_until_it_is_discarded),
-        cmocka_unit_test(deletion_by_hand_is_told_of_once_and_destroys_nothing),
+        cmocka_unit_test(a_deleted_order_without_release_is_held_and_reported_once),
         cmocka_unit_test(a_node_gets_its_grace_and_its_volume_is_lost_after_it),
-        cmocka_unit_test(a_tombstone_stays_its_time_and_a_volume_that_somebody_claims_for_ever),
+        cmocka_unit_test(a_lost_volume_is_removed_after_its_retention_unless_it_has_a_claim),
         cmocka_unit_test(a_release_says_what_it_waits_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@ static const char *made(struct str prefix, struct str path, unsigned version, st
     return b->ptr;
 }
 
-static void a_prefix_is_a_folder_with_or_without_its_slash(void **state)
+static void prefix_is_a_directory_with_or_without_its_slash(void **state)
 {
     (void)state;
     auto_sbuf b;
@@ -39,17 +39,19 @@ static void what_no_bucket_can_hold_is_refused_by_name(void **state)
     assert_int_equal(key_make(STR_NULL, STR("a"), (UINT64_C(5) << 40) + 1, 1, &b, &err), -ERR_INVALID);
 }
 
-static void parts_stay_below_ten_thousand(void **state)
+static void parts_stay_within_the_limit_of_the_store(void **state)
 {
     (void)state;
+    enum { PARTS_MAX = 10000 };
     const uint64_t sizes[] = {1, KEY_PART_BYTES, UINT64_C(83886080000), UINT64_C(83886080001), UINT64_C(5) << 40};
-    assert_int_equal(key_part_bytes(1), KEY_PART_BYTES);
-    assert_int_equal(key_part_bytes(sizes[2]), KEY_PART_BYTES);
+    assert_int_equal(key_part_bytes(1, PARTS_MAX), KEY_PART_BYTES);
+    assert_int_equal(key_part_bytes(sizes[2], PARTS_MAX), KEY_PART_BYTES);
     for (size_t i = 0; i < countof(sizes); i++) {
-        uint64_t part = key_part_bytes(sizes[i]);
-        assert_true((sizes[i] + part - 1) / part <= KEY_PARTS_MAX);
+        uint64_t part = key_part_bytes(sizes[i], PARTS_MAX);
+        assert_true((sizes[i] + part - 1) / part <= PARTS_MAX);
         assert_int_equal(part % (1 << 20), 0);
     }
+    assert_int_equal(key_part_bytes(2 * (uint64_t)KEY_PART_BYTES, 1), 2 * KEY_PART_BYTES);
 }
 
 static void who_waits_comes_out_earliest_first(void **state)
@@ -74,9 +76,9 @@ static void who_waits_comes_out_earliest_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_prefix_is_a_folder_with_or_without_its_slash),
+        cmocka_unit_test(prefix_is_a_directory_with_or_without_its_slash),
         cmocka_unit_test(what_no_bucket_can_hold_is_refused_by_name),
-        cmocka_unit_test(parts_stay_below_ten_thousand),
+        cmocka_unit_test(parts_stay_within_the_limit_of_the_store),
         cmocka_unit_test(who_waits_comes_out_earliest_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

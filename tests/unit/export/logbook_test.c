@@ -84,7 +84,7 @@ static void an_upload_is_found_again_with_its_parts_whatever_bytes_its_names_hol
     logbook_free(l);
 }
 
-static void an_intent_without_an_answer_is_remembered(void **state)
+static void intent_without_an_answer_is_kept(void **state)
 {
     (void)state;
     struct err err;
@@ -128,7 +128,7 @@ static void cut_at_any_byte_it_keeps_what_was_whole_and_can_be_written_on(void *
     logbook_free(l);
 }
 
-static void a_flipped_byte_ends_what_is_believed(void **state)
+static void reading_stops_at_a_flipped_byte(void **state)
 {
     (void)state;
     struct err err;
@@ -149,7 +149,7 @@ static void a_flipped_byte_ends_what_is_believed(void **state)
     logbook_free(l);
 }
 
-static void a_file_sent_again_and_again_does_not_make_it_grow_for_ever(void **state)
+static void file_sent_many_times_is_compacted(void **state)
 {
     (void)state;
     struct err err;
@@ -252,7 +252,7 @@ static void logbook_without_a_version_is_taken_over_whole(void **state)
 static void logbook_of_a_newer_format_is_refused_and_left_as_it_is(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"V 3", "Z what nobody knows yet"};
+    static const char *const lines[] = {"V 3", "Z an unknown kind"};
     struct stat before, after;
     struct err err;
     struct logbook *l = NULL;
@@ -274,11 +274,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_a_folder(what_was_sent_is_known_again_in_that_very_state_only),
         in_a_folder(an_upload_is_found_again_with_its_parts_whatever_bytes_its_names_hold),
-        in_a_folder(an_intent_without_an_answer_is_remembered),
+        in_a_folder(intent_without_an_answer_is_kept),
         in_a_folder(cut_at_any_byte_it_keeps_what_was_whole_and_can_be_written_on),
         in_a_folder(half_a_line_hides_nothing_that_comes_behind_it),
-        in_a_folder(a_flipped_byte_ends_what_is_believed),
-        in_a_folder(a_file_sent_again_and_again_does_not_make_it_grow_for_ever),
+        in_a_folder(reading_stops_at_a_flipped_byte),
+        in_a_folder(file_sent_many_times_is_compacted),
         in_a_folder(another_bucket_has_another_ledger),
         in_a_folder(logbook_without_a_version_is_taken_over_whole),
         in_a_folder(logbook_of_a_newer_format_is_refused_and_left_as_it_is),

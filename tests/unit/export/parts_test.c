@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "parts.h"
+#include "key.h"
 #include "unit.h"
 
 static struct digest joined(enum hash_kind a, enum hash_kind b)
@@ -31,7 +31,7 @@ static void md5s_become_the_etag_of_an_upload_in_parts(void **state)
     assert_int_equal(joined(HASH_MD5, HASH_MD5).kind, HASH_NONE);
 }
 
-static void what_does_not_join_is_no_checksum(void **state)
+static void digests_that_do_not_combine_give_none(void **state)
 {
     (void)state;
     assert_int_equal(joined(HASH_CRC64NVME, HASH_MD5).kind, HASH_NONE);
@@ -44,7 +44,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crcs_combine_to_that_of_the_whole),
         cmocka_unit_test(md5s_become_the_etag_of_an_upload_in_parts),
-        cmocka_unit_test(what_does_not_join_is_no_checksum),
+        cmocka_unit_test(digests_that_do_not_combine_give_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

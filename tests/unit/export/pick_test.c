@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "group.h"
 #include "pick.h"
 #include "unit.h"
 #include <math.h>
@@ -28,11 +27,11 @@ static bool no_score(void *ctx, const struct pick_group *g, double *ret)
     return false;
 }
 
-/* The number in the folder's name is its score; 3 has none, 4's is not a number. */
+/* The number in the directory's name is its score; 3 has none, 4's is not a number. */
 static bool name_score(void *ctx, const struct pick_group *g, double *ret)
 {
     (void)ctx;
-    *ret = g->folder.ptr[g->folder.len - 1] - '0';
+    *ret = g->directory.ptr[g->directory.len - 1] - '0';
     if (*ret == 4)
         *ret = NAN;
     return *ret != 3;
@@ -58,7 +57,7 @@ static void without_a_rule_everything_is_chosen(void **state)
     pick_done(&p);
 }
 
-static void the_latest_checkpoints_are_whole_and_per_folder(void **state)
+static void latest_checkpoints_are_whole_and_per_directory(void **state)
 {
     (void)state;
     struct pick_file files[16];
@@ -72,13 +71,13 @@ static void the_latest_checkpoints_are_whole_and_per_folder(void **state)
     assert_true(is_chosen(files, n, "gen/step-2/shard_1/m"));
     assert_false(is_chosen(files, n, "disc/step-9/m"));
     assert_true(is_chosen(files, n, "disc/step-10/m"));
-    /* What lies beside checkpoints, or at the top, belongs to none and always goes. */
+    /* A file beside checkpoints, or at the top, belongs to none and is always sent. */
     assert_true(is_chosen(files, n, "gen/log"));
     assert_true(is_chosen(files, n, "top"));
     pick_done(&p);
 }
 
-static void the_best_ones_are_told_by_their_metrics(void **state)
+static void best_checkpoints_are_chosen_by_metrics(void **state)
 {
     (void)state;
     const char *const paths[] = {"c/1/m", "c/2/m", "c/3/m", "c/4/m", "c/5/m", NULL};
@@ -133,7 +132,7 @@ static void rules_that_choose_none_leave_the_newest(void **state)
     }
 }
 
-static void a_folder_with_metrics_or_marker_is_a_checkpoint_whatever_its_name(void **state)
+static void directory_with_metrics_or_marker_is_a_checkpoint(void **state)
 {
     (void)state;
     struct pick_file files[16];
@@ -143,10 +142,10 @@ static void a_folder_with_metrics_or_marker_is_a_checkpoint_whatever_its_name(vo
     struct pick p;
     choose(files, n, &rules, no_score, &p);
     assert_int_equal(p.group_count, 3);
-    assert_true(str_eq(p.groups[0].folder, STR("run/a")));
+    assert_true(str_eq(p.groups[0].directory, STR("run/a")));
     assert_int_equal(p.groups[0].end - p.groups[0].first, 2);
-    assert_true(str_eq(p.groups[1].folder, STR("run/b")));
-    assert_true(str_eq(p.groups[2].folder, STR("run/c")));
+    assert_true(str_eq(p.groups[1].directory, STR("run/b")));
+    assert_true(str_eq(p.groups[2].directory, STR("run/c")));
     pick_done(&p);
 }
 
@@ -189,11 +188,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_rule_everything_is_chosen),
-        cmocka_unit_test(the_latest_checkpoints_are_whole_and_per_folder),
-        cmocka_unit_test(the_best_ones_are_told_by_their_metrics),
+        cmocka_unit_test(latest_checkpoints_are_whole_and_per_directory),
+        cmocka_unit_test(best_checkpoints_are_chosen_by_metrics),
         cmocka_unit_test(rules_add_up),
         cmocka_unit_test(rules_that_choose_none_leave_the_newest),
-        cmocka_unit_test(a_folder_with_metrics_or_marker_is_a_checkpoint_whatever_its_name),
+        cmocka_unit_test(directory_with_metrics_or_marker_is_a_checkpoint),
         cmocka_unit_test(by_file_each_file_is_a_checkpoint),
         cmocka_unit_test(a_step_name_is_a_number_or_a_word_of_training_with_one),
         cmocka_unit_test(no_file_at_all_is_fine),

@@ -44,10 +44,10 @@ static void put(const char *path, const char *text)
     assert_int_equal(file_write_all(fd, name, text, strlen(text), &err), 0);
 }
 
-static struct plan made_with(struct plan_options o)
+static struct export_plan made_with(struct plan_options o)
 {
     struct err err;
-    struct plan p;
+    struct export_plan p;
     auto_fd data = openat(dir, "data", O_RDONLY | O_DIRECTORY);
     o.policy = &policy->export;
     o.logbook = book;
@@ -57,12 +57,12 @@ static struct plan made_with(struct plan_options o)
     return p;
 }
 
-static struct plan made(void)
+static struct export_plan made(void)
 {
     return made_with((struct plan_options){.since_ns = INT64_MIN});
 }
 
-static bool is_chosen(const struct plan *p, const char *path)
+static bool is_chosen(const struct export_plan *p, const char *path)
 {
     for (size_t i = 0; i < p->count; i++)
         if (str_eq(p->files[i].path, str_of(path)))
@@ -78,7 +78,7 @@ static void what_the_policy_leaves_out_is_not_in_the_plan(void **state)
     put("a/one.bin", "1");
     put("a/notes", "2");
     put("tmp/two.bin", "3");
-    struct plan p = made();
+    struct export_plan p = made();
     assert_int_equal(p.count, 1);
     assert_true(is_chosen(&p, "a/one.bin"));
     plan_done(&p);
@@ -95,7 +95,7 @@ static void what_came_from_the_bucket_stays_where_it_is(void **state)
     (void)state;
     put("base", "1");
     put("new", "2");
-    struct plan p = made_with(
+    struct export_plan p = made_with(
         (struct plan_options){.since_ns = INT64_MIN, .ctx = (char[]){"base"}, .is_hydrated = came_from_the_bucket});
     assert_int_equal(p.hydrated, 1);
     assert_int_equal(p.count, 1);
@@ -107,7 +107,7 @@ static void only_what_changed_since_then_is_looked_at(void **state)
 {
     (void)state;
     put("file", "1");
-    struct plan p = made_with((struct plan_options){.since_ns = INT64_MAX});
+    struct export_plan p = made_with((struct plan_options){.since_ns = INT64_MAX});
     assert_int_equal(p.count, 0);
     plan_done(&p);
 }
@@ -117,7 +117,7 @@ static void what_was_sent_is_known_by_its_state(void **state)
     (void)state;
     struct err err;
     put("file", "1");
-    struct plan p = made();
+    struct export_plan p = made();
     assert_false(p.files[0].sent);
     struct stamp s = {p.files[0].size_bytes, p.files[0].mtime_ns, p.files[0].ctime_ns, p.files[0].inode};
     assert_int_equal(logbook_add(book, STR("file"), &s, STR("p/file"), STR_NULL, &err), 0);
@@ -147,7 +147,7 @@ static void the_best_checkpoint_is_the_one_whose_number_says_so(void **state)
     put("step-6/weights", "without metrics");
     assert_int_equal(plan_rules(&policy->export).by, PICK_BY_DIRECTORY);
     assert_int_equal(plan_rules(&policy->export).best.count, 1);
-    struct plan p = made();
+    struct export_plan p = made();
     assert_int_equal(p.count, 6);
     for (size_t i = 0; i < p.count; i++)
         assert_int_equal(p.files[i].chosen, str_eq(p.files[i].path, STR("step-2/metrics.json")));
@@ -163,12 +163,12 @@ static void on_skip(void *ctx, struct str path, const char *why)
     skips++;
 }
 
-static void what_is_no_file_is_skipped_by_name(void **state)
+static void other_kinds_of_entries_are_skipped_by_name(void **state)
 {
     (void)state;
     put("file", "1");
     assert_int_equal(symlinkat("file", dir, "data/link"), 0);
-    struct plan p = made_with((struct plan_options){.since_ns = INT64_MIN, .on_skip = on_skip});
+    struct export_plan p = made_with((struct plan_options){.since_ns = INT64_MIN, .on_skip = on_skip});
     assert_int_equal(p.skipped, 1);
     assert_int_equal(skips, 1);
     plan_done(&p);
@@ -181,11 +181,11 @@ static bool is_stopped(void *ctx)
     return ++questions > answers_no;
 }
 
-static void a_plan_that_is_stopped_at_any_moment_is_none(void **state)
+static void plan_stopped_at_any_moment_fails(void **state)
 {
     (void)state;
     struct err err;
-    struct plan p;
+    struct export_plan p;
     int r = -1;
     set("export.select.group", "directory");
     set("export.select.best.file", "metrics.json");
@@ -215,8 +215,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_what_changed_since_then_is_looked_at, setup, teardown),
         cmocka_unit_test_setup_teardown(what_was_sent_is_known_by_its_state, setup, teardown),
         cmocka_unit_test_setup_teardown(the_best_checkpoint_is_the_one_whose_number_says_so, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_no_file_is_skipped_by_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_plan_that_is_stopped_at_any_moment_is_none, setup, teardown),
+        cmocka_unit_test_setup_teardown(other_kinds_of_entries_are_skipped_by_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(plan_stopped_at_any_moment_fails, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static void what_is_written_is_read(void **state)
     v.started_ns = 5;
     v.updated_ns = 6;
     err_set(&why, ERR_DENIED, "403: no");
-    err_advise(&why, 4012, "grant it");
+    err_advise_text(&why, 4012, "grant it");
     verdict_add_failure(&v, STR("a/b\xff\n"), 9, &why);
     for (int i = 0; i < 20; i++)
         verdict_add_failure(&v, STR("more"), 1, &why);
@@ -123,7 +123,7 @@ static void a_run_has_as_pending_what_the_last_one_left_until_it_has_looked_itse
     struct err err, why;
     struct verdict last, next = {.state = VERDICT_RUNNING, .pending_since_ns = 300};
     auto_fd at = export_dir();
-    assert_int_equal(verdict_inherit(at, &next, &err), 0); /* there was none */
+    assert_int_equal(verdict_inherit(at, &next, &err), 0); /* no verdict */
     assert_true(next.pending_files == 0 && next.pending_since_ns == 300);
     verdict_init(&last);
     last.state = VERDICT_FAILED;
@@ -139,7 +139,7 @@ static void a_run_has_as_pending_what_the_last_one_left_until_it_has_looked_itse
     assert_true(next.pending_files == 4 && next.pending_bytes == 35 && next.pending_since_ns == 100);
     assert_true(next.done_files == 0 && next.failed_files == 0 && next.state == VERDICT_RUNNING);
     verdict_done(&last);
-    write_raw("what nobody can read");
+    write_raw("not a verdict");
     assert_int_equal(verdict_inherit(at, &next, &err), 0);
     assert_true(next.pending_files == 4);
 }
@@ -240,7 +240,7 @@ static void verdict_of_a_newer_format_is_refused_and_not_replaced(void **state)
     assert_int_equal(err.id, 4023);
 }
 
-static void a_verdict_cut_at_any_byte_is_never_believed(void **state)
+static void verdict_cut_at_any_byte_is_corrupt(void **state)
 {
     (void)state;
     struct err err;
@@ -322,7 +322,7 @@ int main(void)
         in_a_folder(verdict_of_format_1_has_numbers_for_codes_and_is_read),
         in_a_folder(verdict_has_names_for_codes_and_one_of_a_newer_version_is_an_internal_error),
         in_a_folder(verdict_of_a_newer_format_is_refused_and_not_replaced),
-        in_a_folder(a_verdict_cut_at_any_byte_is_never_believed),
+        in_a_folder(verdict_cut_at_any_byte_is_corrupt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

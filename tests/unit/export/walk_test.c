@@ -52,14 +52,14 @@ static void put(int at, const char *name, size_t size)
     assert_int_equal(ftruncate(fd, (off_t)size), 0);
 }
 
-static void an_empty_folder_has_nothing(void **state)
+static void empty_directory_has_no_files(void **state)
 {
     (void)state;
     struct seen s = walked();
-    assert_true(s.files == 0 && s.skips[WALK_EMPTY_FOLDER] == 0);
+    assert_true(s.files == 0 && s.skips[WALK_EMPTY_DIRECTORY] == 0);
 }
 
-static void files_are_found_at_any_depth_and_special_ones_told_apart(void **state)
+static void files_are_found_at_any_depth_apart_from_special_ones(void **state)
 {
     (void)state;
     put(dir, "a", 10);
@@ -76,10 +76,10 @@ static void files_are_found_at_any_depth_and_special_ones_told_apart(void **stat
     assert_true(s.files == 3 && s.bytes == 60 && s.troubles == 0);
     assert_int_equal(s.skips[WALK_LINK], 2);
     assert_int_equal(s.skips[WALK_FIFO], 1);
-    assert_int_equal(s.skips[WALK_EMPTY_FOLDER], 1);
+    assert_int_equal(s.skips[WALK_EMPTY_DIRECTORY], 1);
 }
 
-static void a_path_longer_than_the_kernel_takes_is_told_and_the_rest_is_found(void **state)
+static void path_too_long_for_the_kernel_is_reported_and_the_rest_found(void **state)
 {
     (void)state;
     char name[201];
@@ -100,7 +100,7 @@ static void a_path_longer_than_the_kernel_takes_is_told_and_the_rest_is_found(vo
     assert_true(s.longest < 4096);
 }
 
-static void a_wide_folder_needs_few_descriptors(void **state)
+static void wide_directory_needs_few_descriptors(void **state)
 {
     (void)state;
     char name[32];
@@ -151,7 +151,7 @@ static void a_walk_that_is_stopped_sees_nothing_more(void **state)
         assert_int_equal(mkdirat(dir, name, 0755), 0);
     }
     assert_int_equal(walk_folder(dir, STR_NULL, &sink, &err), -ERR_CANCELLED);
-    assert_true(s.files == 3 && s.skips[WALK_EMPTY_FOLDER] == 0);
+    assert_true(s.files == 3 && s.skips[WALK_EMPTY_DIRECTORY] == 0);
 }
 
 static bool always(void *ctx)
@@ -160,7 +160,7 @@ static bool always(void *ctx)
     return true;
 }
 
-static void an_empty_folder_too_is_stopped_at(void **state)
+static void walk_stops_at_an_empty_directory_too(void **state)
 {
     (void)state;
     struct walk_sink sink = {.is_stopped = always};
@@ -173,13 +173,13 @@ static void an_empty_folder_too_is_stopped_at(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_a_folder(an_empty_folder_has_nothing),
-        in_a_folder(files_are_found_at_any_depth_and_special_ones_told_apart),
-        in_a_folder(a_path_longer_than_the_kernel_takes_is_told_and_the_rest_is_found),
-        in_a_folder(a_wide_folder_needs_few_descriptors),
+        in_a_folder(empty_directory_has_no_files),
+        in_a_folder(files_are_found_at_any_depth_apart_from_special_ones),
+        in_a_folder(path_too_long_for_the_kernel_is_reported_and_the_rest_found),
+        in_a_folder(wide_directory_needs_few_descriptors),
         in_a_folder(a_sink_that_refuses_ends_the_walk),
         in_a_folder(a_walk_that_is_stopped_sees_nothing_more),
-        in_a_folder(an_empty_folder_too_is_stopped_at),
+        in_a_folder(walk_stops_at_an_empty_directory_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ static int setup(void **state)
         index_add(run->index, &file, &is_new, &err) < 0 || index_add(run->index, &below, &is_new, &err) < 0 ||
         index_flush(run->index, true, &err) < 0)
         return 1;
-    run->second_round = true;
+    run->queue.is_second_pass = true;
     return index_finish(run->index, &err);
 }
 
@@ -24,38 +24,38 @@ static int settle(struct err *err)
     struct index_entry e;
     assert_int_equal(index_get(run->index, 1, &e, err), 0);
     err_sys(err, ENOTDIR, "cannot create 'a/b'");
-    return conflict_settle(lane, 1, &e, err);
+    enum hydrate_fault_kind kind;
+    return conflict_resolve(lane, 1, &e, &kind, err);
 }
 
-static void what_a_failed_object_left_gives_way_to_a_folder_of_its_name(void **state)
+static void rest_of_a_failed_object_is_removed_for_a_directory(void **state)
 {
     (void)state;
     struct err err;
     assert_int_equal(file_replace(run_data, "a", STR("half of it"), 0644, &err), 0);
     assert_int_equal(settle(&err), 0);
     assert_int_equal(faccessat(run_data, "a", F_OK, 0), -1);
-    assert_int_equal(atomic_load(&run->objects_failed), 0); /* it was counted when it failed */
+    assert_int_equal(atomic_load(&run->progress.objects_failed), 0); /* it was counted when it failed */
 }
 
-static void a_whole_object_gives_way_and_fails(void **state)
+static void whole_object_in_the_way_is_removed_and_fails(void **state)
 {
     (void)state;
     struct err err;
     assert_int_equal(file_replace(run_data, "a", STR("whole"), 0644, &err), 0);
-    object_is_whole(run, 0);
-    atomic_fetch_add(&run->bytes_done, 2 << 20);
+    object_completed(run, 0);
+    atomic_fetch_add(&run->progress.bytes_done, 2 << 20);
     assert_int_equal(settle(&err), 0);
     assert_int_equal(faccessat(run_data, "a", F_OK, 0), -1);
-    assert_int_equal(atomic_load(&run->objects_failed), 1);
-    assert_int_equal(atomic_load(&run->objects_done), 0);
+    assert_int_equal(atomic_load(&run->progress.objects_failed), 1);
+    assert_int_equal(atomic_load(&run->progress.objects_done), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_a_failed_object_left_gives_way_to_a_folder_of_its_name, setup,
-                                        run_teardown),
-        cmocka_unit_test_setup_teardown(a_whole_object_gives_way_and_fails, setup, run_teardown),
+        cmocka_unit_test_setup_teardown(rest_of_a_failed_object_is_removed_for_a_directory, setup, run_teardown),
+        cmocka_unit_test_setup_teardown(whole_object_in_the_way_is_removed_and_fails, setup, run_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,19 +7,15 @@
 static struct hydrate *run_new(uint64_t errors_max)
 {
     struct hydrate *h = xcalloc(1, sizeof *h);
-    pthread_mutex_init(&h->lock, NULL);
+    faults_init(&h->faults);
     h->o.errors_max = errors_max;
-    h->faults = xcalloc(FAULTS_MAX, sizeof *h->faults);
-    h->first_faults = xcalloc(HYDRATE_ERRORS_KEPT, sizeof *h->first_faults);
-    atomic_store(&h->is_drained_posted, true); /* the driver has been called already */
+    atomic_store(&h->driver.is_check_posted, true); /* the driver has been called already */
     return h;
 }
 
 static void run_free(struct hydrate *h)
 {
-    pthread_mutex_destroy(&h->lock);
-    free(h->faults);
-    free(h->first_faults);
+    faults_done(&h->faults);
     free(h);
 }
 
@@ -47,27 +43,27 @@ static void the_first_fault_of_a_run_is_its_reason(void **state)
     (void)state;
     struct hydrate *h = run_new(0);
     struct err first = error(ERR_NO_SPACE, "the disk is full"), second = error(ERR_IO, "the rest follows");
-    hydrate_fail(h, &first);
-    hydrate_fail(h, &second);
-    assert_true(h->has_fatal && atomic_load(&h->stopping));
-    assert_string_equal(h->fatal.text, "the disk is full");
+    run_failed(h, FAULT_OTHER, &first);
+    run_failed(h, FAULT_OTHER, &second);
+    assert_true(h->faults.has_fatal && atomic_load(&h->stopping));
+    assert_string_equal(h->faults.fatal.text, "the disk is full");
     run_free(h);
 }
 
-static void to_be_stopped_is_no_fault_and_hides_none(void **state)
+static void cancelled_run_has_no_fault_and_hides_none(void **state)
 {
     (void)state;
     struct err stopped = error(ERR_CANCELLED, "cancelled"), full = error(ERR_NO_SPACE, "the disk is full");
     struct hydrate *h = run_new(0);
-    h->is_cancelled = true;
-    hydrate_fail(h, &stopped);
-    assert_false(h->has_fatal);
-    hydrate_fail(h, &full);
-    assert_true(h->has_fatal && h->fatal.code == ERR_NO_SPACE);
+    h->faults.is_cancelled = true;
+    run_failed(h, FAULT_OTHER, &stopped);
+    assert_false(h->faults.has_fatal);
+    run_failed(h, FAULT_OTHER, &full);
+    assert_true(h->faults.has_fatal && h->faults.fatal.code == ERR_NO_SPACE);
     run_free(h);
     h = run_new(0);
-    hydrate_fail(h, &stopped); /* by nobody's wish */
-    assert_true(h->has_fatal && h->fatal.code == ERR_CANCELLED);
+    run_failed(h, FAULT_OTHER, &stopped); /* without a call of hydrate_cancel() */
+    assert_true(h->faults.has_fatal && h->faults.fatal.code == ERR_CANCELLED);
     run_free(h);
 }
 
@@ -77,8 +73,8 @@ static void an_object_is_named_once(void **state)
     struct hydrate *h = run_new(0);
     struct hydrate_fault f;
     struct err bare = error(ERR_DENIED, "access denied"), named = error(ERR_IO, "cannot write 'a/b'");
-    hydrate_object_failed(h, STR("a/b"), &bare, 3);
-    hydrate_object_failed(h, STR("a/b"), &named, 1);
+    object_failed(h, FAULT_OTHER, STR("a/b"), &bare, 3);
+    object_failed(h, FAULT_OTHER, STR("a/b"), &named, 1);
     assert_true(hydrate_next_fault(h, &f));
     assert_string_equal(f.object, "a/b");
     assert_int_equal(f.attempts, 3);
@@ -95,17 +91,17 @@ static void a_run_gives_up_when_more_fail_than_it_may(void **state)
     struct hydrate *h = run_new(3);
     struct err err = error(ERR_DENIED, "access denied");
     for (int i = 0; i < 3; i++)
-        hydrate_object_failed(h, STR("a"), &err, 1);
-    assert_false(h->has_fatal);
-    hydrate_object_failed(h, STR("last"), &err, 1);
-    assert_true(h->has_fatal);
-    assert_int_equal(h->fatal.code, ERR_DENIED);
-    assert_non_null(strstr(h->fatal.text, "gave up after 4"));
-    assert_non_null(strstr(h->fatal.text, "last"));
+        object_failed(h, FAULT_OTHER, STR("a"), &err, 1);
+    assert_false(h->faults.has_fatal);
+    object_failed(h, FAULT_OTHER, STR("last"), &err, 1);
+    assert_true(h->faults.has_fatal);
+    assert_int_equal(h->faults.fatal.code, ERR_DENIED);
+    assert_non_null(strstr(h->faults.fatal.text, "gave up after 4"));
+    assert_non_null(strstr(h->faults.fatal.text, "last"));
     run_free(h);
 }
 
-static void faults_that_nobody_reads_are_counted_and_no_more_kept_than_there_is_room_for(void **state)
+static void unread_faults_beyond_the_ring_are_counted(void **state)
 {
     (void)state;
     struct hydrate *h = run_new(UINT64_MAX);
@@ -113,13 +109,13 @@ static void faults_that_nobody_reads_are_counted_and_no_more_kept_than_there_is_
     unsigned read = 0;
     struct hydrate_fault f;
     for (int i = 0; i < 3 * FAULTS_MAX; i++)
-        hydrate_object_failed(h, STR("a"), &err, 1);
+        object_failed(h, FAULT_OTHER, STR("a"), &err, 1);
     while (hydrate_next_fault(h, &f))
         read++;
     assert_int_equal(read, FAULTS_MAX);
-    assert_int_equal(h->first_fault_count, HYDRATE_ERRORS_KEPT);
-    assert_int_equal(atomic_load(&h->objects_failed), 3 * FAULTS_MAX);
-    hydrate_object_failed(h, STR("after"), &err, 1);
+    assert_int_equal(h->faults.kept_count, HYDRATE_ERRORS_KEPT);
+    assert_int_equal(atomic_load(&h->progress.objects_failed), 3 * FAULTS_MAX);
+    object_failed(h, FAULT_OTHER, STR("after"), &err, 1);
     assert_true(hydrate_next_fault(h, &f));
     assert_string_equal(f.object, "after");
     run_free(h);
@@ -131,10 +127,10 @@ static void a_reason_is_common_when_every_object_had_it(void **state)
     struct hydrate *h = run_new(0);
     struct err denied = error(ERR_DENIED, "no"), away = error(ERR_IO, "no");
     assert_int_equal(hydrate_common_fault(h), 0);
-    hydrate_object_failed(h, STR("a"), &denied, 1);
-    hydrate_object_failed(h, STR("b"), &denied, 1);
+    object_failed(h, FAULT_OTHER, STR("a"), &denied, 1);
+    object_failed(h, FAULT_OTHER, STR("b"), &denied, 1);
     assert_int_equal(hydrate_common_fault(h), ERR_DENIED);
-    hydrate_object_failed(h, STR("c"), &away, 1);
+    object_failed(h, FAULT_OTHER, STR("c"), &away, 1);
     assert_int_equal(hydrate_common_fault(h), 0);
     run_free(h);
 }
@@ -144,10 +140,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fault_of_the_disk_ends_the_run_and_one_of_an_object_does_not),
         cmocka_unit_test(the_first_fault_of_a_run_is_its_reason),
-        cmocka_unit_test(to_be_stopped_is_no_fault_and_hides_none),
+        cmocka_unit_test(cancelled_run_has_no_fault_and_hides_none),
         cmocka_unit_test(an_object_is_named_once),
         cmocka_unit_test(a_run_gives_up_when_more_fail_than_it_may),
-        cmocka_unit_test(faults_that_nobody_reads_are_counted_and_no_more_kept_than_there_is_room_for),
+        cmocka_unit_test(unread_faults_beyond_the_ring_are_counted),
         cmocka_unit_test(a_reason_is_common_when_every_object_had_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

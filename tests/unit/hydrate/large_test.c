@@ -23,7 +23,7 @@ static void begin(const struct digest *want)
 {
     struct index_entry e = {.path = STR("folder/big"), .size_bytes = BYTES, .mtime_ns = 5000000000, .digest = *want};
     run->o.direct = HYDRATE_DIRECT_OFF;
-    run->active++; /* whoever took it counted it */
+    run->queue.active++; /* hydrate_queue_take() counts it */
     large_begin(lane, ID, &e);
 }
 
@@ -33,16 +33,16 @@ static void begin_right(void)
     begin(&want);
 }
 
-static struct large *take_parts(uint32_t *ret_part)
+static struct hydrate_large *take_parts(uint32_t *ret_part)
 {
-    struct large *g;
-    pthread_mutex_lock(&run->lock);
-    bool any = large_take_part(run, &g, ret_part);
-    pthread_mutex_unlock(&run->lock);
+    struct hydrate_large *g;
+    pthread_mutex_lock(&run->queue.lock);
+    bool any = large_next_part(&run->queue, &g, ret_part);
+    pthread_mutex_unlock(&run->queue.lock);
     return any ? g : NULL;
 }
 
-static void part_done(struct large *g, uint32_t part)
+static void part_done(struct hydrate_large *g, uint32_t part)
 {
     uint64_t offset, len;
     plan_part(BYTES, part, &offset, &len);
@@ -50,16 +50,16 @@ static void part_done(struct large *g, uint32_t part)
     large_part_done(lane, g, part, &d);
 }
 
-/* The run ends while parts of it are left that nobody took, and the next one begins. */
+/* The run ends while some parts were not handed out, and the next run begins. */
 static void begin_next_run(void)
 {
     struct err err;
     large_stop(lane);
-    assert_int_equal(run->active, 0);
+    assert_int_equal(run->queue.active, 0);
     assert_int_equal(journal_flush(run->journal, &err), 0);
     journal_free(run->journal);
     assert_int_equal(journal_open(dir, run_uid, PLAN_PART_BYTES, run_boot, &run->journal, &err), 0);
-    atomic_store(&run->bytes_done, 0);
+    atomic_store(&run->progress.bytes_done, 0);
 }
 
 static off_t size_of(const char *name)
@@ -71,7 +71,7 @@ static off_t size_of(const char *name)
 static void each_part_is_given_out_once_and_they_may_end_in_any_order(void **state)
 {
     (void)state;
-    struct large *g = NULL;
+    struct hydrate_large *g = NULL;
     uint32_t part;
     begin_right();
     for (uint32_t want = 0; want < 3; want++) {
@@ -82,12 +82,12 @@ static void each_part_is_given_out_once_and_they_may_end_in_any_order(void **sta
     assert_null(take_parts(&part));
     part_done(g, 2);
     part_done(g, 0);
-    assert_int_equal(atomic_load(&run->objects_done), 0);
-    assert_int_equal(atomic_load(&run->bytes_done), 1000 + PLAN_PART_BYTES);
+    assert_int_equal(atomic_load(&run->progress.objects_done), 0);
+    assert_int_equal(atomic_load(&run->progress.bytes_done), 1000 + PLAN_PART_BYTES);
     part_done(g, 1);
-    assert_int_equal(atomic_load(&run->objects_done), 1);
-    assert_int_equal(atomic_load(&run->bytes_done), BYTES);
-    assert_int_equal(run->active, 0);
+    assert_int_equal(atomic_load(&run->progress.objects_done), 1);
+    assert_int_equal(atomic_load(&run->progress.bytes_done), BYTES);
+    assert_int_equal(run->queue.active, 0);
     assert_true(journal_is_whole(run->journal, ID));
     assert_int_equal(size_of("folder/big"), BYTES);
 }
@@ -96,28 +96,28 @@ static void all_done(void)
 {
     uint32_t part;
     for (int i = 0; i < 3; i++) {
-        struct large *g = take_parts(&part);
+        struct hydrate_large *g = take_parts(&part);
         assert_non_null(g);
         part_done(g, part);
     }
 }
 
-static void a_wrong_checksum_is_fetched_once_more_and_then_told(void **state)
+static void wrong_checksum_is_fetched_once_more_and_then_reported(void **state)
 {
     (void)state;
     struct digest wrong = digest_of_zeros(BYTES - 1);
     struct hydrate_fault f;
     begin(&wrong);
     all_done();
-    assert_int_equal(atomic_load(&run->objects_failed), 0);
-    assert_int_equal(atomic_load(&run->bytes_done), 0); /* nobody can tell which part it was */
+    assert_int_equal(atomic_load(&run->progress.objects_failed), 0);
+    assert_int_equal(atomic_load(&run->progress.bytes_done), 0); /* the wrong part is unknown */
     all_done();
-    assert_int_equal(atomic_load(&run->objects_failed), 1);
-    assert_int_equal(atomic_load(&run->objects_done), 0);
+    assert_int_equal(atomic_load(&run->progress.objects_failed), 1);
+    assert_int_equal(atomic_load(&run->progress.objects_done), 0);
     assert_true(hydrate_next_fault(run, &f));
     assert_string_equal(f.object, "folder/big");
     assert_int_equal(f.id, 1422);
-    assert_int_equal(run->active, 0);
+    assert_int_equal(run->queue.active, 0);
     assert_int_equal(size_of("folder/big"), -1);
     assert_false(journal_has_parts(run->journal, ID));
 }
@@ -129,18 +129,18 @@ static void after_a_part_that_failed_no_more_are_given_out_and_the_last_one_ends
     struct hydrate_fault f;
     uint32_t first, second, part;
     begin_right();
-    struct large *g = take_parts(&first);
+    struct hydrate_large *g = take_parts(&first);
     assert_ptr_equal(take_parts(&second), g);
     err_set(&err, ERR_DENIED, "403 for folder/big");
-    large_part_failed(lane, g, &err, 4);
+    large_part_failed(lane, g, FAULT_OTHER, &err, 4);
     assert_null(take_parts(&part));
-    assert_int_equal(run->active, 1);
+    assert_int_equal(run->queue.active, 1);
     part_done(g, second);
-    assert_int_equal(run->active, 0);
+    assert_int_equal(run->queue.active, 0);
     assert_true(hydrate_next_fault(run, &f));
     assert_int_equal(f.attempts, 4);
     assert_int_equal(f.code, ERR_DENIED);
-    assert_int_equal(atomic_load(&run->bytes_done), 0);
+    assert_int_equal(atomic_load(&run->progress.bytes_done), 0);
 }
 
 static void what_an_earlier_run_left_of_it_is_not_fetched_again(void **state)
@@ -148,18 +148,18 @@ static void what_an_earlier_run_left_of_it_is_not_fetched_again(void **state)
     (void)state;
     uint32_t part;
     begin_right();
-    struct large *g = take_parts(&part);
+    struct hydrate_large *g = take_parts(&part);
     part_done(g, part);
     begin_next_run();
     begin_right();
-    assert_int_equal(atomic_load(&run->bytes_done), PLAN_PART_BYTES);
+    assert_int_equal(atomic_load(&run->progress.bytes_done), PLAN_PART_BYTES);
     g = take_parts(&part);
     assert_int_equal(part, 1);
     part_done(g, 1);
     g = take_parts(&part);
     assert_int_equal(part, 2);
     part_done(g, 2);
-    assert_int_equal(atomic_load(&run->objects_done), 1);
+    assert_int_equal(atomic_load(&run->progress.objects_done), 1);
 }
 
 static void stop_run(void)
@@ -170,8 +170,8 @@ static void stop_run(void)
 
 static void assert_let_go(void)
 {
-    assert_int_equal(run->active, 0);
-    assert_null(run->larges);
+    assert_int_equal(run->queue.active, 0);
+    assert_true(list_is_empty(&run->queue.larges));
 }
 
 static void a_part_that_ends_well_after_another_was_dropped_by_a_stop_ends_the_object_too(void **state)
@@ -179,7 +179,7 @@ static void a_part_that_ends_well_after_another_was_dropped_by_a_stop_ends_the_o
     (void)state;
     uint32_t first, second;
     begin_right();
-    struct large *g = take_parts(&first);
+    struct hydrate_large *g = take_parts(&first);
     assert_ptr_equal(take_parts(&second), g);
     stop_run();
     large_part_dropped(lane, g);
@@ -192,7 +192,7 @@ static void the_last_part_on_its_way_when_a_run_stops_ends_an_object_with_parts_
     (void)state;
     uint32_t part;
     begin_right();
-    struct large *g = take_parts(&part);
+    struct hydrate_large *g = take_parts(&part);
     stop_run();
     part_done(g, part);
     assert_let_go();
@@ -203,7 +203,7 @@ static void a_wrong_checksum_while_a_run_stops_begins_nothing_again(void **state
     (void)state;
     uint32_t part;
     struct digest wrong = digest_of_zeros(BYTES - 1);
-    struct large *g = NULL;
+    struct hydrate_large *g = NULL;
     begin(&wrong);
     for (int i = 0; i < 3; i++)
         g = take_parts(&part);
@@ -213,21 +213,21 @@ static void a_wrong_checksum_while_a_run_stops_begins_nothing_again(void **state
     assert_let_go();
 }
 
-static void parts_of_a_file_that_somebody_took_away_are_not_believed(void **state)
+static void parts_of_a_removed_file_are_not_trusted(void **state)
 {
     (void)state;
     uint32_t part;
     begin_right();
-    struct large *g = take_parts(&part);
+    struct hydrate_large *g = take_parts(&part);
     part_done(g, part);
     begin_next_run();
     assert_int_equal(unlinkat(run_data, "folder/big", 0), 0);
     begin_right();
-    assert_int_equal(atomic_load(&run->bytes_done), 0);
+    assert_int_equal(atomic_load(&run->progress.bytes_done), 0);
     g = take_parts(&part);
     assert_int_equal(part, 0);
     large_part_dropped(lane, g);
-    assert_int_equal(run->active, 0);
+    assert_int_equal(run->queue.active, 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, run_setup, run_teardown)
@@ -236,13 +236,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(each_part_is_given_out_once_and_they_may_end_in_any_order),
-        TEST(a_wrong_checksum_is_fetched_once_more_and_then_told),
+        TEST(wrong_checksum_is_fetched_once_more_and_then_reported),
         TEST(after_a_part_that_failed_no_more_are_given_out_and_the_last_one_ends_it),
         TEST(what_an_earlier_run_left_of_it_is_not_fetched_again),
         TEST(a_part_that_ends_well_after_another_was_dropped_by_a_stop_ends_the_object_too),
         TEST(the_last_part_on_its_way_when_a_run_stops_ends_an_object_with_parts_left),
         TEST(a_wrong_checksum_while_a_run_stops_begins_nothing_again),
-        TEST(parts_of_a_file_that_somebody_took_away_are_not_believed),
+        TEST(parts_of_a_removed_file_are_not_trusted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 #include "util/clock.h"
 
 /* A run in virtual time: 3,000 small objects, 20 ms to each answer, a window as large as it helps. The store refuses a
- * share of all GETs, or those above so many a second. What is under test decides when a GET is sent. */
+ * share of all GETs, or those above so many a second. The window and the pace decide when a GET is sent. */
 enum { OBJECTS = 3000, LATENCY_US = 20000, STEP_US = 100, SENT_MAX = 512, HELPS = 64 };
 
 struct sim {
@@ -36,23 +36,25 @@ static int setup(void **state)
     struct err err;
     (void)state;
     run = xcalloc(1, sizeof *run);
-    pthread_mutex_init(&run->lock, NULL);
+    pthread_mutex_init(&run->queue.lock, NULL);
+    pthread_mutex_init(&run->window.lock, NULL);
     run->lane_count = 1;
-    run->starts.slack_ns = STARTS_SLACK_NS;
+    run->window.starts.slack_ns = STARTS_SLACK_NS;
     run->o.concurrency_max = HELPS;
-    atomic_store(&run->lanes[0].is_kicked, true);
+    atomic_store(&run->lanes[0].is_woken, true);
     atomic_store(&run->lanes[0].quickest_ns, LATENCY_US * UINT64_C(1000));
-    atomic_store(&run->window, WINDOW_START);
+    atomic_store(&run->window.size, WINDOW_START);
     sent_count = waiting_count = 0;
     dice = 88172645463325252;
-    return loop_new("driver", &run->loop, &err);
+    return loop_new("driver", &run->driver.loop, &err);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    loop_free(run->loop);
-    pthread_mutex_destroy(&run->lock);
+    loop_free(run->driver.loop);
+    pthread_mutex_destroy(&run->queue.lock);
+    pthread_mutex_destroy(&run->window.lock);
     free(run);
     return 0;
 }
@@ -89,8 +91,8 @@ static void answer_due(uint64_t now_us, unsigned *done, struct outcome *o)
             i++;
             continue;
         }
-        atomic_fetch_add(&run->requests, 1);
-        bool few = window_answered(run, g->sent_us * 1000, now_us * 1000, g->refused);
+        atomic_fetch_add(&run->progress.requests, 1);
+        bool few = window_answered(&run->window, g->sent_us * 1000, now_us * 1000, g->refused);
         *done += !g->refused;
         o->refused += g->refused;
         o->worst = g->attempt > o->worst ? g->attempt : o->worst;
@@ -123,7 +125,7 @@ static struct outcome simulate(const struct sim *s)
     unsigned done = 0, left = OBJECTS;
     double tokens = s->per_second * s->bucket;
     uint64_t now_us = NS_PER_SECOND / 1000;
-    run->starts_since_ns = now_us * 1000;
+    run->window.starts_since_ns = now_us * 1000;
     while (done < OBJECTS && now_us < 200 * NS_PER_SECOND / 1000) {
         struct get g;
         now_us += STEP_US;
@@ -131,15 +133,15 @@ static struct outcome simulate(const struct sim *s)
         if (tokens > s->per_second * s->bucket)
             tokens = s->per_second * s->bucket;
         answer_due(now_us, &done, &o);
-        while (sent_count < atomic_load(&run->window) && rate_wait_ns(&run->starts, now_us * 1000) == 0 &&
+        while (sent_count < atomic_load(&run->window.size) && rate_wait_ns(&run->window.starts, now_us * 1000) == 0 &&
                next_get(now_us, &left, &g)) {
-            rate_book(&run->starts, STARTS_UNIT, now_us * 1000);
+            rate_reserve(&run->window.starts, STARTS_UNIT, now_us * 1000);
             sent[sent_count++] = (struct get){.sent_us = now_us,
                                               .due_us = now_us + LATENCY_US,
                                               .attempt = g.attempt + 1,
                                               .refused = store_refuses(s, &tokens)};
         }
-        run->active = (unsigned)sent_count;
+        run->queue.active = (unsigned)sent_count;
         if (now_us * 1000 % TICK_NS == 0)
             window_tick(run, now_us * 1000);
     }

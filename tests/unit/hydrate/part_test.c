@@ -4,8 +4,8 @@
 #include <semaphore.h>
 #include <sys/stat.h>
 
-static struct large large;
-static struct job job;
+static struct hydrate_large large;
+static struct hydrate_job job;
 static char bytes[3 << 20];
 
 /* ---- steps on the loop ------------------------------------------------------------------------------------------- */
@@ -72,9 +72,10 @@ static void begin(uint64_t memory_bytes, int flags, uint32_t align)
 {
     struct err err;
     assert_int_equal(budget_new(memory_bytes, &run->budget, &err), 0);
-    large = (struct large){.h = run, .align = align};
+    large = (struct hydrate_large){.h = run, .align = align};
     large.fd = openat(run_data, "file", flags | O_CREAT | O_CLOEXEC, 0600);
-    job = (struct job){.lane = lane, .large = &large, .state = JOB_GET, .filling = -1, .offset = PLAN_PART_BYTES};
+    job =
+        (struct hydrate_job){.lane = lane, .large = &large, .state = JOB_GET, .filling = -1, .offset = PLAN_PART_BYTES};
     hash_init(&job.hash);
     hash_begin(&job.hash, HASH_CRC32C);
     for (int i = 0; i < JOB_SLICES; i++)
@@ -126,20 +127,20 @@ static void bytes_land_at_their_place_and_are_summed_on_the_way(void **state)
     wait_until_written();
     assert_int_equal(job.received, len);
     assert_file_has(len);
-    assert_int_equal(atomic_load(&run->unsynced), len);
+    assert_int_equal(atomic_load(&run->barrier.unsynced_bytes), len);
     want = digest_of(HASH_CRC32C, (struct str){(const char *)bytes, len});
     hash_end(&job.hash, &got);
     assert_true(digest_eq(&got, &want));
 }
 
-static void without_memory_it_pauses_and_takes_the_rest_of_the_chunk_when_that_comes_again(void **state)
+static void part_without_memory_pauses_and_takes_the_rest_of_the_chunk_later(void **state)
 {
     (void)state;
     size_t len = SLICE_BYTES + 5000;
     begin(SLICE_BYTES, O_WRONLY, 0);
     while (on_loop(feed, len) == WEB_PAUSE) {
         assert_int_equal(job.received, SLICE_BYTES);
-        assert_int_equal(atomic_load(&run->paused), 1);
+        assert_int_equal(atomic_load(&run->window.paused), 1);
         wait_until_written();
     }
     assert_int_equal(job.received, len); /* nothing twice, nothing lost */
@@ -170,7 +171,7 @@ static void a_write_that_fails_ends_the_taking_of_bytes(void **state)
     wait_until_written();
     assert_int_equal(job.io_error, EBADF);
     assert_int_equal(on_loop(feed, 10), -ERR_IO);
-    assert_int_equal(atomic_load(&run->unsynced), 0);
+    assert_int_equal(atomic_load(&run->barrier.unsynced_bytes), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -179,7 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(bytes_land_at_their_place_and_are_summed_on_the_way),
-        TEST(without_memory_it_pauses_and_takes_the_rest_of_the_chunk_when_that_comes_again),
+        TEST(part_without_memory_pauses_and_takes_the_rest_of_the_chunk_later),
         TEST(the_end_of_an_object_is_padded_for_direct_writes),
         TEST(a_write_that_fails_ends_the_taking_of_bytes),
     };

@@ -67,7 +67,7 @@ static void add(struct index *x, const char *path, uint8_t rank)
     assert_int_equal(index_flush(x, true, &err), 0);
 }
 
-static const char *next(struct plan *p, const struct index *x)
+static const char *next(struct hydrate_plan *p, const struct index *x)
 {
     static char name[16];
     struct err err;
@@ -85,7 +85,7 @@ static void priorities_go_first_also_when_they_are_listed_later(void **state)
     (void)state;
     struct err err;
     auto_index x = NULL;
-    struct plan p;
+    struct hydrate_plan p;
     assert_int_equal(index_create(dir, &source, &x, &err), 0);
     plan_init(&p, 2);
     add(x, "a", 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.h - a run of one lane without threads, on a volume's folder: `run` and `lane`, made by run_setup, taken apart by
- * run_teardown. What is under test is called by hand. */
+/* run.h - makes a run of one lane without threads, on a volume's directory: `run` and `lane`, by run_setup and
+ * run_teardown. Tests call the functions under test. */
 #pragma once
 
 #include "folder.h"
@@ -9,8 +9,8 @@
 static const uint8_t run_uid[INDEX_UID_BYTES] = "a catalog's name";
 static const uint8_t run_boot[16] = "this boot";
 static struct hydrate *run;
-static struct lane *lane;
-static int run_data = -1; /* the folder that is filled */
+static struct hydrate_lane *lane;
+static int run_data = -1; /* the directory to fill */
 static struct hydrate_source run_source = {.uri = "s3://bucket/prefix/"};
 
 static inline int run_setup(void **state)
@@ -20,19 +20,20 @@ static inline int run_setup(void **state)
         return 1;
     run = xcalloc(1, sizeof *run);
     lane = &run->lanes[0];
-    pthread_mutex_init(&run->lock, NULL);
+    hydrate_queue_init(&run->queue, 1);
+    faults_init(&run->faults);
+    progress_init(&run->progress);
+    pthread_mutex_init(&run->window.lock, NULL);
     pthread_mutex_init(&run->conflict_lock, NULL);
     run->o.sources = &run_source;
     run->o.source_count = run->lane_count = 1;
-    run->faults = xcalloc(FAULTS_MAX, sizeof *run->faults);
-    run->first_faults = xcalloc(HYDRATE_ERRORS_KEPT, sizeof *run->first_faults);
     lane->h = run;
     tree_init(&lane->tree, run_data, 0700);
     sbuf_init(&lane->key, 1 << 20);
-    /* Nobody reads the mail: none is sent. */
-    atomic_store(&lane->is_kicked, true);
-    atomic_store(&run->is_drained_posted, true);
-    int r = loop_new("driver", &run->loop, &err);
+    /* No loop runs: send no mail. */
+    atomic_store(&lane->is_woken, true);
+    atomic_store(&run->driver.is_check_posted, true);
+    int r = loop_new("driver", &run->driver.loop, &err);
     if (r == 0)
         r = loop_new("loop/0", &lane->worker.loop, &err);
     if (r == 0)
@@ -43,15 +44,16 @@ static inline int run_setup(void **state)
 static inline int run_teardown(void **state)
 {
     loop_free(lane->worker.loop);
-    loop_free(run->loop);
+    loop_free(run->driver.loop);
     target_free(run->target);
     journal_free(run->journal);
     index_free(run->index);
     tree_done(&lane->tree);
     sbuf_done(&lane->key);
-    free(run->faults);
-    free(run->first_faults);
-    pthread_mutex_destroy(&run->lock);
+    hydrate_queue_done(&run->queue);
+    faults_done(&run->faults);
+    progress_done(&run->progress);
+    pthread_mutex_destroy(&run->window.lock);
     pthread_mutex_destroy(&run->conflict_lock);
     free(run);
     close(run_data);

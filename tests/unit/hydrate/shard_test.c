@@ -53,7 +53,7 @@ static void deal_all(const struct index *x, unsigned shards, struct dealt *d)
     struct err err;
     *d = (struct dealt){0};
     for (d->now = 0; d->now < shards; d->now++)
-        assert_int_equal(shard_deal(x, &(struct shard){d->now, shards}, mine, d, &err), 0);
+        assert_int_equal(shard_assign(x, &(struct shard){d->now, shards}, mine, d, &err), 0);
 }
 
 static void assert_even(const struct dealt *d, unsigned shards, unsigned percent)
@@ -151,7 +151,7 @@ static void the_paths_go_where_they_always_went(void **state)
     assert_memory_equal(d.owner + 1, owners, sizeof owners);
 }
 
-static void nothing_is_dealt_of_nothing(void **state)
+static void empty_catalog_assigns_no_object(void **state)
 {
     (void)state;
     static struct dealt d;
@@ -183,7 +183,7 @@ int main(void)
         in_a_folder(the_order_of_arrival_changes_nothing),
         in_a_folder(small_objects_stay_where_they_are_whatever_else_is_listed),
         in_a_folder(the_paths_go_where_they_always_went),
-        in_a_folder(nothing_is_dealt_of_nothing),
+        in_a_folder(empty_catalog_assigns_no_object),
         in_a_folder(a_shard_is_written_as_a_part_of_how_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

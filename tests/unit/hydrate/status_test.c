@@ -29,7 +29,8 @@ static void what_was_written_is_what_is_read(void **state)
                                 .has_error = true,
                                 .error_count = 1};
     s.error = (struct hydrate_fault){.code = ERR_NO_SPACE, .id = 1410, .message = "no space"};
-    s.errors[0] = (struct hydrate_fault){.object = "a/b", .code = ERR_CHANGED, .message = "changed", .attempts = 4};
+    s.errors[0] =
+        (struct hydrate_fault){.object = "a/b", .id = 1422, .code = ERR_CORRUPT, .message = "wrong", .attempts = 4};
     assert_int_equal(hydrate_status_write(dir, &s, &err), 0);
     assert_int_equal(hydrate_status_read(dir, &got, &err), 0);
     assert_int_equal(got.phase, HYDRATE_FAILED);
@@ -43,9 +44,11 @@ static void what_was_written_is_what_is_read(void **state)
     assert_true(got.has_error);
     assert_int_equal(got.error.code, ERR_NO_SPACE);
     assert_int_equal(got.error.id, 1410);
+    assert_false(got.error.is_mismatch);
     assert_int_equal(got.error_count, 1);
     assert_string_equal(got.errors[0].object, "a/b");
-    assert_int_equal(got.errors[0].code, ERR_CHANGED);
+    assert_int_equal(got.errors[0].code, ERR_CORRUPT);
+    assert_true(got.errors[0].is_mismatch);
     assert_int_equal(got.errors[0].attempts, 4);
     assert_int_equal(got.objects_missing, 2);
     assert_int_equal(got.objects_kept, 3);
@@ -71,7 +74,7 @@ static void none_is_not_found_and_garbage_is_corrupt_by_name(void **state)
     }
 }
 
-static void a_lock_that_somebody_holds_is_a_sign_of_life(void **state)
+static void held_lock_means_alive(void **state)
 {
     (void)state;
     assert_false(hydrate_is_alive(dir));
@@ -84,7 +87,7 @@ static void a_lock_that_somebody_holds_is_a_sign_of_life(void **state)
     assert_false(hydrate_is_alive(dir));
 }
 
-static void a_phase_that_nobody_is_at_is_interrupted(void **state)
+static void phase_without_a_process_is_interrupted(void **state)
 {
     (void)state;
     assert_string_equal(hydrate_phase_label(HYDRATE_STARTING, true), "Listing");
@@ -100,11 +103,11 @@ static void a_phase_that_nobody_is_at_is_interrupted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_phase_that_nobody_is_at_is_interrupted),
+        cmocka_unit_test(phase_without_a_process_is_interrupted),
         cmocka_unit_test_setup_teardown(what_was_written_is_what_is_read, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(none_is_not_found_and_garbage_is_corrupt_by_name, folder_setup,
                                         folder_teardown),
-        cmocka_unit_test_setup_teardown(a_lock_that_somebody_holds_is_a_sign_of_life, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(held_lock_means_alive, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

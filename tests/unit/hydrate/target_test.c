@@ -27,7 +27,7 @@ static void put(const struct target *t, const char *name)
     assert_int_equal(target_place(t, t->data, name, 7, (struct target_file){0}, &err), 0);
 }
 
-static void a_folder_that_is_not_there_is_seen_only_when_it_is_finished(void **state)
+static void staged_directory_appears_when_it_is_finished(void **state)
 {
     (void)state;
     struct err err;
@@ -121,8 +121,7 @@ static void what_does_not_fit_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_folder_that_is_not_there_is_seen_only_when_it_is_finished, folder_setup,
-                                        folder_teardown),
+        cmocka_unit_test_setup_teardown(staged_directory_appears_when_it_is_finished, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_file_that_people_read_is_replaced_never_truncated, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_link_in_the_place_of_its_state_is_not_followed, folder_setup,

@@ -16,7 +16,7 @@ static unsigned descriptors(void)
     return n;
 }
 
-static void folders_are_made_and_stay_open(void **state)
+static void tree_makes_directories_and_keeps_them_open(void **state)
 {
     (void)state;
     struct err err;
@@ -50,7 +50,7 @@ static void what_lies_at_the_top_is_in_the_root(void **state)
     tree_done(&t);
 }
 
-static void thousands_of_folders_take_no_more_than_its_slots(void **state)
+static void tree_with_thousands_of_directories_keeps_its_slots(void **state)
 {
     (void)state;
     struct err err;
@@ -92,9 +92,9 @@ static void no_link_is_followed_on_the_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(folders_are_made_and_stay_open, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(tree_makes_directories_and_keeps_them_open, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(what_lies_at_the_top_is_in_the_root, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(thousands_of_folders_take_no_more_than_its_slots, folder_setup,
+        cmocka_unit_test_setup_teardown(tree_with_thousands_of_directories_keeps_its_slots, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(no_link_is_followed_on_the_way, folder_setup, folder_teardown),
     };

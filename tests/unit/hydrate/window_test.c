@@ -12,19 +12,21 @@ static int setup(void **state)
     struct err err;
     (void)state;
     run = xcalloc(1, sizeof *run);
-    pthread_mutex_init(&run->lock, NULL);
+    pthread_mutex_init(&run->queue.lock, NULL);
+    pthread_mutex_init(&run->window.lock, NULL);
     run->lane_count = 1;
-    atomic_store(&run->lanes[0].is_kicked, true); /* it looks for work by itself */
-    atomic_store(&run->window, WINDOW_START);
-    run->starts_since_ns = clock_now_ns();
-    return loop_new("driver", &run->loop, &err);
+    atomic_store(&run->lanes[0].is_woken, true); /* it looks for work by itself */
+    atomic_store(&run->window.size, WINDOW_START);
+    run->window.starts_since_ns = clock_now_ns();
+    return loop_new("driver", &run->driver.loop, &err);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    loop_free(run->loop);
-    pthread_mutex_destroy(&run->lock);
+    loop_free(run->driver.loop);
+    pthread_mutex_destroy(&run->queue.lock);
+    pthread_mutex_destroy(&run->window.lock);
     free(run);
     return 0;
 }
@@ -32,10 +34,10 @@ static int teardown(void **state)
 /* A tenth of a second in which so many requests ended, while the window was full. */
 static unsigned full_tick(unsigned requests)
 {
-    run->active = atomic_load(&run->window);
-    atomic_fetch_add(&run->requests, requests);
-    window_tick(run, loop_now_ns(run->loop));
-    return atomic_load(&run->window);
+    run->queue.active = atomic_load(&run->window.size);
+    atomic_fetch_add(&run->progress.requests, requests);
+    window_tick(run, loop_now_ns(run->driver.loop));
+    return atomic_load(&run->window.size);
 }
 
 static void while_requests_wait_for_the_way_alone_it_doubles_up_to_its_end(void **state)
@@ -70,9 +72,9 @@ static void a_step_that_pays_stays(void **state)
 static unsigned rest(unsigned window, double per_slot, unsigned most, unsigned ticks)
 {
     unsigned now = window;
-    run->tune.has_rested = true;
+    run->window.has_rested = true;
     run->o.concurrency_max = 512;
-    atomic_store(&run->window, window);
+    atomic_store(&run->window.size, window);
     for (unsigned i = 0; i < ticks; i++)
         now = full_tick((unsigned)min_u64((uint64_t)(now * per_slot), most));
     return now;
@@ -91,22 +93,22 @@ static void at_rest_it_rises_while_that_pays(void **state)
     assert_true(rest(32, 10, 100000, 600) >= 256);
 }
 
-static void less_is_not_judged_by_what_had_begun_before(void **state)
+static void smaller_window_is_not_judged_by_older_requests(void **state)
 {
     (void)state;
     unsigned now;
-    run->tune.has_rested = true;
+    run->window.has_rested = true;
     run->o.concurrency_max = 64;
-    atomic_store(&run->window, 64);
+    atomic_store(&run->window.size, 64);
     do
         now = full_tick(1000);
     while (now == 64);
     assert_int_equal(now, 32);
     for (int i = 0; i < 50; i++) { /* long parts go on */
-        run->active = 64;
-        atomic_fetch_add(&run->requests, 1000);
-        window_tick(run, loop_now_ns(run->loop));
-        assert_int_equal(atomic_load(&run->window), 32);
+        run->queue.active = 64;
+        atomic_fetch_add(&run->progress.requests, 1000);
+        window_tick(run, loop_now_ns(run->driver.loop));
+        assert_int_equal(atomic_load(&run->window.size), 32);
     }
     for (int i = 0; i < 10 && now == 32; i++) /* half of it shows its effect */
         now = full_tick(500);
@@ -117,14 +119,14 @@ static void a_trial_ends_when_the_window_is_no_longer_full(void **state)
 {
     (void)state;
     unsigned now;
-    run->tune.has_rested = true;
-    atomic_store(&run->window, 64);
+    run->window.has_rested = true;
+    atomic_store(&run->window.size, 64);
     do
         now = full_tick(100);
     while (now == 64);
-    run->active = 1;
-    window_tick(run, loop_now_ns(run->loop));
-    assert_int_equal(atomic_load(&run->window), 64);
+    run->queue.active = 1;
+    window_tick(run, loop_now_ns(run->driver.loop));
+    assert_int_equal(atomic_load(&run->window.size), 64);
 }
 
 static void a_window_that_is_not_full_stays_as_it_is(void **state)
@@ -132,18 +134,18 @@ static void a_window_that_is_not_full_stays_as_it_is(void **state)
     (void)state;
     atomic_store(&run->lanes[0].quickest_ns, 20 * NS_PER_MS);
     for (int i = 0; i < 10; i++) {
-        run->active = WINDOW_START / 2;
-        atomic_fetch_add(&run->requests, 100);
-        window_tick(run, loop_now_ns(run->loop));
-        assert_int_equal(atomic_load(&run->window), WINDOW_START);
+        run->queue.active = WINDOW_START / 2;
+        atomic_fetch_add(&run->progress.requests, 100);
+        window_tick(run, loop_now_ns(run->driver.loop));
+        assert_int_equal(atomic_load(&run->window.size), WINDOW_START);
     }
 }
 
 static void parts_that_wait_for_the_disk_bring_it_back_to_where_it_began(void **state)
 {
     (void)state;
-    atomic_store(&run->window, 200);
-    atomic_store(&run->paused, 200);
+    atomic_store(&run->window.size, 200);
+    atomic_store(&run->window.paused, 200);
     unsigned before = 200, now;
     while ((now = full_tick(100)) != before) {
         assert_true(now < before);
@@ -157,7 +159,7 @@ static unsigned narrow_tick(unsigned tried, unsigned turned_away, unsigned waiti
 {
     atomic_fetch_add(&run->lanes[0].connections, tried);
     atomic_fetch_add(&run->lanes[0].turned_away, turned_away);
-    atomic_store(&run->lanes[0].under_way, atomic_load(&run->window));
+    atomic_store(&run->lanes[0].under_way, atomic_load(&run->window.size));
     atomic_store(&run->lanes[0].waiting, waiting);
     return full_tick(turned_away == tried ? 1 : 10);
 }
@@ -166,7 +168,7 @@ static void a_server_that_bears_few_connections_is_asked_by_those_that_stand(voi
 {
     (void)state;
     assert_int_equal(narrow_tick(16, 8, 6), 10);
-    assert_true(atomic_load(&run->is_crowded));
+    assert_true(atomic_load(&run->window.is_crowded));
     assert_int_equal(narrow_tick(0, 0, 0), 10);
     for (int i = 0; i < 10; i++)
         assert_int_equal(full_tick(100), 10); /* at rest */
@@ -175,23 +177,23 @@ static void a_server_that_bears_few_connections_is_asked_by_those_that_stand(voi
 static void many_are_given_up_by_halves(void **state)
 {
     (void)state;
-    atomic_store(&run->window, 512);
+    atomic_store(&run->window.size, 512);
     for (unsigned want = 256; want >= 8; want /= 2)
         assert_int_equal(narrow_tick(512, 504, 512), want);
     for (int i = 0; i < 10; i++)
         narrow_tick(1, 1, 512);
-    assert_int_equal(atomic_load(&run->window), 2); /* and never to nothing */
+    assert_int_equal(atomic_load(&run->window.size), 2); /* and never to nothing */
 }
 
 static void idle_connections_are_given_up_for_who_is_turned_away_also_while_nothing_moves(void **state)
 {
     (void)state;
-    run->active = 1;
+    run->queue.active = 1;
     atomic_fetch_add(&run->lanes[0].connections, 1);
     atomic_fetch_add(&run->lanes[0].turned_away, 1);
-    window_tick(run, loop_now_ns(run->loop));
-    assert_true(atomic_load(&run->is_crowded));
-    assert_int_equal(atomic_load(&run->window), WINDOW_START);
+    window_tick(run, loop_now_ns(run->driver.loop));
+    assert_true(atomic_load(&run->window.is_crowded));
+    assert_int_equal(atomic_load(&run->window.size), WINDOW_START);
 }
 
 static void connections_that_break_now_and_then_change_nothing(void **state)
@@ -199,14 +201,14 @@ static void connections_that_break_now_and_then_change_nothing(void **state)
     (void)state;
     for (int i = 0; i < 20; i++)
         assert_true(narrow_tick(10, 4, 4) >= WINDOW_START);
-    assert_false(atomic_load(&run->is_crowded));
+    assert_false(atomic_load(&run->window.is_crowded));
 }
 
 static void a_store_that_is_away_altogether_finds_the_window_as_it_was(void **state)
 {
     (void)state;
     for (int i = 0; i < 20; i++) {
-        atomic_fetch_sub(&run->requests, 1); /* none of narrow_tick's ended */
+        atomic_fetch_sub(&run->progress.requests, 1); /* none of narrow_tick's ended */
         assert_true(narrow_tick(16, 16, 16) >= WINDOW_START);
     }
 }
@@ -228,7 +230,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_window_that_is_not_full_stays_as_it_is, setup, teardown),
         cmocka_unit_test_setup_teardown(at_rest_it_falls_to_what_brings_no_less, setup, teardown),
         cmocka_unit_test_setup_teardown(at_rest_it_rises_while_that_pays, setup, teardown),
-        cmocka_unit_test_setup_teardown(less_is_not_judged_by_what_had_begun_before, setup, teardown),
+        cmocka_unit_test_setup_teardown(smaller_window_is_not_judged_by_older_requests, setup, teardown),
         cmocka_unit_test_setup_teardown(a_trial_ends_when_the_window_is_no_longer_full, setup, teardown),
         cmocka_unit_test_setup_teardown(parts_that_wait_for_the_disk_bring_it_back_to_where_it_began, setup, teardown),
     };

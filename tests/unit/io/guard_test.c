@@ -23,7 +23,7 @@ static bool allows(const char *text, const char *address)
     return allows_port(text, address, 443);
 }
 
-static void addresses_of_machines_themselves_are_closed_in_every_dress(void **state)
+static void guard_denies_local_addresses_in_every_form(void **state)
 {
     static const char *const closed[] = {"127.0.0.1",
                                          "127.255.0.9",
@@ -62,7 +62,7 @@ static void addresses_of_machines_themselves_are_closed_in_every_dress(void **st
             fail_msg("%s is closed", open[i]);
 }
 
-static void an_administrators_ranges_close_and_open(void **state)
+static void guard_denies_and_allows_the_given_ranges(void **state)
 {
     static const char lists[] =
         "deny 10.0.0.0/8\nallow 10.1.2.0/24\nallow 127.0.0.1\ndeny fd00::/9\nallow [fd00::7]:9000\n";
@@ -80,7 +80,7 @@ static void an_administrators_ranges_close_and_open(void **state)
     assert_true(allows("deny 0.0.0.0/0\n", "2600::1"));
 }
 
-static void a_family_that_is_not_ip_is_closed(void **state)
+static void guard_denies_other_families_than_ip(void **state)
 {
     (void)state;
     auto_guard g = NULL;
@@ -90,7 +90,7 @@ static void a_family_that_is_not_ip_is_closed(void **state)
     assert_false(guard_allows(g, &a));
 }
 
-static void what_is_no_rule_is_refused(void **state)
+static void guard_refuses_an_invalid_rule(void **state)
 {
     static const char *const bad[] = {"deny",
                                       "deny ",
@@ -119,7 +119,7 @@ static void what_is_no_rule_is_refused(void **state)
     }
 }
 
-static void a_server_is_trusted_by_its_whole_origin(void **state)
+static void guard_trusts_a_server_by_its_whole_origin(void **state)
 {
     (void)state;
     auto_guard g = NULL;
@@ -137,11 +137,11 @@ static void a_server_is_trusted_by_its_whole_origin(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_of_machines_themselves_are_closed_in_every_dress),
-        cmocka_unit_test(an_administrators_ranges_close_and_open),
-        cmocka_unit_test(a_family_that_is_not_ip_is_closed),
-        cmocka_unit_test(what_is_no_rule_is_refused),
-        cmocka_unit_test(a_server_is_trusted_by_its_whole_origin),
+        cmocka_unit_test(guard_denies_local_addresses_in_every_form),
+        cmocka_unit_test(guard_denies_and_allows_the_given_ranges),
+        cmocka_unit_test(guard_denies_other_families_than_ip),
+        cmocka_unit_test(guard_refuses_an_invalid_rule),
+        cmocka_unit_test(guard_trusts_a_server_by_its_whole_origin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

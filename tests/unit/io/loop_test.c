@@ -224,21 +224,21 @@ static void a_bad_descriptor_is_an_error(void **state)
 }
 
 struct end {
-    struct tail tail;
+    struct deferred tail;
     struct scene *scene;
     char what;
     int again;
-    struct tail *cancels;
+    struct deferred *cancels;
 };
 
-static void run_end(struct tail *t)
+static void run_end(struct deferred *t)
 {
     struct end *e = container_of(t, struct end, tail);
     happened(e->scene, e->what);
     if (e->cancels)
-        loop_tail_cancel(e->scene->loop, e->cancels);
+        loop_defer_cancel(e->scene->loop, e->cancels);
     if (e->again-- > 0)
-        loop_at_tail(e->scene->loop, t);
+        loop_defer(e->scene->loop, t);
 }
 
 static void a_tail_runs_once_and_what_it_queues_runs_next_turn(void **state)
@@ -247,10 +247,10 @@ static void a_tail_runs_once_and_what_it_queues_runs_next_turn(void **state)
     struct end c = {.tail.run = run_end, .scene = s, .what = 'c'};
     struct end b = {.tail.run = run_end, .scene = s, .what = 'b', .cancels = &c.tail};
     struct end a = {.tail.run = run_end, .scene = s, .what = 'a', .again = 2};
-    loop_at_tail(s->loop, &a.tail);
-    loop_at_tail(s->loop, &b.tail);
-    loop_at_tail(s->loop, &a.tail);
-    loop_at_tail(s->loop, &c.tail);
+    loop_defer(s->loop, &a.tail);
+    loop_defer(s->loop, &b.tail);
+    loop_defer(s->loop, &a.tail);
+    loop_defer(s->loop, &c.tail);
     start(s);
     wait_for(s, 4);
     usleep(20000);

@@ -54,7 +54,7 @@ static void setup(struct scene *s, unsigned threads)
     assert_int_equal(loop_start(s->loop, &err), 0);
 }
 
-static void work_runs_on_the_pool_and_comes_home(void **state)
+static void work_runs_on_the_pool_and_completes_on_its_loop(void **state)
 {
     (void)state;
     struct scene s;
@@ -85,7 +85,7 @@ static void a_pool_without_threads_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_runs_on_the_pool_and_comes_home),
+        cmocka_unit_test(work_runs_on_the_pool_and_completes_on_its_loop),
         cmocka_unit_test(a_pool_without_threads_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,53 +7,53 @@ static void no_cap_means_no_wait(void **state)
 {
     (void)state;
     struct rate r = {0};
-    assert_int_equal(rate_book(&r, UINT64_MAX, 5), 0);
+    assert_int_equal(rate_reserve(&r, UINT64_MAX, 5), 0);
 }
 
 static void a_burst_of_a_tenth_of_a_second_is_free(void **state)
 {
     (void)state;
-    struct rate r = {.bytes_per_second = 1000};
-    assert_int_equal(rate_book(&r, 100, NS_PER_SECOND), 0);
-    assert_int_equal(rate_book(&r, 1, NS_PER_SECOND), NS_PER_SECOND / 1000);
+    struct rate r = {.units_per_second = 1000};
+    assert_int_equal(rate_reserve(&r, 100, NS_PER_SECOND), 0);
+    assert_int_equal(rate_reserve(&r, 1, NS_PER_SECOND), NS_PER_SECOND / 1000);
 }
 
-static void time_pays_off_and_a_second_of_it_is_saved_up(void **state)
+static void rate_after_a_pause_allows_one_second_more(void **state)
 {
     (void)state;
-    struct rate r = {.bytes_per_second = 1000};
+    struct rate r = {.units_per_second = 1000};
     uint64_t now = 2 * NS_PER_SECOND;
-    assert_int_equal(rate_book(&r, 1100, now), NS_PER_SECOND);
+    assert_int_equal(rate_reserve(&r, 1100, now), NS_PER_SECOND);
     now += 1000 * NS_PER_SECOND;
-    assert_int_equal(rate_book(&r, 1100, now), 0);
-    assert_int_equal(rate_book(&r, 1000, now), NS_PER_SECOND);
+    assert_int_equal(rate_reserve(&r, 1100, now), 0);
+    assert_int_equal(rate_reserve(&r, 1000, now), NS_PER_SECOND);
 }
 
 /* One that gets no core for 700 ms now and then has moved as much in the end as one that always had one. */
-static void what_a_thread_lost_is_caught_up(void **state)
+static void rate_lets_a_late_thread_catch_up(void **state)
 {
     (void)state;
-    struct rate r = {.bytes_per_second = 10000000};
+    struct rate r = {.units_per_second = 10000000};
     uint64_t due = 0, moved = 0, now = NS_PER_SECOND;
     for (uint64_t turn = 0; now < 21 * NS_PER_SECOND; turn++) {
         now += turn % 100 == 99 ? 700 * NS_PER_MS : 5 * NS_PER_MS;
         for (int i = 0; i < 100 && due <= now; i++, moved += 16384)
-            due = now + rate_book(&r, 16384, now);
+            due = now + rate_reserve(&r, 16384, now);
     }
     assert_in_range(moved, 200000000 * 0.97, 200000000 * 1.03);
 }
 
-/* Whoever waits as it is told moves bytes at the cap: within 5 % over ten seconds of made-up time. */
-static void many_callers_together_keep_to_the_cap(void **state)
+/* Callers that wait as required move bytes at the cap: within 5 % over ten seconds of simulated time. */
+static void rate_of_many_callers_stays_at_the_cap(void **state)
 {
     (void)state;
-    struct rate r = {.bytes_per_second = 10000000};
+    struct rate r = {.units_per_second = 10000000};
     uint64_t due[16] = {0}, moved = 0;
     for (uint64_t now = NS_PER_SECOND; now < 11 * NS_PER_SECOND; now += NS_PER_MS)
         for (int i = 0; i < 16; i++)
             if (due[i] <= now) {
                 moved += 16384;
-                due[i] = now + rate_book(&r, 16384, now);
+                due[i] = now + rate_reserve(&r, 16384, now);
             }
     assert_in_range(moved, 95000000, 105000000);
 }
@@ -61,9 +61,9 @@ static void many_callers_together_keep_to_the_cap(void **state)
 static void absurd_numbers_do_not_overflow(void **state)
 {
     (void)state;
-    struct rate r = {.bytes_per_second = 1};
+    struct rate r = {.units_per_second = 1};
     for (int i = 0; i < 100; i++)
-        assert_true(rate_book(&r, UINT64_MAX, NS_PER_SECOND) > 1000000 * NS_PER_SECOND);
+        assert_true(rate_reserve(&r, UINT64_MAX, NS_PER_SECOND) > 1000000 * NS_PER_SECOND);
 }
 
 static void a_ramp_doubles_in_twenty_minutes_without_a_step(void **state)
@@ -83,9 +83,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_cap_means_no_wait),
         cmocka_unit_test(a_burst_of_a_tenth_of_a_second_is_free),
-        cmocka_unit_test(time_pays_off_and_a_second_of_it_is_saved_up),
-        cmocka_unit_test(what_a_thread_lost_is_caught_up),
-        cmocka_unit_test(many_callers_together_keep_to_the_cap),
+        cmocka_unit_test(rate_after_a_pause_allows_one_second_more),
+        cmocka_unit_test(rate_lets_a_late_thread_catch_up),
+        cmocka_unit_test(rate_of_many_callers_stays_at_the_cap),
         cmocka_unit_test(a_ramp_doubles_in_twenty_minutes_without_a_step),
         cmocka_unit_test(absurd_numbers_do_not_overflow),
     };

@@ -32,7 +32,7 @@ static struct ticker *started(uint64_t rest)
     return t;
 }
 
-static void it_ticks_at_once_and_again_when_its_rest_is_over(void **state)
+static void ticker_ticks_at_once_and_after_its_interval(void **state)
 {
     (void)state;
     struct ticker *t = started(NS_PER_MS);
@@ -43,7 +43,7 @@ static void it_ticks_at_once_and_again_when_its_rest_is_over(void **state)
     assert_int_equal(ticks, last);
 }
 
-static void one_that_rests_for_ever_ticks_when_it_is_woken_and_stops_when_told(void **state)
+static void ticker_without_interval_ticks_when_woken_and_stops(void **state)
 {
     (void)state;
     struct ticker *t = started(TICKER_NEVER);
@@ -59,7 +59,7 @@ static void one_that_rests_for_ever_ticks_when_it_is_woken_and_stops_when_told(v
     ticker_stop(NULL);
 }
 
-static void one_that_is_stopped_at_once_has_ticked_once(void **state)
+static void ticker_stopped_at_once_has_ticked_once(void **state)
 {
     (void)state;
     ticker_stop(started(TICKER_NEVER));
@@ -74,7 +74,7 @@ static uint64_t look_at_signals(void *ctx)
 }
 
 /* Else it might be this thread that a SIGTERM interrupts, and main reads it from its descriptor in vain. */
-static void signals_are_left_to_main(void **state)
+static void ticker_thread_blocks_signals(void **state)
 {
     (void)state;
     struct ticker *t = NULL;
@@ -91,10 +91,10 @@ static void signals_are_left_to_main(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_ticks_at_once_and_again_when_its_rest_is_over),
-        cmocka_unit_test(one_that_rests_for_ever_ticks_when_it_is_woken_and_stops_when_told),
-        cmocka_unit_test(one_that_is_stopped_at_once_has_ticked_once),
-        cmocka_unit_test(signals_are_left_to_main),
+        cmocka_unit_test(ticker_ticks_at_once_and_after_its_interval),
+        cmocka_unit_test(ticker_without_interval_ticks_when_woken_and_stops),
+        cmocka_unit_test(ticker_stopped_at_once_has_ticked_once),
+        cmocka_unit_test(ticker_thread_blocks_signals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

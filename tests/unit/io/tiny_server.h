@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tiny_server.h - an HTTP server of a thread a connection, inside the test: what it does follows from the path.
+/* tiny_server.h - an HTTP server inside the test, a thread for each connection. The path chooses its behaviour.
  *   /bytes/N   N bytes, byte i is 'a' + i % 26      /cut/N     says 1000 bytes, gives N, closes
  *   /reset/N   N bytes of a right answer, then RST  /stall/N   N bytes of a right answer, then silence
  *   /slow/N    N bytes, one in 2 ms                 /raw/TEXT  TEXT (percent-decoded) and closes
  *   /echo      the request's body                   /headers   the request's head as the body
  *   /drop      closes without an answer             /early     404 before the body was read, closes
- *   /hints, /lines, /trailers: a 103, a header, a trailer in 20 ms, for as long as somebody listens */
+ *   /hints, /lines, /trailers: a 103, a header, a trailer in 20 ms, until the client closes */
 #pragma once
 
 #include <netinet/in.h>
@@ -75,7 +75,7 @@ static int tiny_answer(int fd, const char *body, size_t len, size_t only, unsign
 static void tiny_reset(int fd)
 {
     struct linger now = {.l_onoff = 1, .l_linger = 0};
-    /* What was sent must be on its way before the reset overtakes it. */
+    /* Let the sent bytes leave before the reset. */
     usleep(20000);
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
 }
@@ -214,6 +214,6 @@ static void tiny_server_stop(struct tiny_server *s)
     shutdown(s->fd, SHUT_RDWR);
     pthread_join(s->thread, NULL);
     close(s->fd);
-    while (s->open) /* its threads count down in what the next one begins with */
+    while (s->open) /* its threads still write to the struct */
         usleep(1000);
 }

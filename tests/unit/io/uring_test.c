@@ -126,7 +126,7 @@ static void run(struct scene *s, struct call *calls, size_t count)
     sem_destroy(&over);
 }
 
-static void it_is_the_kernel_where_it_may_be(void **state)
+static void uring_uses_the_kernel_if_allowed(void **state)
 {
     struct scene *s = *state;
     /* A null pointer is what it refuses first, where it does not refuse everybody. */
@@ -134,7 +134,7 @@ static void it_is_the_kernel_where_it_may_be(void **state)
     assert_int_equal(uring_is_kernel(s->worker.uring), s->kernel && has_ring);
 }
 
-static void what_is_written_is_read_again(void **state)
+static void uring_reads_the_written_bytes(void **state)
 {
     struct scene *s = *state;
     enum { N = 600, LEN = 10000 };
@@ -173,7 +173,7 @@ static void a_read_is_short_only_at_the_end_of_the_file(void **state)
 }
 
 /* A pipe gives what it has: the job asks again until it has all. */
-static void a_job_that_was_served_in_part_goes_on(void **state)
+static void partial_write_continues(void **state)
 {
     struct scene *s = *state;
     int ends[2];
@@ -242,7 +242,7 @@ static void barriers_work_and_jobs_may_follow_from_done(void **state)
 }
 
 /* As the profile of a container runtime does: io_uring_setup answers EPERM. In a child, since it cannot be undone. */
-static void where_seccomp_forbids_the_ring_the_pool_does_the_work(void **state)
+static void pool_does_the_work_if_seccomp_forbids_io_uring(void **state)
 {
     (void)state;
     struct sock_filter code[] = {
@@ -281,14 +281,14 @@ static void where_seccomp_forbids_the_ring_the_pool_does_the_work(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BOTH(it_is_the_kernel_where_it_may_be),
-        BOTH(what_is_written_is_read_again),
+        BOTH(uring_uses_the_kernel_if_allowed),
+        BOTH(uring_reads_the_written_bytes),
         BOTH(a_read_is_short_only_at_the_end_of_the_file),
-        BOTH(a_job_that_was_served_in_part_goes_on),
+        BOTH(partial_write_continues),
         BOTH(errors_come_as_negative_errno),
         BOTH(a_file_too_large_is_an_error),
         BOTH(barriers_work_and_jobs_may_follow_from_done),
-        cmocka_unit_test(where_seccomp_forbids_the_ring_the_pool_does_the_work),
+        cmocka_unit_test(pool_does_the_work_if_seccomp_forbids_io_uring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,13 +100,13 @@ static void the_rate_cap_holds_in_both_directions(void **state)
 {
     struct call c;
     (void)state;
-    struct rate rate = {.bytes_per_second = 2000000};
+    struct rate rate = {.units_per_second = 2000000};
     char *bytes = tiny_pattern(1 << 20);
     get(&c, "/bytes/1"); /* so that no connecting is timed */
     sbuf_done(&c.body);
     for (int i = 0; i < 2; i++) {
         uint64_t before = clock_now_ns();
-        rate.paid_until_ns = 0;
+        rate.reserved_until_ns = 0;
         call_init(&c, i ? "PUT" : "GET", url_of(i ? "/echo" : "/bytes/1048576"));
         c.request.body = i ? bytes : NULL;
         c.request.body_len = i ? 1 << 20 : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* web_call.h - one request of a web test and all that was told of it, on a loop with a server beside it. */
+/* web_call.h - one request of a web test and its callbacks, on a loop, with a server. */
 #pragma once
 
 #include "io/web.h"
@@ -12,7 +12,7 @@ static struct tiny_server server;
 static struct loop *loop;
 static struct web *web;
 
-/* One request and all that was told of it. */
+/* One request and the result of each callback. */
 struct call {
     struct mail mail;
     struct web_request request;

@@ -35,7 +35,7 @@ static void every_code_is_an_error_with_the_origin(void **state)
     }
 }
 
-static void causes_are_told_apart(void **state)
+static void each_cause_has_its_own_code(void **state)
 {
     static const struct {
         CURLcode code;
@@ -67,7 +67,7 @@ static void causes_are_told_apart(void **state)
     }
 }
 
-static void the_systems_words_follow_where_there_are_any(void **state)
+static void system_message_is_appended_if_there_is_one(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -85,8 +85,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_origin_has_no_user_path_or_query),
         cmocka_unit_test(every_code_is_an_error_with_the_origin),
-        cmocka_unit_test(causes_are_told_apart),
-        cmocka_unit_test(the_systems_words_follow_where_there_are_any),
+        cmocka_unit_test(each_cause_has_its_own_code),
+        cmocka_unit_test(system_message_is_appended_if_there_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void connections_are_kept(void **state)
     assert_int_equal(server.connections, 1);
 }
 
-static void connections_that_are_too_many_are_closed_when_they_have_nothing_to_do(void **state)
+static void idle_connections_above_the_limit_are_closed(void **state)
 {
     enum { N = 6, KEPT = 2 };
     struct call calls[N];
@@ -54,9 +54,9 @@ static void connections_that_are_too_many_are_closed_when_they_have_nothing_to_d
         assert_int_equal(calls[i].result.code, 0);
         sbuf_done(&calls[i].body);
     }
-    assert_int_equal(web_tried(web).connections, N);
+    assert_int_equal(web_connects(web).connections, N);
     loop_stop_and_join(loop);
-    web_keep(web, KEPT);
+    web_set_idle_max(web, KEPT);
     struct err err;
     assert_int_equal(loop_start(loop, &err), 0);
     for (int left = 1000; atomic_load(&server.open) > KEPT && left > 0; left--)
@@ -68,11 +68,11 @@ static void connections_that_are_too_many_are_closed_when_they_have_nothing_to_d
         assert_int_equal(c.result.code, 0);
         sbuf_done(&c.body);
     }
-    assert_int_equal(web_tried(web).connections, N);
-    assert_int_equal(web_tried(web).turned_away, 0);
+    assert_int_equal(web_connects(web).connections, N);
+    assert_int_equal(web_connects(web).turned_away, 0);
 }
 
-static void a_connection_that_is_paused_is_none_that_has_nothing_to_do(void **state)
+static void paused_connection_is_not_idle(void **state)
 {
     struct call c;
     struct err err;
@@ -83,7 +83,7 @@ static void a_connection_that_is_paused_is_none_that_has_nothing_to_do(void **st
     while (!atomic_load(&server.requests) || c.body_calls < 2)
         usleep(1000);
     loop_stop_and_join(loop);
-    web_keep(web, 0);
+    web_set_idle_max(web, 0);
     web_resume(c.job);
     assert_int_equal(loop_start(loop, &err), 0);
     call_wait(&c);
@@ -92,7 +92,7 @@ static void a_connection_that_is_paused_is_none_that_has_nothing_to_do(void **st
     sbuf_done(&c.body);
 }
 
-static void who_gets_no_connection_was_turned_away_and_nobody_else(void **state)
+static void only_refused_connections_count_as_turned_away(void **state)
 {
     struct call c;
     (void)state;
@@ -108,7 +108,7 @@ static void who_gets_no_connection_was_turned_away_and_nobody_else(void **state)
     call_start(&c);
     call_wait(&c);
     assert_true(c.result.code == -ERR_IO && c.result.turned_away);
-    assert_int_equal(web_tried(web).turned_away, 2);
+    assert_int_equal(web_connects(web).turned_away, 2);
 }
 
 static void many_requests_run_at_once(void **state)
@@ -160,7 +160,7 @@ static void a_server_that_closes_without_an_answer_is_an_io_error(void **state)
     assert_non_null(strstr(c.result.err.text, "closed the connection without an answer"));
 }
 
-static void a_stall_is_a_timeout_wherever_it_comes(void **state)
+static void stall_at_any_stage_is_a_timeout(void **state)
 {
     static const char *const places[] = {"/stall/0", "/stall/20", "/stall/80", "/stall/500"};
     (void)state;
@@ -174,7 +174,7 @@ static void a_stall_is_a_timeout_wherever_it_comes(void **state)
     }
 }
 
-static void a_request_that_may_be_silent_for_longer_stalls_later(void **state)
+static void request_with_a_longer_stall_timeout_stalls_later(void **state)
 {
     (void)state;
     struct call c;
@@ -188,7 +188,7 @@ static void a_request_that_may_be_silent_for_longer_stalls_later(void **state)
     sbuf_done(&c.body);
 }
 
-static void a_slow_answer_is_no_stall(void **state)
+static void slow_reply_does_not_stall(void **state)
 {
     struct call c;
     (void)state;
@@ -202,7 +202,7 @@ static void a_slow_answer_is_no_stall(void **state)
     sbuf_done(&c.body);
 }
 
-static void a_trickle_is_a_stall_where_more_is_asked_for(void **state)
+static void too_few_bytes_in_time_are_a_stall(void **state)
 {
     (void)state;
     struct call c;
@@ -211,11 +211,11 @@ static void a_trickle_is_a_stall_where_more_is_asked_for(void **state)
     call_start(&c);
     call_wait(&c);
     assert_int_equal(c.result.code, -ERR_TIMEOUT);
-    assert_non_null(strstr(c.result.err.text, "next to nothing"));
+    assert_non_null(strstr(c.result.err.text, "too few bytes"));
     sbuf_done(&c.body);
 }
 
-static void an_answer_whose_head_or_trailers_do_not_end_is_a_stall(void **state)
+static void endless_head_or_trailers_are_a_stall(void **state)
 {
     static const char *const places[] = {"/hints", "/lines", "/trailers"};
     (void)state;
@@ -227,7 +227,7 @@ static void an_answer_whose_head_or_trailers_do_not_end_is_a_stall(void **state)
     }
 }
 
-static void the_time_for_the_whole_ends_a_slow_answer(void **state)
+static void timeout_of_the_whole_ends_a_slow_reply(void **state)
 {
     struct call c;
     (void)state;
@@ -265,7 +265,7 @@ static void an_answer_before_http_1_is_not_taken(void **state)
     assert_non_null(strstr(c.result.err.text, "is not HTTP"));
 }
 
-static void a_head_that_begins_with_a_blank_is_nothing_of_the_head_before(void **state)
+static void head_that_begins_with_a_blank_is_separate_from_the_previous(void **state)
 {
     struct call c;
     (void)state;
@@ -279,7 +279,7 @@ static void a_head_that_begins_with_a_blank_is_nothing_of_the_head_before(void *
     }
 }
 
-static void steps_on_the_way_and_trailers_are_not_the_head(void **state)
+static void interim_replies_and_trailers_are_not_the_head(void **state)
 {
     struct call c;
     (void)state;
@@ -356,7 +356,7 @@ static void head_has_no_body_and_leaves_the_handle_usable(void **state)
     sbuf_done(&c.body);
 }
 
-static void what_cannot_start_is_told_to_on_done(void **state)
+static void on_done_gets_an_error_that_prevents_the_start(void **state)
 {
     static const char *const urls[] = {"ftp://127.0.0.1/x", "http://[::::]/", "", "http://127.0.0.1:99999/"};
     (void)state;
@@ -392,7 +392,7 @@ static void a_host_without_an_address_is_an_io_error(void **state)
     assert_non_null(strstr(c.result.err.text, "cannot find the address"));
 }
 
-static void a_request_may_connect_elsewhere_than_its_host_says_and_the_next_one_does_not(void **state)
+static void connect_to_applies_to_one_request_only(void **state)
 {
     struct call c;
     char there[32];
@@ -453,7 +453,7 @@ static void a_callback_aborts_with_its_own_code(void **state)
     assert_int_equal(c.body_calls, 1);
 }
 
-static void freeing_cancels_what_is_under_way(void **state)
+static void web_free_cancels_running_jobs(void **state)
 {
     struct call calls[3];
     (void)state;
@@ -473,7 +473,7 @@ static void freeing_cancels_what_is_under_way(void **state)
     begin(NS_PER_SECOND);
 }
 
-static void without_descriptors_the_error_is_no_space(void **state)
+static void missing_descriptors_are_reported_as_no_space(void **state)
 {
     struct call c;
     struct rlimit before, none;
@@ -492,35 +492,35 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(an_answer_arrives_whole),
         TEST(the_last_value_of_a_header_counts),
-        TEST(a_head_that_begins_with_a_blank_is_nothing_of_the_head_before),
+        TEST(head_that_begins_with_a_blank_is_separate_from_the_previous),
         TEST(connections_are_kept),
-        TEST(connections_that_are_too_many_are_closed_when_they_have_nothing_to_do),
-        TEST(a_connection_that_is_paused_is_none_that_has_nothing_to_do),
-        TEST(who_gets_no_connection_was_turned_away_and_nobody_else),
+        TEST(idle_connections_above_the_limit_are_closed),
+        TEST(paused_connection_is_not_idle),
+        TEST(only_refused_connections_count_as_turned_away),
         TEST(many_requests_run_at_once),
         TEST(a_connection_that_breaks_anywhere_is_an_io_error),
         TEST(a_server_that_closes_without_an_answer_is_an_io_error),
-        TEST_IMPATIENT(a_stall_is_a_timeout_wherever_it_comes),
-        TEST_IMPATIENT(a_request_that_may_be_silent_for_longer_stalls_later),
-        TEST_IMPATIENT(a_trickle_is_a_stall_where_more_is_asked_for),
-        TEST_IMPATIENT(a_slow_answer_is_no_stall),
-        TEST_IMPATIENT(an_answer_whose_head_or_trailers_do_not_end_is_a_stall),
-        TEST(the_time_for_the_whole_ends_a_slow_answer),
+        TEST_IMPATIENT(stall_at_any_stage_is_a_timeout),
+        TEST_IMPATIENT(request_with_a_longer_stall_timeout_stalls_later),
+        TEST_IMPATIENT(too_few_bytes_in_time_are_a_stall),
+        TEST_IMPATIENT(slow_reply_does_not_stall),
+        TEST_IMPATIENT(endless_head_or_trailers_are_a_stall),
+        TEST(timeout_of_the_whole_ends_a_slow_reply),
         TEST(garbage_is_corrupt),
         TEST(an_answer_before_http_1_is_not_taken),
-        TEST(steps_on_the_way_and_trailers_are_not_the_head),
+        TEST(interim_replies_and_trailers_are_not_the_head),
         TEST(a_redirect_is_an_answer_like_any_other),
         TEST(headers_go_out_as_given),
         TEST(a_header_with_a_line_break_is_refused),
         TEST(head_has_no_body_and_leaves_the_handle_usable),
-        TEST(what_cannot_start_is_told_to_on_done),
+        TEST(on_done_gets_an_error_that_prevents_the_start),
         TEST(a_refused_connection_names_host_and_reason_but_no_secret),
         TEST(a_host_without_an_address_is_an_io_error),
-        TEST(a_request_may_connect_elsewhere_than_its_host_says_and_the_next_one_does_not),
+        TEST(connect_to_applies_to_one_request_only),
         TEST(a_cancelled_request_ends_as_cancelled_at_any_stage),
         TEST(a_callback_aborts_with_its_own_code),
-        TEST(freeing_cancels_what_is_under_way),
-        TEST(without_descriptors_the_error_is_no_space),
+        TEST(web_free_cancels_running_jobs),
+        TEST(missing_descriptors_are_reported_as_no_space),
     };
     unsetenv("http_proxy");
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@ static int parse(const char *text, struct kube_config *ret, struct err *err)
     return kubeconfig_parse(str_of(text), "/etc/kube", ret, err);
 }
 
-static void the_current_context_says_server_user_and_namespace(void **state)
+static void current_context_has_server_user_and_namespace(void **state)
 {
     (void)state;
     struct err err;
@@ -33,7 +33,7 @@ static void the_current_context_says_server_user_and_namespace(void **state)
     assert_false(c.skips_tls_checks);
 }
 
-static void a_token_stays_what_it_is_and_files_are_named_from_the_files_folder(void **state)
+static void token_of_digits_stays_text_and_paths_start_at_the_kubeconfig(void **state)
 {
     (void)state;
     struct err err;
@@ -53,7 +53,7 @@ static void a_token_stays_what_it_is_and_files_are_named_from_the_files_folder(v
     assert_true(d.skips_tls_checks);
 }
 
-static void certificates_are_read_from_the_files_that_are_named(void **state)
+static void certificates_are_read_from_the_named_files(void **state)
 {
     (void)state;
     struct err err;
@@ -70,7 +70,7 @@ static void certificates_are_read_from_the_files_that_are_named(void **state)
     assert_int_equal(kubeconfig_parse(str_of(text), dir_name, &d, &err), -ERR_NOT_FOUND);
 }
 
-static void what_would_have_to_be_ignored_is_refused(void **state)
+static void unsupported_setting_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -108,7 +108,7 @@ static void what_would_have_to_be_ignored_is_refused(void **state)
     }
 }
 
-static void what_is_not_there_is_named(void **state)
+static void missing_entry_is_named(void **state)
 {
     (void)state;
     struct err err;
@@ -153,7 +153,7 @@ static void yaml_becomes_json(void **state)
     assert_yaml("[]", "[]");
 }
 
-static void yaml_that_is_more_than_a_configuration_is_refused(void **state)
+static void yaml_with_aliases_duplicates_or_documents_is_refused(void **state)
 {
     (void)state;
     static const char *const refused[] = {
@@ -175,15 +175,14 @@ static void yaml_that_is_more_than_a_configuration_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_current_context_says_server_user_and_namespace),
-        cmocka_unit_test(a_token_stays_what_it_is_and_files_are_named_from_the_files_folder),
-        cmocka_unit_test_setup_teardown(certificates_are_read_from_the_files_that_are_named, folder_setup,
-                                        folder_teardown),
-        cmocka_unit_test(what_would_have_to_be_ignored_is_refused),
-        cmocka_unit_test(what_is_not_there_is_named),
+        cmocka_unit_test(current_context_has_server_user_and_namespace),
+        cmocka_unit_test(token_of_digits_stays_text_and_paths_start_at_the_kubeconfig),
+        cmocka_unit_test_setup_teardown(certificates_are_read_from_the_named_files, folder_setup, folder_teardown),
+        cmocka_unit_test(unsupported_setting_is_refused),
+        cmocka_unit_test(missing_entry_is_named),
         cmocka_unit_test(an_error_holds_no_secret),
         cmocka_unit_test(yaml_becomes_json),
-        cmocka_unit_test(yaml_that_is_more_than_a_configuration_is_refused),
+        cmocka_unit_test(yaml_with_aliases_duplicates_or_documents_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

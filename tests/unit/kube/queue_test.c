@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-/* What the reconciler saw, and what it is to answer. */
+/* The calls of the reconciler, and its results. */
 struct record {
     pthread_mutex_t lock;
     char keys[2048][24];
@@ -118,7 +118,7 @@ static uint64_t seen_ns(const char *key)
     return 0;
 }
 
-static void a_key_that_waits_is_there_once(void **state)
+static void waiting_key_is_queued_once(void **state)
 {
     (void)state;
     auto_kube_queue q = begin(&r, 1, 0);
@@ -137,7 +137,7 @@ static void a_key_that_waits_is_there_once(void **state)
     assert_string_equal(r.keys[2], "b");
 }
 
-static void a_key_added_while_it_is_worked_on_comes_again_afterwards(void **state)
+static void key_added_while_it_runs_runs_again(void **state)
 {
     (void)state;
     auto_kube_queue q = begin(&r, 4, 0);
@@ -166,7 +166,7 @@ static void many_threads_work_at_different_keys_at_once(void **state)
     assert_int_equal(atomic_load(&r.most_running), 4);
 }
 
-static void a_failure_comes_back_later_and_later_and_success_forgets_it(void **state)
+static void failed_key_backs_off_and_success_resets_it(void **state)
 {
     (void)state;
     auto_kube_queue q = begin(&r, 1, 0);
@@ -185,7 +185,7 @@ static void a_failure_comes_back_later_and_later_and_success_forgets_it(void **s
     assert_int_equal(r.failures_told, 1);
 }
 
-static void a_key_comes_again_when_it_asked_to(void **state)
+static void key_runs_again_after_its_delay(void **state)
 {
     (void)state;
     auto_kube_queue q = begin(&r, 2, 0);
@@ -212,7 +212,7 @@ static void a_delay_is_kept_unless_the_key_is_wanted_earlier(void **state)
     assert_true(seen_ns("soon") >= start + 40 * NS_PER_MS && seen_ns("late") >= start + 120 * NS_PER_MS);
 }
 
-static void a_key_too_many_is_refused(void **state)
+static void key_beyond_the_limit_is_refused(void **state)
 {
     (void)state;
     static char too_long[600];
@@ -226,8 +226,8 @@ static void a_key_too_many_is_refused(void **state)
     assert_false(kube_queue_add(q, STR_NULL));
 }
 
-/* Lets go what is held once the thread `arg` names sleeps: twice in a row, so that it waits for somebody. */
-static void *let_go_when_it_sleeps(void *arg)
+/* Lets the reconciler continue when thread `arg` sleeps; seen twice in a row, so that it really waits. */
+static void *release_when_it_sleeps(void *arg)
 {
     char path[64], state = 'R';
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", *(const pid_t *)arg);
@@ -241,7 +241,7 @@ static void *let_go_when_it_sleeps(void *arg)
     return NULL;
 }
 
-static void freeing_waits_for_what_runs_and_begins_nothing(void **state)
+static void queue_free_waits_for_running_keys_and_starts_none(void **state)
 {
     (void)state;
     pthread_t other;
@@ -251,14 +251,14 @@ static void freeing_waits_for_what_runs_and_begins_nothing(void **state)
     assert_true(kube_queue_add(q, STR("a")));
     assert_true(kube_queue_add(q, STR("b")));
     await_running(1);
-    assert_int_equal(pthread_create(&other, NULL, let_go_when_it_sleeps, &me), 0);
+    assert_int_equal(pthread_create(&other, NULL, release_when_it_sleeps, &me), 0);
     kube_queue_free(q);
     assert_int_equal(r.count, 1);
     assert_int_equal(atomic_load(&r.running), 0);
     assert_int_equal(pthread_join(other, NULL), 0);
 }
 
-static void a_thousand_keys_in_a_thousand_delays_come_in_their_order(void **state)
+static void thousand_delayed_keys_run_in_order(void **state)
 {
     (void)state;
     static uint64_t least_due[1000], most_due[1000]; /* the queue reads the clock somewhere between */
@@ -281,15 +281,15 @@ static void a_thousand_keys_in_a_thousand_delays_come_in_their_order(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_that_waits_is_there_once),
-        cmocka_unit_test(a_key_added_while_it_is_worked_on_comes_again_afterwards),
+        cmocka_unit_test(waiting_key_is_queued_once),
+        cmocka_unit_test(key_added_while_it_runs_runs_again),
         cmocka_unit_test(many_threads_work_at_different_keys_at_once),
-        cmocka_unit_test(a_failure_comes_back_later_and_later_and_success_forgets_it),
-        cmocka_unit_test(a_key_comes_again_when_it_asked_to),
+        cmocka_unit_test(failed_key_backs_off_and_success_resets_it),
+        cmocka_unit_test(key_runs_again_after_its_delay),
         cmocka_unit_test(a_delay_is_kept_unless_the_key_is_wanted_earlier),
-        cmocka_unit_test(a_key_too_many_is_refused),
-        cmocka_unit_test(freeing_waits_for_what_runs_and_begins_nothing),
-        cmocka_unit_test(a_thousand_keys_in_a_thousand_delays_come_in_their_order),
+        cmocka_unit_test(key_beyond_the_limit_is_refused),
+        cmocka_unit_test(queue_free_waits_for_running_keys_and_starts_none),
+        cmocka_unit_test(thousand_delayed_keys_run_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,9 @@
 
 static void assert_wire(const struct kube_request *r, const char *method, const char *url, const char *body)
 {
-    struct wire w;
+    struct kube_wire w;
     struct err err;
-    if (wire_make(&w, "https://h", r, "me", &err) < 0)
+    if (kube_wire_make(&w, "https://h", r, "me", &err) < 0)
         fail_msg("%s", err.text);
     assert_string_equal(w.method, method);
     assert_string_equal(w.url.ptr, url);
@@ -14,7 +14,7 @@ static void assert_wire(const struct kube_request *r, const char *method, const 
         assert_string_equal(w.body, body);
     else
         assert_null(w.body);
-    wire_done(&w);
+    kube_wire_done(&w);
 }
 
 static void an_objects_path_follows_from_its_resource(void **state)
@@ -34,9 +34,8 @@ static void an_objects_path_follows_from_its_resource(void **state)
                                        .subresource = "status",
                                        .body = body,
                                        .field_manager = "a b",
-                                       .force = true,
-                                       .dry_run = true},
-                "PATCH", "https://h/api/v1/nodes/p/status?fieldManager=a%20b&force=true&dryRun=All", "{\"b\":true}");
+                                       .force = true},
+                "PATCH", "https://h/api/v1/nodes/p/status?fieldManager=a%20b&force=true", "{\"b\":true}");
     assert_wire(&(struct kube_request){.verb = KUBE_LIST,
                                        .resource = &kube_pods,
                                        .label_selector = "a/b in (c,d)",
@@ -60,7 +59,7 @@ static void a_delete_carries_its_preconditions(void **state)
                 "\"preconditions\":{\"uid\":\"u\",\"resourceVersion\":\"7\"}}");
 }
 
-static void what_would_lead_elsewhere_is_refused(void **state)
+static void name_that_changes_the_path_is_refused(void **state)
 {
     (void)state;
     auto_json body = json_new_object();
@@ -79,11 +78,11 @@ static void what_would_lead_elsewhere_is_refused(void **state)
         {.verb = KUBE_MERGE_PATCH, .resource = &kube_nodes, .name = STR("a")},
     };
     for (size_t i = 0; i < countof(refused); i++) {
-        struct wire w;
+        struct kube_wire w;
         struct err err;
-        if (wire_make(&w, "https://h", &refused[i], "me", &err) != -ERR_INVALID)
+        if (kube_wire_make(&w, "https://h", &refused[i], "me", &err) != -ERR_INVALID)
             fail_msg("request %zu was taken", i);
-        wire_done(&w);
+        kube_wire_done(&w);
     }
 }
 
@@ -92,7 +91,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_objects_path_follows_from_its_resource),
         cmocka_unit_test(a_delete_carries_its_preconditions),
-        cmocka_unit_test(what_would_lead_elsewhere_is_refused),
+        cmocka_unit_test(name_that_changes_the_path_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

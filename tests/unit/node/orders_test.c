@@ -3,20 +3,20 @@
 #include "unit.h"
 #include <stdio.h>
 
-static char told[256];
+static char reported[256];
 
 static void tell(void *ctx, const char *name, const struct err *why)
 {
     (void)ctx;
-    size_t used = strlen(told);
-    snprintf(told + used, sizeof told - used, "%s%s ", name, why ? "!" : "");
+    size_t used = strlen(reported);
+    snprintf(reported + used, sizeof reported - used, "%s%s ", name, why ? "!" : "");
 }
 
 /* A list of one page. */
 static void take_list(struct orders *s, json *items, bool all)
 {
     struct err err;
-    told[0] = '\0';
+    reported[0] = '\0';
     orders_list_begin(s);
     assert_int_equal(orders_list_page(s, items, all, tell, NULL, &err), 0);
     orders_list_end(s);
@@ -36,7 +36,7 @@ static json *object(const char *name, unsigned version, const char *pool)
     return j;
 }
 
-static void a_list_drops_what_is_not_in_it_and_tells_all_that_is(void **state)
+static void a_list_drops_missing_orders_and_reports_listed_ones(void **state)
 {
     (void)state;
     struct orders *s = orders_new();
@@ -47,7 +47,7 @@ static void a_list_drops_what_is_not_in_it_and_tells_all_that_is(void **state)
     json_append(first, object("b", 1, "\"p\""));
     json_append(second, object("b", 2, "\"p\""));
     take_list(s, first, false);
-    assert_string_equal(told, "c a b ");
+    assert_string_equal(reported, "c a b ");
     assert_true(orders_has(s, "a") && orders_has(s, "b") && orders_has(s, "c"));
     take_list(s, second, false);
     assert_false(orders_has(s, "a") || orders_has(s, "c"));
@@ -57,32 +57,32 @@ static void a_list_drops_what_is_not_in_it_and_tells_all_that_is(void **state)
     orders_free(s);
 }
 
-static void only_what_has_changed_since_the_last_list_is_told_unless_all_is_asked_for(void **state)
+static void only_orders_changed_since_the_last_list_are_reported_unless_all_are_requested(void **state)
 {
     (void)state;
     struct orders *s = orders_new();
     auto_json before = json_new_array();
     auto_json after = json_new_array();
-    auto_json written = object("ours", 5, "\"p\"");
+    auto_json written = object("own", 5, "\"p\"");
     json_append(before, object("same", 1, "\"p\""));
     json_append(before, object("theirs", 2, "\"p\""));
-    json_append(before, object("ours", 3, "\"p\""));
+    json_append(before, object("own", 3, "\"p\""));
     json_append(after, object("same", 1, "\"p\""));
     json_append(after, object("theirs", 4, "\"p\""));
-    json_append(after, object("ours", 5, "\"p\""));
+    json_append(after, object("own", 5, "\"p\""));
     take_list(s, before, false);
-    /* The answer to a write of ours may have brought a change of theirs: that is looked at too. */
-    orders_put(s, "ours", written, true, 1);
+    /* The reply to the node's write may contain a change of the controller's: it is reported too. */
+    orders_put(s, "own", written, true, 1);
     take_list(s, after, false);
-    assert_string_equal(told, "theirs ours ");
+    assert_string_equal(reported, "theirs own ");
     take_list(s, after, false);
-    assert_string_equal(told, "");
+    assert_string_equal(reported, "");
     take_list(s, after, true);
-    assert_string_equal(told, "same theirs ours ");
+    assert_string_equal(reported, "same theirs own ");
     orders_free(s);
 }
 
-static void an_object_that_cannot_be_read_is_told_and_harms_no_other(void **state)
+static void an_unreadable_object_is_reported_and_harms_no_other(void **state)
 {
     (void)state;
     struct orders *s = orders_new();
@@ -90,7 +90,7 @@ static void an_object_that_cannot_be_read_is_told_and_harms_no_other(void **stat
     json_append(list, object("bad", 1, "7"));
     json_append(list, object("good", 1, "\"p\""));
     take_list(s, list, false);
-    assert_string_equal(told, "bad! good ");
+    assert_string_equal(reported, "bad! good ");
     assert_true(orders_has(s, "good"));
     assert_false(orders_has(s, "bad"));
     orders_free(s);
@@ -112,7 +112,7 @@ static void a_list_of_several_pages_that_begins_again_counts_from_there(void **s
     assert_true(orders_has(s, "a") && orders_has(s, "b"));
     orders_list_begin(s);
     assert_int_equal(orders_list_page(s, first, false, tell, NULL, &err), 0);
-    orders_list_begin(s); /* the server had forgotten it */
+    orders_list_begin(s); /* the server no longer had it */
     assert_int_equal(orders_list_page(s, second, false, tell, NULL, &err), 0);
     orders_list_end(s);
     assert_false(orders_has(s, "a"));
@@ -143,9 +143,9 @@ static void an_older_answer_does_not_hide_a_newer_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_drops_what_is_not_in_it_and_tells_all_that_is),
-        cmocka_unit_test(only_what_has_changed_since_the_last_list_is_told_unless_all_is_asked_for),
-        cmocka_unit_test(an_object_that_cannot_be_read_is_told_and_harms_no_other),
+        cmocka_unit_test(a_list_drops_missing_orders_and_reports_listed_ones),
+        cmocka_unit_test(only_orders_changed_since_the_last_list_are_reported_unless_all_are_requested),
+        cmocka_unit_test(an_unreadable_object_is_reported_and_harms_no_other),
         cmocka_unit_test(a_list_of_several_pages_that_begins_again_counts_from_there),
         cmocka_unit_test(an_older_answer_does_not_hide_a_newer_one),
     };

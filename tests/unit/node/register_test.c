@@ -38,7 +38,7 @@ static void a_kubelet_that_is_the_same_still_knows_us_and_a_newer_one_does_not(v
     struct registration_view v = {
         .place = PLACE_DEAD, .kubelet = KUBELET_SAME, .was_called = true, .quiet_ns = SECONDS(119)};
     assert_false(registration_is_due(&v));
-    v.quiet_ns = SECONDS(121); /* it has nothing of ours: a renewal costs nothing */
+    v.quiet_ns = SECONDS(121); /* it has no volume here: a renewal loses no call */
     assert_true(registration_is_due(&v));
     v.kubelet = KUBELET_NEWER;
     v.quiet_ns = 0;
@@ -47,7 +47,7 @@ static void a_kubelet_that_is_the_same_still_knows_us_and_a_newer_one_does_not(v
     assert_false(registration_is_due(&v));
 }
 
-static void ours_is_renewed_only_when_the_kubelet_said_no_and_later_each_time(void **state)
+static void an_own_registration_is_renewed_only_after_a_refusal_and_later_each_time(void **state)
 {
     (void)state;
     struct registration_view v = {.place = PLACE_OURS, .quiet_ns = SECONDS(86400), .published_ns = SECONDS(86400)};
@@ -72,7 +72,7 @@ int main(void)
         cmocka_unit_test(a_dead_one_is_left_alone_while_the_kubelet_calls),
         cmocka_unit_test(a_dead_one_found_at_the_start_waits_only_for_a_first_call),
         cmocka_unit_test(a_kubelet_that_is_the_same_still_knows_us_and_a_newer_one_does_not),
-        cmocka_unit_test(ours_is_renewed_only_when_the_kubelet_said_no_and_later_each_time),
+        cmocka_unit_test(an_own_registration_is_renewed_only_after_a_refusal_and_later_each_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

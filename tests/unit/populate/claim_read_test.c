@@ -18,7 +18,7 @@ static void a_claim_is_read_from_its_object(void **state)
     assert_int_equal(json_parse(text, "claim", &j, &err), 0);
     assert_int_equal(claim_read(j, &c, &err), 0);
     assert_true(str_eq(c.selected_node, STR("a")) && str_eq(c.prime_node, STR("b")));
-    assert_true(c.guarded && c.deleting && c.phase == CLAIM_LOST);
+    assert_true(c.has_finalizer && c.deleting && c.phase == CLAIM_LOST);
     assert_true(str_eq(c.source, STR("llama")) && str_eq(c.source_namespace, STR("train")));
 
     json_set_str(j, "spec.dataSourceRef.kind", STR("VolumeSnapshot"));
@@ -28,7 +28,7 @@ static void a_claim_is_read_from_its_object(void **state)
     assert_int_equal(claim_read(j, &c, &err), -ERR_INVALID);
 }
 
-static void a_primes_name_tells_its_target(void **state)
+static void a_prime_name_contains_the_uid_of_its_target(void **state)
 {
     (void)state;
     struct str uid;
@@ -38,7 +38,7 @@ static void a_primes_name_tells_its_target(void **state)
     assert_false(claim_target_uid(STR("weights"), &uid));
 }
 
-static void a_claim_that_a_user_calls_prime_is_no_prime(void **state)
+static void a_claim_named_prime_by_a_user_is_a_target(void **state)
 {
     (void)state;
     struct str uid;
@@ -53,8 +53,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_claim_is_read_from_its_object),
-        cmocka_unit_test(a_primes_name_tells_its_target),
-        cmocka_unit_test(a_claim_that_a_user_calls_prime_is_no_prime),
+        cmocka_unit_test(a_prime_name_contains_the_uid_of_its_target),
+        cmocka_unit_test(a_claim_named_prime_by_a_user_is_a_target),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static const struct claim fresh = {
     .source = S("llama"),
     .source_namespace = S("train"),
 };
-/* What we made for it, when it is bound to its volume. */
+/* The prime claim that Cistern created, bound to its volume. */
 static const struct claim made = {
     .namespace = S(NAME_NAMESPACE),
     .name = S("prime-u1"),
@@ -45,7 +45,7 @@ static struct world *filling(void)
 {
     static struct world w;
     w = (struct world){.target = fresh, .prime = made, .pv = fresh_pv};
-    w.target.guarded = true;
+    w.target.has_finalizer = true;
     w.f = (struct claim_facts){.own_namespace = S(NAME_NAMESPACE),
                                .target = &w.target,
                                .prime = &w.prime,
@@ -58,11 +58,11 @@ static struct world *filling(void)
     return &w;
 }
 
-/* Before anything of ours was made. */
+/* Before Cistern has created an object. */
 static struct world *untouched(void)
 {
     struct world *w = filling();
-    w->target.guarded = false;
+    w->target.has_finalizer = false;
     w->f.prime = NULL;
     w->f.pv = NULL;
     w->f.job_left = w->f.volume_left = false;
@@ -79,59 +79,59 @@ static struct world *handed_over(void)
     return w;
 }
 
-static void next_is(struct world *w, enum claim_action action, enum claim_notice notice)
+static void next_is(struct world *w, enum claim_action action, enum claim_event event)
 {
     struct claim_step s = claim_next(&w->f);
     if (s.action != action)
         fail_msg("next is '%s' (%s), not '%s'", claim_action_name(s.action), s.why, claim_action_name(action));
-    assert_int_equal(s.notice, notice);
+    assert_int_equal(s.event, event);
     assert_non_null(s.why);
 }
 
 /* ---- before the prime -------------------------------------------------------------------------------------------- */
 
-static void claims_that_are_not_ours_are_left_alone(void **state)
+static void claims_without_a_bucket_source_are_ignored(void **state)
 {
     (void)state;
     struct world *w = untouched();
     w->target.source = STR_NULL;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w = untouched();
     w->target.namespace = STR(NAME_NAMESPACE);
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w = untouched();
     w->target.volume_name = STR("made-by-hand");
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w = untouched();
     w->target.deleting = true;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }
 
-static void nothing_is_written_before_a_pod_has_come(void **state)
+static void a_claim_without_a_pod_is_not_written(void **state)
 {
     (void)state;
     struct world *w = untouched();
     w->target.selected_node = STR_NULL;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }
 
-static void what_keeps_a_claim_waiting_is_told(void **state)
+static void a_waiting_claim_has_an_event_with_the_cause(void **state)
 {
     (void)state;
     struct world *w = untouched();
     w->f.has_source = false;
-    next_is(w, CLAIM_NOTHING, NOTICE_SOURCE_NOT_FOUND);
-    w->target.selected_node = STR_NULL; /* told before a pod comes, too */
-    next_is(w, CLAIM_NOTHING, NOTICE_SOURCE_NOT_FOUND);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_NOT_FOUND);
+    w->target.selected_node = STR_NULL; /* reported before a pod uses the claim, too */
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_NOT_FOUND);
 
     const struct claim_class immediate = {.ours = true}, foreign = {.waits = true};
     w = untouched();
     w->f.class = &immediate;
-    next_is(w, CLAIM_NOTHING, NOTICE_IMMEDIATE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_IMMEDIATE);
     w->f.class = &foreign;
-    next_is(w, CLAIM_NOTHING, NOTICE_FOREIGN_CLASS);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_FOREIGN_CLASS);
     w->f.class = NULL;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }
 
 static void a_source_of_another_namespace_needs_a_grant(void **state)
@@ -139,9 +139,9 @@ static void a_source_of_another_namespace_needs_a_grant(void **state)
     (void)state;
     struct world *w = untouched();
     w->target.source_namespace = STR("data");
-    next_is(w, CLAIM_NOTHING, NOTICE_SOURCE_ELSEWHERE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_ELSEWHERE);
     w->f.cross_namespace = true;
-    next_is(w, CLAIM_GUARD, NOTICE_NONE);
+    next_is(w, CLAIM_ADD_FINALIZER, CLAIM_EVENT_NONE);
 }
 
 static void the_guard_comes_before_the_prime_and_after_the_word_of_the_clusters_controller(void **state)
@@ -149,11 +149,11 @@ static void the_guard_comes_before_the_prime_and_after_the_word_of_the_clusters_
     (void)state;
     struct world *w = untouched();
     w->target.provisioner = STR_NULL;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->target.provisioner = STR(NAME_DRIVER);
-    next_is(w, CLAIM_GUARD, NOTICE_NONE);
-    w->target.guarded = true;
-    next_is(w, CLAIM_MAKE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_ADD_FINALIZER, CLAIM_EVENT_NONE);
+    w->target.has_finalizer = true;
+    next_is(w, CLAIM_MAKE_PRIME, CLAIM_EVENT_NONE);
 }
 
 static void a_target_of_a_node_that_is_gone_is_freed_before_a_prime_is_made(void **state)
@@ -161,7 +161,7 @@ static void a_target_of_a_node_that_is_gone_is_freed_before_a_prime_is_made(void
     (void)state;
     struct world *w = untouched();
     w->f.node = CLAIM_NODE_GONE;
-    next_is(w, CLAIM_UNSELECT, NOTICE_NODE_GONE);
+    next_is(w, CLAIM_UNSELECT, CLAIM_EVENT_NODE_GONE);
 }
 
 /* ---- with it ----------------------------------------------------------------------------------------------------- */
@@ -173,25 +173,25 @@ static void the_way_to_the_hand_over(void **state)
     w->prime.phase = CLAIM_PENDING;
     w->prime.volume_name = STR_NULL;
     w->f.pv = NULL;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w = filling();
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->f.filled = true;
-    next_is(w, CLAIM_HAND_OVER, NOTICE_NONE);
+    next_is(w, CLAIM_HAND_OVER, CLAIM_EVENT_NONE);
     w = handed_over();
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->prime.phase = CLAIM_LOST;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->target.volume_name = STR("pvc-p1");
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE); /* not Bound yet: what is taken away now would be lost */
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE); /* not Bound yet: what is taken away now would be lost */
     w->target.phase = CLAIM_BOUND;
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
     w->prime.deleting = true;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->f.prime = NULL;
-    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
-    w->target.guarded = false;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_REMOVE_FINALIZER, CLAIM_EVENT_NONE);
+    w->target.has_finalizer = false;
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }
 
 static void the_volume_of_a_prime_is_never_retained(void **state)
@@ -199,23 +199,23 @@ static void the_volume_of_a_prime_is_never_retained(void **state)
     (void)state;
     struct world *w = filling();
     w->pv.policy = STR("Retain");
-    next_is(w, CLAIM_KEEP_POLICY, NOTICE_NONE);
+    next_is(w, CLAIM_SAVE_POLICY, CLAIM_EVENT_NONE);
     w->f.filled = true;
-    next_is(w, CLAIM_KEEP_POLICY, NOTICE_NONE);
+    next_is(w, CLAIM_SAVE_POLICY, CLAIM_EVENT_NONE);
 }
 
 static void the_volume_of_a_prime_that_is_gone_is_not_retained_either(void **state)
 {
     (void)state;
-    const struct claim_pv stray = {.name = S("pvc-p0"), .claim_uid = S("p0"), .policy = S("Retain")};
+    const struct claim_pv orphan = {.name = S("pvc-p0"), .claim_uid = S("p0"), .policy = S("Retain")};
     struct world *w = filling();
     w->f.prime = NULL;
     w->f.pv = NULL;
-    w->f.stray = &stray;
+    w->f.orphan = &orphan;
     w->target.deleting = true;
-    next_is(w, CLAIM_KEEP_POLICY, NOTICE_NONE); /* or the volume stays, and the target with it */
+    next_is(w, CLAIM_SAVE_POLICY, CLAIM_EVENT_NONE); /* or the volume stays, and the target with it */
     w->f.target = NULL;
-    next_is(w, CLAIM_KEEP_POLICY, NOTICE_NONE);
+    next_is(w, CLAIM_SAVE_POLICY, CLAIM_EVENT_NONE);
 }
 
 static void a_volume_that_is_another_claims_is_not_handed_over(void **state)
@@ -224,15 +224,15 @@ static void a_volume_that_is_another_claims_is_not_handed_over(void **state)
     struct world *w = filling();
     w->f.filled = true;
     w->pv.claim_uid = STR("u2");
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }
 
 static void a_prime_whose_guard_was_taken_off_is_guarded_again(void **state)
 {
     (void)state;
     struct world *w = filling();
-    w->target.guarded = false;
-    next_is(w, CLAIM_GUARD, NOTICE_NONE);
+    w->target.has_finalizer = false;
+    next_is(w, CLAIM_ADD_FINALIZER, CLAIM_EVENT_NONE);
 }
 
 static void a_source_or_a_class_that_goes_later_stops_nothing(void **state)
@@ -242,7 +242,7 @@ static void a_source_or_a_class_that_goes_later_stops_nothing(void **state)
     w->f.has_source = false;
     w->f.class = NULL;
     w->f.filled = true;
-    next_is(w, CLAIM_HAND_OVER, NOTICE_NONE);
+    next_is(w, CLAIM_HAND_OVER, CLAIM_EVENT_NONE);
 }
 
 /* ---- again elsewhere --------------------------------------------------------------------------------------------- */
@@ -254,21 +254,21 @@ static void unprovisioned(struct world *w)
     w->f.pv = NULL;
 }
 
-static void a_full_node_is_no_dead_end(void **state)
+static void a_full_node_is_replaced_by_another_node(void **state)
 {
     (void)state;
     struct world *w = filling();
     unprovisioned(w);
     w->prime.selected_node = STR_NULL; /* so says the provisioner that there is no space */
-    next_is(w, CLAIM_UNSELECT, NOTICE_NODE_FULL);
+    next_is(w, CLAIM_UNSELECT, CLAIM_EVENT_NODE_FULL);
     w->target.selected_node = STR_NULL; /* done; a crash here repeats nothing */
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
     w->target.selected_node = STR("b"); /* and if the scheduler was faster, its word stays */
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
     w->prime.deleting = true;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->f.prime = NULL;
-    next_is(w, CLAIM_MAKE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_MAKE_PRIME, CLAIM_EVENT_NONE);
 }
 
 static void a_node_that_goes_or_is_cordoned_is_left(void **state)
@@ -276,22 +276,22 @@ static void a_node_that_goes_or_is_cordoned_is_left(void **state)
     (void)state;
     struct world *w = filling();
     w->f.node = CLAIM_NODE_GONE;
-    next_is(w, CLAIM_UNSELECT, NOTICE_NODE_GONE);
+    next_is(w, CLAIM_UNSELECT, CLAIM_EVENT_NODE_GONE);
     w->f.node = CLAIM_NODE_CORDONED;
-    next_is(w, CLAIM_UNSELECT, NOTICE_NODE_CORDONED);
+    next_is(w, CLAIM_UNSELECT, CLAIM_EVENT_NODE_CORDONED);
     w->target.selected_node = STR_NULL;
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
 }
 
-static void a_pod_that_tolerates_a_cordon_is_not_sent_round_for_ever(void **state)
+static void a_pod_that_tolerates_a_cordon_keeps_its_node(void **state)
 {
     (void)state;
     struct world *w = filling();
     w->f.node = CLAIM_NODE_CORDONED;
     w->prime.made_cordoned = true;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->f.filled = true;
-    next_is(w, CLAIM_HAND_OVER, NOTICE_NONE);
+    next_is(w, CLAIM_HAND_OVER, CLAIM_EVENT_NONE);
 }
 
 static void a_node_that_is_silent_for_a_while_is_waited_for(void **state)
@@ -299,17 +299,17 @@ static void a_node_that_is_silent_for_a_while_is_waited_for(void **state)
     (void)state;
     struct world *w = filling();
     w->f.node = CLAIM_NODE_UNREADY;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }
 
-static void what_was_handed_over_stays_wherever_its_node_goes(void **state)
+static void a_handed_over_volume_is_kept_when_its_node_is_gone(void **state)
 {
     (void)state;
     struct world *w = handed_over();
     w->f.node = CLAIM_NODE_GONE;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->f.node = CLAIM_NODE_CORDONED;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }
 
 static void a_pod_that_moved_takes_its_claim_along(void **state)
@@ -317,11 +317,11 @@ static void a_pod_that_moved_takes_its_claim_along(void **state)
     (void)state;
     struct world *w = filling();
     w->target.selected_node = STR("b");
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
     w = filling();
     unprovisioned(w);
     w->target.selected_node = STR_NULL;
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
 }
 
 static void a_volume_that_is_there_draws_the_pod_back_to_it(void **state)
@@ -329,13 +329,13 @@ static void a_volume_that_is_there_draws_the_pod_back_to_it(void **state)
     (void)state;
     struct world *w = filling();
     w->target.selected_node = STR_NULL;
-    next_is(w, CLAIM_SELECT, NOTICE_NONE);
+    next_is(w, CLAIM_SELECT, CLAIM_EVENT_NONE);
     w->target.selected_node = STR("a");
     w->f.filled = true;
-    next_is(w, CLAIM_HAND_OVER, NOTICE_NONE);
+    next_is(w, CLAIM_HAND_OVER, CLAIM_EVENT_NONE);
     w->target.selected_node = STR_NULL; /* but not to a node that cannot serve */
     w->f.node = CLAIM_NODE_CORDONED;
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
 }
 
 static void a_volume_that_lost_its_data_is_made_again(void **state)
@@ -343,11 +343,11 @@ static void a_volume_that_lost_its_data_is_made_again(void **state)
     (void)state;
     struct world *w = filling();
     w->f.lost = true;
-    next_is(w, CLAIM_UNSELECT, NOTICE_VOLUME_LOST);
+    next_is(w, CLAIM_UNSELECT, CLAIM_EVENT_VOLUME_LOST);
     w = filling();
     w->prime.phase = CLAIM_LOST;
     w->f.pv = NULL;
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -361,7 +361,7 @@ static void a_deletion_needs_neither_source_nor_class_nor_node(void **state)
     w->f.class = NULL;
     w->f.has_source = false;
     w->f.node = CLAIM_NODE_GONE;
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
 }
 
 static void the_guard_goes_last(void **state)
@@ -369,15 +369,15 @@ static void the_guard_goes_last(void **state)
     (void)state;
     struct world *w = filling();
     w->target.deleting = true;
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
     w->prime.deleting = true;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->f.prime = NULL;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE); /* the job is there */
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE); /* the job is there */
     w->f.job_left = false;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE); /* the volume is there */
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE); /* the volume is there */
     w->f.volume_left = false;
-    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+    next_is(w, CLAIM_REMOVE_FINALIZER, CLAIM_EVENT_NONE);
 }
 
 static void a_node_that_is_away_does_not_hold_a_deleted_claim(void **state)
@@ -387,10 +387,10 @@ static void a_node_that_is_away_does_not_hold_a_deleted_claim(void **state)
     w->target.deleting = true;
     w->f.prime = NULL;
     w->f.job_left = false;
-    w->f.volume_stranded = true;
-    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+    w->f.volume_unreachable = true;
+    next_is(w, CLAIM_REMOVE_FINALIZER, CLAIM_EVENT_NONE);
     w->f.job_left = true; /* its pod hangs on that node */
-    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+    next_is(w, CLAIM_REMOVE_FINALIZER, CLAIM_EVENT_NONE);
 }
 
 static void a_claim_may_be_deleted_between_hand_over_and_binding(void **state)
@@ -399,9 +399,9 @@ static void a_claim_may_be_deleted_between_hand_over_and_binding(void **state)
     struct world *w = handed_over();
     w->target.deleting = true;
     w->prime.phase = CLAIM_LOST;
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
     w->f.prime = NULL;
-    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+    next_is(w, CLAIM_REMOVE_FINALIZER, CLAIM_EVENT_NONE);
 }
 
 static void a_target_that_got_another_volume_ends_the_work(void **state)
@@ -410,12 +410,12 @@ static void a_target_that_got_another_volume_ends_the_work(void **state)
     struct world *w = filling();
     w->target.volume_name = STR("made-by-hand");
     w->target.phase = CLAIM_BOUND;
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_OTHER_VOLUME);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_OTHER_VOLUME);
     w->f.prime = NULL;
     w->f.pv = NULL;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->f.job_left = w->f.volume_left = false;
-    next_is(w, CLAIM_UNGUARD, NOTICE_NONE);
+    next_is(w, CLAIM_REMOVE_FINALIZER, CLAIM_EVENT_NONE);
 }
 
 static void a_prime_without_a_target_goes(void **state)
@@ -423,11 +423,11 @@ static void a_prime_without_a_target_goes(void **state)
     (void)state;
     struct world *w = filling();
     w->f.target = NULL;
-    next_is(w, CLAIM_DELETE_PRIME, NOTICE_NONE);
+    next_is(w, CLAIM_DELETE_PRIME, CLAIM_EVENT_NONE);
     w->prime.deleting = true;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
     w->f.prime = NULL;
-    next_is(w, CLAIM_NOTHING, NOTICE_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }
 
 static void an_operation_is_in_flight_from_the_guard_to_its_removal(void **state)
@@ -435,7 +435,7 @@ static void an_operation_is_in_flight_from_the_guard_to_its_removal(void **state
     (void)state;
     struct world *w = untouched();
     assert_false(claim_in_flight(&w->f));
-    w->target.guarded = true;
+    w->target.has_finalizer = true;
     assert_true(claim_in_flight(&w->f));
     w->f.target = NULL;
     assert_false(claim_in_flight(&w->f));
@@ -449,8 +449,8 @@ static void an_operation_is_in_flight_from_the_guard_to_its_removal(void **state
 static void carry_out(struct world *w, struct claim_step s)
 {
     switch (s.action) {
-    case CLAIM_GUARD:
-        w->target.guarded = true;
+    case CLAIM_ADD_FINALIZER:
+        w->target.has_finalizer = true;
         break;
     case CLAIM_MAKE_PRIME:
         w->prime = made;
@@ -462,7 +462,7 @@ static void carry_out(struct world *w, struct claim_step s)
         w->f.lost = false;
         w->f.filled = true;
         break;
-    case CLAIM_KEEP_POLICY:
+    case CLAIM_SAVE_POLICY:
         w->pv.policy = STR("Delete");
         break;
     case CLAIM_HAND_OVER:
@@ -486,8 +486,8 @@ static void carry_out(struct world *w, struct claim_step s)
         if (w->f.target && !w->target.selected_node.len)
             w->target.selected_node = STR("b");
         break;
-    case CLAIM_UNGUARD:
-        w->target.guarded = false;
+    case CLAIM_REMOVE_FINALIZER:
+        w->target.has_finalizer = false;
         if (w->target.deleting)
             w->f.target = NULL;
         break;
@@ -500,7 +500,7 @@ static void carry_out(struct world *w, struct claim_step s)
 static struct world *world_of(unsigned seed)
 {
     struct world *w = filling();
-    w->target.guarded = seed & 1;
+    w->target.has_finalizer = seed & 1;
     w->target.deleting = seed & 2;
     w->f.prime = seed & 4 ? &w->prime : NULL;
     w->f.lost = seed & 8;
@@ -527,14 +527,14 @@ static void from_every_world_the_steps_end_and_leave_nothing_behind(void **state
         unsigned steps = 0;
         while ((s = claim_next(&w->f)).action != CLAIM_NOTHING) {
             if (++steps > 12)
-                fail_msg("seed %u: '%s' (%s) for ever", seed, claim_action_name(s.action), s.why);
+                fail_msg("seed %u: '%s' (%s) repeats without end", seed, claim_action_name(s.action), s.why);
             if (s.action == CLAIM_HAND_OVER)
                 assert_true(w->f.filled && !w->f.lost && !w->target.deleting && str_eq(w->pv.claim_uid, made.uid));
-            if (s.action == CLAIM_UNGUARD)
+            if (s.action == CLAIM_REMOVE_FINALIZER)
                 assert_true(!w->f.prime && !w->f.job_left);
             carry_out(w, s);
         }
-        if (w->target.deleting && w->target.guarded && w->f.target)
+        if (w->target.deleting && w->target.has_finalizer && w->f.target)
             fail_msg("seed %u: the deleted target hangs", seed);
     }
 }
@@ -542,9 +542,9 @@ static void from_every_world_the_steps_end_and_leave_nothing_behind(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(claims_that_are_not_ours_are_left_alone),
-        cmocka_unit_test(nothing_is_written_before_a_pod_has_come),
-        cmocka_unit_test(what_keeps_a_claim_waiting_is_told),
+        cmocka_unit_test(claims_without_a_bucket_source_are_ignored),
+        cmocka_unit_test(a_claim_without_a_pod_is_not_written),
+        cmocka_unit_test(a_waiting_claim_has_an_event_with_the_cause),
         cmocka_unit_test(a_source_of_another_namespace_needs_a_grant),
         cmocka_unit_test(the_guard_comes_before_the_prime_and_after_the_word_of_the_clusters_controller),
         cmocka_unit_test(a_target_of_a_node_that_is_gone_is_freed_before_a_prime_is_made),
@@ -554,11 +554,11 @@ int main(void)
         cmocka_unit_test(a_volume_that_is_another_claims_is_not_handed_over),
         cmocka_unit_test(a_prime_whose_guard_was_taken_off_is_guarded_again),
         cmocka_unit_test(a_source_or_a_class_that_goes_later_stops_nothing),
-        cmocka_unit_test(a_full_node_is_no_dead_end),
+        cmocka_unit_test(a_full_node_is_replaced_by_another_node),
         cmocka_unit_test(a_node_that_goes_or_is_cordoned_is_left),
-        cmocka_unit_test(a_pod_that_tolerates_a_cordon_is_not_sent_round_for_ever),
+        cmocka_unit_test(a_pod_that_tolerates_a_cordon_keeps_its_node),
         cmocka_unit_test(a_node_that_is_silent_for_a_while_is_waited_for),
-        cmocka_unit_test(what_was_handed_over_stays_wherever_its_node_goes),
+        cmocka_unit_test(a_handed_over_volume_is_kept_when_its_node_is_gone),
         cmocka_unit_test(a_pod_that_moved_takes_its_claim_along),
         cmocka_unit_test(a_volume_that_is_there_draws_the_pod_back_to_it),
         cmocka_unit_test(a_volume_that_lost_its_data_is_made_again),

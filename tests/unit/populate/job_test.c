@@ -13,7 +13,7 @@ static void next_is(const struct job_facts *f, enum job_action action, bool fail
 static void a_job_is_made_when_it_is_wanted_and_removed_when_it_is_not(void **state)
 {
     (void)state;
-    struct job job = {.kind = JOB_HYDRATE, .end = JOB_WORKS};
+    struct volume_job job = {.kind = JOB_HYDRATE, .end = JOB_WORKS};
     struct job_facts f = {.wanted = true};
     next_is(&f, JOB_CREATE, false);
     f.job = &job;
@@ -32,7 +32,7 @@ static void a_job_is_made_when_it_is_wanted_and_removed_when_it_is_not(void **st
 static void a_try_that_failed_is_made_again_but_not_at_once(void **state)
 {
     (void)state;
-    struct job job = {.kind = JOB_HYDRATE, .end = JOB_BROKE};
+    struct volume_job job = {.kind = JOB_HYDRATE, .end = JOB_BROKE};
     struct job_facts f = {.wanted = true, .job = &job};
     next_is(&f, JOB_DELETE, true);
     f.job = NULL;
@@ -57,21 +57,21 @@ static void the_wait_doubles_up_to_a_minute_or_to_five(void **state)
 static void a_job_that_ended_waits_for_the_nodes_word(void **state)
 {
     (void)state;
-    struct job job = {.kind = JOB_HYDRATE, .end = JOB_ENDED};
+    struct volume_job job = {.kind = JOB_HYDRATE, .end = JOB_ENDED};
     struct job_facts f = {.wanted = true, .ended_for_ns = 10 * NS_PER_SECOND, .job = &job};
     struct job_step s = job_next(&f);
     assert_int_equal(s.action, JOB_LEAVE);
     assert_int_equal(s.again_ns, 20 * NS_PER_SECOND);
     f.ended_for_ns = 30 * NS_PER_SECOND;
     next_is(&f, JOB_DELETE, true);
-    f.wanted = false; /* it has spoken */
+    f.wanted = false; /* the volume's status has the result */
     next_is(&f, JOB_DELETE, false);
 }
 
 static void an_export_for_release_waits_for_one_that_runs_and_follows_it(void **state)
 {
     (void)state;
-    struct job job = {.kind = JOB_EXPORT_UNPUBLISH, .end = JOB_WORKS};
+    struct volume_job job = {.kind = JOB_EXPORT_UNPUBLISH, .end = JOB_WORKS};
     struct job_facts f = {.wanted = true, .kind = JOB_EXPORT_RELEASE, .job = &job};
     next_is(&f, JOB_LEAVE, false);
     job.end = JOB_ENDED;
@@ -94,7 +94,7 @@ static const struct job_volume volume = {.id = "v1-0123456789ab-0123456789ab",
                                          .claim = "train/weights",
                                          .claim_uid = "u1",
                                          .node = "n1",
-                                         .folder = "/pool/volumes/v1-0123456789ab-0123456789ab"};
+                                         .directory = "/pool/volumes/v1-0123456789ab-0123456789ab"};
 
 static void has_text(const json *j, const char *path, const char *wanted)
 {
@@ -106,7 +106,7 @@ static void has_text(const json *j, const char *path, const char *wanted)
         fail_msg("%s is '%.*s'", path, STR_FMT(text));
 }
 
-static void a_job_runs_on_the_volumes_node_in_its_folder_and_may_ask_nobody_but_the_broker(void **state)
+static void a_job_runs_on_the_volumes_node_in_its_directory_with_access_to_the_broker_only(void **state)
 {
     (void)state;
     struct err err;
@@ -142,7 +142,7 @@ static void an_export_holds_its_node(void **state)
                             "cluster-autoscaler.kubernetes.io/safe-to-evict"));
 }
 
-static void what_holds_a_node_touches_nothing_and_asks_for_nothing(void **state)
+static void a_drain_hold_job_has_no_volume_and_no_token(void **state)
 {
     (void)state;
     auto_json j = job_json(&options, &volume, JOB_HOLD);
@@ -161,12 +161,12 @@ static void what_holds_a_node_touches_nothing_and_asks_for_nothing(void **state)
     assert_null(json_at(pod, "containers.0.resources"));
 }
 
-static void what_was_written_is_read_again(void **state)
+static void a_written_job_is_read_back_equal(void **state)
 {
     (void)state;
     static const enum job_kind kinds[] = {JOB_HYDRATE, JOB_EXPORT_UNPUBLISH, JOB_EXPORT_RELEASE, JOB_HOLD};
     struct err err;
-    struct job job;
+    struct volume_job job;
     for (size_t i = 0; i < countof(kinds); i++) {
         auto_json j = job_json(&options, &volume, kinds[i]);
         assert_int_equal(job_read(j, &job, &err), 0);
@@ -180,7 +180,7 @@ static void how_it_ended_is_read_from_its_conditions(void **state)
 {
     (void)state;
     struct err err;
-    struct job job;
+    struct volume_job job;
     auto_json j = NULL;
     assert_int_equal(
         json_parse(STR("{\"metadata\":{\"name\":\"x\"},\"status\":{\"conditions\":["
@@ -204,10 +204,10 @@ int main(void)
         cmocka_unit_test(the_wait_doubles_up_to_a_minute_or_to_five),
         cmocka_unit_test(a_job_that_ended_waits_for_the_nodes_word),
         cmocka_unit_test(an_export_for_release_waits_for_one_that_runs_and_follows_it),
-        cmocka_unit_test(a_job_runs_on_the_volumes_node_in_its_folder_and_may_ask_nobody_but_the_broker),
+        cmocka_unit_test(a_job_runs_on_the_volumes_node_in_its_directory_with_access_to_the_broker_only),
         cmocka_unit_test(an_export_holds_its_node),
-        cmocka_unit_test(what_holds_a_node_touches_nothing_and_asks_for_nothing),
-        cmocka_unit_test(what_was_written_is_read_again),
+        cmocka_unit_test(a_drain_hold_job_has_no_volume_and_no_token),
+        cmocka_unit_test(a_written_job_is_read_back_equal),
         cmocka_unit_test(how_it_ended_is_read_from_its_conditions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static struct rpc_server *serve(void)
     return s;
 }
 
-static void a_call_brings_the_answer_or_the_servers_sentence(void **state)
+static void call_returns_the_reply_or_the_servers_sentence(void **state)
 {
     (void)state;
     struct rpc_server *s = serve();
@@ -144,7 +144,7 @@ static void wait_for(_Atomic unsigned *what, unsigned count)
     assert_true(atomic_load(what) >= count);
 }
 
-static void a_prompt_method_is_answered_while_others_hold_every_thread(void **state)
+static void prompt_method_is_answered_while_all_threads_are_busy(void **state)
 {
     (void)state;
     pthread_t callers[8];
@@ -167,7 +167,7 @@ static void a_prompt_method_is_answered_while_others_hold_every_thread(void **st
     rpc_server_free(s);
 }
 
-static void calls_that_sleep_leave_a_quarter_of_the_threads_to_others(void **state)
+static void sleeping_calls_leave_a_quarter_of_the_threads_free(void **state)
 {
     (void)state;
     pthread_t callers[6];
@@ -201,10 +201,10 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_call_brings_the_answer_or_the_servers_sentence),
+        cmocka_unit_test(call_returns_the_reply_or_the_servers_sentence),
         cmocka_unit_test(no_server_is_unavailable_and_a_new_one_is_found),
-        cmocka_unit_test(a_prompt_method_is_answered_while_others_hold_every_thread),
-        cmocka_unit_test(calls_that_sleep_leave_a_quarter_of_the_threads_to_others),
+        cmocka_unit_test(prompt_method_is_answered_while_all_threads_are_busy),
+        cmocka_unit_test(sleeping_calls_leave_a_quarter_of_the_threads_free),
     };
     return cmocka_run_group_tests(tests, setup, folder_teardown);
 }

@@ -24,7 +24,7 @@ static void bind_at(const char *where)
     assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
 }
 
-static void the_first_driver_leaves_the_name_to_the_second(void **state)
+static void socket_of_the_second_driver_is_kept_by_the_first(void **state)
 {
     (void)state;
     struct err err;
@@ -65,7 +65,7 @@ static void a_path_that_cannot_be_a_socket_is_refused_with_the_reason(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_driver_leaves_the_name_to_the_second),
+        cmocka_unit_test(socket_of_the_second_driver_is_kept_by_the_first),
         cmocka_unit_test(a_path_that_cannot_be_a_socket_is_refused_with_the_reason),
     };
     return cmocka_run_group_tests(tests, setup, folder_teardown);

@@ -11,7 +11,7 @@ static void every_error_has_a_status_and_none_is_ok(void **state)
     }
 }
 
-static void the_statuses_that_callers_act_upon_are_exact(void **state)
+static void statuses_that_the_provisioner_acts_on_are_exact(void **state)
 {
     (void)state;
     assert_int_equal(rpc_status_of(ERR_NO_SPACE), 8); /* the provisioner goes to another node */
@@ -26,7 +26,7 @@ static void the_statuses_that_callers_act_upon_are_exact(void **state)
     assert_string_equal(rpc_status_name(9), "FailedPrecondition");
 }
 
-static void what_is_not_in_the_table_is_internal(void **state)
+static void unknown_code_is_internal(void **state)
 {
     (void)state;
     assert_int_equal(rpc_status_of(0), 13);
@@ -39,8 +39,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_error_has_a_status_and_none_is_ok),
-        cmocka_unit_test(the_statuses_that_callers_act_upon_are_exact),
-        cmocka_unit_test(what_is_not_in_the_table_is_internal),
+        cmocka_unit_test(statuses_that_the_provisioner_acts_on_are_exact),
+        cmocka_unit_test(unknown_code_is_internal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

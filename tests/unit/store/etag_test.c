@@ -13,22 +13,24 @@ static void quotes_and_weakness_make_no_other_etag(void **state)
     assert_true(etag_is_weak(STR("W/\"a\"")));
 }
 
-static bool same(struct object a, struct object b)
+static bool same(struct store_object a, struct store_object b)
 {
-    return object_is_same(&a, &b) && object_is_same(&b, &a);
+    return store_object_is_same(&a, &b) && store_object_is_same(&b, &a);
 }
 
 static void what_two_answers_tell_must_agree(void **state)
 {
     (void)state;
     const struct str a = STR("\"a\""), b = STR("\"b\"");
-    assert_true(same((struct object){.etag = a, .mtime_ns = 1}, (struct object){.etag = a, .mtime_ns = 2}));
-    assert_false(same((struct object){.etag = a, .mtime_ns = 1}, (struct object){.etag = b, .mtime_ns = 1}));
-    assert_false(same((struct object){.mtime_ns = 1}, (struct object){.mtime_ns = 2}));
-    assert_false(same((struct object){.etag = a, .mtime_ns = 1}, (struct object){.mtime_ns = 2}));
-    assert_true(same((struct object){.generation = 7, .etag = a}, (struct object){.generation = 7, .etag = b}));
-    assert_false(same((struct object){.generation = 7}, (struct object){.generation = 8}));
-    assert_true(same((struct object){.etag = a}, (struct object){0}));
+    assert_true(same((struct store_object){.etag = a, .mtime_ns = 1}, (struct store_object){.etag = a, .mtime_ns = 2}));
+    assert_false(
+        same((struct store_object){.etag = a, .mtime_ns = 1}, (struct store_object){.etag = b, .mtime_ns = 1}));
+    assert_false(same((struct store_object){.mtime_ns = 1}, (struct store_object){.mtime_ns = 2}));
+    assert_false(same((struct store_object){.etag = a, .mtime_ns = 1}, (struct store_object){.mtime_ns = 2}));
+    assert_true(
+        same((struct store_object){.generation = 7, .etag = a}, (struct store_object){.generation = 7, .etag = b}));
+    assert_false(same((struct store_object){.generation = 7}, (struct store_object){.generation = 8}));
+    assert_true(same((struct store_object){.etag = a}, (struct store_object){0}));
 }
 
 int main(void)

@@ -21,11 +21,11 @@ static void of_few_answers_nothing_is_concluded(void **state)
     assert_int_equal(hedge_wait_ns(&h), 0);
     answered(&h, 1000, 10 * MS);
     assert_true(hedge_wait_ns(&h) > 0);
-    struct hedge rich = {.purse = 1000};
+    struct hedge rich = {.budget = 1000};
     assert_false(hedge_take(&rich, 1, UINT64_MAX / 8));
 }
 
-static void the_wait_is_the_99th_percentile_and_a_fifth_at_the_most(void **state)
+static void wait_is_the_99th_percentile_within_a_fifth(void **state)
 {
     (void)state;
     struct hedge h = {0};
@@ -79,7 +79,7 @@ static unsigned taken(struct hedge *h, unsigned tries, uint64_t waited)
     return n;
 }
 
-static void it_is_one_in_a_hundred_at_the_most(void **state)
+static void hedges_are_at_most_one_in_a_hundred(void **state)
 {
     (void)state;
     struct hedge h = {0};
@@ -109,7 +109,7 @@ static void the_last_ones_are_for_who_waits_longest(void **state)
     assert_int_equal(taken(&h, 100, 700 * MS), 4);
 }
 
-static void retries_take_from_the_same_purse(void **state)
+static void retries_take_from_the_hedge_budget(void **state)
 {
     (void)state;
     struct hedge h = {0};
@@ -135,14 +135,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_few_answers_nothing_is_concluded),
-        cmocka_unit_test(the_wait_is_the_99th_percentile_and_a_fifth_at_the_most),
+        cmocka_unit_test(wait_is_the_99th_percentile_within_a_fifth),
         cmocka_unit_test(any_duration_has_its_place),
         cmocka_unit_test(a_wait_is_never_as_short_as_our_own_delays),
         cmocka_unit_test(it_follows_a_store_that_becomes_slower),
-        cmocka_unit_test(it_is_one_in_a_hundred_at_the_most),
+        cmocka_unit_test(hedges_are_at_most_one_in_a_hundred),
         cmocka_unit_test(what_was_not_used_is_saved_up_to_twenty),
         cmocka_unit_test(the_last_ones_are_for_who_waits_longest),
-        cmocka_unit_test(retries_take_from_the_same_purse),
+        cmocka_unit_test(retries_take_from_the_hedge_budget),
         cmocka_unit_test(a_store_that_asks_for_less_is_not_asked_twice_for_ten_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* here.h - a worker without a network, a temporary folder, and calls to a store that wait for their answer. */
+/* here.h - makes a worker without a network and a temporary directory, and calls a store and waits for its answer. */
 #pragma once
 
 #include "store/store.h"
@@ -54,10 +54,10 @@ static inline void here_file(struct here *h, const char *path, const char *conte
 }
 
 /* One call, made on the loop and waited for. */
-struct call {
+struct here_call {
     struct mail mail;
     struct here *here;
-    void (*make)(struct call *c);
+    void (*make)(struct here_call *c);
     const void *arg;
     sem_t answered;
     int code;
@@ -73,13 +73,13 @@ struct call {
     unsigned pauses; /* on_data says WEB_PAUSE so many times first */
 };
 
-static inline void call_keep(struct call *c, const struct store_reply *r)
+static inline void call_keep(struct here_call *c, const struct store_reply *r)
 {
     c->code = r->code;
     c->err = r->err;
     c->size_bytes = r->object.size_bytes;
     c->digest = r->object.digest;
-    snprintf(c->etag, sizeof c->etag, "%.*s", STR_FMT(r->object.etag));
+    snprintf(c->etag, sizeof c->etag, "%.*s", STR_FMT(r->upload_id.len ? r->upload_id : r->object.etag));
     sem_post(&c->answered);
 }
 
@@ -90,11 +90,11 @@ static inline void call_done(void *ctx, const struct store_reply *r)
 
 static inline void call_deliver(struct mail *m)
 {
-    struct call *c = container_of(m, struct call, mail);
+    struct here_call *c = container_of(m, struct here_call, mail);
     c->make(c);
 }
 
-static inline int call(struct here *h, struct call *c, void (*make)(struct call *c), const void *arg)
+static inline int call(struct here *h, struct here_call *c, void (*make)(struct here_call *c), const void *arg)
 {
     c->here = h;
     c->make = make;
@@ -109,7 +109,7 @@ static inline int call(struct here *h, struct call *c, void (*make)(struct call 
     return c->code;
 }
 
-static inline void call_free(struct call *c)
+static inline void call_free(struct here_call *c)
 {
     sbuf_done(&c->data);
     sbuf_done(&c->token);

@@ -99,7 +99,7 @@ static unsigned dice(void)
     return x;
 }
 
-/* Whatever the keys, the cut lies between, and repeating it comes to an end. */
+/* For any keys, the cut lies between them, and repeated cuts come to an end. */
 static void a_cut_lies_strictly_between(void **state)
 {
     (void)state;

@@ -11,7 +11,7 @@ struct seen {
     struct err err;
 };
 
-static int page(void *ctx, const struct object *objects, size_t count, bool sorted_so_far)
+static int page(void *ctx, const struct store_object *objects, size_t count, bool sorted_so_far)
 {
     struct seen *s = ctx;
     s->pages++;
@@ -41,15 +41,15 @@ static void done(void *ctx, const struct err *err, uint64_t requests)
 static void list(struct here *h, struct seen *s, const char *start_after, bool cancel)
 {
     struct worker *workers[] = {&h->worker};
-    struct listing_options o = {
+    struct store_listing_options o = {
         .start_after = str_of(start_after), .parallel = 1, .ctx = s, .on_page = page, .on_done = done};
     s->sorted = true;
     sem_init(&s->ended, 0, 0);
-    struct listing *l = listing_start(h->store, workers, 1, &o);
+    struct store_listing *l = store_listing_start(h->store, workers, 1, &o);
     if (cancel)
-        listing_cancel(l);
+        store_listing_cancel(l);
     sem_wait(&s->ended);
-    listing_free(l);
+    store_listing_free(l);
     sem_destroy(&s->ended);
 }
 
@@ -86,7 +86,7 @@ static void pages_that_bring_nothing_have_an_end(void **state)
         pages++;
     assert_int_equal(pages, 1000);
     assert_true(list_goes_on(&empty, 1, STR("a"), STR("b")));
-    assert_true(list_goes_on(&empty, 0, STR("b"), STR("c"))); /* counted anew */
+    assert_true(list_goes_on(&empty, 0, STR("b"), STR("c"))); /* the count begins again */
     assert_false(list_goes_on(&empty, 1, STR("c"), STR("c")));
     assert_true(list_goes_on(&empty, 1, STR_NULL, STR_NULL)); /* the last one */
 }

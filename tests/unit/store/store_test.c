@@ -65,7 +65,7 @@ static void the_delay_is_jittered_below_its_cap_and_not_below_what_the_store_ask
     assert_int_equal(delay, 5 * NS_PER_SECOND);
 }
 
-static void a_store_tells_what_its_uri_named(void **state)
+static void store_returns_the_parts_of_its_uri(void **state)
 {
     struct err err;
     struct store *s;
@@ -76,11 +76,11 @@ static void a_store_tells_what_its_uri_named(void **state)
     assert_string_equal(store_scheme(s), "s3");
     assert_true(str_eq(store_bucket(s), STR("bucket")));
     assert_true(str_eq(store_prefix(s), STR("a/b/")));
-    assert_int_equal(store_upload_digest_kind(s), HASH_CRC64NVME);
+    assert_int_equal(store_caps(s)->upload_digest, HASH_CRC64NVME);
     store_free(s);
 }
 
-static void wrong_options_are_told_and_nothing_is_left(void **state)
+static void invalid_options_are_reported_and_nothing_leaks(void **state)
 {
     static const struct {
         struct store_options o;
@@ -108,8 +108,8 @@ int main(void)
         cmocka_unit_test(attempts_and_time_have_an_end),
         cmocka_unit_test(who_was_turned_away_uses_nothing_up),
         cmocka_unit_test(the_delay_is_jittered_below_its_cap_and_not_below_what_the_store_asked),
-        cmocka_unit_test(a_store_tells_what_its_uri_named),
-        cmocka_unit_test(wrong_options_are_told_and_nothing_is_left),
+        cmocka_unit_test(store_returns_the_parts_of_its_uri),
+        cmocka_unit_test(invalid_options_are_reported_and_nothing_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

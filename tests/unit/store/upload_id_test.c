@@ -17,7 +17,7 @@ static void ids_of_one_key_differ_and_begin_alike(void **state)
     assert_true(upload_id_is_valid(str_of(a)));
 }
 
-static void what_could_lead_elsewhere_is_no_id(void **state)
+static void upload_id_with_other_characters_is_invalid(void **state)
 {
     (void)state;
     assert_false(upload_id_is_valid(STR("")));
@@ -31,7 +31,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_of_one_key_differ_and_begin_alike),
-        cmocka_unit_test(what_could_lead_elsewhere_is_no_id),
+        cmocka_unit_test(upload_id_with_other_characters_is_invalid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

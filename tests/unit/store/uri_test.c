@@ -1,36 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "backend.h"
+#include "creds/endpoint.h"
 #include "unit.h"
 #include "uri.h"
 
-static void a_bucket_and_its_prefix_are_told_apart(void **state)
+static void uri_is_split_into_bucket_and_prefix(void **state)
 {
     static const struct {
         const char *text, *bucket, *prefix;
-        enum uri_scheme scheme;
+        const char *scheme;
     } good[] = {
-        {"s3://bucket", "bucket", "", URI_S3},
-        {"s3://bucket/", "bucket", "", URI_S3},
-        {"s3://bucket/a/b/", "bucket", "a/b/", URI_S3},
-        {"s3://bucket//a", "bucket", "/a", URI_S3},
-        {"s3://my.bucket-1/a b+%2F?#", "my.bucket-1", "a b+%2F?#", URI_S3},
-        {"gs://my_bucket/x", "my_bucket", "x", URI_GS},
-        {"gs://b.example.com/..", "b.example.com", "..", URI_GS},
-        {"file:///data/x", "", "/data/x", URI_FILE},
-        {"file://localhost/data", "", "/data", URI_FILE},
-        {"file:///", "", "/", URI_FILE},
+        {"s3://bucket", "bucket", "", "s3"},
+        {"s3://bucket/", "bucket", "", "s3"},
+        {"s3://bucket/a/b/", "bucket", "a/b/", "s3"},
+        {"s3://bucket//a", "bucket", "/a", "s3"},
+        {"s3://my.bucket-1/a b+%2F?#", "my.bucket-1", "a b+%2F?#", "s3"},
+        {"gs://my_bucket/x", "my_bucket", "x", "gs"},
+        {"gs://b.example.com/..", "b.example.com", "..", "gs"},
+        {"file:///data/x", "", "/data/x", "file"},
+        {"file://localhost/data", "", "/data", "file"},
+        {"file:///", "", "/", "file"},
     };
     (void)state;
     for (size_t i = 0; i < countof(good); i++) {
-        struct uri u;
+        struct store_uri u;
         struct err err;
-        assert_int_equal(uri_parse(str_of(good[i].text), &u, &err), 0);
-        assert_int_equal(u.scheme, good[i].scheme);
+        assert_int_equal(store_uri_parse(str_of(good[i].text), &u, &err), 0);
+        assert_string_equal(u.backend->caps.scheme, good[i].scheme);
         assert_true(str_eq(u.bucket, str_of(good[i].bucket)));
         assert_true(str_eq(u.prefix, str_of(good[i].prefix)));
     }
 }
 
-static void each_wrong_form_is_told_by_name(void **state)
+static void each_invalid_uri_is_refused_with_its_reason(void **state)
 {
     static const struct {
         const char *text, *why;
@@ -39,7 +41,7 @@ static void each_wrong_form_is_told_by_name(void **state)
         {"/data", "it has no scheme"},
         {"s3:/b", "it has no scheme"},
         {"bucket/key", "it has no scheme"},
-        {"https://b.s3.amazonaws.com/k", "a web address is not a bucket"},
+        {"https://b.s3.amazonaws.com/k", "an http:// URL is not a bucket"},
         {"gcs://bucket", "unknown scheme 'gcs'"},
         {"s3a://bucket", "Hadoop"},
         {"S3://bucket", "lower case"},
@@ -48,22 +50,22 @@ static void each_wrong_form_is_told_by_name(void **state)
         {"s3:///key", "it names no bucket"},
         {"gs:///", "it names no bucket"},
         {"s3://ab/k", "too short or too long"},
-        {"s3://Bucket/k", "a character that bucket names cannot have"},
-        {"s3://my_bucket/k", "a character that bucket names cannot have"},
-        {"s3://-bucket/k", "begins or ends"},
-        {"s3://bucket./k", "begins or ends"},
+        {"s3://Bucket/k", "a bucket name has a-z"},
+        {"s3://my_bucket/k", "a bucket name has a-z"},
+        {"s3://-bucket/k", "begins and ends"},
+        {"s3://bucket./k", "begins and ends"},
         {"s3://user:pw@bucket/k", "user name or password"},
         {"s3://bucket:9000/k", "it holds a port"},
         {"s3://arn:aws:s3:::bucket/k", "ARNs"},
-        {"file://", "it names no folder"},
+        {"file://", "it names no directory"},
         {"file://host/data", "not absolute, or a host"},
         {"file://data", "not absolute, or a host"},
     };
     (void)state;
     for (size_t i = 0; i < countof(bad); i++) {
-        struct uri u;
+        struct store_uri u;
         struct err err;
-        assert_int_equal(uri_parse(str_of(bad[i].text), &u, &err), -ERR_INVALID);
+        assert_int_equal(store_uri_parse(str_of(bad[i].text), &u, &err), -ERR_INVALID);
         if (!strstr(err.text, bad[i].why))
             fail_msg("'%s': %s", bad[i].text, err.text);
         assert_int_equal(err.id, 1001);
@@ -73,15 +75,15 @@ static void each_wrong_form_is_told_by_name(void **state)
 
 static void nul_bytes_and_long_keys_are_refused(void **state)
 {
-    struct uri u;
+    struct store_uri u;
     struct err err;
     char text[1100] = "s3://bucket/";
     size_t start = strlen(text);
     (void)state;
-    assert_int_equal(uri_parse(STR("s3://bucket/a\0b"), &u, &err), -ERR_INVALID);
+    assert_int_equal(store_uri_parse(STR("s3://bucket/a\0b"), &u, &err), -ERR_INVALID);
     memset(text + start, 'k', 1025);
-    assert_int_equal(uri_parse((struct str){text, start + 1024}, &u, &err), 0);
-    assert_int_equal(uri_parse((struct str){text, start + 1025}, &u, &err), -ERR_INVALID);
+    assert_int_equal(store_uri_parse((struct str){text, start + 1024}, &u, &err), 0);
+    assert_int_equal(store_uri_parse((struct str){text, start + 1025}, &u, &err), -ERR_INVALID);
 }
 
 static void a_password_is_not_repeated(void **state)
@@ -90,9 +92,9 @@ static void a_password_is_not_repeated(void **state)
                                         "s4://secret@x/y"};
     (void)state;
     for (size_t i = 0; i < countof(texts); i++) {
-        struct uri u;
+        struct store_uri u;
         struct err err;
-        assert_true(uri_parse(str_of(texts[i]), &u, &err) < 0);
+        assert_true(store_uri_parse(str_of(texts[i]), &u, &err) < 0);
         assert_null(strstr(err.text, "secret"));
     }
     char shown[URI_SHOWN_ROOM];
@@ -104,8 +106,8 @@ static void a_password_is_not_repeated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bucket_and_its_prefix_are_told_apart),
-        cmocka_unit_test(each_wrong_form_is_told_by_name),
+        cmocka_unit_test(uri_is_split_into_bucket_and_prefix),
+        cmocka_unit_test(each_invalid_uri_is_refused_with_its_reason),
         cmocka_unit_test(a_password_is_not_repeated),
         cmocka_unit_test(nul_bytes_and_long_keys_are_refused),
     };

@@ -11,7 +11,7 @@ static const char *const vectors[][2] = {{"", ""},
                                          {"fooba", "Zm9vYmE="},
                                          {"foobar", "Zm9vYmFy"}};
 
-static void published_texts_go_both_ways(void **state)
+static void base64_of_published_texts_encodes_and_decodes(void **state)
 {
     (void)state;
     struct err err;
@@ -26,7 +26,7 @@ static void published_texts_go_both_ways(void **state)
     }
 }
 
-static void the_alphabet_of_jwt_is_unpadded_and_read_too(void **state)
+static void base64_of_jwt_is_unpadded_and_decodes(void **state)
 {
     (void)state;
     struct err err;
@@ -54,8 +54,8 @@ static void what_is_not_base64_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_texts_go_both_ways),
-        cmocka_unit_test(the_alphabet_of_jwt_is_unpadded_and_read_too),
+        cmocka_unit_test(base64_of_published_texts_encodes_and_decodes),
+        cmocka_unit_test(base64_of_jwt_is_unpadded_and_decodes),
         cmocka_unit_test(what_is_not_base64_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

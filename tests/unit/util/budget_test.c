@@ -26,7 +26,7 @@ static struct budget *budget_of(uint64_t bytes)
     return b;
 }
 
-static void more_than_there_can_be_is_an_error(void **state)
+static void budget_too_large_is_an_error(void **state)
 {
     static const uint64_t sizes[] = {UINT64_C(1) << 47, UINT64_C(1) << 62, UINT64_MAX};
     (void)state;
@@ -39,7 +39,7 @@ static void more_than_there_can_be_is_an_error(void **state)
     }
 }
 
-static void slices_are_aligned_distinct_and_end(void **state)
+static void budget_slices_are_aligned_distinct_and_limited(void **state)
 {
     (void)state;
     struct budget *b = budget_of(3 * SLICE_BYTES + 5);
@@ -55,12 +55,12 @@ static void slices_are_aligned_distinct_and_end(void **state)
     assert_null(budget_take(b, SLICE_BYTES, NULL));
     assert_int_equal(budget_bytes_out(b), 3 * SLICE_BYTES);
     for (unsigned i = 0; i < 3; i++)
-        budget_give(b, s[i]);
+        budget_return(b, s[i]);
     assert_int_equal(budget_bytes_out(b), 0);
     budget_free(b);
 }
 
-static void a_slice_goes_to_who_waited_longest_and_nobody_overtakes(void **state)
+static void returned_slice_goes_to_the_first_waiter(void **state)
 {
     (void)state;
     struct budget *b = budget_of(1);
@@ -69,21 +69,21 @@ static void a_slice_goes_to_who_waited_longest_and_nobody_overtakes(void **state
     assert_null(budget_take(b, SLICE_BYTES, &one.w));
     assert_null(budget_take(b, SLICE_BYTES, &two.w));
     assert_null(budget_take(b, SLICE_BYTES, &one.w)); /* asking again does not queue twice */
-    budget_give(b, s);
+    budget_return(b, s);
     assert_true(one.woken == 1 && two.woken == 0);
     assert_null(budget_take(b, SLICE_BYTES, NULL));
     assert_null(budget_take(b, SLICE_BYTES, &two.w));
     s = budget_take(b, SLICE_BYTES, &one.w);
     assert_non_null(s);
-    budget_give(b, s);
+    budget_return(b, s);
     assert_true(one.woken == 1 && two.woken == 1);
     s = budget_take(b, SLICE_BYTES, &two.w);
     assert_non_null(s);
-    budget_give(b, s);
+    budget_return(b, s);
     budget_free(b);
 }
 
-static void who_forgets_passes_its_slice_on(void **state)
+static void cancelled_waiter_passes_its_slice_on(void **state)
 {
     (void)state;
     struct budget *b = budget_of(1);
@@ -92,20 +92,20 @@ static void who_forgets_passes_its_slice_on(void **state)
     assert_null(budget_take(b, SLICE_BYTES, &one.w));
     assert_null(budget_take(b, SLICE_BYTES, &two.w));
     assert_null(budget_take(b, SLICE_BYTES, &three.w));
-    budget_forget(b, &two.w); /* in the middle of the queue */
-    budget_give(b, s);
+    budget_cancel(b, &two.w); /* in the middle of the queue */
+    budget_return(b, s);
     assert_int_equal(one.woken, 1);
-    budget_forget(b, &one.w);
+    budget_cancel(b, &one.w);
     assert_true(two.woken == 0 && three.woken == 1);
-    budget_forget(b, &three.w);
-    budget_forget(b, &three.w);
+    budget_cancel(b, &three.w);
+    budget_cancel(b, &three.w);
     s = budget_take(b, SLICE_BYTES, NULL);
     assert_non_null(s);
-    budget_give(b, s);
+    budget_return(b, s);
     budget_free(b);
 }
 
-static void small_ones_share_a_slice_with_their_like(void **state)
+static void small_requests_of_one_size_share_a_slice(void **state)
 {
     (void)state;
     struct budget *b = budget_of(2 * SLICE_BYTES);
@@ -121,22 +121,22 @@ static void small_ones_share_a_slice_with_their_like(void **state)
     assert_int_equal(budget_bytes_out(b), 2 * SLICE_BYTES);
     assert_null(budget_take(b, 100 << 10, &one.w));
     assert_null(budget_take(b, 1, &two.w));
-    /* What serves one who wants less serves the next, too. */
-    budget_give(b, other);
+    /* One slice serves several waiters of smaller sizes. */
+    budget_return(b, other);
     assert_true(one.woken == 1 && two.woken == 0);
     for (unsigned i = 0; i < 8; i++) {
         assert_true(cells[i][0] == i && cells[i][(128 << 10) - 1] == i);
-        budget_give(b, cells[i]);
+        budget_return(b, cells[i]);
     }
     assert_int_equal(two.woken, 1);
-    budget_give(b, budget_take(b, 100 << 10, &one.w));
-    budget_give(b, budget_take(b, 1, &two.w));
+    budget_return(b, budget_take(b, 100 << 10, &one.w));
+    budget_return(b, budget_take(b, 1, &two.w));
     assert_int_equal(budget_bytes_out(b), 0);
     for (unsigned i = 0; i < 64; i++)
         cells[i] = budget_take(b, i % 2 ? 1 : 16 << 10, NULL);
     assert_int_equal(budget_bytes_out(b), SLICE_BYTES);
     for (unsigned i = 0; i < 64; i++)
-        budget_give(b, cells[(i * 37) % 64]);
+        budget_return(b, cells[(i * 37) % 64]);
     assert_int_equal(budget_bytes_out(b), 0);
     budget_free(b);
 }
@@ -167,7 +167,7 @@ static void *take_and_give(void *arg)
         void *s;
         while (atomic_store(&m->awake, false), (s = budget_take(m->crowd->b, SLICE_BYTES, &m->w)) == NULL) {
             if (i % 7 == 0) {
-                budget_forget(m->crowd->b, &m->w);
+                budget_cancel(m->crowd->b, &m->w);
                 continue;
             }
             while (!atomic_load(&m->awake))
@@ -175,12 +175,12 @@ static void *take_and_give(void *arg)
         }
         assert(atomic_fetch_add(&m->crowd->inside, 1) < 2);
         atomic_fetch_sub(&m->crowd->inside, 1);
-        budget_give(m->crowd->b, s);
+        budget_return(m->crowd->b, s);
     }
     return NULL;
 }
 
-static void a_crowd_shares_two_slices_without_losing_a_wake(void **state)
+static void many_threads_share_two_slices_without_a_lost_wake(void **state)
 {
     (void)state;
     struct crowd crowd = {.b = budget_of(2 * SLICE_BYTES)};
@@ -199,12 +199,12 @@ static void a_crowd_shares_two_slices_without_losing_a_wake(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(more_than_there_can_be_is_an_error),
-        cmocka_unit_test(slices_are_aligned_distinct_and_end),
-        cmocka_unit_test(a_slice_goes_to_who_waited_longest_and_nobody_overtakes),
-        cmocka_unit_test(small_ones_share_a_slice_with_their_like),
-        cmocka_unit_test(who_forgets_passes_its_slice_on),
-        cmocka_unit_test(a_crowd_shares_two_slices_without_losing_a_wake),
+        cmocka_unit_test(budget_too_large_is_an_error),
+        cmocka_unit_test(budget_slices_are_aligned_distinct_and_limited),
+        cmocka_unit_test(returned_slice_goes_to_the_first_waiter),
+        cmocka_unit_test(small_requests_of_one_size_share_a_slice),
+        cmocka_unit_test(cancelled_waiter_passes_its_slice_on),
+        cmocka_unit_test(many_threads_share_two_slices_without_a_lost_wake),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

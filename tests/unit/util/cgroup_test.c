@@ -3,7 +3,7 @@
 #include "util/cgroup.h"
 #include <sys/stat.h>
 
-/* `path` below the test's folder, as the kernel would show it. */
+/* Writes `path` below the test's directory, as the kernel would show it. */
 static void put(const char *path, const char *text)
 {
     struct err err;
@@ -16,7 +16,7 @@ static void put(const char *path, const char *text)
     close(parent);
 }
 
-static void without_groups_or_limits_there_is_none(void **state)
+static void cgroup_without_a_limit_is_unlimited(void **state)
 {
     (void)state;
     assert_true(cgroup_memory_limit_of(STR(""), dir) == CGROUP_NO_LIMIT);
@@ -26,7 +26,7 @@ static void without_groups_or_limits_there_is_none(void **state)
     assert_true(cgroup_memory_limit_of(STR("4:memory:/\n0::/a\n"), dir) == CGROUP_NO_LIMIT);
 }
 
-static void the_least_of_a_group_and_those_above_it_counts(void **state)
+static void cgroup_limit_is_the_lowest_of_the_group_and_its_parents(void **state)
 {
     (void)state;
     put("a/b/memory.max", "3000\n");
@@ -44,7 +44,7 @@ static void version_1_has_a_hierarchy_of_its_own_for_memory(void **state)
     assert_int_equal(cgroup_memory_limit_of(STR("9:cpu,cpuacct:/a\n4:hugetlb,memory:/a\n0::/\n"), dir), 5000);
 }
 
-static void where_a_container_sees_but_its_own_group_the_mount_tells(void **state)
+static void cgroup_limit_in_a_container_comes_from_the_mount(void **state)
 {
     (void)state;
     put("memory/memory.limit_in_bytes", "7000\n");
@@ -68,10 +68,11 @@ static void cpus_are_a_quota_of_a_period(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_groups_or_limits_there_is_none, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(the_least_of_a_group_and_those_above_it_counts, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(cgroup_without_a_limit_is_unlimited, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(cgroup_limit_is_the_lowest_of_the_group_and_its_parents, folder_setup,
+                                        folder_teardown),
         cmocka_unit_test_setup_teardown(version_1_has_a_hierarchy_of_its_own_for_memory, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(where_a_container_sees_but_its_own_group_the_mount_tells, folder_setup,
+        cmocka_unit_test_setup_teardown(cgroup_limit_in_a_container_comes_from_the_mount, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(cpus_are_a_quota_of_a_period, folder_setup, folder_teardown),
     };

@@ -30,7 +30,7 @@ static void times_of_rfc_3339_are_read(void **state)
         assert_int_equal(time_parse(str_of(bad[i]), &ns, &err), -ERR_INVALID);
 }
 
-static void any_two_times_can_be_taken_from_each_other(void **state)
+static void difference_of_any_two_times_does_not_overflow(void **state)
 {
     (void)state;
     struct err err;
@@ -70,7 +70,7 @@ static void times_and_spans_are_written_for_people(void **state)
     assert_string_equal(duration_text(7500 * NS_PER_SECOND, buf), "2 h 05 min");
 }
 
-static void back_off_grows_to_its_cap_and_no_further(void **state)
+static void backoff_grows_to_its_cap(void **state)
 {
     (void)state;
     uint64_t longest[6] = {0};
@@ -85,7 +85,7 @@ static void back_off_grows_to_its_cap_and_no_further(void **state)
     assert_int_equal(clock_backoff_ns(70, 0, 0), 0);
 }
 
-static void every_month_begins_where_the_library_says(void **state)
+static void month_begins_as_timegm_has_it(void **state)
 {
     (void)state;
     for (int year = 1824; year < 2116; year++)
@@ -133,13 +133,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_of_rfc_3339_are_read),
-        cmocka_unit_test(every_month_begins_where_the_library_says),
-        cmocka_unit_test(any_two_times_can_be_taken_from_each_other),
+        cmocka_unit_test(month_begins_as_timegm_has_it),
+        cmocka_unit_test(difference_of_any_two_times_does_not_overflow),
         cmocka_unit_test(http_dates_are_read),
         cmocka_unit_test(times_and_spans_are_written_for_people),
         cmocka_unit_test(a_time_of_the_kernel_is_one_number_before_1970_too),
         cmocka_unit_test(a_wait_ends_at_its_time),
-        cmocka_unit_test(back_off_grows_to_its_cap_and_no_further),
+        cmocka_unit_test(backoff_grows_to_its_cap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,15 +43,15 @@ static void a_sentence_names_its_subject_once(void **state)
     assert_string_equal(named("cannot read it", STR("")), "cannot read it");
 }
 
-static void a_subject_that_is_part_of_another_word_is_not_named_yet(void **state)
+static void subject_inside_another_word_is_named(void **state)
 {
     (void)state;
-    assert_string_equal(named("crc32c of what arrived is 1", STR("a")), "a: crc32c of what arrived is 1");
+    assert_string_equal(named("crc32c of data that arrived is 1", STR("a")), "a: crc32c of data that arrived is 1");
     assert_string_equal(named("cannot read 'data'", STR("at")), "at: cannot read 'data'");
     assert_string_equal(named("a\nb: wrong", STR("a\nb")), "a?b: wrong");
 }
 
-static void device_that_is_gone_is_an_io_error_and_not_a_file_that_is_not_there(void **state)
+static void missing_device_is_an_io_error_and_not_a_missing_file(void **state)
 {
     (void)state;
     static const int numbers[] = {ENODEV, ENXIO, EIO, ESTALE, EREMOTEIO, ENOMEDIUM, ENOTCONN, ESHUTDOWN};
@@ -69,7 +69,7 @@ static void errno_gives_code_and_text(void **state)
     assert_int_equal(err.sys, EDQUOT);
 }
 
-static void what_the_machine_lacks_has_an_id_and_advice_until_somebody_knows_better(void **state)
+static void missing_resource_has_an_id_and_advice_that_err_advise_replaces(void **state)
 {
     (void)state;
     static const struct {
@@ -84,7 +84,7 @@ static void what_the_machine_lacks_has_an_id_and_advice_until_somebody_knows_bet
         assert_int_equal(err.advice[0] != '\0', rows[i].id != 0);
     }
     err_sys(&err, ENOSPC, "cannot write 'y'");
-    err_advise(&err, 1510, "narrow it");
+    err_advise_text(&err, 1510, "narrow it");
     assert_int_equal(err.id, 1510);
     assert_string_equal(err.advice, "narrow it");
 }
@@ -95,7 +95,7 @@ static void the_line_has_id_code_and_advice(void **state)
     struct err err;
     char line[ERR_LINE_MAX];
     fails(&err);
-    err_advise(&err, 1404, "look again");
+    err_advise_text(&err, 1404, "look again");
     assert_string_equal(err_line(&err, line, sizeof line), "cannot find 'x' (CIS1404, NOT_FOUND); look again");
 }
 
@@ -153,21 +153,32 @@ static void a_long_sentence_is_cut_at_a_character(void **state)
     assert_string_equal(end_of(err.text, 2), "\xc3\xa9");
 }
 
+static void fail_sets_code_id_and_advice(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    assert_int_equal(err_fail(&err, ERR_BUSY, CIS_VOLUME_LOCKED, "volume '%s'", "v"), -ERR_BUSY);
+    assert_int_equal(err.id, CIS_VOLUME_LOCKED);
+    assert_string_equal(err.text, "volume 'v'");
+    assert_string_equal(err.advice, "retry");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_code_is_returned_negative),
         cmocka_unit_test(a_wrap_goes_in_front),
         cmocka_unit_test(a_sentence_names_its_subject_once),
-        cmocka_unit_test(a_subject_that_is_part_of_another_word_is_not_named_yet),
-        cmocka_unit_test(device_that_is_gone_is_an_io_error_and_not_a_file_that_is_not_there),
+        cmocka_unit_test(subject_inside_another_word_is_named),
+        cmocka_unit_test(missing_device_is_an_io_error_and_not_a_missing_file),
         cmocka_unit_test(errno_gives_code_and_text),
-        cmocka_unit_test(what_the_machine_lacks_has_an_id_and_advice_until_somebody_knows_better),
+        cmocka_unit_test(missing_resource_has_an_id_and_advice_that_err_advise_replaces),
         cmocka_unit_test(the_line_has_id_code_and_advice),
         cmocka_unit_test(what_is_not_printable_utf8_becomes_a_question_mark),
         cmocka_unit_test(a_long_sentence_keeps_its_beginning_and_its_cause),
         cmocka_unit_test(a_long_subject_that_is_named_is_not_named_again),
         cmocka_unit_test(a_long_sentence_is_cut_at_a_character),
+        cmocka_unit_test(fail_sets_code_id_and_advice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

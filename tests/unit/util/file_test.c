@@ -40,7 +40,7 @@ static void a_file_over_the_ceiling_is_refused(void **state)
     assert_string_equal(err.text, "cannot open 'absent': No such file or directory");
 }
 
-static void keys_that_cannot_be_paths_are_named(void **state)
+static void path_check_refuses_keys_that_cannot_be_paths(void **state)
 {
     (void)state;
     static const char *const bad[] = {"", "/a", "a//b", "a/", "..", "a/../b", ".", "a/./b"};
@@ -66,7 +66,7 @@ static void a_path_is_cut_at_its_last_slash(void **state)
         {STR("a/b/c"), "a/b", 4}, {STR("a/b/"), "a/b", 4}, {STR("/a"), "", 1}, {STR("a"), "", 0}, {STR(""), "", 0}};
     for (size_t i = 0; i < countof(rows); i++) {
         assert_true(str_eq(path_parent(rows[i].path), str_of(rows[i].parent)));
-        assert_int_equal(path_folder_len(rows[i].path), rows[i].folder_len);
+        assert_int_equal(path_directory_len(rows[i].path), rows[i].folder_len);
     }
     assert_int_equal(path_parent(STR_NULL).len, 0);
 }
@@ -89,7 +89,7 @@ static void parents_are_made_below_and_never_through_a_link(void **state)
     close(other);
 }
 
-static void a_tree_is_removed_and_what_links_point_to_stays(void **state)
+static void tree_is_removed_and_targets_of_links_stay(void **state)
 {
     (void)state;
     struct err err;
@@ -196,7 +196,7 @@ static void names_links_modes_and_flags_do_not_stop_a_removal(void **state)
     assert_int_equal(faccessat(out, "kept", F_OK, 0), 0);
 }
 
-static void what_is_mounted_in_a_tree_is_not_entered(void **state)
+static void mount_in_a_tree_is_not_entered(void **state)
 {
     (void)state;
     struct err err;
@@ -241,7 +241,7 @@ static void a_stream_gives_each_entry_once_and_no_dots(void **state)
     assert_int_equal(count, 2);
 }
 
-static void what_is_no_folder_gives_no_stream_and_is_closed(void **state)
+static void dir_stream_of_a_file_fails_and_closes_it(void **state)
 {
     (void)state;
     int fd = openat(dir, "file", O_RDONLY | O_CREAT, 0600);
@@ -253,7 +253,7 @@ static void what_is_no_folder_gives_no_stream_and_is_closed(void **state)
     assert_int_equal(errno, ENOENT);
 }
 
-static void a_path_is_made_whole_or_the_refusal_is_told(void **state)
+static void path_is_created_or_the_error_names_the_cause(void **state)
 {
     (void)state;
     struct err err;
@@ -272,7 +272,7 @@ static void a_path_is_made_whole_or_the_refusal_is_told(void **state)
     assert_int_equal(none, -1);
 }
 
-static void what_is_below_is_opened_and_nothing_else(void **state)
+static void path_open_stays_below_its_directory(void **state)
 {
     (void)state;
     struct err err;
@@ -294,17 +294,17 @@ int main(void)
         cmocka_unit_test(a_path_is_cut_at_its_last_slash),
         cmocka_unit_test(a_replaced_file_reads_back_and_leaves_no_other),
         cmocka_unit_test(a_file_over_the_ceiling_is_refused),
-        cmocka_unit_test(keys_that_cannot_be_paths_are_named),
+        cmocka_unit_test(path_check_refuses_keys_that_cannot_be_paths),
         cmocka_unit_test(parents_are_made_below_and_never_through_a_link),
         cmocka_unit_test(tree_of_any_depth_is_removed_in_linear_time_with_few_descriptors),
         cmocka_unit_test(wide_tree_with_deep_branches_is_removed),
         cmocka_unit_test(names_links_modes_and_flags_do_not_stop_a_removal),
-        cmocka_unit_test(what_is_mounted_in_a_tree_is_not_entered),
+        cmocka_unit_test(mount_in_a_tree_is_not_entered),
         cmocka_unit_test(a_stream_gives_each_entry_once_and_no_dots),
-        cmocka_unit_test(what_is_no_folder_gives_no_stream_and_is_closed),
-        cmocka_unit_test(a_path_is_made_whole_or_the_refusal_is_told),
-        cmocka_unit_test(what_is_below_is_opened_and_nothing_else),
-        cmocka_unit_test(a_tree_is_removed_and_what_links_point_to_stays),
+        cmocka_unit_test(dir_stream_of_a_file_fails_and_closes_it),
+        cmocka_unit_test(path_is_created_or_the_error_names_the_cause),
+        cmocka_unit_test(path_open_stays_below_its_directory),
+        cmocka_unit_test(tree_is_removed_and_targets_of_links_stay),
     };
     return cmocka_run_group_tests(tests, folder_setup, folder_teardown);
 }

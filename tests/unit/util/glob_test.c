@@ -54,7 +54,7 @@ static const struct {
     {"a/***/b", "a/b", true},
 };
 
-static void patterns_match_what_the_header_says(void **state)
+static void patterns_match_as_documented(void **state)
 {
     (void)state;
     struct err err;
@@ -79,7 +79,7 @@ static void malformed_patterns_are_named_and_match_nothing(void **state)
     assert_int_equal(glob_check(STR("a\0b"), &err), -ERR_INVALID);
 }
 
-static void no_pattern_takes_for_ever(void **state)
+static void match_of_any_pattern_takes_limited_time(void **state)
 {
     (void)state;
     static char pattern[1000], text[1024];
@@ -126,9 +126,9 @@ static void a_filter_has_a_ceiling(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(patterns_match_what_the_header_says),
+        cmocka_unit_test(patterns_match_as_documented),
         cmocka_unit_test(malformed_patterns_are_named_and_match_nothing),
-        cmocka_unit_test(no_pattern_takes_for_ever),
+        cmocka_unit_test(match_of_any_pattern_takes_limited_time),
         cmocka_unit_test(exclude_wins_and_no_include_means_everything),
         cmocka_unit_test(a_filter_has_a_ceiling),
     };

@@ -23,7 +23,7 @@ static struct digest sum_of(enum hash_kind kind, const void *bytes, size_t len)
 }
 
 /* The catalogue of parametrised CRC algorithms gives each CRC of "123456789"; RFC 1321 and FIPS 180-4 theirs. */
-static void published_values_come_out(void **state)
+static void hash_has_the_published_values(void **state)
 {
     (void)state;
     static const struct {
@@ -94,7 +94,7 @@ static void folding_agrees_with_the_table_at_every_length_and_offset(void **stat
     }
 }
 
-static void what_is_copied_on_the_way_is_hashed_as_it_is_and_arrives(void **state)
+static void hash_copy_out_hashes_and_copies(void **state)
 {
     (void)state;
     static const enum hash_kind kinds[] = {HASH_NONE, HASH_CRC32C, HASH_CRC64NVME, HASH_MD5};
@@ -116,7 +116,7 @@ static void what_is_copied_on_the_way_is_hashed_as_it_is_and_arrives(void **stat
     }
 }
 
-static void parts_hashed_apart_are_joined(void **state)
+static void crcs_of_parts_combine(void **state)
 {
     (void)state;
     static const enum hash_kind crcs[] = {HASH_CRC32, HASH_CRC32C, HASH_CRC64NVME};
@@ -134,7 +134,7 @@ static void parts_hashed_apart_are_joined(void **state)
 }
 
 /* Appending 2^62 zero bytes twice is appending 2^63: lengths whose bits no longer fit 64. */
-static void very_long_parts_are_joined(void **state)
+static void crcs_of_very_long_parts_combine(void **state)
 {
     (void)state;
     uint64_t a = 0x123456789abcdef0;
@@ -144,7 +144,7 @@ static void very_long_parts_are_joined(void **state)
     assert_int_not_equal(twice, a);
 }
 
-static void a_running_hash_is_the_same_in_any_pieces_and_may_be_begun_again(void **state)
+static void hash_in_pieces_equals_the_whole_and_begins_again(void **state)
 {
     (void)state;
     enum { LEN = 10000 };
@@ -196,7 +196,7 @@ static void values_of_another_length_or_alphabet_are_refused(void **state)
     assert_non_null(strstr(err.text, "crc32 value of 4 bytes"));
 }
 
-static void a_kind_that_is_none_is_as_good_as_none(void **state)
+static void hash_of_an_unknown_kind_is_empty(void **state)
 {
     (void)state;
     assert_int_equal(hash_size((enum hash_kind)200), 0);
@@ -205,7 +205,7 @@ static void a_kind_that_is_none_is_as_good_as_none(void **state)
 }
 
 /* RFC 4231, cases 1, 2 and 6 (a key longer than a block). */
-static void hmac_comes_out_as_published(void **state)
+static void hmac_has_the_published_values(void **state)
 {
     (void)state;
     uint8_t mac[32];
@@ -249,7 +249,7 @@ static void a_signature_verifies_with_the_public_half(void **state)
     EVP_PKEY_free(key);
 }
 
-static void a_key_that_is_none_is_refused(void **state)
+static void invalid_key_is_refused(void **state)
 {
     (void)state;
     struct err err;
@@ -265,20 +265,20 @@ static void a_key_that_is_none_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_values_come_out),
+        cmocka_unit_test(hash_has_the_published_values),
         cmocka_unit_test(the_crc32c_of_iscsi_comes_out),
         cmocka_unit_test(the_crc64_of_nvme_comes_out_of_both_implementations),
         cmocka_unit_test(folding_agrees_with_the_table_at_every_length_and_offset),
-        cmocka_unit_test(what_is_copied_on_the_way_is_hashed_as_it_is_and_arrives),
-        cmocka_unit_test(parts_hashed_apart_are_joined),
-        cmocka_unit_test(very_long_parts_are_joined),
-        cmocka_unit_test(a_running_hash_is_the_same_in_any_pieces_and_may_be_begun_again),
+        cmocka_unit_test(hash_copy_out_hashes_and_copies),
+        cmocka_unit_test(crcs_of_parts_combine),
+        cmocka_unit_test(crcs_of_very_long_parts_combine),
+        cmocka_unit_test(hash_in_pieces_equals_the_whole_and_begins_again),
         cmocka_unit_test(values_are_read_and_written_as_stores_write_them),
         cmocka_unit_test(values_of_another_length_or_alphabet_are_refused),
-        cmocka_unit_test(a_kind_that_is_none_is_as_good_as_none),
-        cmocka_unit_test(hmac_comes_out_as_published),
+        cmocka_unit_test(hash_of_an_unknown_kind_is_empty),
+        cmocka_unit_test(hmac_has_the_published_values),
         cmocka_unit_test(a_signature_verifies_with_the_public_half),
-        cmocka_unit_test(a_key_that_is_none_is_refused),
+        cmocka_unit_test(invalid_key_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ static void an_optional_member_may_be_absent_but_not_of_another_type(void **stat
     assert_int_equal(json_opt_bool(j, "s", &yes, &err), -ERR_INVALID);
 }
 
-static void what_is_not_one_document_is_refused(void **state)
+static void json_that_is_not_one_document_is_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {"",
@@ -184,19 +184,31 @@ static void an_array_is_extended_by_another(void **state)
     assert_string_equal(text, "[1,2,{\"x\":3}]");
 }
 
+static void str_at_of_another_type_or_nothing_is_empty(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_json j = NULL;
+    assert_int_equal(json_parse(STR("{\"a\":{\"b\":\"c\"},\"n\":1}"), "test", &j, &err), 0);
+    assert_true(str_eq(json_str_at(j, "a.b"), STR("c")));
+    assert_int_equal(json_str_at(j, "n").len, 0);
+    assert_int_equal(json_str_at(j, "a.x").len, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_are_read_by_path),
         cmocka_unit_test(a_failed_read_names_the_path_and_leaves_the_output),
         cmocka_unit_test(an_optional_member_may_be_absent_but_not_of_another_type),
-        cmocka_unit_test(what_is_not_one_document_is_refused),
+        cmocka_unit_test(json_that_is_not_one_document_is_refused),
         cmocka_unit_test(members_are_walked_in_their_order),
         cmocka_unit_test(a_built_tree_is_written_in_order),
         cmocka_unit_test(bytes_that_are_not_utf8_become_a_replacement),
         cmocka_unit_test(a_member_with_dots_in_its_name_is_found_and_set_by_the_whole_name),
         cmocka_unit_test(members_are_taken_out_and_removed_and_the_rest_stays),
         cmocka_unit_test(an_array_is_extended_by_another),
+        cmocka_unit_test(str_at_of_another_type_or_nothing_is_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

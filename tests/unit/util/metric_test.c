@@ -48,7 +48,7 @@ static void label_values_are_escaped(void **state)
     assert_true(page_has("t_escaped_total{k=\"?\"} 1\n"));
 }
 
-static void a_histogram_counts_what_is_at_most_its_bound(void **state)
+static void histogram_bucket_counts_values_up_to_its_bound(void **state)
 {
     (void)state;
     static const double bounds[] = {0.1, 1, 10, 0};
@@ -57,23 +57,23 @@ static void a_histogram_counts_what_is_at_most_its_bound(void **state)
     metric_observe(s, 0.1);
     metric_observe(s, 0.5);
     metric_observe(s, 99);
-    assert_true(page_has("t_seconds_bucket{op=\"get\",le=\"0.1\"} 1\nt_seconds_bucket{op=\"get\",le=\"1\"} 2\n"
-                         "t_seconds_bucket{op=\"get\",le=\"10\"} 2\nt_seconds_bucket{op=\"get\",le=\"+Inf\"} 3\n"
+    assert_true(page_has("t_seconds_bucket{op=\"get\",le=\"0.1\"} 1\nt_seconds_bucket{op=\"get\",le=\"1\"} 2\n"));
+    assert_true(page_has("t_seconds_bucket{op=\"get\",le=\"10\"} 2\nt_seconds_bucket{op=\"get\",le=\"+Inf\"} 3\n"
                          "t_seconds_sum{op=\"get\"} 99.6\nt_seconds_count{op=\"get\"} 3\n"));
 }
 
-static void a_histogram_takes_what_another_process_observed(void **state)
+static void histogram_merges_the_values_of_another_process(void **state)
 {
     (void)state;
     static const double bounds[] = {0.1, 1, 0};
     struct metric_series *s = metric_series(metric_new(METRIC_HISTOGRAM, "t_theirs", "Time.", "", bounds));
     metric_observe(s, 0.5);
-    metric_observed(s, (const uint64_t[]){3, 2}, 4, 50.25);
+    metric_observe_many(s, (const uint64_t[]){3, 2}, 4, 50.25);
     assert_true(page_has("t_theirs_bucket{le=\"0.1\"} 3\nt_theirs_bucket{le=\"1\"} 6\n"
                          "t_theirs_bucket{le=\"+Inf\"} 10\nt_theirs_sum 50.75\nt_theirs_count 10\n"));
 }
 
-static void past_the_ceiling_there_is_one_series_for_the_rest(void **state)
+static void series_beyond_the_limit_share_one(void **state)
 {
     (void)state;
     struct metric *m = metric_new(METRIC_COUNTER, "t_many_total", "Many.", "k", NULL);
@@ -117,9 +117,9 @@ int main(void)
         cmocka_unit_test(counters_and_gauges_are_written_with_their_labels),
         cmocka_unit_test(a_family_is_registered_once),
         cmocka_unit_test(label_values_are_escaped),
-        cmocka_unit_test(a_histogram_counts_what_is_at_most_its_bound),
-        cmocka_unit_test(a_histogram_takes_what_another_process_observed),
-        cmocka_unit_test(past_the_ceiling_there_is_one_series_for_the_rest),
+        cmocka_unit_test(histogram_bucket_counts_values_up_to_its_bound),
+        cmocka_unit_test(histogram_merges_the_values_of_another_process),
+        cmocka_unit_test(series_beyond_the_limit_share_one),
         cmocka_unit_test(threads_add_without_losing_any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

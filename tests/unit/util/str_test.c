@@ -37,7 +37,7 @@ static void durations_add_up(void **state)
     assert_int_equal(str_to_duration(STR(""), &ns, &err), -ERR_INVALID);
 }
 
-static void each_character_is_a_hexadecimal_digit_or_none(void **state)
+static void hex_digit_accepts_only_hexadecimal_characters(void **state)
 {
     (void)state;
     static const char lower[] = "0123456789abcdef", upper[] = "0123456789ABCDEF";
@@ -49,7 +49,7 @@ static void each_character_is_a_hexadecimal_digit_or_none(void **state)
     assert_int_equal(hex_digit('\0'), -1);
 }
 
-static void what_was_meant_is_near(void **state)
+static void distance_to_a_misspelled_word_is_small(void **state)
 {
     (void)state;
     char longer[STR_DISTANCE_MAX + 2];
@@ -74,7 +74,7 @@ static void a_split_keeps_empty_fields(void **state)
     assert_false(str_split(&rest, '/', &field));
 }
 
-static void a_full_builder_says_so_and_stays_whole(void **state)
+static void full_builder_sets_overflow_and_stays_whole(void **state)
 {
     (void)state;
     auto_sbuf b;
@@ -89,7 +89,7 @@ static void a_full_builder_says_so_and_stays_whole(void **state)
     assert_int_equal(sbuf_take(&b, &text, &err), -ERR_NO_SPACE);
 }
 
-static void utf8_is_told_from_noise(void **state)
+static void str_is_utf8_refuses_other_bytes(void **state)
 {
     (void)state;
     assert_true(str_is_utf8(STR("gr\xc3\xbc\xc3\x9f \xf0\x9f\x90\xb3")));
@@ -119,18 +119,26 @@ static void a_hash_is_of_the_bytes_and_of_the_seed(void **state)
     assert_true(str_hash(STR_NULL, 7) == str_hash(STR(""), 7));
 }
 
+static void dupf_formats_into_a_new_string(void **state)
+{
+    (void)state;
+    auto_mem char *text = str_dupf("%s/%d", "a", 7);
+    assert_string_equal(text, "a/7");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hash_is_of_the_bytes_and_of_the_seed),
         cmocka_unit_test(quantities_are_exact),
         cmocka_unit_test(durations_add_up),
-        cmocka_unit_test(each_character_is_a_hexadecimal_digit_or_none),
-        cmocka_unit_test(what_was_meant_is_near),
+        cmocka_unit_test(hex_digit_accepts_only_hexadecimal_characters),
+        cmocka_unit_test(distance_to_a_misspelled_word_is_small),
         cmocka_unit_test(a_split_keeps_empty_fields),
-        cmocka_unit_test(a_full_builder_says_so_and_stays_whole),
-        cmocka_unit_test(utf8_is_told_from_noise),
+        cmocka_unit_test(full_builder_sets_overflow_and_stays_whole),
+        cmocka_unit_test(str_is_utf8_refuses_other_bytes),
         cmocka_unit_test(bytes_read_well),
+        cmocka_unit_test(dupf_formats_into_a_new_string),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,15 +9,15 @@ static const char *const names[] = {"one.example", "two.example"};
 static void make(struct x509_pair *authority, struct x509_pair *server)
 {
     struct err err;
-    assert_int_equal(x509_make_authority("test", (struct x509_life){NOW, NOW + 100}, authority, &err), 0);
-    assert_int_equal(x509_make_server(authority, names, 2, (struct x509_life){NOW, NOW + 50}, server, &err), 0);
+    assert_int_equal(x509_make_authority("test", (struct x509_validity){NOW, NOW + 100}, authority, &err), 0);
+    assert_int_equal(x509_make_server(authority, names, 2, (struct x509_validity){NOW, NOW + 50}, server, &err), 0);
 }
 
-static void a_servers_certificate_says_who_signed_it_what_for_and_until_when(void **state)
+static void server_certificate_has_issuer_purpose_and_validity(void **state)
 {
     (void)state;
     struct x509_pair authority = {0}, server = {0};
-    struct x509_life life;
+    struct x509_validity life;
     struct err err;
     make(&authority, &server);
     assert_true(x509_is_signed_by(server.certificate, authority.certificate));
@@ -25,14 +25,14 @@ static void a_servers_certificate_says_who_signed_it_what_for_and_until_when(voi
     assert_true(x509_is_pair(&server) && x509_is_pair(&authority));
     assert_true(x509_is_for(server.certificate, "one.example") && x509_is_for(server.certificate, "two.example"));
     assert_false(x509_is_for(server.certificate, "three.example"));
-    assert_int_equal(x509_life_of(str_of(server.certificate), &life, &err), 0);
+    assert_int_equal(x509_validity_of(str_of(server.certificate), &life, &err), 0);
     assert_int_equal(life.from_s, NOW);
     assert_int_equal(life.until_s, NOW + 50);
     x509_pair_done(&authority);
     x509_pair_done(&server);
 }
 
-static void a_key_of_another_certificate_is_no_pair(void **state)
+static void key_of_another_certificate_does_not_match(void **state)
 {
     (void)state;
     struct x509_pair authority = {0}, server = {0};
@@ -44,15 +44,16 @@ static void a_key_of_another_certificate_is_no_pair(void **state)
     x509_pair_done(&server);
 }
 
-static void what_is_no_certificate_is_an_error(void **state)
+static void text_without_a_certificate_is_an_error(void **state)
 {
     (void)state;
-    struct x509_life life;
+    struct x509_validity life;
     struct err err;
     struct x509_pair ret = {0}, nobody = {(char *)"x", (char *)"y"};
-    assert_int_equal(x509_life_of(STR("nothing"), &life, &err), -ERR_INVALID);
-    assert_int_equal(x509_life_of(STR_NULL, &life, &err), -ERR_INVALID);
-    assert_int_equal(x509_make_server(&nobody, names, 2, (struct x509_life){NOW, NOW + 1}, &ret, &err), -ERR_INVALID);
+    assert_int_equal(x509_validity_of(STR("nothing"), &life, &err), -ERR_INVALID);
+    assert_int_equal(x509_validity_of(STR_NULL, &life, &err), -ERR_INVALID);
+    assert_int_equal(x509_make_server(&nobody, names, 2, (struct x509_validity){NOW, NOW + 1}, &ret, &err),
+                     -ERR_INVALID);
     assert_null(ret.certificate);
     assert_false(x509_is_for(NULL, "x"));
 }
@@ -103,9 +104,9 @@ static void a_bundle_to_trust_holds_certificates_and_no_key(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_servers_certificate_says_who_signed_it_what_for_and_until_when),
-        cmocka_unit_test(a_key_of_another_certificate_is_no_pair),
-        cmocka_unit_test(what_is_no_certificate_is_an_error),
+        cmocka_unit_test(server_certificate_has_issuer_purpose_and_validity),
+        cmocka_unit_test(key_of_another_certificate_does_not_match),
+        cmocka_unit_test(text_without_a_certificate_is_an_error),
         cmocka_unit_test(a_bundle_is_cut_into_its_certificates),
         cmocka_unit_test(a_bundle_to_trust_holds_certificates_and_no_key),
     };

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* AWS: environment, web identity, profile, container, instance metadata, in the order of the vendor's SDKs; a profile
+ * that was asked for by name comes first. */
+#include "creds/creds.h"
+#include "creds/endpoint.h"
+#include "creds/percent.h"
+#include "creds/trust.h"
+#include "exchange.h"
+#include "ini.h"
+#include "private.h"
+#include "reply.h"
+#include "util/env.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+
+enum { FILE_MAX = 1 << 20, URL_MAX = 2048, TOKEN_MAX = 64 << 10 };
+
+/* ---- profiles ---------------------------------------------------------------------------------------------------- */
+
+static bool read_aws_file(const char *variable, const char *name, char **ret, size_t *ret_len)
+{
+    char path[PATH_MAX];
+    struct err ignored;
+    const char *named = env_get(variable), *home = env_get("HOME");
+    if (!named && !home)
+        return false;
+    snprintf(path, sizeof path, "%s%s%s", named ? named : home, named ? "" : "/.aws/", named ? "" : name);
+    return file_read(AT_FDCWD, path, FILE_MAX, ret, ret_len, &ignored) == 0;
+}
+
+/* A profile is `[name]` in the credentials file, and `[profile name]` (but `[default]`) in the config file. */
+static char *profile_value(const char *profile, const char *name, bool config)
+{
+    auto_mem char *text = NULL;
+    size_t len;
+    char section[256];
+    struct str value;
+    bool prefixed = config && strcmp(profile, "default") != 0;
+    snprintf(section, sizeof section, "%s%s", prefixed ? "profile " : "", profile);
+    if (!read_aws_file(config ? "AWS_CONFIG_FILE" : "AWS_SHARED_CREDENTIALS_FILE", config ? "config" : "credentials",
+                       &text, &len))
+        return NULL;
+    return ini_value((struct str){text, len}, str_of(section), str_of(name), &value) ? str_dup(value) : NULL;
+}
+
+static const char *profile_name(const char *asked)
+{
+    const char *named = asked && asked[0] ? asked : env_get("AWS_PROFILE");
+    return named ? named : "default";
+}
+
+char *creds_aws_profile_value(const char *profile, const char *name)
+{
+    char *value = profile_value(profile_name(profile), name, true);
+    return value ? value : profile_value(profile_name(profile), name, false);
+}
+
+/* Settings of a profile that are not supported. AWS tools prefer all but the last to a key in the same profile, so
+ * using the key would be another identity. */
+static const char *other_way(const char *profile, bool has_key)
+{
+    static const char *const ways[] = {"role_arn", "sso_session", "sso_start_url", "credential_process"};
+    for (size_t i = 0; i < countof(ways) - has_key; i++)
+        for (int config = 0; config < 2; config++) {
+            auto_mem char *value = profile_value(profile, ways[i], config);
+            if (value)
+                return ways[i];
+        }
+    return NULL;
+}
+
+static struct creds_identity *from_profile(const char *asked)
+{
+    const char *profile = profile_name(asked);
+    for (int config = 0; config < 2; config++) {
+        auto_mem char *id = profile_value(profile, "aws_access_key_id", config);
+        auto_mem char *secret = profile_value(profile, "aws_secret_access_key", config);
+        if (!id || !secret)
+            continue;
+        struct creds_identity *i = creds_identity_new();
+        i->access_key_id = take(&id);
+        i->secret = take(&secret);
+        i->session_token = profile_value(profile, "aws_session_token", config);
+        return i;
+    }
+    return NULL;
+}
+
+static struct creds_identity *from_environment(void)
+{
+    const char *id = env_get("AWS_ACCESS_KEY_ID"), *secret = env_get("AWS_SECRET_ACCESS_KEY");
+    const char *token = env_get("AWS_SESSION_TOKEN");
+    if (!id || !secret)
+        return NULL;
+    struct creds_identity *i = creds_identity_new();
+    i->access_key_id = str_dup(str_of(id));
+    i->secret = str_dup(str_of(secret));
+    i->session_token = token ? str_dup(str_of(token)) : NULL;
+    return i;
+}
+
+/* ---- what is fetched --------------------------------------------------------------------------------------------- */
+
+struct aws_source {
+    char region[64];
+    char *role_arn;     /* owned; web identity */
+    char *token_file;   /* owned; web identity and container */
+    char *token;        /* owned; container and grant: the value itself. Secret */
+    char *session_name; /* owned; web identity; NULL: of the environment */
+    char *url;          /* owned; container, and the base of the metadata server */
+    /* One fetch at a time: what it needs between its steps. */
+    struct creds *creds;
+    struct worker *worker;
+    char session[TOKEN_MAX]; /* the metadata server's own token */
+};
+
+static void free_source(void *self)
+{
+    struct aws_source *s = self;
+    free(s->role_arn);
+    free(s->token_file);
+    secret_free(s->token);
+    free(s->session_name);
+    free(s->url);
+    free(s);
+}
+
+static void keys_came(void *ctx, int status, struct str body, const struct err *err)
+{
+    creds_replied(((struct aws_source *)ctx)->creds, reply_keys, status, body, err);
+}
+
+/* The token file is replaced while we run: it is read for each exchange. */
+static bool read_token(struct aws_source *s, char **ret)
+{
+    struct err err;
+    size_t len;
+    if (file_read(AT_FDCWD, s->token_file, TOKEN_MAX, ret, &len, &err) < 0) {
+        creds_refused(s->creds, &err);
+        return false;
+    }
+    while (len > 0 && ((*ret)[len - 1] == '\n' || (*ret)[len - 1] == '\r'))
+        (*ret)[--len] = '\0';
+    return true;
+}
+
+/* ---- web identity: STS ------------------------------------------------------------------------------------------- */
+
+static void sts_answered(void *ctx, int status, struct str body, const struct err *err)
+{
+    creds_replied(((struct aws_source *)ctx)->creds, reply_role, status, body, err);
+}
+
+static void fetch_web_identity(struct creds *c, struct worker *w)
+{
+    struct aws_source *s = c->source.self;
+    const char *named = s->session_name ? s->session_name : env_get("AWS_ROLE_SESSION_NAME"),
+               *endpoint = env_get("AWS_ENDPOINT_URL_STS");
+    const struct web_header headers[] = {{"content-type", STR("application/x-www-form-urlencoded")},
+                                         {"accept", STR("application/xml")}};
+    auto_mem char *token = NULL;
+    char url[TRUST_URL_MAX];
+    struct err err;
+    s->creds = c;
+    if (!endpoint && trust_aws_url("sts", s->region, url, &err) < 0) {
+        creds_refused(s->creds, &err);
+        return;
+    }
+    if (!s->token && !read_token(s, &token))
+        return;
+    auto_sbuf form = SBUF(2 * TOKEN_MAX);
+    sbuf_adds(&form, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&DurationSeconds=3600&RoleArn=");
+    percent_encode(str_of(s->role_arn), &form);
+    sbuf_adds(&form, "&RoleSessionName=");
+    percent_encode(str_of(named ? named : "cistern"), &form);
+    sbuf_adds(&form, "&WebIdentityToken=");
+    percent_encode(str_of(s->token ? s->token : token), &form);
+    exchange_start(w, &(struct exchange_request){.method = "POST",
+                                                 .url = endpoint ? endpoint : url,
+                                                 .headers = headers,
+                                                 .header_count = countof(headers),
+                                                 .body = sbuf_str(&form),
+                                                 .retry_after_ns = &c->retry_after_ns,
+                                                 .ctx = s,
+                                                 .done = sts_answered});
+    explicit_bzero(form.ptr, form.len);
+}
+
+/* ---- container --------------------------------------------------------------------------------------------------- */
+
+static void fetch_container(struct creds *c, struct worker *w)
+{
+    struct aws_source *s = c->source.self;
+    auto_mem char *token = NULL;
+    s->creds = c;
+    if (s->token_file && !read_token(s, &token))
+        return;
+    struct str sent = token ? str_of(token) : str_of(s->token);
+    const struct web_header headers[] = {{"authorization", sent}};
+    exchange_start(w, &(struct exchange_request){.method = "GET",
+                                                 .url = s->url,
+                                                 .headers = headers,
+                                                 .header_count = sent.len ? 1 : 0,
+                                                 .ctx = s,
+                                                 .done = keys_came});
+}
+
+/* In clear text, credentials travel over this machine or its link only, as the vendor's SDKs have it. */
+static bool may_be_asked(const char *url)
+{
+    static const char *const hosts[] = {"localhost",     "127.0.0.1",      "[::1]",
+                                        "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
+    struct endpoint e;
+    struct err ignored;
+    if (endpoint_parse(str_of(url), &e, &ignored) < 0)
+        return false;
+    for (size_t i = 0; i < countof(hosts) && !e.tls; i++)
+        if (str_eq(e.host, str_of(hosts[i])))
+            return true;
+    return e.tls;
+}
+
+/* ---- instance metadata, version 2 -------------------------------------------------------------------------------- */
+
+static void ask_metadata(struct aws_source *s, const char *path,
+                         void (*done)(void *ctx, int status, struct str body, const struct err *err))
+{
+    char url[URL_MAX];
+    const struct web_header headers[] = {{"x-aws-ec2-metadata-token", str_of(s->session)}};
+    snprintf(url, sizeof url, "%s/latest/meta-data/iam/security-credentials/%s", s->url, path);
+    exchange_start(s->worker,
+                   &(struct exchange_request){
+                       .method = "GET", .url = url, .headers = headers, .header_count = 1, .ctx = s, .done = done});
+}
+
+static void role_came(void *ctx, int status, struct str body, const struct err *err)
+{
+    struct aws_source *s = ctx;
+    struct str line, role = str_trim(body);
+    if (err) {
+        creds_refused(s->creds, err);
+    } else if (status != 200 || !str_split(&role, '\n', &line) || line.len == 0 || line.len > 256) {
+        struct err none;
+        err_set(&none, ERR_DENIED, "this machine has no role (it answered %d)", status);
+        creds_refused(s->creds, &none);
+    } else {
+        auto_sbuf path = SBUF(1024);
+        percent_encode(str_trim(line), &path);
+        ask_metadata(s, path.ptr, keys_came);
+    }
+}
+
+static void session_came(void *ctx, int status, struct str body, const struct err *err)
+{
+    struct aws_source *s = ctx;
+    struct err why;
+    if (err) {
+        creds_refused(s->creds, err);
+    } else if (status != 200) {
+        (void)reply_status(status, &why);
+        creds_refused(s->creds, &why);
+    } else {
+        snprintf(s->session, sizeof s->session, "%.*s", STR_FMT(str_trim(body)));
+        ask_metadata(s, "", role_came);
+    }
+}
+
+static void fetch_metadata(struct creds *c, struct worker *w)
+{
+    struct aws_source *s = c->source.self;
+    char url[URL_MAX];
+    const struct web_header headers[] = {{"x-aws-ec2-metadata-token-ttl-seconds", STR("21600")}};
+    s->creds = c;
+    s->worker = w;
+    snprintf(url, sizeof url, "%s/latest/api/token", s->url);
+    exchange_start(
+        w, &(struct exchange_request){
+               .method = "PUT", .url = url, .headers = headers, .header_count = 1, .ctx = s, .done = session_came});
+}
+
+/* ---- the chain --------------------------------------------------------------------------------------------------- */
+
+static struct creds *fixed(const char *name, const char *method, struct creds_identity *own_i)
+{
+    return creds_new(&(struct creds_source){.name = name, .method = method}, own_i);
+}
+
+static struct creds *fetched(const char *name, const char *method, struct aws_source *own_s,
+                             void (*fetch)(struct creds *c, struct worker *w))
+{
+    const struct creds_source source = {
+        .name = name, .method = method, .self = own_s, .free_self = free_source, .fetch = fetch};
+    return creds_new(&source, NULL);
+}
+
+static int open_container(struct aws_source *own_s, const char *relative, const char *full, struct creds **ret,
+                          struct err *err)
+{
+    const char *file = env_get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
+               *token = env_get("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    char url[URL_MAX];
+    snprintf(url, sizeof url, "%s%s", relative ? "http://169.254.170.2" : "", relative ? relative : full);
+    if (!may_be_asked(url)) {
+        free_source(own_s);
+        return err_fail(err, ERR_INVALID, CIS_NO_CREDENTIALS,
+                        "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https nor an address of this machine");
+    }
+    own_s->url = str_dup(str_of(url));
+    own_s->token_file = file ? str_dup(str_of(file)) : NULL;
+    own_s->token = token ? str_dup(str_of(token)) : NULL;
+    *ret = fetched("the container's credentials", "container", own_s, fetch_container);
+    return 0;
+}
+
+static int open_fetched(const char *region, struct creds **ret, struct err *err)
+{
+    const char *relative = env_get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *full = env_get("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    const char *disabled = env_get("AWS_EC2_METADATA_DISABLED"),
+               *service = env_get("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    if (!relative && !full && disabled && str_eq_nocase(str_of(disabled), STR("true")))
+        return err_fail(err, ERR_DENIED, CIS_NO_CREDENTIALS,
+                        "no credentials for s3://: AWS_ACCESS_KEY_ID is not set, and there is no profile with a key");
+    struct aws_source *s = xcalloc(1, sizeof *s);
+    snprintf(s->region, sizeof s->region, "%s", region);
+    if (relative || full)
+        return open_container(s, relative, full, ret, err);
+    s->url = str_dup(str_of(service ? service : "http://169.254.169.254"));
+    for (size_t len = strlen(s->url); len && s->url[len - 1] == '/';)
+        s->url[--len] = '\0';
+    *ret = fetched("the machine's metadata server", "metadata", s, fetch_metadata);
+    return 0;
+}
+
+/* *ret NULL: there is no such profile, or nothing in it. */
+static int open_profile(const char *asked, struct creds **ret, struct err *err)
+{
+    struct creds_identity *i = from_profile(asked);
+    const char *profile = profile_name(asked), *way = other_way(profile, i != NULL);
+    *ret = NULL;
+    if (way) {
+        creds_identity_unref(i);
+        return err_fail(err, ERR_UNSUPPORTED, CIS_NO_CREDENTIALS,
+                        "profile '%.64s': '%s' is not supported; run "
+                        "aws configure export-credentials --profile %.64s --format env",
+                        profile, way, profile);
+    }
+    if (i)
+        *ret = fixed("the profile's key", "profile", i);
+    return 0;
+}
+
+int creds_open_aws(const struct creds_options *o, struct creds **ret, struct err *err)
+{
+    bool named = o->profile && o->profile[0];
+    const char *role = env_get("AWS_ROLE_ARN"), *token_file = env_get("AWS_WEB_IDENTITY_TOKEN_FILE");
+    struct creds_identity *i = NULL;
+    if (!named && (i = from_environment()) != NULL) {
+        *ret = fixed("the environment's key", "environment", i);
+        return 0;
+    }
+    if (!named && role && token_file) {
+        struct aws_source *s = xcalloc(1, sizeof *s);
+        snprintf(s->region, sizeof s->region, "%s", o->region);
+        s->role_arn = str_dup(str_of(role));
+        s->token_file = str_dup(str_of(token_file));
+        *ret = fetched("the web identity's role", "web_identity", s, fetch_web_identity);
+        return 0;
+    }
+    int r = open_profile(o->profile, ret, err);
+    if (r < 0 || *ret)
+        return r;
+    if (named || env_get("AWS_PROFILE"))
+        return err_fail(err, ERR_INVALID, CIS_NO_CREDENTIALS, "the profile '%s' has no access key",
+                        profile_name(o->profile));
+    return open_fetched(o->region, ret, err);
+}
+
+int creds_open_aws_grant(const struct grant *g, struct creds **ret, struct err *err)
+{
+    if (g->token.len >= TOKEN_MAX || g->region.len >= sizeof((struct aws_source *)0)->region)
+        return err_set(err, ERR_INVALID, "the token or the region is too long");
+    struct aws_source *s = xcalloc(1, sizeof *s);
+    snprintf(s->region, sizeof s->region, "%.*s", STR_FMT(g->region.len ? g->region : STR("us-east-1")));
+    s->role_arn = str_dup(g->role_arn);
+    s->token = str_dup(g->token);
+    s->session_name = str_dup(g->session.len ? g->session : STR("cistern"));
+    *ret = fetched("AWS's token exchange", NULL, s, fetch_web_identity);
+    return 0;
+}

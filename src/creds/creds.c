@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "creds/creds.h"
+#include "private.h"
+#include "util/clock.h"
+#include "util/hash.h"
+#include "util/metric.h"
+#include "util/thread.h"
+#include <stdatomic.h>
+
+/* Shorter than this before its end, an identity is not used for a new request: it could expire on the way. */
+#define MARGIN_NS (15 * (int64_t)NS_PER_SECOND)
+#define REFUSED_PAUSE_NS (20 * NS_PER_SECOND)
+/* Shorter than the first wait of a request that is tried again, and doubled as those are: each of its attempts asks. */
+#define PASSING_PAUSE_NS (100 * NS_PER_MS)
+
+struct creds_identity *creds_identity_new(void)
+{
+    struct creds_identity *i = xcalloc(1, sizeof *i);
+    i->refs = 1;
+    i->born_ns = clock_wall_ns();
+    return i;
+}
+
+struct creds_identity *creds_identity_ref(struct creds_identity *i)
+{
+    atomic_fetch_add(&i->refs, 1);
+    return i;
+}
+
+void creds_identity_unref(struct creds_identity *i)
+{
+    if (!i || atomic_fetch_sub(&i->refs, 1) > 1)
+        return;
+    free(i->access_key_id);
+    secret_free(i->secret);
+    secret_free(i->session_token);
+    secret_free(i->bearer);
+    free(i);
+}
+
+char *creds_identity_fingerprint(const struct creds_identity *i, char *buf)
+{
+    uint8_t sum[32];
+    const char *secret = i->bearer ? i->bearer : i->secret;
+    sha256(secret ? str_of(secret) : STR_NULL, sum);
+    return hex_text(sum, (CREDS_FINGERPRINT_SIZE - 1) / 2, buf);
+}
+
+struct creds *creds_new(const struct creds_source *source, struct creds_identity *own_first)
+{
+    struct creds *c = xcalloc(1, sizeof *c);
+    c->refs = 1;
+    c->source = *source;
+    c->now = own_first;
+    pthread_mutex_init(&c->lock, NULL);
+    if (!source->method)
+        return c;
+    c->exchanges =
+        metric_new(METRIC_COUNTER, "cistern_token_exchanges_total", "Fetches of credentials.", "method,result", NULL);
+    c->expiry = metric_series(metric_new(METRIC_GAUGE, "cistern_token_expiry_seconds",
+                                         "When the credentials expire, in seconds since 1970.", "method,result", NULL),
+                              source->method, "ok");
+    return c;
+}
+
+void creds_free(struct creds *c)
+{
+    if (!c || atomic_fetch_sub(&c->refs, 1) > 1)
+        return;
+    creds_identity_unref(c->now);
+    if (c->source.free_self)
+        c->source.free_self(c->source.self);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+struct creds *creds_new_anonymous(void)
+{
+    struct creds_identity *nobody = creds_identity_new();
+    nobody->anonymous = true;
+    return creds_new(&(struct creds_source){.name = "anonymous", .method = "anonymous"}, nobody);
+}
+
+static const struct {
+    const char *name;
+    int (*open)(const struct creds_options *o, struct creds **ret, struct err *err);
+} kinds[CREDS_KINDS] = {[CREDS_AWS] = {"s3", creds_open_aws}, [CREDS_GOOGLE] = {"gs", creds_open_gcp}};
+
+const char *creds_kind_name(enum creds_kind kind)
+{
+    return kinds[kind].name;
+}
+
+enum creds_kind creds_kind_of(struct str name)
+{
+    for (enum creds_kind kind = CREDS_NONE + 1; kind < CREDS_KINDS; kind++)
+        if (str_eq(name, str_of(kinds[kind].name)))
+            return kind;
+    return CREDS_NONE;
+}
+
+int creds_open(const struct creds_options *o, struct creds **ret, struct err *err)
+{
+    if (!o->identity && !o->anonymous)
+        return creds_has_broker() ? creds_open_broker(o->kind, ret, err) : kinds[o->kind].open(o, ret, err);
+    *ret = o->identity
+               ? creds_new(&(struct creds_source){.name = "the given identity"}, creds_identity_ref(o->identity))
+               : creds_new_anonymous();
+    return 0;
+}
+
+void *creds_self(const struct creds *c)
+{
+    return c->source.self;
+}
+
+void creds_pause(struct creds *c, uint64_t pause_ns)
+{
+    c->retry_after_ns = pause_ns;
+}
+
+const char *creds_source_name(const struct creds *c)
+{
+    return c->source.name;
+}
+
+enum freshness { FRESH, AGEING, STALE };
+
+static enum freshness freshness(const struct creds_identity *i)
+{
+    if (!i)
+        return STALE;
+    if (i->expires_ns == 0)
+        return FRESH;
+    int64_t now = clock_wall_ns();
+    if (now + MARGIN_NS >= i->expires_ns)
+        return STALE;
+    return now - i->born_ns >= (i->expires_ns - i->born_ns) / 5 * 4 ? AGEING : FRESH;
+}
+
+static void deliver(struct mail *m)
+{
+    struct creds_waiter *w = container_of(m, struct creds_waiter, mail);
+    w->ready(w);
+}
+
+/* Is it too soon to ask again after a refusal? */
+static bool is_paused(const struct creds *c)
+{
+    return c->refused_ns && clock_now_ns() - c->refused_ns < c->pause_ns;
+}
+
+struct creds_identity *creds_get(struct creds *c, struct worker *worker, struct creds_waiter *w)
+{
+    pthread_mutex_lock(&c->lock);
+    enum freshness f = freshness(c->now);
+    struct creds_identity *i = f == STALE ? NULL : creds_identity_ref(c->now);
+    bool fetch = f != FRESH && !c->fetching && !is_paused(c);
+    bool refuse = !i && !c->fetching && !fetch;
+    c->fetching |= fetch;
+    w->mail.deliver = deliver;
+    w->code = 0;
+    if (refuse) {
+        w->code = err_copy(&w->err, &c->refused);
+    } else if (!i) {
+        w->next = c->waiters;
+        c->waiters = w;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (fetch) {
+        atomic_fetch_add(&c->refs, 1);
+        c->source.fetch(c, worker);
+    }
+    if (refuse)
+        loop_post(w->home, &w->mail);
+    return i;
+}
+
+bool creds_reject(struct creds *c, const struct creds_identity *i)
+{
+    bool is_fetched = c->source.fetch != NULL;
+    auto_lock(&c->lock);
+    if (c->now == i && is_fetched) {
+        creds_identity_fingerprint(i, c->rejected_fingerprint);
+        creds_identity_unref(c->now);
+        c->now = NULL;
+    }
+    return is_fetched;
+}
+
+bool creds_rejected_fingerprint(struct creds *c, char *buf)
+{
+    auto_lock(&c->lock);
+    memcpy(buf, c->rejected_fingerprint, CREDS_FINGERPRINT_SIZE);
+    return buf[0] != '\0';
+}
+
+/* Time until the next fetch after a failed one. A refusal is kept for a while; a restarting server or a lost
+ * connection may recover at once. */
+static uint64_t pause_after(struct creds *c, enum err_code code)
+{
+    bool passes = code == ERR_AGAIN || code == ERR_TIMEOUT || code == ERR_IO;
+    c->failures = passes ? c->failures + 1 : 0;
+    return passes ? min_u64(PASSING_PAUSE_NS << min_u64(c->failures - 1, 20), REFUSED_PAUSE_NS) : REFUSED_PAUSE_NS;
+}
+
+void creds_fetched(struct creds *c, struct creds_identity *own_i, const struct err *err)
+{
+    int64_t expires_ns = own_i ? own_i->expires_ns : 0; /* once it is shared, it may go at any time */
+    pthread_mutex_lock(&c->lock);
+    struct creds_waiter *waiting = c->waiters;
+    c->waiters = NULL;
+    c->fetching = false;
+    c->refused_ns = own_i ? 0 : clock_now_ns();
+    if (own_i)
+        c->failures = 0;
+    else
+        c->pause_ns = max_u64(pause_after(c, err->code), c->retry_after_ns);
+    c->retry_after_ns = 0;
+    if (own_i) {
+        creds_identity_unref(c->now);
+        c->now = own_i;
+        c->rejected_fingerprint[0] = '\0';
+    } else {
+        c->refused = *err;
+    }
+    for (struct creds_waiter *w = waiting; w; w = w->next) {
+        w->identity = own_i ? creds_identity_ref(own_i) : NULL;
+        w->code = own_i ? 0 : err_copy(&w->err, err);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (c->exchanges)
+        metric_add(metric_series(c->exchanges, c->source.method, own_i ? "ok" : "error"), 1);
+    if (c->exchanges && own_i)
+        metric_set(c->expiry, expires_ns / (int64_t)NS_PER_SECOND);
+    while (waiting) {
+        struct creds_waiter *w = waiting;
+        waiting = w->next;
+        loop_post(w->home, &w->mail);
+    }
+    creds_free(c); /* the fetch's own reference */
+}
+
+void creds_refused(struct creds *c, const struct err *why)
+{
+    struct err err = *why;
+    err_wrap(&err, "cannot get credentials from %s", c->source.name);
+    if (!err.id)
+        err_advise(&err, CIS_TOKEN_EXCHANGE_FAILED);
+    creds_fetched(c, NULL, &err);
+}
+
+void creds_replied(struct creds *c,
+                   int (*read)(int status, struct str body, struct creds_identity **ret, struct err *err), int status,
+                   struct str body, const struct err *err)
+{
+    struct creds_identity *i = NULL;
+    struct err why;
+    if (!err && read(status, body, &i, &why) < 0)
+        err = &why;
+    if (err)
+        creds_refused(c, err);
+    else
+        creds_fetched(c, i, NULL);
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+struct blocking_waiter {
+    struct mail mail;
+    struct creds_waiter waiter;
+    struct creds *creds;
+    struct worker *worker;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t is_ready;
+    bool ready;
+};
+
+static void wake(struct creds_waiter *w)
+{
+    struct blocking_waiter *b = container_of(w, struct blocking_waiter, waiter);
+    auto_lock(&b->lock);
+    b->ready = true;
+    pthread_cond_signal(&b->is_ready);
+}
+
+/* Once the waiter is called, `b` may be gone. */
+static void begin_wait(struct mail *m)
+{
+    struct blocking_waiter *b = container_of(m, struct blocking_waiter, mail);
+    struct creds_identity *i = creds_get(b->creds, b->worker, &b->waiter);
+    if (!i)
+        return;
+    b->waiter.identity = i;
+    wake(&b->waiter);
+}
+
+static int wait_for_identity(struct creds *c, struct worker *worker, bool on_loop, struct creds_identity **ret,
+                             struct err *err)
+{
+    struct blocking_waiter b = {.mail.deliver = begin_wait,
+                                .waiter = {.home = worker->loop, .ready = wake},
+                                .creds = c,
+                                .worker = worker,
+                                .lock = PTHREAD_MUTEX_INITIALIZER,
+                                .is_ready = PTHREAD_COND_INITIALIZER};
+    if (on_loop)
+        loop_post(worker->loop, &b.mail);
+    else
+        begin_wait(&b.mail);
+    pthread_mutex_lock(&b.lock);
+    while (!b.ready)
+        pthread_cond_wait(&b.is_ready, &b.lock);
+    pthread_mutex_unlock(&b.lock);
+    if (!b.waiter.identity)
+        return err_copy(err, &b.waiter.err);
+    *ret = b.waiter.identity;
+    return 0;
+}
+
+int creds_wait(struct creds *c, struct worker *worker, struct creds_identity **ret, struct err *err)
+{
+    return wait_for_identity(c, worker, false, ret, err);
+}
+
+int creds_wait_on_loop(struct creds *c, struct worker *worker, struct creds_identity **ret, struct err *err)
+{
+    return wait_for_identity(c, worker, true, ret, err);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "creds/endpoint.h"
+#include <stdio.h>
+
+char *uri_shown(struct str text, char *buf)
+{
+    const char *scheme_end = text.len ? memmem(text.ptr, text.len, "://", 3) : NULL;
+    size_t from = scheme_end ? (size_t)(scheme_end - text.ptr) + 3 : 0, to = from, at = 0;
+    for (; to < text.len && text.ptr[to] != '/'; to++)
+        if (text.ptr[to] == '@')
+            at = to;
+    struct str head = str_sub(text, 0, from), rest = str_from(text, at ? at : from);
+    snprintf(buf, URI_SHOWN_ROOM, "%.*s%s%.*s", (int)min_u64(head.len, URI_SHOWN_MAX / 2), head.ptr ? head.ptr : "",
+             at ? "..." : "", (int)min_u64(rest.len, URI_SHOWN_MAX - min_u64(head.len, URI_SHOWN_MAX / 2)),
+             rest.ptr ? rest.ptr : "");
+    return buf;
+}
+
+static int wrong(struct str text, const char *why, struct err *err)
+{
+    char shown[URI_SHOWN_ROOM];
+    return err_fail(err, ERR_INVALID, CIS_ENDPOINT_INVALID, "cannot read the endpoint '%s': %s", uri_shown(text, shown),
+                    why);
+}
+
+bool endpoint_is_address(struct str host)
+{
+    if (host.len && host.ptr[0] == '[')
+        return true;
+    for (size_t i = 0; i < host.len; i++)
+        if (host.ptr[i] != '.' && (host.ptr[i] < '0' || host.ptr[i] > '9'))
+            return false;
+    return host.len > 0;
+}
+
+static bool is_host_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+           c == '_' || c == '[' || c == ']' || c == ':';
+}
+
+static ssize_t find_port(struct str authority)
+{
+    for (size_t i = authority.len; i-- > 0;) {
+        if (authority.ptr[i] == ']')
+            return -1;
+        if (authority.ptr[i] == ':')
+            return (ssize_t)i;
+    }
+    return -1;
+}
+
+static int parse_authority(struct str text, struct str authority, struct endpoint *ret, struct err *err)
+{
+    uint64_t port;
+    struct err ignored;
+    for (size_t i = 0; i < authority.len; i++)
+        if (!is_host_char(authority.ptr[i]))
+            return wrong(text, "its host holds a character that hosts cannot have", err);
+    ssize_t colon = find_port(authority);
+    ret->authority = authority;
+    ret->host = colon < 0 ? authority : str_sub(authority, 0, (size_t)colon);
+    if (ret->host.len == 0)
+        return wrong(text, "it names no host", err);
+    if (colon < 0)
+        return 0;
+    if (str_to_u64(str_from(authority, (size_t)colon + 1), &port, &ignored) < 0 || port == 0 || port > 65535)
+        return wrong(text, "its port is not a number from 1 to 65535", err);
+    if (port == (ret->tls ? 443 : 80)) /* libcurl leaves it out of the Host header, which is signed */
+        ret->authority = ret->host;
+    return 0;
+}
+
+/* A '?' or a '#' would turn the rest, bucket and all, into something else. */
+static bool is_path(struct str path)
+{
+    for (size_t i = 0; i < path.len; i++)
+        if (path.ptr[i] <= ' ' || (unsigned char)path.ptr[i] >= 0x7f || strchr("?#\\\"<>", path.ptr[i]))
+            return false;
+    return true;
+}
+
+int endpoint_parse(struct str text, struct endpoint *ret, struct err *err)
+{
+    struct endpoint e = {0};
+    struct str rest;
+    if (str_starts(text, STR("https://")))
+        e.tls = true, rest = str_from(text, 8);
+    else if (str_starts(text, STR("http://")))
+        rest = str_from(text, 7);
+    else
+        return wrong(text, "it does not begin with http:// or https://", err);
+    ssize_t slash = str_find(rest, '/');
+    e.path = slash < 0 ? STR_NULL : str_from(rest, (size_t)slash);
+    while (e.path.len && e.path.ptr[e.path.len - 1] == '/')
+        e.path.len--;
+    if (!is_path(e.path))
+        return wrong(text, "its path holds a character that it cannot have", err);
+    int r = parse_authority(text, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash), &e, err);
+    if (r == 0)
+        *ret = e;
+    return r;
+}

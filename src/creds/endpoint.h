@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* endpoint.h - "https://host:port/path" taken apart. Pure. */
+#pragma once
+
+#include "util/err.h"
+#include "util/str.h"
+
+/* Views into the text. */
+struct endpoint {
+    bool tls;
+    struct str authority; /* host, and port unless it is the scheme's own: as the Host header has it */
+    struct str host;
+    struct str path; /* without a trailing '/'; may be empty */
+};
+
+must_check int endpoint_parse(struct str text, struct endpoint *ret, struct err *err);
+bool endpoint_is_address(struct str host); /* an IPv4 or [IPv6] address */
+
+/* Returns `text` for a message: at most URI_SHOWN_MAX bytes, without the user info before '@', which may be a
+ * password. buf of URI_SHOWN_ROOM; returns buf. */
+enum { URI_SHOWN_MAX = 100, URI_SHOWN_ROOM = URI_SHOWN_MAX + 8 };
+char *uri_shown(struct str text, char *buf);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grant.h - exchanges a token or key for a short-lived cloud credential, once. creds.h does the caching. Endpoints are
+ * overridden by CISTERN_GCP_STS_URL, CISTERN_GCP_IAM_URL, CISTERN_GCP_OAUTH_URL and AWS_ENDPOINT_URL_STS:
+ * "https://sts.example", without a path. */
+#pragma once
+
+#include "creds/creds.h"
+
+enum grant_kind {
+    GRANT_GCP_TOKEN, /* token, audience, email: Google's STS, and the service account's impersonation */
+    GRANT_GCP_KEY,   /* key: an assertion signed with a service account's key */
+    GRANT_GCP_OWN,   /* what this process itself is: the chain of creds_open_gcp */
+    GRANT_AWS_TOKEN, /* token, role_arn, region, session: AssumeRoleWithWebIdentity */
+    GRANT_AWS_OWN,   /* region: the chain of creds_open_aws */
+};
+
+/* Views; what is needed is copied, and what is secret wiped afterwards. */
+struct grant {
+    enum grant_kind kind;
+    struct str token; /* secret: of Kubernetes */
+    struct str audience;
+    struct str email; /* empty: no impersonation */
+    struct str key;   /* secret: a service account's file, {"type": "service_account", ...} */
+    struct str role_arn;
+    struct str region;  /* empty: us-east-1 */
+    struct str session; /* for the cloud's own log; empty: "cistern" */
+};
+
+/* Any thread but the worker's loop, whose web makes the requests: waits, 30 s at most. *ret is the caller's.
+ * *ret_retry_after_ns is set on failure: before that, the server wants no other. */
+must_check int grant_exchange(const struct grant *g, struct worker *worker, struct creds_identity **ret,
+                              uint64_t *ret_retry_after_ns, struct err *err);

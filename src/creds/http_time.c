@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "creds/http_time.h"
+#include "util/clock.h"
+
+#define SKEW_MAX_NS (300 * (int64_t)NS_PER_SECOND)
+enum { RETRY_AFTER_MAX_SECONDS = 300 };
+
+uint64_t timing_retry_after_ns(struct str header)
+{
+    struct err ignored;
+    uint64_t seconds = 0;
+    int64_t when;
+    if (header.len == 0)
+        return 0;
+    if (str_to_u64(header, &seconds, &ignored) < 0 && time_parse_http(header, &when, &ignored) == 0) {
+        int64_t wait_ns = when - clock_wall_ns();
+        seconds = wait_ns > 0 ? (uint64_t)wait_ns / NS_PER_SECOND + 1 : 0;
+    }
+    return min_u64(seconds, RETRY_AFTER_MAX_SECONDS) * NS_PER_SECOND;
+}
+
+int64_t timing_skew_ns(struct str date)
+{
+    int64_t theirs;
+    struct err ignored;
+    return time_parse_http(date, &theirs, &ignored) < 0 ? 0 : clock_wall_ns() - theirs;
+}
+
+bool timing_is_skew(int64_t skew_ns)
+{
+    return skew_ns > SKEW_MAX_NS || skew_ns < -SKEW_MAX_NS;
+}
+
+int timing_skewed(int64_t skew_ns, const char *whose, struct err *err)
+{
+    char text[TIME_TEXT_MAX];
+    return err_fail(err, ERR_DENIED, CIS_CLOCK_SKEW, "this machine's clock is %s %s %s",
+                    duration_text((uint64_t)(skew_ns < 0 ? -skew_ns : skew_ns), text),
+                    skew_ns < 0 ? "behind" : "ahead of", whose);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "creds/trust.h"
+#include "creds/endpoint.h"
+#include "util/env.h"
+#include "util/file.h"
+#include "util/thread.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+
+enum { AWS_REGION_PARTS_MAX = 5 };
+
+static bool is_made_of(struct str s, char from, char to)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] < from || s.ptr[i] > to)
+            return false;
+    return s.len > 0;
+}
+
+/* "eu-west-1", "us-gov-east-1", "eusc-de-east-1": words, and a number at the end. Hosts of Amazon's customers have
+ * other names in this place: "s3-eu-west-1", "elb". */
+static bool is_aws_region(struct str region)
+{
+    struct str rest = region, part, last = STR_NULL;
+    size_t parts = 0;
+    while (str_split(&rest, '-', &part)) {
+        if (last.len && !is_made_of(last, 'a', 'z'))
+            return false;
+        last = part;
+        if (part.len == 0 || part.len > 9 || ++parts > AWS_REGION_PARTS_MAX)
+            return false;
+    }
+    return parts >= 3 && last.len <= 2 && is_made_of(last, '0', '9');
+}
+
+int trust_aws_url(const char *service, const char *region, char buf[TRUST_URL_MAX], struct err *err)
+{
+    if (!is_aws_region(str_of(region)))
+        return err_fail(err, ERR_INVALID, CIS_ENDPOINT_INVALID, "'%.64s' is not a region of AWS", region);
+    snprintf(buf, TRUST_URL_MAX, "https://%s.%s.amazonaws.com%s", service, region,
+             strncmp(region, "cn-", 3) == 0 ? ".cn" : "");
+    return 0;
+}
+
+/* ---- whose server ------------------------------------------------------------------------------------------------ */
+
+static bool is_label(struct str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (!is_made_of(str_sub(s, i, 1), 'a', 'z') && !is_made_of(str_sub(s, i, 1), '0', '9') && s.ptr[i] != '-')
+            return false;
+    return s.len > 0;
+}
+
+/* "storage.googleapis.com", "storage.europe-west4.rep.googleapis.com" */
+static bool is_googles(struct str host)
+{
+    struct str rest = host, first, region;
+    if (str_eq(host, STR("storage.googleapis.com")))
+        return true;
+    return str_split(&rest, '.', &first) && str_eq(first, STR("storage")) && str_split(&rest, '.', &region) &&
+           is_label(region) && str_eq(rest, STR("rep.googleapis.com"));
+}
+
+/* "s3.amazonaws.com", "s3-fips.dualstack.us-east-1.amazonaws.com", "s3-eu-west-1.amazonaws.com" */
+static bool is_amazons(struct str host)
+{
+    static const char *const firsts[] = {"s3", "s3-fips", "s3-accelerate"};
+    struct str rest = host, first, next;
+    if (!str_split(&rest, '.', &first))
+        return false;
+    bool known = str_starts(first, STR("s3-")) && is_aws_region(str_from(first, 3));
+    for (size_t i = 0; i < countof(firsts); i++)
+        known |= str_eq(first, str_of(firsts[i]));
+    if (str_starts(rest, STR("dualstack.")))
+        rest = str_from(rest, sizeof "dualstack." - 1);
+    struct str behind = rest;
+    if (str_split(&behind, '.', &next) && is_aws_region(next))
+        rest = behind;
+    return known && (str_eq(rest, STR("amazonaws.com")) || str_eq(rest, STR("amazonaws.com.cn")));
+}
+
+enum trust trust_of(enum creds_kind kind, struct str endpoint, const struct guard *g)
+{
+    struct endpoint e;
+    struct err ignored;
+    char origin[512];
+    if (endpoint.len == 0)
+        return TRUST_PROVIDER;
+    if (endpoint_parse(endpoint, &e, &ignored) < 0)
+        return TRUST_NOBODY;
+    bool is_own = (kind == CREDS_GOOGLE && is_googles(e.host)) || (kind == CREDS_AWS && is_amazons(e.host));
+    if (is_own && e.tls && e.authority.len == e.host.len)
+        return TRUST_PROVIDER;
+    int n = snprintf(origin, sizeof origin, "http%s://%.*s", e.tls ? "s" : "", STR_FMT(e.authority));
+    return g && (size_t)n < sizeof origin && guard_trusts(g, str_of(origin)) ? TRUST_LISTED : TRUST_NOBODY;
+}
+
+/* ---- this process ------------------------------------------------------------------------------------------------ */
+
+static int read_guard(const char *file, struct guard **ret, struct err *err)
+{
+    auto_mem char *text = NULL;
+    size_t len = 0;
+    int r = file_read(AT_FDCWD, file, GUARD_TEXT_MAX, &text, &len, err);
+    if (r < 0 && r != -ERR_NOT_FOUND)
+        return r;
+    r = guard_parse((struct str){text, r < 0 ? 0 : len}, ret, err);
+    return r < 0 ? err_wrap(err, "reading the guard '%s'", file) : 0;
+}
+
+int trust_environment(const struct guard **ret, struct err *err)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct guard *guard; /* under the lock; never freed: stores borrow it */
+    const char *file = env_get("CISTERN_GUARD_FILE");
+    int r = 0;
+    auto_lock(&lock);
+    if (file && !guard)
+        r = read_guard(file, &guard, err);
+    *ret = guard;
+    return r;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+#include "csi/caps.h"
+#include "util/names.h"
+#include <inttypes.h>
+
+enum { NAME_BYTES_MAX = 128 };
+
+int need_field(const char *value, const char *field, struct err *err)
+{
+    return value && value[0] ? 0 : err_set(err, ERR_INVALID, "%s is missing", field);
+}
+
+int csi_volume_not_found(const char *id, struct err *err)
+{
+    return err_fail(err, ERR_NOT_FOUND, CIS_VOLUME_NOT_FOUND, "volume '%.128s': not found", id);
+}
+
+int need_id(const char *text, struct volume_id *ret, struct err *err)
+{
+    int r = need_field(text, "volume_id", err);
+    return r < 0 || volume_id_parse(str_of(text), ret) ? r : csi_volume_not_found(text, err);
+}
+
+const char *csi_pairs_value(struct csi_pairs pairs, const char *key)
+{
+    for (size_t i = 0; i < pairs.count; i++)
+        if (strcmp(pairs.items[i].key, key) == 0)
+            return pairs.items[i].value;
+    return NULL;
+}
+
+int pairs_apply(struct spec *s, struct csi_pairs pairs,
+                int (*set)(struct spec *s, struct str key, struct str value, struct err *err), struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < pairs.count; i++)
+        r = set(s, str_of(pairs.items[i].key), str_of(pairs.items[i].value), err);
+    return r;
+}
+
+int create_check(const Csi__V1__CreateVolumeRequest *q, struct err *err)
+{
+    int r = need_field(q->name, "name", err);
+    if (r == 0)
+        r = caps_check_all(q->volume_capabilities, q->n_volume_capabilities, err);
+    if (r < 0)
+        return r;
+    if (strlen(q->name) > NAME_BYTES_MAX)
+        return err_set(err, ERR_INVALID, "name: %zu bytes, the maximum is %d", strlen(q->name), NAME_BYTES_MAX);
+    if (q->volume_content_source)
+        return err_set(err, ERR_INVALID, "volume_content_source: snapshots and clones are unsupported");
+    return 0;
+}
+
+struct csi_place topology_place(const Csi__V1__Topology *t)
+{
+    for (size_t i = 0; i < t->n_segments; i++)
+        if (strcmp(t->segments[i]->key, NAME_TOPOLOGY_KEY) == 0)
+            return (struct csi_place){.node = t->segments[i]->value};
+    return (struct csi_place){.other_key = t->n_segments > 0 ? t->segments[0]->key : NULL};
+}
+
+/* ---- capabilities and capacity: caps.h --------------------------------------------------------------------------- */
+
+#define MODE(m) CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__##m
+
+static const char *caps_mode_name(int mode)
+{
+    const ProtobufCEnumValue *v =
+        protobuf_c_enum_descriptor_get_value(&csi__v1__volume_capability__access_mode__mode__descriptor, mode);
+    return v ? v->name : "no known mode";
+}
+
+static int mode_of(const Csi__V1__VolumeCapability *c)
+{
+    return c->access_mode ? (int)c->access_mode->mode : MODE(UNKNOWN);
+}
+
+static int check_mode(int mode, struct err *err)
+{
+    switch (mode) {
+    case MODE(SINGLE_NODE_WRITER):
+    case MODE(SINGLE_NODE_READER_ONLY):
+    case MODE(SINGLE_NODE_SINGLE_WRITER):
+    case MODE(SINGLE_NODE_MULTI_WRITER):
+        return 0;
+    case MODE(UNKNOWN):
+        return err_set(err, ERR_INVALID, "the volume capability has no access mode");
+    default:
+        return err_set(err, ERR_INVALID,
+                       "access mode %s: unsupported: a volume is on one node's disk, use a SINGLE_NODE_* mode",
+                       caps_mode_name(mode));
+    }
+}
+
+int caps_check(const Csi__V1__VolumeCapability *c, struct err *err)
+{
+    if (c->access_type_case == CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_BLOCK)
+        return err_set(err, ERR_INVALID, "volume capability: block volumes are unsupported, use a mount");
+    if (c->access_type_case != CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT || !c->mount)
+        return err_set(err, ERR_INVALID, "the volume capability has no access type");
+    if (c->mount->fs_type[0])
+        return err_set(err, ERR_INVALID, "fs_type '%s': unsupported: it must be empty", c->mount->fs_type);
+    if (c->mount->n_mount_flags > 0)
+        return err_set(err, ERR_INVALID, "mount flag '%s': mount flags are unsupported", c->mount->mount_flags[0]);
+    return check_mode(mode_of(c), err);
+}
+
+int caps_check_all(Csi__V1__VolumeCapability *const *c, size_t count, struct err *err)
+{
+    if (count == 0)
+        return err_set(err, ERR_INVALID, "volume_capabilities is missing");
+    for (size_t i = 0; i < count; i++) {
+        int r = caps_check(c[i], err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+bool caps_is_read_only(const Csi__V1__VolumeCapability *c)
+{
+    return mode_of(c) == MODE(SINGLE_NODE_READER_ONLY);
+}
+
+bool caps_is_shared(const Csi__V1__VolumeCapability *c)
+{
+    return mode_of(c) == MODE(SINGLE_NODE_MULTI_WRITER) || mode_of(c) == MODE(SINGLE_NODE_READER_ONLY);
+}
+
+int caps_group(const Csi__V1__VolumeCapability *c, bool *ret_has, uint32_t *ret, struct err *err)
+{
+    uint64_t group;
+    if (!c->mount || !c->mount->volume_mount_group[0]) {
+        *ret_has = false;
+        *ret = 0;
+        return 0;
+    }
+    int r = str_to_u64(str_of(c->mount->volume_mount_group), &group, err);
+    if (r < 0)
+        return err_wrap(err, "volume_mount_group");
+    if (group >= UINT32_MAX)
+        return err_set(err, ERR_INVALID, "volume_mount_group '%s': not a group id", c->mount->volume_mount_group);
+    *ret_has = true;
+    *ret = (uint32_t)group;
+    return 0;
+}
+
+int caps_size(const Csi__V1__CapacityRange *r, uint64_t least, uint64_t most, uint64_t *ret, uint64_t *ret_limit,
+              struct err *err)
+{
+    int64_t required = r ? r->required_bytes : 0, limit = r ? r->limit_bytes : 0;
+    if (required < 0 || limit < 0)
+        return err_set(err, ERR_INVALID, "the capacity range %" PRId64 " to %" PRId64 " is negative", required, limit);
+    if (limit > 0 && limit < required)
+        return err_set(err, ERR_RANGE, "the capacity range %" PRId64 " to %" PRId64 " is empty", required, limit);
+    uint64_t size = max_u64((uint64_t)required, least);
+    if (limit > 0 && size > (uint64_t)limit)
+        return err_set(err, ERR_RANGE, "limit_bytes %" PRId64 ": too small: a volume has at least %" PRIu64 " bytes",
+                       limit, least);
+    if (most > 0 && size > most)
+        return err_set(err, ERR_RANGE,
+                       "required_bytes %" PRIu64 ": too large: a volume of this class has at most %" PRIu64 " bytes",
+                       size, most);
+    *ret = size;
+    *ret_limit = (uint64_t)limit;
+    return 0;
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "child.h"
+#include "export/verdict.h"
+#include "io/ticker.h"
+#include "private.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/names.h"
+#include <stdio.h>
+
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
+
+/* A volume that was created again after the loss of its disk keeps its id, which names the lost pool. */
+static struct space *adopted_by(struct driver *d, const struct volume_id *id)
+{
+    struct err err;
+    for (size_t i = 0; i < d->space_count; i++) {
+        auto_volume v = NULL;
+        if (space_find(d->spaces[i], id, &v, &err) == 0)
+            return d->spaces[i];
+    }
+    return NULL;
+}
+
+struct space *driver_space_of(struct driver *d, const struct volume_id *id)
+{
+    for (size_t i = 0; i < d->space_count; i++)
+        if (volume_id_is_of_pool(id, space_uuid(d->spaces[i])))
+            return d->spaces[i];
+    return adopted_by(d, id);
+}
+
+bool driver_may_unmount_unknown(const struct driver *d, int r)
+{
+    return d->is_node && (r == -ERR_NOT_FOUND || r == -ERR_ABSENT);
+}
+
+static bool is_given_up(struct driver *d, const char *uuid)
+{
+    struct str rest = str_of(d->given_up), item;
+    while (str_split(&rest, ',', &item))
+        if (str_eq(item, str_of(uuid)))
+            return true;
+    for (size_t i = 0; i < d->space_count; i++)
+        if (space_replaces(d->spaces[i], uuid, true))
+            return true;
+    return false;
+}
+
+static int pool_is_absent(struct driver *d, const struct volume_id *id, struct err *err)
+{
+    char uuid[SPEC_UUID_LEN + 1];
+    struct err why;
+    auto_sbuf pools;
+    sbuf_init(&pools, ERR_TEXT_MAX * DRIVER_POOLS_MAX);
+    snprintf(uuid, sizeof uuid, "%.*s", STR_FMT(volume_id_pool(id)));
+    if (is_given_up(d, uuid))
+        return err_fail(err, ERR_NOT_FOUND, CIS_POOL_GIVEN_UP, "volume '%s': not found: its pool %s was given up",
+                        id->text, uuid);
+    for (size_t i = 0; i < d->space_count; i++) {
+        if (space_is_open(d->spaces[i]))
+            sbuf_addf(&pools, "; pool '%s' is %s", space_name(d->spaces[i]), space_uuid(d->spaces[i]));
+        else if (space_is_here(d->spaces[i], &why) < 0)
+            sbuf_addf(&pools, "; %s", why.text);
+    }
+    return err_fail(err, ERR_ABSENT, CIS_POOL_ABSENT, "volume '%s': its pool %s is missing on this node%s", id->text,
+                    uuid, pools.ptr);
+}
+
+int driver_find(struct driver *d, const struct volume_id *id, struct space **ret_space, struct volume **ret,
+                struct err *err)
+{
+    struct space *s = driver_space_of(d, id);
+    if (!s)
+        return pool_is_absent(d, id, err);
+    int r = space_find(s, id, ret, err);
+    if (r == 0)
+        *ret_space = s;
+    if (r == -ERR_CORRUPT && d->changed)
+        d->changed(d->ctx, NULL); /* only the order knows the volume's name */
+    return r;
+}
+
+int driver_lock_volume(struct driver *d, const struct volume_id *id, struct volume_lock *lock, struct space **ret_space,
+                       struct volume **ret, struct err *err)
+{
+    auto_volume v = NULL;
+    int r = volume_lock_take(&d->locks, id->text, lock, err);
+    if (r == 0)
+        r = driver_find(d, id, ret_space, &v, err);
+    if (r == 0)
+        r = volume_lock_file(lock, v->dir, v->path, err);
+    if (r == 0)
+        *ret = take(&v);
+    return r;
+}
+
+int driver_request_job(struct driver *d, const struct volume *v, enum job_kind kind, bool fresh,
+                       struct driver_job_view *ret, struct err *err)
+{
+    if (d->jobs)
+        return jobs_request(d->jobs, v->spec->id, v->path, kind, fresh, ret, err);
+    *ret = (struct driver_job_view){.state = child_lives(kind, v->path) ? JOB_RUNNING : JOB_FAILED};
+    return 0;
+}
+
+void driver_volume_changed(struct driver *d, const struct volume *v)
+{
+    if (d->changed)
+        d->changed(d->ctx, v->spec->name);
+}
+
+int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err)
+{
+    struct space *found = driver_pool_named(d, name);
+    if (found) {
+        *ret = found;
+        return 0;
+    }
+    auto_sbuf names;
+    sbuf_init(&names, ERR_TEXT_MAX);
+    for (size_t i = 0; i < d->space_count; i++)
+        sbuf_addf(&names, "%s'%s'", i ? ", " : "", space_name(d->spaces[i]));
+    return err_set(err, ERR_INVALID, "pool '%s': not found, the pools are %s", name, names.ptr);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static bool export_was_cut_short(const struct volume *v)
+{
+    struct err err;
+    struct verdict verdict;
+    if (!v->spec->export.uri)
+        return false;
+    verdict_init(&verdict);
+    bool cut = verdict_read(v->dir, &verdict, &err) == 0 && verdict.state == VERDICT_RUNNING;
+    verdict_done(&verdict);
+    return cut;
+}
+
+/* Jobs of an earlier driver may still run and are found by their lock; others are started again. */
+static int resume_volume(struct driver *d, struct space *s, const struct volume_id *id, struct err *err)
+{
+    struct driver_job_view view;
+    char text[HEALTH_TEXT_MAX];
+    bool failed;
+    auto_volume v = NULL;
+    int r = space_find(s, id, &v, err);
+    if (r < 0)
+        return r;
+    bool whole = volume_is_hydrated(v, text, &failed), cut = export_was_cut_short(v);
+    if (!whole || cut)
+        r = space_attach(s, id, err);
+    if (r == 0 && !whole)
+        r = driver_request_job(d, v, JOB_HYDRATE, false, &view, err);
+    if (r == 0 && cut)
+        r = driver_request_job(d, v, JOB_EXPORT_UNPUBLISH, false, &view, err);
+    return r;
+}
+
+static void resume_one(struct driver *d, struct space *s, const struct volume_id *id)
+{
+    struct err err;
+    if (resume_volume(d, s, id, &err) < 0)
+        log_err(LOG_WARN, "jobs of a volume cannot be resumed", &err, "volume", id->text, NULL);
+}
+
+static int resume_pool(struct driver *d, struct space *s, struct err *err)
+{
+    size_t count;
+    struct space_entry *entries;
+    int r = space_list(s, STR(""), SIZE_MAX, &entries, &count, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < count; i++)
+        resume_one(d, s, &entries[i].volume_id);
+    space_entries_free(entries, count);
+    return 0;
+}
+
+/* Logs an error that differs from the last one. Under .opening. */
+static void log_open_failure(struct driver *d, const struct space *s, const struct err *why)
+{
+    size_t i = 0;
+    while (d->spaces[i] != s)
+        i++;
+    if (strcmp(d->open_errors[i].text, why->text) != 0)
+        log_err(LOG_ERROR, "pool cannot be opened: retrying", why, "pool", space_name(s), "path", space_path(s), NULL);
+    d->open_errors[i] = *why;
+}
+
+static void pool_opened(struct driver *d, struct space *s)
+{
+    struct err err;
+    log_event(LOG_INFO, "pool opened", "pool", space_name(s), "path", space_path(s), "uuid", space_uuid(s), "backend",
+              spec_backend_name(space_backend(s)), "why", space_backend_why(s), NULL);
+    if (space_remember(s, &err) < 0)
+        log_err(LOG_WARN, "pool identity not saved: a missing disk may not be detected later", &err, "pool",
+                space_name(s), NULL);
+    if (d->jobs && resume_pool(d, s, &err) < 0)
+        log_err(LOG_WARN, "jobs of a pool's volumes cannot be resumed", &err, "pool", space_name(s), NULL);
+    ticker_wake(d->trash);
+}
+
+int driver_open_pool(struct driver *d, struct space *s, const struct space_witness *w, struct err *err)
+{
+    pthread_mutex_lock(&d->opening);
+    bool was_open = space_is_open(s);
+    int r = was_open ? 0 : space_open(s, w, err);
+    if (r < 0)
+        log_open_failure(d, s, err);
+    else if (!was_open)
+        pool_opened(d, s);
+    pthread_mutex_unlock(&d->opening);
+    if (r == 0 && !was_open && d->changed)
+        d->changed(d->ctx, NULL);
+    return r;
+}
+
+#define OPEN_AGAIN_NS (2 * NS_PER_SECOND)
+#define EMPTY_AGAIN_NS (60 * NS_PER_SECOND)
+
+/* In the background: a million files take a while. Begins with the volumes of an earlier run. */
+static uint64_t empty_trash(void *ctx)
+{
+    struct driver *d = ctx;
+    struct err err;
+    uint64_t rest_ns = TICKER_NEVER;
+    for (size_t i = 0; i < d->space_count; i++)
+        if (space_is_open(d->spaces[i]) && space_empty_trash(d->spaces[i], &err) < 0) {
+            log_err(LOG_WARN, "trash cannot be emptied", &err, "pool", space_name(d->spaces[i]), NULL);
+            rest_ns = EMPTY_AGAIN_NS;
+        }
+    return rest_ns; /* pool_opened() and a deletion wake it */
+}
+
+/* Standalone, the pool's memory is the only witness; on a node the agent asks the API server. */
+static uint64_t open_pools(void *ctx)
+{
+    static const struct space_witness no_earlier_pool = {0};
+    struct driver *d = ctx;
+    struct err ignored; /* it was logged */
+    uint64_t again_ns = TICKER_NEVER;
+    for (size_t i = 0; i < d->space_count; i++)
+        if (driver_open_pool(d, d->spaces[i], d->is_node ? NULL : &no_earlier_pool, &ignored) < 0)
+            again_ns = OPEN_AGAIN_NS;
+    return again_ns;
+}
+
+static int make_pools(struct driver *d, const struct driver_options *o, struct err *err)
+{
+    d->open_errors = xcalloc(o->pool_count, sizeof *d->open_errors);
+    for (size_t i = 0; i < o->pool_count; i++) {
+        struct space_options s = {.path = o->pools[i].path,
+                                  .name = o->pools[i].name,
+                                  .node = o->node_id,
+                                  .memory = o->memory,
+                                  .given_up = o->given_up,
+                                  .require_mount = o->pools[i].require_mount,
+                                  .is_ephemeral = o->pools[i].is_ephemeral,
+                                  .disks = o->pools[i].disks,
+                                  .in_cluster = o->is_node,
+                                  .reserve_percent = o->reserve_percent};
+        int r = space_new(&s, &d->spaces[d->space_count], err);
+        if (r < 0)
+            return err_wrap(err, "pool '%s'", o->pools[i].name);
+        d->space_count++;
+    }
+    return 0;
+}
+
+static int start_parts(struct driver *d, uint64_t metrics_ns, struct err *err)
+{
+    auto_sbuf program;
+    sbuf_init(&program, 4096);
+    sbuf_addf(&program, "%s/cistern", d->programs);
+    int r = d->is_node ? 0 : jobs_start(program.ptr, &d->jobs, err);
+    if (r == 0)
+        r = ticker_start("trash", empty_trash, d, &d->trash, err);
+    if (r == 0)
+        r = mirror_start(d->keeper_socket, &d->mirror, err);
+    if (r == 0)
+        r = driver_keeper_start(d->keeper_socket, d->is_node ? NULL : d->programs, d->mirror, &d->keeper, err);
+    if (r == 0) {
+        (void)open_pools(d); /* before the first call comes */
+        r = ticker_start("pools", open_pools, d, &d->opener, err);
+    }
+    if (r == 0 && metrics_ns > 0)
+        r = driver_metrics_start(d->node_id, d->spaces, d->space_count, d->keeper_socket, d->mirror, metrics_ns,
+                                 &d->metrics, err);
+    return r;
+}
+
+int driver_open(const struct driver_options *o, struct driver **ret, struct err *err)
+{
+    if (!o->node_id[0] || strlen(o->node_id) > 63)
+        return err_set(err, ERR_INVALID, "node id '%s': invalid: a label's value has 1 to 63 bytes", o->node_id);
+    auto_sbuf socket;
+    sbuf_init(&socket, 4096);
+    sbuf_addf(&socket, "%s/keeper.sock", o->state_folder);
+    struct driver *d = xcalloc(1, sizeof *d);
+    volume_locks_init(&d->locks);
+    d->is_node = o->is_node;
+    d->changed = o->changed;
+    d->ctx = o->ctx;
+    d->node_id = str_dup(str_of(o->node_id));
+    d->programs = str_dup(str_of(o->programs));
+    d->keeper_socket = str_dup(sbuf_str(&socket));
+    d->given_up = str_dup(str_of(o->given_up ? o->given_up : ""));
+    pthread_mutex_init(&d->opening, NULL);
+    d->service = (struct csi_service){.controller = d->is_node ? NULL : &driver_controller_ops,
+                                      .node = &driver_node_ops,
+                                      .ctx = d,
+                                      .node_id = d->node_id,
+                                      .volumes_max = d->is_node ? KEEPER_VOLUMES_MAX : 0};
+    csi_service_init(&d->service);
+    int r = make_pools(d, o, err);
+    if (r == 0)
+        r = start_parts(d, o->metrics_ns, err);
+    if (r < 0) {
+        driver_close(d);
+        return r;
+    }
+    *ret = d;
+    return 0;
+}
+
+struct csi_service *driver_service(struct driver *d)
+{
+    return &d->service;
+}
+
+void driver_close(struct driver *own_d)
+{
+    if (!own_d)
+        return;
+    ticker_stop(own_d->opener);
+    driver_metrics_stop(own_d->metrics);
+    driver_keeper_stop(own_d->keeper);
+    mirror_stop(own_d->mirror);
+    jobs_stop(own_d->jobs);
+    ticker_stop(own_d->trash);
+    for (size_t i = 0; i < own_d->space_count; i++)
+        space_close(own_d->spaces[i]);
+    volume_locks_done(&own_d->locks);
+    pthread_mutex_destroy(&own_d->opening);
+    free(own_d->open_errors);
+    free(own_d->given_up);
+    free(own_d->node_id);
+    free(own_d->programs);
+    free(own_d->keeper_socket);
+    free(own_d);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* driver_keeper.h - Starts the keeper on a machine without Kubernetes and restarts it when it dies; mounts through it.
+ * On a cluster's node the keeper is a pod of its own. home: any thread. */
+#pragma once
+
+#include "keeper/client.h"
+#include "keeper/mirror.h"
+#include "pool/record.h"
+#include "spec/spec.h"
+
+struct driver_keeper;
+
+/* `programs` is the directory of cistern-keeper; NULL: the keeper is a pod of its own. `mirror` outlives it. The thread
+ * "keeping" restarts a dead keeper within half a second; the mirror hands it the descriptors. */
+must_check int driver_keeper_start(const char *socket, const char *programs, struct mirror *mirror,
+                                   struct driver_keeper **ret, struct err *err);
+void driver_keeper_stop(struct driver_keeper *own_k); /* NULL is fine */
+
+must_check int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const char *data,
+                                   const struct record *wish, struct err *err);
+
+/* Without a keeper there is at most a dead mount at `path`, which the caller must unmount. */
+must_check int driver_keeper_unmount(struct driver_keeper *k, const char *id, const char *path, struct err *err);

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "jobs.h"
+#include "child.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/thread.h"
+#include <assert.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+
+#define BACKOFF_BASE_NS NS_PER_SECOND
+#define BACKOFF_CAP_NS (300 * NS_PER_SECOND)
+#define ADOPTED_LOOK_NS (250 * NS_PER_MS) /* interval of the checks whether an adopted child still lives */
+#define TERM_NS (2 * NS_PER_SECOND)
+#define END_NS (10 * NS_PER_SECOND)
+
+struct driver_job {
+    struct driver_job *next;
+    char *id, *path; /* owned */
+    enum job_kind kind;
+    enum driver_job_state state;
+    bool again;  /* run again when it ends */
+    bool ending; /* not requested any more: the thread removes it when no process runs */
+    bool pinned; /* the thread works on it without the lock: it may not be freed */
+    uint64_t
+        at_ns; /* FAILED: when to start again; RUNNING and adopted: when to check; DONE: until when the result is new */
+    unsigned failures;
+    struct child child; /* none: adopted, or not running */
+};
+
+struct jobs {
+    char *program; /* owned */
+    pthread_t thread;
+    int wake;             /* eventfd */
+    pthread_mutex_t lock; /* guards what follows and every job */
+    pthread_cond_t changed;
+    struct driver_job *first;
+    size_t count;
+    unsigned running;
+    bool stopping;
+};
+
+static bool is_export(enum job_kind kind)
+{
+    return kind != JOB_HYDRATE;
+}
+
+static const char *kind_name(enum job_kind kind)
+{
+    static const char *const names[] = {"hydrate", "export (unpublish)", "export (release)"};
+    return names[kind];
+}
+
+static void wake(struct jobs *j)
+{
+    uint64_t one = 1;
+    (void)!write(j->wake, &one, sizeof one); /* full: it will wake all the same */
+}
+
+/* ---- the state machine, under the lock --------------------------------------------------------------------------- */
+
+static void job_become(struct jobs *j, struct driver_job *job, enum driver_job_state next)
+{
+    static const bool allowed[][JOB_DONE + 1] = {
+        [JOB_QUEUED] = {[JOB_RUNNING] = true, [JOB_FAILED] = true, [JOB_DONE] = true},
+        [JOB_RUNNING] = {[JOB_FAILED] = true, [JOB_DONE] = true},
+        [JOB_FAILED] = {[JOB_QUEUED] = true},
+        [JOB_DONE] = {[JOB_QUEUED] = true},
+    };
+    assert(allowed[job->state][next]);
+    j->running += (next == JOB_RUNNING) - (job->state == JOB_RUNNING);
+    job->state = next;
+    if (next == JOB_DONE) {
+        job->failures = 0;
+        job->at_ns = clock_now_ns() + NS_PER_SECOND;
+    }
+    if (next == JOB_FAILED)
+        job->at_ns =
+            clock_now_ns() + NS_PER_SECOND + clock_backoff_ns(++job->failures, BACKOFF_BASE_NS, BACKOFF_CAP_NS);
+    pthread_cond_broadcast(&j->changed);
+}
+
+static void job_ended(struct jobs *j, struct driver_job *job, bool succeeded)
+{
+    child_close(&job->child);
+    job_become(j, job, succeeded ? JOB_DONE : JOB_FAILED);
+    if (job->again) {
+        job->again = false;
+        job_become(j, job, JOB_QUEUED);
+    }
+}
+
+static struct driver_job *find_job(struct jobs *j, const char *id, enum job_kind kind)
+{
+    struct driver_job *job = j->first;
+    while (job && (strcmp(job->id, id) != 0 || is_export(job->kind) != is_export(kind)))
+        job = job->next;
+    return job;
+}
+
+static struct driver_job *add_job(struct jobs *j, const char *id, const char *path, enum job_kind kind)
+{
+    struct driver_job *job = xcalloc(1, sizeof *job);
+    *job = (struct driver_job){.next = j->first, .kind = kind, .state = JOB_QUEUED, .child = NO_CHILD};
+    job->id = str_dup(str_of(id));
+    job->path = str_dup(str_of(path));
+    j->first = job;
+    j->count++;
+    return job;
+}
+
+static void job_free(struct driver_job *job)
+{
+    child_close(&job->child);
+    free(job->id);
+    free(job->path);
+    free(job);
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+/* The next job that `due` holds for; pinned, so that it stays while the lock is away. */
+static struct driver_job *pin_next(struct jobs *j,
+                                   bool (*due)(const struct jobs *j, const struct driver_job *job, uint64_t now_ns))
+{
+    uint64_t now_ns = clock_now_ns();
+    pthread_mutex_lock(&j->lock);
+    struct driver_job *job = j->first;
+    while (job && !due(j, job, now_ns))
+        job = job->next;
+    if (job)
+        job->pinned = true;
+    pthread_mutex_unlock(&j->lock);
+    return job;
+}
+
+static bool is_due_for_start(const struct jobs *j, const struct driver_job *job, uint64_t now_ns)
+{
+    bool due = job->state == JOB_QUEUED || (job->state == JOB_FAILED && now_ns >= job->at_ns);
+    return due && !job->ending && !j->stopping && j->running < JOBS_RUNNING_MAX;
+}
+
+static void job_started(struct jobs *j, struct driver_job *job, struct child own_child)
+{
+    pthread_mutex_lock(&j->lock);
+    if (job->state == JOB_FAILED)
+        job_become(j, job, JOB_QUEUED);
+    job_become(j, job, JOB_RUNNING);
+    job->child = own_child;
+    job->at_ns = clock_now_ns() + ADOPTED_LOOK_NS;
+    job->pinned = false;
+    pthread_mutex_unlock(&j->lock);
+    bool ours = own_child.fd >= 0;
+    log_event(LOG_INFO, ours ? "job started" : "job found running", "job", kind_name(job->kind), "volume", job->id,
+              "pid", ours ? log_u64((uint64_t)own_child.pid) : NULL, NULL);
+}
+
+/* A child of an earlier driver is adopted. Only this thread starts children, so none can appear between check and
+ * start; of two drivers' children the lock lets one work. */
+static void start_job(struct jobs *j, struct driver_job *job)
+{
+    struct err err;
+    struct child child;
+    if (child_lives(job->kind, job->path)) {
+        job_started(j, job, NO_CHILD);
+        return;
+    }
+    int r = child_start(j->program, job->kind, job->path, &child, &err);
+    if (r == 0) {
+        job_started(j, job, child);
+        return;
+    }
+    log_err(LOG_ERROR, "job cannot be started", &err, "job", kind_name(job->kind), "volume", job->id, NULL);
+    pthread_mutex_lock(&j->lock);
+    if (job->state == JOB_FAILED)
+        job_become(j, job, JOB_QUEUED);
+    job_become(j, job, JOB_FAILED);
+    job->pinned = false;
+    pthread_mutex_unlock(&j->lock);
+}
+
+static bool is_due_for_check(const struct jobs *j, const struct driver_job *job, uint64_t now_ns)
+{
+    (void)j;
+    return job->state == JOB_RUNNING && now_ns >= job->at_ns;
+}
+
+/* Has it ended? Our own child is reaped; for another's the lock is asked. */
+static bool has_ended(struct driver_job *job)
+{
+    siginfo_t how;
+    if (job->child.fd < 0)
+        return !child_lives(job->kind, job->path);
+    if (!child_reap(&job->child, &how))
+        return false;
+    log_event(how.si_code == CLD_EXITED && how.si_status == 0 ? LOG_INFO : LOG_WARN, "job ended", "job",
+              kind_name(job->kind), "volume", job->id, how.si_code == CLD_EXITED ? "exit" : "signal",
+              log_u64((uint64_t)how.si_status), NULL);
+    return true;
+}
+
+static void check_job(struct jobs *j, struct driver_job *job)
+{
+    bool ended = has_ended(job);
+    bool succeeded = ended && child_succeeded(job->kind, job->path);
+    pthread_mutex_lock(&j->lock);
+    if (ended)
+        job_ended(j, job, succeeded);
+    else
+        job->at_ns = clock_now_ns() + ADOPTED_LOOK_NS;
+    job->pinned = false;
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Takes out the jobs that are not wanted and do not live. */
+static void remove_ended(struct jobs *j)
+{
+    pthread_mutex_lock(&j->lock);
+    for (struct driver_job **at = &j->first; *at;) {
+        struct driver_job *job = *at;
+        if (!job->ending || job->state == JOB_RUNNING) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        j->count--;
+        job_free(job);
+        pthread_cond_broadcast(&j->changed);
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Sets the descriptors to poll and the timeout; false: stop. */
+static bool prepare_wait(struct jobs *j, struct pollfd *polls, nfds_t *ret_count, int *ret_ms)
+{
+    uint64_t now_ns = clock_now_ns(), wait_ns = 60 * NS_PER_SECOND;
+    *ret_count = 1;
+    pthread_mutex_lock(&j->lock);
+    for (struct driver_job *job = j->first; job; job = job->next) {
+        bool timed = job->state == JOB_FAILED || (job->state == JOB_RUNNING && job->child.fd < 0);
+        if (job->state == JOB_RUNNING && job->child.fd >= 0 && *ret_count <= JOBS_RUNNING_MAX)
+            polls[(*ret_count)++] = (struct pollfd){.fd = job->child.fd, .events = POLLIN};
+        if (timed && !(job->state == JOB_FAILED && j->running >= JOBS_RUNNING_MAX))
+            wait_ns = min_u64(wait_ns, job->at_ns > now_ns ? job->at_ns - now_ns : 0);
+    }
+    bool go_on = !j->stopping;
+    pthread_mutex_unlock(&j->lock);
+    *ret_ms = (int)((wait_ns + NS_PER_MS - 1) / NS_PER_MS);
+    return go_on;
+}
+
+static void mark_ready(struct jobs *j, const struct pollfd *polls, nfds_t count)
+{
+    pthread_mutex_lock(&j->lock);
+    for (struct driver_job *job = j->first; job; job = job->next)
+        for (nfds_t i = 1; i < count; i++)
+            if (polls[i].revents && polls[i].fd == job->child.fd)
+                job->at_ns = 0;
+    pthread_mutex_unlock(&j->lock);
+}
+
+static void *jobs_main(void *ctx)
+{
+    struct jobs *j = ctx;
+    struct pollfd polls[1 + JOBS_RUNNING_MAX] = {{.fd = j->wake, .events = POLLIN}};
+    nfds_t count;
+    int wait_ms;
+    struct driver_job *job;
+    while (prepare_wait(j, polls, &count, &wait_ms)) {
+        if (poll(polls, count, wait_ms) > 0)
+            mark_ready(j, polls, count);
+        uint64_t drained;
+        if (polls[0].revents && read(j->wake, &drained, sizeof drained) < 0)
+            continue;
+        while ((job = pin_next(j, is_due_for_check)) != NULL)
+            check_job(j, job);
+        remove_ended(j);
+        while ((job = pin_next(j, is_due_for_start)) != NULL)
+            start_job(j, job);
+    }
+    return NULL;
+}
+
+/* ---- from outside ------------------------------------------------------------------------------------------------ */
+
+int jobs_start(const char *program, struct jobs **ret, struct err *err)
+{
+    struct jobs *j = xcalloc(1, sizeof *j);
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->changed, NULL);
+    j->program = str_dup(str_of(program));
+    j->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int e = j->wake < 0 ? errno : thread_start(&j->thread, jobs_main, j);
+    if (e) {
+        if (j->wake >= 0)
+            close(j->wake);
+        free(j->program);
+        free(j);
+        return err_sys(err, e, "cannot start the thread 'jobs'");
+    }
+    pthread_setname_np(j->thread, "jobs");
+    *ret = j;
+    return 0;
+}
+
+void jobs_stop(struct jobs *j)
+{
+    if (!j)
+        return;
+    pthread_mutex_lock(&j->lock);
+    j->stopping = true;
+    pthread_mutex_unlock(&j->lock);
+    wake(j);
+    pthread_join(j->thread, NULL);
+    while (j->first) {
+        struct driver_job *job = j->first;
+        j->first = job->next;
+        job_free(job);
+    }
+    close(j->wake);
+    pthread_mutex_destroy(&j->lock);
+    pthread_cond_destroy(&j->changed);
+    free(j->program);
+    free(j);
+}
+
+/* Under the lock: applies a request to an existing job. */
+static void apply_request(struct jobs *j, struct driver_job *job, enum job_kind kind, bool fresh)
+{
+    bool other = job->kind != kind;
+    if (job->ending || job->pinned)
+        return; /* the next call sees the result */
+    if (job->state == JOB_RUNNING) {
+        job->again |= fresh && !other;
+        return;
+    }
+    if (other && kind == JOB_EXPORT_RELEASE) {
+        job->kind = kind;
+        job->failures = 0;
+    }
+    /* The caller found the files of a done job incomplete: they were tampered with. */
+    bool undone = job->state == JOB_DONE && clock_now_ns() >= job->at_ns;
+    if ((job->state == JOB_FAILED && other) || (job->state == JOB_DONE && (fresh || other)) || undone)
+        job_become(j, job, JOB_QUEUED);
+}
+
+int jobs_request(struct jobs *j, const char *id, const char *path, enum job_kind kind, bool fresh,
+                 struct driver_job_view *ret, struct err *err)
+{
+    pthread_mutex_lock(&j->lock);
+    struct driver_job *job = find_job(j, id, kind);
+    if (job)
+        apply_request(j, job, kind, fresh);
+    else if (j->count < JOBS_MAX)
+        job = add_job(j, id, path, kind);
+    if (job) {
+        uint64_t now_ns = clock_now_ns();
+        *ret = (struct driver_job_view){.state = job->state, .failures = job->failures};
+        ret->retry_ns = job->state == JOB_FAILED && job->at_ns > now_ns ? job->at_ns - now_ns : 0;
+    }
+    pthread_mutex_unlock(&j->lock);
+    if (!job)
+        return err_set(err, ERR_AGAIN, "volume '%s': cannot start a job: %d volumes have one, which is the maximum", id,
+                       JOBS_MAX);
+    wake(j);
+    return 0;
+}
+
+/* Marks the volume's jobs as unwanted; how many still are there? */
+static unsigned mark_ending(struct jobs *j, const char *id)
+{
+    unsigned left = 0;
+    pthread_mutex_lock(&j->lock);
+    for (struct driver_job *job = j->first; job; job = job->next)
+        if (strcmp(job->id, id) == 0) {
+            job->ending = true;
+            job->again = false;
+            left++;
+        }
+    pthread_mutex_unlock(&j->lock);
+    return left;
+}
+
+static bool any_lives(const char *path)
+{
+    return child_lives(JOB_HYDRATE, path) || child_lives(JOB_EXPORT_RELEASE, path);
+}
+
+static void wait_for_change(struct jobs *j, uint64_t wait_ns)
+{
+    uint64_t until_ns = clock_now_ns() + wait_ns;
+    pthread_mutex_lock(&j->lock);
+    clock_cond_wait(&j->changed, &j->lock, until_ns);
+    pthread_mutex_unlock(&j->lock);
+}
+
+int jobs_end(struct jobs *j, const char *id, const char *path, struct err *err)
+{
+    uint64_t began_ns = clock_now_ns();
+    bool killed = false, signalled = false;
+    while (mark_ending(j, id) > 0 || any_lives(path)) {
+        uint64_t waited_ns = clock_now_ns() - began_ns;
+        int signal = waited_ns >= TERM_NS ? SIGKILL : SIGTERM;
+        if (waited_ns >= END_NS)
+            return err_set(err, ERR_TIMEOUT, "volume '%s': one of its jobs does not end", id);
+        if (!signalled || (signal == SIGKILL && !killed)) {
+            child_signal_all(JOB_HYDRATE, path, signal);
+            child_signal_all(JOB_EXPORT_RELEASE, path, signal);
+            killed = signal == SIGKILL;
+            signalled = true;
+        }
+        wake(j);
+        wait_for_change(j, 50 * NS_PER_MS);
+    }
+    return 0;
+}
+
+unsigned jobs_running(struct jobs *j)
+{
+    pthread_mutex_lock(&j->lock);
+    unsigned n = j->running;
+    pthread_mutex_unlock(&j->lock);
+    return n;
+}

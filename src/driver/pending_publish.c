@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pending_publish.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <pthread.h>
+
+/* The kubelet waits two minutes for an answer; one that comes before says how far it is, a timeout says nothing. */
+#define WAIT_NS (100 * NS_PER_SECOND)
+#define MARGIN_NS NS_PER_SECOND
+#define LOOK_FIRST_NS (20 * NS_PER_MS)
+#define LOOK_LAST_NS (500 * NS_PER_MS)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and what is in the list */
+static struct pending_publish *pendings;
+
+void pending_publish_begin(struct pending_publish *w, const char *id, const char *target)
+{
+    pthread_mutex_lock(&lock);
+    *w = (struct pending_publish){.id = id, .target = target, .is_in = true, .next = pendings};
+    pendings = w;
+    pthread_mutex_unlock(&lock);
+}
+
+void pending_publish_end(struct pending_publish *w)
+{
+    if (!w->is_in)
+        return;
+    pthread_mutex_lock(&lock);
+    struct pending_publish **at = &pendings;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    w->is_in = false;
+    pthread_mutex_unlock(&lock);
+}
+
+void pending_publish_cancel_volume(const char *id)
+{
+    pthread_mutex_lock(&lock);
+    for (struct pending_publish *w = pendings; w; w = w->next)
+        if (strcmp(w->id, id) == 0)
+            w->word = PUBLISH_VOLUME_RELEASING;
+    pthread_mutex_unlock(&lock);
+}
+
+void pending_publish_cancel_target(const char *target)
+{
+    pthread_mutex_lock(&lock);
+    for (struct pending_publish *w = pendings; w; w = w->next)
+        if (strcmp(w->target, target) == 0)
+            w->word = PUBLISH_TARGET_UNPUBLISHED;
+    pthread_mutex_unlock(&lock);
+}
+
+int pending_publish_releasing(const char *id, struct err *err)
+{
+    return err_fail(err, ERR_BUSY, CIS_VOLUME_RELEASING, "volume '%s': being released", id);
+}
+
+static int pod_has_gone(const char *id, struct err *err)
+{
+    return err_fail(err, ERR_AGAIN, CIS_PUBLISH_CANCELLED, "volume '%s': publish cancelled: its pod is being deleted",
+                    id);
+}
+
+int pending_publish_check(const struct pending_publish *w, struct err *err)
+{
+    pthread_mutex_lock(&lock);
+    enum publish_state word = w->word;
+    pthread_mutex_unlock(&lock);
+    switch (word) {
+    case PUBLISH_WAITING:
+        break;
+    case PUBLISH_VOLUME_RELEASING:
+        return pending_publish_releasing(w->id, err);
+    case PUBLISH_TARGET_UNPUBLISHED:
+        return pod_has_gone(w->id, err);
+    }
+    return 0;
+}
+
+#define DRIVERS "kubernetes.io~csi"
+
+static DIR *open_dir(int dir, const char *name)
+{
+    return dir_stream(openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+/* The directory of a kind stays when its last volume is removed. */
+static bool has_volumes(int volumes, const char *kind)
+{
+    auto_dir d = open_dir(volumes, kind);
+    return d && dir_next(d);
+}
+
+bool pod_volumes_exist(const char *target)
+{
+    const char *end = strstr(target, "/volumes/" DRIVERS "/");
+    if (!end)
+        return false;
+    auto_mem char *path = str_dup((struct str){target, (size_t)(end - target) + strlen("/volumes")});
+    auto_dir volumes = open_dir(AT_FDCWD, path);
+    struct dirent *kind;
+    bool found = false;
+    while (volumes && !found && (kind = dir_next(volumes)) != NULL)
+        found = strcmp(kind->d_name, DRIVERS) != 0 && has_volumes(dirfd(volumes), kind->d_name);
+    return found;
+}
+
+/* The pod's other volumes were there once, and were removed. */
+static int check_pod(const struct pending_publish *w, bool *had_siblings, struct err *err)
+{
+    bool has_siblings = pod_volumes_exist(w->target);
+    if (*had_siblings && !has_siblings)
+        return pod_has_gone(w->id, err);
+    *had_siblings = has_siblings;
+    return 0;
+}
+
+static int not_yet(const struct volume *v, const char *progress, struct err *err)
+{
+    return err_fail(err, ERR_AGAIN, CIS_VOLUME_NOT_READY, "volume '%s': not ready: %s", v->spec->id, progress);
+}
+
+static int failed(const struct driver *d, const struct volume *v, const char *why, const struct driver_job_view *job,
+                  struct err *err)
+{
+    char wait[TIME_TEXT_MAX];
+    const char *when = d->is_node                 ? "by its Job"
+                       : job->state != JOB_FAILED ? "now"
+                                                  : duration_text(job->retry_ns, wait);
+    return err_fail(err, ERR_AGAIN, CIS_HYDRATION_FAILED,
+                    "volume '%s': not ready: its hydration failed (retried %s%s): %s", v->id.text,
+                    when == wait ? "in " : "", when, why);
+}
+
+static uint64_t end_of_wait(struct rpc_call *call)
+{
+    uint64_t deadline_ns = rpc_deadline_ns(call), ours_ns = clock_now_ns() + WAIT_NS;
+    return deadline_ns == UINT64_MAX ? ours_ns : min_u64(ours_ns, deadline_ns - min_u64(deadline_ns, MARGIN_NS));
+}
+
+int pending_publish_wait(struct driver *d, struct rpc_call *call, const struct volume *v,
+                         const struct pending_publish *w, struct err *err)
+{
+    char text[HEALTH_TEXT_MAX];
+    struct driver_job_view job;
+    bool has_failed, had_siblings = false;
+    uint64_t end_ns = end_of_wait(call), look_ns = LOOK_FIRST_NS;
+    while (!volume_is_hydrated(v, text, &has_failed)) {
+        int r = pending_publish_check(w, err);
+        if (r == 0)
+            r = check_pod(w, &had_siblings, err);
+        if (r == 0)
+            r = driver_request_job(d, v, JOB_HYDRATE, false, &job, err);
+        if (r < 0)
+            return r;
+        if (has_failed && job.state == JOB_FAILED)
+            return failed(d, v, text, &job, err);
+        uint64_t now_ns = clock_now_ns();
+        if (now_ns >= end_ns || !rpc_sleep_until(call, min_u64(now_ns + look_ns, end_ns)))
+            return not_yet(v, text, err);
+        look_ns = min_u64(look_ns * 2, LOOK_LAST_NS);
+    }
+    return 0;
+}

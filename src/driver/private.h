@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* private.h - The driver as its files see it. home: frozen once open; the parts have locks of their own. */
+#pragma once
+
+#include "csi/service.h"
+#include "driver/driver.h"
+#include "driver/volumes.h"
+#include "driver_keeper.h"
+#include "jobs.h"
+#include "metrics.h"
+#include "pool/record.h"
+#include "pool/space.h"
+#include "volume_lock.h"
+#include <pthread.h>
+
+struct driver {
+    struct csi_service service;
+    bool is_node;
+    void (*changed)(void *ctx, const char *volume_name); /* may be NULL */
+    void *ctx;
+    char *node_id;                          /* owned */
+    char *programs;                         /* owned */
+    char *keeper_socket;                    /* owned */
+    char *given_up;                         /* owned */
+    struct space *spaces[DRIVER_POOLS_MAX]; /* owned; open or not */
+    size_t space_count;
+    pthread_mutex_t opening; /* guards .open_errors and the steps after the opening of a pool */
+    struct err *open_errors; /* owned; of each pool, the error that was logged last */
+    struct ticker *opener;   /* owned */
+    struct volume_locks locks;
+    struct jobs *jobs;              /* owned; NULL: Kubernetes runs them */
+    struct ticker *trash;           /* owned; empties the pools' trash */
+    struct mirror *mirror;          /* owned */
+    struct driver_keeper *keeper;   /* owned */
+    struct driver_metrics *metrics; /* owned; NULL: no metrics */
+};
+
+/* ---- finding volumes: driver.c ----------------------------------------------------------------------------------- */
+
+/* ERR_NOT_FOUND: no such volume, or its pool was given up. ERR_ABSENT (CIS_POOL_ABSENT): its pool is not open.
+ * ERR_CORRUPT: its record cannot be read. */
+must_check int driver_find(struct driver *d, const struct volume_id *id, struct space **ret_space, struct volume **ret,
+                           struct err *err);
+/* The same with the volume locked for this call; ERR_PENDING if it is locked. The caller releases `lock`. */
+must_check int driver_lock_volume(struct driver *d, const struct volume_id *id, struct volume_lock *lock,
+                                  struct space **ret_space, struct volume **ret, struct err *err);
+/* On a node: after this failure of driver_find, may the volume's mounts be removed without its record? A pod that still
+ * has them must be able to end. */
+bool driver_may_unmount_unknown(const struct driver *d, int r);
+/* The open pool that has volumes of this id, or NULL. */
+struct space *driver_space_of(struct driver *d, const struct volume_id *id);
+/* By the pool's name; ERR_INVALID lists the names. */
+must_check int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err);
+
+/* ---- what the files of a volume say: progress.c; home: any thread ------------------------------------------------ */
+
+void volume_health(const struct volume *v, struct health *ret);
+
+/* Is every byte of the source on the disk (or has it no source)? If not, *ret_text (HEALTH_TEXT_MAX) says how far it
+ * is, and *ret_failed whether the last run ended in failure. */
+bool volume_is_hydrated(const struct volume *v, char *ret_text, bool *ret_failed);
+
+/* Requests a job. On a node Kubernetes runs the jobs: there it only reports whether the job runs. */
+must_check int driver_request_job(struct driver *d, const struct volume *v, enum job_kind kind, bool fresh,
+                                  struct driver_job_view *ret, struct err *err);
+void driver_volume_changed(struct driver *d, const struct volume *v);
+
+/* ---- release: release.c ------------------------------------------------------------------------------------------ */
+
+/* May the volume be staged or published now? ERR_BUSY (CIS_VOLUME_RELEASING) while its order requests its release;
+ * ERR_PENDING while its last export runs. Without orders a mount withdraws the release: have->release is set, and must
+ * be written before the mount is made. */
+must_check int driver_admit(struct driver *d, const struct volume *v, struct record *have, struct err *err);
+
+/* ---- CSI --------------------------------------------------------------------------------------------------------- */
+
+extern const struct csi_controller_ops driver_controller_ops; /* controller.c */
+extern const struct csi_node_ops driver_node_ops;             /* node.c */
+
+bool driver_is_at(const struct driver *d, const struct csi_place *p);                             /* controller.c */
+int driver_delete(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err); /* release.c */
+/* For a mount without a readable record: an existing one stays. Another one would be in no record, and is refused. */
+must_check int driver_check_without_record(const char *id, const char *path, bool *ret_mounted, struct err *err);
+#define DRIVER_UNMOUNT_NS (2 * NS_PER_SECOND)
+int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *q, struct err *err); /* stage.c */
+int driver_unstage(void *ctx, const struct volume_id *id, const char *path, struct err *err);
+int driver_publish(void *ctx, struct rpc_call *call, const struct volume_id *id, const struct csi_mount *q,
+                   struct err *err); /* publish.c */
+int driver_unpublish(void *ctx, const struct volume_id *id, const char *path, struct err *err);

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/mount.h"
+#include "pool/record.h"
+#include "private.h"
+#include "staging_mount.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include <sys/stat.h>
+
+/* ---- stage ------------------------------------------------------------------------------------------------------- */
+
+/* A bind mount if requested, or if FUSE is not needed: read-only, hydrated, nothing to export. */
+static bool wants_fuse(const struct volume *v, const struct record *want)
+{
+    char text[HEALTH_TEXT_MAX];
+    bool failed;
+    if (v->spec->params.access != ACCESS_AUTO)
+        return v->spec->params.access == ACCESS_FUSE;
+    return !want->read_only || want->has_group || v->spec->export.uri || !volume_is_hydrated(v, text, &failed);
+}
+
+/* An existing staging mount stays: the same request is granted again, another one is refused. */
+static int check_staged(const char *id, const struct record *have, const struct record *want, struct err *err)
+{
+    bool mounted = false;
+    int r = have->staged ? mount_is_at(have->staged, &mounted, err) : 0;
+    if (r < 0 || !mounted)
+        return r;
+    if (strcmp(have->staged, want->staged) != 0)
+        return err_set(err, ERR_BUSY, "volume '%s': staged already at '%s'", id, have->staged);
+    if (have->has_group != want->has_group || have->group != want->group)
+        return err_fail(err, ERR_BUSY, CIS_FSGROUP_DIFFERS, "volume '%s': staged already for another group", id);
+    if (have->read_only != want->read_only)
+        return err_set(err, ERR_EXISTS, "volume '%s': staged already %s", id,
+                       have->read_only ? "read-only" : "for writing");
+    return 0;
+}
+
+/* Keeps the targets of an earlier staging at this path: some may still be mounted. */
+static int carry_over(const struct record *have, struct record *want, struct err *err)
+{
+    bool mounted;
+    want->writes = have->writes;
+    want->release = have->release;
+    want->unpublished_ns = have->unpublished_ns;
+    if (!have->staged || strcmp(have->staged, want->staged) != 0)
+        return 0;
+    int r = mount_is_at(have->staged, &mounted, err);
+    if (r == 0 && mounted)
+        want->fuse = have->fuse;
+    for (size_t i = 0; r == 0 && i < have->target_count; i++)
+        r = record_add(want, have->targets[i].path, have->targets[i].read_only, err);
+    return r;
+}
+
+/* An existing mount needs no admission. */
+static int admit(struct driver *d, const struct volume *v, struct record *have, const struct record *want,
+                 struct err *err)
+{
+    bool mounted = false;
+    int r = have->staged && strcmp(have->staged, want->staged) == 0 ? mount_is_at(want->staged, &mounted, err) : 0;
+    return r < 0 || mounted ? r : driver_admit(d, v, have, err);
+}
+
+int driver_check_without_record(const char *id, const char *path, bool *ret_mounted, struct err *err)
+{
+    int r = mount_is_at(path, ret_mounted, err);
+    if (r < 0 || *ret_mounted)
+        return r;
+    return err_fail(err, ERR_BUSY, CIS_MOUNTS_RECORD_CORRUPT,
+                    "volume '%s': mounted, and its record of mounts is corrupt", id);
+}
+
+static int stage(struct driver *d, struct space *s, const struct volume *v, struct record *want, struct err *err)
+{
+    const char *id = v->spec->id;
+    auto_record have = {0};
+    auto_fd mount = -1;
+    bool mounted;
+    int r = record_of(v, &have, err);
+    if (r == 0 && have.is_lost)
+        return driver_check_without_record(id, want->staged, &mounted, err);
+    if (r == 0)
+        r = check_staged(id, &have, want, err);
+    if (r < 0)
+        return r;
+    want->fuse = wants_fuse(v, want);
+    if (!want->fuse && want->has_group && !want->read_only)
+        return err_fail(err, ERR_INVALID, CIS_FSGROUP_UNSUPPORTED,
+                        "volume '%s': fsGroup needs access: fuse, a bind mount cannot show it", id);
+    r = admit(d, v, &have, want, err);
+    if (r == 0)
+        r = carry_over(&have, want, err);
+    if (r == 0)
+        r = record_write(v->dir, want, err);
+    if (r == 0)
+        r = staging_mount_open(d, s, v, want, &mount, err);
+    return r < 0 ? err_wrap(err, "staging volume '%s'", id) : 0;
+}
+
+static int check_directory(const char *path, struct err *err)
+{
+    struct stat st;
+    /* A dead FUSE mount answers ENOTCONN, and is mounted again. */
+    if (stat(path, &st) != 0 && errno != ENOTCONN)
+        return err_set(err, ERR_BUSY, "staging_target_path '%s': not found: the caller must create it", path);
+    return 0;
+}
+
+int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *q, struct err *err)
+{
+    struct driver *d = ctx;
+    auto_volume_lock lock = {0};
+    auto_volume v = NULL;
+    auto_record want = {.read_only = q->read_only, .has_group = q->has_group, .group = q->group};
+    struct space *s;
+    int r = driver_lock_volume(d, id, &lock, &s, &v, err);
+    if (r == 0)
+        r = check_directory(q->staging_path, err);
+    want.staged = str_dup(str_of(q->staging_path));
+    if (r == 0)
+        r = stage(d, s, v, &want, err);
+    if (r == 0)
+        driver_volume_changed(d, v);
+    return r;
+}
+
+/* ---- unstage ----------------------------------------------------------------------------------------------------- */
+
+static int check_unpublished(const char *id, const struct record *record, struct err *err)
+{
+    for (size_t i = 0; i < record->target_count; i++) {
+        bool mounted;
+        int r = mount_is_at(record->targets[i].path, &mounted, err);
+        if (r < 0)
+            return r;
+        if (mounted)
+            return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE, "volume '%s': still published at '%s'", id,
+                            record->targets[i].path);
+    }
+    return 0;
+}
+
+/* Also for a volume that was lost with its disk: the rest of its mount must not keep its pod. */
+static int clear(struct driver *d, const char *id, const char *path, bool fuse, struct err *err)
+{
+    int r = fuse ? driver_keeper_unmount(d->keeper, id, path, err) : 0;
+    return r < 0 ? r : mount_unmount(path, DRIVER_UNMOUNT_NS, true, err);
+}
+
+static int unstage(struct driver *d, const struct volume *v, const char *path, struct err *err)
+{
+    auto_record record = {0};
+    int r = record_of(v, &record, err);
+    if (r < 0 || (!record.is_lost && (!record.staged || strcmp(record.staged, path) != 0)))
+        return r;
+    r = check_unpublished(v->spec->id, &record, err);
+    if (r == 0)
+        r = clear(d, v->spec->id, path, record.fuse || record.is_lost, err);
+    if (r < 0)
+        return err_wrap(err, "unstaging volume '%s'", v->spec->id);
+    struct record left = {.writes = record.writes, .release = record.release, .unpublished_ns = record.unpublished_ns};
+    /* A pod that went without being unpublished, with its machine, may have written all the same. */
+    if (record.is_lost || (record.writes > 0 && !record.unpublished_ns))
+        left.unpublished_ns = clock_wall_ns();
+    return record_write(v->dir, &left, err);
+}
+
+int driver_unstage(void *ctx, const struct volume_id *id, const char *path, struct err *err)
+{
+    struct driver *d = ctx;
+    auto_volume_lock lock = {0};
+    auto_volume v = NULL;
+    struct space *s;
+    int r = id ? driver_lock_volume(d, id, &lock, &s, &v, err) : -(int)err->code;
+    if (r < 0 && driver_may_unmount_unknown(d, r))
+        return clear(d, id ? id->text : "", path, id != NULL, err);
+    if (r == 0)
+        r = unstage(d, v, path, err);
+    if (r == 0)
+        driver_volume_changed(d, v);
+    return r;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "driver/volumes.h"
+#include "hydrate/status.h"
+#include "pool/mount.h"
+#include "pool/record.h"
+#include "private.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include "util/log.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+
+size_t driver_pool_count(const struct driver *d)
+{
+    return d->space_count;
+}
+
+struct space *driver_pool_at(const struct driver *d, size_t index)
+{
+    return d->spaces[index];
+}
+
+struct space *driver_pool_named(const struct driver *d, const char *name)
+{
+    for (size_t i = 0; i < d->space_count; i++)
+        if (strcmp(space_name(d->spaces[i]), name) == 0)
+            return d->spaces[i];
+    return NULL;
+}
+
+int driver_create_volume(struct driver *d, struct space *s, const struct spec *want, struct err *err)
+{
+    char key[VOLUME_LOCK_KEY_MAX];
+    auto_volume_lock lock = {0};
+    auto_volume v = NULL;
+    snprintf(key, sizeof key, "/%.*s", VOLUME_LOCK_KEY_MAX - 2, want->name);
+    int r = volume_lock_take(&d->locks, key, &lock, err);
+    return r < 0 ? r : space_create(s, want, 0, &v, err);
+}
+
+/* Asked only while no call works on the volume: an unmount ends the keeper's part first. A restarted keeper has
+ * everything back as soon as the mirror is connected. */
+static bool has_lost_its_keeper(struct driver *d, const char *id, const char *staged)
+{
+    struct keeper_status status;
+    struct err ignored;
+    auto_volume_lock lock = {0};
+    bool mounted;
+    return volume_lock_take(&d->locks, id, &lock, &ignored) == 0 && mirror_is_connected(d->mirror) &&
+           keeper_status(d->keeper_socket, id, &status, &ignored) == -ERR_NOT_FOUND &&
+           mount_is_at(staged, &mounted, &ignored) == 0 && mounted;
+}
+
+int driver_volume_use(struct driver *d, const struct volume *v, struct volume_use *ret, struct err *err)
+{
+    auto_record record = {0};
+    struct keeper_status status;
+    struct err ignored;
+    struct volume_use use = {0};
+    int r = record_of(v, &record, err);
+    use.staged = use.published = r == 0 && record.is_lost;
+    if (r == 0 && record.staged)
+        r = mount_is_at(record.staged, &use.staged, err);
+    for (size_t i = 0; r == 0 && !use.published && i < record.target_count; i++)
+        r = mount_is_at(record.targets[i].path, &use.published, err);
+    if (r < 0)
+        return r;
+    use.read_only = record.read_only;
+    use.writes = record.writes;
+    use.release = record.release;
+    use.unpublished_ns = record.unpublished_ns;
+    use.fuse = record.fuse;
+    if (use.staged && use.fuse) {
+        r = keeper_status(d->keeper_socket, v->spec->id, &status, &ignored);
+        use.passthrough = r == 0 && status.passthrough;
+        use.mount_is_dead = r == -ERR_NOT_FOUND && has_lost_its_keeper(d, v->spec->id, record.staged);
+    }
+    *ret = use;
+    return 0;
+}
+
+/* ---- what a damaged disk took ------------------------------------------------------------------------------------ */
+
+/* A volume that was created again, empty, after a loss ignores the source of its order: a pod wrote to it, and no
+ * hydration was completed. */
+static bool was_made_empty(int dir, const struct spec *known)
+{
+    struct err ignored;
+    auto_record record = {0};
+    auto_mem struct hydrate_status *s = xcalloc(1, sizeof *s);
+    if (known->params.on_data_loss != DATA_LOSS_EMPTY || record_read(dir, &record, &ignored) < 0 || !record.writes)
+        return false;
+    return hydrate_status_read(dir, s, &ignored) < 0 || s->phase != HYDRATE_DONE;
+}
+
+int driver_restore_volume(struct driver *d, struct space *s, const struct spec *known, struct err *err)
+{
+    auto_volume_lock lock = {0};
+    auto_sbuf path;
+    sbuf_init(&path, PATH_MAX);
+    space_add_folder(s, known->id, &path);
+    auto_fd dir = -1;
+    struct spec made = *known; /* a shallow copy: strings stay the caller's */
+    int r = volume_lock_take(&d->locks, known->id, &lock, err);
+    if (r == 0)
+        r = dir_open(AT_FDCWD, path.ptr, &dir, err);
+    if (r < 0)
+        return r;
+    if (was_made_empty(dir, known))
+        made.params.hydration = HYDRATION_NONE;
+    r = space_restore(s, &made, err);
+    if (r == 0)
+        log_event(LOG_WARN, "volume record was corrupt: written again from its order", "volume", known->id, "name",
+                  known->name, NULL);
+    return r;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* volumes.h - The volumes of this machine for the node's agent, which creates and releases them by orders instead of
+ * CSI calls. home: any thread. A change excludes CSI calls for the volume, in this process and in another driver:
+ * ERR_PENDING, to be retried. */
+#pragma once
+
+#include "driver/driver.h"
+#include "pool/space.h"
+#include "spec/release_state.h"
+
+size_t driver_pool_count(const struct driver *d);
+struct space *driver_pool_at(const struct driver *d, size_t index);
+/* Opens a pool that is not open. `w` is what the API server knows of the pool; NULL opens only a pool that exists.
+ * Success if the pool is open already. */
+must_check int driver_open_pool(struct driver *d, struct space *s, const struct space_witness *w, struct err *err);
+/* By its name, or NULL. */
+struct space *driver_pool_named(const struct driver *d, const char *name);
+
+/* Makes the volume, attached and empty; there already, as space_create() says. */
+must_check int driver_create_volume(struct driver *d, struct space *s, const struct spec *want, struct err *err);
+
+struct volume_use {
+    bool staged, published; /* mounted at this moment */
+    bool read_only;
+    uint64_t writes;            /* as in the record; 0: it was never writable */
+    enum release_stage release; /* how far its release is */
+    bool fuse, passthrough;
+    bool mount_is_dead;     /* staged through a keeper that has it no more */
+    int64_t unpublished_ns; /* wall clock: since when it is unpublished; 0: it is published, or never was */
+};
+must_check int driver_volume_use(struct driver *d, const struct volume *v, struct volume_use *ret, struct err *err);
+
+/* Writes volume.json again from the order, as space_restore(). ERR_PENDING while a call works on the volume. */
+must_check int driver_restore_volume(struct driver *d, struct space *s, const struct spec *known, struct err *err);
+
+/* The parts of an order that concern a release. */
+struct release_order {
+    const char *id;
+    bool is_withdrawn; /* the release is not asked for any more */
+    bool is_committed; /* and can not be withdrawn any more */
+    bool may_discard;  /* what is not exported may go */
+    /* if its pool is missing: may it hold files that its policy selects and that were not exported? */
+    bool owes_if_absent;
+    /* Marks the order, unless it was changed or withdrawn: ERR_PENDING. Blocks on the API server. */
+    int (*commit)(void *ctx, struct err *err);
+    void *ctx;
+};
+
+/* Takes the steps of release_state.h that can be taken now; *ret is the answer. */
+must_check int driver_release_volume(struct driver *d, const struct release_order *o, enum release_step *ret,
+                                     struct err *err);

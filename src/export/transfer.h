@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer.h - Runs one request to the store at a time, and reads, hashes and sends its bytes. home: the run's loop
+ * fills it in and gets its end; the transfer's worker does the work. So the parts of one file use every loop. Between
+ * transfer_go and `done` it belongs to the worker. Bytes are read into slices before they are sent: the hashed bytes
+ * are the sent bytes, even if the file changes. */
+#pragma once
+
+#include "file_lease.h"
+#include "owner.h"
+#include "util/budget.h"
+
+enum transfer_op {
+    TRANSFER_PUT,
+    TRANSFER_PROBE,
+    TRANSFER_PART,
+    TRANSFER_HASH,
+    TRANSFER_HEAD,
+    TRANSFER_READ,
+    TRANSFER_BEGIN,
+    TRANSFER_COMPLETE,
+    TRANSFER_ABORT,
+    TRANSFER_SWEEP,
+    TRANSFER_DELETE
+};
+
+struct transfer_answer {
+    int code; /* 0 or -(enum err_code) */
+    struct err err;
+    bool may_retry;         /* the failure was temporary */
+    enum store_guard guard; /* as in struct store_reply, as are the next two */
+    bool rewritten;
+    char owner[OWNER_TEXT_MAX];
+    unsigned requests;       /* that it took, without HEADs */
+    uint64_t size_bytes;     /* of the object, from the store */
+    struct digest digest;    /* the same; READ: of the bytes that came */
+    struct digest composite; /* the same, if it has as many parts as the upload */
+    char etag[LOGBOOK_ETAG_MAX];
+    char tag[STORE_OBJECT_TAG_MAX]; /* store_object_tag */
+    char id[2048];                  /* BEGIN */
+};
+
+struct transfer;
+struct transfer_read {
+    struct disk_job job;
+    struct transfer *transfer;
+};
+
+struct transfer {
+    struct worker *worker; /* borrowed */
+    struct loop *home;     /* borrowed */
+    struct store *store;   /* borrowed */
+    struct rate *rate;     /* borrowed; NULL: no cap */
+    struct transfer *next; /* the run's: in its list of free ones */
+
+    /* The request; the owner's until transfer_go. Borrowed until `done`. */
+    enum transfer_op op;
+    struct store_upload upload;     /* key, condition and the rest; of PUT and HEAD too */
+    struct str path;                /* of the file: for sentences */
+    const struct file_lease *lease; /* PUT, PROBE, PART, HASH; NULL: there are no bytes */
+    unsigned number;
+    uint64_t offset, len;
+    void **slices; /* owned array, slices lent by the budget; as many as len needs */
+    size_t slice_count, slice_room;
+    const struct store_part *parts; /* COMPLETE */
+    uint64_t object_bytes;          /* HEAD, READ: of the object that it may be */
+    enum hash_kind read_kind;       /* READ: what is computed of the object's bytes */
+    size_t part_count;              /* HEAD, COMPLETE; 0: not an object of parts */
+    struct digest whole;            /* COMPLETE */
+    void *owner;
+    void (*done)(struct transfer *l); /* on home */
+
+    /* The result. */
+    struct digest digest; /* of the bytes that were sent; their MD5 if the store returned that and it is right */
+    struct transfer_answer answer;
+
+    /* The worker's. */
+    struct mail mail;
+    struct store_job *job;
+    struct hash reading;         /* READ */
+    struct timer again;          /* READ: the wait before another attempt */
+    unsigned attempts;           /* READ */
+    uint64_t began_ns;           /* READ */
+    struct transfer_read *reads; /* owned; one a slice */
+    size_t reads_left;
+    bool busy;
+    bool stopped;
+};
+
+void transfer_init(struct transfer *l, struct worker *w, struct loop *home, struct store *store, struct rate *rate);
+void transfer_done(struct transfer *l);
+void transfer_need_slices(struct transfer *l, size_t count); /* room for so many in `slices` */
+void transfer_go(struct transfer *l);
+
+/* On the transfer's worker: what runs ends with ERR_CANCELLED, and what comes later too. */
+void transfer_stop(struct transfer *l);

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "private.h"
+#include <fcntl.h>
+#include <stdio.h>
+
+const char *fd_path(int fd, char *buf)
+{
+    snprintf(buf, FD_PATH_MAX, "/proc/self/fd/%d", fd);
+    return buf;
+}
+
+union raw_handle {
+    struct file_handle h;
+    char bytes[sizeof(struct file_handle) + HANDLE_MAX];
+};
+
+int lower_handle(int fd, struct table_handle *ret)
+{
+    union raw_handle raw = {.h = {.handle_bytes = HANDLE_MAX}};
+    int mount_id;
+    if (name_to_handle_at(fd, "", &raw.h, &mount_id, AT_EMPTY_PATH) < 0)
+        return -errno;
+    memset(ret, 0, sizeof(*ret));
+    ret->type = raw.h.handle_type;
+    ret->len = (uint8_t)raw.h.handle_bytes;
+    memcpy(ret->bytes, raw.h.f_handle, raw.h.handle_bytes);
+    return 0;
+}
+
+/* Opens a held descriptor again with other flags. Symbolic links are only opened as O_PATH. */
+static int reopen(int fd, int flags)
+{
+    char path[FD_PATH_MAX];
+    int r = flags & O_PATH ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : open(fd_path(fd, path), flags | O_CLOEXEC);
+    return r < 0 ? -errno : r;
+}
+
+int lower_open(struct session *s, uint64_t id, int flags)
+{
+    if (id == TABLE_ROOT) {
+        int fd = openat(s->root_fd, ".", flags | O_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+    }
+    struct table_node n;
+    int r = nodes_get(s->table, id, &n);
+    if (r < 0)
+        return r;
+    int held = n.flags & NODE_GONE ? node_fds_get(&s->fds, id, NODE_FD_HELD) : -1;
+    if (held >= 0)
+        return reopen(held, flags);
+    union raw_handle raw = {.h = {.handle_bytes = n.handle.len, .handle_type = n.handle.type}};
+    memcpy(raw.h.f_handle, n.handle.bytes, n.handle.len);
+    int fd = open_by_handle_at(s->root_fd, &raw.h, flags | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int lower_lookup(struct session *s, int parent, const char *name, struct stat *ret_st, struct table_handle *ret_handle)
+{
+    auto_fd fd = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, ret_st) < 0)
+        return -errno;
+    /* Another file system mounted in the directory is not the volume's: its handles would name other files. */
+    if (ret_st->st_dev != s->dev)
+        return -EXDEV;
+    int r = lower_handle(fd, ret_handle);
+    return r < 0 ? r : take_fd(&fd);
+}
+
+uint64_t lower_ino(int parent, const char *name)
+{
+    struct stat st;
+    return fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_ino : 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "private.h"
+#include <signal.h>
+#include <stdio.h>
+
+struct request *request_current(void)
+{
+    static _Thread_local struct request current;
+    return &current;
+}
+
+uint64_t request_before(struct request *rq, uint32_t n, uint64_t now)
+{
+    struct table_intent *i = rq->intent;
+    if (n < i->n_before)
+        return i->before[n];
+    i->before[n] = now;
+    STORE_BARRIER(); /* the value before the count: at a death between, nothing was done yet */
+    i->n_before = n + 1;
+    return now;
+}
+
+#ifdef CISTERN_TEST_POINTS
+/* Hits are counted in the memfd: after the process died at the Nth, the next ones live. */
+bool test_is_here(struct session *s, const char *op, const char *point)
+{
+    const char *armed = getenv("CISTERN_TEST_KILL");
+    char here[64];
+    if (!armed)
+        return false;
+    int n = snprintf(here, sizeof(here), "%s:%s:", op, point);
+    if (strncmp(armed, here, (size_t)n) != 0)
+        return false;
+    uint32_t hit = __atomic_add_fetch(&s->table->head->test_hits, 1, __ATOMIC_SEQ_CST);
+    return hit == (uint32_t)strtoul(armed + n, NULL, 10);
+}
+
+void test_point(struct session *s, const char *op, const char *point)
+{
+    if (test_is_here(s, op, point))
+        kill(getpid(), SIGKILL);
+}
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "private.h"
+#include "util/thread.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* The only function that changes the state. */
+static void driver_become(struct hydrate_driver *d, enum driver_state state)
+{
+    assert(state > d->state);
+    d->state = state;
+}
+
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
+
+/* Below these, a barrier costs the disk more than a repeated fetch after a power loss. */
+static const uint64_t barrier_bytes = UINT64_C(4) << 30, barrier_ns_default = 15 * NS_PER_SECOND;
+
+int barrier_run(struct hydrate *h, struct err *err)
+{
+    atomic_store(&h->barrier.unsynced_bytes, 0);
+    int r = journal_barrier_begin(h->journal, err);
+    if (r < 0)
+        return r;
+    /* The catalog too: a durable id must have its name. */
+    if (!index_is_complete(h->index))
+        r = index_sync(h->index, err);
+    if (r == 0 && syncfs(h->barrier.fs_fd) != 0)
+        r = err_sys(err, errno, "cannot make the files durable");
+    if (r < 0) {
+        /* The kernel may have dropped the pages, and will report success next time. */
+        journal_barrier_failed(h->journal, err);
+        return r;
+    }
+    return journal_barrier_held(h->journal, err);
+}
+
+static void run_barrier(struct work *w)
+{
+    struct hydrate *h = container_of(w, struct hydrate, barrier.work);
+    if (barrier_run(h, &h->barrier.err) == 0)
+        h->barrier.err.code = 0;
+}
+
+static void check_end(struct hydrate *h);
+
+static void barrier_done(struct work *w)
+{
+    struct hydrate *h = container_of(w, struct hydrate, barrier.work);
+    h->barrier.is_running = false;
+    h->barrier.ended_ns = loop_now_ns(h->driver.loop);
+    if (h->barrier.err.code != 0)
+        run_failed(h, FAULT_OTHER, &h->barrier.err);
+    check_end(h);
+}
+
+void barrier_tick(struct hydrate *h)
+{
+    struct hydrate_barrier *b = &h->barrier;
+    uint64_t unsynced = atomic_load(&b->unsynced_bytes);
+    uint64_t interval_ns = h->o.barrier_ns ? h->o.barrier_ns : barrier_ns_default;
+    bool due = unsynced > 0 && loop_now_ns(h->driver.loop) - b->ended_ns > interval_ns;
+    if (b->is_running || h->driver.state >= DRIVER_FINISHING || (!due && unsynced < barrier_bytes))
+        return;
+    b->is_running = true;
+    b->work.run = run_barrier;
+    b->work.done = barrier_done;
+    pool_submit(h->pool, h->driver.loop, &b->work);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+/* The error of a run whose objects did not all arrive. */
+static int incomplete(struct hydrate *h, struct err *err)
+{
+    uint64_t failed = atomic_load(&h->progress.objects_failed), kept = atomic_load(&h->progress.objects_kept);
+    if (failed == 0)
+        return err_fail(err, ERR_EXISTS, CIS_FILES_KEPT,
+                        "%" PRIu64 " of %" PRIu64 " objects were not written: other files have their names", kept,
+                        index_count(h->index));
+    err_set(err, ERR_IO, "%" PRIu64 " of %" PRIu64 " objects failed", failed, index_count(h->index));
+    return err_advise(err, CIS_OBJECTS_FAILED,
+                      h->faults.is_stale ? "list the source again and fetch current versions" : "retry them");
+}
+
+/* The manifest digest differs between two volumes of one source that were filled from different objects. */
+static int note_manifest(struct hydrate *h, struct err *err)
+{
+    struct digest d;
+    auto_sbuf b = SBUF(HYDRATE_MANIFEST_MAX);
+    int r = index_manifest(h->index, &d, err);
+    if (r < 0)
+        return r;
+    sbuf_adds(&b, "sha256:");
+    digest_add_hex(&d, &b);
+    auto_lock(&h->progress.lock);
+    snprintf(h->progress.manifest, sizeof h->progress.manifest, "%.*s", STR_FMT(sbuf_str(&b)));
+    return 0;
+}
+
+static bool is_complete(struct hydrate *h)
+{
+    return atomic_load(&h->progress.objects_failed) + atomic_load(&h->progress.objects_kept) == 0;
+}
+
+static int complete(struct hydrate *h, struct err *err)
+{
+    bool is_volume = h->target->kind == TARGET_VOLUME, whole = is_complete(h);
+    bool durable = (h->o.durable || is_volume) && !h->progress.was_complete;
+    int r = durable ? barrier_run(h, err) : 0;
+    if (r == 0 && whole && is_volume)
+        r = note_manifest(h, err);
+    if (r == 0 && durable && whole)
+        r = journal_complete(h->journal, index_count(h->index), index_bytes(h->index), clock_wall_ns(), err);
+    return r == 0 ? target_finish(h->target, whole, durable, err) : r;
+}
+
+static void run_finish(struct work *w)
+{
+    struct hydrate *h = container_of(w, struct hydrate, driver.finish_work);
+    const struct hydrate_faults *f = &h->faults;
+    struct err err;
+    if (f->is_stale && !f->is_cancelled) /* a cancelled run continues first */
+        journal_stale(h->journal);
+    int r = journal_flush(h->journal, &err);
+    h->driver.finish_err.code = 0;
+    if (f->fatal_kind == FAULT_TOO_LARGE)
+        r = target_clean(h->target, &err);
+    else if (f->fatal_kind == FAULT_LISTED_TWICE && !h->old.index) /* every run of this catalog would fail */
+        r = target_wipe(h->target, &err);
+    else if (r == 0 && !atomic_load(&h->stopping))
+        r = complete(h, &err);
+    if (r < 0)
+        h->driver.finish_err = err;
+}
+
+static void finish_done(struct work *w)
+{
+    struct hydrate *h = container_of(w, struct hydrate, driver.finish_work);
+    struct err err;
+    if (h->driver.finish_err.code != 0) {
+        run_failed(h, FAULT_OTHER, &h->driver.finish_err);
+    } else if (!atomic_load(&h->stopping) && !is_complete(h)) {
+        incomplete(h, &err);
+        run_failed(h, FAULT_INCOMPLETE, &err);
+    }
+    phase_become(h, h->faults.has_fatal ? HYDRATE_FAILED : h->faults.is_cancelled ? HYDRATE_STOPPED : HYDRATE_DONE);
+    progress_write(h);
+    loop_timer_cancel(h->driver.loop, &h->driver.tick);
+    driver_become(&h->driver, DRIVER_ENDED);
+    atomic_store(&h->ended, true);
+    uint64_t one = 1;
+    if (write(h->ended_fd, &one, sizeof one) != sizeof one)
+        abort(); /* the first write to an eventfd cannot fail */
+}
+
+static void check_end(struct hydrate *h)
+{
+    bool stopping = atomic_load(&h->stopping);
+    if (h->driver.state >= DRIVER_FINISHING)
+        return;
+    if (stopping && h->driver.state == DRIVER_RUNNING) {
+        driver_become(&h->driver, DRIVER_STOPPING);
+        lister_cancel(h);
+        lanes_wake(h);
+    }
+    if (!hydrate_queue_is_drained(h, stopping) || h->barrier.is_running)
+        return;
+    driver_become(&h->driver, DRIVER_FINISHING);
+    if (!stopping)
+        phase_become(h, HYDRATE_VERIFYING);
+    h->driver.finish_work.run = run_finish;
+    h->driver.finish_work.done = finish_done;
+    pool_submit(h->pool, h->driver.loop, &h->driver.finish_work);
+}
+
+static void deliver_check(struct mail *m)
+{
+    struct hydrate *h = container_of(m, struct hydrate, driver.check);
+    atomic_store(&h->driver.is_check_posted, false);
+    check_end(h);
+}
+
+void driver_wake(struct hydrate *h)
+{
+    if (!atomic_exchange(&h->driver.is_check_posted, true))
+        loop_post(h->driver.loop, &h->driver.check);
+}
+
+/* ---- the clock --------------------------------------------------------------------------------------------------- */
+
+static void tick(struct timer *t)
+{
+    struct hydrate *h = container_of(t, struct hydrate, driver.tick);
+    struct err err;
+    if (journal_flush(h->journal, &err) < 0)
+        run_failed(h, FAULT_OTHER, &err);
+    window_tick(h, loop_now_ns(h->driver.loop));
+    progress_measure_rate(h);
+    barrier_tick(h);
+    if (h->driver.ticks++ % (NS_PER_SECOND / TICK_NS) == 0) {
+        /* A state directory that is being removed must not get a new file. */
+        if (h->driver.state < DRIVER_FINISHING || h->target->kind == TARGET_VOLUME)
+            progress_write(h);
+        index_release(h->index);
+    }
+    check_end(h);
+    if (!atomic_load(&h->ended))
+        loop_timer_set(h->driver.loop, &h->driver.tick, TICK_NS);
+}
+
+static void deliver_begin(struct mail *m)
+{
+    struct hydrate *h = container_of(m, struct hydrate, driver.begin);
+    h->progress.rate_ns = h->barrier.ended_ns = loop_now_ns(h->driver.loop);
+    lister_start(h);
+    tick(&h->driver.tick);
+    lanes_wake(h);
+}
+
+void driver_init(struct hydrate_driver *d)
+{
+    d->check.deliver = deliver_check;
+    d->begin.deliver = deliver_begin;
+    d->tick.fire = tick;
+}
+
+void driver_start(struct hydrate *h)
+{
+    loop_post(h->driver.loop, &h->driver.begin);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* driver.h - Drives the run: flushes the journal, makes data durable, adjusts the window, writes the status, and ends
+ * the run.
+ * home: the driver's loop; functions say so where any thread may call them. */
+#pragma once
+
+#include "io/loop.h"
+#include "io/pool.h"
+#include <stdatomic.h>
+
+struct hydrate;
+
+#define TICK_NS (100 * NS_PER_MS) /* of the driver */
+
+enum driver_state {
+    DRIVER_RUNNING,
+    DRIVER_STOPPING,  /* the lanes and the listing have the order to stop */
+    DRIVER_FINISHING, /* the last work runs on the pool */
+    DRIVER_ENDED,
+};
+
+struct hydrate_driver {
+    enum driver_state state;
+    struct loop *loop; /* owned */
+    struct timer tick;
+    unsigned ticks;
+    struct mail begin;
+    struct mail check;
+    _Atomic bool is_check_posted;
+    struct work finish_work;
+    struct err finish_err;
+};
+
+/* Makes what was written durable, for many objects at once. */
+struct hydrate_barrier {
+    int fs_fd;                       /* owned: a file of the data's file system, opened before the first write */
+    _Atomic uint64_t unsynced_bytes; /* since the last barrier began. Any thread */
+    bool is_running;
+    uint64_t ended_ns; /* the last one */
+    struct work work;
+    struct err err;
+};
+
+void driver_init(struct hydrate_driver *d);
+void driver_start(struct hydrate *h);
+void driver_wake(struct hydrate *h);                            /* any thread: the run may be over */
+must_check int barrier_run(struct hydrate *h, struct err *err); /* blocks; one at a time */
+void barrier_tick(struct hydrate *h);

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "private.h"
+#include "util/err_kind.h"
+#include "util/file.h"
+#include "util/thread.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+static void next_source(struct hydrate *h);
+
+static const struct hydrate_source *current(const struct hydrate *h)
+{
+    return &h->o.sources[h->lister.source];
+}
+
+static uint8_t rank_of(const struct hydrate *h, struct str path)
+{
+    for (size_t i = 0; i < h->o.priority_count; i++)
+        if (glob_match(str_of(h->o.priorities[i]), path))
+            return (uint8_t)i;
+    return (uint8_t)h->o.priority_count;
+}
+
+static bool is_wanted(const struct hydrate *h, struct str rest)
+{
+    const struct hydrate_source *s = current(h);
+    if (rest.len == 0)
+        return false; /* the marker of the prefix: the target itself */
+    if (rest.ptr[rest.len - 1] == '/')
+        rest.len--;
+    return !s->filter || filter_wants(s->filter, rest);
+}
+
+/* ---- space ------------------------------------------------------------------------------------------------------- */
+
+static int too_large(const struct hydrate *h, struct err *err)
+{
+    const struct hydrate_space *s = &h->space;
+    char need[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX];
+    if (s->need_bytes > s->free_bytes)
+        err_set(err, ERR_NO_SPACE, "'%s' does not fit: %s listed so far, %s free", current(h)->uri,
+                bytes_text(s->need_bytes, need), bytes_text(s->free_bytes, have));
+    else
+        err_set(err, ERR_NO_SPACE,
+                "'%s' does not fit: %" PRIu64 " objects listed so far, the file system has room for "
+                "%" PRIu64 " files",
+                current(h)->uri, s->need_files, s->free_files);
+    return err_advise(err, CIS_SOURCE_TOO_LARGE,
+                      target_is_visible(h->target) ? "files already in place are kept" : "nothing was kept");
+}
+
+void space_add(struct hydrate_space *s, uint64_t size_bytes)
+{
+    uint64_t bytes = size_bytes, rest = bytes % s->block_bytes;
+    /* A listing may claim any size: a sum that overflows does not fit. */
+    if (__builtin_add_overflow(bytes, rest ? s->block_bytes - rest : 0, &bytes) ||
+        __builtin_add_overflow(s->need_bytes, bytes, &s->need_bytes))
+        s->need_bytes = UINT64_MAX;
+    s->need_files++;
+    s->largest_bytes = max_u64(s->largest_bytes, size_bytes);
+}
+
+int space_check(struct hydrate *h, struct err *err)
+{
+    const struct hydrate_space *s = &h->space;
+    bool fits = s->need_bytes <= s->free_bytes && s->need_files <= s->free_files;
+    if (!h->o.size_check || fits)
+        return 0;
+    h->lister.err_kind = FAULT_TOO_LARGE;
+    return too_large(h, err);
+}
+
+int space_reserve(struct hydrate *h, uint64_t size_bytes, struct err *err)
+{
+    if (h->is_relisting)
+        return 0; /* counted when the kept files are known */
+    space_add(&h->space, size_bytes);
+    return space_check(h, err);
+}
+
+/* ---- shards ------------------------------------------------------------------------------------------------------ */
+
+/* A shard's objects are known when all are listed (shard.h): the listing goes into a catalog of its own, from which the
+ * run's catalog takes its part. */
+static const char shard_dir[] = "listing";
+
+static int prepare_shard(struct hydrate *h, struct err *err)
+{
+    auto_fd dir = -1;
+    /* A listing that an earlier run did not complete may differ from this one. */
+    int r = dir_remove(h->target->state, shard_dir, err);
+    if (r < 0 || h->o.shard.count <= 1 || index_is_complete(h->index))
+        return r;
+    struct index_source source = {.text = STR("all shards")};
+    r = dir_make(h->target->state, shard_dir, 0700, &dir, err);
+    return r == 0 ? index_create(dir, &source, &h->lister.all, err) : r;
+}
+
+static int add_to_shard(void *ctx, const struct index_entry *e, struct err *err)
+{
+    struct hydrate *h = ctx;
+    bool is_new;
+    int r = index_add(h->index, e, &is_new, err);
+    return r == 0 ? space_reserve(h, e->size_bytes, err) : r;
+}
+
+static int assign_shard(struct hydrate *h, struct err *err)
+{
+    int r = shard_assign(h->lister.all, &h->o.shard, add_to_shard, h, err);
+    if (r == 0)
+        r = index_flush(h->index, false, err);
+    return r == 0 ? dir_remove(h->target->state, shard_dir, err) : r;
+}
+
+/* ---- a page ------------------------------------------------------------------------------------------------------ */
+
+static int add_object(struct hydrate *h, const struct store_object *o, struct err *err)
+{
+    struct str rest = str_from(o->key, h->lister.strip), sub = source_sub_path(current(h));
+    bool is_new;
+    if (h->lister.single && !str_eq(o->key, store_prefix(current(h)->store)))
+        return 0;
+    if (!is_wanted(h, rest)) {
+        h->lister.excluded += rest.len > 0;
+        return 0;
+    }
+    sbuf_clear(&h->lister.path);
+    sbuf_add(&h->lister.path, sub);
+    if (sub.len)
+        sbuf_addc(&h->lister.path, '/');
+    sbuf_add(&h->lister.path, current(h)->keeps_prefix ? o->key : rest);
+    struct index_entry e = {.path = sbuf_str(&h->lister.path),
+                            .size_bytes = o->size_bytes,
+                            .mtime_ns = o->mtime_ns,
+                            .generation = o->generation,
+                            .etag = o->etag,
+                            .digest = o->digest,
+                            .rank = rank_of(h, rest),
+                            .source = (uint16_t)(h->lister.source | (h->lister.single ? SOURCE_SINGLE : 0))};
+    int r = index_add(h->lister.all ? h->lister.all : h->index, &e, &is_new, err);
+    return r == 0 && is_new && !h->lister.all ? space_reserve(h, o->size_bytes, err) : r;
+}
+
+static int add_page(struct hydrate *h, const struct store_object *objects, size_t count, bool sorted, struct err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int r = add_object(h, &objects[i], err);
+        if (r < 0)
+            return r;
+    }
+    /* A later prefix may list smaller paths. */
+    return index_flush(h->lister.all ? h->lister.all : h->index, sorted && h->o.source_count == 1, err);
+}
+
+static int on_page(void *ctx, const struct store_object *objects, size_t count, bool sorted_so_far)
+{
+    struct hydrate *h = ctx;
+    struct err err;
+    pthread_mutex_lock(&h->lister.lock);
+    int r = add_page(h, objects, count, sorted_so_far, &err);
+    pthread_mutex_unlock(&h->lister.lock);
+    if (r < 0)
+        run_failed(h, h->lister.err_kind, &err);
+    else
+        lanes_wake(h);
+    return r;
+}
+
+static void on_skipped(void *ctx, unsigned count, struct str last)
+{
+    struct hydrate *h = ctx;
+    auto_lock(&h->lister.lock);
+    h->lister.skipped += count;
+    snprintf(h->lister.last_skipped, sizeof h->lister.last_skipped, "%.*s", STR_FMT(last));
+}
+
+/* ---- its end ----------------------------------------------------------------------------------------------------- */
+
+static void note_listing(struct hydrate *h)
+{
+    if (!h->lister.began_ns)
+        return;
+    struct hydrate_listing *l = &h->progress.listing;
+    auto_lock(&h->progress.lock);
+    *l = (struct hydrate_listing){.known = true,
+                                  .objects_excluded = h->lister.excluded,
+                                  .names_skipped = h->lister.skipped,
+                                  .largest_bytes = h->space.largest_bytes,
+                                  .seconds = (clock_now_ns() - h->lister.began_ns) / NS_PER_SECOND + 1};
+    memcpy(l->last_skipped, h->lister.last_skipped, sizeof l->last_skipped);
+}
+
+static int finish_index(struct hydrate *h, struct index *x, struct err *err)
+{
+    int r = index_finish(x, err);
+    if (r < 0 && err_kind_of(err->id) == ERR_KIND_LISTED_TWICE)
+        h->lister.err_kind = FAULT_LISTED_TWICE;
+    return r;
+}
+
+static void finish_run(struct work *w)
+{
+    struct hydrate *h = container_of(w, struct hydrate, lister.finish);
+    struct index *all = h->lister.all;
+    struct err err;
+    h->lister.err.code = 0;
+    int r = all ? finish_index(h, all, &err) : 0;
+    if (r == 0 && all)
+        r = assign_shard(h, &err);
+    if (r == 0)
+        r = finish_index(h, h->index, &err);
+    if (r == 0 && h->is_relisting)
+        r = relist_finish(h, &err);
+    if (r < 0)
+        h->lister.err = err;
+}
+
+static void finish_over(struct work *w)
+{
+    struct hydrate *h = container_of(w, struct hydrate, lister.finish);
+    if (h->lister.err.code != 0)
+        run_failed(h, h->lister.err_kind, &h->lister.err);
+    else
+        note_listing(h);
+    hydrate_queue_listed(h);
+}
+
+static void source_is_over(struct hydrate *h)
+{
+    if (atomic_load(&h->stopping)) {
+        hydrate_queue_listed(h);
+        return;
+    }
+    if (h->lister.source + 1 < h->o.source_count) {
+        h->lister.source++;
+        loop_post(h->lanes[0].worker.loop, &h->lister.next);
+        return;
+    }
+    h->lister.finish.run = finish_run;
+    h->lister.finish.done = finish_over;
+    pool_submit(h->pool, h->driver.loop, &h->lister.finish);
+}
+
+static void on_listed(void *ctx, const struct err *err, uint64_t requests)
+{
+    struct hydrate *h = ctx;
+    struct err failure = {0};
+    if (err) /* it is freed with the listing */
+        failure = *err;
+    atomic_fetch_add(&h->progress.requests, requests);
+    pthread_mutex_lock(&h->lister.lock);
+    store_listing_free(h->lister.listing);
+    h->lister.listing = NULL;
+    pthread_mutex_unlock(&h->lister.lock);
+    if (failure.code != 0)
+        run_failed(h, FAULT_OTHER, &failure);
+    source_is_over(h);
+}
+
+void lister_cancel(struct hydrate *h)
+{
+    auto_lock(&h->lister.lock);
+    if (h->lister.listing && !h->lister.cancelled)
+        store_listing_cancel(h->lister.listing);
+    h->lister.cancelled = true;
+}
+
+/* ---- its beginning ----------------------------------------------------------------------------------------------- */
+
+static void start_listing(struct hydrate *h)
+{
+    const struct hydrate_source *s = current(h);
+    struct str after = h->o.source_count == 1 ? index_resume_after(h->index) : STR_NULL, sub = source_sub_path(s);
+    auto_sbuf key = SBUF(1 << 20);
+    if (after.len) {
+        sbuf_add(&key, str_sub(sbuf_str(&h->lister.prefix), 0, s->keeps_prefix ? 0 : h->lister.strip));
+        sbuf_add(&key, sub.len ? str_from(after, sub.len + 1) : after);
+    }
+    struct store_listing_options o = {.prefix = sbuf_str(&h->lister.prefix),
+                                      .start_after = sbuf_str(&key),
+                                      .ctx = h,
+                                      .on_page = on_page,
+                                      .on_skipped = on_skipped,
+                                      .on_done = on_listed};
+    auto_lock(&h->lister.lock);
+    h->lister.listing = store_listing_start(s->store, h->workers, h->lane_count, &o);
+    bool cancelled = h->lister.cancelled;
+    if (cancelled)
+        store_listing_cancel(h->lister.listing);
+}
+
+/* Without list permission, try HEAD on the exact key. */
+static void headed(void *ctx, const struct store_reply *r)
+{
+    struct hydrate *h = ctx;
+    h->lister.probe = NULL;
+    atomic_fetch_add(&h->progress.requests, r->requests);
+    if (r->code < 0) {
+        run_failed(h, FAULT_OTHER, &r->err);
+        hydrate_queue_listed(h);
+        return;
+    }
+    h->lister.single = true;
+    h->lister.strip = path_directory_len(store_prefix(current(h)->store));
+    (void)on_page(h, &r->object, 1, false); /* it fails the run itself */
+    source_is_over(h);
+}
+
+/* s3://bucket/name: the object of that key, or else the prefix `name/`. */
+static void probed(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
+                   struct str next_token)
+{
+    struct hydrate *h = ctx;
+    (void)next_token;
+    h->lister.probe = NULL;
+    atomic_fetch_add(&h->progress.requests, r->requests);
+    struct str prefix = store_prefix(current(h)->store);
+    if (r->code == -ERR_DENIED) {
+        h->lister.probe = store_head(current(h)->store, &h->lanes[0].worker, prefix, headed, h);
+        return;
+    }
+    if (r->code < 0) {
+        run_failed(h, FAULT_OTHER, &r->err);
+        hydrate_queue_listed(h);
+        return;
+    }
+    h->lister.single = count > 0 && str_eq(objects[0].key, prefix);
+    if (h->lister.single) {
+        h->lister.strip = path_directory_len(prefix);
+    } else {
+        sbuf_addc(&h->lister.prefix, '/');
+        h->lister.strip = h->lister.prefix.len;
+    }
+    start_listing(h);
+}
+
+static void next_source(struct hydrate *h)
+{
+    const struct hydrate_source *s = current(h);
+    struct str prefix = store_prefix(s->store);
+    h->lister.single = false;
+    h->lister.strip = prefix.len;
+    sbuf_clear(&h->lister.prefix);
+    sbuf_add(&h->lister.prefix, prefix);
+    if (prefix.len == 0 || prefix.ptr[prefix.len - 1] == '/') {
+        start_listing(h);
+        return;
+    }
+    struct store_page p = {.prefix = sbuf_str(&h->lister.prefix), .keys_max = 1, .ctx = h, .on_done = probed};
+    h->lister.probe = store_list_page(s->store, &h->lanes[0].worker, &p);
+}
+
+void lister_stop(struct hydrate_lister *l)
+{
+    if (l->probe)
+        store_cancel(l->probe);
+}
+
+static void deliver_next(struct mail *m)
+{
+    struct hydrate *h = container_of(m, struct hydrate, lister.next);
+    if (atomic_load(&h->stopping))
+        hydrate_queue_listed(h);
+    else
+        next_source(h);
+}
+
+void lister_start(struct hydrate *h)
+{
+    if (index_is_complete(h->index)) {
+        hydrate_queue_listed(h);
+        return;
+    }
+    h->lister.began_ns = index_count(h->index) == 0 ? clock_now_ns() : 0;
+    loop_post(h->lanes[0].worker.loop, &h->lister.next);
+}
+
+void lister_init(struct hydrate_lister *l)
+{
+    pthread_mutex_init(&l->lock, NULL);
+    sbuf_init(&l->prefix, 1 << 20);
+    sbuf_init(&l->path, 1 << 20);
+    l->next.deliver = deliver_next;
+}
+
+void lister_done(struct hydrate_lister *l)
+{
+    index_free(l->all);
+    sbuf_done(&l->prefix);
+    sbuf_done(&l->path);
+    pthread_mutex_destroy(&l->lock);
+}
+
+int lister_prepare(struct hydrate *h, struct err *err)
+{
+    struct hydrate_space *s = &h->space;
+    int r = target_space(h->target, &s->free_bytes, &s->free_files, &s->block_bytes, err);
+    if (r == 0)
+        r = prepare_shard(h, err);
+    return r == 0 ? recover_count(h, err) : r;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lister.h - Lists the sources into the catalog, page by page, while objects that are listed are fetched already.
+ * home: pages come on any lane's loop, one at a time under `lock`; the rest is lane 0's, or the driver's while no page
+ * can come. */
+#pragma once
+
+#include "catalog/index.h"
+#include "fault.h"
+#include "io/pool.h"
+#include "store/list.h"
+#include <pthread.h>
+
+struct hydrate;
+
+struct hydrate_lister {
+    pthread_mutex_t lock;
+    struct store_listing *listing;
+    size_t source;     /* that is being listed */
+    struct index *all; /* owned; of a shard, until it is assigned: the objects of all shards */
+    struct sbuf prefix;
+    struct sbuf path;
+    struct store_job *probe; /* before the listing; lane 0's loop */
+    size_t strip;            /* bytes of a key that are not part of the path */
+    bool single;             /* the URI names one object */
+    bool cancelled;
+    uint64_t excluded, skipped;
+    char last_skipped[HYDRATE_OBJECT_TEXT_MAX];
+    uint64_t began_ns; /* monotonic; 0: it continues an earlier run's listing */
+    struct work finish;
+    enum hydrate_fault_kind err_kind;
+    struct err err;
+    struct mail next;
+};
+
+void lister_init(struct hydrate_lister *l);
+void lister_done(struct hydrate_lister *l);
+must_check int lister_prepare(struct hydrate *h, struct err *err);
+void lister_start(struct hydrate *h);       /* driver */
+void lister_cancel(struct hydrate *h);      /* any thread */
+void lister_stop(struct hydrate_lister *l); /* lane 0's loop: cancels the request before the listing */
+
+/* The space that the source needs, and the space of the file system. home: as the lister's. */
+struct hydrate_space {
+    uint64_t free_bytes, free_files, block_bytes; /* including what earlier runs wrote */
+    uint64_t need_bytes, need_files, largest_bytes;
+};
+
+/* Counts an object and checks the sum. ERR_NO_SPACE (CIS_SOURCE_TOO_LARGE): it does not fit. */
+must_check int space_reserve(struct hydrate *h, uint64_t size_bytes, struct err *err);
+must_check int space_check(struct hydrate *h, struct err *err);
+void space_add(struct hydrate_space *s, uint64_t size_bytes);

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "private.h"
+#include "util/thread.h"
+#include <stdio.h>
+#include <unistd.h>
+
+void progress_init(struct hydrate_progress *p)
+{
+    pthread_mutex_init(&p->lock, NULL);
+    p->scratch = xcalloc(1, sizeof *p->scratch);
+    p->began_ns = p->started_ns = clock_wall_ns();
+    p->phase = HYDRATE_LISTING;
+}
+
+void progress_done(struct hydrate_progress *p)
+{
+    free(p->scratch);
+    pthread_mutex_destroy(&p->lock);
+}
+
+static bool phase_may_follow(enum hydrate_phase from, enum hydrate_phase to)
+{
+    return to > from && from < HYDRATE_DONE;
+}
+
+void phase_become(struct hydrate *h, enum hydrate_phase phase)
+{
+    struct hydrate_progress *p = &h->progress;
+    auto_lock(&p->lock);
+    assert(phase_may_follow(p->phase, phase));
+    p->phase = phase;
+    if (phase >= HYDRATE_DONE && !p->was_complete)
+        p->finished_ns = phase == HYDRATE_DONE && journal_is_complete(h->journal) ? journal_completed_ns(h->journal)
+                                                                                  : clock_wall_ns();
+}
+
+static void read_fatal(struct hydrate *h, struct hydrate_status *ret)
+{
+    struct hydrate_faults *f = &h->faults;
+    auto_lock(&f->lock);
+    ret->error_count = f->kept_count;
+    memcpy(ret->errors, f->kept, f->kept_count * sizeof *f->kept);
+    ret->has_error = f->has_fatal;
+    if (f->has_fatal) {
+        char line[ERR_LINE_MAX];
+        ret->error = (struct hydrate_fault){.id = f->fatal.id, .code = f->fatal.code, .time_ns = ret->finished_ns};
+        snprintf(ret->error.message, sizeof ret->error.message, "%s", err_line(&f->fatal, line, sizeof line));
+    }
+}
+
+void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
+{
+    struct hydrate_progress *p = &h->progress;
+    *ret = (struct hydrate_status){.objects_done = atomic_load(&p->objects_done),
+                                   .objects_failed = atomic_load(&p->objects_failed),
+                                   .objects_size_only = atomic_load(&p->size_only),
+                                   .objects_missing = atomic_load(&p->objects_missing),
+                                   .objects_kept = atomic_load(&p->objects_kept),
+                                   .bytes_done = atomic_load(&p->bytes_done),
+                                   .requests = atomic_load(&p->requests),
+                                   .hedged = atomic_load(&p->hedged),
+                                   .objects_total = index_count(h->index),
+                                   .bytes_total = index_bytes(h->index),
+                                   .bytes_per_second = atomic_load(&p->rate_now),
+                                   .eta_seconds = UINT64_MAX,
+                                   .attempt = journal_runs(h->journal),
+                                   .pid = getpid(),
+                                   .updated_ns = clock_wall_ns()};
+    snprintf(ret->source, sizeof ret->source, "%s", h->o.sources[0].uri);
+    pthread_mutex_lock(&p->lock);
+    ret->phase = p->phase;
+    ret->began_ns = p->began_ns;
+    ret->started_ns = p->started_ns;
+    ret->finished_ns = p->finished_ns;
+    memcpy(ret->manifest, p->manifest, sizeof ret->manifest);
+    ret->listing = p->listing;
+    pthread_mutex_unlock(&p->lock);
+    /* After the phase: a status whose phase is FAILED has its error. */
+    read_fatal(h, ret);
+    if (ret->phase != HYDRATE_LISTING && ret->bytes_per_second > 0)
+        ret->eta_seconds = (ret->bytes_total - min_u64(ret->bytes_done, ret->bytes_total)) / ret->bytes_per_second;
+}
+
+void progress_write(struct hydrate *h)
+{
+    struct err ignored; /* a status that cannot be written stops nothing: errors of the disk fail the run */
+    struct hydrate_status *s = h->progress.scratch;
+    hydrate_status(h, s);
+    if (h->progress.was_complete && s->phase != HYDRATE_DONE)
+        return; /* the volume is in use: its status stays DONE all the time */
+    (void)!hydrate_status_write(h->target->state, s, &ignored);
+}
+
+/* The end time must not change: an export compares files with it to know what was written since. */
+static void recover_complete(struct hydrate_progress *p, int64_t completed_ns, bool has_status)
+{
+    bool was_done = has_status && p->scratch->phase == HYDRATE_DONE;
+    p->finished_ns = completed_ns ? completed_ns : was_done ? p->scratch->finished_ns : 0;
+    if (was_done)
+        p->started_ns = p->scratch->started_ns;
+}
+
+void progress_recover(struct hydrate *h)
+{
+    struct hydrate_progress *p = &h->progress;
+    struct err ignored;
+    bool is_volume = h->target->kind == TARGET_VOLUME;
+    bool has_status = hydrate_status_read(h->target->state, p->scratch, &ignored) == 0;
+    p->was_complete = is_volume && journal_is_complete(h->journal);
+    if (p->was_complete)
+        recover_complete(p, journal_completed_ns(h->journal), has_status);
+    if (has_status && index_is_complete(h->index))
+        p->listing = p->scratch->listing;
+    if (has_status && is_volume && p->scratch->began_ns)
+        p->began_ns = p->scratch->began_ns;
+}
+
+void progress_measure_rate(struct hydrate *h)
+{
+    struct hydrate_progress *p = &h->progress;
+    uint64_t now = loop_now_ns(h->driver.loop), bytes = atomic_load(&p->received);
+    double seconds = (double)(now - p->rate_ns) / (double)NS_PER_SECOND;
+    if (seconds < 0.45)
+        return;
+    double rate = (double)(bytes - p->rate_bytes) / seconds, before = (double)atomic_load(&p->rate_now);
+    /* A moving mean over about 3 s. */
+    atomic_store(&p->rate_now, (uint64_t)(before > 0 ? 0.85 * before + 0.15 * rate : rate));
+    p->rate_bytes = bytes;
+    p->rate_ns = now;
+}
+
+void hydrate_slowest(struct hydrate *h, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    for (size_t i = 0; i < h->lane_count && !buf[0]; i++) {
+        uint64_t id = atomic_load(&h->lanes[i].oldest_id);
+        struct index_entry e;
+        struct err ignored;
+        if (id > 0 && index_get(h->index, id - 1, &e, &ignored) == 0)
+            snprintf(buf, size, "%.*s", (int)min_u64(e.path.len, size - 1), e.path.ptr);
+    }
+}

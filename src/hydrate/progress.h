@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* progress.h - Counts what the run has done, and writes the status file.
+ * home: counters: any thread; fields under `lock`: any thread; the rest: the driver's loop. */
+#pragma once
+
+#include "hydrate/status.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct hydrate;
+
+struct hydrate_progress {
+    _Atomic uint64_t objects_done, bytes_done, objects_failed, objects_missing, objects_kept, size_only;
+    _Atomic uint64_t requests, hedged;
+    _Atomic uint64_t received;  /* bytes of bodies, this run */
+    _Atomic uint64_t in_flight; /* bytes that running jobs have asked for */
+
+    pthread_mutex_t lock; /* guards the fields up to the next blank line */
+    enum hydrate_phase phase;
+    int64_t began_ns, started_ns, finished_ns; /* wall clock */
+    char manifest[HYDRATE_MANIFEST_MAX];
+    struct hydrate_listing listing;
+
+    bool was_complete;         /* frozen: an earlier run has filled this volume, and pods may have written to it */
+    _Atomic uint64_t rate_now; /* bytes a second */
+    uint64_t rate_bytes, rate_ns;
+    struct hydrate_status *scratch; /* owned */
+};
+
+void progress_init(struct hydrate_progress *p);
+void progress_done(struct hydrate_progress *p);
+/* The only function that changes the phase. Any thread. */
+void phase_become(struct hydrate *h, enum hydrate_phase phase);
+/* Takes over from an earlier run's status file what still holds. */
+void progress_recover(struct hydrate *h);
+void progress_write(struct hydrate *h);
+void progress_measure_rate(struct hydrate *h);

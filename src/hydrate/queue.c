@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "private.h"
+#include "util/thread.h"
+
+enum { DEFERRED_MAX = 1 << 20 };
+
+void hydrate_queue_init(struct hydrate_queue *q, unsigned ranks)
+{
+    pthread_mutex_init(&q->lock, NULL);
+    plan_init(&q->plan, ranks);
+}
+
+void hydrate_queue_done(struct hydrate_queue *q)
+{
+    free(q->deferred);
+    pthread_mutex_destroy(&q->lock);
+}
+
+/* Until all is listed, a shard's selection may still change, and a relist may still fall back to the old catalog. */
+static bool waits_for_listing(const struct hydrate *h)
+{
+    return (h->o.shard.count > 1 || h->is_relisting) && !h->queue.is_listed;
+}
+
+static int next_unit(struct hydrate *h, struct hydrate_unit *ret, struct err *err)
+{
+    struct hydrate_queue *q = &h->queue;
+    if (waits_for_listing(h))
+        return 0;
+    if (large_next_part(q, &ret->large, &ret->part)) {
+        ret->id = ret->large->id;
+        ret->entry = ret->large->entry;
+        return 1;
+    }
+    if (q->is_second_pass) {
+        if (q->deferred_next == q->deferred_count)
+            return 0;
+        ret->id = q->deferred[q->deferred_next++];
+        int r = index_get(h->index, ret->id, &ret->entry, err);
+        return r < 0 ? r : 1;
+    }
+    int r;
+    do
+        r = plan_next(&q->plan, h->index, &ret->id, &ret->entry, err);
+    while (r == 1 && journal_is_whole(h->journal, ret->id));
+    return r;
+}
+
+int hydrate_queue_take(struct hydrate *h, struct hydrate_unit *ret, struct err *err)
+{
+    *ret = (struct hydrate_unit){0};
+    auto_lock(&h->queue.lock);
+    int r = next_unit(h, ret, err);
+    if (r == 1)
+        h->queue.active++;
+    return r;
+}
+
+void hydrate_queue_unit_ended(struct hydrate *h)
+{
+    pthread_mutex_lock(&h->queue.lock);
+    bool last = --h->queue.active == 0;
+    pthread_mutex_unlock(&h->queue.lock);
+    if (last)
+        driver_wake(h);
+}
+
+bool hydrate_queue_defer(struct hydrate_queue *q, uint64_t id)
+{
+    auto_lock(&q->lock);
+    bool has_room = !q->is_second_pass && q->deferred_count < DEFERRED_MAX;
+    if (has_room && q->deferred_count % 1024 == 0)
+        q->deferred = xrealloc(q->deferred, q->deferred_count + 1024, sizeof *q->deferred);
+    if (has_room)
+        q->deferred[q->deferred_count++] = id;
+    return has_room;
+}
+
+void hydrate_queue_listed(struct hydrate *h)
+{
+    phase_become(h, HYDRATE_FETCHING); /* before the driver can see the end and go on to VERIFYING */
+    pthread_mutex_lock(&h->queue.lock);
+    h->queue.is_listed = true;
+    pthread_mutex_unlock(&h->queue.lock);
+    lanes_wake(h);
+    driver_wake(h);
+}
+
+bool hydrate_queue_is_drained(struct hydrate *h, bool stopping)
+{
+    struct hydrate_queue *q = &h->queue;
+    pthread_mutex_lock(&q->lock);
+    bool idle = q->active == 0 && q->is_listed;
+    bool drained = idle && list_is_empty(&q->larges) && plan_is_exhausted(&q->plan, index_count(h->index));
+    bool begins_pass = drained && !stopping && q->deferred_next < q->deferred_count;
+    q->is_second_pass |= begins_pass;
+    pthread_mutex_unlock(&q->lock);
+    if (begins_pass)
+        lanes_wake(h);
+    return !begins_pass && (drained || (idle && stopping));
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* window.h - Decides how many requests run at once, and how many start each second.
+ * home: atomics: any thread; `lock` guards `pace`; the rest: the driver's loop. */
+#pragma once
+
+#include "io/rate.h"
+#include "io/web.h"
+#include "pace.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct hydrate;
+
+#define STARTS_SLACK_NS (5 * NS_PER_MS) /* a store that limits requests each second refuses bursts */
+
+enum { WINDOW_START = 16, WINDOW_MAX = 512, STARTS_UNIT = 1000 };
+
+struct hydrate_window {
+    _Atomic unsigned size;
+    _Atomic bool is_crowded;    /* a store has refused connections while it served others */
+    _Atomic unsigned paused;    /* parts that wait for the disk, or for memory */
+    _Atomic uint64_t refused;   /* GETs that were answered by 429 or 503 */
+    _Atomic uint64_t served_ns; /* monotonic: the last other answer; at first, the start of the run */
+
+    pthread_mutex_t lock;
+    struct pace pace;   /* for a store that refuses some GETs */
+    struct rate starts; /* of GETs, in thousandths of one: the lower of `pace` and the store's ramp */
+    uint64_t starts_initial, starts_since_ns;
+
+    uint64_t last_work;
+    bool has_rested;       /* the first climb is over */
+    double before, during; /* work without and with the step on trial */
+    unsigned hold_ticks;   /* ticks until the next trial */
+    unsigned tried_from;   /* 0: no trial */
+    unsigned trial_ticks;
+    bool tries_less;
+    unsigned threshold; /* from here on it grows slowly: the server refused connections; 0: it never did */
+    unsigned epoch_ticks;
+    uint64_t quickest_ns;
+    uint64_t ticked_ns, ticked_requests;
+    struct web_connects tried; /* up to the last tick */
+};
+
+void window_init(struct hydrate *h);
+void window_tick(struct hydrate *h, uint64_t now_ns);
+/* Counts the answer to a GET. Any thread. True: the store serves most GETs, so a refused one may retry soon. */
+bool window_answered(struct hydrate_window *w, uint64_t sent_ns, uint64_t now_ns, bool refused);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The descriptors that the keeper holds for a mount: its session, and its open files without a name. */
+#include "private.h"
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void keeper_hold_file(struct keeper *k, struct keeper_mount *v, uint64_t node, int own_fd)
+{
+    int i = k->free_file;
+    if (i == NO_FILE) {
+        close(own_fd); /* full: the file is lost only if its mount process dies */
+        return;
+    }
+    k->free_file = k->files[i].next;
+    k->files[i] = (struct keeper_file){.node = node, .fd = own_fd, .next = v->first_file};
+    v->first_file = i;
+}
+
+static void release_at(struct keeper *k, int *at)
+{
+    int i = *at;
+    close_fd(&k->files[i].fd);
+    *at = k->files[i].next;
+    k->files[i].next = k->free_file;
+    k->free_file = i;
+}
+
+void keeper_release_file(struct keeper *k, struct keeper_mount *v, uint64_t node)
+{
+    for (int *at = &v->first_file; *at != NO_FILE;)
+        if (k->files[*at].node == node)
+            release_at(k, at);
+        else
+            at = &k->files[*at].next;
+}
+
+void keeper_mount_close(struct keeper *k, struct keeper_mount *v)
+{
+    while (v->first_file != NO_FILE)
+        release_at(k, &v->first_file);
+    close_fd(&v->control_fd);
+    close_fd(&v->fuse_fd);
+    close_fd(&v->memfd);
+    table_head_unmap(v->head);
+    v->head = NULL;
+}
+
+int keeper_send_files(struct keeper *k, const struct keeper_mount *v, int sock, struct err *err)
+{
+    int r = 0;
+    for (int i = v->first_file; i != NO_FILE && r == 0; i = k->files[i].next) {
+        struct wire_msg m = wire_msg(WIRE_HOLD, v->id);
+        struct wire_fds fds = {{k->files[i].fd, -1, -1}};
+        m.number = k->files[i].node;
+        r = wire_send(sock, &m, &fds, err);
+    }
+    return r;
+}
+
+int keeper_send_mount(struct keeper *k, const struct keeper_mount *v, int sock, struct err *err)
+{
+    struct wire_msg m = wire_msg(WIRE_GIVE, v->id);
+    struct wire_fds fds = {{v->fuse_fd, v->memfd, -1}};
+    int r = wire_send(sock, &m, &fds, err);
+    return r < 0 ? r : keeper_send_files(k, v, sock, err);
+}

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The keeper's loop: one thread, one poll(2), tables of fixed size. */
+#include "private.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#define MOUNT_PROGRAM "cistern-mount"
+
+enum { ALONE_LEAVE_MS = 2000, TAKE_OVER_MS = 5000 };
+
+struct keeper_mount *keeper_find(struct keeper *k, const char *id)
+{
+    keeper_foreach_mount (k, v)
+        if (strcmp(v->id, id) == 0)
+            return v;
+    return NULL;
+}
+
+struct keeper_mount *keeper_free_slot(struct keeper *k)
+{
+    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++)
+        if (k->mounts[i].state == MOUNT_FREE)
+            return &k->mounts[i];
+    return NULL;
+}
+
+void keeper_event(const struct keeper *k, const char *what, const struct keeper_mount *v, const struct err *why)
+{
+    if (k->options->event)
+        k->options->event(what, v->id, why);
+}
+
+/* ---- clients ----------------------------------------------------------------------------------------------------- */
+
+static void close_client(struct keeper *k, int c)
+{
+    close(k->clients[c].fd);
+    k->clients[c] = (struct keeper_client){.fd = -1};
+    keeper_foreach_mount (k, v) {
+        if (v->client == c)
+            v->client = NO_CLIENT;
+        keeper_mount_on_dropped(k, v, c);
+    }
+}
+
+void keeper_answer(struct keeper *k, int *client, int code, const struct err *err)
+{
+    struct err ignored;
+    int c = *client;
+    *client = NO_CLIENT;
+    if (c == NO_CLIENT || k->clients[c].fd < 0)
+        return;
+    struct wire_msg m = wire_answer(code, err);
+    (void)!wire_send(k->clients[c].fd, &m, NULL, &ignored); /* a client that hung up gets no reply */
+}
+
+void keeper_send_to_mirrors(struct keeper *k, const struct wire_msg *m, const struct wire_fds *fds)
+{
+    struct err ignored;
+    for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
+        if (k->clients[c].fd >= 0 && k->clients[c].is_mirror && wire_send(k->clients[c].fd, m, fds, &ignored) < 0)
+            close_client(k, c); /* it missed a message: it will reconnect and get everything */
+}
+
+static int give_all(struct keeper *k, int sock, struct err *err)
+{
+    int r = 0;
+    keeper_foreach_mount (k, v)
+        if (r == 0 && v->state < MOUNT_UNMOUNTING)
+            r = keeper_send_mount(k, v, sock, err);
+    struct wire_msg synced = wire_msg(WIRE_SYNCED, NULL);
+    return r < 0 ? r : wire_send(sock, &synced, NULL, err);
+}
+
+static void kill_processes(struct keeper *k)
+{
+    siginfo_t how;
+    keeper_foreach_mount (k, v) {
+        if (v->process_fd < 0)
+            continue;
+        process_kill(v);
+        process_reap(v, true, &how);
+        keeper_mount_on_message(k, v);
+    }
+}
+
+/* A keeper that cannot read our tables would lose our mounts. Keepers of the first version do not report theirs. */
+static int check_taker(const struct keeper *k, const struct wire_msg *ask, struct err *err)
+{
+    uint64_t reads = ask->number ? ask->number : TABLE_OLDEST;
+    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++) {
+        const struct keeper_mount *v = &k->mounts[i];
+        if (v->state != MOUNT_FREE && v->head && v->head->version > reads)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "the node table of volume '%s' is of version %u, but the new keeper reads %u", v->id,
+                           v->head->version, (unsigned)reads);
+    }
+    return 0;
+}
+
+/* Our mount processes end before the new keeper starts its own. */
+static void hand_over(struct keeper *k, int c)
+{
+    struct err err;
+    kill_processes(k);
+    if (give_all(k, k->clients[c].fd, &err) == 0)
+        k->stop = true;
+    else
+        keeper_foreach_mount (k, v)
+            if (v->state == MOUNT_SERVING)
+                keeper_mount_start(k, v);
+}
+
+static int send_status(struct keeper *k, int c, const char *id, struct err *err)
+{
+    int r = 0;
+    unsigned rows = 0;
+    for (size_t i = 0; i < KEEPER_VOLUMES_MAX && r == 0; i++) {
+        const struct keeper_mount *v = &k->mounts[i];
+        if (v->state == MOUNT_FREE || (*id && strcmp(id, v->id) != 0))
+            continue;
+        struct wire_msg m = wire_msg(WIRE_ROW, v->id);
+        keeper_mount_status(v, &m.body.status);
+        r = wire_send(k->clients[c].fd, &m, NULL, err);
+        rows++;
+    }
+    if (r == 0 && *id && rows == 0)
+        return err_set(err, ERR_NOT_FOUND, "volume '%s' is not mounted", id);
+    return r;
+}
+
+static void start_adopted(struct keeper *k)
+{
+    keeper_foreach_mount (k, v) {
+        if (v->state != MOUNT_ADOPTED)
+            continue;
+        struct wire_msg give = wire_msg(WIRE_GIVE, v->id);
+        struct wire_fds fds = {{v->fuse_fd, v->memfd, -1}};
+        keeper_send_to_mirrors(k, &give, &fds); /* also the mirror that sent it: another one may have had it */
+        keeper_event(k, "session taken over", v, NULL);
+        keeper_mount_start(k, v);
+    }
+}
+
+/* A volume from a mirror or an older keeper. */
+static void on_given(struct keeper *k, const struct wire_msg *m, struct wire_fds *fds, int c)
+{
+    struct err err;
+    struct keeper_mount *v = keeper_find(k, m->volume_id);
+    /* A mirror keeps a table that is too new for us: the next keeper may read it. */
+    int r = m->type == WIRE_GIVE && !v ? keeper_mount_adopt(k, m->volume_id, fds, &err) : 0;
+    if (r < 0 && k->options->event)
+        k->options->event("session not taken over", m->volume_id, &err);
+    if (r < 0 && r != -ERR_UNSUPPORTED && c != NO_CLIENT) {
+        struct wire_msg drop = wire_msg(WIRE_DROP, m->volume_id);
+        (void)!wire_send(k->clients[c].fd, &drop, NULL, &err);
+    }
+    if (m->type == WIRE_HOLD && v && v->state == MOUNT_ADOPTED && fds->fd[0] >= 0)
+        keeper_hold_file(k, v, m->number, take_fd(&fds->fd[0]));
+    if (m->type == WIRE_SYNCED)
+        start_adopted(k);
+}
+
+static void on_mirror(struct keeper *k, int c)
+{
+    struct err err;
+    k->clients[c].is_mirror = true;
+    if (give_all(k, k->clients[c].fd, &err) < 0)
+        close_client(k, c);
+}
+
+static void on_request(struct keeper *k, int c, const struct wire_msg *m, struct wire_fds *fds)
+{
+    struct err err;
+    struct keeper_mount *v = keeper_find(k, m->volume_id);
+    int client = c, r = 0;
+    switch ((enum wire_type)m->type) {
+    case WIRE_MOUNT:
+        r = keeper_mount_create(k, m, c, &err);
+        client = r < 0 ? c : NO_CLIENT;
+        break;
+    case WIRE_UNMOUNT:
+        if (v) {
+            client = NO_CLIENT;
+            keeper_mount_end(k, v, m->number, c);
+        }
+        break;
+    case WIRE_STATUS:
+        r = send_status(k, c, m->volume_id, &err);
+        break;
+    case WIRE_MIRROR:
+        client = NO_CLIENT;
+        on_mirror(k, c);
+        break;
+    case WIRE_TAKE_OVER:
+        r = check_taker(k, m, &err);
+        client = r < 0 ? c : NO_CLIENT;
+        if (r == 0)
+            hand_over(k, c);
+        break;
+    case WIRE_DROP:
+        client = NO_CLIENT;
+        if (v)
+            keeper_mount_on_dropped(k, v, c);
+        break;
+    case WIRE_GIVE:
+    case WIRE_HOLD:
+    case WIRE_SYNCED:
+        client = NO_CLIENT;
+        if (k->clients[c].is_mirror)
+            on_given(k, m, fds, c);
+        break;
+    default:
+        r = err_set(&err, ERR_INVALID, "the keeper does not know message type %u", m->type);
+    }
+    keeper_answer(k, &client, r, &err);
+}
+
+static void on_client(struct keeper *k, int c)
+{
+    struct wire_msg m;
+    struct err err;
+    auto_fds fds = WIRE_NO_FDS;
+    int r = wire_recv(k->clients[c].fd, &m, &fds, &err);
+    if (r == 0) {
+        on_request(k, c, &m, &fds);
+        return;
+    }
+    int client = c;
+    if (err.code == ERR_CORRUPT)
+        keeper_answer(k, &client, r, &err);
+    close_client(k, c);
+}
+
+static void on_connect(struct keeper *k)
+{
+    struct timeval timeout = {.tv_sec = 2};
+    auto_fd fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+    for (int c = 0; c < KEEPER_CLIENTS_MAX; c++) {
+        if (k->clients[c].fd < 0) {
+            k->clients[c] = (struct keeper_client){.fd = take_fd(&fd)};
+            return;
+        }
+    }
+    struct err err;
+    int r = err_set(&err, ERR_AGAIN, "the keeper has %d clients already", KEEPER_CLIENTS_MAX);
+    struct wire_msg m = wire_answer(r, &err);
+    (void)!wire_send(fd, &m, NULL, &err);
+}
+
+/* ---- signals ----------------------------------------------------------------------------------------------------- */
+
+static void on_signal(struct keeper *k)
+{
+    struct signalfd_siginfo s;
+    while (read(k->signal_fd, &s, sizeof(s)) == sizeof(s)) {
+        if (k->options->alone && k->mounts[0].state != MOUNT_FREE)
+            keeper_mount_end(k, &k->mounts[0], ALONE_LEAVE_MS, NO_CLIENT);
+        else
+            k->stop = true;
+    }
+}
+
+/* ---- start ------------------------------------------------------------------------------------------------------- */
+
+static int take_over(struct keeper *k, struct err *err)
+{
+    auto_fd sock = -1;
+    struct wire_msg ask = wire_msg(WIRE_TAKE_OVER, NULL);
+    struct err no_keeper;
+    ask.number = TABLE_VERSION;
+    if (wire_connect(k->options->socket, &sock, &no_keeper) < 0)
+        return 0;
+    int r = wire_send(sock, &ask, NULL, err);
+    while (r == 0) {
+        struct wire_msg m;
+        auto_fds fds = WIRE_NO_FDS;
+        r = wire_recv_within(sock, TAKE_OVER_MS, &m, &fds, err);
+        if (r < 0)
+            break;
+        if (m.type == WIRE_SYNCED)
+            return 0;
+        if (m.type == WIRE_DONE) /* the other keeper continues */
+            r = wire_answer_to_err(&m, err);
+        on_given(k, &m, &fds, NO_CLIENT);
+    }
+    return err_wrap(err, "taking over from the keeper at '%s'", k->options->socket);
+}
+
+/* Bound under another name, then renamed, so that the socket always exists. */
+static int listen_at(struct keeper *k, struct err *err)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    const char *path = k->options->socket;
+    int n = snprintf(a.sun_path, sizeof(a.sun_path), "%s.%d", path, getpid());
+    if (n >= (int)sizeof(a.sun_path))
+        return err_set(err, ERR_INVALID, "the socket path '%s' is too long", path);
+    k->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (k->listen_fd < 0)
+        return err_sys(err, errno, "cannot create a socket");
+    unlink(a.sun_path);
+    mode_t mask = umask(0177);
+    int r = bind(k->listen_fd, (struct sockaddr *)&a, sizeof(a));
+    umask(mask);
+    if (r < 0 || listen(k->listen_fd, KEEPER_CLIENTS_MAX) < 0 || rename(a.sun_path, path) < 0) {
+        err_sys(err, errno, "cannot listen at '%s'", path);
+        unlink(a.sun_path);
+        return err_advise(err, CIS_SOCKET_LISTEN);
+    }
+    return 0;
+}
+
+static int catch_signals(struct keeper *k, struct err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would reap our children for us */
+    k->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return k->signal_fd < 0 ? err_sys(err, errno, "cannot create a signalfd") : 0;
+}
+
+static int mount_alone(struct keeper *k, struct err *err)
+{
+    const struct keeper_mount_request *m = k->options->alone;
+    struct wire_msg ask = wire_msg(WIRE_MOUNT, m->volume_id);
+    int r = wire_config_of(m, &ask.body.config, err);
+    return r < 0 ? r : keeper_mount_create(k, &ask, NO_CLIENT, err);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+static nfds_t watch(struct keeper *k, struct pollfd *p, int *timeout_ms)
+{
+    nfds_t n = 0;
+    uint64_t now = clock_now_ns();
+    *timeout_ms = -1;
+    p[n++] = (struct pollfd){.fd = k->signal_fd, .events = POLLIN};
+    p[n++] = (struct pollfd){.fd = k->listen_fd, .events = POLLIN};
+    for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
+        p[n++] = (struct pollfd){.fd = k->clients[c].fd, .events = POLLIN};
+    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++) {
+        const struct keeper_mount *v = &k->mounts[i];
+        int wait_ms = v->state == MOUNT_FREE ? -1 : keeper_mount_wait_ms(v, now);
+        if (wait_ms >= 0 && (*timeout_ms < 0 || wait_ms < *timeout_ms))
+            *timeout_ms = wait_ms;
+        p[n++] = (struct pollfd){.fd = v->state == MOUNT_FREE ? -1 : v->control_fd, .events = POLLIN};
+        p[n++] = (struct pollfd){.fd = v->state == MOUNT_FREE ? -1 : v->process_fd, .events = POLLIN};
+    }
+    return n;
+}
+
+static void poll_once(struct keeper *k)
+{
+    static struct pollfd p[2 + KEEPER_CLIENTS_MAX + 2 * KEEPER_VOLUMES_MAX];
+    const struct pollfd *of_mounts = p + 2 + KEEPER_CLIENTS_MAX;
+    int timeout_ms;
+    nfds_t n = watch(k, p, &timeout_ms);
+    if (poll(p, n, timeout_ms) < 0)
+        return;
+    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++)
+        if (of_mounts[2 * i].revents)
+            keeper_mount_on_message(k, &k->mounts[i]);
+    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++)
+        if (of_mounts[2 * i + 1].revents && k->mounts[i].process_fd == of_mounts[2 * i + 1].fd)
+            keeper_mount_on_exit(k, &k->mounts[i]);
+    if (p[0].revents)
+        on_signal(k);
+    for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
+        if (p[2 + c].revents && k->clients[c].fd == p[2 + c].fd)
+            on_client(k, c);
+    if (p[1].revents)
+        on_connect(k);
+    uint64_t now = clock_now_ns();
+    keeper_foreach_mount (k, v)
+        keeper_mount_on_timer(k, v, now);
+}
+
+static void report_ready(struct keeper *k)
+{
+    if (k->options->ready_fd >= 0)
+        (void)!write(k->options->ready_fd, "", 1);
+}
+
+static int begin(struct keeper *k, struct err *err)
+{
+    int r = catch_signals(k, err);
+    fd_limit_raise();
+    if (r == 0 && k->options->take_over)
+        r = take_over(k, err);
+    if (r == 0 && k->options->socket)
+        r = listen_at(k, err);
+    if (r == 0 && k->options->alone)
+        r = mount_alone(k, err);
+    if (r == 0)
+        start_adopted(k);
+    return r;
+}
+
+/* The failure of `alone` is the result; clients get theirs in a reply. */
+static int run_alone(struct keeper *k, struct err *err)
+{
+    bool said = false;
+    while (!k->stop) {
+        poll_once(k);
+        if (!said && k->mounts[0].state == MOUNT_SERVING) {
+            said = true;
+            report_ready(k);
+        }
+    }
+    return k->failure.code ? err_copy(err, &k->failure) : 0;
+}
+
+int keeper_run(const struct keeper_options *o, struct err *err)
+{
+    static struct keeper k; /* one a process; 1 MiB of zeroes, unused pages cost nothing */
+    char self[KEEPER_PATH_MAX];
+    k = (struct keeper){.options = o, .program = o->program, .listen_fd = -1, .signal_fd = -1, .free_file = 0};
+    if (!k.program) {
+        int r = program_path(MOUNT_PROGRAM, self, sizeof(self), err);
+        if (r < 0)
+            return r;
+        k.program = self;
+    }
+    for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
+        k.clients[c].fd = -1;
+    for (int i = 0; i < KEEPER_FILES_MAX; i++)
+        k.files[i].next = i + 1 < KEEPER_FILES_MAX ? i + 1 : NO_FILE;
+    int r = begin(&k, err);
+    if (r < 0)
+        return r;
+    if (o->alone)
+        return run_alone(&k, err);
+    report_ready(&k);
+    while (!k.stop)
+        poll_once(&k);
+    return 0;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* private.h - The keeper's mounts, clients and held files. Private to this room.
+ *
+ * home: main. Everything is in tables of fixed size, made at start: a keeper under memory pressure must still be able
+ * to restart a mount process. */
+#pragma once
+
+#include "keeper.h"
+#include "table.h"
+#include <signal.h>
+#include <sys/types.h>
+
+enum { KEEPER_CLIENTS_MAX = 64, KEEPER_FILES_MAX = 16384, NO_CLIENT = -1, NO_FILE = -1 };
+
+enum keeper_mount_state {
+    MOUNT_FREE,
+    MOUNT_ADOPTED,  /* received from a mirror or an older keeper; starts when everything was received */
+    MOUNT_STARTING, /* its first mount process is not ready yet: the client waits */
+    MOUNT_SERVING,
+    MOUNT_WAITING, /* its process died; the next one starts at due_ns */
+    MOUNT_UNMOUNTING,
+    MOUNT_DROPPING, /* unmounted; mirrors have yet to drop it */
+};
+
+struct keeper_mount {
+    enum keeper_mount_state state; /* only keeper_mount_become() writes it */
+    char id[KEEPER_ID_MAX];
+    int fuse_fd, memfd, control_fd; /* owned; -1: none */
+    int process_fd;                 /* owned: pidfd of the mount process; -1: none */
+    pid_t pid;                      /* of the same, for status rows */
+    const struct table_head *head;
+    uint64_t due_ns;     /* of the next attempt: to start, to unmount */
+    uint64_t end_ns;     /* deadline of a start, an unmount, a drop */
+    uint64_t started_ns; /* the process */
+    uint64_t failing_ns; /* the first of the failures */
+    unsigned failures;   /* processes in a row that were never ready or died shortly after their start */
+    uint32_t restarts;
+    bool ready;       /* this process said so */
+    bool unmounted;   /* the mount point is free, the session may still have users */
+    int client;       /* waits for a reply, or NO_CLIENT */
+    int first_file;   /* index, or NO_FILE */
+    uint64_t pending; /* mirrors that have not dropped it yet: bits by client */
+};
+
+/* An open file without a name: its descriptor is the only way to it. */
+struct keeper_file {
+    uint64_t node;
+    int fd;
+    int next;
+};
+
+struct keeper_client {
+    int fd; /* -1: free */
+    bool is_mirror;
+};
+
+struct keeper {
+    const struct keeper_options *options;
+    const char *program;
+    struct keeper_mount mounts[KEEPER_VOLUMES_MAX];
+    struct keeper_client clients[KEEPER_CLIENTS_MAX];
+    struct keeper_file files[KEEPER_FILES_MAX];
+    int free_file;
+    int listen_fd, signal_fd;
+    bool stop;
+    struct err failure; /* of `alone` */
+};
+
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration takes none
+#define keeper_foreach_mount(k, v)                                                                                     \
+    for (struct keeper_mount *v = (k)->mounts; v < (k)->mounts + KEEPER_VOLUMES_MAX; v++)                              \
+        if (v->state != MOUNT_FREE)
+// NOLINTEND(bugprone-macro-parentheses)
+
+struct keeper_mount *keeper_find(struct keeper *k, const char *id);
+struct keeper_mount *keeper_free_slot(struct keeper *k);
+void keeper_event(const struct keeper *k, const char *what, const struct keeper_mount *v, const struct err *why);
+void keeper_answer(struct keeper *k, int *client, int code, const struct err *err);
+void keeper_send_to_mirrors(struct keeper *k, const struct wire_msg *m, const struct wire_fds *fds);
+
+/* ---- mount.c ----------------------------------------------------------------------------------------------------- */
+
+/* Mounts and starts; the client gets its reply when the mount process is ready. */
+must_check int keeper_mount_create(struct keeper *k, const struct wire_msg *ask, int client, struct err *err);
+
+/* Takes over a session that another process held. A dead one is ERR_NOT_FOUND. */
+must_check int keeper_mount_adopt(struct keeper *k, const char *id, struct wire_fds *own_fds, struct err *err);
+void keeper_mount_start(struct keeper *k, struct keeper_mount *v);
+void keeper_mount_end(struct keeper *k, struct keeper_mount *v, uint64_t timeout_ms, int client);
+
+void keeper_mount_on_message(struct keeper *k, struct keeper_mount *v); /* from its process, which may have hung up */
+void keeper_mount_on_exit(struct keeper *k, struct keeper_mount *v);    /* of its process */
+void keeper_mount_on_timer(struct keeper *k, struct keeper_mount *v, uint64_t now_ns);
+void keeper_mount_on_dropped(struct keeper *k, struct keeper_mount *v, int client);
+
+/* ms until keeper_mount_on_timer is due, -1 for never. */
+int keeper_mount_wait_ms(const struct keeper_mount *v, uint64_t now_ns);
+void keeper_mount_status(const struct keeper_mount *v, struct keeper_status *ret);
+
+void process_kill(const struct keeper_mount *v); /* none is fine */
+
+/* True: it has exited, and *ret says how. Waits for that if `block`. */
+bool process_reap(struct keeper_mount *v, bool block, siginfo_t *ret);
+
+/* ---- files.c: descriptors that the keeper holds ------------------------------------------------------------------ */
+
+void keeper_hold_file(struct keeper *k, struct keeper_mount *v, uint64_t node, int own_fd);
+void keeper_release_file(struct keeper *k, struct keeper_mount *v, uint64_t node);
+void keeper_mount_close(struct keeper *k, struct keeper_mount *v); /* all that the mount holds */
+
+/* Sends all descriptors of a mount to another keeper or a mirror; its files alone to a mount process. */
+must_check int keeper_send_mount(struct keeper *k, const struct keeper_mount *v, int sock, struct err *err);
+must_check int keeper_send_files(struct keeper *k, const struct keeper_mount *v, int sock, struct err *err);
+
+/* ---- mountpoint.c: the kernel's side ----------------------------------------------------------------------------- */
+
+/* Checks a request's paths: the keeper must never walk through a mount of its own. */
+must_check int mountpoint_check(struct keeper *k, const struct wire_config *c, struct err *err);
+must_check int mountpoint_mount(const struct keeper_mount *v, const struct wire_config *c, struct err *err);
+
+/* Aborts the FUSE connection through fusectl, whatever processes hold its descriptor. False: not mounted, or there is
+ * no fusectl. */
+bool mountpoint_abort(const struct keeper_mount *v);

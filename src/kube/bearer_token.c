@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bearer_token.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include <fcntl.h>
+
+enum { TOKEN_MAX = 64 << 10 };
+
+/* The kubelet writes a new token when a fifth of the old one's life is left, at least two minutes. */
+#define REREAD_NS (60 * NS_PER_SECOND)
+
+void bearer_token_init(struct bearer_token *t, const struct kube_config *c)
+{
+    *t = (struct bearer_token){0};
+    t->file = c->token_file ? str_dup(str_of(c->token_file)) : NULL;
+    t->now = !t->file && c->token ? str_dup(str_of(c->token)) : NULL;
+}
+
+void bearer_token_done(struct bearer_token *t)
+{
+    free(take(&t->file));
+    secret_free(take(&t->now));
+}
+
+/* RFC 6750: no space, no control character. Rejects half-written and wrong files. */
+static bool is_token(struct str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] <= ' ' || s.ptr[i] > '~')
+            return false;
+    return s.len > 0;
+}
+
+static int reread(struct bearer_token *t, struct err *err)
+{
+    char *text;
+    size_t len;
+    int r = file_read(AT_FDCWD, t->file, TOKEN_MAX, &text, &len, err);
+    if (r < 0)
+        return err_wrap(err, "the token");
+    struct str trimmed = str_trim((struct str){text, len});
+    if (!is_token(trimmed)) {
+        secret_free(text);
+        return err_set(err, ERR_INVALID, "token file '%s': no token", t->file);
+    }
+    if (t->now && str_eq(trimmed, str_of(t->now))) {
+        secret_free(text);
+        return 0;
+    }
+    secret_free(take(&t->now));
+    t->now = str_dup(trimmed);
+    t->turn++;
+    secret_free(text);
+    return 0;
+}
+
+int bearer_token_get(struct bearer_token *t, uint64_t now_ns, struct str *ret, struct err *err)
+{
+    if (t->file && (!t->now || now_ns - t->read_ns >= REREAD_NS)) {
+        struct err why;
+        t->read_ns = now_ns;
+        if (reread(t, &why) < 0 && !t->now)
+            return err_copy(err, &why);
+    }
+    *ret = str_of(t->now);
+    return 0;
+}
+
+bool bearer_token_renewed(struct bearer_token *t, unsigned turn, uint64_t now_ns)
+{
+    struct err ignored;
+    if (t->file && t->turn == turn) {
+        t->read_ns = now_ns;
+        if (reread(t, &ignored) < 0)
+            return false;
+    }
+    return t->turn != turn;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "observed.h"
+#include "util/log.h"
+#include <stdio.h>
+
+void observed_done(struct observed *f)
+{
+    volume_close(f->volume);
+    free(f->hydration);
+    verdict_done(&f->verdict);
+    *f = (struct observed){0};
+}
+
+bool observed_whole(const struct observed *f)
+{
+    return !f->has_source || (f->hydration && f->hydration->phase == HYDRATE_DONE);
+}
+
+bool observed_owe_export(const struct observed *f)
+{
+    const struct spec_export *e = &f->volume->spec->export;
+    if (!e->uri || !(e->triggers & TRIGGER_ON_UNPUBLISH) || f->use.writes == 0 || !f->use.unpublished_ns ||
+        f->use.published)
+        return false;
+    /* The same machine's clock wrote both times. */
+    return f->verdict.state != VERDICT_DONE || f->verdict.started_ns < f->use.unpublished_ns;
+}
+
+static bool params_differ(const struct api_volume *order, const struct spec *have)
+{
+    struct err err;
+    auto_spec want = NULL;
+    if (api_volume_spec(order, &want, &err) < 0)
+        return false; /* an invalid change: the volume stays as it is */
+    return !spec_follows(have, want);
+}
+
+/* An unreadable verdict is removed: the export runs again and compares with the bucket. */
+static int read_verdict(struct observed *f, struct err *err)
+{
+    int r = verdict_read(f->volume->dir, &f->verdict, err);
+    if (r != -ERR_CORRUPT)
+        return r;
+    log_err(LOG_WARN, "removed, the export runs again", err, "volume", f->volume->spec->id, NULL);
+    return verdict_forget(f->volume->dir, err);
+}
+
+static int read_hydration(struct observed *f, struct err *err)
+{
+    const struct volume *v = f->volume;
+    f->has_source = v->spec->params.hydration != HYDRATION_NONE && spec_source_count(v->spec) > 0;
+    if (!f->has_source)
+        return 0;
+    struct hydrate_status *s = xcalloc(1, sizeof *s);
+    /* Before the status: a hydration that ends in between counts as alive once more, never as dead without a result. */
+    f->hydrating = hydrate_is_alive(v->dir);
+    int r = hydrate_status_read(v->dir, s, err);
+    if (r == 0)
+        f->hydration = s;
+    else
+        free(s);
+    /* The hydration rewrites a corrupt status from its journal. */
+    return r == -ERR_NOT_FOUND || r == -ERR_CORRUPT ? 0 : r;
+}
+
+/* After a reboot no volume is mounted, but Jobs need it mounted. */
+static int read_usage(struct observed *f, struct err *err)
+{
+    int r = volume_usage(f->volume, &f->usage, err);
+    if (r != -ERR_BUSY)
+        return r;
+    r = space_attach(f->space, &f->volume->id, err);
+    return r < 0 ? r : volume_usage(f->volume, &f->usage, err);
+}
+
+static int read_volume(struct driver *d, const struct api_volume *order, const struct volume_id *id, struct observed *f,
+                       struct err *err)
+{
+    if (!id)
+        return 0;
+    int r = space_find(f->space, id, &f->volume, err);
+    bool may_go = order->release_requested && order->release_discard; /* then its record is not needed */
+    if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED || (may_go && (r == -ERR_CORRUPT || r == -ERR_UNSUPPORTED)))
+        return 0;
+    if (r < 0)
+        return r;
+    f->here = true;
+    f->differs = params_differ(order, f->volume->spec);
+    r = read_hydration(f, err);
+    if (r == 0)
+        r = read_verdict(f, err);
+    if (r == 0)
+        r = driver_volume_use(d, f->volume, &f->use, err);
+    /* A volume that may be deleted need not be mounted. */
+    if (r == 0 && !may_go)
+        r = read_usage(f, err);
+    return r;
+}
+
+/* It may have been created again in another pool than that of its id. */
+static bool replaces_last(struct space *s, const struct api_volume *order, const struct volume_id *id)
+{
+    char uuid[SPEC_UUID_LEN + 1] = "";
+    if (order->status.pool_uuid)
+        snprintf(uuid, sizeof uuid, "%s", order->status.pool_uuid);
+    else if (id)
+        snprintf(uuid, sizeof uuid, "%.*s", STR_FMT(volume_id_pool(id)));
+    return strcmp(uuid, space_uuid(s)) == 0 || space_replaces(s, uuid, false);
+}
+
+int observed_read(struct driver *d, const struct api_volume *order, struct observed *ret, struct err *err)
+{
+    auto_observed f = {0};
+    verdict_init(&f.verdict);
+    f.space = order->pool ? driver_pool_named(d, order->pool) : NULL;
+    if (!f.space)
+        err_set(&f.absence, ERR_ABSENT, "pool '%s' is not configured on this node", order->pool ? order->pool : "");
+    else if (space_is_here(f.space, &f.absence) < 0)
+        f.space = NULL;
+    if (f.space && order->volume_id) {
+        struct volume_id parsed;
+        const struct volume_id *id = volume_id_parse(str_of(order->volume_id), &parsed) ? &parsed : NULL;
+        f.is_replaced = replaces_last(f.space, order, id);
+        f.id_is_of_pool = id && volume_id_is_of_pool(id, space_uuid(f.space));
+        int r = read_volume(d, order, id, &f, err);
+        if (r < 0)
+            return err_wrap(err, "volume '%s'", order->meta.name);
+    }
+    *ret = f;
+    f = (struct observed){0};
+    return 0;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "private.h"
+#include "quota.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+/* ---- one volume, locked and read --------------------------------------------------------------------------------- */
+
+struct locked_volume {
+    struct directory_lock lock;
+    struct spec *spec; /* owned */
+};
+
+static void locked_volume_done(struct locked_volume *o)
+{
+    directory_lock_release(&o->lock);
+    spec_free(o->spec);
+    o->spec = NULL;
+}
+#define auto_locked_volume auto_with(locked_volume_done) struct locked_volume
+
+static int lock_and_read(struct space *s, const struct volume_id *id, struct locked_volume *ret, struct err *err)
+{
+    int r = directory_lock_take(s, s->volumes, id->text, &ret->lock, err);
+    return r < 0 ? r : volume_spec_read(ret->lock.dir, ret->lock.path, &ret->spec, err);
+}
+
+static int write_spec(const struct locked_volume *o, struct err *err)
+{
+    auto_mem char *text = spec_to_json(o->spec);
+    return file_replace(o->lock.dir, VOLUME_SPEC, str_of(text), 0644, err);
+}
+
+/* ---- attach, detach ---------------------------------------------------------------------------------------------- */
+
+int space_attach(struct space *s, const struct volume_id *id, struct err *err)
+{
+    auto_locked_volume o = {.lock.dir = -1};
+    int r = lock_and_read(s, id, &o, err);
+    if (r < 0)
+        return r;
+    struct disk d = directory_lock_disk(&o.lock, o.spec);
+    r = disk_attach(&d, err);
+    return r < 0 ? err_wrap(err, "attaching the volume '%s'", o.spec->id) : 0;
+}
+
+int space_detach(struct space *s, const struct volume_id *id, struct err *err)
+{
+    auto_locked_volume o = {.lock.dir = -1};
+    int r = lock_and_read(s, id, &o, err);
+    if (r < 0)
+        return r;
+    struct disk d = directory_lock_disk(&o.lock, o.spec);
+    r = disk_detach(&d, err);
+    return r < 0 ? err_wrap(err, "detaching the volume '%s'", o.spec->id) : 0;
+}
+
+/* ---- grow -------------------------------------------------------------------------------------------------------- */
+
+static int too_far(const struct space *s, uint64_t more, uint64_t available, struct err *err)
+{
+    char have[BYTES_TEXT_MAX], asked[BYTES_TEXT_MAX];
+    return err_fail(err, ERR_RANGE, CIS_VOLUME_GROW_LIMIT, "pool '%s': %s free, %s more asked", s->name,
+                    bytes_text(available, have), bytes_text(more, asked));
+}
+
+static int set_capacity(struct space *s, struct locked_volume *o, uint64_t capacity_bytes, struct err *err)
+{
+    struct ledger_entry *e = ledger_find(&s->ledger, o->spec->id);
+    int r = e ? space_touch(s, err) : err_set(err, ERR_INTERNAL, "the volume '%s' left the pool", o->spec->id);
+    if (r < 0)
+        return r;
+    uint64_t old = o->spec->capacity_bytes;
+    o->spec->capacity_bytes = capacity_bytes;
+    r = write_spec(o, err);
+    if (r < 0)
+        o->spec->capacity_bytes = old;
+    else
+        e->capacity_bytes = capacity_bytes;
+    return r;
+}
+
+/* Record the new capacity before allocating it. A crash in between leaves a volume with less than its capacity, which
+ * the next attach or grow repairs; no byte is promised twice. */
+static int promise(struct space *s, struct locked_volume *o, uint64_t capacity_bytes, struct err *err)
+{
+    uint64_t available = 0, more = capacity_bytes - o->spec->capacity_bytes;
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    r = space_available(s, &available, err);
+    if (r == 0 && more > available)
+        r = too_far(s, more, available, err);
+    if (r == 0)
+        r = set_capacity(s, o, capacity_bytes, err);
+    space_unlock(s);
+    return r;
+}
+
+static void take_back(struct space *s, struct locked_volume *o, uint64_t capacity_bytes)
+{
+    struct err ignored;
+    if (space_lock(s, &ignored) < 0)
+        return;
+    /* If that fails too, too much stays reserved: wasteful, and safe. */
+    if (set_capacity(s, o, capacity_bytes, &ignored) < 0)
+        s->generation = 0;
+    space_unlock(s);
+}
+
+int space_grow(struct space *s, const struct volume_id *id, uint64_t capacity_bytes, struct err *err)
+{
+    auto_locked_volume o = {.lock.dir = -1};
+    int r = lock_and_read(s, id, &o, err);
+    if (r < 0)
+        return r;
+    uint64_t old = o.spec->capacity_bytes;
+    if (capacity_bytes > old) {
+        r = promise(s, &o, capacity_bytes, err);
+        if (r < 0)
+            return err_wrap(err, "growing the volume '%s'", o.spec->id);
+    }
+    /* Also if the capacity is recorded already: an earlier call may have died before the disk was grown. */
+    struct disk d = directory_lock_disk(&o.lock, o.spec);
+    r = disk_grow(&d, err);
+    if (r < 0)
+        take_back(s, &o, old);
+    if (r == -ERR_NO_SPACE) {
+        err->code = ERR_RANGE;
+        err_advise(err, CIS_VOLUME_GROW_LIMIT);
+    }
+    return r < 0 ? err_wrap(err, "growing the volume '%s'", o.spec->id) : 0;
+}
+
+/* ---- modify ------------------------------------------------------------------------------------------------------ */
+
+int space_modify(struct space *s, const struct volume_id *id, const struct space_change *changes, size_t count,
+                 struct err *err)
+{
+    auto_locked_volume o = {.lock.dir = -1};
+    int r = lock_and_read(s, id, &o, err);
+    if (r == 0)
+        o.spec->in_cluster = s->options.in_cluster;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = spec_modify(o.spec, changes[i].key, changes[i].value, err);
+    return r < 0 ? r : write_spec(&o, err);
+}
+
+int space_follow(struct space *s, const struct volume_id *id, const struct spec *order, struct err *err)
+{
+    auto_locked_volume o = {.lock.dir = -1};
+    int r = lock_and_read(s, id, &o, err);
+    if (r < 0)
+        return r;
+    spec_follow(o.spec, order);
+    return write_spec(&o, err);
+}
+
+/* ---- restore ----------------------------------------------------------------------------------------------------- */
+
+#define DAMAGED VOLUME_SPEC ".damaged"
+
+/* A volume with a damaged or missing volume.json still has its data and its reservation. Its order has the
+ * specification; its directory shows the backend. The image's length is the last capacity: a growth that the order does
+ * not have yet is kept. */
+static int look_at_disk(const struct directory_lock *h, struct spec *made, struct err *err)
+{
+    struct stat st;
+    uint32_t project = 0;
+    if (fstatat(h->dir, VOLUME_IMAGE, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        made->backend = BACKEND_LOOP;
+        made->capacity_bytes = max_u64(made->capacity_bytes, (uint64_t)st.st_size);
+        return 0;
+    }
+    made->backend = BACKEND_QUOTA;
+    if (quota_project_of(h->dir, &project, err) == 0 && project != 0) {
+        made->project = project;
+        return 0;
+    }
+    return err_fail(err, ERR_CORRUPT, CIS_VOLUME_RECORD_CORRUPT,
+                    "'%s' has neither '" VOLUME_IMAGE "' nor a limited '" VOLUME_DATA "'", h->path);
+}
+
+/* Keep the damaged file for inspection. After a crash in between, volume.json is missing, and the same call repairs
+ * it. */
+static int write_anew(struct space *s, const struct directory_lock *h, const struct spec *made, struct err *err)
+{
+    auto_mem char *text = spec_to_json(made);
+    if (renameat(h->dir, VOLUME_SPEC, h->dir, DAMAGED) != 0 && errno != ENOENT)
+        return err_sys(err, errno, "cannot move '%s/%s' aside", h->path, VOLUME_SPEC);
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    r = space_touch(s, err);
+    if (r == 0)
+        r = file_replace(h->dir, VOLUME_SPEC, str_of(text), 0644, err);
+    if (r == 0) {
+        ledger_remove(&s->ledger, made->id);
+        ledger_add(&s->ledger, made, LEDGER_READY);
+    }
+    space_unlock(s);
+    return r;
+}
+
+int space_restore(struct space *s, const struct spec *known, struct err *err)
+{
+    auto_directory_lock h = {.dir = -1};
+    auto_volume there = NULL;
+    struct err damage;
+    struct spec made = *known; /* a shallow copy: strings stay the caller's */
+    struct volume_id id;
+    if (!volume_id_parse(str_of(known->id), &id))
+        return err_set(err, ERR_NOT_FOUND, "volume '%s' does not exist", known->id);
+    int r = directory_lock_take(s, s->volumes, id.text, &h, err);
+    if (r < 0)
+        return r;
+    int state = space_find(s, &id, &there, &damage);
+    if (state != -ERR_CORRUPT)
+        return state < 0 ? err_copy(err, &damage) : 0;
+    r = look_at_disk(&h, &made, err);
+    if (r == 0)
+        r = write_anew(s, &h, &made, err);
+    return r < 0 ? err_wrap(err, "restoring the record of the volume '%s'", known->id) : 0;
+}
+
+/* ---- delete ------------------------------------------------------------------------------------------------------ */
+
+/* A volume with an unreadable volume.json can be deleted too: the image in its directory shows the backend. */
+static struct disk disk_of_folder(const struct directory_lock *h)
+{
+    struct err ignored;
+    auto_spec spec = NULL;
+    if (volume_spec_read(h->dir, h->path, &spec, &ignored) == 0)
+        return directory_lock_disk(h, spec);
+    struct stat st;
+    bool image = fstatat(h->dir, VOLUME_IMAGE, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    return (struct disk){.backend = image ? BACKEND_LOOP : BACKEND_AUTO, .dir = h->dir, .path = h->path};
+}
+
+enum { TRASH_NAMES_MAX = 1000 };
+
+/* A volume of the same id may be in the trash already, from an earlier attempt to create it. */
+static int move_to_trash(const struct space *s, int parent, const char *id)
+{
+    char name[NAME_MAX + 1];
+    int r = renameat2(parent, id, s->trash, id, RENAME_NOREPLACE);
+    for (unsigned n = 1; r != 0 && errno == EEXIST && n < TRASH_NAMES_MAX; n++) {
+        snprintf(name, sizeof name, "%.200s.%u", id, n);
+        r = renameat2(parent, id, s->trash, name, RENAME_NOREPLACE);
+    }
+    return r;
+}
+
+int space_discard(struct space *s, int parent, const char *id, struct err *err)
+{
+    int r = space_touch(s, err);
+    if (r < 0)
+        return r;
+    if (move_to_trash(s, parent, id) != 0)
+        return err_sys(err, errno, "cannot move the volume '%s' to trash", id);
+    ledger_remove(&s->ledger, id);
+    return 0;
+}
+
+static int detach_and_discard(struct space *s, const char *id, struct err *err)
+{
+    auto_directory_lock h = {.dir = -1};
+    int r = directory_lock_take(s, s->volumes, id, &h, err);
+    if (r < 0)
+        return r;
+    struct disk d = disk_of_folder(&h);
+    r = disk_detach(&d, err);
+    if (r == 0)
+        r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    r = space_discard(s, s->volumes, id, err);
+    space_unlock(s);
+    return r;
+}
+
+int space_delete(struct space *s, const struct volume_id *id, struct err *err)
+{
+    int r = detach_and_discard(s, id->text, err);
+    if (r < 0 && r != -ERR_NOT_FOUND)
+        return err_wrap(err, "deleting the volume '%s'", id->text);
+    /* Also if the volume is gone: the call that removed it may have died before this. Sync the new name first: a
+     * power cut between the two must not lose both. */
+    r = dir_sync(s->trash, "trash", err);
+    return r < 0 ? r : dir_sync(s->volumes, "volumes", err);
+}
+
+int space_remove(struct space *s, const char *id, struct err *err)
+{
+    auto_directory_lock h = {.dir = -1};
+    int r = directory_lock_take(s, s->trash, id, &h, err);
+    if (r == -ERR_NOT_FOUND || r == -ERR_PENDING)
+        return 0; /* another process removes it */
+    if (r < 0)
+        return r;
+    struct disk d = disk_of_folder(&h);
+    r = disk_detach(&d, err);
+    if (r == 0)
+        r = disk_release(&d, err);
+    return r < 0 ? r : dir_remove(s->trash, id, err);
+}
+
+int space_empty_trash(struct space *s, struct err *err)
+{
+    /* Another process may have died since we opened the pool. */
+    int r = space_recover(s, err);
+    if (r < 0)
+        return r;
+    auto_dir d = dir_stream(openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!d)
+        return err_sys(err, errno, "cannot list the trash of the pool '%s'", s->path);
+    struct dirent *e;
+    struct err one;
+    int first = 0;
+    while ((e = dir_next(d)) != NULL) {
+        r = space_remove(s, e->d_name, &one);
+        if (r < 0 && first == 0)
+            first = err_copy(err, &one);
+    }
+    if (errno && first == 0)
+        first = err_sys(err, errno, "cannot list the trash of the pool '%s'", s->path);
+    return first;
+}

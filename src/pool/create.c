@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A volume is made in making/, where its directory already counts as reserved space, and is completed by a rename.
+ * After a crash before that rename, space_open() removes the directory: no caller has its id yet. */
+#include "pool/record.h"
+#include "private.h"
+#include "quota.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static int check_want(const struct space *s, const struct spec *want, struct err *err)
+{
+    if (!want->name || !want->name[0])
+        return err_set(err, ERR_INVALID, "a volume needs a name");
+    /* JSON cannot store it, and a repeated call finds its volume by name. */
+    if (!str_is_utf8(str_of(want->name)))
+        return err_set(err, ERR_INVALID, "the name of a volume must be UTF-8");
+    if (want->capacity_bytes < SPEC_BYTES_MIN) {
+        err_set(err, ERR_RANGE, "volume '%s': %llu bytes are too few", want->name,
+                (unsigned long long)want->capacity_bytes);
+        return err_advise(err, CIS_VOLUME_SIZE, SPEC_BYTES_MIN);
+    }
+    if (want->params.pool && strcmp(want->params.pool, s->name) != 0)
+        return err_set(err, ERR_INVALID, "the volume '%s' asks for the pool '%s', and this is '%s'", want->name,
+                       want->params.pool, s->name);
+    struct volume_id id;
+    bool is_id = want->id[0] && volume_id_parse(str_of(want->id), &id);
+    if (want->id[0] && (!is_id || (!want->takes_over && !volume_id_is_of_pool(&id, s->uuid))))
+        return err_fail(err, ERR_CHANGED, CIS_POOL_ABSENT,
+                        "volume '%s' has the id '%s', and pool '%s' is %s: its disk was replaced or wiped", want->name,
+                        want->id, s->name, s->uuid);
+    struct spec here = *want; /* a shallow copy, to check against the options of this pool */
+    here.in_cluster = s->options.in_cluster;
+    int r = spec_check(&here, err);
+    return r < 0 ? r : spec_check_served(&here, err);
+}
+
+/* ---- is it there already? ---------------------------------------------------------------------------------------- */
+
+static int differs(const struct spec *want, const char *what, struct err *err)
+{
+    return err_fail(err, ERR_EXISTS, CIS_VOLUME_EXISTS, "volume '%s' exists with another %s", want->name, what);
+}
+
+static int open_same(const struct space *s, const char *id, const struct spec *want, uint64_t limit_bytes,
+                     struct volume **ret, struct err *err)
+{
+    auto_volume v = NULL;
+    auto_sbuf path;
+    sbuf_init(&path, PATH_MAX);
+    space_add_folder(s, id, &path);
+    int r = volume_open(path.ptr, &v, err);
+    if (r < 0)
+        return r;
+    if (v->spec->capacity_bytes < want->capacity_bytes || (limit_bytes && v->spec->capacity_bytes > limit_bytes))
+        return differs(want, "capacity", err);
+    const char *difference = spec_difference(v->spec, want);
+    if (difference)
+        return differs(want, difference, err);
+    *ret = take(&v);
+    return 0;
+}
+
+/* A process that died leaves its directory unlocked: remove it, and the name is free. */
+static int clear_half_made(struct space *s, const struct ledger_entry *e, struct err *err)
+{
+    auto_directory_lock h = {.dir = -1};
+    char id[SPEC_ID_LEN + 1];
+    memcpy(id, e->volume_id.text, sizeof id);
+    struct disk d = {.backend = e->backend};
+    int r = directory_lock_take(s, s->making, id, &h, err);
+    if (r < 0)
+        return r;
+    d.dir = h.dir;
+    d.path = h.path;
+    r = disk_detach(&d, err);
+    return r < 0 ? r : space_discard(s, s->making, id, err);
+}
+
+/* ---- the promise ------------------------------------------------------------------------------------------------- */
+
+static int check_space(struct space *s, uint64_t bytes, struct err *err)
+{
+    uint64_t available;
+    char have[BYTES_TEXT_MAX], asked[BYTES_TEXT_MAX];
+    int r = space_available(s, &available, err);
+    if (r < 0 || bytes <= available)
+        return r;
+    return err_fail(err, ERR_NO_SPACE, CIS_POOL_FULL, "pool '%s': %s free (%llu bytes), %s asked", s->name,
+                    bytes_text(available, have), (unsigned long long)available, bytes_text(bytes, asked));
+}
+
+/* Not flushed: losing a reservation in a power cut harms no caller yet. */
+static int write_spec(int dir, const struct spec *made, struct err *err)
+{
+    auto_mem char *text = spec_to_json(made);
+    auto_fd fd = openat(dir, VOLUME_SPEC, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return err_sys(err, errno, "cannot create '%s'", VOLUME_SPEC);
+    return file_write_all(fd, VOLUME_SPEC, text, strlen(text), err);
+}
+
+static int make_folder(struct space *s, const struct spec *made, struct directory_lock *ret, struct err *err)
+{
+    if (mkdirat(s->making, made->id, 0700) != 0)
+        return err_sys(err, errno, "cannot create the directory of the volume '%s'", made->name);
+    int r = directory_lock_take(s, s->making, made->id, ret, err);
+    if (r == 0)
+        r = write_spec(ret->dir, made, err);
+    struct err ignored;
+    if (r < 0 && space_discard(s, s->making, made->id, &ignored) < 0)
+        s->generation = 0; /* the directory is still there: the next call must read the ledger again */
+    return r;
+}
+
+static int reserve(struct space *s, struct spec *made, struct directory_lock *ret, struct err *err)
+{
+    int r = check_space(s, made->capacity_bytes, err);
+    uint32_t project = 0;
+    struct volume_id id;
+    if (r == 0 && s->backend == BACKEND_QUOTA)
+        r = quota_project_new(s->dir, &project, err);
+    if (r == 0)
+        r = space_touch(s, err);
+    if (r < 0)
+        return r;
+    if (!made->id[0]) {
+        volume_id_make(s->uuid, &id);
+        memcpy(made->id, id.text, sizeof made->id);
+    }
+    made->project = project;
+    r = make_folder(s, made, ret, err);
+    if (r == 0)
+        ledger_add(&s->ledger, made, LEDGER_MAKING);
+    return r;
+}
+
+/* Under the lock: finds the volume of that name (*ret_existing), or reserves a new one (*ret_lock). */
+static int find_or_reserve(struct space *s, struct spec *made, uint64_t limit_bytes, struct volume **ret_existing,
+                           struct directory_lock *ret_lock, struct err *err)
+{
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    const struct ledger_entry *e = ledger_find_name(&s->ledger, str_of(made->name));
+    if (e && e->state == LEDGER_READY) {
+        r = open_same(s, e->volume_id.text, made, limit_bytes, ret_existing, err);
+    } else {
+        if (e)
+            r = clear_half_made(s, e, err);
+        if (r == 0)
+            r = reserve(s, made, ret_lock, err);
+    }
+    space_unlock(s);
+    return r;
+}
+
+/* ---- the making -------------------------------------------------------------------------------------------------- */
+
+static int flush_spec(const struct directory_lock *h, struct err *err)
+{
+    auto_fd fd = openat(h->dir, VOLUME_SPEC, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) != 0)
+        return err_sys(err, errno, "cannot flush '%s/%s'", h->path, VOLUME_SPEC);
+    return dir_sync(h->dir, h->path, err);
+}
+
+static int commit(struct space *s, const char *id, struct err *err)
+{
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    struct ledger_entry *e = ledger_find(&s->ledger, id);
+    r = e ? space_touch(s, err) : err_set(err, ERR_INTERNAL, "the volume '%s' left making/ on its own", id);
+    if (r == 0 && renameat2(s->making, id, s->volumes, id, RENAME_NOREPLACE) != 0)
+        r = err_sys(err, errno, "cannot complete the volume '%s'", id);
+    if (r == 0)
+        e->state = LEDGER_READY;
+    space_unlock(s);
+    return r;
+}
+
+static int finish(struct space *s, const struct spec *made, struct directory_lock *h, int *ret_parent, struct err *err)
+{
+    struct disk d = directory_lock_disk(h, made);
+    int r = disk_make(&d, err);
+    /* Everything is on the disk before the rename that makes it a volume. It has a mounts.json from the start, so
+     * that a missing one later means a lost one. */
+    if (r == 0)
+        r = record_write(h->dir, &(struct record){0}, err);
+    if (r == 0)
+        r = flush_spec(h, err);
+    if (r == 0)
+        r = commit(s, made->id, err);
+    if (r < 0)
+        return r;
+    *ret_parent = s->volumes;
+    r = directory_lock_moved(s, s->volumes, made->id, h, err);
+    if (r < 0)
+        return r;
+    d = directory_lock_disk(h, made);
+    r = disk_attach(&d, err);
+    if (r == 0)
+        r = dir_sync(s->making, "making", err);
+    return r;
+}
+
+/* Move a failed volume to the trash, so that it reserves nothing. If that fails, space_open() finds it. */
+static void undo(struct space *s, const struct spec *made, const struct directory_lock *h, int parent)
+{
+    struct err ignored;
+    struct disk d = directory_lock_disk(h, made);
+    if (disk_detach(&d, &ignored) < 0 || space_lock(s, &ignored) < 0)
+        return;
+    if (space_discard(s, parent, made->id, &ignored) < 0)
+        s->generation = 0; /* the ledger and the directories may differ now: read again */
+    space_unlock(s);
+}
+
+static int make(struct space *s, const struct spec *made, struct directory_lock *h, struct volume **ret,
+                struct err *err)
+{
+    int parent = s->making;
+    int r = finish(s, made, h, &parent, err);
+    if (r < 0) {
+        undo(s, made, h, parent);
+        return err_wrap(err, "making the volume '%s'", made->name);
+    }
+    return volume_open(h->path, ret, err);
+}
+
+/* A repeated call may come before the first one synced the rename, or after a restart of the node. */
+static int confirm(struct space *s, struct volume *own_v, struct volume **ret, struct err *err)
+{
+    auto_volume v = own_v;
+    int r = space_attach(s, &v->id, err);
+    if (r < 0)
+        return r;
+    *ret = take(&v);
+    return 0;
+}
+
+static int create_once(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
+                       struct err *err)
+{
+    auto_directory_lock h = {.dir = -1};
+    struct volume *existing = NULL;
+    /* A shallow copy: strings stay the caller's, and only what is new here differs. */
+    struct spec made = *want;
+    made.backend = s->backend;
+    made.in_cluster = s->options.in_cluster;
+    made.created_ns = clock_wall_ns();
+    int r = find_or_reserve(s, &made, limit_bytes, &existing, &h, err);
+    if (r == 0)
+        r = existing ? confirm(s, existing, ret, err) : make(s, &made, &h, ret, err);
+    return r < 0 ? r : dir_sync(s->volumes, "volumes", err);
+}
+
+int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret, struct err *err)
+{
+    struct volume *v = NULL;
+    struct err ignored;
+    int r = space_is_here(s, err);
+    if (r == 0)
+        r = check_want(s, want, err);
+    if (r < 0)
+        return r;
+    r = create_once(s, want, limit_bytes, &v, err);
+    /* Deleted volumes may hold all of the missing space. */
+    if (r == -ERR_NO_SPACE && space_empty_trash(s, &ignored) == 0)
+        r = create_once(s, want, limit_bytes, &v, err);
+    if (r < 0) {
+        volume_close(v);
+        return r;
+    }
+    *ret = v;
+    return 0;
+}

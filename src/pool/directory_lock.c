@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "private.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+/* Unlocked aloud: a child that another thread is just starting has a copy of the descriptor until its exec, and with it
+ * the lock. */
+void directory_lock_release(struct directory_lock *h)
+{
+    if (h->dir >= 0)
+        flock(h->dir, LOCK_UN);
+    auto_clean_fd(&h->dir);
+    free(h->path);
+    h->path = NULL;
+}
+
+static const char *folder_name(const struct space *s, int parent)
+{
+    return parent == s->volumes ? "volumes" : parent == s->making ? "making" : "trash";
+}
+
+/* Another call may have moved the directory between opening and locking it. ERR_NOT_FOUND counts as deleted, so
+ * return it only if the disk says so. */
+static int check_stayed(int parent, const char *id, int dir, struct err *err)
+{
+    struct stat here, there;
+    bool is_there = fstatat(parent, id, &there, AT_SYMLINK_NOFOLLOW) == 0;
+    if ((!is_there && errno != ENOENT) || fstat(dir, &here) != 0)
+        return err_sys(err, errno, "cannot look at the volume '%s'", id);
+    if (!is_there || here.st_ino != there.st_ino)
+        return err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
+    return 0;
+}
+
+int directory_lock_take(struct space *s, int parent, const char *id, struct directory_lock *ret, struct err *err)
+{
+    auto_directory_lock h = {.dir = -1};
+    int r = space_is_here(s, err);
+    if (r < 0)
+        return r;
+    r = dir_open(parent, id, &h.dir, err);
+    if (r == -ERR_NOT_FOUND)
+        return err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
+    if (r < 0)
+        return r;
+    if (flock(h.dir, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK)
+            return err_sys(err, errno, "cannot lock the volume '%s'", id);
+        return err_fail(err, ERR_PENDING, CIS_VOLUME_BEING_CREATED, "another call is at work on the volume '%s'", id);
+    }
+    r = check_stayed(parent, id, h.dir, err);
+    if (r == 0)
+        r = directory_lock_moved(s, parent, id, &h, err);
+    if (r < 0)
+        return r;
+    ret->dir = take_fd(&h.dir);
+    ret->path = take(&h.path);
+    return 0;
+}
+
+int directory_lock_moved(const struct space *s, int parent, const char *id, struct directory_lock *h, struct err *err)
+{
+    auto_sbuf path;
+    sbuf_init(&path, PATH_MAX);
+    sbuf_addf(&path, "%s/%s/%s", s->path, folder_name(s, parent), id);
+    free(h->path);
+    h->path = NULL;
+    return sbuf_take(&path, &h->path, err);
+}
+
+struct disk directory_lock_disk(const struct directory_lock *h, const struct spec *spec)
+{
+    return (struct disk){.backend = (enum spec_backend)spec->backend,
+                         .dir = h->dir,
+                         .path = h->path,
+                         .capacity_bytes = spec->capacity_bytes,
+                         .project = (uint32_t)spec->project};
+}

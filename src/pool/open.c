@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a pool, or reports why it is absent. All checks come before the first write: a refused directory stays as it
+ * was. */
+#include "pool/mount.h"
+#include "pool/raid.h"
+#include "private.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#define DISKS_AGAIN_NS (30 * NS_PER_SECOND) /* each attempt runs tools on disks that failed once */
+
+/* ---- may a pool be made here? ------------------------------------------------------------------------------------ */
+
+static bool is_in_list(const char *list, const char *uuid)
+{
+    struct str rest = str_of(list ? list : ""), item;
+    while (str_split(&rest, ',', &item))
+        if (str_eq(str_trim(item), str_of(uuid)))
+            return true;
+    return false;
+}
+
+static bool is_given_up(const struct space *s, const struct space_witness *w, const char *uuid)
+{
+    return is_in_list(s->options.given_up, uuid) || is_in_list(w ? w->given_up : NULL, uuid);
+}
+
+/* In a container a bind mount of a directory looks like a disk, and so does every directory of the host. Outside of
+ * one, any file system other than the root's counts as a disk. */
+static int look_at_mount(const struct space *s, bool *ret_mounted, char what[ERR_TEXT_MAX], struct err *err)
+{
+    struct mount m = {0};
+    struct stat root, here;
+    int r = mount_around(s->options.path, &m, ret_mounted, err);
+    if (r < 0)
+        return r;
+    bool knows_root = !s->options.in_cluster && !s->options.is_ephemeral && stat("/", &root) == 0;
+    if (knows_root && fstat(s->dir, &here) == 0)
+        *ret_mounted |= here.st_dev != root.st_dev;
+    snprintf(what, ERR_TEXT_MAX, "a directory of the %.40s file system on '%.100s'", m.fs_type, m.source);
+    mount_done(&m);
+    return 0;
+}
+
+struct place {
+    struct identity_facts facts;
+    char content[NAME_MAX + 1];     /* the entry that makes it not blank */
+    char mounted[ERR_TEXT_MAX];     /* the mount found instead of a disk of its own */
+    char memory[SPEC_UUID_LEN + 1]; /* the last pool at this path; "": not recorded */
+};
+
+static int look_at_place(const struct space *s, const struct space_witness *w, struct place *ret, struct err *err)
+{
+    struct identity_facts *f = &ret->facts;
+    int r = identity_look_for_content(s->dir, s->options.path, ret->content, err);
+    if (r == 0)
+        r = look_at_mount(s, &f->is_mounted, ret->mounted, err);
+    f->is_blank = !ret->content[0];
+    f->require_mount = s->options.require_mount;
+    f->is_ephemeral = s->options.is_ephemeral;
+    f->is_asked = w != NULL;
+    bool by_memory = ret->memory[0], by_witness = w && w->uuid;
+    f->has_earlier = by_memory || by_witness;
+    f->is_given_up = (!by_memory || is_given_up(s, w, ret->memory)) && (!by_witness || is_given_up(s, w, w->uuid));
+    return r;
+}
+
+static int refuse_content(const struct space *s, const struct place *p, struct err *err)
+{
+    if (strcmp(p->content, "volumes") == 0)
+        return err_fail(err, ERR_CORRUPT, CIS_POOL_RECORD_CORRUPT,
+                        "'%s' holds volumes, and the pool's identity 'cistern.json' is missing", s->options.path);
+    return err_fail(err, ERR_INVALID, CIS_POOL_DIRECTORY_NOT_EMPTY, "'%s' is not a pool and not empty: it has '%.100s'",
+                    s->options.path, p->content);
+}
+
+static int refuse_earlier(const struct space *s, const struct space_witness *w, const struct place *p, struct err *err)
+{
+    bool by_witness = w && w->uuid && !is_given_up(s, w, w->uuid);
+    return err_fail(err, ERR_ABSENT, CIS_POOL_REPLACED, "pool %s belongs in '%s', which is empty: %s names that pool",
+                    by_witness ? w->uuid : p->memory, s->options.path,
+                    by_witness ? w->who : "the record of this machine");
+}
+
+static int refuse(const struct space *s, const struct space_witness *w, const struct place *p, enum identity_may why,
+                  struct err *err)
+{
+    switch (why) {
+    case IDENTITY_NOT_BLANK:
+        return refuse_content(s, p, err);
+    case IDENTITY_NOT_MOUNTED:
+        return err_fail(err, ERR_ABSENT, CIS_POOL_NOT_MOUNTED, "no disk is mounted at '%s', it is %s", s->options.path,
+                        p->mounted);
+    case IDENTITY_NOT_ASKED:
+        return err_fail(err, ERR_ABSENT, CIS_POOL_IDENTITY_UNKNOWN,
+                        "'%s' is empty, and the API server did not say yet which pool was there", s->options.path);
+    default:
+        return refuse_earlier(s, w, p, err);
+    }
+}
+
+/* ---- identity ---------------------------------------------------------------------------------------------------- */
+
+static int note_earlier(const struct space *s, const struct space_witness *w, const char *uuid, struct pool_identity *i,
+                        struct err *err)
+{
+    return uuid && uuid[0] && strcmp(uuid, i->uuid) != 0
+               ? identity_add_earlier(i, str_of(uuid), is_given_up(s, w, uuid), err)
+               : 0;
+}
+
+static int make_identity(const struct space *s, const struct space_witness *w, struct pool_identity *ret,
+                         bool *ret_asks, struct err *err)
+{
+    struct place p = {0};
+    int r = s->options.memory ? memory_read(s->options.memory, s->options.path, p.memory, err) : 0;
+    if (r == 0)
+        r = look_at_place(s, w, &p, err);
+    if (r < 0)
+        return r;
+    enum identity_may may = identity_may_be_made(&p.facts);
+    *ret_asks = may == IDENTITY_NOT_ASKED || may == IDENTITY_EARLIER;
+    if (may != IDENTITY_MAKE)
+        return refuse(s, w, &p, may, err);
+    identity_make(ret);
+    r = note_earlier(s, w, p.memory, ret, err);
+    return r < 0 ? r : note_earlier(s, w, w->uuid, ret, err);
+}
+
+/* The pool must be the recorded one, or one that replaced it. */
+static int check_identity(const struct space *s, const struct space_witness *w, const struct pool_identity *i,
+                          struct err *err)
+{
+    char memory[SPEC_UUID_LEN + 1] = "";
+    int r = s->options.memory ? memory_read(s->options.memory, s->options.path, memory, err) : 0;
+    if (r < 0 || !memory[0] || strcmp(memory, i->uuid) == 0 || identity_replaces(i, str_of(memory), false) ||
+        is_given_up(s, w, memory))
+        return r;
+    return err_fail(err, ERR_CHANGED, CIS_POOL_ABSENT, "the pool in '%s' is %s, and %s is expected", s->options.path,
+                    i->uuid, memory);
+}
+
+/* Returns 1 if the directory has no identity: `ret` is the new one, to be written. */
+static int find_identity(const struct space *s, const struct space_witness *w, struct pool_identity *ret,
+                         bool *ret_asks, struct err *err)
+{
+    int r = identity_read(s->dir, &s->options, ret, err);
+    *ret_asks = false;
+    if (r == 0)
+        return check_identity(s, w, ret, err);
+    if (r != -ERR_NOT_FOUND)
+        return r;
+    r = make_identity(s, w, ret, ret_asks, err);
+    return r < 0 ? r : 1;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static int open_folders(struct space *s, struct err *err)
+{
+    /* 0700: pods reach volumes by their mounts; no other user of the node needs access. */
+    if (dir_make(s->dir, "volumes", 0700, &s->volumes, err) < 0 ||
+        dir_make(s->dir, "making", 0700, &s->making, err) < 0 || dir_make(s->dir, "trash", 0700, &s->trash, err) < 0)
+        return -(int)err->code;
+    return dir_sync(s->dir, s->path, err);
+}
+
+/* A file system mounted over one of them hides volumes, which would count as deleted. */
+static int check_folders(const struct space *s, struct err *err)
+{
+    const struct {
+        const char *name;
+        int fd;
+    } directories[] = {{"volumes", s->volumes}, {"making", s->making}, {"trash", s->trash}};
+    struct stat pool, st;
+    if (fstat(s->dir, &pool) != 0)
+        return err_sys(err, errno, "cannot read the directory '%s'", s->path);
+    for (size_t i = 0; i < countof(directories); i++) {
+        if (fstat(directories[i].fd, &st) != 0)
+            return err_sys(err, errno, "cannot read the directory '%s/%s'", s->path, directories[i].name);
+        if (st.st_dev != pool.st_dev)
+            return err_fail(err, ERR_CHANGED, CIS_POOL_ABSENT,
+                            "another file system than the pool's is mounted on '%s/%s'", s->path, directories[i].name);
+    }
+    return 0;
+}
+
+static int choose_backend(struct space *s, struct err *err)
+{
+    const struct space_options *o = &s->options;
+    struct disk_facts facts;
+    int r = o->facts ? 0 : disk_probe(s->dir, &facts, err);
+    if (r == 0)
+        r = disk_choose(o->facts ? o->facts : &facts, o->backend, &s->backend, s->why_backend, err);
+    return r < 0 ? err_wrap(err, "opening the pool '%s'", o->path) : 0;
+}
+
+/* Under the lock file alone: no other thread has `s` yet, but another process may be making the same directory a
+ * pool. So read its identity again. */
+static int establish(struct space *s, const struct space_witness *w, bool *ret_asks, struct err *err)
+{
+    if (space_flock(s->lock_file) != 0)
+        return err_sys(err, errno, "cannot lock the pool '%s'", s->path);
+    int r = find_identity(s, w, &s->identity, ret_asks, err);
+    if (r > 0)
+        r = identity_write(s->dir, &s->options, &s->identity, err);
+    if (r == 0)
+        r = open_folders(s, err);
+    if (r == 0)
+        r = check_folders(s, err);
+    flock(s->lock_file, LOCK_UN);
+    return r;
+}
+
+/* Disks that are missing now may appear later, and the other pools of the node are served without them. */
+static int set_up_disks(struct space *s, struct err *err)
+{
+    if (!s->options.disks)
+        return 0;
+    if (s->disks_failed.code && clock_now_ns() < s->disks_again_ns)
+        return err_copy(err, &s->disks_failed);
+    int r = raid_ensure(s->options.disks, s->options.path, err);
+    s->disks_failed = r < 0 ? *err : (struct err){0};
+    s->disks_again_ns = clock_now_ns() + DISKS_AGAIN_NS;
+    return r;
+}
+
+static int open_in(struct space *s, const struct space_witness *w, bool *ret_asks, struct err *err)
+{
+    *ret_asks = false;
+    int r = set_up_disks(s, err);
+    if (r == 0)
+        r = dir_open(AT_FDCWD, s->options.path, &s->dir, err);
+    if (r < 0)
+        return r;
+    s->path = realpath(s->options.path, NULL);
+    if (!s->path)
+        return err_sys(err, errno, "cannot look up the pool '%s'", s->options.path);
+    r = find_identity(s, w, &s->identity, ret_asks, err);
+    if (r >= 0)
+        r = choose_backend(s, err);
+    if (r < 0)
+        return r;
+    r = file_open_state(s->dir, "lock", O_RDWR | O_CREAT, 0600, &s->lock_file, err);
+    return r < 0 ? err_wrap(err, "opening the pool '%s'", s->path) : establish(s, w, ret_asks, err);
+}
+
+static void close_all(struct space *s)
+{
+    int *const fds[] = {&s->dir, &s->volumes, &s->making, &s->trash, &s->lock_file};
+    for (size_t i = 0; i < countof(fds); i++)
+        auto_clean_fd(fds[i]);
+    free(s->path);
+    s->path = NULL;
+}
+
+/* Without a witness, keep the reason that one gave before. */
+static int remain_closed(struct space *s, const struct space_witness *w, bool asks, struct err *err)
+{
+    close_all(s);
+    if (asks && !w && s->asks)
+        return err_copy(err, &s->why);
+    s->asks = asks;
+    s->why = *err;
+    s->why.code = ERR_ABSENT;
+    return -(int)err->code;
+}
+
+int space_open(struct space *s, const struct space_witness *w, struct err *err)
+{
+    struct err ignored;
+    bool asks, opens = false;
+    int r = 0;
+    pthread_mutex_lock(&s->opening);
+    if (!s->is_open) {
+        r = open_in(s, w, &asks, err);
+        if (r < 0)
+            r = remain_closed(s, w, asks, err);
+        else
+            s->is_open = opens = true;
+    }
+    pthread_mutex_unlock(&s->opening);
+    /* Half-made volumes go to the trash; the next space_empty_trash() reports a failure. */
+    if (opens)
+        (void)!space_recover(s, &ignored);
+    return r;
+}
+
+bool space_is_open(const struct space *s)
+{
+    return s->is_open;
+}
+
+bool space_asks(struct space *s)
+{
+    pthread_mutex_lock(&s->opening);
+    bool asks = !s->is_open && s->asks;
+    pthread_mutex_unlock(&s->opening);
+    return asks;
+}
+
+int space_is_here(struct space *s, struct err *err)
+{
+    struct stat opened, now;
+    if (!s->is_open) {
+        pthread_mutex_lock(&s->opening);
+        *err = s->why;
+        pthread_mutex_unlock(&s->opening);
+        return err_wrap(err, "pool '%s' is not here", s->name);
+    }
+    if (fstat(s->dir, &opened) != 0 || stat(s->path, &now) != 0) {
+        err_sys(err, errno, "cannot read the directory '%s'", s->path);
+        err->code = ERR_ABSENT;
+        return -ERR_ABSENT;
+    }
+    if (opened.st_dev == now.st_dev && opened.st_ino == now.st_ino)
+        return 0;
+    return err_fail(err, ERR_ABSENT, CIS_POOL_ABSENT, "another directory is at '%s' than the pool that was opened",
+                    s->path);
+}
+
+/* ---- before opening ---------------------------------------------------------------------------------------------- */
+
+int space_place_parse(const char *text, struct space_place *ret, struct err *err)
+{
+    struct space_place place = {0};
+    struct str rest = str_of(text), word;
+    if (!str_split(&rest, ',', &word) || word.ptr[0] != '/' || word.len >= sizeof place.path)
+        return err_set(err, ERR_INVALID, "'%.200s' is not DIR[,OPTION...] with an absolute DIR", text);
+    snprintf(place.path, sizeof place.path, "%.*s", STR_FMT(word));
+    while (str_split(&rest, ',', &word))
+        if (str_eq(word, STR("require-mount")))
+            place.require_mount = true;
+        else if (str_eq(word, STR("ephemeral")))
+            place.is_ephemeral = true;
+        else
+            return err_set(err, ERR_INVALID, "'%.*s' is not an option of a pool: use require-mount or ephemeral",
+                           STR_FMT(word));
+    *ret = place;
+    return 0;
+}
+
+int space_examine(const struct space_options *o, bool *ret_new, struct err *err)
+{
+    static const struct space_witness no_earlier_pool = {0};
+    bool unused;
+    auto_space s = NULL;
+    int r = space_new(o, &s, err);
+    if (r == 0)
+        r = dir_open(AT_FDCWD, o->path, &s->dir, err);
+    if (r == 0)
+        r = find_identity(s, &no_earlier_pool, &s->identity, &unused, err);
+    if (r < 0)
+        return r;
+    *ret_new = r > 0;
+    return 0;
+}
+
+/* ---- new and free ------------------------------------------------------------------------------------------------ */
+
+static char *copy_of(const char *text)
+{
+    return text ? str_dup(str_of(text)) : NULL;
+}
+
+int space_new(const struct space_options *o, struct space **ret, struct err *err)
+{
+    if (o->path[0] != '/' || o->reserve_percent > 90 || !o->name[0])
+        return err_set(err, ERR_INVALID, "a pool needs an absolute path, a name, and a reserve of at most 90 %%");
+    struct space *s = xcalloc(1, sizeof *s);
+    s->options = *o;
+    s->options.path = copy_of(o->path);
+    s->options.name = s->name = copy_of(o->name);
+    s->options.node = copy_of(o->node);
+    s->options.memory = copy_of(o->memory);
+    s->options.given_up = copy_of(o->given_up);
+    s->uuid = s->identity.uuid;
+    s->dir = s->volumes = s->making = s->trash = s->lock_file = -1;
+    pthread_mutex_init(&s->opening, NULL);
+    pthread_mutex_init(&s->lock, NULL);
+    err_set(&s->why, ERR_ABSENT, "it is not open yet");
+    *ret = s;
+    return 0;
+}
+
+void space_close(struct space *own_s)
+{
+    if (!own_s)
+        return;
+    close_all(own_s);
+    ledger_done(&own_s->ledger);
+    pthread_mutex_destroy(&own_s->lock);
+    pthread_mutex_destroy(&own_s->opening);
+    free((char *)own_s->options.path);
+    free((char *)own_s->options.name);
+    free((char *)own_s->options.node);
+    free((char *)own_s->options.memory);
+    free((char *)own_s->options.given_up);
+    free(own_s);
+}
+
+/* ---- replaced pools ---------------------------------------------------------------------------------------------- */
+
+bool space_replaces(struct space *s, const char *uuid, bool given_up)
+{
+    if (!s->is_open)
+        return false;
+    pthread_mutex_lock(&s->opening);
+    bool replaces = identity_replaces(&s->identity, str_of(uuid), given_up);
+    pthread_mutex_unlock(&s->opening);
+    return replaces;
+}
+
+int space_give_up(struct space *s, const char *uuid, struct err *err)
+{
+    if (!spec_uuid_is_valid(str_of(uuid)))
+        return err_set(err, ERR_INVALID, "'%.80s' is not a pool UUID: it must have %d hexadecimal digits", uuid,
+                       SPEC_UUID_LEN);
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&s->opening);
+    struct pool_identity changed = s->identity;
+    r = identity_add_earlier(&changed, str_of(uuid), true, err);
+    if (r == 0)
+        r = identity_write(s->dir, &s->options, &changed, err);
+    if (r == 0)
+        s->identity = changed;
+    pthread_mutex_unlock(&s->opening);
+    space_unlock(s);
+    return r;
+}
+
+int space_remember(const struct space *s, struct err *err)
+{
+    return s->options.memory ? memory_write(s->options.memory, s->options.path, s->uuid, err) : 0;
+}

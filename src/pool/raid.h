@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* raid.h - a pool's directory on RAID-0 of the node's NVMe disks: found, or made once, and mounted. Blocking (mdadm,
+ * mkfs.xfs). home: one thread at a time. Repeatable: a crash anywhere is mended by the same call. */
+#pragma once
+
+#include "pool/disks.h"
+
+/* When it returns, the array's XFS is mounted at `path` (made if it is not there), with project quota. Errors as
+ * disks_plan(), and those of the tools. */
+must_check int raid_ensure(const struct disks_wanted *w, const char *path, struct err *err);

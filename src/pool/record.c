@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/record.h"
+#include "pool/mount.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include "util/json.h"
+#include "util/log.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+
+enum { FILE_MAX = 1 << 20, VERSION = 1 };
+
+void record_done(struct record *r)
+{
+    free(r->staged);
+    for (size_t i = 0; i < r->target_count; i++)
+        free(r->targets[i].path);
+    *r = (struct record){0};
+}
+
+struct record_target *record_target(struct record *r, const char *path)
+{
+    for (size_t i = 0; i < r->target_count; i++)
+        if (strcmp(r->targets[i].path, path) == 0)
+            return &r->targets[i];
+    return NULL;
+}
+
+int record_add(struct record *r, const char *path, bool read_only, struct err *err)
+{
+    struct record_target *t = record_target(r, path);
+    if (t) {
+        t->read_only = read_only;
+        return 0;
+    }
+    if (r->target_count == RECORD_TARGETS_MAX)
+        return err_set(err, ERR_BUSY, "it is published at %d paths, and at more it cannot be", RECORD_TARGETS_MAX);
+    r->targets[r->target_count++] = (struct record_target){.path = str_dup(str_of(path)), .read_only = read_only};
+    return 0;
+}
+
+void record_remove(struct record *r, const char *path)
+{
+    struct record_target *t = record_target(r, path);
+    if (!t)
+        return;
+    free(t->path);
+    *t = r->targets[--r->target_count];
+}
+
+/* Not a plain count: that would begin again when the record is lost, and meet a verdict of before. */
+void record_count_write(struct record *r)
+{
+    r->writes = max_u64(r->writes + 1, (uint64_t)clock_wall_ns());
+}
+
+/* ---- file -------------------------------------------------------------------------------------------------------- */
+
+static int read_targets(const json *j, struct record *r, struct err *err)
+{
+    const json *list = json_at(j, "targets");
+    for (size_t i = 0; i < json_count(list); i++) {
+        struct str path;
+        bool read_only;
+        int e = json_get_str(json_item(list, i), "path", &path, err);
+        if (e == 0)
+            e = json_get_bool(json_item(list, i), "readOnly", &read_only, err);
+        if (e < 0)
+            return e;
+        auto_mem char *copy = str_dup(path);
+        e = record_add(r, copy, read_only, err);
+        if (e < 0)
+            return e;
+    }
+    return 0;
+}
+
+static int parse_release(struct str name, enum release_stage *ret, struct err *err)
+{
+    for (unsigned i = 0; name.len && i < RELEASE_STAGES; i++)
+        if (str_eq(name, str_of(release_stage_name(i)))) {
+            *ret = i;
+            return 0;
+        }
+    return name.len ? err_set(err, ERR_INVALID, "'release' is '%.*s'", STR_FMT(str_sub(name, 0, 40))) : 0;
+}
+
+static int read_release(const json *j, struct record *r, struct err *err)
+{
+    struct str release = STR_NULL;
+    bool written;
+    int e = json_get_bool(j, "written", &written, err); /* each format has it */
+    if (e == 0)
+        e = json_opt_u64(j, "writes", &r->writes, err);
+    if (e == 0)
+        e = json_opt_str(j, "release", &release, err);
+    if (e == 0)
+        e = parse_release(release, &r->release, err);
+    if (e == 0 && written && !r->writes)
+        r->writes = 1; /* older versions did not count; no verdict of theirs has a count either */
+    return e;
+}
+
+static int read_fields(const json *j, struct record *r, struct err *err)
+{
+    struct str staged = STR_NULL;
+    uint64_t group = UINT64_MAX, version = 0; /* the first format stated none */
+    int e = json_opt_u64(j, "version", &version, err);
+    if (e == 0 && version > VERSION)
+        return err_set(err, ERR_UNSUPPORTED, "'%s' has format %llu, and this version reads up to %d", RECORD_FILE,
+                       (unsigned long long)version, VERSION);
+    if (e == 0)
+        e = json_opt_str(j, "staged", &staged, err);
+    if (e == 0)
+        e = json_opt_bool(j, "fuse", &r->fuse, err);
+    if (e == 0)
+        e = json_opt_bool(j, "readOnly", &r->read_only, err);
+    if (e == 0)
+        e = json_opt_u64(j, "group", &group, err);
+    if (e == 0)
+        e = read_release(j, r, err);
+    if (e == 0)
+        e = json_opt_i64(j, "unpublished", &r->unpublished_ns, err);
+    if (e < 0)
+        return e;
+    if (staged.len)
+        r->staged = str_dup(staged);
+    r->has_group = group < UINT32_MAX;
+    r->group = r->has_group ? (uint32_t)group : 0;
+    return read_targets(j, r, err);
+}
+
+int record_read(int dir, struct record *ret, struct err *err)
+{
+    auto_mem char *text = NULL;
+    size_t len;
+    int e = file_read_state(dir, RECORD_FILE, FILE_MAX, &text, &len, err);
+    if (e == -ERR_NOT_FOUND) {
+        *ret = (struct record){.is_new = true};
+        return 0;
+    }
+    if (e < 0)
+        return e;
+    auto_json j = NULL;
+    auto_record r = {0};
+    e = json_parse((struct str){text, len}, RECORD_FILE, &j, err);
+    if (e == 0)
+        e = read_fields(j, &r, err);
+    if (e == -ERR_UNSUPPORTED)
+        return err_advise(err, CIS_MOUNTS_RECORD_VERSION);
+    if (e < 0) {
+        char why[ERR_TEXT_MAX];
+        memcpy(why, err->text, sizeof why);
+        return err_fail(err, ERR_CORRUPT, CIS_MOUNTS_RECORD_CORRUPT, "'%s' is corrupt: %.400s", RECORD_FILE, why);
+    }
+    *ret = r;
+    r = (struct record){0};
+    return 0;
+}
+
+/* Is the volume certainly empty? A file system that is not mounted hides its content. */
+static bool is_seen_empty(const struct volume *v)
+{
+    struct err ignored;
+    auto_fd data = -1;
+    if (volume_data(v, &data, &ignored) < 0)
+        return false;
+    auto_dir d = dir_stream(take_fd(&data));
+    struct dirent *e;
+    while (d && (e = dir_next(d)) != NULL)
+        if (strcmp(e->d_name, "lost+found") != 0)
+            return false;
+    return d && errno == 0;
+}
+
+/* In place of a file that is `damaged`, or missing. */
+static int make_up(const struct volume *v, bool damaged, struct record *ret, struct err *err)
+{
+    struct stat st;
+    auto_mem char *data = volume_data_path(v), *shown = NULL;
+    int e = mount_that_shows(data, v->spec->id, &shown, err);
+    if (e < 0)
+        return e;
+    struct record made = {.is_new = !damaged && !shown, .is_lost = shown};
+    if (damaged || shown || !is_seen_empty(v))
+        record_count_write(&made);
+    if (damaged && !shown && fstatat(v->dir, RECORD_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        made.unpublished_ns = time_from_spec(st.st_mtim);
+    if (damaged || shown)
+        log_event(LOG_WARN, "what is mounted of a volume is not known any more: its record is damaged or gone",
+                  "volume", v->spec->id, "mounted", shown ? shown : "nowhere", NULL);
+    *ret = made;
+    return 0;
+}
+
+int record_of(const struct volume *v, struct record *ret, struct err *err)
+{
+    auto_record have = {0};
+    int e = record_read(v->dir, &have, err);
+    if (e == -ERR_CORRUPT || (e == 0 && have.is_new))
+        return make_up(v, e < 0, ret, err);
+    if (e < 0)
+        return e;
+    *ret = have;
+    have = (struct record){0};
+    return 0;
+}
+
+int record_write(int dir, const struct record *r, struct err *err)
+{
+    auto_json j = json_new_object();
+    json_set_u64(j, "version", VERSION);
+    json *targets = json_new_array();
+    if (r->staged)
+        json_set_str(j, "staged", str_of(r->staged));
+    json_set_bool(j, "fuse", r->fuse);
+    json_set_bool(j, "readOnly", r->read_only);
+    if (r->has_group)
+        json_set_u64(j, "group", r->group);
+    json_set_bool(j, "written", r->writes > 0); /* older versions read no more of it */
+    json_set_u64(j, "writes", r->writes);
+    if (r->release != RELEASE_OPEN)
+        json_set_str(j, "release", str_of(release_stage_name(r->release)));
+    if (r->unpublished_ns)
+        json_set_i64(j, "unpublished", r->unpublished_ns);
+    for (size_t i = 0; i < r->target_count; i++) {
+        json *t = json_new_object();
+        json_set_str(t, "path", str_of(r->targets[i].path));
+        json_set_bool(t, "readOnly", r->targets[i].read_only);
+        json_append(targets, t);
+    }
+    json_set(j, "targets", targets);
+    auto_mem char *text = json_text(j, 0);
+    return file_replace(dir, RECORD_FILE, str_of(text), 0600, err);
+}

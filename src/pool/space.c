@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/space.h"
+#include "private.h"
+#include "util/file.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+/* ---- lock -------------------------------------------------------------------------------------------------------- */
+
+int space_flock(int fd)
+{
+    int r;
+    do
+        r = flock(fd, LOCK_EX);
+    while (r != 0 && errno == EINTR);
+    return r;
+}
+
+/* The lock file holds a number that rises with every change, so that a ledger need not be read again for each call. */
+static int read_generation(const struct space *s, uint64_t *ret, struct err *err)
+{
+    *ret = 0;
+    if (pread(s->lock_file, ret, sizeof *ret, 0) < 0)
+        return err_sys(err, errno, "cannot read the lock of the pool '%s'", s->path);
+    return 0;
+}
+
+static int refresh(struct space *s, struct err *err)
+{
+    uint64_t generation;
+    int r = read_generation(s, &generation, err);
+    if (r < 0 || (generation == s->generation && generation != 0))
+        return r;
+    r = ledger_read(&s->ledger, s->volumes, s->making, err);
+    if (r == 0)
+        s->generation = generation;
+    return r;
+}
+
+int space_lock(struct space *s, struct err *err)
+{
+    int r = space_is_here(s, err);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&s->lock);
+    r = space_flock(s->lock_file) == 0 ? refresh(s, err) : err_sys(err, errno, "cannot lock the pool '%s'", s->path);
+    if (r < 0)
+        space_unlock(s);
+    return r;
+}
+
+void space_unlock(struct space *s)
+{
+    int kept_errno = errno;
+    flock(s->lock_file, LOCK_UN);
+    pthread_mutex_unlock(&s->lock);
+    errno = kept_errno;
+}
+
+int space_touch(struct space *s, struct err *err)
+{
+    uint64_t next = s->generation + 1;
+    int r = file_pwrite_all(s->lock_file, "lock", &next, sizeof next, 0, err);
+    if (r == 0)
+        s->generation = next;
+    return r;
+}
+
+/* ---- after a crash ----------------------------------------------------------------------------------------------- */
+
+int space_recover(struct space *s, struct err *err)
+{
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    for (size_t i = s->ledger.count; r == 0 && i-- > 0;) {
+        const struct ledger_entry e = s->ledger.entries[i];
+        auto_directory_lock h = {.dir = -1};
+        struct err ignored;
+        /* Ready volumes are not in making/, and a locked one has a live maker. */
+        if (directory_lock_take(s, s->making, e.volume_id.text, &h, &ignored) < 0)
+            continue;
+        struct disk d = {.backend = e.backend, .dir = h.dir, .path = h.path};
+        r = disk_detach(&d, err);
+        if (r == 0)
+            r = space_discard(s, s->making, e.volume_id.text, err);
+        if (r < 0)
+            err_wrap(err, "removing the half-made volume '%s'", s->ledger.entries[i].volume_id.text);
+    }
+    space_unlock(s);
+    return r;
+}
+
+/* ---- who it is --------------------------------------------------------------------------------------------------- */
+
+const char *space_name(const struct space *s)
+{
+    return s->name;
+}
+
+const char *space_path(const struct space *s)
+{
+    return s->is_open ? s->path : s->options.path;
+}
+
+const char *space_uuid(const struct space *s)
+{
+    return s->is_open ? s->uuid : "";
+}
+
+enum spec_backend space_backend(const struct space *s)
+{
+    return s->backend;
+}
+
+const char *space_backend_why(const struct space *s)
+{
+    return s->why_backend;
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+
+static int unbacked_of(const struct space *s, const struct ledger_entry *e, uint64_t *ret, struct err *err)
+{
+    auto_fd dir = -1;
+    *ret = 0;
+    if (e->state == LEDGER_BROKEN)
+        return 0;
+    int r = dir_open(e->state == LEDGER_MAKING ? s->making : s->volumes, e->volume_id.text, &dir, err);
+    if (r < 0)
+        return r;
+    struct disk d = {.backend = e->backend,
+                     .dir = dir,
+                     .path = e->volume_id.text,
+                     .capacity_bytes = e->capacity_bytes,
+                     .project = e->project};
+    return disk_unbacked(&d, ret, err);
+}
+
+static int sum_unbacked(const struct space *s, uint64_t *ret, struct err *err)
+{
+    uint64_t sum = 0, bytes;
+    for (size_t i = 0; i < s->ledger.count; i++) {
+        int r = unbacked_of(s, &s->ledger.entries[i], &bytes, err);
+        if (r < 0)
+            return r;
+        sum += bytes;
+    }
+    *ret = sum;
+    return 0;
+}
+
+/* Reserved for directories, records and extents of images: a volume as large as all available bytes can really be
+ * made. */
+enum { OWN_BYTES = 16 << 20 };
+
+static int read_free(const struct space *s, uint64_t *ret_total, uint64_t *ret_free, struct err *err)
+{
+    struct statvfs fs;
+    if (fstatvfs(s->dir, &fs) != 0)
+        return err_sys(err, errno, "cannot read the free space of the pool '%s'", s->path);
+    uint64_t total = fs.f_blocks * fs.f_frsize;
+    uint64_t reserve = total / 100 * s->options.reserve_percent + OWN_BYTES;
+    *ret_total = total > reserve ? total - reserve : 0;
+    *ret_free = fs.f_bavail * fs.f_frsize > reserve ? fs.f_bavail * fs.f_frsize - reserve : 0;
+    return 0;
+}
+
+/* Free bytes minus reserved bytes that are not allocated yet. Makers allocate without the lock: if the reserved sum
+ * changed while the free space was read, measure again, or such bytes count twice or not at all. */
+static int measure(const struct space *s, uint64_t *ret_total, uint64_t *ret_available, struct err *err)
+{
+    enum { ATTEMPTS = 100 };
+    uint64_t before, after, free_bytes;
+    for (unsigned i = 0; i < ATTEMPTS; i++) {
+        if (sum_unbacked(s, &before, err) < 0 || read_free(s, ret_total, &free_bytes, err) < 0 ||
+            sum_unbacked(s, &after, err) < 0)
+            return -(int)err->code;
+        if (before == after)
+            break;
+    }
+    uint64_t promised = max_u64(before, after);
+    *ret_available = free_bytes > promised ? free_bytes - promised : 0;
+    return 0;
+}
+
+int space_available(struct space *s, uint64_t *ret_bytes, struct err *err)
+{
+    uint64_t total;
+    return measure(s, &total, ret_bytes, err);
+}
+
+int space_usage(struct space *s, struct space_usage *ret, struct err *err)
+{
+    struct space_usage u = {0};
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    r = measure(s, &u.total_bytes, &u.available_bytes, err);
+    for (size_t i = 0; i < s->ledger.count; i++) {
+        u.allocated_bytes += s->ledger.entries[i].capacity_bytes;
+        u.volumes += s->ledger.entries[i].state != LEDGER_MAKING;
+    }
+    space_unlock(s);
+    if (r < 0)
+        return r;
+    /* A pool is one file system: all available bytes can go to one volume. */
+    u.largest_bytes = u.available_bytes >= SPEC_BYTES_MIN ? u.available_bytes : 0;
+    *ret = u;
+    return 0;
+}
+
+/* ---- looking up -------------------------------------------------------------------------------------------------- */
+
+void space_add_folder(const struct space *s, const char *id, struct sbuf *ret)
+{
+    sbuf_addf(ret, "%s/volumes/%s", s->path, id);
+}
+
+static int open_volume(const struct space *s, const char *id, struct volume **ret, struct err *err)
+{
+    auto_sbuf path;
+    sbuf_init(&path, PATH_MAX);
+    space_add_folder(s, id, &path);
+    auto_volume v = NULL;
+    int r = volume_open(path.ptr, &v, err);
+    if (r == -ERR_NOT_FOUND && faccessat(s->volumes, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        err_set(err, ERR_CORRUPT, "'%s' has no '" VOLUME_SPEC "'", path.ptr);
+    else if (r == 0 && strcmp(v->spec->id, id) != 0)
+        err_set(err, ERR_CORRUPT, "'%s/" VOLUME_SPEC "' belongs to volume '%s'", path.ptr, v->spec->id);
+    else {
+        if (r == 0)
+            *ret = take(&v);
+        return r;
+    }
+    return err_advise(err, CIS_VOLUME_RECORD_CORRUPT);
+}
+
+int space_find(struct space *s, const struct volume_id *id, struct volume **ret, struct err *err)
+{
+    struct stat st;
+    int r = space_is_here(s, err);
+    if (r < 0)
+        return r;
+    if (fstatat(s->volumes, id->text, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+        return open_volume(s, id->text, ret, err);
+    if (volume_id_is_of_pool(id, s->uuid))
+        return err_set(err, ERR_NOT_FOUND, "volume '%s' does not exist", id->text);
+    return err_fail(err, ERR_CHANGED, CIS_POOL_ABSENT,
+                    "volume '%s' is in pool %.*s, and the pool in '%s' is %s: its disk was replaced or wiped", id->text,
+                    STR_FMT(volume_id_pool(id)), s->path, s->uuid);
+}
+
+int space_find_name(struct space *s, struct str name, struct volume **ret, struct err *err)
+{
+    char id[SPEC_ID_LEN + 1] = "";
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    const struct ledger_entry *e = ledger_find_name(&s->ledger, name);
+    if (e && e->state == LEDGER_READY)
+        memcpy(id, e->volume_id.text, sizeof id);
+    space_unlock(s);
+    if (id[0])
+        return open_volume(s, id, ret, err);
+    return err_set(err, ERR_NOT_FOUND, "volume '%.*s' does not exist", (int)min_u64(name.len, 100), name.ptr);
+}
+
+void space_entries_free(struct space_entry *own_entries, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(own_entries[i].name);
+    free(own_entries);
+}
+
+int space_list(struct space *s, struct str after, size_t max, struct space_entry **ret, size_t *ret_count,
+               struct err *err)
+{
+    int r = space_lock(s, err);
+    if (r < 0)
+        return r;
+    struct space_entry *list = xcalloc(min_u64(max, s->ledger.count) + 1, sizeof *list);
+    size_t count = 0;
+    for (size_t i = 0; i < s->ledger.count && count < max; i++) {
+        const struct ledger_entry *e = &s->ledger.entries[i];
+        if (e->state == LEDGER_MAKING || str_cmp(str_of(e->volume_id.text), after) <= 0)
+            continue;
+        list[count].volume_id = e->volume_id;
+        list[count].name = str_dup(str_of(e->name));
+        list[count++].capacity_bytes = e->capacity_bytes;
+    }
+    space_unlock(s);
+    *ret = list;
+    *ret_count = count;
+    return 0;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* space.h - A pool: the directory on the node's disk that volumes are made in. No byte is promised twice. home: any
+ * thread, under its own lock; several processes may have one pool open (an old cisternd and the new one). Everything
+ * blocks on the disk: call it from the thread pool.
+ *
+ *     <pool>/cistern.json   format version, pool UUID, node: how a wiped or another disk is detected, and the UUIDs of
+ *                           the pools that it replaces
+ *     <pool>/lock           one lock a pool, between processes too
+ *     <pool>/making/<id>/   reserved, not yet a volume: its maker is at work, or died (then it goes to trash)
+ *     <pool>/volumes/<id>/  a volume
+ *     <pool>/trash/<id>/    deleted by rename; space_empty_trash() frees the bytes */
+#pragma once
+
+#include "pool/disk.h"
+#include "pool/volume.h"
+#include <limits.h>
+
+struct space;
+
+struct space_options {
+    const char *path;          /* absolute */
+    const char *name;          /* the pool's: "default" */
+    const char *node;          /* this node: a pool of another node is refused (CIS_POOL_ABSENT) */
+    const char *memory;        /* a directory that outlives reboots and the pool's disk; NULL: nothing is recorded */
+    const char *given_up;      /* UUIDs of pools that an administrator gave up, separated by commas; NULL: none */
+    bool require_mount;        /* a new pool is made only where a disk of its own is mounted (CIS_POOL_NOT_MOUNTED) */
+    bool is_ephemeral;         /* its disk may be blank after any boot: a new pool then takes its place */
+    bool in_cluster;           /* its volumes are Kubernetes's, for whom more is served */
+    unsigned reserve_percent;  /* of the file system, never given to volumes */
+    enum spec_backend backend; /* BACKEND_AUTO asks the kernel */
+    const struct disks_wanted
+        *disks;                     /* borrowed: the path is a mount of these disks, made if needed; NULL: it is not */
+    const struct disk_facts *facts; /* tests: instead of asking the kernel; NULL otherwise */
+};
+
+/* "DIR[,OPTION...]" as --pool has it: require-mount, ephemeral. */
+struct space_place {
+    char path[PATH_MAX];
+    bool require_mount, is_ephemeral;
+};
+must_check int space_place_parse(const char *text, struct space_place *ret, struct err *err);
+
+/* What would space_open() do with these options, without a witness? Writes nothing. *ret_new: it would make a pool. */
+must_check int space_examine(const struct space_options *o, bool *ret_new, struct err *err);
+
+/* The pool that was at the path before, by sources other than its disk and its memory. */
+struct space_witness {
+    const char *uuid;     /* NULL: no pool was there */
+    const char *who;      /* names it: "CisternPool 'node1.default'" */
+    const char *given_up; /* as in the options; NULL: none more */
+};
+
+/* A pool that is not open yet. ERR_INVALID: the options are off. Strings are copied. */
+must_check int space_new(const struct space_options *o, struct space **ret, struct err *err);
+
+/* Opens the pool, or makes one of an empty directory, and moves half-made volumes of a crash to the trash. Until it
+ * succeeds, all other functions fail with ERR_ABSENT and the reason. Any thread may call it again; an open pool is
+ * success. A refused directory is left as it was.
+ *
+ * Refused: a directory with foreign content (CIS_POOL_DIRECTORY_NOT_EMPTY), another pool than the recorded one
+ * (CIS_POOL_ABSENT), a cistern.json that is corrupt (CIS_POOL_RECORD_CORRUPT) or of a newer version
+ * (CIS_POOL_RECORD_VERSION). A pool is never created while a source names an earlier one that was not given up
+ * (CIS_POOL_REPLACED), nor without a witness (NULL; CIS_POOL_IDENTITY_UNKNOWN). */
+must_check int space_open(struct space *s, const struct space_witness *w, struct err *err);
+bool space_is_open(const struct space *s);
+bool space_asks(struct space *s); /* closed because a witness is missing, or because of one? */
+void space_close(struct space *own_s);
+DEFINE_AUTO(space, struct space, space_close)
+#define auto_space auto_with(auto_clean_space) struct space *
+
+const char *space_name(const struct space *s);
+const char *space_path(const struct space *s);
+/* Where the volume of this id is, or would be: appended to `ret`. */
+void space_add_folder(const struct space *s, const char *id, struct sbuf *ret);
+const char *space_uuid(const struct space *s); /* "" while it is not open */
+/* Has it taken the place of the pool `uuid`? `given_up`: by an administrator's word, not because it is ephemeral. */
+bool space_replaces(struct space *s, const char *uuid, bool given_up);
+/* An administrator gives up the pool `uuid`, whose place this open one has taken. Known already: success. */
+must_check int space_give_up(struct space *s, const char *uuid, struct err *err);
+/* Puts the pool's UUID into its memory, if it has one. */
+must_check int space_remember(const struct space *s, struct err *err);
+enum spec_backend space_backend(const struct space *s);
+const char *space_backend_why(const struct space *s); /* disk_choose()'s sentence */
+
+/* ERR_ABSENT: it is not open, and why; or its directory is no longer at its path (CIS_POOL_ABSENT). The descriptors
+ * stay valid when the disk is unmounted or mounted over: only the path shows it. */
+must_check int space_is_here(struct space *s, struct err *err);
+
+struct space_usage {
+    uint64_t total_bytes;     /* of the file system, less the reserve */
+    uint64_t allocated_bytes; /* promised to volumes */
+    uint64_t available_bytes; /* that can still be promised: neighbours' files count against it */
+    uint64_t largest_bytes;   /* the largest volume that can be made now */
+    uint64_t volumes;
+};
+must_check int space_usage(struct space *s, struct space_usage *ret, struct err *err);
+
+/* Makes the volume `want` (name, capacity, parameters, source, export), attached and empty. If one of that name
+ * exists, it is returned if its capacity is in [want->capacity_bytes, limit_bytes] (0: no limit) and
+ * spec_difference() finds none, else ERR_EXISTS (CIS_VOLUME_EXISTS). A given want->id must be of this pool
+ * (ERR_CHANGED, CIS_POOL_ABSENT) unless want->takes_over. ERR_PENDING (CIS_VOLUME_BEING_CREATED) while another call
+ * is making it. ERR_NO_SPACE (CIS_POOL_FULL) has the bytes free and asked. `want` is only read. */
+must_check int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
+                            struct err *err);
+
+/* ERR_NOT_FOUND: no such volume. ERR_CORRUPT (CIS_VOLUME_RECORD_CORRUPT): its directory exists, and its volume.json
+ * is damaged, missing or another volume's. ERR_CHANGED (CIS_POOL_ABSENT): it is not here and the id has another pool
+ * UUID, so the disk was replaced or wiped. */
+must_check int space_find(struct space *s, const struct volume_id *id, struct volume **ret, struct err *err);
+must_check int space_find_name(struct space *s, struct str name, struct volume **ret, struct err *err);
+
+struct space_entry {
+    struct volume_id volume_id;
+    char *name; /* owned */
+    uint64_t capacity_bytes;
+};
+/* Up to `max` volumes with ids above `after` ("": from the start), in the order of ids. */
+must_check int space_list(struct space *s, struct str after, size_t max, struct space_entry **ret, size_t *ret_count,
+                          struct err *err);
+void space_entries_free(struct space_entry *own_entries, size_t count);
+
+/* Mounts the volume's disk (after a reboot), or takes it down (in use: ERR_BUSY). Both may be repeated. */
+/* All that changes one volume excludes itself: ERR_PENDING (CIS_VOLUME_BEING_CREATED) while another call is at work on
+ * it. */
+must_check int space_attach(struct space *s, const struct volume_id *id, struct err *err);
+must_check int space_detach(struct space *s, const struct volume_id *id, struct err *err);
+
+/* Raises the capacity, while mounted too. As large already: success. ERR_RANGE (CIS_VOLUME_GROW_LIMIT) if the pool is
+ * short. */
+must_check int space_grow(struct space *s, const struct volume_id *id, uint64_t capacity_bytes, struct err *err);
+
+/* Changes what may change (spec_modify) in volume.json: all pairs or none. */
+struct space_change {
+    struct str key;
+    struct str value;
+};
+must_check int space_modify(struct space *s, const struct volume_id *id, const struct space_change *changes,
+                            size_t count, struct err *err);
+
+/* The same for all that follows the order of a volume (spec_follow). */
+must_check int space_follow(struct space *s, const struct volume_id *id, const struct spec *order, struct err *err);
+
+/* Writes a damaged or missing volume.json again, from the order `known`: name, capacity, parameters, source. The
+ * directory shows the backend. The damaged file stays beside it (volume.json.damaged); a readable one is left as it
+ * is. ERR_UNSUPPORTED (CIS_VOLUME_RECORD_VERSION): a newer version wrote it. ERR_CORRUPT: nothing is left of its
+ * disk. */
+must_check int space_restore(struct space *s, const struct spec *known, struct err *err);
+
+/* Detaches and renames into trash. Absent is success; in use is ERR_BUSY. Its bytes can be promised again once
+ * space_empty_trash() has freed them; space_create() does that itself when it is short. */
+must_check int space_delete(struct space *s, const struct volume_id *id, struct err *err);
+
+/* Frees deleted volumes, and those of makers that died in other processes, however long it takes and without the
+ * lock. A directory that cannot be removed is skipped; the first such error is returned. */
+must_check int space_empty_trash(struct space *s, struct err *err);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim_patch.h - builds the prime claim and the patches for the steps of claim.h. Pure. The caller frees them. */
+#pragma once
+
+#include "claim.h"
+
+/* The prime claim of `target` for its selected node. Class, size, modes, labels, selector and attributes class are
+ * copied, so that the volume is the one that the target would have got. Annotations are not copied: controllers that
+ * read them would act twice. */
+json *prime_json(const json *target, struct str own_namespace, bool node_is_cordoned);
+
+/* JSON patches of the target; each fails if the target has changed. */
+json *target_add_finalizer_patch(const json *target);
+json *target_remove_finalizer_patch(const json *target);        /* NULL: it has none */
+json *target_select_patch(const json *target, struct str node); /* the target names no node */
+json *target_unselect_patch(const struct claim *target);
+
+/* Merge patches of the volume; each fails if the volume has changed. */
+json *pv_save_policy_patch(const struct claim_pv *pv);
+json *pv_hand_over_patch(const struct claim_pv *pv, const struct claim *target);

@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reconciles a claim: finds its objects in the informers and makes the one step that claim.h decides. The change that
+ * it makes enqueues the claim again. */
+#include "api/pool.h"
+#include "api/volume.h"
+#include "claim_patch.h"
+#include "private.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/names.h"
+#include <stdio.h>
+
+struct pair_search {
+    struct populate *p;
+    struct str uid;
+    struct claim_pair *pair;
+    struct err *err;
+};
+
+static int pair_found(void *ctx, struct str key, const json *claim)
+{
+    (void)key;
+    struct pair_search *s = ctx;
+    struct claim c;
+    struct str uid;
+    int r = claim_read(claim, &c, s->err);
+    if (r < 0)
+        return r;
+    bool is_prime =
+        str_eq(c.namespace, str_of(s->p->o.job.ns)) && claim_target_uid(c.name, &uid) && str_eq(uid, s->uid);
+    if (is_prime)
+        s->pair->prime_json = json_copy_of(claim);
+    else if (str_eq(c.uid, s->uid))
+        s->pair->target_json = json_copy_of(claim);
+    return 0;
+}
+
+int claim_pair_read(struct populate *p, struct str uid, struct claim_pair *ret, struct err *err)
+{
+    *ret = (struct claim_pair){0};
+    struct pair_search s = {p, uid, ret, err};
+    int r = kube_informer_each(p->claims, INDEX_CLAIM, uid, pair_found, &s);
+    if (r == 0 && ret->target_json)
+        r = claim_read(ret->target_json, &ret->target, err);
+    if (r == 0 && ret->prime_json)
+        r = claim_read(ret->prime_json, &ret->prime, err);
+    if (r < 0)
+        claim_pair_done(ret);
+    return r;
+}
+
+void claim_pair_done(struct claim_pair *c)
+{
+    json_free(c->target_json);
+    json_free(c->prime_json);
+    *c = (struct claim_pair){0};
+}
+
+/* ---- PersistentVolumes ------------------------------------------------------------------------------------------- */
+
+struct pv_search {
+    struct str uid, own_namespace;
+    const struct claim *prime;
+    json *own, *primes, *orphan; /* owned */
+    struct err *err;
+};
+
+static void pv_search_done(struct pv_search *s)
+{
+    json_free(s->own);
+    json_free(s->primes);
+    json_free(s->orphan);
+}
+
+static bool is_orphan(const struct pv_search *s, const struct claim_pv *v)
+{
+    return str_eq(v->claim_namespace, s->own_namespace) && !str_eq(v->claim_uid, s->prime->uid) && !v->deleting &&
+           !str_eq(v->policy, STR("Delete"));
+}
+
+static void keep_first(json **kept, const json *pv)
+{
+    if (!*kept)
+        *kept = json_copy_of(pv);
+}
+
+static int pv_found(void *ctx, struct str key, const json *pv)
+{
+    (void)key;
+    struct pv_search *s = ctx;
+    struct claim_pv v;
+    int r = claim_pv_read(pv, &v, s->err);
+    if (r < 0)
+        return r;
+    if (str_eq(v.claim_uid, s->uid))
+        keep_first(&s->own, pv);
+    else if (is_orphan(s, &v))
+        keep_first(&s->orphan, pv);
+    else if (str_eq(v.name, s->prime->volume_name))
+        keep_first(&s->primes, pv);
+    return 0;
+}
+
+int claim_pvs_read(struct populate *p, struct str uid, const struct claim *prime, struct claim_pvs *ret,
+                   struct err *err)
+{
+    auto_with(pv_search_done) struct pv_search s = {
+        .uid = uid, .own_namespace = str_of(p->o.job.ns), .prime = prime, .err = err};
+    *ret = (struct claim_pvs){0};
+    int r = kube_informer_each(p->o.pvs, p->o.pvs_by_claim, uid, pv_found, &s);
+    if (r < 0)
+        return r;
+    ret->pv_json = s.own ? take(&s.own) : take(&s.primes);
+    ret->orphan_json = take(&s.orphan);
+    if (ret->pv_json)
+        r = claim_pv_read(ret->pv_json, &ret->pv, err);
+    if (r == 0 && ret->orphan_json)
+        r = claim_pv_read(ret->orphan_json, &ret->orphan, err);
+    if (r < 0)
+        claim_pvs_done(ret);
+    return r;
+}
+
+void claim_pvs_done(struct claim_pvs *v)
+{
+    json_free(v->pv_json);
+    json_free(v->orphan_json);
+    *v = (struct claim_pvs){0};
+}
+
+/* ---- grants ------------------------------------------------------------------------------------------------------ */
+
+static bool grants_from(const json *grant, const struct claim *target)
+{
+    const json *from = json_at(grant, "spec.from");
+    for (size_t i = 0; i < json_count(from); i++) {
+        const json *f = json_item(from, i);
+        if (json_str_at(f, "group").len == 0 && str_eq(json_str_at(f, "kind"), STR("PersistentVolumeClaim")) &&
+            str_eq(json_str_at(f, "namespace"), target->namespace))
+            return true;
+    }
+    return false;
+}
+
+static bool grants_to(const json *grant, const struct claim *target)
+{
+    const json *to = json_at(grant, "spec.to");
+    for (size_t i = 0; i < json_count(to); i++) {
+        const json *t = json_item(to, i);
+        struct str name = json_str_at(t, "name");
+        if (str_eq(json_str_at(t, "group"), STR(NAME_API_GROUP)) &&
+            str_eq(json_str_at(t, "kind"), STR("BucketSource")) && (!name.len || str_eq(name, target->source)))
+            return true;
+    }
+    return false;
+}
+
+/* Is crossNamespace set, and does a ReferenceGrant allow this claim to name its source in another namespace? */
+static int source_is_granted(struct populate *p, const struct claim *target, bool *ret, struct err *err)
+{
+    *ret = false;
+    if (!p->o.cross_namespace || str_eq(target->source_namespace, target->namespace))
+        return 0;
+    auto_json answer = NULL;
+    struct kube_request q = {
+        .verb = KUBE_LIST, .resource = &kube_reference_grants, .ns = target->source_namespace, .fence = p->o.lease};
+    int r = kube_call(p->o.kube, &q, &answer, err);
+    if (r < 0)
+        return r == -ERR_UNSUPPORTED ? 0 : r; /* a cluster without ReferenceGrants grants nothing */
+    const json *items = json_at(answer, "items");
+    for (size_t i = 0; i < json_count(items) && !*ret; i++)
+        *ret = grants_from(json_item(items, i), target) && grants_to(json_item(items, i), target);
+    return 0;
+}
+
+/* ---- node -------------------------------------------------------------------------------------------------------- */
+
+/* The controller manager taints a node that does not respond. The informer's copy has no status. */
+static bool is_unreachable(const json *node)
+{
+    const json *taints = json_at(node, "spec.taints");
+    struct err ignored;
+    struct str key;
+    for (size_t i = 0; i < json_count(taints); i++)
+        if (json_get_str(json_item(taints, i), "key", &key, &ignored) == 0 &&
+            (str_eq(key, STR("node.kubernetes.io/unreachable")) || str_eq(key, STR("node.kubernetes.io/not-ready"))))
+            return true;
+    return false;
+}
+
+enum claim_node node_state(struct populate *p, struct str name)
+{
+    struct err ignored;
+    bool cordoned = false;
+    auto_json node = kube_informer_get(p->o.nodes, STR_NULL, name);
+    if (!node)
+        return CLAIM_NODE_GONE;
+    if (is_unreachable(node))
+        return CLAIM_NODE_UNREADY;
+    if (json_opt_bool(node, "spec.unschedulable", &cordoned, &ignored) < 0)
+        cordoned = false;
+    return cordoned ? CLAIM_NODE_CORDONED : CLAIM_NODE_READY;
+}
+
+/* ---- events: why it waits, or why it is moved to another node ---------------------------------------------------- */
+
+static void describe_space(struct populate *p, const struct claim_pair *c, char *ret, size_t size)
+{
+    struct err ignored;
+    struct str requested = STR_NULL, pool = STR("default");
+    char name[API_POOL_NAME_MAX + 1], free_text[BYTES_TEXT_MAX];
+    auto_json class = kube_informer_get(p->classes, STR_NULL, c->target.class_name);
+    auto_mem char *node = str_dup(c->prime.prime_node);
+    if ((class && json_opt_str(class, "parameters.pool", &pool, &ignored) < 0) ||
+        json_opt_str(c->target_json, "spec.resources.requests.storage", &requested, &ignored) < 0)
+        return;
+    auto_mem char *pool_text = str_dup(pool);
+    auto_json object = NULL;
+    if (api_pool_name(node, pool_text, name, &ignored) == 0)
+        object = kube_informer_get(p->o.pools, STR_NULL, str_of(name));
+    auto_api_pool found = NULL;
+    if (!object || api_pool_read(object, &found, &ignored) < 0)
+        snprintf(ret, size, "pool %s has no space for %.*s", pool_text, STR_FMT(requested));
+    else
+        snprintf(ret, size, "pool %s has %s free, %.*s requested", pool_text,
+                 bytes_text(found->available_bytes, free_text), STR_FMT(requested));
+}
+
+static int describe_source(const struct claim *t, enum claim_event event, struct err *err)
+{
+    switch (event) {
+    case CLAIM_EVENT_SOURCE_NOT_FOUND:
+        return err_fail(err, ERR_NOT_FOUND, CIS_CLAIM_SOURCE_NOT_FOUND, "BucketSource %.*s/%.*s: not found",
+                        STR_FMT(t->source_namespace), STR_FMT(t->source));
+    case CLAIM_EVENT_SOURCE_ELSEWHERE:
+        return err_fail(err, ERR_DENIED, CIS_SOURCE_OTHER_NAMESPACE,
+                        "BucketSource %.*s/%.*s: access from another namespace denied", STR_FMT(t->source_namespace),
+                        STR_FMT(t->source));
+    case CLAIM_EVENT_IMMEDIATE:
+        return err_fail(err, ERR_INVALID, CIS_CLASS_BINDS_IMMEDIATELY,
+                        "StorageClass %.*s: volumeBindingMode Immediate is not supported", STR_FMT(t->class_name));
+    default:
+        return err_fail(err, ERR_INVALID, CIS_CLASS_OTHER_DRIVER,
+                        "StorageClass %.*s: its provisioner is not " NAME_DRIVER, STR_FMT(t->class_name));
+    }
+}
+
+static int describe(struct populate *p, const struct claim_pair *c, enum claim_event event, struct err *err)
+{
+    const struct claim *t = &c->target;
+    struct str node = c->prime.prime_node.len ? c->prime.prime_node : t->selected_node;
+    char space[128] = "no space";
+    switch (event) {
+    case CLAIM_EVENT_NODE_FULL:
+        describe_space(p, c, space, sizeof space);
+        return err_fail(err, ERR_NO_SPACE, CIS_POOL_FULL, "node %.*s: %s; the pod is rescheduled", STR_FMT(node),
+                        space);
+    case CLAIM_EVENT_NODE_GONE:
+        return err_fail(err, ERR_NOT_FOUND, CIS_NODE_GONE, "node %.*s was deleted before the volume was ready",
+                        STR_FMT(node));
+    case CLAIM_EVENT_NODE_CORDONED:
+        return err_fail(err, ERR_BUSY, CIS_NODE_GONE, "node %.*s was cordoned before the volume was ready",
+                        STR_FMT(node));
+    case CLAIM_EVENT_VOLUME_LOST:
+        return err_fail(err, ERR_IO, CIS_VOLUME_LOST_FILLING, "node %.*s lost the disk of the volume during hydration",
+                        STR_FMT(node));
+    case CLAIM_EVENT_OTHER_VOLUME:
+        return err_fail(err, ERR_CHANGED, CIS_CLAIM_BOUND_ELSEWHERE, "the claim was bound to another volume, %.*s",
+                        STR_FMT(t->volume_name));
+    default:
+        return describe_source(t, event, err);
+    }
+}
+
+static void send_event(struct populate *p, const struct claim_pair *c, enum claim_event event)
+{
+    static const char *const reasons[] = {
+        [CLAIM_EVENT_NONE] = "None",
+        [CLAIM_EVENT_SOURCE_NOT_FOUND] = "SourceNotFound",
+        [CLAIM_EVENT_SOURCE_ELSEWHERE] = "SourceDenied",
+        [CLAIM_EVENT_IMMEDIATE] = "ImmediateBindingUnsupported",
+        [CLAIM_EVENT_FOREIGN_CLASS] = "ClassUnsupported",
+        [CLAIM_EVENT_NODE_FULL] = "NodeFull",
+        [CLAIM_EVENT_NODE_GONE] = "NodeGone",
+        [CLAIM_EVENT_NODE_CORDONED] = "NodeCordoned",
+        [CLAIM_EVENT_VOLUME_LOST] = "VolumeLost",
+        [CLAIM_EVENT_OTHER_VOLUME] = "PopulateAbandoned",
+    };
+    const struct claim *t = &c->target;
+    struct err err;
+    char line[ERR_LINE_MAX];
+    (void)describe(p, c, event, &err);
+    kube_event(p->o.events,
+               &(struct kube_ref){
+                   .resource = &kube_persistent_volume_claims, .ns = t->namespace, .name = t->name, .uid = t->uid},
+               KUBE_WARNING, reasons[event], "%s", err_line(&err, line, sizeof line));
+}
+
+/* All objects of one claim. */
+struct claim_view {
+    struct populate *p;
+    struct str uid;
+    struct claim_pair pair;
+    struct claim_pvs pvs;
+    struct claim_class class;
+    struct claim_facts facts;
+    struct err *err;
+};
+
+static void claim_view_done(struct claim_view *v)
+{
+    claim_pair_done(&v->pair);
+    claim_pvs_done(&v->pvs);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static bool is_filled(const struct api_volume *volume)
+{
+    const char *mode = api_volume_parameter(volume, "hydration");
+    bool waits = volume->source && (!mode || strcmp(mode, "eager") == 0);
+    return api_condition_is(&volume->status.conditions, waits ? API_HYDRATED : API_PROVISIONED, API_TRUE);
+}
+
+/* The CisternVolume has the name of the later PersistentVolume. */
+static bool is_of_prime(const struct claim_view *v, const struct api_volume *volume)
+{
+    struct str name = str_of(volume->meta.name);
+    if (v->pair.prime.volume_name.len)
+        return str_eq(name, v->pair.prime.volume_name);
+    return v->pair.prime_json && str_ends(name, v->pair.prime.uid);
+}
+
+static bool is_handed_over(const struct claim_view *v)
+{
+    return v->pvs.pv_json && str_eq(v->pvs.pv.claim_uid, v->uid);
+}
+
+static int volume_seen(void *ctx, struct str key, const json *object)
+{
+    (void)key;
+    struct claim_view *v = ctx;
+    struct claim_facts *f = &v->facts;
+    auto_api_volume volume = NULL;
+    int r = api_volume_read(object, &volume, v->err);
+    if (r < 0)
+        return r;
+    if (is_of_prime(v, volume)) {
+        f->filled = is_filled(volume);
+        f->lost = volume->status.phase == API_PHASE_LOST;
+    }
+    if (is_handed_over(v) && str_eq(v->pvs.pv.name, str_of(volume->meta.name)))
+        return 0;
+    enum claim_node node = node_state(v->p, str_of(volume->node));
+    bool unreachable = node == CLAIM_NODE_GONE || node == CLAIM_NODE_UNREADY;
+    f->volume_unreachable = unreachable && (!f->volume_left || f->volume_unreachable);
+    f->volume_left = true;
+    return 0;
+}
+
+static int read_class(struct claim_view *v)
+{
+    auto_json class = kube_informer_get(v->p->classes, STR_NULL, v->pair.target.class_name);
+    if (!class)
+        return 0;
+    v->facts.class = &v->class;
+    return claim_class_read(class, &v->class, v->err);
+}
+
+static int read_claims(struct claim_view *v)
+{
+    int r = claim_pair_read(v->p, v->uid, &v->pair, v->err);
+    if (r == 0)
+        r = claim_pvs_read(v->p, v->uid, &v->pair.prime, &v->pvs, v->err);
+    v->facts.target = v->pair.target_json ? &v->pair.target : NULL;
+    v->facts.prime = v->pair.prime_json ? &v->pair.prime : NULL;
+    v->facts.pv = v->pvs.pv_json ? &v->pvs.pv : NULL;
+    v->facts.orphan = v->pvs.orphan_json ? &v->pvs.orphan : NULL;
+    return r;
+}
+
+static int read_facts(struct claim_view *v)
+{
+    struct populate *p = v->p;
+    struct claim_facts *f = &v->facts;
+    f->own_namespace = str_of(p->o.job.ns);
+    int r = read_claims(v);
+    if (r < 0 || !f->target)
+        return r;
+    r = read_class(v);
+    /* A request to the server: only if the result is used. */
+    if (r == 0 && f->target->source.len && !f->prime && !f->target->volume_name.len && !f->target->deleting)
+        r = source_is_granted(p, f->target, &f->cross_namespace, v->err);
+    if (r < 0)
+        return r;
+    auto_json source = kube_informer_get(p->sources, f->target->source_namespace, f->target->source);
+    f->has_source = source != NULL;
+    struct str node = f->prime ? f->prime->prime_node : f->target->selected_node;
+    f->node = node.len ? node_state(p, node) : CLAIM_NODE_READY;
+    f->job_left = !is_handed_over(v) && kube_informer_count_by(p->jobs, INDEX_JOB_CLAIM, v->uid) > 0;
+    return kube_informer_each(p->o.volumes, p->o.volumes_by_claim, v->uid, volume_seen, v);
+}
+
+/* ---- acting ------------------------------------------------------------------------------------------------------ */
+
+static struct kube_request on_claim(enum kube_verb verb, const struct claim *c)
+{
+    return (struct kube_request){
+        .verb = verb, .resource = &kube_persistent_volume_claims, .ns = c->namespace, .name = c->name};
+}
+
+/* A failed `test` is a lost race: the watch brings the new object, and the claim is reconciled again. */
+static int patch_target(struct claim_view *v, json *own_patch)
+{
+    if (!own_patch)
+        return 0;
+    int r = populate_send(v->p, on_claim(KUBE_JSON_PATCH, &v->pair.target), own_patch, v->err);
+    if (r == -ERR_INVALID)
+        return err_set(v->err, ERR_CHANGED, "the claim has changed");
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
+static int patch_pv(struct claim_view *v, const struct claim_pv *pv, json *own_patch)
+{
+    struct kube_request q = {.verb = KUBE_MERGE_PATCH, .resource = &kube_persistent_volumes, .name = pv->name};
+    return populate_send(v->p, q, own_patch, v->err);
+}
+
+static int save_policy(struct claim_view *v, const struct claim_pv *pv)
+{
+    int r = patch_pv(v, pv, pv_save_policy_patch(pv));
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
+/* The informer's copy may be old, above all after a change of leader. A prime for a target that has its volume already
+ * would create a second one, so read the target from the server. */
+static int make_prime(struct claim_view *v)
+{
+    auto_json target = NULL;
+    struct claim c;
+    struct kube_request get = on_claim(KUBE_GET, &v->pair.target);
+    get.fence = v->p->o.lease;
+    int r = kube_call(v->p->o.kube, &get, &target, v->err);
+    if (r == 0)
+        r = claim_read(target, &c, v->err);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    if (!str_eq(c.uid, v->uid) || c.deleting || !c.has_finalizer || c.volume_name.len ||
+        !str_eq(c.selected_node, v->pair.target.selected_node))
+        return err_set(v->err, ERR_CHANGED, "the claim has changed");
+    struct kube_request create = on_claim(KUBE_CREATE, &(struct claim){.namespace = str_of(v->p->o.job.ns)});
+    json *prime = prime_json(target, create.ns, v->facts.node == CLAIM_NODE_CORDONED);
+    r = populate_send(v->p, create, prime, v->err);
+    return r == -ERR_EXISTS ? 0 : r;
+}
+
+static int delete_prime(struct claim_view *v)
+{
+    struct kube_request q = on_claim(KUBE_DELETE, &v->pair.prime);
+    q.uid = v->pair.prime.uid;
+    int r = populate_send(v->p, q, NULL, v->err);
+    return r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : r;
+}
+
+/* A node that is not in the informer may have joined just now: ask the server before the claim is freed of it. */
+static int unselect(struct claim_view *v, enum claim_event event)
+{
+    if (event == CLAIM_EVENT_NODE_GONE) {
+        struct kube_request q = {.verb = KUBE_GET, .resource = &kube_nodes, .name = v->pair.target.selected_node};
+        int r = kube_call(v->p->o.kube, &q, NULL, v->err);
+        if (r != -ERR_NOT_FOUND)
+            return r == 0 ? err_set(v->err, ERR_CHANGED, "the node exists") : r;
+    }
+    return patch_target(v, target_unselect_patch(&v->pair.target));
+}
+
+static int carry_out(struct claim_view *v, struct claim_step step)
+{
+    switch (step.action) {
+    case CLAIM_ADD_FINALIZER:
+        return patch_target(v, target_add_finalizer_patch(v->pair.target_json));
+    case CLAIM_MAKE_PRIME:
+        return make_prime(v);
+    case CLAIM_SAVE_POLICY:
+        return save_policy(v, v->facts.orphan ? v->facts.orphan : v->facts.pv);
+    case CLAIM_HAND_OVER:
+        return patch_pv(v, &v->pvs.pv, pv_hand_over_patch(&v->pvs.pv, &v->pair.target));
+    case CLAIM_SELECT:
+        return patch_target(v, target_select_patch(v->pair.target_json, v->pair.prime.prime_node));
+    case CLAIM_UNSELECT:
+        return unselect(v, step.event);
+    case CLAIM_DELETE_PRIME:
+        return delete_prime(v);
+    case CLAIM_REMOVE_FINALIZER:
+        return patch_target(v, target_remove_finalizer_patch(v->pair.target_json));
+    case CLAIM_NOTHING:
+        break;
+    }
+    return 0;
+}
+
+/* An operation begins with the creation of its prime: the one time that survives a restart. */
+static void measure(struct claim_view *v, struct key_state *m)
+{
+    struct err ignored;
+    int64_t began_ns = 0;
+    const struct claim_facts *f = &v->facts;
+    if (claim_in_flight(f)) {
+        if (!f->prime || time_parse(f->prime->created, &began_ns, &ignored) < 0)
+            began_ns = 0;
+        operation_changed(v->p, m, began_ns, NULL);
+        return;
+    }
+    bool bound = f->target && f->target->phase == CLAIM_BOUND && !f->target->deleting;
+    operation_changed(v->p, m, 0, bound ? "success" : "cancelled");
+}
+
+static void log_step(struct claim_view *v, struct claim_step step)
+{
+    auto_mem char *uid = str_dup(v->uid), *ns = str_dup(v->pair.target.namespace), *name = str_dup(v->pair.target.name);
+    log_event(step.action == CLAIM_NOTHING ? LOG_DEBUG : LOG_INFO, "claim", "namespace", ns, "claim", name, "uid", uid,
+              "next", claim_action_name(step.action), "why", step.why, NULL);
+}
+
+int claim_reconcile(struct populate *p, struct str uid, uint64_t *again_ns, struct err *err)
+{
+    struct claim_view v = {.p = p, .uid = uid, .err = err};
+    int r = read_facts(&v);
+    if (r == 0) {
+        struct claim_step step = claim_next(&v.facts);
+        bool in_flight = claim_in_flight(&v.facts);
+        bool is_ours = in_flight || (v.facts.target && v.facts.target->source.len);
+        /* A claim that was deleted between two reconciles ends its operation, too. */
+        struct key_state *m = key_state_get(p, 'c', uid, is_ours);
+        measure(&v, m);
+        log_step(&v, step);
+        if (step.event != CLAIM_EVENT_NONE)
+            send_event(p, &v.pair, step.event);
+        r = carry_out(&v, step);
+        bool waits = in_flight || (is_ours && v.facts.target->phase == CLAIM_PENDING);
+        *again_ns = waits ? RECHECK_NS : 0;
+        if (!in_flight)
+            key_state_remove(p, 'c', uid);
+    }
+    claim_view_done(&v);
+    return r;
+}

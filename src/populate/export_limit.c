@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "export_limit.h"
+#include "util/str.h"
+
+/* A volume that is exported or waits. */
+struct limited_export {
+    struct list_node node_of_list;
+    char *volume, *node, *ns; /* owned */
+    bool is_running;
+    bool is_picked; /* in a simulation of who goes next */
+};
+
+/* The exports that run, and those that a simulation lets go before others. */
+struct places {
+    const struct export_limit *limit;
+    const struct limited_export *held[EXPORT_LIMIT_MAX];
+    size_t count;
+};
+
+static unsigned max_per_namespace(const struct export_limit *l)
+{
+    return l->max > 1 ? l->max / 2 : l->max;
+}
+
+static size_t count_of_namespace(const struct places *p, const char *ns)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < p->count; i++)
+        count += strcmp(p->held[i]->ns, ns) == 0;
+    return count;
+}
+
+static bool has_room(const struct places *p, const struct limited_export *e)
+{
+    const struct export_limit *l = p->limit;
+    size_t on_node = 0;
+    if (p->count == EXPORT_LIMIT_MAX || (l->max && p->count >= l->max))
+        return false;
+    for (size_t i = 0; l->max_per_node && i < p->count; i++)
+        on_node += strcmp(p->held[i]->node, e->node) == 0;
+    if (l->max_per_node && on_node >= l->max_per_node)
+        return false;
+    return !l->max || count_of_namespace(p, e->ns) < max_per_namespace(l);
+}
+
+static struct places running(struct export_limit *l)
+{
+    struct places p = {.limit = l};
+    struct limited_export *e;
+    list_foreach (&l->exports, e, node_of_list) {
+        e->is_picked = false;
+        if (e->is_running && p.count < EXPORT_LIMIT_MAX)
+            p.held[p.count++] = e;
+    }
+    return p;
+}
+
+/* Gives the next place to the namespace that has the fewest; NULL: no waiting export has room. */
+static const struct limited_export *pick(struct places *p)
+{
+    struct limited_export *e, *best = NULL;
+    size_t fewest = SIZE_MAX;
+    list_foreach (&p->limit->exports, e, node_of_list) {
+        size_t count = e->is_running || e->is_picked ? SIZE_MAX : count_of_namespace(p, e->ns);
+        if (count >= fewest || !has_room(p, e))
+            continue;
+        best = e;
+        fewest = count;
+    }
+    if (best) {
+        best->is_picked = true;
+        p->held[p->count++] = best;
+    }
+    return best;
+}
+
+/* Most volumes that wait have no room themselves: that is found out first, without a simulation. */
+static bool may_run(struct export_limit *l, const struct limited_export *own)
+{
+    struct places p = running(l);
+    const struct limited_export *next = NULL;
+    if (!has_room(&p, own))
+        return false;
+    while (next != own && (next = pick(&p)) != NULL)
+        ;
+    return next == own;
+}
+
+static bool is_limited(const struct export_limit *l)
+{
+    return (l->max && l->max < EXPORT_LIMIT_MAX) || l->max_per_node;
+}
+
+static struct limited_export *find_export(const struct export_limit *l, const char *volume)
+{
+    struct limited_export *e;
+    list_foreach (&l->exports, e, node_of_list)
+        if (strcmp(e->volume, volume) == 0)
+            return e;
+    return NULL;
+}
+
+static void remove_export(struct export_limit *l, struct limited_export *own_e)
+{
+    list_remove(&l->exports, &own_e->node_of_list);
+    free(own_e->volume);
+    free(own_e->node);
+    free(own_e->ns);
+    free(own_e);
+}
+
+bool export_limit_take(struct export_limit *l, const struct export_request *r, bool is_running)
+{
+    if (!is_limited(l))
+        return true;
+    struct limited_export *own = find_export(l, r->volume);
+    if (!own) {
+        own = xcalloc(1, sizeof *own);
+        own->volume = str_dup(str_of(r->volume));
+        own->node = str_dup(str_of(r->node));
+        own->ns = str_dup(str_of(r->ns));
+        list_add(&l->exports, &own->node_of_list);
+    }
+    own->is_running = own->is_running || is_running || may_run(l, own);
+    return own->is_running;
+}
+
+void export_limit_leave(struct export_limit *l, const char *volume)
+{
+    struct limited_export *e = find_export(l, volume);
+    if (e)
+        remove_export(l, e);
+}
+
+void export_limit_forget_waiting(struct export_limit *l)
+{
+    struct limited_export *e;
+    list_foreach (&l->exports, e, node_of_list)
+        if (!e->is_running)
+            remove_export(l, e);
+}
+
+const char *export_limit_next(struct export_limit *l)
+{
+    struct places p = running(l);
+    const struct limited_export *next = pick(&p);
+    return next ? next->volume : NULL;
+}
+
+void export_limit_done(struct export_limit *l)
+{
+    struct limited_export *e;
+    list_foreach (&l->exports, e, node_of_list)
+        remove_export(l, e);
+}

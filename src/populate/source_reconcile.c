@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reconciles the status of a BucketSource from its volumes; written seldom and only if it has changed. */
+#include "private.h"
+#include "source_status.h"
+#include "util/clock.h"
+
+struct volume_walk {
+    struct api_source *source;
+    struct err *err;
+    size_t count;
+};
+
+static int volume_seen(void *ctx, struct str key, const json *object)
+{
+    (void)key;
+    struct volume_walk *g = ctx;
+    auto_api_volume v = NULL;
+    int r = api_volume_read(object, &v, g->err);
+    if (r < 0)
+        return r;
+    g->count++;
+    source_status_add(g->source, v);
+    return 0;
+}
+
+static int write_status(struct populate *p, const struct api_source *s, json *own_status, struct err *err)
+{
+    struct kube_request q = {
+        .resource = &api_sources, .ns = str_of(s->meta.namespace), .name = str_of(s->meta.name), .fence = p->o.lease};
+    int r = api_apply_status(p->o.kube, q, own_status, NULL, err);
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
+/* Each computation walks over all volumes of the source: the more there are, the less often. */
+static uint64_t write_every_ns(size_t volumes)
+{
+    return max_u64(WRITE_EVERY_NS, volumes * NS_PER_SECOND / 100);
+}
+
+/* `suspend` and `retry` apply to existing volumes. After a start all volumes are reconciled anyway. */
+static void follow_edit(struct populate *p, struct key_state *m, const struct api_source *s, struct str key)
+{
+    if (m->generation && m->generation != s->meta.generation)
+        kube_informer_each(p->o.volumes, p->o.volumes_by_source, key, populate_enqueue_volume, p);
+    m->generation = s->meta.generation;
+}
+
+int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, struct err *err)
+{
+    auto_json object = kube_informer_get_by_key(p->sources, key);
+    if (!object) {
+        key_state_remove(p, 's', key);
+        return 0;
+    }
+    struct key_state *m = key_state_get(p, 's', key, true);
+    uint64_t now_ns = clock_now_ns();
+    auto_api_source s = NULL;
+    struct source_probe probe;
+    int r = api_source_read(object, &s, err);
+    if (r < 0)
+        return r;
+    if (m)
+        follow_edit(p, m, s, key);
+    bool is_probed = source_probe_find(p, key, s->meta.generation, &probe);
+    /* Changes of volumes wait for the pause; a new probe does not. */
+    if (m && m->written_ns && now_ns - m->written_ns < m->pause_ns && m->probes == probe.count) {
+        *again_ns = m->pause_ns - (now_ns - m->written_ns);
+        return 0;
+    }
+    auto_json before = api_source_status_json(s);
+    auto_mem char *before_text = json_text(before, 0);
+    struct volume_walk g = {.source = s, .err = err};
+    source_status_begin(s);
+    r = kube_informer_each(p->o.volumes, p->o.volumes_by_source, key, volume_seen, &g);
+    if (r < 0)
+        return r;
+    const struct source_probe_result asked = {.state = !is_probed     ? SOURCE_NOT_PROBED
+                                                       : !probe.count ? SOURCE_PROBE_DUE
+                                                                      : SOURCE_PROBED,
+                                              .answer = probe.answer,
+                                              .err = probe.failed ? &probe.err : NULL,
+                                              .time_ns = probe.time_ns};
+    source_status_end(s, &asked, clock_wall_ns());
+    if (m)
+        m->probes = probe.count;
+    auto_json after = api_source_status_json(s);
+    auto_mem char *after_text = json_text(after, 0);
+    if (strcmp(before_text, after_text) == 0)
+        return 0;
+    if (m) {
+        m->written_ns = now_ns;
+        m->pause_ns = write_every_ns(g.count);
+    }
+    return write_status(p, s, take(&after), err);
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source_status.h"
+#include "util/clock.h"
+#include "util/err_kind.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+static void set_text(char **to, const char *text)
+{
+    char *copy = text ? str_dup(str_of(text)) : NULL;
+    free(*to);
+    *to = copy;
+}
+
+static void set_view(char **to, struct str text)
+{
+    free(*to);
+    *to = text.len ? str_dup(text) : NULL;
+}
+
+uint64_t source_suggested_bytes(uint64_t bytes)
+{
+    uint64_t room = bytes / 20 + (UINT64_C(1) << 30);
+    return bytes < UINT64_MAX - room ? bytes + room : UINT64_MAX;
+}
+
+/* ---- volumes ----------------------------------------------------------------------------------------------------- */
+
+void source_status_begin(struct api_source *s)
+{
+    struct api_source_status *t = &s->status;
+    t->volumes_pending = t->volumes_hydrating = t->volumes_ready = t->volumes_failed = t->exports_failed = 0;
+}
+
+static void count(struct api_source_status *t, const struct api_volume *v)
+{
+    unsigned phase = v->status.phase;
+    if (phase == API_PHASE_FAILED || phase == API_PHASE_LOST || phase == API_PHASE_EXPORT_FAILED)
+        t->volumes_failed++;
+    else if (phase == API_PHASE_READY || phase == API_PHASE_EXPORTING)
+        t->volumes_ready++;
+    else if (phase == API_PHASE_LISTING || phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING)
+        t->volumes_hydrating++;
+    else if (phase != API_PHASE_RELEASED)
+        t->volumes_pending++;
+}
+
+/* The totals of an incomplete listing still grow: ignore them. */
+static void add_listing(struct api_source_status *t, const struct api_volume *v)
+{
+    const struct api_hydration *h = &v->status.hydration;
+    unsigned phase = v->status.phase;
+    bool is_whole = phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING || phase == API_PHASE_READY;
+    if (!is_whole || h->started_ns == 0 || (t->has_listing && h->started_ns < t->listed_ns))
+        return;
+    t->has_listing = true;
+    t->listed_ns = h->started_ns;
+    t->objects = h->objects_total;
+    t->bytes = h->bytes_total;
+    t->suggested_bytes = source_suggested_bytes(h->bytes_total);
+    t->has_listing_details = h->has_listing;
+    t->excluded_objects = h->excluded_objects;
+    t->largest_object_bytes = h->largest_object_bytes;
+    t->listing_seconds = h->listing_seconds;
+    set_text(&t->manifest_digest, h->manifest_digest);
+}
+
+static void add_error(struct api_source_status *t, const struct api_volume *v)
+{
+    if (v->status.errors.count == 0 || v->status.errors.items[0].time_ns <= t->error_ns)
+        return;
+    const struct api_fault *f = &v->status.errors.items[0];
+    t->error_ns = f->time_ns;
+    set_text(&t->error_id, f->id);
+    set_text(&t->error_code, f->code);
+    set_text(&t->error_object, f->object);
+    set_text(&t->error_message, f->message);
+}
+
+static void set_export_uri(struct api_source_status *t, const struct api_volume *v)
+{
+    struct err ignored;
+    struct str uri = STR_NULL;
+    auto_json j = NULL;
+    if (v->source && json_parse(str_of(v->source), "source", &j, &ignored) == 0 &&
+        json_opt_str(j, "export.uri", &uri, &ignored) == 0)
+        set_view(&t->export_uri, uri);
+}
+
+static bool is_export_failing(const struct api_volume *v)
+{
+    const struct api_condition *c = api_condition_find(&v->status.conditions, API_EXPORTED);
+    return c && c->status == API_FALSE &&
+           (strcmp(c->reason, "ExportFailed") == 0 || strcmp(c->reason, "ExportStalled") == 0);
+}
+
+static void add_export(struct api_source_status *t, const struct api_volume *v)
+{
+    const struct api_export *e = &v->status.export;
+    t->exports_failed += is_export_failing(v);
+    if (e->last_success_ns <= t->export_ns)
+        return;
+    t->export_ns = e->last_success_ns;
+    t->export_objects = e->done_objects;
+    t->export_bytes = e->done_bytes;
+    set_text(&t->export_volume, v->meta.name);
+    set_export_uri(t, v);
+}
+
+void source_status_add(struct api_source *s, const struct api_volume *v)
+{
+    struct api_source_status *t = &s->status;
+    count(t, v);
+    add_listing(t, v);
+    add_error(t, v);
+    add_export(t, v);
+    if (t->first_used_ns == 0)
+        t->first_used_ns = v->meta.created_ns;
+}
+
+/* ---- conditions and phase ---------------------------------------------------------------------------------------- */
+
+static void resolve(struct api_source_status *t, const struct spec *spec)
+{
+    struct spec_part first = spec_source_count(spec) ? spec_source_at(spec, 0) : (struct spec_part){0};
+    const char *uri = first.uri ? first.uri : spec->export.uri, *scheme = spec_scheme(uri);
+    if (!scheme)
+        return;
+    struct str rest = str_from(str_of(uri), strlen(scheme) + strlen("://"));
+    ssize_t slash = str_find(rest, '/');
+    set_text(&t->scheme, scheme);
+    set_view(&t->bucket, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash));
+    set_view(&t->prefix, slash < 0 ? STR_NULL : str_from(rest, (size_t)slash + 1));
+    set_text(&t->endpoint, spec->source.endpoint);
+    set_text(&t->region, spec->source.region);
+}
+
+static void identify(struct api_source_status *t, const struct spec *spec, const char *ns)
+{
+    static const char *const names[] = {"auto", "gke", "wif", "irsa", "metadata", "secret", "anonymous"};
+    char principal[512];
+    const char *name = names[spec->source.identity];
+    if (spec->source.identity == IDENTITY_AUTO && spec->source.secret_name)
+        name = "secret";
+    set_text(&t->identity_method, name);
+    set_text(&t->identity_principal, NULL);
+    if (!ns || spec->source.identity == IDENTITY_ANONYMOUS)
+        return;
+    if (spec->source.service_account)
+        snprintf(principal, sizeof principal, "ns/%s/sa/%s", ns, spec->source.service_account);
+    else if (spec->source.secret_name)
+        snprintf(principal, sizeof principal, "ns/%s/secret/%s", ns, spec->source.secret_name);
+    else
+        return;
+    set_text(&t->identity_principal, principal);
+}
+
+static bool same(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+/* The same error once a minute is one error; its time is that of the first. */
+static void add_probe_error(struct api_source_status *t, const struct source_probe_result *p)
+{
+    char id[ERR_ID_TEXT_MAX], line[ERR_LINE_MAX];
+    auto_mem char *message = str_dup(str_sub(str_of(err_line(p->err, line, sizeof line)), 0, API_MESSAGE_MAX));
+    err_id_text(p->err->id, id);
+    if (same(t->error_id, id) && same(t->error_message, message))
+        return;
+    t->error_ns = p->time_ns;
+    set_text(&t->error_id, id[0] ? id : NULL);
+    set_text(&t->error_code, err_code_name(p->err->code));
+    set_text(&t->error_object, NULL);
+    set_text(&t->error_message, message);
+}
+
+static void add_probe(struct api_source_status *t, const struct source_probe_result *p)
+{
+    if (p->answer.has_identity) {
+        set_text(&t->identity_method, p->answer.method);
+        set_text(&t->identity_principal, p->answer.principal[0] ? p->answer.principal : NULL);
+        t->identity_expires_ns = p->answer.expires_ns;
+    }
+    if (p->err)
+        add_probe_error(t, p);
+}
+
+/* One condition: False if `bad`, True if `good`, else Unknown: nothing has used the source yet. */
+static void say(struct api_source *s, int64_t now_ns, const char *type, bool bad, const char *why, bool good)
+{
+    enum api_truth truth = bad ? API_FALSE : good ? API_TRUE : API_UNKNOWN;
+    const char *message = bad && s->status.error_message ? s->status.error_message : "";
+    api_condition_set(&s->status.conditions, type, truth,
+                      bad    ? why
+                      : good ? type
+                             : "Pending",
+                      s->meta.generation, now_ns, "%s", message);
+}
+
+/* A later listing clears the last error. So does a successful probe, unless a volume still fails: a volume may need
+ * more permissions than the probe. */
+static bool is_failing(const struct api_source_status *t, const struct source_probe_result *p)
+{
+    if (p->state == SOURCE_PROBED && p->err)
+        return true;
+    bool has_answered = p->state == SOURCE_PROBED && p->time_ns > t->error_ns;
+    return t->error_ns > t->listed_ns && !(has_answered && t->volumes_failed == 0);
+}
+
+/* The cause of a failed export is in the events of its claim; lastError is about reading. */
+static void say_ready(struct api_source *s, int64_t now_ns, bool failing, bool good)
+{
+    if (s->status.exports_failed > 0 && !failing)
+        api_condition_set(&s->status.conditions, API_READY, API_FALSE, "ExportFailed", s->meta.generation, now_ns,
+                          "the exports of %" PRIu64 " volumes failed; see the events of their claims",
+                          s->status.exports_failed);
+    else
+        say(s, now_ns, API_READY, failing, "Failed", good);
+}
+
+static bool is_denied(enum err_kind kind)
+{
+    return kind == ERR_KIND_DENIED || kind == ERR_KIND_UNAUTHENTICATED || kind == ERR_KIND_IDENTITY_GONE;
+}
+
+static bool is_unreachable(enum err_kind kind)
+{
+    return kind == ERR_KIND_OBJECT_NOT_FOUND || kind == ERR_KIND_BUCKET_NOT_FOUND || kind == ERR_KIND_UNREACHABLE;
+}
+
+static void judge(struct api_source *s, const struct source_probe_result *p, int64_t now_ns)
+{
+    struct api_source_status *t = &s->status;
+    bool failing = is_failing(t, p);
+    enum err_kind kind = failing ? err_kind_of_text(t->error_id) : ERR_KIND_OTHER;
+    bool is_probed = p->state == SOURCE_PROBED && !p->err, is_listed = t->has_listing;
+    bool has_identity = p->state == SOURCE_PROBED && p->answer.has_identity;
+    bool has_answered = p->state == SOURCE_PROBED && p->answer.has_answered;
+    say(s, now_ns, API_IDENTITY_READY, is_denied(kind), "Denied", is_listed || has_identity);
+    say(s, now_ns, API_REACHABLE, is_unreachable(kind), "Unreachable", is_listed || failing || has_answered);
+    say(s, now_ns, API_LISTED, failing && !is_listed && t->volumes_failed > 0, "Failed", is_listed);
+    say_ready(s, now_ns, failing, is_listed || is_probed);
+    failing |= t->exports_failed > 0;
+    t->phase = s->suspend               ? API_SOURCE_SUSPENDED
+               : failing                ? API_SOURCE_DEGRADED
+               : is_listed || is_probed ? API_SOURCE_READY
+                                        : API_SOURCE_PENDING;
+}
+
+void source_status_end(struct api_source *s, const struct source_probe_result *p, int64_t now_ns)
+{
+    struct err err;
+    auto_spec spec = NULL;
+    struct api_source_status *t = &s->status;
+    bool is_changed = t->observed_generation != s->meta.generation;
+    bool is_judged = t->phase != API_SOURCE_NONE && !is_changed;
+    t->observed_generation = s->meta.generation;
+    if (api_source_spec(s, &spec, &err) < 0) {
+        char line[ERR_LINE_MAX];
+        api_condition_set(&t->conditions, API_ACCEPTED, API_FALSE, "Invalid", s->meta.generation, now_ns, "%s",
+                          err_line(&err, line, sizeof line));
+        api_condition_set(&t->conditions, API_READY, API_FALSE, "Invalid", s->meta.generation, now_ns, "%s", err.text);
+        t->phase = API_SOURCE_INVALID;
+        return;
+    }
+    api_condition_set(&t->conditions, API_ACCEPTED, API_TRUE, "Valid", s->meta.generation, now_ns, "%s", "");
+    resolve(t, spec);
+    bool was_suspended = t->phase == API_SOURCE_SUSPENDED;
+    if (p->state == SOURCE_PROBE_DUE && is_judged && was_suspended == s->suspend)
+        return;
+    if (p->state != SOURCE_PROBED || !t->identity_method || is_changed)
+        identify(t, spec, s->meta.namespace);
+    if (p->state == SOURCE_PROBED)
+        add_probe(t, p);
+    judge(s, p, now_ns);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "uninstall.h"
+#include "api/volume.h"
+#include "claim_patch.h"
+#include "util/clock.h"
+#include "util/names.h"
+#include <stdio.h>
+
+#define POLL_NS (200 * NS_PER_MS)
+
+enum { TRIES_MAX = 10, LINE_MAX_BYTES = 1024 };
+
+static void say(const struct uninstall_options *o, const char *fmt, ...) printf_like(2, 3);
+static void say(const struct uninstall_options *o, const char *fmt, ...)
+{
+    char line[LINE_MAX_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    o->say(line);
+}
+
+static int list(const struct uninstall_options *o, const struct kube_resource *resource, struct str ns,
+                const char *label_selector, json **ret, struct err *err)
+{
+    struct kube_request q = {.verb = KUBE_LIST, .resource = resource, .ns = ns, .label_selector = label_selector};
+    return kube_call(o->kube, &q, ret, err);
+}
+
+/* ---- the controllers --------------------------------------------------------------------------------------------- */
+
+static int still_runs(struct err *err)
+{
+    return err_fail(err, ERR_TIMEOUT, CIS_CONTROLLER_RUNNING,
+                    "Deployment cistern-controller: its pods still run after scaling to 0");
+}
+
+static int stop_controllers(const struct uninstall_options *o, struct err *err)
+{
+    uint64_t end_ns = clock_now_ns() + o->wait_ns;
+    auto_json body = json_new_object();
+    json_set_u64(body, "spec.replicas", 0);
+    struct kube_request q = {.verb = KUBE_MERGE_PATCH,
+                             .resource = &kube_deployments,
+                             .ns = o->namespace,
+                             .name = STR("cistern-controller"),
+                             .subresource = "scale",
+                             .body = body};
+    int r = kube_call(o->kube, &q, NULL, err);
+    if (r < 0 && r != -ERR_NOT_FOUND)
+        return r;
+    for (;; clock_sleep(POLL_NS)) {
+        auto_json pods = NULL;
+        r = list(o, &kube_pods, o->namespace,
+                 "app.kubernetes.io/part-of=cistern,app.kubernetes.io/component=controller", &pods, err);
+        if (r < 0 || json_count(json_at(pods, "items")) == 0)
+            return r;
+        if (clock_now_ns() >= end_ns)
+            return still_runs(err);
+    }
+}
+
+/* The lock of this controller, and those of the sidecars. Kubernetes deletes none of them. */
+static int delete_leases(const struct uninstall_options *o, struct err *err)
+{
+    static const char *const names[] = {"cistern-controller", "csi-cistern-io", "external-resizer-csi-cistern-io"};
+    int r = 0;
+    for (size_t i = 0; i < countof(names) && r == 0; i++) {
+        struct kube_request q = {
+            .verb = KUBE_DELETE, .resource = &kube_leases, .ns = o->namespace, .name = str_of(names[i])};
+        r = kube_call(o->kube, &q, NULL, err);
+        r = r == -ERR_NOT_FOUND ? 0 : r;
+    }
+    return r;
+}
+
+/* ---- claims ------------------------------------------------------------------------------------------------------ */
+
+/* 1: removed; 0: the claim has none. Other writers may change the list of finalizers at the same time. */
+static int remove_finalizer(const struct uninstall_options *o, struct str ns, struct str name, struct err *err)
+{
+    int r = -ERR_INVALID;
+    for (unsigned i = 0; i < TRIES_MAX && (r == -ERR_INVALID || r == -ERR_CHANGED); i++) {
+        auto_json claim = NULL;
+        struct kube_request q = {.verb = KUBE_GET, .resource = &kube_persistent_volume_claims, .ns = ns, .name = name};
+        r = kube_call(o->kube, &q, &claim, err);
+        auto_json patch = r < 0 ? NULL : target_remove_finalizer_patch(claim);
+        if (!patch)
+            return r == -ERR_NOT_FOUND ? 0 : r;
+        q.verb = KUBE_JSON_PATCH;
+        q.body = patch;
+        r = kube_call(o->kube, &q, NULL, err);
+    }
+    return r == -ERR_NOT_FOUND ? 0 : r < 0 ? r : 1;
+}
+
+static int remove_finalizers(const struct uninstall_options *o, struct err *err)
+{
+    auto_json claims = NULL;
+    int r = list(o, &kube_persistent_volume_claims, STR_NULL, NULL, &claims, err);
+    const json *items = json_at(claims, "items");
+    for (size_t i = 0; r >= 0 && i < json_count(items); i++) {
+        const json *meta = json_at(json_item(items, i), "metadata");
+        auto_json patch = target_remove_finalizer_patch(json_item(items, i));
+        struct str ns = json_member_str(meta, "namespace"), name = json_member_str(meta, "name");
+        r = patch ? remove_finalizer(o, ns, name, err) : 0;
+        if (r > 0)
+            say(o, "claim %.*s/%.*s: hydration stopped; delete the claim, or install Cistern again to resume it",
+                STR_FMT(ns), STR_FMT(name));
+    }
+    return r < 0 ? r : 0;
+}
+
+/* ---- volumes ----------------------------------------------------------------------------------------------------- */
+
+static void say_volume(const struct uninstall_options *o, const struct api_volume *v)
+{
+    const struct api_condition *exported = api_condition_find(&v->status.conditions, API_EXPORTED);
+    bool owes = exported && exported->status == API_FALSE;
+    say(o,
+        "volume %s of claim %s/%s: kept on node %s (%s)%s%s; its PersistentVolume can only be deleted while Cistern is "
+        "installed",
+        v->meta.name, v->claim_namespace ? v->claim_namespace : "-", v->claim_name ? v->claim_name : "-", v->node,
+        api_phase_name(v->status.phase), owes ? ", not exported: " : "", owes ? exported->message : "");
+}
+
+static int say_volumes(const struct uninstall_options *o, struct err *err)
+{
+    auto_json volumes = NULL;
+    int r = list(o, &api_volumes, STR_NULL, NULL, &volumes, err);
+    const json *items = json_at(volumes, "items");
+    for (size_t i = 0; r == 0 && i < json_count(items); i++) {
+        auto_api_volume v = NULL;
+        struct err ignored;
+        if (api_volume_read(json_item(items, i), &v, &ignored) == 0)
+            say_volume(o, v);
+    }
+    return r;
+}
+
+int populate_uninstall(const struct uninstall_options *o, struct err *err)
+{
+    int r = stop_controllers(o, err);
+    if (r == 0)
+        r = remove_finalizers(o, err);
+    if (r == 0)
+        r = delete_leases(o, err);
+    return r < 0 ? r : say_volumes(o, err);
+}

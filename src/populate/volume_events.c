@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "volume_events.h"
+#include "source_status.h"
+#include "util/clock.h"
+#include "util/err_kind.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+#define PROGRESS_NS ((int64_t)(60 * NS_PER_SECOND))
+/* Twice the time that the scheduler waits for a claim to bind. */
+#define LONG_NS ((int64_t)(1200 * NS_PER_SECOND))
+
+static struct populate_event *add(struct populate_event *ret, size_t *count, bool warning, const char *reason)
+{
+    struct populate_event *r = &ret[(*count)++];
+    r->warning = warning;
+    r->reason = reason;
+    return r;
+}
+
+const char *volume_event_reason(const struct api_fault *f, bool failed)
+{
+    static const char *const reasons[] = {[ERR_KIND_DENIED] = "SourceDenied",
+                                          [ERR_KIND_OBJECT_NOT_FOUND] = "SourceNotFound",
+                                          [ERR_KIND_BUCKET_NOT_FOUND] = "SourceNotFound",
+                                          [ERR_KIND_CHANGED] = "SourceChanged",
+                                          [ERR_KIND_TOO_LARGE] = "SourceTooLarge",
+                                          [ERR_KIND_IDENTITY_GONE] = "SourceDenied"};
+    enum err_kind kind = err_kind_of_text(f->id);
+    const char *reason = kind < countof(reasons) ? reasons[kind] : NULL;
+    return reason ? reason : failed ? "HydrationFailed" : "HydrationRetrying";
+}
+
+/* "gs://b/p/", or "3 prefixes" */
+static void describe_source(const struct api_volume *v, char *ret, size_t size)
+{
+    struct err ignored;
+    struct str uri = STR_NULL;
+    auto_json j = NULL;
+    snprintf(ret, size, "the source");
+    if (!v->source || json_parse(str_of(v->source), "source", &j, &ignored) < 0)
+        return;
+    if (json_get_str(j, "uri", &uri, &ignored) == 0)
+        snprintf(ret, size, "%.*s", (int)min_u64(uri.len, 100), uri.ptr);
+    else if (json_count(json_at(j, "sources")) > 0)
+        snprintf(ret, size, "%zu prefixes", json_count(json_at(j, "sources")));
+}
+
+static void report_started(const struct api_volume *v, struct populate_event *r)
+{
+    const struct api_hydration *h = &v->status.hydration;
+    char from[128], total[BYTES_TEXT_MAX];
+    describe_source(v, from, sizeof from);
+    snprintf(r->text, sizeof r->text, "hydrating %s in %" PRIu64 " objects from %s on node %s",
+             bytes_text(h->bytes_total, total), h->objects_total, from, v->node);
+}
+
+static void report_progress(const struct api_volume *v, int64_t now_ns, struct populate_event *r)
+{
+    const struct api_hydration *h = &v->status.hydration;
+    char done[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], left[TIME_TEXT_MAX] = "";
+    uint64_t percent = h->bytes_total ? (uint64_t)(100.0 * (double)h->bytes_done / (double)h->bytes_total) : 0;
+    bool known = h->eta_seconds > 0 && h->eta_seconds < UINT64_MAX / NS_PER_SECOND;
+    const char *mode = api_volume_parameter(v, "hydration");
+    bool waits = !mode || strcmp(mode, "eager") == 0;
+    bool is_long = h->started_ns && now_ns - h->started_ns > LONG_NS && waits;
+    if (known)
+        duration_text(h->eta_seconds * NS_PER_SECOND, left);
+    snprintf(r->text, sizeof r->text, "%" PRIu64 "%% (%s of %s) at %s/s%s%s%s%s", percent,
+             bytes_text(h->bytes_done, done), bytes_text(h->bytes_total, total), bytes_text(h->bytes_per_second, rate),
+             known ? ", " : "", left, known ? " left" : "",
+             is_long ? "; set hydration: gate in the StorageClass to bind the claim before the data is complete" : "");
+}
+
+static void report_finished(const struct api_volume *v, struct populate_event *r)
+{
+    const struct api_hydration *h = &v->status.hydration;
+    const struct api_condition *verified = api_condition_find(&v->status.conditions, API_VERIFIED);
+    bool says = verified && verified->status == API_TRUE && verified->message && *verified->message;
+    char done[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], took[TIME_TEXT_MAX], missing[64] = "";
+    int64_t ns = h->finished_ns > h->started_ns ? h->finished_ns - h->started_ns : 1;
+    double per_second = (double)h->bytes_done / ((double)ns / (double)NS_PER_SECOND);
+    if (h->objects_missing)
+        snprintf(missing, sizeof missing, ", %" PRIu64 " objects were deleted from the bucket", h->objects_missing);
+    snprintf(r->text, sizeof r->text, "hydrated %s in %s (%s/s)%s%.100s%s", bytes_text(h->bytes_done, done),
+             duration_text((uint64_t)ns, took), bytes_text((uint64_t)per_second, rate), says ? ", " : "",
+             says ? verified->message : "", missing);
+}
+
+/* The identity that the bucket denied: the Job does not know it. */
+static void describe_principal(const struct api_volume *v, char *ret, size_t size)
+{
+    struct err ignored;
+    struct str name = STR_NULL;
+    auto_json j = NULL;
+    const char *ns = v->source_namespace ? v->source_namespace : v->claim_namespace ? v->claim_namespace : "?";
+    snprintf(ret, size, "the identity of the source");
+    if (!v->source || json_parse(str_of(v->source), "source", &j, &ignored) < 0)
+        return;
+    if (json_get_str(j, "serviceAccountName", &name, &ignored) == 0)
+        snprintf(ret, size, "ns/%.60s/sa/%.*s", ns, (int)min_u64(name.len, 60), name.ptr);
+    else if (json_get_str(j, "secretRef.name", &name, &ignored) == 0)
+        snprintf(ret, size, "secret %.60s/%.*s", ns, (int)min_u64(name.len, 60), name.ptr);
+    else if (json_get_str(j, "identity.method", &name, &ignored) == 0 && str_eq(name, STR("anonymous")))
+        snprintf(ret, size, "anonymous");
+}
+
+/* An event is short, and its advice comes last: leave out the wrapping sentences at its front. */
+static const char *shortened(const char *message)
+{
+    const char *colon;
+    while (strlen(message) >= VOLUME_EVENT_TEXT_MAX && (colon = strstr(message, ": ")) != NULL) {
+        const char *id = strstr(message, " (CIS");
+        if (id && id < colon)
+            break;
+        message = colon + 2;
+    }
+    return message;
+}
+
+static void describe_fault(const struct api_volume *v, const struct api_fault *f, const char *reason, char *ret)
+{
+    const char *message = f->message ? f->message : "the cause is unknown";
+    char more[160], whole[API_MESSAGE_MAX + sizeof more + 16];
+    if (strcmp(reason, "SourceDenied") == 0) {
+        describe_principal(v, more, sizeof more);
+        snprintf(whole, sizeof whole, "access denied for %s: %s", more, message);
+        snprintf(ret, VOLUME_EVENT_TEXT_MAX, "%s", shortened(whole));
+        return;
+    }
+    /* The listing stopped when it was too large: the whole source needs more. */
+    uint64_t gib = source_suggested_bytes(v->status.hydration.bytes_total) >> 30;
+    if (strcmp(reason, "SourceTooLarge") == 0)
+        snprintf(ret, VOLUME_EVENT_TEXT_MAX, "%.*s; request more than %" PRIu64 "Gi", (int)(VOLUME_EVENT_TEXT_MAX - 60),
+                 message, gib);
+    else
+        snprintf(ret, VOLUME_EVENT_TEXT_MAX, "%s", shortened(message));
+}
+
+/* Reports a fault once. A retry every minute gives the fault a new time each, and kube_event() limits a reason to one
+ * event a minute. */
+static void report_fault(const struct api_volume *v, struct populate_event_state *m, struct populate_event *ret,
+                         size_t *count)
+{
+    if (v->status.errors.count == 0)
+        return;
+    const struct api_fault *f = &v->status.errors.items[0];
+    if (f->time_ns == m->fault_ns)
+        return;
+    m->fault_ns = f->time_ns;
+    struct populate_event *r = add(ret, count, true, volume_event_reason(f, v->status.phase == API_PHASE_FAILED));
+    describe_fault(v, f, r->reason, r->text);
+}
+
+static bool is_listed(unsigned phase)
+{
+    return phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING || phase == API_PHASE_READY;
+}
+
+size_t volume_events_of_hydration(const struct api_volume *v, struct populate_event_state *m, int64_t now_ns,
+                                  struct populate_event ret[VOLUME_EVENTS_MAX])
+{
+    size_t count = 0;
+    bool is_finished = api_condition_is(&v->status.conditions, API_HYDRATED, API_TRUE);
+    bool has_source = v->source != NULL && v->status.hydration.started_ns != 0;
+    /* A new controller does not know which events were sent: do not repeat those of a finished hydration. */
+    if (!m->seen && is_finished)
+        m->started = m->finished = true;
+    m->seen = true;
+    if (!has_source || m->finished)
+        return 0;
+    if (!m->started && is_listed(v->status.phase)) {
+        m->started = true;
+        m->progress_ns = now_ns;
+        report_started(v, add(ret, &count, false, "HydrationStarted"));
+    }
+    if (is_finished) {
+        m->finished = true;
+        report_finished(v, add(ret, &count, false, "HydrationFinished"));
+        return count;
+    }
+    report_fault(v, m, ret, &count);
+    if (v->status.phase == API_PHASE_HYDRATING && now_ns - m->progress_ns >= PROGRESS_NS) {
+        m->progress_ns = now_ns;
+        report_progress(v, now_ns, add(ret, &count, false, "HydrationProgress"));
+    }
+    return count;
+}
+
+/* ---- export ------------------------------------------------------------------------------------------------------ */
+
+/* Reason of the event for this state of an export; NULL: no event. */
+static const char *export_state(const struct api_condition *c)
+{
+    static const char *const reasons[][2] = {
+        {"Exporting", "ExportStarted"}, {"ExportFailed", "ExportFailed"}, {"ExportStalled", "ExportStalled"}};
+    for (size_t i = 0; c && c->status == API_FALSE && i < countof(reasons); i++)
+        if (strcmp(c->reason, reasons[i][0]) == 0)
+            return reasons[i][1];
+    return NULL;
+}
+
+bool volume_event_of_export(const struct api_volume *v, struct populate_event_state *m, struct populate_event *ret)
+{
+    const struct api_export *e = &v->status.export;
+    const struct api_condition *c = api_condition_find(&v->status.conditions, API_EXPORTED);
+    const struct populate_event_state before = *m;
+    char bytes[BYTES_TEXT_MAX];
+    m->export_seen = true;
+    m->export_state = export_state(c);
+    m->exported_ns = e->last_success_ns;
+    bool exporting = c && m->export_state && strcmp(c->reason, "Exporting") == 0;
+    bool is_bad = m->export_state && !exporting;
+    /* An export that ends between two reconciles gets an event for its end only. */
+    bool ended = before.export_seen && m->exported_ns > before.exported_ns;
+    bool is_new = m->export_state && m->export_state != before.export_state && (before.export_seen || is_bad);
+    if (!ended && !is_new)
+        return false;
+    *ret =
+        (struct populate_event){.warning = is_bad, .reason = is_new && !exporting ? m->export_state : "ExportFinished"};
+    if (is_bad)
+        snprintf(ret->text, sizeof ret->text, "node %.40s: %.200s", v->node, c->message ? c->message : "");
+    else if (ended)
+        snprintf(ret->text, sizeof ret->text, "exported %s in %" PRIu64 " files, all confirmed by the bucket",
+                 bytes_text(e->done_bytes, bytes), e->done_objects);
+    else {
+        ret->reason = m->export_state;
+        snprintf(ret->text, sizeof ret->text, "exporting %s in %" PRIu64 " files from node %s",
+                 bytes_text(e->pending_bytes, bytes), e->pending_objects, v->node);
+    }
+    return true;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* volume_events.h - events on a claim or PersistentVolume about the hydration and export of its volume, made from the
+ * status that the node writes. Pure. home: any; the state belongs to the caller. */
+#pragma once
+
+#include "api/volume.h"
+
+enum { VOLUME_EVENT_TEXT_MAX = 251, VOLUME_EVENTS_MAX = 4 }; /* the longest message of kube_event(), and a NUL */
+
+struct populate_event {
+    bool warning;
+    const char *reason; /* static */
+    char text[VOLUME_EVENT_TEXT_MAX];
+};
+
+/* Which events of a volume were sent. Zeroed at first: events of the time before are not repeated. */
+struct populate_event_state {
+    bool seen, started, finished;
+    int64_t progress_ns;
+    int64_t fault_ns; /* time of the last reported fault */
+    bool export_seen;
+    const char *export_state; /* reason of the last export event; NULL: none */
+    int64_t exported_ns;      /* end of the last successful export */
+};
+
+/* Fills `ret` and returns the number of events. */
+size_t volume_events_of_hydration(const struct api_volume *v, struct populate_event_state *m, int64_t now_ns,
+                                  struct populate_event ret[VOLUME_EVENTS_MAX]);
+
+/* An export started, failed, stalled or succeeded; false: nothing is new. A new controller reports a failed or stalled
+ * export again, because it goes on. */
+bool volume_event_of_export(const struct api_volume *v, struct populate_event_state *m, struct populate_event *ret);
+
+/* SourceDenied, SourceNotFound, SourceTooLarge, SourceChanged; for other faults HydrationRetrying or HydrationFailed.
+ * Static. */
+const char *volume_event_reason(const struct api_fault *f, bool failed);

@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reconciles a CisternVolume: starts and deletes its Jobs, and sends events about it. */
+#include "api/pool.h"
+#include "api/source.h"
+#include "api/volume.h"
+#include "private.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "util/names.h"
+#include <stdio.h>
+
+enum { PATH_BYTES_MAX = 4096 };
+
+/* All objects of one volume. */
+struct volume_view {
+    struct populate *p;
+    struct str name;
+    struct api_volume *volume; /* owned; NULL: gone */
+    json *job_json[JOB_SLOTS]; /* owned; NULL: none */
+    struct volume_job job[JOB_SLOTS];
+    bool cancelled;    /* no claim wants its data any more */
+    json *source_json; /* owned: its BucketSource; NULL: none, or deleted */
+    enum claim_node node;
+    struct key_state *state;
+    struct err *err;
+};
+
+static void volume_view_done(struct volume_view *v)
+{
+    api_volume_free(v->volume);
+    json_free(v->source_json);
+    for (size_t i = 0; i < JOB_SLOTS; i++)
+        json_free(v->job_json[i]);
+}
+
+static size_t slot_of(enum job_kind kind)
+{
+    return kind == JOB_HYDRATE ? SLOT_HYDRATE : kind == JOB_HOLD ? SLOT_HOLD : SLOT_EXPORT;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static int job_seen(void *ctx, struct str key, const json *object)
+{
+    (void)key;
+    struct volume_view *v = ctx;
+    struct volume_job job;
+    int r = job_read(object, &job, v->err);
+    if (r < 0)
+        return r;
+    size_t slot = slot_of(job.kind);
+    if (!v->job_json[slot])
+        v->job_json[slot] = json_copy_of(object);
+    return 0;
+}
+
+static int read_jobs(struct volume_view *v)
+{
+    int r = kube_informer_each(v->p->jobs, INDEX_ORDER, v->name, job_seen, v);
+    for (size_t i = 0; i < JOB_SLOTS && r == 0; i++)
+        if (v->job_json[i])
+            r = job_read(v->job_json[i], &v->job[i], v->err);
+    return r;
+}
+
+/* A retained PersistentVolume may have been given to another claim. */
+static bool has_another_owner(struct volume_view *v)
+{
+    struct err ignored;
+    struct claim_pv pv;
+    auto_json object = kube_informer_get(v->p->o.pvs, STR_NULL, v->name);
+    return object && claim_pv_read(object, &pv, &ignored) == 0 && pv.claim_uid.len &&
+           !str_eq(pv.claim_uid, str_of(v->volume->claim_uid)) && !str_eq(pv.claim_namespace, str_of(v->p->o.job.ns));
+}
+
+/* Before the handover a volume is filled only while target and prime exist. Afterwards it is filled until its release,
+ * even if the claim is being deleted: a pod may still wait for it. */
+static int read_claim(struct volume_view *v)
+{
+    const struct api_volume *volume = v->volume;
+    auto_with(claim_pair_done) struct claim_pair pair = {0};
+    auto_with(claim_pvs_done) struct claim_pvs pvs = {0};
+    if (!volume->claim_uid)
+        return 0;
+    struct str uid = str_of(volume->claim_uid);
+    int r = claim_pair_read(v->p, uid, &pair, v->err);
+    if (r == 0)
+        r = claim_pvs_read(v->p, uid, &pair.prime, &pvs, v->err);
+    if (r < 0)
+        return r;
+    bool handed_over = pvs.pv_json && str_eq(pvs.pv.claim_uid, uid) && str_eq(pvs.pv.name, v->name);
+    bool is_populated = pair.target_json && pair.target.source.len > 0;
+    if (!pair.target_json)
+        v->cancelled = !has_another_owner(v);
+    else if (!handed_over && is_populated)
+        v->cancelled =
+            pair.target.deleting || !pair.prime_json || pair.prime.deleting || !str_ends(v->name, pair.prime.uid);
+    return 0;
+}
+
+static bool is_suspended(const struct volume_view *v)
+{
+    struct err ignored;
+    bool suspended = false;
+    return v->source_json && json_opt_bool(v->source_json, "spec.suspend", &suspended, &ignored) == 0 && suspended;
+}
+
+static int read_volume(struct volume_view *v)
+{
+    int r = read_jobs(v);
+    if (r < 0)
+        return r;
+    auto_json object = kube_informer_get(v->p->o.volumes, STR_NULL, v->name);
+    if (!object)
+        return 0;
+    r = api_volume_read(object, &v->volume, v->err);
+    if (r == 0)
+        r = read_claim(v);
+    if (r < 0)
+        return r;
+    const struct api_volume *volume = v->volume;
+    if (volume->source_namespace && volume->source_name)
+        v->source_json =
+            kube_informer_get(v->p->sources, str_of(volume->source_namespace), str_of(volume->source_name));
+    v->node = node_state(v->p, str_of(v->volume->node));
+    return 0;
+}
+
+/* ---- what it needs ----------------------------------------------------------------------------------------------- */
+
+static bool is_true(const struct volume_view *v, const char *type)
+{
+    return api_condition_is(&v->volume->status.conditions, type, API_TRUE);
+}
+
+static bool may_work(const struct volume_view *v)
+{
+    return v->volume && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !is_suspended(v) &&
+           v->volume->meta.deleted_ns == 0;
+}
+
+static bool wants_hydration(const struct volume_view *v)
+{
+    if (!may_work(v) || v->cancelled || v->volume->release_requested || !v->volume->source)
+        return false;
+    const char *mode = api_volume_parameter(v->volume, "hydration");
+    bool is_none = mode && strcmp(mode, "none") == 0;
+    unsigned phase = v->volume->status.phase;
+    return !is_none && !is_true(v, API_HYDRATED) && phase != API_PHASE_LOST && phase != API_PHASE_RELEASED;
+}
+
+/* The node says when: nothing is staged, and something is owed. */
+static bool wants_export(const struct volume_view *v)
+{
+    if (!v->volume || is_true(v, API_MOUNTED) || v->volume->release_discard)
+        return false;
+    unsigned phase = v->volume->status.phase;
+    bool owed = phase == API_PHASE_EXPORTING || phase == API_PHASE_EXPORT_FAILED;
+    return owed && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !is_suspended(v);
+}
+
+/* ---- how long it may hold its node ------------------------------------------------------------------------------- */
+
+/* By the node's status, or because the source is suspended. */
+static bool is_failing(const struct volume_view *v)
+{
+    const struct api_condition *c = api_condition_find(&v->volume->status.conditions, API_EXPORTED);
+    if (!c || c->status != API_FALSE || is_true(v, API_MOUNTED))
+        return false;
+    return v->volume->status.phase == API_PHASE_EXPORT_FAILED || strcmp(c->reason, "ExportStalled") == 0 ||
+           (is_suspended(v) && v->volume->status.phase == API_PHASE_EXPORTING);
+}
+
+struct earlier {
+    const struct api_volume *own;
+    uint64_t count;
+};
+
+static int count_earlier(void *ctx, struct str name, const json *object)
+{
+    struct earlier *e = ctx;
+    struct str since = json_member_str(json_at(object, "metadata.annotations"), NAME_ANNOTATION_EXPORT_FAILING_SINCE),
+               ns = STR_NULL;
+    int64_t since_ns;
+    struct err ignored;
+    if (since.len == 0 || json_opt_str(object, "spec.claimRef.namespace", &ns, &ignored) < 0 ||
+        !str_eq(ns, str_of(e->own->claim_namespace)) || time_parse(since, &since_ns, &ignored) < 0)
+        return 0;
+    e->count += since_ns < e->own->failing_ns ||
+                (since_ns == e->own->failing_ns && str_cmp(name, str_of(e->own->meta.name)) < 0);
+    return 0;
+}
+
+/* By default a failing export blocks a drain without limit; an administrator can set limits. */
+static bool lets_drain(const struct volume_view *v)
+{
+    const struct populate_options *o = &v->p->o;
+    if (!v->volume || !v->volume->failing_ns)
+        return false;
+    if (o->drain_failing_ns && clock_wall_ns() - v->volume->failing_ns >= (int64_t)o->drain_failing_ns)
+        return true;
+    if (!o->drain_volumes_max)
+        return false;
+    struct earlier e = {.own = v->volume};
+    (void)kube_informer_each(o->volumes, -1, STR_NULL, count_earlier, &e);
+    return e.count >= o->drain_volumes_max;
+}
+
+/* As long as a pod may write, or an export is owed, files may be nowhere but on this node. */
+static bool wants_hold(const struct volume_view *v)
+{
+    if (lets_drain(v) || !v->volume || v->volume->release_discard || v->node == CLAIM_NODE_GONE ||
+        !is_true(v, API_PROVISIONED))
+        return false;
+    return api_condition_is(&v->volume->status.conditions, API_EXPORTED, API_FALSE) &&
+           v->volume->status.phase != API_PHASE_LOST && v->volume->status.phase != API_PHASE_RELEASED;
+}
+
+static uint64_t recovered_ns(const struct volume_view *v)
+{
+    char source[512];
+    if (!v->volume || !v->volume->source_name)
+        return 0;
+    snprintf(source, sizeof source, "%s/%s", v->volume->source_namespace, v->volume->source_name);
+    return source_recovered_ns(v->p, str_of(source));
+}
+
+static uint64_t ended_for_ns(const struct volume_view *v, size_t slot)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (!v->state)
+        return UINT64_MAX; /* without a state the wait would never end */
+    uint64_t *seen_ns = &v->state->ended_ns[slot];
+    if (!v->job_json[slot] || v->job[slot].end != JOB_ENDED)
+        *seen_ns = 0;
+    else if (!*seen_ns)
+        *seen_ns = now_ns;
+    return *seen_ns ? now_ns - *seen_ns : 0;
+}
+
+/* After the store recovered, the next try is made at once. */
+static uint64_t retry_left_ns(const struct volume_view *v, size_t slot)
+{
+    const struct key_state *m = v->state;
+    uint64_t now_ns = clock_now_ns();
+    if (!m || m->failed_ns[slot] < recovered_ns(v) || m->retry_ns[slot] <= now_ns)
+        return 0;
+    return m->retry_ns[slot] - now_ns;
+}
+
+static struct job_facts facts_of(const struct volume_view *v, size_t slot)
+{
+    bool is_release = v->volume && v->volume->release_requested;
+    struct job_facts f = {.job = v->job_json[slot] ? &v->job[slot] : NULL,
+                          .ended_for_ns = ended_for_ns(v, slot),
+                          .retry_left_ns = retry_left_ns(v, slot)};
+    if (slot == SLOT_HYDRATE) {
+        f.kind = JOB_HYDRATE;
+        f.wanted = wants_hydration(v);
+    } else if (slot == SLOT_HOLD) {
+        f.kind = JOB_HOLD;
+        f.wanted = wants_hold(v);
+    } else {
+        f.kind = is_release ? JOB_EXPORT_RELEASE : JOB_EXPORT_UNPUBLISH;
+        f.wanted = wants_export(v);
+        f.lets_drain = lets_drain(v);
+    }
+    return f;
+}
+
+/* ---- acting ------------------------------------------------------------------------------------------------------ */
+
+/* <pool>/volumes/<id>, on the node. */
+static int find_directory(struct volume_view *v, char ret[PATH_BYTES_MAX])
+{
+    char name[API_POOL_NAME_MAX + 1];
+    auto_api_pool pool = NULL;
+    int r = api_pool_name(v->volume->node, v->volume->pool, name, v->err);
+    if (r < 0)
+        return r;
+    auto_json object = kube_informer_get(v->p->o.pools, STR_NULL, str_of(name));
+    if (!object)
+        return err_set(v->err, ERR_NOT_FOUND, "there is no CisternPool '%s'", name);
+    r = api_pool_read(object, &pool, v->err);
+    if (r < 0)
+        return r;
+    if (!pool->path)
+        return err_set(v->err, ERR_AGAIN, "pool '%s' has not reported its path yet", name);
+    if (snprintf(ret, PATH_BYTES_MAX, "%s/volumes/%s", pool->path, v->volume->volume_id) >= PATH_BYTES_MAX)
+        return err_set(v->err, ERR_INVALID, "the path of pool '%s' is too long", name);
+    return 0;
+}
+
+static int create_job(struct volume_view *v, enum job_kind kind)
+{
+    char directory[PATH_BYTES_MAX], claim[1024];
+    const struct api_volume *volume = v->volume;
+    int r = find_directory(v, directory);
+    if (r < 0)
+        return r;
+    bool has_claim = volume->claim_namespace && volume->claim_name;
+    if (has_claim)
+        snprintf(claim, sizeof claim, "%s/%s", volume->claim_namespace, volume->claim_name);
+    struct job_volume about = {.id = volume->volume_id,
+                               .order = volume->meta.name,
+                               .claim = has_claim ? claim : NULL,
+                               .claim_uid = volume->claim_uid,
+                               .node = volume->node,
+                               .directory = directory,
+                               .lets_drain = kind != JOB_HYDRATE && lets_drain(v)};
+    struct kube_request q = {.verb = KUBE_CREATE, .resource = &kube_jobs, .ns = str_of(v->p->o.job.ns)};
+    r = populate_send(v->p, q, job_json(&v->p->o.job, &about, kind), v->err);
+    if (r < 0 && r != -ERR_EXISTS)
+        return err_wrap(v->err, "job '%s-%s'", work_verb(kind), volume->volume_id);
+    log_event(LOG_INFO, "job made", "job", work_verb(kind), "volume", volume->volume_id, "node", volume->node, NULL);
+    return 0;
+}
+
+/* Foreground deletion: after the Job is deleted no pod of it writes. */
+static int delete_job(struct volume_view *v, size_t slot)
+{
+    const struct volume_job *job = &v->job[slot];
+    struct kube_request q = {.verb = KUBE_DELETE,
+                             .resource = &kube_jobs,
+                             .ns = str_of(v->p->o.job.ns),
+                             .name = job->name,
+                             .uid = job->uid,
+                             .propagation = KUBE_FOREGROUND};
+    int r = populate_send(v->p, q, NULL, v->err);
+    return r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : r;
+}
+
+/* After a try that made progress, the next one comes soon. */
+static void note_failure(struct volume_view *v, size_t slot, enum job_kind kind)
+{
+    struct key_state *m = v->state;
+    if (!m || !v->volume)
+        return;
+    const struct api_volume_status *s = &v->volume->status;
+    uint64_t done = slot == SLOT_HYDRATE ? s->hydration.bytes_done : s->export.done_bytes;
+    m->failures[slot] = done > m->bytes_before[slot] ? 0 : m->failures[slot] + 1;
+    m->bytes_before[slot] = done;
+    m->failed_ns[slot] = clock_now_ns();
+    m->retry_ns[slot] = m->failed_ns[slot] + job_wait_ns(kind, m->failures[slot]);
+    log_event(LOG_WARN, "job failed", "job", work_verb(kind), "volume", v->volume->volume_id, "failures",
+              log_u64(m->failures[slot]), "retry_ms", log_u64(job_wait_ns(kind, m->failures[slot]) / NS_PER_MS), NULL);
+}
+
+/* A volume that waits for its next try takes no place from others. */
+static bool may_export(struct volume_view *v, const struct job_facts *f, const struct job_step *step)
+{
+    if (v->volume && (f->job || step->action == JOB_CREATE))
+        return export_start(
+            v->p,
+            &(struct export_request){.volume = v->volume->meta.name,
+                                     .node = v->volume->node,
+                                     .ns = v->volume->claim_namespace ? v->volume->claim_namespace : ""},
+            f->job != NULL);
+    export_end(v->p, v->name);
+    return true;
+}
+
+/* Keeps the earlier of the two times; 0: none. */
+static void recheck_within(uint64_t *again_ns, uint64_t ns)
+{
+    if (ns && (!*again_ns || ns < *again_ns))
+        *again_ns = ns;
+}
+
+static int serve(struct volume_view *v, size_t slot, uint64_t *again_ns)
+{
+    struct job_facts f = facts_of(v, slot);
+    struct job_step step = job_next(&f);
+    if (slot == SLOT_EXPORT && !may_export(v, &f, &step))
+        step.action = JOB_LEAVE;
+    recheck_within(again_ns, f.wanted || f.job ? RECHECK_NS : 0);
+    recheck_within(again_ns, step.again_ns);
+    if (v->state && !f.wanted)
+        v->state->failures[slot] = 0;
+    switch (step.action) {
+    case JOB_CREATE:
+        return create_job(v, f.kind);
+    case JOB_DELETE: {
+        int r = delete_job(v, slot);
+        if (r == 0 && step.failed)
+            note_failure(v, slot, f.kind);
+        return r;
+    }
+    case JOB_LEAVE:
+        break;
+    }
+    return 0;
+}
+
+/* A failure of one Job does not delay the others. */
+static int serve_all(struct volume_view *v, uint64_t *again_ns)
+{
+    struct err *first = v->err, other;
+    int r = 0;
+    for (size_t slot = 0; slot < JOB_SLOTS; slot++) {
+        v->err = r < 0 ? &other : first;
+        int one = serve(v, slot, again_ns);
+        r = r < 0 ? r : one;
+    }
+    return r;
+}
+
+/* ---- changes of the BucketSource --------------------------------------------------------------------------------- */
+
+static int wake_node(struct volume_view *v)
+{
+    return api_pool_wake(v->p->o.kube, v->p->o.lease, v->volume->node, v->volume->pool, v->err);
+}
+
+static int patch_volume(struct volume_view *v, const char *path, json *own_value)
+{
+    json *patch = json_new_object();
+    json_set(patch, path, own_value);
+    json_set_str(patch, "metadata.uid", str_of(v->volume->meta.uid));
+    struct kube_request q = {.verb = KUBE_MERGE_PATCH, .resource = &api_volumes, .name = v->name};
+    return populate_send(v->p, q, patch, v->err);
+}
+
+static int order_retry(struct volume_view *v, json *own_spec)
+{
+    int r = patch_volume(v, "spec", own_spec);
+    if (r < 0)
+        return r == -ERR_NOT_FOUND ? 0 : r;
+    log_event(LOG_INFO, "a volume's source is retried otherwise", "volume", v->volume->volume_id, "source",
+              v->volume->source_name, NULL);
+    return wake_node(v); /* after the order was written */
+}
+
+static bool same_json(const json *a, const json *b)
+{
+    auto_mem char *one = json_text(a, 0), *other = json_text(b, 0);
+    return strcmp(one, other) == 0;
+}
+
+/* Changes of spec.retry apply to existing volumes; all other fields were copied for good. If a controller died between
+ * writing the order and waking the node, the node has not processed the order: wake it again. */
+static int follow_source(struct volume_view *v)
+{
+    struct err ignored;
+    const struct api_volume *volume = v->volume;
+    auto_api_source source = NULL;
+    auto_spec want = NULL;
+    auto_spec have = NULL;
+    if (!v->source_json || !volume->source || volume->release_requested ||
+        api_source_read(v->source_json, &source, &ignored) < 0 ||
+        source->meta.generation == volume->source_generation || api_source_spec(source, &want, &ignored) < 0 ||
+        api_volume_spec(volume, &have, &ignored) < 0)
+        return 0;
+    json *wanted = spec_retry_json(want);
+    auto_json had = spec_retry_json(have);
+    if (!same_json(wanted, had))
+        return order_retry(v, wanted);
+    json_free(wanted);
+    bool unseen = volume->retry && !api_volume_was_seen(volume);
+    return unseen && v->node == CLAIM_NODE_READY ? wake_node(v) : 0;
+}
+
+/* `value` NULL: removes the annotation. */
+static int annotate(struct volume_view *v, const char *name, const char *value)
+{
+    json *annotations = json_new_object();
+    json_set_member(annotations, name, value ? json_new_str(str_of(value)) : json_new_null());
+    int r = patch_volume(v, "metadata.annotations", annotations);
+    return r == -ERR_NOT_FOUND ? 0 : r;
+}
+
+/* Facts that must survive restarts: the volume may use exportSecret later, and when its export began to fail. */
+static int note_export(struct volume_view *v)
+{
+    char now[TIME_TEXT_MAX];
+    if (!v->volume->has_exported && v->volume->status.export.done_objects > 0)
+        return annotate(v, NAME_ANNOTATION_HAS_EXPORTED, "true");
+    if (!v->volume->failing_ns && is_failing(v))
+        return annotate(v, NAME_ANNOTATION_EXPORT_FAILING_SINCE, time_text(clock_wall_ns(), now));
+    if (v->volume->failing_ns && is_true(v, API_EXPORTED))
+        return annotate(v, NAME_ANNOTATION_EXPORT_FAILING_SINCE, NULL);
+    return 0;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static void send_event(struct volume_view *v, const struct kube_ref *about, const struct populate_event *r)
+{
+    kube_event(v->p->o.events, about, r->warning ? KUBE_WARNING : KUBE_NORMAL, r->reason, "%s", r->text);
+}
+
+/* The claim of the volume, even if that is deleted already. False: the volume has no claim. */
+static bool find_claim(const struct volume_view *v, struct kube_ref *ret)
+{
+    const struct api_volume *volume = v->volume;
+    *ret = (struct kube_ref){.resource = &kube_persistent_volume_claims,
+                             .ns = str_of(volume->claim_namespace),
+                             .name = str_of(volume->claim_name),
+                             .uid = str_of(volume->claim_uid)};
+    return ret->ns.len && ret->name.len && ret->uid.len;
+}
+
+static void send_hydration_events(struct volume_view *v)
+{
+    struct populate_event events[VOLUME_EVENTS_MAX];
+    struct kube_ref claim;
+    if (!v->state || !v->volume || !find_claim(v, &claim))
+        return;
+    size_t count = volume_events_of_hydration(v->volume, &v->state->events, clock_wall_ns(), events);
+    for (size_t i = 0; i < count; i++)
+        send_event(v, &claim, &events[i]);
+}
+
+/* kube_event() limits it to one a minute. */
+static void send_drain_event(struct volume_view *v)
+{
+    const struct api_volume *volume = v->volume;
+    char bytes[BYTES_TEXT_MAX];
+    if (!volume || !lets_drain(v))
+        return;
+    struct kube_ref node = {.resource = &kube_nodes, .name = str_of(volume->node), .uid = str_of(volume->node)};
+    kube_event(v->p->o.events, &node, KUBE_WARNING, "DrainNotHeld",
+               "volume %s (claim %s): export fails beyond export.drainHold; %s in %llu files are lost if the node is "
+               "deleted; see kubectl get civ -l cistern.io/node=%s -o wide",
+               volume->volume_id, volume->claim_label ? volume->claim_label : "unknown",
+               bytes_text(volume->status.export.pending_bytes, bytes),
+               (unsigned long long)volume->status.export.pending_objects, volume->node);
+}
+
+/* Sends an export event to the owner of the data, on the claim. Warnings also go to administrators, on the
+ * PersistentVolume; its events are in namespace default. */
+static void send_export_event(struct volume_view *v)
+{
+    struct populate_event report;
+    if (!v->state || !v->volume || !volume_event_of_export(v->volume, &v->state->events, &report))
+        return;
+    struct kube_ref claim;
+    bool has_claim = find_claim(v, &claim);
+    if (has_claim)
+        send_event(v, &claim, &report);
+    auto_json pv = kube_informer_get(v->p->o.pvs, STR_NULL, v->name);
+    struct kube_ref about = {
+        .resource = &kube_persistent_volumes, .name = v->name, .uid = json_member_str(json_at(pv, "metadata"), "uid")};
+    if (pv && (report.warning || !has_claim))
+        send_event(v, &about, &report);
+}
+
+int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, struct err *err)
+{
+    struct volume_view v = {.p = p, .name = name, .node = CLAIM_NODE_GONE, .err = err};
+    struct err other;
+    int r = read_volume(&v);
+    if (r == 0) {
+        v.state = v.volume ? key_state_get(p, 'v', name, true) : NULL;
+        send_hydration_events(&v);
+        send_export_event(&v);
+        send_drain_event(&v);
+        r = v.volume ? note_export(&v) : 0;
+        if (r == 0 && v.volume)
+            r = follow_source(&v);
+        v.err = r < 0 ? &other : err; /* a failure above does not delay the Jobs */
+        int served = serve_all(&v, again_ns);
+        r = r < 0 ? r : served;
+        if (!v.volume)
+            key_state_remove(p, 'v', name);
+    }
+    volume_view_done(&v);
+    return r;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* keys.h - Every name of a volume's specification: where its value is stored, its type, default and bounds. */
+#pragma once
+
+#include "spec/spec.h"
+#include "util/json.h"
+
+enum spec_type {
+    TYPE_TEXT,     /* char * */
+    TYPE_URI,      /* char *, not empty; its form is for spec_check() */
+    TYPE_PATH,     /* char *, relative, without ".." */
+    TYPE_PEM,      /* char *: certificates */
+    TYPE_BOOL,     /* bool */
+    TYPE_ENUM,     /* uint64_t: index into .choices */
+    TYPE_FLAGS,    /* uint64_t: a bit for each of .choices; written as a list */
+    TYPE_COUNT,    /* uint64_t within bounds */
+    TYPE_MODE,     /* uint64_t: octal permission bits */
+    TYPE_BYTES,    /* uint64_t: a quantity */
+    TYPE_DURATION, /* uint64_t in ns, kept in whole ms */
+    TYPE_PATTERNS, /* struct spec_list of globs */
+    TYPE_PAYER,    /* char *: a bool or a billing project */
+    TYPE_SOURCES,  /* source.sources and its count */
+};
+
+enum spec_change {
+    CHANGE_NEVER,
+    CHANGE_FREELY,
+    CHANGE_WITH_SOURCE, /* only with its BucketSource */
+};
+
+struct spec_key {
+    const char *name;
+    enum spec_type type;
+    size_t offset;            /* in struct spec */
+    const char *choices;      /* "eager gate none" */
+    const char *cluster_only; /* choices that need Kubernetes, or ANY_VALUE */
+    uint64_t least, most;
+    const char *alphabet; /* of a text: what it may hold besides letters and digits; NULL: anything */
+    const char *initial;  /* as a user would write it; NULL: zero */
+    enum spec_change change;
+    bool is_parameter; /* a StorageClass's; otherwise BucketSource's */
+};
+
+#define ANY_VALUE "*" /* any value but the initial one */
+
+extern const struct spec_key spec_keys[];
+extern const size_t spec_key_count;
+
+/* NULL and err set (CIS_PARAMETER_UNKNOWN) if the name is unknown. */
+const struct spec_key *spec_key_find(struct str name, struct err *err);
+
+/* ERR_INVALID (CIS_PARAMETER_UNSUPPORTED): the value of `key` in s is not supported here. */
+must_check int spec_key_check_served(const struct spec_key *key, const struct spec *s, struct err *err);
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+/* Puts the value of `key` into s; on failure (CIS_PARAMETER_INVALID) it is as before. */
+must_check int spec_value_parse(const struct spec_key *key, struct spec *s, struct str text, struct err *err);
+bool spec_value_same(const struct spec_key *key, const struct spec *a, const struct spec *b);
+/* Sets `path` in j, unless nothing was said. */
+void spec_value_write(const struct spec_key *key, const struct spec *s, json *j, const char *path);
+void spec_value_clear(const struct spec_key *key, struct spec *s);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Refuses values that need Kubernetes in a driver without it: the volume would not be what was asked for. Checked
+ * where a volume is made or changed, not where volume.json is read: an existing volume can always be unpublished and
+ * deleted. */
+#include "keys.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include "util/glob.h"
+
+static bool has_word(const char *words, struct str word)
+{
+    struct str rest = str_of(words), one;
+    while (str_split(&rest, ' ', &one))
+        if (str_eq(one, word))
+            return true;
+    return false;
+}
+
+static bool is_refused(const struct spec_key *key, const struct spec *s, struct str choice)
+{
+    return !s->in_cluster && has_word(key->cluster_only, choice);
+}
+
+static int refuse_choice(const struct spec_key *key, const struct spec *s, struct str choice, struct err *err)
+{
+    auto_sbuf supported;
+    sbuf_init(&supported, ERR_TEXT_MAX);
+    struct str rest = str_of(key->choices), one;
+    while (str_split(&rest, ' ', &one))
+        if (!is_refused(key, s, one))
+            sbuf_addf(&supported, "%s%.*s", supported.len ? ", " : "", STR_FMT(one));
+    return err_fail(err, ERR_INVALID, CIS_PARAMETER_UNSUPPORTED, "'%s: %.*s' is not supported here: expected one of %s",
+                    key->name, STR_FMT(choice), supported.ptr);
+}
+
+static int check_choices(const struct spec_key *key, const struct spec *s, struct err *err)
+{
+    uint64_t value = *(const uint64_t *)((const char *)s + key->offset), i = 0;
+    struct str rest = str_of(key->choices), choice;
+    for (; str_split(&rest, ' ', &choice); i++) {
+        bool is_chosen = key->type == TYPE_FLAGS ? value >> i & 1 : value == i;
+        if (is_chosen && is_refused(key, s, choice))
+            return refuse_choice(key, s, choice, err);
+    }
+    return 0;
+}
+
+int spec_key_check_served(const struct spec_key *key, const struct spec *s, struct err *err)
+{
+    if (key->choices)
+        return check_choices(key, s, err);
+    if (!key->cluster_only || s->in_cluster)
+        return 0;
+    auto_spec defaults = spec_new();
+    if (spec_value_same(key, s, defaults))
+        return 0;
+    return err_fail(err, ERR_INVALID, CIS_PARAMETER_UNSUPPORTED, "'%s' is not supported here", key->name);
+}
+
+int spec_check_served(const struct spec *s, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < spec_key_count && r == 0; i++)
+        r = spec_key_check_served(&spec_keys[i], s, err);
+    return r < 0 ? r : spec_check_owed(s, err);
+}
+
+/* ---- policies that export nothing -------------------------------------------------------------------------------- */
+
+/* Refuses export policies that would let a volume be deleted without an export. Checked where a volume is made: an
+ * existing volume with such a policy can still be read and deleted. */
+
+/* The work that is spent on finding a file that the policy exports, in bytes of patterns times bytes of paths. */
+static const uint64_t work_max = UINT64_C(1) << 28;
+static const uint64_t deadline_least_ns = 60 * NS_PER_SECOND;
+
+static bool is_excluded(const struct spec_list *exclude, struct str path, uint64_t *work)
+{
+    for (size_t i = 0; i < exclude->count; i++) {
+        struct str pattern = str_of(exclude->items[i]);
+        *work += pattern.len * path.len;
+        if (glob_match(pattern, path))
+            return true;
+    }
+    return false;
+}
+
+/* Can a file have a path that this pattern matches? And can one of them pass `exclude`? */
+static bool can_match(struct str pattern, const struct spec_list *exclude, uint64_t *work, bool *ret_passes)
+{
+    bool found = false;
+    struct err ignored;
+    for (unsigned v = 0; v < GLOB_EXAMPLES && !(found && *ret_passes); v++) {
+        auto_sbuf path;
+        sbuf_init(&path, PATH_MAX);
+        if (!glob_example(pattern, v, &path) || path_check(sbuf_str(&path), &ignored) < 0)
+            continue;
+        found |= glob_match(pattern, sbuf_str(&path));
+        *ret_passes |= found && (*work > work_max || !is_excluded(exclude, sbuf_str(&path), work));
+    }
+    return found;
+}
+
+static int check_globs(const struct spec_export *e, struct err *err)
+{
+    bool passes = false;
+    uint64_t work = 0;
+    for (size_t i = 0; i < e->include.count; i++)
+        if (!can_match(str_of(e->include.items[i]), &e->exclude, &work, &passes)) {
+            err_set(err, ERR_INVALID,
+                    "'export.include: %.200s' can match no file: paths are relative to the volume, without a '/' at "
+                    "either end, empty names, '.' and '..'",
+                    e->include.items[i]);
+            return err_advise(err, CIS_EXPORT_POLICY_EMPTY);
+        }
+    if (e->include.count == 0)
+        (void)can_match(STR("**"), &e->exclude, &work, &passes);
+    if (passes)
+        return 0;
+    return err_fail(err, ERR_INVALID, CIS_EXPORT_POLICY_EMPTY,
+                    "'export.exclude' excludes every file that would be exported");
+}
+
+int spec_check_owed(const struct spec *s, struct err *err)
+{
+    const struct spec_export *e = &s->export;
+    if (!e->uri)
+        return 0;
+    if (!(e->triggers & (TRIGGER_ON_UNPUBLISH | TRIGGER_ON_RELEASE)))
+        return err_fail(err, ERR_INVALID, CIS_EXPORT_POLICY_EMPTY,
+                        "'export.trigger' has neither OnUnpublish nor OnRelease: nothing would be exported");
+    if (e->on_failure == ON_FAILURE_DISCARD && e->deadline_ns > 0 && e->deadline_ns < deadline_least_ns)
+        return err_fail(err, ERR_INVALID, CIS_EXPORT_POLICY_EMPTY,
+                        "'export.onFailure: Discard' with a deadline below one minute exports nothing");
+    return check_globs(e, err);
+}

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each type of value has four functions: parse text, write JSON, compare, clear. JSON is read as text, so that a
+ * parameter and a field of volume.json get the same checks. */
+#include "keys.h"
+#include "util/clock.h"
+#include "util/file.h"
+#include "util/glob.h"
+#include "util/x509.h"
+#include <ctype.h>
+#include <stdio.h>
+
+struct type {
+    int (*parse)(const struct spec_key *key, void *field, struct str text, struct err *err);
+    void (*write)(const struct spec_key *key, const void *field, json *j, const char *path);
+    bool (*same)(const void *a, const void *b);
+    void (*clear)(void *field);
+};
+
+static int refuse(const struct spec_key *key, struct str text, struct err *err, const char *why, ...) printf_like(4, 5);
+static int refuse(const struct spec_key *key, struct str text, struct err *err, const char *why, ...)
+{
+    char reason[ERR_ADVICE_MAX];
+    va_list args;
+    va_start(args, why);
+    vsnprintf(reason, sizeof reason, why, args);
+    va_end(args);
+    return err_fail(err, ERR_INVALID, CIS_PARAMETER_INVALID, "'%s': invalid value '%.*s': %s", key->name,
+                    (int)min_u64(text.len, 100), text.len ? text.ptr : "", reason);
+}
+
+/* ---- text, paths, payers ----------------------------------------------------------------------------------------- */
+
+static bool is_plain(struct str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if ((unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f)
+            return false;
+    return s.len <= SPEC_TEXT_MAX && str_is_utf8(s);
+}
+
+static bool is_of(struct str s, const char *marks)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (!isascii(s.ptr[i]) || (!isalnum((unsigned char)s.ptr[i]) && !strchr(marks, s.ptr[i])))
+            return false;
+    return true;
+}
+
+static void text_store(void *field, struct str text)
+{
+    char **p = field;
+    free(*p);
+    *p = text.len ? str_dup(text) : NULL;
+}
+
+static int text_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    if (!is_plain(text))
+        return refuse(key, STR("..."), err, "expected UTF-8 of at most %d bytes, without control characters",
+                      SPEC_TEXT_MAX);
+    if (key->alphabet && !is_of(text, key->alphabet))
+        return refuse(key, STR("..."), err, "expected letters, digits and any of %s", key->alphabet);
+    text_store(field, text);
+    return 0;
+}
+
+/* libcurl would only report that the server cannot be trusted. */
+static int pem_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    struct err why;
+    if (text.len > SPEC_PEM_MAX)
+        return refuse(key, STR("..."), err, "at most %d bytes of certificates are allowed", SPEC_PEM_MAX);
+    if (text.len && x509_check_bundle(text, &why) < 0)
+        return refuse(key, STR("..."), err, "%.150s", why.text);
+    text_store(field, text);
+    return 0;
+}
+
+static int path_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    struct err why;
+    if (text.len && path_check(text, &why) < 0)
+        return refuse(key, text, err, "%.150s", why.text);
+    return text_parse(key, field, text, err);
+}
+
+/* An empty one would be a policy that exports nothing. */
+static int parse_uri(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    if (text.len == 0)
+        return refuse(key, text, err, "it is empty");
+    return text_parse(key, field, text, err);
+}
+
+static int payer_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    return text_parse(key, field, str_eq(text, STR("false")) ? STR_NULL : text, err);
+}
+
+static void text_write(const struct spec_key *key, const void *field, json *j, const char *path)
+{
+    (void)key;
+    const char *text = *(char *const *)field;
+    if (text)
+        json_set_str(j, path, str_of(text));
+}
+
+static bool text_same(const void *a, const void *b)
+{
+    const char *x = *(char *const *)a, *y = *(char *const *)b;
+    return x && y ? strcmp(x, y) == 0 : x == y;
+}
+
+static void text_clear(void *field)
+{
+    char **p = field;
+    free(*p);
+    *p = NULL;
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+static void number_store(void *field, uint64_t n)
+{
+    *(uint64_t *)field = n;
+}
+
+static uint64_t number_load(const void *field)
+{
+    return *(const uint64_t *)field;
+}
+
+static bool number_same(const void *a, const void *b)
+{
+    return number_load(a) == number_load(b);
+}
+
+static void number_clear(void *field)
+{
+    number_store(field, 0);
+}
+
+static void number_write(const struct spec_key *key, const void *field, json *j, const char *path)
+{
+    (void)key;
+    json_set_u64(j, path, number_load(field));
+}
+
+static int count_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    uint64_t n;
+    struct err ignored;
+    if (str_to_u64(text, &n, &ignored) < 0 || n < key->least || n > key->most)
+        return refuse(key, text, err, "expected a whole number from %llu to %llu", (unsigned long long)key->least,
+                      (unsigned long long)key->most);
+    number_store(field, n);
+    return 0;
+}
+
+static int bytes_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    uint64_t n;
+    struct err ignored;
+    /* JSON holds signed numbers: what is larger could not be read again. */
+    if (str_to_bytes(text, &n, &ignored) < 0 || n > INT64_MAX)
+        return refuse(key, text, err, "expected a quantity of bytes such as 512Mi or 1.5G");
+    number_store(field, n);
+    return 0;
+}
+
+static int duration_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    uint64_t n;
+    struct err ignored;
+    if (str_to_duration(text, &n, &ignored) < 0)
+        return refuse(key, text, err, "expected a duration such as 250ms, 30s or 1h30m");
+    number_store(field, n - n % NS_PER_MS + (n % NS_PER_MS ? NS_PER_MS : 0));
+    return 0;
+}
+
+static void duration_write(const struct spec_key *key, const void *field, json *j, const char *path)
+{
+    (void)key;
+    char text[32];
+    snprintf(text, sizeof text, "%llums", (unsigned long long)(number_load(field) / NS_PER_MS));
+    json_set_str(j, path, str_of(text));
+}
+
+static int mode_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    uint64_t mode = 0;
+    bool good = text.len >= 1 && text.len <= 4;
+    for (size_t i = 0; good && i < text.len; i++) {
+        good = text.ptr[i] >= '0' && text.ptr[i] <= '7';
+        mode = mode * 8 + (uint64_t)(text.ptr[i] - '0');
+    }
+    if (!good || mode > 0777)
+        return refuse(key, text, err, "expected octal permission bits up to 0777, as text");
+    number_store(field, mode);
+    return 0;
+}
+
+static void mode_write(const struct spec_key *key, const void *field, json *j, const char *path)
+{
+    (void)key;
+    char text[16];
+    snprintf(text, sizeof text, "%04llo", (unsigned long long)number_load(field));
+    json_set_str(j, path, str_of(text));
+}
+
+/* ---- bool and choices -------------------------------------------------------------------------------------------- */
+
+static int bool_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    bool yes = str_eq(text, STR("true"));
+    if (!yes && !str_eq(text, STR("false")))
+        return refuse(key, text, err, "expected true or false");
+    *(bool *)field = yes;
+    return 0;
+}
+
+static void bool_write(const struct spec_key *key, const void *field, json *j, const char *path)
+{
+    (void)key;
+    json_set_bool(j, path, *(const bool *)field);
+}
+
+static bool bool_same(const void *a, const void *b)
+{
+    return *(const bool *)a == *(const bool *)b;
+}
+
+static void bool_clear(void *field)
+{
+    *(bool *)field = false;
+}
+
+static bool choice_index(const struct spec_key *key, struct str text, uint64_t *ret)
+{
+    struct str rest = str_of(key->choices), choice;
+    for (uint64_t i = 0; str_split(&rest, ' ', &choice); i++)
+        if (str_eq(choice, text)) {
+            *ret = i;
+            return true;
+        }
+    return false;
+}
+
+static struct str choice_name(const struct spec_key *key, uint64_t index)
+{
+    struct str rest = str_of(key->choices), choice = STR_NULL;
+    for (uint64_t i = 0; i <= index; i++)
+        if (!str_split(&rest, ' ', &choice))
+            return STR_NULL;
+    return choice;
+}
+
+static int enum_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    uint64_t index;
+    if (!choice_index(key, text, &index))
+        return refuse(key, text, err, "expected one of %s", key->choices);
+    number_store(field, index);
+    return 0;
+}
+
+static void enum_write(const struct spec_key *key, const void *field, json *j, const char *path)
+{
+    json_set_str(j, path, choice_name(key, number_load(field)));
+}
+
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
+
+static void list_done(struct spec_list *l)
+{
+    for (size_t i = 0; i < l->count; i++)
+        free(l->items[i]);
+    free(l->items);
+    *l = (struct spec_list){0};
+}
+
+#define auto_list auto_with(list_done) struct spec_list
+
+static int list_add(const struct spec_key *key, struct spec_list *l, struct str item, struct err *err)
+{
+    if (l->count == SPEC_LIST_MAX)
+        return refuse(key, STR("..."), err, "at most %d entries are allowed", SPEC_LIST_MAX);
+    if (item.len == 0 || !is_plain(item))
+        return refuse(key, item.len ? STR("...") : item, err, "an entry must be UTF-8 of 1 to %d bytes", SPEC_TEXT_MAX);
+    l->items = xrealloc(l->items, l->count + 1, sizeof *l->items);
+    l->items[l->count++] = str_dup(item);
+    return 0;
+}
+
+static int list_of_json(const struct spec_key *key, const json *j, struct spec_list *l, struct err *err)
+{
+    struct str item;
+    for (size_t i = 0; i < json_count(j); i++) {
+        if (!json_as_str(json_item(j, i), &item))
+            return refuse(key, STR("[...]"), err, "entry %zu is not a string", i);
+        int r = list_add(key, l, item, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* `a,b`, or a JSON array where an entry holds a comma or begins with '['. */
+static int list_parse(const struct spec_key *key, struct str text, struct spec_list *l, struct err *err)
+{
+    struct str rest = str_trim(text), item;
+    if (str_starts(rest, STR("["))) {
+        auto_json j = NULL;
+        if (json_parse(rest, key->name, &j, err) < 0)
+            return refuse(key, text, err, "a value that begins with '[' must be a JSON array of strings");
+        return list_of_json(key, j, l, err);
+    }
+    while (text.len > 0 && str_split(&rest, ',', &item)) {
+        int r = list_add(key, l, str_trim(item), err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int check_patterns(const struct spec_key *key, const struct spec_list *l, struct err *err)
+{
+    struct err why;
+    for (size_t i = 0; i < l->count; i++)
+        if (glob_check(str_of(l->items[i]), &why) < 0)
+            return refuse(key, str_of(l->items[i]), err, "%.150s", why.text);
+    return 0;
+}
+
+static void list_move(struct spec_list *to, struct spec_list *from)
+{
+    list_done(to);
+    *to = *from;
+    *from = (struct spec_list){0};
+}
+
+static int patterns_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    auto_list l = {0};
+    int r = list_parse(key, text, &l, err);
+    if (r == 0)
+        r = check_patterns(key, &l, err);
+    if (r == 0)
+        list_move(field, &l);
+    return r;
+}
+
+static void patterns_write(const struct spec_key *key, const void *field, json *j, const char *path)
+{
+    (void)key;
+    const struct spec_list *l = field;
+    if (l->count == 0)
+        return;
+    json *array = json_new_array();
+    for (size_t i = 0; i < l->count; i++)
+        json_append_str(array, str_of(l->items[i]));
+    json_set(j, path, array);
+}
+
+static bool patterns_same(const void *a, const void *b)
+{
+    const struct spec_list *x = a, *y = b;
+    bool same = x->count == y->count;
+    for (size_t i = 0; same && i < x->count; i++)
+        same = strcmp(x->items[i], y->items[i]) == 0;
+    return same;
+}
+
+static void patterns_clear(void *field)
+{
+    list_done(field);
+}
+
+static int flags_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    auto_list l = {0};
+    uint64_t flags = 0, index;
+    int r = list_parse(key, text, &l, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < l.count; i++) {
+        if (!choice_index(key, str_of(l.items[i]), &index))
+            return refuse(key, str_of(l.items[i]), err, "expected any of %s", key->choices);
+        flags |= UINT64_C(1) << index;
+    }
+    number_store(field, flags);
+    return 0;
+}
+
+static void flags_write(const struct spec_key *key, const void *field, json *j, const char *path)
+{
+    json *array = json_new_array();
+    struct str name;
+    for (uint64_t i = 0; (name = choice_name(key, i)).len > 0; i++)
+        if (number_load(field) & UINT64_C(1) << i)
+            json_append_str(array, name);
+    json_set(j, path, array);
+}
+
+/* ---- the sources of a volume that has several -------------------------------------------------------------------- */
+
+struct parts {
+    struct spec_part *items; /* owned */
+    size_t count;
+};
+
+static void parts_done(struct parts *p)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        free(p->items[i].uri);
+        free(p->items[i].sub_path);
+        list_done(&p->items[i].include);
+        list_done(&p->items[i].exclude);
+    }
+    free(p->items);
+    *p = (struct parts){0};
+}
+
+/* A field of one entry, by the functions of a field at the top: only the name in the sentence differs. */
+static int part_field(struct spec_part *part, struct str name, const json *value, struct err *err)
+{
+    static const struct spec_key uri = {"sources.uri"}, sub_path = {"sources.subPath"}, include = {"sources.include"},
+                                 exclude = {"sources.exclude"};
+    struct str text;
+    auto_mem char *written = json_text(value, 0);
+    bool is_text = json_as_str(value, &text);
+    if (str_eq(name, STR("uri")) && is_text)
+        return text_parse(&uri, &part->uri, text, err);
+    if (str_eq(name, STR("subPath")) && is_text)
+        return path_parse(&sub_path, &part->sub_path, text, err);
+    if (str_eq(name, STR("include")) && written[0] == '[')
+        return patterns_parse(&include, &part->include, str_of(written), err);
+    if (str_eq(name, STR("exclude")) && written[0] == '[')
+        return patterns_parse(&exclude, &part->exclude, str_of(written), err);
+    err_set(err, ERR_INVALID,
+            "'sources': unknown or wrong field '%.*s': an entry has uri and subPath (strings), include and exclude "
+            "(arrays)",
+            (int)min_u64(name.len, 60), name.ptr);
+    return err_advise(err, CIS_PARAMETER_INVALID);
+}
+
+static int parts_parse(const struct spec_key *key, struct str text, struct parts *p, struct err *err)
+{
+    auto_json j = NULL;
+    if (text.len == 0)
+        return 0;
+    if (json_parse(text, key->name, &j, err) < 0 || text.ptr[0] != '[')
+        return refuse(key, text, err, "expected a JSON array of {\"uri\": ..., \"subPath\": ...}");
+    if (json_count(j) > SPEC_SOURCES_MAX)
+        return refuse(key, STR("[...]"), err, "at most %d entries are allowed", SPEC_SOURCES_MAX);
+    p->items = xcalloc(json_count(j) + 1, sizeof *p->items);
+    for (size_t i = 0; i < json_count(j); i++) {
+        const json *entry = json_item(j, i);
+        struct spec_part *part = &p->items[p->count++];
+        for (void *f = json_iter(entry); f; f = json_iter_next(entry, f)) {
+            int r = part_field(part, json_iter_key(f), json_iter_value(f), err);
+            if (r < 0)
+                return r;
+        }
+        if (!part->uri)
+            return refuse(key, STR("[...]"), err, "entry %zu has no 'uri'", i);
+    }
+    return 0;
+}
+
+static void parts_write(const struct spec_part *parts, size_t count, json *j, const char *path)
+{
+    if (count == 0)
+        return;
+    json *array = json_new_array();
+    for (size_t i = 0; i < count; i++) {
+        json *entry = json_new_object();
+        text_write(NULL, &parts[i].uri, entry, "uri");
+        text_write(NULL, &parts[i].sub_path, entry, "subPath");
+        patterns_write(NULL, &parts[i].include, entry, "include");
+        patterns_write(NULL, &parts[i].exclude, entry, "exclude");
+        json_append(array, entry);
+    }
+    json_set(j, path, array);
+}
+
+static bool part_same(const struct spec_part *a, const struct spec_part *b)
+{
+    return text_same(&a->uri, &b->uri) && text_same(&a->sub_path, &b->sub_path) &&
+           patterns_same(&a->include, &b->include) && patterns_same(&a->exclude, &b->exclude);
+}
+
+static bool parts_same(const struct spec_source *a, const struct spec_source *b)
+{
+    bool same = a->source_count == b->source_count;
+    for (size_t i = 0; same && i < a->source_count; i++)
+        same = part_same(&a->sources[i], &b->sources[i]);
+    return same;
+}
+
+static void parts_store(struct spec_source *s, struct parts *own_parts)
+{
+    struct parts old = {s->sources, s->source_count};
+    parts_done(&old);
+    s->sources = own_parts->items;
+    s->source_count = own_parts->count;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static const struct type types[] = {
+    [TYPE_TEXT] = {text_parse, text_write, text_same, text_clear},
+    [TYPE_URI] = {parse_uri, text_write, text_same, text_clear},
+    [TYPE_PATH] = {path_parse, text_write, text_same, text_clear},
+    [TYPE_PEM] = {pem_parse, text_write, text_same, text_clear},
+    [TYPE_PAYER] = {payer_parse, text_write, text_same, text_clear},
+    [TYPE_BOOL] = {bool_parse, bool_write, bool_same, bool_clear},
+    [TYPE_ENUM] = {enum_parse, enum_write, number_same, number_clear},
+    [TYPE_FLAGS] = {flags_parse, flags_write, number_same, number_clear},
+    [TYPE_COUNT] = {count_parse, number_write, number_same, number_clear},
+    [TYPE_MODE] = {mode_parse, mode_write, number_same, number_clear},
+    [TYPE_BYTES] = {bytes_parse, number_write, number_same, number_clear},
+    [TYPE_DURATION] = {duration_parse, duration_write, number_same, number_clear},
+    [TYPE_PATTERNS] = {patterns_parse, patterns_write, patterns_same, patterns_clear},
+};
+
+static void *field_of(const struct spec_key *key, const struct spec *s)
+{
+    return (char *)s + key->offset;
+}
+
+int spec_value_parse(const struct spec_key *key, struct spec *s, struct str text, struct err *err)
+{
+    if (key->type != TYPE_SOURCES)
+        return types[key->type].parse(key, field_of(key, s), text, err);
+    struct parts parts = {0};
+    int r = parts_parse(key, text, &parts, err);
+    if (r < 0)
+        parts_done(&parts);
+    else
+        parts_store(&s->source, &parts);
+    return r;
+}
+
+bool spec_value_same(const struct spec_key *key, const struct spec *a, const struct spec *b)
+{
+    if (key->type == TYPE_SOURCES)
+        return parts_same(&a->source, &b->source);
+    return types[key->type].same(field_of(key, a), field_of(key, b));
+}
+
+void spec_value_write(const struct spec_key *key, const struct spec *s, json *j, const char *path)
+{
+    if (key->type == TYPE_SOURCES)
+        parts_write(s->source.sources, s->source.source_count, j, path);
+    else
+        types[key->type].write(key, field_of(key, s), j, path);
+}
+
+void spec_value_clear(const struct spec_key *key, struct spec *s)
+{
+    struct parts none = {0};
+    if (key->type == TYPE_SOURCES)
+        parts_store(&s->source, &none);
+    else
+        types[key->type].clear(field_of(key, s));
+}

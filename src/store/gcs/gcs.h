@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gcs.h - what the files of gs:// share. home of a gcs_job: its loop. */
+#pragma once
+
+#include "call.h"
+#include "page.h"
+#include "util/json.h"
+
+#define GCS_HIDDEN ".cistern-uploads/" /* the parts of uploads, until they are composed */
+#define GCS_OBJECT_FIELDS "name,size,generation,updated,crc32c,md5Hash,metadata"
+
+enum { GCS_COMPOSE_MAX = 32, GCS_NAME_MAX = 128 };
+
+struct gcs {
+    char *base;    /* owned: "https://storage.googleapis.com" */
+    char *billing; /* owned: the project that pays, encoded; NULL */
+    struct creds *creds;
+};
+
+struct gcs_job {
+    struct store_call call;
+    struct object_page page;
+    struct sbuf token;
+    /* COMPLETE: `count` pieces of `level` become groups of GCS_COMPOSE_MAX, one after the other. */
+    unsigned level;
+    size_t count;
+    size_t group;
+    /* ABORT, SWEEP, and the end of COMPLETE: what is deleted, page by page. */
+    size_t swept;
+    unsigned rounds;
+    struct store_reply confirmed; /* COMPLETE: kept while the parts are removed */
+};
+
+static inline struct gcs_job *gcs_of(struct store_call *c)
+{
+    return container_of(c, struct gcs_job, call);
+}
+
+/* Starts a URL: "<base><path>/b/<bucket>/o", and "/<name>" if it has one. Then parameters, then gcs_ask. */
+void gcs_begin(struct store_call *c, const char *method, const char *path, struct str name);
+void gcs_begin_compose(struct store_call *c, struct str name); /* POST .../o/<name>/compose */
+void gcs_param(struct store_call *c, const char *name, struct str value);
+void gcs_param_u64(struct store_call *c, const char *name, uint64_t value);
+void gcs_ask(struct store_call *c); /* the headers that every request has; last */
+
+/* Ends the call with the error of the reply. */
+void gcs_refused(struct store_call *c, int status);
+
+/* An object resource; strings are borrowed from the tree. */
+must_check int gcs_read_object(const json *j, struct store_object *ret, struct err *err);
+
+/* A page of a listing: objects behind `after`, and common prefixes among them, in order of keys. */
+must_check int gcs_parse_list(struct str document, struct str after, struct object_page *page, struct sbuf *ret_token,
+                              struct err *err);
+
+/* steps.build of a request for the object's resource. */
+void gcs_build_metadata(struct store_call *c);
+
+/* reply.object from the object resource in c->got. */
+must_check int gcs_describe(struct store_call *c, struct err *err);
+
+/* The same, and checks whether it has this job's idempotency token. ERR_CORRUPT: unreadable. */
+must_check int gcs_describe_whose(struct store_call *c, bool *ret_is_ours, struct err *err);
+
+/* Starts an upload of one request, the job's body follows. `is_final`: with the job's metadata and condition. */
+void gcs_send_object(struct store_call *c, struct str name, bool is_final);
+
+/* A resource with the content type, the storage class and the upload id of the job. The caller frees. */
+json *gcs_new_resource(const struct store_call *c);
+
+extern const struct call_steps gcs_get_steps, gcs_head_steps, gcs_list_steps, gcs_put_steps, gcs_part_steps,
+    gcs_complete_steps, gcs_sweep_steps, gcs_delete_steps;
+void gcs_begin_upload(struct store_call *c);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "creds/percent.h"
+#include "gcs.h"
+#include "util/clock.h"
+
+/* ---- a request --------------------------------------------------------------------------------------------------- */
+
+static void add_path(struct store_call *c, const char *path, struct str name)
+{
+    const struct gcs *g = c->job.store->self;
+    sbuf_adds(&c->url, g->base);
+    sbuf_adds(&c->url, path);
+    sbuf_adds(&c->url, "/b/");
+    sbuf_adds(&c->url, c->job.store->bucket);
+    sbuf_adds(&c->url, "/o");
+    if (name.len) {
+        sbuf_addc(&c->url, '/');
+        percent_encode(name, &c->url); /* a name is one segment of the path: its slashes are encoded too */
+    }
+}
+
+static void add_common(struct store_call *c)
+{
+    const struct gcs *g = c->job.store->self;
+    sbuf_adds(&c->url, "?prettyPrint=false"); /* by default each answer is indented, for people */
+    if (g->billing) {
+        sbuf_adds(&c->url, "&userProject=");
+        sbuf_adds(&c->url, g->billing);
+    }
+}
+
+void gcs_begin(struct store_call *c, const char *method, const char *path, struct str name)
+{
+    c->method = method;
+    add_path(c, path, name);
+    add_common(c);
+}
+
+void gcs_begin_compose(struct store_call *c, struct str name)
+{
+    c->method = "POST";
+    add_path(c, "/storage/v1", name);
+    sbuf_adds(&c->url, "/compose");
+    add_common(c);
+}
+
+void gcs_param(struct store_call *c, const char *name, struct str value)
+{
+    sbuf_addc(&c->url, '&');
+    sbuf_adds(&c->url, name);
+    sbuf_addc(&c->url, '=');
+    percent_encode(value, &c->url);
+}
+
+void gcs_param_u64(struct store_call *c, const char *name, uint64_t value)
+{
+    sbuf_addc(&c->url, '&');
+    sbuf_adds(&c->url, name);
+    sbuf_addc(&c->url, '=');
+    sbuf_add_u64(&c->url, value);
+}
+
+void gcs_ask(struct store_call *c)
+{
+    /* Without it, an object stored with Content-Encoding gzip is decompressed on the way: another size, another
+     * checksum, and Range ignored. */
+    call_header(c, "accept-encoding", STR("gzip"));
+    if (!c->identity->anonymous)
+        call_header(c, "authorization", str_of(c->identity->bearer));
+}
+
+/* ---- an answer --------------------------------------------------------------------------------------------------- */
+
+/* {"error": {"code": 403, "message": "...", "errors": [{"reason": "forbidden"}]}},
+ * or plain text from a media request. */
+static void read_error(const json *j, struct str *code, struct str *message)
+{
+    struct err ignored;
+    if (!j)
+        return;
+    if (json_opt_str(j, "error.message", message, &ignored) < 0 ||
+        json_opt_str(j, "error.errors.0.reason", code, &ignored) < 0)
+        *code = STR_NULL;
+}
+
+static bool says_no_bucket(const struct store_call *c, int status, struct str message)
+{
+    if (status == 404 && c->job.op == JOB_LIST)
+        return true;
+    return status == 404 && str_starts(message, STR("The specified bucket does not exist"));
+}
+
+void gcs_refused(struct store_call *c, int status)
+{
+    struct str code_word = STR_NULL, message = str_trim(str_sub(sbuf_str(&c->got), 0, 200));
+    struct err ignored;
+    auto_json j = NULL;
+    if (c->got.len && c->got.ptr[0] == '{' && json_parse(sbuf_str(&c->got), "the error", &j, &ignored) < 0)
+        j = NULL;
+    read_error(j, &code_word, &message);
+    bool is_no_bucket = says_no_bucket(c, status, message);
+    struct status_words w = call_words(c, status, code_word, message);
+    int code = call_status(c, &w);
+    if (is_no_bucket) {
+        code = err_fail(&c->err, ERR_NOT_FOUND, CIS_BUCKET_NOT_FOUND, "404: there is no bucket '%s'",
+                        c->job.store->bucket);
+    }
+    call_end(c, code);
+}
+
+static int read_number(const json *j, const char *name, uint64_t *ret, struct err *err)
+{
+    struct str text; /* 64-bit numbers are strings in this API; not in every imitation */
+    if (json_as_str(json_member(j, name), &text))
+        return str_to_u64(text, ret, err);
+    return json_opt_u64(j, name, ret, err);
+}
+
+static int read_digest(const json *j, struct digest *ret, struct err *err)
+{
+    struct str crc = STR_NULL, md5 = STR_NULL;
+    int r = json_opt_str(j, "crc32c", &crc, err);
+    if (r == 0)
+        r = json_opt_str(j, "md5Hash", &md5, err);
+    if (r < 0)
+        return r;
+    /* The CRC is preferred though MD5 is the longer: it combines over parts and costs next to nothing. */
+    if (crc.len)
+        return digest_parse_base64(HASH_CRC32C, crc, ret, err);
+    return md5.len ? digest_parse_base64(HASH_MD5, md5, ret, err) : 0;
+}
+
+int gcs_read_object(const json *j, struct store_object *ret, struct err *err)
+{
+    struct str updated = STR_NULL;
+    *ret = (struct store_object){0};
+    int r = json_get_str(j, "name", &ret->key, err);
+    if (r == 0)
+        r = read_number(j, "size", &ret->size_bytes, err);
+    if (r == 0)
+        r = read_number(j, "generation", &ret->generation, err);
+    if (r == 0)
+        r = json_opt_str(j, "updated", &updated, err);
+    if (r == 0 && updated.len)
+        r = time_parse(updated, &ret->mtime_ns, err);
+    /* Some servers send the year 1 for an object without a time. */
+    return r < 0 && r != -ERR_RANGE ? r : read_digest(j, &ret->digest, err);
+}
+
+static int describe(struct store_call *c, json **ret, struct err *err)
+{
+    int r = json_parse(sbuf_str(&c->got), "the object's metadata", ret, err);
+    if (r == 0)
+        r = gcs_read_object(*ret, &c->job.reply.object, err);
+    if (r < 0)
+        return call_garbled(err);
+    c->job.reply.object.key = c->job.args.key;
+    return 0;
+}
+
+int gcs_describe(struct store_call *c, struct err *err)
+{
+    auto_json j = NULL;
+    struct err ignored;
+    struct str owner = STR_NULL;
+    int r = describe(c, &j, err);
+    if (r == 0 && json_opt_str(j, "metadata.cistern-owner", &owner, &ignored) == 0)
+        c->job.reply.owner = call_keep(c, owner);
+    return r;
+}
+
+int gcs_describe_whose(struct store_call *c, bool *ret_is_ours, struct err *err)
+{
+    auto_json j = NULL;
+    struct err ignored;
+    struct str id = STR_NULL, mine = c->job.args.idempotency_token;
+    int r = describe(c, &j, err);
+    if (r == 0)
+        *ret_is_ours =
+            json_opt_str(j, "metadata.cistern-upload-id", &id, &ignored) == 0 && mine.len && str_eq(id, mine);
+    return r;
+}

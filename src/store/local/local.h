@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* local.h - shares between reading and writing of file:// a job that visits the disk on the pool. home of a local_job:
+ * its loop; during a visit, the pool thread. */
+#pragma once
+
+#include "backend.h"
+#include "page.h"
+#include "walk.h"
+#include <pthread.h>
+
+enum {
+    LOCAL_CHUNK = 1 << 20,  /* bytes a visit moves: the loop is asked back once a megabyte */
+    LOCAL_PAGE_KEYS = 1000, /* as S3 and GCS do */
+    LOCAL_ETAG_MAX = 80,
+    LOCAL_WALKS_MAX = 16, /* listings that may rest between two pages without losing their place */
+};
+
+struct idle_walk {
+    uint64_t id;
+    struct local_walk *walk; /* owned */
+};
+
+struct local {
+    char *path;           /* owned */
+    pthread_mutex_t lock; /* guards what follows */
+    int root;             /* owned; -1 until first needed */
+    struct idle_walk idle[LOCAL_WALKS_MAX];
+    size_t next_idle;
+};
+
+struct local_job;
+typedef int local_visit_fn(struct local_job *j, struct err *err);
+
+struct local_job {
+    struct store_job job;
+    struct work work;
+    local_visit_fn *visit;
+    void (*after)(struct local_job *j);
+    int code;
+    int abandoned; /* the code of a job whose temporary is being removed */
+    struct err err;
+    bool running; /* a visit is under way */
+    bool told;    /* on_head was called */
+    bool paused;  /* the reader said WEB_PAUSE */
+    bool waiting; /* the timer is set */
+    struct timer pause;
+    uint64_t visit_ns;
+    uint64_t first_visit_ns;
+    int fd; /* owned */
+    char *buf;
+    size_t filled;
+    uint64_t moved;
+    char etag[LOCAL_ETAG_MAX];
+    char owner[128]; /* HEAD */
+
+    struct object_page page; /* LIST */
+    struct sbuf token;       /* LIST: next_token; BEGIN: the id */
+    struct sbuf skipped;     /* LIST: the reply's last_skipped */
+
+    int parent; /* PUT: the directory of temporaries; owned */
+    char name[64];
+    struct hash hash;
+};
+
+/* The store's directory, opened at first use: what exports write to may not exist yet. Blocks. */
+must_check int local_root(struct local *l, bool make, int *ret, struct err *err);
+
+/* Makes `visit` on the pool, then `after` on the loop; a visit that fails ends the job instead. */
+void local_visit(struct local_job *j, local_visit_fn *visit, void (*after)(struct local_job *j));
+void local_visit_paced(struct local_job *j, uint64_t bytes, local_visit_fn *visit, void (*after)(struct local_job *j));
+
+/* Ends the attempt; j->err is set if code is negative. */
+void local_end(struct local_job *j, int code);
+
+/* Ends a job that cannot go on, whose temporary must go first. */
+void local_abandon(struct local_job *j, int code);
+
+/* `etag` of LOCAL_ETAG_MAX holds ret->etag. */
+void local_describe(struct str key, const struct stat *st, char *etag, struct store_object *ret);
+
+#define LOCAL_XATTR_OWNER "user.cistern.owner"
+
+void local_write_start(struct local_job *j); /* PUT, BEGIN, PART, COMPLETE, ABORT, SWEEP, DELETE */

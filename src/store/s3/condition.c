@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conditional writes on stores that honour conditions and on those that do not. A store counts as honouring a
+ * condition after it refused one (412): to the probe after the first object, or to a completion. Until then HEAD goes
+ * directly before each write, and the condition is sent as well. */
+#include "etag.h"
+#include "s3.h"
+
+static atomic_uchar *knowledge(const struct store_call *c)
+{
+    struct s3 *s3 = c->job.store->self;
+    return &s3->known[c->job.op == JOB_COMPLETE][c->job.args.condition == STORE_IF_SAME];
+}
+
+static bool has_condition(const struct store_call *c)
+{
+    return c->job.args.condition != STORE_IF_ANY && !s3_of((struct store_call *)(uintptr_t)c)->bare;
+}
+
+void s3_add_condition(struct store_call *c)
+{
+    const struct job_args *a = &c->job.args;
+    auto_sbuf quoted = SBUF(STORE_OBJECT_TAG_MAX + 2);
+    if (!has_condition(c))
+        return;
+    if (a->condition == STORE_IF_SAME)
+        sbuf_addf(&quoted, "\"%.*s\"", STR_FMT(etag_bare(a->match)));
+    call_header(c, a->condition == STORE_IF_SAME ? "if-match" : "if-none-match",
+                a->condition == STORE_IF_SAME ? sbuf_str(&quoted) : STR("*"));
+}
+
+/* ---- whose object is it? ----------------------------------------------------------------------------------------- */
+
+bool s3_is_ours(const struct store_call *c)
+{
+    struct str mine = c->job.args.idempotency_token;
+    return c->success && mine.len && str_eq(call_answer_header(c, S3_META_UPLOAD_ID), mine);
+}
+
+static void refuse(struct store_call *c)
+{
+    if (c->job.args.condition == STORE_IF_SAME)
+        err_set(&c->err, ERR_EXISTS, "the object was replaced or deleted");
+    else
+        call_end(c, err_fail(&c->err, ERR_EXISTS, CIS_OBJECT_EXISTS, "an object of this name exists already"));
+}
+
+/* After a 412 the object may be of this upload: the reply to an earlier attempt was lost. */
+static void answered_whose(struct store_call *c, int status)
+{
+    if (s3_is_ours(c)) {
+        s3_describe(c, true);
+        call_end(c, 0);
+    } else if (c->success || (status == 404 && c->job.args.condition == STORE_IF_SAME)) {
+        refuse(c);
+    } else if (status == 404) {
+        call_contradicted(c);
+    } else {
+        s3_refused(c, status);
+    }
+}
+
+static const struct call_steps whose_steps = {s3_build_head, NULL, NULL, answered_whose};
+
+/* ---- the HEAD directly before a write ---------------------------------------------------------------------------- */
+
+static const struct call_steps *write_steps(const struct store_call *c)
+{
+    return c->job.op == JOB_PUT ? &s3_put_steps : &s3_complete_steps;
+}
+
+static void cannot_look(struct store_call *c, int status)
+{
+    call_end(c, err_fail(&c->err, ERR_UNSUPPORTED, CIS_STORE_UNSUPPORTED,
+                         "the store %s conditions on a write, and HEAD of the object was denied: %d",
+                         s3_of(c)->bare ? "refuses" : "ignores", status));
+}
+
+static void answered_look(struct store_call *c, int status)
+{
+    bool is_same = c->job.args.condition == STORE_IF_SAME;
+    bool denied = status == 403 || status == 405 || status == 501;
+    bool unsafe = s3_of(c)->bare || atomic_load(knowledge(c)) == S3_IGNORED;
+    c->job.reply.looks++;
+    if (is_same ? c->success && etag_is_same(call_answer_header(c, "etag"), c->job.args.match) : status == 404)
+        call_go(c, write_steps(c));
+    else if (denied && !unsafe)
+        call_go(c, write_steps(c)); /* the condition alone has to do */
+    else if (denied)
+        cannot_look(c, status);
+    else
+        answered_whose(c, status);
+}
+
+static const struct call_steps look_steps = {s3_build_head, NULL, NULL, answered_look};
+
+const struct call_steps *s3_look_first(struct store_call *c)
+{
+    bool is_write = c->job.op == JOB_PUT || c->job.op == JOB_COMPLETE;
+    if (!is_write || c->job.args.condition == STORE_IF_ANY)
+        return NULL;
+    enum s3_knowledge known = atomic_load(knowledge(c));
+    s3_of(c)->bare = known == S3_REFUSED;
+    return known == S3_HONOURED && c->job.args.condition == STORE_IF_ABSENT ? NULL : &look_steps;
+}
+
+/* ---- answers to a conditional write ------------------------------------------------------------------------------ */
+
+/* 501 says that something of the request is not known, not what. */
+static bool may_be_the_condition(const struct store_call *c)
+{
+    const struct s3 *s3 = c->job.store->self;
+    return has_condition(c) && !atomic_load(&s3->conditional);
+}
+
+bool s3_condition_failed(struct store_call *c, int status)
+{
+    bool is_gone = status == 404 && c->job.op == JOB_PUT && c->job.args.condition == STORE_IF_SAME;
+    if (!has_condition(c))
+        return false;
+    if (status == 412 || is_gone) {
+        if (status == 412)
+            atomic_store(knowledge(c), S3_HONOURED);
+        call_go(c, &whose_steps);
+        return true;
+    }
+    if (status == 501 && may_be_the_condition(c)) {
+        s3_of(c)->bare = true;
+        call_go(c, &look_steps);
+        return true;
+    }
+    return false;
+}
+
+void s3_written(struct store_call *c)
+{
+    struct s3 *s3 = c->job.store->self;
+    if (s3_of(c)->bare)
+        atomic_store(knowledge(c), S3_REFUSED);
+    else if (has_condition(c))
+        atomic_store_explicit(&s3->conditional, true, memory_order_relaxed);
+    enum s3_knowledge known = atomic_load(knowledge(c));
+    bool guarded = c->job.args.condition == STORE_IF_ANY || known == S3_HONOURED;
+    c->job.reply.guard = guarded ? GUARD_CONDITION : known == S3_UNKNOWN ? GUARD_UNPROVEN : GUARD_LOOK;
+    call_end(c, 0);
+}
+
+bool s3_wants_probe(const struct store *s)
+{
+    const struct s3 *s3 = s->self;
+    return atomic_load(&s3->known[false][false]) == S3_UNKNOWN;
+}
+
+bool s3_honours(const struct store *s, enum store_if condition, bool multipart)
+{
+    const struct s3 *s3 = s->self;
+    return condition == STORE_IF_ANY || atomic_load(&s3->known[multipart][condition == STORE_IF_SAME]) == S3_HONOURED;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "creds/percent.h"
+#include "etag.h"
+#include "s3.h"
+#include "util/clock.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+const char *s3_checksum_header(enum hash_kind kind)
+{
+    switch (kind) {
+    case HASH_CRC64NVME:
+        return "x-amz-checksum-crc64nvme";
+    case HASH_CRC32C:
+        return "x-amz-checksum-crc32c";
+    case HASH_CRC32:
+        return "x-amz-checksum-crc32";
+    case HASH_SHA256:
+        return "x-amz-checksum-sha256";
+    default:
+        return NULL;
+    }
+}
+
+static const enum hash_kind kinds[] = {HASH_CRC64NVME, HASH_CRC32C, HASH_CRC32, HASH_SHA256};
+
+/* "<base64>-7" and type COMPOSITE are checksums of the parts' checksums:
+ * nothing that the bytes could be held against. */
+static bool full_checksum(const struct store_call *c, struct digest *ret)
+{
+    struct err ignored;
+    if (str_eq_nocase(call_answer_header(c, "x-amz-checksum-type"), STR("COMPOSITE")))
+        return false;
+    for (size_t i = 0; i < countof(kinds); i++) {
+        struct str text = call_answer_header(c, s3_checksum_header(kinds[i]));
+        if (text.len && str_find(text, '-') < 0 && digest_parse_base64(kinds[i], text, ret, &ignored) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* An ETag is the MD5 of the bytes unless it came from a multipart upload ('-'), or they are encrypted by KMS. */
+static bool etag_md5(const struct store_call *c, struct str etag, struct digest *ret)
+{
+    struct err ignored;
+    struct str sse = call_answer_header(c, "x-amz-server-side-encryption");
+    bool plain = sse.len == 0 || str_eq(sse, STR("AES256"));
+    bool customer = call_answer_header(c, "x-amz-server-side-encryption-customer-algorithm").len > 0;
+    return plain && !customer && !etag_is_weak(etag) && digest_parse_hex(HASH_MD5, etag_bare(etag), ret, &ignored) == 0;
+}
+
+/* "<digest>-<count>"; without the count where the type says COMPOSITE. */
+static bool split_count(struct str text, struct str *ret_digest, unsigned *ret_count)
+{
+    struct err ignored;
+    uint64_t count = 0;
+    ssize_t dash = str_find(text, '-');
+    *ret_digest = dash < 0 ? text : str_sub(text, 0, (size_t)dash);
+    bool good = dash < 0 || (str_to_u64(str_from(text, (size_t)dash + 1), &count, &ignored) == 0 && count <= 10000);
+    *ret_count = (unsigned)count;
+    return good;
+}
+
+void s3_describe_parts(struct store_call *c, enum hash_kind kind, struct str checksum, bool is_composite,
+                       struct str etag)
+{
+    struct store_reply *r = &c->job.reply;
+    struct str digest;
+    struct err ignored;
+    is_composite |= str_find(checksum, '-') >= 0;
+    if (checksum.len && is_composite && split_count(checksum, &digest, &r->composite_parts) &&
+        digest_parse_base64(kind, digest, &r->composite, &ignored) == 0)
+        return;
+    etag = etag_unquoted(etag);
+    if (str_find(etag, '-') >= 0 && split_count(etag, &digest, &r->composite_parts) &&
+        digest_parse_hex(HASH_MD5, digest, &r->composite, &ignored) == 0)
+        return;
+    r->composite = (struct digest){0};
+}
+
+static void describe_parts(struct store_call *c, struct str etag)
+{
+    bool is_composite = str_eq_nocase(call_answer_header(c, "x-amz-checksum-type"), STR("COMPOSITE"));
+    struct str text = STR_NULL;
+    size_t i = 0;
+    for (; i < countof(kinds) && text.len == 0; i++)
+        text = call_answer_header(c, s3_checksum_header(kinds[i]));
+    s3_describe_parts(c, text.len ? kinds[i - 1] : HASH_NONE, text, is_composite, etag);
+}
+
+void s3_describe(struct store_call *c, bool whole)
+{
+    struct store_object *o = &c->job.reply.object;
+    struct err ignored;
+    struct str length = call_answer_header(c, "content-length");
+    *o = (struct store_object){.key = c->job.args.key, .etag = call_keep(c, call_answer_header(c, "etag"))};
+    if (whole && length.len && str_to_u64(length, &o->size_bytes, &ignored) < 0)
+        o->size_bytes = 0;
+    if (time_parse_http(call_answer_header(c, "last-modified"), &o->mtime_ns, &ignored) < 0)
+        o->mtime_ns = 0;
+    if (whole && !full_checksum(c, &o->digest) && !etag_md5(c, o->etag, &o->digest))
+        o->digest.kind = HASH_NONE;
+    if (whole)
+        describe_parts(c, o->etag);
+}
+
+/* ---- GET --------------------------------------------------------------------------------------------------------- */
+
+static void build_get(struct store_call *c)
+{
+    const struct job_args *a = &c->job.args;
+    auto_sbuf quoted = SBUF(4096);
+    s3_begin(c, "GET", a->key, STR_NULL);
+    if (call_is_ranged(c))
+        call_header_range(c);
+    if (a->object.etag.len && !etag_is_weak(a->object.etag)) { /* If-Match never fits a weak one */
+        sbuf_addf(&quoted, "\"%.*s\"", STR_FMT(etag_bare(a->object.etag)));
+        call_header(c, "if-match", sbuf_str(&quoted));
+    }
+    call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+}
+
+/* The object was replaced: both states by name. */
+static int changed(struct store_call *c, struct str now)
+{
+    struct str then = c->job.args.object.etag;
+    if (now.len == 0)
+        now = STR("another one");
+    err_set(&c->err, ERR_CHANGED, "ETag %.*s became %.*s after it was listed", STR_FMT(then), STR_FMT(now));
+    return store_object_outdated(&c->err);
+}
+
+/* "bytes 0-99/1000" must be the requested range; the size may be "*": the ETag detects a changed object. */
+static int check_range(const struct store_call *c, uint64_t *ret_size, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    struct str text = call_answer_header(c, "content-range"), rest = str_from(text, 6), span, first;
+    uint64_t from, to;
+    struct err ignored;
+    if (!str_eq_nocase(str_sub(text, 0, 6), STR("bytes ")))
+        return err_set(err, ERR_CORRUPT, "a range was asked for and the answer does not say which one it is");
+    *ret_size = a->object.size_bytes;
+    bool ok = str_split(&rest, '/', &span) && str_split(&span, '-', &first) &&
+              str_to_u64(first, &from, &ignored) == 0 && str_to_u64(span, &to, &ignored) == 0 &&
+              (str_eq(rest, STR("*")) || str_to_u64(rest, ret_size, &ignored) == 0);
+    if (!ok || from != a->offset || to != a->offset + a->len - 1)
+        return err_set(err, ERR_CORRUPT, "bytes %" PRIu64 " to %" PRIu64 " were asked for and '%.*s' came", a->offset,
+                       a->offset + a->len - 1, STR_FMT(text));
+    return 0;
+}
+
+static int check_length(struct store_call *c, int status, struct err *err)
+{
+    const struct job_args *a = &c->job.args;
+    struct store_object *o = &c->job.reply.object;
+    int r = 0;
+    if (status == 206)
+        r = check_range(c, &o->size_bytes, err);
+    else if (call_is_ranged(c))
+        r = err_set(err, ERR_CORRUPT, "a range was asked for and the whole object came");
+    if (r < 0)
+        return err_advise(err, CIS_REPLY_INVALID);
+    /* A proxy may send a body in chunks, whose length is known when it has come: it is counted then. */
+    bool is_told = status == 206 || call_answer_header(c, "content-length").len > 0;
+    if (is_told && a->object.size_bytes && o->size_bytes != a->object.size_bytes) {
+        /* A different ETag was refused before. A reply without one may be a proxy's page. */
+        if (a->object.etag.len)
+            return err_fail(err, ERR_CORRUPT, CIS_REPLY_INVALID,
+                            "the answer has %" PRIu64 " bytes, and the object of that ETag %" PRIu64, o->size_bytes,
+                            a->object.size_bytes);
+        err_set(err, ERR_CHANGED, "it had %" PRIu64 " bytes when it was listed and has %" PRIu64 " now",
+                a->object.size_bytes, o->size_bytes);
+        return store_object_outdated(err);
+    }
+    return 0;
+}
+
+static int head_get(struct store_call *c)
+{
+    const struct job_args *a = &c->job.args;
+    int status = web_status(c->web);
+    s3_describe(c, status == 200);
+    struct str etag = c->job.reply.object.etag;
+    if (a->object.etag.len && etag.len && !etag_is_same(a->object.etag, etag)) /* a store that ignores If-Match */
+        return changed(c, etag);
+    int r = check_length(c, status, &c->err);
+    if (r == 0)
+        job_answered(&c->job);
+    return r;
+}
+
+static void answered_get(struct store_call *c, int status)
+{
+    const struct job_args *a = &c->job.args;
+    if (status == 412) {
+        call_end(c, changed(c, call_answer_header(c, "etag")));
+    } else if (!c->success) {
+        s3_refused(c, status);
+    } else if (c->received != a->len) {
+        call_end(c, call_short(c));
+    } else {
+        call_end(c, 0);
+    }
+}
+
+const struct call_steps s3_get_steps = {build_get, head_get, call_give, answered_get};
+
+/* ---- HEAD -------------------------------------------------------------------------------------------------------- */
+
+void s3_build_head(struct store_call *c)
+{
+    s3_begin(c, "HEAD", c->job.args.key, STR_NULL);
+    call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+}
+
+static int head_head(struct store_call *c)
+{
+    s3_describe(c, true);
+    c->job.reply.owner = call_keep(c, call_answer_header(c, S3_META_OWNER));
+    return 0;
+}
+
+static void answered_head(struct store_call *c, int status)
+{
+    if (!c->success)
+        s3_refused(c, status);
+    else
+        call_end(c, 0);
+}
+
+const struct call_steps s3_head_steps = {s3_build_head, head_head, NULL, answered_head};
+
+/* ---- LIST -------------------------------------------------------------------------------------------------------- */
+
+static void add_param(struct sbuf *q, const char *name, struct str value)
+{
+    if (q->len)
+        sbuf_addc(q, '&');
+    sbuf_adds(q, name);
+    sbuf_addc(q, '=');
+    percent_encode(value, q);
+}
+
+static void build_list(struct store_call *c)
+{
+    const struct store_page *p = &c->job.args.page;
+    auto_sbuf q = SBUF(32 << 10);
+    if (p->token.len)
+        add_param(&q, "continuation-token", p->token);
+    if (p->folders)
+        add_param(&q, "delimiter", STR("/"));
+    add_param(&q, "encoding-type", STR("url"));
+    add_param(&q, "list-type", STR("2"));
+    if (p->keys_max) {
+        sbuf_adds(&q, "&max-keys=");
+        sbuf_add_u64(&q, p->keys_max);
+    }
+    if (p->prefix.len)
+        add_param(&q, "prefix", p->prefix);
+    if (p->start_after.len && !p->token.len)
+        add_param(&q, "start-after", p->start_after);
+    s3_begin(c, "GET", STR_NULL, sbuf_str(&q));
+    s3_sign(c, STR(SIGV4_UNSIGNED));
+}
+
+static void answered_list(struct store_call *c, int status)
+{
+    struct s3_job *j = s3_of(c);
+    const struct s3_reply *a;
+    if (!c->success) {
+        s3_refused(c, status);
+        return;
+    }
+    if (!s3_parse(c, S3_OBJECTS, &a))
+        return;
+    if (a->is_truncated && a->next_token.len == 0) {
+        err_set(&c->err, ERR_CORRUPT, "the store says that there is more and not where");
+        call_end(c, call_garbled(&c->err));
+        return;
+    }
+    if (c->job.args.page.folders) /* they come after the objects: one order for both is what a page promises */
+        object_page_sort(&j->page);
+    c->job.objects = j->page.objects;
+    c->job.object_count = j->page.count;
+    c->job.next_token = a->is_truncated ? a->next_token : STR_NULL;
+    call_end(c, 0);
+}
+
+const struct call_steps s3_list_steps = {build_list, NULL, NULL, answered_list};

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands as people write them who come from aws, s5cmd, rclone or gsutil: each works, or says in one line what to write."""
+import os
+import subprocess
+import time
+
+import pytest
+
+from paths import CISTERN
+from servers.bucket import KEYS, BucketServer
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    with BucketServer() as server:
+        for key in ("small/all/1", "small/all/2", "small/one", "smaller", "other"):
+            server.put(key, b"content")
+        yield server
+
+
+def cistern(*words):
+    return subprocess.run([CISTERN, *map(str, words)], env=os.environ | KEYS, capture_output=True, text=True, timeout=60, check=False)
+
+
+def ls(bucket, uri, *flags):
+    done = cistern("ls", uri, "--endpoint", bucket.url, "--path-style", *flags)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("uri, names", [
+    ("s3://bench/", ["other", "small/", "smaller"]),
+    ("s3://bench/sm", ["small/", "smaller"]),
+    ("s3://bench/small", ["small/", "smaller"]),
+    ("s3://bench/small/", ["all/", "one"]),
+    ("s3://bench/small/o", ["one"]),
+    ("s3://bench/small/one", ["one"]),
+])
+def test_ls_shows_each_name_after_the_last_slash_of_the_uri(bucket, uri, names):
+    assert ls(bucket, uri) == names
+
+
+def test_ls_keeps_a_name_with_control_characters_on_one_line(bucket):
+    bucket.put("odd/\x01a\tb\x7f", b"content")
+    bucket.put("odd/\n", b"content")
+    assert ls(bucket, "s3://bench/odd/") == [r"\x01a\x09b\x7f", r"\x0a"]
+    bucket.remove("odd/\x01a\tb\x7f")
+    bucket.remove("odd/\n")
+
+
+def test_ls_of_all_levels_shows_paths_after_the_last_slash(bucket):
+    assert ls(bucket, "s3://bench/small/a", "-r") == ["all/1", "all/2"]
+    assert ls(bucket, "s3://bench/sm", "-r", "--include", "small/**") == ["small/all/1", "small/all/2", "small/one"]
+
+
+@pytest.mark.parametrize("flags", [["--endpoint-url"], ["--endpoint"]])
+def test_other_names_of_flags_work(bucket, flags):
+    done = cistern("ls", "s3://bench/", *flags, bucket.url, "--path-style", "--no-sign-request")
+    assert done.stdout.splitlines() == ["other", "small/", "smaller"], done.stderr
+    assert "endpoint-url" not in cistern("--help").stdout
+
+
+@pytest.mark.parametrize("words, hint", [
+    (["sync", "s3://a/b", "c"], "`cistern hydrate URI DIR` copies from a bucket"),
+    (["cp", "a", "s3://b/c"], "`cistern export DIR URI` to it"),
+    (["hydrat", "s3://abc/b", "c"], "did you mean hydrate?"),
+    (["exprot"], "did you mean export?"),
+    (["quux"], "`cistern --help` lists them"),
+    (["help", "hydrat"], "did you mean hydrate?"),
+    (["export", "s3://abc/d/", "folder"], "`cistern export folder s3://abc/d/`"),
+    (["hydrate", "folder", "s3://abc/d/"], "`cistern hydrate s3://abc/d/ folder`"),
+    (["hydrate", "s3://abc/d/", "x", "--bandwith", "1M"], "did you mean --bandwidth?"),
+])
+def test_a_wrong_command_is_answered_by_the_right_one_in_a_line(words, hint):
+    done = cistern(*words)
+    assert done.returncode == 2 and done.stdout == ""
+    assert hint in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_version_and_help_are_verbs_too():
+    assert cistern("version").stdout == cistern("--version").stdout
+    assert cistern("help").stdout == cistern("--help").stdout
+    assert cistern("help", "hydrate").stdout == cistern("hydrate", "--help").stdout
+
+
+@pytest.mark.parametrize("size", ["1MB", "1MiB", "1M", "1000000B"])
+def test_sizes_may_end_in_b(bucket, tmp_path, size):
+    done = cistern("hydrate", "s3://bench/small/", tmp_path / "out", "--bandwidth", size, "--endpoint", bucket.url, "--path-style")
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_export_takes_the_files_of_the_last_seconds(bucket, tmp_path):
+    (tmp_path / "old").write_text("old")
+    time.sleep(5)
+    (tmp_path / "new").write_text("new")
+    done = cistern("export", tmp_path, "s3://bench/since/", "--since", "5s", "--endpoint", bucket.url, "--path-style",
+                   "--state", tmp_path.parent / f"{tmp_path.name}-state")
+    assert done.returncode == 0, done.stderr
+    assert ls(bucket, "s3://bench/since/") == ["new"]
+
+
+@pytest.mark.parametrize("machine, code, told", [("Standard PC", 4, "this is not a Google Cloud machine"),
+                                                 ("Google Compute Engine", 5, "cannot find the address")])
+def test_google_without_credentials_fails_at_once_where_no_metadata_server_can_be(tmp_path, machine, code, told):
+    """In a network of its own nothing answers. The firmware names the machine."""
+    of_machine = "mount -t tmpfs tmpfs /sys/class && mkdir -p /sys/class/dmi/id && echo \"$0\" >/sys/class/dmi/id/product_name"
+    begin = time.monotonic()
+    done = subprocess.run(["unshare", "--net", "--mount", "sh", "-c", f'{of_machine} && exec "$@"', machine, CISTERN, "ls",
+                           "gs://some-bucket/", "--timeout", "5s"], env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code and told in done.stderr, done.stderr
+    assert code == 5 or time.monotonic() - begin < 3

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of docs/design/004-mounts.md: the requests that the kernel sends for an operation, counted by its tracepoint."""
+
+import mmap
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from paths import TOP
+
+TRACING = Path("/sys/kernel/tracing")
+PAGE = TOP / "docs/design/004-mounts.md"
+
+
+@pytest.fixture(scope="module")
+def tracer():
+    if not (TRACING / "events").is_dir():
+        subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
+    instance = TRACING / f"instances/cistern-{os.getpid()}"
+    instance.mkdir()
+    (instance / "events/fuse/fuse_request_send/enable").write_text("1")
+    yield instance
+    (instance / "events/fuse/fuse_request_send/enable").write_text("0")
+    instance.rmdir()
+
+
+@pytest.fixture
+def requests(tracer, volumes):
+    """requests(act): the opcodes that act() sent to a volume that only this mount changes, in their order."""
+    volume = volumes("counted", "exclusive", "must")
+    device = os.minor(os.stat(volume.path).st_dev)
+    os.chdir(volume.path)
+
+    def count(act):
+        (tracer / "trace").write_text("")
+        act()
+        time.sleep(0.05)  # a release is sent after close(2) returned
+        lines = (tracer / "trace").read_text().splitlines()
+        return [re.search(r"FUSE_(\w+)", line)[1].lower() for line in lines if f"connection {device} " in line]
+
+    yield count
+    os.chdir("/")
+
+
+def create(name, data=b"", flags=os.O_WRONLY, look=False):
+    fd = os.open(name, flags | os.O_CREAT, 0o644)
+    if look:
+        os.fstat(fd)
+    if data:
+        os.write(fd, data)
+    os.close(fd)
+
+
+def read(name):
+    fd = os.open(name, os.O_RDONLY)
+    os.read(fd, 100_000)
+    os.close(fd)
+
+
+def listing():
+    for entry in os.scandir("folder"):
+        entry.stat(follow_symlinks=False)
+
+
+def prepare():
+    os.mkdir("folder")
+    for i in range(20):
+        create(f"folder/{i}", b"1")
+    create("known", b"data")
+    create("old")
+    read("known")
+    listing()
+    os.path.exists("absent")
+    for name in (".", "known", "old", "folder"):
+        os.stat(name)
+    os.mkdir("changed")
+    create("changed/first")
+    os.stat(".")
+
+
+OPERATIONS = {
+    "stat of a known file": lambda: os.stat("known"),
+    "stat of a name that is known to be absent": lambda: os.path.exists("absent"),
+    "open, read, close of a known file": lambda: read("known"),
+    "readdir and stat of each file, again": listing,
+    "create, close": lambda: create("made"),
+    "create, write, close": lambda: create("made", b"1"),
+    "create, fstat, write, close": lambda: create("made", b"1", look=True),
+    "create with O_RDWR, fstat, write, close": lambda: create("made", b"1", os.O_RDWR, look=True),
+    "create in a directory that was just changed": lambda: create("changed/made"),
+    "rename": lambda: os.rename("old", "new"),
+    "unlink": lambda: os.unlink("old"),
+    "mkdir": lambda: os.mkdir("directory"),
+}
+
+
+def table():
+    rows = re.findall(r"^\| ([^|]+) \| ([a-z, ]+|none) \|", PAGE.read_text().split("## Requests")[1].split("\n## ")[0], re.M)
+    rows = [row for row in rows if row[0] != "operation"]
+    return {operation: [] if requests == "none" else requests.split(", ") for operation, requests in rows}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_sends_the_requests_of_the_table(requests, operation):
+    prepare()
+    assert requests(OPERATIONS[operation]) == table()[operation]
+    assert requests(lambda: None) == []
+
+
+def test_the_table_has_these_operations():
+    assert list(table()) == list(OPERATIONS)
+
+
+def test_a_file_that_a_mapping_stored_into_shows_its_new_time(requests):
+    """Attributes are cached while a file is open for writing only, since no mapping of it can store."""
+    create("mapped", b"x" * 4096)
+    os.utime("mapped", (1, 1))
+    fd = os.open("mapped", os.O_RDWR)
+    with mmap.mmap(fd, 4096) as memory:
+        os.close(fd)
+        assert os.stat("mapped").st_mtime == 1
+        memory[0] = 1
+        assert os.stat("mapped").st_mtime > 1

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hydration that takes longer than the scheduler waits: ten minutes by default, three seconds here. A source of another
+namespace, while a ReferenceGrant allows it."""
+import pytest
+
+from integration.lib.claims import API, World, wait_for
+
+GRANTS = "/apis/gateway.networking.k8s.io/v1beta1"
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+@pytest.fixture(scope="module")
+def world():
+    w = World(flags=["--cross-namespace"], bind_seconds=3,
+              api_flags=["--feature-gates=CrossNamespaceVolumeDataSource=true"])
+    try:
+        yield w.start()
+    finally:
+        w.stop()
+
+
+# ---- the scheduler
+
+
+def gave_up(world, ns):
+    """How often the scheduler waited in vain."""
+    return sum(e.get("count") or e.get("series", {}).get("count", 1) for e in world.events(ns, "FailedScheduling")
+               if "timed out" in e["message"] or "deadline" in e["message"])
+
+
+def made(world):
+    """All that was ever made for the claim, if it was made once."""
+    things = [*world.primes(), *world.jobs(), *world.volumes(), *world.pvs()]
+    assert len(things) == 4, [t["metadata"]["name"] for t in things]
+    return [t["metadata"]["uid"] for t in things], world.volumes()[0]["spec"]["nodeName"]
+
+
+def begin(world, ns):
+    world.every_node(hydrates=False)
+    world.make_claim(ns)
+    world.make_pod(ns)
+    wait_for(lambda: world.pvs() and world.jobs() and world.volumes()[0].get("status", {}).get("phase") == "Hydrating")
+    return made(world)
+
+
+def pod_comes_to(world, ns, node):
+    world.every_node(hydrates=True)
+    world.wait_for_bound(ns)
+    path = f"/api/v1/namespaces/{ns}/pods/pod"
+    assert wait_for(lambda: world.cluster.get(path)["spec"].get("nodeName")) == node
+
+
+def test_a_scheduler_that_gives_up_waiting_disturbs_no_hydration(world, ns):
+    things, node = begin(world, ns)
+    wait_for(lambda: gave_up(world, ns) >= 2, 40, "the scheduler gives up twice")
+    assert made(world) == (things, node)
+    assert world.claim(ns)["metadata"]["annotations"][SELECTED] == node
+    pod_comes_to(world, ns, node)
+
+
+def test_a_claim_that_lost_its_node_gets_it_back_and_its_pod_comes_to_what_is_filled(world, ns):
+    things, node = begin(world, ns)
+    world.cluster.patch(f"/api/v1/namespaces/{ns}/persistentvolumeclaims/claim", {"metadata": {"annotations": {SELECTED: None}}})
+    wait_for(lambda: world.claim(ns)["metadata"]["annotations"].get(SELECTED) == node)
+    wait_for(lambda: gave_up(world, ns) >= 1, 40, "the scheduler comes to the same node and waits again")
+    assert made(world) == (things, node)
+    pod_comes_to(world, ns, node)
+
+
+# ---- another namespace
+
+
+@pytest.fixture(scope="module")
+def grants(world):
+    world.cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {
+        "metadata": {"name": "referencegrants.gateway.networking.k8s.io", "annotations": {
+            "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api/pull/1538"}},
+        "spec": {"group": "gateway.networking.k8s.io", "scope": "Namespaced",
+                 "names": {"kind": "ReferenceGrant", "listKind": "ReferenceGrantList", "plural": "referencegrants",
+                           "singular": "referencegrant"},
+                 "versions": [{"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
+                     "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}})
+    world.cluster.kubectl("wait", "--for=condition=Established", "crd/referencegrants.gateway.networking.k8s.io", "--timeout=30s")
+
+
+def grant(world, owner, user, name="grant", source=None):
+    to = {"group": "cistern.io", "kind": "BucketSource"} | ({"name": source} if source else {})
+    world.cluster.create(f"{GRANTS}/namespaces/{owner}/referencegrants", {
+        "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant", "metadata": {"name": name},
+        "spec": {"from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": user}], "to": [to]}})
+
+
+def claim_of(world, ns, owner, name="claim"):
+    world.cluster.create(f"/api/v1/namespaces/{ns}/persistentvolumeclaims", {"metadata": {"name": name}, "spec": {
+        "storageClassName": "cistern", "accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}},
+        "dataSourceRef": {"apiGroup": "cistern.io", "kind": "BucketSource", "name": "data", "namespace": owner}}})
+    world.make_pod(ns, name, f"pod-of-{name}")
+
+
+def owner_of(world, ns):
+    world.make_namespace(f"owner-of-{ns}")
+    world.make_source(f"owner-of-{ns}")
+    return f"owner-of-{ns}"
+
+
+def test_a_source_of_another_namespace_waits_for_its_owners_grant(world, ns, grants):
+    owner = owner_of(world, ns)
+    grant(world, owner, "somebody-else", "other-user")
+    grant(world, owner, ns, "other-source", source="another")
+    claim_of(world, ns, owner)
+    event = wait_for(lambda: world.events(ns, "SourceDenied"))[0]
+    assert "CIS5202" in event["message"] and f"{owner}/data" in event["message"]
+    assert not world.primes()
+    grant(world, owner, ns, source="data")
+    bound = world.wait_for_bound(ns)
+    volume = world.cluster.get(f"{API}/cisternvolumes/{bound['spec']['volumeName']}")
+    assert volume["spec"]["source"]["namespace"] == owner
+
+
+def test_a_grant_that_is_taken_back_stops_new_claims_and_no_volume_that_exists(world, ns, grants):
+    owner = owner_of(world, ns)
+    grant(world, owner, ns)
+    world.every_node(hydrates=False)
+    claim_of(world, ns, owner, "early")
+    wait_for(world.jobs)
+    world.cluster.delete(f"{GRANTS}/namespaces/{owner}/referencegrants/grant")
+    claim_of(world, ns, owner, "late")
+    wait_for(lambda: world.events(ns, "SourceDenied"))
+    assert len(world.primes()) == 1
+    world.every_node(hydrates=True)
+    world.wait_for_bound(ns, "early")
+    assert not world.claim(ns, "late")["spec"].get("volumeName")

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "wire.h"
+#include <sys/socket.h>
+
+static void make_pair(int pair[2])
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+}
+
+static void a_message_arrives_whole_with_its_descriptors(void **state)
+{
+    (void)state;
+    int pair[2], pipe_fds[2];
+    struct err err;
+    struct wire_msg m = wire_msg(WIRE_GIVE, "v1"), got;
+    auto_fds fds = WIRE_NO_FDS;
+    make_pair(pair);
+    assert_int_equal(pipe(pipe_fds), 0);
+    struct wire_fds sent = {{pipe_fds[0], pipe_fds[1], -1}};
+    m.number = 42;
+    assert_int_equal(wire_send(pair[0], &m, &sent, &err), 0);
+    assert_int_equal(wire_recv_within(pair[1], 1000, &got, &fds, &err), 0);
+    assert_int_equal(got.type, WIRE_GIVE);
+    assert_int_equal(got.number, 42);
+    assert_string_equal(got.volume_id, "v1");
+    assert_int_equal(write(fds.fd[1], "x", 1), 1);
+    char c;
+    assert_int_equal(read(pipe_fds[0], &c, 1), 1);
+    assert_int_equal(fds.fd[2], -1);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+static void an_error_travels_with_its_sentence_id_and_advice(void **state)
+{
+    (void)state;
+    int pair[2];
+    struct err err = {0}, there = {0};
+    struct wire_msg got;
+    auto_fds fds = WIRE_NO_FDS;
+    make_pair(pair);
+    err_set(&err, ERR_EXISTS, "volume '%s' is there", "v");
+    struct wire_msg m = wire_answer(err_advise_text(&err, 3102, "unmount it"), &err);
+    assert_int_equal(wire_send(pair[0], &m, NULL, &err), 0);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &there), 0);
+    assert_int_equal(wire_answer_to_err(&got, &there), -ERR_EXISTS);
+    assert_string_equal(there.text, "volume 'v' is there");
+    assert_string_equal(there.advice, "unmount it");
+    assert_int_equal(there.id, 3102);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+static void what_is_malformed_is_corrupt_and_leaks_no_descriptor(void **state)
+{
+    (void)state;
+    int pair[2];
+    struct err err;
+    struct wire_msg m = wire_msg(WIRE_STATUS, "v"), got;
+    auto_fds fds = WIRE_NO_FDS;
+    make_pair(pair);
+    assert_int_equal(send(pair[0], "x", 1, 0), 1);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_CORRUPT);
+    m.version = 99;
+    assert_int_equal(wire_send(pair[0], &m, NULL, &err), 0);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_CORRUPT);
+    static char huge[sizeof(struct wire_msg) + 4096];
+    assert_int_equal(send(pair[0], huge, sizeof(huge), 0), (int)sizeof(huge));
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_CORRUPT);
+    close(pair[0]);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_NOT_FOUND);
+    close(pair[1]);
+}
+
+/* A newer peer's body is longer, an older one's shorter. */
+static void body_that_has_grown_is_read_and_what_is_missing_is_zero(void **state)
+{
+    (void)state;
+    int pair[2];
+    struct err err;
+    struct wire_msg got;
+    auto_fds fds = WIRE_NO_FDS;
+    static char longer[offsetof(struct wire_msg, body) + sizeof(struct wire_config) + 200];
+    make_pair(pair);
+    struct wire_msg m = wire_msg(WIRE_MOUNT, "v");
+    memcpy(m.body.config.data, "/data", 6);
+    memcpy(longer, &m, offsetof(struct wire_msg, body) + sizeof(m.body.config));
+    memset(longer + sizeof longer - 200, 'x', 200);
+    assert_int_equal(send(pair[0], longer, sizeof longer, 0), (int)sizeof longer);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), 0);
+    assert_string_equal(got.body.config.data, "/data");
+    size_t row = offsetof(struct wire_msg, body) + offsetof(struct keeper_status, opens) + 8;
+    m = wire_msg(WIRE_ROW, "v");
+    m.body.status.opens = 7;
+    assert_int_equal(send(pair[0], &m, row, 0), (int)row);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), 0);
+    assert_int_equal(got.body.status.opens, 7);
+    assert_int_equal(send(pair[0], &m, row - 8, 0), (int)row - 8);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_CORRUPT);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+static void silence_ends_with_a_timeout(void **state)
+{
+    (void)state;
+    int pair[2];
+    struct err err;
+    struct wire_msg got;
+    auto_fds fds = WIRE_NO_FDS;
+    make_pair(pair);
+    assert_int_equal(wire_recv_within(pair[1], 20, &got, &fds, &err), -ERR_TIMEOUT);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+static void no_keeper_is_an_error_that_says_so(void **state)
+{
+    (void)state;
+    struct err err;
+    struct keeper_status s;
+    assert_int_equal(keeper_status("/nonexistent/keeper.sock", "v", &s, &err), -ERR_AGAIN);
+    assert_int_equal(err.id, 3101);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_message_arrives_whole_with_its_descriptors),
+        cmocka_unit_test(an_error_travels_with_its_sentence_id_and_advice),
+        cmocka_unit_test(what_is_malformed_is_corrupt_and_leaks_no_descriptor),
+        cmocka_unit_test(body_that_has_grown_is_read_and_what_is_missing_is_zero),
+        cmocka_unit_test(silence_ends_with_a_timeout),
+        cmocka_unit_test(no_keeper_is_an_error_that_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "status.h"
+#include "unit.h"
+
+static struct api_volume *volume(const char *pool_uuid)
+{
+    struct api_volume *v = api_volume_new();
+    v->status.pool_uuid = str_dup(str_of(pool_uuid));
+    v->status.phase = API_PHASE_READY;
+    return v;
+}
+
+static void say(struct api_volume *v, const char *type, enum api_truth truth, const char *reason)
+{
+    (void)!api_condition_set(&v->status.conditions, type, truth, reason, 1, 1, "because of %s", reason);
+}
+
+static void a_condition_that_became_false_is_reported_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type, *reason, *event;
+    } cases[] = {{API_HEALTHY, API_REASON_VOLUME_LOST, "VolumeLost"},
+                 {API_MOUNTED, API_REASON_MOUNTS_LOST, "MountsLost"},
+                 {API_HEALTHY, API_REASON_VOLUME_FULL, "VolumeFull"},
+                 {API_HEALTHY, API_REASON_UNREADABLE, "VolumeUnreadable"}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct volume_event events[VOLUME_EVENTS_MAX];
+        auto_api_volume before = volume("0123456789ab");
+        auto_api_volume now = volume("0123456789ab");
+        say(before, cases[i].type, API_TRUE, "Healthy");
+        say(now, cases[i].type, API_FALSE, cases[i].reason);
+        assert_int_equal(volume_events_of(before, now, events), 1);
+        assert_string_equal(events[0].reason, cases[i].event);
+        assert_non_null(strstr(events[0].message, cases[i].reason));
+        assert_int_equal(volume_events_of(now, now, events), 0);
+        assert_int_equal(volume_events_of(now, before, events), 0);
+    }
+}
+
+static void another_pool_under_a_volume_is_a_loss_that_was_made_good(void **state)
+{
+    (void)state;
+    struct volume_event events[VOLUME_EVENTS_MAX];
+    auto_api_volume before = volume("0123456789ab");
+    auto_api_volume now = volume("ba9876543210");
+    assert_int_equal(volume_events_of(before, now, events), 1);
+    assert_string_equal(events[0].reason, "VolumeLost");
+    assert_non_null(strstr(events[0].message, "created again"));
+    before->status.phase = API_PHASE_LOST; /* reported already */
+    assert_int_equal(volume_events_of(before, now, events), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_condition_that_became_false_is_reported_once),
+        cmocka_unit_test(another_pool_under_a_volume_is_a_loss_that_was_made_good),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit.h"
+#include "util/clock.h"
+#include "volume_events.h"
+
+#define SECOND ((int64_t)NS_PER_SECOND)
+#define MIB (UINT64_C(1) << 20)
+
+static struct api_volume *hydrating(void)
+{
+    struct api_volume *v = api_volume_new();
+    v->node = str_dup(STR("n1"));
+    v->source = str_dup(STR("{\"uri\":\"gs://acme/llama/\"}"));
+    v->status.phase = API_PHASE_HYDRATING;
+    v->status.hydration = (struct api_hydration){.objects_total = 4,
+                                                 .bytes_total = 100 * MIB,
+                                                 .bytes_done = 61 * MIB,
+                                                 .bytes_per_second = 10 * MIB,
+                                                 .eta_seconds = 8,
+                                                 .started_ns = 100 * SECOND};
+    return v;
+}
+
+static void finish(struct api_volume *v)
+{
+    v->status.phase = API_PHASE_READY;
+    v->status.hydration.finished_ns = 110 * SECOND;
+    v->status.hydration.bytes_done = v->status.hydration.bytes_total;
+    api_condition_set(&v->status.conditions, API_HYDRATED, API_TRUE, "Done", 1, 110 * SECOND, "%s", "");
+    api_condition_set(&v->status.conditions, API_VERIFIED, API_TRUE, "Done", 1, 110 * SECOND, "%s", "crc32c verified");
+}
+
+static void a_hydration_sends_one_event_at_its_start_and_one_at_its_end(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {0};
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    assert_int_equal(volume_events_of_hydration(v, &m, 101 * SECOND, r), 1);
+    assert_string_equal(r[0].reason, "HydrationStarted");
+    assert_string_equal(r[0].text, "hydrating 100 MiB in 4 objects from gs://acme/llama/ on node n1");
+    assert_int_equal(volume_events_of_hydration(v, &m, 102 * SECOND, r), 0);
+    assert_int_equal(volume_events_of_hydration(v, &m, 161 * SECOND, r), 1);
+    assert_string_equal(r[0].reason, "HydrationProgress");
+    assert_string_equal(r[0].text, "61% (61.0 MiB of 100 MiB) at 10.0 MiB/s, 8.0 s left");
+    assert_int_equal(volume_events_of_hydration(v, &m, 162 * SECOND, r), 0);
+    finish(v);
+    assert_int_equal(volume_events_of_hydration(v, &m, 163 * SECOND, r), 1);
+    assert_string_equal(r[0].reason, "HydrationFinished");
+    assert_string_equal(r[0].text, "hydrated 100 MiB in 10.0 s (10.0 MiB/s), crc32c verified");
+    assert_int_equal(volume_events_of_hydration(v, &m, 163 * SECOND, r), 0);
+    m.finished = false;
+    v->status.hydration.objects_missing = 2;
+    assert_int_equal(volume_events_of_hydration(v, &m, 163 * SECOND, r), 1);
+    assert_string_equal(
+        r[0].text, "hydrated 100 MiB in 10.0 s (10.0 MiB/s), crc32c verified, 2 objects were deleted from the bucket");
+}
+
+static void a_hydration_seen_only_at_its_end_sends_both_events(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {0};
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    v->status.phase = API_PHASE_PROVISIONING;
+    assert_int_equal(volume_events_of_hydration(v, &m, 100 * SECOND, r), 0);
+    finish(v);
+    assert_int_equal(volume_events_of_hydration(v, &m, 101 * SECOND, r), 2);
+    assert_string_equal(r[0].reason, "HydrationStarted");
+    assert_string_equal(r[1].reason, "HydrationFinished");
+}
+
+static void fail_with(struct api_volume *v, const char *id, const char *message)
+{
+    v->status.phase = API_PHASE_FAILED;
+    api_faults_clear(&v->status.errors);
+    api_faults_add(&v->status.errors, "a", id, "DENIED", message, 1, 105 * SECOND);
+}
+
+static void a_long_message_keeps_its_end_with_the_advice(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {.seen = true, .started = true};
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    static const char end[] =
+        "Secret 'train/keys': access is forbidden (CIS1905, DENIED); kubectl create rolebinding cistern-credentials -n "
+        "train --clusterrole=cistern-credentials --serviceaccount=cistern-system:cistern-controller";
+    char message[512];
+    snprintf(message, sizeof message, "s3://bucket/a/: cannot get credentials from the broker: %s", end);
+    fail_with(v, "CIS1905", message);
+    assert_int_equal(volume_events_of_hydration(v, &m, 106 * SECOND, r), 1);
+    assert_string_equal(r[0].text, message + strlen("s3://bucket/a/: "));
+}
+
+static void a_refusal_names_whom_the_bucket_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source, *text;
+    } rows[] = {
+        {"{\"uri\":\"s3://b/\",\"serviceAccountName\":\"trainer\"}",
+         "access denied for ns/train/sa/trainer: 403 of s3://b/"},
+        {"{\"uri\":\"s3://b/\",\"secretRef\":{\"name\":\"keys\"}}",
+         "access denied for secret train/keys: 403 of s3://b/"},
+        {"{\"uri\":\"s3://b/\",\"identity\":{\"method\":\"anonymous\"}}",
+         "access denied for anonymous: 403 of s3://b/"},
+        {"{\"uri\":\"s3://b/\"}", "access denied for the identity of the source: 403 of s3://b/"},
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        auto_api_volume v = hydrating();
+        struct populate_event_state m = {.seen = true, .started = true};
+        struct populate_event r[VOLUME_EVENTS_MAX];
+        free(v->source);
+        v->source = str_dup(str_of(rows[i].source));
+        v->source_namespace = str_dup(STR("train"));
+        fail_with(v, "CIS1403", "403 of s3://b/");
+        assert_int_equal(volume_events_of_hydration(v, &m, 106 * SECOND, r), 1);
+        assert_string_equal(r[0].reason, "SourceDenied");
+        assert_string_equal(r[0].text, rows[i].text);
+    }
+}
+
+static void a_source_that_is_too_large_says_how_much_to_ask_for(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {.seen = true, .started = true};
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    v->status.hydration.bytes_total = UINT64_C(100) << 30;
+    fail_with(v, "CIS1510", "needs more than there is");
+    assert_int_equal(volume_events_of_hydration(v, &m, 106 * SECOND, r), 1);
+    assert_string_equal(r[0].reason, "SourceTooLarge");
+    assert_string_equal(r[0].text, "needs more than there is; request more than 106Gi");
+}
+
+static void a_hydration_that_ended_before_this_leader_sends_no_event(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {0};
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    finish(v);
+    assert_int_equal(volume_events_of_hydration(v, &m, 200 * SECOND, r), 0);
+}
+
+static void a_long_hydration_event_names_the_mode_that_binds_early(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {.seen = true, .started = true};
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    struct err err;
+    assert_int_equal(volume_events_of_hydration(v, &m, (100 + 1201) * SECOND, r), 1);
+    assert_non_null(strstr(r[0].text, "gate"));
+    assert_int_equal(api_volume_set_parameter(v, STR("hydration"), STR("gate"), &err), 0);
+    assert_int_equal(volume_events_of_hydration(v, &m, (100 + 1300) * SECOND, r), 1);
+    assert_null(strstr(r[0].text, "gate"));
+}
+
+static void a_fault_sends_one_event_with_its_own_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *id, *reason;
+    } faults[] = {{"CIS1403", "SourceDenied"},      {"CIS1905", "SourceDenied"},      {"CIS1906", "SourceDenied"},
+                  {"CIS1902", "HydrationRetrying"}, {"CIS1405", "SourceNotFound"},    {"CIS1510", "SourceTooLarge"},
+                  {"CIS1409", "SourceChanged"},     {"CIS1500", "HydrationRetrying"}, {NULL, "HydrationRetrying"},
+                  {"CIS1901", "HydrationRetrying"}, {"CIS1911", "HydrationRetrying"}, {"CIS1404", "SourceNotFound"}};
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    for (size_t i = 0; i < countof(faults); i++) {
+        auto_api_volume v = hydrating();
+        struct populate_event_state m = {.seen = true, .started = true, .progress_ns = 100 * SECOND};
+        api_faults_add(&v->status.errors, "part-1", faults[i].id, "DENIED", "no", 1, 100 * SECOND);
+        assert_int_equal(volume_events_of_hydration(v, &m, 101 * SECOND, r), 1);
+        assert_true(r[0].warning);
+        assert_string_equal(r[0].reason, faults[i].reason);
+        assert_non_null(strstr(r[0].text, "no"));
+        assert_int_equal(volume_events_of_hydration(v, &m, 102 * SECOND, r), 0);
+    }
+    struct api_fault f = {.id = (char *)"CIS1500"};
+    assert_string_equal(volume_event_reason(&f, true), "HydrationFailed");
+}
+
+static void a_blank_volume_sends_no_event(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {0};
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    free(v->source);
+    v->source = NULL;
+    assert_int_equal(volume_events_of_hydration(v, &m, 200 * SECOND, r), 0);
+}
+
+static void an_export_sends_events_when_it_starts_and_succeeds(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {0};
+    struct populate_event r;
+    assert_false(volume_event_of_export(v, &m, &r));
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, "Exporting", 1, 100 * SECOND, "%s", "");
+    v->status.export = (struct api_export){.pending_objects = 3, .pending_bytes = 3 << 20};
+    assert_true(volume_event_of_export(v, &m, &r));
+    assert_string_equal(r.reason, "ExportStarted");
+    assert_string_equal(r.text, "exporting 3.00 MiB in 3 files from node n1");
+    assert_false(volume_event_of_export(v, &m, &r));
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, "ExportFailed", 1, 101 * SECOND, "%s", "2 files");
+    assert_true(volume_event_of_export(v, &m, &r));
+    assert_string_equal(r.reason, "ExportFailed");
+    assert_string_equal(r.text, "node n1: 2 files");
+    assert_true(r.warning);
+    assert_false(volume_event_of_export(v, &m, &r));
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, "ExportStalled", 1, 101 * SECOND, "%s", "late");
+    assert_true(volume_event_of_export(v, &m, &r));
+    assert_string_equal(r.reason, "ExportStalled");
+    struct populate_event_state new_leader = {0};
+    assert_true(volume_event_of_export(v, &new_leader, &r)); /* it still fails, and a new leader reports it again */
+    assert_string_equal(r.reason, "ExportStalled");
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_TRUE, "Confirmed", 1, 102 * SECOND, "%s", "");
+    v->status.export = (struct api_export){.done_objects = 3, .done_bytes = 3 << 20, .last_success_ns = 102 * SECOND};
+    assert_true(volume_event_of_export(v, &m, &r));
+    assert_string_equal(r.reason, "ExportFinished");
+    assert_string_equal(r.text, "exported 3.00 MiB in 3 files, all confirmed by the bucket");
+    assert_false(volume_event_of_export(v, &m, &r));
+    m = (struct populate_event_state){0}; /* what a controller finds when it begins is not news */
+    assert_false(volume_event_of_export(v, &m, &r));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_hydration_sends_one_event_at_its_start_and_one_at_its_end),
+        cmocka_unit_test(a_hydration_seen_only_at_its_end_sends_both_events),
+        cmocka_unit_test(a_refusal_names_whom_the_bucket_refused),
+        cmocka_unit_test(a_long_message_keeps_its_end_with_the_advice),
+        cmocka_unit_test(a_source_that_is_too_large_says_how_much_to_ask_for),
+        cmocka_unit_test(a_hydration_that_ended_before_this_leader_sends_no_event),
+        cmocka_unit_test(a_long_hydration_event_names_the_mode_that_binds_early),
+        cmocka_unit_test(a_fault_sends_one_event_with_its_own_reason),
+        cmocka_unit_test(a_blank_volume_sends_no_event),
+        cmocka_unit_test(an_export_sends_events_when_it_starts_and_succeeds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "denials.h"
+#include "unit.h"
+
+static void what_was_never_served_is_refused_at_once(void **state)
+{
+    struct store_denials r = {0};
+    (void)state;
+    assert_int_equal(denials_attempts_max(&r, JOB_LIST, false), 1);
+    assert_int_equal(denials_attempts_max(&r, JOB_GET, false), 2); /* others may be served at this moment */
+    assert_int_equal(denials_attempts_max(&r, JOB_LIST, true), 2);
+}
+
+static void what_was_served_before_is_asked_again_a_few_times(void **state)
+{
+    struct store_denials r = {0};
+    (void)state;
+    denials_note_success(&r, JOB_GET);
+    denials_note_success(&r, JOB_GET);
+    assert_in_range(denials_attempts_max(&r, JOB_GET, false), 4, 8);
+    assert_int_equal(denials_attempts_max(&r, JOB_LIST, false), 1); /* another right */
+}
+
+static void lasting_denials_become_final(void **state)
+{
+    struct store_denials r = {0};
+    (void)state;
+    denials_note_success(&r, JOB_GET);
+    for (int i = 0; i < 31; i++)
+        denials_note_final(&r);
+    assert_true(denials_attempts_max(&r, JOB_GET, false) > 2);
+    denials_note_final(&r);
+    assert_int_equal(denials_attempts_max(&r, JOB_GET, false), 1);
+    assert_int_equal(denials_attempts_max(&r, JOB_GET, true), 2); /* with other credentials */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_never_served_is_refused_at_once),
+        cmocka_unit_test(what_was_served_before_is_asked_again_a_few_times),
+        cmocka_unit_test(lasting_denials_become_final),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
