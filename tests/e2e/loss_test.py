@@ -13,8 +13,8 @@ NODE = "node-b"
 def node(cluster, cistern):
     found = cluster.nodes[NODE]
     yield found
-    if found.launcher is None:
-        found.boot()
+    if "kubelet" not in found.daemons:  # off, or its boot failed half-way
+        found.reboot()
     cluster.await_nodes()
     await_nodes(cluster)
 

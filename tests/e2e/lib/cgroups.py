@@ -5,7 +5,7 @@ the single hierarchy of version 2."""
 import pathlib
 import subprocess
 
-from .machine import eventually
+from .machine import DEATH_SECONDS, eventually
 
 ROOT = pathlib.Path("/sys/fs/cgroup")
 
@@ -40,7 +40,7 @@ def remove(name):
             subprocess.run(["find", str(group), "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"], capture_output=True)
         return not any(group.exists() for group in left)
 
-    eventually(gone, f"the control groups of {name} are gone", 20)
+    eventually(gone, f"the control groups of {name} are gone", DEATH_SECONDS)
 
 
 def names(prefix):

@@ -13,6 +13,7 @@ import time
 from paths import CACHE, TOP
 
 HERE = pathlib.Path(__file__).resolve().parent
+DEATH_SECONDS = 120  # the longest that a killed process stays in a sync to a disk which other tests keep busy
 BIN = CACHE / "kubernetes/bin"
 DEBIAN = CACHE / "kubernetes/debian"
 PATH = ":".join(map(str, [BIN, DEBIAN / "usr/bin", DEBIAN / "usr/sbin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]))
@@ -68,7 +69,7 @@ def release_image(image):
             subprocess.run(["losetup", "--detach", device], capture_output=True)
         return not outer
 
-    eventually(gone, f"the loop devices on {image} are gone", 20)
+    eventually(gone, f"the loop devices on {image} are gone", DEATH_SECONDS)
 
 
 class Machine:
@@ -138,11 +139,10 @@ class Machine:
         if self.pid and self.launcher.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
         self.launcher.kill()
-        self.launcher.wait(20)
-        for daemon in self.daemons.values():
-            daemon.wait(20)
-        self.daemons.clear()
-        self.launcher = self.pid = None
+        killed = [self.launcher, *self.daemons.values()]
+        self.daemons, self.launcher, self.pid = {}, None, None  # it is off, even if one of them takes too long to end
+        for process in killed:
+            process.wait(DEATH_SECONDS)
 
     def remove(self):
         shutil.rmtree(self.folder, ignore_errors=True)
