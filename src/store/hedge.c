@@ -3,9 +3,11 @@
 #include "util/clock.h"
 
 enum {
-    SAMPLES_LEAST = 100,    /* of fewer there is no 99th percentile */
+    SAMPLES_LEAST = 16,   /* of fewer nothing is concluded */
+    SAMPLES_ENOUGH = 100, /* for a 99th percentile; of fewer the longest is known, and the wait is FEW_TIMES that */
+    FEW_TIMES = 4,
     SAMPLES_MOST = 8192,    /* then they count half */
-    LOOK_EVERY = 64,        /* samples: the sum over all buckets is not taken at each request */
+    LOOK_EVERY = 16,        /* samples: the sum over all buckets is not taken at each request */
     BUCKET_SHIFT = 16,      /* 65 us */
     COST = 100,             /* of a request, in shares that each GET adds: 1 % */
     BUDGET_MAX = 20 * COST, /* an hour without trouble does not pay for a storm */
@@ -14,7 +16,13 @@ enum {
 
 /* Below this the wait is our own scheduling as often as the server's. */
 #define WAIT_LEAST_NS (50 * NS_PER_MS)
+#define FEW_LEAST_NS NS_PER_SECOND
 #define QUIET_NS (10 * NS_PER_SECOND)
+
+void hedge_init(struct hedge *h)
+{
+    *h = (struct hedge){.budget = RESERVE}; /* a run of a few requests earns nothing, and waits for its slowest */
+}
 
 static unsigned bucket_of(uint64_t ns)
 {
@@ -41,7 +49,8 @@ static void look(struct hedge *h)
             break;
     }
     uint64_t wait = bucket_end_ns(at);
-    atomic_store(&h->wait_ns, wait > WAIT_LEAST_NS ? wait : WAIT_LEAST_NS);
+    atomic_store(&h->wait_ns,
+                 total >= SAMPLES_ENOUGH ? max_u64(wait, WAIT_LEAST_NS) : max_u64(FEW_TIMES * wait, FEW_LEAST_NS));
 }
 
 /* Concurrent counts may be lost: one in thousands. */
@@ -82,23 +91,31 @@ void hedge_retried(struct hedge *h)
     pay(h, -COST);
 }
 
+/* A body shorter than a MiB measures latency, not throughput: it is compared with other short ones, whatever their
+ * lengths. A second request must save more than its own cost. */
 enum { SLOW_TIMES = 4 };
-#define BODY_LEAST (UINT64_C(1) << 20) /* shorter bodies measure latency, not throughput */
+#define LONG_BODY (UINT64_C(1) << 20)
+#define WORTH_NS NS_PER_SECOND
+
+static double long_bodies(uint64_t bytes)
+{
+    return bytes < LONG_BODY ? 1 : (double)bytes / (double)LONG_BODY;
+}
 
 void hedge_body(struct hedge *h, uint64_t bytes, uint64_t took_ns)
 {
-    if (bytes < BODY_LEAST)
-        return;
-    uint64_t before = atomic_load_explicit(&h->mib_ns, memory_order_relaxed);
-    uint64_t now = (uint64_t)((double)took_ns * (double)BODY_LEAST / (double)bytes) + 1;
-    atomic_store_explicit(&h->mib_ns, before ? before - before / 8 + now / 8 : now, memory_order_relaxed);
+    _Atomic uint64_t *mean = bytes < LONG_BODY ? &h->short_body_ns : &h->mib_ns;
+    uint64_t before = atomic_load_explicit(mean, memory_order_relaxed);
+    uint64_t now = (uint64_t)((double)took_ns / long_bodies(bytes)) + 1;
+    atomic_store_explicit(mean, before ? before - before / 8 + now / 8 : now, memory_order_relaxed);
 }
 
 bool hedge_is_slow(const struct hedge *h, uint64_t bytes, uint64_t received, uint64_t took_ns)
 {
-    double mostly_ns = (double)atomic_load_explicit(&h->mib_ns, memory_order_relaxed) * (double)bytes / BODY_LEAST;
+    const _Atomic uint64_t *mean = bytes < LONG_BODY ? &h->short_body_ns : &h->mib_ns;
+    double mostly_ns = (double)atomic_load_explicit(mean, memory_order_relaxed) * long_bodies(bytes);
     double rest_ns = (double)took_ns * (double)(bytes - received) / (double)(received ? received : 1);
-    return mostly_ns > 0 && bytes >= BODY_LEAST && rest_ns > SLOW_TIMES * mostly_ns && took_ns > mostly_ns;
+    return mostly_ns > 0 && rest_ns > SLOW_TIMES * mostly_ns && rest_ns > WORTH_NS && took_ns > mostly_ns;
 }
 
 void hedge_slow_down(struct hedge *h, uint64_t now_ns)
@@ -111,14 +128,19 @@ uint64_t hedge_wait_ns(const struct hedge *h)
     return atomic_load_explicit(&h->wait_ns, memory_order_relaxed);
 }
 
+bool hedge_is_late(const struct hedge *h, uint64_t waited_ns)
+{
+    uint64_t wait = hedge_wait_ns(h);
+    return wait && waited_ns >= wait;
+}
+
 bool hedge_take(struct hedge *h, uint64_t now_ns, uint64_t waited_ns)
 {
     /* One GET in a hundred exceeds the 99th percentile without a fault. Those use only the surplus, not the reserve
      * that avoids timeouts. */
-    uint64_t wait = hedge_wait_ns(h);
-    int32_t needed = waited_ns >= 4 * wait ? COST : RESERVE;
+    int32_t needed = waited_ns >= 4 * hedge_wait_ns(h) ? COST : RESERVE;
     int32_t before = atomic_load(&h->budget);
-    if (wait == 0 || waited_ns < wait || now_ns < atomic_load(&h->quiet_until_ns))
+    if (now_ns < atomic_load(&h->quiet_until_ns))
         return false;
     do
         if (before < needed)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hedge.h - decides when a GET without a first byte is sent a second time. home: any thread; a struct of atomics. It
- * waits for the 99th percentile of the first bytes so far. Each GET adds a hundredth of a request to the hedge budget.
- * Second requests and retries take from it, so that a failing store gets no extra load. */
+/* hedge.h - decides when a GET without a first byte is sent a second time, and when a slow body is started over. home:
+ * any thread; a struct of atomics. It waits for the 99th percentile of the first bytes so far. The hedge budget begins
+ * with five requests, and each GET adds a hundredth of one. Second requests and retries take from it. A failing store
+ * gets no extra load. */
 #pragma once
 
 #include <stdatomic.h>
@@ -14,11 +15,14 @@ struct hedge {
     _Atomic uint32_t counts[HEDGE_BUCKETS]; /* first bytes; halved now and then, so that they follow */
     _Atomic uint32_t samples;
     _Atomic uint64_t wait_ns; /* as of the last look at the counts; 0: too few are known */
-    _Atomic uint64_t mib_ns;  /* what a MiB of a long body takes, a moving mean; 0: not known */
-    _Atomic int32_t budget;   /* in hundredths of a request */
+    /* Moving means; 0: not known. */
+    _Atomic uint64_t short_body_ns; /* a body shorter than a MiB */
+    _Atomic uint64_t mib_ns;        /* a MiB of a longer one */
+    _Atomic int32_t budget;         /* in hundredths of a request */
     _Atomic uint64_t quiet_until_ns;
 };
 
+void hedge_init(struct hedge *h);
 void hedge_sent(struct hedge *h);                        /* a GET, not a second one */
 void hedge_answered(struct hedge *h, uint64_t first_ns); /* its first byte came, or had not come after so long */
 void hedge_retried(struct hedge *h);                     /* any request */
@@ -26,6 +30,7 @@ void hedge_slow_down(struct hedge *h, uint64_t now_ns);  /* the store asked for 
 void hedge_body(struct hedge *h, uint64_t bytes, uint64_t took_ns); /* a body came, whole */
 /* Would the rest of a body take far longer, at its own rate, than all of it does mostly? */
 bool hedge_is_slow(const struct hedge *h, uint64_t bytes, uint64_t received, uint64_t took_ns);
-uint64_t hedge_wait_ns(const struct hedge *h); /* 0: never */
-bool hedge_take(struct hedge *h, uint64_t now_ns,
-                uint64_t waited_ns); /* takes one request from the budget, if it has one */
+uint64_t hedge_wait_ns(const struct hedge *h);                 /* 0: too few answers are known */
+bool hedge_is_late(const struct hedge *h, uint64_t waited_ns); /* has a GET waited too long for its first byte? */
+/* Takes one request from the budget, if it has one for a GET that was sent so long ago. */
+bool hedge_take(struct hedge *h, uint64_t now_ns, uint64_t waited_ns);

@@ -36,7 +36,8 @@ static void fire(struct timer *t)
     j->moved = false;
     if (!j->running || j->cancelled || j->rival)
         return;
-    if (!capped && (still || !j->answered) && hedge_take(h, now, now - j->asked_ns)) {
+    bool late = !j->answered && hedge_is_late(h, now - j->asked_ns);
+    if (!capped && (still || late) && hedge_take(h, now, now - j->asked_ns)) {
         if (still) {
             j->gave_up = true;
             j->store->backend->stop(j);

@@ -44,6 +44,7 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     s->retry = with_defaults(o->retry);
     s->telemetry = telemetry_new(s->caps.scheme);
     s->hedge = xcalloc(1, sizeof *s->hedge);
+    hedge_init(s->hedge);
     s->refusals = xcalloc(1, sizeof *s->refusals);
     s->guard = o->guard;
     r = s->guard ? 0 : trust_environment(&s->guard, err);

@@ -53,6 +53,19 @@ def test_a_body_that_is_far_slower_than_others_is_started_over_once(tmp_path):
         hydrated(bucket, "s/", tmp_path / "again", "--retries", "3", count=630)
 
 
+@pytest.mark.parametrize("objects, rule", [
+    ("f/:4:64Mi", "op=get,nth=7,do=slow:200000"),  # 8 MiB took 42 s
+    ("f/:500:100Ki", "op=get,nth=3,do=slow:2000"),  # 100 KiB took 51 s
+    ("f/:40:1000", "op=get,nth=30,do=latency:25000"),
+])
+def test_a_small_run_does_not_wait_for_one_slow_answer(tmp_path, objects, rule):
+    count = int(objects.split(":")[1])
+    with Bucket(objects) as bucket:
+        bucket.fault(rule)
+        end, _ = hydrated(bucket, "f/", tmp_path / "out", count=count)
+        assert end["seconds"] < 15
+
+
 def test_a_store_that_asks_for_less_is_not_asked_twice(bucket, tmp_path):
     bucket.fault("op=get,after=400,every=40,times=60,do=status:503", "op=get,after=500,every=500,do=latency:1500", ROUND_TRIP)
     end, extra = hydrated(bucket, "h/", tmp_path / "out")

@@ -17,12 +17,23 @@ static void of_few_answers_nothing_is_concluded(void **state)
 {
     (void)state;
     struct hedge h = {0};
-    answered(&h, 99, 10 * MS);
+    answered(&h, 15, 10 * MS);
     assert_int_equal(hedge_wait_ns(&h), 0);
-    answered(&h, 1000, 10 * MS);
-    assert_true(hedge_wait_ns(&h) > 0);
-    struct hedge rich = {.budget = 1000};
-    assert_false(hedge_take(&rich, 1, UINT64_MAX / 8));
+    assert_false(hedge_is_late(&h, UINT64_MAX / 8));
+}
+
+static void fewer_than_a_hundred_answers_let_wait_four_times_the_longest_and_a_second(void **state)
+{
+    (void)state;
+    struct hedge h = {0};
+    answered(&h, 15, 10 * MS);
+    answered(&h, 1, 400 * MS);
+    assert_in_range(hedge_wait_ns(&h), 1600 * MS, 2000 * MS);
+    struct hedge quick = {0};
+    answered(&quick, 16, 10 * MS);
+    assert_int_equal(hedge_wait_ns(&quick), NS_PER_SECOND);
+    answered(&quick, 100, 10 * MS);
+    assert_int_equal(hedge_wait_ns(&quick), 50 * MS);
 }
 
 static void wait_is_the_99th_percentile_within_a_fifth(void **state)
@@ -75,7 +86,7 @@ static unsigned taken(struct hedge *h, unsigned tries, uint64_t waited)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < tries; i++)
-        n += hedge_take(h, 1, waited);
+        n += hedge_is_late(h, waited) && hedge_take(h, 1, waited);
     return n;
 }
 
@@ -121,6 +132,30 @@ static void retries_take_from_the_hedge_budget(void **state)
     assert_int_equal(taken(&h, 10, 10 * NS_PER_SECOND), 1);
 }
 
+static void the_budget_begins_with_five(void **state)
+{
+    (void)state;
+    struct hedge h;
+    hedge_init(&h);
+    answered(&h, 16, 10 * MS);
+    assert_int_equal(taken(&h, 100, 10 * NS_PER_SECOND), 5);
+}
+
+static void a_body_is_slow_beside_others_of_its_kind(void **state)
+{
+    (void)state;
+    const uint64_t kib = 1024, mib = kib * kib;
+    struct hedge h = {0};
+    assert_false(hedge_is_slow(&h, 8 * mib, mib, 60 * NS_PER_SECOND)); /* others are not known */
+    hedge_body(&h, 100 * kib, 2 * MS);
+    hedge_body(&h, 8 * mib, 160 * MS);
+    assert_true(hedge_is_slow(&h, 8 * mib, 400 * kib, 2 * NS_PER_SECOND));
+    assert_false(hedge_is_slow(&h, 8 * mib, 4 * mib, 300 * MS)); /* four times as slow at most */
+    assert_true(hedge_is_slow(&h, 100 * kib, 4 * kib, 2 * NS_PER_SECOND));
+    assert_false(hedge_is_slow(&h, 100 * kib, 90 * kib, 2 * NS_PER_SECOND)); /* the rest comes within a second */
+    assert_true(hedge_is_slow(&h, 100 * kib, 0, 2 * NS_PER_SECOND));
+}
+
 static void a_store_that_asks_for_less_is_not_asked_twice_for_ten_seconds(void **state)
 {
     (void)state;
@@ -135,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_few_answers_nothing_is_concluded),
+        cmocka_unit_test(fewer_than_a_hundred_answers_let_wait_four_times_the_longest_and_a_second),
         cmocka_unit_test(wait_is_the_99th_percentile_within_a_fifth),
         cmocka_unit_test(any_duration_has_its_place),
         cmocka_unit_test(a_wait_is_never_as_short_as_our_own_delays),
@@ -143,6 +179,8 @@ int main(void)
         cmocka_unit_test(what_was_not_used_is_saved_up_to_twenty),
         cmocka_unit_test(the_last_ones_are_for_who_waits_longest),
         cmocka_unit_test(retries_take_from_the_hedge_budget),
+        cmocka_unit_test(the_budget_begins_with_five),
+        cmocka_unit_test(a_body_is_slow_beside_others_of_its_kind),
         cmocka_unit_test(a_store_that_asks_for_less_is_not_asked_twice_for_ten_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
