@@ -106,9 +106,12 @@ __attribute__((destructor)) static void tell_count(void)
     fclose(f);
 }
 
-/* A mount process ends so. */
+/* A mount process ends so, several threads at once: none may empty the file that another has filled. */
 __attribute__((noreturn)) void _exit(int status)
 {
+    static atomic_flag is_ending = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&is_ending))
+        pause();
     tell_count();
     for (;;)
         syscall(SYS_exit_group, status);
