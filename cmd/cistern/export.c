@@ -62,7 +62,7 @@ static const char usage[] = "Usage: cistern export [flags] DIR URI\n"
                             "open for writing are waited\n"
                             "for. A file counts as exported when the bucket has confirmed its size and checksum. Run "
                             "the same command again to\n"
-                            "continue an interrupted export.\n\n"
+                            "continue an interrupted export: its records are in the directory of --state.\n\n"
                             "  cistern export ./checkpoints s3://bucket/run-7/\n"
                             "  cistern export ./logs gs://bucket/logs/ --include '*.jsonl' --settle 30s\n\nFlags:\n";
 
@@ -70,6 +70,8 @@ struct export_cmd {
     struct spec *spec; /* owned; of the volume, or made from flags */
     struct volume *volume;
     int state, export_dir, lock, data; /* owned */
+    char *state_path;                  /* owned; NULL: a volume's */
+    size_t state_kept_len;             /* of state_path: the part that existed before this run */
     enum verdict_purpose purpose;
     uint64_t writes;   /* of the sealed volume, when the run started */
     char *destination; /* owned */
@@ -270,7 +272,19 @@ static int open_state(struct export_cmd *j, const char *dir, struct err *err)
                         : snprintf(path, sizeof path, "%s/.local/state/cistern/export/%s", home, hex);
     if (n >= (int)sizeof path)
         return err_set(err, ERR_INVALID, "the path of the state directory is too long");
+    j->state_path = str_dup(str_of(path));
+    j->state_kept_len = path_existing_len(path);
     return dir_make_path(path, 0700, &j->state, err);
+}
+
+/* A dry run records no upload, so it leaves no record where none was. */
+static void remove_new_state(const struct export_cmd *j)
+{
+    struct err ignored;
+    if (!flags.dry_run || !j->state_path || j->state_kept_len == strlen(j->state_path))
+        return;
+    (void)!dir_remove(j->state, VOLUME_EXPORT, &ignored); /* the user may remove what is left */
+    dir_remove_empty(j->state_path, j->state_kept_len);
 }
 
 static int open_directory(struct export_cmd *j, const char *dir, const char *uri, struct err *err)
@@ -368,6 +382,8 @@ static void close_job(struct export_cmd *j)
     store_free(j->store);
     index_free(j->catalog);
     free(j->destination);
+    remove_new_state(j);
+    free(j->state_path);
     int fds[] = {j->data, j->export_dir, j->lock, j->state};
     for (size_t i = 0; i < countof(fds); i++)
         if (fds[i] >= 0)

@@ -23,8 +23,10 @@ static const char usage[] =
     "pinned\n"
     "to the version that was listed, and verified by the store's strongest checksum. A URI without a trailing '/' "
     "names\n"
-    "one object. Run the same command again to continue an interrupted or failed run. Files in DIR that no hydration\n"
-    "wrote, or that were changed since, are kept and reported, and the exit code is 1.\n\n"
+    "one object. A new DIR is built as .DIR.cistern beside it, and appears when it is whole. Run the same command "
+    "again\n"
+    "to continue an interrupted or failed run. Files in DIR that no hydration wrote, or that were changed since, are "
+    "kept\nand reported, and the exit code is 1.\n\n"
     "  cistern hydrate s3://bucket/dataset/ ./dataset --exclude '*.tmp'\n"
     "  cistern hydrate gs://bucket/model/weights.bin ./model\n\nFlags:\n";
 

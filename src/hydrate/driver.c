@@ -116,6 +116,12 @@ static int complete(struct hydrate *h, struct err *err)
     return r == 0 ? target_finish(h->target, whole, durable, err) : r;
 }
 
+/* Whether a failed run leaves nothing that the next one can use: not one object was listed, now or before. */
+static bool is_void(const struct hydrate *h)
+{
+    return h->faults.has_fatal && h->target->kind != TARGET_VOLUME && index_count(h->index) == 0 && !h->old.index;
+}
+
 static void run_finish(struct work *w)
 {
     struct hydrate *h = container_of(w, struct hydrate, driver.finish_work);
@@ -125,7 +131,7 @@ static void run_finish(struct work *w)
         journal_stale(h->journal);
     int r = journal_flush(h->journal, &err);
     h->driver.finish_err.code = 0;
-    if (f->fatal_kind == FAULT_TOO_LARGE)
+    if (f->fatal_kind == FAULT_TOO_LARGE || is_void(h))
         r = target_clean(h->target, &err);
     else if (f->fatal_kind == FAULT_LISTED_TWICE && !h->old.index) /* every run of this catalog would fail */
         r = target_wipe(h->target, &err);

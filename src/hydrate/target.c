@@ -40,6 +40,7 @@ void target_free(struct target *t)
     auto_clean_fd(&t->lock);
     free(t->name);
     free(t->state_name);
+    free(t->parent_path);
     free(t);
 }
 
@@ -78,7 +79,7 @@ int target_open_volume(int volume_dir, int data_dir, struct target **ret, struct
 /* ---- a directory ------------------------------------------------------------------------------------------------- */
 
 /* Opens the parent directory of `path`, and makes the directories that are missing on the way. */
-static int open_parent(const char *path, int *ret_fd, char **ret_name, struct err *err)
+static int open_parent(struct target *t, const char *path, struct err *err)
 {
     auto_mem char *parent = str_dup(str_of(path));
     size_t len = strlen(parent);
@@ -88,10 +89,10 @@ static int open_parent(const char *path, int *ret_fd, char **ret_name, struct er
     auto_mem char *name = str_dup(str_of(slash ? slash + 1 : parent));
     if (slash)
         slash[slash == parent] = '\0'; /* the root's own slash stays */
-    int r = dir_make_path(slash ? parent : ".", 0777, ret_fd, err);
-    if (r == 0)
-        *ret_name = take(&name);
-    return r;
+    t->parent_path = slash ? take(&parent) : str_dup(STR("."));
+    t->parent_kept_len = path_existing_len(t->parent_path);
+    t->name = take(&name);
+    return dir_make_path(t->parent_path, 0777, &t->parent, err);
 }
 
 static int exists_below(int dir, const char *below, const char *name, bool *ret, struct err *err)
@@ -174,7 +175,7 @@ int target_open_dir(const char *path, struct target **ret, struct err *err)
     bool is_there = false;
     int r = check_dir(path, &is_there, err);
     if (r == 0)
-        r = open_parent(path, &t->parent, &t->name, err);
+        r = open_parent(t, path, err);
     if (r < 0)
         return r;
     auto_sbuf b = SBUF(NAME_MAX + 1);
@@ -415,7 +416,10 @@ int target_clean(struct target *t, struct err *err)
     /* No pod has used the volume yet: a hydration wrote all files in it. */
     if (t->kind == TARGET_VOLUME)
         return empty_volume(t->data, err);
-    return remove_state(t, err);
+    r = remove_state(t, err);
+    if (r == 0)
+        dir_remove_empty(t->parent_path, t->parent_kept_len);
+    return r;
 }
 
 int target_space(const struct target *t, uint64_t *ret_bytes, uint64_t *ret_files, uint64_t *ret_block, struct err *err)

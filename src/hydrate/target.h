@@ -27,15 +27,17 @@ enum target_kind { TARGET_VOLUME, TARGET_STAGED, TARGET_IN_PLACE };
 
 struct target {
     enum target_kind kind;
-    int state;        /* owned: catalog, journal, status */
-    int data;         /* owned: paths are below it */
-    int temporary;    /* owned: if users can read the files, else -1 */
-    int lock;         /* owned */
-    int parent;       /* owned: of DIR; a volume's is -1 */
-    char *name;       /* owned: DIR's below `parent` */
-    char *state_name; /* owned: below `parent`, in place below DIR */
-    bool is_renamed;  /* staged: DIR has its name already */
-    bool overwrite;   /* users' files too */
+    int state;              /* owned: catalog, journal, status */
+    int data;               /* owned: paths are below it */
+    int temporary;          /* owned: if users can read the files, else -1 */
+    int lock;               /* owned */
+    int parent;             /* owned: of DIR; a volume's is -1 */
+    char *name;             /* owned: DIR's below `parent` */
+    char *state_name;       /* owned: below `parent`, in place below DIR */
+    char *parent_path;      /* owned: as the user gave it; a volume has none */
+    size_t parent_kept_len; /* of parent_path: the part that existed before this run */
+    bool is_renamed;        /* staged: DIR has its name already */
+    bool overwrite;         /* users' files too */
     mode_t file_mode;
     mode_t dir_mode;
     uint32_t uid; /* of files; 0: the process's own */
@@ -83,7 +85,8 @@ must_check int target_remove(const struct target *t, struct str path, struct err
 /* Ends the run: gives DIR its name. `forget` also removes the state, but a volume's stays: it is its record. */
 must_check int target_finish(struct target *t, bool forget, bool durable, struct err *err);
 
-/* The source cannot fit: removes the files of this run (in place: those with their final name stay). */
+/* Removes all that this run made, the files of a source that cannot fit included (in place: those with their final
+ * name stay). */
 must_check int target_clean(struct target *t, struct err *err);
 
 /* Bytes and files that still fit. If the file system does not report them: this, which can be added to safely. */

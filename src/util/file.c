@@ -229,6 +229,39 @@ int dir_make_path(const char *path, mode_t mode, int *ret_fd, struct err *err)
     return 0;
 }
 
+/* The length of the parent directory in `path`, without the slashes behind it. */
+static size_t parent_len(const char *path, size_t len)
+{
+    while (len > 0 && path[len - 1] == '/')
+        len--;
+    while (len > 0 && path[len - 1] != '/')
+        len--;
+    while (len > 0 && path[len - 1] == '/')
+        len--;
+    return len;
+}
+
+size_t path_existing_len(const char *path)
+{
+    auto_mem char *at = str_dup(str_of(path));
+    size_t len = strlen(at);
+    while (len > 0 && access(at, F_OK) != 0) {
+        len = parent_len(at, len);
+        at[len] = '\0';
+    }
+    return len;
+}
+
+void dir_remove_empty(const char *path, size_t keep_len)
+{
+    auto_mem char *at = str_dup(str_of(path));
+    size_t len = strlen(at);
+    while (len > keep_len && rmdir(at) == 0) {
+        len = parent_len(at, len);
+        at[len] = '\0';
+    }
+}
+
 static int open_beneath(int dir, const char *path, int flags, uint64_t resolve)
 {
     struct open_how how = {.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC), .resolve = RESOLVE_BENEATH | resolve};

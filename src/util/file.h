@@ -57,6 +57,10 @@ struct dirent *dir_next(DIR *d);
 
 /* mkdir -p of a path that the user gave, links included; opens its end. *ret_fd is the caller's. */
 must_check int dir_make_path(const char *path, mode_t mode, int *ret_fd, struct err *err);
+/* The length of the leading part of `path` that exists. */
+size_t path_existing_len(const char *path);
+/* Removes `path` and its parents down to a leading part of `keep_len` bytes, as far as they are empty. */
+void dir_remove_empty(const char *path, size_t keep_len);
 
 /* Creates the directories of relative `path` (all but its last segment) below `dir`, never outside: no symbolic link is
  * followed (openat2 RESOLVE_BENEATH|NO_SYMLINKS), `path` must pass path_check. *ret_parent is the caller's;

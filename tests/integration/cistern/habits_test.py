@@ -99,6 +99,19 @@ def test_an_export_takes_the_files_of_the_last_seconds(bucket, tmp_path):
     assert ls(bucket, "s3://bench/since/") == ["new"]
 
 
+def test_a_dry_export_leaves_no_record(bucket, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").write_text("content")
+    words = ["export", tmp_path / "data", "s3://bench/dry/", "--endpoint", bucket.url, "--path-style", "--state", tmp_path / "new/state"]
+    assert cistern(*words, "--dry-run").returncode == 0
+    assert os.listdir(tmp_path) == ["data"]
+    assert cistern(*words).returncode == 0
+    have = sorted(os.listdir(tmp_path / "new/state/export"))
+    assert cistern(*words, "--dry-run").returncode == 0
+    assert sorted(os.listdir(tmp_path / "new/state/export")) == have
+    bucket.remove("dry/file")
+
+
 @pytest.mark.parametrize("machine, code, told", [("Standard PC", 4, "this is not a Google Cloud machine"),
                                                  ("Google Compute Engine", 5, "cannot find the address")])
 def test_google_without_credentials_fails_at_once_where_no_metadata_server_can_be(tmp_path, machine, code, told):

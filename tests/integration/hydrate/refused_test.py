@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bucket that allows less than all: what can be read is read, and what cannot says why."""
+import os
+
 import pytest
 
-from .lib import DENIED, DONE, MISMATCH, Bucket, cistern, files, summary
+from .lib import DENIED, DONE, MISMATCH, TRANSIENT, Bucket, cistern, files, summary
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -44,3 +46,14 @@ def test_an_archived_object_says_that_it_is_archived(bucket, tmp_path, prefix):
     done = cistern("hydrate", f"s3://bench/{prefix}", tmp_path / "out", "--endpoint", bucket.url)
     assert done.returncode not in (DONE, MISMATCH, DENIED)
     assert "CIS1424" in done.stderr and "archived" in done.stderr and "restore" in done.stderr
+
+
+@pytest.mark.parametrize("where", ["out", "new/parents/out", "exists"])
+def test_failed_run_without_a_listing_leaves_nothing_behind(bucket, tmp_path, where):
+    (tmp_path / "exists").mkdir()
+    bucket.fault("op=list,do=status:403")
+    refused = ["hydrate", "s3://bench/s/", tmp_path / where, "--endpoint", bucket.url]
+    dead = ["hydrate", "s3://bench/s/", tmp_path / where, "--endpoint", "http://127.0.0.1:1", "--retries", "1"]
+    for words, code in ((refused, DENIED), (dead, TRANSIENT)):
+        assert cistern(*words).returncode == code
+        assert os.listdir(tmp_path) == ["exists"] and os.listdir(tmp_path / "exists") == []
