@@ -130,9 +130,7 @@ static int find_identity(struct credential_cache *k, const struct route_rules *r
     struct api_volume volume = {.meta.name = s->meta.name, .source_namespace = s->meta.namespace};
     struct route routes[ROUTES_MAX];
     size_t count;
-    const char *scheme = spec_scheme(uri);
-    int r = route_find(&volume, spec, uri == NULL, scheme ? creds_kind_of(str_of(scheme)) : CREDS_NONE, rules, routes,
-                       &count, err);
+    int r = route_find(&volume, spec, uri == NULL, store_creds_kind(str_of(uri)), rules, routes, &count, err);
     if (r == 0)
         r = credential_cache_get(k, &routes[0], "", ret, err);
     return r < 0 ? err_wrap(err, "BucketSource '%s/%s'", s->meta.namespace, s->meta.name) : 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "route.h"
 #include "creds/trust.h"
+#include "store/store.h"
+#include "util/scheme.h"
 
 struct route_request {
     const struct api_volume *volume;
@@ -16,20 +18,14 @@ static int unsupported(const struct route_request *w, const char *why, const cha
     return err_advise(err, CIS_IDENTITY_UNSUPPORTED, advice);
 }
 
-/* CREDS_NONE for a directory, which needs no credential. */
-static enum creds_kind kind_of(const char *uri)
-{
-    const char *scheme = spec_scheme(uri);
-    return scheme ? creds_kind_of(str_of(scheme)) : CREDS_NONE;
-}
-
 /* The requested kind must be one of the volume: a credential for another store is useless. */
 static int find_kind(struct route_request *w, enum creds_kind asked, struct err *err)
 {
     enum creds_kind first = CREDS_NONE;
     size_t count = w->is_export ? 1 : spec_source_count(w->spec);
     for (size_t i = 0; i < count; i++) {
-        enum creds_kind one = kind_of(w->is_export ? w->spec->export.uri : spec_source_at(w->spec, i).uri);
+        const char *uri = w->is_export ? w->spec->export.uri : spec_source_at(w->spec, i).uri;
+        enum creds_kind one = store_creds_kind(str_of(uri)); /* CREDS_NONE: a directory */
         if (!first || one == asked)
             first = one ? one : first;
     }
@@ -167,7 +163,8 @@ int broker_binding_parse(struct str text, struct broker_binding *ret, struct err
     if (ok && str_starts(rest, STR("http")))
         ok = str_split(&rest, '=', &b.endpoint);
     b.prefix = rest;
-    ok = ok && (str_starts(rest, STR("s3://")) || str_starts(rest, STR("gs://"))) && rest.len > sizeof "s3://";
+    const struct scheme *scheme = scheme_of(rest);
+    ok = ok && scheme && !scheme->is_path && scheme_rest(rest).len > 1;
     if (!ok)
         return err_set(err, ERR_INVALID, "'%.*s' is not NAME=[ENDPOINT=]PREFIX", STR_FMT(str_sub(text, 0, 200)));
     *ret = b;

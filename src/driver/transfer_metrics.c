@@ -3,6 +3,7 @@
 #include "metrics.h"
 #include "util/clock.h"
 #include "util/metric.h"
+#include "util/scheme.h"
 
 /* Of one volume, as it was at the last look. */
 struct transfer_state {
@@ -95,10 +96,10 @@ static struct transfer_state *append_state(struct transfer_metrics *t, const cha
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
-static const char *scheme_of(const char *uri)
+static const char *scheme_label(const char *uri)
 {
-    const char *scheme = spec_scheme(uri);
-    return scheme ? scheme : "other"; /* a status file that another version wrote */
+    const struct scheme *scheme = scheme_of(str_of(uri));
+    return scheme ? scheme->name : "other"; /* a status file that another version wrote */
 }
 
 /* Counts the part above the mark `before`, and sets *ret to the new mark. A run that starts again counts only beyond
@@ -130,7 +131,7 @@ static void add_hydration(struct transfer_metrics *t, const struct volume *v, st
 {
     static const char *const modes[] = {
         [HYDRATION_EAGER] = "eager", [HYDRATION_GATE] = "gate", [HYDRATION_NONE] = "none"};
-    const char *scheme = scheme_of(h->source);
+    const char *scheme = scheme_label(h->source);
     s->phase = h->phase;
     s->hydration_ns = h->began_ns;
     bool known = was && was->hydration_ns == h->began_ns;
@@ -157,7 +158,7 @@ static void add_hydration(struct transfer_metrics *t, const struct volume *v, st
 static void add_export(struct transfer_metrics *t, struct transfer_state *s, const struct transfer_state *was,
                        const struct verdict *e)
 {
-    const char *scheme = scheme_of(e->uri);
+    const char *scheme = scheme_label(e->uri);
     const struct transfer_state first = {
         .sent_bytes = e->done_bytes, .sent_objects = e->done_files, .sent_failed = e->failed_files};
     bool known = was && was->export_ns != 0;

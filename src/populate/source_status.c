@@ -2,6 +2,7 @@
 #include "source_status.h"
 #include "util/clock.h"
 #include "util/err_kind.h"
+#include "util/scheme.h"
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -123,12 +124,13 @@ void source_status_add(struct api_source *s, const struct api_volume *v)
 static void resolve(struct api_source_status *t, const struct spec *spec)
 {
     struct spec_part first = spec_source_count(spec) ? spec_source_at(spec, 0) : (struct spec_part){0};
-    const char *uri = first.uri ? first.uri : spec->export.uri, *scheme = spec_scheme(uri);
+    const char *uri = first.uri ? first.uri : spec->export.uri;
+    const struct scheme *scheme = scheme_of(str_of(uri));
     if (!scheme)
         return;
-    struct str rest = str_from(str_of(uri), strlen(scheme) + strlen("://"));
+    struct str rest = scheme_rest(str_of(uri));
     ssize_t slash = str_find(rest, '/');
-    set_text(&t->scheme, scheme);
+    set_text(&t->scheme, scheme->name);
     set_view(&t->bucket, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash));
     set_view(&t->prefix, slash < 0 ? STR_NULL : str_from(rest, (size_t)slash + 1));
     set_text(&t->endpoint, spec->source.endpoint);

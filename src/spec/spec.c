@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/spec.h"
 #include "keys.h"
+#include "util/scheme.h"
 #include <assert.h>
 
 struct spec *spec_new(void)
@@ -124,28 +125,11 @@ static int contradiction(struct err *err, const char *what)
     return err_fail(err, ERR_INVALID, CIS_PARAMETER_INVALID, "%s", what);
 }
 
-static struct str after_scheme(const char *uri, const char *scheme)
-{
-    return str_from(str_of(uri), strlen(scheme) + strlen("://"));
-}
-
-const char *spec_scheme(const char *uri)
-{
-    static const char *const schemes[] = {"s3", "gs", "file"};
-    for (size_t i = 0; uri && i < countof(schemes); i++) {
-        struct str u = str_of(uri), scheme = str_of(schemes[i]);
-        if (str_starts(u, scheme) && str_starts(str_from(u, scheme.len), STR("://")))
-            return schemes[i];
-    }
-    return NULL;
-}
-
 static int check_uri(const char *name, const char *uri, struct err *err)
 {
-    const char *scheme = spec_scheme(uri);
-    struct str rest = scheme ? after_scheme(uri, scheme) : STR_NULL;
-    bool is_absolute = scheme && (strcmp(scheme, "file") != 0 || (rest.len > 1 && rest.ptr[0] == '/'));
-    if (rest.len > 0 && is_absolute)
+    const struct scheme *scheme = scheme_of(str_of(uri));
+    struct str rest = scheme ? scheme_rest(str_of(uri)) : STR_NULL;
+    if (rest.len > 0 && (!scheme->is_path || (rest.len > 1 && rest.ptr[0] == '/')))
         return 0;
     err_set(err, ERR_INVALID,
             "'%s': invalid URI '%.200s': expected s3://bucket/prefix/, gs://bucket/prefix/ or file:///directory/", name,
@@ -158,10 +142,11 @@ static int check_prefix(const struct spec_source *src, const char *uri, struct e
     int r = check_uri(src->uri ? "uri" : "sources.uri", uri, err);
     if (r < 0)
         return r;
-    if (!src->layout_strip_prefix && strcmp(spec_scheme(uri), "file") == 0)
+    const struct scheme *scheme = scheme_of(str_of(uri));
+    if (!src->layout_strip_prefix && scheme->is_path)
         return contradiction(err, "'layout.stripPrefix: false' needs a bucket: use layout.subPath with file://");
     /* Google bills a project; S3 bills the requester. */
-    if (src->requester_pays && strcmp(src->requester_pays, "true") == 0 && strcmp(spec_scheme(uri), "gs") == 0)
+    if (src->requester_pays && strcmp(src->requester_pays, "true") == 0 && scheme->bills_project)
         return contradiction(err, "'requesterPays: true' with gs://: it must be the project that is billed");
     return 0;
 }

@@ -206,9 +206,6 @@ const char *spec_difference(const struct spec *a, const struct spec *b);
 size_t spec_source_count(const struct spec *s);
 struct spec_part spec_source_at(const struct spec *s, size_t index); /* borrowed */
 
-/* "s3", "gs" or "file" of a URI; NULL for another, and for NULL. Static string. */
-const char *spec_scheme(const char *uri);
-
 /* volume.json. Reading is strict: an unknown key, a missing one or a wrong type is ERR_CORRUPT
  * (CIS_VOLUME_RECORD_CORRUPT), a newer format ERR_UNSUPPORTED (CIS_VOLUME_RECORD_VERSION). */
 char *spec_to_json(const struct spec *s); /* the caller frees */

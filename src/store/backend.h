@@ -3,7 +3,7 @@
  * home: a struct store is frozen once open; a struct store_job lives on its worker's loop.
  *
  * To add an object store:
- * 1. Add its name to backends.def. The build compiles all of src/store/<name>/.
+ * 1. Add its line to src/util/stores.def. The build compiles all of src/store/<name>/.
  * 2. Define `backend_<name>` there: the capability table (struct store_caps), and the functions of struct
  * store_backend.
  * 3. Over HTTP: start() calls call_go() with the struct call_steps of each operation, and call.h does the rest.
@@ -16,6 +16,7 @@
 
 #include "store/store.h"
 #include "uri.h"
+#include "util/scheme.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -123,7 +124,7 @@ struct store_backend {
     bool (*honours)(const struct store *s, enum store_if condition, bool multipart);
 };
 
-const struct store_backend *backend_find(struct str scheme); /* NULL: unknown */
+const struct store_backend *backend_of(const struct scheme *scheme);
 
 /* The credentials that the options and the backend's kind ask for. `region` may be NULL. */
 must_check int store_open_creds(const struct store *s, const struct store_options *o, const char *region,
@@ -131,6 +132,7 @@ must_check int store_open_creds(const struct store *s, const struct store_option
 
 struct store {
     const struct store_backend *backend;
+    const struct scheme *scheme;
     struct store_caps caps; /* the backend's, less what this bucket or server lacks */
     char *endpoint;         /* owned: the server's URL; NULL: the store has no server */
     char *bucket;           /* owned */

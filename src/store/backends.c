@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend.h"
 
-#define BACKEND(name) extern const struct store_backend backend_##name;
-#include "backends.def"
-#undef BACKEND
+#define STORE(name, ...) extern const struct store_backend backend_##name;
+#include "util/stores.def"
+#undef STORE
 
 static const struct store_backend *const backends[] = {
-#define BACKEND(name) &backend_##name,
-#include "backends.def"
-#undef BACKEND
+#define STORE(name, ...) &backend_##name,
+#include "util/stores.def"
+#undef STORE
 };
 
-const struct store_backend *backend_find(struct str scheme)
+const struct store_backend *backend_of(const struct scheme *scheme)
 {
-    for (size_t i = 0; i < countof(backends); i++)
-        if (str_eq(scheme, str_of(backends[i]->caps.scheme)))
-            return backends[i];
-    return NULL;
+    return backends[scheme - schemes];
+}
+
+enum creds_kind store_creds_kind(struct str uri)
+{
+    const struct scheme *scheme = scheme_of(uri);
+    return scheme ? backend_of(scheme)->caps.creds : CREDS_NONE;
 }

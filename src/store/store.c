@@ -33,8 +33,9 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
         return r;
 
     auto_store s = xcalloc(1, sizeof *s);
-    s->backend = uri.backend;
-    s->caps = uri.backend->caps;
+    s->backend = backend_of(uri.scheme);
+    s->scheme = uri.scheme;
+    s->caps = s->backend->caps;
     s->bucket = str_dup(uri.bucket);
     s->prefix = str_dup(uri.prefix);
     s->prefix_len = uri.prefix.len;
@@ -42,7 +43,7 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     s->ca_file = o->ca_file && !s->ca ? str_dup(str_of(o->ca_file)) : NULL;
     pthread_mutex_init(&s->lock, NULL);
     s->retry = with_defaults(o->retry);
-    s->telemetry = telemetry_new(s->caps.scheme);
+    s->telemetry = telemetry_new(s->scheme->name);
     s->hedge = xcalloc(1, sizeof *s->hedge);
     hedge_init(s->hedge);
     s->refusals = xcalloc(1, sizeof *s->refusals);
@@ -97,7 +98,7 @@ const struct store_caps *store_caps(const struct store *s)
 
 const char *store_scheme(const struct store *s)
 {
-    return s->caps.scheme;
+    return s->scheme->name;
 }
 
 const char *store_endpoint(const struct store *s)
@@ -145,7 +146,7 @@ char *job_name(const struct store_job *j, char *buf)
 {
     struct str key = str_sub(j->op == JOB_LIST ? j->args.page.prefix : j->args.key, 0, 200);
     bool joined = str_ends(str_of(j->store->bucket), STR("/")); /* file:///: the root of all */
-    snprintf(buf, JOB_NAME_MAX, "%s://%s%s%.*s", j->store->caps.scheme, j->store->bucket, joined ? "" : "/",
+    snprintf(buf, JOB_NAME_MAX, "%s://%s%s%.*s", j->store->scheme->name, j->store->bucket, joined ? "" : "/",
              STR_FMT(key));
     return buf;
 }

@@ -83,8 +83,6 @@ enum store_conditions {
 };
 
 struct store_caps {
-    const char *scheme;         /* of its URIs: "s3" */
-    bool is_path;               /* its URIs hold an absolute path and no bucket */
     const char *bucket_extra;   /* characters of bucket names beside a-z, 0-9, '-' and '.'; "": none */
     unsigned bucket_dotted_max; /* the longest bucket name that has dots */
     enum creds_kind creds;      /* CREDS_NONE: it needs no credentials */
@@ -98,6 +96,7 @@ struct store_caps {
 };
 
 const struct store_caps *store_caps(const struct store *s);
+enum creds_kind store_creds_kind(struct str uri); /* CREDS_NONE: an unknown scheme, too */
 
 /* Of the URI; borrowed from the store. */
 const char *store_scheme(const struct store *s);

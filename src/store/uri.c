@@ -23,7 +23,7 @@ static int invalid_scheme(struct str text, struct str scheme, struct err *err)
         return invalid(text, err, "unknown scheme 'gcs' (Google's buckets are gs://)");
     if (strcmp(lower, "s3a") == 0 || strcmp(lower, "s3n") == 0)
         return invalid(text, err, "unknown scheme (Hadoop's name for s3://)");
-    return invalid(text, err, backend_find(str_of(lower)) ? "the scheme is not in lower case" : "unknown scheme");
+    return invalid(text, err, scheme_find(str_of(lower)) ? "the scheme is not in lower case" : "unknown scheme");
 }
 
 static bool is_alnum(char c)
@@ -59,7 +59,7 @@ static int parse_bucket(struct str text, struct str rest, struct store_uri *u, s
     ssize_t slash = str_find(rest, '/');
     u->bucket = slash < 0 ? rest : str_sub(rest, 0, (size_t)slash);
     u->prefix = slash < 0 ? STR_NULL : str_from(rest, (size_t)slash + 1);
-    int r = check_bucket(text, u->bucket, &u->backend->caps, err);
+    int r = check_bucket(text, u->bucket, &backend_of(u->scheme)->caps, err);
     return r == 0 && u->prefix.len > URI_KEY_MAX ? invalid(text, err, "the key is longer than 1024 bytes") : r;
 }
 
@@ -87,10 +87,10 @@ int store_uri_parse(struct str text, struct store_uri *ret, struct err *err)
     if (!at)
         return invalid(text, err, "it has no scheme");
     struct str scheme = str_sub(text, 0, (size_t)(at - text.ptr)), rest = str_from(text, scheme.len + 3);
-    struct store_uri u = {.backend = backend_find(scheme)};
-    if (!u.backend)
+    struct store_uri u = {.scheme = scheme_find(scheme)};
+    if (!u.scheme)
         return invalid_scheme(text, scheme, err);
-    int r = u.backend->caps.is_path ? parse_path(text, rest, &u, err) : parse_bucket(text, rest, &u, err);
+    int r = u.scheme->is_path ? parse_path(text, rest, &u, err) : parse_bucket(text, rest, &u, err);
     if (r == 0)
         *ret = u;
     return r;

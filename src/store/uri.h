@@ -6,11 +6,11 @@
 #include "util/err.h"
 #include "util/str.h"
 
-struct store_backend;
+struct scheme;
 
 /* Views into the text that was parsed. */
 struct store_uri {
-    const struct store_backend *backend;
+    const struct scheme *scheme;
     struct str bucket; /* empty for file:// */
     struct str prefix; /* for file:// the absolute path, with its leading '/' */
 };

@@ -105,8 +105,7 @@ static void gcs_release(struct store_job *job)
 }
 
 const struct store_backend backend_gcs = {
-    .caps = {.scheme = "gs",
-             .bucket_extra = "_",
+    .caps = {.bucket_extra = "_",
              .bucket_dotted_max = 222,
              .creds = CREDS_GOOGLE,
              .lists_sorted = true,

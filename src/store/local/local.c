@@ -511,9 +511,7 @@ static void release_local_job(struct store_job *job)
 }
 
 const struct store_backend backend_local = {
-    .caps = {.scheme = "file",
-             .is_path = true,
-             .lists_sorted = true,
+    .caps = {.lists_sorted = true,
              .lists_from_any_key = false, /* a directory is walked once, from its beginning */
              .lists_best_digest = true,
              .conditions = STORE_CONDITIONS_HONOURED,

@@ -126,8 +126,7 @@ static void s3_release(struct store_job *job)
 }
 
 const struct store_backend backend_s3 = {
-    .caps = {.scheme = "s3",
-             .bucket_extra = "",
+    .caps = {.bucket_extra = "",
              .bucket_dotted_max = 63,
              .creds = CREDS_AWS,
              .lists_sorted = true,

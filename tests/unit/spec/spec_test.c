@@ -325,19 +325,6 @@ static void sidecars_keys_are_ignored_but_for_a_file_system(void **state)
     assert_int_equal(set(s, "csi.storage.k8s.io/fstype", "ext4", &err), -ERR_INVALID);
 }
 
-static void a_scheme_is_known_or_none(void **state)
-{
-    (void)state;
-    assert_string_equal(spec_scheme("s3://b/"), "s3");
-    assert_string_equal(spec_scheme("gs://b/p"), "gs");
-    assert_string_equal(spec_scheme("file:///d/"), "file");
-    assert_null(spec_scheme("gsx://b/"));
-    assert_null(spec_scheme("gs:/b/"));
-    assert_null(spec_scheme("gs"));
-    assert_null(spec_scheme(""));
-    assert_null(spec_scheme(NULL));
-}
-
 static void contradictions_between_keys_are_refused(void **state)
 {
     (void)state;
@@ -558,7 +545,6 @@ int main(void)
         cmocka_unit_test(a_cluster_serves_identities_and_more),
         cmocka_unit_test(defaults_and_supported_values_are_accepted),
         cmocka_unit_test(sidecars_keys_are_ignored_but_for_a_file_system),
-        cmocka_unit_test(a_scheme_is_known_or_none),
         cmocka_unit_test(contradictions_between_keys_are_refused),
         cmocka_unit_test(only_what_may_change_changes),
         cmocka_unit_test(the_first_difference_is_named),

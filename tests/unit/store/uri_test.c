@@ -26,7 +26,7 @@ static void uri_is_split_into_bucket_and_prefix(void **state)
         struct store_uri u;
         struct err err;
         assert_int_equal(store_uri_parse(str_of(good[i].text), &u, &err), 0);
-        assert_string_equal(u.backend->caps.scheme, good[i].scheme);
+        assert_string_equal(u.scheme->name, good[i].scheme);
         assert_true(str_eq(u.bucket, str_of(good[i].bucket)));
         assert_true(str_eq(u.prefix, str_of(good[i].prefix)));
     }

@@ -181,8 +181,7 @@ static void nothing(struct store_job *j)
 
 extern const struct store_backend backend_fake;
 const struct store_backend backend_fake = {
-    .caps = {.scheme = "fake",
-             .bucket_extra = "",
+    .caps = {.bucket_extra = "",
              .bucket_dotted_max = 63,
              .lists_sorted = true,
              .lists_from_any_key = true,
