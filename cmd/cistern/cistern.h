@@ -13,6 +13,7 @@
 struct globals {
     bool json;
     bool quiet;
+    bool verbose;
     bool no_progress;
     enum log_level log_level;
     uint64_t retries;    /* 0: the default */
@@ -67,6 +68,10 @@ struct retry_reload {
     ino_t inode;
     struct timespec changed;
 };
+
+/* Describes a retry of one of the stores; NULL: none is due. */
+enum { RETRY_TEXT_MAX = ERR_TEXT_MAX + 64 };
+const char *retry_text(struct store *const *stores, size_t count, char buf[RETRY_TEXT_MAX]);
 
 /* Applies the volume's current retry policy to the stores of a run, at most once a second. main. */
 void retry_reload(struct retry_reload *f, struct store *const *stores, size_t count);

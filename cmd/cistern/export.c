@@ -144,6 +144,7 @@ static void on_result(void *ctx, const struct run_result *r)
 static void show_progress(struct export_cmd *j, const struct verdict *v, uint64_t already_bytes, uint64_t began_ns)
 {
     uint64_t spent = clock_now_ns() - began_ns;
+    char retry[RETRY_TEXT_MAX];
     struct term_progress p = {.what = "exporting",
                               .bytes = v->done_bytes,
                               .bytes_total = v->done_bytes + v->pending_bytes + v->failed_bytes,
@@ -151,7 +152,8 @@ static void show_progress(struct export_cmd *j, const struct verdict *v, uint64_
                               .objects_total = v->done_files + v->pending_files + v->failed_files,
                               .errors = v->failed_files,
                               .rate = (double)(v->done_bytes - already_bytes) * 1e9 / (double)(spent + 1),
-                              .total_is_final = true};
+                              .total_is_final = true,
+                              .retry = retry_text(&j->store, 1, retry)};
     pthread_mutex_lock(&j->lock_term);
     term_progress(&j->term, &p);
     pthread_mutex_unlock(&j->lock_term);

@@ -237,12 +237,9 @@ static void print_faults(struct hydrate_cmd *run, struct hydrate *h)
 
 static void show(struct hydrate_cmd *run, struct hydrate *h, struct hydrate_status *s)
 {
-    char slowest[256], retry[ERR_TEXT_MAX + 64];
-    bool retries = false;
+    char slowest[256], retry[RETRY_TEXT_MAX];
     hydrate_status(h, s);
     hydrate_slowest(h, slowest, sizeof slowest);
-    for (size_t i = 0; i < run->options.source_count && !retries; i++)
-        retries = store_retrying(run->stores[i], retry, sizeof retry);
     struct term_progress p = {.what = hydrate_phase_name(s->phase),
                               .bytes = s->bytes_done,
                               .bytes_total = s->bytes_total,
@@ -252,7 +249,7 @@ static void show(struct hydrate_cmd *run, struct hydrate *h, struct hydrate_stat
                               .rate = (double)s->bytes_per_second,
                               .total_is_final = s->phase != HYDRATE_LISTING,
                               .slowest = str_of(slowest),
-                              .retry = retries ? retry : NULL};
+                              .retry = retry_text(run->stores, run->options.source_count, retry)};
     print_faults(run, h);
     if (!hydrate_has_ended(h))
         term_progress(&run->term, &p);

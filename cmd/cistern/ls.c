@@ -9,6 +9,7 @@
 #include "util/file.h"
 #include "util/json.h"
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
@@ -37,7 +38,7 @@ static const struct opt table[] = {
     {0},
 };
 
-/* home: the first worker's loop, or under `lock`; main reads it after over_fd was written. */
+/* home: the first worker's loop; main reads it after over_fd was written. */
 struct ls {
     struct store *store; /* borrowed */
     struct worker workers[WORKERS_MAX];
@@ -214,8 +215,10 @@ static void on_list(void *ctx, const struct store_reply *r, const struct store_o
         garbled(l, "the store returns keys outside of the prefix");
         return;
     }
+    pthread_mutex_lock(&l->lock);
     for (size_t i = 0; i < count && !enough; i++)
         enough = take_object(l, &objects[i]);
+    pthread_mutex_unlock(&l->lock);
     sbuf_clear(&l->token);
     sbuf_add(&l->token, next_token);
     if (enough || next_token.len == 0)
@@ -307,9 +310,27 @@ static int start_workers(struct ls *l, struct pool *pool, struct err *err)
     return r;
 }
 
+/* Names go to stdout, which may be the same terminal: no line is drawn over another. */
+static void watch(struct ls *l)
+{
+    char retry[RETRY_TEXT_MAX];
+    struct term term;
+    struct pollfd p = {.fd = l->over_fd, .events = POLLIN};
+    term_init(&term, false, globals.quiet, true);
+    while (poll(&p, 1, 200) <= 0) {
+        pthread_mutex_lock(&l->lock);
+        struct term_progress progress = {.what = "listing",
+                                         .bytes_total = l->bytes,
+                                         .objects_total = l->objects,
+                                         .retry = retry_text(&l->store, 1, retry)};
+        pthread_mutex_unlock(&l->lock);
+        if (flags.sum || progress.retry)
+            term_progress(&term, &progress);
+    }
+}
+
 static int wait_over(struct ls *l, struct pool *pool, struct err *err)
 {
-    uint64_t n;
     l->over_fd = eventfd(0, EFD_CLOEXEC);
     if (l->over_fd < 0)
         return err_sys(err, errno, "cannot make an eventfd");
@@ -317,8 +338,7 @@ static int wait_over(struct ls *l, struct pool *pool, struct err *err)
     if (r == 0) {
         l->start.deliver = deliver_start;
         loop_post(l->workers[0].loop, &l->start);
-        while (read(l->over_fd, &n, sizeof n) < 0 && errno == EINTR)
-            ;
+        watch(l);
     }
     for (unsigned i = 0; i < l->worker_count; i++)
         loop_stop_and_join(l->workers[i].loop);

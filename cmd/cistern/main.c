@@ -33,8 +33,10 @@ static const char *log_level_text;
 static const struct opt global_opts[] = {
     {"json", 0, OPT_FLAG, &globals.json, NULL, "print one JSON object per line on stdout"},
     {"quiet", 'q', OPT_FLAG, &globals.quiet, NULL, "print errors only"},
+    {"verbose", 'v', OPT_FLAG, &globals.verbose, NULL, "log retries and other events, as --log-level info does"},
     {"no-progress", 0, OPT_FLAG, &globals.no_progress, NULL, "hide progress (default where stderr is not a terminal)"},
-    {"log-level", 0, OPT_TEXT, &log_level_text, "LEVEL", "log from this level: debug, info, warn or error (warn)"},
+    {"log-level", 0, OPT_TEXT, &log_level_text, "LEVEL",
+     "log from this level: debug (each request), info (retries), warn or error (warn)"},
     {"retries", 0, OPT_U64, &globals.retries, "N", "try each request at most N times (8)"},
     {"timeout", 0, OPT_DURATION, &globals.timeout_ns, "TIME", "retry temporary errors for at most this long (30m)"},
     {"stall", 0, OPT_DURATION, &globals.stall_ns, "TIME",
@@ -96,6 +98,14 @@ struct store_retry store_retry_of(const struct spec_source *s)
                                 .elapsed_max_ns = s->retry_elapsed_max_ns,
                                 .backoff_base_ns = s->retry_backoff_base_ns,
                                 .backoff_cap_ns = s->retry_backoff_cap_ns};
+}
+
+const char *retry_text(struct store *const *stores, size_t count, char buf[RETRY_TEXT_MAX])
+{
+    for (size_t i = 0; i < count; i++)
+        if (store_retrying(stores[i], buf, RETRY_TEXT_MAX))
+            return buf;
+    return NULL;
 }
 
 int filter_fill(struct filter *f, const char *const *include, size_t include_count, const char *const *exclude,
@@ -253,6 +263,9 @@ int main(int argc, char **argv)
         return usage_error(&err);
     if (log_level_text && log_level_parse(str_of(log_level_text), &globals.log_level, &err) < 0)
         return usage_error(&err);
+    if (globals.verbose && !log_level_text)
+        globals.log_level = LOG_INFO;
+    globals.no_progress |= globals.log_level < LOG_WARN; /* live lines would overwrite the log */
     log_setup(STDERR_FILENO, globals.log_level, globals.json ? LOG_JSON : LOG_TEXT);
     if (argc < 2) {
         print_help(stderr);

@@ -136,12 +136,15 @@ void term_progress(struct term *t, const struct term_progress *p)
                                         [TERM_PLAIN] = 10 * NS_PER_SECOND,
                                         [TERM_LIVE] = NS_PER_SECOND / 5,
                                         [TERM_JSON] = NS_PER_SECOND};
-    uint64_t now = clock_now_ns();
+    uint64_t now = clock_now_ns(), every = every_ns[t->form];
     if (t->drawn_ns == 0)
         t->drawn_ns = t->form == TERM_LIVE ? 1 : now; /* a run that ends at once needs no progress in a log */
-    if (t->form == TERM_QUIET || now - t->drawn_ns < every_ns[t->form])
+    if (t->form == TERM_PLAIN && p->retry && !t->retry_shown)
+        every = 2 * NS_PER_SECOND; /* the first sign that something is wrong */
+    if (t->form == TERM_QUIET || now - t->drawn_ns < every)
         return;
     t->drawn_ns = now;
+    t->retry_shown = p->retry;
     if (t->form == TERM_LIVE)
         draw_live(t, p);
     else if (t->form == TERM_JSON)

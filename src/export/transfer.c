@@ -266,8 +266,13 @@ static void read_object(struct transfer *l)
     struct err ignored;
     if (str_to_u64(tag, &o.generation, &ignored) < 0)
         o.etag = tag;
-    struct store_get get = {
-        .object = &o, .offset = l->offset, .len = l->len, .ctx = l, .on_data = take_bytes, .on_done = was_read};
+    struct store_get get = {.object = &o,
+                            .offset = l->offset,
+                            .len = l->len,
+                            .attempts = l->attempts,
+                            .ctx = l,
+                            .on_data = take_bytes,
+                            .on_done = was_read};
     hash_begin(&l->reading, l->read_kind);
     l->job = store_get(l->store, l->worker, &get);
 }

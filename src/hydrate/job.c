@@ -287,6 +287,7 @@ static void get(struct hydrate_job *j)
                           .len = j->len,
                           .rate = h->o.bytes_per_second ? &h->rate : NULL,
                           .ctx = j,
+                          .attempts = j->attempts - 1,
                           .patient = j->attempts > 1,
                           .on_head = j->large && !j->large->is_pinned ? get_head : NULL,
                           .on_data = get_data,

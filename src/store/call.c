@@ -2,6 +2,7 @@
 #include "call.h"
 #include "denials.h"
 #include "util/clock.h"
+#include "util/log.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -167,6 +168,8 @@ static int on_head(void *ctx, struct web_job *web)
     c->success = status >= 200 && status < 300;
     sbuf_clear(&c->got);
     if (c->success)
+        atomic_store_explicit(&c->job.store->success_ns, clock_now_ns(), memory_order_relaxed);
+    if (c->success)
         denials_note_success(c->job.store->refusals, c->job.op);
     if (!c->success || !c->steps->head)
         return 0;
@@ -250,14 +253,24 @@ static void failed(struct store_call *c, const struct web_result *r)
     call_end(c, -(int)c->err.code);
 }
 
+/* The key instead of the URL: an endpoint's URL may hold credentials. */
+static void log_request(const struct store_call *c, const char *status, uint64_t total_ns)
+{
+    char name[JOB_NAME_MAX];
+    if (log_wants(LOG_DEBUG))
+        log_event(LOG_DEBUG, "request", "method", c->method, "operation", job_op_name(c->job.op), "object",
+                  job_name(&c->job, name), "status", status, "ms", log_u64(total_ns / NS_PER_MS), "attempt",
+                  log_u64(c->job.attempt), NULL);
+}
+
 static void on_done(void *ctx, const struct web_result *r)
 {
     struct store_call *c = ctx;
-    char code[16];
-    if (r->status)
-        snprintf(code, sizeof code, "%d", r->status);
-    job_count_request(&c->job, r->code < 0 ? err_code_name((enum err_code) - r->code) : code, r->first_byte_ns,
-                      r->total_ns);
+    char number[16];
+    snprintf(number, sizeof number, "%d", r->status);
+    const char *status = r->code < 0 ? err_code_name((enum err_code) - r->code) : number;
+    job_count_request(&c->job, status, r->first_byte_ns, r->total_ns);
+    log_request(c, status, r->total_ns);
     if (r->sends > 1)
         c->job.reply.requests += r->sends - 1;
     c->result = r;

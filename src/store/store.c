@@ -6,8 +6,10 @@
 #include "hedge.h"
 #include "telemetry.h"
 #include "util/clock.h"
+#include "util/log.h"
 #include "util/thread.h"
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -395,12 +397,18 @@ static struct store_retry policy_of(struct store *s)
     return s->retry;
 }
 
+/* A first failure is shown only while nothing else succeeds: a retry mostly ends it. */
 static void note_retry(struct store *s, const struct store_reply *r, unsigned attempts, uint64_t delay_ns)
 {
+    log_event(LOG_INFO, "retrying", "cause", r->err.text, "attempt", log_u64(attempts + 1), "in_ms",
+              log_u64(delay_ns / NS_PER_MS), NULL);
     auto_lock(&s->lock);
+    uint64_t now_ns = clock_now_ns();
+    if (s->again.attempts == 0 || atomic_load(&s->success_ns) > s->again.since_ns)
+        s->again.since_ns = now_ns;
     snprintf(s->again.cause, sizeof s->again.cause, "%s", r->err.text);
     s->again.attempts = attempts;
-    s->again.due_ns = clock_now_ns() + delay_ns;
+    s->again.due_ns = now_ns + delay_ns;
 }
 
 bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned attempts, uint64_t elapsed_ns,
@@ -423,7 +431,7 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
     if (!r->turned_away && elapsed_ns + delay > policy.elapsed_max_ns)
         return false;
     hedge_retried(s->hedge);
-    if (attempts > 1 && !r->turned_away)
+    if (!r->turned_away)
         note_retry(s, r, attempts, delay);
     *ret_delay_ns = delay;
     return true;
@@ -441,10 +449,14 @@ uint64_t store_patience_ns(struct store *s, const struct store_reply *r)
 bool store_retrying(struct store *s, char *buf, size_t size)
 {
     auto_lock(&s->lock);
-    bool is_now = s->again.attempts > 0 && clock_now_ns() < s->again.due_ns + NS_PER_SECOND;
-    if (is_now)
-        snprintf(buf, size, "attempt %u of %u: %s", s->again.attempts + 1, s->retry.attempts_max, s->again.cause);
-    return is_now;
+    uint64_t now_ns = clock_now_ns(), due_ns = s->again.due_ns, left_ns = due_ns - min_u64(due_ns, now_ns);
+    bool is_stuck = now_ns > s->again.since_ns + 2 * NS_PER_SECOND && atomic_load(&s->success_ns) < s->again.since_ns;
+    bool is_repeated = s->again.attempts > 1 && now_ns < due_ns + NS_PER_SECOND;
+    if (s->again.attempts == 0 || (!is_stuck && !is_repeated))
+        return false;
+    snprintf(buf, size, "attempt %u of %u in %" PRIu64 " s: %s", s->again.attempts + 1, s->retry.attempts_max,
+             (left_ns + NS_PER_SECOND - 1) / NS_PER_SECOND, s->again.cause);
+    return true;
 }
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
@@ -462,6 +474,7 @@ struct store_job *store_get(struct store *s, struct worker *w, const struct stor
     struct store_job *j = job_new(s, w, JOB_GET, &args);
     j->ctx = g->ctx;
     j->on_done = g->on_done;
+    j->attempt = g->attempts;
     return submit(j);
 }
 

@@ -158,8 +158,8 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
 /* How long a request whose every answer is as *r is tried again. */
 uint64_t store_patience_ns(struct store *s, const struct store_reply *r);
 
-/* Describes the request that failed more than once and waits for a retry: "attempt 3 of 8: s3://b/k: 503 SlowDown".
- * False: there is no such request. Any thread. */
+/* Describes the request that waits for a retry: "attempt 3 of 8 in 2 s: s3://b/k: 503 SlowDown". False: none failed
+ * twice, and no failure was followed by two seconds without a success. Any thread. */
 bool store_retrying(struct store *s, char *buf, size_t size);
 
 struct store_job;
@@ -174,7 +174,8 @@ struct store_get {
     uint64_t offset;
     uint64_t len; /* offset 0 and len size_bytes: the whole, without a Range header */
     struct rate *rate;
-    bool patient; /* a body that comes, however slowly, is read to its end: it was given up for that before */
+    unsigned attempts; /* made before for these bytes */
+    bool patient;      /* a body that comes, however slowly, is read to its end: it was given up for that before */
     void *ctx;
     /* Called with the object as the headers describe it, before the first byte: its digest selects the hash to compute
      * (HASH_NONE: none). Not called for errors. May be NULL. */

@@ -32,7 +32,7 @@ int log_level_parse(struct str s, enum log_level *ret, struct err *err)
     return err_set(err, ERR_INVALID, "'%.*s' is not a log level: debug, info, warn or error", STR_FMT(s));
 }
 
-static bool log_wants(enum log_level level)
+bool log_wants(enum log_level level)
 {
     return level >= out.least;
 }

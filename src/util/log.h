@@ -13,6 +13,9 @@ enum log_form { LOG_TEXT, LOG_JSON };
 void log_setup(int fd, enum log_level least, enum log_form form);
 must_check int log_level_parse(struct str s, enum log_level *ret, struct err *err); /* debug info warn error */
 
+/* For callers whose values cost more than the call. */
+bool log_wants(enum log_level level);
+
 /* log_event(LOG_INFO, "volume created", "volume", id, "bytes", log_u64(n), NULL): a fixed sentence, then pairs of key
  * and C string, then NULL. A NULL value is left out with its key. Values are quoted if necessary, and cut at
  * 1,024 bytes. Each line begins with time, level and thread. Never log a secret. */

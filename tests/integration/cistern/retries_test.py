@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person sees why a command does not go on: which request is retried, the cause, the attempt and when."""
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+from paths import CISTERN
+from servers.bucket import KEYS, BucketServer
+
+RETRYING = r"retrying, attempt \d of 8 in \d+ s: s3://bench/[^ ]*: cannot connect to 'http://127.0.0.1:1': Connection refused"
+
+
+def start(*words, **more):
+    return subprocess.Popen([CISTERN, *map(str, words)], env=os.environ | KEYS, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                            text=True, **more)
+
+
+def cistern(*words):
+    with start(*words) as run:
+        return run.communicate(timeout=60)[1]
+
+
+@pytest.mark.parametrize("verb", ["hydrate", "export", "ls", "ls -r", "hydrate --dry-run"])
+def test_a_dead_port_is_reported_within_seconds(tmp_path, verb):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").write_text("content")
+    name, *flags = verb.split()
+    words = {"hydrate": ["s3://bench/p/", tmp_path / "out"], "ls": ["s3://bench/p/"],
+             "export": [tmp_path / "data", "s3://bench/p/", "--state", tmp_path / "state"]}[name]
+    began = time.monotonic()
+    with start(name, *words, *flags, "--endpoint", "http://127.0.0.1:1") as run:
+        line = run.stderr.readline()
+        seconds = time.monotonic() - began
+        run.kill()
+    assert re.search(RETRYING, line), line
+    assert 1.5 < seconds < 6
+
+
+def test_verbose_logs_each_retry_and_debug_each_request(tmp_path):
+    with BucketServer("--objects", "p/:3:1000") as bucket:
+        bucket.fault("op=list,times=2,do=status:503", "op=get,key=p/*2,times=1,do=status:503")
+        words = ["hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", bucket.url, "--path-style"]
+        told = cistern(*words, "-v")
+        retries = [line for line in told.splitlines() if "event=retrying" in line]
+        assert [int(re.search(r"attempt=(\d)", line)[1]) for line in retries] == [2, 3, 2], told
+        assert all("503" in line and "in_ms=" in line for line in retries)
+        bucket.fault("op=get,key=p/*2,times=1,do=status:503")
+        told = cistern(*words, "--overwrite", "--no-resume", "--log-level", "debug")
+    requests = [line for line in told.splitlines() if "event=request" in line]
+    assert sum("operation=LIST object=s3://bench/p/ status=200" in line for line in requests) == 1, told
+    assert sum("method=GET operation=GET object=s3://bench/p/object-" in line for line in requests) == 4, told
+    assert sum(bool(re.search(r"object-0*2 status=(503 ms=\d+ attempt=1|200 ms=\d+ attempt=2)", line)) for line in requests) == 2
+    assert "secret" not in told
