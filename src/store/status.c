@@ -62,11 +62,13 @@ static bool is_skew(const struct status_words *w, int64_t skew)
 
 static int denied(struct store_call *c, const struct status_words *w)
 {
-    const char *permission = c->job.store->backend->permissions[c->job.op];
+    bool is_look = strcmp(c->method, "HEAD") == 0; /* also a part of a write */
+    const char *permission = c->job.store->backend->permissions[is_look ? JOB_HEAD : c->job.op];
     permission = permission ? permission : "access";
-    return err_fail(&c->err, ERR_DENIED, CIS_ACCESS_DENIED, "%d %.*s: %s denied to %s%s%.*s", w->status,
-                    STR_FMT(w->code), permission, creds_source_name(c->creds), w->message.len ? ": " : "",
-                    (int)min_u64(w->message.len, 160), w->message.ptr ? w->message.ptr : "");
+    return err_fail(&c->err, ERR_DENIED, CIS_ACCESS_DENIED, "%d%s%.*s: %s denied to %s%s%.*s", w->status,
+                    w->code.len ? " " : "", STR_FMT(w->code), permission, creds_source_name(c->creds),
+                    w->message.len ? ": " : "", (int)min_u64(w->message.len, 160),
+                    w->message.ptr ? w->message.ptr : "");
 }
 
 /* Renew old sessions only: for a young one each forbidden object would cost a token exchange. */

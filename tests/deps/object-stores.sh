@@ -1,7 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the object stores that the tests talk to, and a client that is not ours to see what is in them.
+# Builds the object stores that the tests talk to, and installs clients that are not ours to see what is in them.
 set -eu
+
+if ! command -v curl >/dev/null; then
+    apt-get -qq update
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y curl >/dev/null
+fi
 
 program=$(dirname "$0")/go-program
 

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rights in deploy/permissions suffice for a source and for an export, and the message of a missing one names it.
+MinIO enforces the S3 policies. No server here enforces roles of Google Cloud: they are compared with the permissions
+that messages name."""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import hcl2
+import pytest
+import yaml
+
+from integration.lib.buckets import clean_environment
+from paths import CISTERN, TOP
+from servers import minio
+
+FOLDER = TOP / "deploy/permissions"
+BUCKET = "acme-runs"
+LARGE = 20 << 20
+
+
+@pytest.fixture(scope="module")
+def server():
+    running = minio.Minio().start()
+    running.make_bucket(BUCKET)
+    yield running
+    running.stop()
+
+
+def environment(server, key=minio.ACCESS_KEY, secret=minio.SECRET_KEY, **more):
+    return clean_environment(AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY=secret, AWS_REGION=minio.REGION,
+                             AWS_ENDPOINT_URL=server.url, **more)
+
+
+def sts(server, policy):
+    """A session of MinIO that may do no more than the policy."""
+    words = {"Action": "AssumeRole", "Version": "2011-06-15", "Policy": json.dumps(policy)}
+    said = subprocess.run(["curl", "-sS", "--aws-sigv4", f"aws:amz:{minio.REGION}:sts", "--user",
+                           f"{minio.ACCESS_KEY}:{minio.SECRET_KEY}", server.url + "/",
+                           *(part for name, text in words.items() for part in ("--data-urlencode", f"{name}={text}"))],
+                          capture_output=True, text=True, check=True).stdout
+    key, secret, token = (re.search(f"<{name}>(.*)</{name}>", said).group(1)
+                          for name in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
+    return environment(server, key, secret, AWS_SESSION_TOKEN=token)
+
+
+def policy(name, prefix, missing=None):
+    text = (FOLDER / name).read_text().replace("BUCKET", BUCKET).replace("PREFIX", prefix)
+    found = json.loads(text)
+    for statement in found["Statement"]:
+        statement["Action"] = [a for a in statement["Action"] if a != missing]
+    found["Statement"] = [s for s in found["Statement"] if s["Action"]]
+    return found
+
+
+def actions(name):
+    return {a for s in json.loads((FOLDER / name).read_text())["Statement"] for a in s["Action"]}
+
+
+def cistern(env, *words):
+    return subprocess.run([CISTERN, *map(str, words)], env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A training run with one checkpoint."""
+    folder = tmp_path / "run"
+    (folder / "step-1").mkdir(parents=True)
+    (folder / "step-1/weights").write_bytes(os.urandom(LARGE))
+    (folder / "step-1/state").write_bytes(b"first")
+    (folder / "step-1/_SUCCESS").write_bytes(b"")
+    return folder
+
+
+def export(env, run, prefix, *flags):
+    return cistern(env, "export", run, f"s3://{BUCKET}/{prefix}/", "--marker", "_SUCCESS", *flags)
+
+
+def unfinished_uploads(server, prefix):
+    said = subprocess.run(["curl", "-sS", "--aws-sigv4", f"aws:amz:{minio.REGION}:s3", "--user",
+                           f"{minio.ACCESS_KEY}:{minio.SECRET_KEY}", f"{server.url}/{BUCKET}/?prefix={prefix}%2Fstep-1%2Fweights&uploads="],
+                          capture_output=True, text=True, check=True).stdout
+    assert "ListMultipartUploadsResult" in said, said
+    return said.count("<UploadId>")
+
+
+def killed_within_its_large_file(server, env, run, prefix):
+    going = subprocess.Popen([CISTERN, "export", run, f"s3://{BUCKET}/{prefix}/", "--bandwidth", "4Mi"], env=env)
+    deadline = time.monotonic() + 30
+    while not unfinished_uploads(server, prefix):
+        assert time.monotonic() < deadline, "no upload began"
+    going.send_signal(signal.SIGKILL)
+    going.wait()
+
+
+def test_the_policies_suffice_and_do_not_reach_beyond_their_prefix(server, run, tmp_path):
+    may_export = sts(server, policy("s3-export.json", "whole"))
+    killed_within_its_large_file(server, may_export, run, "whole")
+    (run / "step-1/weights").write_bytes(os.urandom(LARGE))
+    assert export(may_export, run, "whole").returncode == 0
+    (run / "step-1/state").write_bytes(b"second")
+    assert export(may_export, run, "whole").returncode == 0
+    assert unfinished_uploads(server, "whole") == 0
+    assert export(may_export, run, "whole-not").returncode == 4
+
+    may_read = sts(server, policy("s3-source.json", "whole"))
+    done = cistern(may_read, "hydrate", f"s3://{BUCKET}/whole/", tmp_path / "copy")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "copy/step-1/state").read_bytes() == b"second"
+    assert cistern(may_read, "ls", f"s3://{BUCKET}/").returncode == 4
+    (run / "step-1/state").write_bytes(b"third")
+    assert export(may_read, run, "whole", "--conflict", "overwrite").returncode != 0
+
+
+@pytest.mark.parametrize("missing", sorted(actions("s3-source.json")))
+def test_a_source_needs_each_right(server, run, tmp_path, missing):
+    assert export(environment(server), run, missing.replace(":", "-")).returncode == 0
+    done = cistern(sts(server, policy("s3-source.json", missing.replace(":", "-"), missing)), "hydrate", f"s3://{BUCKET}/{missing.replace(chr(58), chr(45))}/", tmp_path / "copy")
+    assert done.returncode == 4
+    assert f"{missing} denied" in done.stderr
+
+
+@pytest.mark.parametrize("missing, marker", [("s3:PutObject", []), ("s3:GetObject", []),
+                                             ("s3:DeleteObject", ["--marker", "_SUCCESS"])])
+def test_an_export_names_the_right_that_it_lacks(server, run, missing, marker):
+    to = f"s3://{BUCKET}/{missing.split(':')[1]}/"
+    env = sts(server, policy("s3-export.json", missing.split(":")[1], missing))
+    cistern(env, "export", run, to, *marker)
+    (run / "step-1/state").write_bytes(b"second")
+    done = cistern(env, "export", run, to, *marker)
+    assert done.returncode != 0
+    assert re.search(rf"403( AccessDenied)?: {missing} ", done.stderr), done.stderr
+
+
+def test_without_the_right_to_abort_a_killed_export_leaves_its_upload_behind(server, run):
+    env = sts(server, policy("s3-export.json", "abort", "s3:AbortMultipartUpload"))
+    killed_within_its_large_file(server, env, run, "abort")
+    (run / "step-1/weights").write_bytes(os.urandom(LARGE))
+    assert export(env, run, "abort").returncode == 0
+    assert unfinished_uploads(server, "abort") == 1
+
+
+def named_in_messages(backend, pattern):
+    """{operation: the permissions that its message names}"""
+    text = (TOP / f"src/store/{backend}/backend.c").read_text()
+    return {op: set(re.findall(pattern, words)) for op, words in re.findall(r"\[JOB_(\w+)\] = \"([^\"]*)\"", text)}
+
+
+def test_the_rights_are_those_that_messages_name():
+    s3 = named_in_messages("s3", r"s3:\w+")
+    assert actions("s3-source.json") == s3["GET"] | s3["LIST"]
+    assert actions("s3-export.json") == set().union(*s3.values())
+    gcs = named_in_messages("gcs", r"storage\.objects\.\w+")
+    role = {kind: set(yaml.safe_load((FOLDER / f"gcs-{kind}.yaml").read_text())["includedPermissions"])
+            for kind in ("source", "export")}
+    assert role["source"] == gcs["GET"] | gcs["LIST"]
+    assert role["export"] == set().union(*gcs.values())
+
+
+@pytest.mark.parametrize("cloud", ["aws", "google"])
+def test_terraform_reads_the_same_files(cloud):
+    folder = FOLDER / f"terraform-{cloud}"
+    with open(folder / "main.tf") as text:
+        module = hcl2.load(text)
+    declared = {name.strip('"') for v in module["variable"] for name in v}
+    reserved = {"source", "version", "providers", "count", "for_each", "lifecycle", "depends_on", "locals"}
+    assert declared and not declared & reserved
+    text = (folder / "main.tf").read_text()
+    assert set(re.findall(r"\bvar\.(\w+)", text)) == declared
+    files = re.findall(r'file\("\$\{path\.module\}/([^"]+)"\)', text)
+    assert len(files) == 2 and all((folder / f).is_file() for f in files)
