@@ -77,4 +77,4 @@ const char *retry_text(struct store *const *stores, size_t count, char buf[RETRY
 void retry_reload(struct retry_reload *f, struct store *const *stores, size_t count);
 
 /* Counts what is below the URI: `hydrate --dry-run` and `ls --sum`. Returns an exit code. */
-int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_if_empty);
+int ls_sum(struct store *s, const char *uri, const struct filter *f, bool allow_empty);

@@ -33,7 +33,7 @@ static const char usage[] =
 static struct {
     const char *volume;
     struct opt_list include, exclude, priority;
-    bool dry_run, fresh, resume, overwrite, fail_if_empty, skip_missing, fsync, no_uring, no_direct;
+    bool dry_run, fresh, resume, overwrite, allow_empty, skip_missing, fsync, no_uring, no_direct;
     const char *verify, *shard;
     uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns;
 } flags;
@@ -56,7 +56,7 @@ static const struct opt table[] = {
      "buffer at most SIZE bytes in flight (128Mi, or a quarter of the memory limit)"},
     {"workers", 0, OPT_U64, &flags.workers, "N", "run N threads, 1 to 32 (processors + 1, at most 16)"},
     {"max-errors", 0, OPT_U64, &flags.max_errors, "N", "give up after more than N failed objects (1000)"},
-    {"fail-if-empty", 0, OPT_FLAG, &flags.fail_if_empty, NULL, "exit with 9 when nothing matched"},
+    {"allow-empty", 0, OPT_FLAG, &flags.allow_empty, NULL, "accept a URI that selects no object (default: exit 9)"},
     {"skip-missing", 0, OPT_FLAG, &flags.skip_missing, NULL, "skip objects that were deleted after the listing"},
     {"fsync", 0, OPT_FLAG, &flags.fsync, NULL, "flush all data to disk before returning (always for volumes)"},
     {"barrier", 0, OPT_DURATION, &flags.barrier_ns, "TIME", "flush progress to disk at this interval (15s)"},
@@ -135,6 +135,7 @@ static int from_flags(struct hydrate_cmd *run, const char *uri, struct err *err)
                                   .workers = (unsigned)flags.workers,
                                   .errors_max = flags.max_errors,
                                   .direct = flags.no_direct ? HYDRATE_DIRECT_OFF : HYDRATE_DIRECT_AUTO,
+                                  .allow_empty = flags.allow_empty,
                                   .skip_missing = flags.skip_missing,
                                   .size_check = true,
                                   .fresh = !flags.resume,
@@ -203,6 +204,7 @@ static int from_volume(struct hydrate_cmd *run, struct target **ret, struct err 
                   : spec->params.direct_io == DIRECT_IO_ON ? HYDRATE_DIRECT_ON
                                                            : HYDRATE_DIRECT_AUTO,
         .shard = {(unsigned)spec->source.shard_index, (unsigned)spec->source.shard_count},
+        .allow_empty = spec->source.on_empty == ON_EMPTY_ALLOW,
         .skip_missing = spec->source.on_missing == ON_MISSING_SKIP,
         .size_check = spec->source.size_check,
         .fresh = !flags.resume,
@@ -338,7 +340,9 @@ static int exit_of(struct hydrate *h, const struct hydrate_status *s)
         return EXIT_INTERRUPTED;
     }
     if (s->phase == HYDRATE_DONE)
-        return flags.fail_if_empty && s->objects_total == 0 ? EXIT_EMPTY : EXIT_DONE;
+        return EXIT_DONE;
+    if (hydrate_found_nothing(h))
+        return EXIT_EMPTY;
     if (!hydrate_is_incomplete(h))
         return (int)exit_code_of(s->error.code);
     enum err_code common = hydrate_common_fault(h);
@@ -420,7 +424,7 @@ int verb_hydrate(int argc, char **argv)
     struct target *target = NULL;
     int r = flags.volume ? from_volume(&run, &target, &err) : from_flags(&run, argv[1], &err);
     if (r == 0 && flags.dry_run)
-        return ls_sum(run.stores[0], run.sources[0].uri, &run.filters[0], flags.fail_if_empty);
+        return ls_sum(run.stores[0], run.sources[0].uri, &run.filters[0], flags.allow_empty);
     if (r == 0 && !flags.volume)
         r = target_open_dir(argv[2], &target, &err);
     if (r < 0) {

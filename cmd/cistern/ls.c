@@ -5,6 +5,7 @@
 #include "cli/term.h"
 #include "ls_order.h"
 #include "store/list.h"
+#include "store/single.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/json.h"
@@ -14,12 +15,13 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 
-static const char usage[] =
-    "Usage: cistern ls URI [flags]\n\n"
-    "Lists the objects below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///dir/), one "
-    "level unless -r. A URI that does not end with a slash lists all names that begin with it.\n\n"
-    "  cistern ls -l s3://bucket/dataset/\n"
-    "  cistern ls -r --sum gs://bucket/\n\nFlags:\n";
+static const char usage[] = "Usage: cistern ls URI [flags]\n\n"
+                            "Lists the objects below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///dir/), one "
+                            "level unless -r. With -r, a URI\n"
+                            "without a slash at its end names one object, as for hydrate. Without -r, it lists the "
+                            "names that begin with it.\n\n"
+                            "  cistern ls -l s3://bucket/dataset/\n"
+                            "  cistern ls -r --sum gs://bucket/\n\nFlags:\n";
 
 static struct {
     bool is_long, recursive, sum;
@@ -49,11 +51,12 @@ struct ls {
     size_t dir_len; /* of the prefix up to its last slash: names are shown without it */
     struct sbuf token;
     struct list_rounds rounds;
-    unsigned empty_pages; /* in a row */
-    FILE *manifest;       /* owned */
+    unsigned empty_pages;       /* in a row */
+    FILE *manifest;             /* owned */
+    struct store_single single; /* instead of a listing */
     struct store_listing *listing;
     pthread_mutex_t lock; /* guards what follows while a listing runs */
-    uint64_t names, objects, bytes;
+    uint64_t names, objects, excluded, bytes;
     struct ls_order *order; /* owned */
     int over_fd;            /* owned: eventfd */
     bool failed;
@@ -166,8 +169,10 @@ static void add_bytes(struct ls *l, uint64_t bytes)
 /* True: --max is reached. */
 static bool take_object(struct ls *l, const struct store_object *o)
 {
-    if (!is_wanted(l, o))
+    if (!is_wanted(l, o)) {
+        l->excluded += shown_name(l, o).len > 0;
         return false;
+    }
     bool folder = is_folder(l, o);
     l->names++;
     l->objects += !folder;
@@ -246,7 +251,7 @@ static int on_page(void *ctx, const struct store_object *objects, size_t count, 
     struct err err;
     char *text = NULL;
     size_t len = 0;
-    uint64_t found = 0, bytes = 0;
+    uint64_t found = 0, excluded = 0, bytes = 0;
     FILE *out = open_memstream(&text, &len);
     for (size_t i = 0; i < count; i++)
         if (is_wanted(l, &objects[i])) {
@@ -254,9 +259,12 @@ static int on_page(void *ctx, const struct store_object *objects, size_t count, 
             if (__builtin_add_overflow(bytes, objects[i].size_bytes, &bytes))
                 bytes = UINT64_MAX;
             print_object(l, out, &objects[i], false);
+        } else {
+            excluded += shown_name(l, &objects[i]).len > 0;
         }
     fclose(out);
     pthread_mutex_lock(&l->lock);
+    l->excluded += excluded;
     l->objects += found;
     add_bytes(l, bytes);
     int r = ls_order_add(l->order, objects[0].key, (struct str){text, len}, sorted_so_far, &err);
@@ -280,10 +288,26 @@ static void on_listed(void *ctx, const struct err *err, uint64_t requests)
     over(l, l->failed ? &own : err);
 }
 
+/* The URI names one object. */
+static void found_single(void *ctx, const struct store_object *object, const struct err *err, unsigned requests)
+{
+    struct ls *l = ctx;
+    (void)requests;
+    if (object && !err)
+        (void)take_object(l, object);
+    over(l, err);
+}
+
 static void deliver_start(struct mail *m)
 {
     struct ls *l = container_of(m, struct ls, start);
     struct worker *workers[WORKERS_MAX];
+    if (flags.recursive && store_names_object(l->store)) {
+        l->single =
+            (struct store_single){.store = l->store, .worker = &l->workers[0], .ctx = l, .on_done = found_single};
+        store_single_find(&l->single);
+        return;
+    }
     /* --max needs the first names, and a manifest is written in order. */
     if (!flags.recursive || flags.max || l->manifest) {
         next_page(l);
@@ -345,7 +369,7 @@ static int wait_over(struct ls *l, struct pool *pool, struct err *err)
     return r;
 }
 
-static int print_sum(const struct ls *l)
+static void print_sum(const struct ls *l)
 {
     char bytes[BYTES_TEXT_MAX];
     if (globals.json) {
@@ -354,10 +378,9 @@ static int print_sum(const struct ls *l)
         term_json_u64(&b, "found", l->objects);
         term_json_u64(&b, "bytes", l->bytes);
         term_json_end(&b, stdout);
-        return EXIT_DONE;
+        return;
     }
     printf("found %" PRIu64 " objects, %" PRIu64 " bytes (%s)\n", l->objects, l->bytes, bytes_text(l->bytes, bytes));
-    return EXIT_DONE;
 }
 
 static int run(struct ls *l, struct err *err)
@@ -390,10 +413,17 @@ static size_t dir_len_of(struct str prefix)
     return prefix.len;
 }
 
-int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_if_empty)
+static int found_nothing(const struct ls *l, const char *uri)
 {
     struct err err;
-    (void)uri;
+    store_found_nothing(l->store, uri, l->excluded, &err);
+    (void)exit_with(&err, globals.json);
+    return EXIT_EMPTY;
+}
+
+int ls_sum(struct store *s, const char *uri, const struct filter *f, bool allow_empty)
+{
+    struct err err;
     flags.sum = flags.recursive = true;
     struct ls l = {.store = s, .filter = *f, .over_fd = -1};
     sbuf_init(&l.prefix, 1 << 20);
@@ -404,7 +434,7 @@ int ls_sum(struct store *s, const char *uri, const struct filter *f, bool fail_i
     if (run(&l, &err) < 0)
         return (int)exit_with(&err, globals.json);
     print_sum(&l);
-    return fail_if_empty && l.objects == 0 ? EXIT_EMPTY : EXIT_DONE;
+    return l.objects > 0 || allow_empty ? EXIT_DONE : found_nothing(&l, uri);
 }
 
 static int open_all(struct ls *l, struct store **ret_store, const char *uri, struct err *err)
@@ -457,5 +487,7 @@ int verb_ls(int argc, char **argv)
         err_wrap(&err, "ls");
         return (int)exit_with(&err, globals.json);
     }
-    return flags.sum ? print_sum(&l) : EXIT_DONE;
+    if (flags.sum)
+        print_sum(&l);
+    return l.names + l.objects == 0 && store_names_object(store) ? found_nothing(&l, argv[1]) : EXIT_DONE;
 }

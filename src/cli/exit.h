@@ -15,7 +15,7 @@ enum exit_code {
     EXIT_NO_SPACE = 6,
     EXIT_MISMATCH = 7,    /* checksum or generation */
     EXIT_INTERRUPTED = 8, /* resumable */
-    EXIT_EMPTY = 9,       /* nothing matched, with --fail-if-empty */
+    EXIT_EMPTY = 9,       /* the source selects no object */
     EXIT_ENVIRONMENT = 10,
 };
 

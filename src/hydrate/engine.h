@@ -38,6 +38,7 @@ struct hydrate_options {
     enum hydrate_direct direct;
     uint64_t errors_max; /* objects that may fail before the run gives up; 0: 1,000 */
     struct shard shard;  /* this run's part of the selected objects; nothing is fetched before all are listed */
+    bool allow_empty;    /* a source may select no object; else the run fails */
     bool skip_missing;   /* skip an object that was deleted since it was listed, instead of failing */
     bool size_check;     /* hold the running total against the space */
     bool fresh;          /* discard the state of an earlier run */
@@ -77,6 +78,9 @@ uint64_t hydrate_faults_unnamed(struct hydrate *h);
 
 /* After the end: the run failed only because some objects failed or were kept. */
 bool hydrate_is_incomplete(struct hydrate *h);
+
+/* After the end: the run failed because a source selects no object. */
+bool hydrate_found_nothing(struct hydrate *h);
 
 /* After the end: the code that all failed objects share; 0 if the codes differ or no object failed. */
 enum err_code hydrate_common_fault(struct hydrate *h);

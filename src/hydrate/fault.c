@@ -139,6 +139,12 @@ bool hydrate_is_incomplete(struct hydrate *h)
     return h->faults.fatal_kind == FAULT_INCOMPLETE;
 }
 
+bool hydrate_found_nothing(struct hydrate *h)
+{
+    auto_lock(&h->faults.lock);
+    return h->faults.fatal_kind == FAULT_EMPTY;
+}
+
 enum err_code hydrate_common_fault(struct hydrate *h)
 {
     auto_lock(&h->faults.lock);

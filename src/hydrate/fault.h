@@ -15,6 +15,7 @@ enum hydrate_fault_kind {
     FAULT_OTHER,
     FAULT_GONE,         /* the object was deleted since it was listed */
     FAULT_LISTING,      /* a new listing may name this object otherwise: another version, key or size */
+    FAULT_EMPTY,        /* a source selects no object */
     FAULT_TOO_LARGE,    /* the source does not fit on the disk */
     FAULT_LISTED_TWICE, /* the listing names one path twice */
     FAULT_INCOMPLETE,   /* the run came to its end, but not all objects arrived */

@@ -117,13 +117,12 @@ static int assign_shard(struct hydrate *h, struct err *err)
 static int add_object(struct hydrate *h, const struct store_object *o, struct err *err)
 {
     struct str rest = str_from(o->key, h->lister.strip), sub = source_sub_path(current(h));
-    bool is_new;
-    if (h->lister.single && !str_eq(o->key, store_prefix(current(h)->store)))
-        return 0;
+    bool is_new, is_single = store_names_object(current(h)->store);
     if (!is_wanted(h, rest)) {
-        h->lister.excluded += rest.len > 0;
+        h->lister.left_out += rest.len > 0;
         return 0;
     }
+    h->lister.found++;
     sbuf_clear(&h->lister.path);
     sbuf_add(&h->lister.path, sub);
     if (sub.len)
@@ -136,7 +135,7 @@ static int add_object(struct hydrate *h, const struct store_object *o, struct er
                             .etag = o->etag,
                             .digest = o->digest,
                             .rank = rank_of(h, rest),
-                            .source = (uint16_t)(h->lister.source | (h->lister.single ? SOURCE_SINGLE : 0))};
+                            .source = (uint16_t)(h->lister.source | (is_single ? SOURCE_SINGLE : 0))};
     int r = index_add(h->lister.all ? h->lister.all : h->index, &e, &is_new, err);
     return r == 0 && is_new && !h->lister.all ? space_reserve(h, o->size_bytes, err) : r;
 }
@@ -231,6 +230,7 @@ static void source_is_over(struct hydrate *h)
         hydrate_queue_listed(h);
         return;
     }
+    h->lister.excluded += h->lister.left_out;
     if (h->lister.source + 1 < h->o.source_count) {
         h->lister.source++;
         loop_post(h->lanes[0].worker.loop, &h->lister.next);
@@ -241,19 +241,30 @@ static void source_is_over(struct hydrate *h)
     pool_submit(h->pool, h->driver.loop, &h->lister.finish);
 }
 
+/* An empty source is a mistyped one more often than not. */
+static int check_found(const struct hydrate *h, struct err *err)
+{
+    if (h->lister.found > 0 || h->o.allow_empty || atomic_load(&h->stopping))
+        return 0;
+    return store_found_nothing(current(h)->store, current(h)->uri, h->lister.left_out, err);
+}
+
 static void on_listed(void *ctx, const struct err *err, uint64_t requests)
 {
     struct hydrate *h = ctx;
     struct err failure = {0};
+    enum hydrate_fault_kind kind = FAULT_OTHER;
     if (err) /* it is freed with the listing */
         failure = *err;
+    else if (check_found(h, &failure) < 0)
+        kind = FAULT_EMPTY;
     atomic_fetch_add(&h->progress.requests, requests);
     pthread_mutex_lock(&h->lister.lock);
     store_listing_free(h->lister.listing);
     h->lister.listing = NULL;
     pthread_mutex_unlock(&h->lister.lock);
     if (failure.code != 0)
-        run_failed(h, FAULT_OTHER, &failure);
+        run_failed(h, kind, &failure);
     source_is_over(h);
 }
 
@@ -272,11 +283,12 @@ static void start_listing(struct hydrate *h)
     const struct hydrate_source *s = current(h);
     struct str after = h->o.source_count == 1 ? index_resume_after(h->index) : STR_NULL, sub = source_sub_path(s);
     auto_sbuf key = SBUF(1 << 20);
+    h->lister.found = after.len > 0; /* an earlier run listed them */
     if (after.len) {
-        sbuf_add(&key, str_sub(sbuf_str(&h->lister.prefix), 0, s->keeps_prefix ? 0 : h->lister.strip));
+        sbuf_add(&key, str_sub(store_prefix(s->store), 0, s->keeps_prefix ? 0 : h->lister.strip));
         sbuf_add(&key, sub.len ? str_from(after, sub.len + 1) : after);
     }
-    struct store_listing_options o = {.prefix = sbuf_str(&h->lister.prefix),
+    struct store_listing_options o = {.prefix = store_prefix(s->store),
                                       .start_after = sbuf_str(&key),
                                       .ctx = h,
                                       .on_page = on_page,
@@ -289,71 +301,34 @@ static void start_listing(struct hydrate *h)
         store_listing_cancel(h->lister.listing);
 }
 
-/* Without list permission, try HEAD on the exact key. */
-static void headed(void *ctx, const struct store_reply *r)
+/* The URI names one object. */
+static void found_single(void *ctx, const struct store_object *object, const struct err *err, unsigned requests)
 {
     struct hydrate *h = ctx;
-    h->lister.probe = NULL;
-    atomic_fetch_add(&h->progress.requests, r->requests);
-    if (r->code < 0) {
-        run_failed(h, FAULT_OTHER, &r->err);
-        hydrate_queue_listed(h);
-        return;
+    if (object && !err) {
+        h->lister.strip = path_directory_len(object->key);
+        (void)on_page(h, object, 1, false); /* it fails the run itself */
     }
-    h->lister.single = true;
-    h->lister.strip = path_directory_len(store_prefix(current(h)->store));
-    (void)on_page(h, &r->object, 1, false); /* it fails the run itself */
-    source_is_over(h);
-}
-
-/* s3://bucket/name: the object of that key, or else the prefix `name/`. */
-static void probed(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
-                   struct str next_token)
-{
-    struct hydrate *h = ctx;
-    (void)next_token;
-    h->lister.probe = NULL;
-    atomic_fetch_add(&h->progress.requests, r->requests);
-    struct str prefix = store_prefix(current(h)->store);
-    if (r->code == -ERR_DENIED) {
-        h->lister.probe = store_head(current(h)->store, &h->lanes[0].worker, prefix, headed, h);
-        return;
-    }
-    if (r->code < 0) {
-        run_failed(h, FAULT_OTHER, &r->err);
-        hydrate_queue_listed(h);
-        return;
-    }
-    h->lister.single = count > 0 && str_eq(objects[0].key, prefix);
-    if (h->lister.single) {
-        h->lister.strip = path_directory_len(prefix);
-    } else {
-        sbuf_addc(&h->lister.prefix, '/');
-        h->lister.strip = h->lister.prefix.len;
-    }
-    start_listing(h);
+    on_listed(h, err, requests);
 }
 
 static void next_source(struct hydrate *h)
 {
     const struct hydrate_source *s = current(h);
-    struct str prefix = store_prefix(s->store);
-    h->lister.single = false;
-    h->lister.strip = prefix.len;
-    sbuf_clear(&h->lister.prefix);
-    sbuf_add(&h->lister.prefix, prefix);
-    if (prefix.len == 0 || prefix.ptr[prefix.len - 1] == '/') {
-        start_listing(h);
+    h->lister.found = h->lister.left_out = 0;
+    if (store_names_object(s->store)) {
+        h->lister.single =
+            (struct store_single){.store = s->store, .worker = &h->lanes[0].worker, .ctx = h, .on_done = found_single};
+        store_single_find(&h->lister.single);
         return;
     }
-    struct store_page p = {.prefix = sbuf_str(&h->lister.prefix), .keys_max = 1, .ctx = h, .on_done = probed};
-    h->lister.probe = store_list_page(s->store, &h->lanes[0].worker, &p);
+    h->lister.strip = store_prefix(s->store).len;
+    start_listing(h);
 }
 
 void lister_stop(struct hydrate_lister *l)
 {
-    if (l->probe)
-        store_cancel(l->probe);
+    store_single_cancel(&l->single);
 }
 
 static void deliver_next(struct mail *m)
@@ -378,7 +353,6 @@ void lister_start(struct hydrate *h)
 void lister_init(struct hydrate_lister *l)
 {
     pthread_mutex_init(&l->lock, NULL);
-    sbuf_init(&l->prefix, 1 << 20);
     sbuf_init(&l->path, 1 << 20);
     l->next.deliver = deliver_next;
 }
@@ -386,7 +360,6 @@ void lister_init(struct hydrate_lister *l)
 void lister_done(struct hydrate_lister *l)
 {
     index_free(l->all);
-    sbuf_done(&l->prefix);
     sbuf_done(&l->path);
     pthread_mutex_destroy(&l->lock);
 }

@@ -8,6 +8,7 @@
 #include "fault.h"
 #include "io/pool.h"
 #include "store/list.h"
+#include "store/single.h"
 #include <pthread.h>
 
 struct hydrate;
@@ -17,12 +18,11 @@ struct hydrate_lister {
     struct store_listing *listing;
     size_t source;     /* that is being listed */
     struct index *all; /* owned; of a shard, until it is assigned: the objects of all shards */
-    struct sbuf prefix;
     struct sbuf path;
-    struct store_job *probe; /* before the listing; lane 0's loop */
-    size_t strip;            /* bytes of a key that are not part of the path */
-    bool single;             /* the URI names one object */
+    struct store_single single; /* instead of a listing; lane 0's loop */
+    size_t strip;               /* bytes of a key that are not part of the path */
     bool cancelled;
+    uint64_t found, left_out; /* objects of the source that is being listed */
     uint64_t excluded, skipped;
     char last_skipped[HYDRATE_OBJECT_TEXT_MAX];
     uint64_t began_ns; /* monotonic; 0: it continues an earlier run's listing */

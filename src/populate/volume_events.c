@@ -23,6 +23,7 @@ const char *volume_event_reason(const struct api_fault *f, bool failed)
     static const char *const reasons[] = {[ERR_KIND_DENIED] = "SourceDenied",
                                           [ERR_KIND_OBJECT_NOT_FOUND] = "SourceNotFound",
                                           [ERR_KIND_BUCKET_NOT_FOUND] = "SourceNotFound",
+                                          [ERR_KIND_EMPTY] = "SourceEmpty",
                                           [ERR_KIND_CHANGED] = "SourceChanged",
                                           [ERR_KIND_TOO_LARGE] = "SourceTooLarge",
                                           [ERR_KIND_IDENTITY_GONE] = "SourceDenied"};

@@ -46,6 +46,7 @@ const struct spec_key spec_keys[] = {
     {"requesterPays", TYPE_PAYER, AT(source.requester_pays), .alphabet = PROJECT_MARKS},
     {"consistency", TYPE_ENUM, AT(source.consistency), .choices = "pinned"},
     {"onChange", TYPE_ENUM, AT(source.on_change), .choices = "fail"},
+    {"onEmpty", TYPE_ENUM, AT(source.on_empty), .choices = "fail allow"},
     {"onMissing", TYPE_ENUM, AT(source.on_missing), .choices = "fail skip"},
     {"retry.maxAttempts", TYPE_COUNT, AT(source.retry_attempts_max), .least = 1, .most = 1000, .initial = "8",
      .change = CHANGE_WITH_SOURCE},
@@ -97,6 +98,7 @@ const size_t spec_key_count = countof(spec_keys);
 /* The order of .choices is the order of the enum; a flag's bit is its place. */
 static_assert(BACKEND_LOOP == 2 && HYDRATION_NONE == 2 && ACCESS_BIND == 2 && VERIFY_NONE == 2, "");
 static_assert(DATA_LOSS_EMPTY == 2 && DIRECT_IO_OFF == 2 && IDENTITY_ANONYMOUS == 6 && ON_MISSING_SKIP == 1, "");
+static_assert(ON_EMPTY_ALLOW == 1, "");
 static_assert(TRIGGER_ON_UNPUBLISH == 1 && TRIGGER_ON_RELEASE == 2 && TRIGGER_MANUAL == 4, "");
 static_assert(GROUP_DIRECTORY == 1 && ORDER_MAX == 1 && CONFLICT_VERSION == 2 && ON_FAILURE_DISCARD == 1, "");
 

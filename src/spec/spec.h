@@ -45,6 +45,7 @@ enum spec_identity {
 };
 enum spec_consistency { CONSISTENCY_PINNED };
 enum spec_on_change { ON_CHANGE_FAIL };
+enum spec_on_empty { ON_EMPTY_FAIL, ON_EMPTY_ALLOW };
 enum spec_on_missing { ON_MISSING_FAIL, ON_MISSING_SKIP };
 enum spec_conflict { CONFLICT_FAIL, CONFLICT_OVERWRITE, CONFLICT_VERSION };
 enum spec_on_failure { ON_FAILURE_RETAIN, ON_FAILURE_DISCARD };
@@ -99,6 +100,7 @@ struct spec_source {
     char *requester_pays; /* NULL: no; "true", or the billing project */
     uint64_t consistency; /* enum spec_consistency */
     uint64_t on_change;   /* enum spec_on_change */
+    uint64_t on_empty;    /* enum spec_on_empty */
     uint64_t on_missing;  /* enum spec_on_missing */
     uint64_t retry_attempts_max;
     uint64_t retry_elapsed_max_ns;

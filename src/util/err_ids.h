@@ -21,6 +21,7 @@
     X(1403, ACCESS_DENIED, "grant the missing permission, or use other credentials") \
     X(1404, OBJECT_NOT_FOUND, "check the key; run the same command again if the object was deleted after it was listed") \
     X(1405, BUCKET_NOT_FOUND, "check the bucket or directory, the endpoint and the account") \
+    X(1406, KEY_NOT_FOUND, "check the key; for all objects below a prefix write %.*s/") \
     X(1408, STORE_TIMEOUT, "check the network and the load of the store, then try again") \
     X(1409, OBJECT_CHANGED, "run the same command again to list the source again") \
     X(1410, OBJECT_BUSY, "try again after the other request on this object has ended") \
@@ -56,6 +57,7 @@
     X(1527, FOREIGN_FILE, "move the file away, or replace such files with --overwrite") \
     X(1528, STATE_FILE_INVALID, "remove it, then run the same command again") \
     X(1529, FILES_KEPT, "move the files away or use --overwrite, then run the same command again") \
+    X(1530, SOURCE_EMPTY, "check the URI and the filters, or allow it: --allow-empty; onEmpty: allow for a volume") \
     X(1601, REPLY_INVALID, "check that the endpoint is an object store, and check any proxy in between") \
     X(1611, STORE_UNREACHABLE, "check the endpoint, the name service and any proxy") \
     X(1612, REPLY_TIMEOUT, "check the network, and whether the store is overloaded") \

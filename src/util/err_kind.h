@@ -11,6 +11,7 @@ enum err_kind {
     ERR_KIND_UNAUTHENTICATED, /* no valid credentials can be made: wrong clock, export identity is gone */
     ERR_KIND_OBJECT_NOT_FOUND,
     ERR_KIND_BUCKET_NOT_FOUND,
+    ERR_KIND_EMPTY,        /* the source selects no object */
     ERR_KIND_UNREACHABLE,  /* the store does not answer */
     ERR_KIND_CHANGED,      /* the objects are not those of the listing */
     ERR_KIND_TOO_LARGE,    /* the objects do not fit */

@@ -49,8 +49,14 @@ def test_ls_keeps_a_name_with_control_characters_on_one_line(bucket):
 
 
 def test_ls_of_all_levels_shows_paths_after_the_last_slash(bucket):
-    assert ls(bucket, "s3://bench/small/a", "-r") == ["all/1", "all/2"]
-    assert ls(bucket, "s3://bench/sm", "-r", "--include", "small/**") == ["small/all/1", "small/all/2", "small/one"]
+    assert ls(bucket, "s3://bench/small/", "-r") == ["all/1", "all/2", "one"]
+    assert ls(bucket, "s3://bench/small/one", "-r") == ["one"]
+    assert ls(bucket, "s3://bench/", "-r", "--include", "small/**") == ["small/all/1", "small/all/2", "small/one"]
+
+
+def test_ls_of_a_name_that_nothing_begins_with_fails(bucket):
+    done = cistern("ls", "s3://bench/smell", "--endpoint", bucket.url, "--path-style")
+    assert done.returncode == 9 and "'s3://bench/smell': no object has this key" in done.stderr
 
 
 @pytest.mark.parametrize("flags", [["--endpoint-url"], ["--endpoint"]])

@@ -34,7 +34,7 @@ FULL = {
     "serviceAccountName": "trainer", "secretRef": {"name": "keys"},
     "identity": {"method": "wif", "audience": "//iam/x", "provider": "p"},
     "include": ["**/*.bin"], "exclude": ["tmp/**"], "requesterPays": "my-project",
-    "shard": {"index": 0, "count": 4}, "consistency": "pinned", "onChange": "fail", "onMissing": "fail",
+    "shard": {"index": 0, "count": 4}, "consistency": "pinned", "onChange": "fail", "onEmpty": "fail", "onMissing": "fail",
     "retry": {"maxAttempts": 8, "maxElapsed": "30m", "backoffBase": "250ms", "backoffCap": "32s"},
     "layout": {"subPath": "in", "dirMode": "0755", "fileMode": "0644", "uid": 0, "gid": 4294967294, "stripPrefix": True},
     "priority": ["config.json"], "sizeCheck": True, "suspend": False,

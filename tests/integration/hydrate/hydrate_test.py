@@ -165,10 +165,35 @@ def test_a_source_that_is_not_there_is_exit_3(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_matched_is_exit_9_where_it_is_asked_for(tmp_path, source):
-    flags = ["hydrate", f"file://{source}/", tmp_path / "out", "--include", "no-such-name"]
-    assert cistern(*flags, "--fail-if-empty").returncode == EMPTY
-    assert cistern(*flags).returncode == DONE
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+def test_source_without_objects_fails_unless_it_may_be_empty(tmp_path, source, flags):
+    words = ["hydrate", f"file://{source}/", tmp_path / "out", "--include", "no-such-name", *flags]
+    done = cistern(*words)
+    assert done.returncode == EMPTY and "include and exclude leave out all" in done.stderr and "CIS1530" in done.stderr
+    assert cistern(*words, "--allow-empty").returncode == DONE
+    (tmp_path / "empty").mkdir()
+    words = ["hydrate", f"file://{tmp_path}/empty/", tmp_path / "out2", *flags]
+    done = cistern(*words)
+    assert done.returncode == EMPTY and f"file://{tmp_path}/empty/': no object is below this prefix" in done.stderr
+    assert cistern(*words, "--allow-empty").returncode == DONE
+
+
+@pytest.mark.parametrize("words", [["hydrate"], ["hydrate", "--dry-run"], ["ls", "-r"], ["ls", "--sum"]])
+def test_uri_without_slash_names_one_object_everywhere(tmp_path, words):
+    """With the sibling `data-old/` in the bucket, `data` as a prefix would select five objects, as a directory three."""
+    with Bucket("other:1:10") as bucket:
+        for key in ("data-old/1", "data-old/2", "data/1", "data/2", "data/3", "lone", "lone/below"):
+            bucket.put(key, b"12345")
+        verb, *flags = words
+        out = [tmp_path / "out"] if verb == "hydrate" else []
+        done = cistern(verb, "s3://bench/data", *out, *flags, "--endpoint", bucket.url)
+        assert done.returncode == EMPTY, done.stderr
+        assert "'s3://bench/data': no object has this key" in done.stderr and "write s3://bench/data/" in done.stderr
+        done = cistern(verb, "s3://bench/lone", *out, *flags, "--endpoint", bucket.url)
+        assert done.returncode == DONE and ("lone" in done.stdout or "found 1" in done.stdout), done.stderr
+        assert "below" not in done.stdout
+        done = cistern(verb, "s3://bench/data/", *out, *flags, "--endpoint", bucket.url, "--json")
+        assert done.returncode == DONE and (done.stdout.count('"object":') == 3 or '"found":3' in done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("words", [["hydrate"], ["hydrate", "file:///x"], ["hydrate", "ftp://x/", "y"], ["hydrate", "x", "y"],

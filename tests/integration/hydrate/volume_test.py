@@ -9,7 +9,7 @@ import pytest
 
 from paths import CISTERN
 
-from .lib import DONE, USAGE, Bucket, files, make_source, summary
+from .lib import DONE, EMPTY, USAGE, Bucket, files, make_source, summary
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -130,3 +130,13 @@ def test_two_prefixes_with_one_path_are_reported_and_sub_paths_separate_them(tmp
     code, _, errors = summary("hydrate", "--volume", apart.folder)
     assert (code, errors) == (DONE, [])
     assert {name: apart.file(name).read_bytes() for name in files(apart.folder / "data")} == {b"a/same": b"a", b"b/same": b"b"}
+
+
+def test_one_empty_prefix_of_a_volume_fails_it_unless_allowed(tmp_path):
+    make_source(tmp_path / "source", small=2, large=())
+    (tmp_path / "empty").mkdir()
+    sources = {"sources": [{"uri": f"file://{tmp_path}/{name}/", "subPath": name} for name in ("source", "empty")]}
+    volume = Volume(tmp_path / "fails", sources)
+    assert volume.run("hydrate") == EMPTY
+    assert volume.status()["error"]["id"] == "CIS1530"
+    assert Volume(tmp_path / "allowed", sources | {"onEmpty": "allow"}).run("hydrate") == DONE

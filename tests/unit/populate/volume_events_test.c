@@ -163,10 +163,11 @@ static void a_fault_sends_one_event_with_its_own_reason(void **state)
     (void)state;
     static const struct {
         const char *id, *reason;
-    } faults[] = {{"CIS1403", "SourceDenied"},      {"CIS1905", "SourceDenied"},      {"CIS1906", "SourceDenied"},
-                  {"CIS1902", "HydrationRetrying"}, {"CIS1405", "SourceNotFound"},    {"CIS1510", "SourceTooLarge"},
-                  {"CIS1409", "SourceChanged"},     {"CIS1500", "HydrationRetrying"}, {NULL, "HydrationRetrying"},
-                  {"CIS1901", "HydrationRetrying"}, {"CIS1911", "HydrationRetrying"}, {"CIS1404", "SourceNotFound"}};
+    } faults[] = {{"CIS1403", "SourceDenied"},      {"CIS1905", "SourceDenied"},   {"CIS1906", "SourceDenied"},
+                  {"CIS1902", "HydrationRetrying"}, {"CIS1405", "SourceNotFound"}, {"CIS1510", "SourceTooLarge"},
+                  {"CIS1530", "SourceEmpty"},       {"CIS1406", "SourceEmpty"},    {"CIS1409", "SourceChanged"},
+                  {"CIS1500", "HydrationRetrying"}, {NULL, "HydrationRetrying"},   {"CIS1901", "HydrationRetrying"},
+                  {"CIS1911", "HydrationRetrying"}, {"CIS1404", "SourceNotFound"}};
     struct populate_event r[VOLUME_EVENTS_MAX];
     for (size_t i = 0; i < countof(faults); i++) {
         auto_api_volume v = hydrating();

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/single.h"
+#include <inttypes.h>
+
+bool store_names_object(const struct store *s)
+{
+    struct str prefix = store_prefix(s);
+    return prefix.len > 0 && !str_ends(prefix, STR("/"));
+}
+
+static void headed(void *ctx, const struct store_reply *r)
+{
+    struct store_single *s = ctx;
+    s->job = NULL;
+    s->on_done(s->ctx, &r->object, r->code < 0 ? &r->err : NULL, s->requests + r->requests);
+}
+
+/* The key itself comes before all keys that begin with it. */
+static void listed(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
+                   struct str next_token)
+{
+    struct store_single *s = ctx;
+    (void)next_token;
+    s->job = NULL;
+    s->requests = r->requests;
+    struct str key = store_prefix(s->store);
+    if (r->code == -ERR_DENIED) /* permission to read the object may be all that was granted */
+        s->job = store_head(s->store, s->worker, key, headed, s);
+    else if (r->code < 0)
+        s->on_done(s->ctx, NULL, &r->err, s->requests);
+    else
+        s->on_done(s->ctx, count > 0 && str_eq(objects[0].key, key) ? &objects[0] : NULL, NULL, s->requests);
+}
+
+/* A listing and not a HEAD: its reply differs for a missing bucket and a missing object. */
+void store_single_find(struct store_single *s)
+{
+    struct store_page p = {.prefix = store_prefix(s->store), .keys_max = 1, .ctx = s, .on_done = listed};
+    s->job = store_list_page(s->store, s->worker, &p);
+}
+
+void store_single_cancel(struct store_single *s)
+{
+    if (s->job)
+        store_cancel(s->job);
+}
+
+int store_found_nothing(const struct store *s, const char *uri, uint64_t excluded, struct err *err)
+{
+    if (excluded > 0)
+        err_set(err, ERR_NOT_FOUND, "'%s' selects no object: include and exclude leave out all %" PRIu64, uri,
+                excluded);
+    else if (!store_names_object(s))
+        err_set(err, ERR_NOT_FOUND, "'%s': no object is below this prefix", uri);
+    else
+        err_set(err, ERR_NOT_FOUND, "'%s': no object has this key", uri);
+    if (excluded > 0 || !store_names_object(s))
+        return err_advise(err, CIS_SOURCE_EMPTY);
+    return err_advise(err, CIS_KEY_NOT_FOUND, (int)min_u64(strlen(uri), 80), uri);
+}
