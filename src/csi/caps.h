@@ -6,7 +6,7 @@
 #include "util/str.h"
 #include <proto/csi.pb-c.h>
 
-/* ERR_INVALID: block volumes, several nodes, a file-system type and mount flags are unsupported. */
+/* ERR_INVALID: block volumes, several nodes, a file-system type and mount flags but one context are unsupported. */
 must_check int caps_check(const Csi__V1__VolumeCapability *c, struct err *err);
 /* All of them, of which there must be one at least. */
 must_check int caps_check_all(Csi__V1__VolumeCapability *const *c, size_t count, struct err *err);
@@ -14,6 +14,9 @@ must_check int caps_check_all(Csi__V1__VolumeCapability *const *c, size_t count,
 bool caps_is_read_only(const Csi__V1__VolumeCapability *c);
 /* May it be published at several paths? Not for one writer. */
 bool caps_is_shared(const Csi__V1__VolumeCapability *c);
+
+/* The SELinux label of the mount flag context="LABEL", which points into `c`; empty if none is asked for. */
+must_check int caps_context(const Csi__V1__VolumeCapability *c, struct str *ret, struct err *err);
 
 /* The fsGroup: *ret_has false, and 0, if none is asked for. */
 must_check int caps_group(const Csi__V1__VolumeCapability *c, bool *ret_has, uint32_t *ret, struct err *err);

@@ -26,6 +26,8 @@ static int read_capability(const Csi__V1__VolumeCapability *c, struct csi_mount 
     int r = caps_check(c, err);
     if (r == 0)
         r = caps_group(c, &ret->has_group, &ret->group, err);
+    if (r == 0)
+        r = caps_context(c, &ret->context, err);
     if (r == 0) {
         ret->read_only |= caps_is_read_only(c);
         ret->is_shared = caps_is_shared(c);

@@ -4,7 +4,7 @@
 #include "util/names.h"
 #include <inttypes.h>
 
-enum { NAME_BYTES_MAX = 128 };
+enum { NAME_BYTES_MAX = 128, CONTEXT_BYTES_MAX = 255 };
 
 int need_field(const char *value, const char *field, struct err *err)
 {
@@ -94,17 +94,44 @@ static int check_mode(int mode, struct err *err)
     }
 }
 
+/* Text that mount(2) takes in quotes. */
+static bool is_context(struct str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] <= ' ' || s.ptr[i] > '~' || s.ptr[i] == '"' || s.ptr[i] == '\\')
+            return false;
+    return s.len > 0 && s.len <= CONTEXT_BYTES_MAX;
+}
+
+int caps_context(const Csi__V1__VolumeCapability *c, struct str *ret, struct err *err)
+{
+    struct str context = STR_NULL;
+    for (size_t i = 0; c->mount && i < c->mount->n_mount_flags; i++) {
+        struct str flag = str_of(c->mount->mount_flags[i]);
+        if (!str_starts(flag, STR("context=")) || context.len > 0)
+            return err_set(err, ERR_INVALID, "mount flag '%.300s': unsupported: only one context= is", flag.ptr);
+        context = str_from(flag, strlen("context="));
+        if (context.len > 1 && context.ptr[0] == '"' && context.ptr[context.len - 1] == '"')
+            context = str_sub(context, 1, context.len - 2);
+        if (!is_context(context))
+            return err_set(err, ERR_INVALID, "mount flag '%.300s': not a label of at most %d characters", flag.ptr,
+                           CONTEXT_BYTES_MAX);
+    }
+    *ret = context;
+    return 0;
+}
+
 int caps_check(const Csi__V1__VolumeCapability *c, struct err *err)
 {
+    struct str context;
     if (c->access_type_case == CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_BLOCK)
         return err_set(err, ERR_INVALID, "volume capability: block volumes are unsupported, use a mount");
     if (c->access_type_case != CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT || !c->mount)
         return err_set(err, ERR_INVALID, "the volume capability has no access type");
     if (c->mount->fs_type[0])
         return err_set(err, ERR_INVALID, "fs_type '%s': unsupported: it must be empty", c->mount->fs_type);
-    if (c->mount->n_mount_flags > 0)
-        return err_set(err, ERR_INVALID, "mount flag '%s': mount flags are unsupported", c->mount->mount_flags[0]);
-    return check_mode(mode_of(c), err);
+    int r = caps_context(c, &context, err);
+    return r < 0 ? r : check_mode(mode_of(c), err);
 }
 
 int caps_check_all(Csi__V1__VolumeCapability *const *c, size_t count, struct err *err)

@@ -63,6 +63,7 @@ struct csi_mount {
     const char *staging_path, *target_path; /* target_path: of a publish */
     bool read_only, is_shared, has_group;
     uint32_t group;
+    struct str context; /* the SELinux label; empty: none */
 };
 
 /* ---- what a driver implements ------------------------------------------------------------------------------------ */

@@ -2,6 +2,7 @@
 #include "driver_keeper.h"
 #include "child.h"
 #include "io/ticker.h"
+#include "pool/mount.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include <pthread.h>
@@ -213,7 +214,8 @@ int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const cha
                                      /* until hydration ends the mount is not published, so no process reads it */
                                      .exclusive = true,
                                      .has_group = wish->has_group,
-                                     .group = wish->group};
+                                     .group = wish->group,
+                                     .context = mount_takes_context() ? wish->context : NULL};
     pthread_mutex_lock(&k->lock);
     k->wanted = true;
     pthread_mutex_unlock(&k->lock);

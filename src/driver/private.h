@@ -81,6 +81,8 @@ bool driver_is_at(const struct driver *d, const struct csi_place *p);           
 int driver_delete(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err); /* release.c */
 /* For a mount without a readable record: an existing one stays. Another one would be in no record, and is refused. */
 must_check int driver_check_without_record(const char *id, const char *path, bool *ret_mounted, struct err *err);
+/* ERR_BUSY unless the volume is staged with the group and the SELinux label of the request. */
+must_check int driver_check_view(const char *id, const struct record *have, const struct csi_mount *q, struct err *err);
 #define DRIVER_UNMOUNT_NS (2 * NS_PER_SECOND)
 int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *q, struct err *err); /* stage.c */
 int driver_unstage(void *ctx, const struct volume_id *id, const char *path, struct err *err);

@@ -13,8 +13,8 @@
 
 struct publish_request {
     const char *id, *staged, *target;
-    bool read_only, shared, has_group;
-    uint32_t group;
+    bool read_only, shared;
+    const struct csi_mount *mount;
 };
 
 /* Compares with the existing mounts. *ret_done: it is published as requested already, and no more is checked: a
@@ -51,11 +51,9 @@ static int check_staged(const struct record *have, const struct publish_request 
         return err_set(err, ERR_BUSY, "volume '%s': staging_target_path is missing: stage the volume first", w->id);
     if (!have->staged || strcmp(have->staged, w->staged) != 0)
         return err_set(err, ERR_BUSY, "volume '%s': not staged at '%s'", w->id, w->staged);
-    if (have->has_group != w->has_group || have->group != w->group)
-        return err_fail(err, ERR_BUSY, CIS_FSGROUP_DIFFERS, "volume '%s': staged already for another group", w->id);
     if (have->read_only && !w->read_only)
         return err_set(err, ERR_BUSY, "volume '%s': staged read-only", w->id);
-    return 0;
+    return driver_check_view(w->id, have, w->mount, err);
 }
 
 static int make_target(const char *path, struct err *err)
@@ -136,8 +134,7 @@ int driver_publish(void *ctx, struct rpc_call *call, const struct volume_id *id,
                                 .target = q->target_path,
                                 .read_only = q->read_only,
                                 .shared = q->is_shared,
-                                .has_group = q->has_group,
-                                .group = q->group};
+                                .mount = q};
     bool done;
     pending_publish_begin(&pending, w.id, w.target);
     int r = driver_find(d, id, &s, &v, err);

@@ -16,23 +16,51 @@ static bool wants_fuse(const struct volume *v, const struct record *want)
     bool failed;
     if (v->spec->params.access != ACCESS_AUTO)
         return v->spec->params.access == ACCESS_FUSE;
-    return !want->read_only || want->has_group || v->spec->export.uri || !volume_is_hydrated(v, text, &failed);
+    return !want->read_only || want->has_group || want->context || v->spec->export.uri ||
+           !volume_is_hydrated(v, text, &failed);
+}
+
+int driver_check_view(const char *id, const struct record *have, const struct csi_mount *q, struct err *err)
+{
+    struct str has = have->context ? str_of(have->context) : STR("none"),
+               wants = q->context.len ? q->context : STR("none");
+    if (have->has_group != q->has_group || have->group != q->group)
+        return err_fail(err, ERR_BUSY, CIS_FSGROUP_DIFFERS, "volume '%s': staged already for another group", id);
+    if (!str_eq(has, wants))
+        return err_fail(err, ERR_BUSY, CIS_CONTEXT_DIFFERS,
+                        "volume '%s': staged already with SELinux label '%.*s', and the pod has '%.*s'", id,
+                        STR_FMT(has), STR_FMT(wants));
+    return 0;
 }
 
 /* An existing staging mount stays: the same request is granted again, another one is refused. */
-static int check_staged(const char *id, const struct record *have, const struct record *want, struct err *err)
+static int check_staged(const char *id, const struct record *have, const struct csi_mount *q, struct err *err)
 {
     bool mounted = false;
     int r = have->staged ? mount_is_at(have->staged, &mounted, err) : 0;
     if (r < 0 || !mounted)
         return r;
-    if (strcmp(have->staged, want->staged) != 0)
+    if (strcmp(have->staged, q->staging_path) != 0)
         return err_set(err, ERR_BUSY, "volume '%s': staged already at '%s'", id, have->staged);
-    if (have->has_group != want->has_group || have->group != want->group)
-        return err_fail(err, ERR_BUSY, CIS_FSGROUP_DIFFERS, "volume '%s': staged already for another group", id);
-    if (have->read_only != want->read_only)
-        return err_set(err, ERR_EXISTS, "volume '%s': staged already %s", id,
-                       have->read_only ? "read-only" : "for writing");
+    r = driver_check_view(id, have, q, err);
+    if (r == 0 && have->read_only != q->read_only)
+        r = err_set(err, ERR_EXISTS, "volume '%s': staged already %s", id,
+                    have->read_only ? "read-only" : "for writing");
+    return r;
+}
+
+/* A label belongs to a whole file system, and a bind mount shows a part of the pool's. Without SELinux nothing reads
+ * labels; mount(8) drops the option then, too. */
+static int check_context(const char *id, const struct record *want, struct err *err)
+{
+    if (!want->context)
+        return 0;
+    if (!mount_takes_context())
+        log_event(LOG_WARN, "SELinux label of a mount is dropped: this node has no SELinux", "volume", id, "label",
+                  want->context, NULL);
+    else if (!want->fuse)
+        return err_fail(err, ERR_INVALID, CIS_CONTEXT_UNSUPPORTED,
+                        "volume '%s': a bind mount cannot have SELinux label '%s' of its own", id, want->context);
     return 0;
 }
 
@@ -71,7 +99,8 @@ int driver_check_without_record(const char *id, const char *path, bool *ret_moun
                     "volume '%s': mounted, and its record of mounts is corrupt", id);
 }
 
-static int stage(struct driver *d, struct space *s, const struct volume *v, struct record *want, struct err *err)
+static int stage(struct driver *d, struct space *s, const struct volume *v, const struct csi_mount *q,
+                 struct record *want, struct err *err)
 {
     const char *id = v->spec->id;
     auto_record have = {0};
@@ -81,14 +110,16 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, stru
     if (r == 0 && have.is_lost)
         return driver_check_without_record(id, want->staged, &mounted, err);
     if (r == 0)
-        r = check_staged(id, &have, want, err);
+        r = check_staged(id, &have, q, err);
     if (r < 0)
         return r;
     want->fuse = wants_fuse(v, want);
     if (!want->fuse && want->has_group && !want->read_only)
         return err_fail(err, ERR_INVALID, CIS_FSGROUP_UNSUPPORTED,
                         "volume '%s': fsGroup needs access: fuse, a bind mount cannot show it", id);
-    r = admit(d, v, &have, want, err);
+    r = check_context(id, want, err);
+    if (r == 0)
+        r = admit(d, v, &have, want, err);
     if (r == 0)
         r = carry_over(&have, want, err);
     if (r == 0)
@@ -118,8 +149,9 @@ int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *
     if (r == 0)
         r = check_directory(q->staging_path, err);
     want.staged = str_dup(str_of(q->staging_path));
+    want.context = q->context.len ? str_dup(q->context) : NULL;
     if (r == 0)
-        r = stage(d, s, v, &want, err);
+        r = stage(d, s, v, q, &want, err);
     if (r == 0)
         driver_volume_changed(d, v);
     return r;

@@ -52,36 +52,40 @@ static int converse(const char *socket, const struct wire_msg *ask, int timeout_
     return err_wrap(err, "asking the keeper");
 }
 
-int wire_config_of(const struct keeper_mount_request *m, struct wire_config *ret, struct err *err)
+int wire_mount_of(const struct keeper_mount_request *m, struct wire_msg *ret, struct err *err)
 {
-    struct wire_config c;
-    memset(&c, 0, sizeof(c)); /* holes too: configurations are compared as bytes */
+    struct wire_msg ask = wire_msg(WIRE_MOUNT, m->volume_id);
+    struct wire_config *c = &ask.body.config;
     int r = check_id(m->volume_id, err);
     if (r == 0)
-        r = copy_text("data directory", m->data, c.data, sizeof(c.data), err);
+        r = copy_text("data directory", m->data, c->data, sizeof(c->data), err);
     if (r == 0)
-        r = copy_text("mount point", m->mount_point, c.mount_point, sizeof(c.mount_point), err);
+        r = copy_text("mount point", m->mount_point, c->mount_point, sizeof(c->mount_point), err);
+    if (r == 0 && m->context)
+        r = copy_text("SELinux context", m->context, ask.body.context, sizeof(ask.body.context), err);
     if (r == 0)
         r = check_absolute("data directory", m->data, err);
     if (r == 0)
         r = check_absolute("mount point", m->mount_point, err);
     if (r < 0)
         return r;
-    c.capacity_bytes = m->capacity_bytes;
-    c.group = m->has_group ? m->group : 0;
-    c.has_group = m->has_group;
-    c.read_only = m->read_only;
-    c.allow_other = m->allow_other;
-    c.exclusive = m->exclusive;
-    c.passthrough = (uint8_t)m->passthrough;
-    *ret = c;
+    c->capacity_bytes = m->capacity_bytes;
+    c->group = m->has_group ? m->group : 0;
+    c->has_group = m->has_group;
+    c->read_only = m->read_only;
+    c->allow_other = m->allow_other;
+    c->exclusive = m->exclusive;
+    c->passthrough = (uint8_t)m->passthrough;
+    if (m->context)
+        ask.version = WIRE_CONTEXT;
+    *ret = ask;
     return 0;
 }
 
 int keeper_mount(const char *socket, const struct keeper_mount_request *m, struct err *err)
 {
-    struct wire_msg ask = wire_msg(WIRE_MOUNT, m->volume_id);
-    int r = wire_config_of(m, &ask.body.config, err);
+    struct wire_msg ask;
+    int r = wire_mount_of(m, &ask, err);
     if (r < 0)
         return r;
     r = converse(socket, &ask, MOUNT_MS, NULL, NULL, err);

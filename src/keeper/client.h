@@ -14,8 +14,9 @@
 #define KEEPER_SOCKET "/run/cistern/keeper.sock"
 
 enum {
-    KEEPER_ID_MAX = 64,     /* bytes of a volume id with its NUL; longer is ERR_INVALID */
-    KEEPER_PATH_MAX = 1024, /* bytes of a path with its NUL */
+    KEEPER_ID_MAX = 64,       /* bytes of a volume id with its NUL; longer is ERR_INVALID */
+    KEEPER_PATH_MAX = 1024,   /* bytes of a path with its NUL */
+    KEEPER_CONTEXT_MAX = 256, /* bytes of an SELinux context with its NUL */
     KEEPER_VOLUMES_MAX = 1024,
 };
 
@@ -37,6 +38,7 @@ struct keeper_mount_request {
     uint32_t group;          /* nothing is written to the disk for it, so its cost does not grow with the files */
     uint64_t capacity_bytes; /* statfs shows at most this; 0: the lower file system's (right for `loop` and `quota`) */
     enum keeper_passthrough passthrough;
+    const char *context; /* SELinux: the label of every file, for mount(2); NULL: none. The kernel must have SELinux */
 };
 
 enum keeper_state {

@@ -338,9 +338,8 @@ static int catch_signals(struct keeper *k, struct err *err)
 
 static int mount_alone(struct keeper *k, struct err *err)
 {
-    const struct keeper_mount_request *m = k->options->alone;
-    struct wire_msg ask = wire_msg(WIRE_MOUNT, m->volume_id);
-    int r = wire_config_of(m, &ask.body.config, err);
+    struct wire_msg ask;
+    int r = wire_mount_of(k->options->alone, &ask, err);
     return r < 0 ? r : keeper_mount_create(k, &ask, NO_CLIENT, err);
 }
 

@@ -144,9 +144,9 @@ static void wait_to_start(struct keeper_mount *v, uint64_t now, bool failed)
 
 /* ---- mounting ---------------------------------------------------------------------------------------------------- */
 
-static int mount_new(struct keeper *k, struct keeper_mount *v, const struct wire_config *c, struct err *err)
+static int mount_new(struct keeper *k, struct keeper_mount *v, const struct wire_msg *ask, struct err *err)
 {
-    int r = mountpoint_check(k, c, err);
+    int r = mountpoint_check(k, &ask->body.config, err);
     if (r < 0)
         return r;
     v->fuse_fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -154,15 +154,16 @@ static int mount_new(struct keeper *k, struct keeper_mount *v, const struct wire
         err_sys(err, errno, "cannot open /dev/fuse");
         return err_advise(err, CIS_FUSE_DEVICE_MISSING);
     }
-    r = table_create(v->id, c, &v->memfd, err);
+    r = table_create(ask, &v->memfd, err);
     if (r == 0)
         r = table_head_map(v->memfd, &v->head, err);
-    return r < 0 ? r : mountpoint_mount(v, c, err);
+    return r < 0 ? r : mountpoint_mount(v, ask, err);
 }
 
 static int same_mount(const struct keeper_mount *v, const struct wire_msg *ask, struct err *err)
 {
-    if (v->head && memcmp(&v->head->config, &ask->body.config, sizeof(ask->body.config)) == 0)
+    if (v->head && memcmp(&v->head->config, &ask->body.config, sizeof(ask->body.config)) == 0 &&
+        v->head->context_hash == table_context_hash(ask))
         return 0;
     return err_fail(err, ERR_EXISTS, CIS_MOUNT_EXISTS, "volume '%s' is mounted with other options", v->id);
 }
@@ -181,7 +182,7 @@ int keeper_mount_create(struct keeper *k, const struct wire_msg *ask, int client
     }
     int r = set_up(k, &v, ask->volume_id, err);
     if (r == 0)
-        r = mount_new(k, v, &ask->body.config, err);
+        r = mount_new(k, v, ask, err);
     if (r < 0) {
         if (v)
             keeper_mount_close(k, v);

@@ -64,21 +64,23 @@ bool mountpoint_abort(const struct keeper_mount *v)
 
 /* ---- mounting ---------------------------------------------------------------------------------------------------- */
 
-int mountpoint_mount(const struct keeper_mount *v, const struct wire_config *c, struct err *err)
+int mountpoint_mount(const struct keeper_mount *v, const struct wire_msg *ask, struct err *err)
 {
+    const struct wire_config *c = &ask->body.config;
     struct stat st;
-    char options[160];
+    char options[160 + KEEPER_CONTEXT_MAX];
+    const char *context = ask->body.context, *quote = context[0] ? "\"" : ""; /* a label may contain commas */
     if (stat(c->mount_point, &st) < 0 && errno == ENOTCONN)
         umount2(c->mount_point, MNT_DETACH); /* a dead mount of an earlier keeper */
     if (stat(c->mount_point, &st) < 0)
         return err_sys(err, errno, "cannot stat the mount point '%s'", c->mount_point);
     if (!S_ISDIR(st.st_mode))
         return err_set(err, ERR_INVALID, "the mount point '%s' is not a directory", c->mount_point);
-    snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,default_permissions%s", v->fuse_fd,
-             c->allow_other ? ",allow_other" : "");
+    snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,default_permissions%s%s%s%s%s",
+             v->fuse_fd, c->allow_other ? ",allow_other" : "", context[0] ? ",context=" : "", quote, context, quote);
     unsigned long flags = MS_NOSUID | MS_NODEV | (c->read_only ? MS_RDONLY : 0);
     if (mount(v->id, c->mount_point, "fuse.cistern", flags, options) < 0)
-        return err_sys(err, errno, "cannot mount on '%s'", c->mount_point);
+        return err_sys(err, errno, "cannot mount on '%s' with '%s'", c->mount_point, options);
     return 0;
 }
 

@@ -116,7 +116,7 @@ must_check int keeper_send_files(struct keeper *k, const struct keeper_mount *v,
 
 /* Checks a request's paths: the keeper must never walk through a mount of its own. */
 must_check int mountpoint_check(struct keeper *k, const struct wire_config *c, struct err *err);
-must_check int mountpoint_mount(const struct keeper_mount *v, const struct wire_config *c, struct err *err);
+must_check int mountpoint_mount(const struct keeper_mount *v, const struct wire_msg *ask, struct err *err);
 
 /* Aborts the FUSE connection through fusectl, whatever processes hold its descriptor. False: not mounted, or there is
  * no fusectl. */

@@ -19,7 +19,12 @@ size_t table_file_bytes(uint32_t node_room)
     return table_head_bytes() + (size_t)node_room * sizeof(struct table_node);
 }
 
-int table_create(const char *volume_id, const struct wire_config *c, int *ret_fd, struct err *err)
+uint64_t table_context_hash(const struct wire_msg *mount)
+{
+    return mount->body.context[0] ? str_hash(str_of(mount->body.context), 0) : 0;
+}
+
+int table_create(const struct wire_msg *mount, int *ret_fd, struct err *err)
 {
     auto_fd fd = memfd_create("cistern-volume", MFD_CLOEXEC);
     if (fd < 0)
@@ -34,8 +39,9 @@ int table_create(const char *volume_id, const struct wire_config *c, int *ret_fd
     h->node_bytes = sizeof(struct table_node);
     h->node_room = NODES_GROWTH;
     h->node_high = TABLE_ROOT + 1;
-    memccpy(h->volume_id, volume_id, '\0', sizeof(h->volume_id) - 1);
-    h->config = *c;
+    memcpy(h->volume_id, mount->volume_id, sizeof(h->volume_id));
+    h->config = mount->body.config;
+    h->context_hash = table_context_hash(mount);
     munmap(h, table_head_bytes());
     *ret_fd = take_fd(&fd);
     return 0;

@@ -101,15 +101,19 @@ struct table_head {
     char volume_id[KEEPER_ID_MAX];
     struct wire_config config;
     struct table_intent intents[INTENTS_MAX];
-    struct counts counts; /* zeros in a memfd from before counts existed */
+    struct counts counts;  /* zeros in a memfd from before counts existed */
+    uint64_t context_hash; /* table_context_hash() of the mount */
 };
 
 /* Bytes of the head, whole pages; and of a file with so many slots. */
 size_t table_head_bytes(void);
 size_t table_file_bytes(uint32_t node_room);
 
-/* Makes the memfd with an empty table in it. */
-must_check int table_create(const char *volume_id, const struct wire_config *c, int *ret_fd, struct err *err);
+/* Different for mounts with different SELinux contexts: the head has no space for the text. 0: none. */
+uint64_t table_context_hash(const struct wire_msg *mount);
+
+/* Makes the memfd with an empty table in it, for a WIRE_MOUNT. */
+must_check int table_create(const struct wire_msg *mount, int *ret_fd, struct err *err);
 
 /* Maps the head for reading, checked: ERR_CORRUPT, or ERR_UNSUPPORTED for a version that this program cannot read. */
 must_check int table_head_map(int fd, const struct table_head **ret, struct err *err);

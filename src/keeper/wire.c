@@ -33,7 +33,7 @@ static size_t wire_size(const struct wire_msg *m)
     size_t head = offsetof(struct wire_msg, body);
     switch ((enum wire_type)m->type) {
     case WIRE_MOUNT:
-        return head + sizeof(m->body.config);
+        return offsetof(struct wire_msg, body.context) + sizeof(m->body.context);
     case WIRE_ROW:
         return head + sizeof(m->body.status);
     case WIRE_DONE:
@@ -47,6 +47,8 @@ static size_t wire_size(const struct wire_msg *m)
 /* The body of the oldest version: no field of it may be missing. */
 static size_t oldest_size(const struct wire_msg *m)
 {
+    if (m->type == WIRE_MOUNT)
+        return offsetof(struct wire_msg, body.context);
     return m->type == WIRE_ROW ? offsetof(struct wire_msg, body.status.opens) + sizeof(uint64_t) : wire_size(m);
 }
 
@@ -106,6 +108,7 @@ static void terminate(struct wire_msg *m)
     if (m->type == WIRE_MOUNT) {
         m->body.config.data[KEEPER_PATH_MAX - 1] = '\0';
         m->body.config.mount_point[KEEPER_PATH_MAX - 1] = '\0';
+        m->body.context[KEEPER_CONTEXT_MAX - 1] = '\0';
     } else if (m->type == WIRE_ROW) {
         m->body.status.volume_id[KEEPER_ID_MAX - 1] = '\0';
         m->body.status.data[KEEPER_PATH_MAX - 1] = '\0';

@@ -5,24 +5,28 @@
  *
  * Programs of neighbouring versions use it together. A body may only grow at its end: fields that an older peer does
  * not send are zero, and bytes that a newer peer adds are dropped. So a new field needs no new version. A message
- * states the oldest version that understands it, WIRE_OLDEST for all so far. A message newer than WIRE_VERSION is
+ * states the oldest version that understands it, mostly WIRE_OLDEST. A message newer than WIRE_VERSION is
  * refused before it has any effect. home: any; one thread at a time uses a socket. */
 #pragma once
 
 #include "client.h"
 
 #ifdef CISTERN_TEST_NEWER /* a later version, for tests */
-enum { WIRE_VERSION = 2 };
+enum { WIRE_VERSION = 3 };
 #else
-enum { WIRE_VERSION = 1 };
+enum { WIRE_VERSION = 2 };
 #endif
-enum { WIRE_OLDEST = 1, WIRE_FDS_MAX = 3 };
+enum {
+    WIRE_OLDEST = 1,
+    WIRE_CONTEXT = 2, /* a mount with a context: older keepers would mount without it */
+    WIRE_FDS_MAX = 3,
+};
 
 /* Exit status of a mount process whose session no process can continue; 0: the volume was unmounted. */
 enum { WIRE_EXIT_LOST = 3 };
 
 enum wire_type {
-    WIRE_MOUNT = 1, /* client: body.config */
+    WIRE_MOUNT = 1, /* client: body.config, body.context */
     WIRE_UNMOUNT,   /* client: volume_id, number = timeout in ms */
     WIRE_STATUS,    /* client: volume_id, or "" for all */
     WIRE_ROW,       /* keeper: body.status, one a volume */
@@ -63,7 +67,10 @@ struct wire_msg {
     uint64_t number;
     char volume_id[KEEPER_ID_MAX];
     union {
-        struct wire_config config;
+        struct {
+            struct wire_config config;
+            char context[KEEPER_CONTEXT_MAX]; /* "": none */
+        };
         struct keeper_status status;
         struct wire_failure failure;
     } body;
@@ -96,8 +103,8 @@ must_check int wire_recv_within(int sock, int timeout_ms, struct wire_msg *ret, 
 struct wire_msg wire_answer(int code, const struct err *err);
 must_check int wire_answer_to_err(const struct wire_msg *m, struct err *err);
 
-/* A request's options, checked. */
-must_check int wire_config_of(const struct keeper_mount_request *m, struct wire_config *ret, struct err *err);
+/* The message of a request, checked. */
+must_check int wire_mount_of(const struct keeper_mount_request *m, struct wire_msg *ret, struct err *err);
 
 /* Connects to the keeper. */
 must_check int wire_connect(const char *socket_path, int *ret_fd, struct err *err);

@@ -8,6 +8,8 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+enum { FILESYSTEMS_MAX = 1 << 16 };
+
 int mount_make(const char *source, const char *target, const char *fs_type, unsigned long flags, const char *data,
                struct err *err)
 {
@@ -29,6 +31,15 @@ int mount_bind(int dir, const char *source, const char *target, bool read_only, 
     if (move_mount(tree, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH) != 0)
         return err_sys(err, errno, "cannot bind '%s' on '%s'", source, target);
     return 0;
+}
+
+bool mount_takes_context(void)
+{
+    auto_mem char *text = NULL;
+    size_t len;
+    struct err ignored;
+    return file_read(AT_FDCWD, "/proc/filesystems", FILESYSTEMS_MAX, &text, &len, &ignored) == 0 &&
+           strstr(text, "\tselinuxfs\n");
 }
 
 /* ---- unmount ----------------------------------------------------------------------------------------------------- */

@@ -56,6 +56,9 @@ must_check int mount_make(const char *source, const char *target, const char *fs
  * `source` starts at `dir`; "" is the directory open as `dir`, even if its path is mounted over. */
 must_check int mount_bind(int dir, const char *source, const char *target, bool read_only, struct err *err);
 
+/* Does this kernel run SELinux, so that mount(2) takes the option context=? Else it refuses the option. */
+bool mount_takes_context(void);
+
 /* Removes every mount stacked at `path`; nothing there, or no such path, is success. Retries busy mounts for
  * `wait_ns`, then fails with ERR_BUSY (CIS_MOUNT_BUSY) or, if `lazy`, detaches them: out of the tree at once, freed
  * by their last user. */

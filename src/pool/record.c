@@ -13,6 +13,7 @@ enum { FILE_MAX = 1 << 20, VERSION = 1 };
 void record_done(struct record *r)
 {
     free(r->staged);
+    free(r->context);
     for (size_t i = 0; i < r->target_count; i++)
         free(r->targets[i].path);
     *r = (struct record){0};
@@ -103,7 +104,7 @@ static int read_release(const json *j, struct record *r, struct err *err)
 
 static int read_fields(const json *j, struct record *r, struct err *err)
 {
-    struct str staged = STR_NULL;
+    struct str staged = STR_NULL, context = STR_NULL;
     uint64_t group = UINT64_MAX, version = 0; /* the first format stated none */
     int e = json_opt_u64(j, "version", &version, err);
     if (e == 0 && version > VERSION)
@@ -118,6 +119,8 @@ static int read_fields(const json *j, struct record *r, struct err *err)
     if (e == 0)
         e = json_opt_u64(j, "group", &group, err);
     if (e == 0)
+        e = json_opt_str(j, "context", &context, err);
+    if (e == 0)
         e = read_release(j, r, err);
     if (e == 0)
         e = json_opt_i64(j, "unpublished", &r->unpublished_ns, err);
@@ -125,6 +128,8 @@ static int read_fields(const json *j, struct record *r, struct err *err)
         return e;
     if (staged.len)
         r->staged = str_dup(staged);
+    if (context.len)
+        r->context = str_dup(context);
     r->has_group = group < UINT32_MAX;
     r->group = r->has_group ? (uint32_t)group : 0;
     return read_targets(j, r, err);
@@ -217,6 +222,8 @@ int record_write(int dir, const struct record *r, struct err *err)
     json_set_bool(j, "readOnly", r->read_only);
     if (r->has_group)
         json_set_u64(j, "group", r->group);
+    if (r->context)
+        json_set_str(j, "context", str_of(r->context));
     json_set_bool(j, "written", r->writes > 0); /* older versions read no more of it */
     json_set_u64(j, "writes", r->writes);
     if (r->release != RELEASE_OPEN)

@@ -26,6 +26,7 @@ struct record {
     bool read_only;
     bool has_group;
     uint32_t group;
+    char *context;              /* owned; the SELinux label, or NULL */
     uint64_t writes;            /* another number for each publish for writing. 0: none, so nothing is to be exported */
     enum release_stage release; /* how far its release is */
     int64_t unpublished_ns;     /* wall clock: when the last target went after that; 0: published, or never was */

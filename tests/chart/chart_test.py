@@ -281,7 +281,7 @@ def test_a_pool_of_disks_passes_them_to_the_node_and_its_directory_is_created(re
 def test_the_driver_is_what_the_documents_say(rendered):
     spec = the(rendered["defaults"], "CSIDriver", "csi.cistern.io")["spec"]
     assert spec == {"attachRequired": False, "podInfoOnMount": True, "storageCapacity": True, "fsGroupPolicy": "None",
-                    "seLinuxMount": False, "requiresRepublish": False, "volumeLifecycleModes": ["Persistent"]}
+                    "seLinuxMount": True, "requiresRepublish": False, "volumeLifecycleModes": ["Persistent"]}
 
 
 def test_disabled_parts_are_not_rendered(rendered):

@@ -11,7 +11,8 @@ static bool same(const char *a, const char *b)
 
 static void check_equal(const struct record *a, const struct record *b)
 {
-    assert(same(a->staged, b->staged) && a->fuse == b->fuse && a->read_only == b->read_only);
+    assert(same(a->staged, b->staged) && same(a->context, b->context) && a->fuse == b->fuse &&
+           a->read_only == b->read_only);
     assert(a->has_group == b->has_group && (!a->has_group || a->group == b->group));
     assert(a->writes == b->writes && a->release == b->release && a->unpublished_ns == b->unpublished_ns &&
            a->target_count == b->target_count);

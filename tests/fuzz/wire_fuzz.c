@@ -13,7 +13,8 @@ static void check_words(const struct wire_msg *m)
 {
     assert(ends(m->volume_id, sizeof m->volume_id));
     if (m->type == WIRE_MOUNT)
-        assert(ends(m->body.config.data, KEEPER_PATH_MAX) && ends(m->body.config.mount_point, KEEPER_PATH_MAX));
+        assert(ends(m->body.config.data, KEEPER_PATH_MAX) && ends(m->body.config.mount_point, KEEPER_PATH_MAX) &&
+               ends(m->body.context, KEEPER_CONTEXT_MAX));
     else if (m->type == WIRE_ROW)
         assert(ends(m->body.status.data, KEEPER_PATH_MAX) && ends(m->body.status.mount_point, KEEPER_PATH_MAX));
     else if (m->type == WIRE_DONE || m->type == WIRE_READY)

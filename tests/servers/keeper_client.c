@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls a keeper with the functions that cisternd uses, for tests. Never shipped.
- *   keeper_client SOCKET mount ID DATA MOUNTPOINT [read-only|allow-other|exclusive|plain|must|group=N|capacity=N]...
+ *   keeper_client SOCKET mount ID DATA MOUNTPOINT [read-only|allow-other|exclusive|plain|must|group=N|capacity=N|
+ *                                                 context=LABEL]...
  *   keeper_client SOCKET unmount ID TIMEOUT_MS
  *   keeper_client SOCKET status ID           pid=.. restarts=.. state=.. nodes=.. opens=.. passthrough=..
  *   keeper_client SOCKET mirror              holds duplicates until its stdin ends; a line in asks for "VOLUMES
@@ -26,6 +27,8 @@ static void add_option(struct keeper_mount_request *m, const char *word)
         m->passthrough = KEEPER_PASSTHROUGH_ON;
     if (strncmp(word, "capacity=", 9) == 0)
         m->capacity_bytes = strtoull(word + 9, NULL, 10);
+    if (strncmp(word, "context=", 8) == 0)
+        m->context = word + 8;
     if (strncmp(word, "group=", 6) == 0) {
         m->has_group = true;
         m->group = (uint32_t)strtoul(word + 6, NULL, 10);

@@ -245,6 +245,22 @@ def test_a_newer_keeper_takes_over_and_the_older_ends(volumes):
     assert volume.status()["state"] == "serving"
 
 
+def test_label_of_a_mount_is_known_after_a_take_over(volumes, tmp_path, monkeypatch):
+    monkeypatch.setenv("LD_PRELOAD", str(mounts.BUILD / "tests/libselinux_kernel.so"))
+    monkeypatch.setenv("CISTERN_CONTEXTS", str(tmp_path / "contexts"))
+    volume = volumes("v", "exclusive", "context=u:r:t:s0:c1,c2")
+    assert (tmp_path / "contexts").read_text() == "v u:r:t:s0:c1,c2\n"
+    for _ in range(2):
+        volume.mount()
+        for other in ([], ["context=u:r:t:s0:c1,c3"]):
+            done = volume.keeper.ask("mount", "v", volume.data, volume.path, "exclusive", *other, check=False)
+            assert done.stderr.startswith("EXISTS"), other
+        older = volume.keeper.process
+        volume.keeper.start()
+        assert older.wait(10) == 0
+    assert volume.status()["state"] == "serving"
+
+
 def test_without_a_mirror_a_killed_keeper_loses_the_mount_and_the_next_mount_replaces_it(volumes):
     volume = volumes("v")
     volume.keeper.process.kill()

@@ -59,11 +59,49 @@ static void what_we_have_not_is_refused_by_name(void **state)
     mount.n_mount_flags = 1;
     assert_int_equal(caps_check(&cap, &err), -ERR_INVALID);
     assert_non_null(strstr(err.text, "'noatime'"));
+    mount.mount_flags = NULL;
+    mount.n_mount_flags = 0;
     cap.access_type_case = CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_BLOCK;
     assert_int_equal(caps_check(&cap, &err), -ERR_INVALID);
     cap.access_type_case = CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE__NOT_SET;
     assert_int_equal(caps_check(&cap, &err), -ERR_INVALID);
     assert_int_equal(caps_check_all(NULL, 0, &err), -ERR_INVALID);
+}
+
+static int context_of(char *first, char *second, struct str *ret, struct err *err)
+{
+    char *flags[] = {first, second};
+    mount.mount_flags = flags;
+    mount.n_mount_flags = second ? 2 : 1;
+    int r = caps_check(&cap, err);
+    assert_int_equal(caps_context(&cap, ret, err), r);
+    return r;
+}
+
+static void context_of_one_mount_flag_is_taken_and_another_flag_refused(void **state)
+{
+    (void)state;
+    struct err err;
+    struct str context;
+    char longest[300] = "context=";
+    assert_int_equal(caps_context(&cap, &context, &err), 0);
+    assert_int_equal(context.len, 0);
+    assert_int_equal(context_of((char[]){"context=\"u:r:t:s0:c1,c2\""}, NULL, &context, &err), 0);
+    assert_true(str_eq(context, STR("u:r:t:s0:c1,c2")));
+    assert_int_equal(context_of((char[]){"context=u:r:t:s0"}, NULL, &context, &err), 0);
+    assert_true(str_eq(context, STR("u:r:t:s0")));
+    const char *const bad[] = {
+        "context=",    "context=\"\"",     "context=\"",      "context=a\",ro,b=\"c", "context=a\\",
+        "context=a b", "context=\xc3\xa9", "fscontext=u:r:t", "Context=u:r:t",        ""};
+    for (size_t i = 0; i < countof(bad); i++)
+        assert_int_equal(context_of((char *)(uintptr_t)bad[i], NULL, &context, &err), -ERR_INVALID);
+    assert_int_equal(context_of((char[]){"context=a"}, (char[]){"context=a"}, &context, &err), -ERR_INVALID);
+    assert_int_equal(context_of((char[]){"context=a"}, (char[]){"noatime"}, &context, &err), -ERR_INVALID);
+    assert_non_null(strstr(err.text, "'noatime'"));
+    memset(longest + strlen("context="), 'x', 255);
+    assert_int_equal(context_of(longest, NULL, &context, &err), 0);
+    longest[strlen(longest)] = 'x';
+    assert_int_equal(context_of(longest, NULL, &context, &err), -ERR_INVALID);
 }
 
 static void the_group_is_a_number_or_absent(void **state)
@@ -119,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_mount_on_one_node_is_given, fresh),
         cmocka_unit_test_setup(what_we_have_not_is_refused_by_name, fresh),
+        cmocka_unit_test_setup(context_of_one_mount_flag_is_taken_and_another_flag_refused, fresh),
         cmocka_unit_test_setup(the_group_is_a_number_or_absent, fresh),
         cmocka_unit_test(the_size_is_exactly_what_the_range_allows),
     };

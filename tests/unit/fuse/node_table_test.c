@@ -22,10 +22,9 @@ static struct node_table *open_again(int fd)
 static int make_fd(void)
 {
     struct err err;
-    struct wire_config c;
+    struct wire_msg ask = wire_msg(WIRE_MOUNT, "v");
     int fd = -1;
-    memset(&c, 0, sizeof(c));
-    assert_int_equal(table_create("v", &c, &fd, &err), 0);
+    assert_int_equal(table_create(&ask, &fd, &err), 0);
     return fd;
 }
 
@@ -210,10 +209,9 @@ static void counts_outlive_the_process_and_are_read_from_outside(void **state)
 {
     (void)state;
     struct err err;
-    struct wire_config config;
+    struct wire_msg ask = wire_msg(WIRE_MOUNT, "v");
     int fd;
-    memset(&config, 0, sizeof config);
-    assert_int_equal(table_create("v", &config, &fd, &err), 0);
+    assert_int_equal(table_create(&ask, &fd, &err), 0);
     struct node_table *t;
     assert_int_equal(nodes_open(dup(fd), &t, &err), 0);
     counts_add(&t->head->counts, FUSE_STATFS, 0, 7);

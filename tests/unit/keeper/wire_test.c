@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "table.h"
 #include "unit.h"
-#include "wire.h"
 #include <sys/socket.h>
 
 static void make_pair(int pair[2])
@@ -83,11 +83,11 @@ static void body_that_has_grown_is_read_and_what_is_missing_is_zero(void **state
     struct err err;
     struct wire_msg got;
     auto_fds fds = WIRE_NO_FDS;
-    static char longer[offsetof(struct wire_msg, body) + sizeof(struct wire_config) + 200];
+    static char longer[offsetof(struct wire_msg, body.context) + KEEPER_CONTEXT_MAX + 200];
     make_pair(pair);
     struct wire_msg m = wire_msg(WIRE_MOUNT, "v");
     memcpy(m.body.config.data, "/data", 6);
-    memcpy(longer, &m, offsetof(struct wire_msg, body) + sizeof(m.body.config));
+    memcpy(longer, &m, sizeof longer - 200);
     memset(longer + sizeof longer - 200, 'x', 200);
     assert_int_equal(send(pair[0], longer, sizeof longer, 0), (int)sizeof longer);
     assert_int_equal(wire_recv(pair[1], &got, &fds, &err), 0);
@@ -100,6 +100,38 @@ static void body_that_has_grown_is_read_and_what_is_missing_is_zero(void **state
     assert_int_equal(got.body.status.opens, 7);
     assert_int_equal(send(pair[0], &m, row - 8, 0), (int)row - 8);
     assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_CORRUPT);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* A keeper from before contexts would mount without one: it refuses the message. */
+static void mount_with_a_context_is_of_version_2_and_one_of_version_1_has_none(void **state)
+{
+    (void)state;
+    int pair[2];
+    struct err err;
+    struct wire_msg m, got;
+    auto_fds fds = WIRE_NO_FDS;
+    struct keeper_mount_request ask = {.volume_id = "v", .data = "/data", .mount_point = "/mnt"};
+    size_t first = offsetof(struct wire_msg, body) + sizeof(struct wire_config);
+    make_pair(pair);
+    assert_int_equal(wire_mount_of(&ask, &m, &err), 0);
+    assert_int_equal(m.version, 1);
+    memset(m.body.context, 'x', sizeof m.body.context);
+    assert_int_equal(send(pair[0], &m, first, 0), (int)first);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), 0);
+    assert_string_equal(got.body.context, "");
+    assert_int_equal(table_context_hash(&got), 0);
+    assert_int_equal(send(pair[0], &m, first - 1, 0), (int)first - 1);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), -ERR_CORRUPT);
+    ask.context = "u:r:t:s0:c1,c2";
+    assert_int_equal(wire_mount_of(&ask, &m, &err), 0);
+    assert_int_equal(m.version, 2);
+    assert_int_equal(wire_send(pair[0], &m, NULL, &err), 0);
+    assert_int_equal(wire_recv(pair[1], &got, &fds, &err), 0);
+    assert_string_equal(got.body.context, ask.context);
+    assert_int_equal(table_context_hash(&got), table_context_hash(&m));
+    assert_int_not_equal(table_context_hash(&got), 0);
     close(pair[0]);
     close(pair[1]);
 }
@@ -133,6 +165,7 @@ int main(void)
         cmocka_unit_test(an_error_travels_with_its_sentence_id_and_advice),
         cmocka_unit_test(what_is_malformed_is_corrupt_and_leaks_no_descriptor),
         cmocka_unit_test(body_that_has_grown_is_read_and_what_is_missing_is_zero),
+        cmocka_unit_test(mount_with_a_context_is_of_version_2_and_one_of_version_1_has_none),
         cmocka_unit_test(silence_ends_with_a_timeout),
         cmocka_unit_test(no_keeper_is_an_error_that_says_so),
     };

@@ -11,11 +11,13 @@ static void what_is_written_is_read_again(void **state)
     auto_record r = {.fuse = true, .has_group = true, .group = 0, .writes = 3, .release = RELEASE_SEALED};
     auto_record back = {0};
     r.staged = str_dup(STR("/stage/\xc3\xa9"));
+    r.context = str_dup(STR("u:r:t:s0:c1,c2"));
     assert_int_equal(record_add(&r, "/a", false, &err), 0);
     assert_int_equal(record_add(&r, "/b \"quoted\"", true, &err), 0);
     assert_int_equal(record_write(dir, &r, &err), 0);
     assert_int_equal(record_read(dir, &back, &err), 0);
     assert_string_equal(back.staged, "/stage/\xc3\xa9");
+    assert_string_equal(back.context, "u:r:t:s0:c1,c2");
     assert_true(back.fuse && back.has_group && back.writes == 3 && back.release == RELEASE_SEALED && !back.read_only);
     assert_int_equal(back.group, 0);
     assert_int_equal(back.target_count, 2);
@@ -31,6 +33,7 @@ static void no_file_is_an_empty_record(void **state)
     unlinkat(dir, RECORD_FILE, 0);
     assert_int_equal(record_read(dir, &r, &err), 0);
     assert_null(r.staged);
+    assert_null(r.context);
     assert_int_equal(r.target_count, 0);
     assert_false(r.has_group || r.writes || r.release);
 }
