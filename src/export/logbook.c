@@ -12,6 +12,8 @@
 
 /* 16 M records of sent files are some 3 GiB; no volume has more. */
 enum { FORMAT = 2, SENT_MAX = 32 << 20, COMPACT_LEAST = 4096 };
+/* No store takes more parts, and no run has more uploads under way: a line beyond is damage. */
+enum { PARTS_MAX = 10000, UPLOADS_MAX = 65536 };
 static const size_t paths_bytes_max = (size_t)4 << 30;
 
 struct sent {
@@ -134,7 +136,7 @@ static int remember_upload(struct logbook *l, const struct logbook_line *r, stru
                            struct err *err)
 {
     uint64_t parts = r->part_bytes ? (r->stamp.size_bytes + r->part_bytes - 1) / r->part_bytes : 0;
-    if (parts == 0 || parts > LOGBOOK_PARTS_MAX || l->upload_count == LOGBOOK_UPLOADS_MAX)
+    if (parts == 0 || parts > PARTS_MAX || l->upload_count == UPLOADS_MAX)
         return err_set(err, ERR_INVALID, "an upload of '%.*s' in %" PRIu64 " parts", (int)min_u64(r->path.len, 200),
                        r->path.ptr, parts);
     struct logbook_upload *u = xcalloc(1, sizeof *u);

@@ -23,7 +23,7 @@ struct stamp {
 };
 bool stamp_eq(const struct stamp *a, const struct stamp *b);
 
-enum { LOGBOOK_PARTS_MAX = 10000, LOGBOOK_UID_MAX = 33, LOGBOOK_ETAG_MAX = 128, LOGBOOK_UPLOADS_MAX = 65536 };
+enum { LOGBOOK_UID_MAX = 33, LOGBOOK_ETAG_MAX = 128 };
 
 struct logbook_part {
     uint64_t size_bytes; /* 0: not confirmed yet */

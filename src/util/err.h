@@ -86,7 +86,7 @@ int err_copy(struct err *err, const struct err *from);
 #define err_name(...) err_below_zero(err_name(__VA_ARGS__))
 #define err_copy(...) err_below_zero(err_copy(__VA_ARGS__))
 
-/* The whole line for people: "text (CIS1403, DENIED); advice". Returns buf. size >= 1; ERR_LINE_MAX always suffices. */
+/* The whole line for people: "text (CISnnnn, DENIED); advice". Returns buf. size >= 1; ERR_LINE_MAX always suffices. */
 enum { ERR_LINE_MAX = ERR_TEXT_MAX + ERR_ADVICE_MAX + 48 };
 char *err_line(const struct err *err, char *buf, size_t size);
 
