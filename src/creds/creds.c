@@ -163,8 +163,7 @@ struct creds_identity *creds_get(struct creds *c, struct worker *worker, struct 
     if (refuse) {
         w->code = err_copy(&w->err, &c->refused);
     } else if (!i) {
-        w->next = c->waiters;
-        c->waiters = w;
+        list_add(&c->waiters, &w->in_waiters);
     }
     pthread_mutex_unlock(&c->lock);
     if (fetch) {
@@ -206,10 +205,11 @@ static uint64_t pause_after(struct creds *c, enum err_code code)
 
 void creds_fetched(struct creds *c, struct creds_identity *own_i, const struct err *err)
 {
+    struct creds_waiter *w;
     int64_t expires_ns = own_i ? own_i->expires_ns : 0; /* once it is shared, it may go at any time */
     pthread_mutex_lock(&c->lock);
-    struct creds_waiter *waiting = c->waiters;
-    c->waiters = NULL;
+    struct list waiting = c->waiters;
+    c->waiters = (struct list){0};
     c->fetching = false;
     c->refused_ns = own_i ? 0 : clock_now_ns();
     if (own_i)
@@ -224,7 +224,7 @@ void creds_fetched(struct creds *c, struct creds_identity *own_i, const struct e
     } else {
         c->refused = *err;
     }
-    for (struct creds_waiter *w = waiting; w; w = w->next) {
+    list_foreach (&waiting, w, in_waiters) {
         w->identity = own_i ? creds_identity_ref(own_i) : NULL;
         w->code = own_i ? 0 : err_copy(&w->err, err);
     }
@@ -233,11 +233,8 @@ void creds_fetched(struct creds *c, struct creds_identity *own_i, const struct e
         metric_add(metric_series(c->exchanges, c->source.method, own_i ? "ok" : "error"), 1);
     if (c->exchanges && own_i)
         metric_set(c->expiry, expires_ns / (int64_t)NS_PER_SECOND);
-    while (waiting) {
-        struct creds_waiter *w = waiting;
-        waiting = w->next;
+    while ((w = list_pop(&waiting, struct creds_waiter, in_waiters)) != NULL)
         loop_post(w->home, &w->mail);
-    }
     creds_free(c); /* the fetch's own reference */
 }
 

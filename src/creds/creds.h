@@ -62,8 +62,8 @@ void creds_pause(struct creds *c, uint64_t pause_ns);
 /* A caller that waits for an identity. `ready` is called once on `home`, with `identity` (owned by the waiter) or
  * `err`. */
 struct creds_waiter {
-    struct mail mail; /* private, like next */
-    struct creds_waiter *next;
+    struct mail mail; /* private, like the next */
+    struct list_node in_waiters;
     struct loop *home;
     void (*ready)(struct creds_waiter *w);
     struct creds_identity *identity;

@@ -21,7 +21,7 @@ struct creds {
     uint64_t pause_ns;       /* no other is made for so long after it */
     unsigned failures;       /* in a row that may pass by themselves */
     struct err refused;
-    struct creds_waiter *waiters;
+    struct list waiters;
 };
 
 /* One grant's exchange, to be made once. Opens only. */

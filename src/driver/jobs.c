@@ -2,6 +2,7 @@
 #include "jobs.h"
 #include "child.h"
 #include "util/clock.h"
+#include "util/list.h"
 #include "util/log.h"
 #include "util/thread.h"
 #include <assert.h>
@@ -19,7 +20,7 @@
 #define END_NS (10 * NS_PER_SECOND)
 
 struct driver_job {
-    struct driver_job *next;
+    struct list_node in_jobs;
     char *id, *path; /* owned */
     enum job_kind kind;
     enum driver_job_state state;
@@ -38,7 +39,7 @@ struct jobs {
     int wake;             /* eventfd */
     pthread_mutex_t lock; /* guards what follows and every job */
     pthread_cond_t changed;
-    struct driver_job *first;
+    struct list all;
     size_t count;
     unsigned running;
     bool stopping;
@@ -96,19 +97,20 @@ static void job_ended(struct jobs *j, struct driver_job *job, bool succeeded)
 
 static struct driver_job *find_job(struct jobs *j, const char *id, enum job_kind kind)
 {
-    struct driver_job *job = j->first;
-    while (job && (strcmp(job->id, id) != 0 || is_export(job->kind) != is_export(kind)))
-        job = job->next;
-    return job;
+    struct driver_job *job;
+    list_foreach (&j->all, job, in_jobs)
+        if (strcmp(job->id, id) == 0 && is_export(job->kind) == is_export(kind))
+            return job;
+    return NULL;
 }
 
 static struct driver_job *add_job(struct jobs *j, const char *id, const char *path, enum job_kind kind)
 {
     struct driver_job *job = xcalloc(1, sizeof *job);
-    *job = (struct driver_job){.next = j->first, .kind = kind, .state = JOB_QUEUED, .child = NO_CHILD};
+    *job = (struct driver_job){.kind = kind, .state = JOB_QUEUED, .child = NO_CHILD};
     job->id = str_dup(str_of(id));
     job->path = str_dup(str_of(path));
-    j->first = job;
+    list_add_first(&j->all, &job->in_jobs);
     j->count++;
     return job;
 }
@@ -128,14 +130,14 @@ static struct driver_job *pin_next(struct jobs *j,
                                    bool (*due)(const struct jobs *j, const struct driver_job *job, uint64_t now_ns))
 {
     uint64_t now_ns = clock_now_ns();
-    pthread_mutex_lock(&j->lock);
-    struct driver_job *job = j->first;
-    while (job && !due(j, job, now_ns))
-        job = job->next;
-    if (job)
-        job->pinned = true;
-    pthread_mutex_unlock(&j->lock);
-    return job;
+    struct driver_job *job;
+    auto_lock(&j->lock);
+    list_foreach (&j->all, job, in_jobs)
+        if (due(j, job, now_ns)) {
+            job->pinned = true;
+            return job;
+        }
+    return NULL;
 }
 
 static bool is_due_for_start(const struct jobs *j, const struct driver_job *job, uint64_t now_ns)
@@ -219,19 +221,15 @@ static void check_job(struct jobs *j, struct driver_job *job)
 /* Takes out the jobs that are not wanted and do not live. */
 static void remove_ended(struct jobs *j)
 {
-    pthread_mutex_lock(&j->lock);
-    for (struct driver_job **at = &j->first; *at;) {
-        struct driver_job *job = *at;
-        if (!job->ending || job->state == JOB_RUNNING) {
-            at = &job->next;
-            continue;
+    struct driver_job *job;
+    auto_lock(&j->lock);
+    list_foreach (&j->all, job, in_jobs)
+        if (job->ending && job->state != JOB_RUNNING) {
+            list_remove(&j->all, &job->in_jobs);
+            j->count--;
+            job_free(job);
+            pthread_cond_broadcast(&j->changed);
         }
-        *at = job->next;
-        j->count--;
-        job_free(job);
-        pthread_cond_broadcast(&j->changed);
-    }
-    pthread_mutex_unlock(&j->lock);
 }
 
 /* Sets the descriptors to poll and the timeout; false: stop. */
@@ -239,8 +237,9 @@ static bool prepare_wait(struct jobs *j, struct pollfd *polls, nfds_t *ret_count
 {
     uint64_t now_ns = clock_now_ns(), wait_ns = 60 * NS_PER_SECOND;
     *ret_count = 1;
+    struct driver_job *job;
     pthread_mutex_lock(&j->lock);
-    for (struct driver_job *job = j->first; job; job = job->next) {
+    list_foreach (&j->all, job, in_jobs) {
         bool timed = job->state == JOB_FAILED || (job->state == JOB_RUNNING && job->child.fd < 0);
         if (job->state == JOB_RUNNING && job->child.fd >= 0 && *ret_count <= JOBS_RUNNING_MAX)
             polls[(*ret_count)++] = (struct pollfd){.fd = job->child.fd, .events = POLLIN};
@@ -255,12 +254,12 @@ static bool prepare_wait(struct jobs *j, struct pollfd *polls, nfds_t *ret_count
 
 static void mark_ready(struct jobs *j, const struct pollfd *polls, nfds_t count)
 {
-    pthread_mutex_lock(&j->lock);
-    for (struct driver_job *job = j->first; job; job = job->next)
+    struct driver_job *job;
+    auto_lock(&j->lock);
+    list_foreach (&j->all, job, in_jobs)
         for (nfds_t i = 1; i < count; i++)
             if (polls[i].revents && polls[i].fd == job->child.fd)
                 job->at_ns = 0;
-    pthread_mutex_unlock(&j->lock);
 }
 
 static void *jobs_main(void *ctx)
@@ -316,11 +315,9 @@ void jobs_stop(struct jobs *j)
     pthread_mutex_unlock(&j->lock);
     wake(j);
     pthread_join(j->thread, NULL);
-    while (j->first) {
-        struct driver_job *job = j->first;
-        j->first = job->next;
+    struct driver_job *job;
+    while ((job = list_pop(&j->all, struct driver_job, in_jobs)) != NULL)
         job_free(job);
-    }
     close(j->wake);
     pthread_mutex_destroy(&j->lock);
     pthread_cond_destroy(&j->changed);
@@ -374,14 +371,14 @@ int jobs_request(struct jobs *j, const char *id, const char *path, enum job_kind
 static unsigned mark_ending(struct jobs *j, const char *id)
 {
     unsigned left = 0;
-    pthread_mutex_lock(&j->lock);
-    for (struct driver_job *job = j->first; job; job = job->next)
+    struct driver_job *job;
+    auto_lock(&j->lock);
+    list_foreach (&j->all, job, in_jobs)
         if (strcmp(job->id, id) == 0) {
             job->ending = true;
             job->again = false;
             left++;
         }
-    pthread_mutex_unlock(&j->lock);
     return left;
 }
 
@@ -393,9 +390,8 @@ static bool any_lives(const char *path)
 static void wait_for_change(struct jobs *j, uint64_t wait_ns)
 {
     uint64_t until_ns = clock_now_ns() + wait_ns;
-    pthread_mutex_lock(&j->lock);
+    auto_lock(&j->lock);
     clock_cond_wait(&j->changed, &j->lock, until_ns);
-    pthread_mutex_unlock(&j->lock);
 }
 
 int jobs_end(struct jobs *j, const char *id, const char *path, struct err *err)
@@ -421,8 +417,6 @@ int jobs_end(struct jobs *j, const char *id, const char *path, struct err *err)
 
 unsigned jobs_running(struct jobs *j)
 {
-    pthread_mutex_lock(&j->lock);
-    unsigned n = j->running;
-    pthread_mutex_unlock(&j->lock);
-    return n;
+    auto_lock(&j->lock);
+    return j->running;
 }

@@ -2,6 +2,7 @@
 #include "pending_publish.h"
 #include "util/clock.h"
 #include "util/file.h"
+#include "util/thread.h"
 #include <fcntl.h>
 #include <pthread.h>
 
@@ -12,45 +13,40 @@
 #define LOOK_LAST_NS (500 * NS_PER_MS)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and what is in the list */
-static struct pending_publish *pendings;
+static struct list pendings;
 
 void pending_publish_begin(struct pending_publish *w, const char *id, const char *target)
 {
-    pthread_mutex_lock(&lock);
-    *w = (struct pending_publish){.id = id, .target = target, .is_in = true, .next = pendings};
-    pendings = w;
-    pthread_mutex_unlock(&lock);
+    auto_lock(&lock);
+    *w = (struct pending_publish){.id = id, .target = target, .is_in = true};
+    list_add(&pendings, &w->in_all);
 }
 
 void pending_publish_end(struct pending_publish *w)
 {
     if (!w->is_in)
         return;
-    pthread_mutex_lock(&lock);
-    struct pending_publish **at = &pendings;
-    while (*at != w)
-        at = &(*at)->next;
-    *at = w->next;
+    auto_lock(&lock);
+    list_remove(&pendings, &w->in_all);
     w->is_in = false;
-    pthread_mutex_unlock(&lock);
 }
 
 void pending_publish_cancel_volume(const char *id)
 {
-    pthread_mutex_lock(&lock);
-    for (struct pending_publish *w = pendings; w; w = w->next)
+    struct pending_publish *w;
+    auto_lock(&lock);
+    list_foreach (&pendings, w, in_all)
         if (strcmp(w->id, id) == 0)
             w->word = PUBLISH_VOLUME_RELEASING;
-    pthread_mutex_unlock(&lock);
 }
 
 void pending_publish_cancel_target(const char *target)
 {
-    pthread_mutex_lock(&lock);
-    for (struct pending_publish *w = pendings; w; w = w->next)
+    struct pending_publish *w;
+    auto_lock(&lock);
+    list_foreach (&pendings, w, in_all)
         if (strcmp(w->target, target) == 0)
             w->word = PUBLISH_TARGET_UNPUBLISHED;
-    pthread_mutex_unlock(&lock);
 }
 
 int pending_publish_releasing(const char *id, struct err *err)

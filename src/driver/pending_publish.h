@@ -3,6 +3,7 @@
 #pragma once
 
 #include "private.h"
+#include "util/list.h"
 
 /* A running NodePublishVolume. A release of the volume or an unpublish of the path cancels it. */
 enum publish_state { PUBLISH_WAITING, PUBLISH_VOLUME_RELEASING, PUBLISH_TARGET_UNPUBLISHED };
@@ -10,7 +11,7 @@ struct pending_publish {
     const char *id, *target; /* borrowed */
     enum publish_state word;
     bool is_in;
-    struct pending_publish *next;
+    struct list_node in_all;
 };
 void pending_publish_begin(struct pending_publish *w, const char *id, const char *target);
 void pending_publish_end(struct pending_publish *w); /* may run twice */

@@ -43,10 +43,8 @@ static void return_transfer(struct export_run *r, struct transfer *l)
     for (size_t i = 0; i < l->slice_count; i++)
         budget_return(r->budget, l->slices[i]);
     l->slice_count = 0;
-    l->next = NULL;
     /* First in, first out: neighbours in the queue have different workers, so that all of them have work. */
-    *r->transfers.free_tail = l;
-    r->transfers.free_tail = &l->next;
+    list_add(&r->transfers.free, &l->in_free);
     r->transfers.out--;
 }
 
@@ -70,12 +68,10 @@ static bool take_slices(struct export_run *r, struct transfer *l, uint64_t bytes
 
 struct transfer *run_take_transfer(struct export_run *r, uint64_t bytes)
 {
-    struct transfer *l = r->transfers.free;
+    struct transfer *l = list_first(&r->transfers.free, struct transfer, in_free);
     if (!l || !take_slices(r, l, bytes))
         return NULL;
-    r->transfers.free = l->next;
-    if (!r->transfers.free)
-        r->transfers.free_tail = &r->transfers.free;
+    list_remove(&r->transfers.free, &l->in_free);
     r->transfers.out++;
     return l;
 }
@@ -121,10 +117,7 @@ void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op o
 static void remove_active(struct upload *own_u)
 {
     struct export_run *r = own_u->run;
-    struct upload **at = &r->active;
-    while (*at != own_u)
-        at = &(*at)->next;
-    *at = own_u->next;
+    list_remove(&r->active, &own_u->in_active);
     r->active_count--;
     upload_free(own_u);
 }
@@ -243,10 +236,7 @@ struct upload *run_new_upload(struct export_run *r)
     u->version = 1;
     u->sum.kind = r->store.digest_kind;
     u->lease.fd = -1;
-    struct upload **at = &r->active;
-    while (*at)
-        at = &(*at)->next;
-    *at = u;
+    list_add(&r->active, &u->in_active);
     r->active_count++;
     return u;
 }
@@ -399,11 +389,10 @@ static bool start_something(struct export_run *r)
 
 static bool feed_all(struct export_run *r)
 {
-    for (struct upload *u = r->active, *next; u; u = next) {
-        next = u->next;
+    struct upload *u;
+    list_foreach (&r->active, u, in_active)
         if (!upload_feed(u))
             return false;
-    }
     return true;
 }
 
@@ -416,17 +405,16 @@ static void set_wake(struct export_run *r)
 
 static void leave_idle(struct export_run *r)
 {
-    for (struct upload *u = r->active, *next; u; u = next) {
-        next = u->next;
+    struct upload *u;
+    list_foreach (&r->active, u, in_active)
         if (u->in_flight == 0)
             run_file_left(u);
-    }
 }
 
 static bool is_over(const struct export_run *r)
 {
     bool stopping = atomic_load(&r->stop.requested);
-    if (r->active || r->transfers.out > 0 || r->stop.orders_left > 0 || (stopping && !r->stop.sent))
+    if (!list_is_empty(&r->active) || r->transfers.out > 0 || r->stop.orders_left > 0 || (stopping && !r->stop.sent))
         return false;
     return stopping || r->stop.gave_up ||
            (r->next_file == r->plan.count && r->waiting.count == 0 && r->markers.ready_count == 0);

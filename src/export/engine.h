@@ -86,8 +86,8 @@ struct upload_object {
 
 /* One file on its way, or the remains of an upload that must go (then `file` is NO_FILE). */
 struct upload {
-    struct export_run *run; /* borrowed */
-    struct upload *next;    /* the run's list */
+    struct export_run *run;     /* borrowed */
+    struct list_node in_active; /* the run's */
     enum upload_state state;
     ssize_t file;      /* index into the plan */
     size_t group;      /* a marker that we make ourselves: its checkpoint; else SIZE_MAX */
@@ -134,8 +134,7 @@ struct stop_order {
 struct run_transfers {
     struct transfer *all; /* owned */
     size_t count;
-    struct transfer *free;
-    struct transfer **free_tail;
+    struct list free;
     size_t out;
 };
 
@@ -178,7 +177,7 @@ struct export_run {
     uint64_t settle_ns, deadline_ns;
     struct run_transfers transfers;
     size_t next_file;
-    struct upload *active; /* oldest first */
+    struct list active; /* of struct upload, oldest first */
     size_t active_count;
     struct queue waiting;
     unsigned *tries; /* owned; per file */

@@ -31,10 +31,11 @@ static void lease_wanted(struct watch *w, uint32_t events)
 {
     struct export_run *r = container_of(w, struct export_run, leases);
     struct signalfd_siginfo info[16];
+    struct upload *u;
     (void)events;
     while (read(w->fd, info, sizeof info) > 0)
         ;
-    for (struct upload *u = r->active; u; u = u->next)
+    list_foreach (&r->active, u, in_active)
         (void)file_lease_yield(&u->lease);
 }
 
@@ -134,13 +135,11 @@ static void make_transfers(struct export_run *r)
 {
     r->transfers.count = min_u64(r->o.concurrency ? r->o.concurrency : TRANSFERS_DEFAULT, TRANSFERS_MAX);
     r->transfers.all = xcalloc(r->transfers.count, sizeof *r->transfers.all);
-    r->transfers.free_tail = &r->transfers.free;
     for (size_t i = 0; i < r->transfers.count; i++) {
         struct transfer *l = &r->transfers.all[i];
         transfer_init(l, &r->o.workers[i % r->o.worker_count], r->home, r->o.store,
                       r->o.bytes_per_second ? &r->rate : NULL);
-        *r->transfers.free_tail = l;
-        r->transfers.free_tail = &l->next;
+        list_add(&r->transfers.free, &l->in_free);
     }
 }
 

@@ -8,6 +8,7 @@
 #include "file_lease.h"
 #include "owner.h"
 #include "util/budget.h"
+#include "util/list.h"
 
 enum transfer_op {
     TRANSFER_PUT,
@@ -46,11 +47,11 @@ struct transfer_read {
 };
 
 struct transfer {
-    struct worker *worker; /* borrowed */
-    struct loop *home;     /* borrowed */
-    struct store *store;   /* borrowed */
-    struct rate *rate;     /* borrowed; NULL: no cap */
-    struct transfer *next; /* the run's: in its list of free ones */
+    struct worker *worker;    /* borrowed */
+    struct loop *home;        /* borrowed */
+    struct store *store;      /* borrowed */
+    struct rate *rate;        /* borrowed; NULL: no cap */
+    struct list_node in_free; /* the run's */
 
     /* The request; the owner's until transfer_go. Borrowed until `done`. */
     enum transfer_op op;
