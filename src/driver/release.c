@@ -170,6 +170,20 @@ static int set_stage(struct release *w, enum release_stage stage, struct err *er
     return r < 0 ? err_wrap(err, "releasing volume '%s'", w->order->id) : 0;
 }
 
+/* A process may outlive its pod: its mounts are gone from the tree, not from the process. A FUSE mount ends for it,
+ * too; a bind mount does not. So its file system must refuse them: only then does the export see the last write.
+ * (Volumes of versions that let a pod write to a quota through a bind mount have no file system of their own.) */
+static int seal(struct release *w, struct err *err)
+{
+    int r = 0;
+    if (w->v->spec->params.access == ACCESS_BIND && w->v->spec->backend == BACKEND_LOOP) {
+        r = space_attach(w->s, &w->v->id, err);
+        if (r == 0)
+            r = space_set_writable(w->s, &w->v->id, false, err);
+    }
+    return r < 0 ? err_wrap(err, "releasing volume '%s'", w->order->id) : set_stage(w, RELEASE_SEALED, err);
+}
+
 static int commit(struct release *w, struct err *err)
 {
     int r = w->order->commit(w->order->ctx, err);
@@ -219,7 +233,7 @@ static int take_step(struct release *w, enum release_step step, bool *ret_again,
     case RELEASE_CLOSE:
         return set_stage(w, RELEASE_CLOSED, err);
     case RELEASE_SEAL:
-        return set_stage(w, RELEASE_SEALED, err);
+        return seal(w, err);
     case RELEASE_COMMIT:
         return commit(w, err);
     case RELEASE_TRASH:

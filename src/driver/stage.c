@@ -99,6 +99,20 @@ int driver_check_without_record(const char *id, const char *path, bool *ret_moun
                     "volume '%s': mounted, and its record of mounts is corrupt", id);
 }
 
+static int check_bind(const struct volume *v, const struct record *want, struct err *err)
+{
+    const char *id = v->spec->id;
+    if (want->fuse || want->read_only)
+        return 0;
+    if (want->has_group)
+        return err_fail(err, ERR_INVALID, CIS_FSGROUP_UNSUPPORTED,
+                        "volume '%s': fsGroup needs access: fuse, a bind mount cannot show it", id);
+    if (v->spec->backend != BACKEND_QUOTA)
+        return 0;
+    return err_fail(err, ERR_INVALID, CIS_BIND_LEAVES_QUOTA,
+                    "volume '%s': a pod that writes to a bind mount could leave its project quota", id);
+}
+
 static int stage(struct driver *d, struct space *s, const struct volume *v, const struct csi_mount *q,
                  struct record *want, struct err *err)
 {
@@ -114,10 +128,9 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, cons
     if (r < 0)
         return r;
     want->fuse = wants_fuse(v, want);
-    if (!want->fuse && want->has_group && !want->read_only)
-        return err_fail(err, ERR_INVALID, CIS_FSGROUP_UNSUPPORTED,
-                        "volume '%s': fsGroup needs access: fuse, a bind mount cannot show it", id);
-    r = check_context(id, want, err);
+    r = check_bind(v, want, err);
+    if (r == 0)
+        r = check_context(id, want, err);
     if (r == 0)
         r = admit(d, v, &have, want, err);
     if (r == 0)

@@ -187,7 +187,10 @@ static int mount_again(struct driver *d, struct space *s, const struct volume *v
                        struct err *err)
 {
     auto_mem char *data = volume_data_path(v);
-    int r = space_attach(s, &v->id, err);
+    /* A release may have sealed the volume. */
+    int r = have->fuse ? 0 : space_set_writable(s, &v->id, true, err);
+    if (r == 0)
+        r = space_attach(s, &v->id, err);
     if (r < 0)
         return r;
     return have->fuse ? driver_keeper_mount(d->keeper, v->spec, data, have, err)

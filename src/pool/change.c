@@ -47,6 +47,16 @@ int space_attach(struct space *s, const struct volume_id *id, struct err *err)
     return r < 0 ? err_wrap(err, "attaching the volume '%s'", o.spec->id) : 0;
 }
 
+int space_set_writable(struct space *s, const struct volume_id *id, bool writable, struct err *err)
+{
+    auto_locked_volume o = {.lock.dir = -1};
+    int r = lock_and_read(s, id, &o, err);
+    if (r < 0)
+        return r;
+    struct disk d = directory_lock_disk(&o.lock, o.spec);
+    return disk_set_writable(&d, writable, err);
+}
+
 int space_detach(struct space *s, const struct volume_id *id, struct err *err)
 {
     auto_locked_volume o = {.lock.dir = -1};

@@ -121,7 +121,7 @@ static int reserve(struct space *s, struct spec *made, struct directory_lock *re
     int r = check_space(s, made->capacity_bytes, err);
     uint32_t project = 0;
     struct volume_id id;
-    if (r == 0 && s->backend == BACKEND_QUOTA)
+    if (r == 0 && made->backend == BACKEND_QUOTA)
         r = quota_project_new(s->dir, &project, err);
     if (r == 0)
         r = space_touch(s, err);
@@ -243,6 +243,21 @@ static int confirm(struct space *s, struct volume *own_v, struct volume **ret, s
     return 0;
 }
 
+/* The owner of a file may change its project id, and so leave the quota. A mount process refuses that; a bind mount
+ * cannot. An image is a limit for any user. */
+static int choose_backend(const struct space *s, struct spec *made, struct err *err)
+{
+    made->backend = s->backend;
+    if (made->backend != BACKEND_QUOTA || made->params.access != ACCESS_BIND)
+        return 0;
+    made->backend = BACKEND_LOOP;
+    if (s->has_loop)
+        return 0;
+    return err_fail(err, ERR_INVALID, CIS_BIND_LEAVES_QUOTA,
+                    "volume '%s': access: bind needs an image, and the pool '%s' has no loop devices", made->name,
+                    s->name);
+}
+
 static int create_once(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
                        struct err *err)
 {
@@ -250,10 +265,11 @@ static int create_once(struct space *s, const struct spec *want, uint64_t limit_
     struct volume *existing = NULL;
     /* A shallow copy: strings stay the caller's, and only what is new here differs. */
     struct spec made = *want;
-    made.backend = s->backend;
     made.in_cluster = s->options.in_cluster;
     made.created_ns = clock_wall_ns();
-    int r = find_or_reserve(s, &made, limit_bytes, &existing, &h, err);
+    int r = choose_backend(s, &made, err);
+    if (r == 0)
+        r = find_or_reserve(s, &made, limit_bytes, &existing, &h, err);
     if (r == 0)
         r = existing ? confirm(s, existing, ret, err) : make(s, &made, &h, ret, err);
     return r < 0 ? r : dir_sync(s->volumes, "volumes", err);

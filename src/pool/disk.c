@@ -68,8 +68,16 @@ static int nothing_to_do(const struct disk *d, struct err *err)
     return 0;
 }
 
+/* The file system is shared with other volumes. */
+static int cannot_be_set(const struct disk *d, bool writable, struct err *err)
+{
+    return writable ? 0 : err_set(err, ERR_UNSUPPORTED, "'%s' has no file system of its own", d->path);
+}
+
 const struct disk_operations disk_operations[] = {
     [BACKEND_AUTO] = {.detach = nothing_to_do, .release = nothing_to_do},
-    [BACKEND_QUOTA] = {quota_make, quota_attach, quota_grow, nothing_to_do, quota_unbacked, quota_release},
-    [BACKEND_LOOP] = {image_make, image_attach, image_grow, image_detach, image_unbacked, image_release},
+    [BACKEND_QUOTA] = {quota_make, quota_attach, quota_grow, cannot_be_set, nothing_to_do, quota_unbacked,
+                       quota_release},
+    [BACKEND_LOOP] = {image_make, image_attach, image_grow, image_set_writable, image_detach, image_unbacked,
+                      image_release},
 };

@@ -48,6 +48,10 @@ struct disk_operations {
     /* Brings a disk to d->capacity_bytes, mounted or not, while it is written to. Never shrinks. ERR_NO_SPACE if the
      * pool cannot back it: then the disk is as it was. */
     int (*grow)(const struct disk *d, struct err *err);
+    /* Forbids writes, or allows them again, by any mount of the attached disk: also by one that was detached, or is in
+     * another namespace. ERR_BUSY (CIS_VOLUME_IN_USE) while a file is open or mapped for writing. Not attached: nothing
+     * to do. */
+    int (*set_writable)(const struct disk *d, bool writable, struct err *err);
     /* Unmounts data/; not attached is success, in use is ERR_BUSY (CIS_MOUNT_BUSY). */
     int (*detach)(const struct disk *d, struct err *err);
     /* Reserved bytes that the pool's file system does not count as used yet: they must not be reserved again. */
@@ -60,6 +64,7 @@ extern const struct disk_operations disk_operations[]; /* by backend */
 #define disk_make(d, err) disk_operations[(d)->backend].make((d), (err))
 #define disk_attach(d, err) disk_operations[(d)->backend].attach((d), (err))
 #define disk_grow(d, err) disk_operations[(d)->backend].grow((d), (err))
+#define disk_set_writable(d, writable, err) disk_operations[(d)->backend].set_writable((d), (writable), (err))
 #define disk_detach(d, err) disk_operations[(d)->backend].detach((d), (err))
 #define disk_unbacked(d, ret_bytes, err) disk_operations[(d)->backend].unbacked((d), (ret_bytes), (err))
 #define disk_release(d, err) disk_operations[(d)->backend].release((d), (err))

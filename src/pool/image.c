@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <xfs/xfs.h>
 
@@ -263,6 +264,34 @@ int image_grow(const struct disk *d, struct err *err)
         r = find_mount(d, &device, &mounted, err);
     /* Detached, the file system grows when it is attached next. */
     return r == 0 && mounted ? fill_device(d, &device, err) : r;
+}
+
+/* ---- writers ----------------------------------------------------------------------------------------------------- */
+
+/* The file system, not only the mount on data/: a process may hold a mount that was detached, or one of another
+ * namespace. Its descriptors stay, but nothing on it can be opened for writing or changed any more. */
+int image_set_writable(const struct disk *d, bool writable, struct err *err)
+{
+    char target[PATH_MAX];
+    struct statvfs fs;
+    auto_fd fd = -1;
+    auto_with(loopdev_done) struct loopdev device = {.fd = -1};
+    bool found, mounted = false;
+    int r = open_image(d, O_RDONLY, &fd, err);
+    if (r == 0)
+        r = loopdev_find(fd, &device, &found, err);
+    if (r == 0 && found)
+        r = find_mount(d, &device, &mounted, err);
+    if (r < 0 || !mounted)
+        return r;
+    image_path(d, VOLUME_DATA, target);
+    if (statvfs(target, &fs) == 0 && !(fs.f_flag & ST_RDONLY) == writable)
+        return 0;
+    if (mount(NULL, target, NULL, MS_REMOUNT | MOUNT_FLAGS | (writable ? 0 : MS_RDONLY), NULL) == 0)
+        return 0;
+    if (errno == EBUSY)
+        return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE, "a process has files of '%s' open for writing", target);
+    return err_sys(err, errno, "cannot make '%s' %s", target, writable ? "writable" : "read-only");
 }
 
 /* ---- taking apart ------------------------------------------------------------------------------------------------ */

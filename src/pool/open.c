@@ -192,10 +192,15 @@ static int check_folders(const struct space *s, struct err *err)
 static int choose_backend(struct space *s, struct err *err)
 {
     const struct space_options *o = &s->options;
-    struct disk_facts facts;
-    int r = o->facts ? 0 : disk_probe(s->dir, &facts, err);
+    struct disk_facts facts = {0};
+    int r = 0;
+    if (o->facts)
+        facts = *o->facts;
+    else
+        r = disk_probe(s->dir, &facts, err);
     if (r == 0)
-        r = disk_choose(o->facts ? o->facts : &facts, o->backend, &s->backend, s->why_backend, err);
+        r = disk_choose(&facts, o->backend, &s->backend, s->why_backend, err);
+    s->has_loop = facts.loop;
     return r < 0 ? err_wrap(err, "opening the pool '%s'", o->path) : 0;
 }
 

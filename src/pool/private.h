@@ -115,6 +115,7 @@ struct space {
     const char *uuid; /* borrowed: of the identity */
     enum spec_backend backend;
     char why_backend[DISK_WHY_MAX];
+    bool has_loop;                   /* images are possible too */
     int dir, volumes, making, trash; /* owned */
     int lock_file;                   /* owned */
 

@@ -125,6 +125,10 @@ void space_entries_free(struct space_entry *own_entries, size_t count);
 must_check int space_attach(struct space *s, const struct volume_id *id, struct err *err);
 must_check int space_detach(struct space *s, const struct volume_id *id, struct err *err);
 
+/* Forbids all writes to the attached volume, by any mount of it, or allows them again. ERR_BUSY
+ * (CIS_VOLUME_IN_USE) while a file is open or mapped for writing. ERR_UNSUPPORTED: its backend is the quota. */
+must_check int space_set_writable(struct space *s, const struct volume_id *id, bool writable, struct err *err);
+
 /* Raises the capacity, while mounted too. As large already: success. ERR_RANGE (CIS_VOLUME_GROW_LIMIT) if the pool is
  * short. */
 must_check int space_grow(struct space *s, const struct volume_id *id, uint64_t capacity_bytes, struct err *err);

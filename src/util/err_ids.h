@@ -103,6 +103,7 @@
     X(2027, VOLUME_SIZE, "request at least %d bytes") \
     X(2028, POOL_FULL, "free space in the pool, or request less") \
     X(2029, VOLUME_GROW_LIMIT, "delete volumes of this node, or request less") \
+    X(2030, BIND_LEAVES_QUOTA, "use access: auto in a new volume, or give the pool loop devices (modprobe loop)") \
     X(2034, DIRECT_IO_UNSUPPORTED, "use directIO: auto, which writes through the page cache there") \
     X(2040, NO_DISK, "compare devices.models and devices.paths with the output of `cistern doctor`") \
     X(2041, DISK_NOT_BLANK, "remove it from devices, or add its exact serial to `wipe` if its content may be lost") \

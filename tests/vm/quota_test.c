@@ -2,6 +2,8 @@
 /* Project quotas, on the file system that argv names. Run by tests/vm/run inside a machine whose kernel has them. */
 #include "pool_place.h"
 #include <linux/capability.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 
 static const char *pool_path;
@@ -94,6 +96,39 @@ static void what_is_promised_is_not_promised_again(void **state)
     assert_in_range(after.available_bytes + MIB - before.available_bytes, 0, 2 * MIB);
 }
 
+/* As the owner of the file that fill() writes. */
+static void leave_project(const struct volume *v)
+{
+    struct fsxattr attr;
+    int data = -1;
+    must(volume_data(v, &data, &err));
+    auto_fd fd = openat(data, "fill", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    close(data);
+    assert_int_equal(ioctl(fd, FS_IOC_FSGETXATTR, &attr), 0);
+    attr.fsx_projid = 0;
+    assert_int_equal(ioctl(fd, FS_IOC_FSSETXATTR, &attr), 0);
+}
+
+static void a_user_who_leaves_the_project_is_limited_by_the_image_of_a_bind_volume(void **state)
+{
+    (void)state;
+    int errnum;
+    auto_space s = open_pool(pool_path);
+    auto_volume v = create(s, "quota", 64 * MIB);
+    auto_volume bound = NULL;
+    leave_project(v); /* why a bind volume has no quota */
+    assert_int_equal(fill(v, 100 * MIB, &errnum), 100 * MIB);
+    erase(s, v);
+    auto_spec want = wanted("bound", 64 * MIB);
+    want->params.access = ACCESS_BIND;
+    must(space_create(s, want, 0, &bound, &err));
+    assert_int_equal(loops_here(), 1);
+    leave_project(bound);
+    assert_in_range(fill(bound, 100 * MIB, &errnum), 40 * MIB, 64 * MIB);
+    assert_int_equal(errnum, ENOSPC);
+    erase(s, bound);
+}
+
 static void a_hundred_volumes_leave_nothing_behind(void **state)
 {
     (void)state;
@@ -109,6 +144,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(usage_is_the_volumes_own),
         cmocka_unit_test(a_volume_grows_at_once),
         cmocka_unit_test(what_is_promised_is_not_promised_again),
+        cmocka_unit_test(a_user_who_leaves_the_project_is_limited_by_the_image_of_a_bind_volume),
         cmocka_unit_test(a_hundred_volumes_leave_nothing_behind),
     };
     if (argc != 2)

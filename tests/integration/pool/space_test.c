@@ -360,6 +360,30 @@ static void a_volume_in_use_is_not_deleted(void **state)
     erase(s, v);
 }
 
+static void a_bind_volume_is_an_image_where_others_have_a_quota(void **state)
+{
+    (void)state;
+    static const struct disk_facts with_quota = {"ext4", true, true, true}, without_loop = {"ext4", true, true, false};
+    struct volume *v = NULL;
+    mkdir(at("bound"), 0755);
+    struct space_options o = options(at("bound"));
+    o.facts = &with_quota;
+    auto_space s = NULL;
+    must(try_pool(&o, &s, &err));
+    assert_int_equal(space_backend(s), BACKEND_QUOTA);
+    auto_spec want = wanted("x", 16 * MIB);
+    want->params.access = ACCESS_BIND;
+    must(space_create(s, want, 0, &v, &err));
+    assert_int_equal(v->spec->backend, BACKEND_LOOP);
+    assert_int_equal(v->spec->project, 0);
+    erase(s, v);
+    volume_close(v);
+    space_close(take(&s));
+    o.facts = &without_loop;
+    must(try_pool(&o, &s, &err));
+    must_fail(ERR_INVALID, 2030, space_create(s, want, 0, &v, &err));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +402,7 @@ int main(void)
         cmocka_unit_test(holes_in_an_image_are_not_promised_to_others),
         cmocka_unit_test(a_full_volume_is_felt_by_its_writer_alone),
         cmocka_unit_test(a_volume_in_use_is_not_deleted),
+        cmocka_unit_test(a_bind_volume_is_an_image_where_others_have_a_quota),
     };
     return cmocka_run_group_tests(tests, enter_place, leave_place);
 }
