@@ -3,6 +3,7 @@
  * g+rwX. A file with the mount's group shows its own mode. A group that a user sets is stored on the disk, with a mark
  * that names the mount's group of that time: mounts of that group show the stored group from then on. */
 #include "private.h"
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/xattr.h>
@@ -43,6 +44,15 @@ int group_keep(const struct session *s, int fd)
     return setxattr(fd_path(fd, path), MARK, ours, (size_t)n, 0) < 0 ? -errno : 0;
 }
 
+/* The disk does not know that the directory is shown with the mount's group and S_ISGID. */
+static int inherit_shown(const struct session *s, int fd, const struct stat *made)
+{
+    if (made->st_gid != s->config->group &&
+        fchownat(fd, "", (uid_t)-1, s->config->group, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    return S_ISDIR(made->st_mode) ? lower_chmod(fd, made->st_mode | S_ISGID) : 0;
+}
+
 int group_inherit(const struct session *s, int dir, int fd)
 {
     struct stat at, made;
@@ -50,8 +60,10 @@ int group_inherit(const struct session *s, int dir, int fd)
         return 0;
     if (fstat(dir, &at) < 0 || fstat(fd, &made) < 0)
         return -errno;
+    if (group_is_shown(s, dir, &at))
+        return inherit_shown(s, fd, &made);
     bool taken = at.st_mode & S_ISGID && at.st_gid != s->config->group && made.st_gid == at.st_gid;
-    return taken && !S_ISLNK(made.st_mode) && is_kept(s, dir) ? group_keep(s, fd) : 0;
+    return taken && !S_ISLNK(made.st_mode) ? group_keep(s, fd) : 0;
 }
 
 size_t group_hide_mark(char *names, size_t len)

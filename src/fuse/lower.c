@@ -54,6 +54,15 @@ int lower_open(struct session *s, uint64_t id, int flags)
     return fd < 0 ? -errno : fd;
 }
 
+int lower_chmod(int fd, mode_t mode)
+{
+    char path[FD_PATH_MAX];
+    caps_fsetid(true); /* the kernel has already cleared S_ISGID if the user may not set it */
+    int r = chmod(fd_path(fd, path), mode & 07777) < 0 ? -errno : 0;
+    caps_fsetid(false);
+    return r;
+}
+
 int lower_lookup(struct session *s, int parent, const char *name, struct stat *ret_st, struct table_handle *ret_handle)
 {
     auto_fd fd = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);

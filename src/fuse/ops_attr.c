@@ -29,9 +29,8 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static int settle_view(struct session *s, int fd, const struct stat *now)
 {
     struct stat shown = *now;
-    char path[FD_PATH_MAX];
     group_show(s, fd, &shown);
-    return chmod(fd_path(fd, path), shown.st_mode & 07777) < 0 ? -errno : 0;
+    return lower_chmod(fd, shown.st_mode);
 }
 
 static int set_owner(struct session *s, int fd, const struct stat *attr, int set, const struct stat *now)
@@ -66,15 +65,6 @@ static int set_size(struct session *s, fuse_ino_t ino, off_t size, int set)
     return r;
 }
 
-static int set_mode(int fd, mode_t mode)
-{
-    char path[FD_PATH_MAX];
-    caps_fsetid(true); /* the kernel has already cleared S_ISGID if the user may not set it */
-    int r = chmod(fd_path(fd, path), mode & 07777) < 0 ? -errno : 0;
-    caps_fsetid(false);
-    return r;
-}
-
 static int set_times(int fd, const struct stat *attr, int set)
 {
     struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
@@ -101,7 +91,7 @@ static int set_all(struct session *s, fuse_ino_t ino, const struct stat *attr, i
     if (set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID | FUSE_SET_ATTR_MODE))
         r = set_owner(s, fd, attr, set, &now);
     if (r == 0 && set & FUSE_SET_ATTR_MODE)
-        r = set_mode(fd, attr->st_mode);
+        r = lower_chmod(fd, attr->st_mode);
     if (r == 0 && set & FUSE_SET_ATTR_SIZE)
         r = set_size(s, ino, attr->st_size, set);
     if (r == 0 && set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME))

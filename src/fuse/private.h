@@ -90,6 +90,8 @@ int lower_lookup(struct session *s, int parent, const char *name, struct stat *r
 uint64_t lower_ino(int parent, const char *name);
 
 int lower_handle(int fd, struct table_handle *ret);
+/* 0 or -errno. */
+int lower_chmod(int fd, mode_t mode);
 
 /* "/proc/self/fd/N": for calls that take a path only. */
 enum { FD_PATH_MAX = 40 };
@@ -103,7 +105,7 @@ void group_show(const struct session *s, int fd, struct stat *st); /* attributes
 
 /* From now on a mount of this group shows the file's own group: a user has set it. 0 or -errno. */
 int group_keep(const struct session *s, int fd);
-/* The same for a file that was just made in `dir`, if it took its group from there and that one is kept. */
+/* A file that was just made in `dir` gets its group and S_ISGID as `dir` is shown. 0 or -errno. */
 int group_inherit(const struct session *s, int dir, int fd);
 /* Removes our mark from a list of extended attributes; returns the new length. */
 size_t group_hide_mark(char *names, size_t len);
