@@ -86,7 +86,7 @@ def test_every_default_is_in_the_schema_and_every_object_of_it_is_closed():
 
     walk(schema, "")
     # Kubernetes checks these itself; `.global` belongs to helm.
-    assert free == [".global", ".node.affinity", ".controller.tolerations[]"]
+    assert free == [".global", ".node.tolerations[]", ".node.affinity", ".controller.tolerations[]"]
     assert set(yaml.safe_load((CHART / "values.yaml").read_text())) == set(schema["properties"]) - {"global"}
 
 
@@ -256,7 +256,16 @@ def test_a_pool_requires_a_disk_of_its_own_unless_a_plain_directory_is_meant_whi
         path, reaches = pool_of(pods(rendered["defaults"])[name], "default")
         assert path == {"path": "/mnt/disks/cistern", "type": "DirectoryOrCreate"}, "the pod serves before the disk is mounted"
         assert reaches == propagation, "and sees one that is mounted late"
-        assert pool_of(pods(rendered["everything"])[name], "slow")[0]["type"] == "Directory", "a typing error makes no directory"
+        path, _ = pool_of(pods(rendered["everything"])[name], "slow")
+        assert path == {"path": "/mnt", "type": "DirectoryOrCreate"}, "a directory that is missing does not stop the pod"
+
+
+def test_only_chosen_nodes_are_touched_by_default_and_with_any_taint(rendered):
+    for name, component in pods(rendered["defaults"]).items():
+        if name in ("cistern-node", "cistern-keeper"):
+            assert component["nodeSelector"] == {"kubernetes.io/os": "linux", "cistern.io/pool": "default"}
+            assert component["tolerations"] == [{"operator": "Exists"}]
+    assert pods(rendered["everything"])["cistern-node"]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
 
 
 def test_the_record_of_pools_survives_a_reboot(rendered):
@@ -336,7 +345,7 @@ def test_deploy_kubernetes_is_what_the_chart_renders(tmp_path):
 
 
 SAMPLES = {"pullPolicy": "Always", "imagePullSecrets": [{"name": "x"}], "pools": [{"name": "x", "type": "dir", "path": "/x", "reservePercent": 5, "nodeSelector": {}}],
-           "storageClasses": [], "logLevel": "warn", "volumePopulator": "always", "type": "OnDelete", "tolerations": [{"operator": "Exists"}],
+           "storageClasses": [], "logLevel": "warn", "volumePopulator": "always", "type": "OnDelete", "tolerations": [{"key": "x", "operator": "Exists"}],
            "nodeGoneGrace": "3h", "tombstoneAge": "3h", "sweepInterval": "3h", "failingFor": "3h", "cpu": "3", "memory": "3Gi",
            "exportSecrets": [{"name": "x", "prefixes": ["s3://x/"]}], "trusted": ["https://x"], "allowAddresses": ["10.0.0.1"],
            "denyAddresses": ["10.0.0.0/8"], "kubeletPath": "/x", "additionalArgs": ["--x"], "nodeSelector": {"x": "y"}, "affinity": {"nodeAffinity": {}}, "customLabels": {"x": "y"}}

@@ -93,8 +93,9 @@ def test_an_example_does_what_it_says(cluster, request, team, name):
 @pytest.mark.parametrize("name", [n for n in NAMES if (EXAMPLES / n / "values.yaml").exists()])
 def test_an_examples_values_are_ones_that_the_chart_takes(name):
     objects = render(EXAMPLES / name / "values.yaml")
-    assert [a for a in of_kind(objects, "DaemonSet", "cistern-node")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
-            if a.startswith("--disks=default=model:")]
+    arguments = of_kind(objects, "DaemonSet", "cistern-node")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+    disks = [a for a in arguments if a.startswith("--disks=default=model:")]
+    assert bool(disks) == (name != "laptop")
 
 
 @pytest.mark.parametrize("name", NAMES)

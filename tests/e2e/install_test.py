@@ -4,6 +4,8 @@
 import json
 import time
 
+import yaml
+
 from e2e.lib import ours
 from e2e.lib.machine import eventually
 from e2e.lib.ours import DRIVER, NAMESPACE, helm
@@ -17,6 +19,49 @@ def test_driver_and_keeper_run_on_every_node_and_the_kubelet_knows_them(cluster,
                      if d["name"] == DRIVER)
         assert entry["nodeID"] == node and entry["topologyKeys"] == ["topology.cistern.io/node"]
         assert cluster.api.get(f"/api/v1/nodes/{node}")["metadata"]["labels"]["topology.cistern.io/node"] == node
+
+
+def has_pods(cluster, node):
+    return any(node in ours.pods(cluster, component) for component in ("node", "keeper"))
+
+
+def test_a_node_that_is_not_chosen_is_left_alone(cluster, cistern):
+    cluster.kubectl("label", "node", "node-b", "cistern.io/pool-")
+    try:
+        eventually(lambda: not has_pods(cluster, "node-b"), "its pods end", 60)
+        assert DRIVER in ours.drivers(cluster, "node-a")
+    finally:
+        cluster.kubectl("label", "node", "node-b", "cistern.io/pool=default")
+        ours.await_nodes(cluster)
+
+
+def test_a_laptop_has_a_plain_directory_and_its_pool_is_served_when_it_is_there(cluster, store, team):
+    values = yaml.safe_load((TOP / "deploy/examples/laptop/values.yaml").read_text())
+    path, pools = values["pools"][0]["path"], "/apis/cistern.io/v1alpha1/cisternpools"
+    values.pop("image")
+    helm(cluster, "uninstall", "cistern", "--wait")
+    cluster.kubectl("delete", "cisternpools", "--all")
+    ours.install(cluster, **values)
+    try:
+        ours.await_nodes(cluster)
+        said = eventually(lambda: [p["status"]["health"] for p in cluster.api.list(pools)], "the pods run and report", 60)[0]
+        assert said["status"] == "Unhealthy" and path in said["reason"], said
+        for node in cluster.nodes.values():
+            node.run("mkdir", path)
+        eventually(lambda: {p["status"]["health"]["status"] for p in cluster.api.list(pools)} == {"Healthy"}, "it is served", 30)
+        team.apply(team.source("set", f"s3://{store.bucket({'file': b'content'})}/"), team.claim("data", "set", size="64Mi"),
+                   team.pod("reader", "data", "cat /data/file"))
+        team.await_pod("reader", "Succeeded")
+        assert team.logs("reader") == "content"
+        team.remove()
+        nothing_is_left(cluster)
+    finally:
+        helm(cluster, "uninstall", "cistern", "--wait")
+        cluster.kubectl("delete", "cisternpools", "--all")
+        for node in cluster.nodes.values():
+            node.run("rm", "-rf", "/mnt/cistern")
+        ours.install(cluster)
+        ours.await_nodes(cluster)
 
 
 def test_the_api_server_accepts_the_plain_manifest(cluster, cistern):

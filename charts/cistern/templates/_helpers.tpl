@@ -80,6 +80,25 @@ The first has no name of its own, so that the usual cluster has cistern-node and
 {{- toJson (dict "groups" $groups) -}}
 {{- end }}
 
+{{/*
+The directories of the host that the pods of a group see, as a list of {name, path}. A plain directory may be missing: its
+parent is shown instead, so that the driver starts and reports it.
+*/}}
+{{- define "cistern.shown" -}}
+{{- $shown := list -}}
+{{- $seen := dict -}}
+{{- range .pools -}}
+  {{- $path := .path -}}
+  {{- if ne (include "cistern.requireMount" .) "true" -}}{{- $path = dir .path -}}{{- end -}}
+  {{- if eq $path "/" }}{{ fail (printf "pools: '%s' is a plain directory at the top of the node: give it a parent, as in /mnt%s" .name .path) }}{{ end -}}
+  {{- if not (hasKey $seen $path) -}}
+    {{- $_ := set $seen $path true -}}
+    {{- $shown = append $shown (dict "name" (printf "pool-%s" .name) "path" $path) -}}
+  {{- end -}}
+{{- end -}}
+{{- toJson $shown -}}
+{{- end }}
+
 {{/* Where the pods of a group may run. */}}
 {{- define "cistern.placement" -}}
 nodeSelector:
@@ -91,8 +110,8 @@ nodeSelector:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if .root.Values.node.tolerateAllTaints }}
+{{- with .root.Values.node.tolerations }}
 tolerations:
-  - operator: Exists
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}

@@ -121,7 +121,7 @@ class Node(Machine):
     def start_kubelet(self):
         self.start("kubelet", "kubelet", "--config", self.folder / "etc/kubelet.yaml", "--kubeconfig",
                    self.cluster.pki.folder / f"{self.name}.kubeconfig", "--root-dir", "/var/lib/kubelet",
-                   "--hostname-override", self.name, "--node-ip", self.address)
+                   "--hostname-override", self.name, "--node-ip", self.address, "--node-labels", "cistern.io/pool=default")
 
     def start_kube_proxy(self):
         self.start("kube-proxy", "kube-proxy", "--proxy-mode", "nftables", "--kubeconfig",
