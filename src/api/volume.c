@@ -164,6 +164,15 @@ static int status_read(const json *j, struct api_volume_status *ret, struct err 
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* The first condition that is False. A volume that no pod uses has no problem. */
+static const char *first_problem(const struct api_conditions *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (all->items[i].status == API_FALSE && strcmp(all->items[i].reason, API_REASON_NOT_MOUNTED) != 0)
+            return all->items[i].message;
+    return NULL;
+}
+
 /* A column shows a field unchanged: so its text is a field. */
 static void write_summary(json *j, const struct api_volume_status *s)
 {
@@ -183,6 +192,9 @@ static void write_summary(json *j, const struct api_volume_status *s)
         json_set_str(j, "status.summary.eta", str_of(duration_text(h->eta_seconds * NS_PER_SECOND, left)));
     if (s->export.pending_bytes > 0)
         json_set_str(j, "status.summary.exportPending", str_of(bytes_text(s->export.pending_bytes, text)));
+    const char *problem = first_problem(&s->conditions);
+    if (problem)
+        json_set_str(j, "status.summary.reason", str_of(problem));
 }
 
 json *api_volume_status_json(const struct api_volume *v)

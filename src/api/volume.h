@@ -47,6 +47,7 @@ enum api_phase {
 
 #define API_REASON_VOLUME_LOST "VolumeLost"         /* Healthy and Mounted False */
 #define API_REASON_POOL_ABSENT "PoolAbsent"         /* Healthy, Mounted False: no disk now; Exported False: held */
+#define API_REASON_NOT_MOUNTED "NotMounted"         /* Mounted False: no pod uses the volume */
 #define API_REASON_MOUNTS_LOST "MountsLost"         /* Mounted False: no keeper has the mount */
 #define API_REASON_VOLUME_FULL "VolumeFull"         /* Healthy False */
 #define API_REASON_UNREADABLE "Unreadable"          /* Healthy False: its record on the disk */

@@ -2,7 +2,7 @@
 /* Lists one key of each prefix, on a loop of its own: a store may have its own CA, and one that does not answer must
  * not delay other requests. */
 #include "probe.h"
-#include "store/store.h"
+#include "store/single.h"
 #include "util/clock.h"
 #include <semaphore.h>
 #include <stdio.h>
@@ -21,6 +21,7 @@ struct probe_request {
     struct mail giving_up;
     uint64_t until_ns; /* monotonic */
     sem_t over;
+    bool is_empty; /* the URI selects no object */
     int code;
     struct err err;
 };
@@ -28,16 +29,16 @@ struct probe_request {
 static void answered(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
                      struct str next_token)
 {
-    (void)objects, (void)count, (void)next_token;
+    (void)next_token;
     struct probe_request *q = ctx;
     q->job = NULL;
     q->code = r->code;
+    q->is_empty = count == 0 || (store_names_object(q->store) && !str_eq(objects[0].key, store_prefix(q->store)));
     if (r->code < 0)
         q->err = r->err;
     sem_post(&q->over);
 }
 
-/* A prefix without keys is fine: the bucket may be filled later. */
 static void start_listing(struct mail *m)
 {
     struct probe_request *q = container_of(m, struct probe_request, mail);
@@ -96,7 +97,7 @@ static int put(struct probe_request *q, struct err *err)
 }
 
 static int ask_store(const struct spec *spec, const char *uri, struct creds_identity *identity,
-                     const struct guard *guard, uint64_t until_ns, struct err *err)
+                     const struct guard *guard, uint64_t until_ns, bool *ret_answered, struct err *err)
 {
     const struct spec_source *s = &spec->source;
     struct probe_request q = {.mail.deliver = start_listing, .giving_up.deliver = give_up, .until_ns = until_ns};
@@ -114,6 +115,9 @@ static int ask_store(const struct spec *spec, const char *uri, struct creds_iden
         return r;
     sem_init(&q.over, 0, 0);
     r = put(&q, err);
+    *ret_answered = r == 0;
+    if (r == 0 && q.is_empty && s->on_empty == ON_EMPTY_FAIL)
+        r = store_found_nothing(q.store, uri, 0, err);
     worker_done(&q.worker);
     store_free(q.store);
     sem_destroy(&q.over);
@@ -154,9 +158,8 @@ static int try_prefix(struct credential_cache *k, const struct route_rules *rule
     if (r < 0)
         return r;
     note_identity(&cached, ret);
-    r = uri ? ask_store(spec, uri, cached.identity, rules->guard, until_ns, err) : 0;
+    r = uri ? ask_store(spec, uri, cached.identity, rules->guard, until_ns, &ret->has_answered, err) : 0;
     creds_identity_unref(cached.identity);
-    ret->has_answered = uri && r == 0;
     return r == -ERR_DENIED ? err_wrap(err, "as %s", ret->principal) : r;
 }
 

@@ -38,12 +38,11 @@ static int too_large(const struct hydrate *h, struct err *err)
     const struct hydrate_space *s = &h->space;
     char need[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX];
     if (s->need_bytes > s->free_bytes)
-        err_set(err, ERR_NO_SPACE, "'%s' does not fit: %s listed so far, %s free", current(h)->uri,
-                bytes_text(s->need_bytes, need), bytes_text(s->free_bytes, have));
+        err_set(err, ERR_NO_SPACE, "'%s' does not fit: %" PRIu64 " objects need %s, %s are free", current(h)->uri,
+                s->need_files, bytes_text(s->need_bytes, need), bytes_text(s->free_bytes, have));
     else
         err_set(err, ERR_NO_SPACE,
-                "'%s' does not fit: %" PRIu64 " objects listed so far, the file system has room for "
-                "%" PRIu64 " files",
+                "'%s' does not fit: %" PRIu64 " objects, the file system has room for %" PRIu64 " files",
                 current(h)->uri, s->need_files, s->free_files);
     return err_advise(err, CIS_SOURCE_TOO_LARGE,
                       target_is_visible(h->target) ? "files already in place are kept" : "nothing was kept");
@@ -60,22 +59,26 @@ void space_add(struct hydrate_space *s, uint64_t size_bytes)
     s->largest_bytes = max_u64(s->largest_bytes, size_bytes);
 }
 
+static bool fits(const struct hydrate_space *s)
+{
+    return s->need_bytes <= s->free_bytes && s->need_files <= s->free_files;
+}
+
 int space_check(struct hydrate *h, struct err *err)
 {
-    const struct hydrate_space *s = &h->space;
-    bool fits = s->need_bytes <= s->free_bytes && s->need_files <= s->free_files;
-    if (!h->o.size_check || fits)
+    if (!h->o.size_check || fits(&h->space))
         return 0;
     h->lister.err_kind = FAULT_TOO_LARGE;
     return too_large(h, err);
 }
 
-int space_reserve(struct hydrate *h, uint64_t size_bytes, struct err *err)
+void space_reserve(struct hydrate *h, uint64_t size_bytes)
 {
     if (h->is_relisting)
-        return 0; /* counted when the kept files are known */
+        return; /* counted when the kept files are known */
     space_add(&h->space, size_bytes);
-    return space_check(h, err);
+    if (h->o.size_check && !fits(&h->space))
+        atomic_store(&h->space.is_exceeded, true);
 }
 
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
@@ -101,7 +104,8 @@ static int add_to_shard(void *ctx, const struct index_entry *e, struct err *err)
     struct hydrate *h = ctx;
     bool is_new;
     int r = index_add(h->index, e, &is_new, err);
-    return r == 0 ? space_reserve(h, e->size_bytes, err) : r;
+    space_reserve(h, e->size_bytes);
+    return r;
 }
 
 static int assign_shard(struct hydrate *h, struct err *err)
@@ -123,6 +127,10 @@ static int add_object(struct hydrate *h, const struct store_object *o, struct er
         return 0;
     }
     h->lister.found++;
+    if (atomic_load(&h->space.is_exceeded)) { /* nothing more is fetched: only the sum is of interest */
+        space_reserve(h, o->size_bytes);
+        return 0;
+    }
     sbuf_clear(&h->lister.path);
     sbuf_add(&h->lister.path, sub);
     if (sub.len)
@@ -137,7 +145,9 @@ static int add_object(struct hydrate *h, const struct store_object *o, struct er
                             .rank = rank_of(h, rest),
                             .source = (uint16_t)(h->lister.source | (is_single ? SOURCE_SINGLE : 0))};
     int r = index_add(h->lister.all ? h->lister.all : h->index, &e, &is_new, err);
-    return r == 0 && is_new && !h->lister.all ? space_reserve(h, o->size_bytes, err) : r;
+    if (r == 0 && is_new && !h->lister.all)
+        space_reserve(h, o->size_bytes);
+    return r;
 }
 
 static int add_page(struct hydrate *h, const struct store_object *objects, size_t count, bool sorted, struct err *err)
@@ -206,6 +216,8 @@ static void finish_run(struct work *w)
     int r = all ? finish_index(h, all, &err) : 0;
     if (r == 0 && all)
         r = assign_shard(h, &err);
+    if (r == 0 && !h->is_relisting)
+        r = space_check(h, &err);
     if (r == 0)
         r = finish_index(h, h->index, &err);
     if (r == 0 && h->is_relisting)
@@ -217,10 +229,10 @@ static void finish_run(struct work *w)
 static void finish_over(struct work *w)
 {
     struct hydrate *h = container_of(w, struct hydrate, lister.finish);
+    if (h->lister.err.code == 0 || h->lister.err_kind == FAULT_TOO_LARGE)
+        note_listing(h);
     if (h->lister.err.code != 0)
         run_failed(h, h->lister.err_kind, &h->lister.err);
-    else
-        note_listing(h);
     hydrate_queue_listed(h);
 }
 

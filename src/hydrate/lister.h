@@ -43,9 +43,10 @@ void lister_stop(struct hydrate_lister *l); /* lane 0's loop: cancels the reques
 struct hydrate_space {
     uint64_t free_bytes, free_files, block_bytes; /* including what earlier runs wrote */
     uint64_t need_bytes, need_files, largest_bytes;
+    _Atomic bool is_exceeded; /* fetch nothing more; the listing goes on, to report the whole size */
 };
 
-/* Counts an object and checks the sum. ERR_NO_SPACE (CIS_SOURCE_TOO_LARGE): it does not fit. */
-must_check int space_reserve(struct hydrate *h, uint64_t size_bytes, struct err *err);
+void space_reserve(struct hydrate *h, uint64_t size_bytes); /* counts an object */
+/* ERR_NO_SPACE (CIS_SOURCE_TOO_LARGE): the counted objects do not fit. */
 must_check int space_check(struct hydrate *h, struct err *err);
 void space_add(struct hydrate_space *s, uint64_t size_bytes);

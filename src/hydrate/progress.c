@@ -77,6 +77,10 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
     pthread_mutex_unlock(&p->lock);
     /* After the phase: a status whose phase is FAILED has its error. */
     read_fatal(h, ret);
+    if (ret->phase == HYDRATE_FAILED && atomic_load(&h->space.is_exceeded)) { /* the catalog has only a part of them */
+        ret->objects_total = h->space.need_files;
+        ret->bytes_total = h->space.need_bytes;
+    }
     if (ret->phase != HYDRATE_LISTING && ret->bytes_per_second > 0)
         ret->eta_seconds = (ret->bytes_total - min_u64(ret->bytes_done, ret->bytes_total)) / ret->bytes_per_second;
 }

@@ -16,10 +16,12 @@ void hydrate_queue_done(struct hydrate_queue *q)
     pthread_mutex_destroy(&q->lock);
 }
 
-/* Until all is listed, a shard's selection may still change, and a relist may still fall back to the old catalog. */
+/* Until all is listed, a shard's selection may still change, and a relist may still fall back to the old catalog. A run
+ * whose objects do not fit fails at the end of the listing. */
 static bool waits_for_listing(const struct hydrate *h)
 {
-    return (h->o.shard.count > 1 || h->is_relisting) && !h->queue.is_listed;
+    bool is_void = atomic_load(&h->space.is_exceeded);
+    return (h->o.shard.count > 1 || h->is_relisting || is_void) && !h->queue.is_listed;
 }
 
 static int next_unit(struct hydrate *h, struct hydrate_unit *ret, struct err *err)

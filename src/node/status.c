@@ -181,7 +181,7 @@ static void set_mounted(struct status_writer *w)
     else if (u->staged)
         SET(w, API_MOUNTED, API_TRUE, "Staged", "the volume is mounted for a pod");
     else
-        SET(w, API_MOUNTED, API_FALSE, "NotMounted", "no pod uses the volume");
+        SET(w, API_MOUNTED, API_FALSE, API_REASON_NOT_MOUNTED, "no pod uses the volume");
     set_text(&w->v->status.access, !u->staged ? NULL : !u->fuse ? "bind" : u->passthrough ? "passthrough" : "fuse");
 }
 

@@ -51,7 +51,9 @@ static void add_listing(struct api_source_status *t, const struct api_volume *v)
 {
     const struct api_hydration *h = &v->status.hydration;
     unsigned phase = v->status.phase;
-    bool is_whole = phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING || phase == API_PHASE_READY;
+    bool is_too_large = phase == API_PHASE_FAILED && h->has_listing;
+    bool is_whole =
+        phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING || phase == API_PHASE_READY || is_too_large;
     if (!is_whole || h->started_ns == 0 || (t->has_listing && h->started_ns < t->listed_ns))
         return;
     t->has_listing = true;
@@ -211,14 +213,14 @@ static bool is_failing(const struct api_source_status *t, const struct source_pr
 }
 
 /* The cause of a failed export is in the events of its claim; lastError is about reading. */
-static void say_ready(struct api_source *s, int64_t now_ns, bool failing, bool good)
+static void say_ready(struct api_source *s, int64_t now_ns, bool failing, const char *why, bool good)
 {
     if (s->status.exports_failed > 0 && !failing)
         api_condition_set(&s->status.conditions, API_READY, API_FALSE, "ExportFailed", s->meta.generation, now_ns,
                           "the exports of %" PRIu64 " volumes failed; see the events of their claims",
                           s->status.exports_failed);
     else
-        say(s, now_ns, API_READY, failing, "Failed", good);
+        say(s, now_ns, API_READY, failing, why, good);
 }
 
 static bool is_denied(enum err_kind kind)
@@ -231,6 +233,34 @@ static bool is_unreachable(enum err_kind kind)
     return kind == ERR_KIND_OBJECT_NOT_FOUND || kind == ERR_KIND_BUCKET_NOT_FOUND || kind == ERR_KIND_UNREACHABLE;
 }
 
+/* The answer of the store as one word. */
+static const char *reason_of(enum err_kind kind)
+{
+    static const char *const reasons[] = {[ERR_KIND_DENIED] = "Denied",
+                                          [ERR_KIND_UNAUTHENTICATED] = "Denied",
+                                          [ERR_KIND_IDENTITY_GONE] = "Denied",
+                                          [ERR_KIND_OBJECT_NOT_FOUND] = "ObjectNotFound",
+                                          [ERR_KIND_BUCKET_NOT_FOUND] = "BucketNotFound",
+                                          [ERR_KIND_UNREACHABLE] = "Unreachable",
+                                          [ERR_KIND_TOO_LARGE] = "SourceTooLarge",
+                                          [ERR_KIND_EMPTY] = "SourceEmpty"};
+    return kind < countof(reasons) && reasons[kind] ? reasons[kind] : "Failed";
+}
+
+static void clear_error(struct api_source_status *t)
+{
+    set_text(&t->error_id, NULL);
+    set_text(&t->error_code, NULL);
+    set_text(&t->error_object, NULL);
+    set_text(&t->error_message, NULL);
+    t->error_ns = 0;
+}
+
+static bool is_unlistable(const struct api_source_status *t, bool failing)
+{
+    return failing && !t->has_listing && t->volumes_failed > 0;
+}
+
 static void judge(struct api_source *s, const struct source_probe_result *p, int64_t now_ns)
 {
     struct api_source_status *t = &s->status;
@@ -239,10 +269,14 @@ static void judge(struct api_source *s, const struct source_probe_result *p, int
     bool is_probed = p->state == SOURCE_PROBED && !p->err, is_listed = t->has_listing;
     bool has_identity = p->state == SOURCE_PROBED && p->answer.has_identity;
     bool has_answered = p->state == SOURCE_PROBED && p->answer.has_answered;
-    say(s, now_ns, API_IDENTITY_READY, is_denied(kind), "Denied", is_listed || has_identity);
-    say(s, now_ns, API_REACHABLE, is_unreachable(kind), "Unreachable", is_listed || failing || has_answered);
-    say(s, now_ns, API_LISTED, failing && !is_listed && t->volumes_failed > 0, "Failed", is_listed);
-    say_ready(s, now_ns, failing, is_listed || is_probed);
+    const char *why = reason_of(kind);
+    bool is_unlisted = kind == ERR_KIND_EMPTY || is_unlistable(t, failing);
+    say(s, now_ns, API_IDENTITY_READY, is_denied(kind), why, is_listed || has_identity);
+    say(s, now_ns, API_REACHABLE, is_unreachable(kind), why, is_listed || failing || has_answered);
+    say(s, now_ns, API_LISTED, is_unlisted, why, is_listed);
+    say_ready(s, now_ns, failing, why, is_listed || is_probed);
+    if (!failing)
+        clear_error(t);
     failing |= t->exports_failed > 0;
     t->phase = s->suspend               ? API_SOURCE_SUSPENDED
                : failing                ? API_SOURCE_DEGRADED
@@ -269,8 +303,11 @@ void source_status_end(struct api_source *s, const struct source_probe_result *p
     api_condition_set(&t->conditions, API_ACCEPTED, API_TRUE, "Valid", s->meta.generation, now_ns, "%s", "");
     resolve(t, spec);
     bool was_suspended = t->phase == API_SOURCE_SUSPENDED;
-    if (p->state == SOURCE_PROBE_DUE && is_judged && was_suspended == s->suspend)
+    if (p->state == SOURCE_PROBE_DUE && is_judged && was_suspended == s->suspend) {
+        if (t->phase == API_SOURCE_READY)
+            clear_error(t);
         return;
+    }
     if (p->state != SOURCE_PROBED || !t->identity_method || is_changed)
         identify(t, spec, s->meta.namespace);
     if (p->state == SOURCE_PROBED)

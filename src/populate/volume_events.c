@@ -119,6 +119,19 @@ static const char *shortened(const char *message)
     return message;
 }
 
+/* The Job's message names flags of the command line. */
+static void describe_size(const struct api_volume *v, const char *id, char *ret)
+{
+    const struct api_hydration *h = &v->status.hydration;
+    char from[128], need[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX];
+    uint64_t gib = (source_suggested_bytes(h->bytes_total) >> 30) + 1;
+    describe_source(v, from, sizeof from);
+    snprintf(ret, VOLUME_EVENT_TEXT_MAX,
+             "%.80s has %s in %" PRIu64 " objects, the volume %s (%s); delete this claim and create one with %" PRIu64
+             "Gi: a Pending claim cannot grow. Or select less with spec.include and exclude",
+             from, bytes_text(h->bytes_total, need), h->objects_total, bytes_text(v->capacity_bytes, have), id, gib);
+}
+
 static void describe_fault(const struct api_volume *v, const struct api_fault *f, const char *reason, char *ret)
 {
     const char *message = f->message ? f->message : "the cause is unknown";
@@ -129,11 +142,8 @@ static void describe_fault(const struct api_volume *v, const struct api_fault *f
         snprintf(ret, VOLUME_EVENT_TEXT_MAX, "%s", shortened(whole));
         return;
     }
-    /* The listing stopped when it was too large: the whole source needs more. */
-    uint64_t gib = source_suggested_bytes(v->status.hydration.bytes_total) >> 30;
     if (strcmp(reason, "SourceTooLarge") == 0)
-        snprintf(ret, VOLUME_EVENT_TEXT_MAX, "%.*s; request more than %" PRIu64 "Gi", (int)(VOLUME_EVENT_TEXT_MAX - 60),
-                 message, gib);
+        describe_size(v, f->id, ret);
     else
         snprintf(ret, VOLUME_EVENT_TEXT_MAX, "%s", shortened(message));
 }

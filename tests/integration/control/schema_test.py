@@ -3,6 +3,8 @@
 sentence that says why, and kubectl shows the columns."""
 
 import json
+import re
+import uuid
 
 import pytest
 
@@ -147,20 +149,31 @@ def test_the_conditions_of_two_writers_stand_side_by_side(cluster):
 
 
 def test_kubectl_shows_the_columns_by_the_short_names(cluster):
-    cluster.create(VOLUMES, volume("shown", claim="train/weights"))
-    cluster.patch(f"{VOLUMES}/shown/status", {"status": {
+    name, claim, node = f"pvc-{uuid.uuid4()}", "training/imagenet-trainer-0", "gke-train-a3-pool-1f2e3d4c-x7k9"
+    cluster.create(VOLUMES, volume(name, claim=claim, nodeName=node))
+    cluster.patch(f"{VOLUMES}/{name}/status", {"status": {
         "phase": "Hydrating", "hydration": {"objectsFailed": 0},
-        "summary": {"progress": "61%", "done": "86 GiB", "total": "140 GiB", "rate": "7.1 GiB/s", "eta": "8 s"}}})
-    lines = cluster.kubectl("get", "civ", "shown").splitlines()
-    assert lines[0].split() == ["NAME", "CLAIM", "NODE", "PHASE", "PROGRESS", "DONE", "TOTAL", "RATE", "ETA", "ERRORS",
-                                "AGE"]
-    assert "train/weights" in lines[1] and "7.1 GiB/s" in lines[1]
+        "summary": {"progress": "61%", "done": "86 GiB", "total": "140 GiB", "rate": "7.1 GiB/s", "eta": "12 min"}}})
+    lines = cluster.kubectl("get", "civ", name).splitlines()
+    assert lines[0].split() == ["NAME", "CLAIM", "PHASE", "PROGRESS", "RATE", "ETA", "NODE", "AGE"]
+    assert claim in lines[1] and "7.1 GiB/s" in lines[1]
+    assert max(map(len, lines)) <= 160
     wide = cluster.kubectl("get", "civ", "-o", "wide").splitlines()[0]
-    assert wide.split()[-5:] == ["SOURCE", "POOL", "ACCESS", "EXPORTPENDING", "REASON"]
+    assert wide.split()[-8:] == ["DONE", "TOTAL", "ERRORS", "SOURCE", "POOL", "ACCESS", "EXPORTPENDING", "REASON"]
     assert cluster.kubectl("get", "cip").splitlines()[0].split() == [
         "NAME", "NODE", "POOL", "BACKEND", "FREE", "TOTAL", "VOLUMES", "HEALTH", "AGE"]
     assert cluster.kubectl("get", "bsrc").splitlines()[0].split() == [
-        "NAME", "URI", "OBJECTS", "SIZE", "IDENTITY", "READY", "VOLUMES", "AGE"]
+        "NAME", "URI", "PHASE", "OBJECTS", "SIZE", "SUGGESTED", "VOLUMES", "AGE"]
+
+
+@pytest.mark.parametrize("spec, said", [
+    ({"consistency": "latest"}, 'Unsupported value: "latest": supported values: "pinned"'),
+    ({"onEmpty": "skip"}, 'supported values: "fail", "allow"'),
+    ({"onChange": "ignore"}, 'supported values: "fail"'),
+])
+def test_unsupported_value_is_refused_at_apply(cluster, spec, said):
+    with pytest.raises(ApiError, match=re.escape(said)):
+        cluster.create(SOURCES, source("unsupported", uri="s3://b/p/", **spec))
 
 
 def test_every_field_of_the_spec_has_a_description(cluster):

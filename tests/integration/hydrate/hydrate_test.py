@@ -273,6 +273,10 @@ def tiny_disk(tmp_path):
 
 
 def test_a_source_that_does_not_fit_is_refused_and_nothing_stays(tmp_path, source, tiny_disk):
+    with Bucket("s/:3000:100Ki") as bucket:  # the first page of the listing is too large already
+        done = bucket.hydrate("s/", tiny_disk / "out")
+        assert done[0] == NO_SPACE and done[1]["found"] == 3000, done
+        assert len(done[2]) == 1 and "3000 objects need 293 MiB" in json.dumps(done[2][0]), done
     (source / "huge").write_bytes(os.urandom(64 << 20))
     done = cistern("hydrate", f"file://{source}/", tiny_disk / "out")
     assert done.returncode == NO_SPACE

@@ -33,6 +33,8 @@ def store(tmp_path_factory):
     with versitygw.Versitygw(tls=authority.sign("127.0.0.1")) as server:
         server.authority = authority
         server.make_bucket("bucket")
+        (server.data / "bucket/data").mkdir()
+        (server.data / "bucket/data/part-0").write_bytes(b"0")
         yield server
 
 
@@ -88,6 +90,21 @@ def test_a_denied_probe_reports_the_identity_that_the_store_denied(world, ns, st
     assert told["lastError"]["id"] == "CIS1401" and f"secret {ns}/keys" in told["lastError"]["message"], told
 
 
+@pytest.mark.parametrize("uri, number, said", [
+    ("s3://bucket/datta/", "CIS1530", "'s3://bucket/datta/': no object is below this prefix"),
+    ("s3://bucket/data", "CIS1406", "for all objects below a prefix write s3://bucket/data/"),
+])
+def test_source_without_objects_is_degraded_unless_it_may_be_empty(world, ns, store, uri, number, said):
+    keys(world, ns)
+    make(world, ns, store, uri=uri)
+    told = wait_for_phase(world, ns, "Degraded")
+    assert told["lastError"]["id"] == number and said in told["lastError"]["message"], told
+    assert {c["reason"] for c in told["conditions"] if c["status"] == "False"} == {"SourceEmpty"}
+    assert conditions(told)["Reachable"] == "True"
+    world.cluster.patch(f"{API}/namespaces/{ns}/bucketsources/data", {"spec": {"onEmpty": "allow"}})
+    assert "lastError" not in wait_for_phase(world, ns, "Ready")
+
+
 @pytest.mark.parametrize("spec, number, condition", [
     ({"uri": "s3://no-such-bucket/"}, "CIS1405", "Reachable"),
     ({"endpoint": "https://127.0.0.1:9"}, "CIS1611", "Reachable"),
@@ -120,7 +137,7 @@ def test_a_suspended_source_is_not_asked_for(world, ns):
     with BucketServer() as server:
         world.cluster.create(f"{API}/namespaces/{ns}/bucketsources", {
             "apiVersion": "cistern.io/v1alpha1", "kind": "BucketSource", "metadata": {"name": "data"},
-            "spec": {"uri": "s3://bench/", "endpoint": server.url, "identity": {"method": "anonymous"}, "suspend": True}})
+            "spec": {"uri": "s3://bench/", "onEmpty": "allow", "endpoint": server.url, "identity": {"method": "anonymous"}, "suspend": True}})
         wait_for_phase(world, ns, "Suspended")
         assert server.stats()["requests"] == 0
         world.cluster.patch(f"{API}/namespaces/{ns}/bucketsources/data", {"spec": {"suspend": False}})
@@ -140,7 +157,7 @@ def test_many_sources_are_all_asked_and_none_twice(world, ns):
         for number in range(60):
             world.cluster.create(f"{API}/namespaces/{ns}/bucketsources", {
                 "apiVersion": "cistern.io/v1alpha1", "kind": "BucketSource", "metadata": {"name": f"data-{number}"},
-                "spec": {"uri": "s3://bench/", "endpoint": server.url, "identity": {"method": "anonymous"}}})
+                "spec": {"uri": "s3://bench/", "onEmpty": "allow", "endpoint": server.url, "identity": {"method": "anonymous"}}})
         for number in range(60):
             wait_for_phase(world, ns, "Ready", f"data-{number}", 60)
         assert server.stats()["requests"] == 60
@@ -151,7 +168,7 @@ def test_many_sources_are_all_asked_and_none_twice(world, ns):
 def anonymous(world, ns, endpoint, name="data", **spec):
     world.cluster.create(f"{API}/namespaces/{ns}/bucketsources", {
         "apiVersion": "cistern.io/v1alpha1", "kind": "BucketSource", "metadata": {"name": name},
-        "spec": {"uri": "s3://bench/", "endpoint": endpoint, "identity": {"method": "anonymous"}, "pathStyle": True, **spec}})
+        "spec": {"uri": "s3://bench/", "onEmpty": "allow", "endpoint": endpoint, "identity": {"method": "anonymous"}, "pathStyle": True, **spec}})
 
 
 @contextlib.contextmanager

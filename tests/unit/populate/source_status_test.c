@@ -153,7 +153,49 @@ static void an_error_degrades_until_a_later_listing(void **state)
     source_status_end(s, &nobody_asks, NOW);
     assert_int_equal(s->status.phase, API_SOURCE_READY);
     is(s, API_IDENTITY_READY, API_TRUE);
-    assert_string_equal(s->status.error_id, "CIS1403"); /* the last one, still */
+    assert_null(s->status.error_id); /* a Ready source has no last error */
+}
+
+static void condition_reasons_say_what_the_store_said(void **state)
+{
+    (void)state;
+    static const struct {
+        enum err_id id;
+        const char *condition, *reason;
+    } rows[] = {{CIS_BUCKET_NOT_FOUND, API_REACHABLE, "BucketNotFound"},
+                {CIS_STORE_UNREACHABLE, API_REACHABLE, "Unreachable"},
+                {CIS_ACCESS_DENIED, API_IDENTITY_READY, "Denied"},
+                {CIS_SOURCE_EMPTY, API_LISTED, "SourceEmpty"},
+                {CIS_KEY_NOT_FOUND, API_LISTED, "SourceEmpty"}};
+    for (size_t i = 0; i < countof(rows); i++) {
+        struct err err;
+        auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\"}");
+        (void)!err_set(&err, ERR_NOT_FOUND, "no");
+        (void)!err_advise_text(&err, rows[i].id, "do");
+        const struct source_probe_result p = {.state = SOURCE_PROBED, .err = &err, .time_ns = 100 * SECOND};
+        source_status_begin(s);
+        source_status_end(s, &p, NOW);
+        is(s, rows[i].condition, API_FALSE);
+        assert_string_equal(api_condition_find(&s->status.conditions, rows[i].condition)->reason, rows[i].reason);
+        assert_string_equal(api_condition_find(&s->status.conditions, API_READY)->reason, rows[i].reason);
+    }
+}
+
+static void too_large_source_still_suggests_a_size(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/llama/\"}");
+    auto_api_volume v = api_volume_new();
+    v->status.phase = API_PHASE_FAILED;
+    v->status.hydration = (struct api_hydration){
+        .started_ns = 20 * SECOND, .objects_total = 3, .bytes_total = UINT64_C(100) << 30, .has_listing = true};
+    api_faults_add(&v->status.errors, NULL, "CIS1510", "NO_SPACE", "no", 1, 30 * SECOND);
+    source_status_begin(s);
+    source_status_add(s, v);
+    source_status_end(s, &nobody_asks, NOW);
+    assert_int_equal(s->status.phase, API_SOURCE_DEGRADED);
+    assert_int_equal(s->status.suggested_bytes, source_suggested_bytes(UINT64_C(100) << 30));
+    assert_string_equal(api_condition_find(&s->status.conditions, API_READY)->reason, "SourceTooLarge");
 }
 
 static void a_spec_that_is_not_served_is_invalid_and_says_why(void **state)
@@ -221,7 +263,7 @@ static void a_refusal_is_one_error_however_often_it_is_heard(void **state)
     source_status_begin(s);
     source_status_end(s, &p, NOW);
     assert_int_equal(s->status.phase, API_SOURCE_READY);
-    assert_string_equal(s->status.error_id, "CIS1403"); /* the last one, still */
+    assert_null(s->status.error_id); /* a Ready source has no last error */
 }
 
 static void source_is_not_ready_while_exports_of_its_volumes_fail(void **state)
@@ -344,6 +386,8 @@ int main(void)
         cmocka_unit_test(the_last_listing_and_export_are_reported_whole_or_omitted),
         cmocka_unit_test(identity_is_not_ready_after_any_error_of_credentials),
         cmocka_unit_test(an_error_degrades_until_a_later_listing),
+        cmocka_unit_test(condition_reasons_say_what_the_store_said),
+        cmocka_unit_test(too_large_source_still_suggests_a_size),
         cmocka_unit_test(a_spec_that_is_not_served_is_invalid_and_says_why),
         cmocka_unit_test(a_source_that_answers_is_ready_before_any_volume_of_it),
         cmocka_unit_test(a_refusal_is_one_error_however_often_it_is_heard),
