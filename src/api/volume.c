@@ -418,7 +418,6 @@ static int source_to_spec(const char *text, struct spec *s, struct err *err)
 int api_volume_spec(const struct api_volume *v, struct spec **ret, struct err *err)
 {
     auto_spec s = spec_new();
-    struct volume_id id;
     s->in_cluster = true;
     int r = 0;
     for (size_t i = 0; i < v->parameter_count && r == 0; i++)
@@ -431,8 +430,8 @@ int api_volume_spec(const struct api_volume *v, struct spec **ret, struct err *e
         r = spec_check(s, err);
     if (r < 0)
         return r;
-    if (volume_id_parse(str_of(v->volume_id), &id))
-        memcpy(s->id, id.text, sizeof s->id);
+    if (!volume_id_parse(str_of(v->volume_id), &s->id))
+        s->id = (struct volume_id){0};
     s->name = str_dup(str_of(v->meta.name));
     s->capacity_bytes = v->capacity_bytes;
     *ret = take(&s);

@@ -73,9 +73,9 @@ static int create(void *ctx, struct rpc_call *call, const struct csi_create *q, 
         r = begin_hydration(d, v, err);
     if (r < 0)
         return r;
-    log_event(LOG_INFO, "volume is there", "volume", v->id.text, "name", q->name, "bytes",
+    log_event(LOG_INFO, "volume is there", "volume", v->spec->id.text, "name", q->name, "bytes",
               log_u64(v->spec->capacity_bytes), NULL);
-    *ret = volume_of(d, rpc_dup(call, str_of(v->id.text)), v->spec->capacity_bytes);
+    *ret = volume_of(d, rpc_dup(call, str_of(v->spec->id.text)), v->spec->capacity_bytes);
     return 0;
 }
 
@@ -92,7 +92,7 @@ static int check_room(struct space *s, const struct volume *v, uint64_t size, st
         return 0;
     char wanted[BYTES_TEXT_MAX], there[BYTES_TEXT_MAX];
     return err_fail(err, ERR_RANGE, CIS_VOLUME_GROW_LIMIT,
-                    "volume '%s': cannot grow: it needs %s more, pool '%s' has %s available", v->id.text,
+                    "volume '%s': cannot grow: it needs %s more, pool '%s' has %s available", v->spec->id.text,
                     bytes_text(more, wanted), space_name(s), bytes_text(u.available_bytes, there));
 }
 

@@ -206,7 +206,7 @@ static void wait_for_mirror(struct driver_keeper *k)
 int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const char *data, const struct record *wish,
                         struct err *err)
 {
-    struct keeper_mount_request m = {.volume_id = s->id,
+    struct keeper_mount_request m = {.volume_id = s->id.text,
                                      .data = data,
                                      .mount_point = wish->staged,
                                      .read_only = wish->read_only,

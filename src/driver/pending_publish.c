@@ -116,7 +116,7 @@ static int check_pod(const struct pending_publish *w, bool *had_siblings, struct
 
 static int not_yet(const struct volume *v, const char *progress, struct err *err)
 {
-    return err_fail(err, ERR_AGAIN, CIS_VOLUME_NOT_READY, "volume '%s': not ready: %s", v->spec->id, progress);
+    return err_fail(err, ERR_AGAIN, CIS_VOLUME_NOT_READY, "volume '%s': not ready: %s", v->spec->id.text, progress);
 }
 
 static int failed(const struct driver *d, const struct volume *v, const char *why, const struct driver_job_view *job,
@@ -127,7 +127,7 @@ static int failed(const struct driver *d, const struct volume *v, const char *wh
                        : job->state != JOB_FAILED ? "now"
                                                   : duration_text(job->retry_ns, wait);
     return err_fail(err, ERR_AGAIN, CIS_HYDRATION_FAILED,
-                    "volume '%s': not ready: its hydration failed (retried %s%s): %s", v->id.text,
+                    "volume '%s': not ready: its hydration failed (retried %s%s): %s", v->spec->id.text,
                     when == wait ? "in " : "", when, why);
 }
 

@@ -178,7 +178,7 @@ static void export_now(struct driver *d, const struct volume *v)
     struct driver_job_view job;
     int r = driver_request_job(d, v, JOB_EXPORT_UNPUBLISH, true, &job, &err);
     if (r < 0)
-        log_err(LOG_WARN, "the export after unpublishing cannot begin", &err, "volume", v->spec->id, NULL);
+        log_err(LOG_WARN, "the export after unpublishing cannot begin", &err, "volume", v->spec->id.text, NULL);
 }
 
 static int clear_target(const char *target, struct err *err)
@@ -197,7 +197,7 @@ static int unpublish(struct driver *d, const struct volume *v, const char *targe
     if (was_known)
         r = drop_unmounted(&have, err);
     if (r < 0)
-        return err_wrap(err, "unpublishing volume '%s'", v->spec->id);
+        return err_wrap(err, "unpublishing volume '%s'", v->spec->id.text);
     if (!was_known)
         return 0;
     if (have.target_count == 0)

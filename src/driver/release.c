@@ -52,12 +52,12 @@ static int check_unused(const struct volume *v, const struct record *record, str
 {
     if (record->is_lost)
         return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE,
-                        "volume '%s': still mounted, and its record of mounts is corrupt", v->spec->id);
+                        "volume '%s': still mounted, and its record of mounts is corrupt", v->spec->id.text);
     int r = 0;
     for (size_t i = 0; r == 0 && i < record->target_count; i++)
-        r = check_unmounted(v->spec->id, record->targets[i].path, "published", err);
+        r = check_unmounted(v->spec->id.text, record->targets[i].path, "published", err);
     if (r == 0 && record->staged)
-        r = check_unmounted(v->spec->id, record->staged, "staged", err);
+        r = check_unmounted(v->spec->id.text, record->staged, "staged", err);
     return r;
 }
 
@@ -177,9 +177,9 @@ static int seal(struct release *w, struct err *err)
 {
     int r = 0;
     if (w->v->spec->params.access == ACCESS_BIND && w->v->spec->backend == BACKEND_LOOP) {
-        r = space_attach(w->s, &w->v->id, err);
+        r = space_attach(w->s, &w->v->spec->id, err);
         if (r == 0)
-            r = space_set_writable(w->s, &w->v->id, false, err);
+            r = space_set_writable(w->s, &w->v->spec->id, false, err);
     }
     return r < 0 ? err_wrap(err, "releasing volume '%s'", w->order->id) : set_stage(w, RELEASE_SEALED, err);
 }
@@ -272,9 +272,9 @@ int driver_admit(struct driver *d, const struct volume *v, struct record *have, 
         return r;
     switch (release_admit(have->release, d->is_node, verdict.alive && is_for_release(&verdict))) {
     case RELEASE_REFUSE:
-        return pending_publish_releasing(v->spec->id, err);
+        return pending_publish_releasing(v->spec->id.text, err);
     case RELEASE_REFUSE_NOW:
-        return err_fail(err, ERR_PENDING, CIS_EXPORT_PENDING, "volume '%s': its last export runs", v->spec->id);
+        return err_fail(err, ERR_PENDING, CIS_EXPORT_PENDING, "volume '%s': its last export runs", v->spec->id.text);
     case RELEASE_ADMIT_BY_WITHDRAWING:
         have->release = RELEASE_OPEN;
         return 0;
@@ -339,7 +339,7 @@ static int export_first(struct release *w, enum release_step step, struct err *e
     struct driver_job_view job = {.state = JOB_RUNNING};
     int r = 0;
     if (w->record.release == RELEASE_SEALED) {
-        r = space_attach(w->s, &w->v->id, err);
+        r = space_attach(w->s, &w->v->spec->id, err);
         if (r == 0)
             r = volume_check_uncovered(w->v, err);
         if (r == 0)

@@ -101,7 +101,7 @@ int driver_check_without_record(const char *id, const char *path, bool *ret_moun
 
 static int check_bind(const struct volume *v, const struct record *want, struct err *err)
 {
-    const char *id = v->spec->id;
+    const char *id = v->spec->id.text;
     if (want->fuse || want->read_only)
         return 0;
     if (want->has_group)
@@ -116,7 +116,7 @@ static int check_bind(const struct volume *v, const struct record *want, struct 
 static int stage(struct driver *d, struct space *s, const struct volume *v, const struct csi_mount *q,
                  struct record *want, struct err *err)
 {
-    const char *id = v->spec->id;
+    const char *id = v->spec->id.text;
     auto_record have = {0};
     auto_fd mount = -1;
     bool mounted;
@@ -199,11 +199,11 @@ static int unstage(struct driver *d, const struct volume *v, const char *path, s
     int r = record_of(v, &record, err);
     if (r < 0 || (!record.is_lost && (!record.staged || strcmp(record.staged, path) != 0)))
         return r;
-    r = check_unpublished(v->spec->id, &record, err);
+    r = check_unpublished(v->spec->id.text, &record, err);
     if (r == 0)
-        r = clear(d, v->spec->id, path, record.fuse || record.is_lost, err);
+        r = clear(d, v->spec->id.text, path, record.fuse || record.is_lost, err);
     if (r < 0)
-        return err_wrap(err, "unstaging volume '%s'", v->spec->id);
+        return err_wrap(err, "unstaging volume '%s'", v->spec->id.text);
     struct record left = {.writes = record.writes, .release = record.release, .unpublished_ns = record.unpublished_ns};
     /* A pod that went without being unpublished, with its machine, may have written all the same. */
     if (record.is_lost || (record.writes > 0 && !record.unpublished_ns))

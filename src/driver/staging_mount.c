@@ -143,8 +143,8 @@ static int identify(const struct volume *v, const struct record *have, int fd, e
     if (statx(fd, "", AT_EMPTY_PATH | STATX_CACHED, STATX_INO | STATX_MNT_ID, &at) != 0)
         return err_sys(err, errno, "cannot stat the mount '%s'", have->staged);
     bool same = m.id == at.stx_mnt_id && m.dev_major == at.stx_dev_major && m.dev_minor == at.stx_dev_minor;
-    bool ours =
-        have->fuse ? strcmp(m.fs_type, "fuse.cistern") == 0 && strcmp(m.source, v->spec->id) == 0 : is_data(v, &at);
+    bool ours = have->fuse ? strcmp(m.fs_type, "fuse.cistern") == 0 && strcmp(m.source, v->spec->id.text) == 0
+                           : is_data(v, &at);
     *ret = same && ours ? ALIVE : FOREIGN;
     return 0;
 }
@@ -162,7 +162,7 @@ static int verify(const struct volume *v, const struct record *have, int *ret_fd
         return r;
     if (!statfs_in_time(fd, &error, &type))
         return err_fail(err, ERR_AGAIN, CIS_MOUNT_UNRESPONSIVE, "volume '%s': its mount at '%s' does not answer",
-                        v->spec->id, have->staged);
+                        v->spec->id.text, have->staged);
     if (means_dead(error))
         *ret = DEAD;
     else if (error || (have->fuse && type != FUSE_SUPER_MAGIC))
@@ -177,9 +177,9 @@ static int verify(const struct volume *v, const struct record *have, int *ret_fd
 /* The keeper may still have a volume whose connection was aborted: it must drop it before it mounts again. */
 static int unmount_dead(struct driver *d, const struct volume *v, const struct record *have, struct err *err)
 {
-    log_event(LOG_WARN, "the mount of a volume is lost: it is mounted again for new pods", "volume", v->spec->id,
+    log_event(LOG_WARN, "the mount of a volume is lost: it is mounted again for new pods", "volume", v->spec->id.text,
               "path", have->staged, NULL);
-    int r = driver_keeper_unmount(d->keeper, v->spec->id, have->staged, err);
+    int r = driver_keeper_unmount(d->keeper, v->spec->id.text, have->staged, err);
     return r < 0 ? r : mount_unmount(have->staged, 0, true, err);
 }
 
@@ -188,9 +188,9 @@ static int mount_again(struct driver *d, struct space *s, const struct volume *v
 {
     auto_mem char *data = volume_data_path(v);
     /* A release may have sealed the volume. */
-    int r = have->fuse ? 0 : space_set_writable(s, &v->id, true, err);
+    int r = have->fuse ? 0 : space_set_writable(s, &v->spec->id, true, err);
     if (r == 0)
-        r = space_attach(s, &v->id, err);
+        r = space_attach(s, &v->spec->id, err);
     if (r < 0)
         return r;
     return have->fuse ? driver_keeper_mount(d->keeper, v->spec, data, have, err)
@@ -212,7 +212,7 @@ int staging_mount_open(struct driver *d, struct space *s, const struct volume *v
         r = verify(v, have, ret_fd, &found, err);
     if (r < 0 || found == ALIVE)
         return r;
-    return err_fail(err, ERR_BUSY, CIS_STAGING_NOT_RESTORED, "volume '%s': cannot be mounted at '%s': %s", v->spec->id,
-                    have->staged,
+    return err_fail(err, ERR_BUSY, CIS_STAGING_NOT_RESTORED, "volume '%s': cannot be mounted at '%s': %s",
+                    v->spec->id.text, have->staged,
                     found == FOREIGN ? "another file system is mounted there" : "it is mounted elsewhere");
 }

@@ -176,7 +176,7 @@ static void add_export(struct transfer_metrics *t, struct transfer_state *s, con
 void transfer_metrics_add(struct transfer_metrics *t, const struct volume *v, const struct hydrate_status *h,
                           const struct verdict *e)
 {
-    struct transfer_state *s = append_state(t, v->spec->id);
+    struct transfer_state *s = append_state(t, v->spec->id.text);
     const struct transfer_state *was = find_before(t, s);
     if (h)
         add_hydration(t, v, s, was, h);

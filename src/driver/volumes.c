@@ -72,9 +72,9 @@ int driver_volume_use(struct driver *d, const struct volume *v, struct volume_us
     use.unpublished_ns = record.unpublished_ns;
     use.fuse = record.fuse;
     if (use.staged && use.fuse) {
-        r = keeper_status(d->keeper_socket, v->spec->id, &status, &ignored);
+        r = keeper_status(d->keeper_socket, v->spec->id.text, &status, &ignored);
         use.passthrough = r == 0 && status.passthrough;
-        use.mount_is_dead = r == -ERR_NOT_FOUND && has_lost_its_keeper(d, v->spec->id, record.staged);
+        use.mount_is_dead = r == -ERR_NOT_FOUND && has_lost_its_keeper(d, v->spec->id.text, record.staged);
     }
     *ret = use;
     return 0;
@@ -99,10 +99,10 @@ int driver_restore_volume(struct driver *d, struct space *s, const struct spec *
     auto_volume_lock lock = {0};
     auto_sbuf path;
     sbuf_init(&path, PATH_MAX);
-    space_add_folder(s, known->id, &path);
+    space_add_folder(s, known->id.text, &path);
     auto_fd dir = -1;
     struct spec made = *known; /* a shallow copy: strings stay the caller's */
-    int r = volume_lock_take(&d->locks, known->id, &lock, err);
+    int r = volume_lock_take(&d->locks, known->id.text, &lock, err);
     if (r == 0)
         r = dir_open(AT_FDCWD, path.ptr, &dir, err);
     if (r < 0)
@@ -111,7 +111,7 @@ int driver_restore_volume(struct driver *d, struct space *s, const struct spec *
         made.params.hydration = HYDRATION_NONE;
     r = space_restore(s, &made, err);
     if (r == 0)
-        log_event(LOG_WARN, "volume record was corrupt: written again from its order", "volume", known->id, "name",
+        log_event(LOG_WARN, "volume record was corrupt: written again from its order", "volume", known->id.text, "name",
                   known->name, NULL);
     return r;
 }

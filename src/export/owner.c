@@ -14,7 +14,7 @@ void owner_of_volume(const struct spec *s, char ret[OWNER_MAX])
 {
     uint8_t sum[32];
     char text[SPEC_ID_LEN + 32];
-    int n = snprintf(text, sizeof text, "%s %" PRId64, s->id, s->created_ns);
+    int n = snprintf(text, sizeof text, "%s %" PRId64, s->id.text, s->created_ns);
     sha256((struct str){text, (size_t)n}, sum);
     hex_text(sum, (OWNER_MAX - 1) / 2, ret);
 }

@@ -41,7 +41,7 @@ static int read_verdict(struct observed *f, struct err *err)
     int r = verdict_read(f->volume->dir, &f->verdict, err);
     if (r != -ERR_CORRUPT)
         return r;
-    log_err(LOG_WARN, "removed, the export runs again", err, "volume", f->volume->spec->id, NULL);
+    log_err(LOG_WARN, "removed, the export runs again", err, "volume", f->volume->spec->id.text, NULL);
     return verdict_forget(f->volume->dir, err);
 }
 
@@ -69,7 +69,7 @@ static int read_usage(struct observed *f, struct err *err)
     int r = volume_usage(f->volume, &f->usage, err);
     if (r != -ERR_BUSY)
         return r;
-    r = space_attach(f->space, &f->volume->id, err);
+    r = space_attach(f->space, &f->volume->spec->id, err);
     return r < 0 ? r : volume_usage(f->volume, &f->usage, err);
 }
 

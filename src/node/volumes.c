@@ -42,11 +42,10 @@ static int take_over(struct agent *a, const struct api_volume *order, struct spa
 static int change(const struct api_volume *order, struct space *s, struct err *err)
 {
     auto_spec want = NULL;
-    struct volume_id id;
     int r = api_volume_spec(order, &want, err);
-    if (r == 0 && !volume_id_parse(str_of(order->volume_id), &id))
+    if (r == 0 && !want->id.text[0])
         r = err_set(err, ERR_NOT_FOUND, "volume '%s' does not exist", order->volume_id);
-    return r < 0 ? r : space_follow(s, &id, want, err);
+    return r < 0 ? r : space_follow(s, &want->id, want, err);
 }
 
 static int refuse(const struct api_volume *order, const struct observed *f, struct err *err)

@@ -44,7 +44,7 @@ int space_attach(struct space *s, const struct volume_id *id, struct err *err)
         return r;
     struct disk d = directory_lock_disk(&o.lock, o.spec);
     r = disk_attach(&d, err);
-    return r < 0 ? err_wrap(err, "attaching the volume '%s'", o.spec->id) : 0;
+    return r < 0 ? err_wrap(err, "attaching the volume '%s'", o.spec->id.text) : 0;
 }
 
 int space_set_writable(struct space *s, const struct volume_id *id, bool writable, struct err *err)
@@ -65,7 +65,7 @@ int space_detach(struct space *s, const struct volume_id *id, struct err *err)
         return r;
     struct disk d = directory_lock_disk(&o.lock, o.spec);
     r = disk_detach(&d, err);
-    return r < 0 ? err_wrap(err, "detaching the volume '%s'", o.spec->id) : 0;
+    return r < 0 ? err_wrap(err, "detaching the volume '%s'", o.spec->id.text) : 0;
 }
 
 /* ---- grow -------------------------------------------------------------------------------------------------------- */
@@ -79,8 +79,8 @@ static int too_far(const struct space *s, uint64_t more, uint64_t available, str
 
 static int set_capacity(struct space *s, struct locked_volume *o, uint64_t capacity_bytes, struct err *err)
 {
-    struct ledger_entry *e = ledger_find(&s->ledger, o->spec->id);
-    int r = e ? space_touch(s, err) : err_set(err, ERR_INTERNAL, "the volume '%s' left the pool", o->spec->id);
+    struct ledger_entry *e = ledger_find(&s->ledger, o->spec->id.text);
+    int r = e ? space_touch(s, err) : err_set(err, ERR_INTERNAL, "the volume '%s' left the pool", o->spec->id.text);
     if (r < 0)
         return r;
     uint64_t old = o->spec->capacity_bytes;
@@ -131,7 +131,7 @@ int space_grow(struct space *s, const struct volume_id *id, uint64_t capacity_by
     if (capacity_bytes > old) {
         r = promise(s, &o, capacity_bytes, err);
         if (r < 0)
-            return err_wrap(err, "growing the volume '%s'", o.spec->id);
+            return err_wrap(err, "growing the volume '%s'", o.spec->id.text);
     }
     /* Also if the capacity is recorded already: an earlier call may have died before the disk was grown. */
     struct disk d = directory_lock_disk(&o.lock, o.spec);
@@ -142,7 +142,7 @@ int space_grow(struct space *s, const struct volume_id *id, uint64_t capacity_by
         err->code = ERR_RANGE;
         err_advise(err, CIS_VOLUME_GROW_LIMIT);
     }
-    return r < 0 ? err_wrap(err, "growing the volume '%s'", o.spec->id) : 0;
+    return r < 0 ? err_wrap(err, "growing the volume '%s'", o.spec->id.text) : 0;
 }
 
 /* ---- modify ------------------------------------------------------------------------------------------------------ */
@@ -208,7 +208,7 @@ static int write_anew(struct space *s, const struct directory_lock *h, const str
     if (r == 0)
         r = file_replace(h->dir, VOLUME_SPEC, str_of(text), 0644, err);
     if (r == 0) {
-        ledger_remove(&s->ledger, made->id);
+        ledger_remove(&s->ledger, made->id.text);
         ledger_add(&s->ledger, made, LEDGER_READY);
     }
     space_unlock(s);
@@ -221,19 +221,16 @@ int space_restore(struct space *s, const struct spec *known, struct err *err)
     auto_volume there = NULL;
     struct err damage;
     struct spec made = *known; /* a shallow copy: strings stay the caller's */
-    struct volume_id id;
-    if (!volume_id_parse(str_of(known->id), &id))
-        return err_set(err, ERR_NOT_FOUND, "volume '%s' does not exist", known->id);
-    int r = directory_lock_take(s, s->volumes, id.text, &h, err);
+    int r = directory_lock_take(s, s->volumes, known->id.text, &h, err);
     if (r < 0)
         return r;
-    int state = space_find(s, &id, &there, &damage);
+    int state = space_find(s, &known->id, &there, &damage);
     if (state != -ERR_CORRUPT)
         return state < 0 ? err_copy(err, &damage) : 0;
     r = look_at_disk(&h, &made, err);
     if (r == 0)
         r = write_anew(s, &h, &made, err);
-    return r < 0 ? err_wrap(err, "restoring the record of the volume '%s'", known->id) : 0;
+    return r < 0 ? err_wrap(err, "restoring the record of the volume '%s'", known->id.text) : 0;
 }
 
 /* ---- delete ------------------------------------------------------------------------------------------------------ */

@@ -26,12 +26,10 @@ static int check_want(const struct space *s, const struct spec *want, struct err
     if (want->params.pool && strcmp(want->params.pool, s->name) != 0)
         return err_set(err, ERR_INVALID, "the volume '%s' asks for the pool '%s', and this is '%s'", want->name,
                        want->params.pool, s->name);
-    struct volume_id id;
-    bool is_id = want->id[0] && volume_id_parse(str_of(want->id), &id);
-    if (want->id[0] && (!is_id || (!want->takes_over && !volume_id_is_of_pool(&id, s->uuid))))
+    if (want->id.text[0] && !want->takes_over && !volume_id_is_of_pool(&want->id, s->uuid))
         return err_fail(err, ERR_CHANGED, CIS_POOL_ABSENT,
                         "volume '%s' has the id '%s', and pool '%s' is %s: its disk was replaced or wiped", want->name,
-                        want->id, s->name, s->uuid);
+                        want->id.text, s->name, s->uuid);
     struct spec here = *want; /* a shallow copy, to check against the options of this pool */
     here.in_cluster = s->options.in_cluster;
     int r = spec_check(&here, err);
@@ -105,13 +103,13 @@ static int write_spec(int dir, const struct spec *made, struct err *err)
 
 static int make_folder(struct space *s, const struct spec *made, struct directory_lock *ret, struct err *err)
 {
-    if (mkdirat(s->making, made->id, 0700) != 0)
+    if (mkdirat(s->making, made->id.text, 0700) != 0)
         return err_sys(err, errno, "cannot create the directory of the volume '%s'", made->name);
-    int r = directory_lock_take(s, s->making, made->id, ret, err);
+    int r = directory_lock_take(s, s->making, made->id.text, ret, err);
     if (r == 0)
         r = write_spec(ret->dir, made, err);
     struct err ignored;
-    if (r < 0 && space_discard(s, s->making, made->id, &ignored) < 0)
+    if (r < 0 && space_discard(s, s->making, made->id.text, &ignored) < 0)
         s->generation = 0; /* the directory is still there: the next call must read the ledger again */
     return r;
 }
@@ -120,17 +118,14 @@ static int reserve(struct space *s, struct spec *made, struct directory_lock *re
 {
     int r = check_space(s, made->capacity_bytes, err);
     uint32_t project = 0;
-    struct volume_id id;
     if (r == 0 && made->backend == BACKEND_QUOTA)
         r = quota_project_new(s->dir, &project, err);
     if (r == 0)
         r = space_touch(s, err);
     if (r < 0)
         return r;
-    if (!made->id[0]) {
-        volume_id_make(s->uuid, &id);
-        memcpy(made->id, id.text, sizeof made->id);
-    }
+    if (!made->id.text[0])
+        volume_id_make(s->uuid, &made->id);
     made->project = project;
     r = make_folder(s, made, ret, err);
     if (r == 0)
@@ -194,11 +189,11 @@ static int finish(struct space *s, const struct spec *made, struct directory_loc
     if (r == 0)
         r = flush_spec(h, err);
     if (r == 0)
-        r = commit(s, made->id, err);
+        r = commit(s, made->id.text, err);
     if (r < 0)
         return r;
     *ret_parent = s->volumes;
-    r = directory_lock_moved(s, s->volumes, made->id, h, err);
+    r = directory_lock_moved(s, s->volumes, made->id.text, h, err);
     if (r < 0)
         return r;
     d = directory_lock_disk(h, made);
@@ -215,7 +210,7 @@ static void undo(struct space *s, const struct spec *made, const struct director
     struct disk d = directory_lock_disk(h, made);
     if (disk_detach(&d, &ignored) < 0 || space_lock(s, &ignored) < 0)
         return;
-    if (space_discard(s, parent, made->id, &ignored) < 0)
+    if (space_discard(s, parent, made->id.text, &ignored) < 0)
         s->generation = 0; /* the ledger and the directories may differ now: read again */
     space_unlock(s);
 }
@@ -236,7 +231,7 @@ static int make(struct space *s, const struct spec *made, struct directory_lock 
 static int confirm(struct space *s, struct volume *own_v, struct volume **ret, struct err *err)
 {
     auto_volume v = own_v;
-    int r = space_attach(s, &v->id, err);
+    int r = space_attach(s, &v->spec->id, err);
     if (r < 0)
         return r;
     *ret = take(&v);

@@ -48,7 +48,7 @@ static void append_of(struct ledger *l, const struct spec *s, enum ledger_state 
                              .backend = (enum spec_backend)s->backend,
                              .project = (uint32_t)s->project,
                              .state = state};
-    memcpy(e.volume_id.text, s->id, sizeof e.volume_id.text);
+    e.volume_id = s->id;
     append(l, e);
 }
 
@@ -91,7 +91,7 @@ static void read_volume(struct ledger *l, int parent, const struct volume_id *id
     auto_spec s = NULL;
     if (dir_open(parent, id->text, &dir, &err) < 0)
         return;
-    if (volume_spec_read(dir, id->text, &s, &err) < 0 || strcmp(s->id, id->text) != 0)
+    if (volume_spec_read(dir, id->text, &s, &err) < 0 || strcmp(s->id.text, id->text) != 0)
         append(l, broken_entry(dir, id));
     else
         append_of(l, s, state);

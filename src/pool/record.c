@@ -183,7 +183,7 @@ static int make_up(const struct volume *v, bool damaged, struct record *ret, str
 {
     struct stat st;
     auto_mem char *data = volume_data_path(v), *shown = NULL;
-    int e = mount_that_shows(data, v->spec->id, &shown, err);
+    int e = mount_that_shows(data, v->spec->id.text, &shown, err);
     if (e < 0)
         return e;
     struct record made = {.is_new = !damaged && !shown, .is_lost = shown};
@@ -193,7 +193,7 @@ static int make_up(const struct volume *v, bool damaged, struct record *ret, str
         made.unpublished_ns = time_from_spec(st.st_mtim);
     if (damaged || shown)
         log_event(LOG_WARN, "what is mounted of a volume is not known any more: its record is damaged or gone",
-                  "volume", v->spec->id, "mounted", shown ? shown : "nowhere", NULL);
+                  "volume", v->spec->id.text, "mounted", shown ? shown : "nowhere", NULL);
     *ret = made;
     return 0;
 }

@@ -230,8 +230,8 @@ static int open_volume(const struct space *s, const char *id, struct volume **re
     int r = volume_open(path.ptr, &v, err);
     if (r == -ERR_NOT_FOUND && faccessat(s->volumes, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         err_set(err, ERR_CORRUPT, "'%s' has no '" VOLUME_SPEC "'", path.ptr);
-    else if (r == 0 && strcmp(v->spec->id, id) != 0)
-        err_set(err, ERR_CORRUPT, "'%s/" VOLUME_SPEC "' belongs to volume '%s'", path.ptr, v->spec->id);
+    else if (r == 0 && strcmp(v->spec->id.text, id) != 0)
+        err_set(err, ERR_CORRUPT, "'%s/" VOLUME_SPEC "' belongs to volume '%s'", path.ptr, v->spec->id.text);
     else {
         if (r == 0)
             *ret = take(&v);

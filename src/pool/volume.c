@@ -32,7 +32,6 @@ int volume_open(const char *path, struct volume **ret, struct err *err)
     r = volume_spec_read(v->dir, path, &v->spec, err);
     if (r < 0)
         return r;
-    memcpy(v->id.text, v->spec->id, sizeof v->id.text);
     *ret = take(&v);
     return 0;
 }
@@ -65,7 +64,7 @@ static int check_attached(const struct volume *v, struct err *err)
     if (r < 0 || mounted)
         return r;
     return err_fail(err, ERR_BUSY, CIS_VOLUME_NOT_ATTACHED,
-                    "the volume '%s' is not attached: nothing is mounted on '%s'", v->spec->id, path);
+                    "the volume '%s' is not attached: nothing is mounted on '%s'", v->spec->id.text, path);
 }
 
 int volume_data(const struct volume *v, int *ret_fd, struct err *err)
@@ -83,7 +82,7 @@ int volume_check_uncovered(const struct volume *v, struct err *err)
     if (r == 0 && (count > own || (count == 1 && strcmp(all[0].fs_type, "xfs") != 0)))
         r = err_fail(err, ERR_BUSY, CIS_VOLUME_COVERED,
                      "'%s' is mounted on '%s', and hides what the volume '%s' holds there", all[0].source,
-                     all[0].target, v->spec->id);
+                     all[0].target, v->spec->id.text);
     mount_list_free(all, count);
     return r;
 }
@@ -97,7 +96,7 @@ int volume_usage(const struct volume *v, struct volume_usage *ret, struct err *e
         return r;
     /* For a directory with a project quota, XFS and ext4 report the quota as the size of the file system. */
     if (fstatvfs(data, &fs) != 0)
-        return err_sys(err, errno, "cannot read the usage of '%s'", v->spec->id);
+        return err_sys(err, errno, "cannot read the usage of '%s'", v->spec->id.text);
     *ret = (struct volume_usage){
         .total_bytes = fs.f_blocks * fs.f_frsize,
         .used_bytes = (fs.f_blocks - fs.f_bfree) * fs.f_frsize,

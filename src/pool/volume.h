@@ -13,7 +13,6 @@
 #define VOLUME_EXPORT "export"    /* export: a directory for uploads in progress and verdicts */
 
 struct volume {
-    struct volume_id id;
     char *path;        /* owned; <pool>/volumes/<id> */
     int dir;           /* owned; the directory */
     struct spec *spec; /* owned; as volume.json said when it was opened */

@@ -12,7 +12,7 @@ char *spec_to_json(const struct spec *s)
     auto_json j = json_new_object();
     char text[TIME_TEXT_MAX], path[PATH_BYTES_MAX];
     json_set_u64(j, "version", SPEC_VERSION);
-    json_set_str(j, "id", str_of(s->id));
+    json_set_str(j, "id", str_of(s->id.text));
     json_set_str(j, "name", str_of(s->name));
     json_set_u64(j, "capacityBytes", s->capacity_bytes);
     json_set_str(j, "createdAt", str_of(time_text(s->created_ns, text)));
@@ -174,7 +174,7 @@ static int read_identity(struct spec *s, const json *j, struct err *err)
         return err_set(err, ERR_INVALID, "'name' is empty or too long");
     if (s->project > UINT32_MAX)
         return err_set(err, ERR_INVALID, "'project' is not a project id");
-    memcpy(s->id, parsed.text, sizeof s->id);
+    s->id = parsed;
     s->name = str_dup(name);
     s->backend = b;
     return 0;

@@ -145,14 +145,14 @@ struct spec_export {
 };
 
 struct spec {
-    char id[SPEC_ID_LEN + 1]; /* a struct volume_id's text; "": space_create() makes one */
-    char *name;               /* CreateVolume's */
-    uint64_t capacity_bytes;  /* promised */
-    int64_t created_ns;       /* wall clock */
-    uint64_t backend;         /* enum spec_backend; 0 until made */
-    uint64_t project;         /* quota backend: its project id */
-    bool takes_over;          /* its id is of a pool that was lost, and is made in another; not kept */
-    bool in_cluster;          /* of Kubernetes, where more is served; not kept in volume.json */
+    struct volume_id id;     /* empty: space_create() makes one */
+    char *name;              /* CreateVolume's */
+    uint64_t capacity_bytes; /* promised */
+    int64_t created_ns;      /* wall clock */
+    uint64_t backend;        /* enum spec_backend; 0 until made */
+    uint64_t project;        /* quota backend: its project id */
+    bool takes_over;         /* its id is of a pool that was lost, and is made in another; not kept */
+    bool in_cluster;         /* of Kubernetes, where more is served; not kept in volume.json */
     struct spec_params params;
     struct spec_source source;
     struct spec_export export;

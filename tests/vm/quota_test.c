@@ -69,7 +69,7 @@ static void a_volume_grows_at_once(void **state)
     auto_volume v = create(s, "g", 32 * MIB);
     fill(v, 64 * MIB, &errnum);
     assert_int_not_equal(errnum, 0);
-    must(space_grow(s, &v->id, 64 * MIB, &err));
+    must(space_grow(s, &v->spec->id, 64 * MIB, &err));
     assert_in_range(fill(v, 30 * MIB, &errnum), 29 * MIB, 30 * MIB);
     erase(s, v);
 }

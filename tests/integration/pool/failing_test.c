@@ -147,9 +147,9 @@ static int act_order(struct space *s, struct err *err)
 {
     auto_spec want = wanted("victim", 16 * MIB);
     auto_volume v = NULL;
-    snprintf(want->id, sizeof want->id, "v1-%s-%012x", space_uuid(s), 1);
+    snprintf(want->id.text, sizeof want->id.text, "v1-%s-%012x", space_uuid(s), 1);
     int r = space_create(s, want, 0, &v, err);
-    return r < 0 ? r : space_delete(s, &v->id, err);
+    return r < 0 ? r : space_delete(s, &v->spec->id, err);
 }
 
 static void an_order_that_failed_at_any_call_can_be_made_and_deleted(void **state)

@@ -80,7 +80,7 @@ static inline struct volume *create(struct space *s, const char *name, uint64_t 
 /* Deletes what create() made, at once and for good. */
 static inline void erase(struct space *s, const struct volume *v)
 {
-    must(space_delete(s, &v->id, &err));
+    must(space_delete(s, &v->spec->id, &err));
     must(space_empty_trash(s, &err));
 }
 

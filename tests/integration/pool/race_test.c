@@ -140,7 +140,7 @@ static void *create_twin(void *arg)
         t->code = space_create(t->space, want, 0, &v, &err);
     while (t->code == -ERR_PENDING);
     if (t->code == 0)
-        t->id = v->id;
+        t->id = v->spec->id;
     else
         fprintf(stderr, "%s\n", err.text);
     return NULL;

@@ -95,24 +95,24 @@ static void a_volume_lives_from_create_to_trash(void **state)
     mkdir(at("life"), 0755);
     auto_space s = open_pool(at("life"));
     auto_volume v = create(s, "pvc-1", 32 * MIB);
-    assert_true(volume_id_is_of_pool(&v->id, space_uuid(s)));
+    assert_true(volume_id_is_of_pool(&v->spec->id, space_uuid(s)));
     struct volume_usage u;
     must(volume_usage(v, &u, &err));
     assert_in_range(u.total_bytes, 24 * MIB, 32 * MIB);
     auto_volume again = NULL;
-    must(space_find(s, &v->id, &again, &err));
+    must(space_find(s, &v->spec->id, &again, &err));
     assert_string_equal(again->spec->name, "pvc-1");
     volume_close(take(&again));
     must(space_find_name(s, STR("pvc-1"), &again, &err));
-    assert_string_equal(again->spec->id, v->spec->id);
+    assert_string_equal(again->spec->id.text, v->spec->id.text);
     volume_close(take(&again));
-    must(space_detach(s, &v->id, &err));
+    must(space_detach(s, &v->spec->id, &err));
     must_fail(ERR_BUSY, 2010, volume_usage(v, &u, &err));
-    must(space_attach(s, &v->id, &err));
+    must(space_attach(s, &v->spec->id, &err));
     must(volume_usage(v, &u, &err));
-    must(space_delete(s, &v->id, &err));
-    must(space_delete(s, &v->id, &err));
-    must_fail(ERR_NOT_FOUND, 0, space_find(s, &v->id, &again, &err));
+    must(space_delete(s, &v->spec->id, &err));
+    must(space_delete(s, &v->spec->id, &err));
+    must_fail(ERR_NOT_FOUND, 0, space_find(s, &v->spec->id, &again, &err));
     must_fail(ERR_NOT_FOUND, 0, space_find_name(s, STR("pvc-1"), &again, &err));
     must(space_empty_trash(s, &err));
     assert_int_equal(loops_here(), 0);
@@ -143,9 +143,9 @@ static void the_same_name_gives_the_same_volume_or_an_error(void **state)
     auto_space s = open_pool(at("names"));
     auto_volume a = create(s, "x", 32 * MIB);
     auto_volume b = create(s, "x", 32 * MIB);
-    assert_string_equal(a->spec->id, b->spec->id);
+    assert_string_equal(a->spec->id.text, b->spec->id.text);
     auto_volume smaller = create(s, "x", 20 * MIB);
-    assert_string_equal(a->spec->id, smaller->spec->id);
+    assert_string_equal(a->spec->id.text, smaller->spec->id.text);
     auto_spec larger = wanted("x", 33 * MIB);
     must_fail(ERR_EXISTS, 2006, space_create(s, larger, 0, &none, &err));
     auto_spec limited = wanted("x", 20 * MIB);
@@ -159,7 +159,7 @@ static void the_same_name_gives_the_same_volume_or_an_error(void **state)
     must_fail(ERR_INVALID, 0, space_create(s, nameless, 0, &none, &err));
     auto_spec broken = wanted("x\xff", 32 * MIB);
     must_fail(ERR_INVALID, 0, space_create(s, broken, 0, &none, &err));
-    must(space_delete(s, &a->id, &err));
+    must(space_delete(s, &a->spec->id, &err));
     must(space_empty_trash(s, &err));
 }
 
@@ -198,10 +198,10 @@ static void parameters_change_all_or_none(void **state)
     auto_volume v = create(s, "x", 16 * MIB);
     struct space_change good[] = {{STR("concurrency"), STR("8")}, {STR("bandwidth"), STR("1Mi")}};
     struct space_change bad[] = {{STR("concurrency"), STR("9")}, {STR("pool"), STR("other")}};
-    must(space_modify(s, &v->id, good, 2, &err));
-    must_fail(ERR_INVALID, 2008, space_modify(s, &v->id, bad, 2, &err));
+    must(space_modify(s, &v->spec->id, good, 2, &err));
+    must_fail(ERR_INVALID, 2008, space_modify(s, &v->spec->id, bad, 2, &err));
     auto_volume again = NULL;
-    must(space_find(s, &v->id, &again, &err));
+    must(space_find(s, &v->spec->id, &again, &err));
     assert_int_equal(again->spec->params.concurrency, 8);
     assert_int_equal(again->spec->params.bandwidth, MIB);
     erase(s, v);
@@ -218,7 +218,7 @@ static void a_volume_with_a_damaged_record_is_kept_counted_and_deletable(void **
     mkdir(at("broken"), 0755);
     auto_space s = open_pool(at("broken"));
     auto_volume v = create(s, "x", 16 * MIB);
-    id = v->id;
+    id = v->spec->id;
     snprintf(path, sizeof path, "%s/volume.json", v->path);
     write_text(path, "{\"version\": 1, ", 15);
     space_close(take(&s));
@@ -259,9 +259,9 @@ static void no_more_is_promised_than_there_is(void **state)
     assert_int_equal(u.largest_bytes, 0);
     auto_spec one_more = wanted("y", 16 * MIB);
     must_fail(ERR_NO_SPACE, 2028, space_create(s, one_more, 0, &none, &err));
-    must_fail(ERR_RANGE, 2029, space_grow(s, &v->id, all + 16 * MIB, &err));
+    must_fail(ERR_RANGE, 2029, space_grow(s, &v->spec->id, all + 16 * MIB, &err));
     /* Deleted bytes come back by themselves when they are asked for. */
-    must(space_delete(s, &v->id, &err));
+    must(space_delete(s, &v->spec->id, &err));
     volume_close(take(&v));
     v = create(s, "y", all - MIB);
     erase(s, v);
@@ -329,14 +329,14 @@ static void a_full_volume_is_felt_by_its_writer_alone(void **state)
     assert_int_equal(errnum, ENOSPC);
     assert_int_equal(fill(b, 85 * MIB, &errnum), 85 * MIB);
     assert_int_equal(errnum, 0);
-    must(space_grow(s, &a->id, 150 * MIB, &err));
+    must(space_grow(s, &a->spec->id, 150 * MIB, &err));
     assert_int_equal(fill(a, 40 * MIB, &errnum), 40 * MIB);
     auto_volume again = NULL;
-    must(space_find(s, &a->id, &again, &err));
+    must(space_find(s, &a->spec->id, &again, &err));
     assert_int_equal(again->spec->capacity_bytes, 150 * MIB);
-    must(space_grow(s, &a->id, 100 * MIB, &err)); /* as large already */
-    must(space_delete(s, &a->id, &err));
-    must(space_delete(s, &b->id, &err));
+    must(space_grow(s, &a->spec->id, 100 * MIB, &err)); /* as large already */
+    must(space_delete(s, &a->spec->id, &err));
+    must(space_delete(s, &b->spec->id, &err));
     must(space_empty_trash(s, &err));
     volume_close(take(&a));
     volume_close(take(&b));
@@ -353,10 +353,10 @@ static void a_volume_in_use_is_not_deleted(void **state)
     auto_volume v = create(s, "x", 16 * MIB);
     int data = -1;
     must(volume_data(v, &data, &err));
-    must_fail(ERR_BUSY, 3010, space_delete(s, &v->id, &err));
+    must_fail(ERR_BUSY, 3010, space_delete(s, &v->spec->id, &err));
     close(data);
     auto_volume still = NULL;
-    must(space_find(s, &v->id, &still, &err));
+    must(space_find(s, &v->spec->id, &still, &err));
     erase(s, v);
 }
 

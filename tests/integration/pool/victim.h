@@ -123,7 +123,7 @@ static inline size_t check_pool(uint64_t *ret_capacity)
         assert_int_equal(u.allocated_bytes, v->spec->capacity_bytes);
         assert_in_range(usage.total_bytes, v->spec->capacity_bytes / 2, v->spec->capacity_bytes);
         *ret_capacity = v->spec->capacity_bytes;
-        victim_id = v->id;
+        victim_id = v->spec->id;
     }
     space_entries_free(list, count);
     settle();
@@ -156,7 +156,7 @@ static inline void make_victim(void)
     must(act_create(s, &err));
     auto_volume v = NULL;
     must(space_find_name(s, STR("victim"), &v, &err));
-    victim_id = v->id;
+    victim_id = v->spec->id;
 }
 
 static struct pool_at disk;

@@ -66,7 +66,7 @@ static void order_has_the_spec_of_the_standalone_driver(void **state)
     assert_int_equal(spec_set(wanted, STR("uri"), STR("s3://b/p/"), &err), 0);
     assert_int_equal(spec_set(wanted, STR("serviceAccountName"), STR("trainer"), &err), 0);
     assert_null(spec_difference(made, wanted));
-    assert_string_equal(made->id, v->volume_id);
+    assert_string_equal(made->id.text, v->volume_id);
     assert_string_equal(made->name, "pvc-1");
     assert_int_equal(made->capacity_bytes, 1 << 30);
     assert_int_equal(spec_check_served(made, &err), 0);

@@ -4,7 +4,7 @@
 #include "hydrate/status.h"
 #include "private.h"
 
-static struct spec spec = {.id = "v1-0123456789ab-0123456789ab"};
+static struct spec spec = {.id = {"v1-0123456789ab-0123456789ab"}};
 static struct volume volume = {.spec = &spec};
 static char text[HEALTH_TEXT_MAX];
 static bool failed;

@@ -4,7 +4,7 @@
 #include "util/clock.h"
 #include "util/metric.h"
 
-static struct spec spec = {.id = "v1-0123456789ab-0123456789ab"};
+static struct spec spec = {.id = {"v1-0123456789ab-0123456789ab"}};
 static const struct volume volume = {.spec = &spec};
 
 static uint64_t hydrated_bytes(void)

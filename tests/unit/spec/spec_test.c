@@ -19,7 +19,7 @@ static void must_set(struct spec *s, const char *key, const char *value)
 static struct spec *full_spec(void)
 {
     struct spec *s = spec_new();
-    snprintf(s->id, sizeof s->id, "v1-0123456789ab-ba9876543210");
+    snprintf(s->id.text, sizeof s->id.text, "v1-0123456789ab-ba9876543210");
     s->name = str_dup(STR("pvc-1"));
     s->capacity_bytes = 10 << 20;
     s->created_ns = INT64_C(1763717400123) * 1000000;
@@ -404,7 +404,7 @@ static void json_gives_back_what_it_was_given(void **state)
     if (spec_from_json(str_of(text), "volume.json", &b, &err) < 0)
         fail_msg("%s", err.text);
     assert_null(spec_difference(a, b));
-    assert_string_equal(a->id, b->id);
+    assert_string_equal(a->id.text, b->id.text);
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->capacity_bytes, b->capacity_bytes);
     assert_int_equal(a->created_ns, b->created_ns);
