@@ -31,22 +31,24 @@ void pending_publish_end(struct pending_publish *w)
     w->is_in = false;
 }
 
-void pending_publish_cancel_volume(const char *id)
+/* Those of a volume, or at a path; the other is empty. */
+static void cancel(const char *id, const char *target, enum publish_state why)
 {
     struct pending_publish *w;
     auto_lock(&lock);
     list_foreach (&pendings, w, in_all)
-        if (strcmp(w->id, id) == 0)
-            w->word = PUBLISH_VOLUME_RELEASING;
+        if (strcmp(w->id, id) == 0 || strcmp(w->target, target) == 0)
+            w->state = why;
+}
+
+void pending_publish_cancel_volume(const char *id)
+{
+    cancel(id, "", PUBLISH_VOLUME_RELEASING);
 }
 
 void pending_publish_cancel_target(const char *target)
 {
-    struct pending_publish *w;
-    auto_lock(&lock);
-    list_foreach (&pendings, w, in_all)
-        if (strcmp(w->target, target) == 0)
-            w->word = PUBLISH_TARGET_UNPUBLISHED;
+    cancel("", target, PUBLISH_TARGET_UNPUBLISHED);
 }
 
 int pending_publish_releasing(const char *id, struct err *err)
@@ -63,9 +65,9 @@ static int pod_has_gone(const char *id, struct err *err)
 int pending_publish_check(const struct pending_publish *w, struct err *err)
 {
     pthread_mutex_lock(&lock);
-    enum publish_state word = w->word;
+    enum publish_state state = w->state;
     pthread_mutex_unlock(&lock);
-    switch (word) {
+    switch (state) {
     case PUBLISH_WAITING:
         break;
     case PUBLISH_VOLUME_RELEASING:

@@ -9,7 +9,7 @@
 enum publish_state { PUBLISH_WAITING, PUBLISH_VOLUME_RELEASING, PUBLISH_TARGET_UNPUBLISHED };
 struct pending_publish {
     const char *id, *target; /* borrowed */
-    enum publish_state word;
+    enum publish_state state;
     bool is_in;
     struct list_node in_all;
 };

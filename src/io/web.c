@@ -53,6 +53,19 @@ static void job_free(struct web_job *j)
     free(j);
 }
 
+/* The one place that changes the state of a job. */
+static void job_become(struct web_job *j, enum web_job_state next)
+{
+    static const unsigned allowed[] = {
+        [WEB_JOB_FREE] = 1u << WEB_JOB_WAITING,
+        [WEB_JOB_WAITING] = 1u << WEB_JOB_RUNNING | 1u << WEB_JOB_ENDED,
+        [WEB_JOB_RUNNING] = 1u << WEB_JOB_ENDED,
+        [WEB_JOB_ENDED] = 1u << WEB_JOB_FREE,
+    };
+    assert(allowed[j->state] >> next & 1);
+    j->state = next;
+}
+
 struct web_job *web_submit(struct web *w, const struct web_request *r)
 {
     assert(loop_is_mine(w->loop) && r->on_done);
@@ -70,7 +83,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->started_ns = j->moved_ns = loop_now_ns(w->loop);
     j->start_code = transfer_set(j, r, &j->start_err);
     j->name = r->connect_to ? NULL : web_host_of(w, r->url);
-    j->state = WEB_JOB_WAITING;
+    job_become(j, WEB_JOB_WAITING);
     if (list_is_empty(&w->live))
         set_sweep(w);
     list_add(&w->live, &j->node);
@@ -161,12 +174,12 @@ static void end_job(struct web_job *j, unsigned steps)
     if (j->paused_socket)
         j->paused_socket->is_paused = false;
     j->paused_socket = NULL;
-    j->state = WEB_JOB_ENDED;
+    job_become(j, WEB_JOB_ENDED);
     list_remove(&w->live, &j->node);
     j->request.on_done(j->request.ctx, &r);
     assert(!j->steps);
     curl_easy_cleanup(take(&j->easy));
-    j->state = WEB_JOB_FREE;
+    job_become(j, WEB_JOB_FREE);
     list_add_first(&w->unused, &j->node);
 }
 
@@ -176,7 +189,7 @@ static void job_start(struct web_job *j)
     if (web_host_must_wait(j))
         return;
     web_host_choose_address(j, false);
-    j->state = WEB_JOB_RUNNING;
+    job_become(j, WEB_JOB_RUNNING);
     CURLMcode r = curl_multi_add_handle(j->web->multi, j->easy);
     if (r != CURLM_OK) {
         j->start_code = err_set(&j->start_err, ERR_INTERNAL, "libcurl refused a request: %s", curl_multi_strerror(r));

@@ -23,7 +23,6 @@ enum {
 
 static void pause_for(struct kube_informer *i, uint64_t wait_ns)
 {
-    i->state = INFORMER_PAUSING;
     loop_timer_set(i->kube->loop, &i->again, wait_ns);
 }
 
@@ -95,7 +94,6 @@ static void on_listed(void *ctx, struct kube_reply *r)
 
 static void list(struct kube_informer *i)
 {
-    i->state = INFORMER_LISTING;
     i->generation++;
     i->list_failed = false;
     i->job = kube_submit(i->kube, &(struct kube_request){.verb = KUBE_LIST,
@@ -181,7 +179,6 @@ static void watch(struct kube_informer *i)
     struct kube_stream stream = {.resource_version = str_of(i->version),
                                  .lasts_ns = WATCH_LEAST_NS + clock_random() % WATCH_LEAST_NS,
                                  .on_bytes = on_bytes};
-    i->state = INFORMER_WATCHING;
     line_splitter_clear(&i->lines);
     i->err = (struct err){0};
     i->watch_began_ns = loop_now_ns(i->kube->loop);

@@ -17,16 +17,13 @@ struct informer_waiter {
     bool changed;
 };
 
-enum informer_state { INFORMER_PAUSING, INFORMER_LISTING, INFORMER_WATCHING };
-
 struct kube_informer {
     struct kube *kube; /* borrowed: it outlives us */
     struct kube_informer_options options;
     char *ns, *label_selector, *field_selector; /* owned */
-    enum informer_state state;
-    struct kube_job *job; /* while LISTING or WATCHING */
-    struct timer again;   /* while PAUSING */
-    struct timer resync;  /* a slice of it */
+    struct kube_job *job;                       /* the list or the watch under way */
+    struct timer again;                         /* the pause between them */
+    struct timer resync;                        /* a slice of it */
     size_t resync_slice;
     struct line_splitter lines; /* of the watch */
     char *version;              /* owned: of the last object; NULL: a list is needed */
