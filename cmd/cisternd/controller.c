@@ -31,6 +31,7 @@ enum { BY_ID = CONTROL_BY_ID, BY_NODE = CONTROL_BY_NODE, BY_CLAIM, BY_SOURCE };
 struct controller_role {
     struct loop *loop; /* owned, as are all that follow */
     struct kube *kube;
+    char *issuer; /* of its token; NULL: not known */
     struct kube_lease *lease;
     struct kube_events *events;
     struct kube_informer *volumes, *pvs, *pools, *nodes, *api_servers;
@@ -237,6 +238,7 @@ static int connect_kube(struct controller_role *c, struct err *err)
         r = loop_new("loop/0", &c->loop, err);
     if (r == 0)
         r = kube_new(c->loop, &config, &o, &c->kube, err);
+    c->issuer = r == 0 ? kube_config_issuer(&config) : NULL;
     return r < 0 ? err_wrap(err, "API server") : begin_guard(c, config.server, err);
 }
 
@@ -386,6 +388,7 @@ static int open_broker(struct controller_role *c, struct err *err)
                                .job_account = str_of(flags.controller.job.account),
                                .allow_driver_identity = flags.controller.allow_driver_identity,
                                .require_opt_in = flags.controller.require_opt_in,
+                               .issuer = c->issuer,
                                .gke_project = flags.controller.gke_project,
                                .gke_provider = flags.controller.gke_provider,
                                .lease = c->lease,
@@ -473,6 +476,7 @@ static void stop(struct controller_role *c)
     broker_free(c->broker);
     populate_free(c->populate);
     control_free(c->control);
+    free(c->issuer);
     kube_informer_free(c->volumes);
     kube_informer_free(c->pvs);
     kube_informer_free(c->pools);

@@ -224,6 +224,17 @@ static char *or_null(const char *text)
     return text && text[0] ? str_dup(str_of(text)) : NULL;
 }
 
+/* The issuer of a GKE cluster is also its identity provider, and names its project. */
+static void find_gke_cluster(struct broker *b, struct str issuer)
+{
+    struct str start = STR("https://container.googleapis.com/v1/projects/");
+    struct str rest = str_starts(issuer, start) ? str_from(issuer, start.len) : STR_NULL, project;
+    if (!str_split(&rest, '/', &project) || project.len == 0 || !str_starts(rest, STR("locations/")))
+        return;
+    b->project = b->project ? b->project : str_dup(project);
+    b->provider = b->provider ? b->provider : str_dup(issuer);
+}
+
 static struct broker *prepared(struct loop *loop, struct kube *kube, const struct broker_options *o)
 {
     struct broker *b = xcalloc(1, sizeof *b);
@@ -238,6 +249,7 @@ static struct broker *prepared(struct loop *loop, struct kube *kube, const struc
     b->job_account = str_dup(o->job_account);
     b->project = or_null(o->gke_project);
     b->provider = or_null(o->gke_provider);
+    find_gke_cluster(b, str_of(o->issuer));
     b->fetcher = (struct fetcher){.kube = kube,
                                   .worker = &b->worker,
                                   .own_ns = b->ns,

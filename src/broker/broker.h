@@ -46,8 +46,9 @@ struct broker_options {
     struct str node_account, job_account;
     bool allow_driver_identity; /* use the controller's own identity for sources without identity and endpoint */
     bool require_opt_in;        /* service accounts carry cistern.io/allow-bucket-access: "true" */
-    const char *gke_project;    /* with gke_provider; NULL: there is no method gke (CIS_IDENTITY_UNSUPPORTED) */
-    const char *gke_provider;   /* "https://container.googleapis.com/v1/projects/P/locations/L/clusters/C" */
+    const char *issuer;      /* of this cluster's tokens; NULL: not known. Of a GKE cluster: defaults of the next two */
+    const char *gke_project; /* with gke_provider; NULL: there is no method gke (CIS_IDENTITY_UNSUPPORTED) */
+    const char *gke_provider; /* "https://container.googleapis.com/v1/projects/P/locations/L/clusters/C" */
     /* Audiences for which tokens may be created, besides those of the clouds; never the API server's. */
     const char *audiences[BROKER_AUDIENCES_MAX];
     size_t audience_count;

@@ -25,6 +25,10 @@ struct kube_config {
 must_check int kube_config_load(const char *kubeconfig, struct kube_config *ret, struct err *err);
 void kube_config_done(struct kube_config *c); /* wipes what is secret; may run twice */
 
+/* The issuer that its token names, as the cluster's tokens do; the caller frees it. Not checked: for hints, not for
+ * trust. NULL: it has no token, or one without issuer. */
+char *kube_config_issuer(const struct kube_config *c);
+
 static inline void auto_clean_kube_config(struct kube_config *c)
 {
     int kept_errno = errno;

@@ -48,6 +48,21 @@ def test_gke_workload_identity_is_exchanged(world, sts, start, team):
     assert sts.granted == [("federation", f"system:serviceaccount:{team}:reader")]
 
 
+def test_a_gke_cluster_is_known_by_the_issuer_of_its_tokens(world, sts, start, team):
+    world.account(team, "reader", opted_in=True)
+    answer = start(issuer=GKE).ask_as_job(world.volume(team, gs(serviceAccountName="reader")))
+    assert answer.status == 200 and answer.method == "gke", answer
+    assert sts.granted == [("federation", f"system:serviceaccount:{team}:reader")]
+
+
+@pytest.mark.parametrize("issuer", ["https://kubernetes.default.svc", "https://container.googleapis.com/v1/projects/",
+                                    "https://container.googleapis.com/v1/projects/acme", "http" + GKE[5:]])
+def test_another_issuer_does_not_make_it_a_gke_cluster(world, start, team, issuer):
+    world.account(team, "reader", opted_in=True)
+    answer = start(issuer=issuer).ask_as_job(world.volume(team, gs(serviceAccountName="reader")))
+    assert "workload identity of the cluster is not configured" in answer.error["message"]
+
+
 def test_annotated_account_impersonates_a_google_account(world, sts, start, team):
     broker = start(gke_project="acme", gke_provider=GKE)
     robot = "robot@acme.iam.gserviceaccount.com"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The credential broker by itself, for tests.
  *   broker_tool KUBECONFIG NAMESPACE [NAME=VALUE...]
- *   driver=1 no-opt-in=1 gke-project=P gke-provider=U audience=A check-ms=N trust=URL export-secret=NAME=[URL=]PREFIX
- *   authority=S authority-before=S published=S certificate=S certificate-before=S
+ *
+ * NAME: driver (1), no-opt-in (1), issuer, gke-project, gke-provider, audience, check-ms, trust (URL), export-secret.
+ * Times in seconds: authority, authority-before, published, certificate, certificate-before.
  *
  * Prints "port N", then a line of JSON a call; ends when its standard input does. */
 #include "broker/broker.h"
@@ -87,6 +88,8 @@ static void set(struct broker_options *o, const char *name, const char *value)
         o->allow_driver_identity = true;
     if (strcmp(name, "no-opt-in") == 0)
         o->require_opt_in = false;
+    if (strcmp(name, "issuer") == 0)
+        o->issuer = value;
     if (strcmp(name, "gke-project") == 0)
         o->gke_project = value;
     if (strcmp(name, "gke-provider") == 0)

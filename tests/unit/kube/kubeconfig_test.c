@@ -172,6 +172,21 @@ static void yaml_with_aliases_duplicates_or_documents_is_refused(void **state)
     assert_null(j);
 }
 
+static void the_issuer_is_that_of_its_token(void **state)
+{
+    (void)state;
+    char token[] = "head.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwic3ViIjoiYSJ9.signature";
+    static const char *const others[] = {"opaque", "a.b.c", "head.eyJzdWIiOiJhIn0.signature", "head..x", ""};
+    struct kube_config c = {.token = token};
+    auto_mem char *issuer = kube_config_issuer(&c);
+    assert_string_equal(issuer, "https://issuer.example");
+    assert_null(kube_config_issuer(&(struct kube_config){0}));
+    for (size_t i = 0; i < countof(others); i++) {
+        auto_mem char *text = str_dup(str_of(others[i]));
+        assert_null(kube_config_issuer(&(struct kube_config){.token = text}));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +196,7 @@ int main(void)
         cmocka_unit_test(unsupported_setting_is_refused),
         cmocka_unit_test(missing_entry_is_named),
         cmocka_unit_test(an_error_holds_no_secret),
+        cmocka_unit_test(the_issuer_is_that_of_its_token),
         cmocka_unit_test(yaml_becomes_json),
         cmocka_unit_test(yaml_with_aliases_duplicates_or_documents_is_refused),
     };
