@@ -114,7 +114,9 @@ static int fetch_secret(const struct fetcher *f, const struct route *r, struct f
 
 /* ---- service account --------------------------------------------------------------------------------------------- */
 
-bool fetch_may_ask_for(const struct fetcher *f, struct str audience)
+/* May a token be created for this audience? Only for those of the clouds and of the administrator, never for the API
+ * server's. */
+static bool may_ask_for(const struct fetcher *f, struct str audience)
 {
     if (str_eq(audience, STR("sts.amazonaws.com")) || str_eq(audience, STR("sts.amazonaws.com.cn")))
         return true;
@@ -144,7 +146,7 @@ static int mint(const struct fetcher *f, const struct route *r, struct str audie
     auto_json asked = json_new_object();
     auto_json answer = NULL;
     struct str token;
-    if (!fetch_may_ask_for(f, audience)) {
+    if (!may_ask_for(f, audience)) {
         err_set(err, ERR_DENIED, "service account '%s/%s': audience '%.*s' is not allowed", r->ns, r->name,
                 STR_FMT(str_sub(audience, 0, 160)));
         return err_advise(err, CIS_IDENTITY_UNSUPPORTED,

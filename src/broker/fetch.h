@@ -28,7 +28,3 @@ struct fetched {
 /* *ret_retry_after_ns is set on failure: time until a retry is useful; 0: unknown. */
 must_check int fetch_route(const struct fetcher *f, const struct route *r, struct fetched *ret,
                            uint64_t *ret_retry_after_ns, struct err *err);
-
-/* May a token be created for this audience? Only for those of the clouds and of the administrator, never for the API
- * server's. Pure. */
-bool fetch_may_ask_for(const struct fetcher *f, struct str audience);

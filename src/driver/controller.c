@@ -6,7 +6,7 @@
 
 /* ---- create ------------------------------------------------------------------------------------------------------ */
 
-bool driver_is_at(const struct driver *d, const struct csi_place *p)
+static bool is_at(const struct driver *d, const struct csi_place *p)
 {
     return !p->node || strcmp(p->node, d->node_id) == 0;
 }
@@ -14,7 +14,7 @@ bool driver_is_at(const struct driver *d, const struct csi_place *p)
 static int check_topology(struct driver *d, const struct csi_create *q, struct err *err)
 {
     for (size_t i = 0; i < q->requisite_count; i++)
-        if (driver_is_at(d, &q->requisite[i]))
+        if (is_at(d, &q->requisite[i]))
             return 0;
     if (q->requisite_count > 0)
         return err_set(err, ERR_NO_SPACE, "volume '%s': the topology excludes node '%s', the only one here", q->name,
@@ -207,7 +207,7 @@ static int capacity(void *ctx, const struct spec *class, const struct csi_place 
         r = space_usage(s, &u, err);
     if (r < 0 && r != -ERR_ABSENT) /* a pool that is not open has no room */
         return r;
-    ret->is_accessible = !where || driver_is_at(d, where);
+    ret->is_accessible = !where || is_at(d, where);
     ret->available_bytes = u.available_bytes;
     ret->largest_bytes = u.largest_bytes;
     return 0;

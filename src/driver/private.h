@@ -77,7 +77,6 @@ must_check int driver_admit(struct driver *d, const struct volume *v, struct rec
 extern const struct csi_controller_ops driver_controller_ops; /* controller.c */
 extern const struct csi_node_ops driver_node_ops;             /* node.c */
 
-bool driver_is_at(const struct driver *d, const struct csi_place *p);                             /* controller.c */
 int driver_delete(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err); /* release.c */
 /* For a mount without a readable record: an existing one stays. Another one would be in no record, and is refused. */
 must_check int driver_check_without_record(const char *id, const char *path, bool *ret_mounted, struct err *err);

@@ -41,11 +41,6 @@ const char *verdict_phase(const struct verdict *v)
     return NULL;
 }
 
-const char *verdict_purpose_name(enum verdict_purpose p)
-{
-    return purpose_names[p];
-}
-
 int verdict_purpose_parse(struct str s, enum verdict_purpose *ret, struct err *err)
 {
     for (size_t i = 0; i < countof(purpose_names); i++)

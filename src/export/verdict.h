@@ -97,6 +97,5 @@ must_check int verdict_forget(int volume, struct err *err);
  * NULL where the phase of its hydration says more. */
 const char *verdict_phase(const struct verdict *v);
 
-const char *verdict_state_name(enum verdict_state s);     /* "none" "running" "done" "failed" */
-const char *verdict_purpose_name(enum verdict_purpose p); /* "manual" "unpublish" "release" */
+const char *verdict_state_name(enum verdict_state s); /* "none" "running" "done" "failed" */
 must_check int verdict_purpose_parse(struct str s, enum verdict_purpose *ret, struct err *err);

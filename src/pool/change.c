@@ -57,17 +57,6 @@ int space_set_writable(struct space *s, const struct volume_id *id, bool writabl
     return disk_set_writable(&d, writable, err);
 }
 
-int space_detach(struct space *s, const struct volume_id *id, struct err *err)
-{
-    auto_locked_volume o = {.lock.dir = -1};
-    int r = lock_and_read(s, id, &o, err);
-    if (r < 0)
-        return r;
-    struct disk d = directory_lock_disk(&o.lock, o.spec);
-    r = disk_detach(&d, err);
-    return r < 0 ? err_wrap(err, "detaching the volume '%s'", o.spec->id.text) : 0;
-}
-
 /* ---- grow -------------------------------------------------------------------------------------------------------- */
 
 static int too_far(const struct space *s, uint64_t more, uint64_t available, struct err *err)
@@ -247,31 +236,6 @@ static struct disk disk_of_folder(const struct directory_lock *h)
     return (struct disk){.backend = image ? BACKEND_LOOP : BACKEND_AUTO, .dir = h->dir, .path = h->path};
 }
 
-enum { TRASH_NAMES_MAX = 1000 };
-
-/* A volume of the same id may be in the trash already, from an earlier attempt to create it. */
-static int move_to_trash(const struct space *s, int parent, const char *id)
-{
-    char name[NAME_MAX + 1];
-    int r = renameat2(parent, id, s->trash, id, RENAME_NOREPLACE);
-    for (unsigned n = 1; r != 0 && errno == EEXIST && n < TRASH_NAMES_MAX; n++) {
-        snprintf(name, sizeof name, "%.200s.%u", id, n);
-        r = renameat2(parent, id, s->trash, name, RENAME_NOREPLACE);
-    }
-    return r;
-}
-
-int space_discard(struct space *s, int parent, const char *id, struct err *err)
-{
-    int r = space_touch(s, err);
-    if (r < 0)
-        return r;
-    if (move_to_trash(s, parent, id) != 0)
-        return err_sys(err, errno, "cannot move the volume '%s' to trash", id);
-    ledger_remove(&s->ledger, id);
-    return 0;
-}
-
 static int detach_and_discard(struct space *s, const char *id, struct err *err)
 {
     auto_directory_lock h = {.dir = -1};
@@ -300,7 +264,8 @@ int space_delete(struct space *s, const struct volume_id *id, struct err *err)
     return r < 0 ? r : dir_sync(s->volumes, "volumes", err);
 }
 
-int space_remove(struct space *s, const char *id, struct err *err)
+/* Removes one directory of the trash. */
+static int remove_from_trash(struct space *s, const char *id, struct err *err)
 {
     auto_directory_lock h = {.dir = -1};
     int r = directory_lock_take(s, s->trash, id, &h, err);
@@ -328,7 +293,7 @@ int space_empty_trash(struct space *s, struct err *err)
     struct err one;
     int first = 0;
     while ((e = dir_next(d)) != NULL) {
-        r = space_remove(s, e->d_name, &one);
+        r = remove_from_trash(s, e->d_name, &one);
         if (r < 0 && first == 0)
             first = err_copy(err, &one);
     }

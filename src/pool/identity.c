@@ -6,6 +6,7 @@
 #include "util/json.h"
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sys/stat.h>
 
 #define IDENTITY "cistern.json"
 
@@ -26,6 +27,30 @@ enum identity_may identity_may_be_made(const struct identity_facts *f)
         return IDENTITY_MAKE;
     return f->is_ephemeral ? IDENTITY_MAKE : IDENTITY_EARLIER;
 }
+
+/* ---- is it still the one that was opened? ----------------------------------------------------------------------- */
+
+int space_is_here(struct space *s, struct err *err)
+{
+    struct stat opened, now;
+    if (!s->is_open) {
+        pthread_mutex_lock(&s->opening);
+        *err = s->why;
+        pthread_mutex_unlock(&s->opening);
+        return err_wrap(err, "pool '%s' is not here", s->name);
+    }
+    if (fstat(s->dir, &opened) != 0 || stat(s->path, &now) != 0) {
+        err_sys(err, errno, "cannot read the directory '%s'", s->path);
+        err->code = ERR_ABSENT;
+        return -ERR_ABSENT;
+    }
+    if (opened.st_dev == now.st_dev && opened.st_ino == now.st_ino)
+        return 0;
+    return err_fail(err, ERR_ABSENT, CIS_POOL_ABSENT, "another directory is at '%s' than the pool that was opened",
+                    s->path);
+}
+
+/* ---- what a new pool may find ----------------------------------------------------------------------------------- */
 
 /* Entries that a new pool's directory may have: those of a fresh file system, and those left by a crash before the
  * identity was written. */

@@ -308,26 +308,6 @@ bool space_asks(struct space *s)
     return asks;
 }
 
-int space_is_here(struct space *s, struct err *err)
-{
-    struct stat opened, now;
-    if (!s->is_open) {
-        pthread_mutex_lock(&s->opening);
-        *err = s->why;
-        pthread_mutex_unlock(&s->opening);
-        return err_wrap(err, "pool '%s' is not here", s->name);
-    }
-    if (fstat(s->dir, &opened) != 0 || stat(s->path, &now) != 0) {
-        err_sys(err, errno, "cannot read the directory '%s'", s->path);
-        err->code = ERR_ABSENT;
-        return -ERR_ABSENT;
-    }
-    if (opened.st_dev == now.st_dev && opened.st_ino == now.st_ino)
-        return 0;
-    return err_fail(err, ERR_ABSENT, CIS_POOL_ABSENT, "another directory is at '%s' than the pool that was opened",
-                    s->path);
-}
-
 /* ---- before opening ---------------------------------------------------------------------------------------------- */
 
 int space_place_parse(const char *text, struct space_place *ret, struct err *err)

@@ -166,6 +166,3 @@ must_check int directory_lock_moved(const struct space *s, int parent, const cha
 
 /* From `parent` to trash, on disk and in the ledger. The disk must be detached. Under the pool's lock. */
 must_check int space_discard(struct space *s, int parent, const char *id, struct err *err);
-
-/* Removes one directory of the trash. */
-must_check int space_remove(struct space *s, const char *id, struct err *err);

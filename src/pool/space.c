@@ -72,6 +72,31 @@ int space_touch(struct space *s, struct err *err)
 
 /* ---- after a crash ----------------------------------------------------------------------------------------------- */
 
+enum { TRASH_NAMES_MAX = 1000 };
+
+/* A volume of the same id may be in the trash already, from an earlier attempt to create it. */
+static int move_to_trash(const struct space *s, int parent, const char *id)
+{
+    char name[NAME_MAX + 1];
+    int r = renameat2(parent, id, s->trash, id, RENAME_NOREPLACE);
+    for (unsigned n = 1; r != 0 && errno == EEXIST && n < TRASH_NAMES_MAX; n++) {
+        snprintf(name, sizeof name, "%.200s.%u", id, n);
+        r = renameat2(parent, id, s->trash, name, RENAME_NOREPLACE);
+    }
+    return r;
+}
+
+int space_discard(struct space *s, int parent, const char *id, struct err *err)
+{
+    int r = space_touch(s, err);
+    if (r < 0)
+        return r;
+    if (move_to_trash(s, parent, id) != 0)
+        return err_sys(err, errno, "cannot move the volume '%s' to trash", id);
+    ledger_remove(&s->ledger, id);
+    return 0;
+}
+
 int space_recover(struct space *s, struct err *err)
 {
     int r = space_lock(s, err);

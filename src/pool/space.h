@@ -123,7 +123,6 @@ void space_entries_free(struct space_entry *own_entries, size_t count);
 /* All that changes one volume excludes itself: ERR_PENDING (CIS_VOLUME_BEING_CREATED) while another call is at work on
  * it. */
 must_check int space_attach(struct space *s, const struct volume_id *id, struct err *err);
-must_check int space_detach(struct space *s, const struct volume_id *id, struct err *err);
 
 /* Forbids all writes to the attached volume, by any mount of it, or allows them again. ERR_BUSY
  * (CIS_VOLUME_IN_USE) while a file is open or mapped for writing. ERR_UNSUPPORTED: its backend is the quota. */

@@ -49,9 +49,6 @@ extern const size_t spec_key_count;
 /* NULL and err set (CIS_PARAMETER_UNKNOWN) if the name is unknown. */
 const struct spec_key *spec_key_find(struct str name, struct err *err);
 
-/* ERR_INVALID (CIS_PARAMETER_UNSUPPORTED): the value of `key` in s is not supported here. */
-must_check int spec_key_check_served(const struct spec_key *key, const struct spec *s, struct err *err);
-
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* Puts the value of `key` into s; on failure (CIS_PARAMETER_INVALID) it is as before. */

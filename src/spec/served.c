@@ -45,7 +45,7 @@ static int check_choices(const struct spec_key *key, const struct spec *s, struc
     return 0;
 }
 
-int spec_key_check_served(const struct spec_key *key, const struct spec *s, struct err *err)
+static int check_key(const struct spec_key *key, const struct spec *s, struct err *err)
 {
     if (key->choices)
         return check_choices(key, s, err);
@@ -61,7 +61,7 @@ int spec_check_served(const struct spec *s, struct err *err)
 {
     int r = 0;
     for (size_t i = 0; i < spec_key_count && r == 0; i++)
-        r = spec_key_check_served(&spec_keys[i], s, err);
+        r = check_key(&spec_keys[i], s, err);
     return r < 0 ? r : spec_check_owed(s, err);
 }
 
@@ -133,4 +133,26 @@ int spec_check_owed(const struct spec *s, struct err *err)
         return err_fail(err, ERR_INVALID, CIS_EXPORT_POLICY_EMPTY,
                         "'export.onFailure: Discard' with a deadline below one minute exports nothing");
     return check_globs(e, err);
+}
+
+int spec_modify(struct spec *s, struct str key, struct str value, struct err *err)
+{
+    const struct spec_key *k = spec_key_find(key, err);
+    if (!k)
+        return -(int)err->code;
+    auto_spec wanted = spec_new();
+    wanted->in_cluster = s->in_cluster;
+    int r = spec_value_parse(k, wanted, value, err);
+    if (r < 0)
+        return r;
+    if (spec_value_same(k, s, wanted))
+        return 0;
+    r = check_key(k, wanted, err);
+    if (r < 0)
+        return r;
+    if (k->change != CHANGE_FREELY)
+        return err_fail(err, ERR_INVALID, CIS_PARAMETER_IMMUTABLE,
+                        "'%s' of an existing volume cannot be changed to '%.*s'", k->name, (int)min_u64(value.len, 100),
+                        value.len ? value.ptr : "");
+    return spec_value_parse(k, s, value, err);
 }

@@ -75,28 +75,6 @@ void spec_follow(struct spec *s, const struct spec *order)
     }
 }
 
-int spec_modify(struct spec *s, struct str key, struct str value, struct err *err)
-{
-    const struct spec_key *k = spec_key_find(key, err);
-    if (!k)
-        return -(int)err->code;
-    auto_spec wanted = spec_new();
-    wanted->in_cluster = s->in_cluster;
-    int r = spec_value_parse(k, wanted, value, err);
-    if (r < 0)
-        return r;
-    if (spec_value_same(k, s, wanted))
-        return 0;
-    r = spec_key_check_served(k, wanted, err);
-    if (r < 0)
-        return r;
-    if (k->change != CHANGE_FREELY)
-        return err_fail(err, ERR_INVALID, CIS_PARAMETER_IMMUTABLE,
-                        "'%s' of an existing volume cannot be changed to '%.*s'", k->name, (int)min_u64(value.len, 100),
-                        value.len ? value.ptr : "");
-    return spec_value_parse(k, s, value, err);
-}
-
 /* ---- backends ---------------------------------------------------------------------------------------------------- */
 
 static const char *const backends[] = {[BACKEND_AUTO] = "auto", [BACKEND_QUOTA] = "quota", [BACKEND_LOOP] = "loop"};

@@ -132,18 +132,6 @@ uint64_t store_reads_at_first(const struct store *s)
 
 /* ---- a job ------------------------------------------------------------------------------------------------------- */
 
-static const char *const op_names[JOB_OPS] = {
-    [JOB_GET] = "GET",          [JOB_HEAD] = "HEAD",         [JOB_LIST] = "LIST",
-    [JOB_PUT] = "PUT",          [JOB_PROBE] = "PROBE",       [JOB_BEGIN] = "UPLOAD",
-    [JOB_PART] = "UPLOAD_PART", [JOB_COMPLETE] = "COMPLETE", [JOB_ABORT] = "ABORT_UPLOAD",
-    [JOB_SWEEP] = "SWEEP",      [JOB_DELETE] = "DELETE",
-};
-
-const char *job_op_name(enum job_op op)
-{
-    return op_names[op];
-}
-
 char *job_name(const struct store_job *j, char *buf)
 {
     struct str key = str_sub(j->op == JOB_LIST ? j->args.page.prefix : j->args.key, 0, 200);

@@ -15,6 +15,18 @@ struct telemetry {
     struct metric_series *first_byte[JOB_OPS];
 };
 
+static const char *const op_names[JOB_OPS] = {
+    [JOB_GET] = "GET",          [JOB_HEAD] = "HEAD",         [JOB_LIST] = "LIST",
+    [JOB_PUT] = "PUT",          [JOB_PROBE] = "PROBE",       [JOB_BEGIN] = "UPLOAD",
+    [JOB_PART] = "UPLOAD_PART", [JOB_COMPLETE] = "COMPLETE", [JOB_ABORT] = "ABORT_UPLOAD",
+    [JOB_SWEEP] = "SWEEP",      [JOB_DELETE] = "DELETE",
+};
+
+const char *job_op_name(enum job_op op)
+{
+    return op_names[op];
+}
+
 struct telemetry *telemetry_new(const char *scheme)
 {
     struct telemetry *t = xcalloc(1, sizeof *t);

@@ -62,12 +62,6 @@ must_check int gcs_describe(struct store_call *c, struct err *err);
 /* The same, and checks whether it has this job's idempotency token. ERR_CORRUPT: unreadable. */
 must_check int gcs_describe_whose(struct store_call *c, bool *ret_is_ours, struct err *err);
 
-/* Starts an upload of one request, the job's body follows. `is_final`: with the job's metadata and condition. */
-void gcs_send_object(struct store_call *c, struct str name, bool is_final);
-
-/* A resource with the content type, the storage class and the upload id of the job. The caller frees. */
-json *gcs_new_resource(const struct store_call *c);
-
 extern const struct call_steps gcs_get_steps, gcs_head_steps, gcs_list_steps, gcs_put_steps, gcs_part_steps,
     gcs_complete_steps, gcs_sweep_steps, gcs_delete_steps;
 void gcs_begin_upload(struct store_call *c);

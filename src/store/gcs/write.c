@@ -9,7 +9,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-json *gcs_new_resource(const struct store_call *c)
+/* A resource with the content type, the storage class and the upload id of the job. The caller frees. */
+static json *new_resource(const struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
     json *j = json_new_object();
@@ -30,13 +31,14 @@ static void add_condition(struct store_call *c)
         gcs_param(c, "ifGenerationMatch", a->condition == STORE_IF_SAME ? a->match : STR("0"));
 }
 
-/* multipart/related: the resource, with the checksum that the store must find, and the bytes. */
-void gcs_send_object(struct store_call *c, struct str name, bool is_final)
+/* Starts an upload of one request as multipart/related: the resource, with the checksum that the store must find, and
+ * the bytes. `is_final`: with the job's metadata and condition. */
+static void send_object(struct store_call *c, struct str name, bool is_final)
 {
     const struct digest *d = &c->job.args.body.digest;
     char boundary[48];
     auto_sbuf type = SBUF(128), sum = SBUF(64);
-    auto_json j = is_final ? gcs_new_resource(c) : json_new_object();
+    auto_json j = is_final ? new_resource(c) : json_new_object();
     json_set_str(j, "name", name);
     if (d->kind == HASH_CRC32C || d->kind == HASH_MD5) {
         digest_add_base64(d, &sum);
@@ -65,7 +67,7 @@ void gcs_send_object(struct store_call *c, struct str name, bool is_final)
 
 static void build_put(struct store_call *c)
 {
-    gcs_send_object(c, c->job.args.key, true);
+    send_object(c, c->job.args.key, true);
 }
 
 static void answered_put(struct store_call *c, int status);
@@ -168,7 +170,7 @@ static struct str piece_name(const struct store_call *c, unsigned level, size_t 
 static void build_part(struct store_call *c)
 {
     char name[GCS_NAME_MAX];
-    gcs_send_object(c, piece_name(c, 0, c->job.args.number, name), false);
+    send_object(c, piece_name(c, 0, c->job.args.number, name), false);
 }
 
 static void answered_part(struct store_call *c, int status)
@@ -333,7 +335,7 @@ static void build_publish(struct store_call *c)
     char name[GCS_NAME_MAX];
     json *sources = json_new_array();
     add_source(sources, piece_name(c, gcs_of(c)->level, 1, name), STR_NULL);
-    send_compose(c, c->job.args.key, sources, gcs_new_resource(c), true);
+    send_compose(c, c->job.args.key, sources, new_resource(c), true);
 }
 
 static void answered_publish(struct store_call *c, int status)
