@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_server.h - serves /metrics, /healthz and /status over HTTP, for scrapers, probes and people (libmicrohttpd).
  * home: any thread may start and free it. The callbacks run on its own thread, one at a time, and must not block for
- * long. Limits: 128 connections (more wait to be accepted), 8 of an address (more are closed), 16 KiB of request. Only
+ * long. Limits: 128 connections (the oldest makes room), 8 of an address (more are closed), 16 KiB of request. Only
  * GET and HEAD are served, and a body is never read. Plain HTTP: no page has a secret, nor a key of an object. */
 #pragma once
 

@@ -3,8 +3,9 @@
  * home: one thread starts it, changes its certificate and frees it. The callback runs on the connection's own thread,
  * many at a time, and may block.
  *
- * Limits: 256 connections, 64 of one address (more are closed at once), 16 KiB of head, 16 KiB of body, 10 s of
- * silence. A connection serves one call. TLS 1.2 at least. Replies are wiped after they were sent. */
+ * Limits: 256 connections (the oldest without a whole request makes room), 64 of one address (more are closed at once).
+ * A head and a body have 16 KiB each, a silence 10 s. A connection serves one call. TLS 1.2 at least. Replies are wiped
+ * after they were sent. */
 #pragma once
 
 #include "util/err.h"

@@ -163,6 +163,27 @@ static void one_address_cannot_take_the_room_of_another(void **state)
         close(fds[i]);
 }
 
+/* Each address has as many connections as it may, and keeps them open byte by byte. */
+static void many_addresses_cannot_take_the_room_of_another(void **state)
+{
+    (void)state;
+    enum { ADDRESSES = 40, EACH = 8, CROWD = ADDRESSES * EACH };
+    auto_http_server s = started("127.0.0.1:0");
+    int fds[CROWD];
+    for (unsigned i = 0; i < CROWD; i++)
+        fds[i] = connected_from(INADDR_LOOPBACK + 1 + i / EACH, http_server_port(s));
+    for (unsigned round = 0; round < 5; round++) {
+        for (unsigned i = 0; i < CROWD; i++)
+            (void)!send(fds[i], "G", 1, MSG_NOSIGNAL);
+        uint64_t start = clock_now_ns();
+        assert_true(answers(ask(s, "GET", "/healthz"), "200", "ok\n"));
+        assert_true(clock_now_ns() - start < NS_PER_SECOND / 2);
+        clock_sleep(NS_PER_SECOND / 2);
+    }
+    for (unsigned i = 0; i < CROWD; i++)
+        close(fds[i]);
+}
+
 static void address_in_use_or_malformed_is_reported(void **state)
 {
     (void)state;
@@ -198,6 +219,7 @@ int main(void)
         cmocka_unit_test(garbage_and_endless_headers_leave_the_server_running),
         cmocka_unit_test(silent_client_is_disconnected_and_makes_room),
         cmocka_unit_test(one_address_cannot_take_the_room_of_another),
+        cmocka_unit_test(many_addresses_cannot_take_the_room_of_another),
         cmocka_unit_test(address_in_use_or_malformed_is_reported),
         cmocka_unit_test(every_address_means_ipv4_too),
     };

@@ -46,7 +46,7 @@ static int forget_certificates(void **state)
     return 0;
 }
 
-static struct post_server *started(void)
+static struct post_server *started_with(unsigned silence_seconds)
 {
     struct err err;
     struct post_server *c = NULL;
@@ -54,10 +54,15 @@ static struct post_server *started(void)
                                           .path = "/v1/credentials",
                                           .ctx = (void *)"the context",
                                           .call = call,
-                                          .silence_seconds = 2};
+                                          .silence_seconds = silence_seconds};
     if (post_server_open(&o, &c, &err) < 0 || post_server_set_certificate(c, first.certificate, first.key, &err) < 0)
         fail_msg("%s", err.text);
     return c;
+}
+
+static struct post_server *started(void)
+{
+    return started_with(2);
 }
 
 struct reply {
@@ -164,6 +169,31 @@ static void *ask(void *arg)
     return exchange(arg, HEAD "Content-Length: 5\r\n\r\nhello", r);
 }
 
+static void connections_without_a_call_do_not_keep_calls_out(void **state)
+{
+    (void)state;
+    enum { ADDRESSES = 6, EACH = 60, CROWD = ADDRESSES * EACH };
+    struct reply r;
+    int fds[CROWD];
+    auto_post_server c = started_with(60);
+    hold_ms = 1000;
+    pthread_t early;
+    pthread_create(&early, NULL, ask, c);
+    usleep(300000);
+    for (unsigned i = 0; i < CROWD; i++)
+        fds[i] = connected_from(INADDR_LOOPBACK + 1 + i / EACH, post_server_port(c));
+    struct reply *one;
+    pthread_join(early, (void **)&one);
+    assert_true(says(one, "200", "\"sent\":5")); /* it was the oldest, but it was served */
+    free(one);
+    hold_ms = 0;
+    uint64_t began = clock_now_ns();
+    assert_true(says(exchange(c, HEAD "Content-Length: 0\r\n\r\n", &r), "200", "sent"));
+    assert_true(clock_now_ns() - began < 10 * NS_PER_SECOND);
+    for (unsigned i = 0; i < CROWD; i++)
+        close(fds[i]);
+}
+
 static void new_certificate_is_used_and_running_calls_get_replies(void **state)
 {
     (void)state;
@@ -206,6 +236,7 @@ int main(void)
         cmocka_unit_test(request_to_another_path_or_method_is_refused_before_its_body),
         cmocka_unit_test(chunked_body_over_the_limit_is_refused),
         cmocka_unit_test(client_without_tls_or_without_bytes_is_disconnected),
+        cmocka_unit_test(connections_without_a_call_do_not_keep_calls_out),
         cmocka_unit_test(new_certificate_is_used_and_running_calls_get_replies),
         cmocka_unit_test(a_bad_certificate_changes_nothing),
     };
