@@ -120,6 +120,22 @@ static struct claim_step with_prime(const struct claim_facts *f)
     return f->filled ? act(CLAIM_HAND_OVER, "the volume is filled") : wait_for("the volume is being filled");
 }
 
+static bool is_pending(const struct claim_facts *f)
+{
+    const struct claim *t = f->target;
+    return t->phase == CLAIM_PENDING && !t->volume_name.len && !t->deleting && !str_eq(t->namespace, f->own_namespace);
+}
+
+/* A claim that no prime serves: it names no BucketSource, or a mistyped kind or group. */
+static struct claim_step other_claim(const struct claim_facts *f)
+{
+    if (is_pending(f) && f->target->bad_kind.len)
+        return wait_with_event(CLAIM_EVENT_REFERENCE_INVALID, "dataSourceRef has another kind or group");
+    if (is_pending(f) && f->class && f->class->is_invalid)
+        return wait_with_event(CLAIM_EVENT_CLASS_INVALID, "the StorageClass has an invalid parameter");
+    return wait_for("the claim names no BucketSource");
+}
+
 static struct claim_step without_prime(const struct claim_facts *f)
 {
     if (is_handed_over(f))
@@ -132,8 +148,12 @@ static struct claim_step without_prime(const struct claim_facts *f)
         return wait_with_event(CLAIM_EVENT_FOREIGN_CLASS, "the StorageClass has another driver");
     if (!f->class->waits)
         return wait_with_event(CLAIM_EVENT_IMMEDIATE, "the StorageClass binds immediately");
+    if (f->class->is_invalid)
+        return wait_with_event(CLAIM_EVENT_CLASS_INVALID, "the StorageClass has an invalid parameter");
     if (!f->has_source)
         return wait_with_event(CLAIM_EVENT_SOURCE_NOT_FOUND, "the BucketSource does not exist");
+    if (!f->is_source_valid)
+        return wait_with_event(CLAIM_EVENT_SOURCE_INVALID, "the BucketSource is invalid");
     if (!f->target->selected_node.len)
         return wait_for("no pod uses the claim yet");
     /* While the target names a node, the scheduler considers no other. */
@@ -157,7 +177,7 @@ struct claim_step claim_next(const struct claim_facts *f)
     if (!f->target)
         return f->prime ? end_prime(f, "the target was deleted") : wait_for("deleted");
     if (!is_target_of(f))
-        return wait_for("the claim names no BucketSource");
+        return other_claim(f);
     if (f->target->deleting)
         return clean_up(f, "the target is being deleted");
     if (f->target->volume_name.len)

@@ -22,11 +22,12 @@ struct claim {
     struct str class_name;
     struct str volume_name;
     struct str selected_node;
-    struct str source;           /* name of the BucketSource; empty: none */
-    struct str source_namespace; /* default: the claim's own */
-    struct str prime_node;       /* of a prime: the node that it was created for */
-    struct str created;          /* RFC 3339 */
-    struct str provisioner;      /* annotation storage-provisioner; empty: not set by the controller manager yet */
+    struct str source;              /* name of the BucketSource; empty: none */
+    struct str bad_kind, bad_group; /* of a dataSourceRef that is almost a BucketSource; empty: none */
+    struct str source_namespace;    /* default: the claim's own */
+    struct str prime_node;          /* of a prime: the node that it was created for */
+    struct str created;             /* RFC 3339 */
+    struct str provisioner;         /* annotation storage-provisioner; empty: not set by the controller manager yet */
     enum claim_phase phase;
     bool deleting;
     bool has_finalizer; /* Cistern's */
@@ -45,6 +46,8 @@ struct claim_pv {
 struct claim_class {
     bool ours;  /* the provisioner is our driver */
     bool waits; /* volumeBindingMode WaitForFirstConsumer */
+    bool is_invalid;
+    struct err invalid; /* why its parameters are refused */
 };
 
 enum claim_node { CLAIM_NODE_GONE, CLAIM_NODE_UNREADY, CLAIM_NODE_CORDONED, CLAIM_NODE_READY };
@@ -58,7 +61,8 @@ struct claim_facts {
     const struct claim_pv *pv;     /* the target's if its claimRef names the target, else the prime's */
     const struct claim_pv *orphan; /* of a deleted prime of the target; its policy would retain it */
     const struct claim_class *class;
-    bool has_source;      /* the BucketSource exists */
+    bool has_source; /* the BucketSource exists */
+    bool is_source_valid;
     enum claim_node node; /* of the prime if there is one, else of the target's selected-node */
     bool filled;          /* the prime's volume may be handed over: hydrated, or its mode does not wait for hydration */
     bool lost;            /* the prime's volume lost its data and must be created again */
@@ -86,6 +90,9 @@ enum claim_event {
     CLAIM_EVENT_SOURCE_ELSEWHERE, /* in another namespace */
     CLAIM_EVENT_IMMEDIATE,        /* the class has volumeBindingMode Immediate */
     CLAIM_EVENT_FOREIGN_CLASS,    /* the class is another driver's */
+    CLAIM_EVENT_CLASS_INVALID,
+    CLAIM_EVENT_SOURCE_INVALID,
+    CLAIM_EVENT_REFERENCE_INVALID, /* dataSourceRef has a mistyped kind or group */
     CLAIM_EVENT_NODE_FULL,
     CLAIM_EVENT_NODE_GONE,
     CLAIM_EVENT_NODE_CORDONED,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "claim.h"
+#include "spec/spec.h"
 #include "util/names.h"
 
 static bool holds(const json *array, struct str wanted)
@@ -38,8 +39,13 @@ static int read_source(const json *pvc, struct claim *c, struct err *err)
     int r = read_texts(pvc, fields, countof(fields), err);
     if (r < 0)
         return r;
-    if (str_eq(group, STR(NAME_API_GROUP)) && str_eq(kind, STR("BucketSource")))
+    bool is_group = str_eq(group, STR(NAME_API_GROUP)), is_kind = str_eq(kind, STR("BucketSource"));
+    if (is_group && is_kind)
         c->source = name;
+    else if (is_group || is_kind) { /* no other controller fills such a claim */
+        c->bad_group = group;
+        c->bad_kind = kind;
+    }
     c->source_namespace = from.len ? from : c->namespace;
     return 0;
 }
@@ -99,6 +105,19 @@ int claim_pv_read(const json *pv, struct claim_pv *ret, struct err *err)
     return 0;
 }
 
+static int check_parameters(const json *class, struct err *err)
+{
+    auto_spec trial = spec_new();
+    const json *parameters = json_at(class, "parameters");
+    int r = 0;
+    for (void *i = json_iter(parameters); i && r == 0; i = json_iter_next(parameters, i)) {
+        struct str value;
+        if (json_as_str(json_iter_value(i), &value))
+            r = spec_set_parameter(trial, json_iter_key(i), value, err);
+    }
+    return r;
+}
+
 int claim_class_read(const json *class, struct claim_class *ret, struct err *err)
 {
     struct str provisioner = STR_NULL, mode = STR_NULL;
@@ -109,6 +128,7 @@ int claim_class_read(const json *class, struct claim_class *ret, struct err *err
         return err_wrap(err, "storage class");
     *ret = (struct claim_class){.ours = str_eq(provisioner, STR(NAME_DRIVER)),
                                 .waits = str_eq(mode, STR("WaitForFirstConsumer"))};
+    ret->is_invalid = ret->ours && check_parameters(class, &ret->invalid) < 0;
     return 0;
 }
 

@@ -2,6 +2,7 @@
 /* Reconciles a claim: finds its objects in the informers and makes the one step that claim.h decides. The change that
  * it makes enqueues the claim again. */
 #include "api/pool.h"
+#include "api/source.h"
 #include "api/volume.h"
 #include "claim_patch.h"
 #include "private.h"
@@ -202,6 +203,24 @@ enum claim_node node_state(struct populate *p, struct str name)
     return cordoned ? CLAIM_NODE_CORDONED : CLAIM_NODE_READY;
 }
 
+/* All objects of one claim. */
+struct claim_view {
+    struct populate *p;
+    struct str uid;
+    struct claim_pair pair;
+    struct claim_pvs pvs;
+    struct claim_class class;
+    struct err source_invalid; /* if the BucketSource is not valid */
+    struct claim_facts facts;
+    struct err *err;
+};
+
+static void claim_view_done(struct claim_view *v)
+{
+    claim_pair_done(&v->pair);
+    claim_pvs_done(&v->pvs);
+}
+
 /* ---- events: why it waits, or why it is moved to another node ---------------------------------------------------- */
 
 static void describe_space(struct populate *p, const struct claim_pair *c, char *ret, size_t size)
@@ -226,9 +245,20 @@ static void describe_space(struct populate *p, const struct claim_pair *c, char 
                  bytes_text(found->available_bytes, free_text), STR_FMT(requested));
 }
 
-static int describe_source(const struct claim *t, enum claim_event event, struct err *err)
+static int describe_source(const struct claim_view *v, enum claim_event event, struct err *err)
 {
+    const struct claim *t = &v->pair.target;
     switch (event) {
+    case CLAIM_EVENT_CLASS_INVALID:
+        err_copy(err, &v->class.invalid);
+        return err_wrap(err, "StorageClass %.*s", STR_FMT(t->class_name));
+    case CLAIM_EVENT_SOURCE_INVALID:
+        err_copy(err, &v->source_invalid);
+        return err_wrap(err, "BucketSource %.*s/%.*s", STR_FMT(t->source_namespace), STR_FMT(t->source));
+    case CLAIM_EVENT_REFERENCE_INVALID:
+        return err_fail(err, ERR_INVALID, CIS_CLAIM_REFERENCE_INVALID,
+                        "dataSourceRef names kind '%.*s' of apiGroup '%.*s', which nothing fills", STR_FMT(t->bad_kind),
+                        STR_FMT(t->bad_group));
     case CLAIM_EVENT_SOURCE_NOT_FOUND:
         return err_fail(err, ERR_NOT_FOUND, CIS_CLAIM_SOURCE_NOT_FOUND, "BucketSource %.*s/%.*s: not found",
                         STR_FMT(t->source_namespace), STR_FMT(t->source));
@@ -245,14 +275,15 @@ static int describe_source(const struct claim *t, enum claim_event event, struct
     }
 }
 
-static int describe(struct populate *p, const struct claim_pair *c, enum claim_event event, struct err *err)
+static int describe(const struct claim_view *v, enum claim_event event, struct err *err)
 {
+    const struct claim_pair *c = &v->pair;
     const struct claim *t = &c->target;
     struct str node = c->prime.prime_node.len ? c->prime.prime_node : t->selected_node;
     char space[128] = "no space";
     switch (event) {
     case CLAIM_EVENT_NODE_FULL:
-        describe_space(p, c, space, sizeof space);
+        describe_space(v->p, c, space, sizeof space);
         return err_fail(err, ERR_NO_SPACE, CIS_POOL_FULL, "node %.*s: %s; the pod is rescheduled", STR_FMT(node),
                         space);
     case CLAIM_EVENT_NODE_GONE:
@@ -268,11 +299,11 @@ static int describe(struct populate *p, const struct claim_pair *c, enum claim_e
         return err_fail(err, ERR_CHANGED, CIS_CLAIM_BOUND_ELSEWHERE, "the claim was bound to another volume, %.*s",
                         STR_FMT(t->volume_name));
     default:
-        return describe_source(t, event, err);
+        return describe_source(v, event, err);
     }
 }
 
-static void send_event(struct populate *p, const struct claim_pair *c, enum claim_event event)
+static void send_event(const struct claim_view *v, struct key_state *m, enum claim_event event)
 {
     static const char *const reasons[] = {
         [CLAIM_EVENT_NONE] = "None",
@@ -280,37 +311,24 @@ static void send_event(struct populate *p, const struct claim_pair *c, enum clai
         [CLAIM_EVENT_SOURCE_ELSEWHERE] = "SourceDenied",
         [CLAIM_EVENT_IMMEDIATE] = "ImmediateBindingUnsupported",
         [CLAIM_EVENT_FOREIGN_CLASS] = "ClassUnsupported",
+        [CLAIM_EVENT_CLASS_INVALID] = "ClassInvalid",
+        [CLAIM_EVENT_SOURCE_INVALID] = "SourceInvalid",
+        [CLAIM_EVENT_REFERENCE_INVALID] = "DataSourceInvalid",
         [CLAIM_EVENT_NODE_FULL] = "NodeFull",
         [CLAIM_EVENT_NODE_GONE] = "NodeGone",
         [CLAIM_EVENT_NODE_CORDONED] = "NodeCordoned",
         [CLAIM_EVENT_VOLUME_LOST] = "VolumeLost",
         [CLAIM_EVENT_OTHER_VOLUME] = "PopulateAbandoned",
     };
-    const struct claim *t = &c->target;
+    const struct claim *t = &v->pair.target;
+    const struct kube_ref about = {
+        .resource = &kube_persistent_volume_claims, .ns = t->namespace, .name = t->name, .uid = t->uid};
+    struct populate_event told = {.warning = true, .reason = reasons[event]};
     struct err err;
     char line[ERR_LINE_MAX];
-    (void)describe(p, c, event, &err);
-    kube_event(p->o.events,
-               &(struct kube_ref){
-                   .resource = &kube_persistent_volume_claims, .ns = t->namespace, .name = t->name, .uid = t->uid},
-               KUBE_WARNING, reasons[event], "%s", err_line(&err, line, sizeof line));
-}
-
-/* All objects of one claim. */
-struct claim_view {
-    struct populate *p;
-    struct str uid;
-    struct claim_pair pair;
-    struct claim_pvs pvs;
-    struct claim_class class;
-    struct claim_facts facts;
-    struct err *err;
-};
-
-static void claim_view_done(struct claim_view *v)
-{
-    claim_pair_done(&v->pair);
-    claim_pvs_done(&v->pvs);
+    (void)describe(v, event, &err);
+    snprintf(told.text, sizeof told.text, "%s", err_line(&err, line, sizeof line));
+    claim_event_send(v->p, m, &about, &told);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -379,6 +397,14 @@ static int read_claims(struct claim_view *v)
     return r;
 }
 
+static int check_source(const json *object, struct err *err)
+{
+    auto_api_source source = NULL;
+    auto_spec spec = NULL;
+    int r = api_source_read(object, &source, err);
+    return r == 0 ? api_source_spec(source, &spec, err) : r;
+}
+
 static int read_facts(struct claim_view *v)
 {
     struct populate *p = v->p;
@@ -395,6 +421,7 @@ static int read_facts(struct claim_view *v)
         return r;
     auto_json source = kube_informer_get(p->sources, f->target->source_namespace, f->target->source);
     f->has_source = source != NULL;
+    f->is_source_valid = source && check_source(source, &v->source_invalid) == 0;
     struct str node = f->prime ? f->prime->prime_node : f->target->selected_node;
     f->node = node.len ? node_state(p, node) : CLAIM_NODE_READY;
     f->job_left = !is_handed_over(v) && kube_informer_count_by(p->jobs, INDEX_JOB_CLAIM, v->uid) > 0;
@@ -529,17 +556,17 @@ int claim_reconcile(struct populate *p, struct str uid, uint64_t *again_ns, stru
     if (r == 0) {
         struct claim_step step = claim_next(&v.facts);
         bool in_flight = claim_in_flight(&v.facts);
-        bool is_ours = in_flight || (v.facts.target && v.facts.target->source.len);
+        bool is_ours = in_flight || step.event != CLAIM_EVENT_NONE || (v.facts.target && v.facts.target->source.len);
         /* A claim that was deleted between two reconciles ends its operation, too. */
         struct key_state *m = key_state_get(p, 'c', uid, is_ours);
         measure(&v, m);
         log_step(&v, step);
         if (step.event != CLAIM_EVENT_NONE)
-            send_event(p, &v.pair, step.event);
+            send_event(&v, m, step.event);
         r = carry_out(&v, step);
-        bool waits = in_flight || (is_ours && v.facts.target->phase == CLAIM_PENDING);
+        bool waits = in_flight || (is_ours && v.facts.target && v.facts.target->phase == CLAIM_PENDING);
         *again_ns = waits ? RECHECK_NS : 0;
-        if (!in_flight)
+        if (!waits)
             key_state_remove(p, 'c', uid);
     }
     claim_view_done(&v);

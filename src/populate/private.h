@@ -33,6 +33,8 @@ struct key_state {
     uint64_t written_ns;              /* monotonic: of the last write of a status */
     uint64_t pause_ns;                /* until the next one */
     int64_t began_ns;                 /* wall clock: start of the operation in flight; 0: none */
+    const char *pods_reason;          /* of the last event that waiting pods got; static, NULL: none */
+    uint64_t pods_ns;                 /* monotonic: of that event */
     unsigned probes;                  /* of a source: number of probes that its status includes */
     uint64_t generation;              /* of a source, when its volumes were last enqueued; 0: unknown */
 };
@@ -126,6 +128,12 @@ struct claim_pvs {
 must_check int claim_pvs_read(struct populate *p, struct str uid, const struct claim *prime, struct claim_pvs *ret,
                               struct err *err);
 void claim_pvs_done(struct claim_pvs *v);
+
+/* ---- claim_event.c ----------------------------------------------------------------------------------------------- */
+
+/* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. */
+void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
+                      const struct populate_event *what);
 
 enum claim_node node_state(struct populate *p, struct str name);
 

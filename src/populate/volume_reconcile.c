@@ -508,7 +508,7 @@ static void send_hydration_events(struct volume_view *v)
         return;
     size_t count = volume_events_of_hydration(v->volume, &v->state->events, clock_wall_ns(), events);
     for (size_t i = 0; i < count; i++)
-        send_event(v, &claim, &events[i]);
+        claim_event_send(v->p, v->state, &claim, &events[i]);
 }
 
 /* kube_event() limits it to one a minute. */

@@ -181,6 +181,7 @@
     X(5205, NODE_GONE, "no action needed: the pod is rescheduled") \
     X(5206, VOLUME_LOST_FILLING, "no action needed: the volume is created again") \
     X(5207, CLAIM_BOUND_ELSEWHERE, "no action needed: the volume that was being filled is deleted") \
+    X(5208, CLAIM_REFERENCE_INVALID, "delete the claim and create it again with apiGroup: cistern.io and kind: BucketSource") \
     X(5310, CONTROLLER_RUNNING, "delete its pods with kubectl delete pod --force, then uninstall again") \
     X(9010, DEMO_NEEDS_ROOT, "run it with sudo") \
     X(9011, DEMO_NO_FUSE, "load the kernel's fuse module; `cistern doctor` shows what else is missing") \

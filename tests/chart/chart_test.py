@@ -149,7 +149,8 @@ def test_keeper_and_jobs_are_bound_to_no_role_and_get_no_token(rendered):
 def test_the_controller_reads_secrets_and_mints_tokens_only_where_a_namespace_says_so(rendered):
     objects = rendered["everything"]
     everywhere = rules(objects, "ClusterRole", "cistern-controller")
-    assert not [r for r in everywhere if r[1] in ("secrets", "serviceaccounts/token", "pods", "jobs", "configmaps")]
+    assert not [r for r in everywhere if r[1] in ("secrets", "serviceaccounts/token", "jobs", "configmaps")]
+    assert [r[2] for r in everywhere if r[1] == "pods"] == ["list"]  # for events on the pods of a claim
     assert ("", "serviceaccounts", "get", ()) in everywhere and ("", "serviceaccounts", "list", ()) not in everywhere
     at_home = rules(objects, "Role", "cistern-controller") if len(of_kind(objects, "Role", "cistern-controller")) == 1 else \
         set().union(*(rules([o], "Role", "cistern-controller") for o in of_kind(objects, "Role", "cistern-controller")

@@ -104,6 +104,42 @@ def test_an_event_on_the_users_claim_says_why_no_volume_is_created(world, ns):
     assert event["involvedObject"]["uid"] == world.claim(ns)["metadata"]["uid"]
 
 
+def message_on_both(world, ns, reason):
+    """The message of the event of this reason, after claim and pod have it."""
+    def by_kind():
+        events = {e["involvedObject"]["kind"]: e["message"] for e in world.events(ns, reason)}
+        return events if len(events) == 2 else None
+    told = wait_for(by_kind)
+    assert told["Pod"].startswith("claim claim: "), told
+    return told["PersistentVolumeClaim"]
+
+
+@pytest.mark.parametrize("source", ["data", None])
+def test_mistyped_parameter_of_the_class_is_reported_on_claim_and_pod(world, ns, source):
+    world.make_class(f"typo-{ns}", concurency="64")
+    world.make_claim(ns, cls=f"typo-{ns}", source=source)
+    world.make_pod(ns)
+    told = message_on_both(world, ns, "ClassInvalid")
+    assert f"StorageClass typo-{ns}" in told and "'concurency'" in told and "CIS2001" in told, told
+
+
+@pytest.mark.parametrize("ref", [{"apiGroup": "cistern.io", "kind": "BucketSorce", "name": "data"},
+                                 {"apiGroup": "cistern.dev", "kind": "BucketSource", "name": "data"}])
+def test_mistyped_data_source_is_reported_on_claim_and_pod(world, ns, ref):
+    world.cluster.create(f"/api/v1/namespaces/{ns}/persistentvolumeclaims", {"metadata": {"name": "claim"}, "spec": {
+        "storageClassName": "cistern", "accessModes": ["ReadWriteOncePod"], "dataSourceRef": ref,
+        "resources": {"requests": {"storage": "1Gi"}}}})
+    world.make_pod(ns)
+    told = message_on_both(world, ns, "DataSourceInvalid")
+    assert f"'{ref['kind']}' of apiGroup '{ref['apiGroup']}'" in told and "kind: BucketSource" in told, told
+
+
+def test_pod_gets_the_events_of_its_claim(world, ns):
+    world.make_claim(ns)
+    world.make_pod(ns)
+    assert message_on_both(world, ns, "HydrationStarted").startswith("hydrating ")
+
+
 @pytest.mark.parametrize("step", ["before a pod", "guarded", "job", "bound"])
 def test_a_claim_may_be_deleted_at_every_step(world, ns, step):
     world.every_node(hydrates=step == "bound", silent=step == "guarded")

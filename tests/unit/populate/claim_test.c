@@ -52,6 +52,7 @@ static struct world *filling(void)
                                .pv = &w.pv,
                                .class = &our_class,
                                .has_source = true,
+                               .is_source_valid = true,
                                .node = CLAIM_NODE_READY,
                                .job_left = true,
                                .volume_left = true};
@@ -123,6 +124,22 @@ static void a_waiting_claim_has_an_event_with_the_cause(void **state)
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_NOT_FOUND);
     w->target.selected_node = STR_NULL; /* reported before a pod uses the claim, too */
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_NOT_FOUND);
+
+    w = untouched();
+    w->f.is_source_valid = false;
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_INVALID);
+
+    const struct claim_class invalid = {.ours = true, .waits = true, .is_invalid = true};
+    w = untouched();
+    w->f.class = &invalid;
+    w->target.selected_node = STR_NULL;
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLASS_INVALID);
+    w->target.source = STR_NULL;
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLASS_INVALID);
+    w->target.bad_kind = STR("BucketSorce");
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_REFERENCE_INVALID);
+    w->target.phase = CLAIM_BOUND;
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 
     const struct claim_class immediate = {.ours = true}, foreign = {.waits = true};
     w = untouched();

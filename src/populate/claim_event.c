@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sends events about a claim to the claim and to the pods that wait for it: people look at the pod first. */
+#include "private.h"
+#include "util/clock.h"
+
+#define PODS_EVERY_NS (60 * NS_PER_SECOND) /* kube_event() limits an event to one a minute, but each needs a list */
+
+/* An ephemeral volume's claim is named after its pod and the volume. */
+static bool is_ephemeral_claim(const json *volume, struct str pod, struct str claim)
+{
+    struct str name = json_member_str(volume, "name");
+    return json_at(volume, "ephemeral") && claim.len == pod.len + 1 + name.len && str_starts(claim, pod) &&
+           claim.ptr[pod.len] == '-' && str_ends(claim, name);
+}
+
+static bool uses_claim(const json *pod, struct str claim)
+{
+    const json *volumes = json_at(pod, "spec.volumes");
+    struct str name = json_member_str(json_at(pod, "metadata"), "name");
+    for (size_t i = 0; i < json_count(volumes); i++) {
+        const json *v = json_item(volumes, i);
+        if (str_eq(json_member_str(json_at(v, "persistentVolumeClaim"), "claimName"), claim) ||
+            is_ephemeral_claim(v, name, claim))
+            return true;
+    }
+    return false;
+}
+
+static void tell_pods(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
+{
+    struct err ignored; /* best effort, as all events */
+    auto_json list = NULL;
+    struct kube_request q = {.verb = KUBE_LIST,
+                             .resource = &kube_pods,
+                             .ns = claim->ns,
+                             .field_selector = "status.phase=Pending",
+                             .fence = p->o.lease};
+    if (kube_call(p->o.kube, &q, &list, &ignored) < 0)
+        return;
+    const json *pods = json_at(list, "items");
+    for (size_t i = 0; i < json_count(pods); i++) {
+        const json *pod = json_item(pods, i);
+        struct kube_ref about = kube_ref_of(&kube_pods, pod);
+        about.ns = claim->ns;
+        if (uses_claim(pod, claim->name))
+            kube_event(p->o.events, &about, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "claim %.*s: %s",
+                       STR_FMT(claim->name), what->text);
+    }
+}
+
+void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
+                      const struct populate_event *what)
+{
+    uint64_t now_ns = clock_now_ns();
+    kube_event(p->o.events, claim, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "%s", what->text);
+    bool is_same = m && m->pods_reason && strcmp(m->pods_reason, what->reason) == 0;
+    if (is_same && now_ns - m->pods_ns < PODS_EVERY_NS)
+        return;
+    if (m) {
+        m->pods_reason = what->reason;
+        m->pods_ns = now_ns;
+    }
+    tell_pods(p, claim, what);
+}
