@@ -61,6 +61,14 @@ void call_end(struct store_call *c, int code)
     job_done(&c->job);
 }
 
+void call_is_anothers(struct store_call *c)
+{
+    err_set(&c->err, ERR_EXISTS,
+            c->job.args.condition == STORE_IF_SAME ? "the object was replaced or deleted"
+                                                   : "an object of this name exists already");
+    call_end(c, err_advise(&c->err, CIS_OBJECT_EXISTS));
+}
+
 void call_contradicted(struct store_call *c)
 {
     c->job.reply.may_retry = true;

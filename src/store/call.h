@@ -64,6 +64,9 @@ int call_garbled(struct err *err);
 /* Ends the attempt: code 0, or negative with c->err set. */
 void call_end(struct store_call *c, int code);
 
+/* The condition of a write does not hold: the object is of another writer, or gone. */
+void call_is_anothers(struct store_call *c);
+
 /* 412 to "only if absent", and nothing is there: what was is gone since, or the store mishandles conditions. */
 void call_contradicted(struct store_call *c);
 

@@ -82,16 +82,11 @@ static void published(struct store_call *c)
     call_go(c, &gcs_sweep_steps);
 }
 
-static void is_anothers(struct store_call *c)
-{
-    call_end(c, err_fail(&c->err, ERR_EXISTS, CIS_OBJECT_EXISTS, "an object of this name exists already"));
-}
-
 static void answered_whose(struct store_call *c, int status)
 {
     bool is_ours = false;
     if (status == 404 && c->job.args.condition == STORE_IF_SAME)
-        is_anothers(c);
+        call_is_anothers(c);
     else if (status == 404)
         call_contradicted(c);
     else if (!c->success)
@@ -99,7 +94,7 @@ static void answered_whose(struct store_call *c, int status)
     else if (gcs_describe_whose(c, &is_ours, &c->err) < 0)
         call_end(c, -(int)c->err.code);
     else if (!is_ours)
-        is_anothers(c);
+        call_is_anothers(c);
     else if (c->job.op == JOB_COMPLETE)
         published(c);
     else
@@ -280,7 +275,7 @@ static void answered_look(struct store_call *c, int status)
     else if (holds(c))
         call_go(c, &compose_steps);
     else
-        is_anothers(c);
+        call_is_anothers(c);
 }
 
 const struct call_steps gcs_complete_steps = {gcs_build_metadata, NULL, NULL, answered_look};

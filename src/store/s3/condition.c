@@ -36,14 +36,6 @@ bool s3_is_ours(const struct store_call *c)
     return c->success && mine.len && str_eq(call_answer_header(c, S3_META_UPLOAD_ID), mine);
 }
 
-static void refuse(struct store_call *c)
-{
-    if (c->job.args.condition == STORE_IF_SAME)
-        err_set(&c->err, ERR_EXISTS, "the object was replaced or deleted");
-    else
-        call_end(c, err_fail(&c->err, ERR_EXISTS, CIS_OBJECT_EXISTS, "an object of this name exists already"));
-}
-
 /* After a 412 the object may be of this upload: the reply to an earlier attempt was lost. */
 static void answered_whose(struct store_call *c, int status)
 {
@@ -51,7 +43,7 @@ static void answered_whose(struct store_call *c, int status)
         s3_describe(c, true);
         call_end(c, 0);
     } else if (c->success || (status == 404 && c->job.args.condition == STORE_IF_SAME)) {
-        refuse(c);
+        call_is_anothers(c);
     } else if (status == 404) {
         call_contradicted(c);
     } else {

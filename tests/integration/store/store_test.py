@@ -88,6 +88,16 @@ def test_nothing_is_overwritten_unasked(bucket):
     assert bucket.get("k", 5)[1] == b"other"
 
 
+def test_put_over_a_replaced_object_is_refused(bucket):
+    bucket.put("k", b"before")
+    listed = bucket.list()[0]
+    tag = str(listed["generation"] or listed["etag"])
+    bucket.put("k", b"by another")
+    refused = bucket.put("k", b"after", "--if-same", tag)
+    assert refused.code == "EXISTS" and refused.id == 1412 and "replaced or deleted" in refused.text
+    assert bucket.get("k", 10)[1] == b"by another"
+
+
 def test_bytes_that_do_not_match_their_checksum_are_not_stored(bucket):
     answer = bucket.put("k", b"some bytes", "--wrong-digest")
     assert answer.code == "CORRUPT" and answer.id == 1423

@@ -282,7 +282,10 @@ static void open_file(struct tool *t)
 static void make_put(struct tool *t)
 {
     struct store_put p = {.key = sbuf_str(&t->key),
-                          .condition = flag(t, "--if-absent") ? STORE_IF_ABSENT : STORE_IF_ANY,
+                          .condition = flag(t, "--if-same")     ? STORE_IF_SAME
+                                       : flag(t, "--if-absent") ? STORE_IF_ABSENT
+                                                                : STORE_IF_ANY,
+                          .match = text_flag(t, "--if-same"),
                           .idempotency_token = text_flag(t, "--upload-id"),
                           .content_type = flag(t, "--content-type"),
                           .body = t->body,
