@@ -25,15 +25,18 @@ static const char usage[] =
     "names\n"
     "one object. A new DIR is built as .DIR.cistern beside it, and appears when it is whole. Run the same command "
     "again\n"
-    "to continue an interrupted or failed run. Files in DIR that no hydration wrote, or that were changed since, are "
-    "kept\nand reported, and the exit code is 1.\n\n"
+    "to continue an interrupted or failed run, and to sync a finished DIR: only new and changed objects are fetched. "
+    "Files\n"
+    "in DIR that no hydration wrote, or that were changed since, are kept and reported, and the exit code is 1. A "
+    "record\n"
+    "of the versions stays in .DIR.cistern; without it, size and time decide.\n\n"
     "  cistern hydrate s3://bucket/dataset/ ./dataset --exclude '*.tmp'\n"
     "  cistern hydrate gs://bucket/model/weights.bin ./model\n\nFlags:\n";
 
 static struct {
     const char *volume;
     struct opt_list include, exclude, priority;
-    bool dry_run, fresh, resume, overwrite, allow_empty, skip_missing, fsync, no_uring, no_direct;
+    bool dry_run, fresh, resume, overwrite, delete, allow_empty, skip_missing, fsync, no_uring, no_direct;
     const char *verify, *shard;
     uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns;
 } flags;
@@ -46,6 +49,7 @@ static const struct opt table[] = {
     {"resume", 0, OPT_FLAG, &flags.resume, NULL, "continue an earlier run (default; --no-resume starts over)"},
     {"overwrite", 0, OPT_FLAG, &flags.overwrite, NULL,
      "replace files in DIR that no hydration wrote (default: keep them, exit 1)"},
+    {"delete", 0, OPT_FLAG, &flags.delete, NULL, "remove files of DIR that were hydrated and whose objects are gone"},
     {"verify", 0, OPT_TEXT, &flags.verify, "HOW",
      "verify by the strongest checksum, by size, or not: auto, size, none (auto)"},
     {"concurrency", 0, OPT_U64, &flags.concurrency, "N",
@@ -139,6 +143,7 @@ static int from_flags(struct hydrate_cmd *run, const char *uri, struct err *err)
                                   .skip_missing = flags.skip_missing,
                                   .size_check = true,
                                   .fresh = !flags.resume,
+                                  .delete_gone = flags.delete,
                                   .overwrite = flags.overwrite,
                                   .barrier_ns = flags.barrier_ns,
                                   .stall_ns = globals.stall_ns,
@@ -284,11 +289,32 @@ static void print_skipped(const struct hydrate_listing *l)
     printf(", skipped %" PRIu64 " names that are not regular files (the last: '%s')", l->names_skipped, b.ptr);
 }
 
+/* Of a DIR that had files: how they compare with the source. */
+static void print_sync(const struct hydrate_status *s)
+{
+    uint64_t fetched = s->objects_done - s->objects_same, changed = min_u64(s->objects_changed, fetched);
+    printf("synced: new %" PRIu64 ", changed %" PRIu64 ", same %" PRIu64 ", kept %" PRIu64 ", deleted %" PRIu64,
+           fetched - changed, changed, s->objects_same, s->objects_kept, s->files_deleted);
+    if (s->files_gone)
+        printf("; %" PRIu64 " files stay whose objects are gone: --delete removes them", s->files_gone);
+    printf("\n");
+}
+
+static void add_sync_json(struct sbuf *b, const struct hydrate_status *s)
+{
+    uint64_t fetched = s->objects_done - s->objects_same, changed = min_u64(s->objects_changed, fetched);
+    term_json_u64(b, "new", fetched - changed);
+    term_json_u64(b, "changed", changed);
+    term_json_u64(b, "same", s->objects_same);
+    term_json_u64(b, "deleted", s->files_deleted);
+    term_json_u64(b, "gone", s->files_gone);
+}
+
 static void print_summary(const struct hydrate_cmd *run, const struct hydrate_status *s, uint64_t started_ns)
 {
     char bytes[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], took[TIME_TEXT_MAX];
     uint64_t ns = clock_now_ns() - started_ns;
-    uint64_t verified = s->objects_done - s->objects_size_only;
+    uint64_t verified = s->objects_done - s->objects_size_only - (s->is_sync ? s->objects_same : 0);
     if (run->term.form == TERM_JSON) {
         auto_sbuf b = SBUF(TERM_LINE_MAX);
         term_json_begin(&b, "summary");
@@ -300,6 +326,8 @@ static void print_summary(const struct hydrate_cmd *run, const struct hydrate_st
         term_json_u64(&b, "failed", s->objects_failed);
         term_json_u64(&b, "missing", s->objects_missing);
         term_json_u64(&b, "kept", s->objects_kept);
+        if (s->is_sync)
+            add_sync_json(&b, s);
         term_json_u64(&b, "skipped", s->listing.names_skipped);
         if (s->listing.names_skipped)
             term_json_str(&b, "last_skipped", str_of(s->listing.last_skipped));
@@ -330,6 +358,8 @@ static void print_summary(const struct hydrate_cmd *run, const struct hydrate_st
     if (s->hedged)
         printf(" (%" PRIu64 " of them hedged)", s->hedged);
     printf("\n");
+    if (s->is_sync)
+        print_sync(s);
 }
 
 static int exit_of(struct hydrate *h, const struct hydrate_status *s)

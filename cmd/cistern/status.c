@@ -329,7 +329,7 @@ static int show_directory(struct status_page *r, const char *dir, struct err *er
     auto_fd state = open_state(dir);
     if (state < 0)
         return err_fail(err, ERR_NOT_FOUND, CIS_DIRECTORY_UNKNOWN,
-                        "'%s' is not a pool, not a volume, and not a directory that is being hydrated", dir);
+                        "'%s' is not a pool, not a volume, and not a directory that was hydrated", dir);
     auto_view v = view_new(dir);
     int found = read_hydration(v, state, err);
     if (found < 0)

@@ -111,6 +111,10 @@ static int complete(struct hydrate *h, struct err *err)
     int r = durable ? barrier_run(h, err) : 0;
     if (r == 0 && whole && is_volume)
         r = note_manifest(h, err);
+    if (r == 0 && !is_volume && atomic_load(&h->progress.objects_failed) == 0) {
+        journal_stale(h->journal); /* the next run looks for changed objects */
+        r = journal_flush(h->journal, err);
+    }
     if (r == 0 && durable && whole)
         r = journal_complete(h->journal, index_count(h->index), index_bytes(h->index), clock_wall_ns(), err);
     return r == 0 ? target_finish(h->target, whole, durable, err) : r;
@@ -119,7 +123,8 @@ static int complete(struct hydrate *h, struct err *err)
 /* Whether a failed run leaves nothing that the next one can use: not one object was listed, now or before. */
 static bool is_void(const struct hydrate *h)
 {
-    return h->faults.has_fatal && h->target->kind != TARGET_VOLUME && index_count(h->index) == 0 && !h->old.index;
+    return h->faults.has_fatal && h->target->kind != TARGET_VOLUME && index_count(h->index) == 0 &&
+           (!h->old.index || index_count(h->old.index) == 0);
 }
 
 static void run_finish(struct work *w)

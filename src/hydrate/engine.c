@@ -75,10 +75,21 @@ static struct index_source source_of(const struct hydrate_options *o)
     return s;
 }
 
+/* Of a finished DIR only the record is left, which binds it to no source. */
+static bool is_finished(struct hydrate *h)
+{
+    struct err ignored;
+    return h->target->kind != TARGET_VOLUME &&
+           hydrate_status_read(h->target->state, h->progress.scratch, &ignored) == 0 &&
+           h->progress.scratch->phase == HYDRATE_DONE;
+}
+
 static int open_index(struct hydrate *h, const struct index_source *source, struct err *err)
 {
     int state = h->target->state;
     int r = index_open(state, source, true, &h->index, err);
+    if (r == -ERR_EXISTS && is_finished(h) && (r = target_wipe(h->target, err)) == 0)
+        r = -ERR_NOT_FOUND;
     /* A shard is assigned from one complete listing, so a partial one cannot be resumed. */
     if (r == -ERR_NOT_FOUND && h->o.shard.count <= 1)
         r = index_resume(state, source, &h->index, err);
@@ -88,6 +99,12 @@ static int open_index(struct hydrate *h, const struct index_source *source, stru
     if (unlinkat(state, JOURNAL_FILE, 0) != 0 && errno != ENOENT)
         return err_sys(err, errno, "cannot remove the old journal");
     return index_create(state, source, &h->index, err);
+}
+
+/* A DIR with files and without a record of them: which ones are the source's objects shows when all are listed. */
+static bool has_unknown_files(const struct hydrate *h)
+{
+    return !h->o.fresh && index_count(h->index) == 0 && !index_is_complete(h->index) && target_has_files(h->target);
 }
 
 static int open_state(struct hydrate *h, struct err *err)
@@ -102,7 +119,7 @@ static int open_state(struct hydrate *h, struct err *err)
         r = journal_open(h->target->state, index_uid(h->index), PLAN_PART_BYTES, NULL, &h->journal, err);
     if (r == 0)
         r = journal_cut(h->journal, index_count(h->index), err);
-    if (r == 0 && journal_is_stale(h->journal))
+    if (r == 0 && (journal_is_stale(h->journal) || has_unknown_files(h)))
         r = relist_begin(h, &source, err);
     if (r < 0)
         return r;

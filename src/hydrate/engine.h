@@ -42,6 +42,7 @@ struct hydrate_options {
     bool skip_missing;   /* skip an object that was deleted since it was listed, instead of failing */
     bool size_check;     /* hold the running total against the space */
     bool fresh;          /* discard the state of an earlier run */
+    bool delete_gone;    /* in place: remove files that a hydration wrote and whose object is gone */
     bool overwrite;      /* in place: also overwrite files that no hydration wrote */
     uint64_t stall_ns;   /* a request is retried if almost no bytes arrive for this time; 0: 30 s */
     uint64_t barrier_ns; /* work that a power loss may cost, in time; 0: 15 s */

@@ -28,11 +28,27 @@ static bool is_there(const struct hydrate *h, struct str path, uint64_t size_byt
     return path_stat(h, path, &st) && path_stat_matches(&st, path, size_bytes);
 }
 
+/* Where users can read the files, the journal does not know what became of them since the last run: a file is the
+ * object's if it has its size and its time. */
+static bool find_same(struct hydrate *h, uint64_t id, const struct index_entry *e, uint64_t *ours)
+{
+    struct stat st;
+    if (!h->is_relisting || !target_is_visible(h->target) || !path_stat(h, e->path, &st))
+        return false;
+    bool has_time = S_ISDIR(st.st_mode) || (e->mtime_ns != 0 && target_time_matches(&st, e->mtime_ns));
+    if (!has_time || !path_stat_matches(&st, e->path, e->size_bytes)) {
+        *ours += (uint64_t)st.st_blocks * 512; /* the object replaces it */
+        return false;
+    }
+    journal_written(h->journal, id);
+    return true;
+}
+
 /* A file that exists needs no free space, but counts. */
 static void count(struct hydrate *h, uint64_t id, const struct index_entry *e, uint64_t *ours, bool *is_gone)
 {
     uint64_t before = h->space.need_bytes;
-    bool whole = journal_is_whole(h->journal, id);
+    bool whole = journal_is_whole(h->journal, id) || find_same(h, id, e, ours);
     space_add(&h->space, e->size_bytes);
     /* No other process writes to a volume before it is complete; then it belongs to its pods. */
     if (whole && h->target->kind != TARGET_VOLUME && !is_there(h, e->path, e->size_bytes)) {
@@ -44,6 +60,7 @@ static void count(struct hydrate *h, uint64_t id, const struct index_entry *e, u
         *ours += h->space.need_bytes - before;
     if (whole) {
         atomic_fetch_add(&h->progress.objects_done, 1);
+        atomic_fetch_add(&h->progress.same, 1);
         atomic_fetch_add(&h->progress.bytes_done, e->size_bytes);
         h->space.free_files++;
     }

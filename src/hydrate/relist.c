@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces a listing that is out of date. Files whose object is unchanged are kept; files whose object has changed or
- * is gone are removed, also where users can read them: the next run would not recognise them.
+/* Replaces a listing that is out of date. Files whose object is unchanged are kept; files whose object has changed are
+ * removed, also where users can read them: the next run would not recognise them. Files whose object is gone are
+ * removed, too, but where users can read them only on request; until then a list holds them.
  *
  * The new catalog and its journal are written to a directory of their own. Until both are complete and durable, the old
  * ones hold and nothing is fetched; a run that is killed before lists again. The new catalog takes effect when it gets
@@ -8,9 +9,12 @@
 #include "private.h"
 #include "util/file.h"
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
+static const char gone_file[] =
+    "gone"; /* of files whose object is gone: "SIZE MTIME PATH" each, with a NUL behind it */
 static const char relist_dir[] = "anew"; /* a name on disk: older versions look for it, too */
 enum { REMOVALS_MAX = 4096 };            /* removed at a time: each batch costs an fsync of the old journal */
 
@@ -24,6 +28,7 @@ struct relist_cursor {
 struct removals {
     uint64_t ids[REMOVALS_MAX];
     size_t count;
+    FILE *gone; /* owned: the list of gone objects */
 };
 
 static int load(struct relist_cursor *c, struct err *err)
@@ -129,6 +134,67 @@ static bool was_hydrated(const struct hydrate *h, const struct relist_cursor *wa
     return !is_foreign(h, &was->e);
 }
 
+/* ---- gone objects ------------------------------------------------------------------------------------------------ */
+
+/* The journal loses records in a reboot; the attributes of a file that a hydration wrote stay. A file that cannot be
+ * looked at counts, too: the list must not lose it. */
+static bool is_ours(const struct hydrate *h, struct str path, uint64_t size_bytes, int64_t mtime_ns)
+{
+    struct stat st;
+    struct err ignored;
+    if (mtime_ns == 0 || path_check(path, &ignored) < 0)
+        return false;
+    if (!path_stat(h, path, &st))
+        return errno != ENOENT && errno != ENOTDIR;
+    return S_ISREG(st.st_mode) && (uint64_t)st.st_size == size_bytes && target_time_matches(&st, mtime_ns);
+}
+
+static int gone_file_found(struct hydrate *h, struct str path, struct err *err)
+{
+    atomic_fetch_add(h->o.delete_gone ? &h->progress.deleted : &h->progress.gone, 1);
+    return h->o.delete_gone ? drop(h, path, err) : 0;
+}
+
+/* An object that the new listing lacks, and whose file users can read. */
+static int gone(struct hydrate *h, FILE *list, const struct index_entry *was, struct err *err)
+{
+    if (!is_ours(h, was->path, was->size_bytes, was->mtime_ns))
+        return 0;
+    if (!h->o.delete_gone)
+        fprintf(list, "%" PRIu64 " %" PRId64 " %.*s%c", was->size_bytes, was->mtime_ns, STR_FMT(was->path), '\0');
+    return gone_file_found(h, was->path, err);
+}
+
+/* The objects that earlier relists missed. */
+static int gone_before(struct hydrate *h, FILE *list, struct err *err)
+{
+    auto_mem char *line = NULL;
+    size_t room = 0;
+    ssize_t len;
+    int r = 0;
+    while (r == 0 && (len = getdelim(&line, &room, '\0', list)) > 0) {
+        uint64_t size_bytes, id;
+        int64_t mtime_ns;
+        int at = 0;
+        struct err ignored;
+        if (sscanf(line, "%" SCNu64 " %" SCNd64 " %n", &size_bytes, &mtime_ns, &at) != 2 || at == 0)
+            continue;
+        struct str path = str_of(line + at);
+        if (index_find(h->index, path, &id, &ignored) < 0 && is_ours(h, path, size_bytes, mtime_ns))
+            r = gone_file_found(h, path, err);
+    }
+    return r;
+}
+
+static FILE *gone_open(const struct hydrate *h)
+{
+    auto_fd fd = openat(h->target->state, gone_file, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "a+");
+    if (f)
+        (void)take_fd(&fd);
+    return f;
+}
+
 /* ---- comparison -------------------------------------------------------------------------------------------------- */
 
 static void keep_file(struct hydrate *h, uint64_t id, uint64_t old_id)
@@ -137,6 +203,31 @@ static void keep_file(struct hydrate *h, uint64_t id, uint64_t old_id)
         journal_written(h->journal, id);
     else if (!target_is_visible(h->target)) /* else the temporary name contains the old id */
         journal_adopt_parts(h->journal, id, h->old.journal, old_id);
+}
+
+/* Like is_unchanged(). For a DIR, size and time decide where the store has no validators. */
+static bool is_same(const struct hydrate *h, const struct index_entry *was, const struct index_entry *is)
+{
+    bool has_validator = is->generation || is->etag.len || was->etag.len || is->digest.kind != HASH_NONE;
+    if (!target_is_visible(h->target) || has_validator)
+        return is_unchanged(was, is);
+    return was->size_bytes == is->size_bytes && was->mtime_ns == is->mtime_ns && is->mtime_ns != 0;
+}
+
+static int compare_entry(struct hydrate *h, struct removals *removals, const struct relist_cursor *was,
+                         const struct relist_cursor *is, struct err *err)
+{
+    bool is_visible = target_is_visible(h->target);
+    if (!is && is_visible)
+        return gone(h, removals->gone, &was->e, err);
+    if (is && is_same(h, &was->e, &is->e)) {
+        if (!is_visible || is->e.mtime_ns == 0) /* else recover_count() looks at the file itself */
+            keep_file(h, is->id, was->id);
+    } else if (was_hydrated(h, was, is != NULL)) {
+        removals->ids[removals->count++] = was->id;
+        atomic_fetch_add(&h->progress.changed, is != NULL);
+    }
+    return removals->count == REMOVALS_MAX ? drop_all(h, removals, err) : 0;
 }
 
 static int compare(struct hydrate *h, struct removals *removals, struct err *err)
@@ -152,12 +243,7 @@ static int compare(struct hydrate *h, struct removals *removals, struct err *err
             r = step(&is, err);
             continue;
         }
-        if (order == 0 && is_unchanged(&was.e, &is.e))
-            keep_file(h, is.id, was.id);
-        else if (was_hydrated(h, &was, order == 0))
-            removals->ids[removals->count++] = was.id;
-        if (removals->count == REMOVALS_MAX)
-            r = drop_all(h, removals, err);
+        r = compare_entry(h, removals, &was, order == 0 ? &is : NULL, err);
         if (r == 0)
             r = step(&was, err);
     }
@@ -230,7 +316,16 @@ int relist_begin(struct hydrate *h, const struct index_source *source, struct er
 int relist_finish(struct hydrate *h, struct err *err)
 {
     auto_mem struct removals *removals = xcalloc(1, sizeof *removals);
-    int r = compare(h, removals, err);
+    removals->gone = gone_open(h);
+    if (!removals->gone)
+        return err_sys(err, errno, "cannot open '%s'", gone_file);
+    int r = gone_before(h, removals->gone, err);
+    if (r == 0)
+        r = compare(h, removals, err);
+    if (fclose(removals->gone) != 0 && r == 0)
+        r = err_sys(err, errno, "cannot write '%s'", gone_file);
+    if (r == 0 && atomic_load(&h->progress.gone) == 0 && unlinkat(h->target->state, gone_file, 0) != 0)
+        r = err_sys(err, errno, "cannot remove '%s'", gone_file);
     if (r == 0)
         r = count_space(h, err);
     if (r == 0)

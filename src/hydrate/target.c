@@ -169,6 +169,13 @@ static int check_state(struct target *t, struct err *err)
     return has_index || has_data ? 0 : dir_remove(t->parent, t->state_name, err);
 }
 
+static char *record_name(const struct target *t)
+{
+    auto_sbuf b = SBUF(PATH_MAX);
+    sbuf_addf(&b, ".%s.cistern", t->name);
+    return str_dup(sbuf_str(&b));
+}
+
 int target_open_dir(const char *path, struct target **ret, struct err *err)
 {
     auto_target t = target_new(TARGET_STAGED);
@@ -178,11 +185,7 @@ int target_open_dir(const char *path, struct target **ret, struct err *err)
         r = open_parent(t, path, err);
     if (r < 0)
         return r;
-    auto_sbuf b = SBUF(NAME_MAX + 1);
-    sbuf_addf(&b, ".%s.cistern", t->name);
-    r = sbuf_take(&b, &t->state_name, err);
-    if (r < 0)
-        return r;
+    t->state_name = record_name(t);
     if (is_there)
         r = check_state(t, err);
     if (r < 0)
@@ -198,6 +201,18 @@ int target_open_dir(const char *path, struct target **ret, struct err *err)
 bool target_is_visible(const struct target *t)
 {
     return t->temporary >= 0;
+}
+
+bool target_has_files(const struct target *t)
+{
+    if (!target_is_visible(t))
+        return false;
+    auto_dir d = dir_stream(openat(t->data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    struct dirent *e;
+    while (d && (e = dir_next(d)) != NULL)
+        if (strcmp(e->d_name, TARGET_IN_PLACE_STATE) != 0)
+            return true;
+    return false;
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
@@ -375,7 +390,19 @@ static int check_name(const struct target *t, struct err *err)
                     t->name);
 }
 
-int target_finish(struct target *t, bool forget, bool durable, struct err *err)
+static int keep_record(const struct target *t, struct err *err)
+{
+    int r = dir_remove(t->state, TEMPORARY, err);
+    if (r < 0 || t->kind != TARGET_IN_PLACE)
+        return r;
+    /* Beside DIR, not in it: DIR holds the objects and nothing else. It may be a mount point, or "." */
+    auto_mem char *record = record_name(t);
+    bool is_kept =
+        !is_nameless(str_of(t->name)) && renameat2(t->data, t->state_name, t->parent, record, RENAME_NOREPLACE) == 0;
+    return is_kept ? 0 : remove_state(t, err);
+}
+
+int target_finish(struct target *t, bool whole, bool durable, struct err *err)
 {
     int r = 0;
     if (t->kind == TARGET_VOLUME)
@@ -389,8 +416,8 @@ int target_finish(struct target *t, bool forget, bool durable, struct err *err)
     }
     if (r == 0)
         r = check_name(t, err);
-    if (r == 0 && forget)
-        r = remove_state(t, err);
+    if (r == 0 && whole)
+        r = keep_record(t, err);
     return r;
 }
 

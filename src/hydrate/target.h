@@ -6,7 +6,7 @@
  *   in place  an existing DIR, which users can read: each file is written under a temporary name in
  * DIR/.cistern-hydrate and then renamed; an existing file is never truncated
  *
- * The state is where the same command finds it again, under a lock that only one process holds.
+ * The state is where the same command finds it again, also after the end, under a lock that only one process holds.
  * home: made and finished by one thread; create, place and drop on any. */
 #pragma once
 
@@ -54,6 +54,9 @@ DEFINE_AUTO(target, struct target, target_free)
 /* Whether users can read and remove files during the run. */
 bool target_is_visible(const struct target *t);
 
+/* Whether users can read DIR, and it holds a file. */
+bool target_has_files(const struct target *t);
+
 /* Removes the state of an earlier run: catalog, journal, and the files if users cannot see them. */
 must_check int target_wipe(struct target *t, struct err *err);
 
@@ -82,8 +85,9 @@ must_check int target_unlink(const struct target *t, struct str path, int flags)
 /* Removes an object's file, if it exists. */
 must_check int target_remove(const struct target *t, struct str path, struct err *err);
 
-/* Ends the run: gives DIR its name. `forget` also removes the state, but a volume's stays: it is its record. */
-must_check int target_finish(struct target *t, bool forget, bool durable, struct err *err);
+/* Ends the run: gives DIR its name. If it is `whole`, the state becomes the record .DIR.cistern beside it, by which the
+ * next run finds changed objects. It is removed if it cannot be there. A volume's state is left as it is. */
+must_check int target_finish(struct target *t, bool whole, bool durable, struct err *err);
 
 /* Removes all that this run made, the files of a source that cannot fit included (in place: those with their final
  * name stay). */

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from integration.hydrate.lib import is_tidy
 from integration.lib.buckets import clean_environment
 from paths import CISTERN
 from servers.bucket import KEYS, BucketServer
@@ -113,7 +114,7 @@ class Storm:
             assert not in_place or found.pop("kept") == b"mine"
             self.whole(found, done)
         self.weather(self.command("hydrate", self.uri("in"), out), seen)
-        assert [p.name for p in self.folder.iterdir()] == ["out"] and not (out / ".cistern-hydrate").exists()
+        assert is_tidy(self.folder)
 
     def export(self):
         source = self.folder / "src"

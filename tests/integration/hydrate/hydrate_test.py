@@ -14,7 +14,7 @@ from integration.lib.disk import Disk
 from paths import CISTERN
 from servers.bucket import KEYS
 
-from .lib import (DONE, EMPTY, ENVIRONMENT, NO_SPACE, NOT_FOUND, SOME_FAILED, USAGE, Bucket, cistern, files, make_source,
+from .lib import (DONE, EMPTY, ENVIRONMENT, NO_SPACE, NOT_FOUND, SOME_FAILED, USAGE, Bucket, cistern, files, is_tidy, make_source,
                   summary, tree)
 
 pytestmark = pytest.mark.timeout(180)
@@ -32,7 +32,7 @@ def test_everything_lands_and_the_numbers_agree(tmp_path, source):
     assert tree(tmp_path / "out") == tree(source)
     assert end["found"] == end["hydrated"] == end["verified"] + end["size_only"] == len(files(source))
     assert end["bytes"] == sum(p.stat().st_size for p in source.rglob("*") if p.is_file())
-    assert [p.name for p in tmp_path.iterdir() if "cistern" in p.name] == []
+    assert is_tidy(tmp_path)
 
 
 def test_files_keep_the_time_of_their_objects(tmp_path, source):

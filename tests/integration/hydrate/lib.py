@@ -35,6 +35,12 @@ def tree(folder):
     return found
 
 
+def is_tidy(folder):
+    """Nothing is left in and beside the directories that were filled but their records."""
+    left = [p for p in Path(folder).rglob("*") if p.parent.name.endswith(".cistern") or p.name == ".cistern-hydrate"]
+    return all(p.parent.name.startswith(".") and p.name in ("catalog", "journal", "hydrate.lock", "status.json") for p in left)
+
+
 def files(folder):
     return {name: value for name, value in tree(folder).items() if value != "folder"}
 

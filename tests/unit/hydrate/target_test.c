@@ -38,7 +38,7 @@ static void staged_directory_appears_when_it_is_finished(void **state)
     assert_false(is_there("a/b/out"));
     assert_int_equal(target_finish(t, true, true, &err), 0);
     assert_true(is_there("a/b/out/file"));
-    assert_false(is_there("a/b/.out.cistern"));
+    assert_false(is_there("a/b/.out.cistern/data"));
 }
 
 static void a_file_that_people_read_is_replaced_never_truncated(void **state)
@@ -88,7 +88,7 @@ static void one_process_at_a_time(void **state)
     assert_int_equal(target_open_dir(below("out"), &t, &err), 0);
 }
 
-static void a_crash_between_the_naming_and_the_clean_up_is_ended_by_the_next_run(void **state)
+static void a_directory_with_a_record_is_opened_with_it(void **state)
 {
     (void)state;
     struct err err;
@@ -104,7 +104,8 @@ static void a_crash_between_the_naming_and_the_clean_up_is_ended_by_the_next_run
     assert_true(t->is_renamed);
     assert_int_equal(target_finish(t, true, false, &err), 0);
     assert_true(is_there("out/file"));
-    assert_false(is_there(".out.cistern"));
+    assert_true(is_there(".out.cistern/catalog"));
+    assert_false(is_there(".out.cistern/temporary"));
 }
 
 static void what_does_not_fit_leaves_nothing(void **state)
@@ -127,8 +128,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_link_in_the_place_of_its_state_is_not_followed, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(one_process_at_a_time, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(a_crash_between_the_naming_and_the_clean_up_is_ended_by_the_next_run,
-                                        folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(a_directory_with_a_record_is_opened_with_it, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(what_does_not_fit_leaves_nothing, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cistern hydrate` of a finished DIR: it fetches what changed, keeps what a person changed, and deletes only on request."""
+import os
+import shutil
+import time
+
+import pytest
+
+from integration.lib.buckets import contents
+from servers.bucket import BucketServer
+
+from .lib import DONE, SOME_FAILED, cistern, summary
+
+pytestmark = pytest.mark.timeout(120)
+KEYS = [f"d{i % 3}/f{i}" for i in range(30)]
+
+
+class Synced:
+    """A bucket, and a DIR that a first run has filled."""
+
+    def __init__(self, server, top, scheme, exists):
+        self.server, self.out = server, top / "out"
+        self.words = ["hydrate", f"{scheme}://bench/p/", self.out, "--endpoint", server.url,
+                      "--path-style" if scheme == "s3" else "--anonymous"]
+        self.keys = set(KEYS)
+        for key in KEYS:
+            server.put("p/" + key, f"content of {key}".encode())
+        if exists:
+            self.out.mkdir()
+        assert self.run()[0] == DONE
+
+    def run(self, *flags):
+        self.seen = len(self.server.ask("/_order").split())
+        return summary(*self.words, *flags)
+
+    def got(self):
+        return [key.removeprefix("p/") for key in self.server.ask("/_order").decode().split()[self.seen:]]
+
+    def put(self, key, data):
+        self.server.put("p/" + key, data)
+        self.keys.add(key)
+
+    def remove(self, key):
+        self.server.remove("p/" + key)
+        self.keys.remove(key)
+
+    def truth(self):
+        return {key: self.server.content("p/" + key) for key in self.keys}
+
+
+@pytest.fixture(params=[("s3", False), ("s3", True), ("gs", False)], ids=["s3", "s3-in-place", "gs"])
+def synced(tmp_path, request):
+    with BucketServer() as server:
+        yield Synced(server, tmp_path, *request.param)
+
+
+def counts(end):
+    return tuple(end[name] for name in ("new", "changed", "same", "kept", "deleted"))
+
+
+def test_unchanged_tree_costs_no_get(synced):
+    before = {p: p.stat() for p in synced.out.rglob("*")}
+    for _ in range(2):
+        code, end, errors = synced.run()
+        assert (code, errors, counts(end), synced.got()) == (DONE, [], (0, 0, 30, 0, 0), [])
+    assert {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in before} == {p: (s.st_ino, s.st_mtime_ns) for p, s in before.items()}
+
+
+def test_only_changed_and_new_objects_are_fetched(synced):
+    synced.put("d0/f3", b"another version")
+    synced.put("new/one", b"new")
+    (synced.out / "d1/f1").unlink()
+    code, end, errors = synced.run()
+    assert (code, errors, counts(end)) == (DONE, [], (2, 1, 28, 0, 0))
+    assert sorted(synced.got()) == ["d0/f3", "d1/f1", "new/one"]
+    assert contents(synced.out) == synced.truth()
+
+
+def test_version_of_the_same_size_and_second_is_fetched(synced):
+    """Only the ETag or generation that the first run recorded shows it."""
+    for attempt in range(5):
+        for version in (b"one", b"two"):
+            synced.put("twice", version)
+            if version == b"one":
+                assert synced.run()[0] == DONE
+        if int((synced.out / "twice").stat().st_mtime) == int(time.time()):
+            break
+    code, end, _ = synced.run()
+    assert (code, synced.got(), end["changed"]) == (DONE, ["twice"], 1)
+    assert (synced.out / "twice").read_bytes() == b"two"
+
+
+def test_files_of_a_person_are_kept_unless_overwrite(synced):
+    (synced.out / "d0/f0").write_text("mine")
+    (synced.out / "d0/f3").write_text("mine too")
+    (synced.out / "own").write_text("own")
+    synced.put("d0/f3", b"another version")
+    for _ in range(2):
+        code, end, errors = synced.run("--delete")
+        assert (code, counts(end), synced.got()) == (SOME_FAILED, (0, 0, 28, 2, 0), [])
+        assert {e["error"]["id"] for e in errors} == {"CIS1527", "CIS1529"}
+    assert contents(synced.out) == synced.truth() | {"d0/f0": b"mine", "d0/f3": b"mine too", "own": b"own"}
+    synced.put("later", b"later")
+    assert synced.run()[0] == SOME_FAILED and synced.got() == ["later"], "a kept file does not stop the sync"
+    assert synced.run("--overwrite")[0] == DONE and sorted(synced.got()) == ["d0/f0", "d0/f3"]
+    assert contents(synced.out) == synced.truth() | {"own": b"own"}
+
+
+def test_gone_objects_are_deleted_only_on_request(synced):
+    for key in ("d0/f0", "d0/f3", "d1/f1"):
+        synced.remove(key)
+    (synced.out / "d1/f1").write_text("mine")
+    for _ in range(2):
+        code, end, _ = synced.run()
+        assert (code, counts(end), end["gone"]) == (DONE, (0, 0, 27, 0, 0), 2)
+    assert (synced.out / "d0/f0").exists()
+    code, end, _ = synced.run("--delete")
+    assert (code, counts(end), end["gone"]) == (DONE, (0, 0, 27, 0, 2), 0)
+    assert contents(synced.out) == synced.truth() | {"d1/f1": b"mine"}
+    assert synced.run("--delete")[1]["deleted"] == 0
+
+
+def test_without_a_record_size_and_time_decide(synced):
+    shutil.rmtree(synced.out.parent / ".out.cistern")
+    synced.put("new", b"new")
+    code, end, errors = synced.run()
+    assert (code, errors, counts(end), synced.got()) == (DONE, [], (1, 0, 30, 0, 0), ["new"])
+    assert synced.run()[1]["same"] == 31
+
+
+def test_another_source_may_follow_into_the_directory(synced):
+    synced.server.put("q/x", b"x")
+    words = [word if "://bench" not in str(word) else word.replace("/p/", "/q/") for word in map(str, synced.words)]
+    assert summary(*words)[0] == DONE
+    assert contents(synced.out) == synced.truth() | {"x": b"x"}
+
+
+def test_directory_that_was_removed_is_filled_again(synced):
+    shutil.rmtree(synced.out)
+    assert synced.run()[0] == DONE
+    assert contents(synced.out) == synced.truth()
+
+
+def test_summary_names_the_flag_that_deletes(synced):
+    synced.remove("d0/f0")
+    told = cistern(*synced.words).stdout.splitlines()
+    assert told[1] == "synced: new 0, changed 0, same 29, kept 0, deleted 0; 1 files stay whose objects are gone: --delete removes them"
+    assert sorted(os.listdir(synced.out.parent)) == [".out.cistern", "out"]
+
+
+def test_first_run_into_an_empty_directory_fetches_at_once(tmp_path):
+    (tmp_path / "out").mkdir()
+    with BucketServer() as server:
+        server.put("p/a", b"a")
+        code, end, _ = summary("hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", server.url)
+    assert code == DONE and "same" not in end
