@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 enum { PATH_BYTES_MAX = 4096 };
+#define DAY_NS (24 * 3600 * NS_PER_SECOND)
 
 /* All objects of one volume. */
 struct volume_view {
@@ -161,14 +162,24 @@ static bool wants_export(const struct volume_view *v)
 
 /* ---- how long it may hold its node ------------------------------------------------------------------------------- */
 
-/* By the node's status, or because the source is suspended. */
+/* Without it, a tenant's server that answers slowly enough would hold a node without limit. */
+static bool outlasts_a_day(const struct volume_view *v)
+{
+    struct err ignored;
+    auto_spec spec = NULL;
+    if (api_volume_spec(v->volume, &spec, &ignored) < 0)
+        return true;
+    return !spec->export.deadline_ns || spec->export.deadline_ns > DAY_NS;
+}
+
+/* By the node's status, or because the export that is due is suspended or may take more than a day. */
 static bool is_failing(const struct volume_view *v)
 {
     const struct api_condition *c = api_condition_find(&v->volume->status.conditions, API_EXPORTED);
     if (!c || c->status != API_FALSE || is_true(v, API_MOUNTED))
         return false;
     return v->volume->status.phase == API_PHASE_EXPORT_FAILED || strcmp(c->reason, "ExportStalled") == 0 ||
-           (is_suspended(v) && v->volume->status.phase == API_PHASE_EXPORTING);
+           (v->volume->status.phase == API_PHASE_EXPORTING && (is_suspended(v) || outlasts_a_day(v)));
 }
 
 struct earlier {

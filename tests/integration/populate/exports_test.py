@@ -123,12 +123,37 @@ def jobs_of(world, volume, kind):
             j["metadata"]["labels"]["cistern.io/job"] == kind and not j["metadata"].get("deletionTimestamp")]
 
 
-def fail_export(world, name):
+def report_export(world, name, phase):
     path = f"{API}/cisternvolumes/{name}/status"
     kept = [c for c in world.cluster.get(path)["status"]["conditions"] if c["type"] != "Exported"]
     world.cluster.patch(path, {"status": {
-        "phase": "ExportFailed", "export": {"pendingObjects": 3, "pendingBytes": 3072, "failedObjects": 3},
-        "conditions": [*kept, condition("Exported", "False", "ExportFailed")]}})
+        "phase": phase, "export": {"pendingObjects": 3, "pendingBytes": 3072, "failedObjects": 3},
+        "conditions": [*kept, condition("Exported", "False", phase)]}})
+
+
+def fail_export(world, name):
+    report_export(world, name, "ExportFailed")
+
+
+@pytest.mark.parametrize("deadline, is_failing", [("0", True), ("8760h", True), ("24h", False)])
+def test_an_export_that_runs_without_an_end_holds_a_drain_as_a_failing_one(capped, deadline, is_failing):
+    world = capped
+    world.make_namespace("ages")
+    world.make_source("ages", export={"uri": "s3://results/", "deadline": deadline})
+    fill(world, "ages", ["a"])
+    name = world.claim("ages", "a")["spec"]["volumeName"]
+    report_export(world, name, "Exporting")
+
+    def is_counted():
+        return "cistern.io/export-failing-since" in world.cluster.get(f"{API}/cisternvolumes/{name}")["metadata"].get(
+            "annotations", {})
+
+    if is_failing:
+        wait_for(is_counted, what="its time is counted")
+    else:
+        wait_for(lambda: exporting(world), what="it is exported")
+        assert not is_counted()
+    world.empty("ages")
 
 
 def test_a_drain_is_held_by_no_more_and_for_no_longer_than_an_administrator_says(capped):
