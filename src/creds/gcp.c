@@ -32,7 +32,7 @@ struct gcp_source {
     char *subject;         /* owned: instead of its file. Secret */
     json *key;             /* owned: the credentials file */
     char *url;             /* owned: of the exchange */
-    char *impersonate_url; /* owned: of a second exchange, of the federated token for a service account's */
+    char *impersonate_url; /* owned: there the token is exchanged for one of a service account */
     bool is_expected;      /* the metadata server: the environment names it */
     struct creds *creds;
     struct worker *worker; /* of the fetch under way */

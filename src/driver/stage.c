@@ -28,7 +28,7 @@ int driver_check_view(const char *id, const struct record *have, const struct cs
         return err_fail(err, ERR_BUSY, CIS_FSGROUP_DIFFERS, "volume '%s': staged already for another group", id);
     if (!str_eq(has, wants))
         return err_fail(err, ERR_BUSY, CIS_CONTEXT_DIFFERS,
-                        "volume '%s': staged already with SELinux label '%.*s', and the pod has '%.*s'", id,
+                        "volume '%s': already staged with SELinux label '%.*s', but the pod has '%.*s'", id,
                         STR_FMT(has), STR_FMT(wants));
     return 0;
 }

@@ -58,7 +58,7 @@ must_check int logbook_add(struct logbook *l, struct str path, const struct stam
                            struct err *err);
 /* The tag of the object that was last written for the file; empty: none. Borrowed until the next logbook_add. */
 struct str logbook_tag(const struct logbook *l, struct str path);
-/* The state of the file that was last sent; NULL: none. Borrowed the same. */
+/* The state in which the file was last sent; NULL: never. Borrowed until the next logbook_add. */
 const struct stamp *logbook_stamp(const struct logbook *l, struct str path);
 
 struct logbook_upload *logbook_find_upload(const struct logbook *l, struct str path);

@@ -87,7 +87,7 @@ void logbook_line_add(const struct logbook_line *r, struct sbuf *b)
 
 /* ---- and back ---------------------------------------------------------------------------------------------------- */
 
-/* The fields of a line that are left; `good` turns false at the first that is missing or off, and stays so. */
+/* The rest of a line's fields. `good` becomes false at the first missing or invalid field, and stays false. */
 struct fields {
     struct str rest;
     char *out; /* where the next decoded text goes */

@@ -22,5 +22,5 @@ void crowd_done(struct crowd *c);
 /* For MHD_OPTION_NOTIFY_CONNECTION; `ctx` is the crowd. */
 void crowd_notify(void *ctx, struct MHD_Connection *c, void **member, enum MHD_ConnectionNotificationCode what);
 
-/* The request of this connection is whole: it is not ended for others any more. */
+/* The request of this connection is complete: the connection is no longer closed to make room for others. */
 void crowd_leave(struct crowd *c, struct MHD_Connection *connection);

@@ -98,7 +98,7 @@ static int commit(void *ctx, struct err *err)
     return -ERR_PENDING;
 }
 
-/* For a volume without its disk: unless the order proves the opposite, files count as written. */
+/* A volume whose disk is missing: assume that files were written, unless the order proves otherwise. */
 static bool may_owe_export(const struct api_volume *order)
 {
     struct err ignored;

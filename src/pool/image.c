@@ -152,8 +152,8 @@ static int find_mount(const struct disk *d, const struct loopdev *device, bool *
     bool ours = found && device && fstat(device->fd, &st) == 0 && major(st.st_rdev) == m.dev_major &&
                 minor(st.st_rdev) == m.dev_minor;
     if (found && !ours)
-        r = err_fail(err, ERR_BUSY, CIS_VOLUME_COVERED, "'%s' is mounted on '%s', and that is not its image", m.source,
-                     target);
+        r = err_fail(err, ERR_BUSY, CIS_VOLUME_COVERED, "'%s' is mounted on '%s' instead of the volume's image",
+                     m.source, target);
     mount_done(&m);
     *ret_mounted = found;
     return r;

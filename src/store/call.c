@@ -52,7 +52,7 @@ void call_end(struct store_call *c, int code)
         char name[JOB_NAME_MAX];
         enum err_id id = c->err.id;
         if (code == -ERR_CORRUPT && c->job.store->is_stranger) /* do not show its content to the user who chose it */
-            snprintf(c->err.text, sizeof c->err.text, "what came is not the answer of an object store, or is damaged");
+            snprintf(c->err.text, sizeof c->err.text, "the reply is not from an object store, or is damaged");
         err_wrap(&c->err, "%s", job_name(&c->job, name));
         c->err.id = id;
         c->job.reply.is_malformed = code == -ERR_CORRUPT;
@@ -72,7 +72,8 @@ void call_is_anothers(struct store_call *c)
 void call_contradicted(struct store_call *c)
 {
     c->job.reply.may_retry = true;
-    call_end(c, err_fail(&c->err, ERR_AGAIN, CIS_OBJECT_EXISTS, "412: it is said to be there already, and is not"));
+    call_end(c, err_fail(&c->err, ERR_AGAIN, CIS_OBJECT_EXISTS,
+                         "412: the store says that the object exists, but does not find it"));
 }
 
 /* ---- credentials ------------------------------------------------------------------------------------------------- */

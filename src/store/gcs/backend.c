@@ -87,7 +87,7 @@ static void gcs_start(struct store_job *job)
     call_init(&j->call, g->creds);
     const char *why = refuses_name(job);
     if (why) {
-        err_set(&j->call.err, ERR_INVALID, "Google Cloud Storage takes no names %s", why);
+        err_set(&j->call.err, ERR_INVALID, "Google Cloud Storage accepts no keys %s", why);
         call_end(&j->call, err_advise(&j->call.err, CIS_KEY_UNSUPPORTED));
     } else if (job->op == JOB_BEGIN) {
         gcs_begin_upload(&j->call);

@@ -64,7 +64,7 @@ static int check_range(const struct store_call *c, int status, struct err *err)
     int n = snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/", a->offset, a->offset + a->len - 1);
     if (status == 206 && str_eq_nocase(str_sub(range, 0, (size_t)n), (struct str){want, (size_t)n}))
         return 0;
-    return err_fail(err, ERR_CORRUPT, CIS_REPLY_INVALID, "'%s' was asked for and %d '%.*s' came", want, status,
+    return err_fail(err, ERR_CORRUPT, CIS_REPLY_INVALID, "'%s' was requested, and %d '%.*s' came", want, status,
                     STR_FMT(range));
 }
 
@@ -92,7 +92,7 @@ void gcs_build_metadata(struct store_call *c)
 
 static int there_all_the_same(struct store_call *c)
 {
-    return err_fail(&c->err, ERR_AGAIN, CIS_OBJECT_NOT_FOUND, "404, and its metadata say that it is there");
+    return err_fail(&c->err, ERR_AGAIN, CIS_OBJECT_NOT_FOUND, "404, but the metadata request finds the object");
 }
 
 static void answered_which(struct store_call *c, int status)
@@ -207,7 +207,7 @@ static int check_list(const json *root, const json **ret_items, const json **ret
 {
     int r = json_check_object(root, "the list", err);
     if (r == 0 && json_at(root, "error"))
-        r = err_set(err, ERR_CORRUPT, "the answer is an error under the status of a list");
+        r = err_set(err, ERR_CORRUPT, "the reply is an error, although its status is a success");
     if (r == 0)
         r = json_opt_list(root, "items", ret_items, err);
     return r == 0 ? json_opt_list(root, "prefixes", ret_prefixes, err) : r;

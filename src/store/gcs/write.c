@@ -413,7 +413,7 @@ static int read_names(struct store_call *c, struct err *err)
             object_page_add(&j->page, &o);
     }
     if (r == 0 && j->page.count > 0 && ++j->rounds > SWEEP_ROUNDS_MAX)
-        r = err_set(err, ERR_CORRUPT, "what was deleted is listed again and again");
+        r = err_set(err, ERR_CORRUPT, "the store keeps listing objects that were deleted");
     if (r < 0)
         return call_garbled(err);
     object_page_end(&j->page);

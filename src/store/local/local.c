@@ -208,8 +208,8 @@ static int open_object(struct local_job *j, struct stat *ret_st, struct err *err
     return 0;
 }
 
-/* The listed state, held against the file before the first byte and after the last: a file that was written to in the
- * meantime has another mtime. */
+/* Compares the file with its listed state, before the first byte and after the last. A file that was written in between
+ * has another mtime. */
 static int check_unchanged(const struct local_job *j, const struct stat *st, struct err *err)
 {
     char now[LOCAL_ETAG_MAX];

@@ -139,13 +139,13 @@ static int check_range(const struct store_call *c, uint64_t *ret_size, struct er
     uint64_t from, to;
     struct err ignored;
     if (!str_eq_nocase(str_sub(text, 0, 6), STR("bytes ")))
-        return err_set(err, ERR_CORRUPT, "a range was asked for and the answer does not say which one it is");
+        return err_set(err, ERR_CORRUPT, "a range was requested, and the reply does not name its range");
     *ret_size = a->object.size_bytes;
     bool ok = str_split(&rest, '/', &span) && str_split(&span, '-', &first) &&
               str_to_u64(first, &from, &ignored) == 0 && str_to_u64(span, &to, &ignored) == 0 &&
               (str_eq(rest, STR("*")) || str_to_u64(rest, ret_size, &ignored) == 0);
     if (!ok || from != a->offset || to != a->offset + a->len - 1)
-        return err_set(err, ERR_CORRUPT, "bytes %" PRIu64 " to %" PRIu64 " were asked for and '%.*s' came", a->offset,
+        return err_set(err, ERR_CORRUPT, "bytes %" PRIu64 " to %" PRIu64 " were requested, and '%.*s' came", a->offset,
                        a->offset + a->len - 1, STR_FMT(text));
     return 0;
 }
@@ -158,7 +158,7 @@ static int check_length(struct store_call *c, int status, struct err *err)
     if (status == 206)
         r = check_range(c, &o->size_bytes, err);
     else if (call_is_ranged(c))
-        r = err_set(err, ERR_CORRUPT, "a range was asked for and the whole object came");
+        r = err_set(err, ERR_CORRUPT, "a range was requested, and the whole object came");
     if (r < 0)
         return err_advise(err, CIS_REPLY_INVALID);
     /* A proxy may send a body in chunks, whose length is known when it has come: it is counted then. */
@@ -167,7 +167,7 @@ static int check_length(struct store_call *c, int status, struct err *err)
         /* A different ETag was refused before. A reply without one may be a proxy's page. */
         if (a->object.etag.len)
             return err_fail(err, ERR_CORRUPT, CIS_REPLY_INVALID,
-                            "the answer has %" PRIu64 " bytes, and the object of that ETag %" PRIu64, o->size_bytes,
+                            "the reply has %" PRIu64 " bytes, and the object of that ETag has %" PRIu64, o->size_bytes,
                             a->object.size_bytes);
         err_set(err, ERR_CHANGED, "it had %" PRIu64 " bytes when it was listed and has %" PRIu64 " now",
                 a->object.size_bytes, o->size_bytes);
@@ -276,7 +276,7 @@ static void answered_list(struct store_call *c, int status)
     if (!s3_parse(c, S3_OBJECTS, &a))
         return;
     if (a->is_truncated && a->next_token.len == 0) {
-        err_set(&c->err, ERR_CORRUPT, "the store says that there is more and not where");
+        err_set(&c->err, ERR_CORRUPT, "the reply says that more keys follow, and has no token for them");
         call_end(c, call_garbled(&c->err));
         return;
     }

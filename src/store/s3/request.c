@@ -172,7 +172,7 @@ bool s3_parse(struct store_call *c, enum s3_reply_kind want, const struct s3_rep
                         [S3_OBJECTS] = r == 0 && a->is_list,
                         [S3_UPLOADS] = r == 0 && a->is_list};
     if (r == 0 && !has[want] && !str_eq(a->root, str_of(roots[want]))) {
-        err_set(&c->err, ERR_CORRUPT, "a '%s' was asked for and a '%.*s' came", roots[want], STR_FMT(a->root));
+        err_set(&c->err, ERR_CORRUPT, "'%s' was requested, and '%.*s' came", roots[want], STR_FMT(a->root));
         r = call_garbled(&c->err);
     }
     if (r < 0)

@@ -362,7 +362,7 @@ static void page_swept(struct store_call *c)
     if (!s3_document_reply(j->document)->is_truncated || !j->aborted) {
         call_end(c, 0);
     } else if (++j->rounds >= SWEEP_ROUNDS_MAX) {
-        err_set(&c->err, ERR_CORRUPT, "uploads that were aborted are listed again and again");
+        err_set(&c->err, ERR_CORRUPT, "the store keeps listing uploads that were aborted");
         call_end(c, call_garbled(&c->err));
     } else {
         call_go(c, &s3_sweep_steps);
