@@ -188,6 +188,24 @@ def test_a_volume_is_exported_for_release_before_it_goes(agent, orders, folder):
     assert status["export"]["doneObjects"] == 1
 
 
+def test_a_bind_volume_is_exported_for_release_once_its_last_writer_has_closed_its_file(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source=exporting(folder), **blank(access="bind"))
+    path = agent.folder_of(volume_id)
+    agent.stage(volume_id)
+    with (agent.publish(volume_id) / "ckpt").open("w") as late:
+        agent.unpublish(volume_id)
+        agent.unstage(volume_id)
+        orders.release("pvc-1")
+        stage = lambda: json.loads((path / "mounts.json").read_text()).get("release")
+        wait_for(lambda: stage() == "closed")
+        hold_true(lambda: stage() == "closed", 2)
+        late.write("precious")
+    orders.wait_phase("pvc-1", "Exporting")
+    assert job("export", path, "--for", "release").wait(30) == 0
+    orders.wait_phase("pvc-1", "Released")
+    assert not path.exists() and (folder / "out" / "ckpt").read_text() == "precious"
+
+
 def test_after_the_last_pod_an_export_is_due_and_then_confirmed(agent, orders, folder):
     volume_id = orders.make("pvc-1", source=exporting(folder), **blank())
     orders.wait("pvc-1", "Exported", "True", "NothingWritten")
