@@ -33,6 +33,7 @@ struct key_state {
     uint64_t written_ns;              /* monotonic: of the last write of a status */
     uint64_t pause_ns;                /* until the next one */
     int64_t began_ns;                 /* wall clock: start of the operation in flight; 0: none */
+    struct metric_series *failing;    /* cistern_claim_failing of a volume that fails; NULL: it does not */
     const char *pods_reason;          /* of the last event that waiting pods got; static, NULL: none */
     uint64_t pods_ns;                 /* monotonic: of that event */
     unsigned probes;                  /* of a source: number of probes that its status includes */
@@ -60,7 +61,7 @@ struct populate {
     struct kube_informer *claims, *classes, *sources, *jobs; /* owned */
     struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: sources are not probed */
     struct metric_series *in_flight;
-    struct metric *seconds;
+    struct metric *seconds, *failing;
     pthread_mutex_t lock; /* guards what follows; the content of a key_state is its key's */
     pthread_cond_t idle;
     unsigned busy; /* running reconcile functions */

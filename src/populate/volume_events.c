@@ -198,6 +198,21 @@ size_t volume_events_of_hydration(const struct api_volume *v, struct populate_ev
     return count;
 }
 
+const char *volume_failure(const struct api_volume *v)
+{
+    const struct api_condition *c = api_condition_find(&v->status.conditions, API_EXPORTED);
+    const char *last = v->status.errors.count ? v->status.errors.items[0].id : NULL;
+    enum err_kind kind = err_kind_of_text(last);
+    bool is_refused = kind == ERR_KIND_DENIED || kind == ERR_KIND_UNAUTHENTICATED || kind == ERR_KIND_IDENTITY_GONE;
+    if (is_refused)
+        return "CredentialsRefused";
+    if (v->status.phase == API_PHASE_FAILED)
+        return "HydrationFailed";
+    if (c && c->status == API_FALSE && strcmp(c->reason, "ExportFailed") == 0)
+        return "ExportFailed";
+    return c && c->status == API_FALSE && strcmp(c->reason, "ExportStalled") == 0 ? "ExportStalled" : NULL;
+}
+
 /* ---- export ------------------------------------------------------------------------------------------------------ */
 
 /* Reason of the event for this state of an export; NULL: no event. */

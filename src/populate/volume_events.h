@@ -31,6 +31,9 @@ size_t volume_events_of_hydration(const struct api_volume *v, struct populate_ev
  * export again, because it goes on. */
 bool volume_event_of_export(const struct api_volume *v, struct populate_event_state *m, struct populate_event *ret);
 
+/* The label `reason` of cistern_claim_failing; NULL: the volume does not fail. Static. */
+const char *volume_failure(const struct api_volume *v);
+
 /* SourceDenied, SourceNotFound, SourceEmpty, SourceTooLarge, SourceChanged; for other faults HydrationRetrying or
  * HydrationFailed. Static. */
 const char *volume_event_reason(const struct api_fault *f, bool failed);

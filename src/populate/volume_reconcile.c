@@ -6,6 +6,7 @@
 #include "private.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/metric.h"
 #include "util/names.h"
 #include <stdio.h>
 
@@ -556,13 +557,30 @@ static void send_export_event(struct volume_view *v)
         send_event(v, &about, &report);
 }
 
+static void measure_failure(struct volume_view *v)
+{
+    struct key_state *m = v->state;
+    const char *reason =
+        v->volume && v->volume->claim_namespace && v->volume->claim_name ? volume_failure(v->volume) : NULL;
+    struct metric_series *now =
+        reason ? metric_series(v->p->failing, v->volume->claim_namespace, v->volume->claim_name, reason) : NULL;
+    if (!m || m->failing == now)
+        return;
+    if (m->failing)
+        metric_set(m->failing, 0);
+    if (now)
+        metric_set(now, 1);
+    m->failing = now;
+}
+
 int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, struct err *err)
 {
     struct volume_view v = {.p = p, .name = name, .node = CLAIM_NODE_GONE, .err = err};
     struct err other;
     int r = read_volume(&v);
     if (r == 0) {
-        v.state = v.volume ? key_state_get(p, 'v', name, true) : NULL;
+        v.state = key_state_get(p, 'v', name, v.volume != NULL);
+        measure_failure(&v);
         send_hydration_events(&v);
         send_export_event(&v);
         send_drain_event(&v);

@@ -318,9 +318,16 @@ def test_dashboard_and_alerts_ask_only_for_metrics_that_the_documents_have(rende
     objects = rendered["everything"]
     rule = the(objects, "PrometheusRule", "cistern")
     alerts = rule["spec"]["groups"][0]["rules"]
-    assert len(alerts) == 6 and all(a["annotations"]["summary"] for a in alerts)
+    runbooks = re.findall(r"^## (Cistern\w+)$", (TOP / "docs/alerts.md").read_text(), re.M)
+    assert sorted(runbooks) == sorted(a["alert"] for a in alerts)
+    for alert in alerts:
+        assert alert["annotations"]["summary"]
+        assert alert["annotations"]["runbook_url"] == f"docs/alerts.md#{alert['alert'].lower()}"
+        if "cistern_claim_failing" in alert["expr"]:
+            assert "by (namespace, claim)" in alert["expr"]
     dashboard = json.loads(the(objects, "ConfigMap", "cistern-dashboard")["data"]["cistern.json"])
     asked = " ".join(a["expr"] for a in alerts) + " ".join(t["expr"] for p in dashboard["panels"] for t in p.get("targets", []))
+    assert not [p["title"] for p in dashboard["panels"] if p["type"] != "row" and not p.get("description")]
     found = set(re.findall(r"\b(?:cistern|csi_plugin)_[a-z_]+", asked))
     known = documented_metrics()
     histograms = {name + suffix for name in known for suffix in ("_bucket", "_sum", "_count")}
@@ -369,7 +376,7 @@ def test_every_value_of_the_chart_changes_something(rendered):
     asked = {".".join(path): other for path, other in leaves(values)}
 
     def acts(key):
-        base = {"metrics.alerts": True} if key == "metrics.enabled" else {}
+        base = {"metrics.alerts": True} if key in ("metrics.enabled", "metrics.runbookURL") else {}
         done = helm({**base, key: asked[key]}, check=False)
         return done.stdout != helm(base).stdout, done.stderr
 

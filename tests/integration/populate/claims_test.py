@@ -236,8 +236,10 @@ def test_a_denied_source_is_reported_and_continues_after_access_is_granted(world
     status = wait_for(lambda: (s := world.cluster.get(f"{API}/namespaces/{ns}/bucketsources/data").get("status", {}))
                       .get("phase") == "Degraded" and s)
     assert status["lastError"]["id"] == "CIS1403"
+    wait_for(lambda: world.metric("cistern_claim_failing") == 1)
     world.every_node(fault=None)
     world.wait_for_bound(ns, seconds=90)
+    wait_for(lambda: world.metric("cistern_claim_failing") == 0)
     status = wait_for(lambda: (s := world.cluster.get(f"{API}/namespaces/{ns}/bucketsources/data")["status"])
                       ["phase"] == "Ready" and s)
     assert status["volumes"]["ready"] == 1 and status["listing"]["objects"] == 2

@@ -187,6 +187,26 @@ static void a_fault_sends_one_event_with_its_own_reason(void **state)
     assert_string_equal(volume_event_reason(&f, true), "HydrationFailed");
 }
 
+static void volume_failure_names_the_cause_for_alerts(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    assert_null(volume_failure(v));
+    v->status.phase = API_PHASE_FAILED;
+    assert_string_equal(volume_failure(v), "HydrationFailed");
+    fail_with(v, "CIS1403", "403 of s3://b/");
+    assert_string_equal(volume_failure(v), "CredentialsRefused");
+    api_faults_clear(&v->status.errors);
+    v->status.phase = API_PHASE_EXPORT_FAILED;
+    static const char *const exports[] = {"ExportFailed", "ExportStalled"};
+    for (size_t i = 0; i < countof(exports); i++) {
+        api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, exports[i], 1, 110 * SECOND, "%s", "no");
+        assert_string_equal(volume_failure(v), exports[i]);
+    }
+    api_condition_set(&v->status.conditions, API_EXPORTED, API_FALSE, "InUse", 1, 110 * SECOND, "%s", "");
+    assert_null(volume_failure(v));
+}
+
 static void a_blank_volume_sends_no_event(void **state)
 {
     (void)state;
@@ -244,6 +264,7 @@ int main(void)
         cmocka_unit_test(a_hydration_that_ended_before_this_leader_sends_no_event),
         cmocka_unit_test(a_long_hydration_event_names_the_mode_that_binds_early),
         cmocka_unit_test(a_fault_sends_one_event_with_its_own_reason),
+        cmocka_unit_test(volume_failure_names_the_cause_for_alerts),
         cmocka_unit_test(a_blank_volume_sends_no_event),
         cmocka_unit_test(an_export_sends_events_when_it_starts_and_succeeds),
     };
