@@ -77,6 +77,13 @@ static const struct web_error_row *row_of(const struct web_failure *f)
     return &other;
 }
 
+/* Without the subject of a server's certificate: a tenant who chose the server reads the error. */
+static const char *detail_of(const struct web_failure *f)
+{
+    const char *mismatch = strstr(f->detail, "does not match target host name");
+    return mismatch ? mismatch : f->detail;
+}
+
 int web_translate(const struct web_failure *f, struct err *err)
 {
     const struct web_error_row *m = row_of(f);
@@ -96,7 +103,7 @@ int web_translate(const struct web_failure *f, struct err *err)
 #pragma GCC diagnostic pop
     char sentence[ERR_TEXT_MAX];
     memcpy(sentence, err->text, sizeof sentence);
-    const char *detail = says ? f->detail : m == &other ? curl_easy_strerror(f->code) : "";
+    const char *detail = says ? detail_of(f) : m == &other ? curl_easy_strerror(f->code) : "";
     if (f->code == CURLE_COULDNT_CONNECT && f->sys)
         detail = strerror_r(f->sys, system, sizeof system);
     if (detail[0])

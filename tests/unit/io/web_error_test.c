@@ -80,6 +80,20 @@ static void system_message_is_appended_if_there_is_one(void **state)
     assert_string_equal(err.text, "cannot connect to 'http://h': libcurl's own");
 }
 
+static void the_subject_of_a_certificate_is_not_named(void **state)
+{
+    (void)state;
+    struct err err;
+    const struct web_failure f = {
+        .code = CURLE_PEER_FAILED_VERIFICATION,
+        .url = "https://host:1/",
+        .detail = "SSL: certificate subject name (db.internal) does not match target host name 'host'",
+        .connected = true};
+    web_translate(&f, &err);
+    assert_null(strstr(err.text, "internal"));
+    assert_non_null(strstr(err.text, "does not match target host name 'host'"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -87,6 +101,7 @@ int main(void)
         cmocka_unit_test(every_code_is_an_error_with_the_origin),
         cmocka_unit_test(each_cause_has_its_own_code),
         cmocka_unit_test(system_message_is_appended_if_there_is_one),
+        cmocka_unit_test(the_subject_of_a_certificate_is_not_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
