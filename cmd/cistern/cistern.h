@@ -25,6 +25,8 @@ struct globals {
     const char *ca_file;
     bool anonymous;
     bool path_style;
+    bool requester_pays;
+    const char *billing_project;
 };
 
 extern struct globals globals;

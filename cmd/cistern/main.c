@@ -48,6 +48,10 @@ static const struct opt global_opts[] = {
      "use this profile of ~/.aws/config and ~/.aws/credentials (default)"},
     {"ca-file", 0, OPT_TEXT, &globals.ca_file, "FILE", "trust these CA certificates instead of the system's"},
     {"anonymous", 0, OPT_FLAG, &globals.anonymous, NULL, "send no credentials, for public buckets"},
+    {"requester-pays", 0, OPT_FLAG, &globals.requester_pays, NULL,
+     "accept the costs of requests to a requester-pays bucket (s3://)"},
+    {"billing-project", 0, OPT_TEXT, &globals.billing_project, "PROJECT",
+     "bill this project for requests to a requester-pays bucket (gs://)"},
     {"path-style", 0, OPT_FLAG, &globals.path_style, NULL, "put the bucket into the URL path instead of the host name"},
     /* The names that these have in other tools. */
     {"endpoint-url", 0, OPT_TEXT, &globals.endpoint, "URL", NULL},
@@ -88,6 +92,9 @@ struct store_options store_defaults(const char *uri)
         .profile = globals.profile,
         .ca_file = globals.ca_file,
         .path_style = globals.path_style,
+        .billing = globals.billing_project  ? globals.billing_project
+                   : globals.requester_pays ? ""
+                                            : NULL,
         .auth = globals.anonymous ? STORE_AUTH_ANONYMOUS : STORE_AUTH_CHAIN,
         .retry = {.attempts_max = (unsigned)min_u64(globals.retries, 1000), .elapsed_max_ns = globals.timeout_ns}};
 }

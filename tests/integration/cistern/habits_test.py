@@ -7,6 +7,7 @@ import time
 import pytest
 
 from paths import CISTERN
+from servers.answering import Answering
 from servers.bucket import KEYS, BucketServer
 
 
@@ -103,6 +104,27 @@ def test_an_export_takes_the_files_of_the_last_seconds(bucket, tmp_path):
                    "--state", tmp_path.parent / f"{tmp_path.name}-state")
     assert done.returncode == 0, done.stderr
     assert ls(bucket, "s3://bench/since/") == ["new"]
+
+
+@pytest.mark.parametrize("verb", ["ls", "hydrate", "hydrate --dry-run"])
+def test_a_wildcard_in_the_uri_is_answered_by_the_flag(bucket, tmp_path, verb):
+    name, *flags = verb.split()
+    done = cistern(name, "s3://bench/small/all/*", *([tmp_path / "out"] if name == "hydrate" else []), *flags,
+                   "--endpoint", bucket.url, "--path-style")
+    assert done.returncode != 0 and "use s3://bench/small/all/ with --include '*'" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("flags, header", [(["--requester-pays"], "requester"), ([], None)])
+def test_the_requester_pays_on_request(flags, header):
+    seen = []
+
+    def answer(request):
+        seen.append(request.headers.get("x-amz-request-payer"))
+        return 200, {}, b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
+
+    with Answering(answer) as server:
+        cistern("ls", "s3://bench/p/", "--endpoint", server.url, "--path-style", *flags)
+    assert seen and set(seen) == {header}
 
 
 def test_a_dry_export_leaves_no_record(bucket, tmp_path):
