@@ -146,7 +146,8 @@ class Machine:
                                               check=False).returncode == 0)
             self._wait(lambda: not self._backing())
         if self.server.poll() is None:
-            subprocess.run(["umount", self.fuse], check=True)
+            # The loop device releases its file a moment after it shows none.
+            self._wait(lambda: subprocess.run(["umount", self.fuse], stderr=subprocess.DEVNULL, check=False).returncode == 0)
             self.server.wait(PATIENCE)
         subprocess.run(["umount", "--lazy", self.fuse], stderr=subprocess.DEVNULL, check=False)
         self.server = self.init = self.loop = None
