@@ -170,9 +170,8 @@ static int gone_before(struct hydrate *h, FILE *list, struct err *err)
 {
     auto_mem char *line = NULL;
     size_t room = 0;
-    ssize_t len;
     int r = 0;
-    while (r == 0 && (len = getdelim(&line, &room, '\0', list)) > 0) {
+    while (r == 0 && getdelim(&line, &room, '\0', list) > 0) {
         uint64_t size_bytes, id;
         int64_t mtime_ns;
         int at = 0;
@@ -322,8 +321,9 @@ int relist_finish(struct hydrate *h, struct err *err)
     int r = gone_before(h, removals->gone, err);
     if (r == 0)
         r = compare(h, removals, err);
-    if (fclose(removals->gone) != 0 && r == 0)
-        r = err_sys(err, errno, "cannot write '%s'", gone_file);
+    bool failed = ferror(removals->gone);
+    if ((fclose(removals->gone) != 0 || failed) && r == 0)
+        r = err_set(err, ERR_IO, "cannot read or write '%s'", gone_file);
     if (r == 0 && atomic_load(&h->progress.gone) == 0 && unlinkat(h->target->state, gone_file, 0) != 0)
         r = err_sys(err, errno, "cannot remove '%s'", gone_file);
     if (r == 0)
