@@ -61,14 +61,22 @@ static int stop_controllers(const struct uninstall_options *o, struct err *err)
     }
 }
 
-/* The lock of this controller, and those of the sidecars. Kubernetes deletes none of them. */
-static int delete_leases(const struct uninstall_options *o, struct err *err)
+/* Objects of controllers and sidecars that Helm does not know: their locks, and the certificate of the broker with
+ * its key (broker/publish.h). */
+static int delete_created(const struct uninstall_options *o, struct err *err)
 {
-    static const char *const names[] = {"cistern-controller", "csi-cistern-io", "external-resizer-csi-cistern-io"};
+    static const struct {
+        const struct kube_resource *resource;
+        const char *name;
+    } created[] = {{&kube_leases, "cistern-controller"},
+                   {&kube_leases, "csi-cistern-io"},
+                   {&kube_leases, "external-resizer-csi-cistern-io"},
+                   {&kube_secrets, "cistern-broker-tls"},
+                   {&kube_config_maps, "cistern-broker-ca"}};
     int r = 0;
-    for (size_t i = 0; i < countof(names) && r == 0; i++) {
+    for (size_t i = 0; i < countof(created) && r == 0; i++) {
         struct kube_request q = {
-            .verb = KUBE_DELETE, .resource = &kube_leases, .ns = o->namespace, .name = str_of(names[i])};
+            .verb = KUBE_DELETE, .resource = created[i].resource, .ns = o->namespace, .name = str_of(created[i].name)};
         r = kube_call(o->kube, &q, NULL, err);
         r = r == -ERR_NOT_FOUND ? 0 : r;
     }
@@ -145,6 +153,6 @@ int populate_uninstall(const struct uninstall_options *o, struct err *err)
     if (r == 0)
         r = remove_finalizers(o, err);
     if (r == 0)
-        r = delete_leases(o, err);
+        r = delete_created(o, err);
     return r < 0 ? r : say_volumes(o, err);
 }

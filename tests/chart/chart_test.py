@@ -168,7 +168,9 @@ def test_a_hook_frees_claims_before_the_release_is_deleted(rendered):
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
     container = job["spec"]["template"]["spec"]["containers"][0]
     assert container["command"] + container["args"] == ["cisternd", "--role=uninstall", f"--namespace={NAMESPACE}"]
-    assert rules(objects, "Role", "cistern-uninstall") == {("apps", "deployments/scale", "patch", ("cistern-controller",))}
+    assert rules(objects, "Role", "cistern-uninstall") == {
+        ("apps", "deployments/scale", "patch", ("cistern-controller",)), ("", "secrets", "delete", ("cistern-broker-tls",)),
+        ("", "configmaps", "delete", ("cistern-broker-ca",))}
     for kind in ("Role", "RoleBinding"):  # for the time of the hook alone
         assert the(objects, kind, "cistern-uninstall")["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
 

@@ -44,6 +44,9 @@ def test_uninstall_at_every_stage_of_a_claim_leaves_no_finalizer(cluster, store,
     for claim in ("waiting", "filling", "bound"):
         assert finalizers(team, claim) == []
     assert cluster.api.list(f"/apis/coordination.k8s.io/v1/namespaces/{ours.NAMESPACE}/leases") == []
+    for kind in ("secrets", "configmaps"):
+        names = {o["metadata"]["name"] for o in cluster.api.list(f"/api/v1/namespaces/{ours.NAMESPACE}/{kind}")}
+        assert not {n for n in names if n.startswith("cistern-broker")}, names
     team.delete("pod/filling", "--force", "--grace-period=0")
     team.delete("pvc/filling", "pvc/waiting")  # without waiting
 

@@ -77,7 +77,12 @@ def test_uninstalling_frees_claims_of_every_stage_and_touches_no_volume(world):
     wait_for(lambda: [v["spec"]["claimRef"]["name"] for v in world.volumes()] == ["bound"], 60)
 
 
-def test_uninstalling_deletes_the_leases_of_the_controllers_and_no_other(world):
+def test_uninstalling_deletes_what_the_controllers_created_and_nothing_else(world):
+    certificates = {kind: f"/api/v1/namespaces/{OURS}/{kind}" for kind in ("secrets", "configmaps")}
+    for kind, path in certificates.items():
+        for name in ("cistern-broker-tls", "cistern-broker-ca", "of-another-program"):
+            if name not in [o["metadata"]["name"] for o in world.items(path)]:
+                world.cluster.create(path, {"metadata": {"name": name}})
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{OURS}/leases"
     for name in ("csi-cistern-io", "external-resizer-csi-cistern-io", "of-another-program"):
         world.cluster.create(leases, {"metadata": {"name": name}, "spec": {"holderIdentity": "x"}})
@@ -86,6 +91,8 @@ def test_uninstalling_deletes_the_leases_of_the_controllers_and_no_other(world):
     done = uninstall(world)
     assert done.returncode == 0, done.stderr
     assert [lease["metadata"]["name"] for lease in world.items(leases)] == ["of-another-program"]
+    left = {kind: {o["metadata"]["name"] for o in world.items(path)} - {"kube-root-ca.crt"} for kind, path in certificates.items()}
+    assert left == {"secrets": {"cistern-broker-ca", "of-another-program"}, "configmaps": {"cistern-broker-tls", "of-another-program"}}
 
 
 def test_uninstalling_stops_the_controllers_first(world):
