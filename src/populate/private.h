@@ -35,7 +35,7 @@ struct key_state {
     int64_t began_ns;                 /* wall clock: start of the operation in flight; 0: none */
     struct metric_series *failing;    /* cistern_claim_failing of a volume that fails; NULL: it does not */
     const char *pods_reason;          /* of the last event that waiting pods got; static, NULL: none */
-    uint64_t pods_ns;                 /* monotonic: of that event */
+    uint64_t pods_due_ns;             /* monotonic: before that, pods get no further one */
     unsigned probes;                  /* of a source: number of probes that its status includes */
     uint64_t generation;              /* of a source, when its volumes were last enqueued; 0: unknown */
 };

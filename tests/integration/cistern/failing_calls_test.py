@@ -12,6 +12,7 @@ import subprocess
 
 import pytest
 
+from integration.hydrate.lib import is_tidy
 from paths import BUILD
 from servers.bucket import KEYS, BucketServer
 
@@ -168,7 +169,7 @@ def test_what_a_failed_barrier_lost_is_fetched_again(server, tmp_path, in_place)
 def test_due_status_does_not_keep_the_state_directory(server, tmp_path):
     done = run(from_server(server, tmp_path / "out"), CISTERN_SLOW_RMDIR=2500)  # a status is written every second
     assert done.returncode == 0, done.stderr
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert {p.name for p in tmp_path.iterdir()} == {"out", ".out.cistern"} and is_tidy(tmp_path)
 
 
 @pytest.mark.timeout(900)

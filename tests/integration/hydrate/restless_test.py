@@ -52,7 +52,8 @@ class Run:
         self.server, self.top = server, top
         identity = ["--path-style"] if scheme == "s3" else ["--anonymous"]
         uri, self.out, self.may_have_lost_track = f"{scheme}://bench/data/", top / "out", False
-        self.command = [CISTERN, "hydrate", uri, self.out, "--endpoint", server.url, *identity, "--retries", "3", "--json"]
+        self.command = [CISTERN, "hydrate", uri, self.out, "--endpoint", server.url, *identity, "--retries", "3", "--json",
+                        "--delete"]
         if into_volume:
             volume = Volume(top, {"uri": uri, "endpoint": server.url, "pathStyle": scheme == "s3",
                                   "identity": {"method": "anonymous"}, "retry": {"maxAttempts": 3}})

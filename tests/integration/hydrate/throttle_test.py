@@ -43,7 +43,7 @@ def test_store_that_refuses_everything_is_shown_and_ends_the_run(tmp_path):
     assert 10 <= lines[-1]["seconds"] < 25
     assert "CIS1526" in [line["error"].get("id") for line in lines if line["type"] == "error"]
     told = [line["retrying"] for line in lines if line["type"] == "progress" and "retrying" in line]
-    assert any(re.match(r"attempt 3 of 4 in \d s: s3://bench/p/object-.*503 SlowDown", line) for line in told)
+    assert any(re.match(r"attempt [2-4] of 4 in \d s: s3://bench/p/object-.*503 SlowDown", line) for line in told)
 
 
 def test_refused_listing_is_shown_during_the_run(tmp_path):
