@@ -202,6 +202,11 @@ class Orders:
         self.cluster.patch(f"{API}/cisternpools/{self.node}.{pool}", {"spec": {"volumesGeneration": generation}})
         return generation
 
+    def touch(self, name):
+        """The node looks at this volume again: of a listed pool it takes only orders that changed."""
+        self.cluster.patch(f"{API}/cisternvolumes/{name}", {"metadata": {"annotations": {"touched": str(time.time())}}})
+        self.bump()
+
     def id_of(self, name, pool_uuid):
         return f"v1-{pool_uuid}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 

@@ -83,11 +83,11 @@ def test_a_record_of_a_newer_version_is_reported_and_kept_and_usable_later(agent
     record = path.read_bytes()
     newer = json.dumps(json.loads(record) | {"version": 1000}).encode()
     path.write_bytes(newer)
-    orders.bump()
+    orders.touch("pvc-1")
     assert "CIS2004" in orders.wait("pvc-1", "Healthy", "False", "Unreadable")["message"]
     assert path.read_bytes() == newer
     path.write_bytes(record)
-    orders.bump()
+    orders.touch("pvc-1")
     orders.wait("pvc-1", "Healthy", "True")
 
 
