@@ -14,7 +14,7 @@
 
 #define MOUNT_PROGRAM "cistern-mount"
 
-enum { ALONE_LEAVE_MS = 2000, TAKE_OVER_MS = 5000 };
+enum { ALONE_LEAVE_MS = 2000, TAKE_OVER_MS = 5000, LISTEN_MS = 1000 };
 
 struct keeper_mount *keeper_find(struct keeper *k, const char *id)
 {
@@ -70,6 +70,15 @@ void keeper_send_to_mirrors(struct keeper *k, const struct wire_msg *m, const st
             close_client(k, c); /* it missed a message: it will reconnect and get everything */
 }
 
+/* After a new GIVE, a mirror keeps only the files that follow it. */
+void keeper_show_to_mirrors(struct keeper *k, const struct keeper_mount *v)
+{
+    struct err ignored;
+    for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
+        if (k->clients[c].fd >= 0 && k->clients[c].is_mirror && keeper_send_mount(k, v, k->clients[c].fd, &ignored) < 0)
+            close_client(k, c);
+}
+
 static int give_all(struct keeper *k, int sock, struct err *err)
 {
     int r = 0;
@@ -80,14 +89,12 @@ static int give_all(struct keeper *k, int sock, struct err *err)
     return r < 0 ? r : wire_send(sock, &synced, NULL, err);
 }
 
+/* They are reaped by keeper_mount_on_exit(), which starts others if we go on. */
 static void kill_processes(struct keeper *k)
 {
-    siginfo_t how;
     keeper_foreach_mount (k, v) {
-        if (v->process_fd < 0)
-            continue;
         process_kill(v);
-        process_reap(v, true, &how);
+        process_await(v);
         keeper_mount_on_message(k, v);
     }
 }
@@ -106,17 +113,28 @@ static int check_taker(const struct keeper *k, const struct wire_msg *ask, struc
     return 0;
 }
 
+/* The new keeper hangs up when it listens, or because it died; the first versions hang up shortly before they listen.
+ * It may be stopped for any time and still continue, and two keepers must not serve one mount: so no timeout. */
+static bool is_replaced(const struct keeper *k, int c)
+{
+    struct pollfd p = {.fd = k->clients[c].fd, .events = POLLIN};
+    struct stat st;
+    while (poll(&p, 1, -1) < 0)
+        continue;
+    uint64_t end = clock_now_ns() + LISTEN_MS * NS_PER_MS;
+    do
+        if (stat(k->options->socket, &st) == 0 && st.st_ino != k->socket_ino)
+            return true;
+    while (poll(NULL, 0, 10) == 0 && clock_now_ns() < end);
+    return false;
+}
+
 /* Our mount processes end before the new keeper starts its own. */
 static void hand_over(struct keeper *k, int c)
 {
     struct err err;
     kill_processes(k);
-    if (give_all(k, k->clients[c].fd, &err) == 0)
-        k->stop = true;
-    else
-        keeper_foreach_mount (k, v)
-            if (v->state == MOUNT_SERVING)
-                keeper_mount_start(k, v);
+    k->stop = give_all(k, k->clients[c].fd, &err) == 0 && is_replaced(k, c);
 }
 
 static int send_status(struct keeper *k, int c, const char *id, struct err *err)
@@ -142,9 +160,7 @@ static void start_adopted(struct keeper *k)
     keeper_foreach_mount (k, v) {
         if (v->state != MOUNT_ADOPTED)
             continue;
-        struct wire_msg give = wire_msg(WIRE_GIVE, v->id);
-        struct wire_fds fds = {{v->fuse_fd, v->memfd, -1}};
-        keeper_send_to_mirrors(k, &give, &fds); /* also the mirror that sent it: another one may have had it */
+        keeper_show_to_mirrors(k, v); /* also to the mirror that sent it: another one may have had it */
         keeper_event(k, "session taken over", v, NULL);
         keeper_mount_start(k, v);
     }
@@ -275,7 +291,8 @@ static void on_signal(struct keeper *k)
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
-static int take_over(struct keeper *k, struct err *err)
+/* The connection outlives the call: the other keeper goes on if it ends before we listen. */
+static int take_over(struct keeper *k, int *ret_sock, struct err *err)
 {
     auto_fd sock = -1;
     struct wire_msg ask = wire_msg(WIRE_TAKE_OVER, NULL);
@@ -290,8 +307,10 @@ static int take_over(struct keeper *k, struct err *err)
         r = wire_recv_within(sock, TAKE_OVER_MS, &m, &fds, err);
         if (r < 0)
             break;
-        if (m.type == WIRE_SYNCED)
+        if (m.type == WIRE_SYNCED) {
+            *ret_sock = take_fd(&sock);
             return 0;
+        }
         if (m.type == WIRE_DONE) /* the other keeper continues */
             r = wire_answer_to_err(&m, err);
         on_given(k, &m, &fds, NO_CLIENT);
@@ -304,6 +323,7 @@ static int listen_at(struct keeper *k, struct err *err)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     const char *path = k->options->socket;
+    struct stat st;
     int n = snprintf(a.sun_path, sizeof(a.sun_path), "%s.%d", path, getpid());
     if (n >= (int)sizeof(a.sun_path))
         return err_set(err, ERR_INVALID, "the socket path '%s' is too long", path);
@@ -314,11 +334,13 @@ static int listen_at(struct keeper *k, struct err *err)
     mode_t mask = umask(0177);
     int r = bind(k->listen_fd, (struct sockaddr *)&a, sizeof(a));
     umask(mask);
-    if (r < 0 || listen(k->listen_fd, KEEPER_CLIENTS_MAX) < 0 || rename(a.sun_path, path) < 0) {
+    if (r < 0 || listen(k->listen_fd, KEEPER_CLIENTS_MAX) < 0 || stat(a.sun_path, &st) < 0 ||
+        rename(a.sun_path, path) < 0) {
         err_sys(err, errno, "cannot listen at '%s'", path);
         unlink(a.sun_path);
         return err_advise(err, CIS_SOCKET_LISTEN);
     }
+    k->socket_ino = st.st_ino;
     return 0;
 }
 
@@ -399,10 +421,11 @@ static void report_ready(struct keeper *k)
 
 static int begin(struct keeper *k, struct err *err)
 {
+    auto_fd other = -1;
     int r = catch_signals(k, err);
     fd_limit_raise();
     if (r == 0 && k->options->take_over)
-        r = take_over(k, err);
+        r = take_over(k, &other, err);
     if (r == 0 && k->options->socket)
         r = listen_at(k, err);
     if (r == 0 && k->options->alone)

@@ -113,12 +113,21 @@ void process_kill(const struct keeper_mount *v)
         pidfd_send_signal(v->process_fd, SIGKILL, NULL, 0);
 }
 
-bool process_reap(struct keeper_mount *v, bool block, siginfo_t *ret)
+void process_await(const struct keeper_mount *v)
+{
+    siginfo_t ignored;
+    while (v->process_fd >= 0 && waitid(P_PIDFD, (id_t)v->process_fd, &ignored, WEXITED | WNOWAIT) < 0 &&
+           errno == EINTR)
+        continue;
+}
+
+/* False: it still runs. */
+static bool process_reap(struct keeper_mount *v, siginfo_t *ret)
 {
     *ret = (siginfo_t){0};
     int r;
     do
-        r = waitid(P_PIDFD, (id_t)v->process_fd, ret, WEXITED | (block ? 0 : WNOHANG));
+        r = waitid(P_PIDFD, (id_t)v->process_fd, ret, WEXITED | WNOHANG);
     while (r < 0 && errno == EINTR);
     if (r == 0 && ret->si_pid == 0)
         return false;
@@ -349,10 +358,8 @@ static void on_ready(struct keeper *k, struct keeper_mount *v, const struct wire
         fail_start(k, v, &err);
         return;
     }
-    struct wire_msg give = wire_msg(WIRE_GIVE, v->id);
-    struct wire_fds fds = {{v->fuse_fd, v->memfd, -1}};
     keeper_mount_become(v, MOUNT_SERVING);
-    keeper_send_to_mirrors(k, &give, &fds); /* first: this keeper may die right after its reply */
+    keeper_show_to_mirrors(k, v); /* first: this keeper may die right after its reply */
     keeper_answer(k, &v->client, 0, NULL);
 }
 
@@ -388,7 +395,7 @@ void keeper_mount_on_exit(struct keeper *k, struct keeper_mount *v)
     struct err err = {0};
     siginfo_t how;
     uint64_t now = clock_now_ns();
-    if (!process_reap(v, false, &how))
+    if (!process_reap(v, &how))
         return;
     bool exited = how.si_code == CLD_EXITED;
     bool unmounted = exited && how.si_status == 0, lost = exited && how.si_status == WIRE_EXIT_LOST;

@@ -7,7 +7,6 @@
 
 #include "keeper.h"
 #include "table.h"
-#include <signal.h>
 #include <sys/types.h>
 
 enum { KEEPER_CLIENTS_MAX = 64, KEEPER_FILES_MAX = 16384, NO_CLIENT = -1, NO_FILE = -1 };
@@ -62,6 +61,7 @@ struct keeper {
     struct keeper_file files[KEEPER_FILES_MAX];
     int free_file;
     int listen_fd, signal_fd;
+    ino_t socket_ino; /* of our socket's file: another one at its path is another keeper's */
     bool stop;
     struct err failure; /* of `alone` */
 };
@@ -77,6 +77,7 @@ struct keeper_mount *keeper_free_slot(struct keeper *k);
 void keeper_event(const struct keeper *k, const char *what, const struct keeper_mount *v, const struct err *why);
 void keeper_answer(struct keeper *k, int *client, int code, const struct err *err);
 void keeper_send_to_mirrors(struct keeper *k, const struct wire_msg *m, const struct wire_fds *fds);
+void keeper_show_to_mirrors(struct keeper *k, const struct keeper_mount *v);
 
 /* ---- mount.c ----------------------------------------------------------------------------------------------------- */
 
@@ -97,10 +98,8 @@ void keeper_mount_on_dropped(struct keeper *k, struct keeper_mount *v, int clien
 int keeper_mount_wait_ms(const struct keeper_mount *v, uint64_t now_ns);
 void keeper_mount_status(const struct keeper_mount *v, struct keeper_status *ret);
 
-void process_kill(const struct keeper_mount *v); /* none is fine */
-
-/* True: it has exited, and *ret says how. Waits for that if `block`. */
-bool process_reap(struct keeper_mount *v, bool block, siginfo_t *ret);
+void process_kill(const struct keeper_mount *v);  /* none is fine */
+void process_await(const struct keeper_mount *v); /* until it has exited; none is fine */
 
 /* ---- files.c: descriptors that the keeper holds ------------------------------------------------------------------ */
 
