@@ -21,15 +21,14 @@ struct guard {
     size_t trusted_count;
 };
 
-static const char *const always_denied[] =
-    {
-        "0.0.0.0/8",        "127.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24",
-        "224.0.0.0/4",      "240.0.0.0/4", "::/128",         "::1/128",
-        "fe80::/10",        "fec0::/10",   "ff00::/8",       "100.100.100.200/32", /* Alibaba's metadata server */
-        "168.63.129.16/32",                                                        /* Azure's wire server */
-        "fd00:ec2::/32",    /* Amazon's metadata server and Pod Identity agent */
-        "fd20:ce::254/128", /* Google's metadata server */
-        "fd00:42::42/128",  /* Scaleway's metadata server */
+static const char *const always_denied[] = {
+    "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "224.0.0.0/4", "240.0.0.0/4", "::/128", "::1/128",
+    "fe80::/10", "fec0::/10", "ff00::/8", "100.100.100.200/32", /* Alibaba's metadata server */
+    "168.63.129.16/32",                                         /* Azure's wire server */
+    "fd00:ec2::/32",                                            /* Amazon's metadata server and Pod Identity agent */
+    /* Other metadata servers: Google's, Oracle's, Alibaba's, Akamai's and Scaleway's. */
+    "fd20:ce::254/128", "fd00:c1::a9fe:a9fe/128", "fd00:100::100:200/128", "fd00:a9fe:a9fe::1/128", "fd00:42::42/128",
+    "64:ff9b:1::/48", /* an IPv4 address in an unknown place: only 64:ff9b:1::/96 is read */
 };
 
 static const uint8_t mapped[BYTES] = {[10] = 0xff, [11] = 0xff};
@@ -188,16 +187,20 @@ int guard_add_line(struct sbuf *text, const char *verb, struct str value, struct
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-/* IPv6 has several forms of an IPv4 address, and a gateway translates each of them: mapped, compatible, NAT64, 6to4. */
+/* IPv6 has several forms of an IPv4 address, and a gateway translates each of them: mapped, compatible, translated,
+ * NAT64, 6to4. */
 static void unwrap_ipv4(uint8_t *a)
 {
-    static const uint8_t zero[BYTES], nat64[BYTES] = {0x00, 0x64, 0xff, 0x9b};
-    static const uint8_t local_nat64[BYTES] = {0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}, six_to_four[BYTES] = {0x20, 0x02};
+    static const uint8_t zero[BYTES], six_to_four[BYTES] = {0x20, 0x02};
+    static const uint8_t others[][BYTES] = {
+        {0x00, 0x64, 0xff, 0x9b}, {0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}, {[8] = 0xff, [9] = 0xff}};
     uint8_t four[4];
-    bool compatible = has_prefix(a, zero, MAPPED_BITS) && (a[12] || a[13] || a[14] || a[15] > 1);
+    bool is_last = has_prefix(a, zero, MAPPED_BITS) && (a[12] || a[13] || a[14] || a[15] > 1);
+    for (size_t i = 0; i < countof(others); i++)
+        is_last |= has_prefix(a, others[i], MAPPED_BITS);
     if (has_prefix(a, six_to_four, 16))
         memcpy(four, a + 2, sizeof four);
-    else if (compatible || has_prefix(a, nat64, MAPPED_BITS) || has_prefix(a, local_nat64, 48))
+    else if (is_last)
         memcpy(four, a + 12, sizeof four);
     else
         return;

@@ -43,16 +43,24 @@ static void guard_denies_local_addresses_in_every_form(void **state)
                                          "fd00:ec2::254",
                                          "fd00:ec2::23",
                                          "fd20:ce::254",
+                                         "fd00:c1::a9fe:a9fe",
+                                         "fd00:a9fe:a9fe::1",
+                                         "fd00:100::100:200",
                                          "::ffff:127.0.0.1",
                                          "::ffff:169.254.169.254",
                                          "::169.254.169.254",
                                          "64:ff9b::169.254.169.254",
                                          "64:ff9b:1::7f00:1",
+                                         "64:ff9b:1:a9fe:a9:fe00::",
+                                         "64:ff9b:1:7:a9:fea9:fe00:0",
+                                         "64:ff9b:1:7::a00:1",
+                                         "::ffff:0:169.254.169.254",
                                          "2002:7f00:1::",
                                          "2002:a9fe:a9fe::1"};
-    static const char *const open[] = {"10.0.0.1",  "192.168.1.1",      "172.16.0.1",  "52.216.0.1",
-                                       "128.0.0.1", "126.0.0.1",        "169.253.1.1", "fd00::1",
-                                       "2600::1",   "2002:0a00:0001::", "fd00:ec3::1"};
+    static const char *const open[] = {"10.0.0.1",         "192.168.1.1",      "172.16.0.1",  "52.216.0.1",
+                                       "128.0.0.1",        "126.0.0.1",        "169.253.1.1", "fd00::1",
+                                       "2600::1",          "2002:0a00:0001::", "fd00:ec3::1", "64:ff9b::a00:1",
+                                       "64:ff9b:1::a00:1", "::ffff:0:a00:1"};
     (void)state;
     for (size_t i = 0; i < countof(closed); i++)
         if (allows("", closed[i]))
@@ -78,6 +86,7 @@ static void guard_denies_and_allows_the_given_ranges(void **state)
     assert_true(allows_port("deny 10.0.0.9:6443\n", "10.0.0.9", 9000));
     assert_false(allows("deny 0.0.0.0/0\n", "52.216.0.1"));
     assert_true(allows("deny 0.0.0.0/0\n", "2600::1"));
+    assert_true(allows("allow 64:ff9b:1:7::/96\n", "64:ff9b:1:7::a00:1"));
 }
 
 static void guard_denies_other_families_than_ip(void **state)
