@@ -159,6 +159,7 @@ static void finish_done(struct work *w)
     phase_become(h, h->faults.has_fatal ? HYDRATE_FAILED : h->faults.is_cancelled ? HYDRATE_STOPPED : HYDRATE_DONE);
     progress_write(h);
     loop_timer_cancel(h->driver.loop, &h->driver.tick);
+    loop_timer_cancel(h->driver.loop, &h->driver.climb);
     driver_become(&h->driver, DRIVER_ENDED);
     atomic_store(&h->ended, true);
     uint64_t one = 1;
@@ -221,12 +222,21 @@ static void tick(struct timer *t)
         loop_timer_set(h->driver.loop, &h->driver.tick, TICK_NS);
 }
 
+static void climb(struct timer *t)
+{
+    struct hydrate *h = container_of(t, struct hydrate, driver.climb);
+    uint64_t again_ns = window_climb(h, loop_now_ns(h->driver.loop));
+    if (again_ns && !atomic_load(&h->ended))
+        loop_timer_set(h->driver.loop, t, again_ns);
+}
+
 static void deliver_begin(struct mail *m)
 {
     struct hydrate *h = container_of(m, struct hydrate, driver.begin);
     h->progress.rate_ns = h->barrier.ended_ns = loop_now_ns(h->driver.loop);
     lister_start(h);
     tick(&h->driver.tick);
+    climb(&h->driver.climb);
     lanes_wake(h);
 }
 
@@ -235,6 +245,7 @@ void driver_init(struct hydrate_driver *d)
     d->check.deliver = deliver_check;
     d->begin.deliver = deliver_begin;
     d->tick.fire = tick;
+    d->climb.fire = climb;
 }
 
 void driver_start(struct hydrate *h)

@@ -23,6 +23,7 @@ struct hydrate_driver {
     enum driver_state state;
     struct loop *loop; /* owned */
     struct timer tick;
+    struct timer climb; /* of the window */
     unsigned ticks;
     struct mail begin;
     struct mail check;

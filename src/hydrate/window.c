@@ -2,11 +2,12 @@
 /* Finds the number of concurrent requests: as many as still make the run faster.
  *
  * While answers take hardly longer than the quickest first byte, latency is network-bound, and the window doubles at
- * each tick. Then it doubles as long as each step pays. At rest it tries twice as many and half as many in turn: the
- * larger must bring a tenth more, the smaller must only bring no less, since each request costs memory and libcurl's
- * walk over its connections. A store that refuses requests is sent fewer a second, over as many connections (pace.h).
- * When a server refuses connections while others work, the window becomes the number of open connections, by halves at
- * most. While a quarter of the requests wait for the disk, the window shrinks towards its start. */
+ * each round trip, later at each tick. Then it doubles as long as each step pays. At rest it tries twice as many and
+ * half as many in turn: the larger must bring a tenth more, the smaller must only bring no less, since each request
+ * costs memory and libcurl's walk over its connections. A store that refuses requests is sent fewer a second, over as
+ * many connections (pace.h). When a server refuses connections while others work, the window becomes the number of open
+ * connections, by halves at most. While a quarter of the requests wait for the disk, the window shrinks towards its
+ * start. */
 #include "private.h"
 #include "util/thread.h"
 
@@ -38,16 +39,23 @@ static double work_done(struct hydrate *h)
     return (double)atomic_load(&h->progress.received) + 65536.0 * (double)(requests - min_u64(refused, requests));
 }
 
-/* The quickest first byte of this epoch and the one before; 0: unknown. */
-static uint64_t quickest(struct hydrate *h)
+/* The quickest first byte since the epoch began; 0: unknown. */
+static uint64_t quickest_of_epoch(struct hydrate *h)
 {
-    struct hydrate_window *w = &h->window;
     uint64_t least = 0;
     for (size_t i = 0; i < h->lane_count; i++) {
         uint64_t ns = atomic_load(&h->lanes[i].quickest_ns);
         if (ns && (!least || ns < least))
             least = ns;
     }
+    return least;
+}
+
+/* Keeps the quickest first byte of this epoch and the one before. */
+static void note_quickest(struct hydrate *h)
+{
+    struct hydrate_window *w = &h->window;
+    uint64_t least = quickest_of_epoch(h);
     if (least && (!w->quickest_ns || least < w->quickest_ns))
         w->quickest_ns = least;
     if (++w->epoch_ticks == EPOCH_TICKS) {
@@ -56,19 +64,15 @@ static uint64_t quickest(struct hydrate *h)
         for (size_t i = 0; i < h->lane_count; i++)
             atomic_store(&h->lanes[i].quickest_ns, 0);
     }
-    return w->quickest_ns;
 }
 
-/* By Little's law: mean latency is active requests over completions per second. */
-static bool is_network_bound(struct hydrate *h, unsigned active, uint64_t now)
+/* Whether a request takes hardly longer than `least_ns`. By Little's law, mean latency is active requests over
+ * completions per second. */
+static bool is_network_bound(const struct window_mark *since, const struct window_mark *now, unsigned active,
+                             uint64_t least_ns)
 {
-    struct hydrate_window *w = &h->window;
-    uint64_t requests = atomic_load(&h->progress.requests);
-    uint64_t elapsed = now - w->ticked_ns, ended = requests - w->ticked_requests;
-    uint64_t least = quickest(h);
-    w->ticked_ns = now;
-    w->ticked_requests = requests;
-    return least && ended && active * elapsed / ended < QUEUED * least;
+    uint64_t ended = now->requests - since->requests;
+    return least_ns && ended && active * (now->ns - since->ns) / ended < QUEUED * least_ns;
 }
 
 static unsigned grown(const struct hydrate_window *w, unsigned size)
@@ -220,7 +224,10 @@ void window_tick(struct hydrate *h, uint64_t now_ns)
     double total = work_done(h), work = total - (double)w->last_work;
     w->last_work = (uint64_t)total;
     unsigned active = active_units(h);
-    bool is_full = active + 1 >= size, network_bound = is_network_bound(h, active, now_ns);
+    struct window_mark now = {now_ns, atomic_load(&h->progress.requests)};
+    note_quickest(h);
+    bool is_full = active + 1 >= size, network_bound = is_network_bound(&w->tick, &now, active, w->quickest_ns);
+    w->tick = now;
     bool may_grow = is_full && size < most, turned_away = is_turned_away(h, work);
     if (turned_away) {
         size = w->threshold = rest_at(w, open_connections(h, size));
@@ -238,4 +245,27 @@ void window_tick(struct hydrate *h, uint64_t now_ns)
     atomic_store(&w->size, (unsigned)min_u64(size, most));
     if (is_full || turned_away || work == 0) /* a lane that waits reports what it has tried */
         lanes_wake(h);
+}
+
+uint64_t window_climb(struct hydrate *h, uint64_t now_ns)
+{
+    struct hydrate_window *w = &h->window;
+    struct window_mark now = {now_ns, atomic_load(&h->progress.requests)};
+    unsigned size = atomic_load(&w->size), most = h->o.concurrency_max ? h->o.concurrency_max : WINDOW_MAX;
+    unsigned active = active_units(h);
+    if (w->has_rested || w->threshold || size >= most || atomic_load(&w->refused))
+        return 0;
+    if (active + 1 < size) { /* the window is not the limit */
+        w->round = now;
+        return TICK_NS;
+    }
+    if (now.requests - w->round.requests < size)
+        return ROUND_NS;
+    if (is_network_bound(&w->round, &now, active, quickest_of_epoch(h))) {
+        atomic_store(&w->size, min_u64(2 * size, most));
+        restart_trial(w);
+        lanes_wake(h);
+    }
+    w->round = now;
+    return ROUND_NS;
 }

@@ -11,9 +11,15 @@
 
 struct hydrate;
 
+#define ROUND_NS (10 * NS_PER_MS)       /* between looks for the end of a round trip */
 #define STARTS_SLACK_NS (5 * NS_PER_MS) /* a store that limits requests each second refuses bursts */
 
 enum { WINDOW_START = 16, WINDOW_MAX = 512, STARTS_UNIT = 1000 };
+
+struct window_mark {
+    uint64_t ns; /* monotonic */
+    uint64_t requests;
+};
 
 struct hydrate_window {
     _Atomic unsigned size;
@@ -37,11 +43,14 @@ struct hydrate_window {
     unsigned threshold; /* from here on it grows slowly: the server refused connections; 0: it never did */
     unsigned epoch_ticks;
     uint64_t quickest_ns;
-    uint64_t ticked_ns, ticked_requests;
-    struct web_connects tried; /* up to the last tick */
+    struct window_mark tick, round; /* where the last one ended */
+    struct web_connects tried;      /* up to the last tick */
 };
 
 void window_init(struct hydrate *h);
 void window_tick(struct hydrate *h, uint64_t now_ns);
+/* Doubles the window at the end of a round trip, between ticks, while the first climb is network-bound. Returns when to
+ * look again, in nanoseconds from now; 0: the climb is over. */
+uint64_t window_climb(struct hydrate *h, uint64_t now_ns);
 /* Counts the answer to a GET. Any thread. True: the store serves most GETs, so a refused one may retry soon. */
 bool window_answered(struct hydrate_window *w, uint64_t sent_ns, uint64_t now_ns, bool refused);

@@ -51,6 +51,30 @@ static void while_requests_wait_for_the_way_alone_it_doubles_up_to_its_end(void 
     assert_int_equal(full_tick(100), 24);
 }
 
+/* A look at the window, full, when so many requests have ended in so many milliseconds more. */
+static unsigned climb(unsigned requests, unsigned ms)
+{
+    static uint64_t now_ns = NS_PER_SECOND;
+    now_ns += ms * NS_PER_MS;
+    run->queue.active = atomic_load(&run->window.size);
+    atomic_fetch_add(&run->progress.requests, requests);
+    assert_int_equal(window_climb(run, now_ns), ROUND_NS);
+    return atomic_load(&run->window.size);
+}
+
+static void the_first_climb_doubles_it_at_each_round_trip(void **state)
+{
+    (void)state;
+    window_climb(run, NS_PER_SECOND); /* nothing runs yet */
+    atomic_store(&run->lanes[0].quickest_ns, 20 * NS_PER_MS);
+    assert_int_equal(climb(WINDOW_START / 2, 10), WINDOW_START); /* half a round */
+    assert_int_equal(climb(WINDOW_START / 2, 10), 2 * WINDOW_START);
+    assert_int_equal(climb(2 * WINDOW_START, 30), 4 * WINDOW_START);
+    assert_int_equal(climb(4 * WINDOW_START, 50), 4 * WINDOW_START); /* they wait for each other */
+    atomic_fetch_add(&run->window.refused, 1);
+    assert_int_equal(window_climb(run, 2 * NS_PER_SECOND), 0);
+}
+
 static void a_step_that_brings_nothing_is_taken_back(void **state)
 {
     (void)state;
@@ -216,6 +240,7 @@ static void a_store_that_is_away_altogether_finds_the_window_as_it_was(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_first_climb_doubles_it_at_each_round_trip, setup, teardown),
         cmocka_unit_test_setup_teardown(while_requests_wait_for_the_way_alone_it_doubles_up_to_its_end, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_step_that_brings_nothing_is_taken_back, setup, teardown),
