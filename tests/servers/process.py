@@ -2,6 +2,8 @@
 """One server as a child: started on a free port, waited for, stopped by its own pid."""
 
 import contextlib
+import fcntl
+import functools
 import os
 import pathlib
 import random
@@ -15,12 +17,33 @@ import urllib.error
 import urllib.request
 
 
+given_ports = set()
+
+
+@functools.cache
+def ports_of_all_tests():
+    """A file that stands for all ports: the lock of its byte N is port N's."""
+    return open(pathlib.Path(tempfile.gettempdir()) / "cistern-test-ports", "ab")
+
+
+def is_ours(port):
+    """True from then on until this process ends: a server may be stopped and started again on its port."""
+    try:
+        fcntl.lockf(ports_of_all_tests(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        return True
+    except OSError:  # another test process has it
+        return False
+
+
 def free_port(host="127.0.0.1"):
     """For a server that cannot choose one itself. Below those that the kernel gives to clients: one of the thousands of
     connections beside us would have it before the server binds it."""
     lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.SystemRandom().randrange(lowest // 3, lowest)
+        if port in given_ports or not is_ours(port):
+            continue
+        given_ports.add(port)
         with contextlib.suppress(OSError), socket.socket() as s:
             s.bind((host, port))
             return port
