@@ -88,7 +88,7 @@ static void submit(struct kube_job *j, struct str token, uint64_t left)
                                                       .body = j->wire.body,
                                                       .body_len = j->wire.body ? strlen(j->wire.body) : 0,
                                                       .timeout_ns = left,
-                                                      .stall_timeout_ns = left,
+                                                      .stall_timeout_ns = j->is_watch ? j->stream.silence_ns : left,
                                                       .ctx = j,
                                                       .on_body = on_body,
                                                       .on_done = on_answer});

@@ -27,7 +27,8 @@ struct kube_job *kube_job_start(struct kube *k, const struct kube_request *r, co
     j->request.body = NULL;
     j->is_watch = stream != NULL;
     if (stream)
-        j->stream = (struct kube_stream){.lasts_ns = stream->lasts_ns, .on_bytes = stream->on_bytes};
+        j->stream = (struct kube_stream){
+            .lasts_ns = stream->lasts_ns, .silence_ns = stream->silence_ns, .on_bytes = stream->on_bytes};
     sbuf_init(&j->got, k->body_max);
     j->request.timeout_ns = timeout;
     j->deadline_ns = loop_now_ns(k->loop) + timeout;

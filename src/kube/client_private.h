@@ -23,6 +23,7 @@ enum kube_job_state {
 struct kube_stream {
     struct str resource_version;
     uint64_t lasts_ns;                                       /* how long the server is asked to keep it open */
+    uint64_t silence_ns;                                     /* ends it if no byte comes for so long */
     int (*on_bytes)(void *ctx, const char *bytes, size_t n); /* negative ends it */
 };
 

@@ -5,13 +5,15 @@
 
 enum {
     PAGE_DEFAULT = 500,
-    GARBLED_MAX = 3, /* watches in a row that cannot be read, before a list is taken instead */
+    USELESS_MAX = 3, /* watches in a row that cannot be read or are silent, before a list is taken instead */
     RESYNC_SLICES = 64,
 };
 
 #define PAGE_TIMEOUT_NS (60 * NS_PER_SECOND)
 /* The server ends a watch after five to ten minutes, so that its replicas share them. */
 #define WATCH_LEAST_NS (300 * NS_PER_SECOND)
+/* The server sends a bookmark each minute. Without one, the server or a proxy may be stuck with an open connection. */
+#define SILENCE_NS (75 * NS_PER_SECOND)
 #define BACKOFF_BASE_NS (500 * NS_PER_MS)
 #define BACKOFF_CAP_NS (10 * NS_PER_SECOND)
 #define PAUSE_NS (100 * NS_PER_MS)
@@ -56,7 +58,7 @@ static void fail(struct kube_informer *i, const struct err *err)
 static void went_well(struct kube_informer *i)
 {
     i->failures = 0;
-    i->garbled = 0;
+    i->useless = 0;
     i->told_code = 0;
 }
 
@@ -151,9 +153,9 @@ static int on_bytes(void *ctx, const char *bytes, size_t n)
 /* Is a new list needed before the next watch? */
 static bool lost_its_place(struct kube_informer *i, int status, const struct err *err)
 {
-    if (err->code == ERR_CORRUPT)
-        i->garbled++;
-    return status == 410 || err->code == ERR_NO_SPACE || i->garbled >= GARBLED_MAX;
+    if (err->code == ERR_CORRUPT || err->code == ERR_TIMEOUT)
+        i->useless++;
+    return status == 410 || err->code == ERR_NO_SPACE || i->useless >= USELESS_MAX;
 }
 
 static void on_watched(void *ctx, struct kube_reply *r)
@@ -178,6 +180,7 @@ static void watch(struct kube_informer *i)
 {
     struct kube_stream stream = {.resource_version = str_of(i->version),
                                  .lasts_ns = WATCH_LEAST_NS + clock_random() % WATCH_LEAST_NS,
+                                 .silence_ns = i->options.silence_ns,
                                  .on_bytes = on_bytes};
     line_splitter_clear(&i->lines);
     i->err = (struct err){0};
@@ -231,6 +234,7 @@ struct kube_informer *kube_informer_new(struct kube *k, const struct kube_inform
     i->label_selector = copied(o->label_selector);
     i->field_selector = copied(o->field_selector);
     i->page_size = o->page_size ? o->page_size : PAGE_DEFAULT;
+    i->options.silence_ns = o->silence_ns ? o->silence_ns : SILENCE_NS;
     i->again.fire = pause_ended;
     i->resync.fire = resynced;
     while (indexes < KUBE_INDEXES_MAX && o->indexes[indexes].value)

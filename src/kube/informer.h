@@ -27,9 +27,10 @@ struct kube_informer_options {
     /* Takes out what is not needed, so that many objects need little memory; may be NULL. metadata.name, .namespace and
      * .resourceVersion have to stay. */
     void (*transform)(void *ctx, json *object);
-    uint64_t resync_ns; /* on_updated for every object, so often; 0: never. Spread over its span */
-    size_t objects_max; /* 0: 200,000. More is ERR_NO_SPACE to on_trouble, and no list is complete */
-    unsigned page_size; /* 0: 500 */
+    uint64_t resync_ns;  /* on_updated for every object, so often; 0: never. Spread over its span */
+    uint64_t silence_ns; /* a watch without a byte for so long is begun again; 0: 75 s */
+    size_t objects_max;  /* 0: 200,000. More is ERR_NO_SPACE to on_trouble, and no list is complete */
+    unsigned page_size;  /* 0: 500 */
 
     void *ctx;
     /* `key` is "namespace/name", or "name" where there is no namespace. Any may be NULL. */

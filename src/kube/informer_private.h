@@ -30,7 +30,7 @@ struct kube_informer {
     uint64_t generation;        /* of the list under way, or the last */
     unsigned page_size;
     unsigned failures; /* in a row */
-    unsigned garbled;  /* watches in a row that brought only invalid data */
+    unsigned useless;  /* watches in a row that brought no valid data before they failed */
     uint64_t watch_began_ns;
     bool list_failed; /* an item could not be stored, see err */
     struct err err;

@@ -80,6 +80,25 @@ def silence(seconds):
     return act
 
 
+def stuck():
+    """The head of an answer, and no byte more on a connection that stays open."""
+    def act(handler, forward):
+        handler.begin(200, "application/json")
+        handler.owner.stopping.wait()
+        handler.close()
+    return act
+
+
+def late(seconds):
+    """The server's answer, so much later."""
+    def act(handler, forward):
+        handler.owner.stopping.wait(seconds)
+        for piece in forward():
+            handler.chunk(piece)
+        handler.last_chunk()
+    return act
+
+
 def lost():
     """The server does it, and its answer never comes."""
     def act(handler, forward):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from integration.lib.kube import KubeTool
-from servers.api_proxy import answer, crumbs, cut, raw, silence, then_garbage
+from servers.api_proxy import answer, crumbs, cut, raw, silence, stuck, then_garbage
 
 
 class Maps:
@@ -237,6 +237,19 @@ def test_a_server_that_is_silent_is_left(proxy, maps):
         start = time.monotonic()
         assert tool.ask("get", resource="configmaps", ns=maps.namespace, name="a", timeout_ms=1000).code == "TIMEOUT"
         assert time.monotonic() - start < 15
+
+
+@pytest.mark.parametrize("how", [silence(600), stuck()])
+@pytest.mark.parametrize("times", [1, None])
+def test_a_watch_that_brings_nothing_is_left_and_the_cause_is_reported(proxy, through, maps, how, times):
+    """Its connection stays open. If every watch is like that, lists find the changes."""
+    maps.create("a")
+    proxy.fault("GET", "watch=1", how, times=times)
+    begin(through, maps, silence_ms=1000)
+    maps.set("a", "1")
+    troubles = []
+    assert hear(through, troubles=troubles) == ("updated", "a", "1")
+    assert troubles[0] == "TIMEOUT"
 
 
 def test_more_objects_than_the_ceiling_are_an_error_and_not_memory(tool, maps):

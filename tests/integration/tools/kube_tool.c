@@ -396,6 +396,7 @@ static void informer_begin(const json *line)
                                               .indexes = {{by_color}},
                                               .transform = without_big,
                                               .resync_ns = number_at(line, "resync_ms", 0) * NS_PER_MS,
+                                              .silence_ns = number_at(line, "silence_ms", 0) * NS_PER_MS,
                                               .objects_max = number_at(line, "most", 0),
                                               .page_size = (unsigned)number_at(line, "page", 0),
                                               .on_added = added,
