@@ -130,17 +130,20 @@ static void saw(struct kube_lease *l, json *own_object)
 
 static void write_lease(struct kube_lease *l);
 
+/* Waits so long from the last request: a slow answer must not delay the next renewal. */
 static void tick_after(struct kube_lease *l, uint64_t wait_ns)
 {
     /* Up to a tenth later, so that replicas that began together do not stay together. */
-    loop_timer_set(l->loop, &l->tick, l->hurried ? 0 : wait_ns + clock_random() % (wait_ns / 10 + 1));
+    uint64_t waited_ns = now_ns() - l->asked_ns;
+    uint64_t left_ns = wait_ns > waited_ns ? wait_ns - waited_ns : 0;
+    loop_timer_set(l->loop, &l->tick, l->hurried ? 0 : left_ns + clock_random() % (left_ns / 10 + 1));
 }
 
 static void ask(struct kube_lease *l, enum kube_verb verb, const json *body,
                 void (*on_done)(void *ctx, struct kube_reply *r))
 {
-    /* An answer that does not come leaves time for another attempt before the deadline. */
-    uint64_t timeout_ns = max_u64(l->options.retry_ns / 2, TIMEOUT_MIN_NS);
+    /* Two such answers fit before the deadline, so a server that needs almost as long for each still has a leader. */
+    uint64_t timeout_ns = max_u64(l->options.renew_deadline_ns / 2, TIMEOUT_MIN_NS);
     bool creates = verb == KUBE_CREATE;
     l->asked_ns = now_ns();
     l->hurried = false;

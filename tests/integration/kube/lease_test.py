@@ -9,7 +9,7 @@ import time
 import pytest
 
 from integration.lib.kube import KubeTool
-from servers.api_proxy import ApiProxy, answer, silence
+from servers.api_proxy import ApiProxy, answer, late, silence
 
 names = itertools.count()
 
@@ -98,6 +98,19 @@ def test_a_renewal_whose_answer_was_lost_does_not_end_the_lead(cluster, lease):
         proxy.fault("PUT", "/leases/", swallow)
         proxy.fault("PUT", "/leases/", answer(500))
         until = time.monotonic() + 5
+        while time.monotonic() < until:
+            assert one.ask("held").held
+            time.sleep(0.05)
+
+
+def test_a_slow_server_has_a_leader_that_stays(cluster, lease):
+    """Each answer takes a fifth of the time for which a renewal counts."""
+    with ApiProxy(cluster) as proxy, KubeTool(proxy.kubeconfig) as one:
+        for method in ("GET", "POST", "PUT"):
+            proxy.fault(method, "/leases", late(1.2), times=None)
+        one.send("lease", identity="one", **dict(lease, duration_ms=9000))
+        hear(one, "started", 30)
+        until = time.monotonic() + 10
         while time.monotonic() < until:
             assert one.ask("held").held
             time.sleep(0.05)

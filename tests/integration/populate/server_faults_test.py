@@ -7,7 +7,7 @@ import os
 import random
 
 import pytest
-from servers.api_proxy import ApiProxy, answer, cut, lost, raw, silence, status
+from servers.api_proxy import ApiProxy, answer, cut, late, lost, raw, silence, status
 
 from integration.lib.claims import World, wait_for
 
@@ -81,3 +81,14 @@ def test_claims_are_filled_and_released_whatever_requests_of_the_controller_fail
     if not EVERY:
         live(world, ns)
     assert not world.proxy.unmet()
+
+
+def test_a_claim_is_filled_while_each_answer_takes_three_seconds(world, ns):
+    world.proxy.fault(None, "", late(3), times=None)
+    try:
+        world.make_claim(ns)
+        world.make_pod(ns)
+        world.wait_for_bound(ns, seconds=240)
+    finally:
+        world.proxy.no_faults()
+    world.empty(ns)
