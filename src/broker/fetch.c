@@ -2,6 +2,7 @@
 #include "fetch.h"
 #include "util/base64.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include "util/metric.h"
 #include "util/names.h"
 #include <ctype.h>
@@ -197,10 +198,33 @@ static int cannot(const struct route *r, const char *why, const char *advice, st
     return err_advise(err, CIS_IDENTITY_UNSUPPORTED, advice);
 }
 
-static int fetch_irsa(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
+/* EKS gives credentials to running pods only: to the controller's. Its role assumes the account's. The role's trust
+ * policy distinguishes accounts by the external ID. */
+static int assume_role(const struct fetcher *f, const struct route *r, struct grant *g, struct fetched *ret,
+                       uint64_t *retry_after_ns, struct err *err)
+{
+    const struct grant own = {.kind = GRANT_AWS_OWN, .region = g->region};
+    auto_creds_identity controller = NULL;
+    auto_sbuf account = SBUF(512);
+    if (!env_get("AWS_CONTAINER_CREDENTIALS_FULL_URI"))
+        return cannot(r, "the controller has no EKS Pod Identity",
+                      "associate its service account cistern-controller with a role, and restart the controller", err);
+    int code = grant_exchange(&own, f->worker, &controller, retry_after_ns, err);
+    if (code < 0)
+        return err_wrap(err, "EKS Pod Identity of the controller");
+    sbuf_addf(&account, "system:serviceaccount:%s:%s", r->ns, r->name);
+    g->kind = GRANT_AWS_ROLE;
+    g->as = controller;
+    g->external_id = sbuf_str(&account);
+    code = grant_exchange(g, f->worker, &ret->identity, retry_after_ns, err);
+    return code < 0 ? err_wrap(err, "service account '%s/%s'", r->ns, r->name) : 0;
+}
+
+static int fetch_role(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
                       uint64_t *retry_after_ns, struct err *err)
 {
     struct str role = annotations ? json_member_str(annotations, ROLE_ANNOTATION) : STR_NULL;
+    bool is_pod = r->method == IDENTITY_POD;
     char session[64];
     if (role.len == 0)
         return cannot(r, "no annotation " ROLE_ANNOTATION, "annotate it with the ARN of a role", err);
@@ -209,8 +233,10 @@ static int fetch_irsa(const struct fetcher *f, const struct route *r, const json
                       .role_arn = role,
                       .region = r->region ? str_of(r->region) : STR_NULL,
                       .session = str_of(session)};
-    snprintf(ret->method, sizeof ret->method, "irsa");
+    snprintf(ret->method, sizeof ret->method, "%s", is_pod ? "podIdentity" : "irsa");
     snprintf(ret->principal, sizeof ret->principal, "%.*s", STR_FMT(role));
+    if (is_pod)
+        return assume_role(f, r, &g, ret, retry_after_ns, err);
     return exchange_minted(f, r, r->audience ? str_of(r->audience) : STR("sts.amazonaws.com"), &g, ret, retry_after_ns,
                            err);
 }
@@ -257,7 +283,7 @@ static int fetch_account(const struct fetcher *f, const struct route *r, struct 
     code = check_opt_in(f, r, annotations, err);
     if (code < 0)
         return code;
-    return r->creds == CREDS_AWS ? fetch_irsa(f, r, annotations, ret, retry_after_ns, err)
+    return r->creds == CREDS_AWS ? fetch_role(f, r, annotations, ret, retry_after_ns, err)
                                  : fetch_google(f, r, annotations, ret, retry_after_ns, err);
 }
 

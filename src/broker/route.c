@@ -40,9 +40,11 @@ static int check_method(const struct route_request *w, enum spec_identity method
 {
     bool is_aws = w->creds == CREDS_AWS, is_google = w->creds == CREDS_GOOGLE;
     if (!is_google && (method == IDENTITY_GKE || method == IDENTITY_WIF))
-        return unsupported(w, "identity.method gke and wif do not work for s3://", "use irsa, or a Secret", err);
-    if (!is_aws && method == IDENTITY_IRSA)
-        return unsupported(w, "identity.method irsa does not work for gs://", "use gke or wif, or a Secret", err);
+        return unsupported(w, "identity.method gke and wif do not work for s3://",
+                           "use irsa or podIdentity, or a Secret", err);
+    if (!is_aws && (method == IDENTITY_IRSA || method == IDENTITY_POD))
+        return unsupported(w, "identity.method irsa and podIdentity do not work for gs://",
+                           "use gke or wif, or a Secret", err);
     if (method == IDENTITY_METADATA && !w->rules->allow_driver)
         return unsupported(w, "identity.method metadata is not allowed",
                            "set serviceAccountName or secretRef, or identity.allowDriverIdentity in the chart", err);
@@ -117,7 +119,8 @@ static int find_export(const struct route_request *w, struct route *ret, struct 
     if (e->secret_name)
         return find_first(w, IDENTITY_SECRET, NULL, e->secret_name, ret, err);
     if (e->service_account) {
-        bool fits = method == IDENTITY_GKE || method == IDENTITY_WIF || method == IDENTITY_IRSA;
+        bool fits =
+            method == IDENTITY_GKE || method == IDENTITY_WIF || method == IDENTITY_IRSA || method == IDENTITY_POD;
         return find_first(w, fits ? method : IDENTITY_AUTO, e->service_account, NULL, ret, err);
     }
     /* An export cannot be anonymous: a public source with an export needs another identity. */

@@ -4,13 +4,16 @@
 #include "creds/creds.h"
 #include "creds/endpoint.h"
 #include "creds/percent.h"
+#include "creds/sigv4.h"
 #include "creds/trust.h"
 #include "exchange.h"
 #include "ini.h"
 #include "private.h"
 #include "reply.h"
+#include "util/clock.h"
 #include "util/env.h"
 #include "util/file.h"
+#include "util/hash.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -105,11 +108,13 @@ static struct creds_identity *from_environment(void)
 
 struct aws_source {
     char region[64];
-    char *role_arn;     /* owned; web identity */
-    char *token_file;   /* owned; web identity and container */
-    char *token;        /* owned; container and grant: the value itself. Secret */
-    char *session_name; /* owned; web identity; NULL: of the environment */
-    char *url;          /* owned; container, and the base of the metadata server */
+    char *role_arn;            /* owned; a role that is assumed */
+    struct creds_identity *as; /* owned reference: assumes the role; NULL: a token does */
+    char *external_id;         /* owned; with `as` */
+    char *token_file;          /* owned; web identity and container */
+    char *token;               /* owned; container and grant: the value itself. Secret */
+    char *session_name;        /* owned; of a role that is assumed; NULL: of the environment */
+    char *url;                 /* owned; container, and the base of the metadata server */
     /* One fetch at a time: what it needs between its steps. */
     struct creds *creds;
     struct worker *worker;
@@ -120,6 +125,8 @@ static void free_source(void *self)
 {
     struct aws_source *s = self;
     free(s->role_arn);
+    creds_identity_unref(s->as);
+    free(s->external_id);
     free(s->token_file);
     secret_free(s->token);
     free(s->session_name);
@@ -146,41 +153,92 @@ static bool read_token(struct aws_source *s, char **ret)
     return true;
 }
 
-/* ---- web identity: STS ------------------------------------------------------------------------------------------- */
+/* ---- a role: STS ------------------------------------------------------------------------------------------------- */
+
+#define FORM_TYPE STR("application/x-www-form-urlencoded")
 
 static void sts_answered(void *ctx, int status, struct str body, const struct err *err)
 {
     creds_replied(((struct aws_source *)ctx)->creds, reply_role, status, body, err);
 }
 
-static void fetch_web_identity(struct creds *c, struct worker *w)
+static void add_field(struct sbuf *form, const char *name, struct str value)
+{
+    sbuf_addf(form, "&%s=", name);
+    percent_encode(value, form);
+}
+
+static void write_form(const struct aws_source *s, const char *token, struct sbuf *form)
+{
+    const char *named = s->session_name ? s->session_name : env_get("AWS_ROLE_SESSION_NAME");
+    sbuf_addf(form, "Action=%s&Version=2011-06-15&DurationSeconds=3600",
+              s->as ? "AssumeRole" : "AssumeRoleWithWebIdentity");
+    add_field(form, "RoleArn", str_of(s->role_arn));
+    add_field(form, "RoleSessionName", str_of(named ? named : "cistern"));
+    if (s->as)
+        add_field(form, "ExternalId", str_of(s->external_id));
+    else
+        add_field(form, "WebIdentityToken", str_of(token));
+}
+
+/* The caller of AssumeRole is known by its signature. */
+static void sign(const struct aws_source *s, struct str url, struct str form, int64_t wall_ns, struct sbuf *ret)
+{
+    struct sigv4_cache cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct endpoint e = {.tls = false};
+    struct err ignored;
+    uint8_t sum[32];
+    char hex[2 * sizeof sum + 1], when[SIGV4_TIME_MAX];
+    if (endpoint_parse(url, &e, &ignored) < 0)
+        return; /* the exchange refuses it, too */
+    const struct sigv4_header headers[] = {{STR("content-type"), FORM_TYPE},
+                                           {STR("host"), e.authority},
+                                           {STR("x-amz-date"), str_of(sigv4_time(wall_ns, when))},
+                                           {STR("x-amz-security-token"), str_of(s->as->session_token)}};
+    sha256(form, sum);
+    sigv4_sign(&cache,
+               &(struct sigv4_request){.method = STR("POST"),
+                                       .path = STR("/"),
+                                       .headers = headers,
+                                       .header_count = countof(headers) - !s->as->session_token,
+                                       .payload = str_of(hex_text(sum, sizeof sum, hex)),
+                                       .wall_ns = wall_ns,
+                                       .region = str_of(s->region),
+                                       .service = STR("sts"),
+                                       .access_key_id = str_of(s->as->access_key_id),
+                                       .secret = str_of(s->as->secret)},
+               ret);
+}
+
+static void fetch_role(struct creds *c, struct worker *w)
 {
     struct aws_source *s = c->source.self;
-    const char *named = s->session_name ? s->session_name : env_get("AWS_ROLE_SESSION_NAME"),
-               *endpoint = env_get("AWS_ENDPOINT_URL_STS");
-    const struct web_header headers[] = {{"content-type", STR("application/x-www-form-urlencoded")},
-                                         {"accept", STR("application/xml")}};
+    const char *endpoint = env_get("AWS_ENDPOINT_URL_STS");
     auto_mem char *token = NULL;
-    char url[TRUST_URL_MAX];
+    char url[TRUST_URL_MAX], when[SIGV4_TIME_MAX];
     struct err err;
     s->creds = c;
     if (!endpoint && trust_aws_url("sts", s->region, url, &err) < 0) {
         creds_refused(s->creds, &err);
         return;
     }
-    if (!s->token && !read_token(s, &token))
+    if (!s->as && !s->token && !read_token(s, &token))
         return;
     auto_sbuf form = SBUF(2 * TOKEN_MAX);
-    sbuf_adds(&form, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&DurationSeconds=3600&RoleArn=");
-    percent_encode(str_of(s->role_arn), &form);
-    sbuf_adds(&form, "&RoleSessionName=");
-    percent_encode(str_of(named ? named : "cistern"), &form);
-    sbuf_adds(&form, "&WebIdentityToken=");
-    percent_encode(str_of(s->token ? s->token : token), &form);
+    write_form(s, s->token ? s->token : token, &form);
+    auto_sbuf authorization = SBUF(4096);
+    int64_t now = clock_wall_ns();
+    if (s->as)
+        sign(s, str_of(endpoint ? endpoint : url), sbuf_str(&form), now, &authorization);
+    const struct web_header headers[] = {{"content-type", FORM_TYPE},
+                                         {"accept", STR("application/xml")},
+                                         {"x-amz-date", str_of(sigv4_time(now, when))},
+                                         {"authorization", sbuf_str(&authorization)},
+                                         {"x-amz-security-token", str_of(s->as ? s->as->session_token : NULL)}};
     exchange_start(w, &(struct exchange_request){.method = "POST",
                                                  .url = endpoint ? endpoint : url,
                                                  .headers = headers,
-                                                 .header_count = countof(headers),
+                                                 .header_count = !s->as ? 2 : countof(headers) - !s->as->session_token,
                                                  .body = sbuf_str(&form),
                                                  .retry_after_ns = &c->retry_after_ns,
                                                  .ctx = s,
@@ -366,7 +424,7 @@ int creds_open_aws(const struct creds_options *o, struct creds **ret, struct err
         snprintf(s->region, sizeof s->region, "%s", o->region);
         s->role_arn = str_dup(str_of(role));
         s->token_file = str_dup(str_of(token_file));
-        *ret = fetched("the web identity's role", "web_identity", s, fetch_web_identity);
+        *ret = fetched("the web identity's role", "web_identity", s, fetch_role);
         return 0;
     }
     int r = open_profile(o->profile, ret, err);
@@ -386,7 +444,9 @@ int creds_open_aws_grant(const struct grant *g, struct creds **ret, struct err *
     snprintf(s->region, sizeof s->region, "%.*s", STR_FMT(g->region.len ? g->region : STR("us-east-1")));
     s->role_arn = str_dup(g->role_arn);
     s->token = str_dup(g->token);
+    s->as = g->as ? creds_identity_ref(g->as) : NULL;
+    s->external_id = str_dup(g->external_id);
     s->session_name = str_dup(g->session.len ? g->session : STR("cistern"));
-    *ret = fetched("AWS's token exchange", NULL, s, fetch_web_identity);
+    *ret = fetched("AWS's token exchange", NULL, s, fetch_role);
     return 0;
 }

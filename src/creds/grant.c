@@ -14,6 +14,7 @@ static int open_grant(const struct grant *g, struct creds **ret, struct err *err
     case GRANT_GCP_OWN:
         return creds_open_gcp(&own, ret, err);
     case GRANT_AWS_TOKEN:
+    case GRANT_AWS_ROLE:
         return creds_open_aws_grant(g, ret, err);
     case GRANT_AWS_OWN:
         snprintf(region, sizeof region, "%.*s", STR_FMT(g->region.len ? g->region : STR("us-east-1")));

@@ -12,6 +12,7 @@ enum grant_kind {
     GRANT_GCP_OWN,   /* what this process itself is: the chain of creds_open_gcp */
     GRANT_AWS_TOKEN, /* token, role_arn, region, session: AssumeRoleWithWebIdentity */
     GRANT_AWS_OWN,   /* region: the chain of creds_open_aws */
+    GRANT_AWS_ROLE,  /* as, external_id, role_arn, region, session: AssumeRole */
 };
 
 /* Views; what is needed is copied, and what is secret wiped afterwards. */
@@ -22,8 +23,10 @@ struct grant {
     struct str email; /* empty: no impersonation */
     struct str key;   /* secret: a service account's file, {"type": "service_account", ...} */
     struct str role_arn;
-    struct str region;  /* empty: us-east-1 */
-    struct str session; /* for the cloud's own log; empty: "cistern" */
+    struct str external_id;
+    struct creds_identity *as; /* borrowed: it signs */
+    struct str region;         /* empty: us-east-1 */
+    struct str session;        /* for the cloud's own log; empty: "cistern" */
 };
 
 /* Any thread but the worker's loop, whose web makes the requests: waits, 30 s at most. *ret is the caller's.

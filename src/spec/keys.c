@@ -34,8 +34,9 @@ const struct spec_key spec_keys[] = {
     {"pathStyle", TYPE_BOOL, AT(source.path_style)},
     {"serviceAccountName", TYPE_TEXT, AT(source.service_account), .cluster_only = ANY_VALUE, .alphabet = "-."},
     {"secretRef.name", TYPE_TEXT, AT(source.secret_name), .cluster_only = ANY_VALUE, .alphabet = "-."},
-    {"identity.method", TYPE_ENUM, AT(source.identity), .choices = "auto gke wif irsa metadata secret anonymous",
-     .cluster_only = "gke wif irsa metadata secret"},
+    {"identity.method", TYPE_ENUM, AT(source.identity),
+     .choices = "auto gke wif irsa podIdentity metadata secret anonymous",
+     .cluster_only = "gke wif irsa podIdentity metadata secret"},
     {"identity.audience", TYPE_TEXT, AT(source.identity_audience), .cluster_only = ANY_VALUE,
      .alphabet = AUDIENCE_MARKS},
     {"identity.provider", TYPE_TEXT, AT(source.identity_provider), .cluster_only = ANY_VALUE,
@@ -97,7 +98,7 @@ const size_t spec_key_count = countof(spec_keys);
 
 /* The order of .choices is the order of the enum; a flag's bit is its place. */
 static_assert(BACKEND_LOOP == 2 && HYDRATION_NONE == 2 && ACCESS_BIND == 2 && VERIFY_NONE == 2, "");
-static_assert(DATA_LOSS_EMPTY == 2 && DIRECT_IO_OFF == 2 && IDENTITY_ANONYMOUS == 6 && ON_MISSING_SKIP == 1, "");
+static_assert(DATA_LOSS_EMPTY == 2 && DIRECT_IO_OFF == 2 && IDENTITY_ANONYMOUS == 7 && ON_MISSING_SKIP == 1, "");
 static_assert(ON_EMPTY_ALLOW == 1, "");
 static_assert(TRIGGER_ON_UNPUBLISH == 1 && TRIGGER_ON_RELEASE == 2 && TRIGGER_MANUAL == 4, "");
 static_assert(GROUP_DIRECTORY == 1 && ORDER_MAX == 1 && CONFLICT_VERSION == 2 && ON_FAILURE_DISCARD == 1, "");

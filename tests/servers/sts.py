@@ -8,8 +8,11 @@ Misbehaves on order: `fail_with`, `late`, `truncate`, `clock_offset`, `expires_i
 
 import base64
 import email.utils
+import hashlib
+import hmac
 import http.server
 import json
+import socket
 import subprocess
 import tempfile
 import threading
@@ -24,6 +27,14 @@ IMDS_TOKEN = "imds-session"
 ROLE = "node-role"
 
 
+def signature(secret, scope, text):
+    """Of Signature Version 4, as its manual has it."""
+    key = f"AWS4{secret}".encode()
+    for part in (*scope.split("/"), text):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return key.hex()
+
+
 def unpad(text):
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
@@ -35,11 +46,13 @@ class Refused(Exception):
 class Sts:
     """`given` counts what was given out; `seen` holds the Authorization and session token of each store request."""
 
-    def __init__(self):
+    def __init__(self, host="127.0.0.1", port=0):
         self.issuer, self.keys_by_id = None, {}
         self.roles = {}           # ARN -> {"sub": subject, "aud": audience}
+        self.assumable = {}       # ARN -> the external ID that its trust policy demands of the holder of our keys
         self.providers = {}       # a WIF provider's name -> the audience that it accepts
         self.workload_users = {}  # a Google service account -> the subjects that may impersonate it
+        self.container_tokens = set()
         self.federated = {}       # a federated token -> its subject
         self.granted = []         # (kind, subject)
         self.clock_offset = 0     # seconds that this server's clock is ahead
@@ -83,8 +96,11 @@ class Sts:
             def log_message(self, *_):
                 pass
 
-        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.host = f"127.0.0.1:{self.http.server_address[1]}"
+        class Http(http.server.ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+        self.http = Http((host, port), Handler)
+        self.host = f"{f'[{host}]' if ':' in host else host}:{self.http.server_address[1]}"
         self.url = f"http://{self.host}"
         threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -246,6 +262,8 @@ class Sts:
 
     def aws_sts(self, headers, body):
         form = dict(urllib.parse.parse_qsl(body.decode(), strict_parsing=True))
+        if form["Action"] == "AssumeRole":
+            return self.aws_assume_signed(headers, form, body)
         if self.issuer:
             return self.aws_assume(headers, form)
         want = {"Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleArn": "arn:aws:iam::1:role/r",
@@ -255,11 +273,35 @@ class Sts:
                          b"<Message>not one of mine</Message></Error></ErrorResponse>")
         return self.aws_credentials()
 
+    @staticmethod
+    def aws_refuse(status, code, words):
+        return status, (f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{words}</Message></Error>"
+                        "</ErrorResponse>").encode()
+
+    def aws_assume_signed(self, headers, form, body):
+        """AssumeRole by the role whose keys the container endpoint gave: signature, session token, external ID."""
+        _, _, rest = headers["authorization"].partition("AWS4-HMAC-SHA256 ")
+        said = dict(part.strip().split("=", 1) for part in rest.split(","))
+        key_id, _, scope = said["Credential"].partition("/")
+        names = said["SignedHeaders"].split(";")
+        canonical = "\n".join(["POST", "/", "", *(f"{n}:{headers[n].strip()}" for n in names), "", said["SignedHeaders"],
+                               hashlib.sha256(body).hexdigest()])
+        text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], scope, hashlib.sha256(canonical.encode()).hexdigest()])
+        today = time.strftime("%Y%m%d", time.gmtime(self.now()))
+        if key_id != "ASIAEXAMPLE" or scope.split("/")[0] != today or scope.split("/")[2:] != ["sts", "aws4_request"] \
+                or not {"host", "x-amz-date", "x-amz-security-token"} <= set(names) \
+                or signature("fetched-secret", scope, text) != said["Signature"]:
+            return self.aws_refuse(403, "SignatureDoesNotMatch", "The request signature we calculated does not match")
+        if headers["x-amz-security-token"] not in self.container_tokens:
+            return self.aws_refuse(403, "InvalidClientTokenId", "The security token included in the request is invalid")
+        if self.assumable.get(form["RoleArn"]) != form.get("ExternalId") or form["Version"] != "2011-06-15":
+            return self.aws_refuse(403, "AccessDenied", "is not authorized to perform: sts:AssumeRole")
+        self.granted.append((form["RoleArn"], form["ExternalId"]))
+        return self.aws_credentials()
+
     def aws_assume(self, headers, form):
         """The role's trust policy, as IAM evaluates it."""
-        def refuse(status, code, words):
-            return status, (f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{words}</Message></Error>"
-                            "</ErrorResponse>").encode()
+        refuse = self.aws_refuse
         if form.get("Action") != "AssumeRoleWithWebIdentity" or form.get("Version") != "2011-06-15":
             return refuse(400, "InvalidAction", "no such action")
         if not 900 <= int(form.get("DurationSeconds", 3600)) <= 3600 or not 2 <= len(form.get("RoleSessionName", "")) <= 64:
@@ -283,7 +325,11 @@ class Sts:
                      "</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>").encode()
 
     def container(self, headers, body):
-        return (200, self.keys()) if headers["authorization"] == "container-token" else (401, b"")
+        if headers["authorization"] != "container-token":
+            return 401, b""
+        keys = self.keys()
+        self.container_tokens.add(keys["Token"])
+        return 200, keys
 
     def imds_session(self, headers, body):
         ttl = headers["x-aws-ec2-metadata-token-ttl-seconds"]

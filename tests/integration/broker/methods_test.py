@@ -100,6 +100,50 @@ def test_irsa_role_that_trusts_another_account_is_denied(world, sts, broker, tea
     assert_error(answer, 403, 1702, "AccessDenied", f"{team}/reader")
 
 
+@pytest.fixture
+def agent(sts, tmp_path):
+    """The environment of a pod that EKS has associated with a role; the agent is at an address of this machine."""
+    (tmp_path / "eks-pod-identity-token").write_text("container-token")
+    return {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{sts.url}/v1/credentials",
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / "eks-pod-identity-token")}
+
+
+def pod_identity(**more):
+    return s3(serviceAccountName="reader", identity={"method": "podIdentity"}, **more)
+
+
+def test_pod_identity_of_the_controller_assumes_the_role_of_the_account(world, sts, start, team, agent):
+    world.account(team, "reader", opted_in=True, **{"eks.amazonaws.com/role-arn": ROLE})
+    sts.assumable[ROLE] = f"system:serviceaccount:{team}:reader"
+    answer = start(env=agent).ask_as_job(world.volume(team, pod_identity(region="eu-west-1")))
+    assert answer.status == 200 and answer.method == "podIdentity" and answer.principal == ROLE, answer
+    assert (answer.accessKeyID, answer.sessionToken) == ("ASIAEXAMPLE", "token-2"), "the controller's own role was given away"
+    assert sts.granted == [(ROLE, f"system:serviceaccount:{team}:reader")]
+    assert sts.requests[:2] == [("GET", "/v1/credentials"), ("POST", "/")]
+
+
+def test_pod_identity_role_that_trusts_another_account_is_denied(world, sts, start, team, agent):
+    world.account(team, "reader", opted_in=True, **{"eks.amazonaws.com/role-arn": ROLE})
+    sts.assumable[ROLE] = "system:serviceaccount:another:reader"
+    assert_error(start(env=agent).ask_as_job(world.volume(team, pod_identity())), 403, 1702, "sts:AssumeRole", f"{team}/reader")
+    assert sts.granted == []
+
+
+def test_pod_identity_without_association_of_the_controller_is_denied(world, sts, start, team):
+    world.account(team, "reader", opted_in=True, **{"eks.amazonaws.com/role-arn": ROLE})
+    assert_error(start().ask_as_job(world.volume(team, pod_identity())), 403, 1908, "EKS Pod Identity", "restart the controller")
+    assert sts.requests == []
+
+
+def test_pod_identity_needs_consent_and_a_role(world, start, team, agent):
+    broker = start(env=agent)
+    world.account(team, "reader", **{"eks.amazonaws.com/role-arn": ROLE})
+    assert_error(broker.ask_as_job(world.volume(team, pod_identity())), 403, 1904)
+    other = world.trusting_namespace()
+    world.account(other, "reader", opted_in=True)
+    assert_error(broker.ask_as_job(world.volume(other, pod_identity())), 403, 1908, "eks.amazonaws.com/role-arn")
+
+
 def test_keys_of_a_secret_are_returned_unchanged(world, broker, team):
     world.secret(team, "keys", access_key_id="AKIA", secret_access_key="s3-secret")
     answer = broker.ask_as_job(world.volume(team, s3(secretRef={"name": "keys"})))
@@ -158,7 +202,8 @@ def test_metadata_method_needs_permission_of_the_chart(world, sts, start, team):
 
 @pytest.mark.parametrize("source, words", [
     (s3(identity={"method": "gke"}, serviceAccountName="reader"), "do not work for s3://"),
-    (gs(identity={"method": "irsa"}, serviceAccountName="reader"), "does not work for gs://"),
+    (gs(identity={"method": "irsa"}, serviceAccountName="reader"), "do not work for gs://"),
+    (gs(identity={"method": "podIdentity"}, serviceAccountName="reader"), "do not work for gs://"),
     (s3(identity={"method": "secret"}), "secretRef is missing"),
     (s3(serviceAccountName="reader"), "eks.amazonaws.com/role-arn"),
     (gs(serviceAccountName="reader"), "workload identity")])

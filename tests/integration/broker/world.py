@@ -145,6 +145,7 @@ class Broker:
         if sts:
             env.update(CISTERN_GCP_STS_URL=sts.url, CISTERN_GCP_IAM_URL=sts.url, CISTERN_GCP_OAUTH_URL=sts.url,
                        AWS_ENDPOINT_URL_STS=sts.url + "/", GCE_METADATA_HOST=sts.host)
+        env.update(options.pop("env", {}))
         if "aws_sts" in options:
             env["AWS_ENDPOINT_URL_STS"] = options.pop("aws_sts")
         command = [BUILD / "tests/broker_tool", world.kubeconfig, namespace,

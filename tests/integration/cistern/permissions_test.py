@@ -172,3 +172,22 @@ def test_terraform_reads_the_same_files(cloud):
     assert set(re.findall(r"\bvar\.(\w+)", text)) == declared
     files = re.findall(r'file\("\$\{path\.module\}/([^"]+)"\)', text)
     assert len(files) == 2 and all((folder / f).is_file() for f in files)
+
+
+def test_the_eks_example_names_one_account_and_its_role_everywhere():
+    example = TOP / "deploy/examples/eks-instance-store"
+    account, source = yaml.safe_load_all((example / "manifests/source.yaml").read_text())
+    role = account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"]
+    subject = f"system:serviceaccount:default:{account['metadata']['name']}"
+
+    def statement(name):
+        [one] = json.loads((example / f"iam/{name}.json").read_text())["Statement"]
+        return one
+
+    assert source["spec"]["serviceAccountName"] == account["metadata"]["name"]
+    assert yaml.safe_load((example / "values.yaml").read_text())["identity"]["namespaces"] == ["default"]
+    assert [v for k, v in statement("irsa-trust")["Condition"]["StringEquals"].items() if k.endswith(":sub")] == [subject]
+    assert statement("pod-identity-trust")["Condition"] == {"StringEquals": {"sts:ExternalId": subject}}
+    assert statement("controller-policy")["Resource"] == role
+    assert statement("pod-identity-trust")["Principal"]["AWS"] in (example / "README.md").read_text()
+    assert statement("controller-trust")["Principal"]["Service"] == "pods.eks.amazonaws.com"

@@ -77,7 +77,7 @@ def test_every_field_of_the_contract_is_taken(cluster):
     ({"uri": "s3://b/", "colour": "red"}, 'unknown field "spec.colour"'),
     ({"uri": "s3://b/", "maxAge": "1h"}, 'unknown field "spec.maxAge"'),
     ({"uri": "s3://b/", "consistency": "latest"}, "Unsupported value"),
-    ({"uri": "s3://b/", "identity": {"method": "podIdentity"}}, "Unsupported value"),
+    ({"uri": "s3://b/", "identity": {"method": "kiam"}}, "Unsupported value"),
     ({"export": {"uri": "s3://c/", "trigger": ["OnRelease", "Interval"]}}, "Unsupported value"),
 ])
 def test_a_wrong_source_is_refused_with_the_reason(cluster, spec, sentence):

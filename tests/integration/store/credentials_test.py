@@ -2,6 +2,7 @@
 """Sources of credentials: each is asked as its manual says, the store gets the credentials that it gave, and no error
 contains a secret."""
 
+import ctypes
 import json
 import subprocess
 import time
@@ -153,9 +154,42 @@ def test_a_container_asks_with_its_token(identity, tmp_path):
                                      AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=str(tmp_path / "token")))
 
 
-def test_a_container_is_not_asked_in_clear_text_elsewhere(identity):
-    answer = list_s3(identity, AWS_CONTAINER_CREDENTIALS_FULL_URI="http://192.0.2.1/v1/credentials")
+@pytest.mark.parametrize("host", ["192.0.2.1", "169.254.170.22", "169.254.170.24", "169.254.169.254", "[fd00:ec2::24]",
+                                  "[fd00:ec2::254]", "169.254.170.23.example", "[::ffff:169.254.170.23]"])
+def test_a_container_is_not_asked_in_clear_text_elsewhere(identity, host):
+    answer = list_s3(identity, AWS_CONTAINER_CREDENTIALS_FULL_URI=f"http://{host}/v1/credentials")
     assert answer.code == "INVALID" and answer.id == 1701
+
+
+@pytest.fixture
+def agents_network():
+    """A network of this thread, its children and new threads, with the addresses of EKS' Pod Identity agent."""
+    libc, new_network = ctypes.CDLL(None), 0x40000000
+    with open("/proc/thread-self/ns/net") as before:
+        assert libc.unshare(new_network) == 0
+        try:
+            for words in ("link set lo up", "addr add 169.254.170.23/32 dev lo", "addr add fd00:ec2::23/128 dev lo nodad"):
+                subprocess.run(["ip", *words.split()], check=True)
+            yield
+        finally:
+            assert libc.setns(before.fileno(), new_network) == 0
+
+
+@pytest.mark.parametrize("host", ["169.254.170.23", "[fd00:ec2::23]"])
+def test_the_pod_identity_agent_gives_credentials_and_is_refused_as_a_store(agents_network, tmp_path, host):
+    agent, store = Sts(host.strip("[]"), 80), Sts()
+    (tmp_path / "token").write_text("container-token")
+    (tmp_path / "guard").write_text("allow 127.0.0.1\n")
+    env = {"CISTERN_GUARD_FILE": str(tmp_path / "guard"), "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://{host}/v1/credentials",
+           "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / "token")}
+    try:
+        assert_session(store, list_s3(store, **env))
+        answer = run_tool("--endpoint", f"http://{host}", "s3://bucket/", "list", env=clean_environment(**env))
+        assert answer.id == 1617, answer
+        assert set(agent.requests) == {("GET", "/v1/credentials")}
+    finally:
+        agent.stop()
+        store.stop()
 
 
 def test_instance_metadata_is_asked_in_a_session(identity):

@@ -49,7 +49,7 @@ static void unsupported_field_is_reported(void **state)
         unsigned id;
     } later[] = {
         {"{\"uri\":\"s3://b/\",\"maxAge\":\"1h\"}", "maxAge", CIS_PARAMETER_UNKNOWN},
-        {"{\"uri\":\"s3://b/\",\"identity\":{\"method\":\"podIdentity\"}}", "identity.method", CIS_PARAMETER_INVALID},
+        {"{\"uri\":\"s3://b/\",\"identity\":{\"method\":\"kiam\"}}", "identity.method", CIS_PARAMETER_INVALID},
     };
     for (size_t i = 0; i < countof(later); i++) {
         struct err err = {0};

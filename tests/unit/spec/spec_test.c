@@ -173,11 +173,12 @@ static void value_that_needs_a_cluster_is_refused_without_one(void **state)
 {
     (void)state;
     static const char *const later[][2] = {
-        {"onDataLoss", "rehydrate"}, {"onDataLoss", "empty"},        {"exportSecret", "x"},
-        {"serviceAccountName", "x"}, {"secretRef.name", "x"},        {"identity.method", "gke"},
-        {"identity.method", "wif"},  {"identity.method", "irsa"},    {"identity.method", "secret"},
-        {"identity.audience", "x"},  {"identity.provider", "x"},     {"identity.method", "metadata"},
-        {"suspend", "true"},         {"export.secretRef.name", "x"}, {"export.serviceAccountName", "x"},
+        {"onDataLoss", "rehydrate"},        {"onDataLoss", "empty"},     {"exportSecret", "x"},
+        {"serviceAccountName", "x"},        {"secretRef.name", "x"},     {"identity.method", "gke"},
+        {"identity.method", "wif"},         {"identity.method", "irsa"}, {"identity.method", "podIdentity"},
+        {"identity.method", "secret"},      {"identity.audience", "x"},  {"identity.provider", "x"},
+        {"identity.method", "metadata"},    {"suspend", "true"},         {"export.secretRef.name", "x"},
+        {"export.serviceAccountName", "x"},
     };
     for (size_t i = 0; i < countof(later); i++) {
         auto_spec s = spec_new();
@@ -293,8 +294,8 @@ static void a_cluster_serves_identities_and_more(void **state)
         must_set(s, served[i][0], served[i][1]);
     assert_int_equal(spec_check_served(s, &err), 0);
     assert_int_equal(spec_modify(s, STR("onDataLoss"), STR("empty"), &err), 0);
-    assert_int_equal(set(s, "identity.method", "podIdentity", &err), -ERR_INVALID);
-    assert_non_null(strstr(err.text, "expected one of auto gke wif irsa metadata secret anonymous"));
+    assert_int_equal(set(s, "identity.method", "kiam", &err), -ERR_INVALID);
+    assert_non_null(strstr(err.text, "expected one of auto gke wif irsa podIdentity metadata secret anonymous"));
 }
 
 static void defaults_and_supported_values_are_accepted(void **state)
