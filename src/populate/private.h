@@ -40,7 +40,7 @@ struct key_state {
     uint64_t generation;              /* of a source, when its volumes were last enqueued; 0: unknown */
 };
 
-enum { KEY_STATES_MAX = 200000, PROBE_THREADS = 8, PROBE_SLOTS = 256 };
+enum { KEY_STATES_MAX = 200000, KEY_BYTES_MAX = 512, PROBE_THREADS = 8, PROBE_SLOTS = 256 };
 
 /* Result of the last request to a source's store. Under populate.lock, all of it. */
 struct source_probe {
@@ -75,6 +75,8 @@ struct populate {
     uint64_t probe_slot_ns[PROBE_SLOTS];
 };
 
+/* ---- state.c ----------------------------------------------------------------------------------------------------- */
+
 /* Requests to the API server are made between these two: begin is false once populate_stop() was called. */
 bool work_begin(struct populate *p);
 void work_end(struct populate *p);
@@ -86,6 +88,7 @@ int populate_enqueue_volume(void *p, struct str name, const json *volume); /* fo
 /* The state of a key. NULL: it has none, and `create` is not set, or KEY_STATES_MAX is reached. */
 struct key_state *key_state_get(struct populate *p, char kind, struct str name, bool create);
 void key_state_remove(struct populate *p, char kind, struct str name);
+void key_states_done(struct populate *p);
 
 /* Sends a write with `own_body` (NULL: none), fenced by the lease. */
 must_check int populate_send(struct populate *p, struct kube_request q, json *own_body, struct err *err);
@@ -130,13 +133,13 @@ must_check int claim_pvs_read(struct populate *p, struct str uid, const struct c
                               struct err *err);
 void claim_pvs_done(struct claim_pvs *v);
 
+enum claim_node node_state(struct populate *p, struct str name);
+
 /* ---- claim_event.c ----------------------------------------------------------------------------------------------- */
 
 /* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. */
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what);
-
-enum claim_node node_state(struct populate *p, struct str name);
 
 /* ---- reconcile functions ----------------------------------------------------------------------------------------- */
 
