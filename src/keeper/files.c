@@ -49,23 +49,3 @@ void keeper_mount_close(struct keeper *k, struct keeper_mount *v)
     table_head_unmap(v->head);
     v->head = NULL;
 }
-
-int keeper_send_files(struct keeper *k, const struct keeper_mount *v, int sock, struct err *err)
-{
-    int r = 0;
-    for (int i = v->first_file; i != NO_FILE && r == 0; i = k->files[i].next) {
-        struct wire_msg m = wire_msg(WIRE_HOLD, v->id);
-        struct wire_fds fds = {{k->files[i].fd, -1, -1}};
-        m.number = k->files[i].node;
-        r = wire_send(sock, &m, &fds, err);
-    }
-    return r;
-}
-
-int keeper_send_mount(struct keeper *k, const struct keeper_mount *v, int sock, struct err *err)
-{
-    struct wire_msg m = wire_msg(WIRE_GIVE, v->id);
-    struct wire_fds fds = {{v->fuse_fd, v->memfd, -1}};
-    int r = wire_send(sock, &m, &fds, err);
-    return r < 0 ? r : keeper_send_files(k, v, sock, err);
-}

@@ -16,28 +16,6 @@
 
 enum { ALONE_LEAVE_MS = 2000, TAKE_OVER_MS = 5000, LISTEN_MS = 1000 };
 
-struct keeper_mount *keeper_find(struct keeper *k, const char *id)
-{
-    keeper_foreach_mount (k, v)
-        if (strcmp(v->id, id) == 0)
-            return v;
-    return NULL;
-}
-
-struct keeper_mount *keeper_free_slot(struct keeper *k)
-{
-    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++)
-        if (k->mounts[i].state == MOUNT_FREE)
-            return &k->mounts[i];
-    return NULL;
-}
-
-void keeper_event(const struct keeper *k, const char *what, const struct keeper_mount *v, const struct err *why)
-{
-    if (k->options->event)
-        k->options->event(what, v->id, why);
-}
-
 /* ---- clients ----------------------------------------------------------------------------------------------------- */
 
 static void close_client(struct keeper *k, int c)
@@ -49,34 +27,6 @@ static void close_client(struct keeper *k, int c)
             v->client = NO_CLIENT;
         keeper_mount_on_dropped(k, v, c);
     }
-}
-
-void keeper_answer(struct keeper *k, int *client, int code, const struct err *err)
-{
-    struct err ignored;
-    int c = *client;
-    *client = NO_CLIENT;
-    if (c == NO_CLIENT || k->clients[c].fd < 0)
-        return;
-    struct wire_msg m = wire_answer(code, err);
-    (void)!wire_send(k->clients[c].fd, &m, NULL, &ignored); /* a client that hung up gets no reply */
-}
-
-void keeper_send_to_mirrors(struct keeper *k, const struct wire_msg *m, const struct wire_fds *fds)
-{
-    struct err ignored;
-    for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
-        if (k->clients[c].fd >= 0 && k->clients[c].is_mirror && wire_send(k->clients[c].fd, m, fds, &ignored) < 0)
-            close_client(k, c); /* it missed a message: it will reconnect and get everything */
-}
-
-/* After a new GIVE, a mirror keeps only the files that follow it. */
-void keeper_show_to_mirrors(struct keeper *k, const struct keeper_mount *v)
-{
-    struct err ignored;
-    for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
-        if (k->clients[c].fd >= 0 && k->clients[c].is_mirror && keeper_send_mount(k, v, k->clients[c].fd, &ignored) < 0)
-            close_client(k, c);
 }
 
 static int give_all(struct keeper *k, int sock, struct err *err)

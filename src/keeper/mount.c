@@ -33,9 +33,25 @@ static void keeper_mount_become(struct keeper_mount *v, enum keeper_mount_state 
     v->state = next;
 }
 
+struct keeper_mount *keeper_find(struct keeper *k, const char *id)
+{
+    keeper_foreach_mount (k, v)
+        if (strcmp(v->id, id) == 0)
+            return v;
+    return NULL;
+}
+
+static struct keeper_mount *free_slot(struct keeper *k)
+{
+    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++)
+        if (k->mounts[i].state == MOUNT_FREE)
+            return &k->mounts[i];
+    return NULL;
+}
+
 static int set_up(struct keeper *k, struct keeper_mount **ret, const char *id, struct err *err)
 {
-    struct keeper_mount *v = keeper_free_slot(k);
+    struct keeper_mount *v = free_slot(k);
     if (!v)
         return err_set(err, ERR_NO_SPACE, "the keeper holds %d volumes already", KEEPER_VOLUMES_MAX);
     *v = (struct keeper_mount){

@@ -72,14 +72,9 @@ struct keeper {
         if (v->state != MOUNT_FREE)
 // NOLINTEND(bugprone-macro-parentheses)
 
-struct keeper_mount *keeper_find(struct keeper *k, const char *id);
-struct keeper_mount *keeper_free_slot(struct keeper *k);
-void keeper_event(const struct keeper *k, const char *what, const struct keeper_mount *v, const struct err *why);
-void keeper_answer(struct keeper *k, int *client, int code, const struct err *err);
-void keeper_send_to_mirrors(struct keeper *k, const struct wire_msg *m, const struct wire_fds *fds);
-void keeper_show_to_mirrors(struct keeper *k, const struct keeper_mount *v);
-
 /* ---- mount.c ----------------------------------------------------------------------------------------------------- */
+
+struct keeper_mount *keeper_find(struct keeper *k, const char *id);
 
 /* Mounts and starts; the client gets its reply when the mount process is ready. */
 must_check int keeper_mount_create(struct keeper *k, const struct wire_msg *ask, int client, struct err *err);
@@ -106,6 +101,13 @@ void process_await(const struct keeper_mount *v); /* until it has exited; none i
 void keeper_hold_file(struct keeper *k, struct keeper_mount *v, uint64_t node, int own_fd);
 void keeper_release_file(struct keeper *k, struct keeper_mount *v, uint64_t node);
 void keeper_mount_close(struct keeper *k, struct keeper_mount *v); /* all that the mount holds */
+
+/* ---- send.c ------------------------------------------------------------------------------------------------------ */
+
+void keeper_event(const struct keeper *k, const char *what, const struct keeper_mount *v, const struct err *why);
+void keeper_answer(struct keeper *k, int *client, int code, const struct err *err);
+void keeper_send_to_mirrors(struct keeper *k, const struct wire_msg *m, const struct wire_fds *fds);
+void keeper_show_to_mirrors(struct keeper *k, const struct keeper_mount *v);
 
 /* Sends all descriptors of a mount to another keeper or a mirror; its files alone to a mount process. */
 must_check int keeper_send_mount(struct keeper *k, const struct keeper_mount *v, int sock, struct err *err);
