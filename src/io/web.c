@@ -17,16 +17,6 @@ static void set_sweep(struct web *w)
     loop_timer_set(w->loop, &w->sweep, min_u64(SWEEP_NS, w->options.stall_timeout_ns / 4 + 1));
 }
 
-void web_job_schedule(struct web_job *j, unsigned steps)
-{
-    struct web *w = j->web;
-    if (!j->steps) {
-        list_add(&w->scheduled, &j->scheduled_node);
-        loop_defer(w->loop, &w->tail);
-    }
-    j->steps |= steps;
-}
-
 /* ---- a job's life ------------------------------------------------------------------------------------------------ */
 
 static struct web_job *job_new(struct web *w)
@@ -318,23 +308,6 @@ void web_set_idle_max(struct web *w, unsigned connections)
 struct web_connects web_connects(const struct web *w)
 {
     return w->connects;
-}
-
-int web_status(const struct web_job *j)
-{
-    long status = 0;
-    curl_easy_getinfo(j->easy, CURLINFO_RESPONSE_CODE, &status);
-    return (int)status;
-}
-
-struct str web_reply_header(struct web_job *j, const char *name)
-{
-    struct curl_header *h;
-    if (curl_easy_header(j->easy, name, 0, CURLH_HEADER, -1, &h) != CURLHE_OK)
-        return STR_NULL;
-    if (h->amount > 1 && curl_easy_header(j->easy, name, h->amount - 1, CURLH_HEADER, -1, &h) != CURLHE_OK)
-        return STR_NULL;
-    return str_trim(str_of(h->value)); /* libcurl keeps the line end of a header without a value */
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */

@@ -101,7 +101,15 @@ struct web {
     bool timeout_is_due; /* libcurl's timer is due now */
 };
 
-void web_job_schedule(struct web_job *j, unsigned what);
+static inline void web_job_schedule(struct web_job *j, unsigned steps)
+{
+    struct web *w = j->web;
+    if (!j->steps) {
+        list_add(&w->scheduled, &j->scheduled_node);
+        loop_defer(w->loop, &w->tail);
+    }
+    j->steps |= steps;
+}
 
 /* web_socket.c */
 void web_sockets_attach(struct web *w); /* libcurl's multi handle to the loop */

@@ -16,6 +16,25 @@ enum { HEADERS_MAX = 128, HEADER_BYTES_MAX = 64 << 10 };
 /* libcurl stores the trailers of a chunked body without a limit of its own. */
 enum { TRAILER_BYTES_MAX = 64 << 10 };
 
+/* ---- the reply --------------------------------------------------------------------------------------------------- */
+
+int web_status(const struct web_job *j)
+{
+    long status = 0;
+    curl_easy_getinfo(j->easy, CURLINFO_RESPONSE_CODE, &status);
+    return (int)status;
+}
+
+struct str web_reply_header(struct web_job *j, const char *name)
+{
+    struct curl_header *h;
+    if (curl_easy_header(j->easy, name, 0, CURLH_HEADER, -1, &h) != CURLHE_OK)
+        return STR_NULL;
+    if (h->amount > 1 && curl_easy_header(j->easy, name, h->amount - 1, CURLH_HEADER, -1, &h) != CURLHE_OK)
+        return STR_NULL;
+    return str_trim(str_of(h->value)); /* libcurl keeps the line end of a header without a value */
+}
+
 /* ---- callbacks of libcurl ---------------------------------------------------------------------------------------- */
 
 static void job_moved(struct web_job *j, uint64_t body_bytes)
