@@ -179,7 +179,6 @@ int kube_new(struct loop *l, const struct kube_config *c, const struct kube_opti
     k->body_max = o->body_max ? o->body_max : BODY_DEFAULT;
     token_bucket_init(&k->bucket, qps, o->burst ? o->burst : 2 * qps);
     k->pump.fire = kube_pump_timer;
-    k->send = kube_attempt_send;
     k->stop = xcalloc(1, sizeof *k->stop);
     *k->stop = (struct kube_stop){.mail.deliver = stop_delivered, .kube = k};
     int r = web_new(l, &web, &k->web, err);

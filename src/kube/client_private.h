@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client_private.h - the jobs of the client. job.c has the queue, the rate and the states; attempt.c, above it, one
- * HTTP exchange; client.c, on top, the public functions. informer.c adds watches: requests whose reply does not end.
+/* client_private.h - the jobs of the client. job.c has the queue, the rate, the states and the HTTP exchanges;
+ * client.c, on top, the public functions. informer.c adds watches: requests whose reply does not end.
  * home: the client's loop. */
 #pragma once
 
@@ -69,29 +69,22 @@ struct kube {
     unsigned queue_max;
     size_t body_max;
     struct token_bucket bucket;
-    struct timer pump;                /* when the rate allows the next request */
-    void (*send)(struct kube_job *j); /* kube_attempt_send */
-    struct list jobs;                 /* all of them: owned */
-    struct list queue;                /* QUEUED jobs, in order */
-    unsigned queued, sent;            /* `sent` without watches */
-    struct kube_stop *stop;           /* NULL: delivered */
+    struct timer pump;      /* when the rate allows the next request */
+    struct list jobs;       /* all of them: owned */
+    struct list queue;      /* QUEUED jobs, in order */
+    unsigned queued, sent;  /* `sent` without watches */
+    struct kube_stop *stop; /* NULL: delivered */
     atomic_bool stopping;
     _Atomic uint64_t requests_sent;
 };
 
 /* job.c */
-void kube_job_become(struct kube_job *j, enum kube_job_state next);
 void kube_job_queue(struct kube_job *j);                         /* behind those that wait */
-void kube_job_wait(struct kube_job *j, uint64_t delay_ns);       /* then queue it */
 void kube_job_settle(struct kube_job *j, const struct err *err); /* ends it at the loop's next turn; NULL: success */
 void kube_job_settle_cancelled(struct kube_job *j, const char *why);
 void kube_job_end(struct kube_job *j); /* calls on_done and frees */
 void kube_job_timer(struct timer *t);
-void kube_pump(struct kube *k);
 void kube_pump_timer(struct timer *t);
-
-/* attempt.c */
-void kube_attempt_send(struct kube_job *j);
 
 /* client.c */
 struct kube_job *kube_job_start(struct kube *k, const struct kube_request *r, const struct kube_stream *stream);

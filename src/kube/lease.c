@@ -5,7 +5,6 @@
 #include "util/clock.h"
 #include <assert.h>
 #include <stdio.h>
-#include <time.h>
 
 enum { IDENTITY_MAX = 128, SECONDS_MAX = 3600, SELECTOR_MAX = 512 };
 
@@ -14,8 +13,9 @@ enum { IDENTITY_MAX = 128, SECONDS_MAX = 3600, SELECTOR_MAX = 512 };
 #define HURRY_NS NS_PER_SECOND
 #define TIMEOUT_MIN_NS (NS_PER_SECOND / 2)
 
-struct kube_lease {
-    struct kube *kube; /* borrowed: it outlives us */
+struct kube_elector {
+    struct kube_lease lease; /* what others see of it */
+    struct kube *kube;       /* borrowed: it outlives us */
     struct kube_lease_options options;
     char *ns, *name, *identity; /* owned */
     struct timer tick;
@@ -29,34 +29,14 @@ struct kube_lease {
     bool hurried; /* since the request under way was made, there is a reason to look again */
     bool releasing;
     void (*on_released)(void *ctx);
-    struct loop *loop;              /* borrowed */
-    _Atomic uint64_t held_until_ns; /* 0: not held */
+    struct loop *loop; /* borrowed */
 };
-
-/* Unlike the loop's clock, it runs during suspend: a leader that was suspended must know. */
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (uint64_t)time_from_spec(t);
-}
-
-uint64_t kube_lease_left_ns(const struct kube_lease *l)
-{
-    uint64_t until = atomic_load(&l->held_until_ns), now = now_ns();
-    return until > now ? until - now : 0;
-}
-
-bool kube_lease_is_held(const struct kube_lease *l)
-{
-    return kube_lease_left_ns(l) > 0;
-}
 
 /* ---- leadership -------------------------------------------------------------------------------------------------- */
 
-static void stop_leading(struct kube_lease *l)
+static void stop_leading(struct kube_elector *l)
 {
-    atomic_store(&l->held_until_ns, 0);
+    atomic_store(&l->lease.held_until_ns, 0);
     loop_timer_cancel(l->loop, &l->expiry);
     if (!l->leading)
         return;
@@ -66,14 +46,14 @@ static void stop_leading(struct kube_lease *l)
 
 /* The lease has our identity now. Others may take it over `duration` after they see that. We lead for a shorter time,
  * counted from the request. */
-static void start_leading(struct kube_lease *l)
+static void start_leading(struct kube_elector *l)
 {
-    uint64_t until = l->asked_ns + l->options.renew_deadline_ns, now = now_ns();
+    uint64_t until = l->asked_ns + l->options.renew_deadline_ns, now = clock_boot_ns();
     if (until <= now) { /* the reply came too late */
         stop_leading(l);
         return;
     }
-    atomic_store(&l->held_until_ns, until);
+    atomic_store(&l->lease.held_until_ns, until);
     loop_timer_set(l->loop, &l->expiry, until - now);
     if (l->leading)
         return;
@@ -83,9 +63,9 @@ static void start_leading(struct kube_lease *l)
 
 static void expired(struct timer *t)
 {
-    struct kube_lease *l = container_of(t, struct kube_lease, expiry);
-    if (kube_lease_is_held(l)) /* the clocks differ by a little */
-        loop_timer_set(l->loop, t, kube_lease_left_ns(l) + NS_PER_MS);
+    struct kube_elector *l = container_of(t, struct kube_elector, expiry);
+    if (kube_lease_is_held(&l->lease)) /* the clocks differ by a little */
+        loop_timer_set(l->loop, t, kube_lease_left_ns(&l->lease) + NS_PER_MS);
     else
         stop_leading(l);
 }
@@ -95,7 +75,7 @@ static struct str holder_of(const json *object)
     return json_member_str(json_at(object, "spec"), "holderIdentity");
 }
 
-static bool is_mine(const struct kube_lease *l)
+static bool is_mine(const struct kube_elector *l)
 {
     return str_eq(holder_of(l->object), str_of(l->identity));
 }
@@ -111,13 +91,13 @@ static uint64_t wanted_ns(const json *object)
 }
 
 /* Stores the object of the server. Its version counts, not its times, which are of another clock. */
-static void saw(struct kube_lease *l, json *own_object)
+static void saw(struct kube_elector *l, json *own_object)
 {
     struct str old = json_member_str(json_at(l->object, "metadata"), "resourceVersion");
     struct str new = json_member_str(json_at(own_object, "metadata"), "resourceVersion");
     bool other_holder = !l->object || !str_eq(holder_of(l->object), holder_of(own_object));
     if (!l->object || !str_eq(old, new))
-        l->seen_ns = now_ns();
+        l->seen_ns = clock_boot_ns();
     json_free(l->object);
     l->object = own_object;
     if (!is_mine(l))
@@ -128,24 +108,24 @@ static void saw(struct kube_lease *l, json *own_object)
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-static void write_lease(struct kube_lease *l);
+static void write_lease(struct kube_elector *l);
 
 /* Waits so long from the last request: a slow answer must not delay the next renewal. */
-static void tick_after(struct kube_lease *l, uint64_t wait_ns)
+static void tick_after(struct kube_elector *l, uint64_t wait_ns)
 {
     /* Up to a tenth later, so that replicas that began together do not stay together. */
-    uint64_t waited_ns = now_ns() - l->asked_ns;
+    uint64_t waited_ns = clock_boot_ns() - l->asked_ns;
     uint64_t left_ns = wait_ns > waited_ns ? wait_ns - waited_ns : 0;
     loop_timer_set(l->loop, &l->tick, l->hurried ? 0 : left_ns + clock_random() % (left_ns / 10 + 1));
 }
 
-static void ask(struct kube_lease *l, enum kube_verb verb, const json *body,
+static void ask(struct kube_elector *l, enum kube_verb verb, const json *body,
                 void (*on_done)(void *ctx, struct kube_reply *r))
 {
     /* Two such answers fit before the deadline, so a server that needs almost as long for each still has a leader. */
     uint64_t timeout_ns = max_u64(l->options.renew_deadline_ns / 2, TIMEOUT_MIN_NS);
     bool creates = verb == KUBE_CREATE;
-    l->asked_ns = now_ns();
+    l->asked_ns = clock_boot_ns();
     l->hurried = false;
     l->job = kube_submit(l->kube, &(struct kube_request){.verb = verb,
                                                          .resource = &kube_leases,
@@ -158,10 +138,10 @@ static void ask(struct kube_lease *l, enum kube_verb verb, const json *body,
                                                          .on_done = on_done});
 }
 
-static void release_now(struct kube_lease *l);
+static void release_now(struct kube_elector *l);
 
 /* Common to the ends of all requests. True if we are going. */
-static bool answered(struct kube_lease *l, const struct kube_reply *r)
+static bool answered(struct kube_elector *l, const struct kube_reply *r)
 {
     l->job = NULL;
     if (r->code < 0 && r->err.code != ERR_NOT_FOUND && r->err.code != ERR_CHANGED && r->err.code != ERR_EXISTS &&
@@ -172,7 +152,7 @@ static bool answered(struct kube_lease *l, const struct kube_reply *r)
 
 static void on_read(void *ctx, struct kube_reply *r)
 {
-    struct kube_lease *l = ctx;
+    struct kube_elector *l = ctx;
     if (answered(l, r)) {
         release_now(l);
         return;
@@ -185,8 +165,9 @@ static void on_read(void *ctx, struct kube_reply *r)
     }
     if (r->code == 0)
         saw(l, take(&r->object));
-    bool is_over = r->code == 0 && (is_mine(l) || !holder_of(l->object).len ||
-                                    now_ns() - l->seen_ns > max_u64(wanted_ns(l->object), l->options.duration_ns));
+    bool is_over =
+        r->code == 0 && (is_mine(l) || !holder_of(l->object).len ||
+                         clock_boot_ns() - l->seen_ns > max_u64(wanted_ns(l->object), l->options.duration_ns));
     if (is_over)
         write_lease(l);
     else
@@ -195,7 +176,7 @@ static void on_read(void *ctx, struct kube_reply *r)
 
 static void on_written(void *ctx, struct kube_reply *r)
 {
-    struct kube_lease *l = ctx;
+    struct kube_elector *l = ctx;
     if (r->code == 0) {
         saw(l, take(&r->object));
         if (!l->releasing)
@@ -222,7 +203,7 @@ static void set_time(json *spec, const char *name)
 }
 
 /* Acquires or renews it. With the version that was read: fails after a write of another replica. */
-static void write_lease(struct kube_lease *l)
+static void write_lease(struct kube_elector *l)
 {
     auto_json j = l->object ? json_copy_of(l->object) : json_new_object();
     uint64_t transitions = 0;
@@ -248,7 +229,7 @@ static void write_lease(struct kube_lease *l)
 
 static void ticked(struct timer *t)
 {
-    struct kube_lease *l = container_of(t, struct kube_lease, tick);
+    struct kube_elector *l = container_of(t, struct kube_elector, tick);
     if (l->leading) /* if another replica wrote, this fails */
         write_lease(l);
     else
@@ -258,7 +239,7 @@ static void ticked(struct timer *t)
 /* ---- watch ------------------------------------------------------------------------------------------------------- */
 
 /* Only reads the lease sooner: it is acquired by the result of that read. */
-static void hurry(struct kube_lease *l)
+static void hurry(struct kube_elector *l)
 {
     l->hurried = !l->leading;
     if (l->hurried && !l->releasing && !l->job)
@@ -278,7 +259,7 @@ static void on_deleted(void *ctx, struct str key, const json *last_known)
     hurry(ctx);
 }
 
-static void watch(struct kube_lease *l)
+static void watch(struct kube_elector *l)
 {
     auto_sbuf selector;
     sbuf_init(&selector, SELECTOR_MAX);
@@ -297,13 +278,13 @@ static void watch(struct kube_lease *l)
 
 static void released(void *ctx, struct kube_reply *r)
 {
-    struct kube_lease *l = ctx;
+    struct kube_elector *l = ctx;
     (void)r; /* if it failed, the lease ends by itself */
     l->job = NULL;
     l->on_released(l->options.ctx);
 }
 
-static void release_now(struct kube_lease *l)
+static void release_now(struct kube_elector *l)
 {
     if (!l->object || !is_mine(l)) {
         l->on_released(l->options.ctx);
@@ -318,11 +299,12 @@ static void release_now(struct kube_lease *l)
 
 static void release_ticked(struct timer *t)
 {
-    release_now(container_of(t, struct kube_lease, tick));
+    release_now(container_of(t, struct kube_elector, tick));
 }
 
-void kube_lease_release(struct kube_lease *l, void (*on_done)(void *ctx))
+void kube_lease_release(struct kube_lease *lease, void (*on_done)(void *ctx))
 {
+    struct kube_elector *l = container_of(lease, struct kube_elector, lease);
     assert(!l->releasing);
     l->releasing = true;
     l->on_released = on_done;
@@ -336,7 +318,7 @@ void kube_lease_release(struct kube_lease *l, void (*on_done)(void *ctx))
 
 struct kube_lease *kube_lease_new(struct kube *k, const struct kube_lease_options *o)
 {
-    struct kube_lease *l = xcalloc(1, sizeof *l);
+    struct kube_elector *l = xcalloc(1, sizeof *l);
     assert(o->identity.len > 0 && o->identity.len <= IDENTITY_MAX);
     l->kube = k;
     l->loop = k->loop;
@@ -353,13 +335,14 @@ struct kube_lease *kube_lease_new(struct kube *k, const struct kube_lease_option
     l->expiry.fire = expired;
     watch(l);
     loop_timer_set(k->loop, &l->tick, 0);
-    return l;
+    return &l->lease;
 }
 
-void kube_lease_free(struct kube_lease *l)
+void kube_lease_free(struct kube_lease *own_lease)
 {
-    if (!l)
+    if (!own_lease)
         return;
+    struct kube_elector *l = container_of(own_lease, struct kube_elector, lease);
     loop_timer_cancel(l->loop, &l->tick);
     stop_leading(l);
     loop_timer_cancel(l->loop, &l->expiry);

@@ -9,6 +9,12 @@
 #pragma once
 
 #include "kube/client.h"
+#include "util/clock.h"
+#include <stdatomic.h>
+
+struct kube_lease {
+    _Atomic uint64_t held_until_ns; /* of clock_boot_ns(); 0: not held */
+};
 
 struct kube_lease_options {
     struct str ns, name;
@@ -34,6 +40,15 @@ void kube_lease_release(struct kube_lease *l, void (*on_done)(void *ctx));
 void kube_lease_free(struct kube_lease *l); /* NULL is fine */
 DEFINE_AUTO(kube_lease, struct kube_lease, kube_lease_free)
 
-/* Any thread. True only while no other can lead; on_stopped may come a moment after it turned false. */
-bool kube_lease_is_held(const struct kube_lease *l);
-uint64_t kube_lease_left_ns(const struct kube_lease *l); /* how long that stays so without a renewal; 0: not held */
+/* Any thread. How long no other can lead without a renewal; 0: not held. */
+static inline uint64_t kube_lease_left_ns(const struct kube_lease *l)
+{
+    uint64_t until = atomic_load(&l->held_until_ns), now = clock_boot_ns();
+    return until > now ? until - now : 0;
+}
+
+/* on_stopped may come a moment after it turned false. */
+static inline bool kube_lease_is_held(const struct kube_lease *l)
+{
+    return kube_lease_left_ns(l) > 0;
+}

@@ -26,18 +26,26 @@ int64_t time_from_spec(struct timespec t)
     return t.tv_sec * (int64_t)NS_PER_SECOND + t.tv_nsec;
 }
 
-uint64_t clock_now_ns(void)
+static int64_t read_clock(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)time_from_spec(t);
+    clock_gettime(clock, &t);
+    return time_from_spec(t);
+}
+
+uint64_t clock_now_ns(void)
+{
+    return (uint64_t)read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_boot_ns(void)
+{
+    return (uint64_t)read_clock(CLOCK_BOOTTIME);
 }
 
 int64_t clock_wall_ns(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return time_from_spec(t);
+    return read_clock(CLOCK_REALTIME);
 }
 
 void clock_sleep(uint64_t ns)

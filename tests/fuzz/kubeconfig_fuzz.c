@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A kubeconfig of any bytes. An accepted one has a valid address. */
 #include "fuzz.h"
-#include "kubeconfig.h"
+#include "kube/config.h"
 #include <assert.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "folder.h"
 
-#include "kubeconfig.h"
+#include "kube/config.h"
 #include "yaml_tree.h"
 #include <stdio.h>
 
