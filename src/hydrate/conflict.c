@@ -19,7 +19,7 @@ static int conflict_error(struct err *err)
 static bool was_hydrated(const struct hydrate *h, uint64_t id, const struct index_entry *e)
 {
     struct stat st;
-    return journal_is_whole(h->journal, id) || (path_stat(h, e->path, &st) && !S_ISDIR(st.st_mode) &&
+    return journal_is_whole(h->journal, id) || (target_stat(h->target, e->path, &st) && !S_ISDIR(st.st_mode) &&
                                                 !target_has_foreign(h->target, e->path, object_file(e)));
 }
 
@@ -74,7 +74,7 @@ static int check_foreign(const struct hydrate *h, struct str path, struct err *e
 {
     for (size_t i = 0; i < path.len; i++) {
         struct stat st;
-        if (path.ptr[i] != '/' || !path_stat(h, str_sub(path, 0, i), &st) || S_ISDIR(st.st_mode))
+        if (path.ptr[i] != '/' || !target_stat(h->target, str_sub(path, 0, i), &st) || S_ISDIR(st.st_mode))
             continue;
         return err_fail(err, ERR_EXISTS, CIS_NOT_A_DIRECTORY, "'%.*s' exists and is not a directory",
                         (int)min_u64(i, 200), path.ptr);

@@ -32,18 +32,5 @@ struct hydrate_driver {
     struct err finish_err;
 };
 
-/* Makes what was written durable, for many objects at once. */
-struct hydrate_barrier {
-    int fs_fd;                       /* owned: a file of the data's file system, opened before the first write */
-    _Atomic uint64_t unsynced_bytes; /* since the last barrier began. Any thread */
-    bool is_running;
-    uint64_t ended_ns; /* the last one */
-    struct work work;
-    struct err err;
-};
-
 void driver_init(struct hydrate_driver *d);
 void driver_start(struct hydrate *h);
-void driver_wake(struct hydrate *h);                            /* any thread: the run may be over */
-must_check int barrier_run(struct hydrate *h, struct err *err); /* blocks; one at a time */
-void barrier_tick(struct hydrate *h);

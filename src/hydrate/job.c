@@ -5,8 +5,6 @@
 /* The longest wait of a refused GET where the store serves most of them: pace.h limits the rate. */
 #define REFUSED_WAIT_NS (250 * NS_PER_MS)
 
-static void request_slice(struct hydrate_job *j);
-
 /* The only function that changes the state. */
 static void job_become(struct hydrate_job *j, enum hydrate_job_state state)
 {
@@ -21,63 +19,10 @@ static void job_become(struct hydrate_job *j, enum hydrate_job_state state)
     j->state = state;
 }
 
-static void wake(struct budget_waiter *w)
-{
-    struct hydrate_job *j = container_of(w, struct hydrate_job, waiter);
-    atomic_store(&j->is_granted, true);
-    loop_post(j->lane->worker.loop, &j->granted);
-}
-
-static void take_slice(struct hydrate_job *j);
-
-static void deliver_granted(struct mail *m)
-{
-    struct hydrate_job *j = container_of(m, struct hydrate_job, granted);
-    atomic_store(&j->is_granted, false);
-    if (!atomic_load(&j->lane->h->stopping)) {
-        take_slice(j);
-        return;
-    }
-    budget_cancel(j->lane->h->budget, &j->waiter);
-    job_release(j);
-}
-
-static void backoff_over(struct timer *t)
-{
-    struct hydrate_job *j = container_of(t, struct hydrate_job, backoff);
-    j->is_due = true;
-    list_add(&j->lane->due, &j->due);
-    lane_pump(j->lane);
-}
-
 static void count_waiting(struct hydrate_job *j, unsigned change)
 {
     atomic_fetch_add_explicit(&j->lane->waiting, change, memory_order_relaxed);
     atomic_fetch_add_explicit(&j->lane->refused, j->answer.refused ? change : 0, memory_order_relaxed);
-}
-
-void job_retry(struct hydrate_job *j)
-{
-    j->is_due = false;
-    count_waiting(j, UINT_MAX);
-    request_slice(j);
-}
-
-static struct hydrate_job *job_new(struct hydrate_lane *l)
-{
-    struct hydrate_job *j = list_pop(&l->free_jobs, struct hydrate_job, node);
-    if (!j) {
-        j = xcalloc(1, sizeof *j);
-        hash_init(&j->hash);
-    }
-    struct hash reused = j->hash;
-    *j = (struct hydrate_job){.lane = l, .hash = reused, .filling = -1};
-    j->waiter.wake = wake;
-    j->granted.deliver = deliver_granted;
-    j->backoff.fire = backoff_over;
-    for (size_t i = 0; i < JOB_SLICES; i++)
-        j->slices[i].job = j;
-    return j;
 }
 
 void job_free_slices(struct hydrate_job *j)
@@ -92,7 +37,7 @@ void job_free_slices(struct hydrate_job *j)
     j->filling = -1;
 }
 
-void job_release(struct hydrate_job *j)
+static void job_release(struct hydrate_job *j)
 {
     struct hydrate_lane *l = j->lane;
     job_free_slices(j);
@@ -103,10 +48,10 @@ void job_release(struct hydrate_job *j)
     list_add_first(&l->free_jobs, &j->node);
     l->running_count--;
     atomic_fetch_sub(&l->h->progress.in_flight, j->in_flight);
-    lane_unit_ended(l);
+    hydrate_queue_unit_ended(l);
 }
 
-void job_object_failed(struct hydrate_job *j, enum hydrate_fault_kind kind, const struct err *err)
+static void job_object_failed(struct hydrate_job *j, enum hydrate_fault_kind kind, const struct err *err)
 {
     struct hydrate_lane *l = j->lane;
     struct hydrate_large *g = j->large;
@@ -121,21 +66,7 @@ void job_object_failed(struct hydrate_job *j, enum hydrate_fault_kind kind, cons
     job_release(j);
 }
 
-void job_mismatch(struct hydrate_job *j, const struct digest *want, const struct digest *got)
-{
-    struct err err;
-    if (!j->mismatched) {
-        /* Fetched once more: a fault of memory or network rarely happens twice. */
-        j->mismatched = true;
-        job_free_slices(j);
-        request_slice(j);
-        return;
-    }
-    mismatch_set(&err, want, got);
-    job_object_failed(j, FAULT_OTHER, &err);
-}
-
-/* ---- the answer -------------------------------------------------------------------------------------------------- */
+/* ---- the answer, when all writes have ended ---------------------------------------------------------------------- */
 
 static void retry_or_fail(struct hydrate_job *j)
 {
@@ -154,7 +85,18 @@ static void retry_or_fail(struct hydrate_job *j)
     loop_defer(j->lane->worker.loop, &j->lane->pump); /* another job may take its place */
 }
 
-void job_advance(struct hydrate_job *j)
+static void part_complete(struct hydrate_job *j)
+{
+    struct hydrate_large *g = j->large;
+    struct digest d = {.kind = HASH_NONE};
+    if (j->hash.kind != HASH_NONE)
+        hash_end(&j->hash, &d);
+    j->large = NULL;
+    large_part_done(j->lane, g, j->part, &d);
+    job_release(j);
+}
+
+static void job_advance(struct hydrate_job *j)
 {
     struct err err;
     if (j->state != JOB_DRAIN || j->busy > 0)
@@ -169,12 +111,176 @@ void job_advance(struct hydrate_job *j)
     }
 }
 
-void job_pause(struct hydrate_job *j, bool paused)
+/* ---- the bytes of a part: slices that are aligned for O_DIRECT --------------------------------------------------- */
+
+/* Counts only: the caller pauses or resumes the GET. */
+static void job_pause(struct hydrate_job *j, bool paused)
 {
     if (j->paused != paused)
         atomic_fetch_add(&j->lane->h->window.paused, paused ? 1 : UINT_MAX);
     j->paused = paused;
 }
+
+static void written(struct disk_job *d)
+{
+    struct job_slice *s = container_of(d, struct job_slice, io);
+    struct hydrate_job *j = s->job;
+    struct hydrate *h = j->lane->h;
+    s->busy = false;
+    s->fill = 0;
+    j->busy--;
+    if (d->result < 0)
+        j->io_error = (int)-d->result;
+    else if ((size_t)d->result != d->len)
+        j->io_error = ENOSPC; /* what a short write to a file means */
+    else
+        atomic_fetch_add(&h->barrier.unsynced_bytes, d->len);
+    if (j->state == JOB_DRAIN) {
+        job_advance(j);
+    } else if (j->get && j->io_error) {
+        store_cancel(j->get);
+    } else if (j->get && j->paused) {
+        job_pause(j, false);
+        store_resume(j->get);
+    }
+}
+
+static void submit(struct hydrate_job *j, struct job_slice *s)
+{
+    uint32_t align = j->large->align;
+    size_t len = s->fill;
+    if (align && len % align) {
+        /* The end of the object, padded: the surplus is cut off before the object counts as whole. */
+        size_t padded = (len + align - 1) / align * align;
+        memset((char *)s->bytes + len, 0, padded - len);
+        len = padded;
+    }
+    s->io = (struct disk_job){
+        .op = DISK_WRITE, .fd = j->large->fd, .bytes = s->bytes, .len = len, .offset = s->offset, .done = written};
+    s->busy = true;
+    j->busy++;
+    j->filling = -1;
+    uring_submit(j->lane->worker.uring, &s->io);
+}
+
+/* Chooses the slice to fill: one of the job that is written, or a new one if the budget has it. */
+static bool next_slice(struct hydrate_job *j)
+{
+    int empty = -1;
+    for (int i = 0; i < JOB_SLICES; i++) {
+        struct job_slice *s = &j->slices[i];
+        if (s->bytes && !s->busy) {
+            empty = i;
+            break;
+        }
+        if (!s->bytes && empty < 0)
+            empty = i;
+    }
+    if (empty < 0)
+        return false;
+    if (!j->slices[empty].bytes)
+        j->slices[empty].bytes = budget_take(j->lane->h->budget, SLICE_BYTES, NULL);
+    if (!j->slices[empty].bytes)
+        return false;
+    j->filling = empty;
+    j->slices[empty].fill = 0;
+    j->slices[empty].offset = j->offset + j->received;
+    return true;
+}
+
+int part_data(struct hydrate_job *j, const char *bytes, size_t len)
+{
+    /* After a pause libcurl delivers the whole chunk again: skip the bytes that were taken. */
+    size_t at = min_u64(j->skip, len);
+    j->skip -= at;
+    while (at < len) {
+        if (j->filling < 0 && !next_slice(j)) {
+            j->skip = at;
+            job_pause(j, true);
+            return WEB_PAUSE;
+        }
+        struct job_slice *s = &j->slices[j->filling];
+        size_t n = min_u64(len - at, SLICE_BYTES - s->fill);
+        hash_copy_out(&j->hash, (char *)s->bytes + s->fill, bytes + at, n);
+        s->fill += n;
+        at += n;
+        j->received += n;
+        atomic_fetch_add_explicit(&j->lane->h->progress.received, n, memory_order_relaxed);
+        if (s->fill == SLICE_BYTES)
+            submit(j, s);
+    }
+    return j->io_error ? -ERR_IO : 0;
+}
+
+void part_flush(struct hydrate_job *j)
+{
+    if (j->filling >= 0 && j->slices[j->filling].fill > 0)
+        submit(j, &j->slices[j->filling]);
+    j->filling = -1;
+}
+
+/* ---- a small object: one slice ----------------------------------------------------------------------------------- */
+
+static void request_slice(struct hydrate_job *j);
+
+static void job_mismatch(struct hydrate_job *j, const struct digest *want, const struct digest *got)
+{
+    struct err err;
+    if (!j->mismatched) {
+        /* Fetched once more: a fault of memory or network rarely happens twice. */
+        j->mismatched = true;
+        job_free_slices(j);
+        request_slice(j);
+        return;
+    }
+    mismatch_set(&err, want, got);
+    job_object_failed(j, FAULT_OTHER, &err);
+}
+
+static int small_data(struct hydrate_job *j, const char *bytes, size_t len)
+{
+    memcpy((char *)j->slices[0].bytes + j->received, bytes, len);
+    j->received += len;
+    atomic_fetch_add_explicit(&j->lane->h->progress.received, len, memory_order_relaxed);
+    return 0;
+}
+
+static void small_complete(struct hydrate_job *j, const struct digest *reply)
+{
+    struct hydrate_lane *l = j->lane;
+    struct hydrate *h = l->h;
+    struct digest got, want = digest_wanted(h, &j->entry);
+    struct err err;
+    /* The answer may know a CRC where the listing knew none, or only an MD5, which costs a hundred times as much. */
+    if (h->o.verify == HYDRATE_VERIFY_AUTO)
+        want = digest_better(&want, reply);
+    if (want.kind != HASH_NONE) {
+        hash_begin(&l->hash, want.kind);
+        hash_update(&l->hash, j->slices[0].bytes, j->entry.size_bytes);
+        hash_end(&l->hash, &got);
+        if (!digest_eq(&got, &want)) {
+            job_mismatch(j, &want, &got);
+            return;
+        }
+    }
+    enum hydrate_fault_kind kind;
+    int r = small_write(l, j->id, &j->entry, j->slices[0].bytes, &err);
+    if (r < 0 && (r = conflict_resolve(l, j->id, &j->entry, &kind, &err)) == 0)
+        r = small_write(l, j->id, &j->entry, j->slices[0].bytes, &err);
+    if (r < 0)
+        job_object_failed(j, kind, &err);
+    else if (r > 0)
+        job_release(j);
+    if (r != 0)
+        return;
+    if (want.kind == HASH_NONE)
+        atomic_fetch_add(&h->progress.size_only, 1);
+    atomic_fetch_add(&h->progress.bytes_done, j->entry.size_bytes);
+    object_completed(h, j->id);
+    job_release(j);
+}
+
+/* ---- the request ------------------------------------------------------------------------------------------------- */
 
 static void note_first_byte(struct hydrate_lane *l, uint64_t ns)
 {
@@ -311,6 +417,52 @@ static void request_slice(struct hydrate_job *j)
     take_slice(j);
 }
 
+/* ---- its beginning ----------------------------------------------------------------------------------------------- */
+
+static void wake(struct budget_waiter *w)
+{
+    struct hydrate_job *j = container_of(w, struct hydrate_job, waiter);
+    atomic_store(&j->is_granted, true);
+    loop_post(j->lane->worker.loop, &j->granted);
+}
+
+static void deliver_granted(struct mail *m)
+{
+    struct hydrate_job *j = container_of(m, struct hydrate_job, granted);
+    atomic_store(&j->is_granted, false);
+    if (!atomic_load(&j->lane->h->stopping)) {
+        take_slice(j);
+        return;
+    }
+    budget_cancel(j->lane->h->budget, &j->waiter);
+    job_release(j);
+}
+
+static void backoff_over(struct timer *t)
+{
+    struct hydrate_job *j = container_of(t, struct hydrate_job, backoff);
+    j->is_due = true;
+    list_add(&j->lane->due, &j->due);
+    loop_defer(j->lane->worker.loop, &j->lane->pump);
+}
+
+static struct hydrate_job *job_new(struct hydrate_lane *l)
+{
+    struct hydrate_job *j = list_pop(&l->free_jobs, struct hydrate_job, node);
+    if (!j) {
+        j = xcalloc(1, sizeof *j);
+        hash_init(&j->hash);
+    }
+    struct hash reused = j->hash;
+    *j = (struct hydrate_job){.lane = l, .hash = reused, .filling = -1};
+    j->waiter.wake = wake;
+    j->granted.deliver = deliver_granted;
+    j->backoff.fire = backoff_over;
+    for (size_t i = 0; i < JOB_SLICES; i++)
+        j->slices[i].job = j;
+    return j;
+}
+
 void job_begin(struct hydrate_lane *l, const struct hydrate_unit *u)
 {
     struct hydrate_job *j = job_new(l);
@@ -326,6 +478,13 @@ void job_begin(struct hydrate_lane *l, const struct hydrate_unit *u)
     if (u->large)
         plan_part(u->entry.size_bytes, u->part, &offset, &j->in_flight);
     atomic_fetch_add(&l->h->progress.in_flight, j->in_flight);
+    request_slice(j);
+}
+
+void job_retry(struct hydrate_job *j)
+{
+    j->is_due = false;
+    count_waiting(j, UINT_MAX);
     request_slice(j);
 }
 

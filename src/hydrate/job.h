@@ -78,27 +78,18 @@ struct hydrate_job {
     struct job_answer answer;
 };
 
-/* job.c */
 void job_begin(struct hydrate_lane *l, const struct hydrate_unit *u);
 void job_retry(struct hydrate_job *j); /* after its backoff */
 void job_stop(struct hydrate_job *j);
-void job_pause(struct hydrate_job *j, bool paused); /* counts only; the caller pauses the GET */
-void job_advance(struct hydrate_job *j);            /* a write or the GET has ended */
+
+/* For tests. */
 void job_free_slices(struct hydrate_job *j);
-void job_release(struct hydrate_job *j);
-void job_object_failed(struct hydrate_job *j, enum hydrate_fault_kind kind, const struct err *err);
-void job_mismatch(struct hydrate_job *j, const struct digest *want, const struct digest *got);
+int part_data(struct hydrate_job *j, const char *bytes, size_t len);
+void part_flush(struct hydrate_job *j); /* writes the slice that is partly filled */
 
 /* small.c: an object in one slice. */
-int small_data(struct hydrate_job *j, const char *bytes, size_t len);
-void small_complete(struct hydrate_job *j, const struct digest *reply);
 /* Removes what an earlier run left at the path of an object that failed: nothing records whether it is whole. */
 void small_discard(struct hydrate_lane *l, const struct index_entry *e);
 must_check int small_write(struct hydrate_lane *l, uint64_t id, const struct index_entry *e, const void *bytes,
                            struct err *err);
 must_check int marker_make(struct hydrate_lane *l, const struct index_entry *e, struct err *err);
-
-/* part.c: a part of a large object, through up to JOB_SLICES slices. */
-int part_data(struct hydrate_job *j, const char *bytes, size_t len);
-void part_complete(struct hydrate_job *j);
-void part_flush(struct hydrate_job *j); /* writes the slice that is partly filled */

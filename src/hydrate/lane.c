@@ -12,18 +12,6 @@ static unsigned lane_share(const struct hydrate_lane *l)
     return size / lanes + (l->number < size % lanes);
 }
 
-static void lane_wake(struct hydrate_lane *l)
-{
-    if (!atomic_exchange(&l->is_woken, true))
-        loop_post(l->worker.loop, &l->wake);
-}
-
-void lane_unit_ended(struct hydrate_lane *l)
-{
-    hydrate_queue_unit_ended(l->h);
-    loop_defer(l->worker.loop, &l->pump);
-}
-
 static bool is_marker(const struct index_entry *e)
 {
     return e->path.len > 0 && e->path.ptr[e->path.len - 1] == '/';
@@ -88,13 +76,8 @@ static bool begin_unit(struct hydrate_lane *l, const struct hydrate_unit *u)
         object_completed(l->h, u->id);
     else if (r < 0)
         object_failed(l->h, kind, u->entry.path, &err, 1);
-    lane_unit_ended(l);
+    hydrate_queue_unit_ended(l);
     return true;
-}
-
-static void hold_over(struct timer *t)
-{
-    lane_pump(container_of(t, struct hydrate_lane, hold));
 }
 
 /* Whether the bandwidth limit delays the next request; a timer or the end of a request pumps again. More requests
@@ -155,7 +138,7 @@ static void limit_connections(struct hydrate_lane *l)
         web_set_idle_max(l->worker.web, works ? (unsigned)max_u64(lane_share(l), 1) : 0);
 }
 
-void lane_pump(struct hydrate_lane *l)
+static void lane_pump(struct hydrate_lane *l)
 {
     struct hydrate *h = l->h;
     unsigned at_once = 0;
@@ -183,6 +166,11 @@ void lane_pump(struct hydrate_lane *l)
     limit_connections(l);
 }
 
+static void hold_over(struct timer *t)
+{
+    lane_pump(container_of(t, struct hydrate_lane, hold));
+}
+
 static void pump_at_tail(struct deferred *t)
 {
     lane_pump(container_of(t, struct hydrate_lane, pump));
@@ -208,12 +196,6 @@ static void deliver_wake(struct mail *m)
     if (atomic_load(&l->h->stopping) && !l->is_stopped)
         stop_all(l);
     lane_pump(l);
-}
-
-void lanes_wake(struct hydrate *h)
-{
-    for (size_t i = 0; i < h->lane_count; i++)
-        lane_wake(&h->lanes[i]);
 }
 
 int lane_open(struct hydrate_lane *l, struct hydrate *h, unsigned number, struct err *err)

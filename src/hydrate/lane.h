@@ -44,6 +44,3 @@ struct hydrate_lane {
 
 must_check int lane_open(struct hydrate_lane *l, struct hydrate *h, unsigned number, struct err *err);
 void lane_close(struct hydrate_lane *l);
-void lanes_wake(struct hydrate *h); /* any thread: there may be work, or the run stops */
-void lane_unit_ended(struct hydrate_lane *l);
-void lane_pump(struct hydrate_lane *l);

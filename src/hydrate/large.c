@@ -24,13 +24,6 @@ static uint64_t part_bytes(const struct hydrate_large *g, uint32_t part)
     return len;
 }
 
-static void dequeue(struct hydrate_queue *q, struct hydrate_large *g)
-{
-    if (g->is_queued)
-        list_remove(&q->larges, &g->node);
-    g->is_queued = false;
-}
-
 static void subtract_progress(struct hydrate_large *g)
 {
     for (uint32_t p = 0; p < g->part_count; p++)
@@ -41,7 +34,7 @@ static void subtract_progress(struct hydrate_large *g)
 static void discard(struct hydrate_lane *l, struct hydrate_large *g)
 {
     large_free(g);
-    lane_unit_ended(l);
+    hydrate_queue_unit_ended(l);
 }
 
 /* Whether the next run cannot use the parts: the object has changed, its bytes were wrong twice, the directory is about
@@ -184,23 +177,6 @@ static void end(struct hydrate_lane *l, struct hydrate_large *g)
 
 /* ---- its parts --------------------------------------------------------------------------------------------------- */
 
-bool large_next_part(struct hydrate_queue *q, struct hydrate_large **ret, uint32_t *ret_part)
-{
-    struct hydrate_large *g;
-    while ((g = list_first(&q->larges, struct hydrate_large, node)) != NULL) {
-        while (g->next < g->part_count && g->have[g->next])
-            g->next++;
-        if (g->next < g->part_count) {
-            *ret = g;
-            *ret_part = g->next++;
-            g->running++;
-            return true;
-        }
-        dequeue(q, g);
-    }
-    return false;
-}
-
 void large_part_done(struct hydrate_lane *l, struct hydrate_large *g, uint32_t part, const struct digest *d)
 {
     struct hydrate *h = g->h;
@@ -215,7 +191,7 @@ void large_part_done(struct hydrate_lane *l, struct hydrate_large *g, uint32_t p
     /* The run stops: its other parts were dropped, or are not handed out. */
     bool is_left = last && !g->failed && atomic_load(&h->stopping);
     if (whole || is_left)
-        dequeue(&h->queue, g);
+        hydrate_queue_remove(&h->queue, g);
     pthread_mutex_unlock(&h->queue.lock);
     if (whole)
         end(l, g);
@@ -235,7 +211,7 @@ void large_part_failed(struct hydrate_lane *l, struct hydrate_large *g, enum hyd
         g->kind = kind;
         g->err = *err;
         g->attempts = attempts;
-        dequeue(&h->queue, g);
+        hydrate_queue_remove(&h->queue, g);
     }
     bool last = --g->running == 0;
     pthread_mutex_unlock(&h->queue.lock);
@@ -247,7 +223,7 @@ void large_part_dropped(struct hydrate_lane *l, struct hydrate_large *g)
 {
     struct hydrate *h = g->h;
     pthread_mutex_lock(&h->queue.lock);
-    dequeue(&h->queue, g);
+    hydrate_queue_remove(&h->queue, g);
     bool last = --g->running == 0;
     pthread_mutex_unlock(&h->queue.lock);
     if (last)
@@ -265,7 +241,7 @@ void large_stop(struct hydrate_lane *l)
     list_foreach (&h->queue.larges, g, node) {
         if (g->lane != l || g->running > 0)
             continue;
-        dequeue(&h->queue, g);
+        hydrate_queue_remove(&h->queue, g);
         list_add(&idle, &g->node);
     }
     pthread_mutex_unlock(&h->queue.lock);

@@ -15,7 +15,6 @@
 
 struct hydrate;
 struct hydrate_lane;
-struct hydrate_queue;
 
 struct hydrate_large {
     struct hydrate *h;
@@ -52,7 +51,6 @@ struct hydrate_large {
 void large_begin(struct hydrate_lane *l, uint64_t id, const struct index_entry *e);
 /* For an object that is not pinned. ERR_CHANGED: it was overwritten since its first answer. Any lane's loop. */
 must_check int large_check_version(struct hydrate_large *g, const struct store_object *reply, struct err *err);
-bool large_next_part(struct hydrate_queue *q, struct hydrate_large **ret, uint32_t *ret_part); /* q->lock held */
 void large_part_done(struct hydrate_lane *l, struct hydrate_large *g, uint32_t part, const struct digest *d);
 void large_part_failed(struct hydrate_lane *l, struct hydrate_large *g, enum hydrate_fault_kind kind,
                        const struct err *err, unsigned attempts);

@@ -31,56 +31,6 @@ static bool is_wanted(const struct hydrate *h, struct str rest)
     return !s->filter || filter_wants(s->filter, rest);
 }
 
-/* ---- space ------------------------------------------------------------------------------------------------------- */
-
-static int too_large(const struct hydrate *h, struct err *err)
-{
-    const struct hydrate_space *s = &h->space;
-    char need[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX];
-    if (s->need_bytes > s->free_bytes)
-        err_set(err, ERR_NO_SPACE, "'%s' does not fit: %" PRIu64 " objects need %s, %s are free", current(h)->uri,
-                s->need_files, bytes_text(s->need_bytes, need), bytes_text(s->free_bytes, have));
-    else
-        err_set(err, ERR_NO_SPACE,
-                "'%s' does not fit: %" PRIu64 " objects, the file system has room for %" PRIu64 " files",
-                current(h)->uri, s->need_files, s->free_files);
-    return err_advise(err, CIS_SOURCE_TOO_LARGE,
-                      target_is_visible(h->target) ? "files already in place are kept" : "nothing was kept");
-}
-
-void space_add(struct hydrate_space *s, uint64_t size_bytes)
-{
-    uint64_t bytes = size_bytes, rest = bytes % s->block_bytes;
-    /* A listing may claim any size: a sum that overflows does not fit. */
-    if (__builtin_add_overflow(bytes, rest ? s->block_bytes - rest : 0, &bytes) ||
-        __builtin_add_overflow(s->need_bytes, bytes, &s->need_bytes))
-        s->need_bytes = UINT64_MAX;
-    s->need_files++;
-    s->largest_bytes = max_u64(s->largest_bytes, size_bytes);
-}
-
-static bool fits(const struct hydrate_space *s)
-{
-    return s->need_bytes <= s->free_bytes && s->need_files <= s->free_files;
-}
-
-int space_check(struct hydrate *h, struct err *err)
-{
-    if (!h->o.size_check || fits(&h->space))
-        return 0;
-    h->lister.err_kind = FAULT_TOO_LARGE;
-    return too_large(h, err);
-}
-
-void space_reserve(struct hydrate *h, uint64_t size_bytes)
-{
-    if (h->is_relisting)
-        return; /* counted when the kept files are known */
-    space_add(&h->space, size_bytes);
-    if (h->o.size_check && !fits(&h->space))
-        atomic_store(&h->space.is_exceeded, true);
-}
-
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
 
 /* A shard's objects are known when all are listed (shard.h): the listing goes into a catalog of its own, from which the

@@ -38,15 +38,3 @@ must_check int lister_prepare(struct hydrate *h, struct err *err);
 void lister_start(struct hydrate *h);       /* driver */
 void lister_cancel(struct hydrate *h);      /* any thread */
 void lister_stop(struct hydrate_lister *l); /* lane 0's loop: cancels the request before the listing */
-
-/* The space that the source needs, and the space of the file system. home: as the lister's. */
-struct hydrate_space {
-    uint64_t free_bytes, free_files, block_bytes; /* including what earlier runs wrote */
-    uint64_t need_bytes, need_files, largest_bytes;
-    _Atomic bool is_exceeded; /* fetch nothing more; the listing goes on, to report the whole size */
-};
-
-void space_reserve(struct hydrate *h, uint64_t size_bytes); /* counts an object */
-/* ERR_NO_SPACE (CIS_SOURCE_TOO_LARGE): the counted objects do not fit. */
-must_check int space_check(struct hydrate *h, struct err *err);
-void space_add(struct hydrate_space *s, uint64_t size_bytes);

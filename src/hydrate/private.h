@@ -6,6 +6,7 @@
  * function holds two of the locks, except that conflict_lock is taken before queue.lock. */
 #pragma once
 
+#include "barrier.h"
 #include "catalog/journal.h"
 #include "driver.h"
 #include "fault.h"
@@ -16,6 +17,7 @@
 #include "lister.h"
 #include "progress.h"
 #include "queue.h"
+#include "space.h"
 #include "util/clock.h"
 #include "window.h"
 #include <assert.h>
@@ -74,14 +76,6 @@ must_check int conflict_resolve(struct hydrate_lane *l, uint64_t id, const struc
 /* engine.c: fills in memory_bytes and concurrency_max where they are 0. ERR_NO_SPACE (CIS_BUFFER_MEMORY): `limit`, of
  * the control group, is too small for the defaults. */
 must_check int memory_defaults(struct hydrate_options *o, uint64_t limit, struct err *err);
-
-/* recover.c: what earlier runs left. */
-/* Counts it before anything is fetched. A file that another process removed counts as not written. */
-must_check int recover_count(struct hydrate *h, struct err *err);
-struct stat;
-must_check bool path_stat(const struct hydrate *h, struct str path, struct stat *ret); /* false: nothing there */
-/* Whether *st may be the object. */
-must_check bool path_stat_matches(const struct stat *st, struct str path, uint64_t size_bytes);
 
 /* relist.c: replaces a listing that is out of date. */
 /* Before the journal is opened: completes or discards an exchange that was interrupted. */

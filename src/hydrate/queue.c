@@ -16,6 +16,48 @@ void hydrate_queue_done(struct hydrate_queue *q)
     pthread_mutex_destroy(&q->lock);
 }
 
+void driver_wake(struct hydrate *h)
+{
+    if (!atomic_exchange(&h->driver.is_check_posted, true))
+        loop_post(h->driver.loop, &h->driver.check);
+}
+
+void lane_wake(struct hydrate_lane *l)
+{
+    if (!atomic_exchange(&l->is_woken, true))
+        loop_post(l->worker.loop, &l->wake);
+}
+
+void lanes_wake(struct hydrate *h)
+{
+    for (size_t i = 0; i < h->lane_count; i++)
+        lane_wake(&h->lanes[i]);
+}
+
+void hydrate_queue_remove(struct hydrate_queue *q, struct hydrate_large *g)
+{
+    if (g->is_queued)
+        list_remove(&q->larges, &g->node);
+    g->is_queued = false;
+}
+
+bool hydrate_queue_next_part(struct hydrate_queue *q, struct hydrate_large **ret, uint32_t *ret_part)
+{
+    struct hydrate_large *g;
+    while ((g = list_first(&q->larges, struct hydrate_large, node)) != NULL) {
+        while (g->next < g->part_count && g->have[g->next])
+            g->next++;
+        if (g->next < g->part_count) {
+            *ret = g;
+            *ret_part = g->next++;
+            g->running++;
+            return true;
+        }
+        hydrate_queue_remove(q, g);
+    }
+    return false;
+}
+
 /* Until all is listed, a shard's selection may still change, and a relist may still fall back to the old catalog. A run
  * whose objects do not fit fails at the end of the listing. */
 static bool waits_for_listing(const struct hydrate *h)
@@ -29,7 +71,7 @@ static int next_unit(struct hydrate *h, struct hydrate_unit *ret, struct err *er
     struct hydrate_queue *q = &h->queue;
     if (waits_for_listing(h))
         return 0;
-    if (large_next_part(q, &ret->large, &ret->part)) {
+    if (hydrate_queue_next_part(q, &ret->large, &ret->part)) {
         ret->id = ret->large->id;
         ret->entry = ret->large->entry;
         return 1;
@@ -58,13 +100,15 @@ int hydrate_queue_take(struct hydrate *h, struct hydrate_unit *ret, struct err *
     return r;
 }
 
-void hydrate_queue_unit_ended(struct hydrate *h)
+void hydrate_queue_unit_ended(struct hydrate_lane *l)
 {
+    struct hydrate *h = l->h;
     pthread_mutex_lock(&h->queue.lock);
     bool last = --h->queue.active == 0;
     pthread_mutex_unlock(&h->queue.lock);
     if (last)
         driver_wake(h);
+    loop_defer(l->worker.loop, &l->pump);
 }
 
 bool hydrate_queue_defer(struct hydrate_queue *q, uint64_t id)

@@ -110,10 +110,10 @@ static int drop_all(struct hydrate *h, struct removals *removals, struct err *er
 static bool is_foreign(const struct hydrate *h, const struct index_entry *was)
 {
     struct stat st;
-    if (!path_stat(h, was->path, &st))
+    if (!target_stat(h->target, was->path, &st))
         return false;
     bool is_as_old = S_ISDIR(st.st_mode) || was->mtime_ns == 0 || target_time_matches(&st, was->mtime_ns);
-    return !is_as_old || !path_stat_matches(&st, was->path, was->size_bytes);
+    return !is_as_old || !target_stat_matches(&st, was->path, was->size_bytes);
 }
 
 /* Whether a hydration wrote the file at the path. Where no other process can write, it wrote every file. Elsewhere the
@@ -144,7 +144,7 @@ static bool is_ours(const struct hydrate *h, struct str path, uint64_t size_byte
     struct err ignored;
     if (mtime_ns == 0 || path_check(path, &ignored) < 0)
         return false;
-    if (!path_stat(h, path, &st))
+    if (!target_stat(h->target, path, &st))
         return errno != ENOENT && errno != ENOTDIR;
     return S_ISREG(st.st_mode) && (uint64_t)st.st_size == size_bytes && target_time_matches(&st, mtime_ns);
 }

@@ -280,6 +280,23 @@ static int open_parent_of(const struct target *t, struct str path, char text[PAT
     return path_open(t->data, parent > 0 ? text : ".", O_PATH | O_DIRECTORY);
 }
 
+bool target_stat(const struct target *t, struct str path, struct stat *ret)
+{
+    char text[PATH_MAX];
+    if (path.len == 0 || path.len >= sizeof text)
+        return false;
+    memcpy(text, path.ptr, path.len);
+    text[path.len] = '\0';
+    return fstatat(t->data, text, ret, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* By kind and size only: not every file system keeps times, and reading costs as much as fetching. */
+bool target_stat_matches(const struct stat *st, struct str path, uint64_t size_bytes)
+{
+    return S_ISDIR(st->st_mode) ? path.ptr[path.len - 1] == '/'
+                                : S_ISREG(st->st_mode) && (uint64_t)st->st_size == size_bytes;
+}
+
 bool target_has_foreign(const struct target *t, struct str path, struct target_file is)
 {
     char text[PATH_MAX];

@@ -37,7 +37,7 @@ static struct hydrate_large *take_parts(uint32_t *ret_part)
 {
     struct hydrate_large *g;
     pthread_mutex_lock(&run->queue.lock);
-    bool any = large_next_part(&run->queue, &g, ret_part);
+    bool any = hydrate_queue_next_part(&run->queue, &g, ret_part);
     pthread_mutex_unlock(&run->queue.lock);
     return any ? g : NULL;
 }
