@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* After a write: proves that the object has our bytes, by the store's checksums or, where it computed none, by
- * reading the object back. */
+/* Proves that the bucket has the file's bytes: after a write, and where an object has the key already. Compares with
+ * the store's checksums or, where it computed none, reads the object back. */
 #include "engine.h"
-#include "util/str.h"
+#include <inttypes.h>
+#include <stdio.h>
 
-enum { PROBE_BYTES_MAX = 1 << 20 };
+enum { LOOKS_MAX = 3, PROBE_BYTES_MAX = 1 << 20 };
 
-void upload_conflict(struct upload *u)
+/* ---- what a comparison leads to ---------------------------------------------------------------------------------- */
+
+static void upload_conflict(struct upload *u)
 {
     struct err err;
     if (u->run->o.policy->conflict == CONFLICT_VERSION && u->version < KEY_VERSIONS_MAX) {
@@ -25,7 +28,19 @@ void upload_conflict(struct upload *u)
     run_file_failed(u, &err);
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------------- */
+static void upload_mistrust(struct upload *u, enum err_id id, const char *why)
+{
+    struct err err;
+    err_set(&err, ERR_CORRUPT, "%s://%.*s/%s: %s", store_scheme(u->run->o.store),
+            STR_FMT(store_bucket(u->run->o.store)), u->key, why);
+    err_advise_by_id(&err, id);
+    if (u->must_sweep && u->multi) {
+        upload_drop(u, AFTER_FAIL, &err);
+        return;
+    }
+    upload_ended(u);
+    run_file_failed(u, &err);
+}
 
 static void finish(struct upload *u)
 {
@@ -41,7 +56,7 @@ static bool may_probe(const struct upload *u)
            r->o.policy->conflict != CONFLICT_OVERWRITE && store_wants_probe(r->o.store);
 }
 
-void upload_sent(struct upload *u, enum run_event how, enum verdict_proof proof)
+static void upload_sent(struct upload *u, enum run_event how, enum verdict_proof proof)
 {
     u->how = how;
     u->object.proof = proof;
@@ -58,33 +73,56 @@ void upload_sent(struct upload *u, enum run_event how, enum verdict_proof proof)
     }
 }
 
-/* A failed probe proves nothing. A probe that overwrote the object made another version of it: confirm that one. */
-void upload_probed(struct upload *u, const struct transfer_answer *a)
+static void is_same(struct upload *u, enum verdict_proof proof)
 {
-    if (a->code < 0 || !a->rewritten) {
-        finish(u);
-        return;
-    }
-    u->object.proof = PROOF_NONE;
-    upload_become(u, UPLOAD_CONFIRMING);
+    upload_sent(u, u->object.met_another ? RUN_THERE : RUN_SENT, proof);
 }
 
-void upload_mistrust(struct upload *u, enum err_id id, const char *why)
+/* An object is this volume's or directory's if its metadata has our identity; if the store keeps no metadata, if it
+ * has the recorded tag. Some servers keep the metadata of an object that another writer replaces, so the metadata
+ * also has the size and the upload. The recorded upload must have the recorded tag; another upload was left
+ * unrecorded by a kill. */
+bool upload_is_own(const struct upload *u, const struct transfer_answer *a)
+{
+    const struct export_run *r = u->run;
+    const struct stamp *sent = logbook_stamp(r->logbook, u->path);
+    char mine[OWNER_TEXT_MAX], uid[LOGBOOK_UID_MAX] = "";
+    struct str tag = logbook_tag(r->logbook, u->path), stored = str_of(a->owner);
+    bool is_recorded = tag.len > 0 && str_eq(tag, str_of(a->tag));
+    if (r->o.policy->conflict != CONFLICT_FAIL || u->version > 1)
+        return false;
+    int n = snprintf(mine, sizeof mine, "%s-%" PRIu64 "-", r->o.owner, a->size_bytes);
+    if (stored.len == 0 || !str_starts(stored, (struct str){mine, (size_t)n}))
+        return stored.len == 0 && is_recorded;
+    if (sent)
+        run_make_uid(u->path, sent, uid);
+    return is_recorded || tag.len == 0 || !str_eq(str_from(stored, (size_t)n), str_of(uid));
+}
+
+/* The object has other bytes than the file. */
+static void differs(struct upload *u)
 {
     struct err err;
-    err_set(&err, ERR_CORRUPT, "%s://%.*s/%s: %s", store_scheme(u->run->o.store),
-            STR_FMT(store_bucket(u->run->o.store)), u->key, why);
-    err_advise_by_id(&err, id);
-    if (u->must_sweep && u->multi) {
-        upload_drop(u, AFTER_FAIL, &err);
-        return;
+    if (!u->object.met_another) {
+        upload_mistrust(u, CIS_UPLOAD_DIFFERS, "the bucket has other bytes than the file");
+    } else if (u->object.is_own && checkpoint_is_others(u)) {
+        err_fail(&err, ERR_EXISTS, CIS_OBJECT_NOT_OURS,
+                 "another writer wrote the marker of its checkpoint in the bucket");
+        run_file_failed(u, &err);
+    } else if (u->object.is_own) {
+        memcpy(u->object.replaces, u->object.seen, sizeof u->object.replaces);
+        u->sum.kind = u->run->store.digest_kind;
+        upload_send(u);
+    } else {
+        upload_conflict(u);
     }
-    upload_ended(u);
-    run_file_failed(u, &err);
 }
 
-/* ---- comparing with the answer ----------------------------------------------------------------------------------- */
+/* ---- comparing checksums ----------------------------------------------------------------------------------------- */
 
+enum upload_match { MATCH_SAME, MATCH_OTHER, MATCH_UNKNOWN };
+
+/* Compares our digests with those that the store returned. */
 static enum verdict_proof proof_of(enum hash_kind kind)
 {
     static const enum verdict_proof proofs[] = {
@@ -94,8 +132,8 @@ static enum verdict_proof proof_of(enum hash_kind kind)
     return kind == HASH_NONE ? PROOF_NONE : proofs[kind];
 }
 
-enum upload_match upload_compare(const struct digest *whole, const struct digest *composite,
-                                 const struct transfer_answer *a, enum verdict_proof *ret)
+static enum upload_match upload_compare(const struct digest *whole, const struct digest *composite,
+                                        const struct transfer_answer *a, enum verdict_proof *ret)
 {
     bool has_whole = a->digest.kind != HASH_NONE && a->digest.kind == whole->kind;
     bool has_composite = a->composite.kind != HASH_NONE && a->composite.kind == composite->kind;
@@ -112,6 +150,110 @@ enum upload_match upload_compare(const struct digest *whole, const struct digest
     bool differs = (has_whole && whole->kind != HASH_MD5) || (has_composite && composite->kind != HASH_MD5);
     return differs ? MATCH_OTHER : MATCH_UNKNOWN;
 }
+
+static void upload_read_back(struct upload *u)
+{
+    u->object.differs = false;
+    u->part.left = u->part.count;
+    if (u->part.count == 0)
+        is_same(u, PROOF_SIZE);
+    else
+        upload_become(u, UPLOAD_READING);
+}
+
+/* For an object in parts, only digests that combine can be computed: not an MD5 of the whole. */
+static void upload_hash(struct upload *u, const struct transfer_answer *a)
+{
+    bool usable = a->digest.kind != HASH_NONE && (!upload_is_large(u) || hash_combines((enum hash_kind)a->digest.kind));
+    u->sum.theirs = usable ? a->digest : (struct digest){0};
+    u->sum.theirs_composite = a->composite;
+    u->sum.kind = usable                           ? (enum hash_kind)a->digest.kind
+                  : a->composite.kind != HASH_NONE ? (enum hash_kind)a->composite.kind
+                                                   : u->run->store.digest_kind;
+    u->part.left = u->part.count;
+    u->part.sums = xrealloc(u->part.sums, max_u64(u->part.count, 1), sizeof *u->part.sums);
+    if (u->part.count == 0) /* both are empty */
+        is_same(u, PROOF_SIZE);
+    else
+        upload_become(u, UPLOAD_COMPARING);
+}
+
+void upload_compared(struct upload *u)
+{
+    struct transfer_answer stored = {.digest = u->sum.theirs, .composite = u->sum.theirs_composite};
+    struct digest whole = parts_join(u->part.sums, u->part.count), composite = {0};
+    enum verdict_proof proof;
+    if (upload_is_large(u))
+        composite = parts_composite(u->part.sums, u->part.count);
+    switch (upload_compare(&whole, &composite, &stored, &proof)) {
+    case MATCH_SAME:
+        is_same(u, proof);
+        return;
+    case MATCH_OTHER:
+        differs(u);
+        return;
+    case MATCH_UNKNOWN:
+        upload_read_back(u);
+        return;
+    }
+}
+
+void upload_read(struct upload *u)
+{
+    if (u->object.differs)
+        differs(u);
+    else
+        is_same(u, PROOF_READ_BACK);
+}
+
+void upload_unreadable(struct upload *u)
+{
+    char why[ERR_TEXT_MAX];
+    if (u->may_retry || u->err.code == ERR_CANCELLED) {
+        run_file_failed(u, &u->err);
+    } else if (u->object.met_another) {
+        differs(u);
+    } else {
+        snprintf(why, sizeof why,
+                 "the bucket returns no comparable checksum, and reading the object back failed: %.200s", u->err.text);
+        upload_mistrust(u, CIS_CHECKSUM_UNAVAILABLE, why);
+    }
+}
+
+/* ---- an object that is there ------------------------------------------------------------------------------------- */
+
+void upload_look(struct upload *u)
+{
+    if (++u->restarts > LOOKS_MAX) {
+        upload_conflict(u);
+        return;
+    }
+    u->object.must_look = true;
+    upload_begin_again(u);
+}
+
+void upload_looked(struct upload *u, const struct transfer_answer *a)
+{
+    u->object.is_own = a->code == 0 && upload_is_own(u, a);
+    memcpy(u->object.seen, a->tag, sizeof u->object.seen);
+    /* A denied HEAD, before a condition failed: the condition alone decides. S3 also denies it for a missing object
+     * without list permission. */
+    if (a->code == -ERR_NOT_FOUND || (a->code == -ERR_DENIED && !u->object.must_look)) {
+        upload_send(u);
+    } else if (a->code == -ERR_DENIED) {
+        upload_conflict(u);
+    } else if (a->code < 0) {
+        run_file_failed(u, &a->err);
+    } else {
+        u->object.met_another = true;
+        if (a->size_bytes != u->size_bytes)
+            differs(u);
+        else
+            upload_hash(u, a);
+    }
+}
+
+/* ---- an object that was written ---------------------------------------------------------------------------------- */
 
 /* Later uploads compute the kind of checksum that this store returned. */
 static void learn(struct upload *u, const struct transfer_answer *a)
@@ -165,6 +307,17 @@ void upload_confirm(struct upload *u, const struct transfer_answer *a)
         upload_mistrust(u, CIS_UPLOAD_DIFFERS, "the bucket reports another checksum than the file has");
     else
         compare_otherwise(u, a);
+}
+
+/* A failed probe proves nothing. A probe that overwrote the object made another version of it: confirm that one. */
+void upload_probed(struct upload *u, const struct transfer_answer *a)
+{
+    if (a->code < 0 || !a->rewritten) {
+        finish(u);
+        return;
+    }
+    u->object.proof = PROOF_NONE;
+    upload_become(u, UPLOAD_CONFIRMING);
 }
 
 /* The upload is gone, and the object is not there, or another has its name: another process aborted the upload. */

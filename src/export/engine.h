@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine.h - The state of a run that run.c, engine.c, upload.c and checkpoint.c share. home: the first worker's loop,
+/* engine.h - The state of a run that run.c shares with the files below it: engine.c, answer.c, marker.c, confirm.c,
+ * begin.c, upload.c and checkpoint.c. home: the first worker's loop,
  * but for the fields beside the lock. */
 #pragma once
 
@@ -196,19 +197,51 @@ struct export_run {
     bool ended;
 };
 
-/* ---- engine.c, for upload.c and checkpoint.c --------------------------------------------------------------------- */
+/* ---- checkpoint.c ------------------------------------------------------------------------------------------------ */
+
+void checkpoints_make(struct export_run *r);
+void checkpoints_free(struct export_run *r);
+bool checkpoint_is_marker(const struct export_run *r, size_t file);
+void checkpoint_marker_path(const struct export_run *r, size_t group, struct sbuf *path);
+/* Must old markers be deleted before files are sent? */
+bool checkpoint_withdraws(const struct export_run *r);
+/* The deletion of its old marker has ended. NULL: it is gone. */
+void checkpoint_withdrawn(const struct upload *u, const struct err *why_not);
+/* A file of it has come to its end; the last one makes its marker ready. */
+void checkpoint_settled(const struct upload *u, const struct err *failed); /* NULL: it is in the bucket */
+const struct err *checkpoint_barred(const struct upload *u);               /* NULL: nothing bars this file */
+bool checkpoint_is_others(const struct upload *u); /* another writer wrote the marker of its checkpoint in the bucket */
+struct plan_options run_plan_options(const struct export_run *r); /* as the plan was made */
+/* ERR_CHANGED: the directory is not as it was planned. */
+must_check int checkpoint_look_again(const struct export_run *r, size_t group, struct err *err);
+
+/* ---- upload.c ---------------------------------------------------------------------------------------------------- */
+
+struct upload *run_new_upload(struct export_run *r);
+void upload_free(struct upload *u); /* NULL is fine */
+/* The same file in the same state gets the same id in every run: a run whose predecessor died between the bucket's
+ * answer and the logbook meets its own object, and knows it. */
+void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX]);
+
+void upload_become(struct upload *u, enum upload_state next);
+bool upload_is_large(const struct upload *u);
+
+/* Records in the logbook that its multipart upload ended. None: nothing to do. */
+void upload_ended(struct upload *u);
+
+/* Aborts its multipart upload, and sweeps unknown uploads of its key; then does `after`. `why` is the reason, and may
+ * be the upload's own error. */
+void upload_drop(struct upload *u, enum upload_after after, const struct err *why);
+
+/* The multipart upload was lost too often: fails. `why` may be the upload's own error. */
+void upload_vanishes(struct upload *u, const struct err *why);
 
 /* A free transfer with slices for so many bytes, or NULL. */
 struct transfer *run_take_transfer(struct export_run *r, uint64_t bytes);
 /* Fills in the fields that all requests of this upload share, and starts the transfer. */
 void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op op);
-struct upload *run_new_upload(struct export_run *r);
-/* The same file in the same state gets the same id in every run: a run whose predecessor died between the bucket's
- * answer and the logbook meets its own object, and knows it. */
-void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX]);
-void run_start_file(struct export_run *r, size_t file);
-void run_again(struct export_run *r);                             /* the pump runs at the end of this turn */
-struct plan_options run_plan_options(const struct export_run *r); /* as the plan was made */
+void run_return_transfer(struct export_run *r, struct transfer *l);
+void run_again(struct export_run *r); /* the pump runs at the end of this turn */
 
 /* How an upload ends. Each frees it. */
 void run_file_sent(struct upload *own_u, enum run_event how);
@@ -218,48 +251,14 @@ void run_file_unrecorded(struct upload *own_u, struct err *err);
 void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why); /* delay 0: as long as is usual */
 void run_file_left(struct upload *own_u); /* stopped in the middle, or a remainder that is gone */
 
-/* ---- engine.c, for run.c ----------------------------------------------------------------------------------------- */
+/* ---- begin.c ----------------------------------------------------------------------------------------------------- */
 
-void run_pump(struct deferred *t);
+void run_start_file(struct export_run *r, size_t file);
 void run_add_chore(struct export_run *r, struct logbook_upload *m);
-
-/* ---- checkpoint.c ------------------------------------------------------------------------------------------------ */
-
-void checkpoints_make(struct export_run *r);
-void checkpoints_free(struct export_run *r);
-bool checkpoint_is_marker(const struct export_run *r, size_t file);
-/* A file of it has come to its end; the last one makes its marker ready. */
-void checkpoint_settled(const struct upload *u, const struct err *failed); /* NULL: it is in the bucket */
-/* All other files of the checkpoint have ended: sends its marker, the user's file or an empty one. If a file failed
- * or the directory changed, fails the marker with that cause. */
-void checkpoint_start_marker(struct export_run *r, size_t group);
-/* Deletes the marker of the next checkpoint that is replaced. False when none is left. */
-bool checkpoint_withdraw_next(struct export_run *r);
-void checkpoint_answer(struct upload *u, const struct transfer_answer *a);
-void checkpoint_withdrawn(struct upload *own_u, const struct err *why_not); /* NULL: it is gone */
-const struct err *checkpoint_barred(const struct upload *u);                /* NULL: nothing bars this file */
-bool checkpoint_is_others(const struct upload *u); /* another writer wrote the marker of its checkpoint in the bucket */
-
-/* ---- upload.c ---------------------------------------------------------------------------------------------------- */
-
 void upload_start(struct upload *u); /* opened, or nothing to open; decides its first state */
-/* Asks for all that it wants now; false when no transfer was free for it. Does not free it. */
-bool upload_feed(struct upload *u);
-void upload_answer(struct upload *u, const struct transfer *l); /* a transfer of it is back; may free it */
-void upload_free(struct upload *u);                             /* NULL is fine */
-
-void upload_become(struct upload *u, enum upload_state next);
-bool upload_is_large(const struct upload *u);
 
 /* The key of its path and version. On failure nothing has changed. */
 must_check int upload_set_key(struct upload *u, struct err *err);
-
-/* Records in the logbook that its multipart upload ended. None: nothing to do. */
-void upload_ended(struct upload *u);
-
-/* Aborts its multipart upload, and sweeps unknown uploads of its key; then does `after`. `why` is the reason, and may
- * be the upload's own error. */
-void upload_drop(struct upload *u, enum upload_after after, const struct err *why);
 
 /* Starts again, with nothing of it left at the store. */
 void upload_begin_again(struct upload *u);
@@ -267,40 +266,19 @@ void upload_begin_again(struct upload *u);
 /* The same, when the store no longer knows its multipart upload. */
 void upload_lost(struct upload *u);
 
-/* The multipart upload was lost too often: fails. `why` may be the upload's own error. */
-void upload_vanishes(struct upload *u, const struct err *why);
-
 /* Sends the file: no object is in its way, or `replaces` names the one to replace. */
 void upload_send(struct upload *u);
 
-enum store_if upload_condition(const struct upload *u);
-
-/* ---- compare.c: each decides what it becomes, or ends and frees it ----------------------------------------------- */
+/* ---- confirm.c: each decides what it becomes, or ends and frees it ----------------------------------------------- */
 
 /* Did this volume or directory write the object of the answer `a`? Only under `conflict: fail`. */
 bool upload_is_own(const struct upload *u, const struct transfer_answer *a);
 /* A condition failed: HEAD the object. */
 void upload_look(struct upload *u);
 void upload_looked(struct upload *u, const struct transfer_answer *a);
-/* Hashes the file with the kind of checksum in `a`; then upload_compared. */
-void upload_hash(struct upload *u, const struct transfer_answer *a);
 void upload_compared(struct upload *u);
-/* The object's bytes against `parts`, which hold the file's digests; then upload_read, or upload_unreadable. */
-void upload_read_back(struct upload *u);
 void upload_read(struct upload *u);
 void upload_unreadable(struct upload *u); /* for `err` */
-
-/* ---- confirm.c: the same ----------------------------------------------------------------------------------------- */
-
-enum upload_match { MATCH_SAME, MATCH_OTHER, MATCH_UNKNOWN };
-
-/* Compares our digests with those that the store returned. Pure. */
-enum upload_match upload_compare(const struct digest *whole, const struct digest *composite,
-                                 const struct transfer_answer *a, enum verdict_proof *ret);
-
-void upload_conflict(struct upload *u); /* another writer's object has the key */
-void upload_mistrust(struct upload *u, enum err_id id, const char *why);
-void upload_sent(struct upload *u, enum run_event how, enum verdict_proof proof);
 void upload_probed(struct upload *u, const struct transfer_answer *a);
 
 /* The store accepted it: does its answer prove that it has our bytes? */
@@ -308,3 +286,23 @@ void upload_confirm(struct upload *u, const struct transfer_answer *a);
 
 /* The answer to a HEAD after a lost, or a short, or an unwelcome answer. */
 void upload_confirmed(struct upload *u, const struct transfer_answer *a);
+
+/* ---- marker.c ---------------------------------------------------------------------------------------------------- */
+
+/* All other files of the checkpoint have ended: sends its marker, the user's file or an empty one. If a file failed
+ * or the directory changed, fails the marker with that cause. */
+void checkpoint_start_marker(struct export_run *r, size_t group);
+/* Deletes the marker of the next checkpoint that is replaced. False when none is left. */
+bool checkpoint_withdraw_next(struct export_run *r);
+void checkpoint_answer(struct upload *u, const struct transfer_answer *a);
+
+/* ---- answer.c ---------------------------------------------------------------------------------------------------- */
+
+/* Asks for all that it wants now; false when no transfer was free for it. Does not free it. */
+bool upload_feed(struct upload *u);
+void upload_answer(struct upload *u, const struct transfer *l); /* a transfer of it is back; may free it */
+
+/* ---- engine.c ---------------------------------------------------------------------------------------------------- */
+
+void run_transfer_ended(struct transfer *l);
+void run_pump(struct deferred *t);

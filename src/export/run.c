@@ -81,12 +81,6 @@ void run_stop(struct export_run *r)
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
-static bool ask_hydrated(void *ctx, const struct walk_file *f)
-{
-    const struct export_run *r = ctx;
-    return r->o.is_hydrated(r->o.ctx, f);
-}
-
 static bool ask_stopped(void *ctx)
 {
     const struct export_run *r = ctx;
@@ -99,16 +93,6 @@ static void tell_skip(void *ctx, struct str path, const char *why)
     struct run_result result = {.event = RUN_SKIPPED, .path = path, .note = why};
     if (r->o.on_result)
         r->o.on_result(r->o.ctx, &result);
-}
-
-struct plan_options run_plan_options(const struct export_run *r)
-{
-    return (struct plan_options){.policy = r->o.policy,
-                                 .logbook = r->logbook,
-                                 .data = r->o.data,
-                                 .since_ns = r->o.since_ns,
-                                 .ctx = (void *)r,
-                                 .is_hydrated = r->o.is_hydrated ? ask_hydrated : NULL};
 }
 
 static int make_plan(struct export_run *r, struct err *err)
@@ -138,7 +122,7 @@ static void make_transfers(struct export_run *r)
     for (size_t i = 0; i < r->transfers.count; i++) {
         struct transfer *l = &r->transfers.all[i];
         transfer_init(l, &r->o.workers[i % r->o.worker_count], r->home, r->o.store,
-                      r->o.bytes_per_second ? &r->rate : NULL);
+                      r->o.bytes_per_second ? &r->rate : NULL, run_transfer_ended);
         list_add(&r->transfers.free, &l->in_free);
     }
 }

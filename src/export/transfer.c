@@ -6,9 +6,10 @@
 
 enum { DIRECT_ALIGNMENT = 4096 };
 
-void transfer_init(struct transfer *l, struct worker *w, struct loop *home, struct store *store, struct rate *rate)
+void transfer_init(struct transfer *l, struct worker *w, struct loop *home, struct store *store, struct rate *rate,
+                   void (*done)(struct transfer *l))
 {
-    *l = (struct transfer){.worker = w, .home = home, .store = store, .rate = rate};
+    *l = (struct transfer){.worker = w, .home = home, .store = store, .rate = rate, .done = done};
     hash_init(&l->reading);
 }
 

@@ -47,11 +47,12 @@ struct transfer_read {
 };
 
 struct transfer {
-    struct worker *worker;    /* borrowed */
-    struct loop *home;        /* borrowed */
-    struct store *store;      /* borrowed */
-    struct rate *rate;        /* borrowed; NULL: no cap */
-    struct list_node in_free; /* the run's */
+    struct worker *worker;            /* borrowed */
+    struct loop *home;                /* borrowed */
+    struct store *store;              /* borrowed */
+    struct rate *rate;                /* borrowed; NULL: no cap */
+    void (*done)(struct transfer *l); /* on home */
+    struct list_node in_free;         /* the run's */
 
     /* The request; the owner's until transfer_go. Borrowed until `done`. */
     enum transfer_op op;
@@ -68,7 +69,6 @@ struct transfer {
     size_t part_count;              /* HEAD, COMPLETE; 0: not an object of parts */
     struct digest whole;            /* COMPLETE */
     void *owner;
-    void (*done)(struct transfer *l); /* on home */
 
     /* The result. */
     struct digest digest; /* of the bytes that were sent; their MD5 if the store returned that and it is right */
@@ -87,7 +87,8 @@ struct transfer {
     bool stopped;
 };
 
-void transfer_init(struct transfer *l, struct worker *w, struct loop *home, struct store *store, struct rate *rate);
+void transfer_init(struct transfer *l, struct worker *w, struct loop *home, struct store *store, struct rate *rate,
+                   void (*done)(struct transfer *l));
 void transfer_done(struct transfer *l);
 void transfer_need_slices(struct transfer *l, size_t count); /* room for so many in `slices` */
 void transfer_go(struct transfer *l);

@@ -1,8 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A file on its way: its states, its requests and its ends. */
 #include "engine.h"
+#include "util/clock.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+
+enum {
+    REFUSALS_MAX = 16, /* in a row, before any success: the destination is refused, not one file */
+    TRIES_SHIFT_MAX = 5,
+};
+static const uint64_t wait_base_ns = 250 * NS_PER_MS, wait_cap_ns = 5 * NS_PER_SECOND;
+
+struct upload *run_new_upload(struct export_run *r)
+{
+    struct upload *u = xcalloc(1, sizeof *u);
+    u->run = r;
+    u->file = NO_FILE;
+    u->group = SIZE_MAX;
+    u->version = 1;
+    u->sum.kind = r->store.digest_kind;
+    u->lease.fd = -1;
+    list_add(&r->active, &u->in_active);
+    r->active_count++;
+    return u;
+}
+
+void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX])
+{
+    auto_sbuf text;
+    uint8_t sum[32];
+    sbuf_init(&text, 8192);
+    sbuf_addf(&text, "%" PRIu64 " %" PRId64 " %" PRId64 " %" PRIu64 " ", s->size_bytes, s->mtime_ns, s->ctime_ns,
+              s->inode);
+    sbuf_add(&text, path);
+    sha256(sbuf_str(&text), sum);
+    hex_text(sum, (LOGBOOK_UID_MAX - 1) / 2, ret);
+}
 
 /* Allowed next states. */
 static const uint16_t allowed[] = {
@@ -47,7 +81,7 @@ void upload_free(struct upload *u)
 }
 
 /* Our own object is replaced under `fail` only: `version` keeps every version, `overwrite` has no condition. */
-enum store_if upload_condition(const struct upload *u)
+static enum store_if upload_condition(const struct upload *u)
 {
     if (u->run->o.policy->conflict == CONFLICT_OVERWRITE)
         return STORE_IF_ANY;
@@ -66,223 +100,6 @@ void upload_ended(struct upload *u)
     u->multi = NULL;
 }
 
-/* ---- start ------------------------------------------------------------------------------------------------------- */
-
-int upload_set_key(struct upload *u, struct err *err)
-{
-    auto_sbuf key;
-    sbuf_init(&key, 2 * 4096 + KEY_BYTES_MAX);
-    int r = key_make(store_prefix(u->run->o.store), u->path, u->size_bytes, u->version, &key, err);
-    if (r < 0)
-        return r;
-    free(u->key);
-    return sbuf_take(&key, &u->key, err);
-}
-
-static void flushed(struct disk_job *j);
-
-/* The intent is on disk before the store is asked: an upload that begins, and whose id dies with us, can be swept. */
-static void note(struct upload *u)
-{
-    struct err err;
-    struct export_run *r = u->run;
-    int e = logbook_intend(r->logbook, u->path, str_of(u->key), str_of(u->uid), &u->lease.stamp, u->part.bytes,
-                           &u->multi, &err);
-    if (e < 0) {
-        run_file_unrecorded(u, &err);
-        return;
-    }
-    upload_become(u, UPLOAD_NOTING);
-    u->in_flight = 1;
-    u->flush = (struct disk_job){.op = DISK_FDATASYNC, .fd = logbook_fd(r->logbook), .done = flushed};
-    uring_submit(r->o.workers[0].uring, &u->flush);
-}
-
-/* From UPLOAD_NEW, with a key and nothing of an earlier upload left. */
-static void begin_fresh(struct upload *u)
-{
-    bool asks = u->run->o.policy->conflict != CONFLICT_OVERWRITE;
-    bool was_sent = logbook_tag(u->run->logbook, u->path).len > 0;
-    u->object.replaces[0] = '\0';
-    u->object.is_own = u->object.met_another = false;
-    u->object.proof = PROOF_NONE;
-    if (u->sight != MARKER_NONE)
-        upload_become(u, UPLOAD_WITHDRAWING);
-    else if (asks && (upload_is_large(u) || was_sent || u->object.must_look))
-        upload_become(u, UPLOAD_LOOKING);
-    else
-        upload_send(u);
-}
-
-void upload_send(struct upload *u)
-{
-    u->object.met_another = false;
-    if (upload_is_large(u))
-        note(u);
-    else
-        upload_become(u, UPLOAD_PUTTING);
-}
-
-void upload_begin_again(struct upload *u)
-{
-    u->vanished = false;
-    upload_become(u, UPLOAD_NEW);
-    begin_fresh(u);
-}
-
-void upload_lost(struct upload *u)
-{
-    u->must_sweep |= u->multi != NULL; /* it may be there all the same */
-    upload_ended(u);
-    upload_begin_again(u);
-}
-
-/* Can the upload of an earlier run be continued? Without an uploaded part there is nothing to continue, and its
- * checksum kind is unknown. */
-static bool may_go_on(const struct upload *u)
-{
-    const struct logbook_upload *m = u->multi;
-    bool has_parts = false;
-    for (unsigned i = 0; i < m->part_count; i++)
-        has_parts |= m->parts[i].size_bytes > 0;
-    return m->id && has_parts && upload_is_large(u) && stamp_eq(&m->stamp, &u->lease.stamp);
-}
-
-static void go_on(struct upload *u)
-{
-    const struct logbook_upload *m = u->multi;
-    free(u->key);
-    u->key = str_dup(str_of(m->key));
-    u->part.bytes = m->part_bytes;
-    u->part.count = u->part.left = m->part_count;
-    for (unsigned i = 0; i < m->part_count; i++)
-        if (m->parts[i].size_bytes > 0) {
-            u->part.left--;
-            u->sum.kind = m->parts[i].digest.kind;
-        }
-    upload_become(u, UPLOAD_SENDING);
-}
-
-/* Some servers refuse unknown checksums: retry with MD5, which every server supports. */
-static bool may_ask_otherwise(struct upload *u, const struct transfer_answer *a)
-{
-    bool refused = (a->code == -ERR_INVALID || a->code == -ERR_UNSUPPORTED) && !a->may_retry;
-    if (!refused || u->sum.kind == HASH_MD5)
-        return false;
-    u->sum.kind = HASH_MD5;
-    return true;
-}
-
-void upload_start(struct upload *u)
-{
-    struct err err;
-    u->part.bytes = key_part_bytes(u->size_bytes, store_caps(u->run->o.store)->parts_max);
-    u->part.count = (unsigned)((u->size_bytes + u->part.bytes - 1) / u->part.bytes);
-    if (u->file == NO_FILE && u->multi) {
-        upload_become(u, UPLOAD_CLEANING);
-        return;
-    }
-    if (upload_set_key(u, &err) < 0) {
-        run_file_failed(u, &err);
-        return;
-    }
-    u->multi = logbook_find_upload(u->run->logbook, u->path);
-    u->must_sweep = u->multi != NULL;
-    if (!u->multi) {
-        begin_fresh(u);
-    } else if (may_go_on(u)) {
-        go_on(u);
-    } else {
-        upload_become(u, UPLOAD_CLEANING);
-    }
-}
-
-/* ---- requests ---------------------------------------------------------------------------------------------------- */
-
-static bool feed_one(struct upload *u, enum transfer_op op, uint64_t bytes)
-{
-    if (u->in_flight > 0)
-        return true;
-    struct transfer *l = run_take_transfer(u->run, bytes);
-    if (!l)
-        return false;
-    l->offset = 0;
-    l->len = bytes;
-    l->object_bytes = u->size_bytes;
-    l->parts = u->part.list;
-    l->part_count = upload_is_large(u) ? u->part.count : 0;
-    l->whole = u->sum.whole;
-    run_start_transfer(u, l, op);
-    return true;
-}
-
-static bool is_confirmed(const struct upload *u, unsigned number)
-{
-    return u->state == UPLOAD_SENDING && u->multi->parts[number - 1].size_bytes > 0;
-}
-
-/* Starts transfers of parts. Reading back needs no slices. */
-static bool feed_parts(struct upload *u, enum transfer_op op)
-{
-    for (; u->part.next <= u->part.count && !u->failed; u->part.next++) {
-        if (is_confirmed(u, u->part.next))
-            continue;
-        uint64_t offset = (uint64_t)(u->part.next - 1) * u->part.bytes;
-        uint64_t len = min_u64(u->part.bytes, u->size_bytes - offset);
-        struct transfer *l = run_take_transfer(u->run, op == TRANSFER_READ ? 0 : len);
-        if (!l)
-            return false;
-        l->number = u->part.next;
-        l->object_bytes = u->size_bytes;
-        l->read_kind = op == TRANSFER_READ ? u->part.sums[l->number - 1].digest.kind : HASH_NONE;
-        l->offset = offset;
-        l->len = len;
-        run_start_transfer(u, l, op);
-    }
-    return true;
-}
-
-static void complete(struct upload *u);
-
-bool upload_feed(struct upload *u)
-{
-    switch (u->state) {
-    case UPLOAD_LOOKING:
-    case UPLOAD_CONFIRMING:
-        return feed_one(u, TRANSFER_HEAD, 0);
-    case UPLOAD_CLEANING:
-        return feed_one(u, u->may_not_list && u->multi->id ? TRANSFER_ABORT : TRANSFER_SWEEP, 0);
-    case UPLOAD_SWEEPING:
-        return feed_one(u, TRANSFER_SWEEP, 0);
-    case UPLOAD_BEGINNING:
-        return feed_one(u, TRANSFER_BEGIN, 0);
-    case UPLOAD_COMPLETING:
-        return feed_one(u, TRANSFER_COMPLETE, 0);
-    case UPLOAD_DROPPING:
-        return feed_one(u, u->must_sweep && !u->may_not_list ? TRANSFER_SWEEP : TRANSFER_ABORT, 0);
-    case UPLOAD_WITHDRAWING:
-        return feed_one(u, u->sight == MARKER_UNSEEN ? TRANSFER_HEAD : TRANSFER_DELETE, 0);
-    case UPLOAD_PUTTING:
-        return feed_one(u, TRANSFER_PUT, u->size_bytes);
-    case UPLOAD_PROBING:
-        return feed_one(u, TRANSFER_PROBE, u->size_bytes);
-    case UPLOAD_COMPARING:
-        return feed_parts(u, TRANSFER_HASH);
-    case UPLOAD_READING:
-        return feed_parts(u, TRANSFER_READ);
-    case UPLOAD_SENDING:
-        if (u->part.left == 0 && u->in_flight == 0) { /* a former run got that far */
-            complete(u);
-            return upload_feed(u);
-        }
-        return feed_parts(u, TRANSFER_PART);
-    default:
-        return true;
-    }
-}
-
-/* ---- dropping ---------------------------------------------------------------------------------------------------- */
-
 void upload_drop(struct upload *u, enum upload_after after, const struct err *why)
 {
     u->err = *why;
@@ -298,279 +115,208 @@ void upload_vanishes(struct upload *u, const struct err *why)
     upload_drop(u, AFTER_FAIL, &err);
 }
 
-/* ---- small files ------------------------------------------------------------------------------------------------- */
+/* ---- its requests ------------------------------------------------------------------------------------------------ */
 
-static void put_done(struct upload *u, const struct transfer *l)
+void run_return_transfer(struct export_run *r, struct transfer *l)
 {
-    const struct transfer_answer *a = &l->answer;
-    u->sum.whole = l->digest;
-    u->sum.composite = (struct digest){0};
-    u->object.guard = a->guard;
-    if (a->code == 0) {
-        upload_confirm(u, a);
-    } else if (a->code == -ERR_CHANGED) {
-        run_file_waits(u, 0, a->err.text);
-    } else if (a->code == -ERR_EXISTS) {
-        upload_look(u);
-    } else if (may_ask_otherwise(u, a)) {
-        upload_begin_again(u);
-    } else {
-        run_file_failed(u, &a->err);
-    }
+    for (size_t i = 0; i < l->slice_count; i++)
+        budget_return(r->budget, l->slices[i]);
+    l->slice_count = 0;
+    /* First in, first out: neighbours in the queue have different workers, so that all of them have work. */
+    list_add(&r->transfers.free, &l->in_free);
+    r->transfers.out--;
 }
 
-/* ---- large files ------------------------------------------------------------------------------------------------- */
-
-static void flushed(struct disk_job *j)
+static bool take_slices(struct export_run *r, struct transfer *l, uint64_t bytes)
 {
-    struct upload *u = container_of(j, struct upload, flush);
-    struct err err;
+    size_t want = (size_t)((bytes + SLICE_BYTES - 1) / SLICE_BYTES);
+    transfer_need_slices(l, want);
+    for (l->slice_count = 0; l->slice_count < want; l->slice_count++) {
+        void *slice = budget_take(r->budget, SLICE_BYTES, NULL);
+        if (!slice)
+            break;
+        l->slices[l->slice_count] = slice;
+    }
+    if (l->slice_count == want)
+        return true;
+    /* Keep no memory while waiting: return all slices. */
+    while (l->slice_count > 0)
+        budget_return(r->budget, l->slices[--l->slice_count]);
+    return false;
+}
+
+struct transfer *run_take_transfer(struct export_run *r, uint64_t bytes)
+{
+    struct transfer *l = list_first(&r->transfers.free, struct transfer, in_free);
+    if (!l || !take_slices(r, l, bytes))
+        return NULL;
+    list_remove(&r->transfers.free, &l->in_free);
+    r->transfers.out++;
+    return l;
+}
+
+void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op op)
+{
     struct export_run *r = u->run;
-    u->in_flight = 0;
-    if (j->result < 0) {
-        err_sys(&err, (int)-j->result, "cannot flush the logbook of the export");
-        upload_ended(u);
-        run_file_unrecorded(u, &err);
-    } else {
-        upload_become(u, UPLOAD_BEGINNING);
+    l->op = op;
+    snprintf(u->object.owner, sizeof u->object.owner, "%s-%" PRIu64 "-%s", r->o.owner, u->size_bytes, u->uid);
+    l->upload = (struct store_upload){
+        .key = str_of(u->key ? u->key : u->multi->key),
+        .upload_id = u->multi ? str_of(u->multi->id) : STR_NULL,
+        .condition = upload_condition(u),
+        .match = op == TRANSFER_READ ? str_of(u->object.seen) : str_of(u->object.replaces),
+        .idempotency_token = str_of(u->uid),
+        .owner = str_of(u->object.owner),
+        .storage_class = r->o.policy->storage_class,
+        .digest_kind = u->sum.kind,
+        .part_bytes = u->part.bytes,
+    };
+    /* Abort the upload of an earlier run under the key that it was begun with. */
+    if (u->multi && (op == TRANSFER_ABORT || op == TRANSFER_SWEEP))
+        l->upload.key = str_of(u->multi->key);
+    l->path = u->path;
+    l->lease = u->lease.fd >= 0 ? &u->lease : NULL;
+    l->owner = u;
+    u->in_flight++;
+    transfer_go(l);
+}
+
+/* ---- its ends ---------------------------------------------------------------------------------------------------- */
+
+static void tell(struct export_run *r, const struct upload *u, enum run_event e, const char *note,
+                 const struct err *err)
+{
+    struct run_result result = {
+        .event = e, .path = u->path, .key = str_of(u->key), .size_bytes = u->size_bytes, .note = note, .err = err};
+    if (r->o.on_result)
+        r->o.on_result(r->o.ctx, &result);
+}
+
+/* A file leaves the pending ones. Its size may differ from the one that was planned with. */
+static void count_settled(struct export_run *r, uint64_t planned_bytes)
+{
+    r->counts.pending_files--;
+    r->counts.pending_bytes -= min_u64(planned_bytes, r->counts.pending_bytes);
+}
+
+static uint64_t planned_bytes(const struct upload *u)
+{
+    return u->file == NO_FILE ? 0 : u->run->plan.files[u->file].size_bytes;
+}
+
+static void remove_active(struct upload *own_u)
+{
+    struct export_run *r = own_u->run;
+    list_remove(&r->active, &own_u->in_active);
+    r->active_count--;
+    upload_free(own_u);
+}
+
+static void file_ends(struct upload *own_u, enum run_event how, const struct err *err)
+{
+    tell(own_u->run, own_u, how, NULL, err);
+    checkpoint_settled(own_u, err);
+    remove_active(own_u);
+}
+
+/* Counts how the object was confirmed and protected. Objects written before the store proved that it honours the
+ * condition had the same condition, and count as protected too. */
+static void count_proof(struct export_run *r, const struct upload *u, enum run_event how)
+{
+    bool replaced = u->object.replaces[0] != '\0', in_parts = upload_is_large(u);
+    r->counts.proven_files[u->object.proof]++;
+    if (how == RUN_SENT) {
+        r->store.unproven[in_parts][replaced] += u->object.guard == GUARD_UNPROVEN;
+        r->store.looked_files += u->object.guard == GUARD_LOOK;
     }
-    run_again(r);
+    uint64_t looked = r->store.looked_files;
+    for (int i = 0; i < 4; i++)
+        if (!store_honours(r->o.store, i % 2 ? STORE_IF_SAME : STORE_IF_ABSENT, i / 2))
+            looked += r->store.unproven[i / 2][i % 2];
+    r->counts.looked_only_files = looked;
 }
 
-/* Is it certain that no upload was begun? A lost or unreadable answer may have been a success. */
-static bool was_refused(const struct transfer_answer *a)
+void run_file_sent(struct upload *own_u, enum run_event how)
 {
-    return !a->may_retry && a->requests <= 1 && a->code != -ERR_CANCELLED && a->code != -ERR_CORRUPT;
-}
-
-/* Leave the upload for the next run. A store that sends unreadable answers does answer: abort the upload now. */
-static bool is_passing(const struct transfer_answer *a)
-{
-    return (a->may_retry && a->code != -ERR_CORRUPT) || a->code == -ERR_CANCELLED;
-}
-
-/* An unknown upload may exist: sweep it now, or, if the store does not answer, leave the intent to the next run. */
-static void not_begun(struct upload *u, const struct transfer_answer *a)
-{
-    if (was_refused(a) && !u->must_sweep) {
-        upload_ended(u);
-        run_file_failed(u, &a->err);
-    } else if (is_passing(a)) {
-        run_file_failed(u, &a->err);
-    } else {
-        u->must_sweep = true;
-        upload_drop(u, AFTER_FAIL, &a->err);
-    }
-}
-
-static void began(struct upload *u, const struct transfer_answer *a)
-{
+    struct export_run *r = own_u->run;
     struct err err;
-    u->must_sweep |= a->requests > 1; /* a lost answer had the ID of another upload */
-    if (may_ask_otherwise(u, a)) {
-        upload_ended(u);
-        upload_begin_again(u);
-    } else if (a->code < 0) {
-        not_begun(u, a);
-    } else if (logbook_begun(u->run->logbook, u->multi, str_of(a->id), &err) < 0) {
-        run_file_unrecorded(u, &err);
-    } else {
-        u->part.left = u->part.count;
-        upload_become(u, UPLOAD_SENDING);
-    }
-}
-
-static void complete(struct upload *u)
-{
-    struct err err;
-    if (file_lease_check(&u->lease, &err) < 0) {
-        upload_drop(u, AFTER_WAIT, &err);
+    bool ours = own_u->version == 1 && (how == RUN_SENT || own_u->object.is_own);
+    if (logbook_add(r->logbook, own_u->path, &own_u->lease.stamp, str_of(own_u->key),
+                    ours ? str_of(own_u->object.seen) : STR_NULL, &err) < 0) {
+        run_file_unrecorded(own_u, &err);
         return;
     }
-    const struct logbook_part *parts = u->multi->parts;
-    u->part.list = xrealloc(u->part.list, u->part.count, sizeof *u->part.list);
-    for (unsigned i = 0; i < u->part.count; i++)
-        u->part.list[i] = (struct store_part){.number = i + 1,
-                                              .etag = str_of(parts[i].etag),
-                                              .digest = parts[i].digest,
-                                              .size_bytes = parts[i].size_bytes};
-    u->sum.whole = parts_join(parts, u->part.count);
-    u->sum.composite = parts_composite(parts, u->part.count);
-    upload_become(u, UPLOAD_COMPLETING);
+    r->successes++;
+    pthread_mutex_lock(&r->lock);
+    count_settled(r, planned_bytes(own_u));
+    r->counts.done_files++;
+    r->counts.done_bytes += own_u->size_bytes;
+    r->counts.size_only_files += own_u->object.proof == PROOF_SIZE;
+    count_proof(r, own_u, how);
+    pthread_mutex_unlock(&r->lock);
+    file_ends(own_u, how, NULL);
 }
 
-/* Everything that was in flight is back, and something of it had failed. */
-static void parts_failed(struct upload *u)
+void run_file_left(struct upload *own_u)
 {
-    enum err_code code = u->err.code;
-    if (u->state == UPLOAD_READING)
-        upload_unreadable(u);
-    else if (code == ERR_CHANGED && u->state == UPLOAD_COMPARING)
-        run_file_waits(u, 0, u->err.text);
-    else if (code == ERR_CHANGED)
-        upload_drop(u, AFTER_WAIT, &u->err);
-    else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING && u->restarts++ < 2)
-        upload_lost(u);
-    else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING)
-        upload_vanishes(u, &u->err);
-    else if (u->may_retry || u->state == UPLOAD_COMPARING || code == ERR_CANCELLED)
-        run_file_failed(u, &u->err); /* its parts stay, for the next run */
-    else
-        upload_drop(u, AFTER_FAIL, &u->err);
+    if (own_u->run->stop.left == NO_FILE)
+        own_u->run->stop.left = own_u->file;
+    remove_active(own_u);
 }
 
-static void parts_done(struct upload *u)
+static void note_refusal(struct export_run *r, const struct err *err)
 {
-    if (u->state == UPLOAD_SENDING)
-        complete(u);
-    else if (u->state == UPLOAD_COMPARING)
-        upload_compared(u);
-    else
-        upload_read(u);
+    bool refused = err->code == ERR_DENIED || err->code == ERR_NOT_FOUND;
+    r->refusals = refused ? r->refusals + 1 : 0;
+    if (r->successes == 0 && r->refusals >= REFUSALS_MAX)
+        r->stop.gave_up = true;
 }
 
-static void part_back(struct upload *u, const struct transfer *l)
+void run_file_failed(struct upload *own_u, const struct err *err)
 {
-    const struct transfer_answer *a = &l->answer;
-    struct logbook_part part = {.size_bytes = l->len, .digest = l->digest};
-    struct err err = a->err;
-    int code = a->code;
-    snprintf(part.etag, sizeof part.etag, "%s", a->etag);
-    if (code == 0 && u->state == UPLOAD_SENDING) {
-        code = logbook_part(u->run->logbook, u->multi, l->number, &part, &err);
-        u->run->stop.gave_up |= code < 0;
-    } else if (code == 0 && u->state == UPLOAD_READING)
-        u->object.differs |= !digest_eq(&a->digest, &u->part.sums[l->number - 1].digest);
-    else if (code == 0)
-        u->part.sums[l->number - 1] = part;
-    if (code == 0)
-        u->part.left--;
-    if (code < 0 && !u->failed) {
-        u->failed = true;
-        u->err = err;
-        u->may_retry = a->may_retry;
-    }
-    if (u->in_flight == 0 && u->failed)
-        parts_failed(u);
-    else if (u->in_flight == 0 && u->part.left == 0)
-        parts_done(u);
-}
-
-static void completed(struct upload *u, const struct transfer_answer *a)
-{
-    u->must_sweep |= a->requests > 1; /* it found its own object, and left the upload as it was */
-    u->object.guard = a->guard;
-    if (a->code == 0) {
-        upload_confirm(u, a);
-    } else if (a->code == -ERR_EXISTS) {
-        upload_drop(u, AFTER_LOOK, &a->err);
-    } else if (a->code == -ERR_NOT_FOUND) {
-        u->vanished = true;
-        u->err = a->err;
-        upload_become(u, UPLOAD_CONFIRMING);
-    } else if (is_passing(a)) {
-        run_file_failed(u, &a->err);
-    } else {
-        upload_drop(u, AFTER_FAIL, &a->err);
-    }
-}
-
-/* Without permission or support for listing uploads, abort the upload whose ID is known. */
-static bool falls_back(struct upload *u, const struct transfer_answer *a)
-{
-    if (u->may_not_list || !u->multi->id || (a->code != -ERR_DENIED && a->code != -ERR_UNSUPPORTED))
-        return false;
-    u->may_not_list = true;
-    return true;
-}
-
-static void dropped(struct upload *u, const struct transfer_answer *a)
-{
-    struct err err = u->err;
-    if (u->must_sweep && falls_back(u, a))
-        return;
-    if (a->code < 0 && a->code != -ERR_NOT_FOUND && a->code != -ERR_DENIED) {
-        /* The logbook keeps it: the next run retries. The first error is more useful than that of the abort. */
-        bool has_failed = u->after == AFTER_FAIL && a->code != -ERR_CANCELLED;
-        run_file_failed(u, has_failed ? &err : &a->err);
+    struct export_run *r = own_u->run;
+    struct err why = *err;
+    if (err->code == ERR_CANCELLED && atomic_load(&r->stop.requested)) {
+        run_file_left(own_u);
         return;
     }
-    upload_ended(u);
-    if (u->after == AFTER_WAIT) {
-        run_file_waits(u, 0, err.text);
-    } else if (u->after == AFTER_LOOK) {
-        upload_look(u);
-    } else {
-        run_file_failed(u, &err);
+    if (own_u->sight != MARKER_NONE) {
+        checkpoint_withdrawn(own_u, err);
+        run_file_left(own_u);
+        return;
     }
+    if (why.id == 0)
+        err_advise(&why, CIS_FILE_NOT_EXPORTED);
+    note_refusal(r, &why);
+    pthread_mutex_lock(&r->lock);
+    count_settled(r, planned_bytes(own_u));
+    verdict_add_failure(&r->counts, own_u->path, own_u->size_bytes, &why);
+    pthread_mutex_unlock(&r->lock);
+    file_ends(own_u, RUN_FAILED, &why);
 }
 
-static void cleaned(struct upload *u, const struct transfer_answer *a)
+void run_file_unrecorded(struct upload *own_u, struct err *err)
 {
-    bool is_chore = u->file == NO_FILE && u->group == SIZE_MAX, gone = a->code == 0 || a->code == -ERR_NOT_FOUND;
-    if (falls_back(u, a))
-        return;
-    /* If the abort is denied, send the file all the same: the bucket's own rules remove old uploads. */
-    gone |= !is_chore && (a->code == -ERR_DENIED || a->code == -ERR_UNSUPPORTED);
-    if (gone)
-        upload_ended(u);
-    if (is_chore)
-        run_file_left(u);
-    else if (gone)
-        upload_begin_again(u);
-    else
-        run_file_failed(u, &a->err);
+    own_u->run->stop.gave_up = true;
+    err_wrap(err, "cannot record '%.*s' as exported", STR_FMT(str_sub(own_u->path, 0, 200)));
+    run_file_failed(own_u, err);
 }
 
-/* The object is there in any case. Uploads that cannot be aborted now stay in the logbook, for the next run. */
-static void swept(struct upload *u, const struct transfer_answer *a)
+void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why)
 {
-    bool is_hopeless = a->code == -ERR_DENIED || a->code == -ERR_UNSUPPORTED || a->code == -ERR_NOT_FOUND;
-    if (a->code == 0 || is_hopeless)
-        upload_ended(u);
-    run_file_sent(u, u->how);
-}
-
-void upload_answer(struct upload *u, const struct transfer *l)
-{
-    u->in_flight--;
-    switch (u->state) {
-    case UPLOAD_LOOKING:
-        upload_looked(u, &l->answer);
-        return;
-    case UPLOAD_WITHDRAWING:
-        checkpoint_answer(u, &l->answer);
-        return;
-    case UPLOAD_CLEANING:
-        cleaned(u, &l->answer);
-        return;
-    case UPLOAD_BEGINNING:
-        began(u, &l->answer);
-        return;
-    case UPLOAD_PROBING:
-        upload_probed(u, &l->answer);
-        return;
-    case UPLOAD_COMPARING:
-    case UPLOAD_READING:
-    case UPLOAD_SENDING:
-        part_back(u, l);
-        return;
-    case UPLOAD_COMPLETING:
-        completed(u, &l->answer);
-        return;
-    case UPLOAD_DROPPING:
-        dropped(u, &l->answer);
-        return;
-    case UPLOAD_PUTTING:
-        put_done(u, l);
-        return;
-    case UPLOAD_CONFIRMING:
-        upload_confirmed(u, &l->answer);
-        return;
-    case UPLOAD_SWEEPING:
-        swept(u, &l->answer);
-        return;
-    default:
-        assert(!"an answer without a request");
+    struct export_run *r = own_u->run;
+    size_t file = (size_t)own_u->file;
+    if (delay_ns == 0) {
+        unsigned shift = r->tries[file] < TRIES_SHIFT_MAX ? r->tries[file] : TRIES_SHIFT_MAX;
+        delay_ns = min_u64(wait_base_ns << shift, wait_cap_ns);
+        if (r->tries[file]++ == 0)
+            tell(r, own_u, RUN_WAITING, why, NULL);
     }
+    queue_push(&r->waiting, (struct queue_item){.file = file, .due_ns = loop_now_ns(r->home) + delay_ns});
+    remove_active(own_u);
+}
+
+void run_again(struct export_run *r)
+{
+    loop_defer(r->home, &r->pump);
 }
