@@ -3,7 +3,6 @@
 #include "engine.h"
 #include "util/clock.h"
 #include <fcntl.h>
-#include <inttypes.h>
 
 /* ---- the object -------------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "private.h"
-#include "util/file.h"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>

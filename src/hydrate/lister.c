@@ -3,7 +3,6 @@
 #include "util/err_kind.h"
 #include "util/file.h"
 #include "util/thread.h"
-#include <inttypes.h>
 #include <stdio.h>
 
 static void next_source(struct hydrate *h);

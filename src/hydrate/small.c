@@ -4,7 +4,6 @@
 #include "util/file.h"
 #include <fcntl.h>
 #include <limits.h>
-#include <sys/stat.h>
 
 int marker_make(struct hydrate_lane *l, const struct index_entry *e, struct err *err)
 {

@@ -162,20 +162,22 @@ struct store {
 /* The attempt has ended: j->reply holds its code (and err, may_retry ... if negative). May free the job. */
 void job_done(struct store_job *j);
 
-/* A GET was sent; its head is there and good (calls args.on_head). For backends whose requests can be asked again. */
+/* race.c sends a slow GET a second time. The first good head wins, and the other attempt is cancelled before any of its
+ * body is delivered: the caller sees one job. The caller holds the first attempt, whichever wins; both live until both
+ * have ended. A body that stalls cannot be joined with another reply: it is cancelled, and the caller starts over.
+ *
+ * A GET was sent; its head is there and good (calls args.on_head). For backends whose requests can be asked again. */
 void job_asked(struct store_job *j);
 void job_answered(struct store_job *j);
+
+/* A job with a copy of the arguments; its first attempt. */
+struct store_job *job_make(struct store *s, struct worker *w, enum job_op op, const struct job_args *args);
+struct store_job *job_submit(struct store_job *j);
 
 /* For race.c: another job for the same GET and the same caller; its attempt; its end before its time. */
 struct store_job *job_again(const struct store_job *j);
 void job_attempt(struct store_job *j);
 void job_call_off(struct store_job *j);
-
-/* race.c sends a slow GET a second time. The first good head wins, and the other attempt is cancelled before any of its
- * body is delivered: the caller sees one job. The caller holds the first attempt, whichever wins; both live until both
- * have ended. A body that stalls cannot be joined with another reply: it is cancelled, and the caller starts over. One
- * of the two is over. NULL: the other one is not; else the one whose reply is the job's. */
-struct store_job *race_settle(struct store_job *j);
 
 /* Counts one request to the server (for file://, one visit to the disk). `code` is the metric's label: "200", "IO". */
 void job_count_request(struct store_job *j, const char *code, uint64_t first_byte_ns, uint64_t total_ns);

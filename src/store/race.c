@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend.h"
 #include "hedge.h"
-#include "telemetry.h"
 #include "util/clock.h"
 
 /* An answer that has begun stands still when nothing came in so many waits for a first byte, or in so long: a lost
@@ -71,17 +70,4 @@ void job_answered(struct store_job *j)
     }
     if (j->args.on_head)
         j->args.on_head(j->ctx, &j->reply.object);
-}
-
-struct store_job *race_settle(struct store_job *j)
-{
-    struct store_job *rival = j->rival;
-    j->is_over = true;
-    if (!rival->is_over)
-        return NULL; /* a failure waits: the other one may do better */
-    struct store_job *told = j->lost ? rival : rival->lost ? j : j->second ? rival : j;
-    told->reply.requests = j->reply.requests + rival->reply.requests;
-    told->reply.hedged = true;
-    telemetry_hedge(j->store->telemetry, told->reply.code < 0 ? "failed" : told->second ? "won" : "lost");
-    return told;
 }

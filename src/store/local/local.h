@@ -71,13 +71,19 @@ void local_visit_paced(struct local_job *j, uint64_t bytes, local_visit_fn *visi
 
 /* Ends the attempt; j->err is set if code is negative. */
 void local_end(struct local_job *j, int code);
+void local_end_well(struct local_job *j);
 
 /* Ends a job that cannot go on, whose temporary must go first. */
 void local_abandon(struct local_job *j, int code);
+
+/* From size and time, in `buf` of LOCAL_ETAG_MAX. */
+struct str local_etag(const struct stat *st, char *buf);
 
 /* `etag` of LOCAL_ETAG_MAX holds ret->etag. */
 void local_describe(struct str key, const struct stat *st, char *etag, struct store_object *ret);
 
 #define LOCAL_XATTR_OWNER "user.cistern.owner"
 
+void local_read_start(struct local_job *j); /* GET, HEAD, LIST */
+void local_wake(struct local_job *j); /* a GET that was paused goes on, and a job that waits ends if it is cancelled */
 void local_write_start(struct local_job *j); /* PUT, BEGIN, PART, COMPLETE, ABORT, SWEEP, DELETE */

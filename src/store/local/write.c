@@ -479,11 +479,6 @@ static int visit_delete(struct local_job *j, struct err *err)
 
 /* ---- dispatch ---------------------------------------------------------------------------------------------------- */
 
-static void end_well(struct local_job *j)
-{
-    local_end(j, 0);
-}
-
 void local_write_start(struct local_job *j)
 {
     static local_visit_fn *const visits[JOB_OPS] = {
@@ -494,7 +489,7 @@ void local_write_start(struct local_job *j)
     if (r < 0)
         local_end(j, r);
     else if (visits[j->job.op])
-        local_visit(j, visits[j->job.op], end_well);
+        local_visit(j, visits[j->job.op], local_end_well);
     else
         next_chunk(j);
 }

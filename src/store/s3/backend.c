@@ -112,8 +112,9 @@ static void s3_start(struct store_job *job)
     object_page_init(&j->page);
     j->bare = false;
     call_init(&j->call, s3->creds);
+    j->steps = steps[job->op];
     const struct call_steps *look = s3_look_first(&j->call);
-    call_go(&j->call, look ? look : steps[job->op]);
+    call_go(&j->call, look ? look : j->steps);
 }
 
 static void s3_release(struct store_job *job)

@@ -55,11 +55,6 @@ static const struct call_steps whose_steps = {s3_build_head, NULL, NULL, answere
 
 /* ---- the HEAD directly before a write ---------------------------------------------------------------------------- */
 
-static const struct call_steps *write_steps(const struct store_call *c)
-{
-    return c->job.op == JOB_PUT ? &s3_put_steps : &s3_complete_steps;
-}
-
 static void cannot_look(struct store_call *c, int status)
 {
     call_end(c, err_fail(&c->err, ERR_UNSUPPORTED, CIS_STORE_UNSUPPORTED,
@@ -74,9 +69,9 @@ static void answered_look(struct store_call *c, int status)
     bool unsafe = s3_of(c)->bare || atomic_load(knowledge(c)) == S3_IGNORED;
     c->job.reply.looks++;
     if (is_same ? c->success && etag_is_same(call_answer_header(c, "etag"), c->job.args.match) : status == 404)
-        call_go(c, write_steps(c));
+        call_go(c, s3_of(c)->steps);
     else if (denied && !unsafe)
-        call_go(c, write_steps(c)); /* the condition alone has to do */
+        call_go(c, s3_of(c)->steps); /* the condition alone has to do */
     else if (denied)
         cannot_look(c, status);
     else

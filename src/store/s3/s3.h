@@ -30,6 +30,7 @@ struct s3 {
 
 struct s3_job {
     struct store_call call;
+    const struct call_steps *steps; /* of its operation, after a HEAD that goes before */
     struct object_page page;
     struct s3_document *document; /* owned; NULL until an answer is a document */
     bool moved;                   /* redirected once already */
