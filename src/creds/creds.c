@@ -81,32 +81,19 @@ struct creds *creds_new_anonymous(void)
     return creds_new(&(struct creds_source){.name = "anonymous", .method = "anonymous"}, nobody);
 }
 
-static const struct {
-    const char *name;
-    int (*open)(const struct creds_options *o, struct creds **ret, struct err *err);
-} kinds[CREDS_KINDS] = {[CREDS_AWS] = {"s3", creds_open_aws}, [CREDS_GOOGLE] = {"gs", creds_open_gcp}};
+static const char *const kind_names[CREDS_KINDS] = {[CREDS_AWS] = "s3", [CREDS_GOOGLE] = "gs"};
 
 const char *creds_kind_name(enum creds_kind kind)
 {
-    return kinds[kind].name;
+    return kind_names[kind];
 }
 
 enum creds_kind creds_kind_of(struct str name)
 {
     for (enum creds_kind kind = CREDS_NONE + 1; kind < CREDS_KINDS; kind++)
-        if (str_eq(name, str_of(kinds[kind].name)))
+        if (str_eq(name, str_of(kind_names[kind])))
             return kind;
     return CREDS_NONE;
-}
-
-int creds_open(const struct creds_options *o, struct creds **ret, struct err *err)
-{
-    if (!o->identity && !o->anonymous)
-        return creds_has_broker() ? creds_open_broker(o->kind, ret, err) : kinds[o->kind].open(o, ret, err);
-    *ret = o->identity
-               ? creds_new(&(struct creds_source){.name = "the given identity"}, creds_identity_ref(o->identity))
-               : creds_new_anonymous();
-    return 0;
 }
 
 void *creds_self(const struct creds *c)

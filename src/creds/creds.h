@@ -8,7 +8,7 @@
 
 #include "io/worker.h"
 
-/* Kinds of credentials. To add one: a file beside aws.c, and its row in creds.c. */
+/* Kinds of credentials. To add one: a file beside aws.c, and its rows in creds.c and open.c. */
 enum creds_kind { CREDS_NONE, CREDS_AWS, CREDS_GOOGLE, CREDS_KINDS };
 
 /* The broker's protocol names a kind by the URI scheme of its stores: "s3", "gs". NULL for CREDS_NONE. */

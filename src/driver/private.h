@@ -35,7 +35,7 @@ struct driver {
     struct driver_metrics *metrics; /* owned; NULL: no metrics */
 };
 
-/* ---- finding volumes: driver.c ----------------------------------------------------------------------------------- */
+/* ---- finding volumes: find.c ------------------------------------------------------------------------------------- */
 
 /* ERR_NOT_FOUND: no such volume, or its pool was given up. ERR_ABSENT (CIS_POOL_ABSENT): its pool is not open.
  * ERR_CORRUPT: its record cannot be read. */
@@ -71,6 +71,9 @@ void driver_volume_changed(struct driver *d, const struct volume *v);
  * ERR_PENDING while its last export runs. Without orders a mount withdraws the release: have->release is set, and must
  * be written before the mount is made. */
 must_check int driver_admit(struct driver *d, const struct volume *v, struct record *have, struct err *err);
+
+/* ERR_BUSY (CIS_VOLUME_IN_USE): a pod still has it. */
+must_check int driver_check_unpublished(const char *id, const struct record *record, struct err *err);
 
 /* ---- CSI --------------------------------------------------------------------------------------------------------- */
 

@@ -48,14 +48,20 @@ static int check_unmounted(const char *id, const char *path, const char *how, st
     return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE, "volume '%s': still %s at '%s'", id, how, path);
 }
 
+int driver_check_unpublished(const char *id, const struct record *record, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < record->target_count; i++)
+        r = check_unmounted(id, record->targets[i].path, "published", err);
+    return r;
+}
+
 static int check_unused(const struct volume *v, const struct record *record, struct err *err)
 {
     if (record->is_lost)
         return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE,
                         "volume '%s': still mounted, and its record of mounts is corrupt", v->spec->id.text);
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < record->target_count; i++)
-        r = check_unmounted(v->spec->id.text, record->targets[i].path, "published", err);
+    int r = driver_check_unpublished(v->spec->id.text, record, err);
     if (r == 0 && record->staged)
         r = check_unmounted(v->spec->id.text, record->staged, "staged", err);
     return r;

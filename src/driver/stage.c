@@ -172,20 +172,6 @@ int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *
 
 /* ---- unstage ----------------------------------------------------------------------------------------------------- */
 
-static int check_unpublished(const char *id, const struct record *record, struct err *err)
-{
-    for (size_t i = 0; i < record->target_count; i++) {
-        bool mounted;
-        int r = mount_is_at(record->targets[i].path, &mounted, err);
-        if (r < 0)
-            return r;
-        if (mounted)
-            return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE, "volume '%s': still published at '%s'", id,
-                            record->targets[i].path);
-    }
-    return 0;
-}
-
 /* Also for a volume that was lost with its disk: the rest of its mount must not keep its pod. */
 static int clear(struct driver *d, const char *id, const char *path, bool fuse, struct err *err)
 {
@@ -199,7 +185,7 @@ static int unstage(struct driver *d, const struct volume *v, const char *path, s
     int r = record_of(v, &record, err);
     if (r < 0 || (!record.is_lost && (!record.staged || strcmp(record.staged, path) != 0)))
         return r;
-    r = check_unpublished(v->spec->id.text, &record, err);
+    r = driver_check_unpublished(v->spec->id.text, &record, err);
     if (r == 0)
         r = clear(d, v->spec->id.text, path, record.fuse || record.is_lost, err);
     if (r < 0)

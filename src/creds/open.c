@@ -1,7 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the source of credentials: of a store's options, or of a grant. */
 #include "creds/grant.h"
 #include "private.h"
 #include <stdio.h>
+
+/* The vendor's chain. */
+static int (*const open_chain[CREDS_KINDS])(const struct creds_options *o, struct creds **ret, struct err *err) = {
+    [CREDS_AWS] = creds_open_aws, [CREDS_GOOGLE] = creds_open_gcp};
+
+int creds_open(const struct creds_options *o, struct creds **ret, struct err *err)
+{
+    if (!o->identity && !o->anonymous)
+        return creds_has_broker() ? creds_open_broker(o->kind, ret, err) : open_chain[o->kind](o, ret, err);
+    *ret = o->identity
+               ? creds_new(&(struct creds_source){.name = "the given identity"}, creds_identity_ref(o->identity))
+               : creds_new_anonymous();
+    return 0;
+}
 
 static int open_grant(const struct grant *g, struct creds **ret, struct err *err)
 {

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the volume of a call and its pool, and requests the volume's jobs. */
+#include "child.h"
+#include "private.h"
+#include <stdio.h>
+
+/* A volume that was created again after the loss of its disk keeps its id, which names the lost pool. */
+static struct space *adopted_by(struct driver *d, const struct volume_id *id)
+{
+    struct err err;
+    for (size_t i = 0; i < d->space_count; i++) {
+        auto_volume v = NULL;
+        if (space_find(d->spaces[i], id, &v, &err) == 0)
+            return d->spaces[i];
+    }
+    return NULL;
+}
+
+struct space *driver_space_of(struct driver *d, const struct volume_id *id)
+{
+    for (size_t i = 0; i < d->space_count; i++)
+        if (volume_id_is_of_pool(id, space_uuid(d->spaces[i])))
+            return d->spaces[i];
+    return adopted_by(d, id);
+}
+
+bool driver_may_unmount_unknown(const struct driver *d, int r)
+{
+    return d->is_node && (r == -ERR_NOT_FOUND || r == -ERR_ABSENT);
+}
+
+static bool is_given_up(struct driver *d, const char *uuid)
+{
+    struct str rest = str_of(d->given_up), item;
+    while (str_split(&rest, ',', &item))
+        if (str_eq(item, str_of(uuid)))
+            return true;
+    for (size_t i = 0; i < d->space_count; i++)
+        if (space_replaces(d->spaces[i], uuid, true))
+            return true;
+    return false;
+}
+
+static int pool_is_absent(struct driver *d, const struct volume_id *id, struct err *err)
+{
+    char uuid[SPEC_UUID_LEN + 1];
+    struct err why;
+    auto_sbuf pools;
+    sbuf_init(&pools, ERR_TEXT_MAX * DRIVER_POOLS_MAX);
+    snprintf(uuid, sizeof uuid, "%.*s", STR_FMT(volume_id_pool(id)));
+    if (is_given_up(d, uuid))
+        return err_fail(err, ERR_NOT_FOUND, CIS_POOL_GIVEN_UP, "volume '%s': not found: its pool %s was given up",
+                        id->text, uuid);
+    for (size_t i = 0; i < d->space_count; i++) {
+        if (space_is_open(d->spaces[i]))
+            sbuf_addf(&pools, "; pool '%s' is %s", space_name(d->spaces[i]), space_uuid(d->spaces[i]));
+        else if (space_is_here(d->spaces[i], &why) < 0)
+            sbuf_addf(&pools, "; %s", why.text);
+    }
+    return err_fail(err, ERR_ABSENT, CIS_POOL_ABSENT, "volume '%s': its pool %s is missing on this node%s", id->text,
+                    uuid, pools.ptr);
+}
+
+int driver_find(struct driver *d, const struct volume_id *id, struct space **ret_space, struct volume **ret,
+                struct err *err)
+{
+    struct space *s = driver_space_of(d, id);
+    if (!s)
+        return pool_is_absent(d, id, err);
+    int r = space_find(s, id, ret, err);
+    if (r == 0)
+        *ret_space = s;
+    if (r == -ERR_CORRUPT && d->changed)
+        d->changed(d->ctx, NULL); /* only the order knows the volume's name */
+    return r;
+}
+
+int driver_lock_volume(struct driver *d, const struct volume_id *id, struct volume_lock *lock, struct space **ret_space,
+                       struct volume **ret, struct err *err)
+{
+    auto_volume v = NULL;
+    int r = volume_lock_take(&d->locks, id->text, lock, err);
+    if (r == 0)
+        r = driver_find(d, id, ret_space, &v, err);
+    if (r == 0)
+        r = volume_lock_file(lock, v->dir, v->path, err);
+    if (r == 0)
+        *ret = take(&v);
+    return r;
+}
+
+int driver_request_job(struct driver *d, const struct volume *v, enum job_kind kind, bool fresh,
+                       struct driver_job_view *ret, struct err *err)
+{
+    if (d->jobs)
+        return jobs_request(d->jobs, v->spec->id.text, v->path, kind, fresh, ret, err);
+    *ret = (struct driver_job_view){.state = child_lives(kind, v->path) ? JOB_RUNNING : JOB_FAILED};
+    return 0;
+}
+
+void driver_volume_changed(struct driver *d, const struct volume *v)
+{
+    if (d->changed)
+        d->changed(d->ctx, v->spec->name);
+}
+
+int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err)
+{
+    struct space *found = driver_pool_named(d, name);
+    if (found) {
+        *ret = found;
+        return 0;
+    }
+    auto_sbuf names;
+    sbuf_init(&names, ERR_TEXT_MAX);
+    for (size_t i = 0; i < d->space_count; i++)
+        sbuf_addf(&names, "%s'%s'", i ? ", " : "", space_name(d->spaces[i]));
+    return err_set(err, ERR_INVALID, "pool '%s': not found, the pools are %s", name, names.ptr);
+}
