@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crowd.h"
+#include "private.h"
 #include "util/mem.h"
 #include "util/thread.h"
 #include <sys/socket.h>
 
 struct member {
     struct list_node node_of_list;
-    int fd; /* libmicrohttpd's, which closes it after crowd_notify() */
-    bool is_waiting;
+    struct list *list; /* .waiting or .calling; NULL: neither */
+    int fd;            /* libmicrohttpd's, which closes it after crowd_notify() */
+    uint8_t address[ADDRESS_BYTES];
 };
 
 void crowd_init(struct crowd *c, size_t max)
@@ -21,23 +23,23 @@ void crowd_done(struct crowd *c)
     pthread_mutex_destroy(&c->lock);
 }
 
-static void leave(struct crowd *c, struct member *m)
+static void move(struct member *m, struct list *to)
 {
-    if (!m->is_waiting)
-        return;
-    m->is_waiting = false;
-    list_remove(&c->waiting, &m->node_of_list);
+    if (m->list)
+        list_remove(m->list, &m->node_of_list);
+    m->list = to;
+    if (to)
+        list_add(to, &m->node_of_list);
 }
 
 static void join(struct crowd *c, struct member *m)
 {
     if (c->count >= c->max && !list_is_empty(&c->waiting)) {
         struct member *oldest = list_entry(c->waiting.first, struct member, node_of_list);
-        leave(c, oldest);
+        move(oldest, NULL);
         shutdown(oldest->fd, SHUT_RDWR);
     }
-    m->is_waiting = true;
-    list_add(&c->waiting, &m->node_of_list);
+    move(m, &c->waiting);
     c->count++;
 }
 
@@ -48,17 +50,27 @@ void crowd_notify(void *ctx, struct MHD_Connection *c, void **member, enum MHD_C
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         struct member *m = *member = xcalloc(1, sizeof *m);
         m->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        (void)connection_address(c, m->address);
         join(crowd, m);
         return;
     }
-    leave(crowd, *member);
+    move(*member, NULL);
     crowd->count--;
     free(*member);
     *member = NULL;
 }
 
-void crowd_leave(struct crowd *c, struct MHD_Connection *connection)
+bool crowd_may_call(struct crowd *c, struct MHD_Connection *connection)
 {
+    struct member *m, *own = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    size_t calls = 0, of_own_address = 0;
     auto_lock(&c->lock);
-    leave(c, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context);
+    list_foreach (&c->calling, m, node_of_list) {
+        calls++;
+        of_own_address += memcmp(m->address, own->address, sizeof m->address) == 0;
+    }
+    if (calls >= c->max || of_own_address >= c->max - calls)
+        return false;
+    move(own, &c->calling);
+    return true;
 }

@@ -5,7 +5,6 @@
 #include "util/clock.h"
 #include <fcntl.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 enum {
@@ -15,7 +14,7 @@ enum {
     HEAD_BYTES = 24 << 10, /* of the request's head, the reply's head and a read buffer */
     STACK_BYTES = 512 << 10,
     ANSWER_BYTES_MAX = 64 << 10,
-    PEER_BYTES = 16,
+    BUSY_SECONDS = 2,
 };
 
 #define DRAIN_NS (30 * NS_PER_SECOND)
@@ -51,27 +50,14 @@ static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, struct 
 
 static enum MHD_Result say(struct MHD_Connection *c, unsigned status, const char *words)
 {
+    bool is_later = status == MHD_HTTP_SERVICE_UNAVAILABLE;
     struct sbuf b;
     sbuf_init(&b, 1024);
-    sbuf_addf(&b, "{\"error\":{\"code\":\"INVALID\",\"message\":\"%s\"}}", words);
-    return answer(c, status, &b, 0);
+    sbuf_addf(&b, "{\"error\":{\"code\":\"%s\",\"message\":\"%s\"}}", is_later ? "AGAIN" : "INVALID", words);
+    return answer(c, status, &b, is_later ? BUSY_SECONDS : 0);
 }
 
 /* ---- a call ------------------------------------------------------------------------------------------------------ */
-
-static size_t peer_of(struct MHD_Connection *c, uint8_t ret[PEER_BYTES])
-{
-    const union MHD_ConnectionInfo *i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    if (i && i->client_addr && i->client_addr->sa_family == AF_INET6) {
-        memcpy(ret, &((const struct sockaddr_in6 *)(const void *)i->client_addr)->sin6_addr, 16);
-        return 16;
-    }
-    if (i && i->client_addr && i->client_addr->sa_family == AF_INET) {
-        memcpy(ret, &((const struct sockaddr_in *)(const void *)i->client_addr)->sin_addr, 4);
-        return 4;
-    }
-    return 0;
-}
 
 static struct str header_of(struct MHD_Connection *c, const char *name)
 {
@@ -104,13 +90,14 @@ static struct post *begin(const struct post_server *s, struct MHD_Connection *c,
 
 static enum MHD_Result finish(struct post_server *s, struct MHD_Connection *c, const struct post *p)
 {
-    uint8_t peer[PEER_BYTES];
-    size_t peer_len = peer_of(c, peer);
+    uint8_t peer[ADDRESS_BYTES];
+    size_t peer_len = connection_address(c, peer);
     unsigned retry_after = 0;
     struct sbuf b;
     if (p->body.overflow)
         return say(c, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
-    crowd_leave(&s->crowd, c);
+    if (!crowd_may_call(&s->crowd, c))
+        return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many calls of this address are in progress");
     sbuf_init(&b, ANSWER_BYTES_MAX);
     const struct post_request r = {.authorization = header_of(c, MHD_HTTP_HEADER_AUTHORIZATION),
                                    .body = sbuf_str(&p->body),

@@ -4,8 +4,8 @@
  * many at a time, and may block.
  *
  * Limits: 256 connections (the oldest without a whole request makes room), 64 of one address (more are closed at once).
- * A head and a body have 16 KiB each, a silence 10 s. A connection serves one call. TLS 1.2 at least. Replies are wiped
- * after they were sent. */
+ * An address has at most as many calls as there are places left; more are 503 with Retry-After. A head and a body have
+ * 16 KiB each, a silence 10 s. A connection serves one call. TLS 1.2 at least. Sent replies are wiped. */
 #pragma once
 
 #include "util/err.h"

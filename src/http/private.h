@@ -10,6 +10,10 @@
 int socket_open(const char *listen, struct err *err);
 uint16_t socket_port(int fd);
 
+enum { ADDRESS_BYTES = 16 };
+/* The bytes of the client's address; returns how many of them are set. */
+size_t connection_address(struct MHD_Connection *c, uint8_t ret[ADDRESS_BYTES]);
+
 /* A response of this content type; its bytes are wiped after they were sent. One beyond its ceiling becomes `otherwise`
  * with *status 500. NULL: out of memory. */
 struct MHD_Response *response_of(struct sbuf *own_b, const char *type, const char *otherwise, unsigned *status);

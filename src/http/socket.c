@@ -68,3 +68,17 @@ uint16_t socket_port(int fd)
     return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
                                          : ((struct sockaddr_in *)&a)->sin_port);
 }
+
+size_t connection_address(struct MHD_Connection *c, uint8_t ret[ADDRESS_BYTES])
+{
+    const union MHD_ConnectionInfo *i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (i && i->client_addr && i->client_addr->sa_family == AF_INET6) {
+        memcpy(ret, &((const struct sockaddr_in6 *)(const void *)i->client_addr)->sin6_addr, 16);
+        return 16;
+    }
+    if (i && i->client_addr && i->client_addr->sa_family == AF_INET) {
+        memcpy(ret, &((const struct sockaddr_in *)(const void *)i->client_addr)->sin_addr, 4);
+        return 4;
+    }
+    return 0;
+}

@@ -7,18 +7,22 @@
 #include <arpa/inet.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
 static struct x509_pair authority, first, second;
 static atomic_int calls_made;
 static atomic_int hold_ms;
+static atomic_bool held;
 
 static unsigned call(void *ctx, const struct post_request *r, struct sbuf *answer, unsigned *retry_after_seconds)
 {
     assert_string_equal(ctx, "the context");
     calls_made++;
     usleep((unsigned)hold_ms * 1000);
+    while (held)
+        usleep(10000);
     assert_true(r->peer.len == 4 || r->peer.len == 16);
     sbuf_addf(answer, "{\"you\":\"%.*s\",\"sent\":%zu}", STR_FMT(r->authorization), r->body.len);
     *retry_after_seconds = str_eq(r->authorization, STR("Bearer later")) ? 7 : 0;
@@ -32,6 +36,7 @@ static int make_certificates(void **state)
     int64_t now = clock_wall_ns() / (int64_t)NS_PER_SECOND;
     struct x509_validity life = {now - 60, now + 3600};
     (void)state;
+    signal(SIGPIPE, SIG_IGN); /* of connections that the server closed */
     return x509_make_authority("test", life, &authority, &err) < 0 ||
            x509_make_server(&authority, names, 1, life, &first, &err) < 0 ||
            x509_make_server(&authority, names, 1, life, &second, &err) < 0;
@@ -70,12 +75,14 @@ struct reply {
     bool is_second; /* which certificate was shown */
 };
 
-static struct reply *exchange(const struct post_server *c, const char *sent, struct reply *r)
+static struct reply *exchange_from(uint32_t address, const struct post_server *c, const char *sent, struct reply *r)
 {
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
     SSL *tls = SSL_new(ctx);
-    int fd = connected(post_server_port(c)), n = 0;
+    int fd = connected_from(address, post_server_port(c)), n = 0;
+    struct timeval patience = {.tv_sec = 120};
     memset(r, 0, sizeof *r);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience); /* a crowd needs its time to gather */
     SSL_set_fd(tls, fd);
     if (SSL_connect(tls) == 1) {
         X509 *shown = SSL_get1_peer_certificate(tls);
@@ -93,6 +100,11 @@ static struct reply *exchange(const struct post_server *c, const char *sent, str
     SSL_CTX_free(ctx);
     close(fd);
     return r;
+}
+
+static struct reply *exchange(const struct post_server *c, const char *sent, struct reply *r)
+{
+    return exchange_from(INADDR_LOOPBACK, c, sent, r);
 }
 
 #define HEAD "POST /v1/credentials HTTP/1.1\r\nHost: broker.test\r\nAuthorization: Bearer me\r\n"
@@ -194,6 +206,58 @@ static void connections_without_a_call_do_not_keep_calls_out(void **state)
         close(fds[i]);
 }
 
+struct caller {
+    pthread_t thread;
+    uint32_t address;
+    const struct post_server *server;
+    struct reply reply;
+};
+
+static atomic_int callers_done;
+
+static void *call_as(void *arg)
+{
+    struct caller *c = arg;
+    exchange_from(c->address, c->server, HEAD "Content-Length: 0\r\n\r\n", &c->reply);
+    callers_done++;
+    return NULL;
+}
+
+/* Until its call runs, or has ended. */
+static bool begins(struct caller *c, int expected)
+{
+    pthread_create(&c->thread, NULL, call_as, c);
+    for (int i = 0; i < 20000 && calls_made + callers_done < expected; i++)
+        usleep(1000);
+    return calls_made + callers_done >= expected;
+}
+
+static void slow_calls_of_few_addresses_do_not_keep_others_out(void **state)
+{
+    (void)state;
+    enum { ADDRESSES = 5, EACH = 64, CROWD = ADDRESSES * EACH };
+    static struct caller crowd[CROWD], other;
+    auto_post_server s = started_with(60);
+    held = true;
+    calls_made = callers_done = 0;
+    for (unsigned i = 0; i < CROWD; i++) {
+        crowd[i] = (struct caller){.address = INADDR_LOOPBACK + 1 + i / EACH, .server = s};
+        assert_true(begins(&crowd[i], (int)i + 1));
+    }
+    int calls = calls_made, refused = callers_done;
+    other = (struct caller){.address = INADDR_LOOPBACK, .server = s};
+    begins(&other, CROWD + 1);
+    held = false;
+    pthread_join(other.thread, NULL);
+    for (unsigned i = 0; i < CROWD; i++)
+        pthread_join(crowd[i].thread, NULL);
+    assert_true(says(&other.reply, "200", "sent"));
+    assert_int_equal(calls + refused, CROWD);
+    assert_in_range(calls, 256 / (ADDRESSES + 1) * ADDRESSES, 255);
+    for (unsigned i = 0; i < CROWD; i++)
+        assert_true(says(&crowd[i].reply, "200", "sent") || says(&crowd[i].reply, "503", "Retry-After: 2"));
+}
+
 static void new_certificate_is_used_and_running_calls_get_replies(void **state)
 {
     (void)state;
@@ -237,6 +301,7 @@ int main(void)
         cmocka_unit_test(chunked_body_over_the_limit_is_refused),
         cmocka_unit_test(client_without_tls_or_without_bytes_is_disconnected),
         cmocka_unit_test(connections_without_a_call_do_not_keep_calls_out),
+        cmocka_unit_test(slow_calls_of_few_addresses_do_not_keep_others_out),
         cmocka_unit_test(new_certificate_is_used_and_running_calls_get_replies),
         cmocka_unit_test(a_bad_certificate_changes_nothing),
     };
