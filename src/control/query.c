@@ -161,9 +161,8 @@ static int keep_known(void *ctx, struct str key, const json *object)
     return s->node_is_known ? -1 : 0;
 }
 
-/* An answer of 0 holds until external-provisioner's next poll, a minute later; an error is retried at once. So 0 is
- * only for a node that has reported its pools. An error never lasts: external-provisioner queues a failed query once
- * more at each poll. */
+/* An answer of 0 holds until external-provisioner's next poll; an error is retried at once, and at each poll. So 0 is
+ * only for a node that has reported its pools. */
 static int add_node(struct capacity_sum *s, struct err *err)
 {
     auto_api_pool p = NULL;

@@ -49,6 +49,7 @@ def test_a_laptop_has_a_plain_directory_and_its_pool_is_served_when_it_is_there(
         for node in cluster.nodes.values():
             node.run("mkdir", path)
         eventually(lambda: {p["status"]["health"]["status"] for p in cluster.api.list(pools)} == {"Healthy"}, "it is served", 30)
+        eventually(lambda: set(free_space(cluster).values()) - {"0"}, "its free space is published", 5)
         team.apply(team.source("set", f"s3://{store.bucket({'file': b'content'})}/"), team.claim("data", "set", size="64Mi"),
                    team.pod("reader", "data", "cat /data/file"))
         team.await_pod("reader", "Succeeded")
