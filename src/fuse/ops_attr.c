@@ -170,6 +170,12 @@ static void reply_bytes(fuse_req_t req, ssize_t n, int error, const char *bytes,
         fuse_reply_buf(req, bytes, (size_t)n);
 }
 
+/* ls(1) asks each file for its label, until it learns that the file system has no labels. */
+static int xattr_error(const char *name, int error)
+{
+    return error == ENODATA && strcmp(name, "security.selinux") == 0 ? EOPNOTSUPP : error;
+}
+
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t room)
 {
     char path[FD_PATH_MAX];
@@ -177,7 +183,8 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
     auto_mem char *bytes = room ? xcalloc(1, room) : NULL;
     auto_fd fd = xattr_path(request_current()->session, ino, path);
     ssize_t n = fd < 0 ? -1 : getxattr(path, name, bytes, room);
-    reply_bytes(req, n, fd == -EOPNOTSUPP ? ENODATA : fd < 0 ? -fd : errno, bytes, room);
+    int error = fd == -EOPNOTSUPP ? ENODATA : fd < 0 ? -fd : errno;
+    reply_bytes(req, n, xattr_error(name, error), bytes, room);
 }
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)

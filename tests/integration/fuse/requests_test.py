@@ -61,9 +61,19 @@ def read(name):
     os.close(fd)
 
 
+def read_and_look(name):
+    with open(name, "rb", buffering=0) as file:
+        file.read(100_000)
+        os.stat(name)
+
+
 def listing():
     for entry in os.scandir("folder"):
         entry.stat(follow_symlinks=False)
+
+
+def list_long():
+    subprocess.run(["ls", "-l", "folder"], check=True, stdout=subprocess.DEVNULL)
 
 
 def prepare():
@@ -77,6 +87,7 @@ def prepare():
     os.path.exists("absent")
     for name in (".", "known", "old", "folder"):
         os.stat(name)
+    list_long()  # asks for ACLs, which the kernel then caches until it asks for attributes
     os.mkdir("changed")
     create("changed/first")
     os.stat(".")
@@ -86,7 +97,9 @@ OPERATIONS = {
     "stat of a known file": lambda: os.stat("known"),
     "stat of a name that is known to be absent": lambda: os.path.exists("absent"),
     "open, read, close of a known file": lambda: read("known"),
+    "open, read, stat, close of a known file": lambda: read_and_look("known"),
     "readdir and stat of each file, again": listing,
+    "`ls -l`, again": list_long,
     "create, close": lambda: create("made"),
     "create, write, close": lambda: create("made", b"1"),
     "create, fstat, write, close": lambda: create("made", b"1", look=True),
