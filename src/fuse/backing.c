@@ -40,7 +40,8 @@ void backing_close(struct session *s, struct table_intent *i, int32_t backing)
     i->closing = 0;
 }
 
-/* Backing ids only grow, so ids that the dead process did not record are among the next few. */
+/* Finds the ids that were kept. Backing ids only grow, so ids that the dead process did not record are among the next
+ * few. */
 void backing_recover(struct session *s)
 {
     struct table_head *h = s->table->head;
@@ -51,10 +52,35 @@ void backing_recover(struct session *s)
             backing_close(s, i, i->closing);
         mapping |= i->unique && i->mapping;
     }
+    for (uint32_t slot = TABLE_ROOT + 1; slot < h->node_high; slot++) {
+        uint64_t unused = nodes_unused_backing(s->table, slot);
+        if (unused)
+            s->kept[unused % BACKINGS_KEPT] = unused;
+    }
     for (int32_t b = h->backing_high + 1; mapping && b <= h->backing_high + 2 * THREADS_MAX; b++) {
         uint32_t id = (uint32_t)b;
         ioctl(s->fuse_fd, KERNEL_BACKING_CLOSE, &id);
     }
+}
+
+static void close_unused(struct request *rq, uint64_t id)
+{
+    struct session *s = rq->session;
+    inode_lock(&s->inode_locks, id);
+    backing_close(s, rq->intent, nodes_take_backing(s->table, rq->intent, id, true));
+    inode_unlock(&s->inode_locks, id);
+}
+
+void backing_keep(struct request *rq, uint64_t id)
+{
+    struct session *s = rq->session;
+    if (!s->config->exclusive) { /* an id keeps the space of a file that others delete below */
+        close_unused(rq, id);
+        return;
+    }
+    uint64_t other = atomic_exchange(&s->kept[id % BACKINGS_KEPT], id);
+    if (other != 0 && other != id)
+        close_unused(rq, other);
 }
 
 int backing_open(struct request *rq, uint64_t id, int32_t *ret_backing)

@@ -49,12 +49,16 @@ int caps_drop(struct err *err)
 struct fsuid_switch fsuid_set(const struct session *s, fuse_req_t req, mode_t mode)
 {
     const struct fuse_ctx *c = fuse_req_ctx(req);
-    setfsgid(s->config->has_group ? s->config->group : c->gid);
-    setfsuid(c->uid);
+    struct fsuid_switch f = {
+        .on = true, .uid = c->uid, .gid = s->config->has_group ? s->config->group : c->gid, .setgid = mode & S_ISGID};
     umask(c->umask);
-    if (mode & S_ISGID)
+    if (f.gid)
+        setfsgid(f.gid);
+    if (f.uid)
+        setfsuid(f.uid);
+    if (f.setgid)
         caps_fsetid(true);
-    return (struct fsuid_switch){.on = true};
+    return f;
 }
 
 void fsuid_reset(struct fsuid_switch *f)
@@ -63,9 +67,12 @@ void fsuid_reset(struct fsuid_switch *f)
         return;
     int kept_errno = errno;
     f->on = false;
-    setfsuid(0);
-    setfsgid(0);
+    if (f->uid)
+        setfsuid(0);
+    if (f->gid)
+        setfsgid(0);
+    if (f->setgid)
+        caps_fsetid(false);
     umask(0);
-    caps_fsetid(false);
     errno = kept_errno;
 }

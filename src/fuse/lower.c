@@ -37,10 +37,8 @@ static int reopen(int fd, int flags)
 
 int lower_open(struct session *s, uint64_t id, int flags)
 {
-    if (id == TABLE_ROOT) {
-        int fd = openat(s->root_fd, ".", flags | O_CLOEXEC);
-        return fd < 0 ? -errno : fd;
-    }
+    if (id == TABLE_ROOT)
+        return reopen(s->root_fd, flags);
     struct table_node n;
     int r = nodes_get(s->table, id, &n);
     if (r < 0)
@@ -63,15 +61,19 @@ int lower_chmod(int fd, mode_t mode)
     return r;
 }
 
-int lower_lookup(struct session *s, int parent, const char *name, struct stat *ret_st, struct table_handle *ret_handle)
+int lower_identify(const struct session *s, int fd, struct stat *ret_st, struct table_handle *ret_handle)
 {
-    auto_fd fd = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, ret_st) < 0)
+    if (fstat(fd, ret_st) < 0)
         return -errno;
     /* Another file system mounted in the directory is not the volume's: its handles would name other files. */
-    if (ret_st->st_dev != s->dev)
-        return -EXDEV;
-    int r = lower_handle(fd, ret_handle);
+    return ret_st->st_dev == s->dev ? lower_handle(fd, ret_handle) : -EXDEV;
+}
+
+int lower_lookup(const struct session *s, int parent, const char *name, struct stat *ret_st,
+                 struct table_handle *ret_handle)
+{
+    auto_fd fd = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int r = fd < 0 ? -errno : lower_identify(s, fd, ret_st, ret_handle);
     return r < 0 ? r : take_fd(&fd);
 }
 

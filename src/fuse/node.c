@@ -25,14 +25,16 @@ void node_settle(struct session *s, uint64_t id)
     inode_unlock(&s->inode_locks, id);
 }
 
-int node_entry_of_fd(struct request *rq, int fd, const struct stat *st, const struct table_handle *h,
-                     struct fuse_entry_param *ret)
+int node_entry_of_fd(struct request *rq, int fd, struct fuse_entry_param *ret)
 {
     struct session *s = rq->session;
+    struct table_handle h;
     struct table_node n;
     uint64_t id;
-    struct stat now = *st;
-    int r = nodes_count(s->table, rq->intent, &rq->reuse, h, &id, &n);
+    struct stat now;
+    int r = lower_identify(s, fd, &now, &h);
+    if (r == 0)
+        r = nodes_count(s->table, rq->intent, &rq->reuse, &h, &id, &n);
     if (r < 0)
         return r;
     /* Read again after the flag was cleared: attributes that the kernel caches for long must not be older. */
@@ -49,10 +51,8 @@ int node_entry_of_fd(struct request *rq, int fd, const struct stat *st, const st
 
 int node_entry(struct request *rq, int parent, const char *name, struct fuse_entry_param *ret)
 {
-    struct stat st;
-    struct table_handle h;
-    auto_fd fd = lower_lookup(rq->session, parent, name, &st, &h);
-    return fd < 0 ? fd : node_entry_of_fd(rq, fd, &st, &h, ret);
+    auto_fd fd = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : node_entry_of_fd(rq, fd, ret);
 }
 
 static void release_held(struct session *s, uint64_t id)

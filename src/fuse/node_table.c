@@ -351,6 +351,13 @@ bool nodes_has_backing(struct node_table *t, int32_t backing)
     return false;
 }
 
+uint64_t nodes_unused_backing(struct node_table *t, uint32_t slot)
+{
+    auto_lock(&t->lock);
+    const struct table_node *d = &t->nodes[slot];
+    return d->lookups > 0 && d->opens == 0 && d->backing ? id_of(t, slot) : 0;
+}
+
 /* ---- intents ----------------------------------------------------------------------------------------------------- */
 
 struct table_intent *intent_find(struct node_table *t, uint64_t unique)

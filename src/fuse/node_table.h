@@ -69,6 +69,9 @@ int32_t nodes_take_backing(struct node_table *t, struct table_intent *i, uint64_
 /* Whether a node has this backing id. Linear: only for recovery. */
 bool nodes_has_backing(struct node_table *t, int32_t backing);
 
+/* The node of a slot (below .node_high) if it has a backing id and no opens, else 0. */
+uint64_t nodes_unused_backing(struct node_table *t, uint32_t slot);
+
 /* ---- intents ----------------------------------------------------------------------------------------------------- */
 
 /* The intent of a request that the kernel sent again, or NULL. */

@@ -71,7 +71,6 @@ static void release_locked(struct request *rq, uint64_t id, bool writer)
     if (n.opens > 0)
         return;
     node_fds_close(&s->fds, id, NODE_FD_READ);
-    backing_close(s, rq->intent, nodes_take_backing(s->table, rq->intent, id, true));
     if (n.flags & NODE_PLAIN)
         nodes_set_flag(s->table, id, NODE_PLAIN, false);
 }
@@ -81,6 +80,7 @@ void opens_remove(struct request *rq, uint64_t id, const struct fuse_file_info *
     inode_lock(&rq->session->inode_locks, id);
     release_locked(rq, id, (fi->flags & O_ACCMODE) != O_RDONLY);
     inode_unlock(&rq->session->inode_locks, id);
+    backing_keep(rq, id);
 }
 
 int opens_plain_fd(struct session *s, uint64_t id, bool write)

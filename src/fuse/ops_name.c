@@ -157,7 +157,7 @@ static int create(struct request *rq, fuse_req_t req, fuse_ino_t parent, const c
     test_point(s, "create", "after-act");
     int r = fd < 0 || was_there ? fd : group_inherit(s, dir, fd);
     if (r >= 0)
-        r = node_entry(rq, dir, name, e);
+        r = node_entry_of_fd(rq, fd, e);
     if (r < 0)
         return r;
     r = opens_add(rq, e->ino, fi);
@@ -197,15 +197,9 @@ static int tmpfile_make(struct request *rq, fuse_req_t req, fuse_ino_t parent, m
             return -errno;
     }
     test_point(s, "tmpfile", "after-act");
-    struct stat st;
-    struct table_handle h;
     int r = group_inherit(s, dir, fd);
     if (r == 0)
-        r = lower_handle(fd, &h);
-    if (r == 0 && fstat(fd, &st) < 0)
-        r = -errno;
-    if (r == 0)
-        r = node_entry_of_fd(rq, fd, &st, &h, e);
+        r = node_entry_of_fd(rq, fd, e);
     if (r < 0)
         return r;
     node_hold_fd(s, e->ino, fd, true);

@@ -29,6 +29,25 @@ def tracer():
 
 
 @pytest.fixture
+def backings(tracer):
+    """backings(volume, act): how many backing ids the mount process opened and closed during act()."""
+    event = tracer / "events/syscalls/sys_enter_ioctl/enable"
+    event.write_text("1")
+
+    def count(volume, act):
+        (tracer / "trace").write_text("")
+        act()
+        time.sleep(0.05)  # a release is sent after close(2) returned
+        threads = os.listdir(f"/proc/{volume.keeper.pid(volume.name)}/task")
+        calls = re.findall(r"-(\d+) .*cmd: 0x(4010e501|4004e502)", (tracer / "trace").read_text())
+        calls = [call for thread, call in calls if thread in threads]
+        return calls.count("4010e501"), calls.count("4004e502")
+
+    yield count
+    event.write_text("0")
+
+
+@pytest.fixture
 def requests(tracer, volumes):
     """requests(act): the opcodes that act() sent to a volume that only this mount changes, in their order."""
     volume = volumes("counted", "exclusive", "must")
@@ -138,3 +157,34 @@ def test_a_file_that_a_mapping_stored_into_shows_its_new_time(requests):
         assert os.stat("mapped").st_mtime == 1
         memory[0] = 1
         assert os.stat("mapped").st_mtime > 1
+
+
+def test_a_file_that_is_opened_again_needs_no_new_backing_id(backings, volumes):
+    volume = volumes("kept", "exclusive", "must")
+    file = volume.path / "file"
+    file.write_bytes(b"data")
+
+    def open_often():
+        for _ in range(10):
+            assert file.read_bytes() == b"data"
+
+    assert backings(volume, open_often) == (0, 0)
+    volume.kill()
+    file.stat()
+    assert backings(volume, open_often) == (0, 0)
+    assert backings(volume, file.unlink) == (0, 1)
+
+
+def test_backing_ids_of_closed_files_are_limited(backings, volumes):
+    volume = volumes("limited", "exclusive", "must")
+    for i in range(4200):
+        (volume.data / str(i)).write_bytes(b"")
+    opened, closed = backings(volume, lambda: [(volume.path / str(i)).read_bytes() for i in range(4200)])
+    assert opened == 4200
+    assert opened - closed <= 4096
+
+
+def test_a_file_that_others_delete_below_is_not_kept(backings, volumes):
+    volume = volumes("shared", "must")
+    (volume.data / "file").write_bytes(b"data")
+    assert backings(volume, (volume.path / "file").read_bytes) == (1, 1)

@@ -160,7 +160,9 @@ static void a_backing_id_is_noted_before_it_leaves_its_node(void **state)
     uint64_t id = count(t, i, 1);
     nodes_set_backing(t, id, 9);
     assert_true(nodes_has_backing(t, 9));
+    assert_int_equal(nodes_unused_backing(t, (uint32_t)id), id);
     assert_int_equal(nodes_count_open(t, i, id, false, &n), 0);
+    assert_int_equal(nodes_unused_backing(t, (uint32_t)id), 0);
     assert_int_equal(nodes_take_backing(t, i, id, true), 0); /* it is open */
     nodes_forget(t, i, id, 1, &n);
     assert_int_equal(n.backing, 9);
