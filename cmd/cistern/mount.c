@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 static struct {
-    bool read_only, allow_other, foreground;
+    bool read_only, allow_other, exclusive, foreground;
     const char *passthrough;
     uint64_t capacity, ready_fd;
 } flags;
@@ -19,6 +19,8 @@ static struct {
 static const struct opt opts[] = {
     {"read-only", 0, OPT_FLAG, &flags.read_only, NULL, "mount read-only"},
     {"allow-other", 0, OPT_FLAG, &flags.allow_other, NULL, "let other users access it, by the files' permissions"},
+    {"exclusive", 0, OPT_FLAG, &flags.exclusive, NULL,
+     "keep names and attributes for a day instead of a second; nothing else may change DIR"},
     {"passthrough", 0, OPT_TEXT, &flags.passthrough, "WHEN",
      "let the kernel read and write the files directly: auto, on or off (auto)"},
     {"capacity", 0, OPT_BYTES, &flags.capacity, "BYTES", "show at most this size in df (the size of the disk)"},
@@ -65,6 +67,7 @@ static int mount_here(const char *dir, const char *mount_point)
                                      .mount_point = at,
                                      .read_only = flags.read_only,
                                      .allow_other = flags.allow_other,
+                                     .exclusive = flags.exclusive,
                                      .capacity_bytes = flags.capacity};
     struct keeper_options o = {.alone = &m, .ready_fd = flags.ready_fd ? (int)flags.ready_fd : -1, .event = on_event};
     unsigned passthrough = 0;
@@ -102,7 +105,7 @@ static int mount_in_background(const char *dir, const char *mount_point)
     struct err err = {0};
     int pipe_fds[2];
     char self[] = "/proc/self/exe", verb[] = "mount", foreground[] = "--foreground", ready[] = "--ready-fd=2";
-    char read_only[] = "--read-only", allow_other[] = "--allow-other", end[] = "--";
+    char read_only[] = "--read-only", allow_other[] = "--allow-other", exclusive[] = "--exclusive", end[] = "--";
     char passthrough[32], capacity[40], from[PATH_MAX], at[PATH_MAX];
     snprintf(passthrough, sizeof(passthrough), "--passthrough=%s", flags.passthrough ? flags.passthrough : "auto");
     snprintf(capacity, sizeof(capacity), "--capacity=%llu", (unsigned long long)flags.capacity);
@@ -114,6 +117,8 @@ static int mount_in_background(const char *dir, const char *mount_point)
         argv[n++] = read_only;
     if (flags.allow_other)
         argv[n++] = allow_other;
+    if (flags.exclusive)
+        argv[n++] = exclusive;
     argv[n++] = end;
     argv[n++] = from;
     argv[n] = at;

@@ -54,6 +54,18 @@ def test_the_command_returns_when_the_mount_is_there_and_umount_ends_it(place):
     mounts.wait_for("the processes to end", lambda: not processes_of(at))
 
 
+@pytest.mark.parametrize("words", [(), ("--foreground",)])
+def test_an_exclusive_mount_keeps_what_it_looked_up(place, words):
+    data, at = place
+    with subprocess.Popen([CISTERN, "mount", "--exclusive", *words, data, at]):
+        mounts.wait_for("the mount", lambda: os.path.ismount(at))
+        assert not (at / "later").exists()
+        (data / "later").write_text("x")
+        time.sleep(1.5)  # a mount that others may change below asks again after a second
+        assert not (at / "later").exists()
+        subprocess.run(["umount", at], check=True)
+
+
 def test_a_killed_mount_process_is_started_again(place):
     data, at = place
     assert mount(data, at).returncode == 0
