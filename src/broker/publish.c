@@ -68,9 +68,7 @@ static json *secret_of(const struct publisher *p, struct cert_set *s, struct str
         if (!text || !text[0])
             continue;
         base64_add(&b, text, strlen(text));
-        auto_json value = json_new_object();
-        json_set_str(value, "v", sbuf_str(&b));
-        json_set_member(data, fields[i].key, json_take_at(value, "v"));
+        json_set_member(data, fields[i].key, json_new_str(sbuf_str(&b)));
         explicit_bzero(b.ptr, b.len);
     }
     json_set(j, "data", data);

@@ -116,7 +116,8 @@ static bool is_this_machine(struct str rest)
     return false;
 }
 
-int kubeconfig_server(struct str url, char **ret, struct err *err)
+/* ERR_INVALID unless it is https://..., or http:// to this machine. Copied without a slash at its end. */
+static int read_server(struct str url, char **ret, struct err *err)
 {
     bool https = str_starts(url, STR("https://"));
     struct str host = str_from(url, https ? 8 : 7);
@@ -139,7 +140,7 @@ static int read_cluster(const struct kubeconfig_source *s, const json *cluster, 
     struct str server = STR_NULL;
     int r = opt_text(cluster, "server", &server, err);
     if (r == 0)
-        r = kubeconfig_server(server, &c->server, err);
+        r = read_server(server, &c->server, err);
     if (r == 0 && (r = json_opt_bool(cluster, "insecure-skip-tls-verify", &c->skips_tls_checks, err)) < 0)
         r = err_wrap(err, "the kubeconfig");
     return r < 0 ? r : read_pem(s, cluster, "certificate-authority", &c->ca, err);
@@ -229,7 +230,7 @@ static int load_in_cluster(struct kube_config *ret, struct err *err)
                        "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: not in a pod");
     directory = directory ? directory : ACCOUNT_DIRECTORY;
     snprintf(url, sizeof url, strchr(host, ':') ? "https://[%.200s]:%.8s" : "https://%.200s:%.8s", host, port);
-    int r = kubeconfig_server(str_of(url), &c.server, err);
+    int r = read_server(str_of(url), &c.server, err);
     if (r == 0)
         r = read_text(directory, "ca.crt", &c.ca, err);
     if (r < 0) {

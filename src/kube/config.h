@@ -29,9 +29,6 @@ void kube_config_done(struct kube_config *c); /* wipes what is secret; may run t
  * failure *ret is untouched. */
 must_check int kubeconfig_parse(struct str text, const char *directory, struct kube_config *ret, struct err *err);
 
-/* ERR_INVALID unless it is https://..., or http:// to this machine. Copied without a slash at its end. */
-must_check int kubeconfig_server(struct str url, char **ret, struct err *err);
-
 /* The issuer that its token names, as the cluster's tokens do; the caller frees it. Not checked: for hints, not for
  * trust. NULL: it has no token, or one without issuer. */
 char *kube_config_issuer(const struct kube_config *c);

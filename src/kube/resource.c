@@ -2,10 +2,6 @@
 #include "kube/resource.h"
 
 const struct kube_resource kube_config_maps = {"", "v1", "configmaps", "ConfigMap", true};
-const struct kube_resource kube_csi_drivers = {"storage.k8s.io", "v1", "csidrivers", "CSIDriver", false};
-const struct kube_resource kube_csi_nodes = {"storage.k8s.io", "v1", "csinodes", "CSINode", false};
-const struct kube_resource kube_custom_resource_definitions = {
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
 const struct kube_resource kube_deployments = {"apps", "v1", "deployments", "Deployment", true};
 const struct kube_resource kube_events_resource = {"", "v1", "events", "Event", true};
 const struct kube_resource kube_jobs = {"batch", "v1", "jobs", "Job", true};
@@ -22,9 +18,4 @@ const struct kube_resource kube_reference_grants = {"gateway.networking.k8s.io",
 const struct kube_resource kube_secrets = {"", "v1", "secrets", "Secret", true};
 const struct kube_resource kube_service_accounts = {"", "v1", "serviceaccounts", "ServiceAccount", true};
 const struct kube_resource kube_storage_classes = {"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
-const struct kube_resource kube_subject_access_reviews = {"authorization.k8s.io", "v1", "subjectaccessreviews",
-                                                          "SubjectAccessReview", false};
 const struct kube_resource kube_token_reviews = {"authentication.k8s.io", "v1", "tokenreviews", "TokenReview", false};
-/* v1 is served from 1.34 on; the beta, off by default, is all that 1.32 and 1.33 have. */
-const struct kube_resource kube_volume_attributes_classes = {"storage.k8s.io", "v1", "volumeattributesclasses",
-                                                             "VolumeAttributesClass", false};

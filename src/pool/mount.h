@@ -7,18 +7,15 @@
 
 /* ---- mountinfo --------------------------------------------------------------------------------------------------- */
 
-/* A line of /proc/self/mountinfo, octal escapes undone. Strings are owned. */
+/* The fields of a line of /proc/self/mountinfo that we use, octal escapes undone. Strings are owned. */
 struct mount {
     uint64_t id;
     uint64_t parent;
     unsigned dev_major, dev_minor;
     char *root;    /* of the mounted file system; other than "/" for a bind of a directory */
     char *target;  /* where */
-    char *options; /* of this mount: rw,nosuid,... */
     char *fs_type; /* ext4, fuse.cistern */
     char *source;  /* /dev/loop3 */
-    char *super_options;
-    bool read_only; /* this mount, or the file system as a whole */
 };
 void mount_done(struct mount *m); /* may run twice */
 void mount_list_free(struct mount *own_mounts, size_t count);

@@ -12,10 +12,8 @@ void mount_done(struct mount *m)
 {
     free(m->root);
     free(m->target);
-    free(m->options);
     free(m->fs_type);
     free(m->source);
-    free(m->super_options);
     *m = (struct mount){0};
 }
 
@@ -77,30 +75,20 @@ static bool skip_optional(struct str *rest)
     return false;
 }
 
-static bool has_option(const char *options, struct str wanted)
-{
-    struct str rest = str_of(options), option;
-    while (str_split(&rest, ',', &option))
-        if (str_eq(option, wanted))
-            return true;
-    return false;
-}
-
 static bool parse_fields(struct str rest, struct mount *m)
 {
     uint64_t dev_major, dev_minor;
+    struct str options;
     if (!next_number(&rest, ' ', UINT64_MAX, &m->id) || !next_number(&rest, ' ', UINT64_MAX, &m->parent) ||
         !next_number(&rest, ':', UINT_MAX, &dev_major) || !next_number(&rest, ' ', UINT_MAX, &dev_minor) ||
-        !next_text(&rest, &m->root) || !next_text(&rest, &m->target) || !next_text(&rest, &m->options) ||
+        !next_text(&rest, &m->root) || !next_text(&rest, &m->target) || !str_split(&rest, ' ', &options) ||
         !skip_optional(&rest) || !next_text(&rest, &m->fs_type) || !next_text(&rest, &m->source))
         return false;
-    /* The last field is the rest of the line: some file systems do not escape blanks in their options. */
-    if (rest.len == 0 || m->target[0] != '/' || memchr(rest.ptr, '\0', rest.len))
+    /* The rest are the options of the file system. Some file systems do not escape blanks in them. */
+    if (rest.len == 0 || m->target[0] != '/')
         return false;
-    m->super_options = str_dup(rest);
     m->dev_major = (unsigned)dev_major;
     m->dev_minor = (unsigned)dev_minor;
-    m->read_only = has_option(m->options, STR("ro")) || has_option(m->super_options, STR("ro"));
     return true;
 }
 

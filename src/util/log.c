@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/log.h"
 #include "util/clock.h"
+#include "util/err_kind.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -132,12 +133,11 @@ void log_err(enum log_level level, const char *what, const struct err *err, ...)
     if (!log_wants(level))
         return;
     struct sbuf b;
-    char id[16];
+    char id[ERR_ID_TEXT_MAX];
     begin(&b, level, what);
     add_pair(&b, "error", err->text);
     add_pair(&b, "code", err_code_name(err->code));
-    snprintf(id, sizeof id, "CIS%04u", err->id);
-    add_pair(&b, "id", err->id ? id : NULL);
+    add_pair(&b, "id", err->id ? err_id_text(err->id, id) : NULL);
     add_pair(&b, "advice", err->advice[0] ? err->advice : NULL);
     va_list args;
     va_start(args, err);

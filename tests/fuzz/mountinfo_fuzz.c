@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         assert(err.code == ERR_CORRUPT);
         return 0;
     }
-    assert(m.target[0] == '/' && m.root && m.options && m.fs_type && m.source && m.super_options[0]);
+    assert(m.target[0] == '/' && m.root && m.fs_type && m.source);
     mount_done(&m);
     return 0;
 }

@@ -17,11 +17,8 @@ static void a_line_is_read(void **state)
     assert_int_equal(m.dev_minor, 0);
     assert_string_equal(m.root, "/mnt1");
     assert_string_equal(m.target, "/mnt2");
-    assert_string_equal(m.options, "rw,noatime");
     assert_string_equal(m.fs_type, "ext3");
     assert_string_equal(m.source, "/dev/root");
-    assert_string_equal(m.super_options, "rw,errors=continue");
-    assert_false(m.read_only);
     mount_done(&m);
     mount_done(&m);
 }
@@ -36,7 +33,6 @@ static void octal_escapes_are_undone(void **state)
     assert_string_equal(m.target, "/a b\tc\nd\\e\\040");
     assert_string_equal(m.fs_type, "fuse.x#y");
     assert_string_equal(m.source, "s t");
-    assert_true(m.read_only);
     mount_done(&m);
 }
 
@@ -47,7 +43,6 @@ static void an_empty_source_is_a_source(void **state)
     struct err err;
     assert_int_equal(mount_parse(STR("1 2 0:3 / /a rw - tmpfs  ro,size=4k"), &m, &err), 0);
     assert_string_equal(m.source, "");
-    assert_true(m.read_only);
     mount_done(&m);
 }
 
