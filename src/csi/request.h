@@ -22,7 +22,7 @@
 #define unused __attribute__((unused))
 // NOLINTEND(bugprone-macro-parentheses)
 
-/* A row of a service's table. `is_prompt`: as rpc_method has it. */
+/* A row of the method table of a service; `is_prompt` as in struct rpc_method. */
 #define METHOD(service, name, type, handler, is_prompt)                                                                \
     {                                                                                                                  \
         "/csi.v1." service "/" name, &csi__v1__##type##_request__descriptor, &csi__v1__##type##_response__descriptor,  \

@@ -111,7 +111,7 @@ static int read_unreadable(struct release *w, struct release_facts *f, struct er
     auto_sbuf data, folder;
     sbuf_init(&data, PATH_MAX);
     sbuf_init(&folder, PATH_MAX);
-    space_add_folder(w->s, w->order->id, &folder);
+    space_add_directory(w->s, w->order->id, &folder);
     sbuf_addf(&data, "%s/" VOLUME_DATA, folder.ptr);
     int r = mount_that_shows(data.ptr, w->order->id, &shown, err);
     f->in_use = shown != NULL;

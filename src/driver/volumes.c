@@ -99,7 +99,7 @@ int driver_restore_volume(struct driver *d, struct space *s, const struct spec *
     auto_volume_lock lock = {0};
     auto_sbuf path;
     sbuf_init(&path, PATH_MAX);
-    space_add_folder(s, known->id.text, &path);
+    space_add_directory(s, known->id.text, &path);
     auto_fd dir = -1;
     struct spec made = *known; /* a shallow copy: strings stay the caller's */
     int r = volume_lock_take(&d->locks, known->id.text, &lock, err);

@@ -401,7 +401,7 @@ static int run_alone(struct keeper *k, struct err *err)
 
 int keeper_run(const struct keeper_options *o, struct err *err)
 {
-    static struct keeper k; /* one a process; 1 MiB of zeroes, unused pages cost nothing */
+    static struct keeper k; /* 1 MiB of zeroes: unused pages cost nothing */
     char self[KEEPER_PATH_MAX];
     k = (struct keeper){.options = o, .program = o->program, .listen_fd = -1, .signal_fd = -1, .free_file = 0};
     if (!k.program) {

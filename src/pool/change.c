@@ -69,7 +69,8 @@ static int too_far(const struct space *s, uint64_t more, uint64_t available, str
 static int set_capacity(struct space *s, struct locked_volume *o, uint64_t capacity_bytes, struct err *err)
 {
     struct ledger_entry *e = ledger_find(&s->ledger, o->spec->id.text);
-    int r = e ? space_touch(s, err) : err_set(err, ERR_INTERNAL, "the volume '%s' left the pool", o->spec->id.text);
+    int r = e ? space_touch(s, err)
+              : err_set(err, ERR_INTERNAL, "the volume '%s' is no longer in the pool", o->spec->id.text);
     if (r < 0)
         return r;
     uint64_t old = o->spec->capacity_bytes;
@@ -185,7 +186,7 @@ static int look_at_disk(const struct directory_lock *h, struct spec *made, struc
 
 /* Keep the damaged file for inspection. After a crash in between, volume.json is missing, and the same call repairs
  * it. */
-static int write_anew(struct space *s, const struct directory_lock *h, const struct spec *made, struct err *err)
+static int replace_spec(struct space *s, const struct directory_lock *h, const struct spec *made, struct err *err)
 {
     auto_mem char *text = spec_to_json(made);
     if (renameat(h->dir, VOLUME_SPEC, h->dir, DAMAGED) != 0 && errno != ENOENT)
@@ -218,14 +219,14 @@ int space_restore(struct space *s, const struct spec *known, struct err *err)
         return state < 0 ? err_copy(err, &damage) : 0;
     r = look_at_disk(&h, &made, err);
     if (r == 0)
-        r = write_anew(s, &h, &made, err);
+        r = replace_spec(s, &h, &made, err);
     return r < 0 ? err_wrap(err, "restoring the record of the volume '%s'", known->id.text) : 0;
 }
 
 /* ---- delete ------------------------------------------------------------------------------------------------------ */
 
 /* A volume with an unreadable volume.json can be deleted too: the image in its directory shows the backend. */
-static struct disk disk_of_folder(const struct directory_lock *h)
+static struct disk disk_of_directory(const struct directory_lock *h)
 {
     struct err ignored;
     auto_spec spec = NULL;
@@ -242,7 +243,7 @@ static int detach_and_discard(struct space *s, const char *id, struct err *err)
     int r = directory_lock_take(s, s->volumes, id, &h, err);
     if (r < 0)
         return r;
-    struct disk d = disk_of_folder(&h);
+    struct disk d = disk_of_directory(&h);
     r = disk_detach(&d, err);
     if (r == 0)
         r = space_lock(s, err);
@@ -273,7 +274,7 @@ static int remove_from_trash(struct space *s, const char *id, struct err *err)
         return 0; /* another process removes it */
     if (r < 0)
         return r;
-    struct disk d = disk_of_folder(&h);
+    struct disk d = disk_of_directory(&h);
     r = disk_detach(&d, err);
     if (r == 0)
         r = disk_release(&d, err);

@@ -49,7 +49,7 @@ static int open_same(const struct space *s, const char *id, const struct spec *w
     auto_volume v = NULL;
     auto_sbuf path;
     sbuf_init(&path, PATH_MAX);
-    space_add_folder(s, id, &path);
+    space_add_directory(s, id, &path);
     int r = volume_open(path.ptr, &v, err);
     if (r < 0)
         return r;
@@ -101,7 +101,7 @@ static int write_spec(int dir, const struct spec *made, struct err *err)
     return file_write_all(fd, VOLUME_SPEC, text, strlen(text), err);
 }
 
-static int make_folder(struct space *s, const struct spec *made, struct directory_lock *ret, struct err *err)
+static int make_directory(struct space *s, const struct spec *made, struct directory_lock *ret, struct err *err)
 {
     if (mkdirat(s->making, made->id.text, 0700) != 0)
         return err_sys(err, errno, "cannot create the directory of the volume '%s'", made->name);
@@ -127,7 +127,7 @@ static int reserve(struct space *s, struct spec *made, struct directory_lock *re
     if (!made->id.text[0])
         volume_id_make(s->uuid, &made->id);
     made->project = project;
-    r = make_folder(s, made, ret, err);
+    r = make_directory(s, made, ret, err);
     if (r == 0)
         ledger_add(&s->ledger, made, LEDGER_MAKING);
     return r;
@@ -169,7 +169,7 @@ static int commit(struct space *s, const char *id, struct err *err)
     if (r < 0)
         return r;
     struct ledger_entry *e = ledger_find(&s->ledger, id);
-    r = e ? space_touch(s, err) : err_set(err, ERR_INTERNAL, "the volume '%s' left making/ on its own", id);
+    r = e ? space_touch(s, err) : err_set(err, ERR_INTERNAL, "the volume '%s' is no longer in making/", id);
     if (r == 0 && renameat2(s->making, id, s->volumes, id, RENAME_NOREPLACE) != 0)
         r = err_sys(err, errno, "cannot complete the volume '%s'", id);
     if (r == 0)

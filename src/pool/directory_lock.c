@@ -6,8 +6,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-/* Unlocked aloud: a child that another thread is just starting has a copy of the descriptor until its exec, and with it
- * the lock. */
+/* Closing is not enough: until its exec, a child that another thread starts has a copy of the descriptor, and so the
+ * lock. */
 void directory_lock_release(struct directory_lock *h)
 {
     if (h->dir >= 0)
@@ -17,7 +17,7 @@ void directory_lock_release(struct directory_lock *h)
     h->path = NULL;
 }
 
-static const char *folder_name(const struct space *s, int parent)
+static const char *directory_name(const struct space *s, int parent)
 {
     return parent == s->volumes ? "volumes" : parent == s->making ? "making" : "trash";
 }
@@ -65,7 +65,7 @@ int directory_lock_moved(const struct space *s, int parent, const char *id, stru
 {
     auto_sbuf path;
     sbuf_init(&path, PATH_MAX);
-    sbuf_addf(&path, "%s/%s/%s", s->path, folder_name(s, parent), id);
+    sbuf_addf(&path, "%s/%s/%s", s->path, directory_name(s, parent), id);
     free(h->path);
     h->path = NULL;
     return sbuf_take(&path, &h->path, err);

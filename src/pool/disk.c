@@ -12,7 +12,7 @@ int disk_probe(int dir, struct disk_facts *ret, struct err *err)
 {
     struct statfs fs;
     if (fstatfs(dir, &fs) != 0)
-        return err_sys(err, errno, "cannot ask for the pool's file system");
+        return err_sys(err, errno, "cannot read the type of the pool's file system");
     *ret = (struct disk_facts){0};
     if (fs.f_type == EXT4_SUPER_MAGIC)
         snprintf(ret->fs_type, sizeof ret->fs_type, "ext4");

@@ -99,9 +99,7 @@ static unsigned alignment(int fd)
 }
 
 /* reflink and rmapbt off: each holds back space that a scratch volume's owner paid for. nrext64 off: kernels
- * before 5.19 do not know it. Volumes below 300 MiB are what --unsupported is about. The image is fresh, so nothing is
- * discarded
- * (-K). */
+ * before 5.19 do not know it. --unsupported allows volumes below 300 MiB. -K: a fresh image has nothing to discard. */
 static int make_file_system(const struct disk *d, unsigned sector_bytes, struct err *err)
 {
     char image[PATH_MAX], sector[32];
@@ -178,8 +176,8 @@ static int get_device(const struct disk *d, int fd, struct loopdev *ret, struct 
     bool found;
     unsigned sector_bytes = 0;
     char image[PATH_MAX];
-    /* There may be one already: mounted, or lazily unmounted with a file still open. A second device over the same
-     * image would be a second, ignorant cache of it. */
+    /* There may be one already: mounted, or lazily unmounted with a file still open. Two devices over the same image
+     * would have two caches, and neither would see the writes of the other. */
     int r = loopdev_find(fd, ret, &found, err);
     if (r < 0 || found)
         return r;
@@ -296,7 +294,7 @@ int image_set_writable(const struct disk *d, bool writable, struct err *err)
 
 /* ---- taking apart ------------------------------------------------------------------------------------------------ */
 
-/* data/ itself would unmount happily while a pod has a bind of it. */
+/* data/ can be unmounted while a pod has a bind of it. */
 static int check_only_mount(const struct disk *d, const struct mount *ours, struct err *err)
 {
     struct mount *all = NULL;
@@ -337,8 +335,8 @@ int image_unbacked(const struct disk *d, uint64_t *ret_bytes, struct err *err)
     return 0;
 }
 
-/* XFS frees an unlinked file's blocks some time later, and a truncated one's at once: who deletes a volume to make room
- * for another should find that room. Not under the last users of a lazily unmounted one: they would see garbage. */
+/* XFS frees the blocks of an unlinked file some time later, and those of a truncated one at once: the next volume may
+ * need them. An image that still has a device is not truncated: its last users would read garbage. */
 static int give_back(const struct disk *d, struct err *err)
 {
     auto_with(loopdev_done) struct loopdev device = {.fd = -1};

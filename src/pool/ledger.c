@@ -98,7 +98,7 @@ static void read_volume(struct ledger *l, int parent, const struct volume_id *id
 }
 
 /* A directory with any other name reserves nothing; the file system counts its bytes as used. */
-static int read_folder(struct ledger *l, int directory, enum ledger_state state, struct err *err)
+static int read_directory(struct ledger *l, int directory, enum ledger_state state, struct err *err)
 {
     auto_dir d = dir_stream(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!d)
@@ -114,9 +114,9 @@ static int read_folder(struct ledger *l, int directory, enum ledger_state state,
 int ledger_read(struct ledger *l, int volumes, int making, struct err *err)
 {
     auto_with(ledger_done) struct ledger fresh = {0};
-    int r = read_folder(&fresh, volumes, LEDGER_READY, err);
+    int r = read_directory(&fresh, volumes, LEDGER_READY, err);
     if (r == 0)
-        r = read_folder(&fresh, making, LEDGER_MAKING, err);
+        r = read_directory(&fresh, making, LEDGER_MAKING, err);
     if (r < 0)
         return r;
     if (fresh.count)

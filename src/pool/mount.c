@@ -74,7 +74,7 @@ int mount_unmount(const char *path, uint64_t wait_ns, bool lazy, struct err *err
     while (r > 0);
     if (r < 0)
         return r;
-    /* EINVAL has a second meaning, a mount that is locked in our namespace: so look. */
+    /* EINVAL has a second meaning: a mount that is locked in our namespace. */
     bool left;
     r = mount_is_at(path, &left, err);
     if (r == 0 && left)
@@ -143,7 +143,7 @@ int mount_point_remove(const char *path, struct err *err)
     if (r < 0)
         return r;
     if (mounted)
-        return err_set(err, ERR_BUSY, "'%s' is still mounted on", path);
+        return err_set(err, ERR_BUSY, "something is still mounted on '%s'", path);
     auto_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? 0 : err_sys(err, errno, "cannot open the mount point '%s'", path);

@@ -160,7 +160,7 @@ static int find_identity(const struct space *s, const struct space_witness *w, s
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static int open_folders(struct space *s, struct err *err)
+static int open_directories(struct space *s, struct err *err)
 {
     /* 0700: pods reach volumes by their mounts; no other user of the node needs access. */
     if (dir_make(s->dir, "volumes", 0700, &s->volumes, err) < 0 ||
@@ -170,7 +170,7 @@ static int open_folders(struct space *s, struct err *err)
 }
 
 /* A file system mounted over one of them hides volumes, which would count as deleted. */
-static int check_folders(const struct space *s, struct err *err)
+static int check_directories(const struct space *s, struct err *err)
 {
     const struct {
         const char *name;
@@ -214,9 +214,9 @@ static int establish(struct space *s, const struct space_witness *w, bool *ret_a
     if (r > 0)
         r = identity_write(s->dir, &s->options, &s->identity, err);
     if (r == 0)
-        r = open_folders(s, err);
+        r = open_directories(s, err);
     if (r == 0)
-        r = check_folders(s, err);
+        r = check_directories(s, err);
     flock(s->lock_file, LOCK_UN);
     return r;
 }

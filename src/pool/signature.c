@@ -144,7 +144,7 @@ int signature_of_device(const char *path, struct signature *ret, struct err *err
     if (fd < 0)
         return err_sys(err, errno, "cannot open '%s'", path);
     if (ioctl(fd, BLKGETSIZE64, &bytes) != 0)
-        return err_sys(err, errno, "cannot ask for the size of '%s'", path);
+        return err_sys(err, errno, "cannot read the size of '%s'", path);
     size_t len = (size_t)min_u64(bytes, SIGNATURE_BYTES);
     auto_mem char *head = xcalloc(1, len + 1);
     auto_mem char *tail = xcalloc(1, len + 1);

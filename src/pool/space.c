@@ -241,7 +241,7 @@ int space_usage(struct space *s, struct space_usage *ret, struct err *err)
 
 /* ---- looking up -------------------------------------------------------------------------------------------------- */
 
-void space_add_folder(const struct space *s, const char *id, struct sbuf *ret)
+void space_add_directory(const struct space *s, const char *id, struct sbuf *ret)
 {
     sbuf_addf(ret, "%s/volumes/%s", s->path, id);
 }
@@ -250,7 +250,7 @@ static int open_volume(const struct space *s, const char *id, struct volume **re
 {
     auto_sbuf path;
     sbuf_init(&path, PATH_MAX);
-    space_add_folder(s, id, &path);
+    space_add_directory(s, id, &path);
     auto_volume v = NULL;
     int r = volume_open(path.ptr, &v, err);
     if (r == -ERR_NOT_FOUND && faccessat(s->volumes, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)

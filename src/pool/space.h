@@ -71,7 +71,7 @@ DEFINE_AUTO(space, struct space, space_close)
 const char *space_name(const struct space *s);
 const char *space_path(const struct space *s);
 /* Where the volume of this id is, or would be: appended to `ret`. */
-void space_add_folder(const struct space *s, const char *id, struct sbuf *ret);
+void space_add_directory(const struct space *s, const char *id, struct sbuf *ret);
 const char *space_uuid(const struct space *s); /* "" while it is not open */
 /* Has it taken the place of the pool `uuid`? `given_up`: by an administrator's word, not because it is ephemeral. */
 bool space_replaces(struct space *s, const char *uuid, bool given_up);

@@ -151,7 +151,7 @@ static bool wants_hydration(const struct volume_view *v)
     return !is_none && !is_true(v, API_HYDRATED) && phase != API_PHASE_LOST && phase != API_PHASE_RELEASED;
 }
 
-/* The node says when: nothing is staged, and something is owed. */
+/* The node's status decides: nothing is staged, and an export is owed. */
 static bool wants_export(const struct volume_view *v)
 {
     if (!v->volume || is_true(v, API_MOUNTED) || v->volume->release_discard)

@@ -51,7 +51,7 @@ int base64_parse(struct str text, struct sbuf *ret, struct err *err)
     for (size_t i = 0; i < rest.len; i++) {
         int v = value_of((unsigned char)rest.ptr[i]);
         if (v < 0)
-            return err_set(err, ERR_INVALID, "byte %zu of a base64 text is not of its alphabet", i + 1);
+            return err_set(err, ERR_INVALID, "byte %zu is not a base64 character", i + 1);
         bits = bits << 6 | (uint32_t)v;
         have += 6;
         if (have >= 8) {
