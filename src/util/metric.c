@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/metric.h"
 #include "util/list.h"
+#include "util/map.h"
 #include "util/thread.h"
 #include <assert.h>
 #include <inttypes.h>
@@ -9,9 +10,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { LABELS_MAX = 8, SERIES_MAX = 1000, BUCKETS_MAX = 32, TABLE_SIZE = 2048 };
+enum { LABELS_MAX = 8, SERIES_MAX = 1000, BUCKETS_MAX = 32 };
 
 struct metric_series {
+    struct map_node node;
     const struct metric *family; /* borrowed: never freed */
     char *labels;                /* owned: `a="x",b="y"`, escaped; "" without labels */
     _Atomic uint64_t value;      /* a gauge's is an int64_t; a histogram's counts what was observed */
@@ -28,13 +30,12 @@ struct metric {
     size_t label_count;
     double bounds[BUCKETS_MAX];
     size_t bound_count;
-    struct metric_series *table[TABLE_SIZE]; /* owned: open addressing by the hash of the labels */
-    size_t series_count;
+    struct map series;           /* of metric_series, by labels: owned */
     struct metric_series *other; /* owned: for label values beyond the limit */
 };
 
 static struct {
-    pthread_mutex_t lock; /* of the list, and of every family's table; values are atomics */
+    pthread_mutex_t lock; /* of the list, and of every family's map; values are atomics */
     struct list families; /* struct metric: never freed */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -125,23 +126,18 @@ static struct metric_series *other_series(struct metric *m)
     return m->other;
 }
 
-/* The table never fills: SERIES_MAX is half of it. */
-static size_t slot_of(const char *labels)
-{
-    return (size_t)(str_hash(str_of(labels), 0) % TABLE_SIZE);
-}
-
 static struct metric_series *find_or_add(struct metric *m, const char *labels)
 {
-    size_t slot = slot_of(labels);
-    for (; m->table[slot]; slot = (slot + 1) % TABLE_SIZE)
-        if (strcmp(m->table[slot]->labels, labels) == 0)
-            return m->table[slot];
-    if (m->series_count == SERIES_MAX)
+    uint64_t hash = str_hash(str_of(labels), 0);
+    struct metric_series *s;
+    map_foreach_hash (&m->series, hash, s, node)
+        if (strcmp(s->labels, labels) == 0)
+            return s;
+    if (m->series.count == SERIES_MAX)
         return other_series(m);
-    m->series_count++;
-    m->table[slot] = new_series(m, labels);
-    return m->table[slot];
+    s = new_series(m, labels);
+    map_add(&m->series, &s->node, hash);
+    return s;
 }
 
 struct metric_series *metric_series(struct metric *m, ...)
@@ -267,9 +263,9 @@ static void write_family(struct sbuf *b, const struct metric *m)
 {
     static const char *const types[] = {"counter", "gauge", "histogram"};
     sbuf_addf(b, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, types[m->type]);
-    for (size_t i = 0; i < TABLE_SIZE; i++)
-        if (m->table[i])
-            write_series(b, m->table[i]);
+    const struct metric_series *s;
+    map_foreach (&m->series, s, node)
+        write_series(b, s);
     if (m->other)
         write_series(b, m->other);
 }
