@@ -28,11 +28,6 @@ static char **text_at(struct cert_set *s, const struct secret_field *f)
     return (char **)(void *)((char *)s + f->offset);
 }
 
-static bool leads(const struct publisher *p)
-{
-    return !p->lease || kube_lease_is_held(p->lease);
-}
-
 /* ---- the Secret -------------------------------------------------------------------------------------------------- */
 
 static void read_secret(const json *secret, struct cert_set *ret)
@@ -180,7 +175,7 @@ int publish_step(const struct publisher *p, struct cert_set *ret, struct err *er
     struct cert_set s = {0};
     auto_mem char *version = NULL;
     int code = load(p, &s, &version, err);
-    if (code == 0 && leads(p))
+    if (code == 0 && kube_lease_is_held(p->lease))
         code = lead(p, &s, version, err);
     if (code < 0) {
         cert_set_done(&s);

@@ -25,7 +25,7 @@ static uint64_t or_default(uint64_t given, uint64_t otherwise)
 
 static bool leads(const struct control *c)
 {
-    return !c->o.lease || kube_lease_is_held(c->o.lease);
+    return kube_lease_is_held(c->o.lease);
 }
 
 /* ---- what is around a volume ------------------------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ static bool has_synced(const struct populate *p)
 static int reconcile_key(struct populate *p, struct str key, uint64_t *again_ns, struct err *err)
 {
     struct str name = str_from(key, 2);
-    if (p->o.lease && !kube_lease_is_held(p->o.lease))
+    if (!kube_lease_is_held(p->o.lease))
         return 0; /* populate_lead() enqueues all of them again */
     if (!has_synced(p)) {
         *again_ns = 100 * NS_PER_MS;

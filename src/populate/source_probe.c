@@ -182,7 +182,7 @@ static int probe(struct populate *p, struct str source, uint64_t *again_ns, stru
 static int reconcile(void *ctx, struct str source, uint64_t *again_ns, struct err *err)
 {
     struct populate *p = ctx;
-    if (p->o.lease && !kube_lease_is_held(p->o.lease))
+    if (!kube_lease_is_held(p->o.lease))
         return 0; /* populate_lead() enqueues all of them again */
     if (!work_begin(p))
         return 0;
