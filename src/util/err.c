@@ -25,7 +25,7 @@ const char *err_code_name(enum err_code code)
 enum err_code err_code_of_name(struct str name)
 {
     for (size_t i = 0; i < countof(names); i++)
-        if (names[i] && str_eq(name, str_of(names[i])))
+        if (names[i] && name.len == strlen(names[i]) && memcmp(name.ptr, names[i], name.len) == 0)
             return (enum err_code)i;
     return ERR_INTERNAL;
 }
