@@ -299,8 +299,7 @@ static int verify_export(struct story *s, struct err *err)
         const struct checkpoint *c = &s->checkpoints[i];
         struct digest sum;
         uint64_t bytes;
-        auto_sbuf hex;
-        sbuf_init(&hex, 64);
+        auto_sbuf hex = SBUF(64);
         r = demo_file_sum(exported, c->path, &bytes, &sum, err);
         if (r < 0)
             return r;
@@ -413,8 +412,7 @@ static int run(struct story *s)
 
 static int help(const struct opt *table)
 {
-    auto_sbuf b;
-    sbuf_init(&b, 16384);
+    auto_sbuf b = SBUF(16384);
     sbuf_adds(&b, usage);
     opt_help(table, &b);
     fputs(b.ptr, stdout);

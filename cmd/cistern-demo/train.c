@@ -93,8 +93,7 @@ static int checkpoint_file(int dir, const char *path, const void *bytes, size_t 
     if (fsync(fd) != 0)
         return err_sys(err, errno, "cannot flush '%s'", path);
     struct digest sum = digest_of(HASH_CRC32C, (struct str){bytes, len});
-    auto_sbuf text;
-    sbuf_init(&text, 64);
+    auto_sbuf text = SBUF(64);
     digest_add_hex(&sum, &text);
     printf("checkpoint %s %zu %s\n", path, len, text.ptr);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern.h - What the verbs share: global flags, parsing, stores. home: main, before any thread. */
+/* cistern.h - What the verbs share (share.c): global flags, parsing, stores. home: main, before any thread. */
 #pragma once
 
 #include "cli/opt.h"
@@ -40,6 +40,8 @@ int verb_mount(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_status(int argc, char **argv);
 int verb_demo(int argc, char **argv);
+
+int usage_error(const struct err *err); /* prints it; returns EXIT_USAGE */
 
 /* Parses the verb's flags and --help. Returns -1 to go on; else the exit code. `usage` is the text above the flags. */
 int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv);

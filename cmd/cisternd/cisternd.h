@@ -41,14 +41,6 @@ must_check int role_uninstall(const sigset_t *signals, struct err *err); /* ends
 
 /* ---- share.c: helpers of several roles --------------------------------------------------------------------------- */
 
-struct pool_flags {
-    char names[DRIVER_POOLS_MAX][64];
-    char paths[DRIVER_POOLS_MAX][PATH_MAX];
-    struct driver_pool items[DRIVER_POOLS_MAX];
-};
-/* disks.c: adds the disks of --disks to their pools. The driver sets them up when it opens the pool. */
-must_check int parse_disks(struct pool_flags *pools, struct err *err);
-
 /* Opens the driver on the pools of --pool. The caller sets the fields of `o` that no flag of several roles has. */
 must_check int open_driver(struct driver_options o, struct driver **ret, struct err *err);
 

@@ -11,21 +11,6 @@
 
 enum { EXIT_USAGE = 2, EXIT_ENVIRONMENT = 10 };
 
-struct daemon_flags flags = {
-    .role = "standalone",
-    .endpoint = "unix:///run/cistern/csi.sock",
-    .state = "/run/cistern",
-    .log_format = "text",
-    .log_level = "info",
-    .reserve_percent = 5,
-    .metrics_interval_ns = 5 * NS_PER_SECOND,
-    .controller = {
-        .node_account = "cistern-node",
-        .job = {.account = "cistern-job", .requests_cpu = "100m", .requests_memory = "64Mi", .limits_memory = "512Mi"},
-        .require_opt_in = true,
-        .job_ttl_seconds = 3600,
-        .job_backoff_limit = 0}};
-
 static const struct role {
     const char *name;
     bool has_pools;
@@ -137,8 +122,7 @@ static int fail(const struct err *err, int code)
 
 static void print_help(void)
 {
-    auto_sbuf b;
-    sbuf_init(&b, 16384);
+    auto_sbuf b = SBUF(16384);
     sbuf_adds(&b,
               "Usage: cisternd --pool DIR [flags]\n\nServes CSI for the volumes of this machine, or of a cluster.\n\n"
               "  cisternd --pool /mnt/disks/cistern\n"

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cistern.h"
+#include "cli/exit.h"
+#include "pool/volume.h"
+#include "util/clock.h"
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+struct globals globals = {.log_level = LOG_WARN};
+
+/* ---- flags ------------------------------------------------------------------------------------------------------- */
+
+int usage_error(const struct err *err)
+{
+    fprintf(stderr, "cistern: %s\n", err->text);
+    return EXIT_USAGE;
+}
+
+int filter_fill(struct filter *f, const char *const *include, size_t include_count, const char *const *exclude,
+                size_t exclude_count, struct err *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < include_count && r == 0; i++)
+        r = filter_add(f, false, str_of(include[i]), err);
+    for (size_t i = 0; i < exclude_count && r == 0; i++)
+        r = filter_add(f, true, str_of(exclude[i]), err);
+    return r;
+}
+
+int parse_choice(const char *flag, const char *text, const char *const *names, size_t count, unsigned *ret,
+                 struct err *err)
+{
+    auto_sbuf list = SBUF(256);
+    for (size_t i = 0; text && i < count; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *ret = (unsigned)i;
+            return 0;
+        }
+    if (!text)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        sbuf_addf(&list, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
+    return err_set(err, ERR_INVALID, "%s is %s, not '%s'", flag, list.ptr, text);
+}
+
+int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv)
+{
+    struct err err;
+    for (int i = 1; i < *argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            auto_sbuf b = SBUF(16384);
+            sbuf_adds(&b, usage);
+            opt_help(table, &b);
+            sbuf_adds(&b, "\nFlags of all verbs: `cistern --help`.\n");
+            fputs(b.ptr, stdout);
+            return EXIT_DONE;
+        }
+    return opt_parse(table, false, argc, argv, &err) < 0 ? usage_error(&err) : -1;
+}
+
+/* ---- stores ------------------------------------------------------------------------------------------------------ */
+
+struct store_options store_defaults(const char *uri)
+{
+    return (struct store_options){
+        .uri = str_of(uri),
+        .endpoint = globals.endpoint,
+        .region = globals.region,
+        .profile = globals.profile,
+        .ca_file = globals.ca_file,
+        .path_style = globals.path_style,
+        .billing = globals.billing_project  ? globals.billing_project
+                   : globals.requester_pays ? ""
+                                            : NULL,
+        .auth = globals.anonymous ? STORE_AUTH_ANONYMOUS : STORE_AUTH_CHAIN,
+        .retry = {.attempts_max = (unsigned)min_u64(globals.retries, 1000), .elapsed_max_ns = globals.timeout_ns}};
+}
+
+struct store_retry store_retry_of(const struct spec_source *s)
+{
+    return (struct store_retry){.attempts_max = (unsigned)s->retry_attempts_max,
+                                .elapsed_max_ns = s->retry_elapsed_max_ns,
+                                .backoff_base_ns = s->retry_backoff_base_ns,
+                                .backoff_cap_ns = s->retry_backoff_cap_ns};
+}
+
+const char *retry_text(struct store *const *stores, size_t count, char buf[RETRY_TEXT_MAX])
+{
+    for (size_t i = 0; i < count; i++)
+        if (store_retrying(stores[i], buf, RETRY_TEXT_MAX))
+            return buf;
+    return NULL;
+}
+
+static bool was_replaced(struct retry_reload *f)
+{
+    struct stat st;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/" VOLUME_SPEC, f->volume_dir);
+    if (stat(path, &st) != 0 ||
+        (st.st_ino == f->inode && st.st_mtim.tv_sec == f->changed.tv_sec && st.st_mtim.tv_nsec == f->changed.tv_nsec))
+        return false;
+    f->inode = st.st_ino;
+    f->changed = st.st_mtim;
+    return true;
+}
+
+void retry_reload(struct retry_reload *f, struct store *const *stores, size_t count)
+{
+    struct err ignored;
+    struct volume *v;
+    uint64_t now_ns = clock_now_ns();
+    if (!f->volume_dir || now_ns - f->looked_ns < NS_PER_SECOND)
+        return;
+    f->looked_ns = now_ns;
+    if (!was_replaced(f) || volume_open(f->volume_dir, &v, &ignored) < 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        store_set_retry(stores[i], store_retry_of(&v->spec->source));
+    volume_close(v);
+}
