@@ -59,8 +59,7 @@ char *order_name(struct str csi_name)
     if (is_dns_name(csi_name))
         return str_dup(csi_name);
     uint8_t digest[32];
-    auto_sbuf name;
-    sbuf_init(&name, 2 * NAME_HASH_BYTES + 8);
+    auto_sbuf name = SBUF(2 * NAME_HASH_BYTES + 8);
     sha256(csi_name, digest);
     sbuf_adds(&name, "name-");
     sbuf_add_hex(&name, digest, NAME_HASH_BYTES);

@@ -156,9 +156,7 @@ static void fetch_service_account(struct creds *c, struct worker *w)
 {
     struct gcp_source *s = c->source.self;
     struct err err;
-    auto_sbuf assertion, form;
-    sbuf_init(&assertion, FORM_MAX / 2);
-    sbuf_init(&form, FORM_MAX);
+    auto_sbuf assertion = SBUF(FORM_MAX / 2), form = SBUF(FORM_MAX);
     s->creds = c;
     if (make_assertion(s, &assertion, &err) < 0) {
         creds_refused(s->creds, &err);

@@ -150,8 +150,7 @@ static int make_pools(struct driver *d, const struct driver_options *o, struct e
 
 static int start_parts(struct driver *d, uint64_t metrics_ns, struct err *err)
 {
-    auto_sbuf program;
-    sbuf_init(&program, 4096);
+    auto_sbuf program = SBUF(4096);
     sbuf_addf(&program, "%s/cistern", d->programs);
     int r = d->is_node ? 0 : jobs_start(program.ptr, &d->jobs, err);
     if (r == 0)
@@ -174,8 +173,7 @@ int driver_open(const struct driver_options *o, struct driver **ret, struct err 
 {
     if (!o->node_id[0] || strlen(o->node_id) > 63)
         return err_set(err, ERR_INVALID, "node id '%s': invalid: a label's value has 1 to 63 bytes", o->node_id);
-    auto_sbuf socket;
-    sbuf_init(&socket, 4096);
+    auto_sbuf socket = SBUF(4096);
     sbuf_addf(&socket, "%s/keeper.sock", o->state_folder);
     struct driver *d = xcalloc(1, sizeof *d);
     volume_locks_init(&d->locks);

@@ -153,8 +153,7 @@ int driver_keeper_start(const char *socket, const char *programs, struct mirror 
                         struct err *err)
 {
     struct driver_keeper *k = xcalloc(1, sizeof *k);
-    auto_sbuf program;
-    sbuf_init(&program, 4096);
+    auto_sbuf program = SBUF(4096);
     sbuf_addf(&program, "%s/cistern-keeper", programs ? programs : "");
     pthread_mutex_init(&k->lock, NULL);
     k->socket = str_dup(str_of(socket));

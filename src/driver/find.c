@@ -45,8 +45,7 @@ static int pool_is_absent(struct driver *d, const struct volume_id *id, struct e
 {
     char uuid[SPEC_UUID_LEN + 1];
     struct err why;
-    auto_sbuf pools;
-    sbuf_init(&pools, ERR_TEXT_MAX * DRIVER_POOLS_MAX);
+    auto_sbuf pools = SBUF(ERR_TEXT_MAX * DRIVER_POOLS_MAX);
     snprintf(uuid, sizeof uuid, "%.*s", STR_FMT(volume_id_pool(id)));
     if (is_given_up(d, uuid))
         return err_fail(err, ERR_NOT_FOUND, CIS_POOL_GIVEN_UP, "volume '%s': not found: its pool %s was given up",
@@ -111,8 +110,7 @@ int driver_space_named(struct driver *d, const char *name, struct space **ret, s
         *ret = found;
         return 0;
     }
-    auto_sbuf names;
-    sbuf_init(&names, ERR_TEXT_MAX);
+    auto_sbuf names = SBUF(ERR_TEXT_MAX);
     for (size_t i = 0; i < d->space_count; i++)
         sbuf_addf(&names, "%s'%s'", i ? ", " : "", space_name(d->spaces[i]));
     return err_set(err, ERR_INVALID, "pool '%s': not found, the pools are %s", name, names.ptr);

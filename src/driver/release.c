@@ -108,9 +108,7 @@ static int read_present(struct release *w, struct release_facts *f, struct err *
 static int read_unreadable(struct release *w, struct release_facts *f, struct err *err)
 {
     auto_mem char *shown = NULL;
-    auto_sbuf data, folder;
-    sbuf_init(&data, PATH_MAX);
-    sbuf_init(&folder, PATH_MAX);
+    auto_sbuf data = SBUF(PATH_MAX), folder = SBUF(PATH_MAX);
     space_add_directory(w->s, w->order->id, &folder);
     sbuf_addf(&data, "%s/" VOLUME_DATA, folder.ptr);
     int r = mount_that_shows(data.ptr, w->order->id, &shown, err);

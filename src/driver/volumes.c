@@ -97,8 +97,7 @@ static bool was_made_empty(int dir, const struct spec *known)
 int driver_restore_volume(struct driver *d, struct space *s, const struct spec *known, struct err *err)
 {
     auto_volume_lock lock = {0};
-    auto_sbuf path;
-    sbuf_init(&path, PATH_MAX);
+    auto_sbuf path = SBUF(PATH_MAX);
     space_add_directory(s, known->id.text, &path);
     auto_fd dir = -1;
     struct spec made = *known; /* a shallow copy: strings stay the caller's */

@@ -8,8 +8,7 @@
 
 int upload_set_key(struct upload *u, struct err *err)
 {
-    auto_sbuf key;
-    sbuf_init(&key, 2 * 4096 + KEY_BYTES_MAX);
+    auto_sbuf key = SBUF(2 * 4096 + KEY_BYTES_MAX);
     int r = key_make(store_prefix(u->run->o.store), u->path, u->size_bytes, u->version, &key, err);
     if (r < 0)
         return r;

@@ -74,8 +74,7 @@ static void add_fields(const struct logbook_line *r, struct sbuf *b)
 
 void logbook_line_add(const struct logbook_line *r, struct sbuf *b)
 {
-    auto_sbuf text;
-    sbuf_init(&text, LINE_BYTES_MAX - CRC_LEN - 2);
+    auto_sbuf text = SBUF(LINE_BYTES_MAX - CRC_LEN - 2);
     sbuf_addc(&text, kinds[r->kind]);
     add_fields(r, &text);
     add_crc(sbuf_str(&text), b);
@@ -209,8 +208,7 @@ static void read_fields(struct fields *f, struct logbook_line *r)
 
 static bool has_its_crc(struct str line)
 {
-    auto_sbuf crc;
-    sbuf_init(&crc, CRC_LEN);
+    auto_sbuf crc = SBUF(CRC_LEN);
     if (line.len < CRC_LEN + 2 || line.ptr[CRC_LEN] != ' ')
         return false;
     add_crc(str_from(line, CRC_LEN + 1), &crc);

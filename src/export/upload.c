@@ -28,9 +28,8 @@ struct upload *run_new_upload(struct export_run *r)
 
 void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX])
 {
-    auto_sbuf text;
+    auto_sbuf text = SBUF(8192);
     uint8_t sum[32];
-    sbuf_init(&text, 8192);
     sbuf_addf(&text, "%" PRIu64 " %" PRId64 " %" PRId64 " %" PRIu64 " ", s->size_bytes, s->mtime_ns, s->ctime_ns,
               s->inode);
     sbuf_add(&text, path);

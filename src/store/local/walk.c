@@ -140,8 +140,7 @@ static void level_sort(struct walk_level *l)
         return;
     l->more = true;
     l->count = RUN_MAX;
-    auto_sbuf kept;
-    sbuf_init(&kept, l->text.ceiling);
+    auto_sbuf kept = SBUF(l->text.ceiling);
     for (size_t i = 0; i < l->count; i++) {
         struct str name = entry_name(l, &l->entries[i]);
         l->entries[i].at = (uint32_t)kept.len;

@@ -294,8 +294,7 @@ static int visit_part(struct local_job *j, struct err *err)
     r = check_digest(j, &a->body.digest, &digest, err);
     if (r < 0)
         return r;
-    auto_sbuf etag;
-    sbuf_init(&etag, LOCAL_ETAG_MAX - 1);
+    auto_sbuf etag = SBUF(LOCAL_ETAG_MAX - 1);
     sbuf_addc(&etag, '"');
     digest_add_hex(&digest, &etag);
     sbuf_addc(&etag, '"');
