@@ -41,7 +41,7 @@ static bool feed_parts(struct upload *u, enum transfer_op op)
             return false;
         l->number = u->part.next;
         l->object_bytes = u->size_bytes;
-        l->read_kind = op == TRANSFER_READ ? u->part.sums[l->number - 1].digest.kind : HASH_NONE;
+        l->read.kind = op == TRANSFER_READ ? u->part.sums[l->number - 1].digest.kind : HASH_NONE;
         l->offset = offset;
         l->len = len;
         run_start_transfer(u, l, op);

@@ -10,7 +10,7 @@ void transfer_init(struct transfer *l, struct worker *w, struct loop *home, stru
                    void (*done)(struct transfer *l))
 {
     *l = (struct transfer){.worker = w, .home = home, .store = store, .rate = rate, .done = done};
-    hash_init(&l->reading);
+    hash_init(&l->read.hash);
 }
 
 void transfer_need_slices(struct transfer *l, size_t count)
@@ -26,7 +26,7 @@ void transfer_done(struct transfer *l)
 {
     free(l->slices);
     free(l->reads);
-    hash_done(&l->reading);
+    hash_done(&l->read.hash);
     *l = (struct transfer){0};
 }
 
@@ -231,13 +231,13 @@ static void read_object(struct transfer *l);
 
 static void read_again(struct timer *t)
 {
-    read_object(container_of(t, struct transfer, again));
+    read_object(container_of(t, struct transfer, read.again));
 }
 
 static int take_bytes(void *ctx, const char *bytes, size_t len)
 {
     struct transfer *l = ctx;
-    hash_update(&l->reading, bytes, len);
+    hash_update(&l->read.hash, bytes, len);
     return 0;
 }
 
@@ -247,8 +247,8 @@ static void was_read(void *ctx, const struct store_reply *r)
     uint64_t delay_ns;
     l->job = NULL;
     if (r->code < 0 && !l->stopped &&
-        store_retry_delay(l->store, r, ++l->attempts, clock_now_ns() - l->began_ns, &delay_ns)) {
-        loop_timer_set(l->worker->loop, &l->again, delay_ns);
+        store_retry_delay(l->store, r, ++l->read.attempts, clock_now_ns() - l->read.began_ns, &delay_ns)) {
+        loop_timer_set(l->worker->loop, &l->read.again, delay_ns);
         return;
     }
     l->answer.may_retry = r->may_retry;
@@ -256,7 +256,7 @@ static void was_read(void *ctx, const struct store_reply *r)
         fail(l, &r->err);
         return;
     }
-    hash_end(&l->reading, &l->answer.digest);
+    hash_end(&l->read.hash, &l->answer.digest);
     go_home(l);
 }
 
@@ -270,19 +270,19 @@ static void read_object(struct transfer *l)
     struct store_get get = {.object = &o,
                             .offset = l->offset,
                             .len = l->len,
-                            .attempts = l->attempts,
+                            .attempts = l->read.attempts,
                             .ctx = l,
                             .on_data = take_bytes,
                             .on_done = was_read};
-    hash_begin(&l->reading, l->read_kind);
+    hash_begin(&l->read.hash, l->read.kind);
     l->job = store_get(l->store, l->worker, &get);
 }
 
 static void begin_read(struct transfer *l)
 {
-    l->attempts = 0;
-    l->began_ns = clock_now_ns();
-    l->again.fire = read_again;
+    l->read.attempts = 0;
+    l->read.began_ns = clock_now_ns();
+    l->read.again.fire = read_again;
     read_object(l);
 }
 
@@ -349,9 +349,9 @@ void transfer_stop(struct transfer *l)
     l->stopped = true;
     if (l->busy && l->job) {
         store_cancel(l->job);
-    } else if (l->busy && l->again.due_ns > 0) {
+    } else if (l->busy && l->read.again.due_ns > 0) {
         struct err err;
-        loop_timer_cancel(l->worker->loop, &l->again);
+        loop_timer_cancel(l->worker->loop, &l->read.again);
         err_set(&err, ERR_CANCELLED, "the export was stopped");
         fail(l, &err);
     }

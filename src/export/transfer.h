@@ -59,13 +59,19 @@ struct transfer {
     struct store_upload upload;     /* key, condition and the rest; of PUT and HEAD too */
     struct str path;                /* of the file: for sentences */
     const struct file_lease *lease; /* PUT, PROBE, PART, HASH; NULL: there are no bytes */
+    struct {
+        enum hash_kind kind; /* what is computed of the object's bytes; the rest is the worker's */
+        struct hash hash;
+        struct timer again; /* the wait before another attempt */
+        unsigned attempts;
+        uint64_t began_ns;
+    } read; /* READ */
     unsigned number;
     uint64_t offset, len;
     void **slices; /* owned array, slices lent by the budget; as many as len needs */
     size_t slice_count, slice_room;
     const struct store_part *parts; /* COMPLETE */
     uint64_t object_bytes;          /* HEAD, READ: of the object that it may be */
-    enum hash_kind read_kind;       /* READ: what is computed of the object's bytes */
     size_t part_count;              /* HEAD, COMPLETE; 0: not an object of parts */
     struct digest whole;            /* COMPLETE */
     void *owner;
@@ -77,10 +83,6 @@ struct transfer {
     /* The worker's. */
     struct mail mail;
     struct store_job *job;
-    struct hash reading;         /* READ */
-    struct timer again;          /* READ: the wait before another attempt */
-    unsigned attempts;           /* READ */
-    uint64_t began_ns;           /* READ */
     struct transfer_read *reads; /* owned; one a slice */
     size_t reads_left;
     bool busy;

@@ -90,19 +90,20 @@ struct store_job {
     bool running;   /* an attempt is under way */
     bool cancelled; /* by store_cancel, or because its rival won */
 
-    /* A GET only (race.c) */
-    struct timer watch;      /* until it is asked for again, or given up */
-    struct store_job *rival; /* the other attempt; NULL: none */
-    uint64_t asked_ns;
-    uint64_t answered_ns;
-    uint64_t taken; /* bytes of the body, by the reader */
-    bool second;    /* not the one that the caller holds */
-    bool answered;  /* its head is there and good */
-    bool moved;     /* bytes came since `watch` last fired */
-    bool paused;    /* by the reader */
-    bool lost;      /* the rival's head came first */
-    bool gave_up;   /* it stood still */
-    bool is_over;
+    struct {                     /* a GET only (race.c) */
+        struct timer watch;      /* until it is asked for again, or given up */
+        struct store_job *rival; /* the other attempt; NULL: none */
+        uint64_t asked_ns;
+        uint64_t answered_ns;
+        uint64_t taken; /* bytes of the body, by the reader */
+        bool second;    /* not the one that the caller holds */
+        bool answered;  /* its head is there and good */
+        bool moved;     /* bytes came since `watch` last fired */
+        bool paused;    /* by the reader */
+        bool lost;      /* the rival's head came first */
+        bool gave_up;   /* it stood still */
+        bool is_over;
+    } race;
 
     char *words; /* owned: the copies of the arguments' strings */
     size_t words_used;

@@ -206,10 +206,10 @@ int call_give(struct store_call *c, const char *bytes, size_t len)
         return err_fail(&c->err, ERR_CORRUPT, CIS_REPLY_INVALID,
                         "more than the %" PRIu64 " bytes that were asked for came", a->len);
     int r = a->on_data(c->job.ctx, bytes, len);
-    c->job.moved = true;
-    c->job.paused = r == WEB_PAUSE;
+    c->job.race.moved = true;
+    c->job.race.paused = r == WEB_PAUSE;
     if (r == 0)
-        c->job.taken = c->received += len;
+        c->job.race.taken = c->received += len;
     else if (r < 0)
         err_set(&c->err, (enum err_code) - r, "given up by the reader");
     return r;

@@ -165,7 +165,7 @@ struct store_job *job_again(const struct store_job *j)
     second->ctx = j->ctx;
     second->on_done = j->on_done;
     second->began_ns = j->began_ns;
-    second->second = true;
+    second->race.second = true;
     return second;
 }
 
@@ -188,8 +188,8 @@ static void answer(struct store_job *j)
                              r->code < 0 ? STR_NULL : j->next_token);
     else if (j->on_done)
         j->on_done(j->ctx, r);
-    if (j->rival)
-        job_free(j->rival);
+    if (j->race.rival)
+        job_free(j->race.rival);
     job_free(j);
 }
 
@@ -228,14 +228,14 @@ static void give_up(struct store_job *j)
 /* One of the two is over. NULL: the other one is not; else the one whose reply is the job's. */
 static struct store_job *settle_race(struct store_job *j)
 {
-    struct store_job *rival = j->rival;
-    j->is_over = true;
-    if (!rival->is_over)
+    struct store_job *rival = j->race.rival;
+    j->race.is_over = true;
+    if (!rival->race.is_over)
         return NULL; /* a failure waits: the other one may do better */
-    struct store_job *told = j->lost ? rival : rival->lost ? j : j->second ? rival : j;
+    struct store_job *told = j->race.lost ? rival : rival->race.lost ? j : j->race.second ? rival : j;
     told->reply.requests = j->reply.requests + rival->reply.requests;
     told->reply.hedged = true;
-    telemetry_hedge(j->store->telemetry, told->reply.code < 0 ? "failed" : told->second ? "won" : "lost");
+    telemetry_hedge(j->store->telemetry, told->reply.code < 0 ? "failed" : told->race.second ? "won" : "lost");
     return told;
 }
 
@@ -249,7 +249,7 @@ void job_done(struct store_job *j)
     uint64_t delay_ns;
     assert(j->running);
     j->running = false;
-    loop_timer_cancel(j->worker->loop, &j->watch);
+    loop_timer_cancel(j->worker->loop, &j->race.watch);
     if (j->reply.slow_down)
         hedge_slow_down(j->store->hedge, clock_now_ns());
     /* A read that was called back has no use for its answer; a write that was done all the same says so. */
@@ -258,9 +258,9 @@ void job_done(struct store_job *j)
         j->reply.may_retry = false;
         j->reply.attempts_max = 0;
     }
-    if (j->op == JOB_GET && j->reply.code == 0 && j->answered)
-        hedge_body(j->store->hedge, j->args.len, clock_now_ns() - j->answered_ns);
-    if (j->gave_up && j->reply.code < 0)
+    if (j->op == JOB_GET && j->reply.code == 0 && j->race.answered)
+        hedge_body(j->store->hedge, j->args.len, clock_now_ns() - j->race.answered_ns);
+    if (j->race.gave_up && j->reply.code < 0)
         give_up(j);
     if (j->reply.turned_away) {
         j->attempt--;
@@ -275,7 +275,7 @@ void job_done(struct store_job *j)
         return;
     }
     bool at_once = !j->starting;
-    if (j->rival && !(j = settle_race(j)))
+    if (j->race.rival && !(j = settle_race(j)))
         return;
     if (at_once) {
         answer(j);
@@ -295,7 +295,7 @@ void job_count_request(struct store_job *j, const char *code, uint64_t first_byt
     j->reply.requests++;
     j->reply.first_byte_ns = first_byte_ns;
     telemetry_request(j->store->telemetry, j->op, code, first_byte_ns, total_ns);
-    if (j->op == JOB_GET && (first_byte_ns || j->lost))
+    if (j->op == JOB_GET && (first_byte_ns || j->race.lost))
         hedge_answered(j->store->hedge, first_byte_ns ? first_byte_ns : total_ns);
 }
 
@@ -325,21 +325,21 @@ void job_call_off(struct store_job *j)
 
 void store_cancel(struct store_job *j)
 {
-    if (j->rival)
-        job_call_off(j->rival);
+    if (j->race.rival)
+        job_call_off(j->race.rival);
     job_call_off(j);
 }
 
 static void resume(struct store_job *j)
 {
-    j->paused = false;
+    j->race.paused = false;
     if (j->running)
         j->store->backend->resume(j);
 }
 
 void store_resume(struct store_job *j)
 {
-    if (j->rival)
-        resume(j->rival);
+    if (j->race.rival)
+        resume(j->race.rival);
     resume(j);
 }

@@ -11,34 +11,34 @@ enum { STILL_WAITS = 4 };
 static void set_timer(struct store_job *j)
 {
     uint64_t wait = hedge_wait_ns(j->store->hedge);
-    if (j->answered)
+    if (j->race.answered)
         wait = max_u64(STILL_WAITS * wait, STILL_LEAST_NS);
-    loop_timer_set(j->worker->loop, &j->watch, wait ? wait : NS_PER_SECOND);
+    loop_timer_set(j->worker->loop, &j->race.watch, wait ? wait : NS_PER_SECOND);
 }
 
 static void ask_again(struct store_job *j)
 {
     struct store_job *second = job_again(j);
-    second->rival = j;
-    j->rival = second;
+    second->race.rival = j;
+    j->race.rival = second;
     job_attempt(second);
 }
 
 static void fire(struct timer *t)
 {
-    struct store_job *j = container_of(t, struct store_job, watch);
+    struct store_job *j = container_of(t, struct store_job, race.watch);
     struct hedge *h = j->store->hedge;
     uint64_t now = loop_now_ns(j->worker->loop);
-    bool slow = !j->args.patient && hedge_is_slow(h, j->args.len, j->taken, now - j->answered_ns);
-    bool still = j->answered && !j->paused && (!j->moved || slow);
+    bool slow = !j->args.patient && hedge_is_slow(h, j->args.len, j->race.taken, now - j->race.answered_ns);
+    bool still = j->race.answered && !j->race.paused && (!j->race.moved || slow);
     bool capped = j->args.rate && rate_is_exhausted(j->args.rate, now);
-    j->moved = false;
-    if (!j->running || j->cancelled || j->rival)
+    j->race.moved = false;
+    if (!j->running || j->cancelled || j->race.rival)
         return;
-    bool late = !j->answered && hedge_is_late(h, now - j->asked_ns);
-    if (!capped && (still || late) && hedge_take(h, now, now - j->asked_ns)) {
+    bool late = !j->race.answered && hedge_is_late(h, now - j->race.asked_ns);
+    if (!capped && (still || late) && hedge_take(h, now, now - j->race.asked_ns)) {
         if (still) {
-            j->gave_up = true;
+            j->race.gave_up = true;
             j->store->backend->stop(j);
         } else
             ask_again(j);
@@ -49,23 +49,23 @@ static void fire(struct timer *t)
 
 void job_asked(struct store_job *j)
 {
-    if (j->op != JOB_GET || j->rival)
+    if (j->op != JOB_GET || j->race.rival)
         return;
-    j->asked_ns = loop_now_ns(j->worker->loop);
+    j->race.asked_ns = loop_now_ns(j->worker->loop);
     hedge_sent(j->store->hedge);
-    j->watch.fire = fire;
+    j->race.watch.fire = fire;
     set_timer(j);
 }
 
 void job_answered(struct store_job *j)
 {
-    struct store_job *rival = j->rival;
-    j->answered = true;
-    j->answered_ns = loop_now_ns(j->worker->loop);
+    struct store_job *rival = j->race.rival;
+    j->race.answered = true;
+    j->race.answered_ns = loop_now_ns(j->worker->loop);
     if (!rival)
         set_timer(j);
-    else if (!rival->is_over) {
-        rival->lost = true;
+    else if (!rival->race.is_over) {
+        rival->race.lost = true;
         job_call_off(rival);
     }
     if (j->args.on_head)
