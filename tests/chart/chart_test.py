@@ -113,6 +113,16 @@ def test_every_field_of_a_crd_has_a_description(rendered, name):
     assert schema["description"] and not list(fields_without_description(schema, ""))
 
 
+def test_every_pattern_of_a_bucket_names_the_schemes_of_all_stores():
+    stores = re.findall(r'^STORE\(\w+, "(\w+)"(.*)\)$', (TOP / "src/util/stores.def").read_text(), re.M)
+    buckets = {scheme for scheme, rest in stores if "is_path" not in rest}
+    files = [CHART / "values.schema.json", *sorted((CHART / "templates/crds").glob("*.yaml"))]
+    patterns = [(f.name, named) for f in files for named in re.findall(r"\^\(([a-z0-9|]+)\)://", f.read_text())]
+    assert len(patterns) >= 4 and {name for name, _ in patterns} >= {"values.schema.json", "bucketsource.yaml"}
+    for name, named in patterns:
+        assert set(named.split("|")) == buckets, name
+
+
 def test_every_value_of_the_chart_has_a_description():
     assert not list(fields_without_description(json.loads((CHART / "values.schema.json").read_text()), ""))
 
