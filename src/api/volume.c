@@ -245,7 +245,7 @@ json *api_volume_verdict_json(const struct api_volume *v)
 #define AT(field) .offset = offsetof(struct api_volume, field)
 
 static const struct json_field fields[] = {
-    {"spec.volumeID", JSON_TEXT, AT(volume_id)},
+    {"spec.volumeID", JSON_BUFFER, .offset = offsetof(struct api_volume, id.text), .size = SPEC_ID_LEN + 1},
     {"spec.nodeName", JSON_TEXT, AT(node)},
     {"spec.pool", JSON_TEXT, AT(pool)},
     {"spec.capacityBytes", JSON_U64, AT(capacity_bytes)},
@@ -352,6 +352,16 @@ static char *read_retry(const json *j)
     return json_text(alone, 0);
 }
 
+static int check_place(const struct api_volume *v, struct err *err)
+{
+    struct volume_id id;
+    if (!v->id.text[0] || !v->node || !v->pool)
+        return err_set(err, ERR_INVALID, "'spec.volumeID', 'spec.nodeName' or 'spec.pool' is missing");
+    if (!volume_id_parse(str_of(v->id.text), &id))
+        return err_set(err, ERR_INVALID, "'spec.volumeID' is '%s', which is not a volume's id", v->id.text);
+    return 0;
+}
+
 static int read_all(const json *j, struct api_volume *v, struct err *err)
 {
     int r = api_meta_read(j, &v->meta, err);
@@ -372,9 +382,12 @@ static int read_all(const json *j, struct api_volume *v, struct err *err)
         v->source = json_text(source, 0);
     if (r == 0 && source)
         v->retry = read_retry(j);
-    if (r == 0 && (!v->volume_id || !v->node || !v->pool))
-        r = err_set(err, ERR_INVALID, "'spec.volumeID', 'spec.nodeName' or 'spec.pool' is missing");
-    return r;
+    return r == 0 ? check_place(v, err) : r;
+}
+
+struct str api_volume_pool_uuid(const struct api_volume *v)
+{
+    return v->status.pool_uuid ? str_of(v->status.pool_uuid) : volume_id_pool(&v->id);
 }
 
 int api_volume_read(const json *j, struct api_volume **ret, struct err *err)
@@ -430,8 +443,7 @@ int api_volume_spec(const struct api_volume *v, struct spec **ret, struct err *e
         r = spec_check(s, err);
     if (r < 0)
         return r;
-    if (!volume_id_parse(str_of(v->volume_id), &s->id))
-        s->id = (struct volume_id){0};
+    s->id = v->id;
     s->name = str_dup(str_of(v->meta.name));
     s->capacity_bytes = v->capacity_bytes;
     *ret = take(&s);

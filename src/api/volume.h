@@ -106,7 +106,7 @@ struct api_volume_status {
 
 struct api_volume {
     struct api_meta meta;
-    char *volume_id; /* v1-<pool uuid>-<hash of the name> */
+    struct volume_id id;
     char *node;
     char *pool;
     uint64_t capacity_bytes;
@@ -128,6 +128,8 @@ struct api_volume {
 
 must_check int api_volume_read(const json *j, struct api_volume **ret, struct err *err);
 struct api_volume *api_volume_new(void);
+/* The pool that it was last in; borrowed. It may have been created again in another pool than that of its id. */
+struct str api_volume_pool_uuid(const struct api_volume *v);
 void api_volume_free(struct api_volume *own_v);
 DEFINE_AUTO(api_volume, struct api_volume, api_volume_free)
 #define auto_api_volume auto_with(auto_clean_api_volume) struct api_volume *

@@ -128,7 +128,7 @@ int caller_may(const struct caller *c, const struct api_volume *v, bool is_expor
     char job[128];
     struct str node = STR_NULL;
     struct err ignored;
-    if (!v->node || !v->volume_id)
+    if (!v->node)
         return deny(c, v, "the volume has no node yet", err);
     if (c->pod[0] == '\0' || c->pod_uid[0] == '\0')
         return deny(c, v, "the token is not bound to a pod", err);
@@ -136,7 +136,7 @@ int caller_may(const struct caller *c, const struct api_volume *v, bool is_expor
         return deny(c, v, "the volume is on another node than the pod", err);
     if (c->kind == CALLER_NODE)
         return 0;
-    snprintf(job, sizeof job, "%s-%s", is_export ? "export" : "hydrate", v->volume_id);
+    snprintf(job, sizeof job, "%s-%s", is_export ? "export" : "hydrate", v->id.text);
     if (!pod || !is_pod_of(pod, job))
         return deny(c, v, is_export ? "the pod is not of its export Job" : "the pod is not of its hydrate Job", err);
     if (json_opt_str(pod, "spec.nodeName", &node, &ignored) < 0 || !str_eq(node, str_of(v->node)))

@@ -15,13 +15,13 @@ static int check_room(struct control *c, const struct api_volume *v, uint64_t si
     if (r < 0)
         return r;
     if (!p) {
-        err_set(err, ERR_AGAIN, "volume '%s': its node %s or the pool '%s' is missing", v->volume_id, v->node, v->pool);
+        err_set(err, ERR_AGAIN, "volume '%s': its node %s or the pool '%s' is missing", v->id.text, v->node, v->pool);
         return err_advise_text(err, CIS_NODE_HAS_NO_POOL, "wait; check that the driver runs on that node");
     }
     if (size - v->capacity_bytes <= p->available_bytes)
         return 0;
     return err_fail(err, ERR_RANGE, CIS_VOLUME_GROW_LIMIT,
-                    "volume '%s': cannot grow: it needs %s more, pool %s on %s has %s available", v->volume_id,
+                    "volume '%s': cannot grow: it needs %s more, pool %s on %s has %s available", v->id.text,
                     bytes_text(size - v->capacity_bytes, more), p->pool, p->node,
                     bytes_text(p->available_bytes, there));
 }
@@ -30,7 +30,7 @@ static int order_size(struct control *c, const struct api_volume *v, uint64_t si
 {
     json *patch = json_new_object();
     json_set_u64(patch, "spec.capacityBytes", size);
-    log_event(LOG_INFO, "volume is to grow", "volume", v->volume_id, "node", v->node, "bytes", log_u64(size), NULL);
+    log_event(LOG_INFO, "volume is to grow", "volume", v->id.text, "node", v->node, "bytes", log_u64(size), NULL);
     return volume_patch(c, v, patch, err);
 }
 
@@ -38,7 +38,7 @@ static int check_stays(const struct api_volume *v, struct err *err)
 {
     if (!v->release_requested)
         return 0;
-    return err_fail(err, ERR_BUSY, CIS_VOLUME_RELEASING, "volume '%s': being released", v->volume_id);
+    return err_fail(err, ERR_BUSY, CIS_VOLUME_RELEASING, "volume '%s': being released", v->id.text);
 }
 
 /* A volume that may change, and what it is. */

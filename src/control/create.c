@@ -99,9 +99,7 @@ static int submit(struct control *c, struct api_volume *v, const struct api_pool
                   struct err *err)
 {
     v->node = str_dup(str_of(p->node));
-    struct volume_id id;
-    volume_id_derive(p->pool_uuid, str_of(v->meta.name), &id);
-    v->volume_id = str_dup(str_of(id.text));
+    volume_id_derive(p->pool_uuid, str_of(v->meta.name), &v->id);
     auto_json body = api_volume_json(v);
     auto_json made = NULL;
     struct kube_request q = {.verb = KUBE_CREATE, .resource = &api_volumes, .body = body};
@@ -113,7 +111,7 @@ static int submit(struct control *c, struct api_volume *v, const struct api_pool
             err->code = ERR_AGAIN;
         return -(int)err->code;
     }
-    log_event(LOG_INFO, "volume ordered", "name", v->meta.name, "volume", v->volume_id, "node", v->node, "claim",
+    log_event(LOG_INFO, "volume ordered", "name", v->meta.name, "volume", v->id.text, "node", v->node, "claim",
               v->claim_label, NULL);
     return api_volume_read(made, ret, err);
 }

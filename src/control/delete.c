@@ -51,7 +51,7 @@ static int may_discard(struct control *c, const struct api_volume *v, const json
     if (r < 0)
         return r;
     struct str word = json_member_str(json_at(pv, "metadata.annotations"), NAME_ANNOTATION_DISCARD_UNEXPORTED);
-    *ret = str_eq(handle, str_of(v->volume_id)) &&
+    *ret = str_eq(handle, str_of(v->id.text)) &&
            (str_eq(word, handle) || (str_eq(namespace, c->o.namespace) && str_starts(name, STR(NAME_PRIME_PREFIX))));
     return 0;
 }
@@ -66,7 +66,7 @@ static int look_at_pv(struct control *c, const struct api_volume *v, bool *ret_d
         return r == -ERR_NOT_FOUND ? 0 : r;
     if (release_is_kept_by(pv))
         return err_fail(err, ERR_BUSY, CIS_VOLUME_RETAINED, "volume '%s': its PersistentVolume '%s' is kept",
-                        v->volume_id, v->meta.name);
+                        v->id.text, v->meta.name);
     return *ret_discard ? 0 : may_discard(c, v, pv, ret_discard, err);
 }
 
@@ -82,7 +82,7 @@ static int ask_release(struct control *c, const struct api_volume *v, struct err
     json *patch = json_new_object();
     json_set_bool(patch, "spec.release.requested", true);
     json_set_bool(patch, "spec.release.discard", discard);
-    log_event(LOG_INFO, "release asked for", "volume", v->volume_id, "name", v->meta.name, "node", v->node, "discard",
+    log_event(LOG_INFO, "release asked for", "volume", v->id.text, "name", v->meta.name, "node", v->node, "discard",
               discard ? "true" : NULL, NULL);
     return volume_patch(c, v, patch, err);
 }
@@ -100,7 +100,7 @@ static int describe(struct control *c, const struct api_volume *v, struct err *e
         return r;
     return err_fail(err, ERR_PENDING, CIS_EXPORT_PENDING,
                     "volume '%s': its export waits: BucketSource '%s/%s' is suspended; set spec.suspend to false",
-                    v->volume_id, v->source_namespace, v->source_name);
+                    v->id.text, v->source_namespace, v->source_name);
 }
 
 static int answer(struct control *c, struct rpc_call *call, const char *name, struct err *err)

@@ -46,7 +46,7 @@ int volume_get(struct control *c, const char *name, struct api_volume **ret, str
 
 struct csi_volume csi_volume_of(struct rpc_call *call, const struct api_volume *v)
 {
-    return (struct csi_volume){.id = rpc_dup(call, str_of(v->volume_id)),
+    return (struct csi_volume){.id = rpc_dup(call, str_of(v->id.text)),
                                .node = rpc_dup(call, str_of(v->node)),
                                .capacity_bytes = v->capacity_bytes};
 }

@@ -22,7 +22,8 @@ bool release_is_over(const struct api_volume *v)
     return v->release_requested && v->status.phase == API_PHASE_RELEASED;
 }
 
-bool release_is_held(const struct api_volume *v)
+/* Its disk is not on its node, and may hold what is not exported. */
+static bool is_held(const struct api_volume *v)
 {
     return v->release_requested && !v->release_discard &&
            api_condition_says(&v->status.conditions, API_EXPORTED, API_FALSE, API_REASON_POOL_ABSENT);
@@ -30,7 +31,7 @@ bool release_is_held(const struct api_volume *v)
 
 bool release_is_settled(const struct api_volume *v)
 {
-    return v->status.phase == API_PHASE_RELEASED || is_kept(v) || release_is_held(v) || release_is_tombstone(v);
+    return v->status.phase == API_PHASE_RELEASED || is_kept(v) || is_held(v) || release_is_tombstone(v);
 }
 
 bool release_owes_export(const struct api_volume *v)
@@ -52,7 +53,7 @@ static int not_exported(const struct api_volume *v, struct err *err)
     if (first && first->id)
         (void)!str_to_u64(str_from(str_of(first->id), 3), &id, &ignored);
     err_set(err, ERR_BUSY, "volume '%s': %" PRIu64 " of %" PRIu64 " files not exported, first %.100s: %.160s",
-            v->volume_id, e->failed_objects, e->failed_objects + e->done_objects,
+            v->id.text, e->failed_objects, e->failed_objects + e->done_objects,
             first && first->object ? first->object : "?", first && first->message ? first->message : "unknown cause");
     return err_advise_text(err, (enum err_id)id,
                            "kept and retried; annotate the PersistentVolume to give the files up");
@@ -65,20 +66,19 @@ int release_describe(const struct api_volume *v, struct err *err)
     const struct api_condition *gone = api_condition_find(&v->status.conditions, API_NODE_GONE);
     if (is_kept(v))
         return not_exported(v, err);
-    if (release_is_held(v))
+    if (is_held(v))
         return err_fail(err, ERR_ABSENT, CIS_RELEASE_HELD,
                         "volume '%s': its disk is missing on node %s, and may hold files that are not exported",
-                        v->volume_id, v->node);
+                        v->id.text, v->node);
     if (gone && gone->status == API_UNKNOWN)
-        return err_fail(err, ERR_PENDING, CIS_NODE_AWAY, "volume '%s': its node %s is missing", v->volume_id, v->node);
+        return err_fail(err, ERR_PENDING, CIS_NODE_AWAY, "volume '%s': its node %s is missing", v->id.text, v->node);
     if (mounted && mounted->status == API_TRUE)
-        return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE, "volume '%s': still mounted on node %s", v->volume_id,
-                        v->node);
+        return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE, "volume '%s': still mounted on node %s", v->id.text, v->node);
     if (v->status.export.pending_objects)
-        err_set(err, ERR_PENDING, "volume '%s': %" PRIu64 " files, %s, are still to be exported", v->volume_id,
+        err_set(err, ERR_PENDING, "volume '%s': %" PRIu64 " files, %s, are still to be exported", v->id.text,
                 v->status.export.pending_objects, bytes_text(v->status.export.pending_bytes, left));
     else
-        err_set(err, ERR_PENDING, "volume '%s': node %s is releasing it", v->volume_id, v->node);
+        err_set(err, ERR_PENDING, "volume '%s': node %s is releasing it", v->id.text, v->node);
     return err_advise(err, CIS_EXPORT_PENDING);
 }
 

@@ -10,8 +10,6 @@
 bool release_is_over(const struct api_volume *v);
 /* Is there no use in waiting: released, failed, or its node is gone? */
 bool release_is_settled(const struct api_volume *v);
-/* Is it held because its disk is not on its node, and may hold what is not exported? */
-bool release_is_held(const struct api_volume *v);
 /* Is it delayed for hours: by an export, or by a missing node? */
 bool release_is_slow(const struct api_volume *v);
 /* Is an export what it waits for? */

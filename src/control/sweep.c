@@ -92,7 +92,7 @@ static int match_pv(void *ctx, struct str key, const json *pv)
 /* By the handle: a person may have created a PersistentVolume of another name for the volume. */
 static bool has_pv(struct control *c, const struct api_volume *v, bool only_keeping)
 {
-    struct sweep_pv_search s = {.id = str_of(v->volume_id), .only_keeping = only_keeping};
+    struct sweep_pv_search s = {.id = str_of(v->id.text), .only_keeping = only_keeping};
     (void)kube_informer_each(c->o.pvs, -1, STR_NULL, match_pv, &s);
     return s.found;
 }
@@ -141,8 +141,8 @@ static int lose(struct control *c, struct api_volume *v, struct err *err)
 {
     struct err what;
     char unsent[BYTES_TEXT_MAX];
-    err_set(&what, ERR_NOT_FOUND, "volume '%s': lost with node %s, and %s that were not exported", v->volume_id,
-            v->node, v->status.export.pending_bytes ? bytes_text(v->status.export.pending_bytes, unsent) : "all bytes");
+    err_set(&what, ERR_NOT_FOUND, "volume '%s': lost with node %s, and %s that were not exported", v->id.text, v->node,
+            v->status.export.pending_bytes ? bytes_text(v->status.export.pending_bytes, unsent) : "all bytes");
     err_advise(&what, CIS_VOLUME_LOST);
     v->status.phase = API_PHASE_LOST;
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", v->meta.generation, clock_wall_ns(),
@@ -151,7 +151,7 @@ static int lose(struct control *c, struct api_volume *v, struct err *err)
     if (r < 0)
         return r;
     count_loss(v);
-    log_err(LOG_WARN, "volume lost", &what, "volume", v->volume_id, "claim", v->claim_label, NULL);
+    log_err(LOG_WARN, "volume lost", &what, "volume", v->id.text, "claim", v->claim_label, NULL);
     volume_event(c, v, "VolumeLost", &what);
     return 0;
 }
@@ -169,7 +169,7 @@ static int release(struct control *c, const struct api_volume *v, struct err *er
 {
     json *patch = json_new_object();
     json_set_bool(patch, "spec.release.requested", true);
-    log_event(LOG_INFO, "neither claim nor PersistentVolume is left: released", "volume", v->volume_id, "claim",
+    log_event(LOG_INFO, "neither claim nor PersistentVolume is left: released", "volume", v->id.text, "claim",
               v->claim_label, NULL);
     return volume_patch(c, v, patch, err);
 }
@@ -185,8 +185,8 @@ static int withdraw(struct control *c, const struct api_volume *v, struct err *e
     int r = volume_patch(c, v, patch, err);
     if (r < 0)
         return r;
-    err_set(&what, ERR_CANCELLED, "volume '%s': release withdrawn: its PersistentVolume is kept", v->volume_id);
-    log_err(LOG_INFO, "release withdrawn", &what, "volume", v->volume_id, "claim", v->claim_label, NULL);
+    err_set(&what, ERR_CANCELLED, "volume '%s': release withdrawn: its PersistentVolume is kept", v->id.text);
+    log_err(LOG_INFO, "release withdrawn", &what, "volume", v->id.text, "claim", v->claim_label, NULL);
     volume_event(c, v, "ReleaseWithdrawn", &what);
     return 0;
 }
@@ -243,7 +243,7 @@ static void report_blocked_drain(struct control *c, const struct api_volume *v)
     struct kube_ref about = {.resource = &kube_nodes, .name = str_of(v->node), .uid = str_of(v->node)};
     const char *bytes = v->status.export.pending_bytes ? bytes_text(v->status.export.pending_bytes, left) : "its data";
     kube_event(c->o.events, &about, KUBE_WARNING, "ExportBlocksDrain",
-               "%s of volume %s (claim %s) is not exported yet: %s; the node waits for the export", bytes, v->volume_id,
+               "%s of volume %s (claim %s) is not exported yet: %s; the node waits for the export", bytes, v->id.text,
                v->claim_label ? v->claim_label : "unknown", exported->message);
 }
 

@@ -19,9 +19,8 @@ struct release {
     struct driver *d;
     const struct release_order *order;
     struct rpc_call *call; /* borrowed; NULL: no caller waits */
-    struct volume_id id;
-    struct space *s;  /* borrowed; NULL: its pool is not here */
-    struct volume *v; /* owned; NULL: not here, or unreadable */
+    struct space *s;       /* borrowed; NULL: its pool is not here */
+    struct volume *v;      /* owned; NULL: not here, or unreadable */
     enum release_place place;
     struct err found; /* why it is not HERE */
     struct record record;
@@ -109,9 +108,9 @@ static int read_unreadable(struct release *w, struct release_facts *f, struct er
 {
     auto_mem char *shown = NULL;
     auto_sbuf data = SBUF(PATH_MAX), folder = SBUF(PATH_MAX);
-    space_add_directory(w->s, w->order->id, &folder);
+    space_add_directory(w->s, w->order->id->text, &folder);
     sbuf_addf(&data, "%s/" VOLUME_DATA, folder.ptr);
-    int r = mount_that_shows(data.ptr, w->order->id, &shown, err);
+    int r = mount_that_shows(data.ptr, w->order->id->text, &shown, err);
     f->in_use = shown != NULL;
     f->at_work = child_lives(JOB_HYDRATE, folder.ptr) || child_lives(JOB_EXPORT_RELEASE, folder.ptr);
     return r;
@@ -141,8 +140,7 @@ static int read_facts(struct release *w, struct release_facts *ret, struct err *
 /* Finds the volume and locks it. */
 static int find_volume(struct release *w, struct volume_lock *lock, struct err *err)
 {
-    int r = volume_id_parse(str_of(w->order->id), &w->id) ? driver_lock_volume(w->d, &w->id, lock, &w->s, &w->v, err)
-                                                          : csi_volume_not_found(w->order->id, err);
+    int r = driver_lock_volume(w->d, w->order->id, lock, &w->s, &w->v, err);
     if (r < 0)
         w->found = *err;
     switch (-r) {
@@ -158,7 +156,7 @@ static int find_volume(struct release *w, struct volume_lock *lock, struct err *
     case ERR_CORRUPT:
     case ERR_UNSUPPORTED:
         w->place = RELEASE_UNREADABLE;
-        w->s = driver_space_of(w->d, &w->id);
+        w->s = driver_space_of(w->d, w->order->id);
         return 0;
     default:
         return r;
@@ -171,7 +169,7 @@ static int set_stage(struct release *w, enum release_stage stage, struct err *er
 {
     w->record.release = stage;
     int r = record_write(w->v->dir, &w->record, err);
-    return r < 0 ? err_wrap(err, "releasing volume '%s'", w->order->id) : 0;
+    return r < 0 ? err_wrap(err, "releasing volume '%s'", w->order->id->text) : 0;
 }
 
 /* A process may outlive its pod: its mounts are gone from the tree, not from the process. A FUSE mount ends for it,
@@ -185,7 +183,7 @@ static int seal(struct release *w, struct err *err)
         if (r == 0)
             r = space_set_writable(w->s, &w->v->spec->id, false, err);
     }
-    return r < 0 ? err_wrap(err, "releasing volume '%s'", w->order->id) : set_stage(w, RELEASE_SEALED, err);
+    return r < 0 ? err_wrap(err, "releasing volume '%s'", w->order->id->text) : set_stage(w, RELEASE_SEALED, err);
 }
 
 static int commit(struct release *w, struct err *err)
@@ -204,7 +202,7 @@ static int delete_when_closed(const struct release *w, struct err *err)
 {
     uint64_t end_ns = clock_now_ns() + CLOSE_WAIT_NS;
     int r;
-    while ((r = space_delete(w->s, &w->id, err)) == -ERR_BUSY || r == -ERR_PENDING)
+    while ((r = space_delete(w->s, w->order->id, err)) == -ERR_BUSY || r == -ERR_PENDING)
         if (!w->call || clock_now_ns() >= end_ns || !rpc_sleep_until(w->call, clock_now_ns() + RETRY_NS))
             break;
     return r;
@@ -212,7 +210,7 @@ static int delete_when_closed(const struct release *w, struct err *err)
 
 static int move_to_trash(struct release *w, struct err *err)
 {
-    const char *id = w->order->id;
+    const char *id = w->order->id->text;
     int r = w->d->jobs && w->v ? jobs_end(w->d->jobs, id, w->v->path, err) : 0;
     if (r < 0)
         return r;
@@ -302,9 +300,9 @@ int driver_release_volume(struct driver *d, const struct release_order *o, enum 
     if (r < 0)
         return r;
     if (step == RELEASE_IN_USE)
-        pending_publish_cancel_volume(o->id);
+        pending_publish_cancel_volume(o->id->text);
     if (step == RELEASE_GONE)
-        log_event(LOG_INFO, "volume released", "volume", o->id, "name", w.v ? w.v->spec->name : NULL, "discard",
+        log_event(LOG_INFO, "volume released", "volume", o->id->text, "name", w.v ? w.v->spec->name : NULL, "discard",
                   o->may_discard ? "true" : NULL, NULL);
     *ret = step;
     return 0;
@@ -352,8 +350,8 @@ static int export_first(struct release *w, enum release_step step, struct err *e
     if (r < 0)
         return r;
     if (step == RELEASE_EXPORT_FAILED && job.state == JOB_FAILED)
-        return not_exported(w->order->id, &w->verdict, job.retry_ns, err);
-    return export_pending(w->order->id, &w->verdict, &job, err);
+        return not_exported(w->order->id->text, &w->verdict, job.retry_ns, err);
+    return export_pending(w->order->id->text, &w->verdict, &job, err);
 }
 
 static int answer(struct release *w, enum release_step step, struct err *err)
@@ -376,7 +374,7 @@ static int answer(struct release *w, enum release_step step, struct err *err)
 int driver_delete(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err)
 {
     /* Each call is a request by itself. The content of a disk that is missing is unknown. */
-    struct release_order o = {.id = id->text, .is_committed = true, .owes_if_absent = true};
+    struct release_order o = {.id = id, .is_committed = true, .owes_if_absent = true};
     auto_volume_lock lock = {0};
     auto_with(release_done) struct release w = {.d = ctx, .order = &o, .call = call};
     enum release_step step;

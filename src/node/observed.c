@@ -73,12 +73,9 @@ static int read_usage(struct observed *f, struct err *err)
     return r < 0 ? r : volume_usage(f->volume, &f->usage, err);
 }
 
-static int read_volume(struct driver *d, const struct api_volume *order, const struct volume_id *id, struct observed *f,
-                       struct err *err)
+static int read_volume(struct driver *d, const struct api_volume *order, struct observed *f, struct err *err)
 {
-    if (!id)
-        return 0;
-    int r = space_find(f->space, id, &f->volume, err);
+    int r = space_find(f->space, &order->id, &f->volume, err);
     bool may_go = order->release_requested && order->release_discard; /* then its record is not needed */
     if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED || (may_go && (r == -ERR_CORRUPT || r == -ERR_UNSUPPORTED)))
         return 0;
@@ -97,14 +94,10 @@ static int read_volume(struct driver *d, const struct api_volume *order, const s
     return r;
 }
 
-/* It may have been created again in another pool than that of its id. */
-static bool replaces_last(struct space *s, const struct api_volume *order, const struct volume_id *id)
+static bool replaces_last(struct space *s, const struct api_volume *order)
 {
-    char uuid[SPEC_UUID_LEN + 1] = "";
-    if (order->status.pool_uuid)
-        snprintf(uuid, sizeof uuid, "%s", order->status.pool_uuid);
-    else if (id)
-        snprintf(uuid, sizeof uuid, "%.*s", STR_FMT(volume_id_pool(id)));
+    char uuid[SPEC_UUID_LEN + 1];
+    snprintf(uuid, sizeof uuid, "%.*s", STR_FMT(api_volume_pool_uuid(order)));
     return strcmp(uuid, space_uuid(s)) == 0 || space_replaces(s, uuid, false);
 }
 
@@ -112,17 +105,15 @@ int observed_read(struct driver *d, const struct api_volume *order, struct obser
 {
     auto_observed f = {0};
     verdict_init(&f.verdict);
-    f.space = order->pool ? driver_pool_named(d, order->pool) : NULL;
+    f.space = driver_pool_named(d, order->pool);
     if (!f.space)
-        err_set(&f.absence, ERR_ABSENT, "pool '%s' is not configured on this node", order->pool ? order->pool : "");
+        err_set(&f.absence, ERR_ABSENT, "pool '%s' is not configured on this node", order->pool);
     else if (space_is_here(f.space, &f.absence) < 0)
         f.space = NULL;
-    if (f.space && order->volume_id) {
-        struct volume_id parsed;
-        const struct volume_id *id = volume_id_parse(str_of(order->volume_id), &parsed) ? &parsed : NULL;
-        f.is_replaced = replaces_last(f.space, order, id);
-        f.id_is_of_pool = id && volume_id_is_of_pool(id, space_uuid(f.space));
-        int r = read_volume(d, order, id, &f, err);
+    if (f.space) {
+        f.is_replaced = replaces_last(f.space, order);
+        f.id_is_of_pool = volume_id_is_of_pool(&order->id, space_uuid(f.space));
+        int r = read_volume(d, order, &f, err);
         if (r < 0)
             return err_wrap(err, "volume '%s'", order->meta.name);
     }

@@ -72,9 +72,7 @@ struct pool_search {
 /* Released volumes, and volumes that were never created, prove nothing. */
 static bool is_evidence(const struct pool_search *s, const struct api_volume *v)
 {
-    struct volume_id id;
-    return v->pool && strcmp(v->pool, space_name(s->pool->space)) == 0 && v->volume_id &&
-           volume_id_parse(str_of(v->volume_id), &id) && v->status.phase != API_PHASE_RELEASED &&
+    return strcmp(v->pool, space_name(s->pool->space)) == 0 && v->status.phase != API_PHASE_RELEASED &&
            !api_condition_is(&v->status.conditions, API_PROVISIONED, API_FALSE);
 }
 
@@ -86,8 +84,7 @@ static void consider(struct pool_search *s, const struct api_volume *v)
     free(s->found->uuid);
     free(s->found->who);
     s->newest_ns = v->meta.created_ns;
-    s->found->uuid = v->status.pool_uuid ? str_dup(str_of(v->status.pool_uuid))
-                                         : str_dup(str_sub(str_of(v->volume_id), 3, SPEC_UUID_LEN));
+    s->found->uuid = str_dup(api_volume_pool_uuid(v));
     s->found->who = str_dupf("CisternVolume '%s'", v->meta.name);
 }
 

@@ -59,9 +59,6 @@ must_check int reconcile_volume(struct agent *a, const char *name, uint64_t *aga
 
 void volume_moved(void *ctx, const char *name); /* for dir_watch_new() */
 
-/* A warning on the order and on its claim. Best effort. */
-void volume_warn(struct agent *a, const struct api_volume *v, const char *reason, const char *message);
-
 /* pool.c */
 must_check int reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err);
 void pool_watch(struct agent_pool *p); /* starts its informer */

@@ -298,11 +298,10 @@ static void set_from_err(struct status_writer *w, const char *type, const char *
 static void set_lost(struct status_writer *w)
 {
     struct err err;
-    const char *was = w->v->volume_id && strlen(w->v->volume_id) > 3 ? w->v->volume_id + 3 : "?";
     w->v->status.phase = API_PHASE_LOST;
     err_set(&err, ERR_ABSENT,
             "pool '%s' on node '%s': its UUID is %s, was %.*s, or the volume's directory is missing: the data is lost",
-            w->v->pool, w->v->node, w->f->space ? space_uuid(w->f->space) : "none", SPEC_UUID_LEN, was);
+            w->v->pool, w->v->node, w->f->space ? space_uuid(w->f->space) : "none", STR_FMT(volume_id_pool(&w->v->id)));
     err_advise(&err, CIS_VOLUME_DATA_LOST);
     SET(w, API_MOUNTED, API_FALSE, API_REASON_VOLUME_LOST, "the disk of the volume is gone");
     set_from_err(w, API_HEALTHY, API_REASON_VOLUME_LOST, &err);
@@ -311,19 +310,15 @@ static void set_lost(struct status_writer *w)
 /* Keeps the last phase: no event has changed it. */
 static void set_absent(struct status_writer *w)
 {
-    char last[SPEC_UUID_LEN + 1] = "?", why[ERR_TEXT_MAX];
-    struct volume_id id;
+    char why[ERR_TEXT_MAX];
     struct err err;
     const struct api_volume *v = w->v;
-    if (v->status.pool_uuid)
-        snprintf(last, sizeof last, "%s", v->status.pool_uuid);
-    else if (v->volume_id && volume_id_parse(str_of(v->volume_id), &id))
-        snprintf(last, sizeof last, "%.*s", STR_FMT(volume_id_pool(&id)));
     if (w->f->space)
         snprintf(why, sizeof why, "pool '%s' is %s now", v->pool, space_uuid(w->f->space));
     else
         snprintf(why, sizeof why, "%s", w->f->absence.text);
-    err_set(&err, ERR_ABSENT, "pool %s is not on node '%s': %.200s; the volume is kept", last, v->node, why);
+    err_set(&err, ERR_ABSENT, "pool %.*s is not on node '%s': %.200s; the volume is kept",
+            STR_FMT(api_volume_pool_uuid(v)), v->node, why);
     err_advise(&err, CIS_POOL_ABSENT);
     SET(w, API_MOUNTED, API_FALSE, API_REASON_POOL_ABSENT, "the pool is not on this node");
     set_from_err(w, API_HEALTHY, API_REASON_POOL_ABSENT, &err);

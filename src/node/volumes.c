@@ -34,7 +34,7 @@ static int take_over(struct agent *a, const struct api_volume *order, struct spa
         return r;
     metric_add(a->lost, 1);
     log_event(LOG_WARN, "volume created again after its disk was lost; files that were not exported are lost", "volume",
-              order->meta.name, "id", order->volume_id, "pool", space_name(s), "onDataLoss",
+              order->meta.name, "id", order->id.text, "pool", space_name(s), "onDataLoss",
               want->params.on_data_loss == DATA_LOSS_EMPTY ? "empty" : "rehydrate", NULL);
     return 0;
 }
@@ -43,16 +43,13 @@ static int change(const struct api_volume *order, struct space *s, struct err *e
 {
     auto_spec want = NULL;
     int r = api_volume_spec(order, &want, err);
-    if (r == 0 && !want->id.text[0])
-        r = err_set(err, ERR_NOT_FOUND, "volume '%s' does not exist", order->volume_id);
     return r < 0 ? r : space_follow(s, &want->id, want, err);
 }
 
 static int refuse(const struct api_volume *order, const struct observed *f, struct err *err)
 {
     err_set(err, ERR_CHANGED, "volume '%s': ordered for pool '%s' as '%s', but the pool here is %s", order->meta.name,
-            order->pool ? order->pool : "", order->volume_id ? order->volume_id : "",
-            f->space ? space_uuid(f->space) : "missing");
+            order->pool, order->id.text, f->space ? space_uuid(f->space) : "missing");
     return err_advise_text(err, CIS_POOL_ABSENT, "wait: the volume is ordered again elsewhere");
 }
 
@@ -112,7 +109,7 @@ static bool may_owe_export(const struct api_volume *order)
 static int release(struct agent *a, const struct api_volume *order, enum release_step *ret, struct err *err)
 {
     struct release_commit c = {.agent = a, .order = order};
-    struct release_order o = {.id = order->volume_id,
+    struct release_order o = {.id = &order->id,
                               .is_withdrawn = !order->release_requested,
                               .is_committed = order->status.release_committed,
                               .may_discard = order->release_discard,
@@ -188,7 +185,8 @@ static int write_status(struct agent *a, const struct api_volume *now, struct er
     return 0;
 }
 
-void volume_warn(struct agent *a, const struct api_volume *v, const char *reason, const char *message)
+/* A warning on the order and on its claim. Best effort. */
+static void warn(struct agent *a, const struct api_volume *v, const char *reason, const char *message)
 {
     const struct kube_ref about[] = {
         {.resource = &api_volumes, .name = str_of(v->meta.name), .uid = str_of(v->meta.uid)},
@@ -210,7 +208,7 @@ static int write_status_with_events(struct agent *a, const struct api_volume *be
     int r = write_status(a, now, err);
     size_t count = r < 0 ? 0 : volume_events_of(before, now, events);
     for (size_t i = 0; i < count; i++)
-        volume_warn(a, now, events[i].reason, events[i].message);
+        warn(a, now, events[i].reason, events[i].message);
     return r;
 }
 
@@ -257,7 +255,7 @@ static int read_again(struct agent *a, const struct api_volume *order, const str
             pool_wake(&a->pools[i]);
     if (o->action == ACTION_RELEASE)
         return 0;
-    log_event(LOG_INFO, "order carried out", "volume", order->meta.name, "id", order->volume_id, "step",
+    log_event(LOG_INFO, "order carried out", "volume", order->meta.name, "id", order->id.text, "step",
               action_name(o->action), NULL);
     observed_done(f);
     return observed_read(a->driver, order, f, err);
@@ -285,8 +283,7 @@ static int restore(struct agent *a, const struct api_volume *order, struct obser
 {
     auto_spec known = NULL;
     struct space *s = driver_pool_named(a->driver, order->pool);
-    log_err(LOG_WARN, "a volume's record cannot be read", err, "volume", order->meta.name, "id", order->volume_id,
-            NULL);
+    log_err(LOG_WARN, "a volume's record cannot be read", err, "volume", order->meta.name, "id", order->id.text, NULL);
     int r = api_volume_spec(order, &known, err);
     if (r < 0)
         return r;
@@ -297,7 +294,7 @@ static int restore(struct agent *a, const struct api_volume *order, struct obser
     r = driver_restore_volume(a->driver, s, known, err);
     if (r < 0)
         return r;
-    volume_warn(a, order, "VolumeRestored", "its record on the disk was corrupt and was rewritten from its order");
+    warn(a, order, "VolumeRestored", "its record on the disk was corrupt and was rewritten from its order");
     return observed_read(a->driver, order, f, err);
 }
 

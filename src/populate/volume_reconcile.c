@@ -298,7 +298,7 @@ static int find_directory(struct volume_view *v, char ret[PATH_BYTES_MAX])
         return r;
     if (!pool->path)
         return err_set(v->err, ERR_AGAIN, "pool '%s' has not reported its path yet", name);
-    if (snprintf(ret, PATH_BYTES_MAX, "%s/volumes/%s", pool->path, v->volume->volume_id) >= PATH_BYTES_MAX)
+    if (snprintf(ret, PATH_BYTES_MAX, "%s/volumes/%s", pool->path, v->volume->id.text) >= PATH_BYTES_MAX)
         return err_set(v->err, ERR_INVALID, "the path of pool '%s' is too long", name);
     return 0;
 }
@@ -313,7 +313,7 @@ static int create_job(struct volume_view *v, enum job_kind kind)
     bool has_claim = volume->claim_namespace && volume->claim_name;
     if (has_claim)
         snprintf(claim, sizeof claim, "%s/%s", volume->claim_namespace, volume->claim_name);
-    struct job_volume about = {.id = volume->volume_id,
+    struct job_volume about = {.id = volume->id.text,
                                .order = volume->meta.name,
                                .claim = has_claim ? claim : NULL,
                                .claim_uid = volume->claim_uid,
@@ -323,8 +323,8 @@ static int create_job(struct volume_view *v, enum job_kind kind)
     struct kube_request q = {.verb = KUBE_CREATE, .resource = &kube_jobs, .ns = str_of(v->p->o.job.ns)};
     r = populate_send(v->p, q, job_json(&v->p->o.job, &about, kind), v->err);
     if (r < 0 && r != -ERR_EXISTS)
-        return err_wrap(v->err, "job '%s-%s'", work_verb(kind), volume->volume_id);
-    log_event(LOG_INFO, "job made", "job", work_verb(kind), "volume", volume->volume_id, "node", volume->node, NULL);
+        return err_wrap(v->err, "job '%s-%s'", work_verb(kind), volume->id.text);
+    log_event(LOG_INFO, "job made", "job", work_verb(kind), "volume", volume->id.text, "node", volume->node, NULL);
     return 0;
 }
 
@@ -354,7 +354,7 @@ static void note_failure(struct volume_view *v, size_t slot, enum job_kind kind)
     m->bytes_before[slot] = done;
     m->failed_ns[slot] = clock_now_ns();
     m->retry_ns[slot] = m->failed_ns[slot] + job_wait_ns(kind, m->failures[slot]);
-    log_event(LOG_WARN, "job failed", "job", work_verb(kind), "volume", v->volume->volume_id, "failures",
+    log_event(LOG_WARN, "job failed", "job", work_verb(kind), "volume", v->volume->id.text, "failures",
               log_u64(m->failures[slot]), "retry_ms", log_u64(job_wait_ns(kind, m->failures[slot]) / NS_PER_MS), NULL);
 }
 
@@ -438,7 +438,7 @@ static int order_retry(struct volume_view *v, json *own_spec)
     int r = patch_volume(v, "spec", own_spec);
     if (r < 0)
         return r == -ERR_NOT_FOUND ? 0 : r;
-    log_event(LOG_INFO, "a volume's source is retried otherwise", "volume", v->volume->volume_id, "source",
+    log_event(LOG_INFO, "a volume's source is retried otherwise", "volume", v->volume->id.text, "source",
               v->volume->source_name, NULL);
     return wake_node(v); /* after the order was written */
 }
@@ -534,7 +534,7 @@ static void send_drain_event(struct volume_view *v)
     kube_event(v->p->o.events, &node, KUBE_WARNING, "DrainNotHeld",
                "volume %s (claim %s): export fails beyond export.drainHold; %s in %llu files are lost if the node is "
                "deleted; see kubectl get civ -l cistern.io/node=%s -o wide",
-               volume->volume_id, volume->claim_label ? volume->claim_label : "unknown",
+               volume->id.text, volume->claim_label ? volume->claim_label : "unknown",
                bytes_text(volume->status.export.pending_bytes, bytes),
                (unsigned long long)volume->status.export.pending_objects, volume->node);
 }

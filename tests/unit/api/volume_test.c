@@ -9,7 +9,7 @@ static struct api_volume *order(void)
     struct err err;
     struct api_volume *v = api_volume_new();
     v->meta.name = str_dup(STR("pvc-1"));
-    v->volume_id = str_dup(STR("v1-0123456789ab-ba9876543210"));
+    v->id = (struct volume_id){"v1-0123456789ab-ba9876543210"};
     v->node = str_dup(STR("n1"));
     v->pool = str_dup(STR("nvme"));
     v->capacity_bytes = 1 << 30;
@@ -66,7 +66,7 @@ static void order_has_the_spec_of_the_standalone_driver(void **state)
     assert_int_equal(spec_set(wanted, STR("uri"), STR("s3://b/p/"), &err), 0);
     assert_int_equal(spec_set(wanted, STR("serviceAccountName"), STR("trainer"), &err), 0);
     assert_null(spec_difference(made, wanted));
-    assert_string_equal(made->id.text, v->volume_id);
+    assert_string_equal(made->id.text, v->id.text);
     assert_string_equal(made->name, "pvc-1");
     assert_int_equal(made->capacity_bytes, 1 << 30);
     assert_int_equal(spec_check_served(made, &err), 0);
@@ -83,6 +83,18 @@ static void field_of_bucket_source_is_refused_as_parameter(void **state)
     assert_int_equal(api_volume_set_parameter(v, STR("uri"), STR("s3://b/"), &err), 0);
     assert_int_equal(api_volume_spec(v, &made, &err), -ERR_INVALID);
     assert_int_equal(err.id, 2001);
+}
+
+static void order_with_an_invalid_volume_id_is_refused(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    auto_api_volume v = order();
+    auto_api_volume read = NULL;
+    auto_json j = api_volume_json(v);
+    json_set_str(j, "spec.volumeID", STR("v1-0123456789ab-../../../etc"));
+    assert_int_equal(api_volume_read(j, &read, &err), -ERR_INVALID);
+    assert_non_null(strstr(err.text, "which is not a volume's id"));
 }
 
 static void order_with_a_retired_field_is_still_read(void **state)
@@ -165,6 +177,7 @@ int main(void)
         cmocka_unit_test(order_is_read_as_it_was_written),
         cmocka_unit_test(order_has_the_spec_of_the_standalone_driver),
         cmocka_unit_test(field_of_bucket_source_is_refused_as_parameter),
+        cmocka_unit_test(order_with_an_invalid_volume_id_is_refused),
         cmocka_unit_test(order_with_a_retired_field_is_still_read),
         cmocka_unit_test(the_nodes_status_is_read_as_it_was_written),
         cmocka_unit_test(verdict_has_only_the_conditions_of_the_controller),

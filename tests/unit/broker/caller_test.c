@@ -85,7 +85,7 @@ static struct api_volume *volume(void)
 {
     struct api_volume *v = api_volume_new();
     v->meta.name = str_dup(STR("pvc-1"));
-    v->volume_id = str_dup(STR("v1-aaaaaaaaaaaa-bbbbbbbbbbbb"));
+    v->id = (struct volume_id){"v1-aaaaaaaaaaaa-bbbbbbbbbbbb"};
     v->node = str_dup(STR("node-a"));
     return v;
 }

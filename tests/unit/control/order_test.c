@@ -7,7 +7,7 @@ static struct api_volume *volume_with(const char *reason, enum api_truth provisi
 {
     struct api_volume *v = api_volume_new();
     v->meta.name = str_dup(STR("pvc-1"));
-    v->volume_id = str_dup(STR("v1-0123456789ab-ba9876543210"));
+    v->id = (struct volume_id){"v1-0123456789ab-ba9876543210"};
     v->node = str_dup(STR("n1"));
     v->pool = str_dup(STR("default"));
     v->capacity_bytes = 1 << 30;

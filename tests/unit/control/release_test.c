@@ -12,7 +12,7 @@ static struct api_volume *volume(void)
     struct api_volume *v = api_volume_new();
     v->meta.name = str_dup(STR("pvc-1"));
     v->meta.is_held = true;
-    v->volume_id = str_dup(STR("v1-0123456789ab-ba9876543210"));
+    v->id = (struct volume_id){"v1-0123456789ab-ba9876543210"};
     v->node = str_dup(STR("n1"));
     v->pool = str_dup(STR("default"));
     api_condition_set(&v->status.conditions, API_PROVISIONED, API_TRUE, "Provisioned", 1, AGO(99), "there");

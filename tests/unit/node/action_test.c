@@ -14,7 +14,7 @@ static struct api_volume *order_of(const char *node)
     v->meta.generation = 3;
     v->node = str_dup(str_of(node));
     v->pool = str_dup(STR("default"));
-    v->volume_id = str_dup(STR("v1-0123456789ab-0123456789ab"));
+    v->id = (struct volume_id){"v1-0123456789ab-0123456789ab"};
     return v;
 }
 
