@@ -14,6 +14,7 @@
 #include "util/env.h"
 #include "util/file.h"
 #include "util/hash.h"
+#include "util/thread.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -129,7 +130,7 @@ static void print_result_text(struct export_cmd *j, const struct run_result *r)
 static void on_result(void *ctx, const struct run_result *r)
 {
     struct export_cmd *j = ctx;
-    pthread_mutex_lock(&j->lock_term);
+    auto_lock(&j->lock_term);
     j->there += r->event == RUN_THERE;
     j->sent_bytes += r->event == RUN_SENT ? r->size_bytes : 0;
     if (j->term.form == TERM_JSON)
@@ -138,7 +139,6 @@ static void on_result(void *ctx, const struct run_result *r)
         term_object_error(&j->term, r->path, r->err);
     else if (j->term.form != TERM_QUIET)
         print_result_text(j, r);
-    pthread_mutex_unlock(&j->lock_term);
 }
 
 static void show_progress(struct export_cmd *j, const struct verdict *v, uint64_t already_bytes, uint64_t began_ns)
@@ -154,9 +154,8 @@ static void show_progress(struct export_cmd *j, const struct verdict *v, uint64_
                               .rate = (double)(v->done_bytes - already_bytes) * 1e9 / (double)(spent + 1),
                               .total_is_final = true,
                               .retry = retry_text(&j->store, 1, retry)};
-    pthread_mutex_lock(&j->lock_term);
+    auto_lock(&j->lock_term);
     term_progress(&j->term, &p);
-    pthread_mutex_unlock(&j->lock_term);
 }
 
 /* "12 by CRC64NVME, 1 by reading back": the files of this run. */

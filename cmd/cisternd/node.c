@@ -7,6 +7,7 @@
 #include "rpc/server.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/thread.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -50,10 +51,9 @@ static int start_registration(struct node_role *n, struct err *err)
 static void on_changed(void *ctx, const char *volume_name)
 {
     struct node_role *n = ctx;
-    pthread_mutex_lock(&n->lock);
+    auto_lock(&n->lock);
     if (n->agent)
         agent_touch(n->agent, volume_name);
-    pthread_mutex_unlock(&n->lock);
 }
 
 /* Calls are served before and after it lives. */
@@ -101,10 +101,9 @@ static bool is_healthy(void *ctx, struct sbuf *why)
 static void write_metrics(void *ctx, struct sbuf *text)
 {
     struct node_role *n = ctx;
-    pthread_mutex_lock(&n->lock);
+    auto_lock(&n->lock);
     if (n->agent)
         agent_write_metrics(n->agent, text);
-    pthread_mutex_unlock(&n->lock);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */

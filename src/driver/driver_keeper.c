@@ -5,6 +5,7 @@
 #include "pool/mount.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/thread.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,10 +50,8 @@ static bool list_mounts(struct driver_keeper *k, size_t *ret_mounts)
 static bool reap(struct driver_keeper *k)
 {
     siginfo_t ignored;
-    pthread_mutex_lock(&k->lock);
-    bool runs = k->child.fd >= 0 && !child_reap(&k->child, &ignored);
-    pthread_mutex_unlock(&k->lock);
-    return runs;
+    auto_lock(&k->lock);
+    return k->child.fd >= 0 && !child_reap(&k->child, &ignored);
 }
 
 /* Until it answers, has ended, or is given up. */
@@ -96,9 +95,8 @@ static bool begin_start(struct driver_keeper *k)
 
 static void end_start(struct driver_keeper *k)
 {
-    pthread_mutex_lock(&k->lock);
+    auto_lock(&k->lock);
     k->starting = false;
-    pthread_mutex_unlock(&k->lock);
 }
 
 /* A thread that finds another one starting the keeper waits, and if that fails tries itself: so each gets the cause. */

@@ -177,12 +177,11 @@ static void start_job(struct jobs *j, struct driver_job *job)
         return;
     }
     log_err(LOG_ERROR, "job cannot be started", &err, "job", kind_name(job->kind), "volume", job->id, NULL);
-    pthread_mutex_lock(&j->lock);
+    auto_lock(&j->lock);
     if (job->state == JOB_FAILED)
         job_become(j, job, JOB_QUEUED);
     job_become(j, job, JOB_FAILED);
     job->pinned = false;
-    pthread_mutex_unlock(&j->lock);
 }
 
 static bool is_due_for_check(const struct jobs *j, const struct driver_job *job, uint64_t now_ns)
@@ -209,13 +208,12 @@ static void check_job(struct jobs *j, struct driver_job *job)
 {
     bool ended = has_ended(job);
     bool succeeded = ended && child_succeeded(job->kind, job->path);
-    pthread_mutex_lock(&j->lock);
+    auto_lock(&j->lock);
     if (ended)
         job_ended(j, job, succeeded);
     else
         job->at_ns = clock_now_ns() + ADOPTED_LOOK_NS;
     job->pinned = false;
-    pthread_mutex_unlock(&j->lock);
 }
 
 /* Takes out the jobs that are not wanted and do not live. */

@@ -218,7 +218,6 @@ must_check int checkpoint_look_again(const struct export_run *r, size_t group, s
 /* ---- upload.c ---------------------------------------------------------------------------------------------------- */
 
 struct upload *run_new_upload(struct export_run *r);
-void upload_free(struct upload *u); /* NULL is fine */
 /* The same file in the same state gets the same id in every run: a run whose predecessor died between the bucket's
  * answer and the logbook meets its own object, and knows it. */
 void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX]);

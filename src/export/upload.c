@@ -67,10 +67,8 @@ void upload_become(struct upload *u, enum upload_state next)
         u->part.next = 1;
 }
 
-void upload_free(struct upload *u)
+static void upload_free(struct upload *u)
 {
-    if (!u)
-        return;
     file_lease_close(&u->lease);
     free(u->marker_path);
     free(u->key);

@@ -129,8 +129,7 @@ bool hydrate_next_fault(struct hydrate *h, struct hydrate_fault *ret)
 uint64_t hydrate_faults_unnamed(struct hydrate *h)
 {
     auto_lock(&h->faults.lock);
-    uint64_t unnamed = h->faults.unnamed;
-    return unnamed;
+    return h->faults.unnamed;
 }
 
 bool hydrate_is_incomplete(struct hydrate *h)
