@@ -187,7 +187,7 @@ static void job_start(struct web_job *j)
     }
 }
 
-/* Nothing was sent yet: start the request again on a connection to another address. */
+/* Nothing was sent yet, or only a read: start the request again on a connection to another address. */
 static void job_go_elsewhere(struct web_job *j)
 {
     if (j->state != WEB_JOB_RUNNING || j->head_reported)

@@ -18,12 +18,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-enum { ADDRESSES_MAX = 16, NAMES_MAX = 64, FAILURES_MAX = 2, HOST_MAX = 256 };
+enum { ADDRESSES_MAX = 16, NAMES_MAX = 64, FAILURES_MAX = 2, SLOW_TIMES = 4, HOST_MAX = 256 };
 
 /* getaddrinfo() returns no time to live; the names of S3 and GCS have a minute or less. */
 #define FRESH_NS (60 * NS_PER_SECOND)
 /* The first reply from the other side of the world takes a third of it. */
 #define SILENT_NS NS_PER_SECOND
+#define MUTE_NS (5 * NS_PER_SECOND)
 #define ASIDE_NS (30 * NS_PER_SECOND)
 #define ASIDE_MAX_NS (600 * NS_PER_SECOND)
 
@@ -33,6 +34,7 @@ struct address {
     unsigned failures; /* connections in a row that broke before an answer */
     uint64_t aside_ns; /* for how long it was last avoided */
     uint64_t aside_until_ns;
+    uint64_t answered_ns; /* a new connection was last found to have answered */
 };
 
 /* home: shared by the loop and a thread of its own, which ends by itself; the last reference frees it. The thread
@@ -61,6 +63,8 @@ struct web_host {
     struct list waiting;   /* jobs, for the first answer */
     unsigned jobs;         /* running */
     unsigned sockets;      /* open */
+    uint64_t answered_ns;  /* any address of it did */
+    uint64_t slowest_ns;   /* first byte so far */
 };
 
 /* ---- looking up -------------------------------------------------------------------------------------------------- */
@@ -283,6 +287,7 @@ void web_host_socket_opened(struct web_socket *s, struct web_job *j, const struc
     s->name->sockets++;
     s->opener = j;
     s->opened_ns = loop_now_ns(j->web->loop);
+    s->is_mute = false;
 }
 
 void web_host_socket_closing(struct web_socket *s)
@@ -298,21 +303,52 @@ void web_host_socket_closing(struct web_socket *s)
     s->opener = NULL;
 }
 
-/* No reply to the first packet: the job uses another address, if there is one. It has sent nothing yet. */
+static void move_job(struct web_socket *s)
+{
+    web_job_schedule(s->opener, STEP_NEXT_ADDRESS);
+    s->opener = NULL;
+}
+
+/* The server accepts connections and does not answer. A single request may be slow work, so it has more time than two
+ * of them while other addresses answer. Then the address is avoided, and the reads that wait there go to another. */
+static void check_answer(struct web_socket *s, uint64_t now)
+{
+    const struct web_job *j = s->opener;
+    struct web_host *n = s->name;
+    struct address *a = find_address(n, s->address);
+    uint64_t waited = now - s->opened_ns;
+    if (!a || j->state != WEB_JOB_RUNNING || j->started_ns > s->opened_ns || j->first_byte_ns) {
+        s->opener = NULL; /* it may serve another request by now */
+        if (a)
+            a->answered_ns = now;
+        return;
+    }
+    uint64_t patience = max_u64(n->answered_ns > s->opened_ns ? SILENT_NS : MUTE_NS, SLOW_TIMES * n->slowest_ns);
+    if (!j->is_read || waited < patience || a->answered_ns > s->opened_ns || !has_another(n, s->address))
+        return;
+    a->failures += !s->is_mute;
+    s->is_mute = true;
+    if (a->failures >= FAILURES_MAX || waited >= MUTE_NS)
+        set_aside(n, a, "mute");
+    if (a->aside_until_ns > now)
+        move_job(s);
+}
+
+/* No reply to the first packet, or to the first request: the job uses another address, if there is one. */
 void web_host_check_connect(struct web_socket *s)
 {
     struct tcp_info info;
+    uint64_t now = loop_now_ns(s->web->loop);
     if (!s->opener)
         return;
     if (!tcp_state(s->watch.fd, &info) || info.tcpi_state != TCP_SYN_SENT) {
-        s->opener = NULL;
+        check_answer(s, now);
         return;
     }
-    if (loop_now_ns(s->web->loop) - s->opened_ns < SILENT_NS || !has_another(s->name, s->address))
+    if (now - s->opened_ns < SILENT_NS || !has_another(s->name, s->address))
         return;
     set_aside(s->name, find_address(s->name, s->address), "silent");
-    web_job_schedule(s->opener, STEP_NEXT_ADDRESS);
-    s->opener = NULL;
+    move_job(s);
 }
 
 /* ---- jobs -------------------------------------------------------------------------------------------------------- */
@@ -393,6 +429,10 @@ void web_host_job_ended(struct web_job *j, bool answered, bool broke)
     char *text = NULL;
     long connects = 0;
     n->jobs--;
+    if (answered) {
+        n->answered_ns = loop_now_ns(n->web->loop);
+        n->slowest_ns = max_u64(n->slowest_ns, j->first_byte_ns);
+    }
     if (!broke && !(answered && n->is_troubled))
         return;
     curl_easy_getinfo(j->easy, CURLINFO_PRIMARY_IP, &text);

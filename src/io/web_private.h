@@ -42,6 +42,7 @@ struct web_job {
     int start_code; /* negative: it cannot start, start_err says why */
     struct err start_err;
 
+    bool is_read; /* GET or HEAD: it may be sent twice */
     bool head_reported;
     size_t trailer_bytes;
     bool paused;                      /* on_body returned WEB_PAUSE */
@@ -72,8 +73,9 @@ struct web_socket {
     bool is_paused;         /* its job is paused: it is not idle */
     bool is_shut;           /* idle, and one too many: libcurl closes it at its next check */
     struct web_host *name;  /* of its address */
-    struct web_job *opener; /* while it is not known to be connected */
+    struct web_job *opener; /* while it is not known to have answered */
     uint64_t opened_ns;
+    bool is_mute; /* its first request is not answered in time */
     char address[INET6_ADDRSTRLEN];
     uint32_t wanted; /* what libcurl waits for; 0: nothing now */
 };

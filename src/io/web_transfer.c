@@ -313,6 +313,7 @@ int transfer_set(struct web_job *j, const struct web_request *r, struct err *err
     if (code < 0)
         return code;
     bool is_get = strcmp(r->method, "GET") == 0, is_head = strcmp(r->method, "HEAD") == 0;
+    j->is_read = is_get || is_head;
     if (has_body(r)) {
         curl_easy_setopt(e, CURLOPT_UPLOAD, 1L);
         curl_easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->body_len);
