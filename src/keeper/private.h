@@ -61,7 +61,7 @@ struct keeper {
     struct keeper_file files[KEEPER_FILES_MAX];
     int free_file;
     int listen_fd, signal_fd;
-    ino_t socket_ino; /* of our socket's file: another one at its path is another keeper's */
+    ino_t socket_ino; /* of our socket: another one at its path is another keeper. A bound socket keeps its inode */
     bool stop;
     struct err failure; /* of `alone` */
 };
