@@ -26,6 +26,7 @@ struct kube_elector {
     uint64_t seen_ns;            /* when its version was first seen */
     uint64_t asked_ns;           /* when the request under way was made */
     bool leading;
+    bool raced;   /* the last write was refused because another replica seemed to have written */
     bool hurried; /* since the request under way was made, there is a reason to look again */
     bool releasing;
     void (*on_released)(void *ctx);
@@ -140,12 +141,17 @@ static void ask(struct kube_elector *l, enum kube_verb verb, const json *body,
 
 static void release_now(struct kube_elector *l);
 
+static bool is_race(const struct kube_reply *r)
+{
+    return r->code == -ERR_CHANGED || r->code == -ERR_EXISTS;
+}
+
 /* Common to the ends of all requests. True if we are going. */
 static bool answered(struct kube_elector *l, const struct kube_reply *r)
 {
     l->job = NULL;
-    if (r->code < 0 && r->err.code != ERR_NOT_FOUND && r->err.code != ERR_CHANGED && r->err.code != ERR_EXISTS &&
-        l->options.on_trouble && !l->releasing)
+    bool is_normal = r->code == 0 || r->code == -ERR_NOT_FOUND || (is_race(r) && !l->raced);
+    if (!is_normal && l->options.on_trouble && !l->releasing)
         l->options.on_trouble(l->options.ctx, &r->err);
     return l->releasing;
 }
@@ -186,8 +192,9 @@ static void on_written(void *ctx, struct kube_reply *r)
         release_now(l);
         return;
     }
-    /* Another replica wrote or deleted it: read it. */
-    if (r->code == -ERR_CHANGED || r->code == -ERR_EXISTS)
+    /* Another replica wrote or deleted it: read it. Twice in a row, something else refuses every write. */
+    l->raced = is_race(r) && !l->raced;
+    if (l->raced)
         ask(l, KUBE_GET, NULL, on_read);
     else
         tick_after(l, r->code < 0 && l->leading ? min_u64(HURRY_NS, l->options.retry_ns) : l->options.retry_ns);

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from integration.lib.kube import KubeTool
-from servers.api_proxy import ApiProxy, answer, late, silence
+from servers.api_proxy import ApiProxy, answer, late, silence, status
 
 names = itertools.count()
 
@@ -114,6 +114,20 @@ def test_a_slow_server_has_a_leader_that_stays(cluster, lease):
         while time.monotonic() < until:
             assert one.ask("held").held
             time.sleep(0.05)
+
+
+def test_a_write_that_is_always_refused_as_a_conflict_is_reported_and_not_repeated_without_pause(cluster, lease):
+    with ApiProxy(cluster) as proxy, KubeTool(proxy.kubeconfig) as one:
+        one.send("lease", identity="one", **dict(lease, retry_ms=1000))
+        hear(one, "started")
+        proxy.fault("PUT", "/leases/", status(409, "Conflict"), times=None)
+        hear(one, "stopped")
+        assert "Conflict" in hear(one, "trouble").value
+        before = len(proxy.requests)
+        time.sleep(3)
+        assert len(proxy.requests) - before <= 15
+        proxy.no_faults()
+        hear(one, "started")
 
 
 def test_a_fenced_request_is_sent_by_the_leader_only(cluster, lease, namespace):
