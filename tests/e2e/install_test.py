@@ -12,6 +12,8 @@ from e2e.lib.ours import DRIVER, NAMESPACE, helm
 from e2e.lib.stories import nothing_is_left
 from paths import TOP
 
+POOLS = "/apis/cistern.io/v1alpha1/cisternpools"
+
 
 def test_driver_and_keeper_run_on_every_node_and_the_kubelet_knows_them(cluster, cistern):
     for node in cluster.nodes:
@@ -25,30 +27,33 @@ def has_pods(cluster, node):
     return any(node in ours.pods(cluster, component) for component in ("node", "keeper"))
 
 
-def test_a_node_that_is_not_chosen_is_left_alone(cluster, cistern):
+def test_a_node_that_is_not_chosen_is_left_alone_and_one_that_joins_later_has_free_space(cluster, cistern):
     cluster.kubectl("label", "node", "node-b", "cistern.io/pool-")
     try:
         eventually(lambda: not has_pods(cluster, "node-b"), "its pods end", 60)
         assert DRIVER in ours.drivers(cluster, "node-a")
+        cluster.api.delete(f"{POOLS}/node-b.default")  # as if it had never been there
     finally:
         cluster.kubectl("label", "node", "node-b", "cistern.io/pool=default")
         ours.await_nodes(cluster)
+    eventually(lambda: cluster.api.exists(f"{POOLS}/node-b.default"), "it reports", 30)
+    eventually(lambda: free_space(cluster).get("node-b") not in (None, "0"), "its free space is published", 5)
 
 
 def test_a_laptop_has_a_plain_directory_and_its_pool_is_served_when_it_is_there(cluster, store, team):
     values = yaml.safe_load((TOP / "deploy/examples/laptop/values.yaml").read_text())
-    path, pools = values["pools"][0]["path"], "/apis/cistern.io/v1alpha1/cisternpools"
+    path = values["pools"][0]["path"]
     values.pop("image")
     helm(cluster, "uninstall", "cistern", "--wait")
     cluster.kubectl("delete", "cisternpools", "--all")
     ours.install(cluster, **values)
     try:
         ours.await_nodes(cluster)
-        said = eventually(lambda: [p["status"]["health"] for p in cluster.api.list(pools)], "the pods run and report", 60)[0]
+        said = eventually(lambda: [p["status"]["health"] for p in cluster.api.list(POOLS)], "the pods run and report", 60)[0]
         assert said["status"] == "Unhealthy" and path in said["reason"], said
         for node in cluster.nodes.values():
             node.run("mkdir", path)
-        eventually(lambda: {p["status"]["health"]["status"] for p in cluster.api.list(pools)} == {"Healthy"}, "it is served", 30)
+        eventually(lambda: {p["status"]["health"]["status"] for p in cluster.api.list(POOLS)} == {"Healthy"}, "it is served", 30)
         eventually(lambda: set(free_space(cluster).values()) - {"0"}, "its free space is published", 5)
         team.apply(team.source("set", f"s3://{store.bucket({'file': b'content'})}/"), team.claim("data", "set", size="64Mi"),
                    team.pod("reader", "data", "cat /data/file"))
@@ -105,13 +110,12 @@ def free_space(cluster):
 
 def test_free_space_is_published_within_seconds_of_the_pools(cluster, cistern):
     reinstall(cluster)
-    pools = "/apis/cistern.io/v1alpha1/cisternpools"
-    eventually(lambda: len([p for p in cluster.api.list(pools) if p.get("status", {}).get("health")]) == 2, "both pools", 60)
+    eventually(lambda: len([p for p in cluster.api.list(POOLS) if p.get("status", {}).get("health")]) == 2, "both pools", 60)
     ours.await_nodes(cluster)
     eventually(lambda: set(free_space(cluster)) == set(cluster.nodes), "both nodes are asked about", 60)
     assert "0" not in free_space(cluster).values(), "never 0 before it is known"
-    cluster.api.delete(f"{pools}/node-b.default")  # as on a node that is new
-    eventually(lambda: cluster.api.exists(f"{pools}/node-b.default"), "the node reports again", 30)
+    cluster.api.delete(f"{POOLS}/node-b.default")  # as on a node that is new
+    eventually(lambda: cluster.api.exists(f"{POOLS}/node-b.default"), "the node reports again", 30)
     eventually(lambda: free_space(cluster).get("node-b") not in (None, "0"), "its free space is published", 5)
 
 
