@@ -22,6 +22,7 @@ def tracer():
         subprocess.run(["mount", "-t", "tracefs", "tracefs", TRACING], check=True)
     instance = TRACING / f"instances/cistern-{os.getpid()}"
     instance.mkdir()
+    (instance / "buffer_size_kb").write_text("16384")  # the oldest events are overwritten
     (instance / "events/fuse/fuse_request_send/enable").write_text("1")
     yield instance
     (instance / "events/fuse/fuse_request_send/enable").write_text("0")
@@ -32,6 +33,7 @@ def tracer():
 def backings(tracer):
     """backings(volume, act): how many backing ids the mount process opened and closed during act()."""
     event = tracer / "events/syscalls/sys_enter_ioctl/enable"
+    event.with_name("filter").write_text("cmd == 0x4010e501 || cmd == 0x4004e502")
     event.write_text("1")
 
     def count(volume, act):
