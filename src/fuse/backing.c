@@ -63,24 +63,31 @@ void backing_recover(struct session *s)
     }
 }
 
-static void close_unused(struct request *rq, uint64_t id)
+static void close_unused(struct session *s, struct table_intent *i, uint64_t id)
 {
-    struct session *s = rq->session;
     inode_lock(&s->inode_locks, id);
-    backing_close(s, rq->intent, nodes_take_backing(s->table, rq->intent, id, true));
+    backing_close(s, i, nodes_take_backing(s->table, i, id, true));
     inode_unlock(&s->inode_locks, id);
+}
+
+void backing_close_kept(struct session *s)
+{
+    struct table_intent none = {0}; /* no process comes after this one */
+    for (size_t k = 0; k < BACKINGS_KEPT; k++)
+        if (s->kept[k] != 0)
+            close_unused(s, &none, s->kept[k]); /* waits for another thread that closes it: the process exits next */
 }
 
 void backing_keep(struct request *rq, uint64_t id)
 {
     struct session *s = rq->session;
     if (!s->config->exclusive) { /* an id keeps the space of a file that others delete below */
-        close_unused(rq, id);
+        close_unused(s, rq->intent, id);
         return;
     }
     uint64_t other = atomic_exchange(&s->kept[id % BACKINGS_KEPT], id);
     if (other != 0 && other != id)
-        close_unused(rq, other);
+        close_unused(s, rq->intent, other);
 }
 
 int backing_open(struct request *rq, uint64_t id, int32_t *ret_backing)
