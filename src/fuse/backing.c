@@ -36,7 +36,7 @@ void backing_close(struct session *s, struct table_intent *i, int32_t backing)
 {
     uint32_t id = (uint32_t)backing;
     if (backing > 0)
-        ioctl(s->fuse_fd, KERNEL_BACKING_CLOSE, &id);
+        ioctl(s->fuse_fd, TABLE_BACKING_CLOSE, &id);
     i->closing = 0;
 }
 
@@ -59,35 +59,28 @@ void backing_recover(struct session *s)
     }
     for (int32_t b = h->backing_high + 1; mapping && b <= h->backing_high + 2 * THREADS_MAX; b++) {
         uint32_t id = (uint32_t)b;
-        ioctl(s->fuse_fd, KERNEL_BACKING_CLOSE, &id);
+        ioctl(s->fuse_fd, TABLE_BACKING_CLOSE, &id);
     }
 }
 
-static void close_unused(struct session *s, struct table_intent *i, uint64_t id)
+static void close_unused(struct request *rq, uint64_t id)
 {
+    struct session *s = rq->session;
     inode_lock(&s->inode_locks, id);
-    backing_close(s, i, nodes_take_backing(s->table, i, id, true));
+    backing_close(s, rq->intent, nodes_take_backing(s->table, rq->intent, id, true));
     inode_unlock(&s->inode_locks, id);
-}
-
-void backing_close_kept(struct session *s)
-{
-    struct table_intent none = {0}; /* no process comes after this one */
-    for (size_t k = 0; k < BACKINGS_KEPT; k++)
-        if (s->kept[k] != 0)
-            close_unused(s, &none, s->kept[k]); /* waits for another thread that closes it: the process exits next */
 }
 
 void backing_keep(struct request *rq, uint64_t id)
 {
     struct session *s = rq->session;
     if (!s->config->exclusive) { /* an id keeps the space of a file that others delete below */
-        close_unused(s, rq->intent, id);
+        close_unused(rq, id);
         return;
     }
     uint64_t other = atomic_exchange(&s->kept[id % BACKINGS_KEPT], id);
     if (other != 0 && other != id)
-        close_unused(s, rq->intent, other);
+        close_unused(rq, other);
 }
 
 int backing_open(struct request *rq, uint64_t id, int32_t *ret_backing)

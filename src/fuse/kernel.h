@@ -23,7 +23,6 @@ struct kernel_backing_map {
     uint64_t padding;
 };
 #define KERNEL_BACKING_OPEN _IOW(229, 1, struct kernel_backing_map)
-#define KERNEL_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
 /* Linux 6.6: statx(2) for a time of birth, which GETATTR has no room for. */
 #define KERNEL_STATX 52

@@ -181,10 +181,6 @@ void backing_close(struct session *s, struct table_intent *i, int32_t backing);
  * id is some 500 bytes of the kernel, charged to this process. */
 void backing_keep(struct request *rq, uint64_t id);
 
-/* When the session has ended. A process in the mount's directories keeps the connection, and with it each backing id,
- * and the disk below busy: it could not be unmounted. */
-void backing_close_kept(struct session *s);
-
 /* Closes the backing ids that a dead process made and did not record. */
 void backing_recover(struct session *s);
 

@@ -124,7 +124,6 @@ static void *serve_thread(void *arg)
     snprintf(name, sizeof(name), "fuse/%u", number % 100);
     pthread_setname_np(pthread_self(), name);
     serve_loop(s, number);
-    backing_close_kept(s);
     _exit(0); /* unmounted: no reply of another thread matters any more */
 }
 
@@ -357,6 +356,5 @@ int session_serve(int own_control_fd, bool *ret_lost, struct err *err)
     (void)!say_ready(s, 0, err);
     if (recover(s))
         serve_loop(s, 0);
-    backing_close_kept(s);
     return 0;
 }

@@ -46,7 +46,6 @@ void keeper_mount_close(struct keeper *k, struct keeper_mount *v)
     close_fd(&v->control_fd);
     close_fd(&v->fuse_fd);
     close_fd(&v->memfd);
-    close_fd(&v->abort_fd);
     table_head_unmap(v->head);
     v->head = NULL;
 }

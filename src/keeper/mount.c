@@ -54,13 +54,8 @@ static int set_up(struct keeper *k, struct keeper_mount **ret, const char *id, s
     struct keeper_mount *v = free_slot(k);
     if (!v)
         return err_set(err, ERR_NO_SPACE, "the keeper holds %d volumes already", KEEPER_VOLUMES_MAX);
-    *v = (struct keeper_mount){.fuse_fd = -1,
-                               .memfd = -1,
-                               .control_fd = -1,
-                               .process_fd = -1,
-                               .abort_fd = -1,
-                               .client = NO_CLIENT,
-                               .first_file = NO_FILE};
+    *v = (struct keeper_mount){
+        .fuse_fd = -1, .memfd = -1, .control_fd = -1, .process_fd = -1, .client = NO_CLIENT, .first_file = NO_FILE};
     memccpy(v->id, id, '\0', sizeof(v->id) - 1);
     *ret = v;
     return 0;
@@ -251,6 +246,7 @@ static void drop(struct keeper *k, struct keeper_mount *v)
 {
     struct wire_msg m = wire_msg(WIRE_DROP, v->id);
     keeper_mount_become(v, MOUNT_DROPPING);
+    table_close_backings(v->head, v->memfd, v->fuse_fd);
     keeper_mount_close(k, v);
     v->pending = 0;
     for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
@@ -289,20 +285,15 @@ static void try_unmount(struct keeper_mount *v, uint64_t now)
     }
 }
 
-/* After umount the session ends, and its process with it. If a user or another mount keeps it, the connection is
- * aborted. Then the process closes its backing ids, which would keep the disk below busy, and exits. If it does not, it
- * is killed. */
+/* After umount the session ends, and its process with it. If a user or another mount keeps it, the process is killed
+ * and all descriptors are closed: then the kernel ends the session. */
 static void finish_unmount(struct keeper *k, struct keeper_mount *v, uint64_t now)
 {
     try_unmount(v, now);
     if (!v->unmounted)
         return;
-    if (now >= v->end_ns && v->abort_fd >= 0) {
-        mountpoint_abort(&v->abort_fd);
-        v->end_ns = now + LEAVE_MS * NS_PER_MS;
-    } else if (now >= v->end_ns) {
+    if (now >= v->end_ns)
         process_kill(v);
-    }
     if (v->process_fd < 0)
         drop(k, v);
 }
@@ -315,9 +306,8 @@ void keeper_mount_end(struct keeper *k, struct keeper_mount *v, uint64_t timeout
     if (v->state >= MOUNT_UNMOUNTING)
         return; /* the newest client gets the result */
     keeper_mount_become(v, MOUNT_UNMOUNTING);
-    v->abort_fd = mountpoint_open_abort(v);
     if (v->process_fd < 0)
-        mountpoint_abort(&v->abort_fd); /* without a process umount2() might never return */
+        mountpoint_abort(v); /* without a process umount2() might never return */
     v->end_ns = now + timeout_ms * NS_PER_MS;
     v->due_ns = now;
     finish_unmount(k, v, now);
@@ -341,8 +331,7 @@ static void give_up(struct keeper *k, struct keeper_mount *v)
             GIVE_UP_MS / 1000);
     keeper_event(k, "mount given up", v, &err);
     if (!k->options->alone) {
-        v->abort_fd = mountpoint_open_abort(v);
-        mountpoint_abort(&v->abort_fd); /* without fusectl the session ends with the last descriptor */
+        mountpoint_abort(v); /* without fusectl the session ends with the last descriptor */
         drop(k, v);
         return;
     }

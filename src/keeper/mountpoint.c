@@ -53,19 +53,13 @@ static int open_control(unsigned minor_number)
     return open(path, O_WRONLY | O_CLOEXEC);
 }
 
-int mountpoint_open_abort(const struct keeper_mount *v)
+bool mountpoint_abort(const struct keeper_mount *v)
 {
     unsigned minor_number;
     if (!v->head || !find_device(v->head->config.mount_point, &minor_number) || !is_mount_of(v->id, minor_number))
-        return -1;
-    return open_control(minor_number);
-}
-
-void mountpoint_abort(int *own_abort_fd)
-{
-    auto_fd fd = take_fd(own_abort_fd);
-    if (fd >= 0)
-        (void)!write(fd, "1", 1); /* fails if the connection has ended */
+        return false;
+    auto_fd fd = open_control(minor_number);
+    return fd >= 0 && write(fd, "1", 1) == 1;
 }
 
 /* ---- mounting ---------------------------------------------------------------------------------------------------- */

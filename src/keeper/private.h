@@ -26,7 +26,6 @@ struct keeper_mount {
     char id[KEEPER_ID_MAX];
     int fuse_fd, memfd, control_fd; /* owned; -1: none */
     int process_fd;                 /* owned: pidfd of the mount process; -1: none */
-    int abort_fd;                   /* owned: aborts the connection while it is unmounted; -1: none */
     pid_t pid;                      /* of the same, for status rows */
     const struct table_head *head;
     uint64_t due_ns;     /* of the next attempt: to start, to unmount */
@@ -120,7 +119,6 @@ must_check int keeper_send_files(struct keeper *k, const struct keeper_mount *v,
 must_check int mountpoint_check(struct keeper *k, const struct wire_config *c, struct err *err);
 must_check int mountpoint_mount(const struct keeper_mount *v, const struct wire_msg *ask, struct err *err);
 
-/* Opens what aborts the FUSE connection, whatever processes hold its descriptor: a file of fusectl, which stays this
- * connection's after the unmount. -1: not mounted, or there is no fusectl. */
-int mountpoint_open_abort(const struct keeper_mount *v);
-void mountpoint_abort(int *own_abort_fd); /* and closes it; none is fine */
+/* Aborts the FUSE connection through fusectl, whatever processes hold its descriptor. False: not mounted, or there is
+ * no fusectl. */
+bool mountpoint_abort(const struct keeper_mount *v);

@@ -83,6 +83,29 @@ void table_head_unmap(const struct table_head *h)
         munmap((void *)(uintptr_t)h, table_head_bytes());
 }
 
+static void close_backing(int fuse_fd, int32_t backing)
+{
+    uint32_t id = (uint32_t)backing;
+    if (backing > 0)
+        ioctl(fuse_fd, TABLE_BACKING_CLOSE, &id);
+}
+
+void table_close_backings(const struct table_head *h, int memfd, int fuse_fd)
+{
+    size_t size = table_file_bytes(h->node_high);
+    char *p = mmap(NULL, size, PROT_READ, MAP_SHARED, memfd, 0);
+    if (p == MAP_FAILED)
+        return;
+    const struct table_node *nodes = (const void *)(p + table_head_bytes());
+    for (uint32_t slot = TABLE_ROOT; slot < h->node_high; slot++)
+        close_backing(fuse_fd, nodes[slot].backing);
+    for (int32_t k = 0; k < INTENTS_MAX; k++) {
+        close_backing(fuse_fd, h->intents[k].closing);
+        close_backing(fuse_fd, h->backing_high + 1 + k); /* made, and not recorded yet */
+    }
+    munmap(p, size);
+}
+
 struct counts table_counts(int fd)
 {
     struct counts c = {0};

@@ -9,6 +9,7 @@
 
 #include "counts.h"
 #include "wire.h"
+#include <sys/ioctl.h>
 
 #ifdef CISTERN_TEST_TABLE
 enum { TABLE_VERSION = CISTERN_TEST_TABLE };
@@ -118,6 +119,12 @@ must_check int table_create(const struct wire_msg *mount, int *ret_fd, struct er
 /* Maps the head for reading, checked: ERR_CORRUPT, or ERR_UNSUPPORTED for a version that this program cannot read. */
 must_check int table_head_map(int fd, const struct table_head **ret, struct err *err);
 void table_head_unmap(const struct table_head *h); /* NULL is fine */
+
+#define TABLE_BACKING_CLOSE _IOW(229, 2, uint32_t) /* Linux 6.9 */
+
+/* Closes all backing ids of a volume without a mount process. Else the kernel keeps their lower files open while any
+ * process uses the mount, and the disk below cannot be unmounted. */
+void table_close_backings(const struct table_head *h, int memfd, int fuse_fd);
 
 /* The counts in a memfd, read without mapping it; zeros if they cannot be read. */
 struct counts table_counts(int fd);

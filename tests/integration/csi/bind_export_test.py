@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Timer
 
 import grpc
 import pytest
 
 from integration.lib.buckets import contents
 
-from .driver import capability, delete_until, end_all, mounts, wait_for
+from .driver import capability, command_line, delete_until, end_all, mounts, processes, wait_for
 from .release_test import bucket, create, give_back  # noqa: F401 (bucket is a fixture)
 
 Code = grpc.StatusCode
@@ -43,6 +44,22 @@ def test_a_process_that_outlives_its_pod_cannot_write_past_the_last_export(drive
         _, text = late.communicate("now\n")
     assert late.returncode != 0 and error in text
     assert contents(bucket) == {"early": b"early"}
+
+
+def test_a_process_that_outlives_its_pod_and_the_mount_process_does_not_keep_the_volume(driver, bucket):
+    volume, target = create(driver, bucket)
+    for n in range(10):
+        (target / f"file-{n}").write_text("early")
+    late = survivor(target, "print('ready', flush=True); input(); open('late', 'w').write('late')")
+    try:
+        driver.unpublish(volume)
+        serving = [p for p in processes() if "cistern-mount" in command_line(p) and volume in command_line(p)]
+        Timer(1, os.kill, (*serving, signal.SIGKILL)).start()  # the keeper waits for the survivor for 3 s
+        driver.unstage(volume)
+        delete_until(driver, volume)
+    finally:
+        _, text = late.communicate("now\n")
+    assert late.returncode != 0 and "not connected" in text
 
 
 @pytest.mark.parametrize("way", ["write", "store"])
