@@ -190,14 +190,10 @@ void driver_keeper_stop(struct driver_keeper *own_k)
 
 /* ---- mounts ------------------------------------------------------------------------------------------------------ */
 
-/* A mount is safe when its descriptors are held twice: a keeper that died before would take it along. Only a wait, no
- * condition: what is mounted serves all the same. */
-static void wait_for_mirror(struct driver_keeper *k)
+void driver_keeper_wait_for_mirror(struct driver_keeper *k, const char *id)
 {
-    size_t mounts;
-    for (uint64_t end_ns = clock_now_ns() + MIRROR_NS; clock_now_ns() < end_ns; clock_sleep(ANSWER_NS))
-        if (mirror_is_connected(k->mirror) && list_mounts(k, &mounts) && mirror_volumes(k->mirror) >= mounts)
-            return;
+    for (uint64_t end_ns = clock_now_ns() + MIRROR_NS; !mirror_holds(k->mirror, id) && clock_now_ns() < end_ns;)
+        clock_sleep(ANSWER_NS);
 }
 
 int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const char *data, const struct record *wish,
@@ -217,11 +213,7 @@ int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const cha
     k->wanted = true;
     pthread_mutex_unlock(&k->lock);
     int r = ensure_keeper(k, err);
-    if (r == 0)
-        r = keeper_mount(k->socket, &m, err);
-    if (r == 0)
-        wait_for_mirror(k);
-    return r;
+    return r < 0 ? r : keeper_mount(k->socket, &m, err);
 }
 
 int driver_keeper_unmount(struct driver_keeper *k, const char *id, const char *path, struct err *err)

@@ -145,8 +145,8 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, cons
 static int check_directory(const char *path, struct err *err)
 {
     struct stat st;
-    /* A dead FUSE mount answers ENOTCONN, and is mounted again. */
-    if (stat(path, &st) != 0 && errno != ENOTCONN)
+    /* A dead FUSE mount answers with other errors, and is mounted again. */
+    if (stat(path, &st) != 0 && errno == ENOENT)
         return err_set(err, ERR_BUSY, "staging_target_path '%s': not found: the caller must create it", path);
     return 0;
 }

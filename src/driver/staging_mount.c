@@ -149,8 +149,8 @@ static int identify(const struct volume *v, const struct record *have, int fd, e
     return 0;
 }
 
-static int verify(const struct volume *v, const struct record *have, int *ret_fd, enum staging_state *ret,
-                  struct err *err)
+static int verify(struct driver *d, const struct volume *v, const struct record *have, int *ret_fd,
+                  enum staging_state *ret, struct err *err)
 {
     auto_fd fd = -1;
     int error;
@@ -160,6 +160,8 @@ static int verify(const struct volume *v, const struct record *have, int *ret_fd
         r = identify(v, have, fd, ret, err);
     if (r < 0 || *ret != ALIVE)
         return r;
+    if (have->fuse)
+        driver_keeper_wait_for_mirror(d->keeper, v->spec->id.text);
     if (!statfs_in_time(fd, &error, &type))
         return err_fail(err, ERR_AGAIN, CIS_MOUNT_UNRESPONSIVE, "volume '%s': its mount at '%s' does not answer",
                         v->spec->id.text, have->staged);
@@ -201,7 +203,7 @@ int staging_mount_open(struct driver *d, struct space *s, const struct volume *v
                        int *ret_fd, struct err *err)
 {
     enum staging_state found;
-    int r = verify(v, have, ret_fd, &found, err);
+    int r = verify(d, v, have, ret_fd, &found, err);
     if (r == 0 && found == DEAD)
         r = unmount_dead(d, v, have, err);
     if (r < 0 || found == ALIVE)
@@ -209,9 +211,11 @@ int staging_mount_open(struct driver *d, struct space *s, const struct volume *v
     if (found != FOREIGN)
         r = mount_again(d, s, v, have, err);
     if (r == 0 && found != FOREIGN)
-        r = verify(v, have, ret_fd, &found, err);
+        r = verify(d, v, have, ret_fd, &found, err);
     if (r < 0 || found == ALIVE)
         return r;
+    if (found == DEAD)
+        return err_set(err, ERR_AGAIN, "volume '%s': its keeper died right after it mounted it", v->spec->id.text);
     return err_fail(err, ERR_BUSY, CIS_STAGING_NOT_RESTORED, "volume '%s': cannot be mounted at '%s': %s",
                     v->spec->id.text, have->staged,
                     found == FOREIGN ? "another file system is mounted there" : "it is mounted elsewhere");

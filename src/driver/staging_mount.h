@@ -9,8 +9,8 @@
 
 /* Opens the mount at have->staged as O_PATH: the caller binds the very mount that was verified. If the mount is
  * missing, dead (ENOTCONN) or not this volume's, the volume is mounted again first. Pods keep the dead mount. ERR_AGAIN
- * (CIS_MOUNT_UNRESPONSIVE): the mount does not answer in time. ERR_BUSY (CIS_STAGING_NOT_RESTORED): the volume could
- * not be mounted again. */
+ * (CIS_MOUNT_UNRESPONSIVE): the mount does not answer in time, or its keeper has just died. ERR_BUSY
+ * (CIS_STAGING_NOT_RESTORED): the volume could not be mounted again. */
 must_check int staging_mount_open(struct driver *d, struct space *s, const struct volume *v, const struct record *have,
                                   int *ret_fd, struct err *err);
 

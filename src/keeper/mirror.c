@@ -214,6 +214,15 @@ void mirror_counts(struct mirror *m, struct counts *ret)
     }
 }
 
+bool mirror_holds(struct mirror *m, const char *volume_id)
+{
+    auto_lock(&m->lock);
+    const struct mirror_copy *c = m->copies;
+    while (c && !is_of(c, volume_id))
+        c = c->next;
+    return m->connected && c;
+}
+
 bool mirror_is_connected(struct mirror *m)
 {
     auto_lock(&m->lock);

@@ -168,7 +168,8 @@ class Driver(Child):
         return self.folder / "pods" / pod / volume_id
 
     def stage(self, volume_id, cap=None, client=None):
-        self.staging(volume_id).mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # and not is_dir(): the mount there may be dead
+            os.makedirs(self.staging(volume_id))
         return (client or self.client).call("NodeStageVolume", volume_id=volume_id, volume_capability=cap or capability(),
                                             staging_target_path=str(self.staging(volume_id)))
 

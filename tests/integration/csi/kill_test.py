@@ -4,11 +4,14 @@ the end nothing is left."""
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 
 import grpc
 import pytest
+
+from integration.fuse.mounts import KEEPER, MOUNT_PROCESS
 
 from .driver import MIB, Client, Driver, command_line, mounts, processes, wait_for
 
@@ -93,6 +96,44 @@ def test_a_keeper_that_dies_is_started_again_and_no_reader_notices(driver):
     driver.unpublish(volume)
     driver.unstage(volume)
     driver.delete(volume)
+
+
+def fails_to_stage(driver, volume):
+    with pytest.raises(grpc.RpcError):
+        driver.stage(volume)
+
+
+def start_keeper(driver, mount_program):
+    return subprocess.Popen([KEEPER, "--socket", f"{driver.state}/keeper.sock", "--mount-program", mount_program])
+
+
+@pytest.mark.parametrize("moment", ["mounted", "published"])
+def test_a_keeper_that_dies_after_it_took_over_loses_no_mount_that_was_reported(driver, folder, moment):
+    """A mount begins in one keeper and is ready in the next, which dies before or after the driver has its descriptors."""
+    slow = folder / "slow-mount"
+    slow.write_text(f'#!/bin/sh\nsleep 2\nexec {MOUNT_PROCESS} "$@"\n')
+    slow.chmod(0o700)
+    for turn in range(4):
+        volume = driver.client.create(f"pvc-{turn}", size=16 * MIB, access="fuse").volume_id
+        first = start_keeper(driver, slow)
+        wait_for(lambda: driver.keeper_pids() == [first.pid])
+        asking = threading.Thread(target=fails_to_stage, args=(driver, volume))
+        asking.start()
+        wait_for(lambda: str(driver.staging(volume)) in mounts())
+        second = start_keeper(driver, MOUNT_PROCESS)
+        assert first.wait(10) == 0
+        asking.join()
+        if moment == "mounted":
+            second.kill()
+        insist(driver, lambda c: driver.stage(volume, client=c))
+        target = insist(driver, lambda c: driver.publish(volume, client=c))
+        second.kill()
+        second.wait()
+        (target / "file").write_text("words")
+        assert (target / "file").read_text() == "words"
+        driver.unpublish(volume)
+        driver.unstage(volume)
+        driver.delete(volume)
 
 
 def test_a_mount_process_that_dies_is_started_again(driver):
