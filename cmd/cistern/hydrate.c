@@ -180,8 +180,8 @@ static int volume_sources(struct hydrate_cmd *run, const struct spec *spec, stru
         int r = filter_fill(&run->filters[i], (const char *const *)part.include.items, part.include.count,
                             (const char *const *)part.exclude.items, part.exclude.count, err);
         if (r == 0)
-            r = add_source(run, &o, part.uri, part.sub_path ? part.sub_path : s->layout_sub_path, err);
-        run->sources[i].keeps_prefix = !s->layout_strip_prefix;
+            r = add_source(run, &o, part.uri, part.sub_path ? part.sub_path : s->layout.sub_path, err);
+        run->sources[i].keeps_prefix = !s->layout.strip_prefix;
         if (r < 0)
             return r;
     }
@@ -225,10 +225,10 @@ static int from_volume(struct hydrate_cmd *run, struct target **ret, struct err 
         r = target_open_volume(run->volume->dir, data, ret, err);
     if (r < 0)
         return r;
-    (*ret)->file_mode = (mode_t)spec->source.layout_file_mode;
-    (*ret)->dir_mode = (mode_t)spec->source.layout_dir_mode;
-    (*ret)->uid = (uint32_t)spec->source.layout_uid;
-    (*ret)->gid = (uint32_t)spec->source.layout_gid;
+    (*ret)->file_mode = (mode_t)spec->source.layout.file_mode;
+    (*ret)->dir_mode = (mode_t)spec->source.layout.dir_mode;
+    (*ret)->uid = (uint32_t)spec->source.layout.uid;
+    (*ret)->gid = (uint32_t)spec->source.layout.gid;
     umask(0); /* the volume's modes apply, not the caller's */
     return 0;
 }
@@ -292,29 +292,29 @@ static void print_skipped(const struct hydrate_listing *l)
 /* Of a DIR that had files: how they compare with the source. */
 static void print_sync(const struct hydrate_status *s)
 {
-    uint64_t fetched = s->objects_done - s->objects_same, changed = min_u64(s->objects_changed, fetched);
+    uint64_t fetched = s->objects_done - s->sync.objects_same, changed = min_u64(s->sync.objects_changed, fetched);
     printf("synced: new %" PRIu64 ", changed %" PRIu64 ", same %" PRIu64 ", kept %" PRIu64 ", deleted %" PRIu64,
-           fetched - changed, changed, s->objects_same, s->objects_kept, s->files_deleted);
-    if (s->files_gone)
-        printf("; %" PRIu64 " files stay whose objects are gone: --delete removes them", s->files_gone);
+           fetched - changed, changed, s->sync.objects_same, s->objects_kept, s->sync.files_deleted);
+    if (s->sync.files_gone)
+        printf("; %" PRIu64 " files stay whose objects are gone: --delete removes them", s->sync.files_gone);
     printf("\n");
 }
 
 static void add_sync_json(struct sbuf *b, const struct hydrate_status *s)
 {
-    uint64_t fetched = s->objects_done - s->objects_same, changed = min_u64(s->objects_changed, fetched);
+    uint64_t fetched = s->objects_done - s->sync.objects_same, changed = min_u64(s->sync.objects_changed, fetched);
     term_json_u64(b, "new", fetched - changed);
     term_json_u64(b, "changed", changed);
-    term_json_u64(b, "same", s->objects_same);
-    term_json_u64(b, "deleted", s->files_deleted);
-    term_json_u64(b, "gone", s->files_gone);
+    term_json_u64(b, "same", s->sync.objects_same);
+    term_json_u64(b, "deleted", s->sync.files_deleted);
+    term_json_u64(b, "gone", s->sync.files_gone);
 }
 
 static void print_summary(const struct hydrate_cmd *run, const struct hydrate_status *s, uint64_t started_ns)
 {
     char bytes[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], took[TIME_TEXT_MAX];
     uint64_t ns = clock_now_ns() - started_ns;
-    uint64_t verified = s->objects_done - s->objects_size_only - (s->is_sync ? s->objects_same : 0);
+    uint64_t verified = s->objects_done - s->objects_size_only - (s->sync.known ? s->sync.objects_same : 0);
     if (run->term.form == TERM_JSON) {
         auto_sbuf b = SBUF(TERM_LINE_MAX);
         term_json_begin(&b, "summary");
@@ -326,7 +326,7 @@ static void print_summary(const struct hydrate_cmd *run, const struct hydrate_st
         term_json_u64(&b, "failed", s->objects_failed);
         term_json_u64(&b, "missing", s->objects_missing);
         term_json_u64(&b, "kept", s->objects_kept);
-        if (s->is_sync)
+        if (s->sync.known)
             add_sync_json(&b, s);
         term_json_u64(&b, "skipped", s->listing.names_skipped);
         if (s->listing.names_skipped)
@@ -358,7 +358,7 @@ static void print_summary(const struct hydrate_cmd *run, const struct hydrate_st
     if (s->hedged)
         printf(" (%" PRIu64 " of them hedged)", s->hedged);
     printf("\n");
-    if (s->is_sync)
+    if (s->sync.known)
         print_sync(s);
 }
 

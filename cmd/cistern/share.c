@@ -79,10 +79,10 @@ struct store_options store_defaults(const char *uri)
 
 struct store_retry store_retry_of(const struct spec_source *s)
 {
-    return (struct store_retry){.attempts_max = (unsigned)s->retry_attempts_max,
-                                .elapsed_max_ns = s->retry_elapsed_max_ns,
-                                .backoff_base_ns = s->retry_backoff_base_ns,
-                                .backoff_cap_ns = s->retry_backoff_cap_ns};
+    return (struct store_retry){.attempts_max = (unsigned)s->retry.attempts_max,
+                                .elapsed_max_ns = s->retry.elapsed_max_ns,
+                                .backoff_base_ns = s->retry.backoff_base_ns,
+                                .backoff_cap_ns = s->retry.backoff_cap_ns};
 }
 
 const char *retry_text(struct store *const *stores, size_t count, char buf[RETRY_TEXT_MAX])

@@ -25,41 +25,41 @@ static const struct json_field fields[] = {
     {"status.phase", JSON_NAME, AT(phase), .flags = JSON_LENIENT, JSON_NAMES(phases)},
     {"status.observedGeneration", JSON_U64, AT(observed_generation)},
     {"status.firstUsedAt", JSON_TIME, AT(first_used_ns)},
-    {"status.resolved.scheme", JSON_TEXT, AT(scheme)},
-    {"status.resolved.bucket", JSON_TEXT, AT(bucket)},
-    {"status.resolved.prefix", JSON_TEXT, AT(prefix)},
-    {"status.resolved.endpoint", JSON_TEXT, AT(endpoint)},
-    {"status.resolved.region", JSON_TEXT, AT(region)},
-    {"status.identity.method", JSON_TEXT, AT(identity_method)},
-    {"status.identity.principal", JSON_TEXT, AT(identity_principal)},
-    {"status.identity.expiresAt", JSON_TIME, AT(identity_expires_ns)},
-    {"status.volumes.pending", JSON_U64, AT(volumes_pending), .flags = JSON_ALWAYS},
-    {"status.volumes.hydrating", JSON_U64, AT(volumes_hydrating), .flags = JSON_ALWAYS},
-    {"status.volumes.ready", JSON_U64, AT(volumes_ready), .flags = JSON_ALWAYS},
-    {"status.volumes.failed", JSON_U64, AT(volumes_failed), .flags = JSON_ALWAYS},
-    {"status.lastError.id", JSON_TEXT, AT(error_id)},
-    {"status.lastError.code", JSON_TEXT, AT(error_code)},
-    {"status.lastError.object", JSON_TEXT, AT(error_object)},
-    {"status.lastError.message", JSON_TEXT, AT(error_message)},
-    {"status.lastError.time", JSON_TIME, AT(error_ns)},
-    {"status.lastExport.volume", JSON_TEXT, AT(export_volume)},
-    {"status.lastExport.uri", JSON_TEXT, AT(export_uri)},
-    {"status.lastExport.objects", JSON_U64, AT(export_objects)},
-    {"status.lastExport.bytes", JSON_U64, AT(export_bytes)},
-    {"status.lastExport.time", JSON_TIME, AT(export_ns)},
+    {"status.resolved.scheme", JSON_TEXT, AT(resolved.scheme)},
+    {"status.resolved.bucket", JSON_TEXT, AT(resolved.bucket)},
+    {"status.resolved.prefix", JSON_TEXT, AT(resolved.prefix)},
+    {"status.resolved.endpoint", JSON_TEXT, AT(resolved.endpoint)},
+    {"status.resolved.region", JSON_TEXT, AT(resolved.region)},
+    {"status.identity.method", JSON_TEXT, AT(identity.method)},
+    {"status.identity.principal", JSON_TEXT, AT(identity.principal)},
+    {"status.identity.expiresAt", JSON_TIME, AT(identity.expires_ns)},
+    {"status.volumes.pending", JSON_U64, AT(volumes.pending), .flags = JSON_ALWAYS},
+    {"status.volumes.hydrating", JSON_U64, AT(volumes.hydrating), .flags = JSON_ALWAYS},
+    {"status.volumes.ready", JSON_U64, AT(volumes.ready), .flags = JSON_ALWAYS},
+    {"status.volumes.failed", JSON_U64, AT(volumes.failed), .flags = JSON_ALWAYS},
+    {"status.lastError.id", JSON_TEXT, AT(error.id)},
+    {"status.lastError.code", JSON_TEXT, AT(error.code)},
+    {"status.lastError.object", JSON_TEXT, AT(error.object)},
+    {"status.lastError.message", JSON_TEXT, AT(error.message)},
+    {"status.lastError.time", JSON_TIME, AT(error.time_ns)},
+    {"status.lastExport.volume", JSON_TEXT, AT(export.volume)},
+    {"status.lastExport.uri", JSON_TEXT, AT(export.uri)},
+    {"status.lastExport.objects", JSON_U64, AT(export.objects)},
+    {"status.lastExport.bytes", JSON_U64, AT(export.bytes)},
+    {"status.lastExport.time", JSON_TIME, AT(export.time_ns)},
 };
 
 static const struct json_field listing_fields[] = {
-    {"status.listing.objects", JSON_U64, AT(objects), .flags = JSON_ALWAYS},
-    {"status.listing.bytes", JSON_U64, AT(bytes), .flags = JSON_ALWAYS},
-    {"status.listing.manifestDigest", JSON_TEXT, AT(manifest_digest)},
-    {"status.listing.listedAt", JSON_TIME, AT(listed_ns)},
+    {"status.listing.objects", JSON_U64, AT(listing.objects), .flags = JSON_ALWAYS},
+    {"status.listing.bytes", JSON_U64, AT(listing.bytes), .flags = JSON_ALWAYS},
+    {"status.listing.manifestDigest", JSON_TEXT, AT(listing.manifest_digest)},
+    {"status.listing.listedAt", JSON_TIME, AT(listing.listed_ns)},
 };
 
 static const struct json_field detail_fields[] = {
-    {"status.listing.excludedObjects", JSON_U64, AT(excluded_objects), .flags = JSON_ALWAYS},
-    {"status.listing.largestObjectBytes", JSON_U64, AT(largest_object_bytes), .flags = JSON_ALWAYS},
-    {"status.listing.seconds", JSON_U64, AT(listing_seconds), .flags = JSON_ALWAYS},
+    {"status.listing.excludedObjects", JSON_U64, AT(listing.excluded_objects), .flags = JSON_ALWAYS},
+    {"status.listing.largestObjectBytes", JSON_U64, AT(listing.largest_object_bytes), .flags = JSON_ALWAYS},
+    {"status.listing.seconds", JSON_U64, AT(listing.seconds), .flags = JSON_ALWAYS},
 };
 
 void api_source_free(struct api_source *own_s)
@@ -86,8 +86,8 @@ static int read_status(const json *j, struct api_source_status *s, struct err *e
         r = json_opt_str(j, "status.suggestedSize", &suggested, err);
     if (r == 0 && suggested.len)
         r = str_to_bytes(suggested, &s->suggested_bytes, err);
-    s->has_listing = json_at(j, "status.listing.objects") != NULL;
-    s->has_listing_details = json_at(j, "status.listing.seconds") != NULL;
+    s->listing.known = json_at(j, "status.listing.objects") != NULL;
+    s->listing.has_details = json_at(j, "status.listing.seconds") != NULL;
     return r < 0 ? r : api_conditions_read(json_at(j, "status.conditions"), &s->conditions, err);
 }
 
@@ -143,16 +143,16 @@ json *api_source_status_json(const struct api_source *source)
     char text[64];
     json *j = api_document(API_SOURCE_KIND, &source->meta);
     json_fields_write(j, fields, countof(fields), s);
-    if (s->has_listing) {
+    if (s->listing.known) {
         json_fields_write(j, listing_fields, countof(listing_fields), s);
-        if (s->has_listing_details)
+        if (s->listing.has_details)
             json_fields_write(j, detail_fields, countof(detail_fields), s);
-        json_set_str(j, "status.summary.size", str_of(bytes_text(s->bytes, text)));
+        json_set_str(j, "status.summary.size", str_of(bytes_text(s->listing.bytes, text)));
     }
     if (s->suggested_bytes)
         write_quantity(j, "status.suggestedSize", s->suggested_bytes);
-    snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, s->volumes_ready,
-             s->volumes_pending + s->volumes_hydrating + s->volumes_ready + s->volumes_failed);
+    snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, s->volumes.ready,
+             s->volumes.pending + s->volumes.hydrating + s->volumes.ready + s->volumes.failed);
     json_set_str(j, "status.summary.volumes", str_of(text));
     json_set(j, "status.conditions", api_conditions_json(&s->conditions));
     return j;

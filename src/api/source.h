@@ -26,27 +26,53 @@ enum api_source_phase {
 #define API_LISTED "Listed"
 #define API_READY "Ready"
 
+struct api_source_resolved {
+    char *scheme, *bucket, *prefix, *endpoint, *region;
+};
+
+struct api_source_identity {
+    char *method, *principal;
+    int64_t expires_ns; /* 0: never */
+};
+
+/* The last complete listing of a volume of this source. */
+struct api_source_listing {
+    bool known;
+    uint64_t objects, bytes;
+    char *manifest_digest;
+    int64_t listed_ns;
+    bool has_details; /* the next three fields are known */
+    uint64_t excluded_objects, largest_object_bytes, seconds;
+};
+
+/* Volumes of this source, by phase. */
+struct api_source_volumes {
+    uint64_t pending, hydrating, ready, failed;
+};
+
+struct api_source_error {
+    char *id, *code, *object, *message;
+    int64_t time_ns;
+};
+
+struct api_source_export {
+    char *volume, *uri;
+    uint64_t objects, bytes;
+    int64_t time_ns;
+};
+
 struct api_source_status {
     unsigned phase; /* enum api_source_phase */
     uint64_t observed_generation;
-    int64_t first_used_ns;                              /* its first order; uri and layout are fixed since then */
-    char *scheme, *bucket, *prefix, *endpoint, *region; /* status.resolved */
-    char *identity_method, *identity_principal;
-    int64_t identity_expires_ns;
-    bool has_listing;
-    uint64_t objects, bytes; /* status.listing */
-    char *manifest_digest;
-    int64_t listed_ns;
-    bool has_listing_details; /* the next three fields are known */
-    uint64_t excluded_objects, largest_object_bytes, listing_seconds;
+    int64_t first_used_ns; /* its first order; uri and layout are fixed since then */
+    struct api_source_resolved resolved;
+    struct api_source_identity identity;
+    struct api_source_listing listing;
     uint64_t suggested_bytes; /* status.suggestedSize; 0: not known */
-    uint64_t volumes_pending, volumes_hydrating, volumes_ready, volumes_failed;
-    uint64_t exports_failed; /* volumes whose last export failed or stalled, for the condition Ready */
-    char *error_id, *error_code, *error_object, *error_message; /* status.lastError */
-    int64_t error_ns;
-    char *export_volume, *export_uri; /* status.lastExport */
-    uint64_t export_objects, export_bytes;
-    int64_t export_ns;
+    struct api_source_volumes volumes;
+    uint64_t exports_failed;         /* volumes whose last export failed or stalled, for the condition Ready */
+    struct api_source_error error;   /* status.lastError */
+    struct api_source_export export; /* status.lastExport: the last success */
     struct api_conditions conditions;
 };
 

@@ -48,6 +48,15 @@ struct hydrate_listing {
     uint64_t seconds;                           /* its duration, rounded up */
 };
 
+/* Known only of a run that compared the files of a directory with a new listing. Not in the status file. */
+struct hydrate_sync {
+    bool known;
+    uint64_t objects_same;    /* of those done: the file existed already */
+    uint64_t objects_changed; /* of those done: the file had another version */
+    uint64_t files_deleted;   /* of deleted objects */
+    uint64_t files_gone;      /* of deleted objects, and kept */
+};
+
 struct hydrate_status {
     enum hydrate_phase phase;
     char source[1100];      /* the URI; no secret */
@@ -57,12 +66,7 @@ struct hydrate_status {
     uint64_t objects_size_only; /* of those done: the store gave no checksum */
     uint64_t objects_missing;   /* deleted since they were listed, and skipped */
     uint64_t objects_kept;      /* not written: a file that no hydration wrote has the name */
-    /* Of a run that compared DIR with a new listing; not in the file. */
-    bool is_sync;
-    uint64_t objects_same;    /* of those done: the file was there already */
-    uint64_t objects_changed; /* the file of another version was there */
-    uint64_t files_deleted;   /* their object is gone */
-    uint64_t files_gone;      /* the same, and they stay */
+    struct hydrate_sync sync;
     uint64_t bytes_total;
     uint64_t bytes_done;
     uint64_t bytes_per_second;

@@ -38,8 +38,8 @@ static struct web_job *job_new(struct web *w)
 
 static void job_free(struct web_job *j)
 {
-    free(j->header_text);
-    free(j->header_lines);
+    free(j->headers.text);
+    free(j->headers.lines);
     free(j);
 }
 
@@ -65,14 +65,14 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->request.headers = NULL;
     j->request.ca = STR_NULL;
     j->request.connect_to = NULL;
-    j->head_reported = j->paused = j->has_resolve = j->has_order = false;
+    j->head_reported = j->paused = j->address.has_resolve = j->address.has_order = false;
     j->aborted = j->socket_errno = 0;
     j->sends = 0;
-    j->rate_wait_until_ns = j->sent = j->received = j->first_byte_ns = j->trailer_bytes = 0;
+    j->rate_wait_until_ns = j->trailer_bytes = 0;
     j->error[0] = j->blocked_address[0] = '\0';
-    j->started_ns = j->moved_ns = loop_now_ns(w->loop);
+    j->progress = (struct web_job_progress){.started_ns = loop_now_ns(w->loop), .moved_ns = loop_now_ns(w->loop)};
     j->start_code = transfer_set(j, r, &j->start_err);
-    j->name = r->connect_to ? NULL : web_host_of(w, r->url);
+    j->address.host = r->connect_to ? NULL : web_host_of(w, r->url);
     job_become(j, WEB_JOB_WAITING);
     if (list_is_empty(&w->live))
         set_sweep(w);
@@ -93,7 +93,7 @@ static int job_outcome(struct web_job *j, unsigned steps, struct err *err)
         return err_copy(err, &j->start_err);
     if (j->aborted < 0)
         return err_set(err, (enum err_code) - j->aborted, "a request to '%.*s' was stopped by its %s", STR_FMT(origin),
-                       j->head_reported || !j->sent ? "reader" : "sender");
+                       j->head_reported || !j->progress.sent ? "reader" : "sender");
     if (transfer_is_flooded(j))
         return web_translate(&(struct web_failure){.code = CURLE_OUT_OF_MEMORY, .url = url, .connected = true}, err);
     if (steps & STEP_TIMEOUT)
@@ -125,7 +125,7 @@ static int job_outcome(struct web_job *j, unsigned steps, struct err *err)
 static bool was_turned_away(const struct web_job *j, int code)
 {
     long connects = 0;
-    if ((code != -ERR_IO && code != -ERR_TIMEOUT) || j->first_byte_ns)
+    if ((code != -ERR_IO && code != -ERR_TIMEOUT) || j->progress.first_byte_ns)
         return false;
     switch (j->result) {
     case CURLE_COULDNT_CONNECT:
@@ -145,19 +145,19 @@ static void end_job(struct web_job *j, unsigned steps)
 {
     struct web *w = j->web;
     struct web_result r = {.sends = j->sends,
-                           .body_bytes = j->received,
-                           .first_byte_ns = j->first_byte_ns,
-                           .total_ns = loop_now_ns(w->loop) - j->started_ns};
+                           .body_bytes = j->progress.received,
+                           .first_byte_ns = j->progress.first_byte_ns,
+                           .total_ns = loop_now_ns(w->loop) - j->progress.started_ns};
     r.code = job_outcome(j, steps, &r.err);
     r.status = j->start_code < 0 ? 0 : web_status(j);
     r.turned_away = (steps & STEP_SETTLE) && was_turned_away(j, r.code);
     if (r.turned_away)
         w->connects.turned_away++;
-    if (j->is_waiting)
+    if (j->address.is_waiting)
         web_host_stop_waiting(j);
-    if (j->state == WEB_JOB_RUNNING && j->name)
-        web_host_job_ended(j, j->first_byte_ns > 0,
-                           !j->first_byte_ns && (steps & (STEP_SETTLE | STEP_TIMEOUT)) && !j->aborted);
+    if (j->state == WEB_JOB_RUNNING && j->address.host)
+        web_host_job_ended(j, j->progress.first_byte_ns > 0,
+                           !j->progress.first_byte_ns && (steps & (STEP_SETTLE | STEP_TIMEOUT)) && !j->aborted);
     if (j->state == WEB_JOB_RUNNING)
         curl_multi_remove_handle(w->multi, j->easy);
     loop_timer_cancel(w->loop, &j->rate_timer);
@@ -263,9 +263,9 @@ static void check_timeouts(struct timer *t)
     struct web_job *j;
     list_foreach (&w->live, j, node) {
         const char *what = NULL;
-        if (j->request.timeout_ns && now - j->started_ns >= j->request.timeout_ns)
+        if (j->request.timeout_ns && now - j->progress.started_ns >= j->request.timeout_ns)
             what = "the timeout of the whole request has passed";
-        else if (!j->paused && !j->rate_wait_until_ns && now - j->moved_ns >= stall_timeout(j))
+        else if (!j->paused && !j->rate_wait_until_ns && now - j->progress.moved_ns >= stall_timeout(j))
             what = j->request.stall_bytes ? "too few bytes were transferred for too long"
                                           : "no byte was transferred for too long";
         if (what) {
@@ -291,8 +291,8 @@ void web_resume(struct web_job *j)
     if (!j->paused)
         return;
     j->paused = false;
-    j->moved_ns = loop_now_ns(j->web->loop);
-    j->moved_bytes = 0;
+    j->progress.moved_ns = loop_now_ns(j->web->loop);
+    j->progress.moved_bytes = 0;
     web_job_schedule(j, STEP_RESUME);
 }
 

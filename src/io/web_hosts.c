@@ -148,8 +148,8 @@ static void lookup_ready(struct watch *w, uint32_t events)
     n->fresh_until_ns = now + (l->found ? FRESH_NS : FRESH_NS / 10);
     lookup_over(n);
     struct web_job *j;
-    while ((j = list_pop(&n->waiting, struct web_job, waiting_node)) != NULL) {
-        j->is_waiting = false;
+    while ((j = list_pop(&n->waiting, struct web_job, address.waiting_node)) != NULL) {
+        j->address.is_waiting = false;
         if (n->count == 0)
             j->start_code = web_translate(&(struct web_failure){.code = CURLE_COULDNT_RESOLVE_HOST, .url = n->origin},
                                           &j->start_err);
@@ -281,9 +281,9 @@ static bool tcp_state(int fd, struct tcp_info *ret)
 
 void web_host_socket_opened(struct web_socket *s, struct web_job *j, const struct sockaddr *address)
 {
-    if (!j->name || !address_text(address, s->address))
+    if (!j->address.host || !address_text(address, s->address))
         return;
-    s->name = j->name;
+    s->name = j->address.host;
     s->name->sockets++;
     s->opener = j;
     s->opened_ns = loop_now_ns(j->web->loop);
@@ -317,7 +317,7 @@ static void check_answer(struct web_socket *s, uint64_t now)
     struct web_host *n = s->name;
     struct address *a = find_address(n, s->address);
     uint64_t waited = now - s->opened_ns;
-    if (!a || j->state != WEB_JOB_RUNNING || j->started_ns > s->opened_ns || j->first_byte_ns) {
+    if (!a || j->state != WEB_JOB_RUNNING || j->progress.started_ns > s->opened_ns || j->progress.first_byte_ns) {
         s->opener = NULL; /* it may serve another request by now */
         if (a)
             a->answered_ns = now;
@@ -355,33 +355,35 @@ void web_host_check_connect(struct web_socket *s)
 
 bool web_host_must_wait(struct web_job *j)
 {
-    struct web_host *n = j->name;
+    struct web_host *n = j->address.host;
     if (!n)
         return false;
     if (!n->lookup && n->fresh_until_ns <= loop_now_ns(n->web->loop))
         lookup_start(n);
     if (n->count > 0 || !n->lookup)
         return false;
-    j->is_waiting = true;
-    list_add(&n->waiting, &j->waiting_node);
+    j->address.is_waiting = true;
+    list_add(&n->waiting, &j->address.waiting_node);
     return true;
 }
 
-static void add_to_list(struct web_job *j, const struct address *a, size_t *used)
+static void add_to_list(struct web_job_address *to, const struct address *a, size_t *used)
 {
     bool six = a->family == AF_INET6;
-    int n = snprintf(j->resolve_text + *used, sizeof j->resolve_text - *used, "%s%s%s%s",
-                     j->resolve_text[*used - 1] == ':' ? "" : ",", six ? "[" : "", a->text, six ? "]" : "");
-    assert(n > 0 && (size_t)n < sizeof j->resolve_text - *used);
+    size_t room = sizeof to->resolve_text - *used;
+    int n = snprintf(to->resolve_text + *used, room, "%s%s%s%s", to->resolve_text[*used - 1] == ':' ? "" : ",",
+                     six ? "[" : "", a->text, six ? "]" : "");
+    assert(n > 0 && (size_t)n < room);
     *used += (size_t)n;
 }
 
 /* First the family that the system prefers, from the next address on; then the other family. The avoided addresses are
  * last, and may be the only ones. */
-static void list_addresses(struct web_job *j, struct web_host *n)
+static void list_addresses(struct web_job_address *to)
 {
+    struct web_host *n = to->host;
     uint64_t now = loop_now_ns(n->web->loop);
-    size_t used = (size_t)snprintf(j->resolve_text, sizeof j->resolve_text, "%s:%u:", n->host, n->port);
+    size_t used = (size_t)snprintf(to->resolve_text, sizeof to->resolve_text, "%s:%u:", n->host, n->port);
     n->turn++;
     for (int round = 0; round < 3; round++) {
         const struct address *its[ADDRESSES_MAX];
@@ -392,15 +394,15 @@ static void list_addresses(struct web_job *j, struct web_host *n)
                 its[count++] = a;
         }
         for (unsigned i = 0; i < count; i++)
-            add_to_list(j, its[(n->turn + i) % count], &used);
+            add_to_list(to, its[(n->turn + i) % count], &used);
     }
-    j->resolve = (struct curl_slist){.data = j->resolve_text};
+    to->resolve = (struct curl_slist){.data = to->resolve_text};
     n->is_told = true;
 }
 
 void web_host_choose_address(struct web_job *j, bool elsewhere)
 {
-    struct web_host *n = j->name;
+    struct web_host *n = j->address.host;
     bool ours = n && n->count > 0;
     if (n && !elsewhere)
         n->jobs++;
@@ -408,30 +410,30 @@ void web_host_choose_address(struct web_job *j, bool elsewhere)
      * still has its last list. */
     bool wants = ours && (n->jobs > n->sockets || !n->is_told || elsewhere);
     if (wants)
-        list_addresses(j, n);
-    if (wants || j->has_resolve)
-        curl_easy_setopt(j->easy, CURLOPT_RESOLVE, wants ? &j->resolve : NULL);
-    if (ours != j->has_order)
+        list_addresses(&j->address);
+    if (wants || j->address.has_resolve)
+        curl_easy_setopt(j->easy, CURLOPT_RESOLVE, wants ? &j->address.resolve : NULL);
+    if (ours != j->address.has_order)
         curl_easy_setopt(j->easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, ours ? 0L : 1L);
-    j->has_resolve = wants;
-    j->has_order = ours;
+    j->address.has_resolve = wants;
+    j->address.has_order = ours;
 }
 
 void web_host_stop_waiting(struct web_job *j)
 {
-    list_remove(&j->name->waiting, &j->waiting_node);
-    j->is_waiting = false;
+    list_remove(&j->address.host->waiting, &j->address.waiting_node);
+    j->address.is_waiting = false;
 }
 
 void web_host_job_ended(struct web_job *j, bool answered, bool broke)
 {
-    struct web_host *n = j->name;
+    struct web_host *n = j->address.host;
     char *text = NULL;
     long connects = 0;
     n->jobs--;
     if (answered) {
         n->answered_ns = loop_now_ns(n->web->loop);
-        n->slowest_ns = max_u64(n->slowest_ns, j->first_byte_ns);
+        n->slowest_ns = max_u64(n->slowest_ns, j->progress.first_byte_ns);
     }
     if (!broke && !(answered && n->is_troubled))
         return;

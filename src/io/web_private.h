@@ -18,6 +18,33 @@ enum web_job_state {
  * own callbacks. */
 enum { STEP_START = 1, STEP_RESUME = 2, STEP_CANCEL = 4, STEP_SETTLE = 8, STEP_TIMEOUT = 16, STEP_NEXT_ADDRESS = 32 };
 
+/* The headers of a request for libcurl. The job keeps both blocks for its later requests. */
+struct web_job_headers {
+    char *text; /* owned */
+    size_t text_room;
+    struct curl_slist *lines; /* owned: one array, linked; they point into `text` */
+    size_t lines_room;
+};
+
+/* The address that a job connects to. */
+struct web_job_address {
+    struct web_host *host; /* NULL: libcurl finds the address */
+    struct list_node waiting_node;
+    bool is_waiting; /* for the addresses of `host` */
+    bool has_resolve, has_order;
+    struct curl_slist resolve; /* as libcurl wants it */
+    char resolve_text[1200];
+};
+
+struct web_job_progress {
+    uint64_t sent;     /* of the body */
+    uint64_t received; /* of the reply's body */
+    uint64_t started_ns;
+    uint64_t first_byte_ns; /* since started_ns */
+    uint64_t moved_ns;      /* when enough bytes had last been transferred */
+    uint64_t moved_bytes;   /* body bytes since then */
+};
+
 struct web_job {
     struct web *web;                 /* borrowed: it outlives us */
     struct list_node node;           /* of the live list, or of the free list */
@@ -26,19 +53,11 @@ struct web_job {
     enum web_job_state state;
     CURL *easy; /* owned; one a request */
 
-    struct web_request request;      /* url, headers and method are not kept in it */
-    char *header_text;               /* owned; the lines that header_lines point to */
-    size_t header_room;              /* of header_text */
-    struct curl_slist *header_lines; /* owned: one array, linked */
-    size_t header_lines_room;        /* lines */
-    struct curl_slist connect_to;    /* as libcurl wants it */
+    struct web_request request; /* url, headers and method are not kept in it */
+    struct web_job_headers headers;
+    struct curl_slist connect_to; /* as libcurl wants it */
     char connect_text[300];
-    struct web_host *name; /* NULL: libcurl finds the address */
-    struct list_node waiting_node;
-    bool is_waiting; /* for the name's addresses */
-    bool has_resolve, has_order;
-    struct curl_slist resolve; /* as libcurl wants it */
-    char resolve_text[1200];
+    struct web_job_address address;
     int start_code; /* negative: it cannot start, start_err says why */
     struct err start_err;
 
@@ -55,12 +74,7 @@ struct web_job {
     int socket_errno;
     char blocked_address[INET6_ADDRSTRLEN]; /* an address that the guard refused; "": none */
     unsigned sends;
-    uint64_t sent; /* of `body` */
-    uint64_t received;
-    uint64_t started_ns;
-    uint64_t first_byte_ns;
-    uint64_t moved_ns;    /* when enough bytes had last been transferred */
-    uint64_t moved_bytes; /* body bytes since then */
+    struct web_job_progress progress;
     char error[CURL_ERROR_SIZE];
 };
 

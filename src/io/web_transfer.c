@@ -40,10 +40,10 @@ struct str web_reply_header(struct web_job *j, const char *name)
 static void job_moved(struct web_job *j, uint64_t body_bytes)
 {
     uint64_t now = loop_now_ns(j->web->loop);
-    j->moved_bytes += body_bytes;
-    if (body_bytes == 0 || j->moved_bytes >= j->request.stall_bytes) {
-        j->moved_ns = now;
-        j->moved_bytes = 0;
+    j->progress.moved_bytes += body_bytes;
+    if (body_bytes == 0 || j->progress.moved_bytes >= j->request.stall_bytes) {
+        j->progress.moved_ns = now;
+        j->progress.moved_bytes = 0;
     }
     uint64_t wait = j->request.rate && body_bytes ? rate_reserve(j->request.rate, body_bytes, now) : 0;
     if (wait) {
@@ -56,8 +56,8 @@ void transfer_rate_wait_ended(struct timer *t)
 {
     struct web_job *j = container_of(t, struct web_job, rate_timer);
     j->rate_wait_until_ns = 0;
-    j->moved_ns = loop_now_ns(j->web->loop);
-    j->moved_bytes = 0;
+    j->progress.moved_ns = loop_now_ns(j->web->loop);
+    j->progress.moved_bytes = 0;
     web_job_schedule(j, STEP_RESUME);
 }
 
@@ -82,8 +82,8 @@ static size_t header_came(char *bytes, size_t size, size_t count, void *ctx)
         j->trailer_bytes += len;
     if (transfer_is_flooded(j))
         return 0;
-    if (j->first_byte_ns == 0)
-        j->first_byte_ns = loop_now_ns(j->web->loop) - j->started_ns;
+    if (j->progress.first_byte_ns == 0)
+        j->progress.first_byte_ns = loop_now_ns(j->web->loop) - j->progress.started_ns;
     bool blank = len <= 2 && (bytes[0] == '\r' || bytes[0] == '\n');
     /* 1xx replies precede the final one; a second blank line ends the trailers. */
     if (!blank || j->head_reported || web_status(j) < 200)
@@ -116,7 +116,7 @@ static size_t body_came(char *bytes, size_t size, size_t count, void *ctx)
         j->aborted = r;
         return len + 1;
     }
-    j->received += len;
+    j->progress.received += len;
     job_moved(j, len);
     return len;
 }
@@ -150,10 +150,10 @@ static size_t body_wanted(char *room, size_t size, size_t count, void *ctx)
         return CURL_READFUNC_ABORT;
     if (j->rate_wait_until_ns)
         return CURL_READFUNC_PAUSE;
-    size_t len = (size_t)min_u64(size * count, r->body_len - j->sent);
+    size_t len = (size_t)min_u64(size * count, r->body_len - j->progress.sent);
     ssize_t n = (ssize_t)len;
     if (r->body)
-        memcpy(room, (const char *)r->body + j->sent, len);
+        memcpy(room, (const char *)r->body + j->progress.sent, len);
     else if (len > 0)
         n = r->body_read(r->ctx, room, len);
     if (n < 0 || (n == 0 && len > 0)) { /* a body shorter than body_len would leave the store waiting */
@@ -161,7 +161,7 @@ static size_t body_wanted(char *room, size_t size, size_t count, void *ctx)
         return CURL_READFUNC_ABORT;
     }
     assert((size_t)n <= len);
-    j->sent += (uint64_t)n;
+    j->progress.sent += (uint64_t)n;
     job_moved(j, (uint64_t)n);
     return (size_t)n;
 }
@@ -174,7 +174,7 @@ static int body_again(void *ctx, curl_off_t offset, int origin)
         return CURL_SEEKFUNC_FAIL;
     if (!r->body && (!r->body_seek || r->body_seek(r->ctx, (uint64_t)offset) < 0))
         return CURL_SEEKFUNC_FAIL;
-    j->sent = (uint64_t)offset;
+    j->progress.sent = (uint64_t)offset;
     return CURL_SEEKFUNC_OK;
 }
 
@@ -265,13 +265,13 @@ static int set_headers(struct web_job *j, const struct web_request *r, struct er
     }
     if (r->header_count > HEADERS_MAX || room > HEADER_BYTES_MAX)
         return err_set(err, ERR_INVALID, "%zu headers of %zu bytes are too many for a request", r->header_count, room);
-    if (room > j->header_room)
-        j->header_text = xrealloc(j->header_text, j->header_room = room, 1);
-    if (count > j->header_lines_room)
-        j->header_lines = xrealloc(j->header_lines, j->header_lines_room = count, sizeof *j->header_lines);
-    char *at = j->header_text;
+    if (room > j->headers.text_room)
+        j->headers.text = xrealloc(j->headers.text, j->headers.text_room = room, 1);
+    if (count > j->headers.lines_room)
+        j->headers.lines = xrealloc(j->headers.lines, j->headers.lines_room = count, sizeof *j->headers.lines);
+    char *at = j->headers.text;
     for (size_t i = 0; i < count; i++) {
-        j->header_lines[i] = (struct curl_slist){.data = at, .next = i + 1 < count ? &j->header_lines[i + 1] : NULL};
+        j->headers.lines[i] = (struct curl_slist){.data = at, .next = i + 1 < count ? &j->headers.lines[i + 1] : NULL};
         if (i == r->header_count) {
             memcpy(at, "Expect:", sizeof "Expect:"); /* no wait for 100 Continue */
             break;
@@ -322,7 +322,7 @@ int transfer_set(struct web_job *j, const struct web_request *r, struct err *err
     else
         curl_easy_setopt(e, CURLOPT_HTTPGET, 1L);
     curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, is_get || is_head ? NULL : r->method);
-    curl_easy_setopt(e, CURLOPT_HTTPHEADER, j->header_lines);
+    curl_easy_setopt(e, CURLOPT_HTTPHEADER, j->headers.lines);
     curl_easy_setopt(e, CURLOPT_BUFFERSIZE,
                      (long)(r->expect_bytes > RECEIVE_BYTES ? RECEIVE_BYTES_MOST : RECEIVE_BYTES));
     CURLcode set = curl_easy_setopt(e, CURLOPT_URL, r->url);

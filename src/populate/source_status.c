@@ -30,20 +30,21 @@ uint64_t source_suggested_bytes(uint64_t bytes)
 void source_status_begin(struct api_source *s)
 {
     struct api_source_status *t = &s->status;
-    t->volumes_pending = t->volumes_hydrating = t->volumes_ready = t->volumes_failed = t->exports_failed = 0;
+    t->volumes = (struct api_source_volumes){0};
+    t->exports_failed = 0;
 }
 
 static void count(struct api_source_status *t, const struct api_volume *v)
 {
     unsigned phase = v->status.phase;
     if (phase == API_PHASE_FAILED || phase == API_PHASE_LOST || phase == API_PHASE_EXPORT_FAILED)
-        t->volumes_failed++;
+        t->volumes.failed++;
     else if (phase == API_PHASE_READY || phase == API_PHASE_EXPORTING)
-        t->volumes_ready++;
+        t->volumes.ready++;
     else if (phase == API_PHASE_LISTING || phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING)
-        t->volumes_hydrating++;
+        t->volumes.hydrating++;
     else if (phase != API_PHASE_RELEASED)
-        t->volumes_pending++;
+        t->volumes.pending++;
 }
 
 /* The totals of an incomplete listing still grow: ignore them. */
@@ -54,30 +55,36 @@ static void add_listing(struct api_source_status *t, const struct api_volume *v)
     bool is_too_large = phase == API_PHASE_FAILED && h->has_listing;
     bool is_whole =
         phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING || phase == API_PHASE_READY || is_too_large;
-    if (!is_whole || h->started_ns == 0 || (t->has_listing && h->started_ns < t->listed_ns))
+    if (!is_whole || h->started_ns == 0 || (t->listing.known && h->started_ns < t->listing.listed_ns))
         return;
-    t->has_listing = true;
-    t->listed_ns = h->started_ns;
-    t->objects = h->objects_total;
-    t->bytes = h->bytes_total;
+    t->listing.known = true;
+    t->listing.listed_ns = h->started_ns;
+    t->listing.objects = h->objects_total;
+    t->listing.bytes = h->bytes_total;
     t->suggested_bytes = source_suggested_bytes(h->bytes_total);
-    t->has_listing_details = h->has_listing;
-    t->excluded_objects = h->excluded_objects;
-    t->largest_object_bytes = h->largest_object_bytes;
-    t->listing_seconds = h->listing_seconds;
-    set_text(&t->manifest_digest, h->manifest_digest);
+    t->listing.has_details = h->has_listing;
+    t->listing.excluded_objects = h->excluded_objects;
+    t->listing.largest_object_bytes = h->largest_object_bytes;
+    t->listing.seconds = h->listing_seconds;
+    set_text(&t->listing.manifest_digest, h->manifest_digest);
+}
+
+static void set_error(struct api_source_error *e, const char *id, const char *code, const char *object,
+                      const char *message, int64_t time_ns)
+{
+    set_text(&e->id, id);
+    set_text(&e->code, code);
+    set_text(&e->object, object);
+    set_text(&e->message, message);
+    e->time_ns = time_ns;
 }
 
 static void add_error(struct api_source_status *t, const struct api_volume *v)
 {
-    if (v->status.errors.count == 0 || v->status.errors.items[0].time_ns <= t->error_ns)
+    if (v->status.errors.count == 0 || v->status.errors.items[0].time_ns <= t->error.time_ns)
         return;
     const struct api_fault *f = &v->status.errors.items[0];
-    t->error_ns = f->time_ns;
-    set_text(&t->error_id, f->id);
-    set_text(&t->error_code, f->code);
-    set_text(&t->error_object, f->object);
-    set_text(&t->error_message, f->message);
+    set_error(&t->error, f->id, f->code, f->object, f->message, f->time_ns);
 }
 
 static void set_export_uri(struct api_source_status *t, const struct api_volume *v)
@@ -87,7 +94,7 @@ static void set_export_uri(struct api_source_status *t, const struct api_volume 
     auto_json j = NULL;
     if (v->source && json_parse(str_of(v->source), "source", &j, &ignored) == 0 &&
         json_opt_str(j, "export.uri", &uri, &ignored) == 0)
-        set_view(&t->export_uri, uri);
+        set_view(&t->export.uri, uri);
 }
 
 static bool is_export_failing(const struct api_volume *v)
@@ -101,12 +108,12 @@ static void add_export(struct api_source_status *t, const struct api_volume *v)
 {
     const struct api_export *e = &v->status.export;
     t->exports_failed += is_export_failing(v);
-    if (e->last_success_ns <= t->export_ns)
+    if (e->last_success_ns <= t->export.time_ns)
         return;
-    t->export_ns = e->last_success_ns;
-    t->export_objects = e->done_objects;
-    t->export_bytes = e->done_bytes;
-    set_text(&t->export_volume, v->meta.name);
+    t->export.time_ns = e->last_success_ns;
+    t->export.objects = e->done_objects;
+    t->export.bytes = e->done_bytes;
+    set_text(&t->export.volume, v->meta.name);
     set_export_uri(t, v);
 }
 
@@ -132,11 +139,11 @@ static void resolve(struct api_source_status *t, const struct spec *spec)
         return;
     struct str rest = scheme_rest(str_of(uri));
     ssize_t slash = str_find(rest, '/');
-    set_text(&t->scheme, scheme->name);
-    set_view(&t->bucket, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash));
-    set_view(&t->prefix, slash < 0 ? STR_NULL : str_from(rest, (size_t)slash + 1));
-    set_text(&t->endpoint, spec->source.endpoint);
-    set_text(&t->region, spec->source.region);
+    set_text(&t->resolved.scheme, scheme->name);
+    set_view(&t->resolved.bucket, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash));
+    set_view(&t->resolved.prefix, slash < 0 ? STR_NULL : str_from(rest, (size_t)slash + 1));
+    set_text(&t->resolved.endpoint, spec->source.endpoint);
+    set_text(&t->resolved.region, spec->source.region);
 }
 
 static void identify(struct api_source_status *t, const struct spec *spec, const char *ns)
@@ -146,8 +153,8 @@ static void identify(struct api_source_status *t, const struct spec *spec, const
     const char *name = names[spec->source.identity];
     if (spec->source.identity == IDENTITY_AUTO && spec->source.secret_name)
         name = "secret";
-    set_text(&t->identity_method, name);
-    set_text(&t->identity_principal, NULL);
+    set_text(&t->identity.method, name);
+    set_text(&t->identity.principal, NULL);
     if (!ns || spec->source.identity == IDENTITY_ANONYMOUS)
         return;
     if (spec->source.service_account)
@@ -156,7 +163,7 @@ static void identify(struct api_source_status *t, const struct spec *spec, const
         snprintf(principal, sizeof principal, "ns/%s/secret/%s", ns, spec->source.secret_name);
     else
         return;
-    set_text(&t->identity_principal, principal);
+    set_text(&t->identity.principal, principal);
 }
 
 static bool same(const char *a, const char *b)
@@ -170,21 +177,17 @@ static void add_probe_error(struct api_source_status *t, const struct source_pro
     char id[ERR_ID_TEXT_MAX], line[ERR_LINE_MAX];
     auto_mem char *message = str_dup(str_sub(str_of(err_line(p->err, line, sizeof line)), 0, API_MESSAGE_MAX));
     err_id_text(p->err->id, id);
-    if (same(t->error_id, id) && same(t->error_message, message))
+    if (same(t->error.id, id) && same(t->error.message, message))
         return;
-    t->error_ns = p->time_ns;
-    set_text(&t->error_id, id[0] ? id : NULL);
-    set_text(&t->error_code, err_code_name(p->err->code));
-    set_text(&t->error_object, NULL);
-    set_text(&t->error_message, message);
+    set_error(&t->error, id[0] ? id : NULL, err_code_name(p->err->code), NULL, message, p->time_ns);
 }
 
 static void add_probe(struct api_source_status *t, const struct source_probe_result *p)
 {
     if (p->answer.has_identity) {
-        set_text(&t->identity_method, p->answer.method);
-        set_text(&t->identity_principal, p->answer.principal[0] ? p->answer.principal : NULL);
-        t->identity_expires_ns = p->answer.expires_ns;
+        set_text(&t->identity.method, p->answer.method);
+        set_text(&t->identity.principal, p->answer.principal[0] ? p->answer.principal : NULL);
+        t->identity.expires_ns = p->answer.expires_ns;
     }
     if (p->err)
         add_probe_error(t, p);
@@ -194,7 +197,7 @@ static void add_probe(struct api_source_status *t, const struct source_probe_res
 static void say(struct api_source *s, int64_t now_ns, const char *type, bool bad, const char *why, bool good)
 {
     enum api_truth truth = bad ? API_FALSE : good ? API_TRUE : API_UNKNOWN;
-    const char *message = bad && s->status.error_message ? s->status.error_message : "";
+    const char *message = bad && s->status.error.message ? s->status.error.message : "";
     api_condition_set(&s->status.conditions, type, truth,
                       bad    ? why
                       : good ? type
@@ -208,8 +211,8 @@ static bool is_failing(const struct api_source_status *t, const struct source_pr
 {
     if (p->state == SOURCE_PROBED && p->err)
         return true;
-    bool has_answered = p->state == SOURCE_PROBED && p->time_ns > t->error_ns;
-    return t->error_ns > t->listed_ns && !(has_answered && t->volumes_failed == 0);
+    bool has_answered = p->state == SOURCE_PROBED && p->time_ns > t->error.time_ns;
+    return t->error.time_ns > t->listing.listed_ns && !(has_answered && t->volumes.failed == 0);
 }
 
 /* The cause of a failed export is in the events of its claim; lastError is about reading. */
@@ -247,26 +250,17 @@ static const char *reason_of(enum err_kind kind)
     return kind < countof(reasons) && reasons[kind] ? reasons[kind] : "Failed";
 }
 
-static void clear_error(struct api_source_status *t)
-{
-    set_text(&t->error_id, NULL);
-    set_text(&t->error_code, NULL);
-    set_text(&t->error_object, NULL);
-    set_text(&t->error_message, NULL);
-    t->error_ns = 0;
-}
-
 static bool is_unlistable(const struct api_source_status *t, bool failing)
 {
-    return failing && !t->has_listing && t->volumes_failed > 0;
+    return failing && !t->listing.known && t->volumes.failed > 0;
 }
 
 static void judge(struct api_source *s, const struct source_probe_result *p, int64_t now_ns)
 {
     struct api_source_status *t = &s->status;
     bool failing = is_failing(t, p);
-    enum err_kind kind = failing ? err_kind_of_text(t->error_id) : ERR_KIND_OTHER;
-    bool is_probed = p->state == SOURCE_PROBED && !p->err, is_listed = t->has_listing;
+    enum err_kind kind = failing ? err_kind_of_text(t->error.id) : ERR_KIND_OTHER;
+    bool is_probed = p->state == SOURCE_PROBED && !p->err, is_listed = t->listing.known;
     bool has_identity = p->state == SOURCE_PROBED && p->answer.has_identity;
     bool has_answered = p->state == SOURCE_PROBED && p->answer.has_answered;
     const char *why = reason_of(kind);
@@ -276,7 +270,7 @@ static void judge(struct api_source *s, const struct source_probe_result *p, int
     say(s, now_ns, API_LISTED, is_unlisted, why, is_listed);
     say_ready(s, now_ns, failing, why, is_listed || is_probed);
     if (!failing)
-        clear_error(t);
+        set_error(&t->error, NULL, NULL, NULL, NULL, 0);
     failing |= t->exports_failed > 0;
     t->phase = s->suspend               ? API_SOURCE_SUSPENDED
                : failing                ? API_SOURCE_DEGRADED
@@ -305,10 +299,10 @@ void source_status_end(struct api_source *s, const struct source_probe_result *p
     bool was_suspended = t->phase == API_SOURCE_SUSPENDED;
     if (p->state == SOURCE_PROBE_DUE && is_judged && was_suspended == s->suspend) {
         if (t->phase == API_SOURCE_READY)
-            clear_error(t);
+            set_error(&t->error, NULL, NULL, NULL, NULL, 0);
         return;
     }
-    if (p->state != SOURCE_PROBED || !t->identity_method || is_changed)
+    if (p->state != SOURCE_PROBED || !t->identity.method || is_changed)
         identify(t, spec, s->meta.namespace);
     if (p->state == SOURCE_PROBED)
         add_probe(t, p);

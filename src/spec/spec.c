@@ -121,7 +121,7 @@ static int check_prefix(const struct spec_source *src, const char *uri, struct e
     if (r < 0)
         return r;
     const struct scheme *scheme = scheme_of(str_of(uri));
-    if (!src->layout_strip_prefix && scheme->is_path)
+    if (!src->layout.strip_prefix && scheme->is_path)
         return contradiction(err, "'layout.stripPrefix: false' needs a bucket: use layout.subPath with file://");
     /* Google bills a project; S3 bills the requester. */
     if (src->requester_pays && strcmp(src->requester_pays, "true") == 0 && scheme->bills_project)
@@ -145,7 +145,7 @@ static int check_source(const struct spec *s, struct err *err)
         return contradiction(err, "'priority' has more than 32 patterns");
     if (src->shard_index >= src->shard_count)
         return contradiction(err, "'shard.index' must be less than 'shard.count'");
-    if (src->retry_backoff_base_ns > src->retry_backoff_cap_ns)
+    if (src->retry.backoff_base_ns > src->retry.backoff_cap_ns)
         return contradiction(err, "'retry.backoffBase' is longer than 'retry.backoffCap'");
     return 0;
 }

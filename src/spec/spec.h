@@ -83,6 +83,22 @@ struct spec_params {
     char *export_secret;
 };
 
+struct spec_retry {
+    uint64_t attempts_max;
+    uint64_t elapsed_max_ns;
+    uint64_t backoff_base_ns;
+    uint64_t backoff_cap_ns;
+};
+
+struct spec_layout {
+    char *sub_path;
+    uint64_t dir_mode;  /* 0755 */
+    uint64_t file_mode; /* 0644 */
+    uint64_t uid;       /* 0 */
+    uint64_t gid;
+    bool strip_prefix;
+};
+
 struct spec_source {
     char *uri;
     char *endpoint;
@@ -103,16 +119,8 @@ struct spec_source {
     uint64_t on_change;   /* enum spec_on_change */
     uint64_t on_empty;    /* enum spec_on_empty */
     uint64_t on_missing;  /* enum spec_on_missing */
-    uint64_t retry_attempts_max;
-    uint64_t retry_elapsed_max_ns;
-    uint64_t retry_backoff_base_ns;
-    uint64_t retry_backoff_cap_ns;
-    char *layout_sub_path;
-    uint64_t layout_dir_mode;  /* 0755 */
-    uint64_t layout_file_mode; /* 0644 */
-    uint64_t layout_uid;       /* 0 */
-    uint64_t layout_gid;
-    bool layout_strip_prefix;
+    struct spec_retry retry;
+    struct spec_layout layout;
     struct spec_list priority;
     uint64_t shard_index;
     uint64_t shard_count; /* 1: all objects */

@@ -34,8 +34,8 @@ static void source_spec_becomes_a_volume_spec(void **state)
     assert_string_equal(spec->source.uri, "s3://b/p/");
     assert_string_equal(spec->source.service_account, "trainer");
     assert_int_equal(spec->source.include.count, 1);
-    assert_int_equal(spec->source.retry_attempts_max, 3);
-    assert_int_equal(spec->source.layout_dir_mode, 0700);
+    assert_int_equal(spec->source.retry.attempts_max, 3);
+    assert_int_equal(spec->source.layout.dir_mode, 0700);
     assert_string_equal(spec->source.requester_pays, "true");
     assert_string_equal(spec->export.secret_name, "out");
     assert_string_equal(spec->export.best_key, "loss");
@@ -89,12 +89,12 @@ static void source_status_has_the_columns(void **state)
     (void)state;
     auto_api_source s = source_of("{\"uri\":\"s3://b/\"}");
     s->status.phase = API_SOURCE_READY;
-    s->status.has_listing = true;
-    s->status.objects = 191;
-    s->status.bytes = UINT64_C(140) << 30;
+    s->status.listing.known = true;
+    s->status.listing.objects = 191;
+    s->status.listing.bytes = UINT64_C(140) << 30;
     s->status.suggested_bytes = (UINT64_C(148) << 30) + 1;
-    s->status.volumes_ready = 1;
-    s->status.volumes_failed = 2;
+    s->status.volumes.ready = 1;
+    s->status.volumes.failed = 2;
     auto_json j = api_source_status_json(s);
     auto_mem char *text = json_text(j, 0);
     assert_non_null(strstr(text, "\"phase\":\"Ready\""));

@@ -55,10 +55,10 @@ static void an_unused_source_is_accepted_and_pending(void **state)
     assert_int_equal(s->status.observed_generation, 3);
     is(s, API_ACCEPTED, API_TRUE);
     is(s, API_READY, API_UNKNOWN);
-    assert_string_equal(s->status.scheme, "s3");
-    assert_string_equal(s->status.bucket, "acme");
-    assert_string_equal(s->status.prefix, "llama/70b/");
-    assert_string_equal(s->status.identity_method, "auto");
+    assert_string_equal(s->status.resolved.scheme, "s3");
+    assert_string_equal(s->status.resolved.bucket, "acme");
+    assert_string_equal(s->status.resolved.prefix, "llama/70b/");
+    assert_string_equal(s->status.identity.method, "auto");
     assert_int_equal(s->status.first_used_ns, 0);
 }
 
@@ -73,11 +73,11 @@ static void volumes_are_counted_and_the_last_listing_is_kept(void **state)
     add(s, API_PHASE_LISTING, 40 * SECOND, 77, NULL, 0); /* not whole yet */
     add(s, API_PHASE_FAILED, 10 * SECOND, 1000, NULL, 0);
     source_status_end(s, &nobody_asks, NOW);
-    assert_int_equal(s->status.volumes_pending, 1);
-    assert_int_equal(s->status.volumes_hydrating, 2);
-    assert_int_equal(s->status.volumes_ready, 1);
-    assert_int_equal(s->status.volumes_failed, 1);
-    assert_int_equal(s->status.bytes, 3000);
+    assert_int_equal(s->status.volumes.pending, 1);
+    assert_int_equal(s->status.volumes.hydrating, 2);
+    assert_int_equal(s->status.volumes.ready, 1);
+    assert_int_equal(s->status.volumes.failed, 1);
+    assert_int_equal(s->status.listing.bytes, 3000);
     assert_int_equal(s->status.suggested_bytes, source_suggested_bytes(3000));
     assert_int_equal(s->status.phase, API_SOURCE_READY);
     assert_int_equal(s->status.first_used_ns, 10 * SECOND);
@@ -85,8 +85,8 @@ static void volumes_are_counted_and_the_last_listing_is_kept(void **state)
 
     source_status_begin(s); /* all volumes are gone; what is known of the bucket stays */
     source_status_end(s, &nobody_asks, NOW);
-    assert_int_equal(s->status.volumes_ready + s->status.volumes_failed, 0);
-    assert_int_equal(s->status.bytes, 3000);
+    assert_int_equal(s->status.volumes.ready + s->status.volumes.failed, 0);
+    assert_int_equal(s->status.listing.bytes, 3000);
     is(s, API_LISTED, API_TRUE);
 }
 
@@ -145,15 +145,15 @@ static void an_error_degrades_until_a_later_listing(void **state)
     source_status_end(s, &nobody_asks, NOW);
     assert_int_equal(s->status.phase, API_SOURCE_DEGRADED);
     is(s, API_IDENTITY_READY, API_FALSE);
-    assert_string_equal(s->status.error_id, "CIS1403");
-    assert_string_equal(s->status.identity_principal, "ns/train/sa/trainer");
+    assert_string_equal(s->status.error.id, "CIS1403");
+    assert_string_equal(s->status.identity.principal, "ns/train/sa/trainer");
 
     source_status_begin(s);
     add(s, API_PHASE_HYDRATING, 40 * SECOND, 2000, NULL, 0);
     source_status_end(s, &nobody_asks, NOW);
     assert_int_equal(s->status.phase, API_SOURCE_READY);
     is(s, API_IDENTITY_READY, API_TRUE);
-    assert_null(s->status.error_id); /* a Ready source has no last error */
+    assert_null(s->status.error.id); /* a Ready source has no last error */
 }
 
 static void condition_reasons_say_what_the_store_said(void **state)
@@ -233,9 +233,9 @@ static void a_source_that_answers_is_ready_before_any_volume_of_it(void **state)
     is(s, API_REACHABLE, API_TRUE);
     is(s, API_LISTED, API_UNKNOWN); /* one key does not count as a listing */
     is(s, API_READY, API_TRUE);
-    assert_string_equal(s->status.identity_method, "irsa");
-    assert_string_equal(s->status.identity_principal, "arn:aws:iam::1:role/reader");
-    assert_int_equal(s->status.identity_expires_ns, 5000 * SECOND);
+    assert_string_equal(s->status.identity.method, "irsa");
+    assert_string_equal(s->status.identity.principal, "arn:aws:iam::1:role/reader");
+    assert_int_equal(s->status.identity.expires_ns, 5000 * SECOND);
 }
 
 static void a_refusal_is_one_error_however_often_it_is_heard(void **state)
@@ -254,8 +254,8 @@ static void a_refusal_is_one_error_however_often_it_is_heard(void **state)
         source_status_end(s, &p, NOW);
     }
     assert_int_equal(s->status.phase, API_SOURCE_DEGRADED);
-    assert_int_equal(s->status.error_ns, 160 * SECOND);
-    assert_string_equal(s->status.error_id, "CIS1403");
+    assert_int_equal(s->status.error.time_ns, 160 * SECOND);
+    assert_string_equal(s->status.error.id, "CIS1403");
     is(s, API_IDENTITY_READY, API_FALSE);
     is(s, API_REACHABLE, API_TRUE); /* it answered, though not as one would like */
     is(s, API_READY, API_FALSE);
@@ -263,7 +263,7 @@ static void a_refusal_is_one_error_however_often_it_is_heard(void **state)
     source_status_begin(s);
     source_status_end(s, &p, NOW);
     assert_int_equal(s->status.phase, API_SOURCE_READY);
-    assert_null(s->status.error_id); /* a Ready source has no last error */
+    assert_null(s->status.error.id); /* a Ready source has no last error */
 }
 
 static void source_is_not_ready_while_exports_of_its_volumes_fail(void **state)
@@ -302,15 +302,15 @@ static void identity_follows_the_spec_though_the_store_denies_both(void **state)
     err_set(&err, ERR_DENIED, "no right");
     source_status_begin(before);
     source_status_end(before, &p, NOW);
-    assert_string_equal(before->status.identity_principal, "ns/train/sa/trainer");
+    assert_string_equal(before->status.identity.principal, "ns/train/sa/trainer");
     struct api_source_status was = after->status; /* the same object, changed by its user */
     after->status = before->status;
     before->status = was;
     after->meta.generation = 4;
     source_status_begin(after);
     source_status_end(after, &p, NOW);
-    assert_string_equal(after->status.identity_method, "secret");
-    assert_string_equal(after->status.identity_principal, "ns/train/secret/keys");
+    assert_string_equal(after->status.identity.method, "secret");
+    assert_string_equal(after->status.identity.principal, "ns/train/secret/keys");
 }
 
 static void an_answer_does_not_hide_a_volume_that_fails(void **state)
@@ -341,7 +341,7 @@ static void a_probe_result_stays_until_the_next_leader_has_probed(void **state)
     source_status_begin(s);
     source_status_end(s, &due, NOW);
     assert_int_equal(s->status.phase, API_SOURCE_READY);
-    assert_string_equal(s->status.identity_method, "irsa");
+    assert_string_equal(s->status.identity.method, "irsa");
     s->meta.generation++; /* what was found was of another one */
     source_status_begin(s);
     source_status_end(s, &due, NOW);

@@ -50,9 +50,9 @@ static void defaults_are_those_of_the_documents(void **state)
     assert_string_equal(s->params.pool, "default");
     assert_int_equal(s->params.concurrency, 64);
     assert_int_equal(s->params.hydration, HYDRATION_EAGER);
-    assert_int_equal(s->source.retry_attempts_max, 8);
-    assert_int_equal(s->source.retry_elapsed_max_ns, 1800 * NS_PER_SECOND);
-    assert_int_equal(s->source.layout_dir_mode, 0755);
+    assert_int_equal(s->source.retry.attempts_max, 8);
+    assert_int_equal(s->source.retry.elapsed_max_ns, 1800 * NS_PER_SECOND);
+    assert_int_equal(s->source.layout.dir_mode, 0755);
     assert_true(s->source.size_check);
     assert_int_equal(s->export.triggers, TRIGGER_ON_UNPUBLISH | TRIGGER_ON_RELEASE);
     assert_int_equal(s->export.settle_ns, 30 * NS_PER_SECOND);
@@ -70,7 +70,7 @@ static void values_are_read_from_a_string_map(void **state)
     assert_int_equal(s->source.include.count, 2);
     assert_string_equal(s->source.include.items[1], "sub/**");
     assert_string_equal(s->source.exclude.items[0], "a,b");
-    assert_int_equal(s->source.layout_dir_mode, 0700);
+    assert_int_equal(s->source.layout.dir_mode, 0700);
     assert_int_equal(s->export.triggers, TRIGGER_ON_RELEASE | TRIGGER_MANUAL);
     assert_int_equal(s->export.settle_ns, 1500 * NS_PER_MS);
     struct spec_part part = spec_source_at(s, 0);
