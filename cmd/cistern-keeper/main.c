@@ -8,8 +8,8 @@
 static const char usage[] =
     "Usage: cistern-keeper [--socket PATH] [--mount-program FILE] [--log-level LEVEL] [--json]\n\n"
     "Holds the /dev/fuse descriptors of this node's mounts, and restarts a mount process that crashes.\n"
-    "Takes over from a keeper on the same socket. Ends at SIGTERM; mounts survive if cisternd holds\n"
-    "duplicates of their descriptors.\n\n"
+    "Takes over from a keeper on the same socket. Ends at SIGTERM, after up to 20 s in which cisternd\n"
+    "may connect: mounts survive if it holds duplicates of their descriptors.\n\n"
     "  cistern-keeper\n"
     "  cistern-keeper --socket /run/cistern/keeper.sock --log-level debug\n\n"
     "  --socket PATH         listen on this socket (" KEEPER_SOCKET ")\n"

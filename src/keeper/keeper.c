@@ -14,7 +14,9 @@
 
 #define MOUNT_PROGRAM "cistern-mount"
 
-enum { ALONE_LEAVE_MS = 2000, TAKE_OVER_MS = 5000, LISTEN_MS = 1000 };
+enum { ALONE_LEAVE_MS = 2000, TAKE_OVER_MS = 5000, LISTEN_MS = 1000, ENDING_POLL_MS = 100 };
+
+#define MIRROR_WAIT_NS (20 * NS_PER_SECOND) /* Kubernetes kills a pod 30 s after SIGTERM */
 
 /* ---- clients ----------------------------------------------------------------------------------------------------- */
 
@@ -228,15 +230,28 @@ static void on_connect(struct keeper *k)
 
 /* ---- signals ----------------------------------------------------------------------------------------------------- */
 
+/* The second signal ends the wait. */
 static void on_signal(struct keeper *k)
 {
     struct signalfd_siginfo s;
+    uint64_t now = clock_now_ns();
     while (read(k->signal_fd, &s, sizeof(s)) == sizeof(s)) {
         if (k->options->alone && k->mounts[0].state != MOUNT_FREE)
             keeper_mount_end(k, &k->mounts[0], ALONE_LEAVE_MS, NO_CLIENT);
         else
-            k->stop = true;
+            k->end_ns = k->end_ns ? now : now + MIRROR_WAIT_NS;
     }
+}
+
+/* Our mounts would end with us if no driver has their descriptors: one that restarts has time to connect. */
+static bool may_end(struct keeper *k)
+{
+    bool is_held = true;
+    keeper_foreach_mount (k, v)
+        is_held = false;
+    for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
+        is_held |= k->clients[c].fd >= 0 && k->clients[c].is_mirror;
+    return is_held || clock_now_ns() >= k->end_ns;
 }
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
@@ -321,7 +336,7 @@ static nfds_t watch(struct keeper *k, struct pollfd *p, int *timeout_ms)
 {
     nfds_t n = 0;
     uint64_t now = clock_now_ns();
-    *timeout_ms = -1;
+    *timeout_ms = k->end_ns ? ENDING_POLL_MS : -1;
     p[n++] = (struct pollfd){.fd = k->signal_fd, .events = POLLIN};
     p[n++] = (struct pollfd){.fd = k->listen_fd, .events = POLLIN};
     for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
@@ -420,7 +435,7 @@ int keeper_run(const struct keeper_options *o, struct err *err)
     if (o->alone)
         return run_alone(&k, err);
     report_ready(&k);
-    while (!k.stop)
+    while (!k.stop && !(k.end_ns && may_end(&k)))
         poll_once(&k);
     return 0;
 }

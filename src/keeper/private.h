@@ -62,6 +62,7 @@ struct keeper {
     int free_file;
     int listen_fd, signal_fd;
     ino_t socket_ino; /* of our socket: another one at its path is another keeper. A bound socket keeps its inode */
+    uint64_t end_ns;  /* after SIGTERM: the mounts wait until then for a mirror; 0: none came */
     bool stop;
     struct err failure; /* of `alone` */
 };

@@ -335,12 +335,27 @@ def test_a_killed_mount_process_is_restarted_without_limit(volumes):
     assert int(volume.status()["restarts"]) > 3
 
 
-def test_sigterm_ends_the_keeper_and_its_processes(volumes):
+def test_sigterm_ends_the_keeper_and_its_processes_when_a_driver_holds_the_mounts(volumes):
     volume = volumes("v")
-    pid = volume.keeper.pid("v")
-    volume.keeper.process.send_signal(signal.SIGTERM)
-    assert volume.keeper.process.wait(10) == 0
-    mounts.wait_for("the mount process to end", lambda: not os.path.exists(f"/proc/{pid}"))
+    (volume.path / "file").write_text("words")
+    pid, keeper = volume.keeper.pid("v"), volume.keeper
+    keeper.process.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        keeper.process.wait(1)
+    with subprocess.Popen([mounts.CLIENT, keeper.socket, "mirror"], stdin=subprocess.PIPE) as driver:
+        assert keeper.process.wait(10) == 0
+        mounts.wait_for("the mount process to end", lambda: not os.path.exists(f"/proc/{pid}"))
+        keeper.start()
+        assert (volume.path / "file").read_text() == "words"
+        driver.stdin.close()
+
+
+def test_a_second_sigterm_ends_the_keeper_at_once(volumes):
+    keeper = volumes("v").keeper
+    keeper.process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    keeper.process.send_signal(signal.SIGTERM)
+    assert keeper.process.wait(10) == 0
 
 
 def memory_kib(pid, field):
