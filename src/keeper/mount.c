@@ -424,8 +424,9 @@ void keeper_mount_on_exit(struct keeper *k, struct keeper_mount *v)
     }
     if (exited)
         err_set(&err, ERR_INTERNAL, "exit status %d", how.si_status);
-    else
-        err_set(&err, ERR_INTERNAL, "killed by signal %d", how.si_status);
+    else /* SIGKILL is from outside, or from a take-over that the other keeper did not finish */
+        err_set(&err, how.si_status == SIGKILL ? ERR_AGAIN : ERR_INTERNAL, "mount process killed by signal %d",
+                how.si_status);
     if (v->state == MOUNT_STARTING) {
         fail_start(k, v, &err);
     } else if (unmounted || lost) {

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 from . import mounts
 from .keeper_test import mirrors  # noqa: F401
@@ -60,6 +61,27 @@ def test_a_taker_that_dies_with_everything_leaves_the_other_serving(volumes):
         load.goes_on()
         assert volume.keeper.process.poll() is None
     load.stop()
+
+
+def test_a_mount_that_begins_during_a_take_over_that_ends_asks_for_a_retry(disk, tmp_path):
+    slow = tmp_path / "slow-mount"
+    slow.write_text(f'#!/bin/sh\nsleep 1\nexec {mounts.MOUNT_PROCESS} "$@"\n')
+    slow.chmod(0o700)
+    keeper = mounts.Keeper(tmp_path, program=slow)
+    data, path = disk.path / "v", tmp_path / "mnt"
+    data.mkdir()
+    path.mkdir()
+    mount = [mounts.CLIENT, keeper.socket, "mount", "v", data, path]
+    with subprocess.Popen(mount, stderr=subprocess.PIPE, text=True) as client:
+        mounts.wait_for("the mount", lambda: f" {path} " in Path("/proc/self/mountinfo").read_text())
+        taker = Taker(keeper)
+        taker.receive_all()
+        taker.die()
+        assert client.stderr.read().startswith("AGAIN ")
+    keeper.ask(*mount[2:])
+    keeper.ask("unmount", "v", 1000)
+    keeper.stop()
+    data.rmdir()
 
 
 def test_a_taker_of_the_first_versions_hangs_up_before_it_listens(volumes, tmp_path):
