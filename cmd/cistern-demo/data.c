@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-enum { CHUNK = 1 << 20, SMALL_LEAST = 4 << 10, SMALL_MOST = 100 << 10, FILES_A_FOLDER = 1000 };
+enum { CHUNK = 1 << 20, SMALL_LEAST = 4 << 10, SMALL_MOST = 100 << 10, FILES_A_DIRECTORY = 1000 };
 
 /* An xorshift stream (Marsaglia, 2003): neither compressible nor sparse. */
 static void fill(uint64_t *words, size_t count, uint64_t *state)
@@ -41,15 +41,15 @@ int demo_data_make(int dir, struct demo_data *d, struct err *err)
     uint64_t sizes = 88172645463325252;
     char path[64];
     for (uint64_t i = 0; i < d->small_count; i++) {
-        if (i % FILES_A_FOLDER == 0) {
-            snprintf(path, sizeof path, "shard-%04" PRIu64, i / FILES_A_FOLDER);
+        if (i % FILES_A_DIRECTORY == 0) {
+            snprintf(path, sizeof path, "shard-%04" PRIu64, i / FILES_A_DIRECTORY);
             if (mkdirat(dir, path, 0755) != 0)
                 return err_sys(err, errno, "cannot make the directory '%s'", path);
         }
         uint64_t random;
         fill(&random, 1, &sizes);
         uint64_t size = SMALL_LEAST + random % (SMALL_MOST - SMALL_LEAST);
-        snprintf(path, sizeof path, "shard-%04" PRIu64 "/sample-%07" PRIu64 ".bin", i / FILES_A_FOLDER, i);
+        snprintf(path, sizeof path, "shard-%04" PRIu64 "/sample-%07" PRIu64 ".bin", i / FILES_A_DIRECTORY, i);
         int r = make_file(dir, path, size, i + 1, chunk, err);
         if (r < 0)
             return r;

@@ -105,10 +105,10 @@ static int make_work(struct story *s, struct err *err)
     int r = dir_open(AT_FDCWD, s->work, &s->work_dir, err);
     if (r < 0)
         return r;
-    static const char *const folders[] = {"bucket", "exported", "pool", "state", "staging", "target"};
-    for (size_t i = 0; i < countof(folders); i++)
-        if (mkdirat(s->work_dir, folders[i], 0755) != 0)
-            return err_sys(err, errno, "cannot make '%s/%s'", s->work, folders[i]);
+    static const char *const directories[] = {"bucket", "exported", "pool", "state", "staging", "target"};
+    for (size_t i = 0; i < countof(directories); i++)
+        if (mkdirat(s->work_dir, directories[i], 0755) != 0)
+            return err_sys(err, errno, "cannot make '%s/%s'", s->work, directories[i]);
     snprintf(s->export_uri, sizeof s->export_uri, "file://%s/exported/", s->work);
     snprintf(s->volume.staging, sizeof s->volume.staging, "%s/staging", s->work);
     snprintf(s->volume.target, sizeof s->volume.target, "%s/target/data", s->work);

@@ -236,7 +236,7 @@ static void next_page(struct ls *l)
 {
     struct store_page p = {.prefix = sbuf_str(&l->prefix),
                            .token = sbuf_str(&l->token),
-                           .folders = !flags.recursive,
+                           .delimited = !flags.recursive,
                            .ctx = l,
                            .on_done = on_list};
     store_list_page(l->store, &l->workers[0], &p);

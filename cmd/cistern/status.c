@@ -257,10 +257,10 @@ static void show(struct status_page *r, const struct status_view *v)
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-static char *joined(const char *folder, const char *name)
+static char *joined(const char *directory, const char *name)
 {
     auto_sbuf b = SBUF(8192);
-    sbuf_addf(&b, "%s/%s", folder, name);
+    sbuf_addf(&b, "%s/%s", directory, name);
     return str_dup(sbuf_str(&b));
 }
 
@@ -291,15 +291,15 @@ static int is_volume_name(const struct dirent *e)
 
 static int show_pool(struct status_page *r, const char *pool, struct err *err)
 {
-    auto_mem char *folder = joined(pool, "volumes");
+    auto_mem char *directory = joined(pool, "volumes");
     struct dirent **entries;
-    int n = scandir(folder, &entries, is_volume_name, by_name);
+    int n = scandir(directory, &entries, is_volume_name, by_name);
     if (n < 0) {
         err_sys(err, errno, "cannot read the pool '%s'", pool);
         return err_advise(err, CIS_POOL_NOT_FOUND);
     }
     for (int i = 0; i < n; i++) {
-        auto_mem char *path = joined(folder, entries[i]->d_name);
+        auto_mem char *path = joined(directory, entries[i]->d_name);
         show_volume(r, path, entries[i]->d_name);
         free(entries[i]);
     }
@@ -350,8 +350,8 @@ static int show_named(struct status_page *r, const char *name, struct err *err)
     if (exists(volumes))
         return show_pool(r, name, err);
     for (size_t i = 0; i < flags.pools.count && !strchr(name, '/'); i++) {
-        auto_mem char *folder = joined(flags.pools.items[i], "volumes");
-        auto_mem char *path = joined(folder, name);
+        auto_mem char *directory = joined(flags.pools.items[i], "volumes");
+        auto_mem char *path = joined(directory, name);
         if (exists(path)) {
             show_volume(r, path, name);
             return 0;

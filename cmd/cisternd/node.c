@@ -39,7 +39,7 @@ static uint64_t last_call_ns(void *ctx)
 
 static int start_registration(struct node_role *n, struct err *err)
 {
-    struct registration_options o = {.folder = flags.registration,
+    struct registration_options o = {.directory = flags.registration,
                                      .endpoint = flags.kubelet_endpoint ? flags.kubelet_endpoint : endpoint_path(),
                                      .plugin = n->plugin,
                                      .last_call_ns = last_call_ns,

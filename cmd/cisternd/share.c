@@ -174,7 +174,7 @@ int open_driver(struct driver_options o, struct driver **ret, struct err *err)
         r = err_sys(err, errno, "cannot make the directory '%s'", flags.state);
     if (r < 0)
         return r;
-    o.state_folder = flags.state;
+    o.state_directory = flags.state;
     o.memory = pool_records_dir();
     o.given_up = forgotten;
     o.reserve_percent = (unsigned)flags.reserve_percent;

@@ -86,7 +86,7 @@ int child_start(const char *program, enum job_kind kind, const char *path, struc
 
 /* ---- knowing ----------------------------------------------------------------------------------------------------- */
 
-static int open_folder(const char *path)
+static int open_directory(const char *path)
 {
     return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
@@ -100,7 +100,7 @@ static bool read_verdict(int dir, struct verdict *v)
 
 bool child_lives(enum job_kind kind, const char *path)
 {
-    auto_fd dir = open_folder(path);
+    auto_fd dir = open_directory(path);
     if (dir < 0)
         return false;
     if (kind == JOB_HYDRATE)
@@ -120,7 +120,7 @@ static bool hydration_succeeded(int dir)
 
 bool child_succeeded(enum job_kind kind, const char *path)
 {
-    auto_fd dir = open_folder(path);
+    auto_fd dir = open_directory(path);
     if (dir < 0)
         return false;
     if (kind == JOB_HYDRATE)

@@ -174,7 +174,7 @@ int driver_open(const struct driver_options *o, struct driver **ret, struct err 
     if (!o->node_id[0] || strlen(o->node_id) > 63)
         return err_set(err, ERR_INVALID, "node id '%s': invalid: a label's value has 1 to 63 bytes", o->node_id);
     auto_sbuf socket = SBUF(4096);
-    sbuf_addf(&socket, "%s/keeper.sock", o->state_folder);
+    sbuf_addf(&socket, "%s/keeper.sock", o->state_directory);
     struct driver *d = xcalloc(1, sizeof *d);
     volume_locks_init(&d->locks);
     d->is_node = o->is_node;

@@ -20,10 +20,10 @@ struct driver_pool {
 struct driver_options {
     const char *node_id; /* at most 63 bytes: it is a topology value too */
     bool is_node;        /* of a cluster: Kubernetes runs hydrations and exports, and the keeper is a pod of its own */
-    const char *state_folder; /* absolute; the keeper's socket is in it */
-    const char *memory;       /* a directory that outlives reboots: which pool was where */
-    const char *given_up;     /* UUIDs of pools that an administrator gave up, separated by commas; NULL: none */
-    const char *programs;     /* directory of `cistern` and `cistern-keeper` */
+    const char *state_directory; /* absolute; the keeper's socket is in it */
+    const char *memory;          /* a directory that outlives reboots: which pool was where */
+    const char *given_up;        /* UUIDs of pools that an administrator gave up, separated by commas; NULL: none */
+    const char *programs;        /* directory of `cistern` and `cistern-keeper` */
     unsigned reserve_percent;
     uint64_t metrics_ns;             /* interval of the metrics of pools and volumes; 0: none */
     const struct driver_pool *pools; /* one at least */

@@ -107,12 +107,12 @@ static int read_present(struct release *w, struct release_facts *f, struct err *
 static int read_unreadable(struct release *w, struct release_facts *f, struct err *err)
 {
     auto_mem char *shown = NULL;
-    auto_sbuf data = SBUF(PATH_MAX), folder = SBUF(PATH_MAX);
-    space_add_directory(w->s, w->order->id->text, &folder);
-    sbuf_addf(&data, "%s/" VOLUME_DATA, folder.ptr);
+    auto_sbuf data = SBUF(PATH_MAX), directory = SBUF(PATH_MAX);
+    space_add_directory(w->s, w->order->id->text, &directory);
+    sbuf_addf(&data, "%s/" VOLUME_DATA, directory.ptr);
     int r = mount_that_shows(data.ptr, w->order->id->text, &shown, err);
     f->in_use = shown != NULL;
-    f->at_work = child_lives(JOB_HYDRATE, folder.ptr) || child_lives(JOB_EXPORT_RELEASE, folder.ptr);
+    f->at_work = child_lives(JOB_HYDRATE, directory.ptr) || child_lives(JOB_EXPORT_RELEASE, directory.ptr);
     return r;
 }
 

@@ -96,7 +96,7 @@ static void find_holders(struct group_search *v)
 }
 
 /* The directory of this file's checkpoint; empty if it has none above it. */
-static struct str folder_of(const struct group_search *v, struct str path, bool *ret_marked)
+static struct str directory_of(const struct group_search *v, struct str path, bool *ret_marked)
 {
     struct str holder = STR_NULL;
     for (size_t i = 0; i < path.len; i++) {
@@ -114,14 +114,14 @@ static struct str folder_of(const struct group_search *v, struct str path, bool 
     return holder;
 }
 
-struct group_folder {
+struct group_directory {
     struct str directory;
     bool marked;
 };
 
 /* Files of an unmarked directory above marked ones belong to no checkpoint. The files below one directory are
  * neighbours in the order of paths, so each range is examined once. */
-static void set_loose(const struct group_search *v, struct group_folder *found)
+static void set_loose(const struct group_search *v, struct group_directory *found)
 {
     for (size_t i = 0; i < v->count;) {
         if (found[i].marked || found[i].directory.len == 0) {
@@ -142,7 +142,7 @@ static void set_loose(const struct group_search *v, struct group_folder *found)
     }
 }
 
-static void find_folders(const struct group_search *v, struct group_folder *found)
+static void find_directories(const struct group_search *v, struct group_directory *found)
 {
     struct str last = STR_NULL;
     for (size_t i = 0; i < v->count; i++) {
@@ -150,13 +150,13 @@ static void find_folders(const struct group_search *v, struct group_folder *foun
         if (i > 0 && str_eq(parent, last))
             found[i] = found[i - 1];
         else
-            found[i].directory = folder_of(v, v->files[i].path, &found[i].marked);
+            found[i].directory = directory_of(v, v->files[i].path, &found[i].marked);
         last = parent;
     }
     set_loose(v, found);
 }
 
-static void find_single_files(const struct group_search *v, struct group_folder *found)
+static void find_single_files(const struct group_search *v, struct group_directory *found)
 {
     for (size_t i = 0; i < v->count; i++) {
         struct str name = name_of(v->files[i].path);
@@ -165,7 +165,7 @@ static void find_single_files(const struct group_search *v, struct group_folder 
     }
 }
 
-static void join_groups(struct group_search *v, const struct group_folder *found, struct pick_group *groups,
+static void join_groups(struct group_search *v, const struct group_directory *found, struct pick_group *groups,
                         size_t *ret_count)
 {
     size_t n = 0;
@@ -189,12 +189,12 @@ static void group_files(struct pick_file *files, size_t count, const struct pick
                         struct pick_group **ret_groups, size_t *ret_count)
 {
     struct group_search v = {.files = files, .count = count, .rules = rules};
-    auto_mem struct group_folder *found = xcalloc(count, sizeof *found);
+    auto_mem struct group_directory *found = xcalloc(count, sizeof *found);
     find_holders(&v);
     if (rules->by == PICK_BY_FILE)
         find_single_files(&v, found);
     else
-        find_folders(&v, found);
+        find_directories(&v, found);
     free(v.holders);
     *ret_groups = xcalloc(count, sizeof **ret_groups);
     join_groups(&v, found, *ret_groups, ret_count);

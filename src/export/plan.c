@@ -121,7 +121,7 @@ struct scoring {
 };
 
 /* The directory of the metrics: the checkpoint itself, or, where a file is one, the directory that it lies in. */
-static struct str metrics_folder(const struct scoring *s, struct str checkpoint)
+static struct str metrics_directory(const struct scoring *s, struct str checkpoint)
 {
     return s->rules->by == PICK_BY_DIRECTORY ? checkpoint : path_parent(checkpoint);
 }
@@ -146,7 +146,7 @@ static bool read_score(void *ctx, const struct pick_group *g, double *ret)
 {
     const struct scoring *s = ctx;
     const struct plan_options *o = s->planning->o;
-    struct str directory = metrics_folder(s, g->directory);
+    struct str directory = metrics_directory(s, g->directory);
     char path[PATH_MAX];
     struct err why, ignored;
     int n = snprintf(path, sizeof path, "%.*s%s%.*s", STR_FMT(directory), directory.len ? "/" : "",
@@ -172,7 +172,7 @@ int plan_make(const struct plan_options *o, struct export_plan *ret, struct err 
     struct scoring scoring = {.planning = &g, .rules = &rules};
     int r = fill_filter(&g.filter, o->policy, err);
     if (r == 0)
-        r = walk_folder(o->data, STR_NULL, &sink, err);
+        r = walk_directory(o->data, STR_NULL, &sink, err);
     if (r == 0)
         r = pick_files(p.files, p.count, &rules, read_score, &scoring, &p.pick, err);
     filter_done(&g.filter);
@@ -223,7 +223,7 @@ int plan_check_group(const struct plan_options *o, const struct pick_group *grou
     uint64_t planned = group->end - group->first - has_marker;
     int r = fill_filter(&g.filter, o->policy, err);
     if (r == 0)
-        r = walk_folder(o->data, group->directory, &sink, err);
+        r = walk_directory(o->data, group->directory, &sink, err);
     filter_done(&g.filter);
     if (r == 0 && g.confirmed < planned)
         return err_set(err, ERR_CHANGED, "%" PRIu64 " of %" PRIu64 " files were removed while the export ran",

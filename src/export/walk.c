@@ -12,7 +12,7 @@ struct tree_walk {
     dev_t dev;        /* of top: other file systems below are skipped */
     struct sbuf todo; /* directories to be read, each followed by a NUL; the last is next */
     struct sbuf path; /* of the entry in hand */
-    size_t folder_len;
+    size_t directory_len;
     bool empty; /* no entry seen yet in the directory in hand */
 };
 
@@ -39,7 +39,7 @@ static int trouble(struct tree_walk *w, struct str path, int errnum, const char 
     return w->sink->on_trouble(w->sink->ctx, path, &why, err);
 }
 
-static int push_folder(struct tree_walk *w, struct err *err)
+static int push_directory(struct tree_walk *w, struct err *err)
 {
     sbuf_add(&w->todo, sbuf_str(&w->path));
     sbuf_addc(&w->todo, '\0');
@@ -61,12 +61,12 @@ static int skip_special(struct tree_walk *w, mode_t mode, struct err *err)
 static int see_entry(struct tree_walk *w, int fd, const struct dirent *e, struct err *err)
 {
     if (e->d_type == DT_DIR)
-        return push_folder(w, err);
+        return push_directory(w, err);
     struct stat st;
     if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? 0 : trouble(w, sbuf_str(&w->path), errno, "look at", err);
     if (S_ISDIR(st.st_mode))
-        return push_folder(w, err);
+        return push_directory(w, err);
     if (!S_ISREG(st.st_mode))
         return skip_special(w, st.st_mode, err);
     struct walk_file f = {.path = sbuf_str(&w->path),
@@ -91,11 +91,11 @@ static int read_entries(struct tree_walk *w, DIR *d, struct err *err)
         if (check_stop(w, err) < 0)
             return -ERR_CANCELLED;
         w->empty = false;
-        if (w->folder_len > 0)
+        if (w->directory_len > 0)
             sbuf_addc(&w->path, '/');
         sbuf_adds(&w->path, e->d_name);
         int r = see_entry(w, dirfd(d), e, err);
-        sbuf_cut(&w->path, w->folder_len);
+        sbuf_cut(&w->path, w->directory_len);
         if (r < 0)
             return r;
     }
@@ -108,7 +108,7 @@ static bool is_made_by_mkfs(const struct tree_walk *w)
     return str_eq(sbuf_str(&w->path), STR("lost+found"));
 }
 
-static int read_folder(struct tree_walk *w, struct err *err)
+static int read_directory(struct tree_walk *w, struct err *err)
 {
     auto_dir d = dir_stream(path_open(w->top, w->path.len ? w->path.ptr : ".", O_RDONLY | O_DIRECTORY));
     if (!d)
@@ -120,24 +120,24 @@ static int read_folder(struct tree_walk *w, struct err *err)
         return w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_OTHER_MOUNT, err);
     w->empty = true;
     int r = read_entries(w, d, err);
-    if (r == 0 && w->empty && w->folder_len > 0 && !is_made_by_mkfs(w))
+    if (r == 0 && w->empty && w->directory_len > 0 && !is_made_by_mkfs(w))
         r = w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_EMPTY_DIRECTORY, err);
     return r;
 }
 
 /* Takes the last directory of the list into w->path. */
-static void pop_folder(struct tree_walk *w)
+static void pop_directory(struct tree_walk *w)
 {
     size_t end = w->todo.len - 1, from = end;
     while (from > 0 && w->todo.ptr[from - 1] != '\0')
         from--;
     sbuf_clear(&w->path);
     sbuf_add(&w->path, (struct str){w->todo.ptr + from, end - from});
-    w->folder_len = w->path.len;
+    w->directory_len = w->path.len;
     sbuf_cut(&w->todo, from);
 }
 
-int walk_folder(int dir, struct str below, const struct walk_sink *sink, struct err *err)
+int walk_directory(int dir, struct str below, const struct walk_sink *sink, struct err *err)
 {
     struct tree_walk w = {.sink = sink, .top = dir};
     struct stat st;
@@ -151,10 +151,10 @@ int walk_folder(int dir, struct str below, const struct walk_sink *sink, struct 
     sbuf_addc(&w.todo, '\0');
     int r = 0;
     while (r == 0 && w.todo.len > 0) {
-        pop_folder(&w);
+        pop_directory(&w);
         r = check_stop(&w, err);
         if (r == 0)
-            r = read_folder(&w, err);
+            r = read_directory(&w, err);
     }
     sbuf_done(&w.todo);
     sbuf_done(&w.path);

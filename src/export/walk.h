@@ -31,4 +31,4 @@ struct walk_sink {
 enum { WALK_DIRECTORIES_BYTES_MAX = 256 << 20 }; /* names of directories still to be read */
 
 /* Walks all of `dir` below this path in it; empty: all of it. A file that vanishes during the walk is skipped. */
-must_check int walk_folder(int dir, struct str below, const struct walk_sink *sink, struct err *err);
+must_check int walk_directory(int dir, struct str below, const struct walk_sink *sink, struct err *err);

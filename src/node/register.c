@@ -201,8 +201,8 @@ static void registration_free(struct registration *own_r)
 int registration_start(const struct registration_options *o, struct registration **ret, struct err *err)
 {
     struct registration *r = xcalloc(1, sizeof *r);
-    r->kubelet = str_dupf("%s/../device-plugins/kubelet.sock", o->folder);
-    r->path = str_dupf("%s/%s-reg.sock", o->folder, NAME_DRIVER);
+    r->kubelet = str_dupf("%s/../device-plugins/kubelet.sock", o->directory);
+    r->path = str_dupf("%s/%s-reg.sock", o->directory, NAME_DRIVER);
     r->endpoint = str_dup(str_of(o->endpoint));
     r->plugin = o->plugin;
     r->last_call_ns = o->last_call_ns;

@@ -14,7 +14,7 @@ struct registration;
 struct registration_options {
     /* Absolute: the kubelet's plugins_registry, as this process sees it. The kubelet creates a socket in
      * ../device-plugins at each start. */
-    const char *folder;
+    const char *directory;
     const char *endpoint;                /* the plugin's socket, as the kubelet sees it */
     const struct rpc_server *plugin;     /* borrowed: its server */
     uint64_t (*last_call_ns)(void *ctx); /* when the kubelet last called the plugin, in clock_now_ns; 0: never */

@@ -53,7 +53,7 @@ struct store_retry {
 /* Strings are copied. NULL or 0 means the default, which comes from the environment where the vendors' own tools take
  * it from there (AWS_*, GOOGLE_APPLICATION_CREDENTIALS, GCE_METADATA_HOST, STORAGE_EMULATOR_HOST ...). */
 struct store_options {
-    struct str uri;       /* s3://bucket/prefix, gs://bucket/prefix, file:///folder; prefix may be empty */
+    struct str uri;       /* s3://bucket/prefix, gs://bucket/prefix, file:///directory; prefix may be empty */
     const char *endpoint; /* "http://127.0.0.1:9000" */
     const char *region;
     const char *profile; /* of ~/.aws/config and credentials */
@@ -204,8 +204,8 @@ struct store_page {
     struct str token;       /* goes on where a reply's next_token ended; then start_after is ignored */
     struct str end_before;  /* only keys less than this, where the store can; empty: to the end. Callers check */
     unsigned keys_max;      /* 0: the store's own most */
-    bool folders;           /* with delimiter '/': common prefixes arrive as objects whose key ends in '/', whose etag
-                               is empty and whose generation is 0 */
+    bool delimited;         /* with delimiter '/': common prefixes arrive as objects whose key ends in '/', whose etag
+                             is empty and whose generation is 0 */
     void *ctx;
     /* `objects` and `next_token` (empty: this was the last page) are borrowed until it returns; NULL when r->code < 0.
      * The only callback, exactly once. */

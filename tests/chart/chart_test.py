@@ -56,7 +56,7 @@ def test_rendered_manifests_are_valid_without_unknown_fields(values, tmp_path):
                 {"name": "b", "type": "dir", "path": "/mnt/b", "reservePercent": 5, "nodeSelector": {"disk": "a"}}]},
      "every node of pool 'a' is one of pool 'b' too"),
     ({"pools": [{"name": "a", "type": "nvme-raid0", "path": "/mnt/a", "reservePercent": 5}]}, "give devices.models"),
-    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "wipe": ["S1"]}]}, "is a folder"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "wipe": ["S1"]}]}, "is a directory"),
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "requireMount": False, "ephemeral": True}]}, "needs requireMount"),
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "requireMount": "no"}]}, "boolean"),
     ({"storageClasses": [{"name": "c", "parameters": {"hydratoin": "eager"}}]}, "hydratoin"),

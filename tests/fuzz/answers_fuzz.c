@@ -194,10 +194,10 @@ static void head(void)
     store_head(w.store, &w.worker, object.key, on_done, NULL);
 }
 
-static void list(bool folders)
+static void list(bool delimited)
 {
     const struct store_page p = {
-        .prefix = STR("a/"), .start_after = STR("a/a"), .folders = folders, .on_done = on_page};
+        .prefix = STR("a/"), .start_after = STR("a/a"), .delimited = delimited, .on_done = on_page};
     store_list_page(w.store, &w.worker, &p);
 }
 

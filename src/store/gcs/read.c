@@ -153,7 +153,7 @@ static void build_list(struct store_call *c)
         gcs_param(c, "prefix", p->prefix);
     if (p->keys_max)
         gcs_param_u64(c, "maxResults", p->keys_max);
-    if (p->folders)
+    if (p->delimited)
         gcs_param(c, "delimiter", STR("/"));
     if (p->start_after.len)
         gcs_param(c, "startOffset", p->start_after); /* inclusive: the key itself is left out below */

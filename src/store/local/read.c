@@ -240,7 +240,7 @@ static int begin_walk(struct local_job *j, struct local_walk **ret, struct err *
     struct walk_options o = {.prefix = p->prefix,
                              .start_after = p->token.len ? str_from(p->token, 17) : p->start_after,
                              .end_before = p->end_before,
-                             .folders = p->folders};
+                             .delimited = p->delimited};
     int r = local_root(l, false, &o.root, err);
     return r < 0 ? r : walk_open(&o, ret, err);
 }
@@ -258,7 +258,7 @@ static int visit_list(struct local_job *j, struct err *err)
     while (j->page.count < most && (r = walk_next(w, &e, err)) > 0) {
         char etag[LOCAL_ETAG_MAX];
         struct store_object o = {.key = e.path};
-        if (!e.is_folder)
+        if (!e.is_directory)
             local_describe(e.path, &e.st, etag, &o);
         if (!object_page_add(&j->page, &o))
             return err_set(err, ERR_NO_SPACE, "a page of the listing is too large");

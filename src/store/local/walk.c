@@ -33,7 +33,7 @@ struct local_walk {
     struct sbuf prefix;
     struct sbuf end_before;
     struct sbuf after; /* start_after, or the last path that was given */
-    bool folders;
+    bool delimited;
     unsigned skipped;
     struct sbuf last_skipped;
     struct walk_level *levels;
@@ -92,11 +92,11 @@ void walk_free(struct local_walk *w)
 }
 
 /* May `path` (a file's, or a directory's with its '/') be wanted, or hold something that is? */
-static bool in_range(const struct local_walk *w, struct str path, bool is_folder)
+static bool in_range(const struct local_walk *w, struct str path, bool is_directory)
 {
     struct str prefix = sbuf_str(&w->prefix), after = sbuf_str(&w->after), end = sbuf_str(&w->end_before);
-    bool descend = is_folder && !w->folders;
-    if (!str_starts(path, prefix) && !(is_folder && path.len < prefix.len && str_starts(prefix, path)))
+    bool descend = is_directory && !w->delimited;
+    if (!str_starts(path, prefix) && !(is_directory && path.len < prefix.len && str_starts(prefix, path)))
         return false;
     if (end.len && str_cmp(path, end) >= 0)
         return false;
@@ -116,17 +116,17 @@ static int type_of(int dir, const struct dirent *e)
     return IFTODT(st.st_mode);
 }
 
-static void level_add(struct walk_level *l, struct str name, bool is_folder, int type)
+static void level_add(struct walk_level *l, struct str name, bool is_directory, int type)
 {
     if (l->count == l->room) {
         l->room = l->room ? 2 * l->room : 64;
         l->entries = xrealloc(l->entries, l->room, sizeof *l->entries);
     }
     struct dir_entry *e = &l->entries[l->count++];
-    *e =
-        (struct dir_entry){.at = (uint32_t)l->text.len, .len = (uint16_t)(name.len + is_folder), .type = (uint8_t)type};
+    *e = (struct dir_entry){
+        .at = (uint32_t)l->text.len, .len = (uint16_t)(name.len + is_directory), .type = (uint8_t)type};
     sbuf_add(&l->text, name);
-    if (is_folder)
+    if (is_directory)
         sbuf_addc(&l->text, '/');
     e->head = head_of(entry_name(l, e));
 }
@@ -222,10 +222,10 @@ static int enter_prefix(struct local_walk *w, struct err *err)
     struct str prefix = sbuf_str(&w->prefix);
     size_t len = path_directory_len(prefix);
     struct err ignored;
-    struct str folder = path_parent(prefix);
-    if (len > 0 && path_check(folder, &ignored) < 0)
+    struct str parent = path_parent(prefix);
+    if (len > 0 && path_check(parent, &ignored) < 0)
         return 0; /* no file can have such a path: nothing is listed */
-    auto_mem char *name = str_dup(len ? folder : STR("."));
+    auto_mem char *name = str_dup(len ? parent : STR("."));
     auto_fd fd = path_open_links(w->root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return 0;
@@ -243,7 +243,7 @@ int walk_open(const struct walk_options *o, struct local_walk **ret, struct err 
     sbuf_init(&w->end_before, PATH_MAX);
     sbuf_init(&w->last_skipped, PATH_MAX);
     sbuf_init(&w->path, PATH_MAX - 1);
-    w->folders = o->folders;
+    w->delimited = o->delimited;
     w->root = fcntl(o->root, F_DUPFD_CLOEXEC, 0);
     if (w->root < 0)
         return err_sys(err, errno, "cannot open the directory again");
@@ -334,8 +334,8 @@ static int step(struct local_walk *w, struct walk_entry *ret, struct err *err)
     const struct dir_entry *e = &l->entries[l->next++];
     sbuf_cut(&w->path, l->path_len);
     sbuf_add(&w->path, entry_name(l, e));
-    ret->is_folder = e->type == DT_DIR;
-    if (e->type == DT_DIR && !w->folders)
+    ret->is_directory = e->type == DT_DIR;
+    if (e->type == DT_DIR && !w->delimited)
         return descend(w, l, err);
     int r = e->type == DT_DIR ? 1 : stat_file(w, l, e->type, &ret->st, err);
     if (r <= 0)

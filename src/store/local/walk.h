@@ -17,14 +17,14 @@ struct walk_options {
     struct str prefix;      /* of the whole path, also in the middle of a name */
     struct str start_after; /* only greater paths */
     struct str end_before;  /* only smaller paths; empty: no end */
-    bool folders;           /* do not descend: a directory is an entry whose path ends in '/' */
+    bool delimited;         /* do not descend: a directory is an entry whose path ends in '/' */
 };
 
 /* Views last until the next call. */
 struct walk_entry {
     struct str path;
     struct stat st; /* of the file; not set for a directory */
-    bool is_folder;
+    bool is_directory;
 };
 
 must_check int walk_open(const struct walk_options *o, struct local_walk **ret, struct err *err);

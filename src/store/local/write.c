@@ -143,11 +143,11 @@ static int exists(const struct local_job *j, int root, struct err *err)
     return err_fail(err, ERR_EXISTS, CIS_OBJECT_EXISTS, "an object of this name exists already");
 }
 
-static int link_nameless(const struct local_job *j, int folder, const char *name)
+static int link_nameless(const struct local_job *j, int directory, const char *name)
 {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", j->fd);
-    return linkat(AT_FDCWD, path, folder, name, AT_SYMLINK_FOLLOW);
+    return linkat(AT_FDCWD, path, directory, name, AT_SYMLINK_FOLLOW);
 }
 
 static int link_temporary(struct local_job *j, struct err *err)
@@ -168,12 +168,12 @@ static int refuse_name(const struct local_job *j, int root, int errnum, struct e
 }
 
 /* There is no conditional rename: the object is compared directly before. */
-static int check_same(struct local_job *j, int folder, const char *name, struct err *err)
+static int check_same(struct local_job *j, int directory, const char *name, struct err *err)
 {
     struct stat st;
     char etag[LOCAL_ETAG_MAX];
     struct store_object now = {0};
-    if (fstatat(folder, name, &st, 0) == 0)
+    if (fstatat(directory, name, &st, 0) == 0)
         local_describe(j->job.args.key, &st, etag, &now);
     if (str_eq(now.etag, j->job.args.match)) {
         j->job.reply.guard = GUARD_LOOK;
@@ -182,12 +182,12 @@ static int check_same(struct local_job *j, int folder, const char *name, struct 
     return err_fail(err, ERR_EXISTS, CIS_OBJECT_EXISTS, "the object was replaced or deleted");
 }
 
-/* Gives the temporary its name in `folder`. Only a rename replaces, and only what has a name can be renamed. */
-static int put_name(struct local_job *j, int root, int folder, const char *name, struct err *err)
+/* Gives the temporary its name in `directory`. Only a rename replaces, and only what has a name can be renamed. */
+static int put_name(struct local_job *j, int root, int directory, const char *name, struct err *err)
 {
     bool absent = j->job.args.condition == STORE_IF_ABSENT;
     if (j->parent < 0) {
-        if (link_nameless(j, folder, name) == 0)
+        if (link_nameless(j, directory, name) == 0)
             return 0;
         if (errno != EEXIST || absent)
             return refuse_name(j, root, errno, err);
@@ -197,10 +197,10 @@ static int put_name(struct local_job *j, int root, int folder, const char *name,
         if (r < 0)
             return r;
     }
-    int r = renameat2(j->parent, j->name, folder, name, absent ? RENAME_NOREPLACE : 0);
+    int r = renameat2(j->parent, j->name, directory, name, absent ? RENAME_NOREPLACE : 0);
     /* A file system without that flag (NFS): a second name does not replace either, and the first goes afterwards. */
     if (r != 0 && absent && errno == EINVAL)
-        r = linkat(j->parent, j->name, folder, name, 0);
+        r = linkat(j->parent, j->name, directory, name, 0);
     return r == 0 ? 0 : refuse_name(j, root, errno, err);
 }
 
@@ -465,12 +465,12 @@ static int visit_delete(struct local_job *j, struct err *err)
     int r = local_root(j->job.store->self, false, &root, err);
     if (r < 0)
         return r == -ERR_NOT_FOUND ? 0 : r;
-    auto_mem char *folder = str_dup(j->job.args.key);
-    char *slash = strrchr(folder, '/');
-    name = slash ? slash + 1 : folder;
+    auto_mem char *directory = str_dup(j->job.args.key);
+    char *slash = strrchr(directory, '/');
+    name = slash ? slash + 1 : directory;
     if (slash)
         *slash = '\0';
-    parent = path_open_links(root, slash ? folder : ".", O_RDONLY | O_DIRECTORY);
+    parent = path_open_links(root, slash ? directory : ".", O_RDONLY | O_DIRECTORY);
     if (parent >= 0 && unlinkat(parent, name, 0) == 0)
         return 0;
     return errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(err, errno, "cannot remove it");

@@ -249,7 +249,7 @@ static void build_list(struct store_call *c)
     auto_sbuf q = SBUF(32 << 10);
     if (p->token.len)
         add_param(&q, "continuation-token", p->token);
-    if (p->folders)
+    if (p->delimited)
         add_param(&q, "delimiter", STR("/"));
     add_param(&q, "encoding-type", STR("url"));
     add_param(&q, "list-type", STR("2"));
@@ -280,7 +280,7 @@ static void answered_list(struct store_call *c, int status)
         call_end(c, call_garbled(&c->err));
         return;
     }
-    if (c->job.args.page.folders) /* they come after the objects: one order for both is what a page promises */
+    if (c->job.args.page.delimited) /* they come after the objects: one order for both is what a page promises */
         object_page_sort(&j->page);
     c->job.objects = j->page.objects;
     c->job.object_count = j->page.count;

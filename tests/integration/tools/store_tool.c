@@ -179,7 +179,7 @@ static void make_page(struct tool *t)
                            .start_after = sbuf_str(&after),
                            .token = sbuf_str(&t->key),
                            .keys_max = (unsigned)number_flag(t, "--page", 0),
-                           .folders = flag(t, "--folders") != NULL,
+                           .delimited = flag(t, "--folders") != NULL,
                            .ctx = t,
                            .on_done = page_done};
     store_list_page(t->store, &t->worker, &p);

@@ -40,7 +40,7 @@ static struct seen walked(void)
     struct seen s = {0};
     struct walk_sink sink = {.ctx = &s, .on_file = on_file, .on_skip = on_skip, .on_trouble = on_trouble};
     struct err err;
-    if (walk_folder(dir, STR_NULL, &sink, &err) < 0)
+    if (walk_directory(dir, STR_NULL, &sink, &err) < 0)
         fail_msg("%s", err.text);
     return s;
 }
@@ -127,7 +127,7 @@ static void a_sink_that_refuses_ends_the_walk(void **state)
     struct walk_sink sink = {.ctx = &s, .on_file = refuse, .on_skip = on_skip, .on_trouble = on_trouble};
     struct err err;
     put(dir, "x", 1);
-    assert_int_equal(walk_folder(dir, STR_NULL, &sink, &err), -ERR_NO_SPACE);
+    assert_int_equal(walk_directory(dir, STR_NULL, &sink, &err), -ERR_NO_SPACE);
     assert_string_equal(err.text, "no room for 'x'");
 }
 
@@ -150,7 +150,7 @@ static void a_walk_that_is_stopped_sees_nothing_more(void **state)
         snprintf(name, sizeof name, "d%d", i);
         assert_int_equal(mkdirat(dir, name, 0755), 0);
     }
-    assert_int_equal(walk_folder(dir, STR_NULL, &sink, &err), -ERR_CANCELLED);
+    assert_int_equal(walk_directory(dir, STR_NULL, &sink, &err), -ERR_CANCELLED);
     assert_true(s.files == 3 && s.skips[WALK_EMPTY_DIRECTORY] == 0);
 }
 
@@ -165,7 +165,7 @@ static void walk_stops_at_an_empty_directory_too(void **state)
     (void)state;
     struct walk_sink sink = {.is_stopped = always};
     struct err err;
-    assert_int_equal(walk_folder(dir, STR_NULL, &sink, &err), -ERR_CANCELLED);
+    assert_int_equal(walk_directory(dir, STR_NULL, &sink, &err), -ERR_CANCELLED);
 }
 
 #define in_a_folder(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)

@@ -8,7 +8,7 @@
 struct list_arg {
     const char *prefix, *start_after, *end_before;
     unsigned keys_max;
-    bool folders;
+    bool delimited;
     struct str token;
 };
 
@@ -33,7 +33,7 @@ static void make_list(struct here_call *c)
                            .start_after = str_of(a->start_after),
                            .end_before = str_of(a->end_before),
                            .keys_max = a->keys_max,
-                           .folders = a->folders,
+                           .delimited = a->delimited,
                            .token = a->token,
                            .ctx = c,
                            .on_done = list_done};
@@ -134,8 +134,8 @@ static void keys_come_in_order_of_their_bytes(void **state)
     assert_list(h, (struct list_arg){.prefix = "/"}, "");
     assert_list(h, (struct list_arg){.start_after = "a/a/a", .end_before = "b/c/d"}, "a/x\na0\nb/c!\n");
     assert_list(h, (struct list_arg){.start_after = "a/"}, "a/a/a\na/x\na0\nb/c!\nb/c/d\nb/c0\n\xc3\xa9\n");
-    assert_list(h, (struct list_arg){.folders = true}, "Z\na-b\na.b\na/\na0\nb/\n\xc3\xa9\n");
-    assert_list(h, (struct list_arg){.prefix = "b/", .folders = true}, "b/c!\nb/c/\nb/c0\n");
+    assert_list(h, (struct list_arg){.delimited = true}, "Z\na-b\na.b\na/\na0\nb/\n\xc3\xa9\n");
+    assert_list(h, (struct list_arg){.prefix = "b/", .delimited = true}, "b/c!\nb/c/\nb/c0\n");
 }
 
 static void pages_join_without_a_gap_or_an_overlap(void **state)
