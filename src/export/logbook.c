@@ -3,6 +3,7 @@
 #include "logbook_line.h"
 #include "pool/volume.h"
 #include "util/file.h"
+#include "util/map.h"
 #include "util/mem.h"
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,27 +11,28 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* 16 M records of sent files are some 3 GiB; no volume has more. */
+/* 32 M records of sent files are some 6 GiB; no volume has more. */
 enum { FORMAT = 2, SENT_MAX = 32 << 20, COMPACT_LEAST = 4096 };
 /* No store takes more parts, and no run has more uploads under way: a line beyond is damage. */
 enum { PARTS_MAX = 10000, UPLOADS_MAX = 65536 };
-static const size_t paths_bytes_max = (size_t)4 << 30;
+static const size_t memory_bytes_max = (size_t)8 << 30;
 
+/* A file in the bucket. In the arena of the logbook, as its texts are. */
 struct sent {
-    struct str path; /* in the arena; ptr NULL: a free slot */
+    struct map_node node;
+    struct str path;
     struct stamp stamp;
-    struct str tag; /* in the arena */
+    struct str tag;
 };
 
 struct logbook {
     int dir; /* owned */
     int fd;  /* owned; the file, for appending */
     char name[64 + 4];
-    char unversioned[64]; /* the name that it had in the format before this one, which stated no version */
-    char shown[80];       /* in sentences */
-    struct arena *paths;  /* owned */
-    struct sent *sent;    /* owned; open addressing, a power of two */
-    size_t sent_room, sent_count;
+    char unversioned[64];            /* the name that it had in the format before this one, which stated no version */
+    char shown[80];                  /* in sentences */
+    struct arena *memory;            /* owned */
+    struct map sent;                 /* by path */
     struct logbook_upload **uploads; /* owned */
     size_t upload_room, upload_count;
     uint64_t lines;   /* in the file */
@@ -46,59 +48,51 @@ bool stamp_eq(const struct stamp *a, const struct stamp *b)
 
 /* ---- sent -------------------------------------------------------------------------------------------------------- */
 
-static size_t slot_of(const struct sent *table, size_t room, struct str path)
+static struct sent *sent_of(const struct logbook *l, struct str path)
 {
-    size_t at = (size_t)str_hash(path, 0) & (room - 1);
-    while (table[at].path.ptr && !str_eq(table[at].path, path))
-        at = (at + 1) & (room - 1);
-    return at;
+    struct sent *s;
+    map_foreach_hash (&l->sent, str_hash(path, 0), s, node)
+        if (str_eq(s->path, path))
+            return s;
+    return NULL;
 }
 
-static void grow_sent(struct logbook *l)
+static struct sent *new_sent(struct logbook *l, struct str path)
 {
-    size_t room = l->sent_room ? l->sent_room * 2 : 1024;
-    struct sent *bigger = xcalloc(room, sizeof *bigger);
-    for (size_t i = 0; i < l->sent_room; i++)
-        if (l->sent[i].path.ptr)
-            bigger[slot_of(bigger, room, l->sent[i].path)] = l->sent[i];
-    free(l->sent);
-    l->sent = bigger;
-    l->sent_room = room;
+    struct sent *s = l->sent.count < SENT_MAX ? arena_alloc(l->memory, sizeof *s) : NULL;
+    if (!s || !arena_dup(l->memory, path, &s->path))
+        return NULL;
+    map_add(&l->sent, &s->node, str_hash(path, 0));
+    return s;
 }
 
-static int remember_sent(struct logbook *l, struct str path, const struct stamp *s, struct str tag, struct err *err)
+static int remember_sent(struct logbook *l, struct str path, const struct stamp *stamp, struct str tag, struct err *err)
 {
-    if (l->sent_count * 4 >= l->sent_room * 3)
-        grow_sent(l);
-    struct sent *at = &l->sent[slot_of(l->sent, l->sent_room, path)];
-    if (!at->path.ptr) {
-        if (l->sent_count == SENT_MAX || !arena_dup(l->paths, path, &at->path))
-            return err_set(err, ERR_NO_SPACE, "more than %d files were exported: the logbook is full", SENT_MAX);
-        l->sent_count++;
-    }
-    if (!str_eq(at->tag, tag) && !arena_dup(l->paths, tag, &at->tag))
+    struct sent *s = sent_of(l, path);
+    if (!s)
+        s = new_sent(l, path);
+    if (!s || (!str_eq(s->tag, tag) && !arena_dup(l->memory, tag, &s->tag)))
         return err_set(err, ERR_NO_SPACE, "more than %d files were exported: the logbook is full", SENT_MAX);
-    at->stamp = *s;
+    s->stamp = *stamp;
     return 0;
 }
 
-bool logbook_has(const struct logbook *l, struct str path, const struct stamp *s)
+bool logbook_has(const struct logbook *l, struct str path, const struct stamp *stamp)
 {
-    if (l->sent_count == 0)
-        return false;
-    const struct sent *at = &l->sent[slot_of(l->sent, l->sent_room, path)];
-    return at->path.ptr && stamp_eq(&at->stamp, s);
+    const struct sent *s = sent_of(l, path);
+    return s && stamp_eq(&s->stamp, stamp);
 }
 
 const struct stamp *logbook_stamp(const struct logbook *l, struct str path)
 {
-    const struct sent *at = l->sent_count ? &l->sent[slot_of(l->sent, l->sent_room, path)] : NULL;
-    return at && at->path.ptr ? &at->stamp : NULL;
+    const struct sent *s = sent_of(l, path);
+    return s ? &s->stamp : NULL;
 }
 
 struct str logbook_tag(const struct logbook *l, struct str path)
 {
-    return l->sent_count ? l->sent[slot_of(l->sent, l->sent_room, path)].tag : STR_NULL;
+    const struct sent *s = sent_of(l, path);
+    return s ? s->tag : STR_NULL;
 }
 
 /* ---- uploads ----------------------------------------------------------------------------------------------------- */
@@ -391,18 +385,18 @@ static int write_live(struct logbook *l, struct err *err)
     int r = write_version(l, err);
     for (size_t i = 0; i < l->upload_count && r == 0; i++)
         r = write_upload(l, l->uploads[i], err);
-    for (size_t i = 0; i < l->sent_room && r == 0; i++)
-        if (l->sent[i].path.ptr) {
-            struct logbook_line s = {
-                .kind = LINE_SENT, .path = l->sent[i].path, .stamp = l->sent[i].stamp, .etag = l->sent[i].tag};
-            r = append(l, &s, err);
-        }
+    const struct sent *s;
+    map_foreach (&l->sent, s, node) {
+        struct logbook_line sent = {.kind = LINE_SENT, .path = s->path, .stamp = s->stamp, .etag = s->tag};
+        if (r == 0)
+            r = append(l, &sent, err);
+    }
     return r;
 }
 
 static bool is_mostly_dead(const struct logbook *l)
 {
-    return l->lines >= COMPACT_LEAST && l->lines >= 2 * (l->sent_count + l->upload_count);
+    return l->lines >= COMPACT_LEAST && l->lines >= 2 * (l->sent.count + l->upload_count);
 }
 
 /* Compacts the logbook, which would grow without limit if a file is sent again and again. The new file is renamed
@@ -451,7 +445,7 @@ int logbook_open(int export_dir, struct str destination, struct logbook **ret, s
     auto_logbook l = xcalloc(1, sizeof *l);
     l->fd = -1;
     l->dir = fcntl(export_dir, F_DUPFD_CLOEXEC, 0);
-    l->paths = arena_new(1 << 18, paths_bytes_max);
+    l->memory = arena_new(1 << 18, memory_bytes_max);
     sbuf_init(&l->line, LINE_BYTES_MAX);
     name_logbook(l, destination);
     if (l->dir < 0)
@@ -481,8 +475,8 @@ void logbook_free(struct logbook *l)
     for (size_t i = 0; i < l->upload_count; i++)
         free_upload(l->uploads[i]);
     free(l->uploads);
-    free(l->sent);
-    arena_free(l->paths);
+    map_done(&l->sent);
+    arena_free(l->memory);
     sbuf_done(&l->line);
     if (l->fd >= 0)
         close(l->fd);
