@@ -72,7 +72,7 @@ struct kube {
     struct timer pump;      /* when the rate allows the next request */
     struct list jobs;       /* all of them: owned */
     struct list queue;      /* QUEUED jobs, in order */
-    unsigned queued, sent;  /* `sent` without watches */
+    unsigned queued, sent;  /* `sent` without watches and exempt requests */
     struct kube_stop *stop; /* NULL: delivered */
     atomic_bool stopping;
     _Atomic uint64_t requests_sent;

@@ -82,6 +82,12 @@ void kube_job_settle_cancelled(struct kube_job *j, const char *why)
     kube_job_settle(j, &err);
 }
 
+/* Exempt requests that hang must not hold up the others. */
+static bool counts(const struct kube_job *j)
+{
+    return !j->is_watch && !j->request.exempt;
+}
+
 static void pump(struct kube *k)
 {
     uint64_t wait = 0;
@@ -239,7 +245,7 @@ static void send_attempt(struct kube_job *j)
     job_become(j, JOB_SENT);
     j->attempt++;
     j->token_turn = k->token.turn;
-    k->sent += !j->is_watch;
+    k->sent += counts(j);
     atomic_fetch_add_explicit(&k->requests_sent, 1, memory_order_relaxed);
     submit(j, token, left);
 }
@@ -363,7 +369,7 @@ static void on_answer(void *ctx, const struct web_result *r)
     struct err err;
     json *object = NULL;
     int code = -ERR_IO;
-    k->sent -= !j->is_watch;
+    k->sent -= counts(j);
     j->reply.status = r->status;
     job_become(j, JOB_WAITING);
     if (r->code < 0) {

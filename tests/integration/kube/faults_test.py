@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from integration.lib.control import eventually
 from integration.lib.kube import KubeTool
 from servers.api_proxy import answer, crumbs, cut, raw, silence
 
@@ -66,6 +67,15 @@ def test_an_answer_that_is_too_long_is_an_error(proxy, namespace):
         failed = tool.ask("get", resource="configmaps", ns=namespace, name="a")
         assert (failed.code, failed.error) == ("NO_SPACE", 5007)
         assert tool.memory_kib() - before < 16 << 10
+
+
+def test_exempt_requests_that_hang_do_not_hold_up_the_others(proxy, namespace):
+    with KubeTool(proxy.kubeconfig, "--qps", 1000, "--burst", 1000) as tool:
+        proxy.fault("GET", "/configmaps/hangs", silence(30), times=None)
+        for _ in range(70):  # 64 others are sent at once
+            tool.send("get", resource="configmaps", ns=namespace, name="hangs", exempt=True, timeout_ms=60_000)
+        eventually(lambda: len(proxy.seen("GET", "/configmaps/hangs")) == 70)
+        assert tool.ask("get", resource="configmaps", ns=namespace, name="a", timeout_ms=10_000).code == "NOT_FOUND"
 
 
 def test_requests_keep_to_the_rate_and_to_their_order(proxy, namespace):

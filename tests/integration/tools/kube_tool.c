@@ -216,6 +216,7 @@ static bool do_request(const json *line)
                                   .field_selector = text_at(line, "fields"),
                                   .page_size = (unsigned)number_at(line, "page", 0),
                                   .on_page = flag_at(line, "by_page") ? on_page : NULL,
+                                  .exempt = flag_at(line, "exempt"),
                                   .fence = flag_at(line, "fenced") ? the_lease : NULL,
                                   .timeout_ns = number_at(line, "timeout_ms", 0) * NS_PER_MS,
                                   .ctx = a,
