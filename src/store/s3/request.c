@@ -270,6 +270,12 @@ static bool asks_for_less(struct str code)
            str_ends(code, STR("RequestLimitExceeded")) || str_eq(code, STR("Throttling"));
 }
 
+static bool rejects_key(struct str code)
+{
+    return str_eq(code, STR("SignatureDoesNotMatch")) || str_eq(code, STR("InvalidAccessKeyId")) ||
+           str_eq(code, STR("XAdminUserNotFound")); /* versitygw, with 404 */
+}
+
 /* Codes that call passing what the status does not. */
 static int passing(struct store_call *c, int code, const struct status_words *w)
 {
@@ -298,7 +304,7 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
     if (str_eq(w->code, STR("NoSuchBucket")))
         return err_fail(&c->err, ERR_NOT_FOUND, CIS_BUCKET_NOT_FOUND, "404 NoSuchBucket: there is no bucket '%s'",
                         s->bucket);
-    if (str_eq(w->code, STR("SignatureDoesNotMatch")) || str_eq(w->code, STR("InvalidAccessKeyId")))
+    if (rejects_key(w->code))
         return err_fail(&c->err, ERR_DENIED, CIS_CREDENTIALS_REJECTED,
                         "%d %.*s: the store does not accept the key from %s", w->status, STR_FMT(w->code),
                         creds_source_name(c->creds));

@@ -203,6 +203,12 @@ def test_wrong_secret_is_reported_and_not_shown(s3_bucket):
     assert "not-the-secret" not in repr(answer)
 
 
+def test_unknown_access_key_is_reported_as_rejected_credentials(s3_bucket):
+    answer = s3_bucket.call("list", env=dict(s3_bucket.env, AWS_ACCESS_KEY_ID="no-such-key"))
+    assert answer.code == "DENIED" and answer.id == 1401, answer
+    assert "does not accept the key" in answer.text
+
+
 def test_missing_bucket_differs_from_a_missing_object(bucket):
     if bucket.kind == "file":
         bucket.uri = bucket.uri + "no-such-folder/"
