@@ -64,9 +64,12 @@ build_fuse() {
     fetch_fuse_source "$work"
     (cd "$work/src" && dpkg-source --no-check -x fuse3_*.dsc tree >/dev/null)
     cd "$work/src/tree"
-    meson setup build --prefix="$deps" --libdir=lib --default-library=static --buildtype=release \
-        -Dexamples=false -Dtests=false -Dutils=false -Duseroot=false >"$work/log" 2>&1 &&
-        ninja -C build install >>"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+    if ! meson setup build --prefix="$deps" --libdir=lib --default-library=static --buildtype=release \
+        -Dexamples=false -Dtests=false -Dutils=false -Duseroot=false >"$work/log" 2>&1 ||
+        ! ninja -C build install >>"$work/log" 2>&1; then
+        cat "$work/log" >&2
+        exit 1
+    fi
 }
 
 # shellcheck disable=SC2086 # a list of words

@@ -86,6 +86,7 @@ fi
 packages='containerd runc containernetworking-plugins busybox libseccomp2 mdadm'
 tools='nftables iproute2 openssl xfsprogs'
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+# shellcheck disable=SC2086 # lists of words
 if [ "$(cat "$root/debian/.made" 2>/dev/null)" != "$suite $packages" ] || ! dpkg -s $tools >/dev/null 2>&1; then
     [ "$(id -u)" = 0 ] || { echo "kubernetes: must run as root" >&2; exit 1; }
     apt-get -qq update

@@ -33,9 +33,10 @@ BIN = {}
 
 
 def tools(cache, top):
-    """Pinned tools from the tests' own Python environment; installs it if it is not there."""
+    """Pinned tools from the tests' own Python environment, and shellcheck; installs both if they are not there."""
     venv = cache / "python"
     subprocess.run([top / "tests/deps/python.sh"], check=True)
+    subprocess.run([top / "tests/deps/shellcheck.sh"], check=True)
     BIN.update({n: venv / "bin" / n for n in ("clang-format", "clang-tidy", "lizard")})
 
 
@@ -311,10 +312,22 @@ def gate_architecture(root, paths):
     return found + [f"{page}:1: CMakeLists.txt has no room '{name}'" for name in rows]
 
 
+SHELL = re.compile(rb"#!.*\b(ba)?sh\b")
+
+
+def gate_shell(root, paths):
+    """shellcheck over every script, whatever its name. Sourced files are scripts of their own."""
+    scripts = [p for p in paths if SHELL.match((Path(root) / p).read_bytes()[:64])]
+    if not scripts:
+        return []
+    r = subprocess.run(["shellcheck", "--format=gcc", "--exclude=SC1091", *scripts], cwd=root, capture_output=True, text=True)
+    return complaints(r, r.stdout, r"(error|warning|note):")
+
+
 ALL = {
     "format": gate_format, "sizes": gate_sizes, "includes": gate_includes, "words": gate_words,
     "errors": gate_errors, "names": gate_names, "language": gate_language,
-    "architecture": gate_architecture,
+    "architecture": gate_architecture, "shell": gate_shell,
     "banned": gate_banned, "tidy": gate_tidy,
 }
 SLOW = {"tidy"}
