@@ -46,7 +46,7 @@ static const struct json_field hydration_fields[] = {
     {"status.hydration.manifestDigest", JSON_TEXT, STATUS(hydration.manifest_digest)},
 };
 
-/* In a table of its own: no other write of the status may clear it. */
+/* In a separate table: no other write of the status may clear it. */
 static const struct json_field commit_fields[] = {
     {"status.releaseCommitted", JSON_BOOL, STATUS(release_committed)},
 };

@@ -22,7 +22,7 @@ must_check int journal_open(int dir, const uint8_t uid[INDEX_UID_BYTES], uint32_
 /* Is the journal in `dir`, if there is one, that of the catalog `uid`? */
 must_check int journal_is_of(int dir, const uint8_t uid[INDEX_UID_BYTES], bool *ret, struct err *err);
 
-void journal_free(struct journal *j); /* writes nothing: what was not flushed is as if a crash had come */
+void journal_free(struct journal *j); /* writes nothing: records that were not flushed are lost, as after a crash */
 DEFINE_AUTO(journal, struct journal, journal_free)
 #define auto_journal auto_with(auto_clean_journal) struct journal *
 

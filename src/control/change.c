@@ -41,7 +41,7 @@ static int check_stays(const struct api_volume *v, struct err *err)
     return err_fail(err, ERR_BUSY, CIS_VOLUME_RELEASING, "volume '%s': being released", v->id.text);
 }
 
-/* A volume that may change, and what it is. */
+/* A volume that may change, and its spec. */
 static int find_to_change(struct control *c, const struct volume_id *id, struct api_volume **ret,
                           struct spec **ret_spec, struct err *err)
 {

@@ -22,8 +22,8 @@ must_check int claim_words_read(const json *claim, struct claim_words *ret, stru
  * annotation names cannot delay the binding: then `eager` becomes `gate`. */
 must_check int claim_words_apply(const struct claim_words *w, struct api_volume *v, struct err *err);
 
-/* The spec that a volume keeps: the source's, with the export of the policy instead of its own. Either may be NULL;
- * *ret is NULL if both are. The caller frees. */
+/* The spec of a new volume: that of the source, with the export of the policy instead of the source's own. Either may
+ * be NULL; *ret is NULL if both are. The caller frees. */
 must_check int claim_source_merge(const json *source, const json *policy, json **ret, struct err *err);
 
 /* Resolves the claim of a CreateVolume into `v`: claim, source, parameters. ERR_NOT_FOUND: a claim or a source does not

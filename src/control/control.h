@@ -24,7 +24,7 @@ struct control_options {
     struct kube_informer *volumes;  /* CisternVolumes */
     struct kube_informer *pvs;      /* PersistentVolumes */
     struct kube_informer *pools;    /* CisternPools */
-    struct kube_informer *nodes;    /* Nodes; only their names are looked at */
+    struct kube_informer *nodes;    /* Nodes; only their names are used */
     struct str namespace;           /* of the controller, where prime claims are */
     uint64_t node_gone_grace_ns;    /* 0: 10 min */
     uint64_t tombstone_ns;          /* how long the orders of a gone node's released volumes are kept; 0: 7 days */
@@ -45,5 +45,5 @@ struct csi_service *control_service(struct control *c); /* CSI for rpc_server_st
 void control_volume_changed(struct control *c, struct str name);
 void control_pv_changed(struct control *c, const json *pv);
 void control_node_changed(struct control *c, struct str name);
-/* We lead now: everything is looked at. Any thread. */
+/* Called when this process becomes the leader: every object is checked. Any thread. */
 void control_lead(struct control *c);

@@ -142,7 +142,7 @@ static int add_pool(void *ctx, struct str key, const json *object)
     (void)key;
     if (api_pool_read(object, &p, &ignored) < 0 || strcmp(p->pool, s->pool) != 0 || !api_pool_is_healthy(p))
         return 0;
-    /* A node that is gone has no room, whatever its pool last reported. */
+    /* A deleted node has no free space, even if its pool last reported some. */
     auto_json node = kube_informer_get(s->c->o.nodes, STR_NULL, str_of(p->node));
     if (!node)
         return 0;

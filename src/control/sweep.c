@@ -357,7 +357,7 @@ static void sweep_volumes(struct control *c)
     (void)kube_informer_each(c->o.volumes, -1, STR_NULL, keep_without_pv, &w);
     for (size_t i = 0; i < w.names.count && leads(c); i++)
         if (sweep_volume(c, str_of(w.names.items[i]), true, &ignored, &err) < 0)
-            log_err(LOG_WARN, "a volume could not be looked at", &err, "name", w.names.items[i], NULL);
+            log_err(LOG_WARN, "a volume could not be examined", &err, "name", w.names.items[i], NULL);
     names_done(&w.names);
 }
 

@@ -104,7 +104,7 @@ static struct creds_identity *from_environment(void)
     return i;
 }
 
-/* ---- what is fetched --------------------------------------------------------------------------------------------- */
+/* ---- sources of credentials -------------------------------------------------------------------------------------- */
 
 struct aws_source {
     char region[64];

@@ -222,7 +222,7 @@ static void fetch_federation(struct creds *c, struct worker *w)
 
 /* ---- metadata server, token file --------------------------------------------------------------------------------- */
 
-/* The firmware's word, by which the vendor's libraries tell a machine of Google, too. */
+/* The product name of the firmware. Google's libraries recognize a machine of Google by it, too. */
 static bool is_google_machine(void)
 {
     auto_mem char *product = NULL;

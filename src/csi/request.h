@@ -38,7 +38,7 @@ must_check int need_field(const char *value, const char *field, struct err *err)
 /* A volume_id. ERR_INVALID if it is missing; ERR_NOT_FOUND if it is not an id of Cistern. */
 must_check int need_id(const char *text, struct volume_id *ret, struct err *err);
 
-/* Each map of CSI has an entry type of its own; `pairs_of(call, request, parameters)` converts it. */
+/* Each map of CSI has its own entry type; `pairs_of(call, request, parameters)` converts it. */
 #define pairs_of(call, message, field)                                                                                 \
     ({                                                                                                                 \
         struct csi_pair *pairs_ = rpc_alloc((call), (message)->n_##field, sizeof *pairs_);                             \

@@ -157,7 +157,7 @@ static void add_export(const struct verdict *v, struct node_sums *sums)
     sums->pending_since_ns = earlier(sums->pending_since_ns, v->pending_since_ns);
 }
 
-/* The phase, and what the volume adds to the node's sums; an error if one of its files cannot be read. */
+/* The phase, and the volume's share of the node's sums; an error if one of its files cannot be read. */
 static int read_volume(struct driver_metrics *g, const struct volume *v, struct node_sums *sums, const char **ret,
                        struct err *err)
 {

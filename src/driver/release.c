@@ -219,7 +219,7 @@ static int move_to_trash(struct release *w, struct err *err)
     if (r < 0)
         return r;
     if (verdict_of(&w->verdict) == RELEASE_FAILED)
-        log_event(LOG_WARN, "volume is deleted with files not exported, as was said", "volume", id, "files",
+        log_event(LOG_WARN, "volume is deleted with files not exported, as its order allows", "volume", id, "files",
                   log_u64(w->verdict.failed_files), "first", w->verdict.failed_count ? w->verdict.failed[0].path : NULL,
                   NULL);
     w->place = RELEASE_MISSING;

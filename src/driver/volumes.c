@@ -80,7 +80,7 @@ int driver_volume_use(struct driver *d, const struct volume *v, struct volume_us
     return 0;
 }
 
-/* ---- what a damaged disk took ------------------------------------------------------------------------------------ */
+/* ---- files lost with a disk -------------------------------------------------------------------------------------- */
 
 /* A volume that was created again, empty, after a loss ignores the source of its order: a pod wrote to it, and no
  * hydration was completed. */

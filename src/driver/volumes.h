@@ -38,7 +38,7 @@ struct release_order {
     const struct volume_id *id; /* borrowed */
     bool is_withdrawn;          /* the release is not asked for any more */
     bool is_committed;          /* and can not be withdrawn any more */
-    bool may_discard;           /* what is not exported may go */
+    bool may_discard;           /* files that were not exported may be deleted */
     /* if its pool is missing: may it hold files that its policy selects and that were not exported? */
     bool owes_if_absent;
     /* Marks the order, unless it was changed or withdrawn: ERR_PENDING. Blocks on the API server. */

@@ -7,7 +7,7 @@
 
 enum { LOOKS_MAX = 3, PROBE_BYTES_MAX = 1 << 20 };
 
-/* ---- what a comparison leads to ---------------------------------------------------------------------------------- */
+/* ---- results of a comparison ------------------------------------------------------------------------------------- */
 
 static void upload_conflict(struct upload *u)
 {

@@ -150,7 +150,7 @@ struct run_markers {
 
 /* Facts about the store that the run has found out. */
 struct run_store {
-    enum hash_kind digest_kind; /* what files begin with: the store's best, or what it was found to accept */
+    enum hash_kind digest_kind; /* tried first: the best of the store, or one that it accepted */
     bool size_only;             /* the store confirms no checksum */
     bool probed;                /* the store's conditions were tried, or are being */
     uint64_t unproven[2][2];    /* files written under GUARD_UNPROVEN: [in parts][over our own object] */

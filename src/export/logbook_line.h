@@ -24,5 +24,5 @@ struct logbook_line {
 
 void logbook_line_add(const struct logbook_line *r, struct sbuf *b); /* with its newline */
 
-/* False for whatever logbook_line_add did not write. Strings are decoded into `room`, which has line.len bytes. */
+/* False for a line that logbook_line_add did not write. Strings are decoded into `room`, which has line.len bytes. */
 bool logbook_line_parse(struct str line, char *room, struct logbook_line *ret);

@@ -130,7 +130,7 @@ static void make_transfers(struct export_run *r)
 static void count_files(struct export_run *r)
 {
     struct verdict *c = &r->counts;
-    c->pending_bytes = 0; /* what was inherited is known now */
+    c->pending_bytes = 0; /* this run has found its own */
     c->pending_files = r->markers.ours;
     for (size_t i = 0; i < r->plan.count; i++) {
         const struct pick_file *f = &r->plan.files[i];

@@ -60,7 +60,7 @@ struct transfer {
     struct str path;                /* of the file: for sentences */
     const struct file_lease *lease; /* PUT, PROBE, PART, HASH; NULL: there are no bytes */
     struct {
-        enum hash_kind kind; /* what is computed of the object's bytes; the rest is the worker's */
+        enum hash_kind kind; /* the digest of the object's bytes; the other fields belong to the worker */
         struct hash hash;
         struct timer again; /* the wait before another attempt */
         unsigned attempts;

@@ -89,7 +89,7 @@ must_check int verdict_write_progress(int export_dir, const struct verdict *v, s
 /* Makes <volume>/export and takes its lock, for as long as *ret_lock is open: ERR_BUSY while another run lives. */
 must_check int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err);
 
-/* Voids the verdict of an earlier run, because pods may write again. Durable; nothing there is success. ERR_BUSY
+/* Voids the verdict of an earlier run, because pods may write again. Durable; a missing verdict is success. ERR_BUSY
  * while an export is alive. */
 must_check int verdict_forget(int volume, struct err *err);
 

@@ -32,7 +32,7 @@ void progress_init(struct hydrate_progress *p);
 void progress_done(struct hydrate_progress *p);
 /* The only function that changes the phase. Any thread. */
 void phase_become(struct hydrate *h, enum hydrate_phase phase);
-/* Takes over from an earlier run's status file what still holds. */
+/* Takes over the values of an earlier run's status file that are still valid. */
 void progress_recover(struct hydrate *h);
 void progress_write(struct hydrate *h);
 void progress_measure_rate(struct hydrate *h);

@@ -67,7 +67,7 @@ static bool is_used(const struct index *x, struct str below)
            index_at(x, at, &id, &ignored) == 0 && index_get(x, id, &e, &ignored) == 0 && str_starts(e.path, below);
 }
 
-/* Directories that held only removed files go with them: a new object may have such a name. */
+/* Also removes directories that held only removed files: a new object may have the name of one. */
 static int drop_dirs(struct hydrate *h, struct str below, struct err *err)
 {
     while (below.len > 0 && !is_used(h->index, below)) {

@@ -75,7 +75,7 @@ must_check int target_place(const struct target *t, int dir, const char *name, u
  * on the way is followed. */
 bool target_has_foreign(const struct target *t, struct str path, struct target_file is);
 bool target_time_matches(const struct stat *st, int64_t mtime_ns);
-must_check bool target_stat(const struct target *t, struct str path, struct stat *ret); /* false: nothing there */
+must_check bool target_stat(const struct target *t, struct str path, struct stat *ret); /* false: no such entry */
 /* Whether *st may be the object, by kind and size. */
 must_check bool target_stat_matches(const struct stat *st, struct str path, uint64_t size_bytes);
 /* The error of such an object. */

@@ -35,7 +35,7 @@ enum { WEB_PAUSE = 1 };
 
 struct web_result {
     int code;            /* 0: an HTTP answer came, whole, whatever its status; else -(enum err_code) */
-    int status;          /* HTTP status, 0 if none came */
+    int status;          /* HTTP status; 0: no reply */
     unsigned sends;      /* how often it was sent: libcurl repeats it if a kept connection was dead */
     uint64_t body_bytes; /* received */
     uint64_t first_byte_ns;

@@ -109,7 +109,7 @@ static int check_paths(struct keeper *k, const char *data, const char *mount_poi
     return 0;
 }
 
-/* The paths as text first: following them through our own mount would block. */
+/* Compares the paths as text first: a lookup through a mount of Cistern would block. */
 int mountpoint_check(struct keeper *k, const struct wire_config *c, struct err *err)
 {
     char data[PATH_MAX], at[PATH_MAX];

@@ -204,7 +204,7 @@ static void set_time(json *spec, const char *name)
 {
     char text[TIME_TEXT_MAX], micro[TIME_TEXT_MAX + 4];
     time_text(clock_wall_ns(), text);
-    /* The server wants six digits, no less. */
+    /* The server requires six digits. */
     snprintf(micro, sizeof micro, "%.*s000Z", (int)strlen(text) - 1, text);
     json_set_str(spec, name, str_of(micro));
 }

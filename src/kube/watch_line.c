@@ -62,7 +62,7 @@ void line_splitter_clear(struct line_splitter *l)
 static int end_line(struct line_splitter *l, struct str rest,
                     int (*on_line)(void *ctx, struct str line, struct err *err), void *ctx, struct err *err)
 {
-    /* A line that came in one piece is not copied. */
+    /* A line in one piece is not copied. */
     if (l->part.len == 0)
         return str_trim(rest).len ? on_line(ctx, str_trim(rest), err) : 0;
     sbuf_add(&l->part, rest);

@@ -129,7 +129,7 @@ static int recorded_pool_read(struct agent_pool *p, bool orders_too, struct reco
     return 0;
 }
 
-/* ---- what the object says ---------------------------------------------------------------------------------------- */
+/* ---- the CisternPool --------------------------------------------------------------------------------------------- */
 
 static void set_exists(struct agent_pool *p, bool exists)
 {
@@ -206,7 +206,7 @@ void pool_watch(struct agent_pool *p)
     p->informer = kube_informer_new(p->agent->kube, &o);
 }
 
-/* ---- what the disk says ------------------------------------------------------------------------------------------ */
+/* ---- the disk ---------------------------------------------------------------------------------------------------- */
 
 static void set_text(char **field, const char *text)
 {
@@ -360,7 +360,7 @@ static bool does_exist(struct agent_pool *p)
     return p->exists;
 }
 
-/* ---- replaced pools -------------------------------------------------------------------------------------------- */
+/* ---- replaced pools ---------------------------------------------------------------------------------------------- */
 
 static void report_replaced(struct agent_pool *p, const char *uuid, bool given_up)
 {

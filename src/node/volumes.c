@@ -73,7 +73,7 @@ static int commit_now(struct agent *a, const struct api_volume *order, struct er
         return r;
     if (strcmp(now->meta.uid, order->meta.uid) != 0 || !now->release_requested ||
         now->release_discard != order->release_discard)
-        return err_set(err, ERR_CHANGED, "the order changed during its release");
+        return err_set(err, ERR_CHANGED, "the order changed during the release of the volume");
     struct kube_request q = {
         .resource = &api_volumes, .name = str_of(now->meta.name), .field_manager = FIELD_MANAGER "-release"};
     r = api_apply_status(a->kube, q, api_volume_commit_json(now), &answer, err);

@@ -28,7 +28,7 @@ enum identity_may identity_may_be_made(const struct identity_facts *f)
     return f->is_ephemeral ? IDENTITY_MAKE : IDENTITY_EARLIER;
 }
 
-/* ---- is it still the one that was opened? ----------------------------------------------------------------------- */
+/* ---- is it still the one that was opened? ------------------------------------------------------------------------ */
 
 int space_is_here(struct space *s, struct err *err)
 {
@@ -50,7 +50,7 @@ int space_is_here(struct space *s, struct err *err)
                     s->path);
 }
 
-/* ---- what a new pool may find ----------------------------------------------------------------------------------- */
+/* ---- what a new pool may find ------------------------------------------------------------------------------------ */
 
 /* Entries that a new pool's directory may have: those of a fresh file system, and those left by a crash before the
  * identity was written. */
@@ -77,7 +77,7 @@ int identity_look_for_content(int dir, const char *path, char ret[NAME_MAX + 1],
     return 0;
 }
 
-/* ---- what is replaced -------------------------------------------------------------------------------------------- */
+/* ---- replacement ------------------------------------------------------------------------------------------------- */
 
 bool identity_replaces(const struct pool_identity *i, struct str uuid, bool given_up)
 {

@@ -20,7 +20,7 @@
 
 enum {
     BLOCK_BYTES = 4096,
-    SECTOR_BYTES_SAFE = 4096, /* no disk wants larger ones */
+    SECTOR_BYTES_SAFE = 4096, /* no disk needs larger ones */
     MOUNT_FLAGS = MS_NODEV | MS_NOSUID | MS_NOATIME,
     /* A device may be freed under us by the last user of an earlier mount; then the next look finds it gone. */
     ATTACH_ATTEMPTS = 5,

@@ -148,8 +148,8 @@ static bool is_below(const struct mount *m, struct str path)
            (str_starts(target, path) && target.len > path.len && target.ptr[path.len] == '/');
 }
 
-/* The path as mountinfo has it. Its last segment is not looked at: what is mounted there may be dead. A parent that is
- * not there leaves *ret NULL. */
+/* The path as mountinfo has it. The last segment is not followed, because the mount there may be dead. If the parent
+ * does not exist, *ret stays NULL. */
 static int resolve(const char *path, char **ret, struct err *err)
 {
     struct str s = str_of(path);

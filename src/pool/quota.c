@@ -86,7 +86,7 @@ static int check_enforced(const struct disk *d, struct err *err)
     if (enforced)
         return 0;
     return err_fail(err, ERR_UNSUPPORTED, CIS_QUOTA_NOT_ENFORCED,
-                    "'%s' lives by project quota, which is not enforced here any more", d->path);
+                    "'%s' needs project quota, which is no longer enforced here", d->path);
 }
 
 static int join_project(const struct disk *d, struct err *err)

@@ -80,9 +80,8 @@ int volume_check_uncovered(const struct volume *v, struct err *err)
     size_t count = 0, own = v->spec->backend == BACKEND_LOOP ? 1 : 0;
     int r = mount_below(path, &all, &count, err);
     if (r == 0 && (count > own || (count == 1 && strcmp(all[0].fs_type, "xfs") != 0)))
-        r = err_fail(err, ERR_BUSY, CIS_VOLUME_COVERED,
-                     "'%s' is mounted on '%s', and hides what the volume '%s' holds there", all[0].source,
-                     all[0].target, v->spec->id.text);
+        r = err_fail(err, ERR_BUSY, CIS_VOLUME_COVERED, "'%s' is mounted on '%s', and hides the files of volume '%s'",
+                     all[0].source, all[0].target, v->spec->id.text);
     mount_list_free(all, count);
     return r;
 }

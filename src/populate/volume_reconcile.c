@@ -20,7 +20,7 @@ struct volume_view {
     struct api_volume *volume; /* owned; NULL: gone */
     json *job_json[JOB_SLOTS]; /* owned; NULL: none */
     struct volume_job job[JOB_SLOTS];
-    bool cancelled;    /* no claim wants its data any more */
+    bool cancelled;    /* no claim needs its data any more */
     json *source_json; /* owned: its BucketSource; NULL: none, or deleted */
     enum claim_node node;
     struct key_state *state;
@@ -128,7 +128,7 @@ static int read_volume(struct volume_view *v)
     return 0;
 }
 
-/* ---- what it needs ----------------------------------------------------------------------------------------------- */
+/* ---- permitted work ---------------------------------------------------------------------------------------------- */
 
 static bool is_true(const struct volume_view *v, const char *type)
 {

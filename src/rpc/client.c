@@ -45,7 +45,7 @@ void rpc_client_free(struct rpc_client *c)
     free(c);
 }
 
-/* Each call has a channel of its own. gRPC reconnects a kept channel only while a call polls, with a delay of 5 s, so a
+/* Each call has its own channel. gRPC reconnects a kept channel only while a call polls, with a delay of 5 s, so a
  * restarted server would be found late. */
 static grpc_channel *channel_open(const struct rpc_client *c)
 {

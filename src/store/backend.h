@@ -98,7 +98,7 @@ struct store_job {
         uint64_t taken; /* bytes of the body, by the reader */
         bool second;    /* not the one that the caller holds */
         bool answered;  /* its head is there and good */
-        bool moved;     /* bytes came since `watch` last fired */
+        bool moved;     /* bytes were received since `watch` last fired */
         bool paused;    /* by the reader */
         bool lost;      /* the rival's head came first */
         bool gave_up;   /* it stood still */

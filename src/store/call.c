@@ -204,7 +204,7 @@ int call_give(struct store_call *c, const char *bytes, size_t len)
     const struct job_args *a = &c->job.args;
     if (len > a->len - c->received)
         return err_fail(&c->err, ERR_CORRUPT, CIS_REPLY_INVALID,
-                        "more than the %" PRIu64 " bytes that were asked for came", a->len);
+                        "the reply has more than the %" PRIu64 " requested bytes", a->len);
     int r = a->on_data(c->job.ctx, bytes, len);
     c->job.race.moved = true;
     c->job.race.paused = r == WEB_PAUSE;
@@ -252,7 +252,7 @@ static int seek_body(void *ctx, uint64_t offset)
     return 0;
 }
 
-/* Handles an exchange without a reply. A lost connection may recover; our own refusals will not. */
+/* Handles an exchange without a reply. A lost connection may recover; a refusal by this process will not. */
 static void failed(struct store_call *c, const struct web_result *r)
 {
     bool ours = c->err.code != 0;

@@ -16,7 +16,7 @@ static size_t row_of(const struct keyspace *k, size_t at)
     return row < KEYSPACE_POSITIONS ? row : KEYSPACE_POSITIONS - 1;
 }
 
-/* Numbers run through all digits, whatever the first page showed of them. */
+/* A position with one digit may have any digit, also one that the first page did not show. */
 static void mark(unsigned char *set, unsigned char c)
 {
     if (isdigit(c))

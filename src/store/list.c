@@ -35,7 +35,7 @@ struct list_reader {
     struct list_node node;   /* of the active ones, in order of their ranges */
     struct sbuf after;       /* its keys are greater than this ... */
     struct sbuf end;         /* ... and not greater than this; empty: to the end of all */
-    struct sbuf first, last; /* keys of the page before; of another's, until a page came */
+    struct sbuf first, last; /* keys of the previous page; before the first page, those of another reader */
     struct sbuf token;
     unsigned empty_pages;
     bool has_read;     /* a page of this range came */
@@ -368,7 +368,7 @@ static void post(struct list_reader *r)
     loop_post(r->worker->loop, &r->mail);
 }
 
-/* Everybody who waits for a page gives it up. */
+/* Every reader gives up its page. */
 static void stop_all(struct store_listing *l)
 {
     for (size_t i = 0; i < l->reader_count; i++) {

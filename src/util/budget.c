@@ -42,7 +42,7 @@ struct budget {
 
 static int no_memory(uint64_t bytes, struct err *err)
 {
-    err_sys(err, ENOMEM, "cannot have %" PRIu64 " bytes of buffers", bytes);
+    err_sys(err, ENOMEM, "cannot allocate %" PRIu64 " bytes of buffers", bytes);
     return err_advise(err, CIS_BUFFER_MEMORY);
 }
 

@@ -278,7 +278,7 @@ json *json_new_null(void)
     return made(json_null());
 }
 
-/* The object that holds the last name of `path`, made with all on the way; *ret_name points into `path`. */
+/* Returns the object that holds the last name of `path`; makes it and its parents. *ret_name points into `path`. */
 static json *parent_of(json *j, const char *path, const char **ret_name)
 {
     for (const char *dot; (dot = strchr(path, '.')) != NULL; path = dot + 1) {

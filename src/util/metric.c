@@ -18,7 +18,7 @@ struct metric_series {
     char *labels;                /* owned: `a="x",b="y"`, escaped; "" without labels */
     _Atomic uint64_t value;      /* a gauge's is an int64_t; a histogram's counts what was observed */
     _Atomic uint64_t sum;        /* a histogram's: the bits of a double */
-    _Atomic uint64_t *buckets;   /* owned; a histogram's, one a bound, each without those below it */
+    _Atomic uint64_t *buckets;   /* owned; a histogram's: a count for each bound, without the lower ones */
 };
 
 struct metric {

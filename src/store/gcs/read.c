@@ -64,7 +64,7 @@ static int check_range(const struct store_call *c, int status, struct err *err)
     int n = snprintf(want, sizeof want, "bytes %" PRIu64 "-%" PRIu64 "/", a->offset, a->offset + a->len - 1);
     if (status == 206 && str_eq_nocase(str_sub(range, 0, (size_t)n), (struct str){want, (size_t)n}))
         return 0;
-    return err_fail(err, ERR_CORRUPT, CIS_REPLY_INVALID, "'%s' was requested, and %d '%.*s' came", want, status,
+    return err_fail(err, ERR_CORRUPT, CIS_REPLY_INVALID, "'%s' was requested, but the reply is %d '%.*s'", want, status,
                     STR_FMT(range));
 }
 

@@ -62,7 +62,7 @@ void gcs_param_u64(struct store_call *c, const char *name, uint64_t value)
 
 void gcs_ask(struct store_call *c)
 {
-    /* Without it, an object stored with Content-Encoding gzip is decompressed on the way: another size, another
+    /* Without it, GCS decompresses an object that has Content-Encoding gzip: another size, another
      * checksum, and Range ignored. */
     call_header(c, "accept-encoding", STR("gzip"));
     if (!c->identity->anonymous)

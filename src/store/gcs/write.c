@@ -110,7 +110,7 @@ static void refused_bytes(struct store_call *c, int status)
     for (size_t i = 0; status == 400 && c->got.len && i < countof(words); i++)
         if (strstr(c->got.ptr, words[i])) {
             call_end(c, err_fail(&c->err, ERR_CORRUPT, CIS_UPLOAD_CORRUPTED,
-                                 "400: the store got other bytes than were sent"));
+                                 "400: the store received other bytes than were sent"));
             return;
         }
     gcs_refused(c, status);
@@ -247,7 +247,7 @@ static int check_whole(struct store_call *c, struct err *err)
     if (r == 0 && o->size_bytes != sum)
         r = err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes arrived of %" PRIu64, o->size_bytes, sum);
     if (r == 0 && a->whole.kind == o->digest.kind && !digest_eq(&a->whole, &o->digest))
-        r = err_set(err, ERR_CORRUPT, "the store got other bytes than were sent");
+        r = err_set(err, ERR_CORRUPT, "the store received other bytes than were sent");
     return r < 0 ? err_advise(err, CIS_UPLOAD_CORRUPTED) : 0;
 }
 

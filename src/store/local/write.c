@@ -335,7 +335,7 @@ static int fill(struct local_job *j)
         if (n < 0)
             return err_set(&j->err, ERR_CANCELLED, "given up by the writer");
         if (n == 0)
-            return err_set(&j->err, ERR_IO, "what was to be sent ends after %" PRIu64 " of %" PRIu64 " bytes",
+            return err_set(&j->err, ERR_IO, "the data to be sent ends after %" PRIu64 " of %" PRIu64 " bytes",
                            j->moved + j->filled, body->len);
         j->filled += (size_t)n;
     }

@@ -145,8 +145,8 @@ static int check_range(const struct store_call *c, uint64_t *ret_size, struct er
               str_to_u64(first, &from, &ignored) == 0 && str_to_u64(span, &to, &ignored) == 0 &&
               (str_eq(rest, STR("*")) || str_to_u64(rest, ret_size, &ignored) == 0);
     if (!ok || from != a->offset || to != a->offset + a->len - 1)
-        return err_set(err, ERR_CORRUPT, "bytes %" PRIu64 " to %" PRIu64 " were requested, and '%.*s' came", a->offset,
-                       a->offset + a->len - 1, STR_FMT(text));
+        return err_set(err, ERR_CORRUPT, "bytes %" PRIu64 " to %" PRIu64 " were requested, but the reply has '%.*s'",
+                       a->offset, a->offset + a->len - 1, STR_FMT(text));
     return 0;
 }
 
@@ -158,7 +158,7 @@ static int check_length(struct store_call *c, int status, struct err *err)
     if (status == 206)
         r = check_range(c, &o->size_bytes, err);
     else if (call_is_ranged(c))
-        r = err_set(err, ERR_CORRUPT, "a range was requested, and the whole object came");
+        r = err_set(err, ERR_CORRUPT, "a range was requested, but the reply has the whole object");
     if (r < 0)
         return err_advise(err, CIS_REPLY_INVALID);
     /* A proxy may send a body in chunks, whose length is known when it has come: it is counted then. */

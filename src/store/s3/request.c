@@ -172,7 +172,7 @@ bool s3_parse(struct store_call *c, enum s3_reply_kind want, const struct s3_rep
                         [S3_OBJECTS] = r == 0 && a->is_list,
                         [S3_UPLOADS] = r == 0 && a->is_list};
     if (r == 0 && !has[want] && !str_eq(a->root, str_of(roots[want]))) {
-        err_set(&c->err, ERR_CORRUPT, "'%s' was requested, and '%.*s' came", roots[want], STR_FMT(a->root));
+        err_set(&c->err, ERR_CORRUPT, "'%s' was requested, but the reply is '%.*s'", roots[want], STR_FMT(a->root));
         r = call_garbled(&c->err);
     }
     if (r < 0)
@@ -276,7 +276,7 @@ static bool rejects_key(struct str code)
            str_eq(code, STR("XAdminUserNotFound")); /* versitygw, with 404 */
 }
 
-/* Codes that call passing what the status does not. */
+/* Codes of temporary errors whose status says otherwise. */
 static int passing(struct store_call *c, int code, const struct status_words *w)
 {
     if (asks_for_less(w->code)) {
@@ -309,8 +309,8 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
                         "%d %.*s: the store does not accept the key from %s", w->status, STR_FMT(w->code),
                         creds_source_name(c->creds));
     if (str_eq(w->code, STR("BadDigest")) || str_eq(w->code, STR("XAmzContentChecksumMismatch")))
-        return err_fail(&c->err, ERR_CORRUPT, CIS_UPLOAD_CORRUPTED, "%d %.*s: the store got other bytes than were sent",
-                        w->status, STR_FMT(w->code));
+        return err_fail(&c->err, ERR_CORRUPT, CIS_UPLOAD_CORRUPTED,
+                        "%d %.*s: the store received other bytes than were sent", w->status, STR_FMT(w->code));
     if (str_eq(w->code, STR("InvalidPart")))
         return err_fail(&c->err, ERR_NOT_FOUND, CIS_OBJECT_NOT_FOUND,
                         "%d InvalidPart: the store does not have a part that it confirmed", w->status);
