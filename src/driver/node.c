@@ -15,9 +15,9 @@ static int find_at(struct driver *d, const struct volume_id *id, const char *pat
         r = record_of(v, &record, err);
     if (r < 0)
         return r;
-    bool known = record.is_lost || (record.staged && strcmp(record.staged, path) == 0) || record_target(&record, path);
-    if (known)
-        r = mount_is_at(path, &mounted, err);
+    bool is_staging = record_is_staged_at(&record, path);
+    if (record.is_lost || is_staging || record_target(&record, path))
+        r = mount_is_at(is_staging ? record.staged : path, &mounted, err);
     if (r < 0)
         return r;
     if (!mounted)

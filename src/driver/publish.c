@@ -49,7 +49,7 @@ static int check_staged(const struct record *have, const struct publish_request 
 {
     if (!w->staged[0])
         return err_set(err, ERR_BUSY, "volume '%s': staging_target_path is missing: stage the volume first", w->id);
-    if (!have->staged || strcmp(have->staged, w->staged) != 0)
+    if (!record_is_staged_at(have, w->staged))
         return err_set(err, ERR_BUSY, "volume '%s': not staged at '%s'", w->id, w->staged);
     if (have->read_only && !w->read_only)
         return err_set(err, ERR_BUSY, "volume '%s': staged read-only", w->id);

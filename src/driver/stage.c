@@ -40,7 +40,7 @@ static int check_staged(const char *id, const struct record *have, const struct 
     int r = have->staged ? mount_is_at(have->staged, &mounted, err) : 0;
     if (r < 0 || !mounted)
         return r;
-    if (strcmp(have->staged, q->staging_path) != 0)
+    if (!record_is_staged_at(have, q->staging_path))
         return err_set(err, ERR_BUSY, "volume '%s': staged already at '%s'", id, have->staged);
     r = driver_check_view(id, have, q, err);
     if (r == 0 && have->read_only != q->read_only)
@@ -67,27 +67,35 @@ static int check_context(const char *id, const struct record *want, struct err *
 /* Keeps the targets of an earlier staging at this path: some may still be mounted. */
 static int carry_over(const struct record *have, struct record *want, struct err *err)
 {
-    bool mounted;
+    int r = 0;
     want->writes = have->writes;
     want->release = have->release;
     want->unpublished_ns = have->unpublished_ns;
-    if (!have->staged || strcmp(have->staged, want->staged) != 0)
+    if (!record_is_staged_at(have, want->staged))
         return 0;
-    int r = mount_is_at(have->staged, &mounted, err);
-    if (r == 0 && mounted)
-        want->fuse = have->fuse;
     for (size_t i = 0; r == 0 && i < have->target_count; i++)
         r = record_add(want, have->targets[i].path, have->targets[i].read_only, err);
     return r;
 }
 
-/* An existing mount needs no admission. */
-static int admit(struct driver *d, const struct volume *v, struct record *have, const struct record *want,
-                 struct err *err)
+/* Where the volume is mounted: see RECORD_BIND. An existing mount stays where it is. */
+static int choose_place(const struct volume *v, const struct record *have, bool mounted, struct record *want,
+                        struct err *err)
 {
-    bool mounted = false;
-    int r = have->staged && strcmp(have->staged, want->staged) == 0 ? mount_is_at(want->staged, &mounted, err) : 0;
-    return r < 0 || mounted ? r : driver_admit(d, v, have, err);
+    char *place;
+    if (mounted) {
+        want->fuse = have->fuse;
+        place = str_dup(str_of(have->staged));
+    } else if (want->fuse || v->spec->backend != BACKEND_LOOP) {
+        return 0;
+    } else {
+        place = str_dupf("%s" RECORD_BIND, want->staged);
+    }
+    free(want->staged);
+    want->staged = place;
+    if (!mounted && mkdir(place, 0750) != 0 && errno != EEXIST)
+        return err_sys(err, errno, "cannot create the directory '%s'", place);
+    return 0;
 }
 
 int driver_check_without_record(const char *id, const char *path, bool *ret_mounted, struct err *err)
@@ -97,6 +105,14 @@ int driver_check_without_record(const char *id, const char *path, bool *ret_moun
         return r;
     return err_fail(err, ERR_BUSY, CIS_MOUNTS_RECORD_CORRUPT,
                     "volume '%s': mounted, and its record of mounts is corrupt", id);
+}
+
+static int check_staged_without_record(const char *id, const char *path, struct err *err)
+{
+    auto_mem char *bind = str_dupf("%s" RECORD_BIND, path);
+    bool mounted;
+    int r = mount_is_at(bind, &mounted, err);
+    return r < 0 || mounted ? r : driver_check_without_record(id, path, &mounted, err);
 }
 
 static int check_bind(const struct volume *v, const struct record *want, struct err *err)
@@ -119,10 +135,10 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, cons
     const char *id = v->spec->id.text;
     auto_record have = {0};
     auto_fd mount = -1;
-    bool mounted;
+    bool mounted = false;
     int r = record_of(v, &have, err);
     if (r == 0 && have.is_lost)
-        return driver_check_without_record(id, want->staged, &mounted, err);
+        return check_staged_without_record(id, want->staged, err);
     if (r == 0)
         r = check_staged(id, &have, q, err);
     if (r < 0)
@@ -131,10 +147,14 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, cons
     r = check_bind(v, want, err);
     if (r == 0)
         r = check_context(id, want, err);
-    if (r == 0)
-        r = admit(d, v, &have, want, err);
+    if (r == 0 && record_is_staged_at(&have, want->staged))
+        r = mount_is_at(have.staged, &mounted, err);
+    if (r == 0 && !mounted)
+        r = driver_admit(d, v, &have, err);
     if (r == 0)
         r = carry_over(&have, want, err);
+    if (r == 0)
+        r = choose_place(v, &have, mounted, want, err);
     if (r == 0)
         r = record_write(v->dir, want, err);
     if (r == 0)
@@ -175,15 +195,22 @@ int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *
 /* Also for a volume that was lost with its disk: the rest of its mount must not keep its pod. */
 static int clear(struct driver *d, const char *id, const char *path, bool fuse, struct err *err)
 {
+    auto_mem char *bind = str_dupf("%s" RECORD_BIND, path);
     int r = fuse ? driver_keeper_unmount(d->keeper, id, path, err) : 0;
-    return r < 0 ? r : mount_unmount(path, DRIVER_UNMOUNT_NS, true, err);
+    if (r == 0)
+        r = mount_unmount(path, DRIVER_UNMOUNT_NS, true, err);
+    if (r == 0)
+        r = mount_unmount(bind, DRIVER_UNMOUNT_NS, true, err);
+    if (r == 0 && rmdir(bind) != 0 && errno != ENOENT)
+        r = err_sys(err, errno, "cannot remove the directory '%s'", bind);
+    return r;
 }
 
 static int unstage(struct driver *d, const struct volume *v, const char *path, struct err *err)
 {
     auto_record record = {0};
     int r = record_of(v, &record, err);
-    if (r < 0 || (!record.is_lost && (!record.staged || strcmp(record.staged, path) != 0)))
+    if (r < 0 || (!record.is_lost && !record_is_staged_at(&record, path)))
         return r;
     r = driver_check_unpublished(v->spec->id.text, &record, err);
     if (r == 0)

@@ -19,6 +19,14 @@ void record_done(struct record *r)
     *r = (struct record){0};
 }
 
+bool record_is_staged_at(const struct record *r, const char *staging_path)
+{
+    size_t len = strlen(staging_path);
+    if (!r->staged || strncmp(r->staged, staging_path, len) != 0)
+        return false;
+    return !r->staged[len] || strcmp(r->staged + len, RECORD_BIND) == 0;
+}
+
 struct record_target *record_target(struct record *r, const char *path)
 {
     for (size_t i = 0; i < r->target_count; i++)

@@ -21,7 +21,7 @@ struct record_target {
 };
 
 struct record {
-    char *staged; /* owned; the path, or NULL */
+    char *staged; /* owned; where it is mounted: the staging path, or RECORD_BIND in it; or NULL */
     bool fuse;    /* through the keeper; else a bind of data/ */
     bool read_only;
     bool has_group;
@@ -48,6 +48,11 @@ must_check int record_read(int dir, struct record *ret, struct err *err);
  * that unpublishes or unstages it knows the path. The next record_write() repairs the file. */
 must_check int record_of(const struct volume *v, struct record *ret, struct err *err);
 must_check int record_write(int dir, const struct record *r, struct err *err); /* durable */
+
+/* The kubelet unstages only when no other mount has the device and the root of the mount at the staging path. The mount
+ * of an image on data/ has both. So a bind of it is in this directory of the staging path. */
+#define RECORD_BIND "/bind"
+bool record_is_staged_at(const struct record *r, const char *staging_path);
 
 struct record_target *record_target(struct record *r, const char *path); /* or NULL */
 must_check int record_add(struct record *r, const char *path, bool read_only, struct err *err);

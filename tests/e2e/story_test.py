@@ -4,6 +4,8 @@
 import hashlib
 import random
 
+import pytest
+
 from e2e.lib.machine import eventually
 from e2e.lib.stories import nothing_is_left
 
@@ -43,3 +45,33 @@ def test_a_claim_that_is_deleted_before_any_pod_and_a_source_that_goes_first_lea
     team.await_pod("reader")
     team.delete("bucketsource/set")
     team.delete("pod/reader", "pvc/used", "pvc/never")
+
+
+@pytest.fixture
+def bind(cluster):
+    """A class whose volumes are mounted without FUSE."""
+    cluster.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "bind"},
+                   "provisioner": "csi.cistern.io", "volumeBindingMode": "WaitForFirstConsumer", "parameters": {"access": "bind"}})
+    yield "bind"
+    cluster.kubectl("delete", "storageclass", "bind")
+
+
+def test_a_writable_bind_mount_is_filled_and_each_change_of_its_pod_is_exported(cluster, store, team, bind):
+    bucket, home = store.bucket({"data/part": b"from the bucket\n"}), store.bucket()
+    claim = team.claim("set", "set", size="64Mi")
+    claim["spec"]["storageClassName"] = bind
+    team.apply(team.source("set", f"s3://{bucket}/data/", export={"uri": f"s3://{home}/run/", "include": ["ckpt/**"],
+                                                                  "settle": "0s"}), claim,
+               team.pod("train", "set", "cat /data/part; mkdir /data/ckpt; cd /data/ckpt; echo weights >new; mv new last; "
+                                        "echo long >cut; echo s >cut; echo gone >gone; rm gone; sleep 3600"))
+    team.await_pod("train")
+    eventually(lambda: team.logs("train") == "from the bucket\n", "the pod reads what the bucket has", 20)
+    assert team.volume("set")["status"]["access"] == "bind"
+    mounts = team.exec("train", "cat", "/proc/mounts").splitlines()
+    assert [line.split()[2] for line in mounts if line.split()[1] == "/data"] == ["xfs"]
+    with pytest.raises(RuntimeError, match="No space left"):
+        team.exec("train", "dd", "if=/dev/zero", "of=/data/large", "bs=1M", "count=100")
+    team.exec("train", "rm", "/data/large")
+    team.delete("pod/train", "pvc/set")
+    nothing_is_left(cluster)
+    assert {key: store.read(home, key) for key in store.keys(home)} == {"run/ckpt/last": b"weights\n", "run/ckpt/cut": b"s\n"}

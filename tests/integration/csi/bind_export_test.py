@@ -62,6 +62,26 @@ def test_a_process_that_outlives_its_pod_and_the_mount_process_does_not_keep_the
     assert late.returncode != 0 and "not connected" in text
 
 
+def other_mounts_of(path):
+    """As the kubelet does: mounts with the device and the root of the last mount that contains the path."""
+    table = [line.split()[2:5] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    n = max(i for i, (_, _, at) in enumerate(table) if Path(at) in (path, *path.parents))
+    device, root, at = table[n]
+    whole = str(Path(root) / path.relative_to(at))
+    return [other for i, (d, r, other) in enumerate(table) if i != n and (d, r) == (device, whole)]
+
+
+@pytest.mark.parametrize("access", ["bind", "fuse"])
+def test_the_kubelet_finds_no_other_mount_of_a_staged_volume_and_so_unstages_it(driver, bucket, access):
+    volume, _ = create(driver, bucket, access)
+    driver.unpublish(volume)
+    assert volume in Path("/proc/self/mountinfo").read_text()
+    assert other_mounts_of(driver.staging(volume)) == []
+    assert driver.client.call("NodeGetVolumeStats", volume_id=volume, volume_path=str(driver.staging(volume))).usage
+    driver.unstage(volume)
+    driver.staging(volume).rmdir()  # as the kubelet
+
+
 @pytest.mark.parametrize("way", ["write", "store"])
 def test_a_file_that_is_still_open_for_writing_holds_the_release_until_it_is_closed(driver, bucket, way):
     volume, target = create(driver, bucket, "bind", **{"export.trigger": "OnRelease"})

@@ -102,7 +102,7 @@ def test_a_lost_bind_is_made_again(driver):
     made = driver.client.create("pvc", size=16 * MIB, cap=SHARED, access="bind").volume_id
     driver.stage(made, SHARED)
     (driver.publish(made, "first", SHARED) / "file").write_text("words")
-    subprocess.run(["umount", "-l", driver.staging(made)], check=True)
+    subprocess.run(["umount", "-l", driver.staging(made) / "bind"], check=True)
     assert (driver.publish(made, "second", SHARED) / "file").read_text() == "words"
 
 

@@ -77,6 +77,21 @@ static void targets_are_added_once_removed_and_bounded(void **state)
     assert_int_equal(record_add(&r, "/more", false, &err), -ERR_BUSY);
 }
 
+static void a_volume_is_staged_at_its_path_or_in_the_directory_of_a_bind(void **state)
+{
+    (void)state;
+    struct record r = {0};
+    assert_false(record_is_staged_at(&r, "/stage"));
+    r.staged = (char *)"/stage";
+    assert_true(record_is_staged_at(&r, "/stage"));
+    assert_false(record_is_staged_at(&r, "/sta"));
+    assert_false(record_is_staged_at(&r, "/stage/bind"));
+    r.staged = (char *)"/stage/bind";
+    assert_true(record_is_staged_at(&r, "/stage"));
+    r.staged = (char *)"/stage/binder";
+    assert_false(record_is_staged_at(&r, "/stage"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -84,6 +99,7 @@ int main(void)
         cmocka_unit_test(no_file_is_an_empty_record),
         cmocka_unit_test(a_garbled_file_is_corrupt_and_not_empty),
         cmocka_unit_test(targets_are_added_once_removed_and_bounded),
+        cmocka_unit_test(a_volume_is_staged_at_its_path_or_in_the_directory_of_a_bind),
     };
     return cmocka_run_group_tests(tests, folder_setup, folder_teardown);
 }
