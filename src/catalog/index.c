@@ -120,7 +120,7 @@ void index_release(const struct index *x)
             (void)madvise((void *)(uintptr_t)m->base, m->len, MADV_DONTNEED);
 }
 
-/* The record of an id and the heap that it points into; both within the mapping, whatever the file says. */
+/* The record of an id and the heap that it points into; both within the mapping, even if the file is damaged. */
 static int locate(const struct index *x, uint64_t id, const struct index_record **ret, struct str *ret_heap,
                   struct err *err)
 {

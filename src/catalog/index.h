@@ -61,7 +61,7 @@ must_check int index_flush(struct index *x, bool all_before_listed, struct err *
 /* Behind which path must a resumed listing start? Empty: at the beginning. */
 struct str index_resume_after(const struct index *x);
 
-/* Makes what was flushed survive a power loss. Any thread. */
+/* Makes the flushed records survive a power loss. Any thread. */
 must_check int index_sync(struct index *x, struct err *err);
 
 /* Sorts, writes the end, makes it durable, gives it its name. Two entries of one path: ERR_CORRUPT, named. */

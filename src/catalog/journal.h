@@ -43,7 +43,7 @@ void journal_written(struct journal *j, uint64_t id);
 void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const struct digest *digest);
 /* Copies to `id` the parts of `from_id` in `from`, the journal of an older catalog that no other thread uses. */
 void journal_adopt_parts(struct journal *j, uint64_t id, struct journal *from, uint64_t from_id);
-/* The source is not any more what the catalog says: for the next run to know. Gathered, as above. */
+/* Records for the next run that the source differs from the catalog. Gathered, as above. */
 void journal_stale(struct journal *j);
 /* Marks the object and its parts as not on disk. Buffered like the others; sync before the object is written again. */
 void journal_unwritten(struct journal *j, uint64_t id);

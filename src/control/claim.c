@@ -46,7 +46,7 @@ int claim_words_read(const json *claim, struct claim_words *ret, struct err *err
     w.hydration = json_member_str(annotations, NAME_ANNOTATION_HYDRATION);
     w.on_data_loss = json_member_str(annotations, NAME_ANNOTATION_ON_DATA_LOSS);
     w.export_policy = json_member_str(annotations, NAME_ANNOTATION_EXPORT_POLICY);
-    /* The volume's one identity is of the source's namespace: what a policy of another names is not to be looked for
+    /* The volume's one identity is of the source's namespace: names in a policy of another namespace are not resolved
      * there. */
     if (w.source.len && w.export_policy.len && !str_eq(w.source_namespace, w.namespace))
         return err_fail(

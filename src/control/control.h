@@ -16,7 +16,7 @@ enum control_index { CONTROL_BY_ID, CONTROL_BY_NODE };
 void control_id_of(const json *volume, struct sbuf *ret_value);   /* spec.volumeID */
 void control_node_of(const json *volume, struct sbuf *ret_value); /* spec.nodeName */
 
-/* All borrowed: they outlive what is made of them. */
+/* All borrowed: they outlive the struct control. */
 struct control_options {
     struct kube *kube;
     const struct kube_lease *lease; /* NULL: we always lead */

@@ -21,7 +21,7 @@ void order_request_done(struct order_request *o); /* may run twice */
 /* The name of the CisternVolume of a CSI name: the same where it is a DNS name, else one made of its hash. */
 char *order_name(struct str csi_name); /* the caller frees */
 
-/* Is `have`, which was ordered under the same name, what is asked for now? ERR_EXISTS (CIS_VOLUME_EXISTS) says what
+/* Does `have`, which was ordered under the same name, equal the request? ERR_EXISTS (CIS_VOLUME_EXISTS) says what
  * differs. */
 must_check int order_matches(const struct api_volume *have, const struct order_request *o, struct err *err);
 

@@ -22,8 +22,8 @@ struct control {
 
 /* ---- objects.c: the API server's side ---------------------------------------------------------------------------- */
 
-/* ERR_AGAIN (CIS_CONTROLLER_STARTING) until the copies of volumes, pools and nodes are whole: what is not in them yet
- * looks as if it were not there, and pods would be sent away from nodes that have room. */
+/* ERR_AGAIN (CIS_CONTROLLER_STARTING) until the copies of volumes, pools and nodes are whole: an object that a copy
+ * lacks would count as missing, and pods would be kept from nodes with free space. */
 must_check int informers_have_synced(const struct control *c, struct err *err);
 
 /* From the informer, else from the server: a missing copy may be an informer that lags. ERR_NOT_FOUND

@@ -115,7 +115,7 @@ struct aws_source {
     char *token;               /* owned; container and grant: the value itself. Secret */
     char *session_name;        /* owned; of a role that is assumed; NULL: of the environment */
     char *url;                 /* owned; container, and the base of the metadata server */
-    /* One fetch at a time: what it needs between its steps. */
+    /* State of the one fetch under way. */
     struct creds *creds;
     struct worker *worker;
     char session[TOKEN_MAX]; /* the metadata server's own token */

@@ -15,7 +15,7 @@ enum grant_kind {
     GRANT_AWS_ROLE,  /* as, external_id, role_arn, region, session: AssumeRole */
 };
 
-/* Views; what is needed is copied, and what is secret wiped afterwards. */
+/* Views: the needed parts are copied, and the caller wipes the secret ones afterwards. */
 struct grant {
     enum grant_kind kind;
     struct str token; /* secret: of Kubernetes */

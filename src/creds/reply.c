@@ -6,7 +6,7 @@
 
 enum { BEARER_MAX = 256 << 10, LIFE_SECONDS = 3600 };
 
-/* Of those that name no end, and of those that name one past all ends. */
+/* The longest life that a token can have: its end fits into 64 bits. */
 #define LIFE_MAX_SECONDS (365 * UINT64_C(86400))
 
 static enum err_code code_of(int status)
@@ -16,7 +16,7 @@ static enum err_code code_of(int status)
 
 int reply_status(int status, struct err *err)
 {
-    return err_set(err, code_of(status), "it answered %d", status);
+    return err_set(err, code_of(status), "the server answered %d", status);
 }
 
 /* A malformed document is the server's fault: neither a flag nor a source is invalid. */

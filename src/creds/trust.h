@@ -16,7 +16,7 @@ enum trust {
 enum trust trust_of(enum creds_kind kind, struct str endpoint, const struct guard *g);
 
 /* "https://SERVICE.REGION.amazonaws.com": ERR_INVALID (CIS_ENDPOINT_INVALID) if `region` does not look like a region of
- * AWS, whatever else it may be elsewhere. Pure. */
+ * AWS. Pure. */
 enum { TRUST_URL_MAX = 128 };
 must_check int trust_aws_url(const char *service, const char *region, char buf[TRUST_URL_MAX], struct err *err);
 

@@ -25,7 +25,7 @@ struct health_item {
 struct health {
     struct health_item items[HEALTH_ITEMS_MAX];
     size_t count;
-    char progress[HEALTH_TEXT_MAX]; /* what is going on, if nothing is wrong: "hydrating: 61% ..."; "" if nothing is */
+    char progress[HEALTH_TEXT_MAX]; /* the activity of a healthy volume: "hydrating: 61% ..."; "": none */
 };
 
 /* One that is wrong; its message is the caller's to write. At most HEALTH_ITEMS_MAX. */

@@ -62,7 +62,7 @@ static void add_restarts(const struct keeper_status *s, void *sum)
     *(uint64_t *)sum += s->restarts;
 }
 
-/* A mount that goes takes its number along: the sum may fall, and only what it rises by is counted. */
+/* The number of a mount leaves with it, so the sum may fall. Only its increases are counted. */
 static void count_handovers(struct mount_metrics *m)
 {
     struct err ignored;

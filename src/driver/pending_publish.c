@@ -12,7 +12,7 @@
 #define LOOK_FIRST_NS (20 * NS_PER_MS)
 #define LOOK_LAST_NS (500 * NS_PER_MS)
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and what is in the list */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the fields below, and the entries of the list */
 static struct list pendings;
 
 void pending_publish_begin(struct pending_publish *w, const char *id, const char *target)

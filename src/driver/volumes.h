@@ -36,10 +36,10 @@ must_check int driver_restore_volume(struct driver *d, struct space *s, const st
 /* The parts of an order that concern a release. */
 struct release_order {
     const struct volume_id *id; /* borrowed */
-    bool is_withdrawn;          /* the release is not asked for any more */
-    bool is_committed;          /* and can not be withdrawn any more */
+    bool is_withdrawn;          /* the release was withdrawn */
+    bool is_committed;          /* the release can no longer be withdrawn */
     bool may_discard;           /* files that were not exported may be deleted */
-    /* if its pool is missing: may it hold files that its policy selects and that were not exported? */
+    /* the pool, if it is missing, may hold files that the policy selects and that were not exported */
     bool owes_if_absent;
     /* Marks the order, unless it was changed or withdrawn: ERR_PENDING. Blocks on the API server. */
     int (*commit)(void *ctx, struct err *err);

@@ -297,7 +297,7 @@ void checkpoint_answer(struct upload *u, const struct transfer_answer *a);
 
 /* ---- answer.c ---------------------------------------------------------------------------------------------------- */
 
-/* Asks for all that it wants now; false when no transfer was free for it. Does not free it. */
+/* Submits every request that is possible now; false if no transfer was free for it. Does not free it. */
 bool upload_feed(struct upload *u);
 void upload_answer(struct upload *u, const struct transfer *l); /* a transfer of it is back; may free it */
 

@@ -5,7 +5,7 @@
 
 /* ---- checkpoints: the directory that is the checkpoint of a file ------------------------------------------------- */
 
-/* The files, sorted by path, and what the search derives from them. */
+/* The files, sorted by path, and the results that the search derives from them. */
 struct group_search {
     struct pick_file *files;
     size_t count;

@@ -15,7 +15,7 @@ struct walk_file;
 enum run_event {
     RUN_SENT,    /* confirmed by the bucket */
     RUN_THERE,   /* the bucket has these very bytes under this name already */
-    RUN_SKIPPED, /* a bucket cannot store it; `note` says what it is */
+    RUN_SKIPPED, /* a bucket cannot store it; `note` names its type */
     RUN_WAITING, /* another process can write it: retried; reported once */
     RUN_FAILED,  /* `err` says why */
     RUN_PLANNED, /* with dry_run: it would be sent */

@@ -73,7 +73,7 @@ void verdict_done(struct verdict *v); /* may run twice */
  * On failure *ret is untouched; on success the caller calls verdict_done. A garbled file is ERR_CORRUPT. */
 must_check int verdict_read(int volume, struct verdict *ret, struct err *err);
 
-/* Copies what the last run left pending into the new run's verdict, until the new run has walked the directory: a
+/* Copies the pending files of the last run into the new run's verdict, until the new run has walked the directory: a
  * reader must never see zero pending files in between. `v` keeps its own times. An unreadable verdict is ignored,
  * except ERR_UNSUPPORTED: a newer version wrote it, and it must not be replaced. */
 must_check int verdict_inherit(int export_dir, struct verdict *v, struct err *err);

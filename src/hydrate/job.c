@@ -132,7 +132,7 @@ static void written(struct disk_job *d)
     if (d->result < 0)
         j->io_error = (int)-d->result;
     else if ((size_t)d->result != d->len)
-        j->io_error = ENOSPC; /* what a short write to a file means */
+        j->io_error = ENOSPC; /* the error of a short write to a file */
     else
         atomic_fetch_add(&h->barrier.unsynced_bytes, d->len);
     if (j->state == JOB_DRAIN) {

@@ -70,7 +70,7 @@ static void end_round(struct pace *p, uint64_t now_ns)
     double seconds = (double)(now_ns - p->began_ns) / (double)NS_PER_SECOND;
     double sent_per_second = p->answers / seconds, share = (double)p->refused / p->asked;
     p->share = share;
-    if (p->per_second > 0) /* answers to what was sent before the limit are among them */
+    if (p->per_second > 0) /* some of them answer requests that were sent before the limit */
         sent_per_second = fmin(sent_per_second, p->per_second);
     if (p->share_then > 0)
         judge(p, share);

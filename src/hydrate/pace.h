@@ -14,7 +14,7 @@
 struct pace {
     double per_second; /* 0: no limit */
     unsigned raised;   /* how often in a row it was raised */
-    bool is_blind;     /* all was refused when it was lowered: what the store serves is not known */
+    bool is_blind;     /* every request was refused when it was lowered: the limit of the store is not known */
     double share;      /* of refusals in the last round */
     double allowed;    /* the share of refusals that changes nothing; 0: the default */
     double share_then; /* when the limit was lowered: the next round shows whether that helped; 0: it was not */

@@ -19,7 +19,7 @@ enum {
  * next rank. */
 struct hydrate_plan {
     uint64_t next[PLAN_RANKS_MAX];
-    uint64_t begin[PLAN_RANKS_MAX], end[PLAN_RANKS_MAX]; /* the objects that were listed when the cursor came there */
+    uint64_t begin[PLAN_RANKS_MAX], end[PLAN_RANKS_MAX]; /* the objects that were listed when the cursor reached them */
     unsigned ranks;
 };
 

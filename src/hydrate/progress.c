@@ -100,7 +100,7 @@ void progress_write(struct hydrate *h)
     (void)!hydrate_status_write(h->target->state, s, &ignored);
 }
 
-/* The end time must not change: an export compares files with it to know what was written since. */
+/* The end time must not change: an export compares files with it to find those that were written later. */
 static void recover_complete(struct hydrate_progress *p, int64_t completed_ns, bool has_status)
 {
     bool was_done = has_status && p->scratch->phase == HYDRATE_DONE;

@@ -82,8 +82,8 @@ must_check bool target_stat_matches(const struct stat *st, struct str path, uint
 int target_foreign_error(struct err *err);
 void target_drop(const struct target *t, int dir, const char *name, uint64_t id);
 
-/* Removes `path` (below data): a file, or with AT_REMOVEDIR an empty directory. No link on the way is followed. 0 or an
- * errno. */
+/* Removes `path` (below data): a file, or with AT_REMOVEDIR an empty directory. No symbolic link of the path is
+ * followed. 0 or an errno. */
 must_check int target_unlink(const struct target *t, struct str path, int flags);
 /* Removes an object's file, if it exists. */
 must_check int target_remove(const struct target *t, struct str path, struct err *err);

@@ -10,7 +10,7 @@ struct pool;
 struct work {
     struct mail home_mail;        /* the pool's */
     struct loop *home;            /* the pool's */
-    void (*run)(struct work *w);  /* on a pool thread; touches only what the work owns */
+    void (*run)(struct work *w);  /* on a pool thread; touches only fields that the work owns */
     void (*done)(struct work *w); /* on the home loop; may free the work */
 };
 

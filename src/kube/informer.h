@@ -24,7 +24,7 @@ struct kube_informer_options {
     struct str ns;                        /* empty: all, or a resource without */
     const char *label_selector, *field_selector;
     struct kube_index indexes[KUBE_INDEXES_MAX]; /* up to the first without a function */
-    /* Takes out what is not needed, so that many objects need little memory; may be NULL. metadata.name, .namespace and
+    /* Removes unneeded members, so that many objects need little memory; may be NULL. metadata.name, .namespace and
      * .resourceVersion have to stay. */
     void (*transform)(void *ctx, json *object);
     uint64_t resync_ns;  /* on_updated for every object, so often; 0: never. Spread over its span */

@@ -32,7 +32,7 @@ must_check int disk_choose(const struct disk_facts *f, enum spec_backend wanted,
 /* ---- one volume's disk ------------------------------------------------------------------------------------------- */
 
 struct disk {
-    enum spec_backend backend; /* BACKEND_AUTO only to detach and release what is left of an unknown one */
+    enum spec_backend backend; /* BACKEND_AUTO: only to detach and release a volume of an unknown backend */
     int dir;                   /* borrowed; the volume's directory */
     const char *path;          /* borrowed; its absolute path, for mounts */
     uint64_t capacity_bytes;   /* promised */

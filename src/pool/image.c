@@ -157,8 +157,8 @@ static int find_mount(const struct disk *d, const struct loopdev *device, bool *
     return r;
 }
 
-/* The sector size that the file system was made with: the device's blocks must not be larger, whatever this kernel says
- * of alignment now. */
+/* The sector size that the file system was made with: the device's blocks must not be larger, even if this kernel
+ * reports another alignment. */
 static int sector_of(const struct disk *d, int fd, unsigned *ret, struct err *err)
 {
     char head[SIGNATURE_XFS_BYTES];

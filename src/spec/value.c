@@ -161,7 +161,7 @@ static int bytes_parse(const struct spec_key *key, void *field, struct str text,
 {
     uint64_t n;
     struct err ignored;
-    /* JSON holds signed numbers: what is larger could not be read again. */
+    /* JSON holds signed numbers: a larger one could not be read again. */
     if (str_to_bytes(text, &n, &ignored) < 0 || n > INT64_MAX)
         return refuse(key, text, err, "expected a quantity of bytes such as 512Mi or 1.5G");
     number_store(field, n);

@@ -120,7 +120,7 @@ struct store_backend {
     void (*stop)(struct store_job *j); /* the attempt under way ends soon; job_done follows, after this returns */
     void (*resume)(struct store_job *j);
     void (*release)(struct store_job *j); /* after an attempt, when its answer has been read */
-    /* caps.conditions STORE_CONDITIONS_VARY only: what is known of this server (store.h). */
+    /* Only with caps.conditions STORE_CONDITIONS_VARY: which conditions this server obeys (store.h). */
     bool (*wants_probe)(const struct store *s);
     bool (*honours)(const struct store *s, enum store_if condition, bool multipart);
 };

@@ -13,13 +13,13 @@ enum { CALL_HEADERS_MAX = 24, CALL_DOCUMENT_MAX = 8 << 20, CALL_REFUSAL_MAX = 1 
 struct store_call;
 
 struct call_steps {
-    /* Fills in method, url, headers and what is sent, with call->identity at hand. A failure sets call->err. */
+    /* Fills in method, url, headers and body; call->identity is valid. A failure sets call->err. */
     void (*build)(struct store_call *c);
     /* The headers are there and the status is a success. Negative ends the exchange with call->err. May be NULL. */
     must_check int (*head)(struct store_call *c);
     /* Bytes of a successful answer; NULL: they are kept in call->got. */
     int (*body)(struct store_call *c, const char *bytes, size_t len);
-    /* The answer is whole, whatever its status. Ends in call_go() with other steps, or in call_end(). */
+    /* Called with the whole answer of any status. Ends in call_go() with other steps, or in call_end(). */
     void (*answered)(struct store_call *c, int status);
 };
 
@@ -67,7 +67,7 @@ void call_end(struct store_call *c, int code);
 /* The condition of a write does not hold: the object is of another writer, or gone. */
 void call_is_anothers(struct store_call *c);
 
-/* 412 to "only if absent", and nothing is there: what was is gone since, or the store mishandles conditions. */
+/* 412 to "only if absent", but no object exists: it was deleted since, or the store mishandles conditions. */
 void call_contradicted(struct store_call *c);
 
 /* For backend.stop, .resume and .release. */

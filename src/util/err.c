@@ -137,7 +137,7 @@ int(err_set)(struct err *err, enum err_code code, const char *fmt, ...)
     return -(int)code;
 }
 
-/* A missing resource or a broken device has the same advice whatever the caller did. The caller may replace it by
+/* A missing resource or a broken device has the same advice for every caller. The caller may replace it by
  * err_advise(). */
 static void advise_by_errno(struct err *err)
 {

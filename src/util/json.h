@@ -48,7 +48,7 @@ void *json_iter_next(const json *j, void *iter);
 struct str json_iter_key(void *iter);
 const json *json_iter_value(void *iter);
 
-/* Building. A new tree is the caller's; json_set* make the objects on the way of a dotted path. Strings must be UTF-8:
+/* Building. A new tree is the caller's; json_set* create the missing objects of a dotted path. Strings must be UTF-8:
  * other bytes are replaced by U+FFFD. Numbers above INT64_MAX are cut to it. */
 json *json_new_object(void);
 json *json_new_array(void);

@@ -182,7 +182,8 @@ static int check_same(struct local_job *j, int directory, const char *name, stru
     return err_fail(err, ERR_EXISTS, CIS_OBJECT_EXISTS, "the object was replaced or deleted");
 }
 
-/* Gives the temporary its name in `directory`. Only a rename replaces, and only what has a name can be renamed. */
+/* Gives the temporary its name in `directory`. Only a rename replaces a file, and only a file with a name can be
+ * renamed. */
 static int put_name(struct local_job *j, int root, int directory, const char *name, struct err *err)
 {
     bool absent = j->job.args.condition == STORE_IF_ABSENT;
