@@ -12,6 +12,8 @@ import pytest
 
 from paths import TOP
 
+from .mounts import wait_for
+
 TRACING = Path("/sys/kernel/tracing")
 PAGE = TOP / "docs/design/004-mounts.md"
 
@@ -190,3 +192,23 @@ def test_a_file_that_others_delete_below_is_not_kept(backings, volumes):
     volume = volumes("shared", "must")
     (volume.data / "file").write_bytes(b"data")
     assert backings(volume, (volume.path / "file").read_bytes) == (1, 1)
+
+
+def wake_ups(pid):
+    """How often the kernel has run the threads of a process."""
+    statuses = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return sum(int(n) for status in statuses for n in re.findall(r"voluntary_ctxt_switches:\t(\d+)", status))
+
+
+def test_an_idle_mount_wakes_neither_its_process_nor_the_keeper(volumes):
+    volume = volumes("idle", "exclusive", "must")
+    for i in range(20):
+        create(volume.path / str(i), b"1")
+    processes = volume.keeper.pid(volume.name), volume.keeper.process.pid
+
+    def is_idle():
+        before = [wake_ups(pid) for pid in processes]
+        time.sleep(2)
+        return [wake_ups(pid) for pid in processes] == before
+
+    wait_for("two seconds without a wake-up", is_idle)  # the kernel may still report closes
