@@ -1,30 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/base64.h"
-
-static void add(struct sbuf *b, const unsigned char *p, size_t len, const char *alphabet, bool pad)
-{
-    for (size_t i = 0; i < len; i += 3) {
-        size_t have = len - i < 3 ? len - i : 3;
-        uint32_t bits = (uint32_t)p[i] << 16;
-        if (have > 1)
-            bits |= (uint32_t)p[i + 1] << 8;
-        if (have > 2)
-            bits |= p[i + 2];
-        char four[4];
-        for (unsigned k = 0; k < 4; k++)
-            four[k] = k <= have ? alphabet[bits >> (18 - 6 * k) & 63] : '=';
-        sbuf_add(b, (struct str){four, pad ? 4 : have + 1});
-    }
-}
+#include <openssl/evp.h>
 
 void base64_add(struct sbuf *b, const void *bytes, size_t len)
 {
-    add(b, bytes, len, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", true);
+    unsigned char four[5];
+    for (size_t i = 0; i < len; i += 3) {
+        int n = EVP_EncodeBlock(four, (const unsigned char *)bytes + i, (int)min_u64(len - i, 3));
+        sbuf_add(b, (struct str){(const char *)four, (size_t)n});
+    }
 }
 
 void base64url_add(struct sbuf *b, const void *bytes, size_t len)
 {
-    add(b, bytes, len, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", false);
+    auto_sbuf padded = SBUF(4 * (len / 3 + 1));
+    base64_add(&padded, bytes, len);
+    for (size_t i = 0; i < padded.len && padded.ptr[i] != '='; i++)
+        sbuf_addc(b, (char)(padded.ptr[i] == '+' ? '-' : padded.ptr[i] == '/' ? '_' : padded.ptr[i]));
 }
 
 static int value_of(unsigned char c)

@@ -249,7 +249,7 @@ json *json_new_array(void)
     return made(json_array());
 }
 
-static json *string_of(struct str value)
+json *json_new_str(struct str value)
 {
     if (str_is_utf8(value))
         return made(json_stringn_nocheck(value.ptr ? value.ptr : "", value.len));
@@ -261,11 +261,6 @@ static json *string_of(struct str value)
         i += n ? n : 1;
     }
     return made(json_stringn_nocheck(b.ptr, b.len));
-}
-
-json *json_new_str(struct str value)
-{
-    return string_of(value);
 }
 
 json *json_new_bool(bool value)
@@ -311,7 +306,7 @@ void json_set_member(json *object, const char *name, json *own_value)
 
 void json_set_str(json *j, const char *path, struct str value)
 {
-    json_set(j, path, string_of(value));
+    json_set(j, path, json_new_str(value));
 }
 
 void json_set_u64(json *j, const char *path, uint64_t value)
@@ -337,7 +332,7 @@ void json_append(json *array, json *own_value)
 
 void json_append_str(json *array, struct str value)
 {
-    json_append(array, string_of(value));
+    json_append(array, json_new_str(value));
 }
 
 void json_extend(json *array, json *own_array)
