@@ -111,7 +111,7 @@ def test_hydrate_from_a_server_survives_the_failure_of_any_one_call(server, tmp_
 
 @pytest.mark.parametrize("verb", ["hydrate", "export"])
 @pytest.mark.parametrize("name, number, words", [("pthread_create", errno.EAGAIN, "cannot start thread"),
-                                                 ("mmap", errno.ENOMEM, "cannot (have|map)")])
+                                                 ("mmap", errno.ENOMEM, "cannot (allocate|map)")])
 def test_a_thread_or_a_mapping_that_is_not_to_be_had_is_a_sentence(bucket, tmp_path, verb, name, number, words):
     for n in range(1, 20):
         out, source = tmp_path / f"out-{n}", bucket if verb == "export" else f"file://{bucket}/"
