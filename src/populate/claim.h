@@ -121,3 +121,6 @@ must_check int claim_class_read(const json *class, struct claim_class *ret, stru
 
 /* The uid in a prime's name; false for other names, such as "prime-weights". */
 bool claim_target_uid(struct str prime_name, struct str *ret);
+
+/* Does this pod use the claim of its namespace? */
+bool claim_is_used_by(struct str claim, const json *pod);

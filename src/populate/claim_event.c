@@ -6,27 +6,6 @@
 #define NO_POD_NS (2 * NS_PER_SECOND)      /* a pod is often created right after its claim */
 #define PODS_EVERY_NS (60 * NS_PER_SECOND) /* kube_event() limits an event to one a minute, but each needs a list */
 
-/* An ephemeral volume's claim is named after its pod and the volume. */
-static bool is_ephemeral_claim(const json *volume, struct str pod, struct str claim)
-{
-    struct str name = json_member_str(volume, "name");
-    return json_at(volume, "ephemeral") && claim.len == pod.len + 1 + name.len && str_starts(claim, pod) &&
-           claim.ptr[pod.len] == '-' && str_ends(claim, name);
-}
-
-static bool uses_claim(const json *pod, struct str claim)
-{
-    const json *volumes = json_at(pod, "spec.volumes");
-    struct str name = json_member_str(json_at(pod, "metadata"), "name");
-    for (size_t i = 0; i < json_count(volumes); i++) {
-        const json *v = json_item(volumes, i);
-        if (str_eq(json_member_str(json_at(v, "persistentVolumeClaim"), "claimName"), claim) ||
-            is_ephemeral_claim(v, name, claim))
-            return true;
-    }
-    return false;
-}
-
 /* Returns whether the claim has one. */
 static bool tell_pods(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
 {
@@ -45,7 +24,7 @@ static bool tell_pods(struct populate *p, const struct kube_ref *claim, const st
         const json *pod = json_item(pods, i);
         struct kube_ref about = kube_ref_of(&kube_pods, pod);
         about.ns = claim->ns;
-        if (!uses_claim(pod, claim->name))
+        if (!claim_is_used_by(claim->name, pod))
             continue;
         found = true;
         kube_event(p->o.events, &about, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "claim %.*s: %s",

@@ -151,3 +151,24 @@ bool claim_target_uid(struct str prime_name, struct str *ret)
     *ret = uid;
     return true;
 }
+
+/* An ephemeral volume's claim is named after its pod and the volume. */
+static bool is_ephemeral_claim(const json *volume, struct str pod, struct str claim)
+{
+    struct str name = json_member_str(volume, "name");
+    return json_at(volume, "ephemeral") && claim.len == pod.len + 1 + name.len && str_starts(claim, pod) &&
+           claim.ptr[pod.len] == '-' && str_ends(claim, name);
+}
+
+bool claim_is_used_by(struct str claim, const json *pod)
+{
+    const json *volumes = json_at(pod, "spec.volumes");
+    struct str name = json_member_str(json_at(pod, "metadata"), "name");
+    for (size_t i = 0; i < json_count(volumes); i++) {
+        const json *v = json_item(volumes, i);
+        if (str_eq(json_member_str(json_at(v, "persistentVolumeClaim"), "claimName"), claim) ||
+            is_ephemeral_claim(v, name, claim))
+            return true;
+    }
+    return false;
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "uninstall.h"
 #include "api/volume.h"
+#include "claim.h"
 #include "claim_patch.h"
 #include "util/clock.h"
 #include "util/names.h"
@@ -133,6 +134,28 @@ static void say_volume(const struct uninstall_options *o, const struct api_volum
         api_phase_name(v->status.phase), owes ? ", not exported: " : "", owes ? exported->message : "");
 }
 
+/* A pod keeps its mount until it ends, and the mount dies with the node's pods of Cistern. A bind mount does not. */
+static int say_pods(const struct uninstall_options *o, const struct api_volume *v, struct err *err)
+{
+    auto_json pods = NULL;
+    struct kube_request q = {.verb = KUBE_LIST,
+                             .resource = &kube_pods,
+                             .ns = str_of(v->claim_namespace),
+                             .field_selector = "status.phase=Running"};
+    if (!v->claim_name || (v->status.access && strcmp(v->status.access, "bind") == 0))
+        return 0;
+    int r = kube_call(o->kube, &q, &pods, err);
+    const json *items = json_at(pods, "items");
+    for (size_t i = 0; r == 0 && i < json_count(items); i++)
+        if (claim_is_used_by(str_of(v->claim_name), json_item(items, i)))
+            say(o,
+                "pod %s/%.*s: access to claim %s fails with ENOTCONN as soon as the node driver has stopped; the files "
+                "are kept. Delete the pod now, or after Cistern is installed again",
+                v->claim_namespace, STR_FMT(json_member_str(json_at(json_item(items, i), "metadata"), "name")),
+                v->claim_name);
+    return r;
+}
+
 static int say_volumes(const struct uninstall_options *o, struct err *err)
 {
     auto_json volumes = NULL;
@@ -141,8 +164,10 @@ static int say_volumes(const struct uninstall_options *o, struct err *err)
     for (size_t i = 0; r == 0 && i < json_count(items); i++) {
         auto_api_volume v = NULL;
         struct err ignored;
-        if (api_volume_read(json_item(items, i), &v, &ignored) == 0)
-            say_volume(o, v);
+        if (api_volume_read(json_item(items, i), &v, &ignored) < 0)
+            continue;
+        say_volume(o, v);
+        r = say_pods(o, v, err);
     }
     return r;
 }

@@ -41,6 +41,7 @@ def test_uninstall_at_every_stage_of_a_claim_leaves_no_finalizer(cluster, store,
     assert done.returncode == 0, said
     assert f"claim {team.name}/filling: hydration stopped" in said
     assert f"volume {uid} of claim {team.name}/released: kept on node" in said
+    assert f"pod {team.name}/bound: access to claim bound fails with ENOTCONN" in said
     for claim in ("waiting", "filling", "bound"):
         assert finalizers(team, claim) == []
     assert cluster.api.list(f"/apis/coordination.k8s.io/v1/namespaces/{ours.NAMESPACE}/leases") == []
@@ -49,6 +50,7 @@ def test_uninstall_at_every_stage_of_a_claim_leaves_no_finalizer(cluster, store,
         assert not {n for n in names if n.startswith("cistern-broker")}, names
     team.delete("pod/filling", "--force", "--grace-period=0")
     team.delete("pvc/filling", "pvc/waiting")  # without waiting
+    team.delete("pod/bound", "--force", "--grace-period=0")
 
     ours.install(cluster)
     ours.await_nodes(cluster)
@@ -56,3 +58,6 @@ def test_uninstall_at_every_stage_of_a_claim_leaves_no_finalizer(cluster, store,
     eventually(lambda: "run/file" in store.keys("not-made-yet"), "what was not exported is in the bucket", 120)
     assert store.read("not-made-yet", "run/file") == b"mine\n"
     eventually(lambda: phase(team, "filling") is None and phase(team, "released") is None, "the volumes are gone", 120)
+    team.apply(team.pod("bound-again", "bound", "sleep 3600"))
+    team.await_pod("bound-again")
+    assert team.exec("bound-again", "cat", "/data/file") == "mine\n"

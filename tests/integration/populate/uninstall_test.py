@@ -56,6 +56,8 @@ def test_uninstalling_frees_claims_of_every_stage_and_touches_no_volume(world):
                          for v in world.volumes()))
     world.make_claim("team", "waiting")  # for a pod, and so for a node
     wait_for(lambda: FINALIZER in finalizers(world, "team", "filling"))
+    world.cluster.kubectl("patch", "pod", "pod-of-bound", "-n", "team", "--subresource=status", "--type=merge",
+                          "--patch", '{"status": {"phase": "Running"}}')
     before = {v["metadata"]["name"]: v["spec"] for v in world.volumes()}
     world.kill("controller0")  # what the hook does by scaling the Deployment to nothing
     done = uninstall(world)
@@ -64,6 +66,8 @@ def test_uninstalling_frees_claims_of_every_stage_and_touches_no_volume(world):
         assert not [f for f in finalizers(world, "team", name) if "cistern" in f]
     assert "claim team/filling: hydration stopped" in done.stdout and "install Cistern again to resume it" in done.stdout
     assert f"volume {released} of claim team/released: kept on node" in done.stdout and "(Exporting)" in done.stdout
+    assert "pod team/pod-of-bound: access to claim bound fails with ENOTCONN" in done.stdout
+    assert "pod-of-filling" not in done.stdout, "it has no mount yet"
     assert {v["metadata"]["name"]: v["spec"] for v in world.volumes()} == before
     assert uninstall(world).returncode == 0, "it may be repeated"
     for name in ("filling", "waiting"):
