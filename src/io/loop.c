@@ -24,6 +24,7 @@ struct loop {
     _Atomic bool running;   /* between start and join */
     _Atomic bool stopping;
     uint64_t now_ns;
+    _Atomic uint64_t turn_ns; /* when the turn under way began; 0: none */
 
     pthread_mutex_t lock; /* guards mail */
     struct list mail;
@@ -266,9 +267,11 @@ static void *loop_run(void *arg)
     struct loop *l = arg;
     l->self = pthread_self();
     while (!atomic_load_explicit(&l->stopping, memory_order_acquire)) {
+        atomic_store_explicit(&l->turn_ns, 0, memory_order_relaxed);
         int n = epoll_wait(l->epoll_fd, l->events, EVENTS_MAX, loop_sleep_ms(l));
         assert(n >= 0 || errno == EINTR);
         l->now_ns = clock_now_ns();
+        atomic_store_explicit(&l->turn_ns, l->now_ns, memory_order_relaxed);
         loop_dispatch(l, n);
         loop_fire(l);
         loop_run_deferred(l);
@@ -294,6 +297,12 @@ bool loop_is_mine(const struct loop *l)
 uint64_t loop_now_ns(const struct loop *l)
 {
     return l->now_ns;
+}
+
+uint64_t loop_busy_ns(const struct loop *l)
+{
+    uint64_t turn_ns = atomic_load_explicit(&l->turn_ns, memory_order_relaxed);
+    return turn_ns ? clock_now_ns() - turn_ns : 0;
 }
 
 void loop_stop_and_join(struct loop *l)

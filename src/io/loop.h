@@ -7,6 +7,7 @@
  * only if the mailbox was empty. The loop detaches the batch under the lock and delivers it without the lock. */
 #pragma once
 
+#include "util/clock.h"
 #include "util/err.h"
 #include "util/list.h"
 #include "util/macro.h"
@@ -52,6 +53,11 @@ DEFINE_AUTO(loop, struct loop, loop_free)
 
 /* Any thread. */
 void loop_post(struct loop *l, struct mail *m);
+
+/* Any thread. How long the turn under way has lasted; 0 while the loop waits for something to do. */
+uint64_t loop_busy_ns(const struct loop *l);
+#define LOOP_STUCK_NS (60 * NS_PER_SECOND) /* no turn of a healthy loop lasts as long */
+
 /* Is the caller on this loop's thread? For assertions. True on any thread while the loop does not run. */
 bool loop_is_mine(const struct loop *l);
 

@@ -7,8 +7,6 @@
 #include "util/names.h"
 #include <stdio.h>
 
-#define BEAT_NS NS_PER_SECOND
-#define SILENCE_NS (60 * NS_PER_SECOND)
 #define RESYNC_NS (1800 * NS_PER_SECOND)
 
 /* A page is parsed as a whole, some 40 KiB an order; longer pages would enlarge the heap for good. */
@@ -144,16 +142,9 @@ static void on_failure(void *ctx, struct str key, const struct err *err, unsigne
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static void on_beat(struct timer *t)
-{
-    struct agent *a = container_of(t, struct agent, beat);
-    atomic_store(&a->beat_ns, clock_now_ns());
-    loop_timer_set(a->loop, &a->beat, BEAT_NS);
-}
-
 bool agent_is_alive(const struct agent *a)
 {
-    return clock_now_ns() - atomic_load(&a->beat_ns) < SILENCE_NS;
+    return loop_busy_ns(a->loop) < LOOP_STUCK_NS;
 }
 
 static int add_pools(struct agent *a, struct err *err)
@@ -194,7 +185,6 @@ static int start(struct agent *a, const struct kube_config *config, struct err *
         pool_wake(&a->pools[i]);
     }
     kube_queue_add(a->queue, STR(LIST_KEY));
-    loop_timer_set(a->loop, &a->beat, BEAT_NS);
     return loop_start(a->loop, err);
 }
 
@@ -205,8 +195,6 @@ int agent_start(const struct agent_options *o, struct agent **ret, struct err *e
     a->node = str_dup(str_of(o->node));
     a->resync_ns = o->resync_ns ? o->resync_ns : RESYNC_NS;
     a->orders = orders_new();
-    a->beat.fire = on_beat;
-    a->beat_ns = clock_now_ns();
     struct metric *lost = metric_new(METRIC_COUNTER, "cistern_data_loss_total",
                                      "Volumes created again because their disk was lost.", "node,cause", NULL);
     a->lost = metric_series(lost, a->node, "disk");

@@ -49,8 +49,6 @@ struct agent {
     struct kube_events *events;  /* owned */
     struct agent_pool pools[DRIVER_POOLS_MAX];
     size_t pool_count;
-    struct timer beat;
-    _Atomic uint64_t beat_ns;
     struct metric_series *lost; /* cistern_data_loss_total */
 };
 

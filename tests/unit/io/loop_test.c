@@ -127,12 +127,37 @@ struct alarm {
     struct timer *cancels;
 };
 
+static atomic_bool is_unblocked;
+
 static void ring(struct timer *t)
 {
     struct alarm *a = container_of(t, struct alarm, timer);
     if (a->cancels)
         loop_timer_cancel(a->scene->loop, a->cancels);
     happened(a->scene, a->what);
+}
+
+static void block(struct mail *m)
+{
+    (void)m;
+    while (!atomic_load(&is_unblocked))
+        usleep(1000);
+}
+
+static void a_turn_that_blocks_is_busy_until_it_ends(void **state)
+{
+    struct mail m = {.deliver = block};
+    auto_loop l = NULL;
+    struct err err;
+    (void)state;
+    assert_int_equal(loop_new("blocked", &l, &err), 0);
+    assert_int_equal(loop_start(l, &err), 0);
+    loop_post(l, &m);
+    while (loop_busy_ns(l) < 50 * NS_PER_MS)
+        usleep(1000);
+    atomic_store(&is_unblocked, true);
+    while (loop_busy_ns(l) > 0)
+        usleep(1000);
 }
 
 static void timers_fire_by_due_time(void **state)
@@ -263,6 +288,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(mail_arrives_in_order_on_the_loop, setup, teardown),
         cmocka_unit_test_setup_teardown(no_mail_of_many_threads_is_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(mail_after_the_stop_is_delivered_by_free, setup, teardown),
+        cmocka_unit_test(a_turn_that_blocks_is_busy_until_it_ends),
         cmocka_unit_test_setup_teardown(timers_fire_by_due_time, setup, teardown),
         cmocka_unit_test_setup_teardown(a_timer_never_fires_early, setup, teardown),
         cmocka_unit_test_setup_teardown(a_timer_may_cancel_its_neighbour, setup, teardown),
