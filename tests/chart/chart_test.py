@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -362,6 +363,12 @@ def test_deploy_kubernetes_is_what_the_chart_renders(tmp_path):
     assert filecmp.cmp(tmp_path / "made.yaml", TOP / "deploy/kubernetes/cistern.yaml", shallow=False), \
         "run deploy/kubernetes/generate"
     assert "helm.sh/hook" not in (tmp_path / "made.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", ["resources", "values"])
+def test_a_reference_page_is_what_its_source_says(tmp_path, name):
+    subprocess.run([sys.executable, TOP / "docs/reference/generate", tmp_path], check=True)
+    assert (tmp_path / f"{name}.md").read_text() == (TOP / f"docs/reference/{name}.md").read_text(), "run docs/reference/generate"
 
 
 SAMPLES = {"pullPolicy": "Always", "imagePullSecrets": [{"name": "x"}], "pools": [{"name": "x", "type": "dir", "path": "/x", "reservePercent": 5, "nodeSelector": {}}],

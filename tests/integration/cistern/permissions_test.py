@@ -189,5 +189,5 @@ def test_the_eks_example_names_one_account_and_its_role_everywhere():
     assert [v for k, v in statement("irsa-trust")["Condition"]["StringEquals"].items() if k.endswith(":sub")] == [subject]
     assert statement("pod-identity-trust")["Condition"] == {"StringEquals": {"sts:ExternalId": subject}}
     assert statement("controller-policy")["Resource"] == role
-    assert statement("pod-identity-trust")["Principal"]["AWS"] in (example / "README.md").read_text()
+    assert statement("pod-identity-trust")["Principal"]["AWS"] in (TOP / "docs/eks.md").read_text()
     assert statement("controller-trust")["Principal"]["Service"] == "pods.eks.amazonaws.com"
