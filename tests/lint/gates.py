@@ -286,14 +286,9 @@ def gate_language(root, paths):
 
 
 def gate_architecture(root, paths):
-    """docs/architecture.md has the rooms of CMakeLists.txt with the rooms that each uses, and names only paths that exist;
-    links between pages lead to files."""
+    """docs/architecture.md has the rooms of CMakeLists.txt with the rooms that each uses, and names only paths that exist."""
     root = Path(root)
     found = []
-    for p in (p for p in paths if p.startswith("docs/") and p.endswith(".md")):
-        for n, line in enumerate(lines_of(root, p), 1):
-            found += [f"{p}:{n}: no file '{link}'" for link in re.findall(r"\]\(([^)#:\s]+)[^):]*\)", line)
-                      if not (root / p).parent.joinpath(link).exists()]
     page = "docs/architecture.md"
     if not {"CMakeLists.txt", page} & set(paths):
         return found
@@ -312,6 +307,35 @@ def gate_architecture(root, paths):
     return found + [f"{page}:1: CMakeLists.txt has no room '{name}'" for name in rows]
 
 
+def anchors(page):
+    """The anchors that a forge gives the headings of a page."""
+    text = re.sub(r"(?ms)^( *)```.*?^\1```", "", page.read_text())
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"(?m)^#+ (.*)$", text)}
+
+
+LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")
+NAMED_PAGE = re.compile(r"\b(docs/[\w/.-]+\.md)(?:#([\w-]+))?")
+
+
+def gate_links(root, paths):
+    """Links between pages lead to files and headings, and so do the pages that other files name."""
+    root = Path(root)
+    found = []
+    for p in paths:
+        if p.startswith(("tests/fuzz/corpus/", "tests/lint/gates.py")):
+            continue
+        for n, line in enumerate(lines_of(root, p), 1):
+            links = [(root / p if not link else (root / p).parent / link, anchor, m) for m in LINK.finditer(line)
+                     for link, anchor in [m.groups()]] if p.endswith(".md") else []
+            links += [(root / m[1], m[2], m) for m in NAMED_PAGE.finditer(line) if "../" + m[1] not in line]
+            for target, anchor, m in links:
+                if not target.exists():
+                    found.append(f"{p}:{n}: no file '{m[0]}'")
+                elif anchor and target.suffix == ".md" and target.exists() and anchor not in anchors(target):
+                    found.append(f"{p}:{n}: no heading '{m[0]}'")
+    return found
+
+
 SHELL = re.compile(rb"#!.*\b(ba)?sh\b")
 
 
@@ -327,7 +351,7 @@ def gate_shell(root, paths):
 ALL = {
     "format": gate_format, "sizes": gate_sizes, "includes": gate_includes, "words": gate_words,
     "errors": gate_errors, "names": gate_names, "language": gate_language,
-    "architecture": gate_architecture, "shell": gate_shell,
+    "architecture": gate_architecture, "links": gate_links, "shell": gate_shell,
     "banned": gate_banned, "tidy": gate_tidy,
 }
 SLOW = {"tidy"}
