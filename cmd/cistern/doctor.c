@@ -5,43 +5,45 @@
 #include "cli/exit.h"
 #include "pool/space.h"
 
-static const char usage[] =
-    "Usage: cistern doctor [flags]\n\n"
-    "Checks kernel, privileges, limits, FUSE, pools and sources by trying them. Exits with 10 if a "
-    "check failed.\n\n"
-    "  cistern doctor --pool /mnt/disks/cistern\n"
-    "  cistern doctor --source s3://bucket/prefix/ --json\n\nFlags:\n";
+static const char usage[] = "Usage: cistern doctor [URI...] [flags]\n\n"
+                            "Checks kernel, privileges, limits, FUSE, pools and URIs by trying them. Of a URI it shows "
+                            "where the credentials come\n"
+                            "from, and tries each right. For an export it writes an object of one byte below the URI "
+                            "and deletes it. Exits with "
+                            "10\n"
+                            "if a check failed.\n\n"
+                            "  cistern doctor --pool /mnt/disks/cistern\n"
+                            "  cistern doctor s3://bucket/run-7/ --as-export\n\nFlags:\n";
 
 static struct {
     struct opt_list pools;
-    struct opt_list sources;
+    struct doctor_purpose purpose;
 } flags;
 
 static const struct opt opts[] = {
     {"pool", 0, OPT_LIST, &flags.pools, "DIR[,OPTION...]",
      "check this pool or empty directory, with cisternd's options (repeatable)"},
-    {"source", 0, OPT_LIST, &flags.sources, "URI", "list this source (repeatable)"},
+    {"as-source", 0, OPT_FLAG, &flags.purpose.is_source, NULL,
+     "try the rights that hydrating the URIs needs (default)"},
+    {"as-export", 0, OPT_FLAG, &flags.purpose.is_export, NULL, "try the rights that exporting to the URIs needs"},
     {0},
 };
 
 int verb_doctor(int argc, char **argv)
 {
-    struct err err;
+    struct err ignored;
     int ends = verb_begin(opts, usage, &argc, argv);
     if (ends >= 0)
         return ends;
-    if (argc > 1) {
-        err_set(&err, ERR_INVALID, "unexpected argument '%s': use --pool and --source", argv[1]);
-        return exit_with(&err, globals.json);
-    }
+    flags.purpose.is_source |= !flags.purpose.is_export;
     doctor_machine();
     struct space_place first;
-    bool has_pool = flags.pools.count > 0 && space_place_parse(flags.pools.items[0], &first, &err) == 0;
+    bool has_pool = flags.pools.count > 0 && space_place_parse(flags.pools.items[0], &first, &ignored) == 0;
     doctor_fuse(has_pool ? first.path : "/var/tmp");
     for (size_t i = 0; i < flags.pools.count; i++)
         doctor_pool(flags.pools.items[i]);
-    for (size_t i = 0; i < flags.sources.count; i++)
-        doctor_source(flags.sources.items[i]);
+    for (int i = 1; i < argc; i++)
+        doctor_uri(argv[i], &flags.purpose);
     doctor_print_summary();
     return doctor_has_failed() ? EXIT_ENVIRONMENT : EXIT_DONE;
 }

@@ -2,8 +2,11 @@
 /* doctor.h - The checks of `cistern doctor`, and how they report. home: main. */
 #pragma once
 
+#include "io/worker.h"
+#include "store/store.h"
 #include "util/err.h"
 #include "util/macro.h"
+#include <semaphore.h>
 #include <stdbool.h>
 
 enum doctor_result { DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
@@ -19,5 +22,22 @@ void doctor_machine(void);             /* kernel, privileges, limits, io_uring *
 void doctor_fuse(const char *backing); /* mounts a directory made below `backing` */
 void doctor_pool(const char *text);    /* of --pool: identity, backend, free space */
 
-/* doctor_source.c */
-void doctor_source(const char *uri); /* endpoint, clock skew, one page of the listing */
+/* A store under test, and the loop that sends its requests. home: main. */
+struct doctor_store {
+    const char *uri; /* borrowed */
+    struct store *store;
+    struct worker worker;
+    struct pool *pool;
+    sem_t over; /* posted by the loop when a request has ended */
+};
+
+struct doctor_purpose {
+    bool is_source, is_export;
+};
+
+/* doctor_source.c: credentials, endpoint, clock skew, and the rights of each purpose. */
+void doctor_uri(const char *uri, const struct doctor_purpose *p);
+
+/* doctor_rights.c: tries each right that a source or an export needs, by a request that needs no other right. */
+void doctor_try_source(struct doctor_store *d);
+void doctor_try_export(struct doctor_store *d);

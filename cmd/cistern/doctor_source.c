@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The network's half of `cistern doctor`: reaches the store, compares clocks, lists. */
+/* The network's half of `cistern doctor`: shows the credentials, reaches the store, compares clocks. */
 #include "cistern.h"
+#include "creds/creds.h"
 #include "doctor.h"
 #include "store/store.h"
 #include "util/clock.h"
 #include "util/env.h"
 #include <inttypes.h>
-#include <semaphore.h>
 #include <stdio.h>
 
 enum {
@@ -14,25 +14,23 @@ enum {
     SKEW_FAIL_SECONDS = 300
 }; /* S3 refuses signatures with a skew of 15 min, STS of 5 min */
 
+/* A person waits. */
+#define PATIENCE_NS (10 * NS_PER_SECOND)
+
 /* home: the worker's loop between the posting and `over`; main before and after. */
-struct source_check {
+struct clock_check {
     struct mail mail;
-    struct worker worker;
-    struct pool *pool;
-    struct store *store;
-    const char *url; /* of the HEAD that reads the clock; NULL: none */
-    sem_t over;
-    bool answered; /* any HTTP answer */
+    struct doctor_store *d;
+    const char *url; /* of the HEAD that reads the clock */
+    bool answered;   /* any HTTP answer */
     bool has_date;
     int64_t date_ns, asked_ns, answered_ns; /* wall clock */
     struct err err;
-    int listed; /* 0 or -(enum err_code) */
-    uint64_t list_ns;
 };
 
 static int on_head(void *ctx, struct web_job *j)
 {
-    struct source_check *v = ctx;
+    struct clock_check *v = ctx;
     struct err ignored;
     v->answered_ns = clock_wall_ns();
     v->has_date = time_parse_http(web_reply_header(j, "Date"), &v->date_ns, &ignored) == 0;
@@ -41,46 +39,23 @@ static int on_head(void *ctx, struct web_job *j)
 
 static void on_answer(void *ctx, const struct web_result *r)
 {
-    struct source_check *v = ctx;
+    struct clock_check *v = ctx;
     v->answered = r->code == 0;
     if (!v->answered)
         v->err = r->err;
-    sem_post(&v->over);
+    sem_post(&v->d->over);
 }
 
 static void ask_for_clock(struct mail *m)
 {
-    struct source_check *v = container_of(m, struct source_check, mail);
-    struct web_request q = {.method = "HEAD",
-                            .url = v->url,
-                            .timeout_ns = 20 * NS_PER_SECOND,
-                            .ctx = v,
-                            .on_head = on_head,
-                            .on_done = on_answer};
+    struct clock_check *v = container_of(m, struct clock_check, mail);
+    struct web_request q = {
+        .method = "HEAD", .url = v->url, .timeout_ns = PATIENCE_NS, .ctx = v, .on_head = on_head, .on_done = on_answer};
     v->asked_ns = clock_wall_ns();
-    web_submit(v->worker.web, &q);
+    web_submit(v->d->worker.web, &q);
 }
 
-static void on_page(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
-                    struct str next_token)
-{
-    (void)objects, (void)count, (void)next_token;
-    struct source_check *v = ctx;
-    v->listed = r->code;
-    v->list_ns = r->total_ns;
-    if (r->code < 0)
-        v->err = r->err;
-    sem_post(&v->over);
-}
-
-static void ask_for_page(struct mail *m)
-{
-    struct source_check *v = container_of(m, struct source_check, mail);
-    struct store_page p = {.prefix = store_prefix(v->store), .keys_max = 1, .ctx = v, .on_done = on_page};
-    store_list_page(v->store, &v->worker, &p);
-}
-
-static void report_clock(const struct source_check *v)
+static void report_clock(const struct clock_check *v)
 {
     /* The Date lies between request and answer, truncated to seconds. */
     int64_t middle = v->asked_ns + (v->answered_ns - v->asked_ns) / 2;
@@ -101,57 +76,78 @@ static void report_clock(const struct source_check *v)
     doctor_say_err(far > SKEW_FAIL_SECONDS ? DOCTOR_FAIL : DOCTOR_WARN, "clock", &err);
 }
 
-static void visit_store(struct source_check *v, const char *uri)
+/* False: the store does not answer. */
+static bool reach_store(struct doctor_store *d)
 {
     char url[2048];
-    if (store_endpoint(v->store)) {
-        snprintf(url, sizeof url, "%s/", store_endpoint(v->store));
-        v->url = url;
-        v->mail.deliver = ask_for_clock;
-        loop_post(v->worker.loop, &v->mail);
-        sem_wait(&v->over);
-        if (!v->answered) {
-            doctor_say_err(DOCTOR_FAIL, "endpoint", &v->err);
-            return;
-        }
-        doctor_say(DOCTOR_PASS, "endpoint", "'%s' answers", v->url);
-        report_clock(v);
+    if (!store_endpoint(d->store))
+        return true;
+    snprintf(url, sizeof url, "%s/", store_endpoint(d->store));
+    struct clock_check v = {.mail.deliver = ask_for_clock, .d = d, .url = url};
+    loop_post(d->worker.loop, &v.mail);
+    sem_wait(&d->over);
+    if (!v.answered) {
+        doctor_say_err(DOCTOR_FAIL, "endpoint", &v.err);
+        return false;
     }
-    v->mail.deliver = ask_for_page;
-    loop_post(v->worker.loop, &v->mail);
-    sem_wait(&v->over);
-    char took[TIME_TEXT_MAX];
-    if (v->listed < 0)
-        doctor_say_err(DOCTOR_FAIL, "source", &v->err);
-    else
-        doctor_say(DOCTOR_PASS, "source", "'%s' can be listed (%s)", uri, duration_text(v->list_ns, took));
+    doctor_say(DOCTOR_PASS, "endpoint", "'%s' answers", v.url);
+    report_clock(&v);
+    return true;
 }
 
-void doctor_source(const char *uri)
+/* The chain up to the source in use: the store opens the same one. */
+static void show_credentials(const struct doctor_store *d)
+{
+    struct err ignored;
+    struct creds *creds;
+    const struct creds_options o = {.kind = store_caps(d->store)->creds,
+                                    .anonymous = globals.anonymous,
+                                    .profile = globals.profile,
+                                    .region = "us-east-1"};
+    if (o.kind == CREDS_NONE || creds_open(&o, &creds, &ignored) < 0)
+        return;
+    const char *skipped = creds_skipped(creds);
+    doctor_say(DOCTOR_PASS, "credentials", "%s%s%s", creds_source_name(creds), *skipped ? "; before it: " : "",
+               skipped);
+    creds_free(creds);
+}
+
+static void visit_store(struct doctor_store *d, const struct doctor_purpose *p)
+{
+    show_credentials(d);
+    if (!reach_store(d))
+        return;
+    if (p->is_source)
+        doctor_try_source(d);
+    if (p->is_export)
+        doctor_try_export(d);
+}
+
+void doctor_uri(const char *uri, const struct doctor_purpose *p)
 {
     struct err err;
-    struct source_check v = {0};
+    struct doctor_store d = {.uri = uri};
     struct store_options o = store_defaults(uri);
-    o.retry = (struct store_retry){.attempts_max = 2, .elapsed_max_ns = 20 * NS_PER_SECOND};
-    int r = store_open(&o, &v.store, &err);
+    o.retry = (struct store_retry){.attempts_max = 2, .elapsed_max_ns = PATIENCE_NS};
+    int r = store_open(&o, &d.store, &err);
     if (r < 0) {
-        doctor_say_err(DOCTOR_FAIL, "source", &err);
+        doctor_say_err(DOCTOR_FAIL, "uri", &err);
         return;
     }
-    struct web_options web = {.connect_timeout_ns = 10 * NS_PER_SECOND, .stall_timeout_ns = globals.stall_ns};
-    store_trust(v.store, &web);
-    sem_init(&v.over, 0, 0);
-    r = pool_new(2, &v.pool, &err);
+    struct web_options web = {.connect_timeout_ns = PATIENCE_NS / 2, .stall_timeout_ns = globals.stall_ns};
+    store_trust(d.store, &web);
+    sem_init(&d.over, 0, 0);
+    r = pool_new(2, &d.pool, &err);
     if (r == 0)
-        r = worker_init(&v.worker, 0, v.pool, &web, false, &err);
+        r = worker_init(&d.worker, 0, d.pool, &web, false, &err);
     if (r == 0)
-        r = loop_start(v.worker.loop, &err);
+        r = loop_start(d.worker.loop, &err);
     if (r < 0)
-        doctor_say_err(DOCTOR_FAIL, "source", &err);
+        doctor_say_err(DOCTOR_FAIL, "uri", &err);
     else
-        visit_store(&v, uri);
-    pool_free(v.pool);
-    worker_done(&v.worker);
-    store_free(v.store);
-    sem_destroy(&v.over);
+        visit_store(&d, p);
+    pool_free(d.pool);
+    worker_done(&d.worker);
+    store_free(d.store);
+    sem_destroy(&d.over);
 }

@@ -410,7 +410,8 @@ static int open_profile(const char *asked, struct creds **ret, struct err *err)
     return 0;
 }
 
-int creds_open_aws(const struct creds_options *o, struct creds **ret, struct err *err)
+/* With `skipped`: the sources before the one in use. */
+static int open_chain(const struct creds_options *o, struct sbuf *skipped, struct creds **ret, struct err *err)
 {
     bool named = o->profile && o->profile[0];
     const char *role = env_get("AWS_ROLE_ARN"), *token_file = env_get("AWS_WEB_IDENTITY_TOKEN_FILE");
@@ -419,6 +420,9 @@ int creds_open_aws(const struct creds_options *o, struct creds **ret, struct err
         *ret = fixed("the environment's key", "environment", i);
         return 0;
     }
+    if (!named)
+        sbuf_addf(skipped, "environment (%s is not set)",
+                  env_get("AWS_ACCESS_KEY_ID") ? "AWS_SECRET_ACCESS_KEY" : "AWS_ACCESS_KEY_ID");
     if (!named && role && token_file) {
         struct aws_source *s = xcalloc(1, sizeof *s);
         snprintf(s->region, sizeof s->region, "%s", o->region);
@@ -427,13 +431,25 @@ int creds_open_aws(const struct creds_options *o, struct creds **ret, struct err
         *ret = fetched("the web identity's role", "web_identity", s, fetch_role);
         return 0;
     }
+    if (!named)
+        sbuf_addf(skipped, ", web identity (%s is not set)", role ? "AWS_WEB_IDENTITY_TOKEN_FILE" : "AWS_ROLE_ARN");
     int r = open_profile(o->profile, ret, err);
     if (r < 0 || *ret)
         return r;
     if (named || env_get("AWS_PROFILE"))
         return err_fail(err, ERR_INVALID, CIS_NO_CREDENTIALS, "the profile '%s' has no access key",
                         profile_name(o->profile));
+    sbuf_adds(skipped, ", profile 'default' (it has no access key)");
     return open_fetched(o->region, ret, err);
+}
+
+int creds_open_aws(const struct creds_options *o, struct creds **ret, struct err *err)
+{
+    auto_sbuf skipped = SBUF(1024);
+    int r = open_chain(o, &skipped, ret, err);
+    if (r == 0)
+        creds_note_skipped(*ret, &skipped);
+    return r;
 }
 
 int creds_open_aws_grant(const struct grant *g, struct creds **ret, struct err *err)

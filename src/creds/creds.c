@@ -71,6 +71,7 @@ void creds_free(struct creds *c)
     if (c->source.free_self)
         c->source.free_self(c->source.self);
     pthread_mutex_destroy(&c->lock);
+    free(c->skipped);
     free(c);
 }
 
@@ -109,6 +110,17 @@ void creds_pause(struct creds *c, uint64_t pause_ns)
 const char *creds_source_name(const struct creds *c)
 {
     return c->source.name;
+}
+
+const char *creds_skipped(const struct creds *c)
+{
+    return c->skipped ? c->skipped : "";
+}
+
+void creds_note_skipped(struct creds *c, struct sbuf *skipped)
+{
+    struct err ignored;
+    (void)!sbuf_take(skipped, &c->skipped, &ignored); /* a text for people: one that is too long is left out */
 }
 
 enum freshness { FRESH, AGEING, STALE };

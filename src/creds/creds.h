@@ -100,3 +100,7 @@ bool creds_reject(struct creds *c, const struct creds_identity *i);
 
 /* "environment", "instance metadata": for sentences and for doctor. */
 const char *creds_source_name(const struct creds *c);
+
+/* The sources of the chain before this one, and why each was skipped: "environment (AWS_ACCESS_KEY_ID is not set),
+ * ...". Empty: it is the first, or was given. */
+const char *creds_skipped(const struct creds *c);

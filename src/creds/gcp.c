@@ -400,12 +400,23 @@ int creds_open_gcp(const struct creds_options *o, struct creds **ret, struct err
         *ret = make("the token file", "token_file", s, fetch_file);
         return 0;
     }
-    if (named)
-        return open_file(named, ret, err);
-    if (well_known_file(path, sizeof path))
-        return open_file(path, ret, err);
-    *ret = open_metadata();
-    return 0;
+    auto_sbuf skipped = SBUF(2 * PATH_MAX);
+    sbuf_adds(&skipped, "token file (CLOUDSDK_AUTH_ACCESS_TOKEN_FILE is not set)");
+    int r = 0;
+    if (named) {
+        r = open_file(named, ret, err);
+    } else {
+        sbuf_adds(&skipped, ", key file (GOOGLE_APPLICATION_CREDENTIALS is not set)");
+        if (well_known_file(path, sizeof path)) {
+            r = open_file(path, ret, err);
+        } else {
+            sbuf_adds(&skipped, ", gcloud's file (application_default_credentials.json is not in its directory)");
+            *ret = open_metadata();
+        }
+    }
+    if (r == 0)
+        creds_note_skipped(*ret, &skipped);
+    return r;
 }
 
 /* ---- grants: a token or key of a user, in memory ----------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 struct creds {
     _Atomic unsigned refs; /* the store's, and a fetch's under way: its answer may come after the store has gone */
     struct creds_source source;
+    char *skipped; /* owned; NULL: none */
     struct metric *exchanges;
     struct metric_series *expiry;
     pthread_mutex_t lock;                              /* guards what follows */
@@ -38,6 +39,9 @@ void creds_replied(struct creds *c,
 
 /* The identity that the store refused, if the fetch that is due is because of that. */
 bool creds_rejected_fingerprint(struct creds *c, char *buf);
+
+/* Keeps the text for creds_skipped(). */
+void creds_note_skipped(struct creds *c, struct sbuf *skipped);
 
 /* The vendors' chains. */
 must_check int creds_open_aws(const struct creds_options *o, struct creds **ret, struct err *err);

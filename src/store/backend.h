@@ -111,7 +111,7 @@ struct store_job {
 
 struct store_backend {
     struct store_caps caps;
-    const char *permissions[JOB_OPS]; /* what each operation needs, for "access denied" */
+    const char *permissions[JOB_OPS]; /* what each operation needs, for "access denied". SWEEP: to list uploads */
     size_t job_size;                  /* of the struct that begins with a struct store_job */
     must_check int (*open)(struct store *s, const struct store_options *o, const struct store_uri *u, struct err *err);
     void (*close)(struct store *s); /* also after an open that failed half-way */

@@ -60,10 +60,19 @@ static bool is_skew(const struct status_words *w, int64_t skew)
            ((w->status == 403 || w->status == 401) && timing_is_skew(skew));
 }
 
+/* The operation whose permission this request needs: a job may send requests of other kinds. */
+static enum job_op operation_of(const struct store_call *c)
+{
+    if (strcmp(c->method, "HEAD") == 0) /* also a part of a write */
+        return JOB_HEAD;
+    if (c->job.op == JOB_SWEEP || c->job.op == JOB_ABORT)
+        return strcmp(c->method, "DELETE") == 0 ? JOB_ABORT : JOB_SWEEP;
+    return c->job.op;
+}
+
 static int denied(struct store_call *c, const struct status_words *w)
 {
-    bool is_look = strcmp(c->method, "HEAD") == 0; /* also a part of a write */
-    const char *permission = c->job.store->backend->permissions[is_look ? JOB_HEAD : c->job.op];
+    const char *permission = c->job.store->backend->permissions[operation_of(c)];
     permission = permission ? permission : "access";
     return err_fail(&c->err, ERR_DENIED, CIS_ACCESS_DENIED, "%d%s%.*s: %s denied to %s%s%.*s", w->status,
                     w->code.len ? " " : "", STR_FMT(w->code), permission, creds_source_name(c->creds),

@@ -40,6 +40,8 @@ def pool():
 def store():
     """A store that lists one empty page, at whatever time its `skew` makes of now."""
     def answer(request):
+        if "prefix/" in request.path and "prefix=" not in request.path:
+            return 404, {}, b"<Error><Code>NoSuchKey</Code><Message>no such key</Message></Error>"
         page = b"<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"
         return 403 if request.method == "HEAD" else 200, {"date": formatdate(time() + server.skew, usegmt=True)}, page
 
@@ -103,12 +105,12 @@ def test_without_privileges_it_warns_and_the_mount_fails():
 
 
 def source_flags(store):
-    return ["--source", "s3://bucket/prefix/", "--endpoint", store.url, "--anonymous"]
+    return ["s3://bucket/prefix/", "--endpoint", store.url, "--anonymous"]
 
 
 def test_a_store_that_answers_at_our_time_passes(store):
     lines = doctor(*source_flags(store))
-    assert result(lines, "endpoint") == result(lines, "clock") == result(lines, "source") == ["pass"]
+    assert result(lines, "endpoint") == result(lines, "clock") == result(lines, "list") == result(lines, "read") == ["pass"]
 
 
 @pytest.mark.parametrize("skew, outcome, code", [(-120, "warn", 0), (120, "warn", 0), (-900, "fail", 10),
@@ -124,11 +126,59 @@ def test_a_clock_that_is_off_is_measured(store, skew, outcome, code):
 
 
 def test_a_store_that_is_not_there_fails():
-    lines = doctor("--source", "s3://bucket/", "--endpoint", "http://127.0.0.1:1", "--anonymous", code=10)
+    lines = doctor("s3://bucket/", "--endpoint", "http://127.0.0.1:1", "--anonymous", code=10)
     assert result(lines, "endpoint") == ["fail"]
 
 
 @pytest.mark.asan
-def test_doctor_accepts_a_directory_as_source():
-    assert result(doctor("--source", "file:///etc"), "source") == ["pass"]
-    assert result(doctor("--source", "file:///nowhere/at/all/", code=10), "source") == ["fail"]
+def test_doctor_reads_a_directory_as_source(tmp_path):
+    (tmp_path / "file").write_text("content")
+    assert [result(doctor(f"file://{tmp_path}/"), check) for check in ("list", "read")] == [["pass"], ["pass"]]
+    assert result(doctor("file:///nowhere/at/all/", code=10), "list") == ["fail"]
+
+
+@pytest.mark.asan
+def test_doctor_exports_to_a_directory_and_leaves_nothing(tmp_path):
+    lines = doctor(f"file://{tmp_path}/", "--as-export")
+    assert [result(lines, check) for check in ("list", "write", "read", "delete")] == [["pass"]] * 4
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_names_a_missing_file(tmp_path):
+    (tmp_path / "file").write_text("content")
+    assert result(doctor(f"file://{tmp_path}/file"), "read") == ["pass"]
+    said = next(line for line in doctor(f"file://{tmp_path}/fil", code=10) if line["check"] == "list")
+    assert said["result"] == "fail" and "CIS1405" in said["message"]
+
+
+def credentials(store, **environment):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")} | environment
+    done = subprocess.run([BUILD / "bin/cistern", "doctor", "--json", "s3://bucket/prefix/", "--endpoint", store.url], env=env,
+                          capture_output=True, text=True, timeout=60, check=False)
+    return [line["message"] for line in map(json.loads, done.stdout.splitlines()) if line.get("check") == "credentials"]
+
+
+def test_doctor_shows_the_sources_of_credentials_that_it_skipped(store, tmp_path):
+    home = {"HOME": str(tmp_path)}
+    assert credentials(store, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", **home) == ["the environment's key"]
+    [metadata] = credentials(store, AWS_ACCESS_KEY_ID="a", AWS_EC2_METADATA_SERVICE_ENDPOINT=store.url, **home)
+    assert metadata == ("the machine's metadata server; before it: environment (AWS_SECRET_ACCESS_KEY is not set), "
+                        "web identity (AWS_ROLE_ARN is not set), profile 'default' (it has no access key)")
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/credentials").write_text("[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    [profile] = credentials(store, AWS_ROLE_ARN="arn", **home)
+    assert profile == ("the profile's key; before it: environment (AWS_ACCESS_KEY_ID is not set), "
+                       "web identity (AWS_WEB_IDENTITY_TOKEN_FILE is not set)")
+
+
+def test_doctor_shows_the_sources_of_google_credentials_that_it_skipped(store, tmp_path):
+    (tmp_path / "token").write_text("secret")
+    for env, told in (({"CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(tmp_path / "token")}, "the token file"),
+                      ({"GCE_METADATA_HOST": "127.0.0.1:1"},
+                       "the machine's metadata server; before it: token file (CLOUDSDK_AUTH_ACCESS_TOKEN_FILE is not set), "
+                       "key file (GOOGLE_APPLICATION_CREDENTIALS is not set), "
+                       "gcloud's file (application_default_credentials.json is not in its directory)")):
+        done = subprocess.run([BUILD / "bin/cistern", "doctor", "gs://some-bucket/", "--endpoint", store.url],
+                              env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)} | env, capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert f"pass  credentials  {told}\n" in done.stdout

@@ -135,6 +135,46 @@ def test_an_export_names_the_right_that_it_lacks(server, run, missing, marker):
     assert re.search(rf"403( AccessDenied)?: {missing} ", done.stderr), done.stderr
 
 
+def doctor(env, uri, *flags):
+    """{check: (result, message)} of the checks of the URI."""
+    done = cistern(env, "doctor", uri, "--json", *flags)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == (10 if lines[-1]["fail"] else 0), done.stderr
+    return {line["check"]: (line["result"], line["message"]) for line in lines[:-1] if uri.split("://")[0] in line["message"]}
+
+
+# The check that fails, and the one that cannot be tried.
+CHECKS = {"s3:ListBucket": ("list", None), "s3:GetObject": ("read", None), "s3:PutObject": ("write", "abort"),
+          "s3:DeleteObject": ("delete", None), "s3:AbortMultipartUpload": ("abort", None),
+          "s3:ListBucketMultipartUploads": ("uploads", None)}
+
+
+@pytest.mark.parametrize("missing", [None, *sorted(actions("s3-export.json"))])
+def test_doctor_names_the_right_that_an_export_lacks(server, missing):
+    prefix = f"doctor-{missing or 'all'}".replace(":", "-")
+    said = doctor(sts(server, policy("s3-export.json", prefix, missing)), f"s3://{BUCKET}/{prefix}/", "--as-export")
+    failed, not_tried = CHECKS.get(missing, (None, None))
+    assert set(said) == {check for check, _ in CHECKS.values()}
+    for check, (result, message) in said.items():
+        assert result == ("fail" if check == failed else "warn" if check == not_tried else "pass"), said
+    assert not failed or re.search(rf"403( AccessDenied)?: {missing} denied", said[failed][1]), said
+    assert cistern(environment(server), "ls", f"s3://{BUCKET}/{prefix}/").stdout == "", "doctor left an object behind"
+
+
+@pytest.mark.parametrize("missing", [None, *sorted(actions("s3-source.json"))])
+def test_doctor_names_the_right_that_a_source_lacks(server, run, missing):
+    prefix = f"doctor-source-{missing or 'all'}".replace(":", "-")
+    uri = f"s3://{BUCKET}/{prefix}/"
+    assert export(environment(server), run, prefix).returncode == 0
+    env = sts(server, policy("s3-source.json", prefix, missing))
+    said = {check: result for check, (result, _) in doctor(env, uri, "--as-source").items()}
+    assert said == {None: {"list": "pass", "read": "pass"}, "s3:ListBucket": {"list": "fail", "read": "warn"},
+                    "s3:GetObject": {"list": "pass", "read": "fail"}}[missing]
+    assert not missing or any(f"{missing} denied" in message for _, message in doctor(env, uri).values())
+    said = doctor(env, f"{uri}step-1/state")
+    assert [said["read"][0]] == ["fail" if missing == "s3:GetObject" else "pass"], said
+
+
 def test_without_the_right_to_abort_a_killed_export_leaves_its_upload_behind(server, run):
     env = sts(server, policy("s3-export.json", "abort", "s3:AbortMultipartUpload"))
     killed_within_its_large_file(server, env, run, "abort")

@@ -188,14 +188,14 @@ class Doctor:
     """The lines about the store. The lines about this machine have other tests."""
 
     def __init__(self, server, folder, content):
-        self.server, self.content, self.seen = server, {"endpoint": True, "source": True}, {}
+        self.server, self.content, self.seen = server, {"endpoint": True, "list": True, "read": True}, {}
 
     def prepare(self, name):
         pass
 
     def run(self, name, *flags):
-        done = cistern(self.server, "doctor", *flags, "--source", uri(self.server, "in"))
-        said = [line.split(maxsplit=2) for line in done.stdout.splitlines() if line.split()[1:2] in (["endpoint"], ["source"])]
+        done = cistern(self.server, "doctor", *flags, uri(self.server, "in"))
+        said = [line.split(maxsplit=2) for line in done.stdout.splitlines() if set(line.split()[1:2]) & set(self.content)]
         assert said, done
         self.seen[name] = {what: True for result, what, _ in said if result == "pass"}
         done.returncode = 0 if self.seen[name] == self.content else 1
