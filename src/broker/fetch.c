@@ -320,7 +320,8 @@ static void bound_life(const struct route *r, struct creds_identity *i)
 static void count(const struct fetched *f, bool done)
 {
     struct metric *exchanges =
-        metric_new(METRIC_COUNTER, "cistern_token_exchanges_total", "Fetches of credentials.", "method,result", NULL);
+        metric_new(METRIC_COUNTER, "cistern_token_exchanges_total",
+                   "Credentials that were requested from a token service.", "method,result", NULL);
     metric_add(metric_series(exchanges, f->method[0] ? f->method : "none", done ? "ok" : "error"), 1);
 }
 

@@ -132,8 +132,8 @@ static void count_loss(const struct api_volume *v)
 {
     static struct metric *losses;
     if (!losses)
-        losses =
-            metric_new(METRIC_COUNTER, "cistern_data_loss_total", "Volumes whose data was lost.", "node,cause", NULL);
+        losses = metric_new(METRIC_COUNTER, "cistern_data_loss_total", "Lost volumes: disk, or NodeGone with the node.",
+                            "node,cause", NULL);
     metric_add(metric_series(losses, v->node, "NodeGone"), 1);
 }
 

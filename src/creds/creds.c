@@ -55,10 +55,11 @@ struct creds *creds_new(const struct creds_source *source, struct creds_identity
     pthread_mutex_init(&c->lock, NULL);
     if (!source->method)
         return c;
-    c->exchanges =
-        metric_new(METRIC_COUNTER, "cistern_token_exchanges_total", "Fetches of credentials.", "method,result", NULL);
+    c->exchanges = metric_new(METRIC_COUNTER, "cistern_token_exchanges_total",
+                              "Credentials that were requested from a token service.", "method,result", NULL);
     c->expiry = metric_series(metric_new(METRIC_GAUGE, "cistern_token_expiry_seconds",
-                                         "When the credentials expire, in seconds since 1970.", "method,result", NULL),
+                                         "Expiry of the process's own credentials, in seconds since 1970.",
+                                         "method,result", NULL),
                               source->method, "ok");
     return c;
 }

@@ -24,28 +24,29 @@ struct mount_metrics {
     struct metric_series *handovers, *passed, *plain;
 };
 
-static struct metric_series *node_counter(const struct mount_metrics *m, const char *name, const char *help,
-                                          const char *result)
-{
-    return metric_series(metric_new(METRIC_COUNTER, name, help, "node,result", NULL), m->node, result);
-}
-
 static struct mount_metrics *mount_metrics_new(const char *node, const char *keeper_socket, struct mirror *mirror)
 {
-    static const char opens[] = "cistern_fuse_passthrough_opens_total";
-    static const char opens_help[] = "Opened files whose reads and writes the kernel does by itself, and others.";
     struct mount_metrics *m = xcalloc(1, sizeof *m);
     m->node = str_dup(str_of(node));
     m->keeper_socket = keeper_socket;
     m->mirror = mirror;
-    m->ops = metric_new(METRIC_COUNTER, "cistern_fuse_ops_total", "Requests that mount processes answered.",
+    m->ops = metric_new(METRIC_COUNTER, "cistern_fuse_ops_total",
+                        "Requests that mount processes answered: ok (also 'not found') or error. Reads and writes that "
+                        "the kernel passes through are not counted.",
                         "op,result", NULL);
-    m->seconds = metric_new(METRIC_HISTOGRAM, "cistern_fuse_op_seconds", "From a request's arrival to its answer.",
-                            "op,result", counts_bounds_seconds);
-    m->handovers = node_counter(m, "cistern_fuse_handover_total",
-                                "Mount processes that were started again on a mount that lives.", "ok");
-    m->passed = node_counter(m, opens, opens_help, "ok");
-    m->plain = node_counter(m, opens, opens_help, "plain");
+    m->seconds =
+        metric_new(METRIC_HISTOGRAM, "cistern_fuse_op_seconds",
+                   "Duration of each request that mount processes answered.", "op,result", counts_bounds_seconds);
+    struct metric *handovers = metric_new(
+        METRIC_COUNTER, "cistern_fuse_handover_total",
+        "Mount processes that were restarted on a live mount: ok, unnoticed by their pods.", "node,result", NULL);
+    m->handovers = metric_series(handovers, m->node, "ok");
+    struct metric *opens = metric_new(
+        METRIC_COUNTER, "cistern_fuse_passthrough_opens_total",
+        "Opened files: ok if the kernel reads and writes the disk itself, plain if each read and write is a request.",
+        "node,result", NULL);
+    m->passed = metric_series(opens, m->node, "ok");
+    m->plain = metric_series(opens, m->node, "plain");
     return m;
 }
 
@@ -301,18 +302,21 @@ static void add_metrics(struct driver_metrics *g, struct space *const *spaces)
     for (size_t i = 0; i < g->count; i++) {
         struct pool_gauges *p = &g->pools[i];
         struct space *s = p->space = spaces[i];
-        p->capacity = pool_gauge(g, s, "cistern_pool_capacity_bytes", "Of the pool's disk, less the reserve.");
-        p->available = pool_gauge(g, s, "cistern_pool_available_bytes", "That can still be promised to volumes.");
-        p->reserved = pool_gauge(g, s, "cistern_pool_reserved_bytes", "Promised to volumes.");
-        p->healthy =
-            pool_gauge(g, s, "cistern_pool_healthy", "0: it cannot be read or is not there: its values are old.");
+        p->capacity = pool_gauge(g, s, "cistern_pool_capacity_bytes", "Size of the pool's disk without the reserve.");
+        p->available = pool_gauge(g, s, "cistern_pool_available_bytes", "Bytes that new volumes can still get.");
+        p->reserved = pool_gauge(g, s, "cistern_pool_reserved_bytes", "Bytes that existing volumes have reserved.");
+        p->healthy = pool_gauge(g, s, "cistern_pool_healthy",
+                                "0: the pool cannot be read or is missing, and its other values are old.");
     }
-    g->volumes = metric_new(METRIC_GAUGE, "cistern_volumes", "By phase.", "node,pool,phase", NULL);
-    g->inflight = node_gauge(g, "cistern_hydration_inflight", "Hydrations at work.");
-    g->hydrating_seconds = node_gauge(g, "cistern_hydration_oldest_seconds", "Age of the oldest at work.");
-    g->rate = node_gauge(g, "cistern_hydration_rate_bytes_per_second", "Of all at work.");
-    g->pending = node_gauge(g, "cistern_export_pending_bytes", "Of exports begun, not yet confirmed by a bucket.");
-    g->pending_seconds = node_gauge(g, "cistern_export_oldest_pending_seconds", "Since the oldest of them began.");
+    g->volumes = metric_new(METRIC_GAUGE, "cistern_volumes", "Number of volumes.", "node,pool,phase", NULL);
+    g->inflight = node_gauge(g, "cistern_hydration_inflight", "Running hydrations.");
+    g->hydrating_seconds =
+        node_gauge(g, "cistern_hydration_oldest_seconds", "Run time of the oldest running hydration.");
+    g->rate = node_gauge(g, "cistern_hydration_rate_bytes_per_second", "Rate of all hydrations together.");
+    g->pending =
+        node_gauge(g, "cistern_export_pending_bytes", "Bytes of running exports that the bucket has not confirmed.");
+    g->pending_seconds = node_gauge(g, "cistern_export_oldest_pending_seconds",
+                                    "Age of the oldest running export; successive attempts count as one.");
 }
 
 static void driver_metrics_free(struct driver_metrics *own_g)

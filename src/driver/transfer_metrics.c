@@ -33,18 +33,19 @@ struct transfer_metrics *transfer_metrics_new(const char *node)
     struct transfer_metrics *t = xcalloc(1, sizeof *t);
     t->node = str_dup(str_of(node));
     t->began_ns = clock_wall_ns();
-    t->bytes = metric_new(METRIC_COUNTER, "cistern_hydration_bytes_total", "Hydrated, and whole on the disk.",
+    t->bytes = metric_new(METRIC_COUNTER, "cistern_hydration_bytes_total", "Hydrated bytes that are complete on disk.",
                           "node,scheme,result", NULL);
-    t->objects = metric_new(METRIC_COUNTER, "cistern_hydration_objects_total", "Hydrated, or failed.",
+    t->objects = metric_new(METRIC_COUNTER, "cistern_hydration_objects_total", "Hydrated objects: ok or failed.",
                             "node,scheme,result", NULL);
-    t->seconds = metric_new(METRIC_HISTOGRAM, "cistern_hydration_seconds", "From the first listing to the end.",
-                            "scheme,mode,result", metric_buckets_job);
-    t->sent_bytes = metric_new(METRIC_COUNTER, "cistern_export_bytes_total", "Confirmed by the bucket.",
-                               "node,scheme,result", NULL);
-    t->sent_objects = metric_new(METRIC_COUNTER, "cistern_export_objects_total", "Confirmed by the bucket, or failed.",
+    t->seconds = metric_new(METRIC_HISTOGRAM, "cistern_hydration_seconds",
+                            "Duration of a hydration, from the first listing to the end.", "scheme,mode,result",
+                            metric_buckets_job);
+    t->sent_bytes = metric_new(METRIC_COUNTER, "cistern_export_bytes_total",
+                               "Exported bytes that the bucket confirmed.", "node,scheme,result", NULL);
+    t->sent_objects = metric_new(METRIC_COUNTER, "cistern_export_objects_total", "Exported objects: ok or failed.",
                                  "node,scheme,result", NULL);
     t->verify_failures = metric_new(METRIC_COUNTER, "cistern_verify_failures_total",
-                                    "Objects whose bytes are not what the bucket's checksum says.", "node,cause", NULL);
+                                    "Objects whose bytes do not match the bucket's checksum.", "node,cause", NULL);
     return t;
 }
 

@@ -257,8 +257,7 @@ static void set_aside(struct web_host *n, struct address *a, const char *cause)
     a->aside_ns = min_u64(a->aside_ns ? 2 * a->aside_ns : ASIDE_NS, ASIDE_MAX_NS);
     a->aside_until_ns = now + a->aside_ns;
     metric_add(metric_series(metric_new(METRIC_COUNTER, "cistern_addresses_set_aside_total",
-                                        "Addresses of a host that were avoided for a while after a failure, by cause.",
-                                        "cause", NULL),
+                                        "Addresses of a store that were not used for a while.", "cause", NULL),
                              cause),
                1);
 }

@@ -196,7 +196,7 @@ int agent_start(const struct agent_options *o, struct agent **ret, struct err *e
     a->resync_ns = o->resync_ns ? o->resync_ns : RESYNC_NS;
     a->orders = orders_new();
     struct metric *lost = metric_new(METRIC_COUNTER, "cistern_data_loss_total",
-                                     "Volumes created again because their disk was lost.", "node,cause", NULL);
+                                     "Lost volumes: disk, or NodeGone with the node.", "node,cause", NULL);
     a->lost = metric_series(lost, a->node, "disk");
     int r = start(a, o->config, err);
     if (r < 0) {
@@ -257,7 +257,9 @@ void agent_write_metrics(struct agent *a, struct sbuf *b)
 {
     size_t count;
     auto_mem char **names = orders_names(a->orders, &count);
-    sbuf_adds(b, "# HELP " RATIO " Share of the bytes of a claim that is on the disk.\n# TYPE " RATIO " gauge\n");
+    sbuf_adds(b, "# HELP " RATIO
+                 " Share of the bytes of a claim that is on disk; only with metrics.perVolume: true.\n# TYPE " RATIO
+                 " gauge\n");
     for (size_t i = 0; i < count; i++) {
         auto_mem char *name = names[i];
         auto_api_volume v = orders_get(a->orders, name);

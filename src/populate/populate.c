@@ -315,9 +315,11 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
                             "Time from the creation of a prime claim to the end of its operation.", "result",
                             metric_buckets_job);
     p->in_flight = metric_series(metric_new(METRIC_GAUGE, "volume_populator_operations_in_flight",
-                                            "Claims that are being populated or cleaned up.", "", NULL));
-    p->failing = metric_new(METRIC_GAUGE, "cistern_claim_failing", "1 while the volume of the claim fails.",
-                            "namespace,claim,reason", NULL);
+                                            "Claims that are being filled or cleaned up.", "", NULL));
+    p->failing = metric_new(
+        METRIC_GAUGE, "cistern_claim_failing",
+        "1 while the volume of the claim fails: HydrationFailed, CredentialsRefused, ExportFailed or ExportStalled.",
+        "namespace,claim,reason", NULL);
     struct kube_queue_options q = {
         .name = "populate", .threads = THREADS, .ctx = p, .reconcile = reconcile, .on_failure = reconcile_failed};
     int r = kube_queue_new(&q, &p->queue, err);

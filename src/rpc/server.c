@@ -62,8 +62,7 @@ static struct rpc_server *server_new(const struct rpc_options *o)
     pthread_cond_init(&s->woken, NULL);
     s->options = *o;
     s->down.done = on_down;
-    s->seconds = metric_new(METRIC_HISTOGRAM, "csi_plugin_operations_seconds",
-                            "Time that an operation of the plugin took, by its gRPC status.",
+    s->seconds = metric_new(METRIC_HISTOGRAM, "csi_plugin_operations_seconds", "Duration of each CSI call.",
                             "driver_name,method_name,grpc_status_code", buckets);
     return s;
 }

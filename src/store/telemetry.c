@@ -31,15 +31,14 @@ struct telemetry *telemetry_new(const char *scheme)
 {
     struct telemetry *t = xcalloc(1, sizeof *t);
     t->scheme = scheme;
-    t->requests = metric_new(METRIC_COUNTER, "cistern_object_requests_total", "Requests to object stores.",
+    t->requests = metric_new(METRIC_COUNTER, "cistern_object_requests_total", "Requests of one copying process.",
                              "scheme,method,code", NULL);
-    t->retries = metric_new(METRIC_COUNTER, "cistern_object_retries_total", "Requests made again, by why.",
+    t->retries = metric_new(METRIC_COUNTER, "cistern_object_retries_total", "Retries of requests to object stores.",
                             "scheme,reason", NULL);
     t->hedges = metric_new(METRIC_COUNTER, "cistern_object_hedges_total",
-                           "GETs sent twice, by the result of the second; and GETs given up during the body.",
-                           "scheme,result", NULL);
+                           "GETs that were sent twice, or given up before their end.", "scheme,result", NULL);
     struct metric *seconds =
-        metric_new(METRIC_HISTOGRAM, "cistern_object_request_seconds", "Time of a request to an object store.",
+        metric_new(METRIC_HISTOGRAM, "cistern_object_request_seconds", "Duration of a request to an object store.",
                    "scheme,method", metric_buckets_request);
     struct metric *first = metric_new(METRIC_HISTOGRAM, "cistern_object_first_byte_seconds",
                                       "Time to the first byte of an answer.", "scheme,method", metric_buckets_request);
