@@ -101,322 +101,6 @@ char *str_dupf(const char *fmt, ...)
     return text;
 }
 
-static int not_a_number(struct str s, const char *what, struct err *err)
-{
-    return err_set(err, ERR_INVALID, "'%.*s' is not %s", (int)min_u64(s.len, 64), s.ptr ? s.ptr : "", what);
-}
-
-int str_to_u64(struct str s, uint64_t *ret, struct err *err)
-{
-    uint64_t n = 0;
-    if (s.len == 0)
-        return not_a_number(s, "a whole number", err);
-    for (size_t i = 0; i < s.len; i++) {
-        unsigned digit = (unsigned)(unsigned char)s.ptr[i] - '0';
-        if (digit > 9 || __builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, digit, &n))
-            return not_a_number(s, "a whole number from 0 to 18446744073709551615", err);
-    }
-    *ret = n;
-    return 0;
-}
-
-int str_to_i64(struct str s, int64_t *ret, struct err *err)
-{
-    bool negative = s.len > 0 && s.ptr[0] == '-';
-    uint64_t n;
-    struct err ignored;
-    uint64_t limit = (uint64_t)INT64_MAX + (negative ? 1 : 0);
-    if (str_to_u64(negative ? str_from(s, 1) : s, &n, &ignored) < 0 || n > limit)
-        return not_a_number(s, "a whole number of 64 bits", err);
-    *ret = negative ? (int64_t)(0 - n) : (int64_t)n;
-    return 0;
-}
-
-int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-int str_hex_to_u64(struct str s, uint64_t *ret, struct err *err)
-{
-    uint64_t n = 0;
-    if (s.len == 0 || s.len > 16)
-        return not_a_number(s, "a hexadecimal number of 1 to 16 digits", err);
-    for (size_t i = 0; i < s.len; i++) {
-        int digit = hex_digit(s.ptr[i]);
-        if (digit < 0)
-            return not_a_number(s, "a hexadecimal number of 1 to 16 digits", err);
-        n = n << 4 | (uint64_t)digit;
-    }
-    *ret = n;
-    return 0;
-}
-
-/* The leading "12" or "12.345" of s as an integer and millionths: exact, unlike a double. */
-static bool leading_decimal(struct str *s, uint64_t *ret_whole, uint64_t *ret_millionths)
-{
-    uint64_t whole = 0, millionths = 0, scale = 100000;
-    size_t i = 0;
-    for (; i < s->len && isdigit((unsigned char)s->ptr[i]); i++)
-        if (__builtin_mul_overflow(whole, 10, &whole) ||
-            __builtin_add_overflow(whole, (uint64_t)(s->ptr[i] - '0'), &whole))
-            return false;
-    if (i == 0)
-        return false;
-    if (i < s->len && s->ptr[i] == '.') {
-        size_t dot = i++;
-        for (; i < s->len && isdigit((unsigned char)s->ptr[i]); i++, scale /= 10)
-            millionths += (uint64_t)(s->ptr[i] - '0') * scale;
-        if (i == dot + 1)
-            return false;
-    }
-    *s = str_from(*s, i);
-    *ret_whole = whole;
-    *ret_millionths = millionths;
-    return true;
-}
-
-static bool scaled(uint64_t whole, uint64_t millionths, uint64_t unit, uint64_t *ret)
-{
-    unsigned __int128 n = (unsigned __int128)whole * unit + ((unsigned __int128)millionths * unit + 999999) / 1000000;
-    if (n > UINT64_MAX)
-        return false;
-    *ret = (uint64_t)n;
-    return true;
-}
-
-static bool bytes_unit(struct str suffix, uint64_t *ret)
-{
-    static const struct {
-        const char *name;
-        uint64_t unit;
-    } units[] = {
-        {"", 1},
-        {"k", 1000},
-        {"K", 1000},
-        {"M", 1000000},
-        {"G", 1000000000},
-        {"T", 1000000000000},
-        {"P", 1000000000000000},
-        {"Ki", 1ULL << 10},
-        {"Mi", 1ULL << 20},
-        {"Gi", 1ULL << 30},
-        {"Ti", 1ULL << 40},
-        {"Pi", 1ULL << 50},
-        {"e3", 1000},
-        {"e6", 1000000},
-        {"e9", 1000000000},
-        {"e12", 1000000000000},
-    };
-    for (size_t i = 0; i < countof(units); i++)
-        if (str_eq(suffix, str_of(units[i].name))) {
-            *ret = units[i].unit;
-            return true;
-        }
-    return false;
-}
-
-int str_to_bytes(struct str s, uint64_t *ret, struct err *err)
-{
-    struct str rest = s;
-    uint64_t whole, millionths, unit;
-    if (!leading_decimal(&rest, &whole, &millionths) || !bytes_unit(rest, &unit) ||
-        !scaled(whole, millionths, unit, ret))
-        return not_a_number(s, "a quantity of bytes, such as 512, 10G or 1.5Gi", err);
-    return 0;
-}
-
-static bool duration_unit(struct str *rest, uint64_t *ret)
-{
-    static const struct {
-        const char *name;
-        uint64_t unit;
-    } units[] = {{"ms", 1000000}, {"us", 1000}, {"ns", 1}, {"s", 1000000000}, {"m", 60000000000}, {"h", 3600000000000}};
-    for (size_t i = 0; i < countof(units); i++)
-        if (str_starts(*rest, str_of(units[i].name))) {
-            *rest = str_from(*rest, strlen(units[i].name));
-            *ret = units[i].unit;
-            return true;
-        }
-    return false;
-}
-
-int str_to_duration(struct str s, uint64_t *ret_ns, struct err *err)
-{
-    static const char what[] = "a span of time, such as 250ms, 30s or 1h30m";
-    struct str rest = s;
-    uint64_t total = 0;
-    if (str_eq(s, STR("0"))) {
-        *ret_ns = 0;
-        return 0;
-    }
-    do {
-        uint64_t whole, millionths, unit, part;
-        if (!leading_decimal(&rest, &whole, &millionths) || !duration_unit(&rest, &unit) ||
-            !scaled(whole, millionths, unit, &part) || __builtin_add_overflow(total, part, &total))
-            return not_a_number(s, what, err);
-    } while (rest.len > 0);
-    *ret_ns = total;
-    return 0;
-}
-
-/* ---- builder ----------------------------------------------------------------------------------------------------- */
-
-void sbuf_init(struct sbuf *b, size_t ceiling)
-{
-    *b = (struct sbuf){.ceiling = ceiling};
-}
-
-void sbuf_done(struct sbuf *b)
-{
-    free(b->ptr);
-    *b = (struct sbuf){.ceiling = b->ceiling};
-}
-
-void sbuf_clear(struct sbuf *b)
-{
-    b->len = 0;
-    b->overflow = false;
-    if (b->ptr)
-        b->ptr[0] = '\0';
-}
-
-/* Makes room for `more` bytes and a NUL. False beyond the ceiling, and from then on. */
-static bool sbuf_grow(struct sbuf *b, size_t more)
-{
-    if (b->overflow || more > b->ceiling - b->len) {
-        b->overflow = true;
-        return false;
-    }
-    size_t need = b->len + more + 1;
-    if (need > b->room) {
-        size_t room = b->room ? b->room : 64;
-        while (room < need)
-            room *= 2;
-        b->ptr = xrealloc(b->ptr, room, 1);
-        b->room = room;
-    }
-    return true;
-}
-
-void sbuf_add(struct sbuf *b, struct str s)
-{
-    if (!sbuf_grow(b, s.len))
-        return;
-    if (s.len)
-        memcpy(b->ptr + b->len, s.ptr, s.len);
-    b->len += s.len;
-    b->ptr[b->len] = '\0';
-}
-
-void sbuf_addc(struct sbuf *b, char c)
-{
-    if (!sbuf_grow(b, 1))
-        return;
-    b->ptr[b->len++] = c;
-    b->ptr[b->len] = '\0';
-}
-
-void sbuf_adds(struct sbuf *b, const char *c_string)
-{
-    sbuf_add(b, str_of(c_string));
-}
-
-void sbuf_addf(struct sbuf *b, const char *fmt, ...)
-{
-    va_list args, again;
-    va_start(args, fmt);
-    va_copy(again, args);
-    int n = vsnprintf(NULL, 0, fmt, args);
-    va_end(args);
-    assert(n >= 0);
-    if (sbuf_grow(b, (size_t)n)) {
-        vsnprintf(b->ptr + b->len, (size_t)n + 1, fmt, again);
-        b->len += (size_t)n;
-    }
-    va_end(again);
-}
-
-void sbuf_add_u64(struct sbuf *b, uint64_t n)
-{
-    char digits[20];
-    size_t at = sizeof digits;
-    do
-        digits[--at] = (char)('0' + n % 10);
-    while ((n /= 10) != 0);
-    sbuf_add(b, (struct str){digits + at, sizeof digits - at});
-}
-
-char *hex_text(const void *bytes, size_t len, char *buf)
-{
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < len; i++) {
-        buf[2 * i] = "0123456789abcdef"[p[i] >> 4];
-        buf[2 * i + 1] = "0123456789abcdef"[p[i] & 15];
-    }
-    buf[2 * len] = '\0';
-    return buf;
-}
-
-void sbuf_add_json(struct sbuf *b, struct str s)
-{
-    sbuf_addc(b, '"');
-    for (size_t i = 0, n; i < s.len; i += n ? n : 1) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        n = str_utf8_char(s, i);
-        if (c < ' ' || c == 0x7F)
-            sbuf_addf(b, "\\u%04x", c);
-        else if (c == '"' || c == '\\')
-            sbuf_addf(b, "\\%c", c);
-        else if (n == 0)
-            sbuf_adds(b, "\\ufffd");
-        else
-            sbuf_add(b, str_sub(s, i, n));
-    }
-    sbuf_addc(b, '"');
-}
-
-void sbuf_add_hex(struct sbuf *b, const void *bytes, size_t len)
-{
-    if (!sbuf_grow(b, 2 * len))
-        return;
-    hex_text(bytes, len, b->ptr + b->len);
-    b->len += 2 * len;
-}
-
-void sbuf_cut(struct sbuf *b, size_t len)
-{
-    assert(len <= b->len);
-    b->len = len;
-    if (b->ptr)
-        b->ptr[len] = '\0';
-}
-
-int sbuf_take(struct sbuf *b, char **ret, struct err *err)
-{
-    if (b->overflow)
-        return err_set(err, ERR_NO_SPACE, "a text is longer than its ceiling of %zu bytes", b->ceiling);
-    *ret = b->ptr ? take(&b->ptr) : str_dup(STR_NULL);
-    sbuf_done(b);
-    return 0;
-}
-
-char *bytes_text(uint64_t bytes, char *buf)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    size_t u = 0;
-    double n = (double)bytes;
-    while (n >= 999.5 && u + 1 < countof(units)) {
-        n /= 1024;
-        u++;
-    }
-    snprintf(buf, BYTES_TEXT_MAX, u == 0 || n >= 99.95 ? "%.0f %s" : n >= 9.995 ? "%.1f %s" : "%.2f %s", n, units[u]);
-    return buf;
-}
-
 size_t str_distance(struct str a, struct str b)
 {
     size_t row[STR_DISTANCE_MAX + 1];
@@ -443,6 +127,54 @@ bool str_is_nearer(struct str a, struct str b, size_t *least)
     if (d >= *least)
         return false;
     *least = d;
+    return true;
+}
+
+/* ---- UTF-8 ------------------------------------------------------------------------------------------------------- */
+
+/* Bytes of a character that begins with `lead`, 0 if none does. RFC 3629: no overlong forms, none beyond 10FFFF. */
+static size_t utf8_length(unsigned char lead)
+{
+    if (lead < 0x80)
+        return lead > 0;
+    if (lead < 0xC2 || lead > 0xF4)
+        return 0;
+    return lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+}
+
+size_t str_utf8_char(struct str s, size_t at)
+{
+    const unsigned char *p = (const unsigned char *)s.ptr + at;
+    size_t len = utf8_length(p[0]);
+    if (len < 2 || len > s.len - at)
+        return len == 1;
+    /* The second byte has a smaller range behind four of the leads: overlong forms, surrogates, beyond 10FFFF. */
+    unsigned char low = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned char high = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
+    if (p[1] < low || p[1] > high)
+        return 0;
+    for (size_t i = 2; i < len; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    return len;
+}
+
+struct str str_cut(struct str s, size_t max)
+{
+    size_t len = min_u64(s.len, max);
+    while (len < s.len && len > 0 && ((unsigned char)s.ptr[len] & 0xC0) == 0x80)
+        len--;
+    return str_sub(s, 0, len);
+}
+
+bool str_is_utf8(struct str s)
+{
+    for (size_t i = 0; i < s.len;) {
+        size_t n = str_utf8_char(s, i);
+        if (n == 0)
+            return false;
+        i += n;
+    }
     return true;
 }
 
