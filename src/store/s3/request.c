@@ -7,6 +7,7 @@
 #include "util/clock.h"
 #include "util/env.h"
 #include "util/hash.h"
+#include "util/log.h"
 #include <stdio.h>
 
 /* ---- where the bucket is ----------------------------------------------------------------------------------------- */
@@ -242,6 +243,7 @@ static bool move_to(struct store_call *c, const struct redirect *to)
     if (s3_of(c)->moved || !(is_other || (to->endpoint[0] && s3->is_named)))
         return false;
     pthread_mutex_lock(&s3->lock);
+    bool is_news = to->region[0] && strcmp(to->region, s3->region) != 0;
     if (to->region[0])
         snprintf(s3->region, sizeof s3->region, "%s", to->region);
     if (to->endpoint[0] && s3->is_named) {
@@ -254,6 +256,9 @@ static bool move_to(struct store_call *c, const struct redirect *to)
         s3->base = base;
     }
     pthread_mutex_unlock(&s3->lock);
+    if (is_news)
+        log_event(LOG_WARN, "bucket is in another region: requests go there; use --region to save the detour", "bucket",
+                  c->job.store->bucket, "region", to->region, NULL);
     s3_of(c)->moved = true;
     return true;
 }

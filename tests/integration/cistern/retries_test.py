@@ -8,6 +8,7 @@ import time
 import pytest
 
 from paths import CISTERN
+from servers.answering import Answering
 from servers.bucket import KEYS, BucketServer
 
 RETRYING = r"retrying, attempt \d of 8 in \d+ s: s3://bench/[^ ]*: cannot connect to 'http://127.0.0.1:1': Connection refused"
@@ -54,3 +55,21 @@ def test_verbose_logs_each_retry_and_debug_each_request(tmp_path):
     assert sum("method=GET operation=GET object=s3://bench/p/object-" in line for line in requests) == 4, told
     assert sum(bool(re.search(r"object-0*2 status=(503 ms=\d+ attempt=1|200 ms=\d+ attempt=2)", line)) for line in requests) == 2
     assert "secret" not in told
+
+
+def test_a_bucket_in_another_region_is_used_there_and_the_region_is_named_once(tmp_path):
+    page = (b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>p/a</Key><Size>1</Size></Contents>"
+            b"<Contents><Key>p/b</Key><Size>1</Size></Contents></ListBucketResult>")
+
+    def answer(request):
+        if "/eu-west-3/" not in request.headers.get("authorization", ""):
+            return 301, {"x-amz-bucket-region": "eu-west-3"}, b"<Error><Code>PermanentRedirect</Code></Error>"
+        return 200, {}, page if "prefix=" in request.path else b"x"
+
+    with Answering(answer) as server:
+        told = cistern("hydrate", "s3://bucket/p/", tmp_path / "out", "--endpoint", server.url)
+        assert sorted(f.name for f in (tmp_path / "out").iterdir()) == ["a", "b"], told
+        named = [line for line in told.splitlines() if "eu-west-3" in line]
+        assert len(named) == 1 and "--region" in named[0] and "bucket=bucket" in named[0], told
+        assert "eu-west-3" not in cistern("hydrate", "s3://bucket/p/", tmp_path / "out", "--endpoint", server.url, "--region",
+                                          "eu-west-3")
