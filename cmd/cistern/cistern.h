@@ -77,8 +77,12 @@ struct retry_reload {
 enum { RETRY_TEXT_MAX = ERR_TEXT_MAX + 64 };
 const char *retry_text(struct store *const *stores, size_t count, char buf[RETRY_TEXT_MAX]);
 
+uint64_t retry_count(struct store *const *stores, size_t count);
+
 /* Applies the volume's current retry policy to the stores of a run, at most once a second. main. */
 void retry_reload(struct retry_reload *f, struct store *const *stores, size_t count);
 
-/* Counts what is below the URI: `hydrate --dry-run` and `ls --sum`. Returns an exit code. */
-int ls_sum(struct store *s, const char *uri, const struct filter *f, bool allow_empty);
+/* Counts the objects below the URI and estimates their hydration: `hydrate --dry-run`. Returns an exit code. */
+struct estimate_terms;
+int ls_sum(struct store *s, const char *uri, const struct filter *f, bool allow_empty,
+           const struct estimate_terms *terms);

@@ -4,6 +4,7 @@
 #include "cistern.h"
 #include "cli/exit.h"
 #include "cli/term.h"
+#include "estimate.h"
 #include "export/owner.h"
 #include "export/run.h"
 #include "export/walk.h"
@@ -30,6 +31,7 @@ static struct {
     const char *since, *conflict, *marker, *storage_class, *delete_after;
     const char *volume, *purpose, *state;
     uint64_t settle_ns, deadline_ns, concurrency, bandwidth;
+    struct estimate_terms terms;
     bool dry_run;
 } flags;
 
@@ -48,7 +50,9 @@ static const struct opt table[] = {
      "run at most N requests at once, 1 to 512 (the volume's, or 64)"},
     {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE",
      "send at most RATE bytes a second, such as 100M (the volume's, or no limit)"},
-    {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "list what would be uploaded, upload nothing"},
+    {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL,
+     "list the files to upload and estimate requests, time and price; upload nothing"},
+    ESTIMATE_OPTS(flags.terms),
     {"delete-after", 0, OPT_TEXT, &flags.delete_after, "WHEN", "delete local files: only never is supported (never)"},
     {"state", 0, OPT_TEXT, &flags.state, "DIR", "record uploads in this directory (~/.local/state/cistern/export)"},
     {"volume", 0, OPT_TEXT, &flags.volume, "DIR", "export a volume (<pool>/volumes/<id>) by its export policy"},
@@ -86,7 +90,8 @@ struct export_cmd {
 
     pthread_mutex_t lock_term; /* results come on a loop, progress on main */
     struct term term;
-    uint64_t there, sent_bytes;
+    uint64_t sent, sent_bytes; /* by this run */
+    struct estimate estimate;  /* of a dry run */
 
     bool is_stopped; /* main's */
     uint64_t ask_at_ns;
@@ -131,8 +136,10 @@ static void on_result(void *ctx, const struct run_result *r)
 {
     struct export_cmd *j = ctx;
     auto_lock(&j->lock_term);
-    j->there += r->event == RUN_THERE;
+    j->sent += r->event == RUN_SENT;
     j->sent_bytes += r->event == RUN_SENT ? r->size_bytes : 0;
+    if (r->event == RUN_PLANNED)
+        estimate_add_upload(&j->estimate, j->store, r->size_bytes);
     if (j->term.form == TERM_JSON)
         print_result_json(r);
     else if (r->event == RUN_FAILED)
@@ -151,6 +158,7 @@ static void show_progress(struct export_cmd *j, const struct verdict *v, uint64_
                               .objects = v->done_files,
                               .objects_total = v->done_files + v->pending_files + v->failed_files,
                               .errors = v->failed_files,
+                              .retries = store_retries(j->store),
                               .rate = (double)(v->done_bytes - already_bytes) * 1e9 / (double)(spent + 1),
                               .total_is_final = true,
                               .retry = retry_text(&j->store, 1, retry)};
@@ -179,30 +187,48 @@ static void print_summary_json(const struct export_cmd *j, const struct verdict 
     term_json_u64(&b, "pending", v->pending_files);
     term_json_u64(&b, "skipped", v->skipped_files);
     term_json_u64(&b, "size_only", v->size_only_files);
-    term_json_u64(&b, "there", j->there);
+    term_json_u64(&b, "sent", j->sent);
+    term_json_u64(&b, "sent_bytes", j->sent_bytes);
+    term_json_u64(&b, "there", v->done_files - j->sent);
     term_json_u64(&b, "looked_only", v->looked_only_files);
     term_json_u64(&b, "read_back", v->proven_files[PROOF_READ_BACK]);
     auto_sbuf ways = SBUF(512);
     add_proofs(v, &ways);
     term_json_str(&b, "confirmed_by", sbuf_str(&ways));
     term_json_real(&b, "seconds", (double)spent_ns / 1e9);
+    if (flags.dry_run)
+        estimate_add_json(&b, &j->estimate, &flags.terms, j->store);
     term_json_end(&b, stdout);
+}
+
+static void print_plan(const struct export_cmd *j, const struct verdict *v)
+{
+    char bytes[BYTES_TEXT_MAX];
+    printf("would send %lu files, %s; already there %lu, skipped %lu\n", v->pending_files,
+           bytes_text(j->estimate.bytes, bytes), v->done_files, v->skipped_files);
+    estimate_print(&j->estimate, &flags.terms, j->store);
 }
 
 static void print_summary(struct export_cmd *j, const struct verdict *v, uint64_t spent_ns)
 {
-    char bytes[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], time[TIME_TEXT_MAX];
+    char bytes[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], time[TIME_TEXT_MAX];
     term_clear(&j->term);
     if (j->term.form == TERM_JSON) {
         print_summary_json(j, v, spent_ns);
         return;
     }
-    if (j->term.form == TERM_QUIET || flags.dry_run)
+    if (j->term.form == TERM_QUIET)
         return;
-    printf("%lu files, %s in %s, each confirmed by %s", v->done_files, bytes_text(v->done_bytes, bytes), v->uri,
+    if (flags.dry_run) {
+        print_plan(j, v);
+        return;
+    }
+    printf("%s: sent %lu, already there %lu, failed %lu, not tried %lu, skipped %lu; %s in %s, %s/s\n",
+           verdict_state_name(v->state), j->sent, v->done_files - j->sent, v->failed_files, v->pending_files,
+           v->skipped_files, bytes_text(j->sent_bytes, bytes), duration_text(spent_ns, time),
+           bytes_text((uint64_t)((double)j->sent_bytes * 1e9 / (double)(spent_ns + 1)), rate));
+    printf("%lu files, %s in %s, each confirmed by %s\n", v->done_files, bytes_text(v->done_bytes, total), v->uri,
            v->size_only_files ? "its size only: the store has no checksum for it" : "size and checksum");
-    printf("; %s/s, %s\n", bytes_text((uint64_t)((double)j->sent_bytes * 1e9 / (double)(spent_ns + 1)), rate),
-           duration_text(spent_ns, time));
     auto_sbuf ways = SBUF(512);
     add_proofs(v, &ways);
     if (ways.len)
@@ -212,9 +238,6 @@ static void print_summary(struct export_cmd *j, const struct verdict *v, uint64_
             "checked by HEAD only: %lu %s; the store ignores If-None-Match, so an object that another writer created "
             "after the HEAD was overwritten\n",
             v->looked_only_files, v->looked_only_files == 1 ? "file" : "files");
-    if (v->failed_files + v->pending_files + v->skipped_files > 0)
-        printf("%lu failed, %lu not tried, %lu skipped (links, devices, empty directories)\n", v->failed_files,
-               v->pending_files, v->skipped_files);
 }
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
@@ -483,6 +506,9 @@ static enum exit_code run_job(struct export_cmd *j)
                             .is_hydrated = j->catalog ? is_hydrated : NULL,
                             .on_result = on_result,
                             .is_stopped = is_stopped};
+    flags.terms.bytes_per_second = o.bytes_per_second;
+    flags.terms.concurrency = o.concurrency;
+    flags.terms.concurrency_default = 64;
     if (parse_since(&o.since_ns, &err) < 0 || run_open(&o, &run, &err) < 0)
         return exit_with(&err, globals.json);
     watch(j, run);

@@ -3,6 +3,7 @@
 #include "cistern.h"
 #include "cli/exit.h"
 #include "cli/term.h"
+#include "estimate.h"
 #include "hydrate/engine.h"
 #include "pool/volume.h"
 #include "util/clock.h"
@@ -39,13 +40,16 @@ static struct {
     bool dry_run, fresh, resume, overwrite, delete, allow_empty, skip_missing, fsync, no_uring, no_direct;
     const char *verify, *shard;
     uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns;
+    struct estimate_terms terms;
 } flags;
 
 static const struct opt table[] = {
     FILTER_OPTS(flags.include, flags.exclude),
     {"priority", 0, OPT_LIST, &flags.priority, "GLOB", "fetch matching objects first (repeatable, in this order)"},
     {"shard", 0, OPT_TEXT, &flags.shard, "I/N", "fetch only part I of N parts of equal bytes: 0/4 to 3/4"},
-    {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL, "list and count the objects, fetch nothing"},
+    {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL,
+     "count the objects and estimate requests, time and price; fetch nothing"},
+    ESTIMATE_OPTS(flags.terms),
     {"resume", 0, OPT_FLAG, &flags.resume, NULL, "continue an earlier run (default; --no-resume starts over)"},
     {"overwrite", 0, OPT_FLAG, &flags.overwrite, NULL,
      "replace files in DIR that no hydration wrote (default: keep them, exit 1)"},
@@ -253,6 +257,7 @@ static void show(struct hydrate_cmd *run, struct hydrate *h, struct hydrate_stat
                               .objects = s->objects_done,
                               .objects_total = s->objects_total,
                               .errors = s->objects_failed,
+                              .retries = retry_count(run->stores, run->options.source_count),
                               .rate = (double)s->bytes_per_second,
                               .total_is_final = s->phase != HYDRATE_LISTING,
                               .slowest = str_of(slowest),
@@ -432,6 +437,14 @@ static int run_it(struct hydrate_cmd *run, struct target *own_target, struct err
     return end(run, h, started_ns);
 }
 
+static int dry_run(const struct hydrate_cmd *run)
+{
+    flags.terms.bytes_per_second = run->options.bytes_per_second;
+    flags.terms.concurrency = run->options.concurrency_max;
+    flags.terms.concurrency_default = 512;
+    return ls_sum(run->stores[0], run->sources[0].uri, &run->filters[0], flags.allow_empty, &flags.terms);
+}
+
 int verb_hydrate(int argc, char **argv)
 {
     struct err err;
@@ -454,7 +467,7 @@ int verb_hydrate(int argc, char **argv)
     struct target *target = NULL;
     int r = flags.volume ? from_volume(&run, &target, &err) : from_flags(&run, argv[1], &err);
     if (r == 0 && flags.dry_run)
-        return ls_sum(run.stores[0], run.sources[0].uri, &run.filters[0], flags.allow_empty);
+        return dry_run(&run);
     if (r == 0 && !flags.volume)
         r = target_open_dir(argv[2], &target, &err);
     if (r < 0) {

@@ -3,6 +3,7 @@
 #include "cistern.h"
 #include "cli/exit.h"
 #include "cli/term.h"
+#include "estimate.h"
 #include "ls_order.h"
 #include "store/list.h"
 #include "store/single.h"
@@ -57,8 +58,10 @@ struct ls {
     struct store_listing *listing;
     pthread_mutex_t lock; /* guards what follows while a listing runs */
     uint64_t names, objects, excluded, bytes;
-    struct ls_order *order; /* owned */
-    int over_fd;            /* owned: eventfd */
+    const struct estimate_terms *terms; /* borrowed; NULL: no estimate */
+    struct estimate estimate;           /* of hydrating the listed objects */
+    struct ls_order *order;             /* owned */
+    int over_fd;                        /* owned: eventfd */
     bool failed;
     struct err err;
 };
@@ -177,6 +180,7 @@ static bool take_object(struct ls *l, const struct store_object *o)
     l->names++;
     l->objects += !folder;
     add_bytes(l, folder ? 0 : o->size_bytes);
+    estimate_add_fetch(&l->estimate, l->store, folder ? 0 : o->size_bytes);
     print_object(l, stdout, o, folder);
     return flags.max && l->names >= flags.max;
 }
@@ -207,6 +211,7 @@ static void on_list(void *ctx, const struct store_reply *r, const struct store_o
 {
     struct ls *l = ctx;
     bool enough = false;
+    l->estimate.writes += r->requests;
     if (r->code < 0) {
         over(l, &r->err);
         return;
@@ -251,6 +256,7 @@ static int on_page(void *ctx, const struct store_object *objects, size_t count, 
     struct err err;
     char *text = NULL;
     size_t len = 0;
+    struct estimate estimate = {0};
     uint64_t found = 0, excluded = 0, bytes = 0;
     FILE *out = open_memstream(&text, &len);
     for (size_t i = 0; i < count; i++)
@@ -258,6 +264,7 @@ static int on_page(void *ctx, const struct store_object *objects, size_t count, 
             found++;
             if (__builtin_add_overflow(bytes, objects[i].size_bytes, &bytes))
                 bytes = UINT64_MAX;
+            estimate_add_fetch(&estimate, l->store, objects[i].size_bytes);
             print_object(l, out, &objects[i], false);
         } else {
             excluded += shown_name(l, &objects[i]).len > 0;
@@ -266,6 +273,7 @@ static int on_page(void *ctx, const struct store_object *objects, size_t count, 
     pthread_mutex_lock(&l->lock);
     l->excluded += excluded;
     l->objects += found;
+    l->estimate.reads += estimate.reads;
     add_bytes(l, bytes);
     int r = ls_order_add(l->order, objects[0].key, (struct str){text, len}, sorted_so_far, &err);
     if (r < 0 && !l->failed)
@@ -280,7 +288,7 @@ static void on_listed(void *ctx, const struct err *err, uint64_t requests)
 {
     struct ls *l = ctx;
     struct err own;
-    (void)requests;
+    l->estimate.writes += requests;
     if (l->failed)
         own = l->err;
     else if (!err && ls_order_end(l->order, &own) < 0)
@@ -292,7 +300,7 @@ static void on_listed(void *ctx, const struct err *err, uint64_t requests)
 static void found_single(void *ctx, const struct store_object *object, const struct err *err, unsigned requests)
 {
     struct ls *l = ctx;
-    (void)requests;
+    l->estimate.writes += requests;
     if (object && !err)
         (void)take_object(l, object);
     over(l, err);
@@ -346,6 +354,7 @@ static void watch(struct ls *l)
         struct term_progress progress = {.what = "listing",
                                          .bytes_total = l->bytes,
                                          .objects_total = l->objects,
+                                         .retries = store_retries(l->store),
                                          .retry = retry_text(&l->store, 1, retry)};
         pthread_mutex_unlock(&l->lock);
         if (flags.sum || progress.retry)
@@ -369,18 +378,23 @@ static int wait_over(struct ls *l, struct pool *pool, struct err *err)
     return r;
 }
 
-static void print_sum(const struct ls *l)
+static void print_sum(struct ls *l)
 {
+    l->estimate.bytes = l->bytes;
     char bytes[BYTES_TEXT_MAX];
     if (globals.json) {
         auto_sbuf b = SBUF(TERM_LINE_MAX);
         term_json_begin(&b, "summary");
         term_json_u64(&b, "found", l->objects);
         term_json_u64(&b, "bytes", l->bytes);
+        if (l->terms)
+            estimate_add_json(&b, &l->estimate, l->terms, l->store);
         term_json_end(&b, stdout);
         return;
     }
     printf("found %" PRIu64 " objects, %" PRIu64 " bytes (%s)\n", l->objects, l->bytes, bytes_text(l->bytes, bytes));
+    if (l->terms)
+        estimate_print(&l->estimate, l->terms, l->store);
 }
 
 static int run(struct ls *l, struct err *err)
@@ -421,11 +435,12 @@ static int found_nothing(const struct ls *l, const char *uri)
     return EXIT_EMPTY;
 }
 
-int ls_sum(struct store *s, const char *uri, const struct filter *f, bool allow_empty)
+int ls_sum(struct store *s, const char *uri, const struct filter *f, bool allow_empty,
+           const struct estimate_terms *terms)
 {
     struct err err;
     flags.sum = flags.recursive = true;
-    struct ls l = {.store = s, .filter = *f, .over_fd = -1};
+    struct ls l = {.store = s, .filter = *f, .terms = terms, .over_fd = -1};
     sbuf_init(&l.prefix, 1 << 20);
     sbuf_init(&l.token, 1 << 20);
     sbuf_init(&l.rounds.key, 1 << 20);

@@ -93,6 +93,14 @@ const char *retry_text(struct store *const *stores, size_t count, char buf[RETRY
     return NULL;
 }
 
+uint64_t retry_count(struct store *const *stores, size_t count)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += store_retries(stores[i]);
+    return sum;
+}
+
 static bool was_replaced(struct retry_reload *f)
 {
     struct stat st;

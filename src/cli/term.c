@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/term.h"
 #include "util/clock.h"
+#include "util/env.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/ioctl.h>
+
+static bool moves_cursor(void)
+{
+    const char *kind = env_get("TERM");
+    return kind && strcmp(kind, "dumb") != 0;
+}
 
 void term_init(struct term *t, bool json, bool quiet, bool no_progress)
 {
@@ -12,7 +19,7 @@ void term_init(struct term *t, bool json, bool quiet, bool no_progress)
         t->form = TERM_JSON;
     else if (quiet)
         t->form = TERM_QUIET;
-    else if (isatty(STDERR_FILENO) && !no_progress)
+    else if (isatty(STDERR_FILENO) && !no_progress && moves_cursor())
         t->form = TERM_LIVE;
 }
 
@@ -24,16 +31,6 @@ uint64_t term_eta_seconds(const struct term_progress *p)
     return left < 1e9 ? (uint64_t)(left + 0.5) : UINT64_MAX;
 }
 
-/* Rates have decimal units, as vendors of disks and networks use them. */
-static void add_rate(struct sbuf *b, double rate)
-{
-    static const char *const units[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
-    size_t i = 0;
-    for (; rate >= 1000 && i + 1 < countof(units); i++)
-        rate /= 1000;
-    sbuf_addf(b, i == 0 ? "%.0f %s" : "%.1f %s", rate, units[i]);
-}
-
 static unsigned percent(const struct term_progress *p)
 {
     if (p->bytes_total > 0)
@@ -43,24 +40,37 @@ static unsigned percent(const struct term_progress *p)
     return 0;
 }
 
-void term_bar(const struct term_progress *p, struct sbuf *b)
+static void add_eta(struct sbuf *b, uint64_t seconds)
 {
-    enum { WIDTH = 12 };
-    char done[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
+    if (seconds >= 3600)
+        sbuf_addf(b, " ETA %" PRIu64 ":%02u:%02u", seconds / 3600, (unsigned)(seconds / 60 % 60),
+                  (unsigned)(seconds % 60));
+    else
+        sbuf_addf(b, " ETA %u:%02u", (unsigned)(seconds / 60), (unsigned)(seconds % 60));
+}
+
+void term_bar(const struct term_progress *p, size_t width, struct sbuf *b)
+{
+    enum { BAR_MIN = 4, BAR_MAX = 40 };
+    char done[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX];
     unsigned part = percent(p);
-    sbuf_addc(b, '[');
-    for (unsigned i = 0; i < WIDTH; i++)
-        sbuf_addc(b, i < part * WIDTH / 100 ? '#' : '-');
-    sbuf_addf(b, "] %u%% %s/%s%s ", part, bytes_text(p->bytes, done), bytes_text(p->bytes_total, total),
-              p->total_is_final ? "" : "+");
-    add_rate(b, p->rate);
     uint64_t eta = term_eta_seconds(p);
-    if (eta >= 3600 && eta != UINT64_MAX)
-        sbuf_addf(b, " ETA %" PRIu64 ":%02u:%02u", eta / 3600, (unsigned)(eta / 60 % 60), (unsigned)(eta % 60));
-    else if (eta != UINT64_MAX)
-        sbuf_addf(b, " ETA %u:%02u", (unsigned)(eta / 60), (unsigned)(eta % 60));
-    sbuf_addf(b, " objects %" PRIu64 "/%" PRIu64 "%s errors %" PRIu64, p->objects, p->objects_total,
-              p->total_is_final ? "" : "+", p->errors);
+    auto_sbuf numbers = SBUF(TERM_LINE_MAX);
+    sbuf_addf(&numbers, "] %u%% %s/%s%s %s/s", part, bytes_text(p->bytes, done), bytes_text(p->bytes_total, total),
+              p->total_is_final ? "" : "+", bytes_text((uint64_t)p->rate, rate));
+    if (eta != UINT64_MAX)
+        add_eta(&numbers, eta);
+    size_t bar = width > numbers.len + 1 + BAR_MIN ? min_u64(width - numbers.len - 1, BAR_MAX) : BAR_MIN;
+    sbuf_addc(b, '[');
+    for (size_t i = 0; i < bar; i++)
+        sbuf_addc(b, i < part * bar / 100 ? '#' : '-');
+    sbuf_add(b, sbuf_str(&numbers));
+}
+
+void term_counts(const struct term_progress *p, struct sbuf *b)
+{
+    sbuf_addf(b, "objects %" PRIu64 "/%" PRIu64 "%s errors %" PRIu64 " retries %" PRIu64, p->objects, p->objects_total,
+              p->total_is_final ? "" : "+", p->errors, p->retries);
 }
 
 static size_t columns(void)
@@ -75,23 +85,28 @@ void term_add_visible(struct sbuf *b, struct str s, size_t room)
         sbuf_addc(b, (unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f ? '?' : s.ptr[i]);
 }
 
+/* Lines that fit are not wrapped, so two lines up is where the last ones began. */
+static void add_line(struct sbuf *b, struct str line, size_t width)
+{
+    term_add_visible(b, line, width);
+    sbuf_adds(b, "\x1b[K\n");
+}
+
 static void draw_live(struct term *t, const struct term_progress *p)
 {
-    auto_sbuf b, line;
-    sbuf_init(&b, TERM_LINE_MAX);
-    sbuf_init(&line, TERM_LINE_MAX);
+    auto_sbuf b = SBUF(TERM_LINE_MAX), first = SBUF(TERM_LINE_MAX), second = SBUF(TERM_LINE_MAX);
     size_t width = columns() - 1;
-    term_bar(p, &line);
+    term_bar(p, width, &first);
+    term_counts(p, &second);
+    if (p->retry)
+        sbuf_addf(&second, " retrying, %s", p->retry);
+    else
+        sbuf_addf(&second, " %s %.*s", p->what, STR_FMT(p->slowest));
     /* Overwrites the last two lines, so that text above them stays. */
     if (t->live_shown)
         sbuf_adds(&b, "\x1b[2A\r");
-    sbuf_add(&b, str_sub(sbuf_str(&line), 0, width));
-    sbuf_adds(&b, "\x1b[K\n  ");
-    if (p->retry)
-        sbuf_adds(&b, "retrying, ");
-    struct str second = p->retry ? str_of(p->retry) : p->slowest.len ? p->slowest : str_of(p->what);
-    term_add_visible(&b, second, width - (p->retry ? 12 : 2));
-    sbuf_adds(&b, "\x1b[K\n");
+    add_line(&b, sbuf_str(&first), width);
+    add_line(&b, sbuf_str(&second), width);
     fwrite(b.ptr, 1, b.len, stderr);
     t->live_shown = true;
 }
@@ -111,6 +126,7 @@ static void draw_json(const struct term_progress *p)
     term_json_u64(&b, "objects", p->objects);
     term_json_u64(&b, "objects_total", p->objects_total);
     term_json_u64(&b, "errors", p->errors);
+    term_json_u64(&b, "retries", p->retries);
     term_json_real(&b, "rate", p->rate);
     if (term_eta_seconds(p) != UINT64_MAX)
         term_json_u64(&b, "eta_seconds", term_eta_seconds(p));
@@ -122,7 +138,9 @@ static void draw_plain(const struct term_progress *p)
     auto_sbuf b;
     sbuf_init(&b, TERM_LINE_MAX);
     sbuf_addf(&b, "%s ", p->what);
-    term_bar(p, &b);
+    term_bar(p, 80, &b);
+    sbuf_addc(&b, ' ');
+    term_counts(p, &b);
     if (p->retry) {
         sbuf_adds(&b, " retrying, ");
         term_add_visible(&b, str_of(p->retry), TERM_LINE_MAX / 2);

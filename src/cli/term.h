@@ -19,6 +19,7 @@ struct term_progress {
     uint64_t objects;
     uint64_t objects_total;
     uint64_t errors;
+    uint64_t retries;
     double rate; /* bytes a second */
     bool total_is_final;
     struct str slowest; /* the slowest running object; empty: none */
@@ -32,7 +33,7 @@ struct term {
     bool live_shown;   /* the last two lines on the screen are the progress */
 };
 
-/* TERM_LIVE if stderr is a terminal and no flag forbids it. */
+/* TERM_LIVE if stderr is a terminal that can move its cursor and no flag forbids it. No output has colours. */
 void term_init(struct term *t, bool json, bool quiet, bool no_progress);
 
 /* Draws if it is due: 5 a second live, 1 a second as JSON, every 10 s plain, a new retry within 2 s. */
@@ -51,9 +52,12 @@ void term_object_error(struct term *t, struct str object, const struct err *err)
 /* The remaining seconds at this rate; UINT64_MAX if unknown. */
 uint64_t term_eta_seconds(const struct term_progress *p);
 
-/* The first line of live progress. Pure.
- * `[########----] 61% 86.0/140 GiB 7.1 GB/s ETA 0:08 objects 117/191 errors 0` */
-void term_bar(const struct term_progress *p, struct sbuf *b);
+/* The first line of live progress, at most `width` columns from 56 on; the bar takes what the numbers leave. Pure.
+ * `[########----] 61% 86.0 GiB/140 GiB 6.61 GiB/s ETA 0:08` */
+void term_bar(const struct term_progress *p, size_t width, struct sbuf *b);
+
+/* `objects 117/191 errors 0 retries 2`. Pure. */
+void term_counts(const struct term_progress *p, struct sbuf *b);
 
 /* ---- JSON lines: {"type":...,"time":..., your members } ---------------------------------------------------------- */
 void term_json_begin(struct sbuf *b, const char *type);

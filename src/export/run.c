@@ -378,3 +378,9 @@ int run_close(struct export_run *own_r, struct verdict *ret, struct err *err)
     free_run(r);
     return e;
 }
+
+unsigned run_write_requests(const struct store *s, uint64_t size_bytes)
+{
+    uint64_t part = key_part_bytes(size_bytes, store_caps(s)->parts_max);
+    return size_bytes > KEY_PART_BYTES ? (unsigned)((size_bytes + part - 1) / part) + 2 : 1; /* begin, complete */
+}

@@ -70,3 +70,6 @@ void run_stop(struct export_run *r);
 /* After run_wait said true. Writes the verdict: DONE or FAILED; a stopped run leaves RUNNING, and is ERR_CANCELLED.
  * *ret is set in any case but a failure to write it. Frees the run always. */
 must_check int run_close(struct export_run *own_r, struct verdict *ret, struct err *err);
+
+/* Requests that write a file of this size without failures, beside one HEAD: for estimates. Pure. */
+unsigned run_write_requests(const struct store *s, uint64_t size_bytes);

@@ -246,3 +246,10 @@ void hydrate_free(struct hydrate *h)
     }
     destroy(h);
 }
+
+unsigned hydrate_requests(const struct store *s, uint64_t size_bytes)
+{
+    unsigned parts = plan_part_count(min_u64(size_bytes, PLAN_OBJECT_MAX));
+    bool asks_for_digest = !plan_is_small(size_bytes) && !store_caps(s)->lists_best_digest;
+    return parts + asks_for_digest;
+}

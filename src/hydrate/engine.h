@@ -85,3 +85,6 @@ bool hydrate_found_nothing(struct hydrate *h);
 
 /* After the end: the code that all failed objects share; 0 if the codes differ or no object failed. */
 enum err_code hydrate_common_fault(struct hydrate *h);
+
+/* Requests that an object of this size takes, of `s` without failures: for estimates. Pure. */
+unsigned hydrate_requests(const struct store *s, uint64_t size_bytes);

@@ -150,8 +150,9 @@ struct store {
         char cause[ERR_TEXT_MAX]; /* with the object's name */
         unsigned attempts;        /* that failed */
         uint64_t due_ns;
-        uint64_t since_ns;          /* of the first failure since the last success */
-    } again;                        /* the request that waits for its next attempt, the last one of these */
+        uint64_t since_ns; /* of the first failure since the last success */
+    } again;               /* the request that waits for its next attempt, the last one of these */
+    _Atomic uint64_t retries;
     _Atomic uint64_t success_ns;    /* monotonic: of the last good answer */
     _Atomic uint64_t served_ns;     /* monotonic: when a byte of any answer last came */
     struct telemetry *telemetry;    /* owned */

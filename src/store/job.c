@@ -53,10 +53,16 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
     if (!r->turned_away && elapsed_ns + delay > policy.elapsed_max_ns)
         return false;
     hedge_retried(s->hedge);
+    atomic_fetch_add_explicit(&s->retries, 1, memory_order_relaxed);
     if (!r->turned_away)
         note_retry(s, r, attempts, delay);
     *ret_delay_ns = delay;
     return true;
+}
+
+uint64_t store_retries(const struct store *s)
+{
+    return atomic_load_explicit(&s->retries, memory_order_relaxed);
 }
 
 uint64_t store_patience_ns(struct store *s, const struct store_reply *r)

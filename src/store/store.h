@@ -162,6 +162,9 @@ uint64_t store_patience_ns(struct store *s, const struct store_reply *r);
  * twice, and no failure was followed by two seconds without a success. Any thread. */
 bool store_retrying(struct store *s, char *buf, size_t size);
 
+/* Requests that were sent again, or will be. Any thread. */
+uint64_t store_retries(const struct store *s);
+
 struct store_job;
 void store_cancel(struct store_job *j); /* on_done follows with ERR_CANCELLED, after this returns */
 void store_resume(struct store_job *j); /* a GET whose on_data answered WEB_PAUSE */

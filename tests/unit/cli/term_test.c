@@ -11,12 +11,17 @@ static void bar_has_percent_bytes_rate_eta_objects_and_errors(void **state)
                               .bytes_total = 140 * (UINT64_C(1) << 30),
                               .objects = 117,
                               .objects_total = 191,
+                              .errors = 1,
+                              .retries = 2,
                               .rate = 7.1e9,
                               .total_is_final = true};
     auto_sbuf b;
     sbuf_init(&b, 1024);
-    term_bar(&p, &b);
-    assert_string_equal(b.ptr, "[#######-----] 61% 86.0 GiB/140 GiB 7.1 GB/s ETA 0:08 objects 117/191 errors 0");
+    term_bar(&p, 56, &b);
+    assert_string_equal(b.ptr, "[#######------] 61% 86.0 GiB/140 GiB 6.61 GiB/s ETA 0:08");
+    sbuf_clear(&b);
+    term_counts(&p, &b);
+    assert_string_equal(b.ptr, "objects 117/191 errors 1 retries 2");
 }
 
 static void bar_has_no_eta_while_the_listing_runs(void **state)
@@ -25,8 +30,10 @@ static void bar_has_no_eta_while_the_listing_runs(void **state)
     struct term_progress p = {.bytes = 10, .bytes_total = 20, .objects = 1, .objects_total = 2, .rate = 5};
     auto_sbuf b;
     sbuf_init(&b, 1024);
-    term_bar(&p, &b);
+    term_bar(&p, 80, &b);
     assert_null(strstr(b.ptr, "ETA"));
+    sbuf_clear(&b);
+    term_counts(&p, &b);
     assert_non_null(strstr(b.ptr, "objects 1/2+"));
     assert_true(term_eta_seconds(&p) == UINT64_MAX);
 }
@@ -37,8 +44,22 @@ static void nothing_to_do_is_not_a_division_by_zero(void **state)
     struct term_progress p = {.total_is_final = true};
     auto_sbuf b;
     sbuf_init(&b, 1024);
-    term_bar(&p, &b);
+    term_bar(&p, 80, &b);
     assert_non_null(strstr(b.ptr, "] 0% 0 B/0 B 0 B/s"));
+}
+
+static void bar_fits_each_width_from_60_columns(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {0, 1, UINT64_C(999) << 30, UINT64_C(100) << 50};
+    for (size_t width = 59; width < 200; width++)
+        for (size_t i = 0; i < countof(sizes); i++) {
+            struct term_progress p = {
+                .bytes = sizes[i], .bytes_total = 2 * sizes[i], .rate = (double)sizes[i] / 4e5, .total_is_final = true};
+            auto_sbuf b = SBUF(1024);
+            term_bar(&p, width, &b);
+            assert_true(b.len <= width && b.ptr[0] == '[');
+        }
 }
 
 static void json_text_is_always_valid_utf8(void **state)
@@ -88,6 +109,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bar_has_percent_bytes_rate_eta_objects_and_errors),
         cmocka_unit_test(bar_has_no_eta_while_the_listing_runs),
+        cmocka_unit_test(bar_fits_each_width_from_60_columns),
         cmocka_unit_test(nothing_to_do_is_not_a_division_by_zero),
         cmocka_unit_test(json_text_is_always_valid_utf8),
         cmocka_unit_test(error_has_the_exit_code_of_the_manual),
