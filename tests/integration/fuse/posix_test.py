@@ -14,44 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from integration.lib import suites
 from integration.lib.disk import Disk
 
 from . import mounts
 
-SUITES = Path(os.environ.get("CISTERN_CACHE", "/var/cache/cistern")) / "filesystem-tests/bin"
 WAYS = ("must", "plain")
-
-PJDFSTEST = """
-[features]
-posix_fallocate = {}
-rename_ctime = {}
-utimensat = {}
-utime_now = {}
-[settings]
-naptime = 0.01
-allow_remount = false
-[dummy_auth]
-entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
-"""
-
-FSX = """
-flen = 1048576
-[weights]
-close_open = 1
-invalidate = 1
-truncate = 2
-fsync = 0.02
-fdatasync = 0.02
-read = 10
-write = 10
-mapread = 5
-mapwrite = 5
-posix_fallocate = 1
-punch_hole = 1
-sendfile = 1
-posix_fadvise = 1
-copy_file_range = 2
-"""
 
 
 @pytest.fixture(params=WAYS)
@@ -61,43 +29,29 @@ def volume(volumes, request):
     return made
 
 
-def outcomes(where, config):
-    """Name of each case -> ok, FAILED or skipped."""
-    done = subprocess.run(
-        [SUITES / "pjdfstest", "-c", config, "-p", where], capture_output=True, text=True, timeout=150, check=False
-    )
-    found = {}
-    for line in done.stdout.splitlines():
-        words = line.split()
-        if len(words) == 2 and "::" in words[0]:
-            found[words[0]] = words[1]
-    assert "Summary:" in done.stdout, done.stdout + done.stderr
+@pytest.fixture(scope="session")
+def below(disk, tmp_path_factory):
+    """The outcomes of pjdfstest on the disk."""
+    folder = disk.path / "native"
+    folder.mkdir()
+    found = suites.pjdfstest(folder, tmp_path_factory.mktemp("below"))
+    subprocess.run(["rm", "-rf", folder], check=True)
     return found
 
 
-def test_pjdfstest_passes_where_it_passes_on_the_disk_below(volume, disk, tmp_path):
-    config = tmp_path / "pjdfstest.toml"
-    config.write_text(PJDFSTEST)
-    native = disk.path / "native"
-    native.mkdir(mode=0o777)
-    os.chmod(native, 0o777)
-    below = outcomes(native, config)
-    subprocess.run(["rm", "-rf", native], check=True)
-    mounted = outcomes(volume.path, config)
-    different = {name: (below[name], mounted.get(name)) for name in below if below[name] != mounted.get(name)}
+def test_pjdfstest_passes_where_it_passes_on_the_disk_below(volume, below, tmp_path):
+    mounted = suites.pjdfstest(volume.path, tmp_path)
+    different = suites.different(below, mounted)
     # The C library guesses LINK_MAX from a file system's magic number, and knows none for FUSE.
     different.pop("link::link_count_max", None)
     assert different == {}
     assert list(mounted.values()).count("ok") >= 380
 
 
+@pytest.mark.timeout(suites.FSX_SECONDS + 30)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_fsx_finds_nothing(volume, tmp_path, seed):
-    config = tmp_path / "fsx.toml"
-    config.write_text(FSX)
-    words = [SUITES / "fsx", "-f", config, "-N", "5000", "-S", str(seed), "-P", tmp_path, volume.path / "fsx"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=150, check=False)
-    assert "All operations completed A-OK!" in done.stdout + done.stderr, done.stdout[-3000:] + done.stderr[-3000:]
+    assert suites.COMPLETE in suites.fsx(volume.path / "fsx", tmp_path, seed)
 
 
 def test_a_shared_mapping_and_reads_see_each_other(volume):

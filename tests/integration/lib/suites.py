@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two suites of others that show whether a mount behaves as a disk: pjdfstest, and fsx."""
+
+import os
+import subprocess
+
+from paths import CACHE
+
+SUITES = CACHE / "filesystem-tests/bin"
+FSX_OPERATIONS = int(os.environ.get("CISTERN_FSX_OPERATIONS", "5000"))
+FSX_SECONDS = 150 + FSX_OPERATIONS // 500
+COMPLETE = "All operations completed A-OK!"
+
+PJDFSTEST = """
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utimensat = {}
+utime_now = {}
+[settings]
+naptime = 0.01
+allow_remount = false
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+"""
+
+FSX = """
+flen = 1048576
+[weights]
+close_open = 1
+invalidate = 1
+truncate = 2
+fsync = 0.02
+fdatasync = 0.02
+read = 10
+write = 10
+mapread = 5
+mapwrite = 5
+posix_fallocate = 1
+punch_hole = 1
+sendfile = 1
+posix_fadvise = 1
+copy_file_range = 2
+"""
+
+
+def pjdfstest(where, tmp_path):
+    """Runs all cases in an empty directory, which other users can reach: name of each case -> ok, FAILED or skipped."""
+    config = tmp_path / "pjdfstest.toml"
+    config.write_text(PJDFSTEST)
+    os.chmod(where, 0o777)
+    done = subprocess.run([SUITES / "pjdfstest", "-c", config, "-p", where], capture_output=True, text=True, timeout=150,
+                          check=False)
+    assert "Summary:" in done.stdout, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return {words[0]: words[1] for words in lines if len(words) == 2 and "::" in words[0]}
+
+
+def different(below, mounted):
+    """Name of each case with another outcome on the mount -> both outcomes."""
+    return {name: (below[name], mounted.get(name)) for name in below if below[name] != mounted.get(name)}
+
+
+def fsx(file, tmp_path, seed):
+    """Runs random operations on a new file; what fsx wrote, with COMPLETE if it found nothing."""
+    config = tmp_path / "fsx.toml"
+    config.write_text(FSX)
+    words = ["-f", config, "-N", str(FSX_OPERATIONS), "-S", str(seed), "-P", tmp_path, file]
+    done = subprocess.run([SUITES / "fsx", *words], capture_output=True, text=True, timeout=FSX_SECONDS, check=False)
+    return (done.stdout + done.stderr)[-6000:]
