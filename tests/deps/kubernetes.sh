@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What tests/e2e makes a cluster of, below $CISTERN_CACHE/kubernetes: in bin/ Kubernetes' own programs and its tests of
-# storage drivers, etcd, the CSI sidecars, helm and kubeconform, built from pinned Go modules; in debian/ containerd,
-# runc, the CNI plugins and busybox, unpacked from the distribution's packages (installed, they would start a service);
-# and Kubernetes' OpenAPI definitions, which manifests are held to. Fifteen minutes on two cores with empty caches; what
-# was made from the same pins is kept. In debs/ is what deploy/image/rootfs unpacks.
+# storage drivers, etcd, containerd, runc, the CSI sidecars, helm and kubeconform, built from pinned Go modules (pods in
+# user namespaces need containerd 2.0 and runc 1.2, which no Debian 12 has); in debian/ the CNI plugins and busybox,
+# unpacked from the distribution's packages; and Kubernetes' OpenAPI definitions, which manifests are held to. Fifteen
+# minutes on two cores with empty caches; what was made from the same pins is kept. In debs/ is what deploy/image/rootfs
+# unpacks.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)/kubernetes
@@ -16,6 +17,15 @@ mkdir -p "$root/bin"
 exec 9>"$root/.lock" # two that find it missing at once
 flock 9
 export CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false'
+
+tools='nftables iproute2 openssl xfsprogs gcc libc6-dev libseccomp-dev pkg-config'
+# shellcheck disable=SC2086 # a list of words
+if ! dpkg -s $tools >/dev/null 2>&1; then
+    [ "$(id -u)" = 0 ] || { echo "kubernetes: must run as root" >&2; exit 1; }
+    apt-get -qq update
+    # None of these starts a service.
+    DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y $tools >/dev/null
+fi
 
 # wanted NAME RECIPE: whether NAME has yet to be made. A recipe is all that the program depends on.
 wanted() {
@@ -75,6 +85,13 @@ module csi-resizer github.com/kubernetes-csi/external-resizer/v2 v2.3.0 ./cmd/cs
 module helm helm.sh/helm/v3 v3.22.0 ./cmd/helm h1:n1if5iQgHYsujPAcO5oonH/KiSNUmqmUF0iGVjSF3AU=
 module kubeconform github.com/yannh/kubeconform v0.8.0 ./cmd/kubeconform \
     h1:loDYd3a3spjIFrauqW67CDKF55Oo9R6uvC8AvpVd4ug=
+for name in containerd containerd-shim-runc-v2 ctr; do
+    module $name github.com/containerd/containerd/v2 v2.3.7 ./cmd/$name h1:7PGbgAVKE4ieQjFPv7+kwAv7f9dCtRpExZwjExHD/Fk=
+done
+( # it enters namespaces in C, and our pods have the seccomp profile RuntimeDefault
+    export CGO_ENABLED=1 GOFLAGS="$GOFLAGS -tags=seccomp"
+    module runc github.com/opencontainers/runc v1.4.3 . h1:/bq84roxG30xEICkFodXzMEVQFs7kzo4lCiZME1uKxI=
+)
 
 definitions=$root/openapi-$kubernetes.json
 if [ ! -s "$definitions" ]; then
@@ -83,17 +100,14 @@ if [ ! -s "$definitions" ]; then
     mv "$definitions.part" "$definitions"
 fi
 
-packages='containerd runc containernetworking-plugins busybox libseccomp2 mdadm'
-tools='nftables iproute2 openssl xfsprogs'
+packages='containernetworking-plugins busybox mdadm'
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-# shellcheck disable=SC2086 # lists of words
-if [ "$(cat "$root/debian/.made" 2>/dev/null)" != "$suite $packages" ] || ! dpkg -s $tools >/dev/null 2>&1; then
+if [ "$(cat "$root/debian/.made" 2>/dev/null)" != "$suite $packages" ]; then
     [ "$(id -u)" = 0 ] || { echo "kubernetes: must run as root" >&2; exit 1; }
     apt-get -qq update
-    # None of these starts a service.
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y $tools >/dev/null
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
+    # shellcheck disable=SC2086 # a list of words
     (cd "$work" && apt-get -qq -o APT::Sandbox::User=root download $packages)
     for deb in "$work"/*.deb; do
         dpkg-deb -x "$deb" "$work/tree"

@@ -36,6 +36,10 @@ fake kernel/panic_on_oops 1
 fake kernel/keys/root_maxkeys 1000000
 fake kernel/keys/root_maxbytes 25000000
 
+# A pod in a user namespace may mount proc only if its node has a proc that no mount covers, and the fakes cover /proc.
+mkdir "$root/run/proc"
+mount -t proc proc "$root/run/proc"
+
 cd "$root"
 pivot_root . .
 umount -l .

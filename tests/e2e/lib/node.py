@@ -5,35 +5,37 @@ import os
 import subprocess
 
 from . import cgroups
-from .machine import DEBIAN, Machine, eventually, release_image
+from .machine import BIN, DEBIAN, Machine, eventually, release_image
 
 POOL = "/mnt/disks/cistern"
 POOL_BYTES = 12 << 30  # sparse
 RUNTIME = "/run/containerd/containerd.sock"
 POD_NET = "10.244.0.0/16"
 
-CONTAINERD = """version = 2
+CONTAINERD = """version = 3
 root = "{folder}/containerd"
 state = "/run/containerd"
-disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", "io.containerd.tracing.processor.v1.otlp"]
+disabled_plugins = ["io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.erofs", "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp"]
 [grpc]
   address = "{runtime}"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "localhost/pause:1"
-  stream_server_address = "127.0.0.1"
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "localhost/pause:1"
+[plugins."io.containerd.cri.v1.runtime"]
   disable_apparmor = true
   restrict_oom_score_adj = true    # or no sandbox starts where root lacks CAP_SYS_RESOURCE
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{debian}/usr/lib/cni"
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{debian}/usr/lib/cni"]
     conf_dir = "{folder}/etc/cni"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.runtime".containerd]
     default_runtime_name = "runc"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        BinaryName = "{debian}/usr/sbin/runc"
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+        BinaryName = "{bin}/runc"
         SystemdCgroup = false
 """
 
@@ -83,7 +85,7 @@ class Node(Machine):
         pki.kubeconfig(self.name, f"/O=system:nodes/CN=system:node:{self.name}")
         pki.certificate(f"{self.name}-server", f"/CN={self.name}", "serverAuth",
                         [f"IP:{self.address}", f"DNS:{self.name}"])
-        words = {"folder": self.folder, "debian": DEBIAN, "runtime": RUNTIME, "pods": self.pods, "name": self.name,
+        words = {"folder": self.folder, "bin": BIN, "debian": DEBIAN, "runtime": RUNTIME, "pods": self.pods, "name": self.name,
                  "address": self.address, "pki": pki.folder, "cgroup": self.cgroup}
         (self.folder / "etc/cni").mkdir(parents=True)
         (self.folder / "etc/cni/10-pods.conflist").write_text(CNI.format(**words))
