@@ -79,7 +79,8 @@ static void await(struct probe_request *q, bool *ret_late)
 
 static int put(struct probe_request *q, struct err *err)
 {
-    struct web_options web = {.connect_timeout_ns = CONNECT_NS, .stall_timeout_ns = STALL_NS, .connections_max = 1};
+    /* Two connections: the listing, and its second request. */
+    struct web_options web = {.connect_timeout_ns = CONNECT_NS, .stall_timeout_ns = STALL_NS, .connections_max = 2};
     store_trust(q->store, &web);
     int r = loop_new("probe", &q->worker.loop, err);
     if (r == 0)

@@ -90,7 +90,7 @@ struct store_job {
     bool running;   /* an attempt is under way */
     bool cancelled; /* by store_cancel, or because its rival won */
 
-    struct {                     /* a GET only (race.c) */
+    struct {                     /* a read only (race.c) */
         struct timer watch;      /* until it is asked for again, or given up */
         struct store_job *rival; /* the other attempt; NULL: none */
         uint64_t asked_ns;
@@ -164,20 +164,26 @@ struct store {
 /* The attempt has ended: j->reply holds its code (and err, may_retry ... if negative). May free the job. */
 void job_done(struct store_job *j);
 
-/* race.c sends a slow GET a second time. The first good head wins, and the other attempt is cancelled before any of its
- * body is delivered: the caller sees one job. The caller holds the first attempt, whichever wins; both live until both
- * have ended. A body that stalls cannot be joined with another reply: it is cancelled, and the caller starts over.
+/* race.c sends a slow read a second time. The first good head of a GET wins, and the other attempt is cancelled before
+ * any of its body is delivered. Of a HEAD or a page of a listing the first whole answer wins. The caller sees one job.
+ * The caller holds the first attempt, whichever wins; both live until both have ended. A body of a GET that stalls
+ * cannot be joined with another reply: it is cancelled, and the caller starts over.
  *
- * A GET was sent; its head is there and good (calls args.on_head). For backends whose requests can be asked again. */
+ * A read was sent; the head of a GET is there and good (calls args.on_head). For backends whose requests can be asked
+ * again. */
 void job_asked(struct store_job *j);
 void job_answered(struct store_job *j);
+/* An attempt has ended. NULL: its rival has not; else the one whose reply is the job's. */
+struct store_job *job_settle(struct store_job *j);
 
 /* A job with a copy of the arguments; its first attempt. */
 struct store_job *job_make(struct store *s, struct worker *w, enum job_op op, const struct job_args *args);
 struct store_job *job_submit(struct store_job *j);
 
-/* For race.c: another job for the same GET and the same caller; its attempt; its end before its time. */
+/* For race.c: another job for the same read and the same caller; its attempt; its end before its time. */
 struct store_job *job_again(const struct store_job *j);
+bool job_is_read(const struct store_job *j);
+bool job_failure_passes(const struct store_reply *r); /* another attempt may end it */
 void job_attempt(struct store_job *j);
 void job_call_off(struct store_job *j);
 

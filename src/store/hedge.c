@@ -3,8 +3,8 @@
 #include "util/clock.h"
 
 enum {
-    SAMPLES_LEAST = 16,   /* of fewer nothing is concluded */
-    SAMPLES_ENOUGH = 100, /* for a 99th percentile; of fewer the longest is known, and the wait is FEW_TIMES that */
+    SAMPLES_LEAST = 16,   /* of fewer GETs nothing is concluded */
+    SAMPLES_ENOUGH = 100, /* for a 99th percentile; with fewer the wait is FEW_TIMES a lower one */
     FEW_TIMES = 4,
     SAMPLES_MOST = 8192,    /* then they count half */
     LOOK_EVERY = 16,        /* samples: the sum over all buckets is not taken at each request */
@@ -17,11 +17,15 @@ enum {
 /* Below this the wait is our own scheduling as often as the server's. */
 #define WAIT_LEAST_NS (50 * NS_PER_MS)
 #define FEW_LEAST_NS NS_PER_SECOND
+/* Most listings are one page, and nothing begins before it: it must not wait until others are known. */
+#define FIRST_DOCUMENT_NS (4 * NS_PER_SECOND)
 #define QUIET_NS (10 * NS_PER_SECOND)
 
 void hedge_init(struct hedge *h)
 {
-    *h = (struct hedge){.budget = RESERVE}; /* a run of a few requests earns nothing, and waits for its slowest */
+    *h = (struct hedge){.of[HEDGE_HEAD].wait_ns = FIRST_DOCUMENT_NS,
+                        .of[HEDGE_LIST].wait_ns = FIRST_DOCUMENT_NS,
+                        .budget = RESERVE}; /* a run of a few requests earns nothing, and waits for its slowest */
 }
 
 static unsigned bucket_of(uint64_t ns)
@@ -37,38 +41,42 @@ static uint64_t bucket_end_ns(unsigned bucket)
     return (((4 + (uint64_t)(bucket & 3) + 1) << (bucket / 4)) - 4) << BUCKET_SHIFT;
 }
 
-static void look(struct hedge *h)
+/* `few_percent`: the percentile while a 99th would be the longest. */
+static void look(struct hedge_latency *l, unsigned few_percent)
 {
     uint64_t total = 0, seen = 0;
     for (unsigned i = 0; i < HEDGE_BUCKETS; i++)
-        total += atomic_load_explicit(&h->counts[i], memory_order_relaxed);
+        total += atomic_load_explicit(&l->counts[i], memory_order_relaxed);
+    bool are_enough = total >= SAMPLES_ENOUGH;
     unsigned at = 0;
     for (; at + 1 < HEDGE_BUCKETS; at++) {
-        seen += atomic_load_explicit(&h->counts[at], memory_order_relaxed);
-        if (seen * 100 >= total * 99)
+        seen += atomic_load_explicit(&l->counts[at], memory_order_relaxed);
+        if (seen * 100 >= total * (are_enough ? 99 : few_percent))
             break;
     }
     uint64_t wait = bucket_end_ns(at);
-    atomic_store(&h->wait_ns,
-                 total >= SAMPLES_ENOUGH ? max_u64(wait, WAIT_LEAST_NS) : max_u64(FEW_TIMES * wait, FEW_LEAST_NS));
+    atomic_store(&l->wait_ns, are_enough ? max_u64(wait, WAIT_LEAST_NS) : max_u64(FEW_TIMES * wait, FEW_LEAST_NS));
 }
 
 /* Concurrent counts may be lost: one in thousands. */
-static void halve(struct hedge *h)
+static void halve(struct hedge_latency *l)
 {
     for (unsigned i = 0; i < HEDGE_BUCKETS; i++)
-        atomic_store(&h->counts[i], atomic_load(&h->counts[i]) / 2);
-    atomic_store(&h->samples, SAMPLES_MOST / 2);
+        atomic_store(&l->counts[i], atomic_load(&l->counts[i]) / 2);
+    atomic_store(&l->samples, SAMPLES_MOST / 2);
 }
 
-void hedge_answered(struct hedge *h, uint64_t first_ns)
+void hedge_answered(struct hedge *h, enum hedge_kind kind, uint64_t ns)
 {
-    atomic_fetch_add_explicit(&h->counts[bucket_of(first_ns)], 1, memory_order_relaxed);
-    uint32_t samples = atomic_fetch_add_explicit(&h->samples, 1, memory_order_relaxed) + 1;
+    struct hedge_latency *l = &h->of[kind];
+    atomic_fetch_add_explicit(&l->counts[bucket_of(ns)], 1, memory_order_relaxed);
+    uint32_t samples = atomic_fetch_add_explicit(&l->samples, 1, memory_order_relaxed) + 1;
+    if (kind != HEDGE_GET && samples < SAMPLES_LEAST) /* the one page that crawled must not be the measure */
+        look(l, 50);
     if (samples >= SAMPLES_LEAST && samples % LOOK_EVERY == 0)
-        look(h);
+        look(l, kind == HEDGE_GET ? 99 : 50);
     if (samples == SAMPLES_MOST)
-        halve(h);
+        halve(l);
 }
 
 static void pay(struct hedge *h, int32_t change)
@@ -123,22 +131,22 @@ void hedge_slow_down(struct hedge *h, uint64_t now_ns)
     atomic_store(&h->quiet_until_ns, now_ns + QUIET_NS);
 }
 
-uint64_t hedge_wait_ns(const struct hedge *h)
+uint64_t hedge_wait_ns(const struct hedge *h, enum hedge_kind kind)
 {
-    return atomic_load_explicit(&h->wait_ns, memory_order_relaxed);
+    return atomic_load_explicit(&h->of[kind].wait_ns, memory_order_relaxed);
 }
 
-bool hedge_is_late(const struct hedge *h, uint64_t waited_ns)
+bool hedge_is_late(const struct hedge *h, enum hedge_kind kind, uint64_t waited_ns)
 {
-    uint64_t wait = hedge_wait_ns(h);
+    uint64_t wait = hedge_wait_ns(h, kind);
     return wait && waited_ns >= wait;
 }
 
-bool hedge_take(struct hedge *h, uint64_t now_ns, uint64_t waited_ns)
+bool hedge_take(struct hedge *h, enum hedge_kind kind, uint64_t now_ns, uint64_t waited_ns)
 {
-    /* One GET in a hundred exceeds the 99th percentile without a fault. Those use only the surplus, not the reserve
+    /* One read in a hundred exceeds the 99th percentile without a fault. Those use only the surplus, not the reserve
      * that avoids timeouts. */
-    int32_t needed = waited_ns >= 4 * hedge_wait_ns(h) ? COST : RESERVE;
+    int32_t needed = waited_ns >= 4 * hedge_wait_ns(h, kind) ? COST : RESERVE;
     int32_t before = atomic_load(&h->budget);
     if (now_ns < atomic_load(&h->quiet_until_ns))
         return false;

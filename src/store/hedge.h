@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hedge.h - decides when a GET without a first byte is sent a second time, and when a slow body is started over. home:
- * any thread; a struct of atomics. It waits for the 99th percentile of the first bytes so far. The hedge budget begins
- * with five requests, and each GET adds a hundredth of one. Second requests and retries take from it. A failing store
- * gets no extra load. */
+/* hedge.h - decides when a read is sent a second time, and when a slow body is started over. home: any thread; a struct
+ * of atomics. A GET waits for the 99th percentile of the first bytes so far.
+ * A HEAD or a page of a listing waits for that of whole answers. The hedge budget begins with five requests, and each
+ * read adds a hundredth of one. Second requests and retries take from it. A failing store gets no extra load. */
 #pragma once
 
 #include <stdatomic.h>
@@ -11,10 +11,16 @@
 
 enum { HEDGE_BUCKETS = 80 }; /* four an octave, from 65 us to 275 s */
 
-struct hedge {
-    _Atomic uint32_t counts[HEDGE_BUCKETS]; /* first bytes; halved now and then, so that they follow */
+enum hedge_kind { HEDGE_GET, HEDGE_HEAD, HEDGE_LIST, HEDGE_KINDS };
+
+struct hedge_latency {
+    _Atomic uint32_t counts[HEDGE_BUCKETS]; /* first bytes of GETs, else whole answers; halved now and then */
     _Atomic uint32_t samples;
     _Atomic uint64_t wait_ns; /* as of the last look at the counts; 0: too few are known */
+};
+
+struct hedge {
+    struct hedge_latency of[HEDGE_KINDS];
     /* Moving means; 0: not known. */
     _Atomic uint64_t short_body_ns; /* a body shorter than a MiB */
     _Atomic uint64_t mib_ns;        /* a MiB of a longer one */
@@ -23,14 +29,15 @@ struct hedge {
 };
 
 void hedge_init(struct hedge *h);
-void hedge_sent(struct hedge *h);                        /* a GET, not a second one */
-void hedge_answered(struct hedge *h, uint64_t first_ns); /* its first byte came, or had not come after so long */
-void hedge_retried(struct hedge *h);                     /* any request */
-void hedge_slow_down(struct hedge *h, uint64_t now_ns);  /* the store asked for fewer: none for 10 s */
+void hedge_sent(struct hedge *h); /* a read, not a second one */
+/* A GET's first byte came, or had not come after so long. A whole HEAD or page came. */
+void hedge_answered(struct hedge *h, enum hedge_kind kind, uint64_t ns);
+void hedge_retried(struct hedge *h);                                /* any request */
+void hedge_slow_down(struct hedge *h, uint64_t now_ns);             /* the store asked for fewer: none for 10 s */
 void hedge_body(struct hedge *h, uint64_t bytes, uint64_t took_ns); /* a body came, whole */
 /* Would the rest of a body take far longer, at its own rate, than all of it does mostly? */
 bool hedge_is_slow(const struct hedge *h, uint64_t bytes, uint64_t received, uint64_t took_ns);
-uint64_t hedge_wait_ns(const struct hedge *h);                 /* 0: too few answers are known */
-bool hedge_is_late(const struct hedge *h, uint64_t waited_ns); /* has a GET waited too long for its first byte? */
-/* Takes one request from the budget, if it has one for a GET that was sent so long ago. */
-bool hedge_take(struct hedge *h, uint64_t now_ns, uint64_t waited_ns);
+uint64_t hedge_wait_ns(const struct hedge *h, enum hedge_kind kind);                 /* 0: too few answers are known */
+bool hedge_is_late(const struct hedge *h, enum hedge_kind kind, uint64_t waited_ns); /* has it waited too long? */
+/* Takes one request from the budget, if it has one for a read that was sent so long ago. */
+bool hedge_take(struct hedge *h, enum hedge_kind kind, uint64_t now_ns, uint64_t waited_ns);

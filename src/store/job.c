@@ -33,12 +33,16 @@ static void note_retry(struct store *s, const struct store_reply *r, unsigned at
     s->again.due_ns = now_ns + delay_ns;
 }
 
+bool job_failure_passes(const struct store_reply *r)
+{
+    return r->code < 0 && (r->may_retry || r->attempts_max || r->is_malformed);
+}
+
 bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned attempts, uint64_t elapsed_ns,
                        uint64_t *ret_delay_ns)
 {
     const struct store_retry policy = policy_of(s);
-    bool passes = r->may_retry || r->attempts_max || r->is_malformed;
-    if (r->code >= 0 || !passes || (!r->turned_away && attempts >= policy.attempts_max))
+    if (!job_failure_passes(r) || (!r->turned_away && attempts >= policy.attempts_max))
         return false;
     if (r->attempts_max && attempts >= r->attempts_max) {
         denials_note_final(s->refusals);
@@ -209,6 +213,7 @@ void job_attempt(struct store_job *j)
     unsigned requests = j->reply.requests, looks = j->reply.looks;
     j->reply = (struct store_reply){.requests = requests, .looks = looks};
     j->attempt++;
+    j->timer.fire = NULL;
     j->running = true;
     j->starting = true;
     j->store->backend->start(j);
@@ -231,57 +236,53 @@ static void give_up(struct store_job *j)
     telemetry_hedge(j->store->telemetry, "given_up");
 }
 
-/* One of the two is over. NULL: the other one is not; else the one whose reply is the job's. */
-static struct store_job *settle_race(struct store_job *j)
-{
-    struct store_job *rival = j->race.rival;
-    j->race.is_over = true;
-    if (!rival->race.is_over)
-        return NULL; /* a failure waits: the other one may do better */
-    struct store_job *told = j->race.lost ? rival : rival->race.lost ? j : j->race.second ? rival : j;
-    told->reply.requests = j->reply.requests + rival->reply.requests;
-    told->reply.hedged = true;
-    telemetry_hedge(j->store->telemetry, told->reply.code < 0 ? "failed" : told->race.second ? "won" : "lost");
-    return told;
-}
-
-static bool is_read(const struct store_job *j)
+bool job_is_read(const struct store_job *j)
 {
     return j->op <= JOB_LIST;
 }
 
-void job_done(struct store_job *j)
+/* True: another attempt follows. */
+static bool retry(struct store_job *j)
 {
     uint64_t delay_ns;
-    assert(j->running);
-    j->running = false;
-    loop_timer_cancel(j->worker->loop, &j->race.watch);
-    if (j->reply.slow_down)
-        hedge_slow_down(j->store->hedge, clock_now_ns());
-    /* A read that was called back has no use for its answer; a write that was done all the same says so. */
-    if (j->cancelled && (j->reply.code < 0 || is_read(j))) {
-        j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cancelled");
-        j->reply.may_retry = false;
-        j->reply.attempts_max = 0;
-    }
-    if (j->op == JOB_GET && j->reply.code == 0 && j->race.answered)
-        hedge_body(j->store->hedge, j->args.len, clock_now_ns() - j->race.answered_ns);
-    if (j->race.gave_up && j->reply.code < 0)
-        give_up(j);
     if (j->reply.turned_away) {
         j->attempt--;
         j->began_ns = clock_now_ns();
     }
-    if (j->op != JOB_GET &&
-        store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns)) {
-        telemetry_retry(j->store->telemetry, &j->reply);
-        j->store->backend->release(j);
-        j->timer.fire = fire_attempt;
-        loop_timer_set(j->worker->loop, &j->timer, delay_ns);
-        return;
-    }
+    if (j->op == JOB_GET ||
+        !store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns))
+        return false;
+    telemetry_retry(j->store->telemetry, &j->reply);
+    assert(!j->race.second); /* of two failures, the first one's is reported */
+    if (j->race.rival)
+        job_free(j->race.rival);
+    j->race.rival = NULL;
+    j->race.is_over = false;
+    j->store->backend->release(j);
+    j->timer.fire = fire_attempt;
+    loop_timer_set(j->worker->loop, &j->timer, delay_ns);
+    return true;
+}
+
+void job_done(struct store_job *j)
+{
+    assert(j->running);
     bool at_once = !j->starting;
-    if (j->race.rival && !(j = settle_race(j)))
+    j->running = false;
+    loop_timer_cancel(j->worker->loop, &j->race.watch);
+    if (j->reply.slow_down)
+        hedge_slow_down(j->store->hedge, clock_now_ns());
+    if (j->race.gave_up && j->reply.code < 0)
+        give_up(j);
+    if (!(j = job_settle(j)))
+        return;
+    /* A read that was called back has no use for its answer; a write that was done all the same says so. */
+    if (j->cancelled && (j->reply.code < 0 || job_is_read(j))) {
+        j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cancelled");
+        j->reply.may_retry = false;
+        j->reply.attempts_max = 0;
+    }
+    if (retry(j))
         return;
     if (at_once) {
         answer(j);
@@ -302,7 +303,7 @@ void job_count_request(struct store_job *j, const char *code, uint64_t first_byt
     j->reply.first_byte_ns = first_byte_ns;
     telemetry_request(j->store->telemetry, j->op, code, first_byte_ns, total_ns);
     if (j->op == JOB_GET && (first_byte_ns || j->race.lost))
-        hedge_answered(j->store->hedge, first_byte_ns ? first_byte_ns : total_ns);
+        hedge_answered(j->store->hedge, HEDGE_GET, first_byte_ns ? first_byte_ns : total_ns);
 }
 
 struct store_job *job_submit(struct store_job *j)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend.h"
 #include "hedge.h"
+#include "telemetry.h"
 #include "util/clock.h"
 
 /* An answer that has begun stands still when nothing came in so many waits for a first byte, or in so long: a lost
@@ -8,9 +9,14 @@
 enum { STILL_WAITS = 4 };
 #define STILL_LEAST_NS (2 * NS_PER_SECOND)
 
+static enum hedge_kind kind_of(const struct store_job *j)
+{
+    return j->op == JOB_GET ? HEDGE_GET : j->op == JOB_HEAD ? HEDGE_HEAD : HEDGE_LIST;
+}
+
 static void set_timer(struct store_job *j)
 {
-    uint64_t wait = hedge_wait_ns(j->store->hedge);
+    uint64_t wait = hedge_wait_ns(j->store->hedge, kind_of(j));
     if (j->race.answered)
         wait = max_u64(STILL_WAITS * wait, STILL_LEAST_NS);
     loop_timer_set(j->worker->loop, &j->race.watch, wait ? wait : NS_PER_SECOND);
@@ -35,8 +41,8 @@ static void fire(struct timer *t)
     j->race.moved = false;
     if (!j->running || j->cancelled || j->race.rival)
         return;
-    bool late = !j->race.answered && hedge_is_late(h, now - j->race.asked_ns);
-    if (!capped && (still || late) && hedge_take(h, now, now - j->race.asked_ns)) {
+    bool late = !j->race.answered && hedge_is_late(h, kind_of(j), now - j->race.asked_ns);
+    if (!capped && (still || late) && hedge_take(h, kind_of(j), now, now - j->race.asked_ns)) {
         if (still) {
             j->race.gave_up = true;
             j->store->backend->stop(j);
@@ -49,25 +55,62 @@ static void fire(struct timer *t)
 
 void job_asked(struct store_job *j)
 {
-    if (j->op != JOB_GET || j->race.rival)
+    if (!job_is_read(j))
         return;
     j->race.asked_ns = loop_now_ns(j->worker->loop);
+    if (j->race.rival)
+        return;
     hedge_sent(j->store->hedge);
     j->race.watch.fire = fire;
     set_timer(j);
 }
 
-void job_answered(struct store_job *j)
+static void win(struct store_job *j)
 {
     struct store_job *rival = j->race.rival;
+    if (!rival || rival->race.is_over)
+        return;
+    rival->race.lost = true;
+    job_call_off(rival);
+}
+
+void job_answered(struct store_job *j)
+{
     j->race.answered = true;
     j->race.answered_ns = loop_now_ns(j->worker->loop);
-    if (!rival)
+    if (!j->race.rival)
         set_timer(j);
-    else if (!rival->race.is_over) {
-        rival->race.lost = true;
-        job_call_off(rival);
-    }
+    win(j);
     if (j->args.on_head)
         j->args.on_head(j->ctx, &j->reply.object);
+}
+
+static void measure(const struct store_job *j)
+{
+    if (j->reply.code < 0 || j->cancelled || !j->race.asked_ns)
+        return;
+    uint64_t now = loop_now_ns(j->worker->loop);
+    if (j->op != JOB_GET)
+        hedge_answered(j->store->hedge, kind_of(j), now - j->race.asked_ns);
+    else if (j->race.answered)
+        hedge_body(j->store->hedge, j->args.len, now - j->race.answered_ns);
+}
+
+struct store_job *job_settle(struct store_job *j)
+{
+    struct store_job *rival = j->race.rival;
+    measure(j);
+    if (!rival)
+        return j;
+    j->race.is_over = true;
+    /* Only a GET has given bytes to the caller before its end, and has won by its head. */
+    if (j->op != JOB_GET && !j->race.lost && !job_failure_passes(&j->reply))
+        win(j);
+    if (!rival->race.is_over)
+        return NULL; /* a failure waits: the other one may do better */
+    struct store_job *told = j->race.lost ? rival : rival->race.lost ? j : j->race.second ? rival : j;
+    told->reply.requests = j->reply.requests + rival->reply.requests;
+    told->reply.hedged = true;
+    telemetry_hedge(j->store->telemetry, told->reply.code < 0 ? "failed" : told->race.second ? "won" : "lost");
+    return told;
 }

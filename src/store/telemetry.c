@@ -36,7 +36,7 @@ struct telemetry *telemetry_new(const char *scheme)
     t->retries = metric_new(METRIC_COUNTER, "cistern_object_retries_total", "Retries of requests to object stores.",
                             "scheme,reason", NULL);
     t->hedges = metric_new(METRIC_COUNTER, "cistern_object_hedges_total",
-                           "GETs that were sent twice, or given up before their end.", "scheme,result", NULL);
+                           "Reads that were sent twice, or given up before their end.", "scheme,result", NULL);
     struct metric *seconds =
         metric_new(METRIC_HISTOGRAM, "cistern_object_request_seconds", "Duration of a request to an object store.",
                    "scheme,method", metric_buckets_request);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GET that does not answer is asked for a second time: how many are, who wins, and when none is."""
+"""A read that does not answer is sent a second time: how many are, who wins, and when none is."""
 import pytest
 
 from .lib import DONE, Bucket
@@ -87,3 +87,20 @@ def test_the_second_answer_may_be_the_worse_one(bucket, tmp_path):
     end, extra = hydrated(bucket, "h/", tmp_path / "out")
     assert extra == end["hedged"] >= len(late)
     assert end["seconds"] < STALL_S
+
+
+@pytest.mark.parametrize("number, how", [(1, "stall"), (1, "slow:2000"), (2, "stall:1000")])
+def test_a_page_of_the_listing_that_hangs_or_crawls_is_asked_for_again(bucket, tmp_path, number, how):
+    """The store has one address. It took 33 s until the page was asked for again."""
+    bucket.fault(f"op=list,nth={number},do={how}")
+    end, _ = hydrated(bucket, "h/", tmp_path / "out")
+    assert bucket.fired() == [1]
+    assert end["seconds"] < 15
+
+
+def test_a_head_of_a_large_object_that_hangs_is_asked_for_again(tmp_path):
+    with Bucket("h/:2:32Mi") as bucket:
+        bucket.fault("op=head,nth=1,do=stall")
+        end, _ = hydrated(bucket, "h/", tmp_path / "out", count=2)
+        assert bucket.fired() == [1]
+        assert end["seconds"] < 15

@@ -9,7 +9,7 @@ static void answered(struct hedge *h, unsigned times, uint64_t ns)
 {
     for (unsigned i = 0; i < times; i++) {
         hedge_sent(h);
-        hedge_answered(h, ns);
+        hedge_answered(h, HEDGE_GET, ns);
     }
 }
 
@@ -18,8 +18,8 @@ static void of_few_answers_nothing_is_concluded(void **state)
     (void)state;
     struct hedge h = {0};
     answered(&h, 15, 10 * MS);
-    assert_int_equal(hedge_wait_ns(&h), 0);
-    assert_false(hedge_is_late(&h, UINT64_MAX / 8));
+    assert_int_equal(hedge_wait_ns(&h, HEDGE_GET), 0);
+    assert_false(hedge_is_late(&h, HEDGE_GET, UINT64_MAX / 8));
 }
 
 static void fewer_than_a_hundred_answers_let_wait_four_times_the_longest_and_a_second(void **state)
@@ -28,12 +28,12 @@ static void fewer_than_a_hundred_answers_let_wait_four_times_the_longest_and_a_s
     struct hedge h = {0};
     answered(&h, 15, 10 * MS);
     answered(&h, 1, 400 * MS);
-    assert_in_range(hedge_wait_ns(&h), 1600 * MS, 2000 * MS);
+    assert_in_range(hedge_wait_ns(&h, HEDGE_GET), 1600 * MS, 2000 * MS);
     struct hedge quick = {0};
     answered(&quick, 16, 10 * MS);
-    assert_int_equal(hedge_wait_ns(&quick), NS_PER_SECOND);
+    assert_int_equal(hedge_wait_ns(&quick, HEDGE_GET), NS_PER_SECOND);
     answered(&quick, 100, 10 * MS);
-    assert_int_equal(hedge_wait_ns(&quick), 50 * MS);
+    assert_int_equal(hedge_wait_ns(&quick, HEDGE_GET), 50 * MS);
 }
 
 static void wait_is_the_99th_percentile_within_a_fifth(void **state)
@@ -44,13 +44,13 @@ static void wait_is_the_99th_percentile_within_a_fifth(void **state)
         answered(&h, 98, 100 * MS);
         answered(&h, 2, 400 * MS);
     }
-    assert_in_range(hedge_wait_ns(&h), 400 * MS, 500 * MS);
+    assert_in_range(hedge_wait_ns(&h, HEDGE_GET), 400 * MS, 500 * MS);
     struct hedge few = {0};
     for (int i = 0; i < 64; i++) {
         answered(&few, 199, 100 * MS);
         answered(&few, 1, 400 * MS);
     }
-    assert_in_range(hedge_wait_ns(&few), 100 * MS, 125 * MS);
+    assert_in_range(hedge_wait_ns(&few, HEDGE_GET), 100 * MS, 125 * MS);
 }
 
 static void any_duration_has_its_place(void **state)
@@ -60,7 +60,8 @@ static void any_duration_has_its_place(void **state)
         struct hedge h = {0};
         answered(&h, 128, ns);
         uint64_t most = 275 * NS_PER_SECOND;
-        assert_in_range(hedge_wait_ns(&h), ns < most ? ns : most / 2, (ns < most ? ns : most) * 5 / 4 + 51 * MS);
+        assert_in_range(hedge_wait_ns(&h, HEDGE_GET), ns < most ? ns : most / 2,
+                        (ns < most ? ns : most) * 5 / 4 + 51 * MS);
     }
 }
 
@@ -69,7 +70,7 @@ static void a_wait_is_never_as_short_as_our_own_delays(void **state)
     (void)state;
     struct hedge h = {0};
     answered(&h, 1000, 1 * MS);
-    assert_int_equal(hedge_wait_ns(&h), 50 * MS);
+    assert_int_equal(hedge_wait_ns(&h, HEDGE_GET), 50 * MS);
 }
 
 static void it_follows_a_store_that_becomes_slower(void **state)
@@ -77,16 +78,16 @@ static void it_follows_a_store_that_becomes_slower(void **state)
     (void)state;
     struct hedge h = {0};
     answered(&h, 100000, 60 * MS);
-    assert_in_range(hedge_wait_ns(&h), 60 * MS, 75 * MS);
+    assert_in_range(hedge_wait_ns(&h, HEDGE_GET), 60 * MS, 75 * MS);
     answered(&h, 1000, 600 * MS);
-    assert_in_range(hedge_wait_ns(&h), 600 * MS, 750 * MS);
+    assert_in_range(hedge_wait_ns(&h, HEDGE_GET), 600 * MS, 750 * MS);
 }
 
 static unsigned taken(struct hedge *h, unsigned tries, uint64_t waited)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < tries; i++)
-        n += hedge_is_late(h, waited) && hedge_take(h, 1, waited);
+        n += hedge_is_late(h, HEDGE_GET, waited) && hedge_take(h, HEDGE_GET, 1, waited);
     return n;
 }
 
@@ -141,6 +142,23 @@ static void the_budget_begins_with_five(void **state)
     assert_int_equal(taken(&h, 100, 10 * NS_PER_SECOND), 5);
 }
 
+static void the_first_page_is_late_after_seconds_and_later_ones_after_four_times_the_median(void **state)
+{
+    (void)state;
+    struct hedge h;
+    hedge_init(&h);
+    assert_int_equal(hedge_wait_ns(&h, HEDGE_LIST), 4 * NS_PER_SECOND);
+    for (int i = 0; i < 3; i++)
+        hedge_answered(&h, HEDGE_LIST, 500 * MS);
+    hedge_answered(&h, HEDGE_LIST, 20 * NS_PER_SECOND); /* one that crawled */
+    assert_in_range(hedge_wait_ns(&h, HEDGE_LIST), 2000 * MS, 2500 * MS);
+    for (int i = 0; i < 200; i++)
+        hedge_answered(&h, HEDGE_LIST, 500 * MS);
+    assert_in_range(hedge_wait_ns(&h, HEDGE_LIST), 500 * MS, 625 * MS);
+    assert_int_equal(hedge_wait_ns(&h, HEDGE_HEAD), 4 * NS_PER_SECOND);
+    assert_int_equal(hedge_wait_ns(&h, HEDGE_GET), 0);
+}
+
 static void a_body_is_slow_beside_others_of_its_kind(void **state)
 {
     (void)state;
@@ -162,8 +180,8 @@ static void a_store_that_asks_for_less_is_not_asked_twice_for_ten_seconds(void *
     struct hedge h = {0};
     answered(&h, 1000, 100 * MS);
     hedge_slow_down(&h, NS_PER_SECOND);
-    assert_false(hedge_take(&h, 10 * NS_PER_SECOND, 5 * NS_PER_SECOND));
-    assert_true(hedge_take(&h, 11 * NS_PER_SECOND, 5 * NS_PER_SECOND));
+    assert_false(hedge_take(&h, HEDGE_GET, 10 * NS_PER_SECOND, 5 * NS_PER_SECOND));
+    assert_true(hedge_take(&h, HEDGE_GET, 11 * NS_PER_SECOND, 5 * NS_PER_SECOND));
 }
 
 int main(void)
@@ -180,6 +198,7 @@ int main(void)
         cmocka_unit_test(the_last_ones_are_for_who_waits_longest),
         cmocka_unit_test(retries_take_from_the_hedge_budget),
         cmocka_unit_test(the_budget_begins_with_five),
+        cmocka_unit_test(the_first_page_is_late_after_seconds_and_later_ones_after_four_times_the_median),
         cmocka_unit_test(a_body_is_slow_beside_others_of_its_kind),
         cmocka_unit_test(a_store_that_asks_for_less_is_not_asked_twice_for_ten_seconds),
     };
