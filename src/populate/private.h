@@ -40,7 +40,7 @@ struct key_state {
     uint64_t generation;              /* of a source, when its volumes were last enqueued; 0: unknown */
 };
 
-enum { KEY_STATES_MAX = 200000, KEY_BYTES_MAX = 512, PROBE_THREADS = 8, PROBE_SLOTS = 256 };
+enum { KEY_STATES_MAX = 200000, KEY_BYTES_MAX = 512, PROBE_THREADS = 16, PROBE_SLOTS = 256 };
 
 /* Result of the last request to a source's store. Under populate.lock, all of it. */
 struct source_probe {

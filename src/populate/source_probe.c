@@ -2,7 +2,8 @@
 /* Probes the stores of BucketSources: soon after a source was created or changed, every minute while the probe fails,
  * every half hour while it succeeds. Probes run on threads of their own queue, so that a store that does not answer
  * delays no claim. The number of threads and the spacing of first probes bound the load of thousands of sources. A
- * namespace gets at most two threads: stores that never answer delay only the sources of their own namespace. */
+ * namespace gets at most two threads, and the second one only while half of all are free. So stores that never answer
+ * delay only the sources of their own namespace. A dozen such namespaces are needed to hold all threads. */
 #include "private.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -117,15 +118,17 @@ uint64_t source_recovered_ns(struct populate *p, struct str source)
 /* False: no thread is free for the namespace. */
 static bool take_thread(struct populate *p, const char *ns)
 {
-    size_t its = 0, free_at = THREADS;
+    size_t its = 0, free_count = 0, free_at = 0;
     auto_lock(&p->lock);
     for (size_t i = 0; i < THREADS; i++) {
-        if (!p->probing[i])
-            free_at = i;
-        else
+        if (p->probing[i]) {
             its += strcmp(p->probing[i], ns) == 0;
+        } else {
+            free_count++;
+            free_at = i;
+        }
     }
-    if (its >= NAMESPACE_THREADS_MAX || free_at == THREADS)
+    if (its >= NAMESPACE_THREADS_MAX || free_count <= (its ? THREADS / 2 : 0))
         return false;
     p->probing[free_at] = ns;
     return true;

@@ -231,13 +231,18 @@ def test_an_internal_page_is_not_shown_in_a_status(world, ns):
         assert server.seen and "the-database-password" not in str(told) and "internal service" not in str(told), told
 
 
-def test_tarpits_of_one_namespace_hold_up_no_other(world, ns):
+@pytest.mark.parametrize("namespaces", [1, 4])
+def test_tarpits_of_a_few_namespaces_hold_up_no_other(world, ns, namespaces):
+    """Four namespaces held all threads: the other one waited for 30 s."""
     other = f"{ns}-other"
-    world.make_namespace(other)
+    hostile = [ns, *(f"{ns}-{number}" for number in range(1, namespaces))]
+    for name in [*hostile[1:], other]:
+        world.make_namespace(name)
     with listener("127.0.0.1") as (port, taken), BucketServer() as server:
-        for number in range(20):
-            anonymous(world, ns, f"http://127.0.0.1:{port}", f"data-{number}")
-        wait_for(lambda: taken, 20, "the first tarpit is asked")
+        for number in range(20 // namespaces):
+            for name in hostile:
+                anonymous(world, name, f"http://127.0.0.1:{port}", f"data-{number}")
+        wait_for(lambda: len(taken) >= 2 * namespaces, 20, "the tarpits are asked")
         began = time.monotonic()
         anonymous(world, other, server.url)
         wait_for_phase(world, other, "Ready", seconds=10)
