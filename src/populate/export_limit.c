@@ -17,9 +17,9 @@ struct places {
     size_t count;
 };
 
-static unsigned max_per_namespace(const struct export_limit *l)
+static unsigned half_of(unsigned max)
 {
-    return l->max > 1 ? l->max / 2 : l->max;
+    return max > 1 ? max / 2 : max;
 }
 
 static size_t count_of_namespace(const struct places *p, const char *ns)
@@ -33,14 +33,17 @@ static size_t count_of_namespace(const struct places *p, const char *ns)
 static bool has_room(const struct places *p, const struct limited_export *e)
 {
     const struct export_limit *l = p->limit;
-    size_t on_node = 0;
+    size_t on_node = 0, its = 0;
     if (p->count == EXPORT_LIMIT_MAX || (l->max && p->count >= l->max))
         return false;
-    for (size_t i = 0; l->max_per_node && i < p->count; i++)
-        on_node += strcmp(p->held[i]->node, e->node) == 0;
-    if (l->max_per_node && on_node >= l->max_per_node)
+    for (size_t i = 0; l->max_per_node && i < p->count; i++) {
+        bool is_there = strcmp(p->held[i]->node, e->node) == 0;
+        on_node += is_there;
+        its += is_there && strcmp(p->held[i]->ns, e->ns) == 0;
+    }
+    if (l->max_per_node && (on_node >= l->max_per_node || its >= half_of(l->max_per_node)))
         return false;
-    return !l->max || count_of_namespace(p, e->ns) < max_per_namespace(l);
+    return !l->max || count_of_namespace(p, e->ns) < half_of(l->max);
 }
 
 static struct places running(struct export_limit *l)
@@ -86,6 +89,20 @@ static bool may_run(struct export_limit *l, const struct limited_export *own)
     return next == own;
 }
 
+/* The volumes of its namespace that wait go behind those of all others. */
+static void end_turn(struct export_limit *l, const char *ns)
+{
+    struct list behind = {0};
+    struct limited_export *e;
+    list_foreach (&l->exports, e, node_of_list)
+        if (!e->is_running && strcmp(e->ns, ns) == 0) {
+            list_remove(&l->exports, &e->node_of_list);
+            list_add(&behind, &e->node_of_list);
+        }
+    while ((e = list_pop(&behind, struct limited_export, node_of_list)) != NULL)
+        list_add(&l->exports, &e->node_of_list);
+}
+
 static bool is_limited(const struct export_limit *l)
 {
     return (l->max && l->max < EXPORT_LIMIT_MAX) || l->max_per_node;
@@ -128,6 +145,8 @@ bool export_limit_take(struct export_limit *l, const struct export_request *r, b
 void export_limit_leave(struct export_limit *l, const char *volume)
 {
     struct limited_export *e = find_export(l, volume);
+    if (e && e->is_running)
+        end_turn(l, e->ns);
     if (e)
         remove_export(l, e);
 }

@@ -2,8 +2,9 @@
 /* export_limit.h - limits how many volumes are exported at once: in all, on one node and for one namespace. Pure: the
  * owner looks at waiting volumes again, and guards the limit by its lock.
  *
- * A namespace gets at most half of the exports, so that exports which never end cost no other namespace its own. The
- * next export is of the namespace with the fewest running exports, then of the volume that came first. */
+ * A namespace gets at most half of the exports, in all and on each node. So exports that never end cost no other
+ * namespace its own. The next export is of the namespace with the fewest running exports. Namespaces with equally many
+ * take turns, and the volumes of one are exported in the order in which they came. */
 #pragma once
 
 #include "util/list.h"
@@ -12,7 +13,7 @@ enum { EXPORT_LIMIT_MAX = 4096 }; /* of `max`; a higher number means no limit */
 
 struct export_limit {
     unsigned max, max_per_node; /* 0: no limit. Set once */
-    struct list exports;        /* owned; in the order in which they came */
+    struct list exports;        /* owned; in the order of their turns */
 };
 
 struct export_request {

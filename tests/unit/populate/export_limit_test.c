@@ -132,6 +132,42 @@ static void namespace_with_fewest_exports_is_next(void **state)
     export_limit_done(&l);
 }
 
+/* A node that exports one volume at a time. */
+static void namespaces_take_turns_however_many_volumes_wait(void **state)
+{
+    (void)state;
+    char name[16];
+    struct export_limit l = {.max = 64, .max_per_node = 1};
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "v%d", i);
+        assert_int_equal(take_of(&l, "large", name, "n1"), i == 0);
+    }
+    assert_false(take_of(&l, "other", "a", "n1"));
+    assert_false(take_of(&l, "third", "b", "n1"));
+    const char *const order[] = {"v0", "a", "b", "v1", "v2"};
+    for (size_t i = 0; i + 1 < countof(order); i++) {
+        export_limit_leave(&l, order[i]);
+        assert_string_equal(export_limit_next(&l), order[i + 1]);
+        assert_false(take_of(&l, "large", "v19", "n1"));
+        assert_true(take_of(&l, i == 0 ? "other" : i == 1 ? "third" : "large", order[i + 1], "n1"));
+    }
+    export_limit_done(&l);
+}
+
+static void namespace_leaves_half_of_a_node_to_others(void **state)
+{
+    (void)state;
+    struct export_limit l = {.max = 64, .max_per_node = 4};
+    assert_true(take_of(&l, "tarpit", "v0", "n1"));
+    assert_true(take_of(&l, "tarpit", "v1", "n1"));
+    assert_false(take_of(&l, "tarpit", "v2", "n1"));
+    assert_true(take_of(&l, "tarpit", "v3", "n2"));
+    assert_true(take_of(&l, "honest", "a", "n1"));
+    assert_true(take_of(&l, "honest", "b", "n1"));
+    assert_false(take_of(&l, "third", "c", "n1"));
+    export_limit_done(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +178,8 @@ int main(void)
         cmocka_unit_test(namespace_gets_half_of_the_exports_at_most),
         cmocka_unit_test(single_export_is_allowed_for_every_namespace),
         cmocka_unit_test(namespace_with_fewest_exports_is_next),
+        cmocka_unit_test(namespaces_take_turns_however_many_volumes_wait),
+        cmocka_unit_test(namespace_leaves_half_of_a_node_to_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
