@@ -250,7 +250,7 @@ static void write_ratio(const struct api_volume *v, struct sbuf *b)
         ratio = 1;
     /* Kubernetes names need no escapes. */
     if (v->claim_name)
-        sbuf_addf(b, RATIO "{namespace=\"%s\",pvc=\"%s\"} %.4g\n", v->claim_namespace, v->claim_name, ratio);
+        sbuf_addf(b, RATIO "{namespace=\"%s\",claim=\"%s\"} %.4g\n", v->claim_namespace, v->claim_name, ratio);
 }
 
 void agent_write_metrics(struct agent *a, struct sbuf *b)

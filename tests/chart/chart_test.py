@@ -13,7 +13,7 @@ import sys
 import pytest
 import yaml
 
-from chart.lib import CHART, NAMESPACE, helm, kubeconform, of_kind, render, the, write_schemas
+from chart.lib import CHART, NAMESPACE, expressions, helm, kubeconform, of_kind, panels, render, the, write_schemas
 from paths import TOP
 
 VALUES = sorted((pathlib.Path(__file__).parent / "values").glob("*.yaml"))
@@ -339,8 +339,8 @@ def test_dashboard_and_alerts_ask_only_for_metrics_that_the_documents_have(rende
         if "cistern_claim_failing" in alert["expr"]:
             assert "by (namespace, claim)" in alert["expr"]
     dashboard = json.loads(the(objects, "ConfigMap", "cistern-dashboard")["data"]["cistern.json"])
-    asked = " ".join(a["expr"] for a in alerts) + " ".join(t["expr"] for p in dashboard["panels"] for t in p.get("targets", []))
-    assert not [p["title"] for p in dashboard["panels"] if p["type"] != "row" and not p.get("description")]
+    asked = " ".join(a["expr"] for a in alerts) + " ".join(expressions(dashboard))
+    assert not [p["title"] for p in panels(dashboard) if p["type"] != "row" and not p.get("description")]
     found = set(re.findall(r"\b(?:cistern|csi_plugin)_[a-z_]+", asked))
     known = documented_metrics()
     histograms = {name + suffix for name in known for suffix in ("_bucket", "_sum", "_count")}

@@ -42,6 +42,15 @@ def the(objects, kind, name):
     return found[0]
 
 
+def panels(dashboard):
+    """Every panel; those of a collapsed row are inside it."""
+    return [one for panel in dashboard["panels"] for one in (panel, *panel.get("panels", []))]
+
+
+def expressions(dashboard):
+    return [target["expr"] for panel in panels(dashboard) for target in panel.get("targets", [])]
+
+
 def strict(schema, definitions, above=()):
     """With every $ref put in place and unknown fields refused, as the API server does with strict validation."""
     if "$ref" in schema:

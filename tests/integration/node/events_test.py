@@ -182,7 +182,7 @@ def test_metrics_count_what_was_hydrated_and_show_each_claim_only_if_asked(scrap
     n.stop()
     n.flags = (*n.flags, "--metrics-per-volume")
     n.start()
-    wait_for(lambda: scrape(n).get('cistern_volume_hydrated_ratio{namespace="default",pvc="pvc-1-claim"}') == "1")
+    wait_for(lambda: scrape(n).get('cistern_volume_hydrated_ratio{namespace="default",claim="pvc-1-claim"}') == "1")
     assert scrape(n).get("cistern_hydration_bytes_total" + labels, "0") == "0"  # not counted twice
 
 

@@ -18,6 +18,7 @@ from paths import BUILD, TOP
 from servers import minio
 from servers.fake_gcs import FakeGcs
 from servers.kubernetes import BIN, Kubernetes
+from servers.prometheus import promtool
 
 from .blocks import BLOCKS, KINDS
 
@@ -182,3 +183,10 @@ def test_values_are_accepted_by_the_chart(block, tmp_path):
     (tmp_path / "values.yaml").write_text(block.text)
     helm(tmp_path / "values.yaml")
     assert CHART.is_dir()
+
+
+@pytest.mark.parametrize("block", of("yaml prometheus"), ids=lambda b: b.place)
+def test_scrape_jobs_are_accepted_by_prometheus(block, tmp_path):
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": yaml.safe_load(block.text)}))
+    done = promtool("check", "config", tmp_path / "prometheus.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
