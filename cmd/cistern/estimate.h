@@ -5,7 +5,7 @@
 #include "store/store.h"
 #include "util/str.h"
 
-/* What the estimate assumes. 0: the default. */
+/* Assumptions of an estimate. 0: the default. */
 struct estimate_terms {
     uint64_t read_cents, write_cents; /* US cents for a million requests of this kind */
     uint64_t bytes_per_second;
