@@ -32,7 +32,7 @@ static const struct opt table[] = {
     {"kubeconfig", 0, OPT_TEXT, &flags.kubeconfig, "FILE",
      "reach the API server by this kubeconfig (the pod's service account)"},
     {"disks", 0, OPT_LIST, &flags.disks, "POOL=WHICH",
-     "node: build POOL from NVMe disks: model:PATTERN, path:/dev/NAME, wipe:SERIAL (repeatable)"},
+     "node: build POOL from NVMe disks: model:PATTERN, path:/dev/NAME, wipe:SERIAL; or device:/dev/NAME (repeatable)"},
     {"node-name", 0, OPT_TEXT, &flags.node_name, "NAME", "node: name of this machine's Node object (required)"},
     {"kubelet-registration", 0, OPT_TEXT, &flags.registration, "DIR",
      "node: register in the kubelet's plugins_registry (none)"},

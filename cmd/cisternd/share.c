@@ -91,7 +91,7 @@ static int parse_pools(struct pool_flags *ret, struct err *err)
     return 0;
 }
 
-/* ---- --disks: which NVMe disks of the node are which pool -------------------------------------------------------- */
+/* ---- --disks: which disks of the node are which pool ------------------------------------------------------------- */
 
 /* Frozen once parsed; the driver borrows it until the end. */
 static struct disk_flags {
@@ -100,19 +100,24 @@ static struct disk_flags {
     struct disks_wanted wish;
 } wanted[DRIVER_POOLS_MAX];
 
-/* "model:PATTERN", "path:/dev/NAME", "wipe:SERIAL" */
+/* "model:PATTERN", "path:/dev/NAME", "wipe:SERIAL", "device:/dev/disk/by-partlabel/NAME" */
 static int add(struct disk_flags *w, const char *text, struct err *err)
 {
     struct disks_wanted *d = &w->wish;
-    const char *path = "path:/dev/";
+    const char *path = "path:/dev/", *device = "device:/dev/";
     if (strncmp(text, "model:", 6) == 0 && text[6])
         w->models[d->model_count++] = text + 6;
     else if (strncmp(text, path, strlen(path)) == 0 && text[strlen(path)])
         w->names[d->name_count++] = text + strlen(path);
     else if (strncmp(text, "wipe:", 5) == 0 && text[5])
         w->wipe[d->wipe_count++] = text + 5;
+    else if (strncmp(text, device, strlen(device)) == 0 && text[strlen(device)])
+        d->device = text + strlen("device:");
     else
-        return err_set(err, ERR_INVALID, "--disks: '%s' is not model:PATTERN, path:/dev/NAME or wipe:SERIAL", text);
+        return err_set(err, ERR_INVALID,
+                       "--disks: '%s' is not model:PATTERN, path:/dev/NAME, wipe:SERIAL or device:/dev/NAME", text);
+    if (d->device && d->model_count + d->name_count + d->wipe_count > 0)
+        return err_set(err, ERR_INVALID, "--disks: pool '%s' has a device, and model, path or wipe", w->pool);
     return 0;
 }
 
@@ -153,7 +158,7 @@ static int parse_disks(struct pool_flags *pools, struct err *err)
         int r = gather(w, err);
         if (r < 0)
             return r;
-        if (w->wish.model_count + w->wish.name_count > 0)
+        if (w->wish.model_count + w->wish.name_count > 0 || w->wish.device)
             pools->items[i].disks = &w->wish;
     }
     return 0;

@@ -31,6 +31,8 @@ struct disks_wanted {
     size_t name_count;
     const char *const *wipe;
     size_t wipe_count;
+    const char
+        *device; /* instead of models and names: "/dev/disk/by-partlabel/cistern" is the pool, without an array */
 };
 
 enum disks_step {

@@ -228,7 +228,8 @@ static int set_up_disks(struct space *s, struct err *err)
         return 0;
     if (s->disks_failed.code && clock_now_ns() < s->disks_again_ns)
         return err_copy(err, &s->disks_failed);
-    int r = raid_ensure(s->options.disks, s->options.path, err);
+    const struct disks_wanted *w = s->options.disks;
+    int r = w->device ? device_ensure(w, s->options.path, err) : raid_ensure(w, s->options.path, err);
     s->disks_failed = r < 0 ? *err : (struct err){0};
     s->disks_again_ns = clock_now_ns() + DISKS_AGAIN_NS;
     return r;

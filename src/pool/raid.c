@@ -88,6 +88,13 @@ static int bring_up(const struct disks_wanted *w, const struct disks_plan *p, st
 
 /* ---- the file system --------------------------------------------------------------------------------------------- */
 
+static int make_xfs(const struct disks_wanted *w, const char *device, bool overwrite, struct err *err)
+{
+    const char *const argv[] = {"mkfs.xfs", "-q", "-K", device, overwrite ? "-f" : NULL, NULL};
+    log_event(LOG_INFO, "a file system is made", "pool", w->pool, "device", device, NULL);
+    return tool_run(argv, err);
+}
+
 /* A new array has no content. An array that was found is formatted only if it is blank: a crash between the two
  * steps. Any other content may be our own, damaged. */
 static int ensure_xfs(const struct disks_wanted *w, const char *device, bool is_new, struct err *err)
@@ -99,12 +106,10 @@ static int ensure_xfs(const struct disks_wanted *w, const char *device, bool is_
     if (s.kind != SIGNATURE_BLANK && !is_new)
         return err_fail(err, ERR_EXISTS, CIS_ARRAY_NOT_XFS, "its array '%s' holds %s where an XFS should be", device,
                         s.what);
-    const char *const argv[] = {"mkfs.xfs", "-q", "-K", device, is_new ? "-f" : NULL, NULL};
-    log_event(LOG_INFO, "a file system is made", "pool", w->pool, "device", device, NULL);
-    return tool_run(argv, err);
+    return make_xfs(w, device, is_new, err);
 }
 
-static int mount_array(const char *device, const char *path, struct err *err)
+static int mount_device(const char *device, const char *path, struct err *err)
 {
     if (mkdir(path, 0755) != 0 && errno != EEXIST)
         return err_sys(err, errno, "cannot make the directory '%s'", path);
@@ -124,12 +129,47 @@ static int is_mounted(const char *device, const char *path, bool *ret, struct er
     return same ? 0 : err_set(err, ERR_EXISTS, "another file system than '%s' is mounted at '%s'", device, path);
 }
 
+static int ensure_mounted(const char *device, const char *path, struct err *err)
+{
+    bool mounted;
+    int r = is_mounted(device, path, &mounted, err);
+    return r == 0 && !mounted ? mount_device(device, path, err) : r;
+}
+
+/* ---- one disk ---------------------------------------------------------------------------------------------------- */
+
+/* Only a blank disk is formatted: mkfs.xfs itself refuses one that is in use. */
+static int ensure_formatted(const struct disks_wanted *w, struct err *err)
+{
+    struct signature s;
+    struct stat st;
+    if (stat(w->device, &st) != 0 && errno == ENOENT)
+        return err_fail(err, ERR_NOT_FOUND, CIS_NO_DISK, "the disk '%s' is missing", w->device);
+    int r = signature_of_device(w->device, &s, err);
+    if (r < 0 || s.kind == SIGNATURE_XFS)
+        return r;
+    if (s.kind != SIGNATURE_BLANK)
+        return err_fail(err, ERR_EXISTS, CIS_DISK_NOT_BLANK, "the disk '%s' is not blank, there is %s on it", w->device,
+                        s.what);
+    return make_xfs(w, w->device, false, err);
+}
+
+int device_ensure(const struct disks_wanted *w, const char *path, struct err *err)
+{
+    int r = ensure_formatted(w, err);
+    if (r == 0)
+        r = ensure_mounted(w->device, path, err);
+    return r < 0 ? err_wrap(err, "pool '%s'", w->pool) : 0;
+}
+
+/* ---- an array ---------------------------------------------------------------------------------------------------- */
+
 int raid_ensure(const struct disks_wanted *w, const char *path, struct err *err)
 {
     auto_mem struct disk_info *disks = xcalloc(DISKS_MAX, sizeof *disks);
     struct disks_plan plan;
     char device[DEVICE_MAX];
-    bool mounted, is_new = false;
+    bool is_new = false;
     int r = look(w, disks, &plan, err);
     if (r == 0 && plan.step != DISKS_RUNNING) {
         is_new = plan.step == DISKS_CREATE;
@@ -144,8 +184,6 @@ int raid_ensure(const struct disks_wanted *w, const char *path, struct err *err)
         r = ensure_xfs(w, device, is_new, err);
     }
     if (r == 0)
-        r = is_mounted(device, path, &mounted, err);
-    if (r == 0 && !mounted)
-        r = mount_array(device, path, err);
+        r = ensure_mounted(device, path, err);
     return r < 0 ? err_wrap(err, "pool '%s'", w->pool) : 0;
 }

@@ -105,8 +105,8 @@
     X(2029, VOLUME_GROW_LIMIT, "delete volumes of this node, or request less") \
     X(2030, BIND_LEAVES_QUOTA, "use access: auto in a new volume, or give the pool loop devices (modprobe loop)") \
     X(2034, DIRECT_IO_UNSUPPORTED, "use directIO: auto, which writes through the page cache there") \
-    X(2040, NO_DISK, "compare devices.models and devices.paths with the output of `cistern doctor`") \
-    X(2041, DISK_NOT_BLANK, "remove it from devices, or add its exact serial to `wipe` if its content may be lost") \
+    X(2040, NO_DISK, "compare device or devices of the pool with the output of `lsblk --output +MODEL,PARTLABEL` on the node") \
+    X(2041, DISK_NOT_BLANK, "choose another disk, or add its exact serial to `wipe` of an array if its content may be lost") \
     X(2042, ARRAY_DISK_MISSING, "replace the disk; the array's data is lost: run mdadm --zero-superblock on the other members") \
     X(2043, POOL_NOT_MOUNTED, "mount the pool's disk there, or set requireMount: false for the pool") \
     X(2044, POOL_IDENTITY_UNKNOWN, "wait: the driver retries until the API server answers") \

@@ -57,7 +57,10 @@ def test_rendered_manifests_are_valid_without_unknown_fields(values, tmp_path):
                 {"name": "b", "type": "dir", "path": "/mnt/b", "reservePercent": 5, "nodeSelector": {"disk": "a"}}]},
      "every node of pool 'a' is one of pool 'b' too"),
     ({"pools": [{"name": "a", "type": "nvme-raid0", "path": "/mnt/a", "reservePercent": 5}]}, "give devices.models"),
-    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "wipe": ["S1"]}]}, "is a directory"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "wipe": ["S1"]}]}, "is of type dir: devices"),
+    ({"pools": [{"name": "a", "type": "disk", "path": "/mnt/a", "reservePercent": 5}]}, "'a' is one disk: give device"),
+    ({"pools": [{"name": "a", "type": "disk", "path": "/mnt/a", "reservePercent": 5, "device": "sdb"}]}, "pattern"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "device": "/dev/sdb"}]}, "device is of the type disk"),
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "requireMount": False, "ephemeral": True}]}, "needs requireMount"),
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "requireMount": "no"}]}, "boolean"),
     ({"storageClasses": [{"name": "c", "parameters": {"hydratoin": "eager"}}]}, "hydratoin"),
@@ -249,12 +252,14 @@ def test_the_driver_overlaps_in_a_roll_and_the_keeper_waits_to_be_deleted(render
 def test_pools_of_the_same_nodes_share_a_daemonset_and_others_have_their_own(rendered):
     objects = rendered["everything"]
     names = {o["metadata"]["name"] for o in of_kind(objects, "DaemonSet")}
-    assert names == {f"cistern-{part}{group}" for part in ("node", "keeper") for group in ("", "-nvme", "-edge")}
+    assert names == {f"cistern-{part}{group}" for part in ("node", "keeper") for group in ("", "-nvme", "-one", "-edge")}
     first = pods(objects)["cistern-node"]
     assert [a for a in first["containers"][0]["args"] if a.startswith("--pool=")] == [
         "--pool=fast=/mnt/fast,require-mount", "--pool=slow=/mnt/slow"]
     assert first["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "gpu", "disk": "fast"}
     assert pods(objects)["cistern-node-edge"]["nodeSelector"]["disk"] == "edge"
+    assert [a for a in pods(objects)["cistern-node-one"]["containers"][0]["args"] if a.startswith(("--pool", "--disks"))] == [
+        "--pool=one=/mnt/one,require-mount", "--disks=one=device:/dev/disk/by-partlabel/cistern"]
 
 
 def pool_of(pod, name):

@@ -53,7 +53,9 @@ The first has no name of its own, so that the usual cluster has cistern-node and
   {{- $_ := set $names .name true -}}
   {{- $disks := concat ((.devices | default dict).models | default list) ((.devices | default dict).paths | default list) -}}
   {{- if and (eq .type "nvme-raid0") (empty $disks) }}{{ fail (printf "pools: '%s' is made of disks: give devices.models or devices.paths" .name) }}{{ end -}}
-  {{- if and (eq .type "dir") (or $disks .wipe) }}{{ fail (printf "pools: '%s' is a directory: devices and wipe are of the type nvme-raid0" .name) }}{{ end -}}
+  {{- if and (ne .type "nvme-raid0") (or $disks .wipe) }}{{ fail (printf "pools: '%s' is of type %s: devices and wipe are of the type nvme-raid0" .name .type) }}{{ end -}}
+  {{- if and (eq .type "disk") (empty .device) }}{{ fail (printf "pools: '%s' is one disk: give device, such as /dev/disk/by-partlabel/cistern" .name) }}{{ end -}}
+  {{- if and (ne .type "disk") .device }}{{ fail (printf "pools: '%s' is of type %s: device is of the type disk" .name .type) }}{{ end -}}
   {{- if and .ephemeral (ne (include "cistern.requireMount" .) "true") }}{{ fail (printf "pools: '%s' is ephemeral: that needs requireMount, or any boot without its disk would make a new pool" .name) }}{{ end -}}
   {{- $key := toJson (.nodeSelector | default dict) -}}
   {{- if not (hasKey $seen $key) -}}

@@ -193,8 +193,8 @@ def test_a_disk_in_use_is_refused_and_with_it_the_pool(folder, machine, file, va
 
 def test_missing_disks_and_invalid_words_are_reported(folder, machine):
     assert "none of 3 NVMe disks is one of its devices" in driver(folder, machine, "model:Other*").reports()
-    for word in ("nvme0n1", "path:nvme0n1", "model:", "wipe:"):
-        assert f"--disks: '{word}' is not model:PATTERN, path:/dev/NAME or wipe:SERIAL" in driver(folder, machine, word).says()
+    for word in ("nvme0n1", "path:nvme0n1", "model:", "wipe:", "device:", "device:sdb"):
+        assert f"--disks: '{word}' is not model:PATTERN, path:/dev/NAME, wipe:SERIAL or device:/dev/NAME" in driver(folder, machine, word).says()
     assert "'fast=path:/dev/nvme0n1' is not POOL=... of a pool" in OnMachine(folder, machine, "fast=path:/dev/nvme0n1").says()
     assert not machine.asked()
 
@@ -214,3 +214,49 @@ def test_an_array_that_holds_something_else_is_not_formatted(folder, machine):
     said = driver(folder, machine, "path:/dev/nvme0n1", "wipe:SN0").reports()
     assert "its array '/dev/md127' holds an ext file system where an XFS should be" in said, said
     assert machine.array.content() == before
+
+
+LABEL = "/dev/disk/by-partlabel/cistern"
+
+
+@pytest.fixture
+def labelled(folder, machine):
+    """The driver of a node whose partition, a disk like any other, has the label of the pool."""
+    machine.run("mkdir", "-p", os.path.dirname(LABEL))
+    machine.run("ln", "-s", "/dev/nvme1n1", LABEL)
+    return driver(folder, machine, f"device:{LABEL}")
+
+
+def test_a_blank_disk_by_its_label_is_formatted_once_and_mounted(machine, labelled):
+    pool = labelled.pools["default"]
+    others = [machine.disks[name].content() for name in ("nvme0n1", "nvme2n1")]
+    said = labelled.run_once()
+    assert machine.run("blkid", "-p", "-o", "value", "-s", "TYPE", LABEL).strip() == "xfs", said
+    if str(pool) not in machine.run("cat", "/proc/mounts"):  # then it is mounted for it
+        assert f"cannot mount '{LABEL}' on '{pool}'" in said
+        machine.run("mount", LABEL, pool)
+    machine.run("sh", "-c", f"echo '{IDENTITY}' >{pool}/cistern.json")  # as if the API server had been asked
+    for _ in range(2):
+        try:
+            labelled.start()
+        finally:
+            labelled.stop()
+    assert "volumes" in machine.run("ls", pool), "the pool is on the disk, which was not formatted again"
+    assert [machine.disks[name].content() for name in ("nvme0n1", "nvme2n1")] == others and not machine.asked()
+    labelled.clean_up()
+
+
+def test_a_labelled_disk_with_content_is_refused_and_a_missing_one_named(machine, labelled):
+    subprocess.run(["mkfs.ext4", "-q", machine.disks["nvme1n1"].device], check=True)
+    before = machine.disks["nvme1n1"].content()
+    said = labelled.reports()
+    assert f"pool 'default': the disk '{LABEL}' is not blank, there is an ext file system on it" in said and "CIS2041" in said, said
+    assert machine.disks["nvme1n1"].content() == before
+    machine.run("rm", LABEL)
+    said = labelled.reports()
+    assert f"the disk '{LABEL}' is missing" in said and "CIS2040" in said, said
+
+
+def test_a_pool_is_one_disk_or_an_array(folder, machine):
+    said = driver(folder, machine, "path:/dev/nvme0n1", f"device:{LABEL}").says()
+    assert "pool 'default' has a device, and model, path or wipe" in said
