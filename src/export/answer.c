@@ -58,7 +58,7 @@ bool upload_feed(struct upload *u)
     case UPLOAD_CONFIRMING:
         return feed_one(u, TRANSFER_HEAD, 0);
     case UPLOAD_CLEANING:
-        return feed_one(u, u->may_not_list && u->multi->id ? TRANSFER_ABORT : TRANSFER_SWEEP, 0);
+        return feed_one(u, u->may_not_list && u->multi->upload_id ? TRANSFER_ABORT : TRANSFER_SWEEP, 0);
     case UPLOAD_SWEEPING:
         return feed_one(u, TRANSFER_SWEEP, 0);
     case UPLOAD_BEGINNING:
@@ -156,7 +156,7 @@ static void began(struct upload *u, const struct transfer_answer *a)
         upload_begin_again(u);
     } else if (a->code < 0) {
         not_begun(u, a);
-    } else if (logbook_begun(u->run->logbook, u->multi, str_of(a->id), &err) < 0) {
+    } else if (logbook_begun(u->run->logbook, u->multi, str_of(a->upload_id), &err) < 0) {
         run_file_unrecorded(u, &err);
     } else {
         u->part.left = u->part.count;
@@ -262,7 +262,7 @@ static void completed(struct upload *u, const struct transfer_answer *a)
 /* Without permission or support for listing uploads, abort the upload whose ID is known. */
 static bool falls_back(struct upload *u, const struct transfer_answer *a)
 {
-    if (u->may_not_list || !u->multi->id || (a->code != -ERR_DENIED && a->code != -ERR_UNSUPPORTED))
+    if (u->may_not_list || !u->multi->upload_id || (a->code != -ERR_DENIED && a->code != -ERR_UNSUPPORTED))
         return false;
     u->may_not_list = true;
     return true;

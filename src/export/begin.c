@@ -32,7 +32,8 @@ static void flushed(struct disk_job *j)
     run_again(r);
 }
 
-/* The intent is on disk before the store is asked: an upload that begins, and whose id dies with us, can be swept. */
+/* The intent is on disk before the store is asked: an upload that begins, and whose upload ID dies with us, can be
+ * swept. */
 static void note(struct upload *u)
 {
     struct err err;
@@ -96,7 +97,7 @@ static bool may_go_on(const struct upload *u)
     bool has_parts = false;
     for (unsigned i = 0; i < m->part_count; i++)
         has_parts |= m->parts[i].size_bytes > 0;
-    return m->id && has_parts && upload_is_large(u) && stamp_eq(&m->stamp, &u->lease.stamp);
+    return m->upload_id && has_parts && upload_is_large(u) && stamp_eq(&m->stamp, &u->lease.stamp);
 }
 
 static void go_on(struct upload *u)

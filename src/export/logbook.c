@@ -103,7 +103,7 @@ static void free_upload(struct logbook_upload *u)
         return;
     free(u->path);
     free(u->key);
-    free(u->id);
+    free(u->upload_id);
     free(u->parts);
     free(u);
 }
@@ -194,8 +194,8 @@ static int replay(struct logbook *l, const struct logbook_line *r, struct err *e
     case LINE_INTENT:
         return u ? 0 : remember_upload(l, r, &u, err);
     case LINE_BEGUN:
-        if (u && !u->id)
-            u->id = str_dup(r->id);
+        if (u && !u->upload_id)
+            u->upload_id = str_dup(r->upload_id);
         return 0;
     case LINE_PART:
         if (u)
@@ -306,12 +306,12 @@ int logbook_intend(struct logbook *l, struct str path, struct str key, struct st
     return e < 0 ? e : remember_upload(l, &r, ret, err);
 }
 
-int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str id, struct err *err)
+int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str upload_id, struct err *err)
 {
-    struct logbook_line r = {.kind = LINE_BEGUN, .uid = str_of(u->uid), .id = id};
+    struct logbook_line r = {.kind = LINE_BEGUN, .uid = str_of(u->uid), .upload_id = upload_id};
     int e = append(l, &r, err);
     if (e == 0)
-        u->id = str_dup(id);
+        u->upload_id = str_dup(upload_id);
     return e;
 }
 
@@ -366,9 +366,9 @@ static int write_version(struct logbook *l, struct err *err)
 static int write_upload(struct logbook *l, const struct logbook_upload *u, struct err *err)
 {
     struct logbook_line intent = line_of_upload(u),
-                        begun = {.kind = LINE_BEGUN, .uid = intent.uid, .id = str_of(u->id)};
+                        begun = {.kind = LINE_BEGUN, .uid = intent.uid, .upload_id = str_of(u->upload_id)};
     int r = append(l, &intent, err);
-    if (r == 0 && u->id)
+    if (r == 0 && u->upload_id)
         r = append(l, &begun, err);
     for (unsigned i = 0; i < u->part_count && r == 0; i++)
         if (u->parts[i].size_bytes > 0) {

@@ -35,7 +35,7 @@ struct logbook_part {
 struct logbook_upload {
     char *path;                /* owned */
     char *key;                 /* owned */
-    char *id;                  /* owned; the store's; NULL: the store was asked, and its answer is not known */
+    char *upload_id;           /* owned; NULL: the store was asked, and its answer is not known */
     char uid[LOGBOOK_UID_MAX]; /* in the object's metadata */
     struct stamp stamp;
     uint64_t part_bytes;
@@ -68,7 +68,7 @@ struct logbook_upload *logbook_upload_at(const struct logbook *l, size_t i); /* 
 /* Ownership of nothing passes: strings are copied. An upload of that path must have ended before. */
 must_check int logbook_intend(struct logbook *l, struct str path, struct str key, struct str uid, const struct stamp *s,
                               uint64_t part_bytes, struct logbook_upload **ret, struct err *err);
-must_check int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str id, struct err *err);
+must_check int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str upload_id, struct err *err);
 must_check int logbook_part(struct logbook *l, struct logbook_upload *u, unsigned number,
                             const struct logbook_part *part, struct err *err);
 /* Cannot fail: if the line cannot be written, the next run aborts the finished upload again. */

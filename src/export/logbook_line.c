@@ -55,7 +55,7 @@ static void add_fields(const struct logbook_line *r, struct sbuf *b)
         return;
     case LINE_BEGUN:
         add_text(b, r->uid);
-        add_text(b, r->id);
+        add_text(b, r->upload_id);
         return;
     case LINE_PART:
         add_text(b, r->uid);
@@ -188,7 +188,7 @@ static void read_fields(struct fields *f, struct logbook_line *r)
         return;
     case LINE_BEGUN:
         r->uid = next_text(f);
-        r->id = next_text(f);
+        r->upload_id = next_text(f);
         return;
     case LINE_PART:
         r->uid = next_text(f);

@@ -10,12 +10,13 @@
 /* VERSION: the first line of the file; its form is the same in every format. */
 enum line_kind { LINE_SENT, LINE_INTENT, LINE_BEGUN, LINE_PART, LINE_ENDED, LINE_VERSION };
 
-/* A path is at most 4,095 bytes, a key 1,024 (some stores allow more), an id 2,048: three times that when encoded. */
+/* A path is at most 4,095 bytes, a key 1,024 (some stores allow more), an upload ID 2,048: three times that when
+ * encoded. */
 enum { LINE_BYTES_MAX = 65536 };
 
 struct logbook_line {
     enum line_kind kind;
-    struct str path, key, uid, id, etag; /* SENT: store_object_tag */
+    struct str path, key, uid, upload_id, etag; /* SENT: store_object_tag */
     struct stamp stamp;
     uint64_t part_bytes; /* PART: bytes of this one */
     unsigned number;     /* PART: from 1; VERSION: the format */

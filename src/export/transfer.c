@@ -98,21 +98,20 @@ static void answered(void *ctx, const struct store_reply *r)
     }
     a->size_bytes = r->object.size_bytes;
     a->digest = r->object.digest;
-    struct str name = l->op == TRANSFER_BEGIN ? r->upload_id : r->object.etag;
+    bool begins = l->op == TRANSFER_BEGIN;
+    struct str name = begins ? r->upload_id : r->object.etag;
     if (r->composite_parts == 0 || r->composite_parts == l->part_count)
         a->composite = r->composite;
     store_object_tag(&r->object, a->tag);
     snprintf(a->owner, sizeof a->owner, "%.*s", STR_FMT(str_sub(r->owner, 0, sizeof a->owner - 1)));
     take_md5(l);
-    bool fits = l->op == TRANSFER_BEGIN ? name.len < sizeof a->id : name.len < sizeof a->etag;
-    if (!fits) {
+    if (name.len >= (begins ? sizeof a->upload_id : sizeof a->etag)) {
         a->code = err_set(&a->err, ERR_CORRUPT, "'%.*s': the store's answer holds an id of %zu bytes",
                           STR_FMT(l->upload.key), name.len);
         go_home(l);
         return;
     }
-    snprintf(l->op == TRANSFER_BEGIN ? a->id : a->etag, l->op == TRANSFER_BEGIN ? sizeof a->id : sizeof a->etag, "%.*s",
-             STR_FMT(name));
+    snprintf(begins ? a->upload_id : a->etag, name.len + 1, "%.*s", STR_FMT(name));
     go_home(l);
 }
 

@@ -37,7 +37,7 @@ struct transfer_answer {
     struct digest composite; /* the same, if it has as many parts as the upload */
     char etag[LOGBOOK_ETAG_MAX];
     char tag[STORE_OBJECT_TAG_MAX]; /* store_object_tag */
-    char id[2048];                  /* BEGIN */
+    char upload_id[2048];           /* BEGIN */
 };
 
 struct transfer;

@@ -159,7 +159,7 @@ void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op o
     snprintf(u->object.owner, sizeof u->object.owner, "%s-%" PRIu64 "-%s", r->o.owner, u->size_bytes, u->uid);
     l->upload = (struct store_upload){
         .key = str_of(u->key ? u->key : u->multi->key),
-        .upload_id = u->multi ? str_of(u->multi->id) : STR_NULL,
+        .upload_id = u->multi ? str_of(u->multi->upload_id) : STR_NULL,
         .condition = upload_condition(u),
         .match = op == TRANSFER_READ ? str_of(u->object.seen) : str_of(u->object.replaces),
         .idempotency_token = str_of(u->uid),

@@ -42,6 +42,7 @@ bool object_page_add(struct object_page *p, const struct store_object *o)
     *mine = *o;
     mine->key = keep(p, o->key);
     mine->etag = keep(p, o->etag);
+    mine->upload_id = keep(p, o->upload_id);
     if (p->text.overflow)
         return false;
     p->count++;
@@ -54,6 +55,7 @@ void object_page_end(struct object_page *p)
         struct store_object *o = &p->objects[i];
         o->key.ptr = p->text.ptr + (uintptr_t)o->key.ptr;
         o->etag.ptr = p->text.ptr + (uintptr_t)o->etag.ptr;
+        o->upload_id.ptr = p->text.ptr + (uintptr_t)o->upload_id.ptr;
     }
 }
 

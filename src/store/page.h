@@ -8,7 +8,7 @@
 enum { PAGE_OBJECTS_MAX = 100000, PAGE_TEXT_MAX = 128 << 20 };
 
 struct object_page {
-    struct store_object *objects; /* owned; keys and etags are offsets into text until object_page_end */
+    struct store_object *objects; /* owned; keys, ETags and upload IDs are offsets into text until object_page_end */
     size_t count;
     size_t room;
     struct sbuf text;

@@ -21,6 +21,7 @@ struct store_object {
     int64_t mtime_ns;     /* wall clock */
     uint64_t generation;  /* gs://; 0 elsewhere */
     struct str etag;      /* s3:// with its quotes, file:// "mtime-size-inode"; pins a GET together with generation */
+    struct str upload_id; /* in a listing of unfinished uploads; else empty */
     struct digest digest; /* of the whole object as stored, if the listing or the answer gave one (HASH_NONE if not) */
 };
 

@@ -126,9 +126,10 @@ static int keep_field(struct s3_document *x, int name, struct str text, struct e
 
 static int end_item(struct s3_document *x, int name, struct err *err)
 {
-    bool is_object = name == ITEM_OBJECT, upload = name == ITEM_UPLOAD;
+    bool is_object = name == ITEM_OBJECT;
     x->object.key = sbuf_str(&x->key);
-    x->object.etag = sbuf_str(&x->kept[upload ? FIELD_UPLOAD_ID : FIELD_ETAG]);
+    x->object.etag = sbuf_str(&x->kept[FIELD_ETAG]);
+    x->object.upload_id = sbuf_str(&x->kept[FIELD_UPLOAD_ID]);
     if (x->object.key.len == 0)
         return err_set(err, ERR_CORRUPT, "an object in the answer has no key");
     if (is_object && !x->has_size) /* it would pass for an empty one */

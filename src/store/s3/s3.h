@@ -36,7 +36,7 @@ struct s3_job {
     bool moved;                   /* redirected once already */
     bool bare;                    /* PUT, COMPLETE: without the condition, which the store refuses */
     size_t swept;                 /* SWEEP: of page */
-    struct str sweeping;          /* the id of the upload being aborted; in page */
+    struct str sweeping;          /* the upload ID that is being aborted; in page */
     bool aborted;                 /* one of page was, just now */
     unsigned rounds;              /* pages that were listed, by all attempts */
     char region[64];              /* that this exchange is signed for */

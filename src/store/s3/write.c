@@ -377,7 +377,7 @@ static void sweep_next(struct store_call *c)
         page_swept(c);
         return;
     }
-    j->sweeping = o->etag;
+    j->sweeping = o->upload_id;
     call_go(c, &sweep_one_steps);
 }
 

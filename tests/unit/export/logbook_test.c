@@ -69,7 +69,7 @@ static void an_upload_is_found_again_with_its_parts_whatever_bytes_its_names_hol
     struct logbook_upload *u = logbook_find_upload(l, STR("a\nb c%\xff"));
     assert_non_null(u);
     assert_string_equal(u->key, "p/a");
-    assert_string_equal(u->id, "id with blanks\n");
+    assert_string_equal(u->upload_id, "id with blanks\n");
     assert_string_equal(u->uid, "uid1");
     assert_true(stamp_eq(&u->stamp, &seen));
     assert_int_equal(u->part_count, 3);
@@ -94,7 +94,7 @@ static void intent_without_an_answer_is_kept(void **state)
     logbook_free(l);
     l = opened();
     assert_int_equal(logbook_upload_count(l), 1);
-    assert_null(logbook_upload_at(l, 0)->id);
+    assert_null(logbook_upload_at(l, 0)->upload_id);
     logbook_free(l);
 }
 
@@ -170,7 +170,7 @@ static void file_sent_many_times_is_compacted(void **state)
     logbook_free(l);
     l = opened();
     assert_true(logbook_has(l, STR("same"), &s));
-    assert_string_equal(logbook_upload_at(l, 0)->id, "id with blanks\n");
+    assert_string_equal(logbook_upload_at(l, 0)->upload_id, "id with blanks\n");
     assert_int_equal(logbook_upload_at(l, 0)->parts[1].size_bytes, 8 << 20);
     logbook_free(l);
 }
@@ -243,7 +243,7 @@ static void logbook_without_a_version_is_taken_over_whole(void **state)
     for (int times = 0; times < 2; times++) {
         auto_logbook l = opened();
         assert_true(logbook_has(l, STR("x"), &seen));
-        assert_string_equal(logbook_upload_at(l, 0)->id, "the-id");
+        assert_string_equal(logbook_upload_at(l, 0)->upload_id, "the-id");
         assert_int_equal(logbook_upload_at(l, 0)->parts[1].digest.kind, HASH_CRC32C);
         assert_int_equal(faccessat(dir, unversioned, F_OK, 0), -1);
     }
