@@ -120,7 +120,7 @@ static struct claim_step with_prime(const struct claim_facts *f)
     return f->filled ? act(CLAIM_HAND_OVER, "the volume is filled") : wait_for("the volume is being filled");
 }
 
-static bool is_pending(const struct claim_facts *f)
+bool claim_is_pending(const struct claim_facts *f)
 {
     const struct claim *t = f->target;
     return t->phase == CLAIM_PENDING && !t->volume_name.len && !t->deleting && !str_eq(t->namespace, f->own_namespace);
@@ -129,10 +129,12 @@ static bool is_pending(const struct claim_facts *f)
 /* A claim that no prime serves: it names no BucketSource, or a mistyped kind or group. */
 static struct claim_step other_claim(const struct claim_facts *f)
 {
-    if (is_pending(f) && f->target->bad_kind.len)
+    if (claim_is_pending(f) && f->target->bad_kind.len)
         return wait_with_event(CLAIM_EVENT_REFERENCE_INVALID, "dataSourceRef has another kind or group");
-    if (is_pending(f) && f->class && f->class->is_invalid)
+    if (claim_is_pending(f) && f->class && f->class->is_invalid)
         return wait_with_event(CLAIM_EVENT_CLASS_INVALID, "the StorageClass has an invalid parameter");
+    if (f->is_too_large)
+        return wait_with_event(CLAIM_EVENT_POOLS_FULL, "no pool has room for it");
     return wait_for("the claim names no BucketSource");
 }
 
@@ -154,6 +156,8 @@ static struct claim_step without_prime(const struct claim_facts *f)
         return wait_with_event(CLAIM_EVENT_SOURCE_NOT_FOUND, "the BucketSource does not exist");
     if (!f->is_source_valid)
         return wait_with_event(CLAIM_EVENT_SOURCE_INVALID, "the BucketSource is invalid");
+    if (f->is_too_large)
+        return wait_with_event(CLAIM_EVENT_POOLS_FULL, "no pool has room for it");
     if (!f->target->selected_node.len)
         return wait_for("no pod uses the claim yet");
     /* While the target names a node, the scheduler considers no other. */

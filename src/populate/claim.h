@@ -64,6 +64,7 @@ struct claim_facts {
     bool has_source; /* the BucketSource exists */
     bool is_source_valid;
     enum claim_node node; /* of the prime if there is one, else of the target's selected-node */
+    bool is_too_large;    /* no pool of the class has room for a target without a node */
     bool filled;          /* the prime's volume may be handed over: hydrated, or its mode does not wait for hydration */
     bool lost;            /* the prime's volume lost its data and must be created again */
     bool job_left;        /* a Job of a volume that was not handed over exists */
@@ -93,6 +94,7 @@ enum claim_event {
     CLAIM_EVENT_CLASS_INVALID,
     CLAIM_EVENT_SOURCE_INVALID,
     CLAIM_EVENT_REFERENCE_INVALID, /* dataSourceRef has a mistyped kind or group */
+    CLAIM_EVENT_POOLS_FULL,        /* the target is larger than the free space of every pool */
     CLAIM_EVENT_NODE_FULL,
     CLAIM_EVENT_NODE_GONE,
     CLAIM_EVENT_NODE_CORDONED,
@@ -107,6 +109,9 @@ struct claim_step {
 };
 
 struct claim_step claim_next(const struct claim_facts *f);
+
+/* Does the target wait for a volume? */
+bool claim_is_pending(const struct claim_facts *f);
 
 /* Is the target being populated or cleaned up? For the metric of operations in flight. */
 bool claim_in_flight(const struct claim_facts *f);

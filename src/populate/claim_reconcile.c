@@ -223,28 +223,6 @@ static void claim_view_done(struct claim_view *v)
 
 /* ---- events: why it waits, or why it is moved to another node ---------------------------------------------------- */
 
-static void describe_space(struct populate *p, const struct claim_pair *c, char *ret, size_t size)
-{
-    struct err ignored;
-    struct str requested = STR_NULL, pool = STR("default");
-    char name[API_POOL_NAME_MAX + 1], free_text[BYTES_TEXT_MAX];
-    auto_json class = kube_informer_get(p->classes, STR_NULL, c->target.class_name);
-    auto_mem char *node = str_dup(c->prime.prime_node);
-    if ((class && json_opt_str(class, "parameters.pool", &pool, &ignored) < 0) ||
-        json_opt_str(c->target_json, "spec.resources.requests.storage", &requested, &ignored) < 0)
-        return;
-    auto_mem char *pool_text = str_dup(pool);
-    auto_json object = NULL;
-    if (api_pool_name(node, pool_text, name, &ignored) == 0)
-        object = kube_informer_get(p->o.pools, STR_NULL, str_of(name));
-    auto_api_pool found = NULL;
-    if (!object || api_pool_read(object, &found, &ignored) < 0)
-        snprintf(ret, size, "pool %s has no space for %.*s", pool_text, STR_FMT(requested));
-    else
-        snprintf(ret, size, "pool %s has %s free, %.*s requested", pool_text,
-                 bytes_text(found->available_bytes, free_text), STR_FMT(requested));
-}
-
 static int describe_source(const struct claim_view *v, enum claim_event event, struct err *err)
 {
     const struct claim *t = &v->pair.target;
@@ -283,9 +261,11 @@ static int describe(const struct claim_view *v, enum claim_event event, struct e
     char space[128] = "no space";
     switch (event) {
     case CLAIM_EVENT_NODE_FULL:
-        describe_space(v->p, c, space, sizeof space);
+        claim_space_describe(v->p, c, space, sizeof space);
         return err_fail(err, ERR_NO_SPACE, CIS_POOL_FULL, "node %.*s: %s; the pod is rescheduled", STR_FMT(node),
                         space);
+    case CLAIM_EVENT_POOLS_FULL:
+        return claim_space_check(v->p, c, err);
     case CLAIM_EVENT_NODE_GONE:
         return err_fail(err, ERR_NOT_FOUND, CIS_NODE_GONE, "node %.*s was deleted before the volume was ready",
                         STR_FMT(node));
@@ -314,6 +294,7 @@ static void send_event(const struct claim_view *v, struct key_state *m, enum cla
         [CLAIM_EVENT_CLASS_INVALID] = "ClassInvalid",
         [CLAIM_EVENT_SOURCE_INVALID] = "SourceInvalid",
         [CLAIM_EVENT_REFERENCE_INVALID] = "DataSourceInvalid",
+        [CLAIM_EVENT_POOLS_FULL] = "PoolsFull",
         [CLAIM_EVENT_NODE_FULL] = "NodeFull",
         [CLAIM_EVENT_NODE_GONE] = "NodeGone",
         [CLAIM_EVENT_NODE_CORDONED] = "NodeCordoned",
@@ -378,11 +359,15 @@ static int volume_seen(void *ctx, struct str key, const json *object)
 
 static int read_class(struct claim_view *v)
 {
+    struct err ignored;
     auto_json class = kube_informer_get(v->p->classes, STR_NULL, v->pair.target.class_name);
     if (!class)
         return 0;
     v->facts.class = &v->class;
-    return claim_class_read(class, &v->class, v->err);
+    int r = claim_class_read(class, &v->class, v->err);
+    if (r == 0 && v->class.ours && !v->facts.prime && claim_is_pending(&v->facts) && !v->pair.target.selected_node.len)
+        v->facts.is_too_large = claim_space_check(v->p, &v->pair, &ignored) < 0;
+    return r;
 }
 
 static int read_claims(struct claim_view *v)

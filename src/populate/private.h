@@ -135,6 +135,13 @@ void claim_pvs_done(struct claim_pvs *v);
 
 enum claim_node node_state(struct populate *p, struct str name);
 
+/* ---- claim_space.c ----------------------------------------------------------------------------------------------- */
+
+/* ERR_NO_SPACE (CIS_POOL_FULL) if the claim is larger than the free space of every pool that has reported. */
+must_check int claim_space_check(struct populate *p, const struct claim_pair *c, struct err *err);
+/* "pool default has 3 GiB free, 5Gi requested", of the pool on the node of the prime. */
+void claim_space_describe(struct populate *p, const struct claim_pair *c, char *ret, size_t size);
+
 /* ---- claim_event.c ----------------------------------------------------------------------------------------------- */
 
 /* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. */

@@ -291,9 +291,9 @@ class World:
             "apiVersion": "cistern.io/v1alpha1", "kind": "BucketSource", "metadata": {"name": name},
             "spec": {"uri": "s3://bucket/data/", "identity": {"method": "anonymous"}, **spec}})
 
-    def make_claim(self, ns, name="claim", source="data", cls="cistern", annotations=None, labels=None):
+    def make_claim(self, ns, name="claim", source="data", cls="cistern", annotations=None, labels=None, size="1Gi"):
         spec = {"storageClassName": cls, "accessModes": ["ReadWriteOncePod"],
-                "resources": {"requests": {"storage": "1Gi"}}}
+                "resources": {"requests": {"storage": size}}}
         if source:
             spec["dataSourceRef"] = {"apiGroup": "cistern.io", "kind": "BucketSource", "name": source}
         return self.cluster.create(f"/api/v1/namespaces/{ns}/persistentvolumeclaims", {

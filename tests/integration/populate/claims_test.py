@@ -186,6 +186,18 @@ def test_source_and_class_of_a_claim_can_be_deleted_first(world, ns, first):
     world.wait_for_nothing_left()
 
 
+@pytest.mark.parametrize("source", ["data", None])
+def test_a_claim_larger_than_every_pool_says_so_on_itself_and_its_pod(world, ns, source):
+    """The only event was the scheduler's: "not enough free storage", without a number."""
+    world.make_claim(ns, source=source, size="500Gi")
+    world.make_pod(ns)
+    events = wait_for(lambda: len(e := world.events(ns, "PoolsFull")) >= 2 and e)
+    assert {e["involvedObject"]["kind"] for e in events} == {"PersistentVolumeClaim", "Pod"}
+    for event in events:
+        assert "500Gi requested: the largest pool 'default' has 90.0 GiB free, on node node-" in event["message"]
+        assert "request less" in event["message"]
+
+
 def test_a_full_node_is_left_for_another(world, ns):
     world.every_node(hydrates=False)
     world.nodes[0].full = world.nodes[1].full = True

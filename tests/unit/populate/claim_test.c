@@ -122,6 +122,10 @@ static void a_waiting_claim_has_an_event_with_the_cause(void **state)
     struct world *w = untouched();
     w->f.has_source = false;
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_NOT_FOUND);
+    w->f.is_too_large = true;
+    w->f.has_source = true;
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_POOLS_FULL);
+    w->f.has_source = false;
     w->target.selected_node = STR_NULL; /* reported before a pod uses the claim, too */
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_NOT_FOUND);
 

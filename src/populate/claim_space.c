@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compares the size of a claim with the free space of pools. */
+#include "api/pool.h"
+#include "private.h"
+#include <stdio.h>
+
+struct populate_pool_search {
+    struct populate *p;
+    struct str pool;
+    struct api_pool *largest; /* owned; NULL: no node has reported the pool */
+};
+
+static void populate_pool_search_done(struct populate_pool_search *s)
+{
+    api_pool_free(s->largest);
+}
+
+static int pool_found(void *ctx, struct str key, const json *object)
+{
+    struct populate_pool_search *s = ctx;
+    struct err ignored;
+    auto_api_pool p = NULL;
+    (void)key;
+    if (api_pool_read(object, &p, &ignored) < 0 || !str_eq(str_of(p->pool), s->pool) || !api_pool_is_healthy(p))
+        return 0;
+    /* The pool of a deleted node stays for a while. */
+    auto_json node = kube_informer_get(s->p->o.nodes, STR_NULL, str_of(p->node));
+    if (node && (!s->largest || p->largest_volume_bytes > s->largest->largest_volume_bytes)) {
+        api_pool_free(s->largest);
+        s->largest = take(&p);
+    }
+    return 0;
+}
+
+/* The size that the claim asks for, and the pool of its class; views into the claim and *ret_class (owned). */
+static bool read_request(struct populate *p, const struct claim_pair *c, json **ret_class, struct str *ret_pool,
+                         struct str *ret_size)
+{
+    struct err ignored;
+    *ret_class = kube_informer_get(p->classes, STR_NULL, c->target.class_name);
+    *ret_pool = STR("default");
+    *ret_size = STR_NULL;
+    return (!*ret_class || json_opt_str(*ret_class, "parameters.pool", ret_pool, &ignored) == 0) &&
+           json_opt_str(c->target_json, "spec.resources.requests.storage", ret_size, &ignored) == 0;
+}
+
+int claim_space_check(struct populate *p, const struct claim_pair *c, struct err *err)
+{
+    struct err ignored;
+    struct str requested, pool;
+    uint64_t bytes;
+    char free_text[BYTES_TEXT_MAX];
+    auto_json class = NULL;
+    if (!read_request(p, c, &class, &pool, &requested) || str_to_bytes(requested, &bytes, &ignored) < 0)
+        return 0;
+    auto_with(populate_pool_search_done) struct populate_pool_search s = {.p = p, .pool = pool};
+    (void)kube_informer_each(p->o.pools, -1, STR_NULL, pool_found, &s);
+    if (!s.largest || bytes <= s.largest->largest_volume_bytes)
+        return 0;
+    return err_fail(err, ERR_NO_SPACE, CIS_POOL_FULL, "%.*s requested: the largest pool '%s' has %s free, on node %s",
+                    STR_FMT(requested), s.largest->pool, bytes_text(s.largest->largest_volume_bytes, free_text),
+                    s.largest->node);
+}
+
+void claim_space_describe(struct populate *p, const struct claim_pair *c, char *ret, size_t size)
+{
+    struct err ignored;
+    struct str requested, pool;
+    char name[API_POOL_NAME_MAX + 1], free_text[BYTES_TEXT_MAX];
+    auto_json class = NULL;
+    if (!read_request(p, c, &class, &pool, &requested))
+        return;
+    auto_mem char *node = str_dup(c->prime.prime_node);
+    auto_mem char *pool_text = str_dup(pool);
+    auto_json object = NULL;
+    if (api_pool_name(node, pool_text, name, &ignored) == 0)
+        object = kube_informer_get(p->o.pools, STR_NULL, str_of(name));
+    auto_api_pool found = NULL;
+    if (!object || api_pool_read(object, &found, &ignored) < 0)
+        snprintf(ret, size, "pool %s has no space for %.*s", pool_text, STR_FMT(requested));
+    else
+        snprintf(ret, size, "pool %s has %s free, %.*s requested", pool_text,
+                 bytes_text(found->available_bytes, free_text), STR_FMT(requested));
+}
