@@ -30,6 +30,7 @@ struct globals {
 };
 
 extern struct globals globals;
+extern const struct opt global_opts[];
 
 /* A verb: argv[0] is its name, globals are taken out. Returns an enum exit_code. */
 int verb_hydrate(int argc, char **argv);

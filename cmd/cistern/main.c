@@ -14,21 +14,21 @@
 static const struct verb {
     const char *name;
     int (*run)(int argc, char **argv);
-    bool works; /* succeeds even if its output cannot be written */
-    const char *help;
+    bool works;       /* succeeds even if its output cannot be written */
+    const char *help; /* NULL: not listed; for the chart's Jobs and hooks */
 } verbs[] = {
     {"hydrate", verb_hydrate, true, "copy a bucket prefix to a directory, verified and resumable"},
     {"export", verb_export, true, "upload a directory to a bucket; the bucket confirms each file"},
     {"ls", verb_ls, false, "list a bucket prefix"},
     {"doctor", verb_doctor, false, "check this machine, its pools and sources"},
     {"status", verb_status, false, "show the volumes of this machine, their progress and errors"},
-    {"hold", verb_hold, true, "delay the drain of a node until its exports have ended"},
+    {"hold", verb_hold, true, NULL},
     {"mount", verb_mount, true, "mount a directory through FUSE, at the speed of its disk"},
     {"demo", verb_demo, true, "run a volume through its life on this machine"},
 };
 
 static const char *log_level_text;
-static const struct opt global_opts[] = {
+const struct opt global_opts[] = {
     {"json", 0, OPT_FLAG, &globals.json, NULL, "print one JSON object per line on stdout"},
     {"quiet", 'q', OPT_FLAG, &globals.quiet, NULL, "print errors only"},
     {"verbose", 'v', OPT_FLAG, &globals.verbose, NULL, "log retries and other events, as --log-level info does"},
@@ -65,7 +65,8 @@ static void print_help(FILE *out)
                   "  cistern hydrate s3://bucket/dataset/ ./dataset\n"
                   "  cistern ls -l gs://bucket/models/\n\nVerbs:\n");
     for (size_t i = 0; i < countof(verbs); i++)
-        sbuf_addf(&b, "  %-10s %s\n", verbs[i].name, verbs[i].help);
+        if (verbs[i].help)
+            sbuf_addf(&b, "  %-10s %s\n", verbs[i].name, verbs[i].help);
     sbuf_adds(&b, "\nRun `cistern VERB --help` for the flags of a verb. Flags of all verbs, with (default):\n");
     opt_help(global_opts, &b);
     sbuf_adds(&b, "      --help              print this help\n      --version           print the version\n\n"
@@ -110,7 +111,7 @@ static int unknown_verb(const char *name)
     const struct verb *nearest = NULL;
     size_t least = strlen(name) / 2 + 1;
     for (size_t i = 0; i < countof(verbs); i++)
-        if (str_is_nearer(str_of(verbs[i].name), str_of(name), &least))
+        if (verbs[i].help && str_is_nearer(str_of(verbs[i].name), str_of(name), &least))
             nearest = &verbs[i];
     if (nearest)
         err_set(&err, ERR_INVALID, "unknown verb '%s'; did you mean %s?", name, nearest->name);

@@ -52,7 +52,8 @@ int verb_begin(const struct opt *table, const char *usage, int *argc, char **arg
             auto_sbuf b = SBUF(16384);
             sbuf_adds(&b, usage);
             opt_help(table, &b);
-            sbuf_adds(&b, "\nFlags of all verbs: `cistern --help`.\n");
+            sbuf_adds(&b, "\nFlags of all verbs, with (default):\n");
+            opt_help(global_opts, &b);
             fputs(b.ptr, stdout);
             return EXIT_DONE;
         }

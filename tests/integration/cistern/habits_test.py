@@ -90,6 +90,19 @@ def test_version_and_help_are_verbs_too():
     assert cistern("help", "hydrate").stdout == cistern("hydrate", "--help").stdout
 
 
+@pytest.mark.parametrize("verb", ["hydrate", "export", "ls", "doctor", "status", "mount"])
+def test_the_help_of_a_verb_has_the_shared_flags(verb):
+    told = cistern(verb, "--help").stdout
+    shared = cistern("--help").stdout.split("Flags of all verbs, with (default):\n")[1].split("      --help ")[0]
+    assert "--endpoint URL" in shared and shared in told
+
+
+def test_internal_verbs_work_and_are_not_listed():
+    assert "hold" not in cistern("--help").stdout
+    assert "drain" in cistern("hold", "--help").stdout
+    assert "`cistern --help` lists them" in cistern("hol").stderr
+
+
 @pytest.mark.parametrize("size", ["1MB", "1MiB", "1M", "1000000B"])
 def test_sizes_may_end_in_b(bucket, tmp_path, size):
     done = cistern("hydrate", "s3://bench/small/", tmp_path / "out", "--bandwidth", size, "--endpoint", bucket.url, "--path-style")
