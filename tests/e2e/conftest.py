@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cluster for the whole session; its logs are kept in build/logs/e2e if anything failed."""
+"""One cluster for each process of the session; its logs are kept in build/logs/e2e if anything failed there."""
 
+import os
 
 import pytest
 
@@ -16,7 +17,8 @@ def cluster(request):
     try:
         yield made.up()
     finally:
-        made.down(TOP / "build/logs/e2e" if request.session.testsfailed or not hasattr(made, "seconds") else None)
+        logs = TOP / "build/logs/e2e" / os.environ.get("PYTEST_XDIST_WORKER", "")
+        made.down(logs if request.session.testsfailed or not hasattr(made, "seconds") else None)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/run itself, with programs in place of cmake, ctest and pytest that fail at their first run only."""
+"""tests/run itself, with programs in place of cmake, ctest and pytest that fail at their first run only; and the order of
+the files of tests."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,3 +60,19 @@ def test_four_tests_that_pass_when_run_again_fail_the_run(tmp_path):
     assert done.returncode == 1
     assert "FAILED 4 tests passed only when run again, 3 at most" in done.stdout
     assert done.stdout.splitlines()[-1] == "9 passed, 1 failed"
+
+
+def test_the_file_that_took_longest_in_the_last_run_is_first(tmp_path):
+    for name in ("conftest.py", "paths.py"):
+        shutil.copy(TOP / "tests" / name, tmp_path / name)
+    (tmp_path / "a_test.py").write_text("def test_a1(): pass\ndef test_a2(): pass\ndef test_a3(): pass\n")
+    (tmp_path / "b_test.py").write_text("import time\ndef test_b(): time.sleep(0.3)\n")
+
+    def order():
+        done = subprocess.run([sys.executable, "-m", "pytest", "-v", "-o", "python_files=*_test.py", "-n", "1", "--dist",
+                               "loadfile", "--no-loadscope-reorder", tmp_path], capture_output=True, text=True, cwd=tmp_path,
+                              check=True, env={**os.environ, "CISTERN_CACHE": str(tmp_path), "PYTHONPATH": str(tmp_path)})
+        return re.findall(r"PASSED \w+\.py::(\w+)", done.stdout)
+
+    assert order() == ["test_a1", "test_a2", "test_a3", "test_b"], "unknown: the file with most tests first"
+    assert order() == ["test_b", "test_a1", "test_a2", "test_a3"]
