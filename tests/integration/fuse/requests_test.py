@@ -151,6 +151,18 @@ def test_the_table_has_these_operations():
     assert list(table()) == list(OPERATIONS)
 
 
+def test_git_status_again_sends_fewer_requests_than_there_are_files(requests):
+    git = ["git", "--no-optional-locks", "-c", "user.name=a", "-c", "user.email=a"]
+    for i in range(100):
+        create(f"{i}", b"1")
+        os.utime(f"{i}", (1, 1))  # git reads files that are as young as its index
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"], ["status"]):
+        subprocess.run([*git, *words], check=True, stdout=subprocess.DEVNULL)
+    sent = requests(lambda: subprocess.run([*git, "status"], check=True, stdout=subprocess.DEVNULL))
+    assert set(sent) == {"open", "getattr", "release"}, "only of git's own files"
+    assert len(sent) < 100
+
+
 def test_a_file_that_a_mapping_stored_into_shows_its_new_time(requests):
     """Attributes are cached while a file is open for writing only, since no mapping of it can store."""
     create("mapped", b"x" * 4096)

@@ -8,7 +8,7 @@ from paths import CACHE
 
 SUITES = CACHE / "filesystem-tests/bin"
 FSX_OPERATIONS = int(os.environ.get("CISTERN_FSX_OPERATIONS", "5000"))
-FSX_SECONDS = 150 + FSX_OPERATIONS // 500
+FSX_SECONDS = 150 + FSX_OPERATIONS // 100
 COMPLETE = "All operations completed A-OK!"
 
 PJDFSTEST = """
