@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import language
+import pages
 
 FILE_LINES = 600
 FUNCTION_LINES = 60
@@ -351,7 +352,7 @@ def gate_shell(root, paths):
 ALL = {
     "format": gate_format, "sizes": gate_sizes, "includes": gate_includes, "words": gate_words,
     "errors": gate_errors, "names": gate_names, "language": gate_language,
-    "architecture": gate_architecture, "links": gate_links, "shell": gate_shell,
+    "architecture": gate_architecture, "links": gate_links, "pages": pages.gate_pages, "shell": gate_shell,
     "banned": gate_banned, "tidy": gate_tidy,
 }
 SLOW = {"tidy"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands and manifests of the pages, as a reader would paste them: blocks.py says which are run."""
+"""The commands and manifests of the pages, as a reader would paste them: lint/pages.py says which are run."""
 
 import os
 import re
@@ -14,16 +14,19 @@ import yaml
 
 from chart.lib import CHART, HELM, helm, render
 from integration.lib.buckets import clean_environment
+from lint.pages import blocks_of, is_for_users
 from paths import BUILD, TOP
 from servers import minio
 from servers.fake_gcs import FakeGcs
 from servers.kubernetes import BIN, Kubernetes
 from servers.prometheus import promtool
 
-from .blocks import BLOCKS, KINDS
-
 HERE = TOP / "tests/integration/pages"
 TRAINING = TOP / "deploy/examples/training/manifests"
+
+
+PAGES = [p for p in ("README.md", *(str(q.relative_to(TOP)) for q in sorted((TOP / "docs").rglob("*.md")))) if is_for_users(p)]
+BLOCKS = [block for page in PAGES for block in blocks_of(TOP, page)]
 
 
 def of(*kinds):
@@ -34,9 +37,8 @@ def pages_with(kind):
     return list(dict.fromkeys(b.page for b in of(kind)))
 
 
-def test_every_block_of_the_pages_says_how_it_is_tested():
-    assert [b.place for b in BLOCKS if b.kind not in KINDS] == []
-    assert len(of("sh")) > 5 and len(of("sh cluster")) > 25 and len(of("yaml source")) > 1, "the pages were not read"
+def test_the_pages_have_commands_of_each_kind():
+    assert len(of("sh")) > 5 and len(of("sh cluster")) > 25 and len(of("yaml source")) > 1
 
 
 @pytest.mark.parametrize("block", of("sh cloud"), ids=lambda b: b.place)
@@ -187,6 +189,9 @@ def test_values_are_accepted_by_the_chart(block, tmp_path):
 
 @pytest.mark.parametrize("block", of("yaml prometheus"), ids=lambda b: b.place)
 def test_scrape_jobs_are_accepted_by_prometheus(block, tmp_path):
-    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": yaml.safe_load(block.text)}))
+    jobs = yaml.safe_load(block.text)
+    for one in jobs:  # Debian's Prometheus is built without the discovery of Kubernetes
+        assert one.pop("kubernetes_sd_configs", [{"role": "pod"}]) == [{"role": "pod"}]
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": jobs}))
     done = promtool("check", "config", tmp_path / "prometheus.yaml")
     assert done.returncode == 0, done.stdout + done.stderr

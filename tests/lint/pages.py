@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fenced blocks of the pages. The words behind the fence say how a test treats a block:
+"""The fenced blocks of the pages for users. The words behind the fence say how tests/integration/pages treats a block:
 
   sh                run against the test's stores
   sh cluster        run against a Kubernetes API server without nodes
@@ -9,19 +9,19 @@
   yaml pod          fields of a pod's spec
   yaml values       values of the chart
   yaml prometheus   scrape jobs of Prometheus
-  text, json, mermaid, c   not commands"""
+  text, json, mermaid   not commands"""
 
 import re
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 
-from paths import TOP
+KINDS = {"sh", "sh cluster", "sh cloud", "yaml", "yaml source", "yaml pod", "yaml values", "yaml prometheus", "text", "json", "mermaid"}
+FOR_DEVELOPERS = {"docs/architecture.md", "docs/writing.md", "docs/performance.md"}
 
-KINDS = {"sh", "sh cluster", "sh cloud", "yaml", "yaml source", "yaml pod", "yaml values", "yaml prometheus", "text", "json",
-         "mermaid", "c"}
-DEVELOPERS = {"architecture.md", "writing.md", "performance.md"}
-PAGES = [TOP / "README.md", *sorted(p for p in (TOP / "docs").glob("*.md") if p.name not in DEVELOPERS),
-         *sorted((TOP / "docs/reference").glob("*.md"))]
+
+def is_for_users(path):
+    return path == "README.md" or (bool(re.fullmatch(r"docs/(reference/)?[^/]+\.md", path)) and path not in FOR_DEVELOPERS)
 
 
 @dataclass
@@ -36,10 +36,9 @@ class Block:
         return f"{self.page}:{self.line}"
 
 
-def blocks_of(page):
+def blocks_of(root, name):
     """Every fenced block; and indented ones, whose kind is ''."""
-    name = str(page.relative_to(TOP))
-    found, lines, n = [], page.read_text().splitlines(), 0
+    found, lines, n = [], (Path(root) / name).read_text().splitlines(), 0
     item = 0  # the column of a list item's text
     while n < len(lines):
         fence = re.match(r"( *)```(.*)$", lines[n])
@@ -60,4 +59,7 @@ def blocks_of(page):
     return found
 
 
-BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+def gate_pages(root, paths):
+    """Commands and output of a page are fenced, and the fence says how they are tested."""
+    return [f"{b.place}: fence it as one of: {', '.join(sorted(KINDS))}" for p in paths if is_for_users(p)
+            for b in blocks_of(root, p) if b.kind not in KINDS]
