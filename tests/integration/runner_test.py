@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/run itself, with programs in place of cmake, ctest and pytest that fail at their first run only; and the order of
+"""tests/run itself, with programs in place of cmake, ctest and pytest that fail at their first run only. Also the order of
 the files of tests."""
 import os
 import re
