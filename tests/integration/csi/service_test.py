@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +10,7 @@ import pytest
 
 from integration.lib.disk import Disk
 
-from .driver import MIB, Driver, Mode, capability, csi, mounts
+from .driver import MIB, Driver, Mode, capability, csi, mounts, wait_for
 
 Code = grpc.StatusCode
 
@@ -160,6 +161,40 @@ def test_capacity_shrinks_with_each_volume_and_is_zero_elsewhere(driver_on_its_o
     assert (limited.minimum_volume_size.value, limited.maximum_volume_size.value) == (32 * MIB, 40 * MIB)
     block = csi.VolumeCapability(block=csi.VolumeCapability.BlockVolume(), access_mode=Mode(mode=1))
     assert driver.client.call("GetCapacity", volume_capabilities=[block]).available_capacity == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_capacity_after_a_restart_counts_each_volume_as_before(driver_on_its_own_disk, how):
+    """The image of one volume has holes, so that only its record reserves its size."""
+    driver = driver_on_its_own_disk
+
+    def capacity():
+        reply = driver.client.call("GetCapacity")
+        return reply.available_capacity, reply.maximum_volume_size.value
+
+    def is_alike(then):
+        return all(abs(a - b) < 2 * MIB for a, b in zip(capacity(), then))
+
+    empty = capacity()
+    volumes = [driver.client.create(f"v{i}", size=64 * MIB).volume_id for i in range(3)]
+    driver.delete(volumes.pop())
+    driver.stage(volumes[0])
+    (driver.publish(volumes[0]) / "file").write_bytes(os.urandom(10 * MIB))
+    image = max(driver.folder_of(volumes[1]).iterdir(), key=lambda f: f.lstat().st_size)
+    subprocess.run(["fallocate", "--punch-hole", "--offset", "16M", "--length", "40M", image], check=True)
+    assert image.stat().st_blocks * 512 < 32 * MIB
+    before = capacity()
+    assert empty[0] - before[0] >= 2 * 64 * MIB
+    driver.stop(how)
+    driver.start()
+    assert is_alike(before), (capacity(), before)
+    driver.client.create("v0", size=64 * MIB)  # the same volume again
+    assert is_alike(before), (capacity(), before)
+    driver.unpublish(volumes[0])
+    driver.unstage(volumes[0])
+    for volume in volumes:
+        driver.delete(volume)
+    wait_for(lambda: is_alike(empty))
 
 
 def test_a_modification_is_done_whole_or_not_at_all(driver):
