@@ -99,6 +99,7 @@ def test_an_examples_values_are_ones_that_the_chart_takes(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_explains_itself_and_is_in_the_index(name):
-    assert (EXAMPLES / name / "README.md").read_text().startswith("# ")
+def test_an_example_explains_itself_and_its_access_and_is_in_the_index(name):
+    text = (EXAMPLES / name / "README.md").read_text()
+    assert text.startswith("# ") and "\nAccess: " in text
     assert f"[{name}]({name})" in (EXAMPLES / "README.md").read_text()
