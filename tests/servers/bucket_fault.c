@@ -87,7 +87,7 @@ static bool action_is_known(const char *action)
         "reset",     "stall",     "truncate",  "long",    "wrong-length", "wrong-range", "other-range", "no-range",
         "status",    "change",    "remove",    "corrupt", "checksum",     "no-checksum", "redirect",    "page-repeat",
         "page-loop", "page-skip", "no-length", "garbage", "garbage-body", "body",        "lost",        "slow",
-        "latency",   "error",     "limit",     "etag",    "hold",         "answer"};
+        "latency",   "error",     "limit",     "etag",    "hold",         "answer",      "late"};
     for (size_t i = 0; i < countof(known); i++)
         if (strcmp(action, known[i]) == 0)
             return true;
@@ -261,7 +261,10 @@ bool fault_before(const struct fault *f, const struct request *r, struct reply *
     static const struct fault slow_down = {.action = "status", .n = 503};
     if (is(f, "limit"))
         answer_status(&slow_down, r, p);
-    else if (is(f, "status"))
+    else if (is(f, "late")) {
+        answer_status(&slow_down, r, p);
+        p->delay_ns += (f->n < 0 ? 0 : (uint64_t)f->n) * 1000000;
+    } else if (is(f, "status"))
         answer_status(f, r, p);
     else if (is(f, "error"))
         answer_error(f, p);

@@ -47,7 +47,7 @@ static const char usage[] =
     "  lost (the answer of a request that was done), answer:CODE:FILE (to a request that was done), "
     "slow:BYTES_A_SECOND,\n  latency:MS, error:CODE:S3-CODE,\n"
     "  hold:N:OP (until N requests of operation OP came, this one among them),\n"
-    "  limit:N (503 to what is more than N a second; a rule for a prefix limits that prefix)\n";
+    "  limit:N (503 to what is more than N a second; a rule for a prefix limits that prefix), late:MS (503 after MS)\n";
 
 enum { THREADS_MAX = 16 };
 

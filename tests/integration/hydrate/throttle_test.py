@@ -26,6 +26,15 @@ def test_few_random_refusals_cost_little(tmp_path, permille):
     assert refused > 0 and seconds < 3 * alone + 1.5
 
 
+def test_random_refusals_that_come_late_cost_a_few_of_their_delays(tmp_path):
+    """One object in four hundred is refused twice, one in eight thousand three times."""
+    delay_s = 2
+    alone, _ = hydrate(tmp_path / "alone", "op=get,times=1,do=status:503")
+    seconds, refused = hydrate(tmp_path / "out", f"op=get,permille=50,do=late:{delay_s * 1000}")
+    assert refused > 30
+    assert seconds < 3 * alone + 1.5 + 4 * delay_s, "the delays one after the other are more than a minute"
+
+
 @pytest.mark.parametrize("limit", [150, 500])
 def test_a_rate_limit_is_used_and_few_are_refused(tmp_path, limit):
     seconds, refused = hydrate(tmp_path / "out", f"op=get,do=limit:{limit}", objects=1500)
