@@ -15,7 +15,7 @@ enum {
 }; /* S3 refuses signatures with a skew of 15 min, STS of 5 min */
 
 /* A person waits. */
-#define PATIENCE_NS (10 * NS_PER_SECOND)
+#define PATIENCE_NS (8 * NS_PER_SECOND)
 
 /* home: the worker's loop between the posting and `over`; main before and after. */
 struct clock_check {

@@ -33,7 +33,7 @@ static struct {
     uint64_t settle_ns, deadline_ns, concurrency, bandwidth;
     struct estimate_terms terms;
     bool dry_run;
-} flags;
+} flags = {.terms.concurrency_default = 64};
 
 static const struct opt table[] = {
     FILTER_OPTS(flags.include, flags.exclude),
@@ -227,8 +227,9 @@ static void print_summary(struct export_cmd *j, const struct verdict *v, uint64_
            verdict_state_name(v->state), j->sent, v->done_files - j->sent, v->failed_files, v->pending_files,
            v->skipped_files, bytes_text(j->sent_bytes, bytes), duration_text(spent_ns, time),
            bytes_text((uint64_t)((double)j->sent_bytes * 1e9 / (double)(spent_ns + 1)), rate));
-    printf("%lu files, %s in %s, each confirmed by %s\n", v->done_files, bytes_text(v->done_bytes, total), v->uri,
-           v->size_only_files ? "its size only: the store has no checksum for it" : "size and checksum");
+    if (v->done_files > 0)
+        printf("%lu files, %s in %s, each confirmed by %s\n", v->done_files, bytes_text(v->done_bytes, total), v->uri,
+               v->size_only_files ? "its size only: the store has no checksum for it" : "size and checksum");
     auto_sbuf ways = SBUF(512);
     add_proofs(v, &ways);
     if (ways.len)
@@ -260,8 +261,12 @@ static int set_text(struct spec *s, const char *key, const char *value, struct e
 /* The flags become a policy, so that one table checks the values. */
 static int policy_of_flags(struct export_cmd *j, const char *uri, struct err *err)
 {
+    static const char *const conflicts[] = {"fail", "overwrite", "version"};
+    unsigned ignored;
     struct spec *s = j->spec = spec_new();
-    int r = set_text(s, "export.uri", uri, err);
+    int r = parse_choice("--conflict", flags.conflict, conflicts, countof(conflicts), &ignored, err);
+    if (r == 0)
+        r = set_text(s, "export.uri", uri, err);
     if (r == 0)
         r = set_text(s, "export.conflict", flags.conflict, err);
     if (r == 0)
@@ -316,7 +321,9 @@ static int open_directory(struct export_cmd *j, const char *dir, const char *uri
     int r = policy_of_flags(j, uri, err);
     if (r == 0)
         r = dir_open(AT_FDCWD, dir, &j->data, err);
-    return r < 0 ? r : open_state(j, dir, err);
+    if (r < 0)
+        return err_wrap(err, "export sends a directory (select files of it with --include)");
+    return open_state(j, dir, err);
 }
 
 /* A file is unchanged since hydration if the catalog has it with this size and mtime. Its ctime, which no program can
@@ -469,7 +476,10 @@ static int parse_since(int64_t *ret, struct err *err)
     if (!flags.since)
         return 0;
     if (str_to_duration(str_of(flags.since), &ago_ns, &ignored) < 0)
-        return time_parse(str_of(flags.since), ret, err);
+        return time_parse(str_of(flags.since), ret, &ignored) == 0
+                   ? 0
+                   : err_set(err, ERR_INVALID,
+                             "--since '%.100s': write a time as 2026-11-21T09:00:00Z, or an age as 2h", flags.since);
     *ret = clock_wall_ns() - (int64_t)min_u64(ago_ns, INT64_MAX);
     return 0;
 }
@@ -508,7 +518,6 @@ static enum exit_code run_job(struct export_cmd *j)
                             .is_stopped = is_stopped};
     flags.terms.bytes_per_second = o.bytes_per_second;
     flags.terms.concurrency = o.concurrency;
-    flags.terms.concurrency_default = 64;
     if (parse_since(&o.since_ns, &err) < 0 || run_open(&o, &run, &err) < 0)
         return exit_with(&err, globals.json);
     watch(j, run);

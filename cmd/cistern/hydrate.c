@@ -41,7 +41,7 @@ static struct {
     const char *verify, *shard;
     uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns;
     struct estimate_terms terms;
-} flags;
+} flags = {.terms.concurrency_default = 512};
 
 static const struct opt table[] = {
     FILTER_OPTS(flags.include, flags.exclude),
@@ -358,12 +358,13 @@ static void print_summary(const struct hydrate_cmd *run, const struct hydrate_st
         printf(", skipped %" PRIu64 " deleted objects", s->objects_missing);
     if (s->listing.names_skipped)
         print_skipped(&s->listing);
-    printf("; %s in %s, %s/s, %" PRIu64 " requests", bytes_text(s->bytes_done, bytes), duration_text(ns, took),
-           bytes_text((uint64_t)((double)s->bytes_done * 1e9 / (double)(ns ? ns : 1)), rate), s->requests);
+    uint64_t fetched = s->bytes_done - min_u64(s->sync.bytes_same, s->bytes_done);
+    printf("; %s in %s, %s/s, %" PRIu64 " requests", bytes_text(fetched, bytes), duration_text(ns, took),
+           bytes_text((uint64_t)((double)fetched * 1e9 / (double)(ns ? ns : 1)), rate), s->requests);
     if (s->hedged)
         printf(" (%" PRIu64 " of them hedged)", s->hedged);
     printf("\n");
-    if (s->sync.known)
+    if (s->sync.known && s->objects_total > 0)
         print_sync(s);
 }
 
@@ -441,7 +442,6 @@ static int dry_run(const struct hydrate_cmd *run)
 {
     flags.terms.bytes_per_second = run->options.bytes_per_second;
     flags.terms.concurrency = run->options.concurrency_max;
-    flags.terms.concurrency_default = 512;
     return ls_sum(run->stores[0], run->sources[0].uri, &run->filters[0], flags.allow_empty, &flags.terms);
 }
 

@@ -357,7 +357,7 @@ static void watch(struct ls *l)
                                          .retries = store_retries(l->store),
                                          .retry = retry_text(&l->store, 1, retry)};
         pthread_mutex_unlock(&l->lock);
-        if (flags.sum || progress.retry)
+        if (flags.sum || progress.retry || progress.objects_total == 0)
             term_progress(&term, &progress);
     }
 }

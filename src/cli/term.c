@@ -151,7 +151,7 @@ static void draw_plain(const struct term_progress *p)
 void term_progress(struct term *t, const struct term_progress *p)
 {
     static const uint64_t every_ns[] = {[TERM_QUIET] = UINT64_MAX,
-                                        [TERM_PLAIN] = 10 * NS_PER_SECOND,
+                                        [TERM_PLAIN] = 8 * NS_PER_SECOND,
                                         [TERM_LIVE] = NS_PER_SECOND / 5,
                                         [TERM_JSON] = NS_PER_SECOND};
     uint64_t now = clock_now_ns(), every = every_ns[t->form];

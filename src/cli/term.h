@@ -36,7 +36,7 @@ struct term {
 /* TERM_LIVE if stderr is a terminal that can move its cursor and no flag forbids it. No output has colours. */
 void term_init(struct term *t, bool json, bool quiet, bool no_progress);
 
-/* Draws if it is due: 5 a second live, 1 a second as JSON, every 10 s plain, a new retry within 2 s. */
+/* Draws if it is due: 5 a second live, 1 a second as JSON, every 8 s plain, a new retry within 2 s. */
 void term_progress(struct term *t, const struct term_progress *p);
 
 /* Erases the two lines, so that other text may follow. */

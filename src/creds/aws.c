@@ -91,6 +91,11 @@ static struct creds_identity *from_profile(const char *asked)
     return NULL;
 }
 
+static const char *missing_key(void)
+{
+    return env_get("AWS_ACCESS_KEY_ID") ? "AWS_SECRET_ACCESS_KEY" : "AWS_ACCESS_KEY_ID";
+}
+
 static struct creds_identity *from_environment(void)
 {
     const char *id = env_get("AWS_ACCESS_KEY_ID"), *secret = env_get("AWS_SECRET_ACCESS_KEY");
@@ -380,7 +385,7 @@ static int open_fetched(const char *region, struct creds **ret, struct err *err)
                *service = env_get("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     if (!relative && !full && disabled && str_eq_nocase(str_of(disabled), STR("true")))
         return err_fail(err, ERR_DENIED, CIS_NO_CREDENTIALS,
-                        "no credentials for s3://: AWS_ACCESS_KEY_ID is not set, and there is no profile with a key");
+                        "no credentials for s3://: %s is not set, and there is no profile with a key", missing_key());
     struct aws_source *s = xcalloc(1, sizeof *s);
     snprintf(s->region, sizeof s->region, "%s", region);
     if (relative || full)
@@ -421,8 +426,7 @@ static int open_chain(const struct creds_options *o, struct sbuf *skipped, struc
         return 0;
     }
     if (!named)
-        sbuf_addf(skipped, "environment (%s is not set)",
-                  env_get("AWS_ACCESS_KEY_ID") ? "AWS_SECRET_ACCESS_KEY" : "AWS_ACCESS_KEY_ID");
+        sbuf_addf(skipped, "environment (%s is not set)", missing_key());
     if (!named && role && token_file) {
         struct aws_source *s = xcalloc(1, sizeof *s);
         snprintf(s->region, sizeof s->region, "%s", o->region);

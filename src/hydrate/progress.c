@@ -59,6 +59,7 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
                                    .bytes_done = atomic_load(&p->bytes_done),
                                    .sync.known = h->is_relisting && target_is_visible(h->target),
                                    .sync.objects_same = atomic_load(&p->same),
+                                   .sync.bytes_same = atomic_load(&p->same_bytes),
                                    .sync.objects_changed = atomic_load(&p->changed),
                                    .sync.files_deleted = atomic_load(&p->deleted),
                                    .sync.files_gone = atomic_load(&p->gone),

@@ -11,7 +11,7 @@ struct hydrate;
 
 struct hydrate_progress {
     _Atomic uint64_t objects_done, bytes_done, objects_failed, objects_missing, objects_kept, size_only;
-    _Atomic uint64_t same, changed, deleted, gone; /* files and objects that a relist compared */
+    _Atomic uint64_t same, same_bytes, changed, deleted, gone; /* files and objects that a relist compared */
     _Atomic uint64_t requests, hedged;
     _Atomic uint64_t received;  /* bytes of bodies, this run */
     _Atomic uint64_t in_flight; /* bytes that running jobs have asked for */

@@ -92,6 +92,7 @@ static void count(struct hydrate *h, uint64_t id, const struct index_entry *e, u
     if (whole) {
         atomic_fetch_add(&h->progress.objects_done, 1);
         atomic_fetch_add(&h->progress.same, 1);
+        atomic_fetch_add(&h->progress.same_bytes, e->size_bytes);
         atomic_fetch_add(&h->progress.bytes_done, e->size_bytes);
         h->space.free_files++;
     }

@@ -51,7 +51,8 @@ struct hydrate_listing {
 /* Known only of a run that compared the files of a directory with a new listing. Not in the status file. */
 struct hydrate_sync {
     bool known;
-    uint64_t objects_same;    /* of those done: the file existed already */
+    uint64_t objects_same; /* of those done: the file existed already */
+    uint64_t bytes_same;
     uint64_t objects_changed; /* of those done: the file had another version */
     uint64_t files_deleted;   /* of deleted objects */
     uint64_t files_gone;      /* of deleted objects, and kept */

@@ -107,8 +107,9 @@ static int exists_below(int dir, const char *below, const char *name, bool *ret,
 static int open_staged(struct target *t, const char *path, struct err *err)
 {
     int r = dir_make(t->parent, t->state_name, 0700, &t->state, err);
-    if (r == 0)
-        r = take_lock(t, path, err);
+    if (r < 0)
+        return err_wrap(err, "cannot build '%s' beside its place", path);
+    r = take_lock(t, path, err);
     if (r < 0)
         return r;
     if (!t->is_renamed)
@@ -148,7 +149,7 @@ static int check_dir(const char *path, bool *ret_is_there, struct err *err)
     if (!*ret_is_there && errno != ENOENT && errno != ENOTDIR)
         return err_sys(err, errno, "cannot look at '%s'", path);
     if (*ret_is_there && !S_ISDIR(st.st_mode))
-        return err_set(err, ERR_EXISTS, "'%s' exists and is not a directory", path);
+        return err_fail(err, ERR_EXISTS, CIS_NOT_A_DIRECTORY, "'%s' exists and is not a directory", path);
     if (!*ret_is_there && is_nameless(str_of(path)))
         return err_set(err, ERR_INVALID, "'%s' does not exist and is not a valid directory name", path);
     return 0;

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong commands, URIs, flags, credentials, files and networks. Each answer names the object, the cause and the next step,
+and something is said within ten seconds."""
+import os
+import select
+import socket
+import subprocess
+import time
+
+import pytest
+
+from integration.lib.buckets import clean_environment
+from paths import CISTERN
+from servers import minio
+
+USAGE, NOT_FOUND, DENIED, TRANSIENT, EMPTY, ENVIRONMENT = 2, 3, 4, 5, 9, 10
+SIGN_OF_LIFE_SECONDS = 10
+
+# Command, exit code, and words of the answer: object, cause, next step. SERVER and HOLE are ports: MinIO, and a listener
+# that never answers. `out` does not exist; `data` is a directory with the file `file`.
+ROWS = [
+    # verbs and arguments
+    ("sync s3://bench/in/ out", USAGE, "'sync'", "unknown verb", "`cistern hydrate URI DIR`"),
+    ("hydrat s3://bench/in/ out", USAGE, "'hydrat'", "unknown verb", "did you mean hydrate?"),
+    ("hydrate s3://bench/in/", USAGE, "hydrate", "needs URI and DIR", "see `cistern hydrate --help`"),
+    ("hydrate data s3://bench/in/", USAGE, "data", "copies URI to DIR", "`cistern hydrate s3://bench/in/ data`"),
+    ("export s3://bench/in/ data", USAGE, "data", "sends DIR to URI", "`cistern export data s3://bench/in/`"),
+    ("ls", USAGE, "ls", "needs URI", "see `cistern ls --help`"),
+    # flags
+    ("hydrate s3://bench/in/ out --bandwith 1M", USAGE, "'--bandwith'", "unknown flag", "did you mean --bandwidth?"),
+    ("hydrate s3://bench/in/ out -x", USAGE, "'-x'", "unknown flag", "--help lists them"),
+    ("hydrate s3://bench/in/ out --bandwidth 10Mbit", USAGE, "--bandwidth", "'10Mbit' is not a quantity", "such as 512, 10G"),
+    ("hydrate s3://bench/in/ out --timeout 5", USAGE, "--timeout", "'5' is not a span of time", "such as 250ms, 30s"),
+    ("hydrate s3://bench/in/ out --concurrency many", USAGE, "--concurrency", "'many' is not a whole number", "from 0 to"),
+    ("hydrate s3://bench/in/ out --concurrency 1000", USAGE, "--concurrency", "", "1 to 512"),
+    ("hydrate s3://bench/in/ out --verify md5", USAGE, "--verify", "not 'md5'", "auto, size or none"),
+    ("hydrate s3://bench/in/ out --shard 4/4", USAGE, "--shard", "'4/4' is not a shard", "0/4 to 3/4"),
+    ("hydrate s3://bench/in/ out --include [a", USAGE, "'[a'", "malformed at byte 1", "'[' is not closed"),
+    ("hydrate s3://bench/in/ out --endpoint", USAGE, "--endpoint", "needs a value", "--endpoint URL"),
+    ("hydrate s3://bench/in/ out --log-level loud", USAGE, "'loud'", "not a log level", "debug, info, warn or error"),
+    ("export data s3://bench/o/ --conflict maybe", USAGE, "--conflict", "not 'maybe'", "fail, overwrite or version"),
+    ("export data s3://bench/o/ --since yesterday", USAGE, "--since", "'yesterday'", "an age as 2h"),
+    ("export data s3://bench/o/ --delete-after now", USAGE, "--delete-after", "", "only never is supported"),
+    # URIs
+    ("ls s3:/bench/in/", USAGE, "'s3:/bench/in/'", "no scheme", "write the URI as s3://BUCKET/PREFIX"),
+    ("ls az://bench/in/", USAGE, "'az://bench/in/'", "unknown scheme", "write the URI as"),
+    ("ls https://bench.example.com/in/", USAGE, "'https://bench.example.com/in/'", "not a bucket", "--endpoint"),
+    ("ls s3://BENCH/in/", USAGE, "'s3://BENCH/in/'", "a-z, 0-9", "write the URI as"),
+    ("ls s3://user:password@bench/in/", USAGE, "@bench/in/", "credentials do not belong in a URI", "write the URI as"),
+    ("ls s3://missing/in/", NOT_FOUND, "s3://missing/in/", "404 NoSuchBucket", "check the bucket"),
+    ("hydrate s3://bench/in out", EMPTY, "'s3://bench/in'", "no object has this key", "write s3://bench/in/"),
+    ("hydrate s3://bench/nothing/ out", EMPTY, "'s3://bench/nothing/'", "no object is below this prefix", "--allow-empty"),
+    ("hydrate s3://bench/in/* out", EMPTY, "'s3://bench/in/*'", "a URI has no wildcards", "s3://bench/in/ with --include '*'"),
+    # local files
+    ("hydrate s3://bench/in/ data/file", USAGE, "'data/file'", "exists and is not a directory", "move it away"),
+    ("hydrate s3://bench/in/ /proc/out", NOT_FOUND, "'/proc/out'", "cannot", "No such file or directory"),
+    ("hydrate file:///nowhere/in/ out", NOT_FOUND, "/nowhere/in", "No such file or directory", "check the bucket or directory"),
+    ("export nowhere s3://bench/o/", NOT_FOUND, "'nowhere'", "No such file or directory", "export sends a directory"),
+    ("export data/file s3://bench/o/", USAGE, "'data/file'", "Not a directory", "--include"),
+    ("status nowhere", NOT_FOUND, "'nowhere'", "not a pool", "name a directory"),
+    ("doctor --pool relative", ENVIRONMENT, "'relative'", "is not DIR", "absolute DIR"),
+    # credentials
+    ("ls s3://bench/in/ AWS_SECRET_ACCESS_KEY=wrong", DENIED, "s3://bench/in/", "SignatureDoesNotMatch", "check or renew"),
+    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID=wrong", DENIED, "s3://bench/in/", "InvalidAccessKeyId", "check or renew"),
+    ("ls s3://bench/in/ AWS_SECRET_ACCESS_KEY=", DENIED, "s3://", "AWS_SECRET_ACCESS_KEY is not set", "set credentials"),
+    ("ls s3://bench/in/ --anonymous", DENIED, "s3://bench/in/", "s3:ListBucket denied", "grant the missing permission"),
+    ("ls s3://bench/in/ --profile nobody", USAGE, "'nobody'", "no access key", "name a profile"),
+    ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=/nowhere", NOT_FOUND, "'/nowhere'", "No such file", "set credentials"),
+    ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=data/file", USAGE, "'data/file'", "not JSON", "set credentials"),
+    # networks
+    ("ls s3://bench/in/ --endpoint 127.0.0.1:SERVER", USAGE, "'127.0.0.1:", "does not begin with http://", "http://HOST:PORT"),
+    ("ls s3://bench/in/ --region Europe/West", USAGE, "'Europe/West'", "not a region", "eu-west-1"),
+    ("ls s3://bench/in/ --endpoint https://127.0.0.1:SERVER --timeout 3s", TRANSIENT, "https://127.0.0.1:", "TLS", "needs http://"),
+    ("ls s3://bench/in/ --endpoint http://127.0.0.1:1 --timeout 3s", TRANSIENT, "http://127.0.0.1:1", "refused", "check the endpoint"),
+    ("ls s3://bench/in/ --endpoint http://127.0.0.1:HOLE --stall 12s --retries 1", TRANSIENT, "s3://bench/in/", "", "check"),
+    ("hydrate s3://bench/in/ out --endpoint http://127.0.0.1:HOLE --stall 12s --retries 1", TRANSIENT, "s3://bench/in/", "", "check"),
+    ("export data s3://bench/o/ --endpoint http://127.0.0.1:HOLE --stall 12s --retries 1", TRANSIENT, "s3://bench/o/", "", "check"),
+    ("doctor s3://bench/in/ --endpoint http://127.0.0.1:HOLE", ENVIRONMENT, "http://127.0.0.1:", "", "check"),
+]
+
+
+@pytest.fixture(scope="module")
+def ports():
+    with minio.Minio() as server, socket.create_server(("127.0.0.1", 0), backlog=64) as hole:
+        server.make_bucket("bench")
+        yield {"SERVER": server.port, "HOLE": hole.getsockname()[1]}
+
+
+def run(words, env, folder):
+    """Exit code, output, and the longest silence in seconds."""
+    child = subprocess.Popen([CISTERN, *words], env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said, longest, last = b"", 0, time.monotonic()
+    while True:
+        select.select([child.stdout], [], [], 60)
+        now = time.monotonic()
+        longest, last = max(longest, now - last), now
+        more = os.read(child.stdout.fileno(), 65536)
+        if not more:
+            return child.wait(), said.decode(), longest
+        said += more
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path, row):
+    command, code, *told = row
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").write_text("content")
+    for name, port in ports.items():
+        command = command.replace(name, str(port))
+    words = command.split()
+    given = dict(w.split("=", 1) for w in words if w.startswith(("AWS_", "GOOGLE_")))
+    env = clean_environment(**{"AWS_ACCESS_KEY_ID": minio.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": minio.SECRET_KEY,
+                               "AWS_REGION": minio.REGION, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['SERVER']}",
+                               "AWS_EC2_METADATA_DISABLED": "true", "HOME": str(tmp_path), **given})
+    status, said, silence = run([w for w in words if w.split("=")[0] not in given], env, tmp_path)
+    assert status == code, said
+    assert all(part in said for part in told), said
+    assert silence < SIGN_OF_LIFE_SECONDS, said
+    assert not (tmp_path / "out").exists() and not (tmp_path / ".out.cistern").exists()
