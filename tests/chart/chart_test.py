@@ -63,6 +63,16 @@ def test_rendered_manifests_are_valid_without_unknown_fields(values, tmp_path):
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "device": "/dev/sdb"}]}, "device is of the type disk"),
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "requireMount": False, "ephemeral": True}]}, "needs requireMount"),
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "requireMount": "no"}]}, "boolean"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5}, {"name": "b", "type": "dir", "path": "/mnt/a", "reservePercent": 5}]},
+     "'a' and 'b' have the same nodes and the same path"),
+    ({"storageClasses": [{"name": "c", "parameters": {"pool": "nvme"}}]}, "'c' has volumes in pool 'nvme', and pools has default"),
+    ({"identity.gke": {"project": "acme"}}, "set project and identityProvider, or none of them"),
+    ({"identity.gke": {"project": "acme", "identityProvider": "main"}}, "'main' is not https://container.googleapis.com/v1/projects"),
+    ({"endpoints": {"allowAddresses": ["10.0.0.5/99"]}}, "/endpoints/allowAddresses/0"),
+    ({"endpoints": {"denyAddresses": ["fd00::/129"]}}, "/endpoints/denyAddresses/0"),
+    ({"endpoints": {"trusted": ["minio:9000"]}}, "/endpoints/trusted/0"),
+    ({"identity": {"namespaces": "train"}}, "got string, want array"),
+    ({"cleanup": {"nodeGoneGrace": "ten"}}, "/cleanup/nodeGoneGrace"),
     ({"storageClasses": [{"name": "c", "parameters": {"hydratoin": "eager"}}]}, "hydratoin"),
     ({"storageClasses": [{"name": "c", "parameters": {"hydration": "eagerly"}}]}, "hydration"),
     ({"sidecars": {"attacher": {}}}, "attacher"),
@@ -411,10 +421,14 @@ def leaves(values, path=()):
 
 def test_every_value_of_the_chart_changes_something(rendered):
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    asked = {".".join(path): other for path, other in leaves(values)}
+    provider = "https://container.googleapis.com/v1/projects/acme/locations/x/clusters/"
+    asked = {".".join(path): other for path, other in leaves(values)} | {"identity.gke.identityProvider": f"{provider}b"}
+    alerts, gke = {"metrics.alerts": True}, {"identity.gke.project": "acme", "identity.gke.identityProvider": f"{provider}a"}
+    needs = {"metrics.enabled": alerts, "metrics.runbookURL": alerts, "pools": {"storageClasses": []},
+             "identity.gke.project": gke, "identity.gke.identityProvider": gke}
 
     def acts(key):
-        base = {"metrics.alerts": True} if key in ("metrics.enabled", "metrics.runbookURL") else {}
+        base = needs.get(key, {})
         done = helm({**base, key: asked[key]}, check=False)
         return done.stdout != helm(base).stdout, done.stderr
 

@@ -66,6 +66,10 @@ The first has no name of its own, so that the usual cluster has cistern-node and
   {{- end -}}
   {{- $group := get $seen $key -}}
   {{- if ne (int $group.reserve) (int .reservePercent) }}{{ fail (printf "pools: '%s' has another reservePercent than the other pool of its nodes" .name) }}{{ end -}}
+  {{- $one := . -}}
+  {{- range $group.pools -}}
+    {{- if eq .path $one.path }}{{ fail (printf "pools: '%s' and '%s' have the same nodes and the same path: give one of them another path" .name $one.name) }}{{ end -}}
+  {{- end -}}
   {{- $_ := set $group "pools" (append $group.pools .) -}}
 {{- end -}}
 {{- range $a := $groups -}}
