@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 IMDS_TOKEN = "imds-session"
+ACCESS_KEY, SECRET_KEY = "ASIAEXAMPLE", "fetched-secret"
 ROLE = "node-role"
 
 
@@ -52,6 +53,7 @@ class Sts:
         self.assumable = {}       # ARN -> the external ID that its trust policy demands of the holder of our keys
         self.providers = {}       # a WIF provider's name -> the audience that it accepts
         self.workload_users = {}  # a Google service account -> the subjects that may impersonate it
+        self.associations = {}    # the subject of a service account -> the role that EKS has associated it with
         self.container_tokens = set()
         self.federated = {}       # a federated token -> its subject
         self.granted = []         # (kind, subject)
@@ -61,6 +63,7 @@ class Sts:
         self.lock = threading.Lock()
         self.public_key = None
         self.expires_in = 3600
+        self.session_tokens = set()  # of assumed roles
         self.given = 0
         self.seen = []
         self.page_seconds = 0
@@ -96,17 +99,24 @@ class Sts:
             def log_message(self, *_):
                 pass
 
+        self.handler, self.listeners = Handler, []
+        self.host = f"{f'[{host}]' if ':' in host else host}:{self.listen(host, port)}"
+        self.url = f"http://{self.host}"
+
+    def listen(self, host, port):
+        """At one more address, in the network of the calling thread. Returns the port."""
         class Http(http.server.ThreadingHTTPServer):
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
-        self.http = Http((host, port), Handler)
-        self.host = f"{f'[{host}]' if ':' in host else host}:{self.http.server_address[1]}"
-        self.url = f"http://{self.host}"
-        threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()
+        listener = Http((host, port), self.handler)
+        self.listeners.append(listener)
+        threading.Thread(target=listener.serve_forever, args=(0.02,), daemon=True).start()
+        return listener.server_address[1]
 
     def stop(self):
-        self.http.shutdown()
-        self.http.server_close()
+        for listener in self.listeners:
+            listener.shutdown()
+            listener.server_close()
 
     def now(self):
         return time.time() + self.clock_offset
@@ -257,8 +267,7 @@ class Sts:
 
     def keys(self):
         expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.now() + self.expires_in))
-        return {"AccessKeyId": "ASIAEXAMPLE", "SecretAccessKey": "fetched-secret", "Token": self.next_token(),
-                "Expiration": expires}
+        return {"AccessKeyId": ACCESS_KEY, "SecretAccessKey": SECRET_KEY, "Token": self.next_token(), "Expiration": expires}
 
     def aws_sts(self, headers, body):
         form = dict(urllib.parse.parse_qsl(body.decode(), strict_parsing=True))
@@ -280,17 +289,7 @@ class Sts:
 
     def aws_assume_signed(self, headers, form, body):
         """AssumeRole by the role whose keys the container endpoint gave: signature, session token, external ID."""
-        _, _, rest = headers["authorization"].partition("AWS4-HMAC-SHA256 ")
-        said = dict(part.strip().split("=", 1) for part in rest.split(","))
-        key_id, _, scope = said["Credential"].partition("/")
-        names = said["SignedHeaders"].split(";")
-        canonical = "\n".join(["POST", "/", "", *(f"{n}:{headers[n].strip()}" for n in names), "", said["SignedHeaders"],
-                               hashlib.sha256(body).hexdigest()])
-        text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], scope, hashlib.sha256(canonical.encode()).hexdigest()])
-        today = time.strftime("%Y%m%d", time.gmtime(self.now()))
-        if key_id != "ASIAEXAMPLE" or scope.split("/")[0] != today or scope.split("/")[2:] != ["sts", "aws4_request"] \
-                or not {"host", "x-amz-date", "x-amz-security-token"} <= set(names) \
-                or signature("fetched-secret", scope, text) != said["Signature"]:
+        if not self.is_signed("sts", "POST", "/", headers, hashlib.sha256(body).hexdigest()):
             return self.aws_refuse(403, "SignatureDoesNotMatch", "The request signature we calculated does not match")
         if headers["x-amz-security-token"] not in self.container_tokens:
             return self.aws_refuse(403, "InvalidClientTokenId", "The security token included in the request is invalid")
@@ -298,6 +297,21 @@ class Sts:
             return self.aws_refuse(403, "AccessDenied", "is not authorized to perform: sts:AssumeRole")
         self.granted.append((form["RoleArn"], form["ExternalId"]))
         return self.aws_credentials()
+
+    def is_signed(self, service, method, target, headers, body_hash):
+        """By our keys, with a session token among the signed headers."""
+        _, _, rest = headers["authorization"].partition("AWS4-HMAC-SHA256 ")
+        said = dict(part.strip().split("=", 1) for part in rest.split(","))
+        key_id, _, scope = said["Credential"].partition("/")
+        names = said["SignedHeaders"].split(";")
+        path, _, query = target.partition("?")
+        canonical = "\n".join([method, path, "&".join(sorted(filter(None, query.split("&")))),
+                               *(f"{n}:{headers[n].strip()}" for n in names), "", said["SignedHeaders"], body_hash])
+        text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], scope, hashlib.sha256(canonical.encode()).hexdigest()])
+        today = time.strftime("%Y%m%d", time.gmtime(self.now()))
+        return key_id == ACCESS_KEY and scope.split("/")[0] == today and scope.split("/")[2:] == [service, "aws4_request"] \
+            and {"host", "x-amz-date", "x-amz-security-token"} <= set(names) \
+            and signature(SECRET_KEY, scope, text) == said["Signature"]
 
     def aws_assume(self, headers, form):
         """The role's trust policy, as IAM evaluates it."""
@@ -318,6 +332,7 @@ class Sts:
 
     def aws_credentials(self):
         keys = self.keys()
+        self.session_tokens.add(keys["Token"])
         inner = "".join(f"<{'SessionToken' if k == 'Token' else k}>{v}</{'SessionToken' if k == 'Token' else k}>"
                         for k, v in keys.items())
         return 200, ("<AssumeRoleWithWebIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\">"
@@ -325,8 +340,17 @@ class Sts:
                      "</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>").encode()
 
     def container(self, headers, body):
-        if headers["authorization"] != "container-token":
-            return 401, b""
+        """The agent of EKS Pod Identity: with associations, the token is a pod's own, as the kubelet gives it."""
+        said = headers["authorization"] or ""
+        try:
+            if self.associations:
+                subject = self.claims(said, "pods.eks.amazonaws.com")["sub"]
+                if subject not in self.associations:
+                    raise Refused(f"{subject} has no association")
+            elif said != "container-token":
+                raise Refused("this token is not known")
+        except Refused as why:
+            return 401, str(why).encode()
         keys = self.keys()
         self.container_tokens.add(keys["Token"])
         return 200, keys

@@ -13,6 +13,8 @@ ADDRESS = "10.250.0.1"
 PORT = 6443
 SERVICE_NET = "10.96.0.0/16"
 ETCD = "http://127.0.0.1:2379"
+# As of a GKE cluster, which Cistern recognises by it. Other clouds accept any issuer that is registered with them.
+ISSUER = "https://container.googleapis.com/v1/projects/acme/locations/europe-west4/clusters/main"
 
 
 class Control(Machine):
@@ -49,7 +51,7 @@ class Control(Machine):
                    "--kubelet-client-certificate", pki / "apiserver-kubelet-client.crt",
                    "--kubelet-client-key", pki / "apiserver-kubelet-client.key",
                    "--kubelet-preferred-address-types", "InternalIP",
-                   "--service-account-issuer", "https://kubernetes.default.svc",
+                   "--service-account-issuer", ISSUER,
                    "--service-account-key-file", pki / "service-account.pub",
                    "--service-account-signing-key-file", pki / "service-account.key",
                    "--shutdown-delay-duration", "0s", *self.api_flags)

@@ -2,6 +2,7 @@
 """Shared parts of the stories: a bucket for pods, a namespace with its keys, and the cleanup."""
 
 import itertools
+import pathlib
 
 from paths import files_below
 from servers import versitygw
@@ -119,9 +120,10 @@ def explained(cluster, holds, what, seconds):
 
 def left_on(node):
     """Directories of volumes and of their trash, mounts, mount processes and loop devices."""
+    inherited = pathlib.Path("/proc/self/mounts").read_text().splitlines()  # of the host, when the node was booted
     left = node.run("find", "/mnt/disks/cistern/volumes", "/mnt/disks/cistern/trash", "-mindepth", "1", "-maxdepth", "1").split()
     left += [line.split()[1] for line in node.run("cat", "/proc/mounts").splitlines()
-             if "/mnt/disks/cistern/" in line or " fuse.cistern " in line]
+             if line not in inherited and ("/mnt/disks/cistern/" in line or " fuse.cistern " in line)]
     left += [f"cistern-mount {pid}" for pid in node.run("pidof", "cistern-mount", check=False).stdout.split()]
     left += [inner for outer in loops_on(node.image) for inner in loops_on(outer)]
     return [f"{what} on {node.name}" for what in left]
