@@ -262,7 +262,8 @@ static void watch_objects(struct controller_role *c)
                                         .on_updated = pv_changed,
                                         .on_deleted = pv_changed,
                                         .on_trouble = informer_trouble};
-    struct kube_informer_options pools = {.resource = &api_pools, .ctx = c, .on_trouble = informer_trouble};
+    struct kube_informer_options pools = {
+        .resource = &api_pools, .indexes = {{populate_index_pool}}, .ctx = c, .on_trouble = informer_trouble};
     struct kube_informer_options nodes = {.resource = &kube_nodes,
                                           .transform = strip_node,
                                           .ctx = c,

@@ -2,6 +2,7 @@
 /* Resolves the claim of a CreateVolume. Claims and sources are read from the API server, never from a copy: the order
  * keeps them. */
 #include "claim.h"
+#include "api/claim.h"
 #include "api/source.h"
 #include "private.h"
 #include "util/clock.h"
@@ -289,6 +290,8 @@ int claim_resolve(struct control *c, const struct csi_create *q, struct api_volu
     v->order_uid = text_at(claim, "metadata.uid");
     if (by_prime)
         r = follow_prime(c, &claim, err);
+    if (r == 0)
+        r = api_claim_check(claim, err);
     if (r == 0)
         r = claim_words_read(claim, &words, err);
     if (r == 0)

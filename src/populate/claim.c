@@ -131,27 +131,45 @@ static struct claim_step other_claim(const struct claim_facts *f)
 {
     if (claim_is_pending(f) && f->target->bad_kind.len)
         return wait_with_event(CLAIM_EVENT_REFERENCE_INVALID, "dataSourceRef has another kind or group");
+    if (claim_is_pending(f) && f->class && f->class->ours && f->target->is_invalid)
+        return wait_with_event(CLAIM_EVENT_CLAIM_INVALID, "the claim cannot get a volume as it is");
     if (claim_is_pending(f) && f->class && f->class->is_invalid)
         return wait_with_event(CLAIM_EVENT_CLASS_INVALID, "the StorageClass has an invalid parameter");
+    if (claim_is_pending(f) && f->class && f->class->ours && !f->class->has_pool)
+        return wait_with_event(CLAIM_EVENT_POOL_NOT_FOUND, "no node has the pool of the class");
     if (f->is_too_large)
         return wait_with_event(CLAIM_EVENT_POOLS_FULL, "no pool has room for it");
     return wait_for("the claim names no BucketSource");
 }
 
+static bool is_class_refused(const struct claim_class *class, struct claim_step *ret)
+{
+    if (!class->ours)
+        *ret = wait_with_event(CLAIM_EVENT_FOREIGN_CLASS, "the StorageClass has another driver");
+    else if (!class->waits)
+        *ret = wait_with_event(CLAIM_EVENT_IMMEDIATE, "the StorageClass binds immediately");
+    else if (class->is_invalid)
+        *ret = wait_with_event(CLAIM_EVENT_CLASS_INVALID, "the StorageClass has an invalid parameter");
+    else if (!class->has_pool)
+        *ret = wait_with_event(CLAIM_EVENT_POOL_NOT_FOUND, "no node has the pool of the class");
+    else
+        return false;
+    return true;
+}
+
 static struct claim_step without_prime(const struct claim_facts *f)
 {
+    struct claim_step step;
     if (is_handed_over(f))
         return wait_for("the target is being bound");
     if (!f->cross_namespace && !str_eq(f->target->source_namespace, f->target->namespace))
         return wait_with_event(CLAIM_EVENT_SOURCE_ELSEWHERE, "the BucketSource is in another namespace");
     if (!f->class)
         return wait_for("the StorageClass does not exist");
-    if (!f->class->ours)
-        return wait_with_event(CLAIM_EVENT_FOREIGN_CLASS, "the StorageClass has another driver");
-    if (!f->class->waits)
-        return wait_with_event(CLAIM_EVENT_IMMEDIATE, "the StorageClass binds immediately");
-    if (f->class->is_invalid)
-        return wait_with_event(CLAIM_EVENT_CLASS_INVALID, "the StorageClass has an invalid parameter");
+    if (is_class_refused(f->class, &step))
+        return step;
+    if (f->target->is_invalid)
+        return wait_with_event(CLAIM_EVENT_CLAIM_INVALID, "the claim cannot get a volume as it is");
     if (!f->has_source)
         return wait_with_event(CLAIM_EVENT_SOURCE_NOT_FOUND, "the BucketSource does not exist");
     if (!f->is_source_valid)

@@ -32,6 +32,8 @@ struct claim {
     bool deleting;
     bool has_finalizer; /* Cistern's */
     bool made_cordoned; /* of a prime: its node was already cordoned when the prime was created */
+    bool is_invalid;    /* while Pending: it cannot get a volume as it is */
+    struct err invalid;
 };
 
 /* A PersistentVolume. */
@@ -48,6 +50,7 @@ struct claim_class {
     bool waits; /* volumeBindingMode WaitForFirstConsumer */
     bool is_invalid;
     struct err invalid; /* why its parameters are refused */
+    bool has_pool;      /* a node has its pool, or no node has reported any */
 };
 
 enum claim_node { CLAIM_NODE_GONE, CLAIM_NODE_UNREADY, CLAIM_NODE_CORDONED, CLAIM_NODE_READY };
@@ -94,7 +97,9 @@ enum claim_event {
     CLAIM_EVENT_CLASS_INVALID,
     CLAIM_EVENT_SOURCE_INVALID,
     CLAIM_EVENT_REFERENCE_INVALID, /* dataSourceRef has a mistyped kind or group */
-    CLAIM_EVENT_POOLS_FULL,        /* the target is larger than the free space of every pool */
+    CLAIM_EVENT_CLAIM_INVALID,
+    CLAIM_EVENT_POOL_NOT_FOUND, /* no node has the pool of the class */
+    CLAIM_EVENT_POOLS_FULL,     /* the target is larger than the free space of every pool */
     CLAIM_EVENT_NODE_FULL,
     CLAIM_EVENT_NODE_GONE,
     CLAIM_EVENT_NODE_CORDONED,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "api/claim.h"
 #include "claim.h"
 #include "spec/spec.h"
 #include "util/names.h"
@@ -80,6 +81,8 @@ int claim_read(const json *pvc, struct claim *ret, struct err *err)
     c.deleting = deleted.len > 0;
     c.has_finalizer = holds(json_at(pvc, "metadata.finalizers"), STR(NAME_FINALIZER_POPULATE));
     c.phase = str_eq(phase, STR("Bound")) ? CLAIM_BOUND : str_eq(phase, STR("Lost")) ? CLAIM_LOST : CLAIM_PENDING;
+    bool has_volume = c.phase != CLAIM_PENDING || c.volume_name.len > 0;
+    c.is_invalid = !has_volume && api_claim_check(pvc, &c.invalid) < 0;
     *ret = c;
     return 0;
 }
@@ -127,7 +130,8 @@ int claim_class_read(const json *class, struct claim_class *ret, struct err *err
     if (r < 0)
         return err_wrap(err, "storage class");
     *ret = (struct claim_class){.ours = str_eq(provisioner, STR(NAME_DRIVER)),
-                                .waits = str_eq(mode, STR("WaitForFirstConsumer"))};
+                                .waits = str_eq(mode, STR("WaitForFirstConsumer")),
+                                .has_pool = true};
     ret->is_invalid = ret->ours && check_parameters(class, &ret->invalid) < 0;
     return 0;
 }

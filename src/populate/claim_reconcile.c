@@ -227,6 +227,11 @@ static int describe_source(const struct claim_view *v, enum claim_event event, s
 {
     const struct claim *t = &v->pair.target;
     switch (event) {
+    case CLAIM_EVENT_CLAIM_INVALID:
+        err_copy(err, &t->invalid);
+        return -(int)err->code;
+    case CLAIM_EVENT_POOL_NOT_FOUND:
+        return claim_space_describe_pool(v->p, &v->pair, err);
     case CLAIM_EVENT_CLASS_INVALID:
         err_copy(err, &v->class.invalid);
         return err_wrap(err, "StorageClass %.*s", STR_FMT(t->class_name));
@@ -295,6 +300,8 @@ static void send_event(const struct claim_view *v, struct key_state *m, enum cla
         [CLAIM_EVENT_SOURCE_INVALID] = "SourceInvalid",
         [CLAIM_EVENT_REFERENCE_INVALID] = "DataSourceInvalid",
         [CLAIM_EVENT_POOLS_FULL] = "PoolsFull",
+        [CLAIM_EVENT_CLAIM_INVALID] = "ClaimInvalid",
+        [CLAIM_EVENT_POOL_NOT_FOUND] = "PoolNotFound",
         [CLAIM_EVENT_NODE_FULL] = "NodeFull",
         [CLAIM_EVENT_NODE_GONE] = "NodeGone",
         [CLAIM_EVENT_NODE_CORDONED] = "NodeCordoned",
@@ -365,6 +372,7 @@ static int read_class(struct claim_view *v)
         return 0;
     v->facts.class = &v->class;
     int r = claim_class_read(class, &v->class, v->err);
+    v->class.has_pool = claim_space_has_pool(v->p, class);
     if (r == 0 && v->class.ours && !v->facts.prime && claim_is_pending(&v->facts) && !v->pair.target.selected_node.len)
         v->facts.is_too_large = claim_space_check(v->p, &v->pair, &ignored) < 0;
     return r;

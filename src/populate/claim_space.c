@@ -32,16 +32,36 @@ static int pool_found(void *ctx, struct str key, const json *object)
     return 0;
 }
 
+/* The pool that the class names. Borrowed from it. */
+static struct str pool_of(const json *class)
+{
+    struct str pool = json_str_at(class, "parameters.pool");
+    return pool.len ? pool : STR("default");
+}
+
+bool claim_space_has_pool(struct populate *p, const json *class)
+{
+    bool known = kube_informer_has_synced(p->o.pools) && kube_informer_count(p->o.pools) > 0;
+    return !known || kube_informer_count_by(p->o.pools, p->o.pools_by_name, pool_of(class)) > 0;
+}
+
+int claim_space_describe_pool(struct populate *p, const struct claim_pair *c, struct err *err)
+{
+    auto_json class = kube_informer_get(p->classes, STR_NULL, c->target.class_name);
+    auto_mem char *pool = str_dup(pool_of(class));
+    return err_fail(err, ERR_NOT_FOUND, CIS_CLAIM_POOL_NOT_FOUND,
+                    "StorageClass %.*s: no node has a pool '%s'; kubectl get cisternpools lists the pools",
+                    STR_FMT(c->target.class_name), pool);
+}
+
 /* The size that the claim asks for, and the pool of its class; views into the claim and *ret_class (owned). */
 static bool read_request(struct populate *p, const struct claim_pair *c, json **ret_class, struct str *ret_pool,
                          struct str *ret_size)
 {
-    struct err ignored;
     *ret_class = kube_informer_get(p->classes, STR_NULL, c->target.class_name);
-    *ret_pool = STR("default");
-    *ret_size = STR_NULL;
-    return (!*ret_class || json_opt_str(*ret_class, "parameters.pool", ret_pool, &ignored) == 0) &&
-           json_opt_str(c->target_json, "spec.resources.requests.storage", ret_size, &ignored) == 0;
+    *ret_pool = pool_of(*ret_class);
+    *ret_size = json_str_at(c->target_json, "spec.resources.requests.storage");
+    return ret_size->len > 0;
 }
 
 int claim_space_check(struct populate *p, const struct claim_pair *c, struct err *err)
@@ -77,7 +97,7 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
         object = kube_informer_get(p->o.pools, STR_NULL, str_of(name));
     auto_api_pool found = NULL;
     if (!object || api_pool_read(object, &found, &ignored) < 0)
-        snprintf(ret, size, "pool %s has no space for %.*s", pool_text, STR_FMT(requested));
+        snprintf(ret, size, "it has no pool %s", pool_text);
     else
         snprintf(ret, size, "pool %s has %s free, %.*s requested", pool_text,
                  bytes_text(found->available_bytes, free_text), STR_FMT(requested));

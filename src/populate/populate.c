@@ -103,6 +103,11 @@ void populate_index_pv(const json *pv, struct sbuf *ret)
     sbuf_add(ret, pv_claim_of(pv));
 }
 
+void populate_index_pool(const json *pool, struct sbuf *ret)
+{
+    sbuf_add(ret, json_str_at(pool, "spec.pool"));
+}
+
 static struct str job_annotation(const json *job, const char *name)
 {
     return json_member_str(json_at(job, "metadata.annotations"), name);

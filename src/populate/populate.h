@@ -25,7 +25,8 @@ struct populate_options {
     int volumes_by_claim, volumes_by_source;
     struct kube_informer *pvs; /* PersistentVolumes, with the index below under this number */
     int pvs_by_claim;
-    struct kube_informer *pools; /* CisternPools */
+    struct kube_informer *pools; /* CisternPools, with the index below under this number */
+    int pools_by_name;
     struct kube_informer *nodes;
     bool cross_namespace; /* claims may name sources of other namespaces that have a ReferenceGrant */
     struct job_options job;
@@ -42,6 +43,8 @@ void populate_index_claim(const json *volume, struct sbuf *ret_value);
 void populate_index_source(const json *volume, struct sbuf *ret_value);
 /* On PersistentVolumes: by the uid of the target claim, also of those that the prime claim has. */
 void populate_index_pv(const json *pv, struct sbuf *ret_value);
+/* On CisternPools: by the name that a StorageClass has as its parameter. */
+void populate_index_pool(const json *pool, struct sbuf *ret_value);
 
 must_check int populate_new(const struct populate_options *o, struct populate **ret, struct err *err);
 

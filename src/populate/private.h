@@ -139,6 +139,10 @@ enum claim_node node_state(struct populate *p, struct str name);
 
 /* ERR_NO_SPACE (CIS_POOL_FULL) if the claim is larger than the free space of every pool that has reported. */
 must_check int claim_space_check(struct populate *p, const struct claim_pair *c, struct err *err);
+/* Does a node have the pool of this class? True if no node has reported any pool: then the drivers have just begun. */
+bool claim_space_has_pool(struct populate *p, const json *class);
+/* CIS_CLAIM_POOL_NOT_FOUND, with the class and the pool. */
+must_check int claim_space_describe_pool(struct populate *p, const struct claim_pair *c, struct err *err);
 /* "pool default has 3 GiB free, 5Gi requested", of the pool on the node of the prime. */
 void claim_space_describe(struct populate *p, const struct claim_pair *c, char *ret, size_t size);
 

@@ -181,7 +181,10 @@
     X(5205, NODE_GONE, "no action needed: the pod is rescheduled") \
     X(5206, VOLUME_LOST_FILLING, "no action needed: the volume is created again") \
     X(5207, CLAIM_BOUND_ELSEWHERE, "no action needed: the volume that was being filled is deleted") \
-    X(5208, CLAIM_REFERENCE_INVALID, "delete the claim and create it again with apiGroup: cistern.io and kind: BucketSource") \
+    X(5208, CLAIM_REFERENCE_INVALID, "delete the claim and create it again with a dataSourceRef of apiGroup: cistern.io, kind: BucketSource, and a name of its own namespace") \
+    X(5209, CLAIM_ANNOTATION_UNKNOWN, "correct or remove the annotation") \
+    X(5210, CLAIM_UNSUPPORTED, "delete the claim and create it again with ReadWriteOncePod or ReadWriteOnce, and volumeMode Filesystem") \
+    X(5211, CLAIM_POOL_NOT_FOUND, "correct the parameter pool in a new StorageClass, or add the pool to pools[] of the chart") \
     X(5310, CONTROLLER_RUNNING, "delete its pods with kubectl delete pod --force, then uninstall again") \
     X(9010, DEMO_NEEDS_ROOT, "run it with sudo") \
     X(9011, DEMO_NO_FUSE, "load the kernel's fuse module; `cistern doctor` shows what else is missing") \

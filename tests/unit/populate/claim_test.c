@@ -8,7 +8,7 @@
         (text), sizeof(text) - 1                                                                                       \
     }
 
-static const struct claim_class our_class = {.ours = true, .waits = true};
+static const struct claim_class our_class = {.ours = true, .waits = true, .has_pool = true};
 
 /* A claim whose pod was given node a: as the scheduler leaves it to us. */
 static const struct claim fresh = {
@@ -140,6 +140,8 @@ static void a_waiting_claim_has_an_event_with_the_cause(void **state)
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLASS_INVALID);
     w->target.source = STR_NULL;
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLASS_INVALID);
+    w->target.is_invalid = true;
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLAIM_INVALID);
     w->target.bad_kind = STR("BucketSorce");
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_REFERENCE_INVALID);
     w->target.phase = CLAIM_BOUND;
@@ -151,6 +153,8 @@ static void a_waiting_claim_has_an_event_with_the_cause(void **state)
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_IMMEDIATE);
     w->f.class = &foreign;
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_FOREIGN_CLASS);
+    w->f.class = &(struct claim_class){.ours = true, .waits = true};
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_POOL_NOT_FOUND);
     w->f.class = NULL;
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim.h - finds mistakes in a PersistentVolumeClaim that the API server accepts. Pure. home: any. */
+#pragma once
+
+#include "util/err.h"
+#include "util/json.h"
+
+/* ERR_INVALID for an unknown annotation of cistern.io, and for an access mode or volumeMode that no volume has. Also
+ * for a BucketSource that the API server dropped from the claim: the volume would be empty. */
+must_check int api_claim_check(const json *claim, struct err *err);

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes in manifests, rights and networks: each gets the object, the cause and the next step, from the API server at once, or
+from the controller within seconds."""
+
+import base64
+import json
+
+import pytest
+
+from integration.lib.claims import API, World, wait_for
+from servers import versitygw
+
+NAMESPACE = "team"
+
+
+@pytest.fixture(scope="module")
+def store():
+    with versitygw.Versitygw() as server:
+        server.make_bucket("bucket")
+        (server.data / "bucket/data").mkdir()
+        (server.data / "bucket/data/part-0").write_bytes(b"0")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def world():
+    """The controller with its broker: the namespace lets it read Secrets."""
+    w = World(nodes=1, flags=["--broker-listen=127.0.0.1:0", "--allow-address=127.0.0.1/32"])
+    try:
+        w.start()
+        w.every_node(hydrates=False)
+        w.make_namespace(NAMESPACE)
+        yield w
+    finally:
+        w.stop()
+
+
+def manifest(kind, name, spec, version="v1", annotations=None):
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "annotations": annotations or {}}, "spec": spec}
+
+
+def source(name, **spec):
+    return manifest("BucketSource", name, spec, "cistern.io/v1alpha1")
+
+
+def applied(world, *objects):
+    whole = objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": objects}
+    return world.cluster.kubectl("apply", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(whole))
+
+
+# ---- refused at apply
+
+EXPORT = {"uri": "s3://out/"}
+DURATION = "write a duration such as 250ms, 30m or 1h30m"
+
+
+@pytest.mark.parametrize("spec, said", [
+    ({"uri": "llama-70b"}, "spec.uri: Invalid value: \"string\": write s3://bucket/prefix/ or gs://bucket/prefix/"),
+    ({"uri": "gcs://bucket/x/"}, "write s3://bucket/prefix/ or gs://bucket/prefix/"),
+    ({"uri": "https://bucket.s3.amazonaws.com/x/"}, "write s3://bucket/prefix/ or gs://bucket/prefix/"),
+    ({"uri": "s3://MyBucket/x/"}, "bucket names are in lower case"),
+    ({"URI": "s3://bucket/"}, "unknown field \"spec.URI\""),
+    ({"uri": "s3://bucket/", "serviceAccount": "x"}, "unknown field \"spec.serviceAccount\""),
+    ({}, "set uri, sources or export"),
+    ({"uri": "s3://bucket/", "sources": [{"uri": "s3://bucket/"}]}, "set uri or sources, not both"),
+    ({"sources": [{"uri": "s3://bucket/"}, {"uri": "gs://bucket/"}]}, "sources must have one scheme"),
+    ({"uri": "s3://bucket/", "consistency": "latest"}, "spec.consistency: Unsupported value: \"latest\": supported values: \"pinned\""),
+    ({"uri": "s3://bucket/", "onEmpty": "ignore"}, "supported values: \"fail\", \"allow\""),
+    ({"uri": "s3://bucket/", "endpoint": "minio:9000"}, "spec.endpoint: Invalid value: \"string\": write a URL such as https://"),
+    ({"uri": "s3://bucket/", "region": "eu_west_1"}, "write the name of a region, such as eu-west-1"),
+    ({"uri": "s3://bucket/", "caBundle": "/etc/ca.pem"}, "write the text of the certificates"),
+    ({"uri": "s3://bucket/", "secretRef": "keys"}, "spec.secretRef in body must be of type object"),
+    ({"uri": "s3://bucket/", "retry": {"maxElapsed": "30 minutes"}}, DURATION),
+    ({"uri": "s3://bucket/", "shard": {"index": 4, "count": 4}}, "shard.index must be below shard.count"),
+    ({"uri": "s3://bucket/", "identity": {"method": "IRSA"}}, "spec.identity.method: Unsupported value: \"IRSA\": supported values: \"auto\""),
+    ({"uri": "gs://bucket/", "serviceAccountName": "x", "identity": {"method": "wif"}}, "identity.method wif needs identity.provider"),
+    ({"uri": "gs://bucket/", "serviceAccountName": "x", "identity": {"method": "irsa"}}, "irsa and podIdentity are for s3://"),
+    ({"uri": "s3://bucket/", "serviceAccountName": "x", "identity": {"method": "gke"}}, "gke and wif for gs://"),
+    ({"uri": "s3://bucket/", "identity": {"method": "podIdentity"}}, "this identity.method needs serviceAccountName"),
+    ({"uri": "s3://bucket/", "identity": {"method": "secret"}}, "identity.method secret needs secretRef"),
+    ({"uri": "s3://bucket/", "export": {"include": ["a"]}}, "spec.export.uri: Required value"),
+    ({"uri": "s3://bucket/", "export": {**EXPORT, "include": ["/ckpt/*"]}}, "such as checkpoints/**, without a slash at either end"),
+    ({"uri": "s3://bucket/", "export": {**EXPORT, "trigger": ["Manual"]}}, "add OnUnpublish or OnRelease"),
+    ({"uri": "s3://bucket/", "export": {**EXPORT, "settle": "5 s"}}, DURATION)])
+def test_a_mistyped_source_is_refused_at_apply_with_the_next_step(world, spec, said):
+    with pytest.raises(RuntimeError) as refused:
+        applied(world, source("wrong", **spec))
+    assert said in str(refused.value), refused.value
+
+
+# ---- accepted by the API server: an event on the claim and on its pod
+
+CLASSES = {"typo": {"concurency": "64"}, "value": {"access": "fues"}, "field": {"uri": "s3://bucket/"}, "poolless": {"pool": "nvme"}}
+
+
+def claim(name, cls="cistern", annotations=None, **spec):
+    ref = {"apiGroup": "cistern.io", "kind": "BucketSource", "name": "data"}
+    return manifest("PersistentVolumeClaim", name, {
+        "storageClassName": cls, "accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "64Mi"}},
+        **({} if "dataSource" in spec else {"dataSourceRef": ref}), **spec}, annotations=annotations)
+
+
+def ref(**fields):
+    return {"dataSourceRef": {"apiGroup": "cistern.io", "kind": "BucketSource", "name": "data", **fields}}
+
+
+CLAIMS = {
+    "class-typo": ({"cls": "typo"}, "ClassInvalid", "StorageClass typo: unknown parameter 'concurency'; the nearest known one is"),
+    "class-value": ({"cls": "value"}, "ClassInvalid", "'access': invalid value 'fues': expected one of auto fuse bind"),
+    "class-field": ({"cls": "field"}, "ClassInvalid", "'uri' is a field of BucketSource, not a parameter"),
+    "class-pool": ({"cls": "poolless"}, "PoolNotFound", "StorageClass poolless: no node has a pool 'nvme'"),
+    "class-immediate": ({"cls": "immediate"}, "ImmediateBindingUnsupported", "create a class with WaitForFirstConsumer"),
+    "class-foreign": ({"cls": "foreign"}, "ClassUnsupported", "use a class of csi.cistern.io"),
+    "ref-name": (ref(name="daat"), "SourceNotFound", "BucketSource team/daat: not found (CIS5201, NOT_FOUND); create it"),
+    "ref-kind": (ref(kind="BucketSorce"), "DataSourceInvalid", "names kind 'BucketSorce' of apiGroup 'cistern.io', which nothing fills"),
+    "ref-group": (ref(apiGroup="cistern.dev"), "DataSourceInvalid", "delete the claim and create it again with a dataSourceRef of"),
+    "ref-namespace": (ref(namespace="other"), "ClaimInvalid", "BucketSource 'data' of namespace 'other', which the API server drops"),
+    "ref-old": ({"dataSource": ref()["dataSourceRef"]}, "ClaimInvalid", "dataSource names BucketSource 'data', which the API server drops"),
+    "mode-many": ({"accessModes": ["ReadWriteMany"]}, "ClaimInvalid", "access mode ReadWriteMany: unsupported: a volume is on the disk of one"),
+    "mode-block": ({"volumeMode": "Block"}, "ClaimInvalid", "create it again with ReadWriteOncePod or ReadWriteOnce, and volumeMode"),
+    "annotation-name": ({"annotations": {"cistern.io/hydraton": "gate"}}, "ClaimInvalid",
+                        "unknown annotation 'cistern.io/hydraton'; the nearest known one is 'cistern.io/hydration'"),
+    "size": ({"resources": {"requests": {"storage": "900Ti"}}}, "PoolsFull", "900Ti requested: the largest pool 'default' has 90.0 GiB free"),
+}
+
+
+def pod(name, claim_name, block):
+    mounted = {"volumeDevices": [{"name": "v", "devicePath": "/dev/v"}]} if block else {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    return manifest("Pod", name, {"containers": [{"name": "c", "image": "x", **mounted}],
+                                  "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}]})
+
+
+@pytest.fixture(scope="module")
+def claims(world):
+    """All of them with a pod each, so that one wait is for all."""
+    for name, parameters in CLASSES.items():
+        world.make_class(name, **parameters)
+    world.make_class("immediate", mode="Immediate")
+    world.make_class("foreign", provisioner="csi.cistern.oi")
+    applied(world, source("data", uri="s3://bucket/data/", identity={"method": "anonymous"}))
+    applied(world, *(claim(name, **changes) for name, (changes, _, _) in CLAIMS.items()),
+            *(pod(name, name, name == "mode-block") for name in CLAIMS))
+    return world
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_mistake_in_a_claim_is_an_event_on_claim_and_pod_and_no_volume_is_made(claims, name):
+    _, reason, said = CLAIMS[name]
+
+    def told():
+        found = {e["involvedObject"]["kind"]: e["message"] for e in claims.events(NAMESPACE, reason)
+                 if e["involvedObject"]["name"] == name}
+        return found if len(found) == 2 else None
+
+    messages = wait_for(told, 20, f"{reason} on claim and pod")
+    assert said in messages["PersistentVolumeClaim"] and messages["Pod"].startswith(f"claim {name}: "), messages
+    assert claims.claim(NAMESPACE, name)["status"]["phase"] == "Pending"
+    assert not [v for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/{name}"]
+
+
+# ---- rights and networks: the status of the source
+
+SOURCES = {
+    "secret-missing": ({"secretRef": {"name": "kays"}}, "CIS1906", "Secret 'team/kays': not found"),
+    "secret-half": ({"secretRef": {"name": "half"}}, "CIS1907", "Secret 'team/half': no access_key_id or secret_access_key"),
+    "secret-wrong": ({"secretRef": {"name": "wrong"}}, "CIS1401", "as secret team/wrong: "),
+    "account-missing": ({"secretRef": None, "endpoint": None, "serviceAccountName": "nobody"}, "CIS1906", "'team/nobody'"),
+    "account-plain": ({"secretRef": None, "endpoint": None, "serviceAccountName": "plain"}, "CIS1904",
+                      "kubectl annotate serviceaccount -n team plain cistern.io/allow-bucket-access=true"),
+    "account-untrusted": ({"secretRef": None, "serviceAccountName": "plain"}, "CIS1912", "endpoints.trusted of the chart"),
+    "account-role": ({"secretRef": None, "endpoint": None, "serviceAccountName": "consenting"}, "CIS1908",
+                     "no annotation eks.amazonaws.com/role-arn"),
+    "identity-missing": ({"secretRef": None}, "CIS1908", "set serviceAccountName, secretRef or identity.method: anonymous"),
+    "bucket-missing": ({"uri": "s3://nobucket/x/"}, "CIS1405", "there is no bucket 'nobucket'"),
+    "prefix-typo": ({"uri": "s3://bucket/daat/"}, "CIS1530", "'s3://bucket/daat/': no object is below this prefix"),
+    "prefix-slash": ({"uri": "s3://bucket/data"}, "CIS1406", "for all objects below a prefix write s3://bucket/data/"),
+    "port": ({"endpoint": "http://127.0.0.1:1"}, "CIS1611", "cannot connect to 'http://127.0.0.1:1': Connection refused"),
+    "name": ({"endpoint": "http://minio.nowhere.invalid:9000"}, "CIS1611", "cannot find the address of 'http://minio.nowhere.invalid:9000'"),
+    "https": ({"endpoint": "https"}, "CIS1613", "(a server without TLS needs http://)"),
+    "metadata-server": ({"endpoint": "http://169.254.169.254"}, "CIS1617", "endpoints.allowAddresses of the chart"),
+}
+
+
+@pytest.fixture(scope="module")
+def sources(world, store):
+    core = f"/api/v1/namespaces/{NAMESPACE}"
+    keys = {"keys": (versitygw.ACCESS_KEY, versitygw.SECRET_KEY), "wrong": (versitygw.ACCESS_KEY, "wrong"), "half": ("x", "")}
+    for name, pair in keys.items():
+        world.cluster.create(f"{core}/secrets", {"metadata": {"name": name}, "data": {
+            k: base64.b64encode(v.encode()).decode() for k, v in zip(("access_key_id", "secret_access_key"), pair) if v}})
+    for name, annotations in {"plain": {}, "consenting": {"cistern.io/allow-bucket-access": "true"}}.items():
+        world.cluster.create(f"{core}/serviceaccounts", {"metadata": {"name": name, "annotations": annotations}})
+    base = {"uri": "s3://bucket/data/", "endpoint": store.url, "region": versitygw.REGION, "pathStyle": True, "secretRef": {"name": "keys"}}
+    made = []
+    for name, (changes, _, _) in SOURCES.items():
+        spec = {k: v for k, v in {**base, **changes}.items() if v is not None}
+        if spec.get("endpoint") == "https":
+            spec["endpoint"] = store.url.replace("http:", "https:")
+        made.append(source(name, **spec))
+    applied(world, *made)
+    return world
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_that_cannot_be_read_says_so_before_any_volume(sources, name):
+    _, number, said = SOURCES[name]
+
+    def status():
+        found = sources.cluster.get(f"{API}/namespaces/{NAMESPACE}/bucketsources/{name}").get("status", {})
+        return found if found.get("phase") == "Degraded" else None
+
+    told = wait_for(status, 20, f"{name} is Degraded")["lastError"]
+    assert told["id"] == number and said in told["message"], told
