@@ -128,7 +128,7 @@ uint32_t crc32c_of(const struct str *pieces, size_t count);
 /* An index with everything zero and no file yet; takes a duplicate of `dir`. */
 must_check int index_new(int dir, struct index **ret, struct err *err);
 
-void index_make_buffers(struct index *x); /* for who is going to write */
+void index_make_buffers(struct index *x); /* before the first write */
 
 /* Makes all up to `end` readable. */
 must_check int index_map(struct index *x, uint64_t end, struct err *err);

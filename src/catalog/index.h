@@ -58,7 +58,7 @@ must_check int index_add(struct index *x, const struct index_entry *e, bool *ret
  * then starts behind it. */
 must_check int index_flush(struct index *x, bool all_before_listed, struct err *err);
 
-/* Behind which path must a resumed listing start? Empty: at the beginning. */
+/* A resumed listing starts after this path; empty: at the beginning. */
 struct str index_resume_after(const struct index *x);
 
 /* Makes the flushed records survive a power loss. Any thread. */

@@ -127,8 +127,8 @@ static void schedule(struct kube_queue *q, struct queue_key *i, uint64_t due_ns)
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-/* The next key whose time has come and that no thread works on; NULL when it stops. One that runs comes back to the
- * heap only when its run has ended, so the top is always free to be taken. */
+/* The next key that is due and not running; NULL when the queue stops. A running key returns to the heap only after
+ * its run, so the top of the heap never runs. */
 static struct queue_key *await_due(struct kube_queue *q)
 {
     for (;;) {
@@ -148,7 +148,7 @@ static struct queue_key *await_due(struct kube_queue *q)
     }
 }
 
-/* While it runs, due_ns of an item says when it is wanted again (0: not). */
+/* During the run, due_ns is the time of the next run, if one was requested (0: none). */
 static void run_one(struct kube_queue *q, struct queue_key *i)
 {
     struct err err;
@@ -158,7 +158,7 @@ static void run_one(struct kube_queue *q, struct queue_key *i)
     pthread_mutex_unlock(&q->lock);
     int r = q->options.reconcile(q->options.ctx, key_of(i), &again, &err);
     if (r < 0) {
-        /* Never at once: half the span is certain, the rest is jitter. */
+        /* Never retry at once: half of the wait is fixed, the rest is jitter. */
         uint64_t span = clock_backoff_ns(i->failures + 1, q->options.backoff_base_ns, q->options.backoff_cap_ns);
         uint64_t least = q->options.backoff_base_ns << min_u64(i->failures, 20);
         wait = min_u64(least, q->options.backoff_cap_ns) / 2 + span / 2;

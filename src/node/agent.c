@@ -58,7 +58,7 @@ static uint64_t count_unknown(struct agent *a, struct space *s, bool log)
             unknown++;
             if (!log)
                 continue;
-            log_event(LOG_WARN, "a volume is on the disk that no CisternVolume knows: it is kept", "volume",
+            log_event(LOG_WARN, "a volume on the disk has no CisternVolume: it is kept", "volume",
                       entries[i].volume_id.text, "name", entries[i].name, "pool", space_name(s), NULL);
         }
         if (count > 0)
@@ -136,7 +136,7 @@ static void on_failure(void *ctx, struct str key, const struct err *err, unsigne
     char wait[TIME_TEXT_MAX];
     auto_mem char *name = str_dup(key);
     (void)ctx;
-    log_err(attempt > 5 ? LOG_WARN : LOG_DEBUG, "an order is tried again", err, "key", name, "in",
+    log_err(attempt > 5 ? LOG_WARN : LOG_DEBUG, "retrying an order", err, "key", name, "in",
             duration_text(wait_ns, wait), NULL);
 }
 

@@ -21,7 +21,7 @@ uint64_t orders_written_ns(struct orders *s, const char *name);
  * `object`: unused, and half of its size. */
 void orders_put(struct orders *s, const char *name, json *object, bool active, uint64_t written_ns);
 void orders_set_active(struct orders *s, const char *name, bool active);
-size_t orders_active(struct orders *s); /* how many are */
+size_t orders_active(struct orders *s); /* the number of active orders */
 void orders_drop(struct orders *s, const char *name);
 
 /* A list, by one thread at a time: begin (again: pages until then are void), pages, end. The end drops orders that were

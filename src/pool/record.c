@@ -43,7 +43,7 @@ int record_add(struct record *r, const char *path, bool read_only, struct err *e
         return 0;
     }
     if (r->target_count == RECORD_TARGETS_MAX)
-        return err_set(err, ERR_BUSY, "it is published at %d paths, and at more it cannot be", RECORD_TARGETS_MAX);
+        return err_set(err, ERR_BUSY, "it is published at %d paths, the most that are supported", RECORD_TARGETS_MAX);
     r->targets[r->target_count++] = (struct record_target){.path = str_dup(str_of(path)), .read_only = read_only};
     return 0;
 }
@@ -57,7 +57,7 @@ void record_remove(struct record *r, const char *path)
     *t = r->targets[--r->target_count];
 }
 
-/* Not a plain count: that would begin again when the record is lost, and meet a verdict of before. */
+/* Starts from the clock: a count from zero, after a loss of the record, could equal that of an old verdict. */
 void record_count_write(struct record *r)
 {
     r->writes = max_u64(r->writes + 1, (uint64_t)clock_wall_ns());
@@ -98,7 +98,7 @@ static int read_release(const json *j, struct record *r, struct err *err)
 {
     struct str release = STR_NULL;
     bool written;
-    int e = json_get_bool(j, "written", &written, err); /* each format has it */
+    int e = json_get_bool(j, "written", &written, err); /* every format has it */
     if (e == 0)
         e = json_opt_u64(j, "writes", &r->writes, err);
     if (e == 0)
@@ -186,7 +186,7 @@ static bool is_seen_empty(const struct volume *v)
     return d && errno == 0;
 }
 
-/* In place of a file that is `damaged`, or missing. */
+/* Makes a record in place of a `damaged` or missing file. */
 static int make_up(const struct volume *v, bool damaged, struct record *ret, struct err *err)
 {
     struct stat st;
@@ -200,8 +200,8 @@ static int make_up(const struct volume *v, bool damaged, struct record *ret, str
     if (damaged && !shown && fstatat(v->dir, RECORD_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
         made.unpublished_ns = time_from_spec(st.st_mtim);
     if (damaged || shown)
-        log_event(LOG_WARN, "what is mounted of a volume is not known any more: its record is damaged or gone",
-                  "volume", v->spec->id.text, "mounted", shown ? shown : "nowhere", NULL);
+        log_event(LOG_WARN, "the record of a volume is damaged or missing: its mounts are unknown", "volume",
+                  v->spec->id.text, "mounted", shown ? shown : "nowhere", NULL);
     *ret = made;
     return 0;
 }

@@ -3,7 +3,7 @@
 #include "util/clock.h"
 
 enum {
-    SAMPLES_LEAST = 16,   /* of fewer GETs nothing is concluded */
+    SAMPLES_LEAST = 16,   /* fewer GETs give no percentile */
     SAMPLES_ENOUGH = 100, /* for a 99th percentile; with fewer the wait is FEW_TIMES a lower one */
     FEW_TIMES = 4,
     SAMPLES_MOST = 8192,    /* then they count half */
@@ -11,7 +11,7 @@ enum {
     BUCKET_SHIFT = 16,      /* 65 us */
     COST = 100,             /* of a request, in shares that each GET adds: 1 % */
     BUDGET_MAX = 20 * COST, /* an hour without trouble does not pay for a storm */
-    RESERVE = 5 * COST,     /* for who has waited longest */
+    RESERVE = 5 * COST,     /* for the requests that have waited longest */
 };
 
 /* Below this the wait is our own scheduling as often as the server's. */

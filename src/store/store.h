@@ -25,15 +25,15 @@ struct store_object {
     struct digest digest; /* of the whole object as stored, if the listing or the answer gave one (HASH_NONE if not) */
 };
 
-/* Is it one state of an object that its ETag or its generation names? */
+/* Whether the ETag or the generation pins one state of the object. */
 bool store_object_is_pinned(const struct store_object *o);
 
 /* The text of it that a write under STORE_IF_SAME names: the generation, else the ETag. "": neither is known, or it is
  * longer than STORE_OBJECT_TAG_MAX. */
 void store_object_tag(const struct store_object *o, char ret[STORE_OBJECT_TAG_MAX]);
 
-/* May two answers be of one state of an object? By their generations, else their ETags, else their times; what one of
- * them does not tell says nothing. */
+/* May two answers be of one state of an object? Compares generations, else ETags, else times; a property
+ * that one of them lacks is not compared. */
 bool store_object_is_same(const struct store_object *a, const struct store_object *b);
 
 /* Of an object that is gone, or another one, since it was listed (*err says which, and how): its id and advice. Returns

@@ -221,8 +221,8 @@ static int decode_keys(struct s3_document *x, struct err *err)
     return 0;
 }
 
-/* Servers write "True" and "1", too, and some nothing beside a token. A listing that is taken for whole and is not
- * would be a tree with holes: only a plain no is one. */
+/* Servers write "True" and "1" too, and some write only a token. A page taken for the last one by mistake would lose
+ * objects, so only "false" and "0" end a listing. */
 static bool says_more(const struct s3_document *x)
 {
     struct str says = str_trim(sbuf_str(&x->kept[FIELD_TRUNCATED]));

@@ -291,9 +291,9 @@ def test_a_volume_that_no_order_knows_is_kept_and_counted(agent, orders):
     agent.start()
     orders.wait_for_pool(lambda p: p["status"].get("quarantinedVolumes") == 1)
     hold_true(path.exists, 1)
-    assert "no CisternVolume knows" in agent.log_text()
+    assert "has no CisternVolume" in agent.log_text()
     orders.make("pvc-2", **blank())  # the orders are listed again
-    assert agent.log_text().count("no CisternVolume knows") == 1
+    assert agent.log_text().count("has no CisternVolume") == 1
     orders.order("pvc-1", **blank())
     orders.wait("pvc-1", "Provisioned", "True")
     orders.wait_for_pool(lambda p: "quarantinedVolumes" not in p["status"])
