@@ -110,7 +110,7 @@ def test_a_node_announces_its_own_pools_only(cluster, accounts):
     "/api/v1/secrets", f"/api/v1/namespaces/{NAMESPACE}/secrets", "/api/v1/persistentvolumes",
     "/api/v1/persistentvolumeclaims", "/api/v1/pods", f"/api/v1/namespaces/{NAMESPACE}/configmaps", "/api/v1/nodes",
     f"{API}/bucketsources"])
-def test_neither_node_nor_job_reads_what_is_not_theirs(accounts, account, path):
+def test_neither_node_nor_job_reads_foreign_objects(accounts, account, path):
     refused(getattr(accounts, account).get, path)
 
 
@@ -160,7 +160,7 @@ def test_the_controller_reads_no_secret_of_its_own_namespace_but_its_certificate
     refused(accounts.controller.create, f"/api/v1/namespaces/{NAMESPACE}/pods", {"apiVersion": "v1", "kind": "Pod"})
 
 
-def test_not_even_an_administrator_forges_an_order_and_deleting_one_destroys_nothing(cluster, volumes):
+def test_an_administrator_cannot_forge_an_order_and_deleting_one_destroys_nothing(cluster, volumes):
     said = refused(cluster.api.patch, volumes["node-a"], {"spec": {"release": {"requested": True}}}, status=422)
     assert "delete its claim" in said
     assert "delete its claim" in refused(cluster.api.create, f"{API}/cisternvolumes", volume("forged", "node-a"), status=422)

@@ -91,7 +91,7 @@ def refuse(bucket, body):
 
 @pytest.mark.parametrize("what", [replace, put_and_remove, begin_and_abort, complete, compose, resume_and_cancel, refuse],
                          ids=lambda what: what.__name__)
-def test_what_was_replaced_removed_or_given_up_takes_no_memory(bucket, what):
+def test_replaced_removed_and_aborted_objects_take_no_memory(bucket, what):
     body = bytes(16 * MIB)
     what(bucket, body)
     before = resident_bytes(bucket)

@@ -167,7 +167,8 @@ def complaints_of(path, text, words):
             count = len(re.findall(r"[\w'%]+(?:[-./][\w']+)*", sentence))
             if count > SENTENCE_WORDS:
                 yield line + offset, f"a sentence of {count} words, {SENTENCE_WORDS} at most"
-            if kind != "heading" and RIDDLE.match(sentence) and not sentence.endswith("?"):
+            begin = sentence.capitalize() if kind == "name" else sentence
+            if kind != "heading" and RIDDLE.match(begin) and not sentence.endswith("?"):
                 yield line + offset, f"'{sentence.split()[0]}' begins a sentence: name the thing or the actor"
         if kind == "paragraph" and (count := len(plain.split())) > PARAGRAPH_WORDS:
             yield line, f"a paragraph of {count} words, {PARAGRAPH_WORDS} at most"

@@ -74,7 +74,7 @@ static void a_volume_grows_at_once(void **state)
     erase(s, v);
 }
 
-static void what_is_promised_is_not_promised_again(void **state)
+static void promised_space_is_not_promised_again(void **state)
 {
     (void)state;
     struct space_usage before, promised, used, after;
@@ -143,7 +143,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_full_volume_is_felt_by_its_writer_alone),
         cmocka_unit_test(usage_is_the_volumes_own),
         cmocka_unit_test(a_volume_grows_at_once),
-        cmocka_unit_test(what_is_promised_is_not_promised_again),
+        cmocka_unit_test(promised_space_is_not_promised_again),
         cmocka_unit_test(a_user_who_leaves_the_project_is_limited_by_the_image_of_a_bind_volume),
         cmocka_unit_test(a_hundred_volumes_leave_nothing_behind),
     };

@@ -147,7 +147,7 @@ def files_of(target):
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["staged", "in place"])
-def test_what_a_failed_barrier_lost_is_fetched_again(server, tmp_path, in_place):
+def test_files_lost_by_a_failed_barrier_are_fetched_again(server, tmp_path, in_place):
     """The kernel reports a failed write of pages once and drops them: later they read as other bytes."""
     target, data = tmp_path / "out", tmp_path / ("out" if in_place else ".out.cistern/data")
     if in_place:

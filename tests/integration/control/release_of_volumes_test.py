@@ -242,7 +242,7 @@ def test_deleting_an_order_by_hand_destroys_nothing_and_says_so(cluster, nodes, 
 
 
 
-def test_what_neither_claim_nor_persistent_volume_has_is_released_and_nothing_else(cluster, nodes, controllers):
+def test_only_volumes_without_claim_and_persistent_volume_are_released(cluster, nodes, controllers):
     node, controller = nodes(), controllers("controller-0", *QUICK)
     has_claim, gone, has_pv, has_pv_of_another_name = names = [new_name() for _ in range(4)]
     for name in names:

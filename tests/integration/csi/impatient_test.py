@@ -68,7 +68,7 @@ def walk(kubelet, name, access, source, out):
 
 @pytest.mark.asan
 @pytest.mark.parametrize("access", ["bind", "fuse"])
-def test_who_gives_up_and_asks_again_gets_what_one_call_gives(driver, folder, access):
+def test_repeated_calls_with_short_deadlines_give_the_result_of_one_call(driver, folder, access):
     dice, source = random.Random(f"{SEED} {access}"), folder / "bucket" / "in"
     source.mkdir(parents=True)
     for i in range(5):

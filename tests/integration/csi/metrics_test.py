@@ -132,7 +132,7 @@ def test_a_pool_shows_what_it_has_what_it_promised_and_whether_it_lives(watched)
 
 
 @pytest.mark.tsan
-def test_what_travels_is_shown_while_it_does(watched, folder):
+def test_bytes_of_a_running_transfer_are_shown(watched, folder):
     source = folder / "bucket" / "data"
     source.mkdir(parents=True)
     (source / "big").write_bytes(bytes(4 * MIB))
@@ -148,7 +148,7 @@ def test_what_travels_is_shown_while_it_does(watched, folder):
     assert watched.folder_of(volume)
 
 
-def test_what_a_bucket_has_not_confirmed_is_pending(watched, folder):
+def test_bytes_that_the_bucket_has_not_confirmed_are_pending(watched, folder):
     blocked = folder / "out"
     blocked.write_text("a file, where a folder should be")
     volume = watched.client.create("pvc", access="bind", **{"export.uri": f"file://{blocked}/x/"}).volume_id
@@ -169,7 +169,7 @@ def requests(text, op, result="ok"):
 
 
 @pytest.mark.tsan
-def test_what_mounts_are_asked_is_counted_over_their_deaths_and_a_mount_that_hangs_delays_no_scrape(watched):
+def test_requests_of_mounts_are_counted_across_restarts_and_a_hanging_mount_delays_no_scrape(watched):
     volume = watched.client.create("pvc", access="fuse").volume_id
     watched.stage(volume)
     target = watched.publish(volume)

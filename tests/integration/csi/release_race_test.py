@@ -77,7 +77,7 @@ def verdict(driver, volume):
         return {}
 
 
-def test_what_a_pod_writes_after_an_export_began_to_start_is_exported_too(slow_driver, slow_export, bucket):
+def test_files_written_while_an_export_starts_are_exported_too(slow_driver, slow_export, bucket):
     volume, target = create(slow_driver, bucket)
     (target / "early").write_text("1")
     give_back(slow_driver, volume)

@@ -47,7 +47,7 @@ def give_back(driver, volume):
 
 
 @pytest.mark.parametrize("access", ["fuse", "bind"])
-def test_what_was_written_is_in_the_bucket_when_delete_says_ok(driver, bucket, access):
+def test_written_files_are_in_the_bucket_when_delete_succeeds(driver, bucket, access):
     volume, target = create(driver, bucket, access)
     written = write_checkpoints(target)
     give_back(driver, volume)
@@ -79,7 +79,7 @@ def test_a_log_that_the_next_pod_appends_to_does_not_block_the_release(driver, b
     assert contents(bucket) == {"train.log": b"first\nsecond\n"}
 
 
-def test_what_was_written_after_an_earlier_export_is_exported_too(driver, bucket):
+def test_files_written_after_an_earlier_export_are_exported_too(driver, bucket):
     volume, target = create(driver, bucket)
     write_checkpoints(target)
     driver.unpublish(volume)

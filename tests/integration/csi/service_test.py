@@ -77,7 +77,7 @@ def test_a_name_of_128_bytes_and_any_letters_is_taken_and_a_longer_one_refused(d
     assert code == Code.INVALID_ARGUMENT
 
 
-def test_what_is_not_offered_is_refused(driver):
+def test_unsupported_fields_of_create_volume_are_refused(driver):
     source = csi.VolumeContentSource(volume=csi.VolumeContentSource.VolumeSource(volume_id="v"))
     block = csi.VolumeCapability(block=csi.VolumeCapability.BlockVolume(),
                                  access_mode=Mode(mode=Mode.SINGLE_NODE_WRITER))
@@ -311,7 +311,7 @@ def test_a_second_pod_is_refused_where_there_is_one_writer(driver, volume, mode)
     assert code == Code.FAILED_PRECONDITION and str(driver.target(volume, "one")) in text
 
 
-def test_what_is_in_use_is_neither_unstaged_nor_deleted(driver, volume):
+def test_a_volume_in_use_is_neither_unstaged_nor_deleted(driver, volume):
     driver.stage(volume)
     driver.publish(volume)
     code, _ = driver.client.fails("NodeUnstageVolume", volume_id=volume,

@@ -132,7 +132,7 @@ def fill(export):
     export.write("empty", 0)
 
 
-def test_what_arrives_is_what_was_there_and_a_second_run_sends_nothing(export):
+def test_objects_equal_the_files_and_a_second_run_sends_nothing(export):
     fill(export)
     export.run()
     export.assert_same()

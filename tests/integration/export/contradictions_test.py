@@ -63,7 +63,7 @@ def test_an_upload_that_the_store_lost_is_begun_again_and_one_that_it_has_is_com
     ("s3", "op=put,key=p/small,do=body:200:/dev/null", "small", "accepted it, and does not have it (CIS4022"),
     ("gs", "op=post,key=.cistern*/compose,do=status:404", "large", "CIS4012"),
 ], ids=["InvalidPart", "NoSuchUpload", "412", "taken and not there", "sources that are not there"])
-def test_what_stays_so_fails_the_file_in_the_words_of_the_store_and_leaves_nothing(bucket, folder, scheme, rule, file, words):
+def test_a_lasting_contradiction_fails_the_file_with_the_text_of_the_store_and_leaves_nothing(bucket, folder, scheme, rule, file, words):
     bucket.fault(rule)
     done = export(bucket, folder, "--retries", "2", scheme=scheme)
     assert done.returncode == 1 and f"p/{file}: " in done.stderr and words in done.stderr, done.stderr
@@ -74,7 +74,7 @@ def test_what_stays_so_fails_the_file_in_the_words_of_the_store_and_leaves_nothi
     assert_whole(bucket, folder)
 
 
-def test_of_google_a_name_that_is_said_to_be_taken_and_is_not_is_asked_for_again(bucket, folder):
+def test_gcs_412_for_a_free_name_is_retried(bucket, folder):
     bucket.fault("op=post,key=p/large/compose,times=1,do=status:412")
     done = export(bucket, folder, scheme="gs")
     assert done.returncode == 0 and bucket.fired() == [1], done.stderr

@@ -478,7 +478,7 @@ def test_an_object_of_the_same_size_and_one_other_bit_is_a_conflict_and_one_of_t
     assert verdict(folder)["done"]["files"] == 21
 
 
-def test_who_may_write_and_nothing_else_exports_all_the_same(bucket, folder):
+def test_write_permission_alone_suffices_for_an_export(bucket, folder):
     """No HEAD, no list, no abort; and an upload is left by a run that never learnt its id."""
     bucket.fault("op=post,do=status:503:0")
     assert export(bucket, folder, "--retries", "2").returncode == 1

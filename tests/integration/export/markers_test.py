@@ -208,7 +208,7 @@ def test_new_version_beside_the_old_one_leaves_the_marker_where_it_is(checkpoint
     assert len(checkpoints.there()) == 3 and "p/step-1/DONE" in checkpoints.there()
 
 
-def test_who_may_only_write_sends_checkpoints_and_adds_nothing_below_its_own_marker(checkpoints):
+def test_with_write_permission_only_checkpoints_are_sent_and_nothing_is_added_below_their_marker(checkpoints):
     checkpoints.write("step-1/a", content=b"old")
     checkpoints.bucket.fault(*(f"op={op},do=status:403" for op in ("head", "get", "list", "delete")))
     checkpoints.run()

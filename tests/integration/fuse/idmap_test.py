@@ -92,7 +92,7 @@ def make_all(pod):
     os.rename(pod / "fifo", pod / "renamed")
 
 
-def test_what_a_pod_makes_belongs_to_the_ids_of_the_pod_on_disk(mapped):
+def test_new_files_of_a_pod_belong_to_its_ids_on_disk(mapped):
     volume, pod, has_group = mapped
     assert as_user(FIRST + USER, FIRST + GROUP, lambda: make_all(pod)) == 0
     for name in ("file", "folder", "link", "second", "renamed"):

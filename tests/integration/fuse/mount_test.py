@@ -99,7 +99,7 @@ def test_mount_of_a_volume_directory_shows_its_data(place):
     assert os.listdir(at) == ["inside"]
 
 
-def test_what_cannot_be_is_said_in_a_sentence(place, tmp_path):
+def test_invalid_arguments_of_a_mount_are_named(place, tmp_path):
     data, at = place
     for words, code, text in (
         ((data,), 2, "needs DIR and MOUNTPOINT"),

@@ -154,7 +154,7 @@ def test_one_of_two_whose_server_is_gone_is_left(server, tmp_path):
         assert made[0].count > 0
 
 
-def test_none_that_answers_is_a_sentence(server, tmp_path):
+def test_addresses_that_all_refuse_are_reported(server, tmp_path):
     with addresses(tmp_path, server.port, "refuses", "refuses") as (_, before):
         run, _ = hydrate(before, f"http://{NAME}:{server.port}", tmp_path / "out", "--retries", "2")
         assert run.returncode == 5 and "CIS1611" in run.stderr and "Connection refused" in run.stderr, run.stderr

@@ -378,14 +378,14 @@ def test_sigterm_ends_it_and_the_same_command_goes_on(server, tmp_path):
 @pytest.mark.parametrize("where", [
     "hydrate/every_request_test.py::test_a_fault_of_any_one_request_is_outlived_or_named",  # each fault, each kind of request
     "cistern/failing_calls_test.py::test_hydrate_survives_the_failure_of_any_one_call",  # ENOSPC, EIO, EDQUOT, EROFS
-    "cistern/failing_calls_test.py::test_what_a_failed_barrier_lost_is_fetched_again",  # after write-back lost pages
+    "cistern/failing_calls_test.py::test_files_lost_by_a_failed_barrier_are_fetched_again",  # after write-back lost pages
     "export/faults_test.py::test_an_upload_whose_answer_was_lost_meets_its_own_object",  # an upload whose answer is lost
     "hydrate/resume_test.py::test_killed_at_fifty_moments_it_ends_with_the_same_tree",  # SIGKILL
     "power_loss_test.py::test_hydration_after_power_loss_resumes_from_durable_files",  # power loss
     "hydrate/addresses_test.py::test_one_of_three_that_is_dead_is_set_aside",  # DNS that returns many addresses
     "store/faults_test.py::test_a_redirect_to_another_host_of_the_provider_is_followed_with_a_signature_for_it",
     "store/faults_test.py::test_redirect_to_another_host_is_reported_and_not_followed",
-    "hydrate/odd_server_test.py::test_what_it_does_not_is_a_sentence_and_nothing_wrong",  # what HTTP does not allow
+    "hydrate/odd_server_test.py::test_replies_that_http_forbids_are_errors_and_write_no_wrong_bytes",  # what HTTP does not allow
     "hydrate/order_test.py::test_a_store_that_asks_for_less_above_a_rate_gets_less",  # 503 above a rate
 ])
 def test_the_rows_that_live_elsewhere_are_there(where):

@@ -82,7 +82,7 @@ def test_half_a_file_is_not_seen_where_an_earlier_run_had_ended(server, tmp_path
     assert sorted(p.name for p in tmp_path.iterdir()) == [".out.cistern", "out"] and is_tidy(tmp_path)
 
 
-def test_what_was_taken_away_between_two_runs_is_brought_again_and_nothing_else(server, tmp_path):
+def test_only_files_removed_between_two_runs_are_fetched_again(server, tmp_path):
     out = tmp_path / "out"
     without_the_large_one(server, out)
     (out / server.names[3]).unlink()

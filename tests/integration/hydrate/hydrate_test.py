@@ -98,7 +98,7 @@ def test_a_file_that_no_hydration_wrote_is_kept_counted_and_named(tmp_path, sour
     assert tree(out) == tree(source)
 
 
-def test_what_a_person_changed_after_a_finished_run_is_kept(tmp_path, source):
+def test_a_file_that_a_person_changed_after_a_finished_run_is_kept(tmp_path, source):
     out = tmp_path / "out"
     assert cistern("hydrate", f"file://{source}/", out).returncode == DONE
     (out / "large0").write_text("mine now")
@@ -109,7 +109,7 @@ def test_what_a_person_changed_after_a_finished_run_is_kept(tmp_path, source):
     assert (out / "large0").read_text() == "mine now" and (out / "large1").read_bytes()[:1] == b"!"
 
 
-def test_what_a_person_puts_there_while_it_runs_is_kept(tmp_path):
+def test_a_file_that_a_person_creates_during_a_run_is_kept(tmp_path):
     with Bucket("p/:2:1000") as bucket:
         out = tmp_path / "out"
         out.mkdir()

@@ -164,7 +164,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_what_http_allows_brings_the_right_bytes(server, tmp_path, scheme):
+def test_unusual_replies_that_http_allows_give_the_right_bytes(server, tmp_path, scheme):
     server.make_odd(RIGHT)
     run = hydrate(server, tmp_path / "out", scheme)
     assert run.returncode == DONE, f"{list(enumerate(RIGHT))}: {run.stderr}"
@@ -212,7 +212,7 @@ PASSED_BY_GS = {"another's ETag", "a length past all numbers"}
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_what_it_does_not_is_a_sentence_and_nothing_wrong(server, tmp_path, scheme):
+def test_replies_that_http_forbids_are_errors_and_write_no_wrong_bytes(server, tmp_path, scheme):
     ways = WRONG if scheme == "s3" else {how: way for how, way in WRONG.items() if how not in PASSED_BY_GS}
     server.make_odd(ways)
     run = hydrate(server, tmp_path / "out", scheme)
@@ -349,7 +349,7 @@ THROTTLED = {f"{status} {code}": error(status, code)
 PROXYS = lambda d: head(Content_Length=9) + b"<html>no\n"  # noqa: E731: a page for whatever was asked for
 
 
-def test_what_an_object_is_answered_in_passing_is_outlived(server, tmp_path):
+def test_temporary_errors_of_an_object_are_retried(server, tmp_path):
     server.make_odd(THROTTLED | {"a proxy's page": PROXYS})
     ways = {key: [way] for key, way in server.odd.items()}
     server.odd = {key: lambda d, once=once: (once.pop() if once else fair)(d) for key, once in ways.items()}
@@ -361,7 +361,7 @@ def test_what_an_object_is_answered_in_passing_is_outlived(server, tmp_path):
 @pytest.mark.parametrize("code, status, id, words", [("KMS.ThrottlingException", TRANSIENT, 1429, "concurrency"),
                                                      ("RequestTimeout", TRANSIENT, 1408, "check the network"),
                                                      ("ExpiredToken", DENIED, 1401, "renew the credentials")])
-def test_what_lasts_says_what_to_do_though_its_status_says_nothing(server, tmp_path, code, status, id, words):
+def test_a_lasting_error_400_gives_advice_by_its_code(server, tmp_path, code, status, id, words):
     server.odd = {"data/one": error(400, code)}
     run = hydrate(server, tmp_path / "out")
     assert run.returncode == status and re.search(rf"one: 400 {code}.*CIS{id}.*{words}", run.stderr), run.stderr

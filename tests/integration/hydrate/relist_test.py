@@ -125,7 +125,7 @@ def test_the_same_command_fetches_what_changed_and_drops_what_is_gone(tmp_path, 
 
 
 @asan
-def test_what_changed_and_cannot_be_had_is_not_there_as_it_was_before(tmp_path):
+def test_the_old_version_of_a_changed_object_that_cannot_be_fetched_is_removed(tmp_path):
     """In staged mode: users see the directory only under its final name."""
     with Changing(large=False) as server:
         target = Folder(tmp_path, server)
@@ -241,7 +241,7 @@ def test_a_name_that_is_mended_in_the_bucket_is_mended_by_the_same_command(tmp_p
 
 
 @asan
-def test_what_changes_again_is_fetched_by_the_run_after(tmp_path):
+def test_an_object_that_changes_again_is_fetched_by_the_next_run(tmp_path):
     with Changing(large=False) as server:
         target = Folder(tmp_path, server)
         server.change_while_read(large=False)
@@ -335,7 +335,7 @@ def run(target, **env):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", [Folder, Filled])
 @pytest.mark.parametrize("what", CALLS)
-def test_whatever_befalls_it_at_any_call_the_same_command_ends_it(tmp_path, kind, what):
+def test_after_a_failure_at_any_call_the_same_command_completes(tmp_path, kind, what):
     with Changing(large=False) as server:
         copies, count = Copies(kind, tmp_path, server), tmp_path / "count"
         whole = copies.copy("whole")

@@ -72,7 +72,7 @@ def kill_when_done(done_bytes, out, *words):
         assert run.wait() == -signal.SIGKILL
 
 
-def test_what_was_written_is_not_fetched_again(tmp_path):
+def test_written_files_are_not_fetched_again(tmp_path):
     with Bucket("k/:3000:20Ki", "l/:3:160Mi") as bucket:
         for prefix, count, cap, half in (("k/", 3000, "12M", 25 << 20), ("l/", 60, "100M", 200 << 20)):
             out = tmp_path / prefix.strip("/")

@@ -52,12 +52,12 @@ def rewrite(path):
     path.write_bytes(bytes(255 - b for b in path.read_bytes()))
 
 
-def test_what_came_from_the_bucket_is_not_sent_back(volume):
+def test_hydrated_files_are_not_exported(volume):
     assert volume.run("export") == DONE
     assert volume.exported() == []
 
 
-def test_what_a_pod_wrote_is_exported_though_the_volume_was_hydrated_once_more(volume):
+def test_files_of_a_pod_are_exported_after_a_second_hydration(volume):
     ended = volume.status()["finishedAt"]
     for name in volume.names[:2]:
         rewrite(volume.file(name))
@@ -83,7 +83,7 @@ def test_the_time_of_the_end_is_known_when_the_status_is_lost(volume):
     assert volume.exported() == [name]
 
 
-def test_what_a_pod_wrote_is_exported_though_the_clock_was_set_back(volume):
+def test_files_of_a_pod_are_exported_after_the_clock_was_set_back(volume):
     """As if hydration had ended when the clock was an hour ahead."""
     status = volume.status()
     status["finishedAt"] = "2099-01-01T00:00:00Z"

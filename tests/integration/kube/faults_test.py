@@ -38,7 +38,7 @@ def test_a_create_is_not_repeated_by_itself(proxy, through, namespace, what):
     assert len(proxy.seen("POST", "/configmaps")) == 1
 
 
-def test_whatever_the_server_puts_off_is_repeated_when_it_says(proxy, through, namespace):
+def test_a_request_answered_429_is_repeated_after_retry_after(proxy, through, namespace):
     proxy.fault("POST", "/configmaps", answer(429, b"{}", retry_after=1), times=2)
     assert through.ask("create", resource="configmaps", ns=namespace, body=config_map("a")).code == "OK"
     first, second, third = proxy.seen("POST", "/configmaps")

@@ -300,7 +300,7 @@ static void trimming_gives_no_space_away(void **state)
     drop_volume(&pool);
 }
 
-static void what_is_not_backed_is_counted(void **state)
+static void bytes_without_backing_are_counted(void **state)
 {
     (void)state;
     struct volume_at v;
@@ -362,7 +362,7 @@ int main(void)
         cmocka_unit_test(a_foreign_mount_on_data_is_refused),
         cmocka_unit_test(a_destroyed_image_is_corrupt_and_leaks_no_device),
         cmocka_unit_test(trimming_gives_no_space_away),
-        cmocka_unit_test(what_is_not_backed_is_counted),
+        cmocka_unit_test(bytes_without_backing_are_counted),
         cmocka_unit_test(an_odd_capacity_is_rounded_up_to_a_block),
         cmocka_unit_test(a_volume_of_the_least_size_works),
     };

@@ -67,7 +67,7 @@ def test_this_machine_is_closed_in_every_spelling(guard, host):
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "224.0.0.1", "0.0.0.0", "[::]",
                                   "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "100.100.100.200"])
-def test_what_no_store_is_is_closed(guard, host):
+def test_addresses_that_cannot_be_a_store_are_blocked(guard, host):
     done = ls("s3://bucket/", f"http://{host}", CISTERN_GUARD_FILE=guard())
     assert done.returncode != 0 and "CIS1617" in done.stderr, done.stderr
 
@@ -140,7 +140,7 @@ def s3_error(code, message):
     (200, {}, f"<ListBucketResult><Contents><Key>{SECRET}</Key></Contents></ListBucketResult>".encode()),
     (418, {}, SECRET.encode())])
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_what_a_stranger_says_is_not_repeated(guard, tmp_path, status, fields, body, scheme):
+def test_replies_of_an_unknown_server_are_not_repeated(guard, tmp_path, status, fields, body, scheme):
     if scheme == "gs" and status != 200:
         body = json.dumps({"error": {"message": SECRET, "errors": [{"reason": f"forbidden {SECRET}"}]}}).encode()
     with Answering(lambda r: (status, fields, body)) as store:

@@ -12,7 +12,7 @@ import pytest
 MIB = 1 << 20
 
 
-def test_what_is_put_comes_back_byte_for_byte(bucket):
+def test_put_objects_come_back_byte_for_byte(bucket):
     data = os.urandom(300_000)
     put = bucket.put("a/b", data)
     assert put.code == "OK" and put.size == len(data)
@@ -45,7 +45,7 @@ def test_head_returns_size_and_the_checksum_that_was_sent(bucket):
         assert head.digest_kind == "crc32c" and head.digest == "e3069283"
 
 
-def test_what_is_not_there_is_named(bucket):
+def test_a_missing_object_is_named(bucket):
     for answer in (bucket.head("no/such"), bucket.get("no/such", 1)[0]):
         assert answer.code == "NOT_FOUND" and answer.id == 1404
         assert "no/such" in answer.text

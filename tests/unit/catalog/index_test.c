@@ -49,7 +49,7 @@ static void assert_entry(const struct index *x, uint64_t id, const char *path)
     assert_true(digest_eq(&got.digest, &want.digest));
 }
 
-static void what_was_added_is_read_back_by_id_and_by_path(void **state)
+static void added_entries_are_read_back_by_id_and_by_path(void **state)
 {
     (void)state;
     struct err err;
@@ -392,7 +392,7 @@ static void any_mix_of_adding_and_dying_ends_with_every_path_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_was_added_is_read_back_by_id_and_by_path, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(added_entries_are_read_back_by_id_and_by_path, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_manifest_is_the_same_in_whatever_order_the_same_was_listed, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(an_empty_catalog_is_a_catalog, folder_setup, folder_teardown),

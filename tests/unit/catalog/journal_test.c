@@ -49,7 +49,7 @@ static void fail_barrier(struct journal *j)
     journal_barrier_failed(j, &err);
 }
 
-static void what_was_written_is_trusted_while_the_machine_runs(void **state)
+static void written_files_are_trusted_while_the_machine_runs(void **state)
 {
     (void)state;
     auto_journal j = open_in(boot_a);
@@ -80,7 +80,7 @@ static void after_a_power_loss_only_what_a_barrier_covered_is_trusted(void **sta
     assert_int_equal(journal_whole_count(j), 1);
 }
 
-static void what_came_during_a_barrier_is_not_covered_by_it(void **state)
+static void writes_during_a_barrier_are_not_covered_by_it(void **state)
 {
     (void)state;
     struct err err;
@@ -448,11 +448,11 @@ static void random_histories_replay_as_the_model_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_was_written_is_trusted_while_the_machine_runs, folder_setup,
+        cmocka_unit_test_setup_teardown(written_files_are_trusted_while_the_machine_runs, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(after_a_power_loss_only_what_a_barrier_covered_is_trusted, folder_setup,
                                         folder_teardown),
-        cmocka_unit_test_setup_teardown(what_came_during_a_barrier_is_not_covered_by_it, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(writes_during_a_barrier_are_not_covered_by_it, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_failed_barrier_discards_all_since_the_last_that_held, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_failed_barrier_that_cannot_be_written_down_discards_all_the_same,

@@ -93,7 +93,7 @@ static void one_that_is_about_to_end_is_not_used_any_more(void **state)
     creds_free(c);
 }
 
-static void who_was_refused_is_not_asked_again_at_once(void **state)
+static void refused_identity_is_not_requested_again_at_once(void **state)
 {
     struct creds *c = open_creds(NULL);
     struct loop *l = new_loop();
@@ -111,7 +111,7 @@ static void who_was_refused_is_not_asked_again_at_once(void **state)
     creds_free(c);
 }
 
-static void who_did_not_answer_is_asked_again_soon_and_ever_later(void **state)
+static void endpoint_without_answer_is_retried_soon_then_later(void **state)
 {
     struct creds *c = open_creds(NULL);
     struct loop *l = new_loop();
@@ -172,8 +172,8 @@ int main(void)
         cmocka_unit_test(one_fetch_serves_all_who_wait),
         cmocka_unit_test(an_ageing_identity_is_renewed_while_it_is_used),
         cmocka_unit_test(one_that_is_about_to_end_is_not_used_any_more),
-        cmocka_unit_test(who_was_refused_is_not_asked_again_at_once),
-        cmocka_unit_test(who_did_not_answer_is_asked_again_soon_and_ever_later),
+        cmocka_unit_test(refused_identity_is_not_requested_again_at_once),
+        cmocka_unit_test(endpoint_without_answer_is_retried_soon_then_later),
         cmocka_unit_test(a_rejected_identity_is_replaced_but_not_a_newer_one),
         cmocka_unit_test(an_answer_may_come_after_the_store_has_gone),
     };

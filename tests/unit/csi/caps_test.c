@@ -36,7 +36,7 @@ static void a_mount_on_one_node_is_given(void **state)
     }
 }
 
-static void what_we_have_not_is_refused_by_name(void **state)
+static void unsupported_capabilities_are_refused_by_name(void **state)
 {
     (void)state;
     struct err err;
@@ -156,7 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_mount_on_one_node_is_given, fresh),
-        cmocka_unit_test_setup(what_we_have_not_is_refused_by_name, fresh),
+        cmocka_unit_test_setup(unsupported_capabilities_are_refused_by_name, fresh),
         cmocka_unit_test_setup(context_of_one_mount_flag_is_taken_and_another_flag_refused, fresh),
         cmocka_unit_test_setup(the_group_is_a_number_or_absent, fresh),
         cmocka_unit_test(the_size_is_exactly_what_the_range_allows),

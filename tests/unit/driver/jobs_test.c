@@ -155,7 +155,7 @@ static void work_that_runs_is_not_started_again(void **state)
     assert_int_equal(starts(), 1);
 }
 
-static void what_fails_is_tried_again_later_each_time(void **state)
+static void failed_job_is_retried_with_longer_waits(void **state)
 {
     (void)state;
     write_part("fail");
@@ -170,7 +170,7 @@ static void what_fails_is_tried_again_later_each_time(void **state)
     assert_true(starts() >= 3);
 }
 
-static void what_was_done_and_is_undone_is_done_again(void **state)
+static void done_job_whose_result_is_removed_runs_again(void **state)
 {
     (void)state;
     write_part("done");
@@ -196,7 +196,7 @@ static void fresh_request_runs_once_more_after_the_running_child(void **state)
     assert_int_equal(starts(), 2); /* twice asked is once more */
 }
 
-static void what_is_not_wanted_any_more_ends_soon(void **state)
+static void unwanted_job_ends_soon(void **state)
 {
     (void)state;
     struct err err;
@@ -208,7 +208,7 @@ static void what_is_not_wanted_any_more_ends_soon(void **state)
     assert_int_equal(jobs_running(jobs), 0);
 }
 
-static void who_does_not_go_is_killed(void **state)
+static void job_that_ignores_sigterm_is_killed(void **state)
 {
     (void)state;
     struct err err;
@@ -290,11 +290,11 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(work_that_is_wanted_is_done_once),
         TEST(work_that_runs_is_not_started_again),
-        TEST(what_fails_is_tried_again_later_each_time),
-        TEST(what_was_done_and_is_undone_is_done_again),
+        TEST(failed_job_is_retried_with_longer_waits),
+        TEST(done_job_whose_result_is_removed_runs_again),
         TEST(fresh_request_runs_once_more_after_the_running_child),
-        TEST(what_is_not_wanted_any_more_ends_soon),
-        TEST(who_does_not_go_is_killed),
+        TEST(unwanted_job_ends_soon),
+        TEST(job_that_ignores_sigterm_is_killed),
         TEST(a_child_of_the_driver_before_us_is_found_and_not_started_twice),
         TEST(an_export_for_release_does_not_wait_for_the_next_try_of_one_that_failed),
         TEST(no_more_run_at_once_than_may_and_the_rest_follow),

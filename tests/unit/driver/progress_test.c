@@ -27,7 +27,7 @@ static bool is_whole_with(const struct hydrate_status *s)
     return volume_is_hydrated(&volume, text, &failed);
 }
 
-static void what_has_no_source_has_all_its_data(void **state)
+static void volume_without_source_is_complete(void **state)
 {
     (void)state;
     spec.source.uri = NULL;
@@ -95,7 +95,7 @@ static void a_status_that_is_damaged_is_not_taken_for_done(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_has_no_source_has_all_its_data),
+        TEST(volume_without_source_is_complete),
         TEST(hydration_without_status_is_starting),
         TEST(one_at_work_says_how_far_it_is_and_how_long_it_will_be),
         TEST(one_that_failed_says_why_and_one_that_is_done_is_whole),

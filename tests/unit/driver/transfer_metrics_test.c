@@ -45,7 +45,7 @@ static void look(struct transfer_metrics *t, const struct hydrate_status *h, con
     transfer_metrics_end(t);
 }
 
-static void what_was_moved_before_the_first_look_is_not_counted_again(void **state)
+static void bytes_moved_before_the_first_reading_are_not_counted_again(void **state)
 {
     (void)state;
     struct transfer_metrics *t = transfer_metrics_new("n");
@@ -148,7 +148,7 @@ static void wrong_checksums_are_counted_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_moved_before_the_first_look_is_not_counted_again),
+        cmocka_unit_test(bytes_moved_before_the_first_reading_are_not_counted_again),
         cmocka_unit_test(a_run_that_began_since_is_counted_whole_and_its_end_once),
         cmocka_unit_test(resumed_run_counts_only_new_bytes),
         cmocka_unit_test(an_export_counts_what_the_bucket_confirmed_and_each_failure_of_each_run),

@@ -25,7 +25,7 @@ static void second_call_for_a_volume_is_asked_to_retry(void **state)
     volume_locks_done(&locks);
 }
 
-static void what_one_driver_holds_fast_the_other_driver_of_a_roll_cannot_have(void **state)
+static void volume_locked_by_one_driver_is_busy_for_the_next_driver_of_a_roll(void **state)
 {
     (void)state;
     struct err err;
@@ -91,7 +91,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(second_call_for_a_volume_is_asked_to_retry),
-        cmocka_unit_test_setup_teardown(what_one_driver_holds_fast_the_other_driver_of_a_roll_cannot_have, folder_setup,
+        cmocka_unit_test_setup_teardown(volume_locked_by_one_driver_is_busy_for_the_next_driver_of_a_roll, folder_setup,
                                         folder_teardown),
         cmocka_unit_test(a_name_of_128_bytes_fits_and_a_longer_key_does_not),
         cmocka_unit_test(claims_have_a_ceiling_and_come_back),

@@ -22,7 +22,7 @@ static void prefix_is_a_directory_with_or_without_its_slash(void **state)
     assert_string_equal(made(STR_NULL, STR("a"), 2, &b), "a.v2");
 }
 
-static void what_no_bucket_can_hold_is_refused_by_name(void **state)
+static void key_that_no_bucket_accepts_is_refused_by_name(void **state)
 {
     (void)state;
     struct err err;
@@ -54,7 +54,7 @@ static void parts_stay_within_the_limit_of_the_store(void **state)
     assert_int_equal(key_part_bytes(2 * (uint64_t)KEY_PART_BYTES, 1), 2 * KEY_PART_BYTES);
 }
 
-static void who_waits_comes_out_earliest_first(void **state)
+static void waiting_items_come_out_earliest_first(void **state)
 {
     (void)state;
     struct queue q = {0};
@@ -77,9 +77,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefix_is_a_directory_with_or_without_its_slash),
-        cmocka_unit_test(what_no_bucket_can_hold_is_refused_by_name),
+        cmocka_unit_test(key_that_no_bucket_accepts_is_refused_by_name),
         cmocka_unit_test(parts_stay_within_the_limit_of_the_store),
-        cmocka_unit_test(who_waits_comes_out_earliest_first),
+        cmocka_unit_test(waiting_items_come_out_earliest_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

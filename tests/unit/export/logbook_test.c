@@ -42,7 +42,7 @@ static struct logbook_upload *begun(struct logbook *l)
     return u;
 }
 
-static void what_was_sent_is_known_again_in_that_very_state_only(void **state)
+static void sent_file_is_known_only_in_the_state_that_was_sent(void **state)
 {
     (void)state;
     struct err err;
@@ -272,7 +272,7 @@ static void logbook_of_a_newer_format_is_refused_and_left_as_it_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_a_folder(what_was_sent_is_known_again_in_that_very_state_only),
+        in_a_folder(sent_file_is_known_only_in_the_state_that_was_sent),
         in_a_folder(an_upload_is_found_again_with_its_parts_whatever_bytes_its_names_hold),
         in_a_folder(intent_without_an_answer_is_kept),
         in_a_folder(cut_at_any_byte_it_keeps_what_was_whole_and_can_be_written_on),

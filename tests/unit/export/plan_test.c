@@ -70,7 +70,7 @@ static bool is_chosen(const struct export_plan *p, const char *path)
     return false;
 }
 
-static void what_the_policy_leaves_out_is_not_in_the_plan(void **state)
+static void files_excluded_by_the_policy_are_not_in_the_plan(void **state)
 {
     (void)state;
     set("export.include", "**/*.bin");
@@ -90,7 +90,7 @@ static bool came_from_the_bucket(void *ctx, const struct walk_file *f)
     return str_eq(f->path, str_of(ctx));
 }
 
-static void what_came_from_the_bucket_stays_where_it_is(void **state)
+static void hydrated_files_are_not_in_the_plan(void **state)
 {
     (void)state;
     put("base", "1");
@@ -112,7 +112,7 @@ static void only_what_changed_since_then_is_looked_at(void **state)
     plan_done(&p);
 }
 
-static void what_was_sent_is_known_by_its_state(void **state)
+static void sent_files_are_known_by_their_state(void **state)
 {
     (void)state;
     struct err err;
@@ -210,10 +210,10 @@ static void plan_stopped_at_any_moment_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_the_policy_leaves_out_is_not_in_the_plan, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_came_from_the_bucket_stays_where_it_is, setup, teardown),
+        cmocka_unit_test_setup_teardown(files_excluded_by_the_policy_are_not_in_the_plan, setup, teardown),
+        cmocka_unit_test_setup_teardown(hydrated_files_are_not_in_the_plan, setup, teardown),
         cmocka_unit_test_setup_teardown(only_what_changed_since_then_is_looked_at, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_was_sent_is_known_by_its_state, setup, teardown),
+        cmocka_unit_test_setup_teardown(sent_files_are_known_by_their_state, setup, teardown),
         cmocka_unit_test_setup_teardown(the_best_checkpoint_is_the_one_whose_number_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(other_kinds_of_entries_are_skipped_by_name, setup, teardown),
         cmocka_unit_test_setup_teardown(plan_stopped_at_any_moment_fails, setup, teardown),

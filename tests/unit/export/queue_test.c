@@ -4,7 +4,7 @@
 
 enum { ITEMS = 1000 };
 
-static void whatever_the_order_of_arrival_the_earliest_comes_first(void **state)
+static void earliest_item_comes_first_in_any_order_of_arrival(void **state)
 {
     (void)state;
     struct queue q = {0};
@@ -25,7 +25,7 @@ static void whatever_the_order_of_arrival_the_earliest_comes_first(void **state)
     queue_done(&q);
 }
 
-static void who_comes_while_others_go_waits_for_its_own_time(void **state)
+static void item_pushed_between_pops_waits_for_its_own_time(void **state)
 {
     (void)state;
     struct queue q = {0};
@@ -45,8 +45,8 @@ static void who_comes_while_others_go_waits_for_its_own_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_the_order_of_arrival_the_earliest_comes_first),
-        cmocka_unit_test(who_comes_while_others_go_waits_for_its_own_time),
+        cmocka_unit_test(earliest_item_comes_first_in_any_order_of_arrival),
+        cmocka_unit_test(item_pushed_between_pops_waits_for_its_own_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static void nothing_there_is_no_verdict(void **state)
     assert_false(v.alive);
 }
 
-static void what_is_written_is_read(void **state)
+static void written_verdict_is_read_back(void **state)
 {
     (void)state;
     struct err err, why;
@@ -311,7 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_an_export_for_release_makes_a_volume_released),
         in_a_folder(nothing_there_is_no_verdict),
-        in_a_folder(what_is_written_is_read),
+        in_a_folder(written_verdict_is_read_back),
         in_a_folder(a_long_name_is_cut_where_a_character_ends),
         in_a_folder(progress_counts_only_for_the_run_it_is_of),
         in_a_folder(a_running_export_is_seen_by_its_lock_and_has_it_alone),

@@ -29,7 +29,7 @@ static bool survives_a_power_loss(uint64_t id)
     return journal_is_whole(run->journal, id);
 }
 
-static void what_was_written_before_a_barrier_survives_a_power_loss(void **state)
+static void files_written_before_a_barrier_survive_a_power_loss(void **state)
 {
     (void)state;
     struct err err;
@@ -98,7 +98,7 @@ static void there_is_one_at_a_time_and_none_beside_the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_was_written_before_a_barrier_survives_a_power_loss),
+        TEST(files_written_before_a_barrier_survive_a_power_loss),
         TEST(a_barrier_that_failed_covers_nothing),
         TEST(it_comes_in_its_time_and_only_if_there_is_something_to_lose),
         TEST(very_much_does_not_wait_for_its_time),

@@ -143,7 +143,7 @@ static void after_a_part_that_failed_no_more_are_given_out_and_the_last_one_ends
     assert_int_equal(atomic_load(&run->progress.bytes_done), 0);
 }
 
-static void what_an_earlier_run_left_of_it_is_not_fetched_again(void **state)
+static void parts_of_an_earlier_run_are_not_fetched_again(void **state)
 {
     (void)state;
     uint32_t part;
@@ -238,7 +238,7 @@ int main(void)
         TEST(each_part_is_given_out_once_and_they_may_end_in_any_order),
         TEST(wrong_checksum_is_fetched_once_more_and_then_reported),
         TEST(after_a_part_that_failed_no_more_are_given_out_and_the_last_one_ends_it),
-        TEST(what_an_earlier_run_left_of_it_is_not_fetched_again),
+        TEST(parts_of_an_earlier_run_are_not_fetched_again),
         TEST(a_part_that_ends_well_after_another_was_dropped_by_a_stop_ends_the_object_too),
         TEST(the_last_part_on_its_way_when_a_run_stops_ends_an_object_with_parts_left),
         TEST(a_wrong_checksum_while_a_run_stops_begins_nothing_again),

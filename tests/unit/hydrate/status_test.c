@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-static void what_was_written_is_what_is_read(void **state)
+static void written_status_is_read_back(void **state)
 {
     (void)state;
     struct err err;
@@ -104,7 +104,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(phase_without_a_process_is_interrupted),
-        cmocka_unit_test_setup_teardown(what_was_written_is_what_is_read, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(written_status_is_read_back, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(none_is_not_found_and_garbage_is_corrupt_by_name, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(held_lock_means_alive, folder_setup, folder_teardown),

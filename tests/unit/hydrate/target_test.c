@@ -108,7 +108,7 @@ static void a_directory_with_a_record_is_opened_with_it(void **state)
     assert_false(is_there(".out.cistern/temporary"));
 }
 
-static void what_does_not_fit_leaves_nothing(void **state)
+static void object_that_does_not_fit_leaves_nothing(void **state)
 {
     (void)state;
     struct err err;
@@ -129,7 +129,7 @@ int main(void)
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(one_process_at_a_time, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_directory_with_a_record_is_opened_with_it, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(what_does_not_fit_leaves_nothing, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(object_that_does_not_fit_leaves_nothing, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

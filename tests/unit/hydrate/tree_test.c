@@ -36,7 +36,7 @@ static void tree_makes_directories_and_keeps_them_open(void **state)
     tree_done(&t);
 }
 
-static void what_lies_at_the_top_is_in_the_root(void **state)
+static void file_at_the_top_is_in_the_root(void **state)
 {
     (void)state;
     struct err err;
@@ -93,7 +93,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(tree_makes_directories_and_keeps_them_open, folder_setup, folder_teardown),
-        cmocka_unit_test_setup_teardown(what_lies_at_the_top_is_in_the_root, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(file_at_the_top_is_in_the_root, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(tree_with_thousands_of_directories_keeps_its_slots, folder_setup,
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(no_link_is_followed_on_the_way, folder_setup, folder_teardown),

@@ -54,7 +54,7 @@ static void an_error_travels_with_its_sentence_id_and_advice(void **state)
     close(pair[1]);
 }
 
-static void what_is_malformed_is_corrupt_and_leaks_no_descriptor(void **state)
+static void malformed_message_is_corrupt_and_leaks_no_descriptor(void **state)
 {
     (void)state;
     int pair[2];
@@ -163,7 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_arrives_whole_with_its_descriptors),
         cmocka_unit_test(an_error_travels_with_its_sentence_id_and_advice),
-        cmocka_unit_test(what_is_malformed_is_corrupt_and_leaks_no_descriptor),
+        cmocka_unit_test(malformed_message_is_corrupt_and_leaks_no_descriptor),
         cmocka_unit_test(body_that_has_grown_is_read_and_what_is_missing_is_zero),
         cmocka_unit_test(mount_with_a_context_is_of_version_2_and_one_of_version_1_has_none),
         cmocka_unit_test(silence_ends_with_a_timeout),

@@ -4,7 +4,7 @@
 #include "pool/record.h"
 #include <stdio.h>
 
-static void what_is_written_is_read_again(void **state)
+static void written_record_is_read_back(void **state)
 {
     (void)state;
     struct err err;
@@ -95,7 +95,7 @@ static void a_volume_is_staged_at_its_path_or_in_the_directory_of_a_bind(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(written_record_is_read_back),
         cmocka_unit_test(no_file_is_an_empty_record),
         cmocka_unit_test(a_garbled_file_is_corrupt_and_not_empty),
         cmocka_unit_test(targets_are_added_once_removed_and_bounded),

@@ -32,7 +32,7 @@ static void zeros_are_blank_and_a_single_byte_at_either_end_is_not(void **state)
     assert_int_equal(read_them().kind, SIGNATURE_OTHER);
 }
 
-static void what_is_known_is_named(void **state)
+static void known_signatures_are_named(void **state)
 {
     (void)state;
     static const struct {
@@ -116,7 +116,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(zeros_are_blank_and_a_single_byte_at_either_end_is_not, clear),
-        cmocka_unit_test_setup(what_is_known_is_named, clear),
+        cmocka_unit_test_setup(known_signatures_are_named, clear),
         cmocka_unit_test_setup(array_member_has_its_name_without_the_host, clear),
         cmocka_unit_test_setup(sector_size_of_an_xfs_is_read_if_plausible, clear),
         cmocka_unit_test_setup(disk_smaller_than_any_signature_is_read, clear),

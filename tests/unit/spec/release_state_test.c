@@ -61,7 +61,7 @@ static void a_verdict_counts_only_with_the_number_of_writes_that_the_record_has(
     assert_int_equal(release_verdict_writes(RELEASE_SEALED, 7), 7);
 }
 
-static void what_owes_no_export_needs_none(void **state)
+static void volume_without_a_due_export_is_released_at_once(void **state)
 {
     (void)state;
     struct release_facts f = written;
@@ -109,7 +109,7 @@ static void a_withdrawn_release_opens_the_volume_and_takes_no_other_step(void **
             }
 }
 
-static void what_is_unreadable_goes_by_an_administrators_word_alone(void **state)
+static void unreadable_volume_is_deleted_only_with_discard(void **state)
 {
     (void)state;
     assert_int_equal(after(.place = RELEASE_UNREADABLE, .in_cluster = true), RELEASE_DAMAGED);
@@ -136,10 +136,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_release_goes_from_open_to_gone_in_this_order),
         cmocka_unit_test(a_verdict_counts_only_with_the_number_of_writes_that_the_record_has),
-        cmocka_unit_test(what_owes_no_export_needs_none),
+        cmocka_unit_test(volume_without_a_due_export_is_released_at_once),
         cmocka_unit_test(a_pool_that_is_not_here_holds_what_may_be_unexported),
         cmocka_unit_test(a_withdrawn_release_opens_the_volume_and_takes_no_other_step),
-        cmocka_unit_test(what_is_unreadable_goes_by_an_administrators_word_alone),
+        cmocka_unit_test(unreadable_volume_is_deleted_only_with_discard),
         cmocka_unit_test(volume_being_released_is_mounted_only_if_the_mount_withdraws),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

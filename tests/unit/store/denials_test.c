@@ -2,7 +2,7 @@
 #include "denials.h"
 #include "unit.h"
 
-static void what_was_never_served_is_refused_at_once(void **state)
+static void kind_of_request_never_served_is_not_retried_when_denied(void **state)
 {
     struct store_denials r = {0};
     (void)state;
@@ -11,7 +11,7 @@ static void what_was_never_served_is_refused_at_once(void **state)
     assert_int_equal(denials_attempts_max(&r, JOB_LIST, true), 2);
 }
 
-static void what_was_served_before_is_asked_again_a_few_times(void **state)
+static void kind_of_request_served_before_is_retried_a_few_times(void **state)
 {
     struct store_denials r = {0};
     (void)state;
@@ -37,8 +37,8 @@ static void lasting_denials_become_final(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_never_served_is_refused_at_once),
-        cmocka_unit_test(what_was_served_before_is_asked_again_a_few_times),
+        cmocka_unit_test(kind_of_request_never_served_is_not_retried_when_denied),
+        cmocka_unit_test(kind_of_request_served_before_is_retried_a_few_times),
         cmocka_unit_test(lasting_denials_become_final),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ static bool same(struct store_object a, struct store_object b)
     return store_object_is_same(&a, &b) && store_object_is_same(&b, &a);
 }
 
-static void what_two_answers_tell_must_agree(void **state)
+static void properties_in_both_answers_must_agree(void **state)
 {
     (void)state;
     const struct str a = STR("\"a\""), b = STR("\"b\"");
@@ -37,7 +37,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quotes_and_weakness_make_no_other_etag),
-        cmocka_unit_test(what_two_answers_tell_must_agree),
+        cmocka_unit_test(properties_in_both_answers_must_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

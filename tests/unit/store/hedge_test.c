@@ -103,7 +103,7 @@ static void hedges_are_at_most_one_in_a_hundred(void **state)
     assert_in_range(all, 190, 200);
 }
 
-static void what_was_not_used_is_saved_up_to_twenty(void **state)
+static void unused_budget_is_saved_up_to_twenty(void **state)
 {
     (void)state;
     struct hedge h = {0};
@@ -194,7 +194,7 @@ int main(void)
         cmocka_unit_test(a_wait_is_never_as_short_as_our_own_delays),
         cmocka_unit_test(it_follows_a_store_that_becomes_slower),
         cmocka_unit_test(hedges_are_at_most_one_in_a_hundred),
-        cmocka_unit_test(what_was_not_used_is_saved_up_to_twenty),
+        cmocka_unit_test(unused_budget_is_saved_up_to_twenty),
         cmocka_unit_test(the_last_ones_are_for_who_waits_longest),
         cmocka_unit_test(retries_take_from_the_hedge_budget),
         cmocka_unit_test(the_budget_begins_with_five),

@@ -32,7 +32,7 @@ static void attempts_and_time_have_an_end(void **state)
     assert_false(store_retry_delay(s, &r, 1, NS_PER_SECOND + 1, &delay));
 }
 
-static void who_was_turned_away_uses_nothing_up(void **state)
+static void refused_connection_uses_no_attempt(void **state)
 {
     auto_store s = open_with((struct store_retry){.attempts_max = 1, .elapsed_max_ns = NS_PER_MS});
     const struct store_reply r = {.code = -ERR_IO, .may_retry = true, .turned_away = true};
@@ -106,7 +106,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_may_pass_is_tried_again),
         cmocka_unit_test(attempts_and_time_have_an_end),
-        cmocka_unit_test(who_was_turned_away_uses_nothing_up),
+        cmocka_unit_test(refused_connection_uses_no_attempt),
         cmocka_unit_test(the_delay_is_jittered_below_its_cap_and_not_below_what_the_store_asked),
         cmocka_unit_test(store_returns_the_parts_of_its_uri),
         cmocka_unit_test(invalid_options_are_reported_and_nothing_leaks),

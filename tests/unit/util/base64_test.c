@@ -39,7 +39,7 @@ static void base64_of_jwt_is_unpadded_and_decodes(void **state)
     assert_memory_equal(bytes.ptr, "\xfb\xff\xfe\x01", 4);
 }
 
-static void what_is_not_base64_is_refused(void **state)
+static void text_that_is_not_base64_is_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {"Z", "Zg=", "Zg===", "Zm9v=", "Z m8", "Zh==", "Zm9=", "====", "=", "Zg==Zg=="};
@@ -56,7 +56,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(base64_of_published_texts_encodes_and_decodes),
         cmocka_unit_test(base64_of_jwt_is_unpadded_and_decodes),
-        cmocka_unit_test(what_is_not_base64_is_refused),
+        cmocka_unit_test(text_that_is_not_base64_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

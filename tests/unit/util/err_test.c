@@ -99,7 +99,7 @@ static void the_line_has_id_code_and_advice(void **state)
     assert_string_equal(err_line(&err, line, sizeof line), "cannot find 'x' (CIS1404, NOT_FOUND); look again");
 }
 
-static void what_is_not_printable_utf8_becomes_a_question_mark(void **state)
+static void bytes_that_are_not_printable_utf8_become_question_marks(void **state)
 {
     (void)state;
     struct err err;
@@ -174,7 +174,7 @@ int main(void)
         cmocka_unit_test(errno_gives_code_and_text),
         cmocka_unit_test(missing_resource_has_an_id_and_advice_that_err_advise_replaces),
         cmocka_unit_test(the_line_has_id_code_and_advice),
-        cmocka_unit_test(what_is_not_printable_utf8_becomes_a_question_mark),
+        cmocka_unit_test(bytes_that_are_not_printable_utf8_become_question_marks),
         cmocka_unit_test(a_long_sentence_keeps_its_beginning_and_its_cause),
         cmocka_unit_test(a_long_subject_that_is_named_is_not_named_again),
         cmocka_unit_test(a_long_sentence_is_cut_at_a_character),

@@ -88,7 +88,7 @@ static void list_with_prefixes_is_sorted(void **state)
     done(&p);
 }
 
-static void what_no_store_sends_is_an_error(void **state)
+static void malformed_replies_are_errors(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -162,7 +162,7 @@ int main(void)
         cmocka_unit_test(an_inclusive_start_is_made_exclusive),
         cmocka_unit_test(numbers_may_be_numbers),
         cmocka_unit_test(list_with_prefixes_is_sorted),
-        cmocka_unit_test(what_no_store_sends_is_an_error),
+        cmocka_unit_test(malformed_replies_are_errors),
         cmocka_unit_test(a_document_of_nothing_is_an_empty_page),
         cmocka_unit_test(object_with_a_null_size_is_refused),
         cmocka_unit_test(a_token_that_is_too_long_is_not_the_end),

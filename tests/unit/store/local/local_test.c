@@ -334,7 +334,7 @@ static void changed_file_is_reported_with_both_states(void **state)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static void what_is_put_is_there_and_nothing_else(void **state)
+static void put_creates_the_object_and_nothing_else(void **state)
 {
     struct here *h = *state;
     struct here_call c;
@@ -583,7 +583,7 @@ int main(void)
         HERE(refused_bytes_are_delivered_again),
         HERE(a_cancelled_get_says_so),
         HERE(changed_file_is_reported_with_both_states),
-        HERE(what_is_put_is_there_and_nothing_else),
+        HERE(put_creates_the_object_and_nothing_else),
         HERE(an_object_that_exists_is_not_overwritten_unasked),
         HERE(a_put_that_fails_leaves_nothing),
         HERE(keys_that_cannot_be_paths_are_refused_by_name),

@@ -245,7 +245,7 @@ static void errors_uploads_and_credentials_are_read(void **state)
     done(&p);
 }
 
-static void what_no_store_sends_is_an_error(void **state)
+static void malformed_replies_are_errors(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -311,7 +311,7 @@ int main(void)
         cmocka_unit_test(a_document_that_is_cut_anywhere_is_an_error),
         cmocka_unit_test(a_megabyte_of_garbage_is_an_error),
         cmocka_unit_test(errors_uploads_and_credentials_are_read),
-        cmocka_unit_test(what_no_store_sends_is_an_error),
+        cmocka_unit_test(malformed_replies_are_errors),
         cmocka_unit_test(a_text_without_end_is_refused),
         cmocka_unit_test(a_parser_is_used_again),
     };
