@@ -171,7 +171,7 @@ def test_manifests_are_accepted_by_the_api_server(block, cluster, tmp_path):
     source = {"apiVersion": "cistern.io/v1alpha1", "kind": "BucketSource", "metadata": {"name": "page", "namespace": "train"}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "page", "namespace": "train"}}
     if block.kind == "yaml source":
-        objects = [{**source, "spec": {"uri": "gs://bucket/prefix/", **yaml.safe_load(block.text)}}]
+        objects = [{**source, "spec": {"uri": "s3://bucket/prefix/", **yaml.safe_load(block.text)}}]
     elif block.kind == "yaml pod":
         objects = [{**pod, "spec": {"containers": [{"name": "a", "image": "b"}], **yaml.safe_load(block.text)}}]
     else:
