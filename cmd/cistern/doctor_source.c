@@ -95,21 +95,13 @@ static bool reach_store(struct doctor_store *d)
     return true;
 }
 
-/* The chain up to the source in use: the store opens the same one. */
 static void show_credentials(const struct doctor_store *d)
 {
-    struct err ignored;
-    struct creds *creds;
-    const struct creds_options o = {.kind = store_caps(d->store)->creds,
-                                    .anonymous = globals.anonymous,
-                                    .profile = globals.profile,
-                                    .region = "us-east-1"};
-    if (o.kind == CREDS_NONE || creds_open(&o, &creds, &ignored) < 0)
-        return;
-    const char *skipped = creds_skipped(creds);
-    doctor_say(DOCTOR_PASS, "credentials", "%s%s%s", creds_source_name(creds), *skipped ? "; before it: " : "",
-               skipped);
-    creds_free(creds);
+    const struct creds *creds = store_creds(d->store);
+    const char *skipped = creds ? creds_skipped(creds) : "";
+    if (creds)
+        doctor_say(DOCTOR_PASS, "credentials", "%s%s%s", creds_source_name(creds), *skipped ? "; before it: " : "",
+                   skipped);
 }
 
 static void visit_store(struct doctor_store *d, const struct doctor_purpose *p)

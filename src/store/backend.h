@@ -127,9 +127,8 @@ struct store_backend {
 
 const struct store_backend *backend_of(const struct scheme *scheme);
 
-/* The credentials that the options and the backend's kind ask for. `region` may be NULL. */
-must_check int store_open_creds(const struct store *s, const struct store_options *o, const char *region,
-                                struct creds **ret, struct err *err);
+/* Sets s->creds as the options and the backend's kind ask for. `region` may be NULL. */
+must_check int store_open_creds(struct store *s, const struct store_options *o, const char *region, struct err *err);
 
 struct store {
     const struct store_backend *backend;
@@ -139,6 +138,7 @@ struct store {
     char *bucket;           /* owned */
     char *prefix;           /* owned */
     size_t prefix_len;
+    struct creds *creds;       /* owned; NULL: the store needs none */
     char *ca_file;             /* owned; NULL: the system's */
     char *ca;                  /* owned PEM text instead of it; NULL: none */
     const struct guard *guard; /* borrowed; NULL: a person's own command, which may go anywhere */

@@ -19,9 +19,8 @@ static struct store_call *of_job(struct store_job *j)
     return container_of(j, struct store_call, job);
 }
 
-void call_init(struct store_call *c, struct creds *creds)
+void call_init(struct store_call *c)
 {
-    c->creds = creds;
     c->web = NULL;
     c->identity = NULL;
     c->waiting = false;
@@ -99,7 +98,7 @@ void call_go(struct store_call *c, const struct call_steps *steps)
     if (!c->identity) {
         c->waiter = (struct creds_waiter){.home = c->job.worker->loop, .ready = credentials_ready};
         c->waiting = true;
-        c->identity = creds_get(c->creds, c->job.worker, &c->waiter);
+        c->identity = creds_get(c->job.store->creds, c->job.worker, &c->waiter);
         if (!c->identity)
             return;
         c->waiting = false;

@@ -25,7 +25,6 @@ struct call_steps {
 
 struct store_call {
     struct store_job job;
-    struct creds *creds;            /* borrowed: the store's */
     const struct call_steps *steps; /* static */
     struct creds_waiter waiter;
     bool waiting; /* for credentials */
@@ -55,7 +54,7 @@ struct store_call {
 };
 
 /* Called by the backend's start with steps chosen, and by `answered` for the next exchange. */
-void call_init(struct store_call *c, struct creds *creds);
+void call_init(struct store_call *c);
 void call_go(struct store_call *c, const struct call_steps *steps);
 
 /* The reply is not valid; `err` has the reason. Makes it CIS_REPLY_INVALID and returns -ERR_CORRUPT. */

@@ -75,7 +75,7 @@ static int denied(struct store_call *c, const struct status_words *w)
     const char *permission = c->job.store->backend->permissions[operation_of(c)];
     permission = permission ? permission : "access";
     return err_fail(&c->err, ERR_DENIED, CIS_ACCESS_DENIED, "%d%s%.*s: %s denied to %s%s%.*s", w->status,
-                    w->code.len ? " " : "", STR_FMT(w->code), permission, creds_source_name(c->creds),
+                    w->code.len ? " " : "", STR_FMT(w->code), permission, creds_source_name(c->job.store->creds),
                     w->message.len ? ": " : "", (int)min_u64(w->message.len, 160),
                     w->message.ptr ? w->message.ptr : "");
 }
@@ -86,7 +86,7 @@ static int denied(struct store_call *c, const struct status_words *w)
 void call_refused(struct store_call *c, bool renew)
 {
     bool is_old = clock_wall_ns() - c->identity->born_ns > RENEW_AGE_NS;
-    bool renewed = (renew || is_old) && creds_reject(c->creds, c->identity);
+    bool renewed = (renew || is_old) && creds_reject(c->job.store->creds, c->identity);
     c->job.reply.attempts_max = denials_attempts_max(c->job.store->refusals, c->job.op, renewed);
 }
 

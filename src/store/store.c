@@ -67,6 +67,7 @@ void store_free(struct store *s)
         return;
     pthread_mutex_destroy(&s->lock);
     s->backend->close(s);
+    creds_free(s->creds);
     telemetry_free(s->telemetry);
     free(s->hedge);
     free(s->refusals);
@@ -78,15 +79,19 @@ void store_free(struct store *s)
     free(s);
 }
 
-int store_open_creds(const struct store *s, const struct store_options *o, const char *region, struct creds **ret,
-                     struct err *err)
+int store_open_creds(struct store *s, const struct store_options *o, const char *region, struct err *err)
 {
     return creds_open(&(struct creds_options){.kind = s->caps.creds,
                                               .anonymous = o->auth == STORE_AUTH_ANONYMOUS,
                                               .identity = o->identity,
                                               .profile = o->profile,
                                               .region = region},
-                      ret, err);
+                      &s->creds, err);
+}
+
+const struct creds *store_creds(const struct store *s)
+{
+    return s->creds;
 }
 
 const struct store_caps *store_caps(const struct store *s)

@@ -97,7 +97,8 @@ struct store_caps {
 };
 
 const struct store_caps *store_caps(const struct store *s);
-enum creds_kind store_creds_kind(struct str uri); /* CREDS_NONE: an unknown scheme, too */
+enum creds_kind store_creds_kind(struct str uri);       /* CREDS_NONE: an unknown scheme, too */
+const struct creds *store_creds(const struct store *s); /* borrowed; NULL: the store needs none */
 
 /* Of the URI; borrowed from the store. */
 const char *store_scheme(const struct store *s);

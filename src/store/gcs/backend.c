@@ -44,7 +44,7 @@ static int gcs_open(struct store *s, const struct store_options *o, const struct
         percent_encode(str_of(o->billing), &b);
         r = sbuf_take(&b, &g->billing, err);
     }
-    return r < 0 ? r : store_open_creds(s, o, NULL, &g->creds, err);
+    return r < 0 ? r : store_open_creds(s, o, NULL, err);
 }
 
 static void gcs_close(struct store *s)
@@ -52,7 +52,6 @@ static void gcs_close(struct store *s)
     struct gcs *g = s->self;
     if (!g)
         return;
-    creds_free(g->creds);
     free(g->base);
     free(g->billing);
     free(g);
@@ -78,13 +77,12 @@ static void gcs_start(struct store_job *job)
         [JOB_ABORT] = &gcs_sweep_steps, [JOB_SWEEP] = &gcs_sweep_steps, [JOB_DELETE] = &gcs_delete_steps,
     };
     struct gcs_job *j = container_of(job, struct gcs_job, call.job);
-    const struct gcs *g = job->store->self;
     j->swept = j->count = j->group = 0;
     j->level = 0;
     j->confirmed.object.generation = 0;
     object_page_init(&j->page);
     sbuf_init(&j->token, 16 << 10);
-    call_init(&j->call, g->creds);
+    call_init(&j->call);
     const char *why = refuses_name(job);
     if (why) {
         err_set(&j->call.err, ERR_INVALID, "Google Cloud Storage accepts no keys %s", why);

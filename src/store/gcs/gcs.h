@@ -14,7 +14,6 @@ enum { GCS_COMPOSE_MAX = 32, GCS_NAME_MAX = 128 };
 struct gcs {
     char *base;    /* owned: "https://storage.googleapis.com" */
     char *billing; /* owned: the project that pays, encoded; NULL */
-    struct creds *creds;
 };
 
 struct gcs_job {

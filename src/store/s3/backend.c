@@ -80,7 +80,7 @@ static int s3_open(struct store *s, const struct store_options *o, const struct 
     if (!s3->base)
         return -(int)err->code;
     s->endpoint = server_url(s3);
-    return store_open_creds(s, o, s3->region, &s3->creds, err);
+    return store_open_creds(s, o, s3->region, err);
 }
 
 static void s3_close(struct store *s)
@@ -88,7 +88,6 @@ static void s3_close(struct store *s)
     struct s3 *s3 = s->self;
     if (!s3)
         return;
-    creds_free(s3->creds);
     pthread_mutex_destroy(&s3->lock);
     pthread_mutex_destroy(&s3->cache.lock);
     explicit_bzero(s3->cache.key, sizeof s3->cache.key);
@@ -108,10 +107,9 @@ static void s3_start(struct store_job *job)
         [JOB_SWEEP] = &s3_sweep_steps, [JOB_DELETE] = &s3_delete_steps,
     };
     struct s3_job *j = container_of(job, struct s3_job, call.job);
-    struct s3 *s3 = job->store->self;
     object_page_init(&j->page);
     j->bare = false;
-    call_init(&j->call, s3->creds);
+    call_init(&j->call);
     j->steps = steps[job->op];
     const struct call_steps *look = s3_look_first(&j->call);
     call_go(&j->call, look ? look : j->steps);

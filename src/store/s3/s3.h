@@ -20,7 +20,6 @@ struct s3 {
     bool requester_pays;
     atomic_bool conditional;  /* it has taken a condition: a 501 is about something else */
     atomic_uchar known[2][2]; /* enum s3_knowledge: [of a completion][of If-Match, else If-None-Match] */
-    struct creds *creds;
     struct sigv4_cache cache;
     pthread_mutex_t lock; /* guards what follows: a bucket may turn out to live in another region */
     char *endpoint;       /* owned; NULL: AWS's, of the region */
