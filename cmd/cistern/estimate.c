@@ -15,6 +15,7 @@ static uint64_t or_default(uint64_t value, uint64_t otherwise)
     return value ? value : otherwise;
 }
 
+/* A listing may claim any size: the sum must not wrap around. */
 static uint64_t add(uint64_t a, uint64_t b)
 {
     uint64_t sum;
@@ -32,6 +33,13 @@ void estimate_add_upload(struct estimate *e, const struct store *s, uint64_t siz
     e->bytes = add(e->bytes, size_bytes);
     e->reads++;
     e->writes += run_write_requests(s, size_bytes);
+}
+
+void estimate_merge(struct estimate *e, const struct estimate *more)
+{
+    e->bytes = add(e->bytes, more->bytes);
+    e->reads += more->reads;
+    e->writes += more->writes;
 }
 
 /* Either the bytes or the round trips are the limit. */

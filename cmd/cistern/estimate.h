@@ -32,6 +32,7 @@ enum { ESTIMATE_READ_CENTS = 40, ESTIMATE_WRITE_CENTS = 500 };
 /* The requests that hydrating, or exporting, one object of this size makes, added to *e. */
 void estimate_add_fetch(struct estimate *e, const struct store *s, uint64_t size_bytes);
 void estimate_add_upload(struct estimate *e, const struct store *s, uint64_t size_bytes);
+void estimate_merge(struct estimate *e, const struct estimate *more);
 
 uint64_t estimate_ns(const struct estimate *e, const struct estimate_terms *t);
 double estimate_dollars(const struct estimate *e, const struct estimate_terms *t);

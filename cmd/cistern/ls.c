@@ -57,9 +57,9 @@ struct ls {
     struct store_single single; /* instead of a listing */
     struct store_listing *listing;
     pthread_mutex_t lock; /* guards what follows while a listing runs */
-    uint64_t names, objects, excluded, bytes;
+    uint64_t names, objects, excluded;
     const struct estimate_terms *terms; /* borrowed; NULL: no estimate */
-    struct estimate estimate;           /* of hydrating the listed objects */
+    struct estimate estimate;           /* of hydrating the listed objects; has the sum of their bytes */
     struct ls_order *order;             /* owned */
     int over_fd;                        /* owned: eventfd */
     bool failed;
@@ -162,13 +162,6 @@ static void print_object(struct ls *l, FILE *out, const struct store_object *o, 
     fwrite(b.ptr, 1, b.len, out);
 }
 
-/* A listing may claim any size: the sum must not wrap around. */
-static void add_bytes(struct ls *l, uint64_t bytes)
-{
-    if (__builtin_add_overflow(l->bytes, bytes, &l->bytes))
-        l->bytes = UINT64_MAX;
-}
-
 /* True: --max is reached. */
 static bool take_object(struct ls *l, const struct store_object *o)
 {
@@ -179,7 +172,6 @@ static bool take_object(struct ls *l, const struct store_object *o)
     bool folder = is_folder(l, o);
     l->names++;
     l->objects += !folder;
-    add_bytes(l, folder ? 0 : o->size_bytes);
     estimate_add_fetch(&l->estimate, l->store, folder ? 0 : o->size_bytes);
     print_object(l, stdout, o, folder);
     return flags.max && l->names >= flags.max;
@@ -257,13 +249,11 @@ static int on_page(void *ctx, const struct store_object *objects, size_t count, 
     char *text = NULL;
     size_t len = 0;
     struct estimate estimate = {0};
-    uint64_t found = 0, excluded = 0, bytes = 0;
+    uint64_t found = 0, excluded = 0;
     FILE *out = open_memstream(&text, &len);
     for (size_t i = 0; i < count; i++)
         if (is_wanted(l, &objects[i])) {
             found++;
-            if (__builtin_add_overflow(bytes, objects[i].size_bytes, &bytes))
-                bytes = UINT64_MAX;
             estimate_add_fetch(&estimate, l->store, objects[i].size_bytes);
             print_object(l, out, &objects[i], false);
         } else {
@@ -273,8 +263,7 @@ static int on_page(void *ctx, const struct store_object *objects, size_t count, 
     pthread_mutex_lock(&l->lock);
     l->excluded += excluded;
     l->objects += found;
-    l->estimate.reads += estimate.reads;
-    add_bytes(l, bytes);
+    estimate_merge(&l->estimate, &estimate);
     int r = ls_order_add(l->order, objects[0].key, (struct str){text, len}, sorted_so_far, &err);
     if (r < 0 && !l->failed)
         l->err = err;
@@ -352,7 +341,7 @@ static void watch(struct ls *l)
     while (poll(&p, 1, 200) <= 0) {
         pthread_mutex_lock(&l->lock);
         struct term_progress progress = {.what = "listing",
-                                         .bytes_total = l->bytes,
+                                         .bytes_total = l->estimate.bytes,
                                          .objects_total = l->objects,
                                          .retries = store_retries(l->store),
                                          .retry = retry_text(&l->store, 1, retry)};
@@ -378,21 +367,21 @@ static int wait_over(struct ls *l, struct pool *pool, struct err *err)
     return r;
 }
 
-static void print_sum(struct ls *l)
+static void print_sum(const struct ls *l)
 {
-    l->estimate.bytes = l->bytes;
     char bytes[BYTES_TEXT_MAX];
     if (globals.json) {
         auto_sbuf b = SBUF(TERM_LINE_MAX);
         term_json_begin(&b, "summary");
         term_json_u64(&b, "found", l->objects);
-        term_json_u64(&b, "bytes", l->bytes);
+        term_json_u64(&b, "bytes", l->estimate.bytes);
         if (l->terms)
             estimate_add_json(&b, &l->estimate, l->terms, l->store);
         term_json_end(&b, stdout);
         return;
     }
-    printf("found %" PRIu64 " objects, %" PRIu64 " bytes (%s)\n", l->objects, l->bytes, bytes_text(l->bytes, bytes));
+    printf("found %" PRIu64 " objects, %" PRIu64 " bytes (%s)\n", l->objects, l->estimate.bytes,
+           bytes_text(l->estimate.bytes, bytes));
     if (l->terms)
         estimate_print(&l->estimate, l->terms, l->store);
 }
