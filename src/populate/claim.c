@@ -126,17 +126,29 @@ bool claim_is_pending(const struct claim_facts *f)
     return t->phase == CLAIM_PENDING && !t->volume_name.len && !t->deleting && !str_eq(t->namespace, f->own_namespace);
 }
 
+static bool has_bad_parameters(const struct claim_class *class, struct claim_step *ret)
+{
+    if (class->is_invalid)
+        *ret = wait_with_event(CLAIM_EVENT_CLASS_INVALID, "the StorageClass has an invalid parameter");
+    else if (!class->has_pool)
+        *ret = wait_with_event(CLAIM_EVENT_POOL_NOT_FOUND, "no node has the pool of the class");
+    else
+        return false;
+    return true;
+}
+
 /* A claim that no prime serves: it names no BucketSource, or a mistyped kind or group. */
 static struct claim_step other_claim(const struct claim_facts *f)
 {
+    struct claim_step step;
     if (claim_is_pending(f) && f->target->bad_kind.len)
         return wait_with_event(CLAIM_EVENT_REFERENCE_INVALID, "dataSourceRef has another kind or group");
-    if (claim_is_pending(f) && f->class && f->class->ours && f->target->is_invalid)
+    if (!claim_is_pending(f) || !f->class || !f->class->ours)
+        return wait_for("the claim names no BucketSource");
+    if (f->target->is_invalid)
         return wait_with_event(CLAIM_EVENT_CLAIM_INVALID, "the claim cannot get a volume as it is");
-    if (claim_is_pending(f) && f->class && f->class->is_invalid)
-        return wait_with_event(CLAIM_EVENT_CLASS_INVALID, "the StorageClass has an invalid parameter");
-    if (claim_is_pending(f) && f->class && f->class->ours && !f->class->has_pool)
-        return wait_with_event(CLAIM_EVENT_POOL_NOT_FOUND, "no node has the pool of the class");
+    if (has_bad_parameters(f->class, &step))
+        return step;
     if (f->is_too_large)
         return wait_with_event(CLAIM_EVENT_POOLS_FULL, "no pool has room for it");
     return wait_for("the claim names no BucketSource");
@@ -148,12 +160,8 @@ static bool is_class_refused(const struct claim_class *class, struct claim_step 
         *ret = wait_with_event(CLAIM_EVENT_FOREIGN_CLASS, "the StorageClass has another driver");
     else if (!class->waits)
         *ret = wait_with_event(CLAIM_EVENT_IMMEDIATE, "the StorageClass binds immediately");
-    else if (class->is_invalid)
-        *ret = wait_with_event(CLAIM_EVENT_CLASS_INVALID, "the StorageClass has an invalid parameter");
-    else if (!class->has_pool)
-        *ret = wait_with_event(CLAIM_EVENT_POOL_NOT_FOUND, "no node has the pool of the class");
     else
-        return false;
+        return has_bad_parameters(class, ret);
     return true;
 }
 

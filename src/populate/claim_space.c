@@ -6,7 +6,6 @@
 
 struct populate_pool_search {
     struct populate *p;
-    struct str pool;
     struct api_pool *largest; /* owned; NULL: no node has reported the pool */
 };
 
@@ -21,7 +20,7 @@ static int pool_found(void *ctx, struct str key, const json *object)
     struct err ignored;
     auto_api_pool p = NULL;
     (void)key;
-    if (api_pool_read(object, &p, &ignored) < 0 || !str_eq(str_of(p->pool), s->pool) || !api_pool_is_healthy(p))
+    if (api_pool_read(object, &p, &ignored) < 0 || !api_pool_is_healthy(p))
         return 0;
     /* The pool of a deleted node stays for a while. */
     auto_json node = kube_informer_get(s->p->o.nodes, STR_NULL, str_of(p->node));
@@ -73,8 +72,8 @@ int claim_space_check(struct populate *p, const struct claim_pair *c, struct err
     auto_json class = NULL;
     if (!read_request(p, c, &class, &pool, &requested) || str_to_bytes(requested, &bytes, &ignored) < 0)
         return 0;
-    auto_with(populate_pool_search_done) struct populate_pool_search s = {.p = p, .pool = pool};
-    (void)kube_informer_each(p->o.pools, -1, STR_NULL, pool_found, &s);
+    auto_with(populate_pool_search_done) struct populate_pool_search s = {.p = p};
+    (void)kube_informer_each(p->o.pools, p->o.pools_by_name, pool, pool_found, &s);
     if (!s.largest || bytes <= s.largest->largest_volume_bytes)
         return 0;
     return err_fail(err, ERR_NO_SPACE, CIS_POOL_FULL, "%.*s requested: the largest pool '%s' has %s free, on node %s",
