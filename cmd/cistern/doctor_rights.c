@@ -189,7 +189,8 @@ static void read_twice_at_most(struct trial *t)
         run(t, ask_read);
 }
 
-/* 404 to a caller who may list shows the right to read, too. */
+/* For a caller who may list. A store answers a read of a missing object with 404 if reading is allowed, else with
+ * 403. */
 static void read_missing(struct trial *t)
 {
     read_twice_at_most(t);

@@ -403,16 +403,13 @@ int creds_open_gcp(const struct creds_options *o, struct creds **ret, struct err
     auto_sbuf skipped = SBUF(2 * PATH_MAX);
     sbuf_adds(&skipped, "token file (CLOUDSDK_AUTH_ACCESS_TOKEN_FILE is not set)");
     int r = 0;
-    if (named) {
-        r = open_file(named, ret, err);
-    } else {
+    if (!named)
         sbuf_adds(&skipped, ", key file (GOOGLE_APPLICATION_CREDENTIALS is not set)");
-        if (well_known_file(path, sizeof path)) {
-            r = open_file(path, ret, err);
-        } else {
-            sbuf_adds(&skipped, ", gcloud's file (application_default_credentials.json is not in its directory)");
-            *ret = open_metadata();
-        }
+    if (named || well_known_file(path, sizeof path)) {
+        r = open_file(named ? named : path, ret, err);
+    } else {
+        sbuf_adds(&skipped, ", gcloud's file (application_default_credentials.json is not in its directory)");
+        *ret = open_metadata();
     }
     if (r == 0)
         creds_note_skipped(*ret, &skipped);

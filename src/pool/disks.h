@@ -31,8 +31,7 @@ struct disks_wanted {
     size_t name_count;
     const char *const *wipe;
     size_t wipe_count;
-    const char
-        *device; /* instead of models and names: "/dev/disk/by-partlabel/cistern" is the pool, without an array */
+    const char *device; /* instead of an array: the one disk or partition, "/dev/disk/by-partlabel/cistern" */
 };
 
 enum disks_step {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hedge.h - decides when a read is sent a second time, and when a slow body is started over. home: any thread; a struct
- * of atomics. A GET waits for the 99th percentile of the first bytes so far.
- * A HEAD or a page of a listing waits for that of whole answers. The hedge budget begins with five requests, and each
- * read adds a hundredth of one. Second requests and retries take from it. A failing store gets no extra load. */
+ * of atomics. A GET waits for the 99th percentile of the first bytes so far. A HEAD or a page of a listing waits for
+ * that of whole answers. The hedge budget begins with five requests, and each read adds a hundredth of one. Second
+ * requests and retries take from it. A failing store gets no extra load. */
 #pragma once
 
 #include <stdatomic.h>
