@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One function a gate: given a root and paths below it, the list of complaints, each "path:line: what is wrong"."""
 import csv
+import functools
 import hashlib
 import io
 import json
@@ -308,6 +309,7 @@ def gate_architecture(root, paths):
     return found + [f"{page}:1: CMakeLists.txt has no room '{name}'" for name in rows]
 
 
+@functools.cache
 def anchors(page):
     """The anchors that a forge gives the headings of a page."""
     text = re.sub(r"(?ms)^( *)```.*?^\1```", "", page.read_text())
@@ -332,7 +334,7 @@ def gate_links(root, paths):
             for target, anchor, m in links:
                 if not target.exists():
                     found.append(f"{p}:{n}: no file '{m[0]}'")
-                elif anchor and target.suffix == ".md" and target.exists() and anchor not in anchors(target):
+                elif anchor and target.suffix == ".md" and anchor not in anchors(target):
                     found.append(f"{p}:{n}: no heading '{m[0]}'")
     return found
 

@@ -145,6 +145,20 @@ def driver(folder, machine, *disks):
     return OnMachine(folder, machine, *(f"default={which}" for which in disks))
 
 
+def start_twice(node, machine, device, said):
+    """Starts the driver twice on the pool that its run before made on `device`; `said` is the report of that run."""
+    pool = node.pools["default"]
+    if str(pool) not in machine.run("cat", "/proc/mounts"):  # then it is mounted for it
+        assert f"cannot mount '{device}' on '{pool}'" in said
+        machine.run("mount", device, pool)
+    machine.run("sh", "-c", f"echo '{IDENTITY}' >{pool}/cistern.json")  # as if the API server had been asked
+    for _ in range(2):
+        try:
+            node.start()
+        finally:
+            node.stop()
+
+
 def test_blank_disks_of_a_model_become_the_pool_once_and_others_are_left_alone(folder, machine):
     machine.tell("nvme0n1", "device/model", "Amazon Elastic Block Store")
     boot = machine.disks["nvme0n1"].content()
@@ -155,15 +169,7 @@ def test_blank_disks_of_a_model_become_the_pool_once_and_others_are_left_alone(f
                                "--name=cistern-default --raid-devices=2 /dev/nvme1n1 /dev/nvme2n1"], said
     assert machine.disks["nvme0n1"].content() == boot
     assert machine.run("blkid", "-p", "-o", "value", "-s", "TYPE", "/dev/md127").strip() == "xfs", said
-    if str(pool) not in machine.run("cat", "/proc/mounts"):  # then it is mounted for it
-        assert f"cannot mount '/dev/md127' on '{pool}'" in said
-        machine.run("mount", "/dev/md127", pool)
-    machine.run("sh", "-c", f"echo '{IDENTITY}' >{pool}/cistern.json")  # as if the API server had been asked
-    for _ in range(2):
-        try:
-            node.start()
-        finally:
-            node.stop()
+    start_twice(node, machine, "/dev/md127", said)
     assert "volumes" in machine.run("ls", pool), "the pool is on the array"
     assert len(machine.asked()) == 1, "and is made once"
     node.clean_up()
@@ -232,15 +238,7 @@ def test_a_blank_disk_by_its_label_is_formatted_once_and_mounted(machine, labell
     others = [machine.disks[name].content() for name in ("nvme0n1", "nvme2n1")]
     said = labelled.run_once()
     assert machine.run("blkid", "-p", "-o", "value", "-s", "TYPE", LABEL).strip() == "xfs", said
-    if str(pool) not in machine.run("cat", "/proc/mounts"):  # then it is mounted for it
-        assert f"cannot mount '{LABEL}' on '{pool}'" in said
-        machine.run("mount", LABEL, pool)
-    machine.run("sh", "-c", f"echo '{IDENTITY}' >{pool}/cistern.json")  # as if the API server had been asked
-    for _ in range(2):
-        try:
-            labelled.start()
-        finally:
-            labelled.stop()
+    start_twice(labelled, machine, LABEL, said)
     assert "volumes" in machine.run("ls", pool), "the pool is on the disk, which was not formatted again"
     assert [machine.disks[name].content() for name in ("nvme0n1", "nvme2n1")] == others and not machine.asked()
     labelled.clean_up()
