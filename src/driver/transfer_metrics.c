@@ -2,6 +2,7 @@
 #include "driver/driver.h"
 #include "metrics.h"
 #include "util/clock.h"
+#include "util/err_kind.h"
 #include "util/metric.h"
 #include "util/scheme.h"
 
@@ -121,7 +122,7 @@ static void count_faults(struct transfer_metrics *t, struct transfer_state *s, c
         if (f->time_ns <= s->fault_ns)
             continue;
         newest_ns = f->time_ns > newest_ns ? f->time_ns : newest_ns;
-        if (f->is_mismatch)
+        if (err_kind_of(f->id) == ERR_KIND_MISMATCH)
             metric_add(metric_series(t->verify_failures, t->node, "checksum"), 1);
     }
     s->fault_ns = newest_ns;

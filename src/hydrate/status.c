@@ -138,7 +138,6 @@ static int read_fault(const json *j, struct hydrate_fault *ret, struct err *err)
     if (r == 0 && id.len)
         r = str_to_u64(str_from(id, 3), &number, err);
     ret->id = (enum err_id)number;
-    ret->is_mismatch = ret->id == CIS_CHECKSUM_MISMATCH;
     return r;
 }
 

@@ -30,7 +30,6 @@ enum { HYDRATE_ERRORS_KEPT = 10, HYDRATE_OBJECT_TEXT_MAX = 1100, HYDRATE_MANIFES
 struct hydrate_fault {
     char object[HYDRATE_OBJECT_TEXT_MAX]; /* UTF-8, cut if longer; empty: the run as a whole */
     enum err_id id;                       /* CISnnnn, 0: none */
-    bool is_mismatch;                     /* the received bytes do not have the checksum that the store reports */
     enum err_code code;
     char message[ERR_TEXT_MAX + ERR_ADVICE_MAX];
     unsigned attempts;

@@ -164,7 +164,8 @@ ID_ROW = r"^ *X\((\d{4}), (\w+), (.*?)\) *\\?$"
 
 
 def gate_errors(root, paths):
-    """Every id of err_ids.h has one paragraph in docs/errors.md, and no other source file spells an id as a number."""
+    """Every id of err_ids.h has one paragraph in docs/errors.md, no other source file spells an id as a number, and no
+    program compares one: it compares the code, or the kind that err_kind.c gives the id."""
     rows = re.findall(ID_ROW, (Path(root) / IDS_HEADER).read_text(), re.M) if (Path(root) / IDS_HEADER).is_file() else []
     page = Path(root) / "docs/errors.md"
     documented = re.findall(r"^### CIS(\d{4})\b", page.read_text(), re.M) if page.is_file() else []
@@ -184,6 +185,8 @@ def gate_errors(root, paths):
         text = (Path(root) / p).read_text(errors="replace")
         for m in re.finditer(r"\bCIS\d{4}\b|\berr_advise\w*\s*\(\s*[^,;]+,[^,;]*\b[1-9]\d{3}\b", text):
             found.append(f"{p}:{text.count(chr(10), 0, m.start()) + 1}: an id is written CIS_NAME, as {IDS_HEADER} has it")
+        for m in re.finditer(r"[!=]= *CIS_[A-Z]|\bcase CIS_[A-Z]", text):
+            found.append(f"{p}:{text.count(chr(10), 0, m.start()) + 1}: code compares a code or a kind, never an id")
     return found
 
 

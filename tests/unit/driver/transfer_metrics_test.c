@@ -137,8 +137,8 @@ static void wrong_checksums_are_counted_once(void **state)
     uint64_t before = metric_value(wrong);
     struct hydrate_status h = run(clock_wall_ns() + 1, 0);
     h.error_count = 2;
-    h.errors[0] = (struct hydrate_fault){.is_mismatch = true, .time_ns = h.started_ns + 1};
-    h.errors[1] = (struct hydrate_fault){.time_ns = h.started_ns + 2};
+    h.errors[0] = (struct hydrate_fault){.id = CIS_CHECKSUM_MISMATCH, .time_ns = h.started_ns + 1};
+    h.errors[1] = (struct hydrate_fault){.id = CIS_REPLY_INVALID, .time_ns = h.started_ns + 2};
     look(t, &h, NULL);
     look(t, &h, NULL);
     assert_int_equal(metric_value(wrong) - before, 1);

@@ -29,8 +29,8 @@ static void written_status_is_read_back(void **state)
                                 .has_error = true,
                                 .error_count = 1};
     s.error = (struct hydrate_fault){.code = ERR_NO_SPACE, .id = 1410, .message = "no space"};
-    s.errors[0] =
-        (struct hydrate_fault){.object = "a/b", .id = 1422, .code = ERR_CORRUPT, .message = "wrong", .attempts = 4};
+    s.errors[0] = (struct hydrate_fault){
+        .object = "a/b", .id = CIS_CHECKSUM_MISMATCH, .code = ERR_CORRUPT, .message = "wrong", .attempts = 4};
     assert_int_equal(hydrate_status_write(dir, &s, &err), 0);
     assert_int_equal(hydrate_status_read(dir, &got, &err), 0);
     assert_int_equal(got.phase, HYDRATE_FAILED);
@@ -44,11 +44,10 @@ static void written_status_is_read_back(void **state)
     assert_true(got.has_error);
     assert_int_equal(got.error.code, ERR_NO_SPACE);
     assert_int_equal(got.error.id, 1410);
-    assert_false(got.error.is_mismatch);
     assert_int_equal(got.error_count, 1);
     assert_string_equal(got.errors[0].object, "a/b");
     assert_int_equal(got.errors[0].code, ERR_CORRUPT);
-    assert_true(got.errors[0].is_mismatch);
+    assert_int_equal(got.errors[0].id, CIS_CHECKSUM_MISMATCH);
     assert_int_equal(got.errors[0].attempts, 4);
     assert_int_equal(got.objects_missing, 2);
     assert_int_equal(got.objects_kept, 3);

@@ -14,6 +14,7 @@ static void id_of_another_process_has_the_kind_of_its_number(void **state)
     assert_int_equal(err_kind_of_text("CIS1611"), ERR_KIND_UNREACHABLE);
     assert_int_equal(err_kind_of_text("CIS1409"), ERR_KIND_CHANGED);
     assert_int_equal(err_kind_of_text("CIS1510"), ERR_KIND_TOO_LARGE);
+    assert_int_equal(err_kind_of_text("CIS1422"), ERR_KIND_MISMATCH);
     assert_int_equal(err_kind_of_text("CIS1530"), ERR_KIND_EMPTY);
     assert_int_equal(err_kind_of_text("CIS1905"), ERR_KIND_IDENTITY_GONE);
     assert_int_equal(err_kind_of_text("CIS1906"), ERR_KIND_IDENTITY_GONE);
