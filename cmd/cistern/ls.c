@@ -16,13 +16,14 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 
-static const char usage[] = "Usage: cistern ls URI [flags]\n\n"
-                            "Lists the objects below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///dir/), one "
-                            "level unless -r. With -r, a URI\n"
-                            "without a slash at its end names one object, as for hydrate. Without -r, it lists the "
-                            "names that begin with it.\n\n"
-                            "  cistern ls -l s3://bucket/dataset/\n"
-                            "  cistern ls -r --sum gs://bucket/\n\nFlags:\n";
+static const char usage[] =
+    "Usage: cistern ls URI [flags]\n\n"
+    "Lists the objects below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///dir/), one "
+    "level unless -r. With -r, a URI\n"
+    "without a slash at its end names one object, as for hydrate. Without -r, it lists the "
+    "names that begin with it. If no\nobject matches, the exit code is 9; an empty bucket has exit code 0.\n\n"
+    "  cistern ls -l s3://bucket/dataset/\n"
+    "  cistern ls -r --sum gs://bucket/\n\nFlags:\n";
 
 static struct {
     bool is_long, recursive, sum;
@@ -416,6 +417,12 @@ static size_t dir_len_of(struct str prefix)
     return prefix.len;
 }
 
+/* A bucket may be empty; a prefix of nothing is a mistyped one more often than not. */
+static bool may_be_empty(const struct ls *l)
+{
+    return store_prefix(l->store).len == 0 && l->excluded == 0;
+}
+
 static int found_nothing(const struct ls *l, const char *uri)
 {
     struct err err;
@@ -493,5 +500,5 @@ int verb_ls(int argc, char **argv)
     }
     if (flags.sum)
         print_sum(&l);
-    return l.names + l.objects == 0 && store_names_object(store) ? found_nothing(&l, argv[1]) : EXIT_DONE;
+    return l.names + l.objects > 0 || may_be_empty(&l) ? EXIT_DONE : found_nothing(&l, argv[1]);
 }

@@ -60,6 +60,23 @@ def test_ls_of_a_name_that_nothing_begins_with_fails(bucket):
     assert done.returncode == 9 and "'s3://bench/smell': no object has this key" in done.stderr
 
 
+@pytest.mark.parametrize("flags", [[], ["-r"], ["--sum"]])
+def test_ls_of_a_prefix_without_objects_fails(bucket, flags):
+    done = cistern("ls", "s3://bench/smell/", *flags, "--endpoint", bucket.url, "--path-style")
+    assert done.returncode == 9 and "'s3://bench/smell/': no object is below this prefix (CIS1530" in done.stderr, done.stderr
+    done = cistern("ls", "s3://bench/", "--include", "*.bin", *flags, "--endpoint", bucket.url, "--path-style")
+    assert done.returncode == 9 and "include and exclude leave out all" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("flags", [[], ["-r"]])
+def test_ls_of_an_empty_bucket_prints_nothing(tmp_path, flags):
+    (tmp_path / "empty").mkdir()
+    with BucketServer() as server:
+        for where in (["s3://bench/", "--endpoint", server.url, "--path-style"], [f"file://{tmp_path}/empty/"]):
+            done = cistern("ls", *where, *flags)
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize("flags", [["--endpoint-url"], ["--endpoint"]])
 def test_other_names_of_flags_work(bucket, flags):
     done = cistern("ls", "s3://bench/", *flags, bucket.url, "--path-style", "--no-sign-request")

@@ -48,6 +48,7 @@ ROWS = [
     ("ls s3://BENCH/in/", USAGE, "'s3://BENCH/in/'", "a-z, 0-9", "write the URI as"),
     ("ls s3://user:password@bench/in/", USAGE, "@bench/in/", "credentials do not belong in a URI", "write the URI as"),
     ("ls s3://missing/in/", NOT_FOUND, "s3://missing/in/", "404 NoSuchBucket", "check the bucket"),
+    ("ls s3://bench/nothing/", EMPTY, "'s3://bench/nothing/'", "no object is below this prefix", "check the URI and the filters"),
     ("hydrate s3://bench/in out", EMPTY, "'s3://bench/in'", "no object has this key", "write s3://bench/in/"),
     ("hydrate s3://bench/nothing/ out", EMPTY, "'s3://bench/nothing/'", "no object is below this prefix", "--allow-empty"),
     ("hydrate s3://bench/in/* out", EMPTY, "'s3://bench/in/*'", "a URI has no wildcards", "s3://bench/in/ with --include '*'"),
