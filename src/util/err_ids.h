@@ -30,6 +30,7 @@
     X(1422, CHECKSUM_MISMATCH, "check the object in the bucket; use --verify size if the store's ETags are not MD5 digests") \
     X(1423, UPLOAD_CORRUPTED, "send the file again; if it fails again, check the network and this machine's memory") \
     X(1424, OBJECT_ARCHIVED, "restore the object (aws s3api restore-object), or exclude it") \
+    X(1425, STORAGE_CLASS_UNKNOWN, "correct --storage-class (export.storageClass of a volume), or omit it to use the bucket's class") \
     X(1429, STORE_THROTTLED, "lower the concurrency") \
     X(1500, STORE_FAILED, "try again after the store has recovered") \
     X(1501, CATALOG_CORRUPT, "run again with --no-resume to start over") \

@@ -41,6 +41,7 @@ ROWS = [
     ("export data s3://bench/o/ --conflict maybe", USAGE, "--conflict", "not 'maybe'", "fail, overwrite or version"),
     ("export data s3://bench/o/ --since yesterday", USAGE, "--since", "'yesterday'", "an age as 2h"),
     ("export data s3://bench/o/ --delete-after now", USAGE, "--delete-after", "", "only never is supported"),
+    ("export data s3://bench/o/ --storage-class COLD", USAGE, "'COLD'", "400 InvalidStorageClass", "correct --storage-class"),
     # URIs
     ("ls s3:/bench/in/", USAGE, "'s3:/bench/in/'", "no scheme", "write the URI as s3://BUCKET/PREFIX"),
     ("ls az://bench/in/", USAGE, "'az://bench/in/'", "unknown scheme", "write the URI as"),
