@@ -164,6 +164,7 @@ struct run_stop {
     size_t orders_left;        /* orders that have not come back */
     ssize_t left;              /* the first file that was stopped in the middle; NO_FILE: none */
     bool over_deadline, gave_up, sent;
+    bool is_refused; /* the destination refuses every file */
 };
 
 struct export_run {

@@ -357,7 +357,7 @@ static int judge(struct export_run *r, struct err *err)
     if (r->stop.over_deadline)
         fail_the_rest(r);
     c->updated_ns = clock_wall_ns();
-    bool stopped = atomic_load(&r->stop.requested) && !r->stop.over_deadline;
+    bool stopped = atomic_load(&r->stop.requested) && !r->stop.over_deadline && !r->stop.is_refused;
     if (c->failed_files > 0 && !stopped)
         c->state = VERDICT_FAILED;
     else if (c->failed_files == 0 && c->pending_files == 0)

@@ -2,6 +2,7 @@
 /* A file on its way: its states, its requests and its ends. */
 #include "engine.h"
 #include "util/clock.h"
+#include "util/err_kind.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -261,19 +262,38 @@ void run_file_left(struct upload *own_u)
     remove_active(own_u);
 }
 
-static void note_refusal(struct export_run *r, const struct err *err)
+/* Every other file would fail by the same cause. */
+static bool concerns_all_files(const struct err *err)
 {
-    bool refused = err->code == ERR_DENIED || err->code == ERR_NOT_FOUND;
-    r->refusals = refused ? r->refusals + 1 : 0;
-    if (r->successes == 0 && r->refusals >= REFUSALS_MAX)
-        r->stop.gave_up = true;
+    enum err_kind kind = err_kind_of(err->id);
+    return kind == ERR_KIND_BUCKET_NOT_FOUND || kind == ERR_KIND_STORAGE_CLASS_UNKNOWN;
+}
+
+static bool may_concern_all_files(const struct err *err)
+{
+    return err->code == ERR_DENIED || err->code == ERR_NOT_FOUND || err_kind_of(err->id) == ERR_KIND_UNREACHABLE ||
+           concerns_all_files(err);
+}
+
+static void note_refusal(struct export_run *r, struct err *err)
+{
+    r->refusals = may_concern_all_files(err) ? r->refusals + 1 : 0;
+    bool is_likely = r->successes == 0 && r->refusals >= REFUSALS_MAX;
+    if (!is_likely && !concerns_all_files(err))
+        return;
+    if (is_likely)
+        err_wrap(err, "gave up after %d failed files; the last one", REFUSALS_MAX);
+    r->stop.is_refused = true;
+    run_stop(r);
 }
 
 void run_file_failed(struct upload *own_u, const struct err *err)
 {
     struct export_run *r = own_u->run;
     struct err why = *err;
-    if (err->code == ERR_CANCELLED && atomic_load(&r->stop.requested)) {
+    bool is_stopped = err->code == ERR_CANCELLED && atomic_load(&r->stop.requested);
+    bool is_known = r->stop.is_refused && may_concern_all_files(err); /* of a file that was reported */
+    if (is_stopped || is_known) {
         run_file_left(own_u);
         return;
     }

@@ -16,6 +16,7 @@ enum err_kind {
     ERR_KIND_CHANGED,      /* the objects are not those of the listing */
     ERR_KIND_TOO_LARGE,    /* the objects do not fit */
     ERR_KIND_LISTED_TWICE, /* two objects have the same path */
+    ERR_KIND_STORAGE_CLASS_UNKNOWN,
     ERR_KIND_MISMATCH, /* the received bytes have another checksum than the store reports */
 
     /* Of the credential broker: */

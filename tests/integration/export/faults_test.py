@@ -230,17 +230,6 @@ def test_a_server_that_stays_away_is_exit_code_5_and_what_was_sent_stays_sent(bu
     assert_whole(bucket, folder)
 
 
-def test_everything_refused_ends_soon_instead_of_asking_for_each_file(bucket, folder):
-    for i in range(2000):
-        (folder / "src" / f"many-{i}").write_bytes(b"x")
-    bucket.fault("op=any,do=status:403")
-    began = time.monotonic()
-    done = export(bucket, folder)
-    assert done.returncode == 4 and time.monotonic() - began < 30
-    assert bucket.stats()["requests"] < 500
-    assert verdict(folder)["state"] == "failed" and verdict(folder)["pending"]["files"] > 1000
-
-
 LATE = {"InternalError": 0, "SlowDown": 0, "NoSuchUpload": 0, "InvalidPart": 0, "EntityTooSmall": 1}
 
 

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cistern export` to a destination that takes no file: the run ends soon, and reports the cause a few times at most."""
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+from paths import CISTERN
+from servers.bucket import KEYS
+
+FILES, REPORTED = 2000, 16
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/large").write_bytes(b"x" * (9 << 20))
+    for i in range(FILES - 1):
+        (tmp_path / "src" / f"many-{i}").write_bytes(b"x")
+    return tmp_path
+
+
+def export(bucket, folder, *flags, uri="s3://bench/p/"):
+    return subprocess.run([CISTERN, "export", "--endpoint", bucket.url, "--path-style", "--state", folder / "state", *flags,
+                           folder / "src", uri], capture_output=True, text=True, timeout=120, env=os.environ | KEYS)
+
+
+def assert_ended_soon(bucket, folder, failed):
+    v = json.loads((folder / "state/export/verdict.json").read_text())
+    assert v["state"] == "failed" and v["failed"]["files"] == failed and v["pending"]["files"] == FILES - failed
+    assert bucket.stats()["requests"] < 500
+
+
+def assert_mended(bucket, folder):
+    bucket.no_faults()
+    done = export(bucket, folder)
+    assert done.returncode == 0 and f"sent {FILES}, already there 0" in done.stdout, (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("fault, code, id", [("op=any,do=status:403", 4, "CIS1403"), ("op=any,do=reset", 5, "CIS1614")],
+                         ids=["denied", "unreachable"])
+def test_a_cause_of_the_first_files_ends_the_run(bucket, folder, fault, code, id):
+    bucket.fault(fault)
+    began = time.monotonic()
+    done = export(bucket, folder, "--retries", "3")
+    assert done.returncode == code and time.monotonic() - began < 30, (done.stdout, done.stderr)
+    assert done.stderr.count(id) == REPORTED and f"gave up after {REPORTED} failed files" in done.stderr, done.stderr
+    assert_ended_soon(bucket, folder, REPORTED)
+    assert_mended(bucket, folder)
+
+
+@pytest.mark.parametrize("faults, uri, code, told", [
+    ([], "s3://nobucket/p/", 3, ["404 NoSuchBucket: there is no bucket 'nobucket'", "CIS1405", "check the bucket"]),
+    (["op=put,do=error:400:InvalidStorageClass", "op=post,do=error:400:InvalidStorageClass"], "s3://bench/p/", 2,
+     ["400 InvalidStorageClass: the store has no storage class 'COLD'", "CIS1425", "correct --storage-class"]),
+], ids=["bucket", "storage class"])
+def test_a_cause_of_all_files_ends_the_run_at_once_and_is_reported_once(bucket, folder, faults, uri, code, told):
+    bucket.fault(*faults)
+    done = export(bucket, folder, "--storage-class", "COLD", uri=uri)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    assert done.stderr.count("CIS") == 1 and all(words in done.stderr for words in told), done.stderr
+    assert_ended_soon(bucket, folder, 1)
+    assert_mended(bucket, folder)
