@@ -45,21 +45,23 @@ static int set_owner(struct session *s, int fd, const struct stat *attr, int set
     }
     if (uid == (uid_t)-1 && gid == (gid_t)-1)
         return 0;
-    if (fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
+    caps_fsetid(true); /* the kernel still clears what any chown clears: the bits of a program */
+    int r = fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+    caps_fsetid(false);
+    if (r < 0)
+        return r;
     bool differs = s->config->has_group && gid != (gid_t)-1 && gid != s->config->group;
     return differs && !S_ISLNK(now->st_mode) ? group_keep(s, fd) : 0;
 }
 
-static int set_size(struct session *s, fuse_ino_t ino, off_t size, int set)
+/* By truncate(2), which moves no time if the size stays. After ftruncate(2) the kernel asks for a time, too. */
+static int set_size(int fd, off_t size, int set)
 {
-    auto_fd fd = lower_open(s, ino, O_WRONLY);
-    if (fd < 0)
-        return fd;
+    char path[FD_PATH_MAX];
     bool keep = !(set & FUSE_SET_ATTR_KILL_SUID); /* that bit covers S_ISGID too */
     if (keep)
         caps_fsetid(true);
-    int r = ftruncate(fd, size) < 0 ? -errno : 0;
+    int r = truncate(fd_path(fd, path), size) < 0 ? -errno : 0;
     if (keep)
         caps_fsetid(false);
     return r;
@@ -93,7 +95,7 @@ static int set_all(struct session *s, fuse_ino_t ino, const struct stat *attr, i
     if (r == 0 && set & FUSE_SET_ATTR_MODE)
         r = lower_chmod(fd, attr->st_mode);
     if (r == 0 && set & FUSE_SET_ATTR_SIZE)
-        r = set_size(s, ino, attr->st_size, set);
+        r = set_size(fd, attr->st_size, set);
     if (r == 0 && set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME))
         r = set_times(fd, attr, set);
     return r;
