@@ -23,3 +23,7 @@ def opened(path, flags=os.O_RDWR | os.O_CREAT, data=b""):
 
 def file_of(folder, blocks=4):
     return opened(folder / "file", data=bytes([1]) * BLOCK * blocks)
+
+
+def mode_of(path):
+    return oct(os.lstat(path).st_mode)

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from .mounts import libc
+from .mounts import as_user, libc
 
 AT_EMPTY_PATH, AT_RECURSIVE, OPEN_TREE_CLONE, MOVE_MOUNT_F_EMPTY_PATH = 0x1000, 0x8000, 1, 4
 OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
@@ -51,23 +51,6 @@ def mount_mapped(source, target, userns_pid):
     os.close(tree)
 
 
-def as_user(uid, gid, act):
-    """Runs act() as that user of the host; returns its errno, 0 for none."""
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setresgid(gid, gid, gid)
-            os.setresuid(uid, uid, uid)
-            act()
-            os._exit(0)
-        except OSError as e:
-            os._exit(e.errno)
-        except BaseException:
-            os._exit(255)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 @pytest.fixture(params=[[], ["group=3000"]], ids=["own groups", "fsGroup"])
 def mapped(request, volumes):
     """A volume, and the path where a pod in a user namespace has it."""
@@ -94,7 +77,7 @@ def make_all(pod):
 
 def test_new_files_of_a_pod_belong_to_its_ids_on_disk(mapped):
     volume, pod, has_group = mapped
-    assert as_user(FIRST + USER, FIRST + GROUP, lambda: make_all(pod)) == 0
+    assert as_user(FIRST + USER, lambda: make_all(pod), FIRST + GROUP) == 0
     for name in ("file", "folder", "link", "second", "renamed"):
         below = os.lstat(volume.data / name)
         assert (below.st_uid, below.st_gid) == (USER, 3000 if has_group else GROUP), name
@@ -110,14 +93,14 @@ def test_a_pod_reads_back_the_owners_that_are_on_disk(mapped):
     os.chmod(volume.data / "filled", 0o640)
     seen = os.stat(pod / "filled")
     assert (seen.st_uid, seen.st_gid) == (FIRST + USER, FIRST + (3000 if has_group else GROUP))
-    assert as_user(FIRST + USER, FIRST + USER, lambda: (pod / "filled").read_text()) == 0
-    assert as_user(FIRST + 7, seen.st_gid, lambda: (pod / "filled").read_text()) == 0
-    assert as_user(FIRST + 7, FIRST + 7, lambda: (pod / "filled").read_text()) == errno.EACCES
+    assert as_user(FIRST + USER, lambda: (pod / "filled").read_text()) == 0
+    assert as_user(FIRST + 7, lambda: (pod / "filled").read_text(), seen.st_gid) == 0
+    assert as_user(FIRST + 7, lambda: (pod / "filled").read_text()) == errno.EACCES
 
 
 def test_a_pod_s_root_changes_owners_within_the_pod_s_ids(mapped):
     volume, pod, _ = mapped
-    assert as_user(FIRST, FIRST, lambda: (pod / "mine").write_text("x")) == 0
+    assert as_user(FIRST, lambda: (pod / "mine").write_text("x")) == 0
     os.chown(pod / "mine", FIRST + USER, FIRST + GROUP)
     below = os.stat(volume.data / "mine")
     assert (below.st_uid, below.st_gid) == (USER, GROUP)
@@ -127,14 +110,14 @@ def test_a_pod_s_root_changes_owners_within_the_pod_s_ids(mapped):
 
 def test_a_user_whom_the_pod_does_not_have_makes_nothing(mapped):
     volume, pod, _ = mapped
-    assert as_user(5, 5, lambda: (pod / "foreign").write_text("x")) == errno.EOVERFLOW
+    assert as_user(5, lambda: (pod / "foreign").write_text("x")) == errno.EOVERFLOW
     assert not (volume.data / "foreign").exists()
 
 
 def test_the_mapped_mount_survives_the_death_of_its_mount_process(mapped):
     volume, pod, _ = mapped
-    assert as_user(FIRST + USER, FIRST + GROUP, lambda: (pod / "before").write_text("x")) == 0
+    assert as_user(FIRST + USER, lambda: (pod / "before").write_text("x"), FIRST + GROUP) == 0
     volume.kill()
-    assert as_user(FIRST + USER, FIRST + GROUP, lambda: (pod / "after").write_text("x")) == 0
+    assert as_user(FIRST + USER, lambda: (pod / "after").write_text("x"), FIRST + GROUP) == 0
     assert os.stat(volume.data / "after").st_uid == USER
     assert (pod / "before").read_text() == "x"

@@ -37,6 +37,23 @@ def wait_for(what, condition, seconds=10.0):
         time.sleep(0.01)
 
 
+def as_user(uid, act, gid=None, groups=()):
+    """Runs act() in a process of that user and group (default: of the same number); returns its errno, 0 for none."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups(groups)
+            os.setresgid(*[uid if gid is None else gid] * 3)
+            os.setresuid(uid, uid, uid)
+            act()
+            os._exit(0)
+        except OSError as e:
+            os._exit(e.errno)
+        except BaseException:
+            os._exit(255)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 class Keeper:
     def __init__(self, folder, kill_at=None, program=MOUNT_PROCESS, binary=KEEPER):
         self.socket = str(folder / "keeper.sock")
