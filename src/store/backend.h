@@ -65,6 +65,7 @@ struct job_args {
     struct digest whole;
     struct rate *rate;
     bool patient;
+    bool is_look; /* HEAD: a part of a write, which retries it */
     void (*on_head)(void *ctx, const struct store_object *told);
     int (*on_data)(void *ctx, const char *bytes, size_t len);
 };
@@ -176,9 +177,10 @@ void job_answered(struct store_job *j);
 /* An attempt has ended. NULL: its rival has not; else the one whose reply is the job's. */
 struct store_job *job_settle(struct store_job *j);
 
-/* A job with a copy of the arguments; its first attempt. */
+/* A job with a copy of the arguments; its first attempt. A look is a HEAD of the object that `write` is about. */
 struct store_job *job_make(struct store *s, struct worker *w, enum job_op op, const struct job_args *args);
 struct store_job *job_submit(struct store_job *j);
+struct store_job *job_look(struct store_job *write, store_done *done, void *ctx);
 
 /* For race.c: another job for the same read and the same caller; its attempt; its end before its time. */
 struct store_job *job_again(const struct store_job *j);

@@ -24,6 +24,7 @@ void call_init(struct store_call *c)
     c->web = NULL;
     c->identity = NULL;
     c->waiting = false;
+    c->look = NULL;
     c->received = 0;
     c->kept_used = 0;
     sbuf_init(&c->url, URL_MAX);
@@ -104,6 +105,40 @@ void call_go(struct store_call *c, const struct call_steps *steps)
         c->waiting = false;
     }
     submit(c);
+}
+
+static void on_look(void *ctx, const struct store_reply *r)
+{
+    struct store_call *c = ctx;
+    c->look = NULL;
+    c->job.reply.requests += r->requests;
+    if (c->job.cancelled)
+        call_end_as(c, r);
+    else
+        c->looked(c, r);
+}
+
+void call_look(struct store_call *c, void (*looked)(struct store_call *c, const struct store_reply *r))
+{
+    c->looked = looked;
+    c->look = job_look(&c->job, on_look, c);
+}
+
+void call_adopt(struct store_call *c, const struct store_reply *r)
+{
+    struct store_reply *mine = &c->job.reply, before = *mine;
+    *mine = *r;
+    mine->requests = before.requests;
+    mine->looks = before.looks;
+    mine->object.key = c->job.args.key;
+    mine->object.etag = call_keep(c, r->object.etag);
+    mine->owner = mine->writer = STR_NULL;
+}
+
+void call_end_as(struct store_call *c, const struct store_reply *r)
+{
+    call_adopt(c, r);
+    job_done(&c->job);
 }
 
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */
@@ -281,7 +316,7 @@ static void on_done(void *ctx, const struct web_result *r)
     log_request(c, status, r->total_ns);
     if (r->sends > 1)
         c->job.reply.requests += r->sends - 1;
-    c->result = r;
+    c->job.reply.status = r->code < 0 ? 0 : r->status;
     c->job.reply.turned_away = r->turned_away && serves_others(c);
     if (r->code < 0)
         failed(c, r);
@@ -352,7 +387,9 @@ static void submit(struct store_call *c)
 void call_stop(struct store_job *j)
 {
     struct store_call *c = of_job(j);
-    if (!c->waiting && c->web)
+    if (c->look)
+        store_cancel(c->look);
+    else if (!c->waiting && c->web)
         web_cancel(c->web);
 }
 

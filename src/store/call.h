@@ -27,7 +27,9 @@ struct store_call {
     struct store_job job;
     const struct call_steps *steps; /* static */
     struct creds_waiter waiter;
-    bool waiting; /* for credentials */
+    bool waiting;           /* for credentials */
+    struct store_job *look; /* a HEAD before the next exchange; NULL: none */
+    void (*looked)(struct store_call *c, const struct store_reply *r);
     struct creds_identity *identity;
     struct web_job *web;
 
@@ -50,12 +52,18 @@ struct store_call {
     uint64_t received; /* bytes given to steps->body */
     bool success;      /* status 2xx */
     struct err err;
-    const struct web_result *result; /* while `answered` runs */
 };
 
 /* Called by the backend's start with steps chosen, and by `answered` for the next exchange. */
 void call_init(struct store_call *c);
 void call_go(struct store_call *c, const struct call_steps *steps);
+
+/* The next exchange is a HEAD of the object: a job of its own, so that a late one is sent again. `looked` is called
+ * once with its reply, and continues as `answered` does. */
+void call_look(struct store_call *c, void (*looked)(struct store_call *c, const struct store_reply *r));
+/* The HEAD's reply becomes the job's: the object, or the failure. */
+void call_adopt(struct store_call *c, const struct store_reply *r);
+void call_end_as(struct store_call *c, const struct store_reply *r); /* the same, and ends the attempt */
 
 /* The reply is not valid; `err` has the reason. Makes it CIS_REPLY_INVALID and returns -ERR_CORRUPT. */
 int call_garbled(struct err *err);

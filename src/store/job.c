@@ -249,7 +249,7 @@ static bool retry(struct store_job *j)
         j->attempt--;
         j->began_ns = clock_now_ns();
     }
-    if (j->op == JOB_GET ||
+    if (j->op == JOB_GET || j->args.is_look ||
         !store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns))
         return false;
     telemetry_retry(j->store->telemetry, &j->reply);
@@ -311,6 +311,15 @@ struct store_job *job_submit(struct store_job *j)
     assert(loop_is_mine(j->worker->loop));
     job_attempt(j);
     return j;
+}
+
+struct store_job *job_look(struct store_job *write, store_done *done, void *ctx)
+{
+    const struct job_args args = {.key = write->args.key, .is_look = true};
+    struct store_job *j = job_make(write->store, write->worker, JOB_HEAD, &args);
+    j->ctx = ctx;
+    j->on_done = done;
+    return job_submit(j);
 }
 
 void job_call_off(struct store_job *j)

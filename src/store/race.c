@@ -87,7 +87,8 @@ void job_answered(struct store_job *j)
 
 static void measure(const struct store_job *j)
 {
-    if (j->reply.code < 0 || j->cancelled || !j->race.asked_ns)
+    bool is_answer = j->reply.code >= 0 || j->reply.code == -ERR_NOT_FOUND;
+    if (!is_answer || j->cancelled || !j->race.asked_ns)
         return;
     uint64_t now = loop_now_ns(j->worker->loop);
     if (j->op != JOB_GET)

@@ -127,6 +127,7 @@ enum store_guard {
 struct store_reply {
     int code;              /* 0 or -(enum err_code) */
     struct err err;        /* names the object, the cause, the HTTP status */
+    int status;            /* HTTP, of the last answer; 0: none came */
     bool may_retry;        /* passing: reset, timeout, 408, 429, 5xx */
     bool is_malformed;     /* no answer of an object store: asked again, since something on the way may have made it */
     bool slow_down;        /* the store asked for fewer requests: 429, 503 */
@@ -146,6 +147,7 @@ struct store_reply {
     unsigned composite_parts; /* how many parts; 0: unknown */
     bool rewritten;           /* probe: the store ignored a condition, and the object was written again */
     struct str owner;         /* HEAD: of the object's metadata; borrowed until on_done returns */
+    struct str writer;        /* HEAD: the same of the idempotency_token */
     unsigned skipped; /* list, file://: names on this page that are not objects (links that leave the root, or lead to a
                          directory or nowhere; sockets, pipes, devices) */
     struct str last_skipped; /* of these the last; borrowed until on_done returns */

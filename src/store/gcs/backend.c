@@ -72,9 +72,9 @@ static const char *refuses_name(const struct store_job *job)
 static void gcs_start(struct store_job *job)
 {
     static const struct call_steps *const steps[JOB_OPS] = {
-        [JOB_GET] = &gcs_get_steps,     [JOB_HEAD] = &gcs_head_steps,   [JOB_LIST] = &gcs_list_steps,
-        [JOB_PUT] = &gcs_put_steps,     [JOB_PART] = &gcs_part_steps,   [JOB_COMPLETE] = &gcs_complete_steps,
-        [JOB_ABORT] = &gcs_sweep_steps, [JOB_SWEEP] = &gcs_sweep_steps, [JOB_DELETE] = &gcs_delete_steps,
+        [JOB_GET] = &gcs_get_steps,     [JOB_HEAD] = &gcs_head_steps,     [JOB_LIST] = &gcs_list_steps,
+        [JOB_PUT] = &gcs_put_steps,     [JOB_PART] = &gcs_part_steps,     [JOB_ABORT] = &gcs_sweep_steps,
+        [JOB_SWEEP] = &gcs_sweep_steps, [JOB_DELETE] = &gcs_delete_steps,
     };
     struct gcs_job *j = container_of(job, struct gcs_job, call.job);
     j->swept = j->count = j->group = 0;
@@ -89,6 +89,8 @@ static void gcs_start(struct store_job *job)
         call_end(&j->call, err_advise(&j->call.err, CIS_KEY_UNSUPPORTED));
     } else if (job->op == JOB_BEGIN) {
         gcs_begin_upload(&j->call);
+    } else if (job->op == JOB_COMPLETE) {
+        gcs_complete(&j->call);
     } else {
         call_go(&j->call, steps[job->op]);
     }

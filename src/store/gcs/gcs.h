@@ -52,15 +52,10 @@ must_check int gcs_read_object(const json *j, struct store_object *ret, struct e
 must_check int gcs_parse_list(struct str document, struct str after, struct object_page *page, struct sbuf *ret_token,
                               struct err *err);
 
-/* steps.build of a request for the object's resource. */
-void gcs_build_metadata(struct store_call *c);
-
 /* reply.object from the object resource in c->got. */
 must_check int gcs_describe(struct store_call *c, struct err *err);
 
-/* The same, and checks whether it has this job's idempotency token. ERR_CORRUPT: unreadable. */
-must_check int gcs_describe_whose(struct store_call *c, bool *ret_is_ours, struct err *err);
-
 extern const struct call_steps gcs_get_steps, gcs_head_steps, gcs_list_steps, gcs_put_steps, gcs_part_steps,
-    gcs_complete_steps, gcs_sweep_steps, gcs_delete_steps;
+    gcs_sweep_steps, gcs_delete_steps;
+void gcs_complete(struct store_call *c);
 void gcs_begin_upload(struct store_call *c);

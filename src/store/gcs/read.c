@@ -83,7 +83,7 @@ static int head_get(struct store_call *c)
 
 /* ---- changed, or gone? ------------------------------------------------------------------------------------------- */
 
-void gcs_build_metadata(struct store_call *c)
+static void build_metadata(struct store_call *c)
 {
     gcs_begin(c, "GET", "/storage/v1", c->job.args.key);
     gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
@@ -112,7 +112,7 @@ static void answered_which(struct store_call *c, int status)
     }
 }
 
-static const struct call_steps which_steps = {gcs_build_metadata, NULL, NULL, answered_which};
+static const struct call_steps which_steps = {build_metadata, NULL, NULL, answered_which};
 
 static void answered_get(struct store_call *c, int status)
 {
@@ -140,7 +140,7 @@ static void answered_head(struct store_call *c, int status)
         call_end(c, gcs_describe(c, &c->err));
 }
 
-const struct call_steps gcs_head_steps = {gcs_build_metadata, NULL, NULL, answered_head};
+const struct call_steps gcs_head_steps = {build_metadata, NULL, NULL, answered_head};
 
 /* ---- LIST -------------------------------------------------------------------------------------------------------- */
 

@@ -147,36 +147,20 @@ int gcs_read_object(const json *j, struct store_object *ret, struct err *err)
     return r < 0 && r != -ERR_RANGE ? r : read_digest(j, &ret->digest, err);
 }
 
-static int describe(struct store_call *c, json **ret, struct err *err)
-{
-    int r = json_parse(sbuf_str(&c->got), "the object's metadata", ret, err);
-    if (r == 0)
-        r = gcs_read_object(*ret, &c->job.reply.object, err);
-    if (r < 0)
-        return call_garbled(err);
-    c->job.reply.object.key = c->job.args.key;
-    return 0;
-}
-
 int gcs_describe(struct store_call *c, struct err *err)
 {
     auto_json j = NULL;
     struct err ignored;
-    struct str owner = STR_NULL;
-    int r = describe(c, &j, err);
-    if (r == 0 && json_opt_str(j, "metadata.cistern-owner", &owner, &ignored) == 0)
-        c->job.reply.owner = call_keep(c, owner);
-    return r;
-}
-
-int gcs_describe_whose(struct store_call *c, bool *ret_is_ours, struct err *err)
-{
-    auto_json j = NULL;
-    struct err ignored;
-    struct str id = STR_NULL, mine = c->job.args.idempotency_token;
-    int r = describe(c, &j, err);
+    struct str owner = STR_NULL, writer = STR_NULL;
+    int r = json_parse(sbuf_str(&c->got), "the object's metadata", &j, err);
     if (r == 0)
-        *ret_is_ours =
-            json_opt_str(j, "metadata.cistern-upload-id", &id, &ignored) == 0 && mine.len && str_eq(id, mine);
-    return r;
+        r = gcs_read_object(j, &c->job.reply.object, err);
+    if (r < 0)
+        return call_garbled(err);
+    c->job.reply.object.key = c->job.args.key;
+    if (json_opt_str(j, "metadata.cistern-owner", &owner, &ignored) == 0)
+        c->job.reply.owner = call_keep(c, owner);
+    if (json_opt_str(j, "metadata.cistern-upload-id", &writer, &ignored) == 0)
+        c->job.reply.writer = call_keep(c, writer);
+    return 0;
 }

@@ -82,26 +82,26 @@ static void published(struct store_call *c)
     call_go(c, &gcs_sweep_steps);
 }
 
-static void answered_whose(struct store_call *c, int status)
+static bool is_ours(const struct store_call *c, const struct store_reply *r)
 {
-    bool is_ours = false;
-    if (status == 404 && c->job.args.condition == STORE_IF_SAME)
-        call_is_anothers(c);
-    else if (status == 404)
-        call_contradicted(c);
-    else if (!c->success)
-        gcs_refused(c, status);
-    else if (gcs_describe_whose(c, &is_ours, &c->err) < 0)
-        call_end(c, -(int)c->err.code);
-    else if (!is_ours)
-        call_is_anothers(c);
-    else if (c->job.op == JOB_COMPLETE)
-        published(c);
-    else
-        call_end(c, 0);
+    struct str mine = c->job.args.idempotency_token;
+    return r->code == 0 && mine.len && str_eq(r->writer, mine);
 }
 
-static const struct call_steps whose_steps = {gcs_build_metadata, NULL, NULL, answered_whose};
+static void looked_whose(struct store_call *c, const struct store_reply *r)
+{
+    bool is_missing = r->status == 404;
+    if (is_missing && c->job.args.condition != STORE_IF_SAME) {
+        call_contradicted(c);
+    } else if (is_missing || (r->code == 0 && !is_ours(c, r))) {
+        call_is_anothers(c);
+    } else if (r->code == 0 && c->job.op == JOB_COMPLETE) {
+        call_adopt(c, r);
+        published(c);
+    } else {
+        call_end_as(c, r);
+    }
+}
 
 /* A 400 about a checksum is about the body, not about the request. */
 static void refused_bytes(struct store_call *c, int status)
@@ -119,7 +119,7 @@ static void refused_bytes(struct store_call *c, int status)
 static void answered_put(struct store_call *c, int status)
 {
     if (status == 412 && c->job.args.condition != STORE_IF_ANY)
-        call_go(c, &whose_steps);
+        call_look(c, looked_whose);
     else if (!c->success)
         refused_bytes(c, status);
     else
@@ -252,33 +252,35 @@ static int check_whole(struct store_call *c, struct err *err)
 }
 
 /* Does the condition hold for the object that the metadata request found? */
-static bool holds(const struct store_call *c)
+static bool holds(const struct store_call *c, const struct store_reply *r)
 {
     const struct job_args *a = &c->job.args;
     char tag[STORE_OBJECT_TAG_MAX];
-    store_object_tag(&c->job.reply.object, tag);
-    return a->condition == STORE_IF_ANY || (a->condition == STORE_IF_ABSENT && !c->success) ||
-           (a->condition == STORE_IF_SAME && c->success && str_eq(str_of(tag), a->match));
+    store_object_tag(&r->object, tag);
+    return a->condition == STORE_IF_ANY || (a->condition == STORE_IF_ABSENT && r->code < 0) ||
+           (a->condition == STORE_IF_SAME && r->code == 0 && str_eq(str_of(tag), a->match));
 }
 
 /* An earlier attempt may have succeeded and lost its reply, and an object of another writer makes the composition
  * useless. The precondition covers changes between this request and the last step. */
-static void answered_look(struct store_call *c, int status)
+static void looked_first(struct store_call *c, const struct store_reply *r)
 {
-    bool is_ours = false;
-    if (!c->success && status != 404)
-        gcs_refused(c, status);
-    else if (c->success && gcs_describe_whose(c, &is_ours, &c->err) < 0)
-        call_end(c, -(int)c->err.code);
-    else if (is_ours)
+    if (r->code < 0 && r->status != 404) {
+        call_end_as(c, r);
+    } else if (is_ours(c, r)) {
+        call_adopt(c, r);
         published(c);
-    else if (holds(c))
+    } else if (holds(c, r)) {
         call_go(c, &compose_steps);
-    else
+    } else {
         call_is_anothers(c);
+    }
 }
 
-const struct call_steps gcs_complete_steps = {gcs_build_metadata, NULL, NULL, answered_look};
+void gcs_complete(struct store_call *c)
+{
+    call_look(c, looked_first);
+}
 
 static void answered_group(struct store_call *c, int status)
 {
@@ -336,7 +338,7 @@ static void build_publish(struct store_call *c)
 static void answered_publish(struct store_call *c, int status)
 {
     if (status == 412)
-        call_go(c, &whose_steps);
+        call_look(c, looked_whose);
     else if (!c->success)
         gcs_refused(c, status);
     else if (gcs_describe(c, &c->err) < 0)

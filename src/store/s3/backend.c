@@ -111,8 +111,8 @@ static void s3_start(struct store_job *job)
     j->bare = false;
     call_init(&j->call);
     j->steps = steps[job->op];
-    const struct call_steps *look = s3_look_first(&j->call);
-    call_go(&j->call, look ? look : j->steps);
+    if (!s3_look_first(&j->call))
+        call_go(&j->call, j->steps);
 }
 
 static void s3_release(struct store_job *job)

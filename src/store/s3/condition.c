@@ -30,28 +30,24 @@ void s3_add_condition(struct store_call *c)
 
 /* ---- whose object is it? ----------------------------------------------------------------------------------------- */
 
-bool s3_is_ours(const struct store_call *c)
+bool s3_is_ours(const struct store_call *c, const struct store_reply *r)
 {
     struct str mine = c->job.args.idempotency_token;
-    return c->success && mine.len && str_eq(call_answer_header(c, S3_META_UPLOAD_ID), mine);
+    return r->code == 0 && mine.len && str_eq(r->writer, mine);
 }
 
 /* After a 412 the object may be of this upload: the reply to an earlier attempt was lost. */
-static void answered_whose(struct store_call *c, int status)
+static void looked_whose(struct store_call *c, const struct store_reply *r)
 {
-    if (s3_is_ours(c)) {
-        s3_describe(c, true);
-        call_end(c, 0);
-    } else if (c->success || (status == 404 && c->job.args.condition == STORE_IF_SAME)) {
+    if (s3_is_ours(c, r))
+        call_end_as(c, r);
+    else if (r->code == 0 || (r->status == 404 && c->job.args.condition == STORE_IF_SAME))
         call_is_anothers(c);
-    } else if (status == 404) {
+    else if (r->status == 404)
         call_contradicted(c);
-    } else {
-        s3_refused(c, status);
-    }
+    else
+        call_end_as(c, r);
 }
-
-static const struct call_steps whose_steps = {s3_build_head, NULL, NULL, answered_whose};
 
 /* ---- the HEAD directly before a write ---------------------------------------------------------------------------- */
 
@@ -62,32 +58,33 @@ static void cannot_look(struct store_call *c, int status)
                          s3_of(c)->bare ? "refuses" : "ignores", status));
 }
 
-static void answered_look(struct store_call *c, int status)
+static void looked_first(struct store_call *c, const struct store_reply *r)
 {
     bool is_same = c->job.args.condition == STORE_IF_SAME;
-    bool denied = status == 403 || status == 405 || status == 501;
+    bool denied = r->status == 403 || r->status == 405 || r->status == 501;
     bool unsafe = s3_of(c)->bare || atomic_load(knowledge(c)) == S3_IGNORED;
     c->job.reply.looks++;
-    if (is_same ? c->success && etag_is_same(call_answer_header(c, "etag"), c->job.args.match) : status == 404)
+    if (is_same ? r->code == 0 && etag_is_same(r->object.etag, c->job.args.match) : r->status == 404)
         call_go(c, s3_of(c)->steps);
     else if (denied && !unsafe)
         call_go(c, s3_of(c)->steps); /* the condition alone has to do */
     else if (denied)
-        cannot_look(c, status);
+        cannot_look(c, r->status);
     else
-        answered_whose(c, status);
+        looked_whose(c, r);
 }
 
-static const struct call_steps look_steps = {s3_build_head, NULL, NULL, answered_look};
-
-const struct call_steps *s3_look_first(struct store_call *c)
+bool s3_look_first(struct store_call *c)
 {
     bool is_write = c->job.op == JOB_PUT || c->job.op == JOB_COMPLETE;
     if (!is_write || c->job.args.condition == STORE_IF_ANY)
-        return NULL;
+        return false;
     enum s3_knowledge known = atomic_load(knowledge(c));
     s3_of(c)->bare = known == S3_REFUSED;
-    return known == S3_HONOURED && c->job.args.condition == STORE_IF_ABSENT ? NULL : &look_steps;
+    if (known == S3_HONOURED && c->job.args.condition == STORE_IF_ABSENT)
+        return false;
+    call_look(c, looked_first);
+    return true;
 }
 
 /* ---- answers to a conditional write ------------------------------------------------------------------------------ */
@@ -107,12 +104,12 @@ bool s3_condition_failed(struct store_call *c, int status)
     if (status == 412 || is_gone) {
         if (status == 412)
             atomic_store(knowledge(c), S3_HONOURED);
-        call_go(c, &whose_steps);
+        call_look(c, looked_whose);
         return true;
     }
     if (status == 501 && may_be_the_condition(c)) {
         s3_of(c)->bare = true;
-        call_go(c, &look_steps);
+        call_look(c, looked_first);
         return true;
     }
     return false;

@@ -208,7 +208,7 @@ const struct call_steps s3_get_steps = {build_get, head_get, call_give, answered
 
 /* ---- HEAD -------------------------------------------------------------------------------------------------------- */
 
-void s3_build_head(struct store_call *c)
+static void build_head(struct store_call *c)
 {
     s3_begin(c, "HEAD", c->job.args.key, STR_NULL);
     call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
@@ -219,6 +219,7 @@ static int head_head(struct store_call *c)
 {
     s3_describe(c, true);
     c->job.reply.owner = call_keep(c, call_answer_header(c, S3_META_OWNER));
+    c->job.reply.writer = call_keep(c, call_answer_header(c, S3_META_UPLOAD_ID));
     return 0;
 }
 
@@ -230,7 +231,7 @@ static void answered_head(struct store_call *c, int status)
         call_end(c, 0);
 }
 
-const struct call_steps s3_head_steps = {s3_build_head, head_head, NULL, answered_head};
+const struct call_steps s3_head_steps = {build_head, head_head, NULL, answered_head};
 
 /* ---- LIST -------------------------------------------------------------------------------------------------------- */
 

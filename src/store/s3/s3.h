@@ -85,9 +85,6 @@ void s3_describe_parts(struct store_call *c, enum hash_kind kind, struct str che
 /* "x-amz-checksum-crc32c"; NULL for kinds that S3 has no header for. */
 const char *s3_checksum_header(enum hash_kind kind);
 
-/* steps.build of a HEAD. */
-void s3_build_head(struct store_call *c);
-
 extern const struct call_steps s3_get_steps, s3_head_steps, s3_list_steps;
 extern const struct call_steps s3_put_steps, s3_begin_steps, s3_part_steps, s3_complete_steps, s3_abort_steps,
     s3_sweep_steps, s3_delete_steps, s3_probe_steps;
@@ -95,10 +92,10 @@ extern const struct call_steps s3_put_steps, s3_begin_steps, s3_part_steps, s3_c
 /* ---- s3_condition.c ---------------------------------------------------------------------------------------------- */
 
 void s3_add_condition(struct store_call *c);
-/* Does the answer to a HEAD carry this job's upload id? */
-bool s3_is_ours(const struct store_call *c);
-/* Must a HEAD go before this write? Its first steps then, or NULL. */
-const struct call_steps *s3_look_first(struct store_call *c);
+/* Does the reply to a HEAD carry this job's upload id? */
+bool s3_is_ours(const struct store_call *c, const struct store_reply *r);
+/* Must a HEAD go before this write? Then it is sent, and the write follows. */
+must_check bool s3_look_first(struct store_call *c);
 /* Is the answer about the condition? Then the call goes on by itself. */
 must_check bool s3_condition_failed(struct store_call *c, int status);
 void s3_written(struct store_call *c); /* the write succeeded; ends the call */

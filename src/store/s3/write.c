@@ -264,20 +264,15 @@ static void build_complete(struct store_call *c)
 }
 
 /* An upload that is not known any more was completed, by an attempt whose answer was lost, or aborted. */
-static void answered_completed_before(struct store_call *c, int status)
+static void completed_before(struct store_call *c, const struct store_reply *r)
 {
-    if (s3_is_ours(c)) {
-        s3_describe(c, true);
-        call_end(c, 0);
-    } else if (c->success || status == 404) {
+    bool is_other = r->code == 0 || r->status == 404;
+    if (is_other && !s3_is_ours(c, r))
         call_end(c, err_fail(&c->err, ERR_NOT_FOUND, CIS_OBJECT_NOT_FOUND,
                              "404 NoSuchUpload: the upload was aborted, or never begun"));
-    } else {
-        s3_refused(c, status);
-    }
+    else
+        call_end_as(c, r);
 }
-
-static const struct call_steps completed_before_steps = {s3_build_head, NULL, NULL, answered_completed_before};
 
 static void describe_complete(struct store_call *c, const struct s3_reply *a)
 {
@@ -298,7 +293,7 @@ static void answered_complete(struct store_call *c, int status)
     const struct s3_reply *a;
     status = s3_late_status(c, status);
     if (status == 404) {
-        call_go(c, &completed_before_steps);
+        call_look(c, completed_before);
     } else if (s3_condition_failed(c, status)) {
         return;
     } else if (!c->success) {

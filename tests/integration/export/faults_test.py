@@ -292,6 +292,20 @@ def test_store_without_conditions_is_checked_by_head_and_that_is_reported(uncond
     assert_whole(bucket, folder)
 
 
+@pytest.mark.parametrize("rules", [["op=head,key=p/small-7,nth=1,do=stall"], ["op=head,key=p/large,nth=2,do=stall"],
+                                   ["op=put,key=p/small-7,nth=1,do=lost", "op=head,key=p/small-7,nth=2,do=stall"]],
+                         ids=["put", "complete", "after-a-lost-reply"])
+def test_head_within_a_conditional_write_that_hangs_is_sent_again(unconditional_bucket, folder, rules):
+    """It took 30 s, the stall timeout."""
+    unconditional_bucket.fault(*rules)
+    began = time.monotonic()
+    done = export(unconditional_bucket, folder)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert unconditional_bucket.fired() == [1] * len(rules)
+    assert time.monotonic() - began < 15
+    assert_whole(unconditional_bucket, folder)
+
+
 def test_where_there_is_neither_condition_nor_look_nothing_is_written(unconditional_bucket, folder):
     bucket = unconditional_bucket
     bucket.put("p/small-7", b"theirs")
