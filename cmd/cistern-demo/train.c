@@ -26,7 +26,7 @@ static struct {
 struct train_counts {
     uint64_t reads, bytes, errors;
     uint64_t step;
-    uint32_t model; /* "learned": a fold of everything read, so that no read can be left out by a compiler */
+    uint32_t model; /* "learned": a checksum of all bytes read, so that the compiler cannot remove a read */
 };
 
 static void stop(int sig)

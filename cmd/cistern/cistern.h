@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern.h - What the verbs share (share.c): global flags, parsing, stores. home: main, before any thread. */
+/* cistern.h - Functions that the verbs share (share.c): global flags, parsing, stores. home: main, before any
+ * thread. */
 #pragma once
 
 #include "cli/opt.h"
@@ -32,7 +33,7 @@ struct globals {
 extern struct globals globals;
 extern const struct opt global_opts[];
 
-/* A verb: argv[0] is its name, globals are taken out. Returns an enum exit_code. */
+/* A verb: argv[0] is its name, and the global flags are removed. Returns an enum exit_code. */
 int verb_hydrate(int argc, char **argv);
 int verb_ls(int argc, char **argv);
 int verb_export(int argc, char **argv);
@@ -60,7 +61,7 @@ must_check int filter_fill(struct filter *f, const char *const *include, size_t 
 must_check int parse_choice(const char *flag, const char *text, const char *const *names, size_t count, unsigned *ret,
                             struct err *err);
 
-/* The store options that the global flags give; `uri` is borrowed. */
+/* Makes the options of a store from the global flags; `uri` is borrowed. */
 struct store_options store_defaults(const char *uri);
 
 /* A volume's retry policy, for hydration and export. */

@@ -37,7 +37,7 @@ static struct str key_of(const struct trial *t)
     return (struct str){t->key, t->key_len};
 }
 
-/* A longer key does not fit a store either. */
+/* a longer key would not fit a store */
 static void set_key(struct trial *t, struct str key, uint64_t size_bytes)
 {
     t->key_len = min_u64(key.len, KEY_MAX);
@@ -45,7 +45,7 @@ static void set_key(struct trial *t, struct str key, uint64_t size_bytes)
     t->size_bytes = size_bytes;
 }
 
-/* A key below the URI that no object has. */
+/* Sets a key below the URI that no object has. */
 static void set_new_key(struct trial *t)
 {
     auto_sbuf b = SBUF(2 * KEY_MAX);
@@ -189,8 +189,8 @@ static void read_twice_at_most(struct trial *t)
         run(t, ask_read);
 }
 
-/* For a caller who may list. A store answers a read of a missing object with 404 if reading is allowed, else with
- * 403. */
+/* For a caller with list permission. A store answers a read of a missing object with 404 if reading is allowed,
+ * else with 403. */
 static void read_missing(struct trial *t)
 {
     read_twice_at_most(t);
@@ -255,7 +255,7 @@ void doctor_try_source(struct doctor_store *d)
 
 /* ---- export ------------------------------------------------------------------------------------------------------ */
 
-/* Leaves nothing behind where objects may not be deleted. */
+/* Where objects may not be deleted, this test creates none. */
 static int try_upload(struct trial *t, unsigned *ret_requests)
 {
     run(t, ask_uploads);

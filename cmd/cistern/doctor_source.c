@@ -17,7 +17,7 @@ enum {
 /* A person waits. */
 #define PATIENCE_NS (8 * NS_PER_SECOND)
 
-/* home: the worker's loop between the posting and `over`; main before and after. */
+/* home: the worker's loop until `over` is set; main before and after. */
 struct clock_check {
     struct mail mail;
     struct doctor_store *d;
@@ -57,7 +57,7 @@ static void ask_for_clock(struct mail *m)
 
 static void report_clock(const struct clock_check *v)
 {
-    /* The Date lies between request and answer, truncated to seconds. */
+    /* The server made the Date between the request and the answer, and truncated it to seconds. */
     int64_t middle = v->asked_ns + (v->answered_ns - v->asked_ns) / 2;
     int64_t skew = (v->date_ns - middle) / (int64_t)NS_PER_SECOND;
     int64_t far = skew < 0 ? -skew : skew;

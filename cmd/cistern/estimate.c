@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A good day in the region of the bucket. */
+/* Rates of an unloaded store in the region of the machine. */
 static const uint64_t rate_default = UINT64_C(1) << 30, request_ns = 50 * NS_PER_MS;
 
 static uint64_t or_default(uint64_t value, uint64_t otherwise)

@@ -37,9 +37,9 @@ void estimate_merge(struct estimate *e, const struct estimate *more);
 uint64_t estimate_ns(const struct estimate *e, const struct estimate_terms *t);
 double estimate_dollars(const struct estimate *e, const struct estimate_terms *t);
 
-/* "8 requests, at least 1.2 s (1.00 GiB/s, 50 ms a request, 512 at once), less than 0.01 USD (...)" and a line end.
- * Without a price for file://. */
+/* Writes "8 requests, at least 1.2 s (1.00 GiB/s, 50 ms a request, 512 at once), less than 0.01 USD (...)" and a
+ * line end. file:// has no price. */
 void estimate_print(const struct estimate *e, const struct estimate_terms *t, const struct store *s);
 
-/* The same as members of a JSON line. */
+/* Writes the same as members of a JSON line. */
 void estimate_add_json(struct sbuf *b, const struct estimate *e, const struct estimate_terms *t, const struct store *s);

@@ -76,7 +76,7 @@ struct export_cmd {
     struct volume *volume;
     int state, export_dir, lock, data; /* owned */
     char *state_path;                  /* owned; NULL: a volume's */
-    size_t state_kept_len;             /* of state_path: the part that existed before this run */
+    size_t state_kept_len;             /* from state_path: the longest part of it that existed before this run */
     enum verdict_purpose purpose;
     uint64_t writes;   /* of the sealed volume, when the run started */
     char *destination; /* owned */
@@ -258,7 +258,7 @@ static int set_text(struct spec *s, const char *key, const char *value, struct e
     return value ? spec_set(s, str_of(key), str_of(value), err) : 0;
 }
 
-/* The flags become a policy, so that one table checks the values. */
+/* The flags become a policy, so that one table checks the values of both. */
 static int policy_of_flags(struct export_cmd *j, const char *uri, struct err *err)
 {
     static const char *const conflicts[] = {"fail", "overwrite", "version"};
@@ -306,7 +306,7 @@ static int open_state(struct export_cmd *j, const char *dir, struct err *err)
     return dir_make_path(path, 0700, &j->state, err);
 }
 
-/* A dry run records no upload, so it leaves no record where none was. */
+/* A dry run records no upload, so it creates no state directory. */
 static void remove_new_state(const struct export_cmd *j)
 {
     struct err ignored;
@@ -552,7 +552,7 @@ static int check_usage(int argc, char **argv, struct err *err)
     return 0;
 }
 
-/* Under the export's lock and before the walk: a later publish changes the number. */
+/* Read with the export's lock held and before the walk: a later publish changes the number. */
 static int read_writes(struct export_cmd *j, struct err *err)
 {
     auto_record record = {0};

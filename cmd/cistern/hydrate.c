@@ -294,7 +294,7 @@ static void print_skipped(const struct hydrate_listing *l)
     printf(", skipped %" PRIu64 " names that are not regular files (the last: '%s')", l->names_skipped, b.ptr);
 }
 
-/* Of a DIR that had files: how they compare with the source. */
+/* How the files that DIR had before the run compare with the source. */
 static void print_sync(const struct hydrate_status *s)
 {
     uint64_t fetched = s->objects_done - s->sync.objects_same, changed = min_u64(s->sync.objects_changed, fetched);

@@ -57,10 +57,10 @@ struct ls {
     FILE *manifest;             /* owned */
     struct store_single single; /* instead of a listing */
     struct store_listing *listing;
-    pthread_mutex_t lock; /* guards what follows while a listing runs */
+    pthread_mutex_t lock; /* guards the fields below while a listing runs */
     uint64_t names, objects, excluded;
     const struct estimate_terms *terms; /* borrowed; NULL: no estimate */
-    struct estimate estimate;           /* of hydrating the listed objects; has the sum of their bytes */
+    struct estimate estimate;           /* for hydrating the listed objects; has the sum of their bytes */
     struct ls_order *order;             /* owned */
     int over_fd;                        /* owned: eventfd */
     bool failed;
@@ -417,7 +417,7 @@ static size_t dir_len_of(struct str prefix)
     return prefix.len;
 }
 
-/* A bucket may be empty; a prefix of nothing is a mistyped one more often than not. */
+/* A bucket may be empty. A prefix without objects is usually a mistyped one. */
 static bool may_be_empty(const struct ls *l)
 {
     return store_prefix(l->store).len == 0 && l->excluded == 0;

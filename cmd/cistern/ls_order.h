@@ -10,6 +10,6 @@ struct ls_order;
 struct ls_order *ls_order_new(FILE *out);
 void ls_order_free(struct ls_order *o);
 
-/* The text of a page that begins with `key`. `is_next`: everything smaller was added before. */
+/* Adds the text of a page whose first key is `key`. `is_next`: every page with smaller keys was added before. */
 must_check int ls_order_add(struct ls_order *o, struct str key, struct str text, bool is_next, struct err *err);
 must_check int ls_order_end(struct ls_order *o, struct err *err);

@@ -51,7 +51,7 @@ const struct opt global_opts[] = {
     {"billing-project", 0, OPT_TEXT, &globals.billing_project, "PROJECT",
      "bill this project for requests to a requester-pays bucket (gs://)"},
     {"path-style", 0, OPT_FLAG, &globals.path_style, NULL, "put the bucket into the URL path instead of the host name"},
-    /* The names that these have in other tools. */
+    /* Names of these verbs in other tools. */
     {"endpoint-url", 0, OPT_TEXT, &globals.endpoint, "URL", NULL},
     {"no-sign-request", 0, OPT_FLAG, &globals.anonymous, NULL, NULL},
     {0},
@@ -95,7 +95,7 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
-/* The verb of other tools, or a misspelled one. */
+/* A verb of another tool, or a misspelled one. */
 static int unknown_verb(const char *name)
 {
     static const char *const copies[] = {"cp", "copy", "sync", "get", "put", "mv", "rsync", "download", "upload"};

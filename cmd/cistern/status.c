@@ -46,7 +46,7 @@ struct status_view {
     bool alive;                       /* a process hydrates it */
     struct hydrate_status *hydration; /* owned */
     struct verdict export;
-    bool wants_data;    /* it has a source: ready only when hydrated */
+    bool wants_data;    /* it has a source, so it is ready only when hydrated */
     struct err trouble; /* code != 0: it cannot be read */
 };
 
@@ -183,7 +183,7 @@ static void add_errors(struct sbuf *b, const struct status_view *v)
     }
 }
 
-/* One line each, in the form of `cistern hydrate --json`. */
+/* One line for each volume, in the form of `cistern hydrate --json`. */
 static void print_json_error(struct sbuf *b, const struct status_view *v, const char *object, enum err_id id,
                              enum err_code code, const char *message)
 {

@@ -33,7 +33,7 @@ struct daemon_flags {
 };
 extern struct daemon_flags flags;
 
-/* Each runs until one of `signals` arrives, which all threads have blocked. */
+/* Each role runs until one of `signals` arrives; all threads have blocked them. */
 must_check int role_controller(const sigset_t *signals, struct err *err);
 must_check int role_node(const sigset_t *signals, struct err *err);
 must_check int role_standalone(const sigset_t *signals, struct err *err);
@@ -41,16 +41,16 @@ must_check int role_uninstall(const sigset_t *signals, struct err *err); /* ends
 
 /* ---- share.c: helpers of several roles --------------------------------------------------------------------------- */
 
-/* Opens the driver on the pools of --pool. The caller sets the fields of `o` that no flag of several roles has. */
+/* Opens the driver on the pools of --pool. The caller sets the fields of `o` that only one role's flags set. */
 must_check int open_driver(struct driver_options o, struct driver **ret, struct err *err);
 
-/* Serves `csi` on --endpoint. `answered` gets each call with answered_ctx. */
+/* Serves `csi` on --endpoint. `answered` is called after each call, with answered_ctx. */
 struct csi_service;
 struct rpc_server;
 must_check int serve_csi(struct csi_service *csi,
                          void (*answered)(void *ctx, const char *path, const struct err *err, uint64_t took_ns),
                          void *answered_ctx, struct rpc_server **ret, struct err *err);
-#define SERVE_GRACE_NS (10 * NS_PER_SECOND) /* for calls under way when the program stops */
+#define SERVE_GRACE_NS (10 * NS_PER_SECOND) /* grace for running calls when the program stops */
 
 /* For /healthz: calls Identity.Probe on the CSI socket, as the kubelet does. */
 bool socket_answers(struct sbuf *why);

@@ -92,7 +92,7 @@ static void strip_node(void *ctx, json *node)
         json_set(node, "status.addresses", addresses);
 }
 
-/* Decisions that were made before the first sync are made again. */
+/* Decisions made before the first sync may be wrong: repeat them. */
 static void synced(void *ctx)
 {
     struct controller_role *c = ctx;
@@ -143,7 +143,8 @@ static void deny(struct sbuf *lines, struct str address, uint64_t port)
         return;
 }
 
-/* Most network plugins give the node the first address of its pods' range, for a bridge. The Node's status lacks it. */
+/* Most network plugins give a bridge of the node the first address of its pods' range. The Node's status does not
+ * list it. */
 static void deny_bridge(struct sbuf *lines, struct str range)
 {
     ssize_t slash = str_find(range, '/');

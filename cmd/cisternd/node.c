@@ -18,7 +18,7 @@ struct node_role {
     struct registration *registration; /* owned */
     struct agent *agent;               /* owned */
     struct http_server *http;          /* owned */
-    pthread_mutex_t lock;              /* guards .agent, which calls may come before and after */
+    pthread_mutex_t lock;              /* guards .agent: calls are served before it is set and after it is cleared */
     _Atomic uint64_t called_ns;        /* by the kubelet, last */
 };
 
@@ -56,7 +56,7 @@ static void on_changed(void *ctx, const char *volume_name)
         agent_touch(n->agent, volume_name);
 }
 
-/* Calls are served before and after it lives. */
+/* CSI calls are served before the agent starts and after it ends. */
 static int start_agent(struct node_role *n, struct err *err)
 {
     auto_kube_config config = {0};

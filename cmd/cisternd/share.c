@@ -37,7 +37,7 @@ struct pool_flags {
     struct driver_pool items[DRIVER_POOLS_MAX];
 };
 
-/* "name=/path", or "/path" for the pool `default`, and options behind. */
+/* "name=/path", or "/path" for the default pool, followed by options. */
 static int parse_pool(const char *text, char (*name)[64], char (*path)[PATH_MAX], struct driver_pool *ret,
                       struct err *err)
 {
@@ -93,7 +93,7 @@ static int parse_pools(struct pool_flags *ret, struct err *err)
 
 /* ---- --disks: which disks of the node are which pool ------------------------------------------------------------- */
 
-/* Frozen once parsed; the driver borrows it until the end. */
+/* The caller parses it once; the driver borrows it until the end. */
 static struct disk_flags {
     const char *models[OPT_LIST_MAX], *names[OPT_LIST_MAX], *wipe[OPT_LIST_MAX];
     char pool[64];

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#define WAIT_NS (60 * NS_PER_SECOND) /* the grace of the controller's pods is 30 s */
+#define WAIT_NS (60 * NS_PER_SECOND) /* the controller's pods have a grace period of 30 s */
 
 static void print(const char *line)
 {

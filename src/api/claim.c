@@ -54,7 +54,7 @@ static int check_modes(const json *claim, struct err *err)
 
 /* ---- a data source that the API server dropped ------------------------------------------------------------------- */
 
-/* `field` of the applied spec, if it names a BucketSource. */
+/* The `field` of the spec that the user applied, if it names a BucketSource. */
 static const json *applied_source(const json *spec, const char *field)
 {
     const json *named = json_at(spec, field);

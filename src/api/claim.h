@@ -5,6 +5,6 @@
 #include "util/err.h"
 #include "util/json.h"
 
-/* ERR_INVALID for an unknown annotation of cistern.io, and for an access mode or volumeMode that no volume has. Also
- * for a BucketSource that the API server dropped from the claim: the volume would be empty. */
+/* ERR_INVALID for an unknown annotation of cistern.io, and for an unsupported access mode or volumeMode. Also for
+ * a BucketSource that the API server dropped from the claim: the volume would be empty. */
 must_check int api_claim_check(const json *claim, struct err *err);

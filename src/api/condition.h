@@ -13,9 +13,9 @@ enum api_truth { API_UNKNOWN, API_TRUE, API_FALSE };
 struct api_condition {
     char *type;            /* "Provisioned" */
     enum api_truth status; /* "Unknown", "True", "False" */
-    char *reason;          /* "NodeFull"; never empty where it is written */
+    char *reason;          /* for example "NodeFull"; never empty in a condition that Cistern writes */
     char *message;         /* for people; at most API_MESSAGE_MAX bytes */
-    int64_t since_ns;      /* of the last change of status; wall clock */
+    int64_t since_ns;      /* wall clock: when `status` last changed */
     uint64_t observed_generation;
 };
 
@@ -27,7 +27,7 @@ struct api_conditions {
 /* NULL if missing. */
 const struct api_condition *api_condition_find(const struct api_conditions *c, const char *type);
 bool api_condition_is(const struct api_conditions *c, const char *type, enum api_truth status);
-/* Has it this status and this reason? */
+/* True if the condition has this status and this reason. */
 bool api_condition_says(const struct api_conditions *c, const char *type, enum api_truth status, const char *reason);
 
 /* Sets a condition; its time changes only with its status. True if it must be written: a member other than the
@@ -35,7 +35,7 @@ bool api_condition_says(const struct api_conditions *c, const char *type, enum a
 bool api_condition_set(struct api_conditions *c, const char *type, enum api_truth status, const char *reason,
                        uint64_t generation, int64_t now_ns, const char *fmt, ...) printf_like(7, 8);
 
-/* Reads `status.conditions`, at most API_CONDITIONS_MAX. One without type or status is ERR_INVALID. */
+/* Reads `status.conditions`, at most API_CONDITIONS_MAX. A condition without type or status is ERR_INVALID. */
 must_check int api_conditions_read(const json *j, struct api_conditions *ret, struct err *err);
 json *api_conditions_json(const struct api_conditions *c); /* an array; the caller frees */
 void api_conditions_done(struct api_conditions *c);        /* may run twice */

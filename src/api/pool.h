@@ -20,9 +20,9 @@ struct api_pool {
     uint64_t volumes_generation; /* a change: the node lists its volumes */
     char *given_up; /* annotation replace-pool: UUIDs of pools that an administrator gave up, separated by commas */
     /* status */
-    uint64_t seen_volumes_generation; /* the node has listed the volumes of this one */
+    uint64_t seen_volumes_generation; /* the volumesGeneration whose volumes the node has listed */
     char *pool_uuid;                  /* SPEC_UUID_LEN hex digits; a new disk has another one */
-    char *node_uid;                   /* of the Node object that the pool was made under */
+    char *node_uid;                   /* the uid of the Node object for which the pool was created */
     char *path;                       /* absolute, on the node: Jobs use <path>/volumes/<id> */
     char *backend;                    /* "quota" "loop" */
     char *fs_type;

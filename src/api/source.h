@@ -64,7 +64,7 @@ struct api_source_export {
 struct api_source_status {
     unsigned phase; /* enum api_source_phase */
     uint64_t observed_generation;
-    int64_t first_used_ns; /* its first order; uri and layout are fixed since then */
+    int64_t first_used_ns; /* when a volume was first ordered; uri and layout cannot change since then */
     struct api_source_resolved resolved;
     struct api_source_identity identity;
     struct api_source_listing listing;
@@ -78,10 +78,10 @@ struct api_source_status {
 
 /* The result of a request to a source's store, besides an error. */
 struct api_probe {
-    bool has_identity; /* with a credential, or none is needed */
+    bool has_identity; /* a credential was found, or none is needed */
     char method[16], principal[320];
     int64_t expires_ns; /* 0: never */
-    bool has_answered;  /* the store replied; false for a destination of exports only */
+    bool has_answered;  /* the store replied; false for a source that is only exported to */
 };
 
 struct api_source {

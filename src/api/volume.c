@@ -46,7 +46,7 @@ static const struct json_field hydration_fields[] = {
     {"status.hydration.manifestDigest", JSON_TEXT, STATUS(hydration.manifest_digest)},
 };
 
-/* In a separate table: no other write of the status may clear it. */
+/* A table of its own: no other write of the status may clear it. */
 static const struct json_field commit_fields[] = {
     {"status.releaseCommitted", JSON_BOOL, STATUS(release_committed)},
 };
@@ -173,7 +173,7 @@ static const char *first_problem(const struct api_conditions *all)
     return NULL;
 }
 
-/* A column shows a field unchanged: so its text is a field. */
+/* kubectl shows a field in a column unchanged, so the formatted text is a field. */
 static void write_summary(json *j, const struct api_volume_status *s)
 {
     const struct api_hydration *h = &s->hydration;

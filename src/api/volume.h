@@ -29,7 +29,7 @@ enum api_phase {
     API_PHASE_RELEASED, /* removed from the node */
 };
 
-/* Types of conditions, and the reasons that are acted on. */
+/* Types of conditions, and the reasons on which code acts. */
 #define API_PROVISIONED "Provisioned"
 #define API_HYDRATED "Hydrated"
 #define API_VERIFIED "Verified"
@@ -45,12 +45,12 @@ enum api_phase {
 #define API_REASON_EXISTS "AlreadyExists"     /* Provisioned False: ALREADY_EXISTS */
 #define API_REASON_POOL_CHANGED "PoolChanged" /* Provisioned False: the id names a former pool */
 
-#define API_REASON_VOLUME_LOST "VolumeLost"         /* Healthy and Mounted False */
-#define API_REASON_POOL_ABSENT "PoolAbsent"         /* Healthy, Mounted False: no disk now; Exported False: held */
-#define API_REASON_NOT_MOUNTED "NotMounted"         /* Mounted False: no pod uses the volume */
-#define API_REASON_MOUNTS_LOST "MountsLost"         /* Mounted False: no keeper has the mount */
-#define API_REASON_VOLUME_FULL "VolumeFull"         /* Healthy False */
-#define API_REASON_UNREADABLE "Unreadable"          /* Healthy False: its record on the disk */
+#define API_REASON_VOLUME_LOST "VolumeLost" /* Healthy and Mounted False */
+#define API_REASON_POOL_ABSENT "PoolAbsent" /* the disk is missing: Healthy, Mounted False; Exported False */
+#define API_REASON_NOT_MOUNTED "NotMounted" /* Mounted False: no pod uses the volume */
+#define API_REASON_MOUNTS_LOST "MountsLost" /* Mounted False: no keeper has the mount */
+#define API_REASON_VOLUME_FULL "VolumeFull" /* Healthy False */
+#define API_REASON_UNREADABLE "Unreadable"  /* Healthy False: the volume's record on the disk is missing or corrupt */
 #define API_REASON_NOTHING_WRITTEN "NothingWritten" /* Exported True: no pod could write yet */
 
 enum { API_FAULTS_MAX = 10, API_PARAMETERS_MAX = 64 };
@@ -75,9 +75,9 @@ struct api_export {
     int64_t last_success_ns;
 };
 
-/* One object that failed, on the way in (`errors`) or out (`export.failed`). */
+/* One object that failed in a hydration (`errors`) or an export (`export.failed`). */
 struct api_fault {
-    char *object; /* key, or path in the volume; NULL: the run as a whole */
+    char *object; /* key, or path in the volume; NULL: the whole run */
     char *id;     /* "CIS_ACCESS_DENIED" */
     char *code;   /* "DENIED" */
     char *message;
@@ -111,37 +111,37 @@ struct api_volume {
     char *pool;
     uint64_t capacity_bytes;
     char *claim_namespace, *claim_name, *claim_uid; /* the target claim, never its prime; all NULL: no claim */
-    char *order_namespace, *order_name, *order_uid; /* spec.orderedBy: the claim of the request, maybe a prime */
+    char *order_namespace, *order_name, *order_uid; /* spec.orderedBy: the provisioner's claim, maybe a prime */
     char *claim_label;                              /* "train/weights", for a column */
     char *source_namespace, *source_name;           /* the BucketSource that was copied; NULL: none */
     uint64_t source_generation;
     char *source; /* JSON: its spec, as it was */
-    char *retry;  /* JSON: {"retry": ...} of it, as it is now; NULL: as it was */
+    char *retry;  /* JSON: {"retry": ...} of the source's current spec; NULL: use the copy in the order */
     struct api_parameter parameters[API_PARAMETERS_MAX];
     size_t parameter_count;
     bool release_requested;
     bool release_discard; /* files that were not exported may be deleted */
-    int64_t failing_ns;   /* wall clock: its export has failed since then; 0: it has not */
+    int64_t failing_ns;   /* wall clock: when its export began to fail; 0: it does not fail */
     bool has_exported;    /* at least one of its files has reached the bucket */
     struct api_volume_status status;
 };
 
 must_check int api_volume_read(const json *j, struct api_volume **ret, struct err *err);
 struct api_volume *api_volume_new(void);
-/* The pool that it was last in; borrowed. It may have been created again in another pool than that of its id. */
+/* The pool that the volume was last in; borrowed. The id names another pool if the volume was created again. */
 struct str api_volume_pool_uuid(const struct api_volume *v);
 void api_volume_free(struct api_volume *own_v);
 DEFINE_AUTO(api_volume, struct api_volume, api_volume_free)
 #define auto_api_volume auto_with(auto_clean_api_volume) struct api_volume *
 
-/* Has the node seen the current order? */
+/* Has the node processed the current order? */
 bool api_volume_was_seen(const struct api_volume *v);
 
 /* The object to create: name, labels, finalizer, spec. The caller frees. */
 json *api_volume_json(const struct api_volume *v);
 
-/* For the node to apply to `status`: all of it, with the texts of the columns (progress, rate, ...). The caller
- * frees. */
+/* For the node to apply to `status`: the whole status, with the texts of the columns (progress, rate, ...). The
+ * caller frees. */
 json *api_volume_status_json(const struct api_volume *v);
 
 /* For the node to apply to `status` before it destroys the volume, under a field manager of its own: the release is
@@ -152,15 +152,16 @@ json *api_volume_commit_json(const struct api_volume *v);
  * Lost. The caller frees. */
 json *api_volume_verdict_json(const struct api_volume *v);
 
-/* The volume spec: the same struct that the standalone driver makes of CreateVolume's parameters. Checked, but not
- * whether this version supports all of it. CIS_PARAMETER_UNKNOWN, CIS_PARAMETER_INVALID, CIS_PARAMETER_UNSUPPORTED. */
+/* The volume spec: the struct that the standalone driver makes from CreateVolume's parameters. It is checked, but
+ * may ask for features that this version lacks. CIS_PARAMETER_UNKNOWN, CIS_PARAMETER_INVALID,
+ * CIS_PARAMETER_UNSUPPORTED. */
 must_check int api_volume_spec(const struct api_volume *v, struct spec **ret, struct err *err);
 
 const char *api_phase_name(enum api_phase p); /* "Hydrating"; "" for NONE */
 
 /* The value of a parameter, or NULL. */
 const char *api_volume_parameter(const struct api_volume *v, const char *key);
-/* Sets or replaces one. ERR_INVALID if there are too many. */
+/* Sets or replaces a parameter. ERR_INVALID if there are too many. */
 must_check int api_volume_set_parameter(struct api_volume *v, struct str key, struct str value, struct err *err);
 
 /* Counts a fault and keeps the first API_FAULTS_MAX; strings are copied, NULL is fine. */

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #define CHECK_NS (60 * NS_PER_SECOND)
-#define CHECK_SOON_NS (2 * NS_PER_SECOND) /* while nothing is served, or the last check failed */
+#define CHECK_SOON_NS (2 * NS_PER_SECOND) /* interval while no certificate is served, or after a failed check */
 
 struct broker {
     struct broker_options options;                              /* frozen; its texts are those below */
@@ -26,7 +26,7 @@ struct broker {
     struct post_server *calls;
     struct refusal_limit refusals;
     struct ticker *ticker; /* owned; thread "broker": renews the certificate */
-    char *served;          /* owned; the ticker's: the certificate in use, NULL: none */
+    char *served;          /* owned; only the ticker uses it: the served certificate, NULL: none */
 };
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
@@ -210,7 +210,7 @@ static uint64_t tick(void *ctx)
     struct broker *b = ctx;
     struct err err;
     int r = check_certificate(b, &err);
-    /* Another replica wrote at the same time, or leads now: the next check sees it. */
+    /* Another replica wrote at the same time, or is the leader now: the next check reads its result. */
     bool is_race = r == -ERR_AGAIN || r == -ERR_EXISTS || r == -ERR_CHANGED || r == -ERR_CANCELLED;
     if (r < 0 && !is_race && b->options.on_trouble)
         b->options.on_trouble(b->options.ctx, "the certificate of the broker could not be checked", &err);

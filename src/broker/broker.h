@@ -42,12 +42,12 @@ struct broker_event {
 
 struct broker_options {
     const char *listen; /* as in http/post_server.h */
-    struct str ns;      /* Cistern's: of the accounts below, Secret and ConfigMap, exportSecret */
+    struct str ns; /* Cistern's namespace: of the service accounts below, the Secret, the ConfigMap and exportSecret */
     struct str node_account, job_account;
     bool allow_driver_identity; /* use the controller's own identity for sources without identity and endpoint */
     bool require_opt_in;        /* service accounts carry cistern.io/allow-bucket-access: "true" */
-    const char *issuer;      /* of this cluster's tokens; NULL: not known. Of a GKE cluster: defaults of the next two */
-    const char *gke_project; /* with gke_provider; NULL: there is no method gke (CIS_IDENTITY_UNSUPPORTED) */
+    const char *issuer;       /* of this cluster's tokens; NULL: unknown. GKE: it gives the defaults of the next two */
+    const char *gke_project;  /* with gke_provider; NULL: there is no method gke (CIS_IDENTITY_UNSUPPORTED) */
     const char *gke_provider; /* "https://container.googleapis.com/v1/projects/P/locations/L/clusters/C" */
     /* Audiences for which tokens may be created, besides those of the clouds; never the API server's. */
     const char *audiences[BROKER_AUDIENCES_MAX];
@@ -57,7 +57,7 @@ struct broker_options {
     /* Writes the lines of io/guard.h: addresses that are allowed and blocked now. False: they are not known yet, and no
      * request is served. Any thread; NULL: the defaults. */
     bool (*guard_lines)(void *ctx, struct sbuf *ret);
-    const struct kube_lease *lease; /* borrowed: its holder creates certificates; NULL: this process */
+    const struct kube_lease *lease; /* borrowed: its holder creates certificates; NULL: this process creates them */
     struct cert_times times;        /* zeros: the defaults */
     uint64_t check_ns;              /* interval of checks of the Secret; 0: 60 s */
 

@@ -13,8 +13,8 @@ enum caller_kind { CALLER_JOB, CALLER_NODE };
 struct caller {
     enum caller_kind kind;
     char user[CALLER_USER_MAX];    /* "system:serviceaccount:cistern-system:cistern-job" */
-    char node[CALLER_NAME_MAX];    /* of the pod, by the token; "": none */
-    char pod[CALLER_NAME_MAX];     /* by the token; "": not bound to a pod */
+    char node[CALLER_NAME_MAX];    /* of the pod, from the token; "": none */
+    char pod[CALLER_NAME_MAX];     /* from the token; "": not bound to a pod */
     char pod_uid[CALLER_NAME_MAX]; /* likewise */
 };
 

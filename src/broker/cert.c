@@ -3,7 +3,7 @@
 
 enum { DAY = 86400, HOUR = 3600 };
 
-/* Allowed difference to clocks of other machines. */
+/* Allowed difference between the clocks of two machines. */
 enum { SKEW = 300 };
 
 #define AUTHORITY_NAME "cistern-broker-ca"
@@ -91,7 +91,7 @@ static int step_server(struct cert_set *s, const struct cert_now *now, const str
 {
     size_t count = 0;
     int64_t end = end_of(&s->server, now->wall_s), authority_end = end_of(&s->authority, now->wall_s);
-    bool is_last = end == authority_end; /* a new one would end at the same time */
+    bool is_last = end == authority_end; /* a new certificate would end at the same time */
     if (end > 0 && (is_last || end - now->wall_s > t->certificate_before) && serves(&s->server, now->names) &&
         x509_is_signed_by(s->server.certificate, s->authority.certificate))
         return 0;

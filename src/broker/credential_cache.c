@@ -17,7 +17,7 @@ struct cached_route {
     uint64_t used_ns;
     uint64_t refused_ns; /* when a credential was last replaced because a store rejected it */
     struct creds *creds; /* owned */
-    char *texts[5];      /* owned: what the route's views point to */
+    char *texts[5];      /* owned: the strings that the route's views point to */
     struct route route;
     char method[FETCH_METHOD_MAX];
     char principal[FETCH_PRINCIPAL_MAX];
@@ -102,7 +102,7 @@ void credential_cache_free(struct credential_cache *own_k)
     free(own_k);
 }
 
-/* The first bytes of the digest are as good a hash as any. */
+/* The first bytes of a digest are a good hash. */
 static uint64_t map_hash(const uint8_t hash[32])
 {
     uint64_t h;

@@ -11,7 +11,7 @@
 enum { TOKEN_SECONDS = 3600, SECRET_MAX = 64 << 10 };
 
 #define LIFE_MAX_NS (3600 * (int64_t)NS_PER_SECOND)
-/* Keys without an end: a changed Secret is read after this time. */
+/* For keys that do not expire: a changed Secret is read after this time. */
 #define SECRET_LIFE_NS (900 * (int64_t)NS_PER_SECOND)
 
 #define ROLE_ANNOTATION "eks.amazonaws.com/role-arn"
@@ -141,7 +141,7 @@ static int check_opt_in(const struct fetcher *f, const struct route *r, const js
     return err_advise(err, CIS_SERVICE_ACCOUNT_NOT_ANNOTATED, r->ns, r->name);
 }
 
-/* *ret is the caller's, to be wiped. */
+/* *ret is the caller's, who wipes it. */
 static int mint(const struct fetcher *f, const struct route *r, struct str audience, char **ret, struct err *err)
 {
     auto_json asked = json_new_object();
@@ -198,8 +198,8 @@ static int cannot(const struct route *r, const char *why, const char *advice, st
     return err_advise(err, CIS_IDENTITY_UNSUPPORTED, advice);
 }
 
-/* EKS gives credentials to running pods only: to the controller's. Its role assumes the account's. The role's trust
- * policy distinguishes accounts by the external ID. */
+/* EKS gives credentials only to running pods, so the controller uses its own pod's. Its role assumes the account's
+ * role, whose trust policy distinguishes accounts by the external ID. */
 static int assume_role(const struct fetcher *f, const struct route *r, struct grant *g, struct fetched *ret,
                        uint64_t *retry_after_ns, struct err *err)
 {

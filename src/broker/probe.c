@@ -9,15 +9,15 @@
 
 #define CONNECT_NS (5 * NS_PER_SECOND)
 #define STALL_NS (10 * NS_PER_SECOND)
-/* For all prefixes of a source: a server that sends a byte now and then never stalls. */
+/* Limit for all prefixes of a source together: a server that sends a byte now and then never stalls. */
 #define WHOLE_NS (30 * NS_PER_SECOND)
 
-/* home: its loop between the posting and `over`; the caller before and after. */
+/* home: its loop until `over` is set; the caller before and after. */
 struct probe_request {
     struct mail mail;
-    struct worker worker;  /* loop and web only: no disk is touched */
+    struct worker worker;  /* has only a loop and a web: no disk is used */
     struct store *store;   /* owned */
-    struct store_job *job; /* while it is under way; the loop's */
+    struct store_job *job; /* the running request; the loop's */
     struct mail giving_up;
     uint64_t until_ns; /* monotonic */
     sem_t over;
@@ -127,7 +127,7 @@ static int ask_store(const struct spec *spec, const char *uri, struct creds_iden
 
 /* ---- identity ---------------------------------------------------------------------------------------------------- */
 
-/* The credential that a Job would get, by the same rules. They read only fields of the volume that come from the
+/* The credential that a Job would get, by the same rules. They read only the fields that a volume copies from its
  * source. */
 static int find_identity(struct credential_cache *k, const struct route_rules *rules, const struct api_source *s,
                          const struct spec *spec, const char *uri, struct cached_credential *ret, struct err *err)

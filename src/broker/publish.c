@@ -9,7 +9,7 @@ enum { VALUE_MAX = 256 << 10, NAME_MAX_BYTES = 300 };
 #define BUNDLE_KEY "ca.crt"
 #define GUARD_KEY "guard"
 
-/* Texts of a set and their keys in the Secret; tls.crt and tls.key as in Secrets of type TLS. */
+/* The members of a set and their keys in the Secret; tls.crt and tls.key as in Secrets of type TLS. */
 static const struct secret_field {
     const char *key;
     size_t offset;

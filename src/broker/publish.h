@@ -16,9 +16,9 @@ struct publisher {
     const char *ns;
     const struct kube_lease *lease; /* borrowed; NULL: this process leads */
     struct cert_times times;
-    struct str guard; /* addresses that Jobs may connect to, for the same ConfigMap, which they mount */
+    struct str guard; /* addresses that Jobs may connect to; they mount the same ConfigMap */
 };
 
-/* Reads the Secret; the leader renews its content and publishes the CAs. *ret has the certificate to serve (an empty
- * set: none yet). May be repeated, also after a crash. */
+/* Reads the Secret; the leader renews its content and publishes the CAs. *ret has the certificate to serve (an
+ * empty set: none yet). A repeated call is safe, also after a crash. */
 must_check int publish_step(const struct publisher *p, struct cert_set *ret, struct err *err);

@@ -14,7 +14,7 @@ enum { REFUSAL_SLOTS = 1024, REFUSAL_BURST = 10, REFUSAL_SECONDS = 2, REFUSAL_AD
 
 struct refusal_limit {
     pthread_mutex_t lock;            /* guards what follows */
-    uint64_t paid_ns[REFUSAL_SLOTS]; /* each rejection of a slot moves this by REFUSAL_SECONDS */
+    uint64_t paid_ns[REFUSAL_SLOTS]; /* each rejection moves this time of its slot forward by REFUSAL_SECONDS */
 };
 
 void refusal_limit_init(struct refusal_limit *r);

@@ -18,7 +18,7 @@ static int unsupported(const struct route_request *w, const char *why, const cha
     return err_advise(err, CIS_IDENTITY_UNSUPPORTED, advice);
 }
 
-/* The requested kind must be one of the volume: a credential for another store is useless. */
+/* The requested kind must be one that the volume uses: a credential for another store is useless. */
 static int find_kind(struct route_request *w, enum creds_kind asked, struct err *err)
 {
     enum creds_kind first = CREDS_NONE;
@@ -131,7 +131,7 @@ static int find_export(const struct route_request *w, struct route *ret, struct 
 
 /* ---- endpoint ---------------------------------------------------------------------------------------------------- */
 
-/* The same choice as in the Job. */
+/* Must be the same choice as in the Job. */
 static struct str endpoint_of(const struct route_request *w)
 {
     const char *own = w->is_export ? w->spec->export.endpoint : NULL;
@@ -243,8 +243,8 @@ int route_find(const struct api_volume *v, const struct spec *s, bool is_export,
 int route_key(const struct route *r, struct sbuf *ret, struct err *err)
 {
     const char *const parts[] = {creds_kind_name(r->creds), r->ns, r->name, r->audience, r->provider, r->region};
-    /* Namespace and name come first and cannot have a newline. So text that users write freely can only be confused
-     * with another route of the same account. */
+    /* Namespace and name come first and contain no newline. So text that users choose can only be confused with
+     * another route of the same account. */
     sbuf_addf(ret, "%d %d", (int)r->kind, (int)r->method);
     for (size_t i = 0; i < countof(parts); i++)
         sbuf_addf(ret, "\n%s", parts[i] ? parts[i] : "");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format.h - the catalog's file, byte for byte, little-endian, everything aligned to 8:
+/* format.h - defines the catalog's file: little-endian, every structure aligned to 8 bytes:
  *
  *   head     4096 bytes
- *   segment  head, records, heap; again and again (a page of the listing each)
- *   order    ids in order of paths, 4 bytes each; left out where they arrived in order
- *   table    where each segment is
+ *   segment  head, records, heap; one for each page of the listing
+ *   order    ids in order of paths, 4 bytes each; omitted if they arrived in that order
+ *   table    the offset of each segment
  *   foot     the last 96 bytes: counts, offsets, checksums
  * A partial file ends after any segment. Private to this room. */
 #pragma once
@@ -46,7 +46,7 @@ struct segment_head {
 };
 static_assert(sizeof(struct segment_head) == 32, "no padding");
 
-/* In the heap, one behind the other: path, etag, digest. */
+/* Lengths of the texts in the heap, which follow each other: path, etag, digest. */
 struct index_record {
     uint64_t size_bytes;
     int64_t mtime_ns;
@@ -81,7 +81,8 @@ struct segment {
     uint64_t first_id;
 };
 
-/* Mappings double as the file grows. An old one stays until the end, because readers may still look into it. */
+/* A mapping of twice the size replaces the old one as the file grows. The old one stays mapped until the end,
+ * because readers may still use it. */
 struct mapping {
     const char *base;
     size_t len;
@@ -97,35 +98,35 @@ struct index {
     struct index_head head;
     uint64_t end; /* of the last whole segment */
 
-    /* Readers on any thread: written by the writer, in this order. */
+    /* Readers on any thread use these; the writer sets them in this order. */
     _Atomic(struct mapping *) map;
     struct segment *table[TABLE_BLOCKS]; /* owned */
     _Atomic uint64_t segment_count;
     _Atomic uint64_t count;
     _Atomic uint64_t bytes;
 
-    /* The segment that is being filled. The writer's. */
+    /* The segment that is being filled. Only the writer uses it. */
     struct index_record *records; /* owned */
     char *heap;                   /* owned */
     uint32_t record_count;
     uint32_t heap_bytes;
-    bool in_order;        /* so far every path was greater than the one before */
-    struct str last_path; /* the greatest so far while in_order; points into the mapping */
+    bool in_order;        /* every path so far was greater than the one before it */
+    struct str last_path; /* the greatest path so far while in_order; points into the mapping */
 
     /* The entries that an earlier run listed. */
     uint64_t resumed_count;
     struct str resume_after; /* points into the mapping */
 
-    /* Ids in order of paths: of a complete file, or of the resumed part. NULL: ids are already in that order. */
+    /* Ids in order of paths: of a complete file, or of the resumed part. NULL: the ids are already in that order. */
     const uint32_t *order;
     uint64_t order_count;
-    void *order_map; /* owned: of a resumed one, in a file of its own */
+    void *order_map; /* owned: the order of a resumed catalog, in a file of its own */
     size_t order_map_len;
 };
 
 uint32_t crc32c_of(const struct str *pieces, size_t count);
 
-/* An index with everything zero and no file yet; takes a duplicate of `dir`. */
+/* A zeroed index without a file; it duplicates `dir`. */
 must_check int index_new(int dir, struct index **ret, struct err *err);
 
 void index_make_buffers(struct index *x); /* before the first write */
@@ -136,10 +137,10 @@ must_check int index_table_add(struct index *x, uint64_t offset, uint64_t first_
 struct segment index_segment(const struct index *x, uint64_t number);
 int index_corrupt(const struct index *x, uint64_t offset, const char *why, struct err *err);
 
-/* The path of an id, without the rest. */
+/* Reads only the path of an id. */
 must_check int index_path(const struct index *x, uint64_t id, struct str *ret, struct err *err);
 
-/* Writes the ids 0 .. count-1 in order of their paths to `fd` at `offset`, 4 bytes each. *ret_crc is theirs. Two equal
- * paths are ERR_CORRUPT if `unique`. */
+/* Writes the ids 0 .. count-1 in order of their paths to `fd` at `offset`, 4 bytes each. *ret_crc is the CRC of
+ * these bytes. If `unique`, two equal paths are ERR_CORRUPT. */
 must_check int index_sort(const struct index *x, uint64_t count, int fd, uint64_t offset, uint32_t *ret_crc,
                           struct err *err);

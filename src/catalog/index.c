@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading: the mapping, records by id, paths by their order. */
+/* Reads the catalog: the mapping, records by id, paths in order. */
 #include "format.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-enum { RELEASE_MIN = 16 << 20 }; /* smaller ones are not worth the faults */
+enum { RELEASE_MIN = 16 << 20 }; /* releasing fewer bytes costs more in page faults than it saves */
 
 uint32_t crc32c_of(const struct str *pieces, size_t count)
 {
@@ -70,7 +70,7 @@ int index_map(struct index *x, uint64_t end, struct err *err)
     struct mapping *now = atomic_load(&x->map);
     if (now && now->len >= end)
         return 0;
-    /* Twice as much as is needed: pages behind the end of the file may be mapped, and become readable as it grows. */
+    /* Maps twice the needed size: pages beyond the end of the file may be mapped, and become readable as it grows. */
     size_t len = x->complete ? end : max_u64(2 * end, UINT64_C(16) << 20);
     void *base = mmap(NULL, len, PROT_READ, MAP_SHARED, x->fd, 0);
     if (base == MAP_FAILED)
@@ -120,7 +120,7 @@ void index_release(const struct index *x)
             (void)madvise((void *)(uintptr_t)m->base, m->len, MADV_DONTNEED);
 }
 
-/* The record of an id and the heap that it points into; both within the mapping, even if the file is damaged. */
+/* Finds the record of an id and its heap; both are within the mapping, even if the file is damaged. */
 static int locate(const struct index *x, uint64_t id, const struct index_record **ret, struct str *ret_heap,
                   struct err *err)
 {
@@ -140,7 +140,7 @@ static int locate(const struct index *x, uint64_t id, const struct index_record 
     return 0;
 }
 
-/* The record of an id, and its part of the heap: path, etag and digest, as long as it says. */
+/* Finds the record of an id, and its texts in the heap (path, etag, digest), by the lengths in the record. */
 static int find_record(const struct index *x, uint64_t id, const struct index_record **ret, struct str *ret_words,
                        struct err *err)
 {
@@ -207,7 +207,7 @@ const uint8_t *index_uid(const struct index *x)
     return x->head.uid;
 }
 
-/* Ids that stand in order of their paths: all of a complete one, else those that were resumed. */
+/* Count of the ids that are sorted by path: all of a complete catalog, else the resumed ones. */
 static uint64_t ordered_count(const struct index *x)
 {
     return x->complete ? index_count(x) : x->order_count;

@@ -23,7 +23,7 @@ struct index_entry {
     struct str etag;     /* may be empty */
     struct digest digest;
     uint8_t rank;    /* smaller ones are fetched first */
-    uint16_t source; /* which of the prefixes that were listed */
+    uint16_t source; /* index of the listed prefix */
 };
 
 /* Identifies a selection: catalogs with the same digest list the same selection of the same source. */
@@ -36,26 +36,26 @@ enum { INDEX_UID_BYTES = 16 };
 
 struct index;
 
-/* Creates a catalog in `dir` (kept open by a duplicate) and replaces a partial one. */
+/* Creates a catalog in `dir`, which it duplicates, and replaces a partial catalog. */
 must_check int index_create(int dir, const struct index_source *source, struct index **ret, struct err *err);
 
 /* Resumes a partial catalog. ERR_NOT_FOUND: there is no such file. ERR_EXISTS: it lists another source, which the
  * sentence names. A torn end is cut off; other damage is ERR_CORRUPT. */
 must_check int index_resume(int dir, const struct index_source *source, struct index **ret, struct err *err);
 
-/* Opens a complete one. `whole` checks every byte (about 2 s a GiB from a disk); else the frame only: every access is
- * bounds-checked in either case. `source` may be NULL. Errors as above. */
+/* Opens a complete catalog. `whole` checks every byte (about 2 s a GiB from a disk); otherwise only head, table
+ * and foot are checked. Every access is bounds-checked in either case. `source` may be NULL. Errors as above. */
 must_check int index_open(int dir, const struct index_source *source, bool whole, struct index **ret, struct err *err);
 void index_free(struct index *x);
 DEFINE_AUTO(index, struct index, index_free)
 #define auto_index auto_with(auto_clean_index) struct index *
 
-/* Takes an entry, unless a resumed catalog holds its path already: then *ret_new is false, and the pinned one stays. It
- * has an id and can be read after index_flush(). */
+/* Adds an entry. If a resumed catalog has its path already, *ret_new is false and the old entry stays. The entry
+ * has an id, and can be read after index_flush(). */
 must_check int index_add(struct index *x, const struct index_entry *e, bool *ret_new, struct err *err);
 
-/* Writes what was added. `all_before_listed`: no path smaller than the last one added can still come; a resumed listing
- * then starts behind it. */
+/* Writes the added entries. `all_before_listed`: every path up to the last added one has been listed; a resumed
+ * listing then starts after it. */
 must_check int index_flush(struct index *x, bool all_before_listed, struct err *err);
 
 /* A resumed listing starts after this path; empty: at the beginning. */
@@ -64,26 +64,28 @@ struct str index_resume_after(const struct index *x);
 /* Makes the flushed records survive a power loss. Any thread. */
 must_check int index_sync(struct index *x, struct err *err);
 
-/* Sorts, writes the end, makes it durable, gives it its name. Two entries of one path: ERR_CORRUPT, named. */
+/* Sorts, writes and syncs the end of the file, and renames it to 'catalog'. Two entries with one path are
+ * ERR_CORRUPT; the sentence names the path. */
 must_check int index_finish(struct index *x, struct err *err);
 
-/* Releases the memory of the mapped pages; pointers into them stay valid and are read again from the page cache. Any
- * thread; call it now and then, or the resident set grows to the size of the catalog. */
+/* Releases the memory of the mapped pages; pointers into them stay valid and are read again from the page cache.
+ * Any thread. Call it regularly, or the resident set grows to the size of the catalog. */
 void index_release(const struct index *x);
 
 bool index_is_complete(const struct index *x);
-uint64_t index_count(const struct index *x); /* flushed: ids are 0 .. count - 1 */
+uint64_t index_count(const struct index *x); /* count of flushed entries: their ids are 0 .. count - 1 */
 uint64_t index_bytes(const struct index *x); /* sum of sizes, flushed */
 const uint8_t *index_uid(const struct index *x);
 
 must_check int index_get(const struct index *x, uint64_t id, struct index_entry *ret, struct err *err);
 
-/* Of a complete one: the same for two listings that found the same objects, whatever the order in which they came.
- * Paths, sizes, generations, etags and checksums count; times do not. SHA-256; reads all of it, 0.3 s a million. */
+/* The digest of a complete catalog: equal for two listings that found the same objects in any order. Paths, sizes,
+ * generations, etags and checksums count; times do not. SHA-256; reads the whole catalog, 0.3 s for a million
+ * objects. */
 must_check int index_manifest(const struct index *x, struct digest *ret, struct err *err);
 
-/* Of a complete one. In order of paths (bytes): the id at a position; the first position whose path is not less than
- * `path` (count: none); the id of a path (ERR_NOT_FOUND). */
+/* For a complete catalog, in the byte order of paths: the id at a position; the first position whose path is not
+ * less than `path` (count: none); the id of a path (ERR_NOT_FOUND). */
 must_check int index_at(const struct index *x, uint64_t position, uint64_t *ret_id, struct err *err);
 must_check int index_lower_bound(const struct index *x, struct str path, uint64_t *ret_position, struct err *err);
 must_check int index_find(const struct index *x, struct str path, uint64_t *ret_id, struct err *err);

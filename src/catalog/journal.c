@@ -72,7 +72,7 @@ static void write_batch(struct journal *j)
         j->batch[i].crc = journal_record_crc(&j->batch[i], j->end + i * sizeof *j->batch);
     size_t len = j->batch_count * sizeof *j->batch;
     j->batch_count = 0;
-    /* After a write that failed nothing may follow: a gap would look like damage. */
+    /* After a failed write no record may follow: a gap would count as damage. */
     if (j->failed.code != 0 || len == 0)
         return;
     if (file_pwrite_all(j->fd, JOURNAL_FILE, j->batch, len, j->end, &err) < 0) {
@@ -95,7 +95,7 @@ static int compare_ids(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Objects become whole nearly in order: sorted, a batch of them is a few runs. */
+/* Objects complete nearly in order: a sorted batch of them is a few runs. */
 static void append_ids(struct journal *j)
 {
     qsort(j->ids, j->id_count, sizeof *j->ids, compare_ids);
@@ -247,8 +247,8 @@ void journal_barrier_failed(struct journal *j, const struct err *why)
     if (j->failed.code == 0)
         j->failed = *why;
     pthread_mutex_unlock(&j->lock);
-    /* Where it cannot be said, what no barrier vouches for is taken out of the file. If not even this can be done, the
-     * disk takes nothing at all. */
+    /* If the record cannot be written, the records that no barrier covers are removed from the file. If this fails
+     * too, the disk accepts no write at all. */
     if (r < 0 || sync_file(j, &ignored) < 0)
         (void)!ftruncate(j->fd, (off_t)j->held);
 }
@@ -295,7 +295,7 @@ static int kernel_boot_id(uint8_t ret[16], struct err *err)
     auto_mem char *text = NULL;
     size_t len, n = 0;
     if (file_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &text, &len, err) < 0) {
-        err->code = ERR_UNSUPPORTED; /* nothing that was asked for is not found: this machine lacks something */
+        err->code = ERR_UNSUPPORTED; /* not ERR_NOT_FOUND, which the caller would read as a missing journal */
         return -ERR_UNSUPPORTED;
     }
     memset(ret, 0, 16);
@@ -336,7 +336,7 @@ int journal_open(int dir, const uint8_t uid[INDEX_UID_BYTES], uint32_t part_byte
         memcpy(&head.a, uid, INDEX_UID_BYTES);
         append(j, head);
     }
-    /* Without this record our first barrier would cover records that the power loss may have taken. */
+    /* Without this record the first barrier of this run would cover records that the power loss may have taken. */
     if (j->must_discard)
         append(j, (struct journal_record){.kind = JOURNAL_DISCARD, .a = j->held});
     memcpy(&run.a, boot, sizeof boot);

@@ -14,12 +14,12 @@
 
 struct journal;
 
-/* Opens the journal of the catalog `uid` in `dir`, or begins it, and notes that a new run begins. `boot_id`: 16 bytes,
- * NULL: the kernel's own. ERR_CORRUPT also where it belongs to another catalog. */
+/* Opens the journal of the catalog `uid` in `dir`, or creates it, and records the start of a run. `boot_id`: 16
+ * bytes, NULL: the kernel's. ERR_CORRUPT: it is damaged, or belongs to another catalog. */
 must_check int journal_open(int dir, const uint8_t uid[INDEX_UID_BYTES], uint32_t part_bytes, const uint8_t boot_id[16],
                             struct journal **ret, struct err *err);
 
-/* Is the journal in `dir`, if there is one, that of the catalog `uid`? */
+/* Does `dir` have a journal, and does it belong to the catalog `uid`? */
 must_check int journal_is_of(int dir, const uint8_t uid[INDEX_UID_BYTES], bool *ret, struct err *err);
 
 void journal_free(struct journal *j); /* writes nothing: records that were not flushed are lost, as after a crash */
@@ -28,41 +28,40 @@ DEFINE_AUTO(journal, struct journal, journal_free)
 
 /* State. */
 bool journal_is_complete(const struct journal *j);
-int64_t journal_completed_ns(const struct journal *j); /* of a complete one; 0: an older program wrote it */
+int64_t journal_completed_ns(const struct journal *j); /* wall clock; 0: an older program wrote it */
 bool journal_is_stale(const struct journal *j);        /* as an earlier run said */
 bool journal_is_whole(struct journal *j, uint64_t id);
 uint64_t journal_whole_count(struct journal *j);
 unsigned journal_runs(const struct journal *j); /* this one included */
-/* Was this part of an object that is not whole there already, with a checksum of that kind (HASH_NONE: any)? */
+/* Was this part of an unfinished object written, with a checksum of this kind (HASH_NONE: any kind)? */
 bool journal_has_part(struct journal *j, uint64_t id, uint32_t part, enum hash_kind kind, struct digest *ret);
 
 bool journal_has_parts(struct journal *j, uint64_t id); /* any */
 
-/* The object's last byte was written, its checksum is right and it has its name. Gathered; cannot fail. */
+/* Records that the object is complete: written, verified and renamed. Buffered; cannot fail. */
 void journal_written(struct journal *j, uint64_t id);
 void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const struct digest *digest);
-/* Copies to `id` the parts of `from_id` in `from`, the journal of an older catalog that no other thread uses. */
+/* Copies the parts of `from_id` to `id`. `from` is the journal of an older catalog, which no other thread uses. */
 void journal_adopt_parts(struct journal *j, uint64_t id, struct journal *from, uint64_t from_id);
-/* Records for the next run that the source differs from the catalog. Gathered, as above. */
+/* Records for the next run that the source differs from the catalog. Buffered; cannot fail. */
 void journal_stale(struct journal *j);
 /* Marks the object and its parts as not on disk. Buffered like the others; sync before the object is written again. */
 void journal_unwritten(struct journal *j, uint64_t id);
-/* It is about to be taken away (another object needs its place): the same, and durable when it returns. */
+/* The same before the file is removed because another object needs its path. Durable when it returns. */
 must_check int journal_void(struct journal *j, uint64_t id, struct err *err);
 
-/* The catalog was cut to `count` objects: ids from there on mean others now.
- * Durable when it returns, if it mattered. */
+/* The catalog was cut to `count` objects, so later ids will be assigned to other objects. Durable when it returns. */
 must_check int journal_cut(struct journal *j, uint64_t count, struct err *err);
 
 must_check int journal_flush(struct journal *j, struct err *err);
 must_check int journal_sync(struct journal *j, struct err *err); /* flushed, and durable */
 
-/* A barrier: begin, sync the files, and report the result. One at a time. After a failed barrier no record is
+/* A barrier: begin, sync the files, and report the result. One barrier at a time. After a failed one no record is
  * accepted, and each flush returns `why`. */
 must_check int journal_barrier_begin(struct journal *j, struct err *err);
 must_check int journal_barrier_held(struct journal *j, struct err *err);
 void journal_barrier_failed(struct journal *j, const struct err *why);
 
-/* Everything is whole and durable (after a barrier that held, nothing written since), at `wall_ns`. Durable when it
- * returns. */
+/* Records that all objects are complete and durable at `wall_ns`: the last barrier succeeded, and nothing was
+ * written since. Durable when it returns. */
 must_check int journal_complete(struct journal *j, uint64_t objects, uint64_t bytes, int64_t wall_ns, struct err *err);

@@ -9,15 +9,15 @@
 enum { JOURNAL_VERSION = 1 };
 
 enum journal_kind {
-    JOURNAL_HEAD = 1, /* a, b: the catalog's uid; c: version << 32 | part_bytes. The first record, and only it */
-    JOURNAL_RUN,      /* a, b: the boot id. A process begins */
+    JOURNAL_HEAD = 1, /* a, b: the catalog's uid; c: version << 32 | part_bytes. Only the first record has this type */
+    JOURNAL_RUN,      /* a, b: the boot id. A process starts */
     JOURNAL_WRITTEN,  /* a: first id, b: count, at most JOURNAL_BATCH */
     JOURNAL_PART,     /* a: id, b: part, c: checksum of the kind `digest_kind` */
     JOURNAL_DURABLE,  /* a: position before which everything is durable */
-    JOURNAL_DISCARD,  /* a: position from which on, up to here, nothing may be trusted */
+    JOURNAL_DISCARD,  /* a: position of the first record, up to this one, that may not be trusted */
     JOURNAL_VOID,     /* a: id */
     JOURNAL_CUT,      /* a: count of the catalog */
-    JOURNAL_COMPLETE, /* a: objects, b: bytes, c: wall clock, ns; 0: not known */
+    JOURNAL_COMPLETE, /* a: objects, b: bytes, c: wall clock, ns; 0: unknown */
     JOURNAL_STALE,    /* the catalog is out of date */
 };
 
@@ -32,12 +32,12 @@ struct journal_record {
 };
 static_assert(sizeof(struct journal_record) == 32, "no padding");
 
-/* Parts of one object that is not whole. */
+/* The written parts of one incomplete object. */
 struct journal_parts {
     uint64_t id;
     uint32_t room;    /* of the arrays */
     uint64_t *values; /* owned */
-    uint8_t *kinds;   /* owned: enum hash_kind + 1; 0: not there */
+    uint8_t *kinds;   /* owned: enum hash_kind + 1; 0: not written */
 };
 
 enum { JOURNAL_PARTS_OBJECTS_MAX = 65536, JOURNAL_PARTS_MAX = 1 << 22, JOURNAL_BATCH = 2048 };
@@ -49,13 +49,13 @@ struct journal {
     bool stale; /* as the replay found it */
     int64_t completed_ns;
     unsigned runs;
-    bool must_discard; /* the replay met records that this boot may not trust */
+    bool must_discard; /* the replay found records that this boot may not trust */
 
     /* Under lock. */
     uint64_t *whole; /* owned: a bit an id */
     uint64_t whole_words;
     uint64_t whole_count;
-    struct journal_parts *parts; /* owned, sorted by id; only what earlier runs left */
+    struct journal_parts *parts; /* owned, sorted by id; only those of earlier runs */
     size_t parts_count;
     size_t parts_room;
     uint64_t parts_total;         /* of the arrays' rooms */
@@ -64,7 +64,7 @@ struct journal {
     uint64_t barrier_at;          /* of the barrier under way */
     struct journal_record *batch; /* owned: JOURNAL_BATCH */
     size_t batch_count;
-    uint64_t *ids; /* owned: JOURNAL_BATCH written ones, which runs are made of */
+    uint64_t *ids; /* owned: JOURNAL_BATCH ids of complete objects, to be written as runs */
     size_t id_count;
     struct err failed; /* a failed write, returned by the next flush. code 0: none */
 };
@@ -77,6 +77,6 @@ void journal_forget_from(struct journal *j, uint64_t id);
 struct journal_parts *journal_parts_of(struct journal *j, uint64_t id); /* NULL: none */
 void journal_state_done(struct journal *j);
 
-/* Reads the file; cuts a torn end. Fills whole, parts, complete, runs, end, held. */
+/* Reads the file and cuts a torn end. Fills whole, parts, complete, runs, end, held. */
 must_check int journal_replay(struct journal *j, const uint8_t uid[INDEX_UID_BYTES], uint32_t part_bytes,
                               const uint8_t boot_id[16], struct err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replay, in two passes: the first finds out what may be trusted, the second applies it. */
+/* Replays the journal in two passes: the first finds the trusted ranges, the second applies them. */
 #include "journal_format.h"
 #include "util/file.h"
 #include <inttypes.h>
@@ -23,7 +23,7 @@ struct replay {
     uint64_t size;          /* of the file, whole records */
     uint64_t end;           /* of the records that are right */
     uint64_t durable;       /* what is before it outlived everything */
-    uint64_t this_boot;     /* from here on every run was of this boot; UINT64_MAX: none was */
+    uint64_t this_boot;     /* position from which every run was of this boot; UINT64_MAX: none was */
     struct range *discards; /* owned */
     size_t discard_count;
 };
@@ -36,8 +36,8 @@ static int damaged(uint64_t at, const char *why, struct err *err)
                     why);
 }
 
-/* Visits the records from `from` to `to`. Stops at the first whose checksum is wrong: *ret_stop is its place;
- * NULL: such are passed over. */
+/* Visits the records from `from` to `to`. Stops at the first one with a wrong checksum and sets *ret_stop to its
+ * position; if ret_stop is NULL, skips such records. */
 static int each_record(struct replay *p, uint64_t from, uint64_t to, visit *v, uint64_t *ret_stop, struct err *err)
 {
     auto_mem struct journal_record *buffer = xcalloc(READ_RECORDS, sizeof *buffer);
@@ -79,7 +79,7 @@ static int check_head(const struct journal_record *r, uint64_t at, const struct 
     return 0;
 }
 
-/* Boot after boot in which no barrier held discards from the same place on: that is one range. */
+/* Several boots without a successful barrier discard from the same position: they are one range. */
 static int discard(struct replay *p, uint64_t from, uint64_t to, struct err *err)
 {
     struct range *last = p->discard_count ? &p->discards[p->discard_count - 1] : NULL;

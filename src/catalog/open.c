@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening what is there: a complete file is checked from its end, a partial one from its beginning. */
+/* Opens an existing catalog: checks a complete file from its end, a partial one from its beginning. */
 #include "format.h"
 #include "util/file.h"
 #include <fcntl.h>
@@ -47,7 +47,7 @@ static int check_head(struct index *x, uint64_t size, const struct index_source 
     return 0;
 }
 
-/* Reads the segment at `offset`. 1: it is complete; 0: not (*ret_why is the reason). */
+/* Reads the segment at `offset`. Returns 1 if it is complete, else 0 with the reason in *ret_why. */
 static bool segment_is_whole(const struct index *x, uint64_t offset, uint64_t limit, uint64_t first_id,
                              struct segment_head *ret, const char **ret_why)
 {
@@ -257,7 +257,8 @@ int index_resume(int dir, const struct index_source *source, struct index **ret,
     auto_index x = NULL;
     uint64_t size;
     int r = open_file(dir, INDEX_PARTIAL_FILE, O_RDWR, &x, &size, err);
-    /* We died before its head was there, or the disk lost the page: no barrier held, which would have kept it. */
+    /* The process died before it wrote the head, or the disk lost the page: no barrier succeeded, or the head
+     * would be there. */
     if (r == 0 && (size < INDEX_HEAD_BYTES || head_is_blank(x)))
         return err_set(err, ERR_NOT_FOUND, "'%s' holds nothing", INDEX_PARTIAL_FILE);
     if (r == 0)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of paths, in bounded memory. Pages of a listing come sorted, whatever their own order: ids that follow each
- * other are runs already, and are merged as they stand. Where nothing is in order, runs are sorted and laid down in a
- * file without a name first. */
+/* Sorts ids by path in bounded memory. Each page of a listing is sorted, even if the pages are not: ids in
+ * sequence are runs already, and are merged directly. If the pages are not sorted either, sorted runs are first
+ * written to a nameless file. */
 #include "format.h"
 #include "util/file.h"
 #include <fcntl.h>
 
 enum {
     RUN_IDS = 1 << 20,      /* 16 MiB of keys at a time */
-    BUFFER_IDS = 1 << 12,   /* of each run while merging: 4,096 runs (all that 2^32 ids can make) need 64 MiB */
+    BUFFER_IDS = 1 << 12,   /* for each run while merging: 4,096 runs (the most that 2^32 ids can make) need 64 MiB */
     RELEASE_IDS = 1 << 18,  /* paths to read before the mapped memory is released: 25 MB */
-    RELEASE_HEADS = 1 << 8, /* the same for single paths far from each other: each brings 64 KiB in */
-    NATURAL_MAX = 1 << 18   /* runs that came sorted: 20 MiB to merge them; pages of 1,000 keys are 262 M keys */
+    RELEASE_HEADS = 1 << 8, /* the same for single paths far from each other: each one loads 64 KiB */
+    NATURAL_MAX = 1 << 18 /* runs that were listed in order: 20 MiB to merge them; pages of 1,000 keys are 262 M keys */
 };
 
 struct key {
@@ -21,7 +21,7 @@ struct key {
 };
 
 struct sort_run {
-    uint64_t next; /* ids: position in the file of runs; with no buffer: the ids themselves */
+    uint64_t next; /* ids: position in the file of runs; without a buffer: the ids themselves */
     uint64_t end;
     uint32_t *buffer; /* owned; NULL: the run came sorted */
     size_t buffered;
@@ -34,7 +34,7 @@ struct merge {
     int fd;                /* of the runs */
     struct sort_run *runs; /* owned */
     size_t run_count;
-    size_t *heap; /* owned: indexes of runs, least head first */
+    size_t *heap; /* owned: indexes of runs; the run with the least path is first */
     size_t heap_count;
 
     int out;
@@ -150,7 +150,7 @@ static int out_flush(struct merge *m, struct err *err)
     return r;
 }
 
-/* Where each run that came sorted ends; stops at NATURAL_MAX. */
+/* The end of each run that was listed in order; stops at NATURAL_MAX. */
 static int find_runs(struct merge *m, uint64_t count, struct err *err)
 {
     struct key last = {0};
@@ -210,7 +210,7 @@ static int open_runs(struct merge *m, uint64_t count, struct err *err)
     return r;
 }
 
-/* By one prefix, or by two whose objects come to one path. */
+/* One prefix listed the path twice, or two prefixes map to one path. */
 static int named_twice(const struct index *x, const struct key *first, uint64_t second, struct err *err)
 {
     struct index_entry a, b;

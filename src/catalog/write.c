@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing: segments while the listing runs, the end when it is complete. */
+/* Writes the catalog: segments during the listing, the rest when it is complete. */
 #include "format.h"
 #include "util/file.h"
 #include <fcntl.h>
@@ -88,7 +88,7 @@ int index_flush(struct index *x, bool all_before_listed, struct err *err)
             (struct str){atomic_load(&x->map)->base + end - head.heap_bytes + last->heap_offset, last->path_len};
     x->record_count = x->heap_bytes = 0;
     atomic_fetch_add(&x->bytes, bytes);
-    /* Last: a reader that sees the count may look everything up. */
+    /* The count is set last: a reader that sees it may read every record. */
     atomic_store(&x->count, first_id + head.count);
     return 0;
 }
@@ -153,7 +153,7 @@ int index_sync(struct index *x, struct err *err)
     return fdatasync(x->fd) == 0 ? 0 : err_sys(err, errno, "cannot make the catalog durable");
 }
 
-/* The table goes out in blocks: it is as long as the listing had pages. */
+/* The table is written in blocks: it grows with the number of pages of the listing. */
 static int write_table(struct index *x, struct index_foot *foot, uint64_t *at, struct err *err)
 {
     struct hash table_hash;
@@ -208,7 +208,7 @@ int index_finish(struct index *x, struct err *err)
         r = index_sync(x, err);
     if (r < 0)
         return r;
-    /* Durable before it has its name: who finds 'catalog' may trust that it is whole. */
+    /* Synced before the rename: a file named 'catalog' is always complete. */
     if (renameat(x->dir, INDEX_PARTIAL_FILE, x->dir, INDEX_FILE) != 0)
         return err_sys(err, errno, "cannot name '%s'", INDEX_FILE);
     r = dir_sync(x->dir, "the catalog's directory", err);

@@ -12,7 +12,7 @@ enum opt_kind {
     OPT_U64,      /* uint64_t * */
     OPT_BYTES,    /* uint64_t *: 512, 1.5Gi, 2T, 2TB */
     OPT_DURATION, /* uint64_t * in nanoseconds: 250ms, 30s, 1h30m */
-    OPT_LIST,     /* struct opt_list *: may be given again and again */
+    OPT_LIST,     /* struct opt_list *: may be repeated */
 };
 
 struct opt {
@@ -21,7 +21,7 @@ struct opt {
     enum opt_kind kind;
     void *target;
     const char *value_name; /* in --help: "N", "GLOB"; NULL for flags */
-    const char *help;       /* one line; NULL: not listed, another name for a listed flag */
+    const char *help;       /* one line; NULL: not listed in --help, another name for a listed flag */
 };
 
 enum { OPT_LIST_MAX = 256 };
@@ -35,5 +35,5 @@ struct opt_list {
  * an unknown flag is ERR_INVALID, and the sentence names the nearest known one. */
 must_check int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char **argv, struct err *err);
 
-/* "  -l, --long N        what it does", a line a flag. */
+/* Appends "  -l, --long N        <help>", one line for each flag. */
 void opt_help(const struct opt *table, struct sbuf *b);

@@ -23,7 +23,7 @@ struct term_progress {
     double rate; /* bytes a second */
     bool total_is_final;
     struct str slowest; /* the slowest running object; empty: none */
-    const char *retry;  /* the failure that is retried; NULL: none */
+    const char *retry;  /* the failure for which requests are retried; NULL: none */
 };
 
 struct term {

@@ -47,8 +47,8 @@ int claim_words_read(const json *claim, struct claim_words *ret, struct err *err
     w.hydration = json_member_str(annotations, NAME_ANNOTATION_HYDRATION);
     w.on_data_loss = json_member_str(annotations, NAME_ANNOTATION_ON_DATA_LOSS);
     w.export_policy = json_member_str(annotations, NAME_ANNOTATION_EXPORT_POLICY);
-    /* The volume's one identity is of the source's namespace: names in a policy of another namespace are not resolved
-     * there. */
+    /* A volume has one identity, in the source's namespace: names in a policy of another namespace cannot be
+     * resolved there. */
     if (w.source.len && w.export_policy.len && !str_eq(w.source_namespace, w.namespace))
         return err_fail(
             err, ERR_DENIED, CIS_SOURCE_OTHER_NAMESPACE,
@@ -94,7 +94,7 @@ int claim_source_merge(const json *source, const json *policy, json **ret, struc
     if (!exported)
         return 0;
     if (!*ret) {
-        /* A blank volume that is exported: the policy's own store and identity, and nothing to fetch. */
+        /* A blank volume that is exported: it uses the policy's store and identity, and fetches nothing. */
         *ret = json_copy_of(policy);
         json_remove(*ret, "uri");
         json_remove(*ret, "sources");

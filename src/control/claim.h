@@ -11,11 +11,11 @@ struct control;
 struct claim_words {
     struct str namespace, name, uid;
     struct str source, source_namespace; /* a BucketSource; empty: none */
-    bool is_populated;                   /* its dataSourceRef names it, so that it binds when the data is there */
+    bool is_populated; /* dataSourceRef names the source, so the claim binds only after the data is on the disk */
     struct str hydration, on_data_loss, export_policy;
 };
 
-/* From the object of the claim (the target, never a prime). ERR_INVALID names what is off. */
+/* Reads the object of the target claim, never of a prime. ERR_INVALID names the invalid field. */
 must_check int claim_words_read(const json *claim, struct claim_words *ret, struct err *err);
 
 /* Applies hydration and onDataLoss to the parameters of `v`. An annotation overrides the class. A source that only an

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control.h - CSI for a cluster: volumes are ordered from nodes by CisternVolumes, and cleaned up behind them.
- * home: opened, stopped and freed by one thread (main); the handlers run on the threads of rpc. Every replica serves
- * CSI, and holds nothing that another does not know; what cleans up does so only while the lease is held. */
+/* control.h - CSI Controller for a cluster: orders volumes from nodes by CisternVolumes, and removes what they
+ * leave behind. home: opened, stopped and freed by one thread (main); the handlers run on the threads of rpc.
+ * Every replica serves CSI and keeps no state that other replicas lack. Only the holder of the lease cleans up. */
 #pragma once
 
 #include "csi/service.h"
@@ -25,23 +25,24 @@ struct control_options {
     struct kube_informer *pvs;      /* PersistentVolumes */
     struct kube_informer *pools;    /* CisternPools */
     struct kube_informer *nodes;    /* Nodes; only their names are used */
-    struct str namespace;           /* of the controller, where prime claims are */
+    struct str namespace;           /* the controller's namespace, which has the prime claims */
     uint64_t node_gone_grace_ns;    /* 0: 10 min */
-    uint64_t tombstone_ns;          /* how long the orders of a gone node's released volumes are kept; 0: 7 days */
+    uint64_t tombstone_ns;          /* how long the order of a released volume is kept if its node is gone; 0: 7 days */
     uint64_t sweep_ns; /* interval of the search for volumes without claim and PersistentVolume; 0: 10 min */
 };
 
 must_check int control_open(const struct control_options *o, struct control **ret, struct err *err);
 
-/* Begins nothing more and waits for running work. Not on the loop, which still runs, and after kube_stop(). NULL is
- * fine. */
+/* Starts no more work and waits for running work. Call it after kube_stop(), on another thread than the loop,
+ * which must still run. NULL is fine. */
 void control_stop(struct control *c);
-/* Stopped before, with the server of its handlers, and when no informer calls back any more. NULL is fine. */
+/* Call it after control_stop(), after the server of its handlers has stopped, and when no informer calls back any
+ * more. NULL is fine. */
 void control_free(struct control *own_c);
 
 struct csi_service *control_service(struct control *c); /* CSI for rpc_server_start() */
 
-/* The informers' callbacks say so, on the loop. NULL is fine. */
+/* For the informers' callbacks, on the loop. NULL is fine. */
 void control_volume_changed(struct control *c, struct str name);
 void control_pv_changed(struct control *c, const json *pv);
 void control_node_changed(struct control *c, struct str name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CreateVolume: writes an order, wakes its node and waits for its answer. The order's name derives from the call's: a
- * repeated call, after a restart or at another replica, finds it. The call leaves nothing else behind. */
+/* CreateVolume: writes an order, wakes its node and waits for its answer. The order's name derives from the
+ * request's: a repeated call finds it, also after a restart or at another replica. The order is the only state
+ * that the call leaves. */
 #include "claim.h"
 #include "order.h"
 #include "private.h"
@@ -11,7 +12,7 @@
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
 
 struct roomiest_pool {
-    struct api_pool *best; /* owned; the one with most to give */
+    struct api_pool *best; /* owned; the pool with the most free space */
     const char *pool;
     struct control *c;
 };
@@ -32,7 +33,7 @@ static int keep_roomiest(void *ctx, struct str key, const json *object)
     return 0;
 }
 
-/* Without a topology: the pool with most room. A provisioner of a cluster always sends one. */
+/* Without a topology: the pool with the most free space. A provisioner of a cluster always sends a topology. */
 static int place_anywhere(struct control *c, const struct order_request *o, struct api_pool **ret, struct err *err)
 {
     struct roomiest_pool s = {.pool = o->volume->pool, .c = c};
@@ -174,8 +175,8 @@ static int await_answer(struct control *c, struct rpc_call *call, const struct a
                         struct api_volume **ret, struct err *err)
 {
     auto_api_volume v = NULL;
-    /* Wait as long as the caller does: it shows an earlier answer as a failure, and a node that creates many volumes at
-     * once has not failed. */
+    /* Wait as long as the caller does: the provisioner shows an earlier answer as a failure, and a node that is
+     * busy with many volumes has not failed. */
     int r = volume_wait(c, call, seen->meta.name, UINT64_MAX, is_answered, NULL, &v, err);
     if (r == -ERR_TIMEOUT)
         return still_open(seen, err);
@@ -195,7 +196,7 @@ static int await_answer(struct control *c, struct rpc_call *call, const struct a
                     v->meta.name);
 }
 
-/* Finds the order, or creates it. Of two calls the first order counts. */
+/* Finds the order, or creates it. If two calls do so at once, the first order counts. */
 static int find_or_order(struct control *c, struct order_request *o, struct api_volume **ret, struct err *err)
 {
     int r = volume_get(c, o->volume->meta.name, ret, err);
@@ -205,8 +206,8 @@ static int find_or_order(struct control *c, struct order_request *o, struct api_
     return r == -ERR_EXISTS ? volume_get(c, o->volume->meta.name, ret, err) : r;
 }
 
-/* Does the error need a person, because a retry cannot succeed? A full node sends the pod elsewhere: that is reported
- * there. */
+/* Does the error need a person, because a retry cannot succeed? A full node is not such an error: the scheduler
+ * tries another one. */
 static bool is_for_a_person(const struct err *err)
 {
     switch (err->code) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DeleteVolume: requests the release, which node and leader carry out. Each call reports its progress; the caller
- * repeats the call, for hours if need be. */
+/* DeleteVolume: requests the release, which node and leader carry out. Each call reports the progress; the caller
+ * repeats the call for as long as the release takes, which may be hours. */
 #include "api/source.h"
 #include "private.h"
 #include "release.h"
@@ -16,7 +16,7 @@ static bool is_settled_or_slow(const struct api_volume *v)
     return release_is_settled(v) || release_is_slow(v);
 }
 
-/* Is it deleted, or is the predicate in `ctx` true of it? */
+/* Is the volume deleted, or does the predicate in `ctx` hold for it? */
 static bool is_gone_or(void *ctx, const json *object)
 {
     bool (**is)(const struct api_volume *v) = ctx;
@@ -25,7 +25,7 @@ static bool is_gone_or(void *ctx, const json *object)
     return !object || (api_volume_read(object, &v, &ignored) == 0 && (*is)(v));
 }
 
-/* Unmounting and removing take seconds, on a busy machine many. The call waits for them as long as it may: every answer
+/* Unmounting and removing take seconds, on a busy machine longer. The call waits up to its deadline: every answer
  * but OK becomes a warning on the PersistentVolume. */
 static int await_release(struct control *c, struct rpc_call *call, const char *name, struct api_volume **ret,
                          struct err *err)
@@ -38,8 +38,9 @@ static int await_release(struct control *c, struct rpc_call *call, const char *n
     return volume_wait(c, call, name, UINT64_MAX, is_gone_or, &is, ret, err);
 }
 
-/* The administrator's annotation counts only on the PersistentVolume of this very volume, and only with its id as
- * value: a copied manifest discards nothing. A prime's volume was never handed over: no pod has written to it. */
+/* The administrator's annotation counts only on the PersistentVolume of this volume, and only with the volume's id
+ * as value: a copied manifest discards nothing. No pod has written to a prime's volume, because it was never
+ * published. */
 static int may_discard(struct control *c, const struct api_volume *v, const json *pv, bool *ret, struct err *err)
 {
     struct str handle = STR_NULL, namespace = STR_NULL, name = STR_NULL;
@@ -116,7 +117,7 @@ static int answer(struct control *c, struct rpc_call *call, const char *name, st
         return r;
     if (release_is_over(v))
         return volume_withdraw(c, v, release_is_over, err);
-    /* The order of a gone node stays as a tombstone, and does not keep the PersistentVolume. */
+    /* The order of a gone node stays as a tombstone, and does not delay the PersistentVolume. */
     if (release_is_tombstone(v))
         return 0;
     r = describe(c, v, err);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The objects as the API server and the informers have them. */
+/* Reads and writes the objects of the API server, and reads the informers' copies. */
 #include "private.h"
 #include "util/clock.h"
 #include "util/names.h"
 #include <stdio.h>
 
-/* Of the caller's deadline: to write the answer and have it read. */
+/* Kept of the caller's deadline, to write the answer and have it read. */
 #define ANSWER_NS (1 * NS_PER_SECOND)
-/* Where a caller gave none, or more than a node could be worth. */
+/* For a caller without a deadline, and the most that any call waits for a node. */
 #define WAIT_MAX_NS (60 * NS_PER_SECOND)
 
 enum { WITHDRAW_TRIES = 5 };
@@ -117,8 +117,8 @@ int volume_patch(struct control *c, const struct api_volume *v, json *own_patch,
     return control_wake_pool(c, v->node, v->pool, err);
 }
 
-/* The finalizer is removed only from the object as it was read: a node that has begun after all has changed it. Then
- * the object is deleted. A crash in between leaves an object without finalizer, which the sweep removes. */
+/* The finalizer is removed only from the object as it was read: a node that has begun work has changed the object.
+ * Then the object is deleted. A crash in between leaves an object without finalizer, which the sweep removes. */
 static int withdraw_once(struct control *c, const struct api_volume *v, struct err *err)
 {
     auto_json patch = json_new_object();
@@ -135,7 +135,7 @@ static int withdraw_once(struct control *c, const struct api_volume *v, struct e
     struct kube_request gone = {
         .verb = KUBE_DELETE, .resource = &api_volumes, .name = str_of(v->meta.name), .uid = str_of(v->meta.uid)};
     r = kube_call(c->o.kube, &gone, NULL, err);
-    /* Another uid is that of a successor: this object is deleted. */
+    /* An object with another uid is a successor: this one is deleted. */
     return r == 0 || r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : retryable(err);
 }
 

@@ -8,7 +8,7 @@ enum { NAME_HASH_BYTES = 16 };
 
 /* ---- the words of the call --------------------------------------------------------------------------------------- */
 
-/* The sidecars' keys are left out; all others are kept in the order, so that the volume can be explained from it. */
+/* The order keeps all parameters except the sidecars', so that it explains the volume. */
 static int keep_parameters(struct api_volume *v, struct csi_pairs pairs, struct err *err)
 {
     int r = 0;
@@ -80,12 +80,12 @@ int order_matches(const struct api_volume *have, const struct order_request *o, 
         (o->create->limit_bytes && have->capacity_bytes > o->create->limit_bytes))
         return differs(have, "capacity", err);
     auto_spec made = NULL;
-    struct api_volume words = *have; /* borrows; the source is of the order, not of the call */
+    struct api_volume words = *have; /* borrowed; the source comes from the order, because the call has none */
     words.source = NULL;
     int r = api_volume_spec(&words, &made, err);
     if (r < 0)
         return r;
-    /* The claim's annotations may have changed these two; the call does not have them. */
+    /* The claim's annotations may have changed these two parameters; the call does not have them. */
     made->params.hydration = o->create->spec->params.hydration;
     made->params.on_data_loss = o->create->spec->params.on_data_loss;
     const char *difference = spec_difference(made, o->create->spec);
@@ -117,7 +117,7 @@ static const struct refusal {
     {API_REASON_OUT_OF_RANGE, ERR_RANGE, CIS_VOLUME_SIZE},
     {API_REASON_INVALID, ERR_INVALID, CIS_NODE_REFUSED},
     {API_REASON_EXISTS, ERR_EXISTS, CIS_VOLUME_EXISTS},
-    {API_REASON_POOL_CHANGED, ERR_PENDING, CIS_POOL_DISK_REPLACED}, /* the next call orders it from the pool as it is */
+    {API_REASON_POOL_CHANGED, ERR_PENDING, CIS_POOL_DISK_REPLACED}, /* the next call orders it from the present pool */
 };
 
 static const struct refusal *refusal_of(const struct api_volume *v)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* private.h - The controller as its files see it. home: frozen once open; the parts have locks of their own. */
+/* private.h - The state of the controller. Private to this room. home: frozen once open; the parts have locks of
+ * their own. */
 #pragma once
 
 #include "api/pool.h"
@@ -13,7 +14,7 @@ struct control {
     struct csi_service service;
     struct control_options o;
     char *namespace;          /* owned; o.namespace is a view of it */
-    struct kube_queue *queue; /* owned: names of CisternVolumes, and the sweep */
+    struct kube_queue *queue; /* owned; keys: names of CisternVolumes, and one for the sweep */
     pthread_mutex_t lock;     /* guards what follows */
     pthread_cond_t idle;
     unsigned busy;
@@ -22,35 +23,35 @@ struct control {
 
 /* ---- objects.c: the API server's side ---------------------------------------------------------------------------- */
 
-/* ERR_AGAIN (CIS_CONTROLLER_STARTING) until the copies of volumes, pools and nodes are whole: an object that a copy
- * lacks would count as missing, and pods would be kept from nodes with free space. */
+/* ERR_AGAIN (CIS_CONTROLLER_STARTING) until the informers of volumes, pools and nodes have synced. Before, an
+ * object that is not copied yet would count as missing, and pods would be kept from nodes with free space. */
 must_check int informers_have_synced(const struct control *c, struct err *err);
 
-/* From the informer, else from the server: a missing copy may be an informer that lags. ERR_NOT_FOUND
- * (CIS_VOLUME_NOT_FOUND). */
+/* Reads the informer, then the server, because the informer may lag. ERR_NOT_FOUND (CIS_VOLUME_NOT_FOUND). */
 must_check int volume_find(struct control *c, const struct volume_id *id, struct api_volume **ret, struct err *err);
 struct csi_volume csi_volume_of(struct rpc_call *call, const struct api_volume *v);
-/* By the name of the object; as the server has it now. ERR_NOT_FOUND. */
+/* Reads the object of this name from the server. ERR_NOT_FOUND. */
 must_check int volume_get(struct control *c, const char *name, struct api_volume **ret, struct err *err);
-/* Any object. ERR_NOT_FOUND as it is, what else fails is ERR_AGAIN: the caller comes back. */
+/* Reads any object. ERR_NOT_FOUND if it is missing; any other failure is ERR_AGAIN, because the caller repeats the
+ * call. */
 must_check int object_get(struct control *c, const struct kube_resource *resource, struct str ns, struct str name,
                           json **ret, struct err *err);
 /* The pool from the informer; NULL in *ret if it is missing, or if its Node is gone. */
 must_check int pool_get(struct control *c, const char *node, const char *pool, struct api_pool **ret, struct err *err);
 
-/* Wakes the node for changed volumes of its pool. Success if the pool is gone. */
+/* Wakes the node to read changed volumes of its pool. Success if the pool is gone. */
 must_check int control_wake_pool(struct control *c, const char *node, const char *pool, struct err *err);
 
-/* A merge patch of the spec, and then the bump. Consumes `own_patch`. */
+/* Applies a merge patch to the spec, then wakes the node. Consumes `own_patch`. */
 must_check int volume_patch(struct control *c, const struct api_volume *v, json *own_patch, struct err *err);
 
-/* Removes finalizer and object while `is_over` is true of it: the node has confirmed that nothing of the volume is
- * left. ERR_PENDING if it is not true any more. Success if it is gone already. */
+/* Removes the finalizer and the object while `is_over` holds: the node has confirmed that nothing of the volume is
+ * left. ERR_PENDING if it no longer holds. Success if the object is gone. */
 must_check int volume_withdraw(struct control *c, const struct api_volume *v,
                                bool (*is_over)(const struct api_volume *v), struct err *err);
 
-/* Waits until `is` is true of the volume: for `wait_ns` at most, until shortly before the call's deadline, and never
- * above a minute. *ret is NULL if the volume is deleted; ERR_TIMEOUT. */
+/* Waits until `is` holds for the volume: for `wait_ns`, until shortly before the call's deadline, and at most a
+ * minute. *ret is NULL if the volume is deleted. ERR_TIMEOUT. */
 must_check int volume_wait(struct control *c, struct rpc_call *call, const char *name, uint64_t wait_ns,
                            bool (*is)(void *ctx, const json *object), void *ctx, struct api_volume **ret,
                            struct err *err);

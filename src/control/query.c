@@ -55,7 +55,7 @@ struct listed_volume {
     struct str key; /* owned: the object's name */
 };
 
-/* The first volumes of a page, sorted; one more than the page has shows that more follow. */
+/* Collects the first volumes of a page, sorted, and one more, which shows that another page follows. */
 struct volume_list {
     struct listed_volume *items; /* owned; max + 1 of them */
     size_t count, max;

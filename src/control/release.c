@@ -11,7 +11,7 @@ bool release_is_tombstone(const struct api_volume *v)
     return v->release_requested && api_condition_is(&v->status.conditions, API_NODE_GONE, API_TRUE);
 }
 
-/* Files that could not be sent keep it, unless they may go: then the node is still to act on that. */
+/* Unexported files keep the volume. If they may be discarded, it is kept until the node has acted on that. */
 static bool is_kept(const struct api_volume *v)
 {
     return v->status.phase == API_PHASE_EXPORT_FAILED && !v->release_discard;
@@ -22,7 +22,7 @@ bool release_is_over(const struct api_volume *v)
     return v->release_requested && v->status.phase == API_PHASE_RELEASED;
 }
 
-/* Its disk is not on its node, and may hold what is not exported. */
+/* The volume's disk is missing on its node, and may have files that are not exported. */
 static bool is_held(const struct api_volume *v)
 {
     return v->release_requested && !v->release_discard &&
@@ -84,7 +84,7 @@ int release_describe(const struct api_volume *v, struct err *err)
 
 /* ---- the leader's next step -------------------------------------------------------------------------------------- */
 
-/* Only the phase Released says that a claim was deleted and no other one took its place. */
+/* Only the phase Released proves that the claim was deleted and that no other claim took its place. */
 bool release_is_kept_by(const json *pv)
 {
     struct err ignored;
@@ -115,11 +115,12 @@ static enum release_action node_next(const struct api_volume *v, const struct vo
     }
     if (gone->status != API_TRUE)
         return ACTION_LOSE;
-    /* No caller waits for it, and the node had its time to come back. */
+    /* No caller waits for it, and the node's grace period has ended. */
     return release_is_tombstone(v) ? ACTION_FINISH : ACTION_NONE;
 }
 
-/* An order that was being taken back lost its finalizer first. One that lost it in another way is left alone. */
+/* A withdrawn order loses its finalizer before it is deleted. An order that lost the finalizer in another way
+ * stays. */
 static bool is_withdrawn(const struct api_volume *v)
 {
     return !v->meta.is_held && api_condition_is(&v->status.conditions, API_PROVISIONED, API_FALSE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The leader's clean-up. The next action follows from the volume and its surroundings alone (release.c): a new or
- * restarted leader continues where the old one was. Every write is fenced by the lease. */
+/* The leader's clean-up. The next action follows only from the volume and the objects around it (release.c), so a
+ * new or restarted leader continues. The lease fences every write. */
 #include "private.h"
 #include "release.h"
 #include "util/clock.h"
@@ -13,7 +13,8 @@
 #define GRACE_NS (600 * NS_PER_SECOND)
 #define TOMBSTONE_NS (UINT64_C(7) * 24 * 3600 * NS_PER_SECOND)
 #define SWEEP_NS (600 * NS_PER_SECOND)
-/* Younger ones may be between CreateVolume's answer and their PersistentVolume; or as young as a sweep is often. */
+/* A younger volume may not have its PersistentVolume yet: CreateVolume has just returned. Never longer than the
+ * interval of sweeps. */
 #define YOUNG_NS (300 * NS_PER_SECOND)
 #define SWEEP_KEY "/sweep" /* no object has a slash in its name */
 #define LEAD_KEY "/lead"
@@ -30,8 +31,8 @@ static bool leads(const struct control *c)
 
 /* ---- what is around a volume ------------------------------------------------------------------------------------- */
 
-/* A node without Node object still lives if its kubelet renews its Lease. No event reports the end of the renewals:
- * *ret_again_ns is when the Lease will have expired. */
+/* A node without Node object still lives if its kubelet renews its Lease. No event reports a missing renewal:
+ * *ret_again_ns is the time when the Lease expires. */
 static int node_is_there(struct control *c, const char *node, bool *ret, uint64_t *ret_again_ns, struct err *err)
 {
     auto_json j = kube_informer_get(c->o.nodes, STR_NULL, str_of(node));
@@ -54,7 +55,7 @@ static int node_is_there(struct control *c, const char *node, bool *ret, uint64_
     return r;
 }
 
-/* Is the claim there, by its uid, and (for `volume`) bound to that volume? */
+/* Does the claim with this uid exist, and is it (for `volume`) bound to that volume? */
 static int claim_is_there(struct control *c, const char *namespace, const char *name, const char *uid,
                           const char *volume, bool *ret, struct err *err)
 {
@@ -75,7 +76,7 @@ static int claim_is_there(struct control *c, const char *namespace, const char *
 
 struct sweep_pv_search {
     struct str id;
-    bool only_keeping; /* only those that release_is_kept_by() says so of */
+    bool only_keeping; /* only those for which release_is_kept_by() is true */
     bool found;
 };
 
@@ -89,7 +90,7 @@ static int match_pv(void *ctx, struct str key, const json *pv)
     return s->found ? -1 : 0;
 }
 
-/* By the handle: a person may have created a PersistentVolume of another name for the volume. */
+/* Searched by the handle: a person may have created a PersistentVolume of another name for the volume. */
 static bool has_pv(struct control *c, const struct api_volume *v, bool only_keeping)
 {
     struct sweep_pv_search s = {.id = str_of(v->id.text), .only_keeping = only_keeping};
@@ -97,8 +98,8 @@ static bool has_pv(struct control *c, const struct api_volume *v, bool only_keep
     return s.found;
 }
 
-/* Each look is at the server itself: what it says decides whether data goes. The claim comes first: as long as it is
- * there a PersistentVolume may still come. */
+/* Reads the server, not the informers: the answer decides whether data is deleted. The claim is read first,
+ * because a PersistentVolume may appear as long as the claim exists. */
 static int check_unclaimed(struct control *c, const struct api_volume *v, bool *ret, struct err *err)
 {
     bool is_there = false;
@@ -174,7 +175,7 @@ static int release(struct control *c, const struct api_volume *v, struct err *er
     return volume_patch(c, v, patch, err);
 }
 
-/* The server refuses it once the node has committed the release: whichever comes first holds. */
+/* The server refuses the withdrawal once the node has committed the release: the first of the two wins. */
 static int withdraw(struct control *c, const struct api_volume *v, struct err *err)
 {
     struct err what;
@@ -266,7 +267,7 @@ static int sweep_volume(struct control *c, struct str name, bool thoroughly, uin
     if (r == 0 && thoroughly)
         r = check_unclaimed(c, v, &s.is_unclaimed, err);
     if (r == 0 && thoroughly && v->release_requested && !api_volume_was_seen(v))
-        r = control_wake_pool(c, v->node, v->pool, err); /* who asked for it may have died before the node was woken */
+        r = control_wake_pool(c, v->node, v->pool, err); /* the requester may have died before it woke the node */
     return r < 0 ? r : act(c, v, release_next_action(v, &s, again_ns), err);
 }
 
@@ -335,7 +336,7 @@ static int remove_pool(struct control *c, const char *name, struct err *err)
     return r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : r;
 }
 
-/* No process reports the pool of a gone node. A node that comes back creates its object again. */
+/* No process reports the pool of a gone node. A node that returns creates its object again. */
 static void sweep_pools(struct control *c)
 {
     struct err err;
@@ -348,7 +349,7 @@ static void sweep_pools(struct control *c)
     names_done(&p.names);
 }
 
-/* A closer look only at the volumes that have no PersistentVolume: few, but for those just made. */
+/* Only volumes without a PersistentVolume are read from the server: usually those that were just created. */
 static void sweep_volumes(struct control *c)
 {
     struct name_search w = {.c = c};

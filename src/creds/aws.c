@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AWS: environment, web identity, profile, container, instance metadata, in the order of the vendor's SDKs; a profile
- * that was asked for by name comes first. */
+/* AWS: environment, web identity, profile, container, instance metadata, in the order of the vendor's SDKs. A
+ * profile that an option names comes first. */
 #include "creds/creds.h"
 #include "creds/endpoint.h"
 #include "creds/percent.h"
@@ -60,8 +60,8 @@ char *creds_aws_profile_value(const char *profile, const char *name)
     return value ? value : profile_value(profile_name(profile), name, false);
 }
 
-/* Settings of a profile that are not supported. AWS tools prefer all but the last to a key in the same profile, so
- * using the key would be another identity. */
+/* Unsupported settings of a profile. AWS tools prefer all but the last one to a key in the same profile, so the
+ * key would be another identity. */
 static const char *other_way(const char *profile, bool has_key)
 {
     static const char *const ways[] = {"role_arn", "sso_session", "sso_start_url", "credential_process"};
@@ -114,13 +114,13 @@ static struct creds_identity *from_environment(void)
 struct aws_source {
     char region[64];
     char *role_arn;            /* owned; a role that is assumed */
-    struct creds_identity *as; /* owned reference: assumes the role; NULL: a token does */
+    struct creds_identity *as; /* owned reference: the identity that assumes the role; NULL: a token does */
     char *external_id;         /* owned; with `as` */
     char *token_file;          /* owned; web identity and container */
-    char *token;               /* owned; container and grant: the value itself. Secret */
-    char *session_name;        /* owned; of a role that is assumed; NULL: of the environment */
+    char *token;               /* owned; container and grant: the token itself. Secret */
+    char *session_name;        /* owned; of the role to assume; NULL: from the environment */
     char *url;                 /* owned; container, and the base of the metadata server */
-    /* State of the one fetch under way. */
+    /* State of the running fetch. */
     struct creds *creds;
     struct worker *worker;
     char session[TOKEN_MAX]; /* the metadata server's own token */
@@ -144,7 +144,7 @@ static void keys_came(void *ctx, int status, struct str body, const struct err *
     creds_replied(((struct aws_source *)ctx)->creds, reply_keys, status, body, err);
 }
 
-/* The token file is replaced while we run: it is read for each exchange. */
+/* The kubelet replaces the token file while this process runs: read it for each exchange. */
 static bool read_token(struct aws_source *s, char **ret)
 {
     struct err err;
@@ -186,7 +186,7 @@ static void write_form(const struct aws_source *s, const char *token, struct sbu
         add_field(form, "WebIdentityToken", str_of(token));
 }
 
-/* The caller of AssumeRole is known by its signature. */
+/* AWS identifies the caller of AssumeRole by the signature. */
 static void sign(const struct aws_source *s, struct str url, struct str form, int64_t wall_ns, struct sbuf *ret)
 {
     struct sigv4_cache cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -270,7 +270,7 @@ static void fetch_container(struct creds *c, struct worker *w)
                                                  .done = keys_came});
 }
 
-/* In clear text, credentials travel over this machine or its link only, as the vendor's SDKs have it. */
+/* Plain HTTP may carry credentials only on this machine or its link, as in the vendor's SDKs. */
 static bool may_be_asked(const char *url)
 {
     static const char *const hosts[] = {"localhost",     "127.0.0.1",      "[::1]",
@@ -397,7 +397,7 @@ static int open_fetched(const char *region, struct creds **ret, struct err *err)
     return 0;
 }
 
-/* *ret NULL: there is no such profile, or nothing in it. */
+/* *ret is NULL if the profile is missing or empty. */
 static int open_profile(const char *asked, struct creds **ret, struct err *err)
 {
     struct creds_identity *i = from_profile(asked);

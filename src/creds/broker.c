@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The broker in the cluster's controller gives our credentials: we are a Job or a node, with a token that says so. */
+/* Gets credentials from the broker in the cluster's controller. This process is a Job or a node driver, and its
+ * token proves it. */
 #include "exchange.h"
 #include "private.h"
 #include "reply.h"
@@ -79,8 +80,7 @@ static char *call_body(const struct broker_source *s)
     return json_text(j, 0);
 }
 
-/* Both files are replaced while we run (the token by the kubelet, the CA when the broker's certificate changes): they
- * are read for each call. */
+/* The kubelet replaces the token, and the CA changes with the broker's certificate: read both files for each call. */
 static void fetch(struct creds *c, struct worker *w)
 {
     struct broker_source *s = creds_self(c);
@@ -114,7 +114,7 @@ static void fetch(struct creds *c, struct worker *w)
     explicit_bzero(authorization.ptr, authorization.len);
 }
 
-/* The service variables that the kubelet sets: the name needs no cluster DNS then. */
+/* The service variables that the kubelet sets: then the name needs no cluster DNS. */
 static char *connect_to(void)
 {
     const char *host = env_get("CISTERN_BROKER_SERVICE_HOST"), *port = env_get("CISTERN_BROKER_SERVICE_PORT");

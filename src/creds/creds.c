@@ -7,10 +7,10 @@
 #include "util/thread.h"
 #include <stdatomic.h>
 
-/* Shorter than this before its end, an identity is not used for a new request: it could expire on the way. */
+/* An identity with less life than this is not used for a new request: it could expire on the way. */
 #define MARGIN_NS (15 * (int64_t)NS_PER_SECOND)
 #define REFUSED_PAUSE_NS (20 * NS_PER_SECOND)
-/* Shorter than the first wait of a request that is tried again, and doubled as those are: each of its attempts asks. */
+/* Less than the first backoff of a retried request, and doubled as that is: each attempt asks for credentials. */
 #define PASSING_PAUSE_NS (100 * NS_PER_MS)
 
 struct creds_identity *creds_identity_new(void)
@@ -121,7 +121,7 @@ const char *creds_skipped(const struct creds *c)
 void creds_note_skipped(struct creds *c, struct sbuf *skipped)
 {
     struct err ignored;
-    (void)!sbuf_take(skipped, &c->skipped, &ignored); /* a text for people: one that is too long is left out */
+    (void)!sbuf_take(skipped, &c->skipped, &ignored); /* a text for people: omit it if it is too long */
 }
 
 enum freshness { FRESH, AGEING, STALE };
@@ -144,7 +144,7 @@ static void deliver(struct mail *m)
     w->ready(w);
 }
 
-/* Is it too soon to ask again after a refusal? */
+/* Is a fetch too early after a refused one? */
 static bool is_paused(const struct creds *c)
 {
     return c->refused_ns && clock_now_ns() - c->refused_ns < c->pause_ns;
@@ -194,7 +194,7 @@ bool creds_rejected_fingerprint(struct creds *c, char *buf)
     return buf[0] != '\0';
 }
 
-/* Time until the next fetch after a failed one. A refusal is kept for a while; a restarting server or a lost
+/* Time until the next fetch after a failed one. A refusal is cached for a while; a restarting server or a lost
  * connection may recover at once. */
 static uint64_t pause_after(struct creds *c, enum err_code code)
 {
@@ -206,7 +206,7 @@ static uint64_t pause_after(struct creds *c, enum err_code code)
 void creds_fetched(struct creds *c, struct creds_identity *own_i, const struct err *err)
 {
     struct creds_waiter *w;
-    int64_t expires_ns = own_i ? own_i->expires_ns : 0; /* once it is shared, it may go at any time */
+    int64_t expires_ns = own_i ? own_i->expires_ns : 0; /* once it is shared, another thread may free it at any time */
     pthread_mutex_lock(&c->lock);
     struct list waiting = c->waiters;
     c->waiters = (struct list){0};
@@ -281,7 +281,7 @@ static void wake(struct creds_waiter *w)
     pthread_cond_signal(&b->is_ready);
 }
 
-/* Once the waiter is called, `b` may be gone. */
+/* The waiter may free `b` once it is called. */
 static void begin_wait(struct mail *m)
 {
     struct blocking_waiter *b = container_of(m, struct blocking_waiter, mail);

@@ -8,7 +8,7 @@
 
 #include "io/worker.h"
 
-/* Kinds of credentials. To add one: a file beside aws.c, and its rows in creds.c and open.c. */
+/* Kinds of credentials. To add one: write a file beside aws.c, and add its rows to creds.c and open.c. */
 enum creds_kind { CREDS_NONE, CREDS_AWS, CREDS_GOOGLE, CREDS_KINDS };
 
 /* The broker's protocol names a kind by the URI scheme of its stores: "s3", "gs". NULL for CREDS_NONE. */
@@ -53,10 +53,10 @@ struct creds_source {
 struct creds *creds_new(const struct creds_source *source, struct creds_identity *own_first);
 void *creds_self(const struct creds *c);
 
-/* The end of a fetch: an identity, which is taken, or an error. */
+/* Ends a fetch with an identity, which is consumed, or an error. */
 void creds_fetched(struct creds *c, struct creds_identity *own_i, const struct err *err);
 
-/* For a fetch that will fail: no other before so long, nor sooner than any that failed so. */
+/* Before a fetch fails: no other fetch starts within pause_ns, nor within the pause of an earlier failure. */
 void creds_pause(struct creds *c, uint64_t pause_ns);
 
 /* A caller that waits for an identity. `ready` is called once on `home`, with `identity` (owned by the waiter) or
@@ -74,19 +74,19 @@ struct creds_waiter {
 struct creds_options {
     enum creds_kind kind;
     bool anonymous;
-    struct creds_identity *identity; /* given by the caller, used instead of any source; counted. NULL: none */
-    const char *profile;             /* of ~/.aws/config and credentials; NULL: AWS_PROFILE, else "default" */
+    struct creds_identity *identity; /* given by the caller, and used instead of any source; a reference. NULL: none */
+    const char *profile;             /* profile in ~/.aws/config and credentials; NULL: AWS_PROFILE, else "default" */
     const char *region;              /* AWS: whose STS is asked */
 };
 
-/* Chooses the source: the given identity, none at all, the broker, or the vendor's chain. Reads key files; sends no
- * request yet. */
+/* Chooses the source: the given identity, anonymous, the broker, or the vendor's chain. Reads key files; sends no
+ * request. */
 must_check int creds_open(const struct creds_options *o, struct creds **ret, struct err *err);
 
 /* Reads a value of the profile in ~/.aws/config; NULL: not set. The caller frees it. */
 char *creds_aws_profile_value(const char *profile, const char *name);
 
-void creds_free(struct creds *c); /* no waiter may be left, a fetch may be; NULL is fine */
+void creds_free(struct creds *c); /* no waiter may be left; a fetch may still run; NULL is fine */
 
 /* Returns a valid identity (owned by the caller), or NULL: then `w` is called later. `worker` makes the request if one
  * is due. */
@@ -95,12 +95,13 @@ struct creds_identity *creds_get(struct creds *c, struct worker *worker, struct 
 /* Waits for an identity (owned by the caller) or an error. Not for loop threads. */
 must_check int creds_wait(struct creds *c, struct worker *worker, struct creds_identity **ret, struct err *err);
 
-/* Reports that the store rejected this identity: the next creds_get fetches another. False: there is only this one. */
+/* Reports that the store rejected this identity: the next creds_get fetches another one. False: the source has
+ * only this one. */
 bool creds_reject(struct creds *c, const struct creds_identity *i);
 
-/* "environment", "instance metadata": for sentences and for doctor. */
+/* "environment", "instance metadata": for messages and for doctor. */
 const char *creds_source_name(const struct creds *c);
 
-/* The sources of the chain before this one, and why each was skipped: "environment (AWS_ACCESS_KEY_ID is not set),
- * ...". Empty: it is the first, or was given. */
+/* The sources before the one in use, and why each was skipped: "environment (AWS_ACCESS_KEY_ID is not set), ...".
+ * Empty: it is the first, or the caller gave it. */
 const char *creds_skipped(const struct creds *c);

@@ -66,12 +66,12 @@ static int parse_authority(struct str text, struct str authority, struct endpoin
         return 0;
     if (str_to_u64(str_from(authority, (size_t)colon + 1), &port, &ignored) < 0 || port == 0 || port > 65535)
         return wrong(text, "its port is not a number from 1 to 65535", err);
-    if (port == (ret->tls ? 443 : 80)) /* libcurl leaves it out of the Host header, which is signed */
+    if (port == (ret->tls ? 443 : 80)) /* libcurl omits it from the Host header, which is signed */
         ret->authority = ret->host;
     return 0;
 }
 
-/* A '?' or a '#' would turn the rest, bucket and all, into something else. */
+/* After a '?' or a '#' the bucket would be no part of the path. */
 static bool is_path(struct str path)
 {
     for (size_t i = 0; i < path.len; i++)

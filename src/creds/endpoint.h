@@ -8,7 +8,7 @@
 /* Views into the text. */
 struct endpoint {
     bool tls;
-    struct str authority; /* host, and port unless it is the scheme's own: as the Host header has it */
+    struct str authority; /* host, and the port unless it is the scheme's default: as in the Host header */
     struct str host;
     struct str path; /* without a trailing '/'; may be empty */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exchange.h - one small HTTP exchange with an identity or metadata server: a document there, a document back.
+/* exchange.h - one small HTTP exchange with an identity or metadata server: sends a document and receives one.
  * home: the worker's loop. */
 #pragma once
 
@@ -13,8 +13,8 @@ struct exchange_request {
     struct str body;
     struct str ca;            /* as in web_request */
     const char *connect_to;   /* as in web_request */
-    uint64_t timeout_ns;      /* of the whole exchange; 0: 10 s */
-    uint64_t *retry_after_ns; /* set before `done` where the answer says when to ask again; may be NULL */
+    uint64_t timeout_ns;      /* for the whole exchange; 0: 10 s */
+    uint64_t *retry_after_ns; /* set before `done` if the reply has a Retry-After; may be NULL */
     void *ctx;
     /* Called once, never from within exchange_start. `err` NULL: a reply came, with `status` and `body` (borrowed).
      * The error names the URL's host and contains no request data. A clock skew of more than five minutes is an error

@@ -23,17 +23,17 @@
 #define TOKEN_URI "https://oauth2.googleapis.com/token"
 #define STS_URI "https://sts.googleapis.com/v1/token"
 
-#define ELSEWHERE_NS (2 * NS_PER_SECOND) /* for the metadata server, on a machine that is not Google's */
+#define ELSEWHERE_NS (2 * NS_PER_SECOND) /* for the metadata server, on a machine outside Google's cloud */
 
 enum { FILE_MAX = 1 << 20, FORM_MAX = 64 << 10, ASSERTION_SECONDS = 3600 };
 
 struct gcp_source {
-    char *file;            /* owned: the token's, or a federation's subject token's */
+    char *file;            /* owned: file of the token, or of a federation's subject token */
     char *subject;         /* owned: instead of its file. Secret */
     json *key;             /* owned: the credentials file */
     char *url;             /* owned: of the exchange */
-    char *impersonate_url; /* owned: there the token is exchanged for one of a service account */
-    bool is_expected;      /* the metadata server: the environment names it */
+    char *impersonate_url; /* owned: URL that exchanges the token for one of a service account */
+    bool is_expected;      /* the environment names the metadata server */
     struct creds *creds;
     struct worker *worker; /* of the fetch under way */
 };
@@ -222,7 +222,7 @@ static void fetch_federation(struct creds *c, struct worker *w)
 
 /* ---- metadata server, token file --------------------------------------------------------------------------------- */
 
-/* The product name of the firmware. Google's libraries recognize a machine of Google by it, too. */
+/* The product name of the firmware. Google's libraries also recognize a Google machine by it. */
 static bool is_google_machine(void)
 {
     auto_mem char *product = NULL;
@@ -232,7 +232,7 @@ static bool is_google_machine(void)
            str_starts((struct str){product, len}, STR("Google"));
 }
 
-/* Elsewhere a metadata server is rare. Its absence is not temporary: there are no credentials. */
+/* Outside Google a metadata server is rare. Its absence is not temporary: there are no credentials. */
 static void metadata_came(void *ctx, int status, struct str body, const struct err *err)
 {
     struct gcp_source *s = ctx;
@@ -261,7 +261,7 @@ static void fetch_metadata(struct creds *c, struct worker *w)
                                                  .done = metadata_came});
 }
 
-/* The file says nothing of its token's life: it is read again every minute. */
+/* The file does not state its token's life: read it again every minute. */
 static void fetch_file(struct creds *c, struct worker *w)
 {
     struct gcp_source *s = c->source.self;
@@ -300,7 +300,8 @@ static int wrong_file(const char *path, struct gcp_source *own_s, struct err *er
     return err_advise(err, CIS_NO_CREDENTIALS);
 }
 
-/* Where assertions go is the file's word, and a key's signature must not go there in clear text but to this machine. */
+/* The key file names the server that receives assertions. A signature must not travel in clear text, except to
+ * this machine. */
 static int choose_url(const json *key, const char *field, const char *otherwise, char **ret, struct err *err)
 {
     struct str uri = str_of(otherwise);
@@ -387,7 +388,7 @@ int creds_open_gcp(const struct creds_options *o, struct creds **ret, struct err
     char path[PATH_MAX];
     const char *named = env_get("GOOGLE_APPLICATION_CREDENTIALS"),
                *token_file = env_get("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE");
-    /* An emulator takes no credentials, as the vendor's libraries have it, unless some are named. */
+    /* An emulator needs no credentials unless some are given, as in the vendor's libraries. */
     bool emulator = env_get("STORAGE_EMULATOR_HOST") && !named && !token_file;
     (void)o;
     if (emulator) {
@@ -418,7 +419,8 @@ int creds_open_gcp(const struct creds_options *o, struct creds **ret, struct err
 
 /* ---- grants: a token or key of a user, in memory ----------------------------------------------------------------- */
 
-/* The documented address, or that of the environment: the grantee has no say in where his secret goes. */
+/* The documented address, or that of the environment: the owner of the key must not choose where this process
+ * sends it. */
 static char *address(const char *variable, const char *otherwise, const char *path)
 {
     const char *named = env_get(variable);
@@ -438,7 +440,7 @@ static int open_key(const struct grant *g, struct gcp_source *s, struct err *err
     int r = json_parse(g->key, "service_account.json", &s->key, err);
     if (r == 0)
         r = json_opt_str(s->key, "type", &type, err);
-    /* Files of other types name addresses and files to read, which are not the grantee's to choose here. */
+    /* Files of other types name addresses and files to read, which the user of the key must not choose. */
     if (r == 0 && !str_eq(type, STR("service_account")))
         r = err_set(err, ERR_INVALID, "its type is '%.*s', and only 'service_account' is taken here",
                     STR_FMT(str_sub(type, 0, 64)));

@@ -9,13 +9,13 @@
 enum grant_kind {
     GRANT_GCP_TOKEN, /* token, audience, email: Google's STS, and the service account's impersonation */
     GRANT_GCP_KEY,   /* key: an assertion signed with a service account's key */
-    GRANT_GCP_OWN,   /* what this process itself is: the chain of creds_open_gcp */
+    GRANT_GCP_OWN,   /* the identity of this process: the chain of creds_open_gcp */
     GRANT_AWS_TOKEN, /* token, role_arn, region, session: AssumeRoleWithWebIdentity */
     GRANT_AWS_OWN,   /* region: the chain of creds_open_aws */
     GRANT_AWS_ROLE,  /* as, external_id, role_arn, region, session: AssumeRole */
 };
 
-/* Views: the needed parts are copied, and the caller wipes the secret ones afterwards. */
+/* Views: the open copies what it needs, and the caller wipes the secret ones afterwards. */
 struct grant {
     enum grant_kind kind;
     struct str token; /* secret: of Kubernetes */
@@ -29,7 +29,7 @@ struct grant {
     struct str session;        /* for the cloud's own log; empty: "cistern" */
 };
 
-/* Any thread but the worker's loop, whose web makes the requests: waits, 30 s at most. *ret is the caller's.
- * *ret_retry_after_ns is set on failure: before that, the server wants no other. */
+/* Waits, 30 s at most; any thread but the worker's loop, whose web sends the requests. *ret is the caller's.
+ * *ret_retry_after_ns is set on failure: the earliest time at which the server accepts a retry. */
 must_check int grant_exchange(const struct grant *g, struct worker *worker, struct creds_identity **ret,
                               uint64_t *ret_retry_after_ns, struct err *err);

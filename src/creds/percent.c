@@ -40,7 +40,7 @@ void percent_encode(struct str s, struct sbuf *b)
 
 int percent_decode(struct str s, bool plus, struct sbuf *b, struct err *err)
 {
-    size_t run = 0; /* start of the bytes that stand for themselves */
+    size_t run = 0; /* start of the bytes that need no encoding */
     for (size_t i = 0; i < s.len; i++) {
         bool blank = plus && s.ptr[i] == '+';
         if (s.ptr[i] != '%' && !blank)

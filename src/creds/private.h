@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* creds_private.h - what creds.c and the sources of credentials share. */
+/* private.h - the interface between creds.c and the sources of credentials. Private to this room. */
 #pragma once
 
 #include "creds/creds.h"
@@ -7,37 +7,37 @@
 #include <pthread.h>
 
 struct creds {
-    _Atomic unsigned refs; /* the store's, and a fetch's under way: its answer may come after the store has gone */
+    _Atomic unsigned refs; /* of the store, and of a running fetch: its reply may outlive the store */
     struct creds_source source;
     char *skipped; /* owned; NULL: none */
     struct metric *exchanges;
     struct metric_series *expiry;
     pthread_mutex_t lock;                              /* guards what follows */
     struct creds_identity *now;                        /* owned reference */
-    char rejected_fingerprint[CREDS_FINGERPRINT_SIZE]; /* of the one that creds_reject was called for; "" after another
-                                                          came */
+    char rejected_fingerprint[CREDS_FINGERPRINT_SIZE]; /* the rejected identity; "" after a new one */
     bool fetching;
-    uint64_t retry_after_ns; /* the fetch under way writes it, creds_fetched reads it */
+    uint64_t retry_after_ns; /* the running fetch writes it, creds_fetched reads it */
     uint64_t refused_ns;     /* when a fetch last failed, 0 if none did */
-    uint64_t pause_ns;       /* no other is made for so long after it */
-    unsigned failures;       /* in a row that may pass by themselves */
+    uint64_t pause_ns;       /* minimum time from that failure to the next fetch */
+    unsigned failures;       /* consecutive temporary failures */
     struct err refused;
     struct list waiters;
 };
 
-/* One grant's exchange, to be made once. Opens only. */
+/* Opens a source for one exchange of a grant; fetches nothing yet. */
 must_check int creds_open_gcp_grant(const struct grant *g, struct creds **ret, struct err *err);
 must_check int creds_open_aws_grant(const struct grant *g, struct creds **ret, struct err *err);
 
 /* Ends a fetch with an error, which becomes CIS_TOKEN_EXCHANGE_FAILED if it has no id. */
 void creds_refused(struct creds *c, const struct err *why);
 
-/* Ends a fetch with the reply to an exchange: `read` makes the identity of it. `err` as in exchange_request.done. */
+/* Ends a fetch with the reply to an exchange; `read` parses it into an identity. `err` as in
+ * exchange_request.done. */
 void creds_replied(struct creds *c,
                    int (*read)(int status, struct str body, struct creds_identity **ret, struct err *err), int status,
                    struct str body, const struct err *err);
 
-/* The identity that the store refused, if the fetch that is due is because of that. */
+/* The fingerprint of the identity that the store rejected, if the running fetch is due to that. */
 bool creds_rejected_fingerprint(struct creds *c, char *buf);
 
 /* Keeps the text for creds_skipped(). */
@@ -52,5 +52,5 @@ struct creds *creds_new_anonymous(void);
 bool creds_has_broker(void);
 must_check int creds_open_broker(enum creds_kind kind, struct creds **ret, struct err *err);
 
-/* As creds_wait(), for sources whose fetch has to begin on the worker's loop. */
+/* As creds_wait(), for sources whose fetch must begin on the worker's loop. */
 must_check int creds_wait_on_loop(struct creds *c, struct worker *worker, struct creds_identity **ret, struct err *err);

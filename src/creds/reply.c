@@ -6,7 +6,7 @@
 
 enum { BEARER_MAX = 256 << 10, LIFE_SECONDS = 3600 };
 
-/* The longest life that a token can have: its end fits into 64 bits. */
+/* The longest life of a token: its end must fit into 64 bits. */
 #define LIFE_MAX_SECONDS (365 * UINT64_C(86400))
 
 static enum err_code code_of(int status)
@@ -148,7 +148,7 @@ static int keys(struct str id, struct str secret, struct str token, struct str e
     if (!reply_is_token(id) || secret.len == 0 || (token.len && !reply_is_token(token)))
         return err_set(err, ERR_CORRUPT, "its answer holds no key");
     int r = expiration.len ? time_parse(expiration, &expires_ns, err) : 0;
-    if (r < 0 && r != -ERR_RANGE) /* the year 9999, or 1, is how some say that they do not expire */
+    if (r < 0 && r != -ERR_RANGE) /* some servers write the year 9999 or 1 for keys that do not expire */
         return garbled(err);
     struct creds_identity *i = creds_identity_new();
     i->access_key_id = str_dup(id);
@@ -219,7 +219,7 @@ int reply_role(int status, struct str body, struct creds_identity **ret, struct 
     int r = xml_read(x, body, err);
     for (size_t i = 0; i < ROLE_FIELDS; i++)
         text[i] = r == 0 ? sbuf_str(&fields[i]) : STR_NULL;
-    if (status != 200) /* a reply that is not XML is a proxy's: its status is enough */
+    if (status != 200) /* a reply that is not XML comes from a proxy: report its status only */
         r = refused(status, text[ROLE_CODE], text[ROLE_MESSAGE], err);
     else if (r == 0)
         r = keys(text[ROLE_KEY_ID], text[ROLE_SECRET], text[ROLE_SESSION], text[ROLE_EXPIRATION], ret, err);
@@ -239,8 +239,8 @@ static enum err_code code_named(struct str name, int status)
     return code != ERR_INTERNAL || str_eq(name, STR("INTERNAL")) ? code : code_of(status);
 }
 
-/* {"error": {"id": "CIS_SERVICE_ACCOUNT_NOT_ANNOTATED", "code": "DENIED", "message": "...", "advice": "..."}}: passed
- * on as it is. */
+/* {"error": {"id": "CIS_SERVICE_ACCOUNT_NOT_ANNOTATED", "code": "DENIED", "message": "...", "advice": "..."}}:
+ * copied unchanged. */
 static int broker_refused(int status, const json *j, struct err *err)
 {
     struct err ignored;

@@ -11,19 +11,19 @@ int reply_status(int status, struct err *err);
 /* Is it safe as an HTTP header value? */
 bool reply_is_token(struct str s);
 
-/* A token of RFC 6749 and its kin: Google's token servers, its STS, its metadata server. */
+/* A token reply of RFC 6749, as Google's token servers, STS and metadata server send. */
 must_check int reply_token(int status, struct str body, struct creds_identity **ret, struct err *err);
 
-/* generateAccessToken: a service account's for the one in hand. */
+/* The reply to generateAccessToken: a service account's token. */
 must_check int reply_impersonated(int status, struct str body, struct creds_identity **ret, struct err *err);
 
-/* A container's or a machine's keys, as AWS's endpoints give them. */
+/* The keys of a container or machine, from AWS's metadata endpoints. */
 must_check int reply_keys(int status, struct str body, struct creds_identity **ret, struct err *err);
 
 /* AssumeRoleWithWebIdentity. */
 must_check int reply_role(int status, struct str body, struct creds_identity **ret, struct err *err);
 
-/* Our own broker's, for a store that takes this kind. */
+/* The reply of Cistern's broker, for a store that needs this kind. */
 must_check int reply_broker(int status, struct str body, enum creds_kind kind, struct creds_identity **ret,
                             struct err *err);
 

@@ -9,7 +9,8 @@
 
 #define SIGV4_UNSIGNED "UNSIGNED-PAYLOAD"
 
-/* The key derived from the secret is good for a day, a region and a service. Four HMACs a request are saved. */
+/* Caches the key derived from the secret, which is valid for a day, a region and a service: saves four HMACs a
+ * request. */
 struct sigv4_cache {
     pthread_mutex_t lock; /* guards what follows */
     char scope[96];       /* "<date>/<region>/<service>" */
@@ -24,9 +25,9 @@ struct sigv4_header {
 
 struct sigv4_request {
     struct str method;
-    struct str path;                    /* as it goes into the URL: percent_encode_path() */
+    struct str path;                    /* encoded as in the URL: percent_encode_path() */
     struct str query;                   /* sorted by name, encoded, without '?' */
-    const struct sigv4_header *headers; /* sorted by name; all of them are signed */
+    const struct sigv4_header *headers; /* sorted by name; every header is signed */
     size_t header_count;
     struct str payload; /* hex of the body's SHA-256, or SIGV4_UNSIGNED */
     int64_t wall_ns;

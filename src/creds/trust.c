@@ -18,8 +18,8 @@ static bool is_made_of(struct str s, char from, char to)
     return s.len > 0;
 }
 
-/* "eu-west-1", "us-gov-east-1", "eusc-de-east-1": words, and a number at the end. Hosts of Amazon's customers have
- * other names in this place: "s3-eu-west-1", "elb". */
+/* Words and a number at the end: "eu-west-1", "us-gov-east-1", "eusc-de-east-1". Host names of Amazon's customers
+ * have other forms here: "s3-eu-west-1", "elb". */
 static bool is_aws_region(struct str region)
 {
     struct str rest = region, part, last = STR_NULL;

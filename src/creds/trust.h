@@ -9,7 +9,7 @@
 enum trust {
     TRUST_NOBODY,   /* a user named the server */
     TRUST_LISTED,   /* an administrator vouches for it (guard_trusts) */
-    TRUST_PROVIDER, /* Amazon's or Google's own, over https; also where no endpoint was named */
+    TRUST_PROVIDER, /* Amazon's or Google's own, over https; also the default endpoint */
 };
 
 /* `endpoint` empty: the provider's default. `g` may be NULL. Pure. */

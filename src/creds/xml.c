@@ -9,12 +9,12 @@ enum { DEPTH_MAX = 16 };
 struct xml {
     xmlParserCtxt *parser; /* owned */
     struct xml_reader reader;
-    const xmlChar **names; /* owned: the parser keeps each name once, so that equal names have one address */
+    const xmlChar **names; /* owned: the parser keeps each name once, so equal names have one address */
     unsigned depth;
     int open[DEPTH_MAX + 1]; /* by depth: the index of the open element's name, found once at its start */
     bool has_text;           /* the innermost element's text is wanted */
     struct sbuf text;
-    struct err err; /* set inside a callback; the first stays */
+    struct err err; /* set inside a callback; the first error stays */
 };
 
 static int find_name(const struct xml *x, const xmlChar *tag)
@@ -83,7 +83,7 @@ struct xml *xml_new(const struct xml_reader *reader)
     x->parser = xmlNewParserCtxt();
     if (!x->parser)
         out_of_memory();
-    /* No handler makes a tree, looks for an entity, or opens anything. */
+    /* The parser builds no tree, resolves no entity, and opens no file. */
     *x->parser->sax = (xmlSAXHandler){.initialized = XML_SAX2_MAGIC,
                                       .startElementNs = on_start,
                                       .endElementNs = on_end,
@@ -115,7 +115,7 @@ int xml_read(struct xml *x, struct str document, struct err *err)
     x->depth = 0;
     x->has_text = false;
     x->err.code = 0;
-    document = str_trim(document); /* a store that keeps a connection from idling sends blanks ahead */
+    document = str_trim(document); /* a store that keeps an idle connection open sends blanks first */
     if (document.len == 0 || document.len > INT_MAX)
         return err_set(err, ERR_CORRUPT, "the reply is not XML: it has %zu bytes", document.len);
     xmlCtxtReadMemory(x->parser, document.ptr, (int)document.len, NULL, NULL, options);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xml.h - reads an XML document that a server sent: calls back for each start tag, and for each end tag with its text.
- * home: its user's thread. A document type, an entity, a depth over 16 or a text over 64 KiB is ERR_CORRUPT. */
+/* xml.h - reads an XML document from a server: calls back for each start tag, and for each end tag with its text.
+ * home: its caller's thread. A document type, an entity, a depth over 16 or a text over 64 KiB is ERR_CORRUPT. */
 #pragma once
 
 #include "util/err.h"
@@ -16,7 +16,8 @@ struct xml_reader {
     void *ctx;
     /* Returns whether end() gets the element's text. */
     bool (*start)(void *ctx, unsigned depth, int name, const char *tag);
-    /* `text` is empty where it was not asked for, or the element has children. Negative ends the reading. */
+    /* `text` is empty if start() did not ask for it, or the element has children. A negative result ends the
+     * reading. */
     int (*end)(void *ctx, unsigned depth, int name, bool has_text, struct str text, struct err *err);
 };
 

@@ -160,7 +160,7 @@ HANDLER(controller_modify, ControllerModifyVolume)
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-enum { PAGE_MAX = 1000 }; /* of volumes, some 300 bytes each: below the 4 MiB that callers take */
+enum { PAGE_MAX = 1000 }; /* volumes, some 300 bytes each: below the 4 MiB that callers accept */
 
 /* A token is the id of the last volume of a page: it stays valid when that volume is deleted. */
 static int list_page(const struct csi_service *s, struct csi_page *page, int32_t max_entries, const char *token,

@@ -28,7 +28,7 @@ struct health {
     char progress[HEALTH_TEXT_MAX]; /* the activity of a healthy volume: "hydrating: 61% ..."; "": none */
 };
 
-/* One that is wrong; its message is the caller's to write. At most HEALTH_ITEMS_MAX. */
+/* Adds an abnormal item; the caller writes its message. At most HEALTH_ITEMS_MAX. */
 struct health_item *health_add(struct health *h, Csi__V1__VolumeHealthErrorType status, const char *reason);
 
 Csi__V1__VolumeCondition *health_condition(struct rpc_call *call, const struct health *h);

@@ -66,7 +66,7 @@ HANDLER(node_publish, NodePublishVolume)
     return r < 0 ? r : s->node->publish(s->ctx, call, &id, &m, err);
 }
 
-/* Both take an id that is not one of Cistern's too: a pod must be able to end. */
+/* Both accept an id that is not one of Cistern's: a pod must be able to end. */
 static int unmount(const struct csi_service *s, const char *id_text, const char *path, const char *field,
                    int (*op)(void *ctx, const struct volume_id *id, const char *path, struct err *err), struct err *err)
 {

@@ -23,7 +23,7 @@ struct csi_pairs {
 };
 const char *csi_pairs_value(struct csi_pairs pairs, const char *key); /* NULL if the key is missing */
 
-/* A topology. Without a node and without another key it means any node. */
+/* A topology. Without a node and without another key it matches any node. */
 struct csi_place {
     const char *node;      /* NULL: the topology does not name one */
     const char *other_key; /* the first key of a topology that does not name a node */
@@ -87,7 +87,7 @@ struct csi_controller_ops {
     int (*modify)(void *ctx, const struct volume_id *id, struct csi_pairs changes, struct err *err);
 };
 
-/* `id` NULL: the request's id is not one of a volume of Cistern; `err` says so already. */
+/* `id` is NULL if the request's id is not one of Cistern's; `err` is set already. */
 struct csi_node_ops {
     int (*stage)(void *ctx, const struct volume_id *id, const struct csi_mount *q, struct err *err);
     int (*unstage)(void *ctx, const struct volume_id *id, const char *path, struct err *err);
