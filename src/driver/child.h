@@ -20,18 +20,18 @@ must_check int child_spawn(char *const argv[], const char *log, struct child *re
 must_check int child_start(const char *program, enum job_kind kind, const char *path, struct child *ret,
                            struct err *err);
 
-/* True: it has ended, *ret is as waitid() sets it, and *c is NO_CHILD. Does not wait. */
+/* True if the child has ended: *ret is set as by waitid(), and *c is NO_CHILD. Does not wait. */
 bool child_reap(struct child *c, siginfo_t *ret);
 void child_close(struct child *c); /* may run twice */
 
-/* Does any process do this work now? Tests the lock in the volume's directory. */
+/* Does any process run this job now? Tests the lock in the volume's directory. */
 bool child_lives(enum job_kind kind, const char *path);
 
-/* Is the work done, by the files in the volume's directory? */
+/* Is the job done, by the files in the volume's directory? */
 bool child_succeeded(enum job_kind kind, const char *path);
 
 /* Sends a signal to every process that is `cistern hydrate|export --volume PATH`. */
 void child_signal_all(enum job_kind kind, const char *path, int signal);
 
-/* To every process whose first argument is `first` and which has the argument `argument` too. */
+/* Sends it to every process whose first argument is `first` and which also has the argument `argument`. */
 void child_signal_like(const char *first, const char *argument, int signal);

@@ -38,7 +38,7 @@ static int check_other_pools(struct driver *d, const struct space *here, const c
     return 0;
 }
 
-/* A volume with a source is hydrated from now on; NodePublishVolume waits for it. */
+/* The volume's hydration starts here; NodePublishVolume waits for it. */
 static int begin_hydration(struct driver *d, const struct volume *v, struct err *err)
 {
     char text[HEALTH_TEXT_MAX];
@@ -161,7 +161,7 @@ static int list_pool(struct driver *d, struct space *s, const char *after, struc
     size_t n;
     int r = space_list(s, str_of(after), page->max + 1 - *count, &entries, &n, err);
     if (r < 0)
-        return r == -ERR_ABSENT ? 0 : r; /* the volumes of the other pools are listed */
+        return r == -ERR_ABSENT ? 0 : r; /* the volumes of the other pools are still listed */
     for (size_t i = 0; i < n && *count < page->max; i++, ++*count) {
         add_entry(d, &entries[i], page);
         *last = entries[i].volume_id;
@@ -172,7 +172,7 @@ static int list_pool(struct driver *d, struct space *s, const char *after, struc
     return 0;
 }
 
-/* In the order of pools, and in a pool of ids. */
+/* In the order of pools, and within a pool in the order of ids. */
 static int list(void *ctx, struct csi_page *page, struct err *err)
 {
     struct driver *d = ctx;
@@ -205,7 +205,7 @@ static int capacity(void *ctx, const struct spec *class, const struct csi_place 
     int r = driver_space_named(d, class->params.pool, &s, err);
     if (r == 0)
         r = space_usage(s, &u, err);
-    if (r < 0 && r != -ERR_ABSENT) /* a pool that is not open has no room */
+    if (r < 0 && r != -ERR_ABSENT) /* a pool that is not open has no free space */
         return r;
     ret->is_accessible = !where || is_at(d, where);
     ret->available_bytes = u.available_bytes;

@@ -99,7 +99,7 @@ int driver_open_pool(struct driver *d, struct space *s, const struct space_witne
 #define OPEN_AGAIN_NS (2 * NS_PER_SECOND)
 #define EMPTY_AGAIN_NS (60 * NS_PER_SECOND)
 
-/* In the background: a million files take a while. Begins with the volumes of an earlier run. */
+/* In the background: a million files take a while. Starts with the volumes of an earlier run. */
 static uint64_t empty_trash(void *ctx)
 {
     struct driver *d = ctx;
@@ -113,7 +113,7 @@ static uint64_t empty_trash(void *ctx)
     return rest_ns; /* pool_opened() and a deletion wake it */
 }
 
-/* Standalone, the pool's memory is the only witness; on a node the agent asks the API server. */
+/* Standalone, only the recorded pools show which pool belongs here; on a node the agent asks the API server. */
 static uint64_t open_pools(void *ctx)
 {
     static const struct space_witness no_earlier_pool = {0};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service.h - CSI for one machine: volumes in its pools, mounted by its keeper; all of it without any Kubernetes, or
- * the node's half of it in a cluster.
- * home: opened and closed by main; the handlers run on the threads of rpc. */
+/* driver.h - CSI for one machine: volumes in its pools, mounted by its keeper. It needs no Kubernetes; in a
+ * cluster it is the node's part. home: opened and closed by main; the handlers run on the threads of rpc. */
 #pragma once
 
 #include "csi/service.h"
@@ -19,9 +18,9 @@ struct driver_pool {
 
 struct driver_options {
     const char *node_id; /* at most 63 bytes: it is a topology value too */
-    bool is_node;        /* of a cluster: Kubernetes runs hydrations and exports, and the keeper is a pod of its own */
+    bool is_node;        /* in a cluster: Kubernetes runs hydrations and exports, and the keeper is a pod of its own */
     const char *state_directory; /* absolute; the keeper's socket is in it */
-    const char *memory;          /* a directory that outlives reboots: which pool was where */
+    const char *memory;          /* a directory that outlives reboots: records which pool was at which path */
     const char *given_up;        /* UUIDs of pools that an administrator gave up, separated by commas; NULL: none */
     const char *programs;        /* directory of `cistern` and `cistern-keeper` */
     unsigned reserve_percent;
@@ -38,8 +37,8 @@ struct driver_options {
  * pool that cannot be opened is retried; until then calls for its volumes get ERR_ABSENT. Strings are copied. */
 must_check int driver_open(const struct driver_options *o, struct driver **ret, struct err *err);
 
-/* After the last call was answered. Mounts, their keeper and the children stay: the next driver finds them. A keeper
- * without a mount is ended. */
+/* Call it after the last reply. Mounts, their keeper and the children stay for the next driver. A keeper without a
+ * mount is ended. */
 void driver_close(struct driver *own_d);
 
 /* CSI for rpc_server_start(). A node has no Controller service. */

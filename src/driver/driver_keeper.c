@@ -54,7 +54,7 @@ static bool reap(struct driver_keeper *k)
     return k->child.fd >= 0 && !child_reap(&k->child, &ignored);
 }
 
-/* Until it answers, has ended, or is given up. */
+/* Waits until the keeper answers, has ended, or the time is over. */
 static int wait_for_answer(struct driver_keeper *k, struct err *err)
 {
     size_t mounts;
@@ -76,14 +76,14 @@ static int start_keeper(struct driver_keeper *k, struct err *err)
     if (r < 0)
         return r;
     pthread_mutex_lock(&k->lock);
-    child_close(&k->child); /* one that another thread started has ended */
+    child_close(&k->child); /* a keeper that another thread started has ended */
     k->child = child;
     pthread_mutex_unlock(&k->lock);
     log_event(LOG_INFO, "keeper started", "pid", log_u64((uint64_t)child.pid), "socket", k->socket, NULL);
     return wait_for_answer(k, err);
 }
 
-/* One at a time: of two keepers on one socket the second takes the first one's place. */
+/* One at a time: a second keeper takes over the socket of the first. */
 static bool begin_start(struct driver_keeper *k)
 {
     pthread_mutex_lock(&k->lock);
@@ -99,7 +99,8 @@ static void end_start(struct driver_keeper *k)
     k->starting = false;
 }
 
-/* A thread that finds another one starting the keeper waits, and if that fails tries itself: so each gets the cause. */
+/* A thread that finds another one starting the keeper waits. If that start fails, it tries itself, so each caller
+ * gets the cause. */
 static int ensure_keeper(struct driver_keeper *k, struct err *err)
 {
     size_t mounts;
@@ -119,7 +120,7 @@ static int ensure_keeper(struct driver_keeper *k, struct err *err)
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
 
-/* Also where the mirror holds nothing yet: the keeper may die before it has handed over its first mount. */
+/* Also for a mirror without descriptors: the keeper may die before it has handed over its first mount. */
 static bool is_wanted(struct driver_keeper *k)
 {
     pthread_mutex_lock(&k->lock);

@@ -19,9 +19,9 @@ void driver_keeper_stop(struct driver_keeper *own_k); /* NULL is fine */
 must_check int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const char *data,
                                    const struct record *wish, struct err *err);
 
-/* A mount is safe when its descriptors are held twice: a keeper that died before would take it along. Ends after some
- * seconds all the same: what is mounted is served. */
+/* Waits until the mirror holds the mount's descriptors too: without them the keeper's death would end the mount.
+ * Gives up after some seconds, because the mount works anyway. */
 void driver_keeper_wait_for_mirror(struct driver_keeper *k, const char *id);
 
-/* Without a keeper there is at most a dead mount at `path`, which the caller must unmount. */
+/* Without a keeper at most a dead mount is left at `path`, which the caller must unmount. */
 must_check int driver_keeper_unmount(struct driver_keeper *k, const char *id, const char *path, struct err *err);

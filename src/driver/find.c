@@ -70,7 +70,7 @@ int driver_find(struct driver *d, const struct volume_id *id, struct space **ret
     if (r == 0)
         *ret_space = s;
     if (r == -ERR_CORRUPT && d->changed)
-        d->changed(d->ctx, NULL); /* only the order knows the volume's name */
+        d->changed(d->ctx, NULL); /* only the order has the volume's name */
     return r;
 }
 

@@ -24,11 +24,10 @@ struct driver_job {
     char *id, *path; /* owned */
     enum job_kind kind;
     enum driver_job_state state;
-    bool again;  /* run again when it ends */
-    bool ending; /* not requested any more: the thread removes it when no process runs */
-    bool pinned; /* the thread works on it without the lock: it may not be freed */
-    uint64_t
-        at_ns; /* FAILED: when to start again; RUNNING and adopted: when to check; DONE: until when the result is new */
+    bool again;     /* run again when it ends */
+    bool ending;    /* not requested any more: the thread removes it when no process runs */
+    bool pinned;    /* the thread uses it without the lock: it may not be freed */
+    uint64_t at_ns; /* FAILED: next start; RUNNING, adopted: next check; DONE: end of its newness */
     unsigned failures;
     struct child child; /* none: adopted, or not running */
 };
@@ -59,7 +58,7 @@ static const char *kind_name(enum job_kind kind)
 static void wake(struct jobs *j)
 {
     uint64_t one = 1;
-    (void)!write(j->wake, &one, sizeof one); /* full: it will wake all the same */
+    (void)!write(j->wake, &one, sizeof one); /* the eventfd is full: it wakes the thread anyway */
 }
 
 /* ---- the state machine, under the lock --------------------------------------------------------------------------- */
@@ -125,7 +124,7 @@ static void job_free(struct driver_job *job)
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-/* The next job that `due` holds for; pinned, so that it stays while the lock is away. */
+/* The next job for which `due` is true; pinned, so that it stays while the lock is released. */
 static struct driver_job *pin_next(struct jobs *j,
                                    bool (*due)(const struct jobs *j, const struct driver_job *job, uint64_t now_ns))
 {
@@ -162,7 +161,7 @@ static void job_started(struct jobs *j, struct driver_job *job, struct child own
 }
 
 /* A child of an earlier driver is adopted. Only this thread starts children, so none can appear between check and
- * start; of two drivers' children the lock lets one work. */
+ * start. If two drivers start children, the volume's lock lets only one work. */
 static void start_job(struct jobs *j, struct driver_job *job)
 {
     struct err err;
@@ -190,7 +189,7 @@ static bool is_due_for_check(const struct jobs *j, const struct driver_job *job,
     return job->state == JOB_RUNNING && now_ns >= job->at_ns;
 }
 
-/* Has it ended? Our own child is reaped; for another's the lock is asked. */
+/* Has it ended? Our own child is reaped; for an adopted one the lock is tested. */
 static bool has_ended(struct driver_job *job)
 {
     siginfo_t how;
@@ -216,7 +215,7 @@ static void check_job(struct jobs *j, struct driver_job *job)
     job->pinned = false;
 }
 
-/* Takes out the jobs that are not wanted and do not live. */
+/* Removes the jobs that are not requested and have no process. */
 static void remove_ended(struct jobs *j)
 {
     struct driver_job *job;
@@ -337,7 +336,7 @@ static void apply_request(struct jobs *j, struct driver_job *job, enum job_kind 
         job->kind = kind;
         job->failures = 0;
     }
-    /* The caller found the files of a done job incomplete: they were tampered with. */
+    /* The caller found the files of a done job incomplete: another program changed them. */
     bool undone = job->state == JOB_DONE && clock_now_ns() >= job->at_ns;
     if ((job->state == JOB_FAILED && other) || (job->state == JOB_DONE && (fresh || other)) || undone)
         job_become(j, job, JOB_QUEUED);
@@ -365,7 +364,7 @@ int jobs_request(struct jobs *j, const char *id, const char *path, enum job_kind
     return 0;
 }
 
-/* Marks the volume's jobs as unwanted; how many still are there? */
+/* Marks the volume's jobs as not requested; returns how many are left. */
 static unsigned mark_ending(struct jobs *j, const char *id)
 {
     unsigned left = 0;

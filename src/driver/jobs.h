@@ -29,7 +29,7 @@ enum { JOBS_RUNNING_MAX = 16, JOBS_MAX = 16384 };
 
 /* `program` is `cistern`, copied. */
 must_check int jobs_start(const char *program, struct jobs **ret, struct err *err);
-/* Ends the thread and leaves the children at their work. NULL is fine. */
+/* Ends the thread; the children continue. NULL is fine. */
 void jobs_stop(struct jobs *j);
 
 /* Requests work on the volume `id` in the directory `path`, whose disk is attached: starts it unless it runs, waits for
@@ -38,8 +38,8 @@ void jobs_stop(struct jobs *j);
 must_check int jobs_request(struct jobs *j, const char *id, const char *path, enum job_kind kind, bool fresh,
                             struct driver_job_view *ret, struct err *err);
 
-/* The volume's jobs are not wanted any more: SIGTERM, after 2 s SIGKILL; returns when none lives, also none that an
- * earlier driver started. ERR_TIMEOUT if one outlives 10 s. */
+/* Withdraws the volume's jobs: SIGTERM, after 2 s SIGKILL. Returns when none of them runs, those of an earlier
+ * driver included. ERR_TIMEOUT if one still runs after 10 s. */
 must_check int jobs_end(struct jobs *j, const char *id, const char *path, struct err *err);
 
 unsigned jobs_running(struct jobs *j); /* for tests and metrics */

@@ -18,7 +18,7 @@ struct mount_metrics {
     const char *keeper_socket; /* borrowed */
     struct mirror *mirror;     /* borrowed */
     struct counts counted;     /* the metrics have these already */
-    uint64_t restarts;         /* of the mount processes that there are, as of the last look */
+    uint64_t restarts;         /* of the present mount processes, at the last reading */
     bool has_looked;
     struct metric *ops, *seconds;
     struct metric_series *handovers, *passed, *plain;
@@ -63,7 +63,7 @@ static void add_restarts(const struct keeper_status *s, void *sum)
     *(uint64_t *)sum += s->restarts;
 }
 
-/* The number of a mount leaves with it, so the sum may fall. Only its increases are counted. */
+/* A mount's count ends with the mount, so the sum may fall. Only its increases are counted. */
 static void count_handovers(struct mount_metrics *m)
 {
     struct err ignored;
@@ -237,7 +237,7 @@ static void set_bytes(struct metric_series *s, uint64_t bytes)
     metric_set(s, (int64_t)min_u64(bytes, INT64_MAX));
 }
 
-/* A pool that cannot be asked keeps its last values, and says by its health that they are old. */
+/* A pool that cannot be read keeps its last values; its health shows that they are old. */
 static void add_pool(struct driver_metrics *g, struct pool_gauges *p, struct node_sums *sums)
 {
     struct err err;

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-/* The kubelet waits two minutes for an answer; one that comes before says how far it is, a timeout says nothing. */
+/* The kubelet waits two minutes for an answer. An earlier answer can report the progress, a timeout cannot. */
 #define WAIT_NS (100 * NS_PER_SECOND)
 #define MARGIN_NS NS_PER_SECOND
 #define LOOK_FIRST_NS (20 * NS_PER_MS)
@@ -31,7 +31,7 @@ void pending_publish_end(struct pending_publish *w)
     w->is_in = false;
 }
 
-/* Those of a volume, or at a path; the other is empty. */
+/* Finds the calls for a volume, or at a path; the other argument is empty. */
 static void cancel(const char *id, const char *target, enum publish_state why)
 {
     struct pending_publish *w;
@@ -106,7 +106,7 @@ bool pod_volumes_exist(const char *target)
     return found;
 }
 
-/* The pod's other volumes were there once, and were removed. */
+/* The pod's other volumes existed before, and were removed. */
 static int check_pod(const struct pending_publish *w, bool *had_siblings, struct err *err)
 {
     bool has_siblings = pod_volumes_exist(w->target);

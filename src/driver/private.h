@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* private.h - The driver as its files see it. home: frozen once open; the parts have locks of their own. */
+/* private.h - The state of the driver. Private to this room. home: frozen once open; the parts have locks of their
+ * own. */
 #pragma once
 
 #include "csi/service.h"
@@ -25,7 +26,7 @@ struct driver {
     struct space *spaces[DRIVER_POOLS_MAX]; /* owned; open or not */
     size_t space_count;
     pthread_mutex_t opening; /* guards .open_errors and the steps after the opening of a pool */
-    struct err *open_errors; /* owned; of each pool, the error that was logged last */
+    struct err *open_errors; /* owned; the last logged error of each pool */
     struct ticker *opener;   /* owned */
     struct volume_locks locks;
     struct jobs *jobs;              /* owned; NULL: Kubernetes runs them */
@@ -47,7 +48,7 @@ must_check int driver_lock_volume(struct driver *d, const struct volume_id *id, 
 /* On a node: after this failure of driver_find, may the volume's mounts be removed without its record? A pod that still
  * has them must be able to end. */
 bool driver_may_unmount_unknown(const struct driver *d, int r);
-/* The open pool that has volumes of this id, or NULL. */
+/* The open pool that contains volumes of this id, or NULL. */
 struct space *driver_space_of(struct driver *d, const struct volume_id *id);
 /* By the pool's name; ERR_INVALID lists the names. */
 must_check int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err);
@@ -56,8 +57,8 @@ must_check int driver_space_named(struct driver *d, const char *name, struct spa
 
 void volume_health(const struct volume *v, struct health *ret);
 
-/* Is every byte of the source on the disk (or has it no source)? If not, *ret_text (HEALTH_TEXT_MAX) says how far it
- * is, and *ret_failed whether the last run ended in failure. */
+/* Is every byte of the source on the disk, or has the volume no source? If not, *ret_text (HEALTH_TEXT_MAX) has
+ * the progress, and *ret_failed is true if the last run failed. */
 bool volume_is_hydrated(const struct volume *v, char *ret_text, bool *ret_failed);
 
 /* Requests a job. On a node Kubernetes runs the jobs: there it only reports whether the job runs. */
@@ -68,11 +69,11 @@ void driver_volume_changed(struct driver *d, const struct volume *v);
 /* ---- release: release.c ------------------------------------------------------------------------------------------ */
 
 /* May the volume be staged or published now? ERR_BUSY (CIS_VOLUME_RELEASING) while its order requests its release;
- * ERR_PENDING while its last export runs. Without orders a mount withdraws the release: have->release is set, and must
- * be written before the mount is made. */
+ * ERR_PENDING while its last export runs. Without orders a mount withdraws the release: then have->release is set,
+ * and the caller writes it before the mount. */
 must_check int driver_admit(struct driver *d, const struct volume *v, struct record *have, struct err *err);
 
-/* ERR_BUSY (CIS_VOLUME_IN_USE): a pod still has it. */
+/* ERR_BUSY (CIS_VOLUME_IN_USE): a pod still uses it. */
 must_check int driver_check_unpublished(const char *id, const struct record *record, struct err *err);
 
 /* ---- CSI --------------------------------------------------------------------------------------------------------- */
@@ -81,7 +82,8 @@ extern const struct csi_controller_ops driver_controller_ops; /* controller.c */
 extern const struct csi_node_ops driver_node_ops;             /* node.c */
 
 int driver_delete(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err); /* release.c */
-/* For a mount without a readable record: an existing one stays. Another one would be in no record, and is refused. */
+/* For a volume without a readable record: an existing mount stays, a new one is refused because nothing could
+ * record it. */
 must_check int driver_check_without_record(const char *id, const char *path, bool *ret_mounted, struct err *err);
 /* ERR_BUSY unless the volume is staged with the group and the SELinux label of the request. */
 must_check int driver_check_view(const char *id, const struct record *have, const struct csi_mount *q, struct err *err);

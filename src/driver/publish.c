@@ -17,8 +17,8 @@ struct publish_request {
     const struct csi_mount *mount;
 };
 
-/* Compares with the existing mounts. *ret_done: it is published as requested already, and no more is checked: a
- * republish that failed would make the kubelet tear down a working mount. A dead mount is published again. */
+/* Compares with the existing mounts. *ret_done: the volume is already published as requested, so nothing else is
+ * checked. If a repeated call failed, the kubelet would remove a working mount. A dead mount is published again. */
 static int check_targets(const struct record *have, const struct publish_request *w, bool *ret_done, struct err *err)
 {
     *ret_done = false;
@@ -63,8 +63,8 @@ static int make_target(const char *path, struct err *err)
     return 0;
 }
 
-/* An entry of a pod that was never unpublished (a reboot, a failed mount) would keep the volume published, and its
- * export from starting. */
+/* Removes entries of pods that were never unpublished (a reboot, a failed mount): they would keep the volume
+ * published and delay its export. */
 static int drop_unmounted(struct record *have, struct err *err)
 {
     for (size_t i = have->target_count; i-- > 0;) {
@@ -78,9 +78,9 @@ static int drop_unmounted(struct record *have, struct err *err)
     return 0;
 }
 
-/* The entry is written before the mount: an entry without a mount is harmless. A mount without an entry would let the
- * volume be deleted, and an uncounted write would hide behind an older verdict. A mount that is still at the target is
- * dead, see check_targets(). */
+/* The entry is written before the mount: an entry without a mount is harmless. Without an entry, a mounted volume
+ * could be deleted, and its writes would not void an older verdict. A mount that is still at the target is dead,
+ * see check_targets(). */
 static int publish(struct driver *d, struct space *s, const struct volume *v, struct record *have,
                    const struct publish_request *w, struct err *err)
 {
@@ -171,7 +171,7 @@ static int remove_target(const char *path, struct err *err)
     return err_sys(err, errno, "cannot remove the directory '%s'", path);
 }
 
-/* The last pod is gone: export what it wrote while the volume waits for the next pod, or for its release. */
+/* The last pod is gone: export its files while the volume waits for the next pod, or for its release. */
 static void export_now(struct driver *d, const struct volume *v)
 {
     struct err err;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Releases a volume, by the steps of spec/release_state.h: the bucket has confirmed what must be exported before the
- * volume is moved to the trash. Each call takes the steps that are possible now and answers; the caller repeats it, for
+/* Releases a volume by the steps of spec/release_state.h: the bucket confirms the export before the volume is
+ * moved to the trash. Each call takes the steps that are possible now and answers; the caller repeats it, for
  * hours if need be. Standalone and cluster differ only in the caller and in the process that runs the export. */
 #include "child.h"
 #include "driver/volumes.h"
@@ -19,7 +19,7 @@ struct release {
     struct driver *d;
     const struct release_order *order;
     struct rpc_call *call; /* borrowed; NULL: no caller waits */
-    struct space *s;       /* borrowed; NULL: its pool is not here */
+    struct space *s;       /* borrowed; NULL: its pool is not on this machine */
     struct volume *v;      /* owned; NULL: not here, or unreadable */
     enum release_place place;
     struct err found; /* why it is not HERE */
@@ -92,7 +92,7 @@ static int read_present(struct release *w, struct release_facts *f, struct err *
         return r;
     f->in_use = check_unused(w->v, &w->record, &w->in_use) < 0;
     f->stage = w->record.release;
-    if (w->record.is_lost) /* not writable while it is mounted; mounts are refused for that time */
+    if (w->record.is_lost) /* a mounted record cannot be changed; mounts are refused for that time */
         f->stage = f->is_withdrawn ? RELEASE_OPEN : RELEASE_CLOSED;
     f->writes = w->record.writes;
     f->has_policy = policy->uri != NULL;
@@ -172,9 +172,10 @@ static int set_stage(struct release *w, enum release_stage stage, struct err *er
     return r < 0 ? err_wrap(err, "releasing volume '%s'", w->order->id->text) : 0;
 }
 
-/* A process may outlive its pod: its mounts are gone from the tree, not from the process. A FUSE mount ends for it,
- * too; a bind mount does not. So its file system must refuse them: only then does the export see the last write.
- * (Volumes of versions that let a pod write to a quota through a bind mount have no file system of their own.) */
+/* A process may outlive its pod, and keeps the pod's mounts after they left the tree. A FUSE mount ends for it,
+ * too; a bind mount does not. So the volume's file system becomes read-only: only then does the export see the last
+ * write. (Older versions let a pod write to a quota through a bind mount; such volumes have no file system of their
+ * own.) */
 static int seal(struct release *w, struct err *err)
 {
     int r = 0;
@@ -215,7 +216,7 @@ static int move_to_trash(struct release *w, struct err *err)
     if (r < 0)
         return r;
     r = delete_when_closed(w, err);
-    ticker_wake(w->d->trash); /* after a failure too: the volume may be in the trash, and no call follows for it */
+    ticker_wake(w->d->trash); /* also after a failure: no later call may follow for a volume in the trash */
     if (r < 0)
         return r;
     if (verdict_of(&w->verdict) == RELEASE_FAILED)
@@ -373,7 +374,7 @@ static int answer(struct release *w, enum release_step step, struct err *err)
 
 int driver_delete(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err)
 {
-    /* Each call is a request by itself. The content of a disk that is missing is unknown. */
+    /* Each call requests the release. The content of a missing disk is unknown. */
     struct release_order o = {.id = id, .is_committed = true, .owes_if_absent = true};
     auto_volume_lock lock = {0};
     auto_with(release_done) struct release w = {.d = ctx, .order = &o, .call = call};

@@ -33,7 +33,7 @@ int driver_check_view(const char *id, const struct record *have, const struct cs
     return 0;
 }
 
-/* An existing staging mount stays: the same request is granted again, another one is refused. */
+/* An existing staging mount stays: an equal request succeeds, any other one is refused. */
 static int check_staged(const char *id, const struct record *have, const struct csi_mount *q, struct err *err)
 {
     bool mounted = false;
@@ -49,8 +49,8 @@ static int check_staged(const char *id, const struct record *have, const struct 
     return r;
 }
 
-/* A label belongs to a whole file system, and a bind mount shows a part of the pool's. Without SELinux nothing reads
- * labels; mount(8) drops the option then, too. */
+/* A label applies to a whole file system, but a bind mount shows only a part of the pool's. Without SELinux
+ * nothing reads labels, and mount(8) drops the option as well. */
 static int check_context(const char *id, const struct record *want, struct err *err)
 {
     if (!want->context)
@@ -165,7 +165,7 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, cons
 static int check_directory(const char *path, struct err *err)
 {
     struct stat st;
-    /* A dead FUSE mount answers with other errors, and is mounted again. */
+    /* A dead FUSE mount returns other errors, and is mounted again. */
     if (stat(path, &st) != 0 && errno == ENOENT)
         return err_set(err, ERR_BUSY, "staging_target_path '%s': not found: the caller must create it", path);
     return 0;
@@ -192,7 +192,7 @@ int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *
 
 /* ---- unstage ----------------------------------------------------------------------------------------------------- */
 
-/* Also for a volume that was lost with its disk: the rest of its mount must not keep its pod. */
+/* Also for a volume that was lost with its disk: its dead mount must not block the pod's end. */
 static int clear(struct driver *d, const char *id, const char *path, bool fuse, struct err *err)
 {
     auto_mem char *bind = str_dupf("%s" RECORD_BIND, path);
@@ -218,7 +218,7 @@ static int unstage(struct driver *d, const struct volume *v, const char *path, s
     if (r < 0)
         return err_wrap(err, "unstaging volume '%s'", v->spec->id.text);
     struct record left = {.writes = record.writes, .release = record.release, .unpublished_ns = record.unpublished_ns};
-    /* A pod that went without being unpublished, with its machine, may have written all the same. */
+    /* A pod that ended without being unpublished, for example with its machine, may also have written. */
     if (record.is_lost || (record.writes > 0 && !record.unpublished_ns))
         left.unpublished_ns = clock_wall_ns();
     return record_write(v->dir, &left, err);

@@ -12,11 +12,12 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
-#define ANSWER_NS (5 * NS_PER_SECOND) /* a mount process that died is started again within a second */
+#define ANSWER_NS (5 * NS_PER_SECOND) /* a dead mount process is restarted within a second */
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-/* A thread in statfs(2) on a mount that does not answer cannot be ended: it is left behind, and few may be. */
+/* A thread in statfs(2) on a mount that does not answer cannot be ended: it is left behind, so their number is
+ * limited. */
 enum { QUERIES_MAX = 16 };
 
 struct statfs_query {
@@ -176,7 +177,8 @@ static int verify(struct driver *d, const struct volume *v, const struct record 
 
 /* ---- mounting ---------------------------------------------------------------------------------------------------- */
 
-/* The keeper may still have a volume whose connection was aborted: it must drop it before it mounts again. */
+/* The keeper may still have a volume whose connection was aborted: it must drop the volume before it can mount it
+ * again. */
 static int unmount_dead(struct driver *d, const struct volume *v, const struct record *have, struct err *err)
 {
     log_event(LOG_WARN, "the mount of a volume is lost: it is mounted again for new pods", "volume", v->spec->id.text,

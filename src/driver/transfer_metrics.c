@@ -6,11 +6,11 @@
 #include "util/metric.h"
 #include "util/scheme.h"
 
-/* Of one volume, as it was at the last look. */
+/* The counts of one volume when it was last read. */
 struct transfer_state {
     char id[SPEC_ID_LEN + 1];
     enum hydrate_phase phase;
-    int64_t hydration_ns, fault_ns, export_ns; /* wall clock: when they began, and the last fault that was counted */
+    int64_t hydration_ns, fault_ns, export_ns; /* wall clock: start of each run, and the last fault that was counted */
     uint64_t bytes, objects, objects_failed;
     uint64_t sent_bytes, sent_objects, sent_failed;
 };

@@ -8,7 +8,8 @@
 #include "util/str.h"
 #include <pthread.h>
 
-enum { VOLUME_LOCKS_MAX = 128, VOLUME_LOCK_KEY_MAX = 160 }; /* more than there are threads; a CSI name has 128 bytes */
+/* VOLUME_LOCKS_MAX: more than there are threads. VOLUME_LOCK_KEY_MAX: a CSI name has at most 128 bytes. */
+enum { VOLUME_LOCKS_MAX = 128, VOLUME_LOCK_KEY_MAX = 160 };
 
 struct volume_locks {
     pthread_mutex_t lock; /* guards keys */

@@ -39,8 +39,8 @@ int driver_create_volume(struct driver *d, struct space *s, const struct spec *w
     return r < 0 ? r : space_create(s, want, 0, &v, err);
 }
 
-/* Asked only while no call works on the volume: an unmount ends the keeper's part first. A restarted keeper has
- * everything back as soon as the mirror is connected. */
+/* Read only while no call works on the volume: an unmount ends the keeper's part first. A restarted keeper has
+ * everything again as soon as the mirror is connected. */
 static bool has_lost_its_keeper(struct driver *d, const char *id, const char *staged)
 {
     struct keeper_status status;
@@ -100,7 +100,7 @@ int driver_restore_volume(struct driver *d, struct space *s, const struct spec *
     auto_sbuf path = SBUF(PATH_MAX);
     space_add_directory(s, known->id.text, &path);
     auto_fd dir = -1;
-    struct spec made = *known; /* a shallow copy: strings stay the caller's */
+    struct spec made = *known; /* a shallow copy: the strings stay the caller's */
     int r = volume_lock_take(&d->locks, known->id.text, &lock, err);
     if (r == 0)
         r = dir_open(AT_FDCWD, path.ptr, &dir, err);

@@ -16,7 +16,7 @@ must_check int driver_open_pool(struct driver *d, struct space *s, const struct 
 /* By its name, or NULL. */
 struct space *driver_pool_named(const struct driver *d, const char *name);
 
-/* Makes the volume, attached and empty; there already, as space_create() says. */
+/* Creates the volume, attached and empty. For an existing volume see space_create(). */
 must_check int driver_create_volume(struct driver *d, struct space *s, const struct spec *want, struct err *err);
 
 struct volume_use {
@@ -25,12 +25,12 @@ struct volume_use {
     uint64_t writes;            /* as in the record; 0: it was never writable */
     enum release_stage release; /* how far its release is */
     bool fuse, passthrough;
-    bool mount_is_dead;     /* staged through a keeper that has it no more */
+    bool mount_is_dead;     /* staged, but its keeper has no mount of it */
     int64_t unpublished_ns; /* wall clock: since when it is unpublished; 0: it is published, or never was */
 };
 must_check int driver_volume_use(struct driver *d, const struct volume *v, struct volume_use *ret, struct err *err);
 
-/* Writes volume.json again from the order, as space_restore(). ERR_PENDING while a call works on the volume. */
+/* Writes volume.json again from the order, as space_restore() does. ERR_PENDING while a call works on the volume. */
 must_check int driver_restore_volume(struct driver *d, struct space *s, const struct spec *known, struct err *err);
 
 /* The parts of an order that concern a release. */
@@ -39,13 +39,13 @@ struct release_order {
     bool is_withdrawn;          /* the release was withdrawn */
     bool is_committed;          /* the release can no longer be withdrawn */
     bool may_discard;           /* files that were not exported may be deleted */
-    /* the pool, if it is missing, may hold files that the policy selects and that were not exported */
+    /* the missing pool may have unexported files that the policy selects */
     bool owes_if_absent;
-    /* Marks the order, unless it was changed or withdrawn: ERR_PENDING. Blocks on the API server. */
+    /* Marks the order as committed. ERR_PENDING if it was changed or withdrawn. Blocks on the API server. */
     int (*commit)(void *ctx, struct err *err);
     void *ctx;
 };
 
-/* Takes the steps of release_state.h that can be taken now; *ret is the answer. */
+/* Takes the steps of release_state.h that are possible now; *ret is the answer. */
 must_check int driver_release_volume(struct driver *d, const struct release_order *o, enum release_step *ret,
                                      struct err *err);

@@ -121,13 +121,13 @@ static void put_done(struct upload *u, const struct transfer *l)
 
 /* ---- large files ------------------------------------------------------------------------------------------------- */
 
-/* Is it certain that no upload was begun? A lost or unreadable answer may have been a success. */
+/* Is it certain that no upload was begun? After a lost or unreadable answer the upload may exist. */
 static bool was_refused(const struct transfer_answer *a)
 {
     return !a->may_retry && a->requests <= 1 && a->code != -ERR_CANCELLED && a->code != -ERR_CORRUPT;
 }
 
-/* Leave the upload for the next run. A store that sends unreadable answers does answer: abort the upload now. */
+/* Leave the upload to the next run. If the store sends unreadable answers it can be reached: abort the upload now. */
 static bool is_passing(const struct transfer_answer *a)
 {
     return (a->may_retry && a->code != -ERR_CORRUPT) || a->code == -ERR_CANCELLED;
@@ -183,7 +183,7 @@ static void complete(struct upload *u)
     upload_become(u, UPLOAD_COMPLETING);
 }
 
-/* Everything that was in flight is back, and something of it had failed. */
+/* All requests have ended, and at least one had failed. */
 static void parts_failed(struct upload *u)
 {
     enum err_code code = u->err.code;
@@ -198,7 +198,7 @@ static void parts_failed(struct upload *u)
     else if (code == ERR_NOT_FOUND && u->state == UPLOAD_SENDING)
         upload_vanishes(u, &u->err);
     else if (u->may_retry || u->state == UPLOAD_COMPARING || code == ERR_CANCELLED)
-        run_file_failed(u, &u->err); /* its parts stay, for the next run */
+        run_file_failed(u, &u->err); /* its parts stay in the bucket for the next run */
     else
         upload_drop(u, AFTER_FAIL, &u->err);
 }
@@ -242,7 +242,7 @@ static void part_back(struct upload *u, const struct transfer *l)
 
 static void completed(struct upload *u, const struct transfer_answer *a)
 {
-    u->must_sweep |= a->requests > 1; /* it found its own object, and left the upload as it was */
+    u->must_sweep |= a->requests > 1; /* the upload met its own object; the multipart upload was not completed */
     u->object.guard = a->guard;
     if (a->code == 0) {
         upload_confirm(u, a);
@@ -294,7 +294,7 @@ static void cleaned(struct upload *u, const struct transfer_answer *a)
     bool is_chore = u->file == NO_FILE && u->group == SIZE_MAX, gone = a->code == 0 || a->code == -ERR_NOT_FOUND;
     if (falls_back(u, a))
         return;
-    /* If the abort is denied, send the file all the same: the bucket's own rules remove old uploads. */
+    /* If the abort is denied, send the file anyway: the bucket's lifecycle rules remove old uploads. */
     gone |= !is_chore && (a->code == -ERR_DENIED || a->code == -ERR_UNSUPPORTED);
     if (gone)
         upload_ended(u);
@@ -306,7 +306,7 @@ static void cleaned(struct upload *u, const struct transfer_answer *a)
         run_file_failed(u, &a->err);
 }
 
-/* The object is there in any case. Uploads that cannot be aborted now stay in the logbook, for the next run. */
+/* The object exists in any case. Uploads that cannot be aborted now stay in the logbook for the next run. */
 static void swept(struct upload *u, const struct transfer_answer *a)
 {
     bool is_hopeless = a->code == -ERR_DENIED || a->code == -ERR_UNSUPPORTED || a->code == -ERR_NOT_FOUND;

@@ -32,8 +32,8 @@ static void flushed(struct disk_job *j)
     run_again(r);
 }
 
-/* The intent is on disk before the store is asked: an upload that begins, and whose upload ID dies with us, can be
- * swept. */
+/* The intent is on disk before the store is asked for an upload. If this process dies before it records the upload
+ * ID, the next run can sweep the upload. */
 static void note(struct upload *u)
 {
     struct err err;
@@ -50,7 +50,7 @@ static void note(struct upload *u)
     uring_submit(r->o.workers[0].uring, &u->flush);
 }
 
-/* From UPLOAD_NEW, with a key and nothing of an earlier upload left. */
+/* Starts in UPLOAD_NEW, with a key and without an earlier upload. */
 static void begin_fresh(struct upload *u)
 {
     bool asks = u->run->o.policy->conflict != CONFLICT_OVERWRITE;
@@ -84,7 +84,7 @@ void upload_begin_again(struct upload *u)
 
 void upload_lost(struct upload *u)
 {
-    u->must_sweep |= u->multi != NULL; /* it may be there all the same */
+    u->must_sweep |= u->multi != NULL; /* the object may exist all the same */
     upload_ended(u);
     upload_begin_again(u);
 }
@@ -141,15 +141,15 @@ void upload_start(struct upload *u)
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-/* How long until the file counts as settled, by its ctime, which no program can set. If the clock was set back, do
- * not wait until it catches up: the lease alone shows that nothing writes. */
+/* Time until the file counts as settled, by its ctime, which no program can set. If the clock was set back, do not
+ * wait until it catches up: the lease alone shows that no process writes. */
 static uint64_t unsettled_ns(const struct export_run *r, const struct file_lease *h)
 {
     int64_t age = clock_wall_ns() - h->stamp.ctime_ns;
     return age >= 0 && (uint64_t)age < r->settle_ns ? r->settle_ns - (uint64_t)age : 0;
 }
 
-/* A large file that is not in the page cache goes past it: the pages belong to the pods. */
+/* A large file that is not in the page cache is read with O_DIRECT: the cache belongs to the pods. */
 static void choose_direct(const struct file_lease *h)
 {
     struct {
@@ -165,7 +165,7 @@ static void choose_direct(const struct file_lease *h)
         (void)fcntl(h->fd, F_SETFL, O_RDONLY | O_NONBLOCK | O_DIRECT); /* refused: then through the cache */
 }
 
-/* It grew while it waited: one of its parts would never fit into the run's memory. */
+/* The file grew while it waited: one of its parts would never fit into the run's memory. */
 static bool has_outgrown(const struct export_run *r, uint64_t size_bytes)
 {
     return size_bytes <= KEY_OBJECT_BYTES_MAX &&

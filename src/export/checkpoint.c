@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts the files of each checkpoint that are not yet in the bucket, and says when its marker may go. */
+/* Counts the files of each checkpoint that are not yet in the bucket, and decides when its marker may be sent. */
 #include "engine.h"
 
 static bool wants_marker(const struct export_run *r)
@@ -35,7 +35,7 @@ static bool has_our_marker(const struct export_run *r, size_t g)
     return logbook_has(r->logbook, sbuf_str(&path), &nothing);
 }
 
-/* Must its marker still be sent, by the logbook as it was before this run sent anything? */
+/* Must the checkpoint's marker still be sent, by the logbook as it was before this run sent anything? */
 static bool owes_marker(const struct export_run *r, size_t g)
 {
     const struct group_left *left = &r->markers.groups[g];
@@ -59,7 +59,7 @@ static void make_group(struct export_run *r, size_t g)
             left->files += !f->sent;
     }
     if (checkpoint_withdraws(r) && left->files > 0 && left->marker != NO_FILE)
-        r->plan.files[left->marker].sent = false; /* withdrawn, it has to be sent again */
+        r->plan.files[left->marker].sent = false; /* a withdrawn marker must be sent again */
     left->owes_marker = owes_marker(r, g);
     if (!left->owes_marker)
         return;

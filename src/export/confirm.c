@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Proves that the bucket has the file's bytes: after a write, and where an object has the key already. Compares with
- * the store's checksums or, where it computed none, reads the object back. */
+/* Proves that the bucket has the file's bytes, after a write or for an object that existed before. Compares with
+ * the store's checksums. If the store has none, reads the object back. */
 #include "engine.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -62,7 +62,8 @@ static void upload_sent(struct upload *u, enum run_event how, enum verdict_proof
     u->object.proof = proof;
     if (how == RUN_SENT && u->sum.kind == HASH_MD5)
         u->run->store.digest_kind = HASH_MD5;
-    /* Swept before it is recorded as ended: killed in between, the next run inherits it and sweeps again. */
+    /* Swept before the end of the upload is recorded: if this process is killed in between, the next run sweeps
+     * again. */
     if (u->must_sweep) {
         upload_become(u, UPLOAD_SWEEPING);
     } else if (may_probe(u)) {
@@ -78,10 +79,10 @@ static void is_same(struct upload *u, enum verdict_proof proof)
     upload_sent(u, u->object.met_another ? RUN_THERE : RUN_SENT, proof);
 }
 
-/* An object is this volume's or directory's if its metadata has our identity; if the store keeps no metadata, if it
- * has the recorded tag. Some servers keep the metadata of an object that another writer replaces, so the metadata
- * also has the size and the upload. The recorded upload must have the recorded tag; another upload was left
- * unrecorded by a kill. */
+/* The object is this volume's or directory's if its metadata has our identity. If the store keeps no metadata, the
+ * tag must be the recorded one. Some servers keep the metadata of an object that another writer replaces, so the
+ * metadata also has the size and the idempotency token. A recorded upload must have the recorded tag; a kill may
+ * leave another upload unrecorded. */
 bool upload_is_own(const struct upload *u, const struct transfer_answer *a)
 {
     const struct export_run *r = u->run;
@@ -99,7 +100,7 @@ bool upload_is_own(const struct upload *u, const struct transfer_answer *a)
     return is_recorded || tag.len == 0 || !str_eq(str_from(stored, (size_t)n), str_of(uid));
 }
 
-/* The object has other bytes than the file. */
+/* The object's bytes differ from the file's. */
 static void differs(struct upload *u)
 {
     struct err err;
@@ -146,7 +147,7 @@ static enum upload_match upload_compare(const struct digest *whole, const struct
         *ret = PROOF_COMPOSITE;
         return MATCH_SAME;
     }
-    /* An ETag need not be an MD5: one that differs proves nothing. */
+    /* An ETag need not be an MD5: a different ETag proves nothing. */
     bool differs = (has_whole && whole->kind != HASH_MD5) || (has_composite && composite->kind != HASH_MD5);
     return differs ? MATCH_OTHER : MATCH_UNKNOWN;
 }
@@ -236,8 +237,8 @@ void upload_looked(struct upload *u, const struct transfer_answer *a)
 {
     u->object.is_own = a->code == 0 && upload_is_own(u, a);
     memcpy(u->object.seen, a->tag, sizeof u->object.seen);
-    /* A denied HEAD, before a condition failed: the condition alone decides. S3 also denies it for a missing object
-     * without list permission. */
+    /* HEAD was denied before a condition failed: the condition alone decides. S3 also denies HEAD on a missing
+     * object to callers without list permission. */
     if (a->code == -ERR_NOT_FOUND || (a->code == -ERR_DENIED && !u->object.must_look)) {
         upload_send(u);
     } else if (a->code == -ERR_DENIED) {
@@ -320,7 +321,7 @@ void upload_probed(struct upload *u, const struct transfer_answer *a)
     upload_become(u, UPLOAD_CONFIRMING);
 }
 
-/* The upload is gone, and the object is not there, or another has its name: another process aborted the upload. */
+/* The upload ID is gone, and the object is missing or has another writer: another process aborted the upload. */
 static bool is_free_again(const struct upload *u, const struct transfer_answer *a)
 {
     enum verdict_proof proof;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pump: chooses what to start next, and finds the end of the run. */
+/* Chooses the next work, and detects the end of the run. */
 #include "engine.h"
 
 enum { ACTIVE_MAX = 128 }; /* files open at once */
@@ -94,7 +94,7 @@ static void end(struct export_run *r)
     pthread_mutex_lock(&r->lock);
     r->ended = true;
     pthread_cond_signal(&r->changed);
-    pthread_mutex_unlock(&r->lock); /* from here on r is its owner's */
+    pthread_mutex_unlock(&r->lock); /* from here on the owner may free r */
 }
 
 void run_pump(struct deferred *t)

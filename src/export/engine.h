@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine.h - The state of a run that run.c shares with the files below it: engine.c, answer.c, marker.c, confirm.c,
- * begin.c, upload.c and checkpoint.c. home: the first worker's loop,
- * but for the fields beside the lock. */
+/* engine.h - The state of a run that run.c shares with the files below it: engine.c, answer.c, marker.c,
+ * confirm.c, begin.c, upload.c and checkpoint.c. home: the first worker's loop, except the fields beside the lock. */
 #pragma once
 
 #include "key.h"
@@ -49,14 +48,14 @@ enum upload_state {
 
 enum upload_after { AFTER_NOTHING, AFTER_WAIT, AFTER_FAIL, AFTER_LOOK };
 
-/* WITHDRAWING. NONE: not about an old marker. SEEN: it exists, or HEAD is denied. */
+/* State of WITHDRAWING. NONE: no old marker is involved. SEEN: it exists, or HEAD is denied. */
 enum marker_sight { MARKER_NONE, MARKER_UNSEEN, MARKER_SEEN };
 
 enum { NO_FILE = -1 };
 
 struct export_run;
 
-/* The parts that a file is hashed and sent in. */
+/* The parts in which a file is hashed and sent. */
 struct upload_parts {
     uint64_t bytes;            /* of each but the last */
     struct logbook_part *sums; /* owned; the file's digests: COMPARING, READING */
@@ -68,30 +67,30 @@ struct upload_sums {
     enum hash_kind kind; /* of the checksum that is sent to the store */
     struct digest whole;
     struct digest composite; /* over the digests of the parts */
-    struct digest theirs;    /* COMPARING: as the store returned it for the object, like the next */
+    struct digest theirs;    /* COMPARING: the store's digest of the object; so is the next */
     struct digest theirs_composite;
 };
 
 /* The object in the bucket. */
 struct upload_object {
-    char seen[STORE_OBJECT_TAG_MAX];     /* the store_object_tag of the object that was last seen or written */
-    char replaces[STORE_OBJECT_TAG_MAX]; /* the tag of our object that is to be replaced; "": none */
+    char seen[STORE_OBJECT_TAG_MAX]; /* the store_object_tag of the last object of this key that was seen or written */
+    char replaces[STORE_OBJECT_TAG_MAX]; /* the tag of our object that will be replaced; "": none */
     char owner[OWNER_TEXT_MAX];          /* for the metadata: "<owner>-<size>-<uid>" */
     bool is_own;                         /* LOOKING saw an object that this volume wrote */
     enum store_guard guard;              /* of the write */
     enum verdict_proof proof;            /* how the object was confirmed */
     bool met_another;                    /* COMPARING, READING: the object was there before */
-    bool must_look;                      /* a condition did not hold: there is an object */
+    bool must_look;                      /* a condition failed: the object exists */
     bool differs;                        /* READING: its bytes are not the file's */
 };
 
-/* One file on its way, or the remains of an upload that must go (then `file` is NO_FILE). */
+/* One file that is being exported, or the remains of an upload to remove (then `file` is NO_FILE). */
 struct upload {
     struct export_run *run;     /* borrowed */
     struct list_node in_active; /* the run's */
     enum upload_state state;
     ssize_t file;      /* index into the plan */
-    size_t group;      /* a marker that we make ourselves: its checkpoint; else SIZE_MAX */
+    size_t group;      /* for a marker that this run creates: its checkpoint; else SIZE_MAX */
     struct str path;   /* borrowed from the plan, or from marker_path */
     char *marker_path; /* owned */
     char *key;         /* owned */
@@ -106,10 +105,10 @@ struct upload {
     unsigned in_flight;
     unsigned restarts;
     enum upload_after after;
-    bool must_sweep;    /* an upload of this key may exist whose upload ID is unknown */
+    bool must_sweep;    /* an upload of this key with an unknown upload ID may exist */
     enum run_event how; /* SWEEPING: how it was sent */
-    bool may_not_list;  /* CLEANING, DROPPING: what is known is aborted, what is not stays */
-    bool vanished;      /* CONFIRMING: the upload was not known any more */
+    bool may_not_list;  /* CLEANING, DROPPING: the known upload is aborted, unknown ones stay */
+    bool vanished;      /* CONFIRMING: the store no longer knows the upload ID */
     enum marker_sight sight;
     bool failed;    /* `err` holds the first failure while others were still in flight */
     bool may_retry; /* and it was a passing one */
@@ -120,10 +119,10 @@ struct upload {
 struct group_left {
     uint64_t files;     /* not yet in the bucket */
     ssize_t marker;     /* the file of the plan that is the marker, or NO_FILE */
-    struct err *failed; /* owned; why the first file of it failed: its marker must not be sent. NULL: none failed */
-    struct err *barred; /* owned; why its marker in the bucket cannot be withdrawn; NULL: it can */
-    bool owes_marker;   /* the marker is to be sent when all the rest is there */
-    bool is_others;     /* its marker in the bucket is another's */
+    struct err *failed; /* owned; the error of its first failed file: do not send its marker. NULL: none failed */
+    struct err *barred; /* owned; why its old marker cannot be withdrawn; NULL: it can */
+    bool owes_marker;   /* the marker is sent after all its files are in the bucket */
+    bool is_others;     /* another writer made its marker in the bucket */
 };
 
 struct stop_order {
@@ -141,18 +140,18 @@ struct run_transfers {
 
 struct run_markers {
     struct group_left *groups; /* owned; per checkpoint */
-    size_t *ready;             /* owned; checkpoints whose marker may go now */
+    size_t *ready;             /* owned; checkpoints whose marker may be sent now */
     size_t ready_count;
-    size_t ours;            /* checkpoints whose marker this run makes, without a file: they are pending */
-    size_t next_withdrawal; /* the checkpoint to look at next: is its marker to be withdrawn? */
-    size_t withdrawals;     /* under way; no file begins before their end */
+    size_t ours;            /* checkpoints whose marker this run creates without a file: they are pending */
+    size_t next_withdrawal; /* the next checkpoint whose old marker may have to be withdrawn */
+    size_t withdrawals;     /* running withdrawals; no file begins before they end */
 };
 
 /* Facts about the store that the run has found out. */
 struct run_store {
-    enum hash_kind digest_kind; /* tried first: the best of the store, or one that it accepted */
+    enum hash_kind digest_kind; /* tried first: the store's best kind, or one that it accepted */
     bool size_only;             /* the store confirms no checksum */
-    bool probed;                /* the store's conditions were tried, or are being */
+    bool probed;                /* the store's conditions were tested, or are being tested */
     uint64_t unproven[2][2];    /* files written under GUARD_UNPROVEN: [in parts][over our own object] */
     uint64_t looked_files;      /* and under GUARD_LOOK */
 };
@@ -162,7 +161,7 @@ struct run_stop {
     struct mail mail;
     struct stop_order *orders; /* owned; one a worker */
     size_t orders_left;        /* orders that have not come back */
-    ssize_t left;              /* the first file that was stopped in the middle; NO_FILE: none */
+    ssize_t left;              /* the first file that was stopped before its end; NO_FILE: none */
     bool over_deadline, gave_up, sent;
     bool is_refused; /* the destination refuses every file */
 };
@@ -184,7 +183,7 @@ struct export_run {
     struct queue waiting;
     unsigned *tries; /* owned; per file */
     struct run_markers markers;
-    size_t successes, refusals; /* refusals: in a row, before any success */
+    size_t successes, refusals; /* consecutive refusals before any success */
     struct timer wake;
     struct timer deadline;
     struct watch leases;
@@ -208,65 +207,65 @@ void checkpoint_marker_path(const struct export_run *r, size_t group, struct sbu
 bool checkpoint_withdraws(const struct export_run *r);
 /* The deletion of its old marker has ended. NULL: it is gone. */
 void checkpoint_withdrawn(const struct upload *u, const struct err *why_not);
-/* A file of it has come to its end; the last one makes its marker ready. */
+/* A file of the checkpoint has ended; the last one makes its marker ready. */
 void checkpoint_settled(const struct upload *u, const struct err *failed); /* NULL: it is in the bucket */
 const struct err *checkpoint_barred(const struct upload *u);               /* NULL: nothing bars this file */
 bool checkpoint_is_others(const struct upload *u); /* another writer wrote the marker of its checkpoint in the bucket */
 struct plan_options run_plan_options(const struct export_run *r); /* as the plan was made */
-/* ERR_CHANGED: the directory is not as it was planned. */
+/* ERR_CHANGED: the directory differs from the plan. */
 must_check int checkpoint_look_again(const struct export_run *r, size_t group, struct err *err);
 
 /* ---- upload.c ---------------------------------------------------------------------------------------------------- */
 
 struct upload *run_new_upload(struct export_run *r);
-/* The same file in the same state gets the same id in every run: a run whose predecessor died between the bucket's
- * answer and the logbook meets its own object, and knows it. */
+/* Derives the idempotency token of an object: the same file in the same state has the same token in every run. If
+ * a run died between the bucket's answer and the logbook, the next one recognises its object by it. */
 void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX]);
 
 void upload_become(struct upload *u, enum upload_state next);
 bool upload_is_large(const struct upload *u);
 
-/* Records in the logbook that its multipart upload ended. None: nothing to do. */
+/* Records in the logbook that the file's multipart upload ended. Does nothing without one. */
 void upload_ended(struct upload *u);
 
-/* Aborts its multipart upload, and sweeps unknown uploads of its key; then does `after`. `why` is the reason, and may
- * be the upload's own error. */
+/* Aborts its multipart upload and sweeps unknown uploads of its key; then does `after`. `why` is the reason, and
+ * may be the upload's own error. */
 void upload_drop(struct upload *u, enum upload_after after, const struct err *why);
 
-/* The multipart upload was lost too often: fails. `why` may be the upload's own error. */
+/* The multipart upload was lost too often: the file fails. `why` may be the upload's own error. */
 void upload_vanishes(struct upload *u, const struct err *why);
 
-/* A free transfer with slices for so many bytes, or NULL. */
+/* A free transfer with slices for this many bytes, or NULL. */
 struct transfer *run_take_transfer(struct export_run *r, uint64_t bytes);
 /* Fills in the fields that all requests of this upload share, and starts the transfer. */
 void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op op);
 void run_return_transfer(struct export_run *r, struct transfer *l);
-void run_again(struct export_run *r); /* the pump runs at the end of this turn */
+void run_again(struct export_run *r); /* chooses the next work at the end of this turn of the loop */
 
-/* How an upload ends. Each frees it. */
+/* The ends of an upload. Each frees it. */
 void run_file_sent(struct upload *own_u, enum run_event how);
 void run_file_failed(struct upload *own_u, const struct err *err);
 /* Its success cannot be recorded: the run starts no other file. */
 void run_file_unrecorded(struct upload *own_u, struct err *err);
-void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why); /* delay 0: as long as is usual */
-void run_file_left(struct upload *own_u); /* stopped in the middle, or a remainder that is gone */
+void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why); /* delay 0: the default */
+void run_file_left(struct upload *own_u); /* stopped before its end, or the remains of an upload are removed */
 
 /* ---- begin.c ----------------------------------------------------------------------------------------------------- */
 
 void run_start_file(struct export_run *r, size_t file);
 void run_add_chore(struct export_run *r, struct logbook_upload *m);
-void upload_start(struct upload *u); /* opened, or nothing to open; decides its first state */
+void upload_start(struct upload *u); /* the file was opened, or has none; chooses the first state */
 
-/* The key of its path and version. On failure nothing has changed. */
+/* Sets the key from its path and version. On failure nothing has changed. */
 must_check int upload_set_key(struct upload *u, struct err *err);
 
-/* Starts again, with nothing of it left at the store. */
+/* Starts the file again; the store has nothing of it. */
 void upload_begin_again(struct upload *u);
 
-/* The same, when the store no longer knows its multipart upload. */
+/* The same, after the store lost its multipart upload. */
 void upload_lost(struct upload *u);
 
-/* Sends the file: no object is in its way, or `replaces` names the one to replace. */
+/* Sends the file: no object has its key, or `replaces` names the one to replace. */
 void upload_send(struct upload *u);
 
 /* ---- confirm.c: each decides what it becomes, or ends and frees it ----------------------------------------------- */
@@ -281,10 +280,10 @@ void upload_read(struct upload *u);
 void upload_unreadable(struct upload *u); /* for `err` */
 void upload_probed(struct upload *u, const struct transfer_answer *a);
 
-/* The store accepted it: does its answer prove that it has our bytes? */
+/* The store accepted the object: does its answer prove that it has our bytes? */
 void upload_confirm(struct upload *u, const struct transfer_answer *a);
 
-/* The answer to a HEAD after a lost, or a short, or an unwelcome answer. */
+/* Handles the answer to a HEAD, which followed a lost answer, an incomplete one, or a failed condition. */
 void upload_confirmed(struct upload *u, const struct transfer_answer *a);
 
 /* ---- marker.c ---------------------------------------------------------------------------------------------------- */
@@ -298,9 +297,10 @@ void checkpoint_answer(struct upload *u, const struct transfer_answer *a);
 
 /* ---- answer.c ---------------------------------------------------------------------------------------------------- */
 
-/* Submits every request that is possible now; false if no transfer was free for it. Does not free it. */
+/* Submits every request that is possible now; false if no transfer was free. Does not free `u`. */
 bool upload_feed(struct upload *u);
-void upload_answer(struct upload *u, const struct transfer *l); /* a transfer of it is back; may free it */
+/* Handles the end of one of its transfers; may free it. */
+void upload_answer(struct upload *u, const struct transfer *l);
 
 /* ---- engine.c ---------------------------------------------------------------------------------------------------- */
 

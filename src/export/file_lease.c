@@ -14,9 +14,9 @@ static struct stamp stamp_of(const struct stat *st)
                           .inode = st->st_ino};
 }
 
-/* O_NONBLOCK: neither a fifo in the file's place nor another's lease may block us. EAGAIN has two causes: a rename
- * raced with the path, which passes at once, or another process has a lease, which may last. So give up after some
- * attempts. */
+/* O_NONBLOCK: neither a fifo in the file's place nor another process's lease may block. EAGAIN has two causes: a
+ * rename changed the path during the open, which is over at once, or another process has a lease, which may last.
+ * So give up after some attempts. */
 static int open_still(int data, const char *path)
 {
     enum { ATTEMPTS = 100 };

@@ -13,7 +13,7 @@
 struct file_lease {
     int fd; /* -1: none */
     bool leased;
-    struct stamp stamp; /* as it was when it was opened */
+    struct stamp stamp; /* attributes of the file when it was opened */
 };
 
 /* ERR_NOT_FOUND: it is gone, or not a file any more. ERR_AGAIN: another process can write it now. With `must_lease`
@@ -24,6 +24,6 @@ must_check int file_lease_open(int data, const char *path, bool must_lease, stru
 /* ERR_CHANGED: the file was opened for writing or changed since. */
 must_check int file_lease_check(const struct file_lease *h, struct err *err);
 
-/* Gives the lease back if a process waits for it; true if so. */
+/* Gives the lease back if a process waits for it; returns whether it did. */
 bool file_lease_yield(struct file_lease *h);
 void file_lease_close(struct file_lease *h); /* may run twice */

@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* 32 M records of sent files are some 6 GiB; no volume has more. */
+/* 32 M records of sent files take about 6 GiB; no volume has more. */
 enum { FORMAT = 2, SENT_MAX = 32 << 20, COMPACT_LEAST = 4096 };
-/* No store takes more parts, and no run has more uploads under way: a line beyond is damage. */
+/* No store accepts more parts, and no run has more uploads at once: a larger number is damage. */
 enum { PARTS_MAX = 10000, UPLOADS_MAX = 65536 };
 static const size_t memory_bytes_max = (size_t)8 << 30;
 
-/* A file in the bucket. In the arena of the logbook, as its texts are. */
+/* A file in the bucket. It and its strings are in the logbook's arena. */
 struct sent {
     struct map_node node;
     struct str path;
@@ -29,7 +29,7 @@ struct logbook {
     int dir; /* owned */
     int fd;  /* owned; the file, for appending */
     char name[64 + 4];
-    char unversioned[64];            /* the name that it had in the format before this one, which stated no version */
+    char unversioned[64];            /* its name in the previous format, which stated no version */
     char shown[80];                  /* in sentences */
     struct arena *memory;            /* owned */
     struct map sent;                 /* by path */
@@ -273,7 +273,7 @@ static int append(struct logbook *l, const struct logbook_line *r, struct err *e
         l->end += (off_t)l->line.len;
         return 0;
     }
-    /* A full disk takes half a line, and the next line would join it: all lines behind would be lost. */
+    /* A full disk may accept half a line. The next line would join it, and all lines after it would be lost. */
     if (ftruncate(l->fd, l->end) != 0)
         return err_sys(err, errno, "cannot cut a torn line off '%s'", l->shown);
     return e;
@@ -434,7 +434,7 @@ static void name_logbook(struct logbook *l, struct str destination)
 static int read_logbook(struct logbook *l, struct err *err)
 {
     int r = read_file(l, fcntl(l->fd, F_DUPFD_CLOEXEC, 0), &l->end, err);
-    /* A torn end is cut off, or the next line would be glued to it and be lost as well. */
+    /* A torn end is cut off, or the next line would join it and be lost as well. */
     if (r == 0 && ftruncate(l->fd, l->end) != 0)
         r = err_sys(err, errno, "cannot cut the torn end off '%s'", l->shown);
     return r == 0 && l->end == 0 ? write_version(l, err) : r;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* logbook.h - Records the files that one destination has of this directory, and the uploads in progress. Survives
- * kill -9.
+/* logbook.h - Records which files of this directory a destination has, and the uploads in progress. Survives kill -9.
  *
  * A file of lines in <volume>/export/, only appended to. Each line has a checksum, and reading stops at the first bad
  * one: lines after a torn one were never flushed, so nothing depends on them. The logbook avoids double work and
@@ -15,7 +14,7 @@
 
 #include "store/store.h"
 
-/* Identifies a state of a file: its contents cannot change without its ctime. */
+/* Identifies a state of a file: its content cannot change without its ctime. */
 struct stamp {
     uint64_t size_bytes;
     int64_t mtime_ns, ctime_ns;
@@ -31,11 +30,11 @@ struct logbook_part {
     char etag[LOGBOOK_ETAG_MAX];
 };
 
-/* A multipart upload under way. Borrowed from the logbook; lives until logbook_ended. */
+/* A running multipart upload. Borrowed from the logbook; lives until logbook_ended. */
 struct logbook_upload {
     char *path;                /* owned */
     char *key;                 /* owned */
-    char *upload_id;           /* owned; NULL: the store was asked, and its answer is not known */
+    char *upload_id;           /* owned; NULL: the store was asked for an upload, but no answer is recorded */
     char uid[LOGBOOK_UID_MAX]; /* in the object's metadata */
     struct stamp stamp;
     uint64_t part_bytes;
@@ -51,9 +50,9 @@ void logbook_free(struct logbook *l);
 DEFINE_AUTO(logbook, struct logbook, logbook_free)
 #define auto_logbook auto_with(auto_clean_logbook) struct logbook *
 
-/* Is this very state of the file in the bucket? */
+/* Is this state of the file in the bucket? */
 bool logbook_has(const struct logbook *l, struct str path, const struct stamp *s);
-/* `tag`: store_object_tag of the object that we wrote; empty: another wrote it, or it is not known. */
+/* `tag`: store_object_tag of the object that we wrote; empty: another writer's object, or unknown. */
 must_check int logbook_add(struct logbook *l, struct str path, const struct stamp *s, struct str key, struct str tag,
                            struct err *err);
 /* The tag of the object that was last written for the file; empty: none. Borrowed until the next logbook_add. */
@@ -65,7 +64,7 @@ struct logbook_upload *logbook_find_upload(const struct logbook *l, struct str p
 size_t logbook_upload_count(const struct logbook *l);
 struct logbook_upload *logbook_upload_at(const struct logbook *l, size_t i); /* any order; changes as uploads end */
 
-/* Ownership of nothing passes: strings are copied. An upload of that path must have ended before. */
+/* Strings are copied. An earlier upload of that path must have ended. */
 must_check int logbook_intend(struct logbook *l, struct str path, struct str key, struct str uid, const struct stamp *s,
                               uint64_t part_bytes, struct logbook_upload **ret, struct err *err);
 must_check int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str upload_id, struct err *err);
@@ -74,5 +73,5 @@ must_check int logbook_part(struct logbook *l, struct logbook_upload *u, unsigne
 /* Cannot fail: if the line cannot be written, the next run aborts the finished upload again. */
 void logbook_ended(struct logbook *l, struct logbook_upload *own_u);
 
-int logbook_fd(const struct logbook *l);                          /* borrowed: to flush it on a loop */
+int logbook_fd(const struct logbook *l);                          /* borrowed: the descriptor, to flush it on a loop */
 must_check int logbook_flush(struct logbook *l, struct err *err); /* blocks */

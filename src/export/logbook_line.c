@@ -86,7 +86,7 @@ void logbook_line_add(const struct logbook_line *r, struct sbuf *b)
 
 /* ---- and back ---------------------------------------------------------------------------------------------------- */
 
-/* The rest of a line's fields. `good` becomes false at the first missing or invalid field, and stays false. */
+/* Parses the rest of a line's fields. `good` becomes false at the first missing or invalid field, and stays false. */
 struct fields {
     struct str rest;
     char *out; /* where the next decoded text goes */
@@ -147,7 +147,7 @@ static struct stamp next_stamp(struct fields *f)
     return s;
 }
 
-/* Its name; its number, in lines of the format without a version. */
+/* The field has a name, or a number in lines of the format without a version. */
 static enum hash_kind next_kind(struct fields *f)
 {
     struct str name = next_field(f);

@@ -2,7 +2,7 @@
 /* logbook_line.h - Formats and parses a line of the logbook. Pure.
  *
  * "<crc32c of the rest, 8 hex> <kind> <fields, blank-separated>". Fields are percent-encoded except for letters,
- * digits and a few signs: no byte of a name can break a line. */
+ * digits and a few signs, so no byte of a name can break a line. */
 #pragma once
 
 #include "logbook.h"

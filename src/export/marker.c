@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends the marker of a checkpoint. A reader that finds the marker in the bucket relies on all files of the
- * checkpoint. So the marker is sent last; where objects may be replaced, the old one is deleted before any file of
+ * checkpoint. So the marker is sent last. If objects may be replaced, the old marker is deleted before any file of
  * its checkpoint is sent. */
 #include "engine.h"
 
@@ -74,7 +74,8 @@ static bool may_be_ours(const struct upload *u)
     return sent && !stamp_eq(sent, &no_file);
 }
 
-/* Recorded before it is deleted: killed in between, the next run sends it again, when all the rest is there. */
+/* Recorded before the marker is deleted: if this process is killed in between, the next run sends it again after
+ * all other files. */
 static void looked(struct upload *u, const struct transfer_answer *a)
 {
     bool asks = u->run->o.policy->conflict == CONFLICT_FAIL, is_denied = a->code == -ERR_DENIED;
@@ -91,7 +92,7 @@ static void looked(struct upload *u, const struct transfer_answer *a)
         u->sight = MARKER_SEEN;
 }
 
-/* If neither HEAD nor DELETE is allowed, an old marker may be there: it must not stay above new files. */
+/* If neither HEAD nor DELETE is allowed, an old marker may exist, and would claim that the new files are complete. */
 static void deleted(struct upload *u, const struct transfer_answer *a)
 {
     withdrawn(u, a->code == 0 ? NULL : &a->err);

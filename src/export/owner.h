@@ -5,7 +5,7 @@
 
 #include "util/err.h"
 
-enum { OWNER_MAX = 33, OWNER_TEXT_MAX = 96 }; /* 32 hex digits and NUL; with size and id of the upload */
+enum { OWNER_MAX = 33, OWNER_TEXT_MAX = 96 }; /* 32 hex digits and NUL; with the size and the idempotency token */
 
 struct spec;
 
@@ -13,5 +13,6 @@ struct spec;
  * that of another volume of the same name. */
 void owner_of_volume(const struct spec *s, char ret[OWNER_MAX]);
 
-/* For a directory: random, made at its first export and kept in its state. Without that state it is another owner. */
+/* For a directory: random, made at its first export and kept in its state. If the state is lost, the directory
+ * gets another identity. */
 must_check int owner_of_state(int export_dir, char ret[OWNER_MAX], struct err *err);

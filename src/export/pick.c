@@ -5,12 +5,12 @@
 
 /* ---- checkpoints: the directory that is the checkpoint of a file ------------------------------------------------- */
 
-/* The files, sorted by path, and the results that the search derives from them. */
+/* The files, sorted by path, and the results of the search. */
 struct group_search {
     struct pick_file *files;
     size_t count;
     const struct pick_rules *rules;
-    struct str *holders; /* owned: the directories that hold a file themselves, sorted */
+    struct str *holders; /* owned: directories that contain a file directly, sorted */
     size_t holder_count;
 };
 
@@ -225,7 +225,7 @@ static int cmp_age(const void *a, const void *b)
     return str_cmp(x->directory, y->directory);
 }
 
-/* Best first; checkpoints without a number last; between equals the newer. */
+/* Best first; checkpoints without a number last; equal ones newest first. */
 static int cmp_score(const void *a, const void *b, void *greatest)
 {
     const struct pick_group *x = *(struct pick_group *const *)a, *y = *(struct pick_group *const *)b;
@@ -244,7 +244,8 @@ static void choose_best(struct pick_group **siblings, size_t n, const struct pic
         siblings[i]->chosen = true;
 }
 
-/* Rules that choose none (fewer than `every`, none with a number) would lose them all: then the newest is chosen. */
+/* Rules may choose no checkpoint (fewer than `every`, none with a number), and all would be lost: then choose the
+ * newest. */
 static void choose_siblings(struct pick_group **siblings, size_t n, const struct pick_rules *rules)
 {
     struct pick_group *newest = siblings[n - 1];

@@ -32,7 +32,7 @@ enum pick_by { PICK_BY_DIRECTORY, PICK_BY_FILE };
 struct pick_rules {
     enum pick_by by;
     uint64_t latest; /* the newest N; 0: no such rule */
-    uint64_t every;  /* of the checkpoints in order, each Nth; 0: no such rule */
+    uint64_t every;  /* every Nth checkpoint in order; 0: no such rule */
     struct {
         struct str file; /* "metrics.json", in the checkpoint's directory; for files: beside it */
         struct str key;  /* "eval_loss"; dots go into objects */
@@ -56,7 +56,7 @@ struct pick {
     size_t group_count;
 };
 
-/* The number at `key` in the metrics of this checkpoint; false if it has none. Only called with a `best` rule. */
+/* The number at `key` in the metrics of this checkpoint; false if it has none. Called only for a `best` rule. */
 typedef bool pick_score(void *ctx, const struct pick_group *g, double *ret);
 
 /* Sorts `files` by path and sets their `out` fields. Without a rule all files are chosen. */

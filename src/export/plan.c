@@ -14,8 +14,8 @@ struct planning {
     const struct plan_options *o;
     struct filter filter;
     struct export_plan *plan;
-    struct str marker;  /* of plan_check_group(); may be there or not */
-    uint64_t confirmed; /* likewise: files that are in the bucket as they are */
+    struct str marker;  /* of plan_check_group(); these may be missing */
+    uint64_t confirmed; /* the same: files whose present state is in the bucket */
 };
 
 struct pick_rules plan_rules(const struct spec_export *policy)
@@ -120,13 +120,13 @@ struct scoring {
     const struct pick_rules *rules;
 };
 
-/* The directory of the metrics: the checkpoint itself, or, where a file is one, the directory that it lies in. */
+/* The directory of the metrics: the checkpoint, or the directory of a checkpoint that is a file. */
 static struct str metrics_directory(const struct scoring *s, struct str checkpoint)
 {
     return s->rules->by == PICK_BY_DIRECTORY ? checkpoint : path_parent(checkpoint);
 }
 
-/* How many bytes, into METRICS_BYTES_MAX of room; or an error. */
+/* Reads up to METRICS_BYTES_MAX bytes; returns their count, or an error. */
 static ssize_t read_metrics(int data, const char *path, char *buf, struct err *err)
 {
     struct file_lease h;

@@ -16,10 +16,10 @@ struct plan_options {
     int data;         /* the directory; borrowed */
     int64_t since_ns; /* only files that were created or changed after it; INT64_MIN: all */
     void *ctx;
-    /* Did the file come from the bucket, and is it unchanged since? NULL: unknown, so it did not. */
+    /* Did a hydration write the file, and is it unchanged since? NULL: unknown, so the file counts as new. */
     bool (*is_hydrated)(void *ctx, const struct walk_file *f);
     void (*on_skip)(void *ctx, struct str path, const char *why);
-    bool (*is_stopped)(void *ctx); /* asked again and again: true ends it with ERR_CANCELLED. NULL: never */
+    bool (*is_stopped)(void *ctx); /* called repeatedly: true ends the plan with ERR_CANCELLED. NULL: never */
 };
 
 struct export_plan {
@@ -28,7 +28,7 @@ struct export_plan {
     size_t count, room;
     struct pick pick;
     uint64_t skipped;
-    uint64_t hydrated; /* files left out because they came from the bucket */
+    uint64_t hydrated; /* unchanged hydrated files, which are not sent */
     /* Files that could not be examined: the export fails, since their content is unknown. */
     uint64_t trouble_count;
     struct err trouble; /* the first */
@@ -37,9 +37,9 @@ struct export_plan {
 
 must_check int plan_make(const struct plan_options *o, struct export_plan *ret, struct err *err);
 
-/* Examines a directory of the plan again, when all of it was sent: all files that it has now must be in the logbook,
- * and none of the plan may be missing. `marker` is the path of its marker, which is skipped; has_marker: the plan has
- * that file. ERR_CHANGED, or the error of the disk, names the first difference. */
+/* Examines a directory of the plan again after all its files were sent: each of its present files must be in the
+ * logbook, and no file of the plan may be missing. `marker` is the path of its marker, which is skipped;
+ * has_marker: the plan has that file. ERR_CHANGED, or the error of the disk, names the first difference. */
 must_check int plan_check_group(const struct plan_options *o, const struct pick_group *group, struct str marker,
                                 bool has_marker, struct err *err);
 void plan_done(struct export_plan *p); /* may run twice */

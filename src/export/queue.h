@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue.h - files that wait for a time, earliest first: a heap. Pure. home: its owner's. */
+/* queue.h - A heap of files that wait for a time, the earliest first. Pure. home: its owner's. */
 #pragma once
 
 #include "util/macro.h"

@@ -26,7 +26,7 @@ static void deadline_passed(struct timer *t)
     run_stop(r);
 }
 
-/* SIGIO: another process is about to write a file that we read. Each lease shows whether it is broken. */
+/* SIGIO: another process is about to write a file that this run reads. Each lease shows whether it is broken. */
 static void lease_wanted(struct watch *w, uint32_t events)
 {
     struct export_run *r = container_of(w, struct export_run, leases);
@@ -103,7 +103,8 @@ static int make_plan(struct export_run *r, struct err *err)
     return plan_make(&o, &r->plan, err);
 }
 
-/* One part of the largest file must fit, whatever the budget is. Files too large for any bucket do not count. */
+/* One part of the largest file must fit, whatever the budget is. Files that are too large for any bucket do not
+ * count. */
 static uint64_t memory_for(const struct export_run *r)
 {
     uint64_t bytes = r->o.memory_bytes ? r->o.memory_bytes : memory_default;
@@ -185,7 +186,7 @@ static void start(struct mail *m)
     struct export_run *r = container_of(m, struct export_run, start_mail);
     struct err err;
     if (loop_watch(r->home, &r->leases, &err) < 0) {
-        /* Without it a writer waits until its part is sent: slower, not wrong. */
+        /* Without SIGIO a writer waits until the part is sent: slower, not wrong. */
         r->leases.events = 0;
     }
     if (r->o.policy->deadline_ns > 0)
@@ -225,7 +226,7 @@ static struct export_run *new_run(const struct run_options *o)
     r->store.size_only = r->store.digest_kind == HASH_NONE;
     if (r->store.size_only)
         r->store.digest_kind = HASH_CRC32C;
-    /* After unpublishing no pod writes, and the lease confirms it: settling is for manual exports only. */
+    /* After unpublishing no pod writes, and the lease confirms it. Only a manual export waits for files to settle. */
     r->settle_ns = max_u64(o->purpose == VERDICT_FOR_MANUAL ? o->policy->settle_ns : 0, settle_least_ns);
     atomic_store(&r->rate.units_per_second, o->bytes_per_second);
     r->leases.fd = -1;
@@ -313,7 +314,7 @@ bool run_wait(struct export_run *r, uint64_t timeout_ns, struct verdict *ret_cou
     return ended;
 }
 
-/* Names a waiting file first, then an interrupted one, then one that was not begun. */
+/* Names a waiting file first, then an interrupted one, then one that did not begin. */
 static struct str first_of_rest(const struct export_run *r)
 {
     if (r->waiting.count > 0)

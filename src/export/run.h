@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run.h - Runs an export, from the walk of the directory to the verdict. home: run_open, run_wait and run_close
- * block; call them on one thread without a loop. run_stop: any thread. Callbacks come on run_open's thread and on the
- * first worker's loop, one at a time. SIGIO must be blocked in every thread of the process before: leases use it.
+ * block; call them on one thread without a loop. run_stop: any thread. Callbacks run on run_open's thread and on the
+ * first worker's loop, one at a time. SIGIO must be blocked in every thread of the process before run_open: leases
+ * use it.
  *
- * Bounds: bytes in flight by `memory_bytes`, requests by `concurrency`, files to send by PICK_FILES_MAX. */
+ * Limits: bytes in flight by `memory_bytes`, requests by `concurrency`, files to send by PICK_FILES_MAX. */
 #pragma once
 
 #include "export/verdict.h"
@@ -14,7 +15,7 @@ struct walk_file;
 
 enum run_event {
     RUN_SENT,    /* confirmed by the bucket */
-    RUN_THERE,   /* the bucket has these very bytes under this name already */
+    RUN_THERE,   /* the bucket has these bytes under this key already */
     RUN_SKIPPED, /* a bucket cannot store it; `note` names its type */
     RUN_WAITING, /* another process can write it: retried; reported once */
     RUN_FAILED,  /* `err` says why */
@@ -31,17 +32,17 @@ struct run_result {
 };
 
 struct run_options {
-    const struct spec_export *policy; /* borrowed until run_close; uri is what the store was opened with */
+    const struct spec_export *policy; /* borrowed until run_close; uri is the one of the store */
     struct store *store;              /* borrowed */
     struct worker *workers;           /* borrowed; started */
     size_t worker_count;
-    int data;                /* borrowed; the directory to export */
-    int export_dir;          /* borrowed; where the verdict and the logbook live; its lock is held (verdict_lock) */
-    const char *owner;       /* of the objects that are written: names this volume or directory, owner.h */
+    int data;          /* borrowed; the directory to export */
+    int export_dir;    /* borrowed; the directory of the verdict and the logbook; its lock is held (verdict_lock) */
+    const char *owner; /* metadata of the written objects: identifies this volume or directory, owner.h */
     const char *destination; /* identifies the bucket: URI and endpoint */
     enum verdict_purpose purpose;
     uint64_t writes; /* goes into the verdict from its start */
-    bool must_lease; /* a file without a lease is not sent: so for volumes, whose file systems all give them */
+    bool must_lease; /* do not send a file without a lease: set for volumes, whose file systems all support leases */
     bool dry_run;
     unsigned concurrency;      /* requests at once; 0: 64 */
     uint64_t memory_bytes;     /* 0: 192 MiB */
@@ -56,7 +57,7 @@ struct run_options {
 
 struct export_run;
 
-/* Walks, picks, writes the verdict "running", starts. */
+/* Walks the directory, selects files, writes the verdict "running", and starts. */
 must_check int run_open(const struct run_options *o, struct export_run **ret, struct err *err);
 
 /* True once every file has ended, or the run was stopped. *ret gets the current counts, without failures, for
@@ -67,9 +68,9 @@ bool run_wait(struct export_run *r, uint64_t timeout_ns, struct verdict *ret_cou
  * parts stay for the next run. */
 void run_stop(struct export_run *r);
 
-/* After run_wait said true. Writes the verdict: DONE or FAILED; a stopped run leaves RUNNING, and is ERR_CANCELLED.
- * *ret is set in any case but a failure to write it. Frees the run always. */
+/* Call it after run_wait returned true. Writes the verdict: DONE or FAILED; a stopped run leaves RUNNING and
+ * returns ERR_CANCELLED. *ret is set unless the verdict cannot be written. Always frees the run. */
 must_check int run_close(struct export_run *own_r, struct verdict *ret, struct err *err);
 
-/* Requests that write a file of this size without failures, beside one HEAD: for estimates. Pure. */
+/* Requests that write a file of this size without failures, besides one HEAD: for estimates. Pure. */
 unsigned run_write_requests(const struct store *s, uint64_t size_bytes);

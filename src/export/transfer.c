@@ -64,8 +64,8 @@ static struct digest hash_slices(const struct transfer *l, enum hash_kind kind)
     return d;
 }
 
-/* A store without the checksum that was sent returns an MD5 as the ETag. If it is the MD5 of our bytes, it confirms
- * them; else it need not be an MD5 at all. The MD5 is computed only here, so that other stores do not pay for it. */
+/* A store that does not support the sent checksum returns an MD5 as the ETag. The MD5 of our bytes confirms them;
+ * any other ETag need not be an MD5. The MD5 is computed only here, so that other stores do not pay for it. */
 static void take_md5(struct transfer *l)
 {
     const struct transfer_answer *a = &l->answer;
@@ -88,7 +88,7 @@ static void answered(void *ctx, const struct store_reply *r)
     a->rewritten = r->rewritten;
     if (r->code < 0) {
         a->err = r->err;
-        if (r->code == -ERR_CHANGED) { /* ERR_CHANGED here means the file, which is then retried */
+        if (r->code == -ERR_CHANGED) { /* ERR_CHANGED here means that the file changed; it is retried */
             a->err.code = ERR_CORRUPT;
             err_wrap(&a->err, "the store refused a condition that was not set; a proxy may have added it");
             a->code = err_advise(&a->err, CIS_FILE_NOT_EXPORTED);
@@ -171,7 +171,7 @@ static int check_reads(const struct transfer *l, struct err *err)
         if ((uint64_t)r->result < min_u64(SLICE_BYTES, l->len - i * SLICE_BYTES))
             return err_set(err, ERR_CHANGED, "it became shorter while it was read");
     }
-    /* After the last byte was read: the slices have the content of the file at one moment. */
+    /* Checked after the last byte was read: then the slices have the content of the file at one moment. */
     return l->lease ? file_lease_check(l->lease, err) : 0;
 }
 

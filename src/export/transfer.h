@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.h - Runs one request to the store at a time, and reads, hashes and sends its bytes. home: the run's loop
- * fills it in and gets its end; the transfer's worker does the work. So the parts of one file use every loop. Between
- * transfer_go and `done` it belongs to the worker. Bytes are read into slices before they are sent: the hashed bytes
- * are the sent bytes, even if the file changes. */
+/* transfer.h - Runs one request to the store at a time, and reads, hashes and sends its bytes. home: the run's
+ * loop fills it in and receives its end; the transfer's worker does the work. So the parts of one file use every
+ * loop. Between transfer_go and `done` it belongs to the worker. Bytes are read into slices before they are sent:
+ * the hashed bytes are the sent bytes, even if the file changes. */
 #pragma once
 
 #include "file_lease.h"
@@ -33,7 +33,7 @@ struct transfer_answer {
     char owner[OWNER_TEXT_MAX];
     unsigned requests;       /* that it took, without HEADs */
     uint64_t size_bytes;     /* of the object, from the store */
-    struct digest digest;    /* the same; READ: of the bytes that came */
+    struct digest digest;    /* the same; READ: of the received bytes */
     struct digest composite; /* the same, if it has as many parts as the upload */
     char etag[LOGBOOK_ETAG_MAX];
     char tag[STORE_OBJECT_TAG_MAX]; /* store_object_tag */
@@ -56,9 +56,9 @@ struct transfer {
 
     /* The request; the owner's until transfer_go. Borrowed until `done`. */
     enum transfer_op op;
-    struct store_upload upload;     /* key, condition and the rest; of PUT and HEAD too */
+    struct store_upload upload;     /* key, condition and the other fields; also for PUT and HEAD */
     struct str path;                /* of the file: for sentences */
-    const struct file_lease *lease; /* PUT, PROBE, PART, HASH; NULL: there are no bytes */
+    const struct file_lease *lease; /* PUT, PROBE, PART, HASH; NULL: no bytes are sent */
     struct {
         enum hash_kind kind; /* the digest of the object's bytes; the other fields belong to the worker */
         struct hash hash;
@@ -68,16 +68,16 @@ struct transfer {
     } read; /* READ */
     unsigned number;
     uint64_t offset, len;
-    void **slices; /* owned array, slices lent by the budget; as many as len needs */
+    void **slices; /* owned array of slices borrowed from the budget; as many as len needs */
     size_t slice_count, slice_room;
     const struct store_part *parts; /* COMPLETE */
-    uint64_t object_bytes;          /* HEAD, READ: of the object that it may be */
-    size_t part_count;              /* HEAD, COMPLETE; 0: not an object of parts */
+    uint64_t object_bytes;          /* HEAD, READ: size of the file, in case the object has its bytes */
+    size_t part_count;              /* HEAD, COMPLETE: part size; 0: not a multipart object */
     struct digest whole;            /* COMPLETE */
     void *owner;
 
     /* The result. */
-    struct digest digest; /* of the bytes that were sent; their MD5 if the store returned that and it is right */
+    struct digest digest; /* of the sent bytes; their MD5 if the store returned that MD5 */
     struct transfer_answer answer;
 
     /* The worker's. */
@@ -95,5 +95,5 @@ void transfer_done(struct transfer *l);
 void transfer_need_slices(struct transfer *l, size_t count); /* room for so many in `slices` */
 void transfer_go(struct transfer *l);
 
-/* On the transfer's worker: what runs ends with ERR_CANCELLED, and what comes later too. */
+/* On the transfer's worker: the running request and all later ones end with ERR_CANCELLED. */
 void transfer_stop(struct transfer *l);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file on its way: its states, its requests and its ends. */
+/* One file of an export: its states, its requests and its ends. */
 #include "engine.h"
 #include "util/clock.h"
 #include "util/err_kind.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 enum {
-    REFUSALS_MAX = 16, /* in a row, before any success: the destination is refused, not one file */
+    REFUSALS_MAX = 16, /* consecutive refusals before any success: the destination is refused, not one file */
     TRIES_SHIFT_MAX = 5,
 };
 static const uint64_t wait_base_ns = 250 * NS_PER_MS, wait_cap_ns = 5 * NS_PER_SECOND;
@@ -120,7 +120,7 @@ void run_return_transfer(struct export_run *r, struct transfer *l)
     for (size_t i = 0; i < l->slice_count; i++)
         budget_return(r->budget, l->slices[i]);
     l->slice_count = 0;
-    /* First in, first out: neighbours in the queue have different workers, so that all of them have work. */
+    /* First in, first out: neighbours in the queue have different workers, so all workers are busy. */
     list_add(&r->transfers.free, &l->in_free);
     r->transfers.out--;
 }
@@ -169,7 +169,7 @@ void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op o
         .digest_kind = u->sum.kind,
         .part_bytes = u->part.bytes,
     };
-    /* Abort the upload of an earlier run under the key that it was begun with. */
+    /* Abort the upload of an earlier run under the key with which it was begun. */
     if (u->multi && (op == TRANSFER_ABORT || op == TRANSFER_SWEEP))
         l->upload.key = str_of(u->multi->key);
     l->path = u->path;
@@ -190,7 +190,7 @@ static void tell(struct export_run *r, const struct upload *u, enum run_event e,
         r->o.on_result(r->o.ctx, &result);
 }
 
-/* A file leaves the pending ones. Its size may differ from the one that was planned with. */
+/* A file is no longer pending. Its size may differ from the planned one. */
 static void count_settled(struct export_run *r, uint64_t planned_bytes)
 {
     r->counts.pending_files--;

@@ -144,7 +144,7 @@ static void show_path(struct str path, char *buf, size_t size)
         else
             at += (size_t)snprintf(buf + at, size - at, "\\x%02x", c);
     }
-    /* A cut inside a character would make the whole no UTF-8. */
+    /* A cut inside a character would make the text invalid UTF-8. */
     while (at > 0 && !str_is_utf8((struct str){buf, at}))
         at--;
     buf[at] = '\0';
@@ -280,7 +280,7 @@ static bool is_locked(int dir)
            l.l_type != F_UNLCK;
 }
 
-/* ERR_NOT_FOUND with *is_absent: no verdict. A file that lacks a member is ERR_NOT_FOUND too. */
+/* ERR_NOT_FOUND with *is_absent: no verdict. A file without a required member is ERR_NOT_FOUND too. */
 static int read_files(int dir, struct verdict *v, bool *is_absent, struct err *err)
 {
     auto_mem char *text = NULL;
@@ -305,7 +305,7 @@ int verdict_read(int volume, struct verdict *ret, struct err *err)
     bool is_absent = false;
     verdict_init(&v);
     auto_fd dir = openat(volume, VOLUME_EXPORT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    /* Before the file is read: a run that ends in between is seen as alive at worst, never as dead. */
+    /* Tested before the file is read: a run that ends in between may appear alive, but never dead. */
     v.alive = dir >= 0 && is_locked(dir);
     int r = dir < 0 ? err_sys(err, errno, "cannot open the directory '" VOLUME_EXPORT "'")
                     : read_files(dir, &v, &is_absent, err);

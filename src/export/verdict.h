@@ -15,7 +15,7 @@
 
 enum verdict_state {
     VERDICT_NONE,    /* no export was ever begun here */
-    VERDICT_RUNNING, /* begun and not ended; `alive` shows whether a process runs it now */
+    VERDICT_RUNNING, /* started, not ended; `alive` shows whether a process runs it now */
     VERDICT_DONE,    /* every file that the policy asks for was confirmed by the bucket */
     VERDICT_FAILED,  /* ended, and at least one file is not in the bucket */
 };
@@ -31,7 +31,7 @@ struct verdict_failure {
     struct err err;
 };
 
-/* How it was confirmed that an object has the file's bytes. */
+/* The proof that an object has the file's bytes. */
 enum verdict_proof {
     PROOF_NONE,
     PROOF_CRC64NVME,
@@ -39,7 +39,7 @@ enum verdict_proof {
     PROOF_CRC32,
     PROOF_SHA256,
     PROOF_MD5,       /* the ETag */
-    PROOF_COMPOSITE, /* the checksum, or the ETag, over those of the parts */
+    PROOF_COMPOSITE, /* the checksum or the ETag over those of the parts */
     PROOF_READ_BACK, /* the object was read, and compared */
     PROOF_SIZE,
     PROOFS
@@ -52,25 +52,25 @@ struct verdict {
     bool alive;                /* an export holds the lock at this moment */
     char uri[VERDICT_URI_MAX]; /* where to */
     uint64_t pending_files, pending_bytes;
-    uint64_t done_files, done_bytes;     /* confirmed, now or by an earlier run, and not changed since */
+    uint64_t done_files, done_bytes;     /* files confirmed by this or an earlier run, and unchanged since */
     uint64_t failed_files, failed_bytes; /* all of them; the first ones are in `failed` */
-    uint64_t skipped_files;         /* links, fifos, sockets, devices, empty directories: a bucket cannot store them */
-    uint64_t size_only_files;       /* part of done: the store gives no checksum to compare */
-    uint64_t proven_files[PROOFS];  /* files of this run, by kind of proof */
-    uint64_t looked_only_files;     /* part of done, by this run: only a HEAD directly before the write protected
-                                       another writer's object; the store was not seen to honour the condition */
+    uint64_t skipped_files;        /* links, fifos, sockets, devices, empty directories: a bucket cannot store them */
+    uint64_t size_only_files;      /* part of done: the store has no checksum to compare */
+    uint64_t proven_files[PROOFS]; /* files of this run, by kind of proof */
+    uint64_t looked_only_files;    /* part of done, by this run: only a HEAD directly before the write protected another
+                                      writer's object; the store did not prove that it honours the condition */
     int64_t started_ns, updated_ns; /* wall clock; updated_ns is the end once DONE or FAILED */
     uint64_t writes;                /* of the volume's record when the run started, for release: see record.h */
-    int64_t pending_since_ns;       /* when the first run began that left something to this one; or this one */
-    size_t failed_count;            /* entries of `failed` */
-    struct verdict_failure *failed; /* owned; the first one is failed[0], in order of their failing */
+    int64_t pending_since_ns; /* start of the first of the successive runs that left files pending; may be this one */
+    size_t failed_count;      /* entries of `failed` */
+    struct verdict_failure *failed; /* owned; in the order of their failures, the first one is failed[0] */
 };
 
 void verdict_init(struct verdict *v);
 void verdict_done(struct verdict *v); /* may run twice */
 
-/* Reads <volume>/export/, where `volume` is the directory that has it. VERDICT_NONE and success if nothing is there.
- * On failure *ret is untouched; on success the caller calls verdict_done. A garbled file is ERR_CORRUPT. */
+/* Reads <volume>/export/ below the directory `volume`. VERDICT_NONE and success if there is no verdict. On failure
+ * *ret is untouched; on success the caller calls verdict_done. A malformed file is ERR_CORRUPT. */
 must_check int verdict_read(int volume, struct verdict *ret, struct err *err);
 
 /* Copies the pending files of the last run into the new run's verdict, until the new run has walked the directory: a
@@ -81,7 +81,7 @@ must_check int verdict_inherit(int export_dir, struct verdict *v, struct err *er
 /* Adds a failure: counts it, and keeps the first VERDICT_FAILED_MAX. */
 void verdict_add_failure(struct verdict *v, struct str path, uint64_t size_bytes, const struct err *why);
 
-/* Durable when it returns 0. `export_dir` is <volume>/export. */
+/* Durable when it returns 0. `export_dir` is the directory <volume>/export. */
 must_check int verdict_write(int export_dir, const struct verdict *v, struct err *err);
 /* Not durable, cheap. */
 must_check int verdict_write_progress(int export_dir, const struct verdict *v, struct err *err);

@@ -10,10 +10,10 @@ struct tree_walk {
     const struct walk_sink *sink;
     int top;          /* borrowed */
     dev_t dev;        /* of top: other file systems below are skipped */
-    struct sbuf todo; /* directories to be read, each followed by a NUL; the last is next */
+    struct sbuf todo; /* directories still to read, each followed by a NUL; the last is next */
     struct sbuf path; /* of the entry in hand */
     size_t directory_len;
-    bool empty; /* no entry seen yet in the directory in hand */
+    bool empty; /* no entry of the current directory was seen yet */
 };
 
 static const char *const skip_names[] = {
@@ -102,7 +102,7 @@ static int read_entries(struct tree_walk *w, DIR *d, struct err *err)
     return errno ? trouble(w, sbuf_str(&w->path), errno, "read the directory", err) : 0;
 }
 
-/* ext4 makes it at the top of every file system; it matters only if fsck put files there. */
+/* ext4 creates it at the top of every file system; its content matters only if fsck put files there. */
 static bool is_made_by_mkfs(const struct tree_walk *w)
 {
     return str_eq(sbuf_str(&w->path), STR("lost+found"));
@@ -145,7 +145,7 @@ int walk_directory(int dir, struct str below, const struct walk_sink *sink, stru
         return err_sys(err, errno, "cannot read the directory to export");
     w.dev = st.st_dev;
     sbuf_init(&w.todo, WALK_DIRECTORIES_BYTES_MAX);
-    /* One name more than the kernel accepts in one call: opening it fails, and the failure is reported. */
+    /* A path longer than the kernel accepts: opening it fails, and the failure is reported. */
     sbuf_init(&w.path, PATH_MAX + NAME_MAX + 2);
     sbuf_add(&w.todo, below);
     sbuf_addc(&w.todo, '\0');

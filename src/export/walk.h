@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* walk.h - Finds every file below a directory, in no order. home: any thread; blocks on the disk. Uses two
- * descriptors at any depth: directories still to be read are kept as names, and opened from the top without following
- * links. A directory that is swapped for a link leads nowhere. */
+ * descriptors at any depth: it keeps the names of unread directories, and opens them from the top without
+ * following links. A directory that is replaced by a link is not followed. */
 #pragma once
 
 #include "util/err.h"
 #include "util/str.h"
 
 struct walk_file {
-    struct str path; /* below the directory, '/' between; any bytes but NUL. Borrowed until the callback returns */
+    struct str path; /* below the directory, separated by '/'; any bytes but NUL. Borrowed until the callback returns */
     uint64_t size_bytes;
     int64_t mtime_ns, ctime_ns;
     uint64_t inode;
@@ -30,5 +30,5 @@ struct walk_sink {
 
 enum { WALK_DIRECTORIES_BYTES_MAX = 256 << 20 }; /* names of directories still to be read */
 
-/* Walks all of `dir` below this path in it; empty: all of it. A file that vanishes during the walk is skipped. */
+/* Walks `dir` below this path; empty: all of it. A file that vanishes during the walk is skipped. */
 must_check int walk_directory(int dir, struct str below, const struct walk_sink *sink, struct err *err);

@@ -40,7 +40,7 @@ void backing_close(struct session *s, struct table_intent *i, int32_t backing)
     i->closing = 0;
 }
 
-/* Finds the ids that were kept. Backing ids only grow, so ids that the dead process did not record are among the next
+/* Finds the ids that the dead process opened. Backing ids only grow, so those it did not record are among the next
  * few. */
 void backing_recover(struct session *s)
 {
@@ -74,7 +74,7 @@ static void close_unused(struct request *rq, uint64_t id)
 void backing_keep(struct request *rq, uint64_t id)
 {
     struct session *s = rq->session;
-    if (!s->config->exclusive) { /* an id keeps the space of a file that others delete below */
+    if (!s->config->exclusive) { /* the id keeps the space of a lower file that another process deletes */
         close_unused(rq, id);
         return;
     }

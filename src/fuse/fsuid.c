@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Credentials of the mount process: its capabilities, and the user's file-system uid for a single act. */
+/* Sets the credentials of the mount process: its capabilities, and the user's file-system uid during a request. */
 #include "private.h"
 #include <linux/capability.h>
 #include <sys/fsuid.h>
@@ -26,8 +26,8 @@ void caps_fsetid(bool on)
     caps_set(d);
 }
 
-/* Changes only the calling thread, so it runs before there are others. Drops CAP_SYS_RESOURCE: the kernel opens lower
- * files with our credentials, and the capability would pass ext4's quota and reserve. */
+/* Changes only the calling thread, so it runs before other threads exist. Drops CAP_SYS_RESOURCE: the kernel opens
+ * lower files with our credentials, and the capability would bypass ext4's quota and reserved blocks. */
 int caps_drop(struct err *err)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};

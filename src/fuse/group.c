@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shows the mount's group (fsGroup) instead of changing files. A file with another group shows the mount's group, with
- * g+rwX. A file with the mount's group shows its own mode. A group that a user sets is stored on the disk, with a mark
- * that names the mount's group of that time: mounts of that group show the stored group from then on. */
+/* Shows the mount's group (fsGroup) instead of changing files. A file with another group shows the mount's group,
+ * with g+rwX. A file with the mount's group shows its own mode. A group that a user sets is stored on the disk,
+ * with a mark that names the mount's group at that time. From then on mounts of that group show the stored group. */
 #include "private.h"
 #include <fcntl.h>
 #include <inttypes.h>

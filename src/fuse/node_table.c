@@ -74,7 +74,7 @@ static void do_step(struct node_table *t, struct table_intent *i)
     s->valid = 0;
 }
 
-/* A step that changes nothing yet, for the caller to alter. */
+/* Begins a step that changes nothing yet; the caller fills it in. */
 static struct table_step step_of(const struct node_table *t, const struct table_intent *i, uint32_t slot)
 {
     const struct table_node *d = &t->nodes[slot];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* private.h - The parts of a mount process, from /dev/fuse to the lower directory. Private to this room.
  *
- * home: `struct session` is frozen once the threads run, except for parts with a lock. One thread (fuse/N) handles a
- * request from its first byte to its reply; no other thread sees its `struct request`. Functions here return 0 or more,
- * or -errno: the numbers that the kernel gets. */
+ * home: `struct session` is frozen once the threads run, except for parts with a lock. One thread (fuse/N) handles
+ * a request from its first byte to its reply; no other thread sees its `struct request`. Functions return 0 or
+ * more, or -errno, which is sent to the kernel. */
 #pragma once
 
 #define FUSE_USE_VERSION 317
@@ -20,7 +20,7 @@ struct node_fds {
     struct node_fds_entry *chains[256]; /* under .lock */
 };
 
-/* The nodes that threads open, release or settle at this moment: one thread a node. */
+/* Node ids that a thread is opening, releasing or settling: at most one thread for a node. */
 struct inode_locks {
     pthread_mutex_t lock;
     pthread_cond_t left;
@@ -39,7 +39,7 @@ struct session {
     struct node_fds fds;
     struct inode_locks inode_locks;
     atomic_uint threads, idle;
-    _Atomic uint64_t kept[BACKINGS_KEPT]; /* node ids; each node with an unused backing id is in its place */
+    _Atomic uint64_t kept[BACKINGS_KEPT]; /* node ids; a node with an unused backing id is at its hash's index */
 };
 
 /* ---- request.c --------------------------------------------------------------------------------------------------- */
@@ -50,7 +50,7 @@ struct request {
     struct count_reuse reuse;
     uint32_t opcode;
     int error;   /* of its reply: 0 or -errno */
-    bool resent; /* begun before by a process that died */
+    bool resent; /* a process that died began it before */
 };
 
 /* The request of the calling thread. */
@@ -155,8 +155,8 @@ void node_settle(struct session *s, uint64_t id);
 /* Lowers the lookup count; at zero closes what the node had. */
 void node_forget(struct request *rq, uint64_t id, uint64_t n);
 
-/* Before the last name of a known file goes: holds a descriptor of it, also at the keeper if it is open. Returns the
- * node's id for node_unhold, which takes that back, or 0. */
+/* Called before the last name of a known file is removed: holds a descriptor of it, also at the keeper if it is
+ * open. Returns the node's id for node_unhold, which undoes that, or 0. */
 uint64_t node_hold(struct request *rq, int fd, const struct stat *st, const struct table_handle *h);
 void node_unhold(struct session *s, uint64_t id);
 void node_hold_fd(struct session *s, uint64_t id, int fd, bool with_keeper);
@@ -177,8 +177,8 @@ void inode_unlock(struct inode_locks *l, uint64_t id);
 int backing_open(struct request *rq, uint64_t id, int32_t *ret_backing);
 void backing_close(struct session *s, struct table_intent *i, int32_t backing);
 
-/* After a release: an unused backing id stays for the next open, which then takes 5 us less. One in each place: a kept
- * id is some 500 bytes of the kernel, charged to this process. */
+/* After a release: an unused backing id stays for the next open, which is then 5 us faster. At most one for each
+ * index: the kernel needs some 500 bytes for an id, charged to this process. */
 void backing_keep(struct request *rq, uint64_t id);
 
 /* Closes the backing ids that a dead process made and did not record. */

@@ -15,7 +15,7 @@ uint64_t request_before(struct request *rq, uint32_t n, uint64_t now)
     if (n < i->n_before)
         return i->before[n];
     i->before[n] = now;
-    STORE_BARRIER(); /* the value before the count: at a death between, nothing was done yet */
+    STORE_BARRIER(); /* the value before the count: after a death in between, the request has not acted yet */
     i->n_before = n + 1;
     return now;
 }

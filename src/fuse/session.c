@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mount process from its start to its end. One thread first finishes the requests of the process that died. The
- * kernel queues resent requests before new ones. So at the first new request, or an empty queue, every intent that is
- * left has its reply. Only then do other threads start. */
+/* Runs the mount process from its start to its end. One thread first finishes the requests of the process that
+ * died. The kernel queues resent requests before new ones. So at the first new request, or an empty queue, every
+ * remaining intent has its reply. Only then do other threads start. */
 #include "session.h"
 #include "kernel.h"
 #include "private.h"
@@ -168,7 +168,7 @@ static int first_init(struct session *s, struct err *err)
     if (buf.size > INIT_MAX || ((struct fuse_in_header *)buf.mem)->opcode != FUSE_INIT)
         return err_set(err, ERR_UNSUPPORTED, "the kernel's first request is not a known FUSE_INIT");
     memcpy(h->init, buf.mem, buf.size);
-    STORE_BARRIER(); /* complete before it counts: the next process replies to it */
+    STORE_BARRIER(); /* complete before the count is raised: the next process replies to it */
     h->init_len = (uint32_t)buf.size;
     serve_one(s, 0, &buf);
     return 0;

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crowd.h - the open connections of a server. A new one beyond the limit ends the oldest without a whole request:
- * silent and slow clients of many addresses must not keep others out. Slow calls of a few addresses must not either: an
- * address has at most as many calls as there are places left. home: any thread; under its own lock. */
+/* crowd.h - limits the open connections of a server. A new connection beyond the limit closes the oldest one
+ * without a complete request: silent and slow clients of many addresses must not exclude others. Neither must slow
+ * calls of a few addresses: the calls of an address may not exceed the free places. home: any thread; under its
+ * own lock. */
 #pragma once
 
 #include "util/list.h"
 #include <microhttpd.h>
 #include <pthread.h>
 
-/* libmicrohttpd refuses connections at its own limit. So that is higher, by those that end at the same time. */
+/* libmicrohttpd refuses connections at its own limit. So that limit is higher, by the number of connections that
+ * may be closing. */
 enum { CROWD_SPARE = 64 };
 
 struct crowd {
     pthread_mutex_t lock; /* guards what follows */
-    struct list waiting;  /* oldest first: their requests are not whole */
-    struct list calling;  /* their calls run, or the answers are sent */
-    size_t count, max;    /* of all connections; `max` of those with calls too */
+    struct list waiting;  /* without a complete request; oldest first */
+    struct list calling;  /* their calls run, or the replies are sent */
+    size_t count, max;    /* limit of all connections, and of those with calls */
 };
 
 void crowd_init(struct crowd *c, size_t max);

@@ -5,14 +5,14 @@
 #include "util/metric.h"
 #include <microhttpd.h>
 
-/* An address gets few connections: pods that keep theirs open must not keep the kubelet's liveness probe out. */
+/* Few connections for each address: pods that keep theirs open must not exclude the kubelet's liveness probe. */
 enum { CONNECTIONS_MAX = 128, CONNECTIONS_OF_ONE_MAX = 8 };
 enum { SILENCE_SECONDS = 10, REQUEST_BYTES = 16384, PAGE_BYTES_MAX = 64 << 20 };
 
 struct http_server {
     struct http_server_options options; /* frozen; `listen` is not kept */
     struct crowd crowd;
-    struct MHD_Daemon *daemon; /* owned, and with it the listening socket */
+    struct MHD_Daemon *daemon; /* owned; it also owns the listening socket */
     uint16_t port;
 };
 

@@ -11,7 +11,7 @@ enum {
     CONNECTIONS_MAX = 256,
     CONNECTIONS_OF_ONE_MAX = 64,
     SILENCE_SECONDS = 10,
-    HEAD_BYTES = 24 << 10, /* of the request's head, the reply's head and a read buffer */
+    HEAD_BYTES = 24 << 10, /* for the request's head, the reply's head and a read buffer */
     STACK_BYTES = 512 << 10,
     ANSWER_BYTES_MAX = 64 << 10,
     BUSY_SECONDS = 2,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* post_server.h - serves one POST call over HTTPS (libmicrohttpd with GnuTLS).
- * home: one thread starts it, changes its certificate and frees it. The callback runs on the connection's own thread,
- * many at a time, and may block.
+/* post_server.h - serves one POST call over HTTPS (libmicrohttpd with GnuTLS). home: one thread starts it, changes
+ * its certificate and frees it. The callback runs on the connection's own thread, many at a time, and may block.
  *
- * Limits: 256 connections (the oldest without a whole request makes room), 64 of one address (more are closed at once).
- * An address has at most as many calls as there are places left; more are 503 with Retry-After. A head and a body have
- * 16 KiB each, a silence 10 s. A connection serves one call. TLS 1.2 at least. Sent replies are wiped. */
+ * Limits: 256 connections (a new one closes the oldest without a complete request), 64 for each address (more are
+ * closed at once). The calls of an address may not exceed the free places; more get 503 with Retry-After. Head and
+ * body have at most 16 KiB each; a connection may be silent for 10 s. It serves one call, with TLS 1.2 or later.
+ * Sent replies are wiped. */
 #pragma once
 
 #include "util/err.h"
@@ -23,7 +23,7 @@ struct post_request {
 
 struct post_server_options {
     const char *listen; /* "127.0.0.1:8443", ":8443" for every address; port 0: any */
-    const char *path;   /* of the call: static. GET /healthz answers too, for probes */
+    const char *path;   /* path of the call: static. GET /healthz works too, for probes */
     void *ctx;
     /* Writes a JSON document into `answer` and returns the HTTP status. *retry_after_seconds sets the header
      * Retry-After. */
@@ -31,7 +31,7 @@ struct post_server_options {
     unsigned silence_seconds; /* an idle connection is closed after them; 0: 10 */
 };
 
-/* Listens; nothing is answered before the first certificate. An address in use is ERR_BUSY, a malformed one
+/* Listens; no connection is served before the first certificate. An address in use is ERR_BUSY, a malformed one
  * ERR_INVALID. Options are copied. */
 must_check int post_server_open(const struct post_server_options *o, struct post_server **ret, struct err *err);
 

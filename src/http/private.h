@@ -14,7 +14,7 @@ enum { ADDRESS_BYTES = 16 };
 /* The bytes of the client's address; returns how many of them are set. */
 size_t connection_address(struct MHD_Connection *c, uint8_t ret[ADDRESS_BYTES]);
 
-/* A response of this content type; its bytes are wiped after they were sent. One beyond its ceiling becomes `otherwise`
- * with *status 500. NULL: out of memory. */
+/* A response of this content type; its bytes are wiped after they were sent. Text that exceeded its limit becomes
+ * `otherwise` with *status 500. NULL: out of memory. */
 struct MHD_Response *response_of(struct sbuf *own_b, const char *type, const char *otherwise, unsigned *status);
 enum MHD_Result response_queue(struct MHD_Connection *c, unsigned status, struct MHD_Response *own_r);

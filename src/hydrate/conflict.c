@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resolves keys that are an object and a directory at once (`a` and `a/b`): a store allows it, a file system does not.
- * The outcome does not depend on the order, or on kills: the directory stays, and the object of its name fails.
+/* Resolves keys that are an object and a directory at once (`a` and `a/b`): a store allows it, a file system does
+ * not. The directory stays and the object of its name fails, whatever the order of arrival, and also after a kill.
  *
- * An object whose directory's path is taken by another object waits until all others are done and the catalog is
+ * An object whose directory path is another object's path waits until all others are done and the catalog is
  * sorted. Only then can the other object be found by its name, and no lane writes it. */
 #include "private.h"
 #include <inttypes.h>

@@ -14,7 +14,7 @@ struct hydrate;
 
 enum driver_state {
     DRIVER_RUNNING,
-    DRIVER_STOPPING,  /* the lanes and the listing have the order to stop */
+    DRIVER_STOPPING,  /* the lanes and the listing were ordered to stop */
     DRIVER_FINISHING, /* the last work runs on the pool */
     DRIVER_ENDED,
 };
