@@ -85,15 +85,27 @@ def test_bytes_that_stay_wrong_are_never_kept(bucket, tmp_path, prefix):
     assert len(files(tmp_path / "out")) == end["hydrated"] < end["found"]
 
 
-@pytest.mark.parametrize("fault", ["garbage", "long:7"])
-def test_malformed_answers_are_asked_for_again_as_often_as_is_said(bucket, tmp_path, fault):
+MALFORMED = [
+    ("s/", "get,key=s/object-000000001", fault) for fault in ("garbage", "truncate:100", "long:7", "wrong-length:7")] + [
+    ("l/", "get,key=l/object-000000001", fault) for fault in ("garbage", "truncate:100", "wrong-range", "other-range", "no-range")
+] + [("s/", "list", fault) for fault in ("garbage", "garbage-body", "truncate:100", "long:7", "wrong-length:7", "body:200:")]
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+@pytest.mark.parametrize("prefix, op, fault", MALFORMED)
+def test_malformed_answers_are_asked_for_again_as_often_as_is_said(bucket, tmp_path, scheme, prefix, op, fault):
     """They were given up after three, whatever --retries said."""
-    bucket.fault(f"op=get,key=s/object-000000001,times=5,do={fault}")
-    code, _, errors = bucket.hydrate("s/", tmp_path / "out", "--retries", "6")
+    if fault == "body:200:":  # of another server
+        (tmp_path / "page").write_text('{"kind": "page"' if scheme == "gs" else "<html><body>log in</html>")
+        fault += str(tmp_path / "page")
+    bucket.fault(f"op={op},times=5,do={fault}")
+    code, _, errors = bucket.hydrate(prefix, tmp_path / "out", "--retries", "6", scheme=scheme)
     assert (code, errors, bucket.fired()) == (DONE, [], [5])
     bucket.no_faults()
-    bucket.fault(f"op=get,key=s/object-000000001,times=5,do={fault}")
-    assert bucket.hydrate("s/", tmp_path / "again", "--retries", "2")[0] != DONE
+    bucket.fault(f"op={op},do={fault}")
+    code, _, errors = bucket.hydrate(prefix, tmp_path / "again", "--retries", "2", scheme=scheme)
+    assert code in (SOME_FAILED, TRANSIENT, MISMATCH)
+    assert re.search(rf"{scheme}://bench/{prefix}", errors[0]["error"]["message"]) and errors[0]["error"]["id"]
 
 
 def test_a_store_that_stays_away_is_exit_5_and_the_run_continues_when_it_is_back(bucket, tmp_path):

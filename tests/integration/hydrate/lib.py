@@ -62,8 +62,9 @@ class Bucket(BucketServer):
     def __init__(self, *objects, flags=()):
         super().__init__(*(word for o in objects for word in ("--objects", o)), *flags)
 
-    def hydrate(self, prefix, folder, *flags, **kwargs):
-        return summary("hydrate", f"s3://bench/{prefix}", folder, "--endpoint", self.url, *flags, **kwargs)
+    def hydrate(self, prefix, folder, *flags, scheme="s3", **kwargs):
+        access = ("--anonymous",) if scheme == "gs" else ()
+        return summary("hydrate", f"{scheme}://bench/{prefix}", folder, "--endpoint", self.url, *access, *flags, **kwargs)
 
     def objects_are_right(self, folder):
         """Every file has the bytes that the server gives for its key."""
