@@ -5,6 +5,7 @@
 #include "util/clock.h"
 #include "util/x509.h"
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -83,6 +84,8 @@ static struct reply *exchange_from(uint32_t address, const struct post_server *c
     struct timeval patience = {.tv_sec = 120};
     memset(r, 0, sizeof *r);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience); /* a crowd needs its time to gather */
+    /* Else the request waits 40 ms until the server acknowledges the end of the handshake. */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     SSL_set_fd(tls, fd);
     if (SSL_connect(tls) == 1) {
         X509 *shown = SSL_get1_peer_certificate(tls);
