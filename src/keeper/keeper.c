@@ -15,6 +15,7 @@
 #define MOUNT_PROGRAM "cistern-mount"
 
 enum { ALONE_LEAVE_MS = 2000, TAKE_OVER_MS = 5000, LISTEN_MS = 1000, ENDING_POLL_MS = 100 };
+enum { ASKS = 10, ASK_MS = 20 };
 
 #define MIRROR_WAIT_NS (20 * NS_PER_SECOND) /* Kubernetes kills a pod 30 s after SIGTERM */
 
@@ -243,12 +244,17 @@ static void on_signal(struct keeper *k)
     }
 }
 
+static bool has_mounts(struct keeper *k)
+{
+    keeper_foreach_mount (k, v)
+        return true;
+    return false;
+}
+
 /* Our mounts would end with us if no driver has their descriptors: one that restarts has time to connect. */
 static bool may_end(struct keeper *k)
 {
-    bool is_held = true;
-    keeper_foreach_mount (k, v)
-        is_held = false;
+    bool is_held = !has_mounts(k);
     for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
         is_held |= k->clients[c].fd >= 0 && k->clients[c].is_mirror;
     return is_held || clock_now_ns() >= k->end_ns;
@@ -256,8 +262,8 @@ static bool may_end(struct keeper *k)
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
-/* The connection outlives the call: the other keeper goes on if it ends before we listen. */
-static int take_over(struct keeper *k, int *ret_sock, struct err *err)
+/* The connection outlives the call: the other keeper goes on if it ends before we listen. ERR_NOT_FOUND: it died. */
+static int ask_for_mounts(struct keeper *k, int *ret_sock, struct err *err)
 {
     auto_fd sock = -1;
     struct wire_msg ask = wire_msg(WIRE_TAKE_OVER, NULL);
@@ -265,7 +271,8 @@ static int take_over(struct keeper *k, int *ret_sock, struct err *err)
     ask.number = TABLE_VERSION;
     if (wire_connect(k->options->socket, &sock, &no_keeper) < 0)
         return 0;
-    int r = wire_send(sock, &ask, NULL, err);
+    (void)!wire_send(sock, &ask, NULL, err); /* if it fails, the keeper has hung up */
+    int r = 0;
     while (r == 0) {
         struct wire_msg m;
         auto_fds fds = WIRE_NO_FDS;
@@ -280,7 +287,17 @@ static int take_over(struct keeper *k, int *ret_sock, struct err *err)
             r = wire_answer_to_err(&m, err);
         on_given(k, &m, &fds, NO_CLIENT);
     }
-    return err_wrap(err, "taking over from the keeper at '%s'", k->options->socket);
+    return r;
+}
+
+/* A keeper that is killed while it starts a mount process seems to listen, until the child has become that program. */
+static int take_over(struct keeper *k, int *ret_sock, struct err *err)
+{
+    int r, asks = 0;
+    do
+        r = ask_for_mounts(k, ret_sock, err);
+    while (r == -ERR_NOT_FOUND && !has_mounts(k) && ++asks < ASKS && poll(NULL, 0, ASK_MS) == 0);
+    return r < 0 ? err_wrap(err, "taking over from the keeper at '%s'", k->options->socket) : 0;
 }
 
 /* Bound under another name, then renamed, so that the socket always exists. */

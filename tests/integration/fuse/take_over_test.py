@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -61,6 +62,24 @@ def test_a_taker_that_dies_with_everything_leaves_the_other_serving(volumes):
         load.goes_on()
         assert volume.keeper.process.poll() is None
     load.stop()
+
+
+def test_a_keeper_whose_predecessor_dies_at_its_question_serves(tmp_path):
+    """A keeper that is killed while it forks: its child has the listening socket for some microseconds more."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(tmp_path / "keeper.sock"))
+    listener.listen()
+    starting = threading.Thread(target=lambda: started.append(mounts.Keeper(tmp_path)))
+    started = []
+    starting.start()
+    asked, _ = listener.accept()
+    assert struct.unpack_from("<HH", asked.recv(65536))[1] == TAKE_OVER
+    listener.close()
+    asked.close()
+    starting.join(20)
+    assert started, (tmp_path / "keeper.log").read_text()
+    assert started[0].ask("status", "v", check=False).stderr.startswith("NOT_FOUND")
+    started[0].stop()
 
 
 def test_a_mount_that_begins_during_a_take_over_that_ends_asks_for_a_retry(disk, tmp_path):
