@@ -105,7 +105,7 @@ static void take_back(struct space *s, struct locked_volume *o, uint64_t capacit
     struct err ignored;
     if (space_lock(s, &ignored) < 0)
         return;
-    /* If that fails too, too much stays reserved: wasteful, and safe. */
+    /* If that fails too, too much stays reserved: wasteful, but safe. */
     if (set_capacity(s, o, capacity_bytes, &ignored) < 0)
         s->generation = 0;
     space_unlock(s);
@@ -210,7 +210,7 @@ int space_restore(struct space *s, const struct spec *known, struct err *err)
     auto_directory_lock h = {.dir = -1};
     auto_volume there = NULL;
     struct err damage;
-    struct spec made = *known; /* a shallow copy: strings stay the caller's */
+    struct spec made = *known; /* a shallow copy: the strings stay the caller's */
     int r = directory_lock_take(s, s->volumes, known->id.text, &h, err);
     if (r < 0)
         return r;
@@ -259,7 +259,7 @@ int space_delete(struct space *s, const struct volume_id *id, struct err *err)
     int r = detach_and_discard(s, id->text, err);
     if (r < 0 && r != -ERR_NOT_FOUND)
         return err_wrap(err, "deleting the volume '%s'", id->text);
-    /* Also if the volume is gone: the call that removed it may have died before this. Sync the new name first: a
+    /* Also if the volume is gone: an earlier call may have died after the removal. Sync the new name first: a
      * power cut between the two must not lose both. */
     r = dir_sync(s->trash, "trash", err);
     return r < 0 ? r : dir_sync(s->volumes, "volumes", err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A volume is made in making/, where its directory already counts as reserved space, and is completed by a rename.
- * After a crash before that rename, space_open() removes the directory: no caller has its id yet. */
+/* Creates a volume in making/, where its directory already counts as reserved space; a rename completes it. After
+ * a crash before that rename, space_open() removes the directory: no caller has its id yet. */
 #include "pool/record.h"
 #include "private.h"
 #include "quota.h"
@@ -182,8 +182,8 @@ static int finish(struct space *s, const struct spec *made, struct directory_loc
 {
     struct disk d = directory_lock_disk(h, made);
     int r = disk_make(&d, err);
-    /* Everything is on the disk before the rename that makes it a volume. It has a mounts.json from the start, so
-     * that a missing one later means a lost one. */
+    /* Sync everything before the rename that makes it a volume. It has a mounts.json from the start, so that a
+     * missing one later means a lost one. */
     if (r == 0)
         r = record_write(h->dir, &(struct record){0}, err);
     if (r == 0)
@@ -203,7 +203,7 @@ static int finish(struct space *s, const struct spec *made, struct directory_loc
     return r;
 }
 
-/* Move a failed volume to the trash, so that it reserves nothing. If that fails, space_open() finds it. */
+/* Move a failed volume to the trash, so that it reserves nothing. If that fails, space_open() moves it later. */
 static void undo(struct space *s, const struct spec *made, const struct directory_lock *h, int parent)
 {
     struct err ignored;
@@ -258,7 +258,7 @@ static int create_once(struct space *s, const struct spec *want, uint64_t limit_
 {
     auto_directory_lock h = {.dir = -1};
     struct volume *existing = NULL;
-    /* A shallow copy: strings stay the caller's, and only what is new here differs. */
+    /* A shallow copy: the strings stay the caller's, and only the new fields differ. */
     struct spec made = *want;
     made.in_cluster = s->options.in_cluster;
     made.created_ns = clock_wall_ns();
@@ -280,7 +280,7 @@ int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes,
     if (r < 0)
         return r;
     r = create_once(s, want, limit_bytes, &v, err);
-    /* Deleted volumes may hold all of the missing space. */
+    /* Deleted volumes may still occupy all of the missing space. */
     if (r == -ERR_NO_SPACE && space_empty_trash(s, &ignored) == 0)
         r = create_once(s, want, limit_bytes, &v, err);
     if (r < 0) {

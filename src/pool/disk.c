@@ -25,7 +25,7 @@ int disk_probe(int dir, struct disk_facts *ret, struct err *err)
     return 0;
 }
 
-/* NULL: quota can be had. Otherwise the reason why not. */
+/* NULL: quotas are available. Otherwise the reason why not. */
 static const char *quota_missing(const struct disk_facts *f)
 {
     if (strcmp(f->fs_type, "xfs") != 0 && strcmp(f->fs_type, "ext4") != 0)

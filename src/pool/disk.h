@@ -43,14 +43,14 @@ struct disk {
 struct disk_operations {
     /* Makes data/ (and data.img, allocated in full). Durable when it returns. */
     int (*make)(const struct disk *d, struct err *err);
-    /* Mounts data/ and finishes a growth that a crash cut short. Attached already: nothing to do. */
+    /* Mounts data/ and finishes a growth that a crash interrupted. Does nothing if attached. */
     int (*attach)(const struct disk *d, struct err *err);
-    /* Brings a disk to d->capacity_bytes, mounted or not, while it is written to. Never shrinks. ERR_NO_SPACE if the
-     * pool cannot back it: then the disk is as it was. */
+    /* Grows a disk to d->capacity_bytes, mounted or not, during writes. Never shrinks. ERR_NO_SPACE if the pool
+     * has too little space: then the disk is unchanged. */
     int (*grow)(const struct disk *d, struct err *err);
-    /* Forbids writes, or allows them again, by any mount of the attached disk: also by one that was detached, or is in
-     * another namespace. ERR_BUSY (CIS_VOLUME_IN_USE) while a file is open or mapped for writing. Not attached: nothing
-     * to do. */
+    /* Forbids or allows writes by any mount of the attached disk, detached mounts and those of other namespaces
+     * included. ERR_BUSY (CIS_VOLUME_IN_USE) while a file is open or mapped for writing. Does nothing if not
+     * attached. */
     int (*set_writable)(const struct disk *d, bool writable, struct err *err);
     /* Unmounts data/; not attached is success, in use is ERR_BUSY (CIS_MOUNT_BUSY). */
     int (*detach)(const struct disk *d, struct err *err);

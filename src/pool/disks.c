@@ -115,7 +115,7 @@ bool disks_match(const struct disks_wanted *w, const struct disk_info *d)
     return matches(w->models, w->model_count, d->model) || matches(w->names, w->name_count, d->name);
 }
 
-/* An array's name has 32 bytes, a pool's up to 63: a long one is known by its hash. */
+/* An array's name has at most 32 bytes, a pool's 63: a long pool name is replaced by its hash. */
 void disks_array_name(const char *pool, char ret[SIGNATURE_NAME_MAX])
 {
     uint8_t digest[32];

@@ -49,9 +49,9 @@ struct disks_plan {
 
 bool disks_match(const struct disks_wanted *w, const struct disk_info *d);
 
-/* Cistern recognizes its array by its name, which contains the pool's: it is never created over itself, even if `wipe`
- * names its disks. ERR_NOT_FOUND (CIS_NO_DISK): no disk matches. ERR_EXISTS (CIS_DISK_NOT_BLANK): one has content, or
- * is in use. ERR_CORRUPT (CIS_ARRAY_DISK_MISSING): members of the array are missing. */
+/* Cistern recognizes its array by its name, which contains the pool's. It never creates an array over its own,
+ * even if `wipe` names the disks. ERR_NOT_FOUND (CIS_NO_DISK): no disk matches. ERR_EXISTS (CIS_DISK_NOT_BLANK): a
+ * disk has content, or is in use. ERR_CORRUPT (CIS_ARRAY_DISK_MISSING): members of the array are missing. */
 must_check int disks_plan(const struct disks_wanted *w, const struct disk_info *disks, size_t count,
                           struct disks_plan *ret, struct err *err);
 

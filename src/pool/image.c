@@ -22,7 +22,7 @@ enum {
     BLOCK_BYTES = 4096,
     SECTOR_BYTES_SAFE = 4096, /* no disk needs larger ones */
     MOUNT_FLAGS = MS_NODEV | MS_NOSUID | MS_NOATIME,
-    /* A device may be freed under us by the last user of an earlier mount; then the next look finds it gone. */
+    /* The last user of an earlier mount may free a device at any time; the next look-up then does not find it. */
     ATTACH_ATTEMPTS = 5,
 };
 
@@ -47,8 +47,8 @@ static int open_image(const struct disk *d, int flags, int *ret_fd, struct err *
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
-/* Fills holes below the end. XFS wants as much free space as it is asked to look at, whatever is allocated there
- * already: so only where there are holes, and piece by piece. */
+/* Fills holes below the end. XFS needs free space for the whole examined range, even for its allocated parts: so
+ * only holes are filled, piece by piece. */
 static int fill_holes(int fd, const struct stat *st)
 {
     enum { PIECE_BYTES = 16 << 20 };
@@ -60,8 +60,8 @@ static int fill_holes(int fd, const struct stat *st)
     return 0;
 }
 
-/* The length changes only once all blocks behind it are there. Blocks beyond the end, from a call that died or failed,
- * are given back first: XFS would count them as if they were still to be found. */
+/* The length changes only after all blocks are allocated. Blocks beyond the end, from a call that died or failed,
+ * are freed first: XFS would count them as still needed. */
 static int extend(int fd, uint64_t from, uint64_t to)
 {
     if (to <= from)
@@ -76,7 +76,7 @@ static int extend(int fd, uint64_t from, uint64_t to)
     return -1;
 }
 
-/* Backs the image by blocks of its own, up to its size. */
+/* Allocates blocks for the image, up to its size. */
 static int allocate(const struct disk *d, int fd, struct err *err)
 {
     struct stat st;
@@ -136,7 +136,7 @@ int image_make(const struct disk *d, struct err *err)
 
 /* ---- attaching --------------------------------------------------------------------------------------------------- */
 
-/* Is the image mounted on data/? Something else there is an error. */
+/* Is the image mounted on data/? Another mount there is an error. */
 static int find_mount(const struct disk *d, const struct loopdev *device, bool *ret_mounted, struct err *err)
 {
     char target[PATH_MAX];
@@ -157,7 +157,7 @@ static int find_mount(const struct disk *d, const struct loopdev *device, bool *
     return r;
 }
 
-/* The sector size that the file system was made with: the device's blocks must not be larger, even if this kernel
+/* The sector size with which the file system was made: the device's blocks must not be larger, even if this kernel
  * reports another alignment. */
 static int sector_of(const struct disk *d, int fd, unsigned *ret, struct err *err)
 {
@@ -176,7 +176,7 @@ static int get_device(const struct disk *d, int fd, struct loopdev *ret, struct 
     bool found;
     unsigned sector_bytes = 0;
     char image[PATH_MAX];
-    /* There may be one already: mounted, or lazily unmounted with a file still open. Two devices over the same image
+    /* A device may exist already: mounted, or lazily unmounted with a file still open. Two devices over one image
      * would have two caches, and neither would see the writes of the other. */
     int r = loopdev_find(fd, ret, &found, err);
     if (r < 0 || found)
@@ -188,7 +188,7 @@ static int get_device(const struct disk *d, int fd, struct loopdev *ret, struct 
     return loopdev_attach(fd, image, sector_bytes, ret, err);
 }
 
-/* The file system fills its device: a growth that a crash cut short ends here. */
+/* Grows the file system to the size of its device: completes a growth that a crash interrupted. */
 static int fill_device(const struct disk *d, const struct loopdev *device, struct err *err)
 {
     int r = loopdev_refresh(device, err);
@@ -200,7 +200,7 @@ static int fill_device(const struct disk *d, const struct loopdev *device, struc
     if (root < 0 || ioctl(root, XFS_IOC_FSGEOMETRY, &geometry) != 0 || ioctl(device->fd, BLKGETSIZE64, &bytes) != 0)
         return err_sys(err, errno, "cannot look at the file system of '%s'", d->path);
     struct xfs_growfs_data grown = {.newblocks = bytes / geometry.blocksize, .imaxpct = geometry.imaxpct};
-    /* Less than an allocation group's least (64 blocks) at the end is left unused by XFS; asking again is harmless. */
+    /* XFS leaves less than its smallest allocation group (64 blocks) unused at the end; growing again is harmless. */
     if (grown.newblocks <= geometry.datablocks || ioctl(root, XFS_IOC_FSGROWFSDATA, &grown) == 0)
         return 0;
     return err_sys(err, errno, "cannot grow the file system of '%s'", d->path);
@@ -233,7 +233,7 @@ int image_attach(const struct disk *d, struct err *err)
     if (r < 0)
         return r;
     /* Fill the holes that XFS punched when it zeroed blocks. If the pool has no space for them now, the volume is
-     * attached all the same, unless a growth needs the space. */
+     * attached all the same, unless it must grow. */
     struct stat st;
     r = allocate(d, fd, err);
     if (r < 0 && (r != -ERR_NO_SPACE || fstat(fd, &st) != 0 || (uint64_t)st.st_size < image_bytes(d)))
@@ -260,14 +260,14 @@ int image_grow(const struct disk *d, struct err *err)
         r = loopdev_find(fd, &device, &found, err);
     if (r == 0 && found)
         r = find_mount(d, &device, &mounted, err);
-    /* Detached, the file system grows when it is attached next. */
+    /* If it is detached, the file system grows at the next attach. */
     return r == 0 && mounted ? fill_device(d, &device, err) : r;
 }
 
 /* ---- writers ----------------------------------------------------------------------------------------------------- */
 
-/* The file system, not only the mount on data/: a process may hold a mount that was detached, or one of another
- * namespace. Its descriptors stay, but nothing on it can be opened for writing or changed any more. */
+/* Of the file system, not only of the mount on data/: a process may use a detached mount, or one of another
+ * namespace. Its descriptors stay, but no file on it can be opened for writing or changed any more. */
 int image_set_writable(const struct disk *d, bool writable, struct err *err)
 {
     char target[PATH_MAX];

@@ -21,7 +21,7 @@ void loopdev_done(struct loopdev *d)
     auto_clean_fd(&d->fd);
 }
 
-/* A container's /dev has the nodes of the day it was started, and loop devices are made at any time. */
+/* A container's /dev has only the nodes from its start, but loop devices may be added at any time. */
 static int open_device(unsigned number, struct loopdev *ret)
 {
     snprintf(ret->path, sizeof ret->path, "/dev/loop%u", number);
@@ -59,7 +59,7 @@ int loopdev_find(int file, struct loopdev *ret, bool *ret_found, struct err *err
         struct str rest = str_from(str_of(bound.gl_pathv[i]), sizeof "/sys/block/loop" - 1), digits;
         uint64_t number;
         struct err ignored;
-        /* One that cannot be opened was freed since. */
+        /* A device that cannot be opened was freed after it was listed. */
         if (!str_split(&rest, '/', &digits) || str_to_u64(digits, &number, &ignored) < 0 ||
             open_device((unsigned)number, &d) != 0)
             continue;
@@ -75,10 +75,10 @@ int loopdev_find(int file, struct loopdev *ret, bool *ret_found, struct err *err
 
 /* ---- attaching --------------------------------------------------------------------------------------------------- */
 
-/* The image is allocated in full, and a discard would punch holes into it: fstrim, which distributions run every week
- * over all mounts, would give a volume's own space to its neighbours. Kernels from about 6.9 keep the setting for
- * the next user of the device number, and refuse to reset it (seen on 6.18): trims do nothing there. No data is
- * lost. */
+/* The image is allocated in full, and a discard would punch holes into it. Distributions run fstrim every week
+ * over all mounts, which would give a volume's space to its neighbours. Kernels from about 6.9 keep the setting
+ * for the next user of the device number, and refuse to reset it (seen on 6.18): trims do nothing there. No data
+ * is lost. */
 static int forbid_discard(const struct loopdev *d, struct err *err)
 {
     char path[64];
@@ -110,7 +110,7 @@ int loopdev_attach(int file, const char *path, unsigned block_bytes, struct loop
         return err_sys(err, errno, "cannot open '/dev/loop-control'");
     struct loopdev d = {.fd = -1};
     unsigned attempt = 0;
-    /* Between learning of a free device and taking it another process may take it (EBUSY), or remove it (ENXIO). */
+    /* Between finding a free device and taking it, another process may take it (EBUSY) or remove it (ENXIO). */
     while (configure(control, file, path, block_bytes, &d) != 0)
         if ((errno != EBUSY && errno != ENXIO && errno != ENODEV) || ++attempt == ATTEMPTS_MAX)
             return err_sys(err, errno, "cannot make a loop device of '%s'", path);

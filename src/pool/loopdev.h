@@ -20,5 +20,5 @@ must_check int loopdev_find(int file, struct loopdev *ret, bool *ret_found, stru
  * in the file would give its space to other volumes. `path` names the file for users (losetup -l). */
 must_check int loopdev_attach(int file, const char *path, unsigned block_bytes, struct loopdev *ret, struct err *err);
 
-/* The file grew: so does the device, also while it is mounted. */
+/* Grows the device to the size of its file, also while it is mounted. */
 must_check int loopdev_refresh(const struct loopdev *d, struct err *err);

@@ -44,7 +44,7 @@ bool mount_takes_context(void)
 
 /* ---- unmount ----------------------------------------------------------------------------------------------------- */
 
-/* One mount off, trying until `deadline`. 1: something was unmounted; 0: nothing is mounted there. */
+/* Unmounts one mount, retrying until `deadline`. 1: unmounted; 0: nothing is mounted there. */
 static int unmount_top(const char *path, uint64_t deadline_ns, bool lazy, struct err *err)
 {
     uint64_t wait_ns = NS_PER_MS;
@@ -95,7 +95,7 @@ static int check_empty(int fd, const char *path, struct err *err)
     return errno ? err_sys(err, errno, "cannot read the directory '%s'", path) : 0;
 }
 
-/* Is the flag set as requested? False where the file system or our rights do not allow it. */
+/* Was the flag set as requested? False if the file system or our capabilities do not allow it. */
 static bool set_immutable(int fd, bool immutable)
 {
     int flags;
@@ -116,7 +116,7 @@ static int guard(const char *path, bool *ret_immutable, struct err *err)
     struct stat st;
     if (fstat(fd, &st) != 0)
         return err_sys(err, errno, "cannot look at the mount point '%s'", path);
-    /* Once immutable, the mode cannot be set any more: a repeated call must not try. */
+    /* The mode of an immutable directory cannot be set: a repeated call must not try. */
     if ((st.st_mode & 07777) != 0 && fchmod(fd, 0) != 0)
         return err_sys(err, errno, "cannot close the mount point '%s' to writers", path);
     bool immutable = set_immutable(fd, true);

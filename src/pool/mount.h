@@ -12,7 +12,7 @@ struct mount {
     uint64_t id;
     uint64_t parent;
     unsigned dev_major, dev_minor;
-    char *root;    /* of the mounted file system; other than "/" for a bind of a directory */
+    char *root;    /* root within the mounted file system; not "/" for a bind of a directory */
     char *target;  /* where */
     char *fs_type; /* ext4, fuse.cistern */
     char *source;  /* /dev/loop3 */
@@ -35,7 +35,7 @@ must_check int mount_around(const char *path, struct mount *ret, bool *ret_is_ro
 /* Is anything mounted at the path? */
 must_check int mount_is_at(const char *path, bool *ret, struct err *err);
 
-/* Every mount at or below `path`, deepest and latest first, the order to unmount in. The caller calls
+/* Every mount at or below `path`, in the order in which to unmount: deepest and latest first. The caller calls
  * mount_list_free(). */
 must_check int mount_below(const char *path, struct mount **ret, size_t *ret_count, struct err *err);
 
@@ -56,18 +56,18 @@ must_check int mount_bind(int dir, const char *source, const char *target, bool 
 /* Does this kernel run SELinux, so that mount(2) takes the option context=? Else it refuses the option. */
 bool mount_takes_context(void);
 
-/* Removes every mount stacked at `path`; nothing there, or no such path, is success. Retries busy mounts for
- * `wait_ns`, then fails with ERR_BUSY (CIS_MOUNT_BUSY) or, if `lazy`, detaches them: out of the tree at once, freed
- * by their last user. */
+/* Removes every mount stacked at `path`; success if nothing is mounted, or the path does not exist. Retries busy
+ * mounts for `wait_ns`, then fails with ERR_BUSY (CIS_MOUNT_BUSY). If `lazy`, detaches them instead: out of the
+ * tree at once, freed by their last user. */
 must_check int mount_unmount(const char *path, uint64_t wait_ns, bool lazy, struct err *err);
 
 /* ---- bare mount points ------------------------------------------------------------------------------------------- */
 
-/* Makes the directory `path` unwritable while nothing is mounted on it, so that a lost mount never fills the node's
- * disk. It gets mode 0000 and the immutable flag, which also stops root. *ret_immutable (may be NULL) is false where
- * the file system or our capabilities do not allow that flag. A path that is mounted on is left as it is. Repeatable.
- * ERR_EXISTS if the directory has content. */
+/* Makes the directory `path` unwritable while nothing is mounted on it, so that a lost mount never fills the
+ * node's disk. It gets mode 0000 and the immutable flag, which also stops root. *ret_immutable (may be NULL) is
+ * false if the file system or our capabilities do not allow that flag. A mount point in use is left as it is.
+ * Repeatable. ERR_EXISTS if the directory has content. */
 must_check int mount_point_make(const char *path, bool *ret_immutable, struct err *err);
 
-/* Removes a bare mount point made above; absent is success, one that is mounted on or has content is ERR_BUSY. */
+/* Removes a bare mount point made above. Success if it is absent; ERR_BUSY if it is mounted on or has content. */
 must_check int mount_point_remove(const char *path, struct err *err);

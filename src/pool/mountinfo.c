@@ -26,7 +26,7 @@ void mount_list_free(struct mount *own_mounts, size_t count)
 
 /* ---- one line ---------------------------------------------------------------------------------------------------- */
 
-/* \040 and its like. The kernel escapes blanks, newlines and backslashes, and always by three octal digits. */
+/* Octal escapes such as \040. The kernel escapes blanks, newlines and backslashes, always by three octal digits. */
 static bool unescape(struct str s, char **ret)
 {
     char *out = xcalloc(s.len + 1, 1);
@@ -191,7 +191,7 @@ static int read_at(const char *path, wants *wanted, struct mount **ret, size_t *
     return read_table(str_of(real), wanted, ret, ret_count, err);
 }
 
-/* A mount stacked on another at the same place has it for a parent. */
+/* A mount stacked on another one has it as its parent. */
 static bool is_covered(const struct mount *all, size_t count, const struct mount *m)
 {
     for (size_t i = 0; i < count; i++)
@@ -282,14 +282,14 @@ static bool is_any(const struct mount *m, struct str path)
     return true;
 }
 
-/* The mount that `path` is in; `in_root` gets where it is in the file system that is mounted there. */
+/* The mount that contains `path`; `in_root` gets the path within the mounted file system. */
 static struct mount *find_around(struct mount *all, size_t count, struct str path, struct sbuf *in_root)
 {
     struct mount *around = NULL;
     for (size_t i = 0; i < count; i++) {
         struct str target = str_of(all[i].target);
         bool is_around = target.len == 1 || is_below(&(struct mount){.target = (char *)path.ptr}, target);
-        /* Of two at one place the later one is on top: mountinfo has them in this order. */
+        /* Of two mounts at one place the later one in mountinfo is on top. */
         if (is_around && (!around || target.len >= strlen(around->target)))
             around = &all[i];
     }

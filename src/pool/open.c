@@ -11,7 +11,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#define DISKS_AGAIN_NS (30 * NS_PER_SECOND) /* each attempt runs tools on disks that failed once */
+#define DISKS_AGAIN_NS (30 * NS_PER_SECOND) /* each attempt runs tools on disks, and failed before */
 
 /* ---- may a pool be made here? ------------------------------------------------------------------------------------ */
 
@@ -48,9 +48,9 @@ static int look_at_mount(const struct space *s, bool *ret_mounted, char what[ERR
 
 struct place {
     struct identity_facts facts;
-    char content[NAME_MAX + 1];     /* the entry that makes it not blank */
+    char content[NAME_MAX + 1];     /* the entry because of which it is not blank */
     char mounted[ERR_TEXT_MAX];     /* the mount found instead of a disk of its own */
-    char memory[SPEC_UUID_LEN + 1]; /* the last pool at this path; "": not recorded */
+    char memory[SPEC_UUID_LEN + 1]; /* the recorded pool of this path; "": not recorded */
 };
 
 static int look_at_place(const struct space *s, const struct space_witness *w, struct place *ret, struct err *err)
@@ -144,7 +144,7 @@ static int check_identity(const struct space *s, const struct space_witness *w, 
                     i->uuid, memory);
 }
 
-/* Returns 1 if the directory has no identity: `ret` is the new one, to be written. */
+/* Returns 1 if the directory has no identity: `ret` is then the new one, which the caller writes. */
 static int find_identity(const struct space *s, const struct space_witness *w, struct pool_identity *ret,
                          bool *ret_asks, struct err *err)
 {
@@ -204,8 +204,8 @@ static int choose_backend(struct space *s, struct err *err)
     return r < 0 ? err_wrap(err, "opening the pool '%s'", o->path) : 0;
 }
 
-/* Under the lock file alone: no other thread has `s` yet, but another process may be making the same directory a
- * pool. So read its identity again. */
+/* Only the lock file is held: no other thread has `s` yet, but another process may make the same directory a pool.
+ * So read its identity again. */
 static int establish(struct space *s, const struct space_witness *w, bool *ret_asks, struct err *err)
 {
     if (space_flock(s->lock_file) != 0)
@@ -264,7 +264,7 @@ static void close_all(struct space *s)
     s->path = NULL;
 }
 
-/* Without a witness, keep the reason that one gave before. */
+/* Without a witness, keep the reason of the last attempt that had one. */
 static int remain_closed(struct space *s, const struct space_witness *w, bool asks, struct err *err)
 {
     close_all(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* private.h - The inside of a pool: its identity, its lock and the ledger of reserved space. */
+/* private.h - The state of a pool: its identity, its lock and the ledger of reserved space. Private to this room. */
 #pragma once
 
 #include "pool/space.h"
@@ -15,7 +15,7 @@ enum { IDENTITY_EARLIER_MAX = 64 };
 /* A pool that this one replaced. */
 struct identity_earlier {
     char uuid[SPEC_UUID_LEN + 1];
-    bool given_up; /* an administrator gave it up, with its volumes; else its disk was ephemeral */
+    bool given_up; /* an administrator gave the pool and its volumes up; else its disk was ephemeral */
 };
 
 struct pool_identity {
@@ -35,7 +35,7 @@ must_check int identity_write(int dir, const struct space_options *o, const stru
 bool identity_replaces(const struct pool_identity *i, struct str uuid, bool given_up);
 must_check int identity_add_earlier(struct pool_identity *i, struct str uuid, bool given_up, struct err *err);
 
-/* An entry of the directory that a fresh file system does not have; "": not found. */
+/* An entry that a fresh file system does not have; "": none. */
 must_check int identity_look_for_content(int dir, const char *path, char ret[NAME_MAX + 1], struct err *err);
 
 /* Facts that decide whether a directory without an identity may get one. */
@@ -44,7 +44,7 @@ struct identity_facts {
     bool is_mounted;    /* a disk of its own is mounted there */
     bool require_mount; /* options of the pool */
     bool is_ephemeral;
-    bool is_asked;    /* every source that may name an earlier pool was asked */
+    bool is_asked;    /* every source that may name an earlier pool was read */
     bool has_earlier; /* and one of them does */
     bool is_given_up; /* an administrator gave up every pool that is named */
 };
@@ -72,7 +72,7 @@ must_check int memory_write(const char *directory, const char *path, const char 
 enum ledger_state {
     LEDGER_MAKING, /* in making/ */
     LEDGER_READY,  /* in volumes/ */
-    LEDGER_BROKEN, /* in volumes/, and its volume.json cannot be read: counted and kept, never served */
+    LEDGER_BROKEN, /* in volumes/, but its volume.json cannot be read: counted and kept, never served */
 };
 
 struct ledger_entry {
@@ -105,10 +105,10 @@ struct space {
 
     pthread_mutex_t opening; /* guards the attempts to open it, and .why */
     struct err why;          /* it is not open */
-    bool asks;               /* it is closed because a witness is missing, or because of one */
-    struct err disks_failed; /* the last attempt to set up its disks; code 0: none failed */
+    bool asks;               /* closed because of a witness, or because none was given */
+    struct err disks_failed; /* error of the last attempt to set up its disks; code 0: none */
     uint64_t disks_again_ns; /* the next one */
-    _Atomic bool is_open;    /* once and for all: what follows is set before */
+    _Atomic bool is_open;    /* set once, after the fields below */
 
     char *path; /* owned; real */
     struct pool_identity identity;
@@ -119,9 +119,10 @@ struct space {
     int dir, volumes, making, trash; /* owned */
     int lock_file;                   /* owned */
 
-    pthread_mutex_t lock; /* threads; the lock file, processes. Together: the pool's lock. Guards what follows */
+    pthread_mutex_t lock; /* `lock` excludes threads, the lock file processes; both together are the pool's lock. Guards
+                             the fields below */
     struct ledger ledger;
-    uint64_t generation; /* of the lock file when the ledger was read; 0: never */
+    uint64_t generation; /* number in the lock file when the ledger was read; 0: never */
 };
 
 /* Takes the pool's lock, and reads the ledger again if another process changed the pool. Held over short I/O on the
@@ -131,8 +132,8 @@ void space_unlock(struct space *s);
 
 int space_flock(int fd); /* flock(2), whatever signals come */
 
-/* Call it before a change of the pool, never after: it voids the ledgers of other processes. A crash in between makes
- * them read once too often instead of once too seldom. */
+/* Call it before a change of the pool, never after: it invalidates the ledgers of other processes. After a crash
+ * in between they are read once too often, never once too seldom. */
 must_check int space_touch(struct space *s, struct err *err);
 
 /* Moves half-made volumes whose maker died to the trash. CreateVolume never returned their ids, and a caller that

@@ -33,7 +33,7 @@ void quota_state(int dir, bool *ret_accounted, bool *ret_enforced)
     *ret_enforced = known && state.qs_flags & FS_QUOTA_PDQ_ENFD;
 }
 
-/* XFS has no record of a project that was never used, and says ENOENT. */
+/* XFS has no record of a project that was never used, and returns ENOENT. */
 static int usage_of(int dir, uint32_t project, struct if_dqblk *ret, struct err *err)
 {
     *ret = (struct if_dqblk){0};
@@ -45,8 +45,8 @@ static int usage_of(int dir, uint32_t project, struct if_dqblk *ret, struct err 
 int quota_project_new(int dir, uint32_t *ret, struct err *err)
 {
     for (unsigned i = 0; i < ATTEMPTS_MAX; i++) {
-        /* At random, high, and only if nothing is counted for it: other users of project quotas (container runtimes)
-         * number theirs from below. */
+        /* A random high number that is unused: other users of project quotas (container runtimes) count theirs
+         * from below. */
         uint32_t project = (uint32_t)clock_random() | UINT32_C(1) << 30;
         project &= INT32_MAX;
         struct if_dqblk usage;

@@ -4,14 +4,14 @@
 
 #include "pool/disk.h"
 
-/* Is project quota counted, and is it enforced, on the file system of the directory `dir`? False if the kernel cannot
- * answer. */
+/* Is project quota counted, and is it enforced, on the file system of the directory `dir`? False if the kernel
+ * cannot tell. */
 void quota_state(int dir, bool *ret_accounted, bool *ret_enforced);
 
 /* A project id that is unused on the file system of `dir`. */
 must_check int quota_project_new(int dir, uint32_t *ret, struct err *err);
 
-/* The project that data/ below `dir` is in; 0: in none. */
+/* The project id of data/ below `dir`; 0: none. */
 must_check int quota_project_of(int dir, uint32_t *ret, struct err *err);
 
 must_check int quota_make(const struct disk *d, struct err *err);

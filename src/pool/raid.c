@@ -35,7 +35,7 @@ static int look(const struct disks_wanted *w, struct disk_info disks[DISKS_MAX],
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
-/* The whole content goes, so that no rest of it shows up in the array. Only of a disk whose serial was given. */
+/* Wipes the whole disk, so that none of its content appears in the array. Only for a disk whose serial was given. */
 static int wipe(const struct disk_info *d, struct err *err)
 {
     char device[DEVICE_MAX];
@@ -60,7 +60,7 @@ static int run_mdadm(const struct disks_wanted *w, const struct disks_plan *p, s
     argv[n++] = path;
     argv[n++] = "--run";
     if (create) {
-        /* --force: an array of one disk is an array; the disks were looked at above. */
+        /* --force allows an array of one disk; the disks were checked above. */
         static const char *const more[] = {"--force", "--level=0", "--metadata=1.2", "--homehost=any"};
         for (size_t i = 0; i < countof(more); i++)
             argv[n++] = more[i];
@@ -95,7 +95,7 @@ static int make_xfs(const struct disks_wanted *w, const char *device, bool overw
     return tool_run(argv, err);
 }
 
-/* A new array has no content. An array that was found is formatted only if it is blank: a crash between the two
+/* A new array has no content. An existing array is formatted only if it is blank, after a crash between the two
  * steps. Any other content may be our own, damaged. */
 static int ensure_xfs(const struct disks_wanted *w, const char *device, bool is_new, struct err *err)
 {

@@ -57,7 +57,7 @@ void record_remove(struct record *r, const char *path)
     *t = r->targets[--r->target_count];
 }
 
-/* Starts from the clock: a count from zero, after a loss of the record, could equal that of an old verdict. */
+/* Starts from the clock: after a loss of the record, a count from zero could equal that of an old verdict. */
 void record_count_write(struct record *r)
 {
     r->writes = max_u64(r->writes + 1, (uint64_t)clock_wall_ns());
@@ -106,7 +106,7 @@ static int read_release(const json *j, struct record *r, struct err *err)
     if (e == 0)
         e = parse_release(release, &r->release, err);
     if (e == 0 && written && !r->writes)
-        r->writes = 1; /* older versions did not count; no verdict of theirs has a count either */
+        r->writes = 1; /* older versions did not count, neither here nor in verdicts */
     return e;
 }
 
@@ -232,7 +232,7 @@ int record_write(int dir, const struct record *r, struct err *err)
         json_set_u64(j, "group", r->group);
     if (r->context)
         json_set_str(j, "context", str_of(r->context));
-    json_set_bool(j, "written", r->writes > 0); /* older versions read no more of it */
+    json_set_bool(j, "written", r->writes > 0); /* older versions read only the fields above */
     json_set_u64(j, "writes", r->writes);
     if (r->release != RELEASE_OPEN)
         json_set_str(j, "release", str_of(release_stage_name(r->release)));

@@ -22,14 +22,14 @@ struct record_target {
 
 struct record {
     char *staged; /* owned; where it is mounted: the staging path, or RECORD_BIND in it; or NULL */
-    bool fuse;    /* through the keeper; else a bind of data/ */
+    bool fuse;    /* mounted through the keeper; else a bind of data/ */
     bool read_only;
     bool has_group;
     uint32_t group;
-    char *context;              /* owned; the SELinux label, or NULL */
-    uint64_t writes;            /* another number for each publish for writing. 0: none, so nothing is to be exported */
+    char *context;   /* owned; the SELinux label, or NULL */
+    uint64_t writes; /* a new number for each publish for writing. 0: never written, so nothing is to be exported */
     enum release_stage release; /* how far its release is */
-    int64_t unpublished_ns;     /* wall clock: when the last target went after that; 0: published, or never was */
+    int64_t unpublished_ns;     /* wall clock: when the last target was unpublished; 0: published, or never was */
     struct record_target targets[RECORD_TARGETS_MAX];
     size_t target_count;
     bool is_new; /* there is no file */
@@ -40,7 +40,7 @@ struct record {
 void record_done(struct record *r); /* may run twice */
 #define auto_record auto_with(record_done) struct record
 
-/* No file: an empty record. ERR_CORRUPT names the defect. `dir` is the volume's directory. */
+/* Reads the record; without a file it is empty. ERR_CORRUPT names the defect. `dir` is the volume's directory. */
 must_check int record_read(int dir, struct record *ret, struct err *err);
 /* The same, but succeeds for a damaged or missing file. A damaged one counts as written, and as unpublished at the
  * file's mtime. A missing one counts as written unless data/ is known to be empty: files that may not be exported yet
@@ -49,8 +49,8 @@ must_check int record_read(int dir, struct record *ret, struct err *err);
 must_check int record_of(const struct volume *v, struct record *ret, struct err *err);
 must_check int record_write(int dir, const struct record *r, struct err *err); /* durable */
 
-/* The kubelet unstages only when no other mount has the device and the root of the mount at the staging path. The mount
- * of an image on data/ has both. So a bind of it is in this directory of the staging path. */
+/* The path of a bind of data/: a directory in the staging path. The kubelet unstages only when no other mount has
+ * the device and the root of the mount at the staging path. The mount of an image on data/ has both. */
 #define RECORD_BIND "/bind"
 bool record_is_staged_at(const struct record *r, const char *staging_path);
 

@@ -15,20 +15,20 @@ enum signature_kind {
     SIGNATURE_BLANK,
     SIGNATURE_MEMBER, /* of a Linux array, metadata 1.2 */
     SIGNATURE_XFS,
-    SIGNATURE_OTHER, /* `what` says what, as far as we know */
+    SIGNATURE_OTHER, /* `what` names the content, if it is known */
 };
 
 struct signature {
     enum signature_kind kind;
     const char *what; /* static: "ext4", "LVM", "a partition table", "unknown data"; "nothing" for BLANK */
     /* MEMBER */
-    char set_name[SIGNATURE_NAME_MAX]; /* as mdadm --name gave it, without a host; printable, else '?' */
+    char set_name[SIGNATURE_NAME_MAX]; /* the name given to mdadm --name, without a host; printable, else '?' */
     char set_uuid[33];                 /* hex */
     uint32_t raid_disks;
     int32_t level;
 };
 
-/* `head` and `tail` are the first and last SIGNATURE_BYTES of the disk, less if it is smaller. */
+/* `head` and `tail` are the first and last SIGNATURE_BYTES of the disk, or fewer if it is smaller. */
 void signature_read(struct str head, struct str tail, struct signature *ret);
 
 /* The sector size of the XFS at the start of `head`, of which the first SIGNATURE_XFS_BYTES are read. 0 if it has no

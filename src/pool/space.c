@@ -179,7 +179,7 @@ static int sum_unbacked(const struct space *s, uint64_t *ret, struct err *err)
     return 0;
 }
 
-/* Reserved for directories, records and extents of images: a volume as large as all available bytes can really be
+/* Reserved for directories, records and extents of images, so that a volume as large as all available bytes can be
  * made. */
 enum { OWN_BYTES = 16 << 20 };
 

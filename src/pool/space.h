@@ -25,32 +25,32 @@ struct space_options {
     const char *given_up;      /* UUIDs of pools that an administrator gave up, separated by commas; NULL: none */
     bool require_mount;        /* a new pool is made only where a disk of its own is mounted (CIS_POOL_NOT_MOUNTED) */
     bool is_ephemeral;         /* its disk may be blank after any boot: a new pool then takes its place */
-    bool in_cluster;           /* its volumes are Kubernetes's, for whom more is served */
-    unsigned reserve_percent;  /* of the file system, never given to volumes */
+    bool in_cluster;           /* its volumes belong to Kubernetes, which supports more parameters */
+    unsigned reserve_percent;  /* reserve of the file system, never given to volumes */
     enum spec_backend backend; /* BACKEND_AUTO asks the kernel */
-    const struct disks_wanted
-        *disks;                     /* borrowed: the path is a mount of these disks, made if needed; NULL: it is not */
-    const struct disk_facts *facts; /* tests: instead of asking the kernel; NULL otherwise */
+    const struct disks_wanted *disks; /* borrowed: disks to mount at the path, set up if needed; NULL: none */
+    const struct disk_facts *facts;   /* tests: instead of asking the kernel; NULL otherwise */
 };
 
-/* "DIR[,OPTION...]" as --pool has it: require-mount, ephemeral. */
+/* "DIR[,OPTION...]", as in --pool: require-mount, ephemeral. */
 struct space_place {
     char path[PATH_MAX];
     bool require_mount, is_ephemeral;
 };
 must_check int space_place_parse(const char *text, struct space_place *ret, struct err *err);
 
-/* What would space_open() do with these options, without a witness? Writes nothing. *ret_new: it would make a pool. */
+/* Reports what space_open() would do with these options, without a witness. Writes nothing. *ret_new: it would
+ * make a pool. */
 must_check int space_examine(const struct space_options *o, bool *ret_new, struct err *err);
 
-/* The pool that was at the path before, by sources other than its disk and its memory. */
+/* Other sources than the disk and its records that name the pool that was at the path before. */
 struct space_witness {
     const char *uuid;     /* NULL: no pool was there */
     const char *who;      /* names it: "CisternPool 'node1.default'" */
-    const char *given_up; /* as in the options; NULL: none more */
+    const char *given_up; /* as in the options; NULL: none in addition */
 };
 
-/* A pool that is not open yet. ERR_INVALID: the options are off. Strings are copied. */
+/* A pool that is not open yet. ERR_INVALID: the options are invalid. Strings are copied. */
 must_check int space_new(const struct space_options *o, struct space **ret, struct err *err);
 
 /* Opens the pool, or makes one of an empty directory, and moves half-made volumes of a crash to the trash. Until it
@@ -63,33 +63,34 @@ must_check int space_new(const struct space_options *o, struct space **ret, stru
  * (CIS_POOL_REPLACED), nor without a witness (NULL; CIS_POOL_IDENTITY_UNKNOWN). */
 must_check int space_open(struct space *s, const struct space_witness *w, struct err *err);
 bool space_is_open(const struct space *s);
-bool space_asks(struct space *s); /* closed because a witness is missing, or because of one? */
+bool space_asks(struct space *s); /* Is it closed because of a witness, or because none was given? */
 void space_close(struct space *own_s);
 DEFINE_AUTO(space, struct space, space_close)
 #define auto_space auto_with(auto_clean_space) struct space *
 
 const char *space_name(const struct space *s);
 const char *space_path(const struct space *s);
-/* Where the volume of this id is, or would be: appended to `ret`. */
+/* Appends the path where the volume of this id is, or would be, to `ret`. */
 void space_add_directory(const struct space *s, const char *id, struct sbuf *ret);
 const char *space_uuid(const struct space *s); /* "" while it is not open */
-/* Has it taken the place of the pool `uuid`? `given_up`: by an administrator's word, not because it is ephemeral. */
+/* Has it replaced the pool `uuid`? `given_up`: because an administrator gave that one up, not because it is
+ * ephemeral. */
 bool space_replaces(struct space *s, const char *uuid, bool given_up);
-/* An administrator gives up the pool `uuid`, whose place this open one has taken. Known already: success. */
+/* Records that an administrator gave up the pool `uuid`, which this open one has replaced. Repeatable. */
 must_check int space_give_up(struct space *s, const char *uuid, struct err *err);
-/* Puts the pool's UUID into its memory, if it has one. */
+/* Records the pool's UUID in the state directory, if it has one. */
 must_check int space_remember(const struct space *s, struct err *err);
 enum spec_backend space_backend(const struct space *s);
 const char *space_backend_why(const struct space *s); /* disk_choose()'s sentence */
 
-/* ERR_ABSENT: it is not open, and why; or its directory is no longer at its path (CIS_POOL_ABSENT). The descriptors
- * stay valid when the disk is unmounted or mounted over: only the path shows it. */
+/* ERR_ABSENT with the reason: the pool is not open, or its directory is no longer at its path (CIS_POOL_ABSENT).
+ * The descriptors stay valid when the disk is unmounted or mounted over: only the path shows that. */
 must_check int space_is_here(struct space *s, struct err *err);
 
 struct space_usage {
-    uint64_t total_bytes;     /* of the file system, less the reserve */
+    uint64_t total_bytes;     /* size of the file system, less the reserve */
     uint64_t allocated_bytes; /* promised to volumes */
-    uint64_t available_bytes; /* that can still be promised: neighbours' files count against it */
+    uint64_t available_bytes; /* bytes that can still be promised: other files on the disk reduce them */
     uint64_t largest_bytes;   /* the largest volume that can be made now */
     uint64_t volumes;
 };
@@ -119,20 +120,19 @@ must_check int space_list(struct space *s, struct str after, size_t max, struct 
                           struct err *err);
 void space_entries_free(struct space_entry *own_entries, size_t count);
 
-/* Mounts the volume's disk (after a reboot), or takes it down (in use: ERR_BUSY). Both may be repeated. */
-/* All that changes one volume excludes itself: ERR_PENDING (CIS_VOLUME_BEING_CREATED) while another call is at work on
- * it. */
+/* Mounts the volume's disk (after a reboot), or unmounts it (ERR_BUSY if in use). Both may be repeated. */
+/* Changes of one volume exclude each other: ERR_PENDING (CIS_VOLUME_BEING_CREATED) while another call changes it. */
 must_check int space_attach(struct space *s, const struct volume_id *id, struct err *err);
 
 /* Forbids all writes to the attached volume, by any mount of it, or allows them again. ERR_BUSY
  * (CIS_VOLUME_IN_USE) while a file is open or mapped for writing. ERR_UNSUPPORTED: its backend is the quota. */
 must_check int space_set_writable(struct space *s, const struct volume_id *id, bool writable, struct err *err);
 
-/* Raises the capacity, while mounted too. As large already: success. ERR_RANGE (CIS_VOLUME_GROW_LIMIT) if the pool is
- * short. */
+/* Raises the capacity, also while mounted. Success if it is as large already. ERR_RANGE (CIS_VOLUME_GROW_LIMIT) if
+ * the pool has too little space. */
 must_check int space_grow(struct space *s, const struct volume_id *id, uint64_t capacity_bytes, struct err *err);
 
-/* Changes what may change (spec_modify) in volume.json: all pairs or none. */
+/* Changes mutable parameters (spec_modify) in volume.json: all pairs or none. */
 struct space_change {
     struct str key;
     struct str value;
@@ -140,7 +140,7 @@ struct space_change {
 must_check int space_modify(struct space *s, const struct volume_id *id, const struct space_change *changes,
                             size_t count, struct err *err);
 
-/* The same for all that follows the order of a volume (spec_follow). */
+/* The same for every field that follows the order of a volume (spec_follow). */
 must_check int space_follow(struct space *s, const struct volume_id *id, const struct spec *order, struct err *err);
 
 /* Writes a damaged or missing volume.json again, from the order `known`: name, capacity, parameters, source. The

@@ -10,7 +10,7 @@
 
 enum { SAID_MAX = 4096 };
 
-/* A driver in a container has whatever PATH its image gave it, and a person's shell may lack /usr/sbin. */
+/* A driver in a container has the PATH of its image, and a person's shell may lack /usr/sbin. */
 static const char *const directories[] = {"/usr/sbin", "/sbin", "/usr/bin", "/bin"};
 
 static int find_tool(const char *name, char path[64], struct err *err)
@@ -46,7 +46,7 @@ static int spawn(const char *path, const char *const argv[], int said, pid_t *re
     return errnum;
 }
 
-/* The last line of the output: tools put their reason there. */
+/* The last line of the output: tools report their error there. */
 static void last_line(int said, char *buf, size_t size)
 {
     char text[SAID_MAX];

@@ -15,7 +15,7 @@
 struct volume {
     char *path;        /* owned; <pool>/volumes/<id> */
     int dir;           /* owned; the directory */
-    struct spec *spec; /* owned; as volume.json said when it was opened */
+    struct spec *spec; /* owned; volume.json at the time of opening */
 };
 
 /* Reads volume.json in `dir`, which is at `path`. Errors as volume_open(). */
@@ -41,9 +41,9 @@ struct volume_usage {
     uint64_t total_bytes, used_bytes, available_bytes;
     uint64_t total_inodes, used_inodes, available_inodes;
 };
-/* Is so little left that a writer may get ENOSPC? */
+/* Is so little space left that a writer may get ENOSPC? */
 bool volume_usage_is_full(const struct volume_usage *u);
 
-/* As a writer would see them: the volume's own limits, not the disk's. ERR_BUSY (CIS_VOLUME_NOT_ATTACHED) if not
- * attached. */
+/* Reads size and free space as a writer sees them: the volume's own limits, not the disk's. ERR_BUSY
+ * (CIS_VOLUME_NOT_ATTACHED) if not attached. */
 must_check int volume_usage(const struct volume *v, struct volume_usage *ret, struct err *err);

@@ -36,7 +36,7 @@ json *prime_json(const json *target, struct str own_namespace, bool node_is_cord
     json_set_str(j, "kind", STR("PersistentVolumeClaim"));
     for (size_t i = 0; i < countof(same); i++)
         copy_field(j, target, same[i]);
-    /* A class that only the beta annotation names. */
+    /* The class, if only the beta annotation names it. */
     json_set_str(j, "spec.storageClassName", t.class_name);
     json_set_str(j, "metadata.namespace", own_namespace);
     snprintf(text, sizeof text, NAME_PRIME_PREFIX "%.*s", STR_FMT(t.uid));

@@ -31,7 +31,7 @@ static int pool_found(void *ctx, struct str key, const json *object)
     return 0;
 }
 
-/* The pool that the class names. Borrowed from it. */
+/* The pool that the class names. Borrowed from the class. */
 static struct str pool_of(const json *class)
 {
     struct str pool = json_str_at(class, "parameters.pool");

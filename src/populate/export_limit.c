@@ -7,10 +7,10 @@ struct limited_export {
     struct list_node node_of_list;
     char *volume, *node, *ns; /* owned */
     bool is_running;
-    bool is_picked; /* in a simulation of who goes next */
+    bool is_picked; /* in a simulation that finds the next export */
 };
 
-/* The exports that run, and those that a simulation lets go before others. */
+/* The running exports, and those that a simulation starts before others. */
 struct places {
     const struct export_limit *limit;
     const struct limited_export *held[EXPORT_LIMIT_MAX];
@@ -58,7 +58,7 @@ static struct places running(struct export_limit *l)
     return p;
 }
 
-/* Gives the next place to the namespace that has the fewest; NULL: no waiting export has room. */
+/* Gives the next place to the namespace with the fewest exports; NULL: no waiting export may start. */
 static const struct limited_export *pick(struct places *p)
 {
     struct limited_export *e, *best = NULL;
@@ -77,7 +77,7 @@ static const struct limited_export *pick(struct places *p)
     return best;
 }
 
-/* Most volumes that wait have no room themselves: that is found out first, without a simulation. */
+/* Most waiting volumes exceed a limit of their own: check that first, without a simulation. */
 static bool may_run(struct export_limit *l, const struct limited_export *own)
 {
     struct places p = running(l);
@@ -89,7 +89,7 @@ static bool may_run(struct export_limit *l, const struct limited_export *own)
     return next == own;
 }
 
-/* The volumes of its namespace that wait go behind those of all others. */
+/* The waiting volumes of its namespace move behind those of all others. */
 static void end_turn(struct export_limit *l, const char *ns)
 {
     struct list behind = {0};

@@ -13,18 +13,18 @@ enum { EXPORT_LIMIT_MAX = 4096 }; /* of `max`; a higher number means no limit */
 
 struct export_limit {
     unsigned max, max_per_node; /* 0: no limit. Set once */
-    struct list exports;        /* owned; in the order of their turns */
+    struct list exports;        /* owned; in the order in which they may start */
 };
 
 struct export_request {
     const char *volume, *node, *ns; /* ns: of the claim; "": none */
 };
 
-/* May this volume be exported now? If not it waits until export_limit_leave(). `is_running`: its export runs already,
- * whatever the limits say. */
+/* May this volume be exported now? If not, it waits until export_limit_leave(). `is_running`: its export runs
+ * already, whatever the limits are. */
 bool export_limit_take(struct export_limit *l, const struct export_request *r, bool is_running);
 
-/* The volume's export has ended, or is not wanted now. An unknown volume is fine. */
+/* The volume's export has ended, or is not requested now. An unknown volume is fine. */
 void export_limit_leave(struct export_limit *l, const char *volume);
 
 /* Removes the volumes that wait: a new leader enqueues all volumes again. */

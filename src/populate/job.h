@@ -19,7 +19,7 @@
 #define JOB_ANNOTATION_PURPOSE "cistern.io/purpose"
 #define JOB_ANNOTATION_NODE "cistern.io/node"
 #define JOB_ANNOTATION_CLAIM "cistern.io/claim" /* "train/weights" */
-#define JOB_LABEL_DRAIN "cistern.io/drain"      /* "open": the disruption budget leaves it alone */
+#define JOB_LABEL_DRAIN "cistern.io/drain"      /* "open": the disruption budget does not protect it */
 
 /* ---- existing Jobs ----------------------------------------------------------------------------------------------- */
 
@@ -52,7 +52,7 @@ enum job_action { JOB_LEAVE, JOB_CREATE, JOB_DELETE };
 struct job_step {
     enum job_action action;
     uint64_t again_ns; /* reconcile again after this; 0: on the next change */
-    bool failed;       /* the Job to delete is a failed try */
+    bool failed;       /* the Job to delete has failed */
 };
 
 struct job_step job_next(const struct job_facts *f);

@@ -34,7 +34,7 @@ struct key_state {
     uint64_t pause_ns;                /* until the next one */
     int64_t began_ns;                 /* wall clock: start of the operation in flight; 0: none */
     struct metric_series *failing;    /* cistern_claim_failing of a volume that fails; NULL: it does not */
-    const char *pods_reason;          /* of the last event that waiting pods got; static, NULL: none */
+    const char *pods_reason;          /* the reason of the last event on waiting pods; static, NULL: none */
     uint64_t pods_due_ns;             /* monotonic: before that, pods get no further one */
     unsigned probes;                  /* of a source: number of probes that its status includes */
     uint64_t generation;              /* of a source, when its volumes were last enqueued; 0: unknown */
@@ -70,7 +70,7 @@ struct populate {
     size_t in_flight_count;
     struct map probes;
     struct export_limit exports;
-    const char *probing[PROBE_THREADS]; /* namespaces of the sources that are being probed; NULL: a free thread */
+    const char *probing[PROBE_THREADS]; /* namespaces of the running probes; NULL: a free thread */
     /* Monotonic: the earliest first probe of a new source, by the hash of its namespace. */
     uint64_t probe_slot_ns[PROBE_SLOTS];
 };

@@ -151,7 +151,7 @@ static bool wants_hydration(const struct volume_view *v)
     return !is_none && !is_true(v, API_HYDRATED) && phase != API_PHASE_LOST && phase != API_PHASE_RELEASED;
 }
 
-/* The node's status decides: nothing is staged, and an export is owed. */
+/* The node's status decides: nothing is staged, and an export is pending. */
 static bool wants_export(const struct volume_view *v)
 {
     if (!v->volume || is_true(v, API_MOUNTED) || v->volume->release_discard)
@@ -358,7 +358,7 @@ static void note_failure(struct volume_view *v, size_t slot, enum job_kind kind)
               log_u64(m->failures[slot]), "retry_ms", log_u64(job_wait_ns(kind, m->failures[slot]) / NS_PER_MS), NULL);
 }
 
-/* A volume that waits for its next try takes no place from others. */
+/* A volume that waits for its next try uses no place of the limit. */
 static bool may_export(struct volume_view *v, const struct job_facts *f, const struct job_step *step)
 {
     if (v->volume && (f->job || step->action == JOB_CREATE))

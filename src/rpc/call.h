@@ -80,4 +80,4 @@ struct rpc_server {
 };
 
 void call_await(struct rpc_server *s); /* asks gRPC for one call more */
-void call_serve(struct rpc_call *c);   /* on a handler's thread; the call is gone afterwards */
+void call_serve(struct rpc_call *c);   /* on a handler's thread; frees the call */

@@ -20,7 +20,7 @@ enum {
 struct rpc_server;
 struct rpc_call;
 
-/* Fills *reply, which is initialised; its pointers are of rpc_alloc, rpc_text and rpc_dup, or static. */
+/* Fills *reply, which is initialised; its pointers come from rpc_alloc, rpc_text and rpc_dup, or are static. */
 typedef int rpc_handler(void *ctx, struct rpc_call *call, const ProtobufCMessage *request, ProtobufCMessage *reply,
                         struct err *err);
 
@@ -53,7 +53,7 @@ must_check int rpc_server_start(const struct rpc_options *o, struct rpc_server *
 void rpc_server_stop(struct rpc_server *s, uint64_t grace_ns);
 void rpc_server_free(struct rpc_server *s); /* stops without grace first; NULL is fine */
 
-/* Is the path still this server's socket? False after another server replaced it. Any thread. */
+/* Does the path still name this server's socket? False after another server replaced it. Any thread. */
 bool rpc_server_has_name(const struct rpc_server *s);
 /* Lets rpc_server_stop keep the socket's path. */
 void rpc_server_leave_name(struct rpc_server *s);
@@ -81,7 +81,7 @@ char *rpc_dup(struct rpc_call *c, struct str s);
 
 /* The gRPC status code of an error; 13 (INTERNAL) for a code outside the table. */
 int rpc_status_of(enum err_code code);
-/* The other way, for a caller: where several errors share a status, the last of them in err.h. */
+/* The inverse, for a caller: if several errors share a status, the last of them in err.h. */
 enum err_code rpc_code_of(int status);
 /* "NotFound" and so on, as Go's gRPC spells them: the label that the sidecars' dashboards know. */
 const char *rpc_status_name(int status);

@@ -9,7 +9,8 @@ enum { POOL_AT = 3, VOLUME_AT = POOL_AT + SPEC_UUID_LEN + 1 };
 void spec_uuid_make(char ret[SPEC_UUID_LEN + 1])
 {
     unsigned char bytes[SPEC_UUID_LEN / 2];
-    /* Up to 256 bytes come whole and uninterrupted once the kernel is seeded; without them ids would collide. */
+    /* The kernel returns up to 256 bytes whole and uninterrupted once it is seeded; without them ids would
+     * collide. */
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         abort();
     hex_text(bytes, sizeof bytes, ret);

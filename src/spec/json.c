@@ -64,8 +64,8 @@ static bool is_of_type(const struct spec_key *key, const json *value)
     }
 }
 
-/* Where fields come from. Records may have fields that earlier versions accepted with their only value: volume.json,
- * and the copy of a BucketSource's spec in a CisternVolume. */
+/* The sources of fields. Records may have fields that earlier versions accepted with their only value:
+ * volume.json, and the copy of a BucketSource's spec in a CisternVolume. */
 enum section { PARAMETERS, SOURCE, RECORDED_SOURCE };
 
 static bool is_retired(const char *path)

@@ -96,7 +96,7 @@ const struct spec_key spec_keys[] = {
 };
 const size_t spec_key_count = countof(spec_keys);
 
-/* The order of .choices is the order of the enum; a flag's bit is its place. */
+/* .choices are in the order of the enum; a flag's bit is its index. */
 static_assert(BACKEND_LOOP == 2 && HYDRATION_NONE == 2 && ACCESS_BIND == 2 && VERIFY_NONE == 2, "");
 static_assert(DATA_LOSS_EMPTY == 2 && DIRECT_IO_OFF == 2 && IDENTITY_ANONYMOUS == 7 && ON_MISSING_SKIP == 1, "");
 static_assert(ON_EMPTY_ALLOW == 1, "");

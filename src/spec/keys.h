@@ -7,7 +7,7 @@
 
 enum spec_type {
     TYPE_TEXT,     /* char * */
-    TYPE_URI,      /* char *, not empty; its form is for spec_check() */
+    TYPE_URI,      /* char *, not empty; spec_check() checks its form */
     TYPE_PATH,     /* char *, relative, without ".." */
     TYPE_PEM,      /* char *: certificates */
     TYPE_BOOL,     /* bool */
@@ -16,7 +16,7 @@ enum spec_type {
     TYPE_COUNT,    /* uint64_t within bounds */
     TYPE_MODE,     /* uint64_t: octal permission bits */
     TYPE_BYTES,    /* uint64_t: a quantity */
-    TYPE_DURATION, /* uint64_t in ns, kept in whole ms */
+    TYPE_DURATION, /* uint64_t in ns, stored in whole ms */
     TYPE_PATTERNS, /* struct spec_list of globs */
     TYPE_PAYER,    /* char *: a bool or a billing project */
     TYPE_SOURCES,  /* source.sources and its count */
@@ -35,8 +35,8 @@ struct spec_key {
     const char *choices;      /* "eager gate none" */
     const char *cluster_only; /* choices that need Kubernetes, or ANY_VALUE */
     uint64_t least, most;
-    const char *alphabet; /* of a text: what it may hold besides letters and digits; NULL: anything */
-    const char *initial;  /* as a user would write it; NULL: zero */
+    const char *alphabet; /* characters that a text may have besides letters and digits; NULL: any */
+    const char *initial;  /* default, as a user would write it; NULL: zero */
     enum spec_change change;
     bool is_parameter; /* a StorageClass's; otherwise BucketSource's */
 };
@@ -51,9 +51,9 @@ const struct spec_key *spec_key_find(struct str name, struct err *err);
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* Puts the value of `key` into s; on failure (CIS_PARAMETER_INVALID) it is as before. */
+/* Sets the value of `key` in s; a failure (CIS_PARAMETER_INVALID) leaves s unchanged. */
 must_check int spec_value_parse(const struct spec_key *key, struct spec *s, struct str text, struct err *err);
 bool spec_value_same(const struct spec_key *key, const struct spec *a, const struct spec *b);
-/* Sets `path` in j, unless nothing was said. */
+/* Sets `path` in j, unless the value is missing. */
 void spec_value_write(const struct spec_key *key, const struct spec *s, json *j, const char *path);
 void spec_value_clear(const struct spec_key *key, struct spec *s);

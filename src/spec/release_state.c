@@ -9,7 +9,7 @@ const char *release_stage_name(enum release_stage s)
     return names[s];
 }
 
-/* Does it hold bytes that have to be in the bucket first? */
+/* Does the volume have bytes that must be in the bucket first? */
 static bool owes_export(const struct release_facts *f)
 {
     return f->has_policy && f->writes > 0 && !f->may_discard;

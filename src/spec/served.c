@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refuses values that need Kubernetes in a driver without it: the volume would not be what was asked for. Checked
- * where a volume is made or changed, not where volume.json is read: an existing volume can always be unpublished and
- * deleted. */
+/* Refuses values that need Kubernetes in a driver without it: the volume would differ from the request. Checked
+ * when a volume is created or changed, not when volume.json is read: an existing volume can always be unpublished
+ * and deleted. */
 #include "keys.h"
 #include "util/clock.h"
 #include "util/file.h"
@@ -67,10 +67,10 @@ int spec_check_served(const struct spec *s, struct err *err)
 
 /* ---- policies that export nothing -------------------------------------------------------------------------------- */
 
-/* Refuses export policies that would let a volume be deleted without an export. Checked where a volume is made: an
- * existing volume with such a policy can still be read and deleted. */
+/* Refuses export policies that would let a volume be deleted without an export. Checked when a volume is created:
+ * an existing volume with such a policy can still be read and deleted. */
 
-/* The work that is spent on finding a file that the policy exports, in bytes of patterns times bytes of paths. */
+/* Limit of the work to find a file that the policy exports, in bytes of patterns times bytes of paths. */
 static const uint64_t work_max = UINT64_C(1) << 28;
 static const uint64_t deadline_least_ns = 60 * NS_PER_SECOND;
 
@@ -85,7 +85,7 @@ static bool is_excluded(const struct spec_list *exclude, struct str path, uint64
     return false;
 }
 
-/* Can a file have a path that this pattern matches? And can one of them pass `exclude`? */
+/* Can a file have a path that this pattern matches, and can such a file pass `exclude`? */
 static bool can_match(struct str pattern, const struct spec_list *exclude, uint64_t *work, bool *ret_passes)
 {
     bool found = false;

@@ -11,7 +11,7 @@ struct spec *spec_new(void)
     for (size_t i = 0; i < spec_key_count; i++) {
         const struct spec_key *key = &spec_keys[i];
         int r = key->initial ? spec_value_parse(key, s, str_of(key->initial), &err) : 0;
-        assert(r == 0); /* a default that its own type refuses is a mistake in the table */
+        assert(r == 0); /* a default that its own type refuses is an error in the table */
     }
     return s;
 }

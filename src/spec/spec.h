@@ -13,15 +13,15 @@
 #include "util/str.h"
 
 enum {
-    SPEC_VERSION = 1, /* of volume.json; a newer one is refused (CIS_VOLUME_RECORD_VERSION), never guessed at */
-    SPEC_BYTES_MIN = 16 << 20, /* of a volume: the smallest XFS file system */
+    SPEC_VERSION = 1,          /* version of volume.json; a newer one is refused (CIS_VOLUME_RECORD_VERSION) */
+    SPEC_BYTES_MIN = 16 << 20, /* minimum size of a volume: the smallest XFS file system */
     SPEC_JSON_MAX = 1 << 20,   /* bytes of volume.json */
     SPEC_LIST_MAX = 256,       /* patterns of a list */
     SPEC_PRIORITIES_MAX = 32,  /* patterns of `priority` */
     SPEC_SHARDS_MAX = 1024,
     SPEC_SOURCES_MAX = 64,   /* entries of `sources` */
     SPEC_TEXT_MAX = 4096,    /* bytes of any one string ... */
-    SPEC_PEM_MAX = 32 << 10, /* ... but of a list of certificates */
+    SPEC_PEM_MAX = 32 << 10, /* ... except for a list of certificates */
 };
 
 /* How the pool limits the size of the volume: pool/disk.h. */
@@ -71,7 +71,7 @@ struct spec_part {
 
 struct spec_params {
     char *pool;            /* "default" */
-    uint64_t hydration;    /* enum spec_hydration; the enums are 64-bit fields: one setter serves them all */
+    uint64_t hydration;    /* enum spec_hydration; enums are 64-bit fields, so one setter serves them all */
     uint64_t access;       /* enum spec_access */
     uint64_t verify;       /* enum spec_verify */
     uint64_t on_data_loss; /* enum spec_data_loss */
@@ -103,7 +103,7 @@ struct spec_source {
     char *uri;
     char *endpoint;
     char *region;
-    char *ca_bundle; /* PEM: whom to trust instead of the system's authorities */
+    char *ca_bundle; /* PEM: trusted authorities instead of the system's */
     bool path_style;
     char *service_account;
     char *secret_name;
@@ -114,7 +114,7 @@ struct spec_source {
     struct spec_list exclude;
     struct spec_part *sources; /* owned */
     size_t source_count;
-    char *requester_pays; /* NULL: no; "true", or the billing project */
+    char *requester_pays; /* NULL: off; "true", or the billing project */
     uint64_t consistency; /* enum spec_consistency */
     uint64_t on_change;   /* enum spec_on_change */
     uint64_t on_empty;    /* enum spec_on_empty */
@@ -130,7 +130,7 @@ struct spec_source {
 
 struct spec_export {
     char *uri;      /* NULL: nothing is exported */
-    char *endpoint; /* of its own; NULL: the source's; so are these two */
+    char *endpoint; /* the export's own; NULL: the source's; likewise the next two */
     char *region;
     char *ca_bundle;
     struct spec_list include;
@@ -160,8 +160,8 @@ struct spec {
     int64_t created_ns;      /* wall clock */
     uint64_t backend;        /* enum spec_backend; 0 until made */
     uint64_t project;        /* quota backend: its project id */
-    bool takes_over;         /* its id is of a pool that was lost, and is made in another; not kept */
-    bool in_cluster;         /* of Kubernetes, where more is served; not kept in volume.json */
+    bool takes_over;         /* its id names a lost pool, and it is created in another one; not stored */
+    bool in_cluster;         /* of Kubernetes, which supports more parameters; not stored in volume.json */
     struct spec_params params;
     struct spec_source source;
     struct spec_export export;
@@ -196,14 +196,14 @@ must_check int spec_modify(struct spec *s, struct str key, struct str value, str
 bool spec_follows(const struct spec *s, const struct spec *order);
 void spec_follow(struct spec *s, const struct spec *order);
 
-/* {"retry": {...}}, all of it, as spec_set_source() reads it. The caller frees. */
+/* {"retry": {...}} with all fields, as spec_set_source() reads it. The caller frees. */
 json *spec_retry_json(const struct spec *s);
 
-/* Rules over several keys: `uri` or `sources`, bounds in order, an export with all that it needs. */
+/* Checks rules over several keys: `uri` or `sources`, bounds in order, the fields that an export needs. */
 must_check int spec_check(const struct spec *s, struct err *err);
 
-/* ERR_INVALID (CIS_PARAMETER_UNSUPPORTED) names the first value that is not supported here, in the cluster or out of
- * it. Checked where a volume is made; an existing one may be of another version. */
+/* ERR_INVALID (CIS_PARAMETER_UNSUPPORTED) names the first value that is not supported here, in or outside a
+ * cluster. Checked when a volume is created; an existing volume may come from another version. */
 must_check int spec_check_served(const struct spec *s, struct err *err);
 
 /* ERR_INVALID (CIS_EXPORT_POLICY_EMPTY): the policy would let the volume be deleted although it exports no file. Part

@@ -64,7 +64,7 @@ static int text_parse(const struct spec_key *key, void *field, struct str text, 
     return 0;
 }
 
-/* libcurl would only report that the server cannot be trusted. */
+/* libcurl would only report that it does not trust the server. */
 static int pem_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     struct err why;
@@ -84,7 +84,7 @@ static int path_parse(const struct spec_key *key, void *field, struct str text, 
     return text_parse(key, field, text, err);
 }
 
-/* An empty one would be a policy that exports nothing. */
+/* An empty list would be a policy that exports nothing. */
 static int parse_uri(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     if (text.len == 0)
@@ -161,7 +161,7 @@ static int bytes_parse(const struct spec_key *key, void *field, struct str text,
 {
     uint64_t n;
     struct err ignored;
-    /* JSON holds signed numbers: a larger one could not be read again. */
+    /* JSON has signed numbers: a larger one could not be read again. */
     if (str_to_bytes(text, &n, &ignored) < 0 || n > INT64_MAX)
         return refuse(key, text, err, "expected a quantity of bytes such as 512Mi or 1.5G");
     number_store(field, n);
@@ -305,7 +305,7 @@ static int list_of_json(const struct spec_key *key, const json *j, struct spec_l
     return 0;
 }
 
-/* `a,b`, or a JSON array where an entry holds a comma or begins with '['. */
+/* Writes `a,b`, or a JSON array if an entry contains a comma or begins with '['. */
 static int list_parse(const struct spec_key *key, struct str text, struct spec_list *l, struct err *err)
 {
     struct str rest = str_trim(text), item;
@@ -421,7 +421,7 @@ static void parts_done(struct parts *p)
     *p = (struct parts){0};
 }
 
-/* A field of one entry, by the functions of a field at the top: only the name in the sentence differs. */
+/* Uses the functions of a top-level field for a field of one entry; only the name in the sentence differs. */
 static int part_field(struct spec_part *part, struct str name, const json *value, struct err *err)
 {
     static const struct spec_key uri = {"sources.uri"}, sub_path = {"sources.subPath"}, include = {"sources.include"},

@@ -47,7 +47,7 @@ struct job_args {
     struct store_object object; /* GET */
     uint64_t offset;
     uint64_t len;
-    uint64_t alike_bytes;   /* HEAD with a digest_kind: an object of this size is worth being read for it */
+    uint64_t alike_bytes;   /* HEAD with a digest_kind: read an object of this size to compute it */
     struct store_page page; /* LIST */
     enum store_if condition;
     struct str upload_id;         /* of a multipart upload */
@@ -79,25 +79,25 @@ struct store_job {
     store_done *on_done; /* LIST: args.page.on_done instead */
 
     struct store_reply reply;           /* of the attempt; `requests` sums up */
-    const struct store_object *objects; /* LIST: the answer; the backend's until release */
+    const struct store_object *objects; /* LIST: the page; the backend owns it until release */
     size_t object_count;
     struct str next_token;
 
-    struct timer timer; /* the wait before an attempt, or the answer of one that ended at once */
+    struct timer timer; /* the delay before an attempt, or before on_done of an attempt that ended at once */
     uint64_t began_ns;
-    uint64_t served_ns; /* monotonic: when a byte of its own answers last came */
+    uint64_t served_ns; /* monotonic: when this job last received a byte */
     unsigned attempt;
-    bool starting;  /* the backend's start() is on the stack: on_done must wait */
+    bool starting;  /* the backend's start() is on the stack: on_done must be called later */
     bool running;   /* an attempt is under way */
-    bool cancelled; /* by store_cancel, or because its rival won */
+    bool cancelled; /* by store_cancel, or because the other attempt won */
 
     struct {                     /* a read only (race.c) */
-        struct timer watch;      /* until it is asked for again, or given up */
+        struct timer watch;      /* until the next attempt, or until it is given up */
         struct store_job *rival; /* the other attempt; NULL: none */
         uint64_t asked_ns;
         uint64_t answered_ns;
-        uint64_t taken; /* bytes of the body, by the reader */
-        bool second;    /* not the one that the caller holds */
+        uint64_t taken; /* body bytes that the reader accepted */
+        bool second;    /* the second attempt, which the caller does not know */
         bool answered;  /* its head is there and good */
         bool moved;     /* bytes were received since `watch` last fired */
         bool paused;    /* by the reader */
@@ -112,47 +112,47 @@ struct store_job {
 
 struct store_backend {
     struct store_caps caps;
-    const char *permissions[JOB_OPS]; /* what each operation needs, for "access denied". SWEEP: to list uploads */
-    size_t job_size;                  /* of the struct that begins with a struct store_job */
+    const char *permissions[JOB_OPS]; /* by operation, for "access denied". SWEEP: to list uploads */
+    size_t job_size;                  /* size of the struct that begins with a struct store_job */
     must_check int (*open)(struct store *s, const struct store_options *o, const struct store_uri *u, struct err *err);
-    void (*close)(struct store *s); /* also after an open that failed half-way */
-    /* Makes an attempt, which ends in job_done() exactly once, at once or later. */
+    void (*close)(struct store *s); /* must work after a failed open, too */
+    /* Starts an attempt, which ends in job_done() exactly once, at once or later. */
     void (*start)(struct store_job *j);
-    void (*stop)(struct store_job *j); /* the attempt under way ends soon; job_done follows, after this returns */
+    void (*stop)(struct store_job *j); /* cancels the running attempt; job_done follows, after this returns */
     void (*resume)(struct store_job *j);
-    void (*release)(struct store_job *j); /* after an attempt, when its answer has been read */
-    /* Only with caps.conditions STORE_CONDITIONS_VARY: which conditions this server obeys (store.h). */
+    void (*release)(struct store_job *j); /* after an attempt, when its reply was read */
+    /* Only with caps.conditions STORE_CONDITIONS_VARY: which conditions this server honours (store.h). */
     bool (*wants_probe)(const struct store *s);
     bool (*honours)(const struct store *s, enum store_if condition, bool multipart);
 };
 
 const struct store_backend *backend_of(const struct scheme *scheme);
 
-/* Sets s->creds as the options and the backend's kind ask for. `region` may be NULL. */
+/* Opens s->creds for the options and the backend's kind. `region` may be NULL. */
 must_check int store_open_creds(struct store *s, const struct store_options *o, const char *region, struct err *err);
 
 struct store {
     const struct store_backend *backend;
     const struct scheme *scheme;
-    struct store_caps caps; /* the backend's, less what this bucket or server lacks */
+    struct store_caps caps; /* the backend's capabilities, without those that this bucket or server lacks */
     char *endpoint;         /* owned: the server's URL; NULL: the store has no server */
     char *bucket;           /* owned */
     char *prefix;           /* owned */
     size_t prefix_len;
     struct creds *creds;       /* owned; NULL: the store needs none */
     char *ca_file;             /* owned; NULL: the system's */
-    char *ca;                  /* owned PEM text instead of it; NULL: none */
-    const struct guard *guard; /* borrowed; NULL: a person's own command, which may go anywhere */
-    bool is_stranger;          /* guarded and not trusted: no bearer token is sent, and its messages are not repeated */
-    pthread_mutex_t lock;      /* guards `retry` and `again` */
-    struct store_retry retry;  /* no field is 0 */
+    char *ca;                  /* owned PEM text instead of the file; NULL: none */
+    const struct guard *guard; /* borrowed; NULL: no limit, for a command that a person runs */
+    bool is_stranger; /* guarded and not trusted: no bearer token is sent, and the server's messages are not shown */
+    pthread_mutex_t lock;     /* guards `retry` and `again` */
+    struct store_retry retry; /* no field is 0 */
     uint64_t reads_at_first;
     struct {
         char cause[ERR_TEXT_MAX]; /* with the object's name */
         unsigned attempts;        /* that failed */
         uint64_t due_ns;
-        uint64_t since_ns; /* of the first failure since the last success */
-    } again;               /* the request that waits for its next attempt, the last one of these */
+        uint64_t since_ns; /* when the first failure since the last success was */
+    } again;               /* name of the request that most recently began to wait for a retry */
     _Atomic uint64_t retries;
     _Atomic uint64_t success_ns;    /* monotonic: of the last good answer */
     _Atomic uint64_t served_ns;     /* monotonic: when a byte of any answer last came */
@@ -165,16 +165,16 @@ struct store {
 /* The attempt has ended: j->reply holds its code (and err, may_retry ... if negative). May free the job. */
 void job_done(struct store_job *j);
 
-/* race.c sends a slow read a second time. The first good head of a GET wins, and the other attempt is cancelled before
- * any of its body is delivered. Of a HEAD or a page of a listing the first whole answer wins. The caller sees one job.
- * The caller holds the first attempt, whichever wins; both live until both have ended. A body of a GET that stalls
- * cannot be joined with another reply: it is cancelled, and the caller starts over.
+/* race.c sends a slow read a second time. The first successful head of a GET wins, and the other attempt is cancelled
+ * before any of its body is delivered. For a HEAD or a page of a listing, the first complete reply wins. The caller
+ * sees one job and holds the first attempt, whichever wins; both live until both have ended. The body of a GET that
+ * stalls cannot be joined with another reply: the GET is cancelled, and the caller starts over.
  *
- * A read was sent; the head of a GET is there and good (calls args.on_head). For backends whose requests can be asked
- * again. */
+ * The first function: a read was sent. The second: the head of a GET was received and is a success (calls
+ * args.on_head). For backends whose requests can be repeated. */
 void job_asked(struct store_job *j);
 void job_answered(struct store_job *j);
-/* An attempt has ended. NULL: its rival has not; else the one whose reply is the job's. */
+/* An attempt has ended. NULL: the other attempt still runs; else the attempt whose reply is the job's. */
 struct store_job *job_settle(struct store_job *j);
 
 /* A job with a copy of the arguments; its first attempt. A look is a HEAD of the object that `write` is about. */
@@ -182,7 +182,7 @@ struct store_job *job_make(struct store *s, struct worker *w, enum job_op op, co
 struct store_job *job_submit(struct store_job *j);
 struct store_job *job_look(struct store_job *write, store_done *done, void *ctx);
 
-/* For race.c: another job for the same read and the same caller; its attempt; its end before its time. */
+/* For race.c: creates a second job for the same read and caller; starts its attempt; cancels it. */
 struct store_job *job_again(const struct store_job *j);
 bool job_is_read(const struct store_job *j);
 bool job_failure_passes(const struct store_reply *r); /* another attempt may end it */

@@ -256,7 +256,7 @@ int call_short(struct store_call *c)
                     c->received, c->job.args.len);
 }
 
-/* Before the body, the body, behind it: as much of one of them as there is room for. */
+/* Sends the text before the body, the body, then the text after it: as much of one of them as fits. */
 static ssize_t read_body(void *ctx, char *buf, size_t room)
 {
     struct store_call *c = ctx;
@@ -374,7 +374,7 @@ static void submit(struct store_call *c)
         .body_seek = c->sends_body ? seek_body : NULL,
         .expect_bytes = c->job.args.len,
         .rate = c->job.args.rate,
-        .stall_bytes = c->job.op == JOB_COMPLETE ? 0 : STALL_BYTES, /* it takes minutes, and says so by spaces */
+        .stall_bytes = c->job.op == JOB_COMPLETE ? 0 : STALL_BYTES, /* it takes minutes, and only spaces arrive */
         .ctx = c,
         .on_head = on_head,
         .on_body = on_body,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.h - an attempt at a job as one HTTP exchange or a few, with credentials: what s3:// and gs:// share.
- * home: the job's loop. The backend says what to ask (`build`) and what the answer means (`answered`). */
+/* call.h - one attempt at a job: an HTTP exchange or a few, with credentials. Shared by s3:// and gs://. home: the
+ * job's loop. The backend builds the request (`build`) and interprets the reply (`answered`). */
 #pragma once
 
 #include "backend.h"
@@ -17,9 +17,9 @@ struct call_steps {
     void (*build)(struct store_call *c);
     /* The headers are there and the status is a success. Negative ends the exchange with call->err. May be NULL. */
     must_check int (*head)(struct store_call *c);
-    /* Bytes of a successful answer; NULL: they are kept in call->got. */
+    /* Bytes of a successful reply; NULL: they are collected in call->got. */
     int (*body)(struct store_call *c, const char *bytes, size_t len);
-    /* Called with the whole answer of any status. Ends in call_go() with other steps, or in call_end(). */
+    /* Called with the complete reply of any status. Ends in call_go() with other steps, or in call_end(). */
     void (*answered)(struct store_call *c, int status);
 };
 
@@ -41,7 +41,7 @@ struct store_call {
         size_t at, len;   /* in words */
     } headers[CALL_HEADERS_MAX];
     size_t header_count;
-    struct sbuf sent;   /* a document to send; what goes before the job's body, if sends_body */
+    struct sbuf sent;   /* a document to send; with sends_body the text before the job's body */
     struct sbuf behind; /* what goes after the job's body */
     bool sends_body;
     uint64_t sent_offset; /* in all of it */
@@ -54,7 +54,7 @@ struct store_call {
     struct err err;
 };
 
-/* Called by the backend's start with steps chosen, and by `answered` for the next exchange. */
+/* Called by the backend's start with the first steps, and by `answered` for the next exchange. */
 void call_init(struct store_call *c);
 void call_go(struct store_call *c, const struct call_steps *steps);
 
@@ -71,7 +71,7 @@ int call_garbled(struct err *err);
 /* Ends the attempt: code 0, or negative with c->err set. */
 void call_end(struct store_call *c, int code);
 
-/* The condition of a write does not hold: the object is of another writer, or gone. */
+/* The condition of a write failed: another writer replaced or deleted the object. */
 void call_is_anothers(struct store_call *c);
 
 /* 412 to "only if absent", but no object exists: it was deleted since, or the store mishandles conditions. */
@@ -86,20 +86,20 @@ void call_release(struct store_job *j);
 void call_header(struct store_call *c, const char *name, struct str value);
 struct str call_header_value(const struct store_call *c, size_t index);
 
-/* Does this GET ask for less than the whole object? Then its Range header. */
+/* Does this GET ask for less than the whole object? If so, adds its Range header. */
 bool call_is_ranged(const struct store_call *c);
 void call_header_range(struct store_call *c);
 
-/* A header of the answer; STR_NULL if it has none. While head or answered runs. */
+/* A header of the reply; STR_NULL if it is missing. Only while head or answered runs. */
 struct str call_answer_header(const struct store_call *c, const char *name);
 
 /* Copies `s` into memory of the job, for reply.object. Empty if it does not fit. */
 struct str call_keep(struct store_call *c, struct str s);
 
-/* steps.body of a GET: hands the bytes to the reader, never more than it asked for. */
+/* steps.body of a GET: delivers the bytes to the reader, never more than it asked for. */
 int call_give(struct store_call *c, const char *bytes, size_t len);
 
-/* The end of one that brought fewer bytes than were asked for: another attempt may bring them. */
+/* Ends a GET that received fewer bytes than it asked for: another attempt may receive them. */
 int call_short(struct store_call *c);
 
 /* Translates a failed status into an error. `code` and `message` are the store's (may be empty). Sets c->err and the

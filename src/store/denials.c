@@ -24,6 +24,6 @@ unsigned denials_attempts_max(const struct store_denials *r, enum job_op op, boo
         return renewed ? 2 : 1;
     if (is_served)
         return ATTEMPTS_MAX;
-    /* The first of many at once may be refused before another is served. A listing begins alone. */
+    /* Of many requests at once, the first may be denied before another succeeds. A listing starts alone. */
     return renewed || op != JOB_LIST ? 2 : 1;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* etag.h - what an ETag says, however it is written. home: any; pure. */
+/* etag.h - compares ETags in any notation. home: any; pure. */
 #pragma once
 
 #include "store/store.h"
 
-/* W/"...": of something that means the same, and may have other bytes. If-Match never fits it. */
+/* W/"...": a weak ETag, whose objects may differ in bytes. It never satisfies If-Match. */
 bool etag_is_weak(struct str etag);
 
 struct str etag_unquoted(struct str etag); /* a view */

@@ -4,20 +4,20 @@
 
 enum {
     SAMPLES_LEAST = 16,   /* fewer GETs give no percentile */
-    SAMPLES_ENOUGH = 100, /* for a 99th percentile; with fewer the wait is FEW_TIMES a lower one */
+    SAMPLES_ENOUGH = 100, /* samples for a 99th percentile; with fewer, the delay is FEW_TIMES a lower percentile */
     FEW_TIMES = 4,
     SAMPLES_MOST = 8192,    /* then they count half */
-    LOOK_EVERY = 16,        /* samples: the sum over all buckets is not taken at each request */
+    LOOK_EVERY = 16,        /* samples between two sums over all buckets, which are too slow for each request */
     BUCKET_SHIFT = 16,      /* 65 us */
-    COST = 100,             /* of a request, in shares that each GET adds: 1 % */
-    BUDGET_MAX = 20 * COST, /* an hour without trouble does not pay for a storm */
-    RESERVE = 5 * COST,     /* for the requests that have waited longest */
+    COST = 100,             /* units of a request that each GET adds: 1 % */
+    BUDGET_MAX = 20 * COST, /* maximum of the budget: an hour without faults must not pay for an overload */
+    RESERVE = 5 * COST,     /* reserve for the requests that have waited longest */
 };
 
-/* Below this the wait is our own scheduling as often as the server's. */
+/* A shorter delay is as often due to our scheduling as to the server. */
 #define WAIT_LEAST_NS (50 * NS_PER_MS)
 #define FEW_LEAST_NS NS_PER_SECOND
-/* Most listings are one page, and nothing begins before it: it must not wait until others are known. */
+/* Most listings have one page, and nothing starts before it: it cannot wait for enough samples. */
 #define FIRST_DOCUMENT_NS (4 * NS_PER_SECOND)
 #define QUIET_NS (10 * NS_PER_SECOND)
 
@@ -25,7 +25,7 @@ void hedge_init(struct hedge *h)
 {
     *h = (struct hedge){.of[HEDGE_HEAD].wait_ns = FIRST_DOCUMENT_NS,
                         .of[HEDGE_LIST].wait_ns = FIRST_DOCUMENT_NS,
-                        .budget = RESERVE}; /* a run of a few requests earns nothing, and waits for its slowest */
+                        .budget = RESERVE}; /* a run of a few requests earns no budget, and waits for its slowest one */
 }
 
 static unsigned bucket_of(uint64_t ns)
@@ -41,7 +41,7 @@ static uint64_t bucket_end_ns(unsigned bucket)
     return (((4 + (uint64_t)(bucket & 3) + 1) << (bucket / 4)) - 4) << BUCKET_SHIFT;
 }
 
-/* `few_percent`: the percentile while a 99th would be the longest. */
+/* `few_percent`: the percentile to use while a 99th would be the maximum. */
 static void look(struct hedge_latency *l, unsigned few_percent)
 {
     uint64_t total = 0, seen = 0;
@@ -58,7 +58,7 @@ static void look(struct hedge_latency *l, unsigned few_percent)
     atomic_store(&l->wait_ns, are_enough ? max_u64(wait, WAIT_LEAST_NS) : max_u64(FEW_TIMES * wait, FEW_LEAST_NS));
 }
 
-/* Concurrent counts may be lost: one in thousands. */
+/* Concurrent increments may be lost: one in thousands. */
 static void halve(struct hedge_latency *l)
 {
     for (unsigned i = 0; i < HEDGE_BUCKETS; i++)
@@ -71,7 +71,7 @@ void hedge_answered(struct hedge *h, enum hedge_kind kind, uint64_t ns)
     struct hedge_latency *l = &h->of[kind];
     atomic_fetch_add_explicit(&l->counts[bucket_of(ns)], 1, memory_order_relaxed);
     uint32_t samples = atomic_fetch_add_explicit(&l->samples, 1, memory_order_relaxed) + 1;
-    if (kind != HEDGE_GET && samples < SAMPLES_LEAST) /* the one page that crawled must not be the measure */
+    if (kind != HEDGE_GET && samples < SAMPLES_LEAST) /* one page that was slow must not raise the delay */
         look(l, 50);
     if (samples >= SAMPLES_LEAST && samples % LOOK_EVERY == 0)
         look(l, kind == HEDGE_GET ? 99 : 50);

@@ -14,9 +14,9 @@ enum { HEDGE_BUCKETS = 80 }; /* four an octave, from 65 us to 275 s */
 enum hedge_kind { HEDGE_GET, HEDGE_HEAD, HEDGE_LIST, HEDGE_KINDS };
 
 struct hedge_latency {
-    _Atomic uint32_t counts[HEDGE_BUCKETS]; /* first bytes of GETs, else whole answers; halved now and then */
+    _Atomic uint32_t counts[HEDGE_BUCKETS]; /* first bytes of GETs, else whole replies; halved at intervals */
     _Atomic uint32_t samples;
-    _Atomic uint64_t wait_ns; /* as of the last look at the counts; 0: too few are known */
+    _Atomic uint64_t wait_ns; /* computed from the counts at intervals; 0: too few samples */
 };
 
 struct hedge {
@@ -30,14 +30,14 @@ struct hedge {
 
 void hedge_init(struct hedge *h);
 void hedge_sent(struct hedge *h); /* a read, not a second one */
-/* A GET's first byte came, or had not come after so long. A whole HEAD or page came. */
+/* Records the time to the first byte of a GET, or that it took longer. Records the time of a whole HEAD or page. */
 void hedge_answered(struct hedge *h, enum hedge_kind kind, uint64_t ns);
-void hedge_retried(struct hedge *h);                                /* any request */
-void hedge_slow_down(struct hedge *h, uint64_t now_ns);             /* the store asked for fewer: none for 10 s */
+void hedge_retried(struct hedge *h);                    /* any request */
+void hedge_slow_down(struct hedge *h, uint64_t now_ns); /* the store asked for fewer requests: none for 10 s */
 void hedge_body(struct hedge *h, uint64_t bytes, uint64_t took_ns); /* a body came, whole */
-/* Would the rest of a body take far longer, at its own rate, than all of it does mostly? */
+/* At its present rate, would the rest of a body take far longer than a whole body usually takes? */
 bool hedge_is_slow(const struct hedge *h, uint64_t bytes, uint64_t received, uint64_t took_ns);
 uint64_t hedge_wait_ns(const struct hedge *h, enum hedge_kind kind);                 /* 0: too few answers are known */
 bool hedge_is_late(const struct hedge *h, enum hedge_kind kind, uint64_t waited_ns); /* has it waited too long? */
-/* Takes one request from the budget, if it has one for a read that was sent so long ago. */
+/* Takes one request from the budget, if a read that was sent that long ago may use it. */
 bool hedge_take(struct hedge *h, enum hedge_kind kind, uint64_t now_ns, uint64_t waited_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a job: its attempts, the waits between them, its answer. */
+/* Runs a job: its attempts, the delays between them, its reply. */
 #include "backend.h"
 #include "denials.h"
 #include "hedge.h"
@@ -19,7 +19,7 @@ static struct store_retry policy_of(struct store *s)
     return s->retry;
 }
 
-/* A first failure is shown only while nothing else succeeds: a retry mostly ends it. */
+/* A first failure is shown only while nothing else succeeds: a retry usually succeeds. */
 static void note_retry(struct store *s, const struct store_reply *r, unsigned attempts, uint64_t delay_ns)
 {
     log_event(LOG_INFO, "retrying", "cause", r->err.text, "attempt", log_u64(attempts + 1), "in_ms",
@@ -48,8 +48,8 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
         denials_note_final(s->refusals);
         return false;
     }
-    /* Half of it is certain: were all of it drawn, a few objects in a hundred would use up their attempts within a
-     * store's restart of six seconds. */
+    /* Half of the delay is fixed. With a fully random delay, a few objects in a hundred would use up their attempts
+     * while the store restarts, which takes six seconds. */
     unsigned doublings = attempts ? (unsigned)min_u64(attempts - 1, 20) : 0;
     uint64_t least = min_u64(policy.backoff_base_ns << doublings, policy.backoff_cap_ns) / 2;
     uint64_t drawn = clock_backoff_ns(doublings + 1, policy.backoff_base_ns, policy.backoff_cap_ns) / 2;
@@ -102,8 +102,8 @@ char *job_name(const struct store_job *j, char *buf)
     return buf;
 }
 
-/* A copy of `s` in the job's one block of words, NUL behind it: backends may use it as a C string where they know that
- * it holds none. */
+/* A copy of `s` in the job's block of strings, with a NUL behind it. Backends may use it as a C string if they
+ * know that it contains no NUL. */
 static struct str keep(struct store_job *j, struct str s)
 {
     char *at = j->words + j->words_used;
@@ -188,7 +188,7 @@ static void job_free(struct store_job *j)
     free(j);
 }
 
-/* Rule of the house: on_done is not called from within the call that submitted the job. */
+/* on_done is never called from within the call that submitted the job. */
 static void answer(struct store_job *j)
 {
     const struct store_reply *r = &j->reply;
@@ -217,7 +217,8 @@ void job_attempt(struct store_job *j)
     j->running = true;
     j->starting = true;
     j->store->backend->start(j);
-    /* Not ended yet: then `starting` must be lowered; ended: job_done has set the timer and the job still stands. */
+    /* The attempt still runs: `starting` must be cleared. Or it has ended: job_done has set the timer and the job
+     * still exists. */
     j->starting = false;
 }
 
@@ -253,7 +254,7 @@ static bool retry(struct store_job *j)
         !store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns))
         return false;
     telemetry_retry(j->store->telemetry, &j->reply);
-    assert(!j->race.second); /* of two failures, the first one's is reported */
+    assert(!j->race.second); /* if both attempts failed, the first error is reported */
     if (j->race.rival)
         job_free(j->race.rival);
     j->race.rival = NULL;
@@ -276,7 +277,7 @@ void job_done(struct store_job *j)
         give_up(j);
     if (!(j = job_settle(j)))
         return;
-    /* A read that was called back has no use for its answer; a write that was done all the same says so. */
+    /* A cancelled read has no use for its reply; a write that succeeded nevertheless reports success. */
     if (j->cancelled && (j->reply.code < 0 || job_is_read(j))) {
         j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cancelled");
         j->reply.may_retry = false;
@@ -331,7 +332,7 @@ void job_call_off(struct store_job *j)
         j->store->backend->stop(j);
         return;
     }
-    /* Between two attempts, or answered already and waiting for its turn. */
+    /* Between two attempts, or with a reply that waits for the timer. */
     if (j->timer.fire == fire_attempt) {
         j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cancelled");
         j->timer.fire = fire_answer;

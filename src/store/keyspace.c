@@ -2,7 +2,7 @@
 #include "keyspace.h"
 #include <ctype.h>
 
-/* Fine enough for a page among 10^15 keys; further places change nothing in a double. */
+/* Precise enough for a page among 10^15 keys; further positions do not change a double. */
 enum { PLACES = 15 };
 
 void keyspace_init(struct keyspace *k, size_t prefix_len)
@@ -16,7 +16,7 @@ static size_t row_of(const struct keyspace *k, size_t at)
     return row < KEYSPACE_POSITIONS ? row : KEYSPACE_POSITIONS - 1;
 }
 
-/* A position with one digit may have any digit, also one that the first page did not show. */
+/* A position with one digit may have any digit, even one that the first page lacks. */
 static void mark(unsigned char *set, unsigned char c)
 {
     if (isdigit(c))
@@ -55,7 +55,7 @@ static bool is_boundary(int byte)
     return byte < 0x80 || byte >= 0xc0;
 }
 
-/* The middle one of the bytes of `set` between the two, or -1. */
+/* The middle byte of those in `set` between the two, or -1. */
 static int middle(const unsigned char *set, int above, int below)
 {
     int count = 0;
@@ -92,10 +92,10 @@ bool keyspace_split(const struct keyspace *k, struct str after, struct str end, 
     int byte = middle(set_at(k, at, trust), byte_at(after, at), below);
     if (byte >= 0 && is_boundary(byte_at(after, at)))
         return give(ret, str_sub(after, 0, at), byte);
-    /* No byte between the two: the first key that has the end's, if the end goes on behind it ... */
+    /* No byte lies between the two. Try the first key that starts with the end's byte, if the end is longer ... */
     if (end.len > at + 1 && is_boundary(byte_at(end, at + 1)))
         return give(ret, str_sub(end, 0, at + 1), -1);
-    /* ... or something greater further on: all that begins like `after` up to here is before the end. */
+    /* ... or a greater byte at a later position: every key that starts like `after` up to here is before the end. */
     for (at++; at <= after.len; at++) {
         byte = middle(set_at(k, at, trust), byte_at(after, at), 127);
         if (byte >= 0 && is_boundary(byte_at(after, at)))
@@ -104,7 +104,7 @@ bool keyspace_split(const struct keyspace *k, struct str after, struct str end, 
     return false;
 }
 
-/* How many of the bytes that were seen at a place are less than this one; the end of a key counts as the least. */
+/* How many of the bytes seen at a position are less than this one; the end of a key is the least. */
 static int rank_of(const unsigned char *set, int byte, int *ret_size)
 {
     int size = 0, rank = 0;
@@ -116,7 +116,7 @@ static int rank_of(const unsigned char *set, int byte, int *ret_size)
     return rank < *ret_size ? rank : *ret_size - 1;
 }
 
-/* The key from `at` on as a fraction. */
+/* The key from `at` on, as a fraction. */
 static double fraction(const struct keyspace *k, struct str key, size_t at)
 {
     double value = 0, unit = 1;
@@ -128,7 +128,7 @@ static double fraction(const struct keyspace *k, struct str key, size_t at)
     return value;
 }
 
-/* The other way: behind `head` as many bytes as say `value` to within `fine`. */
+/* The inverse: appends to `head` as many bytes as represent `value` with the precision `fine`. */
 static void add_fraction(const struct keyspace *k, struct str head, double value, double fine, struct sbuf *ret)
 {
     double unit = 1;
@@ -154,7 +154,7 @@ bool keyspace_ahead(const struct keyspace *k, struct str first, struct str last,
 {
     size_t at = min_u64(common(first, last), from.len);
     double page = 0, target = 1;
-    /* To the left until the target is a number that these places can say. */
+    /* Moves left until these positions can represent the target. */
     for (at++; target >= 1 && at > k->prefix_len;) {
         at--;
         page = fraction(k, last, at) - fraction(k, first, at);
@@ -170,7 +170,7 @@ double keyspace_pages(const struct keyspace *k, struct str first, struct str las
 {
     if (end.len && str_cmp(from, end) >= 0)
         return 0;
-    /* Fractions of the range that the common prefix spans. */
+    /* Fractions of the range of keys with the common prefix. */
     size_t at = end.len ? min_u64(common(first, end), common(from, end)) : k->prefix_len;
     double begin = fraction(k, from, at), stop = end.len ? fraction(k, end, at) : 1;
     double page = fraction(k, last, at) - fraction(k, first, at);

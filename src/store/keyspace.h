@@ -10,7 +10,7 @@ enum { KEYSPACE_POSITIONS = 64 };
 
 struct keyspace {
     size_t prefix_len;
-    unsigned char seen[KEYSPACE_POSITIONS][128]; /* which ASCII bytes stood at a position */
+    unsigned char seen[KEYSPACE_POSITIONS][128]; /* ASCII bytes seen at a position */
     unsigned char anywhere[128];
 };
 
@@ -18,8 +18,8 @@ void keyspace_init(struct keyspace *k, size_t prefix_len);
 void keyspace_see(struct keyspace *k, struct str key);
 
 enum keyspace_trust {
-    KEYSPACE_SEEN, /* bytes that stood at that very position; where there was a digit, any digit */
-    KEYSPACE_GUESS /* bytes that stood anywhere: finds what begins with something new, and often nothing */
+    KEYSPACE_SEEN, /* bytes seen at this position; if one was a digit, all digits */
+    KEYSPACE_GUESS /* bytes seen at any position: finds keys with a new first byte, but often none */
 };
 
 /* Guesses a key strictly between `from` and `end` (empty: no end), the given number of pages after `from`, at the
@@ -32,6 +32,5 @@ bool keyspace_split(const struct keyspace *k, struct str after, struct str end, 
 bool keyspace_ahead(const struct keyspace *k, struct str first, struct str last, struct str from, struct str end,
                     double pages, struct sbuf *ret);
 
-/* How many pages like the one that went from `first` to `last` lie between `from` and `end`, were the keys spread
- * evenly. */
+/* Number of pages between `from` and `end`, if keys are spread as evenly as on the page from `first` to `last`. */
 double keyspace_pages(const struct keyspace *k, struct str first, struct str last, struct str from, struct str end);

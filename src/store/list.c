@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers, each with a range of keys of its own, page after page. A reader whose range has ended takes the upper part
- * of another's, cut at a key that keyspace.c guesses: there is no need that the key exists. */
+/* Runs readers, each of which lists a range of keys page after page. A reader whose range has ended takes the
+ * upper part of another's, split at a key that keyspace.c guesses; that key need not exist. */
 #include "store/list.h"
 #include "keyspace.h"
 #include "util/clock.h"
@@ -10,15 +10,15 @@
 #include <stdatomic.h>
 
 enum {
-    EMPTY_PAGES_MAX = 1000, /* a store that says "there is more" and brings nothing, so often in a row, never ends */
+    EMPTY_PAGES_MAX = 1000, /* so many successive pages without progress never end */
     KEY_ROOM = 8192,
     TOKEN_ROOM = 16384,
-    READERS_DEFAULT = 32, /* with 20 ms a page as fast as two cores parse; a page in flight takes half a MiB */
+    READERS_DEFAULT = 32, /* at 20 ms a page, as fast as two cores parse; a page in flight takes half a MiB */
     READERS_MAX = 64,
-    SAMPLE_STEP = 32, /* keys of a page that keyspace looks at */
+    SAMPLE_STEP = 32, /* keys of a page that keyspace examines */
 };
 
-/* A range with less than this left ends sooner than half of it could be asked for. */
+/* A range with fewer pages left ends sooner than a request for its half. */
 static const double pages_worth_a_cut = 2;
 
 /* Pages assumed in a range whose end is far beyond all keys seen. The rest goes to another reader; if it finds similar
@@ -32,7 +32,7 @@ struct list_reader {
     struct mail mail;      /* "look what there is to do" */
     bool is_posted;
     bool is_active;          /* has a range */
-    struct list_node node;   /* of the active ones, in order of their ranges */
+    struct list_node node;   /* among the active readers, in order of their ranges */
     struct sbuf after;       /* its keys are greater than this ... */
     struct sbuf end;         /* ... and not greater than this; empty: to the end of all */
     struct sbuf first, last; /* keys of the previous page; before the first page, those of another reader */
@@ -41,14 +41,14 @@ struct list_reader {
     bool has_read;     /* a page of this range came */
     double pages_left; /* were its keys spread evenly */
     struct store_job *job;
-    struct sbuf asked_end; /* the end_before of the request: a token needs the same parameters */
+    struct sbuf asked_end; /* end_before of the last request: a token needs the same parameters */
 };
 
 struct store_listing {
     struct store *store; /* borrowed */
     struct store_listing_options options;
     struct sbuf prefix;
-    _Atomic unsigned refs; /* the owner's, and one of each mail on its way */
+    _Atomic unsigned refs; /* one for the owner, and one for each mail in transit */
 
     pthread_mutex_t lock; /* guards what follows, and the readers */
     struct keyspace keyspace;
@@ -56,9 +56,9 @@ struct store_listing {
     size_t active_count;
     uint64_t requests, keys, cuts, page_keys;
     double stride;    /* in pages */
-    uint64_t wait_ns; /* the shortest for a page: what the way to the store takes when nothing is queued */
-    bool is_unsorted; /* keys come in no order: one reader, page by page */
-    bool is_whole;    /* the store ignores start_after: no more splits */
+    uint64_t wait_ns; /* the shortest time of a page: the latency of the store without a queue */
+    bool is_unsorted; /* the store does not sort keys: one reader, page by page */
+    bool is_whole;    /* the store ignores start_after: split no more */
     bool is_stopping;
     bool has_failed;
     bool has_ended;
@@ -113,8 +113,8 @@ static void retire(struct list_reader *r)
     l->active_count--;
 }
 
-/* As many readers as keep the workers busy: parsing a page takes a millisecond or two, and more pages are of use only
- * while others are waited for. */
+/* As many readers as keep the workers busy: parsing a page takes a millisecond or two, and more pages help only
+ * while requests wait for the store. */
 static bool are_enough(const struct store_listing *l)
 {
     return l->active_count >= l->worker_count * (2 + l->wait_ns / NS_PER_MS);
@@ -259,7 +259,7 @@ bool list_comes_round(struct list_rounds *r, const struct store_object *objects,
     return false;
 }
 
-/* S3's directory buckets list in no order: then the pages are as they come, and say so. */
+/* S3's directory buckets do not sort keys: their pages are passed on unsorted, and marked so. */
 static int check_order(struct list_reader *r, const struct store_object *objects, size_t count, struct err *err)
 {
     struct store_listing *l = r->listing;
@@ -271,7 +271,7 @@ static int check_order(struct list_reader *r, const struct store_object *objects
             return fail(l, err, "the store's keys are out of order");
         l->is_unsorted = true;
     }
-    /* Pages of no order have no end that could be seen coming. */
+    /* The end of an unsorted listing cannot be predicted. */
     if (l->is_unsorted && list_comes_round(&l->rounds, objects, count))
         return fail(l, err, "the store answers the same pages again and again");
     return 0;
@@ -305,7 +305,7 @@ static size_t count_to(const struct store_object *objects, size_t count, struct 
 }
 
 struct taken {
-    size_t from, to; /* objects of the page that are this range's */
+    size_t from, to; /* objects of the page that are in this reader's range */
     bool sorted_so_far;
     bool is_last;
 };
@@ -397,7 +397,7 @@ static void stop(struct store_listing *l, const struct err *err)
     unref(l);
 }
 
-/* The reader's range is read, or given up. Last thing that its caller does: the listing may be gone afterwards. */
+/* The reader's range was read, or given up. The caller must not use the listing afterwards: it may be freed. */
 static void range_over(struct list_reader *r)
 {
     struct store_listing *l = r->listing;
@@ -457,7 +457,7 @@ static void ask(struct list_reader *r)
     pthread_mutex_lock(&l->lock);
     bool stopping = l->is_stopping;
     if (r->token.len == 0) {
-        /* Our ranges end with a key, the store's before one: this is the next that matters. */
+        /* Our range includes its end, the store's excludes it: pass the next possible key. */
         copy(&r->asked_end, sbuf_str(&r->end));
         if (r->end.len)
             sbuf_addc(&r->asked_end, ' ');

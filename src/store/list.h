@@ -10,34 +10,34 @@ struct store_listing;
 
 struct store_listing_options {
     struct str prefix;
-    /* Ranges that a former run finished or began: keys up to and including `start_after` are not listed again. */
+    /* Ranges that an earlier run finished or began: keys up to and including `start_after` are not listed again. */
     struct str start_after;
-    unsigned parallel; /* at most so many ranges at once; 1: strictly in order of keys; 0: as many as keep the workers
-                          busy. More than one costs at most a quarter more requests, and one a range */
+    unsigned parallel; /* maximum of concurrent ranges; 1: strictly in order of keys; 0: as many as keep the workers
+                          busy. Several ranges cost at most a quarter more requests, and one for each range */
     void *ctx;
     /* Objects of one page, sorted; `sorted_so_far`: no smaller key can come later. Negative stops the listing with that
      * code. Borrowed until it returns. */
     int (*on_page)(void *ctx, const struct store_object *objects, size_t count, bool sorted_so_far);
     /* Names on a page that are not objects (store_reply.skipped), and the last of them. Before on_page. May be NULL. */
     void (*on_skipped)(void *ctx, unsigned count, struct str last);
-    /* Once, last, on some worker's loop. err NULL: complete; it is the listing's, and goes with it. */
+    /* Called once, last, on one of the workers' loops. err NULL: complete. `err` is freed with the listing. */
     void (*on_done)(void *ctx, const struct err *err, uint64_t requests);
 };
 
-/* Do pages bring anything new? Not where they stay empty, a thousand in a row, or the next token is the one that was
- * asked for: such a store never ends. `empty_pages` is its owner's, of one listing or one range, 0 at first. */
+/* Does the listing make progress? Not if a thousand successive pages are empty, or the next token equals the one
+ * that was sent: such a listing would never end. `empty_pages` belongs to the owner of one listing or range, 0 at
+ * first. */
 bool list_goes_on(unsigned *empty_pages, size_t count, struct str token, struct str next_token);
 
 /* Detects a listing that repeats: returns true for a page whose first key began an earlier page. Only the keys of
  * pages 1, 2, 4, 8 ... are kept (Brent). home: its owner's. */
 struct list_rounds {
-    struct sbuf key; /* first of the page `page`; made by the owner */
+    struct sbuf key; /* first key of the page `page`; the owner creates it */
     uint64_t page, count;
 };
 bool list_comes_round(struct list_rounds *r, const struct store_object *objects, size_t count);
 
 struct store_listing *store_listing_start(struct store *s, struct worker **workers, size_t worker_count,
                                           const struct store_listing_options *o);
-void store_listing_cancel(
-    struct store_listing *l); /* any thread, at most once, before on_done was called; it still follows */
-void store_listing_free(struct store_listing *l); /* after on_done, or from within it */
+void store_listing_cancel(struct store_listing *l); /* any thread, at most once, before on_done, which still follows */
+void store_listing_free(struct store_listing *l);   /* after on_done, or from within it */

@@ -22,7 +22,7 @@ void object_page_clear(struct object_page *p)
     sbuf_clear(&p->text);
 }
 
-/* The text moves while it grows: until it is whole, a view into it is kept as an offset. */
+/* The text moves while it grows: until it is complete, a view into it is stored as an offset. */
 static struct str keep(struct object_page *p, struct str s)
 {
     struct str kept = {(const char *)(uintptr_t)p->text.len, s.len};

@@ -21,6 +21,6 @@ void object_page_clear(struct object_page *p); /* keeps the memory */
 /* Adds a copy of `o`. False past the ceilings. */
 bool object_page_add(struct object_page *p, const struct store_object *o);
 
-/* Now the objects' strings may be read, and nothing may be added. */
+/* Makes the objects' strings readable; nothing may be added afterwards. */
 void object_page_end(struct object_page *p);
 void object_page_sort(struct object_page *p); /* by key; after object_page_end */

@@ -4,8 +4,8 @@
 #include "telemetry.h"
 #include "util/clock.h"
 
-/* An answer that has begun stands still when nothing came in so many waits for a first byte, or in so long: a lost
- * packet alone may take a second. */
+/* A reply that has begun counts as stalled without a byte for this multiple of the wait for a first byte, or for
+ * this time. A lost packet alone may take a second. */
 enum { STILL_WAITS = 4 };
 #define STILL_LEAST_NS (2 * NS_PER_SECOND)
 
@@ -104,11 +104,11 @@ struct store_job *job_settle(struct store_job *j)
     if (!rival)
         return j;
     j->race.is_over = true;
-    /* Only a GET has given bytes to the caller before its end, and has won by its head. */
+    /* Only a GET has delivered bytes before its end, and has won by its head. */
     if (j->op != JOB_GET && !j->race.lost && !job_failure_passes(&j->reply))
         win(j);
     if (!rival->race.is_over)
-        return NULL; /* a failure waits: the other one may do better */
+        return NULL; /* a failure waits: the other attempt may succeed */
     struct store_job *told = j->race.lost ? rival : rival->race.lost ? j : j->race.second ? rival : j;
     told->reply.requests = j->reply.requests + rival->reply.requests;
     told->reply.hedged = true;

@@ -16,7 +16,7 @@ static void headed(void *ctx, const struct store_reply *r)
     s->on_done(s->ctx, &r->object, r->code < 0 ? &r->err : NULL, s->requests + r->requests);
 }
 
-/* The key itself comes before all keys that begin with it. */
+/* The key itself sorts before all keys that begin with it. */
 static void listed(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
                    struct str next_token)
 {
@@ -25,7 +25,7 @@ static void listed(void *ctx, const struct store_reply *r, const struct store_ob
     s->job = NULL;
     s->requests = r->requests;
     struct str key = store_prefix(s->store);
-    if (r->code == -ERR_DENIED) /* permission to read the object may be all that was granted */
+    if (r->code == -ERR_DENIED) /* the caller may have no permission except to read the object */
         s->job = store_head(s->store, s->worker, key, headed, s);
     else if (r->code < 0)
         s->on_done(s->ctx, NULL, &r->err, s->requests);
@@ -33,7 +33,7 @@ static void listed(void *ctx, const struct store_reply *r, const struct store_ob
         s->on_done(s->ctx, count > 0 && str_eq(objects[0].key, key) ? &objects[0] : NULL, NULL, s->requests);
 }
 
-/* A listing and not a HEAD: its reply differs for a missing bucket and a missing object. */
+/* A listing, not a HEAD: its reply distinguishes a missing bucket from a missing object. */
 void store_single_find(struct store_single *s)
 {
     struct store_page p = {.prefix = store_prefix(s->store), .keys_max = 1, .ctx = s, .on_done = listed};

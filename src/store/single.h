@@ -9,7 +9,8 @@ struct store_single {
     struct store *store;
     struct worker *worker;
     void *ctx;
-    /* Once. An error, or the object, borrowed until it returns; neither: no object has the key. */
+    /* Called once, with an error or the object, which is borrowed until it returns. Neither: no object has the
+     * key. */
     void (*on_done)(void *ctx, const struct store_object *object, const struct err *err, unsigned requests);
     struct store_job *job; /* NULL: no request is running */
     unsigned requests;

@@ -16,11 +16,11 @@
 
 enum { STORE_OBJECT_TAG_MAX = 128 };
 struct store_object {
-    struct str key; /* whole key, any bytes; below file:// the path under the root */
+    struct str key; /* whole key, any bytes; for file:// the path below the root */
     uint64_t size_bytes;
     int64_t mtime_ns;     /* wall clock */
     uint64_t generation;  /* gs://; 0 elsewhere */
-    struct str etag;      /* s3:// with its quotes, file:// "mtime-size-inode"; pins a GET together with generation */
+    struct str etag;      /* s3:// with its quotes, file:// "mtime-size-inode"; pins a GET with the generation */
     struct str upload_id; /* in a listing of unfinished uploads; else empty */
     struct digest digest; /* of the whole object as stored, if the listing or the answer gave one (HASH_NONE if not) */
 };
@@ -28,15 +28,15 @@ struct store_object {
 /* Whether the ETag or the generation pins one state of the object. */
 bool store_object_is_pinned(const struct store_object *o);
 
-/* The text of it that a write under STORE_IF_SAME names: the generation, else the ETag. "": neither is known, or it is
- * longer than STORE_OBJECT_TAG_MAX. */
+/* The text that names it in a write under STORE_IF_SAME: the generation, else the ETag. "": neither is known, or
+ * it is longer than STORE_OBJECT_TAG_MAX. */
 void store_object_tag(const struct store_object *o, char ret[STORE_OBJECT_TAG_MAX]);
 
-/* May two answers be of one state of an object? Compares generations, else ETags, else times; a property
- * that one of them lacks is not compared. */
+/* May two replies describe one state of an object? Compares generations, else ETags, else times; a property that
+ * one of them lacks is not compared. */
 bool store_object_is_same(const struct store_object *a, const struct store_object *b);
 
-/* Of an object that is gone, or another one, since it was listed (*err says which, and how): its id and advice. Returns
+/* Gives *err, for an object that was deleted or replaced since it was listed, its id and advice. Returns
  * -err->code. */
 int store_object_outdated(struct err *err);
 
@@ -58,23 +58,23 @@ struct store_options {
     const char *endpoint; /* "http://127.0.0.1:9000" */
     const char *region;
     const char *profile; /* of ~/.aws/config and credentials */
-    const char *ca_file; /* whom to trust instead of the system's authorities ... */
-    struct str ca;       /* ... or PEM text, which wins; empty: none */
-    bool path_style;     /* s3: bucket in the path; taken by itself for IP endpoints and names with dots */
+    const char *ca_file; /* file of trusted authorities, instead of the system's ... */
+    struct str ca;       /* ... or PEM text, which has priority; empty: none */
+    bool path_style;     /* s3: bucket in the path; always so for IP endpoints and names with dots */
     enum store_auth auth;
-    struct creds_identity *identity; /* who we are, known already; NULL: as `auth` says. Counted */
+    struct creds_identity *identity; /* known identity, a reference; NULL: as `auth` says */
     const char *billing;             /* the requester pays: any text for s3, the project for gs; NULL: no */
     struct store_retry retry;
-    const struct guard *guard; /* borrowed as long as the store; NULL: that of CISTERN_GUARD_FILE, or none */
+    const struct guard *guard; /* borrowed while the store lives; NULL: that of CISTERN_GUARD_FILE, or none */
 };
 
 struct store;
 must_check int store_open(const struct store_options *o, struct store **ret, struct err *err);
-void store_free(struct store *s); /* no job may be under way; NULL is fine */
+void store_free(struct store *s); /* no job may run; NULL is fine */
 DEFINE_AUTO(store, struct store, store_free)
 #define auto_store auto_with(auto_clean_store) struct store *
 
-/* So patient are requests from now on, those under way from their next failure. Any thread. */
+/* Sets the retry policy of later requests; running ones use it from their next failure. Any thread. */
 void store_set_retry(struct store *s, struct store_retry retry);
 
 /* The capabilities of a store. Generic code checks these, never a store's name. */
@@ -88,10 +88,10 @@ struct store_caps {
     unsigned bucket_dotted_max; /* the longest bucket name that has dots */
     enum creds_kind creds;      /* CREDS_NONE: it needs no credentials */
     bool lists_sorted;          /* a listing is in byte order of keys */
-    bool lists_from_any_key;    /* ... and start_after may be any key: several readers share one listing */
+    bool lists_from_any_key;    /* ... and start_after may be any key: several readers can share one listing */
     bool lists_best_digest;     /* a listing has the strongest checksum of each object; if not, HEAD may */
     enum store_conditions conditions;
-    enum hash_kind upload_digest; /* by which it confirms a multipart upload */
+    enum hash_kind upload_digest; /* the kind that confirms a multipart upload */
     uint64_t part_bytes_min;      /* of every part but the last */
     unsigned parts_max;
 };
@@ -107,66 +107,67 @@ store_endpoint(const struct store *s); /* the server's URL without a trailing '/
 struct str store_bucket(const struct store *s);
 struct str store_prefix(const struct store *s); /* a key prefix: with its trailing '/' if the URI had one */
 
-/* Sets whom the workers' web has to trust for this store, and where it may connect to. Borrowed from it. */
+/* Sets which authorities the workers' web trusts for this store, and which addresses it may connect to. Borrowed
+ * from it. */
 void store_trust(const struct store *s, struct web_options *ret);
 
-/* GETs a second that the store asks a reader to begin with, and to double no faster than in twenty minutes; 0: it asks
- * for nothing of the kind. */
+/* Initial rate of GETs a second that the store recommends; it should double at most every twenty minutes. 0: no
+ * recommendation. */
 uint64_t store_reads_at_first(const struct store *s);
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-/* How a conditional write protected another writer's object. */
+/* How a conditional write protected an object of another writer. */
 enum store_guard {
-    GUARD_CONDITION, /* the store is known to honour it, or none was asked for */
-    GUARD_UNPROVEN,  /* the condition was sent and a HEAD went before; the store was not seen to honour it */
-    GUARD_LOOK,      /* the store refuses or ignores it: only the HEAD directly before */
+    GUARD_CONDITION, /* the store is known to honour the condition, or the write had no condition */
+    GUARD_UNPROVEN,  /* the condition was sent after a HEAD; the store was not yet seen to honour it */
+    GUARD_LOOK,      /* the store refuses or ignores the condition: only the HEAD directly before */
     GUARDS
 };
 
 struct store_reply {
-    int code;              /* 0 or -(enum err_code) */
-    struct err err;        /* names the object, the cause, the HTTP status */
-    int status;            /* HTTP, of the last answer; 0: none came */
-    bool may_retry;        /* passing: reset, timeout, 408, 429, 5xx */
-    bool is_malformed;     /* no answer of an object store: asked again, since something on the way may have made it */
-    bool slow_down;        /* the store asked for fewer requests: 429, 503 */
-    bool turned_away;      /* it had no connection for us, and has some for others: no attempt that counts */
-    unsigned attempts_max; /* 401, 403: give up after so many attempts; 0: no such limit */
-    uint64_t retry_after_ns;    /* as the answer said; 0 if it said nothing */
+    int code;          /* 0 or -(enum err_code) */
+    struct err err;    /* names the object, the cause, the HTTP status */
+    int status;        /* HTTP, of the last answer; 0: none came */
+    bool may_retry;    /* passing: reset, timeout, 408, 429, 5xx */
+    bool is_malformed; /* not a reply of an object store: retried, because a proxy may have sent it */
+    bool slow_down;    /* the store asked for fewer requests: 429, 503 */
+    bool turned_away;  /* the server refused the connection while it serves others: this does not count as an attempt */
+    unsigned attempts_max;      /* 401, 403: maximum of attempts; 0: no such limit */
+    uint64_t retry_after_ns;    /* Retry-After of the reply; 0: none */
     struct store_object object; /* the object as the reply describes it; borrowed until on_done returns */
     struct str upload_id;       /* store_upload_begin; borrowed until on_done returns */
     uint64_t first_byte_ns;
     uint64_t total_ns;
     unsigned requests;       /* HTTP requests this job made, attempts and side requests included */
-    bool hedged;             /* a GET that did not answer and was asked for twice: one of the two answers is this one */
-    enum store_guard guard;  /* a write under a condition: what kept another's object */
+    bool hedged;             /* a GET that was sent twice, and this is one of the two replies */
+    enum store_guard guard;  /* how a conditional write protected another writer's object */
     unsigned looks;          /* of `requests`: HEADs before a write */
-    struct digest composite; /* over the digests of the object's parts, in their order: S3's composite checksums, and
-                                the ETag of an object of parts where it looks like one */
+    struct digest composite; /* checksum over the digests of the object's parts, in order: S3's composite checksums, and
+                                the ETag of a multipart object if it has that form */
     unsigned composite_parts; /* how many parts; 0: unknown */
-    bool rewritten;           /* probe: the store ignored a condition, and the object was written again */
+    bool rewritten;           /* probe: the store ignored a condition and wrote the object again */
     struct str owner;         /* HEAD: of the object's metadata; borrowed until on_done returns */
     struct str writer;        /* HEAD: the same of the idempotency_token */
     unsigned skipped; /* list, file://: names on this page that are not objects (links that leave the root, or lead to a
                          directory or nowhere; sockets, pipes, devices) */
-    struct str last_skipped; /* of these the last; borrowed until on_done returns */
+    struct str last_skipped; /* the last of these names; borrowed until on_done returns */
 };
 
-/* Is another attempt due after `attempt` attempts (1: one was made) in `elapsed_ns`? Then its delay, jittered, never
- * below Retry-After. One that was turned away is always followed by another: the caller counts neither it nor its time,
- * which end with the last that the store serves. */
+/* Is another attempt due after `attempt` attempts (1: one was made) in `elapsed_ns`? If so, sets its delay,
+ * jittered and never below Retry-After. A reply with `turned_away` is always retried, and the caller counts
+ * neither that attempt nor its time. */
 bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned attempt, uint64_t elapsed_ns,
                        uint64_t *ret_delay_ns);
 
-/* How long a request whose every answer is as *r is tried again. */
+/* How long a request is retried if every reply is like *r. */
 uint64_t store_patience_ns(struct store *s, const struct store_reply *r);
 
-/* Describes the request that waits for a retry: "attempt 3 of 8 in 2 s: s3://b/k: 503 SlowDown". False: none failed
- * twice, and no failure was followed by two seconds without a success. Any thread. */
+/* Describes the request that waits for a retry: "attempt 3 of 8 in 2 s: s3://b/k: 503 SlowDown". False: no request
+ * failed twice, or requests have succeeded within two seconds of each failure. Any thread. */
 bool store_retrying(struct store *s, char *buf, size_t size);
 
-/* Requests that were sent again, or will be. Any thread. */
+/* Count of retries that were sent or are due. Any thread. */
 uint64_t store_retries(const struct store *s);
 
 struct store_job;
@@ -177,30 +178,30 @@ void store_resume(struct store_job *j); /* a GET whose on_data answered WEB_PAUS
 
 struct store_get {
     const struct store_object
-        *object; /* copied. etag or generation pin it: another one is ERR_CHANGED, with both named */
+        *object; /* copied. ETag or generation pin it: another state is ERR_CHANGED, and the error names both */
     uint64_t offset;
     uint64_t len; /* offset 0 and len size_bytes: the whole, without a Range header */
     struct rate *rate;
     unsigned attempts; /* made before for these bytes */
-    bool patient;      /* a body that comes, however slowly, is read to its end: it was given up for that before */
+    bool patient;      /* read a slow body to its end: an earlier attempt was already cancelled for slowness */
     void *ctx;
-    /* Called with the object as the headers describe it, before the first byte: its digest selects the hash to compute
-     * (HASH_NONE: none). Not called for errors. May be NULL. */
+    /* Called with the object as the headers describe it, before the first byte. Its digest selects the hash to
+     * compute (HASH_NONE: none). Not called for errors. May be NULL. */
     void (*on_head)(void *ctx, const struct store_object *told);
-    /* Bytes in order, never more than `len` in sum. 0, WEB_PAUSE, or negative to abort. */
+    /* Delivers bytes in order, never more than `len` in total. Returns 0, WEB_PAUSE, or a negative code to abort. */
     int (*on_data)(void *ctx, const char *bytes, size_t len);
-    /* code 0 only if exactly `len` bytes were given. */
+    /* code 0 only if exactly `len` bytes were delivered. */
     void (*on_done)(void *ctx, const struct store_reply *r);
 };
 struct store_job *store_get(struct store *s, struct worker *w, const struct store_get *g);
 
 typedef void store_done(void *ctx, const struct store_reply *r);
 
-/* Metadata, with the strongest full-object checksum that the store will tell (S3: checksum mode). */
+/* Reads the metadata, with the strongest full-object checksum that the store returns (S3: checksum mode). */
 struct store_job *store_head(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx);
 
-/* The same, of an object that may be one of `size_bytes` that the caller has: a store that keeps no checksums (file://)
- * reads an object of this size for one of `kind`. */
+/* The same for an object that may equal `size_bytes` bytes of the caller: if the store has no checksums (file://)
+ * and the size is equal, it reads the object to compute one of `kind`. */
 struct store_job *store_head_digest(struct store *s, struct worker *w, struct str key, uint64_t size_bytes,
                                     enum hash_kind kind, store_done *done, void *ctx);
 
@@ -208,8 +209,8 @@ struct store_job *store_head_digest(struct store *s, struct worker *w, struct st
 struct store_page {
     struct str prefix;
     struct str start_after; /* only keys greater than this; empty: from the start */
-    struct str token;       /* goes on where a reply's next_token ended; then start_after is ignored */
-    struct str end_before;  /* only keys less than this, where the store can; empty: to the end. Callers check */
+    struct str token;       /* continues at a reply's next_token; then start_after is ignored */
+    struct str end_before;  /* only keys less than this, if the store supports it; empty: to the end. Callers check */
     unsigned keys_max;      /* 0: the store's own most */
     bool delimited;         /* with delimiter '/': common prefixes arrive as objects whose key ends in '/', whose etag
                              is empty and whose generation is 0 */
@@ -223,13 +224,13 @@ struct store_job *store_list_page(struct store *s, struct worker *w, const struc
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* ABSENT: only if there is no such object. SAME: only if the object is still the one that `match` names. A write whose
- * condition does not hold is ERR_EXISTS. */
+/* ABSENT: only if no such object exists. SAME: only if the object is still the one that `match` names. A write
+ * whose condition fails is ERR_EXISTS. */
 enum store_if { STORE_IF_ANY, STORE_IF_ABSENT, STORE_IF_SAME };
 
 struct store_body {
     uint64_t len;
-    struct digest digest; /* of these bytes if known (sent along, so that the store checks them); else HASH_NONE */
+    struct digest digest; /* of these bytes if known (sent along for the store to check); else HASH_NONE */
     void *ctx;
     ssize_t (*read)(void *ctx, char *buf, size_t room, uint64_t offset); /* bytes, -1 aborts; offset may go back */
 };
@@ -238,8 +239,8 @@ struct store_put {
     struct str key;
     enum store_if condition;
     struct str match;             /* STORE_IF_SAME: store_object_tag */
-    struct str idempotency_token; /* kept in the object's metadata: a retry that finds it there has succeeded */
-    struct str owner;             /* the same: who wrote what; empty: nothing is kept */
+    struct str idempotency_token; /* stored in the object's metadata: a retry that finds it has succeeded */
+    struct str owner;             /* stored in the metadata: the writer; empty: not stored */
     const char *storage_class;    /* NULL: the bucket's */
     const char *content_type;     /* NULL: application/octet-stream */
     struct store_body body;       /* copied; read on the loop */
@@ -249,14 +250,14 @@ struct store_put {
 };
 struct store_job *store_put(struct store *s, struct worker *w, const struct store_put *p);
 
-/* Is it unknown yet whether this store honours the conditions of a PUT? Any thread. */
+/* Is it still unknown whether this store honours the conditions of a PUT? Any thread. */
 bool store_wants_probe(const struct store *s);
 /* Is this store known to honour the condition of a PUT, or of the completion of a multipart upload? Any thread. */
 bool store_honours(const struct store *s, enum store_if condition, bool multipart);
 
-/* Learns it from an object that the caller itself just wrote with the same arguments: the same bytes are sent again
- * under conditions that do not hold. A store that honours them refuses; one that does not rewrites the object as it
- * was (`rewritten`). Needs no right beyond those of a PUT, and leaves nothing behind. */
+/* Tests it with an object that the caller just wrote: sends the same bytes with the same arguments under
+ * conditions that fail. A store that honours them refuses; another one writes the object again (`rewritten`).
+ * Needs only the permission for PUT, and leaves nothing behind. */
 struct store_job *store_probe(struct store *s, struct worker *w, const struct store_put *p);
 
 /* Multipart: begin gives r->upload_id, parts 1..10000 in any order (r->object.etag: the part's),
@@ -271,7 +272,7 @@ struct store_upload {
     struct str owner;
     const char *storage_class;
     const char *content_type;
-    enum hash_kind digest_kind; /* of the parts, and of the whole if the kind combines */
+    enum hash_kind digest_kind; /* digest of the parts, and of the whole object if the kind combines */
     uint64_t part_bytes;        /* of every part but the last: file:// puts part N at (N - 1) * part_bytes */
 };
 struct store_part {

@@ -8,7 +8,7 @@ struct telemetry {
     struct metric *requests;
     struct metric *retries;
     struct metric *hedges;
-    /* Filled once, at open: each look-up of a series takes the lock of its metric. */
+    /* Looked up once, at open: each look-up of a series takes the lock of its metric. */
     struct metric_series *ok[JOB_OPS];      /* code 200 */
     struct metric_series *partial[JOB_OPS]; /* code 206 */
     struct metric_series *seconds[JOB_OPS];

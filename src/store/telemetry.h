@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* telemetry.h - the metrics of requests to a store, with the series that are hot kept at hand.
- * home: any thread. */
+/* telemetry.h - the metrics of requests to a store; keeps the frequently used series. home: any thread. */
 #pragma once
 
 #include "backend.h"
@@ -10,7 +9,7 @@ struct telemetry;
 struct telemetry *telemetry_new(const char *scheme);
 void telemetry_free(struct telemetry *t); /* NULL is fine */
 
-/* One request: `code` is the HTTP status as text, or the name of an error where none came. */
+/* Counts one request: `code` is the HTTP status as text, or the name of an error without a reply. */
 void telemetry_request(struct telemetry *t, enum job_op op, const char *code, uint64_t first_byte_ns,
                        uint64_t total_ns);
 void telemetry_hedge(struct telemetry *t, const char *result); /* "won", "lost", "failed", "given_up" */

@@ -8,7 +8,7 @@
 /* https://cloud.google.com/storage/docs/request-rate */
 enum { READS_AT_FIRST = 5000 };
 
-/* STORAGE_EMULATOR_HOST comes with and without a scheme, as the vendor's libraries take it. */
+/* STORAGE_EMULATOR_HOST may have a scheme or not, as in the vendor's libraries. */
 static char *choose_endpoint(const struct store_options *o)
 {
     const char *emulator = env_get("STORAGE_EMULATOR_HOST");

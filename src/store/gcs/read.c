@@ -11,8 +11,8 @@ static void build_get(struct store_call *c)
     gcs_begin(c, "GET", "/storage/v1", a->key);
     gcs_param(c, "alt", STR("media"));
     if (a->object.generation) {
-        /* `generation` finds the version also where the bucket keeps old ones, `ifGenerationMatch` holds the store to
-         * it, also one that ignores the first. */
+        /* `generation` finds the version even if the bucket keeps old ones. `ifGenerationMatch` makes the store
+         * check it, even if it ignores `generation`. */
         gcs_param_u64(c, "generation", a->object.generation);
         gcs_param_u64(c, "ifGenerationMatch", a->object.generation);
     }
@@ -44,7 +44,7 @@ static void describe_get(struct store_call *c)
     o->etag = call_keep(c, call_answer_header(c, "etag"));
     if (generation.len && str_to_u64(generation, &o->generation, &ignored) < 0)
         o->generation = 0;
-    hash_header(c, &o->digest); /* else the listing's: the generation is the same */
+    hash_header(c, &o->digest); /* else the listing's checksum: the generation is the same */
 }
 
 static int changed(struct store_call *c, uint64_t now)
@@ -156,7 +156,7 @@ static void build_list(struct store_call *c)
     if (p->delimited)
         gcs_param(c, "delimiter", STR("/"));
     if (p->start_after.len)
-        gcs_param(c, "startOffset", p->start_after); /* inclusive: the key itself is left out below */
+        gcs_param(c, "startOffset", p->start_after); /* inclusive: the key itself is skipped below */
     if (p->end_before.len)
         gcs_param(c, "endOffset", p->end_before);
     if (p->token.len)
@@ -180,7 +180,7 @@ static int add_items(struct object_page *page, const json *items, struct str aft
     for (size_t i = 0; i < count; i++) {
         struct store_object o;
         int r = gcs_read_object(json_item(items, i), &o, err);
-        if (r == 0 && !has_size(json_item(items, i))) /* it would pass for an empty one */
+        if (r == 0 && !has_size(json_item(items, i))) /* without this check it would count as an empty page */
             r = err_set(err, ERR_CORRUPT, "'%.*s' in the list has no size", STR_FMT(str_sub(o.key, 0, 200)));
         if (r < 0)
             return r;
@@ -202,7 +202,7 @@ static int add_prefixes(struct object_page *page, const json *prefixes, struct e
     return 0;
 }
 
-/* An empty list has nothing to be known by: whatever else a document may be must not pass for one. */
+/* An empty list has no members that identify it: another document must not count as one. */
 static int check_list(const json *root, const json **ret_items, const json **ret_prefixes, struct err *err)
 {
     int r = json_check_object(root, "the list", err);
@@ -233,11 +233,11 @@ int gcs_parse_list(struct str document, struct str after, struct object_page *pa
     if (r < 0)
         return call_garbled(err);
     object_page_end(page);
-    if (page->count > objects && objects > 0) /* both lists are sorted, and a page is one */
+    if (page->count > objects && objects > 0) /* both lists are sorted; merge them into one page */
         object_page_sort(page);
     sbuf_clear(ret_token);
     sbuf_add(ret_token, token);
-    if (ret_token->overflow) { /* without it the listing would pass for complete */
+    if (ret_token->overflow) { /* without it the listing would count as complete */
         err_set(err, ERR_CORRUPT, "the token of the next page has %zu bytes", token.len);
         return call_garbled(err);
     }

@@ -22,7 +22,7 @@ static void add_path(struct store_call *c, const char *path, struct str name)
 static void add_common(struct store_call *c)
 {
     const struct gcs *g = c->job.store->self;
-    sbuf_adds(&c->url, "?prettyPrint=false"); /* by default each answer is indented, for people */
+    sbuf_adds(&c->url, "?prettyPrint=false"); /* by default each reply is indented for people */
     if (g->billing) {
         sbuf_adds(&c->url, "&userProject=");
         sbuf_adds(&c->url, g->billing);
@@ -110,7 +110,7 @@ void gcs_refused(struct store_call *c, int status)
 
 static int read_number(const json *j, const char *name, uint64_t *ret, struct err *err)
 {
-    struct str text; /* 64-bit numbers are strings in this API; not in every imitation */
+    struct str text; /* 64-bit numbers are strings in this API, but not in every emulator */
     if (json_as_str(json_member(j, name), &text))
         return str_to_u64(text, ret, err);
     return json_opt_u64(j, name, ret, err);
@@ -124,7 +124,7 @@ static int read_digest(const json *j, struct digest *ret, struct err *err)
         r = json_opt_str(j, "md5Hash", &md5, err);
     if (r < 0)
         return r;
-    /* The CRC is preferred though MD5 is the longer: it combines over parts and costs next to nothing. */
+    /* The CRC is preferred to the longer MD5: it combines over parts and costs almost nothing. */
     if (crc.len)
         return digest_parse_base64(HASH_CRC32C, crc, ret, err);
     return md5.len ? digest_parse_base64(HASH_MD5, md5, ret, err) : 0;

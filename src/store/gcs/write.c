@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Uploads in one request, and in parts. The JSON API has no parallel multipart upload, and the XML API's takes no
- * precondition. Parts are therefore objects under GCS_HIDDEN, composed when all are there; the checksum is verified
- * before the object gets its key. */
+ * precondition. So parts are objects under GCS_HIDDEN, which are composed when all are uploaded. The checksum is
+ * verified before the object gets its key. */
 #include "gcs.h"
 #include "upload_id.h"
 #include "util/clock.h"
@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A resource with the content type, the storage class and the upload id of the job. The caller frees. */
+/* A resource with the content type, the storage class and the idempotency token of the job. The caller frees. */
 static json *new_resource(const struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
@@ -31,8 +31,8 @@ static void add_condition(struct store_call *c)
         gcs_param(c, "ifGenerationMatch", a->condition == STORE_IF_SAME ? a->match : STR("0"));
 }
 
-/* Starts an upload of one request as multipart/related: the resource, with the checksum that the store must find, and
- * the bytes. `is_final`: with the job's metadata and condition. */
+/* Starts an upload in one multipart/related request: the resource, with the checksum that the store must verify,
+ * and the bytes. `is_final`: with the job's metadata and condition. */
 static void send_object(struct store_call *c, struct str name, bool is_final)
 {
     const struct digest *d = &c->job.args.body.digest;
@@ -75,7 +75,7 @@ static void refused_bytes(struct store_call *c, int status);
 
 const struct call_steps gcs_put_steps = {build_put, NULL, NULL, answered_put};
 
-/* The object has its name, and is described: its parts go. */
+/* The object has its key and reply.object is set: delete its parts. */
 static void published(struct store_call *c)
 {
     gcs_of(c)->confirmed = c->job.reply;
@@ -103,7 +103,7 @@ static void looked_whose(struct store_call *c, const struct store_reply *r)
     }
 }
 
-/* A 400 about a checksum is about the body, not about the request. */
+/* A 400 about a checksum means that the body is corrupt, not that the request is invalid. */
 static void refused_bytes(struct store_call *c, int status)
 {
     static const char *const words[] = {"crc32c", "CRC32C", "MD5", "md5"};
@@ -154,7 +154,7 @@ void gcs_begin_upload(struct store_call *c)
     call_end(c, 0);
 }
 
-/* Level 0 are the parts as they were sent; each further level is composed from the one below. */
+/* Level 0 has the uploaded parts; each further level is composed from the one below. */
 static struct str piece_name(const struct store_call *c, unsigned level, size_t number, char *buf)
 {
     int n = snprintf(buf, GCS_NAME_MAX, GCS_HIDDEN "%.*s/%u-%05zu",
@@ -216,7 +216,7 @@ static void send_compose(struct store_call *c, struct str destination, json *own
     sbuf_adds(&c->sent, text);
 }
 
-/* One group of the level: its pieces become a piece of the next. */
+/* Composes one group of the level into a piece of the next level. */
 static void build_group(struct store_call *c)
 {
     struct gcs_job *j = gcs_of(c);
@@ -231,7 +231,7 @@ static void build_group(struct store_call *c)
     }
     json *resource = json_new_object();
     json_set_str(resource, "contentType", STR("application/octet-stream"));
-    if (a->storage_class.len) /* the pieces of a composition share their class with it */
+    if (a->storage_class.len) /* the pieces of a composition must have its storage class */
         json_set_str(resource, "storageClass", a->storage_class);
     send_compose(c, piece_name(c, j->level + 1, j->group + 1, name), sources, resource, false);
 }
@@ -261,8 +261,8 @@ static bool holds(const struct store_call *c, const struct store_reply *r)
            (a->condition == STORE_IF_SAME && r->code == 0 && str_eq(str_of(tag), a->match));
 }
 
-/* An earlier attempt may have succeeded and lost its reply, and an object of another writer makes the composition
- * useless. The precondition covers changes between this request and the last step. */
+/* An earlier attempt may have succeeded although its reply was lost. An object of another writer makes the
+ * composition useless. The precondition covers changes between this request and the last step. */
 static void looked_first(struct store_call *c, const struct store_reply *r)
 {
     if (r->code < 0 && r->status != 404) {
@@ -326,7 +326,7 @@ static void build_compose(struct store_call *c)
 
 static const struct call_steps compose_steps = {build_compose, NULL, NULL, answered_group};
 
-/* The name, at last: one source, whole and checked. */
+/* The last step gives the object its key: one source, complete and verified. */
 static void build_publish(struct store_call *c)
 {
     char name[GCS_NAME_MAX];
@@ -358,7 +358,7 @@ static void end_sweep(struct store_call *c, int status)
 {
     struct gcs_job *j = gcs_of(c);
     if (j->confirmed.object.generation) {
-        /* The object is there; parts that could not be removed are for a sweep. */
+        /* The object exists; a later sweep removes the parts that are left. */
         unsigned requests = c->job.reply.requests;
         c->job.reply = j->confirmed;
         c->job.reply.requests = requests;
@@ -370,7 +370,7 @@ static void end_sweep(struct store_call *c, int status)
     }
 }
 
-/* Where the parts lie that this sweep removes. */
+/* The prefix of the parts that this sweep removes. */
 static void sweep_prefix(const struct store_call *c, struct sbuf *ret)
 {
     char ours[UPLOAD_KEY_LEN + 1];

@@ -62,7 +62,7 @@ static void local_resume(struct store_job *job)
         local_wake(j);
 }
 
-/* A visit under way cannot be called back: it is heard out. */
+/* A running visit cannot be cancelled: wait for its end. */
 static void local_stop(struct store_job *job)
 {
     struct local_job *j = container_of(job, struct local_job, job);
@@ -102,7 +102,7 @@ static void release_local_job(struct store_job *job)
 
 const struct store_backend backend_local = {
     .caps = {.lists_sorted = true,
-             .lists_from_any_key = false, /* a directory is walked once, from its beginning */
+             .lists_from_any_key = false, /* a directory is walked once, from its start */
              .lists_best_digest = true,
              .conditions = STORE_CONDITIONS_HONOURED,
              .upload_digest = HASH_CRC32C,

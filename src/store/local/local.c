@@ -109,7 +109,7 @@ static void fire_after_rate(struct timer *t)
     local_visit(j, j->visit, j->after);
 }
 
-/* The next visit, which will move `bytes`, no sooner than the rate allows. */
+/* Starts the next visit, which moves `bytes`, when the rate allows it. */
 void local_visit_paced(struct local_job *j, uint64_t bytes, local_visit_fn *visit, void (*after)(struct local_job *j))
 {
     struct rate *rate = j->job.args.rate;

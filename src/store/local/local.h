@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local.h - shares between reading and writing of file:// a job that visits the disk on the pool. home of a local_job:
- * its loop; during a visit, the pool thread. */
+/* local.h - the job of file://, which visits the disk on the pool; shared by reading and writing. home of a
+ * local_job: its loop; during a visit, the pool thread. */
 #pragma once
 
 #include "backend.h"
@@ -9,10 +9,10 @@
 #include <pthread.h>
 
 enum {
-    LOCAL_CHUNK = 1 << 20,  /* bytes a visit moves: the loop is asked back once a megabyte */
+    LOCAL_CHUNK = 1 << 20,  /* bytes that a visit moves: returns to the loop once a megabyte */
     LOCAL_PAGE_KEYS = 1000, /* as S3 and GCS do */
     LOCAL_ETAG_MAX = 80,
-    LOCAL_WALKS_MAX = 16, /* listings that may rest between two pages without losing their place */
+    LOCAL_WALKS_MAX = 16, /* listings whose walk is kept between two pages */
 };
 
 struct idle_walk {
@@ -62,10 +62,10 @@ struct local_job {
     struct hash hash;
 };
 
-/* The store's directory, opened at first use: what exports write to may not exist yet. Blocks. */
+/* The store's directory, opened at first use: the destination of an export may not exist before. Blocks. */
 must_check int local_root(struct local *l, bool make, int *ret, struct err *err);
 
-/* Makes `visit` on the pool, then `after` on the loop; a visit that fails ends the job instead. */
+/* Runs `visit` on the pool, then `after` on the loop; a failed visit ends the job instead. */
 void local_visit(struct local_job *j, local_visit_fn *visit, void (*after)(struct local_job *j));
 void local_visit_paced(struct local_job *j, uint64_t bytes, local_visit_fn *visit, void (*after)(struct local_job *j));
 
@@ -73,10 +73,10 @@ void local_visit_paced(struct local_job *j, uint64_t bytes, local_visit_fn *visi
 void local_end(struct local_job *j, int code);
 void local_end_well(struct local_job *j);
 
-/* Ends a job that cannot go on, whose temporary must go first. */
+/* Ends a job that failed after it removed the job's temporary. */
 void local_abandon(struct local_job *j, int code);
 
-/* From size and time, in `buf` of LOCAL_ETAG_MAX. */
+/* Made from size and time, in `buf` of LOCAL_ETAG_MAX. */
 struct str local_etag(const struct stat *st, char *buf);
 
 /* `etag` of LOCAL_ETAG_MAX holds ret->etag. */
@@ -84,6 +84,6 @@ void local_describe(struct str key, const struct stat *st, char *etag, struct st
 
 #define LOCAL_XATTR_OWNER "user.cistern.owner"
 
-void local_read_start(struct local_job *j); /* GET, HEAD, LIST */
-void local_wake(struct local_job *j); /* a GET that was paused goes on, and a job that waits ends if it is cancelled */
+void local_read_start(struct local_job *j);  /* GET, HEAD, LIST */
+void local_wake(struct local_job *j);        /* resumes a paused GET, and ends a waiting job that was cancelled */
 void local_write_start(struct local_job *j); /* PUT, BEGIN, PART, COMPLETE, ABORT, SWEEP, DELETE */

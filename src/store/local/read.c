@@ -28,7 +28,7 @@ static int open_object(struct local_job *j, struct stat *ret_st, struct err *err
         r = local_root(l, false, &root, err);
     if (r < 0)
         return r;
-    /* O_NONBLOCK: a pipe of that name must not hold us. */
+    /* O_NONBLOCK: opening a pipe of that name must not block. */
     j->fd = path_open_links(root, key.ptr, O_RDONLY | O_NONBLOCK);
     if (j->fd < 0 && (errno == EXDEV || errno == ELOOP))
         return err_set(err, ERR_NOT_FOUND, "not a regular file, or a link out of the directory");
@@ -64,7 +64,7 @@ static int open_unchanged(struct local_job *j, struct err *err)
     return r;
 }
 
-/* Up to `want` bytes into buf; fewer at the end of the file. */
+/* Reads up to `want` bytes into buf; fewer at the end of the file. */
 static int fill(struct local_job *j, uint64_t want, struct err *err)
 {
     if (!j->buf && want)

@@ -4,8 +4,8 @@
 #include <fcntl.h>
 #include <limits.h>
 
-/* Names of one directory that are held at once, and levels:
- * a path of PATH_MAX bytes cannot have more than half as many. */
+/* Names of one directory in memory at once, and levels: a path of PATH_MAX bytes has at most half as many
+ * segments. */
 enum { RUN_MAX = 1 << 20, LEVELS_MAX = PATH_MAX / 2 };
 
 /* The first eight bytes as a number decide nearly every comparison without touching the name. */
@@ -19,20 +19,20 @@ struct dir_entry {
 struct walk_level {
     int fd; /* owned */
     size_t path_len;
-    struct sbuf text; /* names; a directory's with a '/' behind it, as it stands in a path: that is what orders it */
+    struct sbuf text; /* names; a directory's with a '/' at its end, as in a path: that determines the order */
     struct dir_entry *entries;
     size_t count;
     size_t room;
     size_t next;
-    bool more;        /* the directory has greater names than those of this run */
-    struct sbuf last; /* the last name of the run before this one */
+    bool more;        /* the directory has names greater than those of this run */
+    struct sbuf last; /* last name of the previous run */
 };
 
 struct local_walk {
     int root; /* owned */
     struct sbuf prefix;
     struct sbuf end_before;
-    struct sbuf after; /* start_after, or the last path that was given */
+    struct sbuf after; /* start_after, or the last path that was returned */
     bool delimited;
     unsigned skipped;
     struct sbuf last_skipped;
@@ -91,7 +91,7 @@ void walk_free(struct local_walk *w)
     free(w);
 }
 
-/* May `path` (a file's, or a directory's with its '/') be wanted, or hold something that is? */
+/* Can `path` (a file's, or a directory's with its '/') be part of the listing, or contain such a file? */
 static bool in_range(const struct local_walk *w, struct str path, bool is_directory)
 {
     struct str prefix = sbuf_str(&w->prefix), after = sbuf_str(&w->after), end = sbuf_str(&w->end_before);
@@ -105,7 +105,7 @@ static bool in_range(const struct local_walk *w, struct str path, bool is_direct
     return true;
 }
 
-/* The type that counts: links are judged when their turn comes. */
+/* The type as listed: links are resolved when the walk reaches them. */
 static int type_of(int dir, const struct dirent *e)
 {
     struct stat st;
@@ -198,7 +198,7 @@ static int level_load(struct local_walk *w, struct walk_level *l, struct err *er
     return 0;
 }
 
-/* Descends into the directory whose path stands in w->path, with its '/'. */
+/* Descends into the directory whose path is in w->path, with its '/'. */
 static int push(struct local_walk *w, int own_fd, struct err *err)
 {
     if (w->depth == LEVELS_MAX) {
@@ -303,7 +303,7 @@ static int stat_file(struct local_walk *w, const struct walk_level *l, int type,
 
 static int descend(struct local_walk *w, struct walk_level *l, struct err *err)
 {
-    /* Between listing and opening, a directory may have gone, or become a link: neither is followed. */
+    /* Between listing and opening, a directory may be removed, or become a link: neither is followed. */
     sbuf_cut(&w->path, w->path.len - 1);
     int fd = openat(l->fd, w->path.ptr + l->path_len, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     sbuf_addc(&w->path, '/');
@@ -321,7 +321,7 @@ static void give(struct local_walk *w, struct walk_entry *ret)
     ret->path = sbuf_str(&w->after);
 }
 
-/* One step: 1 when *ret is set, 0 to go on. */
+/* One step: 1 if *ret is set, 0 to continue. */
 static int step(struct local_walk *w, struct walk_entry *ret, struct err *err)
 {
     struct walk_level *l = &w->levels[w->depth - 1];

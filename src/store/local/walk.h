@@ -14,7 +14,7 @@ struct local_walk;
 
 struct walk_options {
     int root;               /* an open directory; borrowed */
-    struct str prefix;      /* of the whole path, also in the middle of a name */
+    struct str prefix;      /* prefix of the whole path; may end within a name */
     struct str start_after; /* only greater paths */
     struct str end_before;  /* only smaller paths; empty: no end */
     bool delimited;         /* do not descend: a directory is an entry whose path ends in '/' */
@@ -32,7 +32,7 @@ void walk_free(struct local_walk *w);
 DEFINE_AUTO(walk, struct local_walk, walk_free)
 #define auto_walk auto_with(auto_clean_walk) struct local_walk *
 
-/* 1: *ret is the next; 0: there are no more. */
+/* 1: *ret is the next entry; 0: end of the walk. */
 must_check int walk_next(struct local_walk *w, struct walk_entry *ret, struct err *err);
 
 /* Names seen so far that are not objects: links that leave the root, or lead to a directory or nowhere; sockets,

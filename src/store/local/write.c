@@ -23,7 +23,7 @@ static int open_hidden(int root, bool make, struct err *err)
     return fd >= 0 ? fd : err_sys(err, errno, "cannot open '" WALK_HIDDEN "'");
 }
 
-/* A whole object comes into a file without a name, where the file system has such: a kill leaves nothing behind. */
+/* A whole object is written to a nameless file if the file system supports it: a kill leaves nothing behind. */
 static bool make_nameless(struct local_job *j, int root)
 {
     j->fd = openat(root, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
@@ -45,7 +45,7 @@ static int remove_forgotten(const struct local_job *j, struct err *err)
         return errno == ENOENT ? 0 : err_sys(err, errno, "cannot open '" WALK_HIDDEN "/%s'", j->name);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return err_fail(err, ERR_AGAIN, CIS_OBJECT_BUSY, "another process is writing this object");
-    /* Another may have removed it first: what has the name now is alive. */
+    /* Another process may have removed it first: a file that has the name now is in use. */
     if (fstat(fd, &st) == 0 && st.st_nlink > 0 && unlinkat(j->parent, j->name, 0) != 0)
         return err_sys(err, errno, "cannot remove '" WALK_HIDDEN "/%s'", j->name);
     return 0;
@@ -82,7 +82,7 @@ static int make_hidden(struct local_job *j, int root, local_visit_fn *make, stru
     return r;
 }
 
-/* Creates j->name, which is the upload's id too. */
+/* Creates j->name, which is also the upload ID. */
 static int make_temporary(struct local_job *j, int root, struct err *err)
 {
     if (j->job.op == JOB_PUT && make_nameless(j, root))
@@ -122,11 +122,12 @@ static int mark(const struct local_job *j, struct err *err)
     if ((id.len == 0 || fsetxattr(j->fd, XATTR_UPLOAD_ID, id.ptr, id.len, 0) == 0) &&
         (owner.len == 0 || fsetxattr(j->fd, LOCAL_XATTR_OWNER, owner.ptr, owner.len, 0) == 0))
         return 0;
-    /* Without attributes a retry cannot know its own object, and says that it exists: safe, if not handy. */
+    /* Without attributes a retry cannot recognise its own object, and reports that it exists: safe, but a false
+     * alarm. */
     return errno == EOPNOTSUPP ? 0 : err_sys(err, errno, "cannot mark the upload");
 }
 
-/* Is the object that is there the one that this very upload put there, before its answer was lost? */
+/* Did this upload create the existing object, before its reply was lost? */
 static bool is_our_own(const struct local_job *j, int root)
 {
     char id[256];
@@ -167,7 +168,7 @@ static int refuse_name(const struct local_job *j, int root, int errnum, struct e
     return err_sys(err, errnum, "cannot rename it to its name");
 }
 
-/* There is no conditional rename: the object is compared directly before. */
+/* There is no conditional rename: compare the object directly before. */
 static int check_same(struct local_job *j, int directory, const char *name, struct err *err)
 {
     struct stat st;
@@ -182,7 +183,7 @@ static int check_same(struct local_job *j, int directory, const char *name, stru
     return err_fail(err, ERR_EXISTS, CIS_OBJECT_EXISTS, "the object was replaced or deleted");
 }
 
-/* Gives the temporary its name in `directory`. Only a rename replaces a file, and only a file with a name can be
+/* Renames the temporary to its name in `directory`. Only a rename replaces a file, and only a named file can be
  * renamed. */
 static int put_name(struct local_job *j, int root, int directory, const char *name, struct err *err)
 {
@@ -193,13 +194,14 @@ static int put_name(struct local_job *j, int root, int directory, const char *na
         if (errno != EEXIST || absent)
             return refuse_name(j, root, errno, err);
         name_put(j);
-        (void)flock(j->fd, LOCK_EX | LOCK_NB); /* lock it before it has a name, so that no sweep takes it for stale */
+        (void)flock(j->fd, LOCK_EX | LOCK_NB); /* lock it before it has a name, so that no sweep counts it as stale */
         int r = make_hidden(j, root, link_temporary, err);
         if (r < 0)
             return r;
     }
     int r = renameat2(j->parent, j->name, directory, name, absent ? RENAME_NOREPLACE : 0);
-    /* A file system without that flag (NFS): a second name does not replace either, and the first goes afterwards. */
+    /* On a file system without that flag (NFS): link(2) does not replace a file either; remove the first name
+     * afterwards. */
     if (r != 0 && absent && errno == EINVAL)
         r = linkat(j->parent, j->name, directory, name, 0);
     return r == 0 ? 0 : refuse_name(j, root, errno, err);

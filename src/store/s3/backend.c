@@ -12,7 +12,7 @@ static bool wants_path_style(const struct store *s, const struct store_options *
            (e->tls && str_find(bucket, '.') >= 0); /* a wildcard certificate covers one label */
 }
 
-/* For people: an error was reported by s3_base_url. */
+/* For messages: s3_base_url has already reported an error. */
 static char *server_url(const struct s3 *s3)
 {
     char aws[TRUST_URL_MAX];
@@ -73,7 +73,7 @@ static int s3_open(struct store *s, const struct store_options *o, const struct 
                         s->bucket);
     if (ca && !s->ca_file && !s->ca)
         s->ca_file = str_dup(str_of(ca));
-    /* A directory bucket lists in no order, and from its beginning only. */
+    /* A directory bucket does not sort its keys, and lists only from the start. */
     if (str_ends(str_of(s->bucket), STR("--x-s3")))
         s->caps.lists_sorted = s->caps.lists_from_any_key = false;
     s3->base = s3_base_url(s, s3, err);

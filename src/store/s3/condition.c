@@ -36,7 +36,7 @@ bool s3_is_ours(const struct store_call *c, const struct store_reply *r)
     return r->code == 0 && mine.len && str_eq(r->writer, mine);
 }
 
-/* After a 412 the object may be of this upload: the reply to an earlier attempt was lost. */
+/* After a 412 the object may come from this upload: the reply to an earlier attempt was lost. */
 static void looked_whose(struct store_call *c, const struct store_reply *r)
 {
     if (s3_is_ours(c, r))
@@ -89,7 +89,7 @@ bool s3_look_first(struct store_call *c)
 
 /* ---- answers to a conditional write ------------------------------------------------------------------------------ */
 
-/* 501 says that something of the request is not known, not what. */
+/* 501 means that a part of the request is not supported, but not which one. */
 static bool may_be_the_condition(const struct store_call *c)
 {
     const struct s3 *s3 = c->job.store->self;

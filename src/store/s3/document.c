@@ -4,7 +4,7 @@
 #include "creds/xml.h"
 #include "util/clock.h"
 
-/* Elements that are read, each with the place that its text goes to. */
+/* Elements that are read, each with the place of its text. */
 enum s3_element {
     FIELD_KEY,
     FIELD_SIZE,
@@ -132,7 +132,7 @@ static int end_item(struct s3_document *x, int name, struct err *err)
     x->object.upload_id = sbuf_str(&x->kept[FIELD_UPLOAD_ID]);
     if (x->object.key.len == 0)
         return err_set(err, ERR_CORRUPT, "an object in the answer has no key");
-    if (is_object && !x->has_size) /* it would pass for an empty one */
+    if (is_object && !x->has_size) /* without this check it would count as an empty page */
         return err_set(err, ERR_CORRUPT, "'%.*s' in the answer has no size", STR_FMT(str_sub(x->object.key, 0, 200)));
     if (!object_page_add(x->page, &x->object))
         return err_set(err, ERR_CORRUPT, "the answer lists more than %d objects on one page", PAGE_OBJECTS_MAX);
@@ -203,7 +203,7 @@ static void fill_checksum(struct s3_document *x)
         }
 }
 
-/* Some servers say only behind the keys that they are encoded: so all of them are decoded at the end, in place. */
+/* Some servers state only after the keys that they are encoded: so all are decoded at the end, in place. */
 static int decode_keys(struct s3_document *x, struct err *err)
 {
     struct object_page *page = x->page;

@@ -7,7 +7,7 @@
 
 struct s3_document;
 
-/* Everything that any answer may say; texts are empty where it said nothing. Borrowed from the parser. */
+/* Every field of any reply; missing texts are empty. Borrowed from the parser. */
 struct s3_reply {
     struct str root; /* "ListBucketResult", "Error", ... */
     struct str code; /* of an Error */

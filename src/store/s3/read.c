@@ -24,8 +24,8 @@ const char *s3_checksum_header(enum hash_kind kind)
 
 static const enum hash_kind kinds[] = {HASH_CRC64NVME, HASH_CRC32C, HASH_CRC32, HASH_SHA256};
 
-/* "<base64>-7" and type COMPOSITE are checksums of the parts' checksums:
- * nothing that the bytes could be held against. */
+/* "<base64>-7" and type COMPOSITE are checksums of the parts' checksums: the object's bytes cannot be compared
+ * with them. */
 static bool full_checksum(const struct store_call *c, struct digest *ret)
 {
     struct err ignored;
@@ -49,7 +49,7 @@ static bool etag_md5(const struct store_call *c, struct str etag, struct digest 
     return plain && !customer && !etag_is_weak(etag) && digest_parse_hex(HASH_MD5, etag_bare(etag), ret, &ignored) == 0;
 }
 
-/* "<digest>-<count>"; without the count where the type says COMPOSITE. */
+/* Splits "<digest>-<count>"; the count is missing if the type is COMPOSITE. */
 static bool split_count(struct str text, struct str *ret_digest, unsigned *ret_count)
 {
     struct err ignored;
@@ -121,7 +121,7 @@ static void build_get(struct store_call *c)
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }
 
-/* The object was replaced: both states by name. */
+/* The object was replaced: the error names both states. */
 static int changed(struct store_call *c, struct str now)
 {
     struct str then = c->job.args.object.etag;
@@ -161,7 +161,7 @@ static int check_length(struct store_call *c, int status, struct err *err)
         r = err_set(err, ERR_CORRUPT, "a range was requested, but the reply has the whole object");
     if (r < 0)
         return err_advise(err, CIS_REPLY_INVALID);
-    /* A proxy may send a body in chunks, whose length is known when it has come: it is counted then. */
+    /* A proxy may send the body in chunks: its length is then checked at the end. */
     bool is_told = status == 206 || call_answer_header(c, "content-length").len > 0;
     if (is_told && a->object.size_bytes && o->size_bytes != a->object.size_bytes) {
         /* A different ETag was refused before. A reply without one may be a proxy's page. */
@@ -281,7 +281,7 @@ static void answered_list(struct store_call *c, int status)
         call_end(c, call_garbled(&c->err));
         return;
     }
-    if (c->job.args.page.delimited) /* they come after the objects: one order for both is what a page promises */
+    if (c->job.args.page.delimited) /* they follow the objects in the reply; a page has one order for both */
         object_page_sort(&j->page);
     c->job.objects = j->page.objects;
     c->job.object_count = j->page.count;

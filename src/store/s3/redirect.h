@@ -7,7 +7,7 @@
 #include "creds/endpoint.h"
 
 struct redirect {
-    char endpoint[256]; /* "https://s3.eu-west-1.amazonaws.com": the bucket, and what it led to, are left out */
+    char endpoint[256]; /* "https://s3.eu-west-1.amazonaws.com": without the bucket and the path */
     char region[64];    /* empty: the host does not tell */
 };
 

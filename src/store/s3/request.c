@@ -12,7 +12,7 @@
 
 /* ---- where the bucket is ----------------------------------------------------------------------------------------- */
 
-/* The endpoint of the options, or AWS's for the region. buf of TRUST_URL_MAX, which the result may borrow. */
+/* The endpoint of the options, or AWS's for the region. The result may borrow buf of TRUST_URL_MAX. */
 int s3_endpoint(const struct s3 *s3, char *buf, struct endpoint *ret, struct err *err)
 {
     int r = s3->endpoint ? 0 : trust_aws_url("s3", s3->region, buf, err);
@@ -91,7 +91,7 @@ static size_t sorted_headers(const struct store_call *c, struct str host, struct
     return count;
 }
 
-/* The URL is scheme://host/path?query: the signature is over its very bytes. */
+/* The URL is scheme://host/path?query: the signature covers exactly these bytes. */
 static void split_url(const struct store_call *c, struct str *ret_host, struct str *ret_path, struct str *ret_query)
 {
     struct str url = sbuf_str(&c->url);
@@ -116,7 +116,7 @@ void s3_sign(struct store_call *c, struct str payload)
                               .service = STR("s3")};
     char when[SIGV4_TIME_MAX];
     struct str host;
-    /* S3 gives the stored bytes whatever we say; a proxy on the way must not compress them for us. */
+    /* S3 always returns the stored bytes; a proxy in between must not compress them. */
     call_header(c, "accept-encoding", STR("identity"));
     if (s3->requester_pays)
         call_header(c, "x-amz-request-payer", STR("requester"));
@@ -215,7 +215,7 @@ static struct str told_region(const struct store_call *c, int status, const stru
     return region.len ? region : a->region;
 }
 
-/* The bucket's place according to the reply, if we may follow. */
+/* The bucket's endpoint according to the reply, if the redirect may be followed. */
 static void told_place(const struct store_call *c, int status, const struct s3_reply *a, struct redirect *ret)
 {
     struct s3 *s3 = c->job.store->self;
@@ -234,7 +234,8 @@ static void told_place(const struct store_call *c, int status, const struct s3_r
         snprintf(ret->region, sizeof ret->region, "%.*s", STR_FMT(region));
 }
 
-/* All later requests go there. Each job follows one redirect only, in case two servers point to each other. */
+/* All later requests use this endpoint. Each job follows one redirect only, in case two servers point to each
+ * other. */
 static bool move_to(struct store_call *c, const struct redirect *to)
 {
     struct s3 *s3 = c->job.store->self;
@@ -281,7 +282,7 @@ static bool rejects_key(struct str code)
            str_eq(code, STR("XAdminUserNotFound")); /* versitygw, with 404 */
 }
 
-/* Codes of temporary errors whose status says otherwise. */
+/* Codes of temporary errors with the status of a permanent one. */
 static int passing(struct store_call *c, int code, const struct status_words *w)
 {
     if (asks_for_less(w->code)) {
@@ -302,7 +303,7 @@ static int passing(struct store_call *c, int code, const struct status_words *w)
     return code;
 }
 
-/* Codes that say more than their status does. */
+/* Codes that are more precise than their status. */
 static int refine(struct store_call *c, int code, const struct status_words *w)
 {
     struct store *s = c->job.store;
@@ -325,7 +326,7 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
                         "%d InvalidPart: the store does not have a part that it confirmed", w->status);
     if (w->status == 409 && !str_eq(w->code, STR("OperationAborted")) &&
         !str_eq(w->code, STR("ConditionalRequestConflict"))) {
-        /* Servers over a file system: one key is a directory of another. */
+        /* Servers on a file system: one key is a directory of another key. */
         c->job.reply.may_retry = false;
         return err_fail(&c->err, ERR_INVALID, CIS_REQUEST_REJECTED, "409 %.*s: %.*s", STR_FMT(w->code),
                         STR_FMT(str_sub(w->message, 0, 200)));
@@ -333,7 +334,7 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
     return passing(c, code, w);
 }
 
-/* Neither permissions nor other credentials would help. */
+/* More permissions or other credentials would not help. */
 static int archived(struct store_call *c, int status)
 {
     return err_fail(&c->err, ERR_UNSUPPORTED, CIS_OBJECT_ARCHIVED,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* s3.h - what the files of s3:// share. home of an s3_job: its loop. */
+/* s3.h - the interface between the files of s3://. home of an s3_job: its loop. */
 #pragma once
 
 #include "call.h"
@@ -14,30 +14,30 @@
 enum s3_knowledge { S3_UNKNOWN, S3_HONOURED, S3_IGNORED, S3_REFUSED };
 
 struct s3 {
-    bool is_named; /* its endpoint was; else it is AWS's */
+    bool is_named; /* the options name an endpoint; else it is AWS's */
     bool path_style;
     bool tls;
     bool requester_pays;
-    atomic_bool conditional;  /* it has taken a condition: a 501 is about something else */
+    atomic_bool conditional;  /* the server has accepted a condition: a 501 has another cause */
     atomic_uchar known[2][2]; /* enum s3_knowledge: [of a completion][of If-Match, else If-None-Match] */
     struct sigv4_cache cache;
-    pthread_mutex_t lock; /* guards what follows: a bucket may turn out to live in another region */
+    pthread_mutex_t lock; /* guards the fields below: the bucket may be in another region */
     char *endpoint;       /* owned; NULL: AWS's, of the region */
     char region[64];
-    char *base; /* owned: every URL up to the key */
+    char *base; /* owned: the part of every URL before the key */
 };
 
 struct s3_job {
     struct store_call call;
-    const struct call_steps *steps; /* of its operation, after a HEAD that goes before */
+    const struct call_steps *steps; /* steps of its operation, for after the HEAD */
     struct object_page page;
-    struct s3_document *document; /* owned; NULL until an answer is a document */
+    struct s3_document *document; /* owned; NULL before the first document */
     bool moved;                   /* redirected once already */
-    bool bare;                    /* PUT, COMPLETE: without the condition, which the store refuses */
+    bool bare;                    /* PUT, COMPLETE: send no condition, because the store refuses it */
     size_t swept;                 /* SWEEP: of page */
     struct str sweeping;          /* the upload ID that is being aborted; in page */
     bool aborted;                 /* one of page was, just now */
-    unsigned rounds;              /* pages that were listed, by all attempts */
+    unsigned rounds;              /* count of listed pages, over all attempts */
     char region[64];              /* that this exchange is signed for */
     size_t query_at;              /* in call.url */
 };
@@ -51,20 +51,21 @@ static inline struct s3_job *s3_of(struct store_call *c)
 struct endpoint;
 must_check int s3_endpoint(const struct s3 *s3, char *buf, struct endpoint *ret, struct err *err);
 bool s3_is_region(struct str s); /* by its characters and length only: servers other than AWS choose their own */
-/* Every URL up to the key: "https://host/bucket" or "https://bucket.host". NULL: see *err. */
+/* The part of every URL before the key: "https://host/bucket" or "https://bucket.host". NULL: see *err. */
 char *s3_base_url(const struct store *s, const struct s3 *s3, struct err *err);
 
 /* Starts a request: method and URL. `key` NULL ptr: the bucket. `query` sorted and encoded. */
 void s3_begin(struct store_call *c, const char *method, struct str key, struct str query);
 
-/* Adds what every request has, and signs. `payload` is the hex SHA-256 of the body, or SIGV4_UNSIGNED. */
+/* Adds the headers of every request, and signs it. `payload` is the hex SHA-256 of the body, or SIGV4_UNSIGNED. */
 void s3_sign(struct store_call *c, struct str payload);
 
 /* The hex SHA-256 of c->sent. buf of 65; returns a view. */
 struct str s3_payload(struct store_call *c, char *buf);
 
-/* Parses c->got. A document is known by its content, or by the name of its root, which some servers change. False: it
- * is another one, and the call has ended: S3 may answer 200 and fail afterwards, and a proxy's page is XML, too. */
+/* Parses c->got. A document is recognised by its content, or by the name of its root, which some servers change.
+ * False: it is another document, and the call has ended. S3 may answer 200 and fail afterwards, and a proxy's page
+ * is XML, too. */
 enum s3_reply_kind { S3_BEGUN, S3_COMPLETED, S3_OBJECTS, S3_UPLOADS };
 must_check bool s3_parse(struct store_call *c, enum s3_reply_kind want, const struct s3_reply **ret);
 
@@ -92,11 +93,11 @@ extern const struct call_steps s3_put_steps, s3_begin_steps, s3_part_steps, s3_c
 /* ---- s3_condition.c ---------------------------------------------------------------------------------------------- */
 
 void s3_add_condition(struct store_call *c);
-/* Does the reply to a HEAD carry this job's upload id? */
+/* Does the reply to a HEAD contain this job's idempotency token? */
 bool s3_is_ours(const struct store_call *c, const struct store_reply *r);
-/* Must a HEAD go before this write? Then it is sent, and the write follows. */
+/* Must a HEAD precede this write? Then it is sent, and the write follows. */
 must_check bool s3_look_first(struct store_call *c);
-/* Is the answer about the condition? Then the call goes on by itself. */
+/* Is the reply about the condition? Then the call continues by itself. */
 must_check bool s3_condition_failed(struct store_call *c, int status);
 void s3_written(struct store_call *c); /* the write succeeded; ends the call */
 bool s3_wants_probe(const struct store *s);

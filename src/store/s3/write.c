@@ -20,7 +20,7 @@ static void add_checksum(struct store_call *c, const struct digest *d)
     }
 }
 
-/* SHA-256 of the job's body, read for it alone; the bytes will be asked for again from the start. */
+/* SHA-256 of the job's body; the body is then read again from the start. */
 static int hash_body(const struct store_body *b, char *hex, struct err *err)
 {
     char chunk[64 << 10];
@@ -120,7 +120,7 @@ static void build_probe_absent(struct store_call *c)
     build_probe(c, "if-none-match", "*");
 }
 
-/* No object has this ETag: it is the MD5 of none. */
+/* An ETag that no object has. */
 static void build_probe_same(struct store_call *c)
 {
     build_probe(c, "if-match", "\"00000000000000000000000000000000\"");
@@ -139,7 +139,7 @@ static void answered_probe_same(struct store_call *c, int status)
 
 static const struct call_steps probe_same_steps = {build_probe_same, NULL, NULL, answered_probe_same};
 
-/* Other refusals prove nothing: HEAD stays before each write. */
+/* Other refusals prove nothing: a HEAD still precedes each write. */
 static void answered_probe_absent(struct store_call *c, int status)
 {
     struct s3 *s3 = c->job.store->self;
@@ -263,7 +263,7 @@ static void build_complete(struct store_call *c)
     s3_sign(c, s3_payload(c, payload));
 }
 
-/* An upload that is not known any more was completed, by an attempt whose answer was lost, or aborted. */
+/* An unknown upload was completed by an attempt whose reply was lost, or was aborted. */
 static void completed_before(struct store_call *c, const struct store_reply *r)
 {
     bool is_other = r->code == 0 || r->status == 404;
@@ -299,7 +299,7 @@ static void answered_complete(struct store_call *c, int status)
     } else if (!c->success) {
         s3_refused(c, status);
     } else {
-        c->job.reply.may_retry = true; /* if it is unreadable: the next reply shows the result */
+        c->job.reply.may_retry = true; /* even if it is unreadable: the next reply shows the result */
         if (s3_parse(c, S3_COMPLETED, &a)) {
             describe_complete(c, a);
             s3_written(c);
