@@ -4,6 +4,7 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/json.h"
+#include "util/names.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/capability.h>
@@ -251,7 +252,7 @@ static void check_identity(int pool, const struct space_place *place)
     gethostname(host, sizeof host - 1);
     int r = read_identity(pool, &j, &c, &err);
     auto_mem char *node = str_dup(r == 0 ? c.node : str_of(host));
-    auto_mem char *name = str_dup(r == 0 ? c.pool : STR("default"));
+    auto_mem char *name = str_dup(r == 0 ? c.pool : STR(NAME_POOL_DEFAULT));
     struct space_options o = {.path = place->path,
                               .name = name,
                               .node = node,

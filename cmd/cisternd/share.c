@@ -42,7 +42,7 @@ static int parse_pool(const char *text, char (*name)[64], char (*path)[PATH_MAX]
                       struct err *err)
 {
     const char *equals = strchr(text, '=');
-    struct str given = equals && text[0] != '/' ? (struct str){text, (size_t)(equals - text)} : STR("default");
+    struct str given = equals && text[0] != '/' ? (struct str){text, (size_t)(equals - text)} : STR(NAME_POOL_DEFAULT);
     struct space_place place;
     if (given.len == 0 || given.len >= sizeof *name)
         return err_set(err, ERR_INVALID, "--pool '%s' is not [NAME=]DIR[,OPTION...]", text);

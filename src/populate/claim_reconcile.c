@@ -211,6 +211,7 @@ struct claim_view {
     struct claim_pvs pvs;
     struct claim_class class;
     struct err source_invalid; /* if the BucketSource is not valid */
+    struct err pools_full;     /* if no pool has room for the claim */
     struct claim_facts facts;
     struct err *err;
 };
@@ -270,7 +271,7 @@ static int describe(const struct claim_view *v, enum claim_event event, struct e
         return err_fail(err, ERR_NO_SPACE, CIS_POOL_FULL, "node %.*s: %s; the pod is rescheduled", STR_FMT(node),
                         space);
     case CLAIM_EVENT_POOLS_FULL:
-        return claim_space_check(v->p, c, err);
+        return err_copy(err, &v->pools_full);
     case CLAIM_EVENT_NODE_GONE:
         return err_fail(err, ERR_NOT_FOUND, CIS_NODE_GONE, "node %.*s was deleted before the volume was ready",
                         STR_FMT(node));
@@ -366,7 +367,6 @@ static int volume_seen(void *ctx, struct str key, const json *object)
 
 static int read_class(struct claim_view *v)
 {
-    struct err ignored;
     auto_json class = kube_informer_get(v->p->classes, STR_NULL, v->pair.target.class_name);
     if (!class)
         return 0;
@@ -374,7 +374,7 @@ static int read_class(struct claim_view *v)
     int r = claim_class_read(class, &v->class, v->err);
     v->class.has_pool = claim_space_has_pool(v->p, class);
     if (r == 0 && v->class.ours && !v->facts.prime && claim_is_pending(&v->facts) && !v->pair.target.selected_node.len)
-        v->facts.is_too_large = claim_space_check(v->p, &v->pair, &ignored) < 0;
+        v->facts.is_too_large = claim_space_check(v->p, &v->pair, &v->pools_full) < 0;
     return r;
 }
 

@@ -2,6 +2,7 @@
 /* Compares the size of a claim with the free space of pools. */
 #include "api/pool.h"
 #include "private.h"
+#include "util/names.h"
 #include <stdio.h>
 
 struct populate_pool_search {
@@ -35,7 +36,7 @@ static int pool_found(void *ctx, struct str key, const json *object)
 static struct str pool_of(const json *class)
 {
     struct str pool = json_str_at(class, "parameters.pool");
-    return pool.len ? pool : STR("default");
+    return pool.len ? pool : STR(NAME_POOL_DEFAULT);
 }
 
 bool claim_space_has_pool(struct populate *p, const json *class)

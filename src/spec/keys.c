@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "keys.h"
+#include "util/names.h"
 #include <assert.h>
 
 #define AT(field) .offset = offsetof(struct spec, field)
@@ -12,7 +13,7 @@
 
 const struct spec_key spec_keys[] = {
     /* StorageClass parameters */
-    {"pool", TYPE_TEXT, AT(params.pool), .initial = "default", .is_parameter = true},
+    {"pool", TYPE_TEXT, AT(params.pool), .initial = NAME_POOL_DEFAULT, .is_parameter = true},
     {"hydration", TYPE_ENUM, AT(params.hydration), .choices = "eager gate none", .is_parameter = true},
     {"access", TYPE_ENUM, AT(params.access), .choices = "auto fuse bind", .is_parameter = true},
     {"verify", TYPE_ENUM, AT(params.verify), .choices = "auto size none", .is_parameter = true},

@@ -8,6 +8,7 @@
 #define NAME_API NAME_API_GROUP "/" NAME_API_VERSION
 #define NAME_TOPOLOGY_KEY "topology.cistern.io/node"
 #define NAME_NAMESPACE "cistern-system"
+#define NAME_POOL_DEFAULT "default" /* of a StorageClass without the parameter pool */
 
 /* Labels of CisternVolumes. */
 #define NAME_LABEL_NODE NAME_API_GROUP "/node"
