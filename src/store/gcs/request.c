@@ -83,9 +83,10 @@ static void read_error(const json *j, struct str *code, struct str *message)
         *code = STR_NULL;
 }
 
+/* A listing and an upload of one request name no object that must exist. */
 static bool says_no_bucket(const struct store_call *c, int status, struct str message)
 {
-    if (status == 404 && c->job.op == JOB_LIST)
+    if (status == 404 && (c->job.op == JOB_LIST || c->job.op == JOB_PUT))
         return true;
     return status == 404 && str_starts(message, STR("The specified bucket does not exist"));
 }

@@ -209,6 +209,16 @@ def test_unknown_access_key_is_reported_as_rejected_credentials(s3_bucket):
     assert "does not accept the key" in answer.text
 
 
+def test_the_right_to_write_is_tested_without_a_trace(bucket):
+    assert bucket.call("writable").code == "OK"
+    assert bucket.keys() == [] and bucket.call("sweep", ".cistern-probe").requests <= 1
+    assert bucket.kind != "file" or [p for p in bucket.folder.rglob("*") if not p.is_dir()] == []
+    if bucket.kind != "file":
+        bucket.uri = f"{bucket.scheme}://no-such-bucket-here/runs/"
+        answer = bucket.call("writable")
+        assert answer.code == "NOT_FOUND" and answer.id == 1405, answer
+
+
 def test_missing_bucket_differs_from_a_missing_object(bucket):
     if bucket.kind == "file":
         bucket.uri = bucket.uri + "no-such-folder/"

@@ -7,6 +7,7 @@
  * last one has `code` ("OK" or the error's name), `text`, `id`, `advice` and `requests`. The exit status is 0. */
 #include "store/list.h"
 #include "store/store.h"
+#include "store/writable.h"
 #include "util/json.h"
 #include "util/str.h"
 #include <fcntl.h>
@@ -27,6 +28,7 @@ struct tool {
     struct store_object object; /* of the last answer; strings are the tool's own */
     char etag[2048];
     struct store_upload upload;
+    struct store_writable writable;
     struct store_part parts[1000];
     size_t part_count;
     unsigned number;
@@ -238,6 +240,20 @@ static void make_sweep(struct tool *t)
     store_upload_sweep(t->store, &t->worker, sbuf_str(&t->key), done, t);
 }
 
+static void tested(void *ctx, const struct err *err)
+{
+    struct store_reply r = {.code = err ? -(int)err->code : 0};
+    if (err)
+        r.err = *err;
+    done(ctx, &r);
+}
+
+static void make_writable(struct tool *t)
+{
+    t->writable = (struct store_writable){.store = t->store, .worker = &t->worker, .ctx = t, .on_done = tested};
+    store_writable_test(&t->writable);
+}
+
 static ssize_t body_read(void *ctx, char *buf, size_t room, uint64_t offset)
 {
     struct tool *t = ctx;
@@ -385,9 +401,9 @@ static const struct {
     const char *name;
     void (*verb)(struct tool *t);
     void (*make)(struct tool *t);
-} verbs[] = {{"list", verb_list, NULL},     {"get", NULL, make_get},     {"head", NULL, make_head},
-             {"delete", NULL, make_delete}, {"sweep", NULL, make_sweep}, {"put", verb_put, NULL},
-             {"upload", verb_upload, NULL}};
+} verbs[] = {{"list", verb_list, NULL},     {"get", NULL, make_get},          {"head", NULL, make_head},
+             {"delete", NULL, make_delete}, {"sweep", NULL, make_sweep},      {"put", verb_put, NULL},
+             {"upload", verb_upload, NULL}, {"writable", NULL, make_writable}};
 
 static void run_verb(struct tool *t, const char *name)
 {
