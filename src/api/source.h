@@ -24,6 +24,7 @@ enum api_source_phase {
 #define API_IDENTITY_READY "IdentityReady"
 #define API_REACHABLE "Reachable"
 #define API_LISTED "Listed"
+#define API_EXPORTABLE "Exportable"
 #define API_READY "Ready"
 
 struct api_source_resolved {
@@ -80,8 +81,10 @@ struct api_source_status {
 struct api_probe {
     bool has_identity; /* a credential was found, or none is needed */
     char method[16], principal[320];
-    int64_t expires_ns; /* 0: never */
-    bool has_answered;  /* the store replied; false for a source that is only exported to */
+    int64_t expires_ns;    /* 0: never */
+    bool has_answered;     /* the store replied; false for a source that is only exported to */
+    bool tried_export;     /* whether files may be exported was tested: export_err has the result */
+    struct err export_err; /* code 0: they may be */
 };
 
 struct api_source {

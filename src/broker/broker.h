@@ -75,8 +75,8 @@ must_check int broker_new(struct loop *loop, struct kube *kube, const struct bro
 void broker_stop(struct broker *b);
 void broker_free(struct broker *b); /* after broker_stop, when the loop has stopped; NULL is fine */
 
-/* Reads from the store of this source with the identity of its Jobs. Returns the first error; *ret is set on failure,
- * too. Any thread but the loop's; waits at most about 30 s. */
+/* Reads from the store of this source, and tests its exports, with the identities of its Jobs. Returns the first error
+ * of reading; *ret is set on failure, too. Any thread but the loop's; waits at most about 30 s. */
 must_check int broker_probe(struct broker *b, const struct api_source *s, struct api_probe *ret, struct err *err);
 
 uint16_t broker_port(const struct broker *b);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists one key of each prefix, on a loop of its own: a store may have its own CA, and one that does not answer must
- * not delay other requests. */
+/* Lists one key of each prefix, and tests the right to write below the prefix of exports. Each test has a loop of its
+ * own: a store may have its own CA, and one that does not answer must not delay other requests. */
 #include "probe.h"
 #include "store/single.h"
+#include "store/writable.h"
 #include "util/clock.h"
 #include <semaphore.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@ struct probe_request {
     struct mail mail;
     struct worker worker;  /* has only a loop and a web: no disk is used */
     struct store *store;   /* owned */
-    struct store_job *job; /* the running request; the loop's */
+    struct store_job *job; /* the running listing; the loop's */
+    struct store_writable writable;
     struct mail giving_up;
     uint64_t until_ns; /* monotonic */
     sem_t over;
@@ -46,11 +48,29 @@ static void start_listing(struct mail *m)
     q->job = store_list_page(q->store, &q->worker, &page);
 }
 
+static void tested(void *ctx, const struct err *err)
+{
+    struct probe_request *q = ctx;
+    q->code = err ? err_copy(&q->err, err) : 0;
+    sem_post(&q->over);
+}
+
+static void start_writing(struct mail *m)
+{
+    struct probe_request *q = container_of(m, struct probe_request, mail);
+    q->writable.store = q->store;
+    q->writable.worker = &q->worker;
+    q->writable.ctx = q;
+    q->writable.on_done = tested;
+    store_writable_test(&q->writable);
+}
+
 static void give_up(struct mail *m)
 {
     struct probe_request *q = container_of(m, struct probe_request, giving_up);
     if (q->job)
         store_cancel(q->job);
+    store_writable_cancel(&q->writable);
 }
 
 static int too_late(const struct probe_request *q, struct err *err)
@@ -97,31 +117,58 @@ static int put(struct probe_request *q, struct err *err)
     return q->code < 0 ? err_copy(err, &q->err) : 0;
 }
 
-static int ask_store(const struct spec *spec, const char *uri, struct creds_identity *identity,
-                     const struct guard *guard, uint64_t until_ns, bool *ret_answered, struct err *err)
+/* Opens the store that `o` names, and does what q->mail does. */
+static int ask(struct probe_request *q, struct store_options *o, const struct spec_source *s, struct err *err)
 {
-    const struct spec_source *s = &spec->source;
-    struct probe_request q = {.mail.deliver = start_listing, .giving_up.deliver = give_up, .until_ns = until_ns};
-    const struct store_options o = {.uri = str_of(uri),
-                                    .endpoint = s->endpoint,
-                                    .region = s->region,
-                                    .ca = s->ca_bundle ? str_of(s->ca_bundle) : STR_NULL,
-                                    .path_style = s->path_style,
-                                    .billing = s->requester_pays,
-                                    .identity = identity,
-                                    .guard = guard,
-                                    .retry = {.attempts_max = 2, .elapsed_max_ns = STALL_NS}};
-    int r = store_open(&o, &q.store, err);
+    o->path_style = s->path_style;
+    o->billing = s->requester_pays;
+    o->retry = (struct store_retry){.attempts_max = 2, .elapsed_max_ns = STALL_NS};
+    q->giving_up.deliver = give_up;
+    int r = store_open(o, &q->store, err);
     if (r < 0)
         return r;
-    sem_init(&q.over, 0, 0);
-    r = put(&q, err);
+    sem_init(&q->over, 0, 0);
+    r = put(q, err);
+    worker_done(&q->worker);
+    sem_destroy(&q->over);
+    return r;
+}
+
+static int ask_source(const struct spec *spec, const char *uri, struct creds_identity *identity,
+                      const struct guard *guard, uint64_t until_ns, bool *ret_answered, struct err *err)
+{
+    const struct spec_source *s = &spec->source;
+    struct probe_request q = {.mail.deliver = start_listing, .until_ns = until_ns};
+    struct store_options o = {.uri = str_of(uri),
+                              .endpoint = s->endpoint,
+                              .region = s->region,
+                              .ca = str_of(s->ca_bundle),
+                              .identity = identity,
+                              .guard = guard};
+    int r = ask(&q, &o, s, err);
     *ret_answered = r == 0;
     if (r == 0 && q.is_empty && s->on_empty == ON_EMPTY_FAIL)
         r = store_found_nothing(q.store, uri, 0, err);
-    worker_done(&q.worker);
     store_free(q.store);
-    sem_destroy(&q.over);
+    return r;
+}
+
+/* The destination, as the Job chooses it. */
+static int ask_export(const struct spec *spec, struct creds_identity *identity, const struct guard *guard,
+                      uint64_t until_ns, struct err *err)
+{
+    const struct spec_source *s = &spec->source;
+    const struct spec_export *e = &spec->export;
+    struct probe_request q = {
+        .mail.deliver = start_writing, .until_ns = until_ns, .writable.storage_class = e->storage_class};
+    struct store_options o = {.uri = str_of(e->uri),
+                              .endpoint = e->endpoint ? e->endpoint : s->endpoint,
+                              .region = e->region ? e->region : s->region,
+                              .ca = str_of(e->ca_bundle ? e->ca_bundle : s->ca_bundle),
+                              .identity = identity,
+                              .guard = guard};
+    int r = ask(&q, &o, s, err);
+    store_free(q.store);
     return r;
 }
 
@@ -149,7 +196,7 @@ static void note_identity(const struct cached_credential *k, struct api_probe *r
     snprintf(ret->principal, sizeof ret->principal, "%s", k->principal);
 }
 
-/* `uri` NULL: the source is only exported to, which may need no permission to list. */
+/* `uri` NULL: the source is only exported to. */
 static int try_prefix(struct credential_cache *k, const struct route_rules *rules, const struct api_source *s,
                       const struct spec *spec, const char *uri, uint64_t until_ns, struct api_probe *ret,
                       struct err *err)
@@ -159,9 +206,35 @@ static int try_prefix(struct credential_cache *k, const struct route_rules *rule
     if (r < 0)
         return r;
     note_identity(&cached, ret);
-    r = uri ? ask_store(spec, uri, cached.identity, rules->guard, until_ns, &ret->has_answered, err) : 0;
+    r = uri ? ask_source(spec, uri, cached.identity, rules->guard, until_ns, &ret->has_answered, err) : 0;
     creds_identity_unref(cached.identity);
     return r == -ERR_DENIED ? err_wrap(err, "as %s", ret->principal) : r;
+}
+
+static void try_export(struct credential_cache *k, const struct route_rules *rules, const struct api_source *s,
+                       const struct spec *spec, uint64_t until_ns, struct api_probe *ret)
+{
+    struct err err;
+    struct cached_credential cached = {0};
+    ret->tried_export = true;
+    int r = find_identity(k, rules, s, spec, NULL, &cached, &err);
+    if (r == 0)
+        r = ask_export(spec, cached.identity, rules->guard, until_ns, &err);
+    if (r == -ERR_DENIED && cached.identity)
+        r = err_wrap(&err, "as %s", cached.principal);
+    if (r < 0)
+        ret->export_err = err;
+    creds_identity_unref(cached.identity);
+}
+
+static int try_source(struct credential_cache *k, const struct route_rules *rules, const struct api_source *s,
+                      const struct spec *spec, uint64_t until_ns, struct api_probe *ret, struct err *err)
+{
+    size_t count = spec_source_count(spec);
+    int r = count == 0 ? try_prefix(k, rules, s, spec, NULL, until_ns, ret, err) : 0;
+    for (size_t i = 0; i < count && r == 0; i++)
+        r = try_prefix(k, rules, s, spec, spec_source_at(spec, i).uri, until_ns, ret, err);
+    return r;
 }
 
 int probe_source(struct credential_cache *k, const struct route_rules *rules, const struct api_source *s,
@@ -172,11 +245,9 @@ int probe_source(struct credential_cache *k, const struct route_rules *rules, co
     int r = api_source_spec(s, &spec, err);
     if (r < 0)
         return r;
-    size_t count = spec_source_count(spec);
     uint64_t until_ns = clock_now_ns() + WHOLE_NS;
-    if (count == 0)
-        return try_prefix(k, rules, s, spec, NULL, until_ns, ret, err);
-    for (size_t i = 0; i < count && r == 0; i++)
-        r = try_prefix(k, rules, s, spec, spec_source_at(spec, i).uri, until_ns, ret, err);
+    r = try_source(k, rules, s, spec, until_ns, ret, err);
+    if (spec->export.uri && clock_now_ns() < until_ns)
+        try_export(k, rules, s, spec, until_ns, ret);
     return r;
 }

@@ -50,7 +50,7 @@ struct source_probe {
     uint64_t due_ns;     /* monotonic: of the next probe */
     unsigned count;      /* of probes; 0: the following fields are not known yet */
     bool failed;
-    struct api_probe answer;
+    struct api_probe answer; /* with the error of the export */
     struct err err;
     int64_t time_ns;       /* wall clock: of the last probe */
     uint64_t recovered_ns; /* monotonic: of the first success after a failure */
@@ -151,6 +151,14 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
 /* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. */
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what);
+
+/* ---- volume_event_send.c ----------------------------------------------------------------------------------------- */
+
+/* Events about hydration, export, and the last test of its destination. `source_json` NULL: it was deleted. */
+void volume_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume,
+                       const json *source_json);
+/* Its node is drained without the files that it could not export. kube_event() limits it to one a minute. */
+void volume_event_send_drain(struct populate *p, const struct api_volume *volume);
 
 /* ---- reconcile functions ----------------------------------------------------------------------------------------- */
 

@@ -73,23 +73,30 @@ static uint64_t wait_ns(struct populate *p, struct str source, uint64_t generati
     return known->due_ns > now_ns ? known->due_ns - now_ns : 0;
 }
 
-/* Records a probe. True if the store recovered: the probe before failed. */
+static bool export_failed(const struct api_probe *a)
+{
+    return a->tried_export && a->export_err.code;
+}
+
+/* Records a probe. True if its volumes are concerned: a store recovered, or an export of theirs would fail. */
 static bool note(struct populate *p, struct str source, const struct api_source *s, const struct source_probe *got)
 {
     auto_lock(&p->lock);
     struct source_probe *known = find_probe(p, source);
     if (!known || known->generation != s->meta.generation)
         return false;
-    bool has_recovered = known->failed && !got->failed;
+    bool fails = got->failed || export_failed(&got->answer);
+    bool has_recovered = (known->failed && !got->failed) ||
+                         (export_failed(&known->answer) && got->answer.tried_export && !got->answer.export_err.code);
     known->count++;
     known->failed = got->failed;
     known->answer = got->answer;
     known->err = got->err;
     known->time_ns = got->time_ns;
-    known->due_ns = clock_now_ns() + (got->failed ? FAILING_NS : HEALTHY_NS);
+    known->due_ns = clock_now_ns() + (fails ? FAILING_NS : HEALTHY_NS);
     if (has_recovered)
         known->recovered_ns = clock_now_ns();
-    return has_recovered;
+    return has_recovered || export_failed(&got->answer);
 }
 
 bool source_probe_find(struct populate *p, struct str source, uint64_t generation, struct source_probe *ret)
@@ -152,7 +159,7 @@ static void run_probe(struct populate *p, struct str source, const struct api_so
     if (got.failed)
         log_err(LOG_DEBUG, "a source's store does not answer", &got.err, "source", s->meta.name, "namespace",
                 s->meta.namespace, NULL);
-    /* Jobs of its volumes can be retried at once. */
+    /* Jobs of its volumes can be retried at once, and their claims get events. */
     if (note(p, source, s, &got))
         kube_informer_each(p->o.volumes, p->o.volumes_by_source, source, populate_enqueue_volume, p);
     populate_enqueue(p, 's', source);

@@ -31,6 +31,18 @@ static int write_status(struct populate *p, const struct api_source *s, json *ow
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
+static void send_event(struct populate *p, struct key_state *m, const struct api_source *s,
+                       const struct source_probe *probe)
+{
+    struct populate_event report;
+    const struct kube_ref about = {.resource = &api_sources,
+                                   .ns = str_of(s->meta.namespace),
+                                   .name = str_of(s->meta.name),
+                                   .uid = str_of(s->meta.uid)};
+    if (m && probe->answer.tried_export && volume_event_of_export_test(&probe->answer.export_err, &m->events, &report))
+        kube_event(p->o.events, &about, KUBE_WARNING, report.reason, "%s", report.text);
+}
+
 /* Each computation walks over all volumes of the source: the more there are, the less often. */
 static uint64_t write_every_ns(size_t volumes)
 {
@@ -81,6 +93,7 @@ int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, str
                                               .err = probe.failed ? &probe.err : NULL,
                                               .time_ns = probe.time_ns};
     source_status_end(s, &asked, clock_wall_ns());
+    send_event(p, m, s, &probe);
     if (m)
         m->probes = probe.count;
     auto_json after = api_source_status_json(s);

@@ -215,17 +215,6 @@ static bool is_failing(const struct api_source_status *t, const struct source_pr
     return t->error.time_ns > t->listing.listed_ns && !(has_answered && t->volumes.failed == 0);
 }
 
-/* The cause of a failed export is in the events of its claim; lastError is about reading. */
-static void say_ready(struct api_source *s, int64_t now_ns, bool failing, const char *why, bool good)
-{
-    if (s->status.exports_failed > 0 && !failing)
-        api_condition_set(&s->status.conditions, API_READY, API_FALSE, "ExportFailed", s->meta.generation, now_ns,
-                          "the exports of %" PRIu64 " volumes failed; see the events of their claims",
-                          s->status.exports_failed);
-    else
-        say(s, now_ns, API_READY, failing, why, good);
-}
-
 static bool is_denied(enum err_kind kind)
 {
     return kind == ERR_KIND_DENIED || kind == ERR_KIND_UNAUTHENTICATED || kind == ERR_KIND_IDENTITY_GONE;
@@ -250,6 +239,51 @@ static const char *reason_of(enum err_kind kind)
     return kind < countof(reasons) && reasons[kind] ? reasons[kind] : "Failed";
 }
 
+const char *source_export_reason(const struct err *err)
+{
+    static const char *const reasons[] = {[ERR_KIND_DENIED] = "ExportDenied",
+                                          [ERR_KIND_UNAUTHENTICATED] = "ExportDenied",
+                                          [ERR_KIND_IDENTITY_GONE] = "ExportDenied",
+                                          [ERR_KIND_BUCKET_NOT_FOUND] = "ExportBucketNotFound",
+                                          [ERR_KIND_UNREACHABLE] = "ExportUnreachable"};
+    enum err_kind kind = err_kind_of(err->id);
+    return kind < countof(reasons) && reasons[kind] ? reasons[kind] : "ExportRefused";
+}
+
+/* Without a test of this run, an earlier result is kept. */
+static void judge_export(struct api_source *s, const struct spec *spec, const struct source_probe_result *p,
+                         int64_t now_ns)
+{
+    struct api_conditions *all = &s->status.conditions;
+    const struct err *err = &p->answer.export_err;
+    char line[ERR_LINE_MAX] = "";
+    bool is_tested = p->state == SOURCE_PROBED && p->answer.tried_export;
+    enum api_truth truth = !is_tested ? API_UNKNOWN : err->code ? API_FALSE : API_TRUE;
+    const char *reason = !spec->export.uri ? "NothingToExport" : !is_tested ? "Pending" : API_EXPORTABLE;
+    bool is_told = api_condition_find(all, API_EXPORTABLE) != NULL;
+    if (is_tested && err->code) {
+        reason = source_export_reason(err);
+        err_line(err, line, sizeof line);
+    }
+    if (spec->export.uri ? is_tested || !is_told : is_told)
+        api_condition_set(all, API_EXPORTABLE, truth, reason, s->meta.generation, now_ns, "%s", line);
+}
+
+/* The cause of a failed export is in the events of its claim; lastError is about reading. */
+static void say_ready(struct api_source *s, int64_t now_ns, bool failing, const char *why, bool good)
+{
+    const struct api_condition *e = api_condition_find(&s->status.conditions, API_EXPORTABLE);
+    if (s->status.exports_failed > 0 && !failing)
+        api_condition_set(&s->status.conditions, API_READY, API_FALSE, "ExportFailed", s->meta.generation, now_ns,
+                          "the exports of %" PRIu64 " volumes failed; see the events of their claims",
+                          s->status.exports_failed);
+    else if (e && e->status == API_FALSE && !failing)
+        api_condition_set(&s->status.conditions, API_READY, API_FALSE, e->reason, s->meta.generation, now_ns, "%s",
+                          e->message);
+    else
+        say(s, now_ns, API_READY, failing, why, good);
+}
+
 static bool is_unlistable(const struct api_source_status *t, bool failing)
 {
     return failing && !t->listing.known && t->volumes.failed > 0;
@@ -271,7 +305,7 @@ static void judge(struct api_source *s, const struct source_probe_result *p, int
     say_ready(s, now_ns, failing, why, is_listed || is_probed);
     if (!failing)
         set_error(&t->error, NULL, NULL, NULL, NULL, 0);
-    failing |= t->exports_failed > 0;
+    failing |= t->exports_failed > 0 || api_condition_is(&t->conditions, API_EXPORTABLE, API_FALSE);
     t->phase = s->suspend               ? API_SOURCE_SUSPENDED
                : failing                ? API_SOURCE_DEGRADED
                : is_listed || is_probed ? API_SOURCE_READY
@@ -306,5 +340,6 @@ void source_status_end(struct api_source *s, const struct source_probe_result *p
         identify(t, spec, s->meta.namespace);
     if (p->state == SOURCE_PROBED)
         add_probe(t, p);
+    judge_export(s, spec, p, now_ns);
     judge(s, p, now_ns);
 }

@@ -22,5 +22,9 @@ void source_status_add(struct api_source *s, const struct api_volume *v);
 /* While a probe is due, earlier conditions of this generation are kept. */
 void source_status_end(struct api_source *s, const struct source_probe_result *p, int64_t now_ns);
 
+/* Of the condition Exportable that is False, and of events: ExportDenied, ExportBucketNotFound, ExportUnreachable or
+ * ExportRefused. Static. */
+const char *source_export_reason(const struct err *err);
+
 /* Recommended size of a claim: the bytes, 5 % for the file system, and 1 GiB. */
 uint64_t source_suggested_bytes(uint64_t bytes);

@@ -256,3 +256,17 @@ bool volume_event_of_export(const struct api_volume *v, struct populate_event_st
     }
     return true;
 }
+
+bool volume_event_of_export_test(const struct err *result, struct populate_event_state *m, struct populate_event *ret)
+{
+    const char *reason = result->code ? source_export_reason(result) : NULL;
+    char line[ERR_LINE_MAX], whole[ERR_LINE_MAX + 64];
+    bool is_new = reason && m->export_test != reason;
+    m->export_test = reason;
+    if (!is_new)
+        return false;
+    snprintf(whole, sizeof whole, "an export would fail now: %s", err_line(result, line, sizeof line));
+    *ret = (struct populate_event){.warning = true, .reason = reason};
+    snprintf(ret->text, sizeof ret->text, "%s", shortened(whole));
+    return true;
+}

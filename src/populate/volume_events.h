@@ -21,6 +21,7 @@ struct populate_event_state {
     bool export_seen;
     const char *export_state; /* reason of the last export event; NULL: none */
     int64_t exported_ns;      /* end of the last successful export */
+    const char *export_test;  /* reason of the last event about a test of the destination; NULL: it was good */
 };
 
 /* Fills `ret` and returns the number of events. */
@@ -30,6 +31,10 @@ size_t volume_events_of_hydration(const struct api_volume *v, struct populate_ev
 /* An export started, failed, stalled or succeeded; false: nothing is new. A new controller reports a failed or stalled
  * export again, because it goes on. */
 bool volume_event_of_export(const struct api_volume *v, struct populate_event_state *m, struct populate_event *ret);
+
+/* The destination of exports was tested and would refuse them: found long before the first export. `result` has code 0
+ * if it would not. False: nothing is new. */
+bool volume_event_of_export_test(const struct err *result, struct populate_event_state *m, struct populate_event *ret);
 
 /* The label `reason` of cistern_claim_failing; NULL: the volume does not fail. Static. */
 const char *volume_failure(const struct api_volume *v);

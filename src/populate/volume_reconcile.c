@@ -494,68 +494,7 @@ static int note_export(struct volume_view *v)
     return 0;
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------ */
-
-static void send_event(struct volume_view *v, const struct kube_ref *about, const struct populate_event *r)
-{
-    kube_event(v->p->o.events, about, r->warning ? KUBE_WARNING : KUBE_NORMAL, r->reason, "%s", r->text);
-}
-
-/* The claim of the volume, even if that is deleted already. False: the volume has no claim. */
-static bool find_claim(const struct volume_view *v, struct kube_ref *ret)
-{
-    const struct api_volume *volume = v->volume;
-    *ret = (struct kube_ref){.resource = &kube_persistent_volume_claims,
-                             .ns = str_of(volume->claim_namespace),
-                             .name = str_of(volume->claim_name),
-                             .uid = str_of(volume->claim_uid)};
-    return ret->ns.len && ret->name.len && ret->uid.len;
-}
-
-static void send_hydration_events(struct volume_view *v)
-{
-    struct populate_event events[VOLUME_EVENTS_MAX];
-    struct kube_ref claim;
-    if (!v->state || !v->volume || !find_claim(v, &claim))
-        return;
-    size_t count = volume_events_of_hydration(v->volume, &v->state->events, clock_wall_ns(), events);
-    for (size_t i = 0; i < count; i++)
-        claim_event_send(v->p, v->state, &claim, &events[i]);
-}
-
-/* kube_event() limits it to one a minute. */
-static void send_drain_event(struct volume_view *v)
-{
-    const struct api_volume *volume = v->volume;
-    char bytes[BYTES_TEXT_MAX];
-    if (!volume || !lets_drain(v))
-        return;
-    struct kube_ref node = {.resource = &kube_nodes, .name = str_of(volume->node), .uid = str_of(volume->node)};
-    kube_event(v->p->o.events, &node, KUBE_WARNING, "DrainNotHeld",
-               "volume %s (claim %s): export fails beyond export.drainHold; %s in %llu files are lost if the node is "
-               "deleted; see kubectl get civ -l cistern.io/node=%s -o wide",
-               volume->id.text, volume->claim_label ? volume->claim_label : "unknown",
-               bytes_text(volume->status.export.pending_bytes, bytes),
-               (unsigned long long)volume->status.export.pending_objects, volume->node);
-}
-
-/* Sends an export event to the owner of the data, on the claim. Warnings also go to administrators, on the
- * PersistentVolume; its events are in namespace default. */
-static void send_export_event(struct volume_view *v)
-{
-    struct populate_event report;
-    if (!v->state || !v->volume || !volume_event_of_export(v->volume, &v->state->events, &report))
-        return;
-    struct kube_ref claim;
-    bool has_claim = find_claim(v, &claim);
-    if (has_claim)
-        send_event(v, &claim, &report);
-    auto_json pv = kube_informer_get(v->p->o.pvs, STR_NULL, v->name);
-    struct kube_ref about = {
-        .resource = &kube_persistent_volumes, .name = v->name, .uid = json_member_str(json_at(pv, "metadata"), "uid")};
-    if (pv && (report.warning || !has_claim))
-        send_event(v, &about, &report);
-}
+/* ---- metrics and events ------------------------------------------------------------------------------------------ */
 
 static void measure_failure(struct volume_view *v)
 {
@@ -573,6 +512,16 @@ static void measure_failure(struct volume_view *v)
     m->failing = now;
 }
 
+static void send_events(struct volume_view *v)
+{
+    if (!v->volume)
+        return;
+    if (v->state)
+        volume_event_send(v->p, v->state, v->volume, v->source_json);
+    if (lets_drain(v))
+        volume_event_send_drain(v->p, v->volume);
+}
+
 int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, struct err *err)
 {
     struct volume_view v = {.p = p, .name = name, .node = CLAIM_NODE_GONE, .err = err};
@@ -581,9 +530,7 @@ int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, st
     if (r == 0) {
         v.state = key_state_get(p, 'v', name, v.volume != NULL);
         measure_failure(&v);
-        send_hydration_events(&v);
-        send_export_event(&v);
-        send_drain_event(&v);
+        send_events(&v);
         r = v.volume ? note_export(&v) : 0;
         if (r == 0 && v.volume)
             r = follow_source(&v);

@@ -36,14 +36,8 @@ def environment(server, key=minio.ACCESS_KEY, secret=minio.SECRET_KEY, **more):
 
 
 def sts(server, policy):
-    """A session of MinIO that may do no more than the policy."""
-    words = {"Action": "AssumeRole", "Version": "2011-06-15", "Policy": json.dumps(policy)}
-    said = subprocess.run(["curl", "-sS", "--aws-sigv4", f"aws:amz:{minio.REGION}:sts", "--user",
-                           f"{minio.ACCESS_KEY}:{minio.SECRET_KEY}", server.url + "/",
-                           *(part for name, text in words.items() for part in ("--data-urlencode", f"{name}={text}"))],
-                          capture_output=True, text=True, check=True).stdout
-    key, secret, token = (re.search(f"<{name}>(.*)</{name}>", said).group(1)
-                          for name in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
+    """An environment that may do no more than the policy."""
+    key, secret, token = server.session(policy)
     return environment(server, key, secret, AWS_SESSION_TOKEN=token)
 
 

@@ -56,6 +56,28 @@ static void a_hydration_sends_one_event_at_its_start_and_one_at_its_end(void **s
         r[0].text, "hydrated 100 MiB in 10.0 s (10.0 MiB/s), crc32c verified, 2 objects were deleted from the bucket");
 }
 
+static void a_failed_test_of_the_destination_sends_an_event_for_each_reason(void **state)
+{
+    (void)state;
+    struct populate_event_state m = {0};
+    struct populate_event r;
+    struct err good = {0}, denied = {0}, gone = {0};
+    err_set(&denied, ERR_DENIED, "as secret a/b: 403 AccessDenied: s3:PutObject");
+    err_advise_text(&denied, CIS_ACCESS_DENIED, "%s", "allow it");
+    err_fail(&gone, ERR_NOT_FOUND, CIS_BUCKET_NOT_FOUND, "there is no bucket 'b'");
+    assert_false(volume_event_of_export_test(&good, &m, &r));
+    assert_true(volume_event_of_export_test(&denied, &m, &r));
+    assert_true(r.warning);
+    assert_string_equal(r.reason, "ExportDenied");
+    assert_string_equal(
+        r.text, "an export would fail now: as secret a/b: 403 AccessDenied: s3:PutObject (CIS1403, DENIED); allow it");
+    assert_false(volume_event_of_export_test(&denied, &m, &r));
+    assert_true(volume_event_of_export_test(&gone, &m, &r));
+    assert_string_equal(r.reason, "ExportBucketNotFound");
+    assert_false(volume_event_of_export_test(&good, &m, &r));
+    assert_true(volume_event_of_export_test(&gone, &m, &r));
+}
+
 static void a_hydration_seen_only_at_its_end_sends_both_events(void **state)
 {
     (void)state;
@@ -257,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hydration_sends_one_event_at_its_start_and_one_at_its_end),
+        cmocka_unit_test(a_failed_test_of_the_destination_sends_an_event_for_each_reason),
         cmocka_unit_test(a_hydration_seen_only_at_its_end_sends_both_events),
         cmocka_unit_test(a_refusal_names_whom_the_bucket_refused),
         cmocka_unit_test(a_long_message_keeps_its_end_with_the_advice),

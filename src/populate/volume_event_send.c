@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sends the events of a volume: to its claim and the pods that wait for it, to its PersistentVolume and to its node. */
+#include "api/source.h"
+#include "private.h"
+#include "util/clock.h"
+#include <stdio.h>
+
+/* Claims that were deleted already get events, too. False: the volume has no claim. */
+static bool find_claim(const struct api_volume *volume, struct kube_ref *ret)
+{
+    *ret = (struct kube_ref){.resource = &kube_persistent_volume_claims,
+                             .ns = str_of(volume->claim_namespace),
+                             .name = str_of(volume->claim_name),
+                             .uid = str_of(volume->claim_uid)};
+    return ret->ns.len && ret->name.len && ret->uid.len;
+}
+
+static void send(struct populate *p, const struct kube_ref *about, const struct populate_event *r)
+{
+    kube_event(p->o.events, about, r->warning ? KUBE_WARNING : KUBE_NORMAL, r->reason, "%s", r->text);
+}
+
+static void send_hydration(struct populate *p, struct key_state *m, const struct api_volume *volume,
+                           const struct kube_ref *claim)
+{
+    struct populate_event events[VOLUME_EVENTS_MAX];
+    size_t count = volume_events_of_hydration(volume, &m->events, clock_wall_ns(), events);
+    for (size_t i = 0; i < count; i++)
+        claim_event_send(p, m, claim, &events[i]);
+}
+
+/* To the owner of the data, on the claim. Warnings also go to administrators, on the PersistentVolume; its events are
+ * in namespace default. `claim` NULL: it has none. */
+static void send_export(struct populate *p, struct key_state *m, const struct api_volume *volume,
+                        const struct kube_ref *claim)
+{
+    struct populate_event report;
+    if (!volume_event_of_export(volume, &m->events, &report))
+        return;
+    if (claim)
+        send(p, claim, &report);
+    auto_json pv = kube_informer_get(p->o.pvs, STR_NULL, str_of(volume->meta.name));
+    struct kube_ref about = {.resource = &kube_persistent_volumes,
+                             .name = str_of(volume->meta.name),
+                             .uid = json_member_str(json_at(pv, "metadata"), "uid")};
+    if (pv && (report.warning || !claim))
+        send(p, &about, &report);
+}
+
+/* Only if the volume exports as its source says now. */
+static void send_export_test(struct populate *p, struct key_state *m, const struct api_volume *volume,
+                             const json *source_json, const struct kube_ref *claim)
+{
+    struct err ignored;
+    struct source_probe probe;
+    struct populate_event report;
+    char key[KEY_BYTES_MAX];
+    auto_api_source s = NULL;
+    if (!source_json || api_source_read(source_json, &s, &ignored) < 0 ||
+        s->meta.generation != volume->source_generation)
+        return;
+    snprintf(key, sizeof key, "%s/%s", s->meta.namespace, s->meta.name);
+    if (source_probe_find(p, str_of(key), s->meta.generation, &probe) && probe.count > 0 && probe.answer.tried_export &&
+        volume_event_of_export_test(&probe.answer.export_err, &m->events, &report))
+        claim_event_send(p, m, claim, &report);
+}
+
+void volume_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume,
+                       const json *source_json)
+{
+    struct kube_ref claim;
+    bool has_claim = find_claim(volume, &claim);
+    if (has_claim) {
+        send_hydration(p, m, volume, &claim);
+        send_export_test(p, m, volume, source_json, &claim);
+    }
+    send_export(p, m, volume, has_claim ? &claim : NULL);
+}
+
+void volume_event_send_drain(struct populate *p, const struct api_volume *volume)
+{
+    char bytes[BYTES_TEXT_MAX];
+    struct kube_ref node = {.resource = &kube_nodes, .name = str_of(volume->node), .uid = str_of(volume->node)};
+    kube_event(p->o.events, &node, KUBE_WARNING, "DrainNotHeld",
+               "volume %s (claim %s): export fails beyond export.drainHold; %s in %llu files are lost if the node is "
+               "deleted; see kubectl get civ -l cistern.io/node=%s -o wide",
+               volume->id.text, volume->claim_label ? volume->claim_label : "unknown",
+               bytes_text(volume->status.export.pending_bytes, bytes),
+               (unsigned long long)volume->status.export.pending_objects, volume->node);
+}
