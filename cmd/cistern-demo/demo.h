@@ -7,7 +7,7 @@
 #include "util/str.h"
 #include <spawn.h>
 
-/* ---- the data set (demo_data.c) ---------------------------------------------------------------------------------- */
+/* ---- the data set (data.c) ---------------------------------------------------------------------------------- */
 
 struct demo_data {
     uint64_t small_count; /* of 4 to 100 KiB */
@@ -26,14 +26,14 @@ must_check int demo_file_sum(int dir, const char *path, uint64_t *ret_bytes, str
 /* Every regular file below `original` must be below `copy` with the same bytes. Counts what it compared. */
 must_check int demo_data_compare(int original, int copy, uint64_t *ret_files, uint64_t *ret_bytes, struct err *err);
 
-/* ---- the trainer (demo_train.c) ---------------------------------------------------------------------------------- */
+/* ---- the trainer (train.c) ---------------------------------------------------------------------------------- */
 
 /* `cistern demo --train DIR`: reads every file below DIR, over and over, until SIGTERM, and about once a second writes
  * ckpt/step-N/{model.bin,metrics.json}. It prints a line for each checkpoint file: "checkpoint PATH BYTES CRC32C". The
  * last line counts its reads, bytes and errors. Returns the exit code. */
 int demo_train(const char *dir);
 
-/* ---- the driver (demo_driver.c) ---------------------------------------------------------------------------------- */
+/* ---- the driver (driver.c) ---------------------------------------------------------------------------------- */
 
 /* posix_spawn in a process group of its own: Ctrl-C is for the story, which then ends the others in their order. 0 or
  * an errno. */

@@ -104,7 +104,7 @@ static int read_volume(struct status_view *v, const char *path, struct err *err)
     return r < 0 ? r : verdict_read(volume->dir, &v->export, err);
 }
 
-/* ---- showing ----------------------------------------------------------------------------------------------------- */
+/* ---- table and JSON ---------------------------------------------------------------------------------------------- */
 
 /* The export's phase, if it has one: it comes after the hydration. */
 static const char *phase_of(const struct status_view *v)

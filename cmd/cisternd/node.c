@@ -22,7 +22,7 @@ struct node_role {
     _Atomic uint64_t called_ns;        /* by the kubelet, last */
 };
 
-/* ---- what the kubelet calls -------------------------------------------------------------------------------------- */
+/* ---- the kubelet's calls ----------------------------------------------------------------------------------------- */
 
 static void answered(void *ctx, const char *path, const struct err *err, uint64_t took_ns)
 {

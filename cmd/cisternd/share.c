@@ -164,7 +164,7 @@ static int parse_disks(struct pool_flags *pools, struct err *err)
     return 0;
 }
 
-/* ---- what several roles open ------------------------------------------------------------------------------------- */
+/* ---- opening the parts of several roles -------------------------------------------------------------------------- */
 
 int open_driver(struct driver_options o, struct driver **ret, struct err *err)
 {

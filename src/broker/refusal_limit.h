@@ -13,7 +13,7 @@
 enum { REFUSAL_SLOTS = 1024, REFUSAL_BURST = 10, REFUSAL_SECONDS = 2, REFUSAL_ADDRESS_FACTOR = 10 };
 
 struct refusal_limit {
-    pthread_mutex_t lock;            /* guards what follows */
+    pthread_mutex_t lock;            /* guards the fields below */
     uint64_t paid_ns[REFUSAL_SLOTS]; /* each rejection moves this time of its slot forward by REFUSAL_SECONDS */
 };
 

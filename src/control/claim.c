@@ -246,7 +246,7 @@ static int resolve_sources(struct control *c, const struct claim_words *w, struc
     return r < 0 ? r : copy_sources(c, source, policy, v, err);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- resolving a claim ------------------------------------------------------------------------------------------- */
 
 static char *text_at(const json *j, const char *path)
 {

@@ -66,7 +66,7 @@ char *order_name(struct str csi_name)
     return str_dup(sbuf_str(&name));
 }
 
-/* ---- is it the same order? --------------------------------------------------------------------------------------- */
+/* ---- comparing with an existing order ---------------------------------------------------------------------------- */
 
 static int differs(const struct api_volume *have, const char *what, struct err *err)
 {
@@ -106,7 +106,7 @@ int pool_takes(const struct api_pool *p, uint64_t bytes, struct err *err)
                     bytes_text(p->largest_volume_bytes, have), bytes_text(bytes, asked));
 }
 
-/* ---- how it stands ----------------------------------------------------------------------------------------------- */
+/* ---- state of an order ------------------------------------------------------------------------------------------- */
 
 static const struct refusal {
     const char *reason;

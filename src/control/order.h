@@ -30,7 +30,7 @@ must_check int order_matches(const struct api_volume *have, const struct order_r
 /* ERR_NO_SPACE (CIS_POOL_FULL) if the pool has no room for `bytes` or is unhealthy. */
 must_check int pool_takes(const struct api_pool *p, uint64_t bytes, struct err *err);
 
-/* ---- how it stands ----------------------------------------------------------------------------------------------- */
+/* ---- state of an order ------------------------------------------------------------------------------------------- */
 
 enum order_state {
     ORDER_OPEN,    /* the node has not said yet */

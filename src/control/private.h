@@ -15,7 +15,7 @@ struct control {
     struct control_options o;
     char *namespace;          /* owned; o.namespace is a view of it */
     struct kube_queue *queue; /* owned; keys: names of CisternVolumes, and one for the sweep */
-    pthread_mutex_t lock;     /* guards what follows */
+    pthread_mutex_t lock;     /* guards the fields below */
     pthread_cond_t idle;
     unsigned busy;
     bool stopping;

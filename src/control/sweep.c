@@ -29,7 +29,7 @@ static bool leads(const struct control *c)
     return kube_lease_is_held(c->o.lease);
 }
 
-/* ---- what is around a volume ------------------------------------------------------------------------------------- */
+/* ---- objects around a volume ------------------------------------------------------------------------------------- */
 
 /* A node without Node object still lives if its kubelet renews its Lease. No event reports a missing renewal:
  * *ret_again_ns is the time when the Lease expires. */
@@ -387,7 +387,7 @@ int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *e
     return 0;
 }
 
-/* ---- what wakes it ----------------------------------------------------------------------------------------------- */
+/* ---- wake-ups ---------------------------------------------------------------------------------------------------- */
 
 void control_volume_changed(struct control *c, struct str name)
 {

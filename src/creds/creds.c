@@ -268,7 +268,7 @@ struct blocking_waiter {
     struct creds_waiter waiter;
     struct creds *creds;
     struct worker *worker;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t is_ready;
     bool ready;
 };

@@ -49,7 +49,7 @@ static void free_source(void *self)
     free(s);
 }
 
-/* ---- a service account's token for the one in hand --------------------------------------------------------------- */
+/* ---- impersonation of a service account -------------------------------------------------------------------------- */
 
 static void impersonated(void *ctx, int status, struct str body, const struct err *err)
 {

@@ -12,7 +12,7 @@ struct creds {
     char *skipped; /* owned; NULL: none */
     struct metric *exchanges;
     struct metric_series *expiry;
-    pthread_mutex_t lock;                              /* guards what follows */
+    pthread_mutex_t lock;                              /* guards the fields below */
     struct creds_identity *now;                        /* owned reference */
     char rejected_fingerprint[CREDS_FINGERPRINT_SIZE]; /* the rejected identity; "" after a new one */
     bool fetching;

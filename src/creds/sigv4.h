@@ -12,7 +12,7 @@
 /* Caches the key derived from the secret, which is valid for a day, a region and a service: saves four HMACs a
  * request. */
 struct sigv4_cache {
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     char scope[96];       /* "<date>/<region>/<service>" */
     uint8_t secret_sum[32];
     uint8_t key[32];

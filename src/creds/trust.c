@@ -43,7 +43,7 @@ int trust_aws_url(const char *service, const char *region, char buf[TRUST_URL_MA
     return 0;
 }
 
-/* ---- whose server ------------------------------------------------------------------------------------------------ */
+/* ---- the provider's servers -------------------------------------------------------------------------------------- */
 
 static bool is_label(struct str s)
 {

@@ -66,7 +66,7 @@ struct csi_mount {
     struct str context; /* the SELinux label; empty: none */
 };
 
-/* ---- what a driver implements ------------------------------------------------------------------------------------ */
+/* ---- functions of a driver --------------------------------------------------------------------------------------- */
 
 struct csi_controller_ops {
     bool in_cluster; /* as spec.in_cluster */

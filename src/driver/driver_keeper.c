@@ -24,7 +24,7 @@ struct driver_keeper {
     char *program;         /* owned; NULL: the keeper is a pod */
     struct mirror *mirror; /* borrowed */
     struct ticker *ticker; /* owned */
-    pthread_mutex_t lock;  /* guards what follows */
+    pthread_mutex_t lock;  /* guards the fields below */
     bool starting;         /* by another thread */
     bool wanted;           /* a mount was requested: from then on a keeper must run */
     struct child child;    /* the keeper, if this driver started it */

@@ -36,7 +36,7 @@ struct jobs {
     char *program; /* owned */
     pthread_t thread;
     int wake;             /* eventfd */
-    pthread_mutex_t lock; /* guards what follows and every job */
+    pthread_mutex_t lock; /* guards the fields below and every job */
     pthread_cond_t changed;
     struct list all;
     size_t count;

@@ -53,7 +53,7 @@ struct space *driver_space_of(struct driver *d, const struct volume_id *id);
 /* By the pool's name; ERR_INVALID lists the names. */
 must_check int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err);
 
-/* ---- what the files of a volume say: progress.c; home: any thread ------------------------------------------------ */
+/* ---- progress.c: the state in a volume's files; home: any thread ------------------------------------------------- */
 
 void volume_health(const struct volume *v, struct health *ret);
 

@@ -36,7 +36,7 @@ static void release_done(struct release *r)
     verdict_done(&r->verdict);
 }
 
-/* ---- is it in use? ----------------------------------------------------------------------------------------------- */
+/* ---- users of the volume ----------------------------------------------------------------------------------------- */
 
 static int check_unmounted(const char *id, const char *path, const char *how, struct err *err)
 {
@@ -264,7 +264,7 @@ static int advance(struct release *w, struct volume_lock *lock, enum release_ste
     return r;
 }
 
-/* ---- who is admitted --------------------------------------------------------------------------------------------- */
+/* ---- admission of new mounts ------------------------------------------------------------------------------------- */
 
 int driver_admit(struct driver *d, const struct volume *v, struct record *have, struct err *err)
 {

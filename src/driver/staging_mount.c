@@ -22,7 +22,7 @@ enum { QUERIES_MAX = 16 };
 
 struct statfs_query {
     int fd;                       /* owned */
-    bool is_answered, is_dropped; /* and what follows: under `lock` */
+    bool is_answered, is_dropped; /* the fields below too: under `lock` */
     int error;                    /* errno, or 0 */
     uint64_t type;
 };

@@ -46,6 +46,6 @@ struct release_order {
     void *ctx;
 };
 
-/* Takes the steps of release_state.h that are possible now; *ret is the answer. */
+/* Takes the steps of spec/release_state.h that are possible now; *ret is the answer. */
 must_check int driver_release_volume(struct driver *d, const struct release_order *o, enum release_step *ret,
                                      struct err *err);

@@ -113,7 +113,7 @@ void upload_vanishes(struct upload *u, const struct err *why)
     upload_drop(u, AFTER_FAIL, &err);
 }
 
-/* ---- its requests ------------------------------------------------------------------------------------------------ */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 void run_return_transfer(struct export_run *r, struct transfer *l)
 {
@@ -179,7 +179,7 @@ void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op o
     transfer_go(l);
 }
 
-/* ---- its ends ---------------------------------------------------------------------------------------------------- */
+/* ---- ends of an upload ------------------------------------------------------------------------------------------- */
 
 static void tell(struct export_run *r, const struct upload *u, enum run_event e, const char *note,
                  const struct err *err)

@@ -60,7 +60,7 @@ struct verdict {
     uint64_t looked_only_files;    /* part of done, by this run: only a HEAD directly before the write protected another
                                       writer's object; the store did not prove that it honours the condition */
     int64_t started_ns, updated_ns; /* wall clock; updated_ns is the end once DONE or FAILED */
-    uint64_t writes;                /* of the volume's record when the run started, for release: see record.h */
+    uint64_t writes;                /* of the volume's record when the run started, for release: see pool/record.h */
     int64_t pending_since_ns; /* start of the first of the successive runs that left files pending; may be this one */
     size_t failed_count;      /* entries of `failed` */
     struct verdict_failure *failed; /* owned; in the order of their failures, the first one is failed[0] */

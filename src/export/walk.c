@@ -11,7 +11,7 @@ struct tree_walk {
     int top;          /* borrowed */
     dev_t dev;        /* of top: other file systems below are skipped */
     struct sbuf todo; /* directories still to read, each followed by a NUL; the last is next */
-    struct sbuf path; /* of the entry in hand */
+    struct sbuf path; /* of the current entry */
     size_t directory_len;
     bool empty; /* no entry of the current directory was seen yet */
 };

@@ -14,7 +14,7 @@
 enum { CROWD_SPARE = 64 };
 
 struct crowd {
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     struct list waiting;  /* without a complete request; oldest first */
     struct list calling;  /* their calls run, or the replies are sent */
     size_t count, max;    /* limit of all connections, and of those with calls */

@@ -417,7 +417,7 @@ static void request_slice(struct hydrate_job *j)
     take_slice(j);
 }
 
-/* ---- its beginning ----------------------------------------------------------------------------------------------- */
+/* ---- start of a job ---------------------------------------------------------------------------------------------- */
 
 static void wake(struct budget_waiter *w)
 {

@@ -67,7 +67,7 @@ static void fail_object(struct hydrate_lane *l, struct hydrate_large *g)
     discard(l, g);
 }
 
-/* ---- its end ----------------------------------------------------------------------------------------------------- */
+/* ---- end of a large object --------------------------------------------------------------------------------------- */
 
 static int finish_file(struct hydrate_lane *l, struct hydrate_large *g, struct err *err)
 {
@@ -174,7 +174,7 @@ static void end(struct hydrate_lane *l, struct hydrate_large *g)
         mismatch(l, g);
 }
 
-/* ---- its parts --------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 void large_part_done(struct hydrate_lane *l, struct hydrate_large *g, uint32_t part, const struct digest *d)
 {
@@ -248,7 +248,7 @@ void large_stop(struct hydrate_lane *l)
         discard(l, g);
 }
 
-/* ---- its version ------------------------------------------------------------------------------------------------- */
+/* ---- version ----------------------------------------------------------------------------------------------------- */
 
 static bool is_first_or_same(struct hydrate_large *g, const struct store_object *reply)
 {
@@ -274,7 +274,7 @@ int large_check_version(struct hydrate_large *g, const struct store_object *repl
     return store_object_outdated(err);
 }
 
-/* ---- its beginning ----------------------------------------------------------------------------------------------- */
+/* ---- start of a large object ------------------------------------------------------------------------------------- */
 
 static void queue_parts(struct hydrate_lane *l, struct hydrate_large *g)
 {

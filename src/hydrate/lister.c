@@ -132,7 +132,7 @@ static void on_skipped(void *ctx, unsigned count, struct str last)
     snprintf(h->lister.last_skipped, sizeof h->lister.last_skipped, "%.*s", STR_FMT(last));
 }
 
-/* ---- its end ----------------------------------------------------------------------------------------------------- */
+/* ---- end of the listing ------------------------------------------------------------------------------------------ */
 
 static void note_listing(struct hydrate *h)
 {
@@ -237,7 +237,7 @@ void lister_cancel(struct hydrate *h)
     h->lister.cancelled = true;
 }
 
-/* ---- its beginning ----------------------------------------------------------------------------------------------- */
+/* ---- start of the listing ---------------------------------------------------------------------------------------- */
 
 static void start_listing(struct hydrate *h)
 {

@@ -4,7 +4,7 @@
 #include "util/file.h"
 #include <sys/stat.h>
 
-/* ---- its key ----------------------------------------------------------------------------------------------------- */
+/* ---- key --------------------------------------------------------------------------------------------------------- */
 
 struct str source_sub_path(const struct hydrate_source *s)
 {
@@ -43,7 +43,7 @@ void object_of_entry(struct hydrate_lane *l, const struct index_entry *e, struct
                                  .digest = e->digest};
 }
 
-/* ---- its checksum ------------------------------------------------------------------------------------------------ */
+/* ---- checksum ---------------------------------------------------------------------------------------------------- */
 
 struct digest digest_wanted(const struct hydrate *h, const struct index_entry *e)
 {
@@ -67,7 +67,7 @@ int mismatch_set(struct err *err, const struct digest *want, const struct digest
                     b.ptr, a.ptr);
 }
 
-/* ---- its end ----------------------------------------------------------------------------------------------------- */
+/* ---- end of an object -------------------------------------------------------------------------------------------- */
 
 int times_set(int fd, int64_t mtime_ns, struct err *err)
 {

@@ -14,7 +14,7 @@
 struct pace {
     double per_second; /* 0: no limit */
     unsigned raised;   /* how often in a row it was raised */
-    bool is_blind;     /* every request was refused when it was lowered: the limit of the store is not known */
+    bool is_blind;     /* every request was refused when the rate was lowered: the limit of the store is unknown */
     double share;      /* of refusals in the last round */
     double allowed;    /* the share of refusals that changes nothing; 0: the default */
     double share_then; /* when the limit was lowered: the next round shows whether that helped; 0: it was not */
@@ -23,7 +23,7 @@ struct pace {
     /* This round: it ends when enough of the GETs that were sent in it are answered. */
     uint64_t began_ns;
     unsigned answers; /* to all GETs */
-    unsigned asked;   /* to those that were sent in it, and of those ... */
+    unsigned asked;   /* replies to the GETs sent in this round, and of these ... */
     unsigned refused;
 };
 

@@ -12,7 +12,8 @@ enum {
     PLAN_RELEASE_OBJECTS = 1 << 18,
 };
 
-/* No store has larger ones (S3: 50 TB): a listing that says so is wrong, and must not cost memory for each part. */
+/* No store has larger objects (S3: 50 TB): a listing that says so is wrong, and must not cost memory for each
+ * part. */
 #define PLAN_OBJECT_MAX (UINT64_C(64) << 40)
 
 /* A cursor for each rank. The catalog grows while objects are taken: a new object of a rank precedes all objects of the

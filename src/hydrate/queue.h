@@ -37,7 +37,7 @@ void hydrate_queue_done(struct hydrate_queue *q);
 must_check int hydrate_queue_take(struct hydrate *h, struct hydrate_unit *ret, struct err *err);
 /* Lock held. False: no part is left to hand out. */
 bool hydrate_queue_next_part(struct hydrate_queue *q, struct hydrate_large **ret, uint32_t *ret_part);
-void hydrate_queue_remove(struct hydrate_queue *q, struct hydrate_large *g); /* lock held; not in it is fine */
+void hydrate_queue_remove(struct hydrate_queue *q, struct hydrate_large *g); /* lock held; if it is in the list */
 void hydrate_queue_unit_ended(struct hydrate_lane *l);                       /* the lane's loop */
 /* Puts an object off until all others have ended. False: this is the second pass, or too many were deferred. */
 bool hydrate_queue_defer(struct hydrate_queue *q, uint64_t id);

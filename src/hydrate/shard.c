@@ -15,7 +15,7 @@ struct shard_object {
     unsigned shard;
 };
 
-/* The volumes as a heap: the first has the least, and of equals is the first by number. */
+/* The volumes as a heap: the first has the fewest bytes; of equal ones, the lowest number. */
 struct shard_sum {
     uint64_t bytes;
     unsigned shard;

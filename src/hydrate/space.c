@@ -51,7 +51,7 @@ void space_reserve(struct hydrate *h, uint64_t size_bytes)
         atomic_store(&h->space.is_exceeded, true);
 }
 
-/* ---- what earlier runs left -------------------------------------------------------------------------------------- */
+/* ---- files of earlier runs --------------------------------------------------------------------------------------- */
 
 static bool is_there(const struct hydrate *h, struct str path, uint64_t size_bytes)
 {

@@ -87,8 +87,8 @@ struct hydrate_status {
     size_t error_count; /* kept here; objects_failed counts all */
 };
 
-/* Whether a process holds the run's lock on this directory (an open-file-description lock on HYDRATE_LOCK_FILE for its
- * life). DONE is written after the journal's `complete`: durable truth. */
+/* Does a process hold the run's lock on this directory? It is an open-file-description lock on HYDRATE_LOCK_FILE,
+ * held while the process lives. DONE is written only after the journal's `complete` is durable. */
 #define HYDRATE_LOCK_FILE "hydrate.lock"
 bool hydrate_is_alive(int dir);
 

@@ -29,7 +29,7 @@ struct target {
     enum target_kind kind;
     int state;              /* owned: catalog, journal, status */
     int data;               /* owned: paths are below it */
-    int temporary;          /* owned: if users can read the files, else -1 */
+    int temporary;          /* owned: DIR, if users can read the files, else -1 */
     int lock;               /* owned */
     int parent;             /* owned: of DIR; a volume's is -1 */
     char *name;             /* owned: DIR's below `parent` */
@@ -60,7 +60,7 @@ bool target_has_files(const struct target *t);
 /* Removes the state of an earlier run: catalog, journal, and the files if users cannot see them. */
 must_check int target_wipe(struct target *t, struct err *err);
 
-/* Removes the temporary files: ids are about to mean other objects. */
+/* Removes the temporary files: their ids will belong to other objects. */
 must_check int target_drop_temporary(struct target *t, struct err *err);
 
 /* Opens `name` in the directory `dir` (below data) for writing, empty unless `keep`. `id` makes temporary names. */

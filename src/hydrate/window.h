@@ -26,7 +26,7 @@ struct hydrate_window {
     _Atomic bool is_crowded;    /* a store has refused connections while it served others */
     _Atomic unsigned paused;    /* parts that wait for the disk, or for memory */
     _Atomic uint64_t refused;   /* GETs that were answered by 429 or 503 */
-    _Atomic uint64_t served_ns; /* monotonic: the last other answer; at first, the start of the run */
+    _Atomic uint64_t served_ns; /* monotonic: the last reply that was not a refusal; at first, the start of the run */
 
     pthread_mutex_t lock;
     struct pace pace;   /* for a store that refuses some GETs */

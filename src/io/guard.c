@@ -130,7 +130,7 @@ static int parse_line(struct str line, struct guard *g, struct err *err)
         if (code < 0)
             return code;
         bool tls = str_starts(rest, STR("https://"));
-        if (str_ends(rest, tls ? STR(":443") : STR(":80"))) /* as endpoint.h has it */
+        if (str_ends(rest, tls ? STR(":443") : STR(":80"))) /* as in creds/endpoint.h */
             rest.len -= tls ? 4 : 3;
         g->trusted = xrealloc(g->trusted, g->trusted_count + 1, sizeof *g->trusted);
         g->trusted[g->trusted_count++] = str_dup(rest);

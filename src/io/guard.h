@@ -28,5 +28,5 @@ must_check int guard_add_line(struct sbuf *text, const char *verb, struct str va
 
 bool guard_allows(const struct guard *g, const struct sockaddr *address);
 
-/* Does the administrator trust this origin? It is "https://host:port" as endpoint.h has it. */
+/* Does the administrator trust this origin? It is "https://host:port" as in creds/endpoint.h. */
 bool guard_trusts(const struct guard *g, struct str origin);

@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-/* One epoll_wait takes this many events at most: enough to amortise the call, few enough to look through in unwatch. */
+/* One epoll_wait returns at most this many events: enough to amortise the call, few enough for unwatch to search. */
 enum { EVENTS_MAX = 128 };
 
 struct loop {
@@ -24,7 +24,7 @@ struct loop {
     _Atomic bool running;   /* between start and join */
     _Atomic bool stopping;
     uint64_t now_ns;
-    _Atomic uint64_t turn_ns; /* when the turn under way began; 0: none */
+    _Atomic uint64_t turn_ns; /* when the running turn began; 0: none */
 
     pthread_mutex_t lock; /* guards mail */
     struct list mail;
@@ -74,7 +74,7 @@ int loop_new(const char *name, struct loop **ret, struct err *err)
 
 /* ---- mail -------------------------------------------------------------------------------------------------------- */
 
-/* Fails only when the counter is full, and then the loop is awake anyway. */
+/* Fails only if the counter is full, and then the loop is awake anyway. */
 static void wake(struct loop *l)
 {
     (void)!write(l->wake_fd, &(uint64_t){1}, sizeof(uint64_t));

@@ -44,7 +44,7 @@ struct deferred {
 must_check int loop_new(const char *name, struct loop **ret, struct err *err);
 must_check int loop_start(struct loop *l, struct err *err);
 
-/* Any thread. The loop ends after the batch in hand; mail posted later is delivered by loop_free, on the caller's
+/* Any thread. The loop ends after the current batch; mail posted later is delivered by loop_free, on the caller's
  * thread, so that no message is lost. loop_stop_and_join may not be called from the loop itself. */
 void loop_stop_and_join(struct loop *l);
 void loop_free(struct loop *l); /* NULL is fine; stops and joins first */
@@ -54,7 +54,7 @@ DEFINE_AUTO(loop, struct loop, loop_free)
 /* Any thread. */
 void loop_post(struct loop *l, struct mail *m);
 
-/* Any thread. How long the turn under way has lasted; 0 while the loop waits for something to do. */
+/* Any thread. How long the running turn has lasted; 0 while the loop waits for events. */
 uint64_t loop_busy_ns(const struct loop *l);
 #define LOOP_STUCK_NS (60 * NS_PER_SECOND) /* no turn of a healthy loop lasts as long */
 

@@ -20,5 +20,5 @@ void pool_free(struct pool *p); /* finishes all submitted work; its loops must s
 DEFINE_AUTO(pool, struct pool, pool_free)
 #define auto_pool auto_with(auto_clean_pool) struct pool *
 
-/* Any thread; the work and the loop must live until `done`. */
+/* Submits the work. Any thread; the work and the loop must live until `done`. */
 void pool_submit(struct pool *p, struct loop *home, struct work *w);

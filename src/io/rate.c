@@ -5,10 +5,10 @@
 #define BURST_NS (NS_PER_SECOND / 10)
 #define CATCH_UP_NS NS_PER_SECOND
 
-/* Long enough for any wait that makes sense, short enough that sums of it cannot overflow. */
+/* Longer than any useful wait, short enough that sums of it cannot overflow. */
 #define COST_MAX_NS (UINT64_C(1) << 60)
 
-/* How long until this time, but for the burst. */
+/* Time until then, less the burst. */
 static uint64_t wait_until(const struct rate *r, uint64_t paid_ns, uint64_t now_ns)
 {
     uint64_t burst = r->slack_ns ? r->slack_ns : BURST_NS;

@@ -11,7 +11,7 @@
 struct rate {
     _Atomic uint64_t units_per_second;  /* 0: no cap; may change while jobs run */
     _Atomic uint64_t reserved_until_ns; /* 0: nothing was booked yet */
-    uint64_t slack_ns;                  /* the burst, and the time to catch up on; 0: as rate_reserve() says. Frozen */
+    uint64_t slack_ns; /* the burst, and unused time that may be used later; 0: as in rate_reserve(). Frozen */
 };
 
 /* Reserves `bytes`; returns how long the caller should wait before it moves more (0: not at all). A burst of 100 ms is

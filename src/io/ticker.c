@@ -10,7 +10,7 @@ struct ticker {
     uint64_t (*tick)(void *ctx);
     void *ctx;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t woken;
     bool is_due, stopping;
 };

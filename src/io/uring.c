@@ -7,7 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-/* Jobs that the kernel has at once. More wait in our own list: a disk gains nothing from a deeper queue. */
+/* Jobs in the kernel at once. Further jobs wait in our own list: a disk gains nothing from a deeper queue. */
 enum { DEPTH = 128 };
 
 struct uring {

@@ -12,7 +12,7 @@ enum disk_op { DISK_READ, DISK_WRITE, DISK_FSYNC, DISK_FDATASYNC };
 struct disk_job {
     enum disk_op op;
     int fd;      /* borrowed until done */
-    void *bytes; /* borrowed until done; aligned as the file wants it under O_DIRECT */
+    void *bytes; /* borrowed until done; under O_DIRECT aligned as the file requires */
     size_t len;
     uint64_t offset;
     ssize_t result;                   /* bytes (short only at the end of a file), or -errno */

@@ -23,7 +23,7 @@ struct web_options {
     unsigned connections_max;    /* kept open, for this loop; 0: 64 */
     uint64_t connect_timeout_ns; /* 0: 10 s */
     uint64_t stall_timeout_ns;   /* ERR_TIMEOUT after this time without a byte; 0: 30 s */
-    const struct guard *guard;   /* borrowed: which addresses may be connected to; NULL: all. A proxy is one of them */
+    const struct guard *guard; /* borrowed: the addresses to which connections are allowed, a proxy's too; NULL: all */
 };
 
 struct web_header {
@@ -34,7 +34,7 @@ struct web_header {
 enum { WEB_PAUSE = 1 };
 
 struct web_result {
-    int code;            /* 0: an HTTP answer came, whole, whatever its status; else -(enum err_code) */
+    int code;            /* 0: a complete HTTP reply of any status; else -(enum err_code) */
     int status;          /* HTTP status; 0: no reply */
     unsigned sends;      /* how often it was sent: libcurl repeats it if a kept connection was dead */
     uint64_t body_bytes; /* received */
@@ -57,25 +57,25 @@ struct web_request {
     ssize_t (*body_read)(void *ctx, char *buf, size_t room); /* bytes, 0 at the end, -1 aborts */
     int (*body_seek)(void *ctx, uint64_t offset);            /* 0, or -1 */
 
-    /* Differs from the options for this server: both copied. */
+    /* Settings that override the options for this server: both copied. */
     struct str ca;          /* PEM text: the issuer of its certificate; empty: as in the options */
-    const char *connect_to; /* "10.0.0.1:443": connected to, without a proxy, whatever the URL's host; NULL: none */
-    bool unguarded;         /* its URL is our own, not a user's: it may connect to any address */
+    const char *connect_to; /* "10.0.0.1:443": connects there without a proxy; NULL: as the URL says */
+    bool unguarded;         /* our own URL, not a user's: may connect to any address */
 
-    uint64_t expect_bytes; /* of the answer's body: sizes the receive buffer; 0: not known */
+    uint64_t expect_bytes; /* expected bytes of the reply's body: sizes the receive buffer; 0: unknown */
 
     struct rate *rate;         /* borrowed; NULL: no cap. Counts body bytes, both ways */
-    uint64_t timeout_ns;       /* of the whole; 0: none. Both timeouts are checked four times a second */
+    uint64_t timeout_ns;       /* for the whole request; 0: none. Both timeouts are checked four times a second */
     uint64_t stall_timeout_ns; /* 0: as in the options */
     uint64_t stall_bytes;      /* fewer body bytes in that time are a stall too; 0: any byte suffices */
 
     void *ctx;
-    /* The status and all headers are there. Negative aborts the job with that code. May be NULL. */
+    /* Status and all headers are received. A negative result aborts the job with that code. May be NULL. */
     int (*on_head)(void *ctx, struct web_job *j);
-    /* Some bytes of the body, as stored: nothing is decompressed. Returns 0, WEB_PAUSE or a negative code, which
-     * aborts. After WEB_PAUSE, web_resume delivers the same bytes. A paused job does not stall. */
+    /* Bytes of the body, not decompressed. Returns 0, WEB_PAUSE or a negative code, which aborts. After WEB_PAUSE,
+     * web_resume delivers the same bytes again. A paused job does not stall. */
     int (*on_body)(void *ctx, const char *bytes, size_t len);
-    /* Exactly once, last; the job is freed afterwards. */
+    /* Called exactly once, last; the job is freed afterwards. */
     void (*on_done)(void *ctx, const struct web_result *r);
 };
 
@@ -88,17 +88,17 @@ void web_free(struct web *w); /* running jobs end with ERR_CANCELLED first; NULL
 DEFINE_AUTO(web, struct web, web_free)
 #define auto_web auto_with(auto_clean_web) struct web *
 
-/* Never NULL: on_done gets an error that prevents the start. */
+/* Never NULL: an error that prevents the start goes to on_done. */
 struct web_job *web_submit(struct web *w, const struct web_request *r);
 
-/* on_done follows with ERR_CANCELLED, after this returns, and no other callback before it. */
+/* on_done follows with ERR_CANCELLED after this returns, and no other callback before it. */
 void web_cancel(struct web_job *j);
 void web_resume(struct web_job *j); /* on_body follows, after this returns; not paused is fine */
 
 /* Idle connections beyond this number are closed: for a server that accepts few. */
 void web_set_idle_max(struct web *w, unsigned connections);
 
-/* How many connections were tried since the start, and how many of them the server refused or closed. */
+/* Counts of connections that were tried since the start, and of those that the server refused or closed. */
 struct web_connects {
     uint64_t connections, turned_away;
 };

@@ -70,7 +70,7 @@ static const struct web_error_row *row_of(const struct web_failure *f)
     /* libcurl calls an answer without a status line HTTP/0.9, which is not a protocol that we allow. */
     if (f->code == CURLE_UNSUPPORTED_PROTOCOL && f->connected)
         return &not_http;
-    if (f->code == CURLE_OUT_OF_MEMORY && f->connected) /* of 100 KiB, which it gives them */
+    if (f->code == CURLE_OUT_OF_MEMORY && f->connected) /* the receive buffer of 100 KiB, which libcurl allocates */
         return &headers_too_long;
     for (size_t i = 0; i < countof(rows); i++)
         if (rows[i].code == f->code)

@@ -22,7 +22,7 @@ enum { ADDRESSES_MAX = 16, NAMES_MAX = 64, FAILURES_MAX = 2, SLOW_TIMES = 4, HOS
 
 /* getaddrinfo() returns no time to live; the names of S3 and GCS have a minute or less. */
 #define FRESH_NS (60 * NS_PER_SECOND)
-/* The first reply from the other side of the world takes a third of it. */
+/* A third of it is enough for the first reply from the other side of the world. */
 #define SILENT_NS NS_PER_SECOND
 #define MUTE_NS (5 * NS_PER_SECOND)
 #define ASIDE_NS (30 * NS_PER_SECOND)
@@ -31,10 +31,10 @@ enum { ADDRESSES_MAX = 16, NAMES_MAX = 64, FAILURES_MAX = 2, SLOW_TIMES = 4, HOS
 struct address {
     char text[INET6_ADDRSTRLEN];
     int family;
-    unsigned failures; /* connections in a row that broke before an answer */
-    uint64_t aside_ns; /* for how long it was last avoided */
+    unsigned failures; /* consecutive connections that broke before a reply */
+    uint64_t aside_ns; /* duration of the last avoidance */
     uint64_t aside_until_ns;
-    uint64_t answered_ns; /* a new connection was last found to have answered */
+    uint64_t answered_ns; /* when a reply was last seen on a new connection */
 };
 
 /* home: shared by the loop and a thread of its own, which ends by itself; the last reference frees it. The thread
@@ -203,7 +203,7 @@ static bool is_libcurls(struct str name)
     return str_eq_nocase(last ? str_from(name, (size_t)(last - name.ptr) + 1) : name, STR("localhost"));
 }
 
-/* Of "http://host:port"; false: an address, or nothing to look up. */
+/* Gets the host of "http://host:port"; false for an address, and for an empty host. */
 static bool split_origin(struct str origin, char *host, unsigned *ret_port)
 {
     bool tls = str_starts(origin, STR("https://"));
@@ -308,8 +308,9 @@ static void move_job(struct web_socket *s)
     s->opener = NULL;
 }
 
-/* The server accepts connections and does not answer. A single request may be slow work, so it has more time than two
- * of them while other addresses answer. Then the address is avoided, and the reads that wait there go to another. */
+/* The server accepts connections and does not answer. A single request may be slow work, so it may take longer
+ * than two of them while other addresses answer. Then the address is avoided, and its waiting reads use another
+ * one. */
 static void check_answer(struct web_socket *s, uint64_t now)
 {
     const struct web_job *j = s->opener;

@@ -26,13 +26,13 @@ struct web_job_headers {
     size_t lines_room;
 };
 
-/* The address that a job connects to. */
+/* The address to which a job connects. */
 struct web_job_address {
     struct web_host *host; /* NULL: libcurl finds the address */
     struct list_node waiting_node;
     bool is_waiting; /* for the addresses of `host` */
     bool has_resolve, has_order;
-    struct curl_slist resolve; /* as libcurl wants it */
+    struct curl_slist resolve; /* list for libcurl */
     char resolve_text[1200];
 };
 
@@ -41,7 +41,7 @@ struct web_job_progress {
     uint64_t received; /* of the reply's body */
     uint64_t started_ns;
     uint64_t first_byte_ns; /* since started_ns */
-    uint64_t moved_ns;      /* when enough bytes had last been transferred */
+    uint64_t moved_ns;      /* when the bytes transferred last sufficed */
     uint64_t moved_bytes;   /* body bytes since then */
 };
 
@@ -55,10 +55,10 @@ struct web_job {
 
     struct web_request request; /* url, headers and method are not kept in it */
     struct web_job_headers headers;
-    struct curl_slist connect_to; /* as libcurl wants it */
+    struct curl_slist connect_to; /* list for libcurl */
     char connect_text[300];
     struct web_job_address address;
-    int start_code; /* negative: it cannot start, start_err says why */
+    int start_code; /* negative: the job cannot start; start_err has the reason */
     struct err start_err;
 
     bool is_read; /* GET or HEAD: it may be sent twice */
@@ -100,10 +100,10 @@ struct web {
     CURLSH *share; /* TLS sessions and addresses, over all easy handles */
     struct web_options options;
     char *ca_file;                /* owned */
-    char *ca, *certificate, *key; /* owned; PEM; as long as the options say */
+    char *ca, *certificate, *key; /* owned; PEM; NULL unless the options have it */
     struct web_socket **sockets;
     size_t socket_room;
-    size_t open;     /* sockets that we made and did not shut */
+    size_t open;     /* count of our open sockets */
     size_t idle_max; /* of `open` */
     struct web_connects connects;
     struct list names; /* of web_host: owned */

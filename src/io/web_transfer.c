@@ -217,7 +217,7 @@ void transfer_prepare(struct web_job *j)
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
     curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-    curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L); /* "a/../b" is a key like any other, and is signed as it stands */
+    curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L); /* "a/../b" is a key like any other, and is signed unchanged */
     curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
     /* Detects a peer that is gone within two minutes, also for a watch, which only receives. */

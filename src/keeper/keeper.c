@@ -251,7 +251,8 @@ static bool has_mounts(struct keeper *k)
     return false;
 }
 
-/* Our mounts would end with us if no driver has their descriptors: one that restarts has time to connect. */
+/* Without a driver that has their descriptors, our mounts would end with us: give a restarting driver time to
+ * connect. */
 static bool may_end(struct keeper *k)
 {
     bool is_held = !has_mounts(k);

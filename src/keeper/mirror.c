@@ -9,7 +9,7 @@
 
 struct mirror_copy {
     struct mirror_copy *next;
-    uint64_t node;       /* of a held file; 0 for the volume itself: /dev/fuse and memfd */
+    uint64_t node;       /* node id of a held file; 0 for the volume itself: /dev/fuse and memfd */
     uint64_t connection; /* on which it was received */
     char volume_id[KEEPER_ID_MAX];
     struct wire_fds fds;
@@ -20,11 +20,11 @@ struct mirror {
     int stop_fd;  /* owned */
     pthread_t thread;
     pthread_mutex_t lock;
-    struct mirror_copy *copies; /* under .lock: a volume stands before its files */
+    struct mirror_copy *copies; /* under .lock: a volume is listed before its files */
     struct mirror_copy **end;
     uint32_t volumes;
-    uint64_t connection;   /* the thread's: number of the present one */
-    struct counts counted; /* of dropped volumes, minus the counts that present ones arrived with */
+    uint64_t connection;   /* only the thread uses it: number of the current connection */
+    struct counts counted; /* counts of dropped volumes, minus the initial counts of the present ones */
     bool connected;
 };
 

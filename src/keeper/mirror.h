@@ -17,6 +17,6 @@ uint32_t mirror_volumes(struct mirror *m); /* how many it holds */
 bool mirror_is_connected(struct mirror *m);
 bool mirror_holds(struct mirror *m, const char *volume_id); /* and is connected */
 
-/* Sums what the mount processes did since the mirror learned of each volume. It only rises. Read from the memfds, so it
- * never waits for a mount or a keeper. */
+/* Sums the work of the mount processes since the mirror got each volume. The sum never falls. Read from the
+ * memfds, so it never waits for a mount or a keeper. */
 void mirror_counts(struct mirror *m, struct counts *ret);

@@ -28,11 +28,11 @@ struct keeper_mount {
     int process_fd;                 /* owned: pidfd of the mount process; -1: none */
     pid_t pid;                      /* of the same, for status rows */
     const struct table_head *head;
-    uint64_t due_ns;     /* of the next attempt: to start, to unmount */
+    uint64_t due_ns;     /* time of the next attempt to start or unmount */
     uint64_t end_ns;     /* deadline of a start, an unmount, a drop */
     uint64_t started_ns; /* the process */
     uint64_t failing_ns; /* the first of the failures */
-    unsigned failures;   /* processes in a row that were never ready or died shortly after their start */
+    unsigned failures;   /* consecutive processes that were never ready or died shortly after their start */
     uint32_t restarts;
     bool ready;       /* this process said so */
     bool unmounted;   /* the mount point is free, the session may still have users */
@@ -61,8 +61,9 @@ struct keeper {
     struct keeper_file files[KEEPER_FILES_MAX];
     int free_file;
     int listen_fd, signal_fd;
-    ino_t socket_ino; /* of our socket: another one at its path is another keeper. A bound socket keeps its inode */
-    uint64_t end_ns;  /* after SIGTERM: the mounts wait until then for a mirror; 0: none came */
+    ino_t socket_ino; /* inode of our socket: another one at its path belongs to another keeper. A bound socket keeps
+                         its inode */
+    uint64_t end_ns;  /* after SIGTERM: until when the mounts wait for a mirror; 0: no SIGTERM came */
     bool stop;
     struct err failure; /* of `alone` */
 };

@@ -33,8 +33,8 @@ enum {
 #define TABLE_ROOT UINT64_C(1)
 
 enum table_node_flag {
-    NODE_DIRTY = 1, /* was open with O_RDWR: a mapping may still store without the kernel's attribute cache noticing */
-    NODE_GONE = 2,  /* has no name any more: reached by a held descriptor */
+    NODE_DIRTY = 1, /* was opened with O_RDWR: a mapping may store unseen by the kernel's attribute cache */
+    NODE_GONE = 2,  /* has no name any more: only a held descriptor reaches it */
     NODE_PLAIN = 4, /* opened without a backing id: the kernel allows one mode an inode at a time */
 };
 
@@ -106,7 +106,7 @@ struct table_head {
     uint64_t context_hash; /* table_context_hash() of the mount */
 };
 
-/* Bytes of the head, whole pages; and of a file with so many slots. */
+/* Bytes of the head, in whole pages. Bytes of a file with this number of slots. */
 size_t table_head_bytes(void);
 size_t table_file_bytes(uint32_t node_room);
 

@@ -95,7 +95,7 @@ must_check int wire_send(int sock, const struct wire_msg *m, const struct wire_f
  * malformed one. Strings inside are terminated. */
 must_check int wire_recv(int sock, struct wire_msg *ret, struct wire_fds *ret_fds, struct err *err);
 
-/* The same, waiting for at most `timeout_ms`: ERR_TIMEOUT. */
+/* The same, but waits at most `timeout_ms`: ERR_TIMEOUT. */
 must_check int wire_recv_within(int sock, int timeout_ms, struct wire_msg *ret, struct wire_fds *ret_fds,
                                 struct err *err);
 

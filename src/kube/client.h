@@ -27,7 +27,7 @@ struct kube_options {
     unsigned qps;              /* requests a second; 0: 20 */
     unsigned burst;            /* sent at once after a rest; 0: 2 * qps */
     unsigned queue_max;        /* waiting for the rate; 0: 4,096. One more is ERR_NO_SPACE */
-    size_t body_max;           /* bytes of an answer (of a page, for a list); 0: 32 MiB. More is ERR_NO_SPACE */
+    size_t body_max;           /* limit of a reply (of a page, for a list) in bytes; 0: 32 MiB. More is ERR_NO_SPACE */
     const char *field_manager; /* and User-Agent; NULL: "cistern" */
 };
 
@@ -38,7 +38,7 @@ enum kube_verb {
     KUBE_REPLACE, /* fails with ERR_CHANGED unless body's metadata.resourceVersion is the object's */
     KUBE_DELETE,
     KUBE_JSON_PATCH,  /* body: an array of operations. A `test` that fails is ERR_INVALID */
-    KUBE_MERGE_PATCH, /* with metadata.resourceVersion in it: ERR_CHANGED if that is not the object's */
+    KUBE_MERGE_PATCH, /* a body with metadata.resourceVersion: ERR_CHANGED if the object has another one */
     KUBE_APPLY,       /* server-side apply; with `force`, fields of other managers are taken over */
 };
 
@@ -47,8 +47,8 @@ enum kube_propagation { KUBE_BACKGROUND, KUBE_FOREGROUND };
 struct kube_request {
     enum kube_verb verb;
     const struct kube_resource *resource; /* static */
-    struct str ns;                        /* of a namespaced resource; empty with KUBE_LIST: all namespaces */
-    struct str name;                      /* not with KUBE_LIST, and KUBE_CREATE unless of a subresource */
+    struct str ns;                        /* namespace of a namespaced resource; empty with KUBE_LIST: all namespaces */
+    struct str name;                      /* name; none for KUBE_LIST, and for KUBE_CREATE only with a subresource */
     const char *subresource;              /* "status", "token", "eviction"; NULL: the object itself */
     const json *body;                     /* read within kube_submit */
     const char *field_manager;            /* NULL: the client's */
@@ -66,8 +66,8 @@ struct kube_request {
 
     /* Sent only while this lease is held, and cancelled when it ends: ERR_CANCELLED. Borrowed; NULL: always. */
     const struct kube_lease *fence;
-    bool exempt;         /* from the rate: for rare requests that must not be late */
-    uint64_t timeout_ns; /* of all of it: waiting, sending, repeating; of each page for a list; 0: 30 s */
+    bool exempt;         /* from the rate limit: for rare requests that must not be late */
+    uint64_t timeout_ns; /* for waiting, sending and retries together; for each page of a list; 0: 30 s */
 
     void *ctx;
     void (*on_done)(void *ctx, struct kube_reply *r); /* exactly once, last; not for kube_call */
@@ -83,7 +83,7 @@ struct kube_reply {
 /* Any thread before loop_start, or the loop. `c` is copied. */
 must_check int kube_new(struct loop *l, const struct kube_config *c, const struct kube_options *o, struct kube **ret,
                         struct err *err);
-void kube_free(struct kube *k); /* requests under way end with ERR_CANCELLED first; NULL is fine */
+void kube_free(struct kube *k); /* running requests end with ERR_CANCELLED first; NULL is fine */
 DEFINE_AUTO(kube, struct kube, kube_free)
 #define auto_kube auto_with(auto_clean_kube) struct kube *
 
@@ -99,8 +99,8 @@ void kube_cancel(struct kube_job *j);
 /* The same without on_done: ctx may be freed. */
 void kube_abandon(struct kube_job *j);
 
-/* Any thread but the loop's: sends the request and waits. on_page, if there is one, runs on the loop; on_done is not
- * called. *ret is the caller's; NULL if it is not wanted. */
+/* Sends the request and waits. Any thread but the loop's. on_page, if set, runs on the loop; on_done is not
+ * called. *ret is the caller's; `ret` may be NULL. */
 must_check int kube_call(struct kube *k, const struct kube_request *r, json **ret, struct err *err);
 
 /* Requests sent since the start, repeated ones too. Any thread. */

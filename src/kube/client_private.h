@@ -19,11 +19,11 @@ enum kube_job_state {
     JOB_ENDING,  /* its timer calls on_done with `reply` */
 };
 
-/* A watch: its answer is a stream. */
+/* A watch: its reply is a stream. */
 struct kube_stream {
     struct str resource_version;
-    uint64_t lasts_ns;                                       /* how long the server is asked to keep it open */
-    uint64_t silence_ns;                                     /* ends it if no byte comes for so long */
+    uint64_t lasts_ns;                                       /* how long the server should keep it open */
+    uint64_t silence_ns;                                     /* ends the watch after this time without a byte */
     int (*on_bytes)(void *ctx, const char *bytes, size_t n); /* negative ends it */
 };
 
@@ -40,14 +40,14 @@ struct kube_job {
     struct web_job *web; /* while SENT */
     struct timer timer;
     uint64_t deadline_ns; /* of this page */
-    unsigned attempt;     /* of this page; 1 is the first */
+    unsigned attempt;     /* number of the page; 1 is the first */
     unsigned token_turn;  /* number of the token that was sent */
     struct sbuf got;      /* the answer */
     bool fenced;          /* its time is limited by the lease */
 
     /* A list. */
     char *next_page;   /* owned; NULL: the first */
-    unsigned restarts; /* after the server had dropped its continue token */
+    unsigned restarts; /* the server dropped the continue token, and the list started again */
     json *gathered;    /* owned; NULL: on_page takes the items */
 
     struct kube_reply reply;

@@ -40,7 +40,7 @@ struct kubeconfig_source {
     const char *directory;
 };
 
-/* The entry of that name in "contexts", "clusters" or "users": what stands under `inner` in it. */
+/* Returns the member `inner` of the entry with that name in "contexts", "clusters" or "users". */
 static int find_named(const struct kubeconfig_source *s, const char *list, const char *inner, struct str name,
                       const json **ret, struct err *err)
 {
@@ -105,7 +105,7 @@ static int read_pem(const struct kubeconfig_source *s, const json *j, const char
     return 0;
 }
 
-/* Of "HOST:PORT/PATH": is the host this machine, by the names that cannot be anything else? */
+/* Is the host of "HOST:PORT/PATH" this machine, by a name that cannot mean another one? */
 static bool is_this_machine(struct str rest)
 {
     static const struct str names[] = {{"127.0.0.1", 9}, {"localhost", 9}, {"[::1]", 5}};

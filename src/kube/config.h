@@ -9,8 +9,8 @@
 /* Strings are owned and may be NULL. Certificates and keys are PEM text. */
 struct kube_config {
     char *server;          /* "https://10.96.0.1:443", no slash at the end */
-    char *ns;              /* the namespace that we run in, or that the context names; NULL: none is known */
-    char *ca;              /* of the server's certificate; NULL: the system's CAs */
+    char *ns;              /* the namespace of this pod, or of the context; NULL: unknown */
+    char *ca;              /* authorities for the server's certificate; NULL: the system's CAs */
     char *certificate;     /* of the client, with `key` */
     char *key;             /* secret */
     char *token;           /* secret; sent as it is */
@@ -25,12 +25,12 @@ struct kube_config {
 must_check int kube_config_load(const char *kubeconfig, struct kube_config *ret, struct err *err);
 void kube_config_done(struct kube_config *c); /* wipes what is secret; may run twice */
 
-/* The text of a kubeconfig file, whose relative paths start at `directory`. Pure but for the files that it names. On
- * failure *ret is untouched. */
+/* Parses the text of a kubeconfig file, whose relative paths start at `directory`. Pure except for the files that
+ * it names. On failure *ret is untouched. */
 must_check int kubeconfig_parse(struct str text, const char *directory, struct kube_config *ret, struct err *err);
 
-/* The issuer that its token names, as the cluster's tokens do; the caller frees it. Not checked: for hints, not for
- * trust. NULL: it has no token, or one without issuer. */
+/* The issuer that the token names, as tokens of the cluster do; the caller frees it. Not verified: use it as a
+ * hint only. NULL: there is no token, or it names no issuer. */
 char *kube_config_issuer(const struct kube_config *c);
 
 static inline void auto_clean_kube_config(struct kube_config *c)

@@ -11,7 +11,7 @@ enum {
     SERIES_DEFAULT = 1024,
     INBOX_MAX = 1024, /* not yet seen by the loop */
     MESSAGE_MAX = 250,
-    NAME_PART_MAX = 200, /* of the object's name in the event's */
+    NAME_PART_MAX = 200, /* bytes of the object's name within the event's */
 };
 
 #define QUIET_NS (60 * NS_PER_SECOND) /* between two writes of one series */
@@ -19,7 +19,7 @@ enum {
 #define LOOK_NS (5 * NS_PER_SECOND)   /* how often series are looked at */
 #define TIMEOUT_NS (10 * NS_PER_SECOND)
 
-/* One reason on one object. home: the sender, then the inbox, then the loop. */
+/* The events of one reason on one object. home: the sender, then the inbox, then the loop. */
 struct event_series {
     struct list_node node;
     struct kube_events *events; /* borrowed */
@@ -30,7 +30,7 @@ struct event_series {
     char message[MESSAGE_MAX + 1];
     uint64_t count; /* in all */
     int64_t first_ns, last_ns;
-    bool unsent; /* the server does not know the last of them */
+    bool unsent; /* the last occurrences are not sent yet */
     bool failed; /* the write before this one failed */
     uint64_t wrote_ns;
     char *event; /* owned: the name of the Event object; NULL: none yet */
@@ -53,7 +53,7 @@ struct kube_events {
     struct timer look;
     struct event_mail *mail_to_loop; /* owned; its delivery may free it */
     _Atomic uint64_t dropped;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     struct list inbox;    /* event_series: owned */
     unsigned inbox_count;
     bool rung;

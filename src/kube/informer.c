@@ -5,7 +5,7 @@
 
 enum {
     PAGE_DEFAULT = 500,
-    USELESS_MAX = 3, /* watches in a row that cannot be read or are silent, before a list is taken instead */
+    USELESS_MAX = 3, /* after this number of successive watches that are silent or unreadable, list again */
     RESYNC_SLICES = 64,
 };
 
@@ -17,7 +17,7 @@ enum {
 #define BACKOFF_BASE_NS (500 * NS_PER_MS)
 #define BACKOFF_CAP_NS (10 * NS_PER_SECOND)
 #define PAUSE_NS (100 * NS_PER_MS)
-/* A watch that ended sooner and brought nothing counts as a failure: a server may end each at once. */
+/* A shorter watch without an event counts as a failure: a server may end each watch at once. */
 #define LASTED_NS (5 * NS_PER_SECOND)
 #define TOLD_AGAIN_NS (60 * NS_PER_SECOND)
 

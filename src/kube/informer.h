@@ -14,7 +14,7 @@ struct kube_informer;
 
 enum { KUBE_INDEXES_MAX = 4, KUBE_KEY_MAX = 512 };
 
-/* Adds to the empty `ret_value` the value under which the object is to be found; nothing: under none. Pure. */
+/* Appends to the empty `ret_value` the value by which the object can be found; leaves it empty for none. Pure. */
 struct kube_index {
     void (*value)(const json *object, struct sbuf *ret_value);
 };
@@ -23,17 +23,17 @@ struct kube_informer_options {
     const struct kube_resource *resource; /* static */
     struct str ns;                        /* empty: all, or a resource without */
     const char *label_selector, *field_selector;
-    struct kube_index indexes[KUBE_INDEXES_MAX]; /* up to the first without a function */
+    struct kube_index indexes[KUBE_INDEXES_MAX]; /* the array ends at the first entry without a function */
     /* Removes unneeded members, so that many objects need little memory; may be NULL. metadata.name, .namespace and
      * .resourceVersion have to stay. */
     void (*transform)(void *ctx, json *object);
-    uint64_t resync_ns;  /* on_updated for every object, so often; 0: never. Spread over its span */
-    uint64_t silence_ns; /* a watch without a byte for so long is begun again; 0: 75 s */
-    size_t objects_max;  /* 0: 200,000. More is ERR_NO_SPACE to on_trouble, and no list is complete */
+    uint64_t resync_ns;  /* interval of on_updated for every object, spread over the interval; 0: never */
+    uint64_t silence_ns; /* a watch without a byte for this time is started again; 0: 75 s */
+    size_t objects_max;  /* 0: 200,000. With more, on_trouble gets ERR_NO_SPACE and no list completes */
     unsigned page_size;  /* 0: 500 */
 
     void *ctx;
-    /* `key` is "namespace/name", or "name" where there is no namespace. Any may be NULL. */
+    /* `key` is "namespace/name", or "name" without a namespace. Any callback may be NULL. */
     void (*on_added)(void *ctx, struct str key, const json *object);
     void (*on_updated)(void *ctx, struct str key, const json *object);
     void (*on_deleted)(void *ctx, struct str key, const json *last_known);
@@ -56,14 +56,14 @@ size_t kube_informer_count(const struct kube_informer *i);
 json *kube_informer_get(struct kube_informer *i, struct str ns, struct str name);
 json *kube_informer_get_by_key(struct kube_informer *i, struct str key);
 
-/* Every object whose index number `index` has `value`; index < 0: all. Objects that are added or deleted during the
- * walk may be missed. A negative answer of `each` ends the walk and is returned. */
+/* Calls `each` for every object whose index number `index` has `value`; index < 0: all. Objects that are added or
+ * deleted during the walk may be missed. A negative result of `each` ends the walk and is returned. */
 int kube_informer_each(struct kube_informer *i, int index, struct str value,
                        int (*each)(void *ctx, struct str key, const json *object), void *ctx);
 size_t kube_informer_count_by(struct kube_informer *i, int index, struct str value);
 
-/* Not on the loop: waits until `is` is true of the object (NULL: it is not there), looked at now and after each change.
- * Its last state goes to *ret (NULL if it is not there). ERR_TIMEOUT after `timeout_ns`, ERR_CANCELLED when the client
- * stops. Before has_synced nothing is known, so it waits. */
+/* Waits until `is` is true of the object (NULL: it does not exist), tested now and after each change. Not on the
+ * loop. *ret gets its last state (NULL if it does not exist). ERR_TIMEOUT after `timeout_ns`, ERR_CANCELLED when
+ * the client stops. Before has_synced the existence is unknown, so it waits. */
 must_check int kube_informer_wait(struct kube_informer *i, struct str key, uint64_t timeout_ns,
                                   bool (*is)(void *ctx, const json *object), void *ctx, json **ret, struct err *err);

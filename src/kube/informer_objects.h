@@ -24,7 +24,7 @@ struct informer_object {
     char *text; /* owned */
     size_t text_len;
     char *version;              /* owned: metadata.resourceVersion */
-    uint64_t generation;        /* of the last list with this object */
+    uint64_t generation;        /* number of the last list with this object */
     char *key;                  /* owned */
     struct object_link links[]; /* one for each index */
 };

@@ -21,16 +21,16 @@ struct kube_informer {
     struct kube *kube; /* borrowed: it outlives us */
     struct kube_informer_options options;
     char *ns, *label_selector, *field_selector; /* owned */
-    struct kube_job *job;                       /* the list or the watch under way */
+    struct kube_job *job;                       /* the running list or watch */
     struct timer again;                         /* the pause between them */
     struct timer resync;                        /* a slice of it */
     size_t resync_slice;
     struct line_splitter lines; /* of the watch */
-    char *version;              /* owned: of the last object; NULL: a list is needed */
-    uint64_t generation;        /* of the list under way, or the last */
+    char *version;              /* owned: version of the last object; NULL: a list is needed */
+    uint64_t generation;        /* number of the running list, or the last one */
     unsigned page_size;
     unsigned failures; /* in a row */
-    unsigned useless;  /* watches in a row that brought no valid data before they failed */
+    unsigned useless;  /* successive watches that failed before any valid data */
     uint64_t watch_began_ns;
     bool list_failed; /* an item could not be stored, see err */
     struct err err;
@@ -38,7 +38,7 @@ struct kube_informer {
     uint64_t told_ns;
     atomic_bool synced;
 
-    pthread_mutex_t lock; /* guards what follows; the loop alone writes, and reads without it */
+    pthread_mutex_t lock; /* guards the fields below; the loop alone writes, and reads without it */
     struct informer_objects objects;
     struct list waiters;
 };

@@ -22,12 +22,12 @@ struct kube_elector {
     struct timer expiry; /* set while leading */
     struct kube_job *job;
     struct kube_informer *watch; /* owned: sees when the lease is released */
-    json *object;                /* owned: the lease as last seen; NULL: not seen */
+    json *object;                /* owned: the lease as last read; NULL: not read */
     uint64_t seen_ns;            /* when its version was first seen */
-    uint64_t asked_ns;           /* when the request under way was made */
+    uint64_t asked_ns;           /* when the running request was made */
     bool leading;
     bool raced;   /* the last write was refused because another replica seemed to have written */
-    bool hurried; /* since the request under way was made, there is a reason to look again */
+    bool hurried; /* an event arrived after the running request was made: read the lease again */
     bool releasing;
     void (*on_released)(void *ctx);
     struct loop *loop; /* borrowed */
@@ -81,7 +81,7 @@ static bool is_mine(const struct kube_elector *l)
     return str_eq(holder_of(l->object), str_of(l->identity));
 }
 
-/* How long its holder wants it to be left alone. */
+/* How long the holder asks others to respect the lease. */
 static uint64_t wanted_ns(const json *object)
 {
     uint64_t seconds = SECONDS_MAX;
@@ -111,7 +111,7 @@ static void saw(struct kube_elector *l, json *own_object)
 
 static void write_lease(struct kube_elector *l);
 
-/* Waits so long from the last request: a slow answer must not delay the next renewal. */
+/* Waits this time from the last request: a slow reply must not delay the next renewal. */
 static void tick_after(struct kube_elector *l, uint64_t wait_ns)
 {
     /* Up to a tenth later, so that replicas that began together do not stay together. */
@@ -146,7 +146,7 @@ static bool is_race(const struct kube_reply *r)
     return r->code == -ERR_CHANGED || r->code == -ERR_EXISTS;
 }
 
-/* Common to the ends of all requests. True if we are going. */
+/* Common end of all requests. True if the lease is being closed. */
 static bool answered(struct kube_elector *l, const struct kube_reply *r)
 {
     l->job = NULL;
@@ -192,7 +192,8 @@ static void on_written(void *ctx, struct kube_reply *r)
         release_now(l);
         return;
     }
-    /* Another replica wrote or deleted it: read it. Twice in a row, something else refuses every write. */
+    /* Another replica wrote or deleted the lease: read it. If two successive writes fail, the cause is another
+     * one. */
     l->raced = is_race(r) && !l->raced;
     if (l->raced)
         ask(l, KUBE_GET, NULL, on_read);
@@ -209,7 +210,7 @@ static void set_time(json *spec, const char *name)
     json_set_str(spec, name, str_of(micro));
 }
 
-/* Acquires or renews it. With the version that was read: fails after a write of another replica. */
+/* Acquires or renews the lease with the version that was read: fails after a write of another replica. */
 static void write_lease(struct kube_elector *l)
 {
     auto_json j = l->object ? json_copy_of(l->object) : json_new_object();
@@ -316,7 +317,7 @@ void kube_lease_release(struct kube_lease *lease, void (*on_done)(void *ctx))
     l->releasing = true;
     l->on_released = on_done;
     stop_leading(l);
-    /* Behind a request under way: it may be writing our name. */
+    /* Waits for the running request, which may write our name. */
     if (!l->job) {
         l->tick.fire = release_ticked;
         loop_timer_set(l->loop, &l->tick, 0);

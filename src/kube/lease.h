@@ -21,8 +21,8 @@ struct kube_lease_options {
     struct str identity;        /* unique: the pod's name and uid. At most 128 bytes */
     uint64_t duration_ns;       /* 0: 15 s. In whole seconds: the object knows no other */
     uint64_t renew_deadline_ns; /* 0: two thirds of it */
-    uint64_t retry_ns;          /* how often it renews, or looks; 0: a third of `duration`. A lease that is given back
-                                 * is seen at once, by a watch */
+    uint64_t retry_ns; /* interval of renewals, or of reads by others; 0: a third of `duration`. A watch shows a
+                          released lease at once */
     void *ctx;
     void (*on_started)(void *ctx);
     void (*on_stopped)(void *ctx);                        /* also before kube_lease_free returns, if it led */
@@ -33,9 +33,9 @@ struct kube_lease_options {
 /* The loop, or any thread before it starts. Callbacks may not free it. The client must outlive it. */
 struct kube_lease *kube_lease_new(struct kube *k, const struct kube_lease_options *o);
 
-/* The loop: ends leading at once (on_stopped), and gives the lease back, so that another need not wait for its end.
- * on_done when that is done or has failed; no callback follows. kube_lease_free without it keeps the lease
- * until it ends by itself. */
+/* Releases the lease, on the loop: stops leading at once (on_stopped), and lets another replica lead without a
+ * wait. Calls on_done after the release succeeded or failed; no callback follows. kube_lease_free without it keeps
+ * the lease until it expires. */
 void kube_lease_release(struct kube_lease *l, void (*on_done)(void *ctx));
 void kube_lease_free(struct kube_lease *l); /* NULL is fine */
 DEFINE_AUTO(kube_lease, struct kube_lease, kube_lease_free)

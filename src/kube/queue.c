@@ -17,7 +17,7 @@ enum { THREADS_MAX = 64, KEYS_DEFAULT = 100000, KEY_BYTES_MAX = 512 };
 struct queue_key {
     struct map_node node;
     uint64_t due_ns;
-    uint64_t order; /* of those due at the same time */
+    uint64_t order; /* orders keys that are due at the same time */
     size_t slot;    /* in the heap; NOT_IN_HEAP */
     unsigned failures;
     bool running;
@@ -30,8 +30,8 @@ struct kube_queue {
     pthread_t threads[THREADS_MAX];
     unsigned thread_count;
     uint64_t seed;
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t due;   /* the heap's top changed, or it stops */
+    pthread_mutex_t lock; /* guards the fields below */
+    pthread_cond_t due;   /* the top of the heap changed, or the queue stops */
     struct map keys;
     struct queue_key **heap; /* by due_ns, then order */
     size_t heap_count, heap_room;

@@ -14,7 +14,7 @@ struct kube_queue;
 struct kube_queue_options {
     const char *name;         /* of the threads, at most 11 bytes: "populate" gives "populate/0". Static */
     unsigned threads;         /* 0: 1 */
-    unsigned keys_max;        /* known at once; 0: 100,000. A key more is refused, see kube_queue_add */
+    unsigned keys_max;        /* limit of known keys; 0: 100,000. Further keys are refused, see kube_queue_add */
     uint64_t backoff_base_ns; /* 0: 50 ms */
     uint64_t backoff_cap_ns;  /* 0: 60 s */
     void *ctx;
@@ -30,10 +30,10 @@ void kube_queue_free(struct kube_queue *q); /* waits for running keys; no other 
 DEFINE_AUTO(kube_queue, struct kube_queue, kube_queue_free)
 #define auto_kube_queue auto_with(auto_clean_kube_queue) struct kube_queue *
 
-/* Due now, whatever delay or back-off it had. False: keys_max is reached (or the key is empty, or longer than 512
- * bytes) and it was not taken: only a resync will bring it. */
+/* Makes the key due now, whatever its delay or back-off. False if it was refused: keys_max is reached, or the key
+ * is empty or longer than 512 bytes. Only a resync will add it again. */
 bool kube_queue_add(struct kube_queue *q, struct str key);
-/* Due after `delay_ns`, or earlier if it is due earlier. */
+/* Makes the key due after `delay_ns`, unless it is due earlier. */
 bool kube_queue_add_after(struct kube_queue *q, struct str key, uint64_t delay_ns);
 
 size_t kube_queue_length(struct kube_queue *q); /* keys known: due, delayed and worked on */

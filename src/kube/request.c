@@ -16,7 +16,7 @@ static const struct form {
     [KUBE_APPLY] = {"apply", "PATCH", "application/apply-patch+yaml"}, /* which JSON is */
 };
 
-/* All but RFC 3986's unreserved characters, so that nothing can leave its place. */
+/* All but RFC 3986's unreserved characters, so that no text can change the structure of the path. */
 static void add_encoded(struct sbuf *url, struct str s)
 {
     for (size_t i = 0; i < s.len; i++) {

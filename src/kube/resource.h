@@ -12,7 +12,7 @@ struct kube_resource {
     bool namespaced;
 };
 
-/* Those of Kubernetes that we use; our own are with the code that knows their fields. */
+/* Resources of Kubernetes that Cistern uses; its own are beside the code that knows their fields. */
 extern const struct kube_resource kube_config_maps, kube_deployments, kube_endpoint_slices, kube_events_resource,
     kube_jobs, kube_leases, kube_namespaces, kube_nodes, kube_persistent_volume_claims, kube_persistent_volumes,
     kube_pods, kube_reference_grants, kube_secrets, kube_service_accounts, kube_storage_classes, kube_token_reviews;

@@ -7,10 +7,10 @@
 struct token_bucket {
     uint64_t interval_ns; /* between two */
     uint64_t burst_ns;    /* allowed ahead of the rate */
-    uint64_t paid_ns;     /* time until which taken tokens are paid */
+    uint64_t paid_ns;     /* time at which the taken tokens are paid off */
 };
 
 void token_bucket_init(struct token_bucket *b, unsigned per_second, unsigned burst); /* neither may be 0 */
 
-/* Takes one and returns 0, or takes nothing and returns how long to wait before asking again. */
+/* Takes a token and returns 0, or takes none and returns how long to wait. */
 uint64_t token_bucket_take(struct token_bucket *b, uint64_t now_ns);

@@ -3,7 +3,7 @@
 #include "kube/informer.h"
 #include <stdio.h>
 
-enum { KEPT_MAX = 64 << 10 }; /* room that is worth keeping from line to line */
+enum { KEPT_MAX = 64 << 10 }; /* memory that is kept from line to line */
 
 int watch_line_parse(struct str line, enum watch_type *ret_type, json **ret_object, struct err *err)
 {

@@ -7,7 +7,7 @@ enum { TEXT_MAX = 1 << 20, DEPTH_MAX = 32, NODES_MAX = 10000 };
 struct yaml_reader {
     yaml_document_t *document;
     const char *what;
-    size_t nodes, visits; /* an alias leads to a node a second time: more visits than nodes */
+    size_t nodes, visits; /* an alias may visit a node again: more visits than nodes are refused */
 };
 
 static int refuse(const struct yaml_reader *r, const yaml_node_t *n, const char *why, struct err *err)

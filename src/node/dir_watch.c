@@ -20,7 +20,7 @@ struct dir_watch {
     void (*moved)(void *ctx, const char *name);
     void *ctx;
     struct watch watch;        /* its fd is owned */
-    pthread_mutex_t lock;      /* guards what follows */
+    pthread_mutex_t lock;      /* guards the fields below */
     struct dir_watched *items; /* owned; few: only active volumes */
     size_t count;
 };

@@ -12,7 +12,7 @@ struct observed {
     struct space *space;   /* borrowed: the order's pool; NULL: not here */
     struct err absence;    /* why it is not here */
     bool id_is_of_pool;    /* with its present UUID */
-    bool is_replaced;      /* the volume's last pool is this one, or one that this one replaced */
+    bool is_replaced;      /* the volume's last pool is this one, or one that this pool replaced */
     bool here;             /* the volume is on the disk; else the rest is unset */
     struct volume *volume; /* owned */
     bool differs;          /* the order has new values for mutable parameters */

@@ -15,7 +15,7 @@ struct orders_entry {
 };
 
 struct orders {
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     struct map entries;   /* owned; by name */
     uint64_t list;        /* number of the current or last list */
     size_t listed;        /* objects in it so far */

@@ -40,7 +40,7 @@ struct agent {
     struct driver *driver; /* borrowed */
     char *node;            /* owned */
     uint64_t resync_ns;
-    uint64_t looked_ns;          /* when all orders were reconciled last; under LIST_KEY */
+    uint64_t looked_ns;          /* when all orders were last reconciled; only under LIST_KEY */
     struct loop *loop;           /* owned */
     struct kube *kube;           /* owned */
     struct orders *orders;       /* owned */

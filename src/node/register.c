@@ -35,7 +35,7 @@ struct registration {
     struct ticker *ticker;     /* owned */
 };
 
-/* ---- what is due ------------------------------------------------------------------------------------------------- */
+/* ---- deciding on a registration ---------------------------------------------------------------------------------- */
 
 static uint64_t retry_after_ns(unsigned refusals)
 {

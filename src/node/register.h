@@ -33,7 +33,7 @@ void registration_stop(struct registration *own_r);
 enum registration_place {
     PLACE_EMPTY,
     PLACE_OURS,
-    PLACE_LIVE, /* another driver's, which replies: the other pod of a roll */
+    PLACE_LIVE, /* another driver's registration, which replies: the other pod of a roll */
     PLACE_DEAD, /* of a driver that has exited */
 };
 

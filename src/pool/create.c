@@ -36,7 +36,7 @@ static int check_want(const struct space *s, const struct spec *want, struct err
     return r < 0 ? r : spec_check_served(&here, err);
 }
 
-/* ---- is it there already? ---------------------------------------------------------------------------------------- */
+/* ---- existing volumes -------------------------------------------------------------------------------------------- */
 
 static int differs(const struct spec *want, const char *what, struct err *err)
 {

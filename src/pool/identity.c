@@ -13,7 +13,7 @@
 /* A pool that replaces others lists them, in format 2: a version that ignores the list must not open it. */
 enum { VERSION_FIRST = 1, VERSION_REPLACES = 2, IDENTITY_BYTES_MAX = 65536, MEMBERS = 5 };
 
-/* ---- may one be made? -------------------------------------------------------------------------------------------- */
+/* ---- conditions of a new identity -------------------------------------------------------------------------------- */
 
 enum identity_may identity_may_be_made(const struct identity_facts *f)
 {
@@ -28,7 +28,7 @@ enum identity_may identity_may_be_made(const struct identity_facts *f)
     return f->is_ephemeral ? IDENTITY_MAKE : IDENTITY_EARLIER;
 }
 
-/* ---- is it still the one that was opened? ------------------------------------------------------------------------ */
+/* ---- checking an open pool --------------------------------------------------------------------------------------- */
 
 int space_is_here(struct space *s, struct err *err)
 {
@@ -50,7 +50,7 @@ int space_is_here(struct space *s, struct err *err)
                     s->path);
 }
 
-/* ---- what a new pool may find ------------------------------------------------------------------------------------ */
+/* ---- content of a new pool's directory --------------------------------------------------------------------------- */
 
 /* Entries that a new pool's directory may have: those of a fresh file system, and those left by a crash before the
  * identity was written. */

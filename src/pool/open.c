@@ -13,7 +13,7 @@
 
 #define DISKS_AGAIN_NS (30 * NS_PER_SECOND) /* each attempt runs tools on disks, and failed before */
 
-/* ---- may a pool be made here? ------------------------------------------------------------------------------------ */
+/* ---- checks before a pool is made -------------------------------------------------------------------------------- */
 
 static bool is_in_list(const char *list, const char *uuid)
 {

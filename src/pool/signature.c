@@ -5,7 +5,7 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 
-/* ---- the array's superblock, metadata 1.2: at 4 KiB; little-endian (linux/raid/md_p.h) --------------------------- */
+/* ---- the array's superblock, metadata 1.2: at 4 KiB; little-endian (<linux/raid/md_p.h>) ------------------------- */
 
 enum {
     MD_AT = 4096,

@@ -120,7 +120,7 @@ int space_recover(struct space *s, struct err *err)
     return r;
 }
 
-/* ---- who it is --------------------------------------------------------------------------------------------------- */
+/* ---- identity of a pool ------------------------------------------------------------------------------------------ */
 
 const char *space_name(const struct space *s)
 {

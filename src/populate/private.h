@@ -62,7 +62,7 @@ struct populate {
     struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: sources are not probed */
     struct metric_series *in_flight;
     struct metric *seconds, *failing;
-    pthread_mutex_t lock; /* guards what follows; the content of a key_state is its key's */
+    pthread_mutex_t lock; /* guards the fields below; the content of a key_state is its key's */
     pthread_cond_t idle;
     unsigned busy; /* running reconcile functions */
     bool stopping;

@@ -161,7 +161,7 @@ static bool wants_export(const struct volume_view *v)
     return owed && is_true(v, API_PROVISIONED) && v->node != CLAIM_NODE_GONE && !is_suspended(v);
 }
 
-/* ---- how long it may hold its node ------------------------------------------------------------------------------- */
+/* ---- limits of blocking a drain ---------------------------------------------------------------------------------- */
 
 /* Without it, a tenant's server that answers slowly enough would hold a node without limit. */
 static bool outlasts_a_day(const struct volume_view *v)

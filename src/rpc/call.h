@@ -72,7 +72,7 @@ struct rpc_server {
     struct metric *seconds;
     struct tag down;
 
-    pthread_mutex_t lock; /* guards what follows, and the fields of calls that say so */
+    pthread_mutex_t lock; /* guards the fields below, and the fields of calls that say so */
     pthread_cond_t woken; /* a call was cancelled, we are stopping, or all calls have ended */
     unsigned calls_open;
     unsigned asleep; /* calls in rpc_sleep_until */

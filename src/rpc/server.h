@@ -81,7 +81,7 @@ char *rpc_dup(struct rpc_call *c, struct str s);
 
 /* The gRPC status code of an error; 13 (INTERNAL) for a code outside the table. */
 int rpc_status_of(enum err_code code);
-/* The inverse, for a caller: if several errors share a status, the last of them in err.h. */
+/* The inverse, for a caller: if several errors share a status, the last of them in util/err.h. */
 enum err_code rpc_code_of(int status);
 /* "NotFound" and so on, as Go's gRPC spells them: the label that the sidecars' dashboards know. */
 const char *rpc_status_name(int status);

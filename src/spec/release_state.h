@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* release_state.h - the release of a volume as a state machine: docs/design/010-release.md shows it on one page, and
- * tests/unit/volume/release_model_test.c checks all its interleavings. Pure. home: any.
+ * tests/unit/spec/release_model_test.c checks all its interleavings. Pure. home: any.
  *
  * The invariant: bytes that the export policy selects are destroyed only after the bucket confirmed them, or after an
  * administrator gave them up. */

@@ -42,7 +42,7 @@ struct store_call {
     } headers[CALL_HEADERS_MAX];
     size_t header_count;
     struct sbuf sent;   /* a document to send; with sends_body the text before the job's body */
-    struct sbuf behind; /* what goes after the job's body */
+    struct sbuf behind; /* the text after the job's body */
     bool sends_body;
     uint64_t sent_offset; /* in all of it */
 

@@ -50,7 +50,7 @@ struct store_listing {
     struct sbuf prefix;
     _Atomic unsigned refs; /* one for the owner, and one for each mail in transit */
 
-    pthread_mutex_t lock; /* guards what follows, and the readers */
+    pthread_mutex_t lock; /* guards the fields below, and the readers */
     struct keyspace keyspace;
     struct list active; /* readers */
     size_t active_count;
@@ -95,7 +95,7 @@ static void copy(struct sbuf *to, struct str from)
     sbuf_add(to, from);
 }
 
-/* ---- who reads what: under the lock ------------------------------------------------------------------------------ */
+/* ---- assigning ranges to readers: under the lock ----------------------------------------------------------------- */
 
 static void activate(struct list_reader *r, struct list_reader *behind)
 {

@@ -31,7 +31,7 @@
 #undef gets
 #define gets(...) BANNED(gets)
 
-/* They read "12x" as 12, and "" as 0. Use str_to_u64() and its like. */
+/* They read "12x" as 12, and "" as 0. Use str_to_u64() and similar functions. */
 #undef atoi
 #define atoi(...) BANNED(atoi)
 #undef atol

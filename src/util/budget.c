@@ -164,7 +164,7 @@ void *budget_take(struct budget *b, size_t bytes, struct budget_waiter *w)
     return memory;
 }
 
-/* Reserves memory for the first waiter, if there are both; `entry` is in `wakes` then. */
+/* Reserves memory for the first waiter if there is enough; `entry` is then in `wakes`. */
 static struct budget_waiter *grant(struct budget *b, struct budget_wake *entry)
 {
     struct budget_waiter *w = list_first(&b->waiters, struct budget_waiter, node);

@@ -59,7 +59,7 @@ static const struct cgroup_controller {
     uint64_t (*version_2)(int mounts, struct str group);
 } memory = {STR("memory"), memory_1, memory_2}, cpu = {STR("cpu"), cpu_1, cpu_2};
 
-/* Of a group and all its parents. */
+/* The limit of a group and all its parents. */
 static uint64_t least_on_the_way(int mounts, struct str hierarchy, struct str group,
                                  uint64_t (*limit)(int mounts, struct str group))
 {

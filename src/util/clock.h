@@ -21,7 +21,7 @@ int64_t time_from_spec(struct timespec t);
 /* Sleeps; a signal does not shorten it. */
 void clock_sleep(uint64_t ns);
 
-/* pthread_cond_wait() until it is woken, or clock_now_ns() is `until_ns`: then false. */
+/* Waits on the condition until it is woken (true), or clock_now_ns() reaches `until_ns` (false). */
 bool clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t until_ns);
 
 /* Wait before attempt `attempt` (1 is the first retry): full jitter in [0, min(cap, base * 2^(attempt-1))].

@@ -39,8 +39,8 @@ static uint64_t power(uint64_t poly, unsigned width, uint64_t base, uint64_t n)
 
 uint64_t crc_combine(uint64_t poly, unsigned width, uint64_t a, uint64_t b, uint64_t b_len)
 {
-    /* A in front of B is A times x^8 to the power of b_len (8 * b_len itself may not fit). The all-ones that each CRC
-     * begins and ends with cancel each other. */
+    /* Multiplies A by x^8 to the power of b_len (8 * b_len itself may not fit). The all-ones with which each CRC
+     * begins and ends cancel each other. */
     uint64_t x_to_8 = UINT64_C(1) << (width - 9);
     return multiply(poly, width, a, power(poly, width, x_to_8, b_len)) ^ b;
 }

@@ -16,5 +16,5 @@ uint64_t crc64nvme_portable(uint64_t crc, const void *bytes, size_t len); /* on 
 /* The same, and mem_copy_out() of the bytes, in one pass if the processor supports it. */
 uint64_t crc64nvme_copy_out(uint64_t crc, void *to, const void *bytes, size_t len);
 
-/* The CRC of A followed by B from theirs. `poly` is reflected, of `width` bits (32 or 64). */
+/* The CRC of A followed by B from the CRCs of both. `poly` is reflected, of `width` bits (32 or 64). */
 uint64_t crc_combine(uint64_t poly, unsigned width, uint64_t a, uint64_t b, uint64_t b_len);

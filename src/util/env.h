@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* NULL: it is not set, or empty. The tools that define these variables treat both alike. */
+/* NULL if the variable is not set or empty. The tools that define these variables treat both alike. */
 static inline const char *env_get(const char *name)
 {
     const char *value = getenv(name);

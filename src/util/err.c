@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* WHOLE_MAX: two paths of the kernel's longest, and words. */
+/* WHOLE_MAX: two of the kernel's longest paths, and the words between them. */
 enum { SUBJECT_MAX = 200, WHOLE_MAX = 9 << 10 };
 
 static const char *const names[] = {
@@ -217,7 +217,7 @@ int(err_wrap)(struct err *err, const char *fmt, ...)
     return -(int)err->code;
 }
 
-/* As a word of its own: the key "a" occurs in nearly every sentence. A name that was cut may continue. */
+/* Matches whole words only: the key "a" occurs in nearly every sentence. A name that was cut may continue. */
 static bool is_named(const char *text, const char *name, bool is_cut)
 {
     size_t len = strlen(name);

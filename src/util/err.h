@@ -53,16 +53,16 @@ int err_sys(struct err *err, int errnum, const char *fmt, ...) printf_like(3, 4)
 #define err_advise(err, id, ...) err_advise_text((err), (id), id##_ADVICE, ##__VA_ARGS__)
 /* err_set() and err_advise() in one, for an id whose advice takes no arguments. */
 #define err_fail(err, code, id, ...) (err_set((err), (code), __VA_ARGS__), err_advise((err), id))
-/* The same for an id that a variable holds; only for ids whose advice takes no arguments. */
+/* The same for an id in a variable; only for ids whose advice takes no arguments. */
 int err_advise_by_id(struct err *err, enum err_id id);
-/* The same with another advice: of an error from another process. `fmt` may be "". */
+/* The same with another advice: for an error of another process. `fmt` may be "". */
 int err_advise_text(struct err *err, enum err_id id, const char *fmt, ...) printf_like(3, 4);
 
 /* Puts "<the caller's action>: " before the sentence; returns -err->code. */
 int err_wrap(struct err *err, const char *fmt, ...) printf_like(2, 3);
 
-/* Puts "<subject>: " before the sentence unless it names it already; returns -err->code. The subject is a key or a
- * path, any bytes, and is cut if it is long. */
+/* Puts "<subject>: " before the sentence unless it names the subject already; returns -err->code. The subject is a
+ * key or a path, any bytes, and is cut if it is long. */
 struct str;
 int err_name(struct err *err, struct str subject);
 

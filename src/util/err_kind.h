@@ -13,7 +13,7 @@ enum err_kind {
     ERR_KIND_BUCKET_NOT_FOUND,
     ERR_KIND_EMPTY,        /* the source selects no object */
     ERR_KIND_UNREACHABLE,  /* the store does not answer */
-    ERR_KIND_CHANGED,      /* the objects are not those of the listing */
+    ERR_KIND_CHANGED,      /* the objects differ from the listing */
     ERR_KIND_TOO_LARGE,    /* the objects do not fit */
     ERR_KIND_LISTED_TWICE, /* two objects have the same path */
     ERR_KIND_STORAGE_CLASS_UNKNOWN,

@@ -82,7 +82,7 @@ must_check int dir_remove(int dir, const char *name, struct err *err);
  * refused too: the caller handles directory markers. */
 must_check int path_check(struct str path, struct err *err);
 
-/* Length before the last segment: of "a/b/" for "a/b/c", and for "a/b/". */
+/* Length of the path before the last segment: of "a/b/" for "a/b/c", and for "a/b/". */
 size_t path_directory_len(struct str path);
 struct str path_parent(struct str path); /* the same without its slash */
 

@@ -46,7 +46,7 @@ void hash_end(struct hash *h, struct digest *ret);                           /* 
 
 struct digest digest_of(enum hash_kind kind, struct str bytes); /* of bytes in memory */
 
-/* The CRC of A followed by B from theirs; `b_len` is B's length in bytes. Only kinds that combine. */
+/* The checksum of A followed by B from those of both; `b_len` is B's length in bytes. Only for kinds that combine. */
 void digest_combine(struct digest *a, const struct digest *b, uint64_t b_len);
 
 /* One shot. HMAC-SHA-256 (RFC 2104) and SHA-256 as SigV4 needs them: no allocation after the first call of a thread. */

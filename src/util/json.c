@@ -73,7 +73,7 @@ static bool is_wanted(const json *j, enum wanted wanted)
     return false;
 }
 
-/* *ret is NULL where the member is absent or null; another type is an error. */
+/* *ret is NULL if the member is missing or null; another type is an error. */
 static int find(const json *j, const char *path, enum wanted wanted, const json **ret, struct err *err)
 {
     static const char *const names[] = {"a string",      "a whole number", "a whole number from 0 up",
@@ -87,7 +87,7 @@ static int find(const json *j, const char *path, enum wanted wanted, const json 
     return 0;
 }
 
-/* The same; absent is an error too. */
+/* The same; a missing member is an error too. */
 static int need(const json *j, const char *path, enum wanted wanted, const json **ret, struct err *err)
 {
     const json *found;
@@ -105,7 +105,7 @@ static struct str str_value(const json *j)
     return (struct str){json_string_value(j), json_string_length(j)};
 }
 
-/* json_get_<name> and json_opt_<name>: the first fails where the member is absent, the second leaves *ret as it is. */
+/* json_get_<name> and json_opt_<name>: the first fails if the member is missing, the second leaves *ret unchanged. */
 // NOLINTBEGIN(bugprone-macro-parentheses): a declaration takes none
 #define DEFINE_READ(name, type, wanted, value)                                                                         \
     int json_get_##name(const json *j, const char *path, type *ret, struct err *err)                                   \

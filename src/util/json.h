@@ -6,7 +6,7 @@
 #include "util/err.h"
 #include "util/str.h"
 
-typedef struct json_t json; /* jansson's own tag: the one typedef, so that only util includes jansson.h */
+typedef struct json_t json; /* jansson's own tag: the one typedef, so that only util includes <jansson.h> */
 
 /* Parses one whole document. Depth and size have ceilings; duplicate keys and trailing bytes are ERR_INVALID. `what`
  * names the document in sentences. *ret is freed with json_free. */
@@ -23,14 +23,14 @@ must_check int json_get_i64(const json *j, const char *path, int64_t *ret, struc
 must_check int json_get_bool(const json *j, const char *path, bool *ret, struct err *err);
 must_check int json_get_real(const json *j, const char *path, double *ret, struct err *err); /* 3 is a real too */
 
-/* opt: absent is success and leaves *ret unchanged; another type is an error. */
+/* opt: a missing member is success and leaves *ret unchanged; another type is an error. */
 must_check int json_opt_str(const json *j, const char *path, struct str *ret, struct err *err);
 must_check int json_opt_u64(const json *j, const char *path, uint64_t *ret, struct err *err);
 must_check int json_opt_i64(const json *j, const char *path, int64_t *ret, struct err *err);
 must_check int json_opt_bool(const json *j, const char *path, bool *ret, struct err *err);
 must_check int json_opt_list(const json *j, const char *path, const json **ret, struct err *err);
 
-/* ERR_INVALID unless the document is an object: a list would read as an object without members. */
+/* ERR_INVALID unless the document is an object: a list would count as an object without members. */
 must_check int json_check_object(const json *j, const char *what, struct err *err);
 
 /* Structure. NULL if missing; borrowed. */
@@ -66,7 +66,7 @@ void json_append_str(json *array, struct str value);
 void json_extend(json *array, json *own_array); /* moves the elements behind those of `array` */
 void json_remove(json *j, const char *path);    /* absent is fine */
 json *json_copy_of(const json *j);              /* the whole tree, the caller's */
-json *json_take_at(json *j, const char *path);  /* moves it out: the caller's; NULL if absent */
+json *json_take_at(json *j, const char *path);  /* moves it out: it is the caller's; NULL if missing */
 
 /* One line, keys in the order they were set; `indent` spaces a level when it is not 0. The caller frees. */
 char *json_text(const json *j, unsigned indent);

@@ -38,7 +38,7 @@ struct json_field {
     size_t offset, size;      /* of the struct's field */
     const char *const *names; /* JSON_NAME: by value; NULL for a value that has no name */
     size_t name_count;
-    uint64_t max; /* of a number, and of a JSON_TEXT's bytes; 0: what the type holds */
+    uint64_t max; /* maximum of a number, and of a JSON_TEXT's bytes; 0: the limit of the type */
 };
 
 /* .names and .name_count of an array of names. */

@@ -26,7 +26,7 @@ void map_add(struct map *m, struct map_node *n, uint64_t hash); /* does not look
 void map_remove(struct map *m, struct map_node *n);
 void map_done(struct map *m); /* frees the buckets; the nodes are the caller's */
 
-/* The first or next node with `hash`, and of all nodes in no order; NULL at the end. */
+/* The first or next node with `hash`. Below: of all nodes, in no order. NULL at the end. */
 struct map_node *map_first(const struct map *m, uint64_t hash);
 struct map_node *map_same(const struct map_node *n);
 struct map_node *map_next(const struct map *m, const struct map_node *after); /* NULL: the first */

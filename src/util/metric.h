@@ -23,8 +23,8 @@ void metric_add(struct metric_series *s, uint64_t n);    /* counter, gauge */
 void metric_set(struct metric_series *s, int64_t value); /* gauge */
 void metric_observe(struct metric_series *s, double value);
 
-/* A histogram gets what another process observed: how many values each bucket holds (without those below it), how many
- * lie above the last bound, and the sum of all. */
+/* Adds what another process observed to a histogram: counts for each bucket (without the buckets below it), the
+ * count above the last bound, and the sum of all values. */
 void metric_observe_many(struct metric_series *s, const uint64_t *in_buckets, uint64_t above, double sum);
 uint64_t metric_value(const struct metric_series *s); /* for tests and for status */
 

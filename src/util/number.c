@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers, quantities and spans of time in texts. */
+/* Parses numbers, quantities and durations. */
 #include "util/str.h"
 #include <ctype.h>
 #include <stdio.h>

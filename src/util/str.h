@@ -83,8 +83,8 @@ must_check int str_to_duration(struct str s, uint64_t *ret_ns, struct err *err);
 
 /* ---- builder ----------------------------------------------------------------------------------------------------- */
 
-/* It has a ceiling: an addition beyond it sets `overflow` and is left out, and so are all later ones. One check at the
- * end suffices. Always NUL-terminated, so ptr may go to printf; may have NUL bytes. */
+/* A builder with a ceiling: an addition beyond it sets `overflow` and is omitted, and so are all later ones. One
+ * check at the end suffices. Always NUL-terminated, so ptr may go to printf; may contain NUL bytes. */
 struct sbuf {
     char *ptr; /* owned */
     size_t len;
@@ -137,7 +137,7 @@ char *bytes_text(uint64_t bytes, char *buf);
  * SIZE_MAX: `b` is longer than STR_DISTANCE_MAX. */
 enum { STR_DISTANCE_MAX = 63 };
 size_t str_distance(struct str a, struct str b);
-/* Whether the distance is below *least, which it then becomes: for the nearest of several texts. */
+/* Is the distance below *least? If so, *least becomes the distance: finds the nearest of several texts. */
 bool str_is_nearer(struct str a, struct str b, size_t *least);
 
 /* Zeroed memory for small structs. Without memory the process ends with one line: tests kill it at any point. */

@@ -74,7 +74,7 @@ static bool set_extension(X509 *x, X509 *issuer, int nid, const char *value)
     return done;
 }
 
-/* Random: RFC 5280 wants a unique serial number. */
+/* Random: RFC 5280 requires a unique serial number. */
 static bool set_serial(X509 *x)
 {
     uint8_t bytes[SERIAL_BYTES];

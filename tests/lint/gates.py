@@ -321,16 +321,33 @@ def anchors(page):
 
 LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")
 NAMED_PAGE = re.compile(r"\b(docs/[\w/.-]+\.md)(?:#([\w-]+))?")
+NAMED_FILE = re.compile(r"(?<![\w./-])((?:src|cmd|tests|charts|deploy)/[\w./-]*\w\.(?:c|h|py|sh|yaml|def))(?![\w.*])")
+
+
+def header_names(root, p):
+    """A header says its own name first, and its comments name only headers and sources that exist."""
+    text = (root / p).read_text()
+    first = re.match(r"/\* SPDX[^\n]*\n/\* ([\w.]+) - ", text)
+    if p.endswith(".h") and (not first or first[1] != Path(p).name):
+        yield f"{p}:2: the first comment begins '{Path(p).name} - '"
+    for comment in re.finditer(r"/\*.*?\*/", text, re.S):
+        for m in re.finditer(r"(?<![\w./<-])(?:\w+/)*\w+\.[ch]\b", comment[0]):
+            if not any((top / m[0]).exists() for top in (root, root / "src", (root / p).parent)):
+                yield f"{p}:{text.count(chr(10), 0, comment.start() + m.start()) + 1}: no file '{m[0]}'"
 
 
 def gate_links(root, paths):
-    """Links between pages lead to files and headings, and so do the pages that other files name."""
+    """Links between pages lead to files and headings. So do the files and pages that any file names."""
     root = Path(root)
     found = []
     for p in paths:
         if p.startswith(("tests/fuzz/corpus/", "tests/lint/gates.py")):
             continue
+        if is_c(p) and is_ours(p):
+            found += header_names(root, p)
         for n, line in enumerate(lines_of(root, p), 1):
+            found += [f"{p}:{n}: no file '{m[1]}'" for m in NAMED_FILE.finditer(line)
+                      if not (root / m[1]).exists() and not (root / p).parent.joinpath(m[1]).exists()]
             links = [(root / p if not link else (root / p).parent / link, anchor, m) for m in LINK.finditer(line)
                      for link, anchor in [m.groups()]] if p.endswith(".md") else []
             links += [(root / m[1], m[2], m) for m in NAMED_PAGE.finditer(line) if "../" + m[1] not in line]

@@ -27,7 +27,8 @@ def c_prose(text):
     for m in token.finditer(text):
         line, raw = text.count("\n", 0, m.start()) + 1, m.group()
         if raw.startswith("/*"):
-            yield line, "comment", re.sub(r"\n[ \t]*\*? ?", "\n", raw[2:-2]).strip(" *")
+            kind = "name" if raw.startswith("/* --") else "comment"
+            yield line, kind, re.sub(r"\n[ \t]*\*? ?", "\n", raw[2:-2]).strip(" *-")
         elif raw.lstrip().startswith("//"):
             yield line, "comment", re.sub(r"(?m)^[ \t]*// ?", "", raw)
         elif raw.startswith('"'):

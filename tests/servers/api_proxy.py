@@ -31,7 +31,7 @@ def answer(status, body=b"", content_type="application/json", **headers):
 
 
 def cut(after, reset=False):
-    """The server's answer, and the end of the connection after so many bytes of its body."""
+    """The server's answer, and the end of the connection after this number of bytes of its body."""
     def act(handler, forward):
         left = after
         for piece in forward():
@@ -73,7 +73,7 @@ def then_garbage(garbage, after_lines=0):
 
 
 def silence(seconds):
-    """Nothing at all, for so long."""
+    """No answer for this time."""
     def act(handler, forward):
         handler.owner.stopping.wait(seconds)
         handler.close()

@@ -214,7 +214,7 @@ const struct fault *fault_for(enum operation op, const struct request *r)
     return found;
 }
 
-/* ---- what they do ------------------------------------------------------------------------------------------------ */
+/* ---- effects of the faults --------------------------------------------------------------------------------------- */
 
 static bool is(const struct fault *f, const char *action)
 {

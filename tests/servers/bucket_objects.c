@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-/* Sizes and contents repeat after so many objects: few enough to keep all their digests. */
+/* Sizes and contents repeat after this number of objects: few enough to keep all their digests. */
 enum { VARIANTS = 1009, GROUPS_MAX = 16 };
 
 enum shape { FLAT, DEEP, SKEWED };

@@ -268,7 +268,7 @@ static void put_object(const struct request *r, struct piece *body, struct reply
     struct thing t;
     char meta[512];
     if (condition_fails(r)) {
-        s3_error(p, 412, "PreconditionFailed", "the object is there already");
+        s3_error(p, 412, "PreconditionFailed", "the object exists already");
         return;
     }
     if (body_is_bad(r, body)) {
@@ -381,7 +381,7 @@ static void upload_complete(const struct request *r, struct multipart *u, const 
         return;
     }
     if (condition_fails(r)) {
-        s3_error(p, 412, "PreconditionFailed", "the object is there already");
+        s3_error(p, 412, "PreconditionFailed", "the object exists already");
         return;
     }
     if (told.crc64 && whole_disagrees(r, named, count)) {

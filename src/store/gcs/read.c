@@ -81,7 +81,7 @@ static int head_get(struct store_call *c)
     return r;
 }
 
-/* ---- changed, or gone? ------------------------------------------------------------------------------------------- */
+/* ---- replaced and deleted objects -------------------------------------------------------------------------------- */
 
 static void build_metadata(struct store_call *c)
 {

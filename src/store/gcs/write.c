@@ -349,7 +349,7 @@ static void answered_publish(struct store_call *c, int status)
 
 static const struct call_steps publish_steps = {build_publish, NULL, NULL, answered_publish};
 
-/* ---- what is left of uploads ------------------------------------------------------------------------------------- */
+/* ---- sweeping uploads -------------------------------------------------------------------------------------------- */
 
 /* A page has a thousand names, an upload at most ten thousand parts. */
 enum { SWEEP_ROUNDS_MAX = 100 };

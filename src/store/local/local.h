@@ -22,7 +22,7 @@ struct idle_walk {
 
 struct local {
     char *path;           /* owned */
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     int root;             /* owned; -1 until first needed */
     struct idle_walk idle[LOCAL_WALKS_MAX];
     size_t next_idle;

@@ -28,7 +28,7 @@ void s3_add_condition(struct store_call *c)
                 a->condition == STORE_IF_SAME ? sbuf_str(&quoted) : STR("*"));
 }
 
-/* ---- whose object is it? ----------------------------------------------------------------------------------------- */
+/* ---- the writer of an object ------------------------------------------------------------------------------------- */
 
 bool s3_is_ours(const struct store_call *c, const struct store_reply *r)
 {

@@ -90,7 +90,7 @@ extern const struct call_steps s3_get_steps, s3_head_steps, s3_list_steps;
 extern const struct call_steps s3_put_steps, s3_begin_steps, s3_part_steps, s3_complete_steps, s3_abort_steps,
     s3_sweep_steps, s3_delete_steps, s3_probe_steps;
 
-/* ---- s3_condition.c ---------------------------------------------------------------------------------------------- */
+/* ---- condition.c ------------------------------------------------------------------------------------------------- */
 
 void s3_add_condition(struct store_call *c);
 /* Does the reply to a HEAD contain this job's idempotency token? */

@@ -58,7 +58,7 @@ class Node(Driver):
 
     @staticmethod
     def _asked_again(call, *words, **options):
-        """As the kubelet does while the agent itself has the volume in hand."""
+        """As the kubelet does while the agent itself changes the volume."""
         for _ in range(100):
             try:
                 return call(*words, **options)
@@ -75,7 +75,7 @@ class Node(Driver):
         self._asked_again(super().unstage, *words, **options)
 
     def start_keeper(self, *flags, program=BUILD / "bin/cistern-keeper"):
-        """One that is there already hands everything over and ends."""
+        """An existing keeper hands everything over and ends."""
         self.state.mkdir(exist_ok=True)
         with open(self.folder / "keeper.log", "ab") as log:
             self.keeper = subprocess.Popen([program, f"--socket={self.state}/keeper.sock", *flags],

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool_place.h"
 
-/* ---- who the pool is --------------------------------------------------------------------------------------------- */
+/* ---- identity of a pool ------------------------------------------------------------------------------------------ */
 
 static void write_text(const char *path, const char *text, size_t len)
 {

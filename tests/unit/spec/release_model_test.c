@@ -132,7 +132,7 @@ static struct release_facts facts_of(const struct state *s)
     return f;
 }
 
-/* ---- what is destroyed, and what was broken then ----------------------------------------------------------------- */
+/* ---- destroyed data and violated invariants ---------------------------------------------------------------------- */
 
 static bool is_safe(const struct state *s)
 {
