@@ -7,6 +7,9 @@ import os
 
 from paths import BUILD, CACHE
 
+# The servers of the tests are Go programs with small heaps: less garbage collection saves a quarter of their processor time.
+os.environ.setdefault("GOGC", "400")
+
 KNOWN = CACHE / f"test-seconds-{BUILD.name}.json"
 took = {}
 

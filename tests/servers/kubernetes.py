@@ -9,6 +9,7 @@ request, on free ports, with certificates of their own. No node: pods stay Pendi
 """
 
 import base64
+import functools
 import http.client
 import json
 import os
@@ -18,6 +19,7 @@ import signal
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -81,6 +83,7 @@ class Kubernetes:
         self.api_flags, self.controller_flags = list(api_flags), list(controller_flags)
         self.bind_seconds = bind_seconds  # the scheduler's timeout for claims that do not bind
         self.children = {}
+        self.kept = threading.local()  # connection: the one of the thread's last GET
         self.etcd_port, self.etcd_peer_port, self.port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.pki = Pki(self.root)
@@ -218,21 +221,49 @@ class Kubernetes:
 
     # ---- asking
 
-    def raw(self, method, path, body=None, content_type="application/json", token=None, timeout=30):
-        """(status, bytes), as the administrator or with `token`."""
+    @functools.cached_property
+    def admin_tls(self):
         tls = ssl.create_default_context(cafile=self.pki.path("ca.crt"))
-        if not token:
-            tls.load_cert_chain(self.pki.path("admin.crt"), self.pki.path("admin.key"))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=tls, timeout=timeout)
+        tls.load_cert_chain(self.pki.path("admin.crt"), self.pki.path("admin.key"))
+        return tls
+
+    def connect(self, token=None):
+        tls = ssl.create_default_context(cafile=self.pki.path("ca.crt")) if token else self.admin_tls
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=tls, timeout=30)
+
+    def raw(self, method, path, body=None, content_type="application/json", token=None):
+        """(status, bytes), as the administrator or with `token`."""
         headers = {"content-type": content_type, "accept": "application/json"}
         if token:
             headers["authorization"] = f"Bearer {token}"
+        if method == "GET" and not token:
+            return self.poll(path, headers)
+        connection = self.connect(token)
         try:
-            connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
+            return self.exchange(connection, method, path, body, headers)
         finally:
             connection.close()
+
+    def poll(self, path, headers):
+        """A GET on the thread's own connection: tests wait by reading an object twenty times a second, and a handshake
+        costs three times as much as the reply. A server that was restarted has closed the connection: once more."""
+        kept = self.kept.__dict__.pop("connection", None)
+        connection = kept or self.connect()
+        try:
+            reply = self.exchange(connection, "GET", path, None, headers)
+        except (OSError, http.client.HTTPException):
+            connection.close()
+            if not kept:
+                raise
+            return self.poll(path, headers)
+        self.kept.connection = connection
+        return reply
+
+    @staticmethod
+    def exchange(connection, method, path, body, headers):
+        connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
 
     def request(self, method, path, body=None, content_type="application/json", token=None):
         deadline = time.monotonic() + 30
