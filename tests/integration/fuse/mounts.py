@@ -126,14 +126,17 @@ class Volume:
     def status(self):
         return self.keeper.status(self.name)
 
-    def kill(self):
-        """Kills the mount process; one that the last call killed may not be buried yet."""
+    def kill(self, number=signal.SIGKILL):
+        """Signals the mount process and returns its pid; one that the last call killed may not be buried yet."""
+        pids = []
 
         def killed():
+            pids.append(self.keeper.pid(self.name))
             try:
-                os.kill(self.keeper.pid(self.name), signal.SIGKILL)
+                os.kill(pids[-1], number)
                 return True
             except ProcessLookupError:
                 return False
 
         wait_for("a living mount process", killed)
+        return pids[-1]

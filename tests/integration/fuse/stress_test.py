@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGKILL of the mount process at 50 random moments under readers, writers, and processes that create and remove names."""
+"""The mount process or the keeper dies at random moments under users who know what must be there afterwards."""
 
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -13,10 +14,16 @@ from pathlib import Path
 import pytest
 
 from . import mounts
+from .keeper_test import mirrors  # noqa: F401
 
-KILLS = 50
+KILLS, KEEPERS = 50, 12
 WORKER = Path(__file__).with_name("stress_worker.py")
-USERS = ("reader", "reader", "appender", "appender", "namer", "namer", "namer")
+USERS = {
+    "names": ("reader", "reader", "appender", "appender", "namer", "namer", "namer"),
+    "calls": ("mapper", "direct", "holes", "copier", "locker", "locker", "range locker", "range locker", "nameless",
+              "attributes", "mover", "lister"),
+    "programs": ("database", "repository", "builder", "loader"),
+}
 
 
 def furnish(data):
@@ -26,32 +33,76 @@ def furnish(data):
         (data / "static" / str(zlib.crc32(content))).write_bytes(content)
 
 
+class Crowd:
+    """Users, each a process, for about so many seconds."""
+
+    def __init__(self, volume, kinds, seconds, seed):
+        furnish(volume.data)
+        self.volume, self.seed = volume, seed
+        self.users = [
+            subprocess.Popen(
+                [sys.executable, WORKER, kind, volume.path, str(seconds), str(seed + i)], stdout=subprocess.PIPE, text=True
+            )
+            for i, kind in enumerate(kinds)
+        ]
+        time.sleep(0.5)
+
+    def reports(self, rounds, longest):
+        found = [json.loads(user.communicate(timeout=120)[0]) for user in self.users]
+        print("seed", self.seed, "restarts", self.volume.status()["restarts"], found)
+        assert [error for report in found for error in report["errors"]] == []
+        assert all(report["rounds"] > rounds for report in found)
+        assert max(report["longest"] for report in found) < longest
+
+
+@pytest.fixture
+def seed():
+    return int(os.environ.get("CISTERN_TEST_SEED", random.randrange(1 << 30)))
+
+
+@pytest.mark.parametrize("who", USERS)
 @pytest.mark.parametrize("way", ["must", "plain"])
-def test_fifty_kills_at_random_moments_are_invisible_to_users(volumes, way):
+def test_fifty_kills_at_random_moments_are_invisible_to_users(volumes, seed, way, who):
     volume = volumes("v", "exclusive", way)
-    furnish(volume.data)
-    seed = int(os.environ.get("CISTERN_TEST_SEED", random.randrange(1 << 30)))
     chance = random.Random(seed)
     pauses = [chance.choice((0.02, 0.1, 0.2, 0.3, 0.5)) * chance.random() + 0.03 for _ in range(KILLS)]
-    seconds = sum(pauses) + 3
-    users = [
-        subprocess.Popen(
-            [sys.executable, WORKER, kind, volume.path, str(seconds), str(seed + i)], stdout=subprocess.PIPE, text=True
-        )
-        for i, kind in enumerate(USERS)
-    ]
-    time.sleep(0.5)
+    crowd = Crowd(volume, USERS[who], sum(pauses) + 3, seed)
     for pause in pauses:
         volume.kill()
         time.sleep(pause)
-    reports = [json.loads(user.communicate(timeout=90)[0]) for user in users]
-    print("seed", seed, "restarts", volume.status()["restarts"], reports)
-    assert [error for report in reports for error in report["errors"]] == []
-    assert all(report["rounds"] > 10 for report in reports)
-    assert max(report["longest"] for report in reports) < 10
+    crowd.reports(0, 60) if who == "programs" else crowd.reports(10, 10)
     subprocess.run(["rm", "-rf", *volume.path.iterdir()], check=True)
 
     # The kernel does not resend a `FORGET`: a few nodes too many may stay in the table, but no opens.
     mounts.wait_for("every open to be counted back", lambda: volume.status()["opens"] == "0")
     assert int(volume.status()["nodes"]) < 200
     assert os.listdir(volume.data) == []
+
+
+def test_mount_processes_that_are_stopped_and_then_killed_or_not_are_only_slow(volumes, seed):
+    volume = volumes("v", "exclusive", "must")
+    chance = random.Random(seed)
+    crowd = Crowd(volume, USERS["calls"], 10, seed)
+    for _ in range(30):
+        pid = volume.kill(signal.SIGSTOP)
+        time.sleep(chance.random() / 5)
+        os.kill(pid, chance.choice((signal.SIGCONT, signal.SIGKILL)))
+        time.sleep(chance.random() / 5)
+    crowd.reports(10, 10)
+
+
+def test_keepers_killed_with_their_mount_process_are_not_noticed(volumes, mirrors, seed):  # noqa: F811
+    volume = volumes("v", "exclusive", "must")
+    mirror, chance = mirrors(volume.keeper), random.Random(seed)
+    mirror.wait_for(1)
+    crowd = Crowd(volume, USERS["calls"], 15, seed)
+    for _ in range(KEEPERS):
+        if chance.random() < 0.5:
+            volume.kill()
+        volume.keeper.process.kill()
+        volume.keeper.process.wait()
+        volume.keeper.start()
+        mounts.wait_for("the mount", lambda: volume.keeper.ask("status", "v", check=False).returncode == 0)
+        mirror.wait_for(1)
+        time.sleep(chance.random() / 2)
+    crowd.reports(10, 10)

@@ -14,6 +14,10 @@ import time
 import zlib
 from pathlib import Path
 
+import stress_calls
+import stress_programs
+from stress_user import User
+
 RECORD = struct.Struct("<QI52s")  # number, checksum, filling
 
 
@@ -30,20 +34,6 @@ def check_log(raw):
         numbers.append(number)
     assert numbers == list(range(len(numbers))), "records lost, doubled or out of order"
     return len(numbers)
-
-
-class User:
-    def __init__(self, folder, seed):
-        self.top = folder
-        self.chance = random.Random(seed)
-        self.number = 0
-        self.names = {}
-        self.me = f"{type(self).__name__}-{seed}"
-        self.home = folder / self.me
-        self.home.mkdir()
-
-    def finish(self):
-        pass
 
 
 class Reader(User):
@@ -132,23 +122,26 @@ class Namer(User):
             assert (self.home / name).read_bytes() == content, name
 
 
+USERS = {"reader": Reader, "appender": Appender, "namer": Namer}
+
+
 def main():
     kind, folder, seconds, seed = sys.argv[1:]
-    user = {"reader": Reader, "appender": Appender, "namer": Namer}[kind](Path(folder), int(seed))
+    user = (USERS | stress_calls.USERS | stress_programs.USERS)[kind](Path(folder), int(seed))
     end = time.monotonic() + float(seconds)
     rounds, longest, errors = 0, 0.0, []
     while time.monotonic() < end and not errors:
         began = time.monotonic()
         try:
             user.once()
-        except (OSError, AssertionError) as error:
+        except Exception as error:
             errors.append(f"{user.me} in round {rounds}: {error!r}")
         longest = max(longest, time.monotonic() - began)
         rounds += 1
     if not errors:
         try:
             user.finish()
-        except (OSError, AssertionError) as error:
+        except Exception as error:
             errors.append(f"{user.me} at its end: {error!r}")
     print(json.dumps({"user": user.me, "rounds": rounds, "longest": round(longest, 3), "errors": errors}))
 
