@@ -34,7 +34,7 @@ def furnish(data):
 
 
 class Crowd:
-    """Users, each a process, for about so many seconds."""
+    """Users, each a process, that stop after the given number of seconds."""
 
     def __init__(self, volume, kinds, seconds, seed):
         furnish(volume.data)
