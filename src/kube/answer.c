@@ -118,7 +118,7 @@ int answer_read(const struct answer *a, json **ret, struct answer_outcome *out, 
     *out = (struct answer_outcome){0};
     read_retry_after(a->retry, out);
     bool good = a->http >= 200 && a->http < 300;
-    bool parsed = is_json(a->type) && json_parse(a->body, "the answer", &j, &why) == 0;
+    bool parsed = is_json(a->type) && json_parse_any_text(a->body, "the answer", &j, &why) == 0;
     if (!good) /* the status is enough, even of a proxy's HTML page */
         return fail_with(a->what, a->http, parsed ? j : NULL, out, err);
     if (!is_json(a->type))

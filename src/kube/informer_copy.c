@@ -74,7 +74,7 @@ static json *tree_of(struct str text)
 {
     struct err err;
     json *tree = NULL;
-    if (json_parse(text, "an object", &tree, &err) < 0)
+    if (json_parse_any_text(text, "an object", &tree, &err) < 0)
         abort();
     return tree;
 }

@@ -14,7 +14,7 @@ int watch_line_parse(struct str line, enum watch_type *ret_type, json **ret_obje
                                         [WATCH_ERROR] = "ERROR"};
     auto_json j = NULL;
     struct err why;
-    if (json_parse(line, "a line of the watch", &j, &why) < 0)
+    if (json_parse_any_text(line, "a line of the watch", &j, &why) < 0)
         return err_set(err, ERR_CORRUPT, "%s", why.text);
     struct str type = json_member_str(j, "type");
     auto_json object = json_take_at(j, "object");

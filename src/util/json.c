@@ -9,17 +9,27 @@ enum {
     NAME_MAX_BYTES = 256,
 };
 
-int json_parse(struct str text, const char *what, json **ret, struct err *err)
+static int parse(struct str text, size_t flags, const char *what, json **ret, struct err *err)
 {
     json_error_t e;
     if (text.len > TEXT_MAX)
         return err_set(err, ERR_NO_SPACE, "%s is longer than %d bytes", what, TEXT_MAX);
     /* jansson itself refuses more than 2,048 levels, trailing bytes, and bytes that are not UTF-8. */
-    json *j = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+    json *j = json_loadb(text.ptr ? text.ptr : "", text.len, flags | JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
     if (!j)
         return err_set(err, ERR_INVALID, "%s is not JSON: line %d, column %d: %s", what, e.line, e.column, e.text);
     *ret = j;
     return 0;
+}
+
+int json_parse(struct str text, const char *what, json **ret, struct err *err)
+{
+    return parse(text, 0, what, ret, err);
+}
+
+int json_parse_any_text(struct str text, const char *what, json **ret, struct err *err)
+{
+    return parse(text, JSON_ALLOW_NUL, what, ret, err);
 }
 
 void json_free(json *own_j)

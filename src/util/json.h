@@ -11,6 +11,9 @@ typedef struct json_t json; /* jansson's own tag: the one typedef, so that only 
 /* Parses one whole document. Depth and size have ceilings; duplicate keys and trailing bytes are ERR_INVALID. `what`
  * names the document in sentences. *ret is freed with json_free. */
 must_check int json_parse(struct str text, const char *what, json **ret, struct err *err);
+/* The same, and a string may have a NUL ("\u0000"). For documents that hold texts of many users: one of them must not
+ * hide those of the others. */
+must_check int json_parse_any_text(struct str text, const char *what, json **ret, struct err *err);
 void json_free(json *own_j);
 DEFINE_AUTO(json, json, json_free)
 #define auto_json auto_with(auto_clean_json) json *

@@ -79,6 +79,18 @@ def test_fields_without_a_reader_are_not_stored(tool, maps):
     assert "managedFields" not in kept["metadata"] and kept["data"] == {"x": "0"}
 
 
+def test_nul_in_a_text_of_one_object_hides_no_other(tool, maps):
+    """Any tenant may write it into an annotation. The list of all namespaces was refused as no JSON."""
+    maps.create("listed", x="a\0b")
+    maps.create("other")
+    assert {key.split("/")[1] for _, key in begin(tool, maps)} == {"listed", "other"}
+    maps.create("watched", x="\0")
+    maps.set("other", "5")
+    assert [hear(tool), hear(tool)] == [("added", "watched", "\0"), ("updated", "other", "5")]
+    maps.delete("listed")
+    assert hear(tool)[:2] == ("deleted", "listed")
+
+
 def test_selectors_choose_what_is_seen(tool, maps):
     maps.create("a", color="red")
     maps.create("b", color="blue")

@@ -231,6 +231,19 @@ def test_an_internal_page_is_not_shown_in_a_status(world, ns):
         assert server.seen and "the-database-password" not in str(told) and "internal service" not in str(told), told
 
 
+def test_text_of_one_namespace_that_has_a_nul_holds_up_no_other(world, ns):
+    """The controller had read no object any more, of any namespace."""
+    other = f"{ns}-other"
+    world.make_namespace(other)
+    with BucketServer() as server:
+        anonymous(world, ns, server.url, "strange")
+        world.cluster.patch(f"{API}/namespaces/{ns}/bucketsources/strange", {"metadata": {"annotations": {"a": "\0"}}})
+        time.sleep(1)
+        anonymous(world, other, server.url)
+        wait_for_phase(world, other, "Ready", seconds=20)
+        wait_for_phase(world, ns, "Ready", "strange", seconds=20)
+
+
 @pytest.mark.parametrize("namespaces", [1, 4])
 def test_tarpits_of_a_few_namespaces_hold_up_no_other(world, ns, namespaces):
     """Four namespaces held all threads: the other one waited for 30 s."""
