@@ -198,6 +198,21 @@ static int cannot(const struct route *r, const char *why, const char *advice, st
     return err_advise(err, CIS_IDENTITY_UNSUPPORTED, advice);
 }
 
+/* The annotation's owner is a tenant. Other characters occur in no name of a cloud, and cannot be in a reply. */
+static int read_annotation(const struct route *r, const json *annotations, const char *name, struct str *ret,
+                           struct err *err)
+{
+    struct str value = annotations ? json_member_str(annotations, name) : STR_NULL;
+    char why[128];
+    for (size_t i = 0; i < value.len; i++)
+        if (value.ptr[i] <= ' ' || value.ptr[i] > '~' || value.ptr[i] == '"' || value.ptr[i] == '\\') {
+            snprintf(why, sizeof why, "annotation %s has a character that no name of a cloud has", name);
+            return cannot(r, why, "correct the annotation of the service account", err);
+        }
+    *ret = value;
+    return 0;
+}
+
 /* EKS gives credentials only to running pods, so the controller uses its own pod's. Its role assumes the account's
  * role, whose trust policy distinguishes accounts by the external ID. */
 static int assume_role(const struct fetcher *f, const struct route *r, struct grant *g, struct fetched *ret,
@@ -223,9 +238,12 @@ static int assume_role(const struct fetcher *f, const struct route *r, struct gr
 static int fetch_role(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
                       uint64_t *retry_after_ns, struct err *err)
 {
-    struct str role = annotations ? json_member_str(annotations, ROLE_ANNOTATION) : STR_NULL;
+    struct str role = STR_NULL;
     bool is_pod = r->method == IDENTITY_POD;
     char session[64];
+    int code = read_annotation(r, annotations, ROLE_ANNOTATION, &role, err);
+    if (code < 0)
+        return code;
     if (role.len == 0)
         return cannot(r, "no annotation " ROLE_ANNOTATION, "annotate it with the ARN of a role", err);
     snprintf(session, sizeof session, "cistern-%.20s-%.30s", r->ns, r->name);
@@ -246,9 +264,11 @@ static int fetch_google(const struct fetcher *f, const struct route *r, const js
                         uint64_t *retry_after_ns, struct err *err)
 {
     char pool[256], sts_audience[1024];
-    struct str email = annotations ? json_member_str(annotations, EMAIL_ANNOTATION) : STR_NULL;
+    struct str email = STR_NULL, asked;
     bool is_wif = r->method == IDENTITY_WIF || (r->method == IDENTITY_AUTO && r->provider);
-    struct str asked;
+    int code = read_annotation(r, annotations, EMAIL_ANNOTATION, &email, err);
+    if (code < 0)
+        return code;
     if (is_wif && !r->provider)
         return cannot(r, "identity.provider is missing",
                       "set identity.provider: //iam.googleapis.com/projects/N/locations/global/...", err);

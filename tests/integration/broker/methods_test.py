@@ -100,6 +100,42 @@ def test_irsa_role_that_trusts_another_account_is_denied(world, sts, broker, tea
     assert_error(answer, 403, 1702, "AccessDenied", f"{team}/reader")
 
 
+HOSTILE = ["arn:aws:iam::1:role/a&Action=AssumeRole&RoleArn=b", "role/../../latest/meta-data", "a?b=c#d", "%2e%2e/x",
+           "a@evil.example:80/"]
+NO_NAME = ["a\nHost: evil.example\n\n", "a b", "a\0b", "\\\\evil.example", 'a"b', "\u0430\u202e"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_name_of_a_role_is_one_value_of_the_request(world, sts, broker, team, name):
+    irsa(world, sts, team, role=name)
+    answer = broker.ask_as_job(world.volume(team, s3(serviceAccountName="reader")))
+    assert answer.status == 200 and sts.granted == [(name, f"system:serviceaccount:{team}:reader")], answer
+    assert set(sts.requests) == {("POST", "/")}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_name_of_an_account_is_one_segment_of_the_path(world, sts, start, team, name):
+    broker = start(gke_project="acme", gke_provider=GKE)
+    world.account(team, "reader", opted_in=True, **{"iam.gke.io/gcp-service-account": name})
+    sts.workload_users[name] = [f"system:serviceaccount:{team}:reader"]
+    answer = broker.ask_as_job(world.volume(team, gs(serviceAccountName="reader", identity={"method": "gke"})))
+    assert answer.status == 200 and ("impersonation", name) in sts.granted, answer
+    first, second = sts.requests
+    assert first == ("POST", "/v1/token") and second[1].count("/") == 5, sts.requests
+
+
+@pytest.mark.parametrize("annotation", ["eks.amazonaws.com/role-arn", "iam.gke.io/gcp-service-account"])
+@pytest.mark.parametrize("name", NO_NAME)
+def test_hostile_name_with_a_character_of_no_name_is_refused_before_any_request(world, sts, start, team, annotation, name):
+    """The reply was "the principal has invalid characters", after the token had been exchanged."""
+    broker = start(gke_project="acme", gke_provider=GKE)
+    world.account(team, "reader", opted_in=True, **{annotation: name})
+    source = s3(serviceAccountName="reader") if "aws" in annotation else gs(serviceAccountName="reader", identity={"method": "gke"})
+    answer = broker.ask_as_job(world.volume(team, source))
+    assert_error(answer, 403, 1908, f"{team}/reader", annotation, "correct the annotation")
+    assert sts.requests == []
+
+
 @pytest.fixture
 def agent(sts, tmp_path):
     """The environment of a pod that EKS has associated with a role; the agent is at an address of this machine."""
