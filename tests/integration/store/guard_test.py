@@ -2,11 +2,14 @@
 """A Job of the cluster with a tenant's URL: `cistern` under CISTERN_GUARD_FILE, and servers that record their requests."""
 
 import contextlib
+import itertools
 import json
+import os
 import re
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -26,24 +29,28 @@ def guard(tmp_path):
     return write
 
 
-def ls(uri, endpoint, **env):
+def ls(uri, endpoint, *flags, before=(), **env):
     keys = {"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "s3-secret", "AWS_REGION": "us-east-1"}
-    return subprocess.run([CISTERN, "ls", "--endpoint", endpoint, "--retries", "1", uri], capture_output=True, text=True,
+    return subprocess.run([*before, CISTERN, "ls", "--endpoint", endpoint, "--retries", "1", *flags, uri], capture_output=True, text=True,
                           timeout=60, env=clean_environment(**{**keys, **env}))
 
 
 @contextlib.contextmanager
-def listener(address="127.0.0.1", family=socket.AF_INET):
-    """Counts who connects."""
-    server = socket.create_server((address, 0), family=family)
+def listener(address="127.0.0.1", family=socket.AF_INET, port=0, answer=lambda connection: None):
+    """Counts who connects, and answers."""
+    server = socket.create_server((address, port), family=family)
     came = []
+
+    def serve(connection):
+        with connection, contextlib.suppress(OSError):
+            answer(connection)
 
     def run():
         with contextlib.suppress(OSError):
             while True:
                 connection, peer = server.accept()
                 came.append(peer)
-                connection.close()
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -101,6 +108,114 @@ def test_a_store_that_redirects_to_a_closed_address_is_not_followed(guard):
             done = ls("s3://bucket/", store.url, CISTERN_GUARD_FILE=guard("allow 127.0.0.1"))
     assert done.returncode != 0 and came == [], done.stderr
     assert str(port) not in done.stderr
+
+
+# ---- names
+
+def ls_named(endpoint, file, mount):
+    """With a file of its own in place of `mount`."""
+    inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', file, mount]
+    return ls("s3://bucket/", endpoint, "--path-style", before=inside, CISTERN_GUARD_FILE=str(file.with_name("guard")))
+
+
+def test_name_with_an_open_and_a_closed_address_reaches_the_open_one_only(guard, tmp_path):
+    guard("allow 127.0.1.10")
+    with Answering(lambda r: (200, {}, LISTING), "127.0.1.10") as store, listener("127.0.0.2", port=store.port) as (_, came):
+        (tmp_path / "hosts").write_text("127.0.0.2 two.test\n127.0.1.10 two.test\n127.0.0.2 two.test\n")
+        for _ in range(3):
+            done = ls_named(f"http://two.test:{store.port}", tmp_path / "hosts", "/etc/hosts")
+            assert done.returncode in (0, 9), done.stderr
+    assert len(store.seen) == 3 and came == []
+
+
+class NameServer:
+    """Answers each question for an address with the next of `addresses`, to be kept for no time."""
+
+    def __init__(self, *addresses):
+        self.addresses = itertools.cycle(addresses)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.address = f"127.9.{os.getpid() % 250}.{os.getpid() // 250 % 250 + 1}"
+        self.socket.bind((self.address, 53))
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                query, peer = self.socket.recvfrom(512)
+                end = query.index(b"\0", 12) + 5
+                is_a = query[end - 4:end - 2] == b"\0\x01"
+                answer = b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04" + socket.inet_aton(next(self.addresses)) if is_a else b""
+                self.socket.sendto(query[:2] + b"\x81\x80\0\x01\0" + bytes([is_a]) + b"\0\0\0\0" + query[12:end] + answer, peer)
+
+
+def test_rebinding_of_a_name_between_two_requests_does_not_open_a_closed_address(guard, tmp_path):
+    guard("allow 127.0.1.10")
+    names = NameServer("127.0.1.10", "127.0.0.2")
+    (tmp_path / "resolv.conf").write_text(f"nameserver {names.address}\noptions attempts:1 timeout:5\n")
+    with Answering(lambda r: (200, {}, LISTING), "127.0.1.10") as store, listener("127.0.0.2", port=store.port) as (_, came):
+        ends = [ls_named(f"http://turn.test:{store.port}", tmp_path / "resolv.conf", "/etc/resolv.conf") for _ in range(6)]
+    names.socket.close()
+    assert {done.returncode in (0, 9) for done in ends} == {True, False} and len(store.seen) == 3, ends
+    assert all("CIS1617" in done.stderr and "turn.test" in done.stderr for done in ends if done.returncode not in (0, 9)), ends
+    assert came == []
+
+
+# ---- answers without an end
+
+def drip(connection):
+    """A byte a second, which is never silent."""
+    while True:
+        connection.sendall(b"x")
+        time.sleep(1)
+
+
+def endless(begin, piece):
+    def answer(connection):
+        connection.sendall(begin)
+        while True:
+            connection.sendall(piece)
+    return answer
+
+
+ENDLESS = {
+    "headers": endless(b"HTTP/1.1 200 OK\r\n", b"x-a: " + b"b" * 4000 + b"\r\n"),
+    "one header": endless(b"HTTP/1.1 200 OK\r\nx-a: ", b"b" * 4096),
+    "interim replies": endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+    "a body": endless(b"HTTP/1.1 200 OK\r\n\r\n<ListBucketResult>", b" " * 4096),
+    "chunks": endless(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1000\r\n" + b" " * 4096 + b"\r\n"),
+    "trailers": endless(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n", b"x-a: " + b"b" * 4000 + b"\r\n"),
+    "a refusal": endless(b"HTTP/1.1 403 Forbidden\r\n\r\n", b" " * 4096),
+    "drops": drip,
+    "drops of a body": lambda c: (c.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n"), drip(c)),
+}
+
+
+@pytest.mark.parametrize("how", ENDLESS)
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_endless_answers_end_in_an_error_with_little_memory(guard, tmp_path, scheme, how):
+    """The answer's server is a tenant's: neither time nor memory of the controller or a Job is hers."""
+    with listener("127.0.0.1", answer=ENDLESS[how]) as (port, came):
+        began = time.monotonic()
+        done = ls(f"{scheme}://bucket/", f"http://127.0.0.1:{port}", "--stall", "1s", "--timeout", "5s",
+                  *(["--anonymous"] if scheme == "gs" else []), before=["prlimit", f"--as={1 << 30}"], CISTERN_GUARD_FILE=guard("allow 127.0.0.1"))
+    assert came and done.returncode in (1, 5, 7), done.stderr
+    assert re.search(rf"{scheme}://bucket/: .*\(CIS1\d{{3}}, [A-Z]+\); .+", done.stderr), done.stderr
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("fixed", [True, False], ids=["the same token", "new tokens"])
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_endless_pages_without_a_key_end_in_an_error(guard, scheme, fixed):
+    def page(request):
+        token = "again" if fixed else f"t{len(store.seen)}"
+        if scheme == "gs":
+            return 200, {}, json.dumps({"nextPageToken": token}).encode()
+        return 200, {}, (f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{token}"
+                         "</NextContinuationToken></ListBucketResult>").encode()
+    with Answering(page) as store:
+        done = ls(f"{scheme}://bucket/", store.url, *(["--anonymous"] if scheme == "gs" else []), CISTERN_GUARD_FILE=guard("allow 127.0.0.1"))
+        assert len(store.seen) < 20_000
+    assert done.returncode == 7 and re.search(rf"{scheme}://bucket.*CIS1601", done.stderr), done.stderr
 
 
 # ---- bearer tokens
