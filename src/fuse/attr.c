@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <sys/sysmacros.h>
 
-/* Opens the node as O_PATH and reads its attributes. Returns the descriptor, the caller's, or -errno. */
-static int read_open(struct session *s, uint64_t id, struct stat *ret, double *ret_timeout)
+/* Reads the attributes. Returns a descriptor of the node, borrowed or *own_fd, or -errno. */
+static int read_open(struct session *s, uint64_t id, int *own_fd, struct stat *ret, double *ret_timeout)
 {
     struct table_node n;
     int r = nodes_get(s->table, id, &n);
@@ -14,19 +14,24 @@ static int read_open(struct session *s, uint64_t id, struct stat *ret, double *r
         node_settle(s, id);
         r = nodes_get(s->table, id, &n);
     }
-    auto_fd fd = r < 0 ? r : lower_open(s, id, O_PATH);
+    if (r < 0)
+        return r;
+    int fd = lower_dir_kept(s, id);
+    if (fd < 0)
+        fd = *own_fd = lower_open(s, id, O_PATH);
     if (fd < 0)
         return fd;
     if (fstat(fd, ret) < 0)
         return -errno;
     group_show(s, fd, ret);
     *ret_timeout = node_attr_timeout(s, &n);
-    return take_fd(&fd);
+    return fd;
 }
 
 int attr_read(struct session *s, uint64_t id, struct stat *ret, double *ret_timeout)
 {
-    auto_fd fd = read_open(s, id, ret, ret_timeout);
+    auto_fd own = -1;
+    int fd = read_open(s, id, &own, ret, ret_timeout);
     return fd < 0 ? fd : 0;
 }
 
@@ -40,7 +45,8 @@ static int read_statx(struct session *s, uint64_t id, struct kernel_statx_out *r
     struct stat st;
     struct statx x;
     double timeout = 0;
-    auto_fd fd = read_open(s, id, &st, &timeout);
+    auto_fd own = -1;
+    int fd = read_open(s, id, &own, &st, &timeout);
     if (fd < 0)
         return fd;
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BTIME, &x) < 0)

@@ -83,13 +83,13 @@ void backing_keep(struct request *rq, uint64_t id)
         close_unused(rq, other);
 }
 
-int backing_open(struct request *rq, uint64_t id, int32_t *ret_backing)
+int backing_open(struct request *rq, uint64_t id, int fd, int32_t *ret_backing)
 {
     struct session *s = rq->session;
-    auto_fd fd = lower_open(s, id, O_PATH);
-    if (fd < 0)
-        return fd;
-    struct kernel_backing_map m = {.fd = fd};
+    auto_fd own = fd < 0 ? lower_open(s, id, O_PATH) : -1;
+    if (fd < 0 && own < 0)
+        return own;
+    struct kernel_backing_map m = {.fd = fd < 0 ? own : fd};
     rq->intent->mapping = 1;
     STORE_BARRIER();
     int b = ioctl(s->fuse_fd, KERNEL_BACKING_OPEN, &m);

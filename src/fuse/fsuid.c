@@ -51,7 +51,9 @@ struct fsuid_switch fsuid_set(const struct session *s, fuse_req_t req, mode_t mo
     const struct fuse_ctx *c = fuse_req_ctx(req);
     struct fsuid_switch f = {
         .on = true, .uid = c->uid, .gid = s->config->has_group ? s->config->group : c->gid, .setgid = mode & S_ISGID};
-    umask(c->umask);
+    static _Thread_local mode_t mask; /* of this thread; 0 at its start */
+    if (mask != c->umask)
+        umask(mask = c->umask);
     if (f.gid)
         setfsgid(f.gid);
     if (f.uid)
@@ -73,6 +75,5 @@ void fsuid_reset(struct fsuid_switch *f)
         setfsgid(0);
     if (f->setgid)
         caps_fsetid(false);
-    umask(0);
     errno = kept_errno;
 }

@@ -3,13 +3,13 @@
 #include <fcntl.h>
 
 /* Under the inode's lock. The first open decides the mode of all; if its passthrough fails, they are plain. */
-static int choose_mode(struct request *rq, uint64_t id, const struct table_node *n, int32_t *ret_backing)
+static int choose_mode(struct request *rq, uint64_t id, int fd, const struct table_node *n, int32_t *ret_backing)
 {
     struct session *s = rq->session;
     *ret_backing = n->backing;
     if (!s->passthrough || n->flags & NODE_PLAIN || n->backing)
         return 0;
-    int r = backing_open(rq, id, ret_backing);
+    int r = backing_open(rq, id, fd, ret_backing);
     if (r == 0 || n->opens > 0 || s->config->passthrough == KEEPER_PASSTHROUGH_ON)
         return r;
     *ret_backing = 0;
@@ -17,7 +17,7 @@ static int choose_mode(struct request *rq, uint64_t id, const struct table_node 
     return 0;
 }
 
-static int add_locked(struct request *rq, uint64_t id, struct fuse_file_info *fi)
+static int add_locked(struct request *rq, uint64_t id, int fd, struct fuse_file_info *fi)
 {
     struct session *s = rq->session;
     struct table_node n;
@@ -25,7 +25,7 @@ static int add_locked(struct request *rq, uint64_t id, struct fuse_file_info *fi
     int access = fi->flags & O_ACCMODE;
     int r = nodes_get(s->table, id, &n);
     if (r == 0)
-        r = choose_mode(rq, id, &n, &backing);
+        r = choose_mode(rq, id, fd, &n, &backing);
     if (r < 0)
         return r;
     /* Marked before the reply, after which stores may happen; the kernel drops its cached attributes. A mapping that
@@ -50,10 +50,10 @@ static int add_locked(struct request *rq, uint64_t id, struct fuse_file_info *fi
     return 0;
 }
 
-int opens_add(struct request *rq, uint64_t id, struct fuse_file_info *fi)
+int opens_add(struct request *rq, uint64_t id, int fd, struct fuse_file_info *fi)
 {
     inode_lock(&rq->session->inode_locks, id);
-    int r = add_locked(rq, id, fi);
+    int r = add_locked(rq, id, fd, fi);
     inode_unlock(&rq->session->inode_locks, id);
     if (r == 0)
         counts_add_open(&rq->session->table->head->counts, fi->backing_id > 0);

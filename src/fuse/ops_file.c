@@ -11,7 +11,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct request *rq = request_current();
     test_point(rq->session, "open", "before");
-    int r = opens_add(rq, ino, fi);
+    int r = opens_add(rq, ino, -1, fi);
     test_point(rq->session, "open", "before-reply");
     if (r < 0)
         fuse_reply_err(req, -r);

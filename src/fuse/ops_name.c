@@ -32,7 +32,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct request *rq = request_current();
     struct fuse_entry_param e = {.entry_timeout = rq->session->name_timeout};
-    auto_fd dir = lower_open(rq->session, parent, O_PATH);
+    int dir = lower_dir(rq->session, parent);
     int r = dir < 0 ? dir : node_entry(rq, dir, name, &e);
     if (r == -ENOENT && rq->session->config->exclusive)
         r = 0; /* node 0: the kernel may cache that the name does not exist */
@@ -91,7 +91,7 @@ static int inherit_group(struct session *s, int dir, const char *name)
 static int make(struct request *rq, fuse_req_t req, const struct making *m, fuse_ino_t parent, const char *name,
                 struct fuse_entry_param *ret)
 {
-    auto_fd dir = lower_open(rq->session, parent, O_PATH);
+    int dir = lower_dir(rq->session, parent);
     if (dir < 0)
         return dir;
     bool was_there = request_before(rq, 0, lower_ino(dir, name)) != 0;
@@ -133,7 +133,7 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const cha
     reply_entry(request_current(), req, m.op, make(request_current(), req, &m, parent, name, &e), &e);
 }
 
-/* Opened only to identify the file: the kernel opens it again for the user. */
+/* Opened for reading, to identify the file and as its backing: the kernel opens it again for the user. */
 static int create_act(struct request *rq, fuse_req_t req, int dir, const char *name, mode_t mode, int flags)
 {
     auto_fsuid user = fsuid_set(rq->session, req, mode);
@@ -141,26 +141,38 @@ static int create_act(struct request *rq, fuse_req_t req, int dir, const char *n
     return fd < 0 ? -errno : fd;
 }
 
+/* Not by O_TRUNC: the descriptor must not be one for writing. */
+static int make_empty(int fd)
+{
+    struct stat st;
+    char path[FD_PATH_MAX];
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    return st.st_size == 0 || truncate(fd_path(fd, path), 0) == 0 ? 0 : -errno;
+}
+
 static int create(struct request *rq, fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                   struct fuse_file_info *fi, struct fuse_entry_param *e)
 {
     struct session *s = rq->session;
-    auto_fd dir = lower_open(s, parent, O_PATH);
+    int dir = lower_dir(s, parent);
     if (dir < 0)
         return dir;
     bool was_there = request_before(rq, 0, lower_ino(dir, name)) != 0;
-    int flags = (fi->flags & O_EXCL) | (fi->flags & O_TRUNC ? O_RDWR | O_TRUNC : O_RDONLY);
+    int flags = fi->flags & O_EXCL;
     if (rq->resent && !was_there)
         flags &= ~O_EXCL; /* made by the earlier run, if it exists now */
     test_point(s, "create", "before");
     auto_fd fd = create_act(rq, req, dir, name, mode, flags);
     test_point(s, "create", "after-act");
     int r = fd < 0 || was_there ? fd : group_inherit(s, dir, fd);
+    if (r >= 0 && fi->flags & O_TRUNC)
+        r = make_empty(fd);
     if (r >= 0)
         r = node_entry_of_fd(rq, fd, e);
     if (r < 0)
         return r;
-    r = opens_add(rq, e->ino, fi);
+    r = opens_add(rq, e->ino, fd, fi);
     if (r < 0)
         node_forget(rq, e->ino, 1);
     else if ((fi->flags & O_ACCMODE) == O_RDWR)
@@ -205,7 +217,7 @@ static int tmpfile_make(struct request *rq, fuse_req_t req, fuse_ino_t parent, m
     node_hold_fd(s, e->ino, fd, true);
     e->attr_timeout = NEW_FILE_TIMEOUT;
     rq->intent->opened = INTENT_UNOPENED; /* an earlier run counted the open of its own file */
-    r = opens_add(rq, e->ino, fi);
+    r = opens_add(rq, e->ino, -1, fi);
     if (r < 0)
         node_forget(rq, e->ino, 1);
     return r;
@@ -230,7 +242,7 @@ static int remove_name(struct request *rq, const char *op, fuse_ino_t parent, co
     struct session *s = rq->session;
     struct stat st;
     struct table_handle h;
-    auto_fd dir = lower_open(s, parent, O_PATH);
+    int dir = lower_dir(s, parent);
     if (dir < 0)
         return dir;
     auto_fd fd = lower_lookup(s, dir, name, &st, &h);
@@ -267,13 +279,14 @@ static bool is_renamed(const struct request *rq, uint64_t from_was, uint64_t fro
     return rq->resent && from_was != 0 && to_is == from_was && from_is != from_was;
 }
 
-static int rename_act(struct request *rq, int dir, const char *name, int to_dir, const char *to_name, unsigned flags)
+static int rename_act(struct request *rq, int dir, const char *name, int to_dir, const char *to_name, bool replaces,
+                      unsigned flags)
 {
     struct session *s = rq->session;
     struct stat st;
     struct table_handle h;
     uint64_t held = 0;
-    if (!(flags & RENAME_EXCHANGE)) {
+    if (replaces) {
         auto_fd victim = lower_lookup(s, to_dir, to_name, &st, &h);
         if (victim >= 0)
             held = node_hold(rq, victim, &st, &h);
@@ -290,15 +303,15 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
                       unsigned flags)
 {
     struct request *rq = request_current();
-    auto_fd dir = lower_open(rq->session, parent, O_PATH);
-    auto_fd to_dir = lower_open(rq->session, to_parent, O_PATH);
+    int dir = lower_dir(rq->session, parent);
+    int to_dir = lower_dir(rq->session, to_parent);
     int r = dir < 0 ? dir : to_dir < 0 ? to_dir : 0;
     if (r == 0) {
         uint64_t from_is = lower_ino(dir, name);
         uint64_t to_is = lower_ino(to_dir, to_name);
         uint64_t from_was = request_before(rq, 0, from_is);
         if (!is_renamed(rq, from_was, from_is, to_is))
-            r = rename_act(rq, dir, name, to_dir, to_name, flags);
+            r = rename_act(rq, dir, name, to_dir, to_name, to_is != 0 && !(flags & RENAME_EXCHANGE), flags);
     }
     reply_done(rq, req, "rename", r);
 }

@@ -84,6 +84,11 @@ void device_reply(struct session *s, uint64_t unique, int error, void *body, siz
 /* Opens the node's file with the flags of open(2); the descriptor is the caller's. */
 int lower_open(struct session *s, uint64_t id, int flags);
 
+/* A directory as O_PATH, borrowed until this thread has asked for two others. */
+int lower_dir(struct session *s, uint64_t id);
+/* The same if this thread has it already, else -1. */
+int lower_dir_kept(const struct session *s, uint64_t id);
+
 /* Opens a name as O_PATH (the caller's), with its attributes and its handle. */
 int lower_lookup(const struct session *s, int parent, const char *name, struct stat *ret_st,
                  struct table_handle *ret_handle);
@@ -117,7 +122,7 @@ size_t group_hide_mark(char *names, size_t len);
 
 /* ---- fsuid.c: credentials ---------------------------------------------------------------------------------------- */
 
-/* Gives the thread the user's file-system uid, gid and umask, with our capabilities, until the scope ends. */
+/* Gives the thread the user's file-system uid and gid, with our capabilities, until the scope ends, and the umask. */
 struct fsuid_switch {
     bool on, setgid;
     uid_t uid;
@@ -162,7 +167,8 @@ void node_unhold(struct session *s, uint64_t id);
 void node_hold_fd(struct session *s, uint64_t id, int fd, bool with_keeper);
 
 /* ---- opens.c: opening and releasing ------------------------------------------------------------------------------ */
-int opens_add(struct request *rq, uint64_t id, struct fuse_file_info *fi);
+/* `fd` is open on the file for reading, or -1. */
+int opens_add(struct request *rq, uint64_t id, int fd, struct fuse_file_info *fi);
 void opens_remove(struct request *rq, uint64_t id, const struct fuse_file_info *fi);
 
 /* A descriptor for plain reads or writes, opened once a node; borrowed until its last release. */
@@ -174,7 +180,7 @@ int opens_plain_fd(struct session *s, uint64_t id, bool write);
 void inode_lock(struct inode_locks *l, uint64_t id);
 void inode_unlock(struct inode_locks *l, uint64_t id);
 
-int backing_open(struct request *rq, uint64_t id, int32_t *ret_backing);
+int backing_open(struct request *rq, uint64_t id, int fd, int32_t *ret_backing); /* fd: as of opens_add */
 void backing_close(struct session *s, struct table_intent *i, int32_t backing);
 
 /* After a release: an unused backing id stays for the next open, which is then 5 us faster. At most one for each

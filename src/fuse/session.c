@@ -105,8 +105,6 @@ static void spawn_if_busy(struct session *s)
 static void serve_loop(struct session *s, size_t hint)
 {
     auto_buffer buf = buffer_make();
-    unshare(CLONE_FS); /* a umask of its own */
-    umask(0);
     while (receive(s, &buf)) {
         atomic_fetch_sub(&s->idle, 1);
         spawn_if_busy(s);
@@ -123,6 +121,8 @@ static void *serve_thread(void *arg)
     unsigned number = atomic_fetch_add(&numbers, 1);
     snprintf(name, sizeof(name), "fuse/%u", number % 100);
     pthread_setname_np(pthread_self(), name);
+    unshare(CLONE_FS); /* a umask of its own */
+    umask(0);
     serve_loop(s, number);
     _exit(0); /* unmounted: no reply of another thread matters any more */
 }

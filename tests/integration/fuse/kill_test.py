@@ -218,6 +218,17 @@ def test_a_kill_inside_an_operation_is_not_seen(volumes, operation, point, act):
     run(volumes("v", "exclusive", "must", kill_at=f"{operation}:{point}:1"), act)
 
 
+def test_users_keep_their_umask_after_a_kill_inside_a_create(volumes):
+    """The request is repeated by the thread that later serves new ones."""
+    volume = volumes("v", "exclusive", "must", kill_at="create:before:1")
+    os.umask(0o027)
+    for n in range(20):
+        os.close(os.open(volume.path / str(n), os.O_CREAT | os.O_WRONLY, 0o666))
+    os.umask(0o022)
+    assert volume.status()["restarts"] == "1", "the process did not die where it should"
+    assert {oct(os.stat(volume.data / str(n)).st_mode & 0o777) for n in range(20)} == {"0o640"}
+
+
 PLAIN_CASES = [
     ("write", "before", write),
     ("write", "after-act", write),
