@@ -13,8 +13,11 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-static const char gone_file[] =
-    "gone"; /* of files whose object is gone: "SIZE MTIME PATH" each, with a NUL behind it */
+/* Of files whose object is gone: "cistern-gone 1", and "SIZE MTIME PATH" each, with a NUL behind each. The first record
+ * was missing before formats had versions. */
+static const char gone_file[] = "gone";
+#define GONE_HEAD "cistern-gone "
+enum { GONE_FORMAT = 1 };
 static const char relist_dir[] = "anew"; /* a name on disk: older versions look for it, too */
 enum { REMOVALS_MAX = 4096 };            /* removed at a time: each batch costs an fsync of the old journal */
 
@@ -165,6 +168,18 @@ static int gone(struct hydrate *h, FILE *list, const struct index_entry *was, st
     return gone_file_found(h, was->path, err);
 }
 
+static int gone_check_format(struct str line, struct err *err)
+{
+    struct err ignored;
+    uint64_t format = 0;
+    if (!str_starts(line, STR(GONE_HEAD)) ||
+        (str_to_u64(str_from(line, sizeof GONE_HEAD - 1), &format, &ignored) == 0 && format <= GONE_FORMAT))
+        return 0;
+    return err_fail(err, ERR_UNSUPPORTED, CIS_CATALOG_VERSION,
+                    "'%s': format %" PRIu64 " of a newer Cistern; this one reads formats up to %d", gone_file, format,
+                    GONE_FORMAT);
+}
+
 /* The objects that earlier relists missed. */
 static int gone_before(struct hydrate *h, FILE *list, struct err *err)
 {
@@ -176,7 +191,8 @@ static int gone_before(struct hydrate *h, FILE *list, struct err *err)
         int64_t mtime_ns;
         int at = 0;
         struct err ignored;
-        if (sscanf(line, "%" SCNu64 " %" SCNd64 " %n", &size_bytes, &mtime_ns, &at) != 2 || at == 0)
+        r = gone_check_format(str_of(line), err);
+        if (r < 0 || sscanf(line, "%" SCNu64 " %" SCNd64 " %n", &size_bytes, &mtime_ns, &at) != 2 || at == 0)
             continue;
         struct str path = str_of(line + at);
         if (index_find(h->index, path, &id, &ignored) < 0 && is_ours(h, path, size_bytes, mtime_ns))
@@ -187,8 +203,11 @@ static int gone_before(struct hydrate *h, FILE *list, struct err *err)
 
 static FILE *gone_open(const struct hydrate *h)
 {
+    struct stat st;
     auto_fd fd = openat(h->target->state, gone_file, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "a+");
+    FILE *f = fd < 0 || fstat(fd, &st) != 0 ? NULL : fdopen(fd, "a+");
+    if (f && st.st_size == 0)
+        fprintf(f, GONE_HEAD "%d%c", GONE_FORMAT, '\0');
     if (f)
         (void)take_fd(&fd);
     return f;

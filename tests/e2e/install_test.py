@@ -112,7 +112,7 @@ def test_free_space_is_published_within_seconds_of_the_pools(cluster, cistern):
     reinstall(cluster)
     eventually(lambda: len([p for p in cluster.api.list(POOLS) if p.get("status", {}).get("health")]) == 2, "both pools", 60)
     ours.await_nodes(cluster)
-    eventually(lambda: set(free_space(cluster)) == set(cluster.nodes), "both nodes are asked about", 60)
+    eventually(lambda: set(free_space(cluster)) == set(cluster.nodes), "the free space of both nodes is published", 5)
     assert "0" not in free_space(cluster).values(), "never 0 before it is known"
     cluster.api.delete(f"{POOLS}/node-b.default")  # as on a node that is new
     eventually(lambda: cluster.api.exists(f"{POOLS}/node-b.default"), "the node reports again", 30)

@@ -120,6 +120,23 @@ def test_gone_objects_are_deleted_only_on_request(synced):
     assert synced.run("--delete")[1]["deleted"] == 0
 
 
+def test_list_of_gone_files_has_a_version_and_a_newer_one_is_refused_and_kept(synced):
+    gone = synced.out.parent / ".out.cistern/gone"
+    synced.remove("d0/f0")
+    assert synced.run()[1]["gone"] == 1
+    head, records = gone.read_bytes().split(b"\0", 1)
+    assert head == b"cistern-gone 1" and records.endswith(b" d0/f0\0")
+    newer = b"cistern-gone 2\0" + records
+    gone.write_bytes(newer)
+    code, _, errors = synced.run("--delete")
+    assert code != DONE and errors[-1]["error"]["id"] == "CIS1502", errors
+    assert "'gone': format 2" in errors[-1]["error"]["message"] and gone.read_bytes() == newer
+    assert (synced.out / "d0/f0").exists()
+    gone.write_bytes(records)  # of the format before versions
+    code, end, _ = synced.run("--delete")
+    assert (code, end["deleted"]) == (DONE, 1)
+
+
 def test_without_a_record_size_and_time_decide(synced):
     shutil.rmtree(synced.out.parent / ".out.cistern")
     synced.put("new", b"new")

@@ -6,6 +6,7 @@
 
 #include "catalog/index.h"
 #include "catalog/journal.h"
+#include "export/owner.h"
 #include "export/verdict.h"
 #include "hydrate/status.h"
 #include "pool/record.h"
@@ -115,6 +116,14 @@ static int read_verdict(struct err *err)
     return verdict_read(dir, &v, err);
 }
 
+static int read_owner(struct err *err)
+{
+    char owner[OWNER_MAX];
+    auto_fd at = -1;
+    int r = dir_make(dir, VOLUME_EXPORT, 0700, &at, err);
+    return r < 0 ? r : owner_of_state(at, owner, err);
+}
+
 static int make_catalog(struct err *err)
 {
     auto_index x = NULL;
@@ -159,6 +168,13 @@ static void raise_json(char *text, size_t len, char next)
     *number = next;
 }
 
+static void raise_owner(char *bytes, size_t len, char next)
+{
+    static const char head[] = "cistern-owner 1 ";
+    assert_true(len > sizeof head && memcmp(bytes, head, sizeof head - 1) == 0);
+    bytes[sizeof head - 3] = next;
+}
+
 static void raise_catalog(char *bytes, size_t len, char next)
 {
     assert_true(len >= 4096);
@@ -191,6 +207,7 @@ static const struct format {
     {RECORD_FILE, NULL, make_record, read_record, raise_json, "format 2"},
     {HYDRATE_STATUS_FILE, NULL, make_status, read_status, raise_json, "format 2"},
     {VOLUME_EXPORT "/verdict.json", NULL, make_verdict, read_verdict, raise_json, "format 3"},
+    {VOLUME_EXPORT "/owner", NULL, read_owner, read_owner, raise_owner, "format 2"},
     {INDEX_FILE, NULL, make_catalog, read_catalog, raise_catalog, "version 2"},
     {JOURNAL_FILE, NULL, open_journal, open_journal, raise_journal, "version 2"},
 };
@@ -224,7 +241,7 @@ static void format_of_the_next_version_is_refused_by_name_and_stays_as_it_is(voi
         check(&formats[i]);
 }
 
-/* A journal's end may be torn: what is whole is replayed. */
+/* A journal's end may be torn: what is whole is replayed. A damaged owner is replaced. */
 static void truncated_format_is_corrupt(void **state)
 {
     (void)state;
@@ -232,7 +249,8 @@ static void truncated_format_is_corrupt(void **state)
         struct err err = {0};
         auto_mem char *bytes = NULL;
         size_t len;
-        int wanted = strcmp(f->file, JOURNAL_FILE) == 0 ? 0 : -ERR_CORRUPT;
+        bool is_mended = strcmp(f->file, JOURNAL_FILE) == 0 || f->read == read_owner;
+        int wanted = is_mended ? 0 : -ERR_CORRUPT;
         int r = f->text ? file_replace(dir, f->file, str_of(f->text), 0600, &err) : f->make(&err);
         if (r < 0)
             fail_msg("%s: %s", f->file, err.text);
@@ -257,6 +275,17 @@ static void record_of_the_first_format_is_read(void **state)
     assert_int_equal(record_read(dir, &r, &err), 0);
     assert_string_equal(r.staged, "/s");
     assert_true(r.fuse && r.writes > 0);
+}
+
+static void owner_without_a_version_is_read(void **state)
+{
+    (void)state;
+    static const char digits[] = "0123456789abcdef0123456789abcdef";
+    struct err err;
+    char owner[OWNER_MAX];
+    assert_int_equal(file_replace(dir, "owner", STR(digits), 0600, &err), 0);
+    assert_int_equal(owner_of_state(dir, owner, &err), 0);
+    assert_string_equal(owner, digits);
 }
 
 static void pool_record_without_a_version_is_read(void **state)
@@ -285,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(format_of_the_next_version_is_refused_by_name_and_stays_as_it_is, folder_setup,
                                         folder_teardown),
+        cmocka_unit_test_setup_teardown(owner_without_a_version_is_read, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(pool_record_without_a_version_is_read, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(truncated_format_is_corrupt, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(record_of_the_first_format_is_read, folder_setup, folder_teardown),
