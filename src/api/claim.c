@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/claim.h"
-#include "api/source.h"
 #include "util/names.h"
-
-#define LAST_APPLIED "kubectl.kubernetes.io/last-applied-configuration"
 
 static const char *const annotations_known[] = {
     NAME_ANNOTATION_SOURCE,
@@ -54,34 +51,29 @@ static int check_modes(const json *claim, struct err *err)
 
 /* ---- a data source that the API server dropped ------------------------------------------------------------------- */
 
-/* The `field` of the spec that the user applied, if it names a BucketSource. */
-static const json *applied_source(const json *spec, const char *field)
+/* Did a user set this field of the spec? managedFields have the names of all fields that were sent. */
+static bool was_set(const json *claim, const char *field)
 {
-    const json *named = json_at(spec, field);
-    return str_eq(json_member_str(named, "kind"), STR(API_SOURCE_KIND)) ? named : NULL;
+    const json *managers = json_at(claim, "metadata.managedFields");
+    for (size_t i = 0; i < json_count(managers); i++)
+        if (json_member(json_member(json_member(json_item(managers, i), "fieldsV1"), "f:spec"), field))
+            return true;
+    return false;
 }
 
 /* The API server drops a dataSource of another group than its own. It also drops a dataSourceRef with a namespace, if
- * its feature is off. Neither is reported. Only kubectl's record of the applied claim still has them. */
-static int check_dropped(const json *claim, const json *annotations, struct err *err)
+ * its feature is off. Neither is reported. */
+static int check_dropped(const json *claim, struct err *err)
 {
-    auto_json applied = NULL;
-    struct err ignored;
-    struct str text = json_member_str(annotations, LAST_APPLIED);
-    if (json_at(claim, "spec.dataSourceRef") || text.len == 0 ||
-        json_parse(text, "the applied claim", &applied, &ignored) < 0)
+    if (json_at(claim, "spec.dataSourceRef"))
         return 0;
-    const json *spec = json_at(applied, "spec"), *old = applied_source(spec, "dataSource");
-    if (old)
+    if (was_set(claim, "f:dataSource"))
         return err_fail(err, ERR_INVALID, CIS_CLAIM_REFERENCE_INVALID,
-                        "dataSource names BucketSource '%.*s', which the API server drops from this field",
-                        STR_FMT(json_member_str(old, "name")));
-    const json *ref = applied_source(spec, "dataSourceRef");
-    if (ref)
+                        "dataSource: the API server dropped it: it takes claims and snapshots only");
+    if (was_set(claim, "f:dataSourceRef"))
         return err_fail(err, ERR_INVALID, CIS_CLAIM_REFERENCE_INVALID,
-                        "dataSourceRef names BucketSource '%.*s' of namespace '%.*s', which the API server drops "
-                        "without its feature CrossNamespaceVolumeDataSource",
-                        STR_FMT(json_member_str(ref, "name")), STR_FMT(json_member_str(ref, "namespace")));
+                        "dataSourceRef.namespace: the API server dropped dataSourceRef: its feature "
+                        "CrossNamespaceVolumeDataSource is off");
     return 0;
 }
 
@@ -91,5 +83,5 @@ int api_claim_check(const json *claim, struct err *err)
     int r = check_annotations(annotations, err);
     if (r == 0)
         r = check_modes(claim, err);
-    return r < 0 ? r : check_dropped(claim, annotations, err);
+    return r < 0 ? r : check_dropped(claim, err);
 }

@@ -3,8 +3,8 @@
  * home: the loop of its client, where callbacks run. Lookups from any thread: the copy has a lock.
  *
  * The copy has each object as JSON text, which needs a fraction of the memory of a tree. A lookup parses it for the
- * caller. metadata.managedFields is dropped. A watch that fails or ends is resumed from the last version, with
- * back-off; bookmarks renew the version. If the version is too old, the informer lists again and reports the
+ * caller. metadata.managedFields is dropped by default. A watch that fails or ends is resumed from the last version,
+ * with back-off; bookmarks renew the version. If the version is too old, the informer lists again and reports the
  * differences. Callbacks may skip changes of an object, but not its last state, and are never out of order. */
 #pragma once
 
@@ -27,10 +27,11 @@ struct kube_informer_options {
     /* Removes unneeded members, so that many objects need little memory; may be NULL. metadata.name, .namespace and
      * .resourceVersion have to stay. */
     void (*transform)(void *ctx, json *object);
-    uint64_t resync_ns;  /* interval of on_updated for every object, spread over the interval; 0: never */
-    uint64_t silence_ns; /* a watch without a byte for this time is started again; 0: 75 s */
-    size_t objects_max;  /* 0: 200,000. With more, on_trouble gets ERR_NO_SPACE and no list completes */
-    unsigned page_size;  /* 0: 500 */
+    bool keep_managed_fields; /* transform removes metadata.managedFields where they are not needed */
+    uint64_t resync_ns;       /* interval of on_updated for every object, spread over the interval; 0: never */
+    uint64_t silence_ns;      /* a watch without a byte for this time is started again; 0: 75 s */
+    size_t objects_max;       /* 0: 200,000. With more, on_trouble gets ERR_NO_SPACE and no list completes */
+    unsigned page_size;       /* 0: 500 */
 
     void *ctx;
     /* `key` is "namespace/name", or "name" without a namespace. Any callback may be NULL. */

@@ -32,7 +32,8 @@ int copy_put(struct kube_informer *i, json *tree, struct err *err)
     if (!x && i->objects.by_key.count >= most)
         return err_fail(err, ERR_NO_SPACE, CIS_API_LIMIT, "more than %zu %s: some are ignored", most,
                         i->options.resource->plural);
-    json_remove(tree, "metadata.managedFields");
+    if (!i->options.keep_managed_fields)
+        json_remove(tree, "metadata.managedFields");
     if (i->options.transform)
         i->options.transform(i->options.ctx, tree);
     pthread_mutex_lock(&i->lock);

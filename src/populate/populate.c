@@ -267,6 +267,9 @@ static void trim_claim(void *ctx, json *claim)
     json_remove(claim, "status.conditions");
     json_remove(claim, "status.capacity");
     json_remove(claim, "status.accessModes");
+    /* Only a claim that has neither may have lost a data source: api_claim_check(). */
+    if (json_at(claim, "spec.dataSourceRef") || json_at(claim, "spec.volumeName"))
+        json_remove(claim, "metadata.managedFields");
 }
 
 static void trim_job(void *ctx, json *job)
@@ -282,6 +285,7 @@ static void watch(struct populate *p)
         kube_informer_new(k, &(struct kube_informer_options){.resource = &kube_persistent_volume_claims,
                                                              .indexes = {{index_claim_uid}, {index_claim_source}},
                                                              .transform = trim_claim,
+                                                             .keep_managed_fields = true,
                                                              .ctx = p,
                                                              .on_added = claim_changed,
                                                              .on_updated = claim_changed,

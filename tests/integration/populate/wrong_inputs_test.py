@@ -114,8 +114,9 @@ CLAIMS = {
     "ref-name": (ref(name="daat"), "SourceNotFound", "BucketSource team/daat: not found (CIS5201, NOT_FOUND); create it"),
     "ref-kind": (ref(kind="BucketSorce"), "DataSourceInvalid", "names kind 'BucketSorce' of apiGroup 'cistern.io', which nothing fills"),
     "ref-group": (ref(apiGroup="cistern.dev"), "DataSourceInvalid", "delete the claim and create it again with a dataSourceRef of"),
-    "ref-namespace": (ref(namespace="other"), "ClaimInvalid", "BucketSource 'data' of namespace 'other', which the API server drops"),
-    "ref-old": ({"dataSource": ref()["dataSourceRef"]}, "ClaimInvalid", "dataSource names BucketSource 'data', which the API server drops"),
+    "ref-namespace": (ref(namespace="other"), "ClaimInvalid", "dataSourceRef.namespace: the API server dropped dataSourceRef: its feature Cross"),
+    "ref-old": ({"dataSource": ref()["dataSourceRef"]}, "ClaimInvalid", "dataSource: the API server dropped it: it takes claims and snapshots only"),
+    "ref-old-kind": ({"dataSource": ref(kind="BucketSorce")["dataSourceRef"]}, "ClaimInvalid", "dataSource: the API server dropped it"),
     "mode-many": ({"accessModes": ["ReadWriteMany"]}, "ClaimInvalid", "access mode ReadWriteMany: unsupported: a volume is on the disk of one"),
     "mode-block": ({"volumeMode": "Block"}, "ClaimInvalid", "create it again with ReadWriteOncePod or ReadWriteOnce, and volumeMode"),
     "annotation-name": ({"annotations": {"cistern.io/hydraton": "gate"}}, "ClaimInvalid",
@@ -179,6 +180,16 @@ SOURCES = {
     "https": ({"endpoint": "https"}, "CIS1613", "(a server without TLS needs http://)"),
     "metadata-server": ({"endpoint": "http://169.254.169.254"}, "CIS1617", "endpoints.allowAddresses of the chart"),
 }
+
+
+@pytest.mark.parametrize("how", [["create"], ["apply", "--server-side"]], ids=lambda how: how[-1])
+@pytest.mark.parametrize("name", ["ref-old", "ref-namespace"])
+def test_a_dropped_data_source_is_an_event_however_the_claim_was_made(claims, name, how):
+    changes, reason, said = CLAIMS[name]
+    own = f"{name}-{how[0]}"
+    claims.cluster.kubectl(*how, "-n", NAMESPACE, "-f", "-", stdin=json.dumps(claim(own, **changes)))
+    message = wait_for(lambda: [e["message"] for e in claims.events(NAMESPACE, reason) if e["involvedObject"]["name"] == own], 10)[0]
+    assert said in message and "create it again with a dataSourceRef" in message
 
 
 @pytest.fixture(scope="module")
