@@ -34,6 +34,26 @@ static int check_annotations(const json *annotations, struct err *err)
     return r;
 }
 
+/* Another advice than that of modes. */
+static int refuse(struct err *err, const char *advice, const char *sentence)
+{
+    err_set(err, ERR_INVALID, "%s", sentence);
+    return err_advise_text(err, CIS_CLAIM_UNSUPPORTED, "delete the claim and create it again %s", advice);
+}
+
+/* Volume populators of others may fill a claim of any class: only what no populator fills is refused. */
+static int check_copy(const json *claim, struct err *err)
+{
+    const char *advice = "with a BucketSource as dataSourceRef, or without a data source";
+    struct str kind = json_str_at(claim, "spec.dataSourceRef.kind"),
+               group = json_str_at(claim, "spec.dataSourceRef.apiGroup");
+    if (!group.len && str_eq(kind, STR("PersistentVolumeClaim")))
+        return refuse(err, advice, "dataSource: a volume cannot be cloned");
+    if (str_eq(group, STR("snapshot.storage.k8s.io")))
+        return refuse(err, advice, "dataSource: there are no snapshots of volumes");
+    return 0;
+}
+
 static int check_modes(const json *claim, struct err *err)
 {
     const json *modes = json_at(claim, "spec.accessModes");
@@ -44,6 +64,8 @@ static int check_modes(const json *claim, struct err *err)
         return err_fail(err, ERR_INVALID, CIS_CLAIM_UNSUPPORTED,
                         "access mode %.*s: unsupported: a volume is on the disk of one node", STR_FMT(mode));
     }
+    if (json_at(claim, "spec.selector"))
+        return refuse(err, "without selector", "selector: unsupported: volumes are made for their claim");
     if (str_eq(json_str_at(claim, "spec.volumeMode"), STR("Block")))
         return err_fail(err, ERR_INVALID, CIS_CLAIM_UNSUPPORTED, "volumeMode Block: unsupported: a volume has files");
     return 0;
@@ -83,5 +105,7 @@ int api_claim_check(const json *claim, struct err *err)
     int r = check_annotations(annotations, err);
     if (r == 0)
         r = check_modes(claim, err);
+    if (r == 0)
+        r = check_copy(claim, err);
     return r < 0 ? r : check_dropped(claim, err);
 }

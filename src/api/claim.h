@@ -5,7 +5,7 @@
 #include "util/err.h"
 #include "util/json.h"
 
-/* ERR_INVALID for an unknown annotation of cistern.io, and for an unsupported access mode or volumeMode. Also for
- * a data source that the API server dropped from the claim: the volume would be empty. Needs metadata.managedFields of
- * claims without dataSourceRef. */
+/* ERR_INVALID for an unknown annotation of cistern.io, and for an unsupported access mode, volumeMode, selector, clone
+ * or snapshot. Also for a data source that the API server dropped from the claim: the volume would be empty. Needs
+ * metadata.managedFields of claims without dataSourceRef. */
 must_check int api_claim_check(const json *claim, struct err *err);

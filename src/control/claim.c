@@ -147,27 +147,6 @@ static int follow_prime(struct control *c, json **prime, struct err *err)
     return 0;
 }
 
-void claim_event(struct control *c, const struct csi_create *q, const struct err *what)
-{
-    const char *namespace = csi_pairs_value(q->parameters, ORDER_CLAIM_NAMESPACE);
-    const char *name = csi_pairs_value(q->parameters, ORDER_CLAIM_NAME);
-    struct err ignored;
-    char line[ERR_LINE_MAX];
-    auto_json prime = NULL;
-    struct str ns = STR_NULL;
-    if (!c->o.events || !namespace || !name || !is_prime(c, str_of(namespace), str_of(name)) ||
-        get_claim(c, str_of(namespace), str_of(name), &prime, &ignored) < 0)
-        return;
-    struct str target = json_member_str(json_at(prime, "metadata.annotations"), NAME_ANNOTATION_POPULATE_TARGET);
-    if (!str_split(&target, '/', &ns) || target.len == 0)
-        return;
-    const struct kube_ref about = {.resource = &kube_persistent_volume_claims,
-                                   .ns = ns,
-                                   .name = target,
-                                   .uid = str_from(str_of(name), strlen(NAME_PRIME_PREFIX))};
-    kube_event(c->o.events, &about, KUBE_WARNING, "ProvisioningFailed", "%s", err_line(what, line, sizeof line));
-}
-
 /* ---- the source -------------------------------------------------------------------------------------------------- */
 
 static int get_source(struct control *c, struct str namespace, struct str name, struct api_source **ret,

@@ -29,7 +29,3 @@ must_check int claim_source_merge(const json *source, const json *policy, json *
 /* Resolves the claim of a CreateVolume into `v`: claim, source, parameters. ERR_NOT_FOUND: a claim or a source does not
  * exist; ERR_INVALID: it is unsupported. A request without a claim leaves `v` blank. */
 must_check int claim_resolve(struct control *c, const struct csi_create *q, struct api_volume *v, struct err *err);
-
-/* Records a warning on the target of the request's prime claim: the provisioner's own events are in the namespace of
- * the primes, where the target's owner does not look. Does nothing for other claims. Best effort. */
-void claim_event(struct control *c, const struct csi_create *q, const struct err *what);

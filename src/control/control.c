@@ -46,7 +46,6 @@ static const struct csi_controller_ops controller_ops = {
     .set_parameter = spec_set_parameter,
     .is_ready = is_ready,
     .create = control_create,
-    .create_failed = control_create_failed,
     .delete = control_delete,
     .get = control_get,
     .list = control_list,

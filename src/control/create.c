@@ -206,28 +206,6 @@ static int find_or_order(struct control *c, struct order_request *o, struct api_
     return r == -ERR_EXISTS ? volume_get(c, o->volume->meta.name, ret, err) : r;
 }
 
-/* Does the error need a person, because a retry cannot succeed? A full node is not such an error: the scheduler
- * tries another one. */
-static bool is_for_a_person(const struct err *err)
-{
-    switch (err->code) {
-    case ERR_INVALID:
-    case ERR_RANGE:
-    case ERR_DENIED:
-    case ERR_EXISTS:
-    case ERR_UNSUPPORTED:
-        return true;
-    default:
-        return false;
-    }
-}
-
-void control_create_failed(void *ctx, const struct csi_create *q, const struct err *err)
-{
-    if (is_for_a_person(err))
-        claim_event(ctx, q, err);
-}
-
 int control_create(void *ctx, struct rpc_call *call, const struct csi_create *q, struct csi_volume *ret,
                    struct err *err)
 {

@@ -62,8 +62,7 @@ void volume_event(struct control *c, const struct api_volume *v, const char *rea
 /* ---- CSI, by file ------------------------------------------------------------------------------------------------ */
 
 int control_create(void *ctx, struct rpc_call *call, const struct csi_create *q, struct csi_volume *ret,
-                   struct err *err); /* create.c */
-void control_create_failed(void *ctx, const struct csi_create *q, const struct err *err);
+                   struct err *err);                                                               /* create.c */
 int control_delete(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err); /* delete.c */
 int control_expand(void *ctx, const struct volume_id *id, const Csi__V1__CapacityRange *range, uint64_t *ret_bytes,
                    bool *ret_on_node, struct err *err); /* change.c */

@@ -66,8 +66,6 @@ HANDLER(controller_create, CreateVolume)
         r = s->controller->create(s->ctx, call, &c, &v, err);
     if (r == 0)
         p->volume = volume_message(call, &v);
-    else if (s->controller->create_failed)
-        s->controller->create_failed(s->ctx, &c, err);
     return r;
 }
 

@@ -178,6 +178,7 @@ int caps_size(const Csi__V1__CapacityRange *r, uint64_t least, uint64_t most, ui
               struct err *err)
 {
     int64_t required = r ? r->required_bytes : 0, limit = r ? r->limit_bytes : 0;
+    char most_text[BYTES_TEXT_MAX];
     if (required < 0 || limit < 0)
         return err_set(err, ERR_INVALID, "the capacity range %" PRId64 " to %" PRId64 " is negative", required, limit);
     if (limit > 0 && limit < required)
@@ -187,9 +188,8 @@ int caps_size(const Csi__V1__CapacityRange *r, uint64_t least, uint64_t most, ui
         return err_set(err, ERR_RANGE, "limit_bytes %" PRId64 ": too small: a volume has at least %" PRIu64 " bytes",
                        limit, least);
     if (most > 0 && size > most)
-        return err_set(err, ERR_RANGE,
-                       "required_bytes %" PRIu64 ": too large: a volume of this class has at most %" PRIu64 " bytes",
-                       size, most);
+        return err_set(err, ERR_RANGE, "required_bytes %" PRIu64 ": too large: maxVolumeSize of this class is %s", size,
+                       bytes_text(most, most_text));
     *ret = size;
     *ret_limit = (uint64_t)limit;
     return 0;

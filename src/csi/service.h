@@ -32,7 +32,7 @@ struct csi_place {
 struct csi_create {
     const char *name;
     struct csi_pairs parameters, mutable_parameters;
-    struct spec *spec;    /* of both kinds of parameters, checked, with name and capacity; NULL for create_failed */
+    struct spec *spec;    /* of both kinds of parameters, checked, with name and capacity */
     uint64_t limit_bytes; /* 0: no limit */
     const struct csi_place *preferred, *requisite;
     size_t preferred_count, requisite_count;
@@ -74,7 +74,6 @@ struct csi_controller_ops {
     bool (*is_ready)(void *ctx); /* NULL: always */
     int (*create)(void *ctx, struct rpc_call *call, const struct csi_create *q, struct csi_volume *ret,
                   struct err *err);
-    void (*create_failed)(void *ctx, const struct csi_create *q, const struct err *err); /* may be NULL */
     int (*delete)(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err);
     int (*get)(void *ctx, struct rpc_call *call, const struct volume_id *id, struct csi_volume *ret,
                struct health *ret_health, struct err *err);

@@ -117,7 +117,10 @@ static struct claim_step with_prime(const struct claim_facts *f)
         return wait_for("the volume is being created");
     if (!str_eq(f->pv->policy, STR("Delete")))
         return act(CLAIM_SAVE_POLICY, "an unused volume must not be retained");
-    return f->filled ? act(CLAIM_HAND_OVER, "the volume is filled") : wait_for("the volume is being filled");
+    if (f->filled)
+        return act(CLAIM_HAND_OVER, "the volume is filled");
+    return f->is_suspended ? wait_with_event(CLAIM_EVENT_SOURCE_SUSPENDED, "the BucketSource is suspended")
+                           : wait_for("the volume is being filled");
 }
 
 bool claim_is_pending(const struct claim_facts *f)
@@ -173,7 +176,7 @@ static struct claim_step without_prime(const struct claim_facts *f)
     if (!f->cross_namespace && !str_eq(f->target->source_namespace, f->target->namespace))
         return wait_with_event(CLAIM_EVENT_SOURCE_ELSEWHERE, "the BucketSource is in another namespace");
     if (!f->class)
-        return wait_for("the StorageClass does not exist");
+        return wait_with_event(CLAIM_EVENT_CLASS_NOT_FOUND, "the StorageClass does not exist");
     if (is_class_refused(f->class, &step))
         return step;
     if (f->target->is_invalid)

@@ -66,6 +66,7 @@ struct claim_facts {
     const struct claim_class *class;
     bool has_source; /* the BucketSource exists */
     bool is_source_valid;
+    bool is_suspended;    /* the BucketSource has suspend: true */
     enum claim_node node; /* of the prime if there is one, else of the target's selected-node */
     bool is_too_large;    /* no pool of the class has room for a target without a node */
     bool filled;          /* the prime's volume may be handed over: hydrated, or its mode does not wait for hydration */
@@ -94,7 +95,9 @@ enum claim_event {
     CLAIM_EVENT_SOURCE_ELSEWHERE, /* in another namespace */
     CLAIM_EVENT_IMMEDIATE,        /* the class has volumeBindingMode Immediate */
     CLAIM_EVENT_FOREIGN_CLASS,    /* the class is another driver's */
+    CLAIM_EVENT_CLASS_NOT_FOUND,
     CLAIM_EVENT_CLASS_INVALID,
+    CLAIM_EVENT_SOURCE_SUSPENDED,
     CLAIM_EVENT_SOURCE_INVALID,
     CLAIM_EVENT_REFERENCE_INVALID, /* dataSourceRef has a mistyped kind or group */
     CLAIM_EVENT_CLAIM_INVALID,

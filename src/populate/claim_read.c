@@ -118,7 +118,7 @@ static int check_parameters(const json *class, struct err *err)
         if (json_as_str(json_iter_value(i), &value))
             r = spec_set_parameter(trial, json_iter_key(i), value, err);
     }
-    return r;
+    return r < 0 ? r : spec_check(trial, err);
 }
 
 int claim_class_read(const json *class, struct claim_class *ret, struct err *err)

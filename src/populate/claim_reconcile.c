@@ -233,6 +233,13 @@ static int describe_source(const struct claim_view *v, enum claim_event event, s
         return -(int)err->code;
     case CLAIM_EVENT_POOL_NOT_FOUND:
         return claim_space_describe_pool(v->p, &v->pair, err);
+    case CLAIM_EVENT_CLASS_NOT_FOUND:
+        return err_fail(err, ERR_NOT_FOUND, CIS_CLASS_NOT_FOUND, "StorageClass '%.*s': not found",
+                        STR_FMT(t->class_name));
+    case CLAIM_EVENT_SOURCE_SUSPENDED:
+        return err_fail(err, ERR_BUSY, CIS_SOURCE_SUSPENDED,
+                        "BucketSource %.*s/%.*s: suspended: the volume is not filled", STR_FMT(t->source_namespace),
+                        STR_FMT(t->source));
     case CLAIM_EVENT_CLASS_INVALID:
         err_copy(err, &v->class.invalid);
         return err_wrap(err, "StorageClass %.*s", STR_FMT(t->class_name));
@@ -297,7 +304,9 @@ static void send_event(const struct claim_view *v, struct key_state *m, enum cla
         [CLAIM_EVENT_SOURCE_ELSEWHERE] = "SourceDenied",
         [CLAIM_EVENT_IMMEDIATE] = "ImmediateBindingUnsupported",
         [CLAIM_EVENT_FOREIGN_CLASS] = "ClassUnsupported",
+        [CLAIM_EVENT_CLASS_NOT_FOUND] = "ClassNotFound",
         [CLAIM_EVENT_CLASS_INVALID] = "ClassInvalid",
+        [CLAIM_EVENT_SOURCE_SUSPENDED] = "SourceSuspended",
         [CLAIM_EVENT_SOURCE_INVALID] = "SourceInvalid",
         [CLAIM_EVENT_REFERENCE_INVALID] = "DataSourceInvalid",
         [CLAIM_EVENT_POOLS_FULL] = "PoolsFull",
@@ -390,11 +399,13 @@ static int read_claims(struct claim_view *v)
     return r;
 }
 
-static int check_source(const json *object, struct err *err)
+static int check_source(const json *object, bool *ret_is_suspended, struct err *err)
 {
     auto_api_source source = NULL;
     auto_spec spec = NULL;
     int r = api_source_read(object, &source, err);
+    if (r == 0)
+        *ret_is_suspended = source->suspend;
     return r == 0 ? api_source_spec(source, &spec, err) : r;
 }
 
@@ -414,7 +425,7 @@ static int read_facts(struct claim_view *v)
         return r;
     auto_json source = kube_informer_get(p->sources, f->target->source_namespace, f->target->source);
     f->has_source = source != NULL;
-    f->is_source_valid = source && check_source(source, &v->source_invalid) == 0;
+    f->is_source_valid = source && check_source(source, &f->is_suspended, &v->source_invalid) == 0;
     struct str node = f->prime ? f->prime->prime_node : f->target->selected_node;
     f->node = node.len ? node_state(p, node) : CLAIM_NODE_READY;
     f->job_left = !is_handed_over(v) && kube_informer_count_by(p->jobs, INDEX_JOB_CLAIM, v->uid) > 0;
@@ -556,6 +567,8 @@ int claim_reconcile(struct populate *p, struct str uid, uint64_t *again_ns, stru
         log_step(&v, step);
         if (step.event != CLAIM_EVENT_NONE)
             send_event(&v, m, step.event);
+        else
+            prime_event_send(p, m, &v.pair);
         r = carry_out(&v, step);
         bool waits = in_flight || (is_ours && v.facts.target && v.facts.target->phase == CLAIM_PENDING);
         *again_ns = waits ? RECHECK_NS : 0;

@@ -54,13 +54,19 @@ int claim_space_describe_pool(struct populate *p, const struct claim_pair *c, st
                     STR_FMT(c->target.class_name), pool);
 }
 
-/* The size that the claim asks for, and the pool of its class; views into the claim and *ret_class (owned). */
+/* The size that the claim asks for, but at least that of its class; and the pool of the class. Views into the claim and
+ * *ret_class (owned). */
 static bool read_request(struct populate *p, const struct claim_pair *c, json **ret_class, struct str *ret_pool,
                          struct str *ret_size)
 {
+    struct err ignored;
+    uint64_t asked, least;
     *ret_class = kube_informer_get(p->classes, STR_NULL, c->target.class_name);
     *ret_pool = pool_of(*ret_class);
     *ret_size = json_str_at(c->target_json, "spec.resources.requests.storage");
+    struct str min = json_str_at(*ret_class, "parameters.minVolumeSize");
+    if (str_to_bytes(*ret_size, &asked, &ignored) == 0 && str_to_bytes(min, &least, &ignored) == 0 && least > asked)
+        *ret_size = min;
     return ret_size->len > 0;
 }
 

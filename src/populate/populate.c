@@ -339,6 +339,7 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
         return r;
     }
     watch(p);
+    prime_events_open(p);
     *ret = p;
     return 0;
 }
@@ -361,6 +362,7 @@ void populate_free(struct populate *p)
     kube_informer_free(p->classes);
     kube_informer_free(p->sources);
     kube_informer_free(p->jobs);
+    kube_informer_free(p->prime_events);
     key_states_done(p);
     export_limit_done(&p->exports);
     pthread_cond_destroy(&p->idle);

@@ -36,6 +36,7 @@ struct key_state {
     struct metric_series *failing;    /* cistern_claim_failing of a volume that fails; NULL: it does not */
     const char *pods_reason;          /* the reason of the last event on waiting pods; static, NULL: none */
     uint64_t pods_due_ns;             /* monotonic: before that, pods get no further one */
+    uint64_t prime_event;             /* hash of the version of the last event of the prime that was sent; 0: none */
     unsigned probes;                  /* of a source: number of probes that its status includes */
     uint64_t generation;              /* of a source, when its volumes were last enqueued; 0: unknown */
 };
@@ -59,6 +60,7 @@ struct source_probe {
 struct populate {
     struct populate_options o;
     struct kube_informer *claims, *classes, *sources, *jobs; /* owned */
+    struct kube_informer *prime_events;                      /* owned: the provisioner's, about primes */
     struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: sources are not probed */
     struct metric_series *in_flight;
     struct metric *seconds, *failing;
@@ -151,6 +153,12 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
 /* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. */
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what);
+
+/* ---- prime_event.c ----------------------------------------------------------------------------------------------- */
+
+void prime_events_open(struct populate *p);
+/* Sends the provisioner's last event about the prime, once. */
+void prime_event_send(struct populate *p, struct key_state *m, const struct claim_pair *c);
 
 /* ---- volume_event_send.c ----------------------------------------------------------------------------------------- */
 

@@ -90,7 +90,10 @@ def test_a_mistyped_source_is_refused_at_apply_with_the_next_step(world, spec, s
 
 # ---- accepted by the API server: an event on the claim and on its pod
 
-CLASSES = {"typo": {"concurency": "64"}, "value": {"access": "fues"}, "field": {"uri": "s3://bucket/"}, "poolless": {"pool": "nvme"}}
+CLASSES = {"typo": {"concurency": "64"}, "value": {"access": "fues"}, "field": {"uri": "s3://bucket/"}, "poolless": {"pool": "nvme"},
+           "unit": {"bandwidth": "500 MBps"}, "range": {"concurrency": "4096"}, "bounds": {"minVolumeSize": "10Ti", "maxVolumeSize": "1Ti"},
+           "pool-empty": {"pool": ""}, "least": {"minVolumeSize": "10Ti"}, "most": {"maxVolumeSize": "32Mi"},
+           "fstype": {"csi.storage.k8s.io/fstype": "ext4"}, "secret": {"csi.storage.k8s.io/node-stage-secret-name": "x"}}
 
 
 def claim(name, cls="cistern", annotations=None, **spec):
@@ -121,6 +124,24 @@ CLAIMS = {
     "mode-block": ({"volumeMode": "Block"}, "ClaimInvalid", "create it again with ReadWriteOncePod or ReadWriteOnce, and volumeMode"),
     "annotation-name": ({"annotations": {"cistern.io/hydraton": "gate"}}, "ClaimInvalid",
                         "unknown annotation 'cistern.io/hydraton'; the nearest known one is 'cistern.io/hydration'"),
+    "class-unit": ({"cls": "unit"}, "ClassInvalid", "'bandwidth': invalid value '500 MBps': expected a quantity of bytes such as 512Mi"),
+    "class-range": ({"cls": "range"}, "ClassInvalid", "'concurrency': invalid value '4096': expected a whole number from 1 to 512"),
+    "class-bounds": ({"cls": "bounds"}, "ClassInvalid", "StorageClass bounds: 'minVolumeSize' is more than 'maxVolumeSize'"),
+    "class-pool-empty": ({"cls": "pool-empty"}, "ClassInvalid", "StorageClass pool-empty: 'pool' is empty"),
+    "class-least": ({"cls": "least"}, "PoolsFull", "10Ti requested: the largest pool 'default' has 90.0 GiB free"),
+    "class-most": ({"cls": "most"}, "ProvisioningFailed", "required_bytes 67108864: too large: maxVolumeSize of this class is 32.0 MiB"),
+    "class-fstype": ({"cls": "fstype"}, "ClassInvalid", "the driver chooses the file system"),
+    "class-secret": ({"cls": "secret"}, "ProvisioningFailed", "NodeStage secrets specified, Both must be specified"),
+    "class-missing": ({"cls": "cistrn"}, "ClassNotFound", "StorageClass 'cistrn': not found (CIS5212, NOT_FOUND); create the class, or"),
+    "class-none": ({"cls": ""}, "ClassNotFound", "StorageClass '': not found"),
+    "clone": ({"dataSource": {"kind": "PersistentVolumeClaim", "name": "class-typo"}}, "ClaimInvalid",
+              "dataSource: a volume cannot be cloned (CIS5210, INVALID); delete the claim and create it again with a BucketSource"),
+    "snapshot": ({"dataSource": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"}}, "ClaimInvalid",
+                 "dataSource: there are no snapshots of volumes"),
+    "selector": ({"selector": {"matchLabels": {"a": "b"}}}, "ClaimInvalid", "delete the claim and create it again without selector"),
+    "annotation-value": ({"annotations": {"cistern.io/hydration": "gaet"}}, "ProvisioningFailed",
+                         "annotation cistern.io/hydration: 'hydration': invalid value 'gaet': expected one of eager gate none"),
+    "attributes-class": ({"volumeAttributesClassName": "nope"}, "ProvisioningFailed", "\"nope\" not found"),
     "size": ({"resources": {"requests": {"storage": "900Ti"}}}, "PoolsFull", "900Ti requested: the largest pool 'default' has 90.0 GiB free"),
 }
 
@@ -157,6 +178,20 @@ def test_a_mistake_in_a_claim_is_an_event_on_claim_and_pod_and_no_volume_is_made
     assert said in messages["PersistentVolumeClaim"] and messages["Pod"].startswith(f"claim {name}: "), messages
     assert claims.claim(NAMESPACE, name)["status"]["phase"] == "Pending"
     assert not [v for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/{name}"]
+
+
+def test_a_claim_of_a_suspended_source_says_what_it_waits_for(claims):
+    applied(claims, source("paused", uri="s3://bucket/data/", identity={"method": "anonymous"}, suspend=True),
+            claim("paused", **ref(name="paused")), pod("paused", "paused", False))
+
+    def told():
+        found = {e["involvedObject"]["kind"]: e["message"] for e in claims.events(NAMESPACE, "SourceSuspended")}
+        return found if len(found) == 2 else None
+
+    assert "set spec.suspend of the BucketSource to false" in wait_for(told, 10)["Pod"]
+    claims.cluster.patch(f"{API}/namespaces/{NAMESPACE}/bucketsources/paused", {"spec": {"suspend": False}})
+    volume, = (v["spec"]["volumeID"] for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/paused")
+    wait_for(lambda: [j for j in claims.jobs() if j["metadata"]["labels"]["cistern.io/volume"] == volume])
 
 
 # ---- rights and networks: the status of the source

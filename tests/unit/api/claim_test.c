@@ -47,6 +47,16 @@ static void claim_of_many_nodes_or_a_block_device_is_refused(void **state)
     (void)state;
     assert_refused("{\"spec\": {\"accessModes\": [\"ReadWriteOnce\", \"ReadOnlyMany\"]}}", 5210, "ReadOnlyMany");
     assert_refused("{\"spec\": {\"volumeMode\": \"Block\"}}", 5210, "volumeMode Block");
+    assert_refused("{\"spec\": {\"selector\": {}}}", 5210, "selector: unsupported");
+}
+
+static void claim_that_copies_a_volume_is_refused(void **state)
+{
+    (void)state;
+    struct err err;
+    assert_refused("{\"spec\": {\"dataSourceRef\": {\"kind\": \"PersistentVolumeClaim\"}}}", 5210, "cloned");
+    assert_refused("{\"spec\": {\"dataSourceRef\": {\"apiGroup\": \"snapshot.storage.k8s.io\"}}}", 5210, "snapshots");
+    assert_int_equal(check("{\"spec\": {\"dataSourceRef\": {\"apiGroup\": \"x.io\", \"kind\": \"X\"}}}", &err), 0);
 }
 
 #define SENT(field) "\"metadata\": {\"managedFields\": [{}, {\"fieldsV1\": {\"f:spec\": {\"" field "\": {}}}}]}"
@@ -69,6 +79,7 @@ int main(void)
         cmocka_unit_test(claim_with_known_annotations_is_accepted),
         cmocka_unit_test(claim_with_unknown_annotation_is_refused_with_the_nearest),
         cmocka_unit_test(claim_of_many_nodes_or_a_block_device_is_refused),
+        cmocka_unit_test(claim_that_copies_a_volume_is_refused),
         cmocka_unit_test(claim_whose_data_source_was_dropped_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

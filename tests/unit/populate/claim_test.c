@@ -156,7 +156,7 @@ static void a_waiting_claim_has_an_event_with_the_cause(void **state)
     w->f.class = &(struct claim_class){.ours = true, .waits = true};
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_POOL_NOT_FOUND);
     w->f.class = NULL;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLASS_NOT_FOUND);
 }
 
 static void a_source_of_another_namespace_needs_a_grant(void **state)
