@@ -8,10 +8,15 @@ if ! command -v curl >/dev/null; then
     DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y curl >/dev/null
 fi
 
-program=$(dirname "$0")/go-program
+here=$(dirname "$0")
+program=$here/go-program
 
 "$program" versitygw github.com/versity/versitygw/cmd/versitygw
 "$program" fake-gcs-server github.com/fsouza/fake-gcs-server
 "$program" minio github.com/minio/minio
 "$program" gofakes3 github.com/johannesboyne/gofakes3/cmd/gofakes3
+
 "$program" s5cmd github.com/peak/s5cmd/v2
+"$program" rclone .
+# awscli and Google's client. They pin other versions of packages that the tests import.
+"$here/python-environment" clients

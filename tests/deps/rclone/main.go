@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// rclone with the two backends and the two verbs that tests/bench runs: the whole takes ten times as long to build.
+// rclone with the two backends and the two verbs that tests and tests/bench run: the whole takes ten times as long to build.
 package main
 
 import (
