@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends the request of each state, and chooses the next state by the answer. */
 #include "engine.h"
+#include "util/err_kind.h"
 #include <assert.h>
 #include <stdio.h>
 
@@ -93,7 +94,8 @@ bool upload_feed(struct upload *u)
 /* Some servers refuse unknown checksums: retry with MD5, which every server supports. */
 static bool may_ask_otherwise(struct upload *u, const struct transfer_answer *a)
 {
-    bool refused = (a->code == -ERR_INVALID || a->code == -ERR_UNSUPPORTED) && !a->may_retry;
+    bool refused = (a->code == -ERR_INVALID || a->code == -ERR_UNSUPPORTED) && !a->may_retry &&
+                   err_kind_of(a->err.id) != ERR_KIND_UNREACHABLE;
     if (!refused || u->sum.kind == HASH_MD5)
         return false;
     u->sum.kind = HASH_MD5;

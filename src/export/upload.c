@@ -266,7 +266,8 @@ void run_file_left(struct upload *own_u)
 static bool concerns_all_files(const struct err *err)
 {
     enum err_kind kind = err_kind_of(err->id);
-    return kind == ERR_KIND_BUCKET_NOT_FOUND || kind == ERR_KIND_STORAGE_CLASS_UNKNOWN;
+    return kind == ERR_KIND_BUCKET_NOT_FOUND || kind == ERR_KIND_STORAGE_CLASS_UNKNOWN ||
+           (kind == ERR_KIND_UNREACHABLE && err->code == ERR_INVALID); /* the endpoint itself is wrong */
 }
 
 static bool may_concern_all_files(const struct err *err)

@@ -273,9 +273,12 @@ static void check_timeouts(struct timer *t)
             web_job_schedule(j, STEP_TIMEOUT);
         }
     }
-    for (size_t i = 0; i < w->socket_room; i++)
-        if (w->sockets[i])
-            web_host_check_connect(w->sockets[i]);
+    for (size_t i = 0; i < w->socket_room; i++) {
+        if (!w->sockets[i])
+            continue;
+        web_socket_check_handshake(w->sockets[i]);
+        web_host_check_connect(w->sockets[i]);
+    }
     if (!list_is_empty(&w->live))
         set_sweep(w);
 }

@@ -31,8 +31,7 @@ static const struct web_error_row {
     {CURLE_PROXY, ERR_IO, CIS_STORE_UNREACHABLE, true, "the proxy for '%.*s' failed"},
     {CURLE_COULDNT_CONNECT, ERR_IO, CIS_STORE_UNREACHABLE, true, "cannot connect to '%.*s'"},
     {CURLE_OPERATION_TIMEDOUT, ERR_TIMEOUT, CIS_REPLY_TIMEOUT, true, "'%.*s' did not answer in time"},
-    {CURLE_SSL_CONNECT_ERROR, ERR_IO, CIS_CERTIFICATE_UNTRUSTED, true,
-     "cannot agree on TLS with '%.*s' (a server without TLS needs http://)"},
+    {CURLE_SSL_CONNECT_ERROR, ERR_IO, CIS_CERTIFICATE_UNTRUSTED, true, "cannot agree on TLS with '%.*s'"},
     {CURLE_PEER_FAILED_VERIFICATION, ERR_DENIED, CIS_CERTIFICATE_UNTRUSTED, true,
      "the certificate of '%.*s' is not trusted"},
     {CURLE_SSL_ISSUER_ERROR, ERR_DENIED, CIS_CERTIFICATE_UNTRUSTED, true, "the certificate of '%.*s' is not trusted"},
@@ -63,6 +62,8 @@ static const struct web_error_row not_http = {CURLE_UNSUPPORTED_PROTOCOL, ERR_CO
                                               "the answer of '%.*s' is not HTTP"};
 static const struct web_error_row headers_too_long = {CURLE_OUT_OF_MEMORY, ERR_CORRUPT, CIS_NOT_HTTP, true,
                                                       "the headers of the answer of '%.*s' are too long"};
+static const struct web_error_row without_tls = {CURLE_SSL_CONNECT_ERROR, ERR_INVALID, CIS_ENDPOINT_WITHOUT_TLS, false,
+                                                 "'%.*s' does not use TLS"};
 static const struct web_error_row other = {CURLE_OK, ERR_IO, CIS_CONNECTION_LOST, true, "a request to '%.*s' failed"};
 
 static const struct web_error_row *row_of(const struct web_failure *f)
@@ -72,6 +73,9 @@ static const struct web_error_row *row_of(const struct web_failure *f)
         return &not_http;
     if (f->code == CURLE_OUT_OF_MEMORY && f->connected) /* the receive buffer of 100 KiB, which libcurl allocates */
         return &headers_too_long;
+    /* The reply does not begin as TLS does. Any other failure of a handshake may be temporary. */
+    if (f->code == CURLE_SSL_CONNECT_ERROR && f->detail && strstr(f->detail, "wrong version number"))
+        return &without_tls;
     for (size_t i = 0; i < countof(rows); i++)
         if (rows[i].code == f->code)
             return &rows[i];

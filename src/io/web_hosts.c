@@ -284,8 +284,6 @@ void web_host_socket_opened(struct web_socket *s, struct web_job *j, const struc
         return;
     s->name = j->address.host;
     s->name->sockets++;
-    s->opener = j;
-    s->opened_ns = loop_now_ns(j->web->loop);
     s->is_mute = false;
 }
 
@@ -299,7 +297,6 @@ void web_host_socket_closing(struct web_socket *s)
         set_aside(s->name, find_address(s->name, s->address), "refused");
     s->name->sockets--;
     s->name = NULL;
-    s->opener = NULL;
 }
 
 static void move_job(struct web_socket *s)
@@ -339,7 +336,7 @@ void web_host_check_connect(struct web_socket *s)
 {
     struct tcp_info info;
     uint64_t now = loop_now_ns(s->web->loop);
-    if (!s->opener)
+    if (!s->opener || !s->name)
         return;
     if (!tcp_state(s->watch.fd, &info) || info.tcpi_state != TCP_SYN_SENT) {
         check_answer(s, now);

@@ -89,7 +89,8 @@ struct web_socket {
     struct web_host *name;  /* of its address */
     struct web_job *opener; /* while it is not known to have answered */
     uint64_t opened_ns;
-    bool is_mute; /* its first request is not answered in time */
+    bool is_probed; /* for a server without TLS */
+    bool is_mute;   /* its first request is not answered in time */
     char address[INET6_ADDRSTRLEN];
     uint32_t wanted; /* what libcurl waits for; 0: nothing now */
 };
@@ -131,7 +132,8 @@ static inline void web_job_schedule(struct web_job *j, unsigned steps)
 void web_sockets_attach(struct web *w); /* libcurl's multi handle to the loop */
 void web_sockets_done(struct web *w);   /* after libcurl closed them all */
 void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j);
-void web_sockets_shut_idle(struct web *w); /* those beyond idle_max */
+void web_sockets_shut_idle(struct web *w);             /* those beyond idle_max */
+void web_socket_check_handshake(struct web_socket *s); /* four times a second */
 
 bool web_socket_may_connect(struct web_job *j, const struct sockaddr *to); /* notes the address if not */
 

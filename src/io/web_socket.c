@@ -116,7 +116,9 @@ static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_so
     }
     struct web_socket *s = socket_of(j->web, fd);
     s->ours = true;
-    s->is_paused = s->is_shut = false;
+    s->is_paused = s->is_shut = s->is_probed = false;
+    s->opener = j;
+    s->opened_ns = loop_now_ns(j->web->loop);
     j->web->open++;
     j->web->connects.connections++;
     web_host_socket_opened(s, j, &address->addr);
@@ -131,7 +133,27 @@ static int close_socket(void *ctx, curl_socket_t fd)
     if (s->ours && !s->is_shut)
         s->web->open--;
     s->ours = false;
+    s->opener = NULL;
     return close(fd);
+}
+
+/* A server without TLS may wait in silence for the end of the line that a handshake begins. An empty line lets it
+ * answer before the connect timeout, and OpenSSL reports that the answer is not TLS. After this time, a
+ * server with TLS counts as failed anyway. */
+void web_socket_check_handshake(struct web_socket *s)
+{
+    const struct web *w = s->web;
+    const struct web_job *j = s->opener;
+    const char *url = NULL;
+    curl_off_t agreed = 0;
+    if (!j || s->is_probed || j->state != WEB_JOB_RUNNING || !w->hosts_wanted ||
+        j->progress.started_ns > s->opened_ns ||
+        loop_now_ns(w->loop) - s->opened_ns < w->options.connect_timeout_ns / 10 * 6)
+        return;
+    curl_easy_getinfo(j->easy, CURLINFO_EFFECTIVE_URL, &url);
+    curl_easy_getinfo(j->easy, CURLINFO_APPCONNECT_TIME_T, &agreed);
+    if (url && strncmp(url, "https:", 6) == 0 && agreed == 0)
+        s->is_probed = send(s->watch.fd, "\r\n\r\n", 4, MSG_DONTWAIT | MSG_NOSIGNAL) == 4;
 }
 
 /* At the end of a transfer, libcurl closes the oldest of too many kept connections, and dead ones when it finds them.

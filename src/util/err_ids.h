@@ -68,6 +68,7 @@
     X(1616, TOO_MANY_OPEN_FILES, "raise the limit of open files (ulimit -n), or lower the concurrency") \
     X(1617, ADDRESS_BLOCKED, "use the store's own address, or let an administrator add this one to endpoints.allowAddresses of the chart") \
     X(1618, TOKEN_WITHHELD, "leave the endpoint out, or let an administrator add it to endpoints.trusted of the chart") \
+    X(1619, ENDPOINT_WITHOUT_TLS, "write http:// for https:// in the endpoint, or the port that has TLS") \
     X(1701, NO_CREDENTIALS, "set credentials in the environment, name a profile or a key file, or use --anonymous") \
     X(1702, TOKEN_EXCHANGE_FAILED, "check the credentials, and that this machine, pod or role may use them") \
     X(1901, CLOCK_SKEW, "set the clock and run a time service (chrony or systemd-timesyncd)") \

@@ -399,6 +399,7 @@ static bool read_head(struct connection *c)
     if (end) {
         c->head_len = (size_t)(end - c->in) + 4;
         if (!parse_request(c)) {
+            dprintf(c->fd, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
             connection_close(c);
             return false;
         }

@@ -40,6 +40,21 @@ def test_a_dead_port_is_reported_within_seconds(tmp_path, verb):
     assert 1.5 < seconds < 6
 
 
+@pytest.mark.parametrize("verb", ["hydrate", "export", "ls"])
+def test_a_server_without_tls_is_answered_within_seconds_and_not_retried(tmp_path, verb):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").write_text("content")
+    name, *flags = verb.split()
+    words = {"hydrate": ["s3://bench/p/", tmp_path / "out"], "ls": ["s3://bench/p/"],
+             "export": [tmp_path / "data", "s3://bench/p/", "--state", tmp_path / "state"]}[name]
+    with BucketServer() as bucket:
+        began = time.monotonic()
+        with start(name, *words, *flags, "--endpoint", bucket.url.replace("http:", "https:")) as run:
+            told = run.communicate(timeout=60)[1]
+        assert time.monotonic() - began < 9, told
+    assert run.returncode == 2 and "CIS1619" in told and "does not use TLS" in told, told
+
+
 def test_verbose_logs_each_retry_and_debug_each_request(tmp_path):
     with BucketServer("--objects", "p/:3:1000") as bucket:
         bucket.fault("op=list,times=2,do=status:503", "op=get,key=p/*2,times=1,do=status:503")

@@ -212,7 +212,7 @@ SOURCES = {
     "prefix-slash": ({"uri": "s3://bucket/data"}, "CIS1406", "for all objects below a prefix write s3://bucket/data/"),
     "port": ({"endpoint": "http://127.0.0.1:1"}, "CIS1611", "cannot connect to 'http://127.0.0.1:1': Connection refused"),
     "name": ({"endpoint": "http://minio.nowhere.invalid:9000"}, "CIS1611", "cannot find the address of 'http://minio.nowhere.invalid:9000'"),
-    "https": ({"endpoint": "https"}, "CIS1613", "(a server without TLS needs http://)"),
+    "https": ({"endpoint": "https"}, "CIS1619", "does not use TLS"),
     "metadata-server": ({"endpoint": "http://169.254.169.254"}, "CIS1617", "endpoints.allowAddresses of the chart"),
 }
 

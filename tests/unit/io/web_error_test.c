@@ -80,6 +80,19 @@ static void system_message_is_appended_if_there_is_one(void **state)
     assert_string_equal(err.text, "cannot connect to 'http://h': libcurl's own");
 }
 
+static void server_without_tls_is_a_permanent_error_and_a_cut_handshake_a_temporary_one(void **state)
+{
+    (void)state;
+    struct err err;
+    struct web_failure f = {.code = CURLE_SSL_CONNECT_ERROR, .url = "https://h/", .connected = true};
+    f.detail = "TLS connect error: error:0A00010B:SSL routines::wrong version number";
+    assert_int_equal(web_translate(&f, &err), -ERR_INVALID);
+    assert_int_equal(err.id, CIS_ENDPOINT_WITHOUT_TLS);
+    assert_non_null(strstr(err.text, "'https://h' does not use TLS"));
+    f.detail = "TLS connect error: error:0A000126:SSL routines::unexpected eof while reading";
+    assert_int_equal(web_translate(&f, &err), -ERR_IO);
+}
+
 static void the_subject_of_a_certificate_is_not_named(void **state)
 {
     (void)state;
@@ -101,6 +114,7 @@ int main(void)
         cmocka_unit_test(every_code_is_an_error_with_the_origin),
         cmocka_unit_test(each_cause_has_its_own_code),
         cmocka_unit_test(system_message_is_appended_if_there_is_one),
+        cmocka_unit_test(server_without_tls_is_a_permanent_error_and_a_cut_handshake_a_temporary_one),
         cmocka_unit_test(the_subject_of_a_certificate_is_not_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
