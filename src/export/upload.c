@@ -276,8 +276,12 @@ static bool may_concern_all_files(const struct err *err)
            concerns_all_files(err);
 }
 
-static void note_refusal(struct export_run *r, struct err *err)
+static void note_refusal(const struct upload *u, struct err *err)
 {
+    struct export_run *r = u->run;
+    bool is_local = u->state == UPLOAD_NEW && err->sys != 0; /* the file cannot be opened */
+    if (is_local)
+        return;
     r->refusals = may_concern_all_files(err) ? r->refusals + 1 : 0;
     bool is_likely = r->successes == 0 && r->refusals >= REFUSALS_MAX;
     if (!is_likely && !concerns_all_files(err))
@@ -305,7 +309,7 @@ void run_file_failed(struct upload *own_u, const struct err *err)
     }
     if (why.id == 0)
         err_advise(&why, CIS_FILE_NOT_EXPORTED);
-    note_refusal(r, &why);
+    note_refusal(own_u, &why);
     pthread_mutex_lock(&r->lock);
     count_settled(r, planned_bytes(own_u));
     verdict_add_failure(&r->counts, own_u->path, own_u->size_bytes, &why);

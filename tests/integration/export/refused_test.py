@@ -23,8 +23,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def export(bucket, folder, *flags, uri="s3://bench/p/"):
-    return subprocess.run([CISTERN, "export", "--endpoint", bucket.url, "--path-style", "--state", folder / "state", *flags,
+def export(bucket, folder, *flags, uri="s3://bench/p/", confined=()):
+    return subprocess.run([*confined, CISTERN, "export", "--endpoint", bucket.url, "--path-style", "--state", folder / "state", *flags,
                            folder / "src", uri], capture_output=True, text=True, timeout=120, env=os.environ | KEYS)
 
 
@@ -64,3 +64,13 @@ def test_a_cause_of_all_files_ends_the_run_at_once_and_is_reported_once(bucket, 
     assert done.stderr.count("CIS") == 1 and all(words in done.stderr for words in told), done.stderr
     assert_ended_soon(bucket, folder, 1)
     assert_mended(bucket, folder)
+
+
+def test_files_that_may_not_be_read_do_not_keep_others_from_the_bucket(bucket, folder):
+    denied = [folder / "src" / f"a-{i}" for i in range(2 * REPORTED)]
+    for path in denied:
+        path.write_bytes(b"x")
+        path.chmod(0)
+    done = export(bucket, folder, confined=["setpriv", "--bounding-set=-dac_override,-dac_read_search"])
+    assert done.returncode == 1 and f"sent {FILES}, already there 0, failed {len(denied)}, not tried 0" in done.stdout, done.stdout
+    assert all(f"cannot open '{path.name}': Permission denied" in done.stderr for path in denied), done.stderr
