@@ -12,7 +12,7 @@ import time
 import pytest
 import yaml
 
-from chart.lib import HELM, helm, render
+from chart.lib import CHART, HELM, helm, render
 from integration.lib.buckets import clean_environment
 from lint.pages import blocks_of, is_for_users
 from paths import BUILD, TOP
@@ -178,6 +178,18 @@ def test_manifests_are_accepted_by_the_api_server(block, cluster, tmp_path):
         objects = list(yaml.safe_load_all(block.text))
     (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(objects))
     cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", tmp_path / "objects.yaml")
+
+
+def test_the_manifests_that_helm_prints_are_accepted_as_pasted(cluster):
+    """The volume is made when a pod uses the claim: a pod is among them."""
+    env = clean_environment(PATH=os.environ["PATH"], KUBECONFIG=cluster.kubeconfig)
+    notes = subprocess.run([HELM, "install", "pasted", CHART, "--namespace", "cistern-system", "--dry-run=client", "--take-ownership"], env=env,
+                           capture_output=True, text=True, check=True).stdout.split("\nNOTES:\n")[1]
+    command = re.search(r"^kubectl apply -f - <<END\n.*?^END$", notes, re.M | re.S).group()
+    done = subprocess.run(["bash", "-c", command.replace("apply", f"apply -n default --dry-run=server --validate=strict --kubeconfig {cluster.kubeconfig}", 1)],
+                          env={**env, "PATH": f"{BIN}:{env['PATH']}"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [line.split("/")[0] for line in done.stdout.splitlines()] == ["bucketsource.cistern.io", "persistentvolumeclaim", "pod"]
 
 
 @pytest.mark.parametrize("block", of("yaml values"), ids=lambda b: b.place)
