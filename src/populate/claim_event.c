@@ -3,7 +3,7 @@
 #include "private.h"
 #include "util/clock.h"
 
-#define NO_POD_NS (2 * NS_PER_SECOND)      /* a pod is often created right after its claim */
+#define NO_POD_NS (2 * NS_PER_SECOND)      /* a pod is often created right after its claim; doubled up to RECHECK_NS */
 #define PODS_EVERY_NS (60 * NS_PER_SECOND) /* kube_event() limits an event to one a minute, but each needs a list */
 
 /* Returns whether the claim has one. */
@@ -42,8 +42,9 @@ void claim_event_send(struct populate *p, struct key_state *m, const struct kube
     if (is_same && now_ns < m->pods_due_ns)
         return;
     bool found = tell_pods(p, claim, what);
-    if (m) {
-        m->pods_reason = what->reason;
-        m->pods_due_ns = now_ns + (found ? PODS_EVERY_NS : NO_POD_NS);
-    }
+    if (!m)
+        return;
+    m->no_pod_ns = is_same && m->no_pod_ns ? min_u64(2 * m->no_pod_ns, RECHECK_NS) : NO_POD_NS;
+    m->pods_reason = what->reason;
+    m->pods_due_ns = now_ns + (found ? PODS_EVERY_NS : m->no_pod_ns);
 }

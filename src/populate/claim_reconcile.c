@@ -553,6 +553,13 @@ static void log_step(struct claim_view *v, struct claim_step step)
               "next", claim_action_name(step.action), "why", step.why, NULL);
 }
 
+/* Sooner if no pod was found that could get the last event. */
+static uint64_t recheck_ns(const struct key_state *m)
+{
+    uint64_t now_ns = clock_now_ns();
+    return m && m->pods_reason && m->pods_due_ns > now_ns ? min_u64(m->pods_due_ns - now_ns, RECHECK_NS) : RECHECK_NS;
+}
+
 int claim_reconcile(struct populate *p, struct str uid, uint64_t *again_ns, struct err *err)
 {
     struct claim_view v = {.p = p, .uid = uid, .err = err};
@@ -571,7 +578,7 @@ int claim_reconcile(struct populate *p, struct str uid, uint64_t *again_ns, stru
             prime_event_send(p, m, &v.pair);
         r = carry_out(&v, step);
         bool waits = in_flight || (is_ours && v.facts.target && v.facts.target->phase == CLAIM_PENDING);
-        *again_ns = waits ? RECHECK_NS : 0;
+        *again_ns = waits ? recheck_ns(m) : 0;
         if (!waits)
             key_state_remove(p, 'c', uid);
     }

@@ -36,6 +36,7 @@ struct key_state {
     struct metric_series *failing;    /* cistern_claim_failing of a volume that fails; NULL: it does not */
     const char *pods_reason;          /* the reason of the last event on waiting pods; static, NULL: none */
     uint64_t pods_due_ns;             /* monotonic: before that, pods get no further one */
+    uint64_t no_pod_ns;               /* pause before the next look for a pod that waits */
     uint64_t prime_event;             /* hash of the version of the last event of the prime that was sent; 0: none */
     unsigned probes;                  /* of a source: number of probes that its status includes */
     uint64_t generation;              /* of a source, when its volumes were last enqueued; 0: unknown */
