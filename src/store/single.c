@@ -50,12 +50,13 @@ int store_found_nothing(const struct store *s, const char *uri, uint64_t exclude
 {
     struct str prefix = store_prefix(s);
     size_t dir_len = path_directory_len(prefix);
-    if (excluded == 0 && str_find(prefix, '*') >= (ssize_t)dir_len)
-        return err_set(err, ERR_NOT_FOUND,
-                       "'%s': no object has this key, and a URI has no wildcards; use %s://%.*s/%.*s with "
-                       "--include '%.*s'",
-                       uri, store_scheme(s), STR_FMT(store_bucket(s)), STR_FMT(str_sub(prefix, 0, dir_len)),
-                       STR_FMT(str_from(prefix, dir_len)));
+    if (excluded == 0 && str_find(prefix, '*') >= (ssize_t)dir_len) {
+        err_set(err, ERR_NOT_FOUND, "'%s': no object has this key, and a URI has no wildcards", uri);
+        return err_advise_text(err, CIS_KEY_NOT_FOUND,
+                               "use %s://%.*s/%.*s with --include '%.*s' (a BucketSource: include)", store_scheme(s),
+                               STR_FMT(store_bucket(s)), STR_FMT(str_sub(prefix, 0, dir_len)),
+                               STR_FMT(str_from(prefix, dir_len)));
+    }
     if (excluded > 0)
         err_set(err, ERR_NOT_FOUND, "'%s' selects no object: include and exclude leave out all %" PRIu64, uri,
                 excluded);

@@ -210,6 +210,12 @@ SOURCES = {
     "bucket-missing": ({"uri": "s3://nobucket/x/"}, "CIS1405", "there is no bucket 'nobucket'"),
     "prefix-typo": ({"uri": "s3://bucket/daat/"}, "CIS1530", "'s3://bucket/daat/': no object is below this prefix"),
     "prefix-slash": ({"uri": "s3://bucket/data"}, "CIS1406", "for all objects below a prefix write s3://bucket/data/"),
+    "prefix-wildcard": ({"uri": "s3://bucket/data/*"}, "CIS1406", "a URI has no wildcards"),
+    "prefix-query": ({"uri": "s3://bucket/data/?versionId=3"}, "CIS1406", "no object has this key"),
+    "prefix-double": ({"uri": "s3://bucket//data/"}, "CIS1530", "no object is below this prefix"),
+    "secret-names": ({"secretRef": {"name": "renamed"}}, "CIS1907", "no access_key_id or secret_access_key"),
+    "anonymous": ({"secretRef": None, "identity": {"method": "anonymous"}}, "CIS1403", "as anonymous: s3://bucket/data/: 403 AccessDenied"),
+    "secret-scheme": ({"uri": "gs://bucket/data/", "secretRef": {"name": "keys"}, "endpoint": None}, "CIS1907", "no service_account.json"),
     "port": ({"endpoint": "http://127.0.0.1:1"}, "CIS1611", "cannot connect to 'http://127.0.0.1:1': Connection refused"),
     "name": ({"endpoint": "http://minio.nowhere.invalid:9000"}, "CIS1611", "cannot find the address of 'http://minio.nowhere.invalid:9000'"),
     "https": ({"endpoint": "https"}, "CIS1619", "does not use TLS"),
@@ -236,6 +242,7 @@ def sources(world, store):
             k: base64.b64encode(v.encode()).decode() for k, v in zip(("access_key_id", "secret_access_key"), pair) if v}})
     for name, annotations in {"plain": {}, "consenting": {"cistern.io/allow-bucket-access": "true"}}.items():
         world.cluster.create(f"{core}/serviceaccounts", {"metadata": {"name": name, "annotations": annotations}})
+    world.cluster.create(f"{core}/secrets", {"metadata": {"name": "renamed"}, "stringData": {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}})
     base = {"uri": "s3://bucket/data/", "endpoint": store.url, "region": versitygw.REGION, "pathStyle": True, "secretRef": {"name": "keys"}}
     made = []
     for name, (changes, _, _) in SOURCES.items():
