@@ -7,7 +7,7 @@ import pytest
 
 from .lib import DONE, TRANSIENT, Bucket
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.asan]
+pytestmark = pytest.mark.timeout(180)
 FEW_TRIES = ("--retries", "2", "--timeout", "30s")  # far too few for who is sent away again and again
 
 
@@ -24,6 +24,7 @@ def arrives(bucket, folder, count, *flags, patience=FEW_TRIES):
     return end, stats
 
 
+@pytest.mark.asan
 @pytest.mark.parametrize("most", [1, 3, 8])
 @pytest.mark.parametrize("objects, count", [(["n/:250:2000"], 250), (["n/:5:20Mi"], 5), (["n/a/:150:30Ki", "n/b/:3:20Mi"], 153)],
                          ids=["small", "large", "both"])
@@ -45,12 +46,14 @@ def test_so_few_are_tried_that_hardly_any_is_sent_away(tmp_path, most):
         assert stats["connections"] < 100 + 8 * end["seconds"], "those that stand are kept"
 
 
+@pytest.mark.asan
 def test_a_listing_of_many_pages_goes_through_as_well(tmp_path):
     with narrow(4, "n/:20000:10") as bucket:
         bucket.fault("op=list,do=latency:20")
         arrives(bucket, tmp_path / "out", 20000)
 
 
+@pytest.mark.asan
 def test_over_tls_as_well(tmp_path):
     certificate = tmp_path / "certificate.pem"
     with narrow(6, "n/:800:2000", flags=("--tls", str(certificate))) as bucket:
@@ -58,6 +61,7 @@ def test_over_tls_as_well(tmp_path):
         arrives(bucket, tmp_path / "out", 800, "--ca-file", certificate)
 
 
+@pytest.mark.asan
 def test_two_runs_share_the_few(tmp_path):
     """One of them may see no served request at first."""
     with narrow(8, "n/:600:2000") as bucket, concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -10,13 +10,14 @@ from servers.answering import Answering
 
 from .lib import DONE, Bucket, cistern
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.asan]
+pytestmark = pytest.mark.timeout(120)
 
 
 def order(bucket):
     return bucket.ask("/_order").decode().split()
 
 
+@pytest.mark.asan
 def test_priorities_land_first_in_the_order_given(tmp_path):
     with Bucket("p/a/:300:500", "p/m/:30:500", "p/z/:30:500") as bucket:
         code, _, _ = bucket.hydrate("p/", tmp_path / "out", "--priority", "z/**", "--priority", "m/*7", "--concurrency", "1",
@@ -28,6 +29,7 @@ def test_priorities_land_first_in_the_order_given(tmp_path):
         assert all(key.startswith("p/m/") and key.endswith("7") for key in came[30:33])
 
 
+@pytest.mark.asan
 def test_priorities_land_first_with_many_requests_at_once(tmp_path):
     with Bucket("p/a/:600:500", "p/z/:200:500") as bucket:
         bucket.fault("op=get,do=latency:3")
@@ -36,6 +38,7 @@ def test_priorities_land_first_with_many_requests_at_once(tmp_path):
         assert sum(key.startswith("p/z/") for key in came[:232]) >= 200 - 16  # those that passed others on their way
 
 
+@pytest.mark.asan
 @pytest.mark.parametrize("threads", [1, 3, 32])
 def test_no_more_requests_at_once_than_asked_for_however_many_threads(tmp_path, threads):
     body, lock, now, most = b"x" * 100, threading.Lock(), 0, 0
@@ -61,6 +64,7 @@ def test_no_more_requests_at_once_than_asked_for_however_many_threads(tmp_path, 
     assert 1 <= most <= 2
 
 
+@pytest.mark.asan
 def test_priorities_that_are_listed_later_pass_what_waits(tmp_path):
     with Bucket("p/a/:3000:500", "p/z/:20:500") as bucket:
         bucket.fault("op=get,after=500,do=hold:4:list", "op=get,do=latency:20")
@@ -69,6 +73,7 @@ def test_priorities_that_are_listed_later_pass_what_waits(tmp_path):
         assert max(i for i, key in enumerate(came) if key.startswith("p/z/")) < 1500
 
 
+@pytest.mark.asan
 def test_prefixes_are_asked_in_turns(tmp_path):
     with Bucket("p/a/:2000:500", "p/b/:2000:500") as bucket:
         bucket.fault("op=get,do=latency:3")

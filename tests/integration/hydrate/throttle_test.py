@@ -7,7 +7,7 @@ import pytest
 
 from .lib import DONE, TRANSIENT, Bucket, cistern
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.asan]
+pytestmark = pytest.mark.timeout(120)
 
 
 def hydrate(folder, rule, objects=1500):
@@ -55,6 +55,7 @@ def test_store_that_refuses_everything_is_shown_and_ends_the_run(tmp_path):
     assert any(re.match(r"attempt [2-4] of 4 in \d s: s3://bench/p/object-.*503 SlowDown", line) for line in told)
 
 
+@pytest.mark.asan
 def test_refused_listing_is_shown_during_the_run(tmp_path):
     with Bucket("p/:3:1000") as bucket:
         bucket.fault("op=list,times=4,do=status:503")
