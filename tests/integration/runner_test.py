@@ -40,7 +40,7 @@ def run_integration(tmp_path, flaky):
     for path, text in programs.items():
         (tmp_path / path).write_text(text)
         (tmp_path / path).chmod(0o755)
-    return subprocess.run([tmp_path / "tests/run", "integration"], capture_output=True, text=True, timeout=60, check=False,
+    return subprocess.run([tmp_path / "tests/run", "disks", "integration"], capture_output=True, text=True, timeout=60, check=False,
                           env={**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "CISTERN_CACHE": f"{tmp_path}/cache",
                                "FLAKY": str(flaky)})
 
