@@ -343,19 +343,19 @@ def use_new(folder):
 
 
 def fanotify(folder, flags, mask, act):
-    """The masks of events of fanotify(7) for the directory and its children."""
+    """The events of fanotify(7) for the directory and its children, as one mask: the kernel merges some or does not."""
     group = checked(libc.fanotify_init(flags | 2, os.O_RDONLY))  # does not block
     checked(libc.fanotify_mark(group, 1, ctypes.c_uint64(mask), -100, os.fsencode(folder)))
     act()
-    raw, found = errors_of(lambda: os.read(group, 65536))[0], []
-    while isinstance(raw, bytes) and raw:
+    raw, found = os.read(group, 65536), 0
+    while raw:
         length, _, _, _, event, fd, _ = struct.unpack_from("IBBHQii", raw)
-        found.append(hex(event))
+        found |= event
         if fd >= 0:
             os.close(fd)
         raw = raw[length:]
     os.close(group)
-    return found
+    return hex(found)
 
 
 def permission(folder):
