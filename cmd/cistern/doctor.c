@@ -6,12 +6,11 @@
 #include "pool/space.h"
 
 static const char usage[] = "Usage: cistern doctor [URI...] [flags]\n\n"
-                            "Checks kernel, privileges, limits, FUSE, pools and URIs by trying them. Of a URI it shows "
-                            "where the credentials come\n"
-                            "from, and tries each right. For an export it writes an object of one byte below the URI "
-                            "and deletes it. Exits with "
-                            "10\n"
-                            "if a check failed.\n\n"
+                            "Checks kernel, privileges, limits, FUSE, pools and URIs by trying them. It shows where "
+                            "the credentials for a URI\n"
+                            "come from, and tries each right. For an export it writes an object of one byte below the "
+                            "URI and deletes it. A\n"
+                            "bucket with versioning keeps both versions. Exits with 10 if a check failed.\n\n"
                             "  cistern doctor --pool /mnt/disks/cistern\n"
                             "  cistern doctor s3://bucket/run-7/ --as-export\n\nFlags:\n";
 

@@ -84,7 +84,7 @@
     X(1911, EXPORT_IDENTITY_GONE, "create the identity again, or set exportSecret in the StorageClass") \
     X(1912, CREDENTIAL_NOT_FOR_ENDPOINT, "remove the endpoint, use access keys in a Secret (s3://), or add the endpoint to endpoints.trusted of the chart") \
     X(2001, PARAMETER_UNKNOWN, "correct or remove the name; a field of a BucketSource belongs in a BucketSource that the claim names") \
-    X(2002, PARAMETER_INVALID, "correct the value; kubectl explain bucketsource.spec describes each field") \
+    X(2002, PARAMETER_INVALID, "correct the value; docs/reference/storageclass.md has those of a StorageClass, kubectl explain bucketsource.spec those of a BucketSource") \
     X(2003, PARAMETER_UNSUPPORTED, "remove it, or use the driver in Kubernetes") \
     X(2004, VOLUME_RECORD_VERSION, "upgrade Cistern on this node again") \
     X(2005, VOLUME_RECORD_CORRUPT, "restore the file or the volume's directory from a backup, or delete the volume") \
