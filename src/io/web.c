@@ -117,7 +117,8 @@ static int job_outcome(struct web_job *j, unsigned steps, struct err *err)
                             .detail = j->error,
                             .url = url,
                             .sys = j->socket_errno ? j->socket_errno : (int)sys,
-                            .connected = connects > 0 || (address && address[0])};
+                            .connected = connects > 0 || (address && address[0]),
+                            .has_proxy = !j->web->hosts_wanted};
     return web_translate(&f, err);
 }
 

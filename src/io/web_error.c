@@ -94,7 +94,7 @@ int web_translate(const struct web_failure *f, struct err *err)
     const struct web_error_row *m = row_of(f);
     struct str origin = web_origin(f->url);
     bool says = m->wants_detail && f->detail && f->detail[0];
-    char system[64] = "";
+    char system[128] = "";
     enum err_code code = m->means;
     enum err_id id = m->id;
     /* No descriptor for a socket: a limit of this process, not an error of the store. */
@@ -111,6 +111,11 @@ int web_translate(const struct web_failure *f, struct err *err)
     const char *detail = says ? detail_of(f) : m == &other ? curl_easy_strerror(f->code) : "";
     if (f->code == CURLE_COULDNT_CONNECT && f->sys)
         detail = strerror_r(f->sys, system, sizeof system);
+    if (f->code == CURLE_COULDNT_CONNECT && f->has_proxy) {
+        auto_mem char *cause = str_dup(str_of(detail));
+        snprintf(system, sizeof system, "%.60s (http_proxy, https_proxy or all_proxy is set)", cause);
+        detail = system;
+    }
     if (detail[0])
         err_set(err, code, "%s: %s", sentence, detail);
     err->sys = f->sys;

@@ -12,6 +12,7 @@ struct web_failure {
     const char *url;
     int sys;        /* errno of the socket, 0 if unknown */
     bool connected; /* a connection was established */
+    bool has_proxy; /* the environment names one */
 };
 
 /* "scheme://host:port" of a URL without user, path and query, which may hold secrets. A view of `url`. */

@@ -80,6 +80,16 @@ static void system_message_is_appended_if_there_is_one(void **state)
     assert_string_equal(err.text, "cannot connect to 'http://h': libcurl's own");
 }
 
+static void failed_connection_names_the_variables_of_a_proxy(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct web_failure f = {.code = CURLE_COULDNT_CONNECT, .url = "http://h/", .sys = ECONNREFUSED, .has_proxy = true};
+    web_translate(&f, &err);
+    assert_string_equal(err.text, "cannot connect to 'http://h': Connection refused"
+                                  " (http_proxy, https_proxy or all_proxy is set)");
+}
+
 static void server_without_tls_is_a_permanent_error_and_a_cut_handshake_a_temporary_one(void **state)
 {
     (void)state;
@@ -114,6 +124,7 @@ int main(void)
         cmocka_unit_test(every_code_is_an_error_with_the_origin),
         cmocka_unit_test(each_cause_has_its_own_code),
         cmocka_unit_test(system_message_is_appended_if_there_is_one),
+        cmocka_unit_test(failed_connection_names_the_variables_of_a_proxy),
         cmocka_unit_test(server_without_tls_is_a_permanent_error_and_a_cut_handshake_a_temporary_one),
         cmocka_unit_test(the_subject_of_a_certificate_is_not_named),
     };
