@@ -383,7 +383,9 @@ static int open_fetched(const char *region, struct creds **ret, struct err *err)
     const char *full = env_get("AWS_CONTAINER_CREDENTIALS_FULL_URI");
     const char *disabled = env_get("AWS_EC2_METADATA_DISABLED"),
                *service = env_get("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-    if (!relative && !full && disabled && str_eq_nocase(str_of(disabled), STR("true")))
+    bool is_half = !service && !env_get("AWS_ACCESS_KEY_ID") != !env_get("AWS_SECRET_ACCESS_KEY");
+    bool is_disabled = is_half || (disabled && str_eq_nocase(str_of(disabled), STR("true")));
+    if (!relative && !full && is_disabled)
         return err_fail(err, ERR_DENIED, CIS_NO_CREDENTIALS,
                         "no credentials for s3://: %s is not set, and there is no profile with a key", missing_key());
     struct aws_source *s = xcalloc(1, sizeof *s);

@@ -279,7 +279,7 @@ static bool asks_for_less(struct str code)
 static bool rejects_key(struct str code)
 {
     return str_eq(code, STR("SignatureDoesNotMatch")) || str_eq(code, STR("InvalidAccessKeyId")) ||
-           str_eq(code, STR("XAdminUserNotFound")); /* versitygw, with 404 */
+           str_eq(code, STR("InvalidToken")) || str_eq(code, STR("XAdminUserNotFound")); /* versitygw, with 404 */
 }
 
 /* Codes of temporary errors with the status of a permanent one. */
@@ -298,6 +298,10 @@ static int passing(struct store_call *c, int code, const struct status_words *w)
     if (is_expired(w->code)) {
         c->err.code = ERR_DENIED;
         return err_advise(&c->err, CIS_CREDENTIALS_REJECTED);
+    }
+    if (str_starts(w->code, STR("KMS."))) { /* a key of the bucket that is disabled, or may not be used */
+        c->err.code = ERR_DENIED;
+        return err_advise(&c->err, CIS_ACCESS_DENIED);
     }
     c->job.reply.may_retry |= str_eq(w->code, STR("InternalError"));
     return code;

@@ -12,6 +12,7 @@ import pytest
 from integration.lib.buckets import clean_environment
 from paths import CISTERN
 from servers import minio
+from servers.answering import Answering
 
 USAGE, NOT_FOUND, DENIED, TRANSIENT, EMPTY, ENVIRONMENT = 2, 3, 4, 5, 9, 10
 SIGN_OF_LIFE_SECONDS = 10
@@ -66,6 +67,7 @@ ROWS = [
     ("ls s3://bench/in/ AWS_SECRET_ACCESS_KEY=wrong", DENIED, "s3://bench/in/", "SignatureDoesNotMatch", "check or renew"),
     ("ls s3://bench/in/ AWS_ACCESS_KEY_ID=wrong", DENIED, "s3://bench/in/", "InvalidAccessKeyId", "check or renew"),
     ("ls s3://bench/in/ AWS_SECRET_ACCESS_KEY=", DENIED, "s3://", "AWS_SECRET_ACCESS_KEY is not set", "set credentials"),
+    ("ls s3://bench/in/ AWS_SECRET_ACCESS_KEY= AWS_EC2_METADATA_DISABLED=", DENIED, "s3://", "AWS_SECRET_ACCESS_KEY is not set", "set credentials"),
     ("ls s3://bench/in/ --anonymous", DENIED, "s3://bench/in/", "s3:ListBucket denied", "grant the missing permission"),
     ("ls s3://bench/in/ --profile nobody", USAGE, "'nobody'", "no access key", "name a profile"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=/nowhere", NOT_FOUND, "'/nowhere'", "No such file", "set credentials"),
@@ -80,6 +82,11 @@ ROWS = [
     ("export data s3://bench/o/ --endpoint http://127.0.0.1:HOLE --stall 12s --retries 1", TRANSIENT, "s3://bench/o/", "", "check"),
     ("doctor s3://bench/in/ --endpoint http://127.0.0.1:HOLE", ENVIRONMENT, "http://127.0.0.1:", "", "check"),
 ]
+
+
+# The code of an S3 error with status 400, and words of the answer.
+CODES = {"InvalidToken": ("the store does not accept the key", "check or renew"),
+         "KMS.DisabledException": ("400 KMS.DisabledException: words of the store", "grant the missing permission")}
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +127,12 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     assert all(part in said for part in told), said
     assert silence < SIGN_OF_LIFE_SECONDS, said
     assert not (tmp_path / "out").exists() and not (tmp_path / ".out.cistern").exists()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_refusal_by_status_400_is_answered_by_its_cause(tmp_path, code):
+    error = f"<Error><Code>{code}</Code><Message>words of the store</Message></Error>".encode()
+    with Answering(lambda request: (400, {"content-type": "application/xml"}, error)) as server:
+        env = clean_environment(AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
+        status, said, _ = run(["ls", "s3://bench/in/", "--endpoint", server.url, "--path-style"], env, tmp_path)
+    assert status == DENIED and all(part in said for part in CODES[code]), said
