@@ -70,7 +70,7 @@ static void an_upload_is_found_again_with_its_parts_whatever_bytes_its_names_hol
     assert_non_null(u);
     assert_string_equal(u->key, "p/a");
     assert_string_equal(u->upload_id, "id with blanks\n");
-    assert_string_equal(u->uid, "uid1");
+    assert_string_equal(u->token, "uid1");
     assert_true(stamp_eq(&u->stamp, &seen));
     assert_int_equal(u->part_count, 3);
     assert_int_equal(u->parts[0].size_bytes, 0);
