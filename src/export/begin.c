@@ -38,7 +38,7 @@ static void note(struct upload *u)
 {
     struct err err;
     struct export_run *r = u->run;
-    int e = logbook_intend(r->logbook, u->path, str_of(u->key), str_of(u->uid), &u->lease.stamp, u->part.bytes,
+    int e = logbook_intend(r->logbook, u->path, str_of(u->key), str_of(u->token), &u->lease.stamp, u->part.bytes,
                            &u->multi, &err);
     if (e < 0) {
         run_file_unrecorded(u, &err);
@@ -218,7 +218,7 @@ void run_start_file(struct export_run *r, size_t file)
             return;
         }
         choose_direct(&u->lease);
-        run_make_uid(u->path, &u->lease.stamp, u->uid);
+        run_make_token(u->path, &u->lease.stamp, u->token);
         upload_start(u);
     }
 }

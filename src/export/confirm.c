@@ -87,7 +87,7 @@ bool upload_is_own(const struct upload *u, const struct transfer_answer *a)
 {
     const struct export_run *r = u->run;
     const struct stamp *sent = logbook_stamp(r->logbook, u->path);
-    char mine[OWNER_TEXT_MAX], uid[LOGBOOK_UID_MAX] = "";
+    char mine[OWNER_TEXT_MAX], token[LOGBOOK_TOKEN_MAX] = "";
     struct str tag = logbook_tag(r->logbook, u->path), stored = str_of(a->owner);
     bool is_recorded = tag.len > 0 && str_eq(tag, str_of(a->tag));
     if (r->o.policy->conflict != CONFLICT_FAIL || u->version > 1)
@@ -96,8 +96,8 @@ bool upload_is_own(const struct upload *u, const struct transfer_answer *a)
     if (stored.len == 0 || !str_starts(stored, (struct str){mine, (size_t)n}))
         return stored.len == 0 && is_recorded;
     if (sent)
-        run_make_uid(u->path, sent, uid);
-    return is_recorded || tag.len == 0 || !str_eq(str_from(stored, (size_t)n), str_of(uid));
+        run_make_token(u->path, sent, token);
+    return is_recorded || tag.len == 0 || !str_eq(str_from(stored, (size_t)n), str_of(token));
 }
 
 /* The object's bytes differ from the file's. */

@@ -75,7 +75,7 @@ struct upload_sums {
 struct upload_object {
     char seen[STORE_OBJECT_TAG_MAX]; /* the store_object_tag of the last object of this key that was seen or written */
     char replaces[STORE_OBJECT_TAG_MAX]; /* the tag of our object that will be replaced; "": none */
-    char owner[OWNER_TEXT_MAX];          /* for the metadata: "<owner>-<size>-<uid>" */
+    char owner[OWNER_TEXT_MAX];          /* for the metadata: "<owner>-<size>-<token>" */
     bool is_own;                         /* LOOKING saw an object that this volume wrote */
     enum store_guard guard;              /* of the write */
     enum verdict_proof proof;            /* how the object was confirmed */
@@ -94,7 +94,7 @@ struct upload {
     struct str path;   /* borrowed from the plan, or from marker_path */
     char *marker_path; /* owned */
     char *key;         /* owned */
-    char uid[LOGBOOK_UID_MAX];
+    char token[LOGBOOK_TOKEN_MAX];
     unsigned version; /* 1: the name itself */
     struct file_lease lease;
     uint64_t size_bytes;
@@ -220,7 +220,7 @@ must_check int checkpoint_look_again(const struct export_run *r, size_t group, s
 struct upload *run_new_upload(struct export_run *r);
 /* Derives the idempotency token of an object: the same file in the same state has the same token in every run. If
  * a run died between the bucket's answer and the logbook, the next one recognises its object by it. */
-void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX]);
+void run_make_token(struct str path, const struct stamp *s, char ret[LOGBOOK_TOKEN_MAX]);
 
 void upload_become(struct upload *u, enum upload_state next);
 bool upload_is_large(const struct upload *u);

@@ -136,7 +136,7 @@ static int remember_upload(struct logbook *l, const struct logbook_line *r, stru
     struct logbook_upload *u = xcalloc(1, sizeof *u);
     u->path = str_dup(r->path);
     u->key = str_dup(r->key);
-    snprintf(u->uid, sizeof u->uid, "%.*s", STR_FMT(r->uid));
+    snprintf(u->token, sizeof u->token, "%.*s", STR_FMT(r->token));
     u->stamp = r->stamp;
     u->part_bytes = r->part_bytes;
     u->part_count = (unsigned)parts;
@@ -158,10 +158,10 @@ static void forget_upload(struct logbook *l, struct logbook_upload *own_u)
     free_upload(own_u);
 }
 
-static struct logbook_upload *upload_of_uid(const struct logbook *l, struct str uid)
+static struct logbook_upload *upload_of_token(const struct logbook *l, struct str token)
 {
     for (size_t i = 0; i < l->upload_count; i++)
-        if (str_eq(uid, str_of(l->uploads[i]->uid)))
+        if (str_eq(token, str_of(l->uploads[i]->token)))
             return l->uploads[i];
     return NULL;
 }
@@ -187,7 +187,7 @@ static void replay_part(struct logbook_upload *u, const struct logbook_line *r)
 
 static int replay(struct logbook *l, const struct logbook_line *r, struct err *err)
 {
-    struct logbook_upload *u = r->uid.len ? upload_of_uid(l, r->uid) : NULL;
+    struct logbook_upload *u = r->token.len ? upload_of_token(l, r->token) : NULL;
     switch (r->kind) {
     case LINE_SENT:
         return remember_sent(l, r->path, &r->stamp, r->etag, err);
@@ -292,23 +292,23 @@ static struct logbook_line line_of_upload(const struct logbook_upload *u)
     return (struct logbook_line){.kind = LINE_INTENT,
                                  .path = str_of(u->path),
                                  .key = str_of(u->key),
-                                 .uid = str_of(u->uid),
+                                 .token = str_of(u->token),
                                  .stamp = u->stamp,
                                  .part_bytes = u->part_bytes};
 }
 
-int logbook_intend(struct logbook *l, struct str path, struct str key, struct str uid, const struct stamp *s,
+int logbook_intend(struct logbook *l, struct str path, struct str key, struct str token, const struct stamp *s,
                    uint64_t part_bytes, struct logbook_upload **ret, struct err *err)
 {
     struct logbook_line r = {
-        .kind = LINE_INTENT, .path = path, .key = key, .uid = uid, .stamp = *s, .part_bytes = part_bytes};
+        .kind = LINE_INTENT, .path = path, .key = key, .token = token, .stamp = *s, .part_bytes = part_bytes};
     int e = append(l, &r, err);
     return e < 0 ? e : remember_upload(l, &r, ret, err);
 }
 
 int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str upload_id, struct err *err)
 {
-    struct logbook_line r = {.kind = LINE_BEGUN, .uid = str_of(u->uid), .upload_id = upload_id};
+    struct logbook_line r = {.kind = LINE_BEGUN, .token = str_of(u->token), .upload_id = upload_id};
     int e = append(l, &r, err);
     if (e == 0)
         u->upload_id = str_dup(upload_id);
@@ -318,7 +318,7 @@ int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str upload
 static struct logbook_line line_of_part(const struct logbook_upload *u, unsigned number, const struct logbook_part *p)
 {
     return (struct logbook_line){.kind = LINE_PART,
-                                 .uid = str_of(u->uid),
+                                 .token = str_of(u->token),
                                  .number = number,
                                  .part_bytes = p->size_bytes,
                                  .digest = p->digest,
@@ -338,7 +338,7 @@ int logbook_part(struct logbook *l, struct logbook_upload *u, unsigned number, c
 void logbook_ended(struct logbook *l, struct logbook_upload *own_u)
 {
     struct err ignored;
-    struct logbook_line r = {.kind = LINE_ENDED, .uid = str_of(own_u->uid)};
+    struct logbook_line r = {.kind = LINE_ENDED, .token = str_of(own_u->token)};
     (void)!append(l, &r, &ignored);
     forget_upload(l, own_u);
 }
@@ -366,7 +366,7 @@ static int write_version(struct logbook *l, struct err *err)
 static int write_upload(struct logbook *l, const struct logbook_upload *u, struct err *err)
 {
     struct logbook_line intent = line_of_upload(u),
-                        begun = {.kind = LINE_BEGUN, .uid = intent.uid, .upload_id = str_of(u->upload_id)};
+                        begun = {.kind = LINE_BEGUN, .token = intent.token, .upload_id = str_of(u->upload_id)};
     int r = append(l, &intent, err);
     if (r == 0 && u->upload_id)
         r = append(l, &begun, err);

@@ -22,7 +22,7 @@ struct stamp {
 };
 bool stamp_eq(const struct stamp *a, const struct stamp *b);
 
-enum { LOGBOOK_UID_MAX = 33, LOGBOOK_ETAG_MAX = 128 };
+enum { LOGBOOK_TOKEN_MAX = 33, LOGBOOK_ETAG_MAX = 128 };
 
 struct logbook_part {
     uint64_t size_bytes; /* 0: not confirmed yet */
@@ -32,10 +32,10 @@ struct logbook_part {
 
 /* A running multipart upload. Borrowed from the logbook; lives until logbook_ended. */
 struct logbook_upload {
-    char *path;                /* owned */
-    char *key;                 /* owned */
-    char *upload_id;           /* owned; NULL: the store was asked for an upload, but no answer is recorded */
-    char uid[LOGBOOK_UID_MAX]; /* in the object's metadata */
+    char *path;                    /* owned */
+    char *key;                     /* owned */
+    char *upload_id;               /* owned; NULL: the store was asked for an upload, but no answer is recorded */
+    char token[LOGBOOK_TOKEN_MAX]; /* the idempotency token, in the object's metadata */
     struct stamp stamp;
     uint64_t part_bytes;
     unsigned part_count;        /* of the whole file */
@@ -65,8 +65,8 @@ size_t logbook_upload_count(const struct logbook *l);
 struct logbook_upload *logbook_upload_at(const struct logbook *l, size_t i); /* any order; changes as uploads end */
 
 /* Strings are copied. An earlier upload of that path must have ended. */
-must_check int logbook_intend(struct logbook *l, struct str path, struct str key, struct str uid, const struct stamp *s,
-                              uint64_t part_bytes, struct logbook_upload **ret, struct err *err);
+must_check int logbook_intend(struct logbook *l, struct str path, struct str key, struct str token,
+                              const struct stamp *s, uint64_t part_bytes, struct logbook_upload **ret, struct err *err);
 must_check int logbook_begun(struct logbook *l, struct logbook_upload *u, struct str upload_id, struct err *err);
 must_check int logbook_part(struct logbook *l, struct logbook_upload *u, unsigned number,
                             const struct logbook_part *part, struct err *err);

@@ -49,22 +49,22 @@ static void add_fields(const struct logbook_line *r, struct sbuf *b)
     case LINE_INTENT:
         add_stamp(b, &r->stamp);
         sbuf_addf(b, " %" PRIu64, r->part_bytes);
-        add_text(b, r->uid);
+        add_text(b, r->token);
         add_text(b, r->path);
         add_text(b, r->key);
         return;
     case LINE_BEGUN:
-        add_text(b, r->uid);
+        add_text(b, r->token);
         add_text(b, r->upload_id);
         return;
     case LINE_PART:
-        add_text(b, r->uid);
+        add_text(b, r->token);
         sbuf_addf(b, " %u %" PRIu64 " %s ", r->number, r->part_bytes, hash_name(r->digest.kind));
         digest_add_hex(&r->digest, b);
         add_text(b, r->etag);
         return;
     case LINE_ENDED:
-        add_text(b, r->uid);
+        add_text(b, r->token);
         return;
     case LINE_VERSION:
         sbuf_addf(b, " %u", r->number);
@@ -182,23 +182,23 @@ static void read_fields(struct fields *f, struct logbook_line *r)
     case LINE_INTENT:
         r->stamp = next_stamp(f);
         r->part_bytes = next_u64(f);
-        r->uid = next_text(f);
+        r->token = next_text(f);
         r->path = next_text(f);
         r->key = next_text(f);
         return;
     case LINE_BEGUN:
-        r->uid = next_text(f);
+        r->token = next_text(f);
         r->upload_id = next_text(f);
         return;
     case LINE_PART:
-        r->uid = next_text(f);
+        r->token = next_text(f);
         r->number = (unsigned)next_u64(f);
         r->part_bytes = next_u64(f);
         r->digest = next_digest(f);
         r->etag = next_text(f);
         return;
     case LINE_ENDED:
-        r->uid = next_text(f);
+        r->token = next_text(f);
         return;
     case LINE_VERSION:
         r->number = (unsigned)next_u64(f);

@@ -16,7 +16,7 @@ enum { LINE_BYTES_MAX = 65536 };
 
 struct logbook_line {
     enum line_kind kind;
-    struct str path, key, uid, upload_id, etag; /* SENT: store_object_tag */
+    struct str path, key, token, upload_id, etag; /* SENT: store_object_tag */
     struct stamp stamp;
     uint64_t part_bytes; /* PART: bytes of this one */
     unsigned number;     /* PART: from 1; VERSION: the format */

@@ -37,7 +37,7 @@ void checkpoint_start_marker(struct export_run *r, size_t group)
         run_start_file(r, (size_t)left->marker);
     else {
         struct upload *u = new_marker(r, group);
-        run_make_uid(u->path, &u->lease.stamp, u->uid);
+        run_make_token(u->path, &u->lease.stamp, u->token);
         upload_start(u);
     }
 }

@@ -27,7 +27,7 @@ struct upload *run_new_upload(struct export_run *r)
     return u;
 }
 
-void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_MAX])
+void run_make_token(struct str path, const struct stamp *s, char ret[LOGBOOK_TOKEN_MAX])
 {
     auto_sbuf text = SBUF(8192);
     uint8_t sum[32];
@@ -35,7 +35,7 @@ void run_make_uid(struct str path, const struct stamp *s, char ret[LOGBOOK_UID_M
               s->inode);
     sbuf_add(&text, path);
     sha256(sbuf_str(&text), sum);
-    hex_text(sum, (LOGBOOK_UID_MAX - 1) / 2, ret);
+    hex_text(sum, (LOGBOOK_TOKEN_MAX - 1) / 2, ret);
 }
 
 /* Allowed next states. */
@@ -157,13 +157,13 @@ void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op o
 {
     struct export_run *r = u->run;
     l->op = op;
-    snprintf(u->object.owner, sizeof u->object.owner, "%s-%" PRIu64 "-%s", r->o.owner, u->size_bytes, u->uid);
+    snprintf(u->object.owner, sizeof u->object.owner, "%s-%" PRIu64 "-%s", r->o.owner, u->size_bytes, u->token);
     l->upload = (struct store_upload){
         .key = str_of(u->key ? u->key : u->multi->key),
         .upload_id = u->multi ? str_of(u->multi->upload_id) : STR_NULL,
         .condition = upload_condition(u),
         .match = op == TRANSFER_READ ? str_of(u->object.seen) : str_of(u->object.replaces),
-        .idempotency_token = str_of(u->uid),
+        .idempotency_token = str_of(u->token),
         .owner = str_of(u->object.owner),
         .storage_class = r->o.policy->storage_class,
         .digest_kind = u->sum.kind,
