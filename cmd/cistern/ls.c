@@ -211,7 +211,7 @@ static void on_list(void *ctx, const struct store_reply *r, const struct store_o
     }
     if (!list_goes_on(&l->empty_pages, count, sbuf_str(&l->token), next_token) ||
         list_comes_round(&l->rounds, objects, count)) {
-        garbled(l, "the store returns the same page again and again");
+        garbled(l, "the store returns the same page repeatedly");
         return;
     }
     if (!are_below(l, objects, count)) {

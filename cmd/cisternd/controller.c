@@ -117,13 +117,13 @@ static void started_leading(void *ctx)
 static void stopped_leading(void *ctx)
 {
     struct controller_role *c = ctx;
-    log_event(LOG_INFO, "leading no longer", "identity", c->identity, NULL);
+    log_event(LOG_INFO, "stopped leading", "identity", c->identity, NULL);
 }
 
 static void lease_trouble(void *ctx, const struct err *err)
 {
     (void)ctx;
-    log_err(LOG_WARN, "the lease cannot be kept up", err, NULL);
+    log_err(LOG_WARN, "the lease cannot be renewed", err, NULL);
 }
 
 /* ---- addresses that sources may have ----------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
 #include <assert.h>
 #include <stdatomic.h>
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the catalog is mapped, not translated");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the catalog is mapped without byte swapping");
 
 enum { INDEX_VERSION = 1, INDEX_HEAD_BYTES = 4096, INDEX_TEXT_MAX = 1024 };
 enum { SEGMENT_RECORDS_MAX = 4096, SEGMENT_HEAP_MAX = 1 << 20 };

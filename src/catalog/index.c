@@ -130,11 +130,11 @@ static int locate(const struct index *x, uint64_t id, const struct index_record 
     const struct mapping *m = atomic_load(&x->map);
     struct segment_head head;
     if (s.offset + sizeof head > m->len)
-        return index_corrupt(x, s.offset, "a segment behind the end", err);
+        return index_corrupt(x, s.offset, "a segment lies behind the end", err);
     memcpy(&head, m->base + s.offset, sizeof head);
     uint64_t records = s.offset + sizeof head, heap = records + (uint64_t)head.count * sizeof(struct index_record);
     if (id - s.first_id >= head.count || head.count > SEGMENT_RECORDS_MAX || heap + head.heap_bytes > m->len)
-        return index_corrupt(x, s.offset, "a segment that is longer than the file", err);
+        return index_corrupt(x, s.offset, "a segment is longer than the file", err);
     *ret = (const struct index_record *)(const void *)(m->base + records) + (id - s.first_id);
     *ret_heap = (struct str){m->base + heap, head.heap_bytes};
     return 0;
@@ -152,7 +152,7 @@ static int find_record(const struct index *x, uint64_t id, const struct index_re
     uint64_t end = (uint64_t)r->heap_offset + r->path_len + r->etag_len + hash_size(r->digest_kind);
     if (r->digest_kind > HASH_SHA256 || end > heap.len)
         return index_corrupt(x, (uint64_t)((const char *)r - atomic_load(&x->map)->base),
-                             "a record that points outside", err);
+                             "a record points outside of its segment", err);
     *ret = r;
     *ret_words = str_from(heap, r->heap_offset);
     return 0;
@@ -218,7 +218,7 @@ int index_at(const struct index *x, uint64_t position, uint64_t *ret_id, struct 
     uint64_t count = ordered_count(x);
     uint64_t id = x->order && position < count ? x->order[position] : position;
     if (position >= count || id >= index_count(x))
-        return index_corrupt(x, position, "an order that names an object it has not", err);
+        return index_corrupt(x, position, "the order names an object that the catalog lacks", err);
     *ret_id = id;
     return 0;
 }

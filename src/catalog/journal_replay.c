@@ -66,7 +66,7 @@ static int each_record(struct replay *p, uint64_t from, uint64_t to, visit *v, u
 static int check_head(const struct journal_record *r, uint64_t at, const struct expected *e, struct err *err)
 {
     if (at != 0)
-        return damaged(at, "a head in its middle", err);
+        return damaged(at, "a second head", err);
     if (r->c >> 32 != JOURNAL_VERSION)
         return err_set(err, ERR_UNSUPPORTED, "the journal is of version %" PRIu64 ", this program reads version %d",
                        r->c >> 32, JOURNAL_VERSION);
@@ -74,8 +74,8 @@ static int check_head(const struct journal_record *r, uint64_t at, const struct 
         return damaged(at, "it belongs to another catalog", err);
     if ((uint32_t)r->c != e->part_bytes)
         return err_set(err, ERR_UNSUPPORTED,
-                       "the journal counts in parts of %" PRIu32 " bytes, this program in %" PRIu32, (uint32_t)r->c,
-                       e->part_bytes);
+                       "the journal has parts of %" PRIu32 " bytes, this program uses parts of %" PRIu32,
+                       (uint32_t)r->c, e->part_bytes);
     return 0;
 }
 
@@ -84,13 +84,13 @@ static int discard(struct replay *p, uint64_t from, uint64_t to, struct err *err
 {
     struct range *last = p->discard_count ? &p->discards[p->discard_count - 1] : NULL;
     if (from > to)
-        return damaged(to, "more discarded than there is", err);
+        return damaged(to, "a discard record covers more than was written", err);
     if (last && from >= last->from && from <= last->to) {
         last->to = to;
         return 0;
     }
     if (p->discard_count == DISCARDS_MAX)
-        return damaged(to, "too many barriers that failed", err);
+        return damaged(to, "too many failed barriers", err);
     p->discards[p->discard_count++] = (struct range){from, to};
     return 0;
 }
@@ -99,7 +99,7 @@ static int weigh(struct replay *p, const struct journal_record *r, uint64_t at, 
 {
     const struct expected *e = p->expected;
     if (at == 0 && r->kind != JOURNAL_HEAD)
-        return damaged(at, "it begins without a head", err);
+        return damaged(at, "the head is missing", err);
     switch (r->kind) {
     case JOURNAL_HEAD:
         return check_head(r, at, e, err);
@@ -112,16 +112,18 @@ static int weigh(struct replay *p, const struct journal_record *r, uint64_t at, 
         return 0;
     case JOURNAL_DURABLE:
         if (r->a > at)
-            return damaged(at, "a barrier that covers what came after it", err);
+            return damaged(at, "a barrier record covers later records", err);
         p->durable = max_u64(p->durable, r->a);
         return 0;
     case JOURNAL_DISCARD:
         return discard(p, r->a, at, err);
     case JOURNAL_WRITTEN:
-        return r->b == 0 || r->a > UINT32_MAX || r->b > JOURNAL_BATCH ? damaged(at, "objects no catalog has", err) : 0;
+        return r->b == 0 || r->a > UINT32_MAX || r->b > JOURNAL_BATCH
+                   ? damaged(at, "a record names objects that no catalog has", err)
+                   : 0;
     case JOURNAL_PART:
         return r->a > UINT32_MAX || r->b > UINT32_MAX || r->digest_kind > HASH_CRC64NVME
-                   ? damaged(at, "a part that no object has", err)
+                   ? damaged(at, "a record names a part that no object has", err)
                    : 0;
     case JOURNAL_VOID:
     case JOURNAL_CUT:

@@ -42,7 +42,7 @@ static int check_head(struct index *x, uint64_t size, const struct index_source 
                         INDEX_VERSION);
     if (source && memcmp(h->source_digest, source->digest, sizeof h->source_digest) != 0)
         return err_fail(err, ERR_EXISTS, CIS_OTHER_RUN_UNFINISHED,
-                        "what is here is an unfinished run of another source or selection: %.*s",
+                        "the directory has an unfinished run of another source or selection: %.*s",
                         (int)min_u64(h->text_len, 300), h->text);
     return 0;
 }

@@ -222,7 +222,7 @@ static int named_twice(const struct index *x, const struct key *first, uint64_t 
     int len = (int)min_u64(first->len, 300);
     if (a.source == b.source)
         return err_fail(err, ERR_CORRUPT, CIS_KEY_LISTED_TWICE, "the listing names '%.*s' twice", len, first->path);
-    return err_fail(err, ERR_INVALID, CIS_KEY_LISTED_TWICE, "two of the source's prefixes bring '%.*s'", len,
+    return err_fail(err, ERR_INVALID, CIS_KEY_LISTED_TWICE, "two prefixes of the source map to '%.*s'", len,
                     first->path);
 }
 

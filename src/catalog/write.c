@@ -25,7 +25,7 @@ int index_create(int dir, const struct index_source *source, struct index **ret,
     if (h->text_len)
         memcpy(h->text, source->text.ptr, h->text_len);
     if (getrandom(h->uid, sizeof h->uid, 0) != sizeof h->uid)
-        return err_sys(err, errno, "cannot name the catalog");
+        return err_sys(err, errno, "cannot rename the catalog");
     h->crc = crc32c_of(&(struct str){(const char *)h, offsetof(struct index_head, crc)}, 1);
     r = file_pwrite_all(x->fd, INDEX_PARTIAL_FILE, h, sizeof *h, 0, err);
     if (r == 0)

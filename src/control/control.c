@@ -7,7 +7,7 @@ static void on_failure(void *ctx, struct str key, const struct err *err, unsigne
 {
     (void)ctx, (void)wait_ns;
     auto_mem char *name = str_dup(key);
-    log_err(LOG_WARN, "a volume could not be looked after", err, "name", name, "attempt", log_u64(attempt), NULL);
+    log_err(LOG_WARN, "a volume could not be reconciled", err, "name", name, "attempt", log_u64(attempt), NULL);
 }
 
 /* Nothing begins once control_stop() was called. */

@@ -83,7 +83,7 @@ static int ask_release(struct control *c, const struct api_volume *v, struct err
     json *patch = json_new_object();
     json_set_bool(patch, "spec.release.requested", true);
     json_set_bool(patch, "spec.release.discard", discard);
-    log_event(LOG_INFO, "release asked for", "volume", v->id.text, "name", v->meta.name, "node", v->node, "discard",
+    log_event(LOG_INFO, "release requested", "volume", v->id.text, "name", v->meta.name, "node", v->node, "discard",
               discard ? "true" : NULL, NULL);
     return volume_patch(c, v, patch, err);
 }

@@ -56,7 +56,7 @@ static int parse_authority(struct str text, struct str authority, struct endpoin
     struct err ignored;
     for (size_t i = 0; i < authority.len; i++)
         if (!is_host_char(authority.ptr[i]))
-            return wrong(text, "its host holds a character that hosts cannot have", err);
+            return wrong(text, "its host has an invalid character", err);
     ssize_t colon = find_port(authority);
     ret->authority = authority;
     ret->host = colon < 0 ? authority : str_sub(authority, 0, (size_t)colon);
@@ -95,7 +95,7 @@ int endpoint_parse(struct str text, struct endpoint *ret, struct err *err)
     while (e.path.len && e.path.ptr[e.path.len - 1] == '/')
         e.path.len--;
     if (!is_path(e.path))
-        return wrong(text, "its path holds a character that it cannot have", err);
+        return wrong(text, "its path has an invalid character", err);
     int r = parse_authority(text, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash), &e, err);
     if (r == 0)
         *ret = e;

@@ -276,7 +276,7 @@ static void fetch_file(struct creds *c, struct worker *w)
     }
     struct str token = str_trim((struct str){text, len});
     if (!reply_is_token(token)) {
-        err_set(&err, ERR_DENIED, "'%s' %s", s->file, token.len ? "holds more than a token" : "is empty");
+        err_set(&err, ERR_DENIED, "'%s' %s", s->file, token.len ? "has more than a token" : "is empty");
         creds_refused(s->creds, &err);
         return;
     }
@@ -347,7 +347,7 @@ static int open_file(const char *path, struct creds **ret, struct err *err)
     else if (r == 0 && (str_eq(type, STR("service_account")) || str_eq(type, STR("authorized_user"))))
         r = choose_url(s->key, "token_uri", TOKEN_URI, &s->url, err);
     else if (r == 0)
-        r = err_set(err, ERR_UNSUPPORTED, "its type '%.*s' is not one that we know", STR_FMT(str_sub(type, 0, 64)));
+        r = err_set(err, ERR_UNSUPPORTED, "its type '%.*s' is not supported", STR_FMT(str_sub(type, 0, 64)));
     if (r < 0)
         return wrong_file(path, s, err);
     if (str_eq(type, STR("service_account")))
@@ -442,8 +442,7 @@ static int open_key(const struct grant *g, struct gcp_source *s, struct err *err
         r = json_opt_str(s->key, "type", &type, err);
     /* Files of other types name addresses and files to read, which the user of the key must not choose. */
     if (r == 0 && !str_eq(type, STR("service_account")))
-        r = err_set(err, ERR_INVALID, "its type is '%.*s', and only 'service_account' is taken here",
-                    STR_FMT(str_sub(type, 0, 64)));
+        r = err_set(err, ERR_INVALID, "its type is '%.*s', expected 'service_account'", STR_FMT(str_sub(type, 0, 64)));
     s->url = address("CISTERN_GCP_OAUTH_URL", "https://oauth2.googleapis.com", "/token");
     return r;
 }

@@ -94,7 +94,7 @@ int reply_token(int status, struct str body, struct creds_identity **ret, struct
     if (r == 0)
         r = json_opt_str(j, "token_type", &type, err);
     if (r == 0 && (!reply_is_token(token) || !str_eq_nocase(type, STR("Bearer"))))
-        r = err_set(err, ERR_CORRUPT, "its answer holds no bearer token");
+        r = err_set(err, ERR_CORRUPT, "its reply has no bearer token");
     if (r < 0)
         return garbled(err);
     *ret = creds_identity_bearer(token, seconds ? seconds : LIFE_SECONDS);
@@ -131,7 +131,7 @@ int reply_impersonated(int status, struct str body, struct creds_identity **ret,
     if (r == 0)
         r = time_parse(until, &expires_ns, err);
     if (r == 0 && !reply_is_token(token))
-        r = err_set(err, ERR_CORRUPT, "its answer holds no token");
+        r = err_set(err, ERR_CORRUPT, "its reply has no token");
     if (r < 0)
         return garbled(err);
     *ret = creds_identity_bearer(token, 0);
@@ -146,7 +146,7 @@ static int keys(struct str id, struct str secret, struct str token, struct str e
 {
     int64_t expires_ns = 0;
     if (!reply_is_token(id) || secret.len == 0 || (token.len && !reply_is_token(token)))
-        return err_set(err, ERR_CORRUPT, "its answer holds no key");
+        return err_set(err, ERR_CORRUPT, "its reply has no key");
     int r = expiration.len ? time_parse(expiration, &expires_ns, err) : 0;
     if (r < 0 && r != -ERR_RANGE) /* some servers write the year 9999 or 1 for keys that do not expire */
         return garbled(err);
@@ -273,7 +273,7 @@ static int read_token(const json *j, struct creds_identity **ret, struct err *er
     struct str token;
     int r = json_get_str(j, "accessToken", &token, err);
     if (r == 0 && !reply_is_token(token))
-        r = err_set(err, ERR_CORRUPT, "its answer holds no token");
+        r = err_set(err, ERR_CORRUPT, "its reply has no token");
     if (r < 0)
         return garbled(err);
     *ret = creds_identity_bearer(token, 0);
@@ -306,8 +306,8 @@ int reply_broker(int status, struct str body, enum creds_kind kind, struct creds
     if (str_eq(given, STR("anonymous")))
         *ret = anonymous();
     else if (!str_eq(given, str_of(creds_kind_name(kind))))
-        r = err_set(err, ERR_CORRUPT, "its credential is for %.*s://, and %s:// was wanted",
-                    STR_FMT(str_sub(given, 0, 16)), creds_kind_name(kind));
+        r = err_set(err, ERR_CORRUPT, "its credential is for %.*s://, expected %s://", STR_FMT(str_sub(given, 0, 16)),
+                    creds_kind_name(kind));
     else
         r = kind == CREDS_AWS ? read_access_key(j, ret, err) : read_token(j, ret, err);
     if (r == 0)

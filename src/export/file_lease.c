@@ -41,7 +41,7 @@ static int take_lease(struct file_lease *h, const char *path, bool must_lease, s
         return err_set(err, ERR_AGAIN, "'%s' is open or mapped for writing", path);
     if (!must_lease)
         return 0;
-    return err_fail(err, ERR_UNSUPPORTED, CIS_LEASES_UNSUPPORTED, "the kernel gives no lease on '%s' (errno %d)", path,
+    return err_fail(err, ERR_UNSUPPORTED, CIS_LEASES_UNSUPPORTED, "the kernel denied a lease on '%s' (errno %d)", path,
                     errno);
 }
 
@@ -67,7 +67,7 @@ int file_lease_open(int data, const char *path, bool must_lease, struct file_lea
     int r = take_lease(&h, path, must_lease, err);
     /* Stat under the lease: only this state counts. */
     if (r == 0 && fstat(h.fd, &st) != 0)
-        r = err_sys(err, errno, "cannot look at '%s'", path);
+        r = err_sys(err, errno, "cannot stat '%s'", path);
     if (r == 0 && !S_ISREG(st.st_mode))
         r = err_set(err, ERR_NOT_FOUND, "'%s' is not a file any more", path);
     if (r < 0) {
@@ -83,7 +83,7 @@ int file_lease_check(const struct file_lease *h, struct err *err)
 {
     struct stat st;
     if (fstat(h->fd, &st) != 0)
-        return err_sys(err, errno, "cannot look at it again");
+        return err_sys(err, errno, "cannot stat it again");
     struct stamp now = stamp_of(&st);
     /* A lease that is being broken reads as F_UNLCK, before the writer gets access. */
     if (!stamp_eq(&now, &h->stamp) || (h->leased && fcntl(h->fd, F_GETLEASE) != F_RDLCK))

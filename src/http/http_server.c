@@ -44,7 +44,7 @@ static unsigned write_health(const struct http_server *s, struct sbuf *b)
 static unsigned write_status(const struct http_server *s, struct sbuf *b)
 {
     if (!s->options.status) {
-        sbuf_adds(b, "{\"error\":\"there is no status here\"}\n");
+        sbuf_adds(b, "{\"error\":\"status is not served here\"}\n");
         return MHD_HTTP_NOT_FOUND;
     }
     s->options.status(s->options.ctx, b);
@@ -84,7 +84,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const cha
             unsigned status = pages[i].write(s, &b);
             return answer(c, status, pages[i].type, &b);
         }
-    sbuf_adds(&b, "there are /metrics, /healthz and /status\n");
+    sbuf_adds(&b, "use /metrics, /healthz or /status\n");
     return answer(c, MHD_HTTP_NOT_FOUND, "text/plain", &b);
 }
 

@@ -101,7 +101,7 @@ static int exists_below(int dir, const char *below, const char *name, bool *ret,
     struct stat st;
     snprintf(path, sizeof path, "%s/%s", below, name);
     *ret = fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    return *ret || errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(err, errno, "cannot look for '%s'", path);
+    return *ret || errno == ENOENT || errno == ENOTDIR ? 0 : err_sys(err, errno, "cannot stat '%s'", path);
 }
 
 static int open_staged(struct target *t, const char *path, struct err *err)
@@ -147,7 +147,7 @@ static int check_dir(const char *path, bool *ret_is_there, struct err *err)
     struct stat st;
     *ret_is_there = stat(path, &st) == 0;
     if (!*ret_is_there && errno != ENOENT && errno != ENOTDIR)
-        return err_sys(err, errno, "cannot look at '%s'", path);
+        return err_sys(err, errno, "cannot stat '%s'", path);
     if (*ret_is_there && !S_ISDIR(st.st_mode))
         return err_fail(err, ERR_EXISTS, CIS_NOT_A_DIRECTORY, "'%s' exists and is not a directory", path);
     if (!*ret_is_there && is_nameless(str_of(path)))

@@ -105,9 +105,8 @@ static int job_outcome(struct web_job *j, unsigned steps, struct err *err)
     if (j->result == CURLE_OK)
         return 0;
     if (j->blocked_address[0])
-        return err_fail(err, ERR_DENIED, CIS_ADDRESS_BLOCKED,
-                        "'%.*s' leads to %s, an address that is closed to sources", STR_FMT(origin),
-                        j->blocked_address);
+        return err_fail(err, ERR_DENIED, CIS_ADDRESS_BLOCKED, "'%.*s' leads to %s, an address that sources may not use",
+                        STR_FMT(origin), j->blocked_address);
     long connects = 0;
     char *address = NULL;
     curl_easy_getinfo(j->easy, CURLINFO_OS_ERRNO, &sys);
@@ -265,10 +264,10 @@ static void check_timeouts(struct timer *t)
     list_foreach (&w->live, j, node) {
         const char *what = NULL;
         if (j->request.timeout_ns && now - j->progress.started_ns >= j->request.timeout_ns)
-            what = "the timeout of the whole request has passed";
+            what = "the request took longer than its timeout";
         else if (!j->paused && !j->rate_wait_until_ns && now - j->progress.moved_ns >= stall_timeout(j))
-            what = j->request.stall_bytes ? "too few bytes were transferred for too long"
-                                          : "no byte was transferred for too long";
+            what = j->request.stall_bytes ? "too few bytes were transferred within the timeout"
+                                          : "no byte was transferred within the timeout";
         if (what) {
             j->timeout_cause = what;
             web_job_schedule(j, STEP_TIMEOUT);

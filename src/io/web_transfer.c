@@ -260,7 +260,7 @@ static int set_headers(struct web_job *j, const struct web_request *r, struct er
     size_t room = sizeof "Expect:", count = r->header_count + 1;
     for (size_t i = 0; i < r->header_count; i++) {
         if (!is_header_text(r->headers[i].value) || !is_header_text(str_of(r->headers[i].name)))
-            return err_set(err, ERR_INVALID, "the value of header '%s' holds a control character", r->headers[i].name);
+            return err_set(err, ERR_INVALID, "the value of header '%s' has a control character", r->headers[i].name);
         room += strlen(r->headers[i].name) + r->headers[i].value.len + 3;
     }
     if (r->header_count > HEADERS_MAX || room > HEADER_BYTES_MAX)

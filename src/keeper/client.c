@@ -49,7 +49,7 @@ static int converse(const char *socket, const struct wire_msg *ask, int timeout_
     if (err->code == ERR_NOT_FOUND)
         return err_fail(err, ERR_AGAIN, CIS_KEEPER_UNREACHABLE,
                         "the keeper closed the connection before its reply was complete");
-    return err_wrap(err, "asking the keeper");
+    return err_wrap(err, "request to the keeper");
 }
 
 int wire_mount_of(const struct keeper_mount_request *m, struct wire_msg *ret, struct err *err)

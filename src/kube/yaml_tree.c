@@ -136,7 +136,7 @@ int yaml_parse(struct str text, const char *what, json **ret, struct err *err)
     if (text.len > TEXT_MAX)
         return err_set(err, ERR_INVALID, "%s is longer than %d bytes", what, TEXT_MAX);
     if (!yaml_parser_initialize(&parser))
-        return err_set(err, ERR_NO_SPACE, "no memory to read %s", what);
+        return err_set(err, ERR_NO_SPACE, "out of memory while reading %s", what);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text.ptr, text.len);
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     int code = read_document(&parser, what, ret, err);

@@ -186,7 +186,7 @@ static void on_trouble(void *ctx, const struct err *err, uint64_t wait_ns)
 {
     struct agent_pool *p = ctx;
     char wait[TIME_TEXT_MAX];
-    log_err(LOG_WARN, "the API server cannot be watched; tried again", err, "pool", p->name, "in",
+    log_err(LOG_WARN, "the API server cannot be watched; retrying", err, "pool", p->name, "in",
             duration_text(wait_ns, wait), NULL);
 }
 
@@ -249,7 +249,7 @@ static void set_health(struct agent_pool *p, struct api_pool *now, int r, const 
         log_err(LOG_ERROR, "pool is not healthy", err, "pool", p->name, NULL);
     if (p->unhealthy != (r < 0)) {
         send_event(p, r < 0 ? KUBE_WARNING : KUBE_NORMAL, r < 0 ? "PoolUnhealthy" : "PoolHealthy",
-                   r < 0 ? now->health_reason : "it is there again");
+                   r < 0 ? now->health_reason : "the pool is healthy again");
         wake_volumes(p);
     }
     p->unhealthy = r < 0;
@@ -365,7 +365,7 @@ static bool does_exist(struct agent_pool *p)
 static void report_replaced(struct agent_pool *p, const char *uuid, bool given_up)
 {
     char text[256];
-    snprintf(text, sizeof text, "%s takes the place of %s, %s; the volumes of %s are lost", space_uuid(p->space), uuid,
+    snprintf(text, sizeof text, "%s replaces %s, %s; the volumes of %s are lost", space_uuid(p->space), uuid,
              given_up ? "which was given up" : "whose disk was ephemeral", uuid);
     log_event(LOG_WARN, "a pool was replaced", "pool", p->name, "uuid", space_uuid(p->space), "replaced", uuid, "by",
               given_up ? "an administrator" : "ephemeral", NULL);

@@ -211,7 +211,7 @@ static void set_exported(struct status_writer *w)
     else if (is_due(w) && e->state == VERDICT_FAILED)
         SET(w, API_EXPORTED, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported, first %.120s: %.200s",
             e->failed_files, e->failed_count ? e->failed[0].path : "?",
-            e->failed_count ? e->failed[0].err.text : "the reason is not known");
+            e->failed_count ? e->failed[0].err.text : "the cause is unknown");
     else if (is_stalled(w))
         SET(w, API_EXPORTED, API_FALSE, "ExportStalled",
             "no export succeeded within export.deadline; the data is kept on the node");
@@ -241,7 +241,7 @@ static void set_healthy(struct status_writer *w)
         SET(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_FULL, "writers get ENOSPC: %s of %s are left",
             bytes_text(u->available_bytes, left), bytes_text(u->total_bytes, total));
     else
-        SET(w, API_HEALTHY, API_TRUE, "Healthy", "no problem is known");
+        SET(w, API_HEALTHY, API_TRUE, "Healthy", "no problem was found");
 }
 
 static enum api_phase phase_of(const struct status_writer *w)

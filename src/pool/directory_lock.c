@@ -29,9 +29,9 @@ static int check_stayed(int parent, const char *id, int dir, struct err *err)
     struct stat here, there;
     bool is_there = fstatat(parent, id, &there, AT_SYMLINK_NOFOLLOW) == 0;
     if ((!is_there && errno != ENOENT) || fstat(dir, &here) != 0)
-        return err_sys(err, errno, "cannot look at the volume '%s'", id);
+        return err_sys(err, errno, "cannot stat the volume '%s'", id);
     if (!is_there || here.st_ino != there.st_ino)
-        return err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
+        return err_set(err, ERR_NOT_FOUND, "volume '%s' does not exist", id);
     return 0;
 }
 
@@ -43,13 +43,13 @@ int directory_lock_take(struct space *s, int parent, const char *id, struct dire
         return r;
     r = dir_open(parent, id, &h.dir, err);
     if (r == -ERR_NOT_FOUND)
-        return err_set(err, ERR_NOT_FOUND, "there is no volume '%s'", id);
+        return err_set(err, ERR_NOT_FOUND, "volume '%s' does not exist", id);
     if (r < 0)
         return r;
     if (flock(h.dir, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK)
             return err_sys(err, errno, "cannot lock the volume '%s'", id);
-        return err_fail(err, ERR_PENDING, CIS_VOLUME_BEING_CREATED, "another call is at work on the volume '%s'", id);
+        return err_fail(err, ERR_PENDING, CIS_VOLUME_BEING_CREATED, "another call works on the volume '%s'", id);
     }
     r = check_stayed(parent, id, h.dir, err);
     if (r == 0)

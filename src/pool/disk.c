@@ -29,7 +29,7 @@ int disk_probe(int dir, struct disk_facts *ret, struct err *err)
 static const char *quota_missing(const struct disk_facts *f)
 {
     if (strcmp(f->fs_type, "xfs") != 0 && strcmp(f->fs_type, "ext4") != 0)
-        return "only XFS and ext4 have it";
+        return "only XFS and ext4 support it";
     if (!f->quota_accounted)
         return "this kernel or mount does not count it (mount option prjquota)";
     return f->quota_enforced ? NULL : "it is counted here but not enforced (mount option prjquota)";

@@ -86,7 +86,7 @@ int disks_scan(const char *sys, struct disk_info ret[DISKS_MAX], size_t *ret_cou
         return err_sys(err, errno, "cannot open '%s'", sys);
     each_entry(fd, "block", note_disk, &s);
     if (s.count > DISKS_MAX)
-        return err_set(err, ERR_NO_SPACE, "there are %zu NVMe disks, %d are the most", s.count, DISKS_MAX);
+        return err_set(err, ERR_NO_SPACE, "%zu NVMe disks were found, the maximum is %d", s.count, DISKS_MAX);
     qsort(ret, s.count, sizeof *ret, by_name);
     *ret_count = s.count;
     return 0;
@@ -141,10 +141,10 @@ static int check_free(const struct disks_wanted *w, const struct disk_info *d, s
     if (d->holder[0])
         err_set(err, ERR_EXISTS, "the disk '%s' (%s) is in use by '%s'", d->name, d->model, d->holder);
     else if (why)
-        err_set(err, ERR_EXISTS, "the disk '%s' (%s) cannot be taken: %s", d->name, d->model, why);
+        err_set(err, ERR_EXISTS, "the disk '%s' (%s) cannot be used: %s", d->name, d->model, why);
     else if (d->signature.kind != SIGNATURE_BLANK && !may_wipe)
-        err_set(err, ERR_EXISTS, "the disk '%s' (%s, serial %s) is not blank, there is %s on it", d->name, d->model,
-                d->serial, d->signature.what);
+        err_set(err, ERR_EXISTS, "the disk '%s' (%s, serial %s) is not blank: it has %s", d->name, d->model, d->serial,
+                d->signature.what);
     else
         return 0;
     return err_advise(err, CIS_DISK_NOT_BLANK);
@@ -160,8 +160,8 @@ static int plan_ours(struct disks_plan *p, struct err *err)
                   strcmp(p->members[i]->holder, p->members[0]->holder) == 0;
     }
     if (!same || p->count != first->raid_disks)
-        return err_fail(err, ERR_CORRUPT, CIS_ARRAY_DISK_MISSING,
-                        "%zu disks of its array are there, and it was made of %u", p->count, first->raid_disks);
+        return err_fail(err, ERR_CORRUPT, CIS_ARRAY_DISK_MISSING, "%zu disks of its array were found, but it has %u",
+                        p->count, first->raid_disks);
     p->step = running ? DISKS_RUNNING : DISKS_ASSEMBLE;
     if (running)
         memcpy(p->array, p->members[0]->holder, sizeof p->array);

@@ -46,8 +46,7 @@ int space_is_here(struct space *s, struct err *err)
     }
     if (opened.st_dev == now.st_dev && opened.st_ino == now.st_ino)
         return 0;
-    return err_fail(err, ERR_ABSENT, CIS_POOL_ABSENT, "another directory is at '%s' than the pool that was opened",
-                    s->path);
+    return err_fail(err, ERR_ABSENT, CIS_POOL_ABSENT, "the pool's directory at '%s' was replaced", s->path);
 }
 
 /* ---- content of a new pool's directory --------------------------------------------------------------------------- */
@@ -95,7 +94,7 @@ int identity_add_earlier(struct pool_identity *i, struct str uuid, bool given_up
     while (e < i->earlier + i->earlier_count && !str_eq(uuid, str_of(e->uuid)))
         e++;
     if (e == i->earlier + IDENTITY_EARLIER_MAX)
-        return err_set(err, ERR_NO_SPACE, "pool %s replaces %d others already, that is the most", i->uuid,
+        return err_set(err, ERR_NO_SPACE, "pool %s replaces %d others already, which is the maximum", i->uuid,
                        IDENTITY_EARLIER_MAX);
     if (e == i->earlier + i->earlier_count)
         i->earlier_count++;
@@ -172,7 +171,7 @@ static int parse(const json *j, uint64_t version, struct words *w, struct pool_i
     if (!spec_uuid_is_valid(w->uuid))
         return err_set(err, ERR_INVALID, "'uuid' is not %d hexadecimal digits", SPEC_UUID_LEN);
     if (w->created.len >= sizeof ret->created || json_count(j) != MEMBERS + (version == VERSION_REPLACES))
-        return err_set(err, ERR_INVALID, "'createdAt' is too long, or it has other members than it should");
+        return err_set(err, ERR_INVALID, "'createdAt' is too long, or the document has unknown members");
     snprintf(ret->uuid, sizeof ret->uuid, "%.*s", STR_FMT(w->uuid));
     snprintf(ret->created, sizeof ret->created, "%.*s", STR_FMT(w->created));
     return version == VERSION_REPLACES ? parse_earlier(j, ret, err) : 0;
@@ -285,5 +284,5 @@ int memory_write(const char *directory, const char *path, const char *uuid, stru
     int r = dir_make_path(directory, 0700, &dir, err);
     if (r == 0)
         r = file_replace(dir, name, str_of(text), 0600, err);
-    return r < 0 ? err_wrap(err, "remembering the pool of '%s' in '%s'", path, directory) : 0;
+    return r < 0 ? err_wrap(err, "recording the pool of '%s' in '%s'", path, directory) : 0;
 }

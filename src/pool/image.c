@@ -81,10 +81,10 @@ static int allocate(const struct disk *d, int fd, struct err *err)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return err_sys(err, errno, "cannot look at '%s/%s'", d->path, VOLUME_IMAGE);
+        return err_sys(err, errno, "cannot stat '%s/%s'", d->path, VOLUME_IMAGE);
     if (extend(fd, (uint64_t)st.st_size, image_bytes(d)) == 0 && fill_holes(fd, &st) == 0)
         return 0;
-    err_sys(err, errno, "cannot set aside %llu bytes for '%s'", (unsigned long long)d->capacity_bytes, d->path);
+    err_sys(err, errno, "cannot allocate %llu bytes for '%s'", (unsigned long long)d->capacity_bytes, d->path);
     return err->code == ERR_NO_SPACE ? err_advise(err, CIS_POOL_FULL) : -(int)err->code;
 }
 
@@ -168,7 +168,7 @@ static int sector_of(const struct disk *d, int fd, unsigned *ret, struct err *er
     *ret = signature_xfs_sector((struct str){head, (size_t)n});
     if (*ret > 0 && *ret <= SECTOR_BYTES_SAFE)
         return 0;
-    return err_fail(err, ERR_CORRUPT, CIS_IMAGE_UNFORMATTED, "'%s/%s' holds no file system", d->path, VOLUME_IMAGE);
+    return err_fail(err, ERR_CORRUPT, CIS_IMAGE_UNFORMATTED, "'%s/%s' has no file system", d->path, VOLUME_IMAGE);
 }
 
 static int get_device(const struct disk *d, int fd, struct loopdev *ret, struct err *err)
@@ -198,7 +198,7 @@ static int fill_device(const struct disk *d, const struct loopdev *device, struc
     uint64_t bytes;
     auto_fd root = openat(d->dir, VOLUME_DATA, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0 || ioctl(root, XFS_IOC_FSGEOMETRY, &geometry) != 0 || ioctl(device->fd, BLKGETSIZE64, &bytes) != 0)
-        return err_sys(err, errno, "cannot look at the file system of '%s'", d->path);
+        return err_sys(err, errno, "cannot read the geometry of the file system of '%s'", d->path);
     struct xfs_growfs_data grown = {.newblocks = bytes / geometry.blocksize, .imaxpct = geometry.imaxpct};
     /* XFS leaves less than its smallest allocation group (64 blocks) unused at the end; growing again is harmless. */
     if (grown.newblocks <= geometry.datablocks || ioctl(root, XFS_IOC_FSGROWFSDATA, &grown) == 0)
@@ -330,7 +330,7 @@ int image_unbacked(const struct disk *d, uint64_t *ret_bytes, struct err *err)
     if (fstatat(d->dir, VOLUME_IMAGE, &st, AT_SYMLINK_NOFOLLOW) == 0)
         backed = (uint64_t)st.st_blocks * 512;
     else if (errno != ENOENT)
-        return err_sys(err, errno, "cannot look at '%s/%s'", d->path, VOLUME_IMAGE);
+        return err_sys(err, errno, "cannot stat '%s/%s'", d->path, VOLUME_IMAGE);
     *ret_bytes = image_bytes(d) > backed ? image_bytes(d) - backed : 0;
     return 0;
 }

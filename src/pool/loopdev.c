@@ -46,7 +46,7 @@ int loopdev_find(int file, struct loopdev *ret, bool *ret_found, struct err *err
     struct stat st;
     glob_t bound;
     if (fstat(file, &st) != 0)
-        return err_sys(err, errno, "cannot look at the image");
+        return err_sys(err, errno, "cannot stat the image");
     *ret_found = false;
     /* The directory `loop` exists only while a device is bound, so that free ones are not even opened. */
     int g = glob("/sys/block/loop*/loop", 0, NULL, &bound);

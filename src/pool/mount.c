@@ -91,7 +91,7 @@ static int check_empty(int fd, const char *path, struct err *err)
         return err_sys(err, errno, "cannot read the directory '%s'", path);
     struct dirent *e = dir_next(d);
     if (e)
-        return err_set(err, ERR_EXISTS, "'%s' is to be a mount point, but it holds '%.100s'", path, e->d_name);
+        return err_set(err, ERR_EXISTS, "'%s' cannot become a mount point: it contains '%.100s'", path, e->d_name);
     return errno ? err_sys(err, errno, "cannot read the directory '%s'", path) : 0;
 }
 
@@ -115,10 +115,10 @@ static int guard(const char *path, bool *ret_immutable, struct err *err)
         return r;
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return err_sys(err, errno, "cannot look at the mount point '%s'", path);
+        return err_sys(err, errno, "cannot stat the mount point '%s'", path);
     /* The mode of an immutable directory cannot be set: a repeated call must not try. */
     if ((st.st_mode & 07777) != 0 && fchmod(fd, 0) != 0)
-        return err_sys(err, errno, "cannot close the mount point '%s' to writers", path);
+        return err_sys(err, errno, "cannot make the mount point '%s' unwritable", path);
     bool immutable = set_immutable(fd, true);
     if (ret_immutable)
         *ret_immutable = immutable;
@@ -148,7 +148,7 @@ int mount_point_remove(const char *path, struct err *err)
     if (fd < 0)
         return errno == ENOENT ? 0 : err_sys(err, errno, "cannot open the mount point '%s'", path);
     if (!set_immutable(fd, false))
-        return err_sys(err, errno, "cannot open up the mount point '%s'", path);
+        return err_sys(err, errno, "cannot make the mount point '%s' writable", path);
     if (rmdir(path) == 0 || errno == ENOENT)
         return 0;
     if (errno == ENOTEMPTY || errno == EEXIST)

@@ -97,7 +97,7 @@ static int refuse(const struct space *s, const struct space_witness *w, const st
                         p->mounted);
     case IDENTITY_NOT_ASKED:
         return err_fail(err, ERR_ABSENT, CIS_POOL_IDENTITY_UNKNOWN,
-                        "'%s' is empty, and the API server did not say yet which pool was there", s->options.path);
+                        "'%s' is empty, and the API server has not yet reported its last pool", s->options.path);
     default:
         return refuse_earlier(s, w, p, err);
     }

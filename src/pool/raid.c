@@ -40,7 +40,7 @@ static int wipe(const struct disk_info *d, struct err *err)
 {
     char device[DEVICE_MAX];
     device_of(d->name, device);
-    log_event(LOG_WARN, "a disk is wiped, as its serial was given", "disk", device, "serial", d->serial, "content",
+    log_event(LOG_WARN, "a disk is wiped, because its serial was given", "disk", device, "serial", d->serial, "content",
               d->signature.what, NULL);
     const char *const argv[] = {"wipefs", "--all", "--quiet", device, NULL};
     return tool_run(argv, err);
@@ -104,8 +104,7 @@ static int ensure_xfs(const struct disks_wanted *w, const char *device, bool is_
     if (r < 0 || (s.kind == SIGNATURE_XFS && !is_new))
         return r;
     if (s.kind != SIGNATURE_BLANK && !is_new)
-        return err_fail(err, ERR_EXISTS, CIS_ARRAY_NOT_XFS, "its array '%s' holds %s where an XFS should be", device,
-                        s.what);
+        return err_fail(err, ERR_EXISTS, CIS_ARRAY_NOT_XFS, "its array '%s' has %s instead of an XFS", device, s.what);
     return make_xfs(w, device, is_new, err);
 }
 
@@ -149,7 +148,7 @@ static int ensure_formatted(const struct disks_wanted *w, struct err *err)
     if (r < 0 || s.kind == SIGNATURE_XFS)
         return r;
     if (s.kind != SIGNATURE_BLANK)
-        return err_fail(err, ERR_EXISTS, CIS_DISK_NOT_BLANK, "the disk '%s' is not blank, there is %s on it", w->device,
+        return err_fail(err, ERR_EXISTS, CIS_DISK_NOT_BLANK, "the disk '%s' is not blank: it has %s", w->device,
                         s.what);
     return make_xfs(w, w->device, false, err);
 }
@@ -177,7 +176,7 @@ int raid_ensure(const struct disks_wanted *w, const char *path, struct err *err)
         if (r == 0)
             r = look(w, disks, &plan, err);
         if (r == 0 && plan.step != DISKS_RUNNING)
-            r = err_set(err, ERR_IO, "mdadm ended well, and the array does not run");
+            r = err_set(err, ERR_IO, "mdadm succeeded, but the array does not run");
     }
     if (r == 0) {
         device_of(plan.array, device);

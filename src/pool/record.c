@@ -43,7 +43,7 @@ int record_add(struct record *r, const char *path, bool read_only, struct err *e
         return 0;
     }
     if (r->target_count == RECORD_TARGETS_MAX)
-        return err_set(err, ERR_BUSY, "it is published at %d paths, the most that are supported", RECORD_TARGETS_MAX);
+        return err_set(err, ERR_BUSY, "it is published at %d paths, which is the maximum", RECORD_TARGETS_MAX);
     r->targets[r->target_count++] = (struct record_target){.path = str_dup(str_of(path)), .read_only = read_only};
     return 0;
 }

@@ -63,8 +63,8 @@ static void reconcile_failed(void *ctx, struct str key, const struct err *err, u
     (void)ctx;
     bool is_race = err->code == ERR_CHANGED || err->code == ERR_CANCELLED;
     auto_mem char *text = str_dup(key);
-    log_err(is_race ? LOG_DEBUG : LOG_WARN, "a look at an object failed", err, "key", text, "attempt", log_u64(attempt),
-            "retry_ms", log_u64(wait_ns / NS_PER_MS), NULL);
+    log_err(is_race ? LOG_DEBUG : LOG_WARN, "an object could not be reconciled", err, "key", text, "attempt",
+            log_u64(attempt), "retry_ms", log_u64(wait_ns / NS_PER_MS), NULL);
 }
 
 /* ---- watches ----------------------------------------------------------------------------------------------------- */

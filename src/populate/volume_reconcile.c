@@ -292,7 +292,7 @@ static int find_directory(struct volume_view *v, char ret[PATH_BYTES_MAX])
         return r;
     auto_json object = kube_informer_get(v->p->o.pools, STR_NULL, str_of(name));
     if (!object)
-        return err_set(v->err, ERR_NOT_FOUND, "there is no CisternPool '%s'", name);
+        return err_set(v->err, ERR_NOT_FOUND, "CisternPool '%s' does not exist", name);
     r = api_pool_read(object, &pool, v->err);
     if (r < 0)
         return r;

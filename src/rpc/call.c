@@ -166,7 +166,7 @@ static void on_arrived(struct tag *t, bool ok)
     c->deadline_ns = deadline_of(c->details.deadline);
     watch_for_close(c);
     if (full)
-        answer(c, GRPC_STATUS_UNAVAILABLE, "too many calls at once; ask again");
+        answer(c, GRPC_STATUS_UNAVAILABLE, "too many calls at once; retry");
     else
         read_request(c);
 }

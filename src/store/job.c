@@ -230,9 +230,8 @@ static void fire_attempt(struct timer *t)
 static void give_up(struct store_job *j)
 {
     char name[JOB_NAME_MAX];
-    j->reply.code =
-        err_fail(&j->reply.err, ERR_TIMEOUT, CIS_REPLY_TIMEOUT,
-                 "%s: the answer stands still in its middle, or is far slower than others", job_name(j, name));
+    j->reply.code = err_fail(&j->reply.err, ERR_TIMEOUT, CIS_REPLY_TIMEOUT,
+                             "%s: the reply stalled, or is far slower than others", job_name(j, name));
     j->reply.may_retry = true;
     telemetry_hedge(j->store->telemetry, "given_up");
 }

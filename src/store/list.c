@@ -265,7 +265,7 @@ static int check_order(struct list_reader *r, const struct store_object *objects
     struct store_listing *l = r->listing;
     for (size_t i = 0; i < count; i++)
         if (!str_starts(objects[i].key, sbuf_str(&l->prefix)))
-            return fail(l, err, "the store lists keys that do not begin so");
+            return fail(l, err, "the store lists keys outside of the prefix");
     if (!l->is_unsorted && !is_sorted(r, objects, count)) {
         if (l->cuts > 0)
             return fail(l, err, "the store's keys are out of order");
@@ -273,7 +273,7 @@ static int check_order(struct list_reader *r, const struct store_object *objects
     }
     /* The end of an unsorted listing cannot be predicted. */
     if (l->is_unsorted && list_comes_round(&l->rounds, objects, count))
-        return fail(l, err, "the store answers the same pages again and again");
+        return fail(l, err, "the store returns the same pages repeatedly");
     return 0;
 }
 
@@ -288,7 +288,7 @@ static int check_progress(struct list_reader *r, size_t count, struct str next_t
 {
     if (list_goes_on(&r->empty_pages, count, sbuf_str(&r->token), next_token) && next_token.len <= TOKEN_ROOM)
         return 0;
-    return fail(r->listing, err, "the store answers page after page without going on");
+    return fail(r->listing, err, "the store returns pages without progress");
 }
 
 static size_t count_to(const struct store_object *objects, size_t count, struct str key)

@@ -40,9 +40,9 @@ static int check_bucket(struct str text, struct str bucket, const struct store_c
     if (str_starts(bucket, STR("arn:")))
         return invalid(text, err, "ARNs and access points are not supported; name the bucket itself");
     if (str_find(bucket, '@') >= 0)
-        return invalid(text, err, "it holds a user name or password before '@'; credentials do not belong in a URI");
+        return invalid(text, err, "it has a user name or password before '@'; credentials do not belong in a URI");
     if (str_find(bucket, ':') >= 0)
-        return invalid(text, err, "it holds a port; give the server with --endpoint");
+        return invalid(text, err, "it has a port; give the server with --endpoint");
     if (bucket.len < BUCKET_MIN || bucket.len > most)
         return invalid(text, err, "the bucket name is too short or too long (3 to 63 characters)");
     for (size_t i = 0; i < bucket.len; i++)
@@ -83,7 +83,7 @@ int store_uri_parse(struct str text, struct store_uri *ret, struct err *err)
     if (text.len == 0)
         return invalid(text, err, "it is empty");
     if (memchr(text.ptr, '\0', text.len))
-        return invalid(text, err, "it holds a NUL byte");
+        return invalid(text, err, "it contains a NUL byte");
     if (!at)
         return invalid(text, err, "it has no scheme");
     struct str scheme = str_sub(text, 0, (size_t)(at - text.ptr)), rest = str_from(text, scheme.len + 3);

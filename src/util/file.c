@@ -347,7 +347,7 @@ int path_check(struct str path, struct err *err)
     if (path.len >= PATH_MAX)
         return bad_path(path, "it is longer than 4095 bytes", err);
     if (memchr(path.ptr, '\0', path.len))
-        return bad_path(path, "it holds a NUL byte", err);
+        return bad_path(path, "it contains a NUL byte", err);
     while (str_split(&rest, '/', &segment)) {
         if (segment.len == 0)
             return bad_path(path, "it has an empty segment (a leading, doubled or trailing '/')", err);

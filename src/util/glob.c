@@ -133,7 +133,7 @@ int glob_check(struct str pattern, struct err *err)
     if (pattern.len == 0 || pattern.len > PATTERN_MAX)
         return err_set(err, ERR_INVALID, "a pattern has 1 to %d bytes, not %zu", PATTERN_MAX, pattern.len);
     if (memchr(pattern.ptr, '\0', pattern.len))
-        return err_set(err, ERR_INVALID, "a pattern cannot hold a NUL byte");
+        return err_set(err, ERR_INVALID, "a pattern cannot contain a NUL byte");
     if (tokenize(pattern, tokens, &at) < 0)
         return err_set(err, ERR_INVALID, "the pattern '%.*s' is malformed at byte %zu: %s", STR_FMT(pattern), at + 1,
                        pattern.ptr[at] == '[' ? "'[' is not closed" : "nothing follows the backslash");

@@ -192,7 +192,7 @@ int x509_check_bundle(struct str pem, struct err *err)
     struct str rest = pem, one;
     size_t count = 0;
     if (find(pem, "PRIVATE KEY-----"))
-        return err_set(err, ERR_INVALID, "it holds a private key, which does not belong there");
+        return err_set(err, ERR_INVALID, "it has a private key, which does not belong there");
     while (x509_split(&rest, &one)) {
         auto_x509 x = read_certificate(one);
         count++;
@@ -201,7 +201,7 @@ int x509_check_bundle(struct str pem, struct err *err)
     }
     if (find(rest, begin_line))
         return err_set(err, ERR_INVALID, "its certificate %zu is cut off", count + 1);
-    return count ? 0 : err_set(err, ERR_INVALID, "it holds no certificate in PEM");
+    return count ? 0 : err_set(err, ERR_INVALID, "it has no certificate in PEM");
 }
 
 bool x509_split(struct str *rest, struct str *ret_one)

@@ -245,7 +245,7 @@ static int check_whole(struct store_call *c, struct err *err)
     for (size_t i = 0; i < a->part_count; i++)
         sum += a->parts[i].size_bytes;
     if (r == 0 && o->size_bytes != sum)
-        r = err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes arrived of %" PRIu64, o->size_bytes, sum);
+        r = err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes were received of %" PRIu64, o->size_bytes, sum);
     if (r == 0 && a->whole.kind == o->digest.kind && !digest_eq(&a->whole, &o->digest))
         r = err_set(err, ERR_CORRUPT, "the store received other bytes than were sent");
     return r < 0 ? err_advise(err, CIS_UPLOAD_CORRUPTED) : 0;
@@ -409,7 +409,7 @@ static int read_names(struct store_call *c, struct err *err)
         struct store_object o;
         r = gcs_read_object(json_item(items, i), &o, err);
         if (r == 0 && !str_starts(o.key, sbuf_str(&prefix)))
-            r = err_set(err, ERR_CORRUPT, "'%.*s' is listed, and '%s' was asked for", STR_FMT(str_sub(o.key, 0, 200)),
+            r = err_set(err, ERR_CORRUPT, "'%.*s' is listed, but '%s' was requested", STR_FMT(str_sub(o.key, 0, 200)),
                         prefix.ptr);
         if (r == 0)
             object_page_add(&j->page, &o);

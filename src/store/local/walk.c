@@ -294,7 +294,7 @@ static int stat_file(struct local_walk *w, const struct walk_level *l, int type,
         stated = fd >= 0 && fstat(fd, ret) == 0;
     }
     if (!stated && !leads_nowhere(errno))
-        return err_sys(err, errno, "cannot look at '%s'", w->path.ptr);
+        return err_sys(err, errno, "cannot stat '%s'", w->path.ptr);
     bool is_file = stated && (type == DT_REG || type == DT_LNK) && S_ISREG(ret->st_mode);
     if (!is_file && type != DT_REG)
         skip(w);

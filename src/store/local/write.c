@@ -98,7 +98,7 @@ static int open_temporary(struct local_job *j, int root, struct err *err)
 {
     struct str id = j->job.args.upload_id;
     if (!upload_id_is_valid(id)) /* it becomes a file's name */
-        return err_set(err, ERR_NOT_FOUND, "there is no upload of the id '%.*s'", (int)min_u64(id.len, 64), id.ptr);
+        return err_set(err, ERR_NOT_FOUND, "upload '%.*s' does not exist", (int)min_u64(id.len, 64), id.ptr);
     snprintf(j->name, sizeof j->name, "%.*s", STR_FMT(id));
     int r = j->parent = open_hidden(root, false, err);
     if (r < 0)
@@ -155,7 +155,7 @@ static int link_temporary(struct local_job *j, struct err *err)
 {
     int r = remove_forgotten(j, err);
     if (r == 0 && link_nameless(j, j->parent, j->name) != 0)
-        r = err_sys(err, errno, "cannot name a temporary file in '" WALK_HIDDEN "'");
+        r = err_sys(err, errno, "cannot create a link to a temporary file in '" WALK_HIDDEN "'");
     return r;
 }
 
@@ -165,7 +165,7 @@ static int refuse_name(const struct local_job *j, int root, int errnum, struct e
         return exists(j, root, err);
     if (errnum == EISDIR)
         return err_set(err, ERR_INVALID, "there is a directory of this name: below file:// a key cannot be both");
-    return err_sys(err, errnum, "cannot rename it to its name");
+    return err_sys(err, errnum, "cannot rename the temporary file to it");
 }
 
 /* There is no conditional rename: compare the object directly before. */
@@ -338,7 +338,7 @@ static int fill(struct local_job *j)
         if (n < 0)
             return err_set(&j->err, ERR_CANCELLED, "given up by the writer");
         if (n == 0)
-            return err_set(&j->err, ERR_IO, "the data to be sent ends after %" PRIu64 " of %" PRIu64 " bytes",
+            return err_set(&j->err, ERR_IO, "the file ends after %" PRIu64 " of %" PRIu64 " bytes",
                            j->moved + j->filled, body->len);
         j->filled += (size_t)n;
     }
@@ -399,7 +399,7 @@ static int check_parts(struct local_job *j, uint64_t size_bytes, struct err *err
         sum += p->size_bytes;
     }
     if (sum != size_bytes)
-        return err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes arrived of %" PRIu64, size_bytes, sum);
+        return err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes were received of %" PRIu64, size_bytes, sum);
     if (joined.kind == HASH_NONE)
         return 0;
     return check_digest(j, &a->whole, &joined, err);

@@ -125,7 +125,7 @@ def test_two_prefixes_with_one_path_are_reported_and_sub_paths_separate_them(tmp
     volume = Volume(tmp_path / "one", {"sources": sources})
     code, _, errors = summary("hydrate", "--volume", volume.folder)
     assert code == USAGE and errors[-1]["error"]["id"] == "CIS1504"
-    assert "two of the source's prefixes bring 'same'" in errors[-1]["error"]["message"]
+    assert "two prefixes of the source map to 'same'" in errors[-1]["error"]["message"]
     apart = Volume(tmp_path / "two", {"sources": [source | {"subPath": source["uri"][-2]} for source in sources]})
     code, _, errors = summary("hydrate", "--volume", apart.folder)
     assert (code, errors) == (DONE, [])

@@ -182,7 +182,7 @@ def test_a_disk_with_content_is_refused_unless_it_is_named_by_its_own_serial(fol
     before = machine.disks["nvme1n1"].content()
     for wipe in ([], ["wipe:SN0"], ["wipe:SN"], ["wipe:SN*"], ["wipe:nvme1n1"]):
         said = driver(folder, machine, "path:/dev/nvme1n1", *wipe).reports()
-        assert f"nvme1n1' ({MODEL}, serial SN1) is not blank, there is {what} on it" in said and "CIS2041" in said, said
+        assert f"nvme1n1' ({MODEL}, serial SN1) is not blank: it has {what}" in said and "CIS2041" in said, said
     assert machine.disks["nvme1n1"].content() == before and not machine.asked()
     driver(folder, machine, "path:/dev/nvme1n1", "wipe:SN1").run_once()
     assert [line.split()[-1] for line in machine.asked()] == ["/dev/nvme1n1"]
@@ -209,7 +209,7 @@ def test_an_array_that_lost_a_disk_is_not_created_again(folder, machine):
     driver(folder, machine, "path:/dev/nvme0n1", "path:/dev/nvme1n1").run_once()
     shutil.rmtree(folder / "sys/block/nvme1n1")
     said = driver(folder, machine, "path:/dev/nvme0n1", "path:/dev/nvme1n1", "wipe:SN0", "wipe:SN1").reports()
-    assert "1 disks of its array are there, and it was made of 2" in said and "CIS2042" in said, said
+    assert "1 disks of its array were found, but it has 2" in said and "CIS2042" in said, said
     assert len(machine.asked()) == 1
 
 
@@ -218,7 +218,7 @@ def test_an_array_that_holds_something_else_is_not_formatted(folder, machine):
     subprocess.run(["mkfs.ext4", "-q", "-F", machine.array.device], check=True)
     before = machine.array.content()
     said = driver(folder, machine, "path:/dev/nvme0n1", "wipe:SN0").reports()
-    assert "its array '/dev/md127' holds an ext file system where an XFS should be" in said, said
+    assert "its array '/dev/md127' has an ext file system instead of an XFS" in said, said
     assert machine.array.content() == before
 
 
@@ -248,7 +248,7 @@ def test_a_labelled_disk_with_content_is_refused_and_a_missing_one_named(machine
     subprocess.run(["mkfs.ext4", "-q", machine.disks["nvme1n1"].device], check=True)
     before = machine.disks["nvme1n1"].content()
     said = labelled.reports()
-    assert f"pool 'default': the disk '{LABEL}' is not blank, there is an ext file system on it" in said and "CIS2041" in said, said
+    assert f"pool 'default': the disk '{LABEL}' is not blank: it has an ext file system" in said and "CIS2041" in said, said
     assert machine.disks["nvme1n1"].content() == before
     machine.run("rm", LABEL)
     said = labelled.reports()

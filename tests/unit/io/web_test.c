@@ -236,7 +236,7 @@ static void timeout_of_the_whole_ends_a_slow_reply(void **state)
     call_start(&c);
     call_wait(&c);
     assert_int_equal(c.result.code, -ERR_TIMEOUT);
-    assert_non_null(strstr(c.result.err.text, "whole request"));
+    assert_non_null(strstr(c.result.err.text, "longer than its timeout"));
     sbuf_done(&c.body);
 }
 

@@ -55,7 +55,7 @@ static void each_invalid_uri_is_refused_with_its_reason(void **state)
         {"s3://-bucket/k", "begins and ends"},
         {"s3://bucket./k", "begins and ends"},
         {"s3://user:pw@bucket/k", "user name or password"},
-        {"s3://bucket:9000/k", "it holds a port"},
+        {"s3://bucket:9000/k", "it has a port"},
         {"s3://arn:aws:s3:::bucket/k", "ARNs"},
         {"file://", "it names no directory"},
         {"file://host/data", "not absolute, or a host"},
