@@ -373,18 +373,16 @@ static int open_store(struct export_cmd *j, struct err *err)
 {
     const struct spec_export *e = &j->spec->export;
     const struct spec_source *s = &j->spec->source;
-    const char *endpoint = e->endpoint ? e->endpoint : s->endpoint ? s->endpoint : globals.endpoint;
-    const char *region = e->region ? e->region : s->region ? s->region : globals.region;
-    const char *ca = e->ca_bundle ? e->ca_bundle : s->ca_bundle;
+    struct spec_server server = spec_export_server(j->spec);
     struct store_options o = store_defaults(e->uri);
-    o.endpoint = endpoint;
-    o.region = region;
-    o.ca = ca ? str_of(ca) : STR_NULL;
+    o.endpoint = server.endpoint ? server.endpoint : o.endpoint;
+    o.region = server.region ? server.region : o.region;
+    o.ca = str_of(server.ca_bundle);
     o.path_style |= s->path_style;
     if (flags.volume)
         o.retry = store_retry_of(s);
     auto_sbuf b = SBUF(16384);
-    sbuf_addf(&b, "%s\n%s", e->uri, endpoint ? endpoint : "");
+    sbuf_addf(&b, "%s\n%s", e->uri, o.endpoint ? o.endpoint : "");
     int r = sbuf_take(&b, &j->destination, err);
     return r < 0 ? r : store_open(&o, &j->store, err);
 }

@@ -157,17 +157,17 @@ static int ask_source(const struct spec *spec, const char *uri, struct creds_ide
 static int ask_export(const struct spec *spec, struct creds_identity *identity, const struct guard *guard,
                       uint64_t until_ns, struct err *err)
 {
-    const struct spec_source *s = &spec->source;
     const struct spec_export *e = &spec->export;
+    struct spec_server server = spec_export_server(spec);
     struct probe_request q = {
         .mail.deliver = start_writing, .until_ns = until_ns, .writable.storage_class = e->storage_class};
     struct store_options o = {.uri = str_of(e->uri),
-                              .endpoint = e->endpoint ? e->endpoint : s->endpoint,
-                              .region = e->region ? e->region : s->region,
-                              .ca = str_of(e->ca_bundle ? e->ca_bundle : s->ca_bundle),
+                              .endpoint = server.endpoint,
+                              .region = server.region,
+                              .ca = str_of(server.ca_bundle),
                               .identity = identity,
                               .guard = guard};
-    int r = ask(&q, &o, s, err);
+    int r = ask(&q, &o, &spec->source, err);
     store_free(q.store);
     return r;
 }

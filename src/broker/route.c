@@ -70,7 +70,7 @@ static int to_account(const struct route_request *w, enum spec_identity method, 
                       struct err *err)
 {
     const struct spec_source *s = &w->spec->source;
-    const char *region = w->is_export && w->spec->export.region ? w->spec->export.region : s->region;
+    const char *region = w->is_export ? spec_export_server(w->spec).region : s->region;
     if (!namespace_of(w->volume))
         return unsupported(w, "the volume has no namespace", "create it with a claim", err);
     *ret = (struct route){.kind = ROUTE_ACCOUNT,
@@ -131,11 +131,9 @@ static int find_export(const struct route_request *w, struct route *ret, struct 
 
 /* ---- endpoint ---------------------------------------------------------------------------------------------------- */
 
-/* Must be the same choice as in the Job. */
 static struct str endpoint_of(const struct route_request *w)
 {
-    const char *own = w->is_export ? w->spec->export.endpoint : NULL;
-    return str_of(own ? own : w->spec->source.endpoint);
+    return str_of(w->is_export ? spec_export_server(w->spec).endpoint : w->spec->source.endpoint);
 }
 
 /* Users choose the endpoint. Requests that are signed with the user's own keys may go anywhere. Bearer tokens and

@@ -196,3 +196,15 @@ struct spec_part spec_source_at(const struct spec *s, size_t index)
         return (struct spec_part){.uri = src->uri, .include = src->include, .exclude = src->exclude};
     return src->sources[index];
 }
+
+struct spec_server spec_export_server(const struct spec *s)
+{
+    const struct spec_export *e = &s->export;
+    struct spec_server own = {e->endpoint, e->region, e->ca_bundle};
+    if (spec_source_count(s) > 0 && scheme_of(str_of(spec_source_at(s, 0).uri)) != scheme_of(str_of(e->uri)))
+        return own;
+    const struct spec_source *src = &s->source;
+    return (struct spec_server){.endpoint = own.endpoint ? own.endpoint : src->endpoint,
+                                .region = own.region ? own.region : src->region,
+                                .ca_bundle = own.ca_bundle ? own.ca_bundle : src->ca_bundle};
+}

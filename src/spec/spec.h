@@ -130,7 +130,7 @@ struct spec_source {
 
 struct spec_export {
     char *uri;      /* NULL: nothing is exported */
-    char *endpoint; /* the export's own; NULL: the source's; likewise the next two */
+    char *endpoint; /* the export's own, likewise the next two: spec_export_server() has those to use */
     char *region;
     char *ca_bundle;
     struct spec_list include;
@@ -216,6 +216,13 @@ const char *spec_difference(const struct spec *a, const struct spec *b);
 /* The prefixes to hydrate: `uri` with its include and exclude, or `sources`. 0 for a blank volume. */
 size_t spec_source_count(const struct spec *s);
 struct spec_part spec_source_at(const struct spec *s, size_t index); /* borrowed */
+
+/* The server of export.uri. A field that the export does not set is the source's if both URIs have the same scheme, or
+ * the source has no URI: a server of s3:// does not serve gs://. The texts are borrowed. */
+struct spec_server {
+    const char *endpoint, *region, *ca_bundle; /* NULL: the provider's, or the system's certificates */
+};
+struct spec_server spec_export_server(const struct spec *s);
 
 /* volume.json. Reading is strict: an unknown key, a missing one or a wrong type is ERR_CORRUPT
  * (CIS_VOLUME_RECORD_CORRUPT), a newer format ERR_UNSUPPORTED (CIS_VOLUME_RECORD_VERSION). */

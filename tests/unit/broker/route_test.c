@@ -114,6 +114,14 @@ static void export_secret_applies_after_an_export_below_its_prefix_only(void **s
     assert_int_equal(routes_of_export("s3://out/team/", "last", "", true), 1);
     assert_int_equal(routes_of_export("s3://out/team/", "last", "https://minio.example:9001", true), 1);
     assert_int_equal(routes_of_export("s3://out/team/", "last", "http://minio.example:9000", true), 1);
+    /* A server of s3:// does not serve gs://. */
+    struct given g = GIVEN({"uri", "s3://b/"}, {"endpoint", "https://minio.example:9000"}, {"secretRef.name", "reader"},
+                           {"export.uri", "gs://out/"}, {"export.serviceAccountName", "writer"});
+    struct route r[ROUTES_MAX];
+    struct err err;
+    size_t n;
+    assert_int_equal(find(&g, true, "", true, r, &n, &err), 0);
+    given_done(&g);
     /* Some servers resolve "..", and leave the prefix. */
     assert_int_equal(routes_of_export("gs://out/team/../other/", "last", "", true), 1);
     assert_int_equal(routes_of_export("gs://out/team/run/..", "last", "", true), 1);

@@ -94,6 +94,23 @@ static void several_sources_come_as_json(void **state)
     assert_int_equal(spec_check(s, &err), -ERR_INVALID);
 }
 
+static void export_uses_the_server_of_a_source_of_its_scheme_only(void **state)
+{
+    (void)state;
+    auto_spec s = spec_new();
+    must_set(s, "endpoint", "https://minio.example:9000");
+    must_set(s, "region", "eu-west-1");
+    must_set(s, "export.uri", "gs://out/");
+    assert_string_equal(spec_export_server(s).endpoint, "https://minio.example:9000");
+    must_set(s, "uri", "s3://b/");
+    assert_null(spec_export_server(s).endpoint);
+    assert_null(spec_export_server(s).region);
+    must_set(s, "export.uri", "s3://out/");
+    must_set(s, "export.region", "us-east-1");
+    assert_string_equal(spec_export_server(s).endpoint, "https://minio.example:9000");
+    assert_string_equal(spec_export_server(s).region, "us-east-1");
+}
+
 static void an_unknown_name_is_answered_with_the_nearest(void **state)
 {
     (void)state;
@@ -538,6 +555,7 @@ int main(void)
         cmocka_unit_test(defaults_are_those_of_the_documents),
         cmocka_unit_test(values_are_read_from_a_string_map),
         cmocka_unit_test(several_sources_come_as_json),
+        cmocka_unit_test(export_uses_the_server_of_a_source_of_its_scheme_only),
         cmocka_unit_test(an_unknown_name_is_answered_with_the_nearest),
         cmocka_unit_test(a_bad_value_changes_nothing_and_is_named),
         cmocka_unit_test(value_that_needs_a_cluster_is_refused_without_one),
