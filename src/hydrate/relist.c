@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces a listing that is out of date. Files whose object is unchanged are kept; files whose object has changed are
- * removed, also where users can read them: the next run would not recognise them. Files whose object is gone are
- * removed, too, but where users can read them only on request; until then a list holds them.
+/* Replaces a listing that is out of date. Files whose object is unchanged are kept. Files whose object has changed are
+ * removed; where users can read them, they are marked, and stay until the new version replaces them. Files whose object
+ * is gone are removed, too, but where users can read them only on request; until then a list holds them.
  *
  * The new catalog and its journal are written to a directory of their own. Until both are complete and durable, the old
  * ones hold and nothing is fetched; a run that is killed before lists again. The new catalog takes effect when it gets
@@ -85,6 +85,7 @@ static int drop_dirs(struct hydrate *h, struct str below, struct err *err)
     return 0;
 }
 
+/* A file whose object has changed or is gone. */
 static int drop(struct hydrate *h, struct str path, struct err *err)
 {
     int r = path.ptr[path.len - 1] == '/' ? 0 : target_remove(h->target, path, err);
@@ -103,7 +104,7 @@ static int drop_all(struct hydrate *h, struct removals *removals, struct err *er
         struct index_entry e;
         r = index_get(h->old.index, removals->ids[i], &e, err);
         if (r == 0)
-            r = drop(h, e.path, err);
+            r = target_is_visible(h->target) ? target_mark_outdated(h->target, e.path, err) : drop(h, e.path, err);
     }
     removals->count = 0;
     return r;
@@ -114,6 +115,8 @@ static bool is_foreign(const struct hydrate *h, const struct index_entry *was)
 {
     struct stat st;
     if (!target_stat(h->target, was->path, &st))
+        return false;
+    if (target_is_outdated(&st))
         return false;
     bool is_as_old = S_ISDIR(st.st_mode) || was->mtime_ns == 0 || target_time_matches(&st, was->mtime_ns);
     return !is_as_old || !target_stat_matches(&st, was->path, was->size_bytes);
@@ -149,7 +152,8 @@ static bool is_ours(const struct hydrate *h, struct str path, uint64_t size_byte
         return false;
     if (!target_stat(h->target, path, &st))
         return errno != ENOENT && errno != ENOTDIR;
-    return S_ISREG(st.st_mode) && (uint64_t)st.st_size == size_bytes && target_time_matches(&st, mtime_ns);
+    return target_is_outdated(&st) ||
+           (S_ISREG(st.st_mode) && (uint64_t)st.st_size == size_bytes && target_time_matches(&st, mtime_ns));
 }
 
 static int gone_file_found(struct hydrate *h, struct str path, struct err *err)
@@ -268,12 +272,30 @@ static int compare(struct hydrate *h, struct removals *removals, struct err *err
     return r == 0 ? drop_all(h, removals, err) : r;
 }
 
+/* Removes the files that wait for their new version if the disk cannot hold all of both. */
+static int make_room(struct hydrate *h, struct err *err)
+{
+    int r = 0;
+    if (h->space.need_bytes <= h->space.free_bytes - h->space.outdated_bytes)
+        return 0;
+    for (uint64_t id = 0; id < index_count(h->index) && r == 0; id++) {
+        struct index_entry e;
+        struct stat st;
+        r = index_get(h->index, id, &e, err);
+        if (r == 0 && target_stat(h->target, e.path, &st) && target_is_outdated(&st))
+            r = target_remove(h->target, e.path, err);
+    }
+    return r;
+}
+
 static int count_space(struct hydrate *h, struct err *err)
 {
     int r = target_space(h->target, &h->space.free_bytes, &h->space.free_files, &h->space.block_bytes, err);
     if (r == 0)
         r = recover_count(h, err);
-    return r == 0 ? space_check(h, err) : r;
+    if (r == 0)
+        r = space_check(h, err);
+    return r == 0 ? make_room(h, err) : r;
 }
 
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@ struct hydrate;
 
 struct hydrate_space {
     uint64_t free_bytes, free_files, block_bytes; /* including what earlier runs wrote */
+    uint64_t outdated_bytes;                      /* of files that stay until they are replaced; part of free_bytes */
     uint64_t need_bytes, need_files, largest_bytes;
     _Atomic bool is_exceeded; /* fetch nothing more; the listing goes on, to report the whole size */
 };

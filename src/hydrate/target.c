@@ -250,9 +250,19 @@ int target_foreign_error(struct err *err)
     return err_advise(err, CIS_FOREIGN_FILE);
 }
 
+/* Some number: one file in 10^9 has it by chance. */
+enum { OUTDATED_NS = 871436925 };
+
+bool target_is_outdated(const struct stat *st)
+{
+    return S_ISREG(st->st_mode) && st->st_mtim.tv_nsec == OUTDATED_NS;
+}
+
 /* Within what file systems keep of a time: microseconds, or whole seconds, of which FAT keeps every second one. */
 bool target_time_matches(const struct stat *st, int64_t mtime_ns)
 {
+    if (target_is_outdated(st))
+        return false;
     const int64_t coarse_ns = st->st_mtim.tv_nsec == 0 ? 2 * (int64_t)NS_PER_SECOND : 1000;
     int64_t apart_ns;
     return !__builtin_sub_overflow(time_from_spec(st->st_mtim), mtime_ns, &apart_ns) && apart_ns <= coarse_ns &&
@@ -264,7 +274,7 @@ bool target_time_matches(const struct stat *st, int64_t mtime_ns)
 static bool is_foreign(int dir, const char *name, struct target_file is)
 {
     struct stat st;
-    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(st.st_mode))
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(st.st_mode) || target_is_outdated(&st))
         return false;
     return !S_ISREG(st.st_mode) || (uint64_t)st.st_size > is.size_bytes || is.mtime_ns == 0 ||
            !target_time_matches(&st, is.mtime_ns);
@@ -357,6 +367,21 @@ int target_remove(const struct target *t, struct str path, struct err *err)
     if (e == 0 || e == ENOENT || e == EISDIR || e == ENOTDIR || e == ELOOP)
         return 0;
     return err_sys(err, e, "cannot remove '%.*s'", (int)min_u64(path.len, 200), path.ptr);
+}
+
+int target_mark_outdated(const struct target *t, struct str path, struct err *err)
+{
+    char text[PATH_MAX];
+    const char *name;
+    struct stat st;
+    auto_fd dir = open_parent_of(t, path, text, &name);
+    if (dir >= 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
+        const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, {st.st_mtim.tv_sec, OUTDATED_NS}};
+        bool is_set = utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) == 0;
+        if (is_set && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && target_is_outdated(&st))
+            return 0;
+    }
+    return target_remove(t, path, err);
 }
 
 static int empty(struct target *t, const char *name, int *fd, struct err *err)

@@ -78,6 +78,12 @@ bool target_time_matches(const struct stat *st, int64_t mtime_ns);
 must_check bool target_stat(const struct target *t, struct str path, struct stat *ret); /* false: no such entry */
 /* Whether *st may be the object, by kind and size. */
 must_check bool target_stat_matches(const struct stat *st, struct str path, uint64_t size_bytes);
+
+/* Marks a file that a hydration wrote and whose object has another version now: target_place() replaces it. The mark is
+ * the nanoseconds of its time, so a user's change removes it. A file that cannot be marked is removed. */
+must_check int target_mark_outdated(const struct target *t, struct str path, struct err *err);
+bool target_is_outdated(const struct stat *st);
+
 /* The error of such an object. */
 int target_foreign_error(struct err *err);
 void target_drop(const struct target *t, int dir, const char *name, uint64_t id);

@@ -2,12 +2,15 @@
 """`cistern hydrate` of a finished DIR: it fetches what changed, keeps what a person changed, and deletes only on request."""
 import os
 import shutil
+import subprocess
 import time
 
 import pytest
 
 from integration.lib.buckets import contents
-from servers.bucket import BucketServer
+from integration.lib.control import eventually
+from paths import CISTERN
+from servers.bucket import KEYS as STORE_KEYS, BucketServer
 
 from .lib import DONE, SOME_FAILED, cistern, summary
 
@@ -74,6 +77,60 @@ def test_only_changed_and_new_objects_are_fetched(synced):
     assert (code, errors, counts(end)) == (DONE, [], (2, 1, 28, 0, 0))
     assert sorted(synced.got()) == ["d0/f3", "d1/f1", "new/one"]
     assert contents(synced.out) == synced.truth()
+
+
+def killed_while_it_fetches(synced, key):
+    """A run that has begun to read the object, and is killed then."""
+    synced.server.fault(f"op=get,key=p/{key},do=stall:1")
+    synced.seen = len(synced.server.ask("/_order").split())
+    run = subprocess.Popen([CISTERN, *map(str, synced.words)], env={**os.environ, **STORE_KEYS},
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    eventually(lambda: key in synced.got())
+    run.kill()
+    run.wait()
+    synced.server.no_faults()
+
+
+@pytest.mark.parametrize("size", [10, 20 << 20])
+def test_changed_file_stays_until_its_new_version_is_complete(synced, size):
+    synced.put("d0/f3", b"v" * size)
+    synced.put("d0/f6", b"v" * size)
+    for _ in range(2):
+        killed_while_it_fetches(synced, "d0/f3")
+        assert (synced.out / "d0/f3").read_bytes() == b"content of d0/f3"
+    synced.remove("d0/f3")
+    assert synced.run()[0] == SOME_FAILED, "the listing of the killed run has the object"
+    code, end, errors = synced.run()
+    assert (code, errors, end["gone"]) == (DONE, [], 1), "the old version is still known as hydrated"
+    assert contents(synced.out) == synced.truth() | {"d0/f3": b"content of d0/f3"}
+    assert synced.run("--delete")[1]["deleted"] == 1 and contents(synced.out) == synced.truth()
+
+
+def test_changed_file_that_a_person_changes_before_its_new_version_is_kept(synced):
+    synced.put("d0/f3", b"another version")
+    killed_while_it_fetches(synced, "d0/f3")
+    (synced.out / "d0/f3").write_text("mine")
+    code, end, _ = synced.run()
+    assert (code, end["kept"], (synced.out / "d0/f3").read_text()) == (SOME_FAILED, 1, "mine")
+
+
+@pytest.mark.parametrize("new, stays", [(12, True), (20, False)])
+def test_changed_file_is_removed_first_only_if_the_disk_cannot_hold_both_versions(tmp_path, new, stays):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "none", disk], check=True)
+    try:
+        with BucketServer() as server:
+            synced = Synced(server, disk, "s3", True)
+            synced.put("large", b"1" * (15 << 20))
+            assert synced.run()[0] == DONE
+            synced.put("large", b"2" * (new << 20))
+            killed_while_it_fetches(synced, "large")
+            assert (disk / "out/large").exists() == stays
+            assert synced.run()[0] == DONE
+            assert contents(synced.out) == synced.truth()
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_version_of_the_same_size_and_second_is_fetched(synced):
