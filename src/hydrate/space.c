@@ -80,10 +80,10 @@ static bool find_same(struct hydrate *h, uint64_t id, const struct index_entry *
 static void count(struct hydrate *h, uint64_t id, const struct index_entry *e, uint64_t *ours, bool *is_gone)
 {
     uint64_t before = h->space.need_bytes;
-    bool whole = journal_is_whole(h->journal, id) || find_same(h, id, e, ours);
+    bool is_recorded = journal_is_whole(h->journal, id), whole = is_recorded || find_same(h, id, e, ours);
     space_add(&h->space, e->size_bytes);
     /* No other process writes to a volume before it is complete; then it belongs to its pods. */
-    if (whole && h->target->kind != TARGET_VOLUME && !is_there(h, e->path, e->size_bytes)) {
+    if (is_recorded && h->target->kind != TARGET_VOLUME && !is_there(h, e->path, e->size_bytes)) {
         journal_unwritten(h->journal, id);
         whole = false;
         *is_gone = true;
