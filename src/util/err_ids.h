@@ -58,7 +58,7 @@
     X(1527, FOREIGN_FILE, "move the file away, or replace such files with --overwrite") \
     X(1528, STATE_FILE_INVALID, "remove it, then run the same command again") \
     X(1529, FILES_KEPT, "move the files away or use --overwrite, then run the same command again") \
-    X(1530, SOURCE_EMPTY, "check the URI and the filters, or allow it: --allow-empty; onEmpty: allow for a volume") \
+    X(1530, SOURCE_EMPTY, "check the URI and the filters; to fill from an empty source: hydrate --allow-empty, or onEmpty: allow") \
     X(1601, REPLY_INVALID, "check that the endpoint is an object store, and check any proxy in between") \
     X(1611, STORE_UNREACHABLE, "check the endpoint, the name service and any proxy") \
     X(1612, REPLY_TIMEOUT, "check the network, and whether the store is overloaded") \
