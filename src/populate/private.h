@@ -166,6 +166,9 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
 /* Events about hydration, export, and the last test of its destination. `source_json` NULL: it was deleted. */
 void volume_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume,
                        const json *source_json);
+/* The API server refuses its Job: a ResourceQuota, an admission policy, or a right. Other errors: nothing. */
+void volume_event_send_refusal(struct populate *p, struct key_state *m, const struct api_volume *volume,
+                               const struct err *why);
 /* Its node is drained without the files that it could not export. kube_event() limits it to one a minute. */
 void volume_event_send_drain(struct populate *p, const struct api_volume *volume);
 

@@ -77,6 +77,17 @@ void volume_event_send(struct populate *p, struct key_state *m, const struct api
     send_export(p, m, volume, has_claim ? &claim : NULL);
 }
 
+void volume_event_send_refusal(struct populate *p, struct key_state *m, const struct api_volume *volume,
+                               const struct err *why)
+{
+    struct kube_ref claim;
+    struct populate_event report = {.warning = true, .reason = "JobRefused"};
+    if ((why->code != ERR_DENIED && why->code != ERR_INVALID) || !find_claim(volume, &claim))
+        return;
+    snprintf(report.text, sizeof report.text, "an administrator must admit Jobs of Cistern: %.200s", why->text);
+    claim_event_send(p, m, &claim, &report);
+}
+
 void volume_event_send_drain(struct populate *p, const struct api_volume *volume)
 {
     char bytes[BYTES_TEXT_MAX];

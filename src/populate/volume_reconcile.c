@@ -322,8 +322,10 @@ static int create_job(struct volume_view *v, enum job_kind kind)
                                .lets_drain = kind != JOB_HYDRATE && lets_drain(v)};
     struct kube_request q = {.verb = KUBE_CREATE, .resource = &kube_jobs, .ns = str_of(v->p->o.job.ns)};
     r = populate_send(v->p, q, job_json(&v->p->o.job, &about, kind), v->err);
-    if (r < 0 && r != -ERR_EXISTS)
+    if (r < 0 && r != -ERR_EXISTS) {
+        volume_event_send_refusal(v->p, v->state, volume, v->err);
         return err_wrap(v->err, "job '%s-%s'", work_verb(kind), volume->id.text);
+    }
     log_event(LOG_INFO, "job made", "job", work_verb(kind), "volume", volume->id.text, "node", volume->node, NULL);
     return 0;
 }

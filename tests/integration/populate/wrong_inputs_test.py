@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from integration.lib.claims import API, World, wait_for
+from integration.lib.claims import API, OURS, World, wait_for
 from servers import versitygw
 
 NAMESPACE = "team"
@@ -192,6 +192,24 @@ def test_a_claim_of_a_suspended_source_says_what_it_waits_for(claims):
     claims.cluster.patch(f"{API}/namespaces/{NAMESPACE}/bucketsources/paused", {"spec": {"suspend": False}})
     volume, = (v["spec"]["volumeID"] for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/paused")
     wait_for(lambda: [j for j in claims.jobs() if j["metadata"]["labels"]["cistern.io/volume"] == volume])
+
+
+def test_a_claim_whose_job_a_quota_refuses_says_so_on_claim_and_pod(claims):
+    quotas = f"/api/v1/namespaces/{OURS}/resourcequotas"
+    claims.cluster.create(quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"count/jobs.batch": "0"}}})
+    try:
+        applied(claims, claim("refused", **ref(name="data")), pod("refused", "refused", False))
+
+        def told():
+            found = {e["involvedObject"]["kind"]: e["message"] for e in claims.events(NAMESPACE, "JobRefused")}
+            return found if len(found) == 2 else None
+
+        messages = wait_for(told, 20, "JobRefused on claim and pod")
+        assert "quota" in messages["PersistentVolumeClaim"] and "administrator" in messages["Pod"], messages
+    finally:
+        claims.cluster.delete(f"{quotas}/none")
+    volume, = (v["spec"]["volumeID"] for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/refused")
+    wait_for(lambda: [j for j in claims.jobs() if j["metadata"]["labels"]["cistern.io/volume"] == volume], 70)
 
 
 # ---- rights and networks: the status of the source
