@@ -190,7 +190,7 @@ static void print_summary_json(const struct export_cmd *j, const struct verdict 
     term_json_u64(&b, "sent", j->sent);
     term_json_u64(&b, "sent_bytes", j->sent_bytes);
     term_json_u64(&b, "there", v->done_files - j->sent);
-    term_json_u64(&b, "looked_only", v->looked_only_files);
+    term_json_u64(&b, "looked_only", v->head_only_files);
     term_json_u64(&b, "read_back", v->proven_files[PROOF_READ_BACK]);
     auto_sbuf ways = SBUF(512);
     add_proofs(v, &ways);
@@ -234,11 +234,11 @@ static void print_summary(struct export_cmd *j, const struct verdict *v, uint64_
     add_proofs(v, &ways);
     if (ways.len)
         printf("confirmed: %s\n", ways.ptr);
-    if (v->looked_only_files > 0)
+    if (v->head_only_files > 0)
         printf(
             "checked by HEAD only: %lu %s; the store ignores If-None-Match, so an object that another writer created "
             "after the HEAD was overwritten\n",
-            v->looked_only_files, v->looked_only_files == 1 ? "file" : "files");
+            v->head_only_files, v->head_only_files == 1 ? "file" : "files");
 }
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */

@@ -46,8 +46,8 @@ struct status_view {
     bool alive;                       /* a process hydrates it */
     struct hydrate_status *hydration; /* owned */
     struct verdict export;
-    bool wants_data;    /* it has a source, so it is ready only when hydrated */
-    struct err trouble; /* code != 0: it cannot be read */
+    bool wants_data; /* it has a source, so it is ready only when hydrated */
+    struct err err;  /* code != 0: it cannot be read */
 };
 
 static void view_free(struct status_view *v)
@@ -109,7 +109,7 @@ static int read_volume(struct status_view *v, const char *path, struct err *err)
 /* The export's phase, if it has one: it comes after the hydration. */
 static const char *phase_of(const struct status_view *v)
 {
-    if (v->trouble.code)
+    if (v->err.code)
         return "Unreadable";
     const char *of_export = verdict_phase(&v->export);
     if (of_export)
@@ -126,7 +126,7 @@ static bool is_moving(const struct status_view *v)
 
 static uint64_t errors_of(const struct status_view *v)
 {
-    return v->hydration->objects_failed + v->hydration->has_error + v->export.failed_files + (v->trouble.code != 0);
+    return v->hydration->objects_failed + v->hydration->has_error + v->export.failed_files + (v->err.code != 0);
 }
 
 static void add_row(struct status_page *r, const struct status_view *v)
@@ -171,8 +171,8 @@ static void add_errors(struct sbuf *b, const struct status_view *v)
 {
     const struct hydrate_status *h = v->hydration;
     char line[ERR_LINE_MAX];
-    if (v->trouble.code)
-        sbuf_addf(b, "%s: %s\n", v->id, err_line(&v->trouble, line, sizeof line));
+    if (v->err.code)
+        sbuf_addf(b, "%s: %s\n", v->id, err_line(&v->err, line, sizeof line));
     if (h->has_error)
         add_error_line(b, v->id, h->error.object, h->error.id, h->error.code, h->error.message);
     for (size_t i = 0; i < h->error_count; i++)
@@ -236,8 +236,8 @@ static void print_json(struct status_page *r, const struct status_view *v)
         term_json_u64(b, "export_done_bytes", v->export.done_bytes);
     }
     term_json_u64(b, "errors", errors_of(v));
-    if (v->trouble.code)
-        term_json_error(b, &v->trouble);
+    if (v->err.code)
+        term_json_error(b, &v->err);
     term_json_end(b, stdout);
     if (flags.errors)
         print_json_errors(b, v);
@@ -251,7 +251,7 @@ static void show(struct status_page *r, const struct status_view *v)
         return;
     }
     add_row(r, v);
-    if (flags.errors || v->trouble.code)
+    if (flags.errors || v->err.code)
         add_errors(&r->lines, v);
 }
 
@@ -275,7 +275,7 @@ static void show_volume(struct status_page *r, const char *path, const char *id)
     auto_view v = view_new(id);
     struct err err;
     if (read_volume(v, path, &err) < 0)
-        err_copy(&v->trouble, &err);
+        err_copy(&v->err, &err);
     show(r, v);
 }
 
@@ -333,7 +333,7 @@ static int show_directory(struct status_page *r, const char *dir, struct err *er
     auto_view v = view_new(dir);
     int found = read_hydration(v, state, err);
     if (found < 0)
-        err_copy(&v->trouble, err);
+        err_copy(&v->err, err);
     v->hydrates = found == 0; /* a run that has just started has no status yet */
     show(r, v);
     return 0;

@@ -100,7 +100,7 @@ static void synced(void *ctx)
     populate_lead(c->populate);
 }
 
-static void informer_trouble(void *ctx, const struct err *err, uint64_t wait_ns)
+static void informer_failed(void *ctx, const struct err *err, uint64_t wait_ns)
 {
     (void)ctx;
     log_err(LOG_WARN, "the API server cannot be watched", err, "retry_seconds", log_u64(wait_ns / NS_PER_SECOND), NULL);
@@ -120,7 +120,7 @@ static void stopped_leading(void *ctx)
     log_event(LOG_INFO, "stopped leading", "identity", c->identity, NULL);
 }
 
-static void lease_trouble(void *ctx, const struct err *err)
+static void lease_failed(void *ctx, const struct err *err)
 {
     (void)ctx;
     log_err(LOG_WARN, "the lease cannot be renewed", err, NULL);
@@ -255,16 +255,16 @@ static void watch_objects(struct controller_role *c)
                                             .on_updated = volume_changed,
                                             .on_deleted = volume_changed,
                                             .on_synced = synced,
-                                            .on_trouble = informer_trouble};
+                                            .on_error = informer_failed};
     struct kube_informer_options pvs = {.resource = &kube_persistent_volumes,
                                         .indexes = {{populate_index_pv}},
                                         .ctx = c,
                                         .on_added = pv_changed,
                                         .on_updated = pv_changed,
                                         .on_deleted = pv_changed,
-                                        .on_trouble = informer_trouble};
+                                        .on_error = informer_failed};
     struct kube_informer_options pools = {
-        .resource = &api_pools, .indexes = {{populate_index_pool}}, .ctx = c, .on_trouble = informer_trouble};
+        .resource = &api_pools, .indexes = {{populate_index_pool}}, .ctx = c, .on_error = informer_failed};
     struct kube_informer_options nodes = {.resource = &kube_nodes,
                                           .transform = strip_node,
                                           .ctx = c,
@@ -272,7 +272,7 @@ static void watch_objects(struct controller_role *c)
                                           .on_updated = node_updated,
                                           .on_deleted = node_changed,
                                           .on_synced = synced,
-                                          .on_trouble = informer_trouble};
+                                          .on_error = informer_failed};
     c->volumes = kube_informer_new(c->kube, &volumes);
     c->pvs = kube_informer_new(c->kube, &pvs);
     c->pools = kube_informer_new(c->kube, &pools);
@@ -280,7 +280,7 @@ static void watch_objects(struct controller_role *c)
                                                 .ns = STR("default"),
                                                 .field_selector = "metadata.name=kubernetes",
                                                 .ctx = c,
-                                                .on_trouble = informer_trouble};
+                                                .on_error = informer_failed};
     c->nodes = kube_informer_new(c->kube, &nodes);
     c->api_servers = kube_informer_new(c->kube, &api_servers);
 }
@@ -293,7 +293,7 @@ static void make_lease(struct controller_role *c)
                                    .ctx = c,
                                    .on_started = started_leading,
                                    .on_stopped = stopped_leading,
-                                   .on_trouble = lease_trouble};
+                                   .on_error = lease_failed};
     struct kube_events_options e = {.component = "cistern-controller", .instance = str_of(c->identity)};
     c->lease = kube_lease_new(c->kube, &o);
     c->events = kube_events_new(c->kube, &e);
@@ -397,7 +397,7 @@ static int open_broker(struct controller_role *c, struct err *err)
                                .ctx = c,
                                .guard_lines = guard_lines,
                                .on_call = broker_answered,
-                               .on_trouble = broker_trouble};
+                               .on_error = broker_trouble};
     for (; o.audience_count < flags.controller.audiences.count && o.audience_count < BROKER_AUDIENCES_MAX;
          o.audience_count++)
         o.audiences[o.audience_count] = flags.controller.audiences.items[o.audience_count];

@@ -212,8 +212,8 @@ static uint64_t tick(void *ctx)
     int r = check_certificate(b, &err);
     /* Another replica wrote at the same time, or is the leader now: the next check reads its result. */
     bool is_race = r == -ERR_AGAIN || r == -ERR_EXISTS || r == -ERR_CHANGED || r == -ERR_CANCELLED;
-    if (r < 0 && !is_race && b->options.on_trouble)
-        b->options.on_trouble(b->options.ctx, "the certificate of the broker could not be checked", &err);
+    if (r < 0 && !is_race && b->options.on_error)
+        b->options.on_error(b->options.ctx, "the certificate of the broker could not be checked", &err);
     return r < 0 || !b->served ? CHECK_SOON_NS : b->options.check_ns;
 }
 

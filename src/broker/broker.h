@@ -62,8 +62,8 @@ struct broker_options {
     uint64_t check_ns;              /* interval of checks of the Secret; 0: 60 s */
 
     void *ctx;
-    void (*on_call)(void *ctx, const struct broker_event *e);               /* any thread; may be NULL */
-    void (*on_trouble)(void *ctx, const char *what, const struct err *err); /* the certificates; any thread */
+    void (*on_call)(void *ctx, const struct broker_event *e);             /* any thread; may be NULL */
+    void (*on_error)(void *ctx, const char *what, const struct err *err); /* the certificates; any thread */
 };
 
 /* Listens at once, and serves requests when there is a certificate. Texts of the options are copied, except

@@ -163,10 +163,10 @@ static bool is_refused(const struct api_volume *v)
 /* Withdraws a refused order before the caller gets the error: it may retry on another node with the same name. */
 static int refuse(struct control *c, const struct api_volume *v, struct err *err)
 {
-    struct err trouble;
+    struct err withdraw_err;
     int r = order_refusal(v, err);
-    if (volume_withdraw(c, v, is_refused, &trouble) < 0)
-        return err_copy(err, &trouble);
+    if (volume_withdraw(c, v, is_refused, &withdraw_err) < 0)
+        return err_copy(err, &withdraw_err);
     log_err(LOG_INFO, "order refused and withdrawn", err, "name", v->meta.name, "node", v->node, NULL);
     return r;
 }

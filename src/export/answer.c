@@ -69,7 +69,7 @@ bool upload_feed(struct upload *u)
     case UPLOAD_DROPPING:
         return feed_one(u, u->must_sweep && !u->may_not_list ? TRANSFER_SWEEP : TRANSFER_ABORT, 0);
     case UPLOAD_WITHDRAWING:
-        return feed_one(u, u->sight == MARKER_UNSEEN ? TRANSFER_HEAD : TRANSFER_DELETE, 0);
+        return feed_one(u, u->old_marker == MARKER_UNSEEN ? TRANSFER_HEAD : TRANSFER_DELETE, 0);
     case UPLOAD_PUTTING:
         return feed_one(u, TRANSFER_PUT, u->size_bytes);
     case UPLOAD_PROBING:

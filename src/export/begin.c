@@ -56,11 +56,11 @@ static void begin_fresh(struct upload *u)
     bool asks = u->run->o.policy->conflict != CONFLICT_OVERWRITE;
     bool was_sent = logbook_tag(u->run->logbook, u->path).len > 0;
     u->object.replaces[0] = '\0';
-    u->object.is_own = u->object.met_another = false;
+    u->object.is_own = u->object.existed_before = false;
     u->object.proof = PROOF_NONE;
-    if (u->sight != MARKER_NONE)
+    if (u->old_marker != MARKER_NONE)
         upload_become(u, UPLOAD_WITHDRAWING);
-    else if (asks && (upload_is_large(u) || was_sent || u->object.must_look))
+    else if (asks && (upload_is_large(u) || was_sent || u->object.needs_head))
         upload_become(u, UPLOAD_LOOKING);
     else
         upload_send(u);
@@ -68,7 +68,7 @@ static void begin_fresh(struct upload *u)
 
 void upload_send(struct upload *u)
 {
-    u->object.met_another = false;
+    u->object.existed_before = false;
     if (upload_is_large(u))
         note(u);
     else

@@ -14,7 +14,7 @@ static void upload_conflict(struct upload *u)
     struct err err;
     if (u->run->o.policy->conflict == CONFLICT_VERSION && u->version < KEY_VERSIONS_MAX) {
         u->version++;
-        u->object.must_look = false;
+        u->object.needs_head = false;
         u->restarts = 0;
         u->sum.kind = u->run->store.digest_kind;
         if (upload_set_key(u, &err) < 0)
@@ -76,7 +76,7 @@ static void upload_sent(struct upload *u, enum run_event how, enum verdict_proof
 
 static void is_same(struct upload *u, enum verdict_proof proof)
 {
-    upload_sent(u, u->object.met_another ? RUN_THERE : RUN_SENT, proof);
+    upload_sent(u, u->object.existed_before ? RUN_THERE : RUN_SENT, proof);
 }
 
 /* The object is this volume's or directory's if its metadata has our identity. If the store keeps no metadata, the
@@ -104,7 +104,7 @@ bool upload_is_own(const struct upload *u, const struct transfer_answer *a)
 static void differs(struct upload *u)
 {
     struct err err;
-    if (!u->object.met_another) {
+    if (!u->object.existed_before) {
         upload_mistrust(u, CIS_UPLOAD_DIFFERS, "the bucket has other bytes than the file");
     } else if (u->object.is_own && checkpoint_is_others(u)) {
         err_fail(&err, ERR_EXISTS, CIS_OBJECT_NOT_OURS,
@@ -212,7 +212,7 @@ void upload_unreadable(struct upload *u)
     char why[ERR_TEXT_MAX];
     if (u->may_retry || u->err.code == ERR_CANCELLED) {
         run_file_failed(u, &u->err);
-    } else if (u->object.met_another) {
+    } else if (u->object.existed_before) {
         differs(u);
     } else {
         snprintf(why, sizeof why,
@@ -229,7 +229,7 @@ void upload_look(struct upload *u)
         upload_conflict(u);
         return;
     }
-    u->object.must_look = true;
+    u->object.needs_head = true;
     upload_begin_again(u);
 }
 
@@ -239,14 +239,14 @@ void upload_looked(struct upload *u, const struct transfer_answer *a)
     memcpy(u->object.seen, a->tag, sizeof u->object.seen);
     /* HEAD was denied before a condition failed: the condition alone decides. S3 also denies HEAD on a missing
      * object to callers without list permission. */
-    if (a->code == -ERR_NOT_FOUND || (a->code == -ERR_DENIED && !u->object.must_look)) {
+    if (a->code == -ERR_NOT_FOUND || (a->code == -ERR_DENIED && !u->object.needs_head)) {
         upload_send(u);
     } else if (a->code == -ERR_DENIED) {
         upload_conflict(u);
     } else if (a->code < 0) {
         run_file_failed(u, &a->err);
     } else {
-        u->object.met_another = true;
+        u->object.existed_before = true;
         if (a->size_bytes != u->size_bytes)
             differs(u);
         else

@@ -49,7 +49,7 @@ enum upload_state {
 enum upload_after { AFTER_NOTHING, AFTER_WAIT, AFTER_FAIL, AFTER_LOOK };
 
 /* State of WITHDRAWING. NONE: no old marker is involved. SEEN: it exists, or HEAD is denied. */
-enum marker_sight { MARKER_NONE, MARKER_UNSEEN, MARKER_SEEN };
+enum marker_step { MARKER_NONE, MARKER_UNSEEN, MARKER_SEEN };
 
 enum { NO_FILE = -1 };
 
@@ -79,8 +79,8 @@ struct upload_object {
     bool is_own;                         /* LOOKING saw an object that this volume wrote */
     enum store_guard guard;              /* of the write */
     enum verdict_proof proof;            /* how the object was confirmed */
-    bool met_another;                    /* COMPARING, READING: the object was there before */
-    bool must_look;                      /* a condition failed: the object exists */
+    bool existed_before;                 /* COMPARING, READING: the object was there before */
+    bool needs_head;                     /* a condition failed: the object exists */
     bool differs;                        /* READING: its bytes are not the file's */
 };
 
@@ -109,7 +109,7 @@ struct upload {
     enum run_event how; /* SWEEPING: how it was sent */
     bool may_not_list;  /* CLEANING, DROPPING: the known upload is aborted, unknown ones stay */
     bool vanished;      /* CONFIRMING: the store no longer knows the upload ID */
-    enum marker_sight sight;
+    enum marker_step old_marker;
     bool failed;    /* `err` holds the first failure while others were still in flight */
     bool may_retry; /* and it was a passing one */
     struct err err;
@@ -153,7 +153,7 @@ struct run_store {
     bool size_only;             /* the store confirms no checksum */
     bool probed;                /* the store's conditions were tested, or are being tested */
     uint64_t unproven[2][2];    /* files written under GUARD_UNPROVEN: [in parts][over our own object] */
-    uint64_t looked_files;      /* and under GUARD_LOOK */
+    uint64_t head_only_files;   /* and under GUARD_HEAD */
 };
 
 struct run_stop {

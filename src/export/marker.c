@@ -50,7 +50,7 @@ bool checkpoint_withdraw_next(struct export_run *r)
             continue;
         struct upload *u = new_marker(r, g);
         u->file = NO_FILE;
-        u->sight = MARKER_UNSEEN;
+        u->old_marker = MARKER_UNSEEN;
         r->markers.withdrawals++;
         upload_start(u);
         return true;
@@ -76,7 +76,7 @@ static bool may_be_ours(const struct upload *u)
 
 /* Recorded before the marker is deleted: if this process is killed in between, the next run sends it again after
  * all other files. */
-static void looked(struct upload *u, const struct transfer_answer *a)
+static void head_done(struct upload *u, const struct transfer_answer *a)
 {
     bool asks = u->run->o.policy->conflict == CONFLICT_FAIL, is_denied = a->code == -ERR_DENIED;
     struct err err;
@@ -89,7 +89,7 @@ static void looked(struct upload *u, const struct transfer_answer *a)
     else if (logbook_add(u->run->logbook, u->path, &no_file, str_of(u->key), str_of(a->tag), &err) < 0)
         withdrawn(u, &err);
     else
-        u->sight = MARKER_SEEN;
+        u->old_marker = MARKER_SEEN;
 }
 
 /* If neither HEAD nor DELETE is allowed, an old marker may exist, and would claim that the new files are complete. */
@@ -100,8 +100,8 @@ static void deleted(struct upload *u, const struct transfer_answer *a)
 
 void checkpoint_answer(struct upload *u, const struct transfer_answer *a)
 {
-    if (u->sight == MARKER_UNSEEN)
-        looked(u, a);
+    if (u->old_marker == MARKER_UNSEEN)
+        head_done(u, a);
     else
         deleted(u, a);
 }

@@ -96,13 +96,13 @@ static int add_skip(void *ctx, struct str path, enum walk_skip why, struct err *
     return 0;
 }
 
-static int add_trouble(void *ctx, struct str path, const struct err *why, struct err *err)
+static int add_error(void *ctx, struct str path, const struct err *why, struct err *err)
 {
     struct export_plan *p = ((struct planning *)ctx)->plan;
     (void)err;
-    if (p->trouble_count++ == 0) {
-        p->trouble = *why;
-        snprintf(p->trouble_path, sizeof p->trouble_path, "%.*s", STR_FMT(path));
+    if (p->error_count++ == 0) {
+        p->error = *why;
+        snprintf(p->error_path, sizeof p->error_path, "%.*s", STR_FMT(path));
     }
     return 0;
 }
@@ -156,7 +156,7 @@ static bool read_score(void *ctx, const struct pick_group *g, double *ret)
     auto_mem char *bytes = xcalloc(1, METRICS_BYTES_MAX);
     ssize_t len = read_metrics(o->data, path, bytes, &why);
     if (len < 0 && len != -ERR_NOT_FOUND && len != -ERR_AGAIN) /* none there; being written */
-        (void)!add_trouble(s->planning, str_of(path), &why, &ignored);
+        (void)!add_error(s->planning, str_of(path), &why, &ignored);
     auto_json j = NULL;
     return len > 0 && json_parse((struct str){bytes, (size_t)len}, path, &j, &ignored) == 0 &&
            json_get_real(j, o->policy->best_key, ret, &ignored) == 0 && isfinite(*ret);
@@ -167,7 +167,7 @@ int plan_make(const struct plan_options *o, struct export_plan *ret, struct err 
     struct export_plan p = {.names = arena_new(1 << 18, (size_t)4 << 30)};
     struct planning g = {.o = o, .plan = &p};
     struct walk_sink sink = {
-        .ctx = &g, .on_file = add_file, .on_skip = add_skip, .on_trouble = add_trouble, .is_stopped = is_stopped};
+        .ctx = &g, .on_file = add_file, .on_skip = add_skip, .on_error = add_error, .is_stopped = is_stopped};
     struct pick_rules rules = plan_rules(o->policy);
     struct scoring scoring = {.planning = &g, .rules = &rules};
     int r = fill_filter(&g.filter, o->policy, err);
@@ -186,7 +186,7 @@ int plan_make(const struct plan_options *o, struct export_plan *ret, struct err 
     return 0;
 }
 
-/* ---- a second look ----------------------------------------------------------------------------------------------- */
+/* ---- a second walk ----------------------------------------------------------------------------------------------- */
 
 static int check_file(void *ctx, const struct walk_file *f, struct err *err)
 {
@@ -207,7 +207,7 @@ static int pass_over(void *ctx, struct str path, enum walk_skip why, struct err 
                : 0;
 }
 
-static int report_trouble(void *ctx, struct str path, const struct err *why, struct err *err)
+static int report_error(void *ctx, struct str path, const struct err *why, struct err *err)
 {
     (void)ctx;
     (void)path;
@@ -219,7 +219,7 @@ int plan_check_group(const struct plan_options *o, const struct pick_group *grou
 {
     struct planning g = {.o = o, .marker = marker};
     struct walk_sink sink = {
-        .ctx = &g, .on_file = check_file, .on_skip = pass_over, .on_trouble = report_trouble, .is_stopped = is_stopped};
+        .ctx = &g, .on_file = check_file, .on_skip = pass_over, .on_error = report_error, .is_stopped = is_stopped};
     uint64_t planned = group->end - group->first - has_marker;
     int r = fill_filter(&g.filter, o->policy, err);
     if (r == 0)

@@ -30,9 +30,9 @@ struct export_plan {
     uint64_t skipped;
     uint64_t hydrated; /* unchanged hydrated files, which are not sent */
     /* Files that could not be examined: the export fails, since their content is unknown. */
-    uint64_t trouble_count;
-    struct err trouble; /* the first */
-    char trouble_path[4096];
+    uint64_t error_count;
+    struct err error; /* the first */
+    char error_path[4096];
 };
 
 must_check int plan_make(const struct plan_options *o, struct export_plan *ret, struct err *err);

@@ -143,13 +143,13 @@ static void count_files(struct export_run *r)
         c->done_bytes += f->sent ? f->size_bytes : 0;
     }
     c->skipped_files = r->plan.skipped;
-    if (r->plan.trouble_count > 0 && r->plan.trouble.id == 0)
-        err_advise(&r->plan.trouble, CIS_FILE_NOT_EXPORTED);
-    for (uint64_t i = 0; i < r->plan.trouble_count; i++)
-        verdict_add_failure(c, str_of(r->plan.trouble_path), 0, &r->plan.trouble);
-    struct run_result trouble = {.event = RUN_FAILED, .path = str_of(r->plan.trouble_path), .err = &r->plan.trouble};
-    if (r->plan.trouble_count > 0 && r->o.on_result)
-        r->o.on_result(r->o.ctx, &trouble);
+    if (r->plan.error_count > 0 && r->plan.error.id == 0)
+        err_advise(&r->plan.error, CIS_FILE_NOT_EXPORTED);
+    for (uint64_t i = 0; i < r->plan.error_count; i++)
+        verdict_add_failure(c, str_of(r->plan.error_path), 0, &r->plan.error);
+    struct run_result failed = {.event = RUN_FAILED, .path = str_of(r->plan.error_path), .err = &r->plan.error};
+    if (r->plan.error_count > 0 && r->o.on_result)
+        r->o.on_result(r->o.ctx, &failed);
 }
 
 static int make_signal(struct export_run *r, struct err *err)

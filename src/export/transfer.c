@@ -83,7 +83,7 @@ static void answered(void *ctx, const struct store_reply *r)
     struct transfer_answer *a = &l->answer;
     a->code = r->code;
     a->may_retry = r->may_retry;
-    a->requests = r->requests - r->looks;
+    a->requests = r->requests - r->heads;
     a->guard = r->guard;
     a->rewritten = r->rewritten;
     if (r->code < 0) {

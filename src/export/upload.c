@@ -225,13 +225,13 @@ static void count_proof(struct export_run *r, const struct upload *u, enum run_e
     r->counts.proven_files[u->object.proof]++;
     if (how == RUN_SENT) {
         r->store.unproven[in_parts][replaced] += u->object.guard == GUARD_UNPROVEN;
-        r->store.looked_files += u->object.guard == GUARD_LOOK;
+        r->store.head_only_files += u->object.guard == GUARD_HEAD;
     }
-    uint64_t looked = r->store.looked_files;
+    uint64_t head_only = r->store.head_only_files;
     for (int i = 0; i < 4; i++)
         if (!store_honours(r->o.store, i % 2 ? STORE_IF_SAME : STORE_IF_ABSENT, i / 2))
-            looked += r->store.unproven[i / 2][i % 2];
-    r->counts.looked_only_files = looked;
+            head_only += r->store.unproven[i / 2][i % 2];
+    r->counts.head_only_files = head_only;
 }
 
 void run_file_sent(struct upload *own_u, enum run_event how)
@@ -302,7 +302,7 @@ void run_file_failed(struct upload *own_u, const struct err *err)
         run_file_left(own_u);
         return;
     }
-    if (own_u->sight != MARKER_NONE) {
+    if (own_u->old_marker != MARKER_NONE) {
         checkpoint_withdrawn(own_u, err);
         run_file_left(own_u);
         return;

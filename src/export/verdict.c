@@ -92,7 +92,7 @@ static const struct json_field count_fields[] = {
     COUNT("failed.bytes", failed_bytes),
     COUNT("skipped.files", skipped_files),
     COUNT("sizeOnly.files", size_only_files),
-    LATER("lookedOnly.files", looked_only_files),
+    LATER("lookedOnly.files", head_only_files),
     LATER("confirmedBy.crc64nvme", proven_files[PROOF_CRC64NVME]),
     LATER("confirmedBy.crc32c", proven_files[PROOF_CRC32C]),
     LATER("confirmedBy.crc32", proven_files[PROOF_CRC32]),

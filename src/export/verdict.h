@@ -57,8 +57,8 @@ struct verdict {
     uint64_t skipped_files;        /* links, fifos, sockets, devices, empty directories: a bucket cannot store them */
     uint64_t size_only_files;      /* part of done: the store has no checksum to compare */
     uint64_t proven_files[PROOFS]; /* files of this run, by kind of proof */
-    uint64_t looked_only_files;    /* part of done, by this run: only a HEAD directly before the write protected another
-                                      writer's object; the store did not prove that it honours the condition */
+    uint64_t head_only_files;      /* part of done, by this run: only a HEAD directly before the write protected another
+                                        writer's object; the store did not prove that it honours the condition */
     int64_t started_ns, updated_ns; /* wall clock; updated_ns is the end once DONE or FAILED */
     uint64_t writes;                /* of the volume's record when the run started, for release: see pool/record.h */
     int64_t pending_since_ns; /* start of the first of the successive runs that left files pending; may be this one */

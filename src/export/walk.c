@@ -30,13 +30,13 @@ const char *walk_skip_name(enum walk_skip why)
     return skip_names[why];
 }
 
-static int trouble(struct tree_walk *w, struct str path, int errnum, const char *what, struct err *err)
+static int report_error(struct tree_walk *w, struct str path, int errnum, const char *what, struct err *err)
 {
     struct err why;
     if (path.len == 0)
         path = STR("."); /* the directory itself */
     (void)err_sys(&why, errnum, "cannot %s '%.*s'", what, (int)min_u64(path.len, 300), path.ptr);
-    return w->sink->on_trouble(w->sink->ctx, path, &why, err);
+    return w->sink->on_error(w->sink->ctx, path, &why, err);
 }
 
 static int push_directory(struct tree_walk *w, struct err *err)
@@ -64,7 +64,7 @@ static int see_entry(struct tree_walk *w, int fd, const struct dirent *e, struct
         return push_directory(w, err);
     struct stat st;
     if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return errno == ENOENT ? 0 : trouble(w, sbuf_str(&w->path), errno, "look at", err);
+        return errno == ENOENT ? 0 : report_error(w, sbuf_str(&w->path), errno, "look at", err);
     if (S_ISDIR(st.st_mode))
         return push_directory(w, err);
     if (!S_ISREG(st.st_mode))
@@ -99,7 +99,7 @@ static int read_entries(struct tree_walk *w, DIR *d, struct err *err)
         if (r < 0)
             return r;
     }
-    return errno ? trouble(w, sbuf_str(&w->path), errno, "read the directory", err) : 0;
+    return errno ? report_error(w, sbuf_str(&w->path), errno, "read the directory", err) : 0;
 }
 
 /* ext4 creates it at the top of every file system; its content matters only if fsck put files there. */
@@ -112,10 +112,10 @@ static int read_directory(struct tree_walk *w, struct err *err)
 {
     auto_dir d = dir_stream(path_open(w->top, w->path.len ? w->path.ptr : ".", O_RDONLY | O_DIRECTORY));
     if (!d)
-        return errno == ENOENT ? 0 : trouble(w, sbuf_str(&w->path), errno, "open the directory", err);
+        return errno == ENOENT ? 0 : report_error(w, sbuf_str(&w->path), errno, "open the directory", err);
     struct stat st;
     if (fstat(dirfd(d), &st) != 0)
-        return trouble(w, sbuf_str(&w->path), errno, "read the directory", err);
+        return report_error(w, sbuf_str(&w->path), errno, "read the directory", err);
     if (st.st_dev != w->dev)
         return w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_OTHER_MOUNT, err);
     w->empty = true;

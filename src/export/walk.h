@@ -24,7 +24,7 @@ struct walk_sink {
     int (*on_file)(void *ctx, const struct walk_file *f, struct err *err);
     int (*on_skip)(void *ctx, struct str path, enum walk_skip why, struct err *err);
     /* A file or directory that could not be read: its content is unknown, so the export cannot be complete. */
-    int (*on_trouble)(void *ctx, struct str path, const struct err *why, struct err *err);
+    int (*on_error)(void *ctx, struct str path, const struct err *why, struct err *err);
     bool (*is_stopped)(void *ctx); /* called for each entry: true ends the walk with ERR_CANCELLED. NULL: never */
 };
 

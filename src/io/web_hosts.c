@@ -56,8 +56,8 @@ struct web_host {
     struct address addresses[ADDRESSES_MAX];
     unsigned count;
     unsigned turn;
-    bool is_told;     /* libcurl has a list of these addresses */
-    bool is_troubled; /* one of them failed since it last answered */
+    bool is_told;    /* libcurl has a list of these addresses */
+    bool has_failed; /* one of them failed since it last answered */
     uint64_t fresh_until_ns;
     struct lookup *lookup; /* under way */
     struct list waiting;   /* jobs, for the first answer */
@@ -253,7 +253,7 @@ static void set_aside(struct web_host *n, struct address *a, const char *cause)
     if (!a || a->aside_until_ns > now)
         return;
     a->failures = 0;
-    n->is_troubled = true;
+    n->has_failed = true;
     a->aside_ns = min_u64(a->aside_ns ? 2 * a->aside_ns : ASIDE_NS, ASIDE_MAX_NS);
     a->aside_until_ns = now + a->aside_ns;
     metric_add(metric_series(metric_new(METRIC_COUNTER, "cistern_addresses_set_aside_total",
@@ -432,7 +432,7 @@ void web_host_job_ended(struct web_job *j, bool answered, bool broke)
         n->answered_ns = loop_now_ns(n->web->loop);
         n->slowest_ns = max_u64(n->slowest_ns, j->progress.first_byte_ns);
     }
-    if (!broke && !(answered && n->is_troubled))
+    if (!broke && !(answered && n->has_failed))
         return;
     curl_easy_getinfo(j->easy, CURLINFO_PRIMARY_IP, &text);
     curl_easy_getinfo(j->easy, CURLINFO_NUM_CONNECTS, &connects);
@@ -445,9 +445,9 @@ void web_host_job_ended(struct web_job *j, bool answered, bool broke)
     } else if (connects > 0 && ++a->failures >= FAILURES_MAX) {
         set_aside(n, a, "broken");
     }
-    n->is_troubled = false;
+    n->has_failed = false;
     for (unsigned i = 0; i < n->count; i++)
-        n->is_troubled |= n->addresses[i].failures > 0 || n->addresses[i].aside_ns > 0;
+        n->has_failed |= n->addresses[i].failures > 0 || n->addresses[i].aside_ns > 0;
 }
 
 void web_hosts_free(struct web *w)

@@ -16,7 +16,7 @@ enum {
 
 #define QUIET_NS (60 * NS_PER_SECOND) /* between two writes of one series */
 #define AGAIN_NS (10 * NS_PER_SECOND) /* after a write that failed */
-#define LOOK_NS (5 * NS_PER_SECOND)   /* how often series are looked at */
+#define SWEEP_NS (5 * NS_PER_SECOND)  /* between writes of the series that have unsent events */
 #define TIMEOUT_NS (10 * NS_PER_SECOND)
 
 /* The events of one reason on one object. home: the sender, then the inbox, then the loop. */
@@ -50,7 +50,7 @@ struct kube_events {
     char *instance; /* owned */
     unsigned series_max, series_count;
     struct list recent; /* event_series: owned; the last used first */
-    struct timer look;
+    struct timer sweep;
     struct event_mail *mail_to_loop; /* owned; its delivery may free it */
     _Atomic uint64_t dropped;
     pthread_mutex_t lock; /* guards the fields below */
@@ -156,9 +156,9 @@ static void write_series(struct event_series *s)
                                                          .on_done = on_written});
 }
 
-static void looked(struct timer *t)
+static void sweep_due(struct timer *t)
 {
-    struct kube_events *e = container_of(t, struct kube_events, look);
+    struct kube_events *e = container_of(t, struct kube_events, sweep);
     uint64_t now = loop_now_ns(e->kube->loop);
     bool unsent = false;
     struct event_series *s;
@@ -168,7 +168,7 @@ static void looked(struct timer *t)
         unsent |= s->unsent || s->job;
     }
     if (unsent)
-        loop_timer_set(e->kube->loop, t, LOOK_NS);
+        loop_timer_set(e->kube->loop, t, SWEEP_NS);
 }
 
 /* ---- sending ----------------------------------------------------------------------------------------------------- */
@@ -236,8 +236,8 @@ static void inbox_delivered(struct mail *m)
     struct event_series *s;
     while ((s = list_pop(&all, struct event_series, node)) != NULL)
         seen(e, s);
-    if (!e->look.due_ns)
-        loop_timer_set(e->kube->loop, &e->look, LOOK_NS);
+    if (!e->sweep.due_ns)
+        loop_timer_set(e->kube->loop, &e->sweep, SWEEP_NS);
 }
 
 static void post(struct kube_events *e, struct event_series *own_new)
@@ -306,7 +306,7 @@ struct kube_events *kube_events_new(struct kube *k, const struct kube_events_opt
     e->component = o->component;
     e->instance = str_dup(o->instance);
     e->series_max = o->series_max ? o->series_max : SERIES_DEFAULT;
-    e->look.fire = looked;
+    e->sweep.fire = sweep_due;
     e->mail_to_loop = xcalloc(1, sizeof *e->mail_to_loop);
     *e->mail_to_loop = (struct event_mail){.mail.deliver = inbox_delivered, .events = e};
     pthread_mutex_init(&e->lock, NULL);
@@ -328,7 +328,7 @@ void kube_events_free(struct kube_events *e)
     e->mail_to_loop->events = NULL;
     if (!e->rung)
         free(e->mail_to_loop);
-    loop_timer_cancel(e->kube->loop, &e->look);
+    loop_timer_cancel(e->kube->loop, &e->sweep);
     free_all(&e->recent);
     free_all(&e->inbox);
     pthread_mutex_destroy(&e->lock);

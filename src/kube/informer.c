@@ -51,8 +51,8 @@ static void fail(struct kube_informer *i, const struct err *err)
         return;
     i->told_code = err->code;
     i->told_ns = now;
-    if (i->options.on_trouble && err->code != ERR_CANCELLED)
-        i->options.on_trouble(i->options.ctx, err, wait);
+    if (i->options.on_error && err->code != ERR_CANCELLED)
+        i->options.on_error(i->options.ctx, err, wait);
 }
 
 static void went_well(struct kube_informer *i)

@@ -30,7 +30,7 @@ struct kube_informer_options {
     bool keep_managed_fields; /* transform removes metadata.managedFields where they are not needed */
     uint64_t resync_ns;       /* interval of on_updated for every object, spread over the interval; 0: never */
     uint64_t silence_ns;      /* a watch without a byte for this time is started again; 0: 75 s */
-    size_t objects_max;       /* 0: 200,000. With more, on_trouble gets ERR_NO_SPACE and no list completes */
+    size_t objects_max;       /* 0: 200,000. With more, on_error gets ERR_NO_SPACE and no list completes */
     unsigned page_size;       /* 0: 500 */
 
     void *ctx;
@@ -40,7 +40,7 @@ struct kube_informer_options {
     void (*on_deleted)(void *ctx, struct str key, const json *last_known);
     void (*on_synced)(void *ctx); /* once: the first list is in the copy, after its callbacks */
     /* A list or watch failed; it is tried again after `wait_ns`. Called once a minute at most for one cause. */
-    void (*on_trouble)(void *ctx, const struct err *err, uint64_t wait_ns);
+    void (*on_error)(void *ctx, const struct err *err, uint64_t wait_ns);
 };
 
 /* The loop, or any thread before it starts. Callbacks may not free it. The client must outlive it. */

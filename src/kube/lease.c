@@ -151,8 +151,8 @@ static bool answered(struct kube_elector *l, const struct kube_reply *r)
 {
     l->job = NULL;
     bool is_normal = r->code == 0 || r->code == -ERR_NOT_FOUND || (is_race(r) && !l->raced);
-    if (!is_normal && l->options.on_trouble && !l->releasing)
-        l->options.on_trouble(l->options.ctx, &r->err);
+    if (!is_normal && l->options.on_error && !l->releasing)
+        l->options.on_error(l->options.ctx, &r->err);
     return l->releasing;
 }
 

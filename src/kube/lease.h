@@ -25,9 +25,9 @@ struct kube_lease_options {
                           released lease at once */
     void *ctx;
     void (*on_started)(void *ctx);
-    void (*on_stopped)(void *ctx);                        /* also before kube_lease_free returns, if it led */
-    void (*on_leader)(void *ctx, struct str identity);    /* another one leads now; may be NULL */
-    void (*on_trouble)(void *ctx, const struct err *err); /* a request failed; tried again. May be NULL */
+    void (*on_stopped)(void *ctx);                      /* also before kube_lease_free returns, if it led */
+    void (*on_leader)(void *ctx, struct str identity);  /* another one leads now; may be NULL */
+    void (*on_error)(void *ctx, const struct err *err); /* a request failed; tried again. May be NULL */
 };
 
 /* The loop, or any thread before it starts. Callbacks may not free it. The client must outlive it. */

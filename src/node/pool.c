@@ -182,7 +182,7 @@ static void on_gone(void *ctx, struct str key, const json *last)
     pool_wake(p);
 }
 
-static void on_trouble(void *ctx, const struct err *err, uint64_t wait_ns)
+static void on_error(void *ctx, const struct err *err, uint64_t wait_ns)
 {
     struct agent_pool *p = ctx;
     char wait[TIME_TEXT_MAX];
@@ -202,7 +202,7 @@ void pool_watch(struct agent_pool *p)
                                       .on_added = on_seen,
                                       .on_updated = on_seen,
                                       .on_deleted = on_gone,
-                                      .on_trouble = on_trouble};
+                                      .on_error = on_error};
     p->informer = kube_informer_new(p->agent->kube, &o);
 }
 
@@ -282,7 +282,7 @@ static struct api_pool *document(const struct agent_pool *p)
     return now;
 }
 
-static struct api_pool *look(struct agent_pool *p, const struct recorded_pool *w)
+static struct api_pool *observe(struct agent_pool *p, const struct recorded_pool *w)
 {
     struct err err;
     struct space_usage u = {0};
@@ -424,7 +424,7 @@ int reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err)
     int r = existed ? 0 : create(p, err);
     if (r < 0)
         return err_wrap(err, "CisternPool '%s'", p->name);
-    auto_api_pool now = look(p, &w);
+    auto_api_pool now = observe(p, &w);
     *again_ns = LOOK_NS;
     if (existed && !is_worth_a_write(p, now))
         return 0;

@@ -77,7 +77,7 @@ static bool socket_is_live(const char *path)
     return fd >= 0 && (connect(fd, (struct sockaddr *)&a, sizeof a) == 0 || errno == EAGAIN);
 }
 
-static enum registration_place look(const struct registration *r)
+static enum registration_place place_of(const struct registration *r)
 {
     struct stat st;
     if (lstat(r->path, &st) != 0)
@@ -90,7 +90,7 @@ static enum registration_place look(const struct registration *r)
 /* Whether the kubelet started after the registration was published. A kubelet asks every socket at its start, and gets
  * no reply from a dead one. If the registration was live, the kubelet knows it: the socket's ctime records that for
  * later drivers. */
-static enum registration_kubelet look_at_kubelet(const struct registration *r, enum registration_place place)
+static enum registration_kubelet kubelet_state(const struct registration *r, enum registration_place place)
 {
     struct stat published, started;
     if (stat(r->kubelet, &started) != 0 || lstat(r->path, &published) != 0)
@@ -170,9 +170,9 @@ static void tend(struct registration *r)
 {
     struct err err;
     uint64_t now_ns = clock_now_ns(), called_ns = r->last_call_ns(r->ctx);
-    enum registration_place place = look(r);
+    enum registration_place place = place_of(r);
     struct registration_view v = {.place = place,
-                                  .kubelet = look_at_kubelet(r, place),
+                                  .kubelet = kubelet_state(r, place),
                                   .refused = atomic_load(&r->refused),
                                   .refusals = r->refusals + 1,
                                   .was_called = called_ns != 0,

@@ -298,7 +298,7 @@ static int restore(struct agent *a, const struct api_volume *order, struct obser
     return observed_read(a->driver, order, f, err);
 }
 
-static int look(struct agent *a, const struct api_volume *order, struct observed *f, struct err *err)
+static int read_or_restore(struct agent *a, const struct api_volume *order, struct observed *f, struct err *err)
 {
     int r = observed_read(a->driver, order, f, err);
     return r == -ERR_CORRUPT ? restore(a, order, f, err) : r;
@@ -328,7 +328,7 @@ int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, stru
         return 0;
     auto_observed f = {0};
     struct err failure;
-    int r = look(a, now, &f, err);
+    int r = read_or_restore(a, now, &f, err);
     if (is_unreadable(r))
         return write_unreadable(a, before, now, err);
     if (r < 0)

@@ -18,8 +18,8 @@ static void device_of(const char *name, char ret[DEVICE_MAX])
     snprintf(ret, DEVICE_MAX, "/dev/%s", name);
 }
 
-static int look(const struct disks_wanted *w, struct disk_info disks[DISKS_MAX], struct disks_plan *ret,
-                struct err *err)
+static int read_disks(const struct disks_wanted *w, struct disk_info disks[DISKS_MAX], struct disks_plan *ret,
+                      struct err *err)
 {
     size_t count;
     int r = disks_scan("/sys", disks, &count, err);
@@ -169,12 +169,12 @@ int raid_ensure(const struct disks_wanted *w, const char *path, struct err *err)
     struct disks_plan plan;
     char device[DEVICE_MAX];
     bool is_new = false;
-    int r = look(w, disks, &plan, err);
+    int r = read_disks(w, disks, &plan, err);
     if (r == 0 && plan.step != DISKS_RUNNING) {
         is_new = plan.step == DISKS_CREATE;
         r = bring_up(w, &plan, err);
         if (r == 0)
-            r = look(w, disks, &plan, err);
+            r = read_disks(w, disks, &plan, err);
         if (r == 0 && plan.step != DISKS_RUNNING)
             r = err_set(err, ERR_IO, "mdadm succeeded, but the array does not run");
     }

@@ -290,15 +290,15 @@ static void watch(struct populate *p)
                                                              .on_added = claim_changed,
                                                              .on_updated = claim_changed,
                                                              .on_deleted = claim_changed,
-                                                             .on_trouble = watch_failed});
+                                                             .on_error = watch_failed});
     p->classes = kube_informer_new(
-        k, &(struct kube_informer_options){.resource = &kube_storage_classes, .ctx = p, .on_trouble = watch_failed});
+        k, &(struct kube_informer_options){.resource = &kube_storage_classes, .ctx = p, .on_error = watch_failed});
     p->sources = kube_informer_new(k, &(struct kube_informer_options){.resource = &api_sources,
                                                                       .ctx = p,
                                                                       .on_added = source_changed,
                                                                       .on_updated = source_changed,
                                                                       .on_deleted = source_changed,
-                                                                      .on_trouble = watch_failed});
+                                                                      .on_error = watch_failed});
     p->jobs = kube_informer_new(k, &(struct kube_informer_options){.resource = &kube_jobs,
                                                                    .ns = str_of(p->o.job.ns),
                                                                    .label_selector = JOB_LABEL,
@@ -308,7 +308,7 @@ static void watch(struct populate *p)
                                                                    .on_added = job_added,
                                                                    .on_updated = job_changed,
                                                                    .on_deleted = job_deleted,
-                                                                   .on_trouble = watch_failed});
+                                                                   .on_error = watch_failed});
 }
 
 /* ---- the public functions ---------------------------------------------------------------------------------------- */

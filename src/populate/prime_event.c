@@ -113,5 +113,5 @@ void prime_events_open(struct populate *p)
                        .ctx = p,
                        .on_added = event_changed,
                        .on_updated = event_changed,
-                       .on_trouble = watch_failed});
+                       .on_error = watch_failed});
 }

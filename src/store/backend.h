@@ -65,7 +65,7 @@ struct job_args {
     struct digest whole;
     struct rate *rate;
     bool patient;
-    bool is_look; /* HEAD: a part of a write, which retries it */
+    bool is_of_write; /* HEAD: a part of a write, which retries it */
     void (*on_head)(void *ctx, const struct store_object *told);
     int (*on_data)(void *ctx, const char *bytes, size_t len);
 };
@@ -177,10 +177,10 @@ void job_answered(struct store_job *j);
 /* An attempt has ended. NULL: the other attempt still runs; else the attempt whose reply is the job's. */
 struct store_job *job_settle(struct store_job *j);
 
-/* A job with a copy of the arguments; its first attempt. A look is a HEAD of the object that `write` is about. */
+/* A job with a copy of the arguments; its first attempt. job_head() is a HEAD of the object that `write` is about. */
 struct store_job *job_make(struct store *s, struct worker *w, enum job_op op, const struct job_args *args);
 struct store_job *job_submit(struct store_job *j);
-struct store_job *job_look(struct store_job *write, store_done *done, void *ctx);
+struct store_job *job_head(struct store_job *write, store_done *done, void *ctx);
 
 /* For race.c: creates a second job for the same read and caller; starts its attempt; cancels it. */
 struct store_job *job_again(const struct store_job *j);

@@ -24,7 +24,7 @@ void call_init(struct store_call *c)
     c->web = NULL;
     c->identity = NULL;
     c->waiting = false;
-    c->look = NULL;
+    c->head = NULL;
     c->received = 0;
     c->kept_used = 0;
     sbuf_init(&c->url, URL_MAX);
@@ -107,21 +107,21 @@ void call_go(struct store_call *c, const struct call_steps *steps)
     submit(c);
 }
 
-static void on_look(void *ctx, const struct store_reply *r)
+static void head_ended(void *ctx, const struct store_reply *r)
 {
     struct store_call *c = ctx;
-    c->look = NULL;
+    c->head = NULL;
     c->job.reply.requests += r->requests;
     if (c->job.cancelled)
         call_end_as(c, r);
     else
-        c->looked(c, r);
+        c->head_done(c, r);
 }
 
-void call_look(struct store_call *c, void (*looked)(struct store_call *c, const struct store_reply *r))
+void call_head(struct store_call *c, void (*head_done)(struct store_call *c, const struct store_reply *r))
 {
-    c->looked = looked;
-    c->look = job_look(&c->job, on_look, c);
+    c->head_done = head_done;
+    c->head = job_head(&c->job, head_ended, c);
 }
 
 void call_adopt(struct store_call *c, const struct store_reply *r)
@@ -129,7 +129,7 @@ void call_adopt(struct store_call *c, const struct store_reply *r)
     struct store_reply *mine = &c->job.reply, before = *mine;
     *mine = *r;
     mine->requests = before.requests;
-    mine->looks = before.looks;
+    mine->heads = before.heads;
     mine->object.key = c->job.args.key;
     mine->object.etag = call_keep(c, r->object.etag);
     mine->owner = mine->writer = STR_NULL;
@@ -387,8 +387,8 @@ static void submit(struct store_call *c)
 void call_stop(struct store_job *j)
 {
     struct store_call *c = of_job(j);
-    if (c->look)
-        store_cancel(c->look);
+    if (c->head)
+        store_cancel(c->head);
     else if (!c->waiting && c->web)
         web_cancel(c->web);
 }

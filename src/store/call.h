@@ -28,8 +28,8 @@ struct store_call {
     const struct call_steps *steps; /* static */
     struct creds_waiter waiter;
     bool waiting;           /* for credentials */
-    struct store_job *look; /* a HEAD before the next exchange; NULL: none */
-    void (*looked)(struct store_call *c, const struct store_reply *r);
+    struct store_job *head; /* a HEAD before the next exchange; NULL: none */
+    void (*head_done)(struct store_call *c, const struct store_reply *r);
     struct creds_identity *identity;
     struct web_job *web;
 
@@ -58,9 +58,9 @@ struct store_call {
 void call_init(struct store_call *c);
 void call_go(struct store_call *c, const struct call_steps *steps);
 
-/* The next exchange is a HEAD of the object: a job of its own, so that a late one is sent again. `looked` is called
+/* The next exchange is a HEAD of the object: a job of its own, so that a late one is sent again. `head_done` is called
  * once with its reply, and continues as `answered` does. */
-void call_look(struct store_call *c, void (*looked)(struct store_call *c, const struct store_reply *r));
+void call_head(struct store_call *c, void (*head_done)(struct store_call *c, const struct store_reply *r));
 /* The HEAD's reply becomes the job's: the object, or the failure. */
 void call_adopt(struct store_call *c, const struct store_reply *r);
 void call_end_as(struct store_call *c, const struct store_reply *r); /* the same, and ends the attempt */

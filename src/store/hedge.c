@@ -7,7 +7,7 @@ enum {
     SAMPLES_ENOUGH = 100, /* samples for a 99th percentile; with fewer, the delay is FEW_TIMES a lower percentile */
     FEW_TIMES = 4,
     SAMPLES_MOST = 8192,    /* then they count half */
-    LOOK_EVERY = 16,        /* samples between two sums over all buckets, which are too slow for each request */
+    UPDATE_EVERY = 16,      /* samples between two sums over all buckets, which are too slow for each request */
     BUCKET_SHIFT = 16,      /* 65 us */
     COST = 100,             /* units of a request that each GET adds: 1 % */
     BUDGET_MAX = 20 * COST, /* maximum of the budget: an hour without faults must not pay for an overload */
@@ -42,7 +42,7 @@ static uint64_t bucket_end_ns(unsigned bucket)
 }
 
 /* `few_percent`: the percentile to use while a 99th would be the maximum. */
-static void look(struct hedge_latency *l, unsigned few_percent)
+static void update_wait(struct hedge_latency *l, unsigned few_percent)
 {
     uint64_t total = 0, seen = 0;
     for (unsigned i = 0; i < HEDGE_BUCKETS; i++)
@@ -72,9 +72,9 @@ void hedge_answered(struct hedge *h, enum hedge_kind kind, uint64_t ns)
     atomic_fetch_add_explicit(&l->counts[bucket_of(ns)], 1, memory_order_relaxed);
     uint32_t samples = atomic_fetch_add_explicit(&l->samples, 1, memory_order_relaxed) + 1;
     if (kind != HEDGE_GET && samples < SAMPLES_LEAST) /* one page that was slow must not raise the delay */
-        look(l, 50);
-    if (samples >= SAMPLES_LEAST && samples % LOOK_EVERY == 0)
-        look(l, kind == HEDGE_GET ? 99 : 50);
+        update_wait(l, 50);
+    if (samples >= SAMPLES_LEAST && samples % UPDATE_EVERY == 0)
+        update_wait(l, kind == HEDGE_GET ? 99 : 50);
     if (samples == SAMPLES_MOST)
         halve(l);
 }

@@ -210,8 +210,8 @@ static void fire_answer(struct timer *t)
 
 void job_attempt(struct store_job *j)
 {
-    unsigned requests = j->reply.requests, looks = j->reply.looks;
-    j->reply = (struct store_reply){.requests = requests, .looks = looks};
+    unsigned requests = j->reply.requests, heads = j->reply.heads;
+    j->reply = (struct store_reply){.requests = requests, .heads = heads};
     j->attempt++;
     j->timer.fire = NULL;
     j->running = true;
@@ -249,7 +249,7 @@ static bool retry(struct store_job *j)
         j->attempt--;
         j->began_ns = clock_now_ns();
     }
-    if (j->op == JOB_GET || j->args.is_look ||
+    if (j->op == JOB_GET || j->args.is_of_write ||
         !store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns))
         return false;
     telemetry_retry(j->store->telemetry, &j->reply);
@@ -313,9 +313,9 @@ struct store_job *job_submit(struct store_job *j)
     return j;
 }
 
-struct store_job *job_look(struct store_job *write, store_done *done, void *ctx)
+struct store_job *job_head(struct store_job *write, store_done *done, void *ctx)
 {
-    const struct job_args args = {.key = write->args.key, .is_look = true};
+    const struct job_args args = {.key = write->args.key, .is_of_write = true};
     struct store_job *j = job_make(write->store, write->worker, JOB_HEAD, &args);
     j->ctx = ctx;
     j->on_done = done;

@@ -121,7 +121,7 @@ uint64_t store_reads_at_first(const struct store *s);
 enum store_guard {
     GUARD_CONDITION, /* the store is known to honour the condition, or the write had no condition */
     GUARD_UNPROVEN,  /* the condition was sent after a HEAD; the store was not yet seen to honour it */
-    GUARD_LOOK,      /* the store refuses or ignores the condition: only the HEAD directly before */
+    GUARD_HEAD,      /* the store refuses or ignores the condition: only the HEAD directly before */
     GUARDS
 };
 
@@ -142,7 +142,7 @@ struct store_reply {
     unsigned requests;       /* HTTP requests this job made, attempts and side requests included */
     bool hedged;             /* a GET that was sent twice, and this is one of the two replies */
     enum store_guard guard;  /* how a conditional write protected another writer's object */
-    unsigned looks;          /* of `requests`: HEADs before a write */
+    unsigned heads;          /* of `requests`: HEADs before a write */
     struct digest composite; /* checksum over the digests of the object's parts, in order: S3's composite checksums, and
                                 the ETag of a multipart object if it has that form */
     unsigned composite_parts; /* how many parts; 0: unknown */

@@ -135,7 +135,7 @@ static void check_metrics(struct str text)
     const struct plan_options o = {
         .policy = &t.policy->export, .logbook = t.book, .data = t.data, .since_ns = INT64_MIN};
     int r = plan_make(&o, &p, &err);
-    assert(r == 0 && p.count == 4 && p.trouble_count == 0 && p.pick.group_count == 2);
+    assert(r == 0 && p.count == 4 && p.error_count == 0 && p.pick.group_count == 2);
     assert(p.pick.groups[0].has_score == (has_number && isfinite(loss)) && p.pick.groups[1].has_score);
     assert(p.pick.groups[0].chosen + p.pick.groups[1].chosen == 1);
     if (!has_number || loss != 0)

@@ -88,7 +88,7 @@ static bool is_ours(const struct store_call *c, const struct store_reply *r)
     return r->code == 0 && mine.len && str_eq(r->writer, mine);
 }
 
-static void looked_whose(struct store_call *c, const struct store_reply *r)
+static void owner_head_done(struct store_call *c, const struct store_reply *r)
 {
     bool is_missing = r->status == 404;
     if (is_missing && c->job.args.condition != STORE_IF_SAME) {
@@ -119,7 +119,7 @@ static void refused_bytes(struct store_call *c, int status)
 static void answered_put(struct store_call *c, int status)
 {
     if (status == 412 && c->job.args.condition != STORE_IF_ANY)
-        call_look(c, looked_whose);
+        call_head(c, owner_head_done);
     else if (!c->success)
         refused_bytes(c, status);
     else
@@ -263,7 +263,7 @@ static bool holds(const struct store_call *c, const struct store_reply *r)
 
 /* An earlier attempt may have succeeded although its reply was lost. An object of another writer makes the
  * composition useless. The precondition covers changes between this request and the last step. */
-static void looked_first(struct store_call *c, const struct store_reply *r)
+static void first_head_done(struct store_call *c, const struct store_reply *r)
 {
     if (r->code < 0 && r->status != 404) {
         call_end_as(c, r);
@@ -279,7 +279,7 @@ static void looked_first(struct store_call *c, const struct store_reply *r)
 
 void gcs_complete(struct store_call *c)
 {
-    call_look(c, looked_first);
+    call_head(c, first_head_done);
 }
 
 static void answered_group(struct store_call *c, int status)
@@ -338,7 +338,7 @@ static void build_publish(struct store_call *c)
 static void answered_publish(struct store_call *c, int status)
 {
     if (status == 412)
-        call_look(c, looked_whose);
+        call_head(c, owner_head_done);
     else if (!c->success)
         gcs_refused(c, status);
     else if (gcs_describe(c, &c->err) < 0)

@@ -177,7 +177,7 @@ static int check_same(struct local_job *j, int directory, const char *name, stru
     if (fstatat(directory, name, &st, 0) == 0)
         local_describe(j->job.args.key, &st, etag, &now);
     if (str_eq(now.etag, j->job.args.match)) {
-        j->job.reply.guard = GUARD_LOOK;
+        j->job.reply.guard = GUARD_HEAD;
         return 0;
     }
     return err_fail(err, ERR_EXISTS, CIS_OBJECT_EXISTS, "the object was replaced or deleted");

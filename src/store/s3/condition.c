@@ -37,7 +37,7 @@ bool s3_is_ours(const struct store_call *c, const struct store_reply *r)
 }
 
 /* After a 412 the object may come from this upload: the reply to an earlier attempt was lost. */
-static void looked_whose(struct store_call *c, const struct store_reply *r)
+static void owner_head_done(struct store_call *c, const struct store_reply *r)
 {
     if (s3_is_ours(c, r))
         call_end_as(c, r);
@@ -51,27 +51,27 @@ static void looked_whose(struct store_call *c, const struct store_reply *r)
 
 /* ---- the HEAD directly before a write ---------------------------------------------------------------------------- */
 
-static void cannot_look(struct store_call *c, int status)
+static void head_refused(struct store_call *c, int status)
 {
     call_end(c, err_fail(&c->err, ERR_UNSUPPORTED, CIS_STORE_UNSUPPORTED,
                          "the store %s conditions on a write, and HEAD of the object was denied: %d",
                          s3_of(c)->bare ? "refuses" : "ignores", status));
 }
 
-static void looked_first(struct store_call *c, const struct store_reply *r)
+static void first_head_done(struct store_call *c, const struct store_reply *r)
 {
     bool is_same = c->job.args.condition == STORE_IF_SAME;
     bool denied = r->status == 403 || r->status == 405 || r->status == 501;
     bool unsafe = s3_of(c)->bare || atomic_load(knowledge(c)) == S3_IGNORED;
-    c->job.reply.looks++;
+    c->job.reply.heads++;
     if (is_same ? r->code == 0 && etag_is_same(r->object.etag, c->job.args.match) : r->status == 404)
         call_go(c, s3_of(c)->steps);
     else if (denied && !unsafe)
         call_go(c, s3_of(c)->steps); /* the condition alone has to do */
     else if (denied)
-        cannot_look(c, r->status);
+        head_refused(c, r->status);
     else
-        looked_whose(c, r);
+        owner_head_done(c, r);
 }
 
 bool s3_look_first(struct store_call *c)
@@ -83,7 +83,7 @@ bool s3_look_first(struct store_call *c)
     s3_of(c)->bare = known == S3_REFUSED;
     if (known == S3_HONOURED && c->job.args.condition == STORE_IF_ABSENT)
         return false;
-    call_look(c, looked_first);
+    call_head(c, first_head_done);
     return true;
 }
 
@@ -104,12 +104,12 @@ bool s3_condition_failed(struct store_call *c, int status)
     if (status == 412 || is_gone) {
         if (status == 412)
             atomic_store(knowledge(c), S3_HONOURED);
-        call_look(c, looked_whose);
+        call_head(c, owner_head_done);
         return true;
     }
     if (status == 501 && may_be_the_condition(c)) {
         s3_of(c)->bare = true;
-        call_look(c, looked_first);
+        call_head(c, first_head_done);
         return true;
     }
     return false;
@@ -124,7 +124,7 @@ void s3_written(struct store_call *c)
         atomic_store_explicit(&s3->conditional, true, memory_order_relaxed);
     enum s3_knowledge known = atomic_load(knowledge(c));
     bool guarded = c->job.args.condition == STORE_IF_ANY || known == S3_HONOURED;
-    c->job.reply.guard = guarded ? GUARD_CONDITION : known == S3_UNKNOWN ? GUARD_UNPROVEN : GUARD_LOOK;
+    c->job.reply.guard = guarded ? GUARD_CONDITION : known == S3_UNKNOWN ? GUARD_UNPROVEN : GUARD_HEAD;
     call_end(c, 0);
 }
 

@@ -293,7 +293,7 @@ static void answered_complete(struct store_call *c, int status)
     const struct s3_reply *a;
     status = s3_late_status(c, status);
     if (status == 404) {
-        call_look(c, completed_before);
+        call_head(c, completed_before);
     } else if (s3_condition_failed(c, status)) {
         return;
     } else if (!c->success) {

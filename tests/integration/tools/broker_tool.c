@@ -42,7 +42,7 @@ static void on_call(void *ctx, const struct broker_event *e)
     say(j);
 }
 
-static void on_trouble(void *ctx, const char *what, const struct err *err)
+static void on_error(void *ctx, const char *what, const struct err *err)
 {
     (void)ctx;
     json *j = json_new_object();
@@ -145,7 +145,7 @@ int main(int argc, char **argv)
                                .require_opt_in = true,
                                .guard_lines = guard_lines,
                                .on_call = on_call,
-                               .on_trouble = on_trouble};
+                               .on_error = on_error};
     seal_process();
     for (int i = 3; i < argc; i++) {
         char *equals = strchr(argv[i], '=');

@@ -306,7 +306,7 @@ static void lease_begin(const json *line)
                                                           .on_started = started,
                                                           .on_stopped = stopped,
                                                           .on_leader = leader,
-                                                          .on_trouble = trouble});
+                                                          .on_error = trouble});
 }
 
 static void lease_release(const json *line)
@@ -364,7 +364,7 @@ static void synced(void *ctx)
     told("synced", STR_NULL, NULL);
 }
 
-static void informer_trouble(void *ctx, const struct err *err, uint64_t wait_ns)
+static void informer_failed(void *ctx, const struct err *err, uint64_t wait_ns)
 {
     (void)ctx;
     json *j = json_new_object();
@@ -404,7 +404,7 @@ static void informer_begin(const json *line)
                                               .on_updated = updated,
                                               .on_deleted = deleted,
                                               .on_synced = synced,
-                                              .on_trouble = informer_trouble});
+                                              .on_error = informer_failed});
 }
 
 static void do_lookup(const json *line)

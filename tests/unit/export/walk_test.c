@@ -28,7 +28,7 @@ static int on_skip(void *ctx, struct str path, enum walk_skip why, struct err *e
     return 0;
 }
 
-static int on_trouble(void *ctx, struct str path, const struct err *why, struct err *err)
+static int on_error(void *ctx, struct str path, const struct err *why, struct err *err)
 {
     (void)path, (void)why, (void)err;
     ((struct seen *)ctx)->troubles++;
@@ -38,7 +38,7 @@ static int on_trouble(void *ctx, struct str path, const struct err *why, struct 
 static struct seen walked(void)
 {
     struct seen s = {0};
-    struct walk_sink sink = {.ctx = &s, .on_file = on_file, .on_skip = on_skip, .on_trouble = on_trouble};
+    struct walk_sink sink = {.ctx = &s, .on_file = on_file, .on_skip = on_skip, .on_error = on_error};
     struct err err;
     if (walk_directory(dir, STR_NULL, &sink, &err) < 0)
         fail_msg("%s", err.text);
@@ -124,7 +124,7 @@ static void a_sink_that_refuses_ends_the_walk(void **state)
 {
     (void)state;
     struct seen s = {0};
-    struct walk_sink sink = {.ctx = &s, .on_file = refuse, .on_skip = on_skip, .on_trouble = on_trouble};
+    struct walk_sink sink = {.ctx = &s, .on_file = refuse, .on_skip = on_skip, .on_error = on_error};
     struct err err;
     put(dir, "x", 1);
     assert_int_equal(walk_directory(dir, STR_NULL, &sink, &err), -ERR_NO_SPACE);
@@ -141,7 +141,7 @@ static void a_walk_that_is_stopped_sees_nothing_more(void **state)
     (void)state;
     struct seen s = {0};
     struct walk_sink sink = {
-        .ctx = &s, .on_file = on_file, .on_skip = on_skip, .on_trouble = on_trouble, .is_stopped = enough};
+        .ctx = &s, .on_file = on_file, .on_skip = on_skip, .on_error = on_error, .is_stopped = enough};
     struct err err;
     char name[16];
     for (int i = 0; i < 10; i++) {
