@@ -60,6 +60,7 @@ struct web_request {
     /* Settings that override the options for this server: both copied. */
     struct str ca;          /* PEM text: the issuer of its certificate; empty: as in the options */
     const char *connect_to; /* "10.0.0.1:443": connects there without a proxy; NULL: as the URL says */
+    bool new_connection;    /* the last reply was malformed: its connection may have bytes of it left */
     bool unguarded;         /* our own URL, not a user's: may connect to any address */
 
     uint64_t expect_bytes; /* expected bytes of the reply's body: sizes the receive buffer; 0: unknown */

@@ -325,6 +325,7 @@ int transfer_set(struct web_job *j, const struct web_request *r, struct err *err
     curl_easy_setopt(e, CURLOPT_HTTPHEADER, j->headers.lines);
     curl_easy_setopt(e, CURLOPT_BUFFERSIZE,
                      (long)(r->expect_bytes > RECEIVE_BYTES ? RECEIVE_BYTES_MOST : RECEIVE_BYTES));
+    curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, (long)r->new_connection);
     CURLcode set = curl_easy_setopt(e, CURLOPT_URL, r->url);
     if (set != CURLE_OK)
         return web_translate(&(struct web_failure){.code = set, .url = r->url}, err);

@@ -87,9 +87,10 @@ struct store_job {
     uint64_t began_ns;
     uint64_t served_ns; /* monotonic: when this job last received a byte */
     unsigned attempt;
-    bool starting;  /* the backend's start() is on the stack: on_done must be called later */
-    bool running;   /* an attempt is under way */
-    bool cancelled; /* by store_cancel, or because the other attempt won */
+    bool new_connection; /* the attempt before got a malformed reply */
+    bool starting;       /* the backend's start() is on the stack: on_done must be called later */
+    bool running;        /* an attempt is under way */
+    bool cancelled;      /* by store_cancel, or because the other attempt won */
 
     struct {                     /* a read only (race.c) */
         struct timer watch;      /* until the next attempt, or until it is given up */
