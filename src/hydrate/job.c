@@ -314,6 +314,7 @@ static void note_failure(struct hydrate_job *j, const struct store_reply *r, boo
     uint64_t elapsed = loop_now_ns(j->lane->worker.loop) - j->started_ns;
     a->err = r->err;
     a->kind = fault_kind_of_reply(r);
+    j->is_damaged = r->is_malformed || r->status / 100 == 2;
     a->may_retry = store_retry_delay(object_store(j->lane->h, &j->entry), r, j->attempts, elapsed, &a->retry_ns);
     if (r->slow_down && r->retry_after_ns == 0 && refusals_are_few)
         a->retry_ns = min_u64(a->retry_ns, REFUSED_WAIT_NS);
@@ -394,6 +395,7 @@ static void get(struct hydrate_job *j)
                           .rate = h->o.bytes_per_second ? &h->rate : NULL,
                           .ctx = j,
                           .attempts = j->attempts - 1,
+                          .new_connection = j->attempts > 1 && j->is_damaged,
                           .patient = j->attempts > 1,
                           .on_head = j->large && !j->large->is_pinned ? get_head : NULL,
                           .on_data = get_data,

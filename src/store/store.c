@@ -147,6 +147,7 @@ struct store_job *store_get(struct store *s, struct worker *w, const struct stor
     j->ctx = g->ctx;
     j->on_done = g->on_done;
     j->attempt = g->attempts;
+    j->reply.is_malformed = g->new_connection; /* as after an attempt of this job */
     return job_submit(j);
 }
 

@@ -182,8 +182,9 @@ struct store_get {
     uint64_t offset;
     uint64_t len; /* offset 0 and len size_bytes: the whole, without a Range header */
     struct rate *rate;
-    unsigned attempts; /* made before for these bytes */
-    bool patient;      /* read a slow body to its end: an earlier attempt was already cancelled for slowness */
+    unsigned attempts;   /* made before for these bytes */
+    bool new_connection; /* the last reply's body was damaged: its connection may have bytes of it left */
+    bool patient;        /* read a slow body to its end: an earlier attempt was already cancelled for slowness */
     void *ctx;
     /* Called with the object as the headers describe it, before the first byte. Its digest selects the hash to
      * compute (HASH_NONE: none). Not called for errors. May be NULL. */
