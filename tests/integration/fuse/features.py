@@ -2,6 +2,7 @@
 """Calls that the features of file systems share."""
 
 import ctypes
+import errno
 import os
 
 BLOCK = 4096
@@ -19,6 +20,17 @@ def opened(path, flags=os.O_RDWR | os.O_CREAT, data=b""):
     if data:
         os.write(fd, data)
     return fd
+
+
+def errors_of(*acts):
+    """The value that each returns, or the name of its error."""
+    found = []
+    for act in acts:
+        try:
+            found.append(act())
+        except OSError as e:
+            found.append(errno.errorcode[e.errno])
+    return found
 
 
 def file_of(folder, blocks=4):

@@ -2,7 +2,6 @@
 """Features of system calls and their flags. Each act() returns a value, or raises OSError."""
 
 import ctypes
-import errno
 import fcntl
 import mmap
 import os
@@ -12,7 +11,7 @@ import socket
 import struct
 import subprocess
 
-from .features import BLOCK, checked, file_of, opened
+from .features import BLOCK, checked, errors_of, file_of, opened
 from .mounts import libc
 
 RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT, RWF_APPEND = 1, 2, 4, 8, 16
@@ -25,17 +24,6 @@ OFD_GETLK, OFD_SETLK = 36, 37
 SYS_PREADV2, SYS_PWRITEV2, SYS_CACHESTAT, SYS_READAHEAD = 327, 328, 451, 187
 EVENTS = {1: "access", 2: "modify", 4: "attributes", 8: "close after writing", 16: "close", 32: "open", 64: "moved from",
           128: "moved to", 256: "create", 512: "delete", 1024: "itself deleted", 2048: "itself moved", 0x8000: "ignored"}
-
-
-def errors_of(*acts):
-    """The value that each returns, or the name of its error."""
-    found = []
-    for act in acts:
-        try:
-            found.append(act())
-        except OSError as e:
-            found.append(errno.errorcode[e.errno])
-    return found
 
 
 def opens(folder):

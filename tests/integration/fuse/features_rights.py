@@ -2,14 +2,13 @@
 """Features of owners, modes, times and counts. Each act() returns a value, or raises OSError."""
 
 import ctypes
-import errno
 import os
 import stat
 import struct
 import subprocess
 import time
 
-from .features import BLOCK, checked, file_of, mode_of, opened
+from .features import BLOCK, checked, errors_of, file_of, mode_of, opened
 from .mounts import RENAME_EXCHANGE, RENAME_NOREPLACE, as_user, libc, name_open_file, renameat2
 
 UTIME_NOW, UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2
@@ -252,16 +251,11 @@ def rename_of_the_same_file(folder):
 def removals(folder):
     (folder / "full").mkdir()
     (folder / "full/inside").touch()
-    errors = []
-    for act in (lambda: os.rmdir(folder / "full"), lambda: os.unlink(folder / "full"), lambda: os.rmdir(folder / "full/inside"),
-                lambda: os.rmdir(f"{folder}/full/."), lambda: os.rmdir(folder / "none"), lambda: os.mkdir(folder / "full"),
-                lambda: os.mkdir(folder / "full/inside/x"), lambda: os.open(folder / "full", os.O_WRONLY),
-                lambda: os.read(os.open(folder / "full", os.O_RDONLY), 1), lambda: os.unlink(f"{folder}/full/inside/")):
-        try:
-            errors.append(act())
-        except OSError as e:
-            errors.append(errno.errorcode[e.errno])
-    return errors
+    return errors_of(
+        lambda: os.rmdir(folder / "full"), lambda: os.unlink(folder / "full"), lambda: os.rmdir(folder / "full/inside"),
+        lambda: os.rmdir(f"{folder}/full/."), lambda: os.rmdir(folder / "none"), lambda: os.mkdir(folder / "full"),
+        lambda: os.mkdir(folder / "full/inside/x"), lambda: os.open(folder / "full", os.O_WRONLY),
+        lambda: os.read(os.open(folder / "full", os.O_RDONLY), 1), lambda: os.unlink(f"{folder}/full/inside/"))
 
 
 def removed_directory(folder):
@@ -269,14 +263,10 @@ def removed_directory(folder):
     fd = os.open(folder / "gone", os.O_RDONLY)
     os.chdir(folder / "gone")
     os.rmdir(folder / "gone")
-    errors = [os.fstat(fd).st_nlink, os.listdir(fd)]
-    for act in (os.getcwd, lambda: os.open("x", os.O_CREAT | os.O_WRONLY), lambda: os.mkdir("y"), lambda: os.stat("..").st_mode):
-        try:
-            errors.append(act())
-        except OSError as e:
-            errors.append(errno.errorcode[e.errno])
+    found = [os.fstat(fd).st_nlink, os.listdir(fd), *errors_of(
+        os.getcwd, lambda: os.open("x", os.O_CREAT | os.O_WRONLY), lambda: os.mkdir("y"), lambda: os.stat("..").st_mode)]
     os.chdir("/")
-    return errors
+    return found
 
 
 def access_times(folder):
