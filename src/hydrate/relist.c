@@ -276,7 +276,7 @@ static int compare(struct hydrate *h, struct removals *removals, struct err *err
 static int make_room(struct hydrate *h, struct err *err)
 {
     int r = 0;
-    if (h->space.need_bytes <= h->space.free_bytes - h->space.outdated_bytes)
+    if (h->space.outdated_bytes == 0 || h->space.need_bytes <= h->space.free_bytes - h->space.outdated_bytes)
         return 0;
     for (uint64_t id = 0; id < index_count(h->index) && r == 0; id++) {
         struct index_entry e;

@@ -68,8 +68,9 @@ static bool find_same(struct hydrate *h, uint64_t id, const struct index_entry *
         return false;
     bool has_time = S_ISDIR(st.st_mode) || (e->mtime_ns != 0 && target_time_matches(&st, e->mtime_ns));
     if (!has_time || !target_stat_matches(&st, e->path, e->size_bytes)) {
-        *ours += (uint64_t)st.st_blocks * 512; /* the object replaces it */
-        h->space.outdated_bytes += target_is_outdated(&st) ? (uint64_t)st.st_blocks * 512 : 0;
+        uint64_t taken_bytes = (uint64_t)st.st_blocks * 512;
+        *ours += taken_bytes; /* the object replaces it */
+        h->space.outdated_bytes += target_is_outdated(&st) ? taken_bytes : 0;
         return false;
     }
     journal_written(h->journal, id);
