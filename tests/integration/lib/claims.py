@@ -2,6 +2,7 @@
 """Claims from end to end without a machine under them: the real control plane, external-provisioner and controller, and
 nodes that are played: they answer orders as the driver's role node does, and end the pods of Jobs as a kubelet does."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -360,3 +361,13 @@ class World:
                     "pvs": [o["metadata"]["name"] for o in self.pvs()],
                     "pods": [o["metadata"]["name"] for o in self.items(f"/api/v1/namespaces/{OURS}/pods")]}
         wait_for(lambda: not any(left().values()) or None, seconds, f"nothing left but {left()}")
+
+
+@contextlib.contextmanager
+def running_world(**options):
+    """A World that is started, and stopped also if its start fails."""
+    world = World(**options)
+    try:
+        yield world.start()
+    finally:
+        world.stop()

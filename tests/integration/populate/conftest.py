@@ -3,19 +3,15 @@ import itertools
 
 import pytest
 
-from integration.lib.claims import World
+from integration.lib.claims import running_world
 
 numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def world():
-    w = World()
-    try:
-        w.start()
+    with running_world() as w:
         yield w
-    finally:
-        w.stop()
 
 
 @pytest.fixture

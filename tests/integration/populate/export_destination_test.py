@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from integration.lib.claims import API, World, wait_for
+from integration.lib.claims import API, running_world, wait_for
 from paths import TOP
 from servers import minio
 from servers.bucket import BucketServer
@@ -26,11 +26,8 @@ def server():
 
 @pytest.fixture(scope="module")
 def world():
-    w = World(nodes=1, flags=["--broker-listen=127.0.0.1:0", "--allow-address=127.0.0.1/32"])
-    try:
-        yield w.start()
-    finally:
-        w.stop()
+    with running_world(nodes=1, flags=["--broker-listen=127.0.0.1:0", "--allow-address=127.0.0.1/32"]) as w:
+        yield w
 
 
 @pytest.fixture

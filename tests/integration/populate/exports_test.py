@@ -5,16 +5,13 @@ import time
 
 import pytest
 
-from integration.lib.claims import API, World, condition, now, wait_for
+from integration.lib.claims import API, condition, now, running_world, wait_for
 
 
 @pytest.fixture
 def world():
-    w = World(flags=["--export-max-concurrent=4", "--export-max-concurrent-per-node=1"])  # half of them for a namespace
-    try:
-        yield w.start()
-    finally:
-        w.stop()
+    with running_world(flags=["--export-max-concurrent=4", "--export-max-concurrent-per-node=1"]) as w:  # half of them for a namespace
+        yield w
 
 
 def fill(world, ns, names):
@@ -111,11 +108,8 @@ def test_an_export_has_events_on_the_claim_and_on_the_persistent_volume(world):
 
 @pytest.fixture
 def capped():
-    w = World(flags=["--drain-hold-failing=30m", "--drain-hold-volumes=1"])
-    try:
-        yield w.start()
-    finally:
-        w.stop()
+    with running_world(flags=["--drain-hold-failing=30m", "--drain-hold-volumes=1"]) as w:
+        yield w
 
 
 def jobs_of(world, volume, kind):

@@ -3,7 +3,7 @@
 namespace, while a ReferenceGrant allows it."""
 import pytest
 
-from integration.lib.claims import API, World, wait_for
+from integration.lib.claims import API, running_world, wait_for
 
 GRANTS = "/apis/gateway.networking.k8s.io/v1beta1"
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -11,12 +11,9 @@ SELECTED = "volume.kubernetes.io/selected-node"
 
 @pytest.fixture(scope="module")
 def world():
-    w = World(flags=["--cross-namespace"], bind_seconds=3,
-              api_flags=["--feature-gates=CrossNamespaceVolumeDataSource=true"])
-    try:
-        yield w.start()
-    finally:
-        w.stop()
+    with running_world(flags=["--cross-namespace"], bind_seconds=3,
+                       api_flags=["--feature-gates=CrossNamespaceVolumeDataSource=true"]) as w:
+        yield w
 
 
 # ---- the scheduler

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from integration.lib.claims import API, World, wait_for
+from integration.lib.claims import API, running_world, wait_for
 from servers import versitygw
 from servers.answering import Answering
 from servers.bucket import BucketServer
@@ -19,11 +19,8 @@ from servers.tls import Authority
 
 @pytest.fixture(scope="module")
 def world():
-    w = World(nodes=1, flags=["--broker-listen=127.0.0.1:0", "--allow-address=127.0.0.1/32"])
-    try:
-        yield w.start()
-    finally:
-        w.stop()
+    with running_world(nodes=1, flags=["--broker-listen=127.0.0.1:0", "--allow-address=127.0.0.1/32"]) as w:
+        yield w
 
 
 @pytest.fixture(scope="module")

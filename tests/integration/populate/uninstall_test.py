@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from integration.lib.claims import API, OURS, World, wait_for
+from integration.lib.claims import API, OURS, running_world, wait_for
 from paths import BUILD
 
 FINALIZER = "cistern.io/populate-target-protection"
@@ -13,11 +13,8 @@ FINALIZER = "cistern.io/populate-target-protection"
 
 @pytest.fixture
 def world():
-    w = World()
-    try:
-        yield w.start()
-    finally:
-        w.stop()
+    with running_world() as w:
+        yield w
 
 
 def uninstall(world):

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from integration.lib.claims import API, OURS, World, wait_for
+from integration.lib.claims import API, OURS, running_world, wait_for
 from servers import versitygw
 
 NAMESPACE = "team"
@@ -25,14 +25,10 @@ def store():
 @pytest.fixture(scope="module")
 def world():
     """The controller with its broker: the namespace lets it read Secrets."""
-    w = World(nodes=1, flags=["--broker-listen=127.0.0.1:0", "--allow-address=127.0.0.1/32"])
-    try:
-        w.start()
+    with running_world(nodes=1, flags=["--broker-listen=127.0.0.1:0", "--allow-address=127.0.0.1/32"]) as w:
         w.every_node(hydrates=False)
         w.make_namespace(NAMESPACE)
         yield w
-    finally:
-        w.stop()
 
 
 def manifest(kind, name, spec, version="v1", annotations=None):
