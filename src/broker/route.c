@@ -136,12 +136,23 @@ static struct str endpoint_of(const struct route_request *w)
     return str_of(w->is_export ? spec_export_server(w->spec).endpoint : w->spec->source.endpoint);
 }
 
+/* Users choose the CA, too: a server with their certificate could pass for the provider's, and get the token. Their own
+ * token is theirs to lose, that of the driver or of an exportSecret is not. */
+static bool is_token_under_users_ca(const struct route_request *w)
+{
+    const char *ca = w->is_export ? spec_export_server(w->spec).ca_bundle : w->spec->source.ca_bundle;
+    return w->creds == CREDS_GOOGLE && ca;
+}
+
 /* Users choose the endpoint. Requests that are signed with the user's own keys may go anywhere. Bearer tokens and
  * identities of accounts go only to the provider, and to endpoints that the administrator trusts. */
 static int check_destination(const struct route_request *w, const struct route *r, struct err *err)
 {
     enum trust trust = trust_of(w->creds, endpoint_of(w), w->rules->guard);
     bool is_signed = w->creds == CREDS_AWS;
+    if (r->kind == ROUTE_DRIVER && is_token_under_users_ca(w))
+        return err_fail(err, ERR_DENIED, CIS_CREDENTIAL_NOT_FOR_ENDPOINT,
+                        "volume '%s': the driver's own identity is not used with a caBundle", w->volume->meta.name);
     if (r->kind == ROUTE_ANONYMOUS || trust == TRUST_PROVIDER || (r->kind == ROUTE_SECRET && is_signed))
         return 0;
     if (r->kind != ROUTE_DRIVER && trust == TRUST_LISTED)
@@ -213,7 +224,7 @@ static bool is_bound(const struct route_request *w, const char *secret)
 static bool may_fall_back(const struct route_request *w)
 {
     const char *secret = w->spec->params.export_secret;
-    return w->is_export && secret && w->volume->has_exported && is_bound(w, secret);
+    return w->is_export && secret && w->volume->has_exported && is_bound(w, secret) && !is_token_under_users_ca(w);
 }
 
 int route_find(const struct api_volume *v, const struct spec *s, bool is_export, enum creds_kind asked,

@@ -91,7 +91,8 @@ enum trust trust_of(enum creds_kind kind, struct str endpoint, const struct guar
     if (endpoint_parse(endpoint, &e, &ignored) < 0)
         return TRUST_NOBODY;
     bool is_own = (kind == CREDS_GOOGLE && is_googles(e.host)) || (kind == CREDS_AWS && is_amazons(e.host));
-    if (is_own && e.tls && e.authority.len == e.host.len)
+    /* With a path, the bucket and prefix of a URI would not be the first parts of the request's path. */
+    if (is_own && e.tls && e.authority.len == e.host.len && e.path.len == 0)
         return TRUST_PROVIDER;
     int n = snprintf(origin, sizeof origin, "http%s://%.*s", e.tls ? "s" : "", STR_FMT(e.authority));
     return g && (size_t)n < sizeof origin && guard_trusts(g, str_of(origin)) ? TRUST_LISTED : TRUST_NOBODY;

@@ -75,6 +75,7 @@ static void auto_prefers_the_secret_then_the_account_then_the_driver(void **stat
 
 static const struct broker_binding bindings[] = {{STR("last"), STR_NULL, STR("gs://out/team/")},
                                                  {STR("last"), STR("https://minio.example:9000"), STR("s3://out")},
+                                                 {STR("last"), STR_NULL, STR("s3://amazon")},
                                                  {STR("other"), STR_NULL, STR("gs://")}};
 
 static size_t routes_of_export(const char *uri, const char *secret, const char *endpoint, bool has_exported)
@@ -114,6 +115,9 @@ static void export_secret_applies_after_an_export_below_its_prefix_only(void **s
     assert_int_equal(routes_of_export("s3://out/team/", "last", "", true), 1);
     assert_int_equal(routes_of_export("s3://out/team/", "last", "https://minio.example:9001", true), 1);
     assert_int_equal(routes_of_export("s3://out/team/", "last", "http://minio.example:9000", true), 1);
+    /* A path of the endpoint precedes the bucket or the prefix. */
+    assert_int_equal(routes_of_export("s3://amazon/run/", "last", "https://s3.eu-west-1.amazonaws.com", true), 2);
+    assert_int_equal(routes_of_export("s3://amazon/run/", "last", "https://s3.eu-west-1.amazonaws.com/other", true), 1);
     /* A server of s3:// does not serve gs://. */
     struct given g = GIVEN({"uri", "s3://b/"}, {"endpoint", "https://minio.example:9000"}, {"secretRef.name", "reader"},
                            {"export.uri", "gs://out/"}, {"export.serviceAccountName", "writer"});
@@ -129,6 +133,38 @@ static void export_secret_applies_after_an_export_below_its_prefix_only(void **s
     assert_int_equal(routes_of_export("gs://out/team/..run/a..b/", "last", "", true), 2);
     assert_int_equal(
         routes_of_export("s3://out/team/", "last", "https://evil.example/https://minio.example:9000", true), 1);
+}
+
+/* A server with the user's certificate could pass for Google's. */
+static void token_of_another_owner_is_not_used_with_a_ca_bundle(void **state)
+{
+    (void)state;
+    struct route r[ROUTES_MAX];
+    struct err err;
+    size_t n;
+    struct given own = GIVEN({"uri", "gs://b/"}, {"secretRef.name", "keys"});
+    struct given driver = GIVEN({"uri", "gs://b/"}, {"identity.method", "metadata"});
+    struct given last =
+        GIVEN({"export.uri", "gs://out/team/run/"}, {"export.secretRef.name", "writer"}, {"exportSecret", "last"});
+    own.spec->source.ca_bundle = str_dup(STR("a certificate"));
+    driver.spec->source.ca_bundle = str_dup(STR("a certificate"));
+    last.spec->export.ca_bundle = str_dup(STR("a certificate"));
+    last.volume->has_exported = true;
+    bound = bindings;
+    bound_count = countof(bindings);
+    assert_int_equal(find(&own, false, "", true, r, &n, &err), 0);
+    assert_int_equal(find(&driver, false, "", true, r, &n, &err), -ERR_DENIED);
+    assert_int_equal(err.id, 1912);
+    assert_int_equal(find(&last, true, "", true, r, &n, &err), 0);
+    assert_int_equal(n, 1);
+    free(take(&last.spec->export.ca_bundle));
+    assert_int_equal(find(&last, true, "", true, r, &n, &err), 0);
+    assert_int_equal(n, 2);
+    bound = NULL;
+    bound_count = 0;
+    given_done(&own);
+    given_done(&driver);
+    given_done(&last);
 }
 
 static void route_find_denies_credentials_at_untrusted_endpoints(void **state)
@@ -226,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_prefers_the_secret_then_the_account_then_the_driver),
         cmocka_unit_test(export_secret_applies_after_an_export_below_its_prefix_only),
+        cmocka_unit_test(token_of_another_owner_is_not_used_with_a_ca_bundle),
         cmocka_unit_test(route_find_denies_credentials_at_untrusted_endpoints),
         cmocka_unit_test(route_find_denies_a_kind_that_the_volume_does_not_have),
         cmocka_unit_test(export_of_a_public_source_uses_its_own_account),
