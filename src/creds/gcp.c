@@ -29,7 +29,7 @@ enum { FILE_MAX = 1 << 20, FORM_MAX = 64 << 10, ASSERTION_SECONDS = 3600 };
 
 struct gcp_source {
     char *file;            /* owned: file of the token, or of a federation's subject token */
-    char *subject;         /* owned: instead of its file. Secret */
+    char *subject;         /* owned: instead of its file; of a grant's key, the assertion. Secret */
     json *key;             /* owned: the credentials file */
     char *url;             /* owned: of the exchange */
     char *impersonate_url; /* owned: URL that exchanges the token for one of a service account */
@@ -152,19 +152,31 @@ static int make_assertion(const struct gcp_source *s, struct sbuf *ret, struct e
     return 0;
 }
 
+static void post_assertion(struct gcp_source *s, struct worker *w, struct str assertion)
+{
+    auto_sbuf form = SBUF(FORM_MAX);
+    add_field(&form, "grant_type", STR("urn:ietf:params:oauth:grant-type:jwt-bearer"));
+    add_field(&form, "assertion", assertion);
+    post_form(s, w, sbuf_str(&form));
+}
+
 static void fetch_service_account(struct creds *c, struct worker *w)
 {
     struct gcp_source *s = c->source.self;
     struct err err;
-    auto_sbuf assertion = SBUF(FORM_MAX / 2), form = SBUF(FORM_MAX);
+    auto_sbuf assertion = SBUF(FORM_MAX / 2);
     s->creds = c;
-    if (make_assertion(s, &assertion, &err) < 0) {
+    if (make_assertion(s, &assertion, &err) < 0)
         creds_refused(s->creds, &err);
-        return;
-    }
-    add_field(&form, "grant_type", STR("urn:ietf:params:oauth:grant-type:jwt-bearer"));
-    add_field(&form, "assertion", sbuf_str(&assertion));
-    post_form(s, w, sbuf_str(&form));
+    else
+        post_assertion(s, w, sbuf_str(&assertion));
+}
+
+static void fetch_assertion(struct creds *c, struct worker *w)
+{
+    struct gcp_source *s = c->source.self;
+    s->creds = c;
+    post_assertion(s, w, str_of(s->subject));
 }
 
 /* ---- a person's refresh token ------------------------------------------------------------------------------------ */
@@ -434,9 +446,11 @@ static char *address(const char *variable, const char *otherwise, const char *pa
     return sbuf_take(&b, &url, &ignored) == 0 ? url : str_dup(STR(""));
 }
 
+/* Signs here, on the caller's thread: the loop of the broker is also that of the API client. */
 static int open_key(const struct grant *g, struct gcp_source *s, struct err *err)
 {
     struct str type = STR_NULL;
+    auto_sbuf assertion = SBUF(FORM_MAX / 2);
     int r = json_parse(g->key, "service_account.json", &s->key, err);
     if (r == 0)
         r = json_opt_str(s->key, "type", &type, err);
@@ -444,7 +458,11 @@ static int open_key(const struct grant *g, struct gcp_source *s, struct err *err
     if (r == 0 && !str_eq(type, STR("service_account")))
         r = err_set(err, ERR_INVALID, "its type is '%.*s', expected 'service_account'", STR_FMT(str_sub(type, 0, 64)));
     s->url = address("CISTERN_GCP_OAUTH_URL", "https://oauth2.googleapis.com", "/token");
-    return r;
+    if (r == 0)
+        r = make_assertion(s, &assertion, err);
+    if (r == -ERR_NOT_FOUND) /* a field is missing: the file is invalid */
+        err->code = ERR_INVALID;
+    return r < 0 ? -(int)err->code : sbuf_take(&assertion, &s->subject, err);
 }
 
 static char *impersonation_address(struct str email)
@@ -475,7 +493,7 @@ int creds_open_gcp_grant(const struct grant *g, struct creds **ret, struct err *
         return r;
     }
     if (g->kind == GRANT_GCP_KEY)
-        *ret = make("the secret's service account", NULL, s, fetch_service_account);
+        *ret = make("the secret's service account", NULL, s, fetch_assertion);
     else
         *ret = make("Google's token exchange", NULL, s, fetch_federation);
     return 0;

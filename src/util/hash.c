@@ -6,8 +6,10 @@
 #include <assert.h>
 #include <isa-l.h>
 #include <limits.h>
+#include <openssl/bn.h>
+#include <openssl/core_names.h>
+#include <openssl/decoder.h>
 #include <openssl/evp.h>
-#include <openssl/pem.h>
 #include <pthread.h>
 
 static const struct {
@@ -308,21 +310,64 @@ void hmac_sha256(struct str key, struct str bytes, uint8_t ret[32])
 
 /* ---- signatures -------------------------------------------------------------------------------------------------- */
 
-DEFINE_AUTO(bio, BIO, BIO_free)
 DEFINE_AUTO(pkey, EVP_PKEY, EVP_PKEY_free)
 DEFINE_AUTO(md_ctx, EVP_MD_CTX, EVP_MD_CTX_free)
+DEFINE_AUTO(decoder, OSSL_DECODER_CTX, OSSL_DECODER_CTX_free)
+
+enum { RSA_BITS_MAX = 8192 };
+
+static int no_passphrase(char *buf, int size, int rwflag, void *ctx)
+{
+    (void)buf, (void)size, (void)rwflag, (void)ctx;
+    return -1;
+}
+
+/* Reads RSA only: for some algorithms libcrypto computes the public half while it reads a key, for minutes if the
+ * numbers are large. It also decrypts a key with as many iterations as the key asks for. */
+static EVP_PKEY *read_rsa(struct str pem)
+{
+    EVP_PKEY *key = NULL;
+    const unsigned char *bytes = (const unsigned char *)pem.ptr;
+    size_t len = pem.len;
+    auto_with(auto_clean_decoder) OSSL_DECODER_CTX *d =
+        OSSL_DECODER_CTX_new_for_pkey(&key, "PEM", NULL, "RSA", EVP_PKEY_KEYPAIR, NULL, NULL);
+    if (d && OSSL_DECODER_CTX_set_pem_password_cb(d, no_passphrase, NULL) == 1)
+        (void)!OSSL_DECODER_from_data(d, &bytes, &len);
+    return key;
+}
+
+/* Does the key have two primes, and no number longer than the modulus? libcrypto does not check it, and the time of a
+ * signature grows with the cube of the longest one. */
+static bool is_plausible(const EVP_PKEY *key)
+{
+    static const char *const names[] = {OSSL_PKEY_PARAM_RSA_E,         OSSL_PKEY_PARAM_RSA_D,
+                                        OSSL_PKEY_PARAM_RSA_FACTOR1,   OSSL_PKEY_PARAM_RSA_FACTOR2,
+                                        OSSL_PKEY_PARAM_RSA_FACTOR3,   OSSL_PKEY_PARAM_RSA_EXPONENT1,
+                                        OSSL_PKEY_PARAM_RSA_EXPONENT2, OSSL_PKEY_PARAM_RSA_COEFFICIENT1};
+    int bits = EVP_PKEY_get_bits(key);
+    bool good = bits <= RSA_BITS_MAX;
+    for (size_t i = 0; i < countof(names) && good; i++) {
+        BIGNUM *number = NULL;
+        if (EVP_PKEY_get_bn_param(key, names[i], &number) == 1)
+            good = BN_num_bits(number) <= bits && strcmp(names[i], OSSL_PKEY_PARAM_RSA_FACTOR3) != 0;
+        BN_clear_free(number);
+    }
+    return good;
+}
 
 int rs256_sign(struct str pem, struct str bytes, struct sbuf *ret_signature, struct err *err)
 {
     if (pem.len > 65536)
         return err_set(err, ERR_INVALID, "a private key of %zu bytes is too long", pem.len);
-    auto_with(auto_clean_bio) BIO *bio = BIO_new_mem_buf(pem.ptr, (int)pem.len);
-    /* Without a passphrase, libcrypto would ask for one on the terminal. */
-    auto_with(auto_clean_pkey) EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, NULL, (void *)"") : NULL;
-    if (!key || !EVP_PKEY_is_a(key, "RSA"))
+    auto_with(auto_clean_pkey) EVP_PKEY *key = read_rsa(pem);
+    if (!key)
         return err_set(err, ERR_INVALID, "the private key is not an RSA key in PEM without a passphrase");
+    if (!is_plausible(key))
+        return err_set(err, ERR_INVALID,
+                       "the private key of %d bits has numbers that no RSA key of at most %d bits has",
+                       EVP_PKEY_get_bits(key), RSA_BITS_MAX);
     auto_with(auto_clean_md_ctx) EVP_MD_CTX *evp = new_context();
-    uint8_t signature[1024]; /* of a key of 8192 bits */
+    uint8_t signature[RSA_BITS_MAX / 8];
     size_t len = sizeof signature;
     if (EVP_DigestSignInit_ex(evp, NULL, "SHA256", NULL, NULL, key, NULL) != 1 ||
         EVP_DigestSign(evp, signature, &len, (const unsigned char *)bytes.ptr, bytes.len) != 1)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each identity method, from the token of a Job to the credential of the cloud, and its errors."""
 
+import base64
 import json
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -205,6 +207,25 @@ def test_key_file_is_exchanged_for_a_token(world, sts, broker, team, tmp_path):
     answer = broker.ask_as_job(world.volume(team, gs(secretRef={"name": "key"})))
     assert answer.status == 200 and answer.accessToken == "token-1", answer
     assert "PRIVATE" not in repr(answer) and ("POST", "/token") in sts.requests
+
+
+def costly_key():
+    """An RSA key of 2048 bits. One of its primes has 65536 bits: a signature would take a minute."""
+    def element(tag, content):
+        return bytes([tag, 0x82]) + len(content).to_bytes(2, "big") + content
+
+    numbers = b"".join(element(2, b"\0" + b"\xff" * size) for size in (0, 256, 3, 255, 3, 8192, 1, 8192, 1))
+    body = base64.encodebytes(element(0x30, numbers)).decode()
+    return f"-----BEGIN RSA PRIVATE KEY-----\n{body}-----END RSA PRIVATE KEY-----\n"
+
+
+def test_costly_key_of_a_secret_is_denied_without_delay(world, broker, team):
+    key = {"type": "service_account", "private_key": costly_key(), "client_email": "robot@project.iam.gserviceaccount.com"}
+    world.secret(team, "costly", service_account__json=json.dumps(key))
+    volume = world.volume(team, gs(secretRef={"name": "costly"}))
+    began = time.monotonic()
+    assert_error(broker.ask_as_job(volume), 400, 1907, "no RSA key")
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("values, words", [

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crc.h"
 #include "unit.h"
+#include "util/base64.h"
 #include "util/clock.h"
 #include "util/hash.h"
 #include <openssl/evp.h>
@@ -262,6 +263,101 @@ static void invalid_key_is_refused(void **state)
     EVP_PKEY_free(key);
 }
 
+/* An ASN.1 element with a length of two bytes. */
+static void add_der(struct sbuf *b, int tag, struct str content)
+{
+    const char head[] = {(char)tag, (char)0x82, (char)(content.len >> 8), (char)content.len};
+    sbuf_add(b, (struct str){head, sizeof head});
+    sbuf_add(b, content);
+}
+
+/* A number of `bytes` bytes with all bits set. */
+static void add_number(struct sbuf *b, size_t bytes)
+{
+    auto_sbuf text = SBUF(64 << 10);
+    sbuf_addc(&text, '\0');
+    for (size_t i = 0; i < bytes; i++)
+        sbuf_addc(&text, (char)0xff);
+    add_der(b, 2, bytes ? sbuf_str(&text) : (struct str){"", 1});
+}
+
+static void add_pem(struct sbuf *b, const char *what, struct str der)
+{
+    sbuf_addf(b, "-----BEGIN %s-----\n", what);
+    for (size_t at = 0; at < der.len; at += 48) {
+        struct str line = str_sub(der, at, 48);
+        base64_add(b, line.ptr, line.len);
+        sbuf_addc(b, '\n');
+    }
+    sbuf_addf(b, "-----END %s-----\n", what);
+}
+
+enum { COSTLY_BYTES = 8 << 10 };
+
+/* 256 bytes of modulus; one of the primes and its exponent have COSTLY_BYTES. */
+static void add_costly_rsa(struct sbuf *pem)
+{
+    static const size_t numbers[] = {0, 256, 3, 255, 3, COSTLY_BYTES, 1, COSTLY_BYTES, 1};
+    auto_sbuf body = SBUF(64 << 10), der = SBUF(64 << 10);
+    for (size_t i = 0; i < countof(numbers); i++)
+        add_number(&body, numbers[i]);
+    add_der(&der, 0x30, sbuf_str(&body));
+    add_pem(pem, "RSA PRIVATE KEY", sbuf_str(&der));
+}
+
+/* PKCS#8 of a DSA key: libcrypto computes the public half when it reads it. */
+static void add_costly_dsa(struct sbuf *pem)
+{
+    auto_sbuf group = SBUF(64 << 10), algorithm = SBUF(64 << 10), secret = SBUF(64 << 10), body = SBUF(64 << 10),
+              der = SBUF(64 << 10);
+    add_number(&secret, COSTLY_BYTES);
+    add_number(&group, COSTLY_BYTES);
+    add_number(&group, 32);
+    add_number(&group, 3);
+    sbuf_add(&algorithm, (struct str){"\x06\x07\x2a\x86\x48\xce\x38\x04\x01", 9});
+    add_der(&algorithm, 0x30, sbuf_str(&group));
+    add_number(&body, 0);
+    add_der(&body, 0x30, sbuf_str(&algorithm));
+    add_der(&body, 4, sbuf_str(&secret));
+    add_der(&der, 0x30, sbuf_str(&body));
+    add_pem(pem, "PRIVATE KEY", sbuf_str(&der));
+}
+
+static void expect_quick_refusal(struct str pem)
+{
+    struct err err;
+    struct timespec from, to;
+    auto_sbuf signature = SBUF(1024);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    assert_int_equal(rs256_sign(pem, STR("x"), &signature, &err), -ERR_INVALID);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    assert_true(to.tv_sec - from.tv_sec < 2);
+}
+
+static void key_with_very_long_numbers_costs_no_time(void **state)
+{
+    (void)state;
+    auto_sbuf rsa = SBUF(64 << 10), dsa = SBUF(64 << 10);
+    add_costly_rsa(&rsa);
+    add_costly_dsa(&dsa);
+    expect_quick_refusal(sbuf_str(&rsa));
+    expect_quick_refusal(sbuf_str(&dsa));
+}
+
+/* A key file chooses the number of iterations of its decryption. */
+static void key_with_an_empty_passphrase_is_refused(void **state)
+{
+    (void)state;
+    char *text;
+    EVP_PKEY *key = EVP_RSA_gen(2048);
+    BIO *bio = BIO_new(BIO_s_mem());
+    assert_int_equal(PEM_write_bio_PKCS8PrivateKey(bio, key, EVP_aes_128_cbc(), "", 0, NULL, NULL), 1);
+    long len = BIO_get_mem_data(bio, &text);
+    expect_quick_refusal((struct str){text, (size_t)len});
+    BIO_free(bio);
+    EVP_PKEY_free(key);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +375,8 @@ int main(void)
         cmocka_unit_test(hmac_has_the_published_values),
         cmocka_unit_test(a_signature_verifies_with_the_public_half),
         cmocka_unit_test(invalid_key_is_refused),
+        cmocka_unit_test(key_with_very_long_numbers_costs_no_time),
+        cmocka_unit_test(key_with_an_empty_passphrase_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
